@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only place for compiler extensions. */
+#ifndef WEFT_BASE_COMPILER_H
+#define WEFT_BASE_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define WEFT_NORETURN __attribute__((noreturn))
+#define WEFT_INLINE static inline __attribute__((always_inline))
+#define WEFT_NOINLINE __attribute__((noinline))
+#define WEFT_LIKELY(x) __builtin_expect(!!(x), 1)
+#define WEFT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define WEFT_TARGET(isa) __attribute__((target(isa)))
+#define WEFT_UNUSED __attribute__((unused))
+#define WEFT_EXPORT __attribute__((visibility("default")))
+#else
+#define WEFT_PRINTF(fmt, args)
+#define WEFT_NORETURN
+#define WEFT_INLINE static inline
+#define WEFT_NOINLINE
+#define WEFT_LIKELY(x) (x)
+#define WEFT_UNLIKELY(x) (x)
+#define WEFT_TARGET(isa)
+#define WEFT_UNUSED
+#define WEFT_EXPORT
+#endif
+
+#define WEFT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+WEFT_INLINE int64_t weft_min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+WEFT_INLINE int64_t weft_max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+WEFT_INLINE int64_t weft_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+WEFT_INLINE int64_t weft_round_up(int64_t a, int64_t b)
+{
+    return weft_ceil_div(a, b) * b;
+}
+
+#endif
