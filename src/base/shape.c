@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/shape.h"
+
+enum { ALIGN_FLAT = 16, ALIGN_BYTES = 64 };
+
+int32_t weft_shape_default_blocks(const struct weft_shape *shape)
+{
+    int32_t t = WEFT_MAX_BLOCKS;
+    int64_t panels = weft_ceil_div(shape->intermediate, WEFT_FF_GRAIN);
+    while (t > 1 && (shape->n_heads % t != 0 || panels < t))
+        t /= 2;
+    return t;
+}
+
+/* Share t of n things dealt to T blocks in panels of WEFT_FF_GRAIN. */
+static void deal(int32_t n, int32_t t, int32_t n_blocks, int32_t *first_out,
+                 int32_t *count_out)
+{
+    int64_t panels = weft_ceil_div(n, WEFT_FF_GRAIN);
+    int64_t a = panels * t / n_blocks * WEFT_FF_GRAIN;
+    int64_t b = weft_min64(panels * (t + 1) / n_blocks * WEFT_FF_GRAIN, n);
+    *first_out = (int32_t) weft_min64(a, n);
+    *count_out = (int32_t) weft_max64(b - *first_out, 0);
+}
+
+int weft_shape_partition(struct weft_shape *s, int32_t n_blocks,
+                         struct weft_err *err)
+{
+    int32_t best = weft_shape_default_blocks(s);
+    if (n_blocks == 0)
+        n_blocks = best;
+    if (n_blocks < 1 || n_blocks > WEFT_MAX_BLOCKS
+        || (n_blocks & (n_blocks - 1)) != 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "tensor_blocks %d is not 1, 2, 4 or 8", n_blocks);
+    if (s->n_heads % n_blocks != 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "tensor_blocks %d does not divide the %d query "
+                            "heads; the largest that does is %d",
+                            n_blocks, s->n_heads, best);
+    if (weft_ceil_div(s->intermediate, WEFT_FF_GRAIN) < n_blocks)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "tensor_blocks %d: an intermediate size of %d has "
+                            "only %d panels of %d columns; the largest that "
+                            "fits is %d", n_blocks, s->intermediate,
+                            (int) weft_ceil_div(s->intermediate,
+                                                WEFT_FF_GRAIN),
+                            WEFT_FF_GRAIN, best);
+    s->n_blocks = n_blocks;
+    int32_t heads = s->n_heads / n_blocks;
+    int32_t per_kv = s->n_heads / s->n_kv_heads;
+    for (int32_t t = 0; t < n_blocks; t++) {
+        struct weft_block *b = &s->block[t];
+        b->head0 = t * heads;
+        b->n_heads = heads;
+        b->kv0 = b->head0 / per_kv;
+        b->n_kv = (b->head0 + heads - 1) / per_kv - b->kv0 + 1;
+        deal(s->intermediate, t, n_blocks, &b->ff0, &b->n_ff);
+        deal(s->vocab, t, n_blocks, &b->vocab0, &b->n_vocab);
+    }
+    return 0;
+}
+
+int32_t weft_shape_kv_owner(const struct weft_shape *s, int32_t kv)
+{
+    int32_t t = 0;
+    while (kv >= s->block[t].kv0 + s->block[t].n_kv)
+        t++;
+    return t;
+}
+
+static void add_part(struct weft_layout *l, enum weft_part_id id, int64_t n,
+                     int64_t k, enum weft_dtype dtype)
+{
+    weft_assert(l->n_parts < WEFT_MAX_PARTS);
+    struct weft_part *p = &l->part[l->n_parts++];
+    bool matrix = k > 0 && id != WEFT_PART_EMBED;
+    p->id = id;
+    p->n = (int32_t) n;
+    p->k = (int32_t) k;
+    p->n_pad = (int32_t) (matrix ? weft_round_up(n, WEFT_PANEL) : n);
+    p->k_pad = (int32_t) (matrix ? weft_round_up(k, WEFT_PANEL) : 0);
+    p->n_flat = (size_t) p->n_pad * (size_t) weft_max64(k, 1);
+    p->offset = l->n_flat;
+    p->fwd_bytes = l->fwd_bytes;
+    p->bwd_bytes = l->bwd_bytes;
+    size_t element = k > 0 ? weft_dtype_bytes(dtype) : sizeof(float);
+    l->n_flat += (size_t) weft_round_up((int64_t) p->n_flat, ALIGN_FLAT);
+    l->fwd_bytes += (size_t) weft_round_up((int64_t) (p->n_flat * element),
+                                           ALIGN_BYTES);
+    if (matrix)
+        l->bwd_bytes += (size_t) p->k_pad * (size_t) p->n_pad * element;
+}
+
+void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
+                     int32_t block, struct weft_layout *out)
+{
+    const struct weft_block *b = &s->block[block];
+    int64_t h = s->hidden, d = s->head_dim;
+    *out = (struct weft_layout) {0};
+    switch (kind) {
+    case WEFT_TILE_EMBED:
+        add_part(out, WEFT_PART_EMBED, b->n_vocab, h, s->dtype);
+        break;
+    case WEFT_TILE_LAYER: {
+        int64_t n_qkv = (b->n_heads + 2 * (int64_t) b->n_kv) * d;
+        int64_t ff = weft_round_up(b->n_ff, WEFT_PANEL);
+        add_part(out, WEFT_PART_QKV, n_qkv, h, s->dtype);
+        if (s->qkv_bias)
+            add_part(out, WEFT_PART_QKV_BIAS, n_qkv, 0, s->dtype);
+        add_part(out, WEFT_PART_O, h, b->n_heads * d, s->dtype);
+        add_part(out, WEFT_PART_GATE_UP, 2 * ff, h, s->dtype);
+        add_part(out, WEFT_PART_DOWN, h, ff, s->dtype);
+        break;
+    }
+    case WEFT_TILE_NORMS:
+        add_part(out, WEFT_PART_NORM1, h, 0, s->dtype);
+        add_part(out, WEFT_PART_NORM2, h, 0, s->dtype);
+        if (s->qk_norm) {
+            add_part(out, WEFT_PART_QNORM, d, 0, s->dtype);
+            add_part(out, WEFT_PART_KNORM, d, 0, s->dtype);
+        }
+        if (s->o_bias)
+            add_part(out, WEFT_PART_O_BIAS, h, 0, s->dtype);
+        break;
+    case WEFT_TILE_HEAD:
+        if (!s->scalar_head)
+            add_part(out, WEFT_PART_HEAD, b->n_vocab, h, s->dtype);
+        break;
+    case WEFT_TILE_FINAL:
+        add_part(out, WEFT_PART_NORM, h, 0, s->dtype);
+        if (s->scalar_head)
+            add_part(out, WEFT_PART_SCORE, h, 0, s->dtype);
+        break;
+    default:
+        weft_assert(!"a known tile kind");
+    }
+}
+
+const struct weft_part *weft_layout_part(const struct weft_layout *l,
+                                         enum weft_part_id id)
+{
+    for (int32_t i = 0; i < l->n_parts; i++)
+        if (l->part[i].id == id)
+            return &l->part[i];
+    return NULL;
+}
+
+int64_t weft_shape_n_params(const struct weft_shape *s)
+{
+    int64_t h = s->hidden, d = s->head_dim;
+    int64_t qkv = (s->n_heads + 2 * (int64_t) s->n_kv_heads) * d;
+    int64_t layer = qkv * h + s->n_heads * d * h + 3 * h * s->intermediate
+                  + 2 * h + (s->qkv_bias ? qkv : 0) + (s->o_bias ? h : 0)
+                  + (s->qk_norm ? 2 * d : 0);
+    int64_t head = s->scalar_head ? h : s->tied ? 0 : (int64_t) s->vocab * h;
+    return s->vocab * h + s->n_layers * layer + h + head;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shape of a model, its logical partition into T tensor blocks, and where
+ * every parameter lies in a tile.
+ *
+ * The partition fixes the numbers (doc/numerics.md); it is chosen once per
+ * run and belongs to the checkpoint. Every layer is cut into T blocks: a range
+ * of query heads with the KV heads they read, a range of MLP columns; the
+ * embedding and the head are cut by vocabulary.
+ *
+ * Parameters live in *flat* order: for each tile one f32 vector holding its
+ * parts one after another. A matrix part W (N, K) is stored as panels of
+ * WEFT_PANEL rows: flat[panel][k][lane], n = panel * WEFT_PANEL + lane, N
+ * padded with zero rows. Master weights, gradients and Adam moments all use
+ * flat order, so the optimizer is elementwise; the published weights that
+ * products read are the same order in the run's dtype (bf16: pairs of k
+ * interleaved), plus the packed transpose for dX.
+ */
+#ifndef WEFT_BASE_SHAPE_H
+#define WEFT_BASE_SHAPE_H
+
+#include "base/dtype.h"
+#include "base/err.h"
+
+enum {
+    WEFT_PANEL = 32,      /* rows of a matrix part that lie side by side */
+    WEFT_FF_GRAIN = 64,   /* MLP and vocabulary are dealt in such panels */
+    WEFT_MAX_BLOCKS = 8,  /* T */
+    WEFT_PAGE_TOKENS = 64 /* KV page, and the aligned attention segment */
+};
+
+enum weft_rope { WEFT_ROPE_DEFAULT, WEFT_ROPE_LINEAR, WEFT_ROPE_LLAMA3 };
+
+/* One tensor block: ranges [x0, x0 + n_x). KV heads may be shared by
+ * neighbouring blocks; then each holds a replica and the first block that
+ * holds the head owns it. */
+struct weft_block {
+    int32_t head0, n_heads; /* query heads */
+    int32_t kv0, n_kv;      /* KV heads they read */
+    int32_t ff0, n_ff;      /* MLP columns */
+    int32_t vocab0, n_vocab;
+};
+
+struct weft_shape {
+    int32_t hidden, n_layers, n_heads, n_kv_heads, head_dim;
+    int32_t intermediate, vocab, max_positions;
+    float rms_eps;
+    enum weft_rope rope;
+    double rope_theta;
+    double rope_factor;           /* linear, llama3 */
+    double rope_low, rope_high;   /* llama3: low_freq_factor, high_... */
+    int32_t rope_original;        /* llama3: original_max_position_... */
+    bool qkv_bias, o_bias, qk_norm, tied;
+    bool scalar_head;             /* score (1, hidden) instead of a vocabulary */
+    enum weft_dtype dtype;        /* published weights, product inputs, KV */
+    int32_t n_blocks;             /* T; 0 until weft_shape_partition() */
+    struct weft_block block[WEFT_MAX_BLOCKS];
+};
+
+/* The largest power of two <= 8 that divides the query heads. */
+int32_t weft_shape_default_blocks(const struct weft_shape *shape);
+
+/* Fills shape->block for T = n_blocks (0: the default). Errors: T not a power
+ * of two up to 8, T not dividing the query heads, fewer MLP panels than T. */
+int weft_shape_partition(struct weft_shape *shape, int32_t n_blocks,
+                         struct weft_err *err);
+
+/* The lowest block that holds KV head `kv`. */
+int32_t weft_shape_kv_owner(const struct weft_shape *shape, int32_t kv);
+
+/* ---- Tiles of parameters ---------------------------------------------- */
+
+enum weft_tile_kind {
+    WEFT_TILE_EMBED,  /* per block: token embedding, natural order (v, hidden) */
+    WEFT_TILE_LAYER,  /* per layer and block: the matrices */
+    WEFT_TILE_NORMS,  /* per layer: replicated vectors, always f32 */
+    WEFT_TILE_HEAD,   /* per block: lm_head rows; absent for a scalar head */
+    WEFT_TILE_FINAL,  /* final norm, and the score vector of a scalar head */
+    WEFT_N_TILE_KINDS
+};
+
+enum weft_part_id {
+    WEFT_PART_EMBED,
+    WEFT_PART_QKV,      /* rows: block's q heads, then k heads, then v heads */
+    WEFT_PART_QKV_BIAS, /* vector (n) */
+    WEFT_PART_O,        /* N = hidden, K = n_heads * head_dim of the block */
+    WEFT_PART_GATE_UP,  /* panels alternate: 32 gate rows, 32 up rows */
+    WEFT_PART_DOWN,     /* N = hidden, K = n_ff padded to 32 */
+    WEFT_PART_NORM1, WEFT_PART_NORM2, WEFT_PART_QNORM, WEFT_PART_KNORM,
+    WEFT_PART_O_BIAS,
+    WEFT_PART_HEAD,     /* N = n_vocab, K = hidden */
+    WEFT_PART_NORM, WEFT_PART_SCORE,
+    WEFT_N_PARTS
+};
+
+/* One part of a tile. Vectors have k = 0. */
+struct weft_part {
+    enum weft_part_id id;
+    int32_t n, k;        /* rows that count (before padding), columns */
+    int32_t n_pad;       /* n rounded up to WEFT_PANEL (vectors, embed: n) */
+    size_t offset;       /* first element in flat order */
+    size_t n_flat;       /* elements: n_pad * max(k, 1) */
+    size_t fwd_bytes;    /* byte offset in the published forward tile */
+    size_t bwd_bytes;    /* byte offset in the published transposed tile */
+    int32_t k_pad;       /* columns of the transposed pack's panels: k to 32 */
+};
+
+enum { WEFT_MAX_PARTS = 6 };
+
+/* Layout of one tile: parts, and total sizes. Offsets are multiples of 64
+ * bytes. Published forward tile: matrices in the run's dtype, vectors and
+ * norms in f32, the embedding in dtype. Published transposed tile: matrices
+ * only, as [k_pad / 32][n_pad][32] (bf16: [k_pad/32][n_pad/2][32][2]). */
+struct weft_layout {
+    int32_t n_parts;
+    struct weft_part part[WEFT_MAX_PARTS];
+    size_t n_flat;       /* f32 elements of master, gradient, each moment */
+    size_t fwd_bytes;
+    size_t bwd_bytes;    /* 0 where there is nothing to transpose */
+};
+
+/* `block` is ignored for NORMS and FINAL. Needs a partitioned shape. */
+void weft_layout_get(const struct weft_shape *shape, enum weft_tile_kind kind,
+                     int32_t block, struct weft_layout *out);
+
+/* The part, or NULL when the tile has none of that id. */
+const struct weft_part *weft_layout_part(const struct weft_layout *layout,
+                                         enum weft_part_id id);
+
+/* Flat index (within the part) of element (n, k) of a matrix part. */
+WEFT_INLINE size_t weft_flat_index(const struct weft_part *p, int64_t n,
+                                   int64_t k)
+{
+    return ((size_t) (n / WEFT_PANEL) * (size_t) p->k + (size_t) k)
+             * WEFT_PANEL + (size_t) (n % WEFT_PANEL);
+}
+
+/* Row of the gate (up: is_up) projection's column f of the block in the
+ * GATE_UP part. */
+WEFT_INLINE int64_t weft_gate_up_row(int64_t f, bool is_up)
+{
+    return f / WEFT_PANEL * 2 * WEFT_PANEL + (is_up ? WEFT_PANEL : 0)
+         + f % WEFT_PANEL;
+}
+
+/* Number of parameters (tied embedding counted once). */
+int64_t weft_shape_n_params(const struct weft_shape *shape);
+
+#endif
