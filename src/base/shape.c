@@ -3,10 +3,17 @@
 
 enum { ALIGN_FLAT = 16, ALIGN_BYTES = 64 };
 
+/* Panels that the narrower of MLP and vocabulary has to deal. */
+static int64_t panels_to_deal(const struct weft_shape *s)
+{
+    return weft_ceil_div(weft_min64(s->intermediate, s->vocab),
+                         WEFT_FF_GRAIN);
+}
+
 int32_t weft_shape_default_blocks(const struct weft_shape *shape)
 {
     int32_t t = WEFT_MAX_BLOCKS;
-    int64_t panels = weft_ceil_div(shape->intermediate, WEFT_FF_GRAIN);
+    int64_t panels = panels_to_deal(shape);
     while (t > 1 && (shape->n_heads % t != 0 || panels < t))
         t /= 2;
     return t;
@@ -38,13 +45,12 @@ int weft_shape_partition(struct weft_shape *s, int32_t n_blocks,
                             "tensor_blocks %d does not divide the %d query "
                             "heads; the largest that does is %d",
                             n_blocks, s->n_heads, best);
-    if (weft_ceil_div(s->intermediate, WEFT_FF_GRAIN) < n_blocks)
+    if (panels_to_deal(s) < n_blocks)
         return weft_err_set(err, WEFT_EINVAL,
-                            "tensor_blocks %d: an intermediate size of %d has "
-                            "only %d panels of %d columns; the largest that "
-                            "fits is %d", n_blocks, s->intermediate,
-                            (int) weft_ceil_div(s->intermediate,
-                                                WEFT_FF_GRAIN),
+                            "tensor_blocks %d: intermediate size %d and "
+                            "vocabulary %d must each have %d panels of %d; "
+                            "the largest that fits is %d", n_blocks,
+                            s->intermediate, s->vocab, n_blocks,
                             WEFT_FF_GRAIN, best);
     s->n_blocks = n_blocks;
     int32_t heads = s->n_heads / n_blocks;

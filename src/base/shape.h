@@ -57,11 +57,13 @@ struct weft_shape {
     struct weft_block block[WEFT_MAX_BLOCKS];
 };
 
-/* The largest power of two <= 8 that divides the query heads. */
+/* The largest power of two <= 8 that divides the query heads and leaves every
+ * block a panel of the MLP and of the vocabulary. */
 int32_t weft_shape_default_blocks(const struct weft_shape *shape);
 
 /* Fills shape->block for T = n_blocks (0: the default). Errors: T not a power
- * of two up to 8, T not dividing the query heads, fewer MLP panels than T. */
+ * of two up to 8, T not dividing the query heads, fewer MLP or vocabulary
+ * panels than T (so no block is ever empty). */
 int weft_shape_partition(struct weft_shape *shape, int32_t n_blocks,
                          struct weft_err *err);
 
