@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiles: the data of the task graph.
+ *
+ * A tile is a contiguous piece of memory that tasks read and write in
+ * submission order. Permanent tiles (weights, optimizer state, KV) own their
+ * memory from creation; temporary tiles get theirs when the first task writes
+ * them and give it back after the last task that was inserted before
+ * weft_tile_release(). All buffers are aligned to 64 bytes.
+ *
+ * This header is free of StarPU.
+ */
+#ifndef WEFT_RT_TILE_H
+#define WEFT_RT_TILE_H
+
+#include "base/err.h"
+
+struct weft_rt;
+struct weft_tile;
+
+/* Memory classes of the plan; accounted separately. */
+enum weft_mem_class {
+    WEFT_MEM_WEIGHTS,
+    WEFT_MEM_GRADIENTS,
+    WEFT_MEM_OPTIMIZER,
+    WEFT_MEM_KV,
+    WEFT_MEM_ACTIVATIONS,
+    WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
+    WEFT_N_MEM_CLASSES
+};
+const char *weft_mem_class_name(enum weft_mem_class c);
+
+/* What the tile is, for messages and traces: "actor layer 3 block 1". */
+struct weft_tile_id {
+    const char *model; /* static or outliving the tile; may be NULL */
+    const char *kind;  /* the same: "weights", "gradient", "activation" */
+    int32_t version, layer, block; /* -1: none */
+};
+
+/* Permanent tile of `bytes` (> 0), zeroed. Errors: WEFT_ENOMEM (also beyond
+ * the limit set for the runtime; the sentence says class, wanted, left). */
+int weft_tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
+                     enum weft_mem_class c, size_t bytes,
+                     struct weft_tile **out, struct weft_err *err);
+
+/* Temporary tile: its first access must be a write. */
+int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
+                          enum weft_mem_class c, size_t bytes,
+                          struct weft_tile **out, struct weft_err *err);
+
+/* The tile goes when the tasks inserted so far that use it are done; the
+ * pointer is invalid at once. Does not wait. NULL is allowed. */
+void weft_tile_release(struct weft_tile *tile);
+
+size_t weft_tile_bytes(const struct weft_tile *tile);
+
+enum weft_mode { WEFT_READ, WEFT_WRITE, WEFT_READ_WRITE };
+
+/* The program's own access, in submission order with tasks. Waits. For
+ * `run` only. Between acquire and release the pointer is valid. */
+void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode);
+void weft_tile_unacquire(struct weft_tile *tile);
+
+/* True when every task inserted so far that writes the tile has ended, so
+ * that acquiring for reading would not wait. */
+bool weft_tile_ready(struct weft_tile *tile);
+
+/* Memory of a class: now, and the highest since start. */
+void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
+                    size_t *now_out, size_t *peak_out);
+
+#endif
