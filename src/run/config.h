@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The configuration of a run: one YAML file, overridden by key=value words,
+ * validated whole before anything starts. An unknown key is refused with the
+ * nearest known one; every message names file, line and key.
+ *
+ * The table in config.c is the one description of the keys: it parses, checks
+ * ranges, gives defaults, and prints the reference (`weft train --keys`).
+ */
+#ifndef WEFT_RUN_CONFIG_H
+#define WEFT_RUN_CONFIG_H
+
+#include "base/dtype.h"
+#include "base/err.h"
+
+enum weft_algorithm { WEFT_ALGO_PPO, WEFT_ALGO_SFT };
+
+enum weft_lr_schedule { WEFT_LR_CONSTANT, WEFT_LR_LINEAR, WEFT_LR_COSINE };
+
+enum weft_loss_agg {
+    WEFT_AGG_TOKEN_MEAN,
+    WEFT_AGG_SEQ_MEAN_TOKEN_SUM,
+    WEFT_AGG_SEQ_MEAN_TOKEN_MEAN,
+    WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM /* sum / max_new_tokens */
+};
+
+enum weft_kl_place { WEFT_KL_IN_REWARD, WEFT_KL_IN_LOSS, WEFT_KL_NOWHERE };
+enum weft_kl_control { WEFT_KL_FIXED, WEFT_KL_ADAPTIVE };
+
+enum weft_reward_type {
+    WEFT_REWARD_MODEL,
+    WEFT_REWARD_GSM8K,
+    WEFT_REWARD_EXACT,   /* exact_match: response equals label, trimmed */
+    WEFT_REWARD_BOXED,   /* last \boxed{...} equals label */
+    WEFT_REWARD_REGEX,   /* PCRE2 pattern found in the response */
+    WEFT_REWARD_LENGTH,  /* -|tokens - target| / target, or 0 inside */
+    WEFT_REWARD_PROGRAM, /* JSON lines over stdin/stdout */
+    WEFT_REWARD_CALLBACK /* given through the public header */
+};
+
+enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32 };
+
+struct weft_reward_config {
+    enum weft_reward_type type;
+    float weight;         /* default 1 */
+    char *name;           /* metric tag; default: the type's name */
+    char *model;          /* model: folder with a scalar head */
+    char *pattern;        /* regex */
+    int32_t target;       /* length: tokens */
+    char *command[WEFT_MAX_ARGV + 1]; /* program; NULL-terminated */
+    double timeout_s;     /* program: per batch of answers, default 60 */
+};
+
+struct weft_optimizer_config {
+    float lr;                /* actor 1e-6, critic 1e-5, sft 1e-5 */
+    enum weft_lr_schedule schedule;
+    int32_t warmup_steps;
+    float min_lr_ratio;      /* of lr, at the end of linear and cosine */
+    float beta1, beta2, eps, weight_decay; /* 0.9 0.999 1e-8 0 */
+    float grad_clip;         /* global norm; 0: off; default 1 */
+};
+
+struct weft_config {
+    enum weft_algorithm algorithm;
+    uint64_t seed;           /* 1 */
+    char *run_dir;
+    int32_t iterations;      /* PPO iterations, or SFT steps */
+
+    struct {
+        char *path;
+        char *prompt_key, *response_key, *label_key; /* NULL: found */
+        char *template;      /* "none" (default), "auto", "chatml", "llama3",
+                                "mistral", or a {role}{content} pattern */
+        char *system;        /* system message put first; NULL: none */
+        int32_t max_prompt_tokens; /* 512 */
+        char *long_prompts;  /* "refuse" (default), "skip", "truncate" */
+        bool shuffle;        /* true */
+        bool add_eos;        /* sft: end the response with EOS, true */
+    } data;
+
+    struct { /* folders; critic.model may be a language model's folder, whose
+                trunk then gets a zero scalar head; reference.model defaults
+                to actor.model */
+        char *actor, *critic, *reference;
+        bool reference_offload; /* keep it in the file mapping between uses:
+                                   published afresh each iteration */
+    } model;
+
+    int32_t n_rewards;
+    struct weft_reward_config reward[WEFT_MAX_REWARDS];
+
+    struct {
+        int32_t prompts;           /* per iteration, 64 */
+        int32_t samples_per_prompt; /* 1 */
+        int32_t max_new_tokens;    /* 128 */
+        float temperature;         /* 1 */
+        int32_t top_k;             /* 0 */
+        float top_p;               /* 1 */
+        char *stop;                /* NULL; a string that ends a response */
+        int32_t slots;             /* sequences decoded together, 32 */
+        int32_t chunk_tokens;      /* decode steps per task, 16 */
+        int32_t prefill_tokens;    /* prompt rows per step, 256 */
+    } rollout;
+
+    struct {
+        int32_t epochs, mini_batches;   /* 1, 1 */
+        float gamma, lambda;            /* 1, 0.95 */
+        bool whiten_advantages;         /* true */
+        float clip_low, clip_high;      /* 0.2, 0.2 */
+        float dual_clip;                /* 0 off; typical 3 */
+        float value_clip;               /* 0.2; 0 off */
+        float entropy_coef;             /* 0 */
+        enum weft_kl_place kl_place;    /* in reward */
+        int32_t kl_kind;                /* 1, 2, 3: k1 k2 k3 */
+        float kl_coef;                  /* 0.05 */
+        enum weft_kl_control kl_control; /* fixed */
+        float kl_target;                /* 6 */
+        int32_t kl_horizon;             /* 10000 samples */
+        enum weft_loss_agg aggregation; /* token-mean */
+        float missing_eos_penalty;      /* subtracted from the score, 0 */
+        float reward_clip;              /* 0 off */
+        int32_t critic_warmup;          /* iterations training critic only */
+    } ppo;
+
+    struct weft_optimizer_config actor_optim, critic_optim; /* sft: actor */
+
+    struct {
+        int32_t batch;               /* sft: samples per step, 32 */
+        int32_t micro_batch_tokens;  /* rows per micro-batch, 1024 */
+        bool recompute;              /* false */
+    } train;
+
+    struct {
+        enum weft_dtype dtype;       /* f32, bf16 */
+        int32_t tensor_blocks;       /* T; 0: default of the model */
+        int32_t gradient_groups;     /* G; 4 */
+        char *isa;                   /* NULL: the best of this CPU */
+    } numerics;
+
+    struct {
+        int32_t devices;             /* 0: one per core */
+        int32_t nap;                 /* -1 auto, 0, 1 */
+        double watchdog_s;           /* 300 */
+        double memory_limit_gib;     /* 0: what the machine has */
+    } runtime;
+
+    struct {
+        int32_t every;               /* iterations; 10; 0: only at the end */
+        int32_t keep;                /* 2 */
+    } checkpoint;
+
+    bool trace;                      /* false */
+    bool tensorboard;                /* false */
+    char *metric_names;              /* "verl" (default) or "trl" aliases */
+    int32_t samples_kept;            /* per iteration, 8; -1: all */
+};
+
+/* Reads FILE, applies n_override words "a.b=value" (YAML scalars), fills
+ * defaults, checks every range and combination. Paths are relative to the
+ * file's folder (run_dir: to the working directory). Release with
+ * weft_config_release(). */
+int weft_config_read(const char *path, int n_override,
+                     const char *const *override, struct weft_config *out,
+                     struct weft_err *err);
+/* The same from memory; `name` is for messages, `dir` for relative paths. */
+int weft_config_parse(const char *text, size_t n, const char *name,
+                      const char *dir, int n_override,
+                      const char *const *override, struct weft_config *out,
+                      struct weft_err *err);
+void weft_config_release(struct weft_config *config);
+
+/* The whole effective configuration as YAML (what the run directory keeps,
+ * absolute paths); reading it back gives the same configuration. */
+int weft_config_write(const struct weft_config *config, const char *path,
+                      struct weft_err *err);
+
+/* The keys that may not change when a run resumes (those that fix the
+ * numbers): compares and names the first that differs. */
+int weft_config_check_resume(const struct weft_config *old,
+                             const struct weft_config *now,
+                             struct weft_err *err);
+
+/* Reference of all keys: name, type, default, meaning; one per line. */
+void weft_config_print_keys(void);
+
+#endif
