@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tiles of samples and micro-batches hold: plain structs over one piece
+ * of memory, so that codelets, graphs and the run agree on them.
+ */
+#ifndef WEFT_CODELETS_DATA_H
+#define WEFT_CODELETS_DATA_H
+
+#include "kern/kern.h"
+
+/* ---- One rollout ------------------------------------------------------ */
+
+struct weft_rollout {
+    int32_t capacity;  /* tokens the tile has room for */
+    int32_t n_prompt;
+    int32_t n_total;   /* prompt and response */
+    int32_t ended;     /* 1: by an end-of-sequence token; 0: by length */
+    /* int32_t token[capacity]; float logp[capacity] follow; logp[i] is
+     * log p(token i | tokens before it), 0 in the prompt */
+};
+
+WEFT_INLINE size_t weft_rollout_bytes(int32_t capacity)
+{
+    return sizeof(struct weft_rollout) + (size_t) capacity * 8;
+}
+WEFT_INLINE int32_t *weft_rollout_token(const struct weft_rollout *r)
+{
+    return (int32_t *) (r + 1);
+}
+WEFT_INLINE float *weft_rollout_logp(const struct weft_rollout *r)
+{
+    return (float *) (weft_rollout_token(r) + r->capacity);
+}
+
+/* ---- Advantages of one sample ----------------------------------------- */
+
+struct weft_advantage {
+    int32_t n;           /* response tokens */
+    int32_t ended;
+    double score;        /* weighted sum of rewards, penalties and clip done */
+    double raw_score;    /* before missing-EOS penalty and clipping */
+    double kl_sum;       /* sum over tokens of log p - log p_ref */
+    double reward_sum;   /* score minus the KL penalty */
+    double value_sum, return_sum;
+    /* float advantage[n]; float ret[n] follow */
+};
+
+WEFT_INLINE size_t weft_advantage_bytes(int32_t n)
+{
+    return sizeof(struct weft_advantage) + (size_t) n * 8;
+}
+WEFT_INLINE float *weft_advantage_of(const struct weft_advantage *a)
+{
+    return (float *) (a + 1);
+}
+WEFT_INLINE float *weft_return_of(const struct weft_advantage *a)
+{
+    return weft_advantage_of(a) + a->n;
+}
+
+/* Mean and reciprocal deviation of all advantages of an iteration. */
+struct weft_moments {
+    double mean, rstd;
+    int64_t n_tokens;
+    double min, max; /* before whitening */
+};
+
+/* The KL controller's state. */
+struct weft_kl_state {
+    double coef;
+    double last_kl; /* mean over samples of kl_sum at the last update */
+};
+
+/* ---- A micro-batch ---------------------------------------------------- */
+
+/* Packed rows of whole samples, and the rows that predict ("targets"): of a
+ * sample of n_prompt + n tokens the rows n_prompt - 1 .. n_prompt + n - 2. */
+struct weft_batch {
+    int32_t n_rows, n_runs, n_targets;
+    int32_t has_columns;
+    size_t run, token, run_targets, row, target; /* byte offsets */
+    size_t weight;                               /* per run, float */
+    size_t old_logp, ref_logp, advantage, ret, old_value; /* per target */
+    size_t bytes;
+};
+
+/* Sizes and offsets for a batch; fills everything but the data. */
+void weft_batch_layout(int32_t n_rows, int32_t n_runs, int32_t n_targets,
+                       bool columns, struct weft_batch *out);
+
+WEFT_INLINE void *weft_batch_at(const struct weft_batch *b, size_t offset)
+{
+    return (char *) (uintptr_t) b + offset;
+}
+
+/* The kernels' view of a batch tile. */
+WEFT_INLINE struct weft_k_batch weft_batch_view(const struct weft_batch *b)
+{
+    return (struct weft_k_batch) {
+        .n_rows = b->n_rows,
+        .n_runs = b->n_runs,
+        .run = weft_batch_at(b, b->run),
+        .token = weft_batch_at(b, b->token),
+    };
+}
+WEFT_INLINE struct weft_k_targets
+weft_batch_targets(const struct weft_batch *b)
+{
+    return (struct weft_k_targets) {
+        .n = b->n_targets,
+        .row = weft_batch_at(b, b->row),
+        .target = weft_batch_at(b, b->target),
+    };
+}
+
+/* ---- Generation: one instance's state --------------------------------- */
+
+struct weft_gen_slot {
+    int32_t sample;   /* -1: free */
+    int32_t n_prompt;
+    int32_t n_total;  /* tokens known */
+    int32_t n_cached; /* tokens whose K and V are in the cache */
+    int32_t limit;    /* stop at so many tokens */
+    int32_t done;     /* 0: running, 1: stopped by EOS, 2: by length */
+};
+
+/* struct weft_gen_state | slot[n_slots] | page[n_slots][pages_per_slot] |
+ * free_page[n_pages] | token[n_slots][max_total] | logp[n_slots][max_total] */
+struct weft_gen_state {
+    int32_t n_slots, max_total, pages_per_slot, n_pages;
+    int32_t n_free; /* pages on the stack free_page */
+    int32_t failed;
+    size_t slot, page, free_page, token, logp, bytes;
+};
+
+void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
+                           int32_t n_pages, struct weft_gen_state *out);
+/* All slots free, all pages on the stack. */
+void weft_gen_state_clear(struct weft_gen_state *state);
+
+/* What the controller reads after a chunk. */
+struct weft_gen_status {
+    int64_t n_decoded, n_prefilled; /* rows of this chunk */
+    int32_t n_slots, reserved;
+    /* struct weft_gen_slot slot[n_slots] follow */
+};
+WEFT_INLINE size_t weft_gen_status_bytes(int32_t n_slots)
+{
+    return sizeof(struct weft_gen_status)
+         + (size_t) n_slots * sizeof(struct weft_gen_slot);
+}
+
+#endif
