@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+EXTRA_DIST += %D%/help2man.sh

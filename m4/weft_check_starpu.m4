@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# WEFT_CHECK_STARPU: the task runtime. Run after WEFT_CHECK_MPI.
+#
+# 1.3.10 is what Debian 12 ships and what everything was measured on; 1.4 is
+# accepted and preferred; 1.2 has no STARPU_WORKER_ORDER and no end deps.
+# --with-starpu=PREFIX, else deps/starpu of the build folder (where
+# ./quickstart and tools/build-starpu put it), else what pkg-config finds.
+#
+# Outputs: STARPU_CFLAGS (as -isystem: its headers are not ours to warn
+# about), STARPU_LIBS with a run path, weft_have_starpu, weft_why_starpu,
+# weft_starpu_mpi, weft_starpu_cuda (yes, no), weft_starpu_libdir;
+# WEFT_STARPU_NAME in config.h.
+AC_DEFUN([WEFT_CHECK_STARPU], [
+    AC_REQUIRE([PKG_PROG_PKG_CONFIG])
+    AC_ARG_WITH([starpu], [AS_HELP_STRING([--with-starpu=PREFIX],
+        [where StarPU 1.3 or 1.4 is installed])], [], [with_starpu=guess])
+    AS_CASE([$with_starpu],
+        [no], [AC_MSG_ERROR([Weft cannot do without StarPU])],
+        [guess|yes], [AS_IF([test -d "`pwd`/deps/starpu/lib/pkgconfig"],
+            [with_starpu=`pwd`/deps/starpu])])
+    weft_save_path=$PKG_CONFIG_PATH
+    AS_CASE([$with_starpu], [guess|yes], [], [
+        AS_IF([test ! -d "$with_starpu/lib/pkgconfig"], [AC_MSG_ERROR(
+            [--with-starpu: no lib/pkgconfig under '$with_starpu'])])
+        PKG_CONFIG_PATH=$with_starpu/lib/pkgconfig:$PKG_CONFIG_PATH
+        weft_distcheck_flags="$weft_distcheck_flags --with-starpu=$with_starpu"
+    ])
+    export PKG_CONFIG_PATH
+    weft_have_starpu=no
+    weft_why_starpu="no starpu-1.4 or starpu-1.3 by pkg-config"
+    weft_starpu_mpi=no
+    weft_starpu_cuda=no
+    weft_starpu_module=
+    AC_MSG_CHECKING([for StarPU])
+    for weft_v in 1.4 1.3; do
+        AS_IF([$PKG_CONFIG --exists "starpu-$weft_v >= 1.3.9"],
+            [weft_starpu_module=$weft_v; break])
+    done
+    AS_IF([test -z "$weft_starpu_module"], [AC_MSG_RESULT([no])], [
+        weft_why_starpu=`$PKG_CONFIG --modversion starpu-$weft_starpu_module`
+        AC_MSG_RESULT([$weft_why_starpu])
+        AS_IF([$PKG_CONFIG --exists starpumpi-$weft_starpu_module],
+            [weft_starpu_mpi=yes])
+        AS_IF([test "$weft_starpu_mpi:$weft_have_mpi" = yes:yes],
+            [weft_modules="starpumpi-$weft_starpu_module starpu-$weft_starpu_module"],
+            [weft_modules=starpu-$weft_starpu_module])
+        weft_starpu_libdir=`$PKG_CONFIG --variable=libdir starpu-$weft_starpu_module`
+        STARPU_CFLAGS=`$PKG_CONFIG --cflags $weft_modules |
+            sed -e 's/-I *\//-isystem \//g'`
+        # The run path lets LD_LIBRARY_PATH choose the FxT library.
+        STARPU_LIBS="`$PKG_CONFIG --libs $weft_modules`"
+        AS_CASE([$weft_starpu_libdir], [/usr/lib|/usr/lib/*], [],
+            [STARPU_LIBS="$STARPU_LIBS -Wl,-rpath,$weft_starpu_libdir"])
+        weft_save_CPPFLAGS=$CPPFLAGS
+        weft_save_LIBS=$LIBS
+        CPPFLAGS="$CPPFLAGS $STARPU_CFLAGS"
+        LIBS="$STARPU_LIBS $LIBS"
+        AC_MSG_CHECKING([that StarPU compiles and links])
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <starpu.h>
+#if STARPU_MAJOR_VERSION < 1
+#error "headers without a version"
+#endif
+]], [[return starpu_init(NULL);]])], [
+            AC_MSG_RESULT([yes])
+            weft_have_starpu=yes
+        ], [
+            AC_MSG_RESULT([no])
+            weft_why_starpu="starpu-$weft_starpu_module is there but a program does not link"
+        ])
+        AC_PREPROC_IFELSE([AC_LANG_PROGRAM([[#include <starpu_config.h>
+#ifndef STARPU_USE_CUDA
+#error no
+#endif
+]])], [weft_starpu_cuda=yes])
+        AC_PREPROC_IFELSE([AC_LANG_PROGRAM([[#include <starpu_config.h>
+#if STARPU_MAXCPUS < 8 || STARPU_NMAXBUFS < 16
+#error no
+#endif
+]])], [], [weft_warnings="$weft_warnings
+  - this StarPU has few workers or buffers compiled in (Debian's binary has
+    4 CPU workers); tools/build-starpu makes a better one"])
+        CPPFLAGS=$weft_save_CPPFLAGS
+        LIBS=$weft_save_LIBS
+        AC_DEFINE_UNQUOTED([WEFT_STARPU_NAME], ["StarPU $weft_why_starpu"],
+            [the StarPU of the build])
+    ])
+    PKG_CONFIG_PATH=$weft_save_path
+    AC_SUBST([STARPU_CFLAGS])
+    AC_SUBST([STARPU_LIBS])
+])

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+base_sources = \
+	%D%/alloc.c %D%/alloc.h \
+	%D%/compiler.h \
+	%D%/dtype.c %D%/dtype.h \
+	%D%/err.c %D%/err.h \
+	%D%/log.c %D%/log.h \
+	%D%/rng.c %D%/rng.h \
+	%D%/shape.c %D%/shape.h

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# A command is one file, %D%/cmd_<name>.c; the table of commands and the man
+# page weft-<name>.1 follow from its name.
+cli_commands =
+cli_sources = \
+	%D%/command.h
+
+if WEFT_HAVE_CLI
+bin_PROGRAMS += weft
+endif
+weft_SOURCES = $(cli_sources) $(cli_commands)
+nodist_weft_SOURCES = %D%/commands.c
+weft_LDADD = $(all_libs)
+
+CLEANFILES += %D%/commands.c
+%D%/commands.c: $(cli_commands) tools/gen-cmds Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)sh $(srcdir)/tools/gen-cmds $(cli_commands) >$@.new && \
+	    mv $@.new $@

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# A test program is one line in the fragment of its room, and one that says
+# what it links (see the list of *_libs in Makefile.am). Exit 77 skips.
+#
+#     check_PROGRAMS += %D%/test_hf
+#     %C%_test_hf_LDADD = $(model_libs)
+
+AM_TESTS_ENVIRONMENT = \
+	WEFT_TEST_DATA="$(abs_top_srcdir)/tests/data"; \
+	WEFT_SRCDIR="$(abs_top_srcdir)"; \
+	WEFT_BUILDDIR="$(abs_top_builddir)"; \
+	WEFT_MPIEXEC="$(MPIEXEC)"; WEFT_CLANG="$(CLANG)"; \
+	STARPU_HOME="$(abs_top_builddir)/starpu-home"; \
+	STARPU_SILENT=1; STARPU_WORKERS_NOBIND=1; STARPU_MPI_NOBIND=1; \
+	STARPU_FXT_TRACE=0; \
+	OMPI_ALLOW_RUN_AS_ROOT=1; OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
+	OMPI_MCA_rmaps_base_oversubscribe=1; \
+	export WEFT_TEST_DATA WEFT_SRCDIR WEFT_BUILDDIR WEFT_MPIEXEC \
+	    WEFT_CLANG STARPU_HOME STARPU_SILENT STARPU_WORKERS_NOBIND \
+	    STARPU_MPI_NOBIND STARPU_FXT_TRACE OMPI_ALLOW_RUN_AS_ROOT \
+	    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe; \
+	$(MKDIR_P) "$$STARPU_HOME";
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+
+# Shell tests; long ones first.
+sh_tests =
+
+if WEFT_HAVE_CUNIT
+include tests/base/local.mk
+include tests/model/local.mk
+include tests/kern/local.mk
+include tests/plan/local.mk
+include tests/rt/local.mk
+include tests/sched/local.mk
+include tests/codelets/local.mk
+include tests/graphs/local.mk
+include tests/run/local.mk
+include tests/cli/local.mk
+endif
+
+TESTS += $(sh_tests) $(check_PROGRAMS)
+EXTRA_DIST += $(sh_tests) %D%/harness.h %D%/data
+
+clean-tests:
+	rm -rf starpu-home
+.PHONY: clean-tests

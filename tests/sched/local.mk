@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+# check_PROGRAMS += %D%/test_x
+# %C%_test_x_LDADD = $(sched_libs)
