@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rewards to advantages, their moments, and the KL controller. */
+#include <math.h>
+#include <string.h>
+
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+struct gae_task {
+    struct weft_gae_args gae;
+    bool ref, score;
+};
+
+/* Per-token KL estimate of the sampled token (Schulman 2020, "Approximating
+ * KL divergence"); d = log p - log p_ref. */
+static double kl_estimate(enum weft_kl kind, double d)
+{
+    switch (kind) {
+    case WEFT_KL_K1:
+        return d;
+    case WEFT_KL_K2:
+        return 0.5 * d * d;
+    case WEFT_KL_K3:
+        return expm1(-d) + d;
+    default:
+        return 0;
+    }
+}
+
+static double total_score(const struct gae_task *t, struct weft_take *take)
+{
+    double score = t->score ? *(const double *) weft_take(take) : 0;
+    for (int32_t i = 0; i < t->gae.n_models; i++)
+        score += (double) t->gae.weight[i]
+               * (double) *(const float *) weft_take(take);
+    return score;
+}
+
+static int gae_cpu(const void *args, void *const buf[], int n_buf,
+                   struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct gae_task *t = args;
+    struct weft_take take = {buf, 0};
+    struct weft_advantage *a = weft_take(&take);
+    const struct weft_rollout *r = weft_take(&take);
+    const struct weft_kl_state *kl = weft_take(&take);
+    const float *value = weft_take(&take);
+    const float *ref = t->ref ? weft_take(&take) : NULL;
+    int32_t n = r->n_total - r->n_prompt;
+    const float *logp = weft_rollout_logp(r) + r->n_prompt;
+    float *reward = weft_exec_scratch(x, (size_t) n * sizeof *reward);
+    if (!reward)
+        return WEFT_ENOMEM;
+
+    memset(a, 0, sizeof *a);
+    a->n = n;
+    a->ended = r->ended;
+    a->raw_score = total_score(t, &take);
+    if (!isfinite(a->raw_score))
+        return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
+                            "a sample's score is not a finite number");
+    double score = a->raw_score;
+    if (!r->ended)
+        score -= (double) t->gae.missing_eos_penalty;
+    if (t->gae.reward_clip > 0)
+        score = fmax(fmin(score, (double) t->gae.reward_clip),
+                     -(double) t->gae.reward_clip);
+    a->score = score;
+    for (int32_t i = 0; i < n; i++) {
+        double d = ref ? (double) logp[i] - (double) ref[i] : 0;
+        double penalty = kl->coef * kl_estimate(t->gae.kl, d);
+        a->kl_sum += d;
+        a->reward_sum -= penalty;
+        reward[i] = (float) (i == n - 1 ? score - penalty : -penalty);
+    }
+    a->reward_sum += score;
+    /* The score ends the episode also when the length limit did. */
+    weft_k_gae(n, t->gae.gamma, t->gae.lambda, reward, value, 0,
+               weft_advantage_of(a), weft_return_of(a));
+    for (int32_t i = 0; i < n; i++) {
+        a->value_sum += (double) value[i];
+        a->return_sum += (double) weft_return_of(a)[i];
+    }
+    return 0;
+}
+
+WEFT_CODELET(gae, 0xab47bc, gae_cpu)
+
+void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_gae_args *args,
+                     struct weft_tile *rollout, struct weft_tile *ref,
+                     struct weft_tile *value, struct weft_tile *score,
+                     struct weft_tile *const model_score[],
+                     struct weft_tile *kl_state, struct weft_tile *advantage)
+{
+    struct gae_task task = {*args, ref != NULL, score != NULL};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, advantage, WEFT_WRITE);
+    weft_bag_add(&bag, rollout, WEFT_READ);
+    weft_bag_add(&bag, kl_state, WEFT_READ);
+    weft_bag_add(&bag, value, WEFT_READ);
+    weft_bag_add(&bag, ref, WEFT_READ);
+    weft_bag_add(&bag, score, WEFT_READ);
+    for (int32_t i = 0; i < args->n_models; i++)
+        weft_bag_add(&bag, model_score[i], WEFT_READ);
+    weft_bag_insert(&bag, seq, where, &weft_cl_gae, &task, sizeof task);
+}
+
+struct moments_task {
+    bool whiten;
+    int32_t n;
+};
+
+static int moments_cpu(const void *args, void *const buf[], int n_buf,
+                       struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct moments_task *t = args;
+    struct weft_take take = {buf, 0};
+    struct weft_moments *m = weft_take(&take);
+    double sum = 0, square = 0;
+
+    *m = (struct weft_moments) {.rstd = 1, .min = INFINITY, .max = -INFINITY};
+    for (int32_t s = 0; s < t->n; s++) {
+        const struct weft_advantage *a = buf[1 + s];
+        for (int32_t i = 0; i < a->n; i++) {
+            double v = (double) weft_advantage_of(a)[i];
+            sum += v;
+            m->min = fmin(m->min, v);
+            m->max = fmax(m->max, v);
+        }
+        m->n_tokens += a->n;
+    }
+    if (!t->whiten || m->n_tokens < 2)
+        return 0;
+    m->mean = sum / (double) m->n_tokens;
+    for (int32_t s = 0; s < t->n; s++) {
+        const struct weft_advantage *a = buf[1 + s];
+        for (int32_t i = 0; i < a->n; i++) {
+            double d = (double) weft_advantage_of(a)[i] - m->mean;
+            square += d * d;
+        }
+    }
+    /* Unbiased variance and epsilon as in verl and TRL. */
+    m->rstd = 1 / sqrt(square / (double) (m->n_tokens - 1) + 1e-8);
+    return 0;
+}
+
+WEFT_CODELET(moments, 0x8e24aa, moments_cpu)
+
+void weft_insert_moments(struct weft_seq *seq, const struct weft_where *where,
+                         bool whiten, int32_t n,
+                         struct weft_tile *const advantage[],
+                         struct weft_tile *moments)
+{
+    struct moments_task task = {whiten, n};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, moments, WEFT_WRITE);
+    for (int32_t i = 0; i < n; i++)
+        weft_bag_add(&bag, advantage[i], WEFT_READ);
+    weft_bag_insert(&bag, seq, where, &weft_cl_moments, &task, sizeof task);
+}
+
+struct kl_task {
+    bool adaptive;
+    float target;
+    int32_t horizon, n;
+};
+
+static int kl_update_cpu(const void *args, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct kl_task *t = args;
+    struct weft_kl_state *state = buf[0];
+    double sum = 0;
+    for (int32_t s = 0; s < t->n; s++)
+        sum += ((const struct weft_advantage *) buf[1 + s])->kl_sum;
+    state->last_kl = sum / t->n;
+    if (t->adaptive) {
+        double error = state->last_kl / (double) t->target - 1;
+        error = fmax(fmin(error, 0.2), -0.2);
+        state->coef *= 1 + error * t->n / t->horizon;
+    }
+    return 0;
+}
+
+WEFT_CODELET(kl_update, 0x7b1fa2, kl_update_cpu)
+
+void weft_insert_kl_update(struct weft_seq *seq,
+                           const struct weft_where *where, bool adaptive,
+                           float target, int32_t horizon, int32_t n,
+                           struct weft_tile *const advantage[],
+                           struct weft_tile *kl_state)
+{
+    struct kl_task task = {adaptive, target, horizon, n};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, kl_state, WEFT_READ_WRITE);
+    for (int32_t i = 0; i < n; i++)
+        weft_bag_add(&bag, advantage[i], WEFT_READ);
+    weft_bag_insert(&bag, seq, where, &weft_cl_kl_update, &task, sizeof task);
+}

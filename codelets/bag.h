@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The accesses of one task while it is being put together. */
+#ifndef WEFT_CODELETS_BAG_H
+#define WEFT_CODELETS_BAG_H
+
+#include "codelets/codelets.h"
+
+struct weft_bag {
+    struct weft_access *access; /* inline_access, or on the heap */
+    int n, capacity;
+    bool failed;
+    struct weft_access inline_access[48];
+};
+
+void weft_bag_init(struct weft_bag *bag);
+/* NULL tiles are left out. */
+void weft_bag_add(struct weft_bag *bag, struct weft_tile *tile,
+                  enum weft_mode mode);
+/* The blocks that are there, then the norms. Returns how many were added. */
+int weft_bag_add_layer(struct weft_bag *bag,
+                       const struct weft_layer_tiles *tiles,
+                       enum weft_mode mode);
+int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],
+                        enum weft_mode mode);
+/* Inserts the task and releases the bag. */
+void weft_bag_insert(struct weft_bag *bag, struct weft_seq *seq,
+                     const struct weft_where *where,
+                     const struct weft_codelet *codelet, const void *args,
+                     size_t args_bytes);
+
+/* ---- Inside a codelet: taking buffers in the order they were added ---- */
+
+struct weft_take {
+    void *const *buf;
+    int next;
+};
+WEFT_INLINE void *weft_take(struct weft_take *t)
+{
+    return t->buf[t->next++];
+}
+WEFT_INLINE void weft_take_blocks(struct weft_take *t, int n_blocks,
+                                  void *out[])
+{
+    for (int b = 0; b < n_blocks; b++)
+        out[b] = weft_take(t);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token embedding and its gradient. */
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+struct embed_args {
+    const struct weft_shape *shape;
+};
+
+static int embed_cpu(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct embed_args *args = args_;
+    struct weft_take take = {buf, 0};
+    void *table[WEFT_MAX_BLOCKS];
+    weft_take_blocks(&take, args->shape->n_blocks, table);
+    const struct weft_batch *b = weft_take(&take);
+    float *out = weft_take(&take);
+    weft_k_embed(args->shape, (const void *const *) table, b->n_rows,
+                 weft_batch_at(b, b->token), out);
+    return 0;
+}
+
+WEFT_CODELET(embed, 0x9ccc65, embed_cpu)
+
+void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
+                       const struct weft_shape *shape,
+                       const struct weft_params *fwd, struct weft_tile *batch,
+                       struct weft_tile *x)
+{
+    struct embed_args args = {shape};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_blocks(&bag, fwd->embed, WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_embed, &args, sizeof args);
+}
+
+static int embed_backward_cpu(const void *args_, void *const buf[], int n_buf,
+                              struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct embed_args *args = args_;
+    struct weft_take take = {buf, 0};
+    const struct weft_batch *b = weft_take(&take);
+    const float *dx = weft_take(&take);
+    void *grad[WEFT_MAX_BLOCKS];
+    weft_take_blocks(&take, args->shape->n_blocks, grad);
+    weft_k_embed_backward(args->shape, b->n_rows, weft_batch_at(b, b->token),
+                          dx, (float *const *) grad);
+    return 0;
+}
+
+WEFT_CODELET(embed_backward, 0x689f38, embed_backward_cpu)
+
+void weft_insert_embed_backward(struct weft_seq *seq,
+                                const struct weft_where *where,
+                                const struct weft_shape *shape,
+                                struct weft_tile *batch, struct weft_tile *dx,
+                                const struct weft_params *grad)
+{
+    struct embed_args args = {shape};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, dx, WEFT_READ);
+    weft_bag_add_blocks(&bag, grad->embed, WEFT_READ_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_embed_backward, &args,
+                    sizeof args);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A finished sample leaves its slot. */
+#include <string.h>
+
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+struct retire_args {
+    int32_t slot;
+    int32_t capacity; /* tokens the rollout tile has room for */
+};
+
+static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct retire_args *args = args_;
+    struct weft_gen_state *state = buf[0];
+    struct weft_rollout *out = buf[1];
+    char *base = (char *) state;
+    struct weft_gen_slot *slot =
+        (struct weft_gen_slot *) (base + state->slot) + args->slot;
+    int32_t *page = (int32_t *) (base + state->page)
+                  + (int64_t) args->slot * state->pages_per_slot;
+    int32_t *free_page = (int32_t *) (base + state->free_page);
+    int64_t at = (int64_t) args->slot * state->max_total;
+
+    if (!slot->done || slot->n_total > args->capacity)
+        return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
+                            "slot %d retires before it is done", args->slot);
+    *out = (struct weft_rollout) {args->capacity, slot->n_prompt,
+                                  slot->n_total, slot->done == 1};
+    memcpy(weft_rollout_token(out), (int32_t *) (base + state->token) + at,
+           (size_t) slot->n_total * 4);
+    memcpy(weft_rollout_logp(out), (float *) (base + state->logp) + at,
+           (size_t) slot->n_total * 4);
+    int32_t n = (int32_t) weft_ceil_div(slot->n_cached, WEFT_PAGE_TOKENS);
+    for (int32_t i = 0; i < n; i++)
+        free_page[state->n_free++] = page[i];
+    *slot = (struct weft_gen_slot) {.sample = -1};
+    return 0;
+}
+
+WEFT_CODELET(gen_retire, 0x43a047, gen_retire_cpu)
+
+void weft_insert_gen_retire(struct weft_seq *seq,
+                            const struct weft_where *where, int32_t slot,
+                            struct weft_tile *state,
+                            struct weft_tile *rollout)
+{
+    size_t bytes = weft_tile_bytes(rollout) - sizeof(struct weft_rollout);
+    struct retire_args args = {slot, (int32_t) (bytes / 8)};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, state, WEFT_READ_WRITE);
+    weft_bag_add(&bag, rollout, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_gen_retire, &args,
+                    sizeof args);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heads of inference calls: log-probs, and values of a scalar head. */
+#include <string.h>
+
+#include "codelets/bag.h"
+#include "codelets/head.h"
+#include "rt/codelet.h"
+
+struct infer_args {
+    const struct weft_shape *shape;
+    float inv_temperature;
+};
+
+/* Deals n_targets results to the samples' tiles, in order. */
+static void deal(const struct weft_batch *b, const float *value,
+                 struct weft_take *take)
+{
+    const int32_t *n = weft_batch_at(b, b->run_targets);
+    for (int32_t i = 0; i < b->n_runs; i++) {
+        memcpy(weft_take(take), value, (size_t) n[i] * sizeof *value);
+        value += n[i];
+    }
+}
+
+static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
+                       struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct infer_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_head head;
+    weft_head_take(&take, args->shape, false, &head);
+    const struct weft_batch *b = weft_take(&take);
+    const float *in = weft_take(&take);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    size_t out_bytes =
+        (size_t) weft_round_up((int64_t) targets.n * 4, 64);
+    char *scratch = weft_exec_scratch(
+        x, out_bytes + weft_k_head_scratch_bytes(args->shape, targets.n));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    float *logp = (float *) scratch;
+    weft_k_head_logprob(args->shape, &head, in, &targets,
+                        args->inv_temperature, logp, NULL, NULL,
+                        scratch + out_bytes);
+    deal(b, logp, &take);
+    return 0;
+}
+
+WEFT_CODELET(logprob, 0xffca28, logprob_cpu)
+
+static int value_cpu(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct infer_args *args = args_;
+    struct weft_take take = {buf, 0};
+    const float *final = weft_take(&take);
+    const struct weft_batch *b = weft_take(&take);
+    const float *in = weft_take(&take);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    float *value = weft_exec_scratch(x, (size_t) targets.n * sizeof *value);
+    if (!value)
+        return WEFT_ENOMEM;
+    weft_k_value(args->shape, final, in, &targets, value);
+    deal(b, value, &take);
+    return 0;
+}
+
+WEFT_CODELET(value, 0xffa726, value_cpu)
+
+static void insert(struct weft_seq *seq, const struct weft_where *where,
+                   const struct weft_codelet *codelet,
+                   const struct infer_args *args,
+                   const struct weft_layer_tiles *head,
+                   struct weft_tile *batch, struct weft_tile *x, int32_t n,
+                   struct weft_tile *const out[])
+{
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_layer(&bag, head, WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    for (int32_t i = 0; i < n; i++)
+        weft_bag_add(&bag, out[i], WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, codelet, args, sizeof *args);
+}
+
+void weft_insert_logprob(struct weft_seq *seq, const struct weft_where *where,
+                         const struct weft_shape *shape,
+                         const struct weft_params *fwd,
+                         struct weft_tile *batch, struct weft_tile *x,
+                         float inv_temperature, int32_t n,
+                         struct weft_tile *const out[])
+{
+    struct infer_args args = {shape, inv_temperature};
+    insert(seq, where, &weft_cl_logprob, &args, &fwd->head, batch, x, n, out);
+}
+
+void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
+                       const struct weft_shape *shape,
+                       const struct weft_params *fwd, struct weft_tile *batch,
+                       struct weft_tile *x, int32_t n,
+                       struct weft_tile *const out[])
+{
+    struct infer_args args = {shape, 1.0f};
+    insert(seq, where, &weft_cl_value, &args, &fwd->head, batch, x, n, out);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One decoder layer of a micro-batch, forward and backward. */
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+struct layer_args {
+    const struct weft_shape *shape;
+    int32_t layer;
+    bool in_place, saved;
+};
+
+/* Takes the published tiles of a layer. */
+static void take_layer(struct weft_take *take, int n_blocks,
+                       struct weft_k_layer *out)
+{
+    for (int b = 0; b < n_blocks; b++)
+        out->fwd[b] = weft_take(take);
+    out->norms = weft_take(take);
+}
+
+static int layer_forward_cpu(const void *args_, void *const buf[], int n_buf,
+                             struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct layer_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_layer weights = {0};
+    take_layer(&take, args->shape->n_blocks, &weights);
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_batch view = weft_batch_view(b);
+    float *in = weft_take(&take);
+    float *out = args->in_place ? in : weft_take(&take);
+    void *saved = args->saved ? weft_take(&take) : NULL;
+    void *scratch = weft_exec_scratch(
+        x, weft_k_layer_forward_scratch_bytes(args->shape, &view));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_layer_forward(args->shape, &weights, args->layer, &view, NULL, in,
+                         out, saved, scratch);
+    return 0;
+}
+
+WEFT_CODELET(layer_forward, 0x42a5f5, layer_forward_cpu)
+
+void weft_insert_layer_forward(struct weft_seq *seq,
+                               const struct weft_where *where,
+                               const struct weft_shape *shape,
+                               const struct weft_params *fwd, int32_t layer,
+                               struct weft_tile *batch, struct weft_tile *x,
+                               struct weft_tile *y, struct weft_tile *saved)
+{
+    struct layer_args args = {shape, layer, x == y, saved != NULL};
+    struct weft_where at = *where;
+    at.layer = layer;
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_layer(&bag, &fwd->layer[layer], WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
+    if (x != y)
+        weft_bag_add(&bag, y, WEFT_WRITE);
+    weft_bag_add(&bag, saved, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, &at, &weft_cl_layer_forward, &args,
+                    sizeof args);
+}
+
+static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
+                              struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct layer_args *args = args_;
+    const struct weft_shape *shape = args->shape;
+    struct weft_take take = {buf, 0};
+    struct weft_k_layer weights = {0};
+    take_layer(&take, shape->n_blocks, &weights);
+    for (int b = 0; b < shape->n_blocks; b++)
+        weights.bwd[b] = weft_take(&take);
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_batch view = weft_batch_view(b);
+    const float *in = weft_take(&take);
+    const void *saved = args->saved ? weft_take(&take) : NULL;
+    float *dx = weft_take(&take);
+    void *grad[WEFT_MAX_BLOCKS];
+    weft_take_blocks(&take, shape->n_blocks, grad);
+    float *grad_norms = weft_take(&take);
+    void *scratch = weft_exec_scratch(
+        x, weft_k_layer_backward_scratch_bytes(shape, &view, !saved));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_layer_backward(shape, &weights, &view, in, saved, dx,
+                          (float *const *) grad, grad_norms, scratch);
+    return 0;
+}
+
+WEFT_CODELET(layer_backward, 0x1565c0, layer_backward_cpu)
+
+void weft_insert_layer_backward(struct weft_seq *seq,
+                                const struct weft_where *where,
+                                const struct weft_shape *shape,
+                                const struct weft_params *fwd,
+                                const struct weft_params *bwd, int32_t layer,
+                                struct weft_tile *batch, struct weft_tile *x,
+                                struct weft_tile *saved, struct weft_tile *dx,
+                                const struct weft_params *grad)
+{
+    struct layer_args args = {shape, layer, false, saved != NULL};
+    struct weft_where at = *where;
+    at.layer = layer;
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_layer(&bag, &fwd->layer[layer], WEFT_READ);
+    weft_bag_add_blocks(&bag, bwd->layer[layer].block, WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    weft_bag_add(&bag, saved, WEFT_READ);
+    weft_bag_add(&bag, dx, WEFT_READ_WRITE);
+    weft_bag_add_layer(&bag, &grad->layer[layer], WEFT_READ_WRITE);
+    weft_bag_insert(&bag, seq, &at, &weft_cl_layer_backward, &args,
+                    sizeof args);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samples to a packed micro-batch. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+struct pack_sample {
+    int32_t n_prompt, n_total;
+    float weight;
+    bool advantage, value, ref; /* which tiles follow its rollout */
+};
+
+struct pack_args {
+    enum weft_pack_targets targets;
+    bool columns, moments;
+    int32_t n;
+    struct weft_batch layout;
+    struct pack_sample sample[]; /* (n) */
+};
+
+int32_t weft_pack_n_targets(enum weft_pack_targets targets, int32_t n_prompt,
+                            int32_t n_total)
+{
+    switch (targets) {
+    case WEFT_TARGETS_LAST:
+        return 1;
+    case WEFT_TARGETS_ALL:
+        return n_total - 1;
+    default:
+        return n_total - n_prompt;
+    }
+}
+
+/* Copies n floats to a column, or zeroes it. */
+static void put(struct weft_batch *b, size_t column, int32_t at,
+                const float *from, int32_t n)
+{
+    float *to = (float *) weft_batch_at(b, column) + at;
+    if (from)
+        memcpy(to, from, (size_t) n * sizeof *to);
+    else
+        memset(to, 0, (size_t) n * sizeof *to);
+}
+
+static void put_columns(struct weft_batch *b, const struct pack_sample *s,
+                        int32_t at, int32_t n, const struct weft_rollout *r,
+                        const struct weft_moments *moments,
+                        struct weft_take *take)
+{
+    put(b, b->old_logp, at, weft_rollout_logp(r) + (r->n_total - n), n);
+    const struct weft_advantage *a = s->advantage ? weft_take(take) : NULL;
+    put(b, b->advantage, at, a ? weft_advantage_of(a) : NULL, n);
+    put(b, b->ret, at, a ? weft_return_of(a) : NULL, n);
+    put(b, b->old_value, at, s->value ? weft_take(take) : NULL, n);
+    put(b, b->ref_logp, at, s->ref ? weft_take(take) : NULL, n);
+    if (a && moments) {
+        float *adv = (float *) weft_batch_at(b, b->advantage) + at;
+        for (int32_t i = 0; i < n; i++)
+            adv[i] = (float) (((double) adv[i] - moments->mean)
+                              * moments->rstd);
+    }
+}
+
+static int pack_cpu(const void *args_, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct pack_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_batch *b = weft_take(&take);
+    const struct weft_moments *moments =
+        args->moments ? weft_take(&take) : NULL;
+    int32_t row0 = 0, target0 = 0;
+
+    *b = args->layout;
+    struct weft_k_run *run = weft_batch_at(b, b->run);
+    int32_t *token = weft_batch_at(b, b->token);
+    int32_t *run_targets = weft_batch_at(b, b->run_targets);
+    int32_t *row = weft_batch_at(b, b->row);
+    int32_t *target = weft_batch_at(b, b->target);
+    float *weight = weft_batch_at(b, b->weight);
+    for (int32_t i = 0; i < args->n; i++) {
+        const struct pack_sample *s = &args->sample[i];
+        const struct weft_rollout *r = weft_take(&take);
+        if (r->n_prompt != s->n_prompt || r->n_total != s->n_total)
+            return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
+                                "sample of %d + %d tokens was announced with "
+                                "%d + %d", r->n_prompt,
+                                r->n_total - r->n_prompt, s->n_prompt,
+                                s->n_total - s->n_prompt);
+        const int32_t *t = weft_rollout_token(r);
+        int32_t n = weft_pack_n_targets(args->targets, s->n_prompt,
+                                        s->n_total);
+        bool last = args->targets == WEFT_TARGETS_LAST;
+        int32_t first = last ? s->n_total - 1 : s->n_total - n - 1;
+        run[i] = (struct weft_k_run) {.slot = i, .n = s->n_total};
+        memcpy(token + row0, t, (size_t) s->n_total * sizeof *t);
+        run_targets[i] = n;
+        weight[i] = s->weight;
+        for (int32_t j = 0; j < n; j++) {
+            row[target0 + j] = row0 + first + j;
+            target[target0 + j] = last ? 0 : t[first + j + 1];
+        }
+        if (args->columns)
+            put_columns(b, s, target0, n, r, moments, &take);
+        row0 += s->n_total;
+        target0 += n;
+    }
+    return 0;
+}
+
+WEFT_CODELET(pack, 0x8a8f98, pack_cpu)
+
+void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
+                      enum weft_pack_targets targets, bool columns, int32_t n,
+                      const struct weft_pack_sample *sample,
+                      struct weft_tile *moments, struct weft_tile *batch)
+{
+    size_t bytes = sizeof(struct pack_args)
+                 + (size_t) n * sizeof(struct pack_sample);
+    struct pack_args *args = weft_alloc(1, bytes);
+    if (!args) {
+        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory packing %d samples",
+                      n);
+        return;
+    }
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_WRITE);
+    weft_bag_add(&bag, moments, WEFT_READ);
+    int32_t rows = 0, n_targets = 0;
+    args->targets = targets;
+    args->columns = columns;
+    args->moments = moments != NULL;
+    args->n = n;
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_pack_sample *s = &sample[i];
+        rows += s->n_total;
+        n_targets += weft_pack_n_targets(targets, s->n_prompt, s->n_total);
+        args->sample[i] = (struct pack_sample) {
+            s->n_prompt, s->n_total,       s->weight,
+            s->advantage != NULL, s->value != NULL, s->ref != NULL};
+        weft_bag_add(&bag, s->rollout, WEFT_READ);
+        if (columns) {
+            weft_bag_add(&bag, s->advantage, WEFT_READ);
+            weft_bag_add(&bag, s->value, WEFT_READ);
+            weft_bag_add(&bag, s->ref, WEFT_READ);
+        }
+    }
+    weft_batch_layout(rows, n, n_targets, columns, &args->layout);
+    weft_bag_insert(&bag, seq, where, &weft_cl_pack, args, bytes);
+    weft_free(args);
+}
