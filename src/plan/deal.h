@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dealing samples: to gradient groups (part of the numbers: knows lengths and
+ * G only), and a group's samples to micro-batches (placement).
+ */
+#ifndef WEFT_PLAN_DEAL_H
+#define WEFT_PLAN_DEAL_H
+
+#include "base/shape.h"
+
+/* Work of training one sample of `len` tokens: linear in the parameters plus
+ * quadratic attention, in multiply-adds of one forward pass. */
+double weft_plan_sample_cost(const struct weft_shape *shape, int32_t len);
+
+/* Deals n samples to n_groups: in descending cost (ties by index) each to the
+ * group with the least cost that holds fewer than ceil(n / n_groups) samples
+ * (ties by group). group_out[i] in 0..n_groups-1. Deterministic. Errors:
+ * WEFT_ENOMEM. */
+int weft_plan_deal(int32_t n, const double *cost, int32_t n_groups,
+                   int32_t *group_out, struct weft_err *err);
+
+/* Cuts samples 0..n-1 into contiguous micro-batches of at most max_rows rows
+ * (at least one sample each). first_out (n + 1): first sample of each, then
+ * n. Returns how many. */
+int32_t weft_plan_split(int32_t n, const int32_t *n_rows, int32_t max_rows,
+                        int32_t *first_out);
+
+/* The device of gradient group g when dp devices share n_groups: contiguous
+ * ranges. */
+WEFT_INLINE int32_t weft_plan_group_device(int32_t g, int32_t n_groups,
+                                           int32_t dp)
+{
+    return (int32_t) ((int64_t) g * dp / n_groups);
+}
+
+#endif
