@@ -23,7 +23,7 @@ AC_DEFUN([WEFT_SUMMARY], [
     WEFT_SUMMARY_LINE([prefix], [$prefix])
     WEFT_SUMMARY_LINE([compiler], [$weft_cc_v])
     WEFT_SUMMARY_LINE([flags], [$CFLAGS $WEFT_OPT_CFLAGS $WEFT_WERROR])
-    WEFT_SUMMARY_LINE([checked by], [${weft_sanitizers:- no sanitizer}])
+    WEFT_SUMMARY_LINE([sanitizers], [${weft_sanitizers:-none}])
     WEFT_SUMMARY_HAVE([StarPU], [starpu])
     WEFT_SUMMARY_HAVE([FxT traces], [fxt])
     WEFT_SUMMARY_HAVE([MPI], [mpi])

@@ -6,4 +6,5 @@ base_sources = \
 	%D%/err.c %D%/err.h \
 	%D%/log.c %D%/log.h \
 	%D%/rng.c %D%/rng.h \
-	%D%/shape.c %D%/shape.h
+	%D%/shape.c %D%/shape.h \
+	%D%/topology.c %D%/topology.h

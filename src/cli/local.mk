@@ -10,7 +10,7 @@ bin_PROGRAMS += weft
 endif
 weft_SOURCES = $(cli_sources) $(cli_commands)
 nodist_weft_SOURCES = %D%/commands.c
-weft_LDADD = $(all_libs)
+weft_LDADD = $(weft_libs)
 
 CLEANFILES += %D%/commands.c
 %D%/commands.c: $(cli_commands) tools/gen-cmds Makefile

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_topology
+%C%_test_topology_LDADD = $(base_libs)
