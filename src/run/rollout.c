@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/rollout.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct control {
+    struct weft_seq *seq;
+    struct weft_g_generate *gen;
+    const struct weft_gen_args *args;
+    int32_t n, next, n_finished;
+    struct weft_sample *sample;
+    int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
+    int32_t *in_flight; /* (n_instances): chunks whose status is unread */
+    struct weft_gen_admit *admit; /* (n_slots) */
+    struct weft_gen_status *status;
+    weft_rollout_fn on_finished;
+    void *ctx;
+    struct weft_rollout_stats stats;
+    struct weft_err *err;
+};
+
+void weft_rollout_reset(struct weft_g_generate *gen)
+{
+    for (int32_t i = 0; i < gen->n_instances; i++) {
+        struct weft_tile *tile = gen->instance[i].state;
+        struct weft_gen_state *state = weft_tile_acquire(tile, WEFT_WRITE);
+        int32_t pages =
+            (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS)
+            * gen->n_slots;
+        weft_gen_state_layout(gen->n_slots, gen->max_total, pages, state);
+        weft_gen_state_clear(state);
+        weft_tile_unacquire(tile);
+    }
+}
+
+/* Submits a chunk that admits at most `most` waiting prompts, if the instance
+ * then has anything to do. */
+static void submit(struct control *c, int32_t instance, int32_t most)
+{
+    int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
+    int32_t n_admit = 0, n_active = 0;
+    for (int32_t s = 0; s < c->gen->n_slots; s++) {
+        if (slot[s] < 0 && n_admit < most && c->next < c->n) {
+            const struct weft_sample *sample = &c->sample[c->next];
+            c->admit[n_admit++] = (struct weft_gen_admit) {
+                s, c->next, sample->n_prompt, sample->limit, sample->token};
+            slot[s] = c->next++;
+        }
+        n_active += slot[s] >= 0;
+    }
+    if (n_active == 0)
+        return;
+    weft_g_generate_chunk(c->seq, c->gen, instance, c->args, n_admit,
+                          c->admit);
+    c->in_flight[instance]++;
+    c->stats.n_chunks++;
+}
+
+static int retire(struct control *c, int32_t instance, int32_t slot,
+                  const struct weft_gen_slot *status)
+{
+    int32_t index = status->sample;
+    struct weft_sample *sample = &c->sample[index];
+    struct weft_tile_id id = {c->gen->model->name, "rollout", 0, -1, -1};
+    int rc = weft_tile_create_temp(c->gen->model->rt, &id, WEFT_MEM_SAMPLES,
+                                   weft_rollout_bytes(status->n_total),
+                                   &sample->rollout, c->err);
+    if (rc)
+        return rc;
+    weft_g_generate_retire(c->seq, c->gen, instance, slot,
+                           c->args->iteration, sample->rollout);
+    sample->n_total = status->n_total;
+    sample->finished = true;
+    c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
+    c->n_finished++;
+    return c->on_finished ? c->on_finished(c->ctx, index, sample, c->err) : 0;
+}
+
+/* Reads the oldest unread status of an instance and acts on it. */
+static int advance(struct control *c, int32_t instance)
+{
+    struct weft_g_instance *i = &c->gen->instance[instance];
+    int64_t chunk = i->n_chunks - c->in_flight[instance];
+    struct weft_tile *tile = i->status[chunk % 2];
+    size_t bytes = weft_gen_status_bytes(c->gen->n_slots);
+    memcpy(c->status, weft_tile_acquire(tile, WEFT_READ), bytes);
+    weft_tile_unacquire(tile);
+    c->in_flight[instance]--;
+    int rc = weft_seq_status(c->seq, c->err);
+    if (rc)
+        return rc;
+    c->stats.n_decoded += c->status->n_decoded;
+    c->stats.n_prefilled += c->status->n_prefilled;
+    const struct weft_gen_slot *slot = (const void *) (c->status + 1);
+    const int32_t *mine = c->slot + (int64_t) instance * c->gen->n_slots;
+    for (int32_t s = 0; s < c->gen->n_slots && !rc; s++)
+        if (mine[s] >= 0 && slot[s].sample == mine[s] && slot[s].done)
+            rc = retire(c, instance, s, &slot[s]);
+    if (!rc)
+        submit(c, instance, c->gen->n_slots);
+    return rc;
+}
+
+int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
+                     const struct weft_gen_args *args, int32_t n,
+                     struct weft_sample *sample, weft_rollout_fn on_finished,
+                     void *ctx, struct weft_rollout_stats *stats_out,
+                     struct weft_err *err)
+{
+    size_t n_slots = (size_t) gen->n_slots;
+    size_t n_instances = (size_t) gen->n_instances;
+    struct control c = {
+        .seq = seq, .gen = gen, .args = args, .n = n, .sample = sample,
+        .on_finished = on_finished, .ctx = ctx, .err = err,
+        .slot = weft_alloc(n_slots * n_instances, sizeof *c.slot),
+        .in_flight = weft_alloc(n_instances, sizeof *c.in_flight),
+        .admit = weft_alloc(n_slots, sizeof *c.admit),
+        .status = weft_alloc(1, weft_gen_status_bytes(gen->n_slots)),
+    };
+    int rc = 0;
+    if (!c.slot || !c.in_flight || !c.admit || !c.status) {
+        rc = weft_err_nomem(err, "generation", n_slots * n_instances * 4);
+        goto out;
+    }
+    memset(c.slot, 0xff, n_slots * n_instances * sizeof *c.slot);
+    int32_t share = (int32_t) weft_ceil_div(n, gen->n_instances);
+    for (int32_t i = 0; i < gen->n_instances; i++)
+        submit(&c, i, share);
+    for (int32_t i = 0; i < gen->n_instances; i++)
+        if (c.in_flight[i])
+            submit(&c, i, 0);
+    while (c.n_finished < n && !rc)
+        for (int32_t i = 0; i < gen->n_instances && !rc; i++)
+            if (c.in_flight[i] > 0)
+                rc = advance(&c, i);
+    *stats_out = c.stats;
+out:
+    weft_free(c.slot);
+    weft_free(c.in_flight);
+    weft_free(c.admit);
+    weft_free(c.status);
+    return rc;
+}

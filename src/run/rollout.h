@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller of generation: admits prompts to instances, reads the status
+ * of chunk k while chunk k + 1 runs, retires finished samples at once.
+ */
+#ifndef WEFT_RUN_ROLLOUT_H
+#define WEFT_RUN_ROLLOUT_H
+
+#include "graphs/graphs.h"
+
+struct weft_sample {
+    int32_t prompt;           /* index into the caller's prompts */
+    int32_t n_prompt, n_total;
+    int32_t limit;            /* tokens at most, prompt included */
+    const int32_t *token;     /* the prompt's tokens; borrowed */
+    bool finished;
+    struct weft_tile *rollout; /* from when it is finished; the caller
+                                  releases it */
+};
+
+struct weft_rollout_stats {
+    int64_t n_decoded, n_prefilled; /* rows */
+    int64_t n_chunks;
+};
+
+/* Called as each sample finishes, in the order of finishing; may insert tasks
+ * that read sample->rollout. */
+typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
+                               struct weft_sample *sample,
+                               struct weft_err *err);
+
+/* Clears the states of all instances. Waits. */
+void weft_rollout_reset(struct weft_g_generate *gen);
+
+/* Runs n samples to their end. Waits for statuses; on return all chunks are
+ * submitted, retired samples' tiles may still be pending. */
+int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
+                     const struct weft_gen_args *args, int32_t n,
+                     struct weft_sample *sample, weft_rollout_fn on_finished,
+                     void *ctx, struct weft_rollout_stats *stats_out,
+                     struct weft_err *err);
+
+#endif
