@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/test_device_cuda
+%C%_test_device_cuda_LDADD = $(kern_libs)

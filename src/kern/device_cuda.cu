@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kern/device_cuda.h"
+
+#include <cuda_runtime.h>
+#include <stdio.h>
+
+static int attribute(cudaDeviceAttr what, int device)
+{
+    int value = 0;
+    if (cudaDeviceGetAttribute(&value, what, device) != cudaSuccess)
+        return 0;
+    return value;
+}
+
+static int fill(struct weft_k_device *d, int device)
+{
+    cudaDeviceProp prop;
+    if (cudaGetDeviceProperties(&prop, device) != cudaSuccess)
+        return -1;
+    snprintf(d->name, sizeof d->name, "%s", prop.name);
+    d->memory_bytes = (int64_t) prop.totalGlobalMem;
+    d->major = prop.major;
+    d->minor = prop.minor;
+    d->n_multiprocessors = prop.multiProcessorCount;
+    d->clock_khz = attribute(cudaDevAttrClockRate, device);
+    return 0;
+}
+
+extern "C" int weft_k_devices_cuda(struct weft_k_device *out, int max,
+                                   const char **why_out)
+{
+    int n = 0;
+    cudaError_t rc = cudaGetDeviceCount(&n);
+    const char *why = NULL;
+    if (rc == cudaErrorInsufficientDriver || rc == cudaErrorNoDevice)
+        why = rc == cudaErrorNoDevice ? "no CUDA device"
+                                      : "no CUDA driver, or one too old";
+    else if (rc != cudaSuccess)
+        why = cudaGetErrorString(rc);
+    if (rc != cudaSuccess) {
+        (void) cudaGetLastError(); /* the error is told, not kept */
+        n = 0;
+    }
+    for (int i = 0; i < n && i < max; i++) {
+        struct weft_k_device blank = {};
+        out[i] = blank;
+        if (fill(&out[i], i) != 0)
+            snprintf(out[i].name, sizeof out[i].name, "device %d", i);
+    }
+    if (why_out)
+        *why_out = n > 0 ? NULL : why ? why : "no CUDA device";
+    return n;
+}

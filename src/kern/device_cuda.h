@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The NVIDIA devices of this machine, for `weft info` and for cost tables.
+ * Without CUDA at build time, without a driver or without a device the answer
+ * is none, with the reason; nothing fails.
+ */
+#ifndef WEFT_KERN_DEVICE_CUDA_H
+#define WEFT_KERN_DEVICE_CUDA_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_k_device {
+    char name[128];
+    int64_t memory_bytes;
+    int major, minor;           /* compute capability */
+    int n_multiprocessors;
+    int clock_khz;              /* 0 where CUDA does not tell */
+};
+
+/* Writes at most `max` devices (out may be NULL when max is 0) and returns
+ * how many the machine has. When that is 0, `why_out` (may be NULL) is set to
+ * one sentence, static storage. Starts no context: no device memory is used. */
+int weft_k_devices_cuda(struct weft_k_device *out, int max,
+                        const char **why_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
