@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Weft: reinforcement learning from human feedback as one task graph.
+ *
+ * Read from top to bottom this header is the manual of the library:
+ *
+ *     errors      every function returns 0 or a negative code, and a sentence
+ *     context     the runtime of this process: devices and kernels
+ *     models      a Hugging Face folder: score a text, generate
+ *     trainer     PPO or SFT from a configuration file, an iteration at a time
+ *
+ * Who wants to submit tasks of his own includes "rt/graph.h" and
+ * "codelets/codelets.h" beside it. Functions of one context or trainer must
+ * be called from one thread. All strings are UTF-8 and end in a zero byte.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -37,6 +48,118 @@ struct weft_err {
     int code;
     char text[1024];
 };
+
+/* "0.1.0" */
+const char *weft_version(void);
+
+/* ---- Context ---------------------------------------------------------- */
+
+/* One per process; owns StarPU. */
+struct weft_context;
+
+/* n_devices: CPU devices; 0: one per core. Errors: absurd counts, a second
+ * context, kernels this CPU lacks. Close with weft_context_close(). */
+int weft_context_open(int n_devices, struct weft_context **out,
+                      struct weft_err *err);
+/* NULL is allowed. Models of the context must be closed before. */
+void weft_context_close(struct weft_context *context);
+
+/* The task graph's runtime (rt/graph.h); borrowed. */
+struct weft_rt;
+struct weft_rt *weft_context_rt(struct weft_context *context);
+
+/* ---- Models ----------------------------------------------------------- */
+
+/* A language or reward model with its tokenizer. */
+struct weft_model;
+
+/* Loads a Hugging Face folder. dtype: "f32" or "bf16". Errors name file, key
+ * or tensor. Close with weft_model_close(). */
+int weft_model_open(struct weft_context *context, const char *folder,
+                    const char *dtype, struct weft_model **out,
+                    struct weft_err *err);
+void weft_model_close(struct weft_model *model); /* NULL is allowed */
+
+/* True for a model with a scalar head (reward, value). */
+bool weft_model_is_scalar(const struct weft_model *model);
+
+/* Log-probs of a text: n tokens, and logprob[i] = log p(token i | tokens
+ * before it), NAN for the first. The caller frees both with
+ * weft_array_free(). Errors: empty text, scalar head. */
+int weft_model_logprobs(struct weft_model *model, const char *text,
+                        int32_t **token_out, float **logprob_out,
+                        size_t *n_out, struct weft_err *err);
+/* The score of a text. Errors: no scalar head. */
+int weft_model_score(struct weft_model *model, const char *text,
+                     float *score_out, struct weft_err *err);
+
+struct weft_generate_options {
+    int32_t max_new_tokens; /* > 0 */
+    float temperature;      /* 0: greedy */
+    int32_t top_k;          /* 0: all */
+    float top_p;            /* 1: all */
+    uint64_t seed;
+};
+
+struct weft_completion {
+    char *text;             /* the new text alone */
+    int32_t *token;         /* (n) the new tokens */
+    float *logprob;         /* (n) under softmax(logits / temperature) */
+    size_t n;
+    bool ended;             /* by an end-of-sequence token */
+};
+
+/* One completion of a prompt. Clear with weft_completion_clear(). */
+int weft_model_generate(struct weft_model *model, const char *prompt,
+                        const struct weft_generate_options *options,
+                        struct weft_completion *out, struct weft_err *err);
+void weft_completion_clear(struct weft_completion *completion);
+void weft_array_free(void *array);
+
+/* ---- Training --------------------------------------------------------- */
+
+/* A run: configuration, models, data, run directory. */
+struct weft_trainer;
+
+/* Reads a configuration, applies "key=value" words (override: n_override),
+ * checks everything, loads the models, and resumes when the run directory
+ * already holds a run. Opens its own context. Close with
+ * weft_trainer_close(). */
+int weft_trainer_open(const char *config, int n_override,
+                      const char *const *override, struct weft_trainer **out,
+                      struct weft_err *err);
+
+/* A finished sample, for a reward function. Borrowed during the call. */
+struct weft_reward_sample {
+    const char *prompt, *response;
+    const char *label;      /* NULL: the row has none */
+    const char *row;        /* the data's JSON line */
+    int32_t n_tokens;       /* of the response */
+    bool ended;
+};
+/* Returns 0 and the score, or a negative code and a sentence, which stops the
+ * run. */
+typedef int (*weft_reward_fn)(void *ctx,
+                              const struct weft_reward_sample *sample,
+                              double *score_out, struct weft_err *err);
+/* Serves the rewards of `type: callback`. */
+void weft_trainer_set_reward(struct weft_trainer *trainer, weft_reward_fn fn,
+                             void *ctx);
+
+/* One iteration (PPO) or step (SFT); writes metrics, samples, and a
+ * checkpoint when one is due. */
+int weft_trainer_step(struct weft_trainer *trainer, struct weft_err *err);
+bool weft_trainer_done(const struct weft_trainer *trainer);
+int32_t weft_trainer_iteration(const struct weft_trainer *trainer);
+
+/* A metric of the last step by its tag ("critic/score/mean"). Errors:
+ * WEFT_ENOTFOUND. */
+int weft_trainer_metric(const struct weft_trainer *trainer, const char *tag,
+                        double *out);
+/* Writes a checkpoint now. */
+int weft_trainer_checkpoint(struct weft_trainer *trainer,
+                            struct weft_err *err);
+void weft_trainer_close(struct weft_trainer *trainer); /* NULL is allowed */
 
 #ifdef __cplusplus
 }
