@@ -1,3 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += %D%/test_topology
 %C%_test_topology_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_dtype
+%C%_test_dtype_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_err
+%C%_test_err_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_rng
+%C%_test_rng_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_shape
+%C%_test_shape_LDADD = $(base_libs)
