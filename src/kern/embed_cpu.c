@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token embedding, its gradient, and the sums and copies of tied weights. */
+#include "kern/kern.h"
+
+static int32_t block_of(const struct weft_shape *s, int32_t token)
+{
+    int32_t t = s->n_blocks - 1;
+    while (token < s->block[t].vocab0)
+        t--;
+    return t;
+}
+
+/* n numbers of `dtype` from f32; the loop over bf16 is the hot one. */
+static void store(enum weft_dtype dtype, void *dst, size_t at,
+                  const float *src, size_t n)
+{
+    if (dtype == WEFT_BF16)
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *) dst)[at + i] = weft_f32_to_bf16(src[i]);
+    else
+        weft_convert((char *) dst + at * weft_dtype_bytes(dtype), dtype, src,
+                     WEFT_F32, n);
+}
+
+void weft_k_embed(const struct weft_shape *s, const void *const table[],
+                  int32_t n, const int32_t *token, float *x)
+{
+    size_t h = (size_t) s->hidden, row_bytes = h * weft_dtype_bytes(s->dtype);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t t = block_of(s, token[i]);
+        size_t row = (size_t) (token[i] - s->block[t].vocab0);
+        weft_convert(x + (size_t) i * h, WEFT_F32,
+                     (const char *) table[t] + row * row_bytes, s->dtype, h);
+    }
+}
+
+void weft_k_embed_backward(const struct weft_shape *s, int32_t n,
+                           const int32_t *token, const float *dx,
+                           float *const grad[])
+{
+    size_t h = (size_t) s->hidden;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t t = block_of(s, token[i]);
+        float *g = grad[t] + (size_t) (token[i] - s->block[t].vocab0) * h;
+        const float *d = dx + (size_t) i * h;
+        for (size_t j = 0; j < h; j++)
+            g[j] += d[j];
+    }
+}
+
+/* Columns taken at a time from the 32 rows of a panel: one cache line of
+ * each, as rows may lie a multiple of 4 KB apart. */
+enum { STRIP = 16 };
+
+void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
+                              const float *embed_grad, float *head_grad)
+{
+    int64_t n = s->block[t].n_vocab, k = s->hidden;
+    for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL) {
+        float *panel = head_grad + n0 * k;
+        int64_t lanes = weft_min64(n - n0, WEFT_PANEL);
+        for (int64_t k0 = 0; k0 < k; k0 += STRIP) {
+            int64_t end = weft_min64(k0 + STRIP, k);
+            for (int64_t lane = 0; lane < lanes; lane++) {
+                const float *row = embed_grad + (n0 + lane) * k;
+                for (int64_t j = k0; j < end; j++)
+                    panel[j * WEFT_PANEL + lane] += row[j];
+            }
+        }
+    }
+}
+
+void weft_k_tied_publish(const struct weft_shape *s, int32_t t,
+                         const float *head_master, void *table)
+{
+    int64_t n = s->block[t].n_vocab, k = s->hidden;
+    for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL) {
+        const float *panel = head_master + n0 * k;
+        int64_t lanes = weft_min64(n - n0, WEFT_PANEL);
+        for (int64_t k0 = 0; k0 < k; k0 += STRIP) {
+            int64_t columns = weft_min64(STRIP, k - k0);
+            for (int64_t lane = 0; lane < lanes; lane++) {
+                float strip[STRIP];
+                for (int64_t j = 0; j < columns; j++)
+                    strip[j] = panel[(k0 + j) * WEFT_PANEL + lane];
+                store(s->dtype, table, (size_t) ((n0 + lane) * k + k0), strip,
+                      (size_t) columns);
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generalised advantage estimation (Schulman et al. 2016, equation 16). */
+#include "kern/kern.h"
+
+void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
+                const float *value, float bootstrap, float *advantage_out,
+                float *return_out)
+{
+    float next = bootstrap, advantage = 0;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        float v = value[i];
+        float delta = reward[i] + gamma * next - v;
+        advantage = delta + gamma * lambda * advantage;
+        advantage_out[i] = advantage;
+        return_out[i] = advantage + v;
+        next = v;
+    }
+}
