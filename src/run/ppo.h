@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One PPO iteration's working state, shared by ppo.c and ppo_metrics.c. */
+#ifndef WEFT_RUN_PPO_H
+#define WEFT_RUN_PPO_H
+
+#include "run/trainer.h"
+
+/* Tiles of one sample beside its rollout. */
+struct weft_ppo_sample {
+    struct weft_tile *ref, *value, *advantage, *score;
+    struct weft_tile *model_score[WEFT_MAX_REWARDS];
+    struct weft_external *answer; /* fills `score`; NULL once completed */
+    double part[WEFT_MAX_REWARDS]; /* unweighted rewards, for the record */
+};
+
+/* What a training call left to be read. */
+struct weft_ppo_update {
+    struct weft_g_stats *stats;  /* (n_stats) of all micro-batches */
+    int32_t n_stats;
+    struct weft_tile **norm;     /* (n_norms) one per optimizer step */
+    int32_t n_norms;
+    int32_t first_stats;         /* entries of the very first step */
+    double lr;
+};
+
+struct weft_ppo {
+    struct weft_trainer *t;
+    int32_t n;
+    struct weft_sample *sample;      /* (n) */
+    struct weft_ppo_sample *extra;   /* (n) */
+    const struct weft_run_prompt **prompt; /* (n) */
+    struct weft_rollout_stats rollout;
+    struct weft_tile *moments;
+    struct weft_tile **advantage;    /* (n) in index order */
+    struct weft_ppo_update actor, critic;
+    int32_t *waiting;                /* finished, not yet in an inference */
+    int32_t n_waiting, waiting_rows;
+    double start_s, gen_s, reward_s;
+    struct weft_err *err;
+};
+
+/* Computes the rewards that are not models' (rules, programs, callback) and
+ * lets the graph go on; on an error the graph is released all the same. */
+int weft_ppo_rewards(struct weft_ppo *p);
+
+/* Reads tiles of the finished iteration into the trainer's metrics, and
+ * writes samples. The sequence must have been waited for. */
+int weft_ppo_report(struct weft_ppo *p);
+
+#endif

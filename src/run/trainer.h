@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a run (struct weft_trainer of weft.h): its models as tiles,
+ * its data, and where it stands. ppo.c and sft.c advance it by an iteration,
+ * checkpoint.c writes and reads its state, trainer.c opens and closes it.
+ */
+#ifndef WEFT_RUN_TRAINER_H
+#define WEFT_RUN_TRAINER_H
+
+#include "graphs/graphs.h"
+#include "model/arch.h"
+#include "model/dataset.h"
+#include "model/tokenizer.h"
+#include "run/config.h"
+#include "run/metrics.h"
+#include "run/reward.h"
+#include "run/rollout.h"
+#include "run/samples.h"
+
+/* One of the run's models. */
+struct weft_run_model {
+    struct weft_arch arch;
+    struct weft_g_model tiles;
+    struct weft_g_grads grads; /* trained models */
+    char *folder;              /* where its weights came from */
+    bool open;
+};
+
+/* A row of the data, tokenised. */
+struct weft_run_prompt {
+    int32_t *token;
+    int32_t n, n_prompt;  /* sft: prompt and response; else n == n_prompt */
+    size_t row;           /* in the data set */
+};
+
+struct weft_trainer {
+    struct weft_config config;
+    struct weft_context *context;
+    struct weft_rt *rt;
+    struct weft_seq *seq;
+
+    struct weft_run_model actor, critic, reference;
+    struct weft_run_model reward[WEFT_MAX_REWARDS]; /* type: model */
+    struct weft_tokenizer *tokenizer;
+    struct weft_dataset *data;
+    int32_t n_prompts;
+    struct weft_run_prompt *prompt;
+    int32_t max_prompt;
+
+    int32_t n_stop;
+    int32_t stop[16];          /* ids that end a response */
+    struct weft_g_generate gen;
+    struct weft_tile *kl_state;
+    struct weft_rewards *rewards;
+    weft_reward_fn reward_fn;
+    void *reward_ctx;
+
+    /* State of the run: all of it is in a checkpoint. */
+    int32_t iteration;         /* finished so far */
+    int64_t actor_steps, critic_steps;
+    uint32_t *order;           /* permutation of the prompts ... */
+    int64_t order_epoch;       /* ... of this epoch; -1: none yet */
+
+    struct weft_metrics *metrics;
+    struct weft_metrics_writer *metrics_writer;
+    double last_save_s;
+};
+
+/* The prompt that the run's k-th draw takes (epochs of permutations). */
+const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
+                                                int64_t k);
+
+/* Learning rate of optimizer step `step` (from 0) out of n_steps. */
+float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
+                 int64_t n_steps);
+struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
+                                  int64_t step, int64_t n_steps);
+
+int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err);
+int weft_sft_step(struct weft_trainer *t, struct weft_err *err);
+
+#endif
