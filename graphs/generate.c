@@ -2,6 +2,18 @@
 #include "base/alloc.h"
 #include "graphs/graphs.h"
 
+static int32_t n_pages(int32_t n_slots, int32_t max_total)
+{
+    return (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS) * n_slots;
+}
+
+size_t weft_g_generate_kv_bytes(const struct weft_shape *shape,
+                                int32_t n_slots, int32_t max_total)
+{
+    return (size_t) n_pages(n_slots, max_total)
+         * weft_k_kv_page_bytes(shape, shape->n_layers);
+}
+
 static int instance_init(struct weft_g_generate *gen,
                          struct weft_g_instance *instance,
                          struct weft_err *err)
@@ -9,18 +21,17 @@ static int instance_init(struct weft_g_generate *gen,
     const struct weft_g_model *model = gen->model;
     struct weft_tile_id id = {model->name, "decode state", 0, -1, -1};
     struct weft_gen_state layout;
-    int32_t pages = (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS)
-                  * gen->n_slots;
-    weft_gen_state_layout(gen->n_slots, gen->max_total, pages, &layout);
+    weft_gen_state_layout(gen->n_slots, gen->max_total,
+                          n_pages(gen->n_slots, gen->max_total), &layout);
     int rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES, layout.bytes,
                               &instance->state, err);
     id.kind = "KV arena";
     if (!rc)
-        rc = weft_tile_create(
-            model->rt, &id, WEFT_MEM_KV,
-            (size_t) pages * weft_k_kv_page_bytes(&model->shape,
-                                                  model->shape.n_layers),
-            &instance->arena, err);
+        rc = weft_tile_create(model->rt, &id, WEFT_MEM_KV,
+                              weft_g_generate_kv_bytes(&model->shape,
+                                                       gen->n_slots,
+                                                       gen->max_total),
+                              &instance->arena, err);
     id.kind = "decode status";
     for (int i = 0; i < 2 && !rc; i++)
         rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES,

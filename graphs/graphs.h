@@ -27,6 +27,10 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
                       struct weft_g_model *out, struct weft_err *err);
 void weft_g_model_release(struct weft_g_model *model);
 
+/* Adds the bytes that weft_g_model_init() would take, by class. */
+void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
+                        size_t bytes[WEFT_N_MEM_CLASSES]);
+
 /* The tile of a kind (layer and block where they apply) in a set, or NULL. */
 struct weft_tile *weft_g_params_tile(const struct weft_params *params,
                                      enum weft_tile_kind kind, int32_t layer,
@@ -50,6 +54,9 @@ void weft_g_grads_release(const struct weft_g_model *model,
 /* Sets that device `d` needs: at most log2(groups it holds) + 1, one more per
  * end that is not aligned. */
 int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d);
+/* Bytes of all sets together. */
+size_t weft_g_grads_bytes(const struct weft_shape *shape, int32_t n_groups,
+                          int32_t dp);
 
 /* ---- Inference -------------------------------------------------------- */
 
@@ -95,6 +102,10 @@ struct weft_g_stats {
     int32_t *sample;
 };
 
+/* Activation bytes of one micro-batch of n_rows rows in flight. */
+size_t weft_g_train_bytes(const struct weft_shape *shape, int64_t n_rows,
+                          bool recompute);
+
 /* One optimizer step on a mini-batch of n samples: deals them to gradient
  * groups, groups to devices and micro-batches, submits forward and backward,
  * the tree over groups, the norm and AdamW. stats_out (capacity n) receives
@@ -124,6 +135,9 @@ int weft_g_generate_init(const struct weft_g_model *model,
                          int32_t max_total, struct weft_g_generate *out,
                          struct weft_err *err);
 void weft_g_generate_release(struct weft_g_generate *gen);
+/* Bytes of one instance's KV arena. */
+size_t weft_g_generate_kv_bytes(const struct weft_shape *shape,
+                                int32_t n_slots, int32_t max_total);
 
 /* Submits the next chunk of an instance; its status goes to
  * instance->status[chunk % 2]. */

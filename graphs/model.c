@@ -23,6 +23,39 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
     }
 }
 
+/* Bytes of a whole set. */
+static size_t set_bytes(const struct weft_shape *s, enum use use)
+{
+    size_t bytes = use_bytes(s, use, WEFT_TILE_FINAL, 0)
+                 + (size_t) s->n_layers
+                       * use_bytes(s, use, WEFT_TILE_NORMS, 0);
+    for (int32_t b = 0; b < s->n_blocks; b++)
+        bytes += use_bytes(s, use, WEFT_TILE_EMBED, b)
+               + use_bytes(s, use, WEFT_TILE_HEAD, b)
+               + (size_t) s->n_layers
+                     * use_bytes(s, use, WEFT_TILE_LAYER, b);
+    return bytes;
+}
+
+void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
+                        size_t bytes[WEFT_N_MEM_CLASSES])
+{
+    bytes[WEFT_MEM_WEIGHTS] += set_bytes(shape, USE_FWD);
+    if (trained) {
+        bytes[WEFT_MEM_WEIGHTS] += set_bytes(shape, USE_BWD);
+        bytes[WEFT_MEM_OPTIMIZER] += set_bytes(shape, USE_OPT);
+    }
+}
+
+size_t weft_g_grads_bytes(const struct weft_shape *shape, int32_t n_groups,
+                          int32_t dp)
+{
+    size_t n = 0;
+    for (int32_t d = 0; d < dp; d++)
+        n += (size_t) weft_g_grads_needed(n_groups, dp, d);
+    return n * set_bytes(shape, USE_GRAD);
+}
+
 static int create(const struct weft_g_model *m, enum use use,
                   enum weft_tile_kind kind, int32_t layer, int32_t block,
                   struct weft_tile **out, struct weft_err *err)

@@ -113,6 +113,15 @@ static int activations_init(const struct build *b, int64_t n_rows,
     return rc;
 }
 
+size_t weft_g_train_bytes(const struct weft_shape *shape, int64_t n_rows,
+                          bool recompute)
+{
+    size_t x = (size_t) (n_rows * shape->hidden) * sizeof(float);
+    size_t saved = recompute ? 0 : weft_k_layer_saved_bytes(shape, n_rows);
+    return ((size_t) shape->n_layers + 2) * x
+         + (size_t) shape->n_layers * saved;
+}
+
 static int micro_batch(struct build *b, int32_t device, int32_t n,
                        const int32_t *index, const struct weft_params *grad)
 {

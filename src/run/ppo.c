@@ -6,6 +6,7 @@
  */
 #include "run/ppo.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -388,12 +389,12 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
         rc = generate(&p);
     if (!rc)
         rc = advantages(&p);
-    if (!rc)
-        rc = train(&p, &t->critic, &c->critic_optim, false, &t->critic_steps,
-                   &p.critic);
     if (!rc && t->iteration >= c->ppo.critic_warmup)
         rc = train(&p, &t->actor, &c->actor_optim, true, &t->actor_steps,
                    &p.actor);
+    if (!rc)
+        rc = train(&p, &t->critic, &c->critic_optim, false, &t->critic_steps,
+                   &p.critic);
     if (!rc)
         rc = weft_ppo_rewards(&p);
     if (rc) { /* let what is submitted run out as no-ops */
