@@ -125,7 +125,8 @@ int32_t weft_loss_n_stats(enum weft_loss loss);
 
 struct weft_gen_args {
     struct weft_k_sampling sampling;
-    int32_t iteration;
+    int32_t iteration;       /* with first_sample + sample: keys the draws */
+    int32_t first_sample;
     int32_t n_steps;         /* decode steps of a chunk */
     int32_t prefill_tokens;  /* prompt rows per step, at most */
     int32_t n_stop;

@@ -146,7 +146,8 @@ static int sample(struct step *s, struct weft_exec *x)
                    + slot->n_total;
         int32_t token = weft_k_sample(
             shape, &gen->sampling, s->logits + (int64_t) i * shape->vocab,
-            (uint32_t) gen->iteration, (uint32_t) slot->sample,
+            (uint32_t) gen->iteration,
+            (uint32_t) (gen->first_sample + slot->sample),
             (uint32_t) slot->n_total, &s->logp[at], s->scratch);
         if (token < 0)
             return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,

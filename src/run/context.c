@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/context.h"
+
+#include "base/alloc.h"
+#include "kern/kern.h"
+
+int weft_context_open_with(const struct weft_context_options *options,
+                           struct weft_context **out, struct weft_err *err)
+{
+    struct weft_context *c = weft_alloc(1, sizeof *c);
+    if (!c)
+        return weft_err_nomem(err, "a context", sizeof *c);
+    int rc = weft_k_init(options->isa, err);
+    if (!rc)
+        rc = weft_rt_start(&options->rt, &c->rt, err);
+    if (!rc)
+        rc = weft_seq_create(c->rt, &c->seq, err);
+    if (rc) {
+        weft_context_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+int weft_context_open(int n_devices, struct weft_context **out,
+                      struct weft_err *err)
+{
+    struct weft_context_options options = {
+        .rt = {.n_devices = n_devices, .nap = -1, .watchdog_s = 300}};
+    return weft_context_open_with(&options, out, err);
+}
+
+void weft_context_close(struct weft_context *context)
+{
+    if (!context)
+        return;
+    if (context->seq)
+        weft_seq_free(context->seq);
+    weft_rt_stop(context->rt);
+    weft_free(context);
+}
+
+struct weft_rt *weft_context_rt(struct weft_context *context)
+{
+    return context->rt;
+}

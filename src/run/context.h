@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process's runtime: kernels, StarPU, memory limit. */
+#ifndef WEFT_RUN_CONTEXT_H
+#define WEFT_RUN_CONTEXT_H
+
+#include "rt/graph.h"
+
+struct weft_context_options {
+    struct weft_rt_options rt;
+    const char *isa; /* NULL: the best of this CPU */
+};
+
+struct weft_context {
+    struct weft_rt *rt;
+    struct weft_seq *seq; /* of models opened by hand */
+};
+
+/* weft_context_open() of weft.h with everything said. */
+int weft_context_open_with(const struct weft_context_options *options,
+                           struct weft_context **out, struct weft_err *err);
+
+#endif

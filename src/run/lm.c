@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/lm.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "run/context.h"
+#include "run/store.h"
+
+enum { SLOTS = 32, CHUNK_STEPS = 16, PREFILL_ROWS = 256, SCORE_ROWS = 2048 };
+
+int weft_model_open(struct weft_context *context, const char *folder,
+                    const char *dtype, struct weft_model **out,
+                    struct weft_err *err)
+{
+    struct weft_model *m = weft_alloc(1, sizeof *m);
+    if (!m)
+        return weft_err_nomem(err, "a model", sizeof *m);
+    m->context = context;
+    m->folder = weft_strdup(folder);
+    int rc = m->folder ? 0 : weft_err_nomem(err, "a model", 64);
+    if (!rc)
+        rc = weft_store_arch(folder, dtype, 0, &m->arch, err);
+    if (!rc)
+        rc = weft_g_model_init(context->rt, "model", &m->arch.shape, false,
+                               &m->tiles, err);
+    if (!rc)
+        rc = weft_store_load(folder, NULL, &m->arch, &m->tiles, err);
+    if (!rc && weft_store_has_tokenizer(folder))
+        rc = weft_tokenizer_open(folder, &m->tokenizer, err);
+    if (rc) {
+        weft_model_close(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+void weft_model_close(struct weft_model *m)
+{
+    if (!m)
+        return;
+    weft_g_model_release(&m->tiles);
+    weft_tokenizer_free(m->tokenizer);
+    weft_free(m->folder);
+    weft_free(m);
+}
+
+bool weft_model_is_scalar(const struct weft_model *m)
+{
+    return m->arch.shape.scalar_head;
+}
+
+int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16])
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < arch->n_eos && n < 16; i++)
+        out[n++] = arch->eos[i];
+    return n;
+}
+
+/* ---- Generation ------------------------------------------------------- */
+
+static int check_prompts(const struct weft_model *m,
+                         const struct weft_lm_options *o, int32_t n,
+                         const struct weft_lm_prompt *prompt,
+                         int32_t *max_total_out, struct weft_err *err)
+{
+    const struct weft_shape *shape = &m->arch.shape;
+    int32_t longest = 0;
+    if (shape->scalar_head)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'%s' has a scalar head and can't generate",
+                            m->folder);
+    for (int32_t i = 0; i < n; i++) {
+        if (prompt[i].n < 1)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "prompt %d is empty; give at least one token",
+                                o->first_prompt + i);
+        if (prompt[i].n > longest)
+            longest = prompt[i].n;
+    }
+    if (longest > shape->max_positions - o->max_new_tokens)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "a prompt of %d tokens and %d new ones exceed "
+                            "the %d positions of '%s'", longest,
+                            o->max_new_tokens, shape->max_positions,
+                            m->folder);
+    *max_total_out = longest + o->max_new_tokens;
+    return 0;
+}
+
+static int deliver(struct weft_sample *sample, int32_t n, int32_t per_prompt,
+                   weft_lm_sample_fn on_sample, void *ctx,
+                   struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < n && !rc; i++) {
+        const struct weft_rollout *r =
+            weft_tile_acquire(sample[i].rollout, WEFT_READ);
+        rc = on_sample(ctx, i / per_prompt, i % per_prompt, r, err);
+        weft_tile_unacquire(sample[i].rollout);
+    }
+    return rc;
+}
+
+int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
+                     int32_t n_prompts, const struct weft_lm_prompt *prompt,
+                     weft_lm_sample_fn on_sample, void *ctx,
+                     struct weft_err *err)
+{
+    struct weft_seq *seq = m->context->seq;
+    int32_t n = n_prompts * o->samples, max_total = 0;
+    struct weft_g_generate gen = {0};
+    struct weft_rollout_stats stats = {0};
+    struct weft_gen_args args = {
+        .sampling = o->sampling,
+        .first_sample = o->first_prompt * o->samples,
+        .n_steps = CHUNK_STEPS,
+        .prefill_tokens = PREFILL_ROWS,
+    };
+    struct weft_sample *sample = weft_alloc((size_t) n, sizeof *sample);
+    if (!sample)
+        return weft_err_nomem(err, "samples", (size_t) n * sizeof *sample);
+    if (!o->ignore_eos)
+        args.n_stop = weft_lm_stop_ids(&m->arch, args.stop);
+    int rc = check_prompts(m, o, n_prompts, prompt, &max_total, err);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        const struct weft_lm_prompt *p = &prompt[i / o->samples];
+        sample[i] = (struct weft_sample) {.prompt = i / o->samples,
+                                          .n_prompt = p->n,
+                                          .limit = p->n + o->max_new_tokens,
+                                          .token = p->token};
+    }
+    int32_t devices = weft_rt_n_devices(m->context->rt);
+    int32_t instances = devices < n ? devices : n;
+    int32_t slots = (int32_t) weft_min64(o->slots ? o->slots : SLOTS,
+                                         weft_ceil_div(n, instances));
+    if (!rc)
+        rc = weft_g_generate_init(&m->tiles, instances, slots, max_total,
+                                  &gen, err);
+    if (!rc) {
+        weft_rollout_reset(&gen);
+        rc = weft_rollout_run(seq, &gen, &args, n, sample, NULL, NULL, &stats,
+                              err);
+        struct weft_err first = {0};
+        int waited = weft_seq_wait(seq, &first);
+        if (!rc && waited)
+            rc = weft_err_set(err, waited, "%s", first.text);
+    }
+    if (!rc)
+        rc = deliver(sample, n, o->samples, on_sample, ctx, err);
+    m->n_decoded += stats.n_decoded;
+    m->n_prefilled += stats.n_prefilled;
+    for (int32_t i = 0; i < n; i++)
+        weft_tile_release(sample[i].rollout);
+    weft_g_generate_release(&gen);
+    weft_free(sample);
+    return rc;
+}
+
+/* ---- Scoring ---------------------------------------------------------- */
+
+/* Tiles of texts first .. first + n - 1 as one packed inference. */
+static int submit(struct weft_model *m, int32_t n,
+                  const struct weft_lm_prompt *text, float temperature,
+                  struct weft_g_infer_sample *out, struct weft_err *err)
+{
+    bool scalar = m->arch.shape.scalar_head;
+    struct weft_tile_id id = {"score", "text", 0, -1, -1};
+    struct weft_where where = {.device = -1, .call = WEFT_CALL_REWARD_INFER,
+                               .iteration = -1, .micro_batch = -1,
+                               .layer = -1};
+    int rc = 0;
+    for (int32_t i = 0; i < n && !rc; i++) {
+        int32_t len = text[i].n;
+        out[i].n_total = len;
+        out[i].n_prompt = 1;
+        rc = weft_tile_create(m->context->rt, &id, WEFT_MEM_SAMPLES,
+                              weft_rollout_bytes(len), &out[i].rollout, err);
+        if (rc)
+            break;
+        struct weft_rollout *r =
+            weft_tile_acquire(out[i].rollout, WEFT_WRITE);
+        *r = (struct weft_rollout) {len, 1, len, 0};
+        memcpy(weft_rollout_token(r), text[i].token, (size_t) len * 4);
+        weft_tile_unacquire(out[i].rollout);
+        rc = weft_tile_create(m->context->rt, &id, WEFT_MEM_SAMPLES,
+                              (size_t) (scalar ? 1 : len) * sizeof(float),
+                              &out[i].out, err);
+    }
+    if (!rc)
+        weft_g_infer(m->context->seq, &where, &m->tiles,
+                     scalar ? WEFT_INFER_SCORE : WEFT_INFER_LOGPROB_ALL,
+                     temperature > 0 ? 1 / temperature : 1, n, out);
+    return rc;
+}
+
+int weft_lm_score(struct weft_model *m, int32_t n,
+                  const struct weft_lm_prompt *text, float temperature,
+                  float *const logp[], struct weft_err *err)
+{
+    bool scalar = m->arch.shape.scalar_head;
+    struct weft_g_infer_sample *sample =
+        weft_alloc((size_t) n, sizeof *sample);
+    int rc = 0;
+    if (!sample)
+        return weft_err_nomem(err, "scoring", (size_t) n * sizeof *sample);
+    for (int32_t i = 0; i < n && !rc; i++)
+        if (text[i].n < 1 || text[i].n > m->arch.shape.max_positions)
+            rc = weft_err_set(err, WEFT_EINVAL,
+                              "text %d has %d tokens; '%s' takes 1 to %d", i,
+                              text[i].n, m->folder,
+                              m->arch.shape.max_positions);
+    for (int32_t i = 0, first = 0, rows = 0; i < n && !rc; i++) {
+        rows += text[i].n;
+        if (i + 1 == n || rows + text[i + 1].n > SCORE_ROWS) {
+            rc = submit(m, i + 1 - first, text + first, temperature,
+                        sample + first, err);
+            first = i + 1;
+            rows = 0;
+        }
+    }
+    struct weft_err later = {0};
+    int waited = weft_seq_wait(m->context->seq, &later);
+    if (!rc && waited)
+        rc = weft_err_set(err, waited, "%s", later.text);
+    for (int32_t i = 0; i < n; i++) {
+        if (!rc) {
+            const float *v = weft_tile_acquire(sample[i].out, WEFT_READ);
+            memcpy(logp[i] + (scalar ? 0 : 1), v,
+                   (size_t) (scalar ? 1 : text[i].n - 1) * sizeof *v);
+            weft_tile_unacquire(sample[i].out);
+        }
+        weft_tile_release(sample[i].rollout);
+        weft_tile_release(sample[i].out);
+    }
+    weft_free(sample);
+    return rc;
+}
+
+/* ---- Texts ------------------------------------------------------------ */
+
+static int encode(const struct weft_model *m, const char *text,
+                  int32_t **token_out, size_t *n_out, struct weft_err *err)
+{
+    if (!m->tokenizer)
+        return weft_err_set(err, WEFT_ENOTFOUND,
+                            "'%s' has no tokenizer.json", m->folder);
+    int rc = weft_tokenizer_encode(m->tokenizer, text, strlen(text),
+                                   WEFT_TOK_SPECIAL | WEFT_TOK_ADD_BOS,
+                                   token_out, n_out, err);
+    if (!rc && *n_out == 0) {
+        weft_free(*token_out);
+        rc = weft_err_set(err, WEFT_EINVAL, "the text is empty");
+    }
+    return rc;
+}
+
+int weft_model_logprobs(struct weft_model *m, const char *text,
+                        int32_t **token_out, float **logprob_out,
+                        size_t *n_out, struct weft_err *err)
+{
+    int32_t *token = NULL;
+    size_t n = 0;
+    if (m->arch.shape.scalar_head)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'%s' has a scalar head: no log-probs",
+                            m->folder);
+    int rc = encode(m, text, &token, &n, err);
+    if (rc)
+        return rc;
+    float *logp = weft_alloc(n, sizeof *logp);
+    struct weft_lm_prompt one = {token, (int32_t) n};
+    rc = logp ? weft_lm_score(m, 1, &one, 1, &logp, err)
+              : weft_err_nomem(err, "log-probs", n * sizeof *logp);
+    if (rc) {
+        weft_free(token);
+        weft_free(logp);
+        return rc;
+    }
+    logp[0] = NAN;
+    *token_out = token;
+    *logprob_out = logp;
+    *n_out = n;
+    return 0;
+}
+
+int weft_model_score(struct weft_model *m, const char *text, float *score_out,
+                     struct weft_err *err)
+{
+    int32_t *token = NULL;
+    size_t n = 0;
+    if (!m->arch.shape.scalar_head)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'%s' is a language model: it has no score",
+                            m->folder);
+    int rc = encode(m, text, &token, &n, err);
+    if (rc)
+        return rc;
+    struct weft_lm_prompt one = {token, (int32_t) n};
+    rc = weft_lm_score(m, 1, &one, 1, &score_out, err);
+    weft_free(token);
+    return rc;
+}
+
+struct take {
+    struct weft_model *model;
+    struct weft_completion *out;
+};
+
+static int take_completion(void *ctx, int32_t p, int32_t s,
+                           const struct weft_rollout *r, struct weft_err *err)
+{
+    struct take *take = ctx;
+    struct weft_completion c = {.n = (size_t) (r->n_total - r->n_prompt),
+                                .ended = r->ended};
+    size_t n_text;
+    (void) p;
+    (void) s;
+    c.token = weft_alloc(c.n, sizeof *c.token);
+    c.logprob = weft_alloc(c.n, sizeof *c.logprob);
+    int rc = c.token && c.logprob
+               ? 0
+               : weft_err_nomem(err, "a completion", c.n * 8);
+    if (!rc) {
+        memcpy(c.token, weft_rollout_token(r) + r->n_prompt, c.n * 4);
+        memcpy(c.logprob, weft_rollout_logp(r) + r->n_prompt, c.n * 4);
+        rc = weft_tokenizer_decode(take->model->tokenizer, c.token, c.n, true,
+                                   &c.text, &n_text, err);
+    }
+    if (rc)
+        weft_completion_clear(&c);
+    else
+        *take->out = c;
+    return rc;
+}
+
+int weft_model_generate(struct weft_model *m, const char *prompt,
+                        const struct weft_generate_options *o,
+                        struct weft_completion *out, struct weft_err *err)
+{
+    struct take take = {m, out};
+    int32_t *token = NULL;
+    size_t n = 0;
+    struct weft_lm_options options = {
+        .sampling = {o->temperature, o->top_k, o->top_p, o->seed},
+        .max_new_tokens = o->max_new_tokens,
+        .samples = 1,
+    };
+    if (o->max_new_tokens < 1 || !(o->temperature >= 0) || o->top_k < 0
+        || !(o->top_p > 0 && o->top_p <= 1))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "generate options: need max_new_tokens > 0, "
+                            "temperature >= 0, top_k >= 0, 0 < top_p <= 1");
+    int rc = encode(m, prompt, &token, &n, err);
+    if (rc)
+        return rc;
+    struct weft_lm_prompt one = {token, (int32_t) n};
+    rc = weft_lm_generate(m, &options, 1, &one, take_completion, &take, err);
+    weft_free(token);
+    return rc;
+}
+
+void weft_completion_clear(struct weft_completion *c)
+{
+    weft_free(c->text);
+    weft_free(c->token);
+    weft_free(c->logprob);
+    *c = (struct weft_completion) {0};
+}
+
+void weft_array_free(void *array)
+{
+    weft_free(array);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model outside of training: what weft.h's models and `weft generate`,
+ * `weft score` share. */
+#ifndef WEFT_RUN_LM_H
+#define WEFT_RUN_LM_H
+
+#include "graphs/graphs.h"
+#include "model/arch.h"
+#include "model/tokenizer.h"
+#include "run/rollout.h"
+
+struct weft_model {
+    struct weft_context *context;
+    struct weft_arch arch;
+    struct weft_tokenizer *tokenizer; /* NULL: the folder has none */
+    struct weft_g_model tiles;
+    char *folder;
+    int64_t n_decoded, n_prefilled;   /* rows of all calls so far */
+};
+
+struct weft_lm_prompt {
+    const int32_t *token;
+    int32_t n;
+};
+
+struct weft_lm_options {
+    struct weft_k_sampling sampling;
+    int32_t max_new_tokens;
+    int32_t samples;         /* per prompt */
+    int32_t slots;           /* per device; 0: 32 */
+    int32_t first_prompt;    /* index of the first, for the random numbers */
+    bool ignore_eos;
+};
+
+/* Called per sample in order: prompt p (from 0), sample s of it. */
+typedef int (*weft_lm_sample_fn)(void *ctx, int32_t p, int32_t s,
+                                 const struct weft_rollout *rollout,
+                                 struct weft_err *err);
+
+/* Generates `samples` completions of each of n prompts on all devices. A
+ * sample's numbers depend on its prompt, its index and the seed alone. */
+int weft_lm_generate(struct weft_model *model,
+                     const struct weft_lm_options *options, int32_t n,
+                     const struct weft_lm_prompt *prompt,
+                     weft_lm_sample_fn on_sample, void *ctx,
+                     struct weft_err *err);
+
+/* For n texts of n_token[i] tokens: log p(token j | before) into logp[i][j]
+ * for j >= 1 (language model), or the score into logp[i][0]. */
+int weft_lm_score(struct weft_model *model, int32_t n,
+                  const struct weft_lm_prompt *text, float temperature,
+                  float *const logp[], struct weft_err *err);
+
+/* Ids that end a response: the configuration's and generation_config's. At
+ * most 16. */
+int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16]);
+
+#endif
