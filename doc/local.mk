@@ -1,2 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-EXTRA_DIST += %D%/help2man.sh
+# Man pages are made from the program's own help texts.
+EXTRA_DIST += %D%/help2man.sh %D%/hacking.md
+
+if WEFT_HAVE_CLI
+command_mans = $(patsubst src/cli/cmd_%.c,%D%/weft-%.1,$(cli_commands))
+man1_MANS += %D%/weft.1 $(command_mans)
+CLEANFILES += $(man1_MANS)
+
+%D%/weft.1: weft$(EXEEXT) %D%/help2man.sh
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)sh $(srcdir)/%D%/help2man.sh ./weft$(EXEEXT) >$@.new && \
+	    mv $@.new $@
+%D%/weft-%.1: weft$(EXEEXT) %D%/help2man.sh
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)sh $(srcdir)/doc/help2man.sh ./weft$(EXEEXT) $* >$@.new && \
+	    mv $@.new $@
+endif

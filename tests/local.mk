@@ -10,21 +10,30 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_SRCDIR="$(abs_top_srcdir)"; \
 	WEFT_BUILDDIR="$(abs_top_builddir)"; \
 	WEFT_MPIEXEC="$(MPIEXEC)"; WEFT_CLANG="$(CLANG)"; \
+	WEFT_FUZZ_CFLAGS="$(FUZZ_CFLAGS)"; WEFT_FUZZ_LIBS="$(FUZZ_LIBS)"; \
 	STARPU_HOME="$(abs_top_builddir)/starpu-home"; \
 	STARPU_SILENT=1; STARPU_WORKERS_NOBIND=1; STARPU_MPI_NOBIND=1; \
 	STARPU_FXT_TRACE=0; \
 	OMPI_ALLOW_RUN_AS_ROOT=1; OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
 	OMPI_MCA_rmaps_base_oversubscribe=1; \
 	export WEFT_TEST_DATA WEFT_SRCDIR WEFT_BUILDDIR WEFT_MPIEXEC \
-	    WEFT_CLANG STARPU_HOME STARPU_SILENT STARPU_WORKERS_NOBIND \
-	    STARPU_MPI_NOBIND STARPU_FXT_TRACE OMPI_ALLOW_RUN_AS_ROOT \
-	    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe; \
+	    WEFT_CLANG WEFT_FUZZ_CFLAGS WEFT_FUZZ_LIBS STARPU_HOME \
+	    STARPU_SILENT STARPU_WORKERS_NOBIND STARPU_MPI_NOBIND \
+	    STARPU_FXT_TRACE OMPI_ALLOW_RUN_AS_ROOT \
+	    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
+	    OMPI_MCA_rmaps_base_oversubscribe; \
 	$(MKDIR_P) "$$STARPU_HOME";
+FUZZ_CFLAGS = $(HWLOC_CFLAGS) $(JANSSON_CFLAGS) $(YAML_CFLAGS) \
+	$(XXHASH_CFLAGS) $(PCRE2_CFLAGS) $(UTF8PROC_CFLAGS)
+FUZZ_LIBS = $(HWLOC_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(XXHASH_LIBS) \
+	$(PCRE2_LIBS) $(UTF8PROC_LIBS)
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
 
 # Shell tests; long ones first.
-sh_tests =
+sh_tests = \
+	%D%/fuzz.sh \
+	%D%/check-layers.sh
 
 if WEFT_HAVE_CUNIT
 include tests/base/local.mk
@@ -40,8 +49,16 @@ include tests/cli/local.mk
 endif
 
 TESTS += $(sh_tests) $(check_PROGRAMS)
-EXTRA_DIST += $(sh_tests) %D%/harness.h %D%/data
+EXTRA_DIST += $(sh_tests) %D%/harness.h %D%/data %D%/fuzz
+
+# The fuzz targets, for long runs: build/fuzz/fuzz_x tests/fuzz/corpus/x
+fuzz:
+	$(AM_TESTS_ENVIRONMENT) WEFT_FUZZ_SECONDS=0 \
+	    $(SHELL) $(srcdir)/%D%/fuzz.sh
+if WEFT_FUZZ
+all-local: fuzz
+endif
 
 clean-tests:
-	rm -rf starpu-home
-.PHONY: clean-tests
+	rm -rf starpu-home fuzz
+.PHONY: clean-tests fuzz

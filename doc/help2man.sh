@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: doc/help2man.sh PROGRAM [COMMAND]
+#
+# Prints a man page made from the program's own --help: there is one text.
+# Its first lines are the usage, up to an empty one; then comes what the
+# command does; a line at the margin that ends in a colon starts a section.
+set -eu
+
+program=$1
+command=${2:-}
+page=weft${command:+-$command}
+version=$("$program" --version | head -n 1)
+text=$("$program" ${command:+"$command"} --help)
+[ -n "$text" ] || { echo "help2man: '$page' has no help" >&2; exit 1; }
+
+printf '%s\n' "$text" | awk -v page="$page" -v version="$version" '
+function quote(s)
+{
+    gsub(/\\/, "\\e", s)
+    gsub(/-/, "\\-", s)
+    sub(/^\./, "\\\\\\&.", s)
+    sub(/^\047/, "\\\\\\&\047", s)
+    return s
+}
+function section(name) { print ".SH " name; verbatim = 0 }
+function line(s)
+{
+    if (!verbatim) { print ".nf"; verbatim = 1 }
+    print quote(s)
+}
+{ all[NR] = $0 }
+END {
+    print ".TH " toupper(quote(page)) " 1 \"\" \"" version "\" \"Weft\""
+    for (n = 1; n <= NR && all[n] != ""; n++)
+        ;
+    for (i = n; i <= NR && all[i] == ""; i++)
+        ;
+    what = all[i]
+    sub(/[.:].*/, "", what)
+    if (what == "")
+        what = "reinforcement learning from feedback as a task graph"
+    sub(/^weft[-a-z]* *(-+) */, "", what)
+    section("NAME")
+    print quote(page) " \\- " quote(what)
+    section("SYNOPSIS")
+    for (k = 1; k < n; k++) {
+        sub(/^[Uu]sage: */, "", all[k])
+        line(all[k])
+    }
+    print ".fi"
+    section("DESCRIPTION")
+    for (; i <= NR; i++) {
+        if (all[i] ~ /^[A-Z][^:]*:$/) {
+            if (verbatim) print ".fi"
+            sub(/:$/, "", all[i])
+            section(toupper(all[i]))
+        } else {
+            line(all[i])
+        }
+    }
+    if (verbatim) print ".fi"
+    section("SEE ALSO")
+    print page == "weft" ? "weft\\-train(1), weft\\-info(1)" : "weft(1)"
+}'

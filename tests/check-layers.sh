@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The tree keeps its layers; and the checker sees what it must see in a
+# small tree with one offence of each kind.
+set -eu
+
+src=${WEFT_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
+"$src/tools/check-layers" "${WEFT_BUILDDIR:-}"
+
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/tools" "$tree/src/plan" "$tree/src/kern" "$tree/src/rt" \
+    "$tree/codelets" "$tree/graphs" "$tree/examples" "$tree/build/src/plan" \
+    "$tree/tests/kern"
+cp "$src/tools/check-layers" "$tree/tools/"
+spdx='/* SPDX-License-Identifier: Apache-2.0 */'
+
+put() { f=$tree/$1; shift; printf '%s\n' "$@" >"$f"; }
+put src/plan/cost.c "$spdx" '#include <starpu.h>' '#include "rt/tile.h"' \
+    '#include "base/err.h"' 'void abort(void);' 'int starpu_init(void *);' \
+    'int weft_x(void);' \
+    'int weft_x(void) { if (starpu_init(0)) abort(); return 0; }'
+put src/plan/local.mk 'plan_sources ='
+put src/kern/add_cpu.c "$spdx" '#include "base/err.h"' \
+    '#include "model/hf.h"' '#include "../base/err.h"' \
+    'void weft_k_add(void)' '{' '}'
+put src/rt/tile.h "$spdx" 'struct starpu_task;'
+put graphs/ppo.c "$spdx" '#include "kern/kern.h"' '#include "rt/graph.h"'
+put codelets/gemm.c '#include <starpu.h>' '#include "model/hf.h"'
+put examples/01.c "$spdx" '#include "base/err.h"'
+
+sed -e '/#include/d' "$tree/src/plan/cost.c" >"$tree/bare.c"
+if command -v "${CC:-cc}" >/dev/null; then
+    "${CC:-cc}" -c -o "$tree/build/src/plan/libplan_la-cost.o" "$tree/bare.c"
+fi
+if "$tree/tools/check-layers" "$tree/build" >"$tree/out"; then
+    echo "check-layers accepts a tree full of offences"
+    exit 1
+fi
+missed=0
+expect()
+{
+    grep -qF "$1" "$tree/out" && return
+    echo "check-layers does not say: $1"
+    missed=1
+}
+expect 'src/plan/cost.c:2: plan must not know <starpu.h>'
+expect 'src/plan/cost.c:3: plan must not know "rt/tile.h"'
+expect 'src/kern/add_cpu.c:3: kern must not know "model/hf.h"'
+expect 'src/kern/add_cpu.c:4: includes "../base/err.h"'
+expect 'src/kern/add_cpu.c: no test'
+expect 'src/rt/tile.h:2: names StarPU or MPI'
+expect 'graphs/ppo.c:2: graphs must not know "kern/kern.h"'
+expect 'codelets/gemm.c:2: codelets must not know "model/hf.h"'
+expect 'codelets/gemm.c:1: the first line is'
+expect 'examples/01.c:2: examples must not know "base/err.h"'
+expect 'src/plan/cost.c: not in src/plan/local.mk'
+if command -v "${CC:-cc}" >/dev/null; then
+    expect 'plan must not call starpu_init'
+    expect 'plan must not call abort'
+fi
+for good in plan/cost.c:4 kern/add_cpu.c:2 graphs/ppo.c:3; do
+    if grep -q "$good" "$tree/out"; then
+        echo "check-layers refuses $good, which is allowed"
+        missed=1
+    fi
+done
+[ "$missed" = 0 ] || { cat "$tree/out"; exit 1; }

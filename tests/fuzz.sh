@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds the fuzz targets tests/fuzz/fuzz_*.c with clang's libFuzzer and the
+# address and undefined-behaviour sanitizers, and runs each for a short while
+# on its corpus, tests/fuzz/corpus/<name>/. A target is linked with the base
+# and model rooms and the sources it names in a line "fuzz-sources: a.c b.c".
+#
+# WEFT_FUZZ_SECONDS (5) per target; 0 only builds them. The programs stay in
+# the build folder's fuzz/ for longer runs: fuzz/fuzz_x CORPUS.
+set -eu
+
+src=${WEFT_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
+build=${WEFT_BUILDDIR:-$src/build}
+clang=${WEFT_CLANG:-$(command -v clang || true)}
+seconds=${WEFT_FUZZ_SECONDS:-5}
+flags="-std=c11 -D_GNU_SOURCE -g -O1 -fno-omit-frame-pointer
+    -ffp-contract=off -fsanitize=address,undefined
+    -fno-sanitize-recover=undefined -I$src/src -I$src -I$build
+    ${WEFT_FUZZ_CFLAGS:-}"
+work=$build/fuzz
+
+skip() { echo "skipped: $*"; exit 77; }
+
+[ -n "$clang" ] || skip "no clang (Debian: clang libclang-rt-dev)"
+set -- "$src"/tests/fuzz/fuzz_*.c
+[ -e "$1" ] || skip "no fuzz targets in tests/fuzz"
+mkdir -p "$work/obj"
+echo 'int LLVMFuzzerTestOneInput(const unsigned char *p, unsigned long n);
+int LLVMFuzzerTestOneInput(const unsigned char *p, unsigned long n)
+{ return p && n > 1u << 30; }' >"$work/probe.c"
+"$clang" -fsanitize=fuzzer,address -o "$work/probe" "$work/probe.c" \
+    2>"$work/probe.log" || skip "clang has no libFuzzer (libclang-rt-dev)"
+
+# Compiles what is newer than its object, or includes something newer.
+compile()
+{
+    obj=$work/obj/$(echo "${1#"$src"/}" | tr '/' '-' | sed 's/\.c$/.o/')
+    if [ -e "$obj" ] && [ -z "$(find "$1" "$src/src" "$build/config.h" \
+        \( -path "$1" -o -name '*.h' \) -newer "$obj" -print -quit)" ]; then
+        return
+    fi
+    # shellcheck disable=SC2086
+    "$clang" $flags $fuzzing -c -o "$obj.new" "$1"
+    mv "$obj.new" "$obj"
+}
+
+fuzzing=-fsanitize=fuzzer-no-link
+library=
+for f in "$src"/src/base/*.c "$src"/src/model/*.c; do
+    # Only what the build lists.
+    grep -qs "/${f##*/}" "$src/src/base/local.mk" \
+        "$src/src/model/local.mk" || continue
+    compile "$f"
+    library="$library $obj"
+done
+
+failed=0
+for f in "$src"/tests/fuzz/fuzz_*.c; do
+    name=$(basename "$f" .c)
+    compile "$f"
+    objects=$obj
+    for extra in $(sed -n 's/.*fuzz-sources: *//p' "$f" | sed 's,\*/,,'); do
+        compile "$src/$extra"
+        objects="$objects $obj"
+    done
+    # shellcheck disable=SC2086
+    "$clang" -fsanitize=fuzzer,address,undefined -o "$work/$name" $objects \
+        $library ${WEFT_FUZZ_LIBS:-} -lm -lpthread
+    [ "$seconds" = 0 ] && continue
+    corpus=$(mktemp -d)
+    seeds=$src/tests/fuzz/corpus/${name#fuzz_}
+    [ -d "$seeds" ] || seeds=
+    if "$work/$name" -max_total_time="$seconds" -timeout=10 -max_len=65536 \
+        -rss_limit_mb=1024 -artifact_prefix="$work/$name-" -verbosity=0 \
+        -print_final_stats=1 "$corpus" $seeds >"$work/$name.log" 2>&1; then
+        echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' \
+            "$work/$name.log") inputs, nothing found"
+    else
+        echo "$name: found something:"
+        tail -n 60 "$work/$name.log"
+        failed=1
+    fi
+    rm -rf "$corpus"
+done
+exit "$failed"
