@@ -2,7 +2,7 @@
 /*
  * PPO's clipped policy loss with its gradient with respect to the log-prob
  * and the entropy of every token. Clamps and estimators are verl's
- * (trainer/ppo/core_algos.py, v0.7: compute_policy_loss, kl_penalty), so that
+ * (0.9.1, trainer/ppo/core_algos.py: compute_policy_loss, kl_penalty), so that
  * runs can be compared.
  */
 #include "kern/kern.h"
