@@ -49,7 +49,7 @@ fuzzing=-fsanitize=fuzzer-no-link
 library=
 for f in "$src"/src/base/*.c "$src"/src/model/*.c; do
     # Only what the build lists.
-    grep -qs "/${f##*/}" "$src/src/base/local.mk" \
+    grep -qsF "/${f##*/}" "$src/src/base/local.mk" \
         "$src/src/model/local.mk" || continue
     compile "$f"
     library="$library $obj"
