@@ -62,3 +62,13 @@ void weft_gen_state_clear(struct weft_gen_state *state)
     for (int32_t i = 0; i < state->n_pages; i++)
         free_page[i] = state->n_pages - 1 - i;
 }
+
+size_t weft_layer_saved_bytes(const struct weft_shape *shape, int64_t n_rows)
+{
+    return weft_k_layer_saved_bytes(shape, n_rows);
+}
+
+size_t weft_kv_page_bytes(const struct weft_shape *shape)
+{
+    return weft_k_kv_page_bytes(shape, shape->n_layers);
+}

@@ -113,6 +113,11 @@ weft_batch_targets(const struct weft_batch *b)
     };
 }
 
+/* What graphs must know to size tiles: activations that a layer keeps for its
+ * backward, and one page of the KV cache. */
+size_t weft_layer_saved_bytes(const struct weft_shape *shape, int64_t n_rows);
+size_t weft_kv_page_bytes(const struct weft_shape *shape);
+
 /* ---- Generation: one instance's state --------------------------------- */
 
 struct weft_gen_slot {

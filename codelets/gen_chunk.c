@@ -186,7 +186,7 @@ static int step_init(struct step *s, void *const buf[], struct weft_exec *x)
     s->token = (void *) ((char *) state + state->token);
     s->logp = (void *) ((char *) state + state->logp);
     s->arena = buf[1];
-    s->page_bytes = weft_k_kv_page_bytes(shape, shape->n_layers);
+    s->page_bytes = weft_kv_page_bytes(shape);
     s->embed = buf + 3;
     s->layer = buf + take.next;
     take.next += shape->n_layers * (shape->n_blocks + 1);

@@ -11,7 +11,7 @@ size_t weft_g_generate_kv_bytes(const struct weft_shape *shape,
                                 int32_t n_slots, int32_t max_total)
 {
     return (size_t) n_pages(n_slots, max_total)
-         * weft_k_kv_page_bytes(shape, shape->n_layers);
+         * weft_kv_page_bytes(shape);
 }
 
 static int instance_init(struct weft_g_generate *gen,

@@ -84,7 +84,7 @@ static int activations_init(const struct build *b, int64_t n_rows,
     const struct weft_g_model *m = b->t->model;
     int32_t n_layers = m->shape.n_layers;
     size_t x_bytes = (size_t) (n_rows * m->shape.hidden) * sizeof(float);
-    size_t saved = weft_k_layer_saved_bytes(&m->shape, n_rows);
+    size_t saved = weft_layer_saved_bytes(&m->shape, n_rows);
     size_t stats = (size_t) layout->n_runs * sizeof(double)
                  * (size_t) weft_loss_n_stats(b->t->loss.loss);
     struct weft_tile_id id = {m->name, "activation", 0, -1, -1};
@@ -117,7 +117,7 @@ size_t weft_g_train_bytes(const struct weft_shape *shape, int64_t n_rows,
                           bool recompute)
 {
     size_t x = (size_t) (n_rows * shape->hidden) * sizeof(float);
-    size_t saved = recompute ? 0 : weft_k_layer_saved_bytes(shape, n_rows);
+    size_t saved = recompute ? 0 : weft_layer_saved_bytes(shape, n_rows);
     return ((size_t) shape->n_layers + 2) * x
          + (size_t) shape->n_layers * saved;
 }
