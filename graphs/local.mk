@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-graphs_sources =
+graphs_sources = \
+	%D%/generate.c \
+	%D%/graphs.h \
+	%D%/infer.c \
+	%D%/model.c \
+	%D%/train.c

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-plan_sources =
+plan_sources = \
+	%D%/deal.c %D%/deal.h

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_deal
+%C%_test_deal_LDADD = $(plan_libs)
