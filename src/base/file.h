@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files and folders: reading, mapping, and writing so that a reader (or the
+ * next start after a crash) sees the old content or the new, never half.
+ *
+ * New content is written beside its place under a temporary name,
+ * ".<name>.tmp-<pid>", brought to the disk, and renamed; then the parent
+ * folder is brought to the disk. What a process left behind when it was
+ * killed is swept away by the next write to the same place.
+ *
+ * Errors everywhere: WEFT_EIO, WEFT_ENOTFOUND, WEFT_EFULL (the sentence says
+ * how much was wanted and is free), WEFT_ENOMEM.
+ */
+#ifndef WEFT_BASE_FILE_H
+#define WEFT_BASE_FILE_H
+
+#include "base/err.h"
+
+/* ---- Paths ------------------------------------------------------------ */
+
+/* "a/b"; `b` alone when absolute, or when `a` is empty. NULL when memory is
+ * out. Caller frees. */
+char *weft_path_join(const char *a, const char *b);
+/* The folder part: "." when there is none. Caller frees; NULL: no memory. */
+char *weft_path_parent(const char *path);
+/* The last part, without trailing slashes. Caller frees; NULL: no memory. */
+char *weft_path_name(const char *path);
+
+bool weft_file_exists(const char *path); /* something other than a folder */
+bool weft_dir_exists(const char *path);
+
+/* ---- Reading ---------------------------------------------------------- */
+
+/* A whole file, followed by a zero byte that n_out does not count. Larger
+ * than max_bytes (0: no limit): WEFT_EINVAL. Caller frees. */
+int weft_file_read(const char *path, size_t max_bytes, char **data_out,
+                   size_t *n_out, struct weft_err *err);
+
+/* A file mapped read-only. n may be 0; then data is not NULL all the same. */
+struct weft_map {
+    const unsigned char *data;
+    size_t n;
+};
+/* Close with weft_map_close(). */
+int weft_map_open(const char *path, struct weft_map *out,
+                  struct weft_err *err);
+void weft_map_close(struct weft_map *map); /* a zeroed one is allowed */
+
+/* ---- Writing ---------------------------------------------------------- */
+
+/* Replaces or creates a file with n bytes, atomically. */
+int weft_file_write(const char *path, const void *data, size_t n,
+                    struct weft_err *err);
+
+/* The same in pieces. close and abandon free the writer. */
+struct weft_file_writer;
+/* n_bytes: reserved on the disk now, so that a full disk is found before the
+ * work (0: unknown). The file has that size until more is put. */
+int weft_file_writer_open(const char *path, size_t n_bytes,
+                          struct weft_file_writer **out,
+                          struct weft_err *err);
+/* n bytes at offset `at`. Threads may put at once. */
+int weft_file_writer_put(struct weft_file_writer *writer, uint64_t at,
+                         const void *data, size_t n, struct weft_err *err);
+/* Brings it to the disk and to its name; on failure nothing is left. */
+int weft_file_writer_close(struct weft_file_writer *writer,
+                           struct weft_err *err);
+/* Leaves nothing. NULL is allowed. */
+void weft_file_writer_abandon(struct weft_file_writer *writer);
+
+/* Copies a file, atomically. */
+int weft_file_copy(const char *from, const char *to, struct weft_err *err);
+
+/* ---- Folders ---------------------------------------------------------- */
+
+/* Creates a folder and its parents where they are missing. */
+int weft_dir_create(const char *path, struct weft_err *err);
+/* Brings a folder's entries to the disk. */
+int weft_dir_sync(const char *path, struct weft_err *err);
+/* Removes a file or a folder with all in it; symbolic links are removed, not
+ * followed. Nothing there is no error. */
+int weft_dir_remove(const char *path, struct weft_err *err);
+
+/* An empty folder beside `path`, to be filled and then committed or removed;
+ * the parents are created. Caller frees the name. */
+int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err);
+/* Brings the staged folder to the disk (its files must be there already) and
+ * renames it to `path`. replace: what is there is exchanged in one step and
+ * then removed; otherwise it is an error unless it is an empty folder. On
+ * failure the stage is removed. */
+int weft_dir_commit(const char *stage, const char *path, bool replace,
+                    struct weft_err *err);
+
+/* Bytes an ordinary user may still write where `path` is (or would be). */
+int weft_disk_free(const char *path, uint64_t *out, struct weft_err *err);
+
+#endif
