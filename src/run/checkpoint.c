@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "run/store.h"
+
+enum { FORMAT = 1, PATH_BYTES = 4096 };
+
+/* Tensor files of a trained model in a checkpoint. */
+static const struct {
+    const char *stem;
+    enum weft_store_what what;
+} parts[] = {{"model", WEFT_STORE_MASTER},
+             {"exp_avg", WEFT_STORE_EXP_AVG},
+             {"exp_avg_sq", WEFT_STORE_EXP_AVG_SQ}};
+
+static const char *const tokenizer_files[] = {
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+    "special_tokens_map.json"};
+
+static const char *path_of(char buf[PATH_BYTES], const char *dir,
+                           const char *name)
+{
+    snprintf(buf, PATH_BYTES, "%s/%s", dir, name);
+    return buf;
+}
+
+/* ---- Which checkpoints there are -------------------------------------- */
+
+static int by_number_down(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
+    return x > y ? -1 : x < y;
+}
+
+/* Iterations of the folders iteration-NNNNNN under dir, newest first. */
+static int list(const char *dir, int32_t **out, int32_t *n_out,
+                struct weft_err *err)
+{
+    int32_t *found = NULL, n = 0;
+    DIR *d = opendir(dir);
+    *out = NULL;
+    *n_out = 0;
+    if (!d)
+        return errno == ENOENT ? 0 : weft_err_sys(err, "read", dir);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        int k = 0, end = 0;
+        if (sscanf(e->d_name, "iteration-%d%n", &k, &end) != 1
+            || e->d_name[end] != 0 || k < 0)
+            continue;
+        int32_t *more = weft_realloc(found, (size_t) n + 1, sizeof *found);
+        if (!more) {
+            weft_free(found);
+            closedir(d);
+            return weft_err_nomem(err, "checkpoints", (size_t) n * 4);
+        }
+        found = more;
+        found[n++] = k;
+    }
+    closedir(d);
+    if (n > 0)
+        qsort(found, (size_t) n, sizeof *found, by_number_down);
+    *out = found;
+    *n_out = n;
+    return 0;
+}
+
+/* ---- Writing ---------------------------------------------------------- */
+
+/* Adds {"bytes", "xxh3"} of dir/name to the manifest's files. */
+static int add_file(json_t *files, const char *dir, const char *name,
+                    struct weft_err *err)
+{
+    char path[PATH_BYTES], digits[WEFT_HASH_DIGITS + 1];
+    struct weft_hash hash;
+    uint64_t bytes;
+    int rc = weft_hash_file(path_of(path, dir, name), &hash, &bytes, err);
+    if (rc)
+        return rc;
+    weft_hash_format(hash, digits);
+    json_t *entry = json_pack("{s:I, s:s}", "bytes", (json_int_t) bytes,
+                              "xxh3", digits);
+    if (!entry || json_object_set_new(files, name, entry) != 0)
+        return weft_err_nomem(err, "a manifest", 1024);
+    return 0;
+}
+
+static int write_model(struct weft_run_model *m, const char *stage,
+                       const char *name, json_t *files, struct weft_err *err)
+{
+    char dir[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES];
+    char relative[128];
+    path_of(dir, stage, name);
+    int rc = weft_dir_create(dir, err);
+    for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++) {
+        rc = weft_store_save(dir, parts[i].stem, parts[i].what, &m->arch,
+                             &m->tiles, err);
+        snprintf(relative, sizeof relative, "%s/%s.safetensors", name,
+                 parts[i].stem);
+        if (!rc)
+            rc = add_file(files, stage, relative, err);
+    }
+    if (!rc)
+        rc = weft_arch_write(dir, &m->arch, err);
+    for (size_t i = 0; i < WEFT_COUNT(tokenizer_files) && !rc; i++) {
+        path_of(from, m->folder, tokenizer_files[i]);
+        path_of(to, dir, tokenizer_files[i]);
+        if (weft_file_exists(from))
+            rc = weft_file_copy(from, to, err);
+    }
+    return rc;
+}
+
+static json_t *state_json(struct weft_trainer *t)
+{
+    struct weft_kl_state kl = {0};
+    if (t->kl_state) {
+        kl = *(const struct weft_kl_state *) weft_tile_acquire(t->kl_state,
+                                                               WEFT_READ);
+        weft_tile_unacquire(t->kl_state);
+    }
+    return json_pack(
+        "{s:i, s:s, s:i, s:I, s:I, s:f, s:f, s:I, s:i, s:i, s:i, s:s, s:s, "
+        "s:I}",
+        "format", FORMAT, "weft", weft_version(), "iteration",
+        (int) t->iteration, "actor_steps", (json_int_t) t->actor_steps,
+        "critic_steps", (json_int_t) t->critic_steps, "kl_coef", kl.coef,
+        "kl_last", kl.last_kl, "seed", (json_int_t) t->config.seed,
+        "actor_blocks", (int) t->actor.arch.shape.n_blocks, "critic_blocks",
+        (int) t->critic.arch.shape.n_blocks, "gradient_groups",
+        (int) t->config.numerics.gradient_groups, "dtype",
+        weft_dtype_name(t->config.numerics.dtype), "isa",
+        weft_k_isa_name(weft_k_isa()), "prompts", (json_int_t) t->n_prompts);
+}
+
+static int write_manifest(struct weft_trainer *t, const char *stage,
+                          json_t *files, struct weft_err *err)
+{
+    char path[PATH_BYTES];
+    json_t *state = state_json(t);
+    char *text = NULL;
+    int rc = WEFT_ENOMEM;
+    if (state && json_object_set(state, "files", files) == 0)
+        text = json_dumps(state, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (text)
+        rc = weft_file_write(path_of(path, stage, "manifest.json"), text,
+                             strlen(text), err);
+    else
+        weft_err_nomem(err, "a manifest", 4096);
+    free(text);
+    json_decref(state);
+    return rc;
+}
+
+/* Removes all but the newest `keep`. */
+static int prune(const char *dir, int32_t keep, struct weft_err *err)
+{
+    char path[PATH_BYTES];
+    int32_t *found, n;
+    int rc = list(dir, &found, &n, err);
+    for (int32_t i = keep; i < n && !rc; i++) {
+        snprintf(path, sizeof path, "%s/iteration-%06d", dir, found[i]);
+        rc = weft_dir_remove(path, err);
+    }
+    weft_free(found);
+    return rc;
+}
+
+int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
+{
+    char dir[PATH_BYTES], final[PATH_BYTES], name[64], *stage = NULL;
+    json_t *files = json_object();
+    snprintf(name, sizeof name, "iteration-%06d", (int) t->iteration);
+    path_of(dir, t->config.run_dir, "checkpoints");
+    path_of(final, dir, name);
+    int rc = files ? 0 : weft_err_nomem(err, "a manifest", 1024);
+    if (!rc)
+        rc = weft_dir_stage(final, &stage, err);
+    if (!rc)
+        rc = write_model(&t->actor, stage, "actor", files, err);
+    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
+        rc = write_model(&t->critic, stage, "critic", files, err);
+    if (!rc)
+        rc = write_manifest(t, stage, files, err);
+    if (!rc)
+        rc = weft_dir_commit(stage, final, true, err);
+    else if (stage)
+        (void) weft_dir_remove(stage, NULL);
+    if (!rc)
+        rc = prune(dir, t->config.checkpoint.keep, err);
+    if (rc)
+        weft_err_prefix(err, "checkpoint of iteration %d",
+                        (int) t->iteration);
+    weft_free(stage);
+    json_decref(files);
+    return rc;
+}
+
+/* ---- Reading ---------------------------------------------------------- */
+
+static int verify_files(const char *folder, const json_t *files,
+                        struct weft_err *err)
+{
+    const char *name;
+    json_t *entry;
+    json_object_foreach((json_t *) (uintptr_t) files, name, entry)
+    {
+        char path[PATH_BYTES];
+        struct weft_hash expected, found;
+        uint64_t bytes;
+        const char *digits = json_string_value(json_object_get(entry,
+                                                               "xxh3"));
+        if (!digits || !weft_hash_scan(digits, &expected))
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "'%s/manifest.json': file '%s' has no "
+                                "checksum", folder, name);
+        int rc = weft_hash_file(path_of(path, folder, name), &found, &bytes,
+                                err);
+        if (rc)
+            return rc;
+        if (!weft_hash_equal(expected, found))
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "'%s' is damaged: its checksum is not the "
+                                "manifest's; remove '%s' to resume from the "
+                                "checkpoint before", path, folder);
+    }
+    return 0;
+}
+
+static int same(const char *folder, const char *key, const char *saved,
+                const char *now, const char *remedy, struct weft_err *err)
+{
+    if (saved && strcmp(saved, now) == 0)
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "'%s' was written with %s %s, this run has %s%s",
+                        folder, key, saved ? saved : "(none)", now, remedy);
+}
+
+static int same_int(const char *folder, const char *key, json_t *state,
+                    int64_t now, struct weft_err *err)
+{
+    char a[32], b[32];
+    snprintf(a, sizeof a, "%lld",
+             (long long) json_integer_value(json_object_get(state, key)));
+    snprintf(b, sizeof b, "%lld", (long long) now);
+    return same(folder, key, a, b, "; the numbers would change", err);
+}
+
+static int apply_state(struct weft_trainer *t, const char *folder,
+                       json_t *state, struct weft_err *err)
+{
+    int rc = same_int(folder, "format", state, FORMAT, err);
+    if (!rc)
+        rc = same_int(folder, "actor_blocks", state,
+                      t->actor.arch.shape.n_blocks, err);
+    if (!rc)
+        rc = same_int(folder, "critic_blocks", state,
+                      t->critic.arch.shape.n_blocks, err);
+    if (!rc)
+        rc = same_int(folder, "gradient_groups", state,
+                      t->config.numerics.gradient_groups, err);
+    if (!rc)
+        rc = same_int(folder, "prompts", state, t->n_prompts, err);
+    if (!rc && !t->config.numerics.isa)
+        rc = same(folder, "instruction set",
+                  json_string_value(json_object_get(state, "isa")),
+                  weft_k_isa_name(weft_k_isa()),
+                  "; set numerics.isa to go on with other rounding", err);
+    if (rc)
+        return rc;
+    t->iteration =
+        (int32_t) json_integer_value(json_object_get(state, "iteration"));
+    t->actor_steps =
+        json_integer_value(json_object_get(state, "actor_steps"));
+    t->critic_steps =
+        json_integer_value(json_object_get(state, "critic_steps"));
+    if (t->kl_state) {
+        struct weft_kl_state *kl =
+            weft_tile_acquire(t->kl_state, WEFT_WRITE);
+        kl->coef = json_real_value(json_object_get(state, "kl_coef"));
+        kl->last_kl = json_real_value(json_object_get(state, "kl_last"));
+        weft_tile_unacquire(t->kl_state);
+    }
+    return 0;
+}
+
+static int read_model(struct weft_run_model *m, const char *folder,
+                      const char *name, struct weft_err *err)
+{
+    char dir[PATH_BYTES];
+    path_of(dir, folder, name);
+    int rc = weft_store_load(dir, NULL, &m->arch, &m->tiles, err);
+    for (size_t i = 1; i < WEFT_COUNT(parts) && !rc; i++)
+        rc = weft_store_load_moment(dir, parts[i].stem, parts[i].what,
+                                    &m->arch, &m->tiles, err);
+    return rc;
+}
+
+int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
+                         struct weft_err *err)
+{
+    char path[PATH_BYTES];
+    json_error_t where;
+    path_of(path, folder, "manifest.json");
+    json_t *state = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    if (!state)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "'%s' is no manifest: line %d: %s", path,
+                            where.line, where.text);
+    int rc = verify_files(folder, json_object_get(state, "files"), err);
+    if (!rc)
+        rc = apply_state(t, folder, state, err);
+    if (!rc)
+        rc = read_model(&t->actor, folder, "actor", err);
+    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
+        rc = read_model(&t->critic, folder, "critic", err);
+    json_decref(state);
+    if (!rc)
+        weft_info("resuming from %s", folder);
+    return rc;
+}
+
+/* ---- The run directory ------------------------------------------------ */
+
+static int is_empty(const char *dir, bool *out, struct weft_err *err)
+{
+    DIR *d = opendir(dir);
+    *out = true;
+    if (!d)
+        return errno == ENOENT ? 0 : weft_err_sys(err, "read", dir);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            *out = false;
+    closedir(d);
+    return 0;
+}
+
+int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
+                      struct weft_err *err)
+{
+    const char *run = t->config.run_dir;
+    char path[PATH_BYTES], dir[PATH_BYTES];
+    int32_t *found = NULL, n = 0;
+    bool empty;
+    *checkpoint_out = NULL;
+    path_of(path, run, "config.yaml");
+    if (!weft_file_exists(path)) {
+        int rc = is_empty(run, &empty, err);
+        if (!rc && !empty)
+            rc = weft_err_set(err, WEFT_EINVAL,
+                              "run_dir '%s' holds other files and no run; "
+                              "give an empty or new folder", run);
+        return rc;
+    }
+    struct weft_config old;
+    int rc = weft_config_read(path, 0, NULL, &old, err);
+    if (rc)
+        return rc;
+    rc = weft_config_check_resume(&old, &t->config, err);
+    weft_config_release(&old);
+    if (!rc)
+        rc = list(path_of(dir, run, "checkpoints"), &found, &n, err);
+    if (!rc && n > 0) {
+        snprintf(path, sizeof path, "%s/iteration-%06d", dir, found[0]);
+        *checkpoint_out = weft_strdup(path);
+        if (!*checkpoint_out)
+            rc = weft_err_nomem(err, "a path", strlen(path));
+    }
+    weft_free(found);
+    return rc;
+}
+
+int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
+{
+    static const char *const folder[] = {"samples", "checkpoints"};
+    const char *run = t->config.run_dir;
+    char path[PATH_BYTES];
+    int rc = weft_dir_create(run, err);
+    for (size_t i = 0; i < WEFT_COUNT(folder) && !rc; i++)
+        rc = weft_dir_create(path_of(path, run, folder[i]), err);
+    if (!rc)
+        rc = weft_config_write(&t->config,
+                               path_of(path, run, "config.yaml"), err);
+    if (!rc)
+        rc = weft_metrics_open(run, t->iteration, t->config.tensorboard,
+                               t->config.metric_names, &t->metrics_writer,
+                               err);
+    if (!rc)
+        rc = weft_metrics_create(&t->metrics, err);
+    return rc;
+}

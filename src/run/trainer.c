@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run from its configuration to its end: opening, stepping, closing. */
+#include "run/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "run/checkpoint.h"
+#include "run/context.h"
+#include "run/memory.h"
+#include "run/prompts.h"
+#include "run/store.h"
+
+/* ---- What ppo.c and sft.c ask ----------------------------------------- */
+
+const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
+                                                int64_t k)
+{
+    int64_t epoch = k / t->n_prompts;
+    uint32_t i = (uint32_t) (k % t->n_prompts);
+    if (!t->config.data.shuffle)
+        return &t->prompt[i];
+    if (t->order_epoch != epoch) {
+        weft_rng_permutation(t->config.seed, WEFT_RNG_SHUFFLE,
+                             (uint32_t) epoch, 0, (uint32_t) t->n_prompts,
+                             t->order);
+        t->order_epoch = epoch;
+    }
+    return &t->prompt[t->order[i]];
+}
+
+float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
+                 int64_t n_steps)
+{
+    if (step < o->warmup_steps)
+        return o->lr * (float) (step + 1) / (float) o->warmup_steps;
+    double span = (double) (n_steps - o->warmup_steps);
+    double x = span > 0 ? (double) (step - o->warmup_steps) / span : 0;
+    double low = (double) o->min_lr_ratio, scale = 1;
+    x = x > 1 ? 1 : x;
+    if (o->schedule == WEFT_LR_LINEAR)
+        scale = low + (1 - low) * (1 - x);
+    else if (o->schedule == WEFT_LR_COSINE)
+        scale = low + (1 - low) * 0.5 * (1 + cos(3.14159265358979324 * x));
+    return (float) ((double) o->lr * scale);
+}
+
+struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
+                                  int64_t step, int64_t n_steps)
+{
+    return (struct weft_k_adamw) {.lr = weft_lr_at(o, step, n_steps),
+                                  .beta1 = o->beta1,
+                                  .beta2 = o->beta2,
+                                  .eps = o->eps,
+                                  .weight_decay = o->weight_decay,
+                                  .step = step + 1};
+}
+
+/* ---- Opening ---------------------------------------------------------- */
+
+static bool wants_reference(const struct weft_config *c)
+{
+    return c->algorithm == WEFT_ALGO_PPO
+        && c->ppo.kl_place != WEFT_KL_NOWHERE;
+}
+
+/* Calls visit for every model the run has. */
+typedef int (*model_fn)(struct weft_trainer *t, struct weft_run_model *m,
+                        const char *folder, const char *name, bool trained,
+                        struct weft_err *err);
+
+static int for_each_model(struct weft_trainer *t, model_fn visit,
+                          struct weft_err *err)
+{
+    static const char *const reward_name[WEFT_MAX_REWARDS] = {
+        "reward 0", "reward 1", "reward 2", "reward 3",
+        "reward 4", "reward 5", "reward 6", "reward 7"};
+    const struct weft_config *c = &t->config;
+    int rc = visit(t, &t->actor, c->model.actor, "actor", true, err);
+    if (!rc && c->algorithm == WEFT_ALGO_PPO)
+        rc = visit(t, &t->critic, c->model.critic, "critic", true, err);
+    if (!rc && wants_reference(c))
+        rc = visit(t, &t->reference, c->model.reference, "reference", false,
+                   err);
+    for (int32_t r = 0; r < c->n_rewards && !rc; r++)
+        if (c->reward[r].type == WEFT_REWARD_MODEL)
+            rc = visit(t, &t->reward[r], c->reward[r].model, reward_name[r],
+                       false, err);
+    return rc;
+}
+
+static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
+                     const char *folder, const char *name, bool trained,
+                     struct weft_err *err)
+{
+    const struct weft_shape *actor = &t->actor.arch.shape;
+    bool scalar = m == &t->critic
+               || (m != &t->actor && m != &t->reference);
+    (void) trained;
+    int rc = weft_store_arch(folder, weft_dtype_name(t->config.numerics.dtype),
+                             t->config.numerics.tensor_blocks, &m->arch,
+                             err);
+    if (rc) {
+        weft_err_prefix(err, "%s", name);
+        return rc;
+    }
+    struct weft_shape *s = &m->arch.shape;
+    if (m == &t->critic && !s->scalar_head) { /* a language model's trunk */
+        s->scalar_head = true;
+        s->tied = false;
+    }
+    if (s->scalar_head != scalar)
+        return weft_err_set(
+            err, WEFT_EINVAL, "%s: '%s' %s", name, folder,
+            scalar ? "is a language model; a reward model has a scalar head "
+                     "(architectures ...ForSequenceClassification)"
+                   : "has a scalar head; a language model is needed");
+    if (m != &t->actor && s->vocab != actor->vocab)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: '%s' has a vocabulary of %d, the actor's is "
+                            "%d; models of a run share the tokenizer", name,
+                            folder, s->vocab, actor->vocab);
+    return 0;
+}
+
+static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
+                        const char *folder, const char *name, bool trained,
+                        struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    m->open = true;
+    m->folder = weft_strdup(folder);
+    if (!m->folder)
+        return weft_err_nomem(err, name, strlen(folder));
+    int rc = weft_g_model_init(t->rt, name, &m->arch.shape, trained,
+                               &m->tiles, err);
+    if (!rc && trained)
+        rc = weft_g_grads_init(
+            &m->tiles, c->numerics.gradient_groups,
+            (int32_t) weft_min64(weft_rt_n_devices(t->rt),
+                                 c->numerics.gradient_groups),
+            &m->grads, err);
+    return rc;
+}
+
+static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
+                        const char *folder, const char *name, bool trained,
+                        struct weft_err *err)
+{
+    (void) t;
+    (void) trained;
+    int rc = weft_store_load(folder, NULL, &m->arch, &m->tiles, err);
+    if (rc)
+        weft_err_prefix(err, "%s", name);
+    return rc;
+}
+
+static int load_frozen(struct weft_trainer *t, struct weft_run_model *m,
+                       const char *folder, const char *name, bool trained,
+                       struct weft_err *err)
+{
+    return trained ? 0 : load_weights(t, m, folder, name, trained, err);
+}
+
+/* The run's state tiles: generation, KL controller. */
+static int create_state(struct weft_trainer *t, struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    struct weft_tile_id id = {"run", "KL controller", 0, -1, -1};
+    if (c->algorithm != WEFT_ALGO_PPO)
+        return 0;
+    int32_t n = c->rollout.prompts * c->rollout.samples_per_prompt;
+    int32_t devices = weft_rt_n_devices(t->rt);
+    int32_t instances = devices < n ? devices : n;
+    int32_t slots = (int32_t) weft_min64(c->rollout.slots,
+                                         weft_ceil_div(n, instances));
+    int rc = weft_g_generate_init(&t->actor.tiles, instances, slots,
+                                  t->max_prompt + c->rollout.max_new_tokens,
+                                  &t->gen, err);
+    if (!rc)
+        rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
+                              sizeof(struct weft_kl_state), &t->kl_state,
+                              err);
+    if (rc)
+        return rc;
+    struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
+    *kl = (struct weft_kl_state) {.coef = (double) c->ppo.kl_coef};
+    weft_tile_unacquire(t->kl_state);
+    return 0;
+}
+
+static int check_positions(const struct weft_trainer *t,
+                           struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    int32_t limit = t->actor.arch.shape.max_positions;
+    int32_t longest = t->max_prompt
+                    + (c->algorithm == WEFT_ALGO_PPO
+                           ? c->rollout.max_new_tokens
+                           : 0);
+    if (longest > limit)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "texts of up to %d tokens exceed the actor's %d "
+                            "positions (max_position_embeddings); lower "
+                            "data.max_prompt_tokens or "
+                            "rollout.max_new_tokens", longest, limit);
+    return 0;
+}
+
+static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
+                         struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    struct weft_context_options options = {
+        .isa = c->numerics.isa,
+        .rt = {.n_devices = c->runtime.devices,
+               .nap = c->runtime.nap,
+               .profile = true,
+               .fxt_dir = c->trace ? fxt_dir : NULL,
+               .watchdog_s = c->runtime.watchdog_s,
+               .memory_limit_bytes =
+                   (size_t) (c->runtime.memory_limit_gib * 1073741824.0)}};
+    int rc = weft_context_open_with(&options, &t->context, err);
+    if (rc)
+        return rc;
+    t->rt = t->context->rt;
+    return weft_seq_create(t->rt, &t->seq, err);
+}
+
+static int open_all(struct weft_trainer *t, struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    char *checkpoint = NULL, trace[4096];
+    int rc = for_each_model(t, read_arch, err);
+    if (!rc)
+        rc = weft_tokenizer_open(c->model.actor, &t->tokenizer, err);
+    if (!rc)
+        rc = weft_prompts_load(t, err);
+    if (!rc)
+        rc = check_positions(t, err);
+    if (!rc && c->algorithm == WEFT_ALGO_PPO)
+        rc = weft_rewards_open(c->reward, c->n_rewards, &t->rewards, err);
+    if (!rc)
+        rc = weft_run_dir_open(t, &checkpoint, err);
+    snprintf(trace, sizeof trace, "%s/trace", c->run_dir);
+    if (!rc)
+        rc = start_runtime(t, trace, err);
+    if (!rc)
+        rc = weft_memory_check(t, err);
+    if (!rc)
+        rc = for_each_model(t, create_tiles, err);
+    if (!rc)
+        rc = create_state(t, err);
+    if (!rc)
+        rc = for_each_model(t, checkpoint ? load_frozen : load_weights, err);
+    if (!rc && checkpoint)
+        rc = weft_checkpoint_read(t, checkpoint, err);
+    if (!rc)
+        rc = weft_run_dir_begin(t, err);
+    weft_free(checkpoint);
+    return rc;
+}
+
+int weft_trainer_open(const char *config, int n_override,
+                      const char *const *override, struct weft_trainer **out,
+                      struct weft_err *err)
+{
+    struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    if (!t)
+        return weft_err_nomem(err, "a run", sizeof *t);
+    t->order_epoch = -1;
+    int rc = weft_config_read(config, n_override, override, &t->config, err);
+    if (!rc)
+        rc = open_all(t, err);
+    if (rc) {
+        weft_trainer_close(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+static void model_release(struct weft_run_model *m)
+{
+    if (!m->open)
+        return;
+    weft_g_grads_release(&m->tiles, &m->grads);
+    weft_g_model_release(&m->tiles);
+    weft_free(m->folder);
+}
+
+void weft_trainer_close(struct weft_trainer *t)
+{
+    if (!t)
+        return;
+    if (t->seq)
+        weft_seq_free(t->seq);
+    weft_g_generate_release(&t->gen);
+    weft_tile_release(t->kl_state);
+    model_release(&t->actor);
+    model_release(&t->critic);
+    model_release(&t->reference);
+    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
+        model_release(&t->reward[r]);
+    weft_context_close(t->context);
+    weft_rewards_close(t->rewards);
+    weft_metrics_writer_close(t->metrics_writer);
+    weft_metrics_free(t->metrics);
+    weft_prompts_release(t);
+    weft_dataset_close(t->data);
+    weft_tokenizer_free(t->tokenizer);
+    weft_free(t->order);
+    weft_config_release(&t->config);
+    weft_free(t);
+}
+
+/* ---- Stepping --------------------------------------------------------- */
+
+bool weft_trainer_done(const struct weft_trainer *t)
+{
+    return t->iteration >= t->config.iterations;
+}
+
+int32_t weft_trainer_iteration(const struct weft_trainer *t)
+{
+    return t->iteration;
+}
+
+int weft_trainer_metric(const struct weft_trainer *t, const char *tag,
+                        double *out)
+{
+    return weft_metrics_get(t->metrics, tag, out) ? 0 : WEFT_ENOTFOUND;
+}
+
+void weft_trainer_set_reward(struct weft_trainer *t, weft_reward_fn fn,
+                             void *ctx)
+{
+    t->reward_fn = fn;
+    t->reward_ctx = ctx;
+}
+
+static bool checkpoint_due(const struct weft_trainer *t)
+{
+    int32_t every = t->config.checkpoint.every;
+    return weft_trainer_done(t) || (every > 0 && t->iteration % every == 0);
+}
+
+int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
+{
+    if (weft_trainer_done(t))
+        return weft_err_set(err, WEFT_ESTATE,
+                            "the run has made its %d iterations",
+                            t->config.iterations);
+    weft_metrics_clear(t->metrics);
+    int rc = t->config.algorithm == WEFT_ALGO_PPO
+               ? weft_ppo_iteration(t, err)
+               : weft_sft_step(t, err);
+    if (rc)
+        return rc;
+    t->iteration++;
+    weft_metrics_set(t->metrics, "timing_s/save_checkpoint", t->last_save_s);
+    weft_metrics_set(t->metrics, "training/global_step", t->iteration);
+    rc = weft_metrics_write(t->metrics_writer, t->iteration, t->metrics, err);
+    /* Metrics first: resuming drops lines beyond its checkpoint, and can't
+     * make up one that is missing. */
+    t->last_save_s = 0;
+    if (!rc && checkpoint_due(t))
+        rc = weft_trainer_checkpoint(t, err);
+    return rc;
+}
+
+int weft_trainer_checkpoint(struct weft_trainer *t, struct weft_err *err)
+{
+    double start = weft_clock_s();
+    int rc = weft_checkpoint_write(t, err);
+    t->last_save_s = weft_clock_s() - start;
+    return rc;
+}
