@@ -5,7 +5,10 @@ base_sources = \
 	%D%/compiler.h \
 	%D%/dtype.c %D%/dtype.h \
 	%D%/err.c %D%/err.h \
+	%D%/file.c %D%/file.h \
+	%D%/hash.c %D%/hash.h \
 	%D%/log.c %D%/log.h \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \
-	%D%/topology.c %D%/topology.h
+	%D%/topology.c %D%/topology.h \
+	%D%/yaml.c %D%/yaml.h

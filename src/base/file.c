@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+static int nomem(struct weft_err *err, const char *path)
+{
+    return weft_err_nomem(err, path, strlen(path) + 32);
+}
+
+/* ---- Paths ------------------------------------------------------------ */
+
+char *weft_path_join(const char *a, const char *b)
+{
+    if (b[0] == '/' || !*a)
+        return weft_strdup(b);
+    size_t n = strlen(a);
+    char *out = weft_alloc(n + strlen(b) + 2, 1);
+    if (!out)
+        return NULL;
+    while (n > 1 && a[n - 1] == '/')
+        n--;
+    memcpy(out, a, n);
+    if (a[n - 1] != '/')
+        out[n++] = '/';
+    strcpy(out + n, b);
+    return out;
+}
+
+/* Ends of the path without trailing slashes, and of its folder part. */
+static void split(const char *path, size_t *end_out, size_t *name_out)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t name = end;
+    while (name > 0 && path[name - 1] != '/')
+        name--;
+    *end_out = end;
+    *name_out = name;
+}
+
+char *weft_path_parent(const char *path)
+{
+    size_t end, name;
+    split(path, &end, &name);
+    if (name == 0)
+        return weft_strdup(".");
+    while (name > 1 && path[name - 1] == '/')
+        name--;
+    return weft_strndup(path, name);
+}
+
+char *weft_path_name(const char *path)
+{
+    size_t end, name;
+    split(path, &end, &name);
+    return weft_strndup(path + name, end - name);
+}
+
+bool weft_file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+bool weft_dir_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* ---- Reading ---------------------------------------------------------- */
+
+static int open_for_reading(const char *path, int *fd_out, struct stat *st,
+                            struct weft_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return weft_err_sys(err, "open", path);
+    int rc = 0;
+    if (fstat(fd, st) != 0)
+        rc = weft_err_sys(err, "read", path);
+    else if (S_ISDIR(st->st_mode))
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "'%s' is a folder; a file is wanted", path);
+    if (rc)
+        close(fd);
+    else
+        *fd_out = fd;
+    return rc;
+}
+
+static int read_all(int fd, const char *path, size_t max_bytes, char **data,
+                    size_t *n, size_t room, struct weft_err *err)
+{
+    for (;;) {
+        if (*n + 1 >= room) {
+            room = 2 * room + 4096;
+            char *more = weft_realloc(*data, room, 1);
+            if (!more)
+                return weft_err_nomem(err, path, room);
+            *data = more;
+        }
+        ssize_t got = read(fd, *data + *n, room - 1 - *n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return weft_err_sys(err, "read", path);
+        if (got == 0)
+            break;
+        *n += (size_t) got;
+        if (max_bytes && *n > max_bytes)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "'%s' is larger than %.0f MiB, the limit for "
+                                "such a file", path,
+                                (double) max_bytes / 1048576.0);
+    }
+    (*data)[*n] = 0;
+    return 0;
+}
+
+int weft_file_read(const char *path, size_t max_bytes, char **data_out,
+                   size_t *n_out, struct weft_err *err)
+{
+    int fd;
+    struct stat st;
+    int rc = open_for_reading(path, &fd, &st, err);
+    if (rc)
+        return rc;
+    size_t n = 0, room = 4096;
+    if (st.st_size > 0 && (!max_bytes || (uint64_t) st.st_size <= max_bytes))
+        room = (size_t) st.st_size + 2;
+    char *data = weft_alloc(room, 1);
+    rc = data ? read_all(fd, path, max_bytes, &data, &n, room, err)
+              : weft_err_nomem(err, path, room);
+    close(fd);
+    if (rc) {
+        weft_free(data);
+        return rc;
+    }
+    *data_out = data;
+    *n_out = n;
+    return 0;
+}
+
+int weft_map_open(const char *path, struct weft_map *out,
+                  struct weft_err *err)
+{
+    static const unsigned char nothing[1];
+    int fd;
+    struct stat st;
+    int rc = open_for_reading(path, &fd, &st, err);
+    if (rc)
+        return rc;
+    struct weft_map map = {nothing, (size_t) st.st_size};
+    if (!S_ISREG(st.st_mode))
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "'%s' is not an ordinary file", path);
+    else if (map.n > 0) {
+        void *p = mmap(NULL, map.n, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            rc = weft_err_sys(err, "map", path);
+        else
+            map.data = p;
+    }
+    close(fd);
+    if (!rc)
+        *out = map;
+    return rc;
+}
+
+void weft_map_close(struct weft_map *map)
+{
+    if (map->data && map->n > 0)
+        munmap((void *) (uintptr_t) map->data, map->n);
+    *map = (struct weft_map) {0};
+}
+
+/* ---- Temporary names -------------------------------------------------- */
+
+/* "<parent>/.<name>.tmp-<pid>", or "-<pid>-<i>" for the i-th try. */
+static char *temp_name(const char *path, int i)
+{
+    size_t end, name, room = strlen(path) + 48;
+    split(path, &end, &name);
+    char *out = weft_alloc(room, 1);
+    if (!out)
+        return NULL;
+    int n = snprintf(out, room, "%.*s.%.*s.tmp-%ld", (int) name, path,
+                     (int) (end - name), path + name, (long) getpid());
+    if (i > 0)
+        snprintf(out + n, room - (size_t) n, "-%d", i);
+    return out;
+}
+
+/* Removes what processes that are gone left beside `path`. */
+static void sweep(const char *path)
+{
+    size_t end, at;
+    split(path, &end, &at);
+    char *parent = weft_path_parent(path);
+    DIR *dir = parent ? opendir(parent) : NULL;
+    size_t n = end - at;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        const char *name = e->d_name;
+        if (name[0] != '.' || strncmp(name + 1, path + at, n) != 0
+            || strncmp(name + 1 + n, ".tmp-", 5) != 0)
+            continue;
+        long pid = strtol(name + n + 6, NULL, 10);
+        if (pid <= 0 || kill((pid_t) pid, 0) == 0 || errno != ESRCH)
+            continue;
+        char *old = weft_path_join(parent, name);
+        if (old)
+            (void) weft_dir_remove(old, NULL);
+        weft_free(old);
+    }
+    if (dir)
+        closedir(dir);
+    weft_free(parent);
+}
+
+/* ---- Writing ---------------------------------------------------------- */
+
+struct weft_file_writer {
+    int fd;
+    char *path, *temp;
+};
+
+/* A failed write: for a full disk, what was wanted and what is there. */
+static int fail_write(const char *path, uint64_t wanted,
+                      struct weft_err *err)
+{
+    uint64_t left;
+    if ((errno == ENOSPC || errno == EDQUOT)
+        && weft_disk_free(path, &left, NULL) == 0)
+        return weft_err_set(err, WEFT_EFULL,
+                            "disk full: cannot write '%s', which needs %.1f "
+                            "MiB where %.1f MiB are free", path,
+                            (double) wanted / 1048576.0,
+                            (double) left / 1048576.0);
+    return weft_err_sys(err, "write", path);
+}
+
+static int reserve(struct weft_file_writer *w, size_t n, struct weft_err *err)
+{
+    if (n == 0)
+        return 0;
+    errno = posix_fallocate(w->fd, 0, (off_t) n);
+    if (errno == EINVAL || errno == EOPNOTSUPP) /* cannot; find out later */
+        errno = ftruncate(w->fd, (off_t) n) == 0 ? 0 : errno;
+    return errno ? fail_write(w->path, n, err) : 0;
+}
+
+int weft_file_writer_open(const char *path, size_t n_bytes,
+                          struct weft_file_writer **out,
+                          struct weft_err *err)
+{
+    struct weft_file_writer *w = weft_alloc(1, sizeof *w);
+    if (!w)
+        return nomem(err, path);
+    w->fd = -1;
+    w->path = weft_strdup(path);
+    int rc = 0;
+    if (weft_dir_exists(path))
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "cannot write '%s': it is a folder", path);
+    if (!rc)
+        sweep(path);
+    for (int i = 0; i < 100 && !rc && w->fd < 0; i++) {
+        weft_free(w->temp);
+        w->temp = temp_name(path, i);
+        if (!w->path || !w->temp) {
+            rc = nomem(err, path);
+            break;
+        }
+        w->fd = open(w->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd < 0 && (errno != EEXIST || i == 99))
+            rc = fail_write(path, n_bytes, err);
+    }
+    if (!rc)
+        rc = reserve(w, n_bytes, err);
+    if (rc)
+        weft_file_writer_abandon(w);
+    else
+        *out = w;
+    return rc;
+}
+
+int weft_file_writer_put(struct weft_file_writer *w, uint64_t at,
+                         const void *data, size_t n, struct weft_err *err)
+{
+    const char *p = data;
+    while (n > 0) {
+        ssize_t done = pwrite(w->fd, p, n, (off_t) at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return fail_write(w->path, n, err);
+        p += done;
+        at += (uint64_t) done;
+        n -= (size_t) done;
+    }
+    return 0;
+}
+
+int weft_file_writer_close(struct weft_file_writer *w, struct weft_err *err)
+{
+    int rc = 0;
+    if (fsync(w->fd) != 0)
+        rc = fail_write(w->path, 0, err);
+    if (close(w->fd) != 0 && !rc)
+        rc = fail_write(w->path, 0, err);
+    w->fd = -1;
+    if (!rc && rename(w->temp, w->path) != 0)
+        rc = weft_err_sys(err, "create", w->path);
+    char *parent = rc ? NULL : weft_path_parent(w->path);
+    if (parent) {
+        weft_free(w->temp); /* it has its name now */
+        w->temp = NULL;
+        rc = weft_dir_sync(parent, err);
+        weft_free(parent);
+    }
+    weft_file_writer_abandon(w);
+    return rc;
+}
+
+void weft_file_writer_abandon(struct weft_file_writer *w)
+{
+    if (!w)
+        return;
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->temp)
+        unlink(w->temp);
+    weft_free(w->temp);
+    weft_free(w->path);
+    weft_free(w);
+}
+
+int weft_file_write(const char *path, const void *data, size_t n,
+                    struct weft_err *err)
+{
+    struct weft_file_writer *w;
+    int rc = weft_file_writer_open(path, n, &w, err);
+    if (rc)
+        return rc;
+    rc = weft_file_writer_put(w, 0, data, n, err);
+    if (!rc)
+        return weft_file_writer_close(w, err);
+    weft_file_writer_abandon(w);
+    return rc;
+}
+
+int weft_file_copy(const char *from, const char *to, struct weft_err *err)
+{
+    struct weft_map map;
+    int rc = weft_map_open(from, &map, err);
+    if (rc)
+        return rc;
+    rc = weft_file_write(to, map.data, map.n, err);
+    weft_map_close(&map);
+    return rc;
+}
+
+/* ---- Folders ---------------------------------------------------------- */
+
+int weft_dir_create(const char *path, struct weft_err *err)
+{
+    char *part = weft_strdup(path);
+    if (!part)
+        return nomem(err, path);
+    int rc = 0;
+    for (char *p = part; !rc && *p;) {
+        while (*p == '/')
+            p++;
+        while (*p && *p != '/')
+            p++;
+        char saved = *p;
+        *p = 0;
+        if (*part && mkdir(part, 0777) != 0
+            && (errno != EEXIST || !weft_dir_exists(part)))
+            rc = weft_err_sys(err, "create folder", part);
+        *p = saved;
+    }
+    weft_free(part);
+    return rc;
+}
+
+int weft_dir_sync(const char *path, struct weft_err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return weft_err_sys(err, "open folder", path);
+    int rc = 0;
+    if (fsync(fd) != 0 && errno != EINVAL) /* some file systems cannot */
+        rc = weft_err_sys(err, "bring to the disk folder", path);
+    close(fd);
+    return rc;
+}
+
+int weft_dir_remove(const char *path, struct weft_err *err)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT ? 0 : weft_err_sys(err, "remove", path);
+    if (!S_ISDIR(st.st_mode))
+        return unlink(path) == 0 || errno == ENOENT
+                 ? 0 : weft_err_sys(err, "remove", path);
+    DIR *dir = opendir(path);
+    if (!dir)
+        return weft_err_sys(err, "remove folder", path);
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        char *child = weft_path_join(path, e->d_name);
+        rc = child ? weft_dir_remove(child, err) : nomem(err, path);
+        weft_free(child);
+    }
+    closedir(dir);
+    if (!rc && rmdir(path) != 0 && errno != ENOENT)
+        rc = weft_err_sys(err, "remove folder", path);
+    return rc;
+}
+
+int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
+{
+    char *parent = weft_path_parent(path);
+    int rc = parent ? weft_dir_create(parent, err) : nomem(err, path);
+    weft_free(parent);
+    if (rc)
+        return rc;
+    sweep(path);
+    for (int i = 0; i < 100; i++) {
+        char *stage = temp_name(path, i);
+        if (!stage)
+            return nomem(err, path);
+        if (mkdir(stage, 0777) == 0) {
+            *stage_out = stage;
+            return 0;
+        }
+        if (errno != EEXIST || i == 99)
+            rc = weft_err_sys(err, "create folder", path);
+        weft_free(stage);
+        if (rc)
+            break;
+    }
+    return rc;
+}
+
+/* Puts the stage in the place of a folder; the old one goes. */
+static int exchange(const char *stage, const char *path,
+                    struct weft_err *err)
+{
+    if (renameat2(AT_FDCWD, stage, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+        return weft_dir_remove(stage, err);
+    if (errno != EINVAL && errno != ENOSYS)
+        return weft_err_sys(err, "replace", path);
+    /* A file system that cannot exchange: for a moment there is neither. */
+    char *old = temp_name(path, 100);
+    int rc = old ? weft_dir_remove(old, err) : nomem(err, path);
+    if (!rc && rename(path, old) != 0)
+        rc = weft_err_sys(err, "replace", path);
+    else if (!rc && rename(stage, path) != 0) {
+        rc = weft_err_sys(err, "replace", path);
+        (void) rename(old, path);
+    }
+    if (!rc)
+        rc = weft_dir_remove(old, err);
+    weft_free(old);
+    return rc;
+}
+
+int weft_dir_commit(const char *stage, const char *path, bool replace,
+                    struct weft_err *err)
+{
+    int rc = weft_dir_sync(stage, err);
+    if (!rc && rename(stage, path) != 0) {
+        bool there = errno == EEXIST || errno == ENOTEMPTY
+                  || errno == ENOTDIR;
+        if (there && replace)
+            rc = exchange(stage, path, err);
+        else if (there)
+            rc = weft_err_set(err, WEFT_EINVAL,
+                              "'%s' exists already; remove it or choose "
+                              "another name", path);
+        else
+            rc = weft_err_sys(err, "create folder", path);
+    }
+    char *parent = rc ? NULL : weft_path_parent(path);
+    if (parent)
+        rc = weft_dir_sync(parent, err);
+    weft_free(parent);
+    if (rc)
+        (void) weft_dir_remove(stage, NULL);
+    return rc;
+}
+
+int weft_disk_free(const char *path, uint64_t *out, struct weft_err *err)
+{
+    char *at = weft_strdup(path);
+    struct statvfs fs;
+    int rc = 0;
+    if (!at)
+        return nomem(err, path);
+    while (statvfs(at, &fs) != 0) {
+        char *up = errno == ENOENT ? weft_path_parent(at) : NULL;
+        if (!up || strcmp(up, at) == 0) {
+            weft_free(up);
+            rc = weft_err_sys(err, "look at", path);
+            goto out;
+        }
+        weft_free(at);
+        at = up;
+    }
+    *out = (uint64_t) fs.f_bavail * fs.f_frsize;
+out:
+    weft_free(at);
+    return rc;
+}
