@@ -10,5 +10,10 @@ for tool in autoreconf automake libtoolize pkg-config; do
         "autoconf automake libtool pkg-config" >&2
     exit 1
 done
+# autoreconf does not notice that the version has changed.
+if [ -e configure ] &&
+    ! grep -qF "PACKAGE_VERSION='$(tools/version)'" configure; then
+    rm -rf autom4te.cache configure
+fi
 mkdir -p build-aux
 autoreconf --install --warnings=all,no-obsolete,no-portability "$@"
