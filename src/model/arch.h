@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a Hugging Face folder says about its model: config.json and
+ * generation_config.json, read into numbers and written again.
+ *
+ * Families: llama, qwen2, qwen3, mistral, as a language model or, where
+ * `architectures` says *ForSequenceClassification with one label, with a
+ * scalar head. Whatever Weft would compute differently from transformers is
+ * refused by the name of its key, never ignored: sliding windows, other RoPE
+ * types, MLP biases, experts, quantization.
+ */
+#ifndef WEFT_MODEL_ARCH_H
+#define WEFT_MODEL_ARCH_H
+
+#include "base/shape.h"
+
+enum weft_family {
+    WEFT_LLAMA, WEFT_QWEN2, WEFT_QWEN3, WEFT_MISTRAL, WEFT_N_FAMILIES
+};
+
+enum { WEFT_MAX_EOS = 16 };
+
+/* generation_config.json; what it does not give has transformers' default. */
+struct weft_generation {
+    bool found;             /* there was such a file */
+    bool do_sample;         /* false */
+    double temperature;     /* 1 */
+    int32_t top_k;          /* 50; 0: all */
+    double top_p;           /* 1 */
+    double repetition_penalty; /* 1 */
+    int32_t max_new_tokens; /* 0: not given */
+};
+
+struct weft_arch {
+    struct weft_shape shape;    /* not partitioned; shape.dtype: F32, or BF16
+                                   when the file says so; tied is false for a
+                                   scalar head */
+    enum weft_family family;
+    enum weft_dtype dtype;      /* of the file's weights, as it says */
+    double initializer_range;   /* standard deviation of random weights */
+    int32_t bos, pad;           /* token ids; -1: none */
+    int32_t n_eos;
+    int32_t eos[WEFT_MAX_EOS];  /* config.json's, then generation's others */
+    struct weft_generation generation;
+};
+
+const char *weft_family_name(enum weft_family family); /* "llama" */
+/* False when there is no such family. */
+bool weft_family_find(const char *name, enum weft_family *out);
+
+/* Reads dir/config.json and, where it is there, dir/generation_config.json.
+ * Errors name file and key: WEFT_ENOTFOUND, WEFT_EFORMAT (not JSON, wrong
+ * type), WEFT_EINVAL (a value that makes no sense), WEFT_EUNSUPPORTED. */
+int weft_arch_read(const char *dir, struct weft_arch *out,
+                   struct weft_err *err);
+
+/* The same from memory; `name` stands in messages. parse_generation adds to
+ * what weft_arch_parse() found. */
+int weft_arch_parse(const char *json, size_t n, const char *name,
+                    struct weft_arch *out, struct weft_err *err);
+int weft_arch_parse_generation(const char *json, size_t n, const char *name,
+                               struct weft_arch *arch, struct weft_err *err);
+
+/* Ranges and divisibility of what a folder, or a person, asked for; the
+ * sentence names config.json's keys. */
+int weft_arch_check(const struct weft_arch *arch, struct weft_err *err);
+
+/* Gives a language model's architecture a scalar head. */
+void weft_arch_make_scalar(struct weft_arch *arch);
+
+/* Writes both files, in the spelling of old and new transformers, each
+ * atomically. `dir` must be there. */
+int weft_arch_write(const char *dir, const struct weft_arch *arch,
+                    struct weft_err *err);
+
+#endif
