@@ -45,9 +45,12 @@ struct weft_reward_config {
     float weight;         /* default 1 */
     char *name;           /* metric tag; default: the type's name */
     char *model;          /* model: folder with a scalar head */
+    char *method;         /* gsm8k: "strict" (default), "flexible"; length:
+                             "around" (default), "most", "least" */
     char *pattern;        /* regex */
     int32_t target;       /* length: tokens */
     char *command[WEFT_MAX_ARGV + 1]; /* program; NULL-terminated */
+    char *directory;      /* program: where it runs; the file's folder */
     double timeout_s;     /* program: per batch of answers, default 60 */
 };
 

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all commands share: options, usage errors, exit statuses.
+ *
+ *     struct options o = {.n = 1};
+ *     const struct weft_cli_option table[] = {
+ *         {'o', "output", WEFT_CLI_STRING, &o.output},
+ *         {0, "n", WEFT_CLI_INT, &o.n, 1, 1e6},
+ *         {0, "json", WEFT_CLI_FLAG, &o.json},
+ *     };
+ *     int first, status;
+ *     if (!weft_cli_parse(argc, argv, weft_help_x, table,
+ *                         WEFT_COUNT(table), 1, 1, &first, &status))
+ *         return status;
+ *
+ * Results go to stdout, everything else to stderr.
+ */
+#ifndef WEFT_CLI_CLI_H
+#define WEFT_CLI_CLI_H
+
+#include "base/err.h"
+
+enum { WEFT_EXIT_OK = 0, WEFT_EXIT_FAILED = 1, WEFT_EXIT_USAGE = 2 };
+
+enum weft_cli_type {
+    WEFT_CLI_FLAG,   /* bool; takes no value */
+    WEFT_CLI_INT,    /* int32_t within [min, max] */
+    WEFT_CLI_INT64,  /* int64_t within [min, max] */
+    WEFT_CLI_UINT64, /* uint64_t */
+    WEFT_CLI_FLOAT,  /* float within [min, max] */
+    WEFT_CLI_DOUBLE, /* double within [min, max] */
+    WEFT_CLI_STRING  /* const char *; borrowed from argv */
+};
+
+struct weft_cli_option {
+    char letter;              /* 0: none */
+    const char *name;         /* without dashes */
+    enum weft_cli_type type;
+    void *value;              /* written when the option is given */
+    double min, max;          /* of numbers; both 0: no limits */
+};
+
+/* Reads options (mixed with operands, `--` ends them; --help is known
+ * everywhere) and moves the operands to the end of argv, in their order.
+ * Returns true when the command goes on: first_out is the first operand, and
+ * there are min..max of them (max -1: any number). Otherwise false, and the
+ * command returns *status_out: 0 after --help, 2 after a usage error, which
+ * was said on stderr. argv[0] is the command's name. */
+bool weft_cli_parse(int argc, char **argv, const char *help,
+                    const struct weft_cli_option *option, size_t n,
+                    int min_operands, int max_operands, int *first_out,
+                    int *status_out);
+
+/* Says "weft VERB: text" and how to get help; returns 2. */
+int weft_cli_usage(const char *verb, const char *fmt, ...) WEFT_PRINTF(2, 3);
+
+/* Says "weft VERB: sentence"; returns 1. */
+int weft_cli_fail(const char *verb, const struct weft_err *err);
+
+/* After the last result: flushes stdout. Returns 0, or 1 when it could not
+ * be written (a full disk), which is then said. */
+int weft_cli_finish(const char *verb);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a run is going: on a terminal a bar that redraws itself, otherwise a
+ * line per iteration:
+ *
+ *     iteration 12/60  score 0.53 (+0.02)  kl 0.011  length 14.2
+ *         tok/s 5120  eta 1m20s
+ */
+#ifndef WEFT_RUN_PROGRESS_H
+#define WEFT_RUN_PROGRESS_H
+
+#include <stdio.h>
+
+#include "run/metrics.h"
+
+struct weft_progress;
+
+/* Writes to `out` (usually stderr), which is borrowed. n_done: iterations a
+ * resumed run already has; n_total > 0. NULL: no memory. */
+struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
+                                           int64_t n_total);
+/* After iteration number `iteration`; now_s is weft_clock_s(). NULL
+ * `progress` is allowed everywhere. */
+void weft_progress_step(struct weft_progress *progress, int64_t iteration,
+                        const struct weft_metrics *metrics, double now_s);
+/* Ends the bar's line; a bar on a terminal stays as its last line. Needed
+ * before other text goes to the same terminal. */
+void weft_progress_pause(struct weft_progress *progress);
+void weft_progress_free(struct weft_progress *progress);
+
+/* "1m20s", "3h05m", "12s" */
+const char *weft_progress_duration(double s, char out[24]);
+
+/* The line without the bar; returns out. before: the score of the iteration
+ * before, NaN: none. eta_s < 0: unknown. */
+const char *weft_progress_line(int64_t iteration, int64_t n_total,
+                               const struct weft_metrics *metrics,
+                               double before, double eta_s, char *out,
+                               size_t n);
+
+#endif

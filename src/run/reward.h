@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rewards that are not models: rules on the text, outside programs, the
+ * caller's function. A run's score is the weighted sum of all of them (and of
+ * its reward models, which the graph adds).
+ *
+ *     gsm8k        1 when the number after the last "#### " (method strict,
+ *                  the default) or the last number (flexible) is the label's,
+ *                  as verl's rule of that name; commas do not count
+ *     exact_match  1 when the response is the label, blanks around trimmed
+ *     boxed        1 when the last \boxed{...} is the label's, up to the
+ *                  spellings of LaTeX that the MATH benchmark ignores
+ *     regex        1 when the PCRE2 pattern is found in the response
+ *     length       -|tokens - target| / target; method most: 0 up to the
+ *                  target, least: 0 from the target on
+ */
+#ifndef WEFT_RUN_REWARD_H
+#define WEFT_RUN_REWARD_H
+
+#include "run/config.h"
+
+struct weft_rewards;
+
+/* The metric tag part of a type: "gsm8k", "exact_match", ... */
+const char *weft_reward_type_name(enum weft_reward_type type);
+
+/* Compiles patterns and starts programs. `config` is borrowed until
+ * weft_rewards_close(). Errors name the reward. */
+int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
+                      struct weft_rewards **out, struct weft_err *err);
+void weft_rewards_close(struct weft_rewards *rewards); /* NULL is allowed */
+
+/* Serves `type: callback`. */
+void weft_rewards_set_callback(struct weft_rewards *rewards,
+                               weft_reward_fn fn, void *ctx);
+
+/* Whether any reward is not a model. */
+bool weft_rewards_any(const struct weft_rewards *rewards);
+
+/* Scores n samples: part[i][r] is sample i's unweighted reward r. Entries of
+ * reward models are left alone. Waits for the programs. Errors: a rule
+ * without a label, a program that fails, a score that is not finite; nothing
+ * that was written is to be used then. */
+int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
+                         const struct weft_reward_sample *sample,
+                         double (*part)[WEFT_MAX_REWARDS],
+                         struct weft_err *err);
+
+/* The weighted sum of one sample's parts that are not models', in the order
+ * of the configuration. */
+double weft_rewards_sum(const struct weft_rewards *rewards,
+                        const double part[WEFT_MAX_REWARDS]);
+
+/* ---- The rules, for who wants one alone ------------------------------- */
+
+/* label: the number, or a solution that ends in "#### number". */
+bool weft_reward_gsm8k(const char *response, const char *label,
+                       bool flexible);
+bool weft_reward_exact(const char *response, const char *label);
+/* Errors: WEFT_ENOMEM. */
+int weft_reward_boxed(const char *response, const char *label, bool *out);
+/* method: "around", "most", "least" */
+double weft_reward_length(int32_t n_tokens, int32_t target,
+                          const char *method);
+
+#endif

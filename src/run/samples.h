@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The samples of an iteration for people to read:
+ * <run>/samples/000012.jsonl, a line per sample. A file is written whole or
+ * not at all.
+ */
+#ifndef WEFT_RUN_SAMPLES_H
+#define WEFT_RUN_SAMPLES_H
+
+#include "run/config.h"
+
+/* All strings are borrowed; bytes that are not UTF-8 become U+FFFD. */
+struct weft_sample_record {
+    int64_t index;              /* within the iteration */
+    const char *prompt, *response;
+    const char *label;          /* NULL: none */
+    double score;               /* weighted sum */
+    double part[WEFT_MAX_REWARDS]; /* unweighted rewards */
+    int32_t n_tokens;           /* of the response */
+    bool ended;                 /* finish_reason "stop", else "length" */
+};
+
+/* Writes n samples of an iteration (from 1); reward names the parts. */
+int weft_samples_write(const char *run_dir, int64_t iteration,
+                       const struct weft_reward_config *reward,
+                       int32_t n_rewards, int32_t n,
+                       const struct weft_sample_record *sample,
+                       struct weft_err *err);
+
+/* Path of an iteration's file. Caller frees; NULL: no memory. */
+char *weft_samples_path(const char *run_dir, int64_t iteration);
+
+/* Removes the files of iterations beyond n_iterations (of a process that
+ * died before its next checkpoint). */
+int weft_samples_truncate(const char *run_dir, int64_t n_iterations,
+                          struct weft_err *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A string that grows. Memory that runs out is remembered, further text is
+ * dropped, and weft_text_check() says so once at the end.
+ */
+#ifndef WEFT_RUN_TEXT_H
+#define WEFT_RUN_TEXT_H
+
+#include "base/err.h"
+
+struct weft_text {
+    char *data;     /* n bytes and a zero byte; NULL when empty */
+    size_t n, room;
+    bool failed;
+};
+
+void weft_text_release(struct weft_text *text);
+/* 0, or WEFT_ENOMEM with `what` in the sentence. */
+int weft_text_check(const struct weft_text *text, const char *what,
+                    struct weft_err *err);
+
+void weft_text_add(struct weft_text *text, const char *s);
+void weft_text_add_n(struct weft_text *text, const char *s, size_t n);
+void weft_text_addf(struct weft_text *text, const char *fmt, ...)
+    WEFT_PRINTF(2, 3);
+
+/* A JSON string with its quotes, pure ASCII but for valid UTF-8; each byte
+ * that is not UTF-8 becomes U+FFFD. NULL: null. */
+void weft_text_add_json(struct weft_text *text, const char *s);
+/* A JSON number with the fewest digits that read back to the same bits;
+ * null when it is not finite. */
+void weft_text_add_number(struct weft_text *text, double x);
+/* The same with float's precision. */
+void weft_text_add_float(struct weft_text *text, float x);
+/* Text for HTML: & < > " are escaped, control characters and what is not
+ * UTF-8 become U+FFFD. */
+void weft_text_add_html(struct weft_text *text, const char *s);
+
+/* Bytes of the UTF-8 character at s (n bytes are there): 1 to 4, or 0 when
+ * it is none. */
+size_t weft_utf8_length(const char *s, size_t n);
+
+#endif
