@@ -109,8 +109,10 @@ static int write_model(struct weft_run_model *m, const char *stage,
         if (!rc)
             rc = add_file(files, stage, relative, err);
     }
+    struct weft_arch arch = m->arch;
+    arch.dtype = WEFT_F32;
     if (!rc)
-        rc = weft_arch_write(dir, &m->arch, err);
+        rc = weft_arch_write(dir, &arch, err);
     for (size_t i = 0; i < WEFT_COUNT(tokenizer_files) && !rc; i++) {
         path_of(from, m->folder, tokenizer_files[i]);
         path_of(to, dir, tokenizer_files[i]);

@@ -110,10 +110,8 @@ static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
         return rc;
     }
     struct weft_shape *s = &m->arch.shape;
-    if (m == &t->critic && !s->scalar_head) { /* a language model's trunk */
-        s->scalar_head = true;
-        s->tied = false;
-    }
+    if (m == &t->critic)
+        weft_arch_make_scalar(&m->arch); /* a language model's trunk will do */
     if (s->scalar_head != scalar)
         return weft_err_set(
             err, WEFT_EINVAL, "%s: '%s' %s", name, folder,
