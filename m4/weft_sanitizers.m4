@@ -22,25 +22,30 @@ AC_DEFUN([WEFT_SANITIZERS], [
     weft_sanitizers=
     weft_instrument=
     AS_IF([test "x$enable_asan" = xyes], [
-        weft_sanitizers="$weft_sanitizers asan"
+        weft_sanitizers="${weft_sanitizers:+$weft_sanitizers }asan"
         weft_instrument="$weft_instrument -fsanitize=address"])
     AS_IF([test "x$enable_ubsan" = xyes], [
-        weft_sanitizers="$weft_sanitizers ubsan"
+        weft_sanitizers="${weft_sanitizers:+$weft_sanitizers }ubsan"
         weft_instrument="$weft_instrument -fsanitize=undefined"
         weft_instrument="$weft_instrument -fno-sanitize-recover=undefined"])
     AS_IF([test "x$enable_tsan" = xyes], [
         AS_IF([test "x$enable_asan" = xyes],
             [AC_MSG_ERROR([--enable-tsan and --enable-asan exclude each other])])
-        weft_sanitizers="$weft_sanitizers tsan"
+        weft_sanitizers="${weft_sanitizers:+$weft_sanitizers }tsan"
         weft_instrument="$weft_instrument -fsanitize=thread"])
     AS_IF([test -n "$weft_instrument"], [
         weft_instrument="$weft_instrument -fno-omit-frame-pointer"
-        WEFT_TRY_CFLAG([$weft_instrument], [],
-            [AC_MSG_ERROR([$CC does not take$weft_instrument])])
+        AC_MSG_CHECKING([whether $CC takes$weft_instrument])
+        weft_save_CFLAGS=$CFLAGS
+        CFLAGS="$CFLAGS $weft_instrument"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [AC_MSG_RESULT([yes])],
+            [AC_MSG_RESULT([no])
+             AC_MSG_ERROR([$CC does not take$weft_instrument])])
+        CFLAGS=$weft_save_CFLAGS
     ])
     AS_IF([test "x$enable_coverage" = xyes], [
         weft_instrument="$weft_instrument --coverage"
-        weft_sanitizers="$weft_sanitizers coverage"
+        weft_sanitizers="${weft_sanitizers:+$weft_sanitizers }coverage"
         AC_PATH_PROG([LCOV], [lcov])
         AC_PATH_PROG([GENHTML], [genhtml])
         AC_PATH_PROG([GCOVR], [gcovr])

@@ -20,7 +20,9 @@ AC_DEFUN([WEFT_SUMMARY], [
     weft_summary_c=
     weft_cc_v=`$CC --version | head -n 1`
     WEFT_SUMMARY_LINE([version], [$PACKAGE_VERSION])
-    WEFT_SUMMARY_LINE([prefix], [$prefix])
+    AS_IF([test "x$prefix" = xNONE], [weft_prefix=$ac_default_prefix],
+        [weft_prefix=$prefix])
+    WEFT_SUMMARY_LINE([prefix], [$weft_prefix])
     WEFT_SUMMARY_LINE([compiler], [$weft_cc_v])
     WEFT_SUMMARY_LINE([flags], [$CFLAGS $WEFT_OPT_CFLAGS $WEFT_WERROR])
     WEFT_SUMMARY_LINE([sanitizers], [${weft_sanitizers:-none}])
