@@ -65,6 +65,7 @@ struct weft_k_gemm_args {
     int64_t ldx[WEFT_MAX_BLOCKS];
     const void *w[WEFT_MAX_BLOCKS];
     int64_t k[WEFT_MAX_BLOCKS];
+    int64_t kstride[WEFT_MAX_BLOCKS]; /* depth of w's panels; 0: k[b] */
     const float *bias;
     const float *residual;
     void *y;
@@ -262,8 +263,9 @@ void weft_k_head_logits(const struct weft_shape *shape,
 float weft_k_lse(const struct weft_shape *shape, const float *logits,
                  float inv_temperature);
 
-/* value[i] = score . norm(x[row[i]]), 16-lane order; targets->target is not
- * read. */
+/* value[i] = score . norm(x[row[i]]), f32, 16-lane order; targets->target is
+ * not read. Backward: dx (n_rows, H) is overwritten, as above; grad_final
+ * continues. */
 void weft_k_value(const struct weft_shape *shape, const float *final,
                   const float *x, const struct weft_k_targets *targets,
                   float *value_out);
@@ -281,11 +283,16 @@ struct weft_k_sampling {
     float top_p;       /* 1: all */
     uint64_t seed;
 };
-/* One token from logits (V): the largest top_k, then the smallest set whose
- * probability reaches top_p; ties by the lower id; inverse-CDF over ids in
- * descending probability with one Philox uniform keyed (seed, SAMPLE, a, b,
- * position). logp_out: log softmax(logits / temperature)[token] over the
- * whole vocabulary. scratch: V * 8 bytes. */
+/* One token from logits (V): the largest top_k, then of these the smallest
+ * set whose share of their probability reaches top_p (never empty); ties by
+ * the lower id. One Philox uniform keyed (seed, SAMPLE, a, b, position) goes
+ * through the distribution function: in descending probability where top_k or
+ * top_p cut, else in the order of ids. logp_out: log softmax(logits /
+ * temperature)[token] over the whole vocabulary, the bits of
+ * weft_k_head_logprob() with inv_temperature = 1 / temperature. scratch:
+ * V * 8 bytes. Returns -1, and leaves logp_out alone, when the logits hold a
+ * NaN or no finite largest number (-infinity alone is a token that cannot
+ * come). */
 int32_t weft_k_sample(const struct weft_shape *shape,
                       const struct weft_k_sampling *sampling,
                       const float *logits, uint32_t a, uint32_t b,
@@ -304,7 +311,10 @@ void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 float *return_out);
 
 /* PPO's policy loss of tokens i = 0..n-1 of one sample. w: weight of each
- * token in the mini-batch's mean. */
+ * token in the mini-batch's mean; it scales the gradients and WEFT_STAT_LOSS,
+ * not the other statistics. Log-ratios are clamped to 20 and k3 to 10, with
+ * gradient 0 beyond, as verl does. ref_logp may be NULL without a KL.
+ * Statistics are added to `stat` (the maxima joined), in token order. */
 struct weft_k_policy {
     float clip_low, clip_high; /* ratio kept in [1 - low, 1 + high] */
     float dual_clip;           /* c > 1: loss >= -c A for A < 0; 0: off */
@@ -312,7 +322,8 @@ struct weft_k_policy {
     float kl_coef;             /* KL to the reference in the loss */
     enum weft_kl kl;
 };
-enum weft_policy_stat { /* sums over the sample's tokens, f64 */
+enum weft_policy_stat { /* sums over the sample's tokens, f64; PPO_KL is
+                         * the sum of old_logp - logp */
     WEFT_STAT_LOSS, WEFT_STAT_PG_LOSS, WEFT_STAT_CLIPPED,
     WEFT_STAT_CLIPPED_LOWER, WEFT_STAT_PPO_KL, WEFT_STAT_ENTROPY,
     WEFT_STAT_KL, WEFT_STAT_RATIO, WEFT_STAT_TOKENS,
@@ -327,7 +338,8 @@ void weft_k_policy_loss(const struct weft_k_policy *policy, int32_t n,
                         double stat[WEFT_N_POLICY_STATS]);
 
 /* Clipped value loss: w * 0.5 * max((v-R)^2, (clip(v, v_old +- eps) - R)^2);
- * clip <= 0: no clipping. */
+ * clip <= 0: no clipping. ERROR is R - v. Statistics are added, and only
+ * LOSS carries w, as above. */
 enum weft_value_stat {
     WEFT_VSTAT_LOSS, WEFT_VSTAT_CLIPPED, WEFT_VSTAT_VALUE, WEFT_VSTAT_RETURN,
     WEFT_VSTAT_RETURN_SQ, WEFT_VSTAT_ERROR, WEFT_VSTAT_ERROR_SQ,

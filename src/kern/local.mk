@@ -4,11 +4,20 @@ kern_sources = \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
 	%D%/gae_cpu.c \
+	%D%/head.h \
+	%D%/head_backward_cpu.c \
+	%D%/head_cpu.c \
 	%D%/kern.h \
 	%D%/policy_loss_cpu.c \
-	%D%/value_cpu.c
-kern_avx2_sources =
-kern_avx512_sources =
+	%D%/sample_cpu.c \
+	%D%/softmax.h \
+	%D%/softmax_c.c \
+	%D%/softmax_cpu.c \
+	%D%/softmax_impl.h \
+	%D%/value_cpu.c \
+	%D%/vec.h
+kern_avx2_sources = %D%/softmax_avx2.c
+kern_avx512_sources = %D%/softmax_avx512.c
 kern_avx512bf16_sources =
 # With CUDA, and what stands in for it without.
 kern_cuda_sources = %D%/device_cuda.cu

@@ -12,3 +12,5 @@ check_PROGRAMS += %D%/test_policy_loss
 check_PROGRAMS += %D%/test_value
 %C%_test_value_LDADD = $(kern_libs)
 %C%_test_value_SOURCES = %D%/test_value.c %D%/ppo_golden.h
+check_PROGRAMS += %D%/test_head
+%C%_test_head_LDADD = $(kern_libs)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the head's forward and backward share. */
+#ifndef WEFT_KERN_HEAD_H
+#define WEFT_KERN_HEAD_H
+
+#include "kern/softmax.h"
+
+WEFT_INLINE size_t weft_head_align(int64_t bytes)
+{
+    return (size_t) weft_round_up(bytes, 64);
+}
+
+/* The next `bytes` of a scratch area; counts only when it starts at 0. */
+WEFT_INLINE void *weft_head_take(uintptr_t *at, size_t bytes)
+{
+    void *p = (void *) *at;
+    *at += bytes;
+    return p;
+}
+
+/* y (n, H) dtype = final norm of the rows row[0..n) of x; row NULL: 0..n-1. */
+void weft_head_norm(const struct weft_shape *shape, const float *final,
+                    const float *x, const int32_t *row, int32_t n, void *y);
+
+/* Logits (m, n) f32 with leading dimension ld, columns [j, j + n) of block t
+ * (j a multiple of the panel), of normed rows. */
+void weft_head_gemm(const struct weft_shape *shape,
+                    const struct weft_k_head *head, int32_t t, int64_t j,
+                    int64_t m, int64_t n, const void *normed, float *logits,
+                    int64_t ld);
+
+#endif

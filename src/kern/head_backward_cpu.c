@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backward of the language-model head. Logits are made again, a chunk of
+ * rows and columns at a time, turned into their gradient in place and rounded
+ * to the run's dtype; two products take it from there.
+ *
+ *     for rows of whole samples, or to an even row inside one
+ *       for block t                          (dX: one k chain per block)
+ *         for columns of the block
+ *           logits -> dlogits -> dW chain, dX chain
+ *         add dX up the T tree
+ *       final norm backward, row by row
+ *
+ * Cuts in rows and columns are free: dX's chain goes on over columns, dW's
+ * over rows, and bf16 pairs of rows start where a sample starts.
+ */
+#include "kern/head.h"
+
+enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
+
+struct work {
+    void *normed;       /* (rows, H) dtype */
+    float *logits;      /* (rows, COLUMNS) */
+    void *dlogits;      /* (rows, COLUMNS) dtype; the logits' place in f32 */
+    float *dx[LEVELS];  /* (rows, H): roots that wait in the T tree */
+    int32_t *run;       /* (rows) rows of every sample of the chunk */
+    void *dw;           /* scratch of the product */
+};
+
+struct task {
+    const struct weft_shape *shape;
+    const struct weft_k_head *head;
+    const struct weft_k_targets *targets;
+    float scale;
+    const float *lse, *entropy, *dlogp, *dentropy;
+    float *const *grad;
+};
+
+/* Rows [first, first + n) of the targets. */
+struct rows {
+    int32_t first, n, n_runs;
+};
+
+static int32_t levels(const struct weft_shape *s)
+{
+    int32_t n = 1;
+    for (int32_t t = s->n_blocks; t > 1; t = (t + 1) / 2)
+        n++;
+    return n;
+}
+
+static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
+                       struct work *out)
+{
+    uintptr_t at = base;
+    int64_t rows = weft_min64(n, ROWS), h = s->hidden;
+    int64_t element = (int64_t) weft_dtype_bytes(s->dtype);
+    *out = (struct work) {0};
+    out->normed = weft_head_take(&at, weft_head_align(rows * h * element));
+    out->logits = weft_head_take(&at, weft_head_align(rows * COLUMNS * 4));
+    out->dlogits = out->logits;
+    if (s->dtype != WEFT_F32)
+        out->dlogits = weft_head_take(&at, weft_head_align(
+            rows * COLUMNS * element));
+    for (int32_t i = 0; i < levels(s); i++)
+        out->dx[i] = weft_head_take(&at, weft_head_align(rows * h * 4));
+    out->run = weft_head_take(&at, weft_head_align(rows * 4));
+    out->dw = (void *) at;
+    return at - base;
+}
+
+size_t weft_k_head_backward_scratch_bytes(const struct weft_shape *shape,
+                                          int32_t n, int32_t n_runs)
+{
+    struct work work;
+    int64_t rows = weft_min64(n, ROWS);
+    int32_t runs = (int32_t) weft_min64(n_runs, rows);
+    return work_lay(shape, n, 0, &work)
+         + weft_k_gemm_dw_scratch_bytes(shape->dtype, rows, runs, COLUMNS,
+                                        shape->hidden);
+}
+
+/* Gradient of the chunk's logits, scaled and rounded; n columns from `first`
+ * of the vocabulary, a zero column behind an odd n. */
+static void make_dlogits(const struct task *k, const struct work *work,
+                         struct rows rows, int64_t first, int64_t n)
+{
+    const struct weft_softmax_ops *ops = weft_softmax_ops();
+    for (int32_t i = 0; i < rows.n; i++) {
+        int32_t at = rows.first + i;
+        float *z = work->logits + (int64_t) i * COLUMNS;
+        float a = k->dlogp[at], b = k->dentropy ? k->dentropy[at] : 0;
+        int64_t hit = k->targets->target[at] - first;
+        ops->grad(z, n, k->scale, k->lse[at], b == 0 ? 0 : k->entropy[at], a,
+                  b);
+        if (hit >= 0 && hit < n)
+            z[hit] += k->scale * a;
+        if (k->shape->dtype == WEFT_F32)
+            continue;
+        uint16_t *d = (uint16_t *) work->dlogits + (int64_t) i * COLUMNS;
+        for (int64_t j = 0; j < n; j++)
+            d[j] = weft_f32_to_bf16(z[j]);
+        if (n % 2)
+            d[n] = 0;
+    }
+}
+
+static void add_dw(const struct task *k, const struct work *work,
+                   struct rows rows, int32_t t, int64_t j, int64_t n)
+{
+    int64_t h = k->shape->hidden;
+    struct weft_k_gemm_dw_args args = {
+        .dtype = k->shape->dtype,
+        .n = n,
+        .k = h,
+        .n_runs = rows.n_runs,
+        .run_rows = work->run,
+        .dy = work->dlogits,
+        .lddy = COLUMNS,
+        .x = work->normed,
+        .ldx = h,
+        .grad = k->grad[t] + j * h,
+        .scratch = work->dw,
+    };
+    weft_k_gemm_dw(&args);
+}
+
+static void add_dx(const struct task *k, const struct work *work,
+                   struct rows rows, int32_t t, int64_t j, int64_t n,
+                   float *dx)
+{
+    int64_t h = k->shape->hidden;
+    int64_t depth = weft_round_up(k->shape->block[t].n_vocab, WEFT_PANEL);
+    struct weft_k_gemm_args args = {
+        .dtype = k->shape->dtype,
+        .y_dtype = WEFT_F32,
+        .m = rows.n,
+        .n = h,
+        .n_blocks = 1,
+        .x = {work->dlogits},
+        .ldx = {COLUMNS},
+        .w = {(const char *) k->head->bwd[t]
+              + (size_t) (j * WEFT_PANEL)
+                    * weft_dtype_bytes(k->shape->dtype)},
+        .k = {k->shape->dtype == WEFT_F32 ? n : weft_round_up(n, 2)},
+        .kstride = {depth},
+        .y = dx,
+        .ldy = h,
+        .accumulate = j > 0,
+    };
+    weft_k_gemm(&args);
+}
+
+/* The rows' gradient before the norm, in work->dx[0]. */
+static void rows_backward(const struct task *k, const struct work *work,
+                          struct rows rows)
+{
+    const struct weft_shape *s = k->shape;
+    int32_t depth = 0; /* roots that wait */
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        int64_t columns = s->block[t].n_vocab;
+        for (int64_t j = 0; j < columns; j += COLUMNS) {
+            int64_t n = weft_min64(COLUMNS, columns - j);
+            weft_head_gemm(s, k->head, t, j, rows.n, n, work->normed,
+                           work->logits, COLUMNS);
+            make_dlogits(k, work, rows, s->block[t].vocab0 + j, n);
+            add_dw(k, work, rows, t, j, n);
+            add_dx(k, work, rows, t, j, n, work->dx[depth]);
+        }
+        for (int32_t full = t; full & 1; full >>= 1, depth--)
+            weft_k_add(work->dx[depth - 1], work->dx[depth],
+                       (size_t) rows.n * (size_t) s->hidden);
+        depth++;
+    }
+}
+
+/* The next rows and their runs; `run` and `done` (rows of *run that earlier
+ * chunks took) move on. A sample is cut only at an even row. */
+static struct rows next_rows(int32_t first, int32_t n_runs,
+                             const int32_t *run_rows, int32_t *run,
+                             int32_t *done, int32_t *out)
+{
+    struct rows rows = {first, 0, 0};
+    while (*run < n_runs && rows.n < ROWS) {
+        int32_t left = run_rows[*run] - *done, room = ROWS - rows.n;
+        int32_t take = left <= room ? left : room & ~1;
+        if (take == 0 && left > 0)
+            break;
+        if (take > 0)
+            out[rows.n_runs++] = take;
+        rows.n += take;
+        *done += take;
+        if (take == left) {
+            ++*run;
+            *done = 0;
+        }
+    }
+    return rows;
+}
+
+void weft_k_head_backward(const struct weft_shape *s,
+                          const struct weft_k_head *head, int32_t n_rows,
+                          const float *x,
+                          const struct weft_k_targets *targets,
+                          int32_t n_runs, const int32_t *run_rows,
+                          float inv_temperature, const float *lse,
+                          const float *entropy, const float *dlogp,
+                          const float *dentropy, float *dx,
+                          float *const grad[], float *grad_final,
+                          void *scratch)
+{
+    struct task k = {s, head, targets, inv_temperature, lse, entropy, dlogp,
+                     dentropy, grad};
+    struct work work;
+    int64_t h = s->hidden;
+    work_lay(s, targets->n, (uintptr_t) scratch, &work);
+    memset(dx, 0, (size_t) n_rows * (size_t) h * sizeof *dx);
+    int32_t run = 0, done = 0;
+    for (int32_t r = 0; r < targets->n;) {
+        struct rows rows = next_rows(r, n_runs, run_rows, &run, &done,
+                                     work.run);
+        weft_assert(rows.n > 0); /* run_rows covers the targets */
+        weft_head_norm(s, head->final, x, targets->row + r, rows.n,
+                       work.normed);
+        rows_backward(&k, &work, rows);
+        for (int32_t i = 0; i < rows.n; i++) {
+            int64_t at = targets->row[r + i] * h;
+            weft_k_rmsnorm_backward(1, h, s->rms_eps, x + at, head->final,
+                                    work.dx[0] + i * h, dx + at, grad_final);
+        }
+        r += rows.n;
+    }
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sampling the next token.
+ *
+ * Without a cut the distribution function is walked in the order of ids, a
+ * chunk at a time. With top-k or top-p it is walked in the order of falling
+ * logits, without sorting the vocabulary: tokens are dealt to buckets by
+ * their distance from the maximum, and only a bucket in which something is
+ * decided (the top-k cut, the top-p cut, the draw) is sorted.
+ */
+#include "kern/softmax.h"
+
+#include "base/rng.h"
+#include "kern/vec.h"
+
+enum { CHUNK = WEFT_SOFTMAX_COLUMNS, BUCKETS = 2048 };
+
+struct item {
+    float d; /* scaled logit minus the maximum, <= 0 */
+    int32_t id;
+};
+
+struct pool {
+    struct item *item;
+    int32_t n;
+    int32_t count[BUCKETS];
+    double weight[BUCKETS]; /* sums of e^d in the order of ids */
+    float per_unit;         /* buckets per unit of d */
+};
+
+/* All buckets before `bucket`, and the first n_in items of it. */
+struct prefix {
+    int32_t bucket, n_in;
+    double weight;
+};
+
+static int32_t bucket_of(const struct pool *p, float d)
+{
+    return (int32_t) (-d * p->per_unit);
+}
+
+/* Tokens with d >= low. */
+static void pool_fill(struct pool *p, const float *logits, int32_t n,
+                      float scale, float max, float low)
+{
+    const struct weft_softmax_ops *ops = weft_softmax_ops();
+    p->n = 0;
+    p->per_unit = (BUCKETS - 1) / -low;
+    memset(p->count, 0, sizeof p->count);
+    memset(p->weight, 0, sizeof p->weight);
+    for (int32_t j = 0; j < n; j += CHUNK) {
+        int32_t m = (int32_t) weft_min64(CHUNK, n - j);
+        float e[CHUNK], sum, dot;
+        ops->exp(logits + j, m, scale, max, e, &sum, &dot);
+        for (int32_t i = 0; i < m; i++) {
+            float d = logits[j + i] * scale - max;
+            if (d < low)
+                continue;
+            int32_t b = bucket_of(p, d);
+            p->item[p->n++] = (struct item) {d, j + i};
+            p->count[b]++;
+            p->weight[b] += (double) e[i];
+        }
+    }
+}
+
+static bool before(struct item a, struct item b)
+{
+    return a.d > b.d || (a.d == b.d && a.id < b.id);
+}
+
+/* Restores the heap (last item in order on top) below `i`. */
+static void sift(struct item *item, int32_t i, int32_t n)
+{
+    struct item x = item[i];
+    for (int32_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(item[child], item[child + 1]))
+            child++;
+        if (!before(x, item[child]))
+            break;
+        item[i] = item[child];
+    }
+    item[i] = x;
+}
+
+static void sort(struct item *item, int32_t n)
+{
+    int32_t sorted = 1;
+    while (sorted < n && before(item[sorted - 1], item[sorted]))
+        sorted++;
+    if (sorted >= n) /* so are many equal logits */
+        return;
+    for (int32_t i = n / 2; i-- > 0;)
+        sift(item, i, n);
+    for (int32_t i = n; i-- > 1;) {
+        struct item x = item[0];
+        item[0] = item[i];
+        item[i] = x;
+        sift(item, 0, i);
+    }
+}
+
+/* Brings a bucket's items to the front, in order. */
+static void sort_bucket(struct pool *p, int32_t bucket)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n && n < p->count[bucket]; i++) {
+        struct item x = p->item[i];
+        if (bucket_of(p, x.d) != bucket)
+            continue;
+        p->item[i] = p->item[n];
+        p->item[n++] = x;
+    }
+    sort(p->item, n);
+}
+
+static double item_weight(const struct pool *p, int32_t i)
+{
+    float e, sum, dot;
+    weft_softmax_ops()->exp(&p->item[i].d, 1, 1, 0, &e, &sum, &dot);
+    return (double) e;
+}
+
+/* The largest k. */
+static struct prefix take_count(struct pool *p, int32_t k)
+{
+    struct prefix all = {0, 0, 0};
+    for (int32_t b = 0; b < BUCKETS && k > 0; b++) {
+        if (p->count[b] == 0)
+            continue;
+        all.bucket = b;
+        all.n_in = p->count[b];
+        if (k < p->count[b]) {
+            sort_bucket(p, b);
+            for (all.n_in = 0; all.n_in < k; all.n_in++)
+                all.weight += item_weight(p, all.n_in);
+            return all;
+        }
+        all.weight += p->weight[b];
+        k -= p->count[b];
+    }
+    return all;
+}
+
+/* The shortest part of `all` that weighs `least` or more (more than `least`
+ * when `strictly`); its last item is then item[n_in - 1]. */
+static struct prefix take_weight(struct pool *p, struct prefix all,
+                                 double least, bool strictly)
+{
+    double weight = 0;
+    int32_t b = 0;
+    for (; b < all.bucket; b++) {
+        double next = weight + p->weight[b];
+        if (p->count[b] > 0 && (strictly ? next > least : next >= least))
+            break;
+        weight = next;
+    }
+    int32_t n = b < all.bucket ? p->count[b] : all.n_in, i = 0;
+    sort_bucket(p, b);
+    while (i < n) {
+        weight += item_weight(p, i++);
+        if (strictly ? weight > least : weight >= least)
+            break;
+    }
+    return (struct prefix) {b, i, weight};
+}
+
+static int32_t draw_cut(const struct weft_shape *s,
+                        const struct weft_k_sampling *sampling,
+                        const float *logits, float scale,
+                        const struct weft_softmax *all, float u,
+                        void *scratch)
+{
+    struct pool p = {.item = scratch};
+    float low = WEFT_EXP_MIN;
+    bool top_k = sampling->top_k > 0 && sampling->top_k < s->vocab;
+    if (!top_k) { /* all tokens below weigh less than 1 - top_p together */
+        double tail = (1 - (double) sampling->top_p) / s->vocab;
+        low = fmaxf(low, fminf((float) log(tail), -1));
+    }
+    pool_fill(&p, logits, s->vocab, scale, all->max, low);
+    struct prefix kept = take_count(&p, top_k ? sampling->top_k : p.n);
+    double total = top_k ? kept.weight : (double) all->sum;
+    if (sampling->top_p < 1)
+        kept = take_weight(&p, kept, total * (double) sampling->top_p, false);
+    kept = take_weight(&p, kept, kept.weight * (double) u, true);
+    return p.item[kept.n_in - 1].id;
+}
+
+static int32_t greedy(const struct weft_shape *s, const float *logits)
+{
+    float max = weft_softmax_ops()->max(logits, s->vocab);
+    int32_t i = 0;
+    while (logits[i] != max)
+        i++;
+    return i;
+}
+
+static int32_t draw_all(const struct weft_shape *s, const float *logits,
+                        float scale, const struct weft_softmax *all, float u)
+{
+    const struct weft_softmax_ops *ops = weft_softmax_ops();
+    double least = (double) all->sum * (double) u, weight = 0;
+    for (int32_t j = 0; j < s->vocab; j += CHUNK) {
+        int32_t m = (int32_t) weft_min64(CHUNK, s->vocab - j);
+        float e[CHUNK], sum, dot;
+        ops->exp(logits + j, m, scale, all->max, e, &sum, &dot);
+        bool more = j + m < s->vocab;
+        if (more && weight + (double) sum <= least) {
+            weight += (double) sum;
+            continue;
+        }
+        for (int32_t i = 0; i < m; i++) {
+            weight += (double) e[i];
+            if (weight > least)
+                return j + i;
+        }
+    }
+    return greedy(s, logits); /* rounding carried us past the end */
+}
+
+int32_t weft_k_sample(const struct weft_shape *s,
+                      const struct weft_k_sampling *sampling,
+                      const float *logits, uint32_t a, uint32_t b,
+                      uint32_t position, float *logp_out, void *scratch)
+{
+    bool cold = sampling->temperature == 0;
+    float scale = cold ? 1 : 1 / sampling->temperature;
+    struct weft_softmax all = weft_softmax_row(s, logits, scale);
+    if (!(all.sum > 0 && all.sum < INFINITY))
+        return -1;
+    float u = weft_rng_uniform(sampling->seed, WEFT_RNG_SAMPLE, a, b,
+                               position);
+    bool cut = sampling->top_p < 1
+            || (sampling->top_k > 0 && sampling->top_k < s->vocab);
+    int32_t token = cold ? greedy(s, logits)
+                  : cut  ? draw_cut(s, sampling, logits, scale, &all, u,
+                                    scratch)
+                         : draw_all(s, logits, scale, &all, u);
+    *logp_out = logits[token] * scale - weft_softmax_lse(&all);
+    return token;
+}
