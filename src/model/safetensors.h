@@ -25,6 +25,7 @@ struct weft_st_tensor {
     int32_t n_dims;          /* 0: a single number */
     int64_t dim[WEFT_ST_MAX_DIMS];
     size_t n;                /* elements */
+    uint64_t n_bytes;
     uint64_t at;             /* byte in the file where it begins */
     const unsigned char *data; /* row-major, not aligned */
 };
