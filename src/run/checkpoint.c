@@ -186,6 +186,8 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
     path_of(final, dir, name);
     int rc = files ? 0 : weft_err_nomem(err, "a manifest", 1024);
     if (!rc)
+        rc = weft_metrics_sync(t->metrics_writer, err);
+    if (!rc)
         rc = weft_dir_stage(final, &stage, err);
     if (!rc)
         rc = write_model(&t->actor, stage, "actor", files, err);
@@ -394,10 +396,15 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
         rc = weft_config_write(&t->config,
                                path_of(path, run, "config.yaml"), err);
     if (!rc)
-        rc = weft_metrics_open(run, t->iteration, t->config.tensorboard,
-                               t->config.metric_names, &t->metrics_writer,
-                               err);
+        rc = weft_samples_truncate(run, t->iteration, err);
+    struct weft_metrics_options options = {
+        .n_iterations = t->iteration,
+        .trl_names = strcmp(t->config.metric_names, "trl") == 0,
+        .tensorboard = t->config.tensorboard,
+    };
     if (!rc)
-        rc = weft_metrics_create(&t->metrics, err);
+        rc = weft_metrics_writer_open(run, &options, &t->metrics_writer, err);
+    if (!rc && !(t->metrics = weft_metrics_create()))
+        rc = weft_err_nomem(err, "metrics", 4096);
     return rc;
 }

@@ -340,13 +340,21 @@ static void update_release(struct weft_ppo_update *u)
     weft_free(u->norm);
 }
 
-static void release(struct weft_ppo *p)
+/* Answers that are still owed, so that what was submitted can run out. */
+static void give_up(struct weft_ppo *p)
 {
     static const double none = 0;
+    for (int32_t i = 0; p->extra && i < p->n; i++)
+        if (p->extra[i].answer) {
+            weft_external_complete(p->extra[i].answer, &none, sizeof none);
+            p->extra[i].answer = NULL;
+        }
+}
+
+static void release(struct weft_ppo *p)
+{
     for (int32_t i = 0; p->extra && i < p->n; i++) {
         struct weft_ppo_sample *x = &p->extra[i];
-        if (x->answer)
-            weft_external_complete(x->answer, &none, sizeof none);
         weft_tile_release(p->sample[i].rollout);
         weft_tile_release(x->ref);
         weft_tile_release(x->value);
@@ -356,6 +364,7 @@ static void release(struct weft_ppo *p)
             weft_tile_release(x->model_score[r]);
     }
     weft_tile_release(p->moments);
+    weft_ppo_texts_release(p);
     update_release(&p->actor);
     update_release(&p->critic);
     weft_free(p->sample);
@@ -399,13 +408,7 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
         rc = weft_ppo_rewards(&p);
     if (rc) { /* let what is submitted run out as no-ops */
         weft_seq_fail(t->seq, rc, "%s", err && err->code ? err->text : "");
-        static const double none = 0;
-        for (int32_t i = 0; p.extra && i < p.n; i++)
-            if (p.extra[i].answer) {
-                weft_external_complete(p.extra[i].answer, &none,
-                                       sizeof none);
-                p.extra[i].answer = NULL;
-            }
+        give_up(&p);
         (void) weft_seq_wait(t->seq, NULL);
     } else {
         rc = weft_seq_wait(t->seq, err);

@@ -10,7 +10,13 @@ struct weft_ppo_sample {
     struct weft_tile *ref, *value, *advantage, *score;
     struct weft_tile *model_score[WEFT_MAX_REWARDS];
     struct weft_external *answer; /* fills `score`; NULL once completed */
-    double part[WEFT_MAX_REWARDS]; /* unweighted rewards, for the record */
+};
+
+/* What a sample says, decoded. */
+struct weft_ppo_text {
+    char *prompt, *response;
+    int32_t n_tokens;
+    bool ended;
 };
 
 /* What a training call left to be read. */
@@ -33,6 +39,8 @@ struct weft_ppo {
     struct weft_tile *moments;
     struct weft_tile **advantage;    /* (n) in index order */
     struct weft_ppo_update actor, critic;
+    struct weft_ppo_text *text;      /* (n) from the rewards on */
+    double (*part)[WEFT_MAX_REWARDS]; /* (n) unweighted rewards */
     int32_t *waiting;                /* finished, not yet in an inference */
     int32_t n_waiting, waiting_rows;
     double start_s, gen_s, reward_s;
@@ -40,8 +48,9 @@ struct weft_ppo {
 };
 
 /* Computes the rewards that are not models' (rules, programs, callback) and
- * lets the graph go on; on an error the graph is released all the same. */
+ * lets the graph go on. On an error answers are still owed. */
 int weft_ppo_rewards(struct weft_ppo *p);
+void weft_ppo_texts_release(struct weft_ppo *p);
 
 /* Reads tiles of the finished iteration into the trainer's metrics, and
  * writes samples. The sequence must have been waited for. */

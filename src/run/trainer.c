@@ -338,8 +338,8 @@ int weft_trainer_metric(const struct weft_trainer *t, const char *tag,
 void weft_trainer_set_reward(struct weft_trainer *t, weft_reward_fn fn,
                              void *ctx)
 {
-    t->reward_fn = fn;
-    t->reward_ctx = ctx;
+    if (t->rewards) /* an SFT run has none */
+        weft_rewards_set_callback(t->rewards, fn, ctx);
 }
 
 static bool checkpoint_due(const struct weft_trainer *t)

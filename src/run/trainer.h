@@ -52,8 +52,6 @@ struct weft_trainer {
     struct weft_g_generate gen;
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
-    weft_reward_fn reward_fn;
-    void *reward_ctx;
 
     /* State of the run: all of it is in a checkpoint. */
     int32_t iteration;         /* finished so far */

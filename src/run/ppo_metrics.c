@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a finished iteration says: sums are taken over samples in index order,
+ * so a metric has the same bits on every placement. Tags are verl's.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "run/ppo.h"
+
+/* Sums of a training call's statistics, and of its first step alone. */
+struct sums {
+    double all[WEFT_N_POLICY_STATS], first[WEFT_N_POLICY_STATS];
+};
+
+static bool is_maximum(enum weft_loss loss, int32_t k)
+{
+    return loss == WEFT_LOSS_POLICY
+        && (k == WEFT_STAT_RATIO_MAX_DEV || k == WEFT_STAT_LOGP_DIFF_MAX);
+}
+
+/* Adds entries [from, to) of the update's statistics, by sample index. */
+static int add_stats(const struct weft_ppo *p, const struct weft_ppo_update *u,
+                     enum weft_loss loss, int32_t from, int32_t to,
+                     double *sum)
+{
+    int32_t n_stats = weft_loss_n_stats(loss);
+    size_t row = (size_t) n_stats;
+    double *by_sample = weft_alloc((size_t) p->n * row, sizeof *by_sample);
+    if (!by_sample)
+        return weft_err_nomem(p->err, "metrics", (size_t) p->n * row * 8);
+    for (int32_t k = from; k < to; k++) {
+        const struct weft_g_stats *g = &u->stats[k];
+        const double *v = weft_tile_acquire(g->tile, WEFT_READ);
+        for (int32_t i = 0; i < g->n; i++)
+            memcpy(by_sample + (size_t) g->sample[i] * row,
+                   v + (size_t) i * row, row * sizeof *v);
+        weft_tile_unacquire(g->tile);
+    }
+    for (int32_t i = 0; i < p->n; i++)
+        for (int32_t k = 0; k < n_stats; k++) {
+            double v = by_sample[(size_t) i * row + (size_t) k];
+            sum[k] = is_maximum(loss, k) ? fmax(sum[k], v) : sum[k] + v;
+        }
+    weft_free(by_sample);
+    return 0;
+}
+
+/* A sample of a mini-batch appears once per epoch: epochs are added apart, so
+ * that by_sample above holds one entry each. */
+static int sum_update(const struct weft_ppo *p,
+                      const struct weft_ppo_update *u, enum weft_loss loss,
+                      struct sums *out)
+{
+    *out = (struct sums) {{0}, {0}};
+    int32_t from = 0, seen = 0;
+    int rc = add_stats(p, u, loss, 0, u->first_stats, out->first);
+    for (int32_t k = 0; k < u->n_stats && !rc; k++) {
+        seen += u->stats[k].n;
+        if (seen == p->n) { /* the end of an epoch */
+            rc = add_stats(p, u, loss, from, k + 1, out->all);
+            from = k + 1;
+            seen = 0;
+        }
+    }
+    return rc;
+}
+
+static double mean_norm(const struct weft_ppo_update *u)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < u->n_norms; i++) {
+        const struct weft_grad_norm *norm =
+            weft_tile_acquire(u->norm[i], WEFT_READ);
+        sum += norm->norm;
+        weft_tile_unacquire(u->norm[i]);
+    }
+    return sum / u->n_norms;
+}
+
+/* Columns over the iteration's samples. */
+struct columns {
+    double *score, *reward, *length, *prompt;
+    double kl_sum, value_sum, tokens, clipped, rows;
+    double return_sum, return_sq, error_sum, error_sq;
+    double value_max, value_min, return_max, return_min;
+};
+
+static void read_sample(const struct weft_ppo *p, int32_t i,
+                        struct columns *c)
+{
+    const struct weft_ppo_sample *x = &p->extra[i];
+    const struct weft_advantage *a =
+        weft_tile_acquire(x->advantage, WEFT_READ);
+    const float *value = weft_tile_acquire(x->value, WEFT_READ);
+    c->score[i] = a->raw_score;
+    c->reward[i] = a->reward_sum;
+    c->length[i] = a->n;
+    c->prompt[i] = p->sample[i].n_prompt;
+    c->kl_sum += a->kl_sum;
+    c->tokens += a->n;
+    c->rows += p->sample[i].n_total;
+    c->clipped += a->ended ? 0 : 1;
+    for (int32_t k = 0; k < a->n; k++) {
+        double v = (double) value[k], r = (double) weft_return_of(a)[k];
+        c->value_sum += v;
+        c->value_max = fmax(c->value_max, v);
+        c->value_min = fmin(c->value_min, v);
+        c->return_sum += r;
+        c->return_sq += r * r;
+        c->return_max = fmax(c->return_max, r);
+        c->return_min = fmin(c->return_min, r);
+        c->error_sum += r - v;
+        c->error_sq += (r - v) * (r - v);
+    }
+    weft_tile_unacquire(x->value);
+    weft_tile_unacquire(x->advantage);
+}
+
+static void set3(struct weft_metrics *m, const char *tag, double mean,
+                 double max, double min)
+{
+    weft_metrics_setf(m, mean, "%s/mean", tag);
+    weft_metrics_setf(m, max, "%s/max", tag);
+    weft_metrics_setf(m, min, "%s/min", tag);
+}
+
+static void report_samples(const struct weft_ppo *p, const struct columns *c)
+{
+    struct weft_metrics *m = p->t->metrics;
+    const struct weft_config *config = &p->t->config;
+    size_t n = (size_t) p->n;
+    double tokens = c->tokens;
+    weft_metrics_set_spread(m, "critic/score", n, c->score);
+    weft_metrics_set_spread(m, "critic/rewards", n, c->reward);
+    const struct weft_moments *moments =
+        weft_tile_acquire(p->moments, WEFT_READ);
+    double mean = (c->return_sum - c->value_sum) / tokens;
+    set3(m, "critic/advantages", (mean - moments->mean) * moments->rstd,
+         (moments->max - moments->mean) * moments->rstd,
+         (moments->min - moments->mean) * moments->rstd);
+    weft_tile_unacquire(p->moments);
+    set3(m, "critic/returns", c->return_sum / tokens, c->return_max,
+         c->return_min);
+    set3(m, "critic/values", c->value_sum / tokens, c->value_max,
+         c->value_min);
+    double return_var = c->return_sq / tokens
+                      - c->return_sum * c->return_sum / tokens / tokens;
+    double error_var = c->error_sq / tokens
+                     - c->error_sum * c->error_sum / tokens / tokens;
+    weft_metrics_set(m, "critic/vf_explained_var",
+                     1 - error_var / (return_var + 1e-5));
+    if (config->ppo.kl_place == WEFT_KL_IN_REWARD) {
+        const struct weft_kl_state *kl =
+            weft_tile_acquire(p->t->kl_state, WEFT_READ);
+        weft_metrics_set(m, "actor/reward_kl_penalty", c->kl_sum / tokens);
+        weft_metrics_set(m, "actor/reward_kl_penalty_coeff", kl->coef);
+        weft_tile_unacquire(p->t->kl_state);
+    }
+    if (config->ppo.kl_place != WEFT_KL_NOWHERE)
+        weft_metrics_set(m, "objective/kl", c->kl_sum / p->n);
+    weft_metrics_set_spread(m, "response_length", n, c->length);
+    weft_metrics_set(m, "response_length/clip_ratio", c->clipped / p->n);
+    weft_metrics_set_spread(m, "prompt_length", n, c->prompt);
+    for (int32_t r = 0; r < config->n_rewards; r++) {
+        double sum = 0;
+        for (int32_t i = 0; i < p->n; i++)
+            sum += p->part[i][r];
+        weft_metrics_setf(m, sum / p->n, "reward/%s/mean",
+                          config->reward[r].name);
+    }
+}
+
+static int report_updates(const struct weft_ppo *p)
+{
+    struct weft_metrics *m = p->t->metrics;
+    const struct weft_config *c = &p->t->config;
+    struct sums s;
+    int rc = sum_update(p, &p->critic, WEFT_LOSS_VALUE, &s);
+    if (rc)
+        return rc;
+    double n = s.all[WEFT_VSTAT_TOKENS];
+    weft_metrics_set(m, "critic/vf_loss", s.all[WEFT_VSTAT_LOSS] / n);
+    weft_metrics_set(m, "critic/vf_clipfrac", s.all[WEFT_VSTAT_CLIPPED] / n);
+    weft_metrics_set(m, "critic/vpred_mean", s.all[WEFT_VSTAT_VALUE] / n);
+    weft_metrics_set(m, "critic/grad_norm", mean_norm(&p->critic));
+    weft_metrics_set(m, "critic/lr", p->critic.lr);
+    if (p->actor.n_norms == 0)
+        return 0; /* the critic warms up */
+    rc = sum_update(p, &p->actor, WEFT_LOSS_POLICY, &s);
+    if (rc)
+        return rc;
+    n = s.all[WEFT_STAT_TOKENS];
+    weft_metrics_set(m, "actor/pg_loss", s.all[WEFT_STAT_PG_LOSS] / n);
+    weft_metrics_set(m, "actor/pg_clipfrac", s.all[WEFT_STAT_CLIPPED] / n);
+    weft_metrics_set(m, "actor/pg_clipfrac_lower",
+                     s.all[WEFT_STAT_CLIPPED_LOWER] / n);
+    weft_metrics_set(m, "actor/ppo_kl", s.all[WEFT_STAT_PPO_KL] / n);
+    weft_metrics_set(m, "actor/entropy", s.all[WEFT_STAT_ENTROPY] / n);
+    if (c->ppo.kl_place == WEFT_KL_IN_LOSS) {
+        weft_metrics_set(m, "actor/kl_loss", s.all[WEFT_STAT_KL] / n);
+        weft_metrics_set(m, "actor/kl_coef", (double) c->ppo.kl_coef);
+    }
+    weft_metrics_set(m, "actor/grad_norm", mean_norm(&p->actor));
+    weft_metrics_set(m, "actor/lr", p->actor.lr);
+    weft_metrics_set(m, "rollout_train_logprob_abs_diff_max",
+                     s.first[WEFT_STAT_LOGP_DIFF_MAX]);
+    weft_metrics_set(m, "actor/first_ratio_abs_dev_max",
+                     s.first[WEFT_STAT_RATIO_MAX_DEV]);
+    return 0;
+}
+
+static double span(struct weft_rt *rt, enum weft_call call)
+{
+    struct weft_call_time time;
+    weft_rt_times(rt, call, &time);
+    return time.n_tasks > 0 ? time.last_s - time.first_s : 0;
+}
+
+static void report_times(const struct weft_ppo *p, const struct columns *c)
+{
+    struct weft_rt *rt = p->t->rt;
+    struct weft_metrics *m = p->t->metrics;
+    double step = weft_clock_s() - p->start_s, gen = span(rt,
+                                                 WEFT_CALL_ACTOR_GENERATE);
+    size_t now, peak, total = 0;
+    weft_metrics_set(m, "timing_s/gen", gen);
+    weft_metrics_set(m, "timing_s/reward",
+                     p->reward_s + span(rt, WEFT_CALL_REWARD_INFER));
+    weft_metrics_set(m, "timing_s/ref", span(rt, WEFT_CALL_REF_INFER));
+    weft_metrics_set(m, "timing_s/values", span(rt, WEFT_CALL_CRITIC_INFER));
+    weft_metrics_set(m, "timing_s/adv", span(rt, WEFT_CALL_ADVANTAGE));
+    weft_metrics_set(m, "timing_s/update_critic",
+                     span(rt, WEFT_CALL_CRITIC_TRAIN));
+    weft_metrics_set(m, "timing_s/update_actor",
+                     span(rt, WEFT_CALL_ACTOR_TRAIN));
+    weft_metrics_set(m, "timing_s/step", step);
+    weft_metrics_set(m, "perf/total_num_tokens", c->rows);
+    weft_metrics_set(m, "perf/time_per_step", step);
+    weft_metrics_set(m, "perf/throughput",
+                     c->rows / step / weft_rt_n_devices(rt));
+    weft_metrics_set(m, "perf/generation_tokens_per_s",
+                     gen > 0 ? (double) p->rollout.n_decoded / gen : 0);
+    for (int k = 0; k < WEFT_N_MEM_CLASSES; k++) {
+        weft_rt_memory(rt, (enum weft_mem_class) k, &now, &peak);
+        total += peak;
+    }
+    weft_metrics_set(m, "perf/max_memory_allocated_gb",
+                     (double) total / 1073741824.0);
+}
+
+/* Scores of reward models belong to the record as well. */
+static void read_model_scores(struct weft_ppo *p)
+{
+    for (int32_t i = 0; i < p->n; i++)
+        for (int32_t r = 0; r < p->t->config.n_rewards; r++) {
+            struct weft_tile *tile = p->extra[i].model_score[r];
+            if (!tile)
+                continue;
+            p->part[i][r] =
+                (double) *(const float *) weft_tile_acquire(tile, WEFT_READ);
+            weft_tile_unacquire(tile);
+        }
+}
+
+static int write_samples(const struct weft_ppo *p, const struct columns *c)
+{
+    const struct weft_config *config = &p->t->config;
+    int32_t n = config->samples_kept < 0 || config->samples_kept > p->n
+                  ? p->n
+                  : config->samples_kept;
+    struct weft_sample_record *record =
+        weft_alloc((size_t) n, sizeof *record);
+    if (!record)
+        return weft_err_nomem(p->err, "samples", (size_t) n * sizeof *record);
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_ppo_text *text = &p->text[i];
+        record[i] = (struct weft_sample_record) {
+            .index = i,
+            .prompt = text->prompt,
+            .response = text->response,
+            .label = weft_dataset_row(p->t->data, p->prompt[i]->row)->label,
+            .score = c->score[i],
+            .n_tokens = text->n_tokens,
+            .ended = text->ended,
+        };
+        memcpy(record[i].part, p->part[i], sizeof record[i].part);
+    }
+    int rc = weft_samples_write(config->run_dir, p->t->iteration + 1,
+                                config->reward, config->n_rewards, n, record,
+                                p->err);
+    weft_free(record);
+    return rc;
+}
+
+int weft_ppo_report(struct weft_ppo *p)
+{
+    size_t n = (size_t) p->n;
+    double *column = weft_alloc(4 * n, sizeof *column);
+    if (!column)
+        return weft_err_nomem(p->err, "metrics", 4 * n * sizeof *column);
+    struct columns c = {.score = column, .reward = column + n,
+                        .length = column + 2 * n, .prompt = column + 3 * n,
+                        .value_max = -INFINITY, .value_min = INFINITY,
+                        .return_max = -INFINITY, .return_min = INFINITY};
+    for (int32_t i = 0; i < p->n; i++)
+        read_sample(p, i, &c);
+    read_model_scores(p);
+    report_samples(p, &c);
+    int rc = report_updates(p);
+    if (!rc) {
+        report_times(p, &c);
+        rc = p->t->config.samples_kept == 0 ? 0 : write_samples(p, &c);
+    }
+    weft_free(column);
+    return rc;
+}

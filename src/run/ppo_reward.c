@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rewards that no task computes: rules, programs, the caller's function. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "run/ppo.h"
+#include "run/prompts.h"
+
+/* Decodes sample i's response; reads its rollout (waits until it is there). */
+static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
+{
+    struct weft_trainer *t = p->t;
+    struct weft_tile *tile = p->sample[i].rollout;
+    const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
+    size_t n;
+    int rc = weft_seq_status(t->seq, p->err);
+    if (!rc) {
+        out->ended = r->ended;
+        out->n_tokens = r->n_total - r->n_prompt;
+        rc = weft_tokenizer_decode(t->tokenizer,
+                                   weft_rollout_token(r) + r->n_prompt,
+                                   (size_t) out->n_tokens, true,
+                                   &out->response, &n, p->err);
+    }
+    weft_tile_unacquire(tile);
+    if (!rc)
+        rc = weft_prompts_render(t, p->prompt[i]->row, &out->prompt, p->err);
+    return rc;
+}
+
+int weft_ppo_rewards(struct weft_ppo *p)
+{
+    struct weft_trainer *t = p->t;
+    double start = weft_clock_s();
+    size_t n = (size_t) p->n;
+    struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
+    int rc = 0;
+    p->text = weft_alloc(n, sizeof *p->text);
+    p->part = weft_alloc(n, sizeof *p->part);
+    if (!sample || !p->text || !p->part)
+        rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
+    for (int32_t i = 0; i < p->n && !rc; i++) {
+        struct weft_ppo_text *text = &p->text[i];
+        const struct weft_row *row =
+            weft_dataset_row(t->data, p->prompt[i]->row);
+        rc = decode(p, i, text);
+        sample[i] = (struct weft_reward_sample) {
+            .prompt = text->prompt,
+            .response = text->response,
+            .label = row->label,
+            .row = row->json,
+            .n_tokens = text->n_tokens,
+            .ended = text->ended,
+        };
+    }
+    if (!rc)
+        rc = weft_rewards_compute(t->rewards, p->n, sample, p->part, p->err);
+    for (int32_t i = 0; i < p->n && !rc; i++) {
+        double score = weft_rewards_sum(t->rewards, p->part[i]);
+        weft_external_complete(p->extra[i].answer, &score, sizeof score);
+        p->extra[i].answer = NULL;
+    }
+    p->reward_s = weft_clock_s() - start;
+    weft_free(sample);
+    return rc;
+}
+
+void weft_ppo_texts_release(struct weft_ppo *p)
+{
+    for (int32_t i = 0; p->text && i < p->n; i++) {
+        weft_free(p->text[i].prompt);
+        weft_free(p->text[i].response);
+    }
+    weft_free(p->text);
+    weft_free(p->part);
+}
