@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * JSONL data: one JSON object per line, with the keys of TRL, verl, SkyRL,
+ * OpenRLHF, slime, NeMo-RL, ROLL, ReaLHF or GSM8K, found or named.
+ *
+ * Opening reads the file once: finds the keys in the first row, checks every
+ * row, and remembers where the lines begin. Rows are built when asked for, so
+ * the file may be larger than memory. Found keys, the first that a row has:
+ *
+ *     prompt    prompt, messages, conversations, question, problem,
+ *               instruction, input, query; else the common beginning of
+ *               chosen and rejected; `text` alone is a response without a
+ *               prompt
+ *     response  completion, response, output, answer; of messages the last
+ *               turn when it is the assistant's
+ *     label     label, ground_truth, reward_model.ground_truth,
+ *               reward_spec.ground_truth, answer, solution, expected_answer,
+ *               target
+ *     chosen    chosen, pos_answers        rejected  rejected, neg_answers
+ *
+ * A prompt or response is a string, or a list of {"role", "content"} (also
+ * {"from", "value"}, and the list as a JSON string). A label that is not a
+ * string is given as JSON text. Blank lines, CRLF, and a byte-order mark are
+ * allowed.
+ */
+#ifndef WEFT_MODEL_DATASET_H
+#define WEFT_MODEL_DATASET_H
+
+#include "base/err.h"
+#include "model/chat.h"
+
+struct weft_dataset;
+
+/* What every row must have; checked while opening. */
+enum weft_dataset_need {
+    WEFT_NEED_PROMPT = 1,
+    WEFT_NEED_RESPONSE = 2,
+    WEFT_NEED_LABEL = 4,
+    WEFT_NEED_PAIR = 8 /* chosen and rejected */
+};
+
+/* Named keys, NULL: found. A dot goes into an object. A named key must be in
+ * every row. */
+struct weft_dataset_keys {
+    const char *prompt, *response, *label, *chosen, *rejected;
+    unsigned need; /* weft_dataset_need; 0: WEFT_NEED_PROMPT */
+};
+
+/* Owned by the caller: release with weft_row_release(). */
+struct weft_row {
+    size_t line;                  /* in the file, from 1 */
+    char *prompt;                 /* plain text; NULL: messages, or none */
+    size_t n_messages;
+    struct weft_message *message; /* (n_messages) the prompt as messages */
+    char *response;               /* NULL: none */
+    char *label;                  /* NULL: none */
+    char *chosen, *rejected;      /* NULL: none */
+    char *json;                   /* the whole line */
+};
+
+/* keys may be NULL. Close with weft_dataset_close(). Errors: WEFT_ENOTFOUND
+ * (no file; a row without the key: the sentence names file, line and the keys
+ * that are there), WEFT_EFORMAT (not JSON, not an object, not text),
+ * WEFT_EINVAL (no rows, an empty prompt). */
+int weft_dataset_open(const char *path, const struct weft_dataset_keys *keys,
+                      struct weft_dataset **out, struct weft_err *err);
+/* The same on n bytes, which must stay until the close. */
+int weft_dataset_parse(const char *text, size_t n, const char *name,
+                       const struct weft_dataset_keys *keys,
+                       struct weft_dataset **out, struct weft_err *err);
+void weft_dataset_close(struct weft_dataset *data); /* NULL is allowed */
+
+size_t weft_dataset_size(const struct weft_dataset *data); /* rows, > 0 */
+
+/* Row i < size. Threads may read rows at once. */
+int weft_dataset_row(const struct weft_dataset *data, size_t i,
+                     struct weft_row *out, struct weft_err *err);
+void weft_row_release(struct weft_row *row); /* a zeroed one is allowed */
+
+/* The order of n rows in an epoch: a permutation fixed by seed and epoch,
+ * into order_out (n). */
+void weft_dataset_order(uint32_t n, uint64_t seed, uint32_t epoch,
+                        uint32_t *order_out);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Byte-level BPE tokenizers as Hugging Face's `tokenizer.json` describes
+ * them; ids and texts agree with the `tokenizers` library.
+ *
+ *     text -> added tokens -> NFC -> pre-tokenizer -> merges -> ids
+ *
+ * A tokenizer is never changed after it was opened: any number of threads may
+ * use one. Tokenizers of other kinds (SentencePiece-like, Unigram, WordPiece)
+ * are refused by name.
+ */
+#ifndef WEFT_MODEL_TOKENIZER_H
+#define WEFT_MODEL_TOKENIZER_H
+
+#include "base/err.h"
+
+struct weft_tokenizer;
+
+enum weft_tok_flags {
+    /* Special tokens spelled in the text become their ids. Without it they
+     * are text (added tokens that are not special are found always). */
+    WEFT_TOK_SPECIAL = 1,
+    /* Add what the file's post_processor adds (Llama-3: the
+     * beginning-of-text token; GPT-2, Qwen: nothing). */
+    WEFT_TOK_ADD_BOS = 2
+};
+
+/* Reads <dir>/tokenizer.json, or the file itself. Close with
+ * weft_tokenizer_free(). Errors: WEFT_ENOTFOUND, WEFT_EFORMAT (the sentence
+ * names file and key), WEFT_EUNSUPPORTED (another kind of tokenizer). */
+int weft_tokenizer_open(const char *dir_or_file, struct weft_tokenizer **out,
+                        struct weft_err *err);
+/* The same from n bytes of JSON; `name` stands in messages. */
+int weft_tokenizer_parse(const char *json, size_t n, const char *name,
+                         struct weft_tokenizer **out, struct weft_err *err);
+void weft_tokenizer_free(struct weft_tokenizer *tok); /* NULL is allowed */
+
+/* Token ids of n_bytes of text; bytes that are not UTF-8 count as U+FFFD
+ * each maximal wrong part. flags: weft_tok_flags. The caller frees ids_out
+ * with weft_free(); it is not NULL even for no ids. Errors: WEFT_ENOMEM, and
+ * WEFT_EUNSUPPORTED when the file's pattern gives up on the text. */
+int weft_tokenizer_encode(const struct weft_tokenizer *tok, const char *text,
+                          size_t n_bytes, unsigned flags, int32_t **ids_out,
+                          size_t *n_out, struct weft_err *err);
+
+/* The text of n ids, zero-terminated; bytes that do not form UTF-8 become
+ * U+FFFD. Ids without a token give nothing, as in the library: padded
+ * embeddings have such. skip_special leaves special tokens out. The caller
+ * frees text_out with weft_free(). Errors: WEFT_EINVAL (negative id). */
+int weft_tokenizer_decode(const struct weft_tokenizer *tok,
+                          const int32_t *ids, size_t n, bool skip_special,
+                          char **text_out, size_t *n_out,
+                          struct weft_err *err);
+
+/* One more than the largest id. */
+int32_t weft_tokenizer_size(const struct weft_tokenizer *tok);
+
+/* The id of a token as the file spells it ("<|endoftext|>"), or -1. */
+int32_t weft_tokenizer_find(const struct weft_tokenizer *tok,
+                            const char *content);
+
+/* The file's spelling of an id, or NULL when it has no token. Borrowed. */
+const char *weft_tokenizer_content(const struct weft_tokenizer *tok,
+                                   int32_t id);
+
+/* The bytes an id stands for in decoded text, before U+FFFD replaces what is
+ * not UTF-8; NULL and 0 when it has no token. Borrowed. */
+const char *weft_tokenizer_bytes(const struct weft_tokenizer *tok, int32_t id,
+                                 size_t *n_out);
+
+/* True for an added token marked special. */
+bool weft_tokenizer_is_special(const struct weft_tokenizer *tok, int32_t id);
+
+/* Writes a tokenizer.json of 256 one-byte tokens (id = byte), no merges, and
+ * `special` (n of them) from id 256 on; no pattern splits the text. Readable
+ * by Hugging Face's library. Errors: WEFT_EINVAL (an empty, duplicate, or
+ * one-byte special token), and those of weft_file_write(). */
+int weft_tokenizer_write_bytes(const char *path, const char *const *special,
+                               size_t n, struct weft_err *err);
+
+#endif
