@@ -16,16 +16,17 @@
 enum { CHUNK = WEFT_SOFTMAX_COLUMNS, BUCKETS = 2048 };
 
 struct item {
-    float d; /* scaled logit minus the maximum, <= 0 */
+    float logit;
     int32_t id;
 };
 
 struct pool {
     struct item *item;
     int32_t n;
+    float scale, max; /* weight of a token: e^(logit * scale - max) */
+    float per_unit;   /* buckets per unit of that exponent */
     int32_t count[BUCKETS];
-    double weight[BUCKETS]; /* sums of e^d in the order of ids */
-    float per_unit;         /* buckets per unit of d */
+    double weight[BUCKETS]; /* sums in the order of ids */
 };
 
 /* All buckets before `bucket`, and the first n_in items of it. */
@@ -34,14 +35,15 @@ struct prefix {
     double weight;
 };
 
-static int32_t bucket_of(const struct pool *p, float d)
+/* Rounding keeps the order: a larger logit is never in a later bucket. */
+static int32_t bucket_of(const struct pool *p, float logit)
 {
-    return (int32_t) (-d * p->per_unit);
+    return (int32_t) ((p->max - logit * p->scale) * p->per_unit);
 }
 
-/* Tokens with d >= low. */
+/* Tokens with exponents from `low` (< 0) on. */
 static void pool_fill(struct pool *p, const float *logits, int32_t n,
-                      float scale, float max, float low)
+                      float low)
 {
     const struct weft_softmax_ops *ops = weft_softmax_ops();
     p->n = 0;
@@ -51,13 +53,13 @@ static void pool_fill(struct pool *p, const float *logits, int32_t n,
     for (int32_t j = 0; j < n; j += CHUNK) {
         int32_t m = (int32_t) weft_min64(CHUNK, n - j);
         float e[CHUNK], sum, dot;
-        ops->exp(logits + j, m, scale, max, e, &sum, &dot);
+        ops->exp(logits + j, m, p->scale, p->max, e, &sum, &dot);
         for (int32_t i = 0; i < m; i++) {
-            float d = logits[j + i] * scale - max;
-            if (d < low)
+            float x = logits[j + i];
+            if (x * p->scale - p->max < low)
                 continue;
-            int32_t b = bucket_of(p, d);
-            p->item[p->n++] = (struct item) {d, j + i};
+            int32_t b = bucket_of(p, x);
+            p->item[p->n++] = (struct item) {x, j + i};
             p->count[b]++;
             p->weight[b] += (double) e[i];
         }
@@ -66,7 +68,7 @@ static void pool_fill(struct pool *p, const float *logits, int32_t n,
 
 static bool before(struct item a, struct item b)
 {
-    return a.d > b.d || (a.d == b.d && a.id < b.id);
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
 /* Restores the heap (last item in order on top) below `i`. */
@@ -106,7 +108,7 @@ static void sort_bucket(struct pool *p, int32_t bucket)
     int32_t n = 0;
     for (int32_t i = 0; i < p->n && n < p->count[bucket]; i++) {
         struct item x = p->item[i];
-        if (bucket_of(p, x.d) != bucket)
+        if (bucket_of(p, x.logit) != bucket)
             continue;
         p->item[i] = p->item[n];
         p->item[n++] = x;
@@ -117,7 +119,8 @@ static void sort_bucket(struct pool *p, int32_t bucket)
 static double item_weight(const struct pool *p, int32_t i)
 {
     float e, sum, dot;
-    weft_softmax_ops()->exp(&p->item[i].d, 1, 1, 0, &e, &sum, &dot);
+    weft_softmax_ops()->exp(&p->item[i].logit, 1, p->scale, p->max, &e, &sum,
+                            &dot);
     return (double) e;
 }
 
@@ -171,14 +174,17 @@ static int32_t draw_cut(const struct weft_shape *s,
                         const struct weft_softmax *all, float u,
                         void *scratch)
 {
-    struct pool p = {.item = scratch};
+    struct pool p;
+    p.item = scratch;
+    p.scale = scale;
+    p.max = all->max;
     float low = WEFT_EXP_MIN;
     bool top_k = sampling->top_k > 0 && sampling->top_k < s->vocab;
     if (!top_k) { /* all tokens below weigh less than 1 - top_p together */
         double tail = (1 - (double) sampling->top_p) / s->vocab;
         low = fmaxf(low, fminf((float) log(tail), -1));
     }
-    pool_fill(&p, logits, s->vocab, scale, all->max, low);
+    pool_fill(&p, logits, s->vocab, low);
     struct prefix kept = take_count(&p, top_k ? sampling->top_k : p.n);
     double total = top_k ? kept.weight : (double) all->sum;
     if (sampling->top_p < 1)

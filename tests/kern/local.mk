@@ -14,3 +14,5 @@ check_PROGRAMS += %D%/test_value
 %C%_test_value_SOURCES = %D%/test_value.c %D%/ppo_golden.h
 check_PROGRAMS += %D%/test_head
 %C%_test_head_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/test_sample
+%C%_test_sample_LDADD = $(kern_libs)
