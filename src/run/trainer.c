@@ -335,6 +335,11 @@ int weft_trainer_metric(const struct weft_trainer *t, const char *tag,
     return weft_metrics_get(t->metrics, tag, out) ? 0 : WEFT_ENOTFOUND;
 }
 
+const struct weft_metrics *weft_trainer_metrics(const struct weft_trainer *t)
+{
+    return t->metrics;
+}
+
 void weft_trainer_set_reward(struct weft_trainer *t, weft_reward_fn fn,
                              void *ctx)
 {

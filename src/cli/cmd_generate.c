@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "model/chat.h"
+#include "model/dataset.h"
+#include "run/lm_file.h"
+
+const char weft_help_generate[] =
+    "usage: weft generate MODEL --data FILE.jsonl [-o OUT] [options]\n"
+    "       weft generate MODEL --prompt TEXT [options]\n"
+    "\n"
+    "Writes a line per sample:\n"
+    "  {\"index\", \"sample\", \"prompt_tokens\": [], \"tokens\": [],\n"
+    "   \"logprobs\": [], \"text\", \"finish_reason\": \"stop\" | \"length\"}\n"
+    "A sample depends on its prompt, its index and the seed alone.\n"
+    "\n"
+    "options:\n"
+    "  --data FILE            prompts: JSON lines, keys found by themselves\n"
+    "  --prompt TEXT          one prompt\n"
+    "  -o, --output OUT       instead of standard output\n"
+    "  --n N                  samples per prompt (1)\n"
+    "  --max-new-tokens N     (128)\n"
+    "  --temperature X        0 is greedy (1)\n"
+    "  --top-k K, --top-p P   (0: all, 1: all)\n"
+    "  --seed S               (1)\n"
+    "  --template NAME        none, auto, chatml, llama3, mistral (none)\n"
+    "  --limit N              the first N prompts only\n"
+    "  --ignore-eos           go on after an end-of-sequence token\n"
+    "  --dtype f32|bf16       (f32)\n"
+    "  --devices N            CPU devices (0: one per core)\n"
+    "  --slots N              sequences decoded together, per device (32)\n"
+    "  --help                 this text\n"
+    "\n"
+    "example:\n"
+    "  weft generate examples/quickstart/model --prompt '12+30=' --seed 7\n";
+
+int weft_cmd_generate(int argc, char **argv)
+{
+    struct weft_lm_file_options o = {
+        .dtype = "f32",
+        .chat_template = "none",
+        .lm = {.sampling = {.temperature = 1, .top_p = 1, .seed = 1},
+               .max_new_tokens = 128,
+               .samples = 1},
+    };
+    const struct weft_cli_option table[] = {
+        {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
+        {0, "prompt", WEFT_CLI_STRING, &o.prompt, 0, 0},
+        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {0, "n", WEFT_CLI_INT, &o.lm.samples, 1, 1e6},
+        {0, "max-new-tokens", WEFT_CLI_INT, &o.lm.max_new_tokens, 1, 1e6},
+        {0, "temperature", WEFT_CLI_FLOAT, &o.lm.sampling.temperature, 0,
+         1e6},
+        {0, "top-k", WEFT_CLI_INT, &o.lm.sampling.top_k, 0, 2e9},
+        {0, "top-p", WEFT_CLI_FLOAT, &o.lm.sampling.top_p, 1e-9, 1},
+        {0, "seed", WEFT_CLI_UINT64, &o.lm.sampling.seed, 0, 0},
+        {0, "template", WEFT_CLI_STRING, &o.chat_template, 0, 0},
+        {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
+        {0, "ignore-eos", WEFT_CLI_FLAG, &o.lm.ignore_eos, 0, 0},
+        {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
+        {0, "devices", WEFT_CLI_INT, &o.devices, 0, 1e6},
+        {0, "slots", WEFT_CLI_INT, &o.lm.slots, 0, 1e6},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_generate, table,
+                        WEFT_COUNT(table), 1, 1, &first, &status))
+        return status;
+    if (!o.data == !o.prompt)
+        return weft_cli_usage("generate", "give --data FILE or --prompt TEXT");
+    o.model = argv[first];
+    struct weft_err err = {0};
+    if (weft_lm_file_generate(&o, &err))
+        return weft_cli_fail("generate", &err);
+    return weft_cli_finish("generate");
+}

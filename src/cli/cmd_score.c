@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "run/lm_file.h"
+
+const char weft_help_score[] =
+    "usage: weft score MODEL --data FILE.jsonl [-o OUT] [options]\n"
+    "       weft score MODEL --text TEXT [options]\n"
+    "\n"
+    "A language model: log-probs of each line's \"tokens\" or text, as\n"
+    "  {\"index\", \"tokens\": [], \"logprobs\": [null, ...]}\n"
+    "where entry i is log p(token i | tokens before it). A model with a\n"
+    "scalar head: {\"index\", \"score\"}.\n"
+    "\n"
+    "options:\n"
+    "  --data FILE        JSON lines with \"tokens\", \"text\", or prompt and\n"
+    "                     response\n"
+    "  --text TEXT        one text\n"
+    "  -o, --output OUT   instead of standard output\n"
+    "  --temperature X    log-probs of softmax(logits / X) (1)\n"
+    "  --limit N          the first N lines only\n"
+    "  --dtype f32|bf16   (f32)\n"
+    "  --devices N        CPU devices (0: one per core)\n"
+    "  --help             this text\n"
+    "\n"
+    "example:\n"
+    "  weft score examples/quickstart/model --text '12+30=42'\n";
+
+int weft_cmd_score(int argc, char **argv)
+{
+    struct weft_lm_file_options o = {
+        .dtype = "f32",
+        .chat_template = "none",
+        .lm = {.sampling = {.temperature = 1}},
+    };
+    const struct weft_cli_option table[] = {
+        {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
+        {0, "text", WEFT_CLI_STRING, &o.prompt, 0, 0},
+        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {0, "temperature", WEFT_CLI_FLOAT, &o.lm.sampling.temperature, 1e-6,
+         1e6},
+        {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
+        {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
+        {0, "devices", WEFT_CLI_INT, &o.devices, 0, 1e6},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_score, table,
+                        WEFT_COUNT(table), 1, 1, &first, &status))
+        return status;
+    if (!o.data == !o.prompt)
+        return weft_cli_usage("score", "give --data FILE or --text TEXT");
+    o.model = argv[first];
+    struct weft_err err = {0};
+    if (weft_lm_file_score(&o, &err))
+        return weft_cli_fail("score", &err);
+    return weft_cli_finish("score");
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "run/config.h"
+#include "run/metrics.h"
+#include "run/progress.h"
+#include "run/report.h"
+#include "run/trace.h"
+
+const char weft_help_train[] =
+    "usage: weft train CONFIG.yaml [key=value ...]\n"
+    "       weft train --keys\n"
+    "\n"
+    "Trains a model as the configuration says: PPO (algorithm: ppo) or\n"
+    "supervised fine-tuning (algorithm: sft). key=value words override the\n"
+    "file. When run_dir already holds the run, it resumes from the newest\n"
+    "checkpoint; the result has the same bits as a run that never stopped.\n"
+    "\n"
+    "A first Ctrl-C ends after the iteration, with a checkpoint; a second\n"
+    "one at once.\n"
+    "\n"
+    "options:\n"
+    "  --keys        all keys: type, default, meaning\n"
+    "  -q, --quiet   no progress, only the summary\n"
+    "  --help        this text\n"
+    "\n"
+    "The run directory holds config.yaml, metrics.jsonl, samples/,\n"
+    "checkpoints/ (Hugging Face folders), report.html and, with trace: true,\n"
+    "trace/.\n"
+    "\n"
+    "example:\n"
+    "  weft train examples/quickstart/ppo.yaml actor.lr=1e-4 iterations=20\n";
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signal_number)
+{
+    stop_asked = 1;
+    signal(signal_number, SIG_DFL); /* the next one ends at once */
+}
+
+/* Mean of the last few finite entries of a column. */
+static double last_mean(const double *column, size_t n)
+{
+    enum { LAST = 5 };
+    double sum = 0;
+    int count = 0;
+    for (size_t i = n; i > 0 && count < LAST; i--)
+        if (isfinite(column[i - 1])) {
+            sum += column[i - 1];
+            count++;
+        }
+    return count ? sum / count : NAN;
+}
+
+static int summary(const struct weft_config *config, double seconds,
+                   struct weft_err *err)
+{
+    const char *run = config->run_dir;
+    char path[4096], took[24];
+    struct weft_metrics_table table;
+    bool ppo = config->algorithm == WEFT_ALGO_PPO;
+    const char *tag = ppo ? "critic/score/mean" : "train/loss";
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    int rc = weft_metrics_read(path, &table, err);
+    if (rc)
+        return rc;
+    const double *column = weft_metrics_column(&table, tag);
+    if (column && table.n_rows > 0) {
+        double before = column[0], after = last_mean(column, table.n_rows);
+        printf("%s   %.3f before, %.3f after %lld iterations (%s)\n",
+               ppo ? "score" : "loss ", before, after,
+               (long long) table.iteration[table.n_rows - 1],
+               weft_progress_duration(seconds, took));
+    }
+    weft_metrics_table_clear(&table);
+    rc = weft_report_write(run, NULL, NULL, err);
+    if (rc)
+        return rc;
+    printf("report  xdg-open %s/report.html\n", run);
+    printf("metrics tail -n 1 %s/metrics.jsonl\n", run);
+    if (ppo && config->samples_kept != 0)
+        printf("samples tail -n 3 \"$(ls %s/samples/*.jsonl | tail -n 1)\"\n",
+               run);
+    printf("model   weft generate "
+           "\"$(ls -d %s/checkpoints/*/actor | tail -n 1)\" "
+           "--data PROMPTS.jsonl\n", run);
+    if (config->trace) {
+        printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
+        if (weft_trace_has_paje(run))
+            printf("        vite %s/trace/paje.trace\n", run);
+    } else {
+        printf("trace   run again with trace=true (and another run_dir)\n");
+    }
+    return 0;
+}
+
+static int train(const char *file, int n_override,
+                 const char *const *override, bool quiet,
+                 const struct weft_config *config, struct weft_err *err)
+{
+    struct weft_trainer *trainer = NULL;
+    struct weft_progress *progress = NULL;
+    double start = weft_clock_s();
+    int rc = weft_trainer_open(file, n_override, override, &trainer, err);
+    if (rc)
+        return rc;
+    if (!quiet)
+        progress = weft_progress_create(stderr,
+                                        weft_trainer_iteration(trainer),
+                                        config->iterations);
+    struct sigaction act = {.sa_handler = on_signal};
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    while (!rc && !stop_asked && !weft_trainer_done(trainer)) {
+        rc = weft_trainer_step(trainer, err);
+        if (!rc)
+            weft_progress_step(progress, weft_trainer_iteration(trainer),
+                               weft_trainer_metrics(trainer),
+                               weft_clock_s());
+    }
+    weft_progress_free(progress);
+    bool stopped = !rc && !weft_trainer_done(trainer);
+    if (stopped)
+        rc = weft_trainer_checkpoint(trainer, err);
+    int iteration = weft_trainer_iteration(trainer);
+    weft_trainer_close(trainer);
+    if (rc)
+        return rc;
+    if (stopped)
+        fprintf(stderr,
+                "weft: stopped after iteration %d; the same command goes "
+                "on from there\n", iteration);
+    return summary(config, weft_clock_s() - start, err);
+}
+
+int weft_cmd_train(int argc, char **argv)
+{
+    bool keys = false, quiet = false;
+    const struct weft_cli_option table[] = {
+        {0, "keys", WEFT_CLI_FLAG, &keys, 0, 0},
+        {'q', "quiet", WEFT_CLI_FLAG, &quiet, 0, 0},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_train, table,
+                        WEFT_COUNT(table), 0, -1, &first, &status))
+        return status;
+    if (keys) {
+        weft_config_print_keys();
+        return weft_cli_finish("train");
+    }
+    if (first == argc)
+        return weft_cli_usage("train", "give a configuration file");
+    const char *file = argv[first];
+    int n = argc - first - 1;
+    const char *const *override = (const char *const *) argv + first + 1;
+    for (int i = 0; i < n; i++)
+        if (!strchr(override[i], '='))
+            return weft_cli_usage("train",
+                                  "'%s' is no key=value word", override[i]);
+    struct weft_err err = {0};
+    struct weft_config config;
+    int rc = weft_config_read(file, n, override, &config, &err);
+    if (rc)
+        return weft_cli_fail("train", &err);
+    rc = weft_trace_prepare(&config, argv, &err);
+    if (!rc)
+        rc = train(file, n, override, quiet, &config, &err);
+    weft_config_release(&config);
+    if (rc)
+        return weft_cli_fail("train", &err);
+    return weft_cli_finish("train");
+}
