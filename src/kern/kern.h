@@ -53,7 +53,10 @@ enum weft_isa weft_k_isa(void);
  * of k, the CPU's dot product); blocks are joined by the binary tree of
  * weft_tree order ((0+1)+(2+3))+... in f32. n_blocks is 1..8, any number (a
  * non-power-of-two joins by pairing from the left at each level).
- * x[b]: row-major in `dtype`, leading dimension ldx[b]; w[b] published.
+ * x[b]: row-major in `dtype`, leading dimension ldx[b]; w[b] published, k[b]
+ * (bf16: even) the leading part of its panels. A transposed tile is a
+ * published matrix of k_pad rows and panels of depth n_pad: dX = dY W has
+ * n = K, k[b] = N and, where N is not n_pad, kstride[b] = n_pad.
  * bias: (n) f32 or NULL, added after the tree. residual: (M, n) f32 with
  * leading dimension ldy or NULL, added after the bias (may alias y).
  * y: f32 or, when y_dtype is BF16, rounded; leading dimension ldy. */

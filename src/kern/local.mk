@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plain C for every machine; the names of the others say what they need.
 kern_sources = \
+	%D%/adamw_cpu.c \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
 	%D%/gae_cpu.c \
+	%D%/gemm_cpu.c \
+	%D%/gemm_dw_cpu.c \
 	%D%/head.h \
 	%D%/head_backward_cpu.c \
 	%D%/head_cpu.c \
+	%D%/isa.c \
 	%D%/kern.h \
+	%D%/ops.h \
+	%D%/ops_c.c \
 	%D%/policy_loss_cpu.c \
+	%D%/publish_cpu.c \
+	%D%/reduce_cpu.c \
 	%D%/sample_cpu.c \
+	%D%/simd_avx512.h \
 	%D%/softmax.h \
 	%D%/softmax_c.c \
 	%D%/softmax_cpu.c \
 	%D%/softmax_impl.h \
+	%D%/stream_impl.h \
+	%D%/tile_impl.h \
 	%D%/value_cpu.c \
 	%D%/vec.h
-kern_avx2_sources = %D%/softmax_avx2.c
-kern_avx512_sources = %D%/softmax_avx512.c
-kern_avx512bf16_sources =
+kern_avx2_sources = %D%/ops_avx2.c %D%/softmax_avx2.c
+kern_avx512_sources = %D%/ops_avx512.c %D%/softmax_avx512.c
+kern_avx512bf16_sources = %D%/ops_avx512bf16.c
 # With CUDA, and what stands in for it without.
 kern_cuda_sources = %D%/device_cuda.cu
 kern_nocuda_sources = %D%/device_none.c

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products with published matrices: which tile comes when. For a group of
+ * rows that stays in the cache, panel after panel; a panel's blocks of k are
+ * joined by the tree as a binary counter does, so that log2 T + 1 tiles are
+ * enough:
+ *
+ *     block   0      1      2        3          4 ...
+ *     stack   0      01     01 2     0123       0123 4
+ */
+#include <string.h>
+
+#include "kern/ops.h"
+
+enum {
+    LEVELS = 4,              /* log2 WEFT_MAX_BLOCKS + 1 */
+    GROUP_ROWS = 96,         /* most rows that share a pass over a panel */
+    GROUP_BYTES = 384 << 10, /* of x, to leave room for a panel in the L2 */
+    CHAIN_STEPS = 1024       /* of a panel before the next rows want them */
+};
+
+/* A group of rows, one panel. */
+struct part {
+    const struct weft_k_gemm_args *a;
+    const struct weft_k_ops *ops;
+    int64_t row, n_rows;
+    int64_t panel;
+};
+
+/* c (n_rows, 32) is, or continues, the chain over block b. */
+static void chain(const struct part *p, int b, float *c, int64_t ldc,
+                  bool cont)
+{
+    const struct weft_k_gemm_args *a = p->a;
+    weft_k_tile_fn tile = p->ops->tile[a->dtype];
+    int64_t element = (int64_t) weft_dtype_bytes(a->dtype);
+    int64_t ldx = a->ldx[b] * element;
+    int64_t steps = a->k[b] * element / WEFT_STEP_BYTES;
+    int64_t depth = a->kstride[b] ? a->kstride[b] : a->k[b];
+    const char *x = (const char *) a->x[b] + p->row * ldx;
+    const char *w = (const char *) a->w[b]
+                  + p->panel * depth * element * WEFT_PANEL;
+    int64_t n_tiles = weft_ceil_div(p->n_rows, p->ops->tile_rows);
+    int64_t s = 0;
+    do {
+        int64_t n = weft_min64(steps - s, CHAIN_STEPS);
+        for (int64_t t = 0, row = 0; t < n_tiles; t++) {
+            int64_t end = p->n_rows * (t + 1) / n_tiles;
+            tile((int) (end - row), n, x + row * ldx + s * WEFT_STEP_BYTES,
+                 ldx, w + s * WEFT_PANEL_BYTES, c + row * ldc, ldc,
+                 cont || s > 0);
+            row = end;
+        }
+        s += n;
+    } while (s < steps);
+}
+
+/* The tree's root into acc. */
+static void tree(const struct part *p, float acc[][GROUP_ROWS * WEFT_PANEL])
+{
+    size_t n = (size_t) p->n_rows * WEFT_PANEL;
+    int depth = 0;
+    for (int b = 0; b < p->a->n_blocks; b++) {
+        chain(p, b, acc[depth++], WEFT_PANEL, b == 0 && p->a->accumulate);
+        for (int done = b + 1; done % 2 == 0; done /= 2, depth--)
+            p->ops->add(acc[depth - 2], acc[depth - 1], n);
+    }
+    for (; depth > 1; depth--)
+        p->ops->add(acc[depth - 2], acc[depth - 1], n);
+}
+
+static void panel(const struct part *p)
+{
+    const struct weft_k_gemm_args *a = p->a;
+    int64_t column = p->panel * WEFT_PANEL;
+    int64_t n = weft_min64(WEFT_PANEL, a->n - column);
+    int64_t at = p->row * a->ldy + column;
+    if (a->n_blocks == 1 && n == WEFT_PANEL && a->y_dtype == WEFT_F32
+        && !a->bias && !a->residual) {
+        chain(p, 0, (float *) a->y + at, a->ldy, a->accumulate);
+        return;
+    }
+    _Alignas(64) float acc[LEVELS][GROUP_ROWS * WEFT_PANEL];
+    for (int64_t i = 0; a->accumulate && i < p->n_rows; i++) {
+        memset(acc[0] + i * WEFT_PANEL, 0, WEFT_PANEL * sizeof(float));
+        memcpy(acc[0] + i * WEFT_PANEL, (float *) a->y + at + i * a->ldy,
+               (size_t) n * sizeof(float));
+    }
+    tree(p, acc);
+    int64_t y_bytes = (int64_t) weft_dtype_bytes(a->y_dtype);
+    for (int64_t i = 0; i < p->n_rows; i++, at += a->ldy)
+        p->ops->finish(n, acc[0] + i * WEFT_PANEL,
+                       a->bias ? a->bias + column : NULL,
+                       a->residual ? a->residual + at : NULL, a->y_dtype,
+                       (char *) a->y + at * y_bytes);
+}
+
+void weft_k_gemm(const struct weft_k_gemm_args *a)
+{
+    struct part p = {.a = a, .ops = weft_k_ops()};
+    int64_t row_bytes = 1;
+    for (int b = 0; b < a->n_blocks; b++)
+        row_bytes += a->k[b] * (int64_t) weft_dtype_bytes(a->dtype);
+    int64_t most = GROUP_BYTES / row_bytes / p.ops->tile_rows
+                 * p.ops->tile_rows;
+    most = weft_min64(weft_max64(most, 2 * p.ops->tile_rows), GROUP_ROWS);
+    int64_t n_groups = weft_ceil_div(a->m, most);
+    int64_t n_panels = weft_ceil_div(a->n, WEFT_PANEL);
+    for (int64_t g = 0; g < n_groups; g++) {
+        int64_t end = weft_min64(a->m, weft_round_up(a->m * (g + 1) / n_groups,
+                                                     p.ops->tile_rows));
+        p.n_rows = end - p.row;
+        for (p.panel = 0; p.panel < n_panels && p.n_rows; p.panel++)
+            panel(&p);
+        p.row = end;
+    }
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Additions of trees, norms, and the look-out for broken numbers. */
+#include "kern/ops.h"
+
+void weft_k_add(float *dst, const float *src, size_t n)
+{
+    weft_k_ops()->add(dst, src, n);
+}
+
+double weft_k_sum_squares(const float *x, size_t n)
+{
+    return weft_k_ops()->sum_squares(x, n);
+}
+
+size_t weft_k_find_nonfinite(const float *x, size_t n)
+{
+    return weft_k_ops()->find_nonfinite(x, n);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elementwise operations of ops.h: plain loops that compilers vectorise for
+ * the instruction set of the including file. The same bits in every set: no
+ * fused multiply-adds, sums in fixed lanes. Before it the file defines SQRT16
+ * (x[i] = sqrt x[i], 16 floats).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kern/ops.h"
+
+enum { LANES_16 = 16, SUM_TILE = 4096 };
+
+/* Loads at any alignment. */
+WEFT_INLINE uint32_t bits_of(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+WEFT_INLINE uint32_t bf16_bits(float f)
+{
+    uint32_t u = bits_of(f);
+    uint32_t nan = (u >> 16) | 0x40u;
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    return (u & 0x7fffffffu) > 0x7f800000u ? nan : rounded;
+}
+
+static void stream_add(float *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] += src[i];
+}
+
+static void stream_to_bf16(const float *restrict src, size_t n,
+                           uint16_t *restrict dst)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = (uint16_t) bf16_bits(src[i]);
+}
+
+static void stream_finish(int64_t n, const float *acc, const float *bias,
+                          const float *residual, enum weft_dtype y_dtype,
+                          void *y)
+{
+    float sum[WEFT_PANEL];
+    memcpy(sum, acc, (size_t) n * sizeof(float));
+    if (bias)
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += bias[j];
+    if (residual)
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += residual[j];
+    if (y_dtype == WEFT_BF16)
+        stream_to_bf16(sum, (size_t) n, y);
+    else
+        memcpy(y, sum, (size_t) n * sizeof(float));
+}
+
+WEFT_INLINE void pack_row_f32(const float *x, int64_t n, int64_t width,
+                              float *dst)
+{
+    for (int64_t j = 0; j < width; j++)
+        dst[j] = 0;
+    memcpy(dst, x, (size_t) n * sizeof(float));
+}
+
+/* Little-endian pairs: the row of the earlier token in the low half. */
+WEFT_INLINE void pack_row_bf16(const uint16_t *restrict x0,
+                               const uint16_t *restrict x1, int64_t n,
+                               int64_t width, uint16_t *restrict dst)
+{
+    for (int64_t j = 0; j < n; j++) {
+        dst[2 * j] = x0[j];
+        dst[2 * j + 1] = x1 ? x1[j] : 0;
+    }
+    for (int64_t j = 2 * n; j < 2 * width; j++)
+        dst[j] = 0;
+}
+
+/* The usual widths as constants, so that their loops are unrolled. */
+#define PACK_WIDTHS(call)                                                    \
+    if (n == WEFT_PANEL && width == WEFT_PANEL)                              \
+        call(WEFT_PANEL, WEFT_PANEL);                                        \
+    else if (n == WEFT_TILE_ROWS && width == WEFT_TILE_ROWS)                 \
+        call(WEFT_TILE_ROWS, WEFT_TILE_ROWS);                                \
+    else                                                                     \
+        call(n, width)
+
+static void stream_pack_steps(enum weft_dtype dtype, int64_t steps,
+                              const int32_t *row0, const int32_t *row1,
+                              const void *x, int64_t ldx, int64_t n,
+                              int64_t width, void *dst)
+{
+    if (dtype == WEFT_F32) {
+#define ROW(n_, width_)                                                      \
+        pack_row_f32((const float *) x + row0[s] * ldx, n_, width_,          \
+                     (float *) dst + s * width)
+        for (int64_t s = 0; s < steps; s++) {
+            PACK_WIDTHS(ROW);
+        }
+#undef ROW
+        return;
+    }
+    for (int64_t s = 0; s < steps; s++) {
+        const uint16_t *x0 = (const uint16_t *) x + row0[s] * ldx;
+        const uint16_t *x1 = row1[s] < 0 ? NULL
+                           : (const uint16_t *) x + row1[s] * ldx;
+        uint16_t *out = (uint16_t *) dst + 2 * s * width;
+#define ROW(n_, width_) pack_row_bf16(x0, x1, n_, width_, out)
+        if (x1)
+            PACK_WIDTHS(ROW);
+        else
+            pack_row_bf16(x0, NULL, n, width, out);
+#undef ROW
+    }
+}
+
+static void stream_pair_bf16(const float *restrict src, int64_t k,
+                             uint16_t *restrict dst)
+{
+    for (int64_t i = 0; i < k; i += 2)
+        for (int j = 0; j < WEFT_PANEL; j++) {
+            dst[i * WEFT_PANEL + 2 * j] =
+                (uint16_t) bf16_bits(src[i * WEFT_PANEL + j]);
+            dst[i * WEFT_PANEL + 2 * j + 1] =
+                (uint16_t) bf16_bits(src[(i + 1) * WEFT_PANEL + j]);
+        }
+}
+
+static void stream_transpose(enum weft_dtype dtype, const float *src,
+                             void *dst)
+{
+    float t[WEFT_PANEL * WEFT_PANEL];
+    for (int i = 0; i < WEFT_PANEL; i++)
+        for (int j = 0; j < WEFT_PANEL; j++)
+            t[i * WEFT_PANEL + j] = src[j * WEFT_PANEL + i];
+    if (dtype == WEFT_F32)
+        memcpy(dst, t, sizeof t);
+    else
+        stream_pair_bf16(t, WEFT_PANEL, dst);
+}
+
+static double stream_sum_squares(const float *x, size_t n)
+{
+    double total = 0;
+    for (size_t at = 0; at < n; at += SUM_TILE) {
+        size_t end = n - at < SUM_TILE ? n : at + SUM_TILE;
+        double lane[LANES_16] = {0};
+        size_t i = at;
+        for (; i + LANES_16 <= end; i += LANES_16)
+            for (int j = 0; j < LANES_16; j++)
+                lane[j] += (double) x[i + j] * (double) x[i + j];
+        for (int j = 0; i < end; i++, j++)
+            lane[j] += (double) x[i] * (double) x[i];
+        for (int half = LANES_16 / 2; half > 0; half /= 2)
+            for (int j = 0; j < half; j++)
+                lane[j] += lane[j + half];
+        total += lane[0];
+    }
+    return total;
+}
+
+static size_t stream_find_nonfinite(const float *x, size_t n)
+{
+    for (size_t at = 0; at < n; at += SUM_TILE) {
+        size_t end = n - at < SUM_TILE ? n : at + SUM_TILE;
+        uint32_t bad = 0;
+        for (size_t i = at; i < end; i++)
+            bad |= (bits_of(x[i]) & 0x7fffffffu) >= 0x7f800000u;
+        if (!bad)
+            continue;
+        for (size_t i = at; i < end; i++)
+            if ((bits_of(x[i]) & 0x7fffffffu) >= 0x7f800000u)
+                return i;
+    }
+    return n;
+}
+
+/* Constants of one AdamW step. */
+struct adamw_step {
+    float scale, keep, beta1, beta2, rest1, rest2, step_size, root_bias2, eps;
+};
+
+WEFT_INLINE void adamw_16(const struct adamw_step *s, const float *grad,
+                          float *master, float *m, float *v)
+{
+    float root[LANES_16];
+    for (int i = 0; i < LANES_16; i++) {
+        float g = grad[i] * s->scale;
+        m[i] = s->beta1 * m[i] + s->rest1 * g;
+        v[i] = s->beta2 * v[i] + s->rest2 * g * g;
+        root[i] = v[i];
+    }
+    SQRT16(root);
+    for (int i = 0; i < LANES_16; i++)
+        master[i] = s->keep * master[i]
+                  - s->step_size * m[i] / (root[i] * s->root_bias2 + s->eps);
+}
+
+static void stream_adamw(const struct weft_k_adamw *o, size_t n, float scale,
+                         const float *grad, float *master, float *m, float *v)
+{
+    double bias1 = 1 - pow(o->beta1, (double) o->step);
+    double bias2 = 1 - pow(o->beta2, (double) o->step);
+    const struct adamw_step s = {
+        .scale = scale,
+        .keep = (float) (1 - (double) o->lr * o->weight_decay),
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
+        .rest1 = (float) (1 - (double) o->beta1),
+        .rest2 = (float) (1 - (double) o->beta2),
+        .step_size = (float) (o->lr / bias1),
+        .root_bias2 = (float) (1 / sqrt(bias2)),
+        .eps = o->eps,
+    };
+    size_t i = 0;
+    for (; i + LANES_16 <= n; i += LANES_16)
+        adamw_16(&s, grad + i, master + i, m + i, v + i);
+    if (i == n)
+        return;
+    float tail[4][LANES_16] = {{0}};
+    size_t bytes = (n - i) * sizeof(float);
+    memcpy(tail[0], grad + i, bytes);
+    memcpy(tail[1], master + i, bytes);
+    memcpy(tail[2], m + i, bytes);
+    memcpy(tail[3], v + i, bytes);
+    adamw_16(&s, tail[0], tail[1], tail[2], tail[3]);
+    memcpy(master + i, tail[1], bytes);
+    memcpy(m + i, tail[2], bytes);
+    memcpy(v + i, tail[3], bytes);
+}
+
+#define STREAM_OPS                                                           \
+    .pack_steps = stream_pack_steps, .finish = stream_finish,                \
+    .add = stream_add, .to_bf16 = stream_to_bf16,                            \
+    .pair_bf16 = stream_pair_bf16, .transpose = stream_transpose,            \
+    .sum_squares = stream_sum_squares,                                       \
+    .find_nonfinite = stream_find_nonfinite, .adamw = stream_adamw

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiles of ops.h with vectors of the instruction set the including file is
+ * compiled for. It defines VEC (a type of LANES floats), LANES, MAX_ROWS,
+ * ZERO, LOAD, STORE, SPLAT (4 bytes to every lane) and DOT_F32, DOT_BF16
+ * (acc + step).
+ *
+ * Accumulators are named variables, not arrays: compilers keep them in
+ * registers then. A pass makes 2 * LANES columns of all rows.
+ */
+#include "kern/ops.h"
+
+#define EACH_ROW(do)                                                         \
+    do(0, x0, 0) do(1, x0, 1) do(2, x0, 2) do(3, x3, 0) do(4, x3, 1)         \
+    do(5, x3, 2) do(6, x6, 0) do(7, x6, 1) do(8, x6, 2) do(9, x9, 0)         \
+    do(10, x9, 1) do(11, x9, 2)
+
+#define ROW_BEGIN(i, base, off)                                              \
+    VEC a##i = ZERO, b##i = ZERO;                                            \
+    if (rows > i && cont) {                                                  \
+        a##i = LOAD(c + i * ldc);                                            \
+        b##i = LOAD(c + i * ldc + LANES);                                    \
+    }
+#define ROW_STEP(dot, i, base, off)                                          \
+    if (rows > i) {                                                          \
+        VEC s = SPLAT(base + off * ldx);                                     \
+        a##i = dot(a##i, s, w0);                                             \
+        b##i = dot(b##i, s, w1);                                             \
+    }
+#define ROW_F32(i, base, off) ROW_STEP(DOT_F32, i, base, off)
+#define ROW_BF16(i, base, off) ROW_STEP(DOT_BF16, i, base, off)
+#define ROW_END(i, base, off)                                                \
+    if (rows > i) {                                                          \
+        STORE(c + i * ldc, a##i);                                            \
+        STORE(c + i * ldc + LANES, b##i);                                    \
+    }
+
+/* Bytes of w fetched ahead: a step is too short to hide memory. */
+#define AHEAD 4096
+
+#define PASS(name, row)                                                      \
+    WEFT_INLINE void name(const int rows, int64_t steps, const char *x,      \
+                          int64_t ldx, const int64_t stride, const char *w,  \
+                          float *c, int64_t ldc, bool cont)                  \
+    {                                                                        \
+        const char *x0 = x, *x3 = x + 3 * ldx, *x6 = x + 6 * ldx;            \
+        const char *x9 = x + 9 * ldx;                                        \
+        EACH_ROW(ROW_BEGIN)                                                  \
+        for (int64_t s_ = 0; s_ < steps; s_++) {                             \
+            PREFETCH(w + AHEAD);                                             \
+            PREFETCH(w + AHEAD + 64);                                        \
+            VEC w0 = LOAD((const float *) w);                                \
+            VEC w1 = LOAD((const float *) w + LANES);                        \
+            EACH_ROW(row)                                                    \
+            x0 += stride;                                                    \
+            x3 += stride;                                                    \
+            x6 += stride;                                                    \
+            x9 += stride;                                                    \
+            w += WEFT_PANEL_BYTES;                                           \
+        }                                                                    \
+        EACH_ROW(ROW_END)                                                    \
+    }
+PASS(pass_f32, ROW_F32)
+PASS(pass_bf16, ROW_BF16)
+
+#define CASE(pass, n)                                                        \
+    case n:                                                                  \
+        pass(n, steps, x, ldx, stride, w, c, ldc, cont);                     \
+        break;
+#if MAX_ROWS == 12
+#define CASES(pass)                                                          \
+    CASE(pass, 1) CASE(pass, 2) CASE(pass, 3) CASE(pass, 4) CASE(pass, 5)    \
+    CASE(pass, 6) CASE(pass, 7) CASE(pass, 8) CASE(pass, 9) CASE(pass, 10)   \
+    CASE(pass, 11) CASE(pass, 12)
+#else
+#define CASES(pass)                                                          \
+    CASE(pass, 1) CASE(pass, 2) CASE(pass, 3) CASE(pass, 4) CASE(pass, 5)    \
+    CASE(pass, 6)
+#endif
+
+#define TILE(name, pass, ldx_bytes, stride_bytes)                            \
+    static void name(int rows, int64_t steps, const void *x_,                \
+                     int64_t ldx_, const void *w_, float *c, int64_t ldc,    \
+                     bool cont)                                              \
+    {                                                                        \
+        const int64_t ldx = ldx_bytes, stride = stride_bytes;                \
+        const char *x = x_, *w = w_;                                         \
+        (void) ldx_;                                                         \
+        for (int j = 0; j < WEFT_PANEL; j += 2 * LANES) {                    \
+            switch (rows) {                                                  \
+                CASES(pass)                                                  \
+            }                                                                \
+            w += 2 * LANES * sizeof(float);                                  \
+            c += 2 * LANES;                                                  \
+        }                                                                    \
+    }
+TILE(tile_f32, pass_f32, ldx_, WEFT_STEP_BYTES)
+TILE(tile_bf16, pass_bf16, ldx_, WEFT_STEP_BYTES)
+TILE(tile_packed_f32, pass_f32, WEFT_STEP_BYTES, WEFT_STEP_BYTES * MAX_ROWS)
+TILE(tile_packed_bf16, pass_bf16, WEFT_STEP_BYTES,
+     WEFT_STEP_BYTES * MAX_ROWS)
