@@ -15,6 +15,7 @@
  * over rows, and bf16 pairs of rows start where a sample starts.
  */
 #include "kern/head.h"
+#include "kern/ops.h"
 
 enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
 
@@ -98,8 +99,7 @@ static void make_dlogits(const struct task *k, const struct work *work,
         if (k->shape->dtype == WEFT_F32)
             continue;
         uint16_t *d = (uint16_t *) work->dlogits + (int64_t) i * COLUMNS;
-        for (int64_t j = 0; j < n; j++)
-            d[j] = weft_f32_to_bf16(z[j]);
+        weft_k_ops()->to_bf16(z, (size_t) n, d);
         if (n % 2)
             d[n] = 0;
     }

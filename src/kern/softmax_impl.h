@@ -1,75 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Row operations of softmax.h for the instruction set this file is compiled
- * for; the including file defines OPS, the name of the table. Plain loops of
- * 16 lanes, written so that compilers make vectors of them.
+ * for; the including file defines OPS, the name of the table. Element j is
+ * lane j mod 16 of one chain per lane.
  */
 #include "kern/softmax.h"
-#include "kern/vec.h"
-
-enum { LANES = 16 };
-
-static float join_sum(float lane[LANES])
-{
-    for (int n = LANES / 2; n > 0; n /= 2)
-        for (int i = 0; i < n; i++)
-            lane[i] += lane[i + n];
-    return lane[0];
-}
+#include "kern/vec16.h"
 
 static float softmax_max(const float *x, int64_t n)
 {
-    float lane[LANES], max = -INFINITY;
+    weft_v16 max = v_set1(-INFINITY);
     int64_t j = 0;
-    for (int i = 0; i < LANES; i++)
-        lane[i] = -INFINITY;
-    for (; j + LANES <= n; j += LANES)
-        for (int i = 0; i < LANES; i++)
-            lane[i] = x[j + i] > lane[i] ? x[j + i] : lane[i];
-    for (; j < n; j++)
-        max = x[j] > max ? x[j] : max;
-    for (int i = 0; i < LANES; i++)
-        max = lane[i] > max ? lane[i] : max;
-    return max;
+    for (; j + WEFT_LANES <= n; j += WEFT_LANES)
+        max = v_max(v_load(x + j), max); /* a NaN leaves the second */
+    if (j < n)
+        max = v_max(v_keep(v_load_n(x + j, n - j), n - j, -INFINITY), max);
+    return v_max_lane(max);
 }
 
-/* Exponents below WEFT_EXP_MIN have probability 0; raising them to it keeps
- * 0 * -infinity out of the dot product. */
 static void softmax_exp(const float *x, int64_t n, float scale, float base,
                         float *e, float *sum_out, float *dot_out)
 {
-    float sum[LANES] = {0}, dot[LANES] = {0};
-    for (int64_t j = 0; j < n; j++) {
-        float d = x[j] * scale - base;
-        e[j] = weft_expf(d);
+    weft_v16 sum = v_set1(0), dot = v_set1(0);
+    weft_v16 scale_ = v_set1(scale), base_ = v_set1(base);
+    weft_v16 floor_ = v_set1(WEFT_EXP_MIN); /* no 0 * -infinity in dot */
+    int64_t j = 0;
+    for (; j + WEFT_LANES <= n; j += WEFT_LANES) {
+        weft_v16 d = v_sub(v_mul(v_load(x + j), scale_), base_);
+        weft_v16 p = v_exp(d);
+        v_store(e + j, p);
+        sum = v_add(sum, p);
+        dot = v_fma(p, v_max(d, floor_), dot);
     }
-    for (int64_t j = 0; j < n; j += LANES) {
-        int lanes = (int) weft_min64(LANES, n - j);
-        if (lanes == LANES)
-            for (int i = 0; i < LANES; i++) {
-                float d = x[j + i] * scale - base;
-                sum[i] += e[j + i];
-                dot[i] += e[j + i] * (d < WEFT_EXP_MIN ? WEFT_EXP_MIN : d);
-            }
-        else
-            for (int i = 0; i < lanes; i++) {
-                float d = x[j + i] * scale - base;
-                sum[i] += e[j + i];
-                dot[i] += e[j + i] * (d < WEFT_EXP_MIN ? WEFT_EXP_MIN : d);
-            }
+    if (j < n) {
+        weft_v16 d = v_sub(v_mul(v_load_n(x + j, n - j), scale_), base_);
+        weft_v16 p = v_keep(v_exp(d), n - j, 0);
+        v_store_n(e + j, p, n - j);
+        sum = v_add(sum, p);
+        dot = v_fma(p, v_keep(v_max(d, floor_), n - j, 0), dot);
     }
-    *sum_out = join_sum(sum);
-    *dot_out = join_sum(dot);
+    *sum_out = v_sum(sum);
+    *dot_out = v_sum(dot);
+}
+
+struct grad {
+    weft_v16 scale, lse, entropy, a, b;
+};
+
+WEFT_INLINE weft_v16 grad_of(const struct grad *g, weft_v16 x)
+{
+    weft_v16 d = v_sub(v_mul(x, g->scale), g->lse), p = v_exp(d);
+    d = v_add(v_max(d, v_set1(WEFT_EXP_MIN)), g->entropy);
+    return v_mul(v_mul(p, v_fma(g->b, d, g->a)),
+                 v_sub(v_set1(0), g->scale));
 }
 
 static void softmax_grad(float *x, int64_t n, float scale, float lse,
                          float entropy, float a, float b)
 {
-    for (int64_t j = 0; j < n; j++) {
-        float d = x[j] * scale - lse;
-        d = d < WEFT_EXP_MIN ? WEFT_EXP_MIN : d;
-        x[j] = -scale * (weft_expf(d) * (a + b * (d + entropy)));
-    }
+    struct grad g = {v_set1(scale), v_set1(lse), v_set1(entropy), v_set1(a),
+                     v_set1(b)};
+    int64_t j = 0;
+    for (; j + WEFT_LANES <= n; j += WEFT_LANES)
+        v_store(x + j, grad_of(&g, v_load(x + j)));
+    if (j < n)
+        v_store_n(x + j, grad_of(&g, v_load_n(x + j, n - j)), n - j);
 }
 
 const struct weft_softmax_ops OPS = {softmax_max, softmax_exp, softmax_grad};
