@@ -14,6 +14,7 @@ struct weft_ppo_sample {
 
 /* What a sample says, decoded. */
 struct weft_ppo_text {
+    struct weft_row row;
     char *prompt, *response;
     int32_t n_tokens;
     bool ended;

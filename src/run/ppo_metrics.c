@@ -281,7 +281,7 @@ static int write_samples(const struct weft_ppo *p, const struct columns *c)
             .index = i,
             .prompt = text->prompt,
             .response = text->response,
-            .label = weft_dataset_row(p->t->data, p->prompt[i]->row)->label,
+            .label = text->row.label,
             .score = c->score[i],
             .n_tokens = text->n_tokens,
             .ended = text->ended,

@@ -5,7 +5,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "run/ppo.h"
-#include "run/prompts.h"
 
 /* Decodes sample i's response; reads its rollout (waits until it is there). */
 static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
@@ -25,7 +24,10 @@ static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
     }
     weft_tile_unacquire(tile);
     if (!rc)
-        rc = weft_prompts_render(t, p->prompt[i]->row, &out->prompt, p->err);
+        rc = weft_dataset_row(t->data, p->prompt[i]->row, &out->row, p->err);
+    if (!rc)
+        rc = weft_renderer_prompt(&t->renderer, &out->row, &out->prompt,
+                                  p->err);
     return rc;
 }
 
@@ -42,14 +44,12 @@ int weft_ppo_rewards(struct weft_ppo *p)
         rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
     for (int32_t i = 0; i < p->n && !rc; i++) {
         struct weft_ppo_text *text = &p->text[i];
-        const struct weft_row *row =
-            weft_dataset_row(t->data, p->prompt[i]->row);
         rc = decode(p, i, text);
         sample[i] = (struct weft_reward_sample) {
             .prompt = text->prompt,
             .response = text->response,
-            .label = row->label,
-            .row = row->json,
+            .label = text->row.label,
+            .row = text->row.json,
             .n_tokens = text->n_tokens,
             .ended = text->ended,
         };
@@ -69,6 +69,7 @@ int weft_ppo_rewards(struct weft_ppo *p)
 void weft_ppo_texts_release(struct weft_ppo *p)
 {
     for (int32_t i = 0; p->text && i < p->n; i++) {
+        weft_row_release(&p->text[i].row);
         weft_free(p->text[i].prompt);
         weft_free(p->text[i].response);
     }

@@ -13,6 +13,7 @@
 #include "model/tokenizer.h"
 #include "run/config.h"
 #include "run/metrics.h"
+#include "run/prompts.h"
 #include "run/reward.h"
 #include "run/rollout.h"
 #include "run/samples.h"
@@ -42,6 +43,7 @@ struct weft_trainer {
     struct weft_run_model actor, critic, reference;
     struct weft_run_model reward[WEFT_MAX_REWARDS]; /* type: model */
     struct weft_tokenizer *tokenizer;
+    struct weft_renderer renderer;
     struct weft_dataset *data;
     int32_t n_prompts;
     struct weft_run_prompt *prompt;
