@@ -68,8 +68,8 @@ int weft_arch_check(const struct weft_arch *arch, struct weft_err *err);
 /* Gives a language model's architecture a scalar head. */
 void weft_arch_make_scalar(struct weft_arch *arch);
 
-/* Writes both files, in the spelling of old and new transformers, each
- * atomically. `dir` must be there. */
+/* Writes both files (a scalar head: config.json), in the spelling of old and
+ * new transformers, each atomically. `dir` must be there. */
 int weft_arch_write(const char *dir, const struct weft_arch *arch,
                     struct weft_err *err);
 
