@@ -39,8 +39,7 @@ AC_DEFUN([WEFT_WARNINGS], [
     # Functions nobody declared: a header forgotten, or a missing static.
     WEFT_WARN([-Wstrict-prototypes])
     WEFT_WARN([-Wmissing-prototypes])
-    # Arithmetic on void pointers, writing to string literals: not C11.
-    WEFT_WARN([-Wpointer-arith])
+    # Writing to string literals.
     WEFT_WARN([-Wwrite-strings])
     WEFT_WERROR=
     AS_CASE([$enable_werror],
