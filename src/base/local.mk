@@ -11,4 +11,5 @@ base_sources = \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \
 	%D%/topology.c %D%/topology.h \
+	%D%/version.c \
 	%D%/yaml.c %D%/yaml.h

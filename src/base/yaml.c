@@ -320,6 +320,8 @@ int weft_yaml_err(const struct weft_yaml *node, struct weft_err *err,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    if (node->line == 0) /* no document's: a word of the command line */
+        return weft_err_set(err, code, "%s: %s", node->name, text);
     return weft_err_set(err, code, "%s:%d: %s", node->name, node->line, text);
 }
 

@@ -14,7 +14,7 @@
 
 struct weft_metrics;
 
-struct weft_metrics *weft_metrics_create(void); /* NULL: no memory */
+int weft_metrics_create(struct weft_metrics **out, struct weft_err *err);
 void weft_metrics_free(struct weft_metrics *metrics); /* NULL is allowed */
 /* Empties it. */
 void weft_metrics_clear(struct weft_metrics *metrics);
@@ -44,22 +44,15 @@ const char *weft_metrics_trl_name(const char *tag);
 
 struct weft_metrics_writer;
 
-struct weft_metrics_options {
-    /* Iterations the run already has: lines beyond them (of a process that
-     * died before its next checkpoint) are dropped, as is a torn last line.
-     * 0 starts the file anew. */
-    int64_t n_iterations;
-    bool trl_names;
-    bool tensorboard;
-};
-
-/* Opens <run_dir>/metrics.jsonl. Errors: a folder that cannot be written, a
- * line that is no JSON object with "iteration" (other than a torn last one),
- * named by its number. */
-int weft_metrics_writer_open(const char *run_dir,
-                             const struct weft_metrics_options *options,
-                             struct weft_metrics_writer **out,
-                             struct weft_err *err);
+/* Opens <run_dir>/metrics.jsonl. n_iterations: those the run already has;
+ * lines beyond them (of a process that died before its next checkpoint) are
+ * dropped, as is a torn last line. names: "verl", or "trl" for TRL's beside
+ * them. Errors: a folder that cannot be written, a line that is no JSON
+ * object with "iteration" (other than a torn last one), named by its
+ * number. */
+int weft_metrics_open(const char *run_dir, int64_t n_iterations,
+                      bool tensorboard, const char *names,
+                      struct weft_metrics_writer **out, struct weft_err *err);
 /* Appends iteration's record (NaN and infinity: null). The line is whole in
  * the file's cache when this returns. */
 int weft_metrics_write(struct weft_metrics_writer *writer, int64_t iteration,

@@ -1,3 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # check_PROGRAMS += %D%/test_x
 # %C%_test_x_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_config
+%C%_test_config_LDADD = $(all_libs)

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a configuration: the tree of the file, then the words of the
+ * command line over it, are matched with the table; what nobody gave takes
+ * its default; then the whole is checked.
+ */
+#include "run/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/yaml.h"
+#include "run/config_keys.h"
+#include "run/edit_distance.h"
+
+enum { MAX_KEYS = 128, MAX_NAME = 256 };
+
+/* A word of the command line as a node. */
+struct word {
+    struct weft_yaml node;   /* a scalar: text and name are ours */
+    struct weft_yaml *tree;  /* or a value that was YAML itself */
+};
+
+struct reader {
+    const char *name;
+    char *dir;               /* absolute */
+    struct weft_config *c;
+    const struct weft_yaml *given[MAX_KEYS];
+    const struct weft_yaml *reward;
+    int32_t n_words;
+    struct word *word;
+    struct weft_err *err;
+};
+
+static int nomem(const struct reader *r)
+{
+    return weft_err_nomem(r->err, r->name, MAX_NAME);
+}
+
+/* ---- One value -------------------------------------------------------- */
+
+static int set_value(const struct reader *r, const struct weft_config_key *k,
+                     const struct weft_yaml *node, void *base)
+{
+    return weft_config_set(k, node, r->dir, base, r->err);
+}
+
+static int set_standard(const struct reader *r,
+                        const struct weft_config_key *k, void *base)
+{
+    const char *text = weft_config_standard(k, r->c->algorithm);
+    if (!text)
+        return 0;
+    char copy[64];
+    snprintf(copy, sizeof copy, "%s", text);
+    struct weft_yaml node = {.type = WEFT_YAML_SCALAR,
+                             .name = "default",
+                             .text = copy};
+    return set_value(r, k, &node, base);
+}
+
+/* ---- Names ------------------------------------------------------------ */
+
+/* Index of a key, or -1. */
+static int find(const char *name)
+{
+    for (size_t i = 0; i < weft_config_n_keys; i++)
+        if (strcmp(weft_config_keys[i].name, name) == 0)
+            return (int) i;
+    return -1;
+}
+
+static bool is_group(const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < weft_config_n_keys; i++)
+        if (strncmp(weft_config_keys[i].name, name, n) == 0
+            && weft_config_keys[i].name[n] == '.')
+            return true;
+    return false;
+}
+
+/* The known key that was probably meant, or NULL: one whose last parts are
+ * the whole name, else the nearest. */
+static const char *nearest(const char *name)
+{
+    const char *best = NULL;
+    size_t least = 3 + strlen(name) / 6, n = strlen(name);
+    for (size_t i = 0; i < weft_config_n_keys; i++) {
+        const char *known = weft_config_keys[i].name;
+        size_t len = strlen(known);
+        if (len > n && known[len - n - 1] == '.'
+            && strcmp(known + len - n, name) == 0)
+            return known;
+    }
+    for (size_t i = 0; i <= weft_config_n_keys; i++) {
+        const char *known = i < weft_config_n_keys ? weft_config_keys[i].name
+                                                   : "reward";
+        size_t d = weft_edit_distance(name, known);
+        if (d < least && d * 2 <= n) {
+            least = d;
+            best = known;
+        }
+    }
+    return best;
+}
+
+static int unknown(const struct reader *r, const struct weft_yaml *node,
+                   const char *name)
+{
+    const char *near = nearest(name);
+    if (near)
+        return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                             "unknown key '%.100s'; did you mean '%s'?",
+                             name, near);
+    return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                         "unknown key '%.100s'; 'weft train --keys' lists "
+                         "all", name);
+}
+
+static int give(struct reader *r, const char *name,
+                const struct weft_yaml *node, bool again)
+{
+    int k = find(name);
+    if (k < 0)
+        return unknown(r, node, name);
+    if (r->given[k] && !again)
+        return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                             "'%s' is given twice, first in line %d", name,
+                             r->given[k]->line);
+    r->given[k] = node;
+    return 0;
+}
+
+static int walk(struct reader *r, const struct weft_yaml *map,
+                const char *prefix)
+{
+    char name[MAX_NAME], what[64];
+    if (map->type != WEFT_YAML_MAP && *prefix) {
+        const char *near = nearest(prefix);
+        return weft_yaml_err(map, r->err, WEFT_EINVAL,
+                             "'%s' must be a map of keys, not %s%s%s%s",
+                             prefix, weft_yaml_what(map, what),
+                             near ? "; did you mean '" : "",
+                             near ? near : "", near ? "'?" : "");
+    }
+    if (map->type != WEFT_YAML_MAP)
+        return weft_yaml_err(map, r->err, WEFT_EFORMAT,
+                             "a configuration is a map of keys, not %s",
+                             weft_yaml_what(map, what));
+    for (size_t i = 0; i < map->n; i++) {
+        const struct weft_yaml *child = map->child[i];
+        int rc = 0;
+        snprintf(name, sizeof name, "%s%s%.100s", prefix, *prefix ? "." : "",
+                 map->key[i]);
+        if (strcmp(name, "reward") == 0)
+            r->reward = child;
+        else if (!is_group(name))
+            rc = give(r, name, child, false);
+        else if (!weft_yaml_is_null(child))
+            rc = walk(r, child, name);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- Words of the command line ---------------------------------------- */
+
+static bool is_utf8(const char *s)
+{
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n;) {
+        size_t len = weft_utf8_length(s + i, n - i);
+        if (len == 0)
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+/* The value as a node: YAML where it is quoted or of the reward list, else
+ * the text as it stands. */
+static int word_node(struct reader *r, const char *text, bool yaml,
+                     struct word *w, const struct weft_yaml **out)
+{
+    char *value = strchr(text, '=') + 1;
+    char name[MAX_NAME];
+    snprintf(name, sizeof name, "argument '%.200s'", text);
+    if (!is_utf8(text))
+        return weft_err_set(r->err, WEFT_EINVAL, "%s is not UTF-8", name);
+    if (yaml || *value == '"' || *value == '\'') {
+        int rc = weft_yaml_parse(value, strlen(value), name, &w->tree,
+                                 r->err);
+        *out = w->tree;
+        return rc;
+    }
+    w->node.type = WEFT_YAML_SCALAR;
+    w->node.text = weft_strdup(value);
+    w->node.name = weft_strdup(name);
+    *out = &w->node;
+    return w->node.text && w->node.name ? 0 : nomem(r);
+}
+
+static int read_words(struct reader *r, int n, const char *const *text)
+{
+    r->word = weft_alloc((size_t) n, sizeof *r->word);
+    if (!r->word)
+        return nomem(r);
+    r->n_words = n;
+    for (int i = 0; i < n; i++) {
+        const char *eq = strchr(text[i], '=');
+        const struct weft_yaml *node = NULL;
+        char name[MAX_NAME];
+        if (!eq || eq == text[i])
+            return weft_err_set(r->err, WEFT_EINVAL,
+                                "argument '%.200s' must be key=value, like "
+                                "iterations=100", text[i]);
+        snprintf(name, sizeof name, "%.*s", (int) (eq - text[i]), text[i]);
+        bool reward = strcmp(name, "reward") == 0;
+        int rc = word_node(r, text[i], reward, &r->word[i], &node);
+        if (!rc && reward)
+            r->reward = node;
+        else if (!rc)
+            rc = give(r, name, node, true);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- Rewards ---------------------------------------------------------- */
+
+static int reward_standards(struct reader *r, struct weft_reward_config *w)
+{
+    int rc = 0;
+    for (size_t k = 0; k < weft_reward_n_keys && !rc; k++)
+        rc = set_standard(r, &weft_reward_keys[k], w);
+    return rc;
+}
+
+static int find_reward_key(const struct reader *r,
+                           const struct weft_yaml *node, const char *name,
+                           const struct weft_config_key **out)
+{
+    const char *best = NULL;
+    size_t least = 3;
+    for (size_t k = 0; k < weft_reward_n_keys; k++) {
+        size_t d = weft_edit_distance(name, weft_reward_keys[k].name);
+        if (d == 0) {
+            *out = &weft_reward_keys[k];
+            return 0;
+        }
+        if (d < least) {
+            least = d;
+            best = weft_reward_keys[k].name;
+        }
+    }
+    return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                         "unknown key '%.100s' of a reward%s%s%s", name,
+                         best ? "; did you mean '" : "", best ? best : "",
+                         best ? "'?" : "");
+}
+
+static int read_reward_map(struct reader *r, const struct weft_yaml *node,
+                           struct weft_reward_config *w)
+{
+    const struct weft_yaml *type = weft_yaml_get(node, "type");
+    if (!type)
+        return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                             "a reward has no 'type' (%s)",
+                             weft_reward_keys[0].words);
+    int rc = set_value(r, &weft_reward_keys[0], type, w);
+    for (size_t i = 0; i < node->n && !rc; i++) {
+        const struct weft_config_key *k = NULL;
+        rc = find_reward_key(r, node->child[i], node->key[i], &k);
+        if (rc || k == weft_reward_keys || weft_yaml_is_null(node->child[i]))
+            continue;
+        if (!(k->flags & 1u << w->type))
+            rc = weft_yaml_err(node->child[i], r->err, WEFT_EINVAL,
+                               "'%s' is not a key of a reward of type %s",
+                               k->name, type->text);
+        else
+            rc = set_value(r, k, node->child[i], w);
+    }
+    return rc;
+}
+
+static int read_reward(struct reader *r, const struct weft_yaml *node)
+{
+    struct weft_config *c = r->c;
+    if (c->n_rewards == WEFT_MAX_REWARDS)
+        return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                             "more than %d rewards", WEFT_MAX_REWARDS);
+    struct weft_reward_config *w = &c->reward[c->n_rewards++];
+    int rc = reward_standards(r, w);
+    if (rc)
+        return rc;
+    if (node->type == WEFT_YAML_MAP)
+        rc = read_reward_map(r, node, w);
+    else
+        rc = set_value(r, &weft_reward_keys[0], node, w);
+    if (!rc && w->type == WEFT_REWARD_PROGRAM && !w->directory) {
+        w->directory = weft_strdup(r->dir);
+        rc = w->directory ? 0 : nomem(r);
+    }
+    size_t len;
+    if (!rc && !w->name) {
+        const char *type = weft_config_word(weft_reward_keys[0].words,
+                                            (int) w->type, &len);
+        w->name = weft_strndup(type, len);
+        rc = w->name ? 0 : nomem(r);
+    }
+    if (!rc && !w->method
+        && (w->type == WEFT_REWARD_GSM8K || w->type == WEFT_REWARD_LENGTH)) {
+        w->method = weft_strdup(w->type == WEFT_REWARD_GSM8K ? "strict"
+                                                             : "around");
+        rc = w->method ? 0 : nomem(r);
+    }
+    return rc ? rc : weft_config_check_reward(w, node, r->err);
+}
+
+static int read_rewards(struct reader *r)
+{
+    const struct weft_yaml *node = r->reward;
+    int rc = 0;
+    if (!node || weft_yaml_is_null(node))
+        return 0;
+    if (r->c->algorithm != WEFT_ALGO_PPO)
+        return weft_yaml_err(node, r->err, WEFT_EINVAL,
+                             "'reward' is not a key of algorithm sft");
+    if (node->type != WEFT_YAML_LIST)
+        return read_reward(r, node);
+    for (size_t i = 0; i < node->n && !rc; i++)
+        rc = read_reward(r, node->child[i]);
+    return rc;
+}
+
+/* ---- The whole -------------------------------------------------------- */
+
+static int fill(struct reader *r)
+{
+    unsigned bit = 0;
+    int rc = 0;
+    for (size_t k = 0; k < weft_config_n_keys && !rc; k++) {
+        const struct weft_config_key *key = &weft_config_keys[k];
+        const struct weft_yaml *node = r->given[k];
+        if (node && weft_yaml_is_null(node))
+            node = r->given[k] = NULL;
+        if (node && k > 0 && !(key->flags & bit))
+            rc = weft_yaml_err(node, r->err, WEFT_EINVAL,
+                               "'%s' is not a key of algorithm %s",
+                               key->name, bit == WEFT_KEY_SFT ? "sft"
+                                                              : "ppo");
+        else
+            rc = node ? set_value(r, key, node, r->c)
+                      : set_standard(r, key, r->c);
+        if (k == 0) /* the algorithm, which the others' defaults follow */
+            bit = weft_config_bit(r->c->algorithm);
+    }
+    return rc;
+}
+
+/* Defaults that follow other keys. */
+static int derive(struct reader *r)
+{
+    struct weft_config *c = r->c;
+    if (!c->model.reference && c->model.actor) {
+        c->model.reference = weft_strdup(c->model.actor);
+        if (!c->model.reference)
+            return nomem(r);
+    }
+    if (c->run_dir)
+        return 0;
+    char *name = weft_path_name(r->name), *cwd = weft_config_cwd();
+    char *dot = name ? strrchr(name, '.') : NULL;
+    if (dot && dot != name)
+        *dot = 0;
+    char *runs = cwd ? weft_path_join(cwd, "runs") : NULL;
+    c->run_dir = runs && name ? weft_path_join(runs, name) : NULL;
+    weft_free(name);
+    weft_free(cwd);
+    weft_free(runs);
+    return c->run_dir ? 0 : nomem(r);
+}
+
+static int read_tree(struct reader *r, const struct weft_yaml *root,
+                     int n_override, const char *const *override)
+{
+    int rc = weft_yaml_is_null(root) ? 0 : walk(r, root, "");
+    if (!rc && n_override > 0)
+        rc = read_words(r, n_override, override);
+    if (!rc)
+        rc = fill(r);
+    if (!rc)
+        rc = read_rewards(r);
+    if (!rc)
+        rc = derive(r);
+    if (!rc)
+        rc = weft_config_check(r->c, r->name, r->given, r->err);
+    return rc;
+}
+
+int weft_config_parse(const char *text, size_t n, const char *name,
+                      const char *dir, int n_override,
+                      const char *const *override, struct weft_config *out,
+                      struct weft_err *err)
+{
+    struct weft_config c = {0};
+    struct reader r = {.name = name, .c = &c, .err = err};
+    struct weft_yaml *root = NULL;
+    char *real = realpath(dir, NULL);
+    weft_assert(weft_config_n_keys <= MAX_KEYS);
+    r.dir = weft_strdup(real ? real : dir);
+    free(real);
+    int rc = r.dir ? weft_yaml_parse(text, n, name, &root, err) : nomem(&r);
+    if (!rc)
+        rc = read_tree(&r, root, n_override, override);
+    for (int32_t i = 0; i < r.n_words; i++) {
+        weft_free(r.word[i].node.text);
+        weft_free((void *) (uintptr_t) r.word[i].node.name);
+        weft_yaml_free(r.word[i].tree);
+    }
+    weft_free(r.word);
+    weft_free(r.dir);
+    weft_yaml_free(root);
+    if (rc)
+        weft_config_release(&c);
+    else
+        *out = c;
+    return rc;
+}
+
+int weft_config_read(const char *path, int n_override,
+                     const char *const *override, struct weft_config *out,
+                     struct weft_err *err)
+{
+    char *text, *dir;
+    size_t n;
+    int rc = weft_file_read(path, (size_t) 1 << 20, &text, &n, err);
+    if (rc)
+        return rc;
+    dir = weft_path_parent(path);
+    rc = dir ? weft_config_parse(text, n, path, dir, n_override, override,
+                                 out, err)
+             : weft_err_nomem(err, path, strlen(path));
+    weft_free(dir);
+    weft_free(text);
+    return rc;
+}
+
+static void release(const struct weft_config_key *keys, size_t n, void *base)
+{
+    for (size_t k = 0; k < n; k++) {
+        char **at = (char **) ((char *) base + keys[k].offset);
+        if (keys[k].type == WEFT_KEY_LIST)
+            for (size_t i = 0; i < WEFT_MAX_ARGV; i++)
+                weft_free(at[i]);
+        else if (keys[k].type == WEFT_KEY_STRING
+                 || keys[k].type == WEFT_KEY_WORD
+                 || keys[k].type == WEFT_KEY_PATH
+                 || keys[k].type == WEFT_KEY_PATH_CWD)
+            weft_free(*at);
+    }
+}
+
+void weft_config_release(struct weft_config *config)
+{
+    release(weft_config_keys, weft_config_n_keys, config);
+    for (int32_t i = 0; i < config->n_rewards; i++)
+        release(weft_reward_keys, weft_reward_n_keys, &config->reward[i]);
+    *config = (struct weft_config) {0};
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What keys demand of each other, and of a resumed run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/yaml.h"
+#include "run/config_keys.h"
+
+struct check {
+    const struct weft_config *c;
+    const char *name;
+    const struct weft_yaml *const *given;
+    struct weft_err *err;
+};
+
+/* The sentence stands at the key's line, where it was given. */
+WEFT_PRINTF(3, 4)
+static int wrong(const struct check *k, const char *key, const char *fmt,
+                 ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    for (size_t i = 0; i < weft_config_n_keys; i++)
+        if (strcmp(weft_config_keys[i].name, key) == 0 && k->given[i])
+            return weft_yaml_err(k->given[i], k->err, WEFT_EINVAL, "%s",
+                                 text);
+    return weft_err_set(k->err, WEFT_EINVAL, "%s: %s", k->name, text);
+}
+
+static int check_required(const struct check *k)
+{
+    unsigned bit = weft_config_bit(k->c->algorithm);
+    for (size_t i = 0; i < weft_config_n_keys; i++) {
+        const struct weft_config_key *key = &weft_config_keys[i];
+        if ((key->flags & WEFT_KEY_REQUIRED) && (key->flags & bit)
+            && !k->given[i])
+            return wrong(k, key->name, "'%s' is missing: %s", key->name,
+                         key->meaning);
+    }
+    return 0;
+}
+
+static int check_optimizer(const struct check *k, const char *who,
+                           const struct weft_optimizer_config *o)
+{
+    char key[64];
+    if (o->schedule == WEFT_LR_CONSTANT && o->min_lr_ratio > 0) {
+        snprintf(key, sizeof key, "%s.min_lr_ratio", who);
+        return wrong(k, key, "'%s' has no meaning with a constant schedule; "
+                     "set %s.schedule to linear or cosine", key, who);
+    }
+    return 0;
+}
+
+static int check_data(const struct check *k)
+{
+    static const char *const known[] = {"none", "auto", "chatml", "llama3",
+                                        "mistral"};
+    const char *t = k->c->data.template;
+    for (size_t i = 0; i < WEFT_COUNT(known); i++)
+        if (strcmp(t, known[i]) == 0)
+            return 0;
+    if (!strstr(t, "{content}"))
+        return wrong(k, "data.template",
+                     "'data.template' must be none, auto, chatml, llama3, "
+                     "mistral, or a pattern that holds {content}, not '%s'",
+                     t);
+    return 0;
+}
+
+static int check_numerics(const struct check *k)
+{
+    int32_t t = k->c->numerics.tensor_blocks;
+    if (t & (t - 1))
+        return wrong(k, "numerics.tensor_blocks",
+                     "'numerics.tensor_blocks' must be 1, 2, 4 or 8 (0: the "
+                     "model's default), not %d", t);
+    return 0;
+}
+
+static int check_rewards(const struct check *k)
+{
+    const struct weft_config *c = k->c;
+    if (c->n_rewards == 0)
+        return wrong(k, "reward",
+                     "'reward' is missing: a list of what makes the score, "
+                     "like [{type: gsm8k}]");
+    for (int32_t i = 0; i < c->n_rewards; i++)
+        for (int32_t j = 0; j < i; j++)
+            if (strcmp(c->reward[i].name, c->reward[j].name) == 0)
+                return wrong(k, "reward",
+                             "two rewards are named '%s'; give each a name "
+                             "of its own", c->reward[i].name);
+    return 0;
+}
+
+static int check_samples(const struct check *k)
+{
+    const struct weft_config *c = k->c;
+    int64_t n = (int64_t) c->rollout.prompts * c->rollout.samples_per_prompt;
+    if (n > 10 * 1000 * 1000)
+        return wrong(k, "rollout.prompts",
+                     "'rollout.prompts' times samples_per_prompt is %lld "
+                     "samples; at most 10000000 fit an iteration",
+                     (long long) n);
+    if (c->ppo.mini_batches > n)
+        return wrong(k, "ppo.mini_batches",
+                     "'ppo.mini_batches' is %d, but an iteration has only "
+                     "%lld samples (rollout.prompts times "
+                     "samples_per_prompt)", c->ppo.mini_batches,
+                     (long long) n);
+    return 0;
+}
+
+static int check_ppo(const struct check *k)
+{
+    const struct weft_config *c = k->c;
+    int rc = check_rewards(k);
+    if (!rc)
+        rc = check_samples(k);
+    if (rc)
+        return rc;
+    if (c->ppo.dual_clip > 0 && c->ppo.dual_clip <= 1)
+        return wrong(k, "ppo.dual_clip",
+                     "'ppo.dual_clip' must be above 1 (3 is usual), or 0 "
+                     "for off, not %g", (double) c->ppo.dual_clip);
+    if (c->ppo.kl_control == WEFT_KL_ADAPTIVE
+        && c->ppo.kl_place != WEFT_KL_IN_REWARD)
+        return wrong(k, "ppo.kl.controller",
+                     "'ppo.kl.controller' adaptive needs 'ppo.kl.place' "
+                     "reward");
+    if (c->ppo.kl_control == WEFT_KL_ADAPTIVE && c->ppo.kl_coef <= 0)
+        return wrong(k, "ppo.kl.coef",
+                     "'ppo.kl.coef' must be above 0 for the adaptive "
+                     "controller, which multiplies it");
+    if (c->ppo.critic_warmup >= c->iterations)
+        return wrong(k, "ppo.critic_warmup",
+                     "'ppo.critic_warmup' is %d of %d iterations: the actor "
+                     "would never be trained", c->ppo.critic_warmup,
+                     c->iterations);
+    return check_optimizer(k, "critic", &c->critic_optim);
+}
+
+int weft_config_check(const struct weft_config *config, const char *name,
+                      const struct weft_yaml *const *given,
+                      struct weft_err *err)
+{
+    struct check k = {config, name, given, err};
+    int rc = check_required(&k);
+    if (!rc)
+        rc = check_data(&k);
+    if (!rc)
+        rc = check_numerics(&k);
+    if (!rc)
+        rc = check_optimizer(&k, "actor", &config->actor_optim);
+    if (!rc && config->algorithm == WEFT_ALGO_PPO)
+        rc = check_ppo(&k);
+    return rc;
+}
+
+int weft_config_check_reward(const struct weft_reward_config *w,
+                             const struct weft_yaml *node,
+                             struct weft_err *err)
+{
+    const char *missing = NULL;
+    if (w->type == WEFT_REWARD_MODEL && !w->model)
+        missing = "model needs 'model', a folder with a scalar head";
+    if (w->type == WEFT_REWARD_REGEX && !w->pattern)
+        missing = "regex needs 'pattern'";
+    if (w->type == WEFT_REWARD_LENGTH && w->target == 0)
+        missing = "length needs 'target', in tokens";
+    if (w->type == WEFT_REWARD_PROGRAM && !w->command[0])
+        missing = "program needs 'command', like [python3, grade.py]";
+    if (missing)
+        return weft_yaml_err(node, err, WEFT_EINVAL, "a reward of type %s",
+                             missing);
+    bool of_gsm8k = w->method && (strcmp(w->method, "strict") == 0
+                                  || strcmp(w->method, "flexible") == 0);
+    if (w->method && of_gsm8k != (w->type == WEFT_REWARD_GSM8K))
+        return weft_yaml_err(node, err, WEFT_EINVAL,
+                             "'method' must be %s, not '%s'",
+                             w->type == WEFT_REWARD_GSM8K
+                                 ? "strict or flexible"
+                                 : "around, most or least", w->method);
+    for (const char *p = w->name; *p; p++)
+        if (*p == ' ' || *p == '/' || (unsigned char) *p < 0x20)
+            return weft_yaml_err(node, err, WEFT_EINVAL,
+                                 "'name' stands in metric tags and must "
+                                 "hold no blank and no '/', not '%s'",
+                                 w->name);
+    return 0;
+}
+
+/* ---- Resuming --------------------------------------------------------- */
+
+/* A path that is not there any more, and has the name of the new one: the
+ * folder moved. */
+static bool moved(const char *old, const char *now)
+{
+    const char *a = strrchr(old, '/'), *b = strrchr(now, '/');
+    return a && b && strcmp(a, b) == 0 && !weft_file_exists(old)
+        && !weft_dir_exists(old);
+}
+
+static bool same(const struct weft_config_key *k, const void *old,
+                 const void *now, struct weft_text *a, struct weft_text *b)
+{
+    a->n = b->n = 0;
+    bool has_a = weft_config_value(k, old, a);
+    bool has_b = weft_config_value(k, now, b);
+    if (!has_a)
+        weft_text_add(a, "not set");
+    if (!has_b)
+        weft_text_add(b, "not set");
+    if (a->failed || b->failed || strcmp(a->data, b->data) == 0)
+        return true;
+    return has_a && has_b && k->type == WEFT_KEY_PATH
+        && moved(*(char *const *) ((const char *) old + k->offset),
+                 *(char *const *) ((const char *) now + k->offset));
+}
+
+/* The first key among n that fixes numbers and differs, or NULL. */
+static const struct weft_config_key *
+differing(const struct weft_config_key *keys, size_t n, unsigned bit,
+          unsigned numbers, const void *old, const void *now,
+          struct weft_text *a, struct weft_text *b)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((keys[i].flags & bit) && (keys[i].flags & numbers)
+            && !same(&keys[i], old, now, a, b))
+            return &keys[i];
+    return NULL;
+}
+
+/* A changed number of iterations moves the learning rates along. */
+static bool scheduled(const struct weft_config *c)
+{
+    return c->actor_optim.schedule != WEFT_LR_CONSTANT
+        || (c->algorithm == WEFT_ALGO_PPO
+            && c->critic_optim.schedule != WEFT_LR_CONSTANT);
+}
+
+static int refuse(const struct weft_config *now, const char *key,
+                  const char *a, const char *b, struct weft_err *err)
+{
+    return weft_err_set(err, WEFT_EINVAL,
+                        "the run in '%s' has '%s' %.200s, not %.200s; it can "
+                        "only go on with what it began with (set it back, or "
+                        "take another run_dir)", now->run_dir, key, a, b);
+}
+
+static int check_reward_resume(const struct weft_config *old,
+                               const struct weft_config *now,
+                               struct weft_text *a, struct weft_text *b,
+                               struct weft_err *err)
+{
+    if (old->n_rewards != now->n_rewards)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the run in '%s' has %d rewards, not %d; it can "
+                            "only go on with what it began with",
+                            now->run_dir, old->n_rewards, now->n_rewards);
+    for (int32_t r = 0; r < now->n_rewards; r++) {
+        const struct weft_config_key *k = differing(
+            weft_reward_keys, weft_reward_n_keys,
+            1u << now->reward[r].type | 1u << old->reward[r].type,
+            WEFT_REWARD_KEY_NUMBERS, &old->reward[r], &now->reward[r], a, b);
+        char name[96];
+        if (!k)
+            continue;
+        snprintf(name, sizeof name, "%.60s of reward %d", k->name, r + 1);
+        return refuse(now, name, a->data, b->data, err);
+    }
+    return 0;
+}
+
+int weft_config_check_resume(const struct weft_config *old,
+                             const struct weft_config *now,
+                             struct weft_err *err)
+{
+    struct weft_text a = {0}, b = {0};
+    const struct weft_config_key *k = differing(
+        weft_config_keys, weft_config_n_keys,
+        weft_config_bit(now->algorithm), WEFT_KEY_NUMBERS, old, now, &a, &b);
+    int rc = 0;
+    if (k)
+        rc = refuse(now, k->name, a.data, b.data, err);
+    else if (old->iterations != now->iterations && scheduled(now))
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "the run in '%s' has %d iterations, not %d, and "
+                          "its learning rate's schedule depends on them",
+                          now->run_dir, old->iterations, now->iterations);
+    else
+        rc = check_reward_resume(old, now, &a, &b, err);
+    if (!rc)
+        rc = weft_text_check(&a, "the configuration", err);
+    if (!rc)
+        rc = weft_text_check(&b, "the configuration", err);
+    weft_text_release(&a);
+    weft_text_release(&b);
+    return rc;
+}

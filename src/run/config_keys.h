@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of configuration keys, shared by the files config*.c. */
+#ifndef WEFT_RUN_CONFIG_KEYS_H
+#define WEFT_RUN_CONFIG_KEYS_H
+
+#include "run/config.h"
+#include "run/text.h"
+
+enum weft_key_type {
+    WEFT_KEY_INT,    /* int32_t */
+    WEFT_KEY_SEED,   /* uint64_t */
+    WEFT_KEY_FLOAT,  /* float */
+    WEFT_KEY_DOUBLE, /* double */
+    WEFT_KEY_BOOL,   /* bool */
+    WEFT_KEY_ENUM,   /* int or an enum: `min` for the first of `words` */
+    WEFT_KEY_STRING, /* char * */
+    WEFT_KEY_WORD,   /* char *, one of `words` */
+    WEFT_KEY_PATH,   /* char *, absolute; relative to the file's folder */
+    WEFT_KEY_PATH_CWD, /* char *, absolute; to the working directory */
+    WEFT_KEY_LIST    /* char *[WEFT_MAX_ARGV + 1] */
+};
+
+enum {
+    WEFT_KEY_PPO = 1,      /* algorithms that know the key */
+    WEFT_KEY_SFT = 2,
+    WEFT_KEY_BOTH = 3,
+    WEFT_KEY_NUMBERS = 4,  /* fixes the numbers: the same when resuming */
+    WEFT_KEY_REQUIRED = 8
+};
+
+struct weft_config_key {
+    const char *name;
+    enum weft_key_type type;
+    size_t offset;
+    const char *standard;  /* the default's text; NULL: none */
+    double min, max;       /* of numbers */
+    const char *words;     /* "a|b|c" */
+    unsigned flags;        /* of a reward's key: bit per weft_reward_type */
+    const char *meaning;
+};
+
+extern const struct weft_config_key weft_config_keys[];
+extern const size_t weft_config_n_keys;
+/* Of a list item of `reward`; offsets into struct weft_reward_config. */
+extern const struct weft_config_key weft_reward_keys[];
+extern const size_t weft_reward_n_keys;
+
+/* Bit of the reward keys that fix the numbers, beside the types' bits. */
+enum { WEFT_REWARD_KEY_NUMBERS = 1 << 16 };
+
+/* Bit of an algorithm in a key's flags. */
+static inline unsigned weft_config_bit(enum weft_algorithm algorithm)
+{
+    return algorithm == WEFT_ALGO_SFT ? WEFT_KEY_SFT : WEFT_KEY_PPO;
+}
+
+/* The default of a key under an algorithm. */
+const char *weft_config_standard(const struct weft_config_key *key,
+                                 enum weft_algorithm algorithm);
+
+/* Appends a key's value in `base` as YAML; false: it is NULL. */
+bool weft_config_value(const struct weft_config_key *key, const void *base,
+                       struct weft_text *out);
+
+/* The i-th of "a|b|c" (its length in n_out), or NULL. */
+const char *weft_config_word(const char *words, int i, size_t *n_out);
+
+struct weft_yaml;
+
+/* Sets a key in `base` from a node that is not null; relative paths are under
+ * the absolute folder `dir`. Errors name the node's place. */
+int weft_config_set(const struct weft_config_key *key,
+                    const struct weft_yaml *node, const char *dir, void *base,
+                    struct weft_err *err);
+
+/* The working directory. Caller frees; NULL: no memory. */
+char *weft_config_cwd(void);
+
+/* What is wrong with the whole. given[k]: where key k was set, or NULL. */
+int weft_config_check(const struct weft_config *config, const char *name,
+                      const struct weft_yaml *const *given,
+                      struct weft_err *err);
+/* What is wrong with one reward, set at `node`. */
+int weft_config_check_reward(const struct weft_reward_config *reward,
+                             const struct weft_yaml *node,
+                             struct weft_err *err);
+
+#endif

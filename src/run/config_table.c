@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every key of the configuration, once. Keys of a group stand together. */
+#include "run/config_keys.h"
+
+#include <math.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct weft_config, field)
+#define NUM WEFT_KEY_NUMBERS
+#define PPO WEFT_KEY_PPO
+#define SFT WEFT_KEY_SFT
+#define BOTH WEFT_KEY_BOTH
+#define REQ WEFT_KEY_REQUIRED
+#define MANY 1e9
+
+#define INT(name, field, standard, min, max, flags, meaning)                 \
+    {name, WEFT_KEY_INT, AT(field), standard, min, max, NULL, flags, meaning}
+#define FLOAT(name, field, standard, min, max, flags, meaning)               \
+    {name, WEFT_KEY_FLOAT, AT(field), standard, min, max, NULL, flags,       \
+     meaning}
+#define DOUBLE(name, field, standard, min, max, flags, meaning)              \
+    {name, WEFT_KEY_DOUBLE, AT(field), standard, min, max, NULL, flags,      \
+     meaning}
+#define BOOL(name, field, standard, flags, meaning)                          \
+    {name, WEFT_KEY_BOOL, AT(field), standard, 0, 0, NULL, flags, meaning}
+#define ENUM(name, field, standard, first, words, flags, meaning)            \
+    {name, WEFT_KEY_ENUM, AT(field), standard, first, 0, words, flags,       \
+     meaning}
+#define STRING(name, field, standard, flags, meaning)                        \
+    {name, WEFT_KEY_STRING, AT(field), standard, 0, 0, NULL, flags, meaning}
+#define WORD(name, field, standard, words, flags, meaning)                   \
+    {name, WEFT_KEY_WORD, AT(field), standard, 0, 0, words, flags, meaning}
+#define PATH(name, field, flags, meaning)                                    \
+    {name, WEFT_KEY_PATH, AT(field), NULL, 0, 0, NULL, flags, meaning}
+
+#define OPTIMIZER(who, optim, lr_standard, flags)                            \
+    FLOAT(who ".lr", optim.lr, lr_standard, 0, 10, flags | NUM,              \
+          "learning rate at its highest"),                                   \
+    ENUM(who ".schedule", optim.schedule, "constant", WEFT_LR_CONSTANT,      \
+         "constant|linear|cosine", flags | NUM,                              \
+         "learning rate after the warm-up"),                                 \
+    INT(who ".warmup_steps", optim.warmup_steps, "0", 0, MANY, flags | NUM,  \
+        "optimizer steps of linear warm-up"),                                \
+    FLOAT(who ".min_lr_ratio", optim.min_lr_ratio, "0", 0, 1, flags | NUM,   \
+          "of lr, at the end of linear and cosine"),                         \
+    FLOAT(who ".beta1", optim.beta1, "0.9", 0, 0.99999, flags | NUM,         \
+          "AdamW: decay of the first moment"),                               \
+    FLOAT(who ".beta2", optim.beta2, "0.999", 0, 0.99999999, flags | NUM,    \
+          "AdamW: decay of the second moment"),                              \
+    FLOAT(who ".eps", optim.eps, "1e-8", 1e-20, 1, flags | NUM,              \
+          "AdamW: added to the root"),                                       \
+    FLOAT(who ".weight_decay", optim.weight_decay, "0", 0, 10, flags | NUM,  \
+          "AdamW: decoupled weight decay"),                                  \
+    FLOAT(who ".grad_clip", optim.grad_clip, "1", 0, 1e6, flags | NUM,       \
+          "largest global gradient norm; 0: off")
+
+const struct weft_config_key weft_config_keys[] = {
+    ENUM("algorithm", algorithm, "ppo", WEFT_ALGO_PPO, "ppo|sft", BOTH | NUM,
+         "what to train: PPO, or supervised fine-tuning"),
+    {"seed", WEFT_KEY_SEED, AT(seed), "1", 0, 9.2e18, NULL, BOTH | NUM,
+     "of every random number"},
+    {"run_dir", WEFT_KEY_PATH_CWD, AT(run_dir), NULL, 0, 0, NULL, BOTH,
+     "where the run is kept; runs/<file's name>"},
+    INT("iterations", iterations, NULL, 1, MANY, BOTH | REQ,
+        "PPO iterations, or SFT steps"),
+
+    PATH("data.path", data.path, BOTH | NUM | REQ, "a JSONL file"),
+    STRING("data.prompt_key", data.prompt_key, NULL, BOTH | NUM,
+           "key of the prompt or messages; else found"),
+    STRING("data.response_key", data.response_key, NULL, SFT | NUM,
+           "key of the response; else found"),
+    STRING("data.label_key", data.label_key, NULL, PPO | NUM,
+           "key of the label for rules; else found"),
+    STRING("data.template", data.template, "none", BOTH | NUM,
+           "none, auto, chatml, llama3, mistral, or a pattern with {role} "
+           "and {content}"),
+    STRING("data.system", data.system, NULL, BOTH | NUM,
+           "system message put first"),
+    INT("data.max_prompt_tokens", data.max_prompt_tokens, "512", 1, 1e7,
+        BOTH | NUM, "longest prompt (sft: whole text)"),
+    WORD("data.long_prompts", data.long_prompts, "refuse",
+         "refuse|skip|truncate", BOTH | NUM, "what becomes of longer ones"),
+    BOOL("data.shuffle", data.shuffle, "true", BOTH | NUM,
+         "a new order every epoch"),
+    BOOL("data.add_eos", data.add_eos, "true", SFT | NUM,
+         "end the response with EOS"),
+
+    PATH("model.actor", model.actor, BOTH | NUM | REQ,
+         "folder of the language model to train"),
+    PATH("model.critic", model.critic, PPO | NUM | REQ,
+         "folder with a scalar head, or a language model's trunk"),
+    PATH("model.reference", model.reference, PPO | NUM,
+         "folder of the reference; model.actor"),
+    BOOL("model.reference_offload", model.reference_offload, "false", PPO,
+         "keep it in its file between uses"),
+
+    INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, PPO | NUM,
+        "prompts per iteration"),
+    INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1,
+        1e5, PPO | NUM, "responses to each"),
+    INT("rollout.max_new_tokens", rollout.max_new_tokens, "128", 1, 1e7,
+        PPO | NUM, "longest response"),
+    FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
+          PPO | NUM, "divides the logits"),
+    INT("rollout.top_k", rollout.top_k, "0", 0, MANY, PPO | NUM,
+        "sample from the k likeliest; 0: all"),
+    FLOAT("rollout.top_p", rollout.top_p, "1", 1e-6, 1, PPO | NUM,
+          "sample from this much probability"),
+    STRING("rollout.stop", rollout.stop, NULL, PPO | NUM,
+           "text that ends a response"),
+    INT("rollout.slots", rollout.slots, "32", 1, 65536, PPO,
+        "sequences decoded together, per device"),
+    INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, PPO,
+        "decode steps per task"),
+    INT("rollout.prefill_tokens", rollout.prefill_tokens, "256", 1, 1e6, PPO,
+        "prompt rows per step"),
+
+    INT("ppo.epochs", ppo.epochs, "1", 1, 1000, PPO | NUM,
+        "passes over an iteration's samples"),
+    INT("ppo.mini_batches", ppo.mini_batches, "1", 1, 1e6, PPO | NUM,
+        "optimizer steps per epoch"),
+    FLOAT("ppo.gamma", ppo.gamma, "1", 0, 1, PPO | NUM, "discount"),
+    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, PPO | NUM,
+          "GAE's lambda"),
+    BOOL("ppo.whiten_advantages", ppo.whiten_advantages, "true", PPO | NUM,
+         "mean 0 and variance 1 over the iteration"),
+    FLOAT("ppo.clip_low", ppo.clip_low, "0.2", 0, 1, PPO | NUM,
+          "ratio is clipped below 1 - this"),
+    FLOAT("ppo.clip_high", ppo.clip_high, "0.2", 0, 1e6, PPO | NUM,
+          "ratio is clipped above 1 + this"),
+    FLOAT("ppo.dual_clip", ppo.dual_clip, "0", 0, 1e6, PPO | NUM,
+          "bound for negative advantages, above 1; 0: off"),
+    FLOAT("ppo.value_clip", ppo.value_clip, "0.2", 0, 1e6, PPO | NUM,
+          "clips value changes; 0: off"),
+    FLOAT("ppo.entropy_coef", ppo.entropy_coef, "0", -1e3, 1e3, PPO | NUM,
+          "weight of the entropy bonus"),
+    ENUM("ppo.kl.place", ppo.kl_place, "reward", WEFT_KL_IN_REWARD,
+         "reward|loss|none", PPO | NUM, "where the KL penalty goes"),
+    ENUM("ppo.kl.kind", ppo.kl_kind, "k1", 1, "k1|k2|k3", PPO | NUM,
+         "its estimator"),
+    FLOAT("ppo.kl.coef", ppo.kl_coef, "0.05", 0, 1e6, PPO | NUM,
+          "its weight (adaptive: at first)"),
+    ENUM("ppo.kl.controller", ppo.kl_control, "fixed", WEFT_KL_FIXED,
+         "fixed|adaptive", PPO | NUM, "how the weight moves"),
+    FLOAT("ppo.kl.target", ppo.kl_target, "6", 1e-9, 1e6, PPO | NUM,
+          "adaptive: KL aimed at"),
+    INT("ppo.kl.horizon", ppo.kl_horizon, "10000", 1, MANY, PPO | NUM,
+        "adaptive: samples to get there"),
+    ENUM("ppo.aggregation", ppo.aggregation, "token-mean",
+         WEFT_AGG_TOKEN_MEAN,
+         "token-mean|seq-mean-token-sum|seq-mean-token-mean"
+         "|seq-mean-token-sum-norm", PPO | NUM,
+         "how tokens' losses become one"),
+    FLOAT("ppo.missing_eos_penalty", ppo.missing_eos_penalty, "0", 0, 1e6,
+          PPO | NUM, "off the score of a cut response"),
+    FLOAT("ppo.reward_clip", ppo.reward_clip, "0", 0, 1e6, PPO | NUM,
+          "clips the score to +-this; 0: off"),
+    INT("ppo.critic_warmup", ppo.critic_warmup, "0", 0, MANY, PPO | NUM,
+        "iterations that train the critic alone"),
+
+    OPTIMIZER("actor", actor_optim, "1e-6", BOTH),
+    OPTIMIZER("critic", critic_optim, "1e-5", PPO),
+
+    INT("train.batch", train.batch, "32", 1, 1e6, SFT | NUM,
+        "samples per step"),
+    INT("train.micro_batch_tokens", train.micro_batch_tokens, "1024", 1, 1e8,
+        BOTH, "rows per micro-batch"),
+    BOOL("train.recompute", train.recompute, "false", BOTH,
+         "recompute activations, for less memory"),
+
+    ENUM("numerics.dtype", numerics.dtype, "f32", WEFT_F32, "f32|bf16",
+         BOTH | NUM, "of weights and activations"),
+    INT("numerics.tensor_blocks", numerics.tensor_blocks, "0", 0, 8,
+        BOTH | NUM, "T: 1, 2, 4 or 8; 0: the model's default"),
+    INT("numerics.gradient_groups", numerics.gradient_groups, "4", 1, 64,
+        BOTH | NUM, "G: the largest data parallel degree"),
+    WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16",
+         BOTH | NUM, "kernels; else the best of this CPU"),
+
+    INT("runtime.devices", runtime.devices, "0", 0, 1024, BOTH,
+        "CPU devices; 0: one per core"),
+    ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", BOTH,
+         "idle devices sleep instead of spinning"),
+    DOUBLE("runtime.watchdog_s", runtime.watchdog_s, "300", 0, 1e9, BOTH,
+           "report when nothing moves for this long; 0: off"),
+    DOUBLE("runtime.memory_limit_gib", runtime.memory_limit_gib, "0", 0, 1e6,
+           BOTH, "0: what the machine has"),
+
+    INT("checkpoint.every", checkpoint.every, "10", 0, MANY, BOTH,
+        "iterations; 0: only at the end"),
+    INT("checkpoint.keep", checkpoint.keep, "2", 1, MANY, BOTH,
+        "newest checkpoints kept"),
+
+    BOOL("trace", trace, "false", BOTH, "write StarPU's trace and our own"),
+    BOOL("tensorboard", tensorboard, "false", BOTH, "write an event file"),
+    WORD("metric_names", metric_names, "verl", "verl|trl", BOTH,
+         "trl adds TRL's names"),
+    INT("samples_kept", samples_kept, "8", -1, MANY, PPO,
+        "samples written per iteration; -1: all"),
+};
+const size_t weft_config_n_keys = WEFT_COUNT(weft_config_keys);
+
+#undef AT
+#define AT(field) offsetof(struct weft_reward_config, field)
+#define ANY ((1u << (WEFT_REWARD_CALLBACK + 1)) - 1)
+#define OF(type) (1u << WEFT_REWARD_##type)
+#define RNUM WEFT_REWARD_KEY_NUMBERS
+
+/* In the order of the enum. */
+#define TYPES "model|gsm8k|exact_match|boxed|regex|length|program|callback"
+
+const struct weft_config_key weft_reward_keys[] = {
+    ENUM("type", type, NULL, WEFT_REWARD_MODEL, TYPES, ANY | RNUM,
+         "which reward"),
+    FLOAT("weight", weight, "1", -1e6, 1e6, ANY | RNUM,
+          "factor in the score"),
+    STRING("name", name, NULL, ANY, "in metrics; the type's name"),
+    PATH("model", model, OF(MODEL) | RNUM, "folder with a scalar head"),
+    WORD("method", method, NULL, "strict|flexible|around|most|least",
+         OF(GSM8K) | OF(LENGTH) | RNUM,
+         "gsm8k: strict (default), flexible; length: around (default), "
+         "most, least"),
+    STRING("pattern", pattern, NULL, OF(REGEX) | RNUM,
+           "PCRE2 pattern to be found in the response"),
+    INT("target", target, NULL, 1, 1e7, OF(LENGTH) | RNUM, "tokens"),
+    {"command", WEFT_KEY_LIST, AT(command), NULL, 0, 0, NULL,
+     OF(PROGRAM) | RNUM, "program and arguments"},
+    PATH("directory", directory, OF(PROGRAM),
+         "where it runs; this file's folder"),
+    DOUBLE("timeout_s", timeout_s, "60", 0.001, 1e6, OF(PROGRAM),
+           "for an iteration's answers"),
+};
+const size_t weft_reward_n_keys = WEFT_COUNT(weft_reward_keys);
+
+const char *weft_config_standard(const struct weft_config_key *key,
+                                 enum weft_algorithm algorithm)
+{
+    if (algorithm == WEFT_ALGO_SFT && strcmp(key->name, "actor.lr") == 0)
+        return "1e-5";
+    return key->standard;
+}
+
+const char *weft_config_word(const char *words, int i, size_t *n_out)
+{
+    for (; i > 0 && words; i--) {
+        words = strchr(words, '|');
+        words = words ? words + 1 : NULL;
+    }
+    if (words)
+        *n_out = strcspn(words, "|");
+    return words;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far a mistyped name is from a known one. */
+#ifndef WEFT_RUN_EDIT_DISTANCE_H
+#define WEFT_RUN_EDIT_DISTANCE_H
+
+#include <stddef.h>
+
+/* Insertions, deletions, changes and swaps of neighbours that make b from a;
+ * names beyond 63 characters are cut. */
+size_t weft_edit_distance(const char *a, const char *b);
+
+#endif

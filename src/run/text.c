@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void weft_text_release(struct weft_text *text)
+{
+    weft_free(text->data);
+    *text = (struct weft_text) {0};
+}
+
+int weft_text_check(const struct weft_text *text, const char *what,
+                    struct weft_err *err)
+{
+    return text->failed ? weft_err_nomem(err, what, text->n) : 0;
+}
+
+/* Room for n more bytes and a zero byte. */
+static bool reserve(struct weft_text *t, size_t n)
+{
+    if (t->failed)
+        return false;
+    if (n >= SIZE_MAX / 2 - t->n) {
+        t->failed = true;
+        return false;
+    }
+    size_t wanted = t->n + n + 1;
+    if (wanted <= t->room)
+        return true;
+    size_t room = t->room ? t->room : 256;
+    while (room < wanted)
+        room *= 2;
+    char *data = weft_realloc(t->data, room, 1);
+    if (!data) {
+        t->failed = true;
+        return false;
+    }
+    t->data = data;
+    t->room = room;
+    return true;
+}
+
+void weft_text_add_n(struct weft_text *text, const char *s, size_t n)
+{
+    if (!reserve(text, n))
+        return;
+    memcpy(text->data + text->n, s, n);
+    text->n += n;
+    text->data[text->n] = 0;
+}
+
+void weft_text_add(struct weft_text *text, const char *s)
+{
+    weft_text_add_n(text, s, strlen(s));
+}
+
+void weft_text_addf(struct weft_text *text, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n >= 0 && reserve(text, (size_t) n)) {
+        vsnprintf(text->data + text->n, (size_t) n + 1, fmt, again);
+        text->n += (size_t) n;
+    }
+    va_end(again);
+}
+
+size_t weft_utf8_length(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *) s;
+    if (n == 0)
+        return 0;
+    if (p[0] < 0x80)
+        return 1;
+    size_t len = p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+               : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+               : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                             : 0;
+    if (len == 0 || n < len)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    /* Overlong forms, surrogates, beyond U+10FFFF. */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0)
+        || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
+        return 0;
+    return len;
+}
+
+/* Calls `escape` for every ASCII character, which returns false when the
+ * character stands for itself. */
+static void add_escaped(struct weft_text *text, const char *s,
+                        bool (*escape)(struct weft_text *text, char c))
+{
+    size_t n = strlen(s), start = 0, i = 0;
+    while (i < n) {
+        size_t len = weft_utf8_length(s + i, n - i);
+        if (len > 1) {
+            i += len;
+            continue;
+        }
+        weft_text_add_n(text, s + start, i - start);
+        if (len == 0)
+            weft_text_add(text, "\xef\xbf\xbd");
+        else if (!escape(text, s[i]))
+            weft_text_add_n(text, s + i, 1);
+        start = ++i;
+    }
+    weft_text_add_n(text, s + start, n - start);
+}
+
+static bool escape_json(struct weft_text *text, char c)
+{
+    switch (c) {
+    case '"':
+        weft_text_add(text, "\\\"");
+        return true;
+    case '\\':
+        weft_text_add(text, "\\\\");
+        return true;
+    case '\n':
+        weft_text_add(text, "\\n");
+        return true;
+    case '\t':
+        weft_text_add(text, "\\t");
+        return true;
+    case '\r':
+        weft_text_add(text, "\\r");
+        return true;
+    default:
+        if ((unsigned char) c >= 0x20 && c != 0x7f)
+            return false;
+        weft_text_addf(text, "\\u%04x", (unsigned) c);
+        return true;
+    }
+}
+
+void weft_text_add_json(struct weft_text *text, const char *s)
+{
+    if (!s) {
+        weft_text_add(text, "null");
+        return;
+    }
+    weft_text_add(text, "\"");
+    add_escaped(text, s, escape_json);
+    weft_text_add(text, "\"");
+}
+
+static bool escape_html(struct weft_text *text, char c)
+{
+    const char *as = c == '&' ? "&amp;"
+                   : c == '<' ? "&lt;"
+                   : c == '>' ? "&gt;"
+                   : c == '"' ? "&quot;"
+                              : NULL;
+    if (!as && ((unsigned char) c < 0x20 || c == 0x7f) && c != '\n'
+        && c != '\t')
+        as = "\xef\xbf\xbd";
+    if (!as)
+        return false;
+    weft_text_add(text, as);
+    return true;
+}
+
+void weft_text_add_html(struct weft_text *text, const char *s)
+{
+    add_escaped(text, s, escape_html);
+}
+
+void weft_text_add_number(struct weft_text *text, double x)
+{
+    char out[40];
+    if (!isfinite(x)) {
+        weft_text_add(text, "null");
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, sizeof out, "%.*g", digits, x);
+        if (strtod(out, NULL) == x)
+            break;
+    }
+    weft_text_add(text, out);
+}
+
+void weft_text_add_float(struct weft_text *text, float x)
+{
+    char out[40];
+    if (!isfinite(x)) {
+        weft_text_add(text, "null");
+        return;
+    }
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(out, sizeof out, "%.*g", digits, (double) x);
+        if (strtof(out, NULL) == x)
+            break;
+    }
+    weft_text_add(text, out);
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/config.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "harness.h"
+#include "run/edit_distance.h"
+
+/* The least a PPO run needs. */
+#define LEAST                                                                \
+    "iterations: 3\n"                                                        \
+    "data: {path: p.jsonl}\n"                                                \
+    "model: {actor: m/a, critic: m/c}\n"                                     \
+    "reward: [{type: gsm8k}]\n"
+
+static struct weft_config c;
+static struct weft_err err;
+
+static int parse(const char *text, int n, const char *const *words)
+{
+    return weft_config_parse(text, strlen(text), "run.yaml", "/", n, words,
+                             &c, &err);
+}
+
+static int with(const char *more)
+{
+    char text[4096];
+    snprintf(text, sizeof text, LEAST "%s", more);
+    return parse(text, 0, NULL);
+}
+
+static int word(const char *w)
+{
+    return parse(LEAST, 1, &w);
+}
+
+static void test_config_defaults(void)
+{
+    REQUIRE_OK(parse(LEAST, 0, NULL), err);
+    CHECK_INT(c.algorithm, WEFT_ALGO_PPO);
+    CHECK_INT(c.seed, 1);
+    CHECK_INT(c.iterations, 3);
+    CHECK_STR(c.data.path, "/p.jsonl");
+    CHECK_STR(c.data.template, "none");
+    CHECK(c.data.label_key == NULL);
+    CHECK_INT(c.data.max_prompt_tokens, 512);
+    CHECK_STR(c.data.long_prompts, "refuse");
+    CHECK(c.data.shuffle && c.data.add_eos);
+    CHECK_STR(c.model.actor, "/m/a");
+    CHECK_STR(c.model.reference, "/m/a");
+    CHECK(!c.model.reference_offload);
+    CHECK_INT(c.rollout.prompts, 64);
+    CHECK_INT(c.rollout.max_new_tokens, 128);
+    CHECK(c.rollout.temperature == 1 && c.rollout.top_p == 1);
+    CHECK_INT(c.rollout.slots, 32);
+    CHECK_INT(c.rollout.chunk_tokens, 16);
+    CHECK_INT(c.rollout.prefill_tokens, 256);
+    CHECK(c.rollout.stop == NULL);
+    CHECK_INT(c.ppo.epochs, 1);
+    CHECK(c.ppo.gamma == 1 && c.ppo.lambda == 0.95f);
+    CHECK(c.ppo.clip_low == 0.2f && c.ppo.clip_high == 0.2f);
+    CHECK(c.ppo.dual_clip == 0 && c.ppo.value_clip == 0.2f);
+    CHECK_INT(c.ppo.kl_place, WEFT_KL_IN_REWARD);
+    CHECK_INT(c.ppo.kl_kind, 1);
+    CHECK(c.ppo.kl_coef == 0.05f && c.ppo.kl_target == 6);
+    CHECK_INT(c.ppo.kl_horizon, 10000);
+    CHECK_INT(c.ppo.aggregation, WEFT_AGG_TOKEN_MEAN);
+    CHECK(c.actor_optim.lr == 1e-6f && c.critic_optim.lr == 1e-5f);
+    CHECK(c.actor_optim.beta1 == 0.9f && c.critic_optim.beta2 == 0.999f);
+    CHECK(c.actor_optim.eps == 1e-8f && c.actor_optim.grad_clip == 1);
+    CHECK_INT(c.train.micro_batch_tokens, 1024);
+    CHECK_INT(c.numerics.dtype, WEFT_F32);
+    CHECK_INT(c.numerics.gradient_groups, 4);
+    CHECK(c.numerics.isa == NULL);
+    CHECK_INT(c.runtime.nap, -1);
+    CHECK(c.runtime.watchdog_s == 300);
+    CHECK_INT(c.checkpoint.every, 10);
+    CHECK_INT(c.checkpoint.keep, 2);
+    CHECK_STR(c.metric_names, "verl");
+    CHECK_INT(c.samples_kept, 8);
+    CHECK_INT(c.n_rewards, 1);
+    CHECK_INT(c.reward[0].type, WEFT_REWARD_GSM8K);
+    CHECK(c.reward[0].weight == 1 && c.reward[0].timeout_s == 60);
+    CHECK_STR(c.reward[0].name, "gsm8k");
+    CHECK_STR(c.reward[0].method, "strict");
+    char *cwd = getcwd(NULL, 0);
+    REQUIRE(cwd && strncmp(c.run_dir, cwd, strlen(cwd)) == 0);
+    CHECK_STR(c.run_dir + strlen(cwd), "/runs/run");
+    free(cwd);
+    weft_config_release(&c);
+    CHECK(c.run_dir == NULL);
+}
+
+static void test_config_values(void)
+{
+    REQUIRE_OK(with("seed: 18\n"
+                    "rollout: {temperature: 1e-1, top_k: 0050, stop: \"\\n\"}"
+                    "\nppo:\n"
+                    "  lambda: .5\n"
+                    "  kl: {place: none, kind: k3}\n"
+                    "  aggregation: seq-mean-token-sum-norm\n"
+                    "numerics: {dtype: bf16, isa: avx2}\n"
+                    "runtime: {nap: true}\n"
+                    "actor.lr: +3E-4\n"
+                    "checkpoint:\n"
+                    "trace: True\n"),
+               err);
+    CHECK_INT(c.seed, 18);
+    CHECK(c.rollout.temperature == 0.1f);
+    CHECK_INT(c.rollout.top_k, 50);
+    CHECK_STR(c.rollout.stop, "\n");
+    CHECK(c.ppo.lambda == 0.5f);
+    CHECK_INT(c.ppo.kl_place, WEFT_KL_NOWHERE);
+    CHECK_INT(c.ppo.kl_kind, 3);
+    CHECK_INT(c.ppo.aggregation, WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM);
+    CHECK_INT(c.numerics.dtype, WEFT_BF16);
+    CHECK_STR(c.numerics.isa, "avx2");
+    CHECK_INT(c.runtime.nap, 1);
+    CHECK(c.actor_optim.lr == 3e-4f && c.trace);
+    weft_config_release(&c);
+}
+
+static void test_config_rewards(void)
+{
+    static const char text[] =
+        "iterations: 3\n"
+        "data: {path: p.jsonl}\n"
+        "model: {actor: a, critic: c}\n"
+        "reward:\n"
+        "- exact_match\n"
+        "- {type: model, model: ../rm, weight: -0.5}\n"
+        "- {type: length, target: 20, method: most, name: short}\n"
+        "- {type: regex, pattern: '^<b>', weight: 2}\n"
+        "- type: program\n"
+        "  command: [python3, grade.py, --fast]\n"
+        "  timeout_s: 1.5\n"
+        "- {type: program, command: 'cat | grade', name: sh}\n"
+        "- {type: boxed}\n"
+        "- {type: callback}\n";
+    REQUIRE_OK(weft_config_parse(text, sizeof text - 1, "run.yaml", "/tmp",
+                                 0, NULL, &c, &err), err);
+    REQUIRE(c.n_rewards == 8);
+    CHECK_INT(c.reward[0].type, WEFT_REWARD_EXACT);
+    CHECK_STR(c.reward[1].model, "/rm");
+    CHECK(c.reward[1].weight == -0.5f);
+    CHECK_INT(c.reward[2].target, 20);
+    CHECK_STR(c.reward[2].method, "most");
+    CHECK_STR(c.reward[2].name, "short");
+    CHECK_STR(c.reward[3].pattern, "^<b>");
+    CHECK_STR(c.reward[4].command[0], "python3");
+    CHECK_STR(c.reward[4].command[2], "--fast");
+    CHECK(c.reward[4].command[3] == NULL);
+    CHECK_STR(c.reward[4].directory, "/tmp");
+    CHECK(c.reward[4].timeout_s == 1.5);
+    CHECK_STR(c.reward[5].command[0], "/bin/sh");
+    CHECK_STR(c.reward[5].command[2], "cat | grade");
+    CHECK_INT(c.reward[7].type, WEFT_REWARD_CALLBACK);
+    weft_config_release(&c);
+
+    static const struct {
+        const char *reward, *part;
+    } bad[] = {
+        {"[]", "run.yaml: 'reward' is missing"},
+        {"[{weight: 1}]", "run.yaml:4: a reward has no 'type'"},
+        {"[{type: gsm}]", "'type' must be model, gsm8k, exact_match, boxed, "
+                          "regex, length, program or callback, not 'gsm'"},
+        {"[{type: regex}]", "type regex needs 'pattern'"},
+        {"[{type: model}]", "type model needs 'model'"},
+        {"[{type: length}]", "type length needs 'target'"},
+        {"[{type: program}]", "type program needs 'command'"},
+        {"[{type: program, command: []}]", "a program and at most 31"},
+        {"[{type: boxed, pattern: x}]",
+         "'pattern' is not a key of a reward of type boxed"},
+        {"[{type: gsm8k, wieght: 2}]", "did you mean 'weight'?"},
+        {"[{type: gsm8k, method: most}]", "must be strict or flexible"},
+        {"[{type: length, target: 5, method: strict}]",
+         "must be around, most or least"},
+        {"[gsm8k, gsm8k]", "two rewards are named 'gsm8k'"},
+        {"[{type: gsm8k, name: a/b}]", "no blank and no '/'"},
+        {"[[gsm8k]]", "'type' must be"},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
+        char more[512];
+        snprintf(more, sizeof more,
+                 "iterations: 3\ndata: {path: p}\nmodel: {actor: a, critic: "
+                 "c}\nreward: %s\n", bad[i].reward);
+        CHECK_FAILS(parse(more, 0, NULL), WEFT_EINVAL, err, bad[i].part);
+    }
+    char nine[256] = "iterations: 3\nreward: [";
+    for (int i = 0; i < 9; i++)
+        sprintf(nine + strlen(nine), "{type: boxed, name: n%d},", i);
+    strcat(nine, "]\n");
+    CHECK_FAILS(parse(nine, 0, NULL), WEFT_EINVAL, err, "more than 8");
+}
+
+static void test_config_refused(void)
+{
+    static const struct {
+        const char *more, *part;
+    } bad[] = {
+        {"ppo: {lamda: 1}",
+         "run.yaml:5: unknown key 'ppo.lamda'; did you mean 'ppo.lambda'?"},
+        {"rewards: x", "did you mean 'reward'?"},
+        {"lr: 1", "unknown key 'lr'; did you mean 'actor.lr'?"},
+        {"kl.coef: 1", "did you mean 'ppo.kl.coef'?"},
+        {"actor: m/a", "'actor' must be a map of keys, not 'm/a'; did you "
+                       "mean 'model.actor'?"},
+        {"zzzzzz: 1", "'weft train --keys' lists all"},
+        {"seed: -1", "'seed' must be from 0 to"},
+        {"seed: 1.5", "'seed' must be a whole number, not '1.5'"},
+        {"ppo: {gamma: 1.5}", "'ppo.gamma' must be from 0 to 1, not 1.5"},
+        {"ppo: {gamma: nan}", "'ppo.gamma' must be a number, not 'nan'"},
+        {"ppo: {gamma: .inf}", "must be a number"},
+        {"ppo: {gamma: 1e999}", "must be a finite number"},
+        {"ppo: {gamma: 0x1}", "must be a number"},
+        {"ppo: {gamma: 1x}", "must be a number, not '1x'"},
+        {"ppo: {gamma: '1'}", "must be a number"},
+        {"ppo: {gamma: [1]}", "must be a number, not a list"},
+        {"trace: yes", "'trace' must be true or false, not 'yes'"},
+        {"trace: 1", "must be true or false"},
+        {"ppo: {kl: {place: off}}",
+         "'ppo.kl.place' must be reward, loss or none, not 'off'"},
+        {"ppo: {kl: {kind: k4}}", "must be k1, k2 or k3"},
+        {"data: {path: q}", "run.yaml:5: key 'data' is given twice"},
+        {"data.path: q", "'data.path' is given twice, first in line 2"},
+        {"model.critic: ''", "given twice"},
+        {"data.prompt_key: ''", "'data.prompt_key' must not be empty"},
+        {"data.prompt_key: [a]", "'data.prompt_key' must be a text"},
+        {"data.template: chatlm", "or a pattern that holds {content}"},
+        {"train.batch: 4", "'train.batch' is not a key of algorithm ppo"},
+        {"ppo: {mini_batches: 65}", "has only 64 samples"},
+        {"rollout: {prompts: 1000000, samples_per_prompt: 100}",
+         "at most 10000000"},
+        {"ppo: {dual_clip: 0.5}", "'ppo.dual_clip' must be above 1"},
+        {"ppo: {critic_warmup: 3}", "would never be trained"},
+        {"ppo: {kl: {place: loss, controller: adaptive}}",
+         "needs 'ppo.kl.place' reward"},
+        {"ppo: {kl: {coef: 0, controller: adaptive}}", "must be above 0"},
+        {"numerics: {tensor_blocks: 3}", "must be 1, 2, 4 or 8"},
+        {"numerics: {isa: sse}", "must be c, avx2, avx512 or avx512_bf16"},
+        {"actor: {min_lr_ratio: 0.1}", "no meaning with a constant"},
+        {"runtime: {devices: 5000}", "'runtime.devices' must be from 0"},
+        {"rollout: {temperature: 0}", "'rollout.temperature' must be from"},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(bad); i++)
+        CHECK_FAILS(with(bad[i].more),
+                    strstr(bad[i].part, "key 'data'") ? WEFT_EFORMAT
+                                                      : WEFT_EINVAL,
+                    err, bad[i].part);
+    CHECK_FAILS(parse("", 0, NULL), WEFT_EINVAL, err,
+                "run.yaml: 'iterations' is missing");
+    CHECK_FAILS(parse("- a\n", 0, NULL), WEFT_EFORMAT, err,
+                "a configuration is a map of keys, not a list");
+    CHECK_FAILS(parse("a: [1\nb: 2\n", 0, NULL), WEFT_EFORMAT, err,
+                "run.yaml:");
+    CHECK_FAILS(weft_config_read("/nonexistent/run.yaml", 0, NULL, &c, &err),
+                WEFT_ENOTFOUND, err, "/nonexistent/run.yaml");
+}
+
+static void test_config_sft(void)
+{
+#define SFT                                                                  \
+    "algorithm: sft\niterations: 5\ndata.path: d\nmodel.actor: a\n"
+    REQUIRE_OK(parse(SFT "train.batch: 7\n", 0, NULL), err);
+    CHECK_INT(c.algorithm, WEFT_ALGO_SFT);
+    CHECK_INT(c.train.batch, 7);
+    CHECK(c.actor_optim.lr == 1e-5f);
+    CHECK_INT(c.n_rewards, 0);
+    weft_config_release(&c);
+    CHECK_FAILS(parse(SFT "ppo: {epochs: 2}\n", 0, NULL), WEFT_EINVAL, err,
+                "run.yaml:5: 'ppo.epochs' is not a key of algorithm sft");
+    CHECK_FAILS(parse(SFT "critic: {lr: 1}\n", 0, NULL), WEFT_EINVAL, err,
+                "not a key of algorithm sft");
+    CHECK_FAILS(parse(SFT "reward: [gsm8k]\n", 0, NULL), WEFT_EINVAL, err,
+                "'reward' is not a key of algorithm sft");
+    CHECK_FAILS(parse("algorithm: dpo\n", 0, NULL), WEFT_EINVAL, err,
+                "'algorithm' must be ppo or sft, not 'dpo'");
+}
+
+static void test_config_override(void)
+{
+    static const char *const words[] = {
+        "iterations=9", "ppo.lambda=0.9", "ppo.lambda=0.8", "run_dir=/r/../x",
+        "data.system=a: b # c", "data.prompt_key=\"q\\n\"", "seed=",
+        "reward=[{type: boxed, weight: 3}]"};
+    REQUIRE_OK(parse(LEAST "seed: 4\n", (int) WEFT_COUNT(words), words), err);
+    CHECK_INT(c.iterations, 9);
+    CHECK(c.ppo.lambda == 0.8f);
+    CHECK_STR(c.run_dir, "/x");
+    CHECK_STR(c.data.system, "a: b # c");
+    CHECK_STR(c.data.prompt_key, "q\n");
+    CHECK_INT(c.seed, 1);
+    CHECK_INT(c.reward[0].type, WEFT_REWARD_BOXED);
+    CHECK(c.reward[0].weight == 3);
+    weft_config_release(&c);
+
+    CHECK_FAILS(word("ppo.epochs=x"), WEFT_EINVAL, err,
+                "argument 'ppo.epochs=x': 'ppo.epochs' must be a whole "
+                "number, not 'x'");
+    CHECK_FAILS(word("ppo.epoch=1"), WEFT_EINVAL, err,
+                "argument 'ppo.epoch=1': unknown key 'ppo.epoch'; did you "
+                "mean 'ppo.epochs'?");
+    CHECK_FAILS(word("fast"), WEFT_EINVAL, err,
+                "argument 'fast' must be key=value");
+    CHECK_FAILS(word("=1"), WEFT_EINVAL, err, "must be key=value");
+    CHECK_FAILS(word("reward=[{"), WEFT_EFORMAT, err, "argument 'reward=[{'");
+    CHECK_FAILS(word("run_dir=\xff"), WEFT_EINVAL, err, "is not UTF-8");
+    CHECK_FAILS(word("run_dir=\"a"), WEFT_EFORMAT, err, "argument");
+}
+
+static void check_round_trip(const char *text)
+{
+    char dir[] = "/tmp/weft-config-XXXXXX", path[64], again[64];
+    struct weft_config d;
+    char *a, *b;
+    size_t n, m;
+    REQUIRE_OK(parse(text, 0, NULL), err);
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/config.yaml", dir);
+    snprintf(again, sizeof again, "%s/again.yaml", dir);
+    REQUIRE_OK(weft_config_write(&c, path, &err), err);
+    REQUIRE_OK(weft_config_read(path, 0, NULL, &d, &err), err);
+    REQUIRE_OK(weft_config_write(&d, again, &err), err);
+    CHECK_INT(weft_config_check_resume(&c, &d, &err), 0);
+    CHECK_STR(d.run_dir, c.run_dir);
+    CHECK(d.runtime.memory_limit_gib == c.runtime.memory_limit_gib);
+    REQUIRE_OK(weft_file_read(path, 0, &a, &n, &err), err);
+    REQUIRE_OK(weft_file_read(again, 0, &b, &m, &err), err);
+    CHECK_STR(a, b);
+    weft_free(a);
+    weft_free(b);
+    weft_config_release(&c);
+    weft_config_release(&d);
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+static void test_config_write(void)
+{
+    check_round_trip(LEAST);
+    check_round_trip(SFT);
+    check_round_trip(
+        "iterations: 3\n"
+        "data: {path: 'p: q.jsonl', template: \"{role}\\t\\\"{content}\\\"\"}"
+        "\nmodel: {actor: \"m/\\u00e9\", critic: m/c}\n"
+        "ppo: {lambda: 0.1234567, kl: {place: loss, kind: k2, coef: 1e-7}}\n"
+        "rollout: {temperature: 0.3333333}\n"
+        "runtime: {nap: false, memory_limit_gib: 0.1}\n"
+        "reward:\n"
+        "- {type: regex, pattern: '\\d+ \"x\" # no'}\n"
+        "- {type: program, command: [a, \"b\\tc\"], weight: 0.1}\n"
+        "- {type: length, target: 3}\n");
+}
+
+static int resume(const char *w)
+{
+    struct weft_config old;
+    REQUIRE_OK(with("actor: {schedule: cosine}\n"), err);
+    old = c;
+    char text[512];
+    snprintf(text, sizeof text, LEAST "actor: {schedule: cosine}\n");
+    int rc = parse(text, 1, &w);
+    if (!rc) {
+        rc = weft_config_check_resume(&old, &c, &err);
+        weft_config_release(&c);
+    }
+    weft_config_release(&old);
+    return rc;
+}
+
+static void test_config_resume(void)
+{
+    CHECK_INT(resume("runtime.devices=7"), 0);
+    CHECK_INT(resume("train.micro_batch_tokens=7"), 0);
+    CHECK_INT(resume("rollout.chunk_tokens=7"), 0);
+    CHECK_INT(resume("checkpoint.every=7"), 0);
+    CHECK_INT(resume("model.actor=/other/a"), 0); /* /m/a is nowhere */
+    CHECK_FAILS(resume("model.actor=/other/b"), WEFT_EINVAL, err,
+                "has 'model.actor' \"/m/a\", not \"/other/b\"");
+    CHECK_FAILS(resume("ppo.lambda=0.9"), WEFT_EINVAL, err,
+                "has 'ppo.lambda' 0.95, not 0.9");
+    CHECK_FAILS(resume("rollout.stop=x"), WEFT_EINVAL, err,
+                "'rollout.stop' not set, not \"x\"");
+    CHECK_FAILS(resume("iterations=5"), WEFT_EINVAL, err,
+                "has 3 iterations, not 5, and its learning rate");
+    CHECK_FAILS(resume("reward=[gsm8k, boxed]"), WEFT_EINVAL, err,
+                "has 1 rewards, not 2");
+    CHECK_FAILS(resume("reward=[{type: gsm8k, weight: 2}]"), WEFT_EINVAL,
+                err, "'weight of reward 1' 1, not 2");
+    CHECK_FAILS(resume("reward=[boxed]"), WEFT_EINVAL, err,
+                "'type of reward 1' gsm8k, not boxed");
+    CHECK_INT(resume("reward=[{type: gsm8k, name: other}]"), 0);
+}
+
+/* Cut anywhere, or with any byte changed, a file is read or refused. */
+static void test_config_damaged(void)
+{
+    static const char text[] =
+        LEAST "ppo: {kl: {coef: 0.1}, clip_low: 0.1}\nseed: 3\n";
+    char copy[sizeof text];
+    for (size_t i = 0; i < sizeof text - 1; i++) {
+        if (weft_config_parse(text, i, "f", "/", 0, NULL, &c, &err) == 0)
+            weft_config_release(&c);
+        else
+            CHECK(err.text[0] != 0 && err.code != 0);
+        for (int k = 0; k < 4; k++) {
+            memcpy(copy, text, sizeof text);
+            copy[i] = "\xff\0[\n"[k];
+            if (weft_config_parse(copy, sizeof text - 1, "f", "/", 0, NULL,
+                                  &c, &err) == 0)
+                weft_config_release(&c);
+            else
+                CHECK(err.code != 0);
+        }
+    }
+}
+
+/* Distances worked out by hand. */
+static void test_config_edit_distance(void)
+{
+    static const struct {
+        const char *a, *b;
+        size_t d;
+    } known[] = {
+        {"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0},
+        {"kitten", "sitting", 3}, {"lamda", "lambda", 1}, {"ab", "ba", 1},
+        {"flaw", "lawn", 2}, {"ca", "abc", 3}, {"abcdef", "abdcef", 1},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(known); i++) {
+        CHECK_INT(weft_edit_distance(known[i].a, known[i].b), known[i].d);
+        CHECK_INT(weft_edit_distance(known[i].b, known[i].a), known[i].d);
+    }
+    char longer[200];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    CHECK_INT(weft_edit_distance(longer, ""), 63);
+    CHECK_INT(weft_edit_distance(longer, longer), 0);
+}
+
+WEFT_TESTS("run/config",
+           {"test_config_defaults", test_config_defaults},
+           {"test_config_values", test_config_values},
+           {"test_config_rewards", test_config_rewards},
+           {"test_config_refused", test_config_refused},
+           {"test_config_sft", test_config_sft},
+           {"test_config_override", test_config_override},
+           {"test_config_write", test_config_write},
+           {"test_config_resume", test_config_resume},
+           {"test_config_damaged", test_config_damaged},
+           {"test_config_edit_distance", test_config_edit_distance})
