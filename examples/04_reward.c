@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A reward function of one's own: half a point for the right number of
+ * digits, half for the right sum. The configuration says `type: callback`.
+ *
+ *     $ examples/04_reward examples/04_reward.yaml run_dir=runs/reward
+ */
+#include <string.h>
+
+#include "check.h"
+
+/* Called once per sample; the score is what PPO makes larger. */
+static int score(void *ctx, const struct weft_reward_sample *sample,
+                 double *score_out, struct weft_err *err)
+{
+    int *n_calls = ctx;
+    (void) err;
+    (*n_calls)++;
+    *score_out = 0.5 * (strlen(sample->response) == strlen(sample->label))
+               + 0.5 * (strcmp(sample->response, sample->label) == 0);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct weft_err err = {0};
+    struct weft_trainer *trainer;
+    int n_calls = 0;
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s CONFIG.yaml [key=value ...]\n", argv[0]);
+        return 2;
+    }
+    CHECK(weft_trainer_open(argv[1], argc - 2, (const char *const *) argv + 2,
+                            &trainer, &err));
+    weft_trainer_set_reward(trainer, score, &n_calls);
+    while (!weft_trainer_done(trainer)) {
+        double mean;
+        CHECK(weft_trainer_step(trainer, &err));
+        CHECK(weft_trainer_metric(trainer, "critic/score/mean", &mean));
+        printf("iteration %d: mean score %.3f\n",
+               weft_trainer_iteration(trainer), mean);
+    }
+    printf("%d samples scored\n", n_calls);
+    weft_trainer_close(trainer);
+    return n_calls > 0 ? 0 : 1;
+}
