@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small run in a temporary folder: random model, generated prompts, a
+ * reward that any text gets some of. */
+#ifndef WEFT_TESTS_RUN_FIXTURE_H
+#define WEFT_TESTS_RUN_FIXTURE_H
+
+#include <unistd.h>
+
+#include "harness.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "model/init.h"
+
+struct fixture {
+    char dir[256];
+    char config[512];
+};
+
+static const char fixture_yaml[] =
+    "algorithm: ppo\n"
+    "seed: 5\n"
+    "run_dir: unset\n"
+    "iterations: 3\n"
+    "data: {path: prompts.jsonl}\n"
+    "model: {actor: model, critic: model, reference: model}\n"
+    "reward: [{type: callback, name: low}]\n"
+    "rollout: {prompts: 6, samples_per_prompt: 2, max_new_tokens: 12}\n"
+    "ppo: {epochs: 2, mini_batches: 2, entropy_coef: 0.01,\n"
+    "      kl: {coef: 0.1, controller: adaptive, target: 0.5, horizon: 50}}\n"
+    "actor: {lr: 1e-3}\n"
+    "critic: {lr: 1e-3}\n"
+    "train: {micro_batch_tokens: 64}\n"
+    "runtime: {devices: 1}\n"
+    "checkpoint: {every: 0}\n";
+
+/* Share of letters among the first bytes: smooth, deterministic. */
+static int fixture_reward(void *ctx, const struct weft_reward_sample *sample,
+                          double *score_out, struct weft_err *err)
+{
+    int n = 0, low = 0;
+    (void) ctx;
+    (void) err;
+    for (const char *p = sample->response; *p && n < 16; p++, n++)
+        low += (unsigned char) *p < 0x60;
+    *score_out = n ? (double) low / n : 0;
+    return 0;
+}
+
+static inline void fixture_make(struct fixture *f)
+{
+    struct weft_err err;
+    char path[512];
+    struct weft_init_options o = {
+        .family = WEFT_QWEN3, .hidden = 64, .layers = 2, .heads = 4,
+        .kv_heads = 2, .head_dim = 16, .intermediate = 256,
+        .max_positions = 256, .std = 0.1, .dtype = WEFT_F32, .seed = 3,
+        .tied = true, .tokenizer = "bytes"};
+    snprintf(f->dir, sizeof f->dir, "%s/weft-test-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    REQUIRE(mkdtemp(f->dir) != NULL);
+    snprintf(path, sizeof path, "%s/model", f->dir);
+    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    snprintf(path, sizeof path, "%s/prompts.jsonl", f->dir);
+    FILE *data = fopen(path, "w");
+    REQUIRE(data != NULL);
+    for (int i = 0; i < 20; i++) /* of very different lengths, 1 to 150 */
+        fprintf(data, "{\"prompt\": \"%.*s\", \"label\": \"%d\"}\n",
+                1 + i * i * 149 / 361,
+                "The quick brown fox jumps over the lazy dog, and then it "
+                "walks all the way back home because it has forgotten the "
+                "one thing that a fox should never go out without.", i);
+    fclose(data);
+    snprintf(f->config, sizeof f->config, "%s/run.yaml", f->dir);
+    REQUIRE_OK(weft_file_write(f->config, fixture_yaml,
+                               sizeof fixture_yaml - 1, &err), err);
+}
+
+static inline void fixture_remove(struct fixture *f)
+{
+    weft_dir_remove(f->dir, NULL);
+}
+
+/* Opens a run in folder `name` of the fixture with "key=value" words, NULL at
+ * their end. */
+static inline struct weft_trainer *fixture_open(const struct fixture *f,
+                                                const char *name,
+                                                const char *const *word)
+{
+    struct weft_err err;
+    char run[512];
+    const char *all[32] = {run};
+    int n = 1;
+    struct weft_trainer *trainer = NULL;
+    snprintf(run, sizeof run, "run_dir=%s/%s", f->dir, name);
+    while (word && word[n - 1]) {
+        all[n] = word[n - 1];
+        n++;
+    }
+    REQUIRE_OK(weft_trainer_open(f->config, n, all, &trainer, &err), err);
+    weft_trainer_set_reward(trainer, fixture_reward, NULL);
+    return trainer;
+}
+
+static inline void fixture_steps(struct weft_trainer *trainer, int n)
+{
+    struct weft_err err;
+    while (n-- > 0 && !weft_trainer_done(trainer))
+        REQUIRE_OK(weft_trainer_step(trainer, &err), err);
+}
+
+/* Hash over both models' masters and moments in a checkpoint. */
+static inline struct weft_hash fixture_hash(const struct fixture *f,
+                                            const char *name, int iteration)
+{
+    static const char *const file[] = {
+        "actor/model", "actor/exp_avg", "actor/exp_avg_sq", "critic/model",
+        "critic/exp_avg", "critic/exp_avg_sq"};
+    struct weft_hash hash[WEFT_COUNT(file)];
+    struct weft_err err;
+    for (size_t i = 0; i < WEFT_COUNT(file); i++) {
+        char path[768];
+        uint64_t bytes;
+        snprintf(path, sizeof path,
+                 "%s/%s/checkpoints/iteration-%06d/%s.safetensors", f->dir,
+                 name, iteration, file[i]);
+        REQUIRE_OK(weft_hash_file(path, &hash[i], &bytes, &err), err);
+        REQUIRE(bytes > 1000);
+    }
+    return weft_hash128(hash, sizeof hash);
+}
+
+#endif
