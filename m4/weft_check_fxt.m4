@@ -3,7 +3,7 @@
 # WEFT_CHECK_FXT: a second StarPU, built with FxT, whose libraries a run with
 # `trace: true` is given by LD_LIBRARY_PATH. Run after WEFT_CHECK_STARPU.
 #
-# --with-fxt-starpu=PREFIX, else deps/starpu-fxt of the build folder. Its
+# --with-fxt-starpu=PREFIX, else deps/starpu-fxt like deps/starpu. Its
 # headers must say the same limits as the StarPU of the build: the soname
 # does not tell.
 #
@@ -20,7 +20,12 @@ AC_DEFUN([WEFT_CHECK_FXT], [
     weft_fxt=$with_fxt_starpu
     AS_CASE([$with_fxt_starpu],
         [no], [weft_why_fxt="switched off by --without-fxt-starpu"],
-        [guess|yes], [weft_fxt=`pwd`/deps/starpu-fxt])
+        [guess|yes], [
+            for weft_d in "`pwd`" "`cd $srcdir && pwd`/build"; do
+                weft_fxt=$weft_d/deps/starpu-fxt
+                AS_IF([test -d "$weft_fxt"], [break])
+            done
+        ])
     AC_MSG_CHECKING([for a StarPU with FxT])
     AS_IF([test "x$with_fxt_starpu" != xno && test -x "$weft_fxt/bin/starpu_fxt_tool"], [
         weft_fxt_conf=`ls "$weft_fxt"/include/starpu/1.*/starpu_config.h 2>/dev/null`

@@ -4,8 +4,8 @@
 #
 # 1.3.10 is what Debian 12 ships and what everything was measured on; 1.4 is
 # accepted and preferred; 1.2 has no STARPU_WORKER_ORDER and no end deps.
-# --with-starpu=PREFIX, else deps/starpu of the build folder (where
-# ./quickstart and tools/build-starpu put it), else what pkg-config finds.
+# --with-starpu=PREFIX, else deps/starpu of the build folder or of build/
+# (where ./quickstart puts it), else what pkg-config finds.
 #
 # Outputs: STARPU_CFLAGS (as -isystem: its headers are not ours to warn
 # about), STARPU_LIBS with a run path, weft_have_starpu, weft_why_starpu,
@@ -17,8 +17,12 @@ AC_DEFUN([WEFT_CHECK_STARPU], [
         [where StarPU 1.3 or 1.4 is installed])], [], [with_starpu=guess])
     AS_CASE([$with_starpu],
         [no], [AC_MSG_ERROR([Weft cannot do without StarPU])],
-        [guess|yes], [AS_IF([test -d "`pwd`/deps/starpu/lib/pkgconfig"],
-            [with_starpu=`pwd`/deps/starpu])])
+        [guess|yes], [
+            for weft_d in "`pwd`" "`cd $srcdir && pwd`/build"; do
+                AS_IF([test -d "$weft_d/deps/starpu/lib/pkgconfig"],
+                    [with_starpu=$weft_d/deps/starpu; break])
+            done
+        ])
     weft_save_path=$PKG_CONFIG_PATH
     AS_CASE([$with_starpu], [guess|yes], [], [
         AS_IF([test ! -d "$with_starpu/lib/pkgconfig"], [AC_MSG_ERROR(
