@@ -2,6 +2,8 @@
 # Plain C for every machine; the names of the others say what they need.
 kern_sources = \
 	%D%/adamw_cpu.c \
+	%D%/attention_backward_impl.h \
+	%D%/attention_impl.h \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
 	%D%/gae_cpu.c \
@@ -12,11 +14,20 @@ kern_sources = \
 	%D%/head_cpu.c \
 	%D%/isa.c \
 	%D%/kern.h \
+	%D%/layer.h \
+	%D%/layer_backward_cpu.c \
+	%D%/layer_cpu.c \
+	%D%/layer_kv_cpu.c \
+	%D%/mm_impl.h \
 	%D%/ops.h \
 	%D%/ops_c.c \
 	%D%/policy_loss_cpu.c \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
+	%D%/rope_cpu.c \
+	%D%/rows.h \
+	%D%/rows_c.c \
+	%D%/rows_impl.h \
 	%D%/sample_cpu.c \
 	%D%/simd_avx512.h \
 	%D%/softmax.h \
@@ -26,9 +37,11 @@ kern_sources = \
 	%D%/stream_impl.h \
 	%D%/tile_impl.h \
 	%D%/value_cpu.c \
-	%D%/vec.h
-kern_avx2_sources = %D%/ops_avx2.c %D%/softmax_avx2.c
-kern_avx512_sources = %D%/ops_avx512.c %D%/softmax_avx512.c
+	%D%/vec.h \
+	%D%/vec16.h
+kern_avx2_sources = %D%/ops_avx2.c %D%/rows_avx2.c %D%/softmax_avx2.c
+kern_avx512_sources = %D%/ops_avx512.c %D%/rows_avx512.c \
+	%D%/softmax_avx512.c
 kern_avx512bf16_sources = %D%/ops_avx512bf16.c
 # With CUDA, and what stands in for it without.
 kern_cuda_sources = %D%/device_cuda.cu

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of a decoder layer share: where saved values lie, where the
+ * columns of a block are, angles. Internal to the kernels.
+ */
+#ifndef WEFT_KERN_LAYER_H
+#define WEFT_KERN_LAYER_H
+
+#include "kern/kern.h"
+
+/* Hands out 64-byte aligned pieces; with base NULL it only counts. */
+struct weft_arena {
+    char *base;
+    size_t used;
+};
+
+WEFT_INLINE void *weft_arena_take(struct weft_arena *a, int64_t n,
+                                  size_t size)
+{
+    size_t at = a->used;
+    a->used += ((size_t) n * size + 63) / 64 * 64;
+    return a->base ? a->base + at : NULL;
+}
+
+/* Columns of a block's matrices. */
+WEFT_INLINE int64_t weft_block_q(const struct weft_shape *s, int32_t t)
+{
+    return (int64_t) s->block[t].n_heads * s->head_dim;
+}
+WEFT_INLINE int64_t weft_block_kv(const struct weft_shape *s, int32_t t)
+{
+    return (int64_t) s->block[t].n_kv * s->head_dim;
+}
+WEFT_INLINE int64_t weft_block_qkv(const struct weft_shape *s, int32_t t)
+{
+    return weft_block_q(s, t) + 2 * weft_block_kv(s, t);
+}
+WEFT_INLINE int64_t weft_block_ff(const struct weft_shape *s, int32_t t)
+{
+    return weft_round_up(s->block[t].n_ff, WEFT_PANEL);
+}
+
+/* Query heads of block t that read its kv-th KV head: n from `first`, both
+ * counted within the block. */
+struct weft_heads {
+    int32_t first, n;
+};
+struct weft_heads weft_block_readers(const struct weft_shape *shape,
+                                     int32_t t, int32_t kv);
+
+/* What backward needs beside x: x_mid, then block by block the rest, so that
+ * a range of blocks is one range of bytes. */
+struct weft_layer_saved {
+    float *x_mid;                   /* (M, H) after attention's residual */
+    void *qkv[WEFT_MAX_BLOCKS];     /* after RoPE, in dtype */
+    float *raw[WEFT_MAX_BLOCKS];    /* q, k before their norm; if any */
+    void *att[WEFT_MAX_BLOCKS];     /* input of the O product, in dtype */
+    float *lse[WEFT_MAX_BLOCKS];    /* (M, heads of the block) */
+    void *gate_up[WEFT_MAX_BLOCKS]; /* in dtype */
+};
+void weft_layer_saved_at(const struct weft_shape *shape, int64_t n_rows,
+                         struct weft_arena *arena,
+                         struct weft_layer_saved *out);
+
+/* Forward up to gate and up, for backward to start from. */
+void weft_layer_recompute(const struct weft_shape *shape,
+                          const struct weft_k_layer *weights,
+                          const struct weft_k_batch *batch, const float *x,
+                          void *saved, void *scratch);
+
+/* cos and sin of the rows of a batch: run i's first row at first[i] * D.
+ * Runs that start at 0 share theirs. */
+struct weft_rope_table {
+    int32_t *first;   /* (n_runs) */
+    float *cos_sin;   /* (rows, D): D / 2 cosines, D / 2 sines */
+    float *frequency; /* (D / 2) */
+};
+void weft_rope_table_at(const struct weft_shape *shape, int64_t n_rows,
+                        int64_t n_runs, struct weft_arena *arena,
+                        struct weft_rope_table *out);
+void weft_rope_table_fill(const struct weft_shape *shape,
+                          const struct weft_k_batch *batch,
+                          struct weft_rope_table *table);
+
+/* Radians per position of each pair, rounded to f32 as everywhere. */
+void weft_rope_frequencies(const struct weft_shape *shape, float *out);
+/* d / 2 cosines, then sines, of position * frequency. */
+void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
+                      float *out);
+
+/* The KV head's segments in a cache: at the result + page * page_bytes. */
+char *weft_kv_head(const struct weft_shape *shape,
+                   const struct weft_k_kv *kv, int32_t layer, int32_t t,
+                   int32_t head);
+/* k, v (n, ld) in dtype of a run into its pages. head: weft_kv_head(). */
+void weft_kv_write(const struct weft_shape *shape, const struct weft_k_kv *kv,
+                   const struct weft_k_run *run, char *head, const void *k,
+                   const void *v, int64_t ld);
+
+#endif

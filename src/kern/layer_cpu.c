@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A decoder layer forwards, all blocks of it:
+ *
+ *     x -> norm -> q, k, v (block by block) -> norm of q, k -> RoPE
+ *       -> attention -> O product (T tree) + x = x_mid
+ *       -> norm -> gate, up -> silu(gate) up -> down product (T tree) + x_mid
+ *
+ * Rounded to the run's dtype: the norms' outputs, q, k, v after RoPE,
+ * attention's output, gate, up and their product; all else is f32. Rows go
+ * through in chunks, which shows in no bit: only attention looks at others.
+ */
+#include "kern/layer.h"
+
+#include <config.h>
+#include <math.h>
+#include <string.h>
+
+#include "kern/rows.h"
+
+enum { CHUNK_ROWS = 512 }; /* activations of one chunk stay near the core */
+
+const struct weft_row_ops *weft_row_ops(void)
+{
+#ifdef WEFT_HAVE_X86_KERNELS
+    switch (weft_k_isa()) {
+    case WEFT_ISA_AVX512_BF16:
+    case WEFT_ISA_AVX512:
+        return &weft_rows_avx512;
+    case WEFT_ISA_AVX2:
+        return &weft_rows_avx2;
+    default:
+        break;
+    }
+#endif
+    return &weft_rows_c;
+}
+
+void weft_k_rmsnorm(enum weft_dtype dtype, int64_t m, int64_t h, float eps,
+                    const float *x, const float *w, void *y)
+{
+    weft_row_ops()->rmsnorm(dtype, m, h, eps, x, w, y);
+}
+
+void weft_k_rmsnorm_backward(int64_t m, int64_t h, float eps, const float *x,
+                             const float *w, const float *dy, float *dx,
+                             float *dw)
+{
+    weft_row_ops()->rmsnorm_backward(m, h, eps, x, w, dy, dx, dw);
+}
+
+/* ---- Memory ------------------------------------------------------------ */
+
+void weft_layer_saved_at(const struct weft_shape *s, int64_t n_rows,
+                         struct weft_arena *arena,
+                         struct weft_layer_saved *out)
+{
+    size_t element = weft_dtype_bytes(s->dtype);
+    *out = (struct weft_layer_saved) {
+        .x_mid = weft_arena_take(arena, n_rows * s->hidden, sizeof(float)),
+    };
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        int64_t q = weft_block_q(s, t), kv = weft_block_kv(s, t);
+        out->qkv[t] = weft_arena_take(arena, n_rows * (q + 2 * kv), element);
+        if (s->qk_norm)
+            out->raw[t] = weft_arena_take(arena, n_rows * (q + kv),
+                                          sizeof(float));
+        out->att[t] = weft_arena_take(arena, n_rows * q, element);
+        out->lse[t] = weft_arena_take(arena, n_rows * s->block[t].n_heads,
+                                      sizeof(float));
+        out->gate_up[t] = weft_arena_take(
+            arena, n_rows * 2 * weft_block_ff(s, t), element);
+    }
+}
+
+size_t weft_k_layer_saved_bytes(const struct weft_shape *shape,
+                                int64_t n_rows)
+{
+    struct weft_arena arena = {0};
+    struct weft_layer_saved saved;
+    weft_layer_saved_at(shape, n_rows, &arena, &saved);
+    return arena.used;
+}
+
+struct forward {
+    const struct weft_shape *s;
+    const struct weft_k_layer *w;
+    const struct weft_k_batch *batch;
+    const struct weft_row_ops *rows;
+    struct weft_layer_saved at; /* in saved, or in scratch */
+    bool whole_gate_up;         /* gate_up holds all rows, not a chunk */
+    const float *norm1, *norm2, *qnorm, *knorm, *o_bias;
+    const char *qkv[WEFT_MAX_BLOCKS], *o[WEFT_MAX_BLOCKS];
+    const char *gate_up[WEFT_MAX_BLOCKS], *down[WEFT_MAX_BLOCKS];
+    const float *qkv_bias[WEFT_MAX_BLOCKS];
+    struct weft_rope_table rope;
+    void *normed;               /* (chunk, H) in dtype */
+    float *product;             /* (chunk, widest qkv) */
+    void *act[WEFT_MAX_BLOCKS]; /* (chunk, ff) in dtype */
+    float *pages, *attention;
+};
+
+/* Where everything lies in scratch. Only row counts matter. */
+static void forward_at(struct forward *f, struct weft_arena *arena,
+                       bool has_saved)
+{
+    const struct weft_shape *s = f->s;
+    int64_t n = f->batch->n_rows, chunk = weft_min64(n, CHUNK_ROWS);
+    size_t element = weft_dtype_bytes(s->dtype);
+    int64_t widest = 0;
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        widest = weft_max64(widest, weft_block_qkv(s, t));
+        f->act[t] = weft_arena_take(arena, chunk * weft_block_ff(s, t),
+                                    element);
+        if (has_saved)
+            continue;
+        f->at.qkv[t] = weft_arena_take(arena, n * weft_block_qkv(s, t),
+                                       element);
+        f->at.att[t] = weft_arena_take(arena, n * weft_block_q(s, t),
+                                       element);
+        f->at.gate_up[t] = weft_arena_take(
+            arena, chunk * 2 * weft_block_ff(s, t), element);
+    }
+    f->normed = weft_arena_take(arena, chunk * s->hidden, element);
+    f->product = weft_arena_take(arena, chunk * widest, sizeof(float));
+    f->pages = weft_arena_take(
+        arena, weft_ceil_div(n, WEFT_PAGE_TOKENS)
+                 * (int64_t) weft_attention_segment(s->head_dim),
+        sizeof(float));
+    f->attention = weft_arena_take(
+        arena, (int64_t) weft_attention_scratch(s->head_dim),
+        sizeof(float));
+    weft_rope_table_at(s, n, f->batch->n_runs, arena, &f->rope);
+}
+
+size_t weft_k_layer_forward_scratch_bytes(const struct weft_shape *shape,
+                                          const struct weft_k_batch *batch)
+{
+    struct weft_arena arena = {0};
+    struct forward f = {.s = shape, .batch = batch};
+    forward_at(&f, &arena, false);
+    return arena.used;
+}
+
+static const float *vector_of(const struct weft_layout *l,
+                              enum weft_part_id id, const void *tile)
+{
+    const struct weft_part *p = weft_layout_part(l, id);
+    return p ? (const float *) (const void *) ((const char *) tile
+                                               + p->fwd_bytes)
+             : NULL;
+}
+
+static const char *matrix_of(const struct weft_layout *l,
+                             enum weft_part_id id, const void *tile)
+{
+    return (const char *) tile + weft_layout_part(l, id)->fwd_bytes;
+}
+
+static void find_weights(struct forward *f)
+{
+    struct weft_layout l;
+    weft_layout_get(f->s, WEFT_TILE_NORMS, 0, &l);
+    f->norm1 = vector_of(&l, WEFT_PART_NORM1, f->w->norms);
+    f->norm2 = vector_of(&l, WEFT_PART_NORM2, f->w->norms);
+    f->qnorm = vector_of(&l, WEFT_PART_QNORM, f->w->norms);
+    f->knorm = vector_of(&l, WEFT_PART_KNORM, f->w->norms);
+    f->o_bias = vector_of(&l, WEFT_PART_O_BIAS, f->w->norms);
+    for (int32_t t = 0; t < f->s->n_blocks; t++) {
+        const void *tile = f->w->fwd[t];
+        weft_layout_get(f->s, WEFT_TILE_LAYER, t, &l);
+        f->qkv[t] = matrix_of(&l, WEFT_PART_QKV, tile);
+        f->qkv_bias[t] = vector_of(&l, WEFT_PART_QKV_BIAS, tile);
+        f->o[t] = matrix_of(&l, WEFT_PART_O, tile);
+        f->gate_up[t] = matrix_of(&l, WEFT_PART_GATE_UP, tile);
+        f->down[t] = matrix_of(&l, WEFT_PART_DOWN, tile);
+    }
+}
+
+/* ---- Attention half ----------------------------------------------------- */
+
+WEFT_INLINE void *row_at(const struct forward *f, void *p, int64_t i)
+{
+    return (char *) p + (size_t) i * weft_dtype_bytes(f->s->dtype);
+}
+
+/* Norm of q and k, RoPE and rounding of a row of block t's product. */
+static void finish_qkv(const struct forward *f, int32_t t, int64_t row,
+                       const float *cos_sin, float *qkv)
+{
+    const struct weft_shape *s = f->s;
+    int64_t d = s->head_dim, q = weft_block_q(s, t);
+    int64_t kv = weft_block_kv(s, t), n = q + 2 * kv;
+    if (f->qnorm) {
+        if (f->at.raw[t])
+            memcpy(f->at.raw[t] + row * (q + kv), qkv,
+                   (size_t) (q + kv) * sizeof *qkv);
+        f->rows->rmsnorm(WEFT_F32, q / d, d, s->rms_eps, qkv, f->qnorm, qkv);
+        f->rows->rmsnorm(WEFT_F32, kv / d, d, s->rms_eps, qkv + q, f->knorm,
+                         qkv + q);
+    }
+    f->rows->rope((q + kv) / d, d, cos_sin, false, qkv);
+    f->rows->round(s->dtype, n, qkv, row_at(f, f->at.qkv[t], row * n));
+}
+
+static void project_qkv(const struct forward *f, const float *x)
+{
+    const struct weft_shape *s = f->s;
+    const struct weft_k_batch *b = f->batch;
+    int64_t h = s->hidden;
+    int32_t run = 0, in_run = 0; /* of the next row */
+    for (int64_t r = 0; r < b->n_rows; r += CHUNK_ROWS) {
+        int64_t n = weft_min64(CHUNK_ROWS, b->n_rows - r);
+        int32_t run0 = run, in_run0 = in_run;
+        f->rows->rmsnorm(s->dtype, n, h, s->rms_eps, x + r * h, f->norm1,
+                         f->normed);
+        for (int32_t t = 0; t < s->n_blocks; t++) {
+            int64_t w = weft_block_qkv(s, t);
+            weft_k_gemm(&(struct weft_k_gemm_args) {
+                .dtype = s->dtype, .y_dtype = WEFT_F32, .m = n, .n = w,
+                .n_blocks = 1, .x = {f->normed}, .ldx = {h},
+                .w = {f->qkv[t]}, .k = {h}, .bias = f->qkv_bias[t],
+                .y = f->product, .ldy = w});
+            run = run0;
+            in_run = in_run0;
+            for (int64_t i = 0; i < n; i++, in_run++) {
+                while (in_run == b->run[run].n) {
+                    run++;
+                    in_run = 0;
+                }
+                finish_qkv(f, t, r + i,
+                           f->rope.cos_sin
+                               + (f->rope.first[run] + in_run) * s->head_dim,
+                           f->product + i * w);
+            }
+        }
+    }
+}
+
+/* Attention of one run's rows, first row `row`, over KV head `head` of block
+ * t. */
+static void attend(const struct forward *f, const struct weft_k_kv *kv,
+                   int32_t layer, const struct weft_k_run *run, int64_t row,
+                   int32_t t, int32_t head)
+{
+    const struct weft_shape *s = f->s;
+    int64_t d = s->head_dim, q = weft_block_q(s, t);
+    int64_t ld = weft_block_qkv(s, t);
+    struct weft_heads heads = weft_block_readers(s, t, head);
+    void *qkv = row_at(f, f->at.qkv[t], row * ld);
+    const void *k = row_at(f, qkv, q + head * d);
+    const void *v = row_at(f, qkv, q + weft_block_kv(s, t) + head * d);
+    struct weft_attention a = {
+        .dtype = s->dtype, .head_dim = s->head_dim, .n_group = heads.n,
+        .n = run->n, .pos = run->pos,
+        .q = row_at(f, qkv, heads.first * d), .ldq = ld,
+        .scale = 1.0f / sqrtf((float) d),
+        .out = row_at(f, f->at.att[t], row * q + heads.first * d), .ldo = q,
+        .scratch = f->attention};
+    if (f->at.lse[t]) {
+        a.ldlse = s->block[t].n_heads;
+        a.lse = f->at.lse[t] + row * a.ldlse + heads.first;
+    }
+    if (kv) {
+        char *base = weft_kv_head(s, kv, layer, t, head);
+        weft_kv_write(s, kv, run, base, k, v, ld);
+        a.kv = base;
+        a.kv_dtype = s->dtype;
+        a.page = kv->page + (int64_t) run->slot * kv->pages_per_slot;
+        a.page_bytes = kv->page_bytes;
+    } else {
+        f->rows->pack_kv(s->dtype, d, run->n, k, v, ld, f->pages);
+        a.kv = (const char *) f->pages;
+        a.kv_dtype = WEFT_F32;
+        a.page_bytes = weft_attention_segment(d) * sizeof(float);
+    }
+    f->rows->attention(&a);
+}
+
+/* x_mid = x + attention O^T, rows r..r + n - 1. */
+static void project_o(const struct forward *f, int64_t r, int64_t n,
+                      const float *x, float *x_mid)
+{
+    const struct weft_shape *s = f->s;
+    struct weft_k_gemm_args g = {
+        .dtype = s->dtype, .y_dtype = WEFT_F32, .m = n, .n = s->hidden,
+        .n_blocks = s->n_blocks, .bias = f->o_bias,
+        .residual = x + r * s->hidden, .y = x_mid + r * s->hidden,
+        .ldy = s->hidden};
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        g.k[t] = g.ldx[t] = weft_block_q(s, t);
+        g.x[t] = row_at(f, f->at.att[t], r * g.k[t]);
+        g.w[t] = f->o[t];
+    }
+    weft_k_gemm(&g);
+}
+
+/* ---- MLP half ----------------------------------------------------------- */
+
+/* y = x_mid + MLP, rows r..r + n - 1; y NULL: only gate and up. */
+static void mlp(const struct forward *f, int64_t r, int64_t n,
+                const float *x_mid, float *y)
+{
+    const struct weft_shape *s = f->s;
+    int64_t h = s->hidden;
+    f->rows->rmsnorm(s->dtype, n, h, s->rms_eps, x_mid + r * h, f->norm2,
+                     f->normed);
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        int64_t ff = weft_block_ff(s, t);
+        void *gate_up = row_at(f, f->at.gate_up[t],
+                               f->whole_gate_up ? r * 2 * ff : 0);
+        weft_k_gemm(&(struct weft_k_gemm_args) {
+            .dtype = s->dtype, .y_dtype = s->dtype, .m = n, .n = 2 * ff,
+            .n_blocks = 1, .x = {f->normed}, .ldx = {h},
+            .w = {f->gate_up[t]}, .k = {h}, .y = gate_up, .ldy = 2 * ff});
+        if (y)
+            f->rows->swiglu(s->dtype, n, ff, gate_up, f->act[t]);
+    }
+    if (!y)
+        return;
+    struct weft_k_gemm_args g = {
+        .dtype = s->dtype, .y_dtype = WEFT_F32, .m = n, .n = h,
+        .n_blocks = s->n_blocks, .residual = x_mid + r * h, .y = y + r * h,
+        .ldy = h};
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        g.k[t] = g.ldx[t] = weft_block_ff(s, t);
+        g.x[t] = f->act[t];
+        g.w[t] = f->down[t];
+    }
+    weft_k_gemm(&g);
+}
+
+static void forward(const struct weft_shape *s,
+                    const struct weft_k_layer *weights, int32_t layer,
+                    const struct weft_k_batch *batch,
+                    const struct weft_k_kv *kv, const float *x, float *y,
+                    void *saved, void *scratch)
+{
+    struct forward f = {.s = s, .w = weights, .batch = batch,
+                        .rows = weft_row_ops(), .whole_gate_up = saved};
+    struct weft_arena arena = {.base = saved};
+    if (saved)
+        weft_layer_saved_at(s, batch->n_rows, &arena, &f.at);
+    arena = (struct weft_arena) {.base = scratch};
+    forward_at(&f, &arena, saved != NULL);
+    find_weights(&f);
+    weft_rope_table_fill(s, batch, &f.rope);
+    float *x_mid = saved ? f.at.x_mid : y;
+    project_qkv(&f, x);
+    for (int32_t t = 0; t < s->n_blocks; t++)
+        for (int32_t head = 0; head < s->block[t].n_kv; head++)
+            for (int64_t i = 0, row = 0; i < batch->n_runs; i++) {
+                attend(&f, kv, layer, &batch->run[i], row, t, head);
+                row += batch->run[i].n;
+            }
+    for (int64_t r = 0; r < batch->n_rows; r += CHUNK_ROWS) {
+        int64_t n = weft_min64(CHUNK_ROWS, batch->n_rows - r);
+        project_o(&f, r, n, x, x_mid);
+        mlp(&f, r, n, x_mid, y);
+    }
+}
+
+void weft_k_layer_forward(const struct weft_shape *shape,
+                          const struct weft_k_layer *weights, int32_t layer,
+                          const struct weft_k_batch *batch,
+                          const struct weft_k_kv *kv, const float *x,
+                          float *y, void *saved, void *scratch)
+{
+    forward(shape, weights, layer, batch, kv, x, y, saved, scratch);
+}
+
+void weft_layer_recompute(const struct weft_shape *shape,
+                          const struct weft_k_layer *weights,
+                          const struct weft_k_batch *batch, const float *x,
+                          void *saved, void *scratch)
+{
+    forward(shape, weights, 0, batch, NULL, x, NULL, saved, scratch);
+}

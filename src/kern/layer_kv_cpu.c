@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * KV heads: their places in the cache, and their replicas where neighbouring
+ * blocks read the same head.
+ */
+#include "kern/layer.h"
+
+enum { PAGE = WEFT_PAGE_TOKENS };
+
+static size_t head_bytes(const struct weft_shape *s)
+{
+    return 2 * (size_t) s->head_dim * PAGE * weft_dtype_bytes(s->dtype);
+}
+
+static size_t layer_bytes(const struct weft_shape *s)
+{
+    size_t heads = 0;
+    for (int32_t t = 0; t < s->n_blocks; t++)
+        heads += (size_t) s->block[t].n_kv;
+    return heads * head_bytes(s);
+}
+
+size_t weft_k_kv_page_bytes(const struct weft_shape *s, int32_t n_layers)
+{
+    return (size_t) n_layers * layer_bytes(s);
+}
+
+char *weft_kv_head(const struct weft_shape *s, const struct weft_k_kv *kv,
+                   int32_t layer, int32_t t, int32_t head)
+{
+    size_t heads = (size_t) head;
+    for (int32_t i = 0; i < t; i++)
+        heads += (size_t) s->block[i].n_kv;
+    return (char *) kv->arena + (size_t) layer * layer_bytes(s)
+         + heads * head_bytes(s);
+}
+
+void weft_kv_write(const struct weft_shape *s, const struct weft_k_kv *kv,
+                   const struct weft_k_run *run, char *head, const void *k,
+                   const void *v, int64_t ld)
+{
+    int64_t d = s->head_dim;
+    const int32_t *page = kv->page + (int64_t) run->slot * kv->pages_per_slot;
+    for (int64_t i = 0; i < run->n; i++) {
+        int64_t at = (run->pos + i) % PAGE;
+        char *p = head
+                + (size_t) page[(run->pos + i) / PAGE] * kv->page_bytes;
+        if (s->dtype == WEFT_BF16) {
+            uint16_t *to = (uint16_t *) (void *) p;
+            const uint16_t *from = (const uint16_t *) k + i * ld;
+            for (int64_t j = 0; j < d; j++)
+                to[j * PAGE + at] = from[j];
+            memcpy(to + (PAGE + at) * d, (const uint16_t *) v + i * ld,
+                   (size_t) d * sizeof *to);
+        } else {
+            float *to = (float *) (void *) p;
+            const float *from = (const float *) k + i * ld;
+            for (int64_t j = 0; j < d; j++)
+                to[j * PAGE + at] = from[j];
+            memcpy(to + (PAGE + at) * d, (const float *) v + i * ld,
+                   (size_t) d * sizeof *to);
+        }
+    }
+}
+
+struct weft_heads weft_block_readers(const struct weft_shape *s, int32_t t,
+                                     int32_t kv)
+{
+    const struct weft_block *b = &s->block[t];
+    int32_t per_kv = s->n_heads / s->n_kv_heads, head = b->kv0 + kv;
+    int32_t first = head * per_kv, end = first + per_kv;
+    first = first > b->head0 ? first : b->head0;
+    end = end < b->head0 + b->n_heads ? end : b->head0 + b->n_heads;
+    return (struct weft_heads) {first - b->head0, end - first};
+}
+
+/* First row of KV head `kv` (of the model) in block t's QKV part. */
+static int64_t kv_row(const struct weft_shape *s, int32_t t, int32_t kv,
+                      bool is_v)
+{
+    const struct weft_block *b = &s->block[t];
+    return (b->n_heads + (is_v ? b->n_kv : 0) + kv - b->kv0)
+         * (int64_t) s->head_dim;
+}
+
+static void copy_head(const struct weft_shape *s, int32_t from, int32_t to,
+                      int32_t kv, bool is_v, float *const tile[])
+{
+    struct weft_layout lf, lt;
+    weft_layout_get(s, WEFT_TILE_LAYER, from, &lf);
+    weft_layout_get(s, WEFT_TILE_LAYER, to, &lt);
+    const struct weft_part *pf = weft_layout_part(&lf, WEFT_PART_QKV);
+    const struct weft_part *pt = weft_layout_part(&lt, WEFT_PART_QKV);
+    int64_t rf = kv_row(s, from, kv, is_v), rt = kv_row(s, to, kv, is_v);
+    for (int64_t i = 0; i < s->head_dim; i++) {
+        const float *src = tile[from] + pf->offset
+                         + weft_flat_index(pf, rf + i, 0);
+        float *dst = tile[to] + pt->offset + weft_flat_index(pt, rt + i, 0);
+        for (int64_t k = 0; k < pf->k; k++)
+            dst[k * WEFT_PANEL] = src[k * WEFT_PANEL];
+    }
+    pf = weft_layout_part(&lf, WEFT_PART_QKV_BIAS);
+    pt = weft_layout_part(&lt, WEFT_PART_QKV_BIAS);
+    if (pf)
+        memcpy(tile[to] + pt->offset + rt, tile[from] + pf->offset + rf,
+               (size_t) s->head_dim * sizeof(float));
+}
+
+void weft_k_share_kv(const struct weft_shape *s, float *const tile[])
+{
+    for (int32_t t = 1; t < s->n_blocks; t++)
+        for (int32_t i = 0; i < s->block[t].n_kv; i++) {
+            int32_t kv = s->block[t].kv0 + i;
+            int32_t owner = weft_shape_kv_owner(s, kv);
+            if (owner == t)
+                continue;
+            copy_head(s, owner, t, kv, false, tile);
+            copy_head(s, owner, t, kv, true, tile);
+        }
+}
+
+/* Whether row n of block t's QKV part (or element of its bias) counts. */
+static bool row_is_owned(const struct weft_shape *s, int32_t t, int64_t n)
+{
+    const struct weft_block *b = &s->block[t];
+    int64_t head = n / s->head_dim - b->n_heads;
+    if (head < 0)
+        return true;
+    return head < 2 * b->n_kv
+        && weft_shape_kv_owner(s, b->kv0 + (int32_t) (head % b->n_kv)) == t;
+}
+
+/* Rows, one after another, of a part that holds replicas. */
+static double owned_sum(const struct weft_shape *s, int32_t t,
+                        const struct weft_part *p, const float *grad)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < p->n; n++) {
+        if (!row_is_owned(s, t, n))
+            continue;
+        double row = 0;
+        for (int64_t k = 0; k < (p->k ? p->k : 1); k++) {
+            double g = grad[p->k ? weft_flat_index(p, n, k) : (size_t) n];
+            row += g * g;
+        }
+        sum += row;
+    }
+    return sum;
+}
+
+double weft_k_layer_sum_squares(const struct weft_shape *s, int32_t t,
+                                const float *grad)
+{
+    struct weft_layout l;
+    weft_layout_get(s, WEFT_TILE_LAYER, t, &l);
+    /* A head's replica can only be the first of its block. */
+    bool replica = weft_shape_kv_owner(s, s->block[t].kv0) != t;
+    double sum = 0;
+    for (int32_t i = 0; i < l.n_parts; i++) {
+        const struct weft_part *p = &l.part[i];
+        bool qkv = p->id == WEFT_PART_QKV || p->id == WEFT_PART_QKV_BIAS;
+        sum += replica && qkv
+             ? owned_sum(s, t, p, grad + p->offset)
+             : weft_k_sum_squares(grad + p->offset, p->n_flat);
+    }
+    return sum;
+}
