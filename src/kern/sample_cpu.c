@@ -35,34 +35,38 @@ struct prefix {
     double weight;
 };
 
-/* Rounding keeps the order: a larger logit is never in a later bucket. */
-static int32_t bucket_of(const struct pool *p, float logit)
+/* Distance from the maximum in buckets. Rounding keeps the order: a larger
+ * logit is never in a later bucket. */
+static float place(const struct pool *p, float logit)
 {
-    return (int32_t) ((p->max - logit * p->scale) * p->per_unit);
+    return (p->max - logit * p->scale) * p->per_unit;
 }
 
-/* Tokens with exponents from `low` (< 0) on. */
-static void pool_fill(struct pool *p, const float *logits, int32_t n,
+/* Tokens with exponents above `low` (< 0); no branch to guess wrong. */
+static void pool_fill(struct pool *p, const float *logits, int32_t v,
                       float low)
 {
     const struct weft_softmax_ops *ops = weft_softmax_ops();
     p->n = 0;
-    p->per_unit = (BUCKETS - 1) / -low;
+    p->per_unit = BUCKETS / -low;
     memset(p->count, 0, sizeof p->count);
     memset(p->weight, 0, sizeof p->weight);
-    for (int32_t j = 0; j < n; j += CHUNK) {
-        int32_t m = (int32_t) weft_min64(CHUNK, n - j);
+    for (int32_t j = 0; j < v; j += CHUNK) {
+        int32_t m = (int32_t) weft_min64(CHUNK, v - j), n = 0;
+        struct item *item = p->item + p->n;
         float e[CHUNK], sum, dot;
         ops->exp(logits + j, m, p->scale, p->max, e, &sum, &dot);
         for (int32_t i = 0; i < m; i++) {
-            float x = logits[j + i];
-            if (x * p->scale - p->max < low)
-                continue;
-            int32_t b = bucket_of(p, x);
-            p->item[p->n++] = (struct item) {x, j + i};
+            item[n] = (struct item) {logits[j + i], j + i};
+            e[n] = e[i];
+            n += place(p, logits[j + i]) < (float) BUCKETS;
+        }
+        for (int32_t i = 0; i < n; i++) {
+            int32_t b = (int32_t) place(p, item[i].logit);
             p->count[b]++;
             p->weight[b] += (double) e[i];
         }
+        p->n += n;
     }
 }
 
@@ -108,7 +112,7 @@ static void sort_bucket(struct pool *p, int32_t bucket)
     int32_t n = 0;
     for (int32_t i = 0; i < p->n && n < p->count[bucket]; i++) {
         struct item x = p->item[i];
-        if (bucket_of(p, x.logit) != bucket)
+        if ((int32_t) place(p, x.logit) != bucket)
             continue;
         p->item[i] = p->item[n];
         p->item[n++] = x;
@@ -205,14 +209,13 @@ static int32_t greedy(const struct weft_shape *s, const float *logits)
 static int32_t draw_all(const struct weft_shape *s, const float *logits,
                         float scale, const struct weft_softmax *all, float u)
 {
-    const struct weft_softmax_ops *ops = weft_softmax_ops();
     double least = (double) all->sum * (double) u, weight = 0;
     for (int32_t j = 0; j < s->vocab; j += CHUNK) {
         int32_t m = (int32_t) weft_min64(CHUNK, s->vocab - j);
         float e[CHUNK], sum, dot;
-        ops->exp(logits + j, m, scale, all->max, e, &sum, &dot);
-        bool more = j + m < s->vocab;
-        if (more && weight + (double) sum <= least) {
+        weft_softmax_ops()->exp(logits + j, m, scale, all->max, e, &sum,
+                                &dot);
+        if (j + m < s->vocab && weight + (double) sum <= least) {
             weight += (double) sum;
             continue;
         }
