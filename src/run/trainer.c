@@ -3,6 +3,7 @@
 #include "run/trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -292,10 +293,27 @@ static void model_release(struct weft_run_model *m)
     weft_free(m->folder);
 }
 
+/* trace/trace.json of a run that wants it; a failure is said, no more. */
+static void write_trace(struct weft_trainer *t)
+{
+    char path[4096];
+    struct weft_err err;
+    if (!t->config.trace || !t->rt || !t->metrics)
+        return;
+    snprintf(path, sizeof path, "%s/trace", t->config.run_dir);
+    int rc = weft_dir_create(path, &err);
+    snprintf(path, sizeof path, "%s/trace/trace.json", t->config.run_dir);
+    if (!rc)
+        rc = weft_rt_write_trace(t->rt, path, &err);
+    if (rc)
+        weft_warn("%s", err.text);
+}
+
 void weft_trainer_close(struct weft_trainer *t)
 {
     if (!t)
         return;
+    write_trace(t);
     if (t->seq)
         weft_seq_free(t->seq);
     weft_g_generate_release(&t->gen);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/trace.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "rt/fxt.h"
+
+int weft_trace_prepare(const struct weft_config *config, char **argv,
+                       struct weft_err *err)
+{
+    if (!config->trace || !weft_fxt_needed())
+        return 0;
+    if (!weft_fxt_built()) {
+        weft_info("this build has no StarPU with FxT: the trace is "
+                  "trace.json alone");
+        return 0;
+    }
+    return weft_fxt_reexec(argv, err);
+}
+
+bool weft_trace_has_paje(const char *run_dir)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/trace/paje.trace", run_dir);
+    return weft_file_exists(path);
+}
