@@ -238,8 +238,7 @@ int32_t weft_k_sample(const struct weft_shape *s,
     struct weft_softmax all = weft_softmax_row(s, logits, scale);
     if (!(all.sum > 0 && all.sum < INFINITY))
         return -1;
-    float u = weft_rng_uniform(sampling->seed, WEFT_RNG_SAMPLE, a, b,
-                               position);
+    float u = weft_rng_uniform(sampling->seed, WEFT_RNG_SAMPLE, a, b, position);
     bool cut = sampling->top_p < 1
             || (sampling->top_k > 0 && sampling->top_k < s->vocab);
     int32_t token = cold ? greedy(s, logits)
