@@ -4,7 +4,8 @@
  *
  * Tasks are inserted in program order; a task waits for earlier tasks that
  * write what it reads, or read what it writes. Where it runs and in what
- * order among the ready ones is said by struct weft_where, never by the data.
+ * order among the ready ones is said by struct weft_where (plan/task.h), never
+ * by the data.
  *
  * Errors: the first task body that fails records its sentence in the sequence;
  * later bodies of the sequence become no-ops, and weft_seq_wait() returns it.
@@ -14,12 +15,17 @@
 #ifndef WEFT_RT_GRAPH_H
 #define WEFT_RT_GRAPH_H
 
+#include "plan/task.h"
 #include "rt/tile.h"
 
 /* ---- Start and stop --------------------------------------------------- */
 
+struct weft_policy; /* sched/sched.h */
+
 struct weft_rt_options {
     int n_devices;        /* CPU devices (workers); 0: one per core */
+    const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
+                             devices and priorities but no positions */
     int nap;              /* idle workers sleep: 1, spin: 0, -1: decide */
     bool profile;         /* keep task records for traces and timings */
     const char *fxt_dir;  /* write StarPU's FxT trace there; NULL: no */
@@ -46,7 +52,8 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
 void weft_seq_free(struct weft_seq *seq);
 
 /* Waits for all tasks inserted so far; returns 0 or the first error, whose
- * sentence names operation and tile. The error stays until cleared. */
+ * sentence names operation and tile. The error is told once: the sequence
+ * can be used again afterwards. */
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);
 
 /* 0, or the code of the first error so far. Does not wait. */
@@ -65,30 +72,7 @@ struct weft_access {
     enum weft_mode mode;
 };
 
-/* Model function calls, for traces and timings. */
-enum weft_call {
-    WEFT_CALL_NONE,
-    WEFT_CALL_ACTOR_GENERATE,
-    WEFT_CALL_REWARD_INFER,
-    WEFT_CALL_REF_INFER,
-    WEFT_CALL_CRITIC_INFER,
-    WEFT_CALL_ADVANTAGE,
-    WEFT_CALL_ACTOR_TRAIN,
-    WEFT_CALL_CRITIC_TRAIN,
-    WEFT_N_CALLS
-};
 const char *weft_call_name(enum weft_call call); /* "actor_generate", ... */
-
-/* Where and when, as the plan says; never part of the numbers. */
-struct weft_where {
-    int device;         /* 0..n_devices-1, -1: any */
-    int priority;       /* higher first among ready tasks of a lane */
-    int64_t position;   /* >= 1: strict order on the device; 0: none.
-                           Positions of a device start at 1 after each
-                           weft_seq_wait() and have no gaps. */
-    enum weft_call call;
-    int32_t iteration, micro_batch, layer; /* for traces; -1: none */
-};
 
 /* Inserts one task; `args` is copied. Does not wait for the task. On errors
  * (memory) the sequence is failed, so callers need not check each insert. */

@@ -1,4 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 rt_sources = \
+	%D%/codelet.h \
+	%D%/exec.c \
+	%D%/external.c \
+	%D%/fxt.c %D%/fxt.h \
 	%D%/graph.h \
-	%D%/tile.h
+	%D%/insert.c \
+	%D%/internal.h \
+	%D%/policy.h \
+	%D%/pool.c \
+	%D%/profile.c \
+	%D%/seq.c \
+	%D%/start.c \
+	%D%/tile.c %D%/tile.h \
+	%D%/watchdog.c

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a task carries beside its data: the model function call it belongs
+ * to, and where and when it runs. Written by graphs, read by the scheduling
+ * policy and the simulator; never part of the numbers.
+ */
+#ifndef WEFT_PLAN_TASK_H
+#define WEFT_PLAN_TASK_H
+
+#include <stdint.h>
+
+/* Model function calls, for traces and timings. */
+enum weft_call {
+    WEFT_CALL_NONE,
+    WEFT_CALL_ACTOR_GENERATE,
+    WEFT_CALL_REWARD_INFER,
+    WEFT_CALL_REF_INFER,
+    WEFT_CALL_CRITIC_INFER,
+    WEFT_CALL_ADVANTAGE,
+    WEFT_CALL_ACTOR_TRAIN,
+    WEFT_CALL_CRITIC_TRAIN,
+    WEFT_N_CALLS
+};
+
+enum { WEFT_N_CHAINS = 4 };
+
+struct weft_where {
+    int device;         /* 0..n_devices-1, -1: any */
+    int priority;       /* higher first among ready tasks of a lane */
+    int64_t position;   /* >= 1: strict order on the device; 0: none.
+                           Positions of a (device, chain) start at 1 after
+                           each weft_seq_wait() and have no gaps. */
+    int32_t chain;      /* 0..WEFT_N_CHAINS-1: positions of several chains
+                           on a device are independent */
+    enum weft_call call;
+    int32_t iteration, micro_batch, layer; /* for traces; -1: none */
+};
+
+#endif

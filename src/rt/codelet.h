@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a codelet declares itself.
+ *
+ *     static int add_cpu(const void *args, void *const buf[], int n_buf,
+ *                        struct weft_exec *x);
+ *     WEFT_CODELET(add, 0x26a69a, add_cpu)
+ *
+ * makes weft_cl_add of it, to be given to weft_insert(). The runtime calls the
+ * body on one worker, unless its sequence has failed; buf holds the memory of
+ * the accesses in the order they were inserted.
+ *
+ * For files of the room codelets: it includes StarPU.
+ */
+#ifndef WEFT_RT_CODELET_H
+#define WEFT_RT_CODELET_H
+
+#include <starpu.h>
+#include <stdatomic.h>
+
+#include "rt/graph.h"
+
+struct weft_exec; /* one body's surroundings; valid during the call */
+
+/* Returns 0, or a WEFT_E code with a sentence in weft_exec_err(x); the
+ * runtime puts operation and tile in front of it. */
+typedef int (*weft_body_fn)(const void *args, void *const buf[], int n_buf,
+                            struct weft_exec *x);
+
+struct weft_err *weft_exec_err(struct weft_exec *x);
+
+/* Scratch memory, aligned to 64 bytes, not zeroed, until the body returns;
+ * calls add up. NULL when memory is out: return WEFT_ENOMEM then, the
+ * sentence is written. Kept for the worker's next body. */
+void *weft_exec_scratch(struct weft_exec *x, size_t bytes);
+
+/* The device the body runs on, 0..n_devices-1. */
+int weft_exec_device(const struct weft_exec *x);
+
+struct weft_codelet {
+    struct starpu_codelet starpu;
+    struct starpu_perfmodel model;
+    weft_body_fn cpu;
+    atomic_long n_pending;      /* inserted and not ended */
+    struct weft_codelet *next;  /* of those the runtime has seen */
+    bool known;
+};
+
+/* The one function that StarPU calls; argument: struct weft_task. */
+void weft_codelet_run(void *buffers[], void *args);
+/* Hashes the sizes of all tiles and the argument's size. */
+uint32_t weft_codelet_footprint(struct starpu_task *task);
+
+/* colour: 0xrrggbb, for traces. */
+#define WEFT_CODELET(op, colour, body)                                       \
+    static struct weft_codelet weft_cl_##op = {                              \
+        .starpu = {.where = STARPU_CPU,                                      \
+                   .cpu_funcs = {weft_codelet_run},                          \
+                   .cpu_funcs_name = {"weft_codelet_run"},                   \
+                   .nbuffers = STARPU_VARIABLE_NBUFFERS,                     \
+                   .model = &weft_cl_##op.model,                             \
+                   .name = #op,                                              \
+                   .color = (colour)},                                       \
+        .model = {.type = STARPU_HISTORY_BASED,                              \
+                  .symbol = "weft_" #op,                                     \
+                  .footprint = weft_codelet_footprint},                      \
+        .cpu = (body),                                                       \
+    };
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A body's surroundings: its error and its scratch memory. */
+#include "rt/internal.h"
+
+#include "base/alloc.h"
+
+/* A block taken when the kept one is used up; 64 bytes, data follow. */
+struct weft_more {
+    struct weft_more *next;
+    char pad[64 - sizeof(struct weft_more *)];
+};
+
+struct weft_err *weft_exec_err(struct weft_exec *x)
+{
+    return &x->err;
+}
+
+int weft_exec_device(const struct weft_exec *x)
+{
+    return x->device;
+}
+
+void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 4) {
+        weft_err_nomem(&x->err, "scratch memory", bytes);
+        return NULL;
+    }
+    size_t rounded = (bytes + 63) / 64 * 64;
+    size_t before = x->scratch_used;
+    if (!x->scratch && before == 0) { /* the first need decides */
+        x->scratch = weft_alloc_aligned(rounded ? rounded : 64, 1);
+        if (x->scratch)
+            x->scratch_bytes = rounded ? rounded : 64;
+    }
+    if (x->scratch && !x->more && rounded <= x->scratch_bytes - before) {
+        x->scratch_used += rounded;
+        return x->scratch + before;
+    }
+    struct weft_more *more =
+        weft_alloc_aligned(rounded + sizeof(struct weft_more), 1);
+    if (!more) {
+        weft_err_nomem(&x->err, "scratch memory", bytes);
+        return NULL;
+    }
+    more->next = x->more;
+    x->more = more;
+    x->scratch_used += rounded;
+    return more + 1;
+}
+
+void weft_exec_reset(struct weft_exec *x)
+{
+    if (x->more) {
+        while (x->more) {
+            struct weft_more *next = x->more->next;
+            weft_free(x->more);
+            x->more = next;
+        }
+        /* One block for all of it next time. */
+        weft_free(x->scratch);
+        x->scratch = weft_alloc_aligned(x->scratch_used, 1);
+        x->scratch_bytes = x->scratch ? x->scratch_used : 0;
+    }
+    x->scratch_used = 0;
+}
+
+void weft_exec_clear(struct weft_exec *x)
+{
+    weft_exec_reset(x);
+    weft_free(x->scratch);
+    x->scratch = NULL;
+    x->scratch_bytes = 0;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers from outside. The tile is acquired for writing without waiting, in
+ * submission order; it is released when both are there: the tile's turn and
+ * the answer. Whoever comes second finishes.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "rt/internal.h"
+
+struct weft_external {
+    struct weft_seq *seq;
+    struct weft_tile *tile;
+    struct weft_external *next; /* guarded by rt->mutex, as the flags */
+    bool acquired, answered;
+    size_t bytes;
+    char *data; /* the answer; (bytes) */
+};
+
+/* Both are there: nobody else knows the struct now. */
+static void finish(struct weft_external *e)
+{
+    struct weft_rt *rt = e->seq->rt;
+    struct weft_tile *tile = e->tile;
+    struct weft_seq *seq = e->seq;
+    void *to = weft_tile_data(tile, true);
+    if (!to) {
+        struct weft_err err;
+        char label[160];
+        weft_tile_label(tile, label, sizeof label);
+        weft_pool_refuse(rt->pool, tile->mem, tile->bytes, label, &err);
+        weft_seq_record(seq, &err);
+    } else {
+        memset(to, 0, tile->bytes);
+        if (e->bytes)
+            memcpy(to, e->data, e->bytes);
+    }
+    starpu_data_release(tile->handle);
+    weft_free(e->data);
+    weft_free(e);
+    atomic_fetch_sub(&tile->n_writers, 1);
+    weft_tile_drop(tile);
+    atomic_fetch_sub(&rt->n_external, 1);
+    atomic_fetch_add(&rt->n_ended, 1);
+    weft_seq_end(seq);
+}
+
+/* Called by StarPU, from any thread, when it is the tile's turn. */
+static void turn(void *arg)
+{
+    struct weft_external *e = arg;
+    struct weft_rt *rt = e->seq->rt;
+    pthread_mutex_lock(&rt->mutex);
+    e->acquired = true;
+    bool both = e->answered;
+    pthread_mutex_unlock(&rt->mutex);
+    if (both)
+        finish(e);
+}
+
+int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
+                        const struct weft_where *where,
+                        struct weft_external **out, struct weft_err *err)
+{
+    (void) where; /* it runs nowhere */
+    struct weft_rt *rt = seq->rt;
+    struct weft_external *e = weft_alloc(1, sizeof *e);
+    if (!e)
+        return weft_err_nomem(err, "an answer from outside", sizeof *e);
+    e->data = weft_alloc(tile->bytes, 1);
+    if (!e->data) {
+        weft_free(e);
+        return weft_err_nomem(err, "an answer from outside", tile->bytes);
+    }
+    e->seq = seq;
+    e->tile = tile;
+    atomic_fetch_add(&tile->n_refs, 1);
+    atomic_fetch_add(&tile->n_writers, 1);
+    atomic_fetch_add(&rt->n_external, 1);
+    weft_seq_begin(seq);
+    pthread_mutex_lock(&rt->mutex);
+    e->next = rt->external;
+    rt->external = e;
+    pthread_mutex_unlock(&rt->mutex);
+    int rc = starpu_data_acquire_cb(tile->handle, STARPU_W, turn, e);
+    weft_assert(rc == 0); /* not 0 only inside of a task */
+    *out = e;
+    return 0;
+}
+
+void weft_external_complete(struct weft_external *e, const void *data,
+                            size_t bytes)
+{
+    struct weft_rt *rt = e->seq->rt;
+    if (bytes > e->tile->bytes) {
+        char label[160];
+        weft_tile_label(e->tile, label, sizeof label);
+        weft_seq_fail(e->seq, WEFT_EINVAL,
+                      "an answer of %zu bytes for '%s', which has %zu", bytes,
+                      label, e->tile->bytes);
+        bytes = 0;
+    }
+    if (bytes)
+        memcpy(e->data, data, bytes);
+    e->bytes = bytes;
+    pthread_mutex_lock(&rt->mutex);
+    struct weft_external **at = &rt->external;
+    while (*at != e)
+        at = &(*at)->next;
+    *at = e->next;
+    e->answered = true;
+    bool both = e->acquired;
+    pthread_mutex_unlock(&rt->mutex);
+    if (both)
+        finish(e);
+}
+
+void weft_external_abandon_all(struct weft_rt *rt)
+{
+    while (rt->external)
+        weft_external_complete(rt->external, NULL, 0);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rt/fxt.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "config.h"
+#include "rt/internal.h"
+
+extern char **environ;
+
+bool weft_fxt_built(void)
+{
+    return WEFT_FXT_LIBDIR[0] != 0;
+}
+
+/* A StarPU with FxT brings libfxt into the process. */
+bool weft_fxt_needed(void)
+{
+    return dlsym(RTLD_DEFAULT, "fut_setup_flush_callback") == NULL;
+}
+
+static const char again[] = "WEFT_FXT_STARTED_AGAIN";
+
+int weft_fxt_reexec(char *const argv[], struct weft_err *err)
+{
+    if (!weft_fxt_built())
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "no StarPU traces: Weft was built without a "
+                            "StarPU that has FxT (tools/build-starpu makes "
+                            "one; then configure again)");
+    if (getenv(again))
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "no StarPU traces: '%s' has no StarPU that traces"
+                            " (tools/build-starpu makes one)",
+                            WEFT_FXT_LIBDIR);
+    const char *old = getenv("LD_LIBRARY_PATH");
+    size_t size = strlen(WEFT_FXT_LIBDIR) + (old ? strlen(old) : 0) + 2;
+    char *path = weft_alloc(size, 1);
+    if (!path)
+        return weft_err_nomem(err, "LD_LIBRARY_PATH", size);
+    snprintf(path, size, "%s%s%s", WEFT_FXT_LIBDIR, old && *old ? ":" : "",
+             old ? old : "");
+    int rc = setenv("LD_LIBRARY_PATH", path, 1) || setenv(again, "1", 1);
+    weft_free(path);
+    if (rc)
+        return weft_err_nomem(err, "LD_LIBRARY_PATH", size);
+    execv("/proc/self/exe", argv);
+    return weft_err_sys(err, "start", "/proc/self/exe");
+}
+
+int weft_fxt_begin(const char *dir, struct weft_err *err)
+{
+    if (!dir) {
+        setenv("STARPU_FXT_TRACE", "0", 1);
+        return 0;
+    }
+    if (weft_fxt_needed())
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "no StarPU traces: this process runs a StarPU "
+                            "without FxT");
+    if (mkdir(dir, 0777) && errno != EEXIST)
+        return weft_err_sys(err, "create", dir);
+    if (access(dir, W_OK | X_OK))
+        return weft_err_sys(err, "write", dir);
+    size_t size = strlen(dir) + 2;
+    char *prefix = weft_alloc(size, 1);
+    if (!prefix)
+        return weft_err_nomem(err, "a path", size);
+    snprintf(prefix, size, "%s/", dir);
+    setenv("STARPU_FXT_TRACE", "1", 1);
+    setenv("STARPU_GENERATE_TRACE", "0", 1); /* 1 crashes at exit (1.3.10) */
+    setenv("STARPU_FXT_PREFIX", prefix, 1);
+    weft_free(prefix);
+    return 0;
+}
+
+/* ---- Conversion ------------------------------------------------------- */
+
+/* StarPU's name holds the user's: prof_file_<user>_<rank>. */
+static int find_profile(const char *dir, char *name, size_t size,
+                        struct weft_err *err)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return weft_err_sys(err, "read", dir);
+    bool found = false;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (strncmp(e->d_name, "prof_file_", 10) != 0)
+            continue;
+        snprintf(name, size, "%s", e->d_name);
+        found = true;
+    }
+    closedir(d);
+    if (!found)
+        return weft_err_set(err, WEFT_ENOTFOUND,
+                            "StarPU left no trace in '%s'", dir);
+    return 0;
+}
+
+static int run_tool(const char *dir, const char *profile,
+                    struct weft_err *err)
+{
+    static const char tool[] = WEFT_FXT_BINDIR "/starpu_fxt_tool";
+    char *const argv[] = {(char *) (uintptr_t) tool,
+                          "-c",
+                          "-no-smooth",
+                          "-i",
+                          (char *) (uintptr_t) profile,
+                          NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, dir);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "convert.log",
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    pid_t pid;
+    int rc = posix_spawn(&pid, tool, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (rc) {
+        errno = rc;
+        return weft_err_sys(err, "run", tool);
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return weft_err_sys(err, "wait for", tool);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "starpu_fxt_tool failed; see '%s/convert.log'",
+                            dir);
+    return 0;
+}
+
+static void remove_in(const char *dir, const char *name)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (n > 0 && (size_t) n < sizeof path)
+        unlink(path);
+}
+
+int weft_fxt_convert(const char *dir, struct weft_err *err)
+{
+    /* The tool writes these too; the graph alone can be gigabytes. */
+    static const char *const beside[] = {
+        "dag.dot",       "tasks.rec",         "trace.rec",
+        "data.rec",      "activity.data",     "distrib.data",
+        "comms.rec",     "number_events.data", "trace.html",
+        "sched_tasks.rec", "papi.rec",        "convert.log"};
+    char profile[280];
+    int rc = find_profile(dir, profile, sizeof profile, err);
+    if (!rc)
+        rc = run_tool(dir, profile, err);
+    if (rc)
+        return rc;
+    char path[4096];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/paje.trace", dir);
+    if (stat(path, &st) || st.st_size == 0)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "starpu_fxt_tool made nothing of '%s/%s'", dir,
+                            profile);
+    remove_in(dir, profile);
+    for (size_t i = 0; i < WEFT_COUNT(beside); i++)
+        remove_in(dir, beside[i]);
+    return 0;
+}

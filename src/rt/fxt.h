@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * StarPU's own traces. They need a StarPU built with FxT, which is slower, so
+ * that a program links the plain one: a run with a trace starts itself again
+ * with the other library.
+ *
+ *     if (trace && weft_fxt_needed())
+ *         rc = weft_fxt_reexec(argv, &err); // returns only on errors
+ *     ... options.fxt_dir = "<run>/trace"; weft_rt_start(&options, ...)
+ *
+ * weft_rt_stop() then leaves <run>/trace/paje.trace, for ViTE.
+ */
+#ifndef WEFT_RT_FXT_H
+#define WEFT_RT_FXT_H
+
+#include "base/err.h"
+
+/* Was Weft built with a StarPU that traces? */
+bool weft_fxt_built(void);
+/* Is the StarPU of this process one that does not trace? */
+bool weft_fxt_needed(void);
+/* Starts this program again with the StarPU that traces; argv ends in NULL.
+ * Errors: there is none; it was done already; the system refuses. */
+int weft_fxt_reexec(char *const argv[], struct weft_err *err);
+
+#endif

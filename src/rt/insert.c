@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a task: inserted, run on a worker, ended. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "rt/internal.h"
+
+/* ---- On a worker ------------------------------------------------------ */
+
+/* Puts operation and tile in front of the body's sentence. */
+static void task_failed(const struct weft_task *t, int rc,
+                        struct weft_err *err)
+{
+    const struct weft_tile *tile = NULL;
+    for (int i = 0; i < t->n_access && !tile; i++)
+        if (t->access[i].mode != WEFT_READ)
+            tile = t->access[i].tile;
+    if (!tile && t->n_access > 0)
+        tile = t->access[0].tile;
+    char label[160] = "nothing";
+    if (tile)
+        weft_tile_label(tile, label, sizeof label);
+    if (!err->code)
+        weft_err_set(err, rc, "failed with code %d", rc);
+    weft_err_prefix(err, "%s on '%s'", t->codelet->starpu.name, label);
+    weft_seq_record(t->seq, err);
+}
+
+/* Memory for temporary tiles that are written first here. */
+static int task_buffers(const struct weft_task *t, struct weft_err *err)
+{
+    for (int i = 0; i < t->n_access; i++) {
+        struct weft_tile *tile = t->access[i].tile;
+        char label[160];
+        t->buf[i] = tile->data;
+        if (t->buf[i])
+            continue;
+        if (t->access[i].mode != WEFT_WRITE) {
+            weft_tile_label(tile, label, sizeof label);
+            return weft_err_set(err, WEFT_ESTATE,
+                                "reads '%s', which nothing has written",
+                                label);
+        }
+        t->buf[i] = weft_tile_data(tile, false);
+        if (!t->buf[i]) {
+            weft_tile_label(tile, label, sizeof label);
+            return weft_pool_refuse(tile->rt->pool, tile->mem, tile->bytes,
+                                    label, err);
+        }
+    }
+    return 0;
+}
+
+static void note_start(struct weft_worker *w, const struct weft_task *t)
+{
+    double now = weft_rt_now_us(w->exec.rt);
+    pthread_mutex_lock(&w->mutex);
+    w->running = t->codelet;
+    w->where = t->where;
+    w->since_us = now;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void note_end(struct weft_worker *w, const struct weft_task *t)
+{
+    struct weft_rt *rt = w->exec.rt;
+    double now = weft_rt_now_us(rt);
+    pthread_mutex_lock(&w->mutex);
+    w->running = NULL;
+    if (rt->profile) {
+        if (w->record)
+            w->record[w->n_records++ % rt->n_records] =
+                (struct weft_record) {t->codelet, w->since_us, now,
+                                      t->where.iteration,
+                                      t->where.micro_batch, t->where.layer,
+                                      (int32_t) t->where.call};
+        struct weft_call_time *time = &w->time[t->where.call];
+        if (time->n_tasks++ == 0)
+            time->first_s = w->since_us * 1e-6;
+        time->last_s = now * 1e-6;
+        time->busy_s += (now - w->since_us) * 1e-6;
+    }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+/* The task needs its tiles no more. */
+static void task_drop_tiles(struct weft_task *t)
+{
+    for (int i = 0; i < t->n_access; i++) {
+        struct weft_tile *tile = t->access[i].tile;
+        if (t->access[i].mode != WEFT_READ)
+            atomic_fetch_sub(&tile->n_writers, 1);
+        weft_tile_drop(tile);
+    }
+}
+
+void weft_codelet_run(void *buffers[], void *args)
+{
+    (void) buffers;
+    struct weft_task *t = args;
+    struct weft_rt *rt = t->seq->rt;
+    struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
+    note_start(w, t);
+    if (atomic_load(&t->seq->failed) == 0) {
+        w->exec.err.code = 0;
+        w->exec.err.text[0] = 0;
+        int rc = task_buffers(t, &w->exec.err);
+        if (!rc)
+            rc = t->codelet->cpu(t->args, t->buf, t->n_access, &w->exec);
+        if (rc)
+            task_failed(t, rc, &w->exec.err);
+        weft_exec_reset(&w->exec);
+    }
+    note_end(w, t);
+    task_drop_tiles(t);
+    atomic_fetch_sub(&t->codelet->n_pending, 1);
+    atomic_fetch_add(&rt->n_ended, 1);
+}
+
+/* StarPU is done with the task's data and has told its successors. */
+static void task_ended(void *arg)
+{
+    struct weft_task *t = arg;
+    struct weft_seq *seq = t->seq;
+    weft_free(t);
+    weft_seq_end(seq);
+}
+
+uint32_t weft_codelet_footprint(struct starpu_task *task)
+{
+    const struct weft_task *t = task->cl_arg;
+    uint32_t hash = (uint32_t) t->args_bytes;
+    for (int i = 0; i < t->n_access; i++)
+        hash = starpu_hash_crc32c_be_n(&t->access[i].tile->bytes,
+                                       sizeof(size_t), hash);
+    return hash;
+}
+
+/* ---- Inserting -------------------------------------------------------- */
+
+/* The task, its accesses, buffers and arguments in one piece. */
+static struct weft_task *task_create(const struct weft_access *access,
+                                     int n_access, const void *args,
+                                     size_t args_bytes)
+{
+    size_t n = (size_t) n_access;
+    size_t access_at = (sizeof(struct weft_task) + 15) / 16 * 16;
+    size_t buf_at = access_at + n * sizeof *access;
+    size_t args_at = (buf_at + n * sizeof(void *) + 15) / 16 * 16;
+    char *block = weft_realloc(NULL, 1, args_at + args_bytes);
+    if (!block)
+        return NULL;
+    struct weft_task *t = (struct weft_task *) block;
+    memset(t, 0, sizeof *t);
+    t->access = (struct weft_access *) (block + access_at);
+    t->buf = (void **) (block + buf_at);
+    t->args = block + args_at;
+    t->n_access = n_access;
+    t->args_bytes = args_bytes;
+    if (n)
+        memcpy(t->access, access, n * sizeof *access);
+    if (args_bytes)
+        memcpy(t->args, args, args_bytes);
+    return t;
+}
+
+static enum starpu_data_access_mode merge(enum starpu_data_access_mode a,
+                                          enum weft_mode b)
+{
+    static const enum starpu_data_access_mode access[] = {
+        [WEFT_READ] = STARPU_R,
+        [WEFT_WRITE] = STARPU_W,
+        [WEFT_READ_WRITE] = STARPU_RW};
+    return (enum starpu_data_access_mode) (a | access[b]);
+}
+
+/* Handles of the accesses; a tile that appears twice is one handle, taken
+ * once, with both modes. False: out of memory. */
+static bool task_handles(struct weft_task *t, struct starpu_task *task,
+                         uint64_t mark)
+{
+    starpu_data_handle_t *handle = task->handles;
+    enum starpu_data_access_mode *mode = task->modes;
+    if (t->n_access > STARPU_NMAXBUFS) {
+        size_t n = (size_t) t->n_access;
+        handle = task->dyn_handles = weft_alloc(n, sizeof *handle);
+        mode = task->dyn_modes = weft_alloc(n, sizeof *mode);
+        task->dyn_interfaces = weft_alloc(n, sizeof(void *));
+        if (!handle || !mode || !task->dyn_interfaces)
+            return false;
+    }
+    int n = 0;
+    for (int i = 0; i < t->n_access; i++) {
+        struct weft_tile *tile = t->access[i].tile;
+        if (tile->mark != mark) {
+            tile->mark = mark;
+            tile->slot = n;
+            handle[n] = tile->handle;
+            mode[n++] = (enum starpu_data_access_mode) 0;
+        }
+        mode[tile->slot] = merge(mode[tile->slot], t->access[i].mode);
+    }
+    task->nbuffers = n;
+    return true;
+}
+
+static void task_place(const struct weft_rt *rt, struct weft_task *t,
+                       struct starpu_task *task)
+{
+    t->node.task = task;
+    t->node.gates = t->seq->gates;
+    t->node.where = &t->where;
+    t->node.order = rt->n_inserted;
+    if (rt->policy) {
+        task->sched_data = &t->node;
+        return;
+    }
+    int priority = t->where.priority;
+    task->priority = priority < rt->min_priority   ? rt->min_priority
+                   : priority > rt->max_priority   ? rt->max_priority
+                                                   : priority;
+    if (t->where.device >= 0) {
+        task->execute_on_a_specific_worker = 1;
+        task->workerid = (unsigned) t->where.device;
+    }
+}
+
+static int check_where(const struct weft_rt *rt, const char *op,
+                       const struct weft_where *where, struct weft_err *err)
+{
+    if (where->device < -1 || where->device >= rt->n_devices)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: there is no device %d; 0 to %d, or -1", op,
+                            where->device, rt->n_devices - 1);
+    if (where->position < 0 || (where->position > 0 && where->device < 0))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: position %lld needs a device and counts "
+                            "from 1", op, (long long) where->position);
+    if (where->chain < 0 || where->chain >= WEFT_N_CHAINS)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: there is no chain %d; 0 to %d", op,
+                            where->chain, WEFT_N_CHAINS - 1);
+    if (where->call < 0 || where->call >= WEFT_N_CALLS)
+        return weft_err_set(err, WEFT_EINVAL, "%s: unknown call %d", op,
+                            (int) where->call);
+    return 0;
+}
+
+/* Makes the codelet known to the watchdog. */
+static void codelet_know(struct weft_rt *rt, struct weft_codelet *codelet)
+{
+    if (codelet->known)
+        return;
+    codelet->known = true;
+    pthread_mutex_lock(&rt->mutex);
+    codelet->next = rt->codelet;
+    rt->codelet = codelet;
+    pthread_mutex_unlock(&rt->mutex);
+}
+
+/* StarPU frees the struct with free() when the task has ended. */
+static struct starpu_task *starpu_task_of(struct weft_task *t)
+{
+    struct starpu_task *task = malloc(sizeof *task);
+    if (!task)
+        return NULL;
+    starpu_task_init(task);
+    task->destroy = 1;
+    task->cl = &t->codelet->starpu;
+    task->cl_arg = t;
+    task->cl_arg_size = sizeof *t;
+    task->callback_func = task_ended;
+    task->callback_arg = t;
+    return task;
+}
+
+/* t is complete; takes references and gives it to StarPU. */
+static int task_submit(struct weft_rt *rt, struct weft_task *t,
+                       struct starpu_task *task)
+{
+    for (int i = 0; i < t->n_access; i++) {
+        struct weft_tile *tile = t->access[i].tile;
+        atomic_fetch_add(&tile->n_refs, 1);
+        if (t->access[i].mode != WEFT_READ)
+            atomic_fetch_add(&tile->n_writers, 1);
+    }
+    atomic_fetch_add(&t->codelet->n_pending, 1);
+    weft_seq_begin(t->seq);
+    if (rt->fxt_dir && rt->n_inserted == WEFT_FXT_TASKS) {
+        weft_warn("the FxT trace ends here, after %d tasks", WEFT_FXT_TASKS);
+        starpu_fxt_stop_profiling();
+    }
+    int rc = starpu_task_submit(task);
+    if (!rc)
+        return 0;
+    atomic_fetch_sub(&t->codelet->n_pending, 1);
+    task_drop_tiles(t);
+    weft_seq_end(t->seq);
+    return rc;
+}
+
+void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
+                 const void *args, size_t args_bytes,
+                 const struct weft_access *access, int n_access,
+                 const struct weft_where *where)
+{
+    struct weft_rt *rt = seq->rt;
+    struct weft_err err;
+    if (check_where(rt, codelet->starpu.name, where, &err)) {
+        weft_seq_record(seq, &err);
+        return;
+    }
+    rt->n_inserted++;
+    struct weft_task *t = task_create(access, n_access, args, args_bytes);
+    struct starpu_task *task = NULL;
+    if (!t)
+        goto nomem;
+    t->seq = seq;
+    /* Defined by WEFT_CODELET without const: StarPU writes to it. */
+    t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
+    t->where = *where;
+    codelet_know(rt, t->codelet);
+    task = starpu_task_of(t);
+    if (!task || !task_handles(t, task, (uint64_t) rt->n_inserted))
+        goto nomem;
+    task_place(rt, t, task);
+    int rc = task_submit(rt, t, task);
+    if (!rc)
+        return;
+    weft_seq_fail(seq, WEFT_EINTERNAL, "StarPU refuses %s: %s",
+                  codelet->starpu.name, strerror(-rc));
+    task->destroy = 0;
+    starpu_task_destroy(task);
+    weft_free(t);
+    return;
+nomem:
+    weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting %s",
+                  codelet->starpu.name);
+    if (task) {
+        starpu_task_clean(task);
+        free(task);
+    }
+    weft_free(t);
+}

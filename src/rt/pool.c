@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rt/internal.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+const char *weft_mem_class_name(enum weft_mem_class c)
+{
+    static const char *const name[WEFT_N_MEM_CLASSES] = {
+        "weights", "gradients", "optimizer", "kv", "activations", "samples"};
+    return name[c];
+}
+
+/* Up to 4 KiB in steps of 64 bytes, then eight steps for each power of two. */
+static int size_class(size_t bytes, size_t *rounded_out)
+{
+    if (bytes <= 4096) {
+        int step = (int) ((bytes + 63) / 64);
+        *rounded_out = (size_t) step * 64;
+        return step - 1;
+    }
+    int e = 12;
+    while (bytes > (size_t) 2 << e)
+        e++;
+    size_t step_bytes = (size_t) 1 << (e - 3);
+    size_t step = (bytes - ((size_t) 1 << e) + step_bytes - 1) / step_bytes;
+    *rounded_out = ((size_t) 1 << e) + step * step_bytes;
+    return 64 + (e - 12) * 8 + (int) step - 1;
+}
+
+struct weft_pool *weft_pool_create(size_t limit_bytes)
+{
+    struct weft_pool *pool = weft_alloc(1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pthread_mutex_init(&pool->mutex, NULL);
+    pool->limit_bytes = limit_bytes;
+    return pool;
+}
+
+/* mutex is held */
+static void trim(struct weft_pool *pool)
+{
+    for (int i = 0; i < WEFT_POOL_CLASSES; i++) {
+        while (pool->free[i]) {
+            void *block = pool->free[i];
+            pool->free[i] = *(void **) block;
+            weft_free(block);
+        }
+    }
+    pool->cached_bytes = 0;
+}
+
+void weft_pool_free(struct weft_pool *pool)
+{
+    if (!pool)
+        return;
+    trim(pool);
+    pthread_mutex_destroy(&pool->mutex);
+    weft_free(pool);
+}
+
+/* Reserves `bytes` and takes a kept block, if there is one. False: beyond the
+ * limit. */
+static bool reserve(struct weft_pool *pool, enum weft_mem_class c, int i,
+                    size_t bytes, size_t rounded, void **block_out)
+{
+    if (rounded > pool->limit_bytes - pool->held_bytes)
+        return false;
+    pool->held_bytes += rounded;
+    pool->now_bytes[c] += bytes;
+    if (pool->now_bytes[c] > pool->peak_bytes[c])
+        pool->peak_bytes[c] = pool->now_bytes[c];
+    *block_out = pool->free[i];
+    if (*block_out) {
+        pool->free[i] = *(void **) *block_out;
+        pool->cached_bytes -= rounded;
+    } else if (pool->cached_bytes > pool->limit_bytes - pool->held_bytes) {
+        trim(pool);
+    }
+    return true;
+}
+
+void *weft_pool_get(struct weft_pool *pool, enum weft_mem_class c,
+                    size_t bytes, bool zeroed)
+{
+    if (bytes > ((size_t) 1 << 47))
+        return NULL;
+    size_t rounded;
+    int i = size_class(bytes, &rounded);
+    void *block = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    bool ok = reserve(pool, c, i, bytes, rounded, &block);
+    pthread_mutex_unlock(&pool->mutex);
+    if (!ok)
+        return NULL;
+    if (block) {
+        if (zeroed)
+            memset(block, 0, bytes);
+        return block;
+    }
+    block = weft_alloc_aligned(rounded, 1);
+    if (!block) {
+        pthread_mutex_lock(&pool->mutex);
+        trim(pool);
+        pthread_mutex_unlock(&pool->mutex);
+        block = weft_alloc_aligned(rounded, 1);
+    }
+    if (!block) {
+        pthread_mutex_lock(&pool->mutex);
+        pool->held_bytes -= rounded;
+        pool->now_bytes[c] -= bytes;
+        pthread_mutex_unlock(&pool->mutex);
+    }
+    return block;
+}
+
+void weft_pool_put(struct weft_pool *pool, enum weft_mem_class c,
+                   size_t bytes, void *block)
+{
+    size_t rounded;
+    int i = size_class(bytes, &rounded);
+    pthread_mutex_lock(&pool->mutex);
+    pool->held_bytes -= rounded;
+    pool->now_bytes[c] -= bytes;
+    /* A block is kept while kept and used ones together stay in the limit,
+     * and kept ones below a quarter of it. */
+    bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4
+             && pool->cached_bytes + rounded
+                    <= pool->limit_bytes - pool->held_bytes;
+    if (keep) {
+        *(void **) block = pool->free[i];
+        pool->free[i] = block;
+        pool->cached_bytes += rounded;
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    if (!keep)
+        weft_free(block);
+}
+
+int weft_pool_refuse(struct weft_pool *pool, enum weft_mem_class c,
+                     size_t bytes, const char *what, struct weft_err *err)
+{
+    const double mib = 1048576.0;
+    pthread_mutex_lock(&pool->mutex);
+    double limit = (double) pool->limit_bytes / mib;
+    double left = limit - (double) pool->held_bytes / mib;
+    double same = (double) pool->now_bytes[c] / mib;
+    pthread_mutex_unlock(&pool->mutex);
+    return weft_err_set(err, WEFT_ENOMEM,
+                        "out of memory: '%s' wants %.1f MiB of %s; %.1f of "
+                        "%.1f MiB are left, %s hold %.1f MiB", what,
+                        (double) bytes / mib, weft_mem_class_name(c), left,
+                        limit, weft_mem_class_name(c), same);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start and stop: StarPU's configuration is here, all of it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/topology.h"
+#include "config.h"
+#include "rt/fxt.h"
+#include "rt/internal.h"
+
+enum {
+    MAX_DEVICES = STARPU_MAXCPUS < 64 ? STARPU_MAXCPUS : 64,
+    RECORDS = 1 << 17, /* of all devices: 6 MiB, 25 MB as a trace */
+    SPIN_US = 20       /* before a nap: a wake-up costs about as much */
+};
+
+static atomic_bool started;
+
+double weft_rt_now_us(const struct weft_rt *rt)
+{
+    return (weft_clock_s() - rt->start_s) * 1e6;
+}
+
+int weft_rt_n_devices(const struct weft_rt *rt)
+{
+    return rt->n_devices;
+}
+
+/* ---- Environment ------------------------------------------------------ */
+
+/* Several processes of one job would train the same thing side by side. */
+static int check_single(struct weft_err *err)
+{
+#ifdef WEFT_HAVE_MPI
+    static const char *const variable[] = {
+        "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
+        "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
+        const char *value = getenv(variable[i]);
+        if (value && atoi(value) > 1)
+            return weft_err_set(err, WEFT_EUNSUPPORTED,
+                                "started as one of %d processes (%s); this "
+                                "version runs in one process: start it "
+                                "without mpirun or srun", atoi(value),
+                                variable[i]);
+    }
+#else
+    (void) err;
+#endif
+    return 0;
+}
+
+/* mkdir -p */
+static bool make_folders(char *path)
+{
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = 0;
+        bool bad = mkdir(path, 0777) && errno != EEXIST;
+        *at = '/';
+        if (bad)
+            return false;
+    }
+    return (mkdir(path, 0777) == 0 || errno == EEXIST)
+        && access(path, W_OK | X_OK) == 0;
+}
+
+/* StarPU keeps measurements of the machine there; not in the user's home
+ * itself, unless he says so. */
+static void set_starpu_home(void)
+{
+    char path[4096];
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    if (getenv("STARPU_HOME"))
+        return;
+    if (cache && cache[0] == '/')
+        snprintf(path, sizeof path, "%s/weft/starpu", cache);
+    else
+        snprintf(path, sizeof path, "%s/.cache/weft/starpu",
+                 home && home[0] == '/' ? home : "/nonexistent");
+    if (!make_folders(path)) {
+        const char *tmp = getenv("TMPDIR");
+        snprintf(path, sizeof path, "%s/weft-starpu-%ld",
+                 tmp && tmp[0] == '/' ? tmp : "/tmp", (long) getuid());
+        if (!make_folders(path))
+            return;
+    }
+    setenv("STARPU_HOME", path, 1);
+}
+
+static int choose_devices(int wanted, const struct weft_topology *topology,
+                          int *out, struct weft_err *err)
+{
+    int cores = topology->n_usable;
+    if (topology->n_cores > 0 && topology->n_cores < cores)
+        cores = topology->n_cores;
+    if (wanted < 0 || wanted > MAX_DEVICES)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "cannot start %d devices: 1 to %d%s, or 0 for "
+                            "one per core (%d here)", wanted, MAX_DEVICES,
+                            STARPU_MAXCPUS < 64
+                                ? " with this StarPU"
+                                : "", cores);
+    *out = wanted ? wanted : cores < MAX_DEVICES ? cores : MAX_DEVICES;
+    return 0;
+}
+
+/* ---- Start ------------------------------------------------------------ */
+
+static int workers_create(struct weft_rt *rt, struct weft_err *err)
+{
+    size_t n = (size_t) rt->n_devices;
+    rt->worker = weft_alloc(n, sizeof *rt->worker);
+    if (!rt->worker)
+        return weft_err_nomem(err, "devices", n * sizeof *rt->worker);
+    rt->n_records = RECORDS / rt->n_devices;
+    for (int d = 0; d < rt->n_devices; d++) {
+        struct weft_worker *w = &rt->worker[d];
+        w->exec.rt = rt;
+        w->exec.device = d;
+        pthread_mutex_init(&w->mutex, NULL);
+        if (!rt->profile)
+            continue;
+        w->record = weft_alloc((size_t) rt->n_records, sizeof *w->record);
+        if (!w->record)
+            return weft_err_nomem(err, "task records",
+                                  (size_t) rt->n_records
+                                      * sizeof *w->record);
+    }
+    return 0;
+}
+
+static int starpu_start(struct weft_rt *rt,
+                        const struct weft_rt_options *options, int n_usable,
+                        struct weft_err *err)
+{
+    struct starpu_conf conf;
+    bool crowded = rt->n_devices >= n_usable;
+    bool nap = options->nap < 0 ? crowded : options->nap > 0;
+    setenv("STARPU_SILENT", "1", 0);
+    if (rt->n_devices > n_usable)
+        setenv("STARPU_WORKERS_NOBIND", "1", 1);
+    set_starpu_home();
+    int rc = weft_fxt_begin(options->fxt_dir, err);
+    if (rc)
+        return rc;
+    starpu_conf_init(&conf);
+    conf.precedence_over_environment_variables = 1;
+    conf.ncpus = rt->n_devices;
+    conf.reserve_ncpus = 0;
+    conf.ncuda = 0; /* GPU devices come later */
+    conf.nopencl = 0;
+    conf.catch_signals = 0;
+    if (rt->policy) {
+        rt->policy->configure(rt->n_devices, nap,
+                              rt->n_devices > n_usable ? 0 : SPIN_US);
+        conf.sched_policy = rt->policy->starpu;
+    } else {
+        conf.sched_policy_name = "prio";
+    }
+    rc = starpu_init(&conf);
+    if (rc)
+        return weft_err_set(err, WEFT_EINTERNAL, "StarPU does not start: %s",
+                            strerror(-rc));
+    int n = (int) starpu_cpu_worker_get_count();
+    if (n != rt->n_devices) {
+        starpu_shutdown();
+        return weft_err_set(err, WEFT_EINTERNAL,
+                            "StarPU started %d devices instead of %d", n,
+                            rt->n_devices);
+    }
+    rt->min_priority = starpu_sched_get_min_priority();
+    rt->max_priority = starpu_sched_get_max_priority();
+    weft_debug("%d devices on %d cores, StarPU %d.%d.%d, idle ones %s",
+               n, n_usable, STARPU_MAJOR_VERSION, STARPU_MINOR_VERSION,
+               STARPU_RELEASE_VERSION, nap ? "nap" : "spin");
+    return 0;
+}
+
+static void rt_free(struct weft_rt *rt)
+{
+    for (int d = 0; rt->worker && d < rt->n_devices; d++) {
+        weft_exec_clear(&rt->worker[d].exec);
+        pthread_mutex_destroy(&rt->worker[d].mutex);
+        weft_free(rt->worker[d].record);
+    }
+    weft_free(rt->worker);
+    weft_pool_free(rt->pool);
+    pthread_mutex_destroy(&rt->mutex);
+    weft_free(rt->fxt_dir);
+    weft_free(rt);
+    atomic_store(&started, false);
+}
+
+int weft_rt_start(const struct weft_rt_options *options,
+                  struct weft_rt **out, struct weft_err *err)
+{
+    struct weft_topology topology;
+    int n_devices = 0;
+    int rc = check_single(err);
+    if (!rc)
+        rc = weft_topology_read(&topology, err);
+    if (!rc)
+        rc = choose_devices(options->n_devices, &topology, &n_devices, err);
+    if (rc)
+        return rc;
+    if (atomic_exchange(&started, true))
+        return weft_err_set(err, WEFT_ESTATE,
+                            "a runtime is running in this process already");
+    struct weft_rt *rt = weft_alloc(1, sizeof *rt);
+    if (!rt) {
+        atomic_store(&started, false);
+        return weft_err_nomem(err, "the runtime", sizeof *rt);
+    }
+    pthread_mutex_init(&rt->mutex, NULL);
+    rt->n_devices = n_devices;
+    rt->policy = options->policy;
+    rt->profile = options->profile;
+    rt->start_s = weft_clock_s();
+    size_t limit = options->memory_limit_bytes;
+    if (!limit)
+        limit = topology.free_bytes > 0 ? (size_t) topology.free_bytes
+                                        : SIZE_MAX / 2;
+    rt->pool = weft_pool_create(limit);
+    rt->fxt_dir = options->fxt_dir ? weft_strdup(options->fxt_dir) : NULL;
+    if (!rt->pool || (options->fxt_dir && !rt->fxt_dir))
+        rc = weft_err_nomem(err, "the runtime", sizeof *rt->pool);
+    if (!rc)
+        rc = workers_create(rt, err);
+    if (!rc)
+        rc = starpu_start(rt, options, topology.n_usable, err);
+    if (rc) {
+        rt_free(rt);
+        return rc;
+    }
+    if (options->watchdog_s > 0)
+        rc = weft_watchdog_start(rt, options->watchdog_s, err);
+    if (rc) {
+        weft_rt_stop(rt);
+        return rc;
+    }
+    *out = rt;
+    return 0;
+}
+
+void weft_rt_stop(struct weft_rt *rt)
+{
+    struct weft_err err;
+    if (!rt)
+        return;
+    weft_external_abandon_all(rt);
+    starpu_task_wait_for_all();
+    weft_watchdog_stop(rt);
+    while (rt->seq)
+        weft_seq_free(rt->seq);
+    weft_tile_free_all(rt);
+    while (rt->codelet) {
+        rt->codelet->known = false;
+        rt->codelet = rt->codelet->next;
+    }
+    starpu_shutdown();
+    if (rt->fxt_dir && weft_fxt_convert(rt->fxt_dir, &err))
+        weft_warn("%s", err.text);
+    rt_free(rt);
+}

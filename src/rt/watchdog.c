@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Says what is stuck when no task ends for a while: which tasks run, how many
+ * of which operation wait, whose turn in a strict order does not come. It
+ * reports once for each standstill and changes nothing.
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "rt/internal.h"
+
+struct weft_watchdog {
+    struct weft_rt *rt;
+    double after_s;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards stop */
+    pthread_cond_t wake;
+    bool stop;
+};
+
+static void report_running(struct weft_rt *rt)
+{
+    for (int d = 0; d < rt->n_devices; d++) {
+        struct weft_worker *w = &rt->worker[d];
+        pthread_mutex_lock(&w->mutex);
+        const struct weft_codelet *codelet = w->running;
+        struct weft_where where = w->where;
+        double since = w->since_us;
+        pthread_mutex_unlock(&w->mutex);
+        if (codelet)
+            weft_warn("  device %d runs %s (%s, iteration %d, micro-batch "
+                      "%d, layer %d) for %.1f s", d, codelet->starpu.name,
+                      weft_call_name(where.call), where.iteration,
+                      where.micro_batch, where.layer,
+                      (weft_rt_now_us(rt) - since) * 1e-6);
+    }
+}
+
+/* "layer_forward 12, adamw 3"; returns the total. */
+static long list_pending(struct weft_rt *rt, char *text, size_t size)
+{
+    long total = 0;
+    size_t n = 0;
+    text[0] = 0;
+    pthread_mutex_lock(&rt->mutex);
+    for (struct weft_codelet *c = rt->codelet; c; c = c->next) {
+        long pending = atomic_load(&c->n_pending);
+        total += pending;
+        if (pending > 0 && n < size)
+            n += (size_t) snprintf(text + n, size - n, "%s%s %ld",
+                                   n ? ", " : "", c->starpu.name, pending);
+    }
+    pthread_mutex_unlock(&rt->mutex);
+    return total;
+}
+
+static void report_turns(struct weft_rt *rt)
+{
+    char text[512];
+    if (!rt->policy)
+        return;
+    pthread_mutex_lock(&rt->mutex);
+    for (struct weft_seq *seq = rt->seq; seq; seq = seq->next) {
+        rt->policy->describe(seq->gates, text, sizeof text);
+        if (text[0])
+            weft_warn("  %s", text);
+    }
+    pthread_mutex_unlock(&rt->mutex);
+}
+
+/* True when there was something to report. */
+static bool report(struct weft_rt *rt, double standstill_s)
+{
+    char text[1024];
+    long n = list_pending(rt, text, sizeof text);
+    long n_external = atomic_load(&rt->n_external);
+    if (n == 0 && n_external == 0)
+        return false;
+    weft_warn("no task has ended for %.1f s; %ld wait or run: %s",
+              standstill_s, n, n ? text : "none");
+    if (n_external)
+        weft_warn("  %ld answers from outside have not come", n_external);
+    report_running(rt);
+    report_turns(rt);
+    return true;
+}
+
+static void *watch(void *arg)
+{
+    struct weft_watchdog *w = arg;
+    struct weft_rt *rt = w->rt;
+    double period = w->after_s / 4 < 1 ? w->after_s / 4 : 1;
+    double moved = weft_clock_s();
+    long seen = -1;
+    bool told = false;
+    pthread_mutex_lock(&w->mutex);
+    while (!w->stop) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        double until = (double) t.tv_nsec * 1e-9 + period;
+        t.tv_sec += (time_t) until;
+        t.tv_nsec = (long) ((until - (double) (time_t) until) * 1e9);
+        pthread_cond_timedwait(&w->wake, &w->mutex, &t);
+        double now = weft_clock_s();
+        /* What was inserted moved as well: idle time is no standstill. */
+        long ended = atomic_load(&rt->n_ended);
+        char none[1];
+        bool idle = list_pending(rt, none, sizeof none) == 0
+                 && atomic_load(&rt->n_external) == 0;
+        if (ended != seen || idle) {
+            seen = ended;
+            moved = now;
+            told = false;
+        } else if (!told && now - moved >= w->after_s) {
+            told = report(rt, now - moved);
+        }
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return NULL;
+}
+
+int weft_watchdog_start(struct weft_rt *rt, double after_s,
+                        struct weft_err *err)
+{
+    struct weft_watchdog *w = weft_alloc(1, sizeof *w);
+    if (!w)
+        return weft_err_nomem(err, "the watchdog", sizeof *w);
+    w->rt = rt;
+    w->after_s = after_s;
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    if (pthread_create(&w->thread, NULL, watch, w)) {
+        pthread_cond_destroy(&w->wake);
+        pthread_mutex_destroy(&w->mutex);
+        weft_free(w);
+        return weft_err_set(err, WEFT_ENOMEM,
+                            "cannot start the watchdog's thread");
+    }
+    rt->watchdog = w;
+    return 0;
+}
+
+void weft_watchdog_stop(struct weft_rt *rt)
+{
+    struct weft_watchdog *w = rt->watchdog;
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->mutex);
+    w->stop = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->mutex);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->mutex);
+    weft_free(w);
+    rt->watchdog = NULL;
+}

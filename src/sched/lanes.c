@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Policy "lanes": runs the plan's order and keeps devices busy.
+ *
+ *   push ---> has a position, not its turn ---> gate (device, chain)
+ *     |                                            | its turn
+ *     +--> device d ---> lane d: ready, by priority, then insertion
+ *     +--> any device -> shared: the same
+ *   pop of device d: the better of lane d and shared
+ *
+ * A position's turn comes when the one before it has been popped; a device
+ * is one worker, so it has ended then. Among equals of a lane a task with a
+ * position goes first: the rest fills gaps.
+ *
+ * `state.mutex` guards everything but the counters that pop reads to see that
+ * there is nothing. No lock of StarPU's is taken while it is held. A worker
+ * without work naps on its lane's condition when asked to, and else returns
+ * to StarPU's polling.
+ */
+#include "sched/sched.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "sched/heap.h"
+
+enum {
+    NAP_FIRST_US = 1000, /* a push wakes; the limit is for shutdown and */
+    NAP_LAST_US = 10000  /* for tasks that pass by the policy */
+};
+
+struct lane {
+    struct weft_node *ready;
+    atomic_int n_ready;
+    bool napping;
+    bool woken;
+    pthread_cond_t wake;
+    int64_t idle_since_us; /* 0: was busy; the worker's own */
+    int nap_us;            /* the worker's own */
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    int n_lanes;
+    bool nap;
+    int spin_us;
+    struct lane lane[STARPU_NMAXWORKERS];
+    struct weft_node *shared;
+    atomic_int n_shared;
+    struct starpu_task_list foreign; /* not Weft's; any worker */
+    atomic_int n_foreign;
+} state;
+
+static bool ready_before(const struct weft_node *a, const struct weft_node *b)
+{
+    if (a->where->priority != b->where->priority)
+        return a->where->priority > b->where->priority;
+    bool strict_a = a->where->position > 0;
+    bool strict_b = b->where->position > 0;
+    if (strict_a != strict_b)
+        return strict_a;
+    return a->order < b->order;
+}
+
+static bool turn_before(const struct weft_node *a, const struct weft_node *b)
+{
+    if (a->where->position != b->where->position)
+        return a->where->position < b->where->position;
+    return a->order < b->order;
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* ---- With the mutex held ---------------------------------------------- */
+
+static void wake(struct lane *lane)
+{
+    if (!lane->napping || lane->woken)
+        return;
+    lane->woken = true;
+    pthread_cond_signal(&lane->wake);
+}
+
+static void wake_any(void)
+{
+    for (int d = 0; d < state.n_lanes; d++) {
+        if (state.lane[d].napping && !state.lane[d].woken) {
+            wake(&state.lane[d]);
+            return;
+        }
+    }
+}
+
+static void make_ready(struct weft_node *node)
+{
+    if (node->where->device < 0) {
+        weft_heap_add(&state.shared, node, ready_before);
+        atomic_fetch_add(&state.n_shared, 1);
+        wake_any();
+        return;
+    }
+    struct lane *lane = &state.lane[node->where->device];
+    weft_heap_add(&lane->ready, node, ready_before);
+    atomic_fetch_add(&lane->n_ready, 1);
+    wake(lane);
+}
+
+static struct weft_gate *gate_of(const struct weft_node *node)
+{
+    return &node->gates->gate[node->where->device * WEFT_N_CHAINS
+                              + node->where->chain];
+}
+
+/* Lets pass whose turn it is, or everybody. */
+static void gate_pass(struct weft_gate *gate, bool everybody)
+{
+    while (gate->waiting
+           && (everybody || gate->waiting->where->position <= gate->next))
+        make_ready(weft_heap_take(&gate->waiting, turn_before));
+}
+
+/* The task that device d runs next, or NULL. */
+static struct starpu_task *take(int d)
+{
+    struct lane *lane = &state.lane[d];
+    if (!starpu_task_list_empty(&state.foreign)) {
+        struct starpu_task *task = starpu_task_list_front(&state.foreign);
+        unsigned impl;
+        if (starpu_worker_can_execute_task_first_impl((unsigned) d, task,
+                                                      &impl)) {
+            starpu_task_list_erase(&state.foreign, task);
+            atomic_fetch_sub(&state.n_foreign, 1);
+            return task;
+        }
+    }
+    struct weft_node *node;
+    if (lane->ready
+        && (!state.shared || ready_before(lane->ready, state.shared))) {
+        node = weft_heap_take(&lane->ready, ready_before);
+        atomic_fetch_sub(&lane->n_ready, 1);
+    } else if (state.shared) {
+        node = weft_heap_take(&state.shared, ready_before);
+        atomic_fetch_sub(&state.n_shared, 1);
+    } else {
+        return NULL;
+    }
+    if (node->where->position > 0) {
+        struct weft_gate *gate = gate_of(node);
+        if (node->where->position >= gate->next)
+            gate->next = node->where->position + 1;
+        gate_pass(gate, node->gates->open);
+    }
+    return node->task;
+}
+
+/* ---- StarPU's calls --------------------------------------------------- */
+
+static int lanes_push(struct starpu_task *task)
+{
+    struct weft_node *node = task->sched_data;
+    pthread_mutex_lock(&state.mutex);
+    /* Before the task can be popped, run and freed. */
+    starpu_push_task_end(task);
+    if (!node) {
+        starpu_task_list_push_back(&state.foreign, task);
+        atomic_fetch_add(&state.n_foreign, 1);
+        for (int d = 0; d < state.n_lanes; d++)
+            wake(&state.lane[d]);
+    } else if (node->where->position > 0 && !node->gates->open
+               && node->where->position > gate_of(node)->next) {
+        weft_heap_add(&gate_of(node)->waiting, node, turn_before);
+    } else {
+        make_ready(node);
+    }
+    pthread_mutex_unlock(&state.mutex);
+#ifndef STARPU_NON_BLOCKING_DRIVERS
+    for (int d = 0; d < state.n_lanes; d++)
+        starpu_wake_worker_relax_light(d);
+#endif
+    return 0;
+}
+
+static bool nothing(const struct lane *lane)
+{
+    return atomic_load(&lane->n_ready) == 0
+        && atomic_load(&state.n_shared) == 0
+        && atomic_load(&state.n_foreign) == 0;
+}
+
+/* Sleeps until a push wakes the lane, or for nap_us. */
+static struct starpu_task *nap(int d)
+{
+    struct lane *lane = &state.lane[d];
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long) lane->nap_us * 1000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    /* Who wants to observe this worker need not wait for the nap's end. */
+    starpu_worker_relax_on();
+    pthread_mutex_lock(&state.mutex);
+    struct starpu_task *task = take(d);
+    if (!task) {
+        lane->napping = true;
+        lane->woken = false;
+        pthread_cond_timedwait(&lane->wake, &state.mutex, &t);
+        lane->napping = false;
+        task = take(d);
+        /* Woken for a task of any device that another one took since, or
+         * took a task of its own lane instead: pass it on. */
+        if (lane->woken && state.shared)
+            wake_any();
+        lane->woken = false;
+    }
+    pthread_mutex_unlock(&state.mutex);
+    starpu_worker_relax_off();
+    lane->nap_us = task                        ? NAP_FIRST_US
+                 : lane->nap_us * 2 < NAP_LAST_US ? lane->nap_us * 2
+                                                  : NAP_LAST_US;
+    return task;
+}
+
+static struct starpu_task *lanes_pop(unsigned sched_ctx_id)
+{
+    (void) sched_ctx_id;
+    int d = starpu_worker_get_id();
+    struct lane *lane = &state.lane[d];
+    struct starpu_task *task = NULL;
+    if (!nothing(lane)) {
+        pthread_mutex_lock(&state.mutex);
+        task = take(d);
+        pthread_mutex_unlock(&state.mutex);
+    } else if (state.nap) {
+        int64_t now = now_us();
+        if (lane->idle_since_us == 0)
+            lane->idle_since_us = now;
+        if (now - lane->idle_since_us >= state.spin_us)
+            task = nap(d);
+    }
+    if (task)
+        lane->idle_since_us = 0;
+    return task;
+}
+
+static void lanes_init(unsigned sched_ctx_id)
+{
+    (void) sched_ctx_id;
+    starpu_sched_ctx_set_min_priority(sched_ctx_id, -1000000);
+    starpu_sched_ctx_set_max_priority(sched_ctx_id, 1000000);
+    pthread_condattr_t attr;
+    pthread_mutex_init(&state.mutex, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    for (int d = 0; d < state.n_lanes; d++) {
+        struct lane *lane = &state.lane[d];
+        pthread_cond_init(&lane->wake, &attr);
+        lane->ready = NULL;
+        atomic_store(&lane->n_ready, 0);
+        lane->napping = lane->woken = false;
+        lane->idle_since_us = 0;
+        lane->nap_us = NAP_FIRST_US;
+    }
+    pthread_condattr_destroy(&attr);
+    state.shared = NULL;
+    atomic_store(&state.n_shared, 0);
+    starpu_task_list_init(&state.foreign);
+    atomic_store(&state.n_foreign, 0);
+}
+
+static void lanes_deinit(unsigned sched_ctx_id)
+{
+    (void) sched_ctx_id;
+    for (int d = 0; d < state.n_lanes; d++)
+        pthread_cond_destroy(&state.lane[d].wake);
+    pthread_mutex_destroy(&state.mutex);
+}
+
+/* ---- The runtime's calls ---------------------------------------------- */
+
+static void lanes_configure(int n_devices, bool nap_wanted, int spin_us)
+{
+    state.n_lanes = n_devices;
+    state.nap = nap_wanted;
+    state.spin_us = spin_us;
+}
+
+static void lanes_open(struct weft_gates *gates)
+{
+    pthread_mutex_lock(&state.mutex);
+    gates->open = true;
+    for (int i = 0; i < gates->n_devices * WEFT_N_CHAINS; i++)
+        gate_pass(&gates->gate[i], true);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+static void lanes_reset(struct weft_gates *gates)
+{
+    pthread_mutex_lock(&state.mutex);
+    gates->open = false;
+    for (int i = 0; i < gates->n_devices * WEFT_N_CHAINS; i++)
+        gates->gate[i].next = 1;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+static void lanes_describe(struct weft_gates *gates, char *text, size_t size)
+{
+    text[0] = 0;
+    pthread_mutex_lock(&state.mutex);
+    for (int i = 0; i < gates->n_devices * WEFT_N_CHAINS; i++) {
+        const struct weft_gate *gate = &gates->gate[i];
+        if (!gate->waiting)
+            continue;
+        snprintf(text, size,
+                 "device %d, chain %d: position %lld is ready but waits for "
+                 "%lld, which is blocked or was never inserted",
+                 i / WEFT_N_CHAINS, i % WEFT_N_CHAINS,
+                 (long long) gate->waiting->where->position,
+                 (long long) gate->next);
+        break;
+    }
+    pthread_mutex_unlock(&state.mutex);
+}
+
+static struct starpu_sched_policy lanes_starpu = {
+    .init_sched = lanes_init,
+    .deinit_sched = lanes_deinit,
+    .push_task = lanes_push,
+    .pop_task = lanes_pop,
+    .policy_name = "weft",
+    .policy_description = "a lane per device: positions, then priorities",
+    .worker_type = STARPU_WORKER_LIST,
+};
+
+const struct weft_policy weft_sched_lanes = {
+    .starpu = &lanes_starpu,
+    .configure = lanes_configure,
+    .open = lanes_open,
+    .reset = lanes_reset,
+    .describe = lanes_describe,
+};

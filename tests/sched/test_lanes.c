@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policy on tasks that only note that they ran. */
+#include "sched/sched.h"
+
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "harness.h"
+#include "rt/codelet.h"
+
+enum { MAX_TASKS = 4096 };
+
+static struct {
+    atomic_int n;
+    int id[MAX_TASKS];
+    int device[MAX_TASKS];
+} ran;
+static atomic_int gate_open;
+
+struct note_args {
+    int id;
+    int busy_us;
+};
+
+static int note_cpu(const void *args_, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    const struct note_args *args = args_;
+    (void) buf;
+    (void) n_buf;
+    int i = atomic_fetch_add(&ran.n, 1);
+    if (i < MAX_TASKS) {
+        ran.id[i] = args->id;
+        ran.device[i] = weft_exec_device(x);
+    }
+    if (args->busy_us)
+        usleep((useconds_t) args->busy_us);
+    return 0;
+}
+WEFT_CODELET(note, 0x808080, note_cpu)
+
+/* Keeps its device busy until the test opens the gate. */
+static int block_cpu(const void *args, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    while (!atomic_load(&gate_open))
+        usleep(100);
+    return 0;
+}
+WEFT_CODELET(block, 0xff0000, block_cpu)
+
+static int fail_cpu(const void *args, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC, "a NaN");
+}
+WEFT_CODELET(fail, 0x000000, fail_cpu)
+
+static struct weft_rt *rt;
+static struct weft_seq *seq;
+
+static void start(int n_devices, int nap)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {
+        .n_devices = n_devices, .policy = &weft_sched_lanes, .nap = nap};
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+    atomic_store(&ran.n, 0);
+    atomic_store(&gate_open, 0);
+}
+
+static void stop(void)
+{
+    weft_seq_free(seq);
+    weft_rt_stop(rt);
+}
+
+static void wait_ok(void)
+{
+    struct weft_err err;
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+}
+
+static void note(int id, struct weft_where where)
+{
+    struct note_args args = {id, 0};
+    weft_insert(seq, &weft_cl_note, &args, sizeof args, NULL, 0, &where);
+}
+
+/* All devices are busy until gate_open. */
+static void block_all(int n_devices)
+{
+    for (int d = 0; d < n_devices; d++)
+        weft_insert(seq, &weft_cl_block, NULL, 0, NULL, 0,
+                    &(struct weft_where) {.device = d, .priority = 100});
+}
+
+static void test_positions_order(void)
+{
+    enum { N = 500 };
+    int order[N];
+    start(2, 1);
+    uint32_t random = 12345;
+    for (int i = 0; i < N; i++)
+        order[i] = i;
+    for (int i = N - 1; i > 0; i--) {
+        random = random * 1664525u + 1013904223u;
+        int j = (int) ((random >> 8) % (uint32_t) (i + 1));
+        int t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+    for (int round = 0; round < 2; round++) { /* positions start anew */
+        atomic_store(&ran.n, 0);
+        for (int i = 0; i < N; i++)
+            for (int d = 0; d < 2; d++)
+                note(order[i], (struct weft_where) {
+                                   .device = d, .position = order[i] + 1});
+        wait_ok();
+        int next[2] = {0, 0};
+        CHECK_INT(ran.n, 2 * N);
+        int wrong = 0;
+        for (int i = 0; i < 2 * N; i++)
+            wrong += ran.id[i] != next[ran.device[i]]++;
+        CHECK_INT(wrong, 0);
+        CHECK_INT(next[0], N);
+    }
+    stop();
+}
+
+static void test_positions_chains(void)
+{
+    start(1, 1);
+    /* Chain 1 begins though chain 0's first task comes last. */
+    note(12, (struct weft_where) {.position = 2, .chain = 1});
+    note(11, (struct weft_where) {.position = 1, .chain = 1});
+    note(2, (struct weft_where) {.position = 2});
+    for (int i = 0; i < 2000 && atomic_load(&ran.n) < 2; i++)
+        usleep(1000);
+    CHECK_INT(ran.n, 2);
+    CHECK_INT(ran.id[0], 11);
+    CHECK_INT(ran.id[1], 12);
+    note(1, (struct weft_where) {.position = 1});
+    wait_ok();
+    CHECK_INT(ran.id[2], 1);
+    CHECK_INT(ran.id[3], 2);
+    stop();
+}
+
+static void test_priorities(void)
+{
+    enum { N = 60 };
+    start(1, 1);
+    block_all(1);
+    for (int i = 0; i < N; i++) /* priorities 0, 1, 2, 0, ... */
+        note(i, (struct weft_where) {.priority = i % 3});
+    note(-1, (struct weft_where) {.priority = 2, .position = 1});
+    atomic_store(&gate_open, 1);
+    wait_ok();
+    CHECK_INT(ran.n, N + 1);
+    CHECK_INT(ran.id[0], -1); /* a position goes before its equals */
+    for (int p = 2, at = 1; p >= 0; p--)
+        for (int i = p; i < N; i += 3, at++)
+            CHECK_INT(ran.id[at], i);
+    stop();
+}
+
+static void test_pinning(void)
+{
+    enum { N = 400, D = 4 };
+    start(D, 1);
+    for (int i = 0; i < N; i++)
+        note(i, (struct weft_where) {.device = i % D});
+    wait_ok();
+    CHECK_INT(ran.n, N);
+    int wrong = 0;
+    for (int i = 0; i < N; i++)
+        wrong += ran.device[i] != ran.id[i] % D;
+    CHECK_INT(wrong, 0);
+    stop();
+}
+
+/* Tasks for any device: none is idle while another has work. */
+static void test_any_device(void)
+{
+    enum { N = 80, D = 8 };
+    int count[D] = {0};
+    start(D, -1); /* more devices than cores here and on most machines */
+    CHECK_INT(weft_rt_n_devices(rt), D);
+    double begin = weft_clock_s();
+    for (int i = 0; i < N; i++) {
+        struct note_args args = {i, 5000};
+        weft_insert(seq, &weft_cl_note, &args, sizeof args, NULL, 0,
+                    &(struct weft_where) {.device = -1});
+    }
+    wait_ok();
+    double took = weft_clock_s() - begin;
+    for (int i = 0; i < N; i++)
+        count[ran.device[i]]++;
+    for (int d = 0; d < D; d++)
+        CHECK(count[d] >= N / D / 2);
+    /* One after the other would take N * 5 ms = 400 ms. */
+    CHECK(took < 0.3);
+    stop();
+}
+
+static void test_any_yields_to_priority(void)
+{
+    start(1, 1);
+    block_all(1);
+    note(1, (struct weft_where) {.device = -1, .priority = 1});
+    note(2, (struct weft_where) {.device = 0, .priority = 2});
+    note(3, (struct weft_where) {.device = -1, .priority = 3});
+    atomic_store(&gate_open, 1);
+    wait_ok();
+    CHECK_INT(ran.id[0], 3);
+    CHECK_INT(ran.id[1], 2);
+    CHECK_INT(ran.id[2], 1);
+    stop();
+}
+
+/* After an error a position that is never inserted blocks nobody. */
+static void test_error_opens_gates(void)
+{
+    struct weft_err err;
+    start(2, 1);
+    note(5, (struct weft_where) {.position = 5});
+    weft_insert(seq, &weft_cl_fail, NULL, 0, NULL, 0,
+                &(struct weft_where) {.device = 1});
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, "a NaN");
+    CHECK_INT(ran.n, 0);
+    /* The sequence starts anew: order holds again. */
+    note(2, (struct weft_where) {.position = 2});
+    note(1, (struct weft_where) {.position = 1});
+    wait_ok();
+    CHECK_INT(ran.n, 2);
+    CHECK_INT(ran.id[0], 1);
+    stop();
+}
+
+static double cpu_s(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double) (u.ru_utime.tv_sec + u.ru_stime.tv_sec)
+         + (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+static void test_nap_uses_little(void)
+{
+    start(8, 1);
+    usleep(50000);
+    double cpu = cpu_s();
+    usleep(500000);
+    cpu = cpu_s() - cpu;
+    printf("\n    8 idle devices: %.1f %% of a core ", cpu / 0.5 * 100);
+    CHECK(cpu < 0.15);
+    stop();
+}
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static void test_wake_latency(void)
+{
+    enum { N = 101 };
+    double took[N];
+    start(2, 1);
+    for (int i = 0; i < N; i++) {
+        usleep(5000);
+        double begin = weft_clock_s();
+        note(i, (struct weft_where) {.device = i % 2});
+        wait_ok();
+        took[i] = weft_clock_s() - begin;
+    }
+    qsort(took, N, sizeof took[0], compare_double);
+    printf("\n    insert to end with a nap: %.0f us (median) ",
+           took[N / 2] * 1e6);
+    /* There and back; generous, for loaded machines. Not waking at all
+     * would be 1 to 10 ms. */
+    CHECK(took[N / 4] < 900e-6);
+    stop();
+}
+
+static void test_throughput(void)
+{
+    enum { N = 100000 };
+    start(2, 1);
+    double begin = weft_clock_s();
+    for (int i = 0; i < N; i++)
+        note(i, (struct weft_where) {.device = i % 2});
+    double inserted = weft_clock_s() - begin;
+    wait_ok();
+    double took = weft_clock_s() - begin;
+    CHECK_INT(ran.n, N);
+    printf("\n    %d tasks: %.2f us each to insert, %.2f us in all ", N,
+           inserted / N * 1e6, took / N * 1e6);
+    stop();
+}
+
+WEFT_TESTS("sched/lanes",
+           {"test_positions_order", test_positions_order},
+           {"test_positions_chains", test_positions_chains},
+           {"test_priorities", test_priorities},
+           {"test_pinning", test_pinning},
+           {"test_any_device", test_any_device},
+           {"test_any_yields_to_priority", test_any_yields_to_priority},
+           {"test_error_opens_gates", test_error_opens_gates},
+           {"test_nap_uses_little", test_nap_uses_little},
+           {"test_wake_latency", test_wake_latency},
+           {"test_throughput", test_throughput})
