@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 plan_sources = \
-	%D%/deal.c %D%/deal.h
+	%D%/deal.c %D%/deal.h \
+	%D%/task.h
