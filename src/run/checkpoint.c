@@ -27,11 +27,21 @@ static const char *const tokenizer_files[] = {
     "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
     "special_tokens_map.json"};
 
+/* dir/name; a path too long for the system becomes "", which no call takes. */
 static const char *path_of(char buf[PATH_BYTES], const char *dir,
                            const char *name)
 {
-    snprintf(buf, PATH_BYTES, "%s/%s", dir, name);
+    if (snprintf(buf, PATH_BYTES, "%s/%s", dir, name) >= PATH_BYTES)
+        buf[0] = 0;
     return buf;
+}
+
+static const char *iteration_path(char buf[PATH_BYTES], const char *dir,
+                                  int32_t iteration)
+{
+    char name[32];
+    snprintf(name, sizeof name, "iteration-%06d", (int) iteration);
+    return path_of(buf, dir, name);
 }
 
 /* ---- Which checkpoints there are -------------------------------------- */
@@ -170,8 +180,7 @@ static int prune(const char *dir, int32_t keep, struct weft_err *err)
     int32_t *found, n;
     int rc = list(dir, &found, &n, err);
     for (int32_t i = keep; i < n && !rc; i++) {
-        snprintf(path, sizeof path, "%s/iteration-%06d", dir, found[i]);
-        rc = weft_dir_remove(path, err);
+        rc = weft_dir_remove(iteration_path(path, dir, found[i]), err);
     }
     weft_free(found);
     return rc;
@@ -179,11 +188,10 @@ static int prune(const char *dir, int32_t keep, struct weft_err *err)
 
 int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
 {
-    char dir[PATH_BYTES], final[PATH_BYTES], name[64], *stage = NULL;
+    char dir[PATH_BYTES], final[PATH_BYTES], *stage = NULL;
     json_t *files = json_object();
-    snprintf(name, sizeof name, "iteration-%06d", (int) t->iteration);
     path_of(dir, t->config.run_dir, "checkpoints");
-    path_of(final, dir, name);
+    iteration_path(final, dir, t->iteration);
     int rc = files ? 0 : weft_err_nomem(err, "a manifest", 1024);
     if (!rc)
         rc = weft_metrics_sync(t->metrics_writer, err);
@@ -375,8 +383,7 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
     if (!rc)
         rc = list(path_of(dir, run, "checkpoints"), &found, &n, err);
     if (!rc && n > 0) {
-        snprintf(path, sizeof path, "%s/iteration-%06d", dir, found[0]);
-        *checkpoint_out = weft_strdup(path);
+        *checkpoint_out = weft_strdup(iteration_path(path, dir, found[0]));
         if (!*checkpoint_out)
             rc = weft_err_nomem(err, "a path", strlen(path));
     }
@@ -397,14 +404,11 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
                                path_of(path, run, "config.yaml"), err);
     if (!rc)
         rc = weft_samples_truncate(run, t->iteration, err);
-    struct weft_metrics_options options = {
-        .n_iterations = t->iteration,
-        .trl_names = strcmp(t->config.metric_names, "trl") == 0,
-        .tensorboard = t->config.tensorboard,
-    };
     if (!rc)
-        rc = weft_metrics_writer_open(run, &options, &t->metrics_writer, err);
-    if (!rc && !(t->metrics = weft_metrics_create()))
-        rc = weft_err_nomem(err, "metrics", 4096);
+        rc = weft_metrics_open(run, t->iteration, t->config.tensorboard,
+                               t->config.metric_names, &t->metrics_writer,
+                               err);
+    if (!rc)
+        rc = weft_metrics_create(&t->metrics, err);
     return rc;
 }

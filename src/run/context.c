@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "kern/kern.h"
+#include "sched/sched.h"
 
 int weft_context_open_with(const struct weft_context_options *options,
                            struct weft_context **out, struct weft_err *err)
@@ -10,9 +11,11 @@ int weft_context_open_with(const struct weft_context_options *options,
     struct weft_context *c = weft_alloc(1, sizeof *c);
     if (!c)
         return weft_err_nomem(err, "a context", sizeof *c);
+    struct weft_rt_options rt = options->rt;
+    rt.policy = &weft_sched_lanes;
     int rc = weft_k_init(options->isa, err);
     if (!rc)
-        rc = weft_rt_start(&options->rt, &c->rt, err);
+        rc = weft_rt_start(&rt, &c->rt, err);
     if (!rc)
         rc = weft_seq_create(c->rt, &c->seq, err);
     if (rc) {

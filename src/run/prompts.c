@@ -35,16 +35,17 @@ static int render_chat(const struct weft_renderer *r,
                        struct weft_err *err)
 {
     size_t n = row->prompt ? 1 : row->n_messages;
-    struct weft_message one = {"user", row->prompt};
+    static char user[] = "user", system[] = "system";
+    struct weft_message one = {user, row->prompt};
     const struct weft_message *from = row->prompt ? &one : row->message;
     struct weft_message *message = weft_alloc(n + 1, sizeof *message);
     if (!message)
         return weft_err_nomem(err, "messages", n * sizeof *message);
     size_t at = 0;
-    bool has_system = n > 0 && strcmp(from[0].role, "system") == 0;
+    bool has_system = n > 0 && strcmp(from[0].role, system) == 0;
     if (r->system && !has_system)
         message[at++] = (struct weft_message) {
-            "system", (char *) (uintptr_t) r->system};
+            system, (char *) (uintptr_t) r->system};
     memcpy(message + at, from, n * sizeof *message);
     int rc = weft_chat_render(r->chat, message, at + n, true, text_out, err);
     weft_free(message);
