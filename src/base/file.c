@@ -82,6 +82,20 @@ bool weft_dir_exists(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool weft_path_is_free(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT;
+    DIR *dir = opendir(path);
+    bool empty = dir != NULL;
+    for (struct dirent *e; empty && (e = readdir(dir));)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (dir)
+        closedir(dir);
+    return empty;
+}
+
 /* ---- Reading ---------------------------------------------------------- */
 
 static int open_for_reading(const char *path, int *fd_out, struct stat *st,
@@ -254,14 +268,22 @@ static int fail_write(const char *path, uint64_t wanted,
     return weft_err_sys(err, "write", path);
 }
 
+/* fallocate(), not posix_fallocate(), whose emulation would write it all. */
 static int reserve(struct weft_file_writer *w, size_t n, struct weft_err *err)
 {
+    uint64_t left;
     if (n == 0)
         return 0;
-    errno = posix_fallocate(w->fd, 0, (off_t) n);
-    if (errno == EINVAL || errno == EOPNOTSUPP) /* cannot; find out later */
-        errno = ftruncate(w->fd, (off_t) n) == 0 ? 0 : errno;
-    return errno ? fail_write(w->path, n, err) : 0;
+    if (weft_disk_free(w->path, &left, NULL) == 0 && left < n) {
+        errno = ENOSPC;
+        return fail_write(w->path, n, err);
+    }
+    if (fallocate(w->fd, 0, 0, (off_t) n) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)
+        return fail_write(w->path, n, err);
+    return ftruncate(w->fd, (off_t) n) == 0 ? 0
+                                            : fail_write(w->path, n, err);
 }
 
 int weft_file_writer_open(const char *path, size_t n_bytes,
@@ -495,8 +517,7 @@ int weft_dir_commit(const char *stage, const char *path, bool replace,
             rc = exchange(stage, path, err);
         else if (there)
             rc = weft_err_set(err, WEFT_EINVAL,
-                              "'%s' exists already; remove it or choose "
-                              "another name", path);
+                              "'%s' exists already and is not empty", path);
         else
             rc = weft_err_sys(err, "create folder", path);
     }

@@ -28,6 +28,8 @@ char *weft_path_name(const char *path);
 
 bool weft_file_exists(const char *path); /* something other than a folder */
 bool weft_dir_exists(const char *path);
+/* True when nothing is at `path`, or a folder with nothing in it. */
+bool weft_path_is_free(const char *path);
 
 /* ---- Reading ---------------------------------------------------------- */
 

@@ -59,7 +59,7 @@ int weft_yaml_bool(const struct weft_yaml *node, const char *key, bool *out,
 int weft_yaml_string(const struct weft_yaml *node, const char *key,
                      const char **out, struct weft_err *err);
 
-/* Writes "name:line: text" and returns `code`. */
+/* Writes "name:line: text" ("name: text" for line 0) and returns `code`. */
 int weft_yaml_err(const struct weft_yaml *node, struct weft_err *err,
                   int code, const char *fmt, ...) WEFT_PRINTF(4, 5);
 

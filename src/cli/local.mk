@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A command is one file, %D%/cmd_<name>.c; the table of commands and the man
 # page weft-<name>.1 follow from its name.
-cli_commands =
+cli_commands = \
+	%D%/cmd_init.c
 cli_sources = \
 	%D%/command.h
 

@@ -4,6 +4,8 @@ model_sources = \
 	%D%/arch.h \
 	%D%/arch_check.c \
 	%D%/arch_write.c \
+	%D%/init.c \
+	%D%/init.h \
 	%D%/safetensors.c \
 	%D%/safetensors.h \
 	%D%/safetensors_write.c \
