@@ -16,6 +16,7 @@
 #define WEFT_TARGET(isa) __attribute__((target(isa)))
 #define WEFT_UNUSED __attribute__((unused))
 #define WEFT_EXPORT __attribute__((visibility("default")))
+#define WEFT_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define WEFT_PRINTF(fmt, args)
 #define WEFT_NORETURN
@@ -26,6 +27,7 @@
 #define WEFT_TARGET(isa)
 #define WEFT_UNUSED
 #define WEFT_EXPORT
+#define WEFT_PREFETCH(address) ((void) (address))
 #endif
 
 #define WEFT_COUNT(array) (sizeof(array) / sizeof((array)[0]))

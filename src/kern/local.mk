@@ -30,6 +30,7 @@ kern_sources = \
 	%D%/rows_impl.h \
 	%D%/sample_cpu.c \
 	%D%/simd_avx512.h \
+	%D%/simd_transpose.h \
 	%D%/softmax.h \
 	%D%/softmax_c.c \
 	%D%/softmax_cpu.c \

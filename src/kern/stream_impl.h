@@ -28,7 +28,8 @@ WEFT_INLINE uint32_t bf16_bits(float f)
     return (u & 0x7fffffffu) > 0x7f800000u ? nan : rounded;
 }
 
-static void stream_add(float *dst, const float *src, size_t n)
+static void stream_add(float *restrict dst, const float *restrict src,
+                       size_t n)
 {
     for (size_t i = 0; i < n; i++)
         dst[i] += src[i];
@@ -118,29 +119,46 @@ static void stream_pack_steps(enum weft_dtype dtype, int64_t steps,
     }
 }
 
+/* Two bf16 as they lie in memory, the first in the low half. */
 static void stream_pair_bf16(const float *restrict src, int64_t k,
                              uint16_t *restrict dst)
 {
-    for (int64_t i = 0; i < k; i += 2)
-        for (int j = 0; j < WEFT_PANEL; j++) {
-            dst[i * WEFT_PANEL + 2 * j] =
-                (uint16_t) bf16_bits(src[i * WEFT_PANEL + j]);
-            dst[i * WEFT_PANEL + 2 * j + 1] =
-                (uint16_t) bf16_bits(src[(i + 1) * WEFT_PANEL + j]);
-        }
+    for (int64_t i = 0; i < k; i += 2) {
+        const float *even = src + i * WEFT_PANEL, *odd = even + WEFT_PANEL;
+        uint32_t pair[WEFT_PANEL];
+        for (int j = 0; j < WEFT_PANEL; j++)
+            pair[j] = bf16_bits(even[j]) | bf16_bits(odd[j]) << 16;
+        memcpy(dst + i * WEFT_PANEL, pair, sizeof pair);
+    }
 }
+
+/* to[j * ldt + i] = from[i * ldf + j], i and j < 8 */
+#ifndef TRANSPOSE8
+#define TRANSPOSE8(from, ldf, to, ldt)                                       \
+    for (int i_ = 0; i_ < 8; i_++)                                           \
+        for (int j_ = 0; j_ < 8; j_++)                                       \
+            (to)[j_ * (ldt) + i_] = (from)[i_ * (ldf) + j_]
+#endif
 
 static void stream_transpose(enum weft_dtype dtype, const float *src,
                              void *dst)
 {
-    float t[WEFT_PANEL * WEFT_PANEL];
-    for (int i = 0; i < WEFT_PANEL; i++)
-        for (int j = 0; j < WEFT_PANEL; j++)
-            t[i * WEFT_PANEL + j] = src[j * WEFT_PANEL + i];
-    if (dtype == WEFT_F32)
-        memcpy(dst, t, sizeof t);
-    else
-        stream_pair_bf16(t, WEFT_PANEL, dst);
+    enum { SQUARE = WEFT_PANEL * WEFT_PANEL };
+    uint32_t from[SQUARE], to[SQUARE];
+    uint16_t half[SQUARE];
+    int width = WEFT_PANEL;
+    if (dtype == WEFT_F32) {
+        memcpy(from, src, sizeof from);
+    } else { /* a pair of columns goes as one */
+        stream_to_bf16(src, SQUARE, half);
+        memcpy(from, half, sizeof half);
+        width /= 2;
+    }
+    for (int i = 0; i < WEFT_PANEL; i += 8)
+        for (int j = 0; j < width; j += 8)
+            TRANSPOSE8(from + i * width + j, width, to + j * WEFT_PANEL + i,
+                       WEFT_PANEL);
+    memcpy(dst, to, (size_t) (WEFT_PANEL * width) * sizeof to[0]);
 }
 
 static double stream_sum_squares(const float *x, size_t n)
@@ -184,25 +202,35 @@ struct adamw_step {
     float scale, keep, beta1, beta2, rest1, rest2, step_size, root_bias2, eps;
 };
 
-WEFT_INLINE void adamw_16(const struct adamw_step *s, const float *grad,
-                          float *master, float *m, float *v)
+/* The moments; root = v. Functions of their own, so that restrict counts. */
+WEFT_NOINLINE
+static void adamw_moments(const struct adamw_step *s, size_t n,
+                          const float *restrict grad, float *restrict m,
+                          float *restrict v, float *restrict root)
 {
-    float root[LANES_16];
-    for (int i = 0; i < LANES_16; i++) {
-        float g = grad[i] * s->scale;
-        m[i] = s->beta1 * m[i] + s->rest1 * g;
-        v[i] = s->beta2 * v[i] + s->rest2 * g * g;
-        root[i] = v[i];
+    const struct adamw_step c = *s;
+    for (size_t i = 0; i < n; i++) {
+        float g = grad[i] * c.scale;
+        m[i] = c.beta1 * m[i] + c.rest1 * g;
+        root[i] = v[i] = c.beta2 * v[i] + c.rest2 * g * g;
     }
-    SQRT16(root);
-    for (int i = 0; i < LANES_16; i++)
-        master[i] = s->keep * master[i]
-                  - s->step_size * m[i] / (root[i] * s->root_bias2 + s->eps);
+}
+
+WEFT_NOINLINE
+static void adamw_master(const struct adamw_step *s, size_t n,
+                         const float *restrict m, const float *restrict root,
+                         float *restrict master)
+{
+    const struct adamw_step c = *s;
+    for (size_t i = 0; i < n; i++)
+        master[i] = c.keep * master[i]
+                  - c.step_size * m[i] / (root[i] * c.root_bias2 + c.eps);
 }
 
 static void stream_adamw(const struct weft_k_adamw *o, size_t n, float scale,
                          const float *grad, float *master, float *m, float *v)
 {
+    enum { BLOCK = 512 };
     double bias1 = 1 - pow(o->beta1, (double) o->step);
     double bias2 = 1 - pow(o->beta2, (double) o->step);
     const struct adamw_step s = {
@@ -216,21 +244,14 @@ static void stream_adamw(const struct weft_k_adamw *o, size_t n, float scale,
         .root_bias2 = (float) (1 / sqrt(bias2)),
         .eps = o->eps,
     };
-    size_t i = 0;
-    for (; i + LANES_16 <= n; i += LANES_16)
-        adamw_16(&s, grad + i, master + i, m + i, v + i);
-    if (i == n)
-        return;
-    float tail[4][LANES_16] = {{0}};
-    size_t bytes = (n - i) * sizeof(float);
-    memcpy(tail[0], grad + i, bytes);
-    memcpy(tail[1], master + i, bytes);
-    memcpy(tail[2], m + i, bytes);
-    memcpy(tail[3], v + i, bytes);
-    adamw_16(&s, tail[0], tail[1], tail[2], tail[3]);
-    memcpy(master + i, tail[1], bytes);
-    memcpy(m + i, tail[2], bytes);
-    memcpy(v + i, tail[3], bytes);
+    float root[BLOCK] = {0};
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t some = n - at < BLOCK ? n - at : BLOCK;
+        adamw_moments(&s, some, grad + at, m + at, v + at, root);
+        for (size_t i = 0; i < some; i += LANES_16)
+            SQRT16(root + i);
+        adamw_master(&s, some, m + at, root, master + at);
+    }
 }
 
 #define STREAM_OPS                                                           \

@@ -16,3 +16,6 @@ check_PROGRAMS += %D%/test_head
 %C%_test_head_LDADD = $(kern_libs)
 check_PROGRAMS += %D%/test_sample
 %C%_test_sample_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/test_gemm
+%C%_test_gemm_LDADD = $(kern_libs)
+%C%_test_gemm_SOURCES = %D%/test_gemm.c %D%/products.h
