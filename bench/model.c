@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A whole model through the runtime: decode, prefill, training, and what the
+ * task graph costs against the same kernels called in a plain loop.
+ *
+ *     bench/model [--size 110m|1m] [--dtype f32|bf16] [--devices N]
+ *
+ * Prints tokens per second; "overhead" is the task graph's time over the
+ * loop's on one device, minus 1, each the best of its repetitions taken in
+ * turn.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "graphs/graphs.h"
+#include "run/context.h"
+#include "run/rollout.h"
+
+#define CHECK(call)                                                          \
+    do {                                                                     \
+        if ((call) != 0) {                                                   \
+            fprintf(stderr, "%s: %s\n", #call, err.text);                    \
+            exit(1);                                                         \
+        }                                                                    \
+    } while (0)
+
+static struct weft_err err;
+static struct weft_context *context;
+static struct weft_seq *seq;
+
+static struct weft_shape shape_of(const char *size, enum weft_dtype dtype)
+{
+    bool big = strcmp(size, "110m") == 0;
+    struct weft_shape s = {
+        .hidden = big ? 768 : 128, .n_layers = big ? 12 : 4,
+        .n_heads = big ? 12 : 4, .n_kv_heads = big ? 12 : 4,
+        .head_dim = big ? 64 : 32, .intermediate = big ? 2048 : 384,
+        .vocab = big ? 32000 : 512, .max_positions = 2048, .rms_eps = 1e-6f,
+        .rope_theta = 10000, .tied = true, .dtype = dtype};
+    CHECK(weft_shape_partition(&s, 0, &err));
+    return s;
+}
+
+/* Small weights in every tile: published once from one random vector. */
+static void fill(const struct weft_g_model *m)
+{
+    const struct weft_shape *s = &m->shape;
+    for (int kind = 0; kind < WEFT_N_TILE_KINDS; kind++)
+        for (int32_t b = 0; b < s->n_blocks; b++) {
+            struct weft_layout layout;
+            bool vector = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_FINAL;
+            if (vector && b > 0)
+                continue;
+            weft_layout_get(s, (enum weft_tile_kind) kind, b, &layout);
+            float *flat = weft_alloc_aligned(layout.n_flat, 4);
+            for (size_t i = 0; i < layout.n_flat; i++)
+                flat[i] = vector ? 1
+                                 : 0.04f
+                                       * (weft_rng_uniform(1, WEFT_RNG_INIT,
+                                                           (uint32_t) kind,
+                                                           (uint32_t) b,
+                                                           (uint32_t) i)
+                                          - 0.5f);
+            bool per_layer =
+                kind == WEFT_TILE_LAYER || kind == WEFT_TILE_NORMS;
+            for (int32_t l = 0; l < (per_layer ? s->n_layers : 1); l++) {
+                enum weft_tile_kind k = (enum weft_tile_kind) kind;
+                struct weft_tile *fwd =
+                    weft_g_params_tile(&m->fwd, k, l, b);
+                struct weft_tile *bwd =
+                    weft_g_params_tile(&m->bwd, k, l, b);
+                void *f = weft_tile_acquire(fwd, WEFT_WRITE);
+                void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
+                weft_k_publish(&layout, s->dtype, flat, f, t);
+                weft_tile_unacquire(fwd);
+                if (bwd)
+                    weft_tile_unacquire(bwd);
+            }
+            weft_free(flat);
+        }
+}
+
+/* ---- Generation ------------------------------------------------------- */
+
+static void bench_generate(const struct weft_g_model *m, int32_t batch,
+                           int32_t n_prompt, int32_t n_new)
+{
+    int32_t devices = weft_rt_n_devices(context->rt);
+    int32_t instances = devices < batch ? devices : batch;
+    struct weft_g_generate gen;
+    struct weft_rollout_stats stats;
+    struct weft_gen_args args = {.sampling = {1, 0, 1, 1}, .n_steps = 16,
+                                 .prefill_tokens = 512};
+    struct weft_sample *sample = weft_alloc((size_t) batch, sizeof *sample);
+    int32_t *prompt = weft_alloc((size_t) n_prompt, sizeof *prompt);
+    for (int32_t i = 0; i < n_prompt; i++)
+        prompt[i] = (i * 37 + 11) % m->shape.vocab;
+    for (int32_t i = 0; i < batch; i++)
+        sample[i] = (struct weft_sample) {.n_prompt = n_prompt,
+                                          .limit = n_prompt + n_new,
+                                          .token = prompt};
+    CHECK(weft_g_generate_init(m, instances,
+                               (int32_t) weft_ceil_div(batch, instances),
+                               n_prompt + n_new, &gen, &err));
+    weft_rollout_reset(&gen);
+    double start = weft_clock_s();
+    CHECK(weft_rollout_run(seq, &gen, &args, batch, sample, NULL, NULL,
+                           &stats, &err));
+    CHECK(weft_seq_wait(seq, &err));
+    double s = weft_clock_s() - start;
+    if (n_new > 1)
+        printf("decode   batch %2d            %8.0f tok/s\n", batch,
+               (double) stats.n_decoded / s);
+    else
+        printf("prefill  %4d tokens         %8.0f tok/s\n", n_prompt,
+               (double) stats.n_prefilled / s);
+    fflush(stdout);
+    for (int32_t i = 0; i < batch; i++)
+        weft_tile_release(sample[i].rollout);
+    weft_g_generate_release(&gen);
+    weft_free(sample);
+    weft_free(prompt);
+}
+
+/* ---- Training: the graph ---------------------------------------------- */
+
+enum { N_TEXTS = 8, TEXT_TOKENS = 128, MB_ROWS = 256 };
+
+static struct weft_pack_sample texts[N_TEXTS];
+
+static void make_texts(int32_t vocab)
+{
+    struct weft_tile_id id = {"bench", "text", 0, -1, -1};
+    for (int i = 0; i < N_TEXTS; i++) {
+        CHECK(weft_tile_create(context->rt, &id, WEFT_MEM_SAMPLES,
+                               weft_rollout_bytes(TEXT_TOKENS),
+                               &texts[i].rollout, &err));
+        struct weft_rollout *r =
+            weft_tile_acquire(texts[i].rollout, WEFT_WRITE);
+        *r = (struct weft_rollout) {TEXT_TOKENS, 1, TEXT_TOKENS, 1};
+        for (int k = 0; k < TEXT_TOKENS; k++)
+            weft_rollout_token(r)[k] = (i * 131 + k * 17) % vocab;
+        weft_tile_unacquire(texts[i].rollout);
+        texts[i].n_prompt = 1;
+        texts[i].n_total = TEXT_TOKENS;
+        texts[i].weight = 1.0f / (N_TEXTS * (TEXT_TOKENS - 1));
+    }
+}
+
+static double train_graph(const struct weft_g_model *m,
+                          const struct weft_g_grads *grads, int64_t step)
+{
+    struct weft_g_stats stats[N_TEXTS];
+    struct weft_tile *norm;
+    int32_t n_stats;
+    struct weft_g_train train = {
+        .model = m, .grads = grads,
+        .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
+        .adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, step},
+        .grad_clip = 1, .micro_batch_rows = MB_ROWS,
+        .call = WEFT_CALL_ACTOR_TRAIN};
+    double start = weft_clock_s();
+    CHECK(weft_g_train_step(seq, &train, N_TEXTS, texts, stats, &n_stats,
+                            &norm, &err));
+    CHECK(weft_seq_wait(seq, &err));
+    double s = weft_clock_s() - start;
+    for (int32_t i = 0; i < n_stats; i++) {
+        weft_tile_release(stats[i].tile);
+        weft_free(stats[i].sample);
+    }
+    weft_tile_release(norm);
+    return s;
+}
+
+/* ---- Training: the same kernels in a loop ----------------------------- */
+
+struct loop {
+    const struct weft_g_model *m;
+    struct weft_k_layer layer[64];
+    struct weft_k_head head;
+    const void *embed[WEFT_MAX_BLOCKS];
+    void *fwd[66][WEFT_MAX_BLOCKS + 1], *bwd[66][WEFT_MAX_BLOCKS];
+    float *grad[66][WEFT_MAX_BLOCKS + 1]; /* layers, head, embedding */
+    float *opt[66][WEFT_MAX_BLOCKS + 1];
+    size_t n_grad[66][WEFT_MAX_BLOCKS + 1];
+    float *x[65], *dx;
+    void *saved[64], *scratch;
+};
+
+static void *hold(struct weft_tile *tile)
+{
+    void *p = weft_tile_acquire(tile, WEFT_READ_WRITE);
+    weft_tile_unacquire(tile); /* its memory stays where it is */
+    return p;
+}
+
+/* Pointers of the graph's own tiles, so that both sides touch one memory. */
+static struct loop *loop_make(const struct weft_g_model *m,
+                              const struct weft_params *g)
+{
+    const struct weft_shape *s = &m->shape;
+    struct loop *p = weft_alloc(1, sizeof *p);
+    int32_t nl = s->n_layers;
+    p->m = m;
+    for (int32_t l = 0; l < nl; l++) {
+        for (int32_t b = 0; b < s->n_blocks; b++) {
+            p->layer[l].fwd[b] = p->fwd[l][b] =
+                hold(m->fwd.layer[l].block[b]);
+            p->layer[l].bwd[b] = p->bwd[l][b] =
+                hold(m->bwd.layer[l].block[b]);
+            p->grad[l][b] = hold(g->layer[l].block[b]);
+            p->opt[l][b] = hold(m->opt.layer[l].block[b]);
+            p->n_grad[l][b] = weft_tile_bytes(g->layer[l].block[b]) / 4;
+        }
+        p->layer[l].norms = hold(m->fwd.layer[l].norms);
+        p->grad[l][s->n_blocks] = hold(g->layer[l].norms);
+        p->n_grad[l][s->n_blocks] = weft_tile_bytes(g->layer[l].norms) / 4;
+    }
+    for (int32_t b = 0; b < s->n_blocks; b++) {
+        p->embed[b] = hold(m->fwd.embed[b]);
+        p->head.fwd[b] = p->fwd[nl][b] = hold(m->fwd.head.block[b]);
+        p->head.bwd[b] = p->bwd[nl][b] = hold(m->bwd.head.block[b]);
+        p->grad[nl][b] = hold(g->head.block[b]);
+        p->opt[nl][b] = hold(m->opt.head.block[b]);
+        p->n_grad[nl][b] = weft_tile_bytes(g->head.block[b]) / 4;
+        p->grad[nl + 1][b] = hold(g->embed[b]);
+        p->n_grad[nl + 1][b] = weft_tile_bytes(g->embed[b]) / 4;
+    }
+    p->head.final = hold(m->fwd.head.norms);
+    p->grad[nl][s->n_blocks] = hold(g->head.norms);
+    p->n_grad[nl][s->n_blocks] = weft_tile_bytes(g->head.norms) / 4;
+    size_t x = (size_t) MB_ROWS * (size_t) s->hidden;
+    for (int32_t l = 0; l <= nl; l++) {
+        p->x[l] = weft_alloc_aligned(x, 4);
+        if (l < nl)
+            p->saved[l] = weft_alloc_aligned(
+                weft_k_layer_saved_bytes(s, MB_ROWS), 1);
+    }
+    p->dx = weft_alloc_aligned(x, 4);
+    p->scratch = weft_alloc_aligned((size_t) 512 << 20, 1);
+    return p;
+}
+
+static void loop_micro_batch(struct loop *p, int first)
+{
+    enum { N = MB_ROWS / TEXT_TOKENS, T = TEXT_TOKENS - 1 };
+    const struct weft_shape *s = &p->m->shape;
+    struct weft_k_run run[N];
+    int32_t token[MB_ROWS], row[N * T], target[N * T], run_targets[N];
+    float logp[N * T], entropy[N * T], lse[N * T], dlogp[N * T];
+    for (int i = 0; i < N; i++) {
+        const struct weft_rollout *r = hold(texts[first + i].rollout);
+        run[i] = (struct weft_k_run) {i, 0, TEXT_TOKENS};
+        run_targets[i] = T;
+        memcpy(token + i * TEXT_TOKENS, weft_rollout_token(r),
+               TEXT_TOKENS * 4);
+        for (int k = 0; k < T; k++) {
+            row[i * T + k] = i * TEXT_TOKENS + k;
+            target[i * T + k] = token[i * TEXT_TOKENS + k + 1];
+            dlogp[i * T + k] = -texts[0].weight;
+        }
+    }
+    struct weft_k_batch batch = {MB_ROWS, N, run, token};
+    struct weft_k_targets targets = {N * T, row, target};
+    weft_k_embed(s, p->embed, MB_ROWS, token, p->x[0]);
+    for (int32_t l = 0; l < s->n_layers; l++)
+        weft_k_layer_forward(s, &p->layer[l], l, &batch, NULL, p->x[l],
+                             p->x[l + 1], p->saved[l], p->scratch);
+    weft_k_head_logprob(s, &p->head, p->x[s->n_layers], &targets, 1, logp,
+                        entropy, lse, p->scratch);
+    weft_k_head_backward(s, &p->head, MB_ROWS, p->x[s->n_layers], &targets,
+                         N, run_targets, 1, lse, entropy, dlogp, NULL, p->dx,
+                         p->grad[s->n_layers],
+                         p->grad[s->n_layers][s->n_blocks], p->scratch);
+    for (int32_t l = s->n_layers - 1; l >= 0; l--)
+        weft_k_layer_backward(s, &p->layer[l], &batch, p->x[l], p->saved[l],
+                              p->dx, p->grad[l], p->grad[l][s->n_blocks],
+                              p->scratch);
+    weft_k_embed_backward(s, MB_ROWS, token, p->dx,
+                          p->grad[s->n_layers + 1]);
+}
+
+static double train_loop(struct loop *p, int64_t step)
+{
+    const struct weft_shape *s = &p->m->shape;
+    struct weft_k_adamw adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, step};
+    int32_t nl = s->n_layers;
+    volatile double norm = 0;
+    double start = weft_clock_s();
+    for (int32_t l = 0; l < nl + 2; l++)
+        for (int32_t b = 0; b <= s->n_blocks; b++)
+            if (p->grad[l][b])
+                memset(p->grad[l][b], 0, p->n_grad[l][b] * 4);
+    for (int i = 0; i < N_TEXTS; i += MB_ROWS / TEXT_TOKENS)
+        loop_micro_batch(p, i);
+    for (int32_t b = 0; b < s->n_blocks; b++)
+        weft_k_tied_add_gradient(s, b, p->grad[nl + 1][b], p->grad[nl][b]);
+    for (int32_t l = 0; l <= nl; l++)
+        for (int32_t b = 0; b < s->n_blocks; b++)
+            norm += weft_k_sum_squares(p->grad[l][b], p->n_grad[l][b]);
+    for (int32_t l = 0; l <= nl; l++)
+        for (int32_t b = 0; b < s->n_blocks; b++) {
+            struct weft_layout layout;
+            bool apart = s->dtype == WEFT_BF16;
+            size_t n = p->n_grad[l][b];
+            float *master = apart ? p->opt[l][b] : p->fwd[l][b];
+            float *moment = apart ? p->opt[l][b] + n : p->opt[l][b];
+            weft_layout_get(s, l == nl ? WEFT_TILE_HEAD : WEFT_TILE_LAYER, b,
+                            &layout);
+            weft_k_adamw(&adamw, n, 1, p->grad[l][b], master, moment,
+                         moment + n);
+            weft_k_publish(&layout, s->dtype, master, p->fwd[l][b],
+                           p->bwd[l][b]);
+            if (l == nl)
+                weft_k_tied_publish(s, b, master,
+                                    (void *) (uintptr_t) p->embed[b]);
+        }
+    return weft_clock_s() - start;
+}
+
+/* ---- All -------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    const char *size = "110m", *dtype = "f32";
+    int devices = 1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--size") == 0)
+            size = argv[i + 1];
+        else if (strcmp(argv[i], "--dtype") == 0)
+            dtype = argv[i + 1];
+        else if (strcmp(argv[i], "--devices") == 0)
+            devices = atoi(argv[i + 1]);
+    }
+    struct weft_g_model m;
+    struct weft_g_grads grads;
+    struct weft_context_options options = {
+        .rt = {.n_devices = devices, .nap = -1}};
+    CHECK(weft_context_open_with(&options, &context, &err));
+    seq = context->seq;
+    struct weft_shape shape =
+        shape_of(size, strcmp(dtype, "bf16") == 0 ? WEFT_BF16 : WEFT_F32);
+    CHECK(weft_g_model_init(context->rt, "bench", &shape, true, &m, &err));
+    fill(&m);
+    printf("%s, %s, %d device%s, %s\n", size, dtype, devices,
+           devices > 1 ? "s" : "", weft_k_isa_name(weft_k_isa()));
+    bench_generate(&m, 1, 16, 65);
+    bench_generate(&m, 8, 16, 65);
+    bench_generate(&m, 32, 16, 65);
+    bench_generate(&m, 1, 512, 1);
+    /* One gradient group on one device is the loop's own order of work. */
+    CHECK(weft_g_grads_init(&m, devices, devices, &grads, &err));
+    make_texts(shape.vocab);
+    double graph = 1e300, loop = 1e300;
+    struct loop *p = devices == 1 ? loop_make(&m, &grads.set[0][0]) : NULL;
+    for (int i = 0; i < 4; i++) {
+        double s = train_graph(&m, &grads, i + 1);
+        graph = s < graph ? s : graph;
+        s = p ? train_loop(p, i + 1) : 0;
+        loop = s < loop ? s : loop;
+    }
+    double tokens = N_TEXTS * TEXT_TOKENS;
+    printf("training %4.0f tokens a step  %8.0f tok/s\n", tokens,
+           tokens / graph);
+    if (p)
+        printf("plain loop                  %8.0f tok/s, overhead %.1f %%\n",
+               tokens / loop, 100 * (graph / loop - 1));
+    return 0;
+}
