@@ -33,3 +33,5 @@ check_PROGRAMS += %D%/test_adamw
 %C%_test_adamw_SOURCES = %D%/test_adamw.c %D%/products.h
 check_PROGRAMS += %D%/test_isa
 %C%_test_isa_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/test_softmax
+%C%_test_softmax_LDADD = $(kern_libs)
