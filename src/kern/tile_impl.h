@@ -2,13 +2,23 @@
 /*
  * Tiles of ops.h with vectors of the instruction set the including file is
  * compiled for. It defines VEC (a type of LANES floats), LANES, MAX_ROWS,
- * ZERO, LOAD, STORE, SPLAT (4 bytes to every lane) and DOT_F32, DOT_BF16
- * (acc + step).
+ * ZERO, LOAD, STORE, SPLAT (of step_of(p), to every lane), PREFETCH and
+ * DOT_F32, DOT_BF16 (acc + step).
  *
  * Accumulators are named variables, not arrays: compilers keep them in
  * registers then. A pass makes 2 * LANES columns of all rows.
  */
+#include <string.h>
+
 #include "kern/ops.h"
+
+/* The 4 bytes at p; rows of bf16 may begin at any even address. */
+WEFT_INLINE int32_t step_of(const char *p)
+{
+    int32_t step;
+    memcpy(&step, p, sizeof step);
+    return step;
+}
 
 #define EACH_ROW(do)                                                         \
     do(0, x0, 0) do(1, x0, 1) do(2, x0, 2) do(3, x3, 0) do(4, x3, 1)         \
