@@ -147,9 +147,9 @@ struct weft_tile *weft_g_params_tile(const struct weft_params *p,
     case WEFT_TILE_FINAL:
         return p->head.norms;
     case WEFT_TILE_NORMS:
-        return p->layer[layer].norms;
+        return p->layer ? p->layer[layer].norms : NULL;
     default:
-        return p->layer[layer].block[block];
+        return p->layer ? p->layer[layer].block[block] : NULL;
     }
 }
 

@@ -1,3 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(graphs_libs)
+check_PROGRAMS += %D%/test_generate
+%C%_test_generate_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_train
+%C%_test_train_LDADD = $(graphs_libs)
+EXTRA_DIST += tests/codelets/task_fixture.h

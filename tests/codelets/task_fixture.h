@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A runtime, and a small model with random weights as tiles. */
+#ifndef WEFT_TESTS_TASK_FIXTURE_H
+#define WEFT_TESTS_TASK_FIXTURE_H
+
+#include "harness.h"
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "graphs/graphs.h"
+#include "sched/sched.h"
+
+struct task_fixture {
+    struct weft_rt *rt;
+    struct weft_seq *seq;
+    struct weft_g_model model;
+};
+
+static inline struct weft_shape fixture_shape(enum weft_dtype dtype,
+                                              bool scalar, bool tied)
+{
+    struct weft_err err;
+    struct weft_shape s = {
+        .hidden = 48, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2,
+        .head_dim = 16, .intermediate = 256, .vocab = 270,
+        .max_positions = 512, .rms_eps = 1e-5f, .rope_theta = 10000,
+        .qkv_bias = true, .scalar_head = scalar, .tied = tied && !scalar,
+        .dtype = dtype};
+    REQUIRE_OK(weft_shape_partition(&s, 4, &err), err);
+    return s;
+}
+
+/* Uniform in +-0.2, 1 around norms; padding stays zero. KV replicas agree. */
+static inline void fixture_fill(const struct weft_g_model *m)
+{
+    const struct weft_shape *s = &m->shape;
+    for (int k = 0; k < WEFT_N_TILE_KINDS; k++) {
+        enum weft_tile_kind kind = (enum weft_tile_kind) k;
+        bool norms = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_FINAL;
+        bool layers = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_LAYER;
+        for (int32_t l = 0; l < (layers ? s->n_layers : 1); l++) {
+            float *flat[WEFT_MAX_BLOCKS] = {NULL};
+            struct weft_layout layout[WEFT_MAX_BLOCKS];
+            int32_t n = norms ? 1 : s->n_blocks;
+            for (int32_t b = 0; b < n; b++) {
+                weft_layout_get(s, kind, b, &layout[b]);
+                flat[b] = weft_alloc_aligned(layout[b].n_flat + 16, 4);
+                for (int32_t p = 0; p < layout[b].n_parts; p++) {
+                    const struct weft_part *part = &layout[b].part[p];
+                    for (size_t i = 0; i < part->n_flat; i++) {
+                        size_t row =
+                            part->k == 0 || part->id == WEFT_PART_EMBED
+                                ? 0
+                                : i / ((size_t) part->k * WEFT_PANEL)
+                                          * WEFT_PANEL
+                                      + i % WEFT_PANEL;
+                        float u = weft_rng_uniform(
+                            9, WEFT_RNG_INIT, (uint32_t) (k * 64 + l),
+                            (uint32_t) (b * 16 + p), (uint32_t) i);
+                        if (row < (size_t) part->n)
+                            flat[b][part->offset + i] =
+                                (norms ? 1 : 0) + 0.4f * (u - 0.5f);
+                    }
+                }
+            }
+            if (kind == WEFT_TILE_LAYER)
+                weft_k_share_kv(s, flat);
+            for (int32_t b = 0; b < n; b++) {
+                struct weft_tile *fwd =
+                    weft_g_params_tile(&m->fwd, kind, l, b);
+                struct weft_tile *bwd =
+                    weft_g_params_tile(&m->bwd, kind, l, b);
+                struct weft_tile *opt =
+                    weft_g_params_tile(&m->opt, kind, l, b);
+                if (fwd) {
+                    void *to = weft_tile_acquire(fwd, WEFT_WRITE);
+                    void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
+                    weft_k_publish(&layout[b], s->dtype, flat[b], to, t);
+                    weft_tile_unacquire(fwd);
+                    if (bwd)
+                        weft_tile_unacquire(bwd);
+                }
+                if (opt) {
+                    float *o = weft_tile_acquire(opt, WEFT_WRITE);
+                    memset(o, 0, weft_tile_bytes(opt));
+                    if (weft_master_apart(s, kind))
+                        memcpy(o, flat[b], layout[b].n_flat * 4);
+                    weft_tile_unacquire(opt);
+                }
+                weft_free(flat[b]);
+            }
+        }
+    }
+}
+
+static inline void fixture_start(struct task_fixture *f, int n_devices,
+                                 const struct weft_shape *shape, bool trained)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {.n_devices = n_devices,
+                                      .policy = &weft_sched_lanes,
+                                      .nap = -1,
+                                      .profile = true};
+    REQUIRE_OK(weft_k_init(NULL, &err), err);
+    REQUIRE_OK(weft_rt_start(&options, &f->rt, &err), err);
+    REQUIRE_OK(weft_seq_create(f->rt, &f->seq, &err), err);
+    REQUIRE_OK(weft_g_model_init(f->rt, "actor", shape, trained, &f->model,
+                                 &err), err);
+    fixture_fill(&f->model);
+}
+
+static inline void fixture_stop(struct task_fixture *f)
+{
+    weft_seq_free(f->seq);
+    weft_g_model_release(&f->model);
+    weft_rt_stop(f->rt);
+}
+
+static inline struct weft_tile *fixture_tile(struct task_fixture *f,
+                                             size_t bytes)
+{
+    struct weft_err err;
+    struct weft_tile_id id = {"test", "tile", 0, -1, -1};
+    struct weft_tile *tile = NULL;
+    REQUIRE_OK(weft_tile_create(f->rt, &id, WEFT_MEM_SAMPLES, bytes, &tile,
+                                &err), err);
+    return tile;
+}
+
+/* A text of n tokens as a rollout tile. */
+static inline struct weft_tile *fixture_text(struct task_fixture *f,
+                                             int32_t n_prompt, int32_t n,
+                                             uint32_t seed)
+{
+    struct weft_tile *tile = fixture_tile(f, weft_rollout_bytes(n));
+    struct weft_rollout *r = weft_tile_acquire(tile, WEFT_WRITE);
+    *r = (struct weft_rollout) {n, n_prompt, n, 1};
+    for (int32_t i = 0; i < n; i++)
+        weft_rollout_token(r)[i] =
+            (int32_t) (weft_rng_uniform(seed, WEFT_RNG_SAMPLE, (uint32_t) i,
+                                        0, 0)
+                       * 270);
+    weft_tile_unacquire(tile);
+    return tile;
+}
+
+static const struct weft_where anywhere = {
+    .device = -1, .iteration = -1, .micro_batch = -1, .layer = -1};
+
+#endif
