@@ -5,8 +5,8 @@
  * its reward models, which the graph adds).
  *
  *     gsm8k        1 when the number after the last "#### " (method strict,
- *                  the default) or the last number (flexible) is the label's,
- *                  as verl's rule of that name; commas do not count
+ *                  the default; commas do not count) or the last number
+ *                  (flexible) is the label's, as in verl's rule
  *     exact_match  1 when the response is the label, blanks around trimmed
  *     boxed        1 when the last \boxed{...} is the label's, up to the
  *                  spellings of LaTeX that the MATH benchmark ignores

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(all_libs)
+# What stands beside the runtime needs none of it to be tested.
+service_libs = librun.la $(model_deps) $(base_libs)
+
 check_PROGRAMS += %D%/test_config
-%C%_test_config_LDADD = $(all_libs)
+%C%_test_config_LDADD = $(service_libs)
+check_PROGRAMS += %D%/test_reward
+%C%_test_reward_LDADD = $(service_libs)
+check_PROGRAMS += %D%/test_reward_program
+%C%_test_reward_program_LDADD = $(service_libs)

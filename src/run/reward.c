@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/reward.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <math.h>
+#include <pcre2.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "run/config_keys.h"
+#include "run/reward_program.h"
+
+/* What a reward has open, by its type. */
+struct state {
+    pcre2_code *pattern;
+    pcre2_match_data *match;
+    bool warned;
+    struct weft_reward_program *program;
+};
+
+struct weft_rewards {
+    const struct weft_reward_config *config;
+    int32_t n;
+    struct state state[WEFT_MAX_REWARDS];
+    weft_reward_fn callback;
+    void *callback_ctx;
+};
+
+const char *weft_reward_type_name(enum weft_reward_type type)
+{
+    static const char *const name[] = {"model",  "gsm8k",  "exact_match",
+                                       "boxed",  "regex",  "length",
+                                       "program", "callback"};
+    return (size_t) type < WEFT_COUNT(name) ? name[type] : "?";
+}
+
+/* ---- Rules on the text ------------------------------------------------ */
+
+struct span {
+    const char *s;
+    size_t n;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static struct span trim(struct span x)
+{
+    while (x.n > 0 && is_blank(x.s[0])) {
+        x.s++;
+        x.n--;
+    }
+    while (x.n > 0 && is_blank(x.s[x.n - 1]))
+        x.n--;
+    return x;
+}
+
+static bool equal(struct span a, struct span b)
+{
+    return a.n == b.n && memcmp(a.s, b.s, a.n) == 0;
+}
+
+/* Equal but for commas. */
+static bool equal_number(struct span a, struct span b)
+{
+    size_t i = 0, j = 0;
+    for (;;) {
+        while (i < a.n && a.s[i] == ',')
+            i++;
+        while (j < b.n && b.s[j] == ',')
+            j++;
+        if (i == a.n || j == b.n)
+            return i == a.n && j == b.n;
+        if (a.s[i++] != b.s[j++])
+            return false;
+    }
+}
+
+static size_t number_length(const char *p)
+{
+    size_t sign = *p == '-', n = strspn(p + sign, "0123456789.,");
+    return n > 0 ? sign + n : 0;
+}
+
+/* The last "#### number"; n is 0 when there is none. */
+static struct span last_marked(const char *s)
+{
+    struct span found = {s, 0};
+    for (const char *p = s; (p = strstr(p, "#### ")) != NULL; p++) {
+        size_t n = number_length(p + 5);
+        if (n > 0)
+            found = (struct span) {p + 5, n};
+    }
+    return found;
+}
+
+/* The last number that is not a mere point. */
+static struct span last_number(const char *s)
+{
+    struct span found = {s, 0};
+    while (*s) {
+        size_t n = number_length(s);
+        if (n > 0 && !(n == 1 && *s == '.'))
+            found = (struct span) {s, n};
+        s += n > 0 ? n : 1;
+    }
+    return found;
+}
+
+bool weft_reward_gsm8k(const char *response, const char *label,
+                       bool flexible)
+{
+    struct span truth = last_marked(label);
+    struct span answer = flexible ? last_number(response)
+                                  : last_marked(response);
+    if (truth.n == 0)
+        truth = trim((struct span) {label, strlen(label)});
+    if (truth.n > 1 && truth.s[0] == '$') {
+        truth.s++;
+        truth.n--;
+    }
+    if (answer.n == 0)
+        return false;
+    if (!flexible)
+        return equal_number(answer, truth);
+    /* verl takes the commas out of the label alone. */
+    return !memchr(answer.s, ',', answer.n) && equal_number(answer, truth);
+}
+
+bool weft_reward_exact(const char *response, const char *label)
+{
+    return equal(trim((struct span) {response, strlen(response)}),
+                 trim((struct span) {label, strlen(label)}));
+}
+
+double weft_reward_length(int32_t n_tokens, int32_t target,
+                          const char *method)
+{
+    double off = ((double) n_tokens - target) / target;
+    if (strcmp(method, "most") == 0 && off < 0)
+        return 0;
+    if (strcmp(method, "least") == 0 && off > 0)
+        return 0;
+    return off == 0 ? 0 : -fabs(off);
+}
+
+/* ---- Opening ---------------------------------------------------------- */
+
+static int open_pattern(const struct weft_reward_config *c, struct state *s,
+                        struct weft_err *err)
+{
+    PCRE2_UCHAR why[160];
+    PCRE2_SIZE at;
+    int code;
+    s->pattern = pcre2_compile((PCRE2_SPTR) c->pattern,
+                               PCRE2_ZERO_TERMINATED,
+                               PCRE2_UTF | PCRE2_UCP
+                                   | PCRE2_MATCH_INVALID_UTF, &code, &at,
+                               NULL);
+    if (!s->pattern) {
+        pcre2_get_error_message(code, why, sizeof why);
+        return weft_err_set(err, WEFT_EINVAL,
+                            "reward '%s': the pattern '%s' is wrong at byte "
+                            "%zu: %s", c->name, c->pattern, (size_t) at,
+                            (const char *) why);
+    }
+    (void) pcre2_jit_compile(s->pattern, PCRE2_JIT_COMPLETE); /* if it can */
+    s->match = pcre2_match_data_create(1, NULL);
+    return s->match ? 0 : weft_err_nomem(err, c->name, 64);
+}
+
+int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
+                      struct weft_rewards **out, struct weft_err *err)
+{
+    struct weft_rewards *r = weft_alloc(1, sizeof *r);
+    if (!r)
+        return weft_err_nomem(err, "rewards", sizeof *r);
+    r->config = config;
+    r->n = n;
+    int rc = 0;
+    for (int32_t i = 0; i < n && !rc; i++) {
+        const struct weft_reward_config *c = &config[i];
+        if (c->type == WEFT_REWARD_REGEX)
+            rc = open_pattern(c, &r->state[i], err);
+        if (c->type == WEFT_REWARD_PROGRAM)
+            rc = weft_reward_program_open(c->name, c->command, c->directory,
+                                          c->timeout_s, &r->state[i].program,
+                                          err);
+    }
+    if (rc)
+        weft_rewards_close(r);
+    else
+        *out = r;
+    return rc;
+}
+
+void weft_rewards_close(struct weft_rewards *rewards)
+{
+    if (!rewards)
+        return;
+    for (int32_t i = 0; i < rewards->n; i++) {
+        struct state *s = &rewards->state[i];
+        pcre2_match_data_free(s->match);
+        pcre2_code_free(s->pattern);
+        weft_reward_program_close(s->program);
+    }
+    weft_free(rewards);
+}
+
+void weft_rewards_set_callback(struct weft_rewards *rewards,
+                               weft_reward_fn fn, void *ctx)
+{
+    rewards->callback = fn;
+    rewards->callback_ctx = ctx;
+}
+
+bool weft_rewards_any(const struct weft_rewards *rewards)
+{
+    for (int32_t i = 0; i < rewards->n; i++)
+        if (rewards->config[i].type != WEFT_REWARD_MODEL)
+            return true;
+    return false;
+}
+
+/* ---- Computing -------------------------------------------------------- */
+
+/* A pattern that runs into PCRE2's limits counts as not found: the text is
+ * the policy's, and it must not be able to end the run. */
+static bool found(const struct weft_reward_config *c, struct state *s,
+                  const char *text)
+{
+    int rc = pcre2_match(s->pattern, (PCRE2_SPTR) text, strlen(text), 0, 0,
+                         s->match, NULL);
+    if (rc < 0 && rc != PCRE2_ERROR_NOMATCH && !s->warned) {
+        PCRE2_UCHAR why[160];
+        pcre2_get_error_message(rc, why, sizeof why);
+        weft_warn("reward %s: the pattern gave up on a response (%s); that "
+                  "counts as not found, and is not said again", c->name,
+                  (const char *) why);
+        s->warned = true;
+    }
+    return rc >= 0;
+}
+
+static int needs_label(const struct weft_reward_config *c, int32_t i,
+                       const struct weft_reward_sample *sample,
+                       struct weft_err *err)
+{
+    if (sample->label)
+        return 0;
+    return weft_err_set(err, WEFT_ENOTFOUND,
+                        "reward '%s': the row of sample %d has no label; set "
+                        "data.label_key (the row is %.200s)", c->name, i,
+                        sample->row ? sample->row : "not known");
+}
+
+static int by_callback(const struct weft_rewards *r,
+                       const struct weft_reward_config *c, int32_t i,
+                       const struct weft_reward_sample *sample, double *out,
+                       struct weft_err *err)
+{
+    struct weft_err why = {0};
+    if (!r->callback)
+        return weft_err_set(err, WEFT_ESTATE,
+                            "reward '%s' is a callback, but no function was "
+                            "given (weft_trainer_set_reward)", c->name);
+    int rc = r->callback(r->callback_ctx, sample, out, &why);
+    if (rc)
+        return weft_err_set(err, rc, "reward '%s': sample %d: %s", c->name,
+                            i, why.text[0] ? why.text
+                                           : "the function failed");
+    if (!isfinite(*out))
+        return weft_err_set(err, WEFT_ENUMERIC,
+                            "reward '%s': the function gave sample %d a "
+                            "score that is no finite number", c->name, i);
+    return 0;
+}
+
+static int compute_one(struct weft_rewards *r, int32_t which, int32_t i,
+                       const struct weft_reward_sample *sample, double *out,
+                       struct weft_err *err)
+{
+    const struct weft_reward_config *c = &r->config[which];
+    bool yes = false;
+    int rc = 0;
+    switch (c->type) {
+    case WEFT_REWARD_GSM8K:
+        rc = needs_label(c, i, sample, err);
+        if (!rc)
+            yes = weft_reward_gsm8k(sample->response, sample->label,
+                                    strcmp(c->method, "flexible") == 0);
+        break;
+    case WEFT_REWARD_EXACT:
+        rc = needs_label(c, i, sample, err);
+        if (!rc)
+            yes = weft_reward_exact(sample->response, sample->label);
+        break;
+    case WEFT_REWARD_BOXED:
+        rc = needs_label(c, i, sample, err);
+        if (!rc)
+            rc = weft_reward_boxed(sample->response, sample->label, &yes);
+        if (rc == WEFT_ENOMEM)
+            rc = weft_err_nomem(err, c->name, strlen(sample->response));
+        break;
+    case WEFT_REWARD_REGEX:
+        yes = found(c, &r->state[which], sample->response);
+        break;
+    case WEFT_REWARD_LENGTH:
+        *out = weft_reward_length(sample->n_tokens, c->target, c->method);
+        return 0;
+    default:
+        return by_callback(r, c, i, sample, out, err);
+    }
+    *out = yes;
+    return rc;
+}
+
+static int by_program(struct weft_rewards *r, int32_t which, int32_t n,
+                      const struct weft_reward_sample *sample,
+                      double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
+{
+    double *score = weft_alloc((size_t) n, sizeof *score);
+    if (!score)
+        return weft_err_nomem(err, "scores", (size_t) n * sizeof *score);
+    int rc = weft_reward_program_score(r->state[which].program, n, sample,
+                                       score, err);
+    for (int32_t i = 0; i < n && !rc; i++)
+        part[i][which] = score[i];
+    weft_free(score);
+    return rc;
+}
+
+int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
+                         const struct weft_reward_sample *sample,
+                         double (*part)[WEFT_MAX_REWARDS],
+                         struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t k = 0; k < rewards->n && !rc; k++) {
+        enum weft_reward_type type = rewards->config[k].type;
+        if (type == WEFT_REWARD_MODEL)
+            continue;
+        if (type == WEFT_REWARD_PROGRAM)
+            rc = by_program(rewards, k, n, sample, part, err);
+        else
+            for (int32_t i = 0; i < n && !rc; i++)
+                rc = compute_one(rewards, k, i, &sample[i], &part[i][k],
+                                 err);
+    }
+    return rc;
+}
+
+double weft_rewards_sum(const struct weft_rewards *rewards,
+                        const double part[WEFT_MAX_REWARDS])
+{
+    double sum = 0;
+    for (int32_t k = 0; k < rewards->n; k++)
+        if (rewards->config[k].type != WEFT_REWARD_MODEL)
+            sum += (double) rewards->config[k].weight * part[k];
+    return sum;
+}

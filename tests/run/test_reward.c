@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/reward.h"
+
+#include <math.h>
+
+#include "base/log.h"
+#include "harness.h"
+
+static struct weft_err err;
+
+/* Expected: what verl's utils/reward_score/gsm8k.py gives. */
+static void test_reward_gsm8k(void)
+{
+    static const struct {
+        const char *response, *label;
+        bool strict, flexible;
+    } known[] = {
+        {"so it is\n#### 18", "18", true, true},
+        {"so it is\n#### 18", "19", false, false},
+        {"so it is 18", "18", false, true},
+        {"18 and then 19", "18", false, false},
+        {"#### 18 #### 19", "19", true, true},
+        {"#### 18 #### 19", "18", false, false},
+        {"#### 18 then 7", "18", true, false},
+        {"#### 18.", "18", false, false},
+        {"#### 18.0", "18", false, false},
+        {"#### 1,000", "1000", true, false},
+        {"#### 1000", "1,000", true, true},
+        {"#### -5", "-5", true, true},
+        {"#### --5", "-5", false, true},
+        {"####18", "18", false, true},
+        {"##### 18", "18", true, true},
+        {"#### $18", "18", false, true},
+        {"####  18", "18", false, true},
+        {"#### 18 apples", "18", true, true},
+        {"it is 18 .", "18", false, true},
+        {"", "18", false, false},
+        {"#### ", "18", false, false},
+        {"none", "18", false, false},
+        {"#### 0.5", "0.5", true, true},
+        {"7", "", false, false},
+        /* the label may be the whole solution, or have blanks, a dollar */
+        {"#### 18", "9 * 2 = 18\n#### 18", true, true},
+        {"#### 1000", "so\n#### 1,000", true, true},
+        {"#### 18", " 18\n", true, true},
+        {"#### 18", "$18", true, true},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(known); i++) {
+        const char *r = known[i].response, *l = known[i].label;
+        if (weft_reward_gsm8k(r, l, false) != known[i].strict
+            || weft_reward_gsm8k(r, l, true) != known[i].flexible)
+            printf("\n    case %zu: '%s' '%s'\n", i, r, l);
+        CHECK(weft_reward_gsm8k(r, l, false) == known[i].strict);
+        CHECK(weft_reward_gsm8k(r, l, true) == known[i].flexible);
+    }
+}
+
+static void test_reward_exact(void)
+{
+    CHECK(weft_reward_exact("a b", "a b"));
+    CHECK(weft_reward_exact(" \n\ta b\r\n", "a b "));
+    CHECK(weft_reward_exact("", " \n"));
+    CHECK(!weft_reward_exact("a  b", "a b"));
+    CHECK(!weft_reward_exact("A b", "a b"));
+    CHECK(!weft_reward_exact("a b.", "a b"));
+    CHECK(!weft_reward_exact("a", ""));
+}
+
+/* Expected: what the MATH benchmark's is_equiv gives. */
+static void test_reward_boxed(void)
+{
+    static const struct {
+        const char *response, *label;
+        bool right;
+    } known[] = {
+        {"so \\boxed{42}.", "42", true},
+        {"so \\boxed{42} or \\boxed{43}", "43", true},
+        {"so \\boxed{42} or \\boxed{43}", "42", false},
+        {"so 42", "42", false},
+        {"so \\boxed{42", "42", false},
+        {"\\boxed{}", "", true},
+        {"\\boxed{\\frac{1}{2}}", "\\frac{1}{2}", true},
+        {"\\boxed{\\dfrac{1}{2}}", "\\tfrac12", true},
+        {"\\boxed{1/2}", "\\frac12", true},
+        {"\\boxed{01/2}", "\\frac12", false},
+        {"\\boxed{-1/2}", "\\frac{-1}{2}", true},
+        {"\\boxed{0.5}", "1/2", true},
+        {"\\boxed{.5}", "\\frac{1}{2}", true},
+        {"\\boxed{\\frac1{72}}", "\\frac{1}{72}", true},
+        {"\\boxed{\\frac{a}b}", "\\frac{a}{b}", false},
+        {"\\boxed{\\sqrt3}", "\\sqrt{3}", true},
+        {"\\boxed{2\\sqrt{3}}", "2 \\sqrt3", true},
+        {"\\boxed{x=5}", "5", true},
+        {"\\boxed{abc=5}", "5", false},
+        {"\\boxed{x=y=5}", "5", false},
+        {"\\boxed{90^\\circ}", "90", true},
+        {"\\boxed{90^{\\circ}}", "90", true},
+        {"\\boxed{\\$18}", "18", true},
+        {"\\boxed{18\\%}", "18", true},
+        {"\\boxed{18\\text{ apples}}", "18", true},
+        {"\\boxed{18\\text{apples}}", "18", false},
+        {"\\boxed{\\left(1, 2\\right)}", "(1,2)", true},
+        {"\\boxed{1\\!000}", "1000", true},
+        {"\\boxed{\\frac}", "\\frac", true},
+        {"\\boxed{\\sqrt}", "\\sqrt", true},
+        {"\\boxed{\\frac1}", "\\frac1", true},
+        {"\\boxed 42$ is it", "42", true},
+        {"\\boxed{\\text{ a}\\text{ b}}", "", false},
+        {"$\\boxed{42}$", "thus \\boxed{42}", true},
+        {"\\boxed{\\frac\xc3\xa9 2}", "\\frac{\xc3\xa9}{2}", true},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(known); i++) {
+        bool right = !known[i].right;
+        CHECK_INT(weft_reward_boxed(known[i].response, known[i].label,
+                                    &right), 0);
+        if (right != known[i].right)
+            printf("\n    case %zu: '%s' '%s'\n", i, known[i].response,
+                   known[i].label);
+        CHECK(right == known[i].right);
+    }
+}
+
+/* No text may crash it: all short texts over its special characters. */
+static void test_reward_boxed_any(void)
+{
+    static const char *const piece[] = {"\\frac", "\\sqrt", "{", "}", "1",
+                                        "/", "=", ".", "\\text{ ", "\\",
+                                        " ", "\xff"};
+    enum { N = WEFT_COUNT(piece) };
+    for (int i = 0; i < N * N * N * N; i++) {
+        char text[128] = "\\boxed{";
+        for (int k = i, j = 0; j < 4; j++, k /= N)
+            strcat(text, piece[k % N]);
+        strcat(text, "}");
+        bool right = false;
+        if (weft_reward_boxed(text, text, &right) != 0) {
+            CHECK(0);
+            return;
+        }
+        if (weft_reward_boxed(text, "\\frac{1}{1}", &right) != 0) {
+            CHECK(0);
+            return;
+        }
+    }
+}
+
+static void test_reward_length(void)
+{
+    CHECK(weft_reward_length(10, 10, "around") == 0);
+    CHECK(weft_reward_length(5, 10, "around") == -0.5);
+    CHECK(weft_reward_length(15, 10, "around") == -0.5);
+    CHECK(weft_reward_length(0, 4, "around") == -1);
+    CHECK(weft_reward_length(5, 10, "most") == 0);
+    CHECK(weft_reward_length(30, 10, "most") == -2);
+    CHECK(weft_reward_length(5, 10, "least") == -0.5);
+    CHECK(weft_reward_length(30, 10, "least") == 0);
+}
+
+static int twice(void *ctx, const struct weft_reward_sample *sample,
+                 double *out, struct weft_err *e)
+{
+    if (sample->n_tokens == 13)
+        return weft_err_set(e, WEFT_EINVAL, "thirteen");
+    *out = sample->n_tokens == 14 ? NAN : sample->n_tokens * *(double *) ctx;
+    return 0;
+}
+
+static void test_reward_compute(void)
+{
+    static char sh[] = "/bin/sh", opt[] = "-c",
+                script[] = "while read -r l; do echo 0.125; done";
+    struct weft_reward_config c[WEFT_MAX_REWARDS] = {
+        {.type = WEFT_REWARD_GSM8K, .weight = 1, .name = "a",
+         .method = "strict"},
+        {.type = WEFT_REWARD_MODEL, .weight = 100, .name = "m"},
+        {.type = WEFT_REWARD_REGEX, .weight = 0.5f, .name = "b",
+         .pattern = "^<b>.*</b>$"},
+        {.type = WEFT_REWARD_LENGTH, .weight = 2, .name = "c",
+         .method = "around", .target = 4},
+        {.type = WEFT_REWARD_CALLBACK, .weight = -1, .name = "d"},
+        {.type = WEFT_REWARD_PROGRAM, .weight = 8, .name = "e",
+         .timeout_s = 60, .command = {sh, opt, script}},
+        {.type = WEFT_REWARD_EXACT, .weight = 1, .name = "f"},
+        {.type = WEFT_REWARD_BOXED, .weight = 1, .name = "g"},
+    };
+    struct weft_reward_sample s[2] = {
+        {.prompt = "p", .response = "<b>#### 4</b>", .label = "4",
+         .n_tokens = 6},
+        {.prompt = "p", .response = "x", .label = "x", .n_tokens = 4},
+    };
+    struct weft_rewards *r = NULL;
+    double part[2][WEFT_MAX_REWARDS] = {{0}}, factor = 2;
+    part[0][1] = 55;
+    REQUIRE_OK(weft_rewards_open(c, 8, &r, &err), err);
+    CHECK(weft_rewards_any(r));
+    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ESTATE, err,
+                "reward 'd' is a callback, but no function was given");
+    weft_rewards_set_callback(r, twice, &factor);
+    REQUIRE_OK(weft_rewards_compute(r, 2, s, part, &err), err);
+    static const double expected[2][WEFT_MAX_REWARDS] = {
+        {1, 55, 1, -0.5, 12, 0.125, 0, 0}, {0, 0, 0, 0, 8, 0.125, 1, 0}};
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 8; k++)
+            CHECK(part[i][k] == expected[i][k]);
+    CHECK(weft_rewards_sum(r, part[0]) == 1 + 0.5 - 1 - 12 + 1);
+    CHECK(weft_rewards_sum(r, part[1]) == -8 + 1 + 1);
+    s[1].n_tokens = 13;
+    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_EINVAL, err,
+                "reward 'd': sample 1: thirteen");
+    s[1].n_tokens = 14;
+    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC,
+                err, "no finite number");
+    s[1].label = NULL;
+    s[1].row = "{\"q\": 1}";
+    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENOTFOUND,
+                err, "reward 'a': the row of sample 1 has no label; set "
+                     "data.label_key (the row is {\"q\": 1})");
+    weft_rewards_close(r);
+    weft_rewards_close(NULL);
+    REQUIRE_OK(weft_rewards_open(&c[1], 1, &r, &err), err);
+    CHECK(!weft_rewards_any(r));
+    weft_rewards_close(r);
+}
+
+static bool matches(const char *pattern, const char *text)
+{
+    struct weft_reward_config c = {.type = WEFT_REWARD_REGEX,
+                                   .weight = 1,
+                                   .name = "r",
+                                   .pattern = (char *) (uintptr_t) pattern};
+    struct weft_reward_sample s = {.response = text};
+    struct weft_rewards *r = NULL;
+    double part[1][WEFT_MAX_REWARDS] = {{-1}};
+    REQUIRE_OK(weft_rewards_open(&c, 1, &r, &err), err);
+    REQUIRE_OK(weft_rewards_compute(r, 1, &s, part, &err), err);
+    weft_rewards_close(r);
+    CHECK(part[0][0] == 0 || part[0][0] == 1);
+    return part[0][0] == 1;
+}
+
+static void test_reward_regex(void)
+{
+    CHECK(matches("a+b", "xaaab"));
+    CHECK(!matches("^a+b", "xaaab"));
+    CHECK(matches("(?s)^<think>.*</think>\\s*<answer>.*</answer>$",
+                  "<think>\na\n</think>\n<answer>b</answer>"));
+    CHECK(matches("^\\w+$", "\xc3\xa9t\xc3\xa9"));
+    CHECK(matches("b", "\xff\xfe b"));
+    CHECK(!matches("^$", "\xff"));
+    /* exponential for a backtracking matcher: gives up, does not hang */
+    char text[65];
+    memset(text, 'a', 64);
+    text[64] = 0;
+    weft_log_set_level(WEFT_LOG_ERROR);
+    CHECK(!matches("^(a|aa|a?a)+$\\b.(x+x+)+y", text));
+    struct weft_reward_config c = {.type = WEFT_REWARD_REGEX, .name = "r"};
+    static char open_group[] = "a(b";
+    c.pattern = open_group;
+    struct weft_rewards *r = NULL;
+    CHECK_FAILS(weft_rewards_open(&c, 1, &r, &err), WEFT_EINVAL, err,
+                "reward 'r': the pattern 'a(b' is wrong at byte 3: missing");
+}
+
+WEFT_TESTS("run/reward", {"test_reward_gsm8k", test_reward_gsm8k},
+           {"test_reward_exact", test_reward_exact},
+           {"test_reward_boxed", test_reward_boxed},
+           {"test_reward_boxed_any", test_reward_boxed_any},
+           {"test_reward_length", test_reward_length},
+           {"test_reward_compute", test_reward_compute},
+           {"test_reward_regex", test_reward_regex})
