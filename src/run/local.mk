@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 run_sources = \
+	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/config.c %D%/config.h \
 	%D%/config_check.c \
 	%D%/config_keys.h \
 	%D%/config_set.c \
 	%D%/config_table.c \
 	%D%/config_write.c \
+	%D%/context.c %D%/context.h \
 	%D%/edit_distance.c %D%/edit_distance.h \
+	%D%/lm.c %D%/lm.h \
+	%D%/lm_file.c %D%/lm_file.h \
+	%D%/memory.c %D%/memory.h \
+	%D%/ppo.c %D%/ppo.h \
+	%D%/ppo_metrics.c \
+	%D%/ppo_reward.c \
+	%D%/prompts.c %D%/prompts.h \
 	%D%/reward.c %D%/reward.h \
 	%D%/reward_boxed.c \
 	%D%/reward_program.c %D%/reward_program.h \
-	%D%/text.c %D%/text.h
+	%D%/rollout.c %D%/rollout.h \
+	%D%/sft.c \
+	%D%/store.c %D%/store.h \
+	%D%/text.c %D%/text.h \
+	%D%/trace.c %D%/trace.h \
+	%D%/trainer.c %D%/trainer.h
