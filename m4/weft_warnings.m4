@@ -39,8 +39,6 @@ AC_DEFUN([WEFT_WARNINGS], [
     # Functions nobody declared: a header forgotten, or a missing static.
     WEFT_WARN([-Wstrict-prototypes])
     WEFT_WARN([-Wmissing-prototypes])
-    # Writing to string literals.
-    WEFT_WARN([-Wwrite-strings])
     WEFT_WERROR=
     AS_CASE([$enable_werror],
         [yes], [WEFT_WERROR=-Werror],
