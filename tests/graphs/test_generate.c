@@ -20,19 +20,19 @@ static void generate(struct task_fixture *f, int32_t instances, int32_t slots,
     struct weft_g_generate gen;
     struct weft_sample sample[N];
     struct weft_rollout_stats stats;
-    int32_t prompt[128];
+    int32_t prompt[136];
     struct weft_gen_args args = {
         .sampling = {temperature, 0, 1, 11}, .iteration = 2,
         .n_steps = steps, .prefill_tokens = prefill, .n_stop = 3,
         .stop = {17, 18, 19}};
-    for (int i = 0; i < 128; i++)
+    for (int i = 0; i < 136; i++)
         prompt[i] = (i * 29 + 3) % 270;
     for (int i = 0; i < N; i++) {
         int32_t n = 1 + i * i * 2;
         sample[i] = (struct weft_sample) {.n_prompt = n, .limit = n + NEW - i,
                                           .token = prompt + i % 2};
     }
-    REQUIRE_OK(weft_g_generate_init(&f->model, instances, slots, 128 + NEW,
+    REQUIRE_OK(weft_g_generate_init(&f->model, instances, slots, 136 + NEW,
                                     &gen, &err), err);
     weft_rollout_reset(&gen);
     REQUIRE_OK(weft_rollout_run(f->seq, &gen, &args, N, sample, NULL, NULL,
