@@ -9,8 +9,9 @@
 #include "kern/ops.h"
 
 enum {
-    CHUNK_STEPS = 512,        /* tokens, or pairs of them, packed at once */
-    GROUP_BYTES = 256 << 10   /* of packed x between passes over dy */
+    CHUNK_STEPS = 512,       /* tokens, or pairs of them, packed at once */
+    PACK_STEPS = 16,
+    GROUP_BYTES = 256 << 10  /* of packed x between passes over dy */
 };
 
 size_t weft_k_gemm_dw_scratch_bytes(enum weft_dtype dtype, int64_t n_rows,
@@ -84,20 +85,24 @@ static void tile(const struct weft_k_gemm_dw_args *a, const struct chunk *c,
         memcpy(grad + i * WEFT_PANEL, part + i * WEFT_PANEL, bytes);
 }
 
-/* Columns of a matrix as groups of `width`, each [steps][width]. */
+/* Columns of a matrix as groups of `width`, each [steps][width]. A few rows
+ * at a time, so that neighbouring groups find them in the cache. */
 static char *pack(const struct weft_k_gemm_dw_args *a,
                   const struct weft_k_ops *ops, int64_t steps,
                   const int32_t *row0, const int32_t *row1, const void *from,
                   int64_t ld, int64_t n, int64_t width, char *to)
 {
     int64_t element = (int64_t) weft_dtype_bytes(a->dtype);
-    for (int64_t j = 0; j < n; j += width) {
-        ops->pack_steps(a->dtype, steps, row0, row1,
-                        (const char *) from + j * element, ld,
-                        weft_min64(width, n - j), width, to);
-        to += steps * width * WEFT_STEP_BYTES;
+    int64_t step = width * WEFT_STEP_BYTES;
+    for (int64_t s = 0; s < steps; s += PACK_STEPS) {
+        int64_t some = weft_min64(PACK_STEPS, steps - s);
+        char *at = to + s * step;
+        for (int64_t j = 0; j < n; j += width, at += steps * step)
+            ops->pack_steps(a->dtype, some, row0 + s, row1 + s,
+                            (const char *) from + j * element, ld, n - j,
+                            width, at);
     }
-    return to;
+    return to + weft_ceil_div(n, width) * steps * step;
 }
 
 void weft_k_gemm_dw(const struct weft_k_gemm_dw_args *a)

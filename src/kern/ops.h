@@ -35,9 +35,10 @@ struct weft_k_ops {
     weft_k_tile_fn tile[2];        /* by dtype, x row-major */
     weft_k_tile_fn tile_packed[2]; /* by dtype, x packed */
 
-    /* dst[s * width + j] = 4-byte step of column j < n: f32 x[row0[s]][j];
-     * bf16 the pair x[row0[s]][j], x[row1[s]][j], row1 -1: zero. Columns
-     * n..width-1 are zero. ldx in elements. */
+    /* dst[s * width + j] = 4-byte step of column j: f32 x[row0[s]][j]; bf16
+     * the pair x[row0[s]][j], x[row1[s]][j], row1 -1: zero. steps >= 1. n:
+     * columns that may be read; those missing to `width` <= 32 are zero. ldx
+     * in elements. */
     void (*pack_steps)(enum weft_dtype dtype, int64_t steps,
                        const int32_t *row0, const int32_t *row1,
                        const void *x, int64_t ldx, int64_t n, int64_t width,

@@ -60,62 +60,63 @@ static void stream_finish(int64_t n, const float *acc, const float *bias,
         memcpy(y, sum, (size_t) n * sizeof(float));
 }
 
-WEFT_INLINE void pack_row_f32(const float *x, int64_t n, int64_t width,
-                              float *dst)
+/* Columns of one step; x1 NULL: a pair's second token is missing. */
+WEFT_INLINE void pack_f32(const char *x, int64_t n, char *dst)
 {
-    for (int64_t j = 0; j < width; j++)
-        dst[j] = 0;
     memcpy(dst, x, (size_t) n * sizeof(float));
 }
 
-/* Little-endian pairs: the row of the earlier token in the low half. */
-WEFT_INLINE void pack_row_bf16(const uint16_t *restrict x0,
-                               const uint16_t *restrict x1, int64_t n,
-                               int64_t width, uint16_t *restrict dst)
+WEFT_INLINE void pack_bf16(const char *x0, const char *x1, int64_t n,
+                           char *dst)
 {
-    for (int64_t j = 0; j < n; j++) {
-        dst[2 * j] = x0[j];
-        dst[2 * j + 1] = x1 ? x1[j] : 0;
-    }
-    for (int64_t j = 2 * n; j < 2 * width; j++)
-        dst[j] = 0;
+    uint32_t step[WEFT_PANEL];
+    uint16_t low[WEFT_PANEL], high[WEFT_PANEL] = {0};
+    memcpy(low, x0, (size_t) n * sizeof low[0]);
+    if (x1)
+        memcpy(high, x1, (size_t) n * sizeof high[0]);
+    for (int64_t j = 0; j < n; j++)
+        step[j] = low[j] | (uint32_t) high[j] << 16;
+    memcpy(dst, step, (size_t) n * sizeof step[0]);
 }
 
-/* The usual widths as constants, so that their loops are unrolled. */
-#define PACK_WIDTHS(call)                                                    \
-    if (n == WEFT_PANEL && width == WEFT_PANEL)                              \
-        call(WEFT_PANEL, WEFT_PANEL);                                        \
-    else if (n == WEFT_TILE_ROWS && width == WEFT_TILE_ROWS)                 \
-        call(WEFT_TILE_ROWS, WEFT_TILE_ROWS);                                \
-    else                                                                     \
-        call(n, width)
+/* `copy` columns of every step, a constant where it is called from. */
+WEFT_INLINE void pack_columns(enum weft_dtype dtype, int64_t steps,
+                              const int32_t *row0, const int32_t *row1,
+                              const char *x, int64_t ldx, const int64_t copy,
+                              int64_t width, char *dst)
+{
+    for (int64_t s = 0; s < steps; s++, dst += width * WEFT_STEP_BYTES) {
+        if (dtype == WEFT_F32)
+            pack_f32(x + row0[s] * ldx * 4, copy, dst);
+        else if (row1[s] >= 0)
+            pack_bf16(x + row0[s] * ldx * 2, x + row1[s] * ldx * 2, copy,
+                      dst);
+        else
+            pack_bf16(x + row0[s] * ldx * 2, NULL, copy, dst);
+    }
+}
 
 static void stream_pack_steps(enum weft_dtype dtype, int64_t steps,
                               const int32_t *row0, const int32_t *row1,
                               const void *x, int64_t ldx, int64_t n,
                               int64_t width, void *dst)
 {
-    if (dtype == WEFT_F32) {
-#define ROW(n_, width_)                                                      \
-        pack_row_f32((const float *) x + row0[s] * ldx, n_, width_,          \
-                     (float *) dst + s * width)
-        for (int64_t s = 0; s < steps; s++) {
-            PACK_WIDTHS(ROW);
-        }
-#undef ROW
-        return;
-    }
-    for (int64_t s = 0; s < steps; s++) {
-        const uint16_t *x0 = (const uint16_t *) x + row0[s] * ldx;
-        const uint16_t *x1 = row1[s] < 0 ? NULL
-                           : (const uint16_t *) x + row1[s] * ldx;
-        uint16_t *out = (uint16_t *) dst + 2 * s * width;
-#define ROW(n_, width_) pack_row_bf16(x0, x1, n_, width_, out)
-        if (x1)
-            PACK_WIDTHS(ROW);
-        else
-            pack_row_bf16(x0, NULL, n, width, out);
-#undef ROW
+    if (n >= WEFT_PANEL && width == WEFT_PANEL) {
+        pack_columns(dtype, steps, row0, row1, x, ldx, WEFT_PANEL, width,
+                     dst);
+    } else if (n >= LANES_16 && width <= LANES_16) {
+        /* Whole vectors that run over into the next steps, which come
+         * later; only the last must not. */
+        int64_t exact = weft_ceil_div(LANES_16, width) - 1;
+        int64_t over = weft_max64(steps - exact, 0);
+        pack_columns(dtype, over, row0, row1, x, ldx, LANES_16, width, dst);
+        pack_columns(dtype, steps - over, row0 + over, row1 + over, x, ldx,
+                     width, width,
+                     (char *) dst + over * width * WEFT_STEP_BYTES);
+    } else {
+        memset(dst, 0, (size_t) (steps * width) * WEFT_STEP_BYTES);
+        pack_columns(dtype, steps, row0, row1, x, ldx,
+                     weft_min64(n, width), width, dst);
     }
 }
 
