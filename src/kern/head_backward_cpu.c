@@ -20,12 +20,12 @@
 enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
 
 struct work {
-    void *normed;       /* (rows, H) dtype */
-    float *logits;      /* (rows, COLUMNS) */
-    void *dlogits;      /* (rows, COLUMNS) dtype; the logits' place in f32 */
-    float *dx[LEVELS];  /* (rows, H): roots that wait in the T tree */
-    int32_t *run;       /* (rows) rows of every sample of the chunk */
-    void *dw;           /* scratch of the product */
+    void *normed;      /* (rows, H) dtype */
+    float *logits;     /* (rows, COLUMNS) */
+    void *dlogits;     /* (rows, COLUMNS) dtype; the logits' place in f32 */
+    float *dx[LEVELS]; /* (rows, H): roots that wait in the T tree */
+    int32_t *run;      /* (rows) rows of every sample of the chunk */
+    void *dw;          /* scratch of the product */
 };
 
 struct task {
@@ -56,13 +56,13 @@ static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
     uintptr_t at = base;
     int64_t rows = weft_min64(n, ROWS), h = s->hidden;
     int64_t element = (int64_t) weft_dtype_bytes(s->dtype);
-    *out = (struct work) {0};
+    *out = (struct work){0};
     out->normed = weft_head_take(&at, weft_head_align(rows * h * element));
     out->logits = weft_head_take(&at, weft_head_align(rows * COLUMNS * 4));
     out->dlogits = out->logits;
     if (s->dtype != WEFT_F32)
-        out->dlogits = weft_head_take(&at, weft_head_align(
-            rows * COLUMNS * element));
+        out->dlogits = weft_head_take(
+            &at, weft_head_align(rows * COLUMNS * element));
     for (int32_t i = 0; i < levels(s); i++)
         out->dx[i] = weft_head_take(&at, weft_head_align(rows * h * 4));
     out->run = weft_head_take(&at, weft_head_align(rows * 4));
@@ -198,19 +198,16 @@ static struct rows next_rows(int32_t first, int32_t n_runs,
     return rows;
 }
 
-void weft_k_head_backward(const struct weft_shape *s,
-                          const struct weft_k_head *head, int32_t n_rows,
-                          const float *x,
-                          const struct weft_k_targets *targets,
-                          int32_t n_runs, const int32_t *run_rows,
-                          float inv_temperature, const float *lse,
-                          const float *entropy, const float *dlogp,
-                          const float *dentropy, float *dx,
-                          float *const grad[], float *grad_final,
-                          void *scratch)
+void weft_k_head_backward(
+    const struct weft_shape *s, const struct weft_k_head *head,
+    int32_t n_rows, const float *x, const struct weft_k_targets *targets,
+    int32_t n_runs, const int32_t *run_rows, float inv_temperature,
+    const float *lse, const float *entropy, const float *dlogp,
+    const float *dentropy, float *dx, float *const grad[], float *grad_final,
+    void *scratch)
 {
-    struct task k = {s, head, targets, inv_temperature, lse, entropy, dlogp,
-                     dentropy, grad};
+    struct task k = {s,     head,     targets, inv_temperature, lse, entropy,
+                     dlogp, dentropy, grad};
     struct work work;
     int64_t h = s->hidden;
     work_lay(s, targets->n, (uintptr_t) scratch, &work);

@@ -16,9 +16,8 @@ void weft_head_norm(const struct weft_shape *s, const float *final,
 {
     int64_t h = s->hidden, bytes = h * (int64_t) weft_dtype_bytes(s->dtype);
     for (int32_t i = 0; i < n; i++)
-        weft_k_rmsnorm(s->dtype, 1, h, s->rms_eps,
-                       x + (row ? row[i] : i) * h, final,
-                       (char *) y + i * bytes);
+        weft_k_rmsnorm(s->dtype, 1, h, s->rms_eps, x + (row ? row[i] : i) * h,
+                       final, (char *) y + i * bytes);
 }
 
 void weft_head_gemm(const struct weft_shape *s,
@@ -58,13 +57,14 @@ static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
     uintptr_t at = base;
     int64_t rows = weft_min64(n, ROWS);
     int64_t element = (int64_t) weft_dtype_bytes(s->dtype);
-    out->state = weft_head_take(&at, weft_head_align(
-        rows * s->n_blocks * (int64_t) sizeof *out->state));
-    out->normed = weft_head_take(&at, weft_head_align(
-        rows * s->hidden * element));
+    out->state = weft_head_take(
+        &at,
+        weft_head_align(rows * s->n_blocks * (int64_t) sizeof *out->state));
+    out->normed = weft_head_take(&at,
+                                 weft_head_align(rows * s->hidden * element));
     out->hit = weft_head_take(&at, weft_head_align(rows * 4));
-    out->logits = weft_head_take(&at, weft_head_align(
-        rows * WEFT_SOFTMAX_COLUMNS * 4));
+    out->logits = weft_head_take(
+        &at, weft_head_align(rows * WEFT_SOFTMAX_COLUMNS * 4));
     return at - base;
 }
 
@@ -137,6 +137,7 @@ void weft_k_head_logits(const struct weft_shape *s,
         for (int32_t t = 0; t < s->n_blocks; t++)
             weft_head_gemm(s, head, t, 0, m, s->block[t].n_vocab, work.normed,
                            logits + (int64_t) r * s->vocab
-                               + s->block[t].vocab0, s->vocab);
+                               + s->block[t].vocab0,
+                           s->vocab);
     }
 }

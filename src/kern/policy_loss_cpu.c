@@ -21,22 +21,22 @@ static struct term log_ratio(float a, float b)
 {
     float d = a - b;
     if (d > LOG_RATIO_MAX)
-        return (struct term) {LOG_RATIO_MAX, 0};
+        return (struct term){LOG_RATIO_MAX, 0};
     if (d < -LOG_RATIO_MAX)
-        return (struct term) {-LOG_RATIO_MAX, 0};
-    return (struct term) {d, 1};
+        return (struct term){-LOG_RATIO_MAX, 0};
+    return (struct term){d, 1};
 }
 
 /* KL estimates of Schulman 2020, http://joschu.net/blog/kl-approx.html */
 static struct term kl_k1(float logp, float ref)
 {
-    return (struct term) {logp - ref, 1};
+    return (struct term){logp - ref, 1};
 }
 
 static struct term kl_k2(float logp, float ref)
 {
     float d = logp - ref;
-    return (struct term) {0.5f * d * d, d};
+    return (struct term){0.5f * d * d, d};
 }
 
 static struct term kl_k3(float logp, float ref)
@@ -44,15 +44,15 @@ static struct term kl_k3(float logp, float ref)
     struct term d = log_ratio(ref, logp);
     float r = expf(d.value), k = r - d.value - 1;
     if (k > K3_MAX)
-        return (struct term) {K3_MAX, 0};
-    return (struct term) {k, d.slope * (1 - r)};
+        return (struct term){K3_MAX, 0};
+    return (struct term){k, d.slope * (1 - r)};
 }
 
 static struct term kl_none(float logp, float ref)
 {
     (void) logp;
     (void) ref;
-    return (struct term) {0, 0};
+    return (struct term){0, 0};
 }
 
 static struct term (*const KL[])(float, float) = {
@@ -70,11 +70,11 @@ static struct term clipped(const struct weft_k_policy *p, float ratio,
     float kept = ratio < low ? low : ratio > high ? high : ratio;
     struct term loss = {-a * ratio, -a * ratio * slope};
     if (-a * kept > loss.value) {
-        loss = (struct term) {-a * kept, 0};
+        loss = (struct term){-a * kept, 0};
         stat[WEFT_STAT_CLIPPED] += 1;
     }
     if (p->dual_clip > 0 && a < 0 && loss.value > -a * p->dual_clip) {
-        loss = (struct term) {-a * p->dual_clip, 0};
+        loss = (struct term){-a * p->dual_clip, 0};
         stat[WEFT_STAT_CLIPPED_LOWER] += 1;
     }
     return loss;

@@ -42,22 +42,20 @@ static float place(const struct pool *p, float logit)
     return (p->max - logit * p->scale) * p->per_unit;
 }
 
-/* Tokens with exponents above `low` (< 0); no branch to guess wrong. */
+/* Fills an empty pool: tokens with exponents above `low` (< 0); no branch to
+ * guess wrong. */
 static void pool_fill(struct pool *p, const float *logits, int32_t v,
                       float low)
 {
     const struct weft_softmax_ops *ops = weft_softmax_ops();
-    p->n = 0;
     p->per_unit = BUCKETS / -low;
-    memset(p->count, 0, sizeof p->count);
-    memset(p->weight, 0, sizeof p->weight);
     for (int32_t j = 0; j < v; j += CHUNK) {
         int32_t m = (int32_t) weft_min64(CHUNK, v - j), n = 0;
         struct item *item = p->item + p->n;
         float e[CHUNK], sum, dot;
         ops->exp(logits + j, m, p->scale, p->max, e, &sum, &dot);
         for (int32_t i = 0; i < m; i++) {
-            item[n] = (struct item) {logits[j + i], j + i};
+            item[n] = (struct item){logits[j + i], j + i};
             e[n] = e[i];
             n += place(p, logits[j + i]) < (float) BUCKETS;
         }
@@ -169,7 +167,7 @@ static struct prefix take_weight(struct pool *p, struct prefix all,
         if (strictly ? weight > least : weight >= least)
             break;
     }
-    return (struct prefix) {b, i, weight};
+    return (struct prefix){b, i, weight};
 }
 
 static int32_t draw_cut(const struct weft_shape *s,
@@ -178,10 +176,7 @@ static int32_t draw_cut(const struct weft_shape *s,
                         const struct weft_softmax *all, float u,
                         void *scratch)
 {
-    struct pool p;
-    p.item = scratch;
-    p.scale = scale;
-    p.max = all->max;
+    struct pool p = {.item = scratch, .scale = scale, .max = all->max};
     float low = WEFT_EXP_MIN;
     bool top_k = sampling->top_k > 0 && sampling->top_k < s->vocab;
     if (!top_k) { /* all tokens below weigh less than 1 - top_p together */
@@ -238,13 +233,14 @@ int32_t weft_k_sample(const struct weft_shape *s,
     struct weft_softmax all = weft_softmax_row(s, logits, scale);
     if (!(all.sum > 0 && all.sum < INFINITY))
         return -1;
-    float u = weft_rng_uniform(sampling->seed, WEFT_RNG_SAMPLE, a, b, position);
+    float u = weft_rng_uniform(sampling->seed, WEFT_RNG_SAMPLE, a, b,
+                               position);
     bool cut = sampling->top_p < 1
             || (sampling->top_k > 0 && sampling->top_k < s->vocab);
     int32_t token = cold ? greedy(s, logits)
-                  : cut  ? draw_cut(s, sampling, logits, scale, &all, u,
-                                    scratch)
-                         : draw_all(s, logits, scale, &all, u);
+                  : cut
+                      ? draw_cut(s, sampling, logits, scale, &all, u, scratch)
+                      : draw_all(s, logits, scale, &all, u);
     *logp_out = logits[token] * scale - weft_softmax_lse(&all);
     return token;
 }

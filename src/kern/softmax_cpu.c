@@ -40,13 +40,14 @@ struct weft_softmax weft_softmax_merge(struct weft_softmax a,
 {
     float max = a.max > b.max ? a.max : b.max;
     if (max == -INFINITY)
-        return (struct weft_softmax) {max, a.sum + b.sum, a.dot + b.dot};
+        return (struct weft_softmax){max, a.sum + b.sum, a.dot + b.dot};
     float da = a.max - max, db = b.max - max;
     float ea = weft_expf(da), eb = weft_expf(db);
     da = ea > 0 ? da : 0; /* not -infinity */
     db = eb > 0 ? db : 0;
-    return (struct weft_softmax) {
-        max, a.sum * ea + b.sum * eb,
+    return (struct weft_softmax){
+        max,
+        a.sum * ea + b.sum * eb,
         (a.dot + a.sum * da) * ea + (b.dot + b.sum * db) * eb,
     };
 }
@@ -82,8 +83,7 @@ float weft_softmax_lse(const struct weft_softmax *s)
 
 float weft_softmax_entropy(const struct weft_softmax *s)
 {
-    return (float) (log((double) s->sum)
-                    - (double) s->dot / (double) s->sum);
+    return (float) (log((double) s->sum) - (double) s->dot / (double) s->sum);
 }
 
 float weft_k_lse(const struct weft_shape *shape, const float *logits,

@@ -51,8 +51,7 @@ WEFT_INLINE weft_v16 grad_of(const struct grad *g, weft_v16 x)
 {
     weft_v16 d = v_sub(v_mul(x, g->scale), g->lse), p = v_exp(d);
     d = v_add(v_max(d, v_set1(WEFT_EXP_MIN)), g->entropy);
-    return v_mul(v_mul(p, v_fma(g->b, d, g->a)),
-                 v_sub(v_set1(0), g->scale));
+    return v_mul(v_mul(p, v_fma(g->b, d, g->a)), v_sub(v_set1(0), g->scale));
 }
 
 static void softmax_grad(float *x, int64_t n, float scale, float lse,

@@ -124,8 +124,7 @@ static void test_dtype_names(void)
     CHECK_STR(weft_dtype_name(WEFT_F16), "f16");
 }
 
-WEFT_TESTS("base/dtype",
-           {"test_f16_all_values", test_f16_all_values},
+WEFT_TESTS("base/dtype", {"test_f16_all_values", test_f16_all_values},
            {"test_f16_rounds_to_nearest_even",
             test_f16_rounds_to_nearest_even},
            {"test_bf16_all_values", test_bf16_all_values},

@@ -79,8 +79,7 @@ static void test_err_nomem(void)
     CHECK_STR(err.text, "out of memory: the cache needs 3.0 MiB more");
 }
 
-WEFT_TESTS("base/err",
-           {"test_err_set", test_err_set},
+WEFT_TESTS("base/err", {"test_err_set", test_err_set},
            {"test_err_prefix", test_err_prefix},
            {"test_err_of_itself", test_err_of_itself},
            {"test_err_long_text", test_err_long_text},

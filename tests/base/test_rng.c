@@ -12,7 +12,8 @@ static void test_philox_known_answers(void)
     static const struct {
         uint32_t counter[4], key[2], out[4];
     } kat[] = {
-        {{0, 0, 0, 0}, {0, 0},
+        {{0, 0, 0, 0},
+         {0, 0},
          {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
          {0xffffffff, 0xffffffff},

@@ -8,7 +8,7 @@
 
 struct table {
     struct weft_shape shape;
-    float *value;                    /* (V, H), what the table holds */
+    float *value; /* (V, H), what the table holds */
     void *published[WEFT_MAX_BLOCKS];
     float *grad[WEFT_MAX_BLOCKS];
 };
@@ -22,18 +22,22 @@ static void table_init(struct table *t, int32_t vocab, int32_t h,
                        int32_t n_blocks, enum weft_dtype dtype)
 {
     struct weft_err err = {0};
-    *t = (struct table) {.shape = {.hidden = h, .n_heads = 8, .n_kv_heads = 8,
-                                   .head_dim = 2, .intermediate = 512,
-                                   .vocab = vocab, .dtype = dtype,
-                                   .tied = true}};
+    *t = (struct table){.shape = {.hidden = h,
+                                  .n_heads = 8,
+                                  .n_kv_heads = 8,
+                                  .head_dim = 2,
+                                  .intermediate = 512,
+                                  .vocab = vocab,
+                                  .dtype = dtype,
+                                  .tied = true}};
     REQUIRE_OK(weft_shape_partition(&t->shape, n_blocks, &err), err);
     size_t n = (size_t) vocab * (size_t) h;
     t->value = weft_alloc(n, sizeof(float));
     REQUIRE(t->value != NULL);
     for (size_t i = 0; i < n; i++)
-        t->value[i] = dtype == WEFT_BF16
-            ? weft_bf16_to_f32(weft_f32_to_bf16(noise((int64_t) i)))
-            : noise((int64_t) i);
+        t->value[i] = dtype == WEFT_BF16 ? weft_bf16_to_f32(
+                          weft_f32_to_bf16(noise((int64_t) i)))
+                                         : noise((int64_t) i);
     for (int32_t b = 0; b < n_blocks; b++) {
         const struct weft_block *k = &t->shape.block[b];
         size_t count = (size_t) k->n_vocab * (size_t) h;
@@ -76,7 +80,8 @@ static void test_embed_rows(void)
             int bad = 0;
             for (int32_t i = 0; i < v; i++)
                 bad += memcmp(x + i * h, t.value + token[i] * h,
-                              (size_t) h * sizeof *x) != 0;
+                              (size_t) h * sizeof *x)
+                    != 0;
             CHECK_INT(bad, 0);
             weft_free(token);
             weft_free(x);
@@ -165,8 +170,8 @@ static void test_tied_publish(void)
             int32_t n = t.shape.block[b].n_vocab;
             for (int32_t i = 0; i < n; i++)
                 for (int32_t k = 0; k < h; k++)
-                    master[weft_flat_index(&l.part[0], i, k)] =
-                        noise(t.shape.block[b].vocab0 * h + i * h + k);
+                    master[weft_flat_index(&l.part[0], i, k)] = noise(
+                        t.shape.block[b].vocab0 * h + i * h + k);
             size_t bytes = (size_t) (n * h)
                          * weft_dtype_bytes((enum weft_dtype) d);
             void *table = weft_alloc(1, bytes);
@@ -179,8 +184,7 @@ static void test_tied_publish(void)
         }
 }
 
-WEFT_TESTS("kern/embed",
-           {"test_embed_rows", test_embed_rows},
+WEFT_TESTS("kern/embed", {"test_embed_rows", test_embed_rows},
            {"test_embed_backward_chain", test_embed_backward_chain},
            {"test_tied_add_gradient", test_tied_add_gradient},
            {"test_tied_publish", test_tied_publish})

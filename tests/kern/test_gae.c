@@ -74,7 +74,6 @@ static void test_gae_limits(void)
     CHECK(value[0] == 3.5f && value[3] == 2);
 }
 
-WEFT_TESTS("kern/gae",
-           {"test_gae_golden", test_gae_golden},
+WEFT_TESTS("kern/gae", {"test_gae_golden", test_gae_golden},
            {"test_gae_definition", test_gae_definition},
            {"test_gae_limits", test_gae_limits})

@@ -39,11 +39,16 @@ static void model_init(struct model *m, int32_t v, int32_t h,
 {
     struct weft_err err = {0};
     struct weft_layout l;
-    *m = (struct model) {.shape = {.hidden = h, .n_heads = 8,
-                                   .n_kv_heads = 8, .head_dim = 4,
-                                   .intermediate = 512, .vocab = v,
-                                   .rms_eps = 1e-5f, .dtype = dtype},
-                         .h = h, .v = v};
+    *m = (struct model){.shape = {.hidden = h,
+                                  .n_heads = 8,
+                                  .n_kv_heads = 8,
+                                  .head_dim = 4,
+                                  .intermediate = 512,
+                                  .vocab = v,
+                                  .rms_eps = 1e-5f,
+                                  .dtype = dtype},
+                        .h = h,
+                        .v = v};
     REQUIRE_OK(weft_shape_partition(&m->shape, n_blocks, &err), err);
     m->final = weft_alloc_aligned((size_t) h, sizeof(float));
     m->weight = weft_alloc((size_t) v * (size_t) h, sizeof(float));
@@ -95,7 +100,7 @@ struct rows {
 static void rows_init(struct rows *r, const struct model *m, int32_t n_rows,
                       int32_t step)
 {
-    *r = (struct rows) {.n_rows = n_rows, .n = (n_rows + step - 1) / step};
+    *r = (struct rows){.n_rows = n_rows, .n = (n_rows + step - 1) / step};
     size_t n = (size_t) r->n;
     r->x = weft_alloc((size_t) n_rows * (size_t) m->h, sizeof(float));
     r->logp = weft_alloc(5 * n, sizeof(float));
@@ -115,7 +120,7 @@ static void rows_init(struct rows *r, const struct model *m, int32_t n_rows,
         r->dentropy[i] = 0.5f * noise(5, i);
     }
     r->target[0] = m->v - 1;
-    r->targets = (struct weft_k_targets) {r->n, r->row, r->target};
+    r->targets = (struct weft_k_targets){r->n, r->row, r->target};
 }
 
 static void rows_release(struct rows *r)
@@ -146,8 +151,8 @@ static void backward(const struct model *m, const struct rows *r,
                      bool entropy, float *dx, float *const grad[],
                      float *grad_final)
 {
-    void *scratch = scratch_get(weft_k_head_backward_scratch_bytes(
-        &m->shape, r->n, n_runs));
+    void *scratch = scratch_get(
+        weft_k_head_backward_scratch_bytes(&m->shape, r->n, n_runs));
     weft_k_head_backward(&m->shape, &m->head, r->n_rows, r->x, &r->targets,
                          n_runs, run_rows, scale, r->lse, r->entropy,
                          r->dlogp, entropy ? r->dentropy : NULL, dx, grad,
@@ -173,8 +178,8 @@ static void naive_logits(const struct model *m, const float *x, float scale,
     } else { /* a double norm may round to the other neighbour */
         uint16_t *b = malloc((size_t) m->h * sizeof *b);
         REQUIRE(b != NULL);
-        weft_k_rmsnorm(m->shape.dtype, 1, m->h, m->shape.rms_eps, x,
-                       m->final, b);
+        weft_k_rmsnorm(m->shape.dtype, 1, m->h, m->shape.rms_eps, x, m->final,
+                       b);
         for (int32_t j = 0; j < m->h; j++)
             y[j] = (double) weft_bf16_to_f32(b[j]);
         free(b);
@@ -202,7 +207,7 @@ static struct naive naive_softmax(const double *z, int32_t v)
     double lse = max + log(sum);
     for (int32_t i = 0; i < v; i++)
         dot += exp(z[i] - lse) * (z[i] - lse);
-    return (struct naive) {lse, -dot};
+    return (struct naive){lse, -dot};
 }
 
 /* sum of dlogp logp + dentropy entropy */
@@ -292,8 +297,8 @@ static void same_bits(void)
             model_init(&m, 1603, 48, blocks[b], dtypes[d]);
             rows_init(&r, &m, 33, 1);
             logprob(&m, &r, 1 / temperature);
-            void *scratch = scratch_get(weft_k_head_scratch_bytes(&m.shape,
-                                                                  33));
+            void *scratch = scratch_get(
+                weft_k_head_scratch_bytes(&m.shape, 33));
             float *logits = scratch_get((size_t) (33 * m.v) * 4);
             for (int32_t n = 1; n <= 33; n++) {
                 float logp[33], entropy[33], lse[33];
@@ -318,16 +323,16 @@ static void same_bits(void)
             }
             CHECK_INT(bad, 0);
             /* and the sampled token's log-prob is the training one */
-            struct weft_k_sampling sampling = {.temperature = temperature,
-                                               .top_p = 1, .seed = 5};
+            struct weft_k_sampling sampling = {
+                .temperature = temperature, .top_p = 1, .seed = 5};
             void *pool = scratch_get((size_t) m.v * 8);
             float sampled[33];
             for (int32_t i = 0; i < 33; i++) {
                 sampling.top_k = i % 3 == 1 ? 20 : 0;
                 sampling.top_p = i % 3 == 2 ? 0.9f : 1;
-                r.target[i] = weft_k_sample(
-                    &m.shape, &sampling, logits + i * m.v, 1, 2,
-                    (uint32_t) i, &sampled[i], pool);
+                r.target[i] = weft_k_sample(&m.shape, &sampling,
+                                            logits + i * m.v, 1, 2,
+                                            (uint32_t) i, &sampled[i], pool);
                 REQUIRE(r.target[i] >= 0 && r.target[i] < m.v);
             }
             logprob(&m, &r, 1 / temperature);
@@ -438,14 +443,16 @@ static void differences(void)
              * and f32 sums of values below 4 */
             for (int32_t i = 0; i < r.n_rows * m.h; i += 5)
                 bad += fabs(slope(&m, &r, &r.x[i], scale, e)
-                            - (double) g.dx[i]) > 3e-4;
+                            - (double) g.dx[i])
+                     > 3e-4;
             for (int32_t i = 0; i < m.h; i++)
                 bad += fabs(slope(&m, &r, &m.final[i], scale, e)
-                            - (double) g.final[i]) > 3e-4;
+                            - (double) g.final[i])
+                     > 3e-4;
             for (int32_t i = 0; i < m.v * m.h; i += 37)
                 bad += fabs(slope(&m, &r, &m.weight[i], scale, e)
-                            - (double) *weight_grad(&m, &g, i / m.h,
-                                                    i % m.h)) > 3e-4;
+                            - (double) *weight_grad(&m, &g, i / m.h, i % m.h))
+                     > 3e-4;
             CHECK_INT(bad, 0);
             for (int32_t i = 0; i < m.h; i++) /* row 1 predicts nothing */
                 CHECK(g.dx[m.h + i] == 0);
@@ -471,8 +478,8 @@ static void naive_gradients(const struct model *m, const struct rows *r,
     for (int32_t i = 0; i < r->n; i++) {
         const float *x = r->x + (int64_t) r->row[i] * m->h;
         bool half = m->shape.dtype == WEFT_BF16;
-        weft_k_rmsnorm(m->shape.dtype, 1, m->h, m->shape.rms_eps, x,
-                       m->final, half ? (void *) b : (void *) y);
+        weft_k_rmsnorm(m->shape.dtype, 1, m->h, m->shape.rms_eps, x, m->final,
+                       half ? (void *) b : (void *) y);
         if (half)
             weft_convert(y, WEFT_F32, b, WEFT_BF16, (size_t) m->h);
         naive_logits(m, x, scale, z);
@@ -522,14 +529,14 @@ static void compare_gradients(const struct model *m, const struct rows *r,
     for (int32_t v = 0; v < m->v; v++)
         for (int32_t k = 0; k < m->h; k++)
             bad += fabs(dw[(int64_t) v * m->h + k]
-                        - (double) *weight_grad(m, g, v, k)) > tolerance;
+                        - (double) *weight_grad(m, g, v, k))
+                 > tolerance;
     CHECK_INT(bad, 0);
     bad = 0;
     for (int32_t i = 0; i < r->n_rows * m->h; i++)
         bad += fabs((double) dx[i] - (double) g->dx[i]) > tolerance;
     for (int32_t i = 0; i < m->h; i++)
-        bad += fabs((double) final[i] - (double) g->final[i])
-             > 3 * tolerance;
+        bad += fabs((double) final[i] - (double) g->final[i]) > 3 * tolerance;
     CHECK_INT(bad, 0);
     free(dw);
     free(dy);
@@ -634,8 +641,7 @@ static void test_backward_without_entropy(void)
     model_release(&m);
 }
 
-WEFT_TESTS("kern/head",
-           {"test_logprob_naive", test_logprob_naive},
+WEFT_TESTS("kern/head", {"test_logprob_naive", test_logprob_naive},
            {"test_logprob_same_bits", test_logprob_same_bits},
            {"test_logprob_many_rows", test_logprob_many_rows},
            {"test_backward_finite_differences",

@@ -17,8 +17,10 @@ static void check_case(const struct golden *g)
         enum weft_policy_stat stat;
         const char *key;
     } sums[] = {
-        {WEFT_STAT_LOSS, "loss"},       {WEFT_STAT_PG_LOSS, "pg_loss"},
-        {WEFT_STAT_CLIPPED, "clipped"}, {WEFT_STAT_PPO_KL, "ppo_kl"},
+        {WEFT_STAT_LOSS, "loss"},
+        {WEFT_STAT_PG_LOSS, "pg_loss"},
+        {WEFT_STAT_CLIPPED, "clipped"},
+        {WEFT_STAT_PPO_KL, "ppo_kl"},
         {WEFT_STAT_KL, "kl_sum"},
         {WEFT_STAT_CLIPPED_LOWER, "clipped_lower"},
     };
@@ -45,8 +47,8 @@ static void check_case(const struct golden *g)
      * its exponential, and the rest of the formula a few roundings */
     for (int i = 0; i < g->n; i++) {
         golden_near(g, "dlogp", dlogp[i], golden_get(g, "dlogp")[i], 3e-6);
-        golden_near(g, "dentropy", dentropy[i],
-                    golden_get(g, "dentropy")[i], 1e-7);
+        golden_near(g, "dentropy", dentropy[i], golden_get(g, "dentropy")[i],
+                    1e-7);
     }
     for (size_t i = 0; i < WEFT_COUNT(sums); i++)
         golden_near(g, sums[i].key, stat[sums[i].stat],
@@ -88,8 +90,8 @@ static void test_policy_loss_first_update(void)
     float logp[5] = {-0.1f, -20, -1e-7f, 0, -3.3f}, zero[5] = {0};
     float advantage[5] = {1, -2, 0, 5, -0.5f}, dlogp[5], dentropy[5];
     double stat[WEFT_N_POLICY_STATS] = {0};
-    weft_k_policy_loss(&p, 5, 0.25f, logp, logp, NULL, advantage, zero,
-                       dlogp, dentropy, stat);
+    weft_k_policy_loss(&p, 5, 0.25f, logp, logp, NULL, advantage, zero, dlogp,
+                       dentropy, stat);
     CHECK(stat[WEFT_STAT_RATIO_MAX_DEV] == 0);
     CHECK(stat[WEFT_STAT_LOGP_DIFF_MAX] == 0);
     CHECK(stat[WEFT_STAT_RATIO] == 5);
@@ -114,8 +116,8 @@ static void test_policy_loss_finite_differences(void)
     for (int kl = WEFT_KL_NONE; kl <= WEFT_KL_K3; kl++)
         for (size_t i = 0; i < WEFT_COUNT(logps); i++)
             for (float a = -1.5f; a < 2; a += 3) {
-                struct weft_k_policy p = {0.2f, 0.3f, 2, 0.125f, 0.5f,
-                                          (enum weft_kl) kl};
+                struct weft_k_policy p = {0.2f,   0.3f, 2,
+                                          0.125f, 0.5f, (enum weft_kl) kl};
                 float x = logps[i], old = -2, ref = -1.5f, e = 0.75f;
                 float step = 0x1p-7f, dlogp, dentropy;
                 double stat[WEFT_N_POLICY_STATS] = {0};
@@ -125,12 +127,13 @@ static void test_policy_loss_finite_differences(void)
                 double down = loss_at(&p, x - step, a, e);
                 /* third derivative < 15 times step^2 / 6, and rounding of
                  * the losses (< 16) over the step */
-                CHECK(fabs((up - down) / (2 * (double) step)
-                           - (double) dlogp) < 15 * 6.2e-5 / 6 + 2.5e-4);
+                CHECK(fabs((up - down) / (2 * (double) step) - (double) dlogp)
+                      < 15 * 6.2e-5 / 6 + 2.5e-4);
                 up = loss_at(&p, x, a, e + step);
                 down = loss_at(&p, x, a, e - step);
                 CHECK(fabs((up - down) / (2 * (double) step)
-                           - (double) dentropy) < 2.5e-4);
+                           - (double) dentropy)
+                      < 2.5e-4);
             }
 }
 

@@ -12,8 +12,11 @@
 
 static struct weft_shape shape_of(int32_t vocab)
 {
-    struct weft_shape s = {.hidden = 4, .n_heads = 8, .n_kv_heads = 8,
-                           .head_dim = 2, .intermediate = 512,
+    struct weft_shape s = {.hidden = 4,
+                           .n_heads = 8,
+                           .n_kv_heads = 8,
+                           .head_dim = 2,
+                           .intermediate = 512,
                            .vocab = vocab};
     struct weft_err err = {0};
     REQUIRE_OK(weft_shape_partition(&s, 0, &err), err);
@@ -57,7 +60,7 @@ static struct ranked *rank(const float *logits, int32_t v,
     REQUIRE(r != NULL);
     bool top_k = s->top_k > 0 && s->top_k < v;
     for (int32_t i = 0; i < v; i++)
-        r[i] = (struct ranked) {logits[i], i, 0};
+        r[i] = (struct ranked){logits[i], i, 0};
     qsort(r, (size_t) v, sizeof *r, by_rank);
     double total = 0, sum = 0, kept = 0;
     int32_t n = top_k ? s->top_k : v, last = n;
@@ -83,10 +86,10 @@ static struct ranked *rank(const float *logits, int32_t v,
 }
 
 static const struct weft_k_sampling settings[] = {
-    {1, 0, 1, 7},        {0.6f, 0, 1, 7},      {2.5f, 0, 1, 8},
-    {1, 1, 1, 9},        {1, 5, 1, 9},         {0.8f, 40, 1, 10},
-    {1, 0, 0.9f, 11},    {0.7f, 0, 0.5f, 12},  {1.3f, 0, 0.999f, 13},
-    {1, 0, 1e-6f, 14},   {1, 20, 0.8f, 15},    {1, 1000000, 0.95f, 16},
+    {1, 0, 1, 7},       {0.6f, 0, 1, 7},     {2.5f, 0, 1, 8},
+    {1, 1, 1, 9},       {1, 5, 1, 9},        {0.8f, 40, 1, 10},
+    {1, 0, 0.9f, 11},   {0.7f, 0, 0.5f, 12}, {1.3f, 0, 0.999f, 13},
+    {1, 0, 1e-6f, 14},  {1, 20, 0.8f, 15},   {1, 1000000, 0.95f, 16},
     {1, 3, 0.999f, 17},
 };
 
@@ -108,8 +111,9 @@ static void exact_tokens(int32_t v, float spread)
         for (uint32_t i = 0; i < DRAWS && close > 3e-6; i++) {
             float logp, u = weft_rng_uniform(settings[k].seed,
                                              WEFT_RNG_SAMPLE, 3, i, 5);
-            int32_t got = weft_k_sample(&shape, &settings[k], logits, 3, i,
-                                        5, &logp, scratch), n = 0;
+            int32_t got = weft_k_sample(&shape, &settings[k], logits, 3, i, 5,
+                                        &logp, scratch),
+                    n = 0;
             double sum = 0, near = 1;
             while (n < v - 1 && sum + r[n].p <= (double) u)
                 sum += r[n++].p;
@@ -191,8 +195,8 @@ static void test_sample_frequencies(void)
         }
         CHECK_INT(outside, 0);
         /* Wilson-Hilferty: 4 standard deviations, one in 30000 */
-        double c = 1 - 2.0 / (9 * fmax(df, 1)) + 4 * sqrt(2.0 / 9
-                                                          / fmax(df, 1));
+        double c = 1 - 2.0 / (9 * fmax(df, 1))
+                 + 4 * sqrt(2.0 / 9 / fmax(df, 1));
         CHECK(chi <= fmax(df, 1) * c * c * c);
         free(r);
     }
@@ -209,8 +213,8 @@ static void test_sample_ties_go_to_lower_ids(void)
     const struct weft_k_sampling k3 = {1, 3, 1, 1}, half = {1, 0, 0.5f, 1};
     int seen_k[V] = {0}, seen_p[V] = {0}, sum_k = 0, sum_p = 0;
     for (uint32_t i = 0; i < 4000; i++) {
-        seen_k[weft_k_sample(&shape, &k3, logits, 0, 0, i, &logp,
-                             scratch)] = 1;
+        seen_k[weft_k_sample(&shape, &k3, logits, 0, 0, i, &logp, scratch)] =
+            1;
         seen_p[weft_k_sample(&shape, &half, logits, 0, 0, i, &logp,
                              scratch)] = 1;
         CHECK(fabs((double) logp + log(V)) < 1e-6);
@@ -229,8 +233,8 @@ static void test_sample_greedy(void)
 {
     enum { V = 2000 };
     struct weft_shape shape = shape_of(V);
-    struct weft_k_sampling cold = {.temperature = 0, .top_k = 5,
-                                   .top_p = 0.3f, .seed = 3};
+    struct weft_k_sampling cold = {
+        .temperature = 0, .top_k = 5, .top_p = 0.3f, .seed = 3};
     float logits[V], logp;
     int64_t scratch[V];
     for (int i = 0; i < V; i++)
@@ -254,8 +258,8 @@ static void test_sample_top_1_is_greedy(void)
     for (int32_t s = 0; s < 200; s++) {
         float logits[V], logp;
         for (int32_t i = 0; i < V; i++) /* coarse: many near ties */
-            logits[i] = 8 + 0x1p-20f * (float) (int) (3 * noise(9, s * V
-                                                                    + i));
+            logits[i] = 8
+                      + 0x1p-20f * (float) (int) (3 * noise(9, s * V + i));
         CHECK_INT(weft_k_sample(&shape, &one, logits, 0, 0, (uint32_t) s,
                                 &logp, scratch),
                   weft_k_sample(&shape, &cold, logits, 0, 0, (uint32_t) s,
@@ -303,15 +307,18 @@ static void bad_logits(void)
                 logits[i] = p % 2 ? noise(6, i) : -INFINITY;
             logits[places[p]] = poison[q];
             for (size_t k = 0; k < WEFT_COUNT(settings); k++)
-                CHECK_INT(weft_k_sample(&shape, &settings[k], logits, 0, 0,
-                                        0, &logp, scratch), -1);
-            CHECK_INT(weft_k_sample(&shape, &cold, logits, 0, 0, 0, &logp,
-                                    scratch), -1);
+                CHECK_INT(weft_k_sample(&shape, &settings[k], logits, 0, 0, 0,
+                                        &logp, scratch),
+                          -1);
+            CHECK_INT(
+                weft_k_sample(&shape, &cold, logits, 0, 0, 0, &logp, scratch),
+                -1);
         }
     for (int i = 0; i < V; i++)
         logits[i] = -INFINITY;
-    CHECK_INT(weft_k_sample(&shape, &settings[0], logits, 0, 0, 0, &logp,
-                            scratch), -1);
+    CHECK_INT(
+        weft_k_sample(&shape, &settings[0], logits, 0, 0, 0, &logp, scratch),
+        -1);
     CHECK(logp == 42);
 }
 
@@ -356,7 +363,8 @@ static void test_sample_extreme(void)
         if (settings[k].temperature < 1)
             continue; /* 3e38 / 0.6 is infinite, and reported */
         CHECK_INT(weft_k_sample(&shape, &settings[k], logits, 0, 0, 0, &logp,
-                                scratch), 33);
+                                scratch),
+                  33);
         CHECK(logp == 0);
     }
 }

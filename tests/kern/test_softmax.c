@@ -23,8 +23,8 @@ static void each_isa(void (*run)(void))
 static void fill(float *x, int64_t n, float spread)
 {
     for (int64_t i = 0; i < n; i++)
-        x[i] = spread * (float) weft_rng_normal(31, WEFT_RNG_INIT, 0, 0,
-                                                (uint32_t) i);
+        x[i] = spread
+             * (float) weft_rng_normal(31, WEFT_RNG_INIT, 0, 0, (uint32_t) i);
 }
 
 /* Sizes around the lanes, and the largest. */
@@ -42,7 +42,8 @@ static void row_operations(void)
         double want_sum = 0, want_dot = 0;
         int bad = 0;
         fill(x, n, 4);
-        x[n] = e[n] = g[n] = 77; /* behind the row: neither read nor written */
+        x[n] = e[n] = g[n] =
+            77; /* behind the row: neither read nor written */
         for (int64_t j = 0; j < n; j++)
             max = fmaxf(max, x[j]);
         CHECK(ops->max(x, n) == max);
@@ -106,8 +107,8 @@ static void test_softmax_merge(void)
     static const float places[] = {0, -3, 5, 60, -200, -INFINITY};
     for (size_t i = 0; i < WEFT_COUNT(places); i++)
         for (size_t j = 0; j < WEFT_COUNT(places); j++) {
-            struct weft_softmax a = {places[i], 3, -2}, b = {places[j], 5,
-                                                             -0.5f};
+            struct weft_softmax a = {places[i], 3, -2},
+                                b = {places[j], 5, -0.5f};
             if (isinf(a.max))
                 a.sum = a.dot = 0;
             if (isinf(b.max))
@@ -147,8 +148,8 @@ static void test_softmax_tree(void)
 {
     struct weft_softmax s[8], t[8], p[4], q[2];
     for (int i = 0; i < 8; i++)
-        s[i] = (struct weft_softmax) {(float) (i * 5 % 8), 1 + (float) i / 3,
-                                      -(float) i / 7};
+        s[i] = (struct weft_softmax){(float) (i * 5 % 8), 1 + (float) i / 3,
+                                     -(float) i / 7};
     for (int i = 0; i < 4; i++)
         p[i] = weft_softmax_merge(s[2 * i], s[2 * i + 1]);
     for (int i = 0; i < 2; i++)
@@ -168,8 +169,8 @@ static void test_softmax_row(void)
 {
     enum { V = 5000 };
     static float z[V];
-    struct weft_shape shape = {.n_heads = 4, .n_kv_heads = 4, .vocab = V,
-                               .intermediate = 512};
+    struct weft_shape shape = {
+        .n_heads = 4, .n_kv_heads = 4, .vocab = V, .intermediate = 512};
     struct weft_err err = {0};
     struct weft_softmax block[4];
     REQUIRE_OK(weft_shape_partition(&shape, 4, &err), err);

@@ -54,20 +54,21 @@ struct head {
     float *final, *grad; /* FINAL, flat */
     size_t score;        /* offset of the score vector */
     size_t n_flat;
-    float *x;            /* (rows, h) */
+    float *x; /* (rows, h) */
 };
 
 static float noise(uint32_t stream, int64_t i)
 {
-    return (float) weft_rng_normal(3, WEFT_RNG_INIT, stream, 0,
-                                   (uint32_t) i);
+    return (float) weft_rng_normal(3, WEFT_RNG_INIT, stream, 0, (uint32_t) i);
 }
 
 static void head_init(struct head *t, int32_t h, int32_t rows)
 {
     struct weft_layout l;
-    *t = (struct head) {.shape = {.hidden = h, .rms_eps = 1e-3f,
-                                  .scalar_head = true, .n_blocks = 1}};
+    *t = (struct head){.shape = {.hidden = h,
+                                 .rms_eps = 1e-3f,
+                                 .scalar_head = true,
+                                 .n_blocks = 1}};
     weft_layout_get(&t->shape, WEFT_TILE_FINAL, 0, &l);
     t->score = weft_layout_part(&l, WEFT_PART_SCORE)->offset;
     t->n_flat = l.n_flat;
@@ -162,15 +163,17 @@ static void test_value_backward_finite_differences(void)
     /* central differences in double: error step^2 / 6 * third derivative */
     for (int32_t j = 0; j < h; j++) {
         CHECK(dx[j] == 0 && dx[2 * h + j] == 0);
-        CHECK(fabs(slope(&t, &t.x[h + j], row, dvalue)
-                   - (double) dx[h + j]) < 2e-5);
+        CHECK(fabs(slope(&t, &t.x[h + j], row, dvalue) - (double) dx[h + j])
+              < 2e-5);
         CHECK(fabs(slope(&t, &t.x[3 * h + j], row, dvalue)
-                   - (double) dx[3 * h + j]) < 2e-5);
+                   - (double) dx[3 * h + j])
+              < 2e-5);
         size_t score = t.score + (size_t) j;
-        CHECK(fabs(slope(&t, &t.final[j], row, dvalue)
-                   - (double) t.grad[j]) < 2e-5);
+        CHECK(fabs(slope(&t, &t.final[j], row, dvalue) - (double) t.grad[j])
+              < 2e-5);
         CHECK(fabs(slope(&t, &t.final[score], row, dvalue)
-                   - (double) t.grad[score]) < 2e-5);
+                   - (double) t.grad[score])
+              < 2e-5);
     }
     free(dx);
     head_release(&t);
@@ -202,8 +205,7 @@ static void test_value_backward_continues(void)
     head_release(&t);
 }
 
-WEFT_TESTS("kern/value",
-           {"test_value_loss_golden", test_value_loss_golden},
+WEFT_TESTS("kern/value", {"test_value_loss_golden", test_value_loss_golden},
            {"test_value_naive", test_value_naive},
            {"test_value_backward_finite_differences",
             test_value_backward_finite_differences},
