@@ -143,6 +143,52 @@ static int run_tool(const char *dir, const char *profile,
     return 0;
 }
 
+/* StarPU 1.3 writes colours of codelets as 0..255, where Paje has 0..1. */
+static void fix_colour(char *line, size_t size)
+{
+    double rgb[3];
+    char *quote = strchr(line, '"');
+    int end = 0;
+    if (!quote
+        || sscanf(quote, "\"%lf %lf %lf\"%n", &rgb[0], &rgb[1], &rgb[2],
+                  &end) != 3
+        || end == 0 || (rgb[0] <= 1 && rgb[1] <= 1 && rgb[2] <= 1))
+        return;
+    snprintf(quote, size - (size_t) (quote - line), "\"%.4f %.4f %.4f\"\n",
+             rgb[0] / 255, rgb[1] / 255, rgb[2] / 255);
+}
+
+/* Copies the raw trace to its name; lines that define colours are mended. */
+static int mend(const char *raw, const char *path, struct weft_err *err)
+{
+    int rc = 0;
+    char *line = NULL;
+    size_t size = 0;
+    FILE *out = NULL, *in = fopen(raw, "r");
+    if (in)
+        out = fopen(path, "w");
+    if (!in || !out) {
+        rc = weft_err_sys(err, in ? "write" : "read", in ? path : raw);
+        goto out;
+    }
+    while (getline(&line, &size, in) > 0) {
+        if (strncmp(line, "6\t", 2) == 0)
+            fix_colour(line, size);
+        fputs(line, out);
+    }
+    if (ferror(in) || ferror(out))
+        rc = weft_err_sys(err, "write", path);
+out:
+    free(line);
+    if (in)
+        fclose(in);
+    if (out && fclose(out) != 0 && !rc)
+        rc = weft_err_sys(err, "write", path);
+    if (rc && out)
+        unlink(path);
+    return rc;
+}
+
 static void remove_in(const char *dir, const char *name)
 {
     char path[4096];
@@ -158,20 +204,26 @@ int weft_fxt_convert(const char *dir, struct weft_err *err)
         "dag.dot",       "tasks.rec",         "trace.rec",
         "data.rec",      "activity.data",     "distrib.data",
         "comms.rec",     "number_events.data", "trace.html",
-        "sched_tasks.rec", "papi.rec",        "convert.log"};
+        "sched_tasks.rec", "papi.rec",        "convert.log",
+        "paje.raw"};
     char profile[280];
     int rc = find_profile(dir, profile, sizeof profile, err);
     if (!rc)
         rc = run_tool(dir, profile, err);
     if (rc)
         return rc;
-    char path[4096];
+    char raw[4096], path[4096];
     struct stat st;
+    snprintf(raw, sizeof raw, "%s/paje.raw", dir);
     snprintf(path, sizeof path, "%s/paje.trace", dir);
-    if (stat(path, &st) || st.st_size == 0)
+    /* Its option -o crashes in 1.3.10. */
+    if (stat(path, &st) || st.st_size == 0 || rename(path, raw))
         return weft_err_set(err, WEFT_EFORMAT,
                             "starpu_fxt_tool made nothing of '%s/%s'", dir,
                             profile);
+    rc = mend(raw, path, err);
+    if (rc)
+        return rc;
     remove_in(dir, profile);
     for (size_t i = 0; i < WEFT_COUNT(beside); i++)
         remove_in(dir, beside[i]);

@@ -155,6 +155,9 @@ int weft_watchdog_start(struct weft_rt *rt, double after_s,
                         struct weft_err *err);
 void weft_watchdog_stop(struct weft_rt *rt);
 
+/* A policy of StarPU's whose idle workers sleep; NULL: no such name. */
+struct starpu_sched_policy *weft_nap_policy(const char *name);
+
 /* FxT around StarPU's life (fxt.c). */
 int weft_fxt_begin(const char *dir, struct weft_err *err);
 int weft_fxt_convert(const char *dir, struct weft_err *err);

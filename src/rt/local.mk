@@ -7,6 +7,7 @@ rt_sources = \
 	%D%/graph.h \
 	%D%/insert.c \
 	%D%/internal.h \
+	%D%/nap.c \
 	%D%/policy.h \
 	%D%/pool.c \
 	%D%/profile.c \

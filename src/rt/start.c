@@ -165,7 +165,8 @@ static int starpu_start(struct weft_rt *rt,
                               rt->n_devices > n_usable ? 0 : SPIN_US);
         conf.sched_policy = rt->policy->starpu;
     } else {
-        conf.sched_policy_name = "prio";
+        conf.sched_policy = nap ? weft_nap_policy("prio") : NULL;
+        conf.sched_policy_name = conf.sched_policy ? NULL : "prio";
     }
     rc = starpu_init(&conf);
     if (rc)

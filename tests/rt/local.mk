@@ -1,3 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(rt_libs)
+check_PROGRAMS += \
+	%D%/test_fxt \
+	%D%/test_graph \
+	%D%/test_profile \
+	%D%/test_start \
+	%D%/test_tile \
+	%D%/test_watchdog
+%C%_test_fxt_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_fxt_LDADD = $(rt_libs)
+%C%_test_graph_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_graph_LDADD = $(rt_libs)
+%C%_test_profile_CPPFLAGS = $(STARPU_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_test_profile_LDADD = $(rt_libs)
+%C%_test_start_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_start_LDADD = $(rt_libs)
+%C%_test_tile_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_tile_LDADD = $(rt_libs)
+%C%_test_watchdog_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_watchdog_LDADD = $(rt_libs)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* StarPU's trace: recorded, converted, read back, and opened with ViTE. */
+#include "rt/fxt.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "rt/codelet.h"
+
+static int nap_cpu(const void *args, void *const buf[], int n_buf,
+                   struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    usleep(1000);
+    return 0;
+}
+WEFT_CODELET(forward_of_test, 0x42a5f5, nap_cpu)
+WEFT_CODELET(backward_of_test, 0x1565c0, nap_cpu)
+
+enum { N = 20 };
+
+static void run(const char *dir)
+{
+    struct weft_err err;
+    struct weft_rt *rt;
+    struct weft_seq *seq;
+    struct weft_tile *tile;
+    struct weft_rt_options options = {
+        .n_devices = 2, .nap = 1, .fxt_dir = dir};
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+    REQUIRE_OK(weft_tile_create(rt, &(struct weft_tile_id) {0},
+                                WEFT_MEM_SAMPLES, 8, &tile, &err), err);
+    for (int i = 0; i < N; i++) {
+        struct weft_access access = {tile, WEFT_READ};
+        weft_insert(seq,
+                    i % 2 ? &weft_cl_forward_of_test
+                          : &weft_cl_backward_of_test,
+                    NULL, 0, &access, 1,
+                    &(struct weft_where) {.device = i % 2});
+    }
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    weft_tile_release(tile);
+    weft_seq_free(seq);
+    weft_rt_stop(rt);
+}
+
+struct paje {
+    int n_defs, n_workers, forward, backward, n_colours;
+    bool colour; /* forward's own, as parts of 1 */
+};
+
+/* The header: "%EventDef name number", fields, "%EndEventDef". Events are
+ * lines that begin with one of those numbers. */
+static void read_paje(const char *path, struct paje *out)
+{
+    char line[4096], name[64];
+    int number, state = -1, container = -1, value = -1, largest = -1;
+    int unknown = 0;
+    double r, g, b;
+    FILE *f = fopen(path, "r");
+    REQUIRE(f != NULL);
+    memset(out, 0, sizeof *out);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%%EventDef %63s %d", name, &number) == 2) {
+            out->n_defs++;
+            largest = number > largest ? number : largest;
+            /* StarPU has two more SetState, with more fields. */
+            if (strcmp(name, "PajeSetState") == 0 && state < 0)
+                state = number;
+            if (strcmp(name, "PajeCreateContainer") == 0)
+                container = number;
+            if (strcmp(name, "PajeDefineEntityValue") == 0)
+                value = number;
+            continue;
+        }
+        if (line[0] == '%' || line[0] == '#'
+            || sscanf(line, "%d", &number) != 1)
+            continue;
+        unknown += number < 0 || number > largest;
+        out->n_workers += number == container && strstr(line, "CPU");
+        bool forward = strstr(line, "weft_forward_of_test") != NULL;
+        bool backward = strstr(line, "weft_backward_of_test") != NULL;
+        out->forward += number == state && forward;
+        out->backward += number == state && backward;
+        const char *colour = strchr(line, '"');
+        if (number == value && colour
+            && sscanf(colour, "\"%lf %lf %lf", &r, &g, &b) == 3) {
+            out->n_colours++;
+            CHECK(r >= 0 && r <= 1 && g >= 0 && g <= 1 && b >= 0 && b <= 1);
+            out->colour |= forward && (int) (r * 255 + 0.5) == 0x42
+                        && (int) (g * 255 + 0.5) == 0xa5
+                        && (int) (b * 255 + 0.5) == 0xf5;
+        }
+    }
+    fclose(f);
+    CHECK_INT(unknown, 0);
+}
+
+static void check_only_paje(const char *dir)
+{
+    DIR *d = opendir(dir);
+    REQUIRE(d != NULL);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.')
+            CHECK_STR(e->d_name, "paje.trace");
+    closedir(d);
+}
+
+static void open_with_vite(const char *dir)
+{
+    char command[512], path[96];
+    struct stat st;
+    if (system("command -v vite >/dev/null 2>&1") != 0) {
+        printf("\n    (no vite here) ");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/paje.svg", dir);
+    snprintf(command, sizeof command,
+             "cd %s && QT_QPA_PLATFORM=offscreen LD_LIBRARY_PATH= timeout 60 "
+             "vite -e paje.svg paje.trace >vite.log 2>&1", dir);
+    CHECK_INT(system(command), 0);
+    CHECK(stat(path, &st) == 0 && st.st_size > 1000);
+}
+
+static void test_fxt_trace(void)
+{
+    char dir[] = "/tmp/weft-test-XXXXXX", path[64], command[64];
+    struct paje paje;
+    if (!weft_fxt_built()) {
+        weft_test_skip("built without a StarPU that traces");
+        return;
+    }
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/trace", dir);
+    run(path);
+    check_only_paje(path);
+    char file[96];
+    snprintf(file, sizeof file, "%s/paje.trace", path);
+    read_paje(file, &paje);
+    CHECK(paje.n_defs >= 10);
+    CHECK_INT(paje.n_workers, 2);
+    CHECK_INT(paje.forward, N / 2);
+    CHECK_INT(paje.backward, N / 2);
+    CHECK(paje.n_colours >= 2);
+    CHECK(paje.colour);
+    open_with_vite(path);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    CHECK_INT(system(command), 0);
+}
+
+static void test_fxt_refused(void)
+{
+    struct weft_err err;
+    struct weft_rt *rt;
+    char *argv[] = {"test_fxt", NULL};
+    struct weft_rt_options options = {
+        .n_devices = 1, .fxt_dir = "/nonexistent/deeper"};
+    if (weft_fxt_needed()) {
+        CHECK_FAILS(weft_rt_start(&options, &rt, &err), WEFT_EUNSUPPORTED,
+                    err, "runs a StarPU without FxT");
+        CHECK_FAILS(weft_fxt_reexec(argv, &err), WEFT_EUNSUPPORTED, err,
+                    "tools/build-starpu");
+        return;
+    }
+    CHECK_FAILS(weft_rt_start(&options, &rt, &err), WEFT_ENOTFOUND, err,
+                "cannot create '/nonexistent/deeper'");
+    /* A second time is never tried: it would go on for ever. */
+    CHECK_FAILS(weft_fxt_reexec(argv, &err), WEFT_EUNSUPPORTED, err,
+                "has no StarPU that traces");
+}
+
+int main(void)
+{
+    static const struct weft_test tests[] = {
+        {"test_fxt_trace", test_fxt_trace},
+        {"test_fxt_refused", test_fxt_refused}};
+    struct weft_err err;
+    char *argv[] = {"test_fxt", NULL};
+    if (weft_fxt_built() && weft_fxt_needed()) {
+        weft_fxt_reexec(argv, &err);
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    return weft_test_main("rt/fxt", tests, WEFT_COUNT(tests));
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Totals of calls and the Chrome trace, read back with jansson. */
+#include <jansson.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "harness.h"
+#include "rt/codelet.h"
+#include "rt/internal.h"
+
+static int nap_cpu(const void *args, void *const buf[], int n_buf,
+                   struct weft_exec *x)
+{
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    usleep(*(const useconds_t *) args);
+    return 0;
+}
+WEFT_CODELET(nap, 0x0, nap_cpu)
+WEFT_CODELET(other, 0x0, nap_cpu)
+
+static struct weft_rt *rt;
+static struct weft_seq *seq;
+
+static void start(bool profile)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {
+        .n_devices = 2, .nap = 1, .profile = profile};
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+}
+
+static void stop(void)
+{
+    weft_seq_free(seq);
+    weft_rt_stop(rt);
+}
+
+static void insert(const struct weft_codelet *codelet, enum weft_call call,
+                   int device, int32_t layer, useconds_t us)
+{
+    weft_insert(seq, codelet, &us, sizeof us, NULL, 0,
+                &(struct weft_where) {.device = device, .call = call,
+                                      .iteration = 2, .micro_batch = -1,
+                                      .layer = layer});
+}
+
+static void test_times(void)
+{
+    struct weft_err err;
+    struct weft_call_time train, infer, none;
+    double begin = weft_clock_s();
+    start(true);
+    for (int i = 0; i < 10; i++) {
+        insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, i % 2, i, 5000);
+        insert(&weft_cl_other, WEFT_CALL_REF_INFER, 0, i, 1000);
+    }
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    double wall = weft_clock_s() - begin;
+    weft_rt_times(rt, WEFT_CALL_ACTOR_TRAIN, &train);
+    weft_rt_times(rt, WEFT_CALL_REF_INFER, &infer);
+    weft_rt_times(rt, WEFT_CALL_ADVANTAGE, &none);
+    CHECK_INT(train.n_tasks, 10);
+    CHECK_INT(infer.n_tasks, 10);
+    CHECK_INT(none.n_tasks, 0);
+    CHECK(none.busy_s == 0);
+    CHECK(train.busy_s >= 0.050 && train.busy_s <= 2 * wall);
+    CHECK(infer.busy_s >= 0.010 && infer.busy_s <= 2 * wall);
+    CHECK(train.first_s >= 0 && train.last_s <= wall);
+    CHECK(train.last_s - train.first_s >= 0.025);
+    weft_rt_times_reset(rt);
+    weft_rt_times(rt, WEFT_CALL_ACTOR_TRAIN, &train);
+    CHECK_INT(train.n_tasks, 0);
+    insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, 0, 1, 1000);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    weft_rt_times(rt, WEFT_CALL_ACTOR_TRAIN, &train);
+    CHECK_INT(train.n_tasks, 1);
+    CHECK(train.first_s >= 0.025);
+    stop();
+}
+
+static const char *text_of(json_t *event, const char *key)
+{
+    const char *s = json_string_value(json_object_get(event, key));
+    return s ? s : "";
+}
+
+/* Events of a device: each begins when the one before it has ended. */
+static void check_events(json_t *events)
+{
+    double end[2] = {0, 0};
+    int tasks = 0, names = 0;
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        json_int_t tid = json_integer_value(json_object_get(event, "tid"));
+        if (strcmp(text_of(event, "name"), "thread_name") == 0) {
+            char want[32];
+            snprintf(want, sizeof want, "device %d", (int) tid);
+            CHECK_STR(text_of(json_object_get(event, "args"), "name"), want);
+            names++;
+        }
+        if (strcmp(text_of(event, "ph"), "X") != 0)
+            continue;
+        json_t *args = json_object_get(event, "args");
+        double ts = json_number_value(json_object_get(event, "ts"));
+        double dur = json_number_value(json_object_get(event, "dur"));
+        bool train = strcmp(text_of(event, "name"), "nap") == 0;
+        REQUIRE(tid == 0 || tid == 1);
+        CHECK(ts >= end[tid]);
+        CHECK(dur >= 2000);
+        end[tid] = ts + dur;
+        CHECK_STR(text_of(event, "cat"),
+                  train ? "actor_train" : "ref_infer");
+        CHECK(text_of(event, "cname")[0] != 0);
+        CHECK_INT(tid, train);
+        CHECK_INT(json_integer_value(json_object_get(args, "iteration")), 2);
+        CHECK(json_object_get(args, "micro_batch") == NULL);
+        tasks++;
+    }
+    CHECK_INT(tasks, 20);
+    CHECK_INT(names, 2);
+}
+
+static void test_trace(void)
+{
+    struct weft_err err;
+    char dir[] = "/tmp/weft-test-XXXXXX", path[64], missing[96];
+    REQUIRE(mkdtemp(dir) != NULL);
+    start(true);
+    for (int i = 0; i < 10; i++) {
+        insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, 1, i, 2000);
+        insert(&weft_cl_other, WEFT_CALL_REF_INFER, 0, i, 2000);
+    }
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    snprintf(path, sizeof path, "%s/trace.json", dir);
+    REQUIRE_OK(weft_rt_write_trace(rt, path, &err), err);
+    json_error_t bad;
+    json_t *root = json_load_file(path, 0, &bad);
+    REQUIRE(root != NULL);
+    check_events(json_object_get(root, "traceEvents"));
+    json_decref(root);
+    snprintf(missing, sizeof missing, "%s/no/trace.json", dir);
+    CHECK_FAILS(weft_rt_write_trace(rt, missing, &err), WEFT_ENOTFOUND, err,
+                missing);
+    CHECK_INT(unlink(path), 0);
+    CHECK_INT(rmdir(dir), 0); /* nothing else was left */
+    stop();
+}
+
+static void test_trace_unprofiled(void)
+{
+    struct weft_err err;
+    start(false);
+    CHECK_FAILS(weft_rt_write_trace(rt, "x.json", &err), WEFT_ESTATE, err,
+                "cannot write 'x.json'");
+    CHECK(access("x.json", F_OK) != 0);
+    stop();
+}
+
+/* The ring keeps the latest. */
+static void test_trace_bounded(void)
+{
+    struct weft_err err;
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int file = mkstemp(path);
+    REQUIRE(file >= 0);
+    start(true);
+    int64_t kept = rt->n_records;
+    rt->n_records = 16;
+    for (int i = 0; i < 100; i++)
+        insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, 0, i, 0);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    REQUIRE_OK(weft_rt_write_trace(rt, path, &err), err);
+    rt->n_records = kept;
+    json_t *root = json_load_file(path, 0, NULL), *event;
+    int32_t layer = 84;
+    size_t i;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        if (strcmp(text_of(event, "ph"), "X") != 0)
+            continue;
+        json_t *args = json_object_get(event, "args");
+        CHECK_INT(json_integer_value(json_object_get(args, "layer")),
+                  layer++);
+    }
+    CHECK_INT(layer, 100);
+    json_decref(root);
+    close(file);
+    unlink(path);
+    stop();
+}
+
+WEFT_TESTS("rt/profile",
+           {"test_times", test_times},
+           {"test_trace", test_trace},
+           {"test_trace_unprofiled", test_trace_unprofiled},
+           {"test_trace_bounded", test_trace_bounded})

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start and stop: what is accepted, what is refused, and how it is said. */
+#include "rt/graph.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "harness.h"
+#include "rt/codelet.h"
+
+static int start(const struct weft_rt_options *options, struct weft_rt **rt,
+                 struct weft_err *err)
+{
+    err->text[0] = 0;
+    return weft_rt_start(options, rt, err);
+}
+
+static void test_counts(void)
+{
+    static const int good[] = {1, 2, 3, 8}, bad[] = {-1, 65, 1000000};
+    struct weft_err err;
+    struct weft_rt *rt;
+    for (size_t i = 0; i < WEFT_COUNT(good); i++) {
+        if (good[i] > STARPU_MAXCPUS)
+            continue;
+        struct weft_rt_options options = {.n_devices = good[i], .nap = -1};
+        REQUIRE_OK(start(&options, &rt, &err), err);
+        CHECK_INT(weft_rt_n_devices(rt), good[i]);
+        weft_rt_stop(rt);
+    }
+    for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
+        char part[64];
+        struct weft_rt_options options = {.n_devices = bad[i]};
+        snprintf(part, sizeof part, "cannot start %d devices: 1 to ", bad[i]);
+        CHECK_FAILS(start(&options, &rt, &err), WEFT_EINVAL, err, part);
+    }
+    struct weft_rt_options options = {.n_devices = 0};
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    CHECK(weft_rt_n_devices(rt) >= 1);
+    weft_rt_stop(rt);
+    weft_rt_stop(NULL);
+}
+
+static void test_one_per_process(void)
+{
+    struct weft_err err;
+    struct weft_rt *rt, *second;
+    struct weft_rt_options options = {.n_devices = 1, .nap = 1};
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    CHECK_FAILS(start(&options, &second, &err), WEFT_ESTATE, err,
+                "running in this process already");
+    weft_rt_stop(rt);
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    weft_rt_stop(rt);
+}
+
+static void test_several_processes(void)
+{
+#ifdef WEFT_HAVE_MPI
+    struct weft_err err;
+    struct weft_rt *rt;
+    struct weft_rt_options options = {.n_devices = 1};
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    CHECK_FAILS(start(&options, &rt, &err), WEFT_EUNSUPPORTED, err,
+                "one of 2 processes (OMPI_COMM_WORLD_SIZE)");
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    weft_rt_stop(rt);
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+#else
+    weft_test_skip("built without MPI");
+#endif
+}
+
+/* StarPU's files go to the user's cache, not into his home. */
+static void test_starpu_home(void)
+{
+    char dir[] = "/tmp/weft-test-XXXXXX", path[64];
+    struct weft_err err;
+    struct weft_rt *rt;
+    struct stat st;
+    struct weft_rt_options options = {.n_devices = 1, .nap = 1};
+    const char *set = getenv("STARPU_HOME");
+    char *old = set ? strdup(set) : NULL;
+    REQUIRE(mkdtemp(dir) != NULL);
+    unsetenv("STARPU_HOME");
+    setenv("XDG_CACHE_HOME", dir, 1);
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    weft_rt_stop(rt);
+    snprintf(path, sizeof path, "%s/weft/starpu", dir);
+    CHECK_STR(getenv("STARPU_HOME"), path);
+    CHECK(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    unsetenv("XDG_CACHE_HOME");
+    if (old)
+        setenv("STARPU_HOME", old, 1);
+    free(old);
+    snprintf(path, sizeof path, "rm -rf %s", dir);
+    CHECK_INT(system(path), 0);
+}
+
+WEFT_TESTS("rt/start",
+           {"test_counts", test_counts},
+           {"test_one_per_process", test_one_per_process},
+           {"test_several_processes", test_several_processes},
+           {"test_starpu_home", test_starpu_home})
