@@ -35,3 +35,10 @@ check_PROGRAMS += %D%/test_isa
 %C%_test_isa_LDADD = $(kern_libs)
 check_PROGRAMS += %D%/test_softmax
 %C%_test_softmax_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/test_layer
+%C%_test_layer_LDADD = $(kern_libs)
+%C%_test_layer_SOURCES = %D%/test_layer.c %D%/layer_fixture.h \
+	%D%/layer_reference.h
+# Whole models: also reads and writes their folders.
+check_PROGRAMS += %D%/test_golden
+%C%_test_golden_LDADD = libkern.la $(CUDA_LIBS) $(model_libs)

@@ -56,7 +56,7 @@ static void compare(double *natural, float *flat)
  * rounded to 2^-9, several products deep. */
 static void check_close(const char *what, size_t kind, enum weft_dtype dtype)
 {
-    double bound = dtype == WEFT_F32 ? 1e-5 : 4e-2;
+    double bound = dtype == WEFT_F32 ? 5e-6 : 2e-2;
     bool ok = largest_error <= bound * largest_value;
     if (!ok)
         printf("\n    %s kind %zu %s %s: %g of %g", what, kind,
