@@ -12,16 +12,21 @@ run_sources = \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/memory.c %D%/memory.h \
+	%D%/metrics.c %D%/metrics.h \
+	%D%/metrics_file.c \
 	%D%/ppo.c %D%/ppo.h \
 	%D%/ppo_metrics.c \
 	%D%/ppo_reward.c \
+	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/reward.c %D%/reward.h \
 	%D%/reward_boxed.c \
 	%D%/reward_program.c %D%/reward_program.h \
 	%D%/rollout.c %D%/rollout.h \
+	%D%/samples.c %D%/samples.h \
 	%D%/sft.c \
 	%D%/store.c %D%/store.h \
+	%D%/tensorboard.c %D%/tensorboard.h \
 	%D%/text.c %D%/text.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h

@@ -32,13 +32,17 @@ void weft_metrics_set_spread(struct weft_metrics *metrics, const char *tag,
 
 bool weft_metrics_get(const struct weft_metrics *metrics, const char *tag,
                       double *out);
+/* Memory ran out since the last clear. */
+bool weft_metrics_failed(const struct weft_metrics *metrics);
 size_t weft_metrics_n(const struct weft_metrics *metrics);
 /* The i-th; tag borrowed until the next change. */
 const char *weft_metrics_at(const struct weft_metrics *metrics, size_t i,
                             double *value_out);
 
-/* TRL's name for a verl tag, or NULL. */
-const char *weft_metrics_trl_name(const char *tag);
+/* TRL's names for a verl tag, at most two; returns how many. */
+enum { WEFT_METRICS_TAG = 128, WEFT_METRICS_ALIASES = 2 };
+size_t weft_metrics_trl_names(
+    const char *tag, char out[WEFT_METRICS_ALIASES][WEFT_METRICS_TAG]);
 
 /* ---- The files of a run ----------------------------------------------- */
 

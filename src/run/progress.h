@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a run is going: on a terminal a bar that redraws itself, otherwise a
- * line per iteration:
+ * How a run is going, a line per iteration:
  *
  *     iteration 12/60  score 0.53 (+0.02)  kl 0.011  length 14.2
  *         tok/s 5120  eta 1m20s
+ *
+ * and on a terminal a bar below the lines.
  */
 #ifndef WEFT_RUN_PROGRESS_H
 #define WEFT_RUN_PROGRESS_H
@@ -23,8 +24,8 @@ struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
  * `progress` is allowed everywhere. */
 void weft_progress_step(struct weft_progress *progress, int64_t iteration,
                         const struct weft_metrics *metrics, double now_s);
-/* Ends the bar's line; a bar on a terminal stays as its last line. Needed
- * before other text goes to the same terminal. */
+/* Takes the bar away, until the next step: needed before other text goes to
+ * the same terminal. */
 void weft_progress_pause(struct weft_progress *progress);
 void weft_progress_free(struct weft_progress *progress);
 

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metrics.jsonl: appending, cutting back upon resume, reading by columns. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "run/metrics.h"
+#include "run/tensorboard.h"
+#include "run/text.h"
+
+enum { SYNC_EVERY_S = 1 };
+
+struct weft_metrics_writer {
+    char *path;
+    int fd;
+    off_t n_bytes;     /* whole lines */
+    bool trl;
+    double synced_s;
+    struct weft_tensorboard *tensorboard;
+};
+
+/* ---- Lines ------------------------------------------------------------ */
+
+/* Goes over the lines of a file's text. */
+struct lines {
+    const char *at, *end;
+    int number;
+    bool torn; /* the line just read was the last, without a line feed */
+};
+
+static bool next_line(struct lines *l, const char **line, size_t *n)
+{
+    if (l->at == l->end)
+        return false;
+    const char *feed = memchr(l->at, '\n', (size_t) (l->end - l->at));
+    l->torn = !feed;
+    *line = l->at;
+    *n = (size_t) ((feed ? feed : l->end) - l->at);
+    l->at = feed ? feed + 1 : l->end;
+    l->number++;
+    return true;
+}
+
+static bool is_empty(const char *line, size_t n)
+{
+    while (n > 0 && strchr(" \t\r", line[n - 1]))
+        n--;
+    return n == 0;
+}
+
+/* A record, or NULL for a last line that was torn. */
+static int parse_line(const char *path, const struct lines *l,
+                      const char *line, size_t n, json_t **out,
+                      int64_t *iteration, struct weft_err *err)
+{
+    char name[4200];
+    err = l->torn ? NULL : err;
+    snprintf(name, sizeof name, "%s:%d", path, l->number);
+    int rc = weft_json_parse(line, n, name, out, err);
+    if (!rc && !json_is_object(*out))
+        rc = weft_err_set(err, WEFT_EFORMAT, "%s: not a JSON object", name);
+    else if (!rc)
+        rc = weft_json_int(*out, name, "iteration", 0, INT64_MAX, iteration,
+                           err);
+    if (!rc)
+        return 0;
+    if (*out)
+        json_decref(*out);
+    *out = NULL;
+    return l->torn ? 0 : rc;
+}
+
+/* ---- Opening ---------------------------------------------------------- */
+
+/* Appends to `keep` the lines of at most n_iterations. */
+static int keep_lines(const char *path, const char *text, size_t n_text,
+                      int64_t n_iterations, struct weft_text *keep,
+                      struct weft_err *err)
+{
+    struct lines l = {text, text + n_text, 0, false};
+    const char *line;
+    size_t n;
+    while (next_line(&l, &line, &n)) {
+        json_t *o = NULL;
+        int64_t iteration = 0;
+        if (is_empty(line, n))
+            continue;
+        int rc = parse_line(path, &l, line, n, &o, &iteration, err);
+        if (rc)
+            return rc;
+        if (!o)
+            continue;
+        json_decref(o);
+        if (iteration <= n_iterations) {
+            weft_text_add_n(keep, line, n);
+            weft_text_add(keep, "\n");
+        }
+    }
+    return weft_text_check(keep, path, err);
+}
+
+/* Leaves in the file what the run keeps. */
+static int cut_back(const char *path, int64_t n_iterations,
+                    struct weft_err *err)
+{
+    char *text;
+    size_t n;
+    if (!weft_file_exists(path))
+        return 0;
+    int rc = weft_file_read(path, 0, &text, &n, err);
+    if (rc)
+        return rc;
+    struct weft_text keep = {0};
+    if (n_iterations > 0)
+        rc = keep_lines(path, text, n, n_iterations, &keep, err);
+    if (!rc && (keep.n != n || (n > 0 && memcmp(keep.data, text, n) != 0)))
+        rc = weft_file_write(path, keep.n > 0 ? keep.data : "", keep.n, err);
+    weft_text_release(&keep);
+    weft_free(text);
+    return rc;
+}
+
+static int open_file(struct weft_metrics_writer *w, struct weft_err *err)
+{
+    w->fd = open(w->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (w->fd < 0)
+        return weft_err_sys(err, "open", w->path);
+    w->n_bytes = lseek(w->fd, 0, SEEK_END);
+    return w->n_bytes < 0 ? weft_err_sys(err, "read", w->path) : 0;
+}
+
+static int open_tensorboard(struct weft_metrics_writer *w,
+                            const char *run_dir, int64_t n_iterations,
+                            struct weft_err *err)
+{
+    char *dir = weft_path_join(run_dir, "tensorboard");
+    if (!dir)
+        return weft_err_nomem(err, "a path", strlen(run_dir));
+    int rc = weft_tensorboard_open(dir, n_iterations, &w->tensorboard, err);
+    weft_free(dir);
+    return rc;
+}
+
+int weft_metrics_open(const char *run_dir, int64_t n_iterations,
+                      bool tensorboard, const char *names,
+                      struct weft_metrics_writer **out, struct weft_err *err)
+{
+    struct weft_metrics_writer *w = weft_alloc(1, sizeof *w);
+    if (!w)
+        return weft_err_nomem(err, "metrics", sizeof *w);
+    w->fd = -1;
+    w->trl = names && strcmp(names, "trl") == 0;
+    w->path = weft_path_join(run_dir, "metrics.jsonl");
+    int rc = w->path ? 0 : weft_err_nomem(err, "a path", strlen(run_dir));
+    if (!rc)
+        rc = cut_back(w->path, n_iterations, err);
+    if (!rc)
+        rc = open_file(w, err);
+    if (!rc && tensorboard)
+        rc = open_tensorboard(w, run_dir, n_iterations, err);
+    if (rc)
+        weft_metrics_writer_close(w);
+    else
+        *out = w;
+    return rc;
+}
+
+/* ---- Writing ---------------------------------------------------------- */
+
+static void add_pair(struct weft_text *t, const char *tag, double value)
+{
+    weft_text_add(t, ", ");
+    weft_text_add_json(t, tag);
+    weft_text_add(t, ": ");
+    weft_text_add_number(t, value);
+}
+
+static void add_record(struct weft_text *t, bool trl, int64_t iteration,
+                       const struct weft_metrics *metrics)
+{
+    char name[WEFT_METRICS_ALIASES][WEFT_METRICS_TAG];
+    double value;
+    weft_text_addf(t, "{\"iteration\": %lld", (long long) iteration);
+    for (size_t i = 0; i < weft_metrics_n(metrics); i++) {
+        const char *tag = weft_metrics_at(metrics, i, &value);
+        add_pair(t, tag, value);
+        size_t n = trl ? weft_metrics_trl_names(tag, name) : 0;
+        for (size_t k = 0; k < n; k++)
+            add_pair(t, name[k], value);
+    }
+    weft_text_add(t, "}\n");
+}
+
+/* All of the line or nothing of it. */
+static int append(struct weft_metrics_writer *w, const struct weft_text *line,
+                  struct weft_err *err)
+{
+    size_t done = 0;
+    while (done < line->n) {
+        ssize_t n = write(w->fd, line->data + done, line->n - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int rc = weft_err_sys(err, "write", w->path);
+            (void) !ftruncate(w->fd, w->n_bytes);
+            return rc;
+        }
+        done += (size_t) n;
+    }
+    w->n_bytes += (off_t) line->n;
+    return 0;
+}
+
+int weft_metrics_write(struct weft_metrics_writer *writer, int64_t iteration,
+                       const struct weft_metrics *metrics,
+                       struct weft_err *err)
+{
+    struct weft_text line = {0};
+    add_record(&line, writer->trl, iteration, metrics);
+    line.failed = line.failed || weft_metrics_failed(metrics);
+    int rc = weft_text_check(&line, "metrics", err);
+    if (!rc)
+        rc = append(writer, &line, err);
+    weft_text_release(&line);
+    if (!rc && writer->tensorboard)
+        rc = weft_tensorboard_write(writer->tensorboard, iteration,
+                                    writer->trl, metrics, err);
+    if (!rc && weft_clock_s() - writer->synced_s >= SYNC_EVERY_S)
+        rc = weft_metrics_sync(writer, err);
+    return rc;
+}
+
+int weft_metrics_sync(struct weft_metrics_writer *writer,
+                      struct weft_err *err)
+{
+    writer->synced_s = weft_clock_s();
+    if (fdatasync(writer->fd) != 0 && errno != EINVAL)
+        return weft_err_sys(err, "write", writer->path);
+    return 0;
+}
+
+void weft_metrics_writer_close(struct weft_metrics_writer *writer)
+{
+    if (!writer)
+        return;
+    weft_tensorboard_close(writer->tensorboard);
+    if (writer->fd >= 0) {
+        (void) fdatasync(writer->fd);
+        close(writer->fd);
+    }
+    weft_free(writer->path);
+    weft_free(writer);
+}
+
+/* ---- Reading ---------------------------------------------------------- */
+
+/* Column of a tag, made where it is missing; rows 0..row-1 are NaN. */
+static double *column_of(struct weft_metrics_table *t, const char *tag,
+                         size_t room)
+{
+    for (size_t k = 0; k < t->n_tags; k++)
+        if (strcmp(t->tag[k], tag) == 0)
+            return t->value + k * room;
+    double *value = weft_realloc(t->value, (t->n_tags + 1) * room,
+                                 sizeof *value);
+    if (value)
+        t->value = value;
+    char **tags = weft_realloc(t->tag, t->n_tags + 1, sizeof *tags);
+    if (tags)
+        t->tag = tags;
+    if (!value || !tags || !(tags[t->n_tags] = weft_strdup(tag)))
+        return NULL;
+    double *column = value + t->n_tags++ * room;
+    for (size_t i = 0; i < room; i++)
+        column[i] = NAN;
+    return column;
+}
+
+static int take_record(struct weft_metrics_table *t, json_t *o,
+                       int64_t iteration, size_t room)
+{
+    const char *tag;
+    json_t *value;
+    t->iteration[t->n_rows] = iteration;
+    json_object_foreach(o, tag, value) {
+        if (strcmp(tag, "iteration") == 0 || !json_is_number(value))
+            continue;
+        double *column = column_of(t, tag, room);
+        if (!column)
+            return WEFT_ENOMEM;
+        column[t->n_rows] = json_number_value(value);
+    }
+    t->n_rows++;
+    return 0;
+}
+
+static int read_lines(const char *path, const char *text, size_t n_text,
+                      size_t room, struct weft_metrics_table *t,
+                      struct weft_err *err)
+{
+    struct lines l = {text, text + n_text, 0, false};
+    const char *line;
+    size_t n;
+    while (next_line(&l, &line, &n)) {
+        json_t *o = NULL;
+        int64_t iteration = 0;
+        if (is_empty(line, n))
+            continue;
+        int rc = parse_line(path, &l, line, n, &o, &iteration, err);
+        if (!rc && o && take_record(t, o, iteration, room) != 0)
+            rc = weft_err_nomem(err, path, n_text);
+        json_decref(o);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int weft_metrics_read(const char *path, struct weft_metrics_table *out,
+                      struct weft_err *err)
+{
+    struct weft_metrics_table t = {0};
+    char *text;
+    size_t n, room = 1;
+    int rc = weft_file_read(path, 0, &text, &n, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < n; i++)
+        room += text[i] == '\n';
+    t.iteration = weft_alloc(room, sizeof *t.iteration);
+    rc = t.iteration ? read_lines(path, text, n, room, &t, err)
+                     : weft_err_nomem(err, path, room * 8);
+    for (size_t k = 1; k < t.n_tags; k++) /* columns of n_rows, not of room */
+        memmove(t.value + k * t.n_rows, t.value + k * room,
+                t.n_rows * sizeof *t.value);
+    weft_free(text);
+    if (rc)
+        weft_metrics_table_clear(&t);
+    else
+        *out = t;
+    return rc;
+}
+
+void weft_metrics_table_clear(struct weft_metrics_table *table)
+{
+    for (size_t k = 0; k < table->n_tags; k++)
+        weft_free(table->tag[k]);
+    weft_free(table->tag);
+    weft_free(table->iteration);
+    weft_free(table->value);
+    *table = (struct weft_metrics_table) {0};
+}
+
+const double *weft_metrics_column(const struct weft_metrics_table *table,
+                                  const char *tag)
+{
+    for (size_t k = 0; k < table->n_tags; k++)
+        if (strcmp(table->tag[k], tag) == 0)
+            return table->value + k * table->n_rows;
+    return NULL;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TensorBoard's event files, encoded by hand: TFRecords of the protobuf
+ * message Event with scalar summaries (tensorboard/compat/proto).
+ */
+#ifndef WEFT_RUN_TENSORBOARD_H
+#define WEFT_RUN_TENSORBOARD_H
+
+#include "run/metrics.h"
+
+struct weft_tensorboard;
+
+/* A new events.out.tfevents file in `dir`, which is created. n_done > 0: a
+ * resumed run; what earlier files say of later steps is then disregarded. */
+int weft_tensorboard_open(const char *dir, int64_t n_done,
+                          struct weft_tensorboard **out,
+                          struct weft_err *err);
+/* All metrics as scalars of a step; trl_names as in metrics.jsonl. */
+int weft_tensorboard_write(struct weft_tensorboard *tb, int64_t step,
+                           bool trl_names, const struct weft_metrics *metrics,
+                           struct weft_err *err);
+void weft_tensorboard_close(struct weft_tensorboard *tb); /* NULL allowed */
+
+/* CRC-32C (Castagnoli) of n bytes. */
+uint32_t weft_crc32c(const void *data, size_t n);
+
+#endif
