@@ -39,7 +39,7 @@ AC_DEFUN([WEFT_CHECK_CUDA], [
             AS_IF([test $weft_starpu_cuda = yes],
                 [CUDA_LIBS="-L$weft_cuda_lib -Wl,-rpath,$weft_cuda_lib -lcudart -lstdc++"],
                 [test -r "$weft_cuda_lib/libcudart_static.a"],
-                [CUDA_LIBS="-L$weft_cuda_lib -lcudart_static -ldl -lrt -lpthread -lstdc++"],
+                [CUDA_LIBS="-L$weft_cuda_lib -lcudart_static -ldl -lpthread -lstdc++"],
                 [CUDA_LIBS="-L$weft_cuda_lib -Wl,-rpath,$weft_cuda_lib -lcudart -lstdc++"])
             AS_IF([test -z "$NVCC_GENCODE"], [
                 # Hopper and newer by PTX; Ampere until CUDA drops it.
