@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# check_PROGRAMS += %D%/test_x
-# %C%_test_x_LDADD = $(codelets_libs)
+check_PROGRAMS += %D%/test_advantage
+%C%_test_advantage_LDADD = $(graphs_libs)
