@@ -246,6 +246,14 @@ static void sweep(const char *path)
     weft_free(parent);
 }
 
+static int sync_parent(const char *path, struct weft_err *err)
+{
+    char *parent = weft_path_parent(path);
+    int rc = parent ? weft_dir_sync(parent, err) : nomem(err, path);
+    weft_free(parent);
+    return rc;
+}
+
 /* ---- Writing ---------------------------------------------------------- */
 
 struct weft_file_writer {
@@ -348,12 +356,10 @@ int weft_file_writer_close(struct weft_file_writer *w, struct weft_err *err)
     w->fd = -1;
     if (!rc && rename(w->temp, w->path) != 0)
         rc = weft_err_sys(err, "create", w->path);
-    char *parent = rc ? NULL : weft_path_parent(w->path);
-    if (parent) {
+    if (!rc) {
         weft_free(w->temp); /* it has its name now */
         w->temp = NULL;
-        rc = weft_dir_sync(parent, err);
-        weft_free(parent);
+        rc = sync_parent(w->path, err);
     }
     weft_file_writer_abandon(w);
     return rc;
@@ -483,12 +489,15 @@ int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
     return rc;
 }
 
-/* Puts the stage in the place of a folder; the old one goes. */
+/* Puts the stage in the place of a folder. The old one goes only when the
+ * disk knows the new one. */
 static int exchange(const char *stage, const char *path,
                     struct weft_err *err)
 {
-    if (renameat2(AT_FDCWD, stage, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
-        return weft_dir_remove(stage, err);
+    if (renameat2(AT_FDCWD, stage, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        int rc = sync_parent(path, err);
+        return rc ? rc : weft_dir_remove(stage, err);
+    }
     if (errno != EINVAL && errno != ENOSYS)
         return weft_err_sys(err, "replace", path);
     /* A file system that cannot exchange: for a moment there is neither. */
@@ -500,6 +509,8 @@ static int exchange(const char *stage, const char *path,
         rc = weft_err_sys(err, "replace", path);
         (void) rename(old, path);
     }
+    if (!rc)
+        rc = sync_parent(path, err);
     if (!rc)
         rc = weft_dir_remove(old, err);
     weft_free(old);
@@ -520,11 +531,8 @@ int weft_dir_commit(const char *stage, const char *path, bool replace,
                               "'%s' exists already and is not empty", path);
         else
             rc = weft_err_sys(err, "create folder", path);
-    }
-    char *parent = rc ? NULL : weft_path_parent(path);
-    if (parent)
-        rc = weft_dir_sync(parent, err);
-    weft_free(parent);
+    } else if (!rc)
+        rc = sync_parent(path, err);
     if (rc)
         (void) weft_dir_remove(stage, NULL);
     return rc;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/arch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,10 @@
 static void put_real(FILE *f, double v, bool is_f32)
 {
     char text[40];
+    if (v == floor(v) && fabs(v) < 1e15) {
+        fprintf(f, "%.1f", v);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         double back = strtod(text, NULL);

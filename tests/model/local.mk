@@ -7,3 +7,5 @@ check_PROGRAMS += %D%/test_safetensors
 %C%_test_safetensors_LDADD = $(model_libs)
 check_PROGRAMS += %D%/test_weights
 %C%_test_weights_LDADD = $(model_libs)
+check_PROGRAMS += %D%/test_init
+%C%_test_init_LDADD = $(model_libs)

@@ -403,6 +403,43 @@ static void test_write_and_read(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
+/* Folders that transformers saved, in the old spelling and the new one
+ * (tests/data/golden/make_goldens.py). */
+static void test_reference_folders(void)
+{
+    static const struct {
+        const char *name;
+        enum weft_family family;
+        int32_t kv_heads, head_dim;
+        enum weft_rope rope;
+        double theta;
+        bool tied;
+    } golden[] = {
+        {"golden/llama", WEFT_LLAMA, 2, 16, WEFT_ROPE_LLAMA3, 1e4, false},
+        {"golden/qwen2", WEFT_QWEN2, 2, 16, WEFT_ROPE_DEFAULT, 1e6, true},
+        {"golden/qwen3", WEFT_QWEN3, 2, 24, WEFT_ROPE_DEFAULT, 1e6, true},
+        {"golden/mistral", WEFT_MISTRAL, 1, 16, WEFT_ROPE_DEFAULT, 1e4,
+         false},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(golden); i++) {
+        struct weft_arch a;
+        struct weft_err err = {0};
+        REQUIRE_OK(weft_arch_read(weft_test_data(golden[i].name), &a, &err),
+                   err);
+        CHECK_INT(a.family, golden[i].family);
+        CHECK_INT(a.shape.n_kv_heads, golden[i].kv_heads);
+        CHECK_INT(a.shape.head_dim, golden[i].head_dim);
+        CHECK_INT(a.shape.rope, golden[i].rope);
+        CHECK(a.shape.rope_theta == golden[i].theta);
+        CHECK_INT(a.shape.tied, golden[i].tied);
+        CHECK_INT(a.bos, 256);
+        CHECK_INT(a.n_eos, 1);
+        CHECK_INT(a.eos[0], 257);
+        CHECK_INT(a.pad, 258);
+        CHECK(a.generation.found);
+    }
+}
+
 static void test_families(void)
 {
     enum weft_family f;
@@ -422,4 +459,5 @@ WEFT_TESTS("model/arch",
            {"test_truncated", test_truncated},
            {"test_generation", test_generation},
            {"test_write_and_read", test_write_and_read},
+           {"test_reference_folders", test_reference_folders},
            {"test_families", test_families})
