@@ -41,4 +41,4 @@ check_PROGRAMS += %D%/test_layer
 	%D%/layer_reference.h
 # Whole models: also reads and writes their folders.
 check_PROGRAMS += %D%/test_golden
-%C%_test_golden_LDADD = libkern.la $(CUDA_LIBS) $(model_libs)
+%C%_test_golden_LDADD = libweft_kern.la $(CUDA_LIBS) $(model_libs)
