@@ -7,6 +7,7 @@ base_sources = \
 	%D%/err.c %D%/err.h \
 	%D%/file.c %D%/file.h \
 	%D%/hash.c %D%/hash.h \
+	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \

@@ -23,7 +23,7 @@
 #include "base/err.h"
 
 struct weft_message {
-    char *role;    /* "system", "user", "assistant", "tool" */
+    char *role; /* "system", "user", "assistant", "tool" */
     char *content;
 };
 

@@ -48,8 +48,8 @@ struct weft_dataset_keys {
 
 /* Owned by the caller: release with weft_row_release(). */
 struct weft_row {
-    size_t line;                  /* in the file, from 1 */
-    char *prompt;                 /* plain text; NULL: messages, or none */
+    size_t line;  /* in the file, from 1 */
+    char *prompt; /* plain text; NULL: messages, or none */
     size_t n_messages;
     struct weft_message *message; /* (n_messages) the prompt as messages */
     char *response;               /* NULL: none */
