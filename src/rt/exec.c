@@ -22,7 +22,7 @@ int weft_exec_device(const struct weft_exec *x)
 
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 4) {
+    if (bytes > (size_t) 1 << 47) { /* no machine has it */
         weft_err_nomem(&x->err, "scratch memory", bytes);
         return NULL;
     }

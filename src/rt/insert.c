@@ -188,8 +188,7 @@ static bool task_handles(struct weft_task *t, struct starpu_task *task,
         size_t n = (size_t) t->n_access;
         handle = task->dyn_handles = weft_alloc(n, sizeof *handle);
         mode = task->dyn_modes = weft_alloc(n, sizeof *mode);
-        task->dyn_interfaces = weft_alloc(n, sizeof(void *));
-        if (!handle || !mode || !task->dyn_interfaces)
+        if (!handle || !mode)
             return false;
     }
     int n = 0;

@@ -23,7 +23,7 @@ static int stand_cpu(const void *args, void *const buf[], int n_buf,
 }
 WEFT_CODELET(stand, 0x0, stand_cpu)
 
-/* Runs a standstill of half a second; what was said comes in text. */
+/* Runs a standstill of a second; what was said comes in text. */
 static void said(double watchdog_s, bool still, char *text, size_t size)
 {
     struct weft_err err;
@@ -54,7 +54,7 @@ static void said(double watchdog_s, bool still, char *text, size_t size)
     REQUIRE_OK(weft_external_begin(seq, tile, &where, &answer, &err), err);
     if (!still)
         weft_external_complete(answer, NULL, 0);
-    usleep(600000);
+    usleep(900000);
     if (still)
         weft_external_complete(answer, NULL, 0);
     atomic_store(&go_on, 1);
@@ -82,7 +82,7 @@ static int count(const char *text, const char *part)
 static void test_standstill(void)
 {
     char text[4096];
-    said(0.1, true, text, sizeof text);
+    said(0.4, true, text, sizeof text);
     CHECK_INT(count(text, "no task has ended for 0."), 1); /* once */
     CHECK_INT(count(text, "3 wait or run: stand 3"), 1);
     CHECK_INT(count(text, "1 answers from outside have not come"), 1);
@@ -94,7 +94,7 @@ static void test_standstill(void)
 static void test_silence(void)
 {
     char text[4096];
-    said(0.1, false, text, sizeof text); /* idle is no standstill */
+    said(0.4, false, text, sizeof text); /* idle is no standstill */
     CHECK_STR(text, "");
     said(30, true, text, sizeof text);
     CHECK_STR(text, "");
