@@ -111,18 +111,26 @@ static void run_gemm(void *arg)
     weft_k_gemm(arg);
 }
 
-static void bench_gemm(struct bench *b, enum weft_dtype dtype, int64_t m,
-                       int64_t n, int64_t k, double bar)
+/* blocks > 1: k in so many blocks, a residual, and y in `dtype`. */
+static void bench_gemm(struct bench *b, enum weft_dtype dtype, int32_t blocks,
+                       int64_t m, int64_t n, int64_t k, double bar)
 {
     int64_t size = (int64_t) weft_dtype_bytes(dtype);
     void *x = numbers(dtype, m * k), *w = numbers(dtype, n * k);
-    float *y = numbers(WEFT_F32, m * n);
+    float *y = numbers(WEFT_F32, m * n), *out = numbers(WEFT_F32, m * n);
     struct weft_k_gemm_args a = {
-        .dtype = dtype, .y_dtype = WEFT_F32, .m = m, .n = n, .n_blocks = 1,
-        .x = {x}, .ldx = {k}, .w = {w}, .k = {k}, .y = y, .ldy = n,
+        .dtype = dtype, .y_dtype = blocks > 1 ? dtype : WEFT_F32, .m = m,
+        .n = n, .n_blocks = blocks, .residual = blocks > 1 ? y : NULL,
+        .y = out, .ldy = n,
     };
+    for (int32_t i = 0; i < blocks; i++) {
+        a.k[i] = k / blocks;
+        a.ldx[i] = k;
+        a.x[i] = (char *) x + i * a.k[i] * size;
+        a.w[i] = (char *) w + i * a.k[i] * n * size;
+    }
     struct result r = {
-        .what = "gemm", .dtype = dtype, .m = m, .n = n, .k = k,
+        .what = blocks > 1 ? "gemm T=8" : "gemm", .dtype = dtype, .m = m, .n = n, .k = k,
         .seconds = best_time(b, run_gemm, &a),
         .flop = 2.0 * (double) (m * n * k),
         .bytes = (double) ((n + m) * k * size + 4 * m * n),
@@ -132,6 +140,7 @@ static void bench_gemm(struct bench *b, enum weft_dtype dtype, int64_t m,
     weft_free(x);
     weft_free(w);
     weft_free(y);
+    weft_free(out);
 }
 
 static void run_dw(void *arg)
@@ -293,8 +302,11 @@ static void measure_all(struct bench *b)
     for (int d = 0; d < 2; d++) {
         enum weft_dtype dtype = d ? WEFT_BF16 : WEFT_F32;
         for (size_t i = 0; i < WEFT_COUNT(sizes); i++)
-            bench_gemm(b, dtype, sizes[i].m, sizes[i].n, sizes[i].k,
+            bench_gemm(b, dtype, 1, sizes[i].m, sizes[i].n, sizes[i].k,
                        sizes[i].bar[d]);
+        bench_gemm(b, dtype, 8, 256, 768, 768, 0);
+        bench_gemm(b, dtype, 8, 256, 768, 2048, 0);
+        bench_gemm(b, dtype, 8, 8, 768, 2048, 0);
         bench_dw(b, dtype, 512, 768, 768);
         bench_dw(b, dtype, 512, 2048, 2048);
         bench_flat(b, dtype, false);

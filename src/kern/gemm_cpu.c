@@ -16,10 +16,11 @@ enum {
     LEVELS = 4,              /* log2 WEFT_MAX_BLOCKS + 1 */
     GROUP_ROWS = 96,         /* most rows that share a pass over a panel */
     GROUP_BYTES = 384 << 10, /* of x, to leave room for a panel in the L2 */
-    CHAIN_STEPS = 1024       /* of a panel before the next rows want them */
+    PANEL_BYTES = 512 << 10, /* more of w are read once for all rows */
+    CHAIN_STEPS = 1024       /* at a time then */
 };
 
-/* A group of rows, one panel. */
+/* Some rows, one panel. */
 struct part {
     const struct weft_k_gemm_args *a;
     const struct weft_k_ops *ops;
@@ -69,7 +70,8 @@ static void tree(const struct part *p, float acc[][GROUP_ROWS * WEFT_PANEL])
         p->ops->add(acc[depth - 2], acc[depth - 1], n);
 }
 
-static void panel(const struct part *p)
+/* Rows and a panel, whatever is to be done with the sums. */
+static void block(const struct part *p)
 {
     const struct weft_k_gemm_args *a = p->a;
     int64_t column = p->panel * WEFT_PANEL;
@@ -95,23 +97,36 @@ static void panel(const struct part *p)
                        (char *) a->y + at * y_bytes);
 }
 
+/* Rows [row, end) of all panels, in `n_parts` parts of each. */
+static void group(struct part *p, int64_t row, int64_t end, int64_t n_parts)
+{
+    int64_t n_panels = weft_ceil_div(p->a->n, WEFT_PANEL);
+    for (p->panel = 0; p->panel < n_panels; p->panel++) {
+        p->row = row;
+        for (int64_t i = 1; i <= n_parts; i++) {
+            int64_t next = row + (end - row) * i / n_parts;
+            p->n_rows = next - p->row;
+            block(p);
+            p->row = next;
+        }
+    }
+}
+
 void weft_k_gemm(const struct weft_k_gemm_args *a)
 {
     struct part p = {.a = a, .ops = weft_k_ops()};
-    int64_t row_bytes = 1;
+    int64_t rows = p.ops->tile_rows, row_bytes = 1;
     for (int b = 0; b < a->n_blocks; b++)
         row_bytes += a->k[b] * (int64_t) weft_dtype_bytes(a->dtype);
-    int64_t most = GROUP_BYTES / row_bytes / p.ops->tile_rows
-                 * p.ops->tile_rows;
-    most = weft_min64(weft_max64(most, 2 * p.ops->tile_rows), GROUP_ROWS);
+    int64_t most = GROUP_BYTES / row_bytes / rows * rows;
+    most = weft_min64(weft_max64(most, 2 * rows), GROUP_ROWS);
     int64_t n_groups = weft_ceil_div(a->m, most);
-    int64_t n_panels = weft_ceil_div(a->n, WEFT_PANEL);
-    for (int64_t g = 0; g < n_groups; g++) {
+    for (int64_t g = 0, row = 0; g < n_groups; g++) {
         int64_t end = weft_min64(a->m, weft_round_up(a->m * (g + 1) / n_groups,
-                                                     p.ops->tile_rows));
-        p.n_rows = end - p.row;
-        for (p.panel = 0; p.panel < n_panels && p.n_rows; p.panel++)
-            panel(&p);
-        p.row = end;
+                                                     rows));
+        bool whole = row_bytes * WEFT_PANEL > PANEL_BYTES;
+        if (end > row)
+            group(&p, row, end, whole ? 1 : weft_ceil_div(end - row, rows));
+        row = end;
     }
 }

@@ -21,6 +21,7 @@ kern_sources = \
 	%D%/mm_impl.h \
 	%D%/ops.h \
 	%D%/ops_c.c \
+	%D%/pack_impl.h \
 	%D%/policy_loss_cpu.c \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
