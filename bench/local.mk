@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measurements are built by `make bench`, never run by `make check`.
-bench_programs = %D%/model %D%/kern
+bench_programs = %D%/model %D%/kern %D%/tasks
 %C%_kern_SOURCES = %D%/kern.c %D%/probe.h
 %C%_kern_CFLAGS = $(KERN_CFLAGS)
 %C%_kern_LDADD = $(kern_libs)
+%C%_tasks_SOURCES = %D%/tasks.c
+%C%_tasks_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_tasks_LDADD = $(sched_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
