@@ -86,7 +86,7 @@ bool weft_path_is_free(const char *path)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
-        return errno == ENOENT;
+        return errno == ENOENT || errno == ENOTDIR;
     DIR *dir = opendir(path);
     bool empty = dir != NULL;
     for (struct dirent *e; empty && (e = readdir(dir));)

@@ -25,7 +25,7 @@ static const struct preset {
 } presets[] = {
     {"nano", "llama, 0.1M: tests", WEFT_LLAMA,
      64, 2, 4, 2, 16, 128, 0, 1024, 10000, true},
-    {"tiny", "llama, 1M: examples", WEFT_LLAMA,
+    {"tiny", "llama, 0.8M: examples", WEFT_LLAMA,
      128, 4, 4, 2, 32, 384, 0, 2048, 10000, true},
     {"110m", "llama, 110M, as GPT-2 small: benchmarks", WEFT_LLAMA,
      768, 12, 12, 12, 64, 2048, 32000, 2048, 10000, true},
