@@ -139,8 +139,8 @@ static int read_all(int fd, const char *path, size_t max_bytes, char **data,
         if (max_bytes && *n > max_bytes)
             return weft_err_set(err, WEFT_EINVAL,
                                 "'%s' is larger than %.0f MiB, the limit for "
-                                "such a file", path,
-                                (double) max_bytes / 1048576.0);
+                                "such a file",
+                                path, (double) max_bytes / 1048576.0);
     }
     (*data)[*n] = 0;
     return 0;
@@ -181,8 +181,8 @@ int weft_map_open(const char *path, struct weft_map *out,
         return rc;
     struct weft_map map = {nothing, (size_t) st.st_size};
     if (!S_ISREG(st.st_mode))
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "'%s' is not an ordinary file", path);
+        rc = weft_err_set(err, WEFT_EINVAL, "'%s' is not an ordinary file",
+                          path);
     else if (map.n > 0) {
         void *p = mmap(NULL, map.n, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
@@ -200,7 +200,7 @@ void weft_map_close(struct weft_map *map)
 {
     if (map->data && map->n > 0)
         munmap((void *) (uintptr_t) map->data, map->n);
-    *map = (struct weft_map) {0};
+    *map = (struct weft_map){0};
 }
 
 /* ---- Temporary names -------------------------------------------------- */
@@ -262,16 +262,15 @@ struct weft_file_writer {
 };
 
 /* A failed write: for a full disk, what was wanted and what is there. */
-static int fail_write(const char *path, uint64_t wanted,
-                      struct weft_err *err)
+static int fail_write(const char *path, uint64_t wanted, struct weft_err *err)
 {
     uint64_t left;
     if ((errno == ENOSPC || errno == EDQUOT)
         && weft_disk_free(path, &left, NULL) == 0)
         return weft_err_set(err, WEFT_EFULL,
                             "disk full: cannot write '%s', which needs %.1f "
-                            "MiB where %.1f MiB are free", path,
-                            (double) wanted / 1048576.0,
+                            "MiB where %.1f MiB are free",
+                            path, (double) wanted / 1048576.0,
                             (double) left / 1048576.0);
     return weft_err_sys(err, "write", path);
 }
@@ -290,13 +289,11 @@ static int reserve(struct weft_file_writer *w, size_t n, struct weft_err *err)
         return 0;
     if (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)
         return fail_write(w->path, n, err);
-    return ftruncate(w->fd, (off_t) n) == 0 ? 0
-                                            : fail_write(w->path, n, err);
+    return ftruncate(w->fd, (off_t) n) == 0 ? 0 : fail_write(w->path, n, err);
 }
 
 int weft_file_writer_open(const char *path, size_t n_bytes,
-                          struct weft_file_writer **out,
-                          struct weft_err *err)
+                          struct weft_file_writer **out, struct weft_err *err)
 {
     struct weft_file_writer *w = weft_alloc(1, sizeof *w);
     if (!w)
@@ -446,7 +443,8 @@ int weft_dir_remove(const char *path, struct weft_err *err)
         return errno == ENOENT ? 0 : weft_err_sys(err, "remove", path);
     if (!S_ISDIR(st.st_mode))
         return unlink(path) == 0 || errno == ENOENT
-                 ? 0 : weft_err_sys(err, "remove", path);
+                 ? 0
+                 : weft_err_sys(err, "remove", path);
     DIR *dir = opendir(path);
     if (!dir)
         return weft_err_sys(err, "remove folder", path);
@@ -491,8 +489,7 @@ int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
 
 /* Puts the stage in the place of a folder. The old one goes only when the
  * disk knows the new one. */
-static int exchange(const char *stage, const char *path,
-                    struct weft_err *err)
+static int exchange(const char *stage, const char *path, struct weft_err *err)
 {
     if (renameat2(AT_FDCWD, stage, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
         int rc = sync_parent(path, err);

@@ -12,7 +12,7 @@
 
 static struct weft_hash of_xxh(XXH128_hash_t h)
 {
-    return (struct weft_hash) {h.high64, h.low64};
+    return (struct weft_hash){h.high64, h.low64};
 }
 
 uint64_t weft_hash64(const void *data, size_t n)
@@ -42,7 +42,7 @@ bool weft_hash_scan(const char *text, struct weft_hash *out)
     int i = 0;
     for (; i < WEFT_HASH_DIGITS && text[i]; i++) {
         char c = text[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
+        int digit = c >= '0' && c <= '9' ? c - '0'
                   : c >= 'a' && c <= 'f' ? c - 'a' + 10
                   : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                          : -1;
@@ -52,7 +52,7 @@ bool weft_hash_scan(const char *text, struct weft_hash *out)
     }
     if (i != WEFT_HASH_DIGITS || text[i])
         return false;
-    *out = (struct weft_hash) {half[0], half[1]};
+    *out = (struct weft_hash){half[0], half[1]};
     return true;
 }
 

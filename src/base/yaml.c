@@ -41,12 +41,12 @@ static int fail_parser(const struct reader *r)
     if (p->error == YAML_MEMORY_ERROR)
         return nomem(r);
     if (p->error == YAML_READER_ERROR)
-        return weft_err_set(r->err, WEFT_EFORMAT, "%s: byte %zu: %s",
-                            r->name, p->problem_offset,
+        return weft_err_set(r->err, WEFT_EFORMAT, "%s: byte %zu: %s", r->name,
+                            p->problem_offset,
                             p->problem ? p->problem : "not UTF-8");
-    return weft_err_set(r->err, WEFT_EFORMAT,
-                        "%s:%zu:%zu: not YAML: %s%s%s", r->name,
-                        p->problem_mark.line + 1, p->problem_mark.column + 1,
+    return weft_err_set(r->err, WEFT_EFORMAT, "%s:%zu:%zu: not YAML: %s%s%s",
+                        r->name, p->problem_mark.line + 1,
+                        p->problem_mark.column + 1,
                         p->problem ? p->problem : "cannot be read",
                         p->context ? " " : "", p->context ? p->context : "");
 }
@@ -137,7 +137,8 @@ static int fill_key(struct reader *r, const yaml_event_t *e,
         if (strcmp(map->key[i], key) == 0)
             return weft_err_set(r->err, WEFT_EFORMAT,
                                 "%s:%zu: key '%.80s' is given twice, first "
-                                "in line %d", r->name, at->line + 1, key,
+                                "in line %d",
+                                r->name, at->line + 1, key,
                                 map->child[i]->line);
     map->key[map->n] = weft_strdup(key);
     return map->key[map->n] ? 0 : nomem(r);
@@ -230,7 +231,8 @@ static int fill_document(struct reader *r, struct weft_yaml *root)
         return rc;
     rc = fill(r, &e, 1, root);
     yaml_event_delete(&e);
-    for (int i = 0; i < 2 && !rc; i++) { /* the document's end, the stream's */
+    for (int i = 0; i < 2 && !rc;
+         i++) { /* the document's end, the stream's */
         rc = next(r, &e);
         if (rc)
             return rc;
@@ -365,8 +367,8 @@ static bool looks_like_number(const struct weft_yaml *node, bool whole)
     return digit;
 }
 
-int weft_yaml_int(const struct weft_yaml *node, const char *key,
-                  int64_t *out, struct weft_err *err)
+int weft_yaml_int(const struct weft_yaml *node, const char *key, int64_t *out,
+                  struct weft_err *err)
 {
     if (!looks_like_number(node, true))
         return wrong(node, key, "a whole number", err);
@@ -396,7 +398,7 @@ int weft_yaml_bool(const struct weft_yaml *node, const char *key, bool *out,
                    struct weft_err *err)
 {
     static const char *const word[] = {"false", "False", "FALSE",
-                                       "true", "True", "TRUE"};
+                                       "true",  "True",  "TRUE"};
     if (node->type == WEFT_YAML_SCALAR && !node->quoted)
         for (size_t i = 0; i < WEFT_COUNT(word); i++)
             if (strcmp(node->text, word[i]) == 0) {

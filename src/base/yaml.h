@@ -19,13 +19,13 @@ enum weft_yaml_type { WEFT_YAML_SCALAR, WEFT_YAML_LIST, WEFT_YAML_MAP };
 
 struct weft_yaml {
     enum weft_yaml_type type;
-    int line, column;          /* from 1 */
-    const char *name;          /* the document's, for messages */
-    bool quoted;               /* scalar: in quotes, or a block of text */
-    char *text;                /* scalar; NULL otherwise */
-    size_t n;                  /* children */
-    struct weft_yaml **child;  /* (n) items, or values of the keys */
-    char **key;                /* (n) map: keys, in the file's order */
+    int line, column;         /* from 1 */
+    const char *name;         /* the document's, for messages */
+    bool quoted;              /* scalar: in quotes, or a block of text */
+    char *text;               /* scalar; NULL otherwise */
+    size_t n;                 /* children */
+    struct weft_yaml **child; /* (n) items, or values of the keys */
+    char **key;               /* (n) map: keys, in the file's order */
 };
 
 /* Parses n bytes of UTF-8; `name` is copied and stands in messages. An empty
@@ -49,8 +49,8 @@ bool weft_yaml_is_null(const struct weft_yaml *node);
 /* Numbers in full: no blanks, nothing after them, not infinite, not NaN; and
  * true or false. `key` names the value in the sentence "name:line: key ...".
  * Errors: WEFT_EINVAL. Outputs are written only on success. */
-int weft_yaml_int(const struct weft_yaml *node, const char *key,
-                  int64_t *out, struct weft_err *err);
+int weft_yaml_int(const struct weft_yaml *node, const char *key, int64_t *out,
+                  struct weft_err *err);
 int weft_yaml_double(const struct weft_yaml *node, const char *key,
                      double *out, struct weft_err *err);
 int weft_yaml_bool(const struct weft_yaml *node, const char *key, bool *out,

@@ -14,23 +14,32 @@ extern const char weft_help_init[];
 const char weft_help_init[] =
     "usage: weft init [options] -o FOLDER\n"
     "\n"
-    "Makes a randomly initialised model as a Hugging Face folder: config.json,\n"
+    "Makes a randomly initialised model as a Hugging Face folder: "
+    "config.json,\n"
     "generation_config.json, model.safetensors, and a tokenizer.\n"
     "\n"
     "size:\n"
-    "  --preset NAME        nano, tiny, 110m, 0.5b, 1b, 8b; the options below\n"
+    "  --preset NAME        nano, tiny, 110m, 0.5b, 1b, 8b; the options "
+    "below\n"
     "                       change what they name\n"
     "  --family NAME        llama (default), qwen2, qwen3, mistral\n"
-    "  --hidden N           hidden size                    needed, or --preset\n"
-    "  --layers N           decoder layers                 needed, or --preset\n"
-    "  --heads N            query heads                    needed, or --preset\n"
+    "  --hidden N           hidden size                    needed, or "
+    "--preset\n"
+    "  --layers N           decoder layers                 needed, or "
+    "--preset\n"
+    "  --heads N            query heads                    needed, or "
+    "--preset\n"
     "  --kv-heads N         key-value heads                default: --heads\n"
-    "  --head-dim N         size of a head                 default: hidden/heads\n"
-    "  --intermediate N     MLP size                       default: 8/3 hidden\n"
-    "  --vocab N            vocabulary                     default: tokenizer's\n"
+    "  --head-dim N         size of a head                 default: "
+    "hidden/heads\n"
+    "  --intermediate N     MLP size                       default: 8/3 "
+    "hidden\n"
+    "  --vocab N            vocabulary                     default: "
+    "tokenizer's\n"
     "  --max-positions N    longest sequence               default: 2048\n"
     "  --rope-theta X       RoPE's base                    default: 10000\n"
-    "  --tied, --untied     head is the embedding, or not  default: --untied\n"
+    "  --tied, --untied     head is the embedding, or not  default: "
+    "--untied\n"
     "  --bias               biases on attention's projections\n"
     "  --scalar             a scalar head (reward model, critic)\n"
     "\n"
@@ -64,10 +73,10 @@ static void override(const struct options *given, struct weft_init_options *o)
     const struct {
         int32_t from, *to;
     } number[] = {
-        {g->hidden, &o->hidden}, {g->layers, &o->layers},
-        {g->heads, &o->heads}, {g->kv_heads, &o->kv_heads},
+        {g->hidden, &o->hidden},     {g->layers, &o->layers},
+        {g->heads, &o->heads},       {g->kv_heads, &o->kv_heads},
         {g->head_dim, &o->head_dim}, {g->intermediate, &o->intermediate},
-        {g->vocab, &o->vocab}, {g->max_positions, &o->max_positions},
+        {g->vocab, &o->vocab},       {g->max_positions, &o->max_positions},
     };
     for (size_t i = 0; i < WEFT_COUNT(number); i++)
         if (number[i].from > 0)
@@ -94,28 +103,34 @@ static void override(const struct options *given, struct weft_init_options *o)
 static int resolve(const struct options *given, struct weft_init_options *o)
 {
     static const char *const dtype[] = {"f32", "bf16", "f16"};
-    *o = (struct weft_init_options) {0};
+    *o = (struct weft_init_options){0};
     if (!given->output)
         return weft_cli_usage(VERB, "-o FOLDER is missing");
     if (given->preset && !weft_init_preset(given->preset, o))
-        return weft_cli_usage(VERB, "unknown preset '%s'; nano, tiny, 110m, "
-                              "0.5b, 1b and 8b are known", given->preset);
+        return weft_cli_usage(VERB,
+                              "unknown preset '%s'; nano, tiny, 110m, "
+                              "0.5b, 1b and 8b are known",
+                              given->preset);
     if (given->family && !weft_family_find(given->family, &o->family))
-        return weft_cli_usage(VERB, "unknown family '%s'; llama, qwen2, qwen3 "
-                              "and mistral are known", given->family);
+        return weft_cli_usage(VERB,
+                              "unknown family '%s'; llama, qwen2, qwen3 "
+                              "and mistral are known",
+                              given->family);
     if (given->tied && given->untied)
         return weft_cli_usage(VERB, "--tied and --untied exclude each other");
     override(given, o);
     if (o->hidden == 0 || o->layers == 0 || o->heads == 0)
         return weft_cli_usage(VERB, "--hidden, --layers and --heads are "
-                              "needed, or --preset");
+                                    "needed, or --preset");
     size_t d = 0;
     while (given->dtype && d < WEFT_COUNT(dtype)
            && strcmp(dtype[d], given->dtype) != 0)
         d++;
     if (d == WEFT_COUNT(dtype))
-        return weft_cli_usage(VERB, "unknown dtype '%s'; f32, bf16 and f16 "
-                              "are known", given->dtype);
+        return weft_cli_usage(VERB,
+                              "unknown dtype '%s'; f32, bf16 and f16 "
+                              "are known",
+                              given->dtype);
     o->dtype = (enum weft_dtype) d;
     o->tokenizer = given->tokenizer ? given->tokenizer : "bytes";
     if (strcmp(o->tokenizer, "none") == 0)

@@ -16,10 +16,10 @@ static const size_t MAX_CONFIG_BYTES = (size_t) 4 << 20;
  * 5.23, configuration_<family>.py). */
 static const struct family {
     const char *name;
-    int32_t kv_heads;      /* 0: the query heads */
-    int32_t head_dim;      /* 0: hidden / heads */
+    int32_t kv_heads; /* 0: the query heads */
+    int32_t head_dim; /* 0: hidden / heads */
     int32_t max_positions;
-    int32_t bos, eos;      /* -1: none */
+    int32_t bos, eos; /* -1: none */
 } families[WEFT_N_FAMILIES] = {
     [WEFT_LLAMA] = {"llama", 0, 0, 2048, 1, 2},
     [WEFT_QWEN2] = {"qwen2", 32, 0, 32768, -1, -1},
@@ -74,15 +74,12 @@ static const json_t *get(const json_t *map, const char *key)
 
 static const char *what(const json_t *v)
 {
-    switch (json_typeof(v)) {
-    case JSON_OBJECT: return "a map";
-    case JSON_ARRAY: return "a list";
-    case JSON_STRING: return "a text";
-    case JSON_INTEGER: return "a whole number";
-    case JSON_REAL: return "a fraction";
-    case JSON_NULL: return "null";
-    default: return "true or false";
-    }
+    static const char *const word[] = {
+        [JSON_OBJECT] = "a map",    [JSON_ARRAY] = "a list",
+        [JSON_STRING] = "a text",   [JSON_INTEGER] = "a whole number",
+        [JSON_REAL] = "a fraction", [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",     [JSON_NULL] = "null"};
+    return word[json_typeof(v)];
 }
 
 /* A whole number in [min, max]; `otherwise` when the key is absent. */
@@ -97,8 +94,9 @@ static int32_t get_int(struct reader *r, const json_t *map, const char *key,
         bad(r, WEFT_EFORMAT, "'%s' must be a whole number, not %s", key,
             what(v));
     else if (i < min || i > max)
-        bad(r, WEFT_EINVAL, "'%s' is %" JSON_INTEGER_FORMAT
-            "; it must be from %d to %d", key, i, min, max);
+        bad(r, WEFT_EINVAL,
+            "'%s' is %" JSON_INTEGER_FORMAT "; it must be from %d to %d", key,
+            i, min, max);
     else
         return (int32_t) i;
     return otherwise;
@@ -112,8 +110,8 @@ static int32_t need_int(struct reader *r, const char *key, int32_t min,
     return get_int(r, r->root, key, min, min, max);
 }
 
-static double get_double(struct reader *r, const json_t *map,
-                         const char *key, double otherwise)
+static double get_double(struct reader *r, const json_t *map, const char *key,
+                         double otherwise)
 {
     const json_t *v = get(map, key);
     if (!v)
@@ -151,35 +149,40 @@ static const char *get_text(struct reader *r, const json_t *map,
 
 static void refuse_unsupported(struct reader *r, enum weft_family family)
 {
-    static const char *const experts[] = {
-        "num_experts", "num_local_experts", "n_routed_experts"};
+    static const char *const experts[] = {"num_experts", "num_local_experts",
+                                          "n_routed_experts"};
     const char *act = get_text(r, r->root, "hidden_act");
     const char *name = families[family].name;
     if (act && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
-        bad(r, WEFT_EUNSUPPORTED, "'hidden_act' \"%.40s\" is not supported; "
-            "only \"silu\" is", act);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'hidden_act' \"%.40s\" is not supported; only \"silu\" is", act);
     if (get(r->root, "quantization_config"))
-        bad(r, WEFT_EUNSUPPORTED, "'quantization_config': quantized weights "
-            "are not supported; save the model in bfloat16 or float32");
+        bad(r, WEFT_EUNSUPPORTED,
+            "'quantization_config': quantized weights are not supported; "
+            "save the model in bfloat16 or float32");
     for (size_t i = 0; i < WEFT_COUNT(experts); i++)
         if (get(r->root, experts[i]))
-            bad(r, WEFT_EUNSUPPORTED, "'%s': mixtures of experts are not "
-                "supported", experts[i]);
+            bad(r, WEFT_EUNSUPPORTED,
+                "'%s': mixtures of experts are not supported", experts[i]);
     if (get_bool(r, r->root, "mlp_bias", false))
         bad(r, WEFT_EUNSUPPORTED, "'mlp_bias' true is not supported");
     bool bias = get_bool(r, r->root, "attention_bias", false);
     if (family == WEFT_MISTRAL && bias)
-        bad(r, WEFT_EUNSUPPORTED, "'attention_bias' true is not supported in "
-            "the family mistral, which has none");
+        bad(r, WEFT_EUNSUPPORTED,
+            "'attention_bias' true is not supported in the family mistral, "
+            "which has none");
     if (family == WEFT_QWEN2 && get(r->root, "attention_bias") && !bias)
-        bad(r, WEFT_EUNSUPPORTED, "'attention_bias' false is not supported in "
-            "the family qwen2, which always has q, k and v biases");
+        bad(r, WEFT_EUNSUPPORTED,
+            "'attention_bias' false is not supported in the family qwen2, "
+            "which always has q, k and v biases");
     if (get_double(r, r->root, "attention_dropout", 0) != 0)
-        bad(r, WEFT_EUNSUPPORTED, "'attention_dropout' other than 0 is not "
-            "supported");
+        bad(r, WEFT_EUNSUPPORTED,
+            "'attention_dropout' other than 0 is not supported");
     if (get_double(r, r->root, "partial_rotary_factor", 1) != 1)
-        bad(r, WEFT_EUNSUPPORTED, "'partial_rotary_factor' other than 1 is "
-            "not supported in the family %s", name);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'partial_rotary_factor' other than 1 is not supported in the "
+            "family %s",
+            name);
 }
 
 /* Full attention only. transformers' mistral has a window of 4096 where the
@@ -191,22 +194,27 @@ static void refuse_sliding_window(struct reader *r, enum weft_family family)
     for (size_t i = 0; i < json_array_size(layers); i++) {
         const char *type = json_string_value(json_array_get(layers, i));
         if (!type || strcmp(type, "full_attention") != 0)
-            bad(r, WEFT_EUNSUPPORTED, "'layer_types': layer %zu is \"%.40s\"; "
-                "only \"full_attention\" is supported", i,
-                type ? type : "not a text");
+            bad(r, WEFT_EUNSUPPORTED,
+                "'layer_types': layer %zu is \"%.40s\"; only "
+                "\"full_attention\" is supported",
+                i, type ? type : "not a text");
     }
     if (get_bool(r, r->root, "use_sliding_window", false))
-        bad(r, WEFT_EUNSUPPORTED, "'use_sliding_window' true: sliding windows "
-            "are not supported");
+        bad(r, WEFT_EUNSUPPORTED,
+            "'use_sliding_window' true: sliding windows are not supported");
     if (family == WEFT_QWEN2 || family == WEFT_QWEN3)
         return;
     if (get(r->root, window))
-        bad(r, WEFT_EUNSUPPORTED, "'%s': sliding windows are not supported; "
-            "a model trained without one says null", window);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'%s': sliding windows are not supported; a model trained "
+            "without one says null",
+            window);
     else if (family == WEFT_MISTRAL && !json_object_get(r->root, window))
-        bad(r, WEFT_EUNSUPPORTED, "'%s' is absent, which means 4096 in the "
-            "family mistral, and sliding windows are not supported; a model "
-            "trained without one says null", window);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'%s' is absent, which means 4096 in the family mistral, and "
+            "sliding windows are not supported; a model trained without one "
+            "says null",
+            window);
 }
 
 /* ---- RoPE ------------------------------------------------------------- */
@@ -226,14 +234,15 @@ static struct rope read_rope(struct reader *r, const json_t *map,
         return rope;
     }
     if (json_is_object(json_object_get(map, "full_attention")))
-        bad(r, WEFT_EUNSUPPORTED, "'%s': one RoPE per kind of layer is not "
-            "supported", key);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'%s': one RoPE per kind of layer is not supported", key);
     const char *type = get_text(r, map, "rope_type");
     if (!type)
         type = get_text(r, map, "type");
     if (get_double(r, map, "partial_rotary_factor", 1) != 1)
-        bad(r, WEFT_EUNSUPPORTED, "'%s': 'partial_rotary_factor' other than 1 "
-            "is not supported", key);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'%s': 'partial_rotary_factor' other than 1 is not supported",
+            key);
     if (!type || strcmp(type, "default") == 0)
         return rope;
     if (strcmp(type, "linear") == 0)
@@ -241,8 +250,10 @@ static struct rope read_rope(struct reader *r, const json_t *map,
     else if (strcmp(type, "llama3") == 0)
         rope.type = WEFT_ROPE_LLAMA3;
     else
-        bad(r, WEFT_EUNSUPPORTED, "'%s': RoPE type \"%.40s\" is not supported; "
-            "default, linear and llama3 are", key, type);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'%s': RoPE type \"%.40s\" is not supported; default, linear and "
+            "llama3 are",
+            key, type);
     rope.factor = get_double(r, map, "factor", 0);
     if (rope.type == WEFT_ROPE_LLAMA3) {
         rope.low = get_double(r, map, "low_freq_factor", 0);
@@ -272,18 +283,23 @@ static void read_ropes(struct reader *r, struct weft_shape *s)
     if (new) {
         struct rope other = read_rope(r, new, "rope_parameters");
         if (old && !r->rc && !same_rope(&rope, &other))
-            bad(r, WEFT_EINVAL, "'rope_parameters' and 'rope_scaling' "
-                "disagree; leave one of them out");
+            bad(r, WEFT_EINVAL,
+                "'rope_parameters' and 'rope_scaling' disagree; leave one of "
+                "them out");
         rope = other;
     }
     double top = get_double(r, r->root, "rope_theta", 0);
     double theta = get_double(r, new, "rope_theta", top);
     if (top != 0 && theta != top)
-        bad(r, WEFT_EINVAL, "'rope_theta' is %g, but %g in 'rope_parameters'; "
-            "leave one of them out", top, theta);
+        bad(r, WEFT_EINVAL,
+            "'rope_theta' is %g, but %g in 'rope_parameters'; leave one of "
+            "them out",
+            top, theta);
     s->rope = rope.type;
     s->rope_theta = theta != 0 || get(r->root, "rope_theta")
-                            || get(new, "rope_theta") ? theta : 10000;
+                         || get(new, "rope_theta")
+                      ? theta
+                      : 10000;
     s->rope_factor = rope.factor;
     s->rope_low = rope.low;
     s->rope_high = rope.high;
@@ -306,8 +322,10 @@ static void read_dtype(struct reader *r, struct weft_arch *a)
     else if (strcmp(name, "float16") == 0)
         a->dtype = WEFT_F16;
     else
-        bad(r, WEFT_EUNSUPPORTED, "'dtype' \"%.40s\" is not supported; "
-            "float32, bfloat16 and float16 are", name);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'dtype' \"%.40s\" is not supported; float32, bfloat16 and "
+            "float16 are",
+            name);
     a->shape.dtype = a->dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32;
 }
 
@@ -320,8 +338,10 @@ static void check_labels(struct reader *r)
     n = get_int(r, r->root, "num_labels", n, 0, INT32_MAX);
     if (n != 1)
         bad(r, WEFT_EUNSUPPORTED, "'num_labels' is %d%s; a scalar head has 1",
-            n, get(r->root, "num_labels") || names ? "" : " where it is "
-            "absent");
+            n,
+            get(r->root, "num_labels") || names ? ""
+                                                : " where it is "
+                                                  "absent");
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -334,15 +354,17 @@ static void read_head(struct reader *r, struct weft_arch *a)
 {
     const json_t *list = get(r->root, "architectures");
     const char *name = json_string_value(json_array_get(list, 0));
-    if (list && (!json_is_array(list) || (json_array_size(list) > 0
-                                          && !name)))
+    if (list
+        && (!json_is_array(list) || (json_array_size(list) > 0 && !name)))
         bad(r, WEFT_EFORMAT, "'architectures' must be a list of texts");
     a->shape.tied = get_bool(r, r->root, "tie_word_embeddings", false);
     if (!name || ends_with(name, "ForCausalLM") || ends_with(name, "Model"))
         return;
     if (!ends_with(name, "ForSequenceClassification")) {
-        bad(r, WEFT_EUNSUPPORTED, "'architectures' \"%.80s\" is not supported; "
-            "*ForCausalLM and *ForSequenceClassification are", name);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'architectures' \"%.80s\" is not supported; *ForCausalLM and "
+            "*ForSequenceClassification are",
+            name);
         return;
     }
     check_labels(r);
@@ -375,8 +397,10 @@ static bool token_id(struct reader *r, const char *key, const json_t *v,
     if (!json_is_integer(v))
         bad(r, WEFT_EFORMAT, "'%s' must be a token id, not %s", key, what(v));
     else if (id < -1 || id >= vocab)
-        bad(r, WEFT_EINVAL, "'%s' is %" JSON_INTEGER_FORMAT ", but the "
-            "vocabulary has the ids 0 to %d", key, id, vocab - 1);
+        bad(r, WEFT_EINVAL,
+            "'%s' is %" JSON_INTEGER_FORMAT ", but the "
+            "vocabulary has the ids 0 to %d",
+            key, id, vocab - 1);
     *out = id;
     return !r->rc && id >= 0;
 }
@@ -391,8 +415,7 @@ static void read_one_id(struct reader *r, const char *key, int32_t vocab,
         *out = (int32_t) id;
 }
 
-static void read_eos(struct reader *r, struct weft_arch *a,
-                     int32_t otherwise)
+static void read_eos(struct reader *r, struct weft_arch *a, int32_t otherwise)
 {
     static const char *const key = "eos_token_id";
     const json_t *v = json_object_get(r->root, key);
@@ -416,17 +439,17 @@ static void read_sizes(struct reader *r, struct weft_arch *a)
     s->n_heads = need_int(r, "num_attention_heads", 1, INT32_MAX);
     s->intermediate = need_int(r, "intermediate_size", 1, INT32_MAX);
     s->vocab = need_int(r, "vocab_size", 1, INT32_MAX);
-    bool null_kv = json_is_null(json_object_get(r->root,
-                                                "num_key_value_heads"));
-    s->n_kv_heads = get_int(r, r->root, "num_key_value_heads",
-                            f->kv_heads && !null_kv ? f->kv_heads
-                                                    : s->n_heads,
-                            1, INT32_MAX);
+    bool null_kv = json_is_null(
+        json_object_get(r->root, "num_key_value_heads"));
+    s->n_kv_heads = get_int(
+        r, r->root, "num_key_value_heads",
+        f->kv_heads && !null_kv ? f->kv_heads : s->n_heads, 1, INT32_MAX);
     if (!get(r->root, "head_dim") && !f->head_dim
         && s->hidden % s->n_heads != 0)
-        bad(r, WEFT_EINVAL, "'hidden_size' %d is not a multiple of the %d "
-            "'num_attention_heads', and there is no 'head_dim'", s->hidden,
-            s->n_heads);
+        bad(r, WEFT_EINVAL,
+            "'hidden_size' %d is not a multiple of the %d "
+            "'num_attention_heads', and there is no 'head_dim'",
+            s->hidden, s->n_heads);
     s->head_dim = get_int(r, r->root, "head_dim",
                           f->head_dim ? f->head_dim : s->hidden / s->n_heads,
                           1, INT32_MAX);
@@ -440,11 +463,14 @@ static void read_family(struct reader *r, struct weft_arch *a)
 {
     const char *type = get_text(r, r->root, "model_type");
     if (!type)
-        bad(r, WEFT_EFORMAT, "'model_type' is missing; it must be llama, "
-            "qwen2, qwen3 or mistral");
+        bad(r, WEFT_EFORMAT,
+            "'model_type' is missing; it must be llama, qwen2, qwen3 or "
+            "mistral");
     else if (!weft_family_find(type, &a->family))
-        bad(r, WEFT_EUNSUPPORTED, "'model_type' \"%.40s\" is not supported; "
-            "llama, qwen2, qwen3 and mistral are", type);
+        bad(r, WEFT_EUNSUPPORTED,
+            "'model_type' \"%.40s\" is not supported; llama, qwen2, qwen3 "
+            "and mistral are",
+            type);
 }
 
 static int open_json(struct reader *r, const char *text, size_t n,
@@ -465,10 +491,12 @@ int weft_arch_parse(const char *text, size_t n, const char *name,
                     struct weft_arch *out, struct weft_err *err)
 {
     struct reader r = {.name = name, .err = err};
-    struct weft_arch a = {
-        .bos = -1, .pad = -1,
-        .generation = {.temperature = 1, .top_k = 50, .top_p = 1,
-                       .repetition_penalty = 1}};
+    struct weft_arch a = {.bos = -1,
+                          .pad = -1,
+                          .generation = {.temperature = 1,
+                                         .top_k = 50,
+                                         .top_p = 1,
+                                         .repetition_penalty = 1}};
     json_t *root = NULL;
     if (!open_json(&r, text, n, &root))
         read_family(&r, &a);
@@ -485,8 +513,8 @@ int weft_arch_parse(const char *text, size_t n, const char *name,
         a.shape.qk_norm = a.family == WEFT_QWEN3;
     }
     if (!r.rc) {
-        read_one_id(&r, "bos_token_id", a.shape.vocab,
-                    families[a.family].bos, &a.bos);
+        read_one_id(&r, "bos_token_id", a.shape.vocab, families[a.family].bos,
+                    &a.bos);
         read_one_id(&r, "pad_token_id", a.shape.vocab, -1, &a.pad);
         read_eos(&r, &a, families[a.family].eos);
     }
@@ -525,8 +553,9 @@ int weft_arch_parse_generation(const char *text, size_t n, const char *name,
     }
     if (!(g->temperature >= 0) || !(g->top_p > 0 && g->top_p <= 1)
         || !(g->repetition_penalty > 0))
-        bad(&r, WEFT_EINVAL, "'temperature' must be 0 or more, 'top_p' in "
-            "(0, 1], 'repetition_penalty' above 0");
+        bad(&r, WEFT_EINVAL,
+            "'temperature' must be 0 or more, 'top_p' in (0, 1], "
+            "'repetition_penalty' above 0");
     json_decref(root);
     if (!r.rc)
         *arch = a;
@@ -541,8 +570,8 @@ int weft_arch_read(const char *dir, struct weft_arch *out,
     size_t n;
     char *config = weft_path_join(dir, "config.json");
     char *generation = weft_path_join(dir, "generation_config.json");
-    int rc = config && generation
-               ? 0 : weft_err_nomem(err, dir, 2 * strlen(dir));
+    int rc = config && generation ? 0
+                                  : weft_err_nomem(err, dir, 2 * strlen(dir));
     if (!rc && !weft_dir_exists(dir))
         rc = weft_err_set(err, WEFT_ENOTFOUND,
                           "there is no model folder '%s'", dir);

@@ -15,32 +15,36 @@
 #include "base/shape.h"
 
 enum weft_family {
-    WEFT_LLAMA, WEFT_QWEN2, WEFT_QWEN3, WEFT_MISTRAL, WEFT_N_FAMILIES
+    WEFT_LLAMA,
+    WEFT_QWEN2,
+    WEFT_QWEN3,
+    WEFT_MISTRAL,
+    WEFT_N_FAMILIES
 };
 
 enum { WEFT_MAX_EOS = 16 };
 
 /* generation_config.json; what it does not give has transformers' default. */
 struct weft_generation {
-    bool found;             /* there was such a file */
-    bool do_sample;         /* false */
-    double temperature;     /* 1 */
-    int32_t top_k;          /* 50; 0: all */
-    double top_p;           /* 1 */
+    bool found;                /* there was such a file */
+    bool do_sample;            /* false */
+    double temperature;        /* 1 */
+    int32_t top_k;             /* 50; 0: all */
+    double top_p;              /* 1 */
     double repetition_penalty; /* 1 */
-    int32_t max_new_tokens; /* 0: not given */
+    int32_t max_new_tokens;    /* 0: not given */
 };
 
 struct weft_arch {
-    struct weft_shape shape;    /* not partitioned; shape.dtype: F32, or BF16
+    struct weft_shape shape; /* not partitioned; shape.dtype: F32, or BF16
                                    when the file says so; tied is false for a
                                    scalar head */
     enum weft_family family;
-    enum weft_dtype dtype;      /* of the file's weights, as it says */
-    double initializer_range;   /* standard deviation of random weights */
-    int32_t bos, pad;           /* token ids; -1: none */
+    enum weft_dtype dtype;    /* of the file's weights, as it says */
+    double initializer_range; /* standard deviation of random weights */
+    int32_t bos, pad;         /* token ids; -1: none */
     int32_t n_eos;
-    int32_t eos[WEFT_MAX_EOS];  /* config.json's, then generation's others */
+    int32_t eos[WEFT_MAX_EOS]; /* config.json's, then generation's others */
     struct weft_generation generation;
 };
 

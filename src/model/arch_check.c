@@ -6,8 +6,12 @@
 /* Sizes beyond these are typing errors or attacks; the largest published
  * model of these families has 16384, 126, 128 and 151936 or so. */
 enum {
-    MAX_HIDDEN = 1 << 16, MAX_LAYERS = 1 << 10, MAX_HEADS = 1 << 10,
-    MAX_HEAD_DIM = 1 << 10, MAX_INTERMEDIATE = 1 << 20, MAX_VOCAB = 1 << 22,
+    MAX_HIDDEN = 1 << 16,
+    MAX_LAYERS = 1 << 10,
+    MAX_HEADS = 1 << 10,
+    MAX_HEAD_DIM = 1 << 10,
+    MAX_INTERMEDIATE = 1 << 20,
+    MAX_VOCAB = 1 << 22,
     MAX_POSITIONS = 1 << 28
 };
 
@@ -56,7 +60,8 @@ static int check_sizes(const struct weft_shape *s, struct weft_err *err)
     if (!rc && s->n_heads % s->n_kv_heads != 0)
         rc = weft_err_set(err, WEFT_EINVAL,
                           "'num_key_value_heads' %d does not divide the %d "
-                          "'num_attention_heads'", s->n_kv_heads, s->n_heads);
+                          "'num_attention_heads'",
+                          s->n_kv_heads, s->n_heads);
     return rc;
 }
 
@@ -71,7 +76,8 @@ static int check_rope(const struct weft_shape *s, struct weft_err *err)
     if (!(s->rope_factor >= 1) || !isfinite(s->rope_factor))
         return weft_err_set(err, WEFT_EINVAL,
                             "RoPE's 'factor' is %g or missing; it must be 1 "
-                            "or more", s->rope_factor);
+                            "or more",
+                            s->rope_factor);
     if (s->rope == WEFT_ROPE_LINEAR)
         return 0;
     if (!(s->rope_low > 0) || !(s->rope_high > s->rope_low)
@@ -79,8 +85,8 @@ static int check_rope(const struct weft_shape *s, struct weft_err *err)
         return weft_err_set(err, WEFT_EINVAL,
                             "RoPE's 'low_freq_factor' %g and "
                             "'high_freq_factor' %g must be there, above 0, "
-                            "and the second larger", s->rope_low,
-                            s->rope_high);
+                            "and the second larger",
+                            s->rope_low, s->rope_high);
     if (s->rope_original < 1)
         return weft_err_set(err, WEFT_EINVAL,
                             "RoPE type llama3 needs "
@@ -97,7 +103,8 @@ int weft_arch_check(const struct weft_arch *a, struct weft_err *err)
     if (!rc && !(s->rms_eps > 0 && s->rms_eps <= 0.1f))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "'rms_norm_eps' is %g; it must be above 0 and at "
-                          "most 0.1", (double) s->rms_eps);
+                          "most 0.1",
+                          (double) s->rms_eps);
     if (!rc && !(a->initializer_range >= 0 && a->initializer_range <= 1))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "'initializer_range' is %g; it must be from 0 to 1",

@@ -107,8 +107,10 @@ static void put_family(FILE *f, const struct weft_arch *a)
     if (a->family != WEFT_LLAMA)
         fputs("  \"sliding_window\": null,\n", f);
     if (a->family == WEFT_QWEN2 || a->family == WEFT_QWEN3)
-        fprintf(f, "  \"use_sliding_window\": false,\n"
-                "  \"max_window_layers\": %d,\n", s->n_layers);
+        fprintf(f,
+                "  \"use_sliding_window\": false,\n"
+                "  \"max_window_layers\": %d,\n",
+                s->n_layers);
 }
 
 static void put_config(FILE *f, const struct weft_arch *a)
@@ -117,11 +119,12 @@ static void put_config(FILE *f, const struct weft_arch *a)
     static const char *const dtype[] = {"float32", "bfloat16", "float16"};
     const struct weft_shape *s = &a->shape;
     fprintf(f, "{\n  \"architectures\": [\"%sFor%s\"],\n", class[a->family],
-            s->scalar_head ? "SequenceClassification" : "CausalLM");
+            s -> scalar_head ? "SequenceClassification" : "CausalLM");
     if (s->scalar_head)
         fputs("  \"id2label\": {\"0\": \"LABEL_0\"},\n"
               "  \"label2id\": {\"LABEL_0\": 0},\n"
-              "  \"num_labels\": 1,\n", f);
+              "  \"num_labels\": 1,\n",
+              f);
     fputs("  \"attention_dropout\": 0.0,\n", f);
     put_key_id(f, "bos_token_id", a->bos);
     put_eos(f, a);

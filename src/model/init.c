@@ -23,18 +23,18 @@ static const struct preset {
     double rope_theta;
     bool tied;
 } presets[] = {
-    {"nano", "llama, 0.1M: tests", WEFT_LLAMA,
-     64, 2, 4, 2, 16, 128, 0, 1024, 10000, true},
-    {"tiny", "llama, 0.8M: examples", WEFT_LLAMA,
-     128, 4, 4, 2, 32, 384, 0, 2048, 10000, true},
-    {"110m", "llama, 110M, as GPT-2 small: benchmarks", WEFT_LLAMA,
-     768, 12, 12, 12, 64, 2048, 32000, 2048, 10000, true},
-    {"0.5b", "qwen2, sizes of Qwen2.5-0.5B", WEFT_QWEN2,
-     896, 24, 14, 2, 64, 4864, 151936, 32768, 1000000, true},
-    {"1b", "llama, sizes of Llama-3.2-1B", WEFT_LLAMA,
-     2048, 16, 32, 8, 64, 8192, 128256, 131072, 500000, true},
-    {"8b", "llama, sizes of Llama-3.1-8B", WEFT_LLAMA,
-     4096, 32, 32, 8, 128, 14336, 128256, 131072, 500000, false},
+    {"nano", "llama, 0.1M: tests", WEFT_LLAMA, 64, 2, 4, 2, 16, 128, 0, 1024,
+     10000, true},
+    {"tiny", "llama, 0.8M: examples", WEFT_LLAMA, 128, 4, 4, 2, 32, 384, 0,
+     2048, 10000, true},
+    {"110m", "llama, 110M, as GPT-2 small: benchmarks", WEFT_LLAMA, 768, 12,
+     12, 12, 64, 2048, 32000, 2048, 10000, true},
+    {"0.5b", "qwen2, sizes of Qwen2.5-0.5B", WEFT_QWEN2, 896, 24, 14, 2, 64,
+     4864, 151936, 32768, 1000000, true},
+    {"1b", "llama, sizes of Llama-3.2-1B", WEFT_LLAMA, 2048, 16, 32, 8, 64,
+     8192, 128256, 131072, 500000, true},
+    {"8b", "llama, sizes of Llama-3.1-8B", WEFT_LLAMA, 4096, 32, 32, 8, 128,
+     14336, 128256, 131072, 500000, false},
 };
 
 bool weft_init_preset(const char *name, struct weft_init_options *o)
@@ -83,8 +83,9 @@ static const char byte_config[] =
 /* What belongs to a tokenizer in a Hugging Face folder; only the first must
  * be there. */
 static const char *const tokenizer_files[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "chat_template.jinja", "vocab.json", "merges.txt"};
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "chat_template.jinja",   "vocab.json",
+    "merges.txt"};
 
 static int write_byte_tokenizer(const char *dir, struct weft_err *err)
 {
@@ -116,7 +117,8 @@ static int copy_tokenizer(const char *from, const char *dir,
         else if (i == 0)
             rc = weft_err_set(err, WEFT_ENOTFOUND,
                               "no tokenizer in '%s': it has no "
-                              "tokenizer.json", from);
+                              "tokenizer.json",
+                              from);
         weft_free(a);
         weft_free(b);
     }
@@ -160,7 +162,8 @@ static int take_ids(const char *dir, struct weft_arch *a,
     if (a->shape.vocab < size)
         rc = weft_err_set(err, WEFT_EINVAL,
                           "a vocabulary of %d is smaller than the "
-                          "tokenizer's %d tokens", a->shape.vocab, size);
+                          "tokenizer's %d tokens",
+                          a->shape.vocab, size);
     a->bos = special_id(tok, config, "bos_token");
     a->pad = special_id(tok, config, "pad_token");
     int32_t eos = special_id(tok, config, "eos_token");
@@ -231,7 +234,8 @@ static int fill_tensor(struct weft_weights_writer *w, size_t i,
                        float *chunk, struct weft_err *err)
 {
     uint32_t stream = (uint32_t) t->id
-                    + (uint32_t) WEFT_N_TENSOR_IDS * (uint32_t) (t->layer + 1);
+                    + (uint32_t) WEFT_N_TENSOR_IDS
+                          * (uint32_t) (t->layer + 1);
     size_t n = (size_t) t->rows * (size_t) weft_max64(t->cols, 1);
     int rc = 0;
     for (size_t first = 0; first < n && !rc; first += CHUNK) {
@@ -284,8 +288,8 @@ static int check_options(const struct weft_init_options *o,
     if (o->head_dim == 0 && o->hidden % o->heads != 0)
         return weft_err_set(err, WEFT_EINVAL,
                             "hidden size %d is not a multiple of the %d "
-                            "heads, and no head size is given", o->hidden,
-                            o->heads);
+                            "heads, and no head size is given",
+                            o->hidden, o->heads);
     if (o->attention_bias && o->family == WEFT_MISTRAL)
         return weft_err_set(err, WEFT_EINVAL,
                             "the family mistral has no attention biases");
@@ -295,19 +299,23 @@ static int check_options(const struct weft_init_options *o,
 static void describe(const struct weft_init_options *o, struct weft_arch *a)
 {
     struct weft_shape *s = &a->shape;
-    *a = (struct weft_arch) {
-        .family = o->family, .dtype = o->dtype, .bos = -1, .pad = -1,
-        .initializer_range = o->std > 0 ? o->std : 0.02,
-        .generation = {.temperature = 1, .top_k = 50, .top_p = 1,
-                       .repetition_penalty = 1}};
+    *a = (struct weft_arch){.family = o->family,
+                            .dtype = o->dtype,
+                            .bos = -1,
+                            .pad = -1,
+                            .initializer_range = o->std > 0 ? o->std : 0.02,
+                            .generation = {.temperature = 1,
+                                           .top_k = 50,
+                                           .top_p = 1,
+                                           .repetition_penalty = 1}};
     s->hidden = o->hidden;
     s->n_layers = o->layers;
     s->n_heads = o->heads;
     s->n_kv_heads = o->kv_heads ? o->kv_heads : o->heads;
     s->head_dim = o->head_dim ? o->head_dim : o->hidden / o->heads;
-    s->intermediate = o->intermediate
-        ? o->intermediate
-        : (int32_t) weft_round_up((int64_t) o->hidden * 8 / 3, 64);
+    s->intermediate = o->intermediate ? o->intermediate
+                                      : (int32_t) weft_round_up(
+                                          (int64_t) o->hidden * 8 / 3, 64);
     s->vocab = o->vocab;
     s->max_positions = o->max_positions ? o->max_positions : 2048;
     s->rms_eps = 1e-5f;
@@ -330,7 +338,8 @@ int weft_init_model(const struct weft_init_options *o, const char *dir,
     if (!rc && !weft_path_is_free(dir))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "'%s' exists already; remove it or choose another "
-                          "name", dir);
+                          "name",
+                          dir);
     if (rc)
         return rc;
     describe(o, &a);

@@ -26,7 +26,7 @@ struct weft_init_options {
     bool tied, attention_bias, scalar_head;
     enum weft_dtype dtype; /* of the files */
     uint64_t seed;
-    const char *tokenizer; /* NULL: none; "bytes": a byte-level one; else a
+    const char *tokenizer;    /* NULL: none; "bytes": a byte-level one; else a
                               folder whose tokenizer is copied */
     uint64_t max_shard_bytes; /* 0: one file */
 };

@@ -21,17 +21,17 @@ static const struct format {
     bool readable;
     enum weft_dtype dtype;
 } formats[] = {
-    {"F32", 32, true, WEFT_F32},   {"BF16", 16, true, WEFT_BF16},
-    {"F16", 16, true, WEFT_F16},   {"BOOL", 8, false, 0},
-    {"U8", 8, false, 0},           {"I8", 8, false, 0},
-    {"F8_E5M2", 8, false, 0},      {"F8_E4M3", 8, false, 0},
-    {"F8_E8M0", 8, false, 0},      {"F8_E4M3FNUZ", 8, false, 0},
-    {"F8_E5M2FNUZ", 8, false, 0},  {"I16", 16, false, 0},
-    {"U16", 16, false, 0},         {"I32", 32, false, 0},
-    {"U32", 32, false, 0},         {"I64", 64, false, 0},
-    {"U64", 64, false, 0},         {"F64", 64, false, 0},
-    {"C64", 64, false, 0},         {"F4", 4, false, 0},
-    {"F6_E2M3", 6, false, 0},      {"F6_E3M2", 6, false, 0},
+    {"F32", 32, true, WEFT_F32},  {"BF16", 16, true, WEFT_BF16},
+    {"F16", 16, true, WEFT_F16},  {"BOOL", 8, false, 0},
+    {"U8", 8, false, 0},          {"I8", 8, false, 0},
+    {"F8_E5M2", 8, false, 0},     {"F8_E4M3", 8, false, 0},
+    {"F8_E8M0", 8, false, 0},     {"F8_E4M3FNUZ", 8, false, 0},
+    {"F8_E5M2FNUZ", 8, false, 0}, {"I16", 16, false, 0},
+    {"U16", 16, false, 0},        {"I32", 32, false, 0},
+    {"U32", 32, false, 0},        {"I64", 64, false, 0},
+    {"U64", 64, false, 0},        {"F64", 64, false, 0},
+    {"C64", 64, false, 0},        {"F4", 4, false, 0},
+    {"F6_E2M3", 6, false, 0},     {"F6_E3M2", 6, false, 0},
 };
 
 struct shard {
@@ -50,7 +50,7 @@ struct weft_safetensors {
 struct source {
     const unsigned char *data;
     size_t n;
-    const char *name;       /* lives in the shard */
+    const char *name;          /* lives in the shard */
     uint64_t buffer, n_buffer; /* where the tensors' bytes begin; how many */
     struct weft_err *err;
 };
@@ -84,8 +84,10 @@ static int read_shape(const struct source *s, const char *name,
         const json_t *v = json_array_get(shape, (size_t) i);
         json_int_t d = json_integer_value(v);
         if (!json_is_integer(v) || d < 0)
-            return bad(s, "tensor '%.200s': size %d of 'shape' must be a "
-                       "whole number, 0 or more", name, i);
+            return bad(s,
+                       "tensor '%.200s': size %d of 'shape' must be a whole "
+                       "number, 0 or more",
+                       name, i);
         if (d > 0 && out->n > (size_t) INT64_MAX / 64 / (uint64_t) d)
             return bad(s, "tensor '%.200s': 'shape' is larger than any file",
                        name);
@@ -101,8 +103,9 @@ static int read_format(const struct source *s, const char *name,
 {
     const char *word = json_string_value(type);
     if (!word)
-        return bad(s, "tensor '%.200s': 'dtype' must be a text such as "
-                   "\"BF16\"", name);
+        return bad(s,
+                   "tensor '%.200s': 'dtype' must be a text such as \"BF16\"",
+                   name);
     for (size_t i = 0; i < WEFT_COUNT(formats); i++)
         if (strcmp(word, formats[i].name) == 0) {
             out->type = formats[i].name;
@@ -118,10 +121,12 @@ static int read_entry(const struct source *s, const char *name,
                       const json_t *entry, struct weft_st_tensor *out)
 {
     unsigned bits = 0;
-    *out = (struct weft_st_tensor) {.file = s->name};
+    *out = (struct weft_st_tensor){.file = s->name};
     if (!json_is_object(entry))
-        return bad(s, "tensor '%.200s' must be described by dtype, shape and "
-                   "data_offsets", name);
+        return bad(s,
+                   "tensor '%.200s' must be described by dtype, shape and "
+                   "data_offsets",
+                   name);
     int rc = read_format(s, name, json_object_get(entry, "dtype"), out,
                          &bits);
     if (!rc)
@@ -137,20 +142,23 @@ static int read_entry(const struct source *s, const char *name,
                    name);
     json_int_t begin = json_integer_value(a), end = json_integer_value(b);
     if (end < begin)
-        return bad(s, "tensor '%.200s' ends before it begins: data_offsets "
+        return bad(s,
+                   "tensor '%.200s' ends before it begins: data_offsets "
                    "[%" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT "]",
                    name, begin, end);
     if ((uint64_t) end > s->n_buffer)
-        return bad(s, "tensor '%.200s' ends at byte %" PRIu64 ", but the file "
+        return bad(s,
+                   "tensor '%.200s' ends at byte %" PRIu64 ", but the file "
                    "has %zu bytes; it is truncated or its header is wrong",
                    name, s->buffer + (uint64_t) end, s->n);
     uint64_t n_bits = (uint64_t) out->n * bits;
     if (n_bits % 8 != 0 || n_bits / 8 != (uint64_t) (end - begin)) {
         char text[96];
-        return bad(s, "tensor '%.200s': %s of %s are %" PRIu64 " bytes, but "
-                   "its data_offsets span %" JSON_INTEGER_FORMAT, name,
-                   weft_st_shape_text(out->dim, out->n_dims, text), out->type,
-                   (n_bits + 7) / 8, end - begin);
+        return bad(s,
+                   "tensor '%.200s': %s of %s are %" PRIu64 " bytes, but "
+                   "its data_offsets span %" JSON_INTEGER_FORMAT,
+                   name, weft_st_shape_text(out->dim, out->n_dims, text),
+                   out->type, (n_bits + 7) / 8, end - begin);
     }
     out->n_bytes = n_bits / 8;
     out->at = s->buffer + (uint64_t) begin;
@@ -165,9 +173,13 @@ static int check_metadata(const struct source *s, json_t *metadata)
     json_t *value;
     if (!json_is_object(metadata))
         return bad(s, "'__metadata__' must be a map of texts");
-    json_object_foreach(metadata, key, value)
-        if (!json_is_string(value))
-            return bad(s, "'__metadata__': '%.80s' must be a text", key);
+    json_object_foreach(
+        metadata, key,
+        value) if (!json_is_string(value)) return bad(s,
+                                                      "'__metadata__': "
+                                                      "'%.80s' must be a "
+                                                      "text",
+                                                      key);
     return 0;
 }
 
@@ -194,18 +206,22 @@ static int check_cover(const struct source *s, struct weft_st_tensor *t,
     uint64_t at = s->buffer;
     for (size_t i = 0; i < n; i++) {
         if (t[i].at < at)
-            return bad(s, "tensor '%.200s' begins at byte %" PRIu64 ", inside "
+            return bad(s,
+                       "tensor '%.200s' begins at byte %" PRIu64 ", inside "
                        "tensor '%.200s', which ends at byte %" PRIu64,
                        t[i].name, t[i].at, t[i - 1].name, at);
         if (t[i].at > at)
-            return bad(s, "bytes %" PRIu64 " to %" PRIu64 ", before tensor "
-                       "'%.200s', belong to no tensor", at, t[i].at,
-                       t[i].name);
+            return bad(s,
+                       "bytes %" PRIu64 " to %" PRIu64 ", before tensor "
+                       "'%.200s', belong to no tensor",
+                       at, t[i].at, t[i].name);
         at = t[i].at + t[i].n_bytes;
     }
     if (at != s->n)
-        return bad(s, "the last tensor ends at byte %" PRIu64 ", but the file "
-                   "has %zu bytes", at, s->n);
+        return bad(s,
+                   "the last tensor ends at byte %" PRIu64 ", but the file "
+                   "has %zu bytes",
+                   at, s->n);
     return 0;
 }
 
@@ -213,26 +229,31 @@ static int read_header(struct source *s, json_t **out)
 {
     uint64_t n = 0;
     if (s->n < 8)
-        return bad(s, "not safetensors: %zu bytes, and the length of the "
-                   "header alone takes 8", s->n);
+        return bad(s,
+                   "not safetensors: %zu bytes, and the length of the header "
+                   "alone takes 8",
+                   s->n);
     for (int i = 7; i >= 0; i--)
         n = n << 8 | s->data[i];
     if (n > MAX_HEADER_BYTES)
-        return bad(s, "not safetensors: its first 8 bytes announce a header "
-                   "of %" PRIu64 " bytes; the limit is %" PRIu64, n,
-                   MAX_HEADER_BYTES);
+        return bad(s,
+                   "not safetensors: its first 8 bytes announce a header of "
+                   "%" PRIu64 " bytes; the limit is %" PRIu64,
+                   n, MAX_HEADER_BYTES);
     if (n > s->n - 8)
-        return bad(s, "truncated: its header ends at byte %" PRIu64 ", but the "
-                   "file has %zu bytes", n + 8, s->n);
+        return bad(s,
+                   "truncated: its header ends at byte %" PRIu64 ", but the "
+                   "file has %zu bytes",
+                   n + 8, s->n);
     if (n == 0 || s->data[8] != '{')
         return bad(s, "not safetensors: byte 8 must be '{', where the header "
-                   "begins");
+                      "begins");
     json_error_t e;
     *out = json_loadb((const char *) s->data + 8, (size_t) n,
                       JSON_REJECT_DUPLICATES, &e);
     if (!*out)
-        return bad(s, "header, byte %d: %s", e.position < 0 ? 8
-                   : e.position + 8, e.text);
+        return bad(s, "header, byte %d: %s",
+                   e.position < 0 ? 8 : e.position + 8, e.text);
     s->buffer = n + 8;
     s->n_buffer = s->n - s->buffer;
     return 0;
@@ -253,7 +274,8 @@ static int add_file(struct weft_safetensors *st, struct source *s)
         goto out;
     }
     st->tensor = t;
-    json_object_foreach(header, name, entry) {
+    json_object_foreach(header, name, entry)
+    {
         if (strcmp(name, "__metadata__") == 0)
             rc = check_metadata(s, entry);
         else {
@@ -296,8 +318,9 @@ static int finish(struct weft_safetensors *st, struct weft_err *err)
         if (strcmp(st->tensor[i - 1].name, st->tensor[i].name) == 0)
             return weft_err_set(err, WEFT_EFORMAT,
                                 "tensor '%.200s' is in '%s' and again in "
-                                "'%s'", st->tensor[i].name,
-                                st->tensor[i - 1].file, st->tensor[i].file);
+                                "'%s'",
+                                st->tensor[i].name, st->tensor[i - 1].file,
+                                st->tensor[i].file);
     return 0;
 }
 
@@ -312,8 +335,10 @@ static int add_shard(struct weft_safetensors *st, const char *path,
     int rc = weft_map_open(path, &shard->map, err);
     if (rc)
         return rc;
-    struct source s = {.data = shard->map.data, .n = shard->map.n,
-                       .name = shard->path, .err = err};
+    struct source s = {.data = shard->map.data,
+                       .n = shard->map.n,
+                       .name = shard->path,
+                       .err = err};
     return add_file(st, &s);
 }
 
@@ -345,8 +370,8 @@ int weft_safetensors_parse(const void *data, size_t n, const char *name,
         return rc;
     st->shard[0].path = weft_strdup(name);
     st->n_shards = 1;
-    struct source s = {.data = data, .n = n, .name = st->shard[0].path,
-                       .err = err};
+    struct source s = {
+        .data = data, .n = n, .name = st->shard[0].path, .err = err};
     rc = s.name ? add_file(st, &s) : weft_err_nomem(err, name, strlen(name));
     if (!rc)
         rc = finish(st, err);
@@ -374,7 +399,8 @@ static int open_shards(const char *dir, const char *path, const json_t *map,
     int rc = create(json_object_size(map), &st, err);
     if (rc)
         return rc;
-    json_object_foreach((json_t *) (uintptr_t) map, key, value) {
+    json_object_foreach((json_t *) (uintptr_t) map, key, value)
+    {
         const char *file = json_string_value(value);
         if (!file || !*file || strchr(file, '/') || file[0] == '.')
             rc = bad_index(path, key, "its file must be a plain file name",
@@ -394,11 +420,13 @@ static int open_shards(const char *dir, const char *path, const json_t *map,
     rc = finish(st, err);
     if (rc)
         goto out;
-    json_object_foreach((json_t *) (uintptr_t) map, key, value) {
+    json_object_foreach((json_t *) (uintptr_t) map, key, value)
+    {
         const struct weft_st_tensor *t = weft_safetensors_find(st, key);
         const char *name = t ? strrchr(t->file, '/') : NULL;
-        if (!t || strcmp(name ? name + 1 : t->file,
-                         json_string_value(value)) != 0) {
+        if (!t
+            || strcmp(name ? name + 1 : t->file, json_string_value(value))
+                   != 0) {
             rc = bad_index(path, key, "is not in the file the index names",
                            err);
             goto out;
@@ -448,14 +476,15 @@ static int fail_missing(const char *dir, const char *stem,
     weft_free(torch);
     return weft_err_set(err, WEFT_ENOTFOUND,
                         "no weights in '%s': neither '%s.safetensors' nor "
-                        "'%s.safetensors.index.json' is there%s", dir, stem,
-                        stem, pickle ? "; save pytorch_model.bin again as "
-                                       "safetensors" : "");
+                        "'%s.safetensors.index.json' is there%s",
+                        dir, stem, stem,
+                        pickle ? "; save pytorch_model.bin again as "
+                                 "safetensors"
+                               : "");
 }
 
 int weft_safetensors_open(const char *dir, const char *stem,
-                          struct weft_safetensors **out,
-                          struct weft_err *err)
+                          struct weft_safetensors **out, struct weft_err *err)
 {
     char name[256];
     int n = snprintf(name, sizeof name, "%s.safetensors.index.json", stem);
@@ -499,20 +528,20 @@ size_t weft_safetensors_count(const struct weft_safetensors *st)
     return st->n_tensors;
 }
 
-const struct weft_st_tensor *
-weft_safetensors_get(const struct weft_safetensors *st, size_t i)
+const struct weft_st_tensor *weft_safetensors_get(
+    const struct weft_safetensors *st, size_t i)
 {
     weft_assert(i < st->n_tensors);
     return &st->tensor[i];
 }
 
-const struct weft_st_tensor *
-weft_safetensors_find(const struct weft_safetensors *st, const char *name)
+const struct weft_st_tensor *weft_safetensors_find(
+    const struct weft_safetensors *st, const char *name)
 {
     struct weft_st_tensor key = {.name = name};
-    return st->n_tensors ? bsearch(&key, st->tensor, st->n_tensors,
-                                   sizeof key, by_name)
-                         : NULL;
+    return st->n_tensors
+             ? bsearch(&key, st->tensor, st->n_tensors, sizeof key, by_name)
+             : NULL;
 }
 
 const char *weft_st_shape_text(const int64_t *dim, int32_t n_dims,
@@ -520,8 +549,8 @@ const char *weft_st_shape_text(const int64_t *dim, int32_t n_dims,
 {
     int n = snprintf(out, 96, "[");
     for (int32_t i = 0; i < n_dims && n < 90; i++)
-        n += snprintf(out + n, (size_t) (96 - n), "%s%" PRId64,
-                      i ? ", " : "", dim[i]);
+        n += snprintf(out + n, (size_t) (96 - n), "%s%" PRId64, i ? ", " : "",
+                      dim[i]);
     if (n < 95)
         snprintf(out + n, (size_t) (96 - n), "]");
     return out;

@@ -18,15 +18,15 @@ enum { WEFT_ST_MAX_DIMS = 8 };
 /* A tensor of a file; all of it borrowed from the struct that was opened. */
 struct weft_st_tensor {
     const char *name;
-    const char *file;        /* the file's path, for messages */
-    const char *type;        /* as the file spells it: "BF16" */
-    bool readable;           /* F32, BF16 or F16: then `dtype` holds */
+    const char *file; /* the file's path, for messages */
+    const char *type; /* as the file spells it: "BF16" */
+    bool readable;    /* F32, BF16 or F16: then `dtype` holds */
     enum weft_dtype dtype;
-    int32_t n_dims;          /* 0: a single number */
+    int32_t n_dims; /* 0: a single number */
     int64_t dim[WEFT_ST_MAX_DIMS];
-    size_t n;                /* elements */
+    size_t n; /* elements */
     uint64_t n_bytes;
-    uint64_t at;             /* byte in the file where it begins */
+    uint64_t at;               /* byte in the file where it begins */
     const unsigned char *data; /* row-major, not aligned */
 };
 
@@ -52,11 +52,11 @@ void weft_safetensors_close(struct weft_safetensors *st); /* NULL: allowed */
 
 /* Tensors sorted by name. */
 size_t weft_safetensors_count(const struct weft_safetensors *st);
-const struct weft_st_tensor *
-weft_safetensors_get(const struct weft_safetensors *st, size_t i);
+const struct weft_st_tensor *weft_safetensors_get(
+    const struct weft_safetensors *st, size_t i);
 /* NULL when there is none of that name. */
-const struct weft_st_tensor *
-weft_safetensors_find(const struct weft_safetensors *st, const char *name);
+const struct weft_st_tensor *weft_safetensors_find(
+    const struct weft_safetensors *st, const char *name);
 /* "[3, 4]" of a tensor, or of dims; returns out. */
 const char *weft_st_shape_text(const int64_t *dim, int32_t n_dims,
                                char out[96]);
@@ -69,7 +69,7 @@ void weft_st_tensor_read(const struct weft_st_tensor *tensor, size_t first,
 
 /* A tensor to come: one or two dimensions, as weights have. */
 struct weft_st_spec {
-    const char *name;   /* borrowed while the writer is open */
+    const char *name; /* borrowed while the writer is open */
     enum weft_dtype dtype;
     int64_t rows, cols; /* cols 0: a vector of `rows` */
 };
@@ -88,8 +88,8 @@ int weft_st_writer_put(struct weft_st_writer *writer, size_t i, size_t first,
                        size_t n, const float *x, struct weft_err *err);
 /* Renames the file into place when it is on the disk. Elements that were
  * never put are zero. */
-int weft_st_writer_close(struct weft_st_writer *writer,
-                         struct weft_err *err);
-void weft_st_writer_abandon(struct weft_st_writer *writer); /* NULL: allowed */
+int weft_st_writer_close(struct weft_st_writer *writer, struct weft_err *err);
+void weft_st_writer_abandon(
+    struct weft_st_writer *writer); /* NULL: allowed */
 
 #endif

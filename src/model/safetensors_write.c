@@ -13,8 +13,8 @@ enum { ROUND_ELEMENTS = 1 << 14 }; /* rounded at a time, on the stack */
 
 struct place {
     const struct weft_st_spec *spec;
-    uint64_t at;  /* byte of the file */
-    size_t n;     /* elements */
+    uint64_t at; /* byte of the file */
+    size_t n;    /* elements */
 };
 
 struct weft_st_writer {
@@ -127,9 +127,9 @@ int weft_st_writer_open(const char *path, size_t n,
     for (size_t i = 0; i < n; i++) {
         const struct weft_st_spec *s = &spec[i];
         weft_assert(s->rows >= 0 && s->cols >= 0);
-        w->place[i] = (struct place) {
-            .spec = s,
-            .n = (size_t) s->rows * (size_t) weft_max64(s->cols, 1)};
+        w->place[i] = (struct place){.spec = s,
+                                     .n = (size_t) s->rows
+                                        * (size_t) weft_max64(s->cols, 1)};
         order[i] = &w->place[i];
     }
     if (n > 1)

@@ -27,10 +27,11 @@ static const char *const names[WEFT_N_TENSOR_IDS] = {
 };
 
 static const enum weft_tensor_id layer_order[] = {
-    WEFT_TENSOR_Q, WEFT_TENSOR_Q_BIAS, WEFT_TENSOR_K, WEFT_TENSOR_K_BIAS,
-    WEFT_TENSOR_V, WEFT_TENSOR_V_BIAS, WEFT_TENSOR_O, WEFT_TENSOR_O_BIAS,
-    WEFT_TENSOR_QNORM, WEFT_TENSOR_KNORM, WEFT_TENSOR_GATE, WEFT_TENSOR_UP,
-    WEFT_TENSOR_DOWN, WEFT_TENSOR_NORM1, WEFT_TENSOR_NORM2,
+    WEFT_TENSOR_Q,      WEFT_TENSOR_Q_BIAS, WEFT_TENSOR_K,
+    WEFT_TENSOR_K_BIAS, WEFT_TENSOR_V,      WEFT_TENSOR_V_BIAS,
+    WEFT_TENSOR_O,      WEFT_TENSOR_O_BIAS, WEFT_TENSOR_QNORM,
+    WEFT_TENSOR_KNORM,  WEFT_TENSOR_GATE,   WEFT_TENSOR_UP,
+    WEFT_TENSOR_DOWN,   WEFT_TENSOR_NORM1,  WEFT_TENSOR_NORM2,
 };
 
 static bool is_there(const struct weft_shape *s, enum weft_tensor_id id)
@@ -60,19 +61,28 @@ static void fill(const struct weft_shape *s, enum weft_tensor_id id,
     int64_t h = s->hidden, d = s->head_dim, f = s->intermediate;
     int64_t q = s->n_heads * d, kv = s->n_kv_heads * d;
     const int64_t sizes[WEFT_N_TENSOR_IDS][2] = {
-        [WEFT_TENSOR_EMBED] = {s->vocab, h}, [WEFT_TENSOR_NORM1] = {h, 0},
-        [WEFT_TENSOR_NORM2] = {h, 0},        [WEFT_TENSOR_QNORM] = {d, 0},
-        [WEFT_TENSOR_KNORM] = {d, 0},        [WEFT_TENSOR_Q] = {q, h},
-        [WEFT_TENSOR_Q_BIAS] = {q, 0},       [WEFT_TENSOR_K] = {kv, h},
-        [WEFT_TENSOR_K_BIAS] = {kv, 0},      [WEFT_TENSOR_V] = {kv, h},
-        [WEFT_TENSOR_V_BIAS] = {kv, 0},      [WEFT_TENSOR_O] = {h, q},
-        [WEFT_TENSOR_O_BIAS] = {h, 0},       [WEFT_TENSOR_GATE] = {f, h},
-        [WEFT_TENSOR_UP] = {f, h},           [WEFT_TENSOR_DOWN] = {h, f},
-        [WEFT_TENSOR_NORM] = {h, 0},         [WEFT_TENSOR_HEAD] = {s->vocab, h},
+        [WEFT_TENSOR_EMBED] = {s->vocab, h},
+        [WEFT_TENSOR_NORM1] = {h, 0},
+        [WEFT_TENSOR_NORM2] = {h, 0},
+        [WEFT_TENSOR_QNORM] = {d, 0},
+        [WEFT_TENSOR_KNORM] = {d, 0},
+        [WEFT_TENSOR_Q] = {q, h},
+        [WEFT_TENSOR_Q_BIAS] = {q, 0},
+        [WEFT_TENSOR_K] = {kv, h},
+        [WEFT_TENSOR_K_BIAS] = {kv, 0},
+        [WEFT_TENSOR_V] = {kv, h},
+        [WEFT_TENSOR_V_BIAS] = {kv, 0},
+        [WEFT_TENSOR_O] = {h, q},
+        [WEFT_TENSOR_O_BIAS] = {h, 0},
+        [WEFT_TENSOR_GATE] = {f, h},
+        [WEFT_TENSOR_UP] = {f, h},
+        [WEFT_TENSOR_DOWN] = {h, f},
+        [WEFT_TENSOR_NORM] = {h, 0},
+        [WEFT_TENSOR_HEAD] = {s->vocab, h},
         [WEFT_TENSOR_SCORE] = {1, h},
     };
-    *out = (struct weft_tensor) {.id = id, .layer = layer,
-                                 .rows = sizes[id][0], .cols = sizes[id][1]};
+    *out = (struct weft_tensor){
+        .id = id, .layer = layer, .rows = sizes[id][0], .cols = sizes[id][1]};
     if (layer < 0)
         snprintf(out->name, sizeof out->name, "%s", names[id]);
     else
@@ -158,8 +168,8 @@ static void add(struct cutter *c, const struct weft_piece *piece)
 static void add_vector(struct cutter *c, enum weft_tensor_id id,
                        enum weft_part_id part, int64_t n)
 {
-    struct weft_piece p = {.id = id, .n_rows = n, .part = part,
-                           .owned = true};
+    struct weft_piece p = {
+        .id = id, .n_rows = n, .part = part, .owned = true};
     add(c, &p);
 }
 
@@ -173,10 +183,12 @@ static void cut_qkv(const struct weft_shape *s, int32_t block,
     const enum weft_tensor_id *qkv = id[cols == 0];
     const struct weft_block *b = &s->block[block];
     int64_t d = s->head_dim;
-    struct weft_piece p = {
-        .id = qkv[0], .row0 = b->head0 * d, .n_rows = b->n_heads * d,
-        .n_cols = cols, .owned = true,
-        .part = cols ? WEFT_PART_QKV : WEFT_PART_QKV_BIAS};
+    struct weft_piece p = {.id = qkv[0],
+                           .row0 = b->head0 * d,
+                           .n_rows = b->n_heads * d,
+                           .n_cols = cols,
+                           .owned = true,
+                           .part = cols ? WEFT_PART_QKV : WEFT_PART_QKV_BIAS};
     add(c, &p);
     for (int64_t i = 0; i < 2 * (int64_t) b->n_kv; i++) {
         int32_t kv = b->kv0 + (int32_t) (i % b->n_kv);
@@ -197,21 +209,30 @@ static void cut_layer(const struct weft_shape *s, int32_t block,
     cut_qkv(s, block, c, h);
     if (s->qkv_bias)
         cut_qkv(s, block, c, 0);
-    struct weft_piece o = {
-        .id = WEFT_TENSOR_O, .n_rows = h, .col0 = b->head0 * d,
-        .n_cols = b->n_heads * d, .part = WEFT_PART_O, .owned = true};
+    struct weft_piece o = {.id = WEFT_TENSOR_O,
+                           .n_rows = h,
+                           .col0 = b->head0 * d,
+                           .n_cols = b->n_heads * d,
+                           .part = WEFT_PART_O,
+                           .owned = true};
     add(c, &o);
-    struct weft_piece gate = {
-        .id = WEFT_TENSOR_GATE, .row0 = b->ff0, .n_rows = b->n_ff,
-        .n_cols = h, .part = WEFT_PART_GATE_UP, .gate_up = true,
-        .owned = true};
+    struct weft_piece gate = {.id = WEFT_TENSOR_GATE,
+                              .row0 = b->ff0,
+                              .n_rows = b->n_ff,
+                              .n_cols = h,
+                              .part = WEFT_PART_GATE_UP,
+                              .gate_up = true,
+                              .owned = true};
     add(c, &gate);
     gate.id = WEFT_TENSOR_UP;
     gate.is_up = true;
     add(c, &gate);
-    struct weft_piece down = {
-        .id = WEFT_TENSOR_DOWN, .n_rows = h, .col0 = b->ff0,
-        .n_cols = b->n_ff, .part = WEFT_PART_DOWN, .owned = true};
+    struct weft_piece down = {.id = WEFT_TENSOR_DOWN,
+                              .n_rows = h,
+                              .col0 = b->ff0,
+                              .n_cols = b->n_ff,
+                              .part = WEFT_PART_DOWN,
+                              .owned = true};
     add(c, &down);
 }
 
@@ -219,11 +240,13 @@ static void cut_vocab(const struct weft_shape *s, int32_t block,
                       struct cutter *c, bool head)
 {
     const struct weft_block *b = &s->block[block];
-    struct weft_piece p = {
-        .id = head && !s->tied ? WEFT_TENSOR_HEAD : WEFT_TENSOR_EMBED,
-        .row0 = b->vocab0, .n_rows = b->n_vocab, .n_cols = s->hidden,
-        .part = head ? WEFT_PART_HEAD : WEFT_PART_EMBED,
-        .owned = head || !s->tied || s->scalar_head};
+    struct weft_piece p = {.id = head && !s->tied ? WEFT_TENSOR_HEAD
+                                                  : WEFT_TENSOR_EMBED,
+                           .row0 = b->vocab0,
+                           .n_rows = b->n_vocab,
+                           .n_cols = s->hidden,
+                           .part = head ? WEFT_PART_HEAD : WEFT_PART_EMBED,
+                           .owned = head || !s->tied || s->scalar_head};
     add(c, &p);
 }
 

@@ -19,12 +19,24 @@
 
 enum weft_tensor_id {
     WEFT_TENSOR_EMBED,
-    WEFT_TENSOR_NORM1, WEFT_TENSOR_NORM2, WEFT_TENSOR_QNORM,
+    WEFT_TENSOR_NORM1,
+    WEFT_TENSOR_NORM2,
+    WEFT_TENSOR_QNORM,
     WEFT_TENSOR_KNORM,
-    WEFT_TENSOR_Q, WEFT_TENSOR_Q_BIAS, WEFT_TENSOR_K, WEFT_TENSOR_K_BIAS,
-    WEFT_TENSOR_V, WEFT_TENSOR_V_BIAS, WEFT_TENSOR_O, WEFT_TENSOR_O_BIAS,
-    WEFT_TENSOR_GATE, WEFT_TENSOR_UP, WEFT_TENSOR_DOWN,
-    WEFT_TENSOR_NORM, WEFT_TENSOR_HEAD, WEFT_TENSOR_SCORE,
+    WEFT_TENSOR_Q,
+    WEFT_TENSOR_Q_BIAS,
+    WEFT_TENSOR_K,
+    WEFT_TENSOR_K_BIAS,
+    WEFT_TENSOR_V,
+    WEFT_TENSOR_V_BIAS,
+    WEFT_TENSOR_O,
+    WEFT_TENSOR_O_BIAS,
+    WEFT_TENSOR_GATE,
+    WEFT_TENSOR_UP,
+    WEFT_TENSOR_DOWN,
+    WEFT_TENSOR_NORM,
+    WEFT_TENSOR_HEAD,
+    WEFT_TENSOR_SCORE,
     WEFT_N_TENSOR_IDS
 };
 
@@ -46,14 +58,14 @@ int64_t weft_tensor_index(const struct weft_shape *shape,
                           enum weft_tensor_id id, int32_t layer);
 
 struct weft_piece {
-    enum weft_tensor_id id;   /* of the tile's layer */
-    int64_t row0, n_rows;     /* of the tensor (a vector's elements) */
-    int64_t col0, n_cols;     /* n_cols 0: a vector */
+    enum weft_tensor_id id; /* of the tile's layer */
+    int64_t row0, n_rows;   /* of the tensor (a vector's elements) */
+    int64_t col0, n_cols;   /* n_cols 0: a vector */
     enum weft_part_id part;
-    int64_t row_at;           /* part's row of the first row */
-    bool gate_up;             /* rows go to weft_gate_up_row(i, is_up) */
+    int64_t row_at; /* part's row of the first row */
+    bool gate_up;   /* rows go to weft_gate_up_row(i, is_up) */
     bool is_up;
-    bool owned;               /* false: a replica of another block's rows */
+    bool owned; /* false: a replica of another block's rows */
 };
 
 /* Most pieces of a tile: q, o, gate, up, down, biases, and K and V of each

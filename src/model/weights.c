@@ -67,14 +67,15 @@ static int check_tensor(const struct weft_tensor *t,
     if (!f->readable)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
                             "'%s': tensor '%s' has dtype %s; F32, BF16 and "
-                            "F16 are read", f->file, f->name, f->type);
+                            "F16 are read",
+                            f->file, f->name, f->type);
     if (!shape_fits(t, f))
         return weft_err_set(err, WEFT_EFORMAT,
                             "'%s': tensor '%s' has shape %s; config.json "
-                            "makes it %s", f->file, f->name,
+                            "makes it %s",
+                            f->file, f->name,
                             weft_st_shape_text(f->dim, f->n_dims, found),
-                            weft_st_shape_text(dim, t->cols ? 2 : 1,
-                                               wanted));
+                            weft_st_shape_text(dim, t->cols ? 2 : 1, wanted));
     return 0;
 }
 
@@ -89,8 +90,8 @@ static int fail_missing(const struct weft_weights *w, const char *dir,
         hint = "; a model with a scalar head has it";
     return weft_err_set(err, WEFT_ENOTFOUND,
                         "'%s': tensor '%s' is missing among the %zu of its "
-                        "weights%s", dir, t->name,
-                        weft_safetensors_count(w->files), hint);
+                        "weights%s",
+                        dir, t->name, weft_safetensors_count(w->files), hint);
 }
 
 /* A linear map without bias is all a scalar head is here. */
@@ -104,8 +105,8 @@ static int check_score_bias(const struct weft_safetensors *st,
             if (b->data[j] != 0)
                 return weft_err_set(err, WEFT_EUNSUPPORTED,
                                     "'%s': tensor '%s': a scalar head with a "
-                                    "bias is not supported", b->file,
-                                    b->name);
+                                    "bias is not supported",
+                                    b->file, b->name);
     }
     return 0;
 }
@@ -125,17 +126,18 @@ static int check_tied(const struct weft_weights *w, struct weft_err *err)
                         "'%s': tensor 'lm_head.weight' differs from the "
                         "embedding, but config.json says "
                         "\"tie_word_embeddings\": true; say false, or remove "
-                        "the tensor", head->file);
+                        "the tensor",
+                        head->file);
 }
 
 static bool is_harmless(const struct weft_weights *w, const char *name)
 {
     size_t n = strlen(name);
-    static const char *const end[] = {".rotary_emb.inv_freq",
-                                      ".attn.bias", ".attn.masked_bias"};
+    static const char *const end[] = {".rotary_emb.inv_freq", ".attn.bias",
+                                      ".attn.masked_bias"};
     for (size_t i = 0; i < WEFT_COUNT(end); i++)
-        if (n > strlen(end[i]) && strcmp(name + n - strlen(end[i]),
-                                         end[i]) == 0)
+        if (n > strlen(end[i])
+            && strcmp(name + n - strlen(end[i]), end[i]) == 0)
             return true;
     for (size_t i = 0; w->shape.scalar_head && i < WEFT_COUNT(score_biases);
          i++)
@@ -166,8 +168,8 @@ static void warn_unused(const struct weft_weights *w, const char *dir)
     }
     if (unused > 0)
         weft_warn("'%s': %zu tensor%s not part of the model and not read, "
-                  "the first '%.200s'", dir, unused,
-                  unused > 1 ? "s are" : " is", first);
+                  "the first '%.200s'",
+                  dir, unused, unused > 1 ? "s are" : " is", first);
 }
 
 static int resolve(struct weft_weights *w, const char *dir,
@@ -253,11 +255,12 @@ static int check_finite(const struct weft_st_tensor *t, size_t first,
     const int64_t cols = t->n_dims == 2 ? t->dim[1] : 1;
     const int64_t place[2] = {(int64_t) (first + i) / cols,
                               (int64_t) (first + i) % cols};
-    return weft_err_set(err, WEFT_ENUMERIC,
-                        "'%s': tensor '%s': element %s is %s; weights must be "
-                        "finite numbers", t->file, t->name,
-                        weft_st_shape_text(place, t->n_dims == 2 ? 2 : 1, at),
-                        isnan(x[i]) ? "NaN" : "infinite");
+    return weft_err_set(
+        err, WEFT_ENUMERIC,
+        "'%s': tensor '%s': element %s is %s; weights must be finite numbers",
+        t->file, t->name,
+        weft_st_shape_text(place, t->n_dims == 2 ? 2 : 1, at),
+        isnan(x[i]) ? "NaN" : "infinite");
 }
 
 static void make_score(const struct weft_weights *w, float *x)
@@ -266,8 +269,9 @@ static void make_score(const struct weft_weights *w, float *x)
         return;
     double std = 1 / sqrt(w->shape.hidden + 1.0);
     for (int32_t i = 0; i < w->shape.hidden; i++)
-        x[i] = (float) (std * weft_rng_normal(w->options.seed, WEFT_RNG_INIT,
-                                              SCORE_STREAM, 0, (uint32_t) i));
+        x[i] = (float) (std
+                        * weft_rng_normal(w->options.seed, WEFT_RNG_INIT,
+                                          SCORE_STREAM, 0, (uint32_t) i));
 }
 
 /* One rectangle of a tensor to its places in the part. row: room for a row. */

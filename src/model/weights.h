@@ -22,9 +22,9 @@ enum weft_score {
 };
 
 struct weft_weights_options {
-    const char *stem;      /* NULL: "model" */
+    const char *stem; /* NULL: "model" */
     enum weft_score score;
-    uint64_t seed;         /* of a random scalar head */
+    uint64_t seed; /* of a random scalar head */
 };
 
 struct weft_weights;

@@ -30,7 +30,7 @@ struct weft_weights_writer {
     struct weft_tensor *tensor;
     struct weft_st_spec *spec;
     uint32_t *shard_of;
-    int64_t *missing;            /* elements not put yet; under lock */
+    int64_t *missing; /* elements not put yet; under lock */
     struct shard *shard;
     pthread_mutex_t lock;
 };
@@ -101,8 +101,8 @@ static int prepare(struct weft_weights_writer *w, const char *dir,
     for (size_t i = 0; i < n; i++) {
         struct weft_tensor *t = &w->tensor[i];
         weft_tensor_get(&w->shape, i, t);
-        w->spec[i] = (struct weft_st_spec) {t->name, w->dtype, t->rows,
-                                            t->cols};
+        w->spec[i] = (struct weft_st_spec){t->name, w->dtype, t->rows,
+                                           t->cols};
         w->missing[i] = t->rows * weft_max64(t->cols, 1);
     }
     return 0;
@@ -143,11 +143,12 @@ static int check_numbers(const struct weft_weights_writer *w, size_t tensor,
     float limit = w->dtype == WEFT_F16 ? max_f16 : INFINITY;
     for (size_t i = 0; i < n; i++)
         if (!(fabsf(x[i]) < limit))
-            return weft_err_set(err, WEFT_ENUMERIC,
-                                "tensor '%s': element %zu is %g, which cannot "
-                                "be saved as a finite %s",
-                                w->tensor[tensor].name, first + i,
-                                (double) x[i], weft_dtype_name(w->dtype));
+            return weft_err_set(
+                err, WEFT_ENUMERIC,
+                "tensor '%s': element %zu is %g, which cannot be saved as a "
+                "finite %s",
+                w->tensor[tensor].name, first + i, (double) x[i],
+                weft_dtype_name(w->dtype));
     return 0;
 }
 
@@ -182,7 +183,8 @@ static int put_piece(struct weft_weights_writer *w,
             flat + weft_piece_flat(p, part, 0, 0), err);
     size_t n_cols = (size_t) p->n_cols, step;
     int64_t together = p->n_cols == t->cols
-                         ? weft_max64(1, (int64_t) (n_room / n_cols)) : 1;
+                         ? weft_max64(1, (int64_t) (n_room / n_cols))
+                         : 1;
     step = part->id == WEFT_PART_EMBED ? 1 : WEFT_PANEL;
     int rc = 0;
     for (int64_t r = 0; r < p->n_rows && !rc; r += together) {
@@ -194,8 +196,8 @@ static int put_piece(struct weft_weights_writer *w,
                 to[c] = from[c * step];
         }
         rc = weft_weights_writer_put_tensor(
-            w, i, (size_t) (p->row0 + r) * (size_t) t->cols
-                      + (size_t) p->col0,
+            w, i,
+            (size_t) (p->row0 + r) * (size_t) t->cols + (size_t) p->col0,
             (size_t) n * n_cols, room, err);
     }
     return rc;
@@ -238,13 +240,12 @@ static int check_complete(const struct weft_weights_writer *w,
 {
     for (size_t i = 0; i < w->n_tensors; i++)
         if (w->missing[i] != 0)
-            return weft_err_set(err, WEFT_ESTATE,
-                                "tensor '%s' was put %s; %" PRId64
-                                " elements too %s", w->tensor[i].name,
-                                w->missing[i] > 0 ? "in part" : "twice",
-                                w->missing[i] > 0 ? w->missing[i]
-                                                  : -w->missing[i],
-                                w->missing[i] > 0 ? "few" : "many");
+            return weft_err_set(
+                err, WEFT_ESTATE,
+                "tensor '%s' was put %s; %" PRId64 " elements too %s",
+                w->tensor[i].name, w->missing[i] > 0 ? "in part" : "twice",
+                w->missing[i] > 0 ? w->missing[i] : -w->missing[i],
+                w->missing[i] > 0 ? "few" : "many");
     return 0;
 }
 
@@ -264,8 +265,10 @@ static int write_index(const struct weft_weights_writer *w,
     }
     for (size_t i = 0; i < w->n_tensors; i++)
         total += tensor_bytes(&w->tensor[i], w->dtype);
-    fprintf(f, "{\n  \"metadata\": {\"total_size\": %" PRIu64 "},\n"
-            "  \"weight_map\": {\n", total);
+    fprintf(f,
+            "{\n  \"metadata\": {\"total_size\": %" PRIu64 "},\n"
+            "  \"weight_map\": {\n",
+            total);
     for (size_t i = 0; i < w->n_tensors; i++)
         fprintf(f, "    \"%s\": \"%s\"%s\n", w->tensor[i].name,
                 w->shard[w->shard_of[i]].name,

@@ -142,9 +142,9 @@ static void test_full_disk(void)
     fresh();
     REQUIRE_OK(weft_disk_free(in("not/there/yet"), &left, &err), err);
     CHECK(left > 0);
-    CHECK_FAILS(weft_file_writer_open(in("f"), (size_t) left * 2 + 4096, &w,
-                                      &err),
-                WEFT_EFULL, err, "disk full: cannot write");
+    CHECK_FAILS(
+        weft_file_writer_open(in("f"), (size_t) left * 2 + 4096, &w, &err),
+        WEFT_EFULL, err, "disk full: cannot write");
     CHECK(strstr(err.text, "MiB are free") != NULL);
     CHECK_INT(count(dir), 0);
     done();
@@ -261,18 +261,17 @@ static void test_unwritable(void)
     CHECK_FAILS(weft_dir_create(in("d"), &err), WEFT_EIO, err,
                 "cannot create folder");
     char *stage;
-    CHECK_FAILS(weft_dir_stage(in("d"), &stage, &err), WEFT_EIO, err, in("d"));
+    CHECK_FAILS(weft_dir_stage(in("d"), &stage, &err), WEFT_EIO, err,
+                in("d"));
     REQUIRE(me != 0 || seteuid(0) == 0);
     REQUIRE(chmod(dir, 0755) == 0);
     CHECK_INT(count(dir), 0);
     done();
 }
 
-WEFT_TESTS("base/file",
-           {"test_paths", test_paths},
+WEFT_TESTS("base/file", {"test_paths", test_paths},
            {"test_write_and_read", test_write_and_read},
-           {"test_writer", test_writer},
-           {"test_full_disk", test_full_disk},
+           {"test_writer", test_writer}, {"test_full_disk", test_full_disk},
            {"test_leftovers", test_leftovers},
            {"test_stage_and_commit", test_stage_and_commit},
            {"test_folders", test_folders},

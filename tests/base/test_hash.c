@@ -24,10 +24,10 @@ static void test_text_round_trip(void)
     CHECK(weft_hash_scan(text, &back) && weft_hash_equal(h, back));
     CHECK(weft_hash_scan("0123456789ABCDEFFEDCBA9876543210", &back)
           && weft_hash_equal(h, back));
-    static const char *const bad[] = {
-        "", "0123", "0123456789abcdeffedcba987654321",
-        "0123456789abcdeffedcba98765432100",
-        "0123456789abcdeffedcba987654321g"};
+    static const char *const bad[] = {"", "0123",
+                                      "0123456789abcdeffedcba987654321",
+                                      "0123456789abcdeffedcba98765432100",
+                                      "0123456789abcdeffedcba987654321g"};
     for (size_t i = 0; i < WEFT_COUNT(bad); i++)
         CHECK(!weft_hash_scan(bad[i], &back));
 }
@@ -37,9 +37,9 @@ static void test_text_round_trip(void)
 static void test_pieces(void)
 {
     unsigned char data[5000];
-    static const size_t length[] = {0,   1,   3,   4,    8,    9,    16,  17,
-                                    128, 129, 240, 241,  512,  1023, 1024,
-                                    1025, 2048, 4096, 5000};
+    static const size_t length[] = {0,    1,    3,    4,    8,   9,   16,
+                                    17,   128,  129,  240,  241, 512, 1023,
+                                    1024, 1025, 2048, 4096, 5000};
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char) (i * 131 + (i >> 8) * 7);
     for (size_t i = 0; i < WEFT_COUNT(length); i++)
@@ -47,8 +47,9 @@ static void test_pieces(void)
             struct weft_hasher *h = weft_hasher_create();
             REQUIRE(h != NULL);
             for (size_t at = 0; at < length[i]; at += step)
-                weft_hasher_add(h, data + at, length[i] - at < step
-                                                  ? length[i] - at : step);
+                weft_hasher_add(h, data + at,
+                                length[i] - at < step ? length[i] - at
+                                                      : step);
             CHECK(weft_hash_equal(weft_hasher_digest128(h),
                                   weft_hash128(data, length[i])));
             CHECK(weft_hasher_digest64(h) == weft_hash64(data, length[i]));
@@ -80,8 +81,6 @@ static void test_file(void)
                 path);
 }
 
-WEFT_TESTS("base/hash",
-           {"test_published_values", test_published_values},
+WEFT_TESTS("base/hash", {"test_published_values", test_published_values},
            {"test_text_round_trip", test_text_round_trip},
-           {"test_pieces", test_pieces},
-           {"test_file", test_file})
+           {"test_pieces", test_pieces}, {"test_file", test_file})

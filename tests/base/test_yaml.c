@@ -139,8 +139,9 @@ static void test_depth(void)
 /* Every prefix of a document parses or fails with a sentence. */
 static void test_prefixes(void)
 {
-    static const char text[] = "a: {b: [1, \"x\"], c: d}\ne:\n  - f\n  - 'g'\n"
-                               "h: >\n  i\n  j\n";
+    static const char text[] =
+        "a: {b: [1, \"x\"], c: d}\ne:\n  - f\n  - 'g'\n"
+        "h: >\n  i\n  j\n";
     for (size_t n = 0; n < sizeof text; n++) {
         struct weft_err err = {0};
         int rc = try_parse(text, n, &err);
@@ -158,23 +159,24 @@ static void test_numbers(void)
     const struct {
         const char *key;
         int64_t value;
-    } whole[] = {{"i", 42}, {"neg", -7}, {"plus", 3}, {"zero", 8},
-                 {"big", INT64_MAX}};
+    } whole[] = {
+        {"i", 42}, {"neg", -7}, {"plus", 3}, {"zero", 8}, {"big", INT64_MAX}};
     for (size_t i = 0; i < WEFT_COUNT(whole); i++) {
         int64_t v = 0;
-        CHECK_INT(weft_yaml_int(weft_yaml_get(root, whole[i].key), "k", &v,
-                                NULL), 0);
+        CHECK_INT(
+            weft_yaml_int(weft_yaml_get(root, whole[i].key), "k", &v, NULL),
+            0);
         CHECK_INT(v, whole[i].value);
     }
     static const char *const not_whole[] = {
-        "huge", "x", "hex", "inf", "q", "word", "mixed", "list", "nothing",
-        "sub", "f"};
+        "huge",  "x",    "hex",     "inf", "q", "word",
+        "mixed", "list", "nothing", "sub", "f"};
     for (size_t i = 0; i < WEFT_COUNT(not_whole); i++) {
         struct weft_err err;
         int64_t v = 99;
-        CHECK_FAILS(weft_yaml_int(weft_yaml_get(root, not_whole[i]), "n.k",
-                                  &v, &err),
-                    WEFT_EINVAL, err, "'n.k' must be a whole number");
+        CHECK_FAILS(
+            weft_yaml_int(weft_yaml_get(root, not_whole[i]), "n.k", &v, &err),
+            WEFT_EINVAL, err, "'n.k' must be a whole number");
         CHECK_INT(v, 99);
     }
     double d = 0;
@@ -185,8 +187,8 @@ static void test_numbers(void)
     CHECK_INT(weft_yaml_double(weft_yaml_get(root, "i"), "i", &d, NULL), 0);
     CHECK(d == 42);
     static const char *const not_number[] = {
-        "hex", "inf", "nan", "over", "q", "word", "mixed", "dot", "list",
-        "nothing", "sub"};
+        "hex",   "inf", "nan",  "over",    "q",  "word",
+        "mixed", "dot", "list", "nothing", "sub"};
     for (size_t i = 0; i < WEFT_COUNT(not_number); i++) {
         struct weft_err err;
         CHECK_FAILS(weft_yaml_double(weft_yaml_get(root, not_number[i]), "k",
@@ -194,10 +196,10 @@ static void test_numbers(void)
                     WEFT_EINVAL, err, "'k' must be a");
     }
     struct weft_err err;
-    CHECK_FAILS(weft_yaml_int(weft_yaml_get(root, "word"), "k", &(int64_t) {0},
-                              &err),
-                WEFT_EINVAL, err,
-                "a.yaml:14: 'k' must be a whole number, not 'five'");
+    CHECK_FAILS(
+        weft_yaml_int(weft_yaml_get(root, "word"), "k", &(int64_t){0}, &err),
+        WEFT_EINVAL, err,
+        "a.yaml:14: 'k' must be a whole number, not 'five'");
     weft_yaml_free(root);
 }
 
@@ -241,13 +243,10 @@ static void test_read_missing(void)
                 err, "'no/such.yaml'");
 }
 
-WEFT_TESTS("base/yaml",
-           {"test_tree", test_tree},
+WEFT_TESTS("base/yaml", {"test_tree", test_tree},
            {"test_many_children", test_many_children},
            {"test_empty_documents", test_empty_documents},
-           {"test_refusals", test_refusals},
-           {"test_depth", test_depth},
-           {"test_prefixes", test_prefixes},
-           {"test_numbers", test_numbers},
+           {"test_refusals", test_refusals}, {"test_depth", test_depth},
+           {"test_prefixes", test_prefixes}, {"test_numbers", test_numbers},
            {"test_words", test_words},
            {"test_read_missing", test_read_missing})

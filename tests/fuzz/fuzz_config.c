@@ -29,7 +29,8 @@ static void walk(const struct weft_yaml *node)
 static void check_arch(const char *text, size_t n)
 {
     static const char known[] =
-        "{\"model_type\": \"llama\", \"vocab_size\": 320, \"hidden_size\": 64,"
+        "{\"model_type\": \"llama\", \"vocab_size\": 320, \"hidden_size\": "
+        "64,"
         "\"intermediate_size\": 176, \"num_hidden_layers\": 3, "
         "\"num_attention_heads\": 8}";
     struct weft_arch a;

@@ -20,8 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     volatile float sum = 0;
     for (size_t i = 0; i < weft_safetensors_count(st); i++) {
         const struct weft_st_tensor *t = weft_safetensors_get(st, i);
-        if (weft_safetensors_find(st, t->name) != t
-            || t->at + t->n_bytes > n)
+        if (weft_safetensors_find(st, t->name) != t || t->at + t->n_bytes > n)
             abort();
         for (size_t j = 0; t->readable && j < t->n; j++) {
             float x;

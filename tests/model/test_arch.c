@@ -13,8 +13,8 @@
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 8"
 #define LLAMA(more) "{\"model_type\": \"llama\", " SIZES ", " more "}"
 #define FAMILY(name, more)                                                   \
-    "{\"model_type\": \"" name "\", " SIZES ", \"num_key_value_heads\": 2, " \
-    more "}"
+    "{\"model_type\": \"" name "\", " SIZES                                  \
+    ", \"num_key_value_heads\": 2, " more "}"
 
 static int parse(const char *text, struct weft_arch *out,
                  struct weft_err *err)
@@ -32,15 +32,15 @@ static struct weft_arch good(const char *text)
 
 static void test_llama(void)
 {
-    struct weft_arch a = good(LLAMA(
-        "\"architectures\": [\"LlamaForCausalLM\"], "
-        "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-05, "
-        "\"rope_theta\": 500000.0, \"torch_dtype\": \"bfloat16\", "
-        "\"bos_token_id\": 300, \"eos_token_id\": [301, 302, 301], "
-        "\"pad_token_id\": null, \"max_position_embeddings\": 4096, "
-        "\"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, "
-        "\"high_freq_factor\": 4.0, \"rope_type\": \"llama3\", "
-        "\"original_max_position_embeddings\": 8192}"));
+    struct weft_arch a = good(
+        LLAMA("\"architectures\": [\"LlamaForCausalLM\"], "
+              "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-05, "
+              "\"rope_theta\": 500000.0, \"torch_dtype\": \"bfloat16\", "
+              "\"bos_token_id\": 300, \"eos_token_id\": [301, 302, 301], "
+              "\"pad_token_id\": null, \"max_position_embeddings\": 4096, "
+              "\"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, "
+              "\"high_freq_factor\": 4.0, \"rope_type\": \"llama3\", "
+              "\"original_max_position_embeddings\": 8192}"));
     CHECK_INT(a.family, WEFT_LLAMA);
     CHECK_INT(a.shape.hidden, 64);
     CHECK_INT(a.shape.n_layers, 3);
@@ -90,7 +90,8 @@ static void test_defaults(void)
     CHECK_INT(a.n_eos, 0);
     CHECK_INT(a.dtype, WEFT_F16);
     CHECK_INT(a.shape.dtype, WEFT_F32);
-    a = good(FAMILY("qwen2", "\"tie_word_embeddings\": true, "
+    a = good(FAMILY("qwen2",
+                    "\"tie_word_embeddings\": true, "
                     "\"sliding_window\": 32768, \"max_window_layers\": 3, "
                     "\"use_sliding_window\": false"));
     CHECK(a.shape.qkv_bias && !a.shape.o_bias && a.shape.tied);
@@ -111,8 +112,9 @@ static void test_rope_spellings(void)
     static const char *const linear[] = {
         LLAMA("\"rope_theta\": 20000.0, "
               "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}"),
-        LLAMA("\"rope_theta\": 20000, "
-              "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.5}"),
+        LLAMA(
+            "\"rope_theta\": 20000, "
+            "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.5}"),
         LLAMA("\"rope_parameters\": {\"rope_type\": \"linear\", "
               "\"factor\": 2.5, \"rope_theta\": 20000.0}"),
         LLAMA("\"rope_theta\": 20000.0, \"rope_parameters\": {\"rope_type\": "
@@ -207,8 +209,8 @@ static void test_refusals(void)
         {WEFT_EFORMAT, LLAMA("\"rope_scaling\": 2"), "must be a map"},
         {WEFT_EUNSUPPORTED, LLAMA("\"partial_rotary_factor\": 0.5"),
          "'partial_rotary_factor'"},
-        {WEFT_EINVAL,
-         LLAMA("\"rope_scaling\": {\"type\": \"linear\"}"), "'factor'"},
+        {WEFT_EINVAL, LLAMA("\"rope_scaling\": {\"type\": \"linear\"}"),
+         "'factor'"},
         {WEFT_EINVAL,
          LLAMA("\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, "
                "\"low_freq_factor\": 4, \"high_freq_factor\": 1}"),
@@ -318,8 +320,9 @@ static void test_generation(void)
         "{\"top_p\": 1.5}", "{\"top_k\": \"x\"}", "nothing"};
     for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
         struct weft_arch b = a;
-        CHECK(weft_arch_parse_generation(bad[i], strlen(bad[i]), "g", &b,
-                                         &err) < 0);
+        CHECK(
+            weft_arch_parse_generation(bad[i], strlen(bad[i]), "g", &b, &err)
+            < 0);
         CHECK(memcmp(&a, &b, sizeof a) == 0);
     }
 }
@@ -450,8 +453,7 @@ static void test_families(void)
     CHECK(!weft_family_find("gpt2", &f));
 }
 
-WEFT_TESTS("model/arch",
-           {"test_llama", test_llama},
+WEFT_TESTS("model/arch", {"test_llama", test_llama},
            {"test_defaults", test_defaults},
            {"test_rope_spellings", test_rope_spellings},
            {"test_scalar_heads", test_scalar_heads},

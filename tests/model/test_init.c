@@ -156,8 +156,8 @@ static void test_same_numbers(void)
         size_t compared = 0, wrong = 0;
         REQUIRE_OK(weft_init_model(other[i], in(i ? "c" : "b"), NULL, &err),
                    err);
-        REQUIRE_OK(weft_safetensors_open(in(i ? "c" : "b"), "model", &b,
-                                         &err), err);
+        REQUIRE_OK(
+            weft_safetensors_open(in(i ? "c" : "b"), "model", &b, &err), err);
         for (size_t j = 0; j < weft_safetensors_count(a); j++) {
             const struct weft_st_tensor *x = weft_safetensors_get(a, j);
             const struct weft_st_tensor *y;
@@ -260,22 +260,22 @@ static void test_presets(void)
         CHECK(o.hidden > 0 && o.layers > 0 && o.heads % o.kv_heads == 0);
         CHECK(about[0] != 0);
         if (strcmp(name, "110m") == 0) {
-            struct weft_shape s = {
-                .hidden = o.hidden, .n_layers = o.layers,
-                .n_heads = o.heads, .n_kv_heads = o.kv_heads,
-                .head_dim = o.head_dim, .intermediate = o.intermediate,
-                .vocab = o.vocab, .tied = o.tied};
+            struct weft_shape s = {.hidden = o.hidden,
+                                   .n_layers = o.layers,
+                                   .n_heads = o.heads,
+                                   .n_kv_heads = o.kv_heads,
+                                   .head_dim = o.head_dim,
+                                   .intermediate = o.intermediate,
+                                   .vocab = o.vocab,
+                                   .tied = o.tied};
             CHECK_INT(weft_shape_n_params(&s), 109529856);
         }
     }
-    CHECK(!weft_init_preset("7e", &(struct weft_init_options) {0}));
+    CHECK(!weft_init_preset("7e", &(struct weft_init_options){0}));
 }
 
-WEFT_TESTS("model/init",
-           {"test_folder", test_folder},
-           {"test_distribution", test_distribution},
-           {"test_seed", test_seed},
+WEFT_TESTS("model/init", {"test_folder", test_folder},
+           {"test_distribution", test_distribution}, {"test_seed", test_seed},
            {"test_same_numbers", test_same_numbers},
            {"test_copied_tokenizer", test_copied_tokenizer},
-           {"test_failures", test_failures},
-           {"test_presets", test_presets})
+           {"test_failures", test_failures}, {"test_presets", test_presets})

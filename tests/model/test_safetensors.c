@@ -45,7 +45,9 @@ static void test_good_file(void)
     unsigned char *data;
     /* Any order in the header, padding, empty and 0-d tensors. */
     REQUIRE_OK(parse("{" C "," B ",\"__metadata__\":{\"format\":\"pt\"}," A
-                     "," E "}     ", 40, &st, &data, &err), err);
+                     "," E "}     ",
+                     40, &st, &data, &err),
+               err);
     CHECK_INT(weft_safetensors_count(st), 4);
     CHECK_STR(weft_safetensors_get(st, 0)->name, "a");
     CHECK_STR(weft_safetensors_get(st, 3)->name, "e");
@@ -58,8 +60,9 @@ static void test_good_file(void)
     float x[4];
     weft_st_tensor_read(b, 1, 3, x);
     for (int i = 0; i < 3; i++) /* bytes 26 + 2i, 27 + 2i, little-endian */
-        CHECK(x[i] == weft_bf16_to_f32((uint16_t) ((27 + 2 * i) << 8
-                                                   | (26 + 2 * i))));
+        CHECK(x[i]
+              == weft_bf16_to_f32(
+                  (uint16_t) ((27 + 2 * i) << 8 | (26 + 2 * i))));
     const struct weft_st_tensor *c = weft_safetensors_find(st, "c");
     CHECK(!c->readable && c->n_dims == 0 && c->n == 1);
     CHECK_STR(c->type, "I64");
@@ -73,8 +76,8 @@ static void test_good_file(void)
 }
 
 #define ENTRY(dtype, shape, offsets)                                         \
-    "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":"      \
-    offsets "}}"
+    "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape                           \
+    ",\"data_offsets\":" offsets "}}"
 
 static void test_lying_headers(void)
 {
@@ -94,9 +97,12 @@ static void test_lying_headers(void)
         {"{" A "," C "}", 40, "before tensor 'c', belong to no tensor"},
         {"{" B "}", 32, "bytes"},
         {"{" A ",\"b\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":"
-         "[20,29]}}", 29, "inside tensor 'a'"},
-        {"{" A ",\"b\":" "{\"dtype\":\"F32\",\"shape\":[2,3],"
-         "\"data_offsets\":[0,24]}}", 24, "inside tensor"},
+         "[20,29]}}",
+         29, "inside tensor 'a'"},
+        {"{" A ",\"b\":"
+         "{\"dtype\":\"F32\",\"shape\":[2,3],"
+         "\"data_offsets\":[0,24]}}",
+         24, "inside tensor"},
         {"{\"a\":3}", 0, "tensor 'a' must be described"},
         {"{\"__metadata__\":{\"x\":1}}", 0, "'__metadata__': 'x'"},
         {"{\"__metadata__\":[]}", 0, "'__metadata__' must be a map"},
@@ -263,7 +269,8 @@ static void test_shards(void)
         {"{\"weight_map\": {\"a\": \"2.safetensors\"}}",
          "tensor 'a': is not in the file"},
         {"{\"weight_map\": {\"a\": \"1.safetensors\", \"zz\": "
-         "\"1.safetensors\"}}", "tensor 'zz': is not in the file"},
+         "\"1.safetensors\"}}",
+         "tensor 'zz': is not in the file"},
         {"{\"weight_map\": {\"a\": \"../1.safetensors\"}}",
          "plain file name"},
         {"{\"weight_map\": {\"a\": 3}}", "plain file name"},
@@ -292,10 +299,11 @@ static void test_shards(void)
 
 static void test_write(void)
 {
-    static const struct weft_st_spec spec[] = {
-        {"z.first", WEFT_BF16, 3, 5}, {"b", WEFT_F32, 4, 0},
-        {"a", WEFT_F32, 2, 3},        {"quote\"\\", WEFT_F16, 1, 1},
-        {"c", WEFT_BF16, 7, 0}};
+    static const struct weft_st_spec spec[] = {{"z.first", WEFT_BF16, 3, 5},
+                                               {"b", WEFT_F32, 4, 0},
+                                               {"a", WEFT_F32, 2, 3},
+                                               {"quote\"\\", WEFT_F16, 1, 1},
+                                               {"c", WEFT_BF16, 7, 0}};
     static const char header[] =
         "{\"__metadata__\":{\"format\":\"pt\"},"
         "\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
@@ -390,7 +398,8 @@ static void test_reference_files(void)
         struct weft_err err = {0};
         struct weft_safetensors *st;
         REQUIRE_OK(weft_safetensors_open(weft_test_data(name[i]), "model",
-                                         &st, &err), err);
+                                         &st, &err),
+                   err);
         CHECK_INT(weft_safetensors_count(st), n[i]);
         const struct weft_st_tensor *t;
         t = weft_safetensors_find(st, "model.layers.1.mlp.down_proj.weight");
@@ -400,11 +409,8 @@ static void test_reference_files(void)
     }
 }
 
-WEFT_TESTS("model/safetensors",
-           {"test_good_file", test_good_file},
+WEFT_TESTS("model/safetensors", {"test_good_file", test_good_file},
            {"test_lying_headers", test_lying_headers},
-           {"test_lengths", test_lengths},
-           {"test_damage", test_damage},
-           {"test_shards", test_shards},
-           {"test_write", test_write},
+           {"test_lengths", test_lengths}, {"test_damage", test_damage},
+           {"test_shards", test_shards}, {"test_write", test_write},
            {"test_reference_files", test_reference_files})

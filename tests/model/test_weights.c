@@ -44,12 +44,18 @@ static void done(void)
  * are no multiples of panels. */
 static struct weft_arch arch(enum weft_family family)
 {
-    struct weft_arch a = {.family = family, .bos = -1, .pad = -1,
-                          .initializer_range = 0.02};
-    a.shape = (struct weft_shape) {
-        .hidden = 44, .n_layers = 2, .n_heads = 8, .n_kv_heads = 2,
-        .head_dim = 6, .intermediate = 530, .vocab = 601,
-        .max_positions = 64, .rms_eps = 1e-5f, .rope_theta = 1e4};
+    struct weft_arch a = {
+        .family = family, .bos = -1, .pad = -1, .initializer_range = 0.02};
+    a.shape = (struct weft_shape){.hidden = 44,
+                                  .n_layers = 2,
+                                  .n_heads = 8,
+                                  .n_kv_heads = 2,
+                                  .head_dim = 6,
+                                  .intermediate = 530,
+                                  .vocab = 601,
+                                  .max_positions = 64,
+                                  .rms_eps = 1e-5f,
+                                  .rope_theta = 1e4};
     return a;
 }
 
@@ -101,7 +107,8 @@ static void write_model(const struct weft_arch *a, const char *path,
         for (int64_t j = 0; j < t.rows * cols; j++)
             x[j] = value(t.name, j / cols, j % cols);
         REQUIRE_OK(weft_weights_writer_put_tensor(
-                       w, i, 0, (size_t) (t.rows * cols), x, &err), err);
+                       w, i, 0, (size_t) (t.rows * cols), x, &err),
+                   err);
         weft_free(x);
     }
     REQUIRE_OK(weft_weights_writer_close(w, &err), err);
@@ -152,13 +159,15 @@ static float expected(const struct weft_shape *s, int32_t layer,
     case WEFT_PART_GATE_UP: { /* 32 gate rows, 32 up rows, ... */
         int64_t f = n / 64 * 32 + n % 32;
         return f >= b->n_ff ? 0
-             : in_layer(layer, n % 64 < 32 ? "mlp.gate_proj.weight"
-                                           : "mlp.up_proj.weight",
-                        b->ff0 + f, k);
+                            : in_layer(layer,
+                                       n % 64 < 32 ? "mlp.gate_proj.weight"
+                                                   : "mlp.up_proj.weight",
+                                       b->ff0 + f, k);
     }
     case WEFT_PART_DOWN:
-        return k >= b->n_ff ? 0
-             : in_layer(layer, "mlp.down_proj.weight", n, b->ff0 + k);
+        return k >= b->n_ff
+                 ? 0
+                 : in_layer(layer, "mlp.down_proj.weight", n, b->ff0 + k);
     case WEFT_PART_NORM1:
         return in_layer(layer, "input_layernorm.weight", n, 0);
     case WEFT_PART_NORM2:
@@ -220,8 +229,8 @@ static size_t list_tiles(const struct weft_shape *s, struct tile *out)
             continue;
         for (int32_t l = 0; l < (layers ? s->n_layers : 1); l++)
             for (int32_t b = 0; b < (blocks ? s->n_blocks : 1); b++)
-                out[n++] = (struct tile) {(enum weft_tile_kind) kind,
-                                          layers ? l : -1, b};
+                out[n++] = (struct tile){(enum weft_tile_kind) kind,
+                                         layers ? l : -1, b};
     }
     return n;
 }
@@ -235,8 +244,9 @@ static float *read_tile(const struct weft_weights *w,
     float *flat = weft_alloc(l.n_flat, sizeof *flat);
     REQUIRE(flat != NULL);
     memset(flat, 0x7f, l.n_flat * sizeof *flat);
-    REQUIRE_OK(weft_weights_read_tile(w, s, t->kind, t->layer, t->block, flat,
-                                      &err), err);
+    REQUIRE_OK(
+        weft_weights_read_tile(w, s, t->kind, t->layer, t->block, flat, &err),
+        err);
     return flat;
 }
 
@@ -336,8 +346,8 @@ static void test_round_trip(void)
             }
             REQUIRE_OK(weft_weights_writer_close(out, &err), err);
             weft_weights_close(w);
-            CHECK(same_files(in("model.safetensors"),
-                             in("again.safetensors")));
+            CHECK(
+                same_files(in("model.safetensors"), in("again.safetensors")));
             done();
         }
 }
@@ -366,7 +376,8 @@ static void test_reference_round_trip(void)
             float *flat = read_tile(w, &s, &tile[j]);
             REQUIRE_OK(weft_weights_writer_put(out, &s, tile[j].kind,
                                                tile[j].layer, tile[j].block,
-                                               flat, &err), err);
+                                               flat, &err),
+                       err);
             weft_free(flat);
         }
         REQUIRE_OK(weft_weights_writer_close(out, &err), err);
@@ -406,7 +417,8 @@ static void test_shards(void)
     REQUIRE_OK(weft_arch_read(weft_test_data("golden/mistral"), &a, &err),
                err);
     REQUIRE_OK(weft_weights_open(weft_test_data("golden/mistral"), &a, NULL,
-                                 &w, &err), err);
+                                 &w, &err),
+               err);
     weft_weights_close(w);
     done();
 }
@@ -459,7 +471,7 @@ static void test_threads(void)
     REQUIRE_OK(weft_weights_open(dir, &a, NULL, &w, &err), err);
     REQUIRE_OK(weft_weights_writer_open(dir, &a, &o, &out, &err), err);
     for (int32_t i = 0; i < 4; i++) {
-        worker[i] = (struct worker) {w, out, &s, i, 0};
+        worker[i] = (struct worker){w, out, &s, i, 0};
         REQUIRE(pthread_create(&thread[i], NULL, work, &worker[i]) == 0);
     }
     for (int32_t i = 0; i < 4; i++) {
@@ -499,7 +511,7 @@ static void test_score_from_trunk(void)
     weft_free(x);
     weft_weights_close(w);
 
-    o = (struct weft_weights_options) {.score = WEFT_SCORE_RANDOM, .seed = 5};
+    o = (struct weft_weights_options){.score = WEFT_SCORE_RANDOM, .seed = 5};
     double sum = 0;
     for (int twice = 0; twice < 2; twice++) {
         REQUIRE_OK(weft_weights_open(dir, &a, &o, &w, &err), err);
@@ -531,19 +543,20 @@ static void test_score_names(void)
         size_t n = weft_tensor_count(&a.shape);
         for (size_t j = 0; j < n; j++) {
             weft_tensor_get(&a.shape, j, &t[j]);
-            spec[j] = (struct weft_st_spec) {t[j].name, WEFT_F32, t[j].rows,
-                                             t[j].cols};
+            spec[j] = (struct weft_st_spec){t[j].name, WEFT_F32, t[j].rows,
+                                            t[j].cols};
         }
-        spec[n - 1] = (struct weft_st_spec) {name[i], WEFT_F32, 44, 0};
+        spec[n - 1] = (struct weft_st_spec){name[i], WEFT_F32, 44, 0};
         for (int j = 0; j < 44; j++)
             x[j] = (float) j;
         bool biased = i == 2;
         if (biased)
-            spec[n] = (struct weft_st_spec) {"v_head.summary.bias", WEFT_F32,
-                                             1, 0};
+            spec[n] = (struct weft_st_spec){"v_head.summary.bias", WEFT_F32,
+                                            1, 0};
         for (int bias = 0; bias <= biased; bias++) {
             REQUIRE_OK(weft_st_writer_open(in("model.safetensors"),
-                                           n + biased, spec, &st, &err), err);
+                                           n + biased, spec, &st, &err),
+                       err);
             REQUIRE_OK(weft_st_writer_put(st, n - 1, 0, 44, x, &err), err);
             if (bias)
                 REQUIRE_OK(weft_st_writer_put(st, n, 0, 1, x + 1, &err), err);
@@ -557,8 +570,8 @@ static void test_score_names(void)
             REQUIRE_OK(weft_shape_partition(&s, 2, &err), err);
             REQUIRE_OK(weft_weights_open(dir, &a, NULL, &w, &err), err);
             CHECK(!weft_weights_score_made(w));
-            float *flat = read_tile(w, &s, &(struct tile) {WEFT_TILE_FINAL,
-                                                           -1, 0});
+            float *flat = read_tile(w, &s,
+                                    &(struct tile){WEFT_TILE_FINAL, -1, 0});
             CHECK(memcmp(flat + 48, x, sizeof x) == 0); /* 44 to 64 bytes */
             weft_free(flat);
             weft_weights_close(w);
@@ -582,13 +595,14 @@ static void write_with(const struct weft_arch *a, enum weft_tensor_id id,
     size_t at = (size_t) weft_tensor_index(&a->shape, id, layer);
     for (size_t j = 0; j < n; j++) {
         weft_tensor_get(&a->shape, j, &t[j]);
-        spec[j] = (struct weft_st_spec) {t[j].name, WEFT_F32, t[j].rows,
-                                         t[j].cols};
+        spec[j] = (struct weft_st_spec){t[j].name, WEFT_F32, t[j].rows,
+                                        t[j].cols};
     }
-    spec[at] = (struct weft_st_spec) {name ? name : t[at].name, WEFT_F32,
-                                      rows, cols};
-    REQUIRE_OK(weft_st_writer_open(in("model.safetensors"), n, spec, &st,
-                                   &err), err);
+    spec[at] = (struct weft_st_spec){name ? name : t[at].name, WEFT_F32, rows,
+                                     cols};
+    REQUIRE_OK(
+        weft_st_writer_open(in("model.safetensors"), n, spec, &st, &err),
+        err);
     REQUIRE_OK(weft_st_writer_put(st, at, bad_at, 1, &bad, &err), err);
     REQUIRE_OK(weft_st_writer_close(st, &err), err);
 }
@@ -601,19 +615,20 @@ static void test_wrong_tensors(void)
     fresh();
     write_with(&a, WEFT_TENSOR_DOWN, 1, "elsewhere", 44, 530, 0, 1);
     CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_ENOTFOUND,
-                err, "tensor 'model.layers.1.mlp.down_proj.weight' is "
+                err,
+                "tensor 'model.layers.1.mlp.down_proj.weight' is "
                 "missing among the 21");
     write_with(&a, WEFT_TENSOR_HEAD, -1, "head", 601, 44, 0, 1);
     CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_ENOTFOUND,
                 err, "\"tie_word_embeddings\": true");
     write_with(&a, WEFT_TENSOR_K, 0, NULL, 44, 12, 0, 1);
-    CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_EFORMAT,
-                err, "'model.layers.0.self_attn.k_proj.weight' has shape "
+    CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_EFORMAT, err,
+                "'model.layers.0.self_attn.k_proj.weight' has shape "
                 "[44, 12]; config.json makes it [12, 44]");
     CHECK(strstr(err.text, in("model.safetensors")) != NULL);
     write_with(&a, WEFT_TENSOR_NORM, -1, NULL, 44, 1, 0, 1);
-    CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_EFORMAT,
-                err, "has shape [44, 1]; config.json makes it [44]");
+    CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_EFORMAT, err,
+                "has shape [44, 1]; config.json makes it [44]");
     done();
     CHECK_FAILS(weft_weights_open(dir, &a, NULL, &w, &err), WEFT_ENOTFOUND,
                 err, "there is no model folder");
@@ -651,12 +666,16 @@ static void test_not_finite(void)
         write_with(&a, WEFT_TENSOR_GATE, 1, NULL, 530, 44, 500 * 44 + 7,
                    bad[i]);
         REQUIRE_OK(weft_weights_open(dir, &a, NULL, &w, &err), err);
-        snprintf(part, sizeof part, "tensor 'model.layers.1.mlp.gate_proj."
-                 "weight': element [500, 7] is %s", word[i]);
-        CHECK_INT(weft_weights_read_tile(w, &s, WEFT_TILE_LAYER, 1, 0, flat,
-                                         &err), 0); /* the other half */
-        CHECK_FAILS(weft_weights_read_tile(w, &s, WEFT_TILE_LAYER, 1, 1, flat,
-                                           &err), WEFT_ENUMERIC, err, part);
+        snprintf(part, sizeof part,
+                 "tensor 'model.layers.1.mlp.gate_proj."
+                 "weight': element [500, 7] is %s",
+                 word[i]);
+        CHECK_INT(
+            weft_weights_read_tile(w, &s, WEFT_TILE_LAYER, 1, 0, flat, &err),
+            0); /* the other half */
+        CHECK_FAILS(
+            weft_weights_read_tile(w, &s, WEFT_TILE_LAYER, 1, 1, flat, &err),
+            WEFT_ENUMERIC, err, part);
         weft_weights_close(w);
     }
     weft_free(flat);
@@ -682,8 +701,7 @@ static void test_tied_head(void)
 }
 
 static int open_writer(const struct weft_arch *a, enum weft_dtype dtype,
-                       struct weft_weights_writer **out,
-                       struct weft_err *err)
+                       struct weft_weights_writer **out, struct weft_err *err)
 {
     struct weft_weights_writer_options o = {.dtype = dtype,
                                             .max_shard_bytes = 100000};
