@@ -7,6 +7,10 @@ bench_programs = %D%/model %D%/kern %D%/tasks
 %C%_tasks_SOURCES = %D%/tasks.c
 %C%_tasks_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_tasks_LDADD = $(sched_libs)
+bench_programs += %D%/layer
+%C%_layer_SOURCES = %D%/layer.c %D%/probe.h
+%C%_layer_CFLAGS = $(KERN_CFLAGS)
+%C%_layer_LDADD = $(kern_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)

@@ -21,6 +21,7 @@ struct tile {
     int64_t i0, n;
     float *q, *o, *s, *max, *sum; /* (n, D), (n, D), (n, 64), (n), (n) */
     float *segment;               /* a segment widened to f32 */
+    const char *next;             /* the segment after the present one */
 };
 
 static int64_t tile_position(const struct tile *t, int64_t i)
@@ -62,6 +63,11 @@ static int64_t tile_limit(const struct tile *t, int64_t segment, int64_t i)
     return weft_min64(tile_position(t, i) - segment * PAGE + 1, PAGE);
 }
 
+static const char *segment_at(const struct weft_attention *a, int64_t i)
+{
+    return a->kv + (size_t) (a->page ? a->page[i] : i) * a->page_bytes;
+}
+
 static void tile_segment(const struct tile *t, int64_t segment)
 {
     const struct weft_attention *a = t->a;
@@ -69,8 +75,7 @@ static void tile_segment(const struct tile *t, int64_t segment)
     while (tile_position(t, first) < segment * PAGE)
         first++;
     int64_t n = t->n - first;
-    size_t page = (size_t) (a->page ? a->page[segment] : segment);
-    const void *k = a->kv + page * a->page_bytes;
+    const void *k = segment_at(a, segment);
     bool bf16 = a->kv_dtype == WEFT_BF16;
     if (bf16 && n > 12) {
         for (int64_t i = 0; i < 2 * d * PAGE; i += 16)
@@ -79,9 +84,13 @@ static void tile_segment(const struct tile *t, int64_t segment)
         bf16 = false;
     }
     const void *v = row_of(bf16 ? WEFT_BF16 : WEFT_F32, k, d * PAGE);
+    const char *next_v = !t->next ? NULL
+                       : t->next + (size_t) (d * PAGE)
+                                     * weft_dtype_bytes(a->kv_dtype);
     mm(&(struct mm) {.rows = n, .cols = PAGE, .k = d, .a = t->q + first * d,
                      .ars = d, .aks = 1, .b = k, .ldb = PAGE, .b_bf16 = bf16,
-                     .c = t->s + first * PAGE, .ldc = PAGE});
+                     .c = t->s + first * PAGE, .ldc = PAGE,
+                     .ahead = t->next});
     for (int64_t i = first; i < t->n; i++)
         tile_softmax(t, i, tile_limit(t, segment, i));
 
@@ -92,8 +101,9 @@ static void tile_segment(const struct tile *t, int64_t segment)
         struct mm pv = {.rows = step, .cols = d, .k = limit,
                         .a = t->s + i * PAGE, .ars = PAGE, .aks = 1, .b = v,
                         .ldb = d, .b_bf16 = bf16, .c = t->o + i * d,
-                        .ldc = d, .add = true};
+                        .ldc = d, .add = true, .ahead = next_v};
         mm(&pv);
+        pv.ahead = NULL;
         for (int64_t j = i; limit < PAGE && j < i + step; j++) {
             pv.rows = 1;
             pv.k = tile_limit(t, segment, j) - limit;
@@ -128,8 +138,11 @@ static void attention(const struct weft_attention *a)
                 row_store(WEFT_F32, t.o + i * d, j, d, v_set1(0));
             }
         }
-        for (int64_t s = 0; s <= tile_position(&t, t.n - 1) / PAGE; s++)
+        int64_t last = tile_position(&t, t.n - 1) / PAGE;
+        for (int64_t s = 0; s <= last; s++) {
+            t.next = s < last ? segment_at(a, s + 1) : a->next;
             tile_segment(&t, s);
+        }
         for (int64_t i = 0; i < t.n; i++) {
             int64_t row = (t.i0 + i) / g, head = (t.i0 + i) % g;
             weft_v16 inv = v_set1(1.0f / t.sum[i]);

@@ -237,12 +237,19 @@ static void project_qkv(const struct forward *f, const float *x)
     }
 }
 
-/* Attention of one run's rows, first row `row`, over KV head `head` of block
+static const int32_t *pages_of(const struct weft_k_kv *kv,
+                               const struct weft_k_run *run)
+{
+    return kv->page + (int64_t) run->slot * kv->pages_per_slot;
+}
+
+/* Attention of run i's rows, first row `row`, over KV head `head` of block
  * t. */
 static void attend(const struct forward *f, const struct weft_k_kv *kv,
-                   int32_t layer, const struct weft_k_run *run, int64_t row,
-                   int32_t t, int32_t head)
+                   int32_t layer, int32_t i, int64_t row, int32_t t,
+                   int32_t head)
 {
+    const struct weft_k_run *run = &f->batch->run[i];
     const struct weft_shape *s = f->s;
     int64_t d = s->head_dim, q = weft_block_q(s, t);
     int64_t ld = weft_block_qkv(s, t);
@@ -266,8 +273,10 @@ static void attend(const struct forward *f, const struct weft_k_kv *kv,
         weft_kv_write(s, kv, run, base, k, v, ld);
         a.kv = base;
         a.kv_dtype = s->dtype;
-        a.page = kv->page + (int64_t) run->slot * kv->pages_per_slot;
+        a.page = pages_of(kv, run);
         a.page_bytes = kv->page_bytes;
+        if (i + 1 < f->batch->n_runs)
+            a.next = base + (size_t) *pages_of(kv, run + 1) * a.page_bytes;
     } else {
         f->rows->pack_kv(s->dtype, d, run->n, k, v, ld, f->pages);
         a.kv = (const char *) f->pages;
@@ -349,8 +358,8 @@ static void forward(const struct weft_shape *s,
     project_qkv(&f, x);
     for (int32_t t = 0; t < s->n_blocks; t++)
         for (int32_t head = 0; head < s->block[t].n_kv; head++)
-            for (int64_t i = 0, row = 0; i < batch->n_runs; i++) {
-                attend(&f, kv, layer, &batch->run[i], row, t, head);
+            for (int32_t i = 0, row = 0; i < batch->n_runs; i++) {
+                attend(&f, kv, layer, i, row, t, head);
                 row += batch->run[i].n;
             }
     for (int64_t r = 0; r < batch->n_rows; r += CHUNK_ROWS) {

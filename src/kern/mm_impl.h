@@ -15,6 +15,7 @@ struct mm {
     float *c;
     int64_t ldc;
     bool b_bf16, add;
+    const char *ahead; /* where the next b lies, to fetch it early; or NULL */
 };
 
 /* `nv` vectors of columns from c0; the last one has `tail` columns. */
@@ -32,8 +33,18 @@ WEFT_INLINE void mm_block(const struct mm *t, const int rows, const int nv,
     const float *a = t->a + r0 * t->ars;
     const float *bf = (const float *) t->b + c0;
     const uint16_t *bh = (const uint16_t *) t->b + c0;
+    /* Few rows wait for memory more than they compute. */
+    const char *ahead = rows <= 3 ? t->ahead : NULL;
+    const int size = bf16 ? 2 : 4;
+    if (ahead)
+        ahead += c0 * size;
     for (int64_t k = 0; k < t->k; k++) {
         weft_v16 b[4];
+        if (ahead) {
+            for (int line = 0; line < nv * 16 * size; line += 64)
+                WEFT_PREFETCH(ahead + line);
+            ahead += t->ldb * size;
+        }
         for (int v = 0; v < nv; v++)
             b[v] = bf16 ? (partial ? v_load_bf16_n(bh, tail)
                                    : v_load_bf16(bh + v * 16))

@@ -25,6 +25,7 @@ struct weft_attention {
     const char *kv;
     const int32_t *page;
     size_t page_bytes;
+    const char *next;          /* a segment wanted after these; or NULL */
     float scale;               /* of q . k */
     void *out;                 /* (n, ldo) in dtype, head g at g * D */
     int64_t ldo;

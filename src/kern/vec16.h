@@ -26,6 +26,8 @@ typedef __m512 weft_v16;
 #define v_div(a, b) _mm512_div_ps(a, b)
 #define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define v_max(a, b) _mm512_max_ps(a, b)
+#define v_low(a) _mm512_castps512_ps256(a)
+#define v_high(a) _mm512_extractf32x8_ps(a, 1)
 
 /* Lanes from n on are 0; memory behind them is not touched. */
 WEFT_INLINE weft_v16 v_load_n(const float *p, int64_t n)
@@ -78,6 +80,8 @@ WEFT_INLINE weft_v16 v_exp(weft_v16 x)
 
 #include <immintrin.h>
 typedef struct { __m256 lo, hi; } weft_v16;
+#define v_low(a) ((a).lo)
+#define v_high(a) ((a).hi)
 #define V16_OP(name, op)                                                     \
     WEFT_INLINE weft_v16 name(weft_v16 a, weft_v16 b)                        \
     {                                                                        \
@@ -233,25 +237,40 @@ WEFT_INLINE weft_v16 v_load_bf16_n(const uint16_t *p, int64_t n)
     return v_load_bf16(h);
 }
 
-/* Fold 8, 4, 2, 1. */
+/* Folds: 8, 4, 2, 1. */
+#ifdef __AVX2__
+WEFT_INLINE float v_sum(weft_v16 v)
+{
+    __m256 a = _mm256_add_ps(v_low(v), v_high(v));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a),
+                          _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+WEFT_INLINE float v_max_lane(weft_v16 v)
+{
+    __m256 a = _mm256_max_ps(v_low(v), v_high(v));
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a),
+                          _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+#else
 WEFT_INLINE float v_sum(weft_v16 a)
 {
-    float f[WEFT_LANES];
-    v_store(f, a);
     for (int n = WEFT_LANES / 2; n > 0; n /= 2)
         for (int i = 0; i < n; i++)
-            f[i] += f[i + n];
-    return f[0];
+            a.f[i] += a.f[i + n];
+    return a.f[0];
 }
 WEFT_INLINE float v_max_lane(weft_v16 a)
 {
-    float f[WEFT_LANES];
-    v_store(f, a);
     for (int n = WEFT_LANES / 2; n > 0; n /= 2)
         for (int i = 0; i < n; i++)
-            f[i] = f[i] > f[i + n] ? f[i] : f[i + n];
-    return f[0];
+            a.f[i] = a.f[i] > a.f[i + n] ? a.f[i] : a.f[i + n];
+    return a.f[0];
 }
+#endif
 
 /* Rounds to bf16 as weft_f32_to_bf16() does. */
 WEFT_INLINE void v_store_bf16_n(uint16_t *p, weft_v16 a, int64_t n)
