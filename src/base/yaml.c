@@ -133,6 +133,8 @@ static int fill_key(struct reader *r, const yaml_event_t *e,
     const char *key = (const char *) e->data.scalar.value;
     if (strlen(key) != e->data.scalar.length)
         return fail(r, at, "a key must not hold a zero byte");
+    if (map->n == WEFT_YAML_MAX_KEYS)
+        return fail(r, at, "a map has too many keys");
     for (size_t i = 0; i < map->n; i++)
         if (strcmp(map->key[i], key) == 0)
             return weft_err_set(r->err, WEFT_EFORMAT,

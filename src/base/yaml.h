@@ -5,7 +5,7 @@
  * What configurations need and no more: one document of maps, lists and
  * scalars. Refused with file and line: duplicate keys, anchors and aliases,
  * tags, keys that are not plain words, several documents, nesting deeper than
- * WEFT_YAML_MAX_DEPTH. Scalars stay text until a getter asks for a type, so
+ * WEFT_YAML_MAX_DEPTH, maps of more than WEFT_YAML_MAX_KEYS. Scalars stay text until a getter asks for a type, so
  * `yes`, `1e-5` and `08` mean what the reader of the value says.
  */
 #ifndef WEFT_BASE_YAML_H
@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 
-enum { WEFT_YAML_MAX_DEPTH = 64 };
+enum { WEFT_YAML_MAX_DEPTH = 64, WEFT_YAML_MAX_KEYS = 10000 };
 
 enum weft_yaml_type { WEFT_YAML_SCALAR, WEFT_YAML_LIST, WEFT_YAML_MAP };
 

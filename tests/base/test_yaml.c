@@ -136,6 +136,22 @@ static void test_depth(void)
     }
 }
 
+static void test_too_many_keys(void)
+{
+    enum { MOST = WEFT_YAML_MAX_KEYS };
+    char *text = malloc((MOST + 1) * 9 + 1);
+    struct weft_err err;
+    size_t n = 0;
+    REQUIRE(text != NULL);
+    for (int i = 0; i <= MOST; i++) {
+        CHECK(i != MOST || try_parse(text, n, &err) == 0);
+        n += (size_t) sprintf(text + n, "k%d: 1\n", i);
+    }
+    CHECK_FAILS(try_parse(text, n, &err), WEFT_EFORMAT, err,
+                "a.yaml:10001: a map has too many keys");
+    free(text);
+}
+
 /* Every prefix of a document parses or fails with a sentence. */
 static void test_prefixes(void)
 {
@@ -247,6 +263,7 @@ WEFT_TESTS("base/yaml", {"test_tree", test_tree},
            {"test_many_children", test_many_children},
            {"test_empty_documents", test_empty_documents},
            {"test_refusals", test_refusals}, {"test_depth", test_depth},
+           {"test_too_many_keys", test_too_many_keys},
            {"test_prefixes", test_prefixes}, {"test_numbers", test_numbers},
            {"test_words", test_words},
            {"test_read_missing", test_read_missing})
