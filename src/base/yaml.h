@@ -5,8 +5,9 @@
  * What configurations need and no more: one document of maps, lists and
  * scalars. Refused with file and line: duplicate keys, anchors and aliases,
  * tags, keys that are not plain words, several documents, nesting deeper than
- * WEFT_YAML_MAX_DEPTH, maps of more than WEFT_YAML_MAX_KEYS. Scalars stay text until a getter asks for a type, so
- * `yes`, `1e-5` and `08` mean what the reader of the value says.
+ * WEFT_YAML_MAX_DEPTH, maps of more than WEFT_YAML_MAX_KEYS. Scalars stay
+ * text until a getter asks for a type, so `yes`, `1e-5` and `08` mean what
+ * the reader of the value says.
  */
 #ifndef WEFT_BASE_YAML_H
 #define WEFT_BASE_YAML_H
