@@ -64,26 +64,26 @@ static void report(struct bench *b, const struct result *r)
 {
     double gflops = r->flop / r->seconds * 1e-9;
     double gbps = r->bytes / r->seconds * 1e-9;
-    double probe = r->by_bytes
-                 ? (strcmp(r->what, "adamw") ? b->read_probe
-                                             : b->update_probe)
-                 : b->flop_probe[r->dtype];
+    double probe = r->by_bytes ? (strcmp(r->what, "adamw") ? b->read_probe
+                                                           : b->update_probe)
+                               : b->flop_probe[r->dtype];
     double share = (r->by_bytes ? gbps : gflops) * 1e9 / probe;
     if (b->json)
         printf("%s\n  {\"op\": \"%s\", \"dtype\": \"%s\", \"m\": %lld, "
                "\"n\": %lld, \"k\": %lld, \"us\": %.2f, \"gflops\": %.2f, "
                "\"gbps\": %.2f, \"of\": \"%s\", \"share\": %.4f, "
-               "\"bar\": %.2f}", b->first ? "" : ",", r->what,
-               weft_dtype_name(r->dtype), (long long) r->m, (long long) r->n,
-               (long long) r->k, r->seconds * 1e6, gflops, gbps,
-               r->by_bytes ? "bytes" : "flop", share, r->bar);
+               "\"bar\": %.2f}",
+               b->first ? "" : ",", r->what, weft_dtype_name(r->dtype),
+               (long long) r->m, (long long) r->n, (long long) r->k,
+               r->seconds * 1e6, gflops, gbps, r->by_bytes ? "bytes" : "flop",
+               share, r->bar);
     else
         printf("%-8s %-4s %5lld %6lld %5lld %10.1f %9.1f %7.1f   %3.0f%% of "
-               "%-5s %s%.0f\n", r->what, weft_dtype_name(r->dtype),
-               (long long) r->m, (long long) r->n, (long long) r->k,
-               r->seconds * 1e6, gflops, gbps, share * 100,
-               r->by_bytes ? "bytes" : "flop", r->bar > 0 ? "bar " : "-",
-               r->bar * 100);
+               "%-5s %s%.0f\n",
+               r->what, weft_dtype_name(r->dtype), (long long) r->m,
+               (long long) r->n, (long long) r->k, r->seconds * 1e6, gflops,
+               gbps, share * 100, r->by_bytes ? "bytes" : "flop",
+               r->bar > 0 ? "bar " : "-", r->bar * 100);
     b->first = false;
     fflush(stdout);
 }
@@ -117,11 +117,17 @@ static void bench_gemm(struct bench *b, enum weft_dtype dtype, int32_t blocks,
 {
     int64_t size = (int64_t) weft_dtype_bytes(dtype);
     void *x = numbers(dtype, m * k), *w = numbers(dtype, n * k);
-    float *y = numbers(WEFT_F32, m * n), *out = numbers(WEFT_F32, m * n);
+    float *y = numbers(WEFT_F32, m * n);
+    float *out = numbers(WEFT_F32, m * n);
     struct weft_k_gemm_args a = {
-        .dtype = dtype, .y_dtype = blocks > 1 ? dtype : WEFT_F32, .m = m,
-        .n = n, .n_blocks = blocks, .residual = blocks > 1 ? y : NULL,
-        .y = out, .ldy = n,
+        .dtype = dtype,
+        .y_dtype = blocks > 1 ? dtype : WEFT_F32,
+        .m = m,
+        .n = n,
+        .n_blocks = blocks,
+        .residual = blocks > 1 ? y : NULL,
+        .y = out,
+        .ldy = n,
     };
     for (int32_t i = 0; i < blocks; i++) {
         a.k[i] = k / blocks;
@@ -130,11 +136,16 @@ static void bench_gemm(struct bench *b, enum weft_dtype dtype, int32_t blocks,
         a.w[i] = (char *) w + i * a.k[i] * n * size;
     }
     struct result r = {
-        .what = blocks > 1 ? "gemm T=8" : "gemm", .dtype = dtype, .m = m, .n = n, .k = k,
+        .what = blocks > 1 ? "gemm T=8" : "gemm",
+        .dtype = dtype,
+        .m = m,
+        .n = n,
+        .k = k,
         .seconds = best_time(b, run_gemm, &a),
         .flop = 2.0 * (double) (m * n * k),
         .bytes = (double) ((n + m) * k * size + 4 * m * n),
-        .bar = bar, .by_bytes = m == 1,
+        .bar = bar,
+        .by_bytes = m == 1,
     };
     report(b, &r);
     weft_free(x);
@@ -153,14 +164,25 @@ static void bench_dw(struct bench *b, enum weft_dtype dtype, int32_t m,
 {
     const int32_t runs[3] = {m / 3, m / 3, m - 2 * (m / 3)};
     struct weft_k_gemm_dw_args a = {
-        .dtype = dtype, .n = n, .k = k, .n_runs = 3, .run_rows = runs,
-        .dy = numbers(dtype, m * n), .lddy = n, .x = numbers(dtype, m * k),
-        .ldx = k, .grad = numbers(WEFT_F32, n * k),
+        .dtype = dtype,
+        .n = n,
+        .k = k,
+        .n_runs = 3,
+        .run_rows = runs,
+        .dy = numbers(dtype, m * n),
+        .lddy = n,
+        .x = numbers(dtype, m * k),
+        .ldx = k,
+        .grad = numbers(WEFT_F32, n * k),
         .scratch = weft_alloc_aligned(
             weft_k_gemm_dw_scratch_bytes(dtype, m, 3, n, k), 1),
     };
     struct result r = {
-        .what = "gemm_dw", .dtype = dtype, .m = m, .n = n, .k = k,
+        .what = "gemm_dw",
+        .dtype = dtype,
+        .m = m,
+        .n = n,
+        .k = k,
         .seconds = best_time(b, run_dw, &a),
         .flop = 2.0 * (double) (m * n * k),
         .bytes = (double) ((n + k) * m * (int64_t) weft_dtype_bytes(dtype)
@@ -199,8 +221,13 @@ static void run_publish(void *arg)
 static void bench_flat(struct bench *b, enum weft_dtype dtype, bool adamw)
 {
     struct weft_shape shape = {
-        .hidden = 768, .n_layers = 1, .n_heads = 12, .n_kv_heads = 12,
-        .head_dim = 64, .intermediate = 2048, .vocab = 32000,
+        .hidden = 768,
+        .n_layers = 1,
+        .n_heads = 12,
+        .n_kv_heads = 12,
+        .head_dim = 64,
+        .intermediate = 2048,
+        .vocab = 32000,
         .dtype = dtype,
     };
     struct flat f = {.dtype = dtype};
@@ -218,13 +245,16 @@ static void bench_flat(struct bench *b, enum weft_dtype dtype, bool adamw)
         f.bwd = weft_alloc_aligned(f.layout.bwd_bytes, 1);
     }
     struct result r = {
-        .what = adamw ? "adamw" : "publish", .dtype = dtype, .n = f.n,
-        .by_bytes = true, .bar = adamw ? 0.85 : 0,
+        .what = adamw ? "adamw" : "publish",
+        .dtype = dtype,
+        .n = f.n,
+        .by_bytes = true,
+        .bar = adamw ? 0.85 : 0,
         .seconds = best_time(b, adamw ? run_adamw : run_publish, &f),
-        .bytes = adamw ? 28.0 * (double) f.n
-                       : 4.0 * (double) f.n
-                         + (double) (f.layout.fwd_bytes
-                                     + f.layout.bwd_bytes),
+        .bytes = adamw
+                   ? 28.0 * (double) f.n
+                   : 4.0 * (double) f.n
+                         + (double) (f.layout.fwd_bytes + f.layout.bwd_bytes),
     };
     report(b, &r);
     weft_free(f.master);
@@ -275,16 +305,16 @@ static void measure_probes(struct bench *b)
     if (b->json)
         printf("{\"isa\": \"%s\", \"probe\": {\"f32_gflops\": %.2f, "
                "\"bf16_gflops\": %.2f, \"read_gbps\": %.2f, "
-               "\"adamw_gbps\": %.2f},\n \"results\": [", isa,
-               b->flop_probe[0] * 1e-9, b->flop_probe[1] * 1e-9,
+               "\"adamw_gbps\": %.2f},\n \"results\": [",
+               isa, b->flop_probe[0] * 1e-9, b->flop_probe[1] * 1e-9,
                b->read_probe * 1e-9, b->update_probe * 1e-9);
     else
         printf("%s: %.0f GFLOP/s f32, %.0f GFLOP/s bf16, reads %.1f GB/s, "
                "updates %.1f GB/s\n\n%-8s %-4s %5s %6s %5s %10s %9s %7s   "
-               "share\n", isa, b->flop_probe[0] * 1e-9,
-               b->flop_probe[1] * 1e-9, b->read_probe * 1e-9,
-               b->update_probe * 1e-9, "op", "type", "M", "N", "K", "us",
-               "GFLOP/s", "GB/s");
+               "share\n",
+               isa, b->flop_probe[0] * 1e-9, b->flop_probe[1] * 1e-9,
+               b->read_probe * 1e-9, b->update_probe * 1e-9, "op", "type",
+               "M", "N", "K", "us", "GFLOP/s", "GB/s");
 }
 
 static void measure_all(struct bench *b)
@@ -294,10 +324,10 @@ static void measure_all(struct bench *b)
         int64_t m, n, k;
         double bar[2];
     } sizes[] = {
-        {256, 768, 768, {0.93, 0.94}},   {256, 2048, 2048, {0.83, 0.83}},
-        {128, 3072, 768, {0.94, 0.90}},  {32, 3072, 768, {0.94, 0.90}},
-        {8, 3072, 768, {0.76, 0.67}},    {4, 3072, 768, {0, 0}},
-        {1, 3072, 768, {0, 0}},          {1, 32000, 768, {0.91, 0.94}},
+        {256, 768, 768, {0.93, 0.94}},  {256, 2048, 2048, {0.83, 0.83}},
+        {128, 3072, 768, {0.94, 0.90}}, {32, 3072, 768, {0.94, 0.90}},
+        {8, 3072, 768, {0.76, 0.67}},   {4, 3072, 768, {0, 0}},
+        {1, 3072, 768, {0, 0}},         {1, 32000, 768, {0.91, 0.94}},
     };
     for (int d = 0; d < 2; d++) {
         enum weft_dtype dtype = d ? WEFT_BF16 : WEFT_F32;

@@ -16,12 +16,14 @@
 enum { PROBE_ROUNDS = 100000 };
 
 /* 24 chains, enough for every latency; fewer where registers are. */
-#define EACH_8(do)                                                           \
-    do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
-#define EACH_12(do) EACH_8(do) do(8) do(9) do(10) do(11)
-#define EACH_24(do)                                                          \
-    EACH_12(do) do(12) do(13) do(14) do(15) do(16) do(17) do(18) do(19)      \
-    do(20) do(21) do(22) do(23)
+/* clang-format off */
+#define EACH_8(op)                                                           \
+    op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7)
+#define EACH_12(op) EACH_8(op) op(8) op(9) op(10) op(11)
+#define EACH_24(op)                                                          \
+    EACH_12(op) op(12) op(13) op(14) op(15) op(16) op(17) op(18) op(19)      \
+    op(20) op(21) op(22) op(23)
+/* clang-format on */
 
 static volatile float probe_sink;
 

@@ -122,8 +122,8 @@ void weft_k_gemm(const struct weft_k_gemm_args *a)
     most = weft_min64(weft_max64(most, 2 * rows), GROUP_ROWS);
     int64_t n_groups = weft_ceil_div(a->m, most);
     for (int64_t g = 0, row = 0; g < n_groups; g++) {
-        int64_t end = weft_min64(a->m, weft_round_up(a->m * (g + 1) / n_groups,
-                                                     rows));
+        int64_t end = weft_min64(
+            a->m, weft_round_up(a->m * (g + 1) / n_groups, rows));
         bool whole = row_bytes * WEFT_PANEL > PANEL_BYTES;
         if (end > row)
             group(&p, row, end, whole ? 1 : weft_ceil_div(end - row, rows));

@@ -9,9 +9,9 @@
 #include "kern/ops.h"
 
 enum {
-    CHUNK_STEPS = 512,       /* tokens, or pairs of them, packed at once */
+    CHUNK_STEPS = 512, /* tokens, or pairs of them, packed at once */
     PACK_STEPS = 16,
-    GROUP_BYTES = 256 << 10  /* of packed x between passes over dy */
+    GROUP_BYTES = 256 << 10 /* of packed x between passes over dy */
 };
 
 size_t weft_k_gemm_dw_scratch_bytes(enum weft_dtype dtype, int64_t n_rows,
@@ -117,8 +117,8 @@ void weft_k_gemm_dw(const struct weft_k_gemm_dw_args *a)
                    WEFT_PANEL, a->scratch);
         pack(a, c.ops, c.steps, row0, row1, a->x, a->ldx, a->k, width,
              a->scratch + (c.x - c.dy));
-        int64_t tiles = weft_max64(1, GROUP_BYTES
-                                   / (c.steps * width * WEFT_STEP_BYTES));
+        int64_t tiles = weft_max64(
+            1, GROUP_BYTES / (c.steps * width * WEFT_STEP_BYTES));
         for (int64_t k0 = 0; k0 < a->k; k0 += tiles * width) {
             int64_t end = weft_min64(a->k, k0 + tiles * width);
             for (int64_t p = 0; p < n_panels; p++)

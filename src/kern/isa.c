@@ -12,7 +12,9 @@ static const char *const isa_names[WEFT_N_ISAS] = {"c", "avx2", "avx512",
 
 #ifdef WEFT_HAVE_X86_KERNELS
 static const struct weft_k_ops *const tables[WEFT_N_ISAS] = {
-    &weft_k_ops_c, &weft_k_ops_avx2, &weft_k_ops_avx512,
+    &weft_k_ops_c,
+    &weft_k_ops_avx2,
+    &weft_k_ops_avx512,
     &weft_k_ops_avx512_bf16,
 };
 
@@ -61,14 +63,15 @@ int weft_k_init(const char *name, struct weft_err *err)
         if (i > (int) best)
             return weft_err_set(err, WEFT_EINVAL,
                                 "%s '%s': this CPU or build lacks it; the "
-                                "best here is '%s'", from, name,
-                                isa_names[best]);
+                                "best here is '%s'",
+                                from, name, isa_names[best]);
         atomic_store(&chosen, tables[i]);
         return 0;
     }
     return weft_err_set(err, WEFT_EINVAL,
                         "%s '%s' is unknown; known are c, avx2, avx512 and "
-                        "avx512_bf16", from, name);
+                        "avx512_bf16",
+                        from, name);
 }
 
 const struct weft_k_ops *weft_k_ops(void)

@@ -9,7 +9,7 @@
     } while (0)
 #include "kern/stream_impl.h"
 
-enum { C_TILE_ROWS = 4 };
+enum { C_TILE_ROWS = 4, PACKED_STRIDE = WEFT_STEP_BYTES * C_TILE_ROWS };
 
 WEFT_INLINE void step_f32(float *acc, const char *x, const char *w)
 {
@@ -53,10 +53,8 @@ WEFT_INLINE void step_bf16(float *acc, const char *x, const char *w)
     }
 TILE(tile_f32, step_f32, ldx, WEFT_STEP_BYTES)
 TILE(tile_bf16, step_bf16, ldx, WEFT_STEP_BYTES)
-TILE(tile_packed_f32, step_f32, WEFT_STEP_BYTES,
-     WEFT_STEP_BYTES * C_TILE_ROWS)
-TILE(tile_packed_bf16, step_bf16, WEFT_STEP_BYTES,
-     WEFT_STEP_BYTES * C_TILE_ROWS)
+TILE(tile_packed_f32, step_f32, WEFT_STEP_BYTES, PACKED_STRIDE)
+TILE(tile_packed_bf16, step_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)
 
 const struct weft_k_ops weft_k_ops_c = {
     .isa = WEFT_ISA_C,

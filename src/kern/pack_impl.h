@@ -87,8 +87,8 @@ static void stream_pack_steps(enum weft_dtype dtype, int64_t steps,
                      (char *) dst + over * width * WEFT_STEP_BYTES);
     } else {
         memset(dst, 0, (size_t) (steps * width) * WEFT_STEP_BYTES);
-        pack_columns(dtype, steps, row0, row1, x, ldx,
-                     weft_min64(n, width), width, dst);
+        pack_columns(dtype, steps, row0, row1, x, ldx, weft_min64(n, width),
+                     width, dst);
     }
 }
 
@@ -110,7 +110,7 @@ static void stream_pair_bf16(const float *restrict src, int64_t k,
 #define TRANSPOSE8(from, ldf, to, ldt)                                       \
     for (int i_ = 0; i_ < 8; i_++)                                           \
         for (int j_ = 0; j_ < 8; j_++)                                       \
-            (to)[j_ * (ldt) + i_] = (from)[i_ * (ldf) + j_]
+    (to)[j_ * (ldt) + i_] = (from)[i_ * (ldf) + j_]
 #endif
 
 static void stream_transpose(enum weft_dtype dtype, const float *src,

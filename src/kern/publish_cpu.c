@@ -26,12 +26,12 @@ static void transposed(const struct weft_k_ops *ops, enum weft_dtype dtype,
         float edge[WEFT_PANEL * WEFT_PANEL];
         if (p->k - k0 < WEFT_PANEL) {
             memset(edge, 0, sizeof edge);
-            memcpy(edge, src, (size_t) (p->k - k0) * WEFT_PANEL
-                                  * sizeof(float));
+            memcpy(edge, src,
+                   (size_t) (p->k - k0) * WEFT_PANEL * sizeof(float));
             src = edge;
         }
-        ops->transpose(dtype, src, bwd + (k0 / WEFT_PANEL * p->n_pad + n0)
-                                             * row);
+        ops->transpose(dtype, src,
+                       bwd + (k0 / WEFT_PANEL * p->n_pad + n0) * row);
     }
 }
 

@@ -16,11 +16,10 @@ WEFT_INLINE void transpose8(const uint32_t *from, int64_t ldf, uint32_t *to,
     __m256 r[8], t[8];
     /* Rows i and i + 4 in the halves of one register, pairs, fours. */
     for (int i = 0; i < 4; i++) {
-        const float *low = (const float *) (const void *) (from + i * ldf);
-        const float *high = (const float *) (const void *)
-                            (from + (i + 4) * ldf);
-        r[i] = _mm256_insertf128_ps(
-            _mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+        const void *at = from + i * ldf, *below = from + (i + 4) * ldf;
+        const float *low = at, *high = below;
+        r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)),
+                                    _mm_loadu_ps(high), 1);
         r[i + 4] = _mm256_insertf128_ps(
             _mm256_castps128_ps256(_mm_loadu_ps(low + 4)),
             _mm_loadu_ps(high + 4), 1);

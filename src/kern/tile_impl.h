@@ -20,10 +20,12 @@ WEFT_INLINE int32_t step_of(const char *p)
     return step;
 }
 
-#define EACH_ROW(do)                                                         \
-    do(0, x0, 0) do(1, x0, 1) do(2, x0, 2) do(3, x3, 0) do(4, x3, 1)         \
-    do(5, x3, 2) do(6, x6, 0) do(7, x6, 1) do(8, x6, 2) do(9, x9, 0)         \
-    do(10, x9, 1) do(11, x9, 2)
+/* clang-format off */
+#define EACH_ROW(op)                                                         \
+    op(0, x0, 0) op(1, x0, 1) op(2, x0, 2) op(3, x3, 0) op(4, x3, 1)         \
+    op(5, x3, 2) op(6, x6, 0) op(7, x6, 1) op(8, x6, 2) op(9, x9, 0)         \
+    op(10, x9, 1) op(11, x9, 2)
+/* clang-format on */
 
 #define ROW_BEGIN(i, base, off)                                              \
     VEC a##i = ZERO, b##i = ZERO;                                            \
@@ -77,6 +79,7 @@ PASS(pass_bf16, ROW_BF16)
     case n:                                                                  \
         pass(n, steps, x, ldx, stride, w, c, ldc, cont);                     \
         break;
+/* clang-format off */
 #if MAX_ROWS == 12
 #define CASES(pass)                                                          \
     CASE(pass, 1) CASE(pass, 2) CASE(pass, 3) CASE(pass, 4) CASE(pass, 5)    \
@@ -87,11 +90,13 @@ PASS(pass_bf16, ROW_BF16)
     CASE(pass, 1) CASE(pass, 2) CASE(pass, 3) CASE(pass, 4) CASE(pass, 5)    \
     CASE(pass, 6)
 #endif
+/* clang-format on */
+
+enum { PACKED_STRIDE = WEFT_STEP_BYTES * MAX_ROWS };
 
 #define TILE(name, pass, ldx_bytes, stride_bytes)                            \
-    static void name(int rows, int64_t steps, const void *x_,                \
-                     int64_t ldx_, const void *w_, float *c, int64_t ldc,    \
-                     bool cont)                                              \
+    static void name(int rows, int64_t steps, const void *x_, int64_t ldx_,  \
+                     const void *w_, float *c, int64_t ldc, bool cont)       \
     {                                                                        \
         const int64_t ldx = ldx_bytes, stride = stride_bytes;                \
         const char *x = x_, *w = w_;                                         \
@@ -106,6 +111,5 @@ PASS(pass_bf16, ROW_BF16)
     }
 TILE(tile_f32, pass_f32, ldx_, WEFT_STEP_BYTES)
 TILE(tile_bf16, pass_bf16, ldx_, WEFT_STEP_BYTES)
-TILE(tile_packed_f32, pass_f32, WEFT_STEP_BYTES, WEFT_STEP_BYTES * MAX_ROWS)
-TILE(tile_packed_bf16, pass_bf16, WEFT_STEP_BYTES,
-     WEFT_STEP_BYTES * MAX_ROWS)
+TILE(tile_packed_f32, pass_f32, WEFT_STEP_BYTES, PACKED_STRIDE)
+TILE(tile_packed_bf16, pass_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)

@@ -52,9 +52,9 @@ static inline void matrix_set(struct matrix *a, int64_t at, float x)
 }
 
 /* Gaps between the rows are NaN: nobody may read them. */
-static inline struct matrix matrix_random(enum weft_dtype dtype,
-                                          int64_t rows, int64_t cols,
-                                          int64_t ld, uint32_t seed)
+static inline struct matrix matrix_random(enum weft_dtype dtype, int64_t rows,
+                                          int64_t cols, int64_t ld,
+                                          uint32_t seed)
 {
     struct matrix a = {dtype, rows, cols, ld, NULL, NULL};
     a.data = test_alloc(rows * ld, weft_dtype_bytes(dtype));

@@ -4,7 +4,10 @@
 #include "products.h"
 
 static const struct weft_k_adamw options = {
-    .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f,
+    .lr = 1e-2f,
+    .beta1 = 0.9f,
+    .beta2 = 0.99f,
+    .eps = 1e-6f,
     .weight_decay = 0.1f,
 };
 
@@ -124,7 +127,6 @@ static void test_adamw_still(void)
     state_free(&s);
 }
 
-WEFT_TESTS("kern/adamw",
-           {"test_adamw_formula", test_adamw_formula},
+WEFT_TESTS("kern/adamw", {"test_adamw_formula", test_adamw_formula},
            {"test_adamw_cuts", test_adamw_cuts},
            {"test_adamw_still", test_adamw_still})

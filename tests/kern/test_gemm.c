@@ -14,8 +14,11 @@ struct problem {
 static struct problem problem_make(enum weft_dtype dtype, int64_t m,
                                    int64_t n, int blocks, const int64_t *k)
 {
-    struct problem p = {.a = {.dtype = dtype, .y_dtype = WEFT_F32, .m = m,
-                              .n = n, .n_blocks = blocks}};
+    struct problem p = {.a = {.dtype = dtype,
+                              .y_dtype = WEFT_F32,
+                              .m = m,
+                              .n = n,
+                              .n_blocks = blocks}};
     for (int b = 0; b < blocks; b++) {
         p.x[b] = matrix_random(dtype, m, k[b], k[b] + 3, 10 + (uint32_t) b);
         p.w[b] = matrix_random(dtype, n, k[b], k[b], 20 + (uint32_t) b);
@@ -380,8 +383,7 @@ static void test_gemm_nothing(void)
     problem_free(&p);
 }
 
-WEFT_TESTS("kern/gemm",
-           {"test_gemm_edges", test_gemm_edges},
+WEFT_TESTS("kern/gemm", {"test_gemm_edges", test_gemm_edges},
            {"test_gemm_long", test_gemm_long},
            {"test_gemm_tree", test_gemm_tree},
            {"test_gemm_tree_of_chains", test_gemm_tree_of_chains},

@@ -24,9 +24,16 @@ static struct problem problem_make(enum weft_dtype dtype, int64_t n,
     p.start = test_alloc(p.n_flat, sizeof(float));
     for (int64_t i = 0; i < p.n_flat; i++)
         p.start[i] = test_uniform(3, i);
-    p.a = (struct weft_k_gemm_dw_args) {
-        .dtype = dtype, .n = n, .k = k, .n_runs = n_runs, .run_rows = run,
-        .dy = p.dy.data, .lddy = p.dy.ld, .x = p.x.data, .ldx = p.x.ld,
+    p.a = (struct weft_k_gemm_dw_args){
+        .dtype = dtype,
+        .n = n,
+        .k = k,
+        .n_runs = n_runs,
+        .run_rows = run,
+        .dy = p.dy.data,
+        .lddy = p.dy.ld,
+        .x = p.x.data,
+        .ldx = p.x.ld,
     };
     return p;
 }
@@ -144,11 +151,11 @@ static void test_dw_edges(void)
         test_use_isa(isa);
         for (size_t i = 0; i < WEFT_COUNT(sizes) * WEFT_COUNT(sizes); i++)
             for (size_t r = 0; r < 2 * WEFT_COUNT(runs); r++) {
-                struct problem p = problem_make(
-                    r % 2 ? WEFT_BF16 : WEFT_F32,
-                    sizes[i / WEFT_COUNT(sizes)],
-                    sizes[i % WEFT_COUNT(sizes)], runs[r / 2],
-                    r / 2 < 2 ? 1 : 4);
+                struct problem p = problem_make(r % 2 ? WEFT_BF16 : WEFT_F32,
+                                                sizes[i / WEFT_COUNT(sizes)],
+                                                sizes[i % WEFT_COUNT(sizes)],
+                                                runs[r / 2],
+                                                r / 2 < 2 ? 1 : 4);
                 float *grad = run_whole(&p);
                 check_values(&p, grad);
                 weft_free(grad);
@@ -214,8 +221,6 @@ static void test_dw_nothing(void)
     problem_free(&p);
 }
 
-WEFT_TESTS("kern/gemm_dw",
-           {"test_dw_edges", test_dw_edges},
-           {"test_dw_long", test_dw_long},
-           {"test_dw_cuts", test_dw_cuts},
+WEFT_TESTS("kern/gemm_dw", {"test_dw_edges", test_dw_edges},
+           {"test_dw_long", test_dw_long}, {"test_dw_cuts", test_dw_cuts},
            {"test_dw_nothing", test_dw_nothing})

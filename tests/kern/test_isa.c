@@ -61,8 +61,7 @@ static void test_isa_refused(void)
     CHECK_INT(weft_k_isa(), WEFT_ISA_C);
 }
 
-WEFT_TESTS("kern/isa",
-           {"test_isa_names", test_isa_names},
+WEFT_TESTS("kern/isa", {"test_isa_names", test_isa_names},
            {"test_isa_default", test_isa_default},
            {"test_isa_by_name", test_isa_by_name},
            {"test_isa_environment", test_isa_environment},

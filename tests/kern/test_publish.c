@@ -4,11 +4,24 @@
 #include "products.h"
 
 static const struct weft_shape shapes[] = {
-    {.hidden = 40, .n_layers = 1, .n_heads = 4, .n_kv_heads = 2,
-     .head_dim = 10, .intermediate = 150, .vocab = 201, .qkv_bias = true,
-     .o_bias = true, .qk_norm = true},
-    {.hidden = 64, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1,
-     .head_dim = 32, .intermediate = 128, .vocab = 256, .scalar_head = true},
+    {.hidden = 40,
+     .n_layers = 1,
+     .n_heads = 4,
+     .n_kv_heads = 2,
+     .head_dim = 10,
+     .intermediate = 150,
+     .vocab = 201,
+     .qkv_bias = true,
+     .o_bias = true,
+     .qk_norm = true},
+    {.hidden = 64,
+     .n_layers = 1,
+     .n_heads = 2,
+     .n_kv_heads = 1,
+     .head_dim = 32,
+     .intermediate = 128,
+     .vocab = 256,
+     .scalar_head = true},
 };
 
 /* The number at index i of a published vector of `dtype`. */
@@ -32,14 +45,16 @@ static void check_matrix(const struct weft_part *p, enum weft_dtype dtype,
             float w = 0;
             if (k < p->k) {
                 w = rounded(flat[weft_flat_index(p, n, k)], dtype);
-                bad += number_at(fwd, (size_t) packed_index(dtype, p->k, n,
-                                                            k),
-                                 dtype) != w;
+                bad += number_at(fwd,
+                                 (size_t) packed_index(dtype, p->k, n, k),
+                                 dtype)
+                    != w;
             }
             if (bwd)
-                bad += number_at(bwd, (size_t) packed_index(dtype, p->n_pad,
-                                                            k, n),
-                                 dtype) != w;
+                bad += number_at(bwd,
+                                 (size_t) packed_index(dtype, p->n_pad, k, n),
+                                 dtype)
+                    != w;
         }
     CHECK_INT(bad, 0);
 }
@@ -103,9 +118,10 @@ static void test_publish_tiles(void)
 static void test_publish_rounding(void)
 {
     static const uint32_t hard[] = {
-        0x3f800000, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001,
-        0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001,
-        0xffbfffff, 0x00000001, 0x00008000, 0x80018000, 0x80000000, 0,
+        0x3f800000, 0x3f808000, 0x3f818000, 0x3f807fff,
+        0x3f808001, 0x7f7fffff, 0x7f800000, 0xff800000,
+        0x7fc00000, 0x7f800001, 0xffbfffff, 0x00000001,
+        0x00008000, 0x80018000, 0x80000000, 0,
     };
     struct weft_shape s = shapes[1];
     struct weft_err err = {0};
@@ -126,8 +142,8 @@ static void test_publish_rounding(void)
         weft_k_publish(&l, s.dtype, master, fwd, bwd);
         for (int64_t n = 0; n < p->n; n++)
             for (int64_t k = 0; k < p->k; k++) {
-                uint16_t h = weft_f32_to_bf16(master[weft_flat_index(p, n,
-                                                                     k)]);
+                uint16_t h = weft_f32_to_bf16(
+                    master[weft_flat_index(p, n, k)]);
                 bad += fwd[packed_index(WEFT_BF16, p->k, n, k)] != h;
                 bad += bwd[packed_index(WEFT_BF16, p->n_pad, k, n)] != h;
             }
@@ -161,13 +177,22 @@ static void test_publish_transposed_product(void)
                 matrix_set(&dy, i * n + j, 0);
         for (int64_t i = 0; i < p->n; i++)
             for (int64_t k = 0; k < p->k; k++)
-                master[weft_flat_index(p, i, k)] =
-                    rounded(test_uniform(7, i * p->k + k), s.dtype);
+                master[weft_flat_index(p, i, k)] = rounded(
+                    test_uniform(7, i * p->k + k), s.dtype);
         weft_k_publish(&l, s.dtype, master, fwd, bwd);
         struct weft_k_gemm_args a = {
-            .dtype = s.dtype, .y_dtype = WEFT_F32, .m = 7, .n = p->k,
-            .n_blocks = 1, .x = {dy.data}, .ldx = {n}, .w = {bwd}, .k = {n},
-            .kstride = {p->n_pad}, .y = dx, .ldy = p->k,
+            .dtype = s.dtype,
+            .y_dtype = WEFT_F32,
+            .m = 7,
+            .n = p->k,
+            .n_blocks = 1,
+            .x = {dy.data},
+            .ldx = {n},
+            .w = {bwd},
+            .k = {n},
+            .kstride = {p->n_pad},
+            .y = dx,
+            .ldy = p->k,
         };
         weft_k_gemm(&a);
         for (int64_t i = 0; i < 7; i++)
@@ -191,8 +216,7 @@ static void test_publish_transposed_product(void)
     }
 }
 
-WEFT_TESTS("kern/publish",
-           {"test_publish_tiles", test_publish_tiles},
+WEFT_TESTS("kern/publish", {"test_publish_tiles", test_publish_tiles},
            {"test_publish_rounding", test_publish_rounding},
            {"test_publish_transposed_product",
             test_publish_transposed_product})

@@ -2,8 +2,8 @@
 /* Additions, sums of squares, broken numbers: the same in every set. */
 #include "products.h"
 
-static const int64_t sizes[] = {0, 1, 15, 16, 17, 100, 4095, 4096, 4097,
-                                12300};
+static const int64_t sizes[] = {0,   1,    15,   16,   17,
+                                100, 4095, 4096, 4097, 12300};
 
 static float *random_vector(int64_t n, uint32_t seed)
 {
@@ -89,7 +89,6 @@ static void test_reduce_find_nonfinite(void)
     }
 }
 
-WEFT_TESTS("kern/reduce",
-           {"test_reduce_add", test_reduce_add},
+WEFT_TESTS("kern/reduce", {"test_reduce_add", test_reduce_add},
            {"test_reduce_sum_squares", test_reduce_sum_squares},
            {"test_reduce_find_nonfinite", test_reduce_find_nonfinite})
