@@ -5,9 +5,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/command.h"
 #include "model/chat.h"
 #include "model/dataset.h"
 #include "run/lm_file.h"
+
+WEFT_COMMAND(generate);
 
 const char weft_help_generate[] =
     "usage: weft generate MODEL --data FILE.jsonl [-o OUT] [options]\n"

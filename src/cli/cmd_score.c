@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/command.h"
 #include "run/lm_file.h"
+
+WEFT_COMMAND(score);
 
 const char weft_help_score[] =
     "usage: weft score MODEL --data FILE.jsonl [-o OUT] [options]\n"

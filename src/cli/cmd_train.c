@@ -7,11 +7,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/command.h"
 #include "run/config.h"
 #include "run/metrics.h"
 #include "run/progress.h"
 #include "run/report.h"
 #include "run/trace.h"
+
+WEFT_COMMAND(train);
 
 const char weft_help_train[] =
     "usage: weft train CONFIG.yaml [key=value ...]\n"

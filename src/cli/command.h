@@ -4,10 +4,16 @@
  * names of the files cmd_<name>.c, each of which defines
  *
  *     int weft_cmd_<name>(int argc, char **argv);
- *     extern const char weft_help_<name>[];
+ *     const char weft_help_<name>[];
+ *
+ * and declares them first with WEFT_COMMAND(<name>).
  */
 #ifndef WEFT_CLI_COMMAND_H
 #define WEFT_CLI_COMMAND_H
+
+#define WEFT_COMMAND(name)                                                   \
+    int weft_cmd_##name(int argc, char **argv);                              \
+    extern const char weft_help_##name[]
 
 struct weft_command {
     const char *name;

@@ -2,9 +2,17 @@
 # A command is one file, %D%/cmd_<name>.c; the table of commands and the man
 # page weft-<name>.1 follow from its name.
 cli_commands = \
-	%D%/cmd_init.c
+	%D%/cmd_generate.c \
+	%D%/cmd_info.c \
+	%D%/cmd_init.c \
+	%D%/cmd_report.c \
+	%D%/cmd_score.c \
+	%D%/cmd_tokenize.c \
+	%D%/cmd_train.c
 cli_sources = \
-	%D%/command.h
+	%D%/cli.c %D%/cli.h \
+	%D%/command.h \
+	%D%/main.c
 
 if WEFT_HAVE_CLI
 bin_PROGRAMS += weft

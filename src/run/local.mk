@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 run_sources = \
+	%D%/chart.c %D%/chart.h \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/config.c %D%/config.h \
 	%D%/config_check.c \
@@ -9,6 +10,7 @@ run_sources = \
 	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
 	%D%/edit_distance.c %D%/edit_distance.h \
+	%D%/info.c %D%/info.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/memory.c %D%/memory.h \
@@ -19,6 +21,7 @@ run_sources = \
 	%D%/ppo_reward.c \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
+	%D%/report.c %D%/report.h \
 	%D%/reward.c %D%/reward.h \
 	%D%/reward_boxed.c \
 	%D%/reward_program.c %D%/reward_program.h \

@@ -188,7 +188,8 @@ void weft_text_add_number(struct weft_text *text, double x)
         if (strtod(out, NULL) == x)
             break;
     }
-    weft_text_add(text, out);
+    /* "-0" would be read as a whole number, which has no sign. */
+    weft_text_add(text, x == 0 && signbit(x) ? "-0.0" : out);
 }
 
 void weft_text_add_float(struct weft_text *text, float x)
@@ -203,5 +204,5 @@ void weft_text_add_float(struct weft_text *text, float x)
         if (strtof(out, NULL) == x)
             break;
     }
-    weft_text_add(text, out);
+    weft_text_add(text, x == 0 && signbit(x) ? "-0.0" : out);
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft info: this build, this machine. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/command.h"
+#include "run/info.h"
+
+WEFT_COMMAND(info);
+
+const char weft_help_info[] =
+    "usage: weft info [--json]\n"
+    "\n"
+    "Prints what this program was built with and what this machine is: what\n"
+    "configure found, StarPU, MPI, cores, caches, memory, CUDA devices, the\n"
+    "kernels that would be chosen, limits, and the environment variables that\n"
+    "count.\n"
+    "\n"
+    "options:\n"
+    "  --json  one JSON object\n"
+    "  --help  this text\n"
+    "\n"
+    "example:\n"
+    "  weft info --json | jq .machine.cores\n";
+
+int weft_cmd_info(int argc, char **argv)
+{
+    bool json = false;
+    const struct weft_cli_option table[] = {
+        {0, "json", WEFT_CLI_FLAG, &json, 0, 0},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_info, table, WEFT_COUNT(table),
+                        0, 0, &first, &status))
+        return status;
+    struct weft_err err = {0};
+    struct weft_text text = {0};
+    int rc = weft_info(json, &text, &err);
+    if (!rc)
+        fwrite(text.data, 1, text.n, stdout);
+    weft_text_release(&text);
+    if (rc)
+        return weft_cli_fail("info", &err);
+    return weft_cli_finish("info");
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft: finds the command and runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/command.h"
+#include "run/edit_distance.h"
+
+static const char head[] =
+    "usage: weft COMMAND [arguments]\n"
+    "       weft help COMMAND\n"
+    "       weft --version\n"
+    "\n"
+    "Weft: reinforcement learning from human feedback as one task graph.\n"
+    "\n"
+    "commands:\n";
+
+static const char tail[] =
+    "\n"
+    "'weft COMMAND --help' shows a command's options and an example.\n"
+    "\n"
+    "example:\n"
+    "  weft train examples/quickstart/ppo.yaml\n";
+
+/* The first sentence of a help text's second paragraph, in one line. */
+static void print_purpose(const char *help)
+{
+    const char *p = strstr(help, "\n\n");
+    bool blank = false;
+    for (p = p ? p + 2 : help; *p; p++) {
+        bool ends = (*p == '.' || *p == ':')
+                 && (p[1] == ' ' || p[1] == '\n' || p[1] == 0);
+        if (ends || (*p == '\n' && p[1] == '\n'))
+            break;
+        if (*p == ' ' || *p == '\n') {
+            blank = true;
+            continue;
+        }
+        if (blank)
+            putchar(' ');
+        blank = false;
+        putchar(*p);
+    }
+    putchar('\n');
+}
+
+static int print_help(void)
+{
+    fputs(head, stdout);
+    for (const struct weft_command *c = weft_commands; c->name; c++) {
+        printf("  %-10s ", c->name);
+        print_purpose(c->help);
+    }
+    fputs(tail, stdout);
+    return weft_cli_finish("help");
+}
+
+static const struct weft_command *find(const char *name)
+{
+    for (const struct weft_command *c = weft_commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    const char *best = NULL;
+    size_t least = 3;
+    for (const struct weft_command *c = weft_commands; c->name; c++) {
+        size_t d = weft_edit_distance(name, c->name);
+        if (d < least && d < strlen(c->name)) {
+            least = d;
+            best = c->name;
+        }
+    }
+    fprintf(stderr, "weft: unknown command '%s'", name);
+    if (best)
+        fprintf(stderr, "; did you mean '%s'?", best);
+    fputs("\nsee 'weft --help'\n", stderr);
+    return WEFT_EXIT_USAGE;
+}
+
+static int help(const char *name)
+{
+    const struct weft_command *c = find(name);
+    if (!c)
+        return unknown(name);
+    fputs(c->help, stdout);
+    return weft_cli_finish("help");
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (!name) {
+        fputs("weft: give a command\nsee 'weft --help'\n", stderr);
+        return WEFT_EXIT_USAGE;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return print_help();
+    if (strcmp(name, "help") == 0)
+        return argc > 2 ? help(argv[2]) : print_help();
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        printf("weft %s\n", weft_version());
+        return weft_cli_finish("version");
+    }
+    if (name[0] == '-') {
+        fprintf(stderr, "weft: unknown option '%s'\nsee 'weft --help'\n",
+                name);
+        return WEFT_EXIT_USAGE;
+    }
+    const struct weft_command *c = find(name);
+    return c ? c->run(argc - 1, argv + 1) : unknown(name);
+}

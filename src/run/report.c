@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/report.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "run/chart.h"
+#include "run/metrics.h"
+#include "run/progress.h"
+#include "run/samples.h"
+
+enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
+
+struct page {
+    const char *run_dir;
+    struct weft_metrics_table table;
+    struct weft_text out;
+};
+
+static const char style[] =
+    "<style>\n"
+    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--rule:#e3e7ec;--card:#"
+    "f6f8fa;"
+    "--c0:#2563c9;--c1:#d9660a;--c2:#12875a;--c3:#a83279;--c4:#7a5cd0;"
+    "--c5:#8a7a00;--c6:#0b8aa0;--c7:#b3261e}\n"
+    "@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ed;"
+    "--dim:#98a2b0;--rule:#2c333b;--card:#1c2126;--c0:#6ea8ff;--c1:#ffa45c;"
+    "--c2:#4fcf9b;--c3:#ee8cc6;--c4:#b7a1ff;--c5:#d9c544;--c6:#57cfe4;"
+    "--c7:#ff8a80}}\n"
+    "*{box-sizing:border-box}"
+    "body{margin:0 auto;max-width:1120px;padding:24px 20px 60px;"
+    "background:var(--bg);color:var(--fg);"
+    "font:15px/1.5 system-ui,sans-serif}\n"
+    "h1{font-size:22px;margin:0}h2{font-size:17px;margin:34px 0 10px}"
+    "p.sub{color:var(--dim);margin:2px 0 18px}\n"
+    ".tiles{display:flex;flex-wrap:wrap;gap:12px}"
+    ".tile{background:var(--card);border-radius:8px;padding:10px 16px;"
+    "min-width:132px}.tile b{display:block;font-size:20px;font-weight:600}"
+    ".tile span{color:var(--dim);font-size:13px}\n"
+    ".charts{display:grid;gap:22px 28px;"
+    "grid-template-columns:repeat(auto-fill,minmax(340px,1fr))}"
+    "figure{margin:0;min-width:0}figcaption{font-size:14px;margin-bottom:2px}"
+    "svg{width:100%;display:block}.unit{color:var(--dim)}"
+    ".key{color:var(--dim);white-space:nowrap;margin-left:8px;font-size:13px}"
+    ".key i{display:inline-block;width:10px;height:10px;border-radius:2px;"
+    "margin-right:4px;background:currentColor}\n"
+    ".grid{stroke:var(--rule)}.tick{fill:var(--dim);font-size:11px}"
+    ".line{fill:none;stroke:currentColor;stroke-width:1.8;"
+    "stroke-linejoin:round}.band{fill:currentColor;opacity:.13}"
+    ".area{fill:currentColor;opacity:.75}.dot{fill:currentColor}"
+    ".hit{fill:transparent}.hit:hover{fill:currentColor}\n"
+    ".s0{color:var(--c0)}.s1{color:var(--c1)}.s2{color:var(--c2)}"
+    ".s3{color:var(--c3)}.s4{color:var(--c4)}.s5{color:var(--c5)}"
+    ".s6{color:var(--c6)}.s7{color:var(--c7)}\n"
+    "table{border-collapse:collapse;width:100%;font-size:14px}"
+    "th{text-align:left;color:var(--dim);font-weight:500}"
+    "th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--rule);"
+    "vertical-align:top}td.n,th.n{text-align:right;"
+    "font-variant-numeric:tabular-nums;white-space:nowrap}"
+    "td.t{white-space:pre-wrap;overflow-wrap:anywhere;"
+    "font-family:ui-monospace,monospace;font-size:13px}"
+    "td.t div{max-height:220px;overflow:auto}"
+    ".wide{overflow-x:auto;margin-top:16px}.times{max-width:640px}"
+    "pre{background:var(--card);border-radius:8px;padding:12px;"
+    "overflow-x:auto;font-size:13px}"
+    "summary{cursor:pointer}a{color:var(--c0)}\n"
+    "</style>\n";
+
+/* ---- Numbers of a column ---------------------------------------------- */
+
+static const double *column(const struct page *p, const char *tag)
+{
+    return weft_metrics_column(&p->table, tag);
+}
+
+static double first_of(const double *v, size_t n)
+{
+    for (size_t i = 0; v && i < n; i++)
+        if (isfinite(v[i]))
+            return v[i];
+    return NAN;
+}
+
+static double last_of(const double *v, size_t n)
+{
+    for (size_t i = n; v && i > 0; i--)
+        if (isfinite(v[i - 1]))
+            return v[i - 1];
+    return NAN;
+}
+
+struct range {
+    double mean, sum, min, max;
+    size_t n;
+};
+
+static struct range range_of(const double *v, size_t n)
+{
+    struct range r = {NAN, 0, INFINITY, -INFINITY, 0};
+    for (size_t i = 0; v && i < n; i++) {
+        if (!isfinite(v[i]))
+            continue;
+        r.sum += v[i];
+        r.min = fmin(r.min, v[i]);
+        r.max = fmax(r.max, v[i]);
+        r.n++;
+    }
+    if (r.n > 0)
+        r.mean = r.sum / (double) r.n;
+    return r;
+}
+
+/* ---- Head ------------------------------------------------------------- */
+
+static void add_tile(struct page *p, const char *value, const char *what)
+{
+    weft_text_add(&p->out, "<div class=\"tile\"><b>");
+    weft_text_add_html(&p->out, value);
+    weft_text_add(&p->out, "</b><span>");
+    weft_text_add_html(&p->out, what);
+    weft_text_add(&p->out, "</span></div>\n");
+}
+
+/* "first -> last" of a metric, where there is one. */
+static void add_change(struct page *p, const char *tag, const char *what)
+{
+    const double *v = column(p, tag);
+    char text[64];
+    if (!v || !isfinite(first_of(v, p->table.n_rows)))
+        return;
+    snprintf(text, sizeof text, "%.3g \xe2\x86\x92 %.3g",
+             first_of(v, p->table.n_rows), last_of(v, p->table.n_rows));
+    add_tile(p, text, what);
+}
+
+static void add_tiles(struct page *p)
+{
+    size_t n = p->table.n_rows;
+    struct range step = range_of(column(p, "timing_s/step"), n);
+    struct range tokens = range_of(column(p, "perf/total_num_tokens"), n);
+    char text[64], took[24];
+    weft_text_add(&p->out, "<div class=\"tiles\">\n");
+    snprintf(text, sizeof text, "%lld",
+             n > 0 ? (long long) p->table.iteration[n - 1] : 0LL);
+    add_tile(p, text, "iterations");
+    add_change(p, "critic/score/mean", "score, first to last");
+    add_change(p, "train/loss", "loss, first to last");
+    add_change(p, "response_length/mean", "response tokens");
+    if (step.n > 0)
+        add_tile(p, weft_progress_duration(step.sum, took), "in iterations");
+    if (tokens.n > 0 && step.sum > 0) {
+        snprintf(text, sizeof text, "%.0f", tokens.sum / step.sum);
+        add_tile(p, text, "tokens per second");
+    }
+    weft_text_add(&p->out, "</div>\n");
+}
+
+static void add_head(struct page *p)
+{
+    char *name = weft_path_name(p->run_dir);
+    weft_text_add(
+        &p->out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
+                 "\n<meta name=\"viewport\" content=\"width=device-width\">\n"
+                 "<title>");
+    weft_text_add_html(&p->out, name ? name : "run");
+    weft_text_add(&p->out, " - weft</title>\n");
+    weft_text_add(&p->out, style);
+    weft_text_add(&p->out, "<h1>");
+    weft_text_add_html(&p->out, name ? name : "run");
+    weft_text_add(&p->out, "</h1>\n<p class=\"sub\">");
+    weft_text_add_html(&p->out, p->run_dir);
+    weft_text_addf(&p->out, " \xc2\xb7 weft %s</p>\n", weft_version());
+    weft_free(name);
+}
+
+/* ---- Charts ----------------------------------------------------------- */
+
+/* A line of the chart; the band's tags may be NULL. */
+struct wanted {
+    const char *label, *tag, *low, *high;
+};
+
+static void add_chart(struct page *p, const char *title, const char *unit,
+                      bool stacked, const struct wanted *wanted)
+{
+    struct weft_chart c = {.title = title,
+                           .unit = unit,
+                           .n = p->table.n_rows,
+                           .x = p->table.iteration,
+                           .stacked = stacked};
+    for (; wanted->tag && c.n_series < WEFT_CHART_SERIES; wanted++) {
+        const double *y = column(p, wanted->tag);
+        if (!y || range_of(y, c.n).n == 0)
+            continue;
+        c.series[c.n_series++] = (struct weft_chart_series){
+            wanted->label, y, wanted->low ? column(p, wanted->low) : NULL,
+            wanted->high ? column(p, wanted->high) : NULL};
+    }
+    if (c.n_series > 0)
+        weft_chart_add(&c, &p->out);
+}
+
+#define LINE(label, tag)                                                     \
+    {                                                                        \
+        label, tag, NULL, NULL                                               \
+    }
+#define BAND(label, tag)                                                     \
+    {                                                                        \
+        label, tag "/mean", tag "/min", tag "/max"                           \
+    }
+#define CHART(title, unit, ...)                                              \
+    add_chart(p, title, unit, false,                                         \
+              (const struct wanted[]){__VA_ARGS__, LINE(NULL, NULL)})
+
+static void add_curves(struct page *p)
+{
+    weft_text_add(&p->out, "<h2>Learning</h2>\n<div class=\"charts\">\n");
+    CHART("Score", "mean, band: least to most",
+          BAND("score", "critic/score"));
+    CHART("Loss", "nats per token", LINE("loss", "train/loss"));
+    CHART("KL to the reference", "nats per token",
+          LINE("KL", "actor/reward_kl_penalty"), LINE("KL", "actor/kl_loss"));
+    CHART("KL coefficient", NULL,
+          LINE("coefficient", "actor/reward_kl_penalty_coeff"));
+    CHART("Entropy", "nats per token", LINE("entropy", "actor/entropy"),
+          LINE("entropy", "train/entropy"));
+    CHART("Policy loss", NULL, LINE("policy loss", "actor/pg_loss"));
+    CHART("Value loss", NULL, LINE("value loss", "critic/vf_loss"));
+    CHART("Explained variance of the values", NULL,
+          LINE("explained", "critic/vf_explained_var"));
+    CHART("Clipped", "fraction of tokens",
+          LINE("policy", "actor/pg_clipfrac"),
+          LINE("dual clip", "actor/pg_clipfrac_lower"),
+          LINE("value", "critic/vf_clipfrac"));
+    CHART("Response length", "tokens; band: least to most",
+          BAND("length", "response_length"));
+    CHART("Cut responses", "fraction without an end",
+          LINE("cut", "response_length/clip_ratio"));
+    CHART("Gradient norm", NULL, LINE("actor", "actor/grad_norm"),
+          LINE("critic", "critic/grad_norm"),
+          LINE("norm", "train/grad_norm"));
+    CHART("Learning rate", NULL, LINE("actor", "actor/lr"),
+          LINE("critic", "critic/lr"), LINE("rate", "train/lr"));
+    CHART("Rollout against training", "largest difference of log-probs",
+          LINE("difference", "rollout_train_logprob_abs_diff_max"));
+    weft_text_add(&p->out, "</div>\n");
+}
+
+/* ---- Time ------------------------------------------------------------- */
+
+static const struct wanted calls[] = {
+    LINE("generate", "timing_s/gen"),
+    LINE("reward", "timing_s/reward"),
+    LINE("reference", "timing_s/ref"),
+    LINE("values", "timing_s/values"),
+    LINE("advantages", "timing_s/adv"),
+    LINE("train critic", "timing_s/update_critic"),
+    LINE("train actor", "timing_s/update_actor"),
+    LINE("checkpoint", "timing_s/save_checkpoint"),
+    LINE(NULL, NULL),
+};
+
+static void add_times(struct page *p)
+{
+    size_t n = p->table.n_rows;
+    struct range step = range_of(column(p, "timing_s/step"), n);
+    weft_text_add(&p->out, "<h2>Time</h2>\n<div class=\"charts\">\n");
+    add_chart(p, "Calls", "seconds from first to last task, stacked", true,
+              calls);
+    CHART("Throughput", "tokens per second and device",
+          LINE("all", "perf/throughput"));
+    CHART("Generation", "tokens per second",
+          LINE("generated", "perf/generation_tokens_per_s"));
+    CHART("Iteration", "seconds", LINE("iteration", "timing_s/step"));
+    weft_text_add(&p->out, "</div>\n");
+    if (step.n == 0)
+        return;
+    weft_text_add(&p->out,
+                  "<div class=\"wide times\"><table><tr><th>call<th class=\"n\">"
+                  "mean s<th class=\"n\">least<th class=\"n\">most"
+                  "<th class=\"n\">of an iteration</tr>\n");
+    for (const struct wanted *c = calls; c->tag; c++) {
+        struct range r = range_of(column(p, c->tag), n);
+        if (r.n > 0)
+            weft_text_addf(&p->out,
+                           "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
+                           "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%"
+                           "</tr>\n",
+                           c->label, r.mean, r.min, r.max,
+                           step.mean > 0 ? 100 * r.mean / step.mean : 0);
+    }
+    weft_text_addf(&p->out,
+                   "<tr><td>iteration<td class=\"n\">%.3f<td class=\"n\">"
+                   "%.3f<td class=\"n\">%.3f<td class=\"n\">100%%</tr>\n"
+                   "</table></div>\n<p class=\"sub\">Calls run at once where "
+                   "their data allow it, so their times can add up to more "
+                   "than an iteration.</p>\n",
+                   step.mean, step.min, step.max);
+}
+
+/* ---- Samples ---------------------------------------------------------- */
+
+static void add_text_cell(struct page *p, const char *s)
+{
+    weft_text_add(&p->out, "<td class=\"t\"><div>");
+    s = s ? s : "";
+    char *cut = weft_strndup(s, strnlen(s, MAX_TEXT));
+    weft_text_add_html(&p->out, cut ? cut : "");
+    if (strlen(s) > MAX_TEXT)
+        weft_text_add(&p->out, " ...");
+    weft_text_add(&p->out, "</div>");
+    weft_free(cut);
+}
+
+static void add_sample(struct page *p, const json_t *o)
+{
+    const json_t *label = json_object_get(o, "label");
+    weft_text_add(&p->out, "<tr>");
+    add_text_cell(p, json_string_value(json_object_get(o, "prompt")));
+    add_text_cell(p, json_string_value(json_object_get(o, "response")));
+    add_text_cell(p, json_string_value(label));
+    weft_text_addf(
+        &p->out, "<td class=\"n\">%.4g<td class=\"n\">%lld<td>%s</tr>\n",
+        json_number_value(json_object_get(o, "score")),
+        (long long) json_integer_value(json_object_get(o, "n_tokens")),
+        strcmp("stop",
+               json_string_value(json_object_get(o, "finish_reason"))
+                   ? json_string_value(json_object_get(o, "finish_reason"))
+                   : "")
+                == 0
+            ? "ended"
+            : "cut");
+}
+
+static int add_samples(struct page *p, int64_t iteration, const char *path,
+                       struct weft_err *err)
+{
+    char *text, name[4200];
+    size_t n;
+    int rc = weft_file_read(path, 0, &text, &n, err), number = 0;
+    if (rc)
+        return rc;
+    weft_text_addf(&p->out,
+                   "<h2>Samples of iteration %lld</h2>\n<div class=\"wide\">"
+                   "<table><tr><th>prompt<th>response<th>label"
+                   "<th class=\"n\">score<th class=\"n\">tokens<th></tr>\n",
+                   (long long) iteration);
+    char *line = text;
+    while (!rc && line < text + n && number < MAX_SAMPLES) {
+        char *feed = memchr(line, '\n', (size_t) (text + n - line));
+        size_t len = (size_t) ((feed ? feed : text + n) - line);
+        json_t *o = NULL;
+        snprintf(name, sizeof name, "%s:%d", path, ++number);
+        rc = weft_json_parse(line, len, name, &o, err);
+        if (!rc)
+            add_sample(p, o);
+        json_decref(o);
+        line += len + 1;
+    }
+    weft_text_add(&p->out, "</table></div>\n");
+    weft_free(text);
+    return rc;
+}
+
+/* Of the last iteration that has any, and of the first. */
+static int add_all_samples(struct page *p, struct weft_err *err)
+{
+    int64_t found[2] = {-1, -1};
+    int rc = 0;
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < p->table.n_rows && found[k] < 0; i++) {
+            size_t at = k == 0 ? p->table.n_rows - 1 - i : i;
+            int64_t iteration = p->table.iteration[at];
+            char *path = weft_samples_path(p->run_dir, iteration);
+            if (path && weft_file_exists(path))
+                found[k] = iteration;
+            weft_free(path);
+        }
+    for (int k = 0; k < 2 && !rc; k++) {
+        if (found[k] < 0 || (k == 1 && found[1] == found[0]))
+            continue;
+        char *path = weft_samples_path(p->run_dir, found[k]);
+        rc = path ? add_samples(p, found[k], path, err)
+                  : weft_err_nomem(err, "a path", strlen(p->run_dir));
+        weft_free(path);
+    }
+    return rc;
+}
+
+/* ---- The rest --------------------------------------------------------- */
+
+static void add_table(struct page *p)
+{
+    size_t n = p->table.n_rows;
+    weft_text_add(&p->out,
+                  "<h2>All metrics</h2>\n<details><summary>first, last, mean,"
+                  " least, most</summary>\n<div class=\"wide\"><table><tr>"
+                  "<th>tag<th class=\"n\">first<th class=\"n\">last"
+                  "<th class=\"n\">mean<th class=\"n\">least<th class=\"n\">"
+                  "most</tr>\n");
+    for (size_t k = 0; k < p->table.n_tags; k++) {
+        const double *v = p->table.value + k * n;
+        struct range r = range_of(v, n);
+        if (r.n == 0)
+            continue;
+        weft_text_add(&p->out, "<tr><td>");
+        weft_text_add_html(&p->out, p->table.tag[k]);
+        weft_text_addf(&p->out,
+                       "<td class=\"n\">%.5g<td class=\"n\">%.5g"
+                       "<td class=\"n\">%.5g<td class=\"n\">%.5g"
+                       "<td class=\"n\">%.5g</tr>\n",
+                       first_of(v, n), last_of(v, n), r.mean, r.min, r.max);
+    }
+    weft_text_add(&p->out, "</table></div></details>\n");
+}
+
+static void add_config(struct page *p)
+{
+    char *path = weft_path_join(p->run_dir, "config.yaml"), *text = NULL;
+    size_t n;
+    if (path && weft_file_read(path, 0, &text, &n, NULL) == 0) {
+        weft_text_add(&p->out, "<h2>Configuration</h2>\n<details open>"
+                               "<summary>config.yaml</summary><pre>");
+        weft_text_add_html(&p->out, text);
+        weft_text_add(&p->out, "</pre></details>\n");
+        weft_free(text);
+    }
+    weft_free(path);
+}
+
+/* Links to what else the run directory holds. */
+static void add_files(struct page *p)
+{
+    static const char *const file[] = {"metrics.jsonl", "config.yaml",
+                                       "samples",       "checkpoints",
+                                       "tensorboard",   "trace"};
+    weft_text_add(&p->out, "<h2>Files</h2>\n<ul>\n");
+    for (size_t i = 0; i < WEFT_COUNT(file); i++) {
+        char *path = weft_path_join(p->run_dir, file[i]);
+        if (path && (weft_file_exists(path) || weft_dir_exists(path)))
+            weft_text_addf(&p->out, "<li><a href=\"%s\">%s</a></li>\n",
+                           file[i], file[i]);
+        weft_free(path);
+    }
+    weft_text_add(&p->out, "</ul>\n");
+}
+
+static int compose(struct page *p, bool inside, struct weft_err *err)
+{
+    add_head(p);
+    add_tiles(p);
+    add_curves(p);
+    add_times(p);
+    int rc = add_all_samples(p, err);
+    if (rc)
+        return rc;
+    add_config(p);
+    add_table(p);
+    if (inside)
+        add_files(p);
+    weft_text_add(&p->out, "</html>\n");
+    return weft_text_check(&p->out, "the report", err);
+}
+
+int weft_report_write(const char *run_dir, const char *path, char **path_out,
+                      struct weft_err *err)
+{
+    struct page p = {.run_dir = run_dir};
+    char *metrics = weft_path_join(run_dir, "metrics.jsonl");
+    char *out = path ? weft_strdup(path)
+                     : weft_path_join(run_dir, "report.html");
+    int rc;
+    if (!metrics || !out)
+        rc = weft_err_nomem(err, "a path", strlen(run_dir));
+    else if (!weft_file_exists(metrics))
+        rc = weft_err_set(err, WEFT_ENOTFOUND,
+                          "'%s' is no run directory: it has no metrics.jsonl",
+                          run_dir);
+    else
+        rc = weft_metrics_read(metrics, &p.table, err);
+    if (!rc)
+        rc = compose(&p, path == NULL, err);
+    if (!rc)
+        rc = weft_file_write(out, p.out.data, p.out.n, err);
+    weft_metrics_table_clear(&p.table);
+    weft_text_release(&p.out);
+    weft_free(metrics);
+    if (!rc && path_out)
+        *path_out = out;
+    else
+        weft_free(out);
+    return rc;
+}

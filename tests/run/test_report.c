@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/report.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "harness.h"
+#include "run/chart.h"
+#include "run/metrics.h"
+#include "run/samples.h"
+
+static struct weft_err err;
+
+static void test_report_step(void)
+{
+    CHECK(weft_chart_step(1, 4) == 0.5);
+    CHECK(weft_chart_step(0.8, 4) == 0.2);
+    CHECK(weft_chart_step(100, 5) == 20);
+    CHECK(weft_chart_step(101, 5) == 50);
+    CHECK(weft_chart_step(3e-7, 3) > 0.99e-7
+          && weft_chart_step(3e-7, 3) < 1.01e-7);
+}
+
+/* How often a word stands in a text. */
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, word)) != NULL; p++)
+        n++;
+    return n;
+}
+
+static void test_report_chart(void)
+{
+    static int64_t x[1000];
+    static double y[1000];
+    struct weft_chart c = {.title = "A <b> & c", .x = x, .n_series = 1};
+    struct weft_text out = {0};
+    c.series[0] = (struct weft_chart_series) {"y", y, NULL, NULL};
+    weft_chart_add(&c, &out); /* no points */
+    CHECK_INT(out.n, 0);
+    for (int i = 0; i < 1000; i++) {
+        x[i] = i + 1;
+        y[i] = NAN;
+    }
+    c.n = 1000;
+    weft_chart_add(&c, &out); /* none finite */
+    CHECK_INT(out.n, 0);
+    c.n = 1;
+    y[0] = 3;
+    weft_chart_add(&c, &out);
+    REQUIRE(out.data != NULL);
+    CHECK(strstr(out.data, "A &lt;b&gt; &amp; c") != NULL);
+    CHECK_INT(count(out.data, "<circle"), 1);
+    CHECK(strstr(out.data, "y 3, iteration 1") != NULL);
+    CHECK(!strstr(out.data, "nan") && !strstr(out.data, "inf"));
+    /* Extremes, gaps and more points than pixels. */
+    static const double odd[] = {0,    -1e300, 1e300,     1e-300,
+                                 NAN, INFINITY, -INFINITY, 5};
+    for (int i = 0; i < 1000; i++)
+        y[i] = odd[i % 8];
+    for (size_t n = 2; n <= 1000; n = n < 10 ? n + 1 : n * 3) {
+        c.n = n < 1000 ? n : 1000;
+        out.n = 0;
+        weft_chart_add(&c, &out);
+        CHECK(!strstr(out.data, "nan") && !strstr(out.data, "inf"));
+    }
+    for (int i = 0; i < 1000; i++)
+        y[i] = 0.25;
+    c.n = 1000;
+    out.n = 0;
+    c.series[0].low = y;
+    c.series[0].high = y;
+    weft_chart_add(&c, &out);
+    CHECK_INT(count(out.data, "<circle"), 400);
+    CHECK_INT(count(out.data, "class=\"band s0\""), 1);
+    /* Two areas: the upper stands on the lower. */
+    c.n = 2;
+    c.stacked = true;
+    c.n_series = 2;
+    c.series[0] = c.series[1] = (struct weft_chart_series) {"t", y, NULL,
+                                                            NULL};
+    out.n = 0;
+    weft_chart_add(&c, &out);
+    CHECK_INT(count(out.data, "class=\"area"), 2);
+    CHECK_INT(count(out.data, "class=\"line"), 0);
+    weft_text_release(&out);
+}
+
+static void write_run(const char *dir, int n)
+{
+    struct weft_metrics *m;
+    struct weft_metrics_writer *w;
+    struct weft_reward_config reward = {.name = "gsm8k"};
+    static const char *const times[] = {"gen", "ref", "values", "adv",
+                                        "update_critic", "update_actor"};
+    REQUIRE_OK(weft_metrics_create(&m, &err), err);
+    REQUIRE_OK(weft_metrics_open(dir, 0, false, "verl", &w, &err), err);
+    for (int i = 1; i <= n; i++) {
+        double s = 1 - exp(-i / 15.0) + 0.05 * sin(i * 1.7);
+        const double score[3] = {s, s - 0.3, s + 0.4};
+        weft_metrics_clear(m);
+        weft_metrics_set_spread(m, "critic/score", 3, score);
+        weft_metrics_set(m, "actor/reward_kl_penalty", 0.02 * s * s);
+        weft_metrics_set(m, "actor/entropy", 2 - s);
+        weft_metrics_set(m, "actor/pg_loss", i == 3 ? NAN : -0.01 * s);
+        weft_metrics_set(m, "actor/pg_clipfrac", 0.1 * s);
+        weft_metrics_set(m, "critic/vf_clipfrac", 0.03);
+        weft_metrics_set(m, "critic/vf_loss", 0.5 / i);
+        for (size_t k = 0; k < WEFT_COUNT(times); k++)
+            weft_metrics_setf(m, 0.1 * (double) (k + 1) + 0.02 * sin(i),
+                              "timing_s/%s", times[k]);
+        weft_metrics_set(m, "timing_s/step", 1.7);
+        weft_metrics_set(m, "perf/total_num_tokens", 3400);
+        REQUIRE_OK(weft_metrics_write(w, i, m, &err), err);
+    }
+    weft_metrics_writer_close(w);
+    weft_metrics_free(m);
+    struct weft_sample_record s[2] = {
+        {.index = 0, .prompt = "2 + 2 <i>=</i>?", .response = "it is\n4",
+         .label = "4", .score = 1, .part = {1}, .n_tokens = 3,
+         .ended = true},
+        {.index = 1, .prompt = "\"q\" & \xff", .response = "</script>",
+         .score = -0.5, .part = {0}, .n_tokens = 9},
+    };
+    REQUIRE_OK(weft_samples_write(dir, 1, &reward, 1, 1, s, &err), err);
+    REQUIRE_OK(weft_samples_write(dir, n, &reward, 1, 2, s, &err), err);
+    char *path = weft_path_join(dir, "config.yaml");
+    REQUIRE_OK(weft_file_write(path, "seed: 1 # <x>\n", 14, &err), err);
+    weft_free(path);
+}
+
+static void test_report_page(void)
+{
+    const char *keep = getenv("WEFT_TEST_KEEP_REPORT"); /* to look at it */
+    char dir[] = "/tmp/weft-report-XXXXXX", *path = NULL, *text;
+    size_t n;
+    REQUIRE(mkdtemp(dir) != NULL);
+    write_run(dir, 60);
+    REQUIRE_OK(weft_report_write(dir, NULL, &path, &err), err);
+    REQUIRE(path && strncmp(path, dir, strlen(dir)) == 0);
+    CHECK_STR(path + strlen(dir), "/report.html");
+    REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
+    CHECK(strncmp(text, "<!doctype html>", 15) == 0);
+    CHECK_INT(count(text, "<svg "), count(text, "</svg>"));
+    CHECK_INT(count(text, "<figure>"), 8);
+    CHECK_INT(count(text, "http"), 0); /* needs nothing from elsewhere */
+    CHECK_INT(count(text, "<script"), 0);
+    CHECK(strstr(text, "2 + 2 &lt;i&gt;=&lt;/i&gt;?") != NULL);
+    CHECK(strstr(text, "&lt;/script&gt;") != NULL);
+    CHECK(strstr(text, "&quot;q&quot; &amp; \xef\xbf\xbd") != NULL);
+    CHECK(strstr(text, "Samples of iteration 60") != NULL);
+    CHECK(strstr(text, "Samples of iteration 1<") != NULL);
+    CHECK(strstr(text, "seed: 1 # &lt;x&gt;") != NULL);
+    CHECK(strstr(text, "2000</b><span>tokens per second") != NULL);
+    CHECK(strstr(text, "<a href=\"metrics.jsonl\">") != NULL);
+    CHECK(!strstr(text, "<a href=\"trace\">"));
+    CHECK(!strstr(text, ">nan") && !strstr(text, "Mnan"));
+    if (keep)
+        REQUIRE_OK(weft_file_copy(path, keep, &err), err);
+    weft_free(text);
+    weft_free(path);
+    char other[64];
+    snprintf(other, sizeof other, "%s/x.html", dir);
+    REQUIRE_OK(weft_report_write(dir, other, NULL, &err), err);
+    CHECK(weft_file_exists(other));
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+static void test_report_fails(void)
+{
+    char dir[] = "/tmp/weft-report-XXXXXX", path[64];
+    REQUIRE(mkdtemp(dir) != NULL);
+    CHECK_FAILS(weft_report_write(dir, NULL, NULL, &err), WEFT_ENOTFOUND,
+                err, "is no run directory: it has no metrics.jsonl");
+    CHECK_FAILS(weft_report_write("/no/such", NULL, NULL, &err),
+                WEFT_ENOTFOUND, err, "'/no/such' is no run directory");
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    REQUIRE_OK(weft_file_write(path, "{\"iteration\": 1}\n[]\n{}\n", 23,
+                               &err), err);
+    CHECK_FAILS(weft_report_write(dir, NULL, NULL, &err), WEFT_EFORMAT, err,
+                "metrics.jsonl:2: not a JSON object");
+    /* An empty run has a page too. */
+    REQUIRE_OK(weft_file_write(path, "", 0, &err), err);
+    REQUIRE_OK(weft_report_write(dir, NULL, NULL, &err), err);
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+WEFT_TESTS("run/report", {"test_report_step", test_report_step},
+           {"test_report_chart", test_report_chart},
+           {"test_report_page", test_report_page},
+           {"test_report_fails", test_report_fails})
