@@ -42,3 +42,15 @@ check_PROGRAMS += %D%/test_layer
 # Whole models: also reads and writes their folders.
 check_PROGRAMS += %D%/test_golden
 %C%_test_golden_LDADD = libweft_kern.la $(CUDA_LIBS) $(model_libs)
+check_PROGRAMS += %D%/test_rmsnorm
+%C%_test_rmsnorm_LDADD = $(kern_libs)
+%C%_test_rmsnorm_SOURCES = %D%/test_rmsnorm.c %D%/layer_fixture.h \
+	%D%/layer_reference.h
+check_PROGRAMS += %D%/test_rope
+%C%_test_rope_LDADD = $(kern_libs)
+%C%_test_rope_SOURCES = %D%/test_rope.c %D%/layer_fixture.h \
+	%D%/layer_reference.h
+check_PROGRAMS += %D%/test_attention
+%C%_test_attention_LDADD = $(kern_libs)
+%C%_test_attention_SOURCES = %D%/test_attention.c %D%/layer_fixture.h \
+	%D%/layer_reference.h
