@@ -2,7 +2,7 @@
 /*
  * Loads a model folder and says how likely a text is, token by token.
  *
- *     $ examples/01_score examples/quickstart/model '12+30=42'
+ *     $ examples/01_score examples/quickstart/model 'sort 30754: 03457'
  */
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * Generates from a prompt, and shows that the same seed gives the same text:
  * a token's draw depends on seed, sample and position, not on the clock.
  *
- *     $ examples/02_generate examples/quickstart/model '12+30='
+ *     $ examples/02_generate examples/quickstart/model 'sort 30754: '
  */
 #include <string.h>
 

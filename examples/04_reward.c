@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A reward function of one's own: half a point for the right number of
- * digits, half for the right sum. The configuration says `type: callback`.
+ * digits, half for the right order. The configuration says `type: callback`.
  *
  *     $ examples/04_reward examples/04_reward.yaml run_dir=runs/reward
  */

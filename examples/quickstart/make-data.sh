@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Writes sft.jsonl and prompts.jsonl: sums of two numbers below 100, drawn by
+# Writes sft.jsonl and prompts.jsonl: five digits to be put in order, drawn by
 # awk's own Lehmer generator so that every awk writes the same files.
 set -eu
 cd "$(dirname "$0")"
 
-sums() # seed, rows, format
+rows() # seed, rows, format
 {
     awk -v state="$1" -v n="$2" -v format="$3" '
         function draw(below) {
@@ -14,12 +14,21 @@ sums() # seed, rows, format
         }
         BEGIN {
             for (i = 0; i < n; i++) {
-                a = draw(100)
-                b = draw(100)
-                printf format "\n", a, b, a + b
+                text = sorted = ""
+                for (d = 0; d < 10; d++)
+                    count[d] = 0
+                for (k = 0; k < 5; k++) {
+                    d = draw(10)
+                    count[d]++
+                    text = text d
+                }
+                for (d = 0; d < 10; d++)
+                    while (count[d]-- > 0)
+                        sorted = sorted d
+                printf format "\n", text, sorted
             }
         }'
 }
 
-sums 1 4000 '{"prompt": "%d+%d=", "completion": "%d"}' >sft.jsonl
-sums 2 1000 '{"prompt": "%d+%d=", "label": "%d"}' >prompts.jsonl
+rows 1 4000 '{"prompt": "sort %s: ", "completion": "%s"}' >sft.jsonl
+rows 2 1000 '{"prompt": "sort %s: ", "label": "%s"}' >prompts.jsonl

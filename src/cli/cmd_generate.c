@@ -39,7 +39,7 @@ const char weft_help_generate[] =
     "  --help                 this text\n"
     "\n"
     "example:\n"
-    "  weft generate examples/quickstart/model --prompt '12+30=' --seed 7\n";
+    "  weft generate examples/quickstart/model --prompt 'sort 30754: ' --seed 7\n";
 
 int weft_cmd_generate(int argc, char **argv)
 {

@@ -29,7 +29,7 @@ const char weft_help_score[] =
     "  --help             this text\n"
     "\n"
     "example:\n"
-    "  weft score examples/quickstart/model --text '12+30=42'\n";
+    "  weft score examples/quickstart/model --text 'sort 30754: 03457'\n";
 
 int weft_cmd_score(int argc, char **argv)
 {
