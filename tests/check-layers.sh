@@ -27,7 +27,7 @@ put src/kern/add_cpu.c "$spdx" '#include "base/err.h"' \
 put src/rt/tile.h "$spdx" 'struct starpu_task;'
 put graphs/ppo.c "$spdx" '#include "kern/kern.h"' '#include "rt/graph.h"'
 put codelets/gemm.c '#include <starpu.h>' '#include "model/hf.h"'
-put examples/01.c "$spdx" '#include "base/err.h"'
+put examples/01.c "$spdx" '#include "run/trainer.h"'
 
 sed -e '/#include/d' "$tree/src/plan/cost.c" >"$tree/bare.c"
 if command -v "${CC:-cc}" >/dev/null; then
@@ -53,7 +53,7 @@ expect 'src/rt/tile.h:2: names StarPU or MPI'
 expect 'graphs/ppo.c:2: graphs must not know "kern/kern.h"'
 expect 'codelets/gemm.c:2: codelets must not know "model/hf.h"'
 expect 'codelets/gemm.c:1: the first line is'
-expect 'examples/01.c:2: examples must not know "base/err.h"'
+expect 'examples/01.c:2: examples must not know "run/trainer.h"'
 expect 'src/plan/cost.c: not in src/plan/local.mk'
 if command -v "${CC:-cc}" >/dev/null; then
     expect 'plan must not call starpu_init'

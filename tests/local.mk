@@ -5,6 +5,7 @@
 #     check_PROGRAMS += %D%/test_hf
 #     %C%_test_hf_LDADD = $(model_libs)
 
+# hwloc's plug-ins for graphics cards leak, and load a whole X library.
 AM_TESTS_ENVIRONMENT = \
 	WEFT_TEST_DATA="$(abs_top_srcdir)/tests/data"; \
 	WEFT_SRCDIR="$(abs_top_srcdir)"; \
@@ -16,6 +17,7 @@ AM_TESTS_ENVIRONMENT = \
 	STARPU_FXT_TRACE=0; \
 	OMPI_ALLOW_RUN_AS_ROOT=1; OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
 	OMPI_MCA_rmaps_base_oversubscribe=1; \
+	HWLOC_COMPONENTS=-gl,-opencl,-pci; export HWLOC_COMPONENTS; \
 	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tools/lsan.supp"; \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tools/tsan.supp"; \
 	export LSAN_OPTIONS TSAN_OPTIONS WEFT_TEST_DATA WEFT_SRCDIR \
