@@ -18,31 +18,35 @@ static void make_printable(char *text)
             *p = '?';
 }
 
-static int parse_error(const json_error_t *e, const char *name,
+static int parse_error(const json_error_t *e, const char *name, size_t line,
                        struct weft_err *err)
 {
     char text[sizeof e->text];
-    if (json_error_code(e) == json_error_out_of_memory)
+    line += e->line > 0 ? (size_t) e->line - 1 : 0;
+    switch (json_error_code(e)) {
+    case json_error_out_of_memory:
         return weft_err_set(err, WEFT_ENOMEM, "out of memory: reading '%s'",
                             name);
-    snprintf(text, sizeof text, "%s", e->text);
-    make_printable(text);
-    if (json_error_code(e) == json_error_null_character
-        || json_error_code(e) == json_error_null_byte_in_key)
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
         return weft_err_set(err, WEFT_EFORMAT,
-                            "%s:%d:%d: a string holds the zero character "
+                            "%s:%zu:%d: a string holds the zero character "
                             "'\\u0000', which Weft does not take",
-                            name, e->line, e->column);
-    if (json_error_code(e) == json_error_premature_end_of_input)
+                            name, line, e->column);
+    case json_error_premature_end_of_input:
         return weft_err_set(err, WEFT_EFORMAT,
-                            "%s:%d:%d: the JSON text ends too early", name,
-                            e->line, e->column);
-    return weft_err_set(err, WEFT_EFORMAT, "%s:%d:%d: not JSON: %s", name,
-                        e->line, e->column, text);
+                            "%s:%zu:%d: the JSON text ends too early", name,
+                            line, e->column);
+    default:
+        snprintf(text, sizeof text, "%s", e->text);
+        make_printable(text);
+        return weft_err_set(err, WEFT_EFORMAT, "%s:%zu:%d: not JSON: %s",
+                            name, line, e->column, text);
+    }
 }
 
-int weft_json_parse(const char *text, size_t n, const char *name,
-                    json_t **out, struct weft_err *err)
+int weft_json_parse_at(const char *text, size_t n, const char *name,
+                       size_t line, json_t **out, struct weft_err *err)
 {
     const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
     json_error_t e = {0};
@@ -51,14 +55,21 @@ int weft_json_parse(const char *text, size_t n, const char *name,
         blank = memchr(" \t\r\n", text[i], 4) != NULL;
     if (blank)
         return weft_err_set(err, WEFT_EFORMAT,
-                            "%s: empty, where JSON is expected", name);
+                            "%s:%zu: empty, where JSON is expected", name,
+                            line);
     json_t *root = json_loadb(text, n, flags, &e);
     if (!root && json_error_code(&e) == json_error_numeric_overflow)
         root = json_loadb(text, n, flags | JSON_DECODE_INT_AS_REAL, &e);
     if (!root)
-        return parse_error(&e, name, err);
+        return parse_error(&e, name, line, err);
     *out = root;
     return 0;
+}
+
+int weft_json_parse(const char *text, size_t n, const char *name,
+                    json_t **out, struct weft_err *err)
+{
+    return weft_json_parse_at(text, n, name, 1, out, err);
 }
 
 int weft_json_read(const char *path, size_t max_bytes, json_t **out,

@@ -22,6 +22,10 @@
  * Errors: WEFT_EFORMAT, WEFT_ENOMEM. */
 int weft_json_parse(const char *text, size_t n, const char *name,
                     json_t **out, struct weft_err *err);
+/* The same of a part of a document that begins in its line `line`: messages
+ * count from there. */
+int weft_json_parse_at(const char *text, size_t n, const char *name,
+                       size_t line, json_t **out, struct weft_err *err);
 /* The same from a file of at most max_bytes (0: no limit). A byte-order mark
  * is skipped. */
 int weft_json_read(const char *path, size_t max_bytes, json_t **out,

@@ -3,9 +3,10 @@
  * JSONL data: one JSON object per line, with the keys of TRL, verl, SkyRL,
  * OpenRLHF, slime, NeMo-RL, ROLL, ReaLHF or GSM8K, found or named.
  *
- * Opening reads the file once: finds the keys in the first row, checks every
- * row, and remembers where the lines begin. Rows are built when asked for, so
- * the file may be larger than memory. Found keys, the first that a row has:
+ * Opening reads the file once: finds the prompt's key in the first row,
+ * checks every row, and remembers where the lines begin. Rows are built when
+ * asked for, so the file may be larger than memory. Found keys, the first that
+ * a row has:
  *
  *     prompt    prompt, messages, conversations, question, problem,
  *               instruction, input, query; else the common beginning of
@@ -18,8 +19,9 @@
  *               target
  *     chosen    chosen, pos_answers        rejected  rejected, neg_answers
  *
- * A prompt or response is a string, or a list of {"role", "content"} (also
- * {"from", "value"}, and the list as a JSON string). A label that is not a
+ * A prompt is a string, or a list of {"role", "content"} (also {"from",
+ * "value"}; `messages` also as a JSON string). A response, chosen or rejected
+ * is a string, or a list of one assistant's message. A label that is not a
  * string is given as JSON text. Blank lines, CRLF, and a byte-order mark are
  * allowed.
  */

@@ -4,8 +4,14 @@ model_sources = \
 	%D%/arch.h \
 	%D%/arch_check.c \
 	%D%/arch_write.c \
+	%D%/chat.c \
 	%D%/chat.h \
+	%D%/chat_detect.c \
+	%D%/chat_impl.h \
+	%D%/dataset.c \
 	%D%/dataset.h \
+	%D%/dataset_impl.h \
+	%D%/dataset_row.c \
 	%D%/init.c \
 	%D%/init.h \
 	%D%/pattern.c \

@@ -44,11 +44,11 @@ static json_t *byte_vocab(void)
 {
     json_t *vocab = json_object();
     for (int b = 0; vocab && b < 256; b++) {
-        char symbol[4];
+        char symbol[4 + 1];
         int n = weft_utf8_put(weft_tok_byte_symbol((unsigned char) b),
                               symbol);
-        if (json_object_setn_new(vocab, symbol, (size_t) n,
-                                 json_integer(b))) {
+        symbol[n] = 0;
+        if (json_object_set_new(vocab, symbol, json_integer(b))) {
             json_decref(vocab);
             vocab = NULL;
         }

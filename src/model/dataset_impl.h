@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a JSON object to a row; only dataset*.c include it. */
+#ifndef WEFT_MODEL_DATASET_IMPL_H
+#define WEFT_MODEL_DATASET_IMPL_H
+
+#include <jansson.h>
+
+#include "model/dataset.h"
+
+/* Where a file's rows have their prompts. */
+enum weft_prompt_form {
+    WEFT_PROMPT_KEY,    /* under a key: a text or messages */
+    WEFT_PROMPT_COMMON, /* what chosen and rejected begin with */
+    WEFT_PROMPT_NONE    /* `text` alone */
+};
+
+struct weft_row_format {
+    struct weft_dataset_keys named; /* NULL where found */
+    enum weft_prompt_form form;
+    const char *prompt; /* the key; form KEY */
+};
+
+/* Chooses the prompt's key by one row; `named` and `need` are set. `subject`
+ * is "file:line". */
+int weft_row_detect(const json_t *object, const char *subject,
+                    struct weft_row_format *format, struct weft_err *err);
+
+/* Fills all of a row but line and json; on failure it is released. */
+int weft_row_fill(const json_t *object, const char *subject,
+                  const struct weft_row_format *format, struct weft_row *row,
+                  struct weft_err *err);
+
+#endif
