@@ -82,7 +82,8 @@ static int set_whole(const struct parser *p, const struct weft_cli_option *o,
         if (*text < '0' || *text > '9' || *end || errno)
             return weft_cli_usage(p->verb,
                                   "'--%s' must be a whole number from 0, not "
-                                  "'%s'", o->name, text);
+                                  "'%s'",
+                                  o->name, text);
         *(uint64_t *) o->value = v;
         return 0;
     }
@@ -219,8 +220,7 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
             operand[n_operands++] = argv[i];
         else if (strcmp(argv[i], "--") == 0)
             options = false;
-        else if (strcmp(argv[i], "--help") == 0
-                 || strcmp(argv[i], "-h") == 0)
+        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             help_asked = true;
         else if (argv[i][1] == '-')
             status = take_long(&p, argc, argv, &i);

@@ -33,11 +33,11 @@ enum weft_cli_type {
 };
 
 struct weft_cli_option {
-    char letter;              /* 0: none */
-    const char *name;         /* without dashes */
+    char letter;      /* 0: none */
+    const char *name; /* without dashes */
     enum weft_cli_type type;
-    void *value;              /* written when the option is given */
-    double min, max;          /* of numbers; both 0: no limits */
+    void *value;     /* written when the option is given */
+    double min, max; /* of numbers; both 0: no limits */
 };
 
 /* Reads options (mixed with operands, `--` ends them; --help is known

@@ -16,10 +16,10 @@ struct weft_chart_series {
 struct weft_chart {
     const char *title, *unit;
     size_t n;
-    const int64_t *x;         /* (n) ascending */
-    int n_series;             /* at most WEFT_CHART_SERIES */
+    const int64_t *x; /* (n) ascending */
+    int n_series;     /* at most WEFT_CHART_SERIES */
     struct weft_chart_series series[WEFT_CHART_SERIES];
-    bool stacked;             /* areas on top of each other, from 0 */
+    bool stacked; /* areas on top of each other, from 0 */
 };
 
 /* Appends a <figure>. Nothing when no value is finite. */

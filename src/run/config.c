@@ -20,13 +20,13 @@ enum { MAX_KEYS = 128, MAX_NAME = 256 };
 
 /* A word of the command line as a node. */
 struct word {
-    struct weft_yaml node;   /* a scalar: text and name are ours */
-    struct weft_yaml *tree;  /* or a value that was YAML itself */
+    struct weft_yaml node;  /* a scalar: text and name are ours */
+    struct weft_yaml *tree; /* or a value that was YAML itself */
 };
 
 struct reader {
     const char *name;
-    char *dir;               /* absolute */
+    char *dir; /* absolute */
     struct weft_config *c;
     const struct weft_yaml *given[MAX_KEYS];
     const struct weft_yaml *reward;
@@ -56,9 +56,8 @@ static int set_standard(const struct reader *r,
         return 0;
     char copy[64];
     snprintf(copy, sizeof copy, "%s", text);
-    struct weft_yaml node = {.type = WEFT_YAML_SCALAR,
-                             .name = "default",
-                             .text = copy};
+    struct weft_yaml node = {
+        .type = WEFT_YAML_SCALAR, .name = "default", .text = copy};
     return set_value(r, k, &node, base);
 }
 
@@ -114,11 +113,12 @@ static int unknown(const struct reader *r, const struct weft_yaml *node,
     const char *near = nearest(name);
     if (near)
         return weft_yaml_err(node, r->err, WEFT_EINVAL,
-                             "unknown key '%.100s'; did you mean '%s'?",
-                             name, near);
+                             "unknown key '%.100s'; did you mean '%s'?", name,
+                             near);
     return weft_yaml_err(node, r->err, WEFT_EINVAL,
                          "unknown key '%.100s'; 'weft train --keys' lists "
-                         "all", name);
+                         "all",
+                         name);
 }
 
 static int give(struct reader *r, const char *name,
@@ -144,8 +144,8 @@ static int walk(struct reader *r, const struct weft_yaml *map,
         return weft_yaml_err(map, r->err, WEFT_EINVAL,
                              "'%s' must be a map of keys, not %s%s%s%s",
                              prefix, weft_yaml_what(map, what),
-                             near ? "; did you mean '" : "",
-                             near ? near : "", near ? "'?" : "");
+                             near ? "; did you mean '" : "", near ? near : "",
+                             near ? "'?" : "");
     }
     if (map->type != WEFT_YAML_MAP)
         return weft_yaml_err(map, r->err, WEFT_EFORMAT,
@@ -218,7 +218,8 @@ static int read_words(struct reader *r, int n, const char *const *text)
         if (!eq || eq == text[i])
             return weft_err_set(r->err, WEFT_EINVAL,
                                 "argument '%.200s' must be key=value, like "
-                                "iterations=100", text[i]);
+                                "iterations=100",
+                                text[i]);
         snprintf(name, sizeof name, "%.*s", (int) (eq - text[i]), text[i]);
         bool reward = strcmp(name, "reward") == 0;
         int rc = word_node(r, text[i], reward, &r->word[i], &node);
@@ -352,9 +353,8 @@ static int fill(struct reader *r)
             node = r->given[k] = NULL;
         if (node && k > 0 && !(key->flags & bit))
             rc = weft_yaml_err(node, r->err, WEFT_EINVAL,
-                               "'%s' is not a key of algorithm %s",
-                               key->name, bit == WEFT_KEY_SFT ? "sft"
-                                                              : "ppo");
+                               "'%s' is not a key of algorithm %s", key->name,
+                               bit == WEFT_KEY_SFT ? "sft" : "ppo");
         else
             rc = node ? set_value(r, key, node, r->c)
                       : set_standard(r, key, r->c);
@@ -472,5 +472,5 @@ void weft_config_release(struct weft_config *config)
     release(weft_config_keys, weft_config_n_keys, config);
     for (int32_t i = 0; i < config->n_rewards; i++)
         release(weft_reward_keys, weft_reward_n_keys, &config->reward[i]);
-    *config = (struct weft_config) {0};
+    *config = (struct weft_config){0};
 }

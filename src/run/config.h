@@ -42,43 +42,43 @@ enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32 };
 
 struct weft_reward_config {
     enum weft_reward_type type;
-    float weight;         /* default 1 */
-    char *name;           /* metric tag; default: the type's name */
-    char *model;          /* model: folder with a scalar head */
-    char *method;         /* gsm8k: "strict" (default), "flexible"; length:
+    float weight;   /* default 1 */
+    char *name;     /* metric tag; default: the type's name */
+    char *model;    /* model: folder with a scalar head */
+    char *method;   /* gsm8k: "strict" (default), "flexible"; length:
                              "around" (default), "most", "least" */
-    char *pattern;        /* regex */
-    int32_t target;       /* length: tokens */
+    char *pattern;  /* regex */
+    int32_t target; /* length: tokens */
     char *command[WEFT_MAX_ARGV + 1]; /* program; NULL-terminated */
-    char *directory;      /* program: where it runs; the file's folder */
-    double timeout_s;     /* program: per batch of answers, default 60 */
+    char *directory;  /* program: where it runs; the file's folder */
+    double timeout_s; /* program: per batch of answers, default 60 */
 };
 
 struct weft_optimizer_config {
-    float lr;                /* actor 1e-6, critic 1e-5, sft 1e-5 */
+    float lr; /* actor 1e-6, critic 1e-5, sft 1e-5 */
     enum weft_lr_schedule schedule;
     int32_t warmup_steps;
-    float min_lr_ratio;      /* of lr, at the end of linear and cosine */
+    float min_lr_ratio; /* of lr, at the end of linear and cosine */
     float beta1, beta2, eps, weight_decay; /* 0.9 0.999 1e-8 0 */
-    float grad_clip;         /* global norm; 0: off; default 1 */
+    float grad_clip; /* global norm; 0: off; default 1 */
 };
 
 struct weft_config {
     enum weft_algorithm algorithm;
-    uint64_t seed;           /* 1 */
+    uint64_t seed; /* 1 */
     char *run_dir;
-    int32_t iterations;      /* PPO iterations, or SFT steps */
+    int32_t iterations; /* PPO iterations, or SFT steps */
 
     struct {
         char *path;
         char *prompt_key, *response_key, *label_key; /* NULL: found */
-        char *template;      /* "none" (default), "auto", "chatml", "llama3",
+        char *template; /* "none" (default), "auto", "chatml", "llama3",
                                 "mistral", or a {role}{content} pattern */
-        char *system;        /* system message put first; NULL: none */
+        char *system;   /* system message put first; NULL: none */
         int32_t max_prompt_tokens; /* 512 */
-        char *long_prompts;  /* "refuse" (default), "skip", "truncate" */
-        bool shuffle;        /* true */
-        bool add_eos;        /* sft: end the response with EOS, true */
+        char *long_prompts; /* "refuse" (default), "skip", "truncate" */
+        bool shuffle;       /* true */
+        bool add_eos;       /* sft: end the response with EOS, true */
     } data;
 
     struct { /* folders; critic.model may be a language model's folder, whose
@@ -93,69 +93,69 @@ struct weft_config {
     struct weft_reward_config reward[WEFT_MAX_REWARDS];
 
     struct {
-        int32_t prompts;           /* per iteration, 64 */
+        int32_t prompts;            /* per iteration, 64 */
         int32_t samples_per_prompt; /* 1 */
-        int32_t max_new_tokens;    /* 128 */
-        float temperature;         /* 1 */
-        int32_t top_k;             /* 0 */
-        float top_p;               /* 1 */
-        char *stop;                /* NULL; a string that ends a response */
-        int32_t slots;             /* sequences decoded together, 32 */
-        int32_t chunk_tokens;      /* decode steps per task, 16 */
-        int32_t prefill_tokens;    /* prompt rows per step, 256 */
+        int32_t max_new_tokens;     /* 128 */
+        float temperature;          /* 1 */
+        int32_t top_k;              /* 0 */
+        float top_p;                /* 1 */
+        char *stop;                 /* NULL; a string that ends a response */
+        int32_t slots;              /* sequences decoded together, 32 */
+        int32_t chunk_tokens;       /* decode steps per task, 16 */
+        int32_t prefill_tokens;     /* prompt rows per step, 256 */
     } rollout;
 
     struct {
-        int32_t epochs, mini_batches;   /* 1, 1 */
-        float gamma, lambda;            /* 1, 0.95 */
-        bool whiten_advantages;         /* true */
-        float clip_low, clip_high;      /* 0.2, 0.2 */
-        float dual_clip;                /* 0 off; typical 3 */
-        float value_clip;               /* 0.2; 0 off */
-        float entropy_coef;             /* 0 */
-        enum weft_kl_place kl_place;    /* in reward */
-        int32_t kl_kind;                /* 1, 2, 3: k1 k2 k3 */
-        float kl_coef;                  /* 0.05 */
+        int32_t epochs, mini_batches;    /* 1, 1 */
+        float gamma, lambda;             /* 1, 0.95 */
+        bool whiten_advantages;          /* true */
+        float clip_low, clip_high;       /* 0.2, 0.2 */
+        float dual_clip;                 /* 0 off; typical 3 */
+        float value_clip;                /* 0.2; 0 off */
+        float entropy_coef;              /* 0 */
+        enum weft_kl_place kl_place;     /* in reward */
+        int32_t kl_kind;                 /* 1, 2, 3: k1 k2 k3 */
+        float kl_coef;                   /* 0.05 */
         enum weft_kl_control kl_control; /* fixed */
-        float kl_target;                /* 6 */
-        int32_t kl_horizon;             /* 10000 samples */
-        enum weft_loss_agg aggregation; /* token-mean */
-        float missing_eos_penalty;      /* subtracted from the score, 0 */
-        float reward_clip;              /* 0 off */
-        int32_t critic_warmup;          /* iterations training critic only */
+        float kl_target;                 /* 6 */
+        int32_t kl_horizon;              /* 10000 samples */
+        enum weft_loss_agg aggregation;  /* token-mean */
+        float missing_eos_penalty;       /* subtracted from the score, 0 */
+        float reward_clip;               /* 0 off */
+        int32_t critic_warmup;           /* iterations training critic only */
     } ppo;
 
     struct weft_optimizer_config actor_optim, critic_optim; /* sft: actor */
 
     struct {
-        int32_t batch;               /* sft: samples per step, 32 */
-        int32_t micro_batch_tokens;  /* rows per micro-batch, 1024 */
-        bool recompute;              /* false */
+        int32_t batch;              /* sft: samples per step, 32 */
+        int32_t micro_batch_tokens; /* rows per micro-batch, 1024 */
+        bool recompute;             /* false */
     } train;
 
     struct {
-        enum weft_dtype dtype;       /* f32, bf16 */
-        int32_t tensor_blocks;       /* T; 0: default of the model */
-        int32_t gradient_groups;     /* G; 4 */
-        char *isa;                   /* NULL: the best of this CPU */
+        enum weft_dtype dtype;   /* f32, bf16 */
+        int32_t tensor_blocks;   /* T; 0: default of the model */
+        int32_t gradient_groups; /* G; 4 */
+        char *isa;               /* NULL: the best of this CPU */
     } numerics;
 
     struct {
-        int32_t devices;             /* 0: one per core */
-        int32_t nap;                 /* -1 auto, 0, 1 */
-        double watchdog_s;           /* 300 */
-        double memory_limit_gib;     /* 0: what the machine has */
+        int32_t devices;         /* 0: one per core */
+        int32_t nap;             /* -1 auto, 0, 1 */
+        double watchdog_s;       /* 300 */
+        double memory_limit_gib; /* 0: what the machine has */
     } runtime;
 
     struct {
-        int32_t every;               /* iterations; 10; 0: only at the end */
-        int32_t keep;                /* 2 */
+        int32_t every; /* iterations; 10; 0: only at the end */
+        int32_t keep;  /* 2 */
     } checkpoint;
 
-    bool trace;                      /* false */
-    bool tensorboard;                /* false */
-    char *metric_names;              /* "verl" (default) or "trl" aliases */
-    int32_t samples_kept;            /* per iteration, 8; -1: all */
+    bool trace;           /* false */
+    bool tensorboard;     /* false */
+    char *metric_names;   /* "verl" (default) or "trl" aliases */
+    int32_t samples_kept; /* per iteration, 8; -1: all */
 };
 
 /* Reads FILE, applies n_override words "a.b=value" (YAML scalars), fills

@@ -16,8 +16,7 @@ struct check {
 
 /* The sentence stands at the key's line, where it was given. */
 WEFT_PRINTF(3, 4)
-static int wrong(const struct check *k, const char *key, const char *fmt,
-                 ...)
+static int wrong(const struct check *k, const char *key, const char *fmt, ...)
 {
     char text[512];
     va_list ap;
@@ -50,8 +49,10 @@ static int check_optimizer(const struct check *k, const char *who,
     char key[64];
     if (o->schedule == WEFT_LR_CONSTANT && o->min_lr_ratio > 0) {
         snprintf(key, sizeof key, "%s.min_lr_ratio", who);
-        return wrong(k, key, "'%s' has no meaning with a constant schedule; "
-                     "set %s.schedule to linear or cosine", key, who);
+        return wrong(k, key,
+                     "'%s' has no meaning with a constant schedule; "
+                     "set %s.schedule to linear or cosine",
+                     key, who);
     }
     return 0;
 }
@@ -78,7 +79,8 @@ static int check_numerics(const struct check *k)
     if (t & (t - 1))
         return wrong(k, "numerics.tensor_blocks",
                      "'numerics.tensor_blocks' must be 1, 2, 4 or 8 (0: the "
-                     "model's default), not %d", t);
+                     "model's default), not %d",
+                     t);
     return 0;
 }
 
@@ -94,7 +96,8 @@ static int check_rewards(const struct check *k)
             if (strcmp(c->reward[i].name, c->reward[j].name) == 0)
                 return wrong(k, "reward",
                              "two rewards are named '%s'; give each a name "
-                             "of its own", c->reward[i].name);
+                             "of its own",
+                             c->reward[i].name);
     return 0;
 }
 
@@ -111,8 +114,8 @@ static int check_samples(const struct check *k)
         return wrong(k, "ppo.mini_batches",
                      "'ppo.mini_batches' is %d, but an iteration has only "
                      "%lld samples (rollout.prompts times "
-                     "samples_per_prompt)", c->ppo.mini_batches,
-                     (long long) n);
+                     "samples_per_prompt)",
+                     c->ppo.mini_batches, (long long) n);
     return 0;
 }
 
@@ -127,7 +130,8 @@ static int check_ppo(const struct check *k)
     if (c->ppo.dual_clip > 0 && c->ppo.dual_clip <= 1)
         return wrong(k, "ppo.dual_clip",
                      "'ppo.dual_clip' must be above 1 (3 is usual), or 0 "
-                     "for off, not %g", (double) c->ppo.dual_clip);
+                     "for off, not %g",
+                     (double) c->ppo.dual_clip);
     if (c->ppo.kl_control == WEFT_KL_ADAPTIVE
         && c->ppo.kl_place != WEFT_KL_IN_REWARD)
         return wrong(k, "ppo.kl.controller",
@@ -140,8 +144,8 @@ static int check_ppo(const struct check *k)
     if (c->ppo.critic_warmup >= c->iterations)
         return wrong(k, "ppo.critic_warmup",
                      "'ppo.critic_warmup' is %d of %d iterations: the actor "
-                     "would never be trained", c->ppo.critic_warmup,
-                     c->iterations);
+                     "would never be trained",
+                     c->ppo.critic_warmup, c->iterations);
     return check_optimizer(k, "critic", &c->critic_optim);
 }
 
@@ -178,14 +182,15 @@ int weft_config_check_reward(const struct weft_reward_config *w,
     if (missing)
         return weft_yaml_err(node, err, WEFT_EINVAL, "a reward of type %s",
                              missing);
-    bool of_gsm8k = w->method && (strcmp(w->method, "strict") == 0
-                                  || strcmp(w->method, "flexible") == 0);
+    bool of_gsm8k = w->method
+                 && (strcmp(w->method, "strict") == 0
+                     || strcmp(w->method, "flexible") == 0);
     if (w->method && of_gsm8k != (w->type == WEFT_REWARD_GSM8K))
-        return weft_yaml_err(node, err, WEFT_EINVAL,
-                             "'method' must be %s, not '%s'",
-                             w->type == WEFT_REWARD_GSM8K
-                                 ? "strict or flexible"
-                                 : "around, most or least", w->method);
+        return weft_yaml_err(
+            node, err, WEFT_EINVAL, "'method' must be %s, not '%s'",
+            w->type == WEFT_REWARD_GSM8K ? "strict or flexible"
+                                         : "around, most or least",
+            w->method);
     for (const char *p = w->name; *p; p++)
         if (*p == ' ' || *p == '/' || (unsigned char) *p < 0x20)
             return weft_yaml_err(node, err, WEFT_EINVAL,
@@ -224,10 +229,10 @@ static bool same(const struct weft_config_key *k, const void *old,
 }
 
 /* The first key among n that fixes numbers and differs, or NULL. */
-static const struct weft_config_key *
-differing(const struct weft_config_key *keys, size_t n, unsigned bit,
-          unsigned numbers, const void *old, const void *now,
-          struct weft_text *a, struct weft_text *b)
+static const struct weft_config_key *differing(
+    const struct weft_config_key *keys, size_t n, unsigned bit,
+    unsigned numbers, const void *old, const void *now, struct weft_text *a,
+    struct weft_text *b)
 {
     for (size_t i = 0; i < n; i++)
         if ((keys[i].flags & bit) && (keys[i].flags & numbers)
@@ -250,7 +255,8 @@ static int refuse(const struct weft_config *now, const char *key,
     return weft_err_set(err, WEFT_EINVAL,
                         "the run in '%s' has '%s' %.200s, not %.200s; it can "
                         "only go on with what it began with (set it back, or "
-                        "take another run_dir)", now->run_dir, key, a, b);
+                        "take another run_dir)",
+                        now->run_dir, key, a, b);
 }
 
 static int check_reward_resume(const struct weft_config *old,
@@ -283,8 +289,8 @@ int weft_config_check_resume(const struct weft_config *old,
 {
     struct weft_text a = {0}, b = {0};
     const struct weft_config_key *k = differing(
-        weft_config_keys, weft_config_n_keys,
-        weft_config_bit(now->algorithm), WEFT_KEY_NUMBERS, old, now, &a, &b);
+        weft_config_keys, weft_config_n_keys, weft_config_bit(now->algorithm),
+        WEFT_KEY_NUMBERS, old, now, &a, &b);
     int rc = 0;
     if (k)
         rc = refuse(now, k->name, a.data, b.data, err);

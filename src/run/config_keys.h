@@ -7,24 +7,24 @@
 #include "run/text.h"
 
 enum weft_key_type {
-    WEFT_KEY_INT,    /* int32_t */
-    WEFT_KEY_SEED,   /* uint64_t */
-    WEFT_KEY_FLOAT,  /* float */
-    WEFT_KEY_DOUBLE, /* double */
-    WEFT_KEY_BOOL,   /* bool */
-    WEFT_KEY_ENUM,   /* int or an enum: `min` for the first of `words` */
-    WEFT_KEY_STRING, /* char * */
-    WEFT_KEY_WORD,   /* char *, one of `words` */
-    WEFT_KEY_PATH,   /* char *, absolute; relative to the file's folder */
+    WEFT_KEY_INT,      /* int32_t */
+    WEFT_KEY_SEED,     /* uint64_t */
+    WEFT_KEY_FLOAT,    /* float */
+    WEFT_KEY_DOUBLE,   /* double */
+    WEFT_KEY_BOOL,     /* bool */
+    WEFT_KEY_ENUM,     /* int or an enum: `min` for the first of `words` */
+    WEFT_KEY_STRING,   /* char * */
+    WEFT_KEY_WORD,     /* char *, one of `words` */
+    WEFT_KEY_PATH,     /* char *, absolute; relative to the file's folder */
     WEFT_KEY_PATH_CWD, /* char *, absolute; to the working directory */
-    WEFT_KEY_LIST    /* char *[WEFT_MAX_ARGV + 1] */
+    WEFT_KEY_LIST      /* char *[WEFT_MAX_ARGV + 1] */
 };
 
 enum {
-    WEFT_KEY_PPO = 1,      /* algorithms that know the key */
+    WEFT_KEY_PPO = 1, /* algorithms that know the key */
     WEFT_KEY_SFT = 2,
     WEFT_KEY_BOTH = 3,
-    WEFT_KEY_NUMBERS = 4,  /* fixes the numbers: the same when resuming */
+    WEFT_KEY_NUMBERS = 4, /* fixes the numbers: the same when resuming */
     WEFT_KEY_REQUIRED = 8
 };
 
@@ -32,10 +32,10 @@ struct weft_config_key {
     const char *name;
     enum weft_key_type type;
     size_t offset;
-    const char *standard;  /* the default's text; NULL: none */
-    double min, max;       /* of numbers */
-    const char *words;     /* "a|b|c" */
-    unsigned flags;        /* of a reward's key: bit per weft_reward_type */
+    const char *standard; /* the default's text; NULL: none */
+    double min, max;      /* of numbers */
+    const char *words;    /* "a|b|c" */
+    unsigned flags;       /* of a reward's key: bit per weft_reward_type */
     const char *meaning;
 };
 

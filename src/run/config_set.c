@@ -104,7 +104,10 @@ static void list_words(const char *words, char out[MAX_WORDS])
     for (int i = 0; (w = weft_config_word(words, i, &n)) != NULL; i++) {
         bool last = w[n] == 0;
         int put = snprintf(out + used, MAX_WORDS - used, "%s%.*s",
-                           i == 0 ? "" : last ? " or " : ", ", (int) n, w);
+                           i == 0 ? ""
+                           : last ? " or "
+                                  : ", ",
+                           (int) n, w);
         used += (size_t) put;
         if (used >= MAX_WORDS)
             return;
@@ -143,8 +146,8 @@ static int set_text(const struct weft_config_key *k,
         return rc;
     text = node->text;
     if (!*text)
-        return weft_yaml_err(node, err, WEFT_EINVAL,
-                             "'%s' must not be empty", k->name);
+        return weft_yaml_err(node, err, WEFT_EINVAL, "'%s' must not be empty",
+                             k->name);
     char *value;
     if (k->type == WEFT_KEY_PATH) {
         value = path_absolute(dir, text);
@@ -173,7 +176,8 @@ static int set_list(const struct weft_config_key *k,
     if (n == 0 || n > WEFT_MAX_ARGV)
         return weft_yaml_err(node, err, WEFT_EINVAL,
                              "'%s' must be a program and at most %d "
-                             "arguments", k->name, WEFT_MAX_ARGV - 1);
+                             "arguments",
+                             k->name, WEFT_MAX_ARGV - 1);
     for (size_t i = 0; i < n; i++) {
         const struct weft_yaml *item = list ? node->child[i] : node;
         int rc = weft_yaml_string(item, k->name, &text, err);

@@ -14,45 +14,64 @@
 #define MANY 1e9
 
 #define INT(name, field, standard, min, max, flags, meaning)                 \
-    {name, WEFT_KEY_INT, AT(field), standard, min, max, NULL, flags, meaning}
+    {                                                                        \
+        name, WEFT_KEY_INT, AT(field), standard, min, max, NULL, flags,      \
+            meaning                                                          \
+    }
 #define FLOAT(name, field, standard, min, max, flags, meaning)               \
-    {name, WEFT_KEY_FLOAT, AT(field), standard, min, max, NULL, flags,       \
-     meaning}
+    {                                                                        \
+        name, WEFT_KEY_FLOAT, AT(field), standard, min, max, NULL, flags,    \
+            meaning                                                          \
+    }
 #define DOUBLE(name, field, standard, min, max, flags, meaning)              \
-    {name, WEFT_KEY_DOUBLE, AT(field), standard, min, max, NULL, flags,      \
-     meaning}
+    {                                                                        \
+        name, WEFT_KEY_DOUBLE, AT(field), standard, min, max, NULL, flags,   \
+            meaning                                                          \
+    }
 #define BOOL(name, field, standard, flags, meaning)                          \
-    {name, WEFT_KEY_BOOL, AT(field), standard, 0, 0, NULL, flags, meaning}
+    {                                                                        \
+        name, WEFT_KEY_BOOL, AT(field), standard, 0, 0, NULL, flags, meaning \
+    }
 #define ENUM(name, field, standard, first, words, flags, meaning)            \
-    {name, WEFT_KEY_ENUM, AT(field), standard, first, 0, words, flags,       \
-     meaning}
+    {                                                                        \
+        name, WEFT_KEY_ENUM, AT(field), standard, first, 0, words, flags,    \
+            meaning                                                          \
+    }
 #define STRING(name, field, standard, flags, meaning)                        \
-    {name, WEFT_KEY_STRING, AT(field), standard, 0, 0, NULL, flags, meaning}
+    {                                                                        \
+        name, WEFT_KEY_STRING, AT(field), standard, 0, 0, NULL, flags,       \
+            meaning                                                          \
+    }
 #define WORD(name, field, standard, words, flags, meaning)                   \
-    {name, WEFT_KEY_WORD, AT(field), standard, 0, 0, words, flags, meaning}
+    {                                                                        \
+        name, WEFT_KEY_WORD, AT(field), standard, 0, 0, words, flags,        \
+            meaning                                                          \
+    }
 #define PATH(name, field, flags, meaning)                                    \
-    {name, WEFT_KEY_PATH, AT(field), NULL, 0, 0, NULL, flags, meaning}
+    {                                                                        \
+        name, WEFT_KEY_PATH, AT(field), NULL, 0, 0, NULL, flags, meaning     \
+    }
 
 #define OPTIMIZER(who, optim, lr_standard, flags)                            \
     FLOAT(who ".lr", optim.lr, lr_standard, 0, 10, flags | NUM,              \
           "learning rate at its highest"),                                   \
-    ENUM(who ".schedule", optim.schedule, "constant", WEFT_LR_CONSTANT,      \
-         "constant|linear|cosine", flags | NUM,                              \
-         "learning rate after the warm-up"),                                 \
-    INT(who ".warmup_steps", optim.warmup_steps, "0", 0, MANY, flags | NUM,  \
-        "optimizer steps of linear warm-up"),                                \
-    FLOAT(who ".min_lr_ratio", optim.min_lr_ratio, "0", 0, 1, flags | NUM,   \
-          "of lr, at the end of linear and cosine"),                         \
-    FLOAT(who ".beta1", optim.beta1, "0.9", 0, 0.99999, flags | NUM,         \
-          "AdamW: decay of the first moment"),                               \
-    FLOAT(who ".beta2", optim.beta2, "0.999", 0, 0.99999999, flags | NUM,    \
-          "AdamW: decay of the second moment"),                              \
-    FLOAT(who ".eps", optim.eps, "1e-8", 1e-20, 1, flags | NUM,              \
-          "AdamW: added to the root"),                                       \
-    FLOAT(who ".weight_decay", optim.weight_decay, "0", 0, 10, flags | NUM,  \
-          "AdamW: decoupled weight decay"),                                  \
-    FLOAT(who ".grad_clip", optim.grad_clip, "1", 0, 1e6, flags | NUM,       \
-          "largest global gradient norm; 0: off")
+        ENUM(who ".schedule", optim.schedule, "constant", WEFT_LR_CONSTANT,  \
+             "constant|linear|cosine", flags | NUM,                          \
+             "learning rate after the warm-up"),                             \
+        INT(who ".warmup_steps", optim.warmup_steps, "0", 0, MANY,           \
+            flags | NUM, "optimizer steps of linear warm-up"),               \
+        FLOAT(who ".min_lr_ratio", optim.min_lr_ratio, "0", 0, 1,            \
+              flags | NUM, "of lr, at the end of linear and cosine"),        \
+        FLOAT(who ".beta1", optim.beta1, "0.9", 0, 0.99999, flags | NUM,     \
+              "AdamW: decay of the first moment"),                           \
+        FLOAT(who ".beta2", optim.beta2, "0.999", 0, 0.99999999,             \
+              flags | NUM, "AdamW: decay of the second moment"),             \
+        FLOAT(who ".eps", optim.eps, "1e-8", 1e-20, 1, flags | NUM,          \
+              "AdamW: added to the root"),                                   \
+        FLOAT(who ".weight_decay", optim.weight_decay, "0", 0, 10,           \
+              flags | NUM, "AdamW: decoupled weight decay"),                 \
+        FLOAT(who ".grad_clip", optim.grad_clip, "1", 0, 1e6, flags | NUM,   \
+              "largest global gradient norm; 0: off")
 
 const struct weft_config_key weft_config_keys[] = {
     ENUM("algorithm", algorithm, "ppo", WEFT_ALGO_PPO, "ppo|sft", BOTH | NUM,
@@ -96,8 +115,8 @@ const struct weft_config_key weft_config_keys[] = {
 
     INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, PPO | NUM,
         "prompts per iteration"),
-    INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1,
-        1e5, PPO | NUM, "responses to each"),
+    INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1, 1e5,
+        PPO | NUM, "responses to each"),
     INT("rollout.max_new_tokens", rollout.max_new_tokens, "128", 1, 1e7,
         PPO | NUM, "longest response"),
     FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
@@ -120,8 +139,7 @@ const struct weft_config_key weft_config_keys[] = {
     INT("ppo.mini_batches", ppo.mini_batches, "1", 1, 1e6, PPO | NUM,
         "optimizer steps per epoch"),
     FLOAT("ppo.gamma", ppo.gamma, "1", 0, 1, PPO | NUM, "discount"),
-    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, PPO | NUM,
-          "GAE's lambda"),
+    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, PPO | NUM, "GAE's lambda"),
     BOOL("ppo.whiten_advantages", ppo.whiten_advantages, "true", PPO | NUM,
          "mean 0 and variance 1 over the iteration"),
     FLOAT("ppo.clip_low", ppo.clip_low, "0.2", 0, 1, PPO | NUM,
@@ -149,8 +167,8 @@ const struct weft_config_key weft_config_keys[] = {
     ENUM("ppo.aggregation", ppo.aggregation, "token-mean",
          WEFT_AGG_TOKEN_MEAN,
          "token-mean|seq-mean-token-sum|seq-mean-token-mean"
-         "|seq-mean-token-sum-norm", PPO | NUM,
-         "how tokens' losses become one"),
+         "|seq-mean-token-sum-norm",
+         PPO | NUM, "how tokens' losses become one"),
     FLOAT("ppo.missing_eos_penalty", ppo.missing_eos_penalty, "0", 0, 1e6,
           PPO | NUM, "off the score of a cut response"),
     FLOAT("ppo.reward_clip", ppo.reward_clip, "0", 0, 1e6, PPO | NUM,

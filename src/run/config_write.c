@@ -40,8 +40,8 @@ bool weft_config_value(const struct weft_config_key *key, const void *base,
         weft_text_add(out, *(const bool *) at ? "true" : "false");
         return true;
     case WEFT_KEY_ENUM:
-        word = weft_config_word(key->words, *(const int *) at
-                                                - (int) key->min, &n);
+        word = weft_config_word(key->words,
+                                *(const int *) at - (int) key->min, &n);
         weft_text_add_n(out, word ? word : "?", word ? n : 1);
         return true;
     case WEFT_KEY_LIST:
@@ -181,9 +181,9 @@ void weft_config_print_keys(void)
         const char *sft = weft_config_standard(k, WEFT_ALGO_SFT);
         char standard[48];
         snprintf(standard, sizeof standard, "%s",
-                 k->standard                       ? k->standard
+                 k->standard                    ? k->standard
                  : k->flags & WEFT_KEY_REQUIRED ? "(required)"
-                                                   : "-");
+                                                : "-");
         if (sft != k->standard)
             snprintf(standard + strlen(standard),
                      sizeof standard - strlen(standard), " %s", sft);

@@ -33,13 +33,13 @@ struct facts {
     int n_devices;
     const char *why_none;
     enum weft_isa best, chosen;
-    struct weft_err isa_err;   /* WEFT_ISA makes no sense */
+    struct weft_err isa_err; /* WEFT_ISA makes no sense */
     int32_t max_devices;
 };
 
 static int collect(struct facts *f, struct weft_err *err)
 {
-    *f = (struct facts) {.best = weft_k_isa_detect()};
+    *f = (struct facts){.best = weft_k_isa_detect()};
     f->n_devices = weft_k_devices_cuda(f->device, MAX_DEVICES, &f->why_none);
     f->chosen = f->best;
     if (weft_k_init(NULL, &f->isa_err) == 0)
@@ -78,7 +78,8 @@ static void text_machine(const struct weft_topology *m, struct weft_text *out)
                    m->cpu_name[0] ? m->cpu_name : "unknown");
     weft_text_addf(out,
                    "  %-12s %d in %d package%s, %d hardware threads, %d "
-                   "usable\n", "cores", m->n_cores, m->n_packages,
+                   "usable\n",
+                   "cores", m->n_cores, m->n_packages,
                    m->n_packages == 1 ? "" : "s", m->n_threads, m->n_usable);
     add_size(out, "L1 data", m->l1d_bytes);
     add_size(out, "L2", m->l2_bytes);
@@ -104,9 +105,10 @@ static void text_devices(const struct facts *f, struct weft_text *out)
                        f->why_none ? f->why_none : "no reason given");
     for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++) {
         const struct weft_k_device *d = &f->device[i];
-        weft_text_addf(out, "  %d: %s, compute capability %d.%d, %d "
-                       "multiprocessors, ", i, d->name, d->major, d->minor,
-                       d->n_multiprocessors);
+        weft_text_addf(out,
+                       "  %d: %s, compute capability %d.%d, %d "
+                       "multiprocessors, ",
+                       i, d->name, d->major, d->minor, d->n_multiprocessors);
         add_bytes(out, d->memory_bytes);
         weft_text_add(out, "\n");
     }
@@ -128,8 +130,9 @@ static void add_text(const struct facts *f, struct weft_text *out)
         weft_text_addf(out, " (%s)", f->isa_err.text);
     weft_text_addf(out,
                    "\n\nlimits\n  %-12s %d CPU devices, %d tensor blocks, %d "
-                   "rewards\n\nenvironment\n", "a run", f->max_devices,
-                   WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
+                   "rewards\n\nenvironment\n",
+                   "a run", f->max_devices, WEFT_MAX_BLOCKS,
+                   WEFT_MAX_REWARDS);
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
         const char *value = getenv(variable[i].name);
         weft_text_addf(out, "  %-12s %s%s  %s\n", variable[i].name,
@@ -204,8 +207,8 @@ static void add_json(const struct facts *f, struct weft_text *out)
     add_key(out, "error", f->isa_err.code ? f->isa_err.text : NULL);
     weft_text_addf(out,
                    "}, \"limits\": {\"devices\": %d, \"tensor_blocks\": %d, "
-                   "\"rewards\": %d}, \"environment\": {", f->max_devices,
-                   WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
+                   "\"rewards\": %d}, \"environment\": {",
+                   f->max_devices, WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
         weft_text_add(out, i > 0 ? ", " : "");
         add_key(out, variable[i].name, getenv(variable[i].name));

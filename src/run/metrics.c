@@ -71,7 +71,7 @@ void weft_metrics_set(struct weft_metrics *metrics, const char *tag,
         metrics->room = room;
     }
     e = &metrics->entry[metrics->n];
-    *e = (struct entry) {weft_strdup(tag), value};
+    *e = (struct entry){weft_strdup(tag), value};
     if (e->tag)
         metrics->n++;
     else

@@ -21,7 +21,7 @@ enum { SYNC_EVERY_S = 1 };
 struct weft_metrics_writer {
     char *path;
     int fd;
-    off_t n_bytes;     /* whole lines */
+    off_t n_bytes; /* whole lines */
     bool trl;
     double synced_s;
     struct weft_tensorboard *tensorboard;
@@ -290,7 +290,8 @@ static int take_record(struct weft_metrics_table *t, json_t *o,
     const char *tag;
     json_t *value;
     t->iteration[t->n_rows] = iteration;
-    json_object_foreach(o, tag, value) {
+    json_object_foreach(o, tag, value)
+    {
         if (strcmp(tag, "iteration") == 0 || !json_is_number(value))
             continue;
         double *column = column_of(t, tag, room);
@@ -356,7 +357,7 @@ void weft_metrics_table_clear(struct weft_metrics_table *table)
     weft_free(table->tag);
     weft_free(table->iteration);
     weft_free(table->value);
-    *table = (struct weft_metrics_table) {0};
+    *table = (struct weft_metrics_table){0};
 }
 
 const double *weft_metrics_column(const struct weft_metrics_table *table,

@@ -13,11 +13,11 @@
 struct weft_progress {
     FILE *out;
     bool terminal;
-    bool drawn;        /* a bar stands below the lines */
+    bool drawn; /* a bar stands below the lines */
     int64_t n_total;
-    double last_s;     /* end of the last iteration */
-    double step_s;     /* moving mean of an iteration's time; < 0: none yet */
-    double score;      /* of the last iteration; NaN: none */
+    double last_s; /* end of the last iteration */
+    double step_s; /* moving mean of an iteration's time; < 0: none yet */
+    double score;  /* of the last iteration; NaN: none */
 };
 
 const char *weft_progress_duration(double s, char out[24])
@@ -124,7 +124,7 @@ struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
     if (!p)
         return NULL;
     const char *term = getenv("TERM");
-    *p = (struct weft_progress) {
+    *p = (struct weft_progress){
         .out = out,
         .terminal = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0,
         .n_total = n_total,

@@ -280,10 +280,11 @@ static void add_times(struct page *p)
     weft_text_add(&p->out, "</div>\n");
     if (step.n == 0)
         return;
-    weft_text_add(&p->out,
-                  "<div class=\"wide times\"><table><tr><th>call<th class=\"n\">"
-                  "mean s<th class=\"n\">least<th class=\"n\">most"
-                  "<th class=\"n\">of an iteration</tr>\n");
+    weft_text_add(
+        &p->out,
+        "<div class=\"wide times\"><table><tr><th>call<th class=\"n\">"
+        "mean s<th class=\"n\">least<th class=\"n\">most"
+        "<th class=\"n\">of an iteration</tr>\n");
     for (const struct wanted *c = calls; c->tag; c++) {
         struct range r = range_of(column(p, c->tag), n);
         if (r.n > 0)

@@ -29,8 +29,8 @@ struct weft_rewards {
 
 const char *weft_reward_type_name(enum weft_reward_type type)
 {
-    static const char *const name[] = {"model",  "gsm8k",  "exact_match",
-                                       "boxed",  "regex",  "length",
+    static const char *const name[] = {"model",   "gsm8k",   "exact_match",
+                                       "boxed",   "regex",   "length",
                                        "program", "callback"};
     return (size_t) type < WEFT_COUNT(name) ? name[type] : "?";
 }
@@ -92,32 +92,32 @@ static struct span last_marked(const char *s)
     for (const char *p = s; (p = strstr(p, "#### ")) != NULL; p++) {
         size_t n = number_length(p + 5);
         if (n > 0)
-            found = (struct span) {p + 5, n};
+            found = (struct span){p + 5, n};
     }
     return found;
 }
 
-/* The last number that is not a mere point. */
+/* The last number that is not a mere point; such a point if there is no
+ * other. */
 static struct span last_number(const char *s)
 {
     struct span found = {s, 0};
     while (*s) {
         size_t n = number_length(s);
-        if (n > 0 && !(n == 1 && *s == '.'))
-            found = (struct span) {s, n};
+        if (n > 0 && (found.n == 0 || n > 1 || *s != '.'))
+            found = (struct span){s, n};
         s += n > 0 ? n : 1;
     }
     return found;
 }
 
-bool weft_reward_gsm8k(const char *response, const char *label,
-                       bool flexible)
+bool weft_reward_gsm8k(const char *response, const char *label, bool flexible)
 {
     struct span truth = last_marked(label);
     struct span answer = flexible ? last_number(response)
                                   : last_marked(response);
     if (truth.n == 0)
-        truth = trim((struct span) {label, strlen(label)});
+        truth = trim((struct span){label, strlen(label)});
     if (truth.n > 1 && truth.s[0] == '$') {
         truth.s++;
         truth.n--;
@@ -132,8 +132,8 @@ bool weft_reward_gsm8k(const char *response, const char *label,
 
 bool weft_reward_exact(const char *response, const char *label)
 {
-    return equal(trim((struct span) {response, strlen(response)}),
-                 trim((struct span) {label, strlen(label)}));
+    return equal(trim((struct span){response, strlen(response)}),
+                 trim((struct span){label, strlen(label)}));
 }
 
 double weft_reward_length(int32_t n_tokens, int32_t target,
@@ -155,16 +155,15 @@ static int open_pattern(const struct weft_reward_config *c, struct state *s,
     PCRE2_UCHAR why[160];
     PCRE2_SIZE at;
     int code;
-    s->pattern = pcre2_compile((PCRE2_SPTR) c->pattern,
-                               PCRE2_ZERO_TERMINATED,
-                               PCRE2_UTF | PCRE2_UCP
-                                   | PCRE2_MATCH_INVALID_UTF, &code, &at,
-                               NULL);
+    s->pattern = pcre2_compile(
+        (PCRE2_SPTR) c->pattern, PCRE2_ZERO_TERMINATED,
+        PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &at, NULL);
     if (!s->pattern) {
         pcre2_get_error_message(code, why, sizeof why);
         return weft_err_set(err, WEFT_EINVAL,
                             "reward '%s': the pattern '%s' is wrong at byte "
-                            "%zu: %s", c->name, c->pattern, (size_t) at,
+                            "%zu: %s",
+                            c->name, c->pattern, (size_t) at,
                             (const char *) why);
     }
     (void) pcre2_jit_compile(s->pattern, PCRE2_JIT_COMPLETE); /* if it can */
@@ -238,8 +237,8 @@ static bool found(const struct weft_reward_config *c, struct state *s,
         PCRE2_UCHAR why[160];
         pcre2_get_error_message(rc, why, sizeof why);
         weft_warn("reward %s: the pattern gave up on a response (%s); that "
-                  "counts as not found, and is not said again", c->name,
-                  (const char *) why);
+                  "counts as not found, and is not said again",
+                  c->name, (const char *) why);
         s->warned = true;
     }
     return rc >= 0;
@@ -253,8 +252,8 @@ static int needs_label(const struct weft_reward_config *c, int32_t i,
         return 0;
     return weft_err_set(err, WEFT_ENOTFOUND,
                         "reward '%s': the row of sample %d has no label; set "
-                        "data.label_key (the row is %.200s)", c->name, i,
-                        sample->row ? sample->row : "not known");
+                        "data.label_key (the row is %.200s)",
+                        c->name, i, sample->row ? sample->row : "not known");
 }
 
 static int by_callback(const struct weft_rewards *r,
@@ -266,16 +265,17 @@ static int by_callback(const struct weft_rewards *r,
     if (!r->callback)
         return weft_err_set(err, WEFT_ESTATE,
                             "reward '%s' is a callback, but no function was "
-                            "given (weft_trainer_set_reward)", c->name);
+                            "given (weft_trainer_set_reward)",
+                            c->name);
     int rc = r->callback(r->callback_ctx, sample, out, &why);
     if (rc)
-        return weft_err_set(err, rc, "reward '%s': sample %d: %s", c->name,
-                            i, why.text[0] ? why.text
-                                           : "the function failed");
+        return weft_err_set(err, rc, "reward '%s': sample %d: %s", c->name, i,
+                            why.text[0] ? why.text : "the function failed");
     if (!isfinite(*out))
         return weft_err_set(err, WEFT_ENUMERIC,
                             "reward '%s': the function gave sample %d a "
-                            "score that is no finite number", c->name, i);
+                            "score that is no finite number",
+                            c->name, i);
     return 0;
 }
 
@@ -347,8 +347,7 @@ int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
             rc = by_program(rewards, k, n, sample, part, err);
         else
             for (int32_t i = 0; i < n && !rc; i++)
-                rc = compute_one(rewards, k, i, &sample[i], &part[i][k],
-                                 err);
+                rc = compute_one(rewards, k, i, &sample[i], &part[i][k], err);
     }
     return rc;
 }

@@ -45,7 +45,7 @@ static bool fix_sqrt(struct weft_text *t)
         weft_text_add_n(&out, p, (size_t) (hit + 5 - p));
         p = hit + 5;
         size_t n = character(p);
-        ok = n > 0;
+        ok = n > 0 && strncmp(p, "\\sqrt", 5) != 0;
         if (ok && *p != '{') {
             weft_text_addf(&out, "{%.*s}", (int) n, p);
             p += n;
@@ -116,8 +116,8 @@ static void fix_slash(struct weft_text *t)
     struct weft_text out = {0};
     if (!end || *end)
         return;
-    weft_text_addf(&out, "\\frac{%.*s}{%s}", (int) (slash - t->data),
-                   t->data, slash + 1);
+    weft_text_addf(&out, "\\frac{%.*s}{%s}", (int) (slash - t->data), t->data,
+                   slash + 1);
     out.failed = out.failed || t->failed;
     weft_text_release(t);
     *t = out;

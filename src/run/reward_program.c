@@ -29,11 +29,11 @@ struct weft_reward_program {
     const char *name;
     char *const *command;
     double timeout_s;
-    pid_t pid;                /* 0: ended and reaped */
-    int status;               /* of the end */
-    int in, out, err_fd;      /* its stdin, stdout, stderr; -1: closed */
-    struct weft_text answer;  /* read, not yet a whole line */
-    struct weft_text words;   /* the same of its stderr */
+    pid_t pid;               /* 0: ended and reaped */
+    int status;              /* of the end */
+    int in, out, err_fd;     /* its stdin, stdout, stderr; -1: closed */
+    struct weft_text answer; /* read, not yet a whole line */
+    struct weft_text words;  /* the same of its stderr */
     char last_words[LAST_WORDS + 1];
 };
 
@@ -79,12 +79,11 @@ WEFT_NORETURN static void become(char *const *command, const char *directory,
 }
 
 static int start_failed(const struct weft_reward_program *p,
-                        const char *directory, int why,
-                        struct weft_err *err)
+                        const char *directory, int why, struct weft_err *err)
 {
     return weft_err_set(err, why == ENOENT ? WEFT_ENOTFOUND : WEFT_EIO,
-                        "reward '%s': cannot start '%s' in '%s': %s",
-                        p->name, p->command[0], directory ? directory : ".",
+                        "reward '%s': cannot start '%s' in '%s': %s", p->name,
+                        p->command[0], directory ? directory : ".",
                         strerror(why));
 }
 
@@ -156,12 +155,12 @@ int weft_reward_program_open(const char *name, char *const *command,
     struct sigaction now;
     if (!p)
         return weft_err_nomem(err, name, sizeof *p);
-    *p = (struct weft_reward_program) {.name = name,
-                                       .command = command,
-                                       .timeout_s = timeout_s,
-                                       .in = -1,
-                                       .out = -1,
-                                       .err_fd = -1};
+    *p = (struct weft_reward_program){.name = name,
+                                      .command = command,
+                                      .timeout_s = timeout_s,
+                                      .in = -1,
+                                      .out = -1,
+                                      .err_fd = -1};
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
         signal(SIGPIPE, SIG_IGN);
     int rc = start(p, directory, err);
@@ -316,7 +315,8 @@ static int take(struct batch *b, int64_t index, double score,
     if (!isfinite(score))
         return bad(b, WEFT_EFORMAT,
                    "gave sample %lld a score that is no finite number: "
-                   "%.100s", (long long) index, line);
+                   "%.100s",
+                   (long long) index, line);
     b->answered[index] = true;
     b->score[index] = score;
     b->n_answered++;
@@ -331,12 +331,15 @@ static int take_object(struct batch *b, const char *line, size_t n)
     json_t *score = json_object_get(o, "score");
     int rc;
     if (!o)
-        rc = bad(b, WEFT_EFORMAT, "wrote a line that is no answer (%s): "
-                 "%.100s", why.text, line);
+        rc = bad(b, WEFT_EFORMAT,
+                 "wrote a line that is no answer (%s): "
+                 "%.100s",
+                 why.text, line);
     else if (!json_is_integer(index) || !json_is_number(score))
         rc = bad(b, WEFT_EFORMAT,
                  "wrote an answer without \"index\" (whole) and \"score\" "
-                 "(a number): %.100s", line);
+                 "(a number): %.100s",
+                 line);
     else
         rc = take(b, json_integer_value(index), json_number_value(score),
                   line);
@@ -365,7 +368,8 @@ static int take_line(struct batch *b, char *line, size_t n)
     if (end != line + n)
         return bad(b, WEFT_EFORMAT,
                    "wrote a line that is neither {\"index\": ..., \"score\": "
-                   "...} nor a number: %.100s", line);
+                   "...} nor a number: %.100s",
+                   line);
     return take(b, b->n_bare++, score, line);
 }
 
@@ -418,8 +422,10 @@ static void put_question(struct weft_text *t, int32_t index,
     weft_text_add_json(t, s->response);
     weft_text_add(t, ", \"label\": ");
     weft_text_add_json(t, s->label);
-    weft_text_addf(t, ", \"n_tokens\": %d, \"finish_reason\": \"%s\", "
-                   "\"row\": ", s->n_tokens, s->ended ? "stop" : "length");
+    weft_text_addf(t,
+                   ", \"n_tokens\": %d, \"finish_reason\": \"%s\", "
+                   "\"row\": ",
+                   s->n_tokens, s->ended ? "stop" : "length");
     size_t start = t->n;
     weft_text_add(t, s->row ? s->row : "null");
     for (size_t i = start; i < t->n; i++) /* one line, whatever it was */
@@ -448,7 +454,8 @@ static int turn(struct batch *b)
     if (left_s <= 0)
         return bad(b, WEFT_ETIMEOUT,
                    "answered %d of %d samples in %g s (timeout_s); it must "
-                   "flush every answer", b->n_answered, b->n, p->timeout_s);
+                   "flush every answer",
+                   b->n_answered, b->n, p->timeout_s);
     bool writing = p->in >= 0 && b->n_written < b->question.n;
     struct pollfd f[3] = {{p->out, POLLIN, 0},
                           {p->err_fd, POLLIN, 0},
@@ -510,8 +517,7 @@ int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
     while (!rc && b.n_answered < n)
         rc = turn(&b);
     if (!rc && n > 0 && program->answer.n > 0)
-        rc = bad(&b, WEFT_EFORMAT,
-                 "wrote more after its last answer: %.*s",
+        rc = bad(&b, WEFT_EFORMAT, "wrote more after its last answer: %.*s",
                  (int) (program->answer.n < 100 ? program->answer.n : 100),
                  program->answer.data);
     if (!rc && n > 0)

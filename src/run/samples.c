@@ -21,8 +21,7 @@ char *weft_samples_path(const char *run_dir, int64_t iteration)
 
 static void add_sample(struct weft_text *t, int64_t iteration,
                        const struct weft_reward_config *reward,
-                       int32_t n_rewards,
-                       const struct weft_sample_record *s)
+                       int32_t n_rewards, const struct weft_sample_record *s)
 {
     weft_text_addf(t, "{\"iteration\": %lld, \"index\": %lld, \"prompt\": ",
                    (long long) iteration, (long long) s->index);

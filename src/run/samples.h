@@ -11,13 +11,13 @@
 
 /* All strings are borrowed; bytes that are not UTF-8 become U+FFFD. */
 struct weft_sample_record {
-    int64_t index;              /* within the iteration */
+    int64_t index; /* within the iteration */
     const char *prompt, *response;
-    const char *label;          /* NULL: none */
-    double score;               /* weighted sum */
+    const char *label;             /* NULL: none */
+    double score;                  /* weighted sum */
     double part[WEFT_MAX_REWARDS]; /* unweighted rewards */
-    int32_t n_tokens;           /* of the response */
-    bool ended;                 /* finish_reason "stop", else "length" */
+    int32_t n_tokens;              /* of the response */
+    bool ended;                    /* finish_reason "stop", else "length" */
 };
 
 /* Writes n samples of an iteration (from 1); reward names the parts. */

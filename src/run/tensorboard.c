@@ -176,8 +176,7 @@ static int create_file(struct weft_tensorboard *tb, const char *dir,
 }
 
 int weft_tensorboard_open(const char *dir, int64_t n_done,
-                          struct weft_tensorboard **out,
-                          struct weft_err *err)
+                          struct weft_tensorboard **out, struct weft_err *err)
 {
     struct weft_tensorboard *tb = weft_alloc(1, sizeof *tb);
     if (!tb)

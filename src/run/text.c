@@ -11,7 +11,7 @@
 void weft_text_release(struct weft_text *text)
 {
     weft_free(text->data);
-    *text = (struct weft_text) {0};
+    *text = (struct weft_text){0};
 }
 
 int weft_text_check(const struct weft_text *text, const char *what,

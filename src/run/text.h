@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 struct weft_text {
-    char *data;     /* n bytes and a zero byte; NULL when empty */
+    char *data; /* n bytes and a zero byte; NULL when empty */
     size_t n, room;
     bool failed;
 };

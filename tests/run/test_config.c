@@ -140,8 +140,9 @@ static void test_config_rewards(void)
         "- {type: program, command: 'cat | grade', name: sh}\n"
         "- {type: boxed}\n"
         "- {type: callback}\n";
-    REQUIRE_OK(weft_config_parse(text, sizeof text - 1, "run.yaml", "/tmp",
-                                 0, NULL, &c, &err), err);
+    REQUIRE_OK(weft_config_parse(text, sizeof text - 1, "run.yaml", "/tmp", 0,
+                                 NULL, &c, &err),
+               err);
     REQUIRE(c.n_rewards == 8);
     CHECK_INT(c.reward[0].type, WEFT_REWARD_EXACT);
     CHECK_STR(c.reward[1].model, "/rm");
@@ -186,7 +187,8 @@ static void test_config_rewards(void)
         char more[512];
         snprintf(more, sizeof more,
                  "iterations: 3\ndata: {path: p}\nmodel: {actor: a, critic: "
-                 "c}\nreward: %s\n", bad[i].reward);
+                 "c}\nreward: %s\n",
+                 bad[i].reward);
         CHECK_FAILS(parse(more, 0, NULL), WEFT_EINVAL, err, bad[i].part);
     }
     char nine[256] = "iterations: 3\nreward: [";
@@ -262,8 +264,7 @@ static void test_config_refused(void)
 
 static void test_config_sft(void)
 {
-#define SFT                                                                  \
-    "algorithm: sft\niterations: 5\ndata.path: d\nmodel.actor: a\n"
+#define SFT "algorithm: sft\niterations: 5\ndata.path: d\nmodel.actor: a\n"
     REQUIRE_OK(parse(SFT "train.batch: 7\n", 0, NULL), err);
     CHECK_INT(c.algorithm, WEFT_ALGO_SFT);
     CHECK_INT(c.train.batch, 7);
@@ -282,10 +283,14 @@ static void test_config_sft(void)
 
 static void test_config_override(void)
 {
-    static const char *const words[] = {
-        "iterations=9", "ppo.lambda=0.9", "ppo.lambda=0.8", "run_dir=/r/../x",
-        "data.system=a: b # c", "data.prompt_key=\"q\\n\"", "seed=",
-        "reward=[{type: boxed, weight: 3}]"};
+    static const char *const words[] = {"iterations=9",
+                                        "ppo.lambda=0.9",
+                                        "ppo.lambda=0.8",
+                                        "run_dir=/r/../x",
+                                        "data.system=a: b # c",
+                                        "data.prompt_key=\"q\\n\"",
+                                        "seed=",
+                                        "reward=[{type: boxed, weight: 3}]"};
     REQUIRE_OK(parse(LEAST "seed: 4\n", (int) WEFT_COUNT(words), words), err);
     CHECK_INT(c.iterations, 9);
     CHECK(c.ppo.lambda == 0.8f);
@@ -387,8 +392,8 @@ static void test_config_resume(void)
                 "has 3 iterations, not 5, and its learning rate");
     CHECK_FAILS(resume("reward=[gsm8k, boxed]"), WEFT_EINVAL, err,
                 "has 1 rewards, not 2");
-    CHECK_FAILS(resume("reward=[{type: gsm8k, weight: 2}]"), WEFT_EINVAL,
-                err, "'weight of reward 1' 1, not 2");
+    CHECK_FAILS(resume("reward=[{type: gsm8k, weight: 2}]"), WEFT_EINVAL, err,
+                "'weight of reward 1' 1, not 2");
     CHECK_FAILS(resume("reward=[boxed]"), WEFT_EINVAL, err,
                 "'type of reward 1' gsm8k, not boxed");
     CHECK_INT(resume("reward=[{type: gsm8k, name: other}]"), 0);
@@ -397,8 +402,8 @@ static void test_config_resume(void)
 /* Cut anywhere, or with any byte changed, a file is read or refused. */
 static void test_config_damaged(void)
 {
-    static const char text[] =
-        LEAST "ppo: {kl: {coef: 0.1}, clip_low: 0.1}\nseed: 3\n";
+    static const char text[] = LEAST
+        "ppo: {kl: {coef: 0.1}, clip_low: 0.1}\nseed: 3\n";
     char copy[sizeof text];
     for (size_t i = 0; i < sizeof text - 1; i++) {
         if (weft_config_parse(text, i, "f", "/", 0, NULL, &c, &err) == 0)
@@ -409,7 +414,8 @@ static void test_config_damaged(void)
             memcpy(copy, text, sizeof text);
             copy[i] = "\xff\0[\n"[k];
             if (weft_config_parse(copy, sizeof text - 1, "f", "/", 0, NULL,
-                                  &c, &err) == 0)
+                                  &c, &err)
+                == 0)
                 weft_config_release(&c);
             else
                 CHECK(err.code != 0);
@@ -424,9 +430,16 @@ static void test_config_edit_distance(void)
         const char *a, *b;
         size_t d;
     } known[] = {
-        {"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0},
-        {"kitten", "sitting", 3}, {"lamda", "lambda", 1}, {"ab", "ba", 1},
-        {"flaw", "lawn", 2}, {"ca", "abc", 3}, {"abcdef", "abdcef", 1},
+        {"", "", 0},
+        {"", "abc", 3},
+        {"abc", "", 3},
+        {"abc", "abc", 0},
+        {"kitten", "sitting", 3},
+        {"lamda", "lambda", 1},
+        {"ab", "ba", 1},
+        {"flaw", "lawn", 2},
+        {"ca", "abc", 3},
+        {"abcdef", "abdcef", 1},
     };
     for (size_t i = 0; i < WEFT_COUNT(known); i++) {
         CHECK_INT(weft_edit_distance(known[i].a, known[i].b), known[i].d);
@@ -439,8 +452,7 @@ static void test_config_edit_distance(void)
     CHECK_INT(weft_edit_distance(longer, longer), 0);
 }
 
-WEFT_TESTS("run/config",
-           {"test_config_defaults", test_config_defaults},
+WEFT_TESTS("run/config", {"test_config_defaults", test_config_defaults},
            {"test_config_values", test_config_values},
            {"test_config_rewards", test_config_rewards},
            {"test_config_refused", test_config_refused},

@@ -82,9 +82,15 @@ static void test_metrics_write(void)
     struct weft_metrics *m;
     struct weft_metrics_writer *w;
     struct weft_metrics_table t;
-    static const double value[] = {0.1, 1.0 / 3, 1e-300, -0.0, 5e-324,
-                                   1.7976931348623157e308, 123456789012345680,
-                                   0.30000000000000004, 3};
+    static const double value[] = {0.1,
+                                   1.0 / 3,
+                                   1e-300,
+                                   -0.0,
+                                   5e-324,
+                                   1.7976931348623157e308,
+                                   123456789012345680,
+                                   0.30000000000000004,
+                                   3};
     begin();
     REQUIRE_OK(weft_metrics_create(&m, &err), err);
     REQUIRE_OK(weft_metrics_open(dir, 0, false, "verl", &w, &err), err);
@@ -182,8 +188,8 @@ static void test_metrics_torn(void)
             keep--;
         if (n + 1 < sizeof all && all[n] == '\n')
             keep = n; /* only the line feed is missing */
-        CHECK(strlen(text) == keep + (keep == n && n > 0
-                                      && all[n - 1] != '\n'));
+        CHECK(strlen(text)
+              == keep + (keep == n && n > 0 && all[n - 1] != '\n'));
         CHECK(strncmp(text, all, keep) == 0);
         weft_free(text);
     }
@@ -265,8 +271,13 @@ static void test_metrics_samples(void)
     struct weft_reward_config reward[2] = {{.name = "gsm8k"},
                                            {.name = "len"}};
     struct weft_sample_record s[2] = {
-        {.index = 3, .prompt = "p\n\"q\"", .response = "r\xff\xe2\x82\xac",
-         .label = "4", .score = 0.1, .part = {1, -0.3}, .n_tokens = 7,
+        {.index = 3,
+         .prompt = "p\n\"q\"",
+         .response = "r\xff\xe2\x82\xac",
+         .label = "4",
+         .score = 0.1,
+         .part = {1, -0.3},
+         .n_tokens = 7,
          .ended = true},
         {.index = 4, .prompt = "", .response = "\x01", .score = NAN},
     };
@@ -290,8 +301,7 @@ static void test_metrics_samples(void)
     CHECK(json_number_value(json_object_get(part, "gsm8k")) == 1);
     CHECK(json_number_value(json_object_get(part, "len")) == -0.3);
     CHECK_INT(json_integer_value(json_object_get(a, "n_tokens")), 7);
-    CHECK_STR(json_string_value(json_object_get(a, "finish_reason")),
-              "stop");
+    CHECK_STR(json_string_value(json_object_get(a, "finish_reason")), "stop");
     CHECK_STR(json_string_value(json_object_get(b, "finish_reason")),
               "length");
     CHECK(json_object_get(b, "label") == NULL);
@@ -316,8 +326,8 @@ static void test_metrics_samples(void)
 static void test_metrics_text(void)
 {
     struct weft_text t = {0};
-    static const float f[] = {0.1f, 1e-8f, 16777216, 0.95f, 3.4028235e38f,
-                              1e-45f, -0.0f};
+    static const float f[] = {0.1f,          1e-8f,  16777216, 0.95f,
+                              3.4028235e38f, 1e-45f, -0.0f};
     for (size_t i = 0; i < WEFT_COUNT(f); i++) {
         t.n = 0;
         weft_text_add_float(&t, f[i]);
@@ -334,11 +344,21 @@ static void test_metrics_text(void)
         const char *s;
         size_t n;
     } utf8[] = {
-        {"a", 1}, {"\xc3\xa9", 2}, {"\xe2\x82\xac", 3},
-        {"\xf0\x9f\x98\x80", 4}, {"\xff", 0}, {"\xc3", 0}, {"\x80", 0},
-        {"\xc0\xaf", 0}, {"\xe0\x80\xaf", 0}, {"\xed\xa0\x80", 0},
-        {"\xf4\x90\x80\x80", 0}, {"\xf5\x80\x80\x80", 0},
-        {"\xf0\x9f\x98", 0}, {"\xf4\x8f\xbf\xbf", 4}, {"\xed\x9f\xbf", 3},
+        {"a", 1},
+        {"\xc3\xa9", 2},
+        {"\xe2\x82\xac", 3},
+        {"\xf0\x9f\x98\x80", 4},
+        {"\xff", 0},
+        {"\xc3", 0},
+        {"\x80", 0},
+        {"\xc0\xaf", 0},
+        {"\xe0\x80\xaf", 0},
+        {"\xed\xa0\x80", 0},
+        {"\xf4\x90\x80\x80", 0},
+        {"\xf5\x80\x80\x80", 0},
+        {"\xf0\x9f\x98", 0},
+        {"\xf4\x8f\xbf\xbf", 4},
+        {"\xed\x9f\xbf", 3},
     };
     for (size_t i = 0; i < WEFT_COUNT(utf8); i++)
         CHECK_INT(weft_utf8_length(utf8[i].s, strlen(utf8[i].s)), utf8[i].n);

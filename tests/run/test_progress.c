@@ -16,9 +16,10 @@ static void test_progress_duration(void)
         double s;
         const char *text;
     } known[] = {
-        {0, "0s"}, {-3, "0s"}, {0.4, "0s"}, {59.4, "59s"}, {59.5, "1m00s"},
-        {80, "1m20s"}, {3599.6, "1h00m"}, {11100, "3h05m"},
-        {172800, "2d00h"}, {INFINITY, "0s"}, {NAN, "0s"},
+        {0, "0s"},         {-3, "0s"},       {0.4, "0s"},
+        {59.4, "59s"},     {59.5, "1m00s"},  {80, "1m20s"},
+        {3599.6, "1h00m"}, {11100, "3h05m"}, {172800, "2d00h"},
+        {INFINITY, "0s"},  {NAN, "0s"},
     };
     char out[24];
     for (size_t i = 0; i < WEFT_COUNT(known); i++)
@@ -109,7 +110,8 @@ static void test_progress_terminal(void)
     CHECK(strncmp(text, "[>", 2) == 0);
     CHECK(strstr(text, "]   0%\r\033[Kiteration 1/2  score 0.5") != NULL);
     CHECK(strstr(text, "[====================>                   ]  50%  eta "
-                       "1m00s\r\033[K") != NULL);
+                       "1m00s\r\033[K")
+          != NULL);
     CHECK(strstr(text, "iteration 2/2  score 0.5 (+0)") != NULL);
     CHECK(n > 0 && text[n - 1] == '\n'); /* done: no bar is left */
     fclose(f);
@@ -117,8 +119,7 @@ static void test_progress_terminal(void)
     weft_metrics_free(m);
 }
 
-WEFT_TESTS("run/progress",
-           {"test_progress_duration", test_progress_duration},
+WEFT_TESTS("run/progress", {"test_progress_duration", test_progress_duration},
            {"test_progress_line", test_progress_line},
            {"test_progress_file", test_progress_file},
            {"test_progress_terminal", test_progress_terminal})

@@ -38,7 +38,7 @@ static void test_report_chart(void)
     static double y[1000];
     struct weft_chart c = {.title = "A <b> & c", .x = x, .n_series = 1};
     struct weft_text out = {0};
-    c.series[0] = (struct weft_chart_series) {"y", y, NULL, NULL};
+    c.series[0] = (struct weft_chart_series){"y", y, NULL, NULL};
     weft_chart_add(&c, &out); /* no points */
     CHECK_INT(out.n, 0);
     for (int i = 0; i < 1000; i++) {
@@ -57,7 +57,7 @@ static void test_report_chart(void)
     CHECK(strstr(out.data, "y 3, iteration 1") != NULL);
     CHECK(!strstr(out.data, "nan") && !strstr(out.data, "inf"));
     /* Extremes, gaps and more points than pixels. */
-    static const double odd[] = {0,    -1e300, 1e300,     1e-300,
+    static const double odd[] = {0,   -1e300,   1e300,     1e-300,
                                  NAN, INFINITY, -INFINITY, 5};
     for (int i = 0; i < 1000; i++)
         y[i] = odd[i % 8];
@@ -80,8 +80,8 @@ static void test_report_chart(void)
     c.n = 2;
     c.stacked = true;
     c.n_series = 2;
-    c.series[0] = c.series[1] = (struct weft_chart_series) {"t", y, NULL,
-                                                            NULL};
+    c.series[0] = c.series[1] = (struct weft_chart_series){"t", y, NULL,
+                                                           NULL};
     out.n = 0;
     weft_chart_add(&c, &out);
     CHECK_INT(count(out.data, "class=\"area"), 2);
@@ -94,8 +94,8 @@ static void write_run(const char *dir, int n)
     struct weft_metrics *m;
     struct weft_metrics_writer *w;
     struct weft_reward_config reward = {.name = "gsm8k"};
-    static const char *const times[] = {"gen", "ref", "values", "adv",
-                                        "update_critic", "update_actor"};
+    static const char *const times[] = {
+        "gen", "ref", "values", "adv", "update_critic", "update_actor"};
     REQUIRE_OK(weft_metrics_create(&m, &err), err);
     REQUIRE_OK(weft_metrics_open(dir, 0, false, "verl", &w, &err), err);
     for (int i = 1; i <= n; i++) {
@@ -119,11 +119,20 @@ static void write_run(const char *dir, int n)
     weft_metrics_writer_close(w);
     weft_metrics_free(m);
     struct weft_sample_record s[2] = {
-        {.index = 0, .prompt = "2 + 2 <i>=</i>?", .response = "it is\n4",
-         .label = "4", .score = 1, .part = {1}, .n_tokens = 3,
+        {.index = 0,
+         .prompt = "2 + 2 <i>=</i>?",
+         .response = "it is\n4",
+         .label = "4",
+         .score = 1,
+         .part = {1},
+         .n_tokens = 3,
          .ended = true},
-        {.index = 1, .prompt = "\"q\" & \xff", .response = "</script>",
-         .score = -0.5, .part = {0}, .n_tokens = 9},
+        {.index = 1,
+         .prompt = "\"q\" & \xff",
+         .response = "</script>",
+         .score = -0.5,
+         .part = {0},
+         .n_tokens = 9},
     };
     REQUIRE_OK(weft_samples_write(dir, 1, &reward, 1, 1, s, &err), err);
     REQUIRE_OK(weft_samples_write(dir, n, &reward, 1, 2, s, &err), err);
@@ -173,13 +182,13 @@ static void test_report_fails(void)
 {
     char dir[] = "/tmp/weft-report-XXXXXX", path[64];
     REQUIRE(mkdtemp(dir) != NULL);
-    CHECK_FAILS(weft_report_write(dir, NULL, NULL, &err), WEFT_ENOTFOUND,
-                err, "is no run directory: it has no metrics.jsonl");
+    CHECK_FAILS(weft_report_write(dir, NULL, NULL, &err), WEFT_ENOTFOUND, err,
+                "is no run directory: it has no metrics.jsonl");
     CHECK_FAILS(weft_report_write("/no/such", NULL, NULL, &err),
                 WEFT_ENOTFOUND, err, "'/no/such' is no run directory");
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    REQUIRE_OK(weft_file_write(path, "{\"iteration\": 1}\n[]\n{}\n", 23,
-                               &err), err);
+    REQUIRE_OK(
+        weft_file_write(path, "{\"iteration\": 1}\n[]\n{}\n", 23, &err), err);
     CHECK_FAILS(weft_report_write(dir, NULL, NULL, &err), WEFT_EFORMAT, err,
                 "metrics.jsonl:2: not a JSON object");
     /* An empty run has a page too. */

@@ -111,8 +111,8 @@ static void test_reward_boxed(void)
     };
     for (size_t i = 0; i < WEFT_COUNT(known); i++) {
         bool right = !known[i].right;
-        CHECK_INT(weft_reward_boxed(known[i].response, known[i].label,
-                                    &right), 0);
+        CHECK_INT(
+            weft_reward_boxed(known[i].response, known[i].label, &right), 0);
         if (right != known[i].right)
             printf("\n    case %zu: '%s' '%s'\n", i, known[i].response,
                    known[i].label);
@@ -123,9 +123,9 @@ static void test_reward_boxed(void)
 /* No text may crash it: all short texts over its special characters. */
 static void test_reward_boxed_any(void)
 {
-    static const char *const piece[] = {"\\frac", "\\sqrt", "{", "}", "1",
-                                        "/", "=", ".", "\\text{ ", "\\",
-                                        " ", "\xff"};
+    static const char *const piece[] = {"\\frac",   "\\sqrt", "{", "}",
+                                        "1",        "/",      "=", ".",
+                                        "\\text{ ", "\\",     " ", "\xff"};
     enum { N = WEFT_COUNT(piece) };
     for (int i = 0; i < N * N * N * N; i++) {
         char text[128] = "\\boxed{";
@@ -170,21 +170,33 @@ static void test_reward_compute(void)
     static char sh[] = "/bin/sh", opt[] = "-c",
                 script[] = "while read -r l; do echo 0.125; done";
     struct weft_reward_config c[WEFT_MAX_REWARDS] = {
-        {.type = WEFT_REWARD_GSM8K, .weight = 1, .name = "a",
+        {.type = WEFT_REWARD_GSM8K,
+         .weight = 1,
+         .name = "a",
          .method = "strict"},
         {.type = WEFT_REWARD_MODEL, .weight = 100, .name = "m"},
-        {.type = WEFT_REWARD_REGEX, .weight = 0.5f, .name = "b",
+        {.type = WEFT_REWARD_REGEX,
+         .weight = 0.5f,
+         .name = "b",
          .pattern = "^<b>.*</b>$"},
-        {.type = WEFT_REWARD_LENGTH, .weight = 2, .name = "c",
-         .method = "around", .target = 4},
+        {.type = WEFT_REWARD_LENGTH,
+         .weight = 2,
+         .name = "c",
+         .method = "around",
+         .target = 4},
         {.type = WEFT_REWARD_CALLBACK, .weight = -1, .name = "d"},
-        {.type = WEFT_REWARD_PROGRAM, .weight = 8, .name = "e",
-         .timeout_s = 60, .command = {sh, opt, script}},
+        {.type = WEFT_REWARD_PROGRAM,
+         .weight = 8,
+         .name = "e",
+         .timeout_s = 60,
+         .command = {sh, opt, script}},
         {.type = WEFT_REWARD_EXACT, .weight = 1, .name = "f"},
         {.type = WEFT_REWARD_BOXED, .weight = 1, .name = "g"},
     };
     struct weft_reward_sample s[2] = {
-        {.prompt = "p", .response = "<b>#### 4</b>", .label = "4",
+        {.prompt = "p",
+         .response = "<b>#### 4</b>",
+         .label = "4",
          .n_tokens = 6},
         {.prompt = "p", .response = "x", .label = "x", .n_tokens = 4},
     };
@@ -208,13 +220,14 @@ static void test_reward_compute(void)
     CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_EINVAL, err,
                 "reward 'd': sample 1: thirteen");
     s[1].n_tokens = 14;
-    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC,
-                err, "no finite number");
+    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
+                "no finite number");
     s[1].label = NULL;
     s[1].row = "{\"q\": 1}";
     CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENOTFOUND,
-                err, "reward 'a': the row of sample 1 has no label; set "
-                     "data.label_key (the row is {\"q\": 1})");
+                err,
+                "reward 'a': the row of sample 1 has no label; set "
+                "data.label_key (the row is {\"q\": 1})");
     weft_rewards_close(r);
     weft_rewards_close(NULL);
     REQUIRE_OK(weft_rewards_open(&c[1], 1, &r, &err), err);

@@ -20,8 +20,9 @@ static struct weft_reward_program *start(const char *script, double timeout_s)
     static char *command[4] = {shell, option, NULL, NULL};
     struct weft_reward_program *p = NULL;
     command[2] = (char *) (uintptr_t) script;
-    REQUIRE_OK(weft_reward_program_open("judge", command, NULL, timeout_s,
-                                        &p, &err), err);
+    REQUIRE_OK(
+        weft_reward_program_open("judge", command, NULL, timeout_s, &p, &err),
+        err);
     return p;
 }
 
@@ -30,19 +31,18 @@ static struct weft_reward_sample sample[1000];
 static void fill(const char *response)
 {
     for (size_t i = 0; i < WEFT_COUNT(sample); i++)
-        sample[i] = (struct weft_reward_sample) {.prompt = "2+2?",
-                                                 .response = response,
-                                                 .label = "4",
-                                                 .row = "{\"a\":\n 1}",
-                                                 .n_tokens = 3,
-                                                 .ended = true};
+        sample[i] = (struct weft_reward_sample){.prompt = "2+2?",
+                                                .response = response,
+                                                .label = "4",
+                                                .row = "{\"a\":\n 1}",
+                                                .n_tokens = 3,
+                                                .ended = true};
 }
 
 static void test_reward_program_bare(void)
 {
-    struct weft_reward_program *p =
-        start("i=0; while read -r l; do echo \" $i.5 \"; i=$((i+1)); done",
-              60);
+    struct weft_reward_program *p = start(
+        "i=0; while read -r l; do echo \" $i.5 \"; i=$((i+1)); done", 60);
     double score[7];
     fill("four");
     for (int batch = 0; batch < 3; batch++) {
@@ -61,7 +61,8 @@ static void test_reward_program_order(void)
         "while read -r a && read -r b && read -r c; do\n"
         "echo '{\"index\": 2, \"score\": -1e-3, \"why\": \"x\"}'; echo\n"
         "echo '{\"score\": 3, \"index\": 0}'; printf '{\"index\":1,'\n"
-        "sleep 0.05; printf '\"score\":0.1}\\n'; done", 60);
+        "sleep 0.05; printf '\"score\":0.1}\\n'; done",
+        60);
     double score[3];
     fill("four");
     for (int batch = 0; batch < 2; batch++) {
@@ -105,8 +106,9 @@ static void test_reward_program_questions(void)
     CHECK_STR(json_string_value(json_object_get(a, "label")), "4");
     CHECK(json_is_null(json_object_get(b, "label")));
     CHECK(json_is_null(json_object_get(b, "row")));
-    CHECK_INT(json_integer_value(
-                  json_object_get(json_object_get(a, "row"), "a")), 1);
+    CHECK_INT(
+        json_integer_value(json_object_get(json_object_get(a, "row"), "a")),
+        1);
     CHECK_STR(json_string_value(json_object_get(b, "finish_reason")),
               "length");
     CHECK_INT(json_integer_value(json_object_get(a, "n_tokens")), 3);
@@ -134,7 +136,8 @@ static void test_reward_program_large(void)
     fill("x");
     weft_log_set_level(WEFT_LOG_ERROR);
     p = start("while read -r l; do for i in 1 2 3 4 5 6 7 8 9 10; do printf "
-              "'%2000s' x >&2; done; echo 1; done", 120);
+              "'%2000s' x >&2; done; echo 1; done",
+              120);
     REQUIRE_OK(weft_reward_program_score(p, 20, sample, score, &err), err);
     weft_reward_program_close(p);
 }
@@ -148,9 +151,10 @@ static void test_reward_program_fails(void)
         const char *part;
     } bad[] = {
         {"read -r l; echo 1; echo 'cannot open model' >&2; exit 3", 60,
-         WEFT_EIO, "reward 'judge': program '/bin/sh' ended with status 3 "
-                   "after answering 1 of 4 samples; its last words: cannot "
-                   "open model"},
+         WEFT_EIO,
+         "reward 'judge': program '/bin/sh' ended with status 3 "
+         "after answering 1 of 4 samples; its last words: cannot "
+         "open model"},
         {"read -r l; kill -9 $$", 60, WEFT_EIO, "was ended by signal 9"},
         {"exit 0", 60, WEFT_EIO, "ended with status 0 after answering 0"},
         {"read -r l; exec >&-; sleep 5", 60, WEFT_EIO,
@@ -167,8 +171,8 @@ static void test_reward_program_fails(void)
          "gave sample 0 a score that is no finite number: nan"},
         {"read -r l; echo inf", 60, WEFT_EFORMAT, "no finite number"},
         {"read -r l; echo 1e999", 60, WEFT_EFORMAT, "no finite number"},
-        {"read -r l; echo '{\"index\": 0, \"score\": NaN}'", 60,
-         WEFT_EFORMAT, "wrote a line that is no answer"},
+        {"read -r l; echo '{\"index\": 0, \"score\": NaN}'", 60, WEFT_EFORMAT,
+         "wrote a line that is no answer"},
         {"read -r l; echo '{\"index\": 0'", 60, WEFT_EFORMAT,
          "wrote a line that is no answer"},
         {"read -r l; echo '{\"index\": 0}'", 60, WEFT_EFORMAT,
@@ -180,8 +184,8 @@ static void test_reward_program_fails(void)
         {"read -r l; echo '{\"index\": -1, \"score\": 1}'", 60, WEFT_EFORMAT,
          "answered sample -1"},
         {"read -r l; echo '{\"index\": 1, \"score\": 1}'; echo "
-         "'{\"index\": 1, \"score\": 1}'", 60, WEFT_EFORMAT,
-         "answered sample 1 twice"},
+         "'{\"index\": 1, \"score\": 1}'",
+         60, WEFT_EFORMAT, "answered sample 1 twice"},
         {"read -r l; printf '1\\n1\\n1\\n1\\n1\\n'; sleep 5", 60,
          WEFT_EFORMAT, "wrote a line after its last answer: 1"},
         {"head -c 2000000 /dev/zero | tr '\\000' y; sleep 5", 60,
@@ -209,17 +213,18 @@ static void test_reward_program_fails(void)
 
 static void test_reward_program_open(void)
 {
-    char *missing[] = {(char[]) {"weft-no-such-program"}, NULL};
-    char *sh[] = {(char[]) {"/bin/sh"}, NULL};
-    char *dir[] = {(char[]) {"/tmp"}, NULL};
+    char *missing[] = {(char[]){"weft-no-such-program"}, NULL};
+    char *sh[] = {(char[]){"/bin/sh"}, NULL};
+    char *dir[] = {(char[]){"/tmp"}, NULL};
     struct weft_reward_program *p = NULL;
-    CHECK_FAILS(weft_reward_program_open("judge", missing, "/tmp", 1, &p,
-                                         &err), WEFT_ENOTFOUND, err,
-                "reward 'judge': cannot start 'weft-no-such-program' in "
-                "'/tmp': No such file");
-    CHECK_FAILS(weft_reward_program_open("judge", sh, "/no/such", 1, &p,
-                                         &err), WEFT_ENOTFOUND, err,
-                "'/no/such'");
+    CHECK_FAILS(
+        weft_reward_program_open("judge", missing, "/tmp", 1, &p, &err),
+        WEFT_ENOTFOUND, err,
+        "reward 'judge': cannot start 'weft-no-such-program' in "
+        "'/tmp': No such file");
+    CHECK_FAILS(
+        weft_reward_program_open("judge", sh, "/no/such", 1, &p, &err),
+        WEFT_ENOTFOUND, err, "'/no/such'");
     CHECK_FAILS(weft_reward_program_open("judge", dir, NULL, 1, &p, &err),
                 WEFT_EIO, err, "cannot start '/tmp'");
     CHECK(p == NULL);
@@ -255,7 +260,8 @@ static void test_reward_program_close(void)
     close(fd);
     snprintf(script, sizeof script,
              "trap '' TERM; sleep 1000 & echo $! $$ >%s; read -r l; echo 1; "
-             "while :; do sleep 1; done", path);
+             "while :; do sleep 1; done",
+             path);
     struct weft_reward_program *p = start(script, 60);
     double score[1];
     fill("x");

@@ -157,7 +157,8 @@ static int read_folder(const char *dir, struct event *out, int max)
     size_t n_data;
     REQUIRE_OK(weft_file_read(path, 0, &data, &n_data, &err), err);
     struct cursor c = {(unsigned char *) data,
-                       (unsigned char *) data + n_data}, record;
+                       (unsigned char *) data + n_data},
+                  record;
     while (next_record(&c, &record)) {
         REQUIRE(n < max);
         out[n++] = read_event(record);
@@ -219,7 +220,6 @@ static void test_tensorboard_resume(void)
     weft_tensorboard_close(NULL);
 }
 
-WEFT_TESTS("run/tensorboard",
-           {"test_tensorboard_crc", test_tensorboard_crc},
+WEFT_TESTS("run/tensorboard", {"test_tensorboard_crc", test_tensorboard_crc},
            {"test_tensorboard_file", test_tensorboard_file},
            {"test_tensorboard_resume", test_tensorboard_resume})
