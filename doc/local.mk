@@ -2,7 +2,6 @@
 # Man pages are made from the program's own help texts.
 EXTRA_DIST += %D%/help2man.sh %D%/hacking.md
 
-if WEFT_HAVE_CLI
 command_mans = $(patsubst src/cli/cmd_%.c,%D%/weft-%.1,$(cli_commands))
 man1_MANS += %D%/weft.1 $(command_mans)
 CLEANFILES += $(man1_MANS)
@@ -15,4 +14,3 @@ CLEANFILES += $(man1_MANS)
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)sh $(srcdir)/doc/help2man.sh ./weft$(EXEEXT) $* >$@.new && \
 	    mv $@.new $@
-endif

@@ -14,9 +14,7 @@ cli_sources = \
 	%D%/command.h \
 	%D%/main.c
 
-if WEFT_HAVE_CLI
 bin_PROGRAMS += weft
-endif
 weft_SOURCES = $(cli_sources) $(cli_commands)
 nodist_weft_SOURCES = %D%/commands.c
 weft_LDADD = $(weft_libs)
