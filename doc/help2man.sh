@@ -37,11 +37,12 @@ END {
         ;
     for (i = n; i <= NR && all[i] == ""; i++)
         ;
-    what = all[i]
-    sub(/[.:].*/, "", what)
-    if (what == "")
-        what = "reinforcement learning from feedback as a task graph"
-    sub(/^weft[-a-z]* *(-+) */, "", what)
+    # The name's line is the first sentence.
+    for (k = i; k <= NR && all[k] != ""; k++)
+        what = what (k > i ? " " : "") all[k]
+    sub(/^Weft: /, "", what)
+    sub(/\.( .*)?$/, "", what)
+    what = tolower(substr(what, 1, 1)) substr(what, 2)
     section("NAME")
     print quote(page) " \\- " quote(what)
     section("SYNOPSIS")
@@ -52,7 +53,7 @@ END {
     print ".fi"
     section("DESCRIPTION")
     for (; i <= NR; i++) {
-        if (all[i] ~ /^[A-Z][^:]*:$/) {
+        if (all[i] ~ /^[A-Za-z][A-Za-z ]*:$/) {
             if (verbatim) print ".fi"
             sub(/:$/, "", all[i])
             section(toupper(all[i]))
