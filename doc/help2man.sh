@@ -37,11 +37,12 @@ END {
         ;
     for (i = n; i <= NR && all[i] == ""; i++)
         ;
-    # The name's line is the first sentence.
+    # The line of the name is the first sentence.
     for (k = i; k <= NR && all[k] != ""; k++)
         what = what (k > i ? " " : "") all[k]
     sub(/^Weft: /, "", what)
-    sub(/\.( .*)?$/, "", what)
+    if (match(what, /[.:]( |$)/))
+        what = substr(what, 1, RSTART - 1)
     what = tolower(substr(what, 1, 1)) substr(what, 2)
     section("NAME")
     print quote(page) " \\- " quote(what)
