@@ -23,8 +23,13 @@
 
 #include "probe.h"
 
-enum { LAYERS = 4, TOKENS = 512, SAMPLES = 2, SLOTS = 32,
-       PROBE_FLOATS = 24 << 20 };
+enum {
+    LAYERS = 4,
+    TOKENS = 512,
+    SAMPLES = 2,
+    SLOTS = 32,
+    PROBE_FLOATS = 24 << 20
+};
 
 static double seconds = 0.5;
 
@@ -135,10 +140,10 @@ static void bench_training(struct bench *b, double probe)
 {
     double rows = SAMPLES * TOKENS, h = b->s.hidden;
     double attention = 4 * h * (TOKENS + 1) / 2;
-    b->batch = (struct weft_k_batch) {.n_rows = SAMPLES * TOKENS,
-                                      .n_runs = SAMPLES, .run = b->run};
+    b->batch = (struct weft_k_batch){
+        .n_rows = SAMPLES * TOKENS, .n_runs = SAMPLES, .run = b->run};
     for (int i = 0; i < SAMPLES; i++)
-        b->run[i] = (struct weft_k_run) {.n = TOKENS};
+        b->run[i] = (struct weft_k_run){.n = TOKENS};
     size_t n = (size_t) (b->batch.n_rows * b->s.hidden);
     b->x = numbers(n, 1);
     b->y = alloc(n * sizeof(float));
@@ -163,18 +168,16 @@ static void bench_decode(struct bench *b, int32_t n, double probe)
     static int32_t page[SLOTS * PER_SLOT];
     for (int32_t i = 0; i < SLOTS * PER_SLOT; i++)
         page[i] = i * 37 % (n * PER_SLOT);
-    b->kv = (struct weft_k_kv) {
-        .page_bytes = weft_k_kv_page_bytes(&b->s, LAYERS), .page = page,
+    b->kv = (struct weft_k_kv){
+        .page_bytes = weft_k_kv_page_bytes(&b->s, LAYERS),
+        .page = page,
         .pages_per_slot = PER_SLOT};
     b->kv.arena = alloc((size_t) (n * PER_SLOT) * b->kv.page_bytes);
-    b->batch = (struct weft_k_batch) {.n_rows = n, .n_runs = n,
-                                      .run = b->run};
+    b->batch = (struct weft_k_batch){.n_rows = n, .n_runs = n, .run = b->run};
     for (int32_t i = 0; i < n; i++)
-        b->run[i] = (struct weft_k_run) {.slot = i, .pos = TOKENS - 1,
-                                         .n = 1};
+        b->run[i] = (struct weft_k_run){.slot = i, .pos = TOKENS - 1, .n = 1};
     double element = (double) weft_dtype_bytes(b->s.dtype), h = b->s.hidden;
-    double bytes = element * (matrix_flop(&b->s) / 2
-                              + 2.0 * n * TOKENS * h);
+    double bytes = element * (matrix_flop(&b->s) / 2 + 2.0 * n * TOKENS * h);
     char what[32];
     snprintf(what, sizeof what, "decode, batch %d", n);
     report(what, b->s.dtype, best_time(run_forward, b), bytes, probe, "B");
@@ -214,15 +217,37 @@ static void bench_head(int32_t d, double probe)
     size_t g = weft_attention_backward_scratch(d, TOKENS);
     float *scratch = alloc((f > g ? f : g) * sizeof(float));
     struct head h = {
-        .f = {.head_dim = d, .n_group = 1, .n = TOKENS, .q = q, .ldq = d,
+        .f = {.head_dim = d,
+              .n_group = 1,
+              .n = TOKENS,
+              .q = q,
+              .ldq = d,
               .kv = (const char *) kv,
               .page_bytes = weft_attention_segment(d) * sizeof(float),
-              .scale = scale, .out = out, .ldo = d, .lse = lse, .ldlse = 1,
+              .scale = scale,
+              .out = out,
+              .ldo = d,
+              .lse = lse,
+              .ldlse = 1,
               .scratch = scratch},
-        .b = {.head_dim = d, .n_group = 1, .n = TOKENS, .q = q, .k = k,
-              .v = v, .ldqkv = d, .out = out, .dout = dout, .ldo = d,
-              .lse = lse, .ldlse = 1, .scale = scale, .dq = dq, .dk = dk,
-              .dv = dv, .ldd = d, .scratch = scratch}};
+        .b = {.head_dim = d,
+              .n_group = 1,
+              .n = TOKENS,
+              .q = q,
+              .k = k,
+              .v = v,
+              .ldqkv = d,
+              .out = out,
+              .dout = dout,
+              .ldo = d,
+              .lse = lse,
+              .ldlse = 1,
+              .scale = scale,
+              .dq = dq,
+              .dk = dk,
+              .dv = dv,
+              .ldd = d,
+              .scratch = scratch}};
     double flop = 2.0 * (double) n * (TOKENS + 1);
     char what[40];
     snprintf(what, sizeof what, "attention D %d", d);
@@ -261,11 +286,17 @@ static void bench_dtype(enum weft_dtype dtype, int32_t n_blocks, double flop,
                         double read)
 {
     struct weft_err err;
-    struct bench b = {.s = {
-        .hidden = 768, .n_layers = LAYERS, .n_heads = 12, .n_kv_heads = 12,
-        .head_dim = 64, .intermediate = 2048, .vocab = 32000,
-        .max_positions = TOKENS, .rms_eps = 1e-5f, .rope_theta = 10000,
-        .dtype = dtype}};
+    struct bench b = {.s = {.hidden = 768,
+                            .n_layers = LAYERS,
+                            .n_heads = 12,
+                            .n_kv_heads = 12,
+                            .head_dim = 64,
+                            .intermediate = 2048,
+                            .vocab = 32000,
+                            .max_positions = TOKENS,
+                            .rms_eps = 1e-5f,
+                            .rope_theta = 10000,
+                            .dtype = dtype}};
     if (weft_shape_partition(&b.s, n_blocks, &err) != 0) {
         fprintf(stderr, "bench/layer: %s\n", err.text);
         exit(1);

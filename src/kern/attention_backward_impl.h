@@ -21,8 +21,8 @@ static void tile_gradient(int64_t limit, float scale, float lse, float delta,
                           float *p, float *ds)
 {
     for (int64_t j = 0; j < PAGE; j += 16) {
-        weft_v16 x = v_exp(v_sub(v_mul(v_load(p + j), v_set1(scale)),
-                                 v_set1(lse)));
+        weft_v16 x = v_exp(
+            v_sub(v_mul(v_load(p + j), v_set1(scale)), v_set1(lse)));
         weft_v16 g = v_mul(v_sub(v_load(ds + j), v_set1(delta)),
                            v_mul(x, v_set1(scale)));
         if (limit < j + 16) {
@@ -52,25 +52,63 @@ static void head_tile(const struct head_backward *h, int64_t head, int64_t s,
     int64_t keys = weft_min64(PAGE, a->n - key);
     const float *dout = a->dout + r * a->ldo + head * d;
     float *dq = a->dq + r * ldd + head * d;
-    mm(&(struct mm) {.rows = rows, .cols = PAGE, .k = d, .a = h->q + r * d,
-                     .ars = d, .aks = 1, .b = h->kt + key * d, .ldb = PAGE,
-                     .c = h->p, .ldc = PAGE});
-    mm(&(struct mm) {.rows = rows, .cols = PAGE, .k = d, .a = dout,
-                     .ars = a->ldo, .aks = 1, .b = h->vt + key * d,
-                     .ldb = PAGE, .c = h->ds, .ldc = PAGE});
+    mm(&(struct mm){.rows = rows,
+                    .cols = PAGE,
+                    .k = d,
+                    .a = h->q + r * d,
+                    .ars = d,
+                    .aks = 1,
+                    .b = h->kt + key * d,
+                    .ldb = PAGE,
+                    .c = h->p,
+                    .ldc = PAGE});
+    mm(&(struct mm){.rows = rows,
+                    .cols = PAGE,
+                    .k = d,
+                    .a = dout,
+                    .ars = a->ldo,
+                    .aks = 1,
+                    .b = h->vt + key * d,
+                    .ldb = PAGE,
+                    .c = h->ds,
+                    .ldc = PAGE});
     for (int64_t i = 0; i < rows; i++)
         tile_gradient(r + i - key + 1, a->scale,
                       a->lse[(r + i) * a->ldlse + head], h->delta[r + i],
                       h->p + i * PAGE, h->ds + i * PAGE);
-    mm(&(struct mm) {.rows = keys, .cols = d, .k = rows, .a = h->p, .ars = 1,
-                     .aks = PAGE, .b = dout, .ldb = a->ldo,
-                     .c = a->dv + key * ldd, .ldc = ldd, .add = true});
-    mm(&(struct mm) {.rows = keys, .cols = d, .k = rows, .a = h->ds,
-                     .ars = 1, .aks = PAGE, .b = h->q + r * d, .ldb = d,
-                     .c = a->dk + key * ldd, .ldc = ldd, .add = true});
-    mm(&(struct mm) {.rows = rows, .cols = d, .k = keys, .a = h->ds,
-                     .ars = PAGE, .aks = 1, .b = h->k + key * d, .ldb = d,
-                     .c = dq, .ldc = ldd, .add = true});
+    mm(&(struct mm){.rows = keys,
+                    .cols = d,
+                    .k = rows,
+                    .a = h->p,
+                    .ars = 1,
+                    .aks = PAGE,
+                    .b = dout,
+                    .ldb = a->ldo,
+                    .c = a->dv + key * ldd,
+                    .ldc = ldd,
+                    .add = true});
+    mm(&(struct mm){.rows = keys,
+                    .cols = d,
+                    .k = rows,
+                    .a = h->ds,
+                    .ars = 1,
+                    .aks = PAGE,
+                    .b = h->q + r * d,
+                    .ldb = d,
+                    .c = a->dk + key * ldd,
+                    .ldc = ldd,
+                    .add = true});
+    mm(&(struct mm){.rows = rows,
+                    .cols = d,
+                    .k = keys,
+                    .a = h->ds,
+                    .ars = PAGE,
+                    .aks = 1,
+                    .b = h->k + key * d,
+                    .ldb = d,
+                    .c = dq,
+                    .ldc = ldd,
+                    .add = true});
 }
 
 static void zero_rows(int64_t n, int64_t d, float *x, int64_t ld)

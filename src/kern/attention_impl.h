@@ -52,9 +52,9 @@ static void tile_softmax(const struct tile *t, int64_t i, int64_t limit)
     t->max[i] = max;
     if (old != 1.0f)
         for (int64_t d = 0; d < t->a->head_dim; d += 16)
-            row_store(WEFT_F32, o, d, t->a->head_dim,
-                      v_mul(row_load(WEFT_F32, o, d, t->a->head_dim),
-                            v_set1(old)));
+            row_store(
+                WEFT_F32, o, d, t->a->head_dim,
+                v_mul(row_load(WEFT_F32, o, d, t->a->head_dim), v_set1(old)));
 }
 
 /* Keys of the segment that item i sees. */
@@ -85,12 +85,21 @@ static void tile_segment(const struct tile *t, int64_t segment)
     }
     const void *v = row_of(bf16 ? WEFT_BF16 : WEFT_F32, k, d * PAGE);
     const char *next_v = !t->next ? NULL
-                       : t->next + (size_t) (d * PAGE)
-                                     * weft_dtype_bytes(a->kv_dtype);
-    mm(&(struct mm) {.rows = n, .cols = PAGE, .k = d, .a = t->q + first * d,
-                     .ars = d, .aks = 1, .b = k, .ldb = PAGE, .b_bf16 = bf16,
-                     .c = t->s + first * PAGE, .ldc = PAGE,
-                     .ahead = t->next});
+                                  : t->next
+                                        + (size_t) (d * PAGE)
+                                              * weft_dtype_bytes(a->kv_dtype);
+    mm(&(struct mm){.rows = n,
+                    .cols = PAGE,
+                    .k = d,
+                    .a = t->q + first * d,
+                    .ars = d,
+                    .aks = 1,
+                    .b = k,
+                    .ldb = PAGE,
+                    .b_bf16 = bf16,
+                    .c = t->s + first * PAGE,
+                    .ldc = PAGE,
+                    .ahead = t->next});
     for (int64_t i = first; i < t->n; i++)
         tile_softmax(t, i, tile_limit(t, segment, i));
 
@@ -98,10 +107,19 @@ static void tile_segment(const struct tile *t, int64_t segment)
     for (int64_t i = first, step; i < t->n; i += step) {
         int64_t limit = tile_limit(t, segment, i);
         step = weft_min64(limit < PAGE ? 6 : t->n, t->n - i);
-        struct mm pv = {.rows = step, .cols = d, .k = limit,
-                        .a = t->s + i * PAGE, .ars = PAGE, .aks = 1, .b = v,
-                        .ldb = d, .b_bf16 = bf16, .c = t->o + i * d,
-                        .ldc = d, .add = true, .ahead = next_v};
+        struct mm pv = {.rows = step,
+                        .cols = d,
+                        .k = limit,
+                        .a = t->s + i * PAGE,
+                        .ars = PAGE,
+                        .aks = 1,
+                        .b = v,
+                        .ldb = d,
+                        .b_bf16 = bf16,
+                        .c = t->o + i * d,
+                        .ldc = d,
+                        .add = true,
+                        .ahead = next_v};
         mm(&pv);
         pv.ahead = NULL;
         for (int64_t j = i; limit < PAGE && j < i + step; j++) {
@@ -178,9 +196,10 @@ static void transpose(enum weft_dtype dtype, int64_t n, int64_t d,
             int64_t w = weft_min64(16, d - i);
             for (int64_t j = 0; j < PAGE; j++)
                 v_store(block + j * 16,
-                        s + j >= n ? v_set1(0)
-                        : row_load(dtype, row_of(dtype, x, (s + j) * ld), i,
-                                   d));
+                        s + j >= n
+                            ? v_set1(0)
+                            : row_load(dtype, row_of(dtype, x, (s + j) * ld),
+                                       i, d));
             for (int64_t l = 0; l < w; l++)
                 for (int64_t j = 0; j < PAGE; j++)
                     y[(i + l) * PAGE + j] = block[j * 16 + l];
@@ -194,6 +213,6 @@ static void pack_kv(enum weft_dtype dtype, int64_t d, int64_t n,
     int64_t step = 2 * d * PAGE;
     transpose(dtype, n, d, k, ld, dst, step);
     for (int64_t s = 0; s < n; s += PAGE, dst += step)
-        widen(dtype, weft_min64(PAGE, n - s), d,
-              row_of(dtype, v, s * ld), ld, dst + d * PAGE);
+        widen(dtype, weft_min64(PAGE, n - s), d, row_of(dtype, v, s * ld), ld,
+              dst + d * PAGE);
 }

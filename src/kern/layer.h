@@ -88,10 +88,27 @@ void weft_rope_frequencies(const struct weft_shape *shape, float *out);
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out);
 
+/* Joins the partial dk and dv of heads that several blocks read by the T
+ * tree into their owners, and clears the others. dqkv[t]: (m, qkv). */
+void weft_layer_join_heads(const struct weft_shape *shape, int64_t m,
+                           float *const dqkv[]);
+
+/* Back through RoPE and, where there are any, the norms of q and k. */
+struct weft_layer_unrotate {
+    const struct weft_shape *s;
+    const struct weft_k_batch *batch;
+    const struct weft_rope_table *rope;
+    float *const *raw;  /* before the norms, see weft_layer_saved */
+    float *const *dqkv; /* (M, qkv) of each block, in place */
+    const float *qnorm, *knorm;
+    float *grad_qnorm, *grad_knorm;
+    float *row, *sum; /* workspace: (widest q, k), (T, D) */
+};
+void weft_layer_unrotate(const struct weft_layer_unrotate *u);
+
 /* The KV head's segments in a cache: at the result + page * page_bytes. */
-char *weft_kv_head(const struct weft_shape *shape,
-                   const struct weft_k_kv *kv, int32_t layer, int32_t t,
-                   int32_t head);
+char *weft_kv_head(const struct weft_shape *shape, const struct weft_k_kv *kv,
+                   int32_t layer, int32_t t, int32_t head);
 /* k, v (n, ld) in dtype of a run into its pages. head: weft_kv_head(). */
 void weft_kv_write(const struct weft_shape *shape, const struct weft_k_kv *kv,
                    const struct weft_k_run *run, char *head, const void *k,

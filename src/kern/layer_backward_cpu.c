@@ -32,18 +32,18 @@ struct backward {
     struct weft_layer_saved at;
     struct weft_rope_table rope;
     int32_t *run_rows;
-    void *normed, *dy;                      /* (M, H) in dtype */
-    float *dnormed;                         /* (M, H) */
+    void *normed, *dy; /* (M, H) in dtype */
+    float *dnormed;    /* (M, H) */
     void *dw;
     /* MLP half */
-    float *dact;                            /* (M, ff) of one block */
-    void *act;                              /* (M, ff) in dtype */
-    void *dgate_up[WEFT_MAX_BLOCKS];        /* (M, 2 ff) in dtype */
+    float *dact;                     /* (M, ff) of one block */
+    void *act;                       /* (M, ff) in dtype */
+    void *dgate_up[WEFT_MAX_BLOCKS]; /* (M, 2 ff) in dtype */
     /* attention half, in the same place */
-    float *datt;                            /* (M, q) of one block */
-    float *dqkv[WEFT_MAX_BLOCKS];           /* (M, qkv) */
+    float *datt;                  /* (M, q) of one block */
+    float *dqkv[WEFT_MAX_BLOCKS]; /* (M, qkv) */
     void *dqkv_rounded[WEFT_MAX_BLOCKS];
-    float *draw, *dnorm;                    /* one row; (T, D) */
+    float *draw, *dnorm; /* one row; (T, D) */
     float *attention;
 };
 
@@ -73,8 +73,8 @@ static size_t dw_bytes(const struct weft_shape *s,
                        const struct weft_k_batch *b)
 {
     int64_t h = s->hidden, ff = widest(s, ff_of);
-    int64_t size[4][2] = {{widest(s, qkv_of), h}, {h, widest(s, q_of)},
-                          {2 * ff, h}, {h, ff}};
+    int64_t size[4][2] = {
+        {widest(s, qkv_of), h}, {h, widest(s, q_of)}, {2 * ff, h}, {h, ff}};
     size_t most = 0;
     for (int i = 0; i < 4; i++) {
         size_t n = weft_k_gemm_dw_scratch_bytes(
@@ -92,8 +92,7 @@ static void mlp_at(struct backward *b, struct weft_arena *arena)
     b->dact = weft_arena_take(arena, m * ff, sizeof(float));
     b->act = weft_arena_take(arena, m * ff, element);
     for (int32_t t = 0; t < s->n_blocks; t++)
-        b->dgate_up[t] = weft_arena_take(arena,
-                                         m * 2 * weft_block_ff(s, t),
+        b->dgate_up[t] = weft_arena_take(arena, m * 2 * weft_block_ff(s, t),
                                          element);
 }
 
@@ -164,10 +163,9 @@ static struct matrix matrix_of(const struct backward *b, int32_t t,
                                enum weft_part_id id)
 {
     const struct weft_part *p = weft_layout_part(&b->layout[t], id);
-    return (struct matrix) {
-        .part = p,
-        .bwd = (const char *) b->bwd[t] + p->bwd_bytes,
-        .grad = b->grad[t] + p->offset};
+    return (struct matrix){.part = p,
+                           .bwd = (const char *) b->bwd[t] + p->bwd_bytes,
+                           .grad = b->grad[t] + p->offset};
 }
 
 static const float *norm_of(const struct backward *b, enum weft_part_id id,
@@ -182,22 +180,35 @@ static const float *norm_of(const struct backward *b, enum weft_part_id id,
 static void dw(const struct backward *b, const struct matrix *w, int64_t k,
                const void *dy, const void *x)
 {
-    weft_k_gemm_dw(&(struct weft_k_gemm_dw_args) {
-        .dtype = b->s->dtype, .n = w->part->n, .k = k,
-        .n_runs = b->batch->n_runs, .run_rows = b->run_rows, .dy = dy,
-        .lddy = w->part->n, .x = x, .ldx = k, .grad = w->grad,
-        .scratch = b->dw});
+    weft_k_gemm_dw(&(struct weft_k_gemm_dw_args){.dtype = b->s->dtype,
+                                                 .n = w->part->n,
+                                                 .k = k,
+                                                 .n_runs = b->batch->n_runs,
+                                                 .run_rows = b->run_rows,
+                                                 .dy = dy,
+                                                 .lddy = w->part->n,
+                                                 .x = x,
+                                                 .ldx = k,
+                                                 .grad = w->grad,
+                                                 .scratch = b->dw});
 }
 
 /* dx (M, k) = dy (M, n) W of one block. */
 static void dx_of_block(const struct backward *b, const struct matrix *w,
                         const void *dy, float *dx)
 {
-    weft_k_gemm(&(struct weft_k_gemm_args) {
-        .dtype = b->s->dtype, .y_dtype = WEFT_F32, .m = b->batch->n_rows,
-        .n = w->part->k, .n_blocks = 1, .x = {dy}, .ldx = {w->part->n},
-        .w = {w->bwd}, .k = {w->part->n}, .kstride = {w->part->n_pad},
-        .y = dx, .ldy = w->part->k});
+    weft_k_gemm(&(struct weft_k_gemm_args){.dtype = b->s->dtype,
+                                           .y_dtype = WEFT_F32,
+                                           .m = b->batch->n_rows,
+                                           .n = w->part->k,
+                                           .n_blocks = 1,
+                                           .x = {dy},
+                                           .ldx = {w->part->n},
+                                           .w = {w->bwd},
+                                           .k = {w->part->n},
+                                           .kstride = {w->part->n_pad},
+                                           .y = dx,
+                                           .ldy = w->part->k});
 }
 
 /* dnormed (M, H) = sum over blocks of dy[t] W_t, by the T tree. */
@@ -205,10 +216,13 @@ static void dx_of_blocks(const struct backward *b, enum weft_part_id id,
                          void *const dy[])
 {
     const struct weft_shape *s = b->s;
-    struct weft_k_gemm_args g = {
-        .dtype = s->dtype, .y_dtype = WEFT_F32, .m = b->batch->n_rows,
-        .n = s->hidden, .n_blocks = s->n_blocks, .y = b->dnormed,
-        .ldy = s->hidden};
+    struct weft_k_gemm_args g = {.dtype = s->dtype,
+                                 .y_dtype = WEFT_F32,
+                                 .m = b->batch->n_rows,
+                                 .n = s->hidden,
+                                 .n_blocks = s->n_blocks,
+                                 .y = b->dnormed,
+                                 .ldy = s->hidden};
     for (int32_t t = 0; t < s->n_blocks; t++) {
         struct matrix w = matrix_of(b, t, id);
         g.x[t] = dy[t];
@@ -242,8 +256,8 @@ static void mlp(const struct backward *b)
         dw(b, &gate_up, h, b->dgate_up[t], b->normed);
     }
     dx_of_blocks(b, WEFT_PART_GATE_UP, b->dgate_up);
-    b->rows->rmsnorm_backward(m, h, s->rms_eps, b->at.x_mid, norm,
-                              b->dnormed, b->dx, grad);
+    b->rows->rmsnorm_backward(m, h, s->rms_eps, b->at.x_mid, norm, b->dnormed,
+                              b->dx, grad);
 }
 
 /* ---- Attention half ------------------------------------------------------- */
@@ -261,129 +275,43 @@ static void attend(const struct backward *b, int32_t t)
             void *qkv = row_at(b, b->at.qkv[t], row * ld);
             float *dqkv = b->dqkv[t] + row * ld;
             struct weft_attention_backward a = {
-                .dtype = s->dtype, .head_dim = s->head_dim,
-                .n_group = readers.n, .n = b->batch->run[i].n,
-                .q = row_at(b, qkv, first), .k = row_at(b, qkv, k),
-                .v = row_at(b, qkv, k + kv), .ldqkv = ld,
+                .dtype = s->dtype,
+                .head_dim = s->head_dim,
+                .n_group = readers.n,
+                .n = b->batch->run[i].n,
+                .q = row_at(b, qkv, first),
+                .k = row_at(b, qkv, k),
+                .v = row_at(b, qkv, k + kv),
+                .ldqkv = ld,
                 .out = row_at(b, b->at.att[t], row * q + first),
-                .dout = b->datt + row * q + first, .ldo = q,
+                .dout = b->datt + row * q + first,
+                .ldo = q,
                 .lse = b->at.lse[t] + row * heads + readers.first,
-                .ldlse = heads, .scale = 1.0f / sqrtf((float) d),
-                .dq = dqkv + first, .dk = dqkv + k, .dv = dqkv + k + kv,
-                .ldd = ld, .scratch = b->attention};
+                .ldlse = heads,
+                .scale = 1.0f / sqrtf((float) d),
+                .dq = dqkv + first,
+                .dk = dqkv + k,
+                .dv = dqkv + k + kv,
+                .ldd = ld,
+                .scratch = b->attention};
             b->rows->attention_backward(&a);
             row += b->batch->run[i].n;
         }
     }
 }
 
-/* Joins the partial dk or dv of a head that several blocks read, by the T
- * tree, into its owner, and clears the others. */
-static void join_head(const struct backward *b, int32_t kv, bool is_v)
-{
-    const struct weft_shape *s = b->s;
-    int64_t d = s->head_dim, m = b->batch->n_rows;
-    float *part[WEFT_MAX_BLOCKS] = {NULL};
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        int32_t i = kv - s->block[t].kv0;
-        if (i >= 0 && i < s->block[t].n_kv)
-            part[t] = b->dqkv[t] + weft_block_q(s, t) + i * d
-                    + (is_v ? weft_block_kv(s, t) : 0);
-    }
-    for (int32_t step = 1; step < s->n_blocks; step *= 2)
-        for (int32_t t = 0; t + step < s->n_blocks; t += 2 * step) {
-            int32_t from = t + step; /* the root of its subtree */
-            while (from < t + 2 * step && from < s->n_blocks && !part[from])
-                from++;
-            int32_t to = t;
-            while (to < t + step && !part[to])
-                to++;
-            if (to == t + step || from == t + 2 * step
-                || from == s->n_blocks)
-                continue;
-            int64_t ldt = weft_block_qkv(s, to);
-            int64_t ldf = weft_block_qkv(s, from);
-            for (int64_t r = 0; r < m; r++) {
-                weft_k_add(part[to] + r * ldt, part[from] + r * ldf,
-                           (size_t) d);
-                memset(part[from] + r * ldf, 0, (size_t) d * sizeof(float));
-            }
-            part[from] = NULL;
-        }
-}
-
-static void join_heads(const struct backward *b)
-{
-    const struct weft_shape *s = b->s;
-    for (int32_t t = 1; t < s->n_blocks; t++) {
-        int32_t kv = s->block[t].kv0;
-        if (weft_shape_kv_owner(s, kv) != t - 1)
-            continue;
-        join_head(b, kv, false);
-        join_head(b, kv, true);
-    }
-}
-
-/* Through the norm of the heads of one row: n[t] heads at g[t], x[t] before
- * the norm. The weight's gradient of a row joins the blocks by the T tree
- * before it continues the chain over rows. */
-static void norm_heads(const struct backward *b, const float *w, float *grad,
-                       const int64_t n[], const float *const x[],
-                       float *const g[])
-{
-    const struct weft_shape *s = b->s;
-    int64_t d = s->head_dim;
-    memset(b->dnorm, 0, (size_t) (s->n_blocks * d) * sizeof(float));
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        size_t bytes = (size_t) (n[t] * d) * sizeof(float);
-        memset(b->draw, 0, bytes);
-        b->rows->rmsnorm_backward(n[t], d, s->rms_eps, x[t], w, g[t],
-                                  b->draw, b->dnorm + t * d);
-        memcpy(g[t], b->draw, bytes);
-    }
-    for (int32_t step = 1; step < s->n_blocks; step *= 2)
-        for (int32_t t = 0; t + step < s->n_blocks; t += 2 * step)
-            weft_k_add(b->dnorm + t * d, b->dnorm + (t + step) * d,
-                       (size_t) d);
-    weft_k_add(grad, b->dnorm, (size_t) d);
-}
-
-/* Back through RoPE and the norms of q and k, in place in dqkv. */
 static void unrotate(const struct backward *b)
 {
-    const struct weft_shape *s = b->s;
-    int64_t d = s->head_dim, row = 0;
-    float *grad_q, *grad_k;
-    const float *qnorm = norm_of(b, WEFT_PART_QNORM, &grad_q);
-    const float *knorm = norm_of(b, WEFT_PART_KNORM, &grad_k);
-    for (int32_t i = 0; i < b->batch->n_runs; i++)
-        for (int32_t j = 0; j < b->batch->run[i].n; j++, row++) {
-            int64_t n_q[WEFT_MAX_BLOCKS], n_k[WEFT_MAX_BLOCKS];
-            const float *x_q[WEFT_MAX_BLOCKS], *x_k[WEFT_MAX_BLOCKS];
-            float *g_q[WEFT_MAX_BLOCKS], *g_k[WEFT_MAX_BLOCKS];
-            for (int32_t t = 0; t < s->n_blocks; t++) {
-                const struct weft_block *block = &s->block[t];
-                int64_t q = weft_block_q(s, t), kv = weft_block_kv(s, t);
-                float *g = b->dqkv[t] + row * (q + 2 * kv);
-                const float *x = b->at.raw[t] + row * (q + kv);
-                b->rows->rope((q + kv) / d, d,
-                              b->rope.cos_sin + (b->rope.first[i] + j) * d,
-                              true, g);
-                /* Only the owner knows dk; its replicas are not first. */
-                bool owner = weft_shape_kv_owner(s, block->kv0) == t;
-                int64_t skip = q + (owner ? 0 : d);
-                n_q[t] = block->n_heads;
-                n_k[t] = block->n_kv - (owner ? 0 : 1);
-                x_q[t] = x;
-                x_k[t] = x + skip;
-                g_q[t] = g;
-                g_k[t] = g + skip;
-            }
-            if (qnorm) {
-                norm_heads(b, qnorm, grad_q, n_q, x_q, g_q);
-                norm_heads(b, knorm, grad_k, n_k, x_k, g_k);
-            }
-        }
+    struct weft_layer_unrotate u = {.s = b->s,
+                                    .batch = b->batch,
+                                    .rope = &b->rope,
+                                    .raw = b->at.raw,
+                                    .dqkv = b->dqkv,
+                                    .row = b->draw,
+                                    .sum = b->dnorm};
+    u.qnorm = norm_of(b, WEFT_PART_QNORM, &u.grad_qnorm);
+    u.knorm = norm_of(b, WEFT_PART_KNORM, &u.grad_knorm);
+    weft_layer_unrotate(&u);
 }
 
 static void attention(const struct backward *b)
@@ -402,7 +330,7 @@ static void attention(const struct backward *b)
         dw(b, &o, weft_block_q(s, t), b->dy, b->at.att[t]);
         attend(b, t);
     }
-    join_heads(b);
+    weft_layer_join_heads(s, m, b->dqkv);
     unrotate(b);
     b->rows->rmsnorm(s->dtype, m, h, s->rms_eps, b->x, norm, b->normed);
     for (int32_t t = 0; t < s->n_blocks; t++) {
@@ -416,21 +344,25 @@ static void attention(const struct backward *b)
         dw(b, &qkv, h, b->dqkv_rounded[t], b->normed);
     }
     dx_of_blocks(b, WEFT_PART_QKV, b->dqkv_rounded);
-    b->rows->rmsnorm_backward(m, h, s->rms_eps, b->x, norm, b->dnormed,
-                              b->dx, grad);
+    b->rows->rmsnorm_backward(m, h, s->rms_eps, b->x, norm, b->dnormed, b->dx,
+                              grad);
 }
 
 void weft_k_layer_backward(const struct weft_shape *shape,
                            const struct weft_k_layer *weights,
                            const struct weft_k_batch *batch, const float *x,
-                           const void *saved, float *dx,
-                           float *const grad[], float *grad_norms,
-                           void *scratch)
+                           const void *saved, float *dx, float *const grad[],
+                           float *grad_norms, void *scratch)
 {
-    struct backward b = {
-        .s = shape, .batch = batch, .rows = weft_row_ops(),
-        .norms = weights->norms, .grad_norms = grad_norms,
-        .bwd = weights->bwd, .grad = grad, .x = x, .dx = dx};
+    struct backward b = {.s = shape,
+                         .batch = batch,
+                         .rows = weft_row_ops(),
+                         .norms = weights->norms,
+                         .grad_norms = grad_norms,
+                         .bwd = weights->bwd,
+                         .grad = grad,
+                         .x = x,
+                         .dx = dx};
     struct weft_arena arena = {.base = scratch};
     void *rest = backward_at(&b, &arena, saved == NULL);
     if (saved) {

@@ -12,7 +12,6 @@
  */
 #include "kern/layer.h"
 
-#include <config.h>
 #include <math.h>
 #include <string.h>
 
@@ -20,67 +19,7 @@
 
 enum { CHUNK_ROWS = 512 }; /* activations of one chunk stay near the core */
 
-const struct weft_row_ops *weft_row_ops(void)
-{
-#ifdef WEFT_HAVE_X86_KERNELS
-    switch (weft_k_isa()) {
-    case WEFT_ISA_AVX512_BF16:
-    case WEFT_ISA_AVX512:
-        return &weft_rows_avx512;
-    case WEFT_ISA_AVX2:
-        return &weft_rows_avx2;
-    default:
-        break;
-    }
-#endif
-    return &weft_rows_c;
-}
-
-void weft_k_rmsnorm(enum weft_dtype dtype, int64_t m, int64_t h, float eps,
-                    const float *x, const float *w, void *y)
-{
-    weft_row_ops()->rmsnorm(dtype, m, h, eps, x, w, y);
-}
-
-void weft_k_rmsnorm_backward(int64_t m, int64_t h, float eps, const float *x,
-                             const float *w, const float *dy, float *dx,
-                             float *dw)
-{
-    weft_row_ops()->rmsnorm_backward(m, h, eps, x, w, dy, dx, dw);
-}
-
 /* ---- Memory ------------------------------------------------------------ */
-
-void weft_layer_saved_at(const struct weft_shape *s, int64_t n_rows,
-                         struct weft_arena *arena,
-                         struct weft_layer_saved *out)
-{
-    size_t element = weft_dtype_bytes(s->dtype);
-    *out = (struct weft_layer_saved) {
-        .x_mid = weft_arena_take(arena, n_rows * s->hidden, sizeof(float)),
-    };
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        int64_t q = weft_block_q(s, t), kv = weft_block_kv(s, t);
-        out->qkv[t] = weft_arena_take(arena, n_rows * (q + 2 * kv), element);
-        if (s->qk_norm)
-            out->raw[t] = weft_arena_take(arena, n_rows * (q + kv),
-                                          sizeof(float));
-        out->att[t] = weft_arena_take(arena, n_rows * q, element);
-        out->lse[t] = weft_arena_take(arena, n_rows * s->block[t].n_heads,
-                                      sizeof(float));
-        out->gate_up[t] = weft_arena_take(
-            arena, n_rows * 2 * weft_block_ff(s, t), element);
-    }
-}
-
-size_t weft_k_layer_saved_bytes(const struct weft_shape *shape,
-                                int64_t n_rows)
-{
-    struct weft_arena arena = {0};
-    struct weft_layer_saved saved;
-    weft_layer_saved_at(shape, n_rows, &arena, &saved);
-    return arena.used;
-}
 
 struct forward {
     const struct weft_shape *s;
@@ -124,12 +63,12 @@ static void forward_at(struct forward *f, struct weft_arena *arena,
     f->normed = weft_arena_take(arena, chunk * s->hidden, element);
     f->product = weft_arena_take(arena, chunk * widest, sizeof(float));
     f->pages = weft_arena_take(
-        arena, weft_ceil_div(n, WEFT_PAGE_TOKENS)
-                 * (int64_t) weft_attention_segment(s->head_dim),
+        arena,
+        weft_ceil_div(n, WEFT_PAGE_TOKENS)
+            * (int64_t) weft_attention_segment(s->head_dim),
         sizeof(float));
     f->attention = weft_arena_take(
-        arena, (int64_t) weft_attention_scratch(s->head_dim),
-        sizeof(float));
+        arena, (int64_t) weft_attention_scratch(s->head_dim), sizeof(float));
     weft_rope_table_at(s, n, f->batch->n_runs, arena, &f->rope);
 }
 
@@ -216,11 +155,18 @@ static void project_qkv(const struct forward *f, const float *x)
                          f->normed);
         for (int32_t t = 0; t < s->n_blocks; t++) {
             int64_t w = weft_block_qkv(s, t);
-            weft_k_gemm(&(struct weft_k_gemm_args) {
-                .dtype = s->dtype, .y_dtype = WEFT_F32, .m = n, .n = w,
-                .n_blocks = 1, .x = {f->normed}, .ldx = {h},
-                .w = {f->qkv[t]}, .k = {h}, .bias = f->qkv_bias[t],
-                .y = f->product, .ldy = w});
+            weft_k_gemm(&(struct weft_k_gemm_args){.dtype = s->dtype,
+                                                   .y_dtype = WEFT_F32,
+                                                   .m = n,
+                                                   .n = w,
+                                                   .n_blocks = 1,
+                                                   .x = {f->normed},
+                                                   .ldx = {h},
+                                                   .w = {f->qkv[t]},
+                                                   .k = {h},
+                                                   .bias = f->qkv_bias[t],
+                                                   .y = f->product,
+                                                   .ldy = w});
             run = run0;
             in_run = in_run0;
             for (int64_t i = 0; i < n; i++, in_run++) {
@@ -258,11 +204,16 @@ static void attend(const struct forward *f, const struct weft_k_kv *kv,
     const void *k = row_at(f, qkv, q + head * d);
     const void *v = row_at(f, qkv, q + weft_block_kv(s, t) + head * d);
     struct weft_attention a = {
-        .dtype = s->dtype, .head_dim = s->head_dim, .n_group = heads.n,
-        .n = run->n, .pos = run->pos,
-        .q = row_at(f, qkv, heads.first * d), .ldq = ld,
+        .dtype = s->dtype,
+        .head_dim = s->head_dim,
+        .n_group = heads.n,
+        .n = run->n,
+        .pos = run->pos,
+        .q = row_at(f, qkv, heads.first * d),
+        .ldq = ld,
         .scale = 1.0f / sqrtf((float) d),
-        .out = row_at(f, f->at.att[t], row * q + heads.first * d), .ldo = q,
+        .out = row_at(f, f->at.att[t], row * q + heads.first * d),
+        .ldo = q,
         .scratch = f->attention};
     if (f->at.lse[t]) {
         a.ldlse = s->block[t].n_heads;
@@ -291,11 +242,15 @@ static void project_o(const struct forward *f, int64_t r, int64_t n,
                       const float *x, float *x_mid)
 {
     const struct weft_shape *s = f->s;
-    struct weft_k_gemm_args g = {
-        .dtype = s->dtype, .y_dtype = WEFT_F32, .m = n, .n = s->hidden,
-        .n_blocks = s->n_blocks, .bias = f->o_bias,
-        .residual = x + r * s->hidden, .y = x_mid + r * s->hidden,
-        .ldy = s->hidden};
+    struct weft_k_gemm_args g = {.dtype = s->dtype,
+                                 .y_dtype = WEFT_F32,
+                                 .m = n,
+                                 .n = s->hidden,
+                                 .n_blocks = s->n_blocks,
+                                 .bias = f->o_bias,
+                                 .residual = x + r * s->hidden,
+                                 .y = x_mid + r * s->hidden,
+                                 .ldy = s->hidden};
     for (int32_t t = 0; t < s->n_blocks; t++) {
         g.k[t] = g.ldx[t] = weft_block_q(s, t);
         g.x[t] = row_at(f, f->at.att[t], r * g.k[t]);
@@ -318,19 +273,30 @@ static void mlp(const struct forward *f, int64_t r, int64_t n,
         int64_t ff = weft_block_ff(s, t);
         void *gate_up = row_at(f, f->at.gate_up[t],
                                f->whole_gate_up ? r * 2 * ff : 0);
-        weft_k_gemm(&(struct weft_k_gemm_args) {
-            .dtype = s->dtype, .y_dtype = s->dtype, .m = n, .n = 2 * ff,
-            .n_blocks = 1, .x = {f->normed}, .ldx = {h},
-            .w = {f->gate_up[t]}, .k = {h}, .y = gate_up, .ldy = 2 * ff});
+        weft_k_gemm(&(struct weft_k_gemm_args){.dtype = s->dtype,
+                                               .y_dtype = s->dtype,
+                                               .m = n,
+                                               .n = 2 * ff,
+                                               .n_blocks = 1,
+                                               .x = {f->normed},
+                                               .ldx = {h},
+                                               .w = {f->gate_up[t]},
+                                               .k = {h},
+                                               .y = gate_up,
+                                               .ldy = 2 * ff});
         if (y)
             f->rows->swiglu(s->dtype, n, ff, gate_up, f->act[t]);
     }
     if (!y)
         return;
-    struct weft_k_gemm_args g = {
-        .dtype = s->dtype, .y_dtype = WEFT_F32, .m = n, .n = h,
-        .n_blocks = s->n_blocks, .residual = x_mid + r * h, .y = y + r * h,
-        .ldy = h};
+    struct weft_k_gemm_args g = {.dtype = s->dtype,
+                                 .y_dtype = WEFT_F32,
+                                 .m = n,
+                                 .n = h,
+                                 .n_blocks = s->n_blocks,
+                                 .residual = x_mid + r * h,
+                                 .y = y + r * h,
+                                 .ldy = h};
     for (int32_t t = 0; t < s->n_blocks; t++) {
         g.k[t] = g.ldx[t] = weft_block_ff(s, t);
         g.x[t] = f->act[t];
@@ -345,12 +311,15 @@ static void forward(const struct weft_shape *s,
                     const struct weft_k_kv *kv, const float *x, float *y,
                     void *saved, void *scratch)
 {
-    struct forward f = {.s = s, .w = weights, .batch = batch,
-                        .rows = weft_row_ops(), .whole_gate_up = saved};
+    struct forward f = {.s = s,
+                        .w = weights,
+                        .batch = batch,
+                        .rows = weft_row_ops(),
+                        .whole_gate_up = saved};
     struct weft_arena arena = {.base = saved};
     if (saved)
         weft_layer_saved_at(s, batch->n_rows, &arena, &f.at);
-    arena = (struct weft_arena) {.base = scratch};
+    arena = (struct weft_arena){.base = scratch};
     forward_at(&f, &arena, saved != NULL);
     find_weights(&f);
     weft_rope_table_fill(s, batch, &f.rope);

@@ -71,7 +71,7 @@ struct weft_heads weft_block_readers(const struct weft_shape *s, int32_t t,
     int32_t first = head * per_kv, end = first + per_kv;
     first = first > b->head0 ? first : b->head0;
     end = end < b->head0 + b->n_heads ? end : b->head0 + b->n_heads;
-    return (struct weft_heads) {first - b->head0, end - first};
+    return (struct weft_heads){first - b->head0, end - first};
 }
 
 /* First row of KV head `kv` (of the model) in block t's QKV part. */
@@ -160,8 +160,8 @@ double weft_k_layer_sum_squares(const struct weft_shape *s, int32_t t,
         const struct weft_part *p = &l.part[i];
         bool qkv = p->id == WEFT_PART_QKV || p->id == WEFT_PART_QKV_BIAS;
         sum += replica && qkv
-             ? owned_sum(s, t, p, grad + p->offset)
-             : weft_k_sum_squares(grad + p->offset, p->n_flat);
+                 ? owned_sum(s, t, p, grad + p->offset)
+                 : weft_k_sum_squares(grad + p->offset, p->n_flat);
     }
     return sum;
 }

@@ -17,7 +17,9 @@ kern_sources = \
 	%D%/layer.h \
 	%D%/layer_backward_cpu.c \
 	%D%/layer_cpu.c \
+	%D%/layer_heads_cpu.c \
 	%D%/layer_kv_cpu.c \
+	%D%/layer_saved_cpu.c \
 	%D%/mm_impl.h \
 	%D%/ops.h \
 	%D%/ops_c.c \
@@ -28,6 +30,7 @@ kern_sources = \
 	%D%/rope_cpu.c \
 	%D%/rows.h \
 	%D%/rows_c.c \
+	%D%/rows_cpu.c \
 	%D%/rows_impl.h \
 	%D%/sample_cpu.c \
 	%D%/simd_avx512.h \
@@ -40,7 +43,10 @@ kern_sources = \
 	%D%/tile_impl.h \
 	%D%/value_cpu.c \
 	%D%/vec.h \
-	%D%/vec16.h
+	%D%/vec16.h \
+	%D%/vec16_avx2.h \
+	%D%/vec16_avx512.h \
+	%D%/vec16_c.h
 kern_avx2_sources = %D%/ops_avx2.c %D%/rows_avx2.c %D%/softmax_avx2.c
 kern_avx512_sources = %D%/ops_avx512.c %D%/rows_avx512.c \
 	%D%/softmax_avx512.c

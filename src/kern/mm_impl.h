@@ -29,7 +29,7 @@ WEFT_INLINE void mm_block(const struct mm *t, const int rows, const int nv,
         for (int v = 0; v < nv; v++)
             s[r][v] = !t->add ? v_set1(0)
                     : partial ? v_load_n(c + r * t->ldc, tail)
-                    : v_load(c + r * t->ldc + v * 16);
+                              : v_load(c + r * t->ldc + v * 16);
     const float *a = t->a + r0 * t->ars;
     const float *bf = (const float *) t->b + c0;
     const uint16_t *bh = (const uint16_t *) t->b + c0;
@@ -46,10 +46,10 @@ WEFT_INLINE void mm_block(const struct mm *t, const int rows, const int nv,
             ahead += t->ldb * size;
         }
         for (int v = 0; v < nv; v++)
-            b[v] = bf16 ? (partial ? v_load_bf16_n(bh, tail)
-                                   : v_load_bf16(bh + v * 16))
-                        : (partial ? v_load_n(bf, tail)
-                                   : v_load(bf + v * 16));
+            b[v] = bf16
+                     ? (partial ? v_load_bf16_n(bh, tail)
+                                : v_load_bf16(bh + v * 16))
+                     : (partial ? v_load_n(bf, tail) : v_load(bf + v * 16));
         for (int r = 0; r < rows; r++) {
             weft_v16 x = v_set1(a[r * t->ars]);
             for (int v = 0; v < nv; v++)
@@ -67,9 +67,8 @@ WEFT_INLINE void mm_block(const struct mm *t, const int rows, const int nv,
                 v_store(c + r * t->ldc + v * 16, s[r][v]);
 }
 
-WEFT_INLINE void mm_columns(const struct mm *t, const int nv,
-                            const bool bf16, const bool partial, int64_t c0,
-                            int64_t tail)
+WEFT_INLINE void mm_columns(const struct mm *t, const int nv, const bool bf16,
+                            const bool partial, int64_t c0, int64_t tail)
 {
     int64_t r = 0;
 #ifdef __AVX512F__ /* 32 registers */

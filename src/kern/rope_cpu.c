@@ -40,7 +40,7 @@ static double sine(double r)
 {
     double x = r * r, s = 1.0 / 6227020800.0;
     static const double c[] = {-1.0 / 39916800, 1.0 / 362880, -1.0 / 5040,
-                               1.0 / 120, -1.0 / 6, 1};
+                               1.0 / 120,       -1.0 / 6,     1};
     for (size_t i = 0; i < WEFT_COUNT(c); i++)
         s = s * x + c[i];
     return s * r;
@@ -49,8 +49,13 @@ static double sine(double r)
 static double cosine(double r)
 {
     double x = r * r, s = -1.0 / 87178291200.0;
-    static const double c[] = {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320,
-                               -1.0 / 720, 1.0 / 24, -1.0 / 2, 1};
+    static const double c[] = {1.0 / 479001600,
+                               -1.0 / 3628800,
+                               1.0 / 40320,
+                               -1.0 / 720,
+                               1.0 / 24,
+                               -1.0 / 2,
+                               1};
     for (size_t i = 0; i < WEFT_COUNT(c); i++)
         s = s * x + c[i];
     return s;

@@ -20,35 +20,35 @@ struct weft_attention {
     enum weft_dtype dtype, kv_dtype;
     int32_t head_dim, n_group; /* query heads that read this KV head */
     int32_t n, pos;
-    const void *q;             /* (n, ldq) in dtype, head g at g * D */
+    const void *q; /* (n, ldq) in dtype, head g at g * D */
     int64_t ldq;
     const char *kv;
     const int32_t *page;
     size_t page_bytes;
-    const char *next;          /* a segment wanted after these; or NULL */
-    float scale;               /* of q . k */
-    void *out;                 /* (n, ldo) in dtype, head g at g * D */
+    const char *next; /* a segment wanted after these; or NULL */
+    float scale;      /* of q . k */
+    void *out;        /* (n, ldo) in dtype, head g at g * D */
     int64_t ldo;
-    float *lse;                /* (n, ldlse), head g at g; or NULL */
+    float *lse; /* (n, ldlse), head g at g; or NULL */
     int64_t ldlse;
-    float *scratch;            /* weft_attention_scratch() */
+    float *scratch; /* weft_attention_scratch() */
 };
 
 /* Backward of a whole sequence (pos 0). */
 struct weft_attention_backward {
     enum weft_dtype dtype;
     int32_t head_dim, n_group, n;
-    const void *q, *k, *v;     /* (n, ldqkv) in dtype */
+    const void *q, *k, *v; /* (n, ldqkv) in dtype */
     int64_t ldqkv;
-    const void *out;           /* (n, ldo) in dtype */
-    const float *dout;         /* (n, ldo) */
+    const void *out;   /* (n, ldo) in dtype */
+    const float *dout; /* (n, ldo) */
     int64_t ldo;
-    const float *lse;          /* (n, ldlse) */
+    const float *lse; /* (n, ldlse) */
     int64_t ldlse;
     float scale;
-    float *dq, *dk, *dv;       /* (n, ldd), overwritten */
+    float *dq, *dk, *dv; /* (n, ldd), overwritten */
     int64_t ldd;
-    float *scratch;            /* weft_attention_backward_scratch() */
+    float *scratch; /* weft_attention_backward_scratch() */
 };
 
 struct weft_row_ops {

@@ -12,8 +12,7 @@ WEFT_INLINE weft_v16 row_load(enum weft_dtype dtype, const void *p, int64_t i,
 {
     if (dtype == WEFT_BF16) {
         const uint16_t *h = (const uint16_t *) p + i;
-        return n - i >= WEFT_LANES ? v_load_bf16(h)
-                                   : v_load_bf16_n(h, n - i);
+        return n - i >= WEFT_LANES ? v_load_bf16(h) : v_load_bf16_n(h, n - i);
     }
     const float *f = (const float *) p + i;
     return n - i >= WEFT_LANES ? v_load(f) : v_load_n(f, n - i);
@@ -49,7 +48,8 @@ WEFT_INLINE void *row_at(enum weft_dtype dtype, void *p, int64_t i)
     return (char *) p + (size_t) i * weft_dtype_bytes(dtype);
 }
 
-WEFT_INLINE const void *row_of(enum weft_dtype dtype, const void *p, int64_t i)
+WEFT_INLINE const void *row_of(enum weft_dtype dtype, const void *p,
+                               int64_t i)
 {
     return (const char *) p + (size_t) i * weft_dtype_bytes(dtype);
 }
@@ -186,8 +186,7 @@ static void rope(int64_t n_heads, int64_t d, const float *cos_sin,
             weft_v16 a = row_load(WEFT_F32, x, i, half);
             weft_v16 b = row_load(WEFT_F32, x + half, i, half);
             s = v_mul(s, sign);
-            row_store(WEFT_F32, x, i, half,
-                      v_sub(v_mul(a, c), v_mul(b, s)));
+            row_store(WEFT_F32, x, i, half, v_sub(v_mul(a, c), v_mul(b, s)));
             row_store(WEFT_F32, x + half, i, half,
                       v_add(v_mul(b, c), v_mul(a, s)));
         }

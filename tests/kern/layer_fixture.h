@@ -40,18 +40,18 @@ static inline void fixture_init(struct fixture *f, struct weft_shape s,
                                 int32_t n_blocks)
 {
     struct weft_err err;
-    *f = (struct fixture) {.s = s};
+    *f = (struct fixture){.s = s};
     REQUIRE_OK(weft_shape_partition(&f->s, n_blocks, &err), err);
     f->ref = ref_create(&f->s);
     f->ref_grad = ref_create(&f->s);
     for (int m = 0; m < REF_N; m++) {
         double size = m < REF_QB ? 1 / sqrt((double) f->ref.k[m]) : 0.3;
         for (int64_t i = 0; i < f->ref.n[m] * f->ref.k[m]; i++) {
-            double x = size * fixture_random(100 + (uint32_t) m,
-                                             (uint32_t) i);
+            double x = size
+                     * fixture_random(100 + (uint32_t) m, (uint32_t) i);
             /* exact in bf16, so that both formats have one oracle */
-            f->ref.w[m][i] = weft_bf16_to_f32(weft_f32_to_bf16(
-                (float) (m >= REF_NORM1 ? 1 + x : x)));
+            f->ref.w[m][i] = weft_bf16_to_f32(
+                weft_f32_to_bf16((float) (m >= REF_NORM1 ? 1 + x : x)));
         }
     }
     struct weft_layout l;
@@ -105,7 +105,7 @@ struct fixture_batch {
 static inline void fixture_batch(struct fixture_batch *out, int32_t n,
                                  const int32_t *length)
 {
-    *out = (struct fixture_batch) {.b = {.n_runs = n}};
+    *out = (struct fixture_batch){.b = {.n_runs = n}};
     for (int32_t i = 0; i < n; i++) {
         out->run[i].n = length[i];
         out->b.n_rows += length[i];

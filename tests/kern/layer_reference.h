@@ -13,9 +13,24 @@
 #include "base/rng.h"
 #include "kern/kern.h"
 
-enum ref_matrix { REF_Q, REF_K, REF_V, REF_O, REF_GATE, REF_UP, REF_DOWN,
-                  REF_QB, REF_KB, REF_VB, REF_OB, REF_NORM1, REF_NORM2,
-                  REF_QNORM, REF_KNORM, REF_N };
+enum ref_matrix {
+    REF_Q,
+    REF_K,
+    REF_V,
+    REF_O,
+    REF_GATE,
+    REF_UP,
+    REF_DOWN,
+    REF_QB,
+    REF_KB,
+    REF_VB,
+    REF_OB,
+    REF_NORM1,
+    REF_NORM2,
+    REF_QNORM,
+    REF_KNORM,
+    REF_N
+};
 
 /* Weights (or their gradients): matrix (n[i], k[i]), vectors k = 1; NULL
  * where the shape has none. */
@@ -34,11 +49,21 @@ static inline struct ref_layer ref_create(const struct weft_shape *s)
     struct ref_layer r = {{0}, {0}, {0}};
     int64_t h = s->hidden, q = s->n_heads * s->head_dim;
     int64_t kv = s->n_kv_heads * s->head_dim, i = s->intermediate;
-    int64_t size[REF_N][2] = {
-        {q, h}, {kv, h}, {kv, h}, {h, q}, {i, h}, {i, h}, {h, i},
-        {s->qkv_bias ? q : 0, 1}, {s->qkv_bias ? kv : 0, 1},
-        {s->qkv_bias ? kv : 0, 1}, {s->o_bias ? h : 0, 1}, {h, 1}, {h, 1},
-        {s->qk_norm ? s->head_dim : 0, 1}, {s->qk_norm ? s->head_dim : 0, 1}};
+    int64_t size[REF_N][2] = {{q, h},
+                              {kv, h},
+                              {kv, h},
+                              {h, q},
+                              {i, h},
+                              {i, h},
+                              {h, i},
+                              {s->qkv_bias ? q : 0, 1},
+                              {s->qkv_bias ? kv : 0, 1},
+                              {s->qkv_bias ? kv : 0, 1},
+                              {s->o_bias ? h : 0, 1},
+                              {h, 1},
+                              {h, 1},
+                              {s->qk_norm ? s->head_dim : 0, 1},
+                              {s->qk_norm ? s->head_dim : 0, 1}};
     for (int m = 0; m < REF_N; m++) {
         r.n[m] = size[m][0];
         r.k[m] = size[m][1];
@@ -181,8 +206,7 @@ static inline double *ref_norm(int64_t m, int64_t h, double eps,
 
 static inline void ref_norm_backward(int64_t m, int64_t h, double eps,
                                      const double *x, const double *w,
-                                     const double *dy, double *dx,
-                                     double *dw)
+                                     const double *dy, double *dx, double *dw)
 {
     for (int64_t i = 0; i < m; i++, x += h, dy += h, dx += h) {
         double sum = 0, dot = 0;
@@ -283,9 +307,8 @@ static inline void ref_attention(const struct weft_shape *s, int64_t m,
  * added to g. */
 static inline void ref_layer_run(const struct weft_shape *s,
                                  const struct ref_layer *r, int64_t m,
-                                 const double *x, double *y,
-                                 const double *dy, double *dx,
-                                 struct ref_layer *g)
+                                 const double *x, double *y, const double *dy,
+                                 double *dx, struct ref_layer *g)
 {
     int64_t h = s->hidden, f = s->intermediate, d = s->head_dim;
     int64_t a = s->n_heads, c = s->n_kv_heads, nq = a * d, nk = c * d;
@@ -323,15 +346,15 @@ static inline void ref_layer_run(const struct weft_shape *s,
         double *out = ref_zeros(m * nq);
         double **gw = g->w;
         memcpy(dx, dy, (size_t) (m * h) * sizeof *dx);
-        ref_linear_backward(m, act, h, f, w[REF_DOWN], dx, dact,
-                            gw[REF_DOWN], NULL);
+        ref_linear_backward(m, act, h, f, w[REF_DOWN], dx, dact, gw[REF_DOWN],
+                            NULL);
         for (int64_t i = 0; i < m * f; i++) {
             double e = 1 / (1 + exp(-gate[i]));
             dup[i] = dact[i] * gate[i] * e;
             dgate[i] = dact[i] * up[i] * e * (1 + gate[i] * (1 - e));
         }
-        ref_linear_backward(m, n2, f, h, w[REF_GATE], dgate, dn,
-                            gw[REF_GATE], NULL);
+        ref_linear_backward(m, n2, f, h, w[REF_GATE], dgate, dn, gw[REF_GATE],
+                            NULL);
         ref_linear_backward(m, n2, f, h, w[REF_UP], dup, dn, gw[REF_UP],
                             NULL);
         ref_norm_backward(m, h, eps, mid, w[REF_NORM2], dn, dx,
@@ -348,21 +371,31 @@ static inline void ref_layer_run(const struct weft_shape *s,
             ref_norm_backward(m * c, d, eps, k0, w[REF_KNORM], dk, dk0,
                               gw[REF_KNORM]);
         }
-        ref_linear_backward(m, n1, nq, h, w[REF_Q], s->qk_norm ? dq0 : dq,
-                            dn, gw[REF_Q], gw[REF_QB]);
-        ref_linear_backward(m, n1, nk, h, w[REF_K], s->qk_norm ? dk0 : dk,
-                            dn, gw[REF_K], gw[REF_KB]);
+        ref_linear_backward(m, n1, nq, h, w[REF_Q], s->qk_norm ? dq0 : dq, dn,
+                            gw[REF_Q], gw[REF_QB]);
+        ref_linear_backward(m, n1, nk, h, w[REF_K], s->qk_norm ? dk0 : dk, dn,
+                            gw[REF_K], gw[REF_KB]);
         ref_linear_backward(m, n1, nk, h, w[REF_V], dv, dn, gw[REF_V],
                             gw[REF_VB]);
-        ref_norm_backward(m, h, eps, x, w[REF_NORM1], dn, dx,
-                          gw[REF_NORM1]);
-        double *all[] = {dact, dgate, dup, dn, datt, dq, dk, dv, dq0, dk0,
-                         out};
+        ref_norm_backward(m, h, eps, x, w[REF_NORM1], dn, dx, gw[REF_NORM1]);
+        double *all[] = {dact, dgate, dup, dn,  datt, dq,
+                         dk,   dv,    dq0, dk0, out};
         for (size_t i = 0; i < WEFT_COUNT(all); i++)
             free(all[i]);
     }
-    double *all[] = {n1, q0, k0, v, att, mid, n2, gate, up, act, down,
-                     s->qk_norm ? q : NULL, s->qk_norm ? k : NULL};
+    double *all[] = {n1,
+                     q0,
+                     k0,
+                     v,
+                     att,
+                     mid,
+                     n2,
+                     gate,
+                     up,
+                     act,
+                     down,
+                     s->qk_norm ? q : NULL,
+                     s->qk_norm ? k : NULL};
     for (size_t i = 0; i < WEFT_COUNT(all); i++)
         free(all[i]);
 }

@@ -18,7 +18,7 @@ struct head {
     void *q, *k, *v, *out;
     float *lse;
     double *rq, *rk, *rv, *rout;
-    char *pages;         /* scattered by `page` */
+    char *pages; /* scattered by `page` */
     size_t page_bytes;
     int32_t page[MAX_N / PAGE + 1];
 };
@@ -28,8 +28,8 @@ static double *widen(enum weft_dtype dtype, const void *x, int64_t n)
     double *y = ref_zeros(n);
     for (int64_t i = 0; i < n; i++)
         y[i] = dtype == WEFT_F32
-             ? (double) ((const float *) x)[i]
-             : (double) weft_bf16_to_f32(((const uint16_t *) x)[i]);
+                 ? (double) ((const float *) x)[i]
+                 : (double) weft_bf16_to_f32(((const uint16_t *) x)[i]);
     return y;
 }
 
@@ -56,9 +56,11 @@ static void copy_element(const struct head *h, void *to, int64_t i,
 static void head_init(struct head *h, enum weft_dtype dtype, int32_t d,
                       int32_t g, int32_t n)
 {
-    *h = (struct head) {
-        .dtype = dtype, .d = d, .g = g, .n = n,
-        .s = {.head_dim = d, .n_heads = g, .n_kv_heads = 1}};
+    *h = (struct head){.dtype = dtype,
+                       .d = d,
+                       .g = g,
+                       .n = n,
+                       .s = {.head_dim = d, .n_heads = g, .n_kv_heads = 1}};
     h->q = rows_of(dtype, 1, n * g * d, 2);
     h->k = rows_of(dtype, 2, n * d, 2);
     h->v = rows_of(dtype, 3, n * d, 1);
@@ -82,8 +84,7 @@ static void head_init(struct head *h, enum weft_dtype dtype, int32_t d,
 static void write_keys(struct head *h, int32_t from, int32_t to)
 {
     for (int32_t j = from; j < to; j++) {
-        char *page = h->pages
-                   + (size_t) h->page[j / PAGE] * h->page_bytes;
+        char *page = h->pages + (size_t) h->page[j / PAGE] * h->page_bytes;
         for (int32_t i = 0; i < h->d; i++) {
             copy_element(h, page, i * PAGE + j % PAGE, h->k, j * h->d + i);
             copy_element(h, page, (PAGE + j % PAGE) * h->d + i, h->v,
@@ -108,13 +109,22 @@ static void attend(struct head *h, int32_t pos, int32_t n, void *out,
     size_t size = weft_dtype_bytes(h->dtype);
     int64_t ld = h->g * h->d;
     struct weft_attention a = {
-        .dtype = h->dtype, .kv_dtype = h->dtype, .head_dim = h->d,
-        .n_group = h->g, .n = n, .pos = pos,
-        .q = (char *) h->q + (size_t) (pos * ld) * size, .ldq = ld,
-        .kv = h->pages, .page = h->page, .page_bytes = h->page_bytes,
+        .dtype = h->dtype,
+        .kv_dtype = h->dtype,
+        .head_dim = h->d,
+        .n_group = h->g,
+        .n = n,
+        .pos = pos,
+        .q = (char *) h->q + (size_t) (pos * ld) * size,
+        .ldq = ld,
+        .kv = h->pages,
+        .page = h->page,
+        .page_bytes = h->page_bytes,
         .scale = 1 / sqrtf((float) h->d),
-        .out = (char *) out + (size_t) (pos * ld) * size, .ldo = ld,
-        .lse = lse ? lse + pos * h->g : NULL, .ldlse = h->g,
+        .out = (char *) out + (size_t) (pos * ld) * size,
+        .ldo = ld,
+        .lse = lse ? lse + pos * h->g : NULL,
+        .ldlse = h->g,
         .scratch = weft_alloc_aligned(weft_attention_scratch(h->d), 4)};
     weft_row_ops()->attention(&a);
     weft_free(a.scratch);
@@ -132,8 +142,7 @@ static void forward_of(enum weft_dtype dtype, int32_t d, int32_t g, int32_t n)
     double *got = widen(dtype, h.out, n * g * d);
     for (int64_t i = 0; i < n * g * d; i++) /* weights sum to 1, |v| < 5 */
         CHECK(fabs(got[i] - h.rout[i])
-              < (dtype == WEFT_F32 ? 1e-5
-                                   : 1e-5 + fabs(h.rout[i]) / 256));
+              < (dtype == WEFT_F32 ? 1e-5 : 1e-5 + fabs(h.rout[i]) / 256));
     for (int64_t r = 0; r < n * g; r++) {
         double sum = 0, scale = 1 / sqrt((double) d);
         for (int64_t j = 0; j <= r / g; j++) {
@@ -161,9 +170,16 @@ static void forward_of(enum weft_dtype dtype, int32_t d, int32_t g, int32_t n)
     }
     /* Packed for training: f32 segments. */
     struct weft_attention a = {
-        .dtype = dtype, .kv_dtype = WEFT_F32, .head_dim = d, .n_group = g,
-        .n = n, .q = h.q, .ldq = g * d, .scale = 1 / sqrtf((float) d),
-        .page_bytes = weft_attention_segment(d) * 4, .out = out,
+        .dtype = dtype,
+        .kv_dtype = WEFT_F32,
+        .head_dim = d,
+        .n_group = g,
+        .n = n,
+        .q = h.q,
+        .ldq = g * d,
+        .scale = 1 / sqrtf((float) d),
+        .page_bytes = weft_attention_segment(d) * 4,
+        .out = out,
         .ldo = g * d,
         .scratch = weft_alloc_aligned(weft_attention_scratch(d), 4)};
     float *segments = weft_alloc_aligned(
@@ -243,11 +259,24 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g,
         rdout[i] = dout[i];
     ref_attention(&h.s, n, h.rq, h.rk, h.rv, out, rdout, rdq, rdk, rdv);
     struct weft_attention_backward a = {
-        .dtype = dtype, .head_dim = d, .n_group = g, .n = n, .q = h.q,
-        .k = h.k, .v = h.v, .ldqkv = d, .out = h.out, .dout = dout,
-        .ldo = g * d, .lse = h.lse, .ldlse = g,
-        .scale = 1 / sqrtf((float) d), .dq = grad, .dk = grad + g * d,
-        .dv = grad + (g + 1) * d, .ldd = ldd,
+        .dtype = dtype,
+        .head_dim = d,
+        .n_group = g,
+        .n = n,
+        .q = h.q,
+        .k = h.k,
+        .v = h.v,
+        .ldqkv = d,
+        .out = h.out,
+        .dout = dout,
+        .ldo = g * d,
+        .lse = h.lse,
+        .ldlse = g,
+        .scale = 1 / sqrtf((float) d),
+        .dq = grad,
+        .dk = grad + g * d,
+        .dv = grad + (g + 1) * d,
+        .ldd = ldd,
         .scratch = weft_alloc_aligned(weft_attention_backward_scratch(d, n),
                                       4)};
     /* q, k and v share one leading dimension, as in a layer. */
@@ -256,7 +285,9 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g,
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < (g + 2) * d; i++)
             copy_element(&h, qkv, r * (g + 2) * d + i,
-                         i < g * d ? h.q : i < (g + 1) * d ? h.k : h.v,
+                         i < g * d         ? h.q
+                         : i < (g + 1) * d ? h.k
+                                           : h.v,
                          i < g * d ? r * g * d + i : r * d + i % d);
     a.q = qkv;
     a.k = qkv + (size_t) (g * d) * size;
@@ -268,20 +299,21 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g,
     double bound = dtype == WEFT_F32 ? 2e-5 : 4e-2;
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < (g + 2) * d; i++) {
-            double e = i < g * d ? rdq[r * g * d + i]
+            double e = i < g * d       ? rdq[r * g * d + i]
                      : i < (g + 1) * d ? rdk[r * d + i % d]
                                        : rdv[r * d + i % d];
             double got = grad[r * ldd + i];
             bool ok = fabs(got - e) < bound * (1 + fabs(e));
             if (!ok)
-                printf("\n    d %d g %d n %d row %d column %d: %g, not %g",
-                       d, g, n, (int) r, (int) i, got, e);
+                printf("\n    d %d g %d n %d row %d column %d: %g, not %g", d,
+                       g, n, (int) r, (int) i, got, e);
             CHECK(ok);
         }
     float *untouched = fixture_rows(5, n * ldd);
     for (int64_t r = 0; r < n; r++)
         CHECK(memcmp(grad + r * ldd + (g + 2) * d,
-                     untouched + r * ldd + (g + 2) * d, 3 * 4) == 0);
+                     untouched + r * ldd + (g + 2) * d, 3 * 4)
+              == 0);
     float *floats[] = {dout, grad, untouched, a.scratch};
     double *doubles[] = {rdout, rdq, rdk, rdv, out};
     for (size_t i = 0; i < WEFT_COUNT(floats); i++)
@@ -309,7 +341,5 @@ static void test_backward(void)
     fixture_each_isa(backwards);
 }
 
-WEFT_TESTS("kern/attention",
-           {"test_forward", test_forward},
-           {"test_extremes", test_extremes},
-           {"test_backward", test_backward})
+WEFT_TESTS("kern/attention", {"test_forward", test_forward},
+           {"test_extremes", test_extremes}, {"test_backward", test_backward})

@@ -87,17 +87,18 @@ static struct tile *add_tile(struct model *m, struct weft_weights *w,
 {
     struct weft_err err;
     struct tile *t = &m->tile[m->n_tiles++];
-    *t = (struct tile) {.kind = kind, .layer = layer, .block = block};
+    *t = (struct tile){.kind = kind, .layer = layer, .block = block};
     weft_layout_get(&m->s, kind, block, &t->layout);
     t->master = weft_alloc_aligned(t->layout.n_flat, 4);
     t->grad = weft_alloc_aligned(t->layout.n_flat, 4);
     t->m = weft_alloc_aligned(t->layout.n_flat, 4);
     t->v = weft_alloc_aligned(t->layout.n_flat, 4);
     t->fwd = weft_alloc_aligned(t->layout.fwd_bytes, 1);
-    t->bwd = t->layout.bwd_bytes
-           ? weft_alloc_aligned(t->layout.bwd_bytes, 1) : NULL;
-    REQUIRE_OK(weft_weights_read_tile(w, &m->s, kind, layer, block,
-                                      t->master, &err), err);
+    t->bwd = t->layout.bwd_bytes ? weft_alloc_aligned(t->layout.bwd_bytes, 1)
+                                 : NULL;
+    REQUIRE_OK(
+        weft_weights_read_tile(w, &m->s, kind, layer, block, t->master, &err),
+        err);
     weft_k_publish(&t->layout, m->s.dtype, t->master, t->fwd, t->bwd);
     return t;
 }
@@ -107,17 +108,19 @@ static void load(struct model *m, const char *family, int32_t n_blocks)
     char dir[64], file[64];
     struct weft_err err;
     struct weft_weights *w;
-    *m = (struct model) {0};
+    *m = (struct model){0};
     snprintf(dir, sizeof dir, "golden/%s", family);
     snprintf(file, sizeof file, "golden/%s.safetensors", family);
     REQUIRE_OK(weft_arch_read(weft_test_data(dir), &m->arch, &err), err);
-    REQUIRE_OK(weft_safetensors_open_file(weft_test_data(file), &m->golden,
-                                          &err), err);
+    REQUIRE_OK(
+        weft_safetensors_open_file(weft_test_data(file), &m->golden, &err),
+        err);
     m->s = m->arch.shape;
     CHECK(m->s.dtype == WEFT_F32);
     REQUIRE_OK(weft_shape_partition(&m->s, n_blocks, &err), err);
-    REQUIRE_OK(weft_weights_open(weft_test_data(dir), &m->arch, NULL, &w,
-                                 &err), err);
+    REQUIRE_OK(
+        weft_weights_open(weft_test_data(dir), &m->arch, NULL, &w, &err),
+        err);
     REQUIRE(m->s.n_layers <= MAX_LAYERS);
     for (int32_t t = 0; t < n_blocks; t++) {
         add_tile(m, w, WEFT_TILE_EMBED, 0, t);
@@ -139,7 +142,7 @@ static void load(struct model *m, const char *family, int32_t n_blocks)
     REQUIRE(m->n <= MAX_TOKENS);
     for (int32_t i = 0; i < m->n; i++)
         m->token[i] = (int32_t) token[i];
-    m->batch = (struct weft_k_batch) {m->n, SAMPLES, m->run, m->token};
+    m->batch = (struct weft_k_batch){m->n, SAMPLES, m->run, m->token};
     free(length);
     free(token);
 }
@@ -316,14 +319,16 @@ static void check_tensors(struct model *m, const char *prefix, bool grad,
     struct weft_weights_writer *writer;
     struct weft_safetensors *st;
     REQUIRE(mkdtemp(dir) != NULL);
-    REQUIRE_OK(weft_weights_writer_open(dir, &m->arch, &options, &writer,
-                                        &err), err);
+    REQUIRE_OK(
+        weft_weights_writer_open(dir, &m->arch, &options, &writer, &err),
+        err);
     for (int32_t i = 0; i < m->n_tiles; i++) {
         const struct tile *t = &m->tile[i];
         if (counts(m, t))
             REQUIRE_OK(weft_weights_writer_put(
                            writer, &m->s, t->kind, t->layer, t->block,
-                           grad ? t->grad : t->master, &err), err);
+                           grad ? t->grad : t->master, &err),
+                       err);
     }
     REQUIRE_OK(weft_weights_writer_close(writer, &err), err);
     REQUIRE_OK(weft_safetensors_open(dir, "model", &st, &err), err);
@@ -427,8 +432,7 @@ static void test_golden_mistral(void)
     each("mistral");
 }
 
-WEFT_TESTS("kern/golden",
-           {"test_golden_llama", test_golden_llama},
+WEFT_TESTS("kern/golden", {"test_golden_llama", test_golden_llama},
            {"test_golden_qwen2", test_golden_qwen2},
            {"test_golden_qwen3", test_golden_qwen3},
            {"test_golden_mistral", test_golden_mistral})

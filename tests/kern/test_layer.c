@@ -11,20 +11,54 @@ static const struct kind {
     struct weft_shape s;
     int32_t n_blocks;
 } kinds[] = {
-    {{.hidden = 64, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16,
-      .intermediate = 96}, 2},
-    {{.hidden = 64, .n_heads = 1, .n_kv_heads = 1, .head_dim = 64,
-      .intermediate = 72}, 1},
-    {{.hidden = 48, .n_heads = 8, .n_kv_heads = 2, .head_dim = 10,
-      .intermediate = 256, .qkv_bias = true, .o_bias = true}, 4},
-    {{.hidden = 40, .n_heads = 12, .n_kv_heads = 3, .head_dim = 24,
-      .intermediate = 250, .qk_norm = true, .qkv_bias = true}, 4},
-    {{.hidden = 32, .n_heads = 8, .n_kv_heads = 1, .head_dim = 80,
-      .intermediate = 512, .qk_norm = true, .rope = WEFT_ROPE_LLAMA3,
-      .rope_factor = 4, .rope_low = 1, .rope_high = 4,
-      .rope_original = 16}, 8},
-    {{.hidden = 34, .n_heads = 2, .n_kv_heads = 2, .head_dim = 128,
-      .intermediate = 64, .rope = WEFT_ROPE_LINEAR, .rope_factor = 2}, 1},
+    {{.hidden = 64,
+      .n_heads = 4,
+      .n_kv_heads = 2,
+      .head_dim = 16,
+      .intermediate = 96},
+     2},
+    {{.hidden = 64,
+      .n_heads = 1,
+      .n_kv_heads = 1,
+      .head_dim = 64,
+      .intermediate = 72},
+     1},
+    {{.hidden = 48,
+      .n_heads = 8,
+      .n_kv_heads = 2,
+      .head_dim = 10,
+      .intermediate = 256,
+      .qkv_bias = true,
+      .o_bias = true},
+     4},
+    {{.hidden = 40,
+      .n_heads = 12,
+      .n_kv_heads = 3,
+      .head_dim = 24,
+      .intermediate = 250,
+      .qk_norm = true,
+      .qkv_bias = true},
+     4},
+    {{.hidden = 32,
+      .n_heads = 8,
+      .n_kv_heads = 1,
+      .head_dim = 80,
+      .intermediate = 512,
+      .qk_norm = true,
+      .rope = WEFT_ROPE_LLAMA3,
+      .rope_factor = 4,
+      .rope_low = 1,
+      .rope_high = 4,
+      .rope_original = 16},
+     8},
+    {{.hidden = 34,
+      .n_heads = 2,
+      .n_kv_heads = 2,
+      .head_dim = 128,
+      .intermediate = 64,
+      .rope = WEFT_ROPE_LINEAR,
+      .rope_factor = 2},
+     1},
 };
 
 static void init(struct fixture *f, size_t kind, enum weft_dtype dtype)
@@ -91,16 +125,18 @@ static void check_gradients(struct fixture *f, size_t kind)
             for (int64_t i = 0; i < s->head_dim; i++)
                 for (int64_t k = 0; k < s->hidden; k++) {
                     int64_t row = (b->n_heads + head) * s->head_dim + i;
-                    float *g = &f->grad[t][p->offset
-                                           + weft_flat_index(p, row, k)];
+                    float *g =
+                        &f->grad[t][p->offset + weft_flat_index(p, row, k)];
                     CHECK(*g == 0);
                     *g = (float) w[(kv * s->head_dim + i) * s->hidden + k];
                 }
             p = weft_layout_part(&l, WEFT_PART_QKV_BIAS);
             w = f->ref_grad.w[head < b->n_kv ? REF_KB : REF_VB];
             for (int64_t i = 0; p && i < s->head_dim; i++) {
-                float *g = &f->grad[t][p->offset + (size_t) (
-                    (b->n_heads + head) * s->head_dim + i)];
+                float *g =
+                    &f->grad[t][p->offset
+                                + (size_t) ((b->n_heads + head) * s->head_dim
+                                            + i)];
                 CHECK(*g == 0);
                 *g = (float) w[kv * s->head_dim + i];
             }
@@ -283,8 +319,8 @@ static void test_rows_ignore_company(void)
 static void cuts_of(size_t kind, enum weft_dtype dtype)
 {
     static const int32_t length[9] = {5, 64, 1, 33, 2, 70, 7, 3, 129};
-    static const int32_t cut[][9] = {{9}, {1, 8}, {4, 3, 2},
-                                     {1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    static const int32_t cut[][9] = {
+        {9}, {1, 8}, {4, 3, 2}, {1, 1, 1, 1, 1, 1, 1, 1, 1}};
     enum { N = 5 + 64 + 1 + 33 + 2 + 70 + 7 + 3 + 129 };
     struct fixture f;
     init(&f, kind, dtype);
@@ -352,23 +388,22 @@ static void decode_of(size_t kind, enum weft_dtype dtype, int32_t step)
     struct fixture_batch batch;
     fixture_batch(&batch, 2, length);
     fixture_run(&f, &batch.b, x, y, NULL, false);
-    struct weft_k_kv kv = {
-        .page_bytes = weft_k_kv_page_bytes(&f.s, LAYERS), .page = page,
-        .pages_per_slot = PER_SLOT};
+    struct weft_k_kv kv = {.page_bytes = weft_k_kv_page_bytes(&f.s, LAYERS),
+                           .page = page,
+                           .pages_per_slot = PER_SLOT};
     kv.arena = weft_alloc_aligned(PAGES, kv.page_bytes);
     memset(kv.arena, 0xff, PAGES * kv.page_bytes);
     float *bx = weft_alloc_aligned((size_t) n, 4);
     for (int32_t pos = 0; pos < length[0]; pos += step) {
-        batch = (struct fixture_batch) {.b = {.run = batch.run}};
+        batch = (struct fixture_batch){.b = {.run = batch.run}};
         for (int32_t slot = 1; slot >= 0; slot--) {
-            int32_t m = length[slot] - pos < step ? length[slot] - pos
-                                                  : step;
+            int32_t m = length[slot] - pos < step ? length[slot] - pos : step;
             if (m <= 0)
                 continue;
             memcpy(bx + batch.b.n_rows * h,
                    x + ((slot ? length[0] : 0) + pos) * h,
                    (size_t) (m * h) * 4);
-            batch.run[batch.b.n_runs++] = (struct weft_k_run) {
+            batch.run[batch.b.n_runs++] = (struct weft_k_run){
                 .slot = slot, .pos = pos, .n = m};
             batch.b.n_rows += m;
         }
@@ -380,9 +415,9 @@ static void decode_of(size_t kind, enum weft_dtype dtype, int32_t step)
         int64_t at = 0;
         for (int32_t i = 0; i < batch.b.n_runs; i++) {
             const struct weft_k_run *run = &batch.run[i];
-            CHECK(memcmp(bx + at,
-                         y + ((run->slot ? length[0] : 0) + pos) * h,
-                         (size_t) (run->n * h) * 4) == 0);
+            CHECK(memcmp(bx + at, y + ((run->slot ? length[0] : 0) + pos) * h,
+                         (size_t) (run->n * h) * 4)
+                  == 0);
             at += run->n * h;
         }
     }

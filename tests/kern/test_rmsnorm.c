@@ -60,8 +60,8 @@ static double bound_of(enum weft_dtype dtype)
     return dtype == WEFT_F32 ? 1e-6 : 1.0 / 256;
 }
 
-static const int64_t widths[] = {1, 2, 15, 16, 17, 24, 63, 64, 65, 80, 100,
-                                 128, 768};
+static const int64_t widths[] = {1,  2,  15, 16,  17,  24, 63,
+                                 64, 65, 80, 100, 128, 768};
 
 static void norm_of(enum weft_dtype dtype, int64_t h)
 {
@@ -88,7 +88,8 @@ static void norm_of(enum weft_dtype dtype, int64_t h)
         weft_k_rmsnorm(dtype, 1, h, 1e-5f, x + r * h, w, one);
         CHECK(memcmp(one,
                      (char *) y + (size_t) (r * h) * weft_dtype_bytes(dtype),
-                     (size_t) h * weft_dtype_bytes(dtype)) == 0);
+                     (size_t) h * weft_dtype_bytes(dtype))
+              == 0);
         weft_free(one);
     }
     weft_free(x);
@@ -254,11 +255,8 @@ static void test_add_rows(void)
     weft_free(x);
 }
 
-WEFT_TESTS("kern/rmsnorm",
-           {"test_expf", test_expf},
-           {"test_logf", test_logf},
+WEFT_TESTS("kern/rmsnorm", {"test_expf", test_expf}, {"test_logf", test_logf},
            {"test_rmsnorm", test_rmsnorm},
            {"test_rmsnorm_of_zeros", test_rmsnorm_of_zeros},
-           {"test_swiglu", test_swiglu},
-           {"test_round", test_round},
+           {"test_swiglu", test_swiglu}, {"test_round", test_round},
            {"test_add_rows", test_add_rows})

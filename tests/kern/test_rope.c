@@ -7,10 +7,15 @@
 
 static struct weft_shape shape_of(enum weft_rope rope, int32_t d)
 {
-    return (struct weft_shape) {
-        .head_dim = d, .rope = rope, .rope_theta = 500000,
-        .rope_factor = rope == WEFT_ROPE_DEFAULT ? 1 : 8, .rope_low = 1,
-        .rope_high = 4, .rope_original = 8192, .n_blocks = 1};
+    return (struct weft_shape){.head_dim = d,
+                               .rope = rope,
+                               .rope_theta = 500000,
+                               .rope_factor = rope == WEFT_ROPE_DEFAULT ? 1
+                                                                        : 8,
+                               .rope_low = 1,
+                               .rope_high = 4,
+                               .rope_original = 8192,
+                               .n_blocks = 1};
 }
 
 static void test_frequencies(void)
@@ -47,8 +52,8 @@ static void test_llama3_bands(void)
 
 static void test_angles(void)
 {
-    static const int64_t position[] = {0, 1, 2, 3, 63, 64, 511, 8191, 131071,
-                                       1000000};
+    static const int64_t position[] = {0,  1,   2,    3,      63,
+                                       64, 511, 8191, 131071, 1000000};
     struct weft_shape s = shape_of(WEFT_ROPE_DEFAULT, 64);
     float f[32], got[64];
     weft_rope_frequencies(&s, f);
@@ -73,7 +78,7 @@ static void test_table(void)
     struct weft_arena arena = {0};
     weft_rope_table_at(&s, 17, 4, &arena, &table);
     void *memory = weft_alloc_aligned(arena.used, 1);
-    arena = (struct weft_arena) {.base = memory};
+    arena = (struct weft_arena){.base = memory};
     weft_rope_table_at(&s, 17, 4, &arena, &table);
     weft_rope_table_fill(&s, &batch, &table);
     for (int i = 0; i < 4; i++)
@@ -81,7 +86,8 @@ static void test_table(void)
             float expect[10];
             weft_rope_angles(10, table.frequency, run[i].pos + j, expect);
             CHECK(memcmp(table.cos_sin + (table.first[i] + j) * 10, expect,
-                         sizeof expect) == 0);
+                         sizeof expect)
+                  == 0);
         }
     CHECK_INT(table.first[1], table.first[2]);
     weft_free(memory);
@@ -95,7 +101,8 @@ static void rotations(void)
         int32_t d = dims[i];
         struct weft_shape s = shape_of(WEFT_ROPE_DEFAULT, d);
         float f[64], angle[128];
-        float *x = fixture_rows(1, HEADS * d), *y = fixture_rows(1, HEADS * d);
+        float *x = fixture_rows(1, HEADS * d),
+              *y = fixture_rows(1, HEADS * d);
         weft_rope_frequencies(&s, f);
         weft_rope_angles(d, f, 77, angle);
         weft_row_ops()->rope(HEADS, d, angle, false, y);
@@ -103,10 +110,11 @@ static void rotations(void)
             for (int32_t j = 0; j < d / 2; j++) {
                 double t = 77 * (double) f[j];
                 double a = x[h * d + j], b = x[h * d + d / 2 + j];
-                CHECK(fabs((double) y[h * d + j]
-                           - (a * cos(t) - b * sin(t))) < 1e-6);
+                CHECK(fabs((double) y[h * d + j] - (a * cos(t) - b * sin(t)))
+                      < 1e-6);
                 CHECK(fabs((double) y[h * d + d / 2 + j]
-                           - (b * cos(t) + a * sin(t))) < 1e-6);
+                           - (b * cos(t) + a * sin(t)))
+                      < 1e-6);
             }
         weft_row_ops()->rope(HEADS, d, angle, true, y);
         for (int32_t j = 0; j < HEADS * d; j++)
@@ -121,9 +129,7 @@ static void test_rotation(void)
     fixture_each_isa(rotations);
 }
 
-WEFT_TESTS("kern/rope",
-           {"test_frequencies", test_frequencies},
+WEFT_TESTS("kern/rope", {"test_frequencies", test_frequencies},
            {"test_llama3_bands", test_llama3_bands},
-           {"test_angles", test_angles},
-           {"test_table", test_table},
+           {"test_angles", test_angles}, {"test_table", test_table},
            {"test_rotation", test_rotation})
