@@ -95,7 +95,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
-        fputs("weft: give a command\nsee 'weft --help'\n", stderr);
+        fputs("usage: weft COMMAND [arguments]\nsee 'weft --help'\n", stderr);
         return WEFT_EXIT_USAGE;
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)

@@ -182,6 +182,14 @@ static bool is_utf8(const char *s)
     return true;
 }
 
+/* What a word says stands in no line of a file. */
+static void forget_lines(struct weft_yaml *node)
+{
+    node->line = 0;
+    for (size_t i = 0; i < node->n; i++)
+        forget_lines(node->child[i]);
+}
+
 /* The value as a node: YAML where it is quoted or of the reward list, else
  * the text as it stands. */
 static int word_node(struct reader *r, const char *text, bool yaml,
@@ -195,6 +203,8 @@ static int word_node(struct reader *r, const char *text, bool yaml,
     if (yaml || *value == '"' || *value == '\'') {
         int rc = weft_yaml_parse(value, strlen(value), name, &w->tree,
                                  r->err);
+        if (!rc)
+            forget_lines(w->tree);
         *out = w->tree;
         return rc;
     }
@@ -305,7 +315,8 @@ static int read_reward(struct reader *r, const struct weft_yaml *node)
     else
         rc = set_value(r, &weft_reward_keys[0], node, w);
     if (!rc && w->type == WEFT_REWARD_PROGRAM && !w->directory) {
-        w->directory = weft_strdup(r->dir);
+        w->directory = node->line > 0 ? weft_strdup(r->dir)
+                                      : weft_config_cwd();
         rc = w->directory ? 0 : nomem(r);
     }
     size_t len;

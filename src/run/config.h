@@ -160,8 +160,8 @@ struct weft_config {
 
 /* Reads FILE, applies n_override words "a.b=value" (YAML scalars), fills
  * defaults, checks every range and combination. Paths are relative to the
- * file's folder (run_dir: to the working directory). Release with
- * weft_config_release(). */
+ * file's folder; run_dir and overriding words to the working directory.
+ * Release with weft_config_release(). */
 int weft_config_read(const char *path, int n_override,
                      const char *const *override, struct weft_config *out,
                      struct weft_err *err);

@@ -76,6 +76,12 @@ static int check_data(const struct check *k)
 static int check_numerics(const struct check *k)
 {
     int32_t t = k->c->numerics.tensor_blocks;
+    int32_t g = k->c->numerics.gradient_groups;
+    if (g & (g - 1))
+        return wrong(k, "numerics.gradient_groups",
+                     "'numerics.gradient_groups' must be a power of two, not "
+                     "%d",
+                     g);
     if (t & (t - 1))
         return wrong(k, "numerics.tensor_blocks",
                      "'numerics.tensor_blocks' must be 1, 2, 4 or 8 (0: the "

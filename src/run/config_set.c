@@ -149,9 +149,12 @@ static int set_text(const struct weft_config_key *k,
         return weft_yaml_err(node, err, WEFT_EINVAL, "'%s' must not be empty",
                              k->name);
     char *value;
-    if (k->type == WEFT_KEY_PATH) {
+    /* Words of the command line (no line number) mean the shell's folder. */
+    bool here = k->type == WEFT_KEY_PATH_CWD
+             || (k->type == WEFT_KEY_PATH && node->line == 0);
+    if (k->type == WEFT_KEY_PATH && !here) {
         value = path_absolute(dir, text);
-    } else if (k->type == WEFT_KEY_PATH_CWD) {
+    } else if (here) {
         char *cwd = weft_config_cwd();
         value = cwd ? path_absolute(cwd, text) : NULL;
         weft_free(cwd);

@@ -149,6 +149,19 @@ static int add_response(const struct weft_trainer *t,
     return 0;
 }
 
+static int check_label(const struct weft_trainer *t,
+                       const struct weft_row *row, struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    const char *user = weft_rewards_label_user(c->reward, c->n_rewards);
+    if (!user || row->label)
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "'%s' line %zu: no label, which reward '%s' compares "
+                        "with; set data.label_key to its key", c->data.path,
+                        row->line, user);
+}
+
 /* A text without a prompt begins with its first token: something must
  * predict from. */
 static int encode_row(struct weft_trainer *t, size_t i,
@@ -162,7 +175,9 @@ static int encode_row(struct weft_trainer *t, size_t i,
     int rc = weft_dataset_row(t->data, i, &row, err);
     if (rc)
         return rc;
-    rc = weft_renderer_prompt(&t->renderer, &row, &text, err);
+    rc = check_label(t, &row, err);
+    if (!rc)
+        rc = weft_renderer_prompt(&t->renderer, &row, &text, err);
     if (!rc)
         rc = weft_renderer_encode(&t->renderer, t->tokenizer, text,
                                   &p->token, &p->n, err);

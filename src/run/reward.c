@@ -35,6 +35,17 @@ const char *weft_reward_type_name(enum weft_reward_type type)
     return (size_t) type < WEFT_COUNT(name) ? name[type] : "?";
 }
 
+const char *weft_rewards_label_user(const struct weft_reward_config *config,
+                                    int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (config[i].type == WEFT_REWARD_GSM8K
+            || config[i].type == WEFT_REWARD_EXACT
+            || config[i].type == WEFT_REWARD_BOXED)
+            return config[i].name;
+    return NULL;
+}
+
 /* ---- Rules on the text ------------------------------------------------ */
 
 struct span {

@@ -30,6 +30,10 @@ int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
                       struct weft_rewards **out, struct weft_err *err);
 void weft_rewards_close(struct weft_rewards *rewards); /* NULL is allowed */
 
+/* The name of the first reward that compares with the row's label, or NULL. */
+const char *weft_rewards_label_user(const struct weft_reward_config *config,
+                                    int32_t n);
+
 /* Serves `type: callback`. */
 void weft_rewards_set_callback(struct weft_rewards *rewards,
                                weft_reward_fn fn, void *ctx);

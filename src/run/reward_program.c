@@ -28,6 +28,7 @@ enum {
 struct weft_reward_program {
     const char *name;
     char *const *command;
+    char shown[80]; /* the command, for messages */
     double timeout_s;
     pid_t pid;               /* 0: ended and reaped */
     int status;              /* of the end */
@@ -83,8 +84,7 @@ static int start_failed(const struct weft_reward_program *p,
 {
     return weft_err_set(err, why == ENOENT ? WEFT_ENOTFOUND : WEFT_EIO,
                         "reward '%s': cannot start '%s' in '%s': %s", p->name,
-                        p->command[0], directory ? directory : ".",
-                        strerror(why));
+                        p->shown, directory ? directory : ".", strerror(why));
 }
 
 /* Pipes [stdin, stdout, stderr, report]; those we keep do not block. None may
@@ -146,6 +146,21 @@ static int start(struct weft_reward_program *p, const char *directory,
     return why == 0 ? 0 : start_failed(p, directory, why, err);
 }
 
+/* The words of a command, in one line that may be cut. */
+static void show(char *const *command, char *out, size_t room)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; command[i] && n < room; i++)
+        n += (size_t) snprintf(out + n, room - n, "%s%s", i > 0 ? " " : "",
+                               command[i]);
+    if (n >= room)
+        strcpy(out + room - 4, "...");
+    for (char *p = out; *p; p++)
+        if ((unsigned char) *p < ' ')
+            *p = ' ';
+}
+
 int weft_reward_program_open(const char *name, char *const *command,
                              const char *directory, double timeout_s,
                              struct weft_reward_program **out,
@@ -161,6 +176,7 @@ int weft_reward_program_open(const char *name, char *const *command,
                                       .in = -1,
                                       .out = -1,
                                       .err_fd = -1};
+    show(command, p->shown, sizeof p->shown);
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
         signal(SIGPIPE, SIG_IGN);
     int rc = start(p, directory, err);
@@ -298,7 +314,7 @@ static int bad(struct batch *b, int code, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     return weft_err_set(b->err, code, "reward '%s': program '%s' %s%s",
-                        b->p->name, b->p->command[0], text,
+                        b->p->name, b->p->shown, text,
                         last_words(b->p, words));
 }
 
@@ -462,7 +478,7 @@ static int turn(struct batch *b)
                           {writing ? p->in : -1, POLLOUT, 0}};
     double ms = left_s * 1000 + 1;
     if (poll(f, 3, ms < 1e6 ? (int) ms : 1000000) < 0 && errno != EINTR)
-        return weft_err_sys(b->err, "wait for", p->command[0]);
+        return weft_err_sys(b->err, "wait for", p->shown);
     if (f[1].revents) {
         drain(&p->err_fd, &p->words);
         pass_lines(p, false);

@@ -398,7 +398,9 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
 int weft_trainer_checkpoint(struct weft_trainer *t, struct weft_err *err)
 {
     double start = weft_clock_s();
-    int rc = weft_checkpoint_write(t, err);
+    int rc = weft_metrics_sync(t->metrics_writer, err);
+    if (!rc)
+        rc = weft_checkpoint_write(t, err);
     t->last_save_s = weft_clock_s() - start;
     return rc;
 }

@@ -243,6 +243,7 @@ static void test_config_refused(void)
         {"ppo: {kl: {coef: 0, controller: adaptive}}", "must be above 0"},
         {"numerics: {tensor_blocks: 3}", "must be 1, 2, 4 or 8"},
         {"numerics: {isa: sse}", "must be c, avx2, avx512 or avx512_bf16"},
+        {"numerics: {gradient_groups: 3}", "must be a power of two, not 3"},
         {"actor: {min_lr_ratio: 0.1}", "no meaning with a constant"},
         {"runtime: {devices: 5000}", "'runtime.devices' must be from 0"},
         {"rollout: {temperature: 0}", "'rollout.temperature' must be from"},
@@ -300,6 +301,22 @@ static void test_config_override(void)
     CHECK_INT(c.seed, 1);
     CHECK_INT(c.reward[0].type, WEFT_REWARD_BOXED);
     CHECK(c.reward[0].weight == 3);
+    weft_config_release(&c);
+
+    /* Paths of words are under the working directory. */
+    char *cwd = getcwd(NULL, 0);
+    static const char *const paths[] = {
+        "model.reference=x/../r", "model.critic=\"q\"",
+        "reward=[{type: model, model: rm}, {type: program, command: [g]}]"};
+    REQUIRE_OK(parse(LEAST, (int) WEFT_COUNT(paths), paths), err);
+    size_t n = strlen(cwd);
+    CHECK_STR(c.model.actor, "/m/a");
+    CHECK(strncmp(c.model.reference, cwd, n) == 0);
+    CHECK_STR(c.model.reference + n, "/r");
+    CHECK_STR(c.model.critic + n, "/q");
+    CHECK_STR(c.reward[0].model + n, "/rm");
+    CHECK_STR(c.reward[1].directory, cwd);
+    free(cwd);
     weft_config_release(&c);
 
     CHECK_FAILS(word("ppo.epochs=x"), WEFT_EINVAL, err,

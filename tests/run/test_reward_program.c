@@ -152,7 +152,8 @@ static void test_reward_program_fails(void)
     } bad[] = {
         {"read -r l; echo 1; echo 'cannot open model' >&2; exit 3", 60,
          WEFT_EIO,
-         "reward 'judge': program '/bin/sh' ended with status 3 "
+         "reward 'judge': program '/bin/sh -c read -r l; echo 1; echo "
+         "'cannot open model' >&2; exit 3' ended with status 3 "
          "after answering 1 of 4 samples; its last words: cannot "
          "open model"},
         {"read -r l; kill -9 $$", 60, WEFT_EIO, "was ended by signal 9"},
