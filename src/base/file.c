@@ -439,6 +439,9 @@ int weft_dir_sync(const char *path, struct weft_err *err)
 int weft_dir_remove(const char *path, struct weft_err *err)
 {
     struct stat st;
+    /* No caller means the root of the system; a wrong path might say it. */
+    if (path[0] == '/' && path[strspn(path, "/")] == 0)
+        return weft_err_set(err, WEFT_EINVAL, "'%s' is never removed", path);
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : weft_err_sys(err, "remove", path);
     if (!S_ISDIR(st.st_mode))

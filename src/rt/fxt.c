@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "config.h"
 #include "rt/internal.h"
 
@@ -59,30 +60,65 @@ int weft_fxt_reexec(char *const argv[], struct weft_err *err)
     return weft_err_sys(err, "start", "/proc/self/exe");
 }
 
-int weft_fxt_begin(const char *dir, struct weft_err *err)
+/* Where StarPU writes; made by mkdtemp(), never another. */
+static char work_folder[1024];
+
+static int make_work_folder(struct weft_err *err)
 {
-    if (!dir) {
-        setenv("STARPU_FXT_TRACE", "0", 1);
-        return 0;
+    const char *tmp = getenv("TMPDIR");
+    tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
+    if (work_folder[0]) /* it would go on in the first one's file */
+        return weft_err_set(err, WEFT_ESTATE,
+                            "StarPU traces once in the life of a process");
+    char path[sizeof work_folder];
+    int n = snprintf(path, sizeof path, "%s/weft-fxt-XXXXXX", tmp);
+    if (n < 0 || (size_t) n >= sizeof path)
+        return weft_err_set(err, WEFT_EINVAL, "TMPDIR is too long: '%s'",
+                            tmp);
+    if (!mkdtemp(path))
+        return weft_err_sys(err, "create a folder in", tmp);
+    memcpy(work_folder, path, sizeof path);
+    return 0;
+}
+
+/* Removes the plain files that StarPU and its tool left there, by name
+ * relative to the open folder and no deeper, then the empty folder. */
+static void remove_work_folder(void)
+{
+    int fd = open(work_folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
     }
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.')
+            (void) unlinkat(fd, e->d_name, 0); /* fails on folders */
+    closedir(d);
+    (void) rmdir(work_folder); /* fails when something is left */
+}
+
+int weft_fxt_begin(struct weft_err *err)
+{
+    char prefix[sizeof work_folder + 2];
     if (weft_fxt_needed())
         return weft_err_set(err, WEFT_EUNSUPPORTED,
                             "no StarPU traces: this process runs a StarPU "
                             "without FxT");
-    if (mkdir(dir, 0777) && errno != EEXIST)
-        return weft_err_sys(err, "create", dir);
-    if (access(dir, W_OK | X_OK))
-        return weft_err_sys(err, "write", dir);
-    size_t size = strlen(dir) + 2;
-    char *prefix = weft_alloc(size, 1);
-    if (!prefix)
-        return weft_err_nomem(err, "a path", size);
-    snprintf(prefix, size, "%s/", dir);
+    int rc = make_work_folder(err);
+    if (rc)
+        return rc;
+    snprintf(prefix, sizeof prefix, "%s/", work_folder);
     setenv("STARPU_FXT_TRACE", "1", 1);
     setenv("STARPU_GENERATE_TRACE", "0", 1); /* 1 crashes at exit (1.3.10) */
     setenv("STARPU_FXT_PREFIX", prefix, 1);
-    weft_free(prefix);
     return 0;
+}
+
+void weft_fxt_off(void)
+{
+    setenv("STARPU_FXT_TRACE", "0", 1);
 }
 
 /* ---- Conversion ------------------------------------------------------- */
@@ -123,8 +159,7 @@ static int run_tool(const char *dir, const char *profile,
     posix_spawn_file_actions_addchdir_np(&actions, dir);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "convert.log",
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     pid_t pid;
     int rc = posix_spawn(&pid, tool, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -138,8 +173,7 @@ static int run_tool(const char *dir, const char *profile,
             return weft_err_sys(err, "wait for", tool);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return weft_err_set(err, WEFT_EFORMAT,
-                            "starpu_fxt_tool failed; see '%s/convert.log'",
-                            dir);
+                            "starpu_fxt_tool failed on StarPU's trace");
     return 0;
 }
 
@@ -158,15 +192,17 @@ static void fix_colour(char *line, size_t size)
              rgb[0] / 255, rgb[1] / 255, rgb[2] / 255);
 }
 
-/* Copies the raw trace to its name; lines that define colours are mended. */
+/* Copies the raw trace to its place; lines that define colours are mended. */
 static int mend(const char *raw, const char *path, struct weft_err *err)
 {
     int rc = 0;
     char *line = NULL;
+    char part[4096 + 8];
     size_t size = 0;
     FILE *out = NULL, *in = fopen(raw, "r");
+    snprintf(part, sizeof part, "%s.part", path);
     if (in)
-        out = fopen(path, "w");
+        out = fopen(part, "w");
     if (!in || !out) {
         rc = weft_err_sys(err, in ? "write" : "read", in ? path : raw);
         goto out;
@@ -184,48 +220,41 @@ out:
         fclose(in);
     if (out && fclose(out) != 0 && !rc)
         rc = weft_err_sys(err, "write", path);
-    if (rc && out)
-        unlink(path);
+    if (out && !rc && rename(part, path) != 0)
+        rc = weft_err_sys(err, "write", path);
+    if (out && rc)
+        unlink(part);
     return rc;
 }
 
-static void remove_in(const char *dir, const char *name)
+static int convert(const char *dir, struct weft_err *err)
 {
-    char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (n > 0 && (size_t) n < sizeof path)
-        unlink(path);
+    char profile[280], raw[sizeof work_folder + 16], path[4096];
+    struct stat st;
+    int rc = find_profile(work_folder, profile, sizeof profile, err);
+    if (!rc)
+        rc = run_tool(work_folder, profile, err);
+    if (rc)
+        return rc;
+    snprintf(raw, sizeof raw, "%s/paje.trace", work_folder);
+    snprintf(path, sizeof path, "%s/paje.trace", dir);
+    if (stat(raw, &st) || st.st_size == 0)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "starpu_fxt_tool made nothing of '%s'", profile);
+    rc = weft_dir_create(dir, err);
+    if (!rc)
+        rc = mend(raw, path, err);
+    return rc;
 }
 
-int weft_fxt_convert(const char *dir, struct weft_err *err)
+int weft_fxt_end(const char *dir, struct weft_err *err)
 {
-    /* The tool writes these too; the graph alone can be gigabytes. */
-    static const char *const beside[] = {
-        "dag.dot",       "tasks.rec",         "trace.rec",
-        "data.rec",      "activity.data",     "distrib.data",
-        "comms.rec",     "number_events.data", "trace.html",
-        "sched_tasks.rec", "papi.rec",        "convert.log",
-        "paje.raw"};
-    char profile[280];
-    int rc = find_profile(dir, profile, sizeof profile, err);
-    if (!rc)
-        rc = run_tool(dir, profile, err);
-    if (rc)
-        return rc;
-    char raw[4096], path[4096];
-    struct stat st;
-    snprintf(raw, sizeof raw, "%s/paje.raw", dir);
-    snprintf(path, sizeof path, "%s/paje.trace", dir);
-    /* Its option -o crashes in 1.3.10. */
-    if (stat(path, &st) || st.st_size == 0 || rename(path, raw))
-        return weft_err_set(err, WEFT_EFORMAT,
-                            "starpu_fxt_tool made nothing of '%s/%s'", dir,
-                            profile);
-    rc = mend(raw, path, err);
-    if (rc)
-        return rc;
-    remove_in(dir, profile);
-    for (size_t i = 0; i < WEFT_COUNT(beside); i++)
-        remove_in(dir, beside[i]);
-    return 0;
+    int rc = 0;
+    /* A run that ended before its folder began leaves none. */
+    char *parent = dir ? weft_path_parent(dir) : NULL;
+    if (parent && weft_dir_exists(parent))
+        rc = convert(dir, err);
+    weft_free(parent);
+    remove_work_folder();
+    return rc;
 }

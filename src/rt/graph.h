@@ -28,7 +28,8 @@ struct weft_rt_options {
                              devices and priorities but no positions */
     int nap;              /* idle workers sleep: 1, spin: 0, -1: decide */
     bool profile;         /* keep task records for traces and timings */
-    const char *fxt_dir;  /* write StarPU's FxT trace there; NULL: no */
+    const char *fxt_dir;  /* StarPU's own trace: weft_rt_stop() leaves
+                             paje.trace there (rt/fxt.h); NULL: no */
     double watchdog_s;    /* report when nothing moves for so long; 0: off */
     size_t memory_limit_bytes; /* of all tiles; 0: what the machine has */
 };
@@ -37,7 +38,8 @@ struct weft_rt_options {
  * device count, several MPI ranks, StarPU that does not start. */
 int weft_rt_start(const struct weft_rt_options *options,
                   struct weft_rt **out, struct weft_err *err);
-/* Waits for all tasks, stops StarPU, frees. NULL is allowed. */
+/* Waits for all tasks, stops StarPU, frees; sequences and tiles that are left
+ * go too, answers that never came are zeros. NULL is allowed. */
 void weft_rt_stop(struct weft_rt *rt);
 
 int weft_rt_n_devices(const struct weft_rt *rt);
@@ -48,7 +50,8 @@ struct weft_seq;
 
 int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
                     struct weft_err *err);
-/* Waits for the sequence's tasks. */
+/* Waits for the sequence's tasks, so answers from outside must have come.
+ * NULL is allowed. */
 void weft_seq_free(struct weft_seq *seq);
 
 /* Waits for all tasks inserted so far; returns 0 or the first error, whose

@@ -117,7 +117,11 @@ void weft_codelet_run(void *buffers[], void *args)
     note_end(w, t);
     task_drop_tiles(t);
     atomic_fetch_sub(&t->codelet->n_pending, 1);
-    atomic_fetch_add(&rt->n_ended, 1);
+    long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
+    if (rt->fxt_dir && ended == WEFT_FXT_TASKS) {
+        weft_warn("StarPU's trace ends here, after %ld tasks", ended);
+        starpu_fxt_stop_profiling();
+    }
 }
 
 /* StarPU is done with the task's data and has told its successors. */
@@ -277,8 +281,7 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
 }
 
 /* t is complete; takes references and gives it to StarPU. */
-static int task_submit(struct weft_rt *rt, struct weft_task *t,
-                       struct starpu_task *task)
+static int task_submit(struct weft_task *t, struct starpu_task *task)
 {
     for (int i = 0; i < t->n_access; i++) {
         struct weft_tile *tile = t->access[i].tile;
@@ -288,10 +291,6 @@ static int task_submit(struct weft_rt *rt, struct weft_task *t,
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);
     weft_seq_begin(t->seq);
-    if (rt->fxt_dir && rt->n_inserted == WEFT_FXT_TASKS) {
-        weft_warn("the FxT trace ends here, after %d tasks", WEFT_FXT_TASKS);
-        starpu_fxt_stop_profiling();
-    }
     int rc = starpu_task_submit(task);
     if (!rc)
         return 0;
@@ -326,7 +325,7 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
     if (!task || !task_handles(t, task, (uint64_t) rt->n_inserted))
         goto nomem;
     task_place(rt, t, task);
-    int rc = task_submit(rt, t, task);
+    int rc = task_submit(t, task);
     if (!rc)
         return;
     weft_seq_fail(seq, WEFT_EINTERNAL, "StarPU refuses %s: %s",

@@ -133,6 +133,7 @@ struct weft_rt {
     bool profile;
     double start_s;
     char *fxt_dir;                    /* NULL: no trace */
+    bool fxt_began;
     int64_t n_inserted;               /* also numbers the tasks */
     atomic_long n_ended, n_external;
     struct weft_pool *pool;
@@ -158,10 +159,14 @@ void weft_watchdog_stop(struct weft_rt *rt);
 /* A policy of StarPU's whose idle workers sleep; NULL: no such name. */
 struct starpu_sched_policy *weft_nap_policy(const char *name);
 
-/* FxT around StarPU's life (fxt.c). */
-int weft_fxt_begin(const char *dir, struct weft_err *err);
-int weft_fxt_convert(const char *dir, struct weft_err *err);
-/* Traces grow: no more events after so many tasks. */
-enum { WEFT_FXT_TASKS = 200000 };
+/* FxT around StarPU's life (fxt.c): events go to a folder of their own under
+ * TMPDIR until they are converted to dir/paje.trace (NULL: dropped); then
+ * that folder goes. */
+int weft_fxt_begin(struct weft_err *err);
+int weft_fxt_end(const char *dir, struct weft_err *err);
+void weft_fxt_off(void);
+/* Traces grow by 1 KB per task, and a conversion takes 0.1 ms: no more events
+ * after so many tasks. */
+enum { WEFT_FXT_TASKS = 20000 };
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start and stop: StarPU's configuration is here, all of it. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/topology.h"
 #include "config.h"
@@ -57,19 +56,10 @@ static int check_single(struct weft_err *err)
     return 0;
 }
 
-/* mkdir -p */
-static bool make_folders(char *path)
+static bool folder_is_good(const char *path)
 {
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = 0;
-        bool bad = mkdir(path, 0777) && errno != EEXIST;
-        *at = '/';
-        if (bad)
-            return false;
-    }
-    return (mkdir(path, 0777) == 0 || errno == EEXIST)
+    struct weft_err err;
+    return weft_dir_create(path, &err) == 0
         && access(path, W_OK | X_OK) == 0;
 }
 
@@ -87,11 +77,11 @@ static void set_starpu_home(void)
     else
         snprintf(path, sizeof path, "%s/.cache/weft/starpu",
                  home && home[0] == '/' ? home : "/nonexistent");
-    if (!make_folders(path)) {
+    if (!folder_is_good(path)) {
         const char *tmp = getenv("TMPDIR");
         snprintf(path, sizeof path, "%s/weft-starpu-%ld",
                  tmp && tmp[0] == '/' ? tmp : "/tmp", (long) getuid());
-        if (!make_folders(path))
+        if (!folder_is_good(path))
             return;
     }
     setenv("STARPU_HOME", path, 1);
@@ -150,9 +140,11 @@ static int starpu_start(struct weft_rt *rt,
     if (rt->n_devices > n_usable)
         setenv("STARPU_WORKERS_NOBIND", "1", 1);
     set_starpu_home();
-    int rc = weft_fxt_begin(options->fxt_dir, err);
+    weft_fxt_off();
+    int rc = rt->fxt_dir ? weft_fxt_begin(err) : 0;
     if (rc)
         return rc;
+    rt->fxt_began = rt->fxt_dir != NULL;
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = rt->n_devices;
@@ -197,6 +189,8 @@ static void rt_free(struct weft_rt *rt)
     weft_free(rt->worker);
     weft_pool_free(rt->pool);
     pthread_mutex_destroy(&rt->mutex);
+    if (rt->fxt_began) /* StarPU did not start */
+        (void) weft_fxt_end(NULL, NULL);
     weft_free(rt->fxt_dir);
     weft_free(rt);
     atomic_store(&started, false);
@@ -269,7 +263,8 @@ void weft_rt_stop(struct weft_rt *rt)
         rt->codelet = rt->codelet->next;
     }
     starpu_shutdown();
-    if (rt->fxt_dir && weft_fxt_convert(rt->fxt_dir, &err))
+    if (rt->fxt_began && weft_fxt_end(rt->fxt_dir, &err))
         weft_warn("%s", err.text);
+    rt->fxt_began = false;
     rt_free(rt);
 }

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -168,8 +169,25 @@ static void test_fxt_refused(void)
                     "tools/build-starpu");
         return;
     }
+    setenv("TMPDIR", "/nonexistent", 1);
     CHECK_FAILS(weft_rt_start(&options, &rt, &err), WEFT_ENOTFOUND, err,
-                "cannot create '/nonexistent/deeper'");
+                "cannot create a folder in '/nonexistent'");
+    unsetenv("TMPDIR");
+    /* A run whose folder is not there leaves none. In a process of its own:
+     * StarPU traces once in a process. */
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int rc = weft_rt_start(&options, &rt, &err);
+        if (!rc)
+            weft_rt_stop(rt);
+        _exit(!rc && weft_rt_start(&options, &rt, &err) == WEFT_ESTATE ? 0
+                                                                        : 1);
+    }
+    int status = -1;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+    CHECK(access("/nonexistent", F_OK) != 0);
     /* A second time is never tried: it would go on for ever. */
     CHECK_FAILS(weft_fxt_reexec(argv, &err), WEFT_EUNSUPPORTED, err,
                 "has no StarPU that traces");
@@ -178,8 +196,8 @@ static void test_fxt_refused(void)
 int main(void)
 {
     static const struct weft_test tests[] = {
-        {"test_fxt_trace", test_fxt_trace},
-        {"test_fxt_refused", test_fxt_refused}};
+        {"test_fxt_refused", test_fxt_refused}, /* before StarPU starts */
+        {"test_fxt_trace", test_fxt_trace}};
     struct weft_err err;
     char *argv[] = {"test_fxt", NULL};
     if (weft_fxt_built() && weft_fxt_needed()) {
