@@ -164,6 +164,8 @@ int weft_tok_read_added(struct weft_tok_loading *l, const json_t *root)
 static int wrap(struct weft_tok_loading *l, int32_t **list, size_t *count,
                 const int32_t *id, size_t n, bool front)
 {
+    if (n == 0)
+        return 0;
     int32_t *more = weft_realloc(*list, *count + n, sizeof *more);
     if (!more)
         return weft_err_nomem(l->err, "a post-processor",

@@ -9,3 +9,5 @@ check_PROGRAMS += %D%/test_weights
 %C%_test_weights_LDADD = $(model_libs)
 check_PROGRAMS += %D%/test_init
 %C%_test_init_LDADD = $(model_libs)
+check_PROGRAMS += %D%/test_tokenizer
+%C%_test_tokenizer_LDADD = $(model_libs)
