@@ -37,6 +37,8 @@ SH_LOG_COMPILER = $(SHELL)
 
 # Shell tests; long ones first.
 sh_tests = \
+	%D%/learns.sh \
+	%D%/examples.sh \
 	%D%/fuzz.sh \
 	%D%/check-layers.sh
 

@@ -189,16 +189,18 @@ static int take_short(const struct parser *p, int argc, char **argv, int *i)
     return 0;
 }
 
-static int count_operands(const char *verb, int n, int min, int max)
+/* The usage lines of the help say what is wanted. */
+static int count_operands(const char *verb, const char *help, int n, int min,
+                          int max)
 {
-    if (n < min)
-        return weft_cli_usage(verb, "%s",
-                              n == 0 ? "an operand is missing"
-                                     : "operands are missing");
-    if (max >= 0 && n > max)
-        return weft_cli_usage(verb, "%d operands are given, %d %s the most",
-                              n, max, max == 1 ? "is" : "are");
-    return 0;
+    const char *end = strstr(help, "\n\n");
+    if (n >= min && (max < 0 || n <= max))
+        return 0;
+    fflush(stdout);
+    fprintf(stderr, "weft %s: %s\n%.*s\n", verb,
+            n < min ? "an argument is missing" : "too many arguments",
+            end ? (int) (end - help) : 0, help);
+    return WEFT_EXIT_USAGE;
 }
 
 bool weft_cli_parse(int argc, char **argv, const char *help,
@@ -231,7 +233,7 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
         fputs(help, stdout);
         status = weft_cli_finish(argv[0]);
     } else if (!status) {
-        status = count_operands(argv[0], n_operands, min_operands,
+        status = count_operands(argv[0], help, n_operands, min_operands,
                                 max_operands);
     }
     for (int i = 0; i < n_operands && !status; i++)

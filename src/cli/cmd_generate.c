@@ -16,7 +16,7 @@ const char weft_help_generate[] =
     "usage: weft generate MODEL --data FILE.jsonl [-o OUT] [options]\n"
     "       weft generate MODEL --prompt TEXT [options]\n"
     "\n"
-    "Writes a line per sample:\n"
+    "Generates completions of prompts. Writes a line per sample:\n"
     "  {\"index\", \"sample\", \"prompt_tokens\": [], \"tokens\": [],\n"
     "   \"logprobs\": [], \"text\", \"finish_reason\": \"stop\" | \"length\"}\n"
     "A sample depends on its prompt, its index and the seed alone.\n"

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -62,10 +63,20 @@ static double last_mean(const double *column, size_t n)
     return count ? sum / count : NAN;
 }
 
+/* The path as a person in this folder would say it. */
+static const char *from_here(const char *path)
+{
+    char here[4096];
+    size_t n = getcwd(here, sizeof here) ? strlen(here) : 0;
+    if (n > 0 && strncmp(path, here, n) == 0 && path[n] == '/')
+        return path + n + 1;
+    return path;
+}
+
 static int summary(const struct weft_config *config, double seconds,
                    struct weft_err *err)
 {
-    const char *run = config->run_dir;
+    const char *run = from_here(config->run_dir);
     char path[4096], took[24];
     struct weft_metrics_table table;
     bool ppo = config->algorithm == WEFT_ALGO_PPO;
@@ -93,7 +104,7 @@ static int summary(const struct weft_config *config, double seconds,
                run);
     printf("model   weft generate "
            "\"$(ls -d %s/checkpoints/*/actor | tail -n 1)\" "
-           "--data PROMPTS.jsonl\n", run);
+           "--data FILE.jsonl\n", run);
     if (config->trace) {
         printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
         if (weft_trace_has_paje(run))

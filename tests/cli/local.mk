@@ -2,3 +2,5 @@
 # check_PROGRAMS += %D%/test_x
 # %C%_test_x_LDADD = $(all_libs)
 sh_tests += %D%/init.sh
+sh_tests += %D%/kill.sh
+sh_tests += %D%/bad_input.sh
