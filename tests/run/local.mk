@@ -21,3 +21,5 @@ check_PROGRAMS += %D%/test_invariance
 check_PROGRAMS += %D%/test_resume
 %C%_test_resume_LDADD = $(all_libs)
 EXTRA_DIST += %D%/run_fixture.h
+check_PROGRAMS += %D%/test_info
+%C%_test_info_LDADD = $(all_libs)
