@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "rt/fxt.h"
 #include "run/checkpoint.h"
 #include "run/context.h"
 #include "run/memory.h"
@@ -220,7 +221,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
         .rt = {.n_devices = c->runtime.devices,
                .nap = c->runtime.nap,
                .profile = true,
-               .fxt_dir = c->trace ? fxt_dir : NULL,
+               .fxt_dir = c->trace && !weft_fxt_needed() ? fxt_dir : NULL,
                .watchdog_s = c->runtime.watchdog_s,
                .memory_limit_bytes =
                    (size_t) (c->runtime.memory_limit_gib * 1073741824.0)}};
