@@ -23,7 +23,7 @@ put src/plan/cost.c "$spdx" '#include <starpu.h>' '#include "rt/tile.h"' \
 put src/plan/local.mk 'plan_sources ='
 put src/kern/add_cpu.c "$spdx" '#include "base/err.h"' \
     '#include "model/hf.h"' '#include "../base/err.h"' \
-    'void weft_k_add(void)' '{' '}'
+    'void weft_k_add(void);' 'void weft_k_add(void)' '{' '}'
 put src/rt/tile.h "$spdx" 'struct starpu_task;'
 put graphs/ppo.c "$spdx" '#include "kern/kern.h"' '#include "rt/graph.h"'
 put codelets/gemm.c '#include <starpu.h>' '#include "model/hf.h"'
