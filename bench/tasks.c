@@ -58,11 +58,11 @@ static void measure(int n_devices, int n_tiles, bool chain, int n_tasks)
     start(n_devices, -1, &rt, &seq);
     for (int d = 0; d < n_devices; d++) {
         for (int i = 0; i < n_tiles; i++) {
-            must(weft_tile_create(rt, &(struct weft_tile_id) {0},
+            must(weft_tile_create(rt, &(struct weft_tile_id){0},
                                   WEFT_MEM_SAMPLES, 64, &access[d][i].tile,
-                                  &err), &err);
-            access[d][i].mode =
-                chain && i == 0 ? WEFT_READ_WRITE : WEFT_READ;
+                                  &err),
+                 &err);
+            access[d][i].mode = chain && i == 0 ? WEFT_READ_WRITE : WEFT_READ;
         }
     }
     double insert_s = 0, all_s = 0;
@@ -71,7 +71,7 @@ static void measure(int n_devices, int n_tiles, bool chain, int n_tasks)
         for (int k = 0; k < n_tasks; k++) {
             int d = k % n_devices;
             weft_insert(seq, &weft_cl_empty, NULL, 0, access[d], n_tiles,
-                        &(struct weft_where) {.device = d});
+                        &(struct weft_where){.device = d});
         }
         insert_s = weft_clock_s() - begin;
         must(weft_seq_wait(seq, &err), &err);
@@ -105,7 +105,7 @@ static void measure_latency(int n_devices, int nap)
         usleep(3000);
         double begin = weft_clock_s();
         weft_insert(seq, &weft_cl_empty, NULL, 0, NULL, 0,
-                    &(struct weft_where) {.device = i % n_devices});
+                    &(struct weft_where){.device = i % n_devices});
         must(weft_seq_wait(seq, &err), &err);
         took[i] = (weft_clock_s() - begin) * 1e6;
     }

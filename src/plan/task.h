@@ -25,12 +25,12 @@ enum weft_call {
 enum { WEFT_N_CHAINS = 4 };
 
 struct weft_where {
-    int device;         /* 0..n_devices-1, -1: any */
-    int priority;       /* higher first among ready tasks of a lane */
-    int64_t position;   /* >= 1: strict order on the device; 0: none.
+    int device;       /* 0..n_devices-1, -1: any */
+    int priority;     /* higher first among ready tasks of a lane */
+    int64_t position; /* >= 1: strict order on the device; 0: none.
                            Positions of a (device, chain) start at 1 after
                            each weft_seq_wait() and have no gaps. */
-    int32_t chain;      /* 0..WEFT_N_CHAINS-1: positions of several chains
+    int32_t chain;    /* 0..WEFT_N_CHAINS-1: positions of several chains
                            on a device are independent */
     enum weft_call call;
     int32_t iteration, micro_batch, layer; /* for traces; -1: none */

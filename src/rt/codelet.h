@@ -41,8 +41,8 @@ struct weft_codelet {
     struct starpu_codelet starpu;
     struct starpu_perfmodel model;
     weft_body_fn cpu;
-    atomic_long n_pending;      /* inserted and not ended */
-    struct weft_codelet *next;  /* of those the runtime has seen */
+    atomic_long n_pending;     /* inserted and not ended */
+    struct weft_codelet *next; /* of those the runtime has seen */
     bool known;
 };
 

@@ -37,8 +37,8 @@ void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
         x->scratch_used += rounded;
         return x->scratch + before;
     }
-    struct weft_more *more =
-        weft_alloc_aligned(rounded + sizeof(struct weft_more), 1);
+    struct weft_more *more = weft_alloc_aligned(
+        rounded + sizeof(struct weft_more), 1);
     if (!more) {
         weft_err_nomem(&x->err, "scratch memory", bytes);
         return NULL;

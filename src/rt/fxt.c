@@ -148,12 +148,9 @@ static int run_tool(const char *dir, const char *profile,
                     struct weft_err *err)
 {
     static const char tool[] = WEFT_FXT_BINDIR "/starpu_fxt_tool";
-    char *const argv[] = {(char *) (uintptr_t) tool,
-                          "-c",
-                          "-no-smooth",
-                          "-i",
-                          (char *) (uintptr_t) profile,
-                          NULL};
+    char *const argv[] = {
+        (char *) (uintptr_t) tool,    "-c", "-no-smooth", "-i",
+        (char *) (uintptr_t) profile, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, dir);
@@ -184,8 +181,8 @@ static void fix_colour(char *line, size_t size)
     char *quote = strchr(line, '"');
     int end = 0;
     if (!quote
-        || sscanf(quote, "\"%lf %lf %lf\"%n", &rgb[0], &rgb[1], &rgb[2],
-                  &end) != 3
+        || sscanf(quote, "\"%lf %lf %lf\"%n", &rgb[0], &rgb[1], &rgb[2], &end)
+               != 3
         || end == 0 || (rgb[0] <= 1 && rgb[1] <= 1 && rgb[2] <= 1))
         return;
     snprintf(quote, size - (size_t) (quote - line), "\"%.4f %.4f %.4f\"\n",

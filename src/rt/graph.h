@@ -23,21 +23,21 @@
 struct weft_policy; /* sched/sched.h */
 
 struct weft_rt_options {
-    int n_devices;        /* CPU devices (workers); 0: one per core */
+    int n_devices; /* CPU devices (workers); 0: one per core */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
-    int nap;              /* idle workers sleep: 1, spin: 0, -1: decide */
-    bool profile;         /* keep task records for traces and timings */
-    const char *fxt_dir;  /* StarPU's own trace: weft_rt_stop() leaves
+    int nap;             /* idle workers sleep: 1, spin: 0, -1: decide */
+    bool profile;        /* keep task records for traces and timings */
+    const char *fxt_dir; /* StarPU's own trace: weft_rt_stop() leaves
                              paje.trace there (rt/fxt.h); NULL: no */
-    double watchdog_s;    /* report when nothing moves for so long; 0: off */
+    double watchdog_s;   /* report when nothing moves for so long; 0: off */
     size_t memory_limit_bytes; /* of all tiles; 0: what the machine has */
 };
 
 /* Starts StarPU in this process (one runtime per process). Errors: absurd
  * device count, several MPI ranks, StarPU that does not start. */
-int weft_rt_start(const struct weft_rt_options *options,
-                  struct weft_rt **out, struct weft_err *err);
+int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
+                  struct weft_err *err);
 /* Waits for all tasks, stops StarPU, frees; sequences and tiles that are left
  * go too, answers that never came are zeros. NULL is allowed. */
 void weft_rt_stop(struct weft_rt *rt);
@@ -100,7 +100,7 @@ void weft_external_complete(struct weft_external *external, const void *data,
 
 struct weft_call_time {
     int64_t n_tasks;
-    double busy_s;         /* sum over tasks and devices */
+    double busy_s;          /* sum over tasks and devices */
     double first_s, last_s; /* since weft_rt_start */
 };
 /* Totals of tasks ended since the last weft_rt_times_reset(); needs

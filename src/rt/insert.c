@@ -72,11 +72,14 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
     w->running = NULL;
     if (rt->profile) {
         if (w->record)
-            w->record[w->n_records++ % rt->n_records] =
-                (struct weft_record) {t->codelet, w->since_us, now,
-                                      t->where.iteration,
-                                      t->where.micro_batch, t->where.layer,
-                                      (int32_t) t->where.call};
+            w->record[w->n_records++ % rt->n_records] = (struct weft_record){
+                t->codelet,
+                w->since_us,
+                now,
+                t->where.iteration,
+                t->where.micro_batch,
+                t->where.layer,
+                (int32_t) t->where.call};
         struct weft_call_time *time = &w->time[t->where.call];
         if (time->n_tasks++ == 0)
             time->first_s = w->since_us * 1e-6;
@@ -178,7 +181,7 @@ static enum starpu_data_access_mode merge(enum starpu_data_access_mode a,
         [WEFT_READ] = STARPU_R,
         [WEFT_WRITE] = STARPU_W,
         [WEFT_READ_WRITE] = STARPU_RW};
-    return (enum starpu_data_access_mode) (a | access[b]);
+    return (enum starpu_data_access_mode)(a | access[b]);
 }
 
 /* Handles of the accesses; a tile that appears twice is one handle, taken
@@ -222,9 +225,9 @@ static void task_place(const struct weft_rt *rt, struct weft_task *t,
         return;
     }
     int priority = t->where.priority;
-    task->priority = priority < rt->min_priority   ? rt->min_priority
-                   : priority > rt->max_priority   ? rt->max_priority
-                                                   : priority;
+    task->priority = priority < rt->min_priority ? rt->min_priority
+                   : priority > rt->max_priority ? rt->max_priority
+                                                 : priority;
     if (t->where.device >= 0) {
         task->execute_on_a_specific_worker = 1;
         task->workerid = (unsigned) t->where.device;
@@ -241,7 +244,8 @@ static int check_where(const struct weft_rt *rt, const char *op,
     if (where->position < 0 || (where->position > 0 && where->device < 0))
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: position %lld needs a device and counts "
-                            "from 1", op, (long long) where->position);
+                            "from 1",
+                            op, (long long) where->position);
     if (where->chain < 0 || where->chain >= WEFT_N_CHAINS)
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: there is no chain %d; 0 to %d", op,

@@ -85,7 +85,7 @@ void weft_exec_clear(struct weft_exec *x);
 
 struct weft_worker {
     struct weft_exec exec;
-    pthread_mutex_t mutex; /* guards all below */
+    pthread_mutex_t mutex;              /* guards all below */
     const struct weft_codelet *running; /* NULL: nothing */
     struct weft_where where;
     double since_us;
@@ -101,7 +101,7 @@ struct weft_seq {
     pthread_mutex_t mutex; /* guards n_pending, first */
     pthread_cond_t idle;
     long n_pending;
-    atomic_int failed;     /* the first error's code */
+    atomic_int failed; /* the first error's code */
     struct weft_err first;
     struct weft_gates *gates;
     struct weft_seq *next; /* of the runtime's; guarded by rt->mutex */
@@ -132,19 +132,19 @@ struct weft_rt {
     int min_priority, max_priority;   /* of StarPU's */
     bool profile;
     double start_s;
-    char *fxt_dir;                    /* NULL: no trace */
+    char *fxt_dir; /* NULL: no trace */
     bool fxt_began;
-    int64_t n_inserted;               /* also numbers the tasks */
+    int64_t n_inserted; /* also numbers the tasks */
     atomic_long n_ended, n_external;
     struct weft_pool *pool;
-    struct weft_worker *worker;       /* (n_devices) */
-    int64_t n_records;                /* ring of one worker */
-    pthread_mutex_t mutex;            /* guards the lists below */
+    struct weft_worker *worker; /* (n_devices) */
+    int64_t n_records;          /* ring of one worker */
+    pthread_mutex_t mutex;      /* guards the lists below */
     struct weft_tile *free_tile, *all_tile;
     struct weft_seq *seq;
     struct weft_codelet *codelet;
     struct weft_external *external;
-    struct weft_watchdog *watchdog;   /* NULL: off */
+    struct weft_watchdog *watchdog; /* NULL: off */
 };
 
 double weft_rt_now_us(const struct weft_rt *rt);

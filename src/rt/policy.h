@@ -24,8 +24,8 @@ struct weft_node {
 
 /* Strict order: the tasks of a (device, chain) pass one after the other. */
 struct weft_gate {
-    int64_t next;               /* position that may pass */
-    struct weft_node *waiting;  /* ready, but not their turn; the policy's */
+    int64_t next;              /* position that may pass */
+    struct weft_node *waiting; /* ready, but not their turn; the policy's */
 };
 
 /* All gates of a sequence; guarded by the policy's lock. `open`: after an

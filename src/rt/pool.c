@@ -150,7 +150,7 @@ int weft_pool_refuse(struct weft_pool *pool, enum weft_mem_class c,
     pthread_mutex_unlock(&pool->mutex);
     return weft_err_set(err, WEFT_ENOMEM,
                         "out of memory: '%s' wants %.1f MiB of %s; %.1f of "
-                        "%.1f MiB are left, %s hold %.1f MiB", what,
-                        (double) bytes / mib, weft_mem_class_name(c), left,
-                        limit, weft_mem_class_name(c), same);
+                        "%.1f MiB are left, %s hold %.1f MiB",
+                        what, (double) bytes / mib, weft_mem_class_name(c),
+                        left, limit, weft_mem_class_name(c), same);
 }

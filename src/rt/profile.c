@@ -18,9 +18,9 @@ const char *weft_call_name(enum weft_call call)
 
 /* Colour names that Chrome's and Perfetto's viewers know. */
 static const char *const call_colour[WEFT_N_CALLS] = {
-    "grey",         "thread_state_running", "rail_idle",     "rail_load",
-    "rail_animation", "thread_state_uninterruptible", "rail_response",
-    "thread_state_iowait"};
+    "grey",          "thread_state_running", "rail_idle",
+    "rail_load",     "rail_animation",       "thread_state_uninterruptible",
+    "rail_response", "thread_state_iowait"};
 
 void weft_rt_times(struct weft_rt *rt, enum weft_call call,
                    struct weft_call_time *out)
@@ -83,7 +83,8 @@ static void write_device(FILE *f, struct weft_rt *rt, int d)
             ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,"
             "\"args\":{\"name\":\"device %d\"}},\n"
             "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":0,"
-            "\"tid\":%d,\"args\":{\"sort_index\":%d}}", d, d, d, d);
+            "\"tid\":%d,\"args\":{\"sort_index\":%d}}",
+            d, d, d, d);
     pthread_mutex_lock(&w->mutex);
     int64_t end = w->n_records;
     int64_t first = end > rt->n_records ? end - rt->n_records : 0;
@@ -98,7 +99,8 @@ int weft_rt_write_trace(struct weft_rt *rt, const char *path,
     if (!rt->profile)
         return weft_err_set(err, WEFT_ESTATE,
                             "cannot write '%s': no task records were kept; "
-                            "start with profiling", path);
+                            "start with profiling",
+                            path);
     size_t size = strlen(path) + 8;
     char *part = weft_alloc(size, 1);
     if (!part)

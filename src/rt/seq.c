@@ -10,8 +10,8 @@
 static struct weft_gates *gates_create(int n_devices)
 {
     size_t n = (size_t) n_devices * WEFT_N_CHAINS;
-    struct weft_gates *gates =
-        weft_alloc(1, sizeof *gates + n * sizeof gates->gate[0]);
+    struct weft_gates *gates = weft_alloc(1, sizeof *gates
+                                                 + n * sizeof gates->gate[0]);
     if (!gates)
         return NULL;
     gates->n_devices = n_devices;

@@ -38,17 +38,17 @@ int weft_rt_n_devices(const struct weft_rt *rt)
 static int check_single(struct weft_err *err)
 {
 #ifdef WEFT_HAVE_MPI
-    static const char *const variable[] = {
-        "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
-        "SLURM_STEP_NUM_TASKS"};
+    static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                           "MV2_COMM_WORLD_SIZE",
+                                           "SLURM_STEP_NUM_TASKS"};
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
         const char *value = getenv(variable[i]);
         if (value && atoi(value) > 1)
             return weft_err_set(err, WEFT_EUNSUPPORTED,
                                 "started as one of %d processes (%s); this "
                                 "version runs in one process: start it "
-                                "without mpirun or srun", atoi(value),
-                                variable[i]);
+                                "without mpirun or srun",
+                                atoi(value), variable[i]);
     }
 #else
     (void) err;
@@ -59,8 +59,7 @@ static int check_single(struct weft_err *err)
 static bool folder_is_good(const char *path)
 {
     struct weft_err err;
-    return weft_dir_create(path, &err) == 0
-        && access(path, W_OK | X_OK) == 0;
+    return weft_dir_create(path, &err) == 0 && access(path, W_OK | X_OK) == 0;
 }
 
 /* StarPU keeps measurements of the machine there; not in the user's home
@@ -96,10 +95,10 @@ static int choose_devices(int wanted, const struct weft_topology *topology,
     if (wanted < 0 || wanted > MAX_DEVICES)
         return weft_err_set(err, WEFT_EINVAL,
                             "cannot start %d devices: 1 to %d%s, or 0 for "
-                            "one per core (%d here)", wanted, MAX_DEVICES,
-                            STARPU_MAXCPUS < 64
-                                ? " with this StarPU"
-                                : "", cores);
+                            "one per core (%d here)",
+                            wanted, MAX_DEVICES,
+                            STARPU_MAXCPUS < 64 ? " with this StarPU" : "",
+                            cores);
     *out = wanted ? wanted : cores < MAX_DEVICES ? cores : MAX_DEVICES;
     return 0;
 }
@@ -123,8 +122,7 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
         w->record = weft_alloc((size_t) rt->n_records, sizeof *w->record);
         if (!w->record)
             return weft_err_nomem(err, "task records",
-                                  (size_t) rt->n_records
-                                      * sizeof *w->record);
+                                  (size_t) rt->n_records * sizeof *w->record);
     }
     return 0;
 }
@@ -173,8 +171,8 @@ static int starpu_start(struct weft_rt *rt,
     }
     rt->min_priority = starpu_sched_get_min_priority();
     rt->max_priority = starpu_sched_get_max_priority();
-    weft_debug("%d devices on %d cores, StarPU %d.%d.%d, idle ones %s",
-               n, n_usable, STARPU_MAJOR_VERSION, STARPU_MINOR_VERSION,
+    weft_debug("%d devices on %d cores, StarPU %d.%d.%d, idle ones %s", n,
+               n_usable, STARPU_MAJOR_VERSION, STARPU_MINOR_VERSION,
                STARPU_RELEASE_VERSION, nap ? "nap" : "spin");
     return 0;
 }
@@ -196,8 +194,8 @@ static void rt_free(struct weft_rt *rt)
     atomic_store(&started, false);
 }
 
-int weft_rt_start(const struct weft_rt_options *options,
-                  struct weft_rt **out, struct weft_err *err)
+int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
+                  struct weft_err *err)
 {
     struct weft_topology topology;
     int n_devices = 0;

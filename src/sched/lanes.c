@@ -221,7 +221,7 @@ static struct starpu_task *nap(int d)
     }
     pthread_mutex_unlock(&state.mutex);
     starpu_worker_relax_off();
-    lane->nap_us = task                        ? NAP_FIRST_US
+    lane->nap_us = task                           ? NAP_FIRST_US
                  : lane->nap_us * 2 < NAP_LAST_US ? lane->nap_us * 2
                                                   : NAP_LAST_US;
     return task;

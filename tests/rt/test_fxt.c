@@ -35,15 +35,14 @@ static void run(const char *dir)
         .n_devices = 2, .nap = 1, .fxt_dir = dir};
     REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
     REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
-    REQUIRE_OK(weft_tile_create(rt, &(struct weft_tile_id) {0},
-                                WEFT_MEM_SAMPLES, 8, &tile, &err), err);
+    REQUIRE_OK(weft_tile_create(rt, &(struct weft_tile_id){0},
+                                WEFT_MEM_SAMPLES, 8, &tile, &err),
+               err);
     for (int i = 0; i < N; i++) {
         struct weft_access access = {tile, WEFT_READ};
-        weft_insert(seq,
-                    i % 2 ? &weft_cl_forward_of_test
-                          : &weft_cl_backward_of_test,
-                    NULL, 0, &access, 1,
-                    &(struct weft_where) {.device = i % 2});
+        weft_insert(
+            seq, i % 2 ? &weft_cl_forward_of_test : &weft_cl_backward_of_test,
+            NULL, 0, &access, 1, &(struct weft_where){.device = i % 2});
     }
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     weft_tile_release(tile);
@@ -124,7 +123,8 @@ static void open_with_vite(const char *dir)
     snprintf(path, sizeof path, "%s/paje.svg", dir);
     snprintf(command, sizeof command,
              "cd %s && QT_QPA_PLATFORM=offscreen LD_LIBRARY_PATH= timeout 60 "
-             "vite -e paje.svg paje.trace >vite.log 2>&1", dir);
+             "vite -e paje.svg paje.trace >vite.log 2>&1",
+             dir);
     CHECK_INT(system(command), 0);
     CHECK(stat(path, &st) == 0 && st.st_size > 1000);
 }
@@ -160,8 +160,8 @@ static void test_fxt_refused(void)
     struct weft_err err;
     struct weft_rt *rt;
     char *argv[] = {"test_fxt", NULL};
-    struct weft_rt_options options = {
-        .n_devices = 1, .fxt_dir = "/nonexistent/deeper"};
+    struct weft_rt_options options = {.n_devices = 1,
+                                      .fxt_dir = "/nonexistent/deeper"};
     if (weft_fxt_needed()) {
         CHECK_FAILS(weft_rt_start(&options, &rt, &err), WEFT_EUNSUPPORTED,
                     err, "runs a StarPU without FxT");
@@ -182,7 +182,7 @@ static void test_fxt_refused(void)
         if (!rc)
             weft_rt_stop(rt);
         _exit(!rc && weft_rt_start(&options, &rt, &err) == WEFT_ESTATE ? 0
-                                                                        : 1);
+                                                                       : 1);
     }
     int status = -1;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);

@@ -32,8 +32,8 @@ static struct weft_tile *tile_of(int32_t layer, size_t bytes)
     struct weft_err err;
     struct weft_tile *tile = NULL;
     struct weft_tile_id id = {"m", "x", -1, layer, -1};
-    REQUIRE_OK(weft_tile_create(rt, &id, WEFT_MEM_SAMPLES, bytes, &tile,
-                                &err), err);
+    REQUIRE_OK(
+        weft_tile_create(rt, &id, WEFT_MEM_SAMPLES, bytes, &tile, &err), err);
     return tile;
 }
 
@@ -81,21 +81,21 @@ static void dataflow(int n_devices)
         uint64_t salt = next_random(&random);
         int n = 1 + (int) (next_random(&random) % MOST);
         int at = (int) (next_random(&random) % TILES);
-        access[0] = (struct weft_access) {tile[at], WEFT_READ_WRITE};
+        access[0] = (struct weft_access){tile[at], WEFT_READ_WRITE};
         uint64_t h = mix(want[at], salt);
         for (int i = 1; i < n; i++) {
             /* Any tile, also one that is there already. */
             int j = (int) (next_random(&random) % TILES);
-            access[i] = (struct weft_access) {tile[j], WEFT_READ};
+            access[i] = (struct weft_access){tile[j], WEFT_READ};
             h = mix(h, want[j]);
         }
         want[at] = h;
         struct weft_where where = anywhere;
         where.device = (int) (next_random(&random)
-                              % (uint32_t) (n_devices + 1)) - 1;
+                              % (uint32_t) (n_devices + 1))
+                     - 1;
         where.priority = (int) (next_random(&random) % 5);
-        weft_insert(seq, &weft_cl_mix, &salt, sizeof salt, access, n,
-                    &where);
+        weft_insert(seq, &weft_cl_mix, &salt, sizeof salt, access, n, &where);
     }
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     int wrong = 0;
@@ -125,9 +125,9 @@ static void test_many_accesses(void)
     uint64_t salt = 5, h;
     start(2);
     for (int i = 0; i < N; i++) {
-        access[i] = (struct weft_access) {tile_of(i, 8), WEFT_READ};
-        *(uint64_t *) weft_tile_acquire(access[i].tile, WEFT_WRITE) =
-            (uint64_t) i * 77;
+        access[i] = (struct weft_access){tile_of(i, 8), WEFT_READ};
+        *(uint64_t *) weft_tile_acquire(access[i].tile,
+                                        WEFT_WRITE) = (uint64_t) i * 77;
         weft_tile_unacquire(access[i].tile);
     }
     access[0].mode = WEFT_READ_WRITE;
@@ -166,13 +166,13 @@ static void insert_mix(struct weft_tile *tile)
 {
     uint64_t salt = 1;
     weft_insert(seq, &weft_cl_mix, &salt, sizeof salt,
-                &(struct weft_access) {tile, WEFT_READ_WRITE}, 1, &anywhere);
+                &(struct weft_access){tile, WEFT_READ_WRITE}, 1, &anywhere);
 }
 
 static void insert_fail(struct weft_tile *tile, int which)
 {
     weft_insert(seq, &weft_cl_fail, &which, sizeof which,
-                &(struct weft_access) {tile, WEFT_READ_WRITE}, 1, &anywhere);
+                &(struct weft_access){tile, WEFT_READ_WRITE}, 1, &anywhere);
 }
 
 static void test_error_first_wins(void)
@@ -237,20 +237,19 @@ static void test_where_is_checked(void)
     static const struct {
         struct weft_where where;
         const char *part;
-    } bad[] = {
-        {{.device = 2}, "mix: there is no device 2; 0 to 1, or -1"},
-        {{.device = -2}, "there is no device -2"},
-        {{.device = -1, .position = 1}, "position 1 needs a device"},
-        {{.position = -4}, "position -4"},
-        {{.chain = WEFT_N_CHAINS}, "there is no chain 4"},
-        {{.call = WEFT_N_CALLS}, "unknown call 8"}};
+    } bad[] = {{{.device = 2}, "mix: there is no device 2; 0 to 1, or -1"},
+               {{.device = -2}, "there is no device -2"},
+               {{.device = -1, .position = 1}, "position 1 needs a device"},
+               {{.position = -4}, "position -4"},
+               {{.chain = WEFT_N_CHAINS}, "there is no chain 4"},
+               {{.call = WEFT_N_CALLS}, "unknown call 8"}};
     struct weft_err err;
     start(2);
     struct weft_tile *tile = tile_of(1, 8);
     for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
         uint64_t salt = 0;
         weft_insert(seq, &weft_cl_mix, &salt, sizeof salt,
-                    &(struct weft_access) {tile, WEFT_READ_WRITE}, 1,
+                    &(struct weft_access){tile, WEFT_READ_WRITE}, 1,
                     &bad[i].where);
         CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EINVAL, err, bad[i].part);
     }
@@ -315,8 +314,9 @@ static void test_external(void)
     atomic_store(&n_bodies, 0);
     for (int i = 0; i < N; i++) {
         score[i] = tile_of(i, 8);
-        REQUIRE_OK(weft_external_begin(seq, score[i], &anywhere, &answer[i],
-                                       &err), err);
+        REQUIRE_OK(
+            weft_external_begin(seq, score[i], &anywhere, &answer[i], &err),
+            err);
         struct weft_access access[] = {{sum, WEFT_READ_WRITE},
                                        {score[i], WEFT_READ}};
         weft_insert(seq, &weft_cl_mix, &salt, sizeof salt, access, 2,
@@ -375,25 +375,21 @@ static void test_external_early(void)
     weft_tile_unacquire(copy);
     /* Too long an answer is an error of the sequence. */
     char big[100] = {0};
-    REQUIRE_OK(weft_external_begin(seq, copy, &anywhere, &answer, &err),
-               err);
+    REQUIRE_OK(weft_external_begin(seq, copy, &anywhere, &answer, &err), err);
     weft_external_complete(answer, big, sizeof big);
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EINVAL, err,
                 "an answer of 100 bytes for 'm layer 1 x', which has 8");
     /* Nobody answers: stopping ends all the same. */
-    REQUIRE_OK(weft_external_begin(seq, copy, &anywhere, &answer, &err),
-               err);
+    REQUIRE_OK(weft_external_begin(seq, copy, &anywhere, &answer, &err), err);
     insert_mix(copy);
     weft_tile_release(copy);
     weft_rt_stop(rt);
 }
 
-WEFT_TESTS("rt/graph",
-           {"test_dataflow", test_dataflow},
+WEFT_TESTS("rt/graph", {"test_dataflow", test_dataflow},
            {"test_many_accesses", test_many_accesses},
            {"test_error_first_wins", test_error_first_wins},
            {"test_error_of_sequence", test_error_of_sequence},
            {"test_where_is_checked", test_where_is_checked},
-           {"test_scratch", test_scratch},
-           {"test_external", test_external},
+           {"test_scratch", test_scratch}, {"test_external", test_external},
            {"test_external_early", test_external_early})

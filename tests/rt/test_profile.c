@@ -43,9 +43,11 @@ static void insert(const struct weft_codelet *codelet, enum weft_call call,
                    int device, int32_t layer, useconds_t us)
 {
     weft_insert(seq, codelet, &us, sizeof us, NULL, 0,
-                &(struct weft_where) {.device = device, .call = call,
-                                      .iteration = 2, .micro_batch = -1,
-                                      .layer = layer});
+                &(struct weft_where){.device = device,
+                                     .call = call,
+                                     .iteration = 2,
+                                     .micro_batch = -1,
+                                     .layer = layer});
 }
 
 static void test_times(void)
@@ -95,7 +97,8 @@ static void check_events(json_t *events)
     int tasks = 0, names = 0;
     size_t i;
     json_t *event;
-    json_array_foreach(events, i, event) {
+    json_array_foreach(events, i, event)
+    {
         json_int_t tid = json_integer_value(json_object_get(event, "tid"));
         if (strcmp(text_of(event, "name"), "thread_name") == 0) {
             char want[32];
@@ -113,8 +116,7 @@ static void check_events(json_t *events)
         CHECK(ts >= end[tid]);
         CHECK(dur >= 2000);
         end[tid] = ts + dur;
-        CHECK_STR(text_of(event, "cat"),
-                  train ? "actor_train" : "ref_infer");
+        CHECK_STR(text_of(event, "cat"), train ? "actor_train" : "ref_infer");
         CHECK(text_of(event, "cname")[0] != 0);
         CHECK_INT(tid, train);
         CHECK_INT(json_integer_value(json_object_get(args, "iteration")), 2);
@@ -179,7 +181,8 @@ static void test_trace_bounded(void)
     json_t *root = json_load_file(path, 0, NULL), *event;
     int32_t layer = 84;
     size_t i;
-    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event)
+    {
         if (strcmp(text_of(event, "ph"), "X") != 0)
             continue;
         json_t *args = json_object_get(event, "args");
@@ -193,8 +196,7 @@ static void test_trace_bounded(void)
     stop();
 }
 
-WEFT_TESTS("rt/profile",
-           {"test_times", test_times},
+WEFT_TESTS("rt/profile", {"test_times", test_times},
            {"test_trace", test_trace},
            {"test_trace_unprofiled", test_trace_unprofiled},
            {"test_trace_bounded", test_trace_bounded})

@@ -99,8 +99,7 @@ static void test_starpu_home(void)
     CHECK_INT(system(path), 0);
 }
 
-WEFT_TESTS("rt/start",
-           {"test_counts", test_counts},
+WEFT_TESTS("rt/start", {"test_counts", test_counts},
            {"test_one_per_process", test_one_per_process},
            {"test_several_processes", test_several_processes},
            {"test_starpu_home", test_starpu_home})

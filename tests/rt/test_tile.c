@@ -76,21 +76,22 @@ static void insert(const struct weft_codelet *codelet, size_t value,
 {
     size_t args[2] = {value, weft_tile_bytes(tile)};
     weft_insert(seq, codelet, args, sizeof args,
-                &(struct weft_access) {tile, mode}, 1,
-                &(struct weft_where) {.device = -1});
+                &(struct weft_access){tile, mode}, 1,
+                &(struct weft_where){.device = -1});
 }
 
 static void test_permanent(void)
 {
-    static const size_t size[] = {1, 63, 64, 65, 4096, 4097, 8192, 8193,
-                                  100001, (size_t) 5 << 20};
+    static const size_t size[] = {1,    63,   64,   65,     4096,
+                                  4097, 8192, 8193, 100001, (size_t) 5 << 20};
     struct weft_tile *tile[WEFT_COUNT(size)];
     struct weft_err err;
     start(0);
     size_t sum = 0;
     for (size_t i = 0; i < WEFT_COUNT(size); i++) {
         REQUIRE_OK(weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, size[i],
-                                    &tile[i], &err), err);
+                                    &tile[i], &err),
+                   err);
         sum += size[i];
         CHECK_INT(weft_tile_bytes(tile[i]), size[i]);
         CHECK(weft_tile_ready(tile[i]));
@@ -112,8 +113,8 @@ static void test_permanent(void)
     CHECK_INT(now_bytes(WEFT_MEM_WEIGHTS), 0);
     CHECK_INT(peak_bytes(WEFT_MEM_WEIGHTS), sum);
     /* Memory used before comes back as zeros. */
-    REQUIRE_OK(weft_tile_create(rt, &id, WEFT_MEM_KV, 100001, &tile[0],
-                                &err), err);
+    REQUIRE_OK(weft_tile_create(rt, &id, WEFT_MEM_KV, 100001, &tile[0], &err),
+               err);
     insert(&weft_cl_read, 0, tile[0], WEFT_READ);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     weft_tile_release(tile[0]);
@@ -131,7 +132,8 @@ static void test_temporary(void)
     start(0);
     struct weft_tile *tile;
     REQUIRE_OK(weft_tile_create_temp(rt, &id, WEFT_MEM_ACTIVATIONS, BYTES,
-                                     &tile, &err), err);
+                                     &tile, &err),
+               err);
     CHECK_INT(now_bytes(WEFT_MEM_ACTIVATIONS), 0); /* not written yet */
     insert(&weft_cl_fill, 7, tile, WEFT_WRITE);
     insert(&weft_cl_read, 7, tile, WEFT_READ);
@@ -141,8 +143,9 @@ static void test_temporary(void)
     weft_tile_release(tile);
     CHECK_INT(now_bytes(WEFT_MEM_ACTIVATIONS), 0);
     for (size_t i = 0; i < N; i++) {
-        REQUIRE_OK(weft_tile_create_temp(rt, &id, WEFT_MEM_ACTIVATIONS,
-                                         BYTES, &tile, &err), err);
+        REQUIRE_OK(weft_tile_create_temp(rt, &id, WEFT_MEM_ACTIVATIONS, BYTES,
+                                         &tile, &err),
+                   err);
         insert(&weft_cl_fill, i % 251, tile, WEFT_WRITE);
         insert(&weft_cl_read, i % 251, tile, WEFT_READ);
         weft_tile_release(tile); /* the tasks still have it */
@@ -160,8 +163,9 @@ static void test_temporary_unwritten(void)
     struct weft_err err;
     start(0);
     struct weft_tile *tile;
-    REQUIRE_OK(weft_tile_create_temp(rt, &id, WEFT_MEM_SAMPLES, 100, &tile,
-                                     &err), err);
+    REQUIRE_OK(
+        weft_tile_create_temp(rt, &id, WEFT_MEM_SAMPLES, 100, &tile, &err),
+        err);
     insert(&weft_cl_read, 0, tile, WEFT_READ);
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ESTATE, err,
                 "read on 'actor layer 3 block 1 weights': reads 'actor "
@@ -180,16 +184,19 @@ static void test_limit(void)
     struct weft_err err;
     struct weft_tile *a, *b;
     start((size_t) 10 * MIB);
-    REQUIRE_OK(weft_tile_create(rt, &id, WEFT_MEM_OPTIMIZER, 6 * MIB, &a,
-                                &err), err);
-    CHECK_FAILS(weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, 5 * MIB, &b,
-                                 &err), WEFT_ENOMEM, err,
-                "'actor layer 3 block 1 weights' wants 5.0 MiB of weights; "
-                "4.0 of 10.0 MiB are left");
+    REQUIRE_OK(
+        weft_tile_create(rt, &id, WEFT_MEM_OPTIMIZER, 6 * MIB, &a, &err),
+        err);
+    CHECK_FAILS(
+        weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, 5 * MIB, &b, &err),
+        WEFT_ENOMEM, err,
+        "'actor layer 3 block 1 weights' wants 5.0 MiB of weights; "
+        "4.0 of 10.0 MiB are left");
     CHECK_INT(now_bytes(WEFT_MEM_WEIGHTS), 0);
     /* Inside of a task the sequence says it. */
     REQUIRE_OK(weft_tile_create_temp(rt, &id, WEFT_MEM_ACTIVATIONS, 5 * MIB,
-                                     &b, &err), err);
+                                     &b, &err),
+               err);
     insert(&weft_cl_fill, 1, b, WEFT_WRITE);
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENOMEM, err,
                 "wants 5.0 MiB of activations");
@@ -203,8 +210,9 @@ static void test_limit(void)
                    err);
         weft_tile_release(a);
     }
-    CHECK_FAILS(weft_tile_create(rt, &id, WEFT_MEM_KV, SIZE_MAX / 2, &a,
-                                 &err), WEFT_ENOMEM, err, "wants");
+    CHECK_FAILS(
+        weft_tile_create(rt, &id, WEFT_MEM_KV, SIZE_MAX / 2, &a, &err),
+        WEFT_ENOMEM, err, "wants");
     stop();
 }
 
@@ -249,10 +257,8 @@ static void test_ready(void)
     stop();
 }
 
-WEFT_TESTS("rt/tile",
-           {"test_permanent", test_permanent},
+WEFT_TESTS("rt/tile", {"test_permanent", test_permanent},
            {"test_temporary", test_temporary},
            {"test_temporary_unwritten", test_temporary_unwritten},
-           {"test_limit", test_limit},
-           {"test_pool_sizes", test_pool_sizes},
+           {"test_limit", test_limit}, {"test_pool_sizes", test_pool_sizes},
            {"test_ready", test_ready})

@@ -43,11 +43,14 @@ static void said(double watchdog_s, bool still, char *text, size_t size)
     if (!rc)
         rc = weft_seq_create(rt, &seq, &err);
     if (!rc)
-        rc = weft_tile_create(rt, &(struct weft_tile_id) {0},
-                              WEFT_MEM_SAMPLES, 8, &tile, &err);
+        rc = weft_tile_create(rt, &(struct weft_tile_id){0}, WEFT_MEM_SAMPLES,
+                              8, &tile, &err);
     REQUIRE_OK(rc, err);
-    struct weft_where where = {.device = 1, .call = WEFT_CALL_REF_INFER,
-                               .iteration = 3, .micro_batch = 4, .layer = 5};
+    struct weft_where where = {.device = 1,
+                               .call = WEFT_CALL_REF_INFER,
+                               .iteration = 3,
+                               .micro_batch = 4,
+                               .layer = 5};
     atomic_store(&go_on, !still);
     for (int i = 0; i < 3; i++)
         weft_insert(seq, &weft_cl_stand, NULL, 0, NULL, 0, &where);
@@ -87,7 +90,8 @@ static void test_standstill(void)
     CHECK_INT(count(text, "3 wait or run: stand 3"), 1);
     CHECK_INT(count(text, "1 answers from outside have not come"), 1);
     CHECK_INT(count(text, "device 1 runs stand (ref_infer, iteration 3, "
-                          "micro-batch 4, layer 5) for 0."), 1);
+                          "micro-batch 4, layer 5) for 0."),
+              1);
     CHECK_INT(count(text, "device 0 runs"), 0);
 }
 
@@ -102,6 +106,5 @@ static void test_silence(void)
     CHECK_STR(text, "");
 }
 
-WEFT_TESTS("rt/watchdog",
-           {"test_standstill", test_standstill},
+WEFT_TESTS("rt/watchdog", {"test_standstill", test_standstill},
            {"test_silence", test_silence})

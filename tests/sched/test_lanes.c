@@ -103,7 +103,7 @@ static void block_all(int n_devices)
 {
     for (int d = 0; d < n_devices; d++)
         weft_insert(seq, &weft_cl_block, NULL, 0, NULL, 0,
-                    &(struct weft_where) {.device = d, .priority = 100});
+                    &(struct weft_where){.device = d, .priority = 100});
 }
 
 static void test_positions_order(void)
@@ -125,8 +125,8 @@ static void test_positions_order(void)
         atomic_store(&ran.n, 0);
         for (int i = 0; i < N; i++)
             for (int d = 0; d < 2; d++)
-                note(order[i], (struct weft_where) {
-                                   .device = d, .position = order[i] + 1});
+                note(order[i], (struct weft_where){.device = d,
+                                                   .position = order[i] + 1});
         wait_ok();
         int next[2] = {0, 0};
         CHECK_INT(ran.n, 2 * N);
@@ -143,15 +143,15 @@ static void test_positions_chains(void)
 {
     start(1, 1);
     /* Chain 1 begins though chain 0's first task comes last. */
-    note(12, (struct weft_where) {.position = 2, .chain = 1});
-    note(11, (struct weft_where) {.position = 1, .chain = 1});
-    note(2, (struct weft_where) {.position = 2});
+    note(12, (struct weft_where){.position = 2, .chain = 1});
+    note(11, (struct weft_where){.position = 1, .chain = 1});
+    note(2, (struct weft_where){.position = 2});
     for (int i = 0; i < 2000 && atomic_load(&ran.n) < 2; i++)
         usleep(1000);
     CHECK_INT(ran.n, 2);
     CHECK_INT(ran.id[0], 11);
     CHECK_INT(ran.id[1], 12);
-    note(1, (struct weft_where) {.position = 1});
+    note(1, (struct weft_where){.position = 1});
     wait_ok();
     CHECK_INT(ran.id[2], 1);
     CHECK_INT(ran.id[3], 2);
@@ -164,8 +164,8 @@ static void test_priorities(void)
     start(1, 1);
     block_all(1);
     for (int i = 0; i < N; i++) /* priorities 0, 1, 2, 0, ... */
-        note(i, (struct weft_where) {.priority = i % 3});
-    note(-1, (struct weft_where) {.priority = 2, .position = 1});
+        note(i, (struct weft_where){.priority = i % 3});
+    note(-1, (struct weft_where){.priority = 2, .position = 1});
     atomic_store(&gate_open, 1);
     wait_ok();
     CHECK_INT(ran.n, N + 1);
@@ -181,7 +181,7 @@ static void test_pinning(void)
     enum { N = 400, D = 4 };
     start(D, 1);
     for (int i = 0; i < N; i++)
-        note(i, (struct weft_where) {.device = i % D});
+        note(i, (struct weft_where){.device = i % D});
     wait_ok();
     CHECK_INT(ran.n, N);
     int wrong = 0;
@@ -202,7 +202,7 @@ static void test_any_device(void)
     for (int i = 0; i < N; i++) {
         struct note_args args = {i, 5000};
         weft_insert(seq, &weft_cl_note, &args, sizeof args, NULL, 0,
-                    &(struct weft_where) {.device = -1});
+                    &(struct weft_where){.device = -1});
     }
     wait_ok();
     double took = weft_clock_s() - begin;
@@ -219,9 +219,9 @@ static void test_any_yields_to_priority(void)
 {
     start(1, 1);
     block_all(1);
-    note(1, (struct weft_where) {.device = -1, .priority = 1});
-    note(2, (struct weft_where) {.device = 0, .priority = 2});
-    note(3, (struct weft_where) {.device = -1, .priority = 3});
+    note(1, (struct weft_where){.device = -1, .priority = 1});
+    note(2, (struct weft_where){.device = 0, .priority = 2});
+    note(3, (struct weft_where){.device = -1, .priority = 3});
     atomic_store(&gate_open, 1);
     wait_ok();
     CHECK_INT(ran.id[0], 3);
@@ -235,14 +235,14 @@ static void test_error_opens_gates(void)
 {
     struct weft_err err;
     start(2, 1);
-    note(5, (struct weft_where) {.position = 5});
+    note(5, (struct weft_where){.position = 5});
     weft_insert(seq, &weft_cl_fail, NULL, 0, NULL, 0,
-                &(struct weft_where) {.device = 1});
+                &(struct weft_where){.device = 1});
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, "a NaN");
     CHECK_INT(ran.n, 0);
     /* The sequence starts anew: order holds again. */
-    note(2, (struct weft_where) {.position = 2});
-    note(1, (struct weft_where) {.position = 1});
+    note(2, (struct weft_where){.position = 2});
+    note(1, (struct weft_where){.position = 1});
     wait_ok();
     CHECK_INT(ran.n, 2);
     CHECK_INT(ran.id[0], 1);
@@ -283,7 +283,7 @@ static void test_wake_latency(void)
     for (int i = 0; i < N; i++) {
         usleep(5000);
         double begin = weft_clock_s();
-        note(i, (struct weft_where) {.device = i % 2});
+        note(i, (struct weft_where){.device = i % 2});
         wait_ok();
         took[i] = weft_clock_s() - begin;
     }
@@ -302,7 +302,7 @@ static void test_throughput(void)
     start(2, 1);
     double begin = weft_clock_s();
     for (int i = 0; i < N; i++)
-        note(i, (struct weft_where) {.device = i % 2});
+        note(i, (struct weft_where){.device = i % 2});
     double inserted = weft_clock_s() - begin;
     wait_ok();
     double took = weft_clock_s() - begin;
@@ -312,8 +312,7 @@ static void test_throughput(void)
     stop();
 }
 
-WEFT_TESTS("sched/lanes",
-           {"test_positions_order", test_positions_order},
+WEFT_TESTS("sched/lanes", {"test_positions_order", test_positions_order},
            {"test_positions_chains", test_positions_chains},
            {"test_priorities", test_priorities},
            {"test_pinning", test_pinning},
