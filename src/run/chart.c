@@ -132,17 +132,33 @@ static double py(const struct plot *p, double y)
 
 /* ---- Drawing ---------------------------------------------------------- */
 
+/* "25k" rather than 25000. */
+static void add_tick(struct weft_text *out, double v)
+{
+    static const char unit[] = {'k', 'M', 'G', 'T'};
+    int k = -1;
+    if (fabs(v) >= 10000)
+        while (fabs(v) >= 1000 && k < 3) {
+            v /= 1000;
+            k++;
+        }
+    weft_text_addf(out, "%.4g", v);
+    if (k >= 0)
+        weft_text_addf(out, "%c", unit[k]);
+}
+
 static void add_grid(const struct plot *p, struct weft_text *out)
 {
     double step = weft_chart_step(p->y1 - p->y0, 4);
     for (double k = ceil(p->y0 / step); k * step <= p->y1; k++) {
-        double y = k * step;
+        double y = py(p, k * step);
         weft_text_addf(out,
                        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" "
                        "y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" "
-                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>",
-                       LEFT, WIDTH - RIGHT, py(p, y), py(p, y), LEFT - 6,
-                       py(p, y) + 3.5, k == 0 ? 0.0 : y);
+                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
+                       LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 3.5);
+        add_tick(out, k == 0 ? 0.0 : k * step);
+        weft_text_add(out, "</text>");
     }
     step = fmax(1, weft_chart_step(p->x1 - p->x0, 5));
     for (double k = ceil(p->x0 / step); k * step <= p->x1; k++)

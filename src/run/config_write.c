@@ -132,6 +132,19 @@ int weft_config_write(const struct weft_config *config, const char *path,
 
 /* ---- The reference ---------------------------------------------------- */
 
+/* "65536", "1e9" */
+static void add_bound(double v, struct weft_text *out)
+{
+    int power = 0;
+    double x = v;
+    for (; x >= 10 && power < 20; power++)
+        x /= 10;
+    if (power < 6)
+        weft_text_addf(out, "%.10g", v);
+    else
+        weft_text_addf(out, "%.2ge%d", x, power);
+}
+
 /* "1..1000", "f32|bf16", "text" */
 static void add_type(const struct weft_config_key *k, struct weft_text *out)
 {
@@ -140,7 +153,9 @@ static void add_type(const struct weft_config_key *k, struct weft_text *out)
     case WEFT_KEY_SEED:
     case WEFT_KEY_FLOAT:
     case WEFT_KEY_DOUBLE:
-        weft_text_addf(out, "%.4g..%.4g", k->min, k->max);
+        add_bound(k->min, out);
+        weft_text_add(out, "..");
+        add_bound(k->max, out);
         break;
     case WEFT_KEY_BOOL:
         weft_text_add(out, "true|false");

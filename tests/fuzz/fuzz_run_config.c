@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a run's configuration, and its last line as a word of the
+ * command line: refused with a sentence, or a configuration that may go on
+ * with itself.
+ *
+ * fuzz-sources: src/run/config.c src/run/config_check.c src/run/config_set.c
+ * fuzz-sources: src/run/config_table.c src/run/config_write.c
+ * fuzz-sources: src/run/edit_distance.c src/run/text.c */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/config.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check(const char *text, size_t n, int n_words,
+                  const char *const *word)
+{
+    struct weft_config c;
+    struct weft_err err = {0};
+    int rc = weft_config_parse(text, n, "run.yaml", "/", n_words, word, &c,
+                               &err);
+    if (rc) {
+        if (!err.text[0] || err.code != rc)
+            abort();
+        return;
+    }
+    if (!c.run_dir || c.run_dir[0] != '/' || c.iterations < 1
+        || c.n_rewards > WEFT_MAX_REWARDS
+        || weft_config_check_resume(&c, &c, &err) != 0)
+        abort();
+    weft_config_release(&c);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    const char *text = (const char *) data;
+    check(text, n, 0, NULL);
+    size_t start = n;
+    while (start > 0 && text[start - 1] != '\n')
+        start--;
+    char *word = malloc(n - start + 1);
+    if (!word)
+        return 0;
+    memcpy(word, text + start, n - start);
+    word[n - start] = 0;
+    const char *words[1] = {word};
+    check(text, start, 1, words);
+    free(word);
+    return 0;
+}
