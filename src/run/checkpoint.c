@@ -3,9 +3,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -351,7 +354,8 @@ static int is_empty(const char *dir, bool *out, struct weft_err *err)
     if (!d)
         return errno == ENOENT ? 0 : weft_err_sys(err, "read", dir);
     for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0
+            && strcmp(e->d_name, "lock") != 0)
             *out = false;
     closedir(d);
     return 0;
@@ -391,12 +395,37 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
     return rc;
 }
 
+int weft_run_dir_lock(struct weft_trainer *t, struct weft_err *err)
+{
+    char path[PATH_BYTES];
+    int rc = weft_dir_create(t->config.run_dir, err);
+    if (rc)
+        return rc;
+    path_of(path, t->config.run_dir, "lock");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return weft_err_sys(err, "write", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        if (saved != EWOULDBLOCK)
+            return weft_err_sys(err, "lock", path);
+        return weft_err_set(err, WEFT_ESTATE,
+                            "another process works in run_dir '%s'; wait for "
+                            "it, or take another run_dir",
+                            t->config.run_dir);
+    }
+    t->lock = fd;
+    return 0;
+}
+
 int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
 {
     static const char *const folder[] = {"samples", "checkpoints"};
     const char *run = t->config.run_dir;
     char path[PATH_BYTES];
-    int rc = weft_dir_create(run, err);
+    int rc = 0;
     for (size_t i = 0; i < WEFT_COUNT(folder) && !rc; i++)
         rc = weft_dir_create(path_of(path, run, folder[i]), err);
     if (!rc)

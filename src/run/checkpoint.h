@@ -23,6 +23,9 @@
  * empty, another configuration. */
 int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
                       struct weft_err *err);
+/* Creates the run directory and takes its lock, which the process holds until
+ * it ends: two runs in one directory would mix. Errors: it is taken. */
+int weft_run_dir_lock(struct weft_trainer *t, struct weft_err *err);
 /* Creates the run directory's files where missing, opens the metrics (cut
  * back to the iteration resumed from). */
 int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err);

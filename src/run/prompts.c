@@ -240,6 +240,17 @@ static int collect_stops(struct weft_trainer *t, struct weft_err *err)
     return 0;
 }
 
+/* Rules compare with the row's label. */
+static bool wants_labels(const struct weft_config *c)
+{
+    for (int32_t r = 0; r < c->n_rewards; r++)
+        if (c->reward[r].type == WEFT_REWARD_GSM8K
+            || c->reward[r].type == WEFT_REWARD_EXACT
+            || c->reward[r].type == WEFT_REWARD_BOXED)
+            return true;
+    return false;
+}
+
 int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
@@ -250,6 +261,8 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
         .label = c->data.label_key,
         .need = sft ? WEFT_NEED_RESPONSE : WEFT_NEED_PROMPT,
     };
+    if (!sft && wants_labels(c))
+        keys.need |= WEFT_NEED_LABEL;
     int rc = weft_renderer_init(c->data.template, c->model.actor,
                                 c->data.system, &t->renderer, err);
     if (!rc)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -256,10 +257,14 @@ static int open_all(struct weft_trainer *t, struct weft_err *err)
         rc = for_each_model(t, create_tiles, err);
     if (!rc)
         rc = create_state(t, err);
+    if (!rc && checkpoint)
+        rc = weft_run_dir_lock(t, err); /* nobody may prune it meanwhile */
     if (!rc)
         rc = for_each_model(t, checkpoint ? load_frozen : load_weights, err);
     if (!rc && checkpoint)
         rc = weft_checkpoint_read(t, checkpoint, err);
+    if (!rc && !checkpoint) /* a new run leaves nothing when it is refused */
+        rc = weft_run_dir_lock(t, err);
     if (!rc)
         rc = weft_run_dir_begin(t, err);
     weft_free(checkpoint);
@@ -332,6 +337,8 @@ void weft_trainer_close(struct weft_trainer *t)
     weft_dataset_close(t->data);
     weft_tokenizer_free(t->tokenizer);
     weft_free(t->order);
+    if (t->lock > 0)
+        close(t->lock);
     weft_config_release(&t->config);
     weft_free(t);
 }

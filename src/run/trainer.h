@@ -64,6 +64,7 @@ struct weft_trainer {
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
+    int lock;                  /* of the run directory; 0: not held */
 };
 
 /* The prompt that the run's k-th draw takes (epochs of permutations). */

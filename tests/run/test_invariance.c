@@ -63,7 +63,7 @@ static void compare(const char *dtype, const char *const *variant)
 static const char *const variants[][4] = {
     {"runtime.devices=2"},
     {"runtime.devices=3"},
-    {"runtime.devices=4", "runtime.nap=1"},
+    {"runtime.devices=4", "runtime.nap=true"},
     {"train.micro_batch_tokens=1"},
     {"train.micro_batch_tokens=100", "runtime.devices=2"},
     {"train.micro_batch_tokens=100000"},

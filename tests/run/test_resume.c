@@ -32,6 +32,20 @@ static void test_resume_same_bits(void)
     }
 }
 
+/* Two at once in one directory would mix their files. */
+static void test_resume_locked(void)
+{
+    const char *word[] = {"iterations=4", NULL};
+    char run[512], command[1536];
+    struct weft_trainer *t = fixture_open(&fixture, "locked", word);
+    snprintf(run, sizeof run, "%s/locked", fixture.dir);
+    snprintf(command, sizeof command,
+             "flock -n '%s/lock' true", run); /* util-linux: another process */
+    CHECK(system(command) != 0);
+    weft_trainer_close(t);
+    CHECK(system(command) == 0);
+}
+
 /* A process that dies between checkpoints repeats what was not saved, and
  * metrics.jsonl has every iteration once. */
 static void test_resume_repeats(void)
@@ -99,5 +113,6 @@ static void test_resume_refuses(void)
 }
 
 WEFT_TESTS("run/resume", {"test_resume_same_bits", test_resume_same_bits},
+           {"test_resume_locked", test_resume_locked},
            {"test_resume_repeats", test_resume_repeats},
            {"test_resume_refuses", test_resume_refuses})
