@@ -61,8 +61,8 @@ static int no_key(const json_t *object, const char *subject, const char *what,
 {
     char keys[300];
     return weft_err_set(err, WEFT_ENOTFOUND,
-                        "%s: no %s: there is no %s; the row has %s",
-                        subject, what, wanted, list_keys(object, keys));
+                        "%s: no %s: there is no %s; the row has %s", subject,
+                        what, wanted, list_keys(object, keys));
 }
 
 static int no_named_key(const struct filling *f, const char *what,
@@ -371,13 +371,12 @@ static size_t common_bytes(const char *a, const char *b)
     size_t n = 0;
     while (a[n] && a[n] == b[n])
         n++;
-    if ((!a[n] || !b[n]) && n > 0)
+    bool ends = !a[n] || !b[n];
+    if (ends && n > 0)
         n--;
-    else if (n > 0 && a[n - 1] == ' ')
-        return n - 1;
-    while (n > 0 && (a[n] & 0xc0) == 0x80)
+    while (n > 0 && (a[n] & 0xc0) == 0x80) /* whole characters */
         n--;
-    return n;
+    return !ends && n > 0 && a[n - 1] == ' ' ? n - 1 : n;
 }
 
 /* Without a key, the prompt is what chosen and rejected begin with. */

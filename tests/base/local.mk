@@ -15,3 +15,5 @@ check_PROGRAMS += %D%/test_hash
 %C%_test_hash_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_yaml
 %C%_test_yaml_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_json
+%C%_test_json_LDADD = $(base_libs)
