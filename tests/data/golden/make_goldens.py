@@ -5,7 +5,8 @@
     python -m venv venv && venv/bin/pip install torch transformers safetensors
     venv/bin/python tests/data/golden/make_goldens.py
 
-writes tests/data/golden/<family>/: a Hugging Face folder (config.json,
+(here: torch 2.15.0, transformers 5.23.0) writes
+tests/data/golden/<family>/: a Hugging Face folder (config.json,
 generation_config.json, *.safetensors in f32) and, beside the folder,
 <family>.safetensors:
 
