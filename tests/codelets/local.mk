@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += %D%/test_advantage
 %C%_test_advantage_LDADD = $(graphs_libs)
+%C%_test_advantage_SOURCES = %D%/test_advantage.c %D%/task_fixture.h
