@@ -2,7 +2,9 @@
 #include "run/trace.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "rt/fxt.h"
@@ -17,7 +19,19 @@ int weft_trace_prepare(const struct weft_config *config, char **argv,
                   "trace.json alone");
         return 0;
     }
-    return weft_fxt_reexec(argv, err);
+    /* argv begins with the command's name; the program's comes before it. */
+    static char name[] = "weft";
+    size_t n = 0;
+    while (argv[n])
+        n++;
+    char **all = weft_alloc(n + 2, sizeof *all);
+    if (!all)
+        return weft_err_nomem(err, "arguments", (n + 2) * sizeof *all);
+    all[0] = name;
+    memcpy(all + 1, argv, n * sizeof *all);
+    int rc = weft_fxt_reexec(all, err);
+    weft_free(all);
+    return rc;
 }
 
 bool weft_trace_has_paje(const char *run_dir)

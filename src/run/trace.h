@@ -7,7 +7,8 @@
 
 /* StarPU's own trace needs a StarPU built with FxT: when the run wants a
  * trace and one is known, the process is started again (exec) on it with the
- * same words; otherwise, and the second time, returns 0. */
+ * same words (argv: the command's name and its words, as weft_cmd_train()
+ * has them); otherwise, and the second time, returns 0. */
 int weft_trace_prepare(const struct weft_config *config, char **argv,
                        struct weft_err *err);
 /* run_dir/trace/paje.trace is there. */
