@@ -38,8 +38,8 @@ enum weft_dataset_need {
     WEFT_NEED_PROMPT = 1,
     WEFT_NEED_RESPONSE = 2,
     WEFT_NEED_LABEL = 4,
-    WEFT_NEED_PAIR = 8, /* chosen and rejected */
-    WEFT_NEED_NOTHING = 16
+    WEFT_NEED_PAIR = 8,    /* chosen and rejected */
+    WEFT_NEED_NOTHING = 16 /* any object will do, each row in its own way */
 };
 
 /* Named keys, NULL: found. A dot goes into an object. A named key must be in

@@ -11,7 +11,8 @@
 enum weft_prompt_form {
     WEFT_PROMPT_KEY,    /* under a key: a text or messages */
     WEFT_PROMPT_COMMON, /* what chosen and rejected begin with */
-    WEFT_PROMPT_NONE    /* `text` alone */
+    WEFT_PROMPT_NONE,   /* `text` alone */
+    WEFT_PROMPT_ANY     /* each row its own way (WEFT_NEED_NOTHING) */
 };
 
 struct weft_row_format {

@@ -94,13 +94,18 @@ static json_t *first_of(const json_t *object, const char *const *keys,
     return NULL;
 }
 
-int weft_row_detect(const json_t *object, const char *subject,
-                    struct weft_row_format *format, struct weft_err *err)
+/* each: of this row alone, and nothing need be there. */
+static int detect(const json_t *object, const char *subject, bool each,
+                  struct weft_row_format *format, struct weft_err *err)
 {
     format->form = WEFT_PROMPT_KEY;
     if (format->named.prompt) {
         format->prompt = format->named.prompt;
         return 0; /* whether it is there, filling says */
+    }
+    if (format->named.need & WEFT_NEED_NOTHING && !each) {
+        format->form = WEFT_PROMPT_ANY;
+        return 0;
     }
     if (first_of(object, PROMPT_KEYS, &format->prompt)) {
         const char *input = json_string_value(
@@ -118,8 +123,9 @@ int weft_row_detect(const json_t *object, const char *subject,
         format->form = WEFT_PROMPT_COMMON;
         return 0;
     }
-    if (weft_json_find(object, "text")
-        && !(format->named.need & WEFT_NEED_PROMPT)) {
+    if (each
+        || (weft_json_find(object, "text")
+            && !(format->named.need & WEFT_NEED_PROMPT))) {
         format->form = WEFT_PROMPT_NONE;
         return 0;
     }
@@ -127,6 +133,12 @@ int weft_row_detect(const json_t *object, const char *subject,
                   "'prompt', 'messages', 'question', 'problem', 'input' or "
                   "'query' (another can be named)",
                   err);
+}
+
+int weft_row_detect(const json_t *object, const char *subject,
+                    struct weft_row_format *format, struct weft_err *err)
+{
+    return detect(object, subject, false, format, err);
 }
 
 /* ---- Texts and messages ----------------------------------------------- */
@@ -479,7 +491,7 @@ static int fill_response(const struct filling *f)
     } else if (f->format->form == WEFT_PROMPT_NONE) {
         key = "text";
         value = weft_json_find(f->object, key);
-        if (!value)
+        if (!value && !(named->need & WEFT_NEED_NOTHING))
             return no_named_key(f, "response", key);
     } else {
         value = first_of(f->object, RESPONSE_KEYS, &key);
@@ -524,8 +536,13 @@ int weft_row_fill(const json_t *object, const char *subject,
                   const struct weft_row_format *format, struct weft_row *row,
                   struct weft_err *err)
 {
-    const struct filling f = {object, subject, format, row, err};
-    int rc = format->form == WEFT_PROMPT_KEY ? fill_prompt(&f) : 0;
+    struct weft_row_format own = *format;
+    const struct filling f = {object, subject, &own, row, err};
+    int rc = format->form == WEFT_PROMPT_ANY
+               ? detect(object, subject, true, &own, err)
+               : 0;
+    if (!rc && own.form == WEFT_PROMPT_KEY)
+        rc = fill_prompt(&f);
     if (!rc)
         rc = fill_pair(&f);
     if (!rc)

@@ -36,12 +36,12 @@ static void check_same(const char *got, const char *wanted)
 
 /* The only row of a text; NULL stands for a missing part. `messages`:
  * "role:content|role:content". */
-static void check_row(const char *text, const char *prompt,
-                      const char *messages, const char *response,
-                      const char *label)
+static void check_row_for(unsigned need, const char *text, const char *prompt,
+                          const char *messages, const char *response,
+                          const char *label)
 {
-    static const struct weft_dataset_keys any = {.need = WEFT_NEED_NOTHING};
-    struct weft_dataset *d = parse(text, &any);
+    const struct weft_dataset_keys keys = {.need = need};
+    struct weft_dataset *d = parse(text, &keys);
     struct weft_row row = row_of(d, 0);
     char joined[1024] = "";
     for (size_t i = 0; i < row.n_messages; i++)
@@ -56,6 +56,17 @@ static void check_row(const char *text, const char *prompt,
     CHECK_INT(row.line, 1);
     weft_row_release(&row);
     weft_dataset_close(d);
+}
+
+static void check_row(const char *text, const char *prompt,
+                      const char *messages, const char *response,
+                      const char *label)
+{
+    unsigned need = (prompt || messages ? WEFT_NEED_PROMPT : 0)
+                  | (response ? WEFT_NEED_RESPONSE : 0)
+                  | (label ? WEFT_NEED_LABEL : 0);
+    check_row_for(need, text, prompt, messages, response, label);
+    check_row_for(WEFT_NEED_NOTHING, text, prompt, messages, response, label);
 }
 
 /* ---- Others' formats -------------------------------------------------- */
@@ -188,6 +199,29 @@ static void test_dataset_named_keys(void)
     CHECK_STR(row.prompt, "t");
     CHECK(!row.response);
     weft_row_release(&row);
+    weft_dataset_close(d);
+}
+
+/* Rows of any kind, mixed. */
+static void test_dataset_need_nothing(void)
+{
+    static const struct weft_dataset_keys any = {.need = WEFT_NEED_NOTHING};
+    struct weft_dataset *d = parse(
+        "{\"tokens\": [1, 2]}\n"
+        "{\"text\": \"t\"}\n"
+        "{\"prompt\": \"p\"}\n"
+        "{\"question\": \"q\", \"answer\": \"a\"}\n",
+        &any);
+    static const char *const prompts[] = {NULL, NULL, "p", "q"};
+    static const char *const responses[] = {NULL, "t", NULL, "a"};
+    CHECK_INT(weft_dataset_size(d), 4);
+    for (size_t i = 0; i < 4; i++) {
+        struct weft_row row = row_of(d, i);
+        check_same(row.prompt, prompts[i]);
+        check_same(row.response, responses[i]);
+        CHECK(row.json[0] == '{');
+        weft_row_release(&row);
+    }
     weft_dataset_close(d);
 }
 
@@ -370,6 +404,7 @@ WEFT_TESTS("model/dataset",
            {"test_dataset_row_messages", test_dataset_row_messages},
            {"test_dataset_row_pairs", test_dataset_row_pairs},
            {"test_dataset_named_keys", test_dataset_named_keys},
+           {"test_dataset_need_nothing", test_dataset_need_nothing},
            {"test_dataset_lines", test_dataset_lines},
            {"test_dataset_parse_bad", test_dataset_parse_bad},
            {"test_dataset_parse_needs", test_dataset_parse_needs},
