@@ -58,7 +58,7 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
                                 &j->renderer, err);
     if (!rc && o->data) {
         /* a text, a prompt, or ready tokens: looked at row by row */
-        struct weft_dataset_keys keys = {.need = WEFT_NEED_RESPONSE};
+        struct weft_dataset_keys keys = {.need = WEFT_NEED_NOTHING};
         if (o->lm.samples > 0)
             keys.need = WEFT_NEED_PROMPT;
         rc = weft_dataset_open(o->data, &keys, &j->data, err);
