@@ -189,6 +189,7 @@ struct loop {
     float *opt[66][WEFT_MAX_BLOCKS + 1];
     size_t n_grad[66][WEFT_MAX_BLOCKS + 1];
     float *x[65], *dx;
+    const struct weft_rollout *text[N_TEXTS];
     void *saved[64], *scratch;
 };
 
@@ -207,6 +208,8 @@ static struct loop *loop_make(const struct weft_g_model *m,
     struct loop *p = weft_alloc(1, sizeof *p);
     int32_t nl = s->n_layers;
     p->m = m;
+    for (int i = 0; i < N_TEXTS; i++)
+        p->text[i] = hold(texts[i].rollout);
     for (int32_t l = 0; l < nl; l++) {
         for (int32_t b = 0; b < s->n_blocks; b++) {
             p->layer[l].fwd[b] = p->fwd[l][b] =
@@ -254,7 +257,7 @@ static void loop_micro_batch(struct loop *p, int first)
     int32_t token[MB_ROWS], row[N * T], target[N * T], run_targets[N];
     float logp[N * T], entropy[N * T], lse[N * T], dlogp[N * T];
     for (int i = 0; i < N; i++) {
-        const struct weft_rollout *r = hold(texts[first + i].rollout);
+        const struct weft_rollout *r = p->text[first + i];
         run[i] = (struct weft_k_run) {i, 0, TEXT_TOKENS};
         run_targets[i] = T;
         memcpy(token + i * TEXT_TOKENS, weft_rollout_token(r),

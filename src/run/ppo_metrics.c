@@ -182,7 +182,9 @@ static int report_updates(const struct weft_ppo *p)
     if (rc)
         return rc;
     double n = s.all[WEFT_VSTAT_TOKENS];
-    weft_metrics_set(m, "critic/vf_loss", s.all[WEFT_VSTAT_LOSS] / n);
+    /* LOSS carries each token's weight: a mini-batch's sum is its mean. */
+    weft_metrics_set(m, "critic/vf_loss",
+                     s.all[WEFT_VSTAT_LOSS] / p->critic.n_norms);
     weft_metrics_set(m, "critic/vf_clipfrac", s.all[WEFT_VSTAT_CLIPPED] / n);
     weft_metrics_set(m, "critic/vpred_mean", s.all[WEFT_VSTAT_VALUE] / n);
     weft_metrics_set(m, "critic/grad_norm", mean_norm(&p->critic));
