@@ -395,6 +395,8 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
         rc = weft_err_nomem(err, "an iteration", n * sizeof *p.extra);
     weft_rt_times_reset(t->rt);
     if (!rc)
+        rc = weft_trainer_reference_begin(t, err);
+    if (!rc)
         rc = generate(&p);
     if (!rc)
         rc = advantages(&p);
@@ -415,6 +417,7 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
     }
     if (!rc)
         rc = weft_ppo_report(&p);
+    weft_trainer_reference_end(t);
     release(&p);
     return rc;
 }

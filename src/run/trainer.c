@@ -64,6 +64,26 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   .step = step + 1};
 }
 
+int weft_trainer_reference_begin(struct weft_trainer *t,
+                                 struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    struct weft_run_model *m = &t->reference;
+    if (!c->model.reference_offload || c->ppo.kl_place == WEFT_KL_NOWHERE)
+        return 0;
+    int rc = weft_g_model_init(t->rt, "reference", &m->arch.shape, false,
+                               &m->tiles, err);
+    return rc ? rc
+              : weft_store_load(c->model.reference, NULL, &m->arch, &m->tiles,
+                                err);
+}
+
+void weft_trainer_reference_end(struct weft_trainer *t)
+{
+    if (t->config.model.reference_offload)
+        weft_g_model_release(&t->reference.tiles);
+}
+
 /* ---- Opening ---------------------------------------------------------- */
 
 static bool wants_reference(const struct weft_config *c)
@@ -134,6 +154,8 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
                         struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
+    if (m == &t->reference && c->model.reference_offload)
+        return 0;
     m->open = true;
     m->folder = weft_strdup(folder);
     if (!m->folder)
@@ -153,8 +175,9 @@ static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
                         const char *folder, const char *name, bool trained,
                         struct weft_err *err)
 {
-    (void) t;
     (void) trained;
+    if (m == &t->reference && t->config.model.reference_offload)
+        return 0;
     int rc = weft_store_load(folder, NULL, &m->arch, &m->tiles, err);
     if (rc)
         weft_err_prefix(err, "%s", name);

@@ -71,6 +71,13 @@ struct weft_trainer {
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k);
 
+/* The reference's weights are there between these two. With
+ * model.reference_offload they are read from the folder each time, and no
+ * memory holds them in between; otherwise nothing happens. */
+int weft_trainer_reference_begin(struct weft_trainer *t,
+                                 struct weft_err *err);
+void weft_trainer_reference_end(struct weft_trainer *t);
+
 /* Learning rate of optimizer step `step` (from 0) out of n_steps. */
 float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
                  int64_t n_steps);

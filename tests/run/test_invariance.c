@@ -30,6 +30,15 @@ static struct result run(const char *name, const char *const *word)
     return r;
 }
 
+static struct weft_hash run_without_kl(const char *name,
+                                       const char *const *word)
+{
+    struct weft_trainer *t = fixture_open(&fixture, name, word);
+    fixture_steps(t, 3);
+    weft_trainer_close(t);
+    return fixture_hash(&fixture, name, 3);
+}
+
 static void compare(const char *dtype, const char *const *variant)
 {
     static int n;
@@ -68,6 +77,7 @@ static const char *const variants[][4] = {
     {"train.micro_batch_tokens=100", "runtime.devices=2"},
     {"train.micro_batch_tokens=100000"},
     {"train.recompute=true"},
+    {"model.reference_offload=true"},
     {"rollout.chunk_tokens=1"},
     {"rollout.chunk_tokens=5", "rollout.slots=3"},
     {"rollout.slots=1"},
@@ -106,6 +116,82 @@ static void test_depends(void)
     }
 }
 
+/* Each option of PPO runs, changes the numbers, and keeps the promise. */
+static void test_options(void)
+{
+    static const char *const option[][4] = {
+        {"ppo.kl.place=loss", "ppo.kl.kind=k3", "ppo.kl.controller=fixed"},
+        {"ppo.kl.place=loss", "ppo.kl.kind=k2", "ppo.kl.controller=fixed"},
+        {"ppo.kl.place=none", "ppo.kl.controller=fixed"},
+        {"ppo.kl.kind=k3"},
+        {"ppo.aggregation=seq-mean-token-sum"},
+        {"ppo.aggregation=seq-mean-token-mean"},
+        {"ppo.aggregation=seq-mean-token-sum-norm"},
+        {"ppo.clip_low=0.001", "ppo.clip_high=0.002"},
+        {"ppo.value_clip=0"},
+        {"ppo.whiten_advantages=false"},
+        {"ppo.missing_eos_penalty=1", "ppo.reward_clip=0.2"},
+        {"ppo.critic_warmup=1"},
+        {"ppo.gamma=0.9", "ppo.lambda=0.5"},
+        {"actor.schedule=cosine", "actor.warmup_steps=3"},
+        {"actor.grad_clip=0.1", "actor.weight_decay=0.1"},
+        {"rollout.temperature=0.7", "rollout.top_k=20"},
+        {"rollout.top_p=0.8"},
+    };
+    struct weft_hash seen[WEFT_COUNT(option)];
+    for (size_t i = 0; i < WEFT_COUNT(option); i++) {
+        char name[32];
+        const char *word[8] = {"runtime.devices=1"};
+        for (int k = 0; k < 4 && option[i][k]; k++)
+            word[k + 1] = option[i][k];
+        snprintf(name, sizeof name, "option-%zu", i);
+        bool kl = strcmp(option[i][0], "ppo.kl.place=none") != 0;
+        seen[i] = kl ? run(name, word).hash : run_without_kl(name, word);
+        word[0] = "runtime.devices=3";
+        snprintf(name, sizeof name, "option-%zu-3", i);
+        struct weft_hash other =
+            kl ? run(name, word).hash : run_without_kl(name, word);
+        CHECK(weft_hash_equal(seen[i], other));
+        for (size_t k = 0; k < i; k++)
+            CHECK(!weft_hash_equal(seen[i], seen[k]));
+    }
+}
+
+/* A reward model beside the function: its score is in the record. */
+static void test_reward_model(void)
+{
+    struct weft_err err;
+    char path[512], reward[1024];
+    struct weft_init_options o = {
+        .family = WEFT_LLAMA, .hidden = 32, .layers = 1, .heads = 4,
+        .intermediate = 256, .max_positions = 256, .std = 0.3,
+        .dtype = WEFT_F32, .seed = 8, .scalar_head = true,
+        .tokenizer = "bytes"};
+    snprintf(path, sizeof path, "%s/judge", fixture.dir);
+    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    snprintf(reward, sizeof reward,
+             "reward=[{type: callback, weight: 0.5}, {type: model, model: "
+             "\"%s\", weight: 2, name: judge}]", path);
+    const char *word[] = {reward, "runtime.devices=1", NULL};
+    const char *three[] = {reward, "runtime.devices=3",
+                           "train.micro_batch_tokens=30", NULL};
+    struct weft_trainer *t = fixture_open(&fixture, "judged", word);
+    fixture_steps(t, 3);
+    double score, own, judge;
+    REQUIRE(weft_trainer_metric(t, "critic/score/mean", &score) == 0);
+    REQUIRE(weft_trainer_metric(t, "reward/callback/mean", &own) == 0);
+    REQUIRE(weft_trainer_metric(t, "reward/judge/mean", &judge) == 0);
+    weft_trainer_close(t);
+    CHECK(judge != 0);
+    CHECK(score - (0.5 * own + 2 * judge) < 1e-6
+          && score - (0.5 * own + 2 * judge) > -1e-6);
+    t = fixture_open(&fixture, "judged-3", three);
+    fixture_steps(t, 3);
+    weft_trainer_close(t);
+    CHECK(weft_hash_equal(fixture_hash(&fixture, "judged", 3),
+                          fixture_hash(&fixture, "judged-3", 3)));
+}
+
 static void test_make(void)
 {
     fixture_make(&fixture);
@@ -118,4 +204,6 @@ static void test_remove(void)
 
 WEFT_TESTS("run/invariance", {"make", test_make}, {"test_f32", test_f32},
            {"test_bf16", test_bf16}, {"test_depends", test_depends},
+           {"test_options", test_options},
+           {"test_reward_model", test_reward_model},
            {"remove", test_remove})
