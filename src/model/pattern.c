@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* White_Space; PCRE2's own \s has U+180E as well. */
@@ -130,6 +131,9 @@ static int hexadecimal(struct translation *t)
     p += n;
     if (n == 0 || (t->from[1] == 'u' && n != 4) || (braces && *p++ != '}'))
         return refuse(t, t->from, 2);
+    /* \xc3 is a byte of UTF-8 there, a character here. */
+    if (t->from[1] == 'x' && !braces && strtoul(digits, NULL, 16) >= 0x80)
+        return refuse(t, t->from, 2 + n);
     snprintf(text, sizeof text, "\\x{%s}", digits);
     return swap(t, (size_t) (p - t->from), text);
 }

@@ -286,6 +286,58 @@ static void test_tokenizer_encode_planes(void)
     json_decref(root);
 }
 
+/* ---- Patterns --------------------------------------------------------- */
+
+/* gpt2.json with another pattern in front of its ByteLevel. */
+static struct weft_tokenizer *with_pattern(const json_t *gpt2,
+                                           const char *pattern)
+{
+    struct weft_err err = {0};
+    struct weft_tokenizer *tok = NULL;
+    json_t *root = json_copy((json_t *) (uintptr_t) gpt2);
+    json_t *pre = json_pack(
+        "{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b}]}", "type",
+        "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex",
+        pattern, "behavior", "Isolated", "invert", 0, "type", "ByteLevel",
+        "add_prefix_space", 0, "use_regex", 0);
+    REQUIRE(root && pre);
+    json_object_set_new(root, "pre_tokenizer", pre);
+    char *text = json_dumps(root, 0);
+    REQUIRE_OK(weft_tokenizer_parse(text, strlen(text), pattern, &tok, &err),
+               err);
+    free(text);
+    json_decref(root);
+    return tok;
+}
+
+static void test_tokenizer_encode_patterns(void)
+{
+    json_t *root = goldens(), *gpt2 = NULL, *pair, *item;
+    struct weft_err err = {0};
+    size_t i, j;
+    REQUIRE_OK(
+        weft_json_read(weft_test_data("tokenizer/gpt2.json"), 0, &gpt2, &err),
+        err);
+    json_array_foreach(json_object_get(root, "patterns"), i, pair)
+    {
+        const char *pattern = json_string_value(json_array_get(pair, 0));
+        struct weft_tokenizer *tok = with_pattern(gpt2, pattern);
+        uint64_t h = FNV_START;
+        char digits[16];
+        json_array_foreach(json_object_get(root, "texts"), j, item)
+            h = encode_hash(tok, json_string_value(item),
+                            json_string_length(item), h);
+        snprintf(digits, sizeof digits, "%08x", fold(h));
+        if (strcmp(digits, json_string_value(json_array_get(pair, 1))) != 0)
+            printf("\n    pattern %s\n", pattern);
+        CHECK_STR(digits, json_string_value(json_array_get(pair, 1)));
+        weft_tokenizer_free(tok);
+    }
+    CHECK(i > 20);
+    json_decref(gpt2);
+    json_decref(root);
+}
+
 /* ---- Questions -------------------------------------------------------- */
 
 static void test_tokenizer_find(void)
@@ -530,6 +582,7 @@ static void test_tokenizer_parse_bad_patterns(void)
     expect_pattern("\\\\h", WEFT_EUNSUPPORTED, "does not know '\\h'");
     expect_pattern("\\\\b", WEFT_EUNSUPPORTED, "does not know '\\b'");
     expect_pattern("(?<n>a)", WEFT_EUNSUPPORTED, "does not know '(?<'");
+    expect_pattern("\\\\xe9", WEFT_EUNSUPPORTED, "does not know '\\xe9'");
     expect_pattern("a{1,2}+", WEFT_EUNSUPPORTED, "does not know '{1,2}+'");
     expect_pattern("\\\\p{Nonsense}", WEFT_EFORMAT, "is wrong");
     expect_pattern("a\\\\", WEFT_EUNSUPPORTED, "does not know '\\'");
@@ -648,6 +701,7 @@ WEFT_TESTS("model/tokenizer",
            {"test_tokenizer_encode_goldens", test_tokenizer_encode_goldens},
            {"test_tokenizer_decode_goldens", test_tokenizer_decode_goldens},
            {"test_tokenizer_encode_planes", test_tokenizer_encode_planes},
+           {"test_tokenizer_encode_patterns", test_tokenizer_encode_patterns},
            {"test_tokenizer_find", test_tokenizer_find},
            {"test_tokenizer_decode_edges", test_tokenizer_decode_edges},
            {"test_tokenizer_write_bytes", test_tokenizer_write_bytes},

@@ -93,6 +93,31 @@ INVALID = ["ff", "61ff62", "c3", "c328", "e282", "e28241", "f0908", "f0908080",
 INVALID = [h + "0" if len(h) % 2 else h for h in INVALID]
 
 
+# Split patterns beyond the usual, put in front of gpt2.json's ByteLevel.
+PATTERNS = [
+    r"[\r\n]", r"\s+$", r"^\s*", r"[一-龥ࠀ-一가-퟿]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    r"[\p{Han}]+|[^\p{Han}\s]+", r"\p{Greek}+", r"\w+|[^\w\s]+", r"\W+",
+    r"[\w\-]+", r"\d{1,3}(?=(?:\d{3})*(?!\d))", r"\p{Ll}+|\p{^Ll}{,2}",
+    r"[\S]+", r"(?<=a)b|(?<!x)y", r"[^\n]*\n?", r".+", r"\x{e9}|\u65e5",
+    r"[]a]+|[\]b-]", r"{|}|a{|x{2}", r"(?i)s|LL", r"a*?b|", r"(ab|a)(b?)",
+    r"\A\s|\s\z", r"\v|\f|\t", r"(?>a+)b|\/|\-|\ ", r"\p{N}{3}|\P{N}",
+]
+
+
+def with_pattern(pattern):
+    with open(os.path.join(HERE, "gpt2.json"), encoding="utf-8") as f:
+        data = json.load(f)
+    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern},
+         "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False,
+         "trim_offsets": True, "use_regex": False}]}
+    return Tokenizer.from_str(json.dumps(data))
+
+
 def random_texts(count):
     rng = random.Random(20240607)
     bits = ["".join(t) for t in (TEXTS[:13] + SPECIALS)]
@@ -190,6 +215,13 @@ def main():
             tok.encode_special_tokens = False
             g["planes"] = planes(tok, ranges)
         out["tokenizers"][name] = g
+    out["patterns"] = []
+    for pattern in PATTERNS:
+        tok = with_pattern(pattern)
+        h = 0xcbf29ce484222325
+        for text in texts:
+            h = hash_ids(tok.encode(text).ids, h)
+        out["patterns"].append([pattern, short(h)])
     with open(os.path.join(HERE, "goldens.json"), "w", encoding="ascii") as f:
         json.dump(out, f, separators=(",", ":"))
         f.write("\n")
