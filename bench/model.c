@@ -36,12 +36,18 @@ static struct weft_seq *seq;
 static struct weft_shape shape_of(const char *size, enum weft_dtype dtype)
 {
     bool big = strcmp(size, "110m") == 0;
-    struct weft_shape s = {
-        .hidden = big ? 768 : 128, .n_layers = big ? 12 : 4,
-        .n_heads = big ? 12 : 4, .n_kv_heads = big ? 12 : 4,
-        .head_dim = big ? 64 : 32, .intermediate = big ? 2048 : 384,
-        .vocab = big ? 32000 : 512, .max_positions = 2048, .rms_eps = 1e-6f,
-        .rope_theta = 10000, .tied = true, .dtype = dtype};
+    struct weft_shape s = {.hidden = big ? 768 : 128,
+                           .n_layers = big ? 12 : 4,
+                           .n_heads = big ? 12 : 4,
+                           .n_kv_heads = big ? 12 : 4,
+                           .head_dim = big ? 64 : 32,
+                           .intermediate = big ? 2048 : 384,
+                           .vocab = big ? 32000 : 512,
+                           .max_positions = 2048,
+                           .rms_eps = 1e-6f,
+                           .rope_theta = 10000,
+                           .tied = true,
+                           .dtype = dtype};
     CHECK(weft_shape_partition(&s, 0, &err));
     return s;
 }
@@ -59,21 +65,19 @@ static void fill(const struct weft_g_model *m)
             weft_layout_get(s, (enum weft_tile_kind) kind, b, &layout);
             float *flat = weft_alloc_aligned(layout.n_flat, 4);
             for (size_t i = 0; i < layout.n_flat; i++)
-                flat[i] = vector ? 1
-                                 : 0.04f
-                                       * (weft_rng_uniform(1, WEFT_RNG_INIT,
-                                                           (uint32_t) kind,
-                                                           (uint32_t) b,
-                                                           (uint32_t) i)
-                                          - 0.5f);
-            bool per_layer =
-                kind == WEFT_TILE_LAYER || kind == WEFT_TILE_NORMS;
+                flat[i] = vector
+                            ? 1
+                            : 0.04f
+                                  * (weft_rng_uniform(
+                                         1, WEFT_RNG_INIT, (uint32_t) kind,
+                                         (uint32_t) b, (uint32_t) i)
+                                     - 0.5f);
+            bool per_layer = kind == WEFT_TILE_LAYER
+                          || kind == WEFT_TILE_NORMS;
             for (int32_t l = 0; l < (per_layer ? s->n_layers : 1); l++) {
                 enum weft_tile_kind k = (enum weft_tile_kind) kind;
-                struct weft_tile *fwd =
-                    weft_g_params_tile(&m->fwd, k, l, b);
-                struct weft_tile *bwd =
-                    weft_g_params_tile(&m->bwd, k, l, b);
+                struct weft_tile *fwd = weft_g_params_tile(&m->fwd, k, l, b);
+                struct weft_tile *bwd = weft_g_params_tile(&m->bwd, k, l, b);
                 void *f = weft_tile_acquire(fwd, WEFT_WRITE);
                 void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
                 weft_k_publish(&layout, s->dtype, flat, f, t);
@@ -94,16 +98,15 @@ static void bench_generate(const struct weft_g_model *m, int32_t batch,
     int32_t instances = devices < batch ? devices : batch;
     struct weft_g_generate gen;
     struct weft_rollout_stats stats;
-    struct weft_gen_args args = {.sampling = {1, 0, 1, 1}, .n_steps = 16,
-                                 .prefill_tokens = 512};
+    struct weft_gen_args args = {
+        .sampling = {1, 0, 1, 1}, .n_steps = 16, .prefill_tokens = 512};
     struct weft_sample *sample = weft_alloc((size_t) batch, sizeof *sample);
     int32_t *prompt = weft_alloc((size_t) n_prompt, sizeof *prompt);
     for (int32_t i = 0; i < n_prompt; i++)
         prompt[i] = (i * 37 + 11) % m->shape.vocab;
     for (int32_t i = 0; i < batch; i++)
-        sample[i] = (struct weft_sample) {.n_prompt = n_prompt,
-                                          .limit = n_prompt + n_new,
-                                          .token = prompt};
+        sample[i] = (struct weft_sample){
+            .n_prompt = n_prompt, .limit = n_prompt + n_new, .token = prompt};
     CHECK(weft_g_generate_init(m, instances,
                                (int32_t) weft_ceil_div(batch, instances),
                                n_prompt + n_new, &gen, &err));
@@ -140,9 +143,9 @@ static void make_texts(int32_t vocab)
         CHECK(weft_tile_create(context->rt, &id, WEFT_MEM_SAMPLES,
                                weft_rollout_bytes(TEXT_TOKENS),
                                &texts[i].rollout, &err));
-        struct weft_rollout *r =
-            weft_tile_acquire(texts[i].rollout, WEFT_WRITE);
-        *r = (struct weft_rollout) {TEXT_TOKENS, 1, TEXT_TOKENS, 1};
+        struct weft_rollout *r = weft_tile_acquire(texts[i].rollout,
+                                                   WEFT_WRITE);
+        *r = (struct weft_rollout){TEXT_TOKENS, 1, TEXT_TOKENS, 1};
         for (int k = 0; k < TEXT_TOKENS; k++)
             weft_rollout_token(r)[k] = (i * 131 + k * 17) % vocab;
         weft_tile_unacquire(texts[i].rollout);
@@ -159,10 +162,12 @@ static double train_graph(const struct weft_g_model *m,
     struct weft_tile *norm;
     int32_t n_stats;
     struct weft_g_train train = {
-        .model = m, .grads = grads,
+        .model = m,
+        .grads = grads,
         .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
         .adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, step},
-        .grad_clip = 1, .micro_batch_rows = MB_ROWS,
+        .grad_clip = 1,
+        .micro_batch_rows = MB_ROWS,
         .call = WEFT_CALL_ACTOR_TRAIN};
     double start = weft_clock_s();
     CHECK(weft_g_train_step(seq, &train, N_TEXTS, texts, stats, &n_stats,
@@ -212,10 +217,10 @@ static struct loop *loop_make(const struct weft_g_model *m,
         p->text[i] = hold(texts[i].rollout);
     for (int32_t l = 0; l < nl; l++) {
         for (int32_t b = 0; b < s->n_blocks; b++) {
-            p->layer[l].fwd[b] = p->fwd[l][b] =
-                hold(m->fwd.layer[l].block[b]);
-            p->layer[l].bwd[b] = p->bwd[l][b] =
-                hold(m->bwd.layer[l].block[b]);
+            p->layer[l].fwd[b] = p->fwd[l][b] = hold(
+                m->fwd.layer[l].block[b]);
+            p->layer[l].bwd[b] = p->bwd[l][b] = hold(
+                m->bwd.layer[l].block[b]);
             p->grad[l][b] = hold(g->layer[l].block[b]);
             p->opt[l][b] = hold(m->opt.layer[l].block[b]);
             p->n_grad[l][b] = weft_tile_bytes(g->layer[l].block[b]) / 4;
@@ -258,7 +263,7 @@ static void loop_micro_batch(struct loop *p, int first)
     float logp[N * T], entropy[N * T], lse[N * T], dlogp[N * T];
     for (int i = 0; i < N; i++) {
         const struct weft_rollout *r = p->text[first + i];
-        run[i] = (struct weft_k_run) {i, 0, TEXT_TOKENS};
+        run[i] = (struct weft_k_run){i, 0, TEXT_TOKENS};
         run_targets[i] = T;
         memcpy(token + i * TEXT_TOKENS, weft_rollout_token(r),
                TEXT_TOKENS * 4);
@@ -276,16 +281,15 @@ static void loop_micro_batch(struct loop *p, int first)
                              p->x[l + 1], p->saved[l], p->scratch);
     weft_k_head_logprob(s, &p->head, p->x[s->n_layers], &targets, 1, logp,
                         entropy, lse, p->scratch);
-    weft_k_head_backward(s, &p->head, MB_ROWS, p->x[s->n_layers], &targets,
-                         N, run_targets, 1, lse, entropy, dlogp, NULL, p->dx,
+    weft_k_head_backward(s, &p->head, MB_ROWS, p->x[s->n_layers], &targets, N,
+                         run_targets, 1, lse, entropy, dlogp, NULL, p->dx,
                          p->grad[s->n_layers],
                          p->grad[s->n_layers][s->n_blocks], p->scratch);
     for (int32_t l = s->n_layers - 1; l >= 0; l--)
         weft_k_layer_backward(s, &p->layer[l], &batch, p->x[l], p->saved[l],
                               p->dx, p->grad[l], p->grad[l][s->n_blocks],
                               p->scratch);
-    weft_k_embed_backward(s, MB_ROWS, token, p->dx,
-                          p->grad[s->n_layers + 1]);
+    weft_k_embed_backward(s, MB_ROWS, token, p->dx, p->grad[s->n_layers + 1]);
 }
 
 static double train_loop(struct loop *p, int64_t step)
@@ -350,8 +354,8 @@ static double train_loop_on_worker(struct loop *p, int64_t step)
 {
     double seconds = 0;
     struct loop_task task = {p, step, &seconds};
-    struct weft_where where = {.iteration = -1, .micro_batch = -1,
-                               .layer = -1};
+    struct weft_where where = {
+        .iteration = -1, .micro_batch = -1, .layer = -1};
     weft_insert(seq, &weft_cl_plain_loop, &task, sizeof task, NULL, 0,
                 &where);
     CHECK(weft_seq_wait(seq, &err));
@@ -378,8 +382,8 @@ int main(int argc, char **argv)
         .rt = {.n_devices = devices, .nap = -1}};
     CHECK(weft_context_open_with(&options, &context, &err));
     seq = context->seq;
-    struct weft_shape shape =
-        shape_of(size, strcmp(dtype, "bf16") == 0 ? WEFT_BF16 : WEFT_F32);
+    struct weft_shape shape = shape_of(
+        size, strcmp(dtype, "bf16") == 0 ? WEFT_BF16 : WEFT_F32);
     CHECK(weft_g_model_init(context->rt, "bench", &shape, true, &m, &err));
     fill(&m);
     printf("%s, %s, %d device%s, %s\n", size, dtype, devices,

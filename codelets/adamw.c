@@ -76,15 +76,16 @@ static int adamw_cpu(const void *args, void *const buf[], int n_buf,
     int n = n_blocks + (t->group != WEFT_GROUP_EMBED); /* norms are last */
     const struct weft_grad_norm *norm = buf[0];
     void *const *grad = buf + 1, *const *opt = grad + n,
-               *const *fwd = opt + n, *const *bwd = fwd + n,
-               *const *table = bwd + n_blocks;
+                *const *fwd = opt + n, *const *bwd = fwd + n,
+                *const *table = bwd + n_blocks;
     struct state s[WEFT_MAX_BLOCKS + 1];
 
     for (int i = 0; i < n; i++) {
         bool norms = i == n_blocks;
-        enum weft_tile_kind k = !norms                        ? kind
-                              : t->group == WEFT_GROUP_LAYER ? WEFT_TILE_NORMS
-                                                             : WEFT_TILE_FINAL;
+        enum weft_tile_kind k = !norms ? kind
+                              : t->group == WEFT_GROUP_LAYER
+                                  ? WEFT_TILE_NORMS
+                                  : WEFT_TILE_FINAL;
         state_get(shape, k, norms ? 0 : i, opt[i], fwd[i], &s[i]);
         weft_k_adamw(&t->adamw, s[i].layout.n_flat, norm->scale, grad[i],
                      s[i].master, s[i].m, s[i].v);
@@ -117,8 +118,8 @@ void weft_insert_adamw(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_shape *shape,
                        const struct weft_k_adamw *adamw,
                        enum weft_param_group group, int32_t layer,
-                       const struct weft_params *grad,
-                       struct weft_tile *norm, const struct weft_params *opt,
+                       const struct weft_params *grad, struct weft_tile *norm,
+                       const struct weft_params *opt,
                        const struct weft_params *fwd,
                        const struct weft_params *bwd)
 {

@@ -123,7 +123,7 @@ static int moments_cpu(const void *args, void *const buf[], int n_buf,
     struct weft_moments *m = weft_take(&take);
     double sum = 0, square = 0;
 
-    *m = (struct weft_moments) {.rstd = 1, .min = INFINITY, .max = -INFINITY};
+    *m = (struct weft_moments){.rstd = 1, .min = INFINITY, .max = -INFINITY};
     for (int32_t s = 0; s < t->n; s++) {
         const struct weft_advantage *a = buf[1 + s];
         for (int32_t i = 0; i < a->n; i++) {

@@ -16,8 +16,8 @@ void weft_bag_init(struct weft_bag *bag)
 static bool grow(struct weft_bag *bag)
 {
     int capacity = bag->capacity * 4;
-    struct weft_access *bigger =
-        weft_alloc((size_t) capacity, sizeof *bigger);
+    struct weft_access *bigger = weft_alloc((size_t) capacity,
+                                            sizeof *bigger);
     if (!bigger) {
         bag->failed = true;
         return false;
@@ -35,7 +35,7 @@ void weft_bag_add(struct weft_bag *bag, struct weft_tile *tile,
 {
     if (!tile || (bag->n == bag->capacity && !grow(bag)))
         return;
-    bag->access[bag->n++] = (struct weft_access) {tile, mode};
+    bag->access[bag->n++] = (struct weft_access){tile, mode};
 }
 
 int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],

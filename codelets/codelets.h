@@ -125,12 +125,12 @@ int32_t weft_loss_n_stats(enum weft_loss loss);
 
 struct weft_gen_args {
     struct weft_k_sampling sampling;
-    int32_t iteration;       /* with first_sample + sample: keys the draws */
+    int32_t iteration; /* with first_sample + sample: keys the draws */
     int32_t first_sample;
-    int32_t n_steps;         /* decode steps of a chunk */
-    int32_t prefill_tokens;  /* prompt rows per step, at most */
+    int32_t n_steps;        /* decode steps of a chunk */
+    int32_t prefill_tokens; /* prompt rows per step, at most */
     int32_t n_stop;
-    int32_t stop[16];        /* token ids that end a response */
+    int32_t stop[16]; /* token ids that end a response */
 };
 
 struct weft_gen_admit {
@@ -159,11 +159,11 @@ void weft_insert_gen_retire(struct weft_seq *seq,
 
 struct weft_gae_args {
     float gamma, lambda;
-    enum weft_kl kl;         /* penalty in the reward; NONE: no penalty */
+    enum weft_kl kl; /* penalty in the reward; NONE: no penalty */
     float missing_eos_penalty;
-    float reward_clip;       /* 0: off */
-    int32_t n_models;        /* reward tiles that are summed ... */
-    float weight[8];         /* ... with these weights */
+    float reward_clip; /* 0: off */
+    int32_t n_models;  /* reward tiles that are summed ... */
+    float weight[8];   /* ... with these weights */
 };
 /* advantage (W) of one sample from its rollout, reference log-probs (NULL:
  * no KL), values, the outside score (double; NULL: none), reward models'
@@ -234,8 +234,8 @@ void weft_insert_adamw(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_shape *shape,
                        const struct weft_k_adamw *adamw,
                        enum weft_param_group group, int32_t layer,
-                       const struct weft_params *grad,
-                       struct weft_tile *norm, const struct weft_params *opt,
+                       const struct weft_params *grad, struct weft_tile *norm,
+                       const struct weft_params *opt,
                        const struct weft_params *fwd,
                        const struct weft_params *bwd);
 

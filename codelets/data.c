@@ -38,8 +38,8 @@ void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
     struct weft_gen_state s = {
         .n_slots = n_slots,
         .max_total = max_total,
-        .pages_per_slot =
-            (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS),
+        .pages_per_slot = (int32_t) weft_ceil_div(max_total,
+                                                  WEFT_PAGE_TOKENS),
         .n_pages = n_pages,
         .bytes = sizeof s,
     };
@@ -57,7 +57,7 @@ void weft_gen_state_clear(struct weft_gen_state *state)
     struct weft_gen_slot *slot = (void *) ((char *) state + state->slot);
     int32_t *free_page = (void *) ((char *) state + state->free_page);
     for (int32_t i = 0; i < state->n_slots; i++)
-        slot[i] = (struct weft_gen_slot) {.sample = -1};
+        slot[i] = (struct weft_gen_slot){.sample = -1};
     state->n_free = state->n_pages;
     for (int32_t i = 0; i < state->n_pages; i++)
         free_page[i] = state->n_pages - 1 - i;

@@ -11,10 +11,10 @@
 /* ---- One rollout ------------------------------------------------------ */
 
 struct weft_rollout {
-    int32_t capacity;  /* tokens the tile has room for */
+    int32_t capacity; /* tokens the tile has room for */
     int32_t n_prompt;
-    int32_t n_total;   /* prompt and response */
-    int32_t ended;     /* 1: by an end-of-sequence token; 0: by length */
+    int32_t n_total; /* prompt and response */
+    int32_t ended;   /* 1: by an end-of-sequence token; 0: by length */
     /* int32_t token[capacity]; float logp[capacity] follow; logp[i] is
      * log p(token i | tokens before it), 0 in the prompt */
 };
@@ -35,12 +35,12 @@ WEFT_INLINE float *weft_rollout_logp(const struct weft_rollout *r)
 /* ---- Advantages of one sample ----------------------------------------- */
 
 struct weft_advantage {
-    int32_t n;           /* response tokens */
+    int32_t n; /* response tokens */
     int32_t ended;
-    double score;        /* weighted sum of rewards, penalties and clip done */
-    double raw_score;    /* before missing-EOS penalty and clipping */
-    double kl_sum;       /* sum over tokens of log p - log p_ref */
-    double reward_sum;   /* score minus the KL penalty */
+    double score;      /* weighted sum of rewards, penalties and clip done */
+    double raw_score;  /* before missing-EOS penalty and clipping */
+    double kl_sum;     /* sum over tokens of log p - log p_ref */
+    double reward_sum; /* score minus the KL penalty */
     double value_sum, return_sum;
     /* float advantage[n]; float ret[n] follow */
 };
@@ -78,8 +78,8 @@ struct weft_kl_state {
 struct weft_batch {
     int32_t n_rows, n_runs, n_targets;
     int32_t has_columns;
-    size_t run, token, run_targets, row, target; /* byte offsets */
-    size_t weight;                               /* per run, float */
+    size_t run, token, run_targets, row, target;          /* byte offsets */
+    size_t weight;                                        /* per run, float */
     size_t old_logp, ref_logp, advantage, ret, old_value; /* per target */
     size_t bytes;
 };
@@ -96,17 +96,17 @@ WEFT_INLINE void *weft_batch_at(const struct weft_batch *b, size_t offset)
 /* The kernels' view of a batch tile. */
 WEFT_INLINE struct weft_k_batch weft_batch_view(const struct weft_batch *b)
 {
-    return (struct weft_k_batch) {
+    return (struct weft_k_batch){
         .n_rows = b->n_rows,
         .n_runs = b->n_runs,
         .run = weft_batch_at(b, b->run),
         .token = weft_batch_at(b, b->token),
     };
 }
-WEFT_INLINE struct weft_k_targets
-weft_batch_targets(const struct weft_batch *b)
+WEFT_INLINE struct weft_k_targets weft_batch_targets(
+    const struct weft_batch *b)
 {
-    return (struct weft_k_targets) {
+    return (struct weft_k_targets){
         .n = b->n_targets,
         .row = weft_batch_at(b, b->row),
         .target = weft_batch_at(b, b->target),
@@ -121,7 +121,7 @@ size_t weft_kv_page_bytes(const struct weft_shape *shape);
 /* ---- Generation: one instance's state --------------------------------- */
 
 struct weft_gen_slot {
-    int32_t sample;   /* -1: free */
+    int32_t sample; /* -1: free */
     int32_t n_prompt;
     int32_t n_total;  /* tokens known */
     int32_t n_cached; /* tokens whose K and V are in the cache */

@@ -34,9 +34,9 @@ struct step {
     size_t page_bytes;
     void *const *embed, *const *layer; /* weight buffers in order */
     struct weft_k_head head;
-    struct weft_k_run *run;            /* (n_slots) */
-    int32_t *row_token;                /* (max_rows) */
-    int32_t *sampled;                  /* (n_slots) slots that get a token */
+    struct weft_k_run *run; /* (n_slots) */
+    int32_t *row_token;     /* (max_rows) */
+    int32_t *sampled;       /* (n_slots) slots that get a token */
     float *x, *last, *logits;
     void *scratch;
     int32_t n_runs, n_rows, n_sampled;
@@ -47,7 +47,7 @@ static void admit(struct step *s)
     const struct admit *a = (const void *) (s->args + 1);
     const int32_t *token = (const int32_t *) (a + s->args->n_admit);
     for (int32_t i = 0; i < s->args->n_admit; token += a[i++].n_prompt) {
-        s->slot[a[i].slot] = (struct weft_gen_slot) {
+        s->slot[a[i].slot] = (struct weft_gen_slot){
             .sample = a[i].sample,
             .n_prompt = a[i].n_prompt,
             .n_total = a[i].n_prompt,
@@ -95,7 +95,7 @@ static int plan_step(struct step *s, struct weft_gen_status *status,
             budget -= n;
             status->n_prefilled += n;
         }
-        s->run[s->n_runs++] = (struct weft_k_run) {i, slot->n_cached, n};
+        s->run[s->n_runs++] = (struct weft_k_run){i, slot->n_cached, n};
         memcpy(s->row_token + s->n_rows,
                s->token + (int64_t) i * s->state->max_total + slot->n_cached,
                (size_t) n * 4);
@@ -152,8 +152,8 @@ static int sample(struct step *s, struct weft_exec *x)
         if (token < 0)
             return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
                                 "sample %d: the logits of token %d are not "
-                                "finite numbers", slot->sample,
-                                slot->n_total);
+                                "finite numbers",
+                                slot->sample, slot->n_total);
         s->token[at] = token;
         slot->n_total++;
         for (int32_t k = 0; k < gen->n_stop; k++)
@@ -199,7 +199,7 @@ static int step_init(struct step *s, void *const buf[], struct weft_exec *x)
         return weft_err_nomem(weft_exec_err(x), "a decode step",
                               (size_t) n * sizeof *worst);
     for (int64_t i = 0; i < n; i++)
-        worst[i] = (struct weft_k_run) {(int32_t) i, state->max_total - 1, 1};
+        worst[i] = (struct weft_k_run){(int32_t) i, state->max_total - 1, 1};
     worst[0].n = (int32_t) (rows - n + 1);
     worst[0].pos = (int32_t) weft_max64(state->max_total - worst[0].n, 0);
     struct weft_k_batch batch = {(int32_t) rows, (int32_t) n, worst, NULL};
@@ -209,7 +209,8 @@ static int step_init(struct step *s, void *const buf[], struct weft_exec *x)
     size_t most = (size_t) weft_max64(
         weft_max64((int64_t) layer, (int64_t) head), v * 8);
     size_t bytes = (size_t) (n * (int64_t) sizeof *s->run + rows * 4 + n * 4
-                             + (rows + n) * h * 4 + n * v * 4) + 7 * 64;
+                             + (rows + n) * h * 4 + n * v * 4)
+                 + 7 * 64;
     char *at = weft_exec_scratch(x, bytes + most);
     if (!at)
         return WEFT_ENOMEM;
@@ -232,7 +233,7 @@ static int gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
     int rc = step_init(&s, buf, x);
     if (rc)
         return rc;
-    *status = (struct weft_gen_status) {.n_slots = s.state->n_slots};
+    *status = (struct weft_gen_status){.n_slots = s.state->n_slots};
     admit(&s);
     for (int32_t i = 0; i < s.args->gen.n_steps; i++) {
         rc = plan_step(&s, status, x);
@@ -243,8 +244,7 @@ static int gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
         if (s.n_sampled > 0 && (rc = sample(&s, x)))
             break;
     }
-    memcpy(status + 1, s.slot,
-           (size_t) s.state->n_slots * sizeof *s.slot);
+    memcpy(status + 1, s.slot, (size_t) s.state->n_slots * sizeof *s.slot);
     return rc;
 }
 
@@ -274,8 +274,8 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
     struct admit *a = (void *) (args + 1);
     int32_t *token = (int32_t *) (a + n_admit);
     for (int32_t i = 0; i < n_admit; token += admit_[i++].n_prompt) {
-        a[i] = (struct admit) {admit_[i].slot, admit_[i].sample,
-                               admit_[i].n_prompt, admit_[i].limit};
+        a[i] = (struct admit){admit_[i].slot, admit_[i].sample,
+                              admit_[i].n_prompt, admit_[i].limit};
         memcpy(token, admit_[i].token, (size_t) admit_[i].n_prompt * 4);
     }
     struct weft_bag bag;

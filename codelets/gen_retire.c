@@ -18,8 +18,8 @@ static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
     struct weft_gen_state *state = buf[0];
     struct weft_rollout *out = buf[1];
     char *base = (char *) state;
-    struct weft_gen_slot *slot =
-        (struct weft_gen_slot *) (base + state->slot) + args->slot;
+    struct weft_gen_slot *slot = (struct weft_gen_slot *) (base + state->slot)
+                               + args->slot;
     int32_t *page = (int32_t *) (base + state->page)
                   + (int64_t) args->slot * state->pages_per_slot;
     int32_t *free_page = (int32_t *) (base + state->free_page);
@@ -28,8 +28,8 @@ static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
     if (!slot->done || slot->n_total > args->capacity)
         return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
                             "slot %d retires before it is done", args->slot);
-    *out = (struct weft_rollout) {args->capacity, slot->n_prompt,
-                                  slot->n_total, slot->done == 1};
+    *out = (struct weft_rollout){args->capacity, slot->n_prompt,
+                                 slot->n_total, slot->done == 1};
     memcpy(weft_rollout_token(out), (int32_t *) (base + state->token) + at,
            (size_t) slot->n_total * 4);
     memcpy(weft_rollout_logp(out), (float *) (base + state->logp) + at,
@@ -37,7 +37,7 @@ static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
     int32_t n = (int32_t) weft_ceil_div(slot->n_cached, WEFT_PAGE_TOKENS);
     for (int32_t i = 0; i < n; i++)
         free_page[state->n_free++] = page[i];
-    *slot = (struct weft_gen_slot) {.sample = -1};
+    *slot = (struct weft_gen_slot){.sample = -1};
     return 0;
 }
 

@@ -171,10 +171,11 @@ static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
     if (!isfinite(norm))
         return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
                             "the gradient is not finite (norm %f); lower the "
-                            "learning rate or look at the rewards", norm);
+                            "learning rate or look at the rewards",
+                            norm);
     /* As torch.nn.utils.clip_grad_norm_. */
     double scale = t->clip > 0 ? (double) t->clip / (norm + 1e-6) : 1;
-    *out = (struct weft_grad_norm) {norm, (float) fmin(scale, 1), 0};
+    *out = (struct weft_grad_norm){norm, (float) fmin(scale, 1), 0};
     return 0;
 }
 

@@ -13,13 +13,14 @@ WEFT_INLINE int weft_group_tiles(const struct weft_params *p,
                                  enum weft_param_group group, int32_t layer,
                                  struct weft_tile *out[WEFT_GROUP_TILES])
 {
-    struct weft_tile *const *block =
-        group == WEFT_GROUP_EMBED  ? p->embed
-        : group == WEFT_GROUP_HEAD ? p->head.block
-                                   : p->layer[layer].block;
-    struct weft_tile *norms = group == WEFT_GROUP_EMBED  ? NULL
-                            : group == WEFT_GROUP_HEAD   ? p->head.norms
-                                                         : p->layer[layer].norms;
+    struct weft_tile *const *block = group == WEFT_GROUP_EMBED ? p->embed
+                                   : group == WEFT_GROUP_HEAD
+                                       ? p->head.block
+                                       : p->layer[layer].block;
+    struct weft_tile *norms = group == WEFT_GROUP_EMBED ? NULL
+                            : group == WEFT_GROUP_HEAD
+                                ? p->head.norms
+                                : p->layer[layer].norms;
     int n = 0;
     for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
         if (block[b])

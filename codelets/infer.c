@@ -33,8 +33,7 @@ static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
-    size_t out_bytes =
-        (size_t) weft_round_up((int64_t) targets.n * 4, 64);
+    size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
     char *scratch = weft_exec_scratch(
         x, out_bytes + weft_k_head_scratch_bytes(args->shape, targets.n));
     if (!scratch)

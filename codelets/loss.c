@@ -137,15 +137,13 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
         return WEFT_ENOMEM;
 
     weft_k_value(t->shape, final, in, &targets, w.logp);
-    memset(stats, 0,
-           (size_t) b->n_runs * WEFT_N_VALUE_STATS * sizeof *stats);
+    memset(stats, 0, (size_t) b->n_runs * WEFT_N_VALUE_STATS * sizeof *stats);
     for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++])
-        weft_k_value_loss(t->loss.value_clip, run_targets[i], weight[i],
-                          w.logp + at,
-                          (float *) weft_batch_at(b, b->old_value) + at,
-                          (float *) weft_batch_at(b, b->ret) + at,
-                          w.dlogp + at,
-                          stats + (size_t) i * WEFT_N_VALUE_STATS);
+        weft_k_value_loss(
+            t->loss.value_clip, run_targets[i], weight[i], w.logp + at,
+            (float *) weft_batch_at(b, b->old_value) + at,
+            (float *) weft_batch_at(b, b->ret) + at, w.dlogp + at,
+            stats + (size_t) i * WEFT_N_VALUE_STATS);
     weft_k_value_backward(t->shape, final, b->n_rows, in, &targets, w.dlogp,
                           dx, grad_final);
     return 0;

@@ -70,8 +70,8 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
     const struct pack_args *args = args_;
     struct weft_take take = {buf, 0};
     struct weft_batch *b = weft_take(&take);
-    const struct weft_moments *moments =
-        args->moments ? weft_take(&take) : NULL;
+    const struct weft_moments *moments = args->moments ? weft_take(&take)
+                                                       : NULL;
     int32_t row0 = 0, target0 = 0;
 
     *b = args->layout;
@@ -87,15 +87,15 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
         if (r->n_prompt != s->n_prompt || r->n_total != s->n_total)
             return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
                                 "sample of %d + %d tokens was announced with "
-                                "%d + %d", r->n_prompt,
-                                r->n_total - r->n_prompt, s->n_prompt,
-                                s->n_total - s->n_prompt);
+                                "%d + %d",
+                                r->n_prompt, r->n_total - r->n_prompt,
+                                s->n_prompt, s->n_total - s->n_prompt);
         const int32_t *t = weft_rollout_token(r);
         int32_t n = weft_pack_n_targets(args->targets, s->n_prompt,
                                         s->n_total);
         bool last = args->targets == WEFT_TARGETS_LAST;
         int32_t first = last ? s->n_total - 1 : s->n_total - n - 1;
-        run[i] = (struct weft_k_run) {.slot = i, .n = s->n_total};
+        run[i] = (struct weft_k_run){.slot = i, .n = s->n_total};
         memcpy(token + row0, t, (size_t) s->n_total * sizeof *t);
         run_targets[i] = n;
         weight[i] = s->weight;
@@ -139,8 +139,8 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
         const struct weft_pack_sample *s = &sample[i];
         rows += s->n_total;
         n_targets += weft_pack_n_targets(targets, s->n_prompt, s->n_total);
-        args->sample[i] = (struct pack_sample) {
-            s->n_prompt, s->n_total,       s->weight,
+        args->sample[i] = (struct pack_sample){
+            s->n_prompt,          s->n_total,       s->weight,
             s->advantage != NULL, s->value != NULL, s->ref != NULL};
         weft_bag_add(&bag, s->rollout, WEFT_READ);
         if (columns) {

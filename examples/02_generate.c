@@ -15,10 +15,8 @@ int main(int argc, char **argv)
     struct weft_context *context;
     struct weft_model *model;
     struct weft_completion first, again;
-    struct weft_generate_options options = {.max_new_tokens = 8,
-                                            .temperature = 1,
-                                            .top_p = 1,
-                                            .seed = 7};
+    struct weft_generate_options options = {
+        .max_new_tokens = 8, .temperature = 1, .top_p = 1, .seed = 7};
 
     if (argc != 3) {
         fprintf(stderr, "usage: %s MODEL PROMPT\n", argv[0]);
@@ -32,7 +30,8 @@ int main(int argc, char **argv)
            first.ended ? "ended by itself" : "cut at the limit");
     int same = first.n == again.n
             && memcmp(first.logprob, again.logprob,
-                      first.n * sizeof *first.logprob) == 0;
+                      first.n * sizeof *first.logprob)
+                   == 0;
     printf("the same seed again: %s\n", same ? "the same bits" : "differs");
     weft_completion_clear(&first);
     weft_completion_clear(&again);

@@ -17,11 +17,17 @@ enum { N_TOKENS = 5, HIDDEN = 64, N_BATCHES = 2 };
 static struct weft_shape tiny_shape(void)
 {
     struct weft_err err = {0};
-    struct weft_shape shape = {
-        .hidden = HIDDEN, .n_layers = 1, .n_heads = 4, .n_kv_heads = 2,
-        .head_dim = 16, .intermediate = 128, .vocab = 256,
-        .max_positions = 64, .rms_eps = 1e-6f, .rope_theta = 10000,
-        .dtype = WEFT_F32};
+    struct weft_shape shape = {.hidden = HIDDEN,
+                               .n_layers = 1,
+                               .n_heads = 4,
+                               .n_kv_heads = 2,
+                               .head_dim = 16,
+                               .intermediate = 128,
+                               .vocab = 256,
+                               .max_positions = 64,
+                               .rms_eps = 1e-6f,
+                               .rope_theta = 10000,
+                               .dtype = WEFT_F32};
     CHECK(weft_shape_partition(&shape, 2, &err)); /* T = 2 tensor blocks */
     return shape;
 }
@@ -36,17 +42,16 @@ static struct weft_tile *make(struct weft_rt *rt,
     struct weft_layout layout;
     struct weft_tile *tile;
     weft_layout_get(shape, kind, block, &layout);
-    CHECK(weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, layout.fwd_bytes,
-                           &tile, &err));
+    CHECK(weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, layout.fwd_bytes, &tile,
+                           &err));
     float *w = weft_tile_acquire(tile, WEFT_WRITE);
     for (size_t i = 0; i < layout.n_flat; i++) /* f32: flat order is it */
         w[i] = kind == WEFT_TILE_NORMS
                  ? 1
                  : (float) (0.05
-                            * weft_rng_normal(1, WEFT_RNG_INIT,
-                                              (uint32_t) kind,
-                                              (uint32_t) block,
-                                              (uint32_t) i));
+                            * weft_rng_normal(
+                                1, WEFT_RNG_INIT, (uint32_t) kind,
+                                (uint32_t) block, (uint32_t) i));
     weft_tile_unacquire(tile);
     return tile;
 }
@@ -57,8 +62,8 @@ static struct weft_tile *temp(struct weft_rt *rt, const char *kind,
     struct weft_err err = {0};
     struct weft_tile_id id = {"example", kind, 0, -1, -1};
     struct weft_tile *tile;
-    CHECK(weft_tile_create(rt, &id, WEFT_MEM_ACTIVATIONS, bytes, &tile,
-                           &err));
+    CHECK(
+        weft_tile_create(rt, &id, WEFT_MEM_ACTIVATIONS, bytes, &tile, &err));
     return tile;
 }
 
@@ -71,8 +76,8 @@ int main(void)
     struct weft_layer_tiles layer = {{0}, NULL};
     struct weft_params params = {.layer = &layer};
     struct weft_tile *text, *batch[N_BATCHES], *x[N_BATCHES];
-    struct weft_where where = {.device = -1, .iteration = -1,
-                               .micro_batch = -1, .layer = 0};
+    struct weft_where where = {
+        .device = -1, .iteration = -1, .micro_batch = -1, .layer = 0};
 
     CHECK(weft_context_open(2, &context, &err));
     struct weft_rt *rt = weft_context_rt(context);
@@ -84,14 +89,14 @@ int main(void)
     }
     text = temp(rt, "text", weft_rollout_bytes(N_TOKENS));
     struct weft_rollout *r = weft_tile_acquire(text, WEFT_WRITE);
-    *r = (struct weft_rollout) {N_TOKENS, 1, N_TOKENS, 1};
-    memcpy(weft_rollout_token(r), (const int32_t[]) {72, 101, 108, 108, 111},
+    *r = (struct weft_rollout){N_TOKENS, 1, N_TOKENS, 1};
+    memcpy(weft_rollout_token(r), (const int32_t[]){72, 101, 108, 108, 111},
            N_TOKENS * sizeof(int32_t));
     weft_tile_unacquire(text);
 
     for (int i = 0; i < N_BATCHES; i++) { /* submit; nothing waits here */
-        struct weft_pack_sample sample = {.rollout = text, .n_prompt = 1,
-                                          .n_total = N_TOKENS, .weight = 1};
+        struct weft_pack_sample sample = {
+            .rollout = text, .n_prompt = 1, .n_total = N_TOKENS, .weight = 1};
         struct weft_batch size;
         weft_batch_layout(N_TOKENS, 1, N_TOKENS - 1, false, &size);
         batch[i] = temp(rt, "batch", size.bytes);

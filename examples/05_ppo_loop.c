@@ -25,9 +25,8 @@ int main(int argc, char **argv)
         CHECK(weft_trainer_step(trainer, &err));
         CHECK(weft_trainer_metric(trainer, "objective/kl", &kl));
         CHECK(weft_trainer_metric(trainer, "critic/score/mean", &score));
-        CHECK(weft_trainer_metric(trainer,
-                                  "rollout_train_logprob_abs_diff_max",
-                                  &difference));
+        CHECK(weft_trainer_metric(
+            trainer, "rollout_train_logprob_abs_diff_max", &difference));
         printf("iteration %2d  score %.3f  KL %.4f  "
                "|rollout - training log p| %g\n",
                weft_trainer_iteration(trainer), score, kl, difference);

@@ -10,8 +10,7 @@ static int32_t n_pages(int32_t n_slots, int32_t max_total)
 size_t weft_g_generate_kv_bytes(const struct weft_shape *shape,
                                 int32_t n_slots, int32_t max_total)
 {
-    return (size_t) n_pages(n_slots, max_total)
-         * weft_kv_page_bytes(shape);
+    return (size_t) n_pages(n_slots, max_total) * weft_kv_page_bytes(shape);
 }
 
 static int instance_init(struct weft_g_generate *gen,
@@ -45,9 +44,8 @@ int weft_g_generate_init(const struct weft_g_model *model,
                          int32_t max_total, struct weft_g_generate *out,
                          struct weft_err *err)
 {
-    *out = (struct weft_g_generate) {.model = model,
-                                     .n_slots = n_slots,
-                                     .max_total = max_total};
+    *out = (struct weft_g_generate){
+        .model = model, .n_slots = n_slots, .max_total = max_total};
     out->instance = weft_alloc((size_t) n_instances, sizeof *out->instance);
     if (!out->instance)
         return weft_err_nomem(err, "generation",
@@ -70,18 +68,18 @@ void weft_g_generate_release(struct weft_g_generate *gen)
         weft_tile_release(instance->status[1]);
     }
     weft_free(gen->instance);
-    *gen = (struct weft_g_generate) {0};
+    *gen = (struct weft_g_generate){0};
 }
 
 /* Chunks come before inference in a lane: they are the critical path. */
 static struct weft_where where_of(int32_t instance, int32_t iteration)
 {
-    return (struct weft_where) {.device = instance,
-                                .priority = 2,
-                                .call = WEFT_CALL_ACTOR_GENERATE,
-                                .iteration = iteration,
-                                .micro_batch = -1,
-                                .layer = -1};
+    return (struct weft_where){.device = instance,
+                               .priority = 2,
+                               .call = WEFT_CALL_ACTOR_GENERATE,
+                               .iteration = iteration,
+                               .micro_batch = -1,
+                               .layer = -1};
 }
 
 void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,

@@ -13,9 +13,9 @@
 
 struct weft_g_model {
     struct weft_rt *rt;
-    const char *name;         /* "actor": in messages and traces */
-    struct weft_shape shape;  /* partitioned */
-    bool trained;             /* has transposed weights and optimizer state */
+    const char *name;        /* "actor": in messages and traces */
+    struct weft_shape shape; /* partitioned */
+    bool trained;            /* has transposed weights and optimizer state */
     struct weft_params fwd, bwd, opt;
 };
 
@@ -42,8 +42,8 @@ struct weft_tile *weft_g_params_tile(const struct weft_params *params,
  * sets as its share of the tree over groups ever holds at once. */
 struct weft_g_grads {
     int32_t n_groups, dp;
-    int32_t n_sets[64];             /* per device */
-    struct weft_params *set[64];    /* per device: (n_sets) */
+    int32_t n_sets[64];          /* per device */
+    struct weft_params *set[64]; /* per device: (n_sets) */
 };
 
 int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
@@ -61,10 +61,10 @@ size_t weft_g_grads_bytes(const struct weft_shape *shape, int32_t n_groups,
 /* ---- Inference -------------------------------------------------------- */
 
 enum weft_g_infer_kind {
-    WEFT_INFER_LOGPROB, /* out: float per response token */
+    WEFT_INFER_LOGPROB,     /* out: float per response token */
     WEFT_INFER_LOGPROB_ALL, /* out: float per token but the first */
-    WEFT_INFER_VALUE,   /* out: float per response token */
-    WEFT_INFER_SCORE    /* out: one float */
+    WEFT_INFER_VALUE,       /* out: float per response token */
+    WEFT_INFER_SCORE        /* out: one float */
 };
 
 struct weft_g_infer_sample {
@@ -91,7 +91,7 @@ struct weft_g_train {
     bool recompute;
     enum weft_call call;
     int32_t iteration;
-    struct weft_tile *moments;   /* whitening; NULL: none */
+    struct weft_tile *moments; /* whitening; NULL: none */
 };
 
 /* Statistics of one micro-batch: double[n][weft_loss_n_stats], sample[i] is
@@ -125,7 +125,7 @@ struct weft_g_generate {
         struct weft_tile *state, *arena;
         struct weft_tile *status[2]; /* of even and odd chunks */
         int64_t n_chunks;            /* submitted so far */
-    } *instance;
+    } * instance;
 };
 
 /* Tiles of n_instances replicas, instance i on device i. The states must then

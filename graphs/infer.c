@@ -4,7 +4,7 @@
 
 static enum weft_pack_targets targets_of(enum weft_g_infer_kind kind)
 {
-    return kind == WEFT_INFER_SCORE         ? WEFT_TARGETS_LAST
+    return kind == WEFT_INFER_SCORE       ? WEFT_TARGETS_LAST
          : kind == WEFT_INFER_LOGPROB_ALL ? WEFT_TARGETS_ALL
                                           : WEFT_TARGETS_RESPONSE;
 }
@@ -29,9 +29,9 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
         goto out;
     }
     for (int32_t i = 0; i < n; i++) {
-        pack[i] = (struct weft_pack_sample) {.rollout = sample[i].rollout,
-                                             .n_prompt = sample[i].n_prompt,
-                                             .n_total = sample[i].n_total};
+        pack[i] = (struct weft_pack_sample){.rollout = sample[i].rollout,
+                                            .n_prompt = sample[i].n_prompt,
+                                            .n_total = sample[i].n_total};
         out[i] = sample[i].out;
         n_rows += sample[i].n_total;
         n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,

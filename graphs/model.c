@@ -32,8 +32,7 @@ static size_t set_bytes(const struct weft_shape *s, enum use use)
     for (int32_t b = 0; b < s->n_blocks; b++)
         bytes += use_bytes(s, use, WEFT_TILE_EMBED, b)
                + use_bytes(s, use, WEFT_TILE_HEAD, b)
-               + (size_t) s->n_layers
-                     * use_bytes(s, use, WEFT_TILE_LAYER, b);
+               + (size_t) s->n_layers * use_bytes(s, use, WEFT_TILE_LAYER, b);
     return bytes;
 }
 
@@ -85,7 +84,7 @@ static void params_release(const struct weft_shape *shape,
         weft_tile_release(p->layer[l].norms);
     weft_tile_release(p->head.norms);
     weft_free(p->layer);
-    *p = (struct weft_params) {0};
+    *p = (struct weft_params){0};
 }
 
 static int params_init(const struct weft_g_model *m, enum use use,
@@ -93,7 +92,7 @@ static int params_init(const struct weft_g_model *m, enum use use,
 {
     const struct weft_shape *s = &m->shape;
     int rc = 0;
-    *p = (struct weft_params) {0};
+    *p = (struct weft_params){0};
     p->layer = weft_alloc((size_t) s->n_layers, sizeof *p->layer);
     if (!p->layer)
         return weft_err_nomem(err, m->name,
@@ -118,7 +117,7 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
                       const struct weft_shape *shape, bool trained,
                       struct weft_g_model *out, struct weft_err *err)
 {
-    *out = (struct weft_g_model) {
+    *out = (struct weft_g_model){
         .rt = rt, .name = name, .shape = *shape, .trained = trained};
     int rc = params_init(out, USE_FWD, &out->fwd, err);
     if (!rc && trained)
@@ -158,8 +157,7 @@ struct weft_tile *weft_g_params_tile(const struct weft_params *p,
 int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
 {
     int32_t first = 0, end, most = 0, held = 0;
-    while (first < n_groups
-           && (int64_t) first * dp / n_groups < d)
+    while (first < n_groups && (int64_t) first * dp / n_groups < d)
         first++;
     for (end = first; end < n_groups && (int64_t) end * dp / n_groups == d;)
         end++;
@@ -168,8 +166,8 @@ int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
     for (int32_t g = first; g < end; g++) {
         held++;
         most = held > most ? held : most;
-        for (int32_t size = 1; (g + 1) % (2 * size) == 0
-                               && g + 1 - 2 * size >= first;
+        for (int32_t size = 1;
+             (g + 1) % (2 * size) == 0 && g + 1 - 2 * size >= first;
              size *= 2)
             held--;
     }
@@ -181,7 +179,7 @@ int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
                       struct weft_err *err)
 {
     int rc = 0;
-    *out = (struct weft_g_grads) {.n_groups = n_groups, .dp = dp};
+    *out = (struct weft_g_grads){.n_groups = n_groups, .dp = dp};
     for (int32_t d = 0; d < dp && !rc; d++) {
         int32_t n = weft_g_grads_needed(n_groups, dp, d);
         out->set[d] = weft_alloc((size_t) n, sizeof *out->set[d]);
@@ -204,5 +202,5 @@ void weft_g_grads_release(const struct weft_g_model *model,
             params_release(&model->shape, &grads->set[d][i]);
         weft_free(grads->set[d]);
     }
-    *grads = (struct weft_g_grads) {0};
+    *grads = (struct weft_g_grads){0};
 }

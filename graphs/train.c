@@ -27,7 +27,7 @@ struct build {
     int32_t *order, *group_first;  /* samples by group */
     struct weft_params **free_set; /* per device: stack of free sets */
     int32_t n_free[64];
-    struct root *root;             /* per device: stack of up to 8 */
+    struct root *root; /* per device: stack of up to 8 */
     int32_t n_root[64];
     struct weft_g_stats *stats;
     int32_t n_stats;
@@ -38,11 +38,11 @@ enum { MAX_ROOTS = 16, MAX_SETS = 16 };
 
 static struct weft_where where_of(const struct build *b, int32_t device)
 {
-    return (struct weft_where) {.device = device,
-                                .call = b->t->call,
-                                .iteration = b->t->iteration,
-                                .micro_batch = b->n_stats,
-                                .layer = -1};
+    return (struct weft_where){.device = device,
+                               .call = b->t->call,
+                               .iteration = b->t->iteration,
+                               .micro_batch = b->n_stats,
+                               .layer = -1};
 }
 
 static void for_each_group(const struct weft_g_model *m,
@@ -88,7 +88,7 @@ static int activations_init(const struct build *b, int64_t n_rows,
     size_t stats = (size_t) layout->n_runs * sizeof(double)
                  * (size_t) weft_loss_n_stats(b->t->loss.loss);
     struct weft_tile_id id = {m->name, "activation", 0, -1, -1};
-    *a = (struct activations) {
+    *a = (struct activations){
         .x = weft_alloc((size_t) n_layers + 1, sizeof *a->x),
         .saved = weft_alloc((size_t) n_layers, sizeof *a->saved),
     };
@@ -163,7 +163,7 @@ static int micro_batch(struct build *b, int32_t device, int32_t n,
         weft_insert_layer_backward(b->seq, &where, shape, &m->fwd, &m->bwd, l,
                                    a.batch, a.x[l], a.saved[l], a.dx, grad);
     weft_insert_embed_backward(b->seq, &where, shape, a.batch, a.dx, grad);
-    b->stats[b->n_stats++] = (struct weft_g_stats) {a.stats, n, who};
+    b->stats[b->n_stats++] = (struct weft_g_stats){a.stats, n, who};
     a.stats = NULL;
     who = NULL;
 out:
@@ -254,8 +254,7 @@ static int leaf(struct build *b, int32_t g)
     }
     if (n > 0) {
         weft_assert(b->n_free[device] > 0);
-        root.set =
-            b->free_set[device * MAX_SETS + --b->n_free[device]];
+        root.set = b->free_set[device * MAX_SETS + --b->n_free[device]];
         struct pair p = {b, where_of(b, device), root.set, NULL};
         for_each_group(b->t->model, zero_group, &p);
     }
@@ -290,8 +289,8 @@ static bool skips(const struct update *u, enum weft_param_group group)
 /* Update tasks are spread over the devices by layer. */
 static struct weft_where update_where(const struct update *u, int32_t layer)
 {
-    struct weft_where where =
-        where_of(u->b, (layer + 2) % u->b->t->grads->dp);
+    struct weft_where where = where_of(u->b,
+                                       (layer + 2) % u->b->t->grads->dp);
     where.micro_batch = -1;
     where.layer = layer;
     return where;

@@ -29,18 +29,18 @@ extern "C" {
 /* Functions return 0, or one of these. */
 enum weft_code {
     WEFT_OK = 0,
-    WEFT_EINVAL = -1,       /* a value that makes no sense */
-    WEFT_ENOMEM = -2,       /* memory ran out, or the plan does not fit */
-    WEFT_EIO = -3,          /* reading, writing, a pipe */
-    WEFT_ENOTFOUND = -4,    /* no such file, key, tensor */
-    WEFT_EFORMAT = -5,      /* a file that is not what it claims to be */
-    WEFT_EUNSUPPORTED = -6, /* known, but not done by Weft */
-    WEFT_ESTATE = -7,       /* called at the wrong time */
-    WEFT_EFULL = -8,        /* disk full */
-    WEFT_ETIMEOUT = -9,     /* an outside program did not answer */
-    WEFT_ENUMERIC = -10,    /* NaN or infinity where a number must be */
+    WEFT_EINVAL = -1,        /* a value that makes no sense */
+    WEFT_ENOMEM = -2,        /* memory ran out, or the plan does not fit */
+    WEFT_EIO = -3,           /* reading, writing, a pipe */
+    WEFT_ENOTFOUND = -4,     /* no such file, key, tensor */
+    WEFT_EFORMAT = -5,       /* a file that is not what it claims to be */
+    WEFT_EUNSUPPORTED = -6,  /* known, but not done by Weft */
+    WEFT_ESTATE = -7,        /* called at the wrong time */
+    WEFT_EFULL = -8,         /* disk full */
+    WEFT_ETIMEOUT = -9,      /* an outside program did not answer */
+    WEFT_ENUMERIC = -10,     /* NaN or infinity where a number must be */
     WEFT_EINTERRUPTED = -11, /* a signal asked to stop */
-    WEFT_EINTERNAL = -12,   /* a bug of ours */
+    WEFT_EINTERNAL = -12,    /* a bug of ours */
 };
 
 /* The caller's storage; `text` is one sentence for a person. */
@@ -102,11 +102,11 @@ struct weft_generate_options {
 };
 
 struct weft_completion {
-    char *text;             /* the new text alone */
-    int32_t *token;         /* (n) the new tokens */
-    float *logprob;         /* (n) under softmax(logits / temperature) */
+    char *text;     /* the new text alone */
+    int32_t *token; /* (n) the new tokens */
+    float *logprob; /* (n) under softmax(logits / temperature) */
     size_t n;
-    bool ended;             /* by an end-of-sequence token */
+    bool ended; /* by an end-of-sequence token */
 };
 
 /* One completion of a prompt. Clear with weft_completion_clear(). */
@@ -132,9 +132,9 @@ int weft_trainer_open(const char *config, int n_override,
 /* A finished sample, for a reward function. Borrowed during the call. */
 struct weft_reward_sample {
     const char *prompt, *response;
-    const char *label;      /* NULL: the row has none */
-    const char *row;        /* the data's JSON line */
-    int32_t n_tokens;       /* of the response */
+    const char *label; /* NULL: the row has none */
+    const char *row;   /* the data's JSON line */
+    int32_t n_tokens;  /* of the response */
     bool ended;
 };
 /* Returns 0 and the score, or a negative code and a sentence, which stops the
@@ -158,8 +158,8 @@ int weft_trainer_metric(const struct weft_trainer *trainer, const char *tag,
                         double *out);
 /* All of them (run/metrics.h); borrowed until the next step. */
 struct weft_metrics;
-const struct weft_metrics *
-weft_trainer_metrics(const struct weft_trainer *trainer);
+const struct weft_metrics *weft_trainer_metrics(
+    const struct weft_trainer *trainer);
 /* Writes a checkpoint now. */
 int weft_trainer_checkpoint(struct weft_trainer *trainer,
                             struct weft_err *err);

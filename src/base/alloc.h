@@ -17,8 +17,8 @@ void *weft_realloc(void *p, size_t n, size_t size);
  * use huge pages. Free with weft_free(). */
 void *weft_alloc_aligned(size_t n, size_t size);
 
-char *weft_strdup(const char *s);               /* caller frees */
-char *weft_strndup(const char *s, size_t n);    /* caller frees */
+char *weft_strdup(const char *s);            /* caller frees */
+char *weft_strndup(const char *s, size_t n); /* caller frees */
 
 void weft_free(void *p);
 

@@ -49,10 +49,10 @@ int weft_err_nomem(struct weft_err *err, const char *what, size_t bytes)
 int weft_err_sys(struct weft_err *err, const char *verb, const char *path)
 {
     int saved = errno;
-    int code = saved == ENOENT                       ? WEFT_ENOTFOUND
-             : saved == ENOSPC || saved == EDQUOT    ? WEFT_EFULL
-             : saved == ENOMEM                       ? WEFT_ENOMEM
-                                                     : WEFT_EIO;
+    int code = saved == ENOENT                    ? WEFT_ENOTFOUND
+             : saved == ENOSPC || saved == EDQUOT ? WEFT_EFULL
+             : saved == ENOMEM                    ? WEFT_ENOMEM
+                                                  : WEFT_EIO;
     return weft_err_set(err, code, "cannot %s '%s': %s", verb, path,
                         strerror(saved));
 }

@@ -5,8 +5,12 @@
 
 #include "base/compiler.h"
 
-enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO,
-                      WEFT_LOG_DEBUG };
+enum weft_log_level {
+    WEFT_LOG_ERROR,
+    WEFT_LOG_WARN,
+    WEFT_LOG_INFO,
+    WEFT_LOG_DEBUG
+};
 
 /* Lines above `level` are dropped (default: info). Thread-safe to call
  * before threads start. */

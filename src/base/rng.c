@@ -55,8 +55,7 @@ double weft_rng_normal(uint64_t seed, enum weft_rng_purpose purpose,
 }
 
 void weft_rng_permutation(uint64_t seed, enum weft_rng_purpose purpose,
-                          uint32_t a, uint32_t b, uint32_t n,
-                          uint32_t *order)
+                          uint32_t a, uint32_t b, uint32_t n, uint32_t *order)
 {
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;

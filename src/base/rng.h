@@ -11,9 +11,9 @@
 
 /* What a number is drawn for; keeps streams apart. */
 enum weft_rng_purpose {
-    WEFT_RNG_SAMPLE = 1,  /* next token: (iteration, sample, position) */
-    WEFT_RNG_SHUFFLE = 2, /* order of data: (epoch, index, 0) */
-    WEFT_RNG_INIT = 3,    /* weights: (tensor, index high, index low) */
+    WEFT_RNG_SAMPLE = 1,    /* next token: (iteration, sample, position) */
+    WEFT_RNG_SHUFFLE = 2,   /* order of data: (epoch, index, 0) */
+    WEFT_RNG_INIT = 3,      /* weights: (tensor, index high, index low) */
     WEFT_RNG_MINIBATCH = 4, /* order of samples: (iteration, epoch, index) */
 };
 

@@ -49,8 +49,8 @@ int weft_shape_partition(struct weft_shape *s, int32_t n_blocks,
         return weft_err_set(err, WEFT_EINVAL,
                             "tensor_blocks %d: intermediate size %d and "
                             "vocabulary %d must each have %d panels of %d; "
-                            "the largest that fits is %d", n_blocks,
-                            s->intermediate, s->vocab, n_blocks,
+                            "the largest that fits is %d",
+                            n_blocks, s->intermediate, s->vocab, n_blocks,
                             WEFT_FF_GRAIN, best);
     s->n_blocks = n_blocks;
     int32_t heads = s->n_heads / n_blocks;
@@ -103,7 +103,7 @@ void weft_layout_get(const struct weft_shape *s, enum weft_tile_kind kind,
 {
     const struct weft_block *b = &s->block[block];
     int64_t h = s->hidden, d = s->head_dim;
-    *out = (struct weft_layout) {0};
+    *out = (struct weft_layout){0};
     switch (kind) {
     case WEFT_TILE_EMBED:
         add_part(out, WEFT_PART_EMBED, b->n_vocab, h, s->dtype);

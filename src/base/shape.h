@@ -47,13 +47,13 @@ struct weft_shape {
     float rms_eps;
     enum weft_rope rope;
     double rope_theta;
-    double rope_factor;           /* linear, llama3 */
-    double rope_low, rope_high;   /* llama3: low_freq_factor, high_... */
-    int32_t rope_original;        /* llama3: original_max_position_... */
+    double rope_factor;         /* linear, llama3 */
+    double rope_low, rope_high; /* llama3: low_freq_factor, high_... */
+    int32_t rope_original;      /* llama3: original_max_position_... */
     bool qkv_bias, o_bias, qk_norm, tied;
-    bool scalar_head;             /* score (1, hidden) instead of a vocabulary */
-    enum weft_dtype dtype;        /* published weights, product inputs, KV */
-    int32_t n_blocks;             /* T; 0 until weft_shape_partition() */
+    bool scalar_head;      /* score (1, hidden) instead of a vocabulary */
+    enum weft_dtype dtype; /* published weights, product inputs, KV */
+    int32_t n_blocks;      /* T; 0 until weft_shape_partition() */
     struct weft_block block[WEFT_MAX_BLOCKS];
 };
 
@@ -73,38 +73,42 @@ int32_t weft_shape_kv_owner(const struct weft_shape *shape, int32_t kv);
 /* ---- Tiles of parameters ---------------------------------------------- */
 
 enum weft_tile_kind {
-    WEFT_TILE_EMBED,  /* per block: token embedding, natural order (v, hidden) */
-    WEFT_TILE_LAYER,  /* per layer and block: the matrices */
-    WEFT_TILE_NORMS,  /* per layer: replicated vectors, always f32 */
-    WEFT_TILE_HEAD,   /* per block: lm_head rows; absent for a scalar head */
-    WEFT_TILE_FINAL,  /* final norm, and the score vector of a scalar head */
+    WEFT_TILE_EMBED, /* per block: token embedding, natural order (v, hidden) */
+    WEFT_TILE_LAYER, /* per layer and block: the matrices */
+    WEFT_TILE_NORMS, /* per layer: replicated vectors, always f32 */
+    WEFT_TILE_HEAD,  /* per block: lm_head rows; absent for a scalar head */
+    WEFT_TILE_FINAL, /* final norm, and the score vector of a scalar head */
     WEFT_N_TILE_KINDS
 };
 
 enum weft_part_id {
     WEFT_PART_EMBED,
-    WEFT_PART_QKV,      /* rows: block's q heads, then k heads, then v heads */
+    WEFT_PART_QKV, /* rows: block's q heads, then k heads, then v heads */
     WEFT_PART_QKV_BIAS, /* vector (n) */
     WEFT_PART_O,        /* N = hidden, K = n_heads * head_dim of the block */
     WEFT_PART_GATE_UP,  /* panels alternate: 32 gate rows, 32 up rows */
     WEFT_PART_DOWN,     /* N = hidden, K = n_ff padded to 32 */
-    WEFT_PART_NORM1, WEFT_PART_NORM2, WEFT_PART_QNORM, WEFT_PART_KNORM,
+    WEFT_PART_NORM1,
+    WEFT_PART_NORM2,
+    WEFT_PART_QNORM,
+    WEFT_PART_KNORM,
     WEFT_PART_O_BIAS,
-    WEFT_PART_HEAD,     /* N = n_vocab, K = hidden */
-    WEFT_PART_NORM, WEFT_PART_SCORE,
+    WEFT_PART_HEAD, /* N = n_vocab, K = hidden */
+    WEFT_PART_NORM,
+    WEFT_PART_SCORE,
     WEFT_N_PARTS
 };
 
 /* One part of a tile. Vectors have k = 0. */
 struct weft_part {
     enum weft_part_id id;
-    int32_t n, k;        /* rows that count (before padding), columns */
-    int32_t n_pad;       /* n rounded up to WEFT_PANEL (vectors, embed: n) */
-    size_t offset;       /* first element in flat order */
-    size_t n_flat;       /* elements: n_pad * max(k, 1) */
-    size_t fwd_bytes;    /* byte offset in the published forward tile */
-    size_t bwd_bytes;    /* byte offset in the published transposed tile */
-    int32_t k_pad;       /* columns of the transposed pack's panels: k to 32 */
+    int32_t n, k;     /* rows that count (before padding), columns */
+    int32_t n_pad;    /* n rounded up to WEFT_PANEL (vectors, embed: n) */
+    size_t offset;    /* first element in flat order */
+    size_t n_flat;    /* elements: n_pad * max(k, 1) */
+    size_t fwd_bytes; /* byte offset in the published forward tile */
+    size_t bwd_bytes; /* byte offset in the published transposed tile */
+    int32_t k_pad;    /* columns of the transposed pack's panels: k to 32 */
 };
 
 enum { WEFT_MAX_PARTS = 6 };
@@ -116,9 +120,9 @@ enum { WEFT_MAX_PARTS = 6 };
 struct weft_layout {
     int32_t n_parts;
     struct weft_part part[WEFT_MAX_PARTS];
-    size_t n_flat;       /* f32 elements of master, gradient, each moment */
+    size_t n_flat; /* f32 elements of master, gradient, each moment */
     size_t fwd_bytes;
-    size_t bwd_bytes;    /* 0 where there is nothing to transpose */
+    size_t bwd_bytes; /* 0 where there is nothing to transpose */
 };
 
 /* `block` is ignored for NORMS and FINAL. Needs a partitioned shape. */
@@ -134,7 +138,8 @@ WEFT_INLINE size_t weft_flat_index(const struct weft_part *p, int64_t n,
                                    int64_t k)
 {
     return ((size_t) (n / WEFT_PANEL) * (size_t) p->k + (size_t) k)
-             * WEFT_PANEL + (size_t) (n % WEFT_PANEL);
+             * WEFT_PANEL
+         + (size_t) (n % WEFT_PANEL);
 }
 
 /* Row of the gate (up: is_up) projection's column f of the block in the

@@ -73,8 +73,8 @@ static void read_folder(const char *dir, struct weft_cgroup *out)
     take_memory(out, read_bytes(dir, "memory.limit_in_bytes"),
                 read_bytes(dir, "memory.usage_in_bytes"));
     snprintf(path, sizeof path, "%s/cpu.max", dir);
-    if (read_text(path, text, sizeof text) &&
-        sscanf(text, "%lf %lf", &quota, &period) == 2)
+    if (read_text(path, text, sizeof text)
+        && sscanf(text, "%lf %lf", &quota, &period) == 2)
         take_cpus(out, quota, period);
     take_cpus(out, (double) read_bytes(dir, "cpu.cfs_quota_us"),
               (double) read_bytes(dir, "cpu.cfs_period_us"));
@@ -156,8 +156,8 @@ static void read_system(struct weft_topology *t)
     if (!read_proc("/proc/cpuinfo", "model name", t->cpu_name,
                    sizeof t->cpu_name))
         snprintf(t->cpu_name, sizeof t->cpu_name, "unknown");
-    t->memory_bytes = (int64_t) sysconf(_SC_PHYS_PAGES) *
-                      (int64_t) sysconf(_SC_PAGESIZE);
+    t->memory_bytes = (int64_t) sysconf(_SC_PHYS_PAGES)
+                    * (int64_t) sysconf(_SC_PAGESIZE);
     t->free_bytes = t->memory_bytes;
     if (read_proc("/proc/meminfo", "MemAvailable", text, sizeof text))
         t->free_bytes = (int64_t) strtoll(text, NULL, 10) * 1024;
@@ -197,13 +197,14 @@ static int read_hwloc(struct weft_topology *t, struct weft_err *err)
         goto out;
     }
     if (hwloc_get_cpubind(h, mask, HWLOC_CPUBIND_PROCESS) == 0) {
-        int cores =
-            hwloc_get_nbobjs_inside_cpuset_by_type(h, mask, HWLOC_OBJ_CORE);
+        int cores = hwloc_get_nbobjs_inside_cpuset_by_type(h, mask,
+                                                           HWLOC_OBJ_CORE);
         int some = 0;
         /* A core of which only one thread is ours counts as well. */
         hwloc_obj_t core = NULL;
         while ((core = hwloc_get_next_obj_covering_cpuset_by_type(
-                    h, mask, HWLOC_OBJ_CORE, core)) != NULL)
+                    h, mask, HWLOC_OBJ_CORE, core))
+               != NULL)
             some++;
         t->n_cores = some > cores ? some : cores;
         t->n_threads = hwloc_bitmap_weight(mask);
@@ -221,10 +222,9 @@ static int read_hwloc(struct weft_topology *t, struct weft_err *err)
     n = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_NUMANODE);
     t->n_numa = n < 1 ? 1 : n;
     for (int i = 0; i < n && i < WEFT_TOPOLOGY_NUMA_MAX; i++)
-        t->numa_bytes[i] =
-            (int64_t) hwloc_get_obj_by_type(h, HWLOC_OBJ_NUMANODE,
-                                            (unsigned) i)
-                ->attr->numanode.local_memory;
+        t->numa_bytes[i] = (int64_t) hwloc_get_obj_by_type(
+                               h, HWLOC_OBJ_NUMANODE, (unsigned) i)
+                               ->attr->numanode.local_memory;
 out:
     hwloc_topology_destroy(h);
     return rc;

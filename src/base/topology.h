@@ -17,24 +17,24 @@ enum { WEFT_TOPOLOGY_NUMA_MAX = 64 };
 struct weft_topology {
     char cpu_name[128];
     int n_packages;
-    int n_cores;            /* of this process's affinity mask */
-    int n_threads;          /* hardware threads of that mask */
-    int n_usable;           /* threads, less where a CPU quota says so; >= 1 */
-    int64_t l1d_bytes;      /* one cache of each level, of the first core */
+    int n_cores;       /* of this process's affinity mask */
+    int n_threads;     /* hardware threads of that mask */
+    int n_usable;      /* threads, less where a CPU quota says so; >= 1 */
+    int64_t l1d_bytes; /* one cache of each level, of the first core */
     int64_t l2_bytes;
     int64_t l3_bytes;
-    int n_l3;               /* how many L3 caches there are */
-    int n_numa;             /* >= 1 */
+    int n_l3;   /* how many L3 caches there are */
+    int n_numa; /* >= 1 */
     int64_t numa_bytes[WEFT_TOPOLOGY_NUMA_MAX];
-    int64_t memory_bytes;   /* physical, or the control group's limit */
-    int64_t free_bytes;     /* what could be allocated now without swapping */
+    int64_t memory_bytes; /* physical, or the control group's limit */
+    int64_t free_bytes;   /* what could be allocated now without swapping */
 };
 
 /* What a control group (v1 or v2, and its parents) allows. */
 struct weft_cgroup {
-    int64_t memory_bytes;   /* -1: no limit */
-    int64_t free_bytes;     /* of that limit; -1: no limit */
-    double cpus;            /* CPU time per wall time; -1: no limit */
+    int64_t memory_bytes; /* -1: no limit */
+    int64_t free_bytes;   /* of that limit; -1: no limit */
+    double cpus;          /* CPU time per wall time; -1: no limit */
 };
 
 /* Fills `out`. Fails with WEFT_EINTERNAL only when hwloc cannot start. */

@@ -18,7 +18,8 @@ const char weft_help_generate[] =
     "\n"
     "Generates completions of prompts. Writes a line per sample:\n"
     "  {\"index\", \"sample\", \"prompt_tokens\": [], \"tokens\": [],\n"
-    "   \"logprobs\": [], \"text\", \"finish_reason\": \"stop\" | \"length\"}\n"
+    "   \"logprobs\": [], \"text\", \"finish_reason\": \"stop\" | "
+    "\"length\"}\n"
     "A sample depends on its prompt, its index and the seed alone.\n"
     "\n"
     "options:\n"
@@ -39,7 +40,8 @@ const char weft_help_generate[] =
     "  --help                 this text\n"
     "\n"
     "example:\n"
-    "  weft generate examples/quickstart/model --prompt 'sort 30754: ' --seed 7\n";
+    "  weft generate examples/quickstart/model --prompt 'sort 30754: ' "
+    "--seed 7\n";
 
 int weft_cmd_generate(int argc, char **argv)
 {
@@ -73,7 +75,8 @@ int weft_cmd_generate(int argc, char **argv)
                         WEFT_COUNT(table), 1, 1, &first, &status))
         return status;
     if (!o.data == !o.prompt)
-        return weft_cli_usage("generate", "give --data FILE or --prompt TEXT");
+        return weft_cli_usage("generate",
+                              "give --data FILE or --prompt TEXT");
     o.model = argv[first];
     struct weft_err err = {0};
     if (weft_lm_file_generate(&o, &err))

@@ -12,14 +12,16 @@ const char weft_help_score[] =
     "usage: weft score MODEL --data FILE.jsonl [-o OUT] [options]\n"
     "       weft score MODEL --text TEXT [options]\n"
     "\n"
-    "Scores texts. With a language model: log-probs of each line's \"tokens\"\n"
+    "Scores texts. With a language model: log-probs of each line's "
+    "\"tokens\"\n"
     "or text, as\n"
     "  {\"index\", \"tokens\": [], \"logprobs\": [null, ...]}\n"
     "where entry i is log p(token i | tokens before it). A model with a\n"
     "scalar head: {\"index\", \"score\"}.\n"
     "\n"
     "options:\n"
-    "  --data FILE        JSON lines with \"tokens\", \"text\", or prompt and\n"
+    "  --data FILE        JSON lines with \"tokens\", \"text\", or prompt "
+    "and\n"
     "                     response\n"
     "  --text TEXT        one text\n"
     "  -o, --output OUT   instead of standard output\n"
@@ -50,8 +52,8 @@ int weft_cmd_score(int argc, char **argv)
         {0, "devices", WEFT_CLI_INT, &o.devices, 0, 1e6},
     };
     int first, status;
-    if (!weft_cli_parse(argc, argv, weft_help_score, table,
-                        WEFT_COUNT(table), 1, 1, &first, &status))
+    if (!weft_cli_parse(argc, argv, weft_help_score, table, WEFT_COUNT(table),
+                        1, 1, &first, &status))
         return status;
     if (!o.data == !o.prompt)
         return weft_cli_usage("score", "give --data FILE or --text TEXT");

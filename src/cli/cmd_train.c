@@ -35,7 +35,8 @@ const char weft_help_train[] =
     "  --help        this text\n"
     "\n"
     "The run directory holds config.yaml, metrics.jsonl, samples/,\n"
-    "checkpoints/ (Hugging Face folders), report.html and, with trace: true,\n"
+    "checkpoints/ (Hugging Face folders), report.html and, with trace: "
+    "true,\n"
     "trace/.\n"
     "\n"
     "example:\n"
@@ -104,7 +105,8 @@ static int summary(const struct weft_config *config, double seconds,
                run);
     printf("model   weft generate "
            "\"$(ls -d %s/checkpoints/*/actor | tail -n 1)\" "
-           "--data FILE.jsonl\n", run);
+           "--data FILE.jsonl\n",
+           run);
     if (config->trace) {
         printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
         if (weft_trace_has_paje(run))
@@ -126,9 +128,8 @@ static int train(const char *file, int n_override,
     if (rc)
         return rc;
     if (!quiet)
-        progress = weft_progress_create(stderr,
-                                        weft_trainer_iteration(trainer),
-                                        config->iterations);
+        progress = weft_progress_create(
+            stderr, weft_trainer_iteration(trainer), config->iterations);
     struct sigaction act = {.sa_handler = on_signal};
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
@@ -136,8 +137,7 @@ static int train(const char *file, int n_override,
         rc = weft_trainer_step(trainer, err);
         if (!rc)
             weft_progress_step(progress, weft_trainer_iteration(trainer),
-                               weft_trainer_metrics(trainer),
-                               weft_clock_s());
+                               weft_trainer_metrics(trainer), weft_clock_s());
     }
     weft_progress_free(progress);
     bool stopped = !rc && !weft_trainer_done(trainer);
@@ -150,7 +150,8 @@ static int train(const char *file, int n_override,
     if (stopped)
         fprintf(stderr,
                 "weft: stopped after iteration %d; the same command goes "
-                "on from there\n", iteration);
+                "on from there\n",
+                iteration);
     return summary(config, weft_clock_s() - start, err);
 }
 
@@ -162,8 +163,8 @@ int weft_cmd_train(int argc, char **argv)
         {'q', "quiet", WEFT_CLI_FLAG, &quiet, 0, 0},
     };
     int first, status;
-    if (!weft_cli_parse(argc, argv, weft_help_train, table,
-                        WEFT_COUNT(table), 0, -1, &first, &status))
+    if (!weft_cli_parse(argc, argv, weft_help_train, table, WEFT_COUNT(table),
+                        0, -1, &first, &status))
         return status;
     if (keys) {
         weft_config_print_keys();
@@ -176,8 +177,8 @@ int weft_cmd_train(int argc, char **argv)
     const char *const *override = (const char *const *) argv + first + 1;
     for (int i = 0; i < n; i++)
         if (!strchr(override[i], '='))
-            return weft_cli_usage("train",
-                                  "'%s' is no key=value word", override[i]);
+            return weft_cli_usage("train", "'%s' is no key=value word",
+                                  override[i]);
     struct weft_err err = {0};
     struct weft_config config;
     int rc = weft_config_read(file, n, override, &config, &err);

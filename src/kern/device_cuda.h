@@ -16,9 +16,9 @@ extern "C" {
 struct weft_k_device {
     char name[128];
     int64_t memory_bytes;
-    int major, minor;           /* compute capability */
+    int major, minor; /* compute capability */
     int n_multiprocessors;
-    int clock_khz;              /* 0 where CUDA does not tell */
+    int clock_khz; /* 0 where CUDA does not tell */
 };
 
 /* Writes at most `max` devices (out may be NULL when max is 0) and returns

@@ -158,7 +158,7 @@ size_t weft_k_kv_page_bytes(const struct weft_shape *shape, int32_t n_layers);
 struct weft_k_layer {
     const void *fwd[WEFT_MAX_BLOCKS]; /* WEFT_TILE_LAYER */
     const void *bwd[WEFT_MAX_BLOCKS];
-    const float *norms;               /* WEFT_TILE_NORMS, flat */
+    const float *norms; /* WEFT_TILE_NORMS, flat */
 };
 
 /* x (M, H) -> y (M, H), may be the same. With `kv`, keys and values of the rows
@@ -185,9 +185,8 @@ size_t weft_k_layer_backward_scratch_bytes(const struct weft_shape *shape,
 void weft_k_layer_backward(const struct weft_shape *shape,
                            const struct weft_k_layer *weights,
                            const struct weft_k_batch *batch, const float *x,
-                           const void *saved, float *dx,
-                           float *const grad[], float *grad_norms,
-                           void *scratch);
+                           const void *saved, float *dx, float *const grad[],
+                           float *grad_norms, void *scratch);
 
 /* Copies the replicas of shared KV rows (flat order: masters, gradients or
  * moments) from their owners to the other blocks' tiles; nothing to do when
@@ -219,13 +218,13 @@ void weft_k_tied_publish(const struct weft_shape *shape, int32_t t,
 struct weft_k_head {
     const void *fwd[WEFT_MAX_BLOCKS]; /* WEFT_TILE_HEAD */
     const void *bwd[WEFT_MAX_BLOCKS];
-    const float *final;               /* WEFT_TILE_FINAL, flat */
+    const float *final; /* WEFT_TILE_FINAL, flat */
 };
 
 /* Rows that predict: row[i] of x (M, H) predicts token target[i]. */
 struct weft_k_targets {
     int32_t n;
-    const int32_t *row;    /* ascending */
+    const int32_t *row; /* ascending */
     const int32_t *target;
 };
 
@@ -247,16 +246,13 @@ void weft_k_head_logprob(const struct weft_shape *shape,
  * the predicting rows of every sample. */
 size_t weft_k_head_backward_scratch_bytes(const struct weft_shape *shape,
                                           int32_t n, int32_t n_runs);
-void weft_k_head_backward(const struct weft_shape *shape,
-                          const struct weft_k_head *head, int32_t n_rows,
-                          const float *x,
-                          const struct weft_k_targets *targets,
-                          int32_t n_runs, const int32_t *run_rows,
-                          float inv_temperature, const float *lse,
-                          const float *entropy, const float *dlogp,
-                          const float *dentropy, float *dx,
-                          float *const grad[], float *grad_final,
-                          void *scratch);
+void weft_k_head_backward(
+    const struct weft_shape *shape, const struct weft_k_head *head,
+    int32_t n_rows, const float *x, const struct weft_k_targets *targets,
+    int32_t n_runs, const int32_t *run_rows, float inv_temperature,
+    const float *lse, const float *entropy, const float *dlogp,
+    const float *dentropy, float *dx, float *const grad[], float *grad_final,
+    void *scratch);
 
 /* Logits (n, V) f32 (before temperature) of n rows of x (n, H): for sampling.
  * And lse of logits / temperature with the very bits of the function above. */
@@ -275,8 +271,7 @@ void weft_k_value(const struct weft_shape *shape, const float *final,
 void weft_k_value_backward(const struct weft_shape *shape, const float *final,
                            int32_t n_rows, const float *x,
                            const struct weft_k_targets *targets,
-                           const float *dvalue, float *dx,
-                           float *grad_final);
+                           const float *dvalue, float *dx, float *grad_final);
 
 /* ---- Sampling --------------------------------------------------------- */
 
@@ -322,17 +317,23 @@ struct weft_k_policy {
     float clip_low, clip_high; /* ratio kept in [1 - low, 1 + high] */
     float dual_clip;           /* c > 1: loss >= -c A for A < 0; 0: off */
     float entropy_coef;
-    float kl_coef;             /* KL to the reference in the loss */
+    float kl_coef; /* KL to the reference in the loss */
     enum weft_kl kl;
 };
 enum weft_policy_stat { /* sums over the sample's tokens, f64; PPO_KL is
                          * the sum of old_logp - logp */
-    WEFT_STAT_LOSS, WEFT_STAT_PG_LOSS, WEFT_STAT_CLIPPED,
-    WEFT_STAT_CLIPPED_LOWER, WEFT_STAT_PPO_KL, WEFT_STAT_ENTROPY,
-    WEFT_STAT_KL, WEFT_STAT_RATIO, WEFT_STAT_TOKENS,
-    WEFT_STAT_RATIO_MAX_DEV,  /* max |ratio - 1| */
-    WEFT_STAT_LOGP_DIFF_MAX,  /* max |logp - old_logp| */
-    WEFT_N_POLICY_STATS
+                        WEFT_STAT_LOSS,
+                        WEFT_STAT_PG_LOSS,
+                        WEFT_STAT_CLIPPED,
+                        WEFT_STAT_CLIPPED_LOWER,
+                        WEFT_STAT_PPO_KL,
+                        WEFT_STAT_ENTROPY,
+                        WEFT_STAT_KL,
+                        WEFT_STAT_RATIO,
+                        WEFT_STAT_TOKENS,
+                        WEFT_STAT_RATIO_MAX_DEV, /* max |ratio - 1| */
+                        WEFT_STAT_LOGP_DIFF_MAX, /* max |logp - old_logp| */
+                        WEFT_N_POLICY_STATS
 };
 void weft_k_policy_loss(const struct weft_k_policy *policy, int32_t n,
                         float w, const float *logp, const float *old_logp,
@@ -344,9 +345,15 @@ void weft_k_policy_loss(const struct weft_k_policy *policy, int32_t n,
  * clip <= 0: no clipping. ERROR is R - v. Statistics are added, and only
  * LOSS carries w, as above. */
 enum weft_value_stat {
-    WEFT_VSTAT_LOSS, WEFT_VSTAT_CLIPPED, WEFT_VSTAT_VALUE, WEFT_VSTAT_RETURN,
-    WEFT_VSTAT_RETURN_SQ, WEFT_VSTAT_ERROR, WEFT_VSTAT_ERROR_SQ,
-    WEFT_VSTAT_TOKENS, WEFT_N_VALUE_STATS
+    WEFT_VSTAT_LOSS,
+    WEFT_VSTAT_CLIPPED,
+    WEFT_VSTAT_VALUE,
+    WEFT_VSTAT_RETURN,
+    WEFT_VSTAT_RETURN_SQ,
+    WEFT_VSTAT_ERROR,
+    WEFT_VSTAT_ERROR_SQ,
+    WEFT_VSTAT_TOKENS,
+    WEFT_N_VALUE_STATS
 };
 void weft_k_value_loss(float clip, int32_t n, float w, const float *value,
                        const float *old_value, const float *ret,

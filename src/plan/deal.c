@@ -41,7 +41,7 @@ int weft_plan_deal(int32_t n, const double *cost, int32_t n_groups,
         goto out;
     }
     for (int32_t i = 0; i < n; i++)
-        item[i] = (struct item) {cost[i], i};
+        item[i] = (struct item){cost[i], i};
     qsort(item, (size_t) n, sizeof *item, by_cost);
     for (int32_t i = 0; i < n; i++) {
         int32_t best = -1;

@@ -232,12 +232,13 @@ static int verify_files(const char *folder, const json_t *files,
         char path[PATH_BYTES];
         struct weft_hash expected, found;
         uint64_t bytes;
-        const char *digits = json_string_value(json_object_get(entry,
-                                                               "xxh3"));
+        const char *digits = json_string_value(
+            json_object_get(entry, "xxh3"));
         if (!digits || !weft_hash_scan(digits, &expected))
             return weft_err_set(err, WEFT_EFORMAT,
                                 "'%s/manifest.json': file '%s' has no "
-                                "checksum", folder, name);
+                                "checksum",
+                                folder, name);
         int rc = weft_hash_file(path_of(path, folder, name), &found, &bytes,
                                 err);
         if (rc)
@@ -246,7 +247,8 @@ static int verify_files(const char *folder, const json_t *files,
             return weft_err_set(err, WEFT_EFORMAT,
                                 "'%s' is damaged: its checksum is not the "
                                 "manifest's; remove '%s' to resume from the "
-                                "checkpoint before", path, folder);
+                                "checkpoint before",
+                                path, folder);
     }
     return 0;
 }
@@ -293,15 +295,14 @@ static int apply_state(struct weft_trainer *t, const char *folder,
                   "; set numerics.isa to go on with other rounding", err);
     if (rc)
         return rc;
-    t->iteration =
-        (int32_t) json_integer_value(json_object_get(state, "iteration"));
-    t->actor_steps =
-        json_integer_value(json_object_get(state, "actor_steps"));
-    t->critic_steps =
-        json_integer_value(json_object_get(state, "critic_steps"));
+    t->iteration = (int32_t) json_integer_value(
+        json_object_get(state, "iteration"));
+    t->actor_steps = json_integer_value(
+        json_object_get(state, "actor_steps"));
+    t->critic_steps = json_integer_value(
+        json_object_get(state, "critic_steps"));
     if (t->kl_state) {
-        struct weft_kl_state *kl =
-            weft_tile_acquire(t->kl_state, WEFT_WRITE);
+        struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
         kl->coef = json_real_value(json_object_get(state, "kl_coef"));
         kl->last_kl = json_real_value(json_object_get(state, "kl_last"));
         weft_tile_unacquire(t->kl_state);
@@ -375,7 +376,8 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
         if (!rc && !empty)
             rc = weft_err_set(err, WEFT_EINVAL,
                               "run_dir '%s' holds other files and no run; "
-                              "give an empty or new folder", run);
+                              "give an empty or new folder",
+                              run);
         return rc;
     }
     struct weft_config old;
@@ -429,8 +431,8 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
     for (size_t i = 0; i < WEFT_COUNT(folder) && !rc; i++)
         rc = weft_dir_create(path_of(path, run, folder[i]), err);
     if (!rc)
-        rc = weft_config_write(&t->config,
-                               path_of(path, run, "config.yaml"), err);
+        rc = weft_config_write(&t->config, path_of(path, run, "config.yaml"),
+                               err);
     if (!rc)
         rc = weft_samples_truncate(run, t->iteration, err);
     if (!rc)

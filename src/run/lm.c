@@ -84,8 +84,8 @@ static int check_prompts(const struct weft_model *m,
     if (longest > shape->max_positions - o->max_new_tokens)
         return weft_err_set(err, WEFT_EINVAL,
                             "a prompt of %d tokens and %d new ones exceed "
-                            "the %d positions of '%s'", longest,
-                            o->max_new_tokens, shape->max_positions,
+                            "the %d positions of '%s'",
+                            longest, o->max_new_tokens, shape->max_positions,
                             m->folder);
     *max_total_out = longest + o->max_new_tokens;
     return 0;
@@ -97,8 +97,8 @@ static int deliver(struct weft_sample *sample, int32_t n, int32_t per_prompt,
 {
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
-        const struct weft_rollout *r =
-            weft_tile_acquire(sample[i].rollout, WEFT_READ);
+        const struct weft_rollout *r = weft_tile_acquire(sample[i].rollout,
+                                                         WEFT_READ);
         rc = on_sample(ctx, i / per_prompt, i % per_prompt, r, err);
         weft_tile_unacquire(sample[i].rollout);
     }
@@ -128,10 +128,10 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     int rc = check_prompts(m, o, n_prompts, prompt, &max_total, err);
     for (int32_t i = 0; i < n && !rc; i++) {
         const struct weft_lm_prompt *p = &prompt[i / o->samples];
-        sample[i] = (struct weft_sample) {.prompt = i / o->samples,
-                                          .n_prompt = p->n,
-                                          .limit = p->n + o->max_new_tokens,
-                                          .token = p->token};
+        sample[i] = (struct weft_sample){.prompt = i / o->samples,
+                                         .n_prompt = p->n,
+                                         .limit = p->n + o->max_new_tokens,
+                                         .token = p->token};
     }
     int32_t devices = weft_rt_n_devices(m->context->rt);
     int32_t instances = devices < n ? devices : n;
@@ -169,8 +169,10 @@ static int submit(struct weft_model *m, int32_t n,
 {
     bool scalar = m->arch.shape.scalar_head;
     struct weft_tile_id id = {"score", "text", 0, -1, -1};
-    struct weft_where where = {.device = -1, .call = WEFT_CALL_REWARD_INFER,
-                               .iteration = -1, .micro_batch = -1,
+    struct weft_where where = {.device = -1,
+                               .call = WEFT_CALL_REWARD_INFER,
+                               .iteration = -1,
+                               .micro_batch = -1,
                                .layer = -1};
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
@@ -181,9 +183,9 @@ static int submit(struct weft_model *m, int32_t n,
                               weft_rollout_bytes(len), &out[i].rollout, err);
         if (rc)
             break;
-        struct weft_rollout *r =
-            weft_tile_acquire(out[i].rollout, WEFT_WRITE);
-        *r = (struct weft_rollout) {len, 1, len, 0};
+        struct weft_rollout *r = weft_tile_acquire(out[i].rollout,
+                                                   WEFT_WRITE);
+        *r = (struct weft_rollout){len, 1, len, 0};
         memcpy(weft_rollout_token(r), text[i].token, (size_t) len * 4);
         weft_tile_unacquire(out[i].rollout);
         rc = weft_tile_create(m->context->rt, &id, WEFT_MEM_SAMPLES,
@@ -202,17 +204,16 @@ int weft_lm_score(struct weft_model *m, int32_t n,
                   float *const logp[], struct weft_err *err)
 {
     bool scalar = m->arch.shape.scalar_head;
-    struct weft_g_infer_sample *sample =
-        weft_alloc((size_t) n, sizeof *sample);
+    struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
+                                                    sizeof *sample);
     int rc = 0;
     if (!sample)
         return weft_err_nomem(err, "scoring", (size_t) n * sizeof *sample);
     for (int32_t i = 0; i < n && !rc; i++)
         if (text[i].n < 1 || text[i].n > m->arch.shape.max_positions)
-            rc = weft_err_set(err, WEFT_EINVAL,
-                              "text %d has %d tokens; '%s' takes 1 to %d", i,
-                              text[i].n, m->folder,
-                              m->arch.shape.max_positions);
+            rc = weft_err_set(
+                err, WEFT_EINVAL, "text %d has %d tokens; '%s' takes 1 to %d",
+                i, text[i].n, m->folder, m->arch.shape.max_positions);
     for (int32_t i = 0, first = 0, rows = 0; i < n && !rc; i++) {
         rows += text[i].n;
         if (i + 1 == n || rows + text[i + 1].n > SCORE_ROWS) {
@@ -246,8 +247,8 @@ static int encode(const struct weft_model *m, const char *text,
                   int32_t **token_out, size_t *n_out, struct weft_err *err)
 {
     if (!m->tokenizer)
-        return weft_err_set(err, WEFT_ENOTFOUND,
-                            "'%s' has no tokenizer.json", m->folder);
+        return weft_err_set(err, WEFT_ENOTFOUND, "'%s' has no tokenizer.json",
+                            m->folder);
     int rc = weft_tokenizer_encode(m->tokenizer, text, strlen(text),
                                    WEFT_TOK_SPECIAL | WEFT_TOK_ADD_BOS,
                                    token_out, n_out, err);
@@ -368,7 +369,7 @@ void weft_completion_clear(struct weft_completion *c)
     weft_free(c->text);
     weft_free(c->token);
     weft_free(c->logprob);
-    *c = (struct weft_completion) {0};
+    *c = (struct weft_completion){0};
 }
 
 void weft_array_free(void *array)

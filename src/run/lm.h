@@ -15,7 +15,7 @@ struct weft_model {
     struct weft_tokenizer *tokenizer; /* NULL: the folder has none */
     struct weft_g_model tiles;
     char *folder;
-    int64_t n_decoded, n_prefilled;   /* rows of all calls so far */
+    int64_t n_decoded, n_prefilled; /* rows of all calls so far */
 };
 
 struct weft_lm_prompt {
@@ -26,9 +26,9 @@ struct weft_lm_prompt {
 struct weft_lm_options {
     struct weft_k_sampling sampling;
     int32_t max_new_tokens;
-    int32_t samples;         /* per prompt */
-    int32_t slots;           /* per device; 0: 32 */
-    int32_t first_prompt;    /* index of the first, for the random numbers */
+    int32_t samples;      /* per prompt */
+    int32_t slots;        /* per device; 0: 32 */
+    int32_t first_prompt; /* index of the first, for the random numbers */
     bool ignore_eos;
 };
 

@@ -53,7 +53,7 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
 {
     struct weft_context_options options = {
         .rt = {.n_devices = o->devices, .nap = -1, .watchdog_s = 300}};
-    *j = (struct job) {.o = o, .n = 1, .start_s = weft_clock_s()};
+    *j = (struct job){.o = o, .n = 1, .start_s = weft_clock_s()};
     int rc = weft_renderer_init(o->chat_template, o->model, NULL,
                                 &j->renderer, err);
     if (!rc && o->data) {
@@ -167,7 +167,7 @@ static int encode_prompt(struct job *j, int64_t i, struct weft_lm_prompt *out,
     struct weft_row read = {0};
     char *text = NULL;
     int32_t *token = NULL;
-    *out = (struct weft_lm_prompt) {0};
+    *out = (struct weft_lm_prompt){0};
     int rc = j->data ? weft_dataset_row(j->data, (size_t) i, &read, err) : 0;
     if (!rc)
         rc = weft_renderer_prompt(&j->renderer, j->data ? &read : &row, &text,
@@ -194,9 +194,10 @@ static int write_sample(void *ctx, int32_t p, int32_t s,
                                    (size_t) n, true, &text, &n_text, err);
     if (rc)
         return rc;
-    weft_text_addf(&line, "{\"index\": %lld, \"sample\": %d, "
-                          "\"prompt_tokens\": [", (long long) (j->first + p),
-                   s);
+    weft_text_addf(&line,
+                   "{\"index\": %lld, \"sample\": %d, "
+                   "\"prompt_tokens\": [",
+                   (long long) (j->first + p), s);
     add_ids(&line, token, r->n_prompt);
     weft_text_add(&line, "], \"tokens\": [");
     add_ids(&line, token + r->n_prompt, n);
@@ -257,7 +258,8 @@ static int read_tokens(const struct job *j, const struct weft_row *row,
             if (id < 0 || id >= j->model->arch.shape.vocab)
                 rc = weft_err_set(err, WEFT_EINVAL,
                                   "'%s' line %zu: tokens[%zu] is no id below "
-                                  "%d", j->o->data, row->line, i,
+                                  "%d",
+                                  j->o->data, row->line, i,
                                   j->model->arch.shape.vocab);
             else
                 token[i] = (int32_t) id;
@@ -276,7 +278,7 @@ static int encode_text(struct job *j, int64_t i, struct weft_lm_prompt *out,
     struct weft_text text = {0};
     char *prompt = NULL;
     int32_t *token = NULL;
-    *out = (struct weft_lm_prompt) {0};
+    *out = (struct weft_lm_prompt){0};
     int rc = 0;
     if (j->data) {
         rc = weft_dataset_row(j->data, (size_t) i, &row, err);

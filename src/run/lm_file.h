@@ -12,7 +12,7 @@ struct weft_lm_file_options {
     const char *output;        /* NULL: stdout. A file is written whole */
     const char *chat_template; /* "none", "auto", a name, or a pattern */
     const char *dtype;
-    int32_t limit;             /* rows; 0: all */
+    int32_t limit; /* rows; 0: all */
     int32_t devices;
     struct weft_lm_options lm;
 };

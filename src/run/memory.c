@@ -25,8 +25,7 @@ static void add_trained(const struct weft_trainer *t,
     weft_g_model_bytes(shape, true, out->bytes);
     out->bytes[WEFT_MEM_GRADIENTS] += weft_g_grads_bytes(
         shape, c->numerics.gradient_groups, (int32_t) dp);
-    size_t one = weft_g_train_bytes(shape, most_rows(t),
-                                    c->train.recompute);
+    size_t one = weft_g_train_bytes(shape, most_rows(t), c->train.recompute);
     if (one * (size_t) dp > *activations)
         *activations = one * (size_t) dp;
 }
@@ -39,10 +38,10 @@ static void add_sampling(const struct weft_trainer *t, int64_t devices,
     int64_t instances = weft_min64(devices, n);
     int64_t slots = weft_min64(c->rollout.slots, weft_ceil_div(n, instances));
     int64_t len = t->max_prompt + c->rollout.max_new_tokens;
-    out->bytes[WEFT_MEM_KV] +=
-        (size_t) instances * weft_g_generate_kv_bytes(&t->actor.arch.shape,
-                                                      (int32_t) slots,
-                                                      (int32_t) len);
+    out->bytes[WEFT_MEM_KV] += (size_t) instances
+                             * weft_g_generate_kv_bytes(&t->actor.arch.shape,
+                                                        (int32_t) slots,
+                                                        (int32_t) len);
     /* rollout, log-probs, values, advantages, the packed batch's columns */
     out->bytes[WEFT_MEM_SAMPLES] += (size_t) (n * len) * 64;
 }
@@ -53,7 +52,7 @@ void weft_memory_plan(const struct weft_trainer *t,
     const struct weft_config *c = &t->config;
     int64_t devices = weft_rt_n_devices(t->rt);
     size_t activations = 0;
-    *out = (struct weft_memory_plan) {{0}, 0};
+    *out = (struct weft_memory_plan){{0}, 0};
     add_trained(t, &t->actor, devices, &activations, out);
     if (c->algorithm == WEFT_ALGO_PPO) {
         add_trained(t, &t->critic, devices, &activations, out);
@@ -109,7 +108,8 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
         return weft_err_set(
             err, WEFT_ENOMEM,
             "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, "
-            "is %s: %s", (double) plan.total / 1073741824.0,
+            "is %s: %s",
+            (double) plan.total / 1073741824.0,
             limit_gib > 0 ? "runtime.memory_limit_gib is"
                           : "this machine has free",
             (double) limit / 1073741824.0,

@@ -47,8 +47,8 @@ static void infer(struct weft_ppo *p, const struct weft_run_model *model,
         char *extra = (char *) &p->extra[p->waiting[i]];
         struct weft_tile *out;
         memcpy(&out, extra + tile_offset, sizeof out);
-        sample[i] = (struct weft_g_infer_sample) {s->rollout, s->n_prompt,
-                                                  s->n_total, out};
+        sample[i] = (struct weft_g_infer_sample){s->rollout, s->n_prompt,
+                                                 s->n_total, out};
     }
     weft_g_infer(p->t->seq, &where, &model->tiles, kind,
                  inv_temperature(&p->t->config), p->n_waiting, sample);
@@ -60,8 +60,8 @@ static int flush(struct weft_ppo *p)
     struct weft_trainer *t = p->t;
     if (p->n_waiting == 0)
         return 0;
-    struct weft_g_infer_sample *sample =
-        weft_alloc((size_t) p->n_waiting, sizeof *sample);
+    struct weft_g_infer_sample *sample = weft_alloc((size_t) p->n_waiting,
+                                                    sizeof *sample);
     if (!sample)
         return weft_err_nomem(p->err, "inference",
                               (size_t) p->n_waiting * sizeof *sample);
@@ -127,7 +127,7 @@ static int generate(struct weft_ppo *p)
                   + i / per_prompt;
         const struct weft_run_prompt *prompt = weft_trainer_draw(t, k);
         p->prompt[i] = prompt;
-        p->sample[i] = (struct weft_sample) {
+        p->sample[i] = (struct weft_sample){
             .prompt = i / per_prompt,
             .n_prompt = prompt->n_prompt,
             .limit = prompt->n_prompt + c->rollout.max_new_tokens,
@@ -237,7 +237,7 @@ static int train_step(struct weft_ppo *p, struct weft_g_train *train,
     for (int32_t i = 0; i < n; i++) {
         const struct weft_sample *s = &p->sample[index[i]];
         const struct weft_ppo_sample *x = &p->extra[index[i]];
-        pack[i] = (struct weft_pack_sample) {
+        pack[i] = (struct weft_pack_sample){
             .rollout = s->rollout,
             .advantage = x->advantage,
             .value = x->value,

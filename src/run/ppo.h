@@ -22,27 +22,27 @@ struct weft_ppo_text {
 
 /* What a training call left to be read. */
 struct weft_ppo_update {
-    struct weft_g_stats *stats;  /* (n_stats) of all micro-batches */
+    struct weft_g_stats *stats; /* (n_stats) of all micro-batches */
     int32_t n_stats;
-    struct weft_tile **norm;     /* (n_norms) one per optimizer step */
+    struct weft_tile **norm; /* (n_norms) one per optimizer step */
     int32_t n_norms;
-    int32_t first_stats;         /* entries of the very first step */
+    int32_t first_stats; /* entries of the very first step */
     double lr;
 };
 
 struct weft_ppo {
     struct weft_trainer *t;
     int32_t n;
-    struct weft_sample *sample;      /* (n) */
-    struct weft_ppo_sample *extra;   /* (n) */
+    struct weft_sample *sample;            /* (n) */
+    struct weft_ppo_sample *extra;         /* (n) */
     const struct weft_run_prompt **prompt; /* (n) */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
-    struct weft_tile **advantage;    /* (n) in index order */
+    struct weft_tile **advantage; /* (n) in index order */
     struct weft_ppo_update actor, critic;
-    struct weft_ppo_text *text;      /* (n) from the rewards on */
+    struct weft_ppo_text *text;       /* (n) from the rewards on */
     double (*part)[WEFT_MAX_REWARDS]; /* (n) unweighted rewards */
-    int32_t *waiting;                /* finished, not yet in an inference */
+    int32_t *waiting;                 /* finished, not yet in an inference */
     int32_t n_waiting, waiting_rows;
     double start_s, gen_s, reward_s;
     struct weft_err *err;

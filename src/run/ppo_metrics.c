@@ -22,9 +22,9 @@ static bool is_maximum(enum weft_loss loss, int32_t k)
 }
 
 /* Adds entries [from, to) of the update's statistics, by sample index. */
-static int add_stats(const struct weft_ppo *p, const struct weft_ppo_update *u,
-                     enum weft_loss loss, int32_t from, int32_t to,
-                     double *sum)
+static int add_stats(const struct weft_ppo *p,
+                     const struct weft_ppo_update *u, enum weft_loss loss,
+                     int32_t from, int32_t to, double *sum)
 {
     int32_t n_stats = weft_loss_n_stats(loss);
     size_t row = (size_t) n_stats;
@@ -54,7 +54,7 @@ static int sum_update(const struct weft_ppo *p,
                       const struct weft_ppo_update *u, enum weft_loss loss,
                       struct sums *out)
 {
-    *out = (struct sums) {{0}, {0}};
+    *out = (struct sums){{0}, {0}};
     int32_t from = 0, seen = 0;
     int rc = add_stats(p, u, loss, 0, u->first_stats, out->first);
     for (int32_t k = 0; k < u->n_stats && !rc; k++) {
@@ -72,8 +72,8 @@ static double mean_norm(const struct weft_ppo_update *u)
 {
     double sum = 0;
     for (int32_t i = 0; i < u->n_norms; i++) {
-        const struct weft_grad_norm *norm =
-            weft_tile_acquire(u->norm[i], WEFT_READ);
+        const struct weft_grad_norm *norm = weft_tile_acquire(u->norm[i],
+                                                              WEFT_READ);
         sum += norm->norm;
         weft_tile_unacquire(u->norm[i]);
     }
@@ -92,8 +92,8 @@ static void read_sample(const struct weft_ppo *p, int32_t i,
                         struct columns *c)
 {
     const struct weft_ppo_sample *x = &p->extra[i];
-    const struct weft_advantage *a =
-        weft_tile_acquire(x->advantage, WEFT_READ);
+    const struct weft_advantage *a = weft_tile_acquire(x->advantage,
+                                                       WEFT_READ);
     const float *value = weft_tile_acquire(x->value, WEFT_READ);
     c->score[i] = a->raw_score;
     c->reward[i] = a->reward_sum;
@@ -135,8 +135,8 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     double tokens = c->tokens;
     weft_metrics_set_spread(m, "critic/score", n, c->score);
     weft_metrics_set_spread(m, "critic/rewards", n, c->reward);
-    const struct weft_moments *moments =
-        weft_tile_acquire(p->moments, WEFT_READ);
+    const struct weft_moments *moments = weft_tile_acquire(p->moments,
+                                                           WEFT_READ);
     double mean = (c->return_sum - c->value_sum) / tokens;
     set3(m, "critic/advantages", (mean - moments->mean) * moments->rstd,
          (moments->max - moments->mean) * moments->rstd,
@@ -153,8 +153,8 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     weft_metrics_set(m, "critic/vf_explained_var",
                      1 - error_var / (return_var + 1e-5));
     if (config->ppo.kl_place == WEFT_KL_IN_REWARD) {
-        const struct weft_kl_state *kl =
-            weft_tile_acquire(p->t->kl_state, WEFT_READ);
+        const struct weft_kl_state *kl = weft_tile_acquire(p->t->kl_state,
+                                                           WEFT_READ);
         weft_metrics_set(m, "actor/reward_kl_penalty", c->kl_sum / tokens);
         weft_metrics_set(m, "actor/reward_kl_penalty_coeff", kl->coef);
         weft_tile_unacquire(p->t->kl_state);
@@ -225,8 +225,8 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
 {
     struct weft_rt *rt = p->t->rt;
     struct weft_metrics *m = p->t->metrics;
-    double step = weft_clock_s() - p->start_s, gen = span(rt,
-                                                 WEFT_CALL_ACTOR_GENERATE);
+    double step = weft_clock_s() - p->start_s,
+           gen = span(rt, WEFT_CALL_ACTOR_GENERATE);
     size_t now, peak, total = 0;
     weft_metrics_set(m, "timing_s/gen", gen);
     weft_metrics_set(m, "timing_s/reward",
@@ -261,8 +261,8 @@ static void read_model_scores(struct weft_ppo *p)
             struct weft_tile *tile = p->extra[i].model_score[r];
             if (!tile)
                 continue;
-            p->part[i][r] =
-                (double) *(const float *) weft_tile_acquire(tile, WEFT_READ);
+            p->part[i][r] = (double) *(const float *) weft_tile_acquire(
+                tile, WEFT_READ);
             weft_tile_unacquire(tile);
         }
 }
@@ -273,13 +273,13 @@ static int write_samples(const struct weft_ppo *p, const struct columns *c)
     int32_t n = config->samples_kept < 0 || config->samples_kept > p->n
                   ? p->n
                   : config->samples_kept;
-    struct weft_sample_record *record =
-        weft_alloc((size_t) n, sizeof *record);
+    struct weft_sample_record *record = weft_alloc((size_t) n,
+                                                   sizeof *record);
     if (!record)
         return weft_err_nomem(p->err, "samples", (size_t) n * sizeof *record);
     for (int32_t i = 0; i < n; i++) {
         const struct weft_ppo_text *text = &p->text[i];
-        record[i] = (struct weft_sample_record) {
+        record[i] = (struct weft_sample_record){
             .index = i,
             .prompt = text->prompt,
             .response = text->response,
@@ -303,10 +303,14 @@ int weft_ppo_report(struct weft_ppo *p)
     double *column = weft_alloc(4 * n, sizeof *column);
     if (!column)
         return weft_err_nomem(p->err, "metrics", 4 * n * sizeof *column);
-    struct columns c = {.score = column, .reward = column + n,
-                        .length = column + 2 * n, .prompt = column + 3 * n,
-                        .value_max = -INFINITY, .value_min = INFINITY,
-                        .return_max = -INFINITY, .return_min = INFINITY};
+    struct columns c = {.score = column,
+                        .reward = column + n,
+                        .length = column + 2 * n,
+                        .prompt = column + 3 * n,
+                        .value_max = -INFINITY,
+                        .value_min = INFINITY,
+                        .return_max = -INFINITY,
+                        .return_min = INFINITY};
     for (int32_t i = 0; i < p->n; i++)
         read_sample(p, i, &c);
     read_model_scores(p);

@@ -17,10 +17,9 @@ static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
     if (!rc) {
         out->ended = r->ended;
         out->n_tokens = r->n_total - r->n_prompt;
-        rc = weft_tokenizer_decode(t->tokenizer,
-                                   weft_rollout_token(r) + r->n_prompt,
-                                   (size_t) out->n_tokens, true,
-                                   &out->response, &n, p->err);
+        rc = weft_tokenizer_decode(
+            t->tokenizer, weft_rollout_token(r) + r->n_prompt,
+            (size_t) out->n_tokens, true, &out->response, &n, p->err);
     }
     weft_tile_unacquire(tile);
     if (!rc)
@@ -45,7 +44,7 @@ int weft_ppo_rewards(struct weft_ppo *p)
     for (int32_t i = 0; i < p->n && !rc; i++) {
         struct weft_ppo_text *text = &p->text[i];
         rc = decode(p, i, text);
-        sample[i] = (struct weft_reward_sample) {
+        sample[i] = (struct weft_reward_sample){
             .prompt = text->prompt,
             .response = text->response,
             .label = text->row.label,

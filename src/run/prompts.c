@@ -14,7 +14,7 @@ int weft_renderer_init(const char *name, const char *folder,
                        const char *system, struct weft_renderer *out,
                        struct weft_err *err)
 {
-    *out = (struct weft_renderer) {.system = system};
+    *out = (struct weft_renderer){.system = system};
     if (strcmp(name, "none") != 0)
         return weft_chat_open(name, folder, &out->chat, err);
     if (system)
@@ -44,8 +44,8 @@ static int render_chat(const struct weft_renderer *r,
     size_t at = 0;
     bool has_system = n > 0 && strcmp(from[0].role, system) == 0;
     if (r->system && !has_system)
-        message[at++] = (struct weft_message) {
-            system, (char *) (uintptr_t) r->system};
+        message[at++] = (struct weft_message){system,
+                                              (char *) (uintptr_t) r->system};
     memcpy(message + at, from, n * sizeof *message);
     int rc = weft_chat_render(r->chat, message, at + n, true, text_out, err);
     weft_free(message);
@@ -61,7 +61,8 @@ int weft_renderer_prompt(const struct weft_renderer *r,
     if (row->n_messages > 0)
         return weft_err_set(err, WEFT_EINVAL,
                             "line %zu: the prompt is a list of messages; "
-                            "name a chat template (or 'auto')", row->line);
+                            "name a chat template (or 'auto')",
+                            row->line);
     *text_out = weft_strdup(row->prompt ? row->prompt : "");
     return *text_out ? 0 : weft_err_nomem(err, "a prompt", 64);
 }
@@ -88,9 +89,8 @@ int weft_renderer_encode(const struct weft_renderer *r,
 
 /* Cuts or refuses a prompt that is too long. keep_out: use the row. */
 static int limit_prompt(const struct weft_trainer *t,
-                        const struct weft_row *row,
-                        struct weft_run_prompt *p, bool *keep_out,
-                        struct weft_err *err)
+                        const struct weft_row *row, struct weft_run_prompt *p,
+                        bool *keep_out, struct weft_err *err)
 {
     int32_t limit = t->config.data.max_prompt_tokens;
     const char *rule = t->config.data.long_prompts;
@@ -114,8 +114,8 @@ static int limit_prompt(const struct weft_trainer *t,
 
 /* Appends the response's ids and, when asked, the end of sequence. */
 static int add_response(const struct weft_trainer *t,
-                        const struct weft_row *row,
-                        struct weft_run_prompt *p, struct weft_err *err)
+                        const struct weft_row *row, struct weft_run_prompt *p,
+                        struct weft_err *err)
 {
     int32_t *more;
     size_t n;
@@ -128,9 +128,8 @@ static int add_response(const struct weft_trainer *t,
     int64_t total = p->n + (int64_t) n + (eos ? 1 : 0);
     if (total == p->n || total > limit) {
         weft_free(more);
-        return weft_err_set(err, WEFT_EINVAL,
-                            "'%s' line %zu: %s", t->config.data.path,
-                            row->line,
+        return weft_err_set(err, WEFT_EINVAL, "'%s' line %zu: %s",
+                            t->config.data.path, row->line,
                             total == p->n ? "the response is empty"
                                           : "prompt and response exceed the "
                                             "model's positions");
@@ -143,7 +142,7 @@ static int add_response(const struct weft_trainer *t,
     p->token = token;
     memcpy(token + p->n, more, n * 4);
     if (eos)
-        token[total - 1] = t->stop[0];
+        token[total - 1] = t->end;
     p->n = (int32_t) total;
     weft_free(more);
     return 0;
@@ -158,8 +157,8 @@ static int check_label(const struct weft_trainer *t,
         return 0;
     return weft_err_set(err, WEFT_EINVAL,
                         "'%s' line %zu: no label, which reward '%s' compares "
-                        "with; set data.label_key to its key", c->data.path,
-                        row->line, user);
+                        "with; set data.label_key to its key",
+                        c->data.path, row->line, user);
 }
 
 /* A text without a prompt begins with its first token: something must
@@ -171,7 +170,7 @@ static int encode_row(struct weft_trainer *t, size_t i,
     bool sft = t->config.algorithm == WEFT_ALGO_SFT;
     struct weft_row row;
     char *text = NULL;
-    *p = (struct weft_run_prompt) {.row = i};
+    *p = (struct weft_run_prompt){.row = i};
     int rc = weft_dataset_row(t->data, i, &row, err);
     if (rc)
         return rc;
@@ -179,8 +178,8 @@ static int encode_row(struct weft_trainer *t, size_t i,
     if (!rc)
         rc = weft_renderer_prompt(&t->renderer, &row, &text, err);
     if (!rc)
-        rc = weft_renderer_encode(&t->renderer, t->tokenizer, text,
-                                  &p->token, &p->n, err);
+        rc = weft_renderer_encode(&t->renderer, t->tokenizer, text, &p->token,
+                                  &p->n, err);
     if (!rc)
         rc = limit_prompt(t, &row, p, keep_out, err);
     int32_t vocab = t->actor.arch.shape.vocab;
@@ -190,11 +189,11 @@ static int encode_row(struct weft_trainer *t, size_t i,
         p->n_prompt = p->n_prompt ? p->n_prompt : 1;
     }
     if (!rc && (p->n < 1 || (sft && *keep_out && p->n <= p->n_prompt)))
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "'%s' line %zu: nothing to %s",
+        rc = weft_err_set(err, WEFT_EINVAL, "'%s' line %zu: nothing to %s",
                           t->config.data.path, row.line,
-                          sft ? "learn from one token" : "start from: the "
-                                                         "prompt is empty");
+                          sft ? "learn from one token"
+                              : "start from: the "
+                                "prompt is empty");
     for (int32_t k = 0; k < p->n && !rc; k++)
         if (p->token[k] >= vocab)
             rc = weft_err_set(err, WEFT_EINVAL,
@@ -211,11 +210,14 @@ static int encode_row(struct weft_trainer *t, size_t i,
 static int collect_stops(struct weft_trainer *t, struct weft_err *err)
 {
     t->n_stop = weft_lm_stop_ids(&t->actor.arch, t->stop);
+    t->end = t->n_stop > 0 ? t->stop[0] : -1;
     if (t->renderer.chat && t->n_stop < 16) {
         int32_t id = weft_tokenizer_find(
             t->tokenizer, weft_chat_turn_end(t->renderer.chat));
-        if (id >= 0)
+        if (id >= 0) {
             t->stop[t->n_stop++] = id;
+            t->end = id;
+        }
     }
     const char *stop = t->config.rollout.stop;
     if (stop && t->n_stop < 16) {
@@ -231,12 +233,14 @@ static int collect_stops(struct weft_trainer *t, struct weft_err *err)
         if (n != 1)
             return weft_err_set(err, WEFT_EINVAL,
                                 "rollout.stop '%s' is %zu tokens; it must be "
-                                "one", stop, n);
+                                "one",
+                                stop, n);
     }
-    if (t->n_stop == 0 && t->config.data.add_eos)
+    if (t->end < 0 && t->config.data.add_eos)
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' names no eos_token_id; set it in its "
-                            "config.json", t->config.model.actor);
+                            "config.json",
+                            t->config.model.actor);
     return 0;
 }
 
@@ -294,8 +298,8 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
     if (!rc && t->n_prompts == 0)
         rc = weft_err_set(err, WEFT_EINVAL,
                           "'%s': every prompt is longer than "
-                          "data.max_prompt_tokens %d", c->data.path,
-                          c->data.max_prompt_tokens);
+                          "data.max_prompt_tokens %d",
+                          c->data.path, c->data.max_prompt_tokens);
     if (!rc && (size_t) t->n_prompts < rows)
         weft_info("%zu of %zu prompts are too long and skipped",
                   rows - (size_t) t->n_prompts, rows);

@@ -26,9 +26,9 @@ void weft_rollout_reset(struct weft_g_generate *gen)
     for (int32_t i = 0; i < gen->n_instances; i++) {
         struct weft_tile *tile = gen->instance[i].state;
         struct weft_gen_state *state = weft_tile_acquire(tile, WEFT_WRITE);
-        int32_t pages =
-            (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS)
-            * gen->n_slots;
+        int32_t pages = (int32_t) weft_ceil_div(gen->max_total,
+                                                WEFT_PAGE_TOKENS)
+                      * gen->n_slots;
         weft_gen_state_layout(gen->n_slots, gen->max_total, pages, state);
         weft_gen_state_clear(state);
         weft_tile_unacquire(tile);
@@ -44,7 +44,7 @@ static void submit(struct control *c, int32_t instance, int32_t most)
     for (int32_t s = 0; s < c->gen->n_slots; s++) {
         if (slot[s] < 0 && n_admit < most && c->next < c->n) {
             const struct weft_sample *sample = &c->sample[c->next];
-            c->admit[n_admit++] = (struct weft_gen_admit) {
+            c->admit[n_admit++] = (struct weft_gen_admit){
                 s, c->next, sample->n_prompt, sample->limit, sample->token};
             slot[s] = c->next++;
         }
@@ -69,8 +69,8 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
                                    &sample->rollout, c->err);
     if (rc)
         return rc;
-    weft_g_generate_retire(c->seq, c->gen, instance, slot,
-                           c->args->iteration, sample->rollout);
+    weft_g_generate_retire(c->seq, c->gen, instance, slot, c->args->iteration,
+                           sample->rollout);
     sample->n_total = status->n_total;
     sample->finished = true;
     c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
@@ -112,8 +112,14 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
     size_t n_slots = (size_t) gen->n_slots;
     size_t n_instances = (size_t) gen->n_instances;
     struct control c = {
-        .seq = seq, .gen = gen, .args = args, .n = n, .sample = sample,
-        .on_finished = on_finished, .ctx = ctx, .err = err,
+        .seq = seq,
+        .gen = gen,
+        .args = args,
+        .n = n,
+        .sample = sample,
+        .on_finished = on_finished,
+        .ctx = ctx,
+        .err = err,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c.slot),
         .in_flight = weft_alloc(n_instances, sizeof *c.in_flight),
         .admit = weft_alloc(n_slots, sizeof *c.admit),

@@ -30,9 +30,9 @@ static int fill(struct sft *s, int32_t i, struct weft_err *err)
                               err);
     if (rc)
         return rc;
-    struct weft_rollout *r =
-        weft_tile_acquire(s->pack[i].rollout, WEFT_WRITE);
-    *r = (struct weft_rollout) {p->n, p->n_prompt, p->n, 1};
+    struct weft_rollout *r = weft_tile_acquire(s->pack[i].rollout,
+                                               WEFT_WRITE);
+    *r = (struct weft_rollout){p->n, p->n_prompt, p->n, 1};
     memcpy(weft_rollout_token(r), p->token, (size_t) p->n * 4);
     weft_tile_unacquire(s->pack[i].rollout);
     s->pack[i].n_prompt = p->n_prompt;
@@ -63,8 +63,7 @@ static int report(struct sft *s, struct weft_err *err)
         entropy += stat[i * N + WEFT_STAT_ENTROPY];
     }
     weft_free(stat);
-    const struct weft_grad_norm *norm =
-        weft_tile_acquire(s->norm, WEFT_READ);
+    const struct weft_grad_norm *norm = weft_tile_acquire(s->norm, WEFT_READ);
     double grad_norm = norm->norm;
     weft_tile_unacquire(s->norm);
     double n = (double) s->n_tokens, dt = weft_clock_s() - s->start_s;
@@ -79,8 +78,7 @@ static int report(struct sft *s, struct weft_err *err)
     weft_metrics_set(m, "perf/total_num_tokens", (double) s->n_rows);
     weft_metrics_set(m, "perf/time_per_step", dt);
     weft_metrics_set(m, "perf/throughput",
-                     (double) s->n_rows / dt
-                         / weft_rt_n_devices(s->t->rt));
+                     (double) s->n_rows / dt / weft_rt_n_devices(s->t->rt));
     return 0;
 }
 

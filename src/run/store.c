@@ -44,10 +44,10 @@ bool weft_store_has_tokenizer(const char *folder)
 
 struct walk {
     const struct weft_g_model *model;
-    const struct weft_weights *weights;   /* loading */
-    struct weft_weights_writer *writer;   /* saving */
+    const struct weft_weights *weights; /* loading */
+    struct weft_weights_writer *writer; /* saving */
     enum weft_store_what what;
-    float *flat;                          /* room for the largest tile */
+    float *flat; /* room for the largest tile */
     struct weft_err *err;
 };
 
@@ -74,7 +74,7 @@ static int walk_init(struct walk *w, const struct weft_g_model *model,
                      struct weft_err *err)
 {
     size_t most = 0;
-    *w = (struct walk) {.model = model, .err = err};
+    *w = (struct walk){.model = model, .err = err};
     for (int kind = 0; kind < WEFT_N_TILE_KINDS; kind++)
         for (int32_t b = 0; b < model->shape.n_blocks; b++) {
             struct weft_layout layout;
@@ -94,16 +94,14 @@ static int load_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
 {
     const struct weft_shape *s = &w->model->shape;
     struct weft_layout layout;
-    struct weft_tile *fwd =
-        weft_g_params_tile(&w->model->fwd, kind, layer, block);
-    struct weft_tile *bwd =
-        w->model->trained
-            ? weft_g_params_tile(&w->model->bwd, kind, layer, block)
-            : NULL;
-    struct weft_tile *opt =
-        w->model->trained
-            ? weft_g_params_tile(&w->model->opt, kind, layer, block)
-            : NULL;
+    struct weft_tile *fwd = weft_g_params_tile(&w->model->fwd, kind, layer,
+                                               block);
+    struct weft_tile *bwd = w->model->trained ? weft_g_params_tile(
+                                &w->model->bwd, kind, layer, block)
+                                              : NULL;
+    struct weft_tile *opt = w->model->trained ? weft_g_params_tile(
+                                &w->model->opt, kind, layer, block)
+                                              : NULL;
     weft_layout_get(s, kind, block, &layout);
     int rc = weft_weights_read_tile(w->weights, s, kind, layer, block,
                                     w->flat, w->err);
@@ -179,10 +177,9 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
     struct weft_tile *tile;
     if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
         return 0; /* the head's tiles are the weights */
-    const float *flat =
-        vector_of(w, kind, layer, block, WEFT_READ, &tile);
-    int rc = weft_weights_writer_put(w->writer, &w->model->shape, kind,
-                                     layer, block, flat, w->err);
+    const float *flat = vector_of(w, kind, layer, block, WEFT_READ, &tile);
+    int rc = weft_weights_writer_put(w->writer, &w->model->shape, kind, layer,
+                                     block, flat, w->err);
     weft_tile_unacquire(tile);
     return rc;
 }

@@ -27,8 +27,11 @@ int weft_store_load(const char *folder, const char *stem,
                     const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err);
 
-enum weft_store_what { WEFT_STORE_MASTER, WEFT_STORE_EXP_AVG,
-                       WEFT_STORE_EXP_AVG_SQ };
+enum weft_store_what {
+    WEFT_STORE_MASTER,
+    WEFT_STORE_EXP_AVG,
+    WEFT_STORE_EXP_AVG_SQ
+};
 
 /* Masters or moments of a trained model to <dir>/<stem>.safetensors under
  * the tensors' global names, in f32. */

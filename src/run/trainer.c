@@ -56,16 +56,15 @@ float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
 struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps)
 {
-    return (struct weft_k_adamw) {.lr = weft_lr_at(o, step, n_steps),
-                                  .beta1 = o->beta1,
-                                  .beta2 = o->beta2,
-                                  .eps = o->eps,
-                                  .weight_decay = o->weight_decay,
-                                  .step = step + 1};
+    return (struct weft_k_adamw){.lr = weft_lr_at(o, step, n_steps),
+                                 .beta1 = o->beta1,
+                                 .beta2 = o->beta2,
+                                 .eps = o->eps,
+                                 .weight_decay = o->weight_decay,
+                                 .step = step + 1};
 }
 
-int weft_trainer_reference_begin(struct weft_trainer *t,
-                                 struct weft_err *err)
+int weft_trainer_reference_begin(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     struct weft_run_model *m = &t->reference;
@@ -122,19 +121,19 @@ static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
                      struct weft_err *err)
 {
     const struct weft_shape *actor = &t->actor.arch.shape;
-    bool scalar = m == &t->critic
-               || (m != &t->actor && m != &t->reference);
+    bool scalar = m == &t->critic || (m != &t->actor && m != &t->reference);
     (void) trained;
-    int rc = weft_store_arch(folder, weft_dtype_name(t->config.numerics.dtype),
-                             t->config.numerics.tensor_blocks, &m->arch,
-                             err);
+    int rc = weft_store_arch(folder,
+                             weft_dtype_name(t->config.numerics.dtype),
+                             t->config.numerics.tensor_blocks, &m->arch, err);
     if (rc) {
         weft_err_prefix(err, "%s", name);
         return rc;
     }
     struct weft_shape *s = &m->arch.shape;
     if (m == &t->critic)
-        weft_arch_make_scalar(&m->arch); /* a language model's trunk will do */
+        weft_arch_make_scalar(
+            &m->arch); /* a language model's trunk will do */
     if (s->scalar_head != scalar)
         return weft_err_set(
             err, WEFT_EINVAL, "%s: '%s' %s", name, folder,
@@ -144,8 +143,8 @@ static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
     if (m != &t->actor && s->vocab != actor->vocab)
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: '%s' has a vocabulary of %d, the actor's is "
-                            "%d; models of a run share the tokenizer", name,
-                            folder, s->vocab, actor->vocab);
+                            "%d; models of a run share the tokenizer",
+                            name, folder, s->vocab, actor->vocab);
     return 0;
 }
 
@@ -213,13 +212,12 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
     if (rc)
         return rc;
     struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
-    *kl = (struct weft_kl_state) {.coef = (double) c->ppo.kl_coef};
+    *kl = (struct weft_kl_state){.coef = (double) c->ppo.kl_coef};
     weft_tile_unacquire(t->kl_state);
     return 0;
 }
 
-static int check_positions(const struct weft_trainer *t,
-                           struct weft_err *err)
+static int check_positions(const struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     int32_t limit = t->actor.arch.shape.max_positions;
@@ -232,7 +230,8 @@ static int check_positions(const struct weft_trainer *t,
                             "texts of up to %d tokens exceed the actor's %d "
                             "positions (max_position_embeddings); lower "
                             "data.max_prompt_tokens or "
-                            "rollout.max_new_tokens", longest, limit);
+                            "rollout.max_new_tokens",
+                            longest, limit);
     return 0;
 }
 
@@ -247,8 +246,8 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                .profile = true,
                .fxt_dir = c->trace && !weft_fxt_needed() ? fxt_dir : NULL,
                .watchdog_s = c->runtime.watchdog_s,
-               .memory_limit_bytes =
-                   (size_t) (c->runtime.memory_limit_gib * 1073741824.0)}};
+               .memory_limit_bytes = (size_t) (c->runtime.memory_limit_gib
+                                               * 1073741824.0)}};
     int rc = weft_context_open_with(&options, &t->context, err);
     if (rc)
         return rc;
@@ -409,9 +408,8 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
                             "the run has made its %d iterations",
                             t->config.iterations);
     weft_metrics_clear(t->metrics);
-    int rc = t->config.algorithm == WEFT_ALGO_PPO
-               ? weft_ppo_iteration(t, err)
-               : weft_sft_step(t, err);
+    int rc = t->config.algorithm == WEFT_ALGO_PPO ? weft_ppo_iteration(t, err)
+                                                  : weft_sft_step(t, err);
     if (rc)
         return rc;
     t->iteration++;

@@ -30,8 +30,8 @@ struct weft_run_model {
 /* A row of the data, tokenised. */
 struct weft_run_prompt {
     int32_t *token;
-    int32_t n, n_prompt;  /* sft: prompt and response; else n == n_prompt */
-    size_t row;           /* in the data set */
+    int32_t n, n_prompt; /* sft: prompt and response; else n == n_prompt */
+    size_t row;          /* in the data set */
 };
 
 struct weft_trainer {
@@ -49,22 +49,23 @@ struct weft_trainer {
     struct weft_run_prompt *prompt;
     int32_t max_prompt;
 
+    int32_t end;               /* what SFT puts after a response */
     int32_t n_stop;
-    int32_t stop[16];          /* ids that end a response */
+    int32_t stop[16]; /* ids that end a response */
     struct weft_g_generate gen;
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
 
     /* State of the run: all of it is in a checkpoint. */
-    int32_t iteration;         /* finished so far */
+    int32_t iteration; /* finished so far */
     int64_t actor_steps, critic_steps;
-    uint32_t *order;           /* permutation of the prompts ... */
-    int64_t order_epoch;       /* ... of this epoch; -1: none yet */
+    uint32_t *order;     /* permutation of the prompts ... */
+    int64_t order_epoch; /* ... of this epoch; -1: none yet */
 
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
-    int lock;                  /* of the run directory; 0: not held */
+    int lock; /* of the run directory; 0: not held */
 };
 
 /* The prompt that the run's k-th draw takes (epochs of permutations). */

@@ -51,8 +51,8 @@ static void test_topology_read_this_machine(void)
     CHECK(t.n_packages >= 1);
     CHECK(t.n_numa >= 1);
     CHECK(t.cpu_name[0] != 0);
-    int64_t physical = (int64_t) sysconf(_SC_PHYS_PAGES) *
-                       (int64_t) sysconf(_SC_PAGESIZE);
+    int64_t physical = (int64_t) sysconf(_SC_PHYS_PAGES)
+                     * (int64_t) sysconf(_SC_PAGESIZE);
     CHECK(t.memory_bytes > 0 && t.memory_bytes <= physical);
     CHECK(t.free_bytes > 0 && t.free_bytes <= t.memory_bytes);
 }

@@ -20,12 +20,20 @@ static inline struct weft_shape fixture_shape(enum weft_dtype dtype,
                                               bool scalar, bool tied)
 {
     struct weft_err err;
-    struct weft_shape s = {
-        .hidden = 48, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2,
-        .head_dim = 16, .intermediate = 256, .vocab = 270,
-        .max_positions = 512, .rms_eps = 1e-5f, .rope_theta = 10000,
-        .qkv_bias = true, .scalar_head = scalar, .tied = tied && !scalar,
-        .dtype = dtype};
+    struct weft_shape s = {.hidden = 48,
+                           .n_layers = 2,
+                           .n_heads = 4,
+                           .n_kv_heads = 2,
+                           .head_dim = 16,
+                           .intermediate = 256,
+                           .vocab = 270,
+                           .max_positions = 512,
+                           .rms_eps = 1e-5f,
+                           .rope_theta = 10000,
+                           .qkv_bias = true,
+                           .scalar_head = scalar,
+                           .tied = tied && !scalar,
+                           .dtype = dtype};
     REQUIRE_OK(weft_shape_partition(&s, 4, &err), err);
     return s;
 }
@@ -48,30 +56,30 @@ static inline void fixture_fill(const struct weft_g_model *m)
                 for (int32_t p = 0; p < layout[b].n_parts; p++) {
                     const struct weft_part *part = &layout[b].part[p];
                     for (size_t i = 0; i < part->n_flat; i++) {
-                        size_t row =
-                            part->k == 0 || part->id == WEFT_PART_EMBED
-                                ? 0
-                                : i / ((size_t) part->k * WEFT_PANEL)
-                                          * WEFT_PANEL
-                                      + i % WEFT_PANEL;
+                        size_t row = part->k == 0
+                                          || part->id == WEFT_PART_EMBED
+                                       ? 0
+                                       : i / ((size_t) part->k * WEFT_PANEL)
+                                                 * WEFT_PANEL
+                                             + i % WEFT_PANEL;
                         float u = weft_rng_uniform(
                             9, WEFT_RNG_INIT, (uint32_t) (k * 64 + l),
                             (uint32_t) (b * 16 + p), (uint32_t) i);
                         if (row < (size_t) part->n)
-                            flat[b][part->offset + i] =
-                                (norms ? 1 : 0) + 0.4f * (u - 0.5f);
+                            flat[b][part->offset + i] = (norms ? 1 : 0)
+                                                      + 0.4f * (u - 0.5f);
                     }
                 }
             }
             if (kind == WEFT_TILE_LAYER)
                 weft_k_share_kv(s, flat);
             for (int32_t b = 0; b < n; b++) {
-                struct weft_tile *fwd =
-                    weft_g_params_tile(&m->fwd, kind, l, b);
-                struct weft_tile *bwd =
-                    weft_g_params_tile(&m->bwd, kind, l, b);
-                struct weft_tile *opt =
-                    weft_g_params_tile(&m->opt, kind, l, b);
+                struct weft_tile *fwd = weft_g_params_tile(&m->fwd, kind, l,
+                                                           b);
+                struct weft_tile *bwd = weft_g_params_tile(&m->bwd, kind, l,
+                                                           b);
+                struct weft_tile *opt = weft_g_params_tile(&m->opt, kind, l,
+                                                           b);
                 if (fwd) {
                     void *to = weft_tile_acquire(fwd, WEFT_WRITE);
                     void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
@@ -104,8 +112,9 @@ static inline void fixture_start(struct task_fixture *f, int n_devices,
     REQUIRE_OK(weft_k_init(NULL, &err), err);
     REQUIRE_OK(weft_rt_start(&options, &f->rt, &err), err);
     REQUIRE_OK(weft_seq_create(f->rt, &f->seq, &err), err);
-    REQUIRE_OK(weft_g_model_init(f->rt, "actor", shape, trained, &f->model,
-                                 &err), err);
+    REQUIRE_OK(
+        weft_g_model_init(f->rt, "actor", shape, trained, &f->model, &err),
+        err);
     fixture_fill(&f->model);
 }
 
@@ -122,8 +131,9 @@ static inline struct weft_tile *fixture_tile(struct task_fixture *f,
     struct weft_err err;
     struct weft_tile_id id = {"test", "tile", 0, -1, -1};
     struct weft_tile *tile = NULL;
-    REQUIRE_OK(weft_tile_create(f->rt, &id, WEFT_MEM_SAMPLES, bytes, &tile,
-                                &err), err);
+    REQUIRE_OK(
+        weft_tile_create(f->rt, &id, WEFT_MEM_SAMPLES, bytes, &tile, &err),
+        err);
     return tile;
 }
 
@@ -134,12 +144,12 @@ static inline struct weft_tile *fixture_text(struct task_fixture *f,
 {
     struct weft_tile *tile = fixture_tile(f, weft_rollout_bytes(n));
     struct weft_rollout *r = weft_tile_acquire(tile, WEFT_WRITE);
-    *r = (struct weft_rollout) {n, n_prompt, n, 1};
+    *r = (struct weft_rollout){n, n_prompt, n, 1};
     for (int32_t i = 0; i < n; i++)
-        weft_rollout_token(r)[i] =
-            (int32_t) (weft_rng_uniform(seed, WEFT_RNG_SAMPLE, (uint32_t) i,
-                                        0, 0)
-                       * 270);
+        weft_rollout_token(
+            r)[i] = (int32_t) (weft_rng_uniform(seed, WEFT_RNG_SAMPLE,
+                                                (uint32_t) i, 0, 0)
+                               * 270);
     weft_tile_unacquire(tile);
     return tile;
 }

@@ -58,7 +58,7 @@ static void release(struct inputs *x)
 
 static double estimate(enum weft_kl kl, double d)
 {
-    return kl == WEFT_KL_K1   ? d
+    return kl == WEFT_KL_K1 ? d
          : kl == WEFT_KL_K2 ? d * d / 2
          : kl == WEFT_KL_K3 ? exp(-d) - 1 + d
                             : 0;
@@ -71,8 +71,8 @@ static void check_one(const struct weft_gae_args *g, double coef,
     int32_t n = n_response[i];
     double reward[8], delta[8], total = x->outside + 0.25 * x->model_score;
     double kl_sum = 0, penalties = 0;
-    const struct weft_advantage *a =
-        weft_tile_acquire(x->advantage, WEFT_READ);
+    const struct weft_advantage *a = weft_tile_acquire(x->advantage,
+                                                       WEFT_READ);
     CHECK_INT(a->n, n);
     CHECK(fabs(a->raw_score - total) < 1e-12);
     if (i == 1)
@@ -99,7 +99,8 @@ static void check_one(const struct weft_gae_args *g, double coef,
         /* f32 recursion over at most 7 terms of size a few */
         CHECK(fabs((double) weft_advantage_of(a)[t] - sum) < 1e-5);
         CHECK(fabs((double) weft_return_of(a)[t]
-                   - (sum + (double) x->values[t])) < 1e-5);
+                   - (sum + (double) x->values[t]))
+              < 1e-5);
     }
     CHECK(fabs(a->score - total) < 1e-12);
     CHECK(fabs(a->kl_sum - kl_sum) < 1e-6);
@@ -112,8 +113,8 @@ static void check_moments(struct weft_tile *tile, const struct inputs *x,
 {
     double sum = 0, sq = 0, n = 0;
     for (int i = 0; i < N; i++) {
-        const struct weft_advantage *a =
-            weft_tile_acquire(x[i].advantage, WEFT_READ);
+        const struct weft_advantage *a = weft_tile_acquire(x[i].advantage,
+                                                           WEFT_READ);
         for (int32_t k = 0; k < a->n; k++) {
             double v = (double) weft_advantage_of(a)[k];
             sum += v;
@@ -174,8 +175,8 @@ static void test_advantage(void)
 {
     struct task_fixture f;
     struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
-    struct weft_gae_args g = {.gamma = 0.9f, .lambda = 0.8f,
-                              .n_models = 1, .weight = {0.25f}};
+    struct weft_gae_args g = {
+        .gamma = 0.9f, .lambda = 0.8f, .n_models = 1, .weight = {0.25f}};
     fixture_start(&f, 2, &shape, false);
     for (int kl = WEFT_KL_NONE; kl <= WEFT_KL_K3; kl++) {
         g.kl = (enum weft_kl) kl;
@@ -185,8 +186,8 @@ static void test_advantage(void)
     }
     /* gamma = lambda = 1: an advantage is the rest of the rewards minus the
      * value. */
-    g = (struct weft_gae_args) {.gamma = 1, .lambda = 1, .n_models = 1,
-                                .weight = {0.25f}};
+    g = (struct weft_gae_args){
+        .gamma = 1, .lambda = 1, .n_models = 1, .weight = {0.25f}};
     check_all(&f, &g, true);
     fixture_stop(&f);
 }

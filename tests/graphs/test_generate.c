@@ -21,27 +21,31 @@ static void generate(struct task_fixture *f, int32_t instances, int32_t slots,
     struct weft_sample sample[N];
     struct weft_rollout_stats stats;
     int32_t prompt[136];
-    struct weft_gen_args args = {
-        .sampling = {temperature, 0, 1, 11}, .iteration = 2,
-        .n_steps = steps, .prefill_tokens = prefill, .n_stop = 3,
-        .stop = {17, 18, 19}};
+    struct weft_gen_args args = {.sampling = {temperature, 0, 1, 11},
+                                 .iteration = 2,
+                                 .n_steps = steps,
+                                 .prefill_tokens = prefill,
+                                 .n_stop = 3,
+                                 .stop = {17, 18, 19}};
     for (int i = 0; i < 136; i++)
         prompt[i] = (i * 29 + 3) % 270;
     for (int i = 0; i < N; i++) {
         int32_t n = 1 + i * i * 2;
-        sample[i] = (struct weft_sample) {.n_prompt = n, .limit = n + NEW - i,
-                                          .token = prompt + i % 2};
+        sample[i] = (struct weft_sample){
+            .n_prompt = n, .limit = n + NEW - i, .token = prompt + i % 2};
     }
     REQUIRE_OK(weft_g_generate_init(&f->model, instances, slots, 136 + NEW,
-                                    &gen, &err), err);
+                                    &gen, &err),
+               err);
     weft_rollout_reset(&gen);
     REQUIRE_OK(weft_rollout_run(f->seq, &gen, &args, N, sample, NULL, NULL,
-                                &stats, &err), err);
+                                &stats, &err),
+               err);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     int64_t decoded = 0;
     for (int i = 0; i < N; i++) {
-        const struct weft_rollout *r =
-            weft_tile_acquire(sample[i].rollout, WEFT_READ);
+        const struct weft_rollout *r = weft_tile_acquire(sample[i].rollout,
+                                                         WEFT_READ);
         REQUIRE(r->n_total <= 256);
         out[i].n_prompt = r->n_prompt;
         out[i].n_total = r->n_total;
@@ -49,8 +53,8 @@ static void generate(struct task_fixture *f, int32_t instances, int32_t slots,
         memcpy(out[i].token, weft_rollout_token(r), (size_t) r->n_total * 4);
         memcpy(out[i].logp, weft_rollout_logp(r), (size_t) r->n_total * 4);
         CHECK_INT(r->n_prompt, sample[i].n_prompt);
-        CHECK(memcmp(out[i].token, sample[i].token,
-                     (size_t) r->n_prompt * 4) == 0);
+        CHECK(memcmp(out[i].token, sample[i].token, (size_t) r->n_prompt * 4)
+              == 0);
         /* It stopped where it must, and not before. */
         for (int32_t k = r->n_prompt; k < r->n_total; k++) {
             bool stop = out[i].token[k] >= 17 && out[i].token[k] <= 19;
@@ -72,16 +76,14 @@ static void score(struct task_fixture *f, const struct text *text,
     struct weft_g_infer_sample s[N];
     struct weft_err err;
     for (int i = 0; i < N; i++) {
-        s[i] = (struct weft_g_infer_sample) {
-            .rollout =
-                fixture_tile(f, weft_rollout_bytes(text[i].n_total)),
+        s[i] = (struct weft_g_infer_sample){
+            .rollout = fixture_tile(f, weft_rollout_bytes(text[i].n_total)),
             .n_prompt = text[i].n_prompt,
             .n_total = text[i].n_total,
             .out = fixture_tile(f, NEW * sizeof(float))};
-        struct weft_rollout *r =
-            weft_tile_acquire(s[i].rollout, WEFT_WRITE);
-        *r = (struct weft_rollout) {text[i].n_total, text[i].n_prompt,
-                                    text[i].n_total, 0};
+        struct weft_rollout *r = weft_tile_acquire(s[i].rollout, WEFT_WRITE);
+        *r = (struct weft_rollout){text[i].n_total, text[i].n_prompt,
+                                   text[i].n_total, 0};
         memcpy(weft_rollout_token(r), text[i].token,
                (size_t) text[i].n_total * 4);
         weft_tile_unacquire(s[i].rollout);
@@ -91,8 +93,7 @@ static void score(struct task_fixture *f, const struct text *text,
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     for (int i = 0; i < N; i++) {
         const float *p = weft_tile_acquire(s[i].out, WEFT_READ);
-        memcpy(logp[i], p,
-               (size_t) (text[i].n_total - text[i].n_prompt) * 4);
+        memcpy(logp[i], p, (size_t) (text[i].n_total - text[i].n_prompt) * 4);
         weft_tile_unacquire(s[i].out);
         weft_tile_release(s[i].out);
         weft_tile_release(s[i].rollout);
@@ -123,9 +124,11 @@ static void check_dtype(enum weft_dtype dtype)
             for (int i = 0; i < N; i++) {
                 REQUIRE(other[i].n_total == base[i].n_total);
                 CHECK(memcmp(other[i].token, base[i].token,
-                             (size_t) base[i].n_total * 4) == 0);
+                             (size_t) base[i].n_total * 4)
+                      == 0);
                 CHECK(memcmp(other[i].logp, base[i].logp,
-                             (size_t) base[i].n_total * 4) == 0);
+                             (size_t) base[i].n_total * 4)
+                      == 0);
             }
         }
     }

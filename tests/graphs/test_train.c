@@ -52,21 +52,27 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
     fixture_start(&f, devices, &shape, true);
     REQUIRE_OK(weft_g_grads_init(&f.model, n_groups, dp, &grads, &err), err);
     for (int i = 0; i < n; i++)
-        pack[i] = (struct weft_pack_sample) {
+        pack[i] = (struct weft_pack_sample){
             .rollout = fixture_text(&f, 1, lengths[i], (uint32_t) i),
-            .n_prompt = 1, .n_total = lengths[i], .weight = 0.01f};
+            .n_prompt = 1,
+            .n_total = lengths[i],
+            .weight = 0.01f};
     for (int step = 0; step < 2; step++) {
         struct weft_g_stats stats[N];
         struct weft_tile *norm;
         int32_t n_stats;
         struct weft_g_train t = {
-            .model = &f.model, .grads = &grads,
+            .model = &f.model,
+            .grads = &grads,
             .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
             .adamw = {1e-2f, 0.9f, 0.999f, 1e-8f, 0.1f, step + 1},
-            .grad_clip = 1, .micro_batch_rows = rows, .recompute = recompute,
+            .grad_clip = 1,
+            .micro_batch_rows = rows,
+            .recompute = recompute,
             .call = WEFT_CALL_ACTOR_TRAIN};
         REQUIRE_OK(weft_g_train_step(f.seq, &t, n, pack, stats, &n_stats,
-                                     &norm, &err), err);
+                                     &norm, &err),
+                   err);
         REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
         int32_t seen = 0;
         for (int32_t k = 0; k < n_stats; k++) {
@@ -103,8 +109,8 @@ static void test_train_placements(void)
     static const struct {
         int devices, dp, rows;
         bool recompute;
-    } to[] = {{1, 1, 1, false},  {1, 1, 80, true},   {2, 2, 64, false},
-              {3, 3, 64, false}, {4, 4, 64, true},   {4, 2, 200, false},
+    } to[] = {{1, 1, 1, false},  {1, 1, 80, true}, {2, 2, 64, false},
+              {3, 3, 64, false}, {4, 4, 64, true}, {4, 2, 200, false},
               {2, 1, 64, false}};
     for (int d = 0; d < 2; d++)
         for (int tied = 0; tied < 2; tied++) {
@@ -114,9 +120,9 @@ static void test_train_placements(void)
                                               tied, &first);
             CHECK(first > 0.01);
             for (size_t i = 0; i < WEFT_COUNT(to); i++) {
-                struct weft_hash found =
-                    train(to[i].devices, 4, to[i].dp, to[i].rows,
-                          to[i].recompute, N, dtype, tied, &norm);
+                struct weft_hash found = train(to[i].devices, 4, to[i].dp,
+                                               to[i].rows, to[i].recompute, N,
+                                               dtype, tied, &norm);
                 CHECK(weft_hash_equal(expected, found));
                 CHECK(norm == first);
             }
@@ -127,10 +133,10 @@ static void test_train_placements(void)
 static void test_train_few_samples(void)
 {
     double norm, first;
-    struct weft_hash expected =
-        train(1, 8, 1, 1000, false, 3, WEFT_F32, true, &first);
-    struct weft_hash found =
-        train(4, 8, 4, 10, false, 3, WEFT_F32, true, &norm);
+    struct weft_hash expected = train(1, 8, 1, 1000, false, 3, WEFT_F32, true,
+                                      &first);
+    struct weft_hash found = train(4, 8, 4, 10, false, 3, WEFT_F32, true,
+                                   &norm);
     CHECK(weft_hash_equal(expected, found));
     (void) train(2, 2, 2, 10, false, 1, WEFT_F32, true, &norm);
     CHECK(norm > 0);

@@ -97,8 +97,7 @@ static void test_split(void)
 
 static void test_group_device(void)
 {
-    const int32_t expected[3][4] = {
-        {0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 2}};
+    const int32_t expected[3][4] = {{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 2}};
     for (int32_t dp = 1; dp <= 3; dp++)
         for (int32_t g = 0; g < 4; g++)
             CHECK_INT(weft_plan_group_device(g, 4, dp), expected[dp - 1][g]);

@@ -51,11 +51,19 @@ static inline void fixture_make(struct fixture *f)
 {
     struct weft_err err;
     char path[512];
-    struct weft_init_options o = {
-        .family = WEFT_QWEN3, .hidden = 64, .layers = 2, .heads = 4,
-        .kv_heads = 2, .head_dim = 16, .intermediate = 256,
-        .max_positions = 256, .std = 0.1, .dtype = WEFT_F32, .seed = 3,
-        .tied = true, .tokenizer = "bytes"};
+    struct weft_init_options o = {.family = WEFT_QWEN3,
+                                  .hidden = 64,
+                                  .layers = 2,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 16,
+                                  .intermediate = 256,
+                                  .max_positions = 256,
+                                  .std = 0.1,
+                                  .dtype = WEFT_F32,
+                                  .seed = 3,
+                                  .tied = true,
+                                  .tokenizer = "bytes"};
     snprintf(f->dir, sizeof f->dir, "%s/weft-test-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(f->dir) != NULL);
@@ -69,11 +77,13 @@ static inline void fixture_make(struct fixture *f)
                 1 + i * i * 149 / 361,
                 "The quick brown fox jumps over the lazy dog, and then it "
                 "walks all the way back home because it has forgotten the "
-                "one thing that a fox should never go out without.", i);
+                "one thing that a fox should never go out without.",
+                i);
     fclose(data);
     snprintf(f->config, sizeof f->config, "%s/run.yaml", f->dir);
     REQUIRE_OK(weft_file_write(f->config, fixture_yaml,
-                               sizeof fixture_yaml - 1, &err), err);
+                               sizeof fixture_yaml - 1, &err),
+               err);
 }
 
 static inline void fixture_remove(struct fixture *f)
@@ -114,8 +124,8 @@ static inline struct weft_hash fixture_hash(const struct fixture *f,
                                             const char *name, int iteration)
 {
     static const char *const file[] = {
-        "actor/model", "actor/exp_avg", "actor/exp_avg_sq", "critic/model",
-        "critic/exp_avg", "critic/exp_avg_sq"};
+        "actor/model",  "actor/exp_avg",  "actor/exp_avg_sq",
+        "critic/model", "critic/exp_avg", "critic/exp_avg_sq"};
     struct weft_hash hash[WEFT_COUNT(file)];
     struct weft_err err;
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {

@@ -23,7 +23,8 @@ static struct result run(const char *name, const char *const *word)
     REQUIRE(weft_trainer_metric(t, "actor/entropy", &r.entropy) == 0);
     REQUIRE(weft_trainer_metric(t, "actor/grad_norm", &r.norm) == 0);
     REQUIRE(weft_trainer_metric(t, "rollout_train_logprob_abs_diff_max",
-                                &difference) == 0);
+                                &difference)
+            == 0);
     CHECK(difference == 0);
     weft_trainer_close(t);
     r.hash = fixture_hash(&fixture, name, 3);
@@ -64,8 +65,9 @@ static void compare(const char *dtype, const char *const *variant)
              && expected.norm == found.norm;
     if (!same)
         printf("\n    %s %s differs: score %.17g and %.17g, norm %.17g and "
-               "%.17g\n", dtype, variant[0], expected.score, found.score,
-               expected.norm, found.norm);
+               "%.17g\n",
+               dtype, variant[0], expected.score, found.score, expected.norm,
+               found.norm);
     CHECK(same);
 }
 
@@ -149,8 +151,8 @@ static void test_options(void)
         seen[i] = kl ? run(name, word).hash : run_without_kl(name, word);
         word[0] = "runtime.devices=3";
         snprintf(name, sizeof name, "option-%zu-3", i);
-        struct weft_hash other =
-            kl ? run(name, word).hash : run_without_kl(name, word);
+        struct weft_hash other = kl ? run(name, word).hash
+                                    : run_without_kl(name, word);
         CHECK(weft_hash_equal(seen[i], other));
         for (size_t k = 0; k < i; k++)
             CHECK(!weft_hash_equal(seen[i], seen[k]));
@@ -162,16 +164,23 @@ static void test_reward_model(void)
 {
     struct weft_err err;
     char path[512], reward[1024];
-    struct weft_init_options o = {
-        .family = WEFT_LLAMA, .hidden = 32, .layers = 1, .heads = 4,
-        .intermediate = 256, .max_positions = 256, .std = 0.3,
-        .dtype = WEFT_F32, .seed = 8, .scalar_head = true,
-        .tokenizer = "bytes"};
+    struct weft_init_options o = {.family = WEFT_LLAMA,
+                                  .hidden = 32,
+                                  .layers = 1,
+                                  .heads = 4,
+                                  .intermediate = 256,
+                                  .max_positions = 256,
+                                  .std = 0.3,
+                                  .dtype = WEFT_F32,
+                                  .seed = 8,
+                                  .scalar_head = true,
+                                  .tokenizer = "bytes"};
     snprintf(path, sizeof path, "%s/judge", fixture.dir);
     REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
     snprintf(reward, sizeof reward,
              "reward=[{type: callback, weight: 0.5}, {type: model, model: "
-             "\"%s\", weight: 2, name: judge}]", path);
+             "\"%s\", weight: 2, name: judge}]",
+             path);
     const char *word[] = {reward, "runtime.devices=1", NULL};
     const char *three[] = {reward, "runtime.devices=3",
                            "train.micro_batch_tokens=30", NULL};
@@ -205,5 +214,4 @@ static void test_remove(void)
 WEFT_TESTS("run/invariance", {"make", test_make}, {"test_f32", test_f32},
            {"test_bf16", test_bf16}, {"test_depends", test_depends},
            {"test_options", test_options},
-           {"test_reward_model", test_reward_model},
-           {"remove", test_remove})
+           {"test_reward_model", test_reward_model}, {"remove", test_remove})

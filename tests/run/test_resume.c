@@ -9,9 +9,10 @@ static void test_resume_same_bits(void)
     const char *whole[] = {"iterations=4", NULL};
     const char *first[] = {"iterations=4", "checkpoint.every=1",
                            "checkpoint.keep=2", NULL};
-    const char *then[] = {"iterations=4", "checkpoint.every=1",
-                          "runtime.devices=3", "train.micro_batch_tokens=9",
-                          "rollout.chunk_tokens=2", NULL};
+    const char *then[] = {
+        "iterations=4",           "checkpoint.every=1",
+        "runtime.devices=3",      "train.micro_batch_tokens=9",
+        "rollout.chunk_tokens=2", NULL};
     fixture_make(&fixture);
     struct weft_trainer *t = fixture_open(&fixture, "whole", whole);
     fixture_steps(t, 4);
@@ -39,8 +40,8 @@ static void test_resume_locked(void)
     char run[512], command[1536];
     struct weft_trainer *t = fixture_open(&fixture, "locked", word);
     snprintf(run, sizeof run, "%s/locked", fixture.dir);
-    snprintf(command, sizeof command,
-             "flock -n '%s/lock' true", run); /* util-linux: another process */
+    snprintf(command, sizeof command, "flock -n '%s/lock' true",
+             run); /* util-linux: another process */
     CHECK(system(command) != 0);
     weft_trainer_close(t);
     CHECK(system(command) == 0);
@@ -90,13 +91,14 @@ static void test_resume_refuses(void)
     char path[512];
     CHECK_FAILS(open_run("whole", "iterations=4", "seed=9", &err),
                 WEFT_EINVAL, err, "seed");
-    CHECK_FAILS(open_run("whole", "iterations=4",
-                         "numerics.gradient_groups=8", &err),
-                WEFT_EINVAL, err, "gradient_groups");
+    CHECK_FAILS(
+        open_run("whole", "iterations=4", "numerics.gradient_groups=8", &err),
+        WEFT_EINVAL, err, "gradient_groups");
     /* One flipped byte in a checkpoint. */
     snprintf(path, sizeof path,
              "%s/whole/checkpoints/iteration-000004/critic/"
-             "exp_avg.safetensors", fixture.dir);
+             "exp_avg.safetensors",
+             fixture.dir);
     FILE *f = fopen(path, "r+");
     REQUIRE(f != NULL);
     fseek(f, -5, SEEK_END);
