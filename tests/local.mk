@@ -39,6 +39,7 @@ SH_LOG_COMPILER = $(SHELL)
 sh_tests = \
 	%D%/learns.sh \
 	%D%/examples.sh \
+	%D%/recipe.sh \
 	%D%/fuzz.sh \
 	%D%/check-layers.sh
 
