@@ -74,6 +74,17 @@ static const char *from_here(const char *path)
     return path;
 }
 
+/* How this program was reached, for commands that a person may repeat. */
+static const char *program(void)
+{
+    static char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0)
+        return "weft";
+    path[n] = 0;
+    return from_here(path);
+}
+
 static int summary(const struct weft_config *config, double seconds,
                    struct weft_err *err)
 {
@@ -103,10 +114,10 @@ static int summary(const struct weft_config *config, double seconds,
     if (ppo && config->samples_kept != 0)
         printf("samples tail -n 3 \"$(ls %s/samples/*.jsonl | tail -n 1)\"\n",
                run);
-    printf("model   weft generate "
+    printf("model   %s generate "
            "\"$(ls -d %s/checkpoints/*/actor | tail -n 1)\" "
            "--data FILE.jsonl\n",
-           run);
+           program(), run);
     if (config->trace) {
         printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
         if (weft_trace_has_paje(run))

@@ -389,6 +389,7 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
     if (!rc)
         rc = list(path_of(dir, run, "checkpoints"), &found, &n, err);
     if (!rc && n > 0) {
+        t->iteration = found[0];
         *checkpoint_out = weft_strdup(iteration_path(path, dir, found[0]));
         if (!*checkpoint_out)
             rc = weft_err_nomem(err, "a path", strlen(path));

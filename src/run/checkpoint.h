@@ -19,7 +19,7 @@
 
 /* Finds out whether run_dir holds a run: then checks that the configuration
  * fits it, and returns its newest checkpoint's folder (NULL: none yet; the
- * caller frees). Creates nothing. Errors: a folder that is no run and not
+ * caller frees), with its iteration in t->iteration. Creates nothing. Errors: a folder that is no run and not
  * empty, another configuration. */
 int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
                       struct weft_err *err);

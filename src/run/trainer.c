@@ -239,12 +239,14 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                          struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
+    /* A run that is done already keeps the trace it has. */
+    bool traces = c->trace && !weft_fxt_needed() && !weft_trainer_done(t);
     struct weft_context_options options = {
         .isa = c->numerics.isa,
         .rt = {.n_devices = c->runtime.devices,
                .nap = c->runtime.nap,
                .profile = true,
-               .fxt_dir = c->trace && !weft_fxt_needed() ? fxt_dir : NULL,
+               .fxt_dir = traces ? fxt_dir : NULL,
                .watchdog_s = c->runtime.watchdog_s,
                .memory_limit_bytes = (size_t) (c->runtime.memory_limit_gib
                                                * 1073741824.0)}};
@@ -326,8 +328,8 @@ static void write_trace(struct weft_trainer *t)
 {
     char path[4096];
     struct weft_err err;
-    if (!t->config.trace || !t->rt || !t->metrics)
-        return;
+    if (!t->config.trace || !t->metrics || weft_metrics_n(t->metrics) == 0)
+        return; /* nothing ran: an earlier trace stays */
     snprintf(path, sizeof path, "%s/trace", t->config.run_dir);
     int rc = weft_dir_create(path, &err);
     snprintf(path, sizeof path, "%s/trace/trace.json", t->config.run_dir);
