@@ -35,21 +35,13 @@ static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
 
 static void infer(struct weft_ppo *p, const struct weft_run_model *model,
                   enum weft_call call, enum weft_g_infer_kind kind,
-                  size_t tile_offset, struct weft_g_infer_sample *sample)
+                  const struct weft_g_infer_sample *sample)
 {
     struct weft_where where = {.device = -1,
                                .call = call,
                                .iteration = p->t->iteration,
                                .micro_batch = p->waiting[0],
                                .layer = -1};
-    for (int32_t i = 0; i < p->n_waiting; i++) {
-        const struct weft_sample *s = &p->sample[p->waiting[i]];
-        char *extra = (char *) &p->extra[p->waiting[i]];
-        struct weft_tile *out;
-        memcpy(&out, extra + tile_offset, sizeof out);
-        sample[i] = (struct weft_g_infer_sample){s->rollout, s->n_prompt,
-                                                 s->n_total, out};
-    }
     weft_g_infer(p->t->seq, &where, &model->tiles, kind,
                  inv_temperature(&p->t->config), p->n_waiting, sample);
 }
@@ -58,24 +50,36 @@ static void infer(struct weft_ppo *p, const struct weft_run_model *model,
 static int flush(struct weft_ppo *p)
 {
     struct weft_trainer *t = p->t;
-    if (p->n_waiting == 0)
+    int32_t n = p->n_waiting;
+    if (n == 0)
         return 0;
     struct weft_g_infer_sample *sample = weft_alloc((size_t) p->n_waiting,
                                                     sizeof *sample);
     if (!sample)
         return weft_err_nomem(p->err, "inference",
                               (size_t) p->n_waiting * sizeof *sample);
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_sample *s = &p->sample[p->waiting[i]];
+        sample[i] = (struct weft_g_infer_sample){
+            .rollout = s->rollout,
+            .n_prompt = s->n_prompt,
+            .n_total = s->n_total,
+            .out = p->extra[p->waiting[i]].ref};
+    }
     if (needs_reference(&t->config))
         infer(p, &t->reference, WEFT_CALL_REF_INFER, WEFT_INFER_LOGPROB,
-              offsetof(struct weft_ppo_sample, ref), sample);
-    infer(p, &t->critic, WEFT_CALL_CRITIC_INFER, WEFT_INFER_VALUE,
-          offsetof(struct weft_ppo_sample, value), sample);
-    for (int32_t r = 0; r < t->config.n_rewards; r++)
-        if (t->config.reward[r].type == WEFT_REWARD_MODEL)
-            infer(p, &t->reward[r], WEFT_CALL_REWARD_INFER, WEFT_INFER_SCORE,
-                  offsetof(struct weft_ppo_sample, model_score)
-                      + (size_t) r * sizeof(struct weft_tile *),
-                  sample);
+              sample);
+    for (int32_t i = 0; i < n; i++)
+        sample[i].out = p->extra[p->waiting[i]].value;
+    infer(p, &t->critic, WEFT_CALL_CRITIC_INFER, WEFT_INFER_VALUE, sample);
+    for (int32_t r = 0; r < t->config.n_rewards; r++) {
+        if (t->config.reward[r].type != WEFT_REWARD_MODEL)
+            continue;
+        for (int32_t i = 0; i < n; i++)
+            sample[i].out = p->extra[p->waiting[i]].model_score[r];
+        infer(p, &t->reward[r], WEFT_CALL_REWARD_INFER, WEFT_INFER_SCORE,
+              sample);
+    }
     p->n_waiting = p->waiting_rows = 0;
     weft_free(sample);
     return 0;
