@@ -18,7 +18,8 @@ AM_TESTS_ENVIRONMENT = \
 	OMPI_ALLOW_RUN_AS_ROOT=1; OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; \
 	OMPI_MCA_rmaps_base_oversubscribe=1; \
 	HWLOC_COMPONENTS=-gl,-opencl,-pci; export HWLOC_COMPONENTS; \
-	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tools/lsan.supp"; \
+	LSAN_OPTIONS="print_suppressions=0"; \
+	LSAN_OPTIONS="$$LSAN_OPTIONS:suppressions=$(abs_top_srcdir)/tools/lsan.supp"; \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tools/tsan.supp"; \
 	export LSAN_OPTIONS TSAN_OPTIONS WEFT_TEST_DATA WEFT_SRCDIR \
 	    WEFT_BUILDDIR WEFT_MPIEXEC WEFT_CLANG WEFT_FUZZ_CFLAGS \

@@ -348,15 +348,19 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
 
 /* ---- The run directory ------------------------------------------------ */
 
+/* Whether a run may begin there: what one leaves that ended before it had
+ * written its configuration does not count. */
 static int is_empty(const char *dir, bool *out, struct weft_err *err)
 {
+    static const char part[] = ".config.yaml.tmp-";
     DIR *d = opendir(dir);
     *out = true;
     if (!d)
         return errno == ENOENT ? 0 : weft_err_sys(err, "read", dir);
     for (struct dirent *e; (e = readdir(d)) != NULL;)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0
-            && strcmp(e->d_name, "lock") != 0)
+            && strcmp(e->d_name, "lock") != 0
+            && strncmp(e->d_name, part, sizeof part - 1) != 0)
             *out = false;
     closedir(d);
     return 0;
@@ -428,12 +432,11 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
     static const char *const folder[] = {"samples", "checkpoints"};
     const char *run = t->config.run_dir;
     char path[PATH_BYTES];
-    int rc = 0;
+    /* First of all: it is what makes the folder a run's. */
+    int rc = weft_config_write(&t->config, path_of(path, run, "config.yaml"),
+                               err);
     for (size_t i = 0; i < WEFT_COUNT(folder) && !rc; i++)
         rc = weft_dir_create(path_of(path, run, folder[i]), err);
-    if (!rc)
-        rc = weft_config_write(&t->config, path_of(path, run, "config.yaml"),
-                               err);
     if (!rc)
         rc = weft_samples_truncate(run, t->iteration, err);
     if (!rc)

@@ -357,7 +357,7 @@ static void give_up(struct weft_ppo *p)
 
 static void release(struct weft_ppo *p)
 {
-    for (int32_t i = 0; p->extra && i < p->n; i++) {
+    for (int32_t i = 0; p->sample && p->extra && i < p->n; i++) {
         struct weft_ppo_sample *x = &p->extra[i];
         weft_tile_release(p->sample[i].rollout);
         weft_tile_release(x->ref);

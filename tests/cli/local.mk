@@ -4,5 +4,6 @@
 sh_tests += %D%/init.sh
 sh_tests += %D%/kill.sh
 sh_tests += %D%/bad_input.sh
+sh_tests += %D%/full_disk.sh
 sh_tests += %D%/usage.sh
 sh_tests += %D%/tokenize.sh
