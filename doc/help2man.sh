@@ -48,21 +48,25 @@ END {
     print quote(page) " \\- " quote(what)
     section("SYNOPSIS")
     for (k = 1; k < n; k++) {
-        sub(/^[Uu]sage: */, "", all[k])
+        sub(/^([Uu]sage:)? */, "", all[k])
         line(all[k])
     }
     print ".fi"
     section("DESCRIPTION")
     for (; i <= NR; i++) {
+        # The commands of weft(1), each with a page of its own.
+        if (name == "COMMANDS" && match(all[i], /^  [a-z]+/))
+            others = others ", weft\\-" substr(all[i], 3, RLENGTH - 2) "(1)"
         if (all[i] ~ /^[A-Za-z][A-Za-z ]*:$/) {
             if (verbatim) print ".fi"
             sub(/:$/, "", all[i])
-            section(toupper(all[i]))
+            name = toupper(all[i])
+            section(name)
         } else {
             line(all[i])
         }
     }
     if (verbatim) print ".fi"
     section("SEE ALSO")
-    print page == "weft" ? "weft\\-train(1), weft\\-info(1)" : "weft(1)"
+    print page == "weft" ? substr(others, 3) : "weft(1)"
 }'

@@ -22,6 +22,9 @@
 
 struct weft_policy; /* sched/sched.h */
 
+/* What a run may ask for; a StarPU built with a smaller maxcpus has less. */
+enum { WEFT_MAX_DEVICES = 64 };
+
 struct weft_rt_options {
     int n_devices; /* CPU devices (workers); 0: one per core */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
@@ -43,6 +46,8 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
 void weft_rt_stop(struct weft_rt *rt);
 
 int weft_rt_n_devices(const struct weft_rt *rt);
+/* The most devices of this StarPU: WEFT_MAX_DEVICES or fewer. */
+int weft_rt_max_devices(void);
 
 /* ---- Sequences -------------------------------------------------------- */
 

@@ -15,7 +15,8 @@
 #include "rt/internal.h"
 
 enum {
-    MAX_DEVICES = STARPU_MAXCPUS < 64 ? STARPU_MAXCPUS : 64,
+    MAX_DEVICES = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? STARPU_MAXCPUS
+                                                    : WEFT_MAX_DEVICES,
     RECORDS = 1 << 17, /* of all devices: 6 MiB, 25 MB as a trace */
     SPIN_US = 20       /* before a nap: a wake-up costs about as much */
 };
@@ -30,6 +31,11 @@ double weft_rt_now_us(const struct weft_rt *rt)
 int weft_rt_n_devices(const struct weft_rt *rt)
 {
     return rt->n_devices;
+}
+
+int weft_rt_max_devices(void)
+{
+    return MAX_DEVICES;
 }
 
 /* ---- Environment ------------------------------------------------------ */
@@ -90,15 +96,15 @@ static int choose_devices(int wanted, const struct weft_topology *topology,
                           int *out, struct weft_err *err)
 {
     int cores = topology->n_usable;
+    const char *why = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? " with this StarPU"
+                                                        : "";
     if (topology->n_cores > 0 && topology->n_cores < cores)
         cores = topology->n_cores;
     if (wanted < 0 || wanted > MAX_DEVICES)
         return weft_err_set(err, WEFT_EINVAL,
                             "cannot start %d devices: 1 to %d%s, or 0 for "
                             "one per core (%d here)",
-                            wanted, MAX_DEVICES,
-                            STARPU_MAXCPUS < 64 ? " with this StarPU" : "",
-                            cores);
+                            wanted, MAX_DEVICES, why, cores);
     *out = wanted ? wanted : cores < MAX_DEVICES ? cores : MAX_DEVICES;
     return 0;
 }

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "rt/graph.h"
+
 #define AT(field) offsetof(struct weft_config, field)
 #define NUM WEFT_KEY_NUMBERS
 #define PPO WEFT_KEY_PPO
@@ -195,7 +197,7 @@ const struct weft_config_key weft_config_keys[] = {
     WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16",
          BOTH | NUM, "kernels; else the best of this CPU"),
 
-    INT("runtime.devices", runtime.devices, "0", 0, 1024, BOTH,
+    INT("runtime.devices", runtime.devices, "0", 0, WEFT_MAX_DEVICES, BOTH,
         "CPU devices; 0: one per core"),
     ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", BOTH,
          "idle devices sleep instead of spinning"),

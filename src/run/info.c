@@ -9,6 +9,7 @@
 #include "base/topology.h"
 #include "kern/device_cuda.h"
 #include "kern/kern.h"
+#include "rt/graph.h"
 #include "run/config_keys.h"
 
 #ifndef WEFT_MPI_NAME
@@ -34,7 +35,6 @@ struct facts {
     const char *why_none;
     enum weft_isa best, chosen;
     struct weft_err isa_err; /* WEFT_ISA makes no sense */
-    int32_t max_devices;
 };
 
 static int collect(struct facts *f, struct weft_err *err)
@@ -44,9 +44,6 @@ static int collect(struct facts *f, struct weft_err *err)
     f->chosen = f->best;
     if (weft_k_init(NULL, &f->isa_err) == 0)
         f->chosen = weft_k_isa();
-    for (size_t i = 0; i < weft_config_n_keys; i++)
-        if (strcmp(weft_config_keys[i].name, "runtime.devices") == 0)
-            f->max_devices = (int32_t) weft_config_keys[i].max;
     return weft_topology_read(&f->machine, err);
 }
 
@@ -131,7 +128,7 @@ static void add_text(const struct facts *f, struct weft_text *out)
     weft_text_addf(out,
                    "\n\nlimits\n  %-12s %d CPU devices, %d tensor blocks, %d "
                    "rewards\n\nenvironment\n",
-                   "a run", f->max_devices, WEFT_MAX_BLOCKS,
+                   "a run", weft_rt_max_devices(), WEFT_MAX_BLOCKS,
                    WEFT_MAX_REWARDS);
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
         const char *value = getenv(variable[i].name);
@@ -208,7 +205,7 @@ static void add_json(const struct facts *f, struct weft_text *out)
     weft_text_addf(out,
                    "}, \"limits\": {\"devices\": %d, \"tensor_blocks\": %d, "
                    "\"rewards\": %d}, \"environment\": {",
-                   f->max_devices, WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
+                   weft_rt_max_devices(), WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
         weft_text_add(out, i > 0 ? ", " : "");
         add_key(out, variable[i].name, getenv(variable[i].name));

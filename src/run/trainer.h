@@ -49,7 +49,7 @@ struct weft_trainer {
     struct weft_run_prompt *prompt;
     int32_t max_prompt;
 
-    int32_t end;               /* what SFT puts after a response */
+    int32_t end; /* what SFT puts after a response */
     int32_t n_stop;
     int32_t stop[16]; /* ids that end a response */
     struct weft_g_generate gen;

@@ -245,7 +245,7 @@ static void test_config_refused(void)
         {"numerics: {isa: sse}", "must be c, avx2, avx512 or avx512_bf16"},
         {"numerics: {gradient_groups: 3}", "must be a power of two, not 3"},
         {"actor: {min_lr_ratio: 0.1}", "no meaning with a constant"},
-        {"runtime: {devices: 5000}", "'runtime.devices' must be from 0"},
+        {"runtime: {devices: 65}", "'runtime.devices' must be from 0 to 64"},
         {"rollout: {temperature: 0}", "'rollout.temperature' must be from"},
     };
     for (size_t i = 0; i < WEFT_COUNT(bad); i++)
