@@ -83,7 +83,7 @@ static void report(struct bench *b, const struct result *r)
                r->what, weft_dtype_name(r->dtype), (long long) r->m,
                (long long) r->n, (long long) r->k, r->seconds * 1e6, gflops,
                gbps, share * 100, r->by_bytes ? "bytes" : "flop",
-               r->bar > 0 ? "bar " : "-", r->bar * 100);
+               r->bar > 0 ? "bar " : "", r->bar * 100);
     b->first = false;
     fflush(stdout);
 }

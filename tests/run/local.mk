@@ -23,3 +23,6 @@ check_PROGRAMS += %D%/test_resume
 EXTRA_DIST += %D%/run_fixture.h
 check_PROGRAMS += %D%/test_info
 %C%_test_info_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_gsm8k
+%C%_test_gsm8k_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_test_gsm8k_LDADD = $(all_libs)
