@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Man pages are made from the program's own help texts.
-EXTRA_DIST += %D%/help2man.sh %D%/hacking.md %D%/numerics.md
+EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/numerics.md
 
 command_mans = $(patsubst src/cli/cmd_%.c,%D%/weft-%.1,$(cli_commands))
 man1_MANS += %D%/weft.1 $(command_mans)
