@@ -41,7 +41,8 @@ const char weft_help_generate[] =
     "\n"
     "example:\n"
     "  weft generate examples/quickstart/model --prompt 'sort 30754: ' "
-    "--seed 7\n";
+    "\\\n"
+    "      --max-new-tokens 8\n";
 
 int weft_cmd_generate(int argc, char **argv)
 {
