@@ -30,6 +30,19 @@
 #define WEFT_PREFETCH(address) ((void) (address))
 #endif
 
+/* Tells ThreadSanitizer of an order that a library keeps which is not built
+ * with it: what came before the release of `p` precedes what comes after its
+ * acquire. Nothing otherwise. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *p);
+void __tsan_release(void *p);
+#define WEFT_TSAN_ACQUIRE(p) __tsan_acquire(p)
+#define WEFT_TSAN_RELEASE(p) __tsan_release(p)
+#else
+#define WEFT_TSAN_ACQUIRE(p) ((void) (p))
+#define WEFT_TSAN_RELEASE(p) ((void) (p))
+#endif
+
 #define WEFT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 WEFT_INLINE int64_t weft_min64(int64_t a, int64_t b)

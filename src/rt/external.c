@@ -24,6 +24,7 @@ static void finish(struct weft_external *e)
     struct weft_rt *rt = e->seq->rt;
     struct weft_tile *tile = e->tile;
     struct weft_seq *seq = e->seq;
+    WEFT_TSAN_ACQUIRE(tile);
     void *to = weft_tile_data(tile, true);
     if (!to) {
         struct weft_err err;
@@ -36,6 +37,7 @@ static void finish(struct weft_external *e)
         if (e->bytes)
             memcpy(to, e->data, e->bytes);
     }
+    WEFT_TSAN_RELEASE(tile);
     starpu_data_release(tile->handle);
     weft_free(e->data);
     weft_free(e);

@@ -94,6 +94,7 @@ static void task_drop_tiles(struct weft_task *t)
 {
     for (int i = 0; i < t->n_access; i++) {
         struct weft_tile *tile = t->access[i].tile;
+        WEFT_TSAN_RELEASE(tile);
         if (t->access[i].mode != WEFT_READ)
             atomic_fetch_sub(&tile->n_writers, 1);
         weft_tile_drop(tile);
@@ -107,6 +108,8 @@ void weft_codelet_run(void *buffers[], void *args)
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     note_start(w, t);
+    for (int i = 0; i < t->n_access; i++)
+        WEFT_TSAN_ACQUIRE(t->access[i].tile);
     if (atomic_load(&t->seq->failed) == 0) {
         w->exec.err.code = 0;
         w->exec.err.text[0] = 0;

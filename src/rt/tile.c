@@ -152,12 +152,14 @@ void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
         [WEFT_READ_WRITE] = STARPU_RW};
     int rc = starpu_data_acquire(tile->handle, access[mode]);
     weft_assert(rc == 0); /* not 0 only inside of a task */
+    WEFT_TSAN_ACQUIRE(tile);
     /* The writer of a failed sequence wrote nothing: zeros. */
     return weft_tile_data(tile, true);
 }
 
 void weft_tile_unacquire(struct weft_tile *tile)
 {
+    WEFT_TSAN_RELEASE(tile);
     starpu_data_release(tile->handle);
 }
 
