@@ -73,7 +73,8 @@ int weft_renderer_encode(const struct weft_renderer *r,
                          int32_t *n_out, struct weft_err *err)
 {
     size_t n;
-    unsigned flags = r->chat ? WEFT_TOK_SPECIAL : WEFT_TOK_ADD_BOS;
+    /* Also without a template: prompts that come rendered spell them. */
+    unsigned flags = WEFT_TOK_SPECIAL | (r->chat ? 0 : WEFT_TOK_ADD_BOS);
     int rc = weft_tokenizer_encode(tokenizer, text, strlen(text), flags,
                                    token_out, &n, err);
     if (!rc && n > INT32_MAX / 4) {
