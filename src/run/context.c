@@ -48,3 +48,9 @@ struct weft_rt *weft_context_rt(struct weft_context *context)
 {
     return context->rt;
 }
+
+int weft_run_wait(struct weft_seq *seq, int rc, struct weft_err *err)
+{
+    int first = weft_seq_wait(seq, rc ? NULL : err);
+    return rc ? rc : first;
+}

@@ -19,4 +19,8 @@ struct weft_context {
 int weft_context_open_with(const struct weft_context_options *options,
                            struct weft_context **out, struct weft_err *err);
 
+/* Waits for the sequence's tasks, also after an error: returns `rc` and leaves
+ * `err` when rc is one, else the sequence's own error. */
+int weft_run_wait(struct weft_seq *seq, int rc, struct weft_err *err);
+
 #endif

@@ -144,10 +144,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
         weft_rollout_reset(&gen);
         rc = weft_rollout_run(seq, &gen, &args, n, sample, NULL, NULL, &stats,
                               err);
-        struct weft_err first = {0};
-        int waited = weft_seq_wait(seq, &first);
-        if (!rc && waited)
-            rc = weft_err_set(err, waited, "%s", first.text);
+        rc = weft_run_wait(seq, rc, err);
     }
     if (!rc)
         rc = deliver(sample, n, o->samples, on_sample, ctx, err);
@@ -223,10 +220,7 @@ int weft_lm_score(struct weft_model *m, int32_t n,
             rows = 0;
         }
     }
-    struct weft_err later = {0};
-    int waited = weft_seq_wait(m->context->seq, &later);
-    if (!rc && waited)
-        rc = weft_err_set(err, waited, "%s", later.text);
+    rc = weft_run_wait(m->context->seq, rc, err);
     for (int32_t i = 0; i < n; i++) {
         if (!rc) {
             const float *v = weft_tile_acquire(sample[i].out, WEFT_READ);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/topology.h"
 
 /* Rows of the largest micro-batch: whole samples, at least one. */
 static int64_t most_rows(const struct weft_trainer *t)
@@ -69,20 +70,6 @@ void weft_memory_plan(const struct weft_trainer *t,
         out->total += out->bytes[i];
 }
 
-/* MemAvailable of the kernel, 0 when it does not say. */
-static size_t available_bytes(void)
-{
-    char line[256];
-    unsigned long long kib = 0;
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return (size_t) kib * 1024;
-}
-
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
 {
     static const char *const remedy[WEFT_N_MEM_CLASSES] = {
@@ -96,10 +83,16 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
         [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
     };
     struct weft_memory_plan plan;
+    struct weft_topology machine;
     double limit_gib = t->config.runtime.memory_limit_gib;
-    size_t limit = limit_gib > 0 ? (size_t) (limit_gib * 1073741824.0)
-                                 : available_bytes();
+    size_t limit = (size_t) (limit_gib * 1073741824.0);
     int most = 0;
+    if (limit == 0) { /* also what a control group leaves */
+        int rc = weft_topology_read(&machine, err);
+        if (rc)
+            return rc;
+        limit = (size_t) machine.free_bytes;
+    }
     weft_memory_plan(t, &plan);
     for (int i = 0; i < WEFT_N_MEM_CLASSES; i++)
         if (plan.bytes[i] > plan.bytes[most])

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "run/context.h"
 #include "run/trainer.h"
 
 struct sft {
@@ -114,10 +115,7 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
     if (!rc) {
         rc = weft_g_train_step(t->seq, &train, s.n, s.pack, s.stats,
                                &s.n_stats, &s.norm, err);
-        struct weft_err later = {0};
-        int waited = weft_seq_wait(t->seq, &later);
-        if (!rc && waited)
-            rc = weft_err_set(err, waited, "%s", later.text);
+        rc = weft_run_wait(t->seq, rc, err);
     }
     s.lr = train.adamw.lr;
     t->actor_steps++;

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "rt/fxt.h"
 #include "run/checkpoint.h"
 #include "run/context.h"
@@ -29,9 +28,8 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
     if (!t->config.data.shuffle)
         return &t->prompt[i];
     if (t->order_epoch != epoch) {
-        weft_rng_permutation(t->config.seed, WEFT_RNG_SHUFFLE,
-                             (uint32_t) epoch, 0, (uint32_t) t->n_prompts,
-                             t->order);
+        weft_dataset_order((uint32_t) t->n_prompts, t->config.seed,
+                           (uint32_t) epoch, t->order);
         t->order_epoch = epoch;
     }
     return &t->prompt[t->order[i]];
