@@ -57,6 +57,11 @@ struct weft_shape {
     struct weft_block block[WEFT_MAX_BLOCKS];
 };
 
+/* Tensor blocks (or whatever is numbered) first .. first + n - 1. */
+struct weft_range {
+    int32_t first, n;
+};
+
 /* The largest power of two <= 8 that divides the query heads and leaves every
  * block a panel of the MLP and of the vocabulary. */
 int32_t weft_shape_default_blocks(const struct weft_shape *shape);

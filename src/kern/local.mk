@@ -22,6 +22,7 @@ kern_sources = \
 	%D%/layer_saved_cpu.c \
 	%D%/mm_impl.h \
 	%D%/ops.h \
+	%D%/parts.h \
 	%D%/ops_c.c \
 	%D%/pack_impl.h \
 	%D%/policy_loss_cpu.c \
