@@ -10,13 +10,41 @@
  * Errors: the first task body that fails records its sentence in the sequence;
  * later bodies of the sequence become no-ops, and weft_seq_wait() returns it.
  *
- * This header is free of StarPU.
+ * Several ranks (processes of one MPI job; each is a node with D devices) run
+ * the same program: every rank inserts every task, and the runtime executes
+ * those of its own devices. Devices are numbered over the whole job, rank r
+ * has r * D .. r * D + D - 1. What says "collective" must be called by every
+ * rank, in the same order.
+ *
+ * This header is free of StarPU and MPI.
  */
 #ifndef WEFT_RT_GRAPH_H
 #define WEFT_RT_GRAPH_H
 
 #include "plan/task.h"
 #include "rt/tile.h"
+
+/* ---- The job ----------------------------------------------------------- */
+
+/* Joins the other processes when mpirun or srun started several (else does
+ * nothing); call first of all, once. Collective. Errors: built without MPI,
+ * an MPI without MPI_THREAD_MULTIPLE. */
+int weft_world_open(struct weft_err *err);
+void weft_world_close(void); /* collective */
+int weft_world_rank(void);   /* 0 in a job of one */
+int weft_world_size(void);
+/* Makes one rank's failure everybody's: returns 0 when rc is 0 on all ranks,
+ * else the lowest failing rank's code, its sentence ("rank 2: ..." when it
+ * is not rank 0's) in err on all. Collective. */
+int weft_world_agree(int rc, struct weft_err *err);
+/* Rank 0's bytes to all. Collective. */
+void weft_world_share(void *data, size_t bytes);
+/* The least and the largest of all ranks' numbers. Collective. */
+int64_t weft_world_min(int64_t value);
+int64_t weft_world_max(int64_t value);
+/* Prints the sentence and ends all processes of the job with exit code 1, for
+ * failures that leave the ranks out of step. Does not return. */
+void weft_world_abort(const struct weft_err *err);
 
 /* ---- Start and stop --------------------------------------------------- */
 
@@ -26,7 +54,8 @@ struct weft_policy; /* sched/sched.h */
 enum { WEFT_MAX_DEVICES = 64 };
 
 struct weft_rt_options {
-    int n_devices; /* CPU devices (workers); 0: one per core */
+    int n_devices; /* CPU devices (workers) of a rank; 0: one per core */
+    bool place_per_device;            /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
     int nap;             /* idle workers sleep: 1, spin: 0, -1: decide */
@@ -37,15 +66,17 @@ struct weft_rt_options {
     size_t memory_limit_bytes; /* of all tiles; 0: what the machine has */
 };
 
-/* Starts StarPU in this process (one runtime per process). Errors: absurd
- * device count, several MPI ranks, StarPU that does not start. */
+/* Starts StarPU in this process (one runtime per process), and StarPU-MPI
+ * with several ranks. Collective. Errors: absurd device count, ranks with
+ * different numbers of devices, StarPU that does not start. */
 int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
                   struct weft_err *err);
 /* Waits for all tasks, stops StarPU, frees; sequences and tiles that are left
  * go too, answers that never came are zeros. NULL is allowed. */
 void weft_rt_stop(struct weft_rt *rt);
 
-int weft_rt_n_devices(const struct weft_rt *rt);
+int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
+int weft_rt_devices_per_rank(const struct weft_rt *rt);
 /* The most devices of this StarPU: WEFT_MAX_DEVICES or fewer. */
 int weft_rt_max_devices(void);
 
@@ -59,13 +90,22 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
  * NULL is allowed. */
 void weft_seq_free(struct weft_seq *seq);
 
-/* Waits for all tasks inserted so far; returns 0 or the first error, whose
- * sentence names operation and tile. The error is told once: the sequence
- * can be used again afterwards. */
+/* Waits for all tasks and transfers inserted so far; returns 0 or the first
+ * error of the lowest rank that has one, whose sentence names operation and
+ * tile, on all ranks. The error is told once: the sequence can be used again
+ * afterwards. Collective. */
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);
 
 /* 0, or the code of the first error so far. Does not wait. */
 int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
+
+/* The control step: all ranks get rank 0's `bytes` of data, or, when any
+ * rank's sequence has failed, all get that error and no data. Every decision
+ * that depends on data goes through here, so that all ranks insert the same
+ * tasks. Collective; a rank in weft_seq_wait() with an error meets the others
+ * here. */
+int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
+                   struct weft_err *err);
 
 /* Records an error from outside of tasks (first wins). */
 void weft_seq_fail(struct weft_seq *seq, int code, const char *fmt, ...)
@@ -82,17 +122,32 @@ struct weft_access {
 
 const char *weft_call_name(enum weft_call call); /* "actor_generate", ... */
 
+/* Whether a task at `where` would run in this process; when not, inserting it
+ * does nothing, and its accesses need not be put together. */
+bool weft_seq_is_here(const struct weft_seq *seq,
+                      const struct weft_where *where);
+
 /* Inserts one task; `args` is copied. Does not wait for the task. On errors
- * (memory) the sequence is failed, so callers need not check each insert. */
+ * (memory) the sequence is failed, so callers need not check each insert. All
+ * tiles must lie at the place of where->device; with device -1 the task runs
+ * on any device of their place. Nothing happens at other ranks. */
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,
                  const struct weft_where *where);
 
+/* dst = src, tiles of one size at any two places: a copy in memory, a message
+ * between ranks, or nothing where neither is here. where->device: who copies
+ * when both are here (-1: any device of dst's place); priority, call,
+ * iteration as for tasks. */
+void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
+                      struct weft_tile *src, struct weft_tile *dst);
+
 /* ---- Answers from outside --------------------------------------------- */
 
 /* A tile that the program fills when an answer arrives: tasks inserted later
- * that read it wait until weft_external_complete(); no worker is occupied. */
+ * that read it wait until weft_external_complete(); no worker is occupied.
+ * For a tile of another rank *out is NULL, and completing NULL does nothing. */
 struct weft_external;
 int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
                         const struct weft_where *where,
@@ -113,8 +168,21 @@ struct weft_call_time {
 void weft_rt_times(struct weft_rt *rt, enum weft_call call,
                    struct weft_call_time *out);
 void weft_rt_times_reset(struct weft_rt *rt);
+/* Of all ranks together: sums; the earliest start, the latest end (clocks are
+ * those of weft_rt_start(), which all ranks leave together). Collective. */
+void weft_rt_times_all(struct weft_rt *rt,
+                       struct weft_call_time out[WEFT_N_CALLS]);
+/* What crossed between places since start: by class of the tiles copied. */
+struct weft_traffic {
+    int64_t n_copies, n_messages; /* within this rank; sent to others */
+    size_t copied_bytes, sent_bytes;
+};
+void weft_rt_traffic(const struct weft_rt *rt, enum weft_mem_class c,
+                     struct weft_traffic *out);
 
-/* Chrome/Perfetto trace of the records kept (a bounded number: the latest). */
+/* Chrome/Perfetto trace of the records kept (a bounded number: the latest) of
+ * all ranks, written by rank 0; a rank is a process of the trace, transfers
+ * are on lanes of their own. Collective. */
 int weft_rt_write_trace(struct weft_rt *rt, const char *path,
                         struct weft_err *err);
 

@@ -8,6 +8,13 @@
  * them and give it back after the last task that was inserted before
  * weft_tile_release(). All buffers are aligned to 64 bytes.
  *
+ * Places. A tile lies at one place: the memory of a rank (all its CPU devices
+ * share it; place = rank) or, with options.place_per_device, of one device
+ * (place = device), as GPUs and NUMA nodes have it. Tasks use tiles of their
+ * device's place only; weft_insert_copy() moves data between places. A tile
+ * of another rank is known here by its struct alone: it has no memory and
+ * cannot be acquired, but is created, copied and released like any other.
+ *
  * This header is free of StarPU.
  */
 #ifndef WEFT_RT_TILE_H
@@ -35,6 +42,7 @@ struct weft_tile_id {
     const char *model; /* static or outliving the tile; may be NULL */
     const char *kind;  /* the same: "weights", "gradient", "activation" */
     int32_t version, layer, block; /* -1: none */
+    int32_t place;
 };
 
 /* Permanent tile of `bytes` (> 0), zeroed. Errors: WEFT_ENOMEM (also beyond
@@ -53,6 +61,12 @@ int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
 void weft_tile_release(struct weft_tile *tile);
 
 size_t weft_tile_bytes(const struct weft_tile *tile);
+int weft_tile_place(const struct weft_tile *tile);
+bool weft_tile_is_here(const struct weft_tile *tile); /* in this process */
+
+int weft_rt_n_places(const struct weft_rt *rt);
+int weft_rt_place_of(const struct weft_rt *rt, int device);
+int weft_rt_place_rank(const struct weft_rt *rt, int place);
 
 enum weft_mode { WEFT_READ, WEFT_WRITE, WEFT_READ_WRITE };
 
@@ -65,8 +79,13 @@ void weft_tile_unacquire(struct weft_tile *tile);
  * that acquiring for reading would not wait. */
 bool weft_tile_ready(struct weft_tile *tile);
 
-/* Memory of a class: now, and the highest since start. */
+/* Memory of a class at all places of this rank: now, and the highest since
+ * start (of the class's sum). */
 void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
                     size_t *now_out, size_t *peak_out);
+/* The highest of a class at each place of the job, out (n_places). A place's
+ * total: class WEFT_N_MEM_CLASSES. Collective. */
+void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
+                           size_t *peak_out);
 
 #endif
