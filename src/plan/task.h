@@ -22,6 +22,17 @@ enum weft_call {
     WEFT_N_CALLS
 };
 
+/* Memory classes of the plan; accounted separately. */
+enum weft_mem_class {
+    WEFT_MEM_WEIGHTS,
+    WEFT_MEM_GRADIENTS,
+    WEFT_MEM_OPTIMIZER,
+    WEFT_MEM_KV,
+    WEFT_MEM_ACTIVATIONS,
+    WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
+    WEFT_N_MEM_CLASSES
+};
+
 enum { WEFT_N_CHAINS = 4 };
 
 struct weft_where {

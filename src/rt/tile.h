@@ -21,20 +21,11 @@
 #define WEFT_RT_TILE_H
 
 #include "base/err.h"
+#include "plan/task.h"
 
 struct weft_rt;
 struct weft_tile;
 
-/* Memory classes of the plan; accounted separately. */
-enum weft_mem_class {
-    WEFT_MEM_WEIGHTS,
-    WEFT_MEM_GRADIENTS,
-    WEFT_MEM_OPTIMIZER,
-    WEFT_MEM_KV,
-    WEFT_MEM_ACTIVATIONS,
-    WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
-    WEFT_N_MEM_CLASSES
-};
 const char *weft_mem_class_name(enum weft_mem_class c);
 
 /* What the tile is, for messages and traces: "actor layer 3 block 1". */

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The execution plan: for every model function call a device mesh and a
+ * layout (dp, tp, pp) on it. It says where and when, never what: any plan
+ * gives the same numbers (doc/numerics.md).
+ *
+ * Devices are numbered over the cluster, node by node. The member (dp index
+ * i, stage s, tp index k) of a call is device number (s * dp + i) * tp + k of
+ * its mesh, so that a tp group is on neighbouring devices.
+ *
+ * Pure functions: no clock, no environment; ties are broken by index.
+ */
+#ifndef WEFT_PLAN_LAYOUT_H
+#define WEFT_PLAN_LAYOUT_H
+
+#include "base/shape.h"
+#include "plan/task.h"
+
+enum { WEFT_MAX_NODES = 1024, WEFT_MAX_STAGES = 64 };
+
+/* Whole nodes (n_devices all of them), or an aligned power-of-two part of
+ * one node (ReaL section 4). */
+struct weft_mesh {
+    int32_t node, n_nodes;
+    int32_t device, n_devices; /* of each node */
+};
+
+/* The layout of one model function call. */
+struct weft_call_plan {
+    struct weft_mesh mesh;
+    int32_t dp, tp, pp;    /* dp * tp * pp devices, the whole mesh */
+    int32_t micro_batches; /* train: of every gradient group, inference: of
+                              every dp member; 0: by token budget */
+    int32_t zero;          /* train: 0 none, 1 optimizer state, 2 and
+                              gradients, 3 and parameters are split over dp */
+    bool recompute;        /* train: activations */
+    bool offload;          /* frozen models: to host memory between uses */
+};
+
+/* A call that is not used has dp 0. Calls: enum weft_call but NONE and
+ * ADVANTAGE, which runs at the controller. */
+struct weft_plan {
+    int32_t n_nodes, n_devices; /* of each node */
+    struct weft_call_plan call[WEFT_N_CALLS];
+    bool has_memory; /* predicted peak bytes of device d by class, (n_nodes *
+                        n_devices); a shared place counts at each device */
+    int64_t (*memory)[WEFT_N_MEM_CLASSES];
+};
+
+void weft_plan_release(struct weft_plan *plan);
+
+/* The calls a plan may have, in table order; returns how many (6). */
+int weft_plan_calls(enum weft_call out[WEFT_N_CALLS]);
+bool weft_plan_call_trains(enum weft_call call);
+
+/* ---- Places ------------------------------------------------------------ */
+
+int32_t weft_mesh_size(const struct weft_mesh *mesh);
+/* Device number of the mesh's i-th device. */
+int32_t weft_mesh_device(const struct weft_plan *plan,
+                         const struct weft_mesh *mesh, int32_t i);
+bool weft_mesh_overlap(const struct weft_mesh *a, const struct weft_mesh *b);
+/* Device of a member. */
+int32_t weft_plan_device(const struct weft_plan *plan,
+                         const struct weft_call_plan *call, int32_t dp,
+                         int32_t stage, int32_t tp);
+
+/* Part i of n things dealt contiguously to `parts`: as even as can be, and
+ * the same rule for blocks over tp and gradient groups over dp. */
+struct weft_range weft_plan_range(int32_t n, int32_t parts, int32_t i);
+
+/* Layers of each stage: first_out (pp + 1). Contiguous, at least one each,
+ * the largest stage as small as can be, with the head's product counted in
+ * the last and the embedding in the first; ties: earlier stages smaller.
+ * n_layers >= pp. */
+void weft_plan_stages(const struct weft_shape *shape, int32_t pp,
+                      int32_t *first_out);
+
+/* ---- Order and balance -------------------------------------------------- */
+
+/* Forward or backward of one micro-batch on a stage. */
+struct weft_unit {
+    int32_t micro_batch;
+    bool backward;
+};
+/* 1F1B (Narayanan et al. 2019): pp - 1 - stage forwards at most ahead; out
+ * (2 * n). */
+void weft_plan_1f1b(int32_t pp, int32_t stage, int32_t n,
+                    struct weft_unit *out);
+
+/* Cuts n costs into min(parts, n) contiguous runs, the largest sum as small
+ * as can be; first_out (that + 1). Returns how many. */
+int32_t weft_plan_split_cost(int32_t n, const double *cost, int32_t parts,
+                             int32_t *first_out);
+
+/* ---- Reallocation -------------------------------------------------------- */
+
+struct weft_move {
+    int32_t from, to; /* places */
+};
+/* Moves that bring one tile from the places that have it to those that want
+ * it and lack it, in an order in which every source has it (ReaL section 6):
+ * per destination the cheapest source, same node before other nodes, then
+ * the one that has sent least (`sent`, bytes per place, is updated), then the
+ * lowest; who got it becomes a source for the next. node_of: (n_places).
+ * move_out (n_want). Returns how many. */
+int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
+                        const int32_t *have, int32_t n_want,
+                        const int32_t *want, double bytes, double *sent,
+                        struct weft_move *move_out);
+
+/* ---- Making and checking -------------------------------------------------- */
+
+/* What a plan is made for. */
+struct weft_plan_needs {
+    int32_t n_nodes, n_devices;
+    int32_t gradient_groups;
+    int32_t n_samples;                            /* of an iteration */
+    const struct weft_shape *shape[WEFT_N_CALLS]; /* NULL: unused call */
+};
+
+/* Every call data parallel on as many devices as it can use: training on the
+ * largest mesh from node 0 of at most G devices, generation of at most
+ * n_samples, inference on all. */
+void weft_plan_default(const struct weft_plan_needs *needs,
+                       struct weft_plan *out);
+/* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then
+ * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload". The
+ * mesh begins at node 0 device 0. Errors: WEFT_EINVAL names what is wrong. */
+int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
+                      struct weft_plan *out, struct weft_err *err);
+
+/* Every call against the needs: the mesh is a mesh and inside the cluster,
+ * dp * tp * pp is its size, tp <= T, dp <= G (train), pp <= layers, zero 0 to
+ * 3. Sentences name call, number, and the nearest that would do or the option
+ * of the run to raise (numerics.tensor_blocks, numerics.gradient_groups). */
+int weft_plan_check(const struct weft_plan *plan,
+                    const struct weft_plan_needs *needs,
+                    struct weft_err *err);
+
+/* ---- Files ---------------------------------------------------------------- */
+
+/* plan.json (doc/formats.md). Reading: unknown keys, missing calls, wrong
+ * types are refused with the key's path. Release with weft_plan_release(). */
+int weft_plan_read(const char *path, struct weft_plan *out,
+                   struct weft_err *err);
+int weft_plan_write(const struct weft_plan *plan, const char *path,
+                    struct weft_err *err);
+/* The table for people: call, mesh, dp, tp, pp, micro-batches, ZeRO,
+ * recompute, offload; then memory per device by class where it is known. The
+ * caller frees. NULL: out of memory. */
+char *weft_plan_explain(const struct weft_plan *plan);
+
+#endif
