@@ -138,7 +138,7 @@ static struct weft_pack_sample texts[N_TEXTS];
 
 static void make_texts(int32_t vocab)
 {
-    struct weft_tile_id id = {"bench", "text", 0, -1, -1};
+    struct weft_tile_id id = {"bench", "text", 0, -1, -1, 0};
     for (int i = 0; i < N_TEXTS; i++) {
         CHECK(weft_tile_create(context->rt, &id, WEFT_MEM_SAMPLES,
                                weft_rollout_bytes(TEXT_TOKENS),

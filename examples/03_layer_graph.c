@@ -38,7 +38,7 @@ static struct weft_tile *make(struct weft_rt *rt,
                               enum weft_tile_kind kind, int32_t block)
 {
     struct weft_err err = {0};
-    struct weft_tile_id id = {"example", "weights", 0, 0, block};
+    struct weft_tile_id id = {"example", "weights", 0, 0, block, 0};
     struct weft_layout layout;
     struct weft_tile *tile;
     weft_layout_get(shape, kind, block, &layout);
@@ -60,7 +60,7 @@ static struct weft_tile *temp(struct weft_rt *rt, const char *kind,
                               size_t bytes)
 {
     struct weft_err err = {0};
-    struct weft_tile_id id = {"example", kind, 0, -1, -1};
+    struct weft_tile_id id = {"example", kind, 0, -1, -1, 0};
     struct weft_tile *tile;
     CHECK(
         weft_tile_create(rt, &id, WEFT_MEM_ACTIVATIONS, bytes, &tile, &err));

@@ -18,7 +18,7 @@ static int instance_init(struct weft_g_generate *gen,
                          struct weft_err *err)
 {
     const struct weft_g_model *model = gen->model;
-    struct weft_tile_id id = {model->name, "decode state", 0, -1, -1};
+    struct weft_tile_id id = {model->name, "decode state", 0, -1, -1, 0};
     struct weft_gen_state layout;
     weft_gen_state_layout(gen->n_slots, gen->max_total,
                           n_pages(gen->n_slots, gen->max_total), &layout);

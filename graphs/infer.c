@@ -19,7 +19,7 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
     struct weft_pack_sample *pack = weft_alloc((size_t) n, sizeof *pack);
     struct weft_tile **out = weft_alloc((size_t) n, sizeof *out);
     struct weft_tile *batch = NULL, *x = NULL;
-    struct weft_tile_id id = {model->name, "inference batch", 0, -1, -1};
+    struct weft_tile_id id = {model->name, "inference batch", 0, -1, -1, 0};
     struct weft_err err = {0};
     int64_t n_rows = 0, n_targets = 0;
     struct weft_batch layout;

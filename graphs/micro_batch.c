@@ -31,7 +31,7 @@ static int activations_init(const struct weft_g_train *t, int64_t n_rows,
     size_t saved = weft_layer_saved_bytes(&m->shape, n_rows);
     size_t stats = (size_t) layout->n_runs * sizeof(double)
                  * (size_t) weft_loss_n_stats(t->loss.loss);
-    struct weft_tile_id id = {m->name, "activation", 0, -1, -1};
+    struct weft_tile_id id = {m->name, "activation", 0, -1, -1, 0};
     *a = (struct activations){
         .x = weft_alloc((size_t) n_layers + 1, sizeof *a->x),
         .saved = weft_alloc((size_t) n_layers, sizeof *a->saved),

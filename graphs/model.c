@@ -65,7 +65,7 @@ static int create(const struct weft_g_model *m, enum use use,
         WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
         WEFT_MEM_GRADIENTS};
     size_t bytes = use_bytes(&m->shape, use, kind, block);
-    struct weft_tile_id id = {m->name, name[use], 0, layer, block};
+    struct weft_tile_id id = {m->name, name[use], 0, layer, block, 0};
     if (bytes == 0)
         return 0;
     return weft_tile_create(m->rt, &id, class[use], bytes, out, err);

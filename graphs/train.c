@@ -196,7 +196,7 @@ static void square_group(void *arg, enum weft_param_group group,
     struct update *u = arg;
     const struct weft_g_model *m = u->b->t->model;
     struct weft_where where = update_where(u, layer);
-    struct weft_tile_id id = {m->name, "norm", 0, layer, -1};
+    struct weft_tile_id id = {m->name, "norm", 0, layer, -1, 0};
     struct weft_tile *tile;
     struct weft_err err;
     if (skips(u, group))
@@ -228,7 +228,7 @@ static int update(struct build *b, const struct root *root,
 {
     const struct weft_g_model *m = b->t->model;
     struct weft_where where = where_of(b, root->device);
-    struct weft_tile_id id = {m->name, "norm", 0, -1, -1};
+    struct weft_tile_id id = {m->name, "norm", 0, -1, -1, 0};
     struct update u = {b, root->set, NULL, 0, NULL};
     size_t n = (size_t) m->shape.n_layers + 2;
     u.partial = weft_alloc(n, sizeof *u.partial);

@@ -165,7 +165,7 @@ static int submit(struct weft_model *m, int32_t n,
                   struct weft_g_infer_sample *out, struct weft_err *err)
 {
     bool scalar = m->arch.shape.scalar_head;
-    struct weft_tile_id id = {"score", "text", 0, -1, -1};
+    struct weft_tile_id id = {"score", "text", 0, -1, -1, 0};
     struct weft_where where = {.device = -1,
                                .call = WEFT_CALL_REWARD_INFER,
                                .iteration = -1,

@@ -26,7 +26,7 @@ static float inv_temperature(const struct weft_config *c)
 static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
                 struct weft_tile **out)
 {
-    struct weft_tile_id id = {"sample", kind, 0, -1, -1};
+    struct weft_tile_id id = {"sample", kind, 0, -1, -1, 0};
     return weft_tile_create_temp(p->t->rt, &id, WEFT_MEM_SAMPLES, bytes, out,
                                  p->err);
 }

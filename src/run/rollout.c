@@ -63,7 +63,7 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
 {
     int32_t index = status->sample;
     struct weft_sample *sample = &c->sample[index];
-    struct weft_tile_id id = {c->gen->model->name, "rollout", 0, -1, -1};
+    struct weft_tile_id id = {c->gen->model->name, "rollout", 0, -1, -1, 0};
     int rc = weft_tile_create_temp(c->gen->model->rt, &id, WEFT_MEM_SAMPLES,
                                    weft_rollout_bytes(status->n_total),
                                    &sample->rollout, c->err);

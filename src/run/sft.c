@@ -25,7 +25,7 @@ static int fill(struct sft *s, int32_t i, struct weft_err *err)
     struct weft_trainer *t = s->t;
     const struct weft_run_prompt *p = weft_trainer_draw(
         t, (int64_t) t->iteration * t->config.train.batch + i);
-    struct weft_tile_id id = {"sample", "text", 0, -1, -1};
+    struct weft_tile_id id = {"sample", "text", 0, -1, -1, 0};
     int rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
                               weft_rollout_bytes(p->n), &s->pack[i].rollout,
                               err);

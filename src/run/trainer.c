@@ -192,7 +192,7 @@ static int load_frozen(struct weft_trainer *t, struct weft_run_model *m,
 static int create_state(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    struct weft_tile_id id = {"run", "KL controller", 0, -1, -1};
+    struct weft_tile_id id = {"run", "KL controller", 0, -1, -1, 0};
     if (c->algorithm != WEFT_ALGO_PPO)
         return 0;
     int32_t n = c->rollout.prompts * c->rollout.samples_per_prompt;

@@ -129,7 +129,7 @@ static inline struct weft_tile *fixture_tile(struct task_fixture *f,
                                              size_t bytes)
 {
     struct weft_err err;
-    struct weft_tile_id id = {"test", "tile", 0, -1, -1};
+    struct weft_tile_id id = {"test", "tile", 0, -1, -1, 0};
     struct weft_tile *tile = NULL;
     REQUIRE_OK(
         weft_tile_create(f->rt, &id, WEFT_MEM_SAMPLES, bytes, &tile, &err),

@@ -31,7 +31,7 @@ static struct weft_tile *tile_of(int32_t layer, size_t bytes)
 {
     struct weft_err err;
     struct weft_tile *tile = NULL;
-    struct weft_tile_id id = {"m", "x", -1, layer, -1};
+    struct weft_tile_id id = {"m", "x", -1, layer, -1, 0};
     REQUIRE_OK(
         weft_tile_create(rt, &id, WEFT_MEM_SAMPLES, bytes, &tile, &err), err);
     return tile;

@@ -39,7 +39,7 @@ static size_t peak_bytes(enum weft_mem_class c)
     return peak;
 }
 
-static const struct weft_tile_id id = {"actor", "weights", -1, 3, 1};
+static const struct weft_tile_id id = {"actor", "weights", -1, 3, 1, 0};
 
 /* Writes args into every byte. */
 static int fill_cpu(const void *args, void *const buf[], int n_buf,
