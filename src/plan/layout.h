@@ -16,7 +16,11 @@
 #include "base/shape.h"
 #include "plan/task.h"
 
-enum { WEFT_MAX_NODES = 1024, WEFT_MAX_STAGES = 64 };
+enum {
+    WEFT_MAX_NODES = 1024,
+    WEFT_MAX_NODE_DEVICES = 1024,
+    WEFT_MAX_STAGES = 64
+};
 
 /* Whole nodes (n_devices all of them), or an aligned power-of-two part of
  * one node (ReaL section 4). */
@@ -52,10 +56,15 @@ void weft_plan_release(struct weft_plan *plan);
 /* The calls a plan may have, in table order; returns how many (6). */
 int weft_plan_calls(enum weft_call out[WEFT_N_CALLS]);
 bool weft_plan_call_trains(enum weft_call call);
+bool weft_plan_call_frozen(
+    enum weft_call call); /* of a model never trained */
 
 /* ---- Places ------------------------------------------------------------ */
 
 int32_t weft_mesh_size(const struct weft_mesh *mesh);
+/* The largest mesh from node 0 device 0 of at most `most` (>= 1) devices. */
+struct weft_mesh weft_mesh_largest(int32_t n_nodes, int32_t n_devices,
+                                   int64_t most);
 /* Device number of the mesh's i-th device. */
 int32_t weft_mesh_device(const struct weft_plan *plan,
                          const struct weft_mesh *mesh, int32_t i);
@@ -70,9 +79,9 @@ int32_t weft_plan_device(const struct weft_plan *plan,
 struct weft_range weft_plan_range(int32_t n, int32_t parts, int32_t i);
 
 /* Layers of each stage: first_out (pp + 1). Contiguous, at least one each,
- * the largest stage as small as can be, with the head's product counted in
- * the last and the embedding in the first; ties: earlier stages smaller.
- * n_layers >= pp. */
+ * the largest stage as small as can be, then the second largest and so on,
+ * with the head's product counted in the last and the embedding in the first;
+ * ties: earlier stages smaller. n_layers >= pp. */
 void weft_plan_stages(const struct weft_shape *shape, int32_t pp,
                       int32_t *first_out);
 
@@ -83,13 +92,15 @@ struct weft_unit {
     int32_t micro_batch;
     bool backward;
 };
-/* 1F1B (Narayanan et al. 2019): pp - 1 - stage forwards at most ahead; out
- * (2 * n). */
+/* 1F1B (Narayanan et al. 2019): min(pp - 1 - stage, n) forwards first, then
+ * forward and backward in turn, so that at most pp - stage micro-batches are
+ * between their forward and their backward; out (2 * n). */
 void weft_plan_1f1b(int32_t pp, int32_t stage, int32_t n,
                     struct weft_unit *out);
 
-/* Cuts n costs into min(parts, n) contiguous runs, the largest sum as small
- * as can be; first_out (that + 1). Returns how many. */
+/* Cuts n costs (>= 0) into min(parts, n) contiguous runs, the largest sum as
+ * small as can be; ties: earlier runs longer. first_out (that + 1). Returns
+ * how many. */
 int32_t weft_plan_split_cost(int32_t n, const double *cost, int32_t parts,
                              int32_t *first_out);
 
@@ -125,8 +136,9 @@ struct weft_plan_needs {
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out);
 /* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then
- * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload". The
- * mesh begins at node 0 device 0. Errors: WEFT_EINVAL names what is wrong. */
+ * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload", each
+ * for the calls that it means something to. The mesh begins at node 0 device
+ * 0. Errors: WEFT_EINVAL names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 

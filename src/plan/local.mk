@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 plan_sources = \
 	%D%/deal.c %D%/deal.h \
-	%D%/layout.h \
-	%D%/task.h
+	%D%/layout.c %D%/layout.h \
+	%D%/mesh.c \
+	%D%/moves.c \
+	%D%/order.c \
+	%D%/stages.c \
+	%D%/task.c %D%/task.h

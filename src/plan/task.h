@@ -22,6 +22,8 @@ enum weft_call {
     WEFT_N_CALLS
 };
 
+const char *weft_call_name(enum weft_call call); /* "actor_generate", ... */
+
 /* Memory classes of the plan; accounted separately. */
 enum weft_mem_class {
     WEFT_MEM_WEIGHTS,
@@ -32,6 +34,8 @@ enum weft_mem_class {
     WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
     WEFT_N_MEM_CLASSES
 };
+
+const char *weft_mem_class_name(enum weft_mem_class c); /* "weights", ... */
 
 enum { WEFT_N_CHAINS = 4 };
 

@@ -120,8 +120,6 @@ struct weft_access {
     enum weft_mode mode;
 };
 
-const char *weft_call_name(enum weft_call call); /* "actor_generate", ... */
-
 /* Whether a task at `where` would run in this process; when not, inserting it
  * does nothing, and its accesses need not be put together. */
 bool weft_seq_is_here(const struct weft_seq *seq,

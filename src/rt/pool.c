@@ -5,13 +5,6 @@
 
 #include "base/alloc.h"
 
-const char *weft_mem_class_name(enum weft_mem_class c)
-{
-    static const char *const name[WEFT_N_MEM_CLASSES] = {
-        "weights", "gradients", "optimizer", "kv", "activations", "samples"};
-    return name[c];
-}
-
 /* Up to 4 KiB in steps of 64 bytes, then eight steps for each power of two. */
 static int size_class(size_t bytes, size_t *rounded_out)
 {

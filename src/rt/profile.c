@@ -8,14 +8,6 @@
 #include "base/alloc.h"
 #include "rt/internal.h"
 
-const char *weft_call_name(enum weft_call call)
-{
-    static const char *const name[WEFT_N_CALLS] = {
-        "none",         "actor_generate", "reward_infer", "ref_infer",
-        "critic_infer", "advantage",      "actor_train",  "critic_train"};
-    return name[call];
-}
-
 /* Colour names that Chrome's and Perfetto's viewers know. */
 static const char *const call_colour[WEFT_N_CALLS] = {
     "grey",          "thread_state_running", "rail_idle",

@@ -26,8 +26,6 @@
 struct weft_rt;
 struct weft_tile;
 
-const char *weft_mem_class_name(enum weft_mem_class c);
-
 /* What the tile is, for messages and traces: "actor layer 3 block 1". */
 struct weft_tile_id {
     const char *model; /* static or outliving the tile; may be NULL */

@@ -1,3 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += %D%/test_deal
 %C%_test_deal_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_layout
+%C%_test_layout_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_mesh
+%C%_test_mesh_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_moves
+%C%_test_moves_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_order
+%C%_test_order_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_stages
+%C%_test_stages_LDADD = $(plan_libs)

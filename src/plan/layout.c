@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans that need no search: data parallel, or one layout for all calls. */
+#include "plan/layout.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void weft_plan_release(struct weft_plan *plan)
+{
+    weft_free(plan->memory);
+    *plan = (struct weft_plan){0};
+}
+
+int weft_plan_calls(enum weft_call out[WEFT_N_CALLS])
+{
+    int n = 0;
+    for (int c = 0; c < WEFT_N_CALLS; c++)
+        if (c != WEFT_CALL_NONE && c != WEFT_CALL_ADVANTAGE)
+            out[n++] = (enum weft_call) c;
+    return n;
+}
+
+bool weft_plan_call_trains(enum weft_call call)
+{
+    return call == WEFT_CALL_ACTOR_TRAIN || call == WEFT_CALL_CRITIC_TRAIN;
+}
+
+bool weft_plan_call_frozen(enum weft_call call)
+{
+    return call == WEFT_CALL_REWARD_INFER || call == WEFT_CALL_REF_INFER;
+}
+
+void weft_plan_default(const struct weft_plan_needs *needs,
+                       struct weft_plan *out)
+{
+    enum weft_call call[WEFT_N_CALLS];
+    int n = weft_plan_calls(call);
+    *out = (struct weft_plan){.n_nodes = needs->n_nodes,
+                              .n_devices = needs->n_devices};
+    for (int i = 0; i < n; i++) {
+        struct weft_call_plan *c = &out->call[call[i]];
+        int64_t most = (int64_t) needs->n_nodes * needs->n_devices;
+        if (!needs->shape[call[i]])
+            continue;
+        if (weft_plan_call_trains(call[i]))
+            most = weft_min64(most, needs->gradient_groups);
+        else if (call[i] == WEFT_CALL_ACTOR_GENERATE)
+            most = weft_min64(most, needs->n_samples);
+        c->mesh = weft_mesh_largest(needs->n_nodes, needs->n_devices,
+                                    weft_max64(most, 1));
+        c->dp = weft_mesh_size(&c->mesh);
+        c->tp = c->pp = 1;
+    }
+}
+
+/* ---- The text of a layout ----------------------------------------------- */
+
+enum { MAX_DEGREE = 1 << 20 };
+
+/* The number at *at, which moves behind it; -1: there is none. */
+static int64_t number(const char **at)
+{
+    const char *p = *at;
+    int64_t v = 0;
+    if (!isdigit((unsigned char) *p))
+        return -1;
+    for (; isdigit((unsigned char) *p); p++)
+        v = weft_min64(v * 10 + (*p - '0'), MAX_DEGREE);
+    *at = p;
+    return v;
+}
+
+/* "dp2tp2pp1", up to a comma or the end. */
+static int parse_degrees(const char *layout, const char **at,
+                         struct weft_call_plan *out, struct weft_err *err)
+{
+    static const char name[3][3] = {"dp", "tp", "pp"};
+    int32_t *const degree[3] = {&out->dp, &out->tp, &out->pp};
+    while (**at && **at != ',') {
+        const char *p = *at;
+        int k = 0;
+        while (k < 3 && strncmp(p, name[k], 2) != 0)
+            k++;
+        p += 2;
+        int64_t v = k < 3 ? number(&p) : -1;
+        if (v < 1)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "layout '%.100s': '%.40s' must be dp, tp or "
+                                "pp with a number of at least 1, like "
+                                "dp2tp2pp1",
+                                layout, *at);
+        if (*degree[k] != 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "layout '%.100s' gives %s twice", layout,
+                                name[k]);
+        *degree[k] = (int32_t) v;
+        *at = p;
+    }
+    if (*at == layout)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "layout '%.100s' begins with no degree; it must "
+                            "be like dp2tp2pp1",
+                            layout);
+    for (int k = 0; k < 3; k++)
+        if (*degree[k] == 0)
+            *degree[k] = 1;
+    return 0;
+}
+
+/* ",zero=1,recompute", to the end. */
+static int parse_options(const char *layout, const char *at,
+                         struct weft_call_plan *out, struct weft_err *err)
+{
+    while (*at) {
+        size_t n = strcspn(at + 1, ",");
+        const char *word = at + 1, *value = memchr(word, '=', n);
+        size_t len = value ? (size_t) (value - word) : n;
+        int64_t v = value ? (value++, number(&value)) : -1;
+        bool whole = value ? v >= 0 && value == word + n : false;
+        if (len == 4 && whole && memcmp(word, "zero", 4) == 0)
+            out->zero = (int32_t) v;
+        else if (len == 13 && whole && memcmp(word, "micro_batches", 13) == 0)
+            out->micro_batches = (int32_t) v;
+        else if (n == 9 && memcmp(word, "recompute", 9) == 0)
+            out->recompute = true;
+        else if (n == 7 && memcmp(word, "offload", 7) == 0)
+            out->offload = true;
+        else
+            return weft_err_set(err, WEFT_EINVAL,
+                                "layout '%.100s': '%.*s' must be zero=N, "
+                                "micro_batches=N, recompute or offload",
+                                layout, (int) weft_min64((int64_t) n, 40),
+                                word);
+        at = word + n;
+    }
+    return 0;
+}
+
+static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
+                     struct weft_call_plan *c, struct weft_err *err)
+{
+    double size = (double) c->dp * c->tp * c->pp;
+    int64_t most = size > MAX_DEGREE ? MAX_DEGREE : (int64_t) size;
+    c->mesh = weft_mesh_largest(needs->n_nodes, needs->n_devices, most);
+    if ((double) weft_mesh_size(&c->mesh) < size)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "layout '%.100s' takes %.0f devices, but a mesh "
+                            "is a power of two of a node's %d devices, or "
+                            "whole nodes of the %d; the nearest below has %d",
+                            layout, size, needs->n_devices, needs->n_nodes,
+                            weft_mesh_size(&c->mesh));
+    return 0;
+}
+
+int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
+                      struct weft_plan *out, struct weft_err *err)
+{
+    enum weft_call call[WEFT_N_CALLS];
+    struct weft_call_plan all = {0};
+    const char *at = layout;
+    int n = weft_plan_calls(call);
+    int rc = parse_degrees(layout, &at, &all, err);
+    if (!rc)
+        rc = parse_options(layout, at, &all, err);
+    if (!rc)
+        rc = find_mesh(layout, needs, &all, err);
+    if (rc)
+        return rc;
+    *out = (struct weft_plan){.n_nodes = needs->n_nodes,
+                              .n_devices = needs->n_devices};
+    for (int i = 0; i < n; i++) {
+        bool trains = weft_plan_call_trains(call[i]);
+        struct weft_call_plan *c = &out->call[call[i]];
+        if (!needs->shape[call[i]])
+            continue;
+        *c = all;
+        c->zero = trains ? all.zero : 0;
+        c->recompute = trains && all.recompute;
+        c->offload = weft_plan_call_frozen(call[i]) && all.offload;
+        if (call[i] == WEFT_CALL_ACTOR_GENERATE)
+            c->micro_batches = 0;
+    }
+    return 0;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "harness.h"
+
+#include "plan/deal.h"
+#include "plan/layout.h"
+
+static const struct weft_plan cluster = {.n_nodes = 4, .n_devices = 8};
+
+/* Marks the mesh's devices in a map of the cluster's 32. */
+static void mark(const struct weft_mesh *m, bool map[32])
+{
+    memset(map, 0, 32 * sizeof *map);
+    for (int32_t i = 0; i < weft_mesh_size(m); i++) {
+        int32_t d = weft_mesh_device(&cluster, m, i);
+        REQUIRE(d >= 0 && d < 32);
+        CHECK(!map[d]);
+        map[d] = true;
+    }
+}
+
+/* All meshes of 4 nodes of 8. */
+static int32_t all_meshes(struct weft_mesh out[128])
+{
+    int32_t n = 0;
+    for (int32_t node = 0; node < 4; node++) {
+        for (int32_t size = 1; size < 8; size *= 2)
+            for (int32_t d = 0; d < 8; d += size)
+                out[n++] = (struct weft_mesh){node, 1, d, size};
+        for (int32_t k = 1; node + k <= 4; k++)
+            out[n++] = (struct weft_mesh){node, k, 0, 8};
+    }
+    return n;
+}
+
+static void test_mesh_overlap(void)
+{
+    struct weft_mesh mesh[128];
+    bool a[32], b[32];
+    int32_t n = all_meshes(mesh);
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t j = 0; j < n; j++) {
+            bool common = false;
+            mark(&mesh[i], a);
+            mark(&mesh[j], b);
+            for (int d = 0; d < 32; d++)
+                common = common || (a[d] && b[d]);
+            CHECK_INT(weft_mesh_overlap(&mesh[i], &mesh[j]), common);
+        }
+}
+
+static void test_mesh_device(void)
+{
+    const struct weft_mesh part = {2, 1, 4, 4}, whole = {1, 3, 0, 8};
+    for (int32_t i = 0; i < 4; i++)
+        CHECK_INT(weft_mesh_device(&cluster, &part, i), 2 * 8 + 4 + i);
+    for (int32_t i = 0; i < 24; i++)
+        CHECK_INT(weft_mesh_device(&cluster, &whole, i), 8 + i);
+}
+
+/* The best among all meshes from node 0 device 0. */
+static void test_mesh_largest(void)
+{
+    for (int32_t nodes = 1; nodes <= 3; nodes++)
+        for (int32_t devices = 1; devices <= 9; devices++)
+            for (int32_t most = 1; most <= 30; most++) {
+                int32_t best = 0;
+                for (int32_t p = 1; p < devices; p *= 2)
+                    if (p <= most)
+                        best = p;
+                for (int32_t k = 1; k <= nodes; k++)
+                    if (k * devices <= most)
+                        best = k * devices;
+                struct weft_mesh m = weft_mesh_largest(nodes, devices, most);
+                CHECK_INT(weft_mesh_size(&m), best);
+                CHECK(m.node == 0 && m.device == 0);
+                CHECK(m.n_nodes == 1 || m.n_devices == devices);
+            }
+}
+
+/* Members are the mesh's devices, each once; a tp group is side by side. */
+static void test_plan_device(void)
+{
+    const struct weft_call_plan call = {
+        .mesh = {1, 3, 0, 8}, .dp = 3, .tp = 4, .pp = 2};
+    bool seen[32] = {0};
+    for (int32_t s = 0; s < 2; s++)
+        for (int32_t i = 0; i < 3; i++)
+            for (int32_t k = 0; k < 4; k++) {
+                int32_t d = weft_plan_device(&cluster, &call, i, s, k);
+                REQUIRE(d >= 8 && d < 32);
+                CHECK(!seen[d]);
+                seen[d] = true;
+                CHECK_INT(d - weft_plan_device(&cluster, &call, i, s, 0), k);
+            }
+    CHECK_INT(weft_plan_device(&cluster, &call, 2, 1, 3), 8 + 23);
+    CHECK_INT(weft_plan_device(&cluster, &call, 1, 0, 0), 8 + 4);
+}
+
+/* The owner that plan/deal.h computes thing by thing. */
+static void test_plan_range(void)
+{
+    for (int32_t n = 0; n <= 40; n++)
+        for (int32_t parts = 1; parts <= 12; parts++) {
+            int32_t least = n, most = 0;
+            for (int32_t i = 0; i < parts; i++) {
+                struct weft_range r = weft_plan_range(n, parts, i);
+                int32_t count = 0;
+                for (int32_t g = 0; g < n; g++) {
+                    bool mine = weft_plan_group_device(g, n, parts) == i;
+                    CHECK_INT(g >= r.first && g < r.first + r.n, mine);
+                    count += mine;
+                }
+                CHECK_INT(r.n, count);
+                least = count < least ? count : least;
+                most = count > most ? count : most;
+            }
+            CHECK(most - least <= 1);
+        }
+    struct weft_range big = weft_plan_range(INT32_MAX, 3, 2);
+    CHECK_INT(big.first + (int64_t) big.n, INT32_MAX);
+}
+
+WEFT_TESTS("plan/mesh", {"test_mesh_overlap", test_mesh_overlap},
+           {"test_mesh_device", test_mesh_device},
+           {"test_mesh_largest", test_mesh_largest},
+           {"test_plan_device", test_plan_device},
+           {"test_plan_range", test_plan_range})
