@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token embedding, its gradient, and the sums and copies of tied weights. */
-#include "kern/kern.h"
+#include "kern/parts.h"
 
 static int32_t block_of(const struct weft_shape *s, int32_t token)
 {
@@ -22,16 +22,44 @@ static void store(enum weft_dtype dtype, void *dst, size_t at,
                      WEFT_F32, n);
 }
 
-void weft_k_embed(const struct weft_shape *s, const void *const table[],
-                  int32_t n, const int32_t *token, float *x)
+static bool holds(const struct weft_shape *s, struct weft_range range,
+                  int32_t token)
+{
+    int32_t t = block_of(s, token);
+    return t >= range.first && t < weft_range_end(range);
+}
+
+void weft_k_embed_part(const struct weft_shape *s, struct weft_range range,
+                       const void *const table[], int32_t n,
+                       const int32_t *token, float *x)
 {
     size_t h = (size_t) s->hidden, row_bytes = h * weft_dtype_bytes(s->dtype);
     for (int32_t i = 0; i < n; i++) {
+        if (!holds(s, range, token[i]))
+            continue;
         int32_t t = block_of(s, token[i]);
         size_t row = (size_t) (token[i] - s->block[t].vocab0);
         weft_convert(x + (size_t) i * h, WEFT_F32,
                      (const char *) table[t] + row * row_bytes, s->dtype, h);
     }
+}
+
+void weft_k_embed_select(const struct weft_shape *s, int32_t n,
+                         const int32_t *token, int32_t n_parts,
+                         const struct weft_k_part *part, float *x)
+{
+    size_t h = (size_t) s->hidden;
+    for (int32_t p = 0; p < n_parts; p++)
+        for (int32_t i = 0; i < n && part[p].roots != x; i++)
+            if (holds(s, part[p].range, token[i]))
+                memcpy(x + (size_t) i * h, part[p].roots + (size_t) i * h,
+                       h * sizeof *x);
+}
+
+void weft_k_embed(const struct weft_shape *s, const void *const table[],
+                  int32_t n, const int32_t *token, float *x)
+{
+    weft_k_embed_part(s, weft_all_blocks(s), table, n, token, x);
 }
 
 void weft_k_embed_backward(const struct weft_shape *s, int32_t n,
@@ -41,6 +69,8 @@ void weft_k_embed_backward(const struct weft_shape *s, int32_t n,
     size_t h = (size_t) s->hidden;
     for (int32_t i = 0; i < n; i++) {
         int32_t t = block_of(s, token[i]);
+        if (!grad[t])
+            continue;
         float *g = grad[t] + (size_t) (token[i] - s->block[t].vocab0) * h;
         const float *d = dx + (size_t) i * h;
         for (size_t j = 0; j < h; j++)

@@ -6,7 +6,7 @@
 #ifndef WEFT_KERN_LAYER_H
 #define WEFT_KERN_LAYER_H
 
-#include "kern/kern.h"
+#include "kern/parts.h"
 
 /* Hands out 64-byte aligned pieces; with base NULL it only counts. */
 struct weft_arena {
@@ -48,19 +48,41 @@ struct weft_heads {
 struct weft_heads weft_block_readers(const struct weft_shape *shape,
                                      int32_t t, int32_t kv);
 
-/* What backward needs beside x: x_mid, then block by block the rest, so that
- * a range of blocks is one range of bytes. */
+/* ---- Sums over blocks --------------------------------------------------- */
+
+/* The product whose blocks 0..T-1 `all` describes, by the range's roots: y
+ * (n_roots, M, n), `stride` floats apart. Bias and residual: only where the
+ * range is all blocks. */
+void weft_layer_gemm_roots(const struct weft_k_gemm_args *all,
+                           struct weft_range range, int64_t stride);
+
+/* The sum over leaves (NULL: none) of n floats by the binary tree; it lies in
+ * one of them. n_leaves: a power of two. */
+float *weft_layer_tree(float *leaf[], int32_t n_leaves, size_t n);
+
+/* The join (n) of parts that cover [0, T): in scratch, or one part's own. */
+const float *weft_layer_joined(int32_t n_blocks, int32_t n_parts,
+                               const struct weft_k_part *part, int64_t n,
+                               void *scratch);
+
+/* ---- Saved for backward ------------------------------------------------- */
+
+/* What backward needs of a range beside x and x_mid, block by block. */
 struct weft_layer_saved {
-    float *x_mid;                   /* (M, H) after attention's residual */
     void *qkv[WEFT_MAX_BLOCKS];     /* after RoPE, in dtype */
     float *raw[WEFT_MAX_BLOCKS];    /* q, k before their norm; if any */
     void *att[WEFT_MAX_BLOCKS];     /* input of the O product, in dtype */
     float *lse[WEFT_MAX_BLOCKS];    /* (M, heads of the block) */
     void *gate_up[WEFT_MAX_BLOCKS]; /* in dtype */
 };
-void weft_layer_saved_at(const struct weft_shape *shape, int64_t n_rows,
+void weft_layer_saved_at(const struct weft_shape *shape,
+                         struct weft_range range, int64_t n_rows,
                          struct weft_arena *arena,
                          struct weft_layer_saved *out);
+
+/* x_mid (M, H), after attention's residual, comes first in what the whole
+ * layer saves; then [0, T)'s part of this many bytes on. */
+size_t weft_layer_x_mid_bytes(const struct weft_shape *shape, int64_t n_rows);
 
 /* Forward up to gate and up, for backward to start from. */
 void weft_layer_recompute(const struct weft_shape *shape,
@@ -106,9 +128,11 @@ struct weft_layer_unrotate {
 };
 void weft_layer_unrotate(const struct weft_layer_unrotate *u);
 
-/* The KV head's segments in a cache: at the result + page * page_bytes. */
-char *weft_kv_head(const struct weft_shape *shape, const struct weft_k_kv *kv,
-                   int32_t layer, int32_t t, int32_t head);
+/* The KV head's segments in a cache of the range: at the result + page *
+ * page_bytes. */
+char *weft_kv_head(const struct weft_shape *shape, struct weft_range range,
+                   const struct weft_k_kv *kv, int32_t layer, int32_t t,
+                   int32_t head);
 /* k, v (n, ld) in dtype of a run into its pages. head: weft_kv_head(). */
 void weft_kv_write(const struct weft_shape *shape, const struct weft_k_kv *kv,
                    const struct weft_k_run *run, char *head, const void *k,

@@ -29,6 +29,7 @@ struct backward {
     float *const *grad;
     const float *x;
     float *dx;
+    const float *x_mid;
     struct weft_layer_saved at;
     struct weft_rope_table rope;
     int32_t *run_rows;
@@ -122,8 +123,10 @@ static void *backward_at(struct backward *b, struct weft_arena *arena,
     const struct weft_shape *s = b->s;
     int64_t m = b->batch->n_rows, h = s->hidden;
     size_t element = weft_dtype_bytes(s->dtype);
-    if (recompute)
-        weft_layer_saved_at(s, m, arena, &b->at);
+    if (recompute) {
+        b->x_mid = weft_arena_take(arena, m * h, sizeof(float));
+        weft_layer_saved_at(s, weft_all_blocks(s), m, arena, &b->at);
+    }
     b->run_rows = weft_arena_take(arena, b->batch->n_runs, sizeof(int32_t));
     weft_rope_table_at(s, m, b->batch->n_runs, arena, &b->rope);
     b->normed = weft_arena_take(arena, m * h, element);
@@ -242,8 +245,7 @@ static void mlp(const struct backward *b)
     float *grad;
     const float *norm = norm_of(b, WEFT_PART_NORM2, &grad);
     b->rows->round(s->dtype, m * h, b->dx, b->dy);
-    b->rows->rmsnorm(s->dtype, m, h, s->rms_eps, b->at.x_mid, norm,
-                     b->normed);
+    b->rows->rmsnorm(s->dtype, m, h, s->rms_eps, b->x_mid, norm, b->normed);
     for (int32_t t = 0; t < s->n_blocks; t++) {
         struct matrix down = matrix_of(b, t, WEFT_PART_DOWN);
         struct matrix gate_up = matrix_of(b, t, WEFT_PART_GATE_UP);
@@ -256,7 +258,7 @@ static void mlp(const struct backward *b)
         dw(b, &gate_up, h, b->dgate_up[t], b->normed);
     }
     dx_of_blocks(b, WEFT_PART_GATE_UP, b->dgate_up);
-    b->rows->rmsnorm_backward(m, h, s->rms_eps, b->at.x_mid, norm, b->dnormed,
+    b->rows->rmsnorm_backward(m, h, s->rms_eps, b->x_mid, norm, b->dnormed,
                               b->dx, grad);
 }
 
@@ -367,7 +369,10 @@ void weft_k_layer_backward(const struct weft_shape *shape,
     void *rest = backward_at(&b, &arena, saved == NULL);
     if (saved) {
         struct weft_arena from = {.base = (char *) (uintptr_t) saved};
-        weft_layer_saved_at(shape, batch->n_rows, &from, &b.at);
+        b.x_mid = weft_arena_take(&from, batch->n_rows * shape->hidden,
+                                  sizeof(float));
+        weft_layer_saved_at(shape, weft_all_blocks(shape), batch->n_rows,
+                            &from, &b.at);
     } else {
         weft_layer_recompute(shape, weights, batch, x, scratch, rest);
     }

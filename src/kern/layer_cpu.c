@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decoder layer forwards, all blocks of it:
+ * A decoder layer forwards, a range of its blocks or all of them:
  *
  *     x -> norm -> q, k, v (block by block) -> norm of q, k -> RoPE
  *       -> attention -> O product (T tree) + x = x_mid
@@ -9,6 +9,8 @@
  * Rounded to the run's dtype: the norms' outputs, q, k, v after RoPE,
  * attention's output, gate, up and their product; all else is f32. Rows go
  * through in chunks, which shows in no bit: only attention looks at others.
+ * The whole takes a chunk from O to its end at once; parts stop at the sums
+ * over blocks, of which they make the roots.
  */
 #include "kern/layer.h"
 
@@ -23,12 +25,13 @@ enum { CHUNK_ROWS = 512 }; /* activations of one chunk stay near the core */
 
 struct forward {
     const struct weft_shape *s;
+    struct weft_range range;
     const struct weft_k_layer *w;
     const struct weft_k_batch *batch;
     const struct weft_row_ops *rows;
     struct weft_layer_saved at; /* in saved, or in scratch */
-    bool whole_gate_up;         /* gate_up holds all rows, not a chunk */
-    const float *norm1, *norm2, *qnorm, *knorm, *o_bias;
+    bool all_gate_up;           /* gate_up holds all rows, not a chunk */
+    const float *norm1, *norm2, *qnorm, *knorm;
     const char *qkv[WEFT_MAX_BLOCKS], *o[WEFT_MAX_BLOCKS];
     const char *gate_up[WEFT_MAX_BLOCKS], *down[WEFT_MAX_BLOCKS];
     const float *qkv_bias[WEFT_MAX_BLOCKS];
@@ -47,7 +50,7 @@ static void forward_at(struct forward *f, struct weft_arena *arena,
     int64_t n = f->batch->n_rows, chunk = weft_min64(n, CHUNK_ROWS);
     size_t element = weft_dtype_bytes(s->dtype);
     int64_t widest = 0;
-    for (int32_t t = 0; t < s->n_blocks; t++) {
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
         widest = weft_max64(widest, weft_block_qkv(s, t));
         f->act[t] = weft_arena_take(arena, chunk * weft_block_ff(s, t),
                                     element);
@@ -72,13 +75,21 @@ static void forward_at(struct forward *f, struct weft_arena *arena,
     weft_rope_table_at(s, n, f->batch->n_runs, arena, &f->rope);
 }
 
+size_t weft_k_part_forward_scratch_bytes(const struct weft_shape *shape,
+                                         struct weft_range range,
+                                         const struct weft_k_batch *batch)
+{
+    struct weft_arena arena = {0};
+    struct forward f = {.s = shape, .range = range, .batch = batch};
+    forward_at(&f, &arena, false);
+    return arena.used;
+}
+
 size_t weft_k_layer_forward_scratch_bytes(const struct weft_shape *shape,
                                           const struct weft_k_batch *batch)
 {
-    struct weft_arena arena = {0};
-    struct forward f = {.s = shape, .batch = batch};
-    forward_at(&f, &arena, false);
-    return arena.used;
+    return weft_k_part_forward_scratch_bytes(shape, weft_all_blocks(shape),
+                                             batch);
 }
 
 static const float *vector_of(const struct weft_layout *l,
@@ -104,8 +115,7 @@ static void find_weights(struct forward *f)
     f->norm2 = vector_of(&l, WEFT_PART_NORM2, f->w->norms);
     f->qnorm = vector_of(&l, WEFT_PART_QNORM, f->w->norms);
     f->knorm = vector_of(&l, WEFT_PART_KNORM, f->w->norms);
-    f->o_bias = vector_of(&l, WEFT_PART_O_BIAS, f->w->norms);
-    for (int32_t t = 0; t < f->s->n_blocks; t++) {
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
         const void *tile = f->w->fwd[t];
         weft_layout_get(f->s, WEFT_TILE_LAYER, t, &l);
         f->qkv[t] = matrix_of(&l, WEFT_PART_QKV, tile);
@@ -114,6 +124,26 @@ static void find_weights(struct forward *f)
         f->gate_up[t] = matrix_of(&l, WEFT_PART_GATE_UP, tile);
         f->down[t] = matrix_of(&l, WEFT_PART_DOWN, tile);
     }
+}
+
+const float *weft_k_o_bias(const struct weft_shape *shape, const float *norms)
+{
+    struct weft_layout l;
+    weft_layout_get(shape, WEFT_TILE_NORMS, 0, &l);
+    return vector_of(&l, WEFT_PART_O_BIAS, norms);
+}
+
+/* Everything is found; saved: the range's part, or NULL. */
+static void begin(struct forward *f, void *saved, void *scratch)
+{
+    struct weft_arena arena = {.base = saved};
+    f->rows = weft_row_ops();
+    f->all_gate_up = saved;
+    if (saved)
+        weft_layer_saved_at(f->s, f->range, f->batch->n_rows, &arena, &f->at);
+    arena = (struct weft_arena){.base = scratch};
+    forward_at(f, &arena, saved != NULL);
+    find_weights(f);
 }
 
 /* ---- Attention half ----------------------------------------------------- */
@@ -153,7 +183,7 @@ static void project_qkv(const struct forward *f, const float *x)
         int32_t run0 = run, in_run0 = in_run;
         f->rows->rmsnorm(s->dtype, n, h, s->rms_eps, x + r * h, f->norm1,
                          f->normed);
-        for (int32_t t = 0; t < s->n_blocks; t++) {
+        for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
             int64_t w = weft_block_qkv(s, t);
             weft_k_gemm(&(struct weft_k_gemm_args){.dtype = s->dtype,
                                                    .y_dtype = WEFT_F32,
@@ -220,7 +250,7 @@ static void attend(const struct forward *f, const struct weft_k_kv *kv,
         a.lse = f->at.lse[t] + row * a.ldlse + heads.first;
     }
     if (kv) {
-        char *base = weft_kv_head(s, kv, layer, t, head);
+        char *base = weft_kv_head(s, f->range, kv, layer, t, head);
         weft_kv_write(s, kv, run, base, k, v, ld);
         a.kv = base;
         a.kv_dtype = s->dtype;
@@ -237,42 +267,71 @@ static void attend(const struct forward *f, const struct weft_k_kv *kv,
     f->rows->attention(&a);
 }
 
-/* x_mid = x + attention O^T, rows r..r + n - 1. */
-static void project_o(const struct forward *f, int64_t r, int64_t n,
-                      const float *x, float *x_mid)
+/* Up to the input of the O product. */
+static void attention(struct forward *f, int32_t layer,
+                      const struct weft_k_kv *kv, const float *x)
 {
-    const struct weft_shape *s = f->s;
-    struct weft_k_gemm_args g = {.dtype = s->dtype,
-                                 .y_dtype = WEFT_F32,
-                                 .m = n,
-                                 .n = s->hidden,
-                                 .n_blocks = s->n_blocks,
-                                 .bias = f->o_bias,
-                                 .residual = x + r * s->hidden,
-                                 .y = x_mid + r * s->hidden,
-                                 .ldy = s->hidden};
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        g.k[t] = g.ldx[t] = weft_block_q(s, t);
+    const struct weft_k_batch *b = f->batch;
+    weft_rope_table_fill(f->s, b, &f->rope);
+    project_qkv(f, x);
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++)
+        for (int32_t head = 0; head < f->s->block[t].n_kv; head++)
+            for (int32_t i = 0, row = 0; i < b->n_runs; i++) {
+                attend(f, kv, layer, i, row, t, head);
+                row += b->run[i].n;
+            }
+}
+
+/* ---- Sums over blocks --------------------------------------------------- */
+
+/* Where rows of a sum over blocks go: roots without anything, or the whole
+ * with bias and residual. */
+struct sum {
+    const float *bias, *residual; /* (H), (M, H) or NULL */
+    float *y;                     /* (n_roots, M, H) */
+};
+
+/* Rows r..r + n - 1; g says which products. */
+static void add_up(const struct forward *f, struct weft_k_gemm_args *g,
+                   int64_t r, int64_t n, const struct sum *to)
+{
+    int64_t h = f->s->hidden;
+    g->dtype = f->s->dtype;
+    g->y_dtype = WEFT_F32;
+    g->m = n;
+    g->n = g->ldy = h;
+    g->n_blocks = f->s->n_blocks;
+    g->bias = to->bias;
+    g->residual = to->residual ? to->residual + r * h : NULL;
+    g->y = to->y + r * h;
+    weft_layer_gemm_roots(g, f->range, f->batch->n_rows * h);
+}
+
+static void project_o(const struct forward *f, int64_t r, int64_t n,
+                      const struct sum *to)
+{
+    struct weft_k_gemm_args g = {0};
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
+        g.k[t] = g.ldx[t] = weft_block_q(f->s, t);
         g.x[t] = row_at(f, f->at.att[t], r * g.k[t]);
         g.w[t] = f->o[t];
     }
-    weft_k_gemm(&g);
+    add_up(f, &g, r, n, to);
 }
 
-/* ---- MLP half ----------------------------------------------------------- */
-
-/* y = x_mid + MLP, rows r..r + n - 1; y NULL: only gate and up. */
+/* The MLP of rows r..r + n - 1; to->y NULL: only gate and up. */
 static void mlp(const struct forward *f, int64_t r, int64_t n,
-                const float *x_mid, float *y)
+                const float *x_mid, const struct sum *to)
 {
     const struct weft_shape *s = f->s;
+    struct weft_k_gemm_args g = {0};
     int64_t h = s->hidden;
     f->rows->rmsnorm(s->dtype, n, h, s->rms_eps, x_mid + r * h, f->norm2,
                      f->normed);
-    for (int32_t t = 0; t < s->n_blocks; t++) {
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
         int64_t ff = weft_block_ff(s, t);
         void *gate_up = row_at(f, f->at.gate_up[t],
-                               f->whole_gate_up ? r * 2 * ff : 0);
+                               f->all_gate_up ? r * 2 * ff : 0);
         weft_k_gemm(&(struct weft_k_gemm_args){.dtype = s->dtype,
                                                .y_dtype = s->dtype,
                                                .m = n,
@@ -284,57 +343,62 @@ static void mlp(const struct forward *f, int64_t r, int64_t n,
                                                .k = {h},
                                                .y = gate_up,
                                                .ldy = 2 * ff});
-        if (y)
+        if (to->y)
             f->rows->swiglu(s->dtype, n, ff, gate_up, f->act[t]);
-    }
-    if (!y)
-        return;
-    struct weft_k_gemm_args g = {.dtype = s->dtype,
-                                 .y_dtype = WEFT_F32,
-                                 .m = n,
-                                 .n = h,
-                                 .n_blocks = s->n_blocks,
-                                 .residual = x_mid + r * h,
-                                 .y = y + r * h,
-                                 .ldy = h};
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        g.k[t] = g.ldx[t] = weft_block_ff(s, t);
+        g.k[t] = g.ldx[t] = ff;
         g.x[t] = f->act[t];
         g.w[t] = f->down[t];
     }
-    weft_k_gemm(&g);
+    if (to->y)
+        add_up(f, &g, r, n, to);
 }
 
-static void forward(const struct weft_shape *s,
-                    const struct weft_k_layer *weights, int32_t layer,
-                    const struct weft_k_batch *batch,
+/* ---- Parts and whole ---------------------------------------------------- */
+
+void weft_k_attention_forward(const struct weft_shape *shape,
+                              struct weft_range range,
+                              const struct weft_k_layer *weights,
+                              int32_t layer, const struct weft_k_batch *batch,
+                              const struct weft_k_kv *kv, const float *x,
+                              void *saved, float *roots, void *scratch)
+{
+    struct forward f = {
+        .s = shape, .range = range, .w = weights, .batch = batch};
+    begin(&f, saved, scratch);
+    attention(&f, layer, kv, x);
+    project_o(&f, 0, batch->n_rows, &(struct sum){.y = roots});
+}
+
+void weft_k_mlp_forward(const struct weft_shape *shape,
+                        struct weft_range range,
+                        const struct weft_k_layer *weights,
+                        const struct weft_k_batch *batch, const float *x_mid,
+                        void *saved, float *roots, void *scratch)
+{
+    struct forward f = {
+        .s = shape, .range = range, .w = weights, .batch = batch};
+    struct sum to = {.y = roots};
+    begin(&f, saved, scratch);
+    for (int64_t r = 0; r < batch->n_rows; r += CHUNK_ROWS)
+        mlp(&f, r, weft_min64(CHUNK_ROWS, batch->n_rows - r), x_mid, &to);
+}
+
+static void forward(struct forward *f, int32_t layer,
                     const struct weft_k_kv *kv, const float *x, float *y,
                     void *saved, void *scratch)
 {
-    struct forward f = {.s = s,
-                        .w = weights,
-                        .batch = batch,
-                        .rows = weft_row_ops(),
-                        .whole_gate_up = saved};
-    struct weft_arena arena = {.base = saved};
-    if (saved)
-        weft_layer_saved_at(s, batch->n_rows, &arena, &f.at);
-    arena = (struct weft_arena){.base = scratch};
-    forward_at(&f, &arena, saved != NULL);
-    find_weights(&f);
-    weft_rope_table_fill(s, batch, &f.rope);
-    float *x_mid = saved ? f.at.x_mid : y;
-    project_qkv(&f, x);
-    for (int32_t t = 0; t < s->n_blocks; t++)
-        for (int32_t head = 0; head < s->block[t].n_kv; head++)
-            for (int32_t i = 0, row = 0; i < batch->n_runs; i++) {
-                attend(&f, kv, layer, i, row, t, head);
-                row += batch->run[i].n;
-            }
-    for (int64_t r = 0; r < batch->n_rows; r += CHUNK_ROWS) {
-        int64_t n = weft_min64(CHUNK_ROWS, batch->n_rows - r);
-        project_o(&f, r, n, x, x_mid);
-        mlp(&f, r, n, x_mid, y);
+    int64_t n_rows = f->batch->n_rows;
+    size_t before = saved ? weft_layer_x_mid_bytes(f->s, n_rows) : 0;
+    float *x_mid = saved ? saved : y;
+    f->range = weft_all_blocks(f->s);
+    begin(f, saved ? (char *) saved + before : NULL, scratch);
+    attention(f, layer, kv, x);
+    struct sum mid = {weft_k_o_bias(f->s, f->w->norms), x, x_mid};
+    struct sum end = {NULL, x_mid, y};
+    for (int64_t r = 0; r < n_rows; r += CHUNK_ROWS) {
+        int64_t n = weft_min64(CHUNK_ROWS, n_rows - r);
+        project_o(f, r, n, &mid);
+        mlp(f, r, n, x_mid, &end);
     }
 }
 
@@ -344,7 +408,8 @@ void weft_k_layer_forward(const struct weft_shape *shape,
                           const struct weft_k_kv *kv, const float *x,
                           float *y, void *saved, void *scratch)
 {
-    forward(shape, weights, layer, batch, kv, x, y, saved, scratch);
+    struct forward f = {.s = shape, .w = weights, .batch = batch};
+    forward(&f, layer, kv, x, y, saved, scratch);
 }
 
 void weft_layer_recompute(const struct weft_shape *shape,
@@ -352,5 +417,6 @@ void weft_layer_recompute(const struct weft_shape *shape,
                           const struct weft_k_batch *batch, const float *x,
                           void *saved, void *scratch)
 {
-    forward(shape, weights, 0, batch, NULL, x, NULL, saved, scratch);
+    struct forward f = {.s = shape, .w = weights, .batch = batch};
+    forward(&f, 0, NULL, x, NULL, saved, scratch);
 }

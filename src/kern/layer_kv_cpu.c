@@ -12,27 +12,32 @@ static size_t head_bytes(const struct weft_shape *s)
     return 2 * (size_t) s->head_dim * PAGE * weft_dtype_bytes(s->dtype);
 }
 
-static size_t layer_bytes(const struct weft_shape *s)
+static size_t layer_bytes(const struct weft_shape *s, struct weft_range range)
 {
     size_t heads = 0;
-    for (int32_t t = 0; t < s->n_blocks; t++)
+    for (int32_t t = range.first; t < weft_range_end(range); t++)
         heads += (size_t) s->block[t].n_kv;
     return heads * head_bytes(s);
 }
 
-size_t weft_k_kv_page_bytes(const struct weft_shape *s, int32_t n_layers)
+size_t weft_k_part_kv_page_bytes(const struct weft_shape *s,
+                                 struct weft_range range, int32_t n_layers)
 {
-    return (size_t) n_layers * layer_bytes(s);
+    return (size_t) n_layers * layer_bytes(s, range);
 }
 
-char *weft_kv_head(const struct weft_shape *s, const struct weft_k_kv *kv,
-                   int32_t layer, int32_t t, int32_t head)
+size_t weft_k_kv_page_bytes(const struct weft_shape *s, int32_t n_layers)
 {
-    size_t heads = (size_t) head;
-    for (int32_t i = 0; i < t; i++)
-        heads += (size_t) s->block[i].n_kv;
-    return (char *) kv->arena + (size_t) layer * layer_bytes(s)
-         + heads * head_bytes(s);
+    return weft_k_part_kv_page_bytes(s, weft_all_blocks(s), n_layers);
+}
+
+char *weft_kv_head(const struct weft_shape *s, struct weft_range range,
+                   const struct weft_k_kv *kv, int32_t layer, int32_t t,
+                   int32_t head)
+{
+    struct weft_range before = {range.first, t - range.first};
+    return (char *) kv->arena + (size_t) layer * layer_bytes(s, range)
+         + layer_bytes(s, before) + (size_t) head * head_bytes(s);
 }
 
 void weft_kv_write(const struct weft_shape *s, const struct weft_k_kv *kv,
@@ -106,17 +111,39 @@ static void copy_head(const struct weft_shape *s, int32_t from, int32_t to,
                (size_t) s->head_dim * sizeof(float));
 }
 
+/* The lowest block of the range that holds block t's first KV head; the
+ * others of a block are its own. */
+static int32_t first_holder(const struct weft_shape *s,
+                            struct weft_range range, int32_t t)
+{
+    int32_t owner = weft_shape_kv_owner(s, s->block[t].kv0);
+    return owner > range.first ? owner : range.first;
+}
+
+bool weft_k_shares_in_range(const struct weft_shape *s,
+                            struct weft_range range)
+{
+    bool shares = false;
+    for (int32_t t = range.first; t < weft_range_end(range); t++)
+        shares |= first_holder(s, range, t) != t;
+    return shares;
+}
+
+void weft_k_share_range(const struct weft_shape *s, struct weft_range range,
+                        float *const tile[])
+{
+    for (int32_t t = range.first; t < weft_range_end(range); t++) {
+        int32_t from = first_holder(s, range, t);
+        if (from == t)
+            continue;
+        copy_head(s, from, t, s->block[t].kv0, false, tile);
+        copy_head(s, from, t, s->block[t].kv0, true, tile);
+    }
+}
+
 void weft_k_share_kv(const struct weft_shape *s, float *const tile[])
 {
-    for (int32_t t = 1; t < s->n_blocks; t++)
-        for (int32_t i = 0; i < s->block[t].n_kv; i++) {
-            int32_t kv = s->block[t].kv0 + i;
-            int32_t owner = weft_shape_kv_owner(s, kv);
-            if (owner == t)
-                continue;
-            copy_head(s, owner, t, kv, false, tile);
-            copy_head(s, owner, t, kv, true, tile);
-        }
+    weft_k_share_range(s, weft_all_blocks(s), tile);
 }
 
 /* Whether row n of block t's QKV part (or element of its bias) counts. */

@@ -2,15 +2,13 @@
 /* What a layer keeps for its backward pass: where it lies. */
 #include "kern/layer.h"
 
-void weft_layer_saved_at(const struct weft_shape *s, int64_t n_rows,
-                         struct weft_arena *arena,
+void weft_layer_saved_at(const struct weft_shape *s, struct weft_range range,
+                         int64_t n_rows, struct weft_arena *arena,
                          struct weft_layer_saved *out)
 {
     size_t element = weft_dtype_bytes(s->dtype);
-    *out = (struct weft_layer_saved){
-        .x_mid = weft_arena_take(arena, n_rows * s->hidden, sizeof(float)),
-    };
-    for (int32_t t = 0; t < s->n_blocks; t++) {
+    *out = (struct weft_layer_saved){0};
+    for (int32_t t = range.first; t < weft_range_end(range); t++) {
         int64_t q = weft_block_q(s, t), kv = weft_block_kv(s, t);
         out->qkv[t] = weft_arena_take(arena, n_rows * (q + 2 * kv), element);
         if (s->qk_norm)
@@ -24,11 +22,25 @@ void weft_layer_saved_at(const struct weft_shape *s, int64_t n_rows,
     }
 }
 
-size_t weft_k_layer_saved_bytes(const struct weft_shape *shape,
-                                int64_t n_rows)
+size_t weft_k_part_saved_bytes(const struct weft_shape *shape,
+                               struct weft_range range, int64_t n_rows)
 {
     struct weft_arena arena = {0};
     struct weft_layer_saved saved;
-    weft_layer_saved_at(shape, n_rows, &arena, &saved);
+    weft_layer_saved_at(shape, range, n_rows, &arena, &saved);
     return arena.used;
+}
+
+size_t weft_layer_x_mid_bytes(const struct weft_shape *shape, int64_t n_rows)
+{
+    struct weft_arena arena = {0};
+    weft_arena_take(&arena, n_rows * shape->hidden, sizeof(float));
+    return arena.used;
+}
+
+size_t weft_k_layer_saved_bytes(const struct weft_shape *shape,
+                                int64_t n_rows)
+{
+    return weft_layer_x_mid_bytes(shape, n_rows)
+         + weft_k_part_saved_bytes(shape, weft_all_blocks(shape), n_rows);
 }

@@ -22,9 +22,10 @@ kern_sources = \
 	%D%/layer_saved_cpu.c \
 	%D%/mm_impl.h \
 	%D%/ops.h \
-	%D%/parts.h \
 	%D%/ops_c.c \
 	%D%/pack_impl.h \
+	%D%/parts.h \
+	%D%/parts_cpu.c \
 	%D%/policy_loss_cpu.c \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \

@@ -26,6 +26,15 @@
 
 enum { WEFT_MAX_ROOTS = 4 };
 
+WEFT_INLINE struct weft_range weft_all_blocks(const struct weft_shape *s)
+{
+    return (struct weft_range){0, s->n_blocks};
+}
+WEFT_INLINE int32_t weft_range_end(struct weft_range range)
+{
+    return range.first + range.n;
+}
+
 /* ---- Roots ------------------------------------------------------------- */
 
 /* Roots of a range in block order, as ranges; returns how many. T is a power
@@ -150,18 +159,20 @@ void weft_k_qkv_backward(const struct weft_shape *shape,
                          const struct weft_k_batch *batch, const float *x,
                          const void *saved, int32_t n_members,
                          const struct weft_k_shared *member, float *dqkv,
-                         float *const grad[], float *roots,
-                         float *head_norms, void *scratch);
+                         float *const grad[], float *roots, float *head_norms,
+                         void *scratch);
 
 /* Joins the parts of weft_k_qkv_backward() and goes through the first norm:
  * gradients of O's bias, q and k norms (head_norm: parts of n = M * D for q,
  * then as many for k; n_parts each; NULL without qk_norm) and of the norm
  * continue; dx becomes the gradient of the layer's input. */
-void weft_k_attention_norm_backward(
-    const struct weft_shape *shape, const float *norms, int64_t n_rows,
-    const float *x, int32_t n_parts, const struct weft_k_part *part,
-    const struct weft_k_part *head_norm, float *dx, float *grad_norms,
-    void *scratch);
+void weft_k_attention_norm_backward(const struct weft_shape *shape,
+                                    const float *norms, int64_t n_rows,
+                                    const float *x, int32_t n_parts,
+                                    const struct weft_k_part *part,
+                                    const struct weft_k_part *head_norm,
+                                    float *dx, float *grad_norms,
+                                    void *scratch);
 
 /* Copies gradients of KV rows from the lowest block of the range that holds
  * a head to the others of the range; nothing to do when
@@ -207,13 +218,15 @@ void weft_k_head_merge(const struct weft_shape *shape,
 
 /* roots (n_roots, n targets, H): gradient before the final norm. scratch:
  * weft_k_head_backward_scratch_bytes(). */
-void weft_k_head_backward_part(
-    const struct weft_shape *shape, struct weft_range range,
-    const struct weft_k_head *head, const float *x,
-    const struct weft_k_targets *targets, int32_t n_runs,
-    const int32_t *run_rows, float inv_temperature, const float *lse,
-    const float *entropy, const float *dlogp, const float *dentropy,
-    float *const grad[], float *roots, void *scratch);
+void weft_k_head_backward_part(const struct weft_shape *shape,
+                               struct weft_range range,
+                               const struct weft_k_head *head, const float *x,
+                               const struct weft_k_targets *targets,
+                               int32_t n_runs, const int32_t *run_rows,
+                               float inv_temperature, const float *lse,
+                               const float *entropy, const float *dlogp,
+                               const float *dentropy, float *const grad[],
+                               float *roots, void *scratch);
 /* dx (n_rows, H) is overwritten; grad_final continues. scratch: n targets * H
  * floats. */
 void weft_k_head_norm_backward(const struct weft_shape *shape,
@@ -238,7 +251,7 @@ void weft_k_vocab_range(const struct weft_shape *shape,
 /* ---- Published weights -------------------------------------------------- */
 
 /* The transposed tile from the forward tile: the bits of weft_k_publish(). */
-void weft_k_transpose(const struct weft_layout *layout,
-                      enum weft_dtype dtype, const void *fwd, void *bwd);
+void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
+                      const void *fwd, void *bwd);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Master weights to what products read: forward panels and the transpose. */
+#include "kern/parts.h"
+
 #include <string.h>
 
 #include "kern/ops.h"
@@ -14,25 +16,47 @@ static void forward(const struct weft_k_ops *ops, enum weft_dtype dtype,
         ops->pair_bf16(flat, k, fwd);
 }
 
-/* One panel, flat (k, 32), is rows n0.. of every transposed panel of (n_pad,
- * 32), of which there are k_pad / 32. */
-static void transposed(const struct weft_k_ops *ops, enum weft_dtype dtype,
-                       const struct weft_part *p, const float *flat,
+/* Rows k0..k0 + 31 of a panel (k, 32): where they are, or made in `square`
+ * from pairs of bf16; zero beyond k. */
+static const float *square_of(enum weft_dtype dtype, const void *panel,
+                              int64_t k, int64_t k0, float *square)
+{
+    const float *flat = (const float *) panel + k0 * WEFT_PANEL;
+    const uint16_t *pair = (const uint16_t *) panel + k0 * WEFT_PANEL;
+    int64_t n = weft_min64(k - k0, WEFT_PANEL);
+    if (dtype == WEFT_F32 && n == WEFT_PANEL)
+        return flat;
+    memset(square + n * WEFT_PANEL, 0,
+           (size_t) ((WEFT_PANEL - n) * WEFT_PANEL) * sizeof *square);
+    if (dtype == WEFT_F32)
+        memcpy(square, flat, (size_t) (n * WEFT_PANEL) * sizeof *square);
+    for (int64_t i = 0; dtype == WEFT_BF16 && i < n; i += 2)
+        for (int64_t j = 0; j < WEFT_PANEL; j++) {
+            const uint16_t *two = pair + i * WEFT_PANEL + 2 * j;
+            square[i * WEFT_PANEL + j] = weft_bf16_to_f32(two[0]);
+            square[(i + 1) * WEFT_PANEL + j] = weft_bf16_to_f32(two[1]);
+        }
+    return square;
+}
+
+/* One panel (k, 32) of `from` is rows n0.. of every transposed panel of
+ * (n_pad, 32), of which there are k_pad / 32. */
+static void transposed(enum weft_dtype from, enum weft_dtype dtype,
+                       const struct weft_part *p, const void *panel,
                        int64_t n0, char *bwd)
 {
     int64_t row = WEFT_PANEL * (int64_t) weft_dtype_bytes(dtype);
     for (int64_t k0 = 0; k0 < p->k_pad; k0 += WEFT_PANEL) {
-        const float *src = flat + k0 * WEFT_PANEL;
-        float edge[WEFT_PANEL * WEFT_PANEL];
-        if (p->k - k0 < WEFT_PANEL) {
-            memset(edge, 0, sizeof edge);
-            memcpy(edge, src,
-                   (size_t) (p->k - k0) * WEFT_PANEL * sizeof(float));
-            src = edge;
-        }
-        ops->transpose(dtype, src,
-                       bwd + (k0 / WEFT_PANEL * p->n_pad + n0) * row);
+        float square[WEFT_PANEL * WEFT_PANEL];
+        weft_k_ops()->transpose(
+            dtype, square_of(from, panel, p->k, k0, square),
+            bwd + (k0 / WEFT_PANEL * p->n_pad + n0) * row);
     }
+}
+
+static bool is_matrix(const struct weft_part *p)
+{
+    return p->k > 0 && p->id != WEFT_PART_EMBED;
 }
 
 void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
@@ -47,7 +71,7 @@ void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
             ops->to_bf16(flat, p->n_flat, (uint16_t *) to);
             continue;
         }
-        if (p->k == 0 || p->id == WEFT_PART_EMBED) {
+        if (!is_matrix(p)) {
             memcpy(to, flat, p->n_flat * sizeof(float));
             continue;
         }
@@ -56,8 +80,21 @@ void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
             const float *panel = flat + n0 * p->k;
             forward(ops, dtype, panel, p->k, to + n0 * p->k * size);
             if (bwd)
-                transposed(ops, dtype, p, panel, n0,
+                transposed(WEFT_F32, dtype, p, panel, n0,
                            (char *) bwd + p->bwd_bytes);
         }
+    }
+}
+
+void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
+                      const void *fwd, void *bwd)
+{
+    int64_t size = (int64_t) weft_dtype_bytes(dtype);
+    for (int32_t i = 0; i < layout->n_parts; i++) {
+        const struct weft_part *p = &layout->part[i];
+        const char *from = (const char *) fwd + p->fwd_bytes;
+        for (int64_t n0 = 0; is_matrix(p) && n0 < p->n_pad; n0 += WEFT_PANEL)
+            transposed(dtype, dtype, p, from + n0 * p->k * size, n0,
+                       (char *) bwd + p->bwd_bytes);
     }
 }

@@ -25,6 +25,13 @@ check_PROGRAMS += %D%/test_gemm_dw
 check_PROGRAMS += %D%/test_publish
 %C%_test_publish_LDADD = $(kern_libs)
 %C%_test_publish_SOURCES = %D%/test_publish.c %D%/products.h
+check_PROGRAMS += %D%/test_parts
+%C%_test_parts_LDADD = $(kern_libs)
+%C%_test_parts_SOURCES = %D%/test_parts.c %D%/parts_fixture.h
+check_PROGRAMS += %D%/test_parts_layer
+%C%_test_parts_layer_LDADD = $(kern_libs)
+%C%_test_parts_layer_SOURCES = %D%/test_parts_layer.c %D%/parts_fixture.h \
+	%D%/layer_fixture.h %D%/layer_reference.h
 check_PROGRAMS += %D%/test_reduce
 %C%_test_reduce_LDADD = $(kern_libs)
 %C%_test_reduce_SOURCES = %D%/test_reduce.c %D%/products.h

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A layer by parts, however its blocks are dealt: the bits of the whole one
+ * in outputs, saved values, caches and gradients. Members see their own
+ * blocks only; all other memory is NaN.
+ */
+#include "kern/layer.h"
+#include "layer_fixture.h"
+#include "parts_fixture.h"
+
+/* KV heads: one per query head, shared by two blocks, by all, and raggedly;
+ * biases, norms of q and k, a run longer than a chunk of rows. */
+static const struct kind {
+    struct weft_shape s;
+    int32_t n_blocks;
+} kinds[] = {
+    {{.hidden = 34,
+      .n_heads = 8,
+      .n_kv_heads = 8,
+      .head_dim = 6,
+      .intermediate = 500,
+      .o_bias = true},
+     8},
+    {{.hidden = 32,
+      .n_heads = 8,
+      .n_kv_heads = 4,
+      .head_dim = 8,
+      .intermediate = 700,
+      .qkv_bias = true,
+      .qk_norm = true},
+     8},
+    {{.hidden = 40,
+      .n_heads = 8,
+      .n_kv_heads = 1,
+      .head_dim = 10,
+      .intermediate = 512,
+      .qk_norm = true,
+      .o_bias = true},
+     8},
+    {{.hidden = 32,
+      .n_heads = 24,
+      .n_kv_heads = 3,
+      .head_dim = 4,
+      .intermediate = 520,
+      .qkv_bias = true,
+      .qk_norm = true},
+     8},
+    {{.hidden = 48,
+      .n_heads = 24,
+      .n_kv_heads = 6,
+      .head_dim = 8,
+      .intermediate = 520,
+      .qkv_bias = true},
+     8},
+    {{.hidden = 34,
+      .n_heads = 12,
+      .n_kv_heads = 3,
+      .head_dim = 18,
+      .intermediate = 250,
+      .qk_norm = true},
+     4},
+    {{.hidden = 32,
+      .n_heads = 2,
+      .n_kv_heads = 1,
+      .head_dim = 64,
+      .intermediate = 100},
+     2},
+    {{.hidden = 16,
+      .n_heads = 3,
+      .n_kv_heads = 3,
+      .head_dim = 4,
+      .intermediate = 64,
+      .qk_norm = true},
+     1},
+};
+
+static void init(struct fixture *f, size_t kind, enum weft_dtype dtype)
+{
+    struct weft_shape s = kinds[kind].s;
+    s.n_layers = 1;
+    s.vocab = 512;
+    s.max_positions = 1024;
+    s.rms_eps = 1e-5f;
+    s.rope_theta = 10000;
+    s.dtype = dtype;
+    fixture_init(f, s, kinds[kind].n_blocks);
+}
+
+/* ---- Members -------------------------------------------------------------- */
+
+/* One member of a tp group and what it holds. */
+struct member {
+    struct weft_range range;
+    struct weft_k_layer w;
+    void *saved;
+    float *roots;
+};
+
+struct group {
+    struct fixture *f;
+    const struct weft_k_batch *b;
+    struct split split;
+    struct member member[WEFT_MAX_BLOCKS];
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+};
+
+static size_t row_bytes(const struct group *g)
+{
+    return (size_t) (g->b->n_rows * g->f->s.hidden) * sizeof(float);
+}
+
+static void group_init(struct group *g, struct fixture *f,
+                       const struct weft_k_batch *b, uint32_t cuts)
+{
+    *g = (struct group){
+        .f = f, .b = b, .split = split_of(f->s.n_blocks, cuts)};
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        m->range = g->split.range[i];
+        m->w.norms = f->norms;
+        for (int32_t t = m->range.first; t < weft_range_end(m->range); t++) {
+            m->w.fwd[t] = f->fwd[t];
+            m->w.bwd[t] = f->bwd[t];
+        }
+        m->saved = poisoned(
+            weft_k_part_saved_bytes(&f->s, m->range, b->n_rows));
+        m->roots = poisoned(WEFT_MAX_ROOTS * row_bytes(g));
+        g->part[i] = (struct weft_k_part){m->range, m->roots};
+    }
+}
+
+static void group_release(struct group *g)
+{
+    for (int32_t i = 0; i < g->split.n; i++) {
+        weft_free(g->member[i].saved);
+        weft_free(g->member[i].roots);
+    }
+}
+
+/* The sum of all members' roots in y. */
+static void group_join(struct group *g, const float *bias,
+                       const float *residual, float *y)
+{
+    void *scratch = poisoned(row_bytes(g));
+    weft_k_join_rows(g->f->s.n_blocks, g->split.n, g->part, g->b->n_rows,
+                     g->f->s.hidden, bias, residual, y, scratch);
+    weft_free(scratch);
+}
+
+/* y may be x or x_mid. kv: caches of the members, or NULL. */
+static void group_forward(struct group *g, int32_t layer,
+                          const struct weft_k_kv *kv, const float *x,
+                          float *x_mid, float *y, bool save)
+{
+    const struct weft_shape *s = &g->f->s;
+    for (int half = 0; half < 2; half++) {
+        for (int32_t i = 0; i < g->split.n; i++) {
+            struct member *m = &g->member[i];
+            void *saved = save ? m->saved : NULL;
+            void *scratch = poisoned(
+                weft_k_part_forward_scratch_bytes(s, m->range, g->b));
+            if (half == 0)
+                weft_k_attention_forward(s, m->range, &m->w, layer, g->b,
+                                         kv ? &kv[i] : NULL, x, saved,
+                                         m->roots, scratch);
+            else
+                weft_k_mlp_forward(s, m->range, &m->w, g->b, x_mid, saved,
+                                   m->roots, scratch);
+            weft_free(scratch);
+        }
+        if (half == 0)
+            group_join(g, weft_k_o_bias(s, g->f->norms), x, x_mid);
+        else
+            group_join(g, NULL, x_mid, y);
+    }
+}
+
+/* ---- Forward -------------------------------------------------------------- */
+
+static void check_saved(const struct group *g, const char *whole)
+{
+    size_t at = (row_bytes(g) + 63) / 64 * 64;
+    for (int32_t i = 0; i < g->split.n; i++) {
+        size_t bytes = weft_k_part_saved_bytes(&g->f->s, g->split.range[i],
+                                               g->b->n_rows);
+        CHECK(memcmp(g->member[i].saved, whole + at, bytes) == 0);
+        at += bytes;
+    }
+    CHECK_INT(at, weft_k_layer_saved_bytes(&g->f->s, g->b->n_rows));
+}
+
+/* Members that make only gate and up again save the same. */
+static void check_recompute(struct group *g, const float *x_mid,
+                            const char *whole)
+{
+    const struct weft_shape *s = &g->f->s;
+    int64_t n = g->b->n_rows;
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        struct weft_arena arena = {.base = m->saved};
+        struct weft_layer_saved at;
+        weft_layer_saved_at(s, m->range, n, &arena, &at);
+        for (int32_t t = m->range.first; t < weft_range_end(m->range); t++)
+            memset(at.gate_up[t], 0xff,
+                   (size_t) (n * 2 * weft_block_ff(s, t))
+                       * weft_dtype_bytes(s->dtype));
+        void *scratch = poisoned(
+            weft_k_part_forward_scratch_bytes(s, m->range, g->b));
+        weft_k_mlp_forward(s, m->range, &m->w, g->b, x_mid, m->saved, NULL,
+                           scratch);
+        weft_free(scratch);
+    }
+    check_saved(g, whole);
+}
+
+static void forward_of(size_t kind, enum weft_dtype dtype, int32_t n_runs,
+                       const int32_t *length, uint32_t cuts)
+{
+    struct fixture f;
+    init(&f, kind, dtype);
+    struct fixture_batch batch;
+    fixture_batch(&batch, n_runs, length);
+    struct group g;
+    group_init(&g, &f, &batch.b, cuts);
+    float *x = fixture_rows(1, batch.b.n_rows * f.s.hidden);
+    float *y = poisoned(row_bytes(&g)), *x_mid = poisoned(row_bytes(&g));
+    float *got = poisoned(row_bytes(&g));
+    char *saved = poisoned(weft_k_layer_saved_bytes(&f.s, batch.b.n_rows));
+    void *scratch = poisoned(
+        weft_k_layer_forward_scratch_bytes(&f.s, &batch.b));
+    weft_k_layer_forward(&f.s, &f.w, 0, &batch.b, NULL, x, y, saved, scratch);
+    group_forward(&g, 0, NULL, x, x_mid, got, true);
+    CHECK(memcmp(got, y, row_bytes(&g)) == 0);
+    CHECK(memcmp(x_mid, saved, row_bytes(&g)) == 0);
+    check_saved(&g, saved);
+    check_recompute(&g, x_mid, saved);
+    group_forward(&g, 0, NULL, x, x, x, false);
+    CHECK(memcmp(x, y, row_bytes(&g)) == 0);
+    void *all[] = {x, y, x_mid, got, saved, scratch};
+    for (size_t i = 0; i < WEFT_COUNT(all); i++)
+        weft_free(all[i]);
+    group_release(&g);
+    fixture_release(&f);
+}
+
+/* Every kind with the best instruction set, some with the rest. */
+static size_t kind_step(void)
+{
+    return weft_k_isa() == weft_k_isa_detect() ? 1 : 3;
+}
+
+static void forward(void)
+{
+    static const int32_t length[] = {3, 1, 66};
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += kind_step())
+        for (size_t i = 0; i < WEFT_COUNT(split_cuts); i++) {
+            forward_of(kind, WEFT_F32, 3, length, split_cuts[i]);
+            forward_of(kind, WEFT_BF16, 3, length, split_cuts[i]);
+        }
+}
+
+static void test_forward_by_parts(void)
+{
+    static const int32_t length[] = {500, 90};
+    fixture_each_isa(forward);
+    forward_of(3, WEFT_F32, 2, length, 0x04); /* two chunks of rows */
+}
+
+/* Roots of a range against single blocks' products and a recursive tree. */
+static void test_roots_of_products(void)
+{
+    static const int32_t length[] = {5};
+    struct fixture f;
+    struct fixture_batch batch;
+    init(&f, 4, WEFT_BF16);
+    fixture_batch(&batch, 1, length);
+    struct group one, some;
+    group_init(&one, &f, &batch.b, 0x7f);
+    int64_t n = batch.b.n_rows * f.s.hidden;
+    float *x = fixture_rows(1, n), *x_mid = poisoned(row_bytes(&one));
+    group_forward(&one, 0, NULL, x, x_mid, x_mid, false);
+    float *leaf[WEFT_MAX_BLOCKS];
+    for (int32_t t = 0; t < f.s.n_blocks; t++)
+        leaf[t] = one.member[t].roots;
+    for (size_t c = 0; c < WEFT_COUNT(split_cuts); c++) {
+        group_init(&some, &f, &batch.b, split_cuts[c]);
+        group_forward(&some, 0, NULL, x, x_mid, x_mid, false);
+        for (int32_t i = 0; i < some.split.n; i++) {
+            struct weft_range root[WEFT_MAX_BLOCKS];
+            int32_t n_roots = oracle_roots(some.split.range[i], 0,
+                                           f.s.n_blocks, root);
+            for (int64_t j = 0; j < n_roots * n; j++)
+                CHECK(some.member[i].roots[j]
+                      == oracle_sum(leaf, root[j / n].first, root[j / n].n,
+                                    j % n));
+        }
+        group_release(&some);
+    }
+    weft_free(x);
+    weft_free(x_mid);
+    group_release(&one);
+    fixture_release(&f);
+}
+
+/* ---- Cache ---------------------------------------------------------------- */
+
+enum { PAGES = 6, PER_SLOT = 3, LAYERS = 2, LAYER = 1 };
+
+static void caches_init(const struct fixture *f, const struct split *split,
+                        struct weft_k_kv *kv)
+{
+    static const int32_t page[2 * PER_SLOT] = {5, 1, 2, 3, 0, 4};
+    size_t sum = 0;
+    for (int32_t i = 0; i < split->n; i++) {
+        size_t bytes = weft_k_part_kv_page_bytes(&f->s, split->range[i],
+                                                 LAYERS);
+        kv[i] = (struct weft_k_kv){.arena = poisoned(PAGES * bytes),
+                                   .page_bytes = bytes,
+                                   .page = page,
+                                   .pages_per_slot = PER_SLOT};
+        sum += bytes;
+    }
+    CHECK_INT(sum, weft_k_kv_page_bytes(&f->s, LAYERS));
+}
+
+/* A prompt, then single tokens of two sequences over a page's end. */
+static void decode_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
+{
+    static const int32_t step[] = {50, 1, 12, 1, 1, 70};
+    struct fixture f;
+    init(&f, kind, dtype);
+    struct split all = split_of(f.s.n_blocks, 0);
+    struct split split = split_of(f.s.n_blocks, cuts);
+    struct weft_k_kv whole, kv[WEFT_MAX_BLOCKS];
+    caches_init(&f, &all, &whole);
+    caches_init(&f, &split, kv);
+    for (uint32_t i = 0, pos = 0; i < WEFT_COUNT(step); pos += step[i++]) {
+        int32_t length[2] = {step[i], step[i]};
+        struct fixture_batch batch;
+        fixture_batch(&batch, 2, length);
+        for (int32_t slot = 0; slot < 2; slot++) {
+            batch.run[slot].slot = slot;
+            batch.run[slot].pos = (int32_t) pos;
+        }
+        struct group g;
+        group_init(&g, &f, &batch.b, cuts);
+        float *x = fixture_rows(i, batch.b.n_rows * f.s.hidden);
+        float *y = poisoned(row_bytes(&g));
+        void *scratch = poisoned(
+            weft_k_layer_forward_scratch_bytes(&f.s, &batch.b));
+        weft_k_layer_forward(&f.s, &f.w, LAYER, &batch.b, &whole, x, y, NULL,
+                             scratch);
+        group_forward(&g, LAYER, kv, x, x, x, false);
+        CHECK(memcmp(x, y, row_bytes(&g)) == 0);
+        weft_free(scratch);
+        weft_free(x);
+        weft_free(y);
+        group_release(&g);
+    }
+    weft_free(whole.arena);
+    for (int32_t i = 0; i < split.n; i++)
+        weft_free(kv[i].arena);
+    fixture_release(&f);
+}
+
+static void decode(void)
+{
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += kind_step())
+        for (size_t i = 1; i < WEFT_COUNT(split_cuts); i += 2) {
+            decode_of(kind, WEFT_F32, split_cuts[i]);
+            decode_of(kind, WEFT_BF16, split_cuts[i]);
+        }
+}
+
+static void test_decode_by_parts(void)
+{
+    fixture_each_isa(decode);
+}
+
+WEFT_TESTS("kern/parts_layer",
+           {"test_forward_by_parts", test_forward_by_parts},
+           {"test_roots_of_products", test_roots_of_products},
+           {"test_decode_by_parts", test_decode_by_parts})
