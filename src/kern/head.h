@@ -3,6 +3,7 @@
 #ifndef WEFT_KERN_HEAD_H
 #define WEFT_KERN_HEAD_H
 
+#include "kern/parts.h"
 #include "kern/softmax.h"
 
 WEFT_INLINE size_t weft_head_align(int64_t bytes)

@@ -43,11 +43,33 @@ void weft_head_gemm(const struct weft_shape *s,
     weft_k_gemm(&args);
 }
 
+/* A range's part: states, and where the target is in the range its logit. */
+struct part {
+    struct weft_softmax *state; /* (n, blocks of the range) */
+    float *hit;                 /* (n) scaled */
+};
+
+static size_t part_lay(struct weft_range range, int32_t n, uintptr_t base,
+                       struct part *out)
+{
+    uintptr_t at = base;
+    out->state = weft_head_take(
+        &at, weft_head_align((int64_t) n * range.n
+                             * (int64_t) sizeof *out->state));
+    out->hit = weft_head_take(&at, weft_head_align((int64_t) n * 4));
+    return at - base;
+}
+
+size_t weft_k_head_part_bytes(struct weft_range range, int32_t n)
+{
+    struct part part;
+    return part_lay(range, n, 0, &part);
+}
+
 struct work {
-    struct weft_softmax *state; /* (rows, T) */
-    void *normed;               /* (rows, H) dtype */
-    float *logits;              /* (rows, WEFT_SOFTMAX_COLUMNS) */
-    float *hit;                 /* (rows) logit of the target, scaled */
+    void *part;    /* of rows, all blocks */
+    void *normed;  /* (rows, H) dtype */
+    float *logits; /* (rows, WEFT_SOFTMAX_COLUMNS) */
 };
 
 /* Lays the work area out from `base`; returns its bytes. */
@@ -57,12 +79,11 @@ static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
     uintptr_t at = base;
     int64_t rows = weft_min64(n, ROWS);
     int64_t element = (int64_t) weft_dtype_bytes(s->dtype);
-    out->state = weft_head_take(
-        &at,
-        weft_head_align(rows * s->n_blocks * (int64_t) sizeof *out->state));
+    struct weft_range all = weft_all_blocks(s);
+    out->part = weft_head_take(&at,
+                               weft_k_head_part_bytes(all, (int32_t) rows));
     out->normed = weft_head_take(&at,
                                  weft_head_align(rows * s->hidden * element));
-    out->hit = weft_head_take(&at, weft_head_align(rows * 4));
     out->logits = weft_head_take(
         &at, weft_head_align(rows * WEFT_SOFTMAX_COLUMNS * 4));
     return at - base;
@@ -74,19 +95,90 @@ size_t weft_k_head_scratch_bytes(const struct weft_shape *shape, int32_t n)
     return work_lay(shape, n, 0, &work);
 }
 
-/* A chunk of n columns from j of block t, for m rows. */
-static void take_chunk(const struct weft_shape *s, const struct work *work,
-                       const int32_t *target, float scale, int32_t t,
-                       int64_t j, int32_t m, int64_t n)
+/* Rows of a range's part, from the first of theirs on. */
+struct rows {
+    const struct weft_shape *s;
+    struct weft_range range;
+    int32_t n;
+    const int32_t *target;
+    float scale;
+    struct part part;
+};
+
+/* A chunk of n columns from j of block t. */
+static void take_chunk(const struct rows *rows, const float *logits,
+                       int32_t t, int64_t j, int64_t n)
 {
-    int64_t first = s->block[t].vocab0 + j;
-    for (int32_t i = 0; i < m; i++) {
-        const float *z = work->logits + (int64_t) i * WEFT_SOFTMAX_COLUMNS;
-        struct weft_softmax *state = &work->state[i * s->n_blocks + t];
-        struct weft_softmax chunk = weft_softmax_chunk(z, n, scale);
+    int64_t first = rows->s->block[t].vocab0 + j;
+    for (int32_t i = 0; i < rows->n; i++) {
+        const float *z = logits + (int64_t) i * WEFT_SOFTMAX_COLUMNS;
+        struct weft_softmax *state =
+            &rows->part.state[i * rows->range.n + t - rows->range.first];
+        struct weft_softmax chunk = weft_softmax_chunk(z, n, rows->scale);
+        int32_t target = rows->target[i];
         *state = j == 0 ? chunk : weft_softmax_merge(*state, chunk);
-        if (target[i] >= first && target[i] < first + n)
-            work->hit[i] = z[target[i] - first] * scale;
+        if (target >= first && target < first + n)
+            rows->part.hit[i] = z[target - first] * rows->scale;
+    }
+}
+
+void weft_k_head_part(const struct weft_shape *s, struct weft_range range,
+                      const struct weft_k_head *head, const float *x,
+                      const struct weft_k_targets *targets,
+                      float inv_temperature, void *part_out, void *scratch)
+{
+    struct work work;
+    struct part part;
+    work_lay(s, targets->n, (uintptr_t) scratch, &work);
+    part_lay(range, targets->n, (uintptr_t) part_out, &part);
+    for (int32_t r = 0; r < targets->n; r += ROWS) {
+        int32_t m = (int32_t) weft_min64(ROWS, targets->n - r);
+        struct rows rows = {
+            s,
+            range,
+            m,
+            targets->target + r,
+            inv_temperature,
+            {part.state + (int64_t) r * range.n, part.hit + r}};
+        weft_head_norm(s, head->final, x, targets->row + r, m, work.normed);
+        for (int32_t t = range.first; t < weft_range_end(range); t++) {
+            int64_t columns = s->block[t].n_vocab;
+            for (int64_t j = 0; j < columns; j += WEFT_SOFTMAX_COLUMNS) {
+                int64_t n = weft_min64(WEFT_SOFTMAX_COLUMNS, columns - j);
+                weft_head_gemm(s, head, t, j, m, n, work.normed, work.logits,
+                               WEFT_SOFTMAX_COLUMNS);
+                take_chunk(&rows, work.logits, t, j, n);
+            }
+        }
+    }
+}
+
+void weft_k_head_merge(const struct weft_shape *s,
+                       const struct weft_k_targets *targets, int32_t n_parts,
+                       const struct weft_k_head_parts *part, float *logp_out,
+                       float *entropy_out, float *lse_out)
+{
+    for (int32_t i = 0; i < targets->n; i++) {
+        struct weft_softmax state[WEFT_MAX_BLOCKS];
+        float hit = 0;
+        for (int32_t p = 0; p < n_parts; p++) {
+            struct weft_range range = part[p].range;
+            struct part of;
+            int32_t first, n;
+            part_lay(range, targets->n, (uintptr_t) part[p].part, &of);
+            memcpy(state + range.first, of.state + (int64_t) i * range.n,
+                   (size_t) range.n * sizeof *state);
+            weft_k_vocab_range(s, range, &first, &n);
+            if (targets->target[i] >= first && targets->target[i] < first + n)
+                hit = of.hit[i];
+        }
+        struct weft_softmax all = weft_softmax_tree(state, s->n_blocks);
+        float lse = weft_softmax_lse(&all);
+        logp_out[i] = hit - lse;
+        if (entropy_out)
+            entropy_out[i] = weft_softmax_entropy(&all);
+        if (lse_out)
+            lse_out[i] = lse;
     }
 }
 
@@ -97,36 +189,33 @@ void weft_k_head_logprob(const struct weft_shape *s,
                          float *entropy_out, float *lse_out, void *scratch)
 {
     struct work work;
+    struct weft_range all = weft_all_blocks(s);
     work_lay(s, targets->n, (uintptr_t) scratch, &work);
     for (int32_t r = 0; r < targets->n; r += ROWS) {
-        int32_t m = (int32_t) weft_min64(ROWS, targets->n - r);
-        weft_head_norm(s, head->final, x, targets->row + r, m, work.normed);
-        for (int32_t t = 0; t < s->n_blocks; t++) {
-            int64_t columns = s->block[t].n_vocab;
-            for (int64_t j = 0; j < columns; j += WEFT_SOFTMAX_COLUMNS) {
-                int64_t n = weft_min64(WEFT_SOFTMAX_COLUMNS, columns - j);
-                weft_head_gemm(s, head, t, j, m, n, work.normed, work.logits,
-                               WEFT_SOFTMAX_COLUMNS);
-                take_chunk(s, &work, targets->target + r, inv_temperature, t,
-                           j, m, n);
-            }
-        }
-        for (int32_t i = 0; i < m; i++) {
-            struct weft_softmax all = weft_softmax_tree(
-                &work.state[i * s->n_blocks], s->n_blocks);
-            float lse = weft_softmax_lse(&all);
-            logp_out[r + i] = work.hit[i] - lse;
-            if (entropy_out)
-                entropy_out[r + i] = weft_softmax_entropy(&all);
-            if (lse_out)
-                lse_out[r + i] = lse;
-        }
+        struct weft_k_targets some = {
+            (int32_t) weft_min64(ROWS, targets->n - r), targets->row + r,
+            targets->target + r};
+        weft_k_head_part(s, all, head, x, &some, inv_temperature, work.part,
+                         scratch);
+        weft_k_head_merge(s, &some, 1,
+                          &(struct weft_k_head_parts){all, work.part},
+                          logp_out + r, entropy_out ? entropy_out + r : NULL,
+                          lse_out ? lse_out + r : NULL);
     }
 }
 
-void weft_k_head_logits(const struct weft_shape *s,
-                        const struct weft_k_head *head, int32_t n,
-                        const float *x, float *logits, void *scratch)
+void weft_k_vocab_range(const struct weft_shape *s, struct weft_range range,
+                        int32_t *first_out, int32_t *n_out)
+{
+    const struct weft_block *last = &s->block[range.first + range.n - 1];
+    *first_out = s->block[range.first].vocab0;
+    *n_out = last->vocab0 + last->n_vocab - *first_out;
+}
+
+void weft_k_head_logits_part(const struct weft_shape *s,
+                             struct weft_range range,
+                             const struct weft_k_head *head, int32_t n,
+                             const float *x, float *logits, void *scratch)
 {
     struct work work;
     work_lay(s, n, (uintptr_t) scratch, &work);
@@ -134,10 +223,18 @@ void weft_k_head_logits(const struct weft_shape *s,
         int32_t m = (int32_t) weft_min64(ROWS, n - r);
         weft_head_norm(s, head->final, x + (int64_t) r * s->hidden, NULL, m,
                        work.normed);
-        for (int32_t t = 0; t < s->n_blocks; t++)
+        for (int32_t t = range.first; t < weft_range_end(range); t++)
             weft_head_gemm(s, head, t, 0, m, s->block[t].n_vocab, work.normed,
                            logits + (int64_t) r * s->vocab
                                + s->block[t].vocab0,
                            s->vocab);
     }
+}
+
+void weft_k_head_logits(const struct weft_shape *s,
+                        const struct weft_k_head *head, int32_t n,
+                        const float *x, float *logits, void *scratch)
+{
+    weft_k_head_logits_part(s, weft_all_blocks(s), head, n, x, logits,
+                            scratch);
 }

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The language-model head by parts, however the vocabulary's blocks are
+ * dealt: the bits of the whole one.
+ */
+#include "base/rng.h"
+#include "parts_fixture.h"
+
+enum { H = 38, N_ROWS = 400, STEP = 2, N = N_ROWS / STEP };
+
+static float noise(uint32_t stream, int64_t i)
+{
+    return (float) weft_rng_normal(11, WEFT_RNG_INIT, stream, 0,
+                                   (uint32_t) i);
+}
+
+static float *noise_rows(uint32_t stream, int64_t n)
+{
+    float *x = poisoned((size_t) n * sizeof *x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = noise(stream, i);
+    return x;
+}
+
+/* A head with random weights, and rows that predict. */
+struct model {
+    struct weft_shape s;
+    struct weft_k_head head;
+    void *tile[2 * WEFT_MAX_BLOCKS];
+    size_t n_flat[WEFT_MAX_BLOCKS];
+    float *final, *x;
+    int32_t row[N], target[N];
+    struct weft_k_targets targets;
+};
+
+static void model_init(struct model *m, int32_t n_blocks, int32_t vocab,
+                       enum weft_dtype dtype)
+{
+    struct weft_err err;
+    struct weft_layout l;
+    *m = (struct model){.s = {.hidden = H,
+                              .n_heads = 8,
+                              .n_kv_heads = 8,
+                              .head_dim = 4,
+                              .intermediate = 512,
+                              .vocab = vocab,
+                              .rms_eps = 1e-5f,
+                              .dtype = dtype}};
+    REQUIRE_OK(weft_shape_partition(&m->s, n_blocks, &err), err);
+    for (int32_t t = 0; t < n_blocks; t++) {
+        weft_layout_get(&m->s, WEFT_TILE_HEAD, t, &l);
+        m->n_flat[t] = l.n_flat;
+        float *master = weft_alloc_aligned(l.n_flat, sizeof *master);
+        for (int32_t n = 0; n < l.part[0].n; n++)
+            for (int32_t k = 0; k < H; k++)
+                master[weft_flat_index(&l.part[0], n, k)] =
+                    0.4f * noise(40 + (uint32_t) t, n * H + k);
+        m->tile[2 * t] = poisoned(l.fwd_bytes);
+        m->tile[2 * t + 1] = poisoned(l.bwd_bytes);
+        weft_k_publish(&l, dtype, master, m->tile[2 * t], m->tile[2 * t + 1]);
+        m->head.fwd[t] = m->tile[2 * t];
+        m->head.bwd[t] = m->tile[2 * t + 1];
+        weft_free(master);
+    }
+    m->head.final = m->final = noise_rows(1, H);
+    m->x = noise_rows(2, N_ROWS * H);
+    for (int32_t i = 0; i < N; i++) {
+        m->row[i] = i * STEP;
+        m->target[i] = i < 2 ? (vocab - 1) * i : i * 7919 % vocab;
+    }
+    m->targets = (struct weft_k_targets){N, m->row, m->target};
+}
+
+static void model_release(struct model *m)
+{
+    for (int32_t t = 0; t < 2 * m->s.n_blocks; t++)
+        weft_free(m->tile[t]);
+    weft_free(m->final);
+    weft_free(m->x);
+}
+
+/* What a member of the range sees of the head. */
+static struct weft_k_head head_of(const struct model *m,
+                                  struct weft_range range)
+{
+    struct weft_k_head head = {.final = m->final};
+    for (int32_t t = range.first; t < weft_range_end(range); t++) {
+        head.fwd[t] = m->head.fwd[t];
+        head.bwd[t] = m->head.bwd[t];
+    }
+    return head;
+}
+
+/* ---- Forward -------------------------------------------------------------- */
+
+/* logp, entropy, lse: (N) each, one after another. */
+static void check_logprob(const struct model *m, const struct split *split,
+                          float scale)
+{
+    float *want = poisoned(3 * N * sizeof *want);
+    float *got = poisoned(3 * N * sizeof *got);
+    struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
+    void *memory[WEFT_MAX_BLOCKS];
+    void *scratch = poisoned(weft_k_head_scratch_bytes(&m->s, N));
+    weft_k_head_logprob(&m->s, &m->head, m->x, &m->targets, scale, want,
+                        want + N, want + 2 * N, scratch);
+    for (int32_t i = 0; i < split->n; i++) {
+        struct weft_range range = split->range[i];
+        struct weft_k_head head = head_of(m, range);
+        memory[i] = poisoned(weft_k_head_part_bytes(range, N));
+        weft_k_head_part(&m->s, range, &head, m->x, &m->targets, scale,
+                         memory[i], scratch);
+        part[i] = (struct weft_k_head_parts){range, memory[i]};
+    }
+    weft_k_head_merge(&m->s, &m->targets, split->n, part, got, got + N,
+                      got + 2 * N);
+    CHECK(memcmp(got, want, 3 * N * sizeof *got) == 0);
+    weft_k_head_merge(&m->s, &m->targets, split->n, part, got + N, NULL,
+                      NULL);
+    CHECK(memcmp(got + N, want, N * sizeof *got) == 0);
+    for (int32_t i = 0; i < split->n; i++)
+        weft_free(memory[i]);
+    weft_free(scratch);
+    weft_free(want);
+    weft_free(got);
+}
+
+static void check_logits(const struct model *m, const struct split *split)
+{
+    size_t bytes = N_ROWS * (size_t) m->s.vocab * sizeof(float);
+    float *want = poisoned(bytes), *got = poisoned(bytes);
+    void *scratch = poisoned(weft_k_head_scratch_bytes(&m->s, N_ROWS));
+    int32_t next = 0;
+    weft_k_head_logits(&m->s, &m->head, N_ROWS, m->x, want, scratch);
+    for (int32_t i = 0; i < split->n; i++) {
+        struct weft_k_head head = head_of(m, split->range[i]);
+        int32_t first, n;
+        weft_k_head_logits_part(&m->s, split->range[i], &head, N_ROWS, m->x,
+                                got, scratch);
+        weft_k_vocab_range(&m->s, split->range[i], &first, &n);
+        CHECK_INT(first, next);
+        next = first + n;
+        CHECK(next == m->s.vocab || got[next] != got[next]);
+    }
+    CHECK_INT(next, m->s.vocab);
+    CHECK(memcmp(got, want, bytes) == 0);
+    weft_free(scratch);
+    weft_free(want);
+    weft_free(got);
+}
+
+static void forward(void)
+{
+    static const int32_t vocab[] = {8 * 64 - 5, 3000};
+    for (size_t v = 0; v < WEFT_COUNT(vocab); v++)
+        for (int i = 0; i < 2; i++) {
+            struct model m;
+            model_init(&m, 8, vocab[v], i ? WEFT_BF16 : WEFT_F32);
+            for (size_t c = 0; c < WEFT_COUNT(split_cuts); c++) {
+                struct split split = split_of(8, split_cuts[c]);
+                check_logprob(&m, &split, 1 / 0.7f);
+                check_logits(&m, &split);
+            }
+            model_release(&m);
+        }
+}
+
+static void each_isa(void (*body)(void))
+{
+    for (int i = 0; i <= (int) weft_k_isa_detect(); i++) {
+        REQUIRE(weft_k_init(weft_k_isa_name((enum weft_isa) i), NULL) == 0);
+        body();
+    }
+    REQUIRE(weft_k_init(NULL, NULL) == 0);
+}
+
+static void test_head_forward_by_parts(void)
+{
+    each_isa(forward);
+}
+
+WEFT_TESTS("kern/parts_head",
+           {"test_head_forward_by_parts", test_head_forward_by_parts})
