@@ -28,9 +28,7 @@ static void finish(struct weft_external *e)
     void *to = weft_tile_data(tile, true);
     if (!to) {
         struct weft_err err;
-        char label[160];
-        weft_tile_label(tile, label, sizeof label);
-        weft_pool_refuse(rt->pool, tile->mem, tile->bytes, label, &err);
+        weft_tile_refuse(tile, &err);
         weft_seq_record(seq, &err);
     } else {
         memset(to, 0, tile->bytes);
@@ -67,6 +65,10 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
 {
     (void) where; /* it runs nowhere */
     struct weft_rt *rt = seq->rt;
+    if (!weft_tile_is_here(tile)) {
+        *out = NULL;
+        return 0;
+    }
     struct weft_external *e = weft_alloc(1, sizeof *e);
     if (!e)
         return weft_err_nomem(err, "an answer from outside", sizeof *e);
@@ -94,6 +96,8 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
 void weft_external_complete(struct weft_external *e, const void *data,
                             size_t bytes)
 {
+    if (!e)
+        return; /* another rank's */
     struct weft_rt *rt = e->seq->rt;
     if (bytes > e->tile->bytes) {
         char label[160];

@@ -44,7 +44,7 @@ int64_t weft_world_min(int64_t value);
 int64_t weft_world_max(int64_t value);
 /* Prints the sentence and ends all processes of the job with exit code 1, for
  * failures that leave the ranks out of step. Does not return. */
-void weft_world_abort(const struct weft_err *err);
+WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
 
 /* ---- Start and stop --------------------------------------------------- */
 
@@ -86,8 +86,8 @@ struct weft_seq;
 
 int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
                     struct weft_err *err);
-/* Waits for the sequence's tasks, so answers from outside must have come.
- * NULL is allowed. */
+/* Waits for this rank's tasks and transfers, so answers from outside must
+ * have come. NULL is allowed. */
 void weft_seq_free(struct weft_seq *seq);
 
 /* Waits for all tasks and transfers inserted so far; returns 0 or the first
@@ -120,8 +120,9 @@ struct weft_access {
     enum weft_mode mode;
 };
 
-/* Whether a task at `where` would run in this process; when not, inserting it
- * does nothing, and its accesses need not be put together. */
+/* Whether a task at `where` may run in this process (with device -1 its tiles
+ * decide); when not, inserting it does nothing, and its accesses need not be
+ * put together. */
 bool weft_seq_is_here(const struct weft_seq *seq,
                       const struct weft_where *where);
 
@@ -134,10 +135,10 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const struct weft_access *access, int n_access,
                  const struct weft_where *where);
 
-/* dst = src, tiles of one size at any two places: a copy in memory, a message
+/* dst = src, two tiles of one size at any places: a copy in memory, a message
  * between ranks, or nothing where neither is here. where->device: who copies
- * when both are here (-1: any device of dst's place); priority, call,
- * iteration as for tasks. */
+ * when both are here (-1, or a device of neither place: one of dst's);
+ * priority, call, iteration as for tasks; copies have no position. */
 void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *src, struct weft_tile *dst);
 

@@ -45,11 +45,8 @@ static int task_buffers(const struct weft_task *t, struct weft_err *err)
                                 label);
         }
         t->buf[i] = weft_tile_data(tile, false);
-        if (!t->buf[i]) {
-            weft_tile_label(tile, label, sizeof label);
-            return weft_pool_refuse(tile->rt->pool, tile->mem, tile->bytes,
-                                    label, err);
-        }
+        if (!t->buf[i])
+            return weft_tile_refuse(tile, err);
     }
     return 0;
 }
@@ -237,13 +234,13 @@ static void task_place(const struct weft_rt *rt, struct weft_task *t,
     }
 }
 
-static int check_where(const struct weft_rt *rt, const char *op,
-                       const struct weft_where *where, struct weft_err *err)
+int weft_where_check(const struct weft_rt *rt, const char *op,
+                     const struct weft_where *where, struct weft_err *err)
 {
-    if (where->device < -1 || where->device >= rt->n_devices)
+    if (where->device < -1 || where->device >= weft_rt_n_devices(rt))
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: there is no device %d; 0 to %d, or -1", op,
-                            where->device, rt->n_devices - 1);
+                            where->device, weft_rt_n_devices(rt) - 1);
     if (where->position < 0 || (where->position > 0 && where->device < 0))
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: position %lld needs a device and counts "
@@ -256,6 +253,33 @@ static int check_where(const struct weft_rt *rt, const char *op,
     if (where->call < 0 || where->call >= WEFT_N_CALLS)
         return weft_err_set(err, WEFT_EINVAL, "%s: unknown call %d", op,
                             (int) where->call);
+    return 0;
+}
+
+/* The place whose memory a task at `where` uses. */
+static int place_of(const struct weft_rt *rt, const struct weft_where *where,
+                    const struct weft_access *access, int n_access)
+{
+    if (where->device >= 0)
+        return weft_rt_place_of(rt, where->device);
+    return n_access > 0 ? access[0].tile->id.place : 0;
+}
+
+static int check_places(const char *op, int place,
+                        const struct weft_access *access, int n_access,
+                        struct weft_err *err)
+{
+    for (int i = 0; i < n_access; i++) {
+        char label[160];
+        const struct weft_tile *tile = access[i].tile;
+        if (tile->id.place == place)
+            continue;
+        weft_tile_label(tile, label, sizeof label);
+        return weft_err_set(err, WEFT_EINTERNAL,
+                            "%s at place %d uses '%s', which lies at place "
+                            "%d; copy it there first",
+                            op, place, label, tile->id.place);
+    }
     return 0;
 }
 
@@ -307,17 +331,54 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     return rc;
 }
 
+/* False for the devices of other ranks alone: what is no device at all is
+ * looked at by all ranks. */
+static bool device_is_here(const struct weft_rt *rt, int device)
+{
+    int local = device - rt->first_device;
+    return (local >= 0 && local < rt->n_devices) || device < 0
+        || device >= rt->n_devices * rt->n_ranks;
+}
+
+bool weft_seq_is_here(const struct weft_seq *seq,
+                      const struct weft_where *where)
+{
+    return device_is_here(seq->rt, where->device);
+}
+
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,
                  const struct weft_where *where)
 {
     struct weft_rt *rt = seq->rt;
+    if (!device_is_here(rt, where->device))
+        return;
+    const char *op = codelet->starpu.name;
+    struct weft_where here = *where;
     struct weft_err err;
-    if (check_where(rt, codelet->starpu.name, where, &err)) {
+    int rc = weft_where_check(rt, op, where, &err);
+    if (!rc) {
+        int place = place_of(rt, where, access, n_access);
+        if (weft_rt_place_rank(rt, place) != rt->rank)
+            return;
+        if (here.device < 0 && rt->places_per_rank > 1)
+            here.device = place;
+        rc = check_places(op, place, access, n_access, &err);
+    }
+    if (rc) {
         weft_seq_record(seq, &err);
         return;
     }
+    weft_insert_here(seq, codelet, args, args_bytes, access, n_access, &here);
+}
+
+void weft_insert_here(struct weft_seq *seq,
+                      const struct weft_codelet *codelet, const void *args,
+                      size_t args_bytes, const struct weft_access *access,
+                      int n_access, const struct weft_where *where)
+{
+    struct weft_rt *rt = seq->rt;
     rt->n_inserted++;
     struct weft_task *t = task_create(access, n_access, args, args_bytes);
     struct starpu_task *task = NULL;
@@ -327,6 +388,8 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
     /* Defined by WEFT_CODELET without const: StarPU writes to it. */
     t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
     t->where = *where;
+    if (where->device >= 0) /* StarPU's worker, from here on */
+        t->where.device -= rt->first_device;
     codelet_know(rt, t->codelet);
     task = starpu_task_of(t);
     if (!task || !task_handles(t, task, (uint64_t) rt->n_inserted))

@@ -7,10 +7,16 @@
 
 #include "rt/codelet.h"
 #include "rt/policy.h"
+#include "rt/world.h"
 
 /* ---- Memory ----------------------------------------------------------- */
 
 enum { WEFT_POOL_CLASSES = 64 + 8 * 36 };
+
+struct weft_usage { /* by class, and the total */
+    size_t now_bytes[WEFT_N_MEM_CLASSES + 1];
+    size_t peak_bytes[WEFT_N_MEM_CLASSES + 1];
+};
 
 /* Blocks of tiles, kept for reuse by size. Guarded by `mutex`. */
 struct weft_pool {
@@ -19,32 +25,41 @@ struct weft_pool {
     size_t held_bytes;             /* given out, rounded up to classes */
     size_t cached_bytes;           /* in the lists */
     size_t limit_bytes;            /* of held_bytes */
-    size_t now_bytes[WEFT_N_MEM_CLASSES], peak_bytes[WEFT_N_MEM_CLASSES];
+    struct weft_usage all;
+    struct weft_usage *place; /* (n_places) */
 };
 
-struct weft_pool *weft_pool_create(size_t limit_bytes);
+struct weft_need {
+    size_t bytes;
+    enum weft_mem_class c;
+    int place;         /* of this rank: 0..n_places-1 */
+    bool zeroed;       /* when got */
+    bool beyond_limit; /* give it all the same */
+};
+
+struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places);
 void weft_pool_free(struct weft_pool *pool); /* NULL is allowed */
 /* NULL beyond the limit, or when the system has none. */
-void *weft_pool_get(struct weft_pool *pool, enum weft_mem_class c,
-                    size_t bytes, bool zeroed);
-void weft_pool_put(struct weft_pool *pool, enum weft_mem_class c,
-                   size_t bytes, void *block);
+void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need);
+void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
+                   void *block);
 /* Says class, wanted, left. Returns WEFT_ENOMEM. */
-int weft_pool_refuse(struct weft_pool *pool, enum weft_mem_class c,
-                     size_t bytes, const char *what, struct weft_err *err);
+int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
+                     const char *what, struct weft_err *err);
 
 /* ---- Tiles ------------------------------------------------------------ */
 
 /* The handle orders the tasks (a void interface: StarPU moves and allocates
  * nothing); the memory is ours. Handles are registered once and go with the
- * struct from tile to tile: registering costs 10 us and more. */
+ * struct from tile to tile: registering costs 10 us and more. A tile of
+ * another rank has neither. */
 struct weft_tile {
     struct weft_rt *rt;
-    starpu_data_handle_t handle;
+    starpu_data_handle_t handle; /* NULL: of another rank */
     struct weft_tile_id id;
     enum weft_mem_class mem;
     size_t bytes;
-    void *data;             /* NULL: temporary, not written yet */
+    void *_Atomic data;     /* NULL: temporary, not written yet */
     atomic_int n_refs;      /* owner, and tasks that have not ended */
     atomic_int n_writers;   /* tasks that write and have not ended */
     uint64_t mark;          /* last insertion that saw it ... */
@@ -57,6 +72,8 @@ struct weft_tile {
 void weft_tile_label(const struct weft_tile *tile, char *text, size_t size);
 /* Its memory; a temporary tile gets it now. NULL: none left. */
 void *weft_tile_data(struct weft_tile *tile, bool zeroed);
+/* Says that there is none left. Returns WEFT_ENOMEM. */
+int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err);
 /* One reference less; the last one frees. */
 void weft_tile_drop(struct weft_tile *tile);
 /* All tiles' handles; no task is left. */
@@ -103,6 +120,7 @@ struct weft_seq {
     long n_pending;
     atomic_int failed; /* the first error's code */
     struct weft_err first;
+    bool common; /* all ranks know it */
     struct weft_gates *gates;
     struct weft_seq *next; /* of the runtime's; guarded by rt->mutex */
 };
@@ -127,7 +145,10 @@ struct weft_task {
 /* ---- The runtime ------------------------------------------------------ */
 
 struct weft_rt {
-    int n_devices;
+    int n_devices; /* of this rank; the first is number first_device */
+    int rank, n_ranks, first_device;
+    int places_per_rank;              /* 1, or n_devices */
+    int first_place;                  /* of this rank */
     const struct weft_policy *policy; /* NULL: one of StarPU's */
     int min_priority, max_priority;   /* of StarPU's */
     bool profile;
@@ -135,12 +156,14 @@ struct weft_rt {
     char *fxt_dir; /* NULL: no trace */
     bool fxt_began;
     int64_t n_inserted; /* also numbers the tasks */
+    int64_t n_copies;   /* weft_insert_copy(), the same on all ranks */
+    struct weft_traffic traffic[WEFT_N_MEM_CLASSES];
     atomic_long n_ended, n_external;
     struct weft_pool *pool;
     struct weft_worker *worker; /* (n_devices) */
     int64_t n_records;          /* ring of one worker */
     pthread_mutex_t mutex;      /* guards the lists below */
-    struct weft_tile *free_tile, *all_tile;
+    struct weft_tile *free_tile, *free_foreign, *all_tile;
     struct weft_seq *seq;
     struct weft_codelet *codelet;
     struct weft_external *external;
@@ -149,12 +172,29 @@ struct weft_rt {
 
 double weft_rt_now_us(const struct weft_rt *rt);
 
+/* Device, position, chain, call. `op`: for the sentence. */
+int weft_where_check(const struct weft_rt *rt, const char *op,
+                     const struct weft_where *where, struct weft_err *err);
+/* weft_insert() of what is known to be here: `where` has a device of this
+ * rank or -1, and places are not looked at. */
+void weft_insert_here(struct weft_seq *seq,
+                      const struct weft_codelet *codelet, const void *args,
+                      size_t args_bytes, const struct weft_access *access,
+                      int n_access, const struct weft_where *where);
+
 /* Completes what nobody answered with zeros, so that stopping ends. */
 void weft_external_abandon_all(struct weft_rt *rt);
 
 int weft_watchdog_start(struct weft_rt *rt, double after_s,
                         struct weft_err *err);
 void weft_watchdog_stop(struct weft_rt *rt);
+
+/* For loops that poll: a while for nothing, then sleeps that grow. */
+struct weft_nap {
+    int n_polls;
+    int us;
+};
+void weft_nap(struct weft_nap *nap);
 
 /* A policy of StarPU's whose idle workers sleep; NULL: no such name. */
 struct starpu_sched_policy *weft_nap_policy(const char *name);

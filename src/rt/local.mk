@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 rt_sources = \
 	%D%/codelet.h \
+	%D%/copy.c \
 	%D%/exec.c \
 	%D%/external.c \
 	%D%/fxt.c %D%/fxt.h \
@@ -14,4 +15,5 @@ rt_sources = \
 	%D%/seq.c \
 	%D%/start.c \
 	%D%/tile.c %D%/tile.h \
-	%D%/watchdog.c
+	%D%/watchdog.c \
+	%D%/world.c %D%/world.h

@@ -1,11 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* StarPU's own policy "prio", but for idle workers that sleep. */
+/* Waiting without spinning: loops that poll, and StarPU's own policy "prio"
+ * for workers without work. */
 #include <string.h>
 #include <time.h>
 
 #include "rt/internal.h"
 
-enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000 };
+enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000, POLLS = 64 };
+
+static void sleep_us(int us)
+{
+    struct timespec t = {0, (long) us * 1000};
+    nanosleep(&t, NULL);
+}
+
+static int longer(int us)
+{
+    return us * 2 < NAP_LAST_US ? us * 2 : NAP_LAST_US;
+}
+
+void weft_nap(struct weft_nap *nap)
+{
+    if (nap->n_polls < POLLS) {
+        nap->n_polls++;
+        return;
+    }
+    nap->us = nap->us ? longer(nap->us) : NAP_FIRST_US;
+    sleep_us(nap->us);
+}
 
 static struct starpu_sched_policy napping;
 static struct starpu_task *(*pop_awake)(unsigned sched_ctx_id);
@@ -19,11 +41,10 @@ static struct starpu_task *pop_napping(unsigned sched_ctx_id)
         *us = NAP_FIRST_US;
         return task;
     }
-    struct timespec t = {0, (long) *us * 1000};
     starpu_worker_relax_on();
-    nanosleep(&t, NULL);
+    sleep_us(*us);
     starpu_worker_relax_off();
-    *us = *us * 2 < NAP_LAST_US ? *us * 2 : NAP_LAST_US;
+    *us = longer(*us);
     return pop_awake(sched_ctx_id);
 }
 

@@ -32,8 +32,8 @@ struct weft_gate {
  * error bodies do nothing, so nobody needs to wait for his turn. */
 struct weft_gates {
     bool open;
-    int n_devices;
-    struct weft_gate gate[]; /* (n_devices, WEFT_N_CHAINS) */
+    int n_devices, first_device; /* as people count the first */
+    struct weft_gate gate[];     /* (n_devices, WEFT_N_CHAINS) */
 };
 
 struct weft_policy {

@@ -22,11 +22,16 @@ static int size_class(size_t bytes, size_t *rounded_out)
     return 64 + (e - 12) * 8 + (int) step - 1;
 }
 
-struct weft_pool *weft_pool_create(size_t limit_bytes)
+struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places)
 {
     struct weft_pool *pool = weft_alloc(1, sizeof *pool);
     if (!pool)
         return NULL;
+    pool->place = weft_alloc((size_t) n_places, sizeof *pool->place);
+    if (!pool->place) {
+        weft_free(pool);
+        return NULL;
+    }
     pthread_mutex_init(&pool->mutex, NULL);
     pool->limit_bytes = limit_bytes;
     return pool;
@@ -51,46 +56,80 @@ void weft_pool_free(struct weft_pool *pool)
         return;
     trim(pool);
     pthread_mutex_destroy(&pool->mutex);
+    weft_free(pool->place);
     weft_free(pool);
 }
 
-/* Reserves `bytes` and takes a kept block, if there is one. False: beyond the
- * limit. */
-static bool reserve(struct weft_pool *pool, enum weft_mem_class c, int i,
-                    size_t bytes, size_t rounded, void **block_out)
+static void count_up(struct weft_usage *u, int c, size_t bytes)
 {
-    if (rounded > pool->limit_bytes - pool->held_bytes)
-        return false;
+    u->now_bytes[c] += bytes;
+    if (u->now_bytes[c] > u->peak_bytes[c])
+        u->peak_bytes[c] = u->now_bytes[c];
+}
+
+/* mutex is held */
+static void count_get(struct weft_pool *pool, const struct weft_need *need,
+                      size_t rounded)
+{
     pool->held_bytes += rounded;
-    pool->now_bytes[c] += bytes;
-    if (pool->now_bytes[c] > pool->peak_bytes[c])
-        pool->peak_bytes[c] = pool->now_bytes[c];
+    count_up(&pool->all, need->c, need->bytes);
+    count_up(&pool->all, WEFT_N_MEM_CLASSES, need->bytes);
+    count_up(&pool->place[need->place], need->c, need->bytes);
+    count_up(&pool->place[need->place], WEFT_N_MEM_CLASSES, need->bytes);
+}
+
+/* mutex is held */
+static void count_put(struct weft_pool *pool, const struct weft_need *need,
+                      size_t rounded)
+{
+    pool->held_bytes -= rounded;
+    pool->all.now_bytes[need->c] -= need->bytes;
+    pool->all.now_bytes[WEFT_N_MEM_CLASSES] -= need->bytes;
+    pool->place[need->place].now_bytes[need->c] -= need->bytes;
+    pool->place[need->place].now_bytes[WEFT_N_MEM_CLASSES] -= need->bytes;
+}
+
+/* Bytes of the limit that nobody holds. */
+static size_t left(const struct weft_pool *pool)
+{
+    return pool->held_bytes < pool->limit_bytes
+             ? pool->limit_bytes - pool->held_bytes
+             : 0;
+}
+
+/* Reserves the bytes and takes a kept block, if there is one. False: beyond
+ * the limit. */
+static bool reserve(struct weft_pool *pool, const struct weft_need *need,
+                    int i, size_t rounded, void **block_out)
+{
+    if (rounded > left(pool) && !need->beyond_limit)
+        return false;
+    count_get(pool, need, rounded);
     *block_out = pool->free[i];
     if (*block_out) {
         pool->free[i] = *(void **) *block_out;
         pool->cached_bytes -= rounded;
-    } else if (pool->cached_bytes > pool->limit_bytes - pool->held_bytes) {
+    } else if (pool->cached_bytes > left(pool)) {
         trim(pool);
     }
     return true;
 }
 
-void *weft_pool_get(struct weft_pool *pool, enum weft_mem_class c,
-                    size_t bytes, bool zeroed)
+void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
 {
-    if (bytes > ((size_t) 1 << 47))
+    if (need->bytes > ((size_t) 1 << 47))
         return NULL;
     size_t rounded;
-    int i = size_class(bytes, &rounded);
+    int i = size_class(need->bytes, &rounded);
     void *block = NULL;
     pthread_mutex_lock(&pool->mutex);
-    bool ok = reserve(pool, c, i, bytes, rounded, &block);
+    bool ok = reserve(pool, need, i, rounded, &block);
     pthread_mutex_unlock(&pool->mutex);
     if (!ok)
         return NULL;
     if (block) {
-        if (zeroed)
-            memset(block, 0, bytes);
+        if (need->zeroed)
+            memset(block, 0, need->bytes);
         return block;
     }
     block = weft_alloc_aligned(rounded, 1);
@@ -102,26 +141,23 @@ void *weft_pool_get(struct weft_pool *pool, enum weft_mem_class c,
     }
     if (!block) {
         pthread_mutex_lock(&pool->mutex);
-        pool->held_bytes -= rounded;
-        pool->now_bytes[c] -= bytes;
+        count_put(pool, need, rounded);
         pthread_mutex_unlock(&pool->mutex);
     }
     return block;
 }
 
-void weft_pool_put(struct weft_pool *pool, enum weft_mem_class c,
-                   size_t bytes, void *block)
+void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
+                   void *block)
 {
     size_t rounded;
-    int i = size_class(bytes, &rounded);
+    int i = size_class(need->bytes, &rounded);
     pthread_mutex_lock(&pool->mutex);
-    pool->held_bytes -= rounded;
-    pool->now_bytes[c] -= bytes;
+    count_put(pool, need, rounded);
     /* A block is kept while kept and used ones together stay in the limit,
      * and kept ones below a quarter of it. */
     bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4
-             && pool->cached_bytes + rounded
-                    <= pool->limit_bytes - pool->held_bytes;
+             && pool->cached_bytes + rounded <= left(pool);
     if (keep) {
         *(void **) block = pool->free[i];
         pool->free[i] = block;
@@ -132,18 +168,19 @@ void weft_pool_put(struct weft_pool *pool, enum weft_mem_class c,
         weft_free(block);
 }
 
-int weft_pool_refuse(struct weft_pool *pool, enum weft_mem_class c,
-                     size_t bytes, const char *what, struct weft_err *err)
+int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
+                     const char *what, struct weft_err *err)
 {
+    const char *name = weft_mem_class_name(need->c);
     const double mib = 1048576.0;
     pthread_mutex_lock(&pool->mutex);
     double limit = (double) pool->limit_bytes / mib;
-    double left = limit - (double) pool->held_bytes / mib;
-    double same = (double) pool->now_bytes[c] / mib;
+    double unheld = (double) left(pool) / mib;
+    double same = (double) pool->all.now_bytes[need->c] / mib;
     pthread_mutex_unlock(&pool->mutex);
     return weft_err_set(err, WEFT_ENOMEM,
                         "out of memory: '%s' wants %.1f MiB of %s; %.1f of "
                         "%.1f MiB are left, %s hold %.1f MiB",
-                        what, (double) bytes / mib, weft_mem_class_name(c),
-                        left, limit, weft_mem_class_name(c), same);
+                        what, (double) need->bytes / mib, name, unheld, limit,
+                        name, same);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ran: totals of calls, and the records as a Chrome trace. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +43,32 @@ void weft_rt_times_reset(struct weft_rt *rt)
         pthread_mutex_lock(&w->mutex);
         memset(w->time, 0, sizeof w->time);
         pthread_mutex_unlock(&w->mutex);
+    }
+}
+
+/* Times as whole nanoseconds: all ranks add the same numbers. */
+void weft_rt_times_all(struct weft_rt *rt,
+                       struct weft_call_time out[WEFT_N_CALLS])
+{
+    int64_t sum[2 * WEFT_N_CALLS], least[2 * WEFT_N_CALLS];
+    for (int c = 0; c < WEFT_N_CALLS; c++) {
+        struct weft_call_time t;
+        weft_rt_times(rt, (enum weft_call) c, &t);
+        bool none = t.n_tasks == 0;
+        sum[2 * c] = t.n_tasks;
+        sum[2 * c + 1] = llrint(t.busy_s * 1e9);
+        least[2 * c] = none ? INT64_MAX : llrint(t.first_s * 1e9);
+        least[2 * c + 1] = none ? INT64_MAX : -llrint(t.last_s * 1e9);
+    }
+    weft_world_reduce(sum, WEFT_COUNT(sum), WEFT_SUM);
+    weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
+    for (int c = 0; c < WEFT_N_CALLS; c++) {
+        out[c] = (struct weft_call_time){.n_tasks = sum[2 * c]};
+        if (sum[2 * c] == 0)
+            continue;
+        out[c].busy_s = (double) sum[2 * c + 1] * 1e-9;
+        out[c].first_s = (double) least[2 * c] * 1e-9;
+        out[c].last_s = -(double) least[2 * c + 1] * 1e-9;
     }
 }
 

@@ -1,5 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences: how many tasks are left, and the first error. */
+/*
+ * Sequences: how many tasks are left, and the first error.
+ *
+ * With several ranks, waiting and agreeing meet in one control step: each
+ * says whether its sequence has failed, how many copies it has inserted and
+ * what it came for.
+ *
+ *   some failed    all take the sentence of the lowest of them, whatever
+ *                  they came for; it is common now, so that the
+ *                  weft_seq_wait() which tells it asks nobody again
+ *   none failed    all must have come for the same: rank 0's data, or to
+ *                  wait. Who waits does so for its own tasks and transfers
+ *                  now, and steps once more: something may have failed.
+ *
+ * Different numbers of copies, or different wishes, are a bug that would let
+ * a rank wait for ever: the job ends. Bodies do nothing after an error, but
+ * transfers go on, so ranks that have inserted the same copies all come to
+ * the end of them.
+ */
 #include "rt/internal.h"
 
 #include <stdio.h>
@@ -7,14 +25,15 @@
 
 #include "base/alloc.h"
 
-static struct weft_gates *gates_create(int n_devices)
+static struct weft_gates *gates_create(const struct weft_rt *rt)
 {
-    size_t n = (size_t) n_devices * WEFT_N_CHAINS;
+    size_t n = (size_t) rt->n_devices * WEFT_N_CHAINS;
     struct weft_gates *gates = weft_alloc(1, sizeof *gates
                                                  + n * sizeof gates->gate[0]);
     if (!gates)
         return NULL;
-    gates->n_devices = n_devices;
+    gates->n_devices = rt->n_devices;
+    gates->first_device = rt->first_device;
     for (size_t i = 0; i < n; i++)
         gates->gate[i].next = 1;
     return gates;
@@ -26,7 +45,7 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
     struct weft_seq *seq = weft_alloc(1, sizeof *seq);
     if (!seq)
         return weft_err_nomem(err, "a sequence", sizeof *seq);
-    seq->gates = gates_create(rt->n_devices);
+    seq->gates = gates_create(rt);
     if (!seq->gates) {
         weft_free(seq);
         return weft_err_nomem(err, "a sequence", sizeof *seq);
@@ -42,11 +61,19 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
     return 0;
 }
 
+static void drain(struct weft_seq *seq)
+{
+    pthread_mutex_lock(&seq->mutex);
+    while (seq->n_pending > 0)
+        pthread_cond_wait(&seq->idle, &seq->mutex);
+    pthread_mutex_unlock(&seq->mutex);
+}
+
 void weft_seq_free(struct weft_seq *seq)
 {
     if (!seq)
         return;
-    (void) weft_seq_wait(seq, NULL);
+    drain(seq);
     struct weft_rt *rt = seq->rt;
     pthread_mutex_lock(&rt->mutex);
     struct weft_seq **at = &rt->seq;
@@ -75,20 +102,84 @@ void weft_seq_end(struct weft_seq *seq)
     pthread_mutex_unlock(&seq->mutex);
 }
 
+/* ---- Control steps ---------------------------------------------------- */
+
+WEFT_NORETURN static void out_of_step(const struct weft_rt *rt,
+                                      const char *what, int64_t least,
+                                      int64_t most)
+{
+    struct weft_err err;
+    weft_err_set(&err, WEFT_EINTERNAL,
+                 "the ranks are out of step (rank %d): %s %lld to %lld",
+                 rt->rank, what, (long long) least, (long long) most);
+    weft_world_abort(&err);
+}
+
+/* All ranks' sequences fail with the sentence of that rank's. */
+static void share_failure(struct weft_seq *seq, int rank)
+{
+    struct weft_err err;
+    pthread_mutex_lock(&seq->mutex);
+    err = seq->first;
+    pthread_mutex_unlock(&seq->mutex);
+    weft_world_share_err(rank, &err);
+    pthread_mutex_lock(&seq->mutex);
+    seq->first = err;
+    seq->common = true;
+    atomic_store(&seq->failed, err.code);
+    pthread_mutex_unlock(&seq->mutex);
+    if (seq->rt->policy)
+        seq->rt->policy->open(seq->gates);
+}
+
+/* wish: the same on all ranks. Returns 0 or the code of the common error. */
+static int control_step(struct weft_seq *seq, int64_t wish)
+{
+    const struct weft_rt *rt = seq->rt;
+    int rc = atomic_load(&seq->failed);
+    if (rt->n_ranks == 1 || seq->common)
+        return rc;
+    int64_t least[] = {rc ? rt->rank : rt->n_ranks, rt->n_copies,
+                       -rt->n_copies, wish, -wish};
+    weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
+    if (least[1] != -least[2])
+        out_of_step(rt, "copies inserted", least[1], -least[2]);
+    if (least[0] < rt->n_ranks)
+        share_failure(seq, (int) least[0]);
+    else if (least[3] != -least[4])
+        out_of_step(rt, "bytes to agree on (-1: waits)", least[3], -least[4]);
+    return atomic_load(&seq->failed);
+}
+
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err)
 {
-    pthread_mutex_lock(&seq->mutex);
-    while (seq->n_pending > 0)
-        pthread_cond_wait(&seq->idle, &seq->mutex);
-    int rc = atomic_load(&seq->failed);
-    if (rc && err)
-        *err = seq->first;
-    atomic_store(&seq->failed, 0);
-    pthread_mutex_unlock(&seq->mutex);
+    enum { WAIT = -1 };
+    int rc = control_step(seq, WAIT);
+    drain(seq);
+    if (!rc)
+        rc = control_step(seq, WAIT);
+    if (rc) {
+        weft_seq_status(seq, err);
+        seq->common = false;
+        atomic_store(&seq->failed, 0);
+    }
     if (seq->rt->policy)
         seq->rt->policy->reset(seq->gates);
     return rc;
 }
+
+int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
+                   struct weft_err *err)
+{
+    int rc = control_step(seq, (int64_t) bytes);
+    if (rc)
+        weft_seq_status(seq, err);
+    else
+        weft_world_share(data, bytes);
+    return rc;
+}
+
+/* ---- Errors ----------------------------------------------------------- */
 
 int weft_seq_status(struct weft_seq *seq, struct weft_err *err)
 {

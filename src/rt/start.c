@@ -30,6 +30,11 @@ double weft_rt_now_us(const struct weft_rt *rt)
 
 int weft_rt_n_devices(const struct weft_rt *rt)
 {
+    return rt->n_devices * rt->n_ranks;
+}
+
+int weft_rt_devices_per_rank(const struct weft_rt *rt)
+{
     return rt->n_devices;
 }
 
@@ -40,26 +45,18 @@ int weft_rt_max_devices(void)
 
 /* ---- Environment ------------------------------------------------------ */
 
-/* Several processes of one job would train the same thing side by side. */
-static int check_single(struct weft_err *err)
+/* Processes that have not joined would do the same thing side by side. */
+static int check_joined(struct weft_err *err)
 {
-#ifdef WEFT_HAVE_MPI
-    static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                           "MV2_COMM_WORLD_SIZE",
-                                           "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
-        const char *value = getenv(variable[i]);
-        if (value && atoi(value) > 1)
-            return weft_err_set(err, WEFT_EUNSUPPORTED,
-                                "started as one of %d processes (%s); this "
-                                "version runs in one process: start it "
-                                "without mpirun or srun",
-                                atoi(value), variable[i]);
-    }
-#else
-    (void) err;
-#endif
-    return 0;
+    const char *variable;
+    int n = weft_world_started(&variable);
+    if (n == 1 || weft_world_size() > 1)
+        return 0;
+    return weft_err_set(err, WEFT_EUNSUPPORTED,
+                        "started as one of %d processes (%s); this command "
+                        "runs in one process: start it without mpirun or "
+                        "srun",
+                        n, variable);
 }
 
 static bool folder_is_good(const char *path)
@@ -121,7 +118,7 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
     for (int d = 0; d < rt->n_devices; d++) {
         struct weft_worker *w = &rt->worker[d];
         w->exec.rt = rt;
-        w->exec.device = d;
+        w->exec.device = rt->first_device + d;
         pthread_mutex_init(&w->mutex, NULL);
         if (!rt->profile)
             continue;
@@ -205,7 +202,7 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
 {
     struct weft_topology topology;
     int n_devices = 0;
-    int rc = check_single(err);
+    int rc = check_joined(err);
     if (!rc)
         rc = weft_topology_read(&topology, err);
     if (!rc)
@@ -222,6 +219,11 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     }
     pthread_mutex_init(&rt->mutex, NULL);
     rt->n_devices = n_devices;
+    rt->rank = weft_world_rank();
+    rt->n_ranks = weft_world_size();
+    rt->first_device = rt->rank * n_devices;
+    rt->places_per_rank = options->place_per_device ? n_devices : 1;
+    rt->first_place = rt->rank * rt->places_per_rank;
     rt->policy = options->policy;
     rt->profile = options->profile;
     rt->start_s = weft_clock_s();
@@ -229,7 +231,7 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     if (!limit)
         limit = topology.free_bytes > 0 ? (size_t) topology.free_bytes
                                         : SIZE_MAX / 2;
-    rt->pool = weft_pool_create(limit);
+    rt->pool = weft_pool_create(limit, rt->places_per_rank);
     rt->fxt_dir = options->fxt_dir ? weft_strdup(options->fxt_dir) : NULL;
     if (!rt->pool || (options->fxt_dir && !rt->fxt_dir))
         rc = weft_err_nomem(err, "the runtime", sizeof *rt->pool);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "rt/world.h"
 
 static void add_word(char *text, size_t size, const char *word)
 {
@@ -35,20 +36,51 @@ void weft_tile_label(const struct weft_tile *tile, char *text, size_t size)
         snprintf(text, size, "%s", weft_mem_class_name(tile->mem));
 }
 
-/* A tile struct with its handle: a used one, or a new one. */
-static struct weft_tile *tile_get(struct weft_rt *rt)
+/* ---- Places ----------------------------------------------------------- */
+
+int weft_rt_n_places(const struct weft_rt *rt)
 {
+    return rt->n_ranks * rt->places_per_rank;
+}
+
+int weft_rt_place_of(const struct weft_rt *rt, int device)
+{
+    return rt->places_per_rank == 1 ? device / rt->n_devices : device;
+}
+
+int weft_rt_place_rank(const struct weft_rt *rt, int place)
+{
+    return place / rt->places_per_rank;
+}
+
+int weft_tile_place(const struct weft_tile *tile)
+{
+    return tile->id.place;
+}
+
+bool weft_tile_is_here(const struct weft_tile *tile)
+{
+    return tile->handle != NULL;
+}
+
+/* ---- Life ------------------------------------------------------------- */
+
+/* A tile struct, with its handle if it is here: a used one, or a new one. */
+static struct weft_tile *tile_get(struct weft_rt *rt, bool here)
+{
+    struct weft_tile **list = here ? &rt->free_tile : &rt->free_foreign;
     pthread_mutex_lock(&rt->mutex);
-    struct weft_tile *tile = rt->free_tile;
+    struct weft_tile *tile = *list;
     if (tile)
-        rt->free_tile = tile->next;
+        *list = tile->next;
     pthread_mutex_unlock(&rt->mutex);
     if (tile)
         return tile;
     tile = weft_alloc(1, sizeof *tile);
     if (!tile)
         return NULL;
-    starpu_void_data_register(&tile->handle);
+    if (here)
+        starpu_void_data_register(&tile->handle);
     tile->rt = rt;
     pthread_mutex_lock(&rt->mutex);
     tile->all = rt->all_tile;
@@ -64,21 +96,24 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     if (bytes == 0)
         return weft_err_set(err, WEFT_EINVAL, "a tile of %s has no bytes",
                             weft_mem_class_name(c));
-    struct weft_tile *tile = tile_get(rt);
+    if (id->place < 0 || id->place >= weft_rt_n_places(rt))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "a tile of %s wants place %d; there are 0 to %d",
+                            weft_mem_class_name(c), id->place,
+                            weft_rt_n_places(rt) - 1);
+    bool here = weft_rt_place_rank(rt, id->place) == rt->rank;
+    struct weft_tile *tile = tile_get(rt, here);
     if (!tile)
         return weft_err_nomem(err, "a tile", sizeof *tile);
     tile->id = *id;
     tile->mem = c;
     tile->bytes = bytes;
-    tile->data = NULL;
     tile->mark = 0;
     atomic_store(&tile->n_refs, 1);
-    atomic_store(&tile->n_writers, 0);
-    if (!temporary && !weft_tile_data(tile, true)) {
-        char label[160];
-        weft_tile_label(tile, label, sizeof label);
+    if (here && !temporary && !weft_tile_data(tile, true)) {
+        int rc = weft_tile_refuse(tile, err);
         weft_tile_drop(tile);
-        return weft_pool_refuse(rt->pool, c, bytes, label, err);
+        return rc;
     }
     *out = tile;
     return 0;
@@ -98,12 +133,49 @@ int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
     return tile_create(rt, id, c, bytes, true, out, err);
 }
 
+static struct weft_need need_of(const struct weft_tile *tile)
+{
+    return (struct weft_need){.bytes = tile->bytes,
+                              .c = tile->mem,
+                              .place = tile->id.place
+                                     - tile->rt->first_place};
+}
+
+/* Readers of a tile that nobody wrote, after an error, may come together. */
+static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
+{
+    struct weft_pool *pool = tile->rt->pool;
+    void *none = NULL, *block = weft_pool_get(pool, need);
+    if (!block || atomic_compare_exchange_strong(&tile->data, &none, block))
+        return block;
+    weft_pool_put(pool, need, block);
+    return none;
+}
+
 void *weft_tile_data(struct weft_tile *tile, bool zeroed)
 {
-    if (!tile->data)
-        tile->data = weft_pool_get(tile->rt->pool, tile->mem, tile->bytes,
-                                   zeroed);
-    return tile->data;
+    void *data = atomic_load(&tile->data);
+    if (data)
+        return data;
+    struct weft_need need = need_of(tile);
+    need.zeroed = zeroed;
+    return tile_fill(tile, &need);
+}
+
+int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err)
+{
+    char label[160];
+    struct weft_need need = need_of(tile);
+    weft_tile_label(tile, label, sizeof label);
+    return weft_pool_refuse(tile->rt->pool, &need, label, err);
+}
+
+static void tile_empty(struct weft_tile *tile)
+{
+    void *data = atomic_exchange(&tile->data, NULL);
+    struct weft_need need = need_of(tile);
+    if (data)
+        weft_pool_put(tile->rt->pool, &need, data);
 }
 
 void weft_tile_drop(struct weft_tile *tile)
@@ -111,12 +183,12 @@ void weft_tile_drop(struct weft_tile *tile)
     if (atomic_fetch_sub(&tile->n_refs, 1) != 1)
         return;
     struct weft_rt *rt = tile->rt;
-    if (tile->data)
-        weft_pool_put(rt->pool, tile->mem, tile->bytes, tile->data);
-    tile->data = NULL;
+    struct weft_tile **list = tile->handle ? &rt->free_tile
+                                           : &rt->free_foreign;
+    tile_empty(tile);
     pthread_mutex_lock(&rt->mutex);
-    tile->next = rt->free_tile;
-    rt->free_tile = tile;
+    tile->next = *list;
+    *list = tile;
     pthread_mutex_unlock(&rt->mutex);
 }
 
@@ -131,13 +203,15 @@ void weft_tile_free_all(struct weft_rt *rt)
     while (rt->all_tile) {
         struct weft_tile *tile = rt->all_tile;
         rt->all_tile = tile->all;
-        starpu_data_unregister(tile->handle);
-        if (tile->data)
-            weft_pool_put(rt->pool, tile->mem, tile->bytes, tile->data);
+        if (tile->handle)
+            starpu_data_unregister(tile->handle);
+        tile_empty(tile);
         weft_free(tile);
     }
-    rt->free_tile = NULL;
+    rt->free_tile = rt->free_foreign = NULL;
 }
+
+/* ---- The program's own access ------------------------------------------ */
 
 size_t weft_tile_bytes(const struct weft_tile *tile)
 {
@@ -150,6 +224,7 @@ void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
         [WEFT_READ] = STARPU_R,
         [WEFT_WRITE] = STARPU_W,
         [WEFT_READ_WRITE] = STARPU_RW};
+    weft_assert(tile->handle); /* a tile of another rank has no memory */
     int rc = starpu_data_acquire(tile->handle, access[mode]);
     weft_assert(rc == 0); /* not 0 only inside of a task */
     WEFT_TSAN_ACQUIRE(tile);
@@ -173,7 +248,21 @@ void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
 {
     struct weft_pool *pool = rt->pool;
     pthread_mutex_lock(&pool->mutex);
-    *now_out = pool->now_bytes[c];
-    *peak_out = pool->peak_bytes[c];
+    *now_out = pool->all.now_bytes[c];
+    *peak_out = pool->all.peak_bytes[c];
     pthread_mutex_unlock(&pool->mutex);
+}
+
+void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
+                           size_t *peak_out)
+{
+    struct weft_pool *pool = rt->pool;
+    int n = weft_rt_n_places(rt);
+    memset(peak_out, 0, (size_t) n * sizeof *peak_out);
+    pthread_mutex_lock(&pool->mutex);
+    for (int i = 0; i < rt->places_per_rank; i++)
+        peak_out[rt->first_place + i] = pool->place[i].peak_bytes[c];
+    pthread_mutex_unlock(&pool->mutex);
+    _Static_assert(sizeof(size_t) == sizeof(int64_t), "64-bit sizes");
+    weft_world_reduce((int64_t *) peak_out, n, WEFT_MAX);
 }

@@ -320,7 +320,7 @@ static void lanes_describe(struct weft_gates *gates, char *text, size_t size)
         snprintf(text, size,
                  "device %d, chain %d: position %lld is ready but waits for "
                  "%lld, which is blocked or was never inserted",
-                 i / WEFT_N_CHAINS, i % WEFT_N_CHAINS,
+                 gates->first_device + i / WEFT_N_CHAINS, i % WEFT_N_CHAINS,
                  (long long) gate->waiting->where->position,
                  (long long) gate->next);
         break;

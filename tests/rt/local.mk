@@ -3,6 +3,7 @@ check_PROGRAMS += \
 	%D%/test_fxt \
 	%D%/test_graph \
 	%D%/test_profile \
+	%D%/test_ranks \
 	%D%/test_start \
 	%D%/test_tile \
 	%D%/test_watchdog
@@ -12,6 +13,8 @@ check_PROGRAMS += \
 %C%_test_graph_LDADD = $(rt_libs)
 %C%_test_profile_CPPFLAGS = $(STARPU_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_profile_LDADD = $(rt_libs)
+%C%_test_ranks_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_ranks_LDADD = $(rt_libs)
 %C%_test_start_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_start_LDADD = $(rt_libs)
 %C%_test_tile_CPPFLAGS = $(STARPU_CPPFLAGS)

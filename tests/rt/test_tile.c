@@ -219,22 +219,25 @@ static void test_limit(void)
 /* Every size fits its class, and classes waste an eighth at most. */
 static void test_pool_sizes(void)
 {
-    struct weft_pool *pool = weft_pool_create(SIZE_MAX / 2);
+    struct weft_pool *pool = weft_pool_create(SIZE_MAX / 2, 1);
     REQUIRE(pool != NULL);
     for (size_t bytes = 1; bytes < 70000; bytes += bytes < 10000 ? 1 : 37) {
-        unsigned char *p = weft_pool_get(pool, WEFT_MEM_KV, bytes, false);
+        struct weft_need need = {.bytes = bytes, .c = WEFT_MEM_KV};
+        unsigned char *p = weft_pool_get(pool, &need);
         REQUIRE(p != NULL);
         memset(p, 0xa5, bytes); /* the sanitizer watches */
         REQUIRE(pool->held_bytes >= bytes);
         REQUIRE(pool->held_bytes <= bytes + bytes / 8 + 64);
-        weft_pool_put(pool, WEFT_MEM_KV, bytes, p);
+        weft_pool_put(pool, &need, p);
         REQUIRE(pool->held_bytes == 0);
-        unsigned char *q = weft_pool_get(pool, WEFT_MEM_KV, bytes, true);
+        need.zeroed = true;
+        unsigned char *q = weft_pool_get(pool, &need);
         CHECK(q == p); /* the kept block */
         CHECK(q[0] == 0 && q[bytes - 1] == 0);
-        weft_pool_put(pool, WEFT_MEM_KV, bytes, q);
+        weft_pool_put(pool, &need, q);
     }
-    CHECK(weft_pool_get(pool, WEFT_MEM_KV, (size_t) 1 << 60, false) == NULL);
+    struct weft_need huge = {.bytes = (size_t) 1 << 60, .c = WEFT_MEM_KV};
+    CHECK(weft_pool_get(pool, &huge) == NULL);
     weft_pool_free(pool);
 }
 

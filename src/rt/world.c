@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processes of the job and what they tell one another outside of tiles.
+ *
+ * MPI is touched only when mpirun or srun started several processes. Control
+ * messages have a communicator of their own, so that they never meet StarPU's;
+ * whoever waits for one naps.
+ */
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "config.h"
+#include "rt/internal.h"
+#include "rt/world.h"
+
+static struct {
+    int rank, size;
+    struct weft_host host;
+#ifdef WEFT_HAVE_MPI
+    bool open;
+    MPI_Comm control, transfers;
+#endif
+} world = {.size = 1, .host = {.n_ranks = 1, .share = 1}};
+
+int weft_world_rank(void)
+{
+    return world.rank;
+}
+
+int weft_world_size(void)
+{
+    return world.size;
+}
+
+const struct weft_host *weft_world_host(void)
+{
+    return &world.host;
+}
+
+int weft_world_started(const char **variable_out)
+{
+    static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                           "MV2_COMM_WORLD_SIZE",
+                                           "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
+        const char *value = getenv(variable[i]);
+        *variable_out = variable[i];
+        if (value && atoi(value) > 1)
+            return atoi(value);
+    }
+    return 1;
+}
+
+/* ---- Messages --------------------------------------------------------- */
+
+#ifdef WEFT_HAVE_MPI
+
+/* Polls for as long as a message inside a machine takes, then sleeps. */
+static void complete(MPI_Request *request)
+{
+    struct weft_nap nap = {0};
+    int done = 0;
+    while (PMPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
+        weft_nap(&nap);
+}
+
+void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
+{
+    MPI_Op op = how == WEFT_MIN ? MPI_MIN
+              : how == WEFT_MAX ? MPI_MAX
+                                : MPI_SUM;
+    MPI_Request request;
+    if (world.size == 1)
+        return;
+    MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, op, world.control,
+                   &request);
+    complete(&request);
+}
+
+enum { PIECE = 1 << 30 }; /* MPI counts in int */
+
+void weft_world_share_from(int rank, void *data, size_t bytes)
+{
+    MPI_Request request;
+    if (world.size == 1)
+        return;
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        MPI_Ibcast((char *) data + at, (int) n, MPI_BYTE, rank, world.control,
+                   &request);
+        complete(&request);
+    }
+}
+
+void weft_world_send(int rank, const void *data, size_t bytes)
+{
+    MPI_Request request;
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        MPI_Isend((const char *) data + at, (int) n, MPI_BYTE, rank, 0,
+                  world.control, &request);
+        complete(&request);
+    }
+}
+
+void weft_world_receive(int rank, void *data, size_t bytes)
+{
+    MPI_Request request;
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        MPI_Irecv((char *) data + at, (int) n, MPI_BYTE, rank, 0,
+                  world.control, &request);
+        complete(&request);
+    }
+}
+
+MPI_Comm weft_world_transfers(void)
+{
+    return world.transfers;
+}
+
+/* ---- Joining ---------------------------------------------------------- */
+
+/* How many ranks share this machine, and what part of the processors that
+ * this one may use is its own: all of them when mpirun dealt them out, a
+ * fraction when ranks have the same. */
+static void read_host(void)
+{
+    enum { WORDS = sizeof(cpu_set_t) / sizeof(uint64_t) };
+    MPI_Comm local;
+    cpu_set_t set;
+    uint64_t any[WORDS];
+    int own, all = 0, sum;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    own = CPU_COUNT(&set);
+    MPI_Comm_split_type(world.control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
+                        &local);
+    MPI_Comm_size(local, &world.host.n_ranks);
+    MPI_Allreduce(&set, any, WORDS, MPI_UINT64_T, MPI_BOR, local);
+    MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, local);
+    MPI_Comm_free(&local);
+    for (int i = 0; i < WORDS; i++)
+        all += __builtin_popcountll(any[i]);
+    world.host.share = sum > 0 ? (double) all / sum : 1;
+}
+
+int weft_world_open(struct weft_err *err)
+{
+    const char *variable;
+    int n = weft_world_started(&variable), level = 0;
+    if (n == 1 || world.open)
+        return 0;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level)
+        != MPI_SUCCESS)
+        return weft_err_set(err, WEFT_EINTERNAL, "MPI does not start");
+    world.open = true;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world.size);
+    MPI_Comm_dup(MPI_COMM_WORLD, &world.control);
+    MPI_Comm_dup(MPI_COMM_WORLD, &world.transfers);
+    read_host();
+    int rc = 0;
+    if (level < MPI_THREAD_MULTIPLE)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "%s has no MPI_THREAD_MULTIPLE, which several "
+                          "processes need",
+                          WEFT_MPI_NAME);
+    else if (world.size != n)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "%d processes were started (%s), but MPI sees %d; "
+                          "start them with the mpirun of %s, or srun "
+                          "--mpi=pmix",
+                          n, variable, world.size, WEFT_MPI_NAME);
+    if (rc)
+        weft_world_close();
+    return rc;
+}
+
+void weft_world_close(void)
+{
+    if (!world.open)
+        return;
+    MPI_Comm_free(&world.control);
+    MPI_Comm_free(&world.transfers);
+    MPI_Finalize();
+    world.open = false;
+    world.rank = 0;
+    world.size = 1;
+    world.host = (struct weft_host){.n_ranks = 1, .share = 1};
+}
+
+static void end_job(void)
+{
+    if (world.open)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+#else /* one process */
+
+void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
+{
+    (void) v;
+    (void) n;
+    (void) how;
+}
+
+void weft_world_share_from(int rank, void *data, size_t bytes)
+{
+    (void) rank;
+    (void) data;
+    (void) bytes;
+}
+
+void weft_world_send(int rank, const void *data, size_t bytes)
+{
+    (void) rank;
+    (void) data;
+    (void) bytes;
+}
+
+void weft_world_receive(int rank, void *data, size_t bytes)
+{
+    (void) rank;
+    (void) data;
+    (void) bytes;
+}
+
+int weft_world_open(struct weft_err *err)
+{
+    const char *variable;
+    int n = weft_world_started(&variable);
+    if (n == 1)
+        return 0;
+    return weft_err_set(err, WEFT_EUNSUPPORTED,
+                        "started as one of %d processes (%s), but built "
+                        "without MPI; install it and configure again, or "
+                        "start one process",
+                        n, variable);
+}
+
+void weft_world_close(void)
+{
+}
+
+static void end_job(void)
+{
+}
+
+#endif
+
+/* ---- What is built of them -------------------------------------------- */
+
+void weft_world_share(void *data, size_t bytes)
+{
+    weft_world_share_from(0, data, bytes);
+}
+
+int64_t weft_world_min(int64_t value)
+{
+    weft_world_reduce(&value, 1, WEFT_MIN);
+    return value;
+}
+
+int64_t weft_world_max(int64_t value)
+{
+    weft_world_reduce(&value, 1, WEFT_MAX);
+    return value;
+}
+
+int weft_world_share_err(int rank, struct weft_err *err)
+{
+    if (world.rank == rank && rank > 0)
+        weft_err_prefix(err, "rank %d", rank);
+    weft_world_share_from(rank, err, sizeof *err);
+    return err->code;
+}
+
+int weft_world_agree(int rc, struct weft_err *err)
+{
+    struct weft_err common = {.code = rc};
+    if (world.size == 1)
+        return rc;
+    int64_t failed = weft_world_min(rc ? world.rank : world.size);
+    if (failed == world.size)
+        return 0;
+    if (rc && err)
+        common = *err;
+    common.code = rc; /* the text of a failure may have been for nobody */
+    rc = weft_world_share_err((int) failed, &common);
+    if (err)
+        *err = common;
+    return rc;
+}
+
+void weft_world_abort(const struct weft_err *err)
+{
+    weft_error("%s", err->text);
+    fflush(NULL);
+    end_job();
+    _exit(1);
+}
