@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/alloc.h"
+#include "base/edit_distance.h"
 #include "base/file.h"
 
 #include <math.h>
@@ -295,6 +296,41 @@ int weft_json_array_or(const json_t *object, const char *subject,
     if (get(object, key))
         return weft_json_array(object, subject, key, out, err);
     *out = NULL;
+    return 0;
+}
+
+/* ---- Unknown keys ----------------------------------------------------- */
+
+static int unknown(const char *subject, const char *key,
+                   const char *const *known, size_t n, struct weft_err *err)
+{
+    const char *best = NULL;
+    size_t least = 3 + strlen(key) / 6;
+    for (size_t i = 0; i < n; i++) {
+        size_t d = weft_edit_distance(key, known[i]);
+        if (d < least && d < strlen(known[i])) {
+            least = d;
+            best = known[i];
+        }
+    }
+    return weft_err_set(err, WEFT_EINVAL, "%s: unknown key '%.100s'%s%s%s",
+                        subject, key, best ? "; did you mean '" : "",
+                        best ? best : "", best ? "'?" : "");
+}
+
+int weft_json_keys(const json_t *object, const char *subject,
+                   const char *const *known, size_t n, struct weft_err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *) (uintptr_t) object, key, value)
+    {
+        size_t i = 0;
+        while (i < n && strcmp(key, known[i]) != 0)
+            i++;
+        if (i == n)
+            return unknown(subject, key, known, n, err);
+    }
     return 0;
 }
 

@@ -74,6 +74,11 @@ int weft_json_object_or(const json_t *object, const char *subject,
 int weft_json_array_or(const json_t *object, const char *subject,
                        const char *key, json_t **out, struct weft_err *err);
 
+/* Refuses keys of the object that are not among the n known ones, with the
+ * nearest in the sentence: WEFT_EINVAL. */
+int weft_json_keys(const json_t *object, const char *subject,
+                   const char *const *known, size_t n, struct weft_err *err);
+
 /* The value as compact JSON text, reals with the fewest digits that read
  * back to the same number. NULL when memory is out. Caller frees. */
 char *weft_json_text(const json_t *value);

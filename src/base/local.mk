@@ -4,6 +4,7 @@ base_sources = \
 	%D%/clock.c %D%/clock.h \
 	%D%/compiler.h \
 	%D%/dtype.c %D%/dtype.h \
+	%D%/edit_distance.c %D%/edit_distance.h \
 	%D%/err.c %D%/err.h \
 	%D%/file.c %D%/file.h \
 	%D%/hash.c %D%/hash.h \

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "run/edit_distance.h"
+#include "base/edit_distance.h"
 
 /* ---- Words ------------------------------------------------------------ */
 

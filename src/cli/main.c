@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/edit_distance.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/edit_distance.h"
 
 static const char head[] =
     "usage: weft COMMAND [arguments]\n"

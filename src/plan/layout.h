@@ -59,7 +59,7 @@ bool weft_plan_call_trains(enum weft_call call);
 bool weft_plan_call_frozen(
     enum weft_call call); /* of a model never trained */
 
-/* ---- Places ------------------------------------------------------------ */
+/* ---- Places ----------------------------------------------------------- */
 
 int32_t weft_mesh_size(const struct weft_mesh *mesh);
 /* The largest mesh from node 0 device 0 of at most `most` (>= 1) devices. */
@@ -85,7 +85,7 @@ struct weft_range weft_plan_range(int32_t n, int32_t parts, int32_t i);
 void weft_plan_stages(const struct weft_shape *shape, int32_t pp,
                       int32_t *first_out);
 
-/* ---- Order and balance -------------------------------------------------- */
+/* ---- Order and balance ------------------------------------------------ */
 
 /* Forward or backward of one micro-batch on a stage. */
 struct weft_unit {
@@ -120,7 +120,7 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
                         const int32_t *want, double bytes, double *sent,
                         struct weft_move *move_out);
 
-/* ---- Making and checking -------------------------------------------------- */
+/* ---- Making and checking ---------------------------------------------- */
 
 /* What a plan is made for. */
 struct weft_plan_needs {
@@ -142,22 +142,30 @@ void weft_plan_default(const struct weft_plan_needs *needs,
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 
-/* Every call against the needs: the mesh is a mesh and inside the cluster,
- * dp * tp * pp is its size, tp <= T, dp <= G (train), pp <= layers, zero 0 to
- * 3. Sentences name call, number, and the nearest that would do or the option
- * of the run to raise (numerics.tensor_blocks, numerics.gradient_groups). */
+/* Every call that the needs have a shape for (others are not looked at): the
+ * plan's cluster is the run's, the mesh is a mesh and inside of it, dp * tp *
+ * pp is its size, tp <= T, dp <= G (train), dp <= n_samples (generate), pp <=
+ * layers, zero 0 to 3, and options only where they mean something. Sentences
+ * name call, number, and the nearest that would do or the key of the
+ * configuration to raise (numerics.tensor_blocks, numerics.gradient_groups).
+ * Errors: WEFT_EINVAL. */
 int weft_plan_check(const struct weft_plan *plan,
                     const struct weft_plan_needs *needs,
                     struct weft_err *err);
 
-/* ---- Files ---------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------ */
 
-/* plan.json (doc/formats.md). Reading: unknown keys, missing calls, wrong
- * types are refused with the key's path. Release with weft_plan_release(). */
+/* plan.json (doc/formats.md). Reading: unknown keys, missing ones that have no
+ * default, wrong types are refused with the key's path; a call that is not
+ * there is not used. Whether the plan is any good: weft_plan_check(). Release
+ * with weft_plan_release(). Errors: those of weft_json_read() and its
+ * getters, WEFT_ENOMEM. */
 int weft_plan_read(const char *path, struct weft_plan *out,
                    struct weft_err *err);
 int weft_plan_write(const struct weft_plan *plan, const char *path,
                     struct weft_err *err);
+/* The text of the file. The caller frees. NULL: out of memory. */
+char *weft_plan_json(const struct weft_plan *plan);
 /* The table for people: call, mesh, dp, tp, pp, micro-batches, ZeRO,
  * recompute, offload; then memory per device by class where it is known. The
  * caller frees. NULL: out of memory. */

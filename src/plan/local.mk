@@ -2,8 +2,11 @@
 plan_sources = \
 	%D%/deal.c %D%/deal.h \
 	%D%/layout.c %D%/layout.h \
+	%D%/layout_check.c \
 	%D%/mesh.c \
 	%D%/moves.c \
 	%D%/order.c \
+	%D%/plan_explain.c \
+	%D%/plan_json.c \
 	%D%/stages.c \
 	%D%/task.c %D%/task.h

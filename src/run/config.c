@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/edit_distance.h"
 #include "base/file.h"
 #include "base/yaml.h"
 #include "run/config_keys.h"
-#include "run/edit_distance.h"
 
 enum { MAX_KEYS = 128, MAX_NAME = 256 };
 

@@ -9,7 +9,6 @@ run_sources = \
 	%D%/config_table.c \
 	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
-	%D%/edit_distance.c %D%/edit_distance.h \
 	%D%/info.c %D%/info.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \

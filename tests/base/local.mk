@@ -17,3 +17,5 @@ check_PROGRAMS += %D%/test_yaml
 %C%_test_yaml_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_json
 %C%_test_json_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_edit_distance
+%C%_test_edit_distance_LDADD = $(base_libs)

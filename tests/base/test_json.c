@@ -217,6 +217,22 @@ static void test_json_text(void)
     }
 }
 
+static void test_json_keys(void)
+{
+    static const char *const known[] = {"zero", "recompute"};
+    struct weft_err err = {0};
+    json_t *root = parse("{\"zero\": 1, \"recompute\": null}");
+    REQUIRE_OK(weft_json_keys(root, "x", known, 2, &err), err);
+    CHECK_FAILS(weft_json_keys(root, "x", known, 1, &err), WEFT_EINVAL, err,
+                "x: unknown key 'recompute'");
+    CHECK(strstr(err.text, "mean") == NULL);
+    json_decref(root);
+    root = parse("{\"recopmute\": 1}");
+    CHECK_FAILS(weft_json_keys(root, "x", known, 2, &err), WEFT_EINVAL, err,
+                "x: unknown key 'recopmute'; did you mean 'recompute'?");
+    json_decref(root);
+}
+
 WEFT_TESTS("base/json", {"test_json_parse", test_json_parse},
            {"test_json_parse_bad", test_json_parse_bad},
            {"test_json_parse_at", test_json_parse_at},
@@ -224,4 +240,5 @@ WEFT_TESTS("base/json", {"test_json_parse", test_json_parse},
            {"test_json_find", test_json_find},
            {"test_json_getters", test_json_getters},
            {"test_json_getters_or", test_json_getters_or},
+           {"test_json_keys", test_json_keys},
            {"test_json_text", test_json_text})

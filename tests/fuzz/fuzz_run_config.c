@@ -5,7 +5,7 @@
  *
  * fuzz-sources: src/run/config.c src/run/config_check.c src/run/config_set.c
  * fuzz-sources: src/run/config_table.c src/run/config_write.c
- * fuzz-sources: src/run/edit_distance.c src/run/text.c */
+ * fuzz-sources: src/run/text.c */
 #include <stdlib.h>
 #include <string.h>
 

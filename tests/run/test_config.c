@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "harness.h"
-#include "run/edit_distance.h"
 
 /* The least a PPO run needs. */
 #define LEAST                                                                \
@@ -440,35 +439,6 @@ static void test_config_damaged(void)
     }
 }
 
-/* Distances worked out by hand. */
-static void test_config_edit_distance(void)
-{
-    static const struct {
-        const char *a, *b;
-        size_t d;
-    } known[] = {
-        {"", "", 0},
-        {"", "abc", 3},
-        {"abc", "", 3},
-        {"abc", "abc", 0},
-        {"kitten", "sitting", 3},
-        {"lamda", "lambda", 1},
-        {"ab", "ba", 1},
-        {"flaw", "lawn", 2},
-        {"ca", "abc", 3},
-        {"abcdef", "abdcef", 1},
-    };
-    for (size_t i = 0; i < WEFT_COUNT(known); i++) {
-        CHECK_INT(weft_edit_distance(known[i].a, known[i].b), known[i].d);
-        CHECK_INT(weft_edit_distance(known[i].b, known[i].a), known[i].d);
-    }
-    char longer[200];
-    memset(longer, 'x', sizeof longer - 1);
-    longer[sizeof longer - 1] = 0;
-    CHECK_INT(weft_edit_distance(longer, ""), 63);
-    CHECK_INT(weft_edit_distance(longer, longer), 0);
-}
-
 WEFT_TESTS("run/config", {"test_config_defaults", test_config_defaults},
            {"test_config_values", test_config_values},
            {"test_config_rewards", test_config_rewards},
@@ -477,5 +447,4 @@ WEFT_TESTS("run/config", {"test_config_defaults", test_config_defaults},
            {"test_config_override", test_config_override},
            {"test_config_write", test_config_write},
            {"test_config_resume", test_config_resume},
-           {"test_config_damaged", test_config_damaged},
-           {"test_config_edit_distance", test_config_edit_distance})
+           {"test_config_damaged", test_config_damaged})

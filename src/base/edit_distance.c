@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/edit_distance.h"
+#include "base/edit_distance.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far a mistyped name is from a known one. */
-#ifndef WEFT_RUN_EDIT_DISTANCE_H
-#define WEFT_RUN_EDIT_DISTANCE_H
+#ifndef WEFT_BASE_EDIT_DISTANCE_H
+#define WEFT_BASE_EDIT_DISTANCE_H
 
 #include <stddef.h>
 

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is wrong with a plan, in a sentence. */
+#include "plan/layout.h"
+
+#include <stdio.h>
+
+struct check {
+    const struct weft_plan *plan;
+    const struct weft_plan_needs *needs;
+    enum weft_call call;
+    const struct weft_call_plan *c;
+    struct weft_err *err;
+};
+
+/* "CALL: sentence" */
+WEFT_PRINTF(2, 3)
+static int wrong(const struct check *k, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return weft_err_set(k->err, WEFT_EINVAL, "%s: %s",
+                        weft_call_name(k->call), text);
+}
+
+static int32_t power_below(int32_t n)
+{
+    int32_t p = 1;
+    while (p <= n / 2)
+        p *= 2;
+    return p;
+}
+
+static int check_mesh(const struct check *k)
+{
+    const struct weft_mesh *m = &k->c->mesh;
+    int32_t nodes = k->plan->n_nodes, devices = k->plan->n_devices;
+    if (m->node < 0 || m->n_nodes < 1 || m->n_nodes > nodes - m->node)
+        return wrong(k,
+                     "a mesh of %d nodes from node %d on does not fit the "
+                     "%d nodes",
+                     m->n_nodes, m->node, nodes);
+    if (m->device < 0 || m->n_devices < 1
+        || m->n_devices > devices - m->device)
+        return wrong(k,
+                     "a mesh of %d devices from device %d on does not fit "
+                     "the %d devices of a node",
+                     m->n_devices, m->device, devices);
+    if (m->n_devices == devices)
+        return 0;
+    if (m->n_nodes > 1)
+        return wrong(k,
+                     "a mesh of %d nodes has all %d devices of each, not "
+                     "%d",
+                     m->n_nodes, devices, m->n_devices);
+    int32_t n = power_below(m->n_devices), first = m->device / n * n;
+    if (n != m->n_devices || first != m->device)
+        return wrong(k,
+                     "devices %d to %d are no mesh: a part of a node is a "
+                     "power of two and begins at a multiple of it, like %d "
+                     "to %d",
+                     m->device, m->device + m->n_devices - 1, first,
+                     first + n - 1);
+    return 0;
+}
+
+static int check_degrees(const struct check *k)
+{
+    const struct weft_call_plan *c = k->c;
+    int32_t size = weft_mesh_size(&c->mesh);
+    if (c->dp < 1 || c->tp < 1 || c->pp < 1)
+        return wrong(k, "dp %d, tp %d and pp %d must be at least 1", c->dp,
+                     c->tp, c->pp);
+    double product = (double) c->dp * c->tp * c->pp;
+    if (product > size || product < size)
+        return wrong(k,
+                     "dp %d x tp %d x pp %d is %.0f devices, but the mesh "
+                     "has %d",
+                     c->dp, c->tp, c->pp, product, size);
+    return 0;
+}
+
+static int check_blocks(const struct check *k)
+{
+    const struct weft_shape *s = k->needs->shape[k->call];
+    int32_t tp = k->c->tp, raised = power_below(tp);
+    if (tp <= s->n_blocks)
+        return 0;
+    raised *= raised < tp ? 2 : 1;
+    if (raised <= weft_shape_default_blocks(s))
+        return wrong(k,
+                     "tp %d is more than the model's %d tensor blocks; "
+                     "take tp %d, or numerics.tensor_blocks %d",
+                     tp, s->n_blocks, s->n_blocks, raised);
+    return wrong(k,
+                 "tp %d is more than the model's %d tensor blocks; take "
+                 "tp %d",
+                 tp, s->n_blocks, s->n_blocks);
+}
+
+static int check_layers(const struct check *k)
+{
+    int32_t pp = k->c->pp, layers = k->needs->shape[k->call]->n_layers;
+    if (pp > layers)
+        return wrong(k,
+                     "pp %d is more than the model's %d layers; take pp "
+                     "%d",
+                     pp, layers, layers);
+    if (pp > WEFT_MAX_STAGES)
+        return wrong(k, "pp %d is more than the %d stages there may be", pp,
+                     WEFT_MAX_STAGES);
+    return 0;
+}
+
+static int check_samples(const struct check *k)
+{
+    int32_t dp = k->c->dp, groups = k->needs->gradient_groups;
+    int32_t samples = k->needs->n_samples, raised = power_below(dp);
+    raised *= raised < dp ? 2 : 1;
+    if (weft_plan_call_trains(k->call) && dp > groups)
+        return wrong(k,
+                     "dp %d is more than the %d gradient groups; take dp "
+                     "%d, or numerics.gradient_groups %d",
+                     dp, groups, groups, raised);
+    if (k->call == WEFT_CALL_ACTOR_GENERATE && dp > samples)
+        return wrong(k,
+                     "dp %d is more than the %d samples of an iteration; "
+                     "take dp %d, or more rollout.prompts",
+                     dp, samples, samples);
+    return 0;
+}
+
+static int check_options(const struct check *k)
+{
+    const struct weft_call_plan *c = k->c;
+    bool trains = weft_plan_call_trains(k->call);
+    if (c->zero < 0 || c->zero > 3)
+        return wrong(k, "zero %d must be 0 to 3", c->zero);
+    if (c->zero > 0 && !trains)
+        return wrong(k, "zero %d is for calls that train; take zero 0",
+                     c->zero);
+    if (c->recompute && !trains)
+        return wrong(k, "recompute is for calls that train");
+    if (c->offload && !weft_plan_call_frozen(k->call))
+        return wrong(k, "offload is for frozen models (reward_infer, "
+                        "ref_infer)");
+    if (c->micro_batches < 0)
+        return wrong(k, "micro_batches %d must be at least 0",
+                     c->micro_batches);
+    if (c->micro_batches > 0 && k->call == WEFT_CALL_ACTOR_GENERATE)
+        return wrong(k,
+                     "micro_batches %d is for calls that infer or train; "
+                     "take 0",
+                     c->micro_batches);
+    return 0;
+}
+
+static int check_call(const struct check *k)
+{
+    int rc;
+    if (k->c->dp == 0)
+        return wrong(k, "the run makes this call, but the plan has no place "
+                        "for it");
+    rc = check_mesh(k);
+    if (!rc)
+        rc = check_degrees(k);
+    if (!rc)
+        rc = check_blocks(k);
+    if (!rc)
+        rc = check_layers(k);
+    if (!rc)
+        rc = check_samples(k);
+    return rc ? rc : check_options(k);
+}
+
+int weft_plan_check(const struct weft_plan *plan,
+                    const struct weft_plan_needs *needs, struct weft_err *err)
+{
+    enum weft_call call[WEFT_N_CALLS];
+    int n = weft_plan_calls(call), rc = 0;
+    if (plan->n_nodes != needs->n_nodes
+        || plan->n_devices != needs->n_devices)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the plan is for %d nodes of %d devices, but the "
+                            "run has %d of %d",
+                            plan->n_nodes, plan->n_devices, needs->n_nodes,
+                            needs->n_devices);
+    for (int i = 0; i < n && !rc; i++) {
+        struct check k = {plan, needs, call[i], &plan->call[call[i]], err};
+        if (needs->shape[call[i]])
+            rc = check_call(&k);
+    }
+    return rc;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan as a table for people. */
+#include "plan/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* "3" or "0-3" */
+static const char *range(int64_t first, int64_t n, char out[48])
+{
+    if (n == 1)
+        snprintf(out, 48, "%lld", (long long) first);
+    else
+        snprintf(out, 48, "%lld-%lld", (long long) first,
+                 (long long) (first + n - 1));
+    return out;
+}
+
+static void put_call(FILE *f, enum weft_call call,
+                     const struct weft_call_plan *c)
+{
+    char nodes[48], devices[48], parts[16] = "by tokens";
+    if (call == WEFT_CALL_ACTOR_GENERATE)
+        snprintf(parts, sizeof parts, "-");
+    else if (c->micro_batches > 0)
+        snprintf(parts, sizeof parts, "%d", c->micro_batches);
+    fprintf(f, "%-14s  %-9s  %-9s  %4d  %2d  %2d  %-13s  ",
+            weft_call_name(call), range(c->mesh.node, c->mesh.n_nodes, nodes),
+            range(c->mesh.device, c->mesh.n_devices, devices), c->dp, c->tp,
+            c->pp, parts);
+    if (weft_plan_call_trains(call))
+        fprintf(f, "%4d  %-9s  -\n", c->zero, c->recompute ? "yes" : "no");
+    else
+        fprintf(f, "   -  -          %s\n",
+                !weft_plan_call_frozen(call) ? "-"
+                : c->offload                 ? "yes"
+                                             : "no");
+}
+
+/* Devices of the same numbers are one line. */
+static void put_memory(FILE *f, const struct weft_plan *plan)
+{
+    const double mib = 1024 * 1024;
+    int64_t n = (int64_t) plan->n_nodes * plan->n_devices, end;
+    fputs("\nMiB at most    ", f);
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        fprintf(f, "  %11s", weft_mem_class_name((enum weft_mem_class) c));
+    fprintf(f, "  %11s\n", "all");
+    for (int64_t d = 0; d < n; d = end) {
+        char devices[48];
+        int64_t sum = 0;
+        for (end = d + 1; end < n; end++)
+            if (memcmp(plan->memory[d], plan->memory[end],
+                       sizeof plan->memory[d])
+                != 0)
+                break;
+        fprintf(f, "device %-8s", range(d, end - d, devices));
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+            sum += plan->memory[d][c];
+            fprintf(f, "  %11.1f", (double) plan->memory[d][c] / mib);
+        }
+        fprintf(f, "  %11.1f\n", (double) sum / mib);
+    }
+}
+
+char *weft_plan_explain(const struct weft_plan *plan)
+{
+    char *text = NULL;
+    size_t size = 0;
+    enum weft_call call[WEFT_N_CALLS];
+    int n = weft_plan_calls(call);
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    fprintf(f, "nodes %d, devices of each %d\n\n", plan->n_nodes,
+            plan->n_devices);
+    fprintf(f, "%-14s  %-9s  %-9s  %4s  tp  pp  micro-batches  zero  %s\n",
+            "call", "nodes", "devices", "dp", "recompute  offload");
+    for (int i = 0; i < n; i++)
+        if (plan->call[call[i]].dp > 0)
+            put_call(f, call[i], &plan->call[call[i]]);
+    if (plan->has_memory)
+        put_memory(f, plan);
+    bool failed = ferror(f) != 0;
+    if (fclose(f) != 0 || failed) {
+        weft_free(text);
+        return NULL;
+    }
+    return text;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan file: people read and diff it, so a call is a line. */
+#include "plan/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+
+enum { FORMAT = 1, MAX_SUBJECT = 512, MAX_BYTES = 256 << 20 };
+
+#define AT(field) offsetof(struct weft_call_plan, field)
+
+/* Keys of a call that are numbers, but the mesh's. */
+static const struct number {
+    const char *name;
+    size_t offset;
+    int32_t low, high;
+    bool optional; /* 0 when it is left out */
+} numbers[] = {
+    {"dp", AT(dp), 1, 1 << 20, false},
+    {"tp", AT(tp), 1, 1 << 20, false},
+    {"pp", AT(pp), 1, 1 << 20, false},
+    {"micro_batches", AT(micro_batches), 0, 1 << 20, true},
+    {"zero", AT(zero), 0, 3, true},
+};
+static const struct number mesh_numbers[] = {
+    {"node", AT(mesh.node), 0, WEFT_MAX_NODES - 1, false},
+    {"nodes", AT(mesh.n_nodes), 1, WEFT_MAX_NODES, false},
+    {"device", AT(mesh.device), 0, WEFT_MAX_NODE_DEVICES - 1, false},
+    {"devices", AT(mesh.n_devices), 1, WEFT_MAX_NODE_DEVICES, false},
+};
+static const struct {
+    const char *name;
+    size_t offset;
+} flags[] = {{"recompute", AT(recompute)}, {"offload", AT(offload)}};
+
+static const char *const top_keys[] = {"format", "nodes", "devices", "calls",
+                                       "memory"};
+static const char *const call_keys[] = {
+    "mesh",          "dp",   "tp",        "pp",
+    "micro_batches", "zero", "recompute", "offload"};
+static const char *const mesh_keys[] = {"node", "nodes", "device", "devices"};
+
+/* ---- Reading ---------------------------------------------------------- */
+
+static int read_numbers(const json_t *object, const char *subject,
+                        const struct number *number, size_t n, void *base,
+                        struct weft_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i++) {
+        const struct number *k = &number[i];
+        int64_t v = 0;
+        if (k->optional)
+            rc = weft_json_int_or(object, subject, k->name, k->low, k->high,
+                                  0, &v, err);
+        else
+            rc = weft_json_int(object, subject, k->name, k->low, k->high, &v,
+                               err);
+        *(int32_t *) ((char *) base + k->offset) = (int32_t) v;
+    }
+    return rc;
+}
+
+static int read_call(const json_t *object, const char *subject,
+                     struct weft_call_plan *out, struct weft_err *err)
+{
+    char inner[MAX_SUBJECT + 8];
+    json_t *mesh = NULL;
+    int rc = weft_json_keys(object, subject, call_keys, WEFT_COUNT(call_keys),
+                            err);
+    if (!rc)
+        rc = weft_json_object(object, subject, "mesh", &mesh, err);
+    snprintf(inner, sizeof inner, "%s.mesh", subject);
+    if (!rc)
+        rc = weft_json_keys(mesh, inner, mesh_keys, WEFT_COUNT(mesh_keys),
+                            err);
+    if (!rc)
+        rc = read_numbers(mesh, inner, mesh_numbers, WEFT_COUNT(mesh_numbers),
+                          out, err);
+    if (!rc)
+        rc = read_numbers(object, subject, numbers, WEFT_COUNT(numbers), out,
+                          err);
+    for (size_t i = 0; i < WEFT_COUNT(flags) && !rc; i++)
+        rc = weft_json_bool_or(object, subject, flags[i].name, false,
+                               (bool *) ((char *) out + flags[i].offset),
+                               err);
+    return rc;
+}
+
+static int read_calls(const json_t *root, const char *path,
+                      struct weft_plan *out, struct weft_err *err)
+{
+    char subject[MAX_SUBJECT];
+    const char *name[WEFT_N_CALLS];
+    enum weft_call call[WEFT_N_CALLS];
+    json_t *calls = NULL, *one = NULL;
+    int n = weft_plan_calls(call);
+    int rc = weft_json_object(root, path, "calls", &calls, err);
+    for (int i = 0; i < n; i++)
+        name[i] = weft_call_name(call[i]);
+    snprintf(subject, sizeof subject, "%.400s: calls", path);
+    if (!rc)
+        rc = weft_json_keys(calls, subject, name, (size_t) n, err);
+    for (int i = 0; i < n && !rc; i++) {
+        rc = weft_json_object_or(calls, subject, name[i], &one, err);
+        if (rc || !one)
+            continue;
+        char inner[MAX_SUBJECT];
+        snprintf(inner, sizeof inner, "%.400s: calls.%s", path, name[i]);
+        rc = read_call(one, inner, &out->call[call[i]], err);
+    }
+    return rc;
+}
+
+static int read_device(const json_t *item, const char *subject,
+                       int64_t n_devices, struct weft_plan *out,
+                       struct weft_err *err)
+{
+    const char *known[WEFT_N_MEM_CLASSES + 1];
+    int64_t device = 0;
+    if (!json_is_object(item))
+        return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
+                            subject, weft_json_type(item));
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        known[c] = weft_mem_class_name((enum weft_mem_class) c);
+    known[WEFT_N_MEM_CLASSES] = "device";
+    int rc = weft_json_keys(item, subject, known, WEFT_COUNT(known), err);
+    if (!rc)
+        rc = weft_json_int(item, subject, "device", 0, n_devices - 1, &device,
+                           err);
+    if (!rc && out->memory[device][0] >= 0)
+        rc = weft_err_set(err, WEFT_EINVAL, "%s: device %d is given twice",
+                          subject, (int) device);
+    for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++)
+        rc = weft_json_int(item, subject, known[c], 0, (int64_t) 1 << 50,
+                           &out->memory[device][c], err);
+    return rc;
+}
+
+static int read_memory(const json_t *root, const char *path,
+                       struct weft_plan *out, struct weft_err *err)
+{
+    char subject[MAX_SUBJECT];
+    json_t *list = NULL;
+    int64_t n = (int64_t) out->n_nodes * out->n_devices;
+    int rc = weft_json_array_or(root, path, "memory", &list, err);
+    if (rc || !list)
+        return rc;
+    if ((int64_t) json_array_size(list) != n)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: 'memory' has %zu devices, the plan %lld",
+                            path, json_array_size(list), (long long) n);
+    out->memory = weft_alloc((size_t) n, sizeof *out->memory);
+    if (!out->memory)
+        return weft_err_nomem(err, path, (size_t) n * sizeof *out->memory);
+    for (int64_t d = 0; d < n; d++)
+        out->memory[d][0] = -1; /* not seen yet */
+    for (int64_t i = 0; i < n && !rc; i++) {
+        snprintf(subject, sizeof subject, "%.400s: memory[%lld]", path,
+                 (long long) i);
+        rc = read_device(json_array_get(list, (size_t) i), subject, n, out,
+                         err);
+    }
+    out->has_memory = true;
+    return rc;
+}
+
+static int read_root(const json_t *root, const char *path,
+                     struct weft_plan *out, struct weft_err *err)
+{
+    int64_t format = 0, nodes = 0, devices = 0;
+    if (!json_is_object(root))
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "%s: a plan is an object, not %s", path,
+                            weft_json_type(root));
+    int rc = weft_json_int(root, path, "format", 0, INT64_MAX, &format, err);
+    if (!rc && format != FORMAT)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "%s: 'format' is %lld; this program reads %d", path,
+                          (long long) format, FORMAT);
+    if (!rc)
+        rc = weft_json_keys(root, path, top_keys, WEFT_COUNT(top_keys), err);
+    if (!rc)
+        rc = weft_json_int(root, path, "nodes", 1, WEFT_MAX_NODES, &nodes,
+                           err);
+    if (!rc)
+        rc = weft_json_int(root, path, "devices", 1, WEFT_MAX_NODE_DEVICES,
+                           &devices, err);
+    out->n_nodes = (int32_t) nodes;
+    out->n_devices = (int32_t) devices;
+    if (!rc)
+        rc = read_calls(root, path, out, err);
+    return rc ? rc : read_memory(root, path, out, err);
+}
+
+int weft_plan_read(const char *path, struct weft_plan *out,
+                   struct weft_err *err)
+{
+    struct weft_plan plan = {0};
+    json_t *root = NULL;
+    int rc = weft_json_read(path, MAX_BYTES, &root, err);
+    if (rc)
+        return rc;
+    rc = read_root(root, path, &plan, err);
+    json_decref(root);
+    if (rc)
+        weft_plan_release(&plan);
+    else
+        *out = plan;
+    return rc;
+}
+
+/* ---- Writing ---------------------------------------------------------- */
+
+static void put_numbers(FILE *f, const struct number *number, size_t n,
+                        const void *base)
+{
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s\"%s\": %d", i > 0 ? ", " : "", number[i].name,
+                *(const int32_t *) ((const char *) base + number[i].offset));
+}
+
+static void put_call(FILE *f, const struct weft_call_plan *c)
+{
+    fputs("{\"mesh\": {", f);
+    put_numbers(f, mesh_numbers, WEFT_COUNT(mesh_numbers), c);
+    fputs("}, ", f);
+    put_numbers(f, numbers, WEFT_COUNT(numbers), c);
+    for (size_t i = 0; i < WEFT_COUNT(flags); i++)
+        fprintf(f, ", \"%s\": %s", flags[i].name,
+                *(const bool *) ((const char *) c + flags[i].offset)
+                    ? "true"
+                    : "false");
+    fputs("}", f);
+}
+
+static void put_memory(FILE *f, const struct weft_plan *plan)
+{
+    int64_t n = (int64_t) plan->n_nodes * plan->n_devices;
+    fputs(",\n \"memory\": [", f);
+    for (int64_t d = 0; d < n; d++) {
+        fprintf(f, "%s\n  {\"device\": %lld", d > 0 ? "," : "",
+                (long long) d);
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+            fprintf(f, ", \"%s\": %lld",
+                    weft_mem_class_name((enum weft_mem_class) c),
+                    (long long) plan->memory[d][c]);
+        fputs("}", f);
+    }
+    fputs("\n ]", f);
+}
+
+char *weft_plan_json(const struct weft_plan *plan)
+{
+    char *text = NULL;
+    size_t size = 0;
+    enum weft_call call[WEFT_N_CALLS];
+    int n = weft_plan_calls(call);
+    const char *comma = "";
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    fprintf(f, "{\"format\": %d, \"nodes\": %d, \"devices\": %d,\n", FORMAT,
+            plan->n_nodes, plan->n_devices);
+    fputs(" \"calls\": {", f);
+    for (int i = 0; i < n; i++) {
+        if (plan->call[call[i]].dp == 0)
+            continue;
+        fprintf(f, "%s\n  \"%s\": ", comma, weft_call_name(call[i]));
+        put_call(f, &plan->call[call[i]]);
+        comma = ",";
+    }
+    fputs("\n }", f);
+    if (plan->has_memory)
+        put_memory(f, plan);
+    fputs("}\n", f);
+    bool failed = ferror(f) != 0;
+    if (fclose(f) != 0 || failed) {
+        weft_free(text);
+        return NULL;
+    }
+    return text;
+}
+
+int weft_plan_write(const struct weft_plan *plan, const char *path,
+                    struct weft_err *err)
+{
+    char *text = weft_plan_json(plan);
+    if (!text)
+        return weft_err_nomem(err, path, 4096);
+    int rc = weft_file_write(path, text, strlen(text), err);
+    weft_free(text);
+    return rc;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "harness.h"
+
+#include "plan/layout.h"
+
+/* T 2 of at most 4; a scalar one of T 1 */
+static struct weft_shape actor = {.n_layers = 4,
+                                  .n_heads = 4,
+                                  .intermediate = 256,
+                                  .vocab = 256,
+                                  .n_blocks = 2};
+static struct weft_shape critic = {.n_layers = 2,
+                                   .n_heads = 3,
+                                   .intermediate = 256,
+                                   .vocab = 256,
+                                   .n_blocks = 1};
+static struct weft_plan_needs needs = {
+    .n_nodes = 2, .n_devices = 4, .gradient_groups = 4, .n_samples = 6};
+static struct weft_err err;
+static struct weft_plan p;
+
+static void fresh(void)
+{
+    memset(needs.shape, 0, sizeof needs.shape);
+    needs.shape[WEFT_CALL_ACTOR_GENERATE] = &actor;
+    needs.shape[WEFT_CALL_REF_INFER] = &actor;
+    needs.shape[WEFT_CALL_ACTOR_TRAIN] = &actor;
+    needs.shape[WEFT_CALL_CRITIC_TRAIN] = &critic;
+    weft_plan_default(&needs, &p);
+}
+
+static struct weft_call_plan on(struct weft_mesh mesh, int32_t dp, int32_t tp,
+                                int32_t pp)
+{
+    return (struct weft_call_plan){
+        .mesh = mesh, .dp = dp, .tp = tp, .pp = pp};
+}
+
+static void refused(enum weft_call call, struct weft_call_plan c,
+                    const char *part)
+{
+    fresh();
+    p.call[call] = c;
+    CHECK_FAILS(weft_plan_check(&p, &needs, &err), WEFT_EINVAL, err, part);
+}
+
+static void accepted(enum weft_call call, struct weft_call_plan c)
+{
+    fresh();
+    p.call[call] = c;
+    REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
+}
+
+/* A mesh of the 2 x 4 cluster: exactly these. */
+static bool is_mesh(const struct weft_mesh *m)
+{
+    static const struct weft_mesh all[] = {
+        {0, 1, 0, 1}, {0, 1, 1, 1}, {0, 1, 2, 1}, {0, 1, 3, 1}, {0, 1, 0, 2},
+        {0, 1, 2, 2}, {0, 1, 0, 4}, {1, 1, 0, 1}, {1, 1, 1, 1}, {1, 1, 2, 1},
+        {1, 1, 3, 1}, {1, 1, 0, 2}, {1, 1, 2, 2}, {1, 1, 0, 4}, {0, 2, 0, 4}};
+    for (size_t i = 0; i < WEFT_COUNT(all); i++)
+        if (memcmp(&all[i], m, sizeof *m) == 0)
+            return true;
+    return false;
+}
+
+static void test_check_meshes(void)
+{
+    for (int32_t node = -1; node <= 2; node++)
+        for (int32_t nodes = -1; nodes <= 3; nodes++)
+            for (int32_t device = -1; device <= 4; device++)
+                for (int32_t devices = -1; devices <= 5; devices++) {
+                    struct weft_mesh m = {node, nodes, device, devices};
+                    fresh();
+                    p.call[WEFT_CALL_REF_INFER] = on(m, nodes * devices, 1,
+                                                     1);
+                    if (p.call[WEFT_CALL_REF_INFER].dp == 0)
+                        continue; /* not used */
+                    CHECK_INT(weft_plan_check(&p, &needs, &err) == 0,
+                              is_mesh(&m));
+                }
+    struct weft_mesh m = {0, INT32_MAX, 0, 4};
+    refused(WEFT_CALL_REF_INFER, on(m, 1, 1, 1),
+            "ref_infer: a mesh of "
+            "2147483647 nodes");
+}
+
+static void test_check_mesh_sentences(void)
+{
+    const struct weft_mesh beyond = {1, 2, 0, 4}, wide = {0, 1, 2, 3};
+    const struct weft_mesh odd = {0, 1, 1, 2}, three = {0, 1, 0, 3};
+    const struct weft_mesh parts = {0, 2, 0, 2};
+    refused(WEFT_CALL_REF_INFER, on(beyond, 8, 1, 1),
+            "ref_infer: a mesh of 2 nodes from node 1 on does not fit the 2 "
+            "nodes");
+    refused(WEFT_CALL_REF_INFER, on(wide, 3, 1, 1),
+            "ref_infer: a mesh of 3 devices from device 2 on does not fit "
+            "the 4 devices of a node");
+    refused(WEFT_CALL_REF_INFER, on(odd, 2, 1, 1),
+            "ref_infer: devices 1 to 2 are no mesh: a part of a node is a "
+            "power of two and begins at a multiple of it, like 0 to 1");
+    refused(WEFT_CALL_REF_INFER, on(three, 3, 1, 1), "like 0 to 1");
+    refused(WEFT_CALL_REF_INFER, on(parts, 4, 1, 1),
+            "ref_infer: a mesh of 2 nodes has all 4 devices of each, not 2");
+}
+
+static void test_check_degrees(void)
+{
+    const struct weft_mesh all = {0, 2, 0, 4}, node = {1, 1, 0, 4};
+    accepted(WEFT_CALL_ACTOR_TRAIN, on(all, 2, 2, 2));
+    accepted(WEFT_CALL_ACTOR_TRAIN, on(all, 1, 2, 4));
+    accepted(WEFT_CALL_ACTOR_TRAIN, on(node, 4, 1, 1));
+    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 0, 1, 1),
+            "actor_train: the run makes this call, but the plan has no "
+            "place for it");
+    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 8, 0, 1),
+            "actor_train: dp 8, tp 0 and pp 1 must be at least 1");
+    refused(WEFT_CALL_ACTOR_TRAIN, on(all, -4, -2, 1), "must be at least 1");
+    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 2, 2, 1),
+            "actor_train: dp 2 x tp 2 x pp 1 is 4 devices, but the mesh has "
+            "8");
+    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 65536, 65536, 1), "4294967296");
+    refused(WEFT_CALL_ACTOR_TRAIN, on(node, 1, 4, 1),
+            "actor_train: tp 4 is more than the model's 2 tensor blocks; "
+            "take tp 2, or numerics.tensor_blocks 4");
+    refused(WEFT_CALL_CRITIC_TRAIN, on(node, 2, 2, 1),
+            "critic_train: tp 2 is more than the model's 1 tensor blocks; "
+            "take tp 1");
+    CHECK(strstr(err.text, "numerics") == NULL);
+    refused(WEFT_CALL_CRITIC_TRAIN, on(node, 1, 1, 4),
+            "critic_train: pp 4 is more than the model's 2 layers; take pp "
+            "2");
+    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 8, 1, 1),
+            "actor_train: dp 8 is more than the 4 gradient groups; take dp "
+            "4, or numerics.gradient_groups 8");
+    refused(WEFT_CALL_ACTOR_GENERATE, on(all, 8, 1, 1),
+            "actor_generate: dp 8 is more than the 6 samples of an "
+            "iteration; take dp 6, or more rollout.prompts");
+    accepted(WEFT_CALL_REF_INFER, on(all, 8, 1, 1));
+}
+
+static void test_check_stages(void)
+{
+    const struct weft_mesh all = {0, 2, 0, 64};
+    struct weft_plan_needs many = {
+        .n_nodes = 2, .n_devices = 64, .gradient_groups = 4};
+    struct weft_shape deep = actor;
+    deep.n_layers = 200;
+    many.shape[WEFT_CALL_ACTOR_TRAIN] = &deep;
+    weft_plan_default(&many, &p);
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 1, 1, 128);
+    CHECK_FAILS(weft_plan_check(&p, &many, &err), WEFT_EINVAL, err,
+                "actor_train: pp 128 is more than the 64 stages there may "
+                "be");
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 2, 1, 64);
+    REQUIRE_OK(weft_plan_check(&p, &many, &err), err);
+}
+
+static void test_check_options(void)
+{
+    const struct weft_mesh one = {0, 1, 3, 1};
+    struct weft_call_plan c = on(one, 1, 1, 1);
+    c.zero = 4;
+    refused(WEFT_CALL_ACTOR_TRAIN, c, "actor_train: zero 4 must be 0 to 3");
+    c.zero = -1;
+    refused(WEFT_CALL_ACTOR_TRAIN, c, "zero -1 must be 0 to 3");
+    c.zero = 3;
+    accepted(WEFT_CALL_ACTOR_TRAIN, c);
+    refused(WEFT_CALL_REF_INFER, c,
+            "ref_infer: zero 3 is for calls that train; take zero 0");
+    c = on(one, 1, 1, 1);
+    c.recompute = true;
+    accepted(WEFT_CALL_CRITIC_TRAIN, c);
+    refused(WEFT_CALL_REF_INFER, c,
+            "ref_infer: recompute is for calls that train");
+    c = on(one, 1, 1, 1);
+    c.offload = true;
+    accepted(WEFT_CALL_REF_INFER, c);
+    refused(WEFT_CALL_ACTOR_TRAIN, c,
+            "actor_train: offload is for frozen models (reward_infer, "
+            "ref_infer)");
+    c = on(one, 1, 1, 1);
+    c.micro_batches = 2;
+    accepted(WEFT_CALL_REF_INFER, c);
+    accepted(WEFT_CALL_ACTOR_TRAIN, c);
+    refused(WEFT_CALL_ACTOR_GENERATE, c,
+            "actor_generate: micro_batches 2 is for calls that infer or "
+            "train; take 0");
+    c.micro_batches = -2;
+    refused(WEFT_CALL_REF_INFER, c,
+            "ref_infer: micro_batches -2 must be at least 0");
+}
+
+static void test_check_cluster(void)
+{
+    fresh();
+    REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
+    p.call[WEFT_CALL_REWARD_INFER].tp = -7; /* a call that nobody makes */
+    REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
+    p.n_devices = 8;
+    CHECK_FAILS(weft_plan_check(&p, &needs, &err), WEFT_EINVAL, err,
+                "the plan is for 2 nodes of 8 devices, but the run has 2 of "
+                "4");
+    fresh();
+    p.n_nodes = 3;
+    CHECK_FAILS(weft_plan_check(&p, &needs, &err), WEFT_EINVAL, err,
+                "the plan is for 3 nodes");
+}
+
+WEFT_TESTS("plan/layout_check", {"test_check_meshes", test_check_meshes},
+           {"test_check_mesh_sentences", test_check_mesh_sentences},
+           {"test_check_degrees", test_check_degrees},
+           {"test_check_stages", test_check_stages},
+           {"test_check_options", test_check_options},
+           {"test_check_cluster", test_check_cluster})

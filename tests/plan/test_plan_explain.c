@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "harness.h"
+
+#include "base/alloc.h"
+#include "plan/layout.h"
+
+static void test_explain_calls(void)
+{
+    struct weft_plan p = {.n_nodes = 2, .n_devices = 2};
+    const struct weft_mesh all = {0, 2, 0, 2}, one = {1, 1, 1, 1};
+    p.call[WEFT_CALL_ACTOR_GENERATE] = (struct weft_call_plan){
+        .mesh = all, .dp = 4, .tp = 1, .pp = 1};
+    p.call[WEFT_CALL_REF_INFER] = (struct weft_call_plan){
+        .mesh = one, .dp = 1, .tp = 1, .pp = 1, .offload = true};
+    p.call[WEFT_CALL_CRITIC_INFER] = (struct weft_call_plan){
+        .mesh = one, .dp = 1, .tp = 1, .pp = 1};
+    p.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
+        .mesh = all,
+        .dp = 1,
+        .tp = 2,
+        .pp = 2,
+        .micro_batches = 8,
+        .zero = 1,
+        .recompute = true};
+    char *text = weft_plan_explain(&p);
+    CHECK_STR(text, "nodes 2, devices of each 2\n\n"
+                    "call            nodes      devices      dp  tp  pp  "
+                    "micro-batches  zero  recompute  offload\n"
+                    "actor_generate  0-1        0-1           4   1   1  "
+                    "-                 -  -          -\n"
+                    "ref_infer       1          1             1   1   1  "
+                    "by tokens         -  -          yes\n"
+                    "critic_infer    1          1             1   1   1  "
+                    "by tokens         -  -          -\n"
+                    "actor_train     0-1        0-1           1   2   2  "
+                    "8                 1  yes        -\n");
+    weft_free(text);
+}
+
+/* Neighbours with the same numbers share a line. */
+static void test_explain_memory(void)
+{
+    struct weft_plan p = {.n_nodes = 1, .n_devices = 4, .has_memory = true};
+    int64_t memory[4][WEFT_N_MEM_CLASSES] = {{0}};
+    p.memory = memory;
+    memory[1][WEFT_MEM_KV] = memory[2][WEFT_MEM_KV] = 3 << 19;
+    memory[1][WEFT_MEM_WEIGHTS] = memory[2][WEFT_MEM_WEIGHTS] = 1 << 20;
+    char *text = weft_plan_explain(&p);
+    REQUIRE(text != NULL);
+    const char *at = strstr(text, "\nMiB at most");
+    CHECK_STR(at, "\nMiB at most          weights    gradients    optimizer"
+                  "           kv  activations      samples          all\n"
+                  "device 0                 0.0          0.0          0.0"
+                  "          0.0          0.0          0.0          0.0\n"
+                  "device 1-2               1.0          0.0          0.0"
+                  "          1.5          0.0          0.0          2.5\n"
+                  "device 3                 0.0          0.0          0.0"
+                  "          0.0          0.0          0.0          0.0\n");
+    weft_free(text);
+}
+
+WEFT_TESTS("plan/plan_explain", {"test_explain_calls", test_explain_calls},
+           {"test_explain_memory", test_explain_memory})
