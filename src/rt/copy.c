@@ -63,6 +63,8 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
     }
     if (weft_tile_is_here(src) && weft_tile_is_here(dst))
         copy_here(seq, where, src, dst);
+    else
+        weft_transfer_insert(seq, where, src, dst);
 }
 
 void weft_rt_traffic(const struct weft_rt *rt, enum weft_mem_class c,

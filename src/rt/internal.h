@@ -49,7 +49,7 @@ int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
 
 /* ---- Tiles ------------------------------------------------------------ */
 
-/* The handle orders the tasks (a void interface: StarPU moves and allocates
+/* The handle orders the tasks (interface.c: StarPU moves and allocates
  * nothing); the memory is ours. Handles are registered once and go with the
  * struct from tile to tile: registering costs 10 us and more. A tile of
  * another rank has neither. */
@@ -62,6 +62,9 @@ struct weft_tile {
     void *_Atomic data;     /* NULL: temporary, not written yet */
     atomic_int n_refs;      /* owner, and tasks that have not ended */
     atomic_int n_writers;   /* tasks that write and have not ended */
+    atomic_int n_receives;  /* messages among them */
+    atomic_int trouble;     /* code of what a message found */
+    double message_us;      /* when one was last posted */
     uint64_t mark;          /* last insertion that saw it ... */
     int slot;               /* ... as its handle number so */
     struct weft_tile *next; /* free ones, or all of them */
@@ -74,8 +77,13 @@ void weft_tile_label(const struct weft_tile *tile, char *text, size_t size);
 void *weft_tile_data(struct weft_tile *tile, bool zeroed);
 /* Says that there is none left. Returns WEFT_ENOMEM. */
 int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err);
+/* Its memory for a message, always: what nobody wrote is zeros, what is beyond
+ * the limit is given; `trouble` says so. */
+void *weft_tile_message(struct weft_tile *tile);
 /* One reference less; the last one frees. */
 void weft_tile_drop(struct weft_tile *tile);
+void weft_tile_register(struct weft_tile *tile); /* makes its handle */
+void weft_interface_start(void);
 /* All tiles' handles; no task is left. */
 void weft_tile_free_all(struct weft_rt *rt);
 
@@ -151,13 +159,17 @@ struct weft_rt {
     int first_place;                  /* of this rank */
     const struct weft_policy *policy; /* NULL: one of StarPU's */
     int min_priority, max_priority;   /* of StarPU's */
-    bool profile;
+    bool profile, nap, starpu_on;
     double start_s;
     char *fxt_dir; /* NULL: no trace */
     bool fxt_began;
     int64_t n_inserted; /* also numbers the tasks */
     int64_t n_copies;   /* weft_insert_copy(), the same on all ranks */
     struct weft_traffic traffic[WEFT_N_MEM_CLASSES];
+    int64_t *n_sent, *n_received; /* messages (n_ranks), numbers the next */
+    atomic_long n_transfers;      /* not ended */
+    struct weft_move *move;       /* ring (WEFT_MOVES) or NULL */
+    int64_t n_moves;              /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
     struct weft_pool *pool;
     struct weft_worker *worker; /* (n_devices) */
@@ -167,8 +179,34 @@ struct weft_rt {
     struct weft_seq *seq;
     struct weft_codelet *codelet;
     struct weft_external *external;
-    struct weft_watchdog *watchdog; /* NULL: off */
+    struct weft_transfer *transfer, **last_transfer; /* by insertion */
+    struct weft_watchdog *watchdog;                  /* NULL: off */
 };
+
+/* Messages between ranks; nothing in a job of one. */
+enum { WEFT_MOVES = 1 << 14 }; /* records kept: 2 MiB */
+struct weft_move {
+    double start_us, end_us; /* since weft_rt_start; posted, done */
+    size_t bytes;
+    int32_t peer, iteration;
+    bool sends;
+    char label[80];
+};
+int weft_transfer_create(struct weft_rt *rt, struct weft_err *err);
+void weft_transfer_free(struct weft_rt *rt);
+/* StarPU-MPI, when all ranks have StarPU. Collective. */
+void weft_transfer_start(struct weft_rt *rt);
+void weft_transfer_stop(struct weft_rt *rt);
+/* Sends, receives or does nothing. */
+void weft_transfer_insert(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          struct weft_tile *src, struct weft_tile *dst);
+/* Warns of what has not come. */
+void weft_transfer_report(struct weft_rt *rt);
+#ifdef WEFT_HAVE_MPI
+void weft_interface_messages(void); /* tells StarPU-MPI */
+void weft_pmpi_nap(bool on);        /* MPI's waiting sleeps */
+#endif
 
 double weft_rt_now_us(const struct weft_rt *rt);
 

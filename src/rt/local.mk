@@ -7,13 +7,16 @@ rt_sources = \
 	%D%/fxt.c %D%/fxt.h \
 	%D%/graph.h \
 	%D%/insert.c \
+	%D%/interface.c \
 	%D%/internal.h \
 	%D%/nap.c \
+	%D%/pmpi_nap.c \
 	%D%/policy.h \
 	%D%/pool.c \
 	%D%/profile.c \
 	%D%/seq.c \
 	%D%/start.c \
 	%D%/tile.c %D%/tile.h \
+	%D%/transfer.c \
 	%D%/watchdog.c \
 	%D%/world.c %D%/world.h

@@ -6,7 +6,10 @@
 
 #include "rt/internal.h"
 
-enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000, POLLS = 64 };
+enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000 };
+/* Polls before the first nap, and between two: a round of StarPU-MPI's thread
+ * polls all of its messages. */
+enum { POLLS = 64, POLLS_BETWEEN = 16 };
 
 static void sleep_us(int us)
 {
@@ -25,6 +28,7 @@ void weft_nap(struct weft_nap *nap)
         nap->n_polls++;
         return;
     }
+    nap->n_polls -= POLLS_BETWEEN;
     nap->us = nap->us ? longer(nap->us) : NAP_FIRST_US;
     sleep_us(nap->us);
 }

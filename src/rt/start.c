@@ -89,6 +89,12 @@ static void set_starpu_home(void)
     setenv("STARPU_HOME", path, 1);
 }
 
+static int share_of(int cores, double share)
+{
+    int n = (int) (cores * share + 0.5);
+    return cores > 0 && n < 1 ? 1 : n;
+}
+
 static int choose_devices(int wanted, const struct weft_topology *topology,
                           int *out, struct weft_err *err)
 {
@@ -138,7 +144,9 @@ static int starpu_start(struct weft_rt *rt,
     bool crowded = rt->n_devices >= n_usable;
     bool nap = options->nap < 0 ? crowded : options->nap > 0;
     setenv("STARPU_SILENT", "1", 0);
-    if (rt->n_devices > n_usable)
+    setenv("STARPU_MPI_NOBIND", "1", 0);
+    /* StarPU of every rank would bind to the first cores. */
+    if (rt->n_devices > n_usable || weft_world_host()->share < 1)
         setenv("STARPU_WORKERS_NOBIND", "1", 1);
     set_starpu_home();
     weft_fxt_off();
@@ -153,6 +161,7 @@ static int starpu_start(struct weft_rt *rt,
     conf.ncuda = 0; /* GPU devices come later */
     conf.nopencl = 0;
     conf.catch_signals = 0;
+    conf.will_use_mpi = rt->n_ranks > 1;
     if (rt->policy) {
         rt->policy->configure(rt->n_devices, nap,
                               rt->n_devices > n_usable ? 0 : SPIN_US);
@@ -165,13 +174,14 @@ static int starpu_start(struct weft_rt *rt,
     if (rc)
         return weft_err_set(err, WEFT_EINTERNAL, "StarPU does not start: %s",
                             strerror(-rc));
+    rt->starpu_on = true;
     int n = (int) starpu_cpu_worker_get_count();
-    if (n != rt->n_devices) {
-        starpu_shutdown();
+    if (n != rt->n_devices)
         return weft_err_set(err, WEFT_EINTERNAL,
                             "StarPU started %d devices instead of %d", n,
                             rt->n_devices);
-    }
+    weft_interface_start();
+    rt->nap = nap;
     rt->min_priority = starpu_sched_get_min_priority();
     rt->max_priority = starpu_sched_get_max_priority();
     weft_debug("%d devices on %d cores, StarPU %d.%d.%d, idle ones %s", n,
@@ -182,6 +192,15 @@ static int starpu_start(struct weft_rt *rt,
 
 static void rt_free(struct weft_rt *rt)
 {
+    struct weft_err err;
+    if (!rt)
+        return;
+    weft_watchdog_stop(rt);
+    if (rt->starpu_on)
+        starpu_shutdown();
+    if (rt->fxt_began
+        && weft_fxt_end(rt->starpu_on ? rt->fxt_dir : NULL, &err))
+        weft_warn("%s", err.text);
     for (int d = 0; rt->worker && d < rt->n_devices; d++) {
         weft_exec_clear(&rt->worker[d].exec);
         pthread_mutex_destroy(&rt->worker[d].mutex);
@@ -190,33 +209,51 @@ static void rt_free(struct weft_rt *rt)
     weft_free(rt->worker);
     weft_pool_free(rt->pool);
     pthread_mutex_destroy(&rt->mutex);
-    if (rt->fxt_began) /* StarPU did not start */
-        (void) weft_fxt_end(NULL, NULL);
+    weft_transfer_free(rt);
     weft_free(rt->fxt_dir);
     weft_free(rt);
-    atomic_store(&started, false);
 }
 
-int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
-                  struct weft_err *err)
+/* What this rank has to itself, and what it may have of devices. */
+static int prepare(const struct weft_rt_options *options,
+                   struct weft_topology *topology, int *n_devices_out,
+                   struct weft_err *err)
 {
-    struct weft_topology topology;
-    int n_devices = 0;
     int rc = check_joined(err);
+    if (!rc && options->fxt_dir && weft_world_size() > 1)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "StarPU's own traces are of one process; the "
+                          "others (weft_rt_write_trace) are of all");
     if (!rc)
-        rc = weft_topology_read(&topology, err);
-    if (!rc)
-        rc = choose_devices(options->n_devices, &topology, &n_devices, err);
+        rc = weft_topology_read(topology, err);
     if (rc)
         return rc;
-    if (atomic_exchange(&started, true))
-        return weft_err_set(err, WEFT_ESTATE,
-                            "a runtime is running in this process already");
+    const struct weft_host *host = weft_world_host();
+    topology->n_usable = share_of(topology->n_usable, host->share);
+    topology->n_cores = share_of(topology->n_cores, host->share);
+    topology->free_bytes /= host->n_ranks;
+    return choose_devices(options->n_devices, topology, n_devices_out, err);
+}
+
+static int check_same(int n_devices, struct weft_err *err)
+{
+    int first = n_devices, rc = 0;
+    weft_world_share(&first, sizeof first);
+    if (first != n_devices)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "cannot start %d devices: rank 0 has %d, and all "
+                          "ranks must have the same number",
+                          n_devices, first);
+    return weft_world_agree(rc, err);
+}
+
+static struct weft_rt *rt_create(const struct weft_rt_options *options,
+                                 const struct weft_topology *topology,
+                                 int n_devices)
+{
     struct weft_rt *rt = weft_alloc(1, sizeof *rt);
-    if (!rt) {
-        atomic_store(&started, false);
-        return weft_err_nomem(err, "the runtime", sizeof *rt);
-    }
+    if (!rt)
+        return NULL;
     pthread_mutex_init(&rt->mutex, NULL);
     rt->n_devices = n_devices;
     rt->rank = weft_world_rank();
@@ -226,41 +263,77 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     rt->first_place = rt->rank * rt->places_per_rank;
     rt->policy = options->policy;
     rt->profile = options->profile;
+    rt->last_transfer = &rt->transfer;
     rt->start_s = weft_clock_s();
     size_t limit = options->memory_limit_bytes;
     if (!limit)
-        limit = topology.free_bytes > 0 ? (size_t) topology.free_bytes
-                                        : SIZE_MAX / 2;
+        limit = topology->free_bytes > 0 ? (size_t) topology->free_bytes
+                                         : SIZE_MAX / 2;
     rt->pool = weft_pool_create(limit, rt->places_per_rank);
     rt->fxt_dir = options->fxt_dir ? weft_strdup(options->fxt_dir) : NULL;
-    if (!rt->pool || (options->fxt_dir && !rt->fxt_dir))
-        rc = weft_err_nomem(err, "the runtime", sizeof *rt->pool);
+    if (rt->pool && !rt->fxt_dir == !options->fxt_dir)
+        return rt;
+    rt_free(rt);
+    return NULL;
+}
+
+/* All of one rank's start that may fail. */
+static int start_here(struct weft_rt *rt,
+                      const struct weft_rt_options *options,
+                      const struct weft_topology *topology,
+                      struct weft_err *err)
+{
+    int rc = workers_create(rt, err);
     if (!rc)
-        rc = workers_create(rt, err);
+        rc = weft_transfer_create(rt, err);
     if (!rc)
-        rc = starpu_start(rt, options, topology.n_usable, err);
-    if (rc) {
-        rt_free(rt);
-        return rc;
-    }
-    if (options->watchdog_s > 0)
+        rc = starpu_start(rt, options, topology->n_usable, err);
+    if (!rc && options->watchdog_s > 0)
         rc = weft_watchdog_start(rt, options->watchdog_s, err);
-    if (rc) {
-        weft_rt_stop(rt);
-        return rc;
-    }
+    return rc;
+}
+
+int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
+                  struct weft_err *err)
+{
+    struct weft_topology topology;
+    struct weft_rt *rt = NULL;
+    int n_devices = 0;
+    if (atomic_exchange(&started, true))
+        return weft_err_set(err, WEFT_ESTATE,
+                            "a runtime is running in this process already");
+    int rc = weft_world_agree(prepare(options, &topology, &n_devices, err),
+                              err);
+    if (!rc)
+        rc = check_same(n_devices, err);
+    if (rc)
+        goto err_started;
+    rt = rt_create(options, &topology, n_devices);
+    if (rt)
+        rc = start_here(rt, options, &topology, err);
+    else
+        rc = weft_err_nomem(err, "the runtime", sizeof *rt);
+    rc = weft_world_agree(rc, err);
+    if (rc)
+        goto err_created;
+    weft_transfer_start(rt);
+    weft_world_min(0); /* all leave together */
+    rt->start_s = weft_clock_s();
     *out = rt;
     return 0;
+err_created:
+    rt_free(rt);
+err_started:
+    atomic_store(&started, false);
+    return rc;
 }
 
 void weft_rt_stop(struct weft_rt *rt)
 {
-    struct weft_err err;
     if (!rt)
         return;
     weft_external_abandon_all(rt);
     starpu_task_wait_for_all();
-    weft_watchdog_stop(rt);
     while (rt->seq)
         weft_seq_free(rt->seq);
     weft_tile_free_all(rt);
@@ -268,9 +341,7 @@ void weft_rt_stop(struct weft_rt *rt)
         rt->codelet->known = false;
         rt->codelet = rt->codelet->next;
     }
-    starpu_shutdown();
-    if (rt->fxt_began && weft_fxt_end(rt->fxt_dir, &err))
-        weft_warn("%s", err.text);
-    rt->fxt_began = false;
+    weft_transfer_stop(rt);
     rt_free(rt);
+    atomic_store(&started, false);
 }

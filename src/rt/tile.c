@@ -79,9 +79,9 @@ static struct weft_tile *tile_get(struct weft_rt *rt, bool here)
     tile = weft_alloc(1, sizeof *tile);
     if (!tile)
         return NULL;
-    if (here)
-        starpu_void_data_register(&tile->handle);
     tile->rt = rt;
+    if (here)
+        weft_tile_register(tile);
     pthread_mutex_lock(&rt->mutex);
     tile->all = rt->all_tile;
     rt->all_tile = tile;
@@ -170,6 +170,30 @@ int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err)
     return weft_pool_refuse(tile->rt->pool, &need, label, err);
 }
 
+void *weft_tile_message(struct weft_tile *tile)
+{
+    void *data = atomic_load(&tile->data);
+    tile->message_us = weft_rt_now_us(tile->rt);
+    if (data)
+        return data;
+    struct weft_need need = need_of(tile);
+    need.zeroed = atomic_load(&tile->n_receives) == 0;
+    if (need.zeroed)
+        atomic_store(&tile->trouble, WEFT_ESTATE);
+    data = tile_fill(tile, &need);
+    if (data)
+        return data;
+    atomic_store(&tile->trouble, WEFT_ENOMEM);
+    need.beyond_limit = true;
+    data = tile_fill(tile, &need);
+    if (!data) {
+        struct weft_err err;
+        weft_tile_refuse(tile, &err);
+        weft_world_abort(&err);
+    }
+    return data;
+}
+
 static void tile_empty(struct weft_tile *tile)
 {
     void *data = atomic_exchange(&tile->data, NULL);
@@ -203,9 +227,10 @@ void weft_tile_free_all(struct weft_rt *rt)
     while (rt->all_tile) {
         struct weft_tile *tile = rt->all_tile;
         rt->all_tile = tile->all;
+        tile_empty(tile);
+        atomic_store(&tile->n_refs, 0);
         if (tile->handle)
             starpu_data_unregister(tile->handle);
-        tile_empty(tile);
         weft_free(tile);
     }
     rt->free_tile = rt->free_foreign = NULL;

@@ -11,6 +11,7 @@
 
 #ifdef WEFT_HAVE_MPI
 #include <mpi.h>
+#include <starpu_mpi.h>
 
 /* StarPU-MPI's messages. */
 MPI_Comm weft_world_transfers(void);

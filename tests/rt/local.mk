@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+sh_tests += %D%/ranks.sh
 check_PROGRAMS += \
 	%D%/test_fxt \
 	%D%/test_graph \

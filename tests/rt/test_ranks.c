@@ -2,7 +2,7 @@
 /*
  * Places and ranks, against a serial interpretation that every rank makes of
  * the same random program. Alone it tests the places of one process;
- * test_ranks.sh runs it under mpirun.
+ * ranks.sh runs it under mpirun.
  */
 #include "rt/graph.h"
 
@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "config.h"
 #include "harness.h"
 #include "rt/codelet.h"
 
@@ -288,6 +289,30 @@ static void test_wrong_places(void)
     stop();
 }
 
-WEFT_TESTS("rt/ranks", {"test_random_programs", test_random_programs},
-           {"test_copy_is_counted", test_copy_is_counted},
-           {"test_wrong_places", test_wrong_places})
+static bool has_mpi(void)
+{
+#ifdef WEFT_HAVE_MPI
+    return true;
+#else
+    return false;
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--has-mpi") == 0)
+        return has_mpi() ? 0 : 1;
+    static const struct weft_test tests[] = {
+        {"test_random_programs", test_random_programs},
+        {"test_copy_is_counted", test_copy_is_counted},
+        {"test_wrong_places", test_wrong_places}};
+    struct weft_err err;
+    if (weft_world_open(&err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    int status = weft_test_main("rt/ranks", tests, WEFT_COUNT(tests));
+    status = (int) weft_world_max(status);
+    weft_world_close();
+    return status;
+}

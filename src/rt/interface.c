@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a tile is to StarPU: a handle that orders tasks and messages. StarPU
+ * neither allocates nor moves it: all CPU workers share its main memory, and
+ * the memory is the pool's. StarPU-MPI asks for pointer and datatype when a
+ * message is posted, so that a temporary tile gets its memory then.
+ */
+#include <stdio.h>
+
+#include "rt/internal.h"
+
+#if STARPU_MAJOR_VERSION == 1 && STARPU_MINOR_VERSION < 4
+typedef unsigned home_node; /* of registrations; int since 1.4 */
+#else
+typedef int home_node;
+#endif
+
+struct tile_interface {
+    struct weft_tile *tile;
+};
+
+static struct weft_tile *tile_of(starpu_data_handle_t handle)
+{
+    struct tile_interface *itf = starpu_data_get_interface_on_node(
+        handle, STARPU_MAIN_RAM);
+    return itf->tile;
+}
+
+static void tile_register(starpu_data_handle_t handle, home_node home,
+                          void *data_interface)
+{
+    (void) home;
+    for (unsigned node = 0; node < STARPU_MAXNODES; node++) {
+        struct tile_interface *itf = starpu_data_get_interface_on_node(handle,
+                                                                       node);
+        *itf = *(struct tile_interface *) data_interface;
+    }
+}
+
+static starpu_ssize_t tile_allocate(void *data_interface, unsigned node)
+{
+    (void) data_interface;
+    (void) node;
+    return 0;
+}
+
+static void tile_free(void *data_interface, unsigned node)
+{
+    (void) data_interface;
+    (void) node;
+}
+
+static int tile_copy(void *from, unsigned from_node, void *to,
+                     unsigned to_node, void *async_data)
+{
+    (void) from;
+    (void) from_node;
+    (void) to;
+    (void) to_node;
+    (void) async_data;
+    return 0;
+}
+
+/* Also asked when the handle is registered and unregistered: nothing then. */
+static void *tile_pointer(void *data_interface, unsigned node)
+{
+    (void) node;
+    struct weft_tile *tile = ((struct tile_interface *) data_interface)->tile;
+    return atomic_load(&tile->n_refs) > 0 ? weft_tile_message(tile) : NULL;
+}
+
+static size_t tile_size(starpu_data_handle_t handle)
+{
+    return tile_of(handle)->bytes;
+}
+
+/* Codelets have a footprint of their own. */
+static uint32_t tile_footprint(starpu_data_handle_t handle)
+{
+    (void) handle;
+    return 0;
+}
+
+static int tile_compare(void *a, void *b)
+{
+    return ((struct tile_interface *) a)->tile->bytes
+        == ((struct tile_interface *) b)->tile->bytes;
+}
+
+static void tile_display(starpu_data_handle_t handle, FILE *f)
+{
+    fprintf(f, "tile\t%zu\t", tile_of(handle)->bytes);
+}
+
+static starpu_ssize_t tile_describe(void *data_interface, char *text,
+                                    size_t size)
+{
+    struct weft_tile *tile = ((struct tile_interface *) data_interface)->tile;
+    return snprintf(text, size, "%zu", tile->bytes);
+}
+
+static const struct starpu_data_copy_methods tile_copies = {
+    .any_to_any = tile_copy};
+
+static struct starpu_data_interface_ops tile_ops = {
+    .register_data_handle = tile_register,
+    .allocate_data_on_node = tile_allocate,
+    .free_data_on_node = tile_free,
+    .copy_methods = &tile_copies,
+    .to_pointer = tile_pointer,
+    .get_size = tile_size,
+    .footprint = tile_footprint,
+    .compare = tile_compare,
+    .display = tile_display,
+    .describe = tile_describe,
+    .interfaceid = STARPU_UNKNOWN_INTERFACE_ID,
+    .interface_size = sizeof(struct tile_interface),
+    .dontcache = 1,
+    .name = (char *) "WEFT_TILE"};
+
+void weft_tile_register(struct weft_tile *tile)
+{
+    struct tile_interface itf = {tile};
+    starpu_data_register(&tile->handle, STARPU_MAIN_RAM, &itf, &tile_ops);
+}
+
+void weft_interface_start(void)
+{
+    if (tile_ops.interfaceid == STARPU_UNKNOWN_INTERFACE_ID)
+        tile_ops.interfaceid = (enum starpu_data_interface_id)
+            starpu_data_interface_get_next_id();
+}
+
+/* ---- Messages --------------------------------------------------------- */
+
+#ifdef WEFT_HAVE_MPI
+
+/* MPI counts in int: large tiles are so many GiB, and the rest. */
+static int tile_datatype(starpu_data_handle_t handle, MPI_Datatype *type)
+{
+    enum { GIB = 1 << 30 };
+    size_t bytes = tile_of(handle)->bytes;
+    if (bytes < GIB) {
+        MPI_Type_contiguous((int) bytes, MPI_BYTE, type);
+    } else {
+        MPI_Datatype gib;
+        MPI_Type_contiguous(GIB, MPI_BYTE, &gib);
+        MPI_Type_create_struct(
+            2, (int[]){(int) (bytes / GIB), (int) (bytes % GIB)},
+            (MPI_Aint[]){0, (MPI_Aint) (bytes / GIB * GIB)},
+            (MPI_Datatype[]){gib, MPI_BYTE}, type);
+        MPI_Type_free(&gib);
+    }
+    MPI_Type_commit(type);
+    return 0;
+}
+
+static void tile_datatype_free(MPI_Datatype *type)
+{
+    MPI_Type_free(type);
+}
+
+void weft_interface_messages(void)
+{
+    starpu_mpi_interface_datatype_register(tile_ops.interfaceid,
+                                           tile_datatype, tile_datatype_free);
+}
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between ranks: one rank's tile becomes another's. StarPU-MPI sends
+ * when the tile's turn among the tasks has come, and receives when it is the
+ * other tile's.
+ *
+ * The two sides of a copy find one another by its number among the copies
+ * from one rank to the other, which all ranks insert in the same order.
+ */
+#include "rt/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#ifdef WEFT_HAVE_MPI
+
+/* StarPU-MPI keeps 100 bytes for every tag that it has seen; no more messages
+ * than that of a pair of ranks may be under way. */
+enum { TAGS = 1 << 15 };
+/* A message that comes before its tile's turn waits in memory of StarPU-MPI's
+ * if it is shorter; a longer one is not sent until it is asked for. */
+enum { LONG_BYTES = 1 << 16 };
+
+struct weft_transfer {
+    struct weft_seq *seq;
+    struct weft_tile *tile;
+    struct weft_where where;
+    int peer;
+    bool sends;
+    double since_us;                  /* inserted */
+    struct weft_transfer *next, **at; /* guarded by rt->mutex */
+};
+
+static void link_in(struct weft_rt *rt, struct weft_transfer *t)
+{
+    pthread_mutex_lock(&rt->mutex);
+    t->at = rt->last_transfer;
+    *t->at = t;
+    rt->last_transfer = &t->next;
+    pthread_mutex_unlock(&rt->mutex);
+    atomic_fetch_add(&rt->n_transfers, 1);
+}
+
+static void link_out(struct weft_rt *rt, struct weft_transfer *t)
+{
+    pthread_mutex_lock(&rt->mutex);
+    *t->at = t->next;
+    if (t->next)
+        t->next->at = t->at;
+    else
+        rt->last_transfer = t->at;
+    pthread_mutex_unlock(&rt->mutex);
+    atomic_fetch_sub(&rt->n_transfers, 1);
+}
+
+/* What went wrong with the tile's memory when the message was posted. */
+static void report_trouble(struct weft_transfer *t)
+{
+    struct weft_err err;
+    char label[160];
+    int trouble = atomic_exchange(&t->tile->trouble, 0);
+    weft_tile_label(t->tile, label, sizeof label);
+    if (trouble == WEFT_ENOMEM)
+        weft_tile_refuse(t->tile, &err);
+    else if (trouble)
+        weft_err_set(&err, trouble,
+                     "copy of '%s' to rank %d: nothing has written it", label,
+                     t->peer);
+    if (trouble)
+        weft_seq_record(t->seq, &err);
+}
+
+static void note_end(struct weft_rt *rt, const struct weft_transfer *t)
+{
+    if (!rt->profile)
+        return;
+    pthread_mutex_lock(&rt->mutex);
+    int64_t i = rt->n_moves++;
+    struct weft_move *m = &rt->move[i % WEFT_MOVES];
+    *m = (struct weft_move){.start_us = t->tile->message_us,
+                            .end_us = weft_rt_now_us(rt),
+                            .bytes = t->tile->bytes,
+                            .peer = t->peer,
+                            .iteration = t->where.iteration,
+                            .sends = t->sends};
+    weft_tile_label(t->tile, m->label, sizeof m->label);
+    pthread_mutex_unlock(&rt->mutex);
+}
+
+/* StarPU-MPI has given the tile back already: its next task may be running. */
+static void ended(void *arg)
+{
+    struct weft_transfer *t = arg;
+    struct weft_seq *seq = t->seq;
+    struct weft_rt *rt = seq->rt;
+    report_trouble(t);
+    note_end(rt, t);
+    link_out(rt, t);
+    if (!t->sends) {
+        atomic_fetch_sub(&t->tile->n_receives, 1);
+        atomic_fetch_sub(&t->tile->n_writers, 1);
+    }
+    weft_tile_drop(t->tile);
+    weft_free(t);
+    atomic_fetch_add(&rt->n_ended, 1);
+    weft_seq_end(seq);
+}
+
+/* Odd and even by direction: StarPU-MPI 1.3 keeps long messages of both in
+ * one table. */
+static starpu_mpi_tag_t next_tag(struct weft_rt *rt, int from, int to)
+{
+    int64_t *n = from == rt->rank ? &rt->n_sent[to] : &rt->n_received[from];
+    return (*n)++ % TAGS * 2 + (from < to);
+}
+
+static void post(struct weft_rt *rt, struct weft_transfer *t)
+{
+    starpu_data_handle_t handle = t->tile->handle;
+    MPI_Comm comm = weft_world_transfers();
+    if (!t->sends)
+        starpu_mpi_irecv_detached(
+            handle, t->peer, next_tag(rt, t->peer, rt->rank), comm, ended, t);
+    else if (t->tile->bytes < LONG_BYTES)
+        starpu_mpi_isend_detached_prio(handle, t->peer,
+                                       next_tag(rt, rt->rank, t->peer),
+                                       t->where.priority, comm, ended, t);
+    else
+        starpu_mpi_issend_detached_prio(handle, t->peer,
+                                        next_tag(rt, rt->rank, t->peer),
+                                        t->where.priority, comm, ended, t);
+}
+
+static void transfer(struct weft_seq *seq, const struct weft_where *where,
+                     struct weft_tile *tile, int peer, bool sends)
+{
+    struct weft_rt *rt = seq->rt;
+    struct weft_err err;
+    struct weft_transfer *t = weft_alloc(1, sizeof *t);
+    if (!t) { /* the other side waits for it */
+        weft_err_nomem(&err, "a message", sizeof *t);
+        weft_world_abort(&err);
+    }
+    *t = (struct weft_transfer){.seq = seq,
+                                .tile = tile,
+                                .where = *where,
+                                .peer = peer,
+                                .sends = sends,
+                                .since_us = weft_rt_now_us(rt)};
+    atomic_fetch_add(&tile->n_refs, 1);
+    if (!sends) {
+        atomic_fetch_add(&tile->n_receives, 1);
+        atomic_fetch_add(&tile->n_writers, 1);
+    }
+    link_in(rt, t);
+    weft_seq_begin(seq);
+    post(rt, t);
+}
+
+void weft_transfer_insert(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          struct weft_tile *src, struct weft_tile *dst)
+{
+    struct weft_rt *rt = seq->rt;
+    if (weft_tile_is_here(src)) {
+        struct weft_traffic *traffic = &rt->traffic[src->mem];
+        traffic->n_messages++;
+        traffic->sent_bytes += src->bytes;
+        transfer(seq, where, src, weft_rt_place_rank(rt, dst->id.place),
+                 true);
+    } else if (weft_tile_is_here(dst)) {
+        transfer(seq, where, dst, weft_rt_place_rank(rt, src->id.place),
+                 false);
+    }
+}
+
+void weft_transfer_report(struct weft_rt *rt)
+{
+    enum { MOST = 4 };
+    long n[2] = {0}, n_told = 0;
+    pthread_mutex_lock(&rt->mutex);
+    for (const struct weft_transfer *t = rt->transfer; t; t = t->next) {
+        char label[160];
+        n[t->sends]++;
+        if (t->sends || n_told++ >= MOST)
+            continue;
+        weft_tile_label(t->tile, label, sizeof label);
+        weft_warn("  waits for '%s' from rank %d since %.1f s", label,
+                  t->peer, (weft_rt_now_us(rt) - t->since_us) * 1e-6);
+    }
+    pthread_mutex_unlock(&rt->mutex);
+    if (n[0] + n[1] > 0)
+        weft_warn("  rank %d: %ld messages to receive, %ld to send", rt->rank,
+                  n[0], n[1]);
+}
+
+/* ---- Start and stop --------------------------------------------------- */
+
+int weft_transfer_create(struct weft_rt *rt, struct weft_err *err)
+{
+    size_t n = (size_t) rt->n_ranks, n_moves = rt->profile ? WEFT_MOVES : 0;
+    rt->n_sent = weft_alloc(n, sizeof *rt->n_sent);
+    rt->n_received = weft_alloc(n, sizeof *rt->n_received);
+    rt->move = weft_alloc(n_moves, sizeof *rt->move);
+    if (!rt->n_sent || !rt->n_received || !rt->move)
+        return weft_err_nomem(err, "messages", n_moves * sizeof *rt->move);
+    return 0;
+}
+
+void weft_transfer_free(struct weft_rt *rt)
+{
+    weft_free(rt->n_sent);
+    weft_free(rt->n_received);
+    weft_free(rt->move);
+}
+
+void weft_transfer_start(struct weft_rt *rt)
+{
+    if (rt->n_ranks == 1)
+        return;
+    weft_pmpi_nap(rt->nap);
+    int rc = starpu_mpi_init_comm(NULL, NULL, 0, weft_world_transfers());
+    weft_assert(rc == 0); /* never another value in 1.3 and 1.4 */
+    weft_interface_messages();
+}
+
+void weft_transfer_stop(struct weft_rt *rt)
+{
+    if (rt->n_ranks > 1)
+        starpu_mpi_shutdown();
+}
+
+#else /* one process: every tile is here */
+
+void weft_transfer_insert(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          struct weft_tile *src, struct weft_tile *dst)
+{
+    (void) seq;
+    (void) where;
+    (void) src;
+    (void) dst;
+}
+
+void weft_transfer_report(struct weft_rt *rt)
+{
+    (void) rt;
+}
+
+int weft_transfer_create(struct weft_rt *rt, struct weft_err *err)
+{
+    (void) rt;
+    (void) err;
+    return 0;
+}
+
+void weft_transfer_free(struct weft_rt *rt)
+{
+    (void) rt;
+}
+
+void weft_transfer_start(struct weft_rt *rt)
+{
+    (void) rt;
+}
+
+void weft_transfer_stop(struct weft_rt *rt)
+{
+    (void) rt;
+}
+
+#endif
