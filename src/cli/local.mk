@@ -5,6 +5,7 @@ cli_commands = \
 	%D%/cmd_generate.c \
 	%D%/cmd_info.c \
 	%D%/cmd_init.c \
+	%D%/cmd_plan.c \
 	%D%/cmd_report.c \
 	%D%/cmd_score.c \
 	%D%/cmd_tokenize.c \

@@ -38,6 +38,9 @@ enum weft_reward_type {
     WEFT_REWARD_CALLBACK /* given through the public header */
 };
 
+/* What a tile's copies are kept for: all devices of a node, or each device. */
+enum weft_place { WEFT_PLACE_NODE, WEFT_PLACE_DEVICE };
+
 enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32 };
 
 struct weft_reward_config {
@@ -130,6 +133,8 @@ struct weft_config {
     struct {
         int32_t batch;              /* sft: samples per step, 32 */
         int32_t micro_batch_tokens; /* rows per micro-batch, 1024 */
+        int32_t micro_batches;      /* of each gradient group; 0: by tokens */
+        int32_t zero;               /* 0..3 */
         bool recompute;             /* false */
     } train;
 
@@ -142,6 +147,7 @@ struct weft_config {
 
     struct {
         int32_t devices;         /* 0: one per core */
+        enum weft_place place;   /* node */
         int32_t nap;             /* -1 auto, 0, 1 */
         double watchdog_s;       /* 300 */
         double memory_limit_gib; /* 0: what the machine has */
@@ -151,6 +157,9 @@ struct weft_config {
         int32_t every; /* iterations; 10; 0: only at the end */
         int32_t keep;  /* 2 */
     } checkpoint;
+
+    char *plan;   /* file; NULL: of layout, or data parallel */
+    char *layout; /* "dp2tp2pp1,zero=1" for all calls; not with plan */
 
     bool trace;           /* false */
     bool tensorboard;     /* false */

@@ -90,6 +90,15 @@ static int check_numerics(const struct check *k)
     return 0;
 }
 
+static int check_plan(const struct check *k)
+{
+    if (k->c->plan && k->c->layout)
+        return wrong(k, "layout",
+                     "'layout' and 'plan' exclude each other: the plan's "
+                     "file has a layout for each call");
+    return 0;
+}
+
 static int check_rewards(const struct check *k)
 {
     const struct weft_config *c = k->c;
@@ -165,6 +174,8 @@ int weft_config_check(const struct weft_config *config, const char *name,
         rc = check_data(&k);
     if (!rc)
         rc = check_numerics(&k);
+    if (!rc)
+        rc = check_plan(&k);
     if (!rc)
         rc = check_optimizer(&k, "actor", &config->actor_optim);
     if (!rc && config->algorithm == WEFT_ALGO_PPO)

@@ -185,6 +185,10 @@ const struct weft_config_key weft_config_keys[] = {
         "samples per step"),
     INT("train.micro_batch_tokens", train.micro_batch_tokens, "1024", 1, 1e8,
         BOTH, "rows per micro-batch"),
+    INT("train.micro_batches", train.micro_batches, "0", 0, 1e6, BOTH,
+        "parts of each gradient group; 0: by tokens"),
+    INT("train.zero", train.zero, "0", 0, 3, BOTH,
+        "split over dp: 1 optimizer, 2 and gradients, 3 and weights"),
     BOOL("train.recompute", train.recompute, "false", BOTH,
          "recompute activations, for less memory"),
 
@@ -199,6 +203,8 @@ const struct weft_config_key weft_config_keys[] = {
 
     INT("runtime.devices", runtime.devices, "0", 0, WEFT_MAX_DEVICES, BOTH,
         "CPU devices; 0: one per core"),
+    ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,
+         "node|device", BOTH, "who keeps copies: a node, or each device"),
     ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", BOTH,
          "idle devices sleep instead of spinning"),
     DOUBLE("runtime.watchdog_s", runtime.watchdog_s, "300", 0, 1e9, BOTH,
@@ -210,6 +216,10 @@ const struct weft_config_key weft_config_keys[] = {
         "iterations; 0: only at the end"),
     INT("checkpoint.keep", checkpoint.keep, "2", 1, MANY, BOTH,
         "newest checkpoints kept"),
+
+    PATH("plan", plan, BOTH, "file of 'weft plan'; else layout's"),
+    STRING("layout", layout, NULL, BOTH,
+           "of all calls, like dp2tp2pp1,zero=1; else data parallel"),
 
     BOOL("trace", trace, "false", BOTH, "write StarPU's trace and our own"),
     BOOL("tensorboard", tensorboard, "false", BOTH, "write an event file"),

@@ -15,6 +15,7 @@ run_sources = \
 	%D%/memory.c %D%/memory.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \
+	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/ppo.c %D%/ppo.h \
 	%D%/ppo_metrics.c \
 	%D%/ppo_reward.c \

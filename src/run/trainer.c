@@ -15,6 +15,7 @@
 #include "run/checkpoint.h"
 #include "run/context.h"
 #include "run/memory.h"
+#include "run/plan_needs.h"
 #include "run/prompts.h"
 #include "run/store.h"
 
@@ -83,12 +84,6 @@ void weft_trainer_reference_end(struct weft_trainer *t)
 
 /* ---- Opening ---------------------------------------------------------- */
 
-static bool wants_reference(const struct weft_config *c)
-{
-    return c->algorithm == WEFT_ALGO_PPO
-        && c->ppo.kl_place != WEFT_KL_NOWHERE;
-}
-
 /* Calls visit for every model the run has. */
 typedef int (*model_fn)(struct weft_trainer *t, struct weft_run_model *m,
                         const char *folder, const char *name, bool trained,
@@ -104,7 +99,7 @@ static int for_each_model(struct weft_trainer *t, model_fn visit,
     int rc = visit(t, &t->actor, c->model.actor, "actor", true, err);
     if (!rc && c->algorithm == WEFT_ALGO_PPO)
         rc = visit(t, &t->critic, c->model.critic, "critic", true, err);
-    if (!rc && wants_reference(c))
+    if (!rc && weft_run_has_reference(c))
         rc = visit(t, &t->reference, c->model.reference, "reference", false,
                    err);
     for (int32_t r = 0; r < c->n_rewards && !rc; r++)
@@ -118,32 +113,13 @@ static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
                      const char *folder, const char *name, bool trained,
                      struct weft_err *err)
 {
-    const struct weft_shape *actor = &t->actor.arch.shape;
-    bool scalar = m == &t->critic || (m != &t->actor && m != &t->reference);
+    enum weft_run_role role = m == &t->actor     ? WEFT_RUN_ACTOR
+                            : m == &t->critic    ? WEFT_RUN_CRITIC
+                            : m == &t->reference ? WEFT_RUN_REFERENCE
+                                                 : WEFT_RUN_REWARD;
     (void) trained;
-    int rc = weft_store_arch(folder,
-                             weft_dtype_name(t->config.numerics.dtype),
-                             t->config.numerics.tensor_blocks, &m->arch, err);
-    if (rc) {
-        weft_err_prefix(err, "%s", name);
-        return rc;
-    }
-    struct weft_shape *s = &m->arch.shape;
-    if (m == &t->critic)
-        weft_arch_make_scalar(
-            &m->arch); /* a language model's trunk will do */
-    if (s->scalar_head != scalar)
-        return weft_err_set(
-            err, WEFT_EINVAL, "%s: '%s' %s", name, folder,
-            scalar ? "is a language model; a reward model has a scalar head "
-                     "(architectures ...ForSequenceClassification)"
-                   : "has a scalar head; a language model is needed");
-    if (m != &t->actor && s->vocab != actor->vocab)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "%s: '%s' has a vocabulary of %d, the actor's is "
-                            "%d; models of a run share the tokenizer",
-                            name, folder, s->vocab, actor->vocab);
-    return 0;
+    return weft_run_arch(&t->config, role, folder, name, &t->actor.arch.shape,
+                         &m->arch, err);
 }
 
 static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,

@@ -27,3 +27,5 @@ check_PROGRAMS += %D%/test_info
 check_PROGRAMS += %D%/test_gsm8k
 %C%_test_gsm8k_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_gsm8k_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_plan_needs
+%C%_test_plan_needs_LDADD = $(all_libs)

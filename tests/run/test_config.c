@@ -71,6 +71,10 @@ static void test_config_defaults(void)
     CHECK(c.actor_optim.beta1 == 0.9f && c.critic_optim.beta2 == 0.999f);
     CHECK(c.actor_optim.eps == 1e-8f && c.actor_optim.grad_clip == 1);
     CHECK_INT(c.train.micro_batch_tokens, 1024);
+    CHECK_INT(c.train.micro_batches, 0);
+    CHECK_INT(c.train.zero, 0);
+    CHECK(c.plan == NULL && c.layout == NULL);
+    CHECK_INT(c.runtime.place, WEFT_PLACE_NODE);
     CHECK_INT(c.numerics.dtype, WEFT_F32);
     CHECK_INT(c.numerics.gradient_groups, 4);
     CHECK(c.numerics.isa == NULL);
@@ -102,7 +106,9 @@ static void test_config_values(void)
                     "  kl: {place: none, kind: k3}\n"
                     "  aggregation: seq-mean-token-sum-norm\n"
                     "numerics: {dtype: bf16, isa: avx2}\n"
-                    "runtime: {nap: true}\n"
+                    "runtime: {nap: true, place: device}\n"
+                    "train: {zero: 2, micro_batches: 3}\n"
+                    "plan: p/../plan.json\n"
                     "actor.lr: +3E-4\n"
                     "checkpoint:\n"
                     "trace: True\n"),
@@ -118,6 +124,10 @@ static void test_config_values(void)
     CHECK_INT(c.numerics.dtype, WEFT_BF16);
     CHECK_STR(c.numerics.isa, "avx2");
     CHECK_INT(c.runtime.nap, 1);
+    CHECK_INT(c.runtime.place, WEFT_PLACE_DEVICE);
+    CHECK_INT(c.train.zero, 2);
+    CHECK_INT(c.train.micro_batches, 3);
+    CHECK_STR(c.plan, "/plan.json");
     CHECK(c.actor_optim.lr == 3e-4f && c.trace);
     weft_config_release(&c);
 }
@@ -245,6 +255,12 @@ static void test_config_refused(void)
         {"numerics: {gradient_groups: 3}", "must be a power of two, not 3"},
         {"actor: {min_lr_ratio: 0.1}", "no meaning with a constant"},
         {"runtime: {devices: 65}", "'runtime.devices' must be from 0 to 64"},
+        {"runtime: {place: core}", "'runtime.place' must be node or device"},
+        {"train: {zero: 4}", "'train.zero' must be from 0 to 3, not 4"},
+        {"train: {micro_batches: -1}", "'train.micro_batches' must be from"},
+        {"plan: p.json\nlayout: dp2",
+         "run.yaml:6: 'layout' and 'plan' exclude each other"},
+        {"layuot: dp2", "did you mean 'layout'?"},
         {"rollout: {temperature: 0}", "'rollout.temperature' must be from"},
     };
     for (size_t i = 0; i < WEFT_COUNT(bad); i++)
@@ -361,14 +377,16 @@ static void check_round_trip(const char *text)
 static void test_config_write(void)
 {
     check_round_trip(LEAST);
-    check_round_trip(SFT);
+    check_round_trip(SFT "plan: 'a b/plan.json'\n");
     check_round_trip(
         "iterations: 3\n"
         "data: {path: 'p: q.jsonl', template: \"{role}\\t\\\"{content}\\\"\"}"
         "\nmodel: {actor: \"m/\\u00e9\", critic: m/c}\n"
         "ppo: {lambda: 0.1234567, kl: {place: loss, kind: k2, coef: 1e-7}}\n"
         "rollout: {temperature: 0.3333333}\n"
-        "runtime: {nap: false, memory_limit_gib: 0.1}\n"
+        "runtime: {nap: false, memory_limit_gib: 0.1, place: device}\n"
+        "layout: 'dp2tp2,zero=1'\n"
+        "train: {zero: 1, micro_batches: 2}\n"
         "reward:\n"
         "- {type: regex, pattern: '\\d+ \"x\" # no'}\n"
         "- {type: program, command: [a, \"b\\tc\"], weight: 0.1}\n"
@@ -397,6 +415,11 @@ static void test_config_resume(void)
     CHECK_INT(resume("train.micro_batch_tokens=7"), 0);
     CHECK_INT(resume("rollout.chunk_tokens=7"), 0);
     CHECK_INT(resume("checkpoint.every=7"), 0);
+    CHECK_INT(resume("plan=p.json"), 0);
+    CHECK_INT(resume("layout=dp2"), 0);
+    CHECK_INT(resume("runtime.place=device"), 0);
+    CHECK_INT(resume("train.micro_batches=2"), 0);
+    CHECK_INT(resume("train.zero=3"), 0);
     CHECK_INT(resume("model.actor=/other/a"), 0); /* /m/a is nowhere */
     CHECK_FAILS(resume("model.actor=/other/b"), WEFT_EINVAL, err,
                 "has 'model.actor' \"/m/a\", not \"/other/b\"");

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft plan: who computes what where. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/topology.h"
+#include "cli/cli.h"
+#include "cli/command.h"
+#include "run/plan_needs.h"
+
+WEFT_COMMAND(plan);
+
+const char weft_help_plan[] =
+    "usage: weft plan [options] CONFIG.yaml [key=value ...]\n"
+    "       weft plan --explain PLAN.json\n"
+    "\n"
+    "Makes the execution plan of a run: devices and layout of each model\n"
+    "function call. Prints it as a table. Any plan gives the same numbers; "
+    "a\n"
+    "run takes it with plan: PLAN.json. Without --from it is the\n"
+    "configuration's 'layout' or, where there is none, data parallel; there "
+    "is\n"
+    "no search for the fastest plan yet.\n"
+    "\n"
+    "options:\n"
+    "      --from layout=TEXT  one layout for all calls: dp2tp2pp1, then\n"
+    "                          ,zero=1 ,micro_batches=4 ,recompute "
+    ",offload\n"
+    "      --nodes N           nodes of the cluster; default: 1\n"
+    "      --devices N         devices of each node; default: "
+    "runtime.devices,\n"
+    "                          or one per core\n"
+    "  -o, --output PLAN.json  write it to a file, too\n"
+    "      --check PLAN.json   make none: check this one (default for nodes "
+    "and\n"
+    "                          devices: its own)\n"
+    "      --explain PLAN.json print a file as a table\n"
+    "      --json              print JSON instead of the table\n"
+    "      --help              this text\n"
+    "\n"
+    "example:\n"
+    "  weft plan examples/quickstart/ppo.yaml --from layout=dp2tp2 "
+    "--devices 4\n";
+
+struct options {
+    const char *from, *output, *check, *explain;
+    int32_t nodes, devices; /* 0: not given */
+    bool json;
+};
+
+static int print(const struct weft_plan *plan, bool json,
+                 struct weft_err *err)
+{
+    char *text = json ? weft_plan_json(plan) : weft_plan_explain(plan);
+    if (!text)
+        return weft_err_nomem(err, "a plan", 4096);
+    fputs(text, stdout);
+    weft_free(text);
+    return 0;
+}
+
+/* Devices that a run without 'runtime.devices' has: one per core. */
+static int count_devices(const struct weft_config *config, int32_t *out,
+                         struct weft_err *err)
+{
+    struct weft_topology topology;
+    *out = config->runtime.devices;
+    if (*out > 0)
+        return 0;
+    int rc = weft_topology_read(&topology, err);
+    if (!rc)
+        *out = topology.n_cores > 0 && topology.n_cores < topology.n_usable
+                 ? topology.n_cores
+                 : topology.n_usable;
+    return rc;
+}
+
+/* The plan of `--check`, whose cluster counts where none is given. */
+static int check(const struct options *o, const struct weft_config *config,
+                 struct weft_plan *out, struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    int rc = weft_plan_read(o->check, out, err);
+    if (rc)
+        return rc;
+    rc = weft_run_needs_read(config, o->nodes ? o->nodes : out->n_nodes,
+                             o->devices ? o->devices : out->n_devices, &needs,
+                             err);
+    if (rc)
+        return rc;
+    rc = weft_plan_check(out, &needs.plan, err);
+    if (rc)
+        weft_err_prefix(err, "%s", o->check);
+    return rc;
+}
+
+static int make(const struct options *o, struct weft_config *config,
+                struct weft_plan *out, struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    int32_t devices = o->devices;
+    int rc = 0;
+    weft_free(config->plan); /* a new one is wanted */
+    config->plan = NULL;
+    if (o->from) {
+        weft_free(config->layout);
+        config->layout = weft_strdup(strchr(o->from, '=') + 1);
+        if (!config->layout)
+            return weft_err_nomem(err, "a layout", strlen(o->from));
+    }
+    if (devices == 0)
+        rc = count_devices(config, &devices, err);
+    if (!rc)
+        rc = weft_run_needs_read(config, o->nodes ? o->nodes : 1, devices,
+                                 &needs, err);
+    if (!rc)
+        rc = weft_run_plan(config, &needs.plan, out, err);
+    if (!rc && o->output)
+        rc = weft_plan_write(out, o->output, err);
+    return rc;
+}
+
+static int run(const struct options *o, const char *file, int n_override,
+               const char *const *override, struct weft_err *err)
+{
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    int rc;
+    if (o->explain) {
+        rc = weft_plan_read(o->explain, &plan, err);
+    } else {
+        rc = weft_config_read(file, n_override, override, &config, err);
+        if (rc)
+            return rc;
+        rc = o->check ? check(o, &config, &plan, err)
+                      : make(o, &config, &plan, err);
+        weft_config_release(&config);
+    }
+    if (!rc)
+        rc = print(&plan, o->json, err);
+    weft_plan_release(&plan);
+    return rc;
+}
+
+/* What is wrong with the options together, or NULL. */
+static const char *misuse(const struct options *o, bool config)
+{
+    bool makes = o->from || o->output;
+    if (o->explain && (config || makes || o->check || o->nodes || o->devices))
+        return "--explain takes a plan alone, no configuration and no "
+               "option but --json";
+    if (!o->explain && !config)
+        return "give a configuration file";
+    if (o->check && makes)
+        return "--check makes no plan: leave out --from and --output";
+    if (o->from && strncmp(o->from, "layout=", 7) != 0)
+        return "'--from' must be layout=TEXT, like layout=dp2tp2pp1";
+    return NULL;
+}
+
+int weft_cmd_plan(int argc, char **argv)
+{
+    struct options o = {0};
+    const struct weft_cli_option table[] = {
+        {0, "from", WEFT_CLI_STRING, &o.from, 0, 0},
+        {0, "nodes", WEFT_CLI_INT, &o.nodes, 1, WEFT_MAX_NODES},
+        {0, "devices", WEFT_CLI_INT, &o.devices, 1, WEFT_MAX_NODE_DEVICES},
+        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
+        {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},
+        {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_plan, table, WEFT_COUNT(table),
+                        0, -1, &first, &status))
+        return status;
+    const char *wrong = misuse(&o, first < argc);
+    if (wrong)
+        return weft_cli_usage("plan", "%s", wrong);
+    for (int i = first + 1; i < argc; i++)
+        if (!strchr(argv[i], '='))
+            return weft_cli_usage("plan", "'%s' is no key=value word",
+                                  argv[i]);
+    struct weft_err err = {0};
+    int n_override = first < argc ? argc - first - 1 : 0;
+    if (run(&o, argv[first], n_override,
+            (const char *const *) argv + first + 1, &err)
+        != 0)
+        return weft_cli_fail("plan", &err);
+    return weft_cli_finish("plan");
+}

@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# weft plan: made, written, explained, checked; what is wrong is one sentence
+# and leaves no file.
+set -u
+weft=$WEFT_BUILDDIR/weft
+ppo=$WEFT_SRCDIR/examples/quickstart/ppo.yaml
+sft=$WEFT_SRCDIR/examples/quickstart/sft.yaml
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failed=0
+
+fail()
+{
+    echo "FAIL $*"
+    sed 's/^/    /' out err
+    failed=1
+}
+
+# expect STATUS 'part of what it says' options...: results on stdout alone,
+# errors on stderr alone
+expect()
+{
+    status=$1
+    part=$2
+    shift 2
+    "$weft" plan "$@" >out 2>err
+    got=$?
+    says=out silent=err
+    [ "$status" = 0 ] || says=err silent=out
+    if [ "$got" != "$status" ] || [ -s $silent ] ||
+        ! grep -qF -- "$part" $says ||
+        { [ "$status" = 1 ] && [ "$(wc -l <err)" != 1 ]; }; then
+        fail "weft plan $* (status $got): $part"
+    fi
+}
+
+row() # call nodes devices dp tp pp micro-batches zero recompute offload
+{
+    grep "^$1 " out | sed 's/by tokens/tokens/' | tr -s ' ' |
+        grep -qx "$*" || fail "no row $*"
+}
+
+# ---- Made -----------------------------------------------------------------
+expect 0 "nodes 1, devices of each 2" "$ppo" runtime.devices=2
+row actor_generate 0 0-1 2 1 1 - - - -
+row ref_infer 0 0-1 2 1 1 tokens - - no
+row actor_train 0 0-1 2 1 1 tokens 0 no -
+expect 0 "nodes 2, devices of each 4" "$ppo" --nodes 2 --devices 4 \
+    train.zero=1 train.recompute=true train.micro_batches=2
+row actor_generate 0-1 0-3 8 1 1 - - - -
+row critic_infer 0-1 0-3 8 1 1 tokens - - -
+row critic_train 0 0-3 4 1 1 2 1 yes -
+expect 0 "nodes 1" "$sft" "model.actor=${sft%/*}/model"
+[ "$(grep -c '_[a-z]* ' out)" = 1 ] || fail "an SFT run trains, no more"
+expect 0 "" "$ppo" --nodes 2 --devices 2 \
+    --from layout=dp2pp2,zero=2,offload -o plan.json
+row ref_infer 0-1 0-1 2 1 2 tokens - - yes
+row critic_train 0-1 0-1 2 1 2 tokens 2 no -
+mv out table
+expect 0 "" "$ppo" --devices 4 layout=dp2tp2
+row actor_train 0 0-3 2 2 1 tokens 0 no -
+expect 0 "" "$ppo" --devices 4 layout=dp2tp2 --from layout=tp4
+row actor_train 0 0-3 1 4 1 tokens 0 no -
+
+# ---- Read -----------------------------------------------------------------
+expect 0 "" --explain plan.json
+cmp -s table out || fail "the table of the file is another"
+expect 0 "" "$ppo" --check plan.json
+cmp -s table out || fail "the table of the checked file is another"
+expect 0 "" --explain plan.json --json
+cmp -s plan.json out || fail "the JSON of the file is another"
+expect 0 "" "$ppo" --nodes 2 --devices 2 --from layout=dp2pp2,zero=2,offload \
+    --json
+cmp -s plan.json out || fail "printed and written JSON differ"
+# The plan of the configuration is not read when a new one is made.
+expect 0 "" "$ppo" --devices 1 plan=nowhere.json -o new.json
+expect 0 "" "$ppo" --check new.json --nodes 1 --devices 1
+
+# ---- Refused --------------------------------------------------------------
+expect 2 "give a configuration file"
+expect 2 "'word' is no key=value word" "$ppo" word
+expect 2 "'--from' must be layout=TEXT" "$ppo" --from dp2
+expect 2 "--explain takes a plan alone" "$ppo" --explain plan.json
+expect 2 "--explain takes a plan alone" --explain plan.json -o x
+expect 2 "--check makes no plan" "$ppo" --check plan.json -o x
+expect 2 "--nodes" "$ppo" --nodes 0
+expect 1 "layout 'dp2tq2': 'tq2' must be dp, tp or pp" "$ppo" \
+    --from layout=dp2tq2 -o x
+expect 1 "layout 'dp3' takes 3 devices" "$ppo" --devices 4 \
+    --from layout=dp3 -o x
+expect 1 "actor_generate: tp 8 is more than the model's 4 tensor blocks" \
+    "$ppo" --devices 8 --from layout=tp8 -o x
+expect 1 "take dp 4, or numerics.gradient_groups 8" "$ppo" --devices 8 \
+    --from layout=dp8 -o x
+expect 1 "'layout' and 'plan' exclude each other" "$ppo" layout=dp1 \
+    plan=plan.json
+expect 1 "nothing.yaml" nothing.yaml
+expect 1 "nowhere" "$ppo" model.critic=nowhere
+expect 1 "nothing.json" --explain nothing.json
+expect 1 "nothing.json" "$ppo" --check nothing.json
+expect 1 "plan.json: the plan is for 2 nodes of 2 devices, but the run has 1" \
+    "$ppo" --check plan.json --nodes 1
+expect 1 "cannot" "$ppo" -o nowhere/plan.json
+sed 's/"zero"/"zeor"/' plan.json >bad.json
+expect 1 "bad.json: calls.actor_generate: unknown key 'zeor'; did you mean" \
+    --explain bad.json
+sed 's/"dp": 2/"dp": 4/' plan.json >bad.json
+expect 1 "bad.json: actor_generate: dp 4 x tp 1 x pp 2 is 8 devices" "$ppo" \
+    --check bad.json
+grep -v critic_infer plan.json >bad.json
+expect 1 "bad.json: critic_infer: the run makes this call" "$ppo" \
+    --check bad.json
+head -c 300 plan.json >bad.json
+expect 1 "bad.json:" --explain bad.json
+if [ -w /dev/full ]; then
+    "$weft" plan --explain plan.json >/dev/full 2>err
+    [ $? = 1 ] || fail "a full disk"
+fi
+[ ! -e x ] || fail "a refused plan left a file"
+exit "$failed"
