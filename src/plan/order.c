@@ -16,8 +16,8 @@ void weft_plan_1f1b(int32_t pp, int32_t stage, int32_t n,
     }
 }
 
-/* Fills runs from the left up to `bound`, but leaves an item for each run to
- * come. Returns the largest sum; the last run takes what is left, whatever it
+/* Fills runs from the left up to `bound` (>= every cost), but leaves an item
+ * for each run to come. Returns the largest sum; the last run takes what is left, whatever it
  * sums to. */
 static double fill(int32_t n, const double *cost, int32_t runs, double bound,
                    int32_t *first_out)
@@ -29,8 +29,7 @@ static double fill(int32_t n, const double *cost, int32_t runs, double bound,
         double sum = 0;
         first_out[r] = i;
         for (; i < end; i++) {
-            bool last = r == runs - 1, none = i == first_out[r];
-            if (!last && !none && sum + cost[i] > bound)
+            if (r < runs - 1 && sum + cost[i] > bound)
                 break;
             sum += cost[i];
         }

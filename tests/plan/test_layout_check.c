@@ -139,6 +139,22 @@ static void test_check_degrees(void)
     accepted(WEFT_CALL_REF_INFER, on(all, 8, 1, 1));
 }
 
+/* The key to raise is a power of two, the degree need not be. */
+static void test_check_raised(void)
+{
+    const struct weft_mesh all = {0, 3, 0, 2};
+    struct weft_plan_needs three = {
+        .n_nodes = 3, .n_devices = 2, .gradient_groups = 4};
+    three.shape[WEFT_CALL_ACTOR_TRAIN] = &actor;
+    weft_plan_default(&three, &p);
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 6, 1, 1);
+    CHECK_FAILS(weft_plan_check(&p, &three, &err), WEFT_EINVAL, err,
+                "take dp 4, or numerics.gradient_groups 8");
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 2, 3, 1);
+    CHECK_FAILS(weft_plan_check(&p, &three, &err), WEFT_EINVAL, err,
+                "take tp 2, or numerics.tensor_blocks 4");
+}
+
 static void test_check_stages(void)
 {
     const struct weft_mesh all = {0, 2, 0, 64};
@@ -210,6 +226,7 @@ static void test_check_cluster(void)
 WEFT_TESTS("plan/layout_check", {"test_check_meshes", test_check_meshes},
            {"test_check_mesh_sentences", test_check_mesh_sentences},
            {"test_check_degrees", test_check_degrees},
+           {"test_check_raised", test_check_raised},
            {"test_check_stages", test_check_stages},
            {"test_check_options", test_check_options},
            {"test_check_cluster", test_check_cluster})
