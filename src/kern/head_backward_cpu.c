@@ -5,16 +5,17 @@
  * to the run's dtype; two products take it from there.
  *
  *     for rows of whole samples, or to an even row inside one
- *       for block t                          (dX: one k chain per block)
+ *       for block t of the range             (dX: one k chain per block)
  *         for columns of the block
  *           logits -> dlogits -> dW chain, dX chain
- *         add dX up the T tree
- *       final norm backward, row by row
+ *         add dX up the T tree, to the range's roots
+ *       the whole: final norm backward, row by row
  *
  * Cuts in rows and columns are free: dX's chain goes on over columns, dW's
  * over rows, and bf16 pairs of rows start where a sample starts.
  */
 #include "kern/head.h"
+#include "kern/layer.h"
 #include "kern/ops.h"
 
 enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
@@ -23,14 +24,16 @@ struct work {
     void *normed;      /* (rows, H) dtype */
     float *logits;     /* (rows, COLUMNS) */
     void *dlogits;     /* (rows, COLUMNS) dtype; the logits' place in f32 */
-    float *dx[LEVELS]; /* (rows, H): roots that wait in the T tree */
+    float *dx[LEVELS]; /* (rows, H): what waits in the T tree; 0: its root */
     int32_t *run;      /* (rows) rows of every sample of the chunk */
     void *dw;          /* scratch of the product */
 };
 
 struct task {
     const struct weft_shape *shape;
+    struct weft_range range;
     const struct weft_k_head *head;
+    const float *x;
     const struct weft_k_targets *targets;
     float scale;
     const float *lse, *entropy, *dlogp, *dentropy;
@@ -151,13 +154,18 @@ static void add_dx(const struct task *k, const struct work *work,
     weft_k_gemm(&args);
 }
 
-/* The rows' gradient before the norm, in work->dx[0]. */
-static void rows_backward(const struct task *k, const struct work *work,
-                          struct rows rows)
+/* The rows' gradient before the norm, of a root's blocks. */
+static void root_backward(const struct task *k, const struct work *work,
+                          struct rows rows, struct weft_range root,
+                          float *out)
 {
     const struct weft_shape *s = k->shape;
-    int32_t depth = 0; /* roots that wait */
-    for (int32_t t = 0; t < s->n_blocks; t++) {
+    float *dx[LEVELS];
+    int32_t depth = 0; /* sums that wait */
+    memcpy(dx, work->dx, sizeof dx);
+    dx[0] = out;
+    for (int32_t b = 0; b < root.n; b++) {
+        int32_t t = root.first + b;
         int64_t columns = s->block[t].n_vocab;
         for (int64_t j = 0; j < columns; j += COLUMNS) {
             int64_t n = weft_min64(COLUMNS, columns - j);
@@ -165,13 +173,36 @@ static void rows_backward(const struct task *k, const struct work *work,
                            work->logits, COLUMNS);
             make_dlogits(k, work, rows, s->block[t].vocab0 + j, n);
             add_dw(k, work, rows, t, j, n);
-            add_dx(k, work, rows, t, j, n, work->dx[depth]);
+            add_dx(k, work, rows, t, j, n, dx[depth]);
         }
-        for (int32_t full = t; full & 1; full >>= 1, depth--)
-            weft_k_add(work->dx[depth - 1], work->dx[depth],
+        for (int32_t full = b; full & 1; full >>= 1, depth--)
+            weft_k_add(dx[depth - 1], dx[depth],
                        (size_t) rows.n * (size_t) s->hidden);
         depth++;
     }
+}
+
+/* Of all roots: out, `stride` floats apart. */
+static void rows_backward(const struct task *k, const struct work *work,
+                          struct rows rows, float *out, int64_t stride)
+{
+    struct weft_range root[WEFT_MAX_ROOTS];
+    int32_t n_roots = weft_k_roots(k->shape->n_blocks, k->range, root);
+    weft_head_norm(k->shape, k->head->final, k->x,
+                   k->targets->row + rows.first, rows.n, work->normed);
+    for (int32_t i = 0; i < n_roots; i++)
+        root_backward(k, work, rows, root[i], out + i * stride);
+}
+
+/* The rows' gradient d (n, H) through the final norm into dx. */
+static void norm_backward(const struct weft_shape *s, const float *final,
+                          const float *x, const int32_t *row, int32_t n,
+                          const float *d, float *dx, float *grad_final)
+{
+    int64_t h = s->hidden;
+    for (int32_t i = 0; i < n; i++)
+        weft_k_rmsnorm_backward(1, h, s->rms_eps, x + row[i] * h, final,
+                                d + i * h, dx + row[i] * h, grad_final);
 }
 
 /* The next rows and their runs; `run` and `done` (rows of *run that earlier
@@ -195,7 +226,45 @@ static struct rows next_rows(int32_t first, int32_t n_runs,
             *done = 0;
         }
     }
+    weft_assert(rows.n > 0); /* run_rows covers the targets */
     return rows;
+}
+
+void weft_k_head_backward_part(const struct weft_shape *s,
+                               struct weft_range range,
+                               const struct weft_k_head *head, const float *x,
+                               const struct weft_k_targets *targets,
+                               int32_t n_runs, const int32_t *run_rows,
+                               float inv_temperature, const float *lse,
+                               const float *entropy, const float *dlogp,
+                               const float *dentropy, float *const grad[],
+                               float *roots, void *scratch)
+{
+    struct task k = {s,   range,   head,  x,        targets, inv_temperature,
+                     lse, entropy, dlogp, dentropy, grad};
+    struct work work;
+    work_lay(s, targets->n, (uintptr_t) scratch, &work);
+    struct rows rows = {0};
+    for (int32_t run = 0, done = 0; rows.first < targets->n;
+         rows.first += rows.n) {
+        rows = next_rows(rows.first, n_runs, run_rows, &run, &done, work.run);
+        rows_backward(&k, &work, rows, roots + rows.first * s->hidden,
+                      (int64_t) targets->n * s->hidden);
+    }
+}
+
+void weft_k_head_norm_backward(const struct weft_shape *s, const float *final,
+                               int32_t n_rows, const float *x,
+                               const struct weft_k_targets *targets,
+                               int32_t n_parts,
+                               const struct weft_k_part *part, float *dx,
+                               float *grad_final, void *scratch)
+{
+    int64_t h = s->hidden, n = targets->n;
+    const float *d = weft_layer_joined(s->n_blocks, n_parts, part, n * h,
+                                       scratch);
+    memset(dx, 0, (size_t) (n_rows * h) * sizeof *dx);
+    norm_backward(s, final, x, targets->row, targets->n, d, dx, grad_final);
 }
 
 void weft_k_head_backward(
@@ -206,25 +275,18 @@ void weft_k_head_backward(
     const float *dentropy, float *dx, float *const grad[], float *grad_final,
     void *scratch)
 {
-    struct task k = {s,     head,     targets, inv_temperature, lse, entropy,
-                     dlogp, dentropy, grad};
+    struct task k = {s,       weft_all_blocks(s), head, x,
+                     targets, inv_temperature,    lse,  entropy,
+                     dlogp,   dentropy,           grad};
     struct work work;
-    int64_t h = s->hidden;
     work_lay(s, targets->n, (uintptr_t) scratch, &work);
-    memset(dx, 0, (size_t) n_rows * (size_t) h * sizeof *dx);
-    int32_t run = 0, done = 0;
-    for (int32_t r = 0; r < targets->n;) {
-        struct rows rows = next_rows(r, n_runs, run_rows, &run, &done,
-                                     work.run);
-        weft_assert(rows.n > 0); /* run_rows covers the targets */
-        weft_head_norm(s, head->final, x, targets->row + r, rows.n,
-                       work.normed);
-        rows_backward(&k, &work, rows);
-        for (int32_t i = 0; i < rows.n; i++) {
-            int64_t at = targets->row[r + i] * h;
-            weft_k_rmsnorm_backward(1, h, s->rms_eps, x + at, head->final,
-                                    work.dx[0] + i * h, dx + at, grad_final);
-        }
-        r += rows.n;
+    memset(dx, 0, (size_t) n_rows * (size_t) s->hidden * sizeof *dx);
+    struct rows rows = {0};
+    for (int32_t run = 0, done = 0; rows.first < targets->n;
+         rows.first += rows.n) {
+        rows = next_rows(rows.first, n_runs, run_rows, &run, &done, work.run);
+        rows_backward(&k, &work, rows, work.dx[0], 0);
+        norm_backward(s, head->final, x, targets->row + rows.first, rows.n,
+                      work.dx[0], dx, grad_final);
     }
 }

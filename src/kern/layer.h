@@ -48,6 +48,22 @@ struct weft_heads {
 struct weft_heads weft_block_readers(const struct weft_shape *shape,
                                      int32_t t, int32_t kv);
 
+/* A vector of a NORMS tile; NULL: the shape has none of it. */
+WEFT_INLINE const float *weft_layer_vector(const struct weft_shape *s,
+                                           enum weft_part_id id,
+                                           const float *norms)
+{
+    struct weft_layout l;
+    weft_layout_get(s, WEFT_TILE_NORMS, 0, &l);
+    const struct weft_part *p = weft_layout_part(&l, id);
+    return p ? norms + p->offset : NULL;
+}
+WEFT_INLINE float *weft_layer_grad(const struct weft_shape *s,
+                                   enum weft_part_id id, float *grad_norms)
+{
+    return (float *) (uintptr_t) weft_layer_vector(s, id, grad_norms);
+}
+
 /* ---- Sums over blocks --------------------------------------------------- */
 
 /* The product whose blocks 0..T-1 `all` describes, by the range's roots: y
@@ -110,23 +126,38 @@ void weft_rope_frequencies(const struct weft_shape *shape, float *out);
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out);
 
+/* ---- Shared heads ------------------------------------------------------- */
+
+/* The range's partial dk, dv of heads that others read too: as
+ * weft_k_heads_backward(). dqkv[t]: (m, qkv). work: (T, D). */
+void weft_layer_share_heads(const struct weft_shape *shape,
+                            struct weft_range range, int64_t m,
+                            float *const dqkv[], float *shared, float *work);
+
 /* Joins the partial dk and dv of heads that several blocks read by the T
- * tree into their owners, and clears the others. dqkv[t]: (m, qkv). */
-void weft_layer_join_heads(const struct weft_shape *shape, int64_t m,
-                           float *const dqkv[]);
+ * tree: into the lowest block of the range that holds the head; the range's
+ * others are cleared. member: as weft_k_qkv_backward(). */
+void weft_layer_join_heads(const struct weft_shape *shape,
+                           struct weft_range range, int64_t m,
+                           int32_t n_members,
+                           const struct weft_k_shared *member,
+                           float *const dqkv[], float *work);
 
 /* Back through RoPE and, where there are any, the norms of q and k. */
 struct weft_layer_unrotate {
     const struct weft_shape *s;
+    struct weft_range range;
     const struct weft_k_batch *batch;
     const struct weft_rope_table *rope;
     float *const *raw;  /* before the norms, see weft_layer_saved */
     float *const *dqkv; /* (M, qkv) of each block, in place */
     const float *qnorm, *knorm;
-    float *grad_qnorm, *grad_knorm;
-    float *row, *sum; /* workspace: (widest q, k), (T, D) */
+    float *head_norms; /* (2, n_roots, M, D) */
+    float *row, *sum;  /* workspace: (widest q, k), (2, T, D) */
 };
 void weft_layer_unrotate(const struct weft_layer_unrotate *u);
+
+/* ---- Cache -------------------------------------------------------------- */
 
 /* The KV head's segments in a cache of the range: at the result + page *
  * page_bytes. */

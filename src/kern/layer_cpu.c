@@ -110,11 +110,10 @@ static const char *matrix_of(const struct weft_layout *l,
 static void find_weights(struct forward *f)
 {
     struct weft_layout l;
-    weft_layout_get(f->s, WEFT_TILE_NORMS, 0, &l);
-    f->norm1 = vector_of(&l, WEFT_PART_NORM1, f->w->norms);
-    f->norm2 = vector_of(&l, WEFT_PART_NORM2, f->w->norms);
-    f->qnorm = vector_of(&l, WEFT_PART_QNORM, f->w->norms);
-    f->knorm = vector_of(&l, WEFT_PART_KNORM, f->w->norms);
+    f->norm1 = weft_layer_vector(f->s, WEFT_PART_NORM1, f->w->norms);
+    f->norm2 = weft_layer_vector(f->s, WEFT_PART_NORM2, f->w->norms);
+    f->qnorm = weft_layer_vector(f->s, WEFT_PART_QNORM, f->w->norms);
+    f->knorm = weft_layer_vector(f->s, WEFT_PART_KNORM, f->w->norms);
     for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
         const void *tile = f->w->fwd[t];
         weft_layout_get(f->s, WEFT_TILE_LAYER, t, &l);
@@ -128,9 +127,7 @@ static void find_weights(struct forward *f)
 
 const float *weft_k_o_bias(const struct weft_shape *shape, const float *norms)
 {
-    struct weft_layout l;
-    weft_layout_get(shape, WEFT_TILE_NORMS, 0, &l);
-    return vector_of(&l, WEFT_PART_O_BIAS, norms);
+    return weft_layer_vector(shape, WEFT_PART_O_BIAS, norms);
 }
 
 /* Everything is found; saved: the range's part, or NULL. */

@@ -2,6 +2,10 @@
 /*
  * The gradients of q, k and v between attention and the product that made
  * them: what blocks share is joined, then back through RoPE and norms.
+ *
+ * Of a KV head that only blocks of a range read, the range adds dk and dv up
+ * by the T tree itself. Where others read it too, every member sends what its
+ * roots make of it, and all members finish the tree.
  */
 #include "kern/layer.h"
 
@@ -9,103 +13,243 @@
 
 #include "kern/rows.h"
 
-/* Joins the partial dk or dv of a head that several blocks read, by the T
- * tree, into its owner, and clears the others. */
-static void join_head(const struct weft_shape *s, int64_t m,
-                      float *const dqkv[], int32_t kv, bool is_v)
+/* ---- Shared heads ------------------------------------------------------- */
+
+/* The blocks that hold a KV head. */
+static struct weft_range holders_of(const struct weft_shape *s, int32_t kv)
 {
-    int64_t d = s->head_dim;
-    float *part[WEFT_MAX_BLOCKS] = {NULL};
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        int32_t i = kv - s->block[t].kv0;
-        if (i >= 0 && i < s->block[t].n_kv)
-            part[t] = dqkv[t] + weft_block_q(s, t) + i * d
-                    + (is_v ? weft_block_kv(s, t) : 0);
-    }
-    for (int32_t step = 1; step < s->n_blocks; step *= 2)
-        for (int32_t t = 0; t + step < s->n_blocks; t += 2 * step) {
-            int32_t from = t + step; /* the root of its subtree */
-            while (from < t + 2 * step && from < s->n_blocks && !part[from])
-                from++;
-            int32_t to = t;
-            while (to < t + step && !part[to])
-                to++;
-            if (to == t + step || from == t + 2 * step || from == s->n_blocks)
-                continue;
-            int64_t ldt = weft_block_qkv(s, to);
-            int64_t ldf = weft_block_qkv(s, from);
-            for (int64_t r = 0; r < m; r++) {
-                weft_k_add(part[to] + r * ldt, part[from] + r * ldf,
-                           (size_t) d);
-                memset(part[from] + r * ldf, 0, (size_t) d * sizeof(float));
-            }
-            part[from] = NULL;
-        }
+    struct weft_range r = {weft_shape_kv_owner(s, kv), 1};
+    while (weft_range_end(r) < s->n_blocks
+           && s->block[weft_range_end(r)].kv0 == kv)
+        r.n++;
+    return r;
 }
 
-void weft_layer_join_heads(const struct weft_shape *s, int64_t m,
-                           float *const dqkv[])
+/* n <= 0: none. */
+static struct weft_range common(struct weft_range a, struct weft_range b)
 {
-    for (int32_t t = 1; t < s->n_blocks; t++) {
-        int32_t kv = s->block[t].kv0;
-        if (weft_shape_kv_owner(s, kv) != t - 1)
-            continue;
-        join_head(s, m, dqkv, kv, false);
-        join_head(s, m, dqkv, kv, true);
-    }
+    int32_t first = a.first > b.first ? a.first : b.first;
+    int32_t end_a = weft_range_end(a), end_b = weft_range_end(b);
+    return (struct weft_range){first,
+                               (end_a < end_b ? end_a : end_b) - first};
 }
 
-/* The heads of one row in every block: n[t] heads at g[t] (gradient), x[t]
- * (before the norm). */
-struct row_heads {
-    int64_t n[WEFT_MAX_BLOCKS];
-    const float *x[WEFT_MAX_BLOCKS];
-    float *g[WEFT_MAX_BLOCKS];
+static struct weft_range heads_of(const struct weft_shape *s,
+                                  struct weft_range range)
+{
+    const struct weft_block *last = &s->block[weft_range_end(range) - 1];
+    int32_t first = s->block[range.first].kv0;
+    return (struct weft_range){first, last->kv0 + last->n_kv - first};
+}
+
+/* What a range sends: dk and dv (2, M, D) of a head, of each root with blocks
+ * that hold it. */
+struct slot {
+    int32_t kv;
+    struct weft_range root;
 };
 
-/* Through their norm. The weight's gradient of a row joins the blocks by the
- * T tree before it continues the chain over rows. */
-static void norm_heads(const struct weft_layer_unrotate *u,
-                       const struct row_heads *heads, const float *w,
-                       float *grad)
+/* Only a range's first and last head can be held outside of it too. */
+static int32_t slots_of(const struct weft_shape *s, struct weft_range range,
+                        struct slot out[2 * WEFT_MAX_ROOTS])
+{
+    struct weft_range root[WEFT_MAX_ROOTS], heads = heads_of(s, range);
+    int32_t n_roots = weft_k_roots(s->n_blocks, range, root), n = 0;
+    for (int32_t kv = heads.first; kv < weft_range_end(heads); kv++) {
+        struct weft_range holders = holders_of(s, kv);
+        for (int32_t j = 0; j < n_roots; j++)
+            if (common(holders, range).n < holders.n
+                && common(holders, root[j]).n > 0)
+                out[n++] = (struct slot){kv, root[j]};
+    }
+    return n;
+}
+
+size_t weft_k_shared_kv_bytes(const struct weft_shape *s,
+                              struct weft_range range, int64_t n_rows)
+{
+    struct slot slot[2 * WEFT_MAX_ROOTS];
+    return (size_t) slots_of(s, range, slot) * 2 * (size_t) n_rows
+         * (size_t) s->head_dim * sizeof(float);
+}
+
+/* Rows of dk or dv by block, or by a root's first block; NULL: none. */
+struct partials {
+    const float *x[WEFT_MAX_BLOCKS];
+    int64_t ld[WEFT_MAX_BLOCKS];
+};
+
+static float *head_rows(const struct weft_shape *s, int32_t t, int32_t kv,
+                        bool is_v, float *const dqkv[])
+{
+    return dqkv[t] + weft_block_q(s, t)
+         + (kv - s->block[t].kv0) * (int64_t) s->head_dim
+         + (is_v ? weft_block_kv(s, t) : 0);
+}
+
+static struct partials of_blocks(const struct weft_shape *s,
+                                 struct weft_range blocks, int32_t kv,
+                                 bool is_v, float *const dqkv[])
+{
+    struct partials p = {{NULL}, {0}};
+    for (int32_t t = blocks.first; t < weft_range_end(blocks); t++) {
+        p.x[t] = head_rows(s, t, kv, is_v, dqkv);
+        p.ld[t] = weft_block_qkv(s, t);
+    }
+    return p;
+}
+
+static struct partials of_members(const struct weft_shape *s, int64_t m,
+                                  int32_t kv, bool is_v, int32_t n_members,
+                                  const struct weft_k_shared *member)
+{
+    struct partials p = {{NULL}, {0}};
+    for (int32_t i = 0; i < n_members; i++) {
+        struct slot slot[2 * WEFT_MAX_ROOTS];
+        int32_t n = slots_of(s, member[i].range, slot);
+        for (int32_t j = 0; j < n; j++) {
+            if (slot[j].kv != kv)
+                continue;
+            p.x[slot[j].root.first] = member[i].shared
+                                    + (2 * j + is_v) * m * s->head_dim;
+            p.ld[slot[j].root.first] = s->head_dim;
+        }
+    }
+    return p;
+}
+
+/* Row r of the sum over a subtree's blocks; it lies in work (T, D). */
+static const float *sum_row(const struct partials *p, struct weft_range tree,
+                            int64_t r, int64_t d, float *work)
+{
+    float *leaf[WEFT_MAX_BLOCKS] = {NULL};
+    for (int32_t t = tree.first; t < weft_range_end(tree); t++) {
+        if (!p->x[t])
+            continue;
+        leaf[t] = work + t * d;
+        memcpy(leaf[t], p->x[t] + r * p->ld[t], (size_t) d * sizeof *work);
+    }
+    return weft_layer_tree(leaf + tree.first, tree.n, (size_t) d);
+}
+
+void weft_layer_share_heads(const struct weft_shape *s,
+                            struct weft_range range, int64_t m,
+                            float *const dqkv[], float *shared, float *work)
+{
+    struct slot slot[2 * WEFT_MAX_ROOTS];
+    int32_t n = slots_of(s, range, slot);
+    int64_t d = s->head_dim;
+    for (int32_t i = 0; i < 2 * n; i++) {
+        struct weft_range root = slot[i / 2].root;
+        int32_t kv = slot[i / 2].kv;
+        struct partials p = of_blocks(s, common(holders_of(s, kv), root), kv,
+                                      i % 2, dqkv);
+        for (int64_t r = 0; r < m; r++)
+            memcpy(shared + (i * m + r) * d, sum_row(&p, root, r, d, work),
+                   (size_t) d * sizeof *shared);
+    }
+}
+
+/* dk or dv of one head. */
+static void join_head(const struct weft_shape *s, struct weft_range mine,
+                      int64_t m, int32_t kv, bool is_v,
+                      const struct partials *p, float *const dqkv[],
+                      float *work)
+{
+    size_t bytes = (size_t) s->head_dim * sizeof(float);
+    for (int64_t r = 0; r < m; r++) {
+        const float *sum = sum_row(p, weft_all_blocks(s), r, s->head_dim,
+                                   work);
+        for (int32_t t = mine.first; t < weft_range_end(mine); t++) {
+            float *row = head_rows(s, t, kv, is_v, dqkv)
+                       + r * weft_block_qkv(s, t);
+            if (t == mine.first)
+                memcpy(row, sum, bytes);
+            else
+                memset(row, 0, bytes);
+        }
+    }
+}
+
+void weft_layer_join_heads(const struct weft_shape *s,
+                           struct weft_range range, int64_t m,
+                           int32_t n_members,
+                           const struct weft_k_shared *member,
+                           float *const dqkv[], float *work)
+{
+    struct weft_range heads = heads_of(s, range);
+    for (int32_t kv = heads.first; kv < weft_range_end(heads); kv++) {
+        struct weft_range holders = holders_of(s, kv);
+        struct weft_range mine = common(holders, range);
+        for (int i = 0; i < 2 && holders.n > 1; i++) {
+            struct partials p = mine.n == holders.n
+                                  ? of_blocks(s, mine, kv, i, dqkv)
+                                  : of_members(s, m, kv, i, n_members,
+                                               member);
+            join_head(s, mine, m, kv, i, &p, dqkv, work);
+        }
+    }
+}
+
+/* ---- RoPE and norms ----------------------------------------------------- */
+
+/* n heads of a row through their norm; sum (D) continues the gradient of its
+ * weight (NULL: not wanted). */
+static void norm_heads(const struct weft_layer_unrotate *u, int64_t n,
+                       const float *x, const float *w, float *g, float *sum)
+{
+    int64_t d = u->s->head_dim;
+    size_t bytes = (size_t) (n * d) * sizeof *g;
+    memset(u->row, 0, bytes);
+    weft_row_ops()->rmsnorm_backward(n, d, u->s->rms_eps, x, w, g, u->row,
+                                     sum);
+    memcpy(g, u->row, bytes);
+}
+
+/* A row's gradients of the norms' weights, by root: the tree over blocks
+ * comes before the chain over rows. */
+static void norm_roots(const struct weft_layer_unrotate *u, int64_t row)
 {
     const struct weft_shape *s = u->s;
-    const struct weft_row_ops *rows = weft_row_ops();
-    int64_t d = s->head_dim;
-    memset(u->sum, 0, (size_t) (s->n_blocks * d) * sizeof(float));
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        size_t bytes = (size_t) (heads->n[t] * d) * sizeof(float);
-        memset(u->row, 0, bytes);
-        rows->rmsnorm_backward(heads->n[t], d, s->rms_eps, heads->x[t], w,
-                               heads->g[t], u->row, u->sum + t * d);
-        memcpy(heads->g[t], u->row, bytes);
+    int64_t d = s->head_dim, m = u->batch->n_rows;
+    struct weft_range root[WEFT_MAX_ROOTS];
+    int32_t n_roots = weft_k_roots(s->n_blocks, u->range, root);
+    for (int32_t i = 0; i < 2 * n_roots; i++) {
+        const struct weft_range *r = &root[i % n_roots];
+        float *leaf[WEFT_MAX_BLOCKS];
+        for (int32_t t = 0; t < r->n; t++)
+            leaf[t] = u->sum + (i / n_roots * s->n_blocks + r->first + t) * d;
+        memcpy(u->head_norms + (i * m + row) * d,
+               weft_layer_tree(leaf, r->n, (size_t) d),
+               (size_t) d * sizeof(float));
     }
-    for (int32_t step = 1; step < s->n_blocks; step *= 2)
-        for (int32_t t = 0; t + step < s->n_blocks; t += 2 * step)
-            weft_k_add(u->sum + t * d, u->sum + (t + step) * d, (size_t) d);
-    weft_k_add(grad, u->sum, (size_t) d);
 }
 
 static void norm_row(const struct weft_layer_unrotate *u, int64_t row)
 {
     const struct weft_shape *s = u->s;
     int64_t d = s->head_dim;
-    struct row_heads q, k;
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        const struct weft_block *block = &s->block[t];
-        int64_t n_q = weft_block_q(s, t), n_kv = weft_block_kv(s, t);
-        /* Only the owner knows dk; a replica can only come first. */
-        bool owner = weft_shape_kv_owner(s, block->kv0) == t;
-        int64_t skip = n_q + (owner ? 0 : d);
-        q.n[t] = block->n_heads;
-        q.x[t] = u->raw[t] + row * (n_q + n_kv);
-        q.g[t] = u->dqkv[t] + row * (n_q + 2 * n_kv);
-        k.n[t] = block->n_kv - (owner ? 0 : 1);
-        k.x[t] = q.x[t] + skip;
-        k.g[t] = q.g[t] + skip;
+    float *sum_q = u->sum, *sum_k = u->sum + s->n_blocks * d;
+    memset(u->sum, 0, (size_t) (2 * s->n_blocks * d) * sizeof *u->sum);
+    for (int32_t t = u->range.first; t < weft_range_end(u->range); t++) {
+        int64_t n_q = weft_block_q(s, t), n_kv = s->block[t].n_kv;
+        const float *x = u->raw[t] + row * (n_q + n_kv * d);
+        float *g = u->dqkv[t] + row * weft_block_qkv(s, t);
+        norm_heads(u, n_q / d, x, u->qnorm, g, sum_q + t * d);
+        x += n_q;
+        g += n_q;
+        if (weft_shape_kv_owner(s, s->block[t].kv0) != t) {
+            /* A replica, which only the first can be: a gradient where it is
+             * the range's first, and counted by the owner. */
+            if (t == u->range.first)
+                norm_heads(u, 1, x, u->knorm, g, NULL);
+            x += d;
+            g += d;
+            n_kv--;
+        }
+        norm_heads(u, n_kv, x, u->knorm, g, sum_k + t * d);
     }
-    norm_heads(u, &q, u->qnorm, u->grad_qnorm);
-    norm_heads(u, &k, u->knorm, u->grad_knorm);
+    norm_roots(u, row);
 }
 
 void weft_layer_unrotate(const struct weft_layer_unrotate *u)
@@ -117,7 +261,8 @@ void weft_layer_unrotate(const struct weft_layer_unrotate *u)
         for (int32_t j = 0; j < u->batch->run[i].n; j++, row++) {
             const float *cos_sin = u->rope->cos_sin
                                  + (u->rope->first[i] + j) * d;
-            for (int32_t t = 0; t < s->n_blocks; t++)
+            for (int32_t t = u->range.first; t < weft_range_end(u->range);
+                 t++)
                 rows->rope(s->block[t].n_heads + s->block[t].n_kv, d, cos_sin,
                            true, u->dqkv[t] + row * weft_block_qkv(s, t));
             if (u->qnorm)

@@ -15,10 +15,13 @@ kern_sources = \
 	%D%/isa.c \
 	%D%/kern.h \
 	%D%/layer.h \
+	%D%/layer_attention_backward_cpu.c \
+	%D%/layer_backward.h \
 	%D%/layer_backward_cpu.c \
 	%D%/layer_cpu.c \
 	%D%/layer_heads_cpu.c \
 	%D%/layer_kv_cpu.c \
+	%D%/layer_mlp_backward_cpu.c \
 	%D%/layer_saved_cpu.c \
 	%D%/mm_impl.h \
 	%D%/ops.h \

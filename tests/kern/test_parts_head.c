@@ -179,5 +179,130 @@ static void test_head_forward_by_parts(void)
     each_isa(forward);
 }
 
+/* ---- Backward ------------------------------------------------------------- */
+
+/* Samples of odd and even lengths; the first is longer than a chunk. */
+static const int32_t run_rows[] = {261, 2, 1, 33, 103};
+enum { N_RUNS = 5, N_BACK = 400 };
+
+/* What both ways get and give. */
+struct back {
+    const struct model *m;
+    struct weft_k_targets targets;
+    int32_t row[N_BACK], target[N_BACK];
+    float *of[4]; /* lse, entropy, dlogp, dentropy */
+    bool entropy;
+    float *dx, *grad_final, *grad[WEFT_MAX_BLOCKS];
+};
+
+static void back_init(struct back *b, const struct model *m, bool entropy)
+{
+    *b = (struct back){.m = m, .entropy = entropy};
+    for (int32_t i = 0; i < N_BACK; i++) {
+        b->row[i] = i;
+        b->target[i] = i * 7919 % m->s.vocab;
+    }
+    b->targets = (struct weft_k_targets){N_BACK, b->row, b->target};
+    for (uint32_t i = 0; i < 4; i++)
+        b->of[i] = noise_rows(60 + i, N_BACK);
+    void *scratch = poisoned(weft_k_head_scratch_bytes(&m->s, N_BACK));
+    float *logp = poisoned(N_BACK * sizeof *logp);
+    weft_k_head_logprob(&m->s, &m->head, m->x, &b->targets, 1.3f, logp,
+                        b->of[1], b->of[0], scratch);
+    weft_free(scratch);
+    weft_free(logp);
+    b->dx = poisoned(N_ROWS * H * sizeof(float));
+    b->grad_final = noise_rows(70, H); /* gradients continue */
+    for (int32_t t = 0; t < m->s.n_blocks; t++)
+        b->grad[t] = noise_rows(80 + (uint32_t) t, (int64_t) m->n_flat[t]);
+}
+
+static void back_release(struct back *b)
+{
+    for (int i = 0; i < 4; i++)
+        weft_free(b->of[i]);
+    for (int32_t t = 0; t < b->m->s.n_blocks; t++)
+        weft_free(b->grad[t]);
+    weft_free(b->dx);
+    weft_free(b->grad_final);
+}
+
+static void back_whole(struct back *b)
+{
+    const struct model *m = b->m;
+    void *scratch = poisoned(
+        weft_k_head_backward_scratch_bytes(&m->s, N_BACK, N_RUNS));
+    weft_k_head_backward(
+        &m->s, &m->head, N_ROWS, m->x, &b->targets, N_RUNS, run_rows, 1.3f,
+        b->of[0], b->entropy ? b->of[1] : NULL, b->of[2],
+        b->entropy ? b->of[3] : NULL, b->dx, b->grad, b->grad_final, scratch);
+    weft_free(scratch);
+}
+
+static void back_parts(struct back *b, const struct split *split)
+{
+    const struct model *m = b->m;
+    size_t rows_bytes = N_BACK * H * sizeof(float);
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    float *roots[WEFT_MAX_BLOCKS];
+    for (int32_t i = 0; i < split->n; i++) {
+        struct weft_range range = split->range[i];
+        struct weft_k_head head = head_of(m, range);
+        float *grad[WEFT_MAX_BLOCKS] = {NULL};
+        for (int32_t t = range.first; t < weft_range_end(range); t++)
+            grad[t] = b->grad[t];
+        roots[i] = poisoned(WEFT_MAX_ROOTS * rows_bytes);
+        void *scratch = poisoned(
+            weft_k_head_backward_scratch_bytes(&m->s, N_BACK, N_RUNS));
+        weft_k_head_backward_part(
+            &m->s, range, &head, m->x, &b->targets, N_RUNS, run_rows, 1.3f,
+            b->of[0], b->entropy ? b->of[1] : NULL, b->of[2],
+            b->entropy ? b->of[3] : NULL, grad, roots[i], scratch);
+        weft_free(scratch);
+        part[i] = (struct weft_k_part){range, roots[i]};
+    }
+    void *scratch = poisoned(rows_bytes);
+    weft_k_head_norm_backward(&m->s, m->final, N_ROWS, m->x, &b->targets,
+                              split->n, part, b->dx, b->grad_final, scratch);
+    weft_free(scratch);
+    for (int32_t i = 0; i < split->n; i++)
+        weft_free(roots[i]);
+}
+
+static void backward_of(const struct model *m, uint32_t cuts)
+{
+    struct split split = split_of(m->s.n_blocks, cuts);
+    struct back whole, parts;
+    back_init(&whole, m, cuts % 2);
+    back_init(&parts, m, cuts % 2);
+    back_whole(&whole);
+    back_parts(&parts, &split);
+    CHECK(memcmp(parts.dx, whole.dx, N_ROWS * H * sizeof(float)) == 0);
+    CHECK(memcmp(parts.grad_final, whole.grad_final, H * sizeof(float)) == 0);
+    for (int32_t t = 0; t < m->s.n_blocks; t++)
+        CHECK(
+            memcmp(parts.grad[t], whole.grad[t], m->n_flat[t] * sizeof(float))
+            == 0);
+    back_release(&whole);
+    back_release(&parts);
+}
+
+static void backward(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct model m;
+        model_init(&m, 8 >> i, 8 * 64 - 5, i ? WEFT_BF16 : WEFT_F32);
+        for (size_t c = 0; c < WEFT_COUNT(split_cuts); c += 1 + i)
+            backward_of(&m, split_cuts[c]);
+        model_release(&m);
+    }
+}
+
+static void test_head_backward_by_parts(void)
+{
+    each_isa(backward);
+}
+
 WEFT_TESTS("kern/parts_head",
-           {"test_head_forward_by_parts", test_head_forward_by_parts})
+           {"test_head_forward_by_parts", test_head_forward_by_parts},
+           {"test_head_backward_by_parts", test_head_backward_by_parts})

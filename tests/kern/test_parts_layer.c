@@ -94,6 +94,8 @@ struct member {
     struct weft_k_layer w;
     void *saved;
     float *roots;
+    float *dqkv, *shared, *head_norms;    /* in backward */
+    float *grad[WEFT_MAX_BLOCKS], *norms; /* gradients */
 };
 
 struct group {
@@ -377,7 +379,213 @@ static void test_decode_by_parts(void)
     fixture_each_isa(decode);
 }
 
+/* ---- Backward ------------------------------------------------------------- */
+
+/* Gradients that continue: the same noise for both ways. */
+static void grad_init(const struct fixture *f, float *grad[], float **norms)
+{
+    for (int32_t t = 0; t < f->s.n_blocks; t++)
+        grad[t] = fixture_rows(20 + (uint32_t) t, (int64_t) f->n_flat[t]);
+    weft_k_share_kv(&f->s, grad); /* where a replica's chain begins, too */
+    *norms = fixture_rows(30, (int64_t) f->n_norms);
+}
+
+static void backward_init(struct group *g)
+{
+    const struct weft_shape *s = &g->f->s;
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        float *grad[WEFT_MAX_BLOCKS];
+        grad_init(g->f, grad, &m->norms);
+        for (int32_t t = 0; t < s->n_blocks; t++)
+            if (t >= m->range.first && t < weft_range_end(m->range))
+                m->grad[t] = grad[t];
+            else
+                weft_free(grad[t]);
+        size_t rows = (size_t) g->b->n_rows * sizeof(float);
+        size_t shared = weft_k_shared_kv_bytes(s, m->range, g->b->n_rows);
+        m->dqkv = poisoned(weft_k_dqkv_bytes(s, m->range, g->b->n_rows));
+        m->shared = shared ? poisoned(shared) : NULL;
+        m->head_norms = poisoned(2 * WEFT_MAX_ROOTS * rows
+                                 * (size_t) s->head_dim);
+    }
+}
+
+static void backward_release(struct group *g)
+{
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        for (int32_t t = 0; t < g->f->s.n_blocks; t++)
+            weft_free(m->grad[t]);
+        weft_free(m->norms);
+        weft_free(m->dqkv);
+        weft_free(m->shared);
+        weft_free(m->head_norms);
+    }
+}
+
+static void *backward_scratch(const struct group *g, const struct member *m)
+{
+    return poisoned(
+        weft_k_part_backward_scratch_bytes(&g->f->s, m->range, g->b));
+}
+
+/* The MLP half: every member goes through the norm; dx is the last one's. */
+static void group_mlp_backward(struct group *g, const float *x_mid, float *dx)
+{
+    const struct weft_shape *s = &g->f->s;
+    float *before = poisoned(row_bytes(g));
+    memcpy(before, dx, row_bytes(g));
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        void *scratch = backward_scratch(g, m);
+        weft_k_mlp_backward(s, m->range, &m->w, g->b, x_mid, m->saved, dx,
+                            m->grad, m->roots, scratch);
+        weft_free(scratch);
+    }
+    for (int32_t i = 0; i < g->split.n; i++) {
+        void *scratch = poisoned(
+            weft_k_norm_join_scratch_bytes(s, g->b->n_rows));
+        memcpy(dx, before, row_bytes(g));
+        weft_k_mlp_norm_backward(s, g->f->norms, g->b->n_rows, x_mid,
+                                 g->split.n, g->part, dx, g->member[i].norms,
+                                 scratch);
+        weft_free(scratch);
+    }
+    weft_free(before);
+}
+
+static void group_qkv_backward(struct group *g, const float *x)
+{
+    const struct weft_shape *s = &g->f->s;
+    struct weft_k_shared shared[WEFT_MAX_BLOCKS];
+    for (int32_t i = 0; i < g->split.n; i++)
+        shared[i] = (struct weft_k_shared){g->member[i].range,
+                                           g->member[i].shared};
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        void *scratch = backward_scratch(g, m);
+        weft_k_qkv_backward(s, m->range, &m->w, g->b, x, m->saved, g->split.n,
+                            shared, m->dqkv, m->grad, m->roots,
+                            s->qk_norm ? m->head_norms : NULL, scratch);
+        weft_free(scratch);
+    }
+}
+
+/* The attention half. */
+static void group_attention_backward(struct group *g, const float *x,
+                                     float *dx)
+{
+    const struct weft_shape *s = &g->f->s;
+    int32_t n = g->split.n;
+    struct weft_k_part head_norm[2 * WEFT_MAX_BLOCKS];
+    float *before = poisoned(row_bytes(g));
+    memcpy(before, dx, row_bytes(g));
+    for (int32_t i = 0; i < n; i++) {
+        struct member *m = &g->member[i];
+        void *scratch = backward_scratch(g, m);
+        weft_k_heads_backward(s, m->range, &m->w, g->b, m->saved, dx, m->grad,
+                              m->dqkv, m->shared, scratch);
+        weft_free(scratch);
+        struct weft_range root[WEFT_MAX_BLOCKS];
+        int32_t n_roots = oracle_roots(m->range, 0, s->n_blocks, root);
+        head_norm[i] = (struct weft_k_part){m->range, m->head_norms};
+        head_norm[n + i] = (struct weft_k_part){
+            m->range,
+            m->head_norms + (int64_t) n_roots * g->b->n_rows * s->head_dim};
+    }
+    group_qkv_backward(g, x);
+    for (int32_t i = 0; i < n; i++) {
+        void *scratch = poisoned(
+            weft_k_norm_join_scratch_bytes(s, g->b->n_rows));
+        memcpy(dx, before, row_bytes(g));
+        weft_k_attention_norm_backward(s, g->f->norms, g->b->n_rows, x, n,
+                                       g->part, s->qk_norm ? head_norm : NULL,
+                                       dx, g->member[i].norms, scratch);
+        weft_free(scratch);
+    }
+    weft_free(before);
+}
+
+/* Whether two blocks of the range hold one head. */
+static bool oracle_shares(const struct weft_shape *s, struct weft_range range)
+{
+    for (int32_t a = range.first; a < weft_range_end(range); a++)
+        for (int32_t b = a + 1; b < weft_range_end(range); b++)
+            if (s->block[b].kv0 < s->block[a].kv0 + s->block[a].n_kv)
+                return true;
+    return false;
+}
+
+/* After sharing, all replicas of all members are the owner's rows. */
+static void check_gradients(struct group *g, float *const grad[],
+                            const float *grad_norms)
+{
+    const struct weft_shape *s = &g->f->s;
+    weft_k_share_kv(s, grad);
+    for (int32_t i = 0; i < g->split.n; i++) {
+        struct member *m = &g->member[i];
+        bool shares = oracle_shares(s, m->range);
+        CHECK(weft_k_shares_in_range(s, m->range) == shares);
+        if (shares)
+            weft_k_share_range(s, m->range, m->grad);
+        for (int32_t t = m->range.first; t < weft_range_end(m->range); t++)
+            CHECK(memcmp(m->grad[t], grad[t], g->f->n_flat[t] * 4) == 0);
+        CHECK(memcmp(m->norms, grad_norms, g->f->n_norms * 4) == 0);
+    }
+}
+
+static void backward_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
+{
+    static const int32_t length[] = {3, 1, 66};
+    struct fixture f;
+    struct fixture_batch batch;
+    struct group g;
+    init(&f, kind, dtype);
+    fixture_batch(&batch, 3, length);
+    group_init(&g, &f, &batch.b, cuts);
+    backward_init(&g);
+    float *grad[WEFT_MAX_BLOCKS], *norms;
+    grad_init(&f, grad, &norms);
+    int64_t n = batch.b.n_rows * f.s.hidden;
+    float *x = fixture_rows(1, n), *y = poisoned(row_bytes(&g));
+    float *dx = fixture_rows(2, n), *got = fixture_rows(2, n);
+    float *x_mid = poisoned(row_bytes(&g));
+    void *scratch = poisoned(
+        weft_k_layer_backward_scratch_bytes(&f.s, &batch.b, true));
+    weft_k_layer_backward(&f.s, &f.w, &batch.b, x, NULL, dx, grad, norms,
+                          scratch);
+    group_forward(&g, 0, NULL, x, x_mid, y, true);
+    group_mlp_backward(&g, x_mid, got);
+    group_attention_backward(&g, x, got);
+    CHECK(memcmp(got, dx, row_bytes(&g)) == 0);
+    check_gradients(&g, grad, norms);
+    void *all[] = {x, y, dx, got, x_mid, scratch, norms};
+    for (size_t i = 0; i < WEFT_COUNT(all); i++)
+        weft_free(all[i]);
+    for (int32_t t = 0; t < f.s.n_blocks; t++)
+        weft_free(grad[t]);
+    backward_release(&g);
+    group_release(&g);
+    fixture_release(&f);
+}
+
+static void backward(void)
+{
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += kind_step())
+        for (size_t i = 0; i < WEFT_COUNT(split_cuts); i++) {
+            backward_of(kind, WEFT_F32, split_cuts[i]);
+            backward_of(kind, WEFT_BF16, split_cuts[i]);
+        }
+}
+
+static void test_backward_by_parts(void)
+{
+    fixture_each_isa(backward);
+}
+
 WEFT_TESTS("kern/parts_layer",
            {"test_forward_by_parts", test_forward_by_parts},
            {"test_roots_of_products", test_roots_of_products},
-           {"test_decode_by_parts", test_decode_by_parts})
+           {"test_decode_by_parts", test_decode_by_parts},
+           {"test_backward_by_parts", test_backward_by_parts})
