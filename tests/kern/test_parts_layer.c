@@ -86,6 +86,22 @@ static void init(struct fixture *f, size_t kind, enum weft_dtype dtype)
     fixture_init(f, s, kinds[kind].n_blocks);
 }
 
+/* Every kind with the best instruction set, some with the rest; from the
+ * `first`-th split on every step-th. */
+static void each(void (*body)(struct fixture *, uint32_t cuts), size_t first,
+                 size_t step)
+{
+    bool best = weft_k_isa() == weft_k_isa_detect();
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += best ? 1 : 3)
+        for (int i = 0; i < 2; i++) {
+            struct fixture f;
+            init(&f, kind, i ? WEFT_BF16 : WEFT_F32);
+            for (size_t c = first; c < WEFT_COUNT(split_cuts); c += step)
+                body(&f, split_cuts[c]);
+            fixture_release(&f);
+        }
+}
+
 /* ---- Members -------------------------------------------------------------- */
 
 /* One member of a tp group and what it holds. */
@@ -215,22 +231,21 @@ static void check_recompute(struct group *g, const float *x_mid,
     check_saved(g, whole);
 }
 
-static void forward_of(size_t kind, enum weft_dtype dtype, int32_t n_runs,
+static void forward_of(struct fixture *f, int32_t n_runs,
                        const int32_t *length, uint32_t cuts)
 {
-    struct fixture f;
-    init(&f, kind, dtype);
     struct fixture_batch batch;
     fixture_batch(&batch, n_runs, length);
     struct group g;
-    group_init(&g, &f, &batch.b, cuts);
-    float *x = fixture_rows(1, batch.b.n_rows * f.s.hidden);
+    group_init(&g, f, &batch.b, cuts);
+    float *x = fixture_rows(1, batch.b.n_rows * f->s.hidden);
     float *y = poisoned(row_bytes(&g)), *x_mid = poisoned(row_bytes(&g));
     float *got = poisoned(row_bytes(&g));
-    char *saved = poisoned(weft_k_layer_saved_bytes(&f.s, batch.b.n_rows));
+    char *saved = poisoned(weft_k_layer_saved_bytes(&f->s, batch.b.n_rows));
     void *scratch = poisoned(
-        weft_k_layer_forward_scratch_bytes(&f.s, &batch.b));
-    weft_k_layer_forward(&f.s, &f.w, 0, &batch.b, NULL, x, y, saved, scratch);
+        weft_k_layer_forward_scratch_bytes(&f->s, &batch.b));
+    weft_k_layer_forward(&f->s, &f->w, 0, &batch.b, NULL, x, y, saved,
+                         scratch);
     group_forward(&g, 0, NULL, x, x_mid, got, true);
     CHECK(memcmp(got, y, row_bytes(&g)) == 0);
     CHECK(memcmp(x_mid, saved, row_bytes(&g)) == 0);
@@ -242,30 +257,27 @@ static void forward_of(size_t kind, enum weft_dtype dtype, int32_t n_runs,
     for (size_t i = 0; i < WEFT_COUNT(all); i++)
         weft_free(all[i]);
     group_release(&g);
-    fixture_release(&f);
 }
 
-/* Every kind with the best instruction set, some with the rest. */
-static size_t kind_step(void)
+static void forward_short(struct fixture *f, uint32_t cuts)
 {
-    return weft_k_isa() == weft_k_isa_detect() ? 1 : 3;
+    static const int32_t length[] = {3, 1, 66};
+    forward_of(f, 3, length, cuts);
 }
 
 static void forward(void)
 {
-    static const int32_t length[] = {3, 1, 66};
-    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += kind_step())
-        for (size_t i = 0; i < WEFT_COUNT(split_cuts); i++) {
-            forward_of(kind, WEFT_F32, 3, length, split_cuts[i]);
-            forward_of(kind, WEFT_BF16, 3, length, split_cuts[i]);
-        }
+    each(forward_short, 0, 1);
 }
 
 static void test_forward_by_parts(void)
 {
     static const int32_t length[] = {500, 90};
+    struct fixture f;
     fixture_each_isa(forward);
-    forward_of(3, WEFT_F32, 2, length, 0x04); /* two chunks of rows */
+    init(&f, 3, WEFT_F32);
+    forward_of(&f, 2, length, 0x04); /* two chunks of rows */
+    fixture_release(&f);
 }
 
 /* Roots of a range against single blocks' products and a recursive tree. */
@@ -326,16 +338,14 @@ static void caches_init(const struct fixture *f, const struct split *split,
 }
 
 /* A prompt, then single tokens of two sequences over a page's end. */
-static void decode_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
+static void decode_of(struct fixture *f, uint32_t cuts)
 {
     static const int32_t step[] = {50, 1, 12, 1, 1, 70};
-    struct fixture f;
-    init(&f, kind, dtype);
-    struct split all = split_of(f.s.n_blocks, 0);
-    struct split split = split_of(f.s.n_blocks, cuts);
+    struct split all = split_of(f->s.n_blocks, 0);
+    struct split split = split_of(f->s.n_blocks, cuts);
     struct weft_k_kv whole, kv[WEFT_MAX_BLOCKS];
-    caches_init(&f, &all, &whole);
-    caches_init(&f, &split, kv);
+    caches_init(f, &all, &whole);
+    caches_init(f, &split, kv);
     for (uint32_t i = 0, pos = 0; i < WEFT_COUNT(step); pos += step[i++]) {
         int32_t length[2] = {step[i], step[i]};
         struct fixture_batch batch;
@@ -345,13 +355,13 @@ static void decode_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
             batch.run[slot].pos = (int32_t) pos;
         }
         struct group g;
-        group_init(&g, &f, &batch.b, cuts);
-        float *x = fixture_rows(i, batch.b.n_rows * f.s.hidden);
+        group_init(&g, f, &batch.b, cuts);
+        float *x = fixture_rows(i, batch.b.n_rows * f->s.hidden);
         float *y = poisoned(row_bytes(&g));
         void *scratch = poisoned(
-            weft_k_layer_forward_scratch_bytes(&f.s, &batch.b));
-        weft_k_layer_forward(&f.s, &f.w, LAYER, &batch.b, &whole, x, y, NULL,
-                             scratch);
+            weft_k_layer_forward_scratch_bytes(&f->s, &batch.b));
+        weft_k_layer_forward(&f->s, &f->w, LAYER, &batch.b, &whole, x, y,
+                             NULL, scratch);
         group_forward(&g, LAYER, kv, x, x, x, false);
         CHECK(memcmp(x, y, row_bytes(&g)) == 0);
         weft_free(scratch);
@@ -362,16 +372,11 @@ static void decode_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
     weft_free(whole.arena);
     for (int32_t i = 0; i < split.n; i++)
         weft_free(kv[i].arena);
-    fixture_release(&f);
 }
 
 static void decode(void)
 {
-    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += kind_step())
-        for (size_t i = 1; i < WEFT_COUNT(split_cuts); i += 2) {
-            decode_of(kind, WEFT_F32, split_cuts[i]);
-            decode_of(kind, WEFT_BF16, split_cuts[i]);
-        }
+    each(decode_of, 1, 2);
 }
 
 static void test_decode_by_parts(void)
@@ -390,24 +395,28 @@ static void grad_init(const struct fixture *f, float *grad[], float **norms)
     *norms = fixture_rows(30, (int64_t) f->n_norms);
 }
 
-static void backward_init(struct group *g)
+static float *copy_of(const float *x, size_t n)
+{
+    float *copy = poisoned(n * sizeof *x);
+    memcpy(copy, x, n * sizeof *x);
+    return copy;
+}
+
+static void backward_init(struct group *g, float *const grad[],
+                          const float *norms)
 {
     const struct weft_shape *s = &g->f->s;
+    size_t row = (size_t) s->head_dim * sizeof(float);
     for (int32_t i = 0; i < g->split.n; i++) {
         struct member *m = &g->member[i];
-        float *grad[WEFT_MAX_BLOCKS];
-        grad_init(g->f, grad, &m->norms);
-        for (int32_t t = 0; t < s->n_blocks; t++)
-            if (t >= m->range.first && t < weft_range_end(m->range))
-                m->grad[t] = grad[t];
-            else
-                weft_free(grad[t]);
-        size_t rows = (size_t) g->b->n_rows * sizeof(float);
+        for (int32_t t = m->range.first; t < weft_range_end(m->range); t++)
+            m->grad[t] = copy_of(grad[t], g->f->n_flat[t]);
+        m->norms = copy_of(norms, g->f->n_norms);
         size_t shared = weft_k_shared_kv_bytes(s, m->range, g->b->n_rows);
         m->dqkv = poisoned(weft_k_dqkv_bytes(s, m->range, g->b->n_rows));
         m->shared = shared ? poisoned(shared) : NULL;
-        m->head_norms = poisoned(2 * WEFT_MAX_ROOTS * rows
-                                 * (size_t) s->head_dim);
+        m->head_norms = poisoned(2 * WEFT_MAX_ROOTS * (size_t) g->b->n_rows
+                                 * row);
     }
 }
 
@@ -535,25 +544,23 @@ static void check_gradients(struct group *g, float *const grad[],
     }
 }
 
-static void backward_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
+static void backward_of(struct fixture *f, uint32_t cuts)
 {
     static const int32_t length[] = {3, 1, 66};
-    struct fixture f;
     struct fixture_batch batch;
     struct group g;
-    init(&f, kind, dtype);
     fixture_batch(&batch, 3, length);
-    group_init(&g, &f, &batch.b, cuts);
-    backward_init(&g);
+    group_init(&g, f, &batch.b, cuts);
     float *grad[WEFT_MAX_BLOCKS], *norms;
-    grad_init(&f, grad, &norms);
-    int64_t n = batch.b.n_rows * f.s.hidden;
+    grad_init(f, grad, &norms);
+    backward_init(&g, grad, norms);
+    int64_t n = batch.b.n_rows * f->s.hidden;
     float *x = fixture_rows(1, n), *y = poisoned(row_bytes(&g));
     float *dx = fixture_rows(2, n), *got = fixture_rows(2, n);
     float *x_mid = poisoned(row_bytes(&g));
     void *scratch = poisoned(
-        weft_k_layer_backward_scratch_bytes(&f.s, &batch.b, true));
-    weft_k_layer_backward(&f.s, &f.w, &batch.b, x, NULL, dx, grad, norms,
+        weft_k_layer_backward_scratch_bytes(&f->s, &batch.b, true));
+    weft_k_layer_backward(&f->s, &f->w, &batch.b, x, NULL, dx, grad, norms,
                           scratch);
     group_forward(&g, 0, NULL, x, x_mid, y, true);
     group_mlp_backward(&g, x_mid, got);
@@ -563,20 +570,15 @@ static void backward_of(size_t kind, enum weft_dtype dtype, uint32_t cuts)
     void *all[] = {x, y, dx, got, x_mid, scratch, norms};
     for (size_t i = 0; i < WEFT_COUNT(all); i++)
         weft_free(all[i]);
-    for (int32_t t = 0; t < f.s.n_blocks; t++)
+    for (int32_t t = 0; t < f->s.n_blocks; t++)
         weft_free(grad[t]);
     backward_release(&g);
     group_release(&g);
-    fixture_release(&f);
 }
 
 static void backward(void)
 {
-    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind += kind_step())
-        for (size_t i = 0; i < WEFT_COUNT(split_cuts); i++) {
-            backward_of(kind, WEFT_F32, split_cuts[i]);
-            backward_of(kind, WEFT_BF16, split_cuts[i]);
-        }
+    each(backward_of, 0, 1);
 }
 
 static void test_backward_by_parts(void)
