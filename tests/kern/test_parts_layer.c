@@ -376,7 +376,7 @@ static void decode_of(struct fixture *f, uint32_t cuts)
 
 static void decode(void)
 {
-    each(decode_of, 1, 2);
+    each(decode_of, 2, 2);
 }
 
 static void test_decode_by_parts(void)
