@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,13 +81,14 @@ static void write_number(FILE *f, const char *key, int32_t value)
         fprintf(f, ",\"%s\":%d", key, value);
 }
 
-static void write_record(FILE *f, int device, const struct weft_record *r)
+static void write_record(FILE *f, int rank, int device,
+                         const struct weft_record *r)
 {
     fprintf(f,
-            ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,"
+            ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,"
             "\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cname\":\"%s\","
             "\"args\":{\"call\":\"%s\"",
-            r->codelet->starpu.name, weft_call_name(r->call), device,
+            r->codelet->starpu.name, weft_call_name(r->call), rank, device,
             r->start_us, r->end_us - r->start_us, call_colour[r->call],
             weft_call_name(r->call));
     write_number(f, "iteration", r->iteration);
@@ -98,18 +100,147 @@ static void write_record(FILE *f, int device, const struct weft_record *r)
 static void write_device(FILE *f, struct weft_rt *rt, int d)
 {
     struct weft_worker *w = &rt->worker[d];
+    int rank = rt->rank, device = rt->first_device + d;
     fprintf(f,
-            ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,"
+            ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
             "\"args\":{\"name\":\"device %d\"}},\n"
-            "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":0,"
+            "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,"
             "\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-            d, d, d, d);
+            rank, device, device, rank, device, device);
     pthread_mutex_lock(&w->mutex);
     int64_t end = w->n_records;
     int64_t first = end > rt->n_records ? end - rt->n_records : 0;
     for (int64_t i = first; i < end; i++)
-        write_record(f, d, &w->record[i % rt->n_records]);
+        write_record(f, rank, device, &w->record[i % rt->n_records]);
     pthread_mutex_unlock(&w->mutex);
+}
+
+/* A message, as a beginning and an end: several overlap, and viewers give
+ * such pairs lanes of their own. */
+static void write_move(FILE *f, int rank, int64_t id,
+                       const struct weft_move *m)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s rank %d", m->sends ? "to" : "from",
+             m->peer);
+    for (int end = 0; end < 2; end++) {
+        fprintf(f,
+                ",\n{\"name\":\"%s\",\"cat\":\"transfer\",\"ph\":\"%s\","
+                "\"id\":\"%d.%lld\",\"pid\":%d,\"tid\":0,\"ts\":%.3f",
+                name, end ? "e" : "b", rank, (long long) id, rank,
+                end ? m->end_us : m->start_us);
+        if (!end) {
+            fprintf(f, ",\"args\":{\"tile\":\"%s\",\"bytes\":%zu", m->label,
+                    m->bytes);
+            write_number(f, "iteration", m->iteration);
+            fprintf(f, "}");
+        }
+        fprintf(f, "}");
+    }
+}
+
+/* This rank's part: a list of events that begins with a comma, or not. */
+static void write_rank(FILE *f, struct weft_rt *rt)
+{
+    char name[32] = "weft";
+    if (rt->n_ranks > 1)
+        snprintf(name, sizeof name, "rank %d", rt->rank);
+    fprintf(f,
+            "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
+            "\"args\":{\"name\":\"%s\"}}",
+            rt->rank ? ",\n" : "", rt->rank, name);
+    for (int d = 0; d < rt->n_devices; d++)
+        write_device(f, rt, d);
+    pthread_mutex_lock(&rt->mutex);
+    int64_t end = rt->n_moves;
+    for (int64_t i = end > WEFT_MOVES ? end - WEFT_MOVES : 0; i < end; i++)
+        write_move(f, rt->rank, i, &rt->move[i % WEFT_MOVES]);
+    pthread_mutex_unlock(&rt->mutex);
+}
+
+/* Another rank's part, which it sends as text. */
+static int write_received(FILE *f, int rank, struct weft_err *err)
+{
+    size_t size;
+    weft_world_receive(rank, &size, sizeof size);
+    char *text = weft_alloc(size, 1);
+    if (!text)
+        return weft_err_nomem(err, "a rank's trace", size);
+    weft_world_receive(rank, text, size);
+    fwrite(text, 1, size, f);
+    weft_free(text);
+    return 0;
+}
+
+static int write_file(struct weft_rt *rt, FILE *f, const char *path,
+                      struct weft_err *err)
+{
+    int rc = 0;
+    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    write_rank(f, rt);
+    for (int r = 1; r < rt->n_ranks && !rc; r++)
+        rc = write_received(f, r, err);
+    if (rc) /* others are sending */
+        weft_world_abort(err);
+    fprintf(f, "\n]}\n");
+    bool bad = ferror(f) != 0;
+    int saved = errno;
+    if (fclose(f) != 0) {
+        saved = bad ? saved : errno;
+        bad = true;
+    }
+    errno = saved;
+    return bad ? weft_err_sys(err, "write", path) : 0;
+}
+
+/* Rank 0's. The file has its name when it is whole. */
+static int write_trace(struct weft_rt *rt, const char *path,
+                       struct weft_err *err)
+{
+    size_t size = strlen(path) + 8;
+    char *part = weft_alloc(size, 1);
+    FILE *f = NULL;
+    int rc = part ? 0 : weft_err_nomem(err, "a trace", size);
+    if (!rc) {
+        snprintf(part, size, "%s.part", path);
+        f = fopen(part, "w");
+        rc = f ? 0 : weft_err_sys(err, "write", path);
+    }
+    int all = weft_world_agree(rc, err);
+    if (!all) {
+        rc = write_file(rt, f, path, err);
+        if (!rc && rename(part, path) != 0)
+            rc = weft_err_sys(err, "write", path);
+        all = weft_world_agree(rc, err);
+    } else if (f) {
+        fclose(f);
+    }
+    if (f && all)
+        unlink(part);
+    weft_free(part);
+    return all;
+}
+
+/* Any other rank's. */
+static int send_text(struct weft_rt *rt, struct weft_err *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (f) {
+        write_rank(f, rt);
+        if (fclose(f) != 0)
+            f = NULL;
+    }
+    int rc = f ? 0 : weft_err_nomem(err, "this rank's trace", size);
+    rc = weft_world_agree(rc, err);
+    if (!rc) {
+        weft_world_send(0, &size, sizeof size);
+        weft_world_send(0, text, size);
+        rc = weft_world_agree(0, err);
+    }
+    free(text);
+    return rc;
 }
 
 int weft_rt_write_trace(struct weft_rt *rt, const char *path,
@@ -120,35 +251,5 @@ int weft_rt_write_trace(struct weft_rt *rt, const char *path,
                             "cannot write '%s': no task records were kept; "
                             "start with profiling",
                             path);
-    size_t size = strlen(path) + 8;
-    char *part = weft_alloc(size, 1);
-    if (!part)
-        return weft_err_nomem(err, "a trace", size);
-    snprintf(part, size, "%s.part", path);
-    FILE *f = fopen(part, "w");
-    int rc = 0;
-    if (!f) {
-        rc = weft_err_sys(err, "write", path);
-        goto out;
-    }
-    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-               "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,"
-               "\"args\":{\"name\":\"weft\"}}");
-    for (int d = 0; d < rt->n_devices; d++)
-        write_device(f, rt, d);
-    fprintf(f, "\n]}\n");
-    bool bad = ferror(f) != 0;
-    int saved = errno;
-    if (fclose(f) != 0) {
-        saved = bad ? saved : errno;
-        bad = true;
-    }
-    errno = saved;
-    if (bad || rename(part, path) != 0) {
-        rc = weft_err_sys(err, "write", path);
-        unlink(part);
-    }
-out:
-    weft_free(part);
-    return rc;
+    return rt->rank == 0 ? write_trace(rt, path, err) : send_text(rt, err);
 }

@@ -144,10 +144,13 @@ static int control_step(struct weft_seq *seq, int64_t wish)
     weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
     if (least[1] != -least[2])
         out_of_step(rt, "copies inserted", least[1], -least[2]);
-    if (least[0] < rt->n_ranks)
-        share_failure(seq, (int) least[0]);
-    else if (least[3] != -least[4])
-        out_of_step(rt, "bytes to agree on (-1: waits)", least[3], -least[4]);
+    if (least[0] == rt->n_ranks) {
+        if (least[3] != -least[4])
+            out_of_step(rt, "bytes to agree on (-1: waits)", least[3],
+                        -least[4]);
+        return 0; /* what has failed since is for the next step */
+    }
+    share_failure(seq, (int) least[0]);
     return atomic_load(&seq->failed);
 }
 

@@ -33,4 +33,20 @@ for n in 2 3 4; do
     job $n || complain "$n ranks: status $?"
     grep -h 'foreign' "$log"
 done
+
+# What ends a job, or would stand still: said by whom, within seconds.
+said()
+{
+    grep -q "$1" "$log" || complain "nobody says '$1'"
+}
+job 3 --kill && complain "a killed rank goes unnoticed"
+[ $? = 124 ] && complain "a killed rank leaves the others"
+said 'rank 1 .*signal 9'
+job 3 --abort && complain "an aborted job succeeds"
+said 'weft: error: the end of rank 1'
+job 2 --step && complain "ranks out of step go on"
+said 'the ranks are out of step (rank [01]): copies inserted 0 to 1'
+job 2 --late || complain "a late message: status $?"
+said "waits for 'm x' from rank 0 since 0\\.[3-9] s"
+said 'rank 1: 1 messages to receive, 0 to send'
 exit $failed

@@ -6,6 +6,7 @@
  */
 #include "rt/graph.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -289,6 +290,394 @@ static void test_wrong_places(void)
     stop();
 }
 
+/* ---- Between ranks ---------------------------------------------------- */
+
+static int last_rank(void)
+{
+    return weft_world_size() - 1;
+}
+
+static void fill(struct weft_tile *tile, size_t bytes, int salt)
+{
+    unsigned char *p = weft_tile_acquire(tile, WEFT_WRITE);
+    for (size_t k = 0; k < bytes; k++)
+        p[k] = (unsigned char) ((size_t) salt * 101 + k * 7 + (k >> 8));
+    weft_tile_unacquire(tile);
+}
+
+static int differs(struct weft_tile *tile, size_t bytes, int salt)
+{
+    int n = 0;
+    const unsigned char *p = weft_tile_acquire(tile, WEFT_READ);
+    for (size_t k = 0; k < bytes; k++)
+        n += p[k] != (unsigned char) ((size_t) salt * 101 + k * 7 + (k >> 8));
+    weft_tile_unacquire(tile);
+    return n;
+}
+
+/* Every rank's tile goes round, and one further. */
+static void ring(size_t bytes)
+{
+    struct weft_err err;
+    struct weft_tile *tile[PLACES], *next[PLACES];
+    int n = weft_world_size(), me = weft_world_rank();
+    for (int r = 0; r < n; r++) {
+        tile[r] = tile_at(r, bytes, false);
+        if (r == me)
+            fill(tile[r], bytes, r);
+    }
+    for (int step = 0; step < n + 1; step++) {
+        for (int r = 0; r < n; r++)
+            next[r] = tile_at(r, bytes, true);
+        for (int r = 0; r < n; r++)
+            weft_insert_copy(seq, &anywhere, tile[r], next[(r + 1) % n]);
+        for (int r = 0; r < n; r++) {
+            weft_tile_release(tile[r]);
+            tile[r] = next[r];
+        }
+    }
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    CHECK_INT(differs(tile[me], bytes, (me + n - 1) % n), 0);
+    for (int r = 0; r < n; r++)
+        weft_tile_release(tile[r]);
+}
+
+static void test_ring(void)
+{
+    static const size_t bytes[] = {1,     7,     4096,    65535,
+                                   65536, 65537, 1000003, (size_t) 4 << 20};
+    struct weft_traffic t;
+    start(2, false);
+    for (size_t i = 0; i < WEFT_COUNT(bytes); i++)
+        ring(bytes[i]);
+    weft_rt_traffic(rt, WEFT_MEM_SAMPLES, &t);
+    int n = weft_world_size();
+    CHECK_INT(t.n_messages, n > 1 ? (n + 1) * (int) WEFT_COUNT(bytes) : 0);
+    stop();
+}
+
+static void test_foreign_insert(void)
+{
+    enum { N = 1000000 };
+    struct weft_err err;
+    struct scramble s = {.bytes = {8}};
+    if (weft_world_size() == 1)
+        return;
+    start(1, false);
+    int other = (weft_world_rank() + 1) % weft_world_size();
+    struct weft_tile *tile = tile_at(other, 8, false);
+    struct weft_where where = anywhere;
+    struct weft_access access[] = {{tile, WEFT_READ_WRITE}};
+    where.device = other;
+    CHECK(!weft_seq_is_here(seq, &where));
+    double begin = weft_clock_s();
+    for (int i = 0; i < N; i++)
+        weft_insert(seq, &weft_cl_scramble, &s, sizeof s, access, 1, &where);
+    double end = weft_clock_s();
+    for (int i = 0; i < N; i++)
+        weft_tile_release(tile_at(other, 8, true));
+    if (weft_world_rank() == 0)
+        printf("\n    foreign: %.0f ns to insert a task, %.0f ns to make and "
+               "release a tile\n",
+               (end - begin) * 1e9 / N, (weft_clock_s() - end) * 1e9 / N);
+    where.device = weft_world_rank();
+    CHECK(weft_seq_is_here(seq, &where));
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    weft_tile_release(tile);
+    stop();
+}
+
+static int fail_cpu(const void *args, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC, "row 3 is NaN");
+}
+WEFT_CODELET(fail, 0x0, fail_cpu)
+
+/* A tile of the last rank, written by a task that fails, goes to all. */
+static void insert_failure(void)
+{
+    struct weft_where where = anywhere;
+    int from = last_rank();
+    struct weft_tile *bad = tile_at(from, 100, true);
+    struct weft_access access[] = {{bad, WEFT_WRITE}};
+    weft_insert(seq, &weft_cl_fail, NULL, 0, access, 1, &where);
+    for (int r = 0; r <= from; r++) {
+        struct weft_tile *copy = tile_at(r, 100, true);
+        weft_insert_copy(seq, &where, bad, copy);
+        weft_tile_release(copy);
+    }
+    weft_tile_release(bad);
+}
+
+static const char *failure(void)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "rank %d: fail on 'm x': row 3 is NaN",
+             last_rank());
+    return last_rank() > 0 ? text : "fail on 'm x': row 3 is NaN";
+}
+
+/* The sequence must work, and ranks be in step. */
+static void check_usable(void)
+{
+    struct weft_err err;
+    int data[] = {0, 0};
+    ring(3000);
+    if (weft_world_rank() == 0)
+        data[0] = 17, data[1] = 4;
+    REQUIRE_OK(weft_seq_agree(seq, data, sizeof data, &err), err);
+    CHECK(weft_world_rank() > 0 || data[0] == 17);
+    CHECK_INT(data[0] + data[1], 21);
+}
+
+static void test_error_by_agree(void)
+{
+    struct weft_err err;
+    start(2, false);
+    check_usable();
+    insert_failure();
+    int rc = 0, data = 1;
+    for (int i = 0; i < 100000 && !rc; i++)
+        rc = weft_seq_agree(seq, &data, sizeof data, &err);
+    CHECK_INT(rc, WEFT_ENUMERIC);
+    CHECK_STR(err.text, failure());
+    CHECK_FAILS(weft_seq_status(seq, &err), WEFT_ENUMERIC, err, "row 3");
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, failure());
+    CHECK_INT(weft_seq_status(seq, &err), 0); /* told once */
+    check_usable();
+    stop();
+}
+
+static void test_error_by_wait(void)
+{
+    struct weft_err err;
+    start(1, false);
+    for (int i = 0; i < 3; i++) {
+        insert_failure();
+        CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENUMERIC, err, failure());
+        CHECK_STR(err.text, failure());
+        check_usable();
+    }
+    stop();
+}
+
+/* One waits with an error, the others want to agree. */
+static void test_wait_meets_agree(void)
+{
+    struct weft_err err;
+    int data = 0;
+    start(1, false);
+    if (weft_world_rank() == last_rank()) {
+        weft_seq_fail(seq, WEFT_EIO, "no disk");
+    } else {
+        CHECK_FAILS(weft_seq_agree(seq, &data, sizeof data, &err), WEFT_EIO,
+                    err, "no disk");
+    }
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EIO, err, "no disk");
+    check_usable();
+    stop();
+}
+
+static void test_unwritten_copy(void)
+{
+    struct weft_err err;
+    start(1, false);
+    struct weft_tile *from = tile_at(0, 100, true),
+                     *to = tile_at(last_rank(), 100, true);
+    weft_insert_copy(seq, &anywhere, from, to);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ESTATE, err,
+                "nothing has written");
+    weft_tile_release(from);
+    weft_tile_release(to);
+    check_usable();
+    stop();
+}
+
+/* No room where it should go: the message is taken all the same. */
+static void test_message_beyond_limit(void)
+{
+    enum { BYTES = 3 << 20 };
+    struct weft_err err;
+    bool small = weft_world_rank() == last_rank();
+    struct weft_rt_options options = {.n_devices = 1,
+                                      .nap = 1,
+                                      .memory_limit_bytes = small ? 2 << 20
+                                                                  : 9 << 20};
+    if (last_rank() == 0)
+        return;
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+    struct weft_tile *from = tile_at(0, BYTES, false),
+                     *to = tile_at(last_rank(), BYTES, true);
+    weft_insert_copy(seq, &anywhere, from, to);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENOMEM, err,
+                "'m x' wants 3.0 MiB of samples");
+    weft_tile_release(from);
+    weft_tile_release(to);
+    check_usable();
+    stop();
+}
+
+/* An answer that rank 0 gets feeds a task of the last rank. */
+static void test_external(void)
+{
+    struct weft_err err;
+    struct weft_external *answer;
+    start(1, false);
+    struct weft_tile *score = tile_at(0, 8, true),
+                     *copy = tile_at(last_rank(), 8, true);
+    REQUIRE_OK(weft_external_begin(seq, score, &anywhere, &answer, &err),
+               err);
+    CHECK_INT(answer != NULL, weft_world_rank() == 0);
+    weft_insert_copy(seq, &anywhere, score, copy);
+    usleep(20000);
+    weft_external_complete(answer, "answered", 8);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    if (weft_tile_is_here(copy)) {
+        const char *p = weft_tile_acquire(copy, WEFT_READ);
+        CHECK(memcmp(p, "answered", 8) == 0);
+        weft_tile_unacquire(copy);
+    }
+    CHECK(weft_tile_ready(copy));
+    weft_tile_release(score);
+    weft_tile_release(copy);
+    stop();
+}
+
+static void test_unequal_devices(void)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {.n_devices = 1, .nap = 1};
+    char part[100];
+    if (last_rank() == 0)
+        return;
+    if (weft_world_rank() == last_rank())
+        options.n_devices = 2;
+    snprintf(part, sizeof part,
+             "rank %d: cannot start 2 devices: rank 0 has 1", last_rank());
+    CHECK_FAILS(weft_rt_start(&options, &rt, &err), WEFT_EINVAL, err, part);
+    start(1, false);
+    check_usable();
+    stop();
+}
+
+static void test_world(void)
+{
+    struct weft_err err;
+    int me = weft_world_rank(), n = weft_world_size();
+    char text[16] = "none";
+    CHECK_INT(weft_world_min(me - 5), -5);
+    CHECK_INT(weft_world_max(me), n - 1);
+    if (me == 0)
+        strcpy(text, "zero");
+    weft_world_share(text, sizeof text);
+    CHECK_STR(text, "zero");
+    CHECK_INT(weft_world_agree(0, &err), 0);
+    weft_err_set(&err, WEFT_EIO, "disk %d", me);
+    int rc = weft_world_agree(me == n - 1 ? WEFT_EIO : 0, &err);
+    CHECK_INT(rc, WEFT_EIO);
+    snprintf(text, sizeof text, "%d", n - 1);
+    CHECK(strstr(err.text, "disk ") && strstr(err.text, text));
+    CHECK_INT(weft_world_agree(me == n - 1 ? WEFT_EIO : 0, NULL), WEFT_EIO);
+}
+
+static int occurs(const char *path, const char *part)
+{
+    static char text[1 << 20];
+    FILE *f = fopen(path, "r");
+    int n = 0;
+    REQUIRE(f != NULL);
+    size_t size = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[size] = 0;
+    for (const char *p = text; (p = strstr(p, part)) != NULL; p++)
+        n++;
+    return n;
+}
+
+/* All ranks' tasks and messages are in rank 0's file, and in the sums. */
+static void test_times_and_trace(void)
+{
+    enum { N = 7 };
+    struct weft_err err;
+    struct weft_call_time time[WEFT_N_CALLS];
+    char path[] = "/tmp/weft-test-XXXXXX", part[32];
+    struct weft_rt_options options = {
+        .n_devices = 1, .nap = 1, .profile = true};
+    int n = weft_world_size(), file = mkstemp(path);
+    REQUIRE(file >= 0);
+    close(file);
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+    for (int d = 0; d < n; d++)
+        for (int i = 0; i < N; i++)
+            weft_insert(seq, &weft_cl_scramble, &(struct scramble){0},
+                        sizeof(struct scramble), NULL, 0,
+                        &(struct weft_where){.device = d,
+                                             .call = WEFT_CALL_REF_INFER});
+    ring(5000);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    weft_rt_times_all(rt, time);
+    CHECK_INT(time[WEFT_CALL_REF_INFER].n_tasks, N * n);
+    CHECK(time[WEFT_CALL_REF_INFER].last_s
+          > time[WEFT_CALL_REF_INFER].first_s);
+    CHECK_INT(time[WEFT_CALL_ADVANTAGE].n_tasks, 0);
+    REQUIRE_OK(weft_rt_write_trace(rt, path, &err), err);
+    for (int r = 0; r < n && weft_world_rank() == 0; r++) {
+        snprintf(part, sizeof part, "\"ph\":\"X\",\"pid\":%d,", r);
+        CHECK_INT(occurs(path, part), n > 1 ? N : N + 2);
+        snprintf(part, sizeof part, "\"to rank %d\"", r);
+        CHECK_INT(occurs(path, part), n > 1 ? 2 * (n + 1) : 0);
+    }
+    unlink(path);
+    stop();
+}
+
+/* ---- What ends a job: for ranks.sh ------------------------------------ */
+
+static int end_job(const char *how)
+{
+    struct weft_err err;
+    struct weft_external *answer = NULL;
+    struct weft_rt_options options = {
+        .n_devices = 1, .nap = 1, .watchdog_s = 0.3};
+    int me = weft_world_rank(), data = 0;
+    if (weft_rt_start(&options, &rt, &err) || weft_seq_create(rt, &seq, &err))
+        return 1;
+    struct weft_tile *from, *to;
+    struct weft_tile_id id = {"m", "x", -1, -1, -1, 0};
+    if (weft_tile_create_temp(rt, &id, WEFT_MEM_SAMPLES, 8, &from, &err))
+        return 1;
+    id.place = 1;
+    if (weft_tile_create_temp(rt, &id, WEFT_MEM_SAMPLES, 8, &to, &err))
+        return 1;
+    if (strcmp(how, "--late") == 0) { /* rank 1 waits for rank 0's answer */
+        weft_external_begin(seq, from, &anywhere, &answer, &err);
+        weft_insert_copy(seq, &anywhere, from, to);
+        usleep(1500000);
+        weft_external_complete(answer, NULL, 0);
+        int rc = weft_seq_wait(seq, &err);
+        weft_rt_stop(rt);
+        weft_world_close();
+        return rc != 0;
+    }
+    if (strcmp(how, "--kill") == 0 && me == 1)
+        raise(SIGKILL);
+    if (strcmp(how, "--abort") == 0 && me == 1) {
+        weft_err_set(&err, WEFT_EIO, "the end of rank 1");
+        weft_world_abort(&err);
+    }
+    if (strcmp(how, "--step") == 0 && me == 1)
+        weft_insert_copy(seq, &anywhere, to, from);
+    while (!weft_seq_agree(seq, &data, sizeof data, &err))
+        usleep(1000);
+    return 3;
+}
+
 static bool has_mpi(void)
 {
 #ifdef WEFT_HAVE_MPI
@@ -305,12 +694,25 @@ int main(int argc, char **argv)
     static const struct weft_test tests[] = {
         {"test_random_programs", test_random_programs},
         {"test_copy_is_counted", test_copy_is_counted},
-        {"test_wrong_places", test_wrong_places}};
+        {"test_wrong_places", test_wrong_places},
+        {"test_ring", test_ring},
+        {"test_foreign_insert", test_foreign_insert},
+        {"test_error_by_agree", test_error_by_agree},
+        {"test_error_by_wait", test_error_by_wait},
+        {"test_wait_meets_agree", test_wait_meets_agree},
+        {"test_unwritten_copy", test_unwritten_copy},
+        {"test_message_beyond_limit", test_message_beyond_limit},
+        {"test_external", test_external},
+        {"test_unequal_devices", test_unequal_devices},
+        {"test_world", test_world},
+        {"test_times_and_trace", test_times_and_trace}};
     struct weft_err err;
     if (weft_world_open(&err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
+    if (argc > 1)
+        return end_job(argv[1]);
     int status = weft_test_main("rt/ranks", tests, WEFT_COUNT(tests));
     status = (int) weft_world_max(status);
     weft_world_close();
