@@ -41,6 +41,13 @@ enum weft_reward_type {
 /* What a tile's copies are kept for: all devices of a node, or each device. */
 enum weft_place { WEFT_PLACE_NODE, WEFT_PLACE_DEVICE };
 
+/* Digests of what an iteration computed: none, or with the numbers, too. */
+enum weft_digest_kind {
+    WEFT_DIGEST_NONE,
+    WEFT_DIGEST_HASHES,
+    WEFT_DIGEST_VALUES
+};
+
 enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32 };
 
 struct weft_reward_config {
@@ -165,6 +172,8 @@ struct weft_config {
     bool tensorboard;     /* false */
     char *metric_names;   /* "verl" (default) or "trl" aliases */
     int32_t samples_kept; /* per iteration, 8; -1: all */
+
+    enum weft_digest_kind digest; /* none */
 };
 
 /* Reads FILE, applies n_override words "a.b=value" (YAML scalars), fills

@@ -227,6 +227,8 @@ const struct weft_config_key weft_config_keys[] = {
          "trl adds TRL's names"),
     INT("samples_kept", samples_kept, "8", -1, MANY, PPO,
         "samples written per iteration; -1: all"),
+    ENUM("digest", digest, "false", WEFT_DIGEST_NONE, "false|true|values",
+         PPO, "write hashes of an iteration's numbers, or all"),
 };
 const size_t weft_config_n_keys = WEFT_COUNT(weft_config_keys);
 

@@ -9,6 +9,7 @@ run_sources = \
 	%D%/config_table.c \
 	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
+	%D%/digest.c %D%/digest.h \
 	%D%/info.c %D%/info.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \

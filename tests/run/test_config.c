@@ -84,6 +84,7 @@ static void test_config_defaults(void)
     CHECK_INT(c.checkpoint.keep, 2);
     CHECK_STR(c.metric_names, "verl");
     CHECK_INT(c.samples_kept, 8);
+    CHECK_INT(c.digest, WEFT_DIGEST_NONE);
     CHECK_INT(c.n_rewards, 1);
     CHECK_INT(c.reward[0].type, WEFT_REWARD_GSM8K);
     CHECK(c.reward[0].weight == 1 && c.reward[0].timeout_s == 60);
@@ -111,7 +112,8 @@ static void test_config_values(void)
                     "plan: p/../plan.json\n"
                     "actor.lr: +3E-4\n"
                     "checkpoint:\n"
-                    "trace: True\n"),
+                    "trace: True\n"
+                    "digest: true\n"),
                err);
     CHECK_INT(c.seed, 18);
     CHECK(c.rollout.temperature == 0.1f);
@@ -129,6 +131,7 @@ static void test_config_values(void)
     CHECK_INT(c.train.micro_batches, 3);
     CHECK_STR(c.plan, "/plan.json");
     CHECK(c.actor_optim.lr == 3e-4f && c.trace);
+    CHECK_INT(c.digest, WEFT_DIGEST_HASHES);
     weft_config_release(&c);
 }
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an iteration computed, as digests: <run>/digests/000012.json, so that
+ * two runs that should have the same bits can be compared, and the first
+ * number that differs be named (run/verify.h).
+ */
+#ifndef WEFT_RUN_DIGEST_H
+#define WEFT_RUN_DIGEST_H
+
+#include "run/ppo.h"
+
+/* Writes the file of the finished iteration as `digest` says, or nothing.
+ * Waits for the samples' tiles. Errors: of base/file.h. */
+int weft_digest_write(const struct weft_ppo *p);
+
+/* Path of an iteration's file (from 1). Caller frees; NULL: no memory. */
+char *weft_digest_path(const char *run_dir, int64_t iteration);
+
+/* Names of the digests of samples' columns, in the order in which an
+ * iteration computes them; NULL after the last. */
+const char *weft_digest_column(int i);
+
+#endif
