@@ -72,7 +72,7 @@ struct weft_rt_options {
 int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
                   struct weft_err *err);
 /* Waits for all tasks, stops StarPU, frees; sequences and tiles that are left
- * go too, answers that never came are zeros. NULL is allowed. */
+ * go too, answers that never came are zeros. NULL is allowed. Collective. */
 void weft_rt_stop(struct weft_rt *rt);
 
 int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
@@ -107,7 +107,8 @@ int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
 int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
                    struct weft_err *err);
 
-/* Records an error from outside of tasks (first wins). */
+/* Records an error from outside of tasks (first wins); other ranks hear of it
+ * at the next control step. */
 void weft_seq_fail(struct weft_seq *seq, int code, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
 

@@ -201,6 +201,8 @@ void weft_transfer_stop(struct weft_rt *rt);
 void weft_transfer_insert(struct weft_seq *seq,
                           const struct weft_where *where,
                           struct weft_tile *src, struct weft_tile *dst);
+/* All ranks call it, or none. */
+void weft_transfer_renumber(struct weft_rt *rt);
 /* Warns of what has not come. */
 void weft_transfer_report(struct weft_rt *rt);
 #ifdef WEFT_HAVE_MPI

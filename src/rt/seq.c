@@ -135,15 +135,21 @@ static void share_failure(struct weft_seq *seq, int rank)
 /* wish: the same on all ranks. Returns 0 or the code of the common error. */
 static int control_step(struct weft_seq *seq, int64_t wish)
 {
-    const struct weft_rt *rt = seq->rt;
+    struct weft_rt *rt = seq->rt;
     int rc = atomic_load(&seq->failed);
     if (rt->n_ranks == 1 || seq->common)
         return rc;
-    int64_t least[] = {rc ? rt->rank : rt->n_ranks, rt->n_copies,
-                       -rt->n_copies, wish, -wish};
+    int64_t least[] = {rc ? rt->rank : rt->n_ranks,
+                       rt->n_copies,
+                       -rt->n_copies,
+                       wish,
+                       -wish,
+                       -(int64_t) atomic_load(&rt->n_transfers)};
     weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
     if (least[1] != -least[2])
         out_of_step(rt, "copies inserted", least[1], -least[2]);
+    if (least[5] == 0)
+        weft_transfer_renumber(rt);
     if (least[0] == rt->n_ranks) {
         if (least[3] != -least[4])
             out_of_step(rt, "bytes to agree on (-1: waits)", least[3],

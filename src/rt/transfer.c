@@ -17,9 +17,6 @@
 
 #ifdef WEFT_HAVE_MPI
 
-/* StarPU-MPI keeps 100 bytes for every tag that it has seen; no more messages
- * than that of a pair of ranks may be under way. */
-enum { TAGS = 1 << 15 };
 /* A message that comes before its tile's turn waits in memory of StarPU-MPI's
  * if it is shorter; a longer one is not sent until it is asked for. */
 enum { LONG_BYTES = 1 << 16 };
@@ -109,12 +106,20 @@ static void ended(void *arg)
     weft_seq_end(seq);
 }
 
+/* Numbers begin again when no message is under way anywhere, as StarPU-MPI
+ * keeps some memory for every tag that it has seen. */
+void weft_transfer_renumber(struct weft_rt *rt)
+{
+    memset(rt->n_sent, 0, (size_t) rt->n_ranks * sizeof *rt->n_sent);
+    memset(rt->n_received, 0, (size_t) rt->n_ranks * sizeof *rt->n_received);
+}
+
 /* Odd and even by direction: StarPU-MPI 1.3 keeps long messages of both in
  * one table. */
 static starpu_mpi_tag_t next_tag(struct weft_rt *rt, int from, int to)
 {
     int64_t *n = from == rt->rank ? &rt->n_sent[to] : &rt->n_received[from];
-    return (*n)++ % TAGS * 2 + (from < to);
+    return (*n)++ * 2 + (from < to);
 }
 
 static void post(struct weft_rt *rt, struct weft_transfer *t)
@@ -243,6 +248,11 @@ void weft_transfer_insert(struct weft_seq *seq,
     (void) where;
     (void) src;
     (void) dst;
+}
+
+void weft_transfer_renumber(struct weft_rt *rt)
+{
+    (void) rt;
 }
 
 void weft_transfer_report(struct weft_rt *rt)

@@ -78,13 +78,19 @@ static bool report(struct weft_rt *rt, double standstill_s)
     char text[1024];
     long n = list_pending(rt, text, sizeof text);
     long n_external = atomic_load(&rt->n_external);
-    if (n == 0 && n_external == 0 && atomic_load(&rt->n_transfers) == 0)
+    double waits = weft_world_waits_s();
+    if (n == 0 && n_external == 0 && waits == 0
+        && atomic_load(&rt->n_transfers) == 0)
         return false;
     weft_warn("no task has ended for %.1f s; %ld wait or run: %s",
               standstill_s, n, n ? text : "none");
     if (n_external)
         weft_warn("  %ld answers from outside have not come", n_external);
     weft_transfer_report(rt);
+    if (waits > 0)
+        weft_warn("  rank %d waits for the other ranks to come to the same "
+                  "point since %.1f s",
+                  rt->rank, waits);
     report_running(rt);
     report_turns(rt);
     return true;
@@ -112,6 +118,7 @@ static void *watch(void *arg)
         char none[1];
         bool idle = list_pending(rt, none, sizeof none) == 0
                  && atomic_load(&rt->n_external) == 0
+                 && weft_world_waits_s() == 0
                  && atomic_load(&rt->n_transfers) == 0;
         if (ended != seen || idle) {
             seen = ended;

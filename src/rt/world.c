@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "config.h"
 #include "rt/internal.h"
@@ -20,6 +21,7 @@
 
 static struct {
     int rank, size;
+    _Atomic double waits_since_s; /* 0: does not */
     struct weft_host host;
 #ifdef WEFT_HAVE_MPI
     bool open;
@@ -56,6 +58,12 @@ int weft_world_started(const char **variable_out)
     return 1;
 }
 
+double weft_world_waits_s(void)
+{
+    double since = atomic_load(&world.waits_since_s);
+    return since > 0 ? weft_clock_s() - since : 0;
+}
+
 /* ---- Messages --------------------------------------------------------- */
 
 #ifdef WEFT_HAVE_MPI
@@ -65,8 +73,10 @@ static void complete(MPI_Request *request)
 {
     struct weft_nap nap = {0};
     int done = 0;
+    atomic_store(&world.waits_since_s, weft_clock_s());
     while (PMPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
         weft_nap(&nap);
+    atomic_store(&world.waits_since_s, 0);
 }
 
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)

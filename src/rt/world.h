@@ -27,6 +27,9 @@ struct weft_host {
 };
 const struct weft_host *weft_world_host(void);
 
+/* How long this rank has waited for the others so far; 0: it does not. */
+double weft_world_waits_s(void);
+
 enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
 /* v (n): all ranks', number by number. */
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);

@@ -387,6 +387,35 @@ static void test_foreign_insert(void)
     stop();
 }
 
+/* A tile that goes to and fro as fast as it can; more messages than fit an
+ * unsigned short between two control steps. */
+static void test_many_messages(void)
+{
+    enum { N = 40000, HOPS = 1000 };
+    struct weft_err err;
+    start(1, false);
+    struct weft_tile *a = tile_at(0, 8, false),
+                     *b = tile_at(last_rank(), 8, false),
+                     *c = tile_at(last_rank(), 8, false);
+    double begin = weft_clock_s();
+    for (int i = 0; i < HOPS; i++)
+        weft_insert_copy(seq, &anywhere, i % 2 ? b : a, i % 2 ? a : b);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    double middle = weft_clock_s();
+    for (int i = 0; i < N; i++)
+        weft_insert_copy(seq, &anywhere, a, i % 2 ? b : c);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    if (weft_world_rank() == 0 && last_rank() > 0)
+        printf("\n    foreign: %.0f us for a message that the next one "
+               "waits for, %.1f us for one of many\n",
+               (middle - begin) * 1e6 / HOPS,
+               (weft_clock_s() - middle) * 1e6 / N);
+    weft_tile_release(a);
+    weft_tile_release(b);
+    weft_tile_release(c);
+    stop();
+}
+
 static int fail_cpu(const void *args, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {
@@ -658,7 +687,8 @@ static int end_job(const char *how)
     if (strcmp(how, "--late") == 0) { /* rank 1 waits for rank 0's answer */
         weft_external_begin(seq, from, &anywhere, &answer, &err);
         weft_insert_copy(seq, &anywhere, from, to);
-        usleep(1500000);
+        if (me == 0)
+            usleep(1500000);
         weft_external_complete(answer, NULL, 0);
         int rc = weft_seq_wait(seq, &err);
         weft_rt_stop(rt);
@@ -697,6 +727,7 @@ int main(int argc, char **argv)
         {"test_wrong_places", test_wrong_places},
         {"test_ring", test_ring},
         {"test_foreign_insert", test_foreign_insert},
+        {"test_many_messages", test_many_messages},
         {"test_error_by_agree", test_error_by_agree},
         {"test_error_by_wait", test_error_by_wait},
         {"test_wait_meets_agree", test_wait_meets_agree},
