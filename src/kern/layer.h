@@ -40,6 +40,13 @@ WEFT_INLINE int64_t weft_block_ff(const struct weft_shape *s, int32_t t)
     return weft_round_up(s->block[t].n_ff, WEFT_PANEL);
 }
 
+/* Element i of p, which is in the run's dtype. */
+WEFT_INLINE void *weft_layer_at(const struct weft_shape *s, void *p,
+                                int64_t i)
+{
+    return (char *) p + (size_t) i * weft_dtype_bytes(s->dtype);
+}
+
 /* Query heads of block t that read its kv-th KV head: n from `first`, both
  * counted within the block. */
 struct weft_heads {

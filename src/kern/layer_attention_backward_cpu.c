@@ -104,11 +104,6 @@ static void begin(struct attention *a, const void *saved, float *dqkv,
 
 /* ---- To the heads ------------------------------------------------------- */
 
-WEFT_INLINE void *row_at(const struct attention *a, void *p, int64_t i)
-{
-    return (char *) p + (size_t) i * weft_dtype_bytes(a->b.s->dtype);
-}
-
 static void attend(const struct attention *at, int32_t t)
 {
     const struct weft_layer_backward *b = &at->b;
@@ -120,18 +115,18 @@ static void attend(const struct attention *at, int32_t t)
         struct weft_heads readers = weft_block_readers(s, t, head);
         int64_t first = readers.first * d, k = q + head * d;
         for (int64_t i = 0, row = 0; i < b->batch->n_runs; i++) {
-            void *qkv = row_at(at, b->at.qkv[t], row * ld);
+            void *qkv = weft_layer_at(s, b->at.qkv[t], row * ld);
             float *dqkv = at->dqkv[t] + row * ld;
             struct weft_attention_backward a = {
                 .dtype = s->dtype,
                 .head_dim = s->head_dim,
                 .n_group = readers.n,
                 .n = b->batch->run[i].n,
-                .q = row_at(at, qkv, first),
-                .k = row_at(at, qkv, k),
-                .v = row_at(at, qkv, k + kv),
+                .q = weft_layer_at(s, qkv, first),
+                .k = weft_layer_at(s, qkv, k),
+                .v = weft_layer_at(s, qkv, k + kv),
                 .ldqkv = ld,
-                .out = row_at(at, b->at.att[t], row * q + first),
+                .out = weft_layer_at(s, b->at.att[t], row * q + first),
                 .dout = at->datt + row * q + first,
                 .ldo = q,
                 .lse = b->at.lse[t] + row * heads + readers.first,
@@ -200,9 +195,9 @@ static void drop_replica(const struct attention *a)
     if (weft_shape_kv_owner(s, s->block[t].kv0) == t)
         return;
     for (int64_t r = 0; r < a->b.batch->n_rows; r++) {
-        void *row = row_at(a, a->dqkv_rounded[t], r * (q + 2 * kv));
-        memset(row_at(a, row, q), 0, bytes);
-        memset(row_at(a, row, q + kv), 0, bytes);
+        void *row = weft_layer_at(s, a->dqkv_rounded[t], r * (q + 2 * kv));
+        memset(weft_layer_at(s, row, q), 0, bytes);
+        memset(weft_layer_at(s, row, q + kv), 0, bytes);
     }
 }
 

@@ -16,13 +16,17 @@ kern_sources = \
 	%D%/kern.h \
 	%D%/layer.h \
 	%D%/layer_attention_backward_cpu.c \
+	%D%/layer_attention_cpu.c \
 	%D%/layer_backward.h \
 	%D%/layer_backward_cpu.c \
 	%D%/layer_cpu.c \
+	%D%/layer_forward.h \
+	%D%/layer_forward_cpu.c \
 	%D%/layer_heads_cpu.c \
 	%D%/layer_kv_cpu.c \
 	%D%/layer_mlp_backward_cpu.c \
 	%D%/layer_saved_cpu.c \
+	%D%/layer_unrotate_cpu.c \
 	%D%/mm_impl.h \
 	%D%/ops.h \
 	%D%/ops_c.c \

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A decoder layer on its way forward: what its halves have in common. */
+#ifndef WEFT_KERN_LAYER_FORWARD_H
+#define WEFT_KERN_LAYER_FORWARD_H
+
+#include "kern/layer.h"
+#include "kern/rows.h"
+
+enum { WEFT_CHUNK_ROWS = 512 }; /* their activations stay near the core */
+
+/* A range of a layer's blocks. */
+struct weft_layer_forward {
+    const struct weft_shape *s;
+    struct weft_range range;
+    const struct weft_k_layer *w;
+    const struct weft_k_batch *batch;
+    const struct weft_row_ops *rows;
+    struct weft_layer_saved at; /* in saved, or in scratch */
+    bool all_gate_up;           /* gate_up holds all rows, not a chunk */
+    const float *norm1, *norm2, *qnorm, *knorm;
+    const char *qkv[WEFT_MAX_BLOCKS], *o[WEFT_MAX_BLOCKS];
+    const char *gate_up[WEFT_MAX_BLOCKS], *down[WEFT_MAX_BLOCKS];
+    const float *qkv_bias[WEFT_MAX_BLOCKS];
+    struct weft_rope_table rope;
+    void *normed;               /* (chunk, H) in dtype */
+    float *product;             /* (chunk, widest qkv) */
+    void *act[WEFT_MAX_BLOCKS]; /* (chunk, ff) in dtype */
+    float *pages, *attention;
+};
+
+/* Finds the rest when shape, range, weights and batch are there; saved: the
+ * range's part, or NULL. */
+void weft_layer_forward_begin(struct weft_layer_forward *f, void *saved,
+                              void *scratch);
+
+/* Up to the input of the O product. */
+void weft_layer_attention(struct weft_layer_forward *f, int32_t layer,
+                          const struct weft_k_kv *kv, const float *x);
+
+#endif
