@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "rt/codelet.h"
 #include "run/context.h"
@@ -76,8 +77,10 @@ static void fill(const struct weft_g_model *m)
                           || kind == WEFT_TILE_NORMS;
             for (int32_t l = 0; l < (per_layer ? s->n_layers : 1); l++) {
                 enum weft_tile_kind k = (enum weft_tile_kind) kind;
-                struct weft_tile *fwd = weft_g_params_tile(&m->fwd, k, l, b);
-                struct weft_tile *bwd = weft_g_params_tile(&m->bwd, k, l, b);
+                struct weft_tile *fwd = weft_g_params_tile(&m->fwd[0], k, l,
+                                                           b);
+                struct weft_tile *bwd = weft_g_params_tile(&m->bwd[0], k, l,
+                                                           b);
                 void *f = weft_tile_acquire(fwd, WEFT_WRITE);
                 void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
                 weft_k_publish(&layout, s->dtype, flat, f, t);
@@ -90,6 +93,9 @@ static void fill(const struct weft_g_model *m)
 }
 
 /* ---- Generation ------------------------------------------------------- */
+
+static const struct weft_where anywhere = {
+    .device = -1, .iteration = -1, .micro_batch = -1, .layer = -1};
 
 static void bench_generate(const struct weft_g_model *m, int32_t batch,
                            int32_t n_prompt, int32_t n_new)
@@ -107,12 +113,14 @@ static void bench_generate(const struct weft_g_model *m, int32_t batch,
     for (int32_t i = 0; i < batch; i++)
         sample[i] = (struct weft_sample){
             .n_prompt = n_prompt, .limit = n_prompt + n_new, .token = prompt};
-    CHECK(weft_g_generate_init(m, instances,
+    struct weft_g_view view;
+    CHECK(weft_g_view_open(seq, &anywhere, m, &m->home, &view, &err));
+    CHECK(weft_g_generate_init(m, &m->home, instances,
                                (int32_t) weft_ceil_div(batch, instances),
                                n_prompt + n_new, &gen, &err));
     weft_rollout_reset(&gen);
     double start = weft_clock_s();
-    CHECK(weft_rollout_run(seq, &gen, &args, batch, sample, NULL, NULL,
+    CHECK(weft_rollout_run(seq, &gen, &view, &args, batch, sample, NULL, NULL,
                            &stats, &err));
     CHECK(weft_seq_wait(seq, &err));
     double s = weft_clock_s() - start;
@@ -126,6 +134,7 @@ static void bench_generate(const struct weft_g_model *m, int32_t batch,
     for (int32_t i = 0; i < batch; i++)
         weft_tile_release(sample[i].rollout);
     weft_g_generate_release(&gen);
+    weft_g_view_close(&view);
     weft_free(sample);
     weft_free(prompt);
 }
@@ -155,6 +164,10 @@ static void make_texts(int32_t vocab)
     }
 }
 
+static struct weft_g_gather *gather;
+static struct weft_g_copies *copies;
+static struct weft_g_order order;
+
 static double train_graph(const struct weft_g_model *m,
                           const struct weft_g_grads *grads, int64_t step)
 {
@@ -164,6 +177,9 @@ static double train_graph(const struct weft_g_model *m,
     struct weft_g_train train = {
         .model = m,
         .grads = grads,
+        .gather = gather,
+        .copies = copies,
+        .order = &order,
         .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
         .adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, step},
         .grad_clip = 1,
@@ -174,6 +190,8 @@ static double train_graph(const struct weft_g_model *m,
                             &norm, &err));
     CHECK(weft_seq_wait(seq, &err));
     double s = weft_clock_s() - start;
+    weft_g_order_reset(&order);
+    weft_g_copies_drop(copies);
     for (int32_t i = 0; i < n_stats; i++) {
         weft_tile_release(stats[i].tile);
         weft_free(stats[i].sample);
@@ -218,28 +236,28 @@ static struct loop *loop_make(const struct weft_g_model *m,
     for (int32_t l = 0; l < nl; l++) {
         for (int32_t b = 0; b < s->n_blocks; b++) {
             p->layer[l].fwd[b] = p->fwd[l][b] = hold(
-                m->fwd.layer[l].block[b]);
+                m->fwd[0].layer[l].block[b]);
             p->layer[l].bwd[b] = p->bwd[l][b] = hold(
-                m->bwd.layer[l].block[b]);
+                m->bwd[0].layer[l].block[b]);
             p->grad[l][b] = hold(g->layer[l].block[b]);
-            p->opt[l][b] = hold(m->opt.layer[l].block[b]);
+            p->opt[l][b] = hold(m->opt[0].layer[l].block[b]);
             p->n_grad[l][b] = weft_tile_bytes(g->layer[l].block[b]) / 4;
         }
-        p->layer[l].norms = hold(m->fwd.layer[l].norms);
+        p->layer[l].norms = hold(m->fwd[0].layer[l].norms);
         p->grad[l][s->n_blocks] = hold(g->layer[l].norms);
         p->n_grad[l][s->n_blocks] = weft_tile_bytes(g->layer[l].norms) / 4;
     }
     for (int32_t b = 0; b < s->n_blocks; b++) {
-        p->embed[b] = hold(m->fwd.embed[b]);
-        p->head.fwd[b] = p->fwd[nl][b] = hold(m->fwd.head.block[b]);
-        p->head.bwd[b] = p->bwd[nl][b] = hold(m->bwd.head.block[b]);
+        p->embed[b] = hold(m->fwd[0].embed[b]);
+        p->head.fwd[b] = p->fwd[nl][b] = hold(m->fwd[0].head.block[b]);
+        p->head.bwd[b] = p->bwd[nl][b] = hold(m->bwd[0].head.block[b]);
         p->grad[nl][b] = hold(g->head.block[b]);
-        p->opt[nl][b] = hold(m->opt.head.block[b]);
+        p->opt[nl][b] = hold(m->opt[0].head.block[b]);
         p->n_grad[nl][b] = weft_tile_bytes(g->head.block[b]) / 4;
         p->grad[nl + 1][b] = hold(g->embed[b]);
         p->n_grad[nl + 1][b] = weft_tile_bytes(g->embed[b]) / 4;
     }
-    p->head.final = hold(m->fwd.head.norms);
+    p->head.final = hold(m->fwd[0].head.norms);
     p->grad[nl][s->n_blocks] = hold(g->head.norms);
     p->n_grad[nl][s->n_blocks] = weft_tile_bytes(g->head.norms) / 4;
     size_t x = (size_t) MB_ROWS * (size_t) s->hidden;
@@ -384,7 +402,11 @@ int main(int argc, char **argv)
     seq = context->seq;
     struct weft_shape shape = shape_of(
         size, strcmp(dtype, "bf16") == 0 ? WEFT_BF16 : WEFT_F32);
-    CHECK(weft_g_model_init(context->rt, "bench", &shape, true, &m, &err));
+    struct weft_g_layout home;
+    CHECK(weft_g_layout_simple(context->rt, &shape, devices, &home, &err));
+    CHECK(weft_g_model_init(context->rt, "bench", &shape, true, &home, &m,
+                            &err));
+    weft_g_layout_release(&home);
     fill(&m);
     printf("%s, %s, %d device%s, %s\n", size, dtype, devices,
            devices > 1 ? "s" : "", weft_k_isa_name(weft_k_isa()));
@@ -393,7 +415,10 @@ int main(int argc, char **argv)
     bench_generate(&m, 32, 16, 65);
     bench_generate(&m, 1, 512, 1);
     /* One gradient group on one device is the loop's own order of work. */
-    CHECK(weft_g_grads_init(&m, devices, devices, &grads, &err));
+    CHECK(weft_g_grads_init(&m, devices, &grads, &err));
+    CHECK(weft_g_gather_create(&m, &gather, &err));
+    CHECK(weft_g_copies_create(context->rt, &copies, &err));
+    CHECK(weft_g_order_init(context->rt, &order, &err));
     make_texts(shape.vocab);
     double graph = 1e300, loop = 1e300;
     struct loop *p = devices == 1 ? loop_make(&m, &grads.set[0][0]) : NULL;

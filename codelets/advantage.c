@@ -94,6 +94,8 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *const model_score[],
                      struct weft_tile *kl_state, struct weft_tile *advantage)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct gae_task task = {*args, ref != NULL, score != NULL};
     struct weft_bag bag;
     weft_bag_init(&bag);
@@ -156,6 +158,8 @@ void weft_insert_moments(struct weft_seq *seq, const struct weft_where *where,
                          struct weft_tile *const advantage[],
                          struct weft_tile *moments)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct moments_task task = {whiten, n};
     struct weft_bag bag;
     weft_bag_init(&bag);
@@ -198,6 +202,8 @@ void weft_insert_kl_update(struct weft_seq *seq,
                            struct weft_tile *const advantage[],
                            struct weft_tile *kl_state)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct kl_task task = {adaptive, target, horizon, n};
     struct weft_bag bag;
     weft_bag_init(&bag);

@@ -47,6 +47,14 @@ int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],
     return bag->n - before;
 }
 
+int weft_bag_add_range(struct weft_bag *bag, struct weft_range range,
+                       struct weft_tile *const tile[], enum weft_mode mode)
+{
+    for (int32_t b = range.first; b < range.first + range.n; b++)
+        weft_bag_add(bag, tile[b], mode);
+    return range.n;
+}
+
 int weft_bag_add_layer(struct weft_bag *bag,
                        const struct weft_layer_tiles *tiles,
                        enum weft_mode mode)

@@ -22,6 +22,8 @@ int weft_bag_add_layer(struct weft_bag *bag,
                        enum weft_mode mode);
 int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],
                         enum weft_mode mode);
+int weft_bag_add_range(struct weft_bag *bag, struct weft_range range,
+                       struct weft_tile *const tile[], enum weft_mode mode);
 /* Inserts the task and releases the bag. */
 void weft_bag_insert(struct weft_bag *bag, struct weft_seq *seq,
                      const struct weft_where *where,
@@ -43,6 +45,11 @@ WEFT_INLINE void weft_take_blocks(struct weft_take *t, int n_blocks,
 {
     for (int b = 0; b < n_blocks; b++)
         out[b] = weft_take(t);
+}
+WEFT_INLINE void weft_take_range(struct weft_take *t, struct weft_range range,
+                                 void *out[])
+{
+    weft_take_blocks(t, range.n, out + range.first);
 }
 
 #endif

@@ -16,8 +16,8 @@
 #include "codelets/data.h"
 #include "rt/graph.h"
 
-/* Tiles of one parameter group that a task takes together: the T blocks of a
- * kind, and its replicated vectors. */
+/* Tiles of one parameter group that a task takes together: blocks of a kind
+ * (NULL: not among them), and the group's replicated vectors. */
 struct weft_layer_tiles {
     struct weft_tile *block[WEFT_MAX_BLOCKS];
     struct weft_tile *norms; /* NORMS, or FINAL beside the head */
@@ -62,12 +62,20 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_shape *shape,
                        const struct weft_params *fwd, struct weft_tile *batch,
                        struct weft_tile *x);
-/* y may be x (inference). saved: may be NULL. */
+/* KV cache of a range of blocks and n_layers layers. */
+struct weft_part_kv {
+    struct weft_tile *arena;
+    int32_t layer; /* index in the arena */
+    int32_t n_layers;
+};
+
+/* y may be x (inference). kv: NULL without a cache. saved: may be NULL. */
 void weft_insert_layer_forward(struct weft_seq *seq,
                                const struct weft_where *where,
                                const struct weft_shape *shape,
                                const struct weft_params *fwd, int32_t layer,
                                struct weft_tile *batch, struct weft_tile *x,
+                               const struct weft_part_kv *kv,
                                struct weft_tile *y, struct weft_tile *saved);
 /* dx is changed in place; grads continue. saved: may be NULL (recompute). */
 void weft_insert_layer_backward(struct weft_seq *seq,
@@ -191,29 +199,45 @@ void weft_insert_kl_update(struct weft_seq *seq,
 
 /* ---- Gradients and the optimizer -------------------------------------- */
 
-/* A group of tiles updated together: one layer, the embedding, or the head. */
+/* Tiles are updated together by parameter group: a layer, the embedding, or
+ * the head. */
 enum weft_param_group { WEFT_GROUP_LAYER, WEFT_GROUP_EMBED, WEFT_GROUP_HEAD };
 
+/* The tiles of a group. An embedding has no norms, a scalar head no blocks. */
+WEFT_INLINE struct weft_layer_tiles weft_params_group(
+    const struct weft_params *p, enum weft_param_group group, int32_t layer)
+{
+    struct weft_layer_tiles tiles = {{NULL}, NULL};
+    if (group == WEFT_GROUP_LAYER)
+        return p->layer[layer];
+    if (group == WEFT_GROUP_HEAD)
+        return p->head;
+    for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
+        tiles.block[b] = p->embed[b];
+    return tiles;
+}
+
 void weft_insert_zero(struct weft_seq *seq, const struct weft_where *where,
-                      const struct weft_params *grad,
-                      enum weft_param_group group, int32_t layer);
+                      const struct weft_layer_tiles *grad);
 /* left += right: one node of the tree over gradient groups. */
 void weft_insert_grad_add(struct weft_seq *seq,
                           const struct weft_where *where,
-                          const struct weft_params *left,
-                          const struct weft_params *right,
-                          enum weft_param_group group, int32_t layer);
+                          const struct weft_layer_tiles *left,
+                          const struct weft_layer_tiles *right);
 /* Tied weights: the embedding's gradient is added into the head's. */
 void weft_insert_tied_add(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_shape *shape,
-                          const struct weft_params *grad);
-/* partial (W): one double, the group's sum of squares. */
+                          const struct weft_layer_tiles *head,
+                          const struct weft_layer_tiles *embed);
+/* partial (W): sums of squares by block, then of the norms; 0 where there is
+ * no tile. */
+enum { WEFT_SQUARES = WEFT_MAX_BLOCKS + 1 };
 void weft_insert_sum_squares(struct weft_seq *seq,
                              const struct weft_where *where,
                              const struct weft_shape *shape,
-                             const struct weft_params *grad,
-                             enum weft_param_group group, int32_t layer,
+                             enum weft_param_group group,
+                             const struct weft_layer_tiles *grad,
                              struct weft_tile *partial);
 
 struct weft_grad_norm {
@@ -221,23 +245,25 @@ struct weft_grad_norm {
     float scale; /* 1, or clip / norm */
     float reserved;
 };
-/* norm (W) = sqrt of the partials' sum in the order given. Fails the sequence
- * when it is not finite. */
+/* norm (W) = sqrt of the sum over groups in order, inside a group over blocks
+ * and then norms. partial (n_groups, n_parts): a group's blocks may be dealt
+ * to several. Fails the sequence when it is not finite. */
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
-                           int32_t n, struct weft_tile *const partial[],
+                           int32_t n_groups, int32_t n_parts,
+                           struct weft_tile *const partial[],
                            struct weft_tile *norm);
-/* One AdamW step of a group: optimizer tiles (per tile flat f32: [master,
- * bf16 runs only] m, v), published weights rewritten. A tied head rewrites
- * the embedding too. */
-void weft_insert_adamw(struct weft_seq *seq, const struct weft_where *where,
-                       const struct weft_shape *shape,
-                       const struct weft_k_adamw *adamw,
-                       enum weft_param_group group, int32_t layer,
-                       const struct weft_params *grad, struct weft_tile *norm,
-                       const struct weft_params *opt,
-                       const struct weft_params *fwd,
-                       const struct weft_params *bwd);
+/* One AdamW step of tiles of a group: optimizer tiles (per tile flat f32:
+ * [master, bf16 runs only] m, v), published weights rewritten. bwd: NULL, or
+ * the transposed blocks. table: NULL, or the embedding's tables that a tied
+ * head rewrites. */
+void weft_insert_adamw(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, const struct weft_k_adamw *adamw,
+    enum weft_param_group group, const struct weft_layer_tiles *grad,
+    struct weft_tile *norm, const struct weft_layer_tiles *opt,
+    const struct weft_layer_tiles *fwd, const struct weft_layer_tiles *bwd,
+    const struct weft_layer_tiles *table);
 
 /* Is the master copy kept in the optimizer tile (else the forward tile is the
  * master)? Matrices of bf16 runs. */

@@ -32,6 +32,16 @@ void weft_batch_layout(int32_t n_rows, int32_t n_runs, int32_t n_targets,
     *out = b;
 }
 
+void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
+                      struct weft_batch *out)
+{
+    struct weft_batch b;
+    weft_batch_layout(n_rows, n_slots, n_slots, false, &b);
+    b.pages_per_slot = pages_per_slot;
+    b.page = take(&b.bytes, (int64_t) n_slots * pages_per_slot, 4);
+    *out = b;
+}
+
 void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
                            int32_t n_pages, struct weft_gen_state *out)
 {

@@ -81,6 +81,10 @@ struct weft_batch {
     size_t run, token, run_targets, row, target;          /* byte offsets */
     size_t weight;                                        /* per run, float */
     size_t old_logp, ref_logp, advantage, ret, old_value; /* per target */
+    /* A decode step: page numbers (n_slots, pages_per_slot) of the KV cache;
+     * targets are rows whose next token is drawn, run_targets unused. */
+    int32_t pages_per_slot;
+    size_t page;
     size_t bytes;
 };
 
@@ -92,6 +96,10 @@ WEFT_INLINE void *weft_batch_at(const struct weft_batch *b, size_t offset)
 {
     return (char *) (uintptr_t) b + offset;
 }
+
+/* The same for a decode step of at most n_rows rows of n_slots sequences. */
+void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
+                      struct weft_batch *out);
 
 /* The kernels' view of a batch tile. */
 WEFT_INLINE struct weft_k_batch weft_batch_view(const struct weft_batch *b)

@@ -30,6 +30,8 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_params *fwd, struct weft_tile *batch,
                        struct weft_tile *x)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct embed_args args = {shape};
     struct weft_bag bag;
     weft_bag_init(&bag);
@@ -63,6 +65,8 @@ void weft_insert_embed_backward(struct weft_seq *seq,
                                 struct weft_tile *batch, struct weft_tile *dx,
                                 const struct weft_params *grad)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct embed_args args = {shape};
     struct weft_bag bag;
     weft_bag_init(&bag);

@@ -48,6 +48,8 @@ void weft_insert_gen_retire(struct weft_seq *seq,
                             struct weft_tile *state,
                             struct weft_tile *rollout)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     size_t bytes = weft_tile_bytes(rollout) - sizeof(struct weft_rollout);
     struct retire_args args = {slot, (int32_t) (bytes / 8)};
     struct weft_bag bag;

@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiles of a parameter group, in the order tasks take them. */
+/* The tiles of a parameter group that are there, in the order tasks take
+ * them: blocks ascending, then norms. */
 #ifndef WEFT_CODELETS_GROUP_H
 #define WEFT_CODELETS_GROUP_H
 
-#include "codelets/codelets.h"
+#include "codelets/bag.h"
 
-enum { WEFT_GROUP_TILES = WEFT_MAX_BLOCKS + 1 };
+/* index: the block, or WEFT_MAX_BLOCKS for the norms. */
+struct weft_group_list {
+    int32_t n;
+    int32_t index[WEFT_SQUARES];
+    size_t bytes[WEFT_SQUARES];
+};
 
-/* LAYER: blocks, norms. EMBED: blocks. HEAD: blocks (none for a scalar head),
- * FINAL. Tiles that are NULL are left out. Returns how many. */
-WEFT_INLINE int weft_group_tiles(const struct weft_params *p,
-                                 enum weft_param_group group, int32_t layer,
-                                 struct weft_tile *out[WEFT_GROUP_TILES])
+WEFT_INLINE struct weft_tile *weft_group_tile(
+    const struct weft_layer_tiles *tiles, int32_t index)
 {
-    struct weft_tile *const *block = group == WEFT_GROUP_EMBED ? p->embed
-                                   : group == WEFT_GROUP_HEAD
-                                       ? p->head.block
-                                       : p->layer[layer].block;
-    struct weft_tile *norms = group == WEFT_GROUP_EMBED ? NULL
-                            : group == WEFT_GROUP_HEAD
-                                ? p->head.norms
-                                : p->layer[layer].norms;
-    int n = 0;
-    for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
-        if (block[b])
-            out[n++] = block[b];
-    if (norms)
-        out[n++] = norms;
-    return n;
+    return index == WEFT_MAX_BLOCKS ? tiles->norms : tiles->block[index];
+}
+
+/* Adds those tiles that `tiles` has. */
+WEFT_INLINE struct weft_group_list weft_bag_add_group(
+    struct weft_bag *bag, const struct weft_layer_tiles *tiles,
+    enum weft_mode mode)
+{
+    struct weft_group_list list = {.n = 0};
+    for (int32_t i = 0; i <= WEFT_MAX_BLOCKS; i++) {
+        struct weft_tile *tile = weft_group_tile(tiles, i);
+        if (!tile)
+            continue;
+        weft_bag_add(bag, tile, mode);
+        list.index[list.n] = i;
+        list.bytes[list.n++] = weft_tile_bytes(tile);
+    }
+    return list;
 }
 
 #endif

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heads of inference calls: log-probs, and values of a scalar head. */
-#include <string.h>
-
 #include "codelets/bag.h"
 #include "codelets/head.h"
-#include "rt/codelet.h"
+#include "codelets/loss.h"
 
 struct infer_args {
     const struct weft_shape *shape;
     float inv_temperature;
 };
-
-/* Deals n_targets results to the samples' tiles, in order. */
-static void deal(const struct weft_batch *b, const float *value,
-                 struct weft_take *take)
-{
-    const int32_t *n = weft_batch_at(b, b->run_targets);
-    for (int32_t i = 0; i < b->n_runs; i++) {
-        memcpy(weft_take(take), value, (size_t) n[i] * sizeof *value);
-        value += n[i];
-    }
-}
 
 static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
                        struct weft_exec *x)
@@ -42,7 +29,7 @@ static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
     weft_k_head_logprob(args->shape, &head, in, &targets,
                         args->inv_temperature, logp, NULL, NULL,
                         scratch + out_bytes);
-    deal(b, logp, &take);
+    weft_deal_targets(b, logp, &take);
     return 0;
 }
 
@@ -62,7 +49,7 @@ static int value_cpu(const void *args_, void *const buf[], int n_buf,
     if (!value)
         return WEFT_ENOMEM;
     weft_k_value(args->shape, final, in, &targets, value);
-    deal(b, value, &take);
+    weft_deal_targets(b, value, &take);
     return 0;
 }
 
@@ -92,6 +79,8 @@ void weft_insert_logprob(struct weft_seq *seq, const struct weft_where *where,
                          float inv_temperature, int32_t n,
                          struct weft_tile *const out[])
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct infer_args args = {shape, inv_temperature};
     insert(seq, where, &weft_cl_logprob, &args, &fwd->head, batch, x, n, out);
 }
@@ -102,6 +91,8 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
                        struct weft_tile *x, int32_t n,
                        struct weft_tile *const out[])
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct infer_args args = {shape, 1.0f};
     insert(seq, where, &weft_cl_value, &args, &fwd->head, batch, x, n, out);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One decoder layer of a micro-batch, forward and backward. */
-#include "codelets/bag.h"
-#include "rt/codelet.h"
+#include "codelets/gen.h"
 
 struct layer_args {
     const struct weft_shape *shape;
-    int32_t layer;
+    int32_t layer;     /* index in the KV arena */
+    size_t page_bytes; /* 0: no cache */
     bool in_place, saved;
 };
 
@@ -29,14 +29,23 @@ static int layer_forward_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_batch *b = weft_take(&take);
     struct weft_k_batch view = weft_batch_view(b);
     float *in = weft_take(&take);
+    struct weft_k_kv kv = {.page_bytes = args->page_bytes};
+    if (args->page_bytes)
+        kv.arena = weft_take(&take);
     float *out = args->in_place ? in : weft_take(&take);
     void *saved = args->saved ? weft_take(&take) : NULL;
+    if (view.n_rows == 0)
+        return 0;
     void *scratch = weft_exec_scratch(
         x, weft_k_layer_forward_scratch_bytes(args->shape, &view));
     if (!scratch)
         return WEFT_ENOMEM;
-    weft_k_layer_forward(args->shape, &weights, args->layer, &view, NULL, in,
-                         out, saved, scratch);
+    if (args->page_bytes)
+        weft_gen_open_cache(b, &(struct weft_range){0, args->shape->n_blocks},
+                            args->shape, args->layer, &kv);
+    weft_k_layer_forward(args->shape, &weights, args->layer, &view,
+                         args->page_bytes ? &kv : NULL, in, out, saved,
+                         scratch);
     return 0;
 }
 
@@ -47,9 +56,13 @@ void weft_insert_layer_forward(struct weft_seq *seq,
                                const struct weft_shape *shape,
                                const struct weft_params *fwd, int32_t layer,
                                struct weft_tile *batch, struct weft_tile *x,
+                               const struct weft_part_kv *kv,
                                struct weft_tile *y, struct weft_tile *saved)
 {
-    struct layer_args args = {shape, layer, x == y, saved != NULL};
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct layer_args args = {
+        .shape = shape, .in_place = x == y, .saved = saved != NULL};
     struct weft_where at = *where;
     at.layer = layer;
     struct weft_bag bag;
@@ -57,6 +70,11 @@ void weft_insert_layer_forward(struct weft_seq *seq,
     weft_bag_add_layer(&bag, &fwd->layer[layer], WEFT_READ);
     weft_bag_add(&bag, batch, WEFT_READ);
     weft_bag_add(&bag, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
+    if (kv) {
+        args.layer = kv->layer;
+        args.page_bytes = weft_k_kv_page_bytes(shape, kv->n_layers);
+        weft_bag_add(&bag, kv->arena, WEFT_READ_WRITE);
+    }
     if (x != y)
         weft_bag_add(&bag, y, WEFT_WRITE);
     weft_bag_add(&bag, saved, WEFT_WRITE);
@@ -103,7 +121,9 @@ void weft_insert_layer_backward(struct weft_seq *seq,
                                 struct weft_tile *saved, struct weft_tile *dx,
                                 const struct weft_params *grad)
 {
-    struct layer_args args = {shape, layer, false, saved != NULL};
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct layer_args args = {.shape = shape, .saved = saved != NULL};
     struct weft_where at = *where;
     at.layer = layer;
     struct weft_bag bag;

@@ -6,12 +6,19 @@ codelets_sources = \
 	%D%/codelets.h \
 	%D%/data.c %D%/data.h \
 	%D%/embed.c \
+	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c \
 	%D%/gen_retire.c \
+	%D%/gen_step.c \
 	%D%/gradient.c \
 	%D%/group.h \
 	%D%/head.h \
+	%D%/head_part.c \
 	%D%/infer.c \
 	%D%/layer.c \
-	%D%/loss.c \
-	%D%/pack.c
+	%D%/layer_part.c \
+	%D%/layer_part_backward.c \
+	%D%/loss.c %D%/loss.h \
+	%D%/member.h \
+	%D%/pack.c \
+	%D%/parts.c %D%/parts.h

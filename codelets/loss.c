@@ -3,9 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "codelets/bag.h"
 #include "codelets/head.h"
-#include "rt/codelet.h"
+#include "codelets/loss.h"
 
 struct loss_task {
     const struct weft_shape *shape;
@@ -18,26 +17,16 @@ int32_t weft_loss_n_stats(enum weft_loss loss)
                                    : (int32_t) WEFT_N_POLICY_STATS;
 }
 
-/* Per-target work arrays inside the scratch. */
-struct work {
-    float *logp, *entropy, *lse, *dlogp, *dentropy;
-    void *rest;
-};
-
-static int work_get(struct weft_exec *x, int32_t n, size_t rest_bytes,
-                    struct work *out)
+/* The columns and `rest_bytes` more. */
+static void *columns_get(struct weft_exec *x, int32_t n, size_t rest_bytes,
+                         struct weft_loss_columns *out)
 {
-    size_t column = (size_t) weft_round_up((int64_t) n * 4, 64);
-    char *p = weft_exec_scratch(x, 5 * column + rest_bytes);
+    size_t bytes = weft_loss_columns_bytes(n);
+    char *p = weft_exec_scratch(x, bytes + rest_bytes);
     if (!p)
-        return WEFT_ENOMEM;
-    out->logp = (float *) p;
-    out->entropy = (float *) (p + column);
-    out->lse = (float *) (p + 2 * column);
-    out->dlogp = (float *) (p + 3 * column);
-    out->dentropy = (float *) (p + 4 * column);
-    out->rest = p + 5 * column;
-    return 0;
+        return NULL;
+    *out = weft_loss_columns_of(p, n);
+    return p + bytes;
 }
 
 /* Per-token SFT loss w * -log p, with the statistics that apply. */
@@ -66,6 +55,36 @@ static int check_exact(const double *stat, int32_t sample,
         sample, stat[WEFT_STAT_RATIO_MAX_DEV], stat[WEFT_STAT_LOGP_DIFF_MAX]);
 }
 
+int weft_language_loss(const struct weft_loss_args *loss,
+                       const struct weft_batch *b,
+                       const struct weft_loss_columns *c, double *stats,
+                       struct weft_exec *x)
+{
+    const int32_t *run_targets = weft_batch_at(b, b->run_targets);
+    const float *weight = weft_batch_at(b, b->weight);
+    memset(stats, 0,
+           (size_t) b->n_runs * WEFT_N_POLICY_STATS * sizeof *stats);
+    memset(c->dentropy, 0, (size_t) b->n_targets * sizeof *c->dentropy);
+    for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++]) {
+        double *stat = stats + (size_t) i * WEFT_N_POLICY_STATS;
+        int32_t n = run_targets[i];
+        if (loss->loss == WEFT_LOSS_SFT) {
+            sft_loss(n, weight[i], c->logp + at, c->entropy + at,
+                     c->dlogp + at, stat);
+            continue;
+        }
+        weft_k_policy_loss(&loss->policy, n, weight[i], c->logp + at,
+                           (float *) weft_batch_at(b, b->old_logp) + at,
+                           (float *) weft_batch_at(b, b->ref_logp) + at,
+                           (float *) weft_batch_at(b, b->advantage) + at,
+                           c->entropy + at, c->dlogp + at, c->dentropy + at,
+                           stat);
+        if (loss->exact_first && check_exact(stat, i, x))
+            return WEFT_EINTERNAL;
+    }
+    return 0;
+}
+
 static int language_loss(const struct loss_task *t, struct weft_take *take,
                          struct weft_exec *x)
 {
@@ -80,43 +99,24 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
     float *grad_final = weft_take(take);
     double *stats = weft_take(take);
     struct weft_k_targets targets = weft_batch_targets(b);
-    const int32_t *run_targets = weft_batch_at(b, b->run_targets);
-    const float *weight = weft_batch_at(b, b->weight);
     size_t forward = weft_k_head_scratch_bytes(shape, targets.n);
     size_t backward = weft_k_head_backward_scratch_bytes(shape, targets.n,
                                                          b->n_runs);
-    struct work w;
-    if (work_get(x, targets.n, forward > backward ? forward : backward, &w))
+    struct weft_loss_columns c;
+    void *rest = columns_get(x, targets.n,
+                             forward > backward ? forward : backward, &c);
+    if (!rest)
         return WEFT_ENOMEM;
-
     weft_k_head_logprob(shape, &head, in, &targets, t->loss.inv_temperature,
-                        w.logp, w.entropy, w.lse, w.rest);
-    memset(stats, 0,
-           (size_t) b->n_runs * WEFT_N_POLICY_STATS * sizeof *stats);
-    memset(w.dentropy, 0, (size_t) targets.n * sizeof *w.dentropy);
-    for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++]) {
-        double *stat = stats + (size_t) i * WEFT_N_POLICY_STATS;
-        int32_t n = run_targets[i];
-        if (t->loss.loss == WEFT_LOSS_SFT) {
-            sft_loss(n, weight[i], w.logp + at, w.entropy + at, w.dlogp + at,
-                     stat);
-            continue;
-        }
-        weft_k_policy_loss(&t->loss.policy, n, weight[i], w.logp + at,
-                           (float *) weft_batch_at(b, b->old_logp) + at,
-                           (float *) weft_batch_at(b, b->ref_logp) + at,
-                           (float *) weft_batch_at(b, b->advantage) + at,
-                           w.entropy + at, w.dlogp + at, w.dentropy + at,
-                           stat);
-        if (t->loss.exact_first && check_exact(stat, i, x))
-            return WEFT_EINTERNAL;
-    }
-    bool entropy = t->loss.loss == WEFT_LOSS_POLICY
-                && t->loss.policy.entropy_coef != 0;
+                        c.logp, c.entropy, c.lse, rest);
+    int rc = weft_language_loss(&t->loss, b, &c, stats, x);
+    if (rc)
+        return rc;
     weft_k_head_backward(shape, &head, b->n_rows, in, &targets, b->n_runs,
-                         run_targets, t->loss.inv_temperature, w.lse,
-                         w.entropy, w.dlogp, entropy ? w.dentropy : NULL, dx,
-                         (float *const *) grad, grad_final, w.rest);
+                         weft_batch_at(b, b->run_targets),
+                         t->loss.inv_temperature, c.lse, c.entropy, c.dlogp,
+                         weft_loss_has_entropy(&t->loss) ? c.dentropy : NULL,
+                         dx, (float *const *) grad, grad_final, rest);
     return 0;
 }
 
@@ -132,8 +132,8 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
     struct weft_k_targets targets = weft_batch_targets(b);
     const int32_t *run_targets = weft_batch_at(b, b->run_targets);
     const float *weight = weft_batch_at(b, b->weight);
-    struct work w;
-    if (work_get(x, targets.n, 0, &w))
+    struct weft_loss_columns w;
+    if (!columns_get(x, targets.n, 0, &w))
         return WEFT_ENOMEM;
 
     weft_k_value(t->shape, final, in, &targets, w.logp);
@@ -170,6 +170,8 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *dx, const struct weft_params *grad,
                       struct weft_tile *stats)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     struct loss_task task = {shape, *args};
     struct weft_bag bag;
     weft_bag_init(&bag);

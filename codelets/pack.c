@@ -118,6 +118,8 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_pack_sample *sample,
                       struct weft_tile *moments, struct weft_tile *batch)
 {
+    if (!weft_seq_is_here(seq, where))
+        return;
     size_t bytes = sizeof(struct pack_args)
                  + (size_t) n * sizeof(struct pack_sample);
     struct pack_args *args = weft_alloc(1, bytes);

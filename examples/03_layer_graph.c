@@ -105,7 +105,7 @@ int main(void)
                          &sample, NULL, batch[i]);
         weft_insert_embed(seq, &where, &shape, &params, batch[i], x[i]);
         weft_insert_layer_forward(seq, &where, &shape, &params, 0, batch[i],
-                                  x[i], x[i], NULL);
+                                  x[i], NULL, x[i], NULL);
     }
     CHECK(weft_seq_wait(seq, &err));
 

@@ -1,80 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generation. A replica on one device decodes a chunk in one task; one of
+ * several devices goes step by step through its stages and members:
+ *
+ *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
+ *
+ * Stages are kept busy by as many instances as there are stages.
+ */
 #include "base/alloc.h"
-#include "graphs/graphs.h"
+#include "graphs/stage.h"
 
 static int32_t n_pages(int32_t n_slots, int32_t max_total)
 {
     return (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS) * n_slots;
 }
 
-size_t weft_g_generate_kv_bytes(const struct weft_shape *shape,
-                                int32_t n_slots, int32_t max_total)
+static bool is_one_device(const struct weft_g_layout *layout)
 {
-    return (size_t) n_pages(n_slots, max_total) * weft_kv_page_bytes(shape);
+    return layout->plan.tp == 1 && layout->plan.pp == 1;
 }
 
-static int instance_init(struct weft_g_generate *gen,
-                         struct weft_g_instance *instance,
+static size_t arena_bytes(const struct weft_shape *shape,
+                          const struct weft_g_layout *layout, int32_t stage,
+                          const struct weft_g_member *member, int32_t pages)
+{
+    int32_t layers = layout->first_layer[stage + 1]
+                   - layout->first_layer[stage];
+    return (size_t) pages
+         * weft_part_kv_page_bytes(shape, member->blocks, layers);
+}
+
+int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
+                                  int32_t n)
+{
+    return (int32_t) weft_min64(layout->plan.dp * layout->plan.pp, n);
+}
+
+void weft_g_generate_bytes(const struct weft_shape *shape,
+                           const struct weft_g_layout *layout,
+                           int32_t n_instances, int32_t n_slots,
+                           int32_t max_total,
+                           size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    int32_t pages = n_pages(n_slots, max_total);
+    for (int32_t i = 0; i < n_instances; i++)
+        for (int32_t s = 0; s < layout->plan.pp; s++)
+            for (int32_t k = 0; k < layout->plan.tp; k++) {
+                const struct weft_g_member *m = weft_g_layout_member(
+                    layout, i % layout->plan.dp, s, k);
+                bytes[m->place][WEFT_MEM_KV] += arena_bytes(shape, layout, s,
+                                                            m, pages);
+            }
+}
+
+static int arenas_init(struct weft_g_generate *gen,
+                       struct weft_g_instance *instance, struct weft_err *err)
+{
+    const struct weft_g_model *model = gen->model;
+    const struct weft_call_plan *plan = &gen->layout.plan;
+    size_t n = (size_t) (plan->pp * plan->tp);
+    int32_t pages = n_pages(gen->n_slots, gen->max_total);
+    int rc = 0;
+    instance->arena = weft_alloc(n, sizeof *instance->arena);
+    if (!instance->arena)
+        return weft_err_nomem(err, "generation", n * 8);
+    for (int32_t s = 0; s < plan->pp; s++)
+        for (int32_t k = 0; k < plan->tp && !rc; k++) {
+            const struct weft_g_member *m = weft_g_layout_member(
+                &gen->layout, instance->dp, s, k);
+            struct weft_tile_id id = {model->name, "KV arena", 0,
+                                      -1,          -1,         m->place};
+            rc = weft_tile_create(
+                model->rt, &id, WEFT_MEM_KV,
+                arena_bytes(&model->shape, &gen->layout, s, m, pages),
+                &instance->arena[s * plan->tp + k], err);
+        }
+    return rc;
+}
+
+static int instance_init(struct weft_g_generate *gen, int32_t i,
                          struct weft_err *err)
 {
     const struct weft_g_model *model = gen->model;
-    struct weft_tile_id id = {model->name, "decode state", 0, -1, -1, 0};
+    struct weft_g_instance *instance = &gen->instance[i];
+    instance->dp = i % gen->layout.plan.dp;
+    const struct weft_g_member *home = weft_g_layout_member(
+        &gen->layout, instance->dp, gen->layout.plan.pp - 1, 0);
+    struct weft_tile_id id = {model->name, "decode state", 0, -1,
+                              -1,          home->place};
     struct weft_gen_state layout;
+    instance->home = home->device;
     weft_gen_state_layout(gen->n_slots, gen->max_total,
                           n_pages(gen->n_slots, gen->max_total), &layout);
     int rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES, layout.bytes,
                               &instance->state, err);
-    id.kind = "KV arena";
-    if (!rc)
-        rc = weft_tile_create(model->rt, &id, WEFT_MEM_KV,
-                              weft_g_generate_kv_bytes(&model->shape,
-                                                       gen->n_slots,
-                                                       gen->max_total),
-                              &instance->arena, err);
     id.kind = "decode status";
-    for (int i = 0; i < 2 && !rc; i++)
+    for (int k = 0; k < 2 && !rc; k++)
         rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES,
                               weft_gen_status_bytes(gen->n_slots),
-                              &instance->status[i], err);
-    return rc;
+                              &instance->status[k], err);
+    return rc ? rc : arenas_init(gen, instance, err);
 }
 
 int weft_g_generate_init(const struct weft_g_model *model,
-                         int32_t n_instances, int32_t n_slots,
+                         const struct weft_g_layout *layout,
+                         int32_t max_instances, int32_t n_slots,
                          int32_t max_total, struct weft_g_generate *out,
                          struct weft_err *err)
 {
+    int32_t n = weft_g_generate_instances(layout, max_instances);
     *out = (struct weft_g_generate){
         .model = model, .n_slots = n_slots, .max_total = max_total};
-    out->instance = weft_alloc((size_t) n_instances, sizeof *out->instance);
-    if (!out->instance)
-        return weft_err_nomem(err, "generation",
-                              (size_t) n_instances * sizeof *out->instance);
-    int rc = 0;
-    for (int32_t i = 0; i < n_instances && !rc; i++) {
+    int rc = weft_g_layout_copy(layout, &out->layout, err);
+    out->instance = weft_alloc((size_t) n, sizeof *out->instance);
+    if (!rc && !out->instance)
+        rc = weft_err_nomem(err, "generation",
+                            (size_t) n * sizeof *out->instance);
+    for (int32_t i = 0; i < n && !rc; i++) {
         out->n_instances++;
-        rc = instance_init(out, &out->instance[i], err);
+        rc = instance_init(out, i, err);
     }
     return rc;
 }
 
 void weft_g_generate_release(struct weft_g_generate *gen)
 {
+    int32_t arenas = gen->layout.plan.pp * gen->layout.plan.tp;
     for (int32_t i = 0; i < gen->n_instances; i++) {
         struct weft_g_instance *instance = &gen->instance[i];
         weft_tile_release(instance->state);
-        weft_tile_release(instance->arena);
+        for (int32_t k = 0; instance->arena && k < arenas; k++)
+            weft_tile_release(instance->arena[k]);
+        weft_free(instance->arena);
         weft_tile_release(instance->status[0]);
         weft_tile_release(instance->status[1]);
     }
     weft_free(gen->instance);
+    weft_g_layout_release(&gen->layout);
     *gen = (struct weft_g_generate){0};
 }
 
-/* Chunks come before inference in a lane: they are the critical path. */
-static struct weft_where where_of(int32_t instance, int32_t iteration)
+int32_t weft_g_generate_place(const struct weft_g_generate *gen,
+                              int32_t instance)
 {
-    return (struct weft_where){.device = instance,
+    return weft_tile_place(gen->instance[instance].state);
+}
+
+/* Chunks come before inference in a lane: they are the critical path. */
+static struct weft_where where_of(const struct weft_g_instance *instance,
+                                  int32_t iteration)
+{
+    return (struct weft_where){.device = instance->home,
                                .priority = 2,
                                .call = WEFT_CALL_ACTOR_GENERATE,
                                .iteration = iteration,
@@ -82,27 +158,155 @@ static struct weft_where where_of(int32_t instance, int32_t iteration)
                                .layer = -1};
 }
 
-void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
-                           int32_t instance, const struct weft_gen_args *args,
-                           int32_t n_admit,
+/* ---- Step by step ------------------------------------------------------------- */
+
+struct step {
+    struct weft_g_generate *gen;
+    const struct weft_g_view *view;
+    struct weft_g_instance *instance;
+    const struct weft_gen_args *args;
+    struct weft_tile *status;
+    struct weft_g_pass pass;
+    struct weft_tile *batch;
+};
+
+static void layers(struct step *s, const struct weft_g_stage *stage,
+                   const struct weft_g_value *batch,
+                   const struct weft_g_value *x)
+{
+    struct weft_part_kv kv[WEFT_MAX_BLOCKS];
+    int32_t tp = s->gen->layout.plan.tp;
+    for (int32_t l = stage->first; l < stage->end; l++) {
+        for (int32_t k = 0; k < tp; k++)
+            kv[k] = (struct weft_part_kv){
+                s->instance->arena[stage->index * tp + k], l - stage->first,
+                stage->end - stage->first};
+        weft_g_stage_layer(&s->pass, stage, s->view->fwd, l, batch, x, kv, x,
+                           NULL, false);
+    }
+}
+
+/* Logits by vocabulary, then the draws at home, the last stage's first
+ * member. */
+static void draw(struct step *s, const struct weft_g_stage *stage,
+                 const struct weft_g_value *batch,
+                 const struct weft_g_value *x)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    struct weft_tile *logits[WEFT_MAX_BLOCKS];
+    struct weft_g_exchange parts;
+    size_t bytes = (size_t) s->gen->n_slots * (size_t) pass->shape->vocab
+                 * sizeof(float);
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *m = &stage->member[k];
+        struct weft_where where = weft_g_where_at(pass, m);
+        int32_t p = weft_g_place_number(stage, k);
+        logits[k] = weft_g_temp(pass, "logits", WEFT_MEM_ACTIVATIONS, -1,
+                                bytes, m->place);
+        weft_insert_logits_part(pass->seq, &where, pass->shape, m->blocks,
+                                &s->view->fwd[m->place], batch->at[p],
+                                x->at[p], logits[k]);
+    }
+    weft_g_exchange(pass, stage, logits, batch, true, 0, 1, stage->n_places,
+                    &parts);
+    struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+    weft_insert_gen_sample(pass->seq, &where, pass->shape, s->args,
+                           batch->at[0], parts.n[0], parts.part[0],
+                           s->instance->state, s->status);
+    weft_g_exchange_release(&parts);
+    for (int32_t k = 0; k < stage->n; k++)
+        weft_tile_release(logits[k]);
+}
+
+static void through_stages(struct step *s)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    struct weft_g_stage stage, before = {.n = 0};
+    struct weft_g_value x, previous = {{NULL}, {false}}, batch;
+    int32_t home = weft_tile_place(s->instance->state);
+    for (int32_t i = 0; i < s->gen->layout.plan.pp; i++) {
+        weft_g_stage_get(&s->gen->layout, s->instance->dp, i, &stage);
+        weft_g_value_of_tile(pass, s->batch, home, &stage, &batch);
+        if (stage.is_first) {
+            weft_g_value_rows(pass, &stage, "activation", &x);
+            weft_g_stage_embed(pass, &stage, s->view->fwd, &batch, &x);
+        } else {
+            weft_g_value_bring(pass, &before, &previous, &stage, &x);
+        }
+        layers(s, &stage, &batch, &x);
+        if (stage.is_last)
+            draw(s, &stage, &batch, &x);
+        weft_g_value_release(&batch);
+        weft_g_value_hand_over(&previous, &x);
+        previous = x;
+        before = stage;
+    }
+    weft_g_value_release(&previous);
+}
+
+static void chunk_by_steps(struct step *s, int32_t n_admit,
                            const struct weft_gen_admit *admit)
 {
-    struct weft_g_instance *i = &gen->instance[instance];
+    const struct weft_g_generate *gen = s->gen;
+    int32_t rows = gen->n_slots + s->args->prefill_tokens;
+    struct weft_batch layout;
+    weft_step_layout(
+        rows, gen->n_slots,
+        (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS), &layout);
+    for (int32_t i = 0; i < s->args->n_steps; i++) {
+        s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
+                               layout.bytes,
+                               weft_tile_place(s->instance->state));
+        struct weft_where where = s->pass.where;
+        where.device = s->instance->home;
+        weft_insert_gen_begin(s->pass.seq, &where, s->args,
+                              i == 0 ? n_admit : 0, admit, i == 0,
+                              s->instance->state, s->status, s->batch);
+        through_stages(s);
+        weft_tile_release(s->batch);
+    }
+}
+
+void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
+                           const struct weft_g_view *view, int32_t index,
+                           const struct weft_gen_args *args, int32_t n_admit,
+                           const struct weft_gen_admit *admit)
+{
+    struct weft_g_instance *instance = &gen->instance[index];
+    const struct weft_g_model *model = gen->model;
     struct weft_where where = where_of(instance, args->iteration);
-    where.micro_batch = (int32_t) i->n_chunks;
-    weft_insert_gen_chunk(seq, &where, &gen->model->shape, &gen->model->fwd,
-                          args, n_admit, admit, i->state, i->arena,
-                          i->status[i->n_chunks % 2]);
-    i->n_chunks++;
+    struct weft_tile *status = instance->status[instance->n_chunks % 2];
+    where.micro_batch = (int32_t) instance->n_chunks++;
+    if (is_one_device(&gen->layout)) {
+        int32_t place = weft_tile_place(instance->state);
+        weft_insert_gen_chunk(seq, &where, &model->shape, &view->fwd[place],
+                              args, n_admit, admit, instance->state,
+                              instance->arena[0], status);
+        return;
+    }
+    struct step s = {.gen = gen,
+                     .view = view,
+                     .instance = instance,
+                     .args = args,
+                     .status = status,
+                     .pass = {.rt = model->rt,
+                              .seq = seq,
+                              .name = model->name,
+                              .shape = &model->shape,
+                              .where = where,
+                              .n_rows = gen->n_slots + args->prefill_tokens,
+                              .n_targets = gen->n_slots,
+                              .n_runs = gen->n_slots}};
+    chunk_by_steps(&s, n_admit, admit);
 }
 
 void weft_g_generate_retire(struct weft_seq *seq,
-                            const struct weft_g_generate *gen,
-                            int32_t instance, int32_t slot, int32_t iteration,
+                            const struct weft_g_generate *gen, int32_t index,
+                            int32_t slot, int32_t iteration,
                             struct weft_tile *rollout)
 {
+    const struct weft_g_instance *instance = &gen->instance[index];
     struct weft_where where = where_of(instance, iteration);
     where.priority = 3;
-    weft_insert_gen_retire(seq, &where, slot, gen->instance[instance].state,
-                           rollout);
+    weft_insert_gen_retire(seq, &where, slot, instance->state, rollout);
 }

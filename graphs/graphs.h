@@ -8,55 +8,130 @@
 #define WEFT_GRAPHS_GRAPHS_H
 
 #include "codelets/codelets.h"
+#include "graphs/copies.h"
+#include "graphs/layout.h"
 
 /* ---- A model's tiles -------------------------------------------------- */
 
+/* Each place has what its devices need in the home layout (the training
+ * call's, or a frozen model's inference call's); with ZeRO (trained models)
+ * some of it lies at one of the replicas' places only, its owner's:
+ * level 1 optimizer state, 2 gradients too, 3 published weights too. */
 struct weft_g_model {
     struct weft_rt *rt;
     const char *name;        /* "actor": in messages and traces */
     struct weft_shape shape; /* partitioned */
     bool trained;            /* has transposed weights and optimizer state */
-    struct weft_params fwd, bwd, opt;
+    struct weft_g_layout home;
+    int32_t n_places;
+    struct weft_params *fwd, *bwd, *opt; /* (n_places) */
 };
 
 /* Creates the tiles (zeroed) of a partitioned shape; `name` is borrowed for
- * the model's life. A tied model has no optimizer tiles for its embedding.
- * Release with weft_g_model_release(), also after an error. */
+ * the model's life, `home` is copied. A tied model has no optimizer tiles for
+ * its embedding. Release with weft_g_model_release(), also after an error. */
 int weft_g_model_init(struct weft_rt *rt, const char *name,
                       const struct weft_shape *shape, bool trained,
+                      const struct weft_g_layout *home,
                       struct weft_g_model *out, struct weft_err *err);
 void weft_g_model_release(struct weft_g_model *model);
 
-/* Adds the bytes that weft_g_model_init() would take, by class. */
+/* Adds the bytes that weft_g_model_init() would take, by place and class. */
 void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
-                        size_t bytes[WEFT_N_MEM_CLASSES]);
+                        const struct weft_g_layout *home,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* The tile of a kind (layer and block where they apply) in a set, or NULL. */
 struct weft_tile *weft_g_params_tile(const struct weft_params *params,
                                      enum weft_tile_kind kind, int32_t layer,
                                      int32_t block);
+/* Bytes of a published forward tile. */
+size_t weft_g_fwd_bytes(const struct weft_shape *shape,
+                        enum weft_tile_kind kind, int32_t block);
+
+/* A bundle: the tiles of a parameter group that one tp member has; norms
+ * belong to member 0's. Bundles are what is reduced, updated and sharded. */
+struct weft_g_bundle {
+    enum weft_param_group group;
+    int32_t layer; /* -1: embedding, head */
+    int32_t tp;
+};
+/* Bundle number i of n (groups in the order embedding, layers, head; inside
+ * by tp index). */
+int32_t weft_g_n_bundles(const struct weft_g_model *model);
+struct weft_g_bundle weft_g_bundle_get(const struct weft_g_model *model,
+                                       int32_t i);
+int32_t weft_g_bundle_stage(const struct weft_g_model *model,
+                            const struct weft_g_bundle *bundle);
+/* Distinct places of the bundle's replicas, out (dp). */
+int32_t weft_g_bundle_places(const struct weft_g_model *model,
+                             const struct weft_g_bundle *bundle,
+                             int32_t *out);
+/* The place that sums the bundle's gradient, and alone keeps what ZeRO
+ * shards. */
+int32_t weft_g_bundle_owner(const struct weft_g_model *model,
+                            const struct weft_g_bundle *bundle);
+/* The place that has the bundle's published weights under ZeRO 3: the owner,
+ * but for a tied embedding, which stays with the first stage. */
+int32_t weft_g_bundle_keeper(const struct weft_g_model *model,
+                             const struct weft_g_bundle *bundle);
+/* The bundle's tiles in a set. */
+struct weft_layer_tiles weft_g_bundle_tiles(
+    const struct weft_g_model *model, const struct weft_g_bundle *bundle,
+    const struct weft_params *params);
+
+/* ---- Reallocation ------------------------------------------------------ */
+
+/* The published weights as a call with any layout sees them: tiles that its
+ * places have anyway, and temporary copies of those they lack (ReaL section
+ * 6: moving blocks, never reshaping). */
+struct weft_g_view {
+    const struct weft_g_model *model;
+    struct weft_g_layout layout;
+    struct weft_params *fwd; /* (n_places) */
+    struct weft_tile **copy; /* (n_copies) */
+    int32_t n_copies;
+    size_t copied_bytes;
+};
+
+/* Submits the copies that `layout` needs beyond what is there; tasks inserted
+ * later that use the view wait for what they need only. `where`: call and
+ * iteration. Close also after an error; tasks inserted before find the
+ * copies. Errors: WEFT_ENOMEM. */
+int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_g_model *model,
+                     const struct weft_g_layout *layout,
+                     struct weft_g_view *out, struct weft_err *err);
+void weft_g_view_close(struct weft_g_view *view);
+/* Adds the bytes of the copies, by place (n_places). Errors: WEFT_ENOMEM. */
+int weft_g_view_bytes(const struct weft_shape *shape,
+                      const struct weft_g_layout *home,
+                      const struct weft_g_layout *layout, int32_t n_places,
+                      size_t (*bytes)[WEFT_N_MEM_CLASSES],
+                      struct weft_err *err);
 
 /* ---- Gradients -------------------------------------------------------- */
 
-/* Accumulators for G gradient groups on dp devices: each device has as many
- * sets as its share of the tree over groups ever holds at once. */
+/* Accumulators for G gradient groups of dp replicas: each replica has as many
+ * sets as its share of the tree over groups ever holds at once (with ZeRO 2
+ * and up one). Tiles lie at their member's place. */
 struct weft_g_grads {
     int32_t n_groups, dp;
-    int32_t n_sets[64];          /* per device */
-    struct weft_params *set[64]; /* per device: (n_sets) */
+    int32_t *n_sets;          /* (dp) */
+    struct weft_params **set; /* (dp): (n_sets) */
 };
 
 int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
-                      int32_t dp, struct weft_g_grads *out,
-                      struct weft_err *err);
+                      struct weft_g_grads *out, struct weft_err *err);
 void weft_g_grads_release(const struct weft_g_model *model,
                           struct weft_g_grads *grads);
-/* Sets that device `d` needs: at most log2(groups it holds) + 1, one more per
- * end that is not aligned. */
+/* Sets that replica `d` of dp needs: at most log2(groups it holds) + 1, one
+ * more per end that is not aligned. */
 int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d);
-/* Bytes of all sets together. */
-size_t weft_g_grads_bytes(const struct weft_shape *shape, int32_t n_groups,
-                          int32_t dp);
+/* Adds the bytes of all sets, by place. */
+void weft_g_grads_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *home, int32_t n_groups,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* ---- Inference -------------------------------------------------------- */
 
@@ -73,23 +148,46 @@ struct weft_g_infer_sample {
     struct weft_tile *out; /* written */
 };
 
-/* One packed micro-batch of n samples through the model. */
+/* Place at which replica `dp` packs its samples, and at which their `out`
+ * tiles must lie. */
+int32_t weft_g_infer_pack_place(const struct weft_g_layout *layout,
+                                int32_t dp);
+int32_t weft_g_infer_out_place(const struct weft_g_layout *layout,
+                               int32_t dp);
+
+/* One packed micro-batch of n samples through replica `dp` of the model.
+ * Rollouts may lie anywhere. */
 void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
-                  const struct weft_g_model *model,
+                  const struct weft_g_view *view, int32_t dp,
                   enum weft_g_infer_kind kind, float inv_temperature,
-                  int32_t n, const struct weft_g_infer_sample *sample);
+                  int32_t n, const struct weft_g_infer_sample *sample,
+                  struct weft_g_copies *copies);
 
 /* ---- Training --------------------------------------------------------- */
+
+/* Strict positions on the devices, counted per chain since the last wait. */
+struct weft_g_order {
+    int64_t *next; /* (n_devices, WEFT_N_CHAINS) */
+    int32_t n_devices;
+};
+int weft_g_order_init(struct weft_rt *rt, struct weft_g_order *out,
+                      struct weft_err *err);
+void weft_g_order_release(struct weft_g_order *order);
+/* After weft_seq_wait(). */
+void weft_g_order_reset(struct weft_g_order *order);
 
 struct weft_g_train {
     const struct weft_g_model *model;
     const struct weft_g_grads *grads;
+    struct weft_g_gather *gather; /* graphs/gather.h */
+    struct weft_g_order *order;
+    struct weft_g_copies *copies;
     struct weft_loss_args loss;
     struct weft_k_adamw adamw;
     float grad_clip;
-    int32_t micro_batch_rows;
-    bool recompute;
+    int32_t micro_batch_rows; /* where the layout has no number of them */
     enum weft_call call;
+    int32_t chain;
     int32_t iteration;
     struct weft_tile *moments; /* whitening; NULL: none */
 };
@@ -102,15 +200,18 @@ struct weft_g_stats {
     int32_t *sample;
 };
 
-/* Activation bytes of one micro-batch of n_rows rows in flight. */
-size_t weft_g_train_bytes(const struct weft_shape *shape, int64_t n_rows,
-                          bool recompute);
+/* Adds the activation bytes of training with micro-batches of at most n_rows
+ * rows, by place: as many in flight as the pipeline holds. */
+void weft_g_train_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *home, int64_t n_rows,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* One optimizer step on a mini-batch of n samples: deals them to gradient
- * groups, groups to devices and micro-batches, submits forward and backward,
- * the tree over groups, the norm and AdamW. stats_out (capacity n) receives
- * *n_stats_out entries; norm_out the tile of struct weft_grad_norm (the
- * caller releases it). Submits; does not wait. Errors: WEFT_ENOMEM. */
+ * groups, groups to replicas and micro-batches, submits forward and backward
+ * (1F1B), the tree over groups, the norm and AdamW. stats_out (capacity n)
+ * receives *n_stats_out entries; norm_out the tile of struct weft_grad_norm
+ * (the caller releases it); both lie where they are made. Submits; does not
+ * wait. Errors: WEFT_ENOMEM. */
 int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
                       int32_t n, const struct weft_pack_sample *sample,
                       struct weft_g_stats *stats_out, int32_t *n_stats_out,
@@ -118,37 +219,55 @@ int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
 
 /* ---- Generation ------------------------------------------------------- */
 
-struct weft_g_generate {
-    const struct weft_g_model *model;
-    int32_t n_instances, n_slots, max_total;
-    struct weft_g_instance {
-        struct weft_tile *state, *arena;
-        struct weft_tile *status[2]; /* of even and odd chunks */
-        int64_t n_chunks;            /* submitted so far */
-    } * instance;
+/* An instance: a replica of the actor with a share of the slots; a replica of
+ * pp stages serves pp instances, one in each stage. */
+struct weft_g_instance {
+    int32_t dp;
+    int32_t home; /* device that keeps the state */
+    struct weft_tile *state;
+    struct weft_tile *status[2]; /* of even and odd chunks */
+    struct weft_tile **arena;    /* (pp, tp) */
+    int64_t n_chunks;            /* submitted so far */
 };
 
-/* Tiles of n_instances replicas, instance i on device i. The states must then
- * be cleared by the caller (weft_gen_state_clear). */
+struct weft_g_generate {
+    const struct weft_g_model *model;
+    struct weft_g_layout layout;
+    int32_t n_instances, n_slots, max_total;
+    struct weft_g_instance *instance;
+};
+
+/* Tiles of the instances of `layout` (at most max_instances; n_slots each).
+ * The states must then be cleared by the caller (weft_gen_state_clear). */
 int weft_g_generate_init(const struct weft_g_model *model,
-                         int32_t n_instances, int32_t n_slots,
+                         const struct weft_g_layout *layout,
+                         int32_t max_instances, int32_t n_slots,
                          int32_t max_total, struct weft_g_generate *out,
                          struct weft_err *err);
 void weft_g_generate_release(struct weft_g_generate *gen);
-/* Bytes of one instance's KV arena. */
-size_t weft_g_generate_kv_bytes(const struct weft_shape *shape,
-                                int32_t n_slots, int32_t max_total);
+/* Instances that a layout has for n samples. */
+int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
+                                  int32_t n);
+/* Adds the bytes of the KV arenas, by place. */
+void weft_g_generate_bytes(const struct weft_shape *shape,
+                           const struct weft_g_layout *layout,
+                           int32_t n_instances, int32_t n_slots,
+                           int32_t max_total,
+                           size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* Submits the next chunk of an instance; its status goes to
- * instance->status[chunk % 2]. */
+ * instance->status[chunk % 2], at the place of instance->home. */
 void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
-                           int32_t instance, const struct weft_gen_args *args,
-                           int32_t n_admit,
+                           const struct weft_g_view *view, int32_t instance,
+                           const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit);
-/* The sample in `slot` is finished: into its rollout tile. */
+/* The sample in `slot` is finished: into its rollout tile, at the place of
+ * instance->home. */
 void weft_g_generate_retire(struct weft_seq *seq,
                             const struct weft_g_generate *gen,
                             int32_t instance, int32_t slot, int32_t iteration,
                             struct weft_tile *rollout);
+int32_t weft_g_generate_place(const struct weft_g_generate *gen,
+                              int32_t instance);
 
 #endif

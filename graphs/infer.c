@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
-#include "graphs/graphs.h"
+#include "graphs/stage.h"
 
 static enum weft_pack_targets targets_of(enum weft_g_infer_kind kind)
 {
@@ -9,60 +9,115 @@ static enum weft_pack_targets targets_of(enum weft_g_infer_kind kind)
                                           : WEFT_TARGETS_RESPONSE;
 }
 
-void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
-                  const struct weft_g_model *model,
-                  enum weft_g_infer_kind kind, float inv_temperature,
-                  int32_t n, const struct weft_g_infer_sample *sample)
+int32_t weft_g_infer_pack_place(const struct weft_g_layout *layout,
+                                int32_t dp)
 {
-    const struct weft_shape *shape = &model->shape;
+    return weft_g_layout_member(layout, dp, 0, 0)->place;
+}
+
+int32_t weft_g_infer_out_place(const struct weft_g_layout *layout, int32_t dp)
+{
+    return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0)->place;
+}
+
+/* Packs the samples at the first stage's place number 0. */
+static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
+                                    const struct weft_g_stage *first,
+                                    enum weft_pack_targets targets, int32_t n,
+                                    const struct weft_pack_sample *pack)
+{
+    struct weft_batch layout;
+    weft_batch_layout((int32_t) pass->n_rows, n, pass->n_targets, false,
+                      &layout);
+    struct weft_tile *batch = weft_g_temp(pass, "inference batch",
+                                          WEFT_MEM_SAMPLES, -1, layout.bytes,
+                                          first->place[0]);
+    struct weft_where where = weft_g_where_at(pass, &first->member[0]);
+    weft_insert_pack(pass->seq, &where, targets, false, n, pack, NULL, batch);
+    return batch;
+}
+
+/* The stages one after another; x of the last is `out`'s input. */
+static void through(const struct weft_g_pass *pass,
+                    const struct weft_g_view *view, int32_t dp,
+                    enum weft_g_infer_kind kind, float inv_temperature,
+                    int32_t n, struct weft_tile *const out[],
+                    struct weft_tile *batch, int32_t batch_place)
+{
+    struct weft_g_stage stage, before = {.n = 0};
+    struct weft_g_value x, previous = {{NULL}, {false}}, b;
+    for (int32_t s = 0; s < view->layout.plan.pp; s++) {
+        weft_g_stage_get(&view->layout, dp, s, &stage);
+        weft_g_value_of_tile(pass, batch, batch_place, &stage, &b);
+        if (stage.is_first) {
+            weft_g_value_rows(pass, &stage, "activation", &x);
+            weft_g_stage_embed(pass, &stage, view->fwd, &b, &x);
+        } else {
+            /* Layers work in place, so a shared tile will do. */
+            weft_g_value_bring(pass, &before, &previous, &stage, &x);
+        }
+        for (int32_t l = stage.first; l < stage.end; l++)
+            weft_g_stage_layer(pass, &stage, view->fwd, l, &b, &x, NULL, &x,
+                               NULL, false);
+        if (stage.is_last
+            && (kind == WEFT_INFER_LOGPROB
+                || kind == WEFT_INFER_LOGPROB_ALL)) {
+            weft_g_stage_logprob(pass, &stage, view->fwd, &b, &x,
+                                 inv_temperature, n, out);
+        } else if (stage.is_last) {
+            struct weft_where where = weft_g_where_at(pass, &stage.member[0]);
+            weft_insert_value(pass->seq, &where, pass->shape,
+                              &view->fwd[stage.place[0]], b.at[0], x.at[0], n,
+                              out);
+        }
+        weft_g_value_release(&b);
+        weft_g_value_hand_over(&previous, &x);
+        previous = x;
+        before = stage;
+    }
+    weft_g_value_release(&previous);
+}
+
+void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
+                  const struct weft_g_view *view, int32_t dp,
+                  enum weft_g_infer_kind kind, float inv_temperature,
+                  int32_t n, const struct weft_g_infer_sample *sample,
+                  struct weft_g_copies *copies)
+{
+    const struct weft_g_model *model = view->model;
     enum weft_pack_targets targets = targets_of(kind);
     struct weft_pack_sample *pack = weft_alloc((size_t) n, sizeof *pack);
     struct weft_tile **out = weft_alloc((size_t) n, sizeof *out);
-    struct weft_tile *batch = NULL, *x = NULL;
-    struct weft_tile_id id = {model->name, "inference batch", 0, -1, -1, 0};
-    struct weft_err err = {0};
-    int64_t n_rows = 0, n_targets = 0;
-    struct weft_batch layout;
-
+    struct weft_tile *batch = NULL;
+    struct weft_g_stage first;
+    struct weft_g_pass pass = {.rt = model->rt,
+                               .seq = seq,
+                               .name = model->name,
+                               .shape = &model->shape,
+                               .where = *where,
+                               .any_device = view->layout.any_device,
+                               .n_runs = n};
     if (!pack || !out) {
         weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for %d samples", n);
         goto out;
     }
+    weft_g_stage_get(&view->layout, dp, 0, &first);
     for (int32_t i = 0; i < n; i++) {
-        pack[i] = (struct weft_pack_sample){.rollout = sample[i].rollout,
-                                            .n_prompt = sample[i].n_prompt,
-                                            .n_total = sample[i].n_total};
+        pack[i] = (struct weft_pack_sample){
+            .rollout = weft_g_copy_at(copies, seq, where, sample[i].rollout,
+                                      first.place[0]),
+            .n_prompt = sample[i].n_prompt,
+            .n_total = sample[i].n_total};
         out[i] = sample[i].out;
-        n_rows += sample[i].n_total;
-        n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,
-                                         sample[i].n_total);
+        pass.n_rows += sample[i].n_total;
+        pass.n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,
+                                              sample[i].n_total);
     }
-    weft_batch_layout((int32_t) n_rows, n, (int32_t) n_targets, false,
-                      &layout);
-    int rc = weft_tile_create_temp(model->rt, &id, WEFT_MEM_SAMPLES,
-                                   layout.bytes, &batch, &err);
-    id.kind = "activation";
-    if (!rc)
-        rc = weft_tile_create_temp(model->rt, &id, WEFT_MEM_ACTIVATIONS,
-                                   (size_t) (n_rows * shape->hidden) * 4, &x,
-                                   &err);
-    if (rc) {
-        weft_seq_fail(seq, rc, "%s", err.text);
-        goto out;
-    }
-    weft_insert_pack(seq, where, targets, false, n, pack, NULL, batch);
-    weft_insert_embed(seq, where, shape, &model->fwd, batch, x);
-    for (int32_t l = 0; l < shape->n_layers; l++)
-        weft_insert_layer_forward(seq, where, shape, &model->fwd, l, batch, x,
-                                  x, NULL);
-    if (kind == WEFT_INFER_LOGPROB || kind == WEFT_INFER_LOGPROB_ALL)
-        weft_insert_logprob(seq, where, shape, &model->fwd, batch, x,
-                            inv_temperature, n, out);
-    else
-        weft_insert_value(seq, where, shape, &model->fwd, batch, x, n, out);
+    batch = pack_batch(&pass, &first, targets, n, pack);
+    through(&pass, view, dp, kind, inv_temperature, n, out, batch,
+            first.place[0]);
 out:
     weft_tile_release(batch);
-    weft_tile_release(x);
     weft_free(pack);
     weft_free(out);
 }

@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 graphs_sources = \
+	%D%/copies.c %D%/copies.h \
+	%D%/gather.c %D%/gather.h \
 	%D%/generate.c \
 	%D%/graphs.h \
 	%D%/infer.c \
-	%D%/micro_batch.c %D%/micro_batch.h \
+	%D%/layout.c %D%/layout.h \
 	%D%/model.c \
-	%D%/train.c
+	%D%/pipeline.c %D%/pipeline.h \
+	%D%/reallocate.c \
+	%D%/stage.c %D%/stage.h \
+	%D%/stage_backward.c \
+	%D%/tiles.h \
+	%D%/train.c \
+	%D%/update.c %D%/update.h

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
-#include "graphs/graphs.h"
+#include "graphs/tiles.h"
 
 /* What a set of parameter-shaped tiles is for. */
 enum use { USE_FWD, USE_BWD, USE_OPT, USE_GRAD };
+
+static const enum weft_mem_class class_of[] = {
+    WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
+    WEFT_MEM_GRADIENTS};
 
 static size_t use_bytes(const struct weft_shape *shape, enum use use,
                         enum weft_tile_kind kind, int32_t block)
@@ -23,52 +27,254 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
     }
 }
 
-/* Bytes of a whole set. */
-static size_t set_bytes(const struct weft_shape *s, enum use use)
+size_t weft_g_fwd_bytes(const struct weft_shape *shape,
+                        enum weft_tile_kind kind, int32_t block)
 {
-    size_t bytes = use_bytes(s, use, WEFT_TILE_FINAL, 0)
-                 + (size_t) s->n_layers
-                       * use_bytes(s, use, WEFT_TILE_NORMS, 0);
-    for (int32_t b = 0; b < s->n_blocks; b++)
-        bytes += use_bytes(s, use, WEFT_TILE_EMBED, b)
-               + use_bytes(s, use, WEFT_TILE_HEAD, b)
-               + (size_t) s->n_layers * use_bytes(s, use, WEFT_TILE_LAYER, b);
-    return bytes;
+    return use_bytes(shape, USE_FWD, kind, block);
 }
 
-void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
-                        size_t bytes[WEFT_N_MEM_CLASSES])
+/* ---- Bundles ---------------------------------------------------------- */
+
+static int32_t n_bundles(const struct weft_shape *s,
+                         const struct weft_g_layout *home)
 {
-    bytes[WEFT_MEM_WEIGHTS] += set_bytes(shape, USE_FWD);
-    if (trained) {
-        bytes[WEFT_MEM_WEIGHTS] += set_bytes(shape, USE_BWD);
-        bytes[WEFT_MEM_OPTIMIZER] += set_bytes(shape, USE_OPT);
+    return (s->n_layers + 2) * home->plan.tp;
+}
+
+static struct weft_g_bundle bundle_get(const struct weft_shape *s,
+                                       const struct weft_g_layout *home,
+                                       int32_t i)
+{
+    int32_t group = i / home->plan.tp;
+    return (struct weft_g_bundle){
+        .group = group == 0               ? WEFT_GROUP_EMBED
+               : group == s->n_layers + 1 ? WEFT_GROUP_HEAD
+                                          : WEFT_GROUP_LAYER,
+        .layer = group == 0 || group == s->n_layers + 1 ? -1 : group - 1,
+        .tp = i % home->plan.tp,
+    };
+}
+
+static int32_t bundle_stage(const struct weft_g_layout *home,
+                            const struct weft_g_bundle *b)
+{
+    return b->group == WEFT_GROUP_EMBED ? 0
+         : b->group == WEFT_GROUP_HEAD
+             ? home->plan.pp - 1
+             : weft_g_layout_stage_of(home, b->layer);
+}
+
+/* Of distinct places in order of the replicas, the bundle's number picks. */
+static int32_t bundle_owner(const struct weft_shape *s,
+                            const struct weft_g_layout *home,
+                            const struct weft_g_bundle *b)
+{
+    /* A tied embedding's gradient is summed where the head's is. */
+    enum weft_param_group group = s->tied && b->group == WEFT_GROUP_EMBED
+                                    ? WEFT_GROUP_HEAD
+                                    : b->group;
+    struct weft_g_bundle by = {group, b->layer, b->tp};
+    int32_t stage = bundle_stage(home, &by), place[WEFT_G_MAX_DP];
+    int32_t index = group == WEFT_GROUP_EMBED ? 0
+                  : group == WEFT_GROUP_HEAD  ? s->n_layers + 1
+                                              : b->layer + 1;
+    int32_t n = weft_g_layout_places(home, stage, b->tp, place);
+    return place[(index * home->plan.tp + b->tp) % n];
+}
+
+static int32_t bundle_keeper(const struct weft_shape *s,
+                             const struct weft_g_layout *home,
+                             const struct weft_g_bundle *b)
+{
+    if (b->group == WEFT_GROUP_EMBED && s->tied)
+        return weft_g_layout_member(home, 0, 0, b->tp)->place;
+    return bundle_owner(s, home, b);
+}
+
+int32_t weft_g_bundle_keeper(const struct weft_g_model *m,
+                             const struct weft_g_bundle *b)
+{
+    return bundle_keeper(&m->shape, &m->home, b);
+}
+
+int32_t weft_g_n_bundles(const struct weft_g_model *m)
+{
+    return n_bundles(&m->shape, &m->home);
+}
+
+struct weft_g_bundle weft_g_bundle_get(const struct weft_g_model *m,
+                                       int32_t i)
+{
+    return bundle_get(&m->shape, &m->home, i);
+}
+
+int32_t weft_g_bundle_stage(const struct weft_g_model *m,
+                            const struct weft_g_bundle *b)
+{
+    return bundle_stage(&m->home, b);
+}
+
+int32_t weft_g_bundle_places(const struct weft_g_model *m,
+                             const struct weft_g_bundle *b, int32_t *out)
+{
+    return weft_g_layout_places(&m->home, bundle_stage(&m->home, b), b->tp,
+                                out);
+}
+
+int32_t weft_g_bundle_owner(const struct weft_g_model *m,
+                            const struct weft_g_bundle *b)
+{
+    return bundle_owner(&m->shape, &m->home, b);
+}
+
+struct weft_layer_tiles weft_g_bundle_tiles(const struct weft_g_model *m,
+                                            const struct weft_g_bundle *b,
+                                            const struct weft_params *p)
+{
+    struct weft_layer_tiles all = weft_params_group(p, b->group, b->layer);
+    struct weft_layer_tiles out = {{NULL}, b->tp == 0 ? all.norms : NULL};
+    struct weft_range range = weft_plan_range(m->shape.n_blocks,
+                                              m->home.plan.tp, b->tp);
+    for (int32_t i = range.first; i < range.first + range.n; i++)
+        out.block[i] = all.block[i];
+    return out;
+}
+
+/* ---- Who holds what --------------------------------------------------- */
+
+/* Calls visit for the tiles of a bundle at one place, the group's norms among
+ * them or not. */
+static int visit_bundle(const struct weft_shape *s,
+                        const struct weft_g_layout *home,
+                        const struct weft_g_bundle *b, int32_t place,
+                        bool norms, weft_g_tile_fn visit, void *arg)
+{
+    static const enum weft_tile_kind block_kind[] = {
+        WEFT_TILE_LAYER, WEFT_TILE_EMBED, WEFT_TILE_HEAD};
+    struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp,
+                                              b->tp);
+    bool blocks = !(s->scalar_head && b->group == WEFT_GROUP_HEAD);
+    int rc = 0;
+    for (int32_t i = range.first; i < range.first + range.n && !rc && blocks;
+         i++)
+        rc = visit(arg, place, block_kind[b->group], b->layer, i);
+    if (rc || b->group == WEFT_GROUP_EMBED || !norms)
+        return rc;
+    return visit(arg, place,
+                 b->group == WEFT_GROUP_HEAD ? WEFT_TILE_FINAL
+                                             : WEFT_TILE_NORMS,
+                 b->layer, 0);
+}
+
+/* Published norms are at every member's place: whether bundle b is the first
+ * of its group there. */
+static bool is_first_at(const struct weft_g_layout *home,
+                        const struct weft_g_bundle *b, int32_t place)
+{
+    int32_t other[WEFT_G_MAX_DP];
+    for (int32_t k = 0; k < b->tp; k++) {
+        int32_t n = weft_g_layout_places(home, bundle_stage(home, b), k,
+                                         other);
+        for (int32_t i = 0; i < n; i++)
+            if (other[i] == place)
+                return false;
+    }
+    return true;
+}
+
+/* Every (place, tile) of a use, once. */
+static int for_each_tile(const struct weft_shape *s,
+                         const struct weft_g_layout *home, enum use use,
+                         weft_g_tile_fn visit, void *arg)
+{
+    int32_t zero = home->plan.zero, place[WEFT_G_MAX_DP], rc = 0;
+    bool sharded = use == USE_OPT ? zero >= 1 : zero >= 3;
+    for (int32_t i = 0; i < n_bundles(s, home) && !rc; i++) {
+        struct weft_g_bundle b = bundle_get(s, home, i);
+        int32_t owner = bundle_keeper(s, home, &b);
+        int32_t n = weft_g_layout_places(home, bundle_stage(home, &b), b.tp,
+                                         place);
+        for (int32_t k = 0; k < n && !rc; k++) {
+            bool norms = b.tp == 0
+                      || (use == USE_FWD && !sharded
+                          && is_first_at(home, &b, place[k]));
+            if (!sharded || place[k] == owner)
+                rc = visit_bundle(s, home, &b, place[k], norms, visit, arg);
+        }
+    }
+    return rc;
+}
+
+int weft_g_home_visit(const struct weft_shape *shape,
+                      const struct weft_g_layout *home, weft_g_tile_fn visit,
+                      void *arg)
+{
+    return for_each_tile(shape, home, USE_FWD, visit, arg);
+}
+
+/* ---- Creating --------------------------------------------------------- */
+
+struct weft_tile **weft_g_params_slot(struct weft_params *p,
+                                      enum weft_tile_kind kind, int32_t layer,
+                                      int32_t block)
+{
+    switch (kind) {
+    case WEFT_TILE_EMBED:
+        return &p->embed[block];
+    case WEFT_TILE_HEAD:
+        return &p->head.block[block];
+    case WEFT_TILE_FINAL:
+        return &p->head.norms;
+    case WEFT_TILE_NORMS:
+        return &p->layer[layer].norms;
+    default:
+        return &p->layer[layer].block[block];
     }
 }
 
-size_t weft_g_grads_bytes(const struct weft_shape *shape, int32_t n_groups,
-                          int32_t dp)
+struct weft_tile *weft_g_params_tile(const struct weft_params *p,
+                                     enum weft_tile_kind kind, int32_t layer,
+                                     int32_t block)
 {
-    size_t n = 0;
-    for (int32_t d = 0; d < dp; d++)
-        n += (size_t) weft_g_grads_needed(n_groups, dp, d);
-    return n * set_bytes(shape, USE_GRAD);
+    bool layers = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_LAYER;
+    if (layers && !p->layer)
+        return NULL;
+    return *weft_g_params_slot((struct weft_params *) (uintptr_t) p, kind,
+                               layer, block);
 }
 
-static int create(const struct weft_g_model *m, enum use use,
-                  enum weft_tile_kind kind, int32_t layer, int32_t block,
-                  struct weft_tile **out, struct weft_err *err)
+struct creation {
+    const struct weft_g_model *model;
+    enum use use;
+    struct weft_params *at; /* by place; or one for all places */
+    bool one;
+    struct weft_err *err;
+};
+
+static int create(void *arg, int32_t place, enum weft_tile_kind kind,
+                  int32_t layer, int32_t block)
 {
     static const char *const name[] = {"weights", "transposed weights",
                                        "optimizer state", "gradient"};
-    static const enum weft_mem_class class[] = {
-        WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
-        WEFT_MEM_GRADIENTS};
-    size_t bytes = use_bytes(&m->shape, use, kind, block);
-    struct weft_tile_id id = {m->name, name[use], 0, layer, block, 0};
+    const struct creation *c = arg;
+    size_t bytes = use_bytes(&c->model->shape, c->use, kind, block);
+    struct weft_tile_id id = {c->model->name, name[c->use], 0,
+                              layer,          block,        place};
+    struct weft_tile **slot = weft_g_params_slot(
+        c->one ? c->at : &c->at[place], kind, layer, block);
     if (bytes == 0)
         return 0;
-    return weft_tile_create(m->rt, &id, class[use], bytes, out, err);
+    return weft_tile_create(c->model->rt, &id, class_of[c->use], bytes, slot,
+                            c->err);
+}
+
+static int layers_alloc(const struct weft_g_model *m, struct weft_params *p,
+                        struct weft_err *err)
+{
+    size_t n = (size_t) m->shape.n_layers;
+    *p = (struct weft_params){0};
+    p->layer = weft_alloc(n, sizeof *p->layer);
+    return p->layer ? 0 : weft_err_nomem(err, m->name, n * sizeof *p->layer);
 }
 
 static void params_release(const struct weft_shape *shape,
@@ -87,68 +293,91 @@ static void params_release(const struct weft_shape *shape,
     *p = (struct weft_params){0};
 }
 
-static int params_init(const struct weft_g_model *m, enum use use,
-                       struct weft_params *p, struct weft_err *err)
+static int use_init(struct weft_g_model *m, enum use use,
+                    struct weft_params **out, struct weft_err *err)
 {
-    const struct weft_shape *s = &m->shape;
+    size_t n = (size_t) m->n_places;
+    *out = weft_alloc(n, sizeof **out);
+    if (!*out)
+        return weft_err_nomem(err, m->name, n * sizeof **out);
     int rc = 0;
-    *p = (struct weft_params){0};
-    p->layer = weft_alloc((size_t) s->n_layers, sizeof *p->layer);
-    if (!p->layer)
-        return weft_err_nomem(err, m->name,
-                              (size_t) s->n_layers * sizeof *p->layer);
-    for (int32_t b = 0; b < s->n_blocks && !rc; b++) {
-        rc = create(m, use, WEFT_TILE_EMBED, -1, b, &p->embed[b], err);
-        if (!rc)
-            rc = create(m, use, WEFT_TILE_HEAD, -1, b, &p->head.block[b],
-                        err);
-        for (int32_t l = 0; l < s->n_layers && !rc; l++)
-            rc = create(m, use, WEFT_TILE_LAYER, l, b, &p->layer[l].block[b],
-                        err);
-    }
-    for (int32_t l = 0; l < s->n_layers && !rc; l++)
-        rc = create(m, use, WEFT_TILE_NORMS, l, 0, &p->layer[l].norms, err);
-    if (!rc)
-        rc = create(m, use, WEFT_TILE_FINAL, -1, 0, &p->head.norms, err);
-    return rc;
+    for (int32_t p = 0; p < m->n_places && !rc; p++)
+        rc = layers_alloc(m, &(*out)[p], err);
+    struct creation c = {m, use, *out, false, err};
+    return rc ? rc : for_each_tile(&m->shape, &m->home, use, create, &c);
 }
 
 int weft_g_model_init(struct weft_rt *rt, const char *name,
                       const struct weft_shape *shape, bool trained,
+                      const struct weft_g_layout *home,
                       struct weft_g_model *out, struct weft_err *err)
 {
-    *out = (struct weft_g_model){
-        .rt = rt, .name = name, .shape = *shape, .trained = trained};
-    int rc = params_init(out, USE_FWD, &out->fwd, err);
+    *out = (struct weft_g_model){.rt = rt,
+                                 .name = name,
+                                 .shape = *shape,
+                                 .trained = trained,
+                                 .n_places = weft_rt_n_places(rt)};
+    int rc = weft_g_layout_copy(home, &out->home, err);
+    if (!trained)
+        out->home.plan.zero = 0;
+    if (!rc)
+        rc = use_init(out, USE_FWD, &out->fwd, err);
     if (!rc && trained)
-        rc = params_init(out, USE_BWD, &out->bwd, err);
+        rc = use_init(out, USE_BWD, &out->bwd, err);
     if (!rc && trained)
-        rc = params_init(out, USE_OPT, &out->opt, err);
+        rc = use_init(out, USE_OPT, &out->opt, err);
     return rc;
 }
 
 void weft_g_model_release(struct weft_g_model *m)
 {
-    params_release(&m->shape, &m->fwd);
-    params_release(&m->shape, &m->bwd);
-    params_release(&m->shape, &m->opt);
+    struct weft_params *use[] = {m->fwd, m->bwd, m->opt};
+    for (size_t i = 0; i < WEFT_COUNT(use); i++) {
+        for (int32_t p = 0; use[i] && p < m->n_places; p++)
+            params_release(&m->shape, &use[i][p]);
+        weft_free(use[i]);
+    }
+    weft_g_layout_release(&m->home);
+    m->fwd = m->bwd = m->opt = NULL;
 }
 
-struct weft_tile *weft_g_params_tile(const struct weft_params *p,
-                                     enum weft_tile_kind kind, int32_t layer,
-                                     int32_t block)
+/* ---- Counting --------------------------------------------------------- */
+
+struct count {
+    const struct weft_shape *shape;
+    enum use use;
+    size_t (*bytes)[WEFT_N_MEM_CLASSES];
+};
+
+static int count(void *arg, int32_t place, enum weft_tile_kind kind,
+                 int32_t layer, int32_t block)
 {
-    switch (kind) {
-    case WEFT_TILE_EMBED:
-        return p->embed[block];
-    case WEFT_TILE_HEAD:
-        return p->head.block[block];
-    case WEFT_TILE_FINAL:
-        return p->head.norms;
-    case WEFT_TILE_NORMS:
-        return p->layer ? p->layer[layer].norms : NULL;
-    default:
-        return p->layer ? p->layer[layer].block[block] : NULL;
+    const struct count *c = arg;
+    (void) layer;
+    c->bytes[place][class_of[c->use]] += use_bytes(c->shape, c->use, kind,
+                                                   block);
+    return 0;
+}
+
+static void count_use(const struct weft_shape *shape,
+                      const struct weft_g_layout *home, enum use use,
+                      size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    struct count c = {shape, use, bytes};
+    (void) for_each_tile(shape, home, use, count, &c);
+}
+
+void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
+                        const struct weft_g_layout *home,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    struct weft_g_layout at = *home;
+    if (!trained)
+        at.plan.zero = 0;
+    count_use(shape, &at, USE_FWD, bytes);
+    if (trained) {
+        count_use(shape, &at, USE_BWD, bytes);
+        count_use(shape, &at, USE_OPT, bytes);
     }
 }
 
@@ -156,39 +385,69 @@ struct weft_tile *weft_g_params_tile(const struct weft_params *p,
 
 int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
 {
-    int32_t first = 0, end, most = 0, held = 0;
-    while (first < n_groups && (int64_t) first * dp / n_groups < d)
-        first++;
-    for (end = first; end < n_groups && (int64_t) end * dp / n_groups == d;)
-        end++;
-    /* A binary counter over the device's leaves: a node's right child is
-     * given back once both children are the device's own. */
-    for (int32_t g = first; g < end; g++) {
+    struct weft_range mine = weft_plan_range(n_groups, dp, d);
+    int32_t most = 0, held = 0;
+    /* A binary counter over the replica's leaves: a node's right child is
+     * given back once both children are the replica's own. */
+    for (int32_t g = mine.first; g < mine.first + mine.n; g++) {
         held++;
         most = held > most ? held : most;
         for (int32_t size = 1;
-             (g + 1) % (2 * size) == 0 && g + 1 - 2 * size >= first;
+             (g + 1) % (2 * size) == 0 && g + 1 - 2 * size >= mine.first;
              size *= 2)
             held--;
     }
     return most;
 }
 
-int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
-                      int32_t dp, struct weft_g_grads *out,
-                      struct weft_err *err)
+/* Every tile of one replica's gradient set. */
+static int for_each_gradient(const struct weft_shape *s,
+                             const struct weft_g_layout *home, int32_t d,
+                             weft_g_tile_fn visit, void *arg)
 {
     int rc = 0;
-    *out = (struct weft_g_grads){.n_groups = n_groups, .dp = dp};
+    for (int32_t i = 0; i < n_bundles(s, home) && !rc; i++) {
+        struct weft_g_bundle b = bundle_get(s, home, i);
+        const struct weft_g_member *m = weft_g_layout_member(
+            home, d, bundle_stage(home, &b), b.tp);
+        rc = visit_bundle(s, home, &b, m->place, b.tp == 0, visit, arg);
+    }
+    return rc;
+}
+
+static int32_t n_sets(const struct weft_g_layout *home, int32_t n_groups,
+                      int32_t d)
+{
+    return home->plan.zero >= 2
+             ? 1
+             : weft_g_grads_needed(n_groups, home->plan.dp, d);
+}
+
+int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
+                      struct weft_g_grads *out, struct weft_err *err)
+{
+    int32_t dp = model->home.plan.dp;
+    int rc = 0;
+    *out = (struct weft_g_grads){
+        .n_groups = n_groups,
+        .dp = dp,
+        .n_sets = weft_alloc((size_t) dp, sizeof *out->n_sets),
+        .set = weft_alloc((size_t) dp, sizeof *out->set)};
+    if (!out->n_sets || !out->set)
+        return weft_err_nomem(err, "gradients", (size_t) dp * 16);
     for (int32_t d = 0; d < dp && !rc; d++) {
-        int32_t n = weft_g_grads_needed(n_groups, dp, d);
+        int32_t n = n_sets(&model->home, n_groups, d);
         out->set[d] = weft_alloc((size_t) n, sizeof *out->set[d]);
         if (!out->set[d])
             return weft_err_nomem(err, "gradients",
                                   (size_t) n * sizeof *out->set[d]);
         for (int32_t i = 0; i < n && !rc; i++) {
+            struct creation c = {model, USE_GRAD, &out->set[d][i], true, err};
             out->n_sets[d]++;
-            rc = params_init(model, USE_GRAD, &out->set[d][i], err);
+            rc = layers_alloc(model, &out->set[d][i], err);
+            if (!rc)
+                rc = for_each_gradient(&model->shape, &model->home, d, create,
+                                       &c);
         }
     }
     return rc;
@@ -197,10 +456,23 @@ int weft_g_grads_init(const struct weft_g_model *model, int32_t n_groups,
 void weft_g_grads_release(const struct weft_g_model *model,
                           struct weft_g_grads *grads)
 {
-    for (int32_t d = 0; d < grads->dp; d++) {
+    for (int32_t d = 0; grads->set && d < grads->dp; d++) {
         for (int32_t i = 0; i < grads->n_sets[d]; i++)
             params_release(&model->shape, &grads->set[d][i]);
         weft_free(grads->set[d]);
     }
+    weft_free(grads->n_sets);
+    weft_free(grads->set);
     *grads = (struct weft_g_grads){0};
+}
+
+void weft_g_grads_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *home, int32_t n_groups,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    for (int32_t d = 0; d < home->plan.dp; d++)
+        for (int32_t i = n_sets(home, n_groups, d); i > 0; i--) {
+            struct count c = {shape, USE_GRAD, bytes};
+            (void) for_each_gradient(shape, home, d, count, &c);
+        }
 }

@@ -1,289 +1,379 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One optimizer step. Gradient groups are the leaves of a fixed binary tree;
- * a device takes a contiguous range of them, accumulates each leaf in one
- * chain over its samples, and joins finished leaves like a binary counter:
+ * a replica takes a contiguous range of them, cut into micro-batches that run
+ * through its stages by 1F1B. Each stage accumulates a leaf in one chain over
+ * its samples and joins finished leaves like a binary counter:
  *
- *     leaf    0   1   2   3        device 0: (0+1)   device 1: (2+3)
+ *     leaf    0   1   2   3        replica 0: (0+1)   replica 1: (2+3)
  *              \ /     \ /
- *               +       +          then the devices' roots: (0+1) + (2+3)
+ *               +       +          then the replicas' roots: (0+1) + (2+3)
+ *
+ * With ZeRO 2 and up every leaf goes to the bundles' owners at once.
  */
 #include <string.h>
 
 #include "base/alloc.h"
-#include "graphs/micro_batch.h"
+#include "graphs/pipeline.h"
+#include "graphs/update.h"
 #include "plan/deal.h"
 
-/* A root that waits on a device: leaves lo .. lo + size - 1. */
+enum { MAX_ROOTS = 16 };
+
+/* A root that waits at a stage: leaves lo .. lo + size - 1. */
 struct root {
-    int32_t lo, size, device;
+    int32_t lo, size;
     struct weft_params *set; /* NULL: no sample in these leaves */
+};
+
+/* One stage of one replica, working through its units in order. */
+struct worker {
+    struct weft_unit *unit; /* (2 * micro-batches) */
+    int32_t next;           /* unit */
+    struct weft_params *free_set[MAX_ROOTS];
+    int32_t n_free;
+    struct weft_params *set; /* of the leaf in progress */
+    struct root root[MAX_ROOTS];
+    int32_t n_roots;
+};
+
+struct replica {
+    struct weft_range leaves;
+    struct weft_g_flight *flight; /* (n) */
+    int32_t n;
+    int32_t *leaf_end;     /* (leaves.n): flights before the leaf's end */
+    struct worker *worker; /* (pp) */
 };
 
 struct build {
     struct weft_seq *seq;
     const struct weft_g_train *t;
+    const struct weft_g_model *m;
     const struct weft_pack_sample *sample;
-    int32_t *order, *group_first;  /* samples by group */
-    struct weft_params **free_set; /* per device: stack of free sets */
-    int32_t n_free[64];
-    struct root *root; /* per device: stack of up to 8 */
-    int32_t n_root[64];
-    struct weft_g_stats *stats;
-    int32_t n_stats;
+    int32_t *order, *group_first; /* samples by group */
+    double *cost;
+    struct replica *replica; /* (dp) */
+    struct weft_g_update *update;
+    int32_t n_flights;
     struct weft_err *err;
 };
 
-enum { MAX_ROOTS = 16, MAX_SETS = 16 };
-
-static struct weft_where where_of(const struct build *b, int32_t device)
-{
-    return (struct weft_where){.device = device,
-                               .call = b->t->call,
-                               .iteration = b->t->iteration,
-                               .micro_batch = b->n_stats,
-                               .layer = -1};
-}
-
-static void for_each_group(const struct weft_g_model *m,
-                           void (*visit)(void *arg,
-                                         enum weft_param_group group,
-                                         int32_t layer),
-                           void *arg)
-{
-    visit(arg, WEFT_GROUP_EMBED, -1);
-    for (int32_t l = 0; l < m->shape.n_layers; l++)
-        visit(arg, WEFT_GROUP_LAYER, l);
-    visit(arg, WEFT_GROUP_HEAD, -1);
-}
-
-/* ---- The tree over gradient groups ------------------------------------ */
-
-struct pair {
-    struct build *b;
-    struct weft_where where;
-    const struct weft_params *left, *right;
-};
-
-static void zero_group(void *arg, enum weft_param_group group, int32_t layer)
-{
-    struct pair *p = arg;
-    weft_insert_zero(p->b->seq, &p->where, p->left, group, layer);
-}
-
-static void add_group(void *arg, enum weft_param_group group, int32_t layer)
-{
-    struct pair *p = arg;
-    weft_insert_grad_add(p->b->seq, &p->where, p->left, p->right, group,
-                         layer);
-}
-
-/* left + right in left's set; the right set is given back. */
-static struct root join(struct build *b, struct root left, struct root right)
-{
-    struct root out = {left.lo, 2 * left.size, left.device, left.set};
-    if (!left.set) {
-        out.set = right.set;
-        out.device = right.device;
-    } else if (right.set) {
-        struct pair p = {b, where_of(b, left.device), left.set, right.set};
-        for_each_group(b->t->model, add_group, &p);
-        b->free_set[right.device * MAX_SETS + b->n_free[right.device]++] =
-            right.set;
-    }
-    return out;
-}
-
-static void push_root(struct build *b, int32_t device, struct root leaf)
-{
-    struct root *stack = b->root + (size_t) device * MAX_ROOTS;
-    int32_t *n = &b->n_root[device];
-    stack[(*n)++] = leaf;
-    while (*n >= 2 && stack[*n - 1].size == stack[*n - 2].size
-           && stack[*n - 2].lo % (2 * stack[*n - 1].size) == 0) {
-        stack[*n - 2] = join(b, stack[*n - 2], stack[*n - 1]);
-        (*n)--;
-    }
-}
-
-/* Joins the devices' roots along the global tree. */
-static struct root collect(struct build *b, int32_t lo, int32_t size)
-{
-    for (int32_t d = 0; d < b->t->grads->dp; d++)
-        for (int32_t i = 0; i < b->n_root[d]; i++) {
-            struct root r = b->root[(size_t) d * MAX_ROOTS + (size_t) i];
-            if (r.lo == lo && r.size == size)
-                return r;
-        }
-    struct root left = collect(b, lo, size / 2);
-    return join(b, left, collect(b, lo + size / 2, size / 2));
-}
-
-static int run_micro_batch(struct build *b, int32_t device, int32_t n,
-                           const int32_t *index,
-                           const struct weft_params *grad)
-{
-    struct weft_where where = where_of(b, device);
-    int rc = weft_g_micro_batch(b->seq, &where, b->t, n, index, b->sample,
-                                grad, &b->stats[b->n_stats], b->err);
-    b->n_stats += !rc;
-    return rc;
-}
-
-static int leaf(struct build *b, int32_t g)
-{
-    const struct weft_g_grads *grads = b->t->grads;
-    int32_t device = weft_plan_group_device(g, grads->n_groups, grads->dp);
-    int32_t n = b->group_first[g + 1] - b->group_first[g];
-    const int32_t *index = b->order + b->group_first[g];
-    struct root root = {g, 1, device, NULL};
-    int32_t *rows = weft_alloc((size_t) n, sizeof *rows);
-    int32_t *first = weft_alloc((size_t) n + 1, sizeof *first);
-    int rc = 0;
-
-    if (!rows || !first) {
-        rc = weft_err_nomem(b->err, "a gradient group",
-                            (size_t) n * sizeof *rows);
-        goto out;
-    }
-    if (n > 0) {
-        weft_assert(b->n_free[device] > 0);
-        root.set = b->free_set[device * MAX_SETS + --b->n_free[device]];
-        struct pair p = {b, where_of(b, device), root.set, NULL};
-        for_each_group(b->t->model, zero_group, &p);
-    }
-    for (int32_t i = 0; i < n; i++)
-        rows[i] = b->sample[index[i]].n_total;
-    int32_t parts = weft_plan_split(n, rows, b->t->micro_batch_rows, first);
-    for (int32_t i = 0; i < parts && !rc; i++)
-        rc = run_micro_batch(b, device, first[i + 1] - first[i],
-                             index + first[i], root.set);
-    push_root(b, device, root);
-out:
-    weft_free(rows);
-    weft_free(first);
-    return rc;
-}
-
-/* ---- Norm and update -------------------------------------------------- */
-
-struct update {
-    struct build *b;
-    const struct weft_params *grad;
-    struct weft_tile **partial;
-    int32_t n_partial;
-    struct weft_tile *norm;
-};
-
-static bool skips(const struct update *u, enum weft_param_group group)
-{
-    return group == WEFT_GROUP_EMBED && u->b->t->model->shape.tied;
-}
-
-/* Update tasks are spread over the devices by layer. */
-static struct weft_where update_where(const struct update *u, int32_t layer)
-{
-    struct weft_where where = where_of(u->b,
-                                       (layer + 2) % u->b->t->grads->dp);
-    where.micro_batch = -1;
-    where.layer = layer;
-    return where;
-}
-
-static void square_group(void *arg, enum weft_param_group group,
-                         int32_t layer)
-{
-    struct update *u = arg;
-    const struct weft_g_model *m = u->b->t->model;
-    struct weft_where where = update_where(u, layer);
-    struct weft_tile_id id = {m->name, "norm", 0, layer, -1, 0};
-    struct weft_tile *tile;
-    struct weft_err err;
-    if (skips(u, group))
-        return;
-    int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_SAMPLES,
-                                   sizeof(double), &tile, &err);
-    if (rc) {
-        weft_seq_fail(u->b->seq, rc, "%s", err.text);
-        return;
-    }
-    weft_insert_sum_squares(u->b->seq, &where, &m->shape, u->grad, group,
-                            layer, tile);
-    u->partial[u->n_partial++] = tile;
-}
-
-static void adamw_group(void *arg, enum weft_param_group group, int32_t layer)
-{
-    struct update *u = arg;
-    const struct weft_g_model *m = u->b->t->model;
-    struct weft_where where = update_where(u, layer);
-    if (!skips(u, group))
-        weft_insert_adamw(u->b->seq, &where, &m->shape, &u->b->t->adamw,
-                          group, layer, u->grad, u->norm, &m->opt, &m->fwd,
-                          &m->bwd);
-}
-
-static int update(struct build *b, const struct root *root,
-                  struct weft_tile **norm_out)
-{
-    const struct weft_g_model *m = b->t->model;
-    struct weft_where where = where_of(b, root->device);
-    struct weft_tile_id id = {m->name, "norm", 0, -1, -1, 0};
-    struct update u = {b, root->set, NULL, 0, NULL};
-    size_t n = (size_t) m->shape.n_layers + 2;
-    u.partial = weft_alloc(n, sizeof *u.partial);
-    if (!u.partial)
-        return weft_err_nomem(b->err, "the update", n * sizeof *u.partial);
-    int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_SAMPLES,
-                                   sizeof(struct weft_grad_norm), &u.norm,
-                                   b->err);
-    if (rc)
-        goto out;
-    if (m->shape.tied && !m->shape.scalar_head)
-        weft_insert_tied_add(b->seq, &where, &m->shape, u.grad);
-    for_each_group(m, square_group, &u);
-    weft_insert_grad_norm(b->seq, &where, b->t->grad_clip, u.n_partial,
-                          u.partial, u.norm);
-    for_each_group(m, adamw_group, &u);
-    *norm_out = u.norm;
-out:
-    for (int32_t i = 0; i < u.n_partial; i++)
-        weft_tile_release(u.partial[i]);
-    weft_free(u.partial);
-    return rc;
-}
-
-/* ---- The step --------------------------------------------------------- */
+/* ---- Dealing --------------------------------------------------------------- */
 
 /* Samples by gradient group, ascending inside a group. */
 static int deal(struct build *b, int32_t n)
 {
-    const struct weft_shape *shape = &b->t->model->shape;
+    const struct weft_shape *shape = &b->m->shape;
     int32_t n_groups = b->t->grads->n_groups;
-    double *cost = weft_alloc((size_t) n, sizeof *cost);
     int32_t *group = weft_alloc((size_t) n, sizeof *group);
-    int rc = WEFT_ENOMEM;
-    if (!cost || !group) {
-        weft_err_nomem(b->err, "a mini-batch", (size_t) n * sizeof *cost);
-        goto out;
-    }
+    if (!group)
+        return weft_err_nomem(b->err, "a mini-batch", (size_t) n * 4);
     for (int32_t i = 0; i < n; i++)
-        cost[i] = weft_plan_sample_cost(shape, b->sample[i].n_total);
-    rc = weft_plan_deal(n, cost, n_groups, group, b->err);
-    if (rc)
-        goto out;
+        b->cost[i] = weft_plan_sample_cost(shape, b->sample[i].n_total);
+    int rc = weft_plan_deal(n, b->cost, n_groups, group, b->err);
     int32_t at = 0;
-    for (int32_t g = 0; g < n_groups; g++) {
+    for (int32_t g = 0; g < n_groups && !rc; g++) {
         b->group_first[g] = at;
         for (int32_t i = 0; i < n; i++)
             if (group[i] == g)
                 b->order[at++] = i;
     }
     b->group_first[n_groups] = at;
-out:
-    weft_free(cost);
     weft_free(group);
     return rc;
+}
+
+/* Cuts a group's samples into micro-batches; first_out (n + 1). */
+static int32_t cut(const struct build *b, const int32_t *index, int32_t n,
+                   double *cost, int32_t *rows, int32_t *first_out)
+{
+    int32_t parts = b->m->home.plan.micro_batches;
+    for (int32_t i = 0; i < n; i++) {
+        cost[i] = b->cost[index[i]];
+        rows[i] = b->sample[index[i]].n_total;
+    }
+    return n == 0 ? 0
+         : parts > 0
+             ? weft_plan_split_cost(n, cost, parts, first_out)
+             : weft_plan_split(n, rows, b->t->micro_batch_rows, first_out);
+}
+
+static int replica_flights(struct build *b, int32_t d, double *cost,
+                           int32_t *rows, int32_t *first)
+{
+    struct replica *r = &b->replica[d];
+    int rc = 0;
+    for (int32_t k = 0; k < r->leaves.n && !rc; k++) {
+        int32_t g = r->leaves.first + k, n;
+        const int32_t *index = b->order + b->group_first[g];
+        n = b->group_first[g + 1] - b->group_first[g];
+        int32_t parts = cut(b, index, n, cost, rows, first);
+        for (int32_t i = 0; i < parts && !rc; i++) {
+            rc = weft_g_flight_init(b->t, b->seq, d, g, b->n_flights++,
+                                    first[i + 1] - first[i], index + first[i],
+                                    b->sample, &r->flight[r->n], b->err);
+            r->n++;
+        }
+        r->leaf_end[k] = r->n;
+    }
+    return rc;
+}
+
+static int replica_init(struct build *b, int32_t d, int32_t n_samples,
+                        double *cost, int32_t *rows, int32_t *first)
+{
+    struct replica *r = &b->replica[d];
+    const struct weft_g_grads *grads = b->t->grads;
+    int32_t pp = b->m->home.plan.pp;
+    r->leaves = weft_plan_range(grads->n_groups, grads->dp, d);
+    r->flight = weft_alloc((size_t) n_samples, sizeof *r->flight);
+    r->leaf_end = weft_alloc((size_t) r->leaves.n + 1, sizeof *r->leaf_end);
+    r->worker = weft_alloc((size_t) pp, sizeof *r->worker);
+    if (!r->flight || !r->leaf_end || !r->worker)
+        return weft_err_nomem(b->err, "a mini-batch",
+                              (size_t) n_samples * sizeof *r->flight);
+    int rc = replica_flights(b, d, cost, rows, first);
+    for (int32_t s = 0; s < pp && !rc; s++) {
+        struct worker *w = &r->worker[s];
+        w->unit = weft_alloc(2 * (size_t) r->n + 1, sizeof *w->unit);
+        if (!w->unit)
+            return weft_err_nomem(b->err, "a mini-batch", (size_t) r->n * 16);
+        weft_plan_1f1b(pp, s, r->n, w->unit);
+        for (int32_t i = grads->n_sets[d] - 1; i >= 0; i--)
+            w->free_set[w->n_free++] = &grads->set[d][i];
+    }
+    return rc;
+}
+
+/* ---- Leaves ----------------------------------------------------------------- */
+
+typedef void (*bundle_fn)(struct build *b, int32_t d,
+                          const struct weft_g_bundle *bundle,
+                          const struct weft_params *set);
+
+static void for_each_bundle(struct build *b, int32_t d, int32_t stage,
+                            const struct weft_params *set, bundle_fn visit)
+{
+    for (int32_t i = 0; i < weft_g_n_bundles(b->m); i++) {
+        struct weft_g_bundle bundle = weft_g_bundle_get(b->m, i);
+        if (weft_g_bundle_stage(b->m, &bundle) == stage)
+            visit(b, d, &bundle, set);
+    }
+}
+
+static struct weft_where bundle_where(struct build *b, int32_t d,
+                                      const struct weft_g_bundle *bundle)
+{
+    const struct weft_g_member *m = weft_g_layout_member(
+        &b->m->home, d, weft_g_bundle_stage(b->m, bundle), bundle->tp);
+    struct weft_g_pass pass = b->replica[d].flight[0].pass;
+    pass.where.layer = bundle->layer;
+    return weft_g_where_at(&pass, m);
+}
+
+static void zero(struct build *b, int32_t d,
+                 const struct weft_g_bundle *bundle,
+                 const struct weft_params *set)
+{
+    struct weft_layer_tiles tiles = weft_g_bundle_tiles(b->m, bundle, set);
+    struct weft_where where = bundle_where(b, d, bundle);
+    weft_insert_zero(b->seq, &where, &tiles);
+}
+
+/* Replicas of KV rows inside a member agree before the groups are summed. */
+static void share(struct build *b, int32_t d,
+                  const struct weft_g_bundle *bundle,
+                  const struct weft_params *set)
+{
+    struct weft_range range = weft_plan_range(b->m->shape.n_blocks,
+                                              b->m->home.plan.tp, bundle->tp);
+    if (bundle->group != WEFT_GROUP_LAYER
+        || !weft_k_shares_in_range(&b->m->shape, range))
+        return;
+    struct weft_where where = bundle_where(b, d, bundle);
+    weft_insert_share_kv(b->seq, &where, &b->m->shape, range, set,
+                         bundle->layer);
+}
+
+static void push_root(struct build *b, int32_t d, int32_t stage,
+                      struct root leaf)
+{
+    struct worker *w = &b->replica[d].worker[stage];
+    if (b->m->home.plan.zero >= 2) {
+        weft_g_update_give(b->update, d, stage, leaf.lo, 1, leaf.set, true);
+        if (leaf.set)
+            w->free_set[w->n_free++] = leaf.set;
+        return;
+    }
+    w->root[w->n_roots++] = leaf;
+    while (w->n_roots >= 2) {
+        struct root *l = &w->root[w->n_roots - 2], *r = l + 1;
+        if (l->size != r->size || l->lo % (2 * l->size) != 0)
+            break;
+        if (l->set && r->set) {
+            weft_g_update_add(b->update, d, stage, l->set, r->set);
+            w->free_set[w->n_free++] = r->set;
+        } else if (r->set) {
+            l->set = r->set;
+        }
+        l->size *= 2;
+        w->n_roots--;
+    }
+}
+
+/* Leaves of a replica's stage that end with flight number `f` (and empty ones
+ * behind it; f -1: those before the first). */
+static void end_leaves(struct build *b, int32_t d, int32_t stage, int32_t f)
+{
+    struct replica *r = &b->replica[d];
+    struct worker *w = &r->worker[stage];
+    for (int32_t k = 0; k < r->leaves.n; k++) {
+        int32_t begin = k > 0 ? r->leaf_end[k - 1] : 0;
+        if (r->leaf_end[k] != f + 1)
+            continue;
+        struct root root = {r->leaves.first + k, 1, NULL};
+        if (r->leaf_end[k] > begin) {
+            for_each_bundle(b, d, stage, w->set, share);
+            root.set = w->set;
+            w->set = NULL;
+        }
+        push_root(b, d, stage, root);
+    }
+}
+
+/* ---- Units ------------------------------------------------------------------ */
+
+/* Has the unit's input been submitted? */
+static bool is_ready(const struct replica *r, int32_t pp, int32_t stage,
+                     struct weft_unit unit)
+{
+    int32_t from = unit.backward ? stage + 1 : stage - 1;
+    if (from < 0 || from >= pp)
+        return true; /* its own forward comes before it in its order */
+    const struct worker *w = &r->worker[from];
+    for (int32_t i = 0; i < w->next; i++)
+        if (w->unit[i].micro_batch == unit.micro_batch
+            && w->unit[i].backward == unit.backward)
+            return true;
+    return false;
+}
+
+static bool submit_next(struct build *b, int32_t d, int32_t stage)
+{
+    struct replica *r = &b->replica[d];
+    struct worker *w = &r->worker[stage];
+    if (w->next == 2 * r->n)
+        return false;
+    struct weft_unit unit = w->unit[w->next];
+    if (!is_ready(r, b->m->home.plan.pp, stage, unit))
+        return false;
+    struct weft_g_flight *f = &r->flight[unit.micro_batch];
+    w->next++;
+    if (!unit.backward) {
+        weft_g_flight_forward(b->t, f, stage, b->sample, b->t->gather);
+        return true;
+    }
+    if (!w->set) {
+        weft_assert(w->n_free > 0);
+        w->set = w->free_set[--w->n_free];
+        for_each_bundle(b, d, stage, w->set, zero);
+    }
+    weft_g_flight_backward(b->t, f, stage, w->set, b->t->gather);
+    end_leaves(b, d, stage, unit.micro_batch);
+    return true;
+}
+
+/* All units, in an order in which inputs come before what reads them and
+ * every stage keeps its own: so insertion order is the order of positions. */
+static void submit_units(struct build *b)
+{
+    const struct weft_call_plan *plan = &b->m->home.plan;
+    for (int32_t d = 0; d < plan->dp; d++)
+        for (int32_t s = 0; s < plan->pp; s++)
+            end_leaves(b, d, s, -1);
+    for (bool any = true; any;) {
+        any = false;
+        for (int32_t d = 0; d < plan->dp; d++)
+            for (int32_t s = plan->pp - 1; s >= 0; s--)
+                any |= submit_next(b, d, s);
+    }
+}
+
+static void give_roots(struct build *b)
+{
+    const struct weft_call_plan *plan = &b->m->home.plan;
+    for (int32_t d = 0; d < plan->dp; d++)
+        for (int32_t s = 0; s < plan->pp; s++) {
+            const struct worker *w = &b->replica[d].worker[s];
+            for (int32_t i = 0; i < w->n_roots; i++)
+                weft_g_update_give(b->update, d, s, w->root[i].lo,
+                                   w->root[i].size, w->root[i].set, false);
+        }
+}
+
+/* ---- The step ---------------------------------------------------------------- */
+
+static int init(struct build *b, int32_t n)
+{
+    size_t groups = (size_t) b->t->grads->n_groups, count = (size_t) n;
+    size_t dp = (size_t) b->t->grads->dp;
+    int32_t *rows = weft_alloc(count, sizeof *rows);
+    int32_t *first = weft_alloc(count + 1, sizeof *first);
+    double *cost = weft_alloc(count, sizeof *cost);
+    int rc = 0;
+    b->order = weft_alloc(count, sizeof *b->order);
+    b->group_first = weft_alloc(groups + 1, sizeof *b->group_first);
+    b->cost = weft_alloc(count, sizeof *b->cost);
+    b->replica = weft_alloc(dp, sizeof *b->replica);
+    if (!rows || !first || !cost || !b->order || !b->group_first || !b->cost
+        || !b->replica)
+        rc = weft_err_nomem(b->err, "a mini-batch", count * 8);
+    if (!rc)
+        rc = deal(b, n);
+    for (size_t d = 0; d < dp && !rc; d++)
+        rc = replica_init(b, (int32_t) d, n, cost, rows, first);
+    if (!rc)
+        rc = weft_g_update_create(b->t, b->seq, &b->update, b->err);
+    weft_free(rows);
+    weft_free(first);
+    weft_free(cost);
+    return rc;
+}
+
+static void release(struct build *b)
+{
+    for (int32_t d = 0; b->replica && d < b->t->grads->dp; d++) {
+        struct replica *r = &b->replica[d];
+        for (int32_t i = 0; i < r->n; i++) {
+            weft_g_flight_release(b->t, &r->flight[i]);
+            weft_tile_release(r->flight[i].stats);
+            weft_free(r->flight[i].index);
+        }
+        for (int32_t s = 0; r->worker && s < b->m->home.plan.pp; s++)
+            weft_free(r->worker[s].unit);
+        weft_free(r->flight);
+        weft_free(r->leaf_end);
+        weft_free(r->worker);
+    }
+    weft_g_update_free(b->update);
+    weft_free(b->order);
+    weft_free(b->group_first);
+    weft_free(b->cost);
+    weft_free(b->replica);
+}
+
+/* Statistics of all micro-batches become the caller's. */
+static int32_t take_stats(struct build *b, struct weft_g_stats *out)
+{
+    int32_t n = 0;
+    for (int32_t d = 0; d < b->t->grads->dp; d++)
+        for (int32_t i = 0; i < b->replica[d].n; i++) {
+            struct weft_g_flight *f = &b->replica[d].flight[i];
+            out[n++] = (struct weft_g_stats){f->stats, f->n, f->index};
+            f->stats = NULL;
+            f->index = NULL;
+        }
+    return n;
 }
 
 int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
@@ -291,47 +381,20 @@ int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
                       struct weft_g_stats *stats_out, int32_t *n_stats_out,
                       struct weft_tile **norm_out, struct weft_err *err)
 {
-    const struct weft_g_grads *grads = train->grads;
-    size_t dp = (size_t) grads->dp, n_groups = (size_t) grads->n_groups;
-    struct build b = {
-        .seq = seq,
-        .t = train,
-        .sample = sample,
-        .stats = stats_out,
-        .err = err,
-        .order = weft_alloc((size_t) n, sizeof *b.order),
-        .group_first = weft_alloc(n_groups + 1, sizeof *b.group_first),
-        .free_set = weft_alloc(dp * MAX_SETS, sizeof *b.free_set),
-        .root = weft_alloc(dp * MAX_ROOTS, sizeof *b.root),
-    };
-    int rc;
-    if (!b.order || !b.group_first || !b.free_set || !b.root) {
-        rc = weft_err_nomem(err, "a mini-batch", (size_t) n * 4);
-        goto out;
-    }
-    for (int32_t d = 0; d < grads->dp; d++)
-        for (int32_t i = grads->n_sets[d] - 1; i >= 0; i--)
-            b.free_set[d * MAX_SETS + b.n_free[d]++] = &grads->set[d][i];
-    rc = deal(&b, n);
-    /* Leaves in turn over the devices, so that all start at once. */
-    for (int32_t k = 0; k < grads->n_groups && !rc; k++)
-        for (int32_t d = 0; d < grads->dp && !rc; d++) {
-            int32_t first = (int32_t) weft_ceil_div(
-                (int64_t) d * grads->n_groups, grads->dp);
-            int32_t g = first + k;
-            if (g < grads->n_groups
-                && weft_plan_group_device(g, grads->n_groups, grads->dp) == d)
-                rc = leaf(&b, g);
-        }
+    struct build b = {.seq = seq,
+                      .t = train,
+                      .m = train->model,
+                      .sample = sample,
+                      .err = err};
+    int rc = init(&b, n);
+    *n_stats_out = 0;
     if (!rc) {
-        struct root root = collect(&b, 0, grads->n_groups);
-        rc = update(&b, &root, norm_out);
+        submit_units(&b);
+        give_roots(&b);
+        rc = weft_g_update_finish(b.update, norm_out, err);
     }
-    *n_stats_out = b.n_stats;
-out:
-    weft_free(b.order);
-    weft_free(b.group_first);
-    weft_free(b.free_set);
-    weft_free(b.root);
+    if (!rc)
+        *n_stats_out = take_stats(&b, stats_out);
+    release(&b);
     return rc;
 }

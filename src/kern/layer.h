@@ -68,6 +68,8 @@ WEFT_INLINE const float *weft_layer_vector(const struct weft_shape *s,
 WEFT_INLINE float *weft_layer_grad(const struct weft_shape *s,
                                    enum weft_part_id id, float *grad_norms)
 {
+    if (!grad_norms)
+        return NULL;
     return (float *) (uintptr_t) weft_layer_vector(s, id, grad_norms);
 }
 

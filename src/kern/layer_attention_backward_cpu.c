@@ -252,10 +252,10 @@ void weft_k_attention_norm_backward(const struct weft_shape *s,
     static const enum weft_part_id id[2] = {WEFT_PART_QNORM, WEFT_PART_KNORM};
     const struct weft_row_ops *rows = weft_row_ops();
     int64_t h = s->hidden, d = s->head_dim;
-    if (s->o_bias)
+    if (s->o_bias && grad_norms)
         rows->add_rows(n_rows, h, dx, h,
                        weft_layer_grad(s, WEFT_PART_O_BIAS, grad_norms));
-    for (int32_t i = 0; s->qk_norm && i < 2; i++)
+    for (int32_t i = 0; s->qk_norm && grad_norms && i < 2; i++)
         rows->add_rows(n_rows, d,
                        weft_layer_joined(s->n_blocks, n_parts,
                                          head_norm + i * n_parts, n_rows * d,

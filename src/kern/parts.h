@@ -113,7 +113,8 @@ void weft_k_mlp_backward(const struct weft_shape *shape,
                          float *const grad[], float *roots, void *scratch);
 
 /* Joins the parts of weft_k_mlp_backward() and goes through the second norm:
- * dx is updated to the gradient of x_mid, grad_norms continues. scratch:
+ * dx is updated to the gradient of x_mid, grad_norms continues (NULL: not
+ * wanted here). scratch:
  * weft_k_norm_join_scratch_bytes() (not needed for one part). */
 size_t weft_k_norm_join_scratch_bytes(const struct weft_shape *shape,
                                       int64_t n_rows);
@@ -165,7 +166,7 @@ void weft_k_qkv_backward(const struct weft_shape *shape,
 /* Joins the parts of weft_k_qkv_backward() and goes through the first norm:
  * gradients of O's bias, q and k norms (head_norm: parts of n = M * D for q,
  * then as many for k; n_parts each; NULL without qk_norm) and of the norm
- * continue; dx becomes the gradient of the layer's input. scratch as there. */
+ * continue (grad_norms NULL: not wanted here); dx becomes the gradient of the layer's input. scratch as there. */
 void weft_k_attention_norm_backward(const struct weft_shape *shape,
                                     const float *norms, int64_t n_rows,
                                     const float *x, int32_t n_parts,
@@ -227,7 +228,8 @@ void weft_k_head_backward_part(const struct weft_shape *shape,
                                const float *entropy, const float *dlogp,
                                const float *dentropy, float *const grad[],
                                float *roots, void *scratch);
-/* dx (n_rows, H) is overwritten; grad_final continues. scratch: n targets * H
+/* dx (n_rows, H) is overwritten; grad_final continues (NULL: not wanted
+ * here). scratch: n targets * H
  * floats (not needed for one part). */
 void weft_k_head_norm_backward(const struct weft_shape *shape,
                                const float *final, int32_t n_rows,

@@ -107,21 +107,38 @@ static int add_file(json_t *files, const char *dir, const char *name,
     return 0;
 }
 
-static int write_model(struct weft_run_model *m, const char *stage,
-                       const char *name, json_t *files, struct weft_err *err)
+/* The tensors of a model; collective, rank 0 writes. */
+static int write_tensors(struct weft_seq *seq, struct weft_run_model *m,
+                         const char *stage, const char *name, json_t *files,
+                         struct weft_err *err)
 {
-    char dir[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES];
-    char relative[128];
-    path_of(dir, stage, name);
-    int rc = weft_dir_create(dir, err);
+    char dir[PATH_BYTES] = "", relative[128];
+    bool first = weft_world_rank() == 0;
+    int rc = 0;
+    if (first) {
+        path_of(dir, stage, name);
+        rc = weft_dir_create(dir, err);
+    }
+    rc = weft_world_agree(rc, err);
     for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++) {
-        rc = weft_store_save(dir, parts[i].stem, parts[i].what, &m->arch,
+        rc = weft_store_save(seq, dir, parts[i].stem, parts[i].what, &m->arch,
                              &m->tiles, err);
         snprintf(relative, sizeof relative, "%s/%s.safetensors", name,
                  parts[i].stem);
-        if (!rc)
+        if (!rc && first)
             rc = add_file(files, stage, relative, err);
+        rc = weft_world_agree(rc, err);
     }
+    return rc;
+}
+
+/* What makes the folder a model's that other programs open. */
+static int write_files(struct weft_run_model *m, const char *stage,
+                       const char *name, struct weft_err *err)
+{
+    char dir[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES];
+    int rc = 0;
+    path_of(dir, stage, name);
     struct weft_arch arch = m->arch;
     arch.dtype = WEFT_F32;
     if (!rc)
@@ -138,7 +155,7 @@ static int write_model(struct weft_run_model *m, const char *stage,
 static json_t *state_json(struct weft_trainer *t)
 {
     struct weft_kl_state kl = {0};
-    if (t->kl_state) {
+    if (t->kl_state && weft_tile_is_here(t->kl_state)) {
         kl = *(const struct weft_kl_state *) weft_tile_acquire(t->kl_state,
                                                                WEFT_READ);
         weft_tile_unacquire(t->kl_state);
@@ -189,29 +206,46 @@ static int prune(const char *dir, int32_t keep, struct weft_err *err)
     return rc;
 }
 
-int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
+/* Rank 0 makes the folder complete and lets it appear. */
+static int finish(struct weft_trainer *t, const char *stage, const char *dir,
+                  const char *final, json_t *files, struct weft_err *err)
 {
-    char dir[PATH_BYTES], final[PATH_BYTES], *stage = NULL;
-    json_t *files = json_object();
-    path_of(dir, t->config.run_dir, "checkpoints");
-    iteration_path(final, dir, t->iteration);
-    int rc = files ? 0 : weft_err_nomem(err, "a manifest", 1024);
-    if (!rc)
-        rc = weft_metrics_sync(t->metrics_writer, err);
-    if (!rc)
-        rc = weft_dir_stage(final, &stage, err);
-    if (!rc)
-        rc = write_model(&t->actor, stage, "actor", files, err);
+    int rc = write_files(&t->actor, stage, "actor", err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = write_model(&t->critic, stage, "critic", files, err);
+        rc = write_files(&t->critic, stage, "critic", err);
     if (!rc)
         rc = write_manifest(t, stage, files, err);
     if (!rc)
         rc = weft_dir_commit(stage, final, true, err);
-    else if (stage)
+    else
         (void) weft_dir_remove(stage, NULL);
     if (!rc)
         rc = prune(dir, t->config.checkpoint.keep, err);
+    return rc;
+}
+
+int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
+{
+    char dir[PATH_BYTES], final[PATH_BYTES], *stage = NULL;
+    json_t *files = json_object();
+    bool first = weft_world_rank() == 0;
+    path_of(dir, t->config.run_dir, "checkpoints");
+    iteration_path(final, dir, t->iteration);
+    int rc = files ? 0 : weft_err_nomem(err, "a manifest", 1024);
+    if (!rc && first)
+        rc = weft_metrics_sync(t->metrics_writer, err);
+    if (!rc && first)
+        rc = weft_dir_stage(final, &stage, err);
+    rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = write_tensors(t->seq, &t->actor, stage, "actor", files, err);
+    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
+        rc = write_tensors(t->seq, &t->critic, stage, "critic", files, err);
+    if (!rc && first)
+        rc = finish(t, stage, dir, final, files, err);
+    else if (stage)
+        (void) weft_dir_remove(stage, NULL);
+    rc = weft_world_agree(rc, err);
     if (rc)
         weft_err_prefix(err, "checkpoint of iteration %d",
                         (int) t->iteration);
@@ -301,7 +335,7 @@ static int apply_state(struct weft_trainer *t, const char *folder,
         json_object_get(state, "actor_steps"));
     t->critic_steps = json_integer_value(
         json_object_get(state, "critic_steps"));
-    if (t->kl_state) {
+    if (t->kl_state && weft_tile_is_here(t->kl_state)) {
         struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
         kl->coef = json_real_value(json_object_get(state, "kl_coef"));
         kl->last_kl = json_real_value(json_object_get(state, "kl_last"));
@@ -329,11 +363,14 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     json_error_t where;
     path_of(path, folder, "manifest.json");
     json_t *state = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    int rc = 0;
     if (!state)
-        return weft_err_set(err, WEFT_EFORMAT,
-                            "'%s' is no manifest: line %d: %s", path,
-                            where.line, where.text);
-    int rc = verify_files(folder, json_object_get(state, "files"), err);
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "'%s' is no manifest: line %d: %s", path,
+                          where.line, where.text);
+    else if (weft_world_rank() == 0) /* one is enough */
+        rc = verify_files(folder, json_object_get(state, "files"), err);
+    rc = weft_world_agree(rc, err);
     if (!rc)
         rc = apply_state(t, folder, state, err);
     if (!rc)
@@ -341,7 +378,7 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
         rc = read_model(&t->critic, folder, "critic", err);
     json_decref(state);
-    if (!rc)
+    if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);
     return rc;
 }
@@ -443,7 +480,5 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
         rc = weft_metrics_open(run, t->iteration, t->config.tensorboard,
                                t->config.metric_names, &t->metrics_writer,
                                err);
-    if (!rc)
-        rc = weft_metrics_create(&t->metrics, err);
     return rc;
 }

@@ -158,6 +158,7 @@ struct weft_config {
         int32_t nap;             /* -1 auto, 0, 1 */
         double watchdog_s;       /* 300 */
         double memory_limit_gib; /* 0: what the machine has */
+        bool overlap;            /* generate ahead while the critic trains */
     } runtime;
 
     struct {

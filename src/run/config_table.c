@@ -205,6 +205,8 @@ const struct weft_config_key weft_config_keys[] = {
         "CPU devices; 0: one per core"),
     ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,
          "node|device", BOTH, "who keeps copies: a node, or each device"),
+    BOOL("runtime.overlap", runtime.overlap, "true", PPO,
+         "generate ahead while the critic trains"),
     ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", BOTH,
          "idle devices sleep instead of spinning"),
     DOUBLE("runtime.watchdog_s", runtime.watchdog_s, "300", 0, 1e9, BOTH,

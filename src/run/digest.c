@@ -39,8 +39,9 @@ static struct part part_begin(const struct weft_ppo *p, int32_t i,
 {
     const struct weft_sample *s = &p->sample[i];
     const struct weft_ppo_sample *x = &p->extra[i];
-    struct weft_tile *const tile[N_COLUMNS] = {s->rollout, s->rollout, x->ref,
-                                               x->value, x->advantage};
+    struct weft_tile *const tile[N_COLUMNS] = {x->home.rollout,
+                                               x->home.rollout, x->home.ref,
+                                               x->home.value, x->advantage};
     struct part part = {.tile = tile[c], .n = s->n_total - s->n_prompt};
     if (!part.tile)
         return part;
@@ -139,7 +140,7 @@ static void add_norms(struct weft_text *t, const char *name,
 int weft_digest_write(const struct weft_ppo *p)
 {
     const struct weft_config *config = &p->t->config;
-    int64_t iteration = p->t->iteration + 1;
+    int64_t iteration = p->iteration + 1;
     struct weft_text t = {0};
     int rc = 0;
     if (config->digest == WEFT_DIGEST_NONE)
@@ -147,8 +148,8 @@ int weft_digest_write(const struct weft_ppo *p)
     weft_text_addf(&t, "{\"iteration\": %lld", (long long) iteration);
     for (int c = 0; c < N_COLUMNS && !rc; c++)
         rc = add_column(&t, p, (enum column) c);
-    add_norms(&t, "actor_grad_norms", &p->actor);
-    add_norms(&t, "critic_grad_norms", &p->critic);
+    add_norms(&t, "actor_grad_norms", &p->actor_update);
+    add_norms(&t, "critic_grad_norms", &p->critic_update);
     weft_text_add(&t, "}\n");
     char *path = weft_digest_path(config->run_dir, iteration);
     char *dir = path ? weft_path_parent(path) : NULL;

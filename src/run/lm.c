@@ -22,9 +22,14 @@ int weft_model_open(struct weft_context *context, const char *folder,
     int rc = m->folder ? 0 : weft_err_nomem(err, "a model", 64);
     if (!rc)
         rc = weft_store_arch(folder, dtype, 0, &m->arch, err);
+    struct weft_g_layout home = {.member = NULL};
+    if (!rc)
+        rc = weft_g_layout_simple(context->rt, &m->arch.shape,
+                                  weft_rt_n_devices(context->rt), &home, err);
     if (!rc)
         rc = weft_g_model_init(context->rt, "model", &m->arch.shape, false,
-                               &m->tiles, err);
+                               &home, &m->tiles, err);
+    weft_g_layout_release(&home);
     if (!rc)
         rc = weft_store_load(folder, NULL, &m->arch, &m->tiles, err);
     if (!rc && weft_store_has_tokenizer(folder))
@@ -59,6 +64,12 @@ int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16])
         out[n++] = arch->eos[i];
     return n;
 }
+
+static const struct weft_where anywhere = {.device = -1,
+                                           .call = WEFT_CALL_REWARD_INFER,
+                                           .iteration = -1,
+                                           .micro_batch = -1,
+                                           .layer = -1};
 
 /* ---- Generation ------------------------------------------------------- */
 
@@ -113,6 +124,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     struct weft_seq *seq = m->context->seq;
     int32_t n = n_prompts * o->samples, max_total = 0;
     struct weft_g_generate gen = {0};
+    struct weft_g_view view = {0};
     struct weft_rollout_stats stats = {0};
     struct weft_gen_args args = {
         .sampling = o->sampling,
@@ -133,17 +145,19 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
                                          .limit = p->n + o->max_new_tokens,
                                          .token = p->token};
     }
-    int32_t devices = weft_rt_n_devices(m->context->rt);
-    int32_t instances = devices < n ? devices : n;
+    int32_t instances = weft_g_generate_instances(&m->tiles.home, n);
     int32_t slots = (int32_t) weft_min64(o->slots ? o->slots : SLOTS,
                                          weft_ceil_div(n, instances));
     if (!rc)
-        rc = weft_g_generate_init(&m->tiles, instances, slots, max_total,
-                                  &gen, err);
+        rc = weft_g_generate_init(&m->tiles, &m->tiles.home, instances, slots,
+                                  max_total, &gen, err);
+    if (!rc)
+        rc = weft_g_view_open(seq, &anywhere, &m->tiles, &m->tiles.home,
+                              &view, err);
     if (!rc) {
         weft_rollout_reset(&gen);
-        rc = weft_rollout_run(seq, &gen, &args, n, sample, NULL, NULL, &stats,
-                              err);
+        rc = weft_rollout_run(seq, &gen, &view, &args, n, sample, NULL, NULL,
+                              &stats, err);
         rc = weft_run_wait(seq, rc, err);
     }
     if (!rc)
@@ -152,6 +166,8 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     m->n_prefilled += stats.n_prefilled;
     for (int32_t i = 0; i < n; i++)
         weft_tile_release(sample[i].rollout);
+    if (view.model)
+        weft_g_view_close(&view);
     weft_g_generate_release(&gen);
     weft_free(sample);
     return rc;
@@ -160,17 +176,13 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
 /* ---- Scoring ---------------------------------------------------------- */
 
 /* Tiles of texts first .. first + n - 1 as one packed inference. */
-static int submit(struct weft_model *m, int32_t n,
+static int submit(struct weft_model *m, const struct weft_g_view *view,
+                  struct weft_g_copies *copies, int32_t n,
                   const struct weft_lm_prompt *text, float temperature,
                   struct weft_g_infer_sample *out, struct weft_err *err)
 {
     bool scalar = m->arch.shape.scalar_head;
     struct weft_tile_id id = {"score", "text", 0, -1, -1, 0};
-    struct weft_where where = {.device = -1,
-                               .call = WEFT_CALL_REWARD_INFER,
-                               .iteration = -1,
-                               .micro_batch = -1,
-                               .layer = -1};
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
         int32_t len = text[i].n;
@@ -190,9 +202,9 @@ static int submit(struct weft_model *m, int32_t n,
                               &out[i].out, err);
     }
     if (!rc)
-        weft_g_infer(m->context->seq, &where, &m->tiles,
+        weft_g_infer(m->context->seq, &anywhere, view, 0,
                      scalar ? WEFT_INFER_SCORE : WEFT_INFER_LOGPROB_ALL,
-                     temperature > 0 ? 1 / temperature : 1, n, out);
+                     temperature > 0 ? 1 / temperature : 1, n, out, copies);
     return rc;
 }
 
@@ -203,9 +215,14 @@ int weft_lm_score(struct weft_model *m, int32_t n,
     bool scalar = m->arch.shape.scalar_head;
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
                                                     sizeof *sample);
-    int rc = 0;
+    struct weft_g_view view = {0};
+    struct weft_g_copies *copies = NULL;
     if (!sample)
         return weft_err_nomem(err, "scoring", (size_t) n * sizeof *sample);
+    int rc = weft_g_copies_create(m->context->rt, &copies, err);
+    if (!rc)
+        rc = weft_g_view_open(m->context->seq, &anywhere, &m->tiles,
+                              &m->tiles.home, &view, err);
     for (int32_t i = 0; i < n && !rc; i++)
         if (text[i].n < 1 || text[i].n > m->arch.shape.max_positions)
             rc = weft_err_set(
@@ -214,8 +231,8 @@ int weft_lm_score(struct weft_model *m, int32_t n,
     for (int32_t i = 0, first = 0, rows = 0; i < n && !rc; i++) {
         rows += text[i].n;
         if (i + 1 == n || rows + text[i + 1].n > SCORE_ROWS) {
-            rc = submit(m, i + 1 - first, text + first, temperature,
-                        sample + first, err);
+            rc = submit(m, &view, copies, i + 1 - first, text + first,
+                        temperature, sample + first, err);
             first = i + 1;
             rows = 0;
         }
@@ -231,6 +248,9 @@ int weft_lm_score(struct weft_model *m, int32_t n,
         weft_tile_release(sample[i].rollout);
         weft_tile_release(sample[i].out);
     }
+    if (view.model)
+        weft_g_view_close(&view);
+    weft_g_copies_free(copies);
     weft_free(sample);
     return rc;
 }

@@ -18,6 +18,7 @@ run_sources = \
 	%D%/metrics_file.c \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/ppo.c %D%/ppo.h \
+	%D%/ppo_infer.c \
 	%D%/ppo_metrics.c \
 	%D%/ppo_reward.c \
 	%D%/progress.c %D%/progress.h \

@@ -18,11 +18,12 @@ static bool needs_reference(const struct weft_config *c)
     return c->ppo.kl_place != WEFT_KL_NOWHERE;
 }
 
-static float inv_temperature(const struct weft_config *c)
+float weft_ppo_inv_temperature(const struct weft_config *c)
 {
     return c->rollout.temperature > 0 ? 1 / c->rollout.temperature : 1;
 }
 
+/* A tile at the first place, the controller's. */
 static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
                 struct weft_tile **out)
 {
@@ -31,83 +32,33 @@ static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
                                  p->err);
 }
 
-/* ---- Inference of finished samples ------------------------------------ */
+/* ---- Generation -------------------------------------------------------- */
 
-static void infer(struct weft_ppo *p, const struct weft_run_model *model,
-                  enum weft_call call, enum weft_g_infer_kind kind,
-                  const struct weft_g_infer_sample *sample)
-{
-    struct weft_where where = {.device = -1,
-                               .call = call,
-                               .iteration = p->t->iteration,
-                               .micro_batch = p->waiting[0],
-                               .layer = -1};
-    weft_g_infer(p->t->seq, &where, &model->tiles, kind,
-                 inv_temperature(&p->t->config), p->n_waiting, sample);
-}
-
-/* Submits the inference calls of the samples that wait. */
-static int flush(struct weft_ppo *p)
-{
-    struct weft_trainer *t = p->t;
-    int32_t n = p->n_waiting;
-    if (n == 0)
-        return 0;
-    struct weft_g_infer_sample *sample = weft_alloc((size_t) p->n_waiting,
-                                                    sizeof *sample);
-    if (!sample)
-        return weft_err_nomem(p->err, "inference",
-                              (size_t) p->n_waiting * sizeof *sample);
-    for (int32_t i = 0; i < n; i++) {
-        const struct weft_sample *s = &p->sample[p->waiting[i]];
-        sample[i] = (struct weft_g_infer_sample){
-            .rollout = s->rollout,
-            .n_prompt = s->n_prompt,
-            .n_total = s->n_total,
-            .out = p->extra[p->waiting[i]].ref};
-    }
-    if (needs_reference(&t->config))
-        infer(p, &t->reference, WEFT_CALL_REF_INFER, WEFT_INFER_LOGPROB,
-              sample);
-    for (int32_t i = 0; i < n; i++)
-        sample[i].out = p->extra[p->waiting[i]].value;
-    infer(p, &t->critic, WEFT_CALL_CRITIC_INFER, WEFT_INFER_VALUE, sample);
-    for (int32_t r = 0; r < t->config.n_rewards; r++) {
-        if (t->config.reward[r].type != WEFT_REWARD_MODEL)
-            continue;
-        for (int32_t i = 0; i < n; i++)
-            sample[i].out = p->extra[p->waiting[i]].model_score[r];
-        infer(p, &t->reward[r], WEFT_CALL_REWARD_INFER, WEFT_INFER_SCORE,
-              sample);
-    }
-    p->n_waiting = p->waiting_rows = 0;
-    weft_free(sample);
-    return 0;
-}
-
-/* A sample is finished: gives it its tiles and its inference. */
 static int on_finished(void *ctx, int32_t index, struct weft_sample *s,
                        struct weft_err *err)
 {
-    struct weft_ppo *p = ctx;
-    struct weft_ppo_sample *x = &p->extra[index];
-    size_t column = (size_t) (s->n_total - s->n_prompt) * sizeof(float);
+    (void) s;
     (void) err;
-    int rc = temp(p, "value", column, &x->value);
-    if (!rc && needs_reference(&p->t->config))
-        rc = temp(p, "reference log-probs", column, &x->ref);
-    for (int32_t r = 0; r < p->t->config.n_rewards && !rc; r++)
-        if (p->t->config.reward[r].type == WEFT_REWARD_MODEL)
-            rc = temp(p, "score", sizeof(float), &x->model_score[r]);
-    if (rc)
-        return rc;
-    if (p->n_waiting > 0
-        && p->waiting_rows + s->n_total
-               > p->t->config.train.micro_batch_tokens)
-        rc = flush(p);
-    p->waiting[p->n_waiting++] = index;
-    p->waiting_rows += s->n_total;
-    return rc;
+    return weft_ppo_calls_add(ctx, index);
+}
+
+static void draw_prompts(struct weft_ppo *p)
+{
+    struct weft_trainer *t = p->t;
+    const struct weft_config *c = &t->config;
+    int32_t per_prompt = c->rollout.samples_per_prompt;
+    for (int32_t i = 0; i < p->n; i++) {
+        int64_t k = (int64_t) p->iteration * c->rollout.prompts
+                  + i / per_prompt;
+        const struct weft_run_prompt *prompt = weft_trainer_draw(t, k);
+        p->prompt[i] = prompt;
+        p->sample[i] = (struct weft_sample){
+            .prompt = i / per_prompt,
+            .n_prompt = prompt->n_prompt,
+            .limit = prompt->n_prompt + c->rollout.max_new_tokens,
+            .token = prompt->token,
+        };
+    }
 }
 
 static int generate(struct weft_ppo *p)
@@ -119,35 +70,82 @@ static int generate(struct weft_ppo *p)
                      .top_k = c->rollout.top_k,
                      .top_p = c->rollout.top_p,
                      .seed = c->seed},
-        .iteration = t->iteration,
+        .iteration = p->iteration,
         .n_steps = c->rollout.chunk_tokens,
         .prefill_tokens = c->rollout.prefill_tokens,
         .n_stop = t->n_stop,
     };
+    struct weft_where where = {.device = -1,
+                               .priority = 2,
+                               .call = WEFT_CALL_ACTOR_GENERATE,
+                               .iteration = p->iteration,
+                               .micro_batch = -1,
+                               .layer = -1};
+    double start = weft_clock_s();
     memcpy(args.stop, t->stop, sizeof t->stop);
-    int32_t per_prompt = c->rollout.samples_per_prompt;
-    for (int32_t i = 0; i < p->n; i++) {
-        int64_t k = (int64_t) t->iteration * c->rollout.prompts
-                  + i / per_prompt;
-        const struct weft_run_prompt *prompt = weft_trainer_draw(t, k);
-        p->prompt[i] = prompt;
-        p->sample[i] = (struct weft_sample){
-            .prompt = i / per_prompt,
-            .n_prompt = prompt->n_prompt,
-            .limit = prompt->n_prompt + c->rollout.max_new_tokens,
-            .token = prompt->token,
-        };
-    }
+    draw_prompts(p);
     weft_rollout_reset(&t->gen);
-    int rc = weft_rollout_run(t->seq, &t->gen, &args, p->n, p->sample,
-                              on_finished, p, &p->rollout, p->err);
+    int rc = weft_ppo_calls_init(p);
     if (!rc)
-        rc = flush(p);
-    p->gen_s = weft_clock_s() - p->start_s;
+        rc = weft_g_view_open(t->seq, &where, &t->actor.tiles,
+                              &t->layout[WEFT_CALL_ACTOR_GENERATE], &p->actor,
+                              p->err);
+    if (!rc)
+        rc = weft_rollout_run(t->seq, &t->gen, &p->actor, &args, p->n,
+                              p->sample, on_finished, p, &p->rollout, p->err);
+    if (p->actor.model)
+        weft_g_view_close(&p->actor);
+    if (!rc)
+        rc = weft_ppo_calls_end(p);
+    p->gen_s = weft_clock_s() - start;
     return rc;
 }
 
 /* ---- Advantages ------------------------------------------------------- */
+
+/* What a sample's calls made, at the first place. */
+static void bring_home(struct weft_ppo *p, int32_t i,
+                       const struct weft_where *where)
+{
+    struct weft_ppo_sample *x = &p->extra[i];
+    struct weft_seq *seq = p->t->seq;
+    x->home.rollout = weft_g_copy_at(p->copies, seq, where,
+                                     p->sample[i].rollout, 0);
+    x->home.ref = weft_g_copy_at(p->copies, seq, where, x->ref, 0);
+    x->home.value = weft_g_copy_at(p->copies, seq, where, x->value, 0);
+    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
+        x->home.model_score[r] = weft_g_copy_at(p->copies, seq, where,
+                                                x->model_score[r], 0);
+}
+
+static int advantage(struct weft_ppo *p, int32_t i,
+                     const struct weft_where *where,
+                     const struct weft_gae_args *args)
+{
+    struct weft_trainer *t = p->t;
+    struct weft_ppo_sample *x = &p->extra[i];
+    const struct weft_sample *s = &p->sample[i];
+    struct weft_tile *model_score[WEFT_MAX_REWARDS];
+    int32_t n_models = 0;
+    bring_home(p, i, where);
+    for (int32_t r = 0; r < t->config.n_rewards; r++)
+        if (x->home.model_score[r])
+            model_score[n_models++] = x->home.model_score[r];
+    int rc = temp(p, "score", sizeof(double), &x->score);
+    if (!rc)
+        rc = weft_external_begin(t->seq, x->score, where, &x->answer, p->err);
+    if (!rc)
+        rc = temp(p, "advantages",
+                  weft_advantage_bytes(s->n_total - s->n_prompt),
+                  &x->advantage);
+    if (rc)
+        return rc;
+    p->advantage[i] = x->advantage;
+    weft_insert_gae(t->seq, where, args, x->home.rollout, x->home.ref,
+                    x->home.value, x->score, model_score, t->kl_state,
+                    x->advantage);
+    return 0;
+}
 
 static int advantages(struct weft_ppo *p)
 {
@@ -155,7 +153,7 @@ static int advantages(struct weft_ppo *p)
     const struct weft_config *c = &t->config;
     struct weft_where where = {.device = -1,
                                .call = WEFT_CALL_ADVANTAGE,
-                               .iteration = t->iteration,
+                               .iteration = p->iteration,
                                .micro_batch = -1,
                                .layer = -1};
     struct weft_gae_args args = {
@@ -171,28 +169,8 @@ static int advantages(struct weft_ppo *p)
         if (c->reward[r].type == WEFT_REWARD_MODEL)
             args.weight[args.n_models++] = c->reward[r].weight;
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
-    for (int32_t i = 0; i < p->n && !rc; i++) {
-        struct weft_ppo_sample *x = &p->extra[i];
-        const struct weft_sample *s = &p->sample[i];
-        struct weft_tile *model_score[WEFT_MAX_REWARDS];
-        int32_t n_models = 0;
-        for (int32_t r = 0; r < c->n_rewards; r++)
-            if (x->model_score[r])
-                model_score[n_models++] = x->model_score[r];
-        rc = temp(p, "score", sizeof(double), &x->score);
-        if (!rc)
-            rc = weft_external_begin(t->seq, x->score, &where, &x->answer,
-                                     p->err);
-        if (!rc)
-            rc = temp(p, "advantages",
-                      weft_advantage_bytes(s->n_total - s->n_prompt),
-                      &x->advantage);
-        if (rc)
-            break;
-        p->advantage[i] = x->advantage;
-        weft_insert_gae(t->seq, &where, &args, s->rollout, x->ref, x->value,
-                        x->score, model_score, t->kl_state, x->advantage);
-    }
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = advantage(p, i, &where, &args);
     if (rc)
         return rc;
     weft_insert_moments(t->seq, &where, c->ppo.whiten_advantages, p->n,
@@ -285,8 +263,11 @@ static int train(struct weft_ppo *p, struct weft_run_model *model,
     struct weft_g_train train = {
         .model = &model->tiles,
         .grads = &model->grads,
+        .gather = model->gather,
+        .order = &t->order_of_tasks,
+        .copies = p->copies,
         .loss = {.loss = actor ? WEFT_LOSS_POLICY : WEFT_LOSS_VALUE,
-                 .inv_temperature = inv_temperature(c),
+                 .inv_temperature = weft_ppo_inv_temperature(c),
                  .value_clip = c->ppo.value_clip,
                  .policy = {.clip_low = c->ppo.clip_low,
                             .clip_high = c->ppo.clip_high,
@@ -295,9 +276,9 @@ static int train(struct weft_ppo *p, struct weft_run_model *model,
                             .kl_coef = c->ppo.kl_coef}},
         .grad_clip = optim->grad_clip,
         .micro_batch_rows = c->train.micro_batch_tokens,
-        .recompute = c->train.recompute,
         .call = actor ? WEFT_CALL_ACTOR_TRAIN : WEFT_CALL_CRITIC_TRAIN,
-        .iteration = t->iteration,
+        .chain = actor ? 0 : 1,
+        .iteration = p->iteration,
         .moments = actor ? p->moments : NULL,
     };
     if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
@@ -311,7 +292,7 @@ static int train(struct weft_ppo *p, struct weft_run_model *model,
         rc = weft_err_nomem(p->err, "training", (size_t) p->n * 8);
     for (int32_t e = 0; e < epochs && !rc; e++) {
         weft_rng_permutation(c->seed, WEFT_RNG_MINIBATCH,
-                             (uint32_t) t->iteration, (uint32_t) e,
+                             (uint32_t) p->iteration, (uint32_t) e,
                              (uint32_t) p->n, order);
         for (int32_t k = 0; k < parts && !rc; k++) {
             int32_t a = (int32_t) ((int64_t) p->n * k / parts);
@@ -355,7 +336,7 @@ static void give_up(struct weft_ppo *p)
         }
 }
 
-static void release(struct weft_ppo *p)
+static void ppo_free(struct weft_ppo *p)
 {
     for (int32_t i = 0; p->sample && p->extra && i < p->n; i++) {
         struct weft_ppo_sample *x = &p->extra[i];
@@ -367,61 +348,137 @@ static void release(struct weft_ppo *p)
         for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
             weft_tile_release(x->model_score[r]);
     }
+    weft_g_copies_free(p->copies);
+    weft_ppo_calls_release(p);
     weft_tile_release(p->moments);
     weft_ppo_texts_release(p);
-    update_release(&p->actor);
-    update_release(&p->critic);
+    update_release(&p->actor_update);
+    update_release(&p->critic_update);
     weft_free(p->sample);
     weft_free(p->extra);
     weft_free(p->prompt);
     weft_free(p->advantage);
-    weft_free(p->waiting);
+    weft_free(p);
 }
 
-int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
+static int ppo_create(struct weft_trainer *t, int32_t iteration,
+                      struct weft_ppo **out, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     size_t n = (size_t) c->rollout.prompts
              * (size_t) c->rollout.samples_per_prompt;
-    struct weft_ppo p = {
+    struct weft_ppo *p = weft_alloc(1, sizeof *p);
+    if (!p)
+        return weft_err_nomem(err, "an iteration", sizeof *p);
+    *p = (struct weft_ppo){
         .t = t,
+        .iteration = iteration,
         .n = (int32_t) n,
         .err = err,
-        .start_s = weft_clock_s(),
-        .sample = weft_alloc(n, sizeof *p.sample),
-        .extra = weft_alloc(n, sizeof *p.extra),
-        .prompt = weft_alloc(n, sizeof *p.prompt),
-        .advantage = weft_alloc(n, sizeof *p.advantage),
-        .waiting = weft_alloc(n, sizeof *p.waiting),
+        .sample = weft_alloc(n, sizeof *p->sample),
+        .extra = weft_alloc(n, sizeof *p->extra),
+        .prompt = weft_alloc(n, sizeof *p->prompt),
+        .advantage = weft_alloc(n, sizeof *p->advantage),
     };
-    int rc = 0;
-    if (!p.sample || !p.extra || !p.prompt || !p.advantage || !p.waiting)
-        rc = weft_err_nomem(err, "an iteration", n * sizeof *p.extra);
+    *out = p;
+    if (!p->sample || !p->extra || !p->prompt || !p->advantage)
+        return weft_err_nomem(err, "an iteration", n * sizeof *p->extra);
+    return weft_g_copies_create(t->rt, &p->copies, err);
+}
+
+void weft_ppo_forget(struct weft_trainer *t)
+{
+    if (t->next)
+        ppo_free(t->next);
+    t->next = NULL;
+}
+
+/* The iteration's samples: generated during the last one, or now. */
+static int begin(struct weft_trainer *t, struct weft_ppo **out,
+                 struct weft_err *err)
+{
+    *out = t->next;
+    t->next = NULL;
+    if (*out) {
+        (*out)->err = err;
+        return 0;
+    }
+    int rc = ppo_create(t, t->iteration, out, err);
+    return rc ? rc : generate(*out);
+}
+
+/* The next iteration's generation needs the actor's new weights, but not the
+ * critic's: it runs beside the critic's training. Not across a checkpoint,
+ * which holds no samples. */
+static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
+{
+    int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
+    if (!t->config.runtime.overlap || done >= t->config.iterations
+        || (every > 0 && done % every == 0))
+        return 0;
+    int rc = ppo_create(t, done, &t->next, err);
+    return rc ? rc : generate(t->next);
+}
+
+/* What rank 0 will read of an update, at the first place. */
+static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
+{
+    for (int32_t k = 0; k < u->n_stats; k++)
+        weft_trainer_bring_home(p->t, &u->stats[k].tile);
+    for (int32_t k = 0; k < u->n_norms; k++)
+        weft_trainer_bring_home(p->t, &u->norm[k]);
+}
+
+static int submit(struct weft_ppo *p)
+{
+    struct weft_trainer *t = p->t;
+    const struct weft_config *c = &t->config;
+    int rc = advantages(p);
+    if (!rc && p->iteration >= c->ppo.critic_warmup)
+        rc = train(p, &t->actor, &c->actor_optim, true, &t->actor_steps,
+                   &p->actor_update);
+    if (!rc)
+        rc = train(p, &t->critic, &c->critic_optim, false, &t->critic_steps,
+                   &p->critic_update);
+    update_home(p, &p->actor_update);
+    update_home(p, &p->critic_update);
+    return rc;
+}
+
+int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_ppo *p = NULL;
+    double start = weft_clock_s();
     weft_rt_times_reset(t->rt);
+    int rc = begin(t, &p, err);
     if (!rc)
-        rc = weft_trainer_reference_begin(t, err);
+        rc = submit(p);
+    /* An error here is rank 0's: it goes on until all meet. */
+    if (!rc && weft_world_rank() == 0 && weft_ppo_rewards(p)) {
+        weft_seq_fail(t->seq, err->code, "%s", err->text);
+        give_up(p);
+    }
     if (!rc)
-        rc = generate(&p);
-    if (!rc)
-        rc = advantages(&p);
-    if (!rc && t->iteration >= c->ppo.critic_warmup)
-        rc = train(&p, &t->actor, &c->actor_optim, true, &t->actor_steps,
-                   &p.actor);
-    if (!rc)
-        rc = train(&p, &t->critic, &c->critic_optim, false, &t->critic_steps,
-                   &p.critic);
-    if (!rc)
-        rc = weft_ppo_rewards(&p);
+        rc = generate_ahead(t, err);
     if (rc) { /* let what is submitted run out as no-ops */
         weft_seq_fail(t->seq, rc, "%s", err && err->code ? err->text : "");
-        give_up(&p);
-        (void) weft_seq_wait(t->seq, NULL);
+        if (p)
+            give_up(p);
+        (void) weft_seq_wait(t->seq, err);
     } else {
         rc = weft_seq_wait(t->seq, err);
     }
-    if (!rc)
-        rc = weft_ppo_report(&p);
-    weft_trainer_reference_end(t);
-    release(&p);
+    weft_g_order_reset(&t->order_of_tasks);
+    if (!rc) {
+        weft_rt_times_all(t->rt, p->time);
+        p->start_s = start;
+        if (weft_world_rank() == 0)
+            rc = weft_ppo_report(p);
+        rc = weft_world_agree(rc, err);
+    }
+    if (rc)
+        weft_ppo_forget(t);
+    if (p)
+        ppo_free(p);
     return rc;
 }

@@ -95,7 +95,7 @@ static void read_sample(const struct weft_ppo *p, int32_t i,
     const struct weft_ppo_sample *x = &p->extra[i];
     const struct weft_advantage *a = weft_tile_acquire(x->advantage,
                                                        WEFT_READ);
-    const float *value = weft_tile_acquire(x->value, WEFT_READ);
+    const float *value = weft_tile_acquire(x->home.value, WEFT_READ);
     c->score[i] = a->raw_score;
     c->reward[i] = a->reward_sum;
     c->length[i] = a->n;
@@ -116,7 +116,7 @@ static void read_sample(const struct weft_ppo *p, int32_t i,
         c->error_sum += r - v;
         c->error_sq += (r - v) * (r - v);
     }
-    weft_tile_unacquire(x->value);
+    weft_tile_unacquire(x->home.value);
     weft_tile_unacquire(x->advantage);
 }
 
@@ -179,20 +179,20 @@ static int report_updates(const struct weft_ppo *p)
     struct weft_metrics *m = p->t->metrics;
     const struct weft_config *c = &p->t->config;
     struct sums s;
-    int rc = sum_update(p, &p->critic, WEFT_LOSS_VALUE, &s);
+    int rc = sum_update(p, &p->critic_update, WEFT_LOSS_VALUE, &s);
     if (rc)
         return rc;
     double n = s.all[WEFT_VSTAT_TOKENS];
     /* LOSS carries each token's weight: a mini-batch's sum is its mean. */
     weft_metrics_set(m, "critic/vf_loss",
-                     s.all[WEFT_VSTAT_LOSS] / p->critic.n_norms);
+                     s.all[WEFT_VSTAT_LOSS] / p->critic_update.n_norms);
     weft_metrics_set(m, "critic/vf_clipfrac", s.all[WEFT_VSTAT_CLIPPED] / n);
     weft_metrics_set(m, "critic/vpred_mean", s.all[WEFT_VSTAT_VALUE] / n);
-    weft_metrics_set(m, "critic/grad_norm", mean_norm(&p->critic));
-    weft_metrics_set(m, "critic/lr", p->critic.lr);
-    if (p->actor.n_norms == 0)
+    weft_metrics_set(m, "critic/grad_norm", mean_norm(&p->critic_update));
+    weft_metrics_set(m, "critic/lr", p->critic_update.lr);
+    if (p->actor_update.n_norms == 0)
         return 0; /* the critic warms up */
-    rc = sum_update(p, &p->actor, WEFT_LOSS_POLICY, &s);
+    rc = sum_update(p, &p->actor_update, WEFT_LOSS_POLICY, &s);
     if (rc)
         return rc;
     n = s.all[WEFT_STAT_TOKENS];
@@ -206,8 +206,8 @@ static int report_updates(const struct weft_ppo *p)
         weft_metrics_set(m, "actor/kl_loss", s.all[WEFT_STAT_KL] / n);
         weft_metrics_set(m, "actor/kl_coef", (double) c->ppo.kl_coef);
     }
-    weft_metrics_set(m, "actor/grad_norm", mean_norm(&p->actor));
-    weft_metrics_set(m, "actor/lr", p->actor.lr);
+    weft_metrics_set(m, "actor/grad_norm", mean_norm(&p->actor_update));
+    weft_metrics_set(m, "actor/lr", p->actor_update.lr);
     weft_metrics_set(m, "rollout_train_logprob_abs_diff_max",
                      s.first[WEFT_STAT_LOGP_DIFF_MAX]);
     weft_metrics_set(m, "actor/first_ratio_abs_dev_max",
@@ -215,30 +215,28 @@ static int report_updates(const struct weft_ppo *p)
     return 0;
 }
 
-static double span(struct weft_rt *rt, enum weft_call call)
+static double span(const struct weft_ppo *p, enum weft_call call)
 {
-    struct weft_call_time time;
-    weft_rt_times(rt, call, &time);
-    return time.n_tasks > 0 ? time.last_s - time.first_s : 0;
+    const struct weft_call_time *time = &p->time[call];
+    return time->n_tasks > 0 ? time->last_s - time->first_s : 0;
 }
 
 static void report_times(const struct weft_ppo *p, const struct columns *c)
 {
     struct weft_rt *rt = p->t->rt;
     struct weft_metrics *m = p->t->metrics;
-    double step = weft_clock_s() - p->start_s,
-           gen = span(rt, WEFT_CALL_ACTOR_GENERATE);
+    double step = weft_clock_s() - p->start_s, gen = p->gen_s;
     size_t now, peak, total = 0;
     weft_metrics_set(m, "timing_s/gen", gen);
     weft_metrics_set(m, "timing_s/reward",
-                     p->reward_s + span(rt, WEFT_CALL_REWARD_INFER));
-    weft_metrics_set(m, "timing_s/ref", span(rt, WEFT_CALL_REF_INFER));
-    weft_metrics_set(m, "timing_s/values", span(rt, WEFT_CALL_CRITIC_INFER));
-    weft_metrics_set(m, "timing_s/adv", span(rt, WEFT_CALL_ADVANTAGE));
+                     p->reward_s + span(p, WEFT_CALL_REWARD_INFER));
+    weft_metrics_set(m, "timing_s/ref", span(p, WEFT_CALL_REF_INFER));
+    weft_metrics_set(m, "timing_s/values", span(p, WEFT_CALL_CRITIC_INFER));
+    weft_metrics_set(m, "timing_s/adv", span(p, WEFT_CALL_ADVANTAGE));
     weft_metrics_set(m, "timing_s/update_critic",
-                     span(rt, WEFT_CALL_CRITIC_TRAIN));
+                     span(p, WEFT_CALL_CRITIC_TRAIN));
     weft_metrics_set(m, "timing_s/update_actor",
-                     span(rt, WEFT_CALL_ACTOR_TRAIN));
+                     span(p, WEFT_CALL_ACTOR_TRAIN));
     weft_metrics_set(m, "timing_s/step", step);
     weft_metrics_set(m, "perf/total_num_tokens", c->rows);
     weft_metrics_set(m, "perf/time_per_step", step);
@@ -259,7 +257,7 @@ static void read_model_scores(struct weft_ppo *p)
 {
     for (int32_t i = 0; i < p->n; i++)
         for (int32_t r = 0; r < p->t->config.n_rewards; r++) {
-            struct weft_tile *tile = p->extra[i].model_score[r];
+            struct weft_tile *tile = p->extra[i].home.model_score[r];
             if (!tile)
                 continue;
             p->part[i][r] = (double) *(const float *) weft_tile_acquire(
@@ -291,7 +289,7 @@ static int write_samples(const struct weft_ppo *p, const struct columns *c)
         };
         memcpy(record[i].part, p->part[i], sizeof record[i].part);
     }
-    int rc = weft_samples_write(config->run_dir, p->t->iteration + 1,
+    int rc = weft_samples_write(config->run_dir, p->iteration + 1,
                                 config->reward, config->n_rewards, n, record,
                                 p->err);
     weft_free(record);

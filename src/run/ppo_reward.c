@@ -10,7 +10,7 @@
 static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
 {
     struct weft_trainer *t = p->t;
-    struct weft_tile *tile = p->sample[i].rollout;
+    struct weft_tile *tile = p->extra[i].home.rollout;
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
     size_t n;
     int rc = weft_seq_status(t->seq, p->err);

@@ -8,11 +8,14 @@
 struct control {
     struct weft_seq *seq;
     struct weft_g_generate *gen;
+    const struct weft_g_view *view;
     const struct weft_gen_args *args;
     int32_t n, next, n_finished;
     struct weft_sample *sample;
     int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
     int32_t *in_flight; /* (n_instances): chunks whose status is unread */
+    struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
+                                 first place; NULL: they lie there */
     struct weft_gen_admit *admit; /* (n_slots) */
     struct weft_gen_status *status;
     weft_rollout_fn on_finished;
@@ -25,6 +28,8 @@ void weft_rollout_reset(struct weft_g_generate *gen)
 {
     for (int32_t i = 0; i < gen->n_instances; i++) {
         struct weft_tile *tile = gen->instance[i].state;
+        if (!weft_tile_is_here(tile))
+            continue;
         struct weft_gen_state *state = weft_tile_acquire(tile, WEFT_WRITE);
         int32_t pages = (int32_t) weft_ceil_div(gen->max_total,
                                                 WEFT_PAGE_TOKENS)
@@ -33,6 +38,25 @@ void weft_rollout_reset(struct weft_g_generate *gen)
         weft_gen_state_clear(state);
         weft_tile_unacquire(tile);
     }
+}
+
+/* The newest chunk's status goes to the controller. */
+static void send_status(struct control *c, int32_t instance)
+{
+    const struct weft_g_instance *i = &c->gen->instance[instance];
+    int64_t k = (i->n_chunks - 1) % 2;
+    const struct weft_where where = {.device = -1,
+                                     .priority = 3,
+                                     .call = WEFT_CALL_ACTOR_GENERATE,
+                                     .iteration = c->args->iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
+    struct weft_rt *rt = c->gen->model->rt;
+    if (weft_rt_place_rank(rt, weft_tile_place(i->status[k])) == 0)
+        return;
+    c->there[2 * instance + k] = weft_g_copy_to(
+        c->seq, &where, rt, i->status[k], WEFT_MEM_SAMPLES, "decode status",
+        0);
 }
 
 /* Submits a chunk that admits at most `most` waiting prompts, if the instance
@@ -52,8 +76,9 @@ static void submit(struct control *c, int32_t instance, int32_t most)
     }
     if (n_active == 0)
         return;
-    weft_g_generate_chunk(c->seq, c->gen, instance, c->args, n_admit,
+    weft_g_generate_chunk(c->seq, c->gen, c->view, instance, c->args, n_admit,
                           c->admit);
+    send_status(c, instance);
     c->in_flight[instance]++;
     c->stats.n_chunks++;
 }
@@ -63,7 +88,12 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
 {
     int32_t index = status->sample;
     struct weft_sample *sample = &c->sample[index];
-    struct weft_tile_id id = {c->gen->model->name, "rollout", 0, -1, -1, 0};
+    struct weft_tile_id id = {c->gen->model->name,
+                              "rollout",
+                              0,
+                              -1,
+                              -1,
+                              weft_g_generate_place(c->gen, instance)};
     int rc = weft_tile_create_temp(c->gen->model->rt, &id, WEFT_MEM_SAMPLES,
                                    weft_rollout_bytes(status->n_total),
                                    &sample->rollout, c->err);
@@ -82,13 +112,18 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
 static int advance(struct control *c, int32_t instance)
 {
     struct weft_g_instance *i = &c->gen->instance[instance];
-    int64_t chunk = i->n_chunks - c->in_flight[instance];
-    struct weft_tile *tile = i->status[chunk % 2];
+    int64_t k = (i->n_chunks - c->in_flight[instance]) % 2;
+    struct weft_tile **copy = &c->there[2 * instance + k];
+    struct weft_tile *tile = *copy ? *copy : i->status[k];
     size_t bytes = weft_gen_status_bytes(c->gen->n_slots);
-    memcpy(c->status, weft_tile_acquire(tile, WEFT_READ), bytes);
-    weft_tile_unacquire(tile);
+    if (weft_world_rank() == 0) {
+        memcpy(c->status, weft_tile_acquire(tile, WEFT_READ), bytes);
+        weft_tile_unacquire(tile);
+    }
+    weft_tile_release(*copy);
+    *copy = NULL;
     c->in_flight[instance]--;
-    int rc = weft_seq_status(c->seq, c->err);
+    int rc = weft_seq_agree(c->seq, c->status, bytes, c->err);
     if (rc)
         return rc;
     c->stats.n_decoded += c->status->n_decoded;
@@ -104,6 +139,7 @@ static int advance(struct control *c, int32_t instance)
 }
 
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
+                     const struct weft_g_view *view,
                      const struct weft_gen_args *args, int32_t n,
                      struct weft_sample *sample, weft_rollout_fn on_finished,
                      void *ctx, struct weft_rollout_stats *stats_out,
@@ -114,6 +150,7 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
     struct control c = {
         .seq = seq,
         .gen = gen,
+        .view = view,
         .args = args,
         .n = n,
         .sample = sample,
@@ -122,11 +159,12 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
         .err = err,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c.slot),
         .in_flight = weft_alloc(n_instances, sizeof *c.in_flight),
+        .there = weft_alloc(2 * n_instances, sizeof *c.there),
         .admit = weft_alloc(n_slots, sizeof *c.admit),
         .status = weft_alloc(1, weft_gen_status_bytes(gen->n_slots)),
     };
     int rc = 0;
-    if (!c.slot || !c.in_flight || !c.admit || !c.status) {
+    if (!c.slot || !c.in_flight || !c.there || !c.admit || !c.status) {
         rc = weft_err_nomem(err, "generation", n_slots * n_instances * 4);
         goto out;
     }
@@ -145,6 +183,9 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
 out:
     weft_free(c.slot);
     weft_free(c.in_flight);
+    for (size_t i = 0; c.there && i < 2 * n_instances; i++)
+        weft_tile_release(c.there[i]);
+    weft_free(c.there);
     weft_free(c.admit);
     weft_free(c.status);
     return rc;

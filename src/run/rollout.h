@@ -32,9 +32,11 @@ typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
 /* Clears the states of all instances. Waits. */
 void weft_rollout_reset(struct weft_g_generate *gen);
 
-/* Runs n samples to their end. Waits for statuses; on return all chunks are
- * submitted, retired samples' tiles may still be pending. */
+/* Runs n samples to their end. Rank 0 reads the statuses, all ranks act on
+ * them alike. On return all chunks are submitted, retired samples' tiles may
+ * still be pending. Collective. */
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
+                     const struct weft_g_view *view,
                      const struct weft_gen_args *args, int32_t n,
                      struct weft_sample *sample, weft_rollout_fn on_finished,
                      void *ctx, struct weft_rollout_stats *stats_out,

@@ -31,16 +31,26 @@ static int fill(struct sft *s, int32_t i, struct weft_err *err)
                               err);
     if (rc)
         return rc;
-    struct weft_rollout *r = weft_tile_acquire(s->pack[i].rollout,
-                                               WEFT_WRITE);
-    *r = (struct weft_rollout){p->n, p->n_prompt, p->n, 1};
-    memcpy(weft_rollout_token(r), p->token, (size_t) p->n * 4);
-    weft_tile_unacquire(s->pack[i].rollout);
+    if (weft_tile_is_here(s->pack[i].rollout)) {
+        struct weft_rollout *r = weft_tile_acquire(s->pack[i].rollout,
+                                                   WEFT_WRITE);
+        *r = (struct weft_rollout){p->n, p->n_prompt, p->n, 1};
+        memcpy(weft_rollout_token(r), p->token, (size_t) p->n * 4);
+        weft_tile_unacquire(s->pack[i].rollout);
+    }
     s->pack[i].n_prompt = p->n_prompt;
     s->pack[i].n_total = p->n;
     s->n_tokens += p->n - p->n_prompt;
     s->n_rows += p->n;
     return 0;
+}
+
+/* What rank 0 will read, at the first place. */
+static void bring_home(struct sft *s)
+{
+    for (int32_t k = 0; k < s->n_stats; k++)
+        weft_trainer_bring_home(s->t, &s->stats[k].tile);
+    weft_trainer_bring_home(s->t, &s->norm);
 }
 
 /* Sums in the batch's order of samples. */
@@ -101,12 +111,13 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
                                c->iterations),
         .grad_clip = c->actor_optim.grad_clip,
         .micro_batch_rows = c->train.micro_batch_tokens,
-        .recompute = c->train.recompute,
+        .gather = t->actor.gather,
+        .order = &t->order_of_tasks,
         .call = WEFT_CALL_ACTOR_TRAIN,
         .iteration = t->iteration,
     };
     int rc = s.pack && s.stats
-               ? 0
+               ? weft_g_copies_create(t->rt, &train.copies, err)
                : weft_err_nomem(err, "a batch", (size_t) s.n * 64);
     for (int32_t i = 0; i < s.n && !rc; i++)
         rc = fill(&s, i, err);
@@ -115,12 +126,16 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
     if (!rc) {
         rc = weft_g_train_step(t->seq, &train, s.n, s.pack, s.stats,
                                &s.n_stats, &s.norm, err);
+        bring_home(&s);
         rc = weft_run_wait(t->seq, rc, err);
+        weft_g_order_reset(&t->order_of_tasks);
     }
     s.lr = train.adamw.lr;
     t->actor_steps++;
-    if (!rc)
+    if (!rc && weft_world_rank() == 0)
         rc = report(&s, err);
+    rc = weft_world_agree(rc, err);
+    weft_g_copies_free(train.copies);
     for (int32_t i = 0; s.pack && i < s.n; i++)
         weft_tile_release(s.pack[i].rollout);
     for (int32_t k = 0; k < s.n_stats; k++) {

@@ -47,6 +47,8 @@ struct walk {
     const struct weft_weights *weights; /* loading */
     struct weft_weights_writer *writer; /* saving */
     enum weft_store_what what;
+    struct weft_seq *seq;
+    int rc;      /* saving: the first failure; all tiles are walked */
     float *flat; /* room for the largest tile */
     struct weft_err *err;
 };
@@ -89,38 +91,71 @@ static int walk_init(struct walk *w, const struct weft_g_model *model,
 
 /* ---- Loading ---------------------------------------------------------- */
 
-static int load_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
-                     int32_t block)
+/* Whether any place of this rank holds a tile of the model. */
+static bool is_wanted(const struct walk *w, enum weft_tile_kind kind,
+                      int32_t layer, int32_t block)
 {
-    const struct weft_shape *s = &w->model->shape;
+    for (int32_t p = 0; p < w->model->n_places; p++) {
+        struct weft_tile *fwd = weft_g_params_tile(&w->model->fwd[p], kind,
+                                                   layer, block);
+        struct weft_tile *opt = w->model->trained ? weft_g_params_tile(
+                                    &w->model->opt[p], kind, layer, block)
+                                                  : NULL;
+        if ((fwd && weft_tile_is_here(fwd))
+            || (opt && weft_tile_is_here(opt)))
+            return true;
+    }
+    return false;
+}
+
+/* The tile of a use at place p, or NULL where it is not in this process. */
+static struct weft_tile *here(const struct weft_params *use, int32_t p,
+                              enum weft_tile_kind kind, int32_t layer,
+                              int32_t block)
+{
+    struct weft_tile *tile = use ? weft_g_params_tile(&use[p], kind, layer,
+                                                      block)
+                                 : NULL;
+    return tile && weft_tile_is_here(tile) ? tile : NULL;
+}
+
+/* The flat values of a tile to all that place p has of it. */
+static void fill_place(const struct walk *w, int32_t p,
+                       enum weft_tile_kind kind, int32_t layer, int32_t block)
+{
+    const struct weft_g_model *m = w->model;
     struct weft_layout layout;
-    struct weft_tile *fwd = weft_g_params_tile(&w->model->fwd, kind, layer,
-                                               block);
-    struct weft_tile *bwd = w->model->trained ? weft_g_params_tile(
-                                &w->model->bwd, kind, layer, block)
-                                              : NULL;
-    struct weft_tile *opt = w->model->trained ? weft_g_params_tile(
-                                &w->model->opt, kind, layer, block)
-                                              : NULL;
-    weft_layout_get(s, kind, block, &layout);
-    int rc = weft_weights_read_tile(w->weights, s, kind, layer, block,
-                                    w->flat, w->err);
-    if (rc)
-        return rc;
-    void *to = weft_tile_acquire(fwd, WEFT_WRITE);
-    void *transposed = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
-    weft_k_publish(&layout, s->dtype, w->flat, to, transposed);
-    if (bwd)
-        weft_tile_unacquire(bwd);
-    weft_tile_unacquire(fwd);
+    struct weft_tile *fwd = here(m->fwd, p, kind, layer, block);
+    struct weft_tile *bwd = here(m->bwd, p, kind, layer, block);
+    struct weft_tile *opt = here(m->opt, p, kind, layer, block);
+    weft_layout_get(&m->shape, kind, block, &layout);
+    if (fwd) {
+        void *to = weft_tile_acquire(fwd, WEFT_WRITE);
+        void *transposed = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
+        weft_k_publish(&layout, m->shape.dtype, w->flat, to, transposed);
+        if (bwd)
+            weft_tile_unacquire(bwd);
+        weft_tile_unacquire(fwd);
+    }
     if (opt) { /* moments zero, the master beside them where it is apart */
         float *state = weft_tile_acquire(opt, WEFT_WRITE);
         memset(state, 0, weft_tile_bytes(opt));
-        if (weft_master_apart(s, kind))
+        if (weft_master_apart(&m->shape, kind))
             memcpy(state, w->flat, layout.n_flat * sizeof *state);
         weft_tile_unacquire(opt);
     }
-    return 0;
+}
+
+static int load_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
+                     int32_t block)
+{
+    if (!is_wanted(w, kind, layer, block))
+        return 0;
+    int rc = weft_weights_read_tile(w->weights, &w->model->shape, kind, layer,
+                                    block, w->flat, w->err);
+    for (int32_t p = 0; p < w->model->n_places && !rc; p++)
+        fill_place(w, p, kind, layer, block);
+    return rc;
 }
 
 int weft_store_load(const char *folder, const char *stem,
@@ -147,44 +182,61 @@ int weft_store_load(const char *folder, const char *stem,
 
 /* ---- Masters and moments ---------------------------------------------- */
 
-/* The flat vector that `what` means in a tile's optimizer state or forward
- * tile. NULL: it has none (a tied embedding's moments). */
-static float *vector_of(struct walk *w, enum weft_tile_kind kind,
-                        int32_t layer, int32_t block, enum weft_mode mode,
-                        struct weft_tile **acquired_out)
+/* Where the flat vector that `what` means begins in the tile that holds it
+ * (elements), and which use that is. */
+static const struct weft_params *use_of(const struct walk *w,
+                                        enum weft_tile_kind kind,
+                                        int32_t block, size_t *skip_out)
 {
-    const struct weft_shape *s = &w->model->shape;
     struct weft_layout layout;
-    bool apart = weft_master_apart(s, kind);
+    bool apart = weft_master_apart(&w->model->shape, kind);
     bool master = w->what == WEFT_STORE_MASTER;
-    struct weft_tile *tile = weft_g_params_tile(
-        master && !apart ? &w->model->fwd : &w->model->opt, kind, layer,
-        block);
-    *acquired_out = tile;
-    if (!tile)
-        return NULL;
-    weft_layout_get(s, kind, block, &layout);
-    float *base = weft_tile_acquire(tile, mode);
     size_t skip = master ? 0 : (apart ? 1 : 0);
     if (w->what == WEFT_STORE_EXP_AVG_SQ)
         skip++;
-    return base + skip * layout.n_flat;
+    weft_layout_get(&w->model->shape, kind, block, &layout);
+    *skip_out = skip * layout.n_flat;
+    return master && !apart ? w->model->fwd : w->model->opt;
 }
 
+/* The first place that has the tile. */
+static struct weft_tile *first_of(const struct walk *w,
+                                  const struct weft_params *use,
+                                  enum weft_tile_kind kind, int32_t layer,
+                                  int32_t block)
+{
+    struct weft_tile *tile = NULL;
+    for (int32_t p = 0; p < w->model->n_places && !tile; p++)
+        tile = weft_g_params_tile(&use[p], kind, layer, block);
+    return tile;
+}
+
+/* All ranks submit the tile's way to the first place; rank 0 writes it. */
 static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
                      int32_t block)
 {
-    struct weft_tile *tile;
+    const struct weft_where where = {
+        .device = -1, .iteration = -1, .micro_batch = -1, .layer = layer};
+    size_t skip;
     if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
         return 0; /* the head's tiles are the weights */
-    const float *flat = vector_of(w, kind, layer, block, WEFT_READ, &tile);
-    int rc = weft_weights_writer_put(w->writer, &w->model->shape, kind, layer,
-                                     block, flat, w->err);
-    weft_tile_unacquire(tile);
-    return rc;
+    struct weft_tile *tile = first_of(w, use_of(w, kind, block, &skip), kind,
+                                      layer, block);
+    struct weft_tile *copy = NULL;
+    if (weft_rt_place_rank(w->model->rt, weft_tile_place(tile)) != 0)
+        tile = copy = weft_g_copy_to(w->seq, &where, w->model->rt, tile,
+                                     WEFT_MEM_OPTIMIZER, "to be saved", 0);
+    if (!w->rc && w->writer && tile) {
+        const float *flat = weft_tile_acquire(tile, WEFT_READ);
+        w->rc = weft_weights_writer_put(w->writer, &w->model->shape, kind,
+                                        layer, block, flat + skip, w->err);
+        weft_tile_unacquire(tile);
+    }
+    weft_tile_release(copy);
+    return 0;
 }
 
-int weft_store_save(const char *dir, const char *stem,
+int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
                     enum weft_store_what what, const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err)
 {
@@ -192,20 +244,23 @@ int weft_store_save(const char *dir, const char *stem,
                                                   .dtype = WEFT_F32};
     struct weft_weights_writer *writer = NULL;
     struct walk w;
-    int rc = weft_weights_writer_open(dir, arch, &options, &writer, err);
-    if (rc)
-        return rc;
-    rc = walk_init(&w, model, err);
+    int rc = walk_init(&w, model, err);
+    if (!rc && weft_world_rank() == 0)
+        rc = weft_weights_writer_open(dir, arch, &options, &writer, err);
+    rc = weft_world_agree(rc, err);
     w.writer = writer;
     w.what = what;
-    if (!rc)
-        rc = for_each_tile(&w, save_tile);
-    weft_free(w.flat);
-    if (rc) {
-        weft_weights_writer_abandon(writer);
-        return rc;
+    w.seq = seq;
+    if (!rc) {
+        (void) for_each_tile(&w, save_tile);
+        rc = w.rc;
     }
-    return weft_weights_writer_close(writer, err);
+    weft_free(w.flat);
+    if (rc && writer)
+        weft_weights_writer_abandon(writer);
+    else if (writer)
+        rc = weft_weights_writer_close(writer, err);
+    return weft_world_agree(rc, err);
 }
 
 static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
@@ -213,18 +268,23 @@ static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
 {
     const struct weft_shape *s = &w->model->shape;
     struct weft_layout layout;
-    struct weft_tile *tile;
-    if (s->tied && kind == WEFT_TILE_EMBED)
+    size_t skip;
+    const struct weft_params *use = use_of(w, kind, block, &skip);
+    if ((s->tied && kind == WEFT_TILE_EMBED)
+        || !is_wanted(w, kind, layer, block))
         return 0;
     weft_layout_get(s, kind, block, &layout);
     int rc = weft_weights_read_tile(w->weights, s, kind, layer, block,
                                     w->flat, w->err);
-    if (rc)
-        return rc;
-    float *to = vector_of(w, kind, layer, block, WEFT_READ_WRITE, &tile);
-    memcpy(to, w->flat, layout.n_flat * sizeof *to);
-    weft_tile_unacquire(tile);
-    return 0;
+    for (int32_t p = 0; p < w->model->n_places && !rc; p++) {
+        struct weft_tile *tile = here(use, p, kind, layer, block);
+        if (!tile)
+            continue;
+        float *to = weft_tile_acquire(tile, WEFT_READ_WRITE);
+        memcpy(to + skip, w->flat, layout.n_flat * sizeof *to);
+        weft_tile_unacquire(tile);
+    }
+    return rc;
 }
 
 int weft_store_load_moment(const char *dir, const char *stem,

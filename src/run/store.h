@@ -19,8 +19,8 @@ int weft_store_arch(const char *folder, const char *dtype,
 /* The folder holds a tokenizer.json. */
 bool weft_store_has_tokenizer(const char *folder);
 
-/* Weights into the tiles; a trained model gets masters and transposed copies
- * too, moments zero. `stem` NULL: "model". A scalar head that the folder
+/* Weights into the tiles of this process, reading only what it needs, once;
+ * a trained model gets masters and transposed copies too, moments zero. `stem` NULL: "model". A scalar head that the folder
  * lacks (a language model's folder opened for a critic) starts at zero.
  * Waits for the tiles. */
 int weft_store_load(const char *folder, const char *stem,
@@ -34,8 +34,9 @@ enum weft_store_what {
 };
 
 /* Masters or moments of a trained model to <dir>/<stem>.safetensors under
- * the tensors' global names, in f32. */
-int weft_store_save(const char *dir, const char *stem,
+ * the tensors' global names, in f32: rank 0 writes, tile by tile as they
+ * come. Collective; an error is every rank's. */
+int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
                     enum weft_store_what what, const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err);
 /* Moments back. (Masters: weft_store_load.) */

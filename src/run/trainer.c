@@ -63,23 +63,41 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                  .step = step + 1};
 }
 
-int weft_trainer_reference_begin(struct weft_trainer *t, struct weft_err *err)
+int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
+                             struct weft_err *err)
 {
-    const struct weft_config *c = &t->config;
-    struct weft_run_model *m = &t->reference;
-    if (!c->model.reference_offload || c->ppo.kl_place == WEFT_KL_NOWHERE)
+    struct weft_err why;
+    if (!m->offload)
         return 0;
-    int rc = weft_g_model_init(t->rt, "reference", &m->arch.shape, false,
-                               &m->tiles, err);
-    return rc ? rc
-              : weft_store_load(c->model.reference, NULL, &m->arch, &m->tiles,
-                                err);
+    int rc = weft_g_model_init(t->rt, weft_call_name(m->home), &m->arch.shape,
+                               false, &t->layout[m->home], &m->tiles, err);
+    if (rc)
+        return rc;
+    rc = weft_store_load(m->folder, NULL, &m->arch, &m->tiles, &why);
+    if (rc)
+        weft_seq_fail(t->seq, rc, "%s", why.text);
+    return 0;
 }
 
-void weft_trainer_reference_end(struct weft_trainer *t)
+void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m)
 {
-    if (t->config.model.reference_offload)
-        weft_g_model_release(&t->reference.tiles);
+    (void) t;
+    if (m->offload)
+        weft_g_model_release(&m->tiles);
+}
+
+void weft_trainer_bring_home(struct weft_trainer *t, struct weft_tile **tile)
+{
+    const struct weft_where where = {.device = -1,
+                                     .iteration = t->iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
+    if (!*tile || weft_tile_place(*tile) == 0)
+        return;
+    struct weft_tile *copy = weft_g_copy_to(
+        t->seq, &where, t->rt, *tile, WEFT_MEM_SAMPLES, "statistics", 0);
+    weft_tile_release(*tile);
+    *tile = copy;
 }
 
 /* ---- Opening ---------------------------------------------------------- */
@@ -127,20 +145,24 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
                         struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    if (m == &t->reference && c->model.reference_offload)
-        return 0;
+    m->home = m == &t->actor     ? WEFT_CALL_ACTOR_TRAIN
+            : m == &t->critic    ? WEFT_CALL_CRITIC_TRAIN
+            : m == &t->reference ? WEFT_CALL_REF_INFER
+                                 : WEFT_CALL_REWARD_INFER;
     m->open = true;
+    m->offload = t->plan.call[m->home].offload;
     m->folder = weft_strdup(folder);
     if (!m->folder)
         return weft_err_nomem(err, name, strlen(folder));
+    if (m->offload)
+        return 0;
     int rc = weft_g_model_init(t->rt, name, &m->arch.shape, trained,
-                               &m->tiles, err);
+                               &t->layout[m->home], &m->tiles, err);
     if (!rc && trained)
-        rc = weft_g_grads_init(
-            &m->tiles, c->numerics.gradient_groups,
-            (int32_t) weft_min64(weft_rt_n_devices(t->rt),
-                                 c->numerics.gradient_groups),
-            &m->grads, err);
+        rc = weft_g_grads_init(&m->tiles, c->numerics.gradient_groups,
+                               &m->grads, err);
+    if (!rc && trained)
+        rc = weft_g_gather_create(&m->tiles, &m->gather, err);
     return rc;
 }
 
@@ -148,8 +170,9 @@ static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
                         const char *folder, const char *name, bool trained,
                         struct weft_err *err)
 {
+    (void) t;
     (void) trained;
-    if (m == &t->reference && t->config.model.reference_offload)
+    if (m->offload)
         return 0;
     int rc = weft_store_load(folder, NULL, &m->arch, &m->tiles, err);
     if (rc)
@@ -171,19 +194,19 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
     struct weft_tile_id id = {"run", "KL controller", 0, -1, -1, 0};
     if (c->algorithm != WEFT_ALGO_PPO)
         return 0;
+    const struct weft_g_layout *layout = &t->layout[WEFT_CALL_ACTOR_GENERATE];
     int32_t n = c->rollout.prompts * c->rollout.samples_per_prompt;
-    int32_t devices = weft_rt_n_devices(t->rt);
-    int32_t instances = devices < n ? devices : n;
+    int32_t instances = weft_g_generate_instances(layout, n);
     int32_t slots = (int32_t) weft_min64(c->rollout.slots,
                                          weft_ceil_div(n, instances));
-    int rc = weft_g_generate_init(&t->actor.tiles, instances, slots,
+    int rc = weft_g_generate_init(&t->actor.tiles, layout, instances, slots,
                                   t->max_prompt + c->rollout.max_new_tokens,
                                   &t->gen, err);
     if (!rc)
         rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
                               sizeof(struct weft_kl_state), &t->kl_state,
                               err);
-    if (rc)
+    if (rc || !weft_tile_is_here(t->kl_state))
         return rc;
     struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
     *kl = (struct weft_kl_state){.coef = (double) c->ppo.kl_coef};
@@ -218,6 +241,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     struct weft_context_options options = {
         .isa = c->numerics.isa,
         .rt = {.n_devices = c->runtime.devices,
+               .place_per_device = c->runtime.place == WEFT_PLACE_DEVICE,
                .nap = c->runtime.nap,
                .profile = true,
                .fxt_dir = traces ? fxt_dir : NULL,
@@ -231,10 +255,32 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     return weft_seq_create(t->rt, &t->seq, err);
 }
 
-static int open_all(struct weft_trainer *t, struct weft_err *err)
+/* The plan, and every call's layout on the devices that started. */
+static int make_plan(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    int n;
+    enum weft_call call[WEFT_N_CALLS];
+    int rc = weft_run_needs_read(&t->config, weft_world_size(),
+                                 weft_rt_devices_per_rank(t->rt), &needs,
+                                 err);
+    if (!rc)
+        rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
+    n = weft_plan_calls(call);
+    for (int i = 0; i < n && !rc; i++)
+        if (t->plan.call[call[i]].dp > 0)
+            rc = weft_g_layout_init(t->rt, needs.plan.shape[call[i]],
+                                    &t->plan, call[i], &t->layout[call[i]],
+                                    err);
+    if (!rc)
+        rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
+    return rc;
+}
+
+/* What needs no runtime; every rank reads the same. */
+static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    char *checkpoint = NULL, trace[4096];
     int rc = for_each_model(t, read_arch, err);
     if (!rc)
         rc = weft_tokenizer_open(c->model.actor, &t->tokenizer, err);
@@ -242,29 +288,63 @@ static int open_all(struct weft_trainer *t, struct weft_err *err)
         rc = weft_prompts_load(t, err);
     if (!rc)
         rc = check_positions(t, err);
-    if (!rc && c->algorithm == WEFT_ALGO_PPO)
+    if (!rc && c->algorithm == WEFT_ALGO_PPO && weft_world_rank() == 0)
         rc = weft_rewards_open(c->reward, c->n_rewards, &t->rewards, err);
-    if (!rc)
-        rc = weft_run_dir_open(t, &checkpoint, err);
-    snprintf(trace, sizeof trace, "%s/trace", c->run_dir);
-    if (!rc)
-        rc = start_runtime(t, trace, err);
+    return weft_world_agree(rc, err);
+}
+
+static int create_all(struct weft_trainer *t, struct weft_err *err)
+{
+    char trace[4096];
+    snprintf(trace, sizeof trace, "%s/trace", t->config.run_dir);
+    int rc = start_runtime(t, trace, err);
+    if (rc)
+        return rc; /* common to all */
+    rc = make_plan(t, err);
     if (!rc)
         rc = weft_memory_check(t, err);
     if (!rc)
         rc = for_each_model(t, create_tiles, err);
     if (!rc)
         rc = create_state(t, err);
-    if (!rc && checkpoint)
+    return weft_world_agree(rc, err);
+}
+
+static int load_all(struct weft_trainer *t, const char *checkpoint,
+                    struct weft_err *err)
+{
+    int rc = 0;
+    bool first = weft_world_rank() == 0;
+    if (checkpoint && first)
         rc = weft_run_dir_lock(t, err); /* nobody may prune it meanwhile */
+    rc = weft_world_agree(rc, err);
     if (!rc)
         rc = for_each_model(t, checkpoint ? load_frozen : load_weights, err);
     if (!rc && checkpoint)
         rc = weft_checkpoint_read(t, checkpoint, err);
-    if (!rc && !checkpoint) /* a new run leaves nothing when it is refused */
+    rc = weft_world_agree(rc, err);
+    t->began = t->iteration;
+    if (!rc && first && !checkpoint)
+        /* a new run leaves nothing when it is refused */
         rc = weft_run_dir_lock(t, err);
     if (!rc)
+        rc = weft_metrics_create(&t->metrics, err);
+    if (!rc && first)
         rc = weft_run_dir_begin(t, err);
+    return weft_world_agree(rc, err);
+}
+
+static int open_all(struct weft_trainer *t, struct weft_err *err)
+{
+    char *checkpoint = NULL;
+    int rc = read_inputs(t, err);
+    if (!rc)
+        rc = weft_run_dir_open(t, &checkpoint, err);
+    rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = create_all(t, err);
+    if (!rc)
+        rc = load_all(t, checkpoint, err);
     weft_free(checkpoint);
     return rc;
 }
@@ -278,6 +358,7 @@ int weft_trainer_open(const char *config, int n_override,
         return weft_err_nomem(err, "a run", sizeof *t);
     t->order_epoch = -1;
     int rc = weft_config_read(config, n_override, override, &t->config, err);
+    rc = weft_world_agree(rc, err);
     if (!rc)
         rc = open_all(t, err);
     if (rc) {
@@ -293,6 +374,7 @@ static void model_release(struct weft_run_model *m)
     if (!m->open)
         return;
     weft_g_grads_release(&m->tiles, &m->grads);
+    weft_g_gather_free(m->gather);
     weft_g_model_release(&m->tiles);
     weft_free(m->folder);
 }
@@ -302,10 +384,11 @@ static void write_trace(struct weft_trainer *t)
 {
     char path[4096];
     struct weft_err err;
-    if (!t->config.trace || !t->metrics || weft_metrics_n(t->metrics) == 0)
+    if (!t->config.trace || !t->metrics || !t->rt || t->began == t->iteration)
         return; /* nothing ran: an earlier trace stays */
     snprintf(path, sizeof path, "%s/trace", t->config.run_dir);
-    int rc = weft_dir_create(path, &err);
+    int rc = weft_world_rank() == 0 ? weft_dir_create(path, &err) : 0;
+    rc = weft_world_agree(rc, &err);
     snprintf(path, sizeof path, "%s/trace/trace.json", t->config.run_dir);
     if (!rc)
         rc = weft_rt_write_trace(t->rt, path, &err);
@@ -317,6 +400,7 @@ void weft_trainer_close(struct weft_trainer *t)
 {
     if (!t)
         return;
+    weft_ppo_forget(t);
     write_trace(t);
     if (t->seq)
         weft_seq_free(t->seq);
@@ -327,6 +411,10 @@ void weft_trainer_close(struct weft_trainer *t)
     model_release(&t->reference);
     for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
         model_release(&t->reward[r]);
+    for (int i = 0; i < WEFT_N_CALLS; i++)
+        weft_g_layout_release(&t->layout[i]);
+    weft_g_order_release(&t->order_of_tasks);
+    weft_plan_release(&t->plan);
     weft_context_close(t->context);
     weft_rewards_close(t->rewards);
     weft_metrics_writer_close(t->metrics_writer);
@@ -391,7 +479,10 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
     t->iteration++;
     weft_metrics_set(t->metrics, "timing_s/save_checkpoint", t->last_save_s);
     weft_metrics_set(t->metrics, "training/global_step", t->iteration);
-    rc = weft_metrics_write(t->metrics_writer, t->iteration, t->metrics, err);
+    if (weft_world_rank() == 0)
+        rc = weft_metrics_write(t->metrics_writer, t->iteration, t->metrics,
+                                err);
+    rc = weft_world_agree(rc, err);
     /* Metrics first: resuming drops lines beyond its checkpoint, and can't
      * make up one that is missing. */
     t->last_save_s = 0;
@@ -403,9 +494,7 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
 int weft_trainer_checkpoint(struct weft_trainer *t, struct weft_err *err)
 {
     double start = weft_clock_s();
-    int rc = weft_metrics_sync(t->metrics_writer, err);
-    if (!rc)
-        rc = weft_checkpoint_write(t, err);
+    int rc = weft_checkpoint_write(t, err);
     t->last_save_s = weft_clock_s() - start;
     return rc;
 }

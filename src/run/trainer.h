@@ -7,6 +7,7 @@
 #ifndef WEFT_RUN_TRAINER_H
 #define WEFT_RUN_TRAINER_H
 
+#include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "model/arch.h"
 #include "model/dataset.h"
@@ -23,8 +24,11 @@ struct weft_run_model {
     struct weft_arch arch;
     struct weft_g_model tiles;
     struct weft_g_grads grads; /* trained models */
-    char *folder;              /* where its weights came from */
+    struct weft_g_gather *gather;
+    enum weft_call home; /* the call whose layout its tiles have */
+    char *folder;        /* where its weights came from */
     bool open;
+    bool offload; /* no memory holds it between uses */
 };
 
 /* A row of the data, tokenised. */
@@ -39,6 +43,9 @@ struct weft_trainer {
     struct weft_context *context;
     struct weft_rt *rt;
     struct weft_seq *seq;
+    struct weft_plan plan;
+    struct weft_g_layout layout[WEFT_N_CALLS]; /* of the calls it makes */
+    struct weft_g_order order_of_tasks;
 
     struct weft_run_model actor, critic, reference;
     struct weft_run_model reward[WEFT_MAX_REWARDS]; /* type: model */
@@ -57,10 +64,13 @@ struct weft_trainer {
     struct weft_rewards *rewards;
 
     /* State of the run: all of it is in a checkpoint. */
-    int32_t iteration; /* finished so far */
+    int32_t iteration; /* finished so far ... */
+    int32_t began;     /* ... when this process took it up */
     int64_t actor_steps, critic_steps;
     uint32_t *order;     /* permutation of the prompts ... */
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
+
+    struct weft_ppo *next; /* the next iteration, generated ahead; or NULL */
 
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
@@ -72,12 +82,16 @@ struct weft_trainer {
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k);
 
-/* The reference's weights are there between these two. With
- * model.reference_offload they are read from the folder each time, and no
- * memory holds them in between; otherwise nothing happens. */
-int weft_trainer_reference_begin(struct weft_trainer *t,
-                                 struct weft_err *err);
-void weft_trainer_reference_end(struct weft_trainer *t);
+/* A frozen model's weights are there between these two: an offloaded one is
+ * read from its folder (the operating system's memory, if it is still there)
+ * while other calls run, and gives its tiles back at the end; otherwise
+ * nothing happens. A folder that cannot be read fails the sequence. */
+int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
+                             struct weft_err *err);
+void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m);
+
+/* Replaces a tile by its copy at the first place, where rank 0 reads. */
+void weft_trainer_bring_home(struct weft_trainer *t, struct weft_tile **tile);
 
 /* Learning rate of optimizer step `step` (from 0) out of n_steps. */
 float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
@@ -86,6 +100,8 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps);
 
 int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err);
+/* Drops what was generated ahead. */
+void weft_ppo_forget(struct weft_trainer *t);
 int weft_sft_step(struct weft_trainer *t, struct weft_err *err);
 
 #endif

@@ -74,12 +74,13 @@ static inline void fixture_fill(const struct weft_g_model *m)
             if (kind == WEFT_TILE_LAYER)
                 weft_k_share_kv(s, flat);
             for (int32_t b = 0; b < n; b++) {
-                struct weft_tile *fwd = weft_g_params_tile(&m->fwd, kind, l,
-                                                           b);
-                struct weft_tile *bwd = weft_g_params_tile(&m->bwd, kind, l,
-                                                           b);
-                struct weft_tile *opt = weft_g_params_tile(&m->opt, kind, l,
-                                                           b);
+                struct weft_tile *fwd = weft_g_params_tile(&m->fwd[0], kind,
+                                                           l, b);
+                struct weft_tile *bwd = NULL, *opt = NULL;
+                if (m->trained) {
+                    bwd = weft_g_params_tile(&m->bwd[0], kind, l, b);
+                    opt = weft_g_params_tile(&m->opt[0], kind, l, b);
+                }
                 if (fwd) {
                     void *to = weft_tile_acquire(fwd, WEFT_WRITE);
                     void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
@@ -101,8 +102,10 @@ static inline void fixture_fill(const struct weft_g_model *m)
     }
 }
 
-static inline void fixture_start(struct task_fixture *f, int n_devices,
-                                 const struct weft_shape *shape, bool trained)
+/* Data parallel on dp of the devices. */
+static inline void fixture_start_dp(struct task_fixture *f, int n_devices,
+                                    int dp, const struct weft_shape *shape,
+                                    bool trained)
 {
     struct weft_err err;
     struct weft_rt_options options = {.n_devices = n_devices,
@@ -112,10 +115,19 @@ static inline void fixture_start(struct task_fixture *f, int n_devices,
     REQUIRE_OK(weft_k_init(NULL, &err), err);
     REQUIRE_OK(weft_rt_start(&options, &f->rt, &err), err);
     REQUIRE_OK(weft_seq_create(f->rt, &f->seq, &err), err);
-    REQUIRE_OK(
-        weft_g_model_init(f->rt, "actor", shape, trained, &f->model, &err),
-        err);
+    struct weft_g_layout home;
+    REQUIRE_OK(weft_g_layout_simple(f->rt, shape, dp, &home, &err), err);
+    REQUIRE_OK(weft_g_model_init(f->rt, "actor", shape, trained, &home,
+                                 &f->model, &err),
+               err);
+    weft_g_layout_release(&home);
     fixture_fill(&f->model);
+}
+
+static inline void fixture_start(struct task_fixture *f, int n_devices,
+                                 const struct weft_shape *shape, bool trained)
+{
+    fixture_start_dp(f, n_devices, n_devices, shape, trained);
 }
 
 static inline void fixture_stop(struct task_fixture *f)

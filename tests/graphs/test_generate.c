@@ -34,12 +34,16 @@ static void generate(struct task_fixture *f, int32_t instances, int32_t slots,
         sample[i] = (struct weft_sample){
             .n_prompt = n, .limit = n + NEW - i, .token = prompt + i % 2};
     }
-    REQUIRE_OK(weft_g_generate_init(&f->model, instances, slots, 136 + NEW,
-                                    &gen, &err),
+    struct weft_g_view view;
+    REQUIRE_OK(weft_g_view_open(f->seq, &anywhere, &f->model, &f->model.home,
+                                &view, &err),
+               err);
+    REQUIRE_OK(weft_g_generate_init(&f->model, &f->model.home, instances,
+                                    slots, 136 + NEW, &gen, &err),
                err);
     weft_rollout_reset(&gen);
-    REQUIRE_OK(weft_rollout_run(f->seq, &gen, &args, N, sample, NULL, NULL,
-                                &stats, &err),
+    REQUIRE_OK(weft_rollout_run(f->seq, &gen, &view, &args, N, sample, NULL,
+                                NULL, &stats, &err),
                err);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     int64_t decoded = 0;
@@ -67,6 +71,7 @@ static void generate(struct task_fixture *f, int32_t instances, int32_t slots,
     }
     CHECK_INT(stats.n_decoded, decoded);
     weft_g_generate_release(&gen);
+    weft_g_view_close(&view);
 }
 
 /* log-probs of the responses from one packed forward pass */
@@ -88,8 +93,16 @@ static void score(struct task_fixture *f, const struct text *text,
                (size_t) text[i].n_total * 4);
         weft_tile_unacquire(s[i].rollout);
     }
-    weft_g_infer(f->seq, &anywhere, &f->model, WEFT_INFER_LOGPROB,
-                 temperature > 0 ? 1 / temperature : 1, N, s);
+    struct weft_g_view view;
+    struct weft_g_copies *copies;
+    REQUIRE_OK(weft_g_view_open(f->seq, &anywhere, &f->model, &f->model.home,
+                                &view, &err),
+               err);
+    REQUIRE_OK(weft_g_copies_create(f->rt, &copies, &err), err);
+    weft_g_infer(f->seq, &anywhere, &view, 0, WEFT_INFER_LOGPROB,
+                 temperature > 0 ? 1 / temperature : 1, N, s, copies);
+    weft_g_view_close(&view);
+    weft_g_copies_free(copies);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     for (int i = 0; i < N; i++) {
         const float *p = weft_tile_acquire(s[i].out, WEFT_READ);

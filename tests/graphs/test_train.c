@@ -2,6 +2,7 @@
 #include "codelets/task_fixture.h"
 
 #include "base/hash.h"
+#include "graphs/gather.h"
 
 enum { N = 7 };
 static const int32_t lengths[N] = {5, 33, 9, 64, 70, 2, 21};
@@ -49,8 +50,15 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
     struct weft_pack_sample pack[N];
     struct weft_shape shape = fixture_shape(dtype, false, tied);
     struct weft_hash hash[2 * WEFT_MAX_BLOCKS];
-    fixture_start(&f, devices, &shape, true);
-    REQUIRE_OK(weft_g_grads_init(&f.model, n_groups, dp, &grads, &err), err);
+    struct weft_g_gather *gather;
+    struct weft_g_copies *copies;
+    struct weft_g_order order;
+    fixture_start_dp(&f, devices, dp, &shape, true);
+    f.model.home.plan.recompute = recompute;
+    REQUIRE_OK(weft_g_grads_init(&f.model, n_groups, &grads, &err), err);
+    REQUIRE_OK(weft_g_gather_create(&f.model, &gather, &err), err);
+    REQUIRE_OK(weft_g_copies_create(f.rt, &copies, &err), err);
+    REQUIRE_OK(weft_g_order_init(f.rt, &order, &err), err);
     for (int i = 0; i < n; i++)
         pack[i] = (struct weft_pack_sample){
             .rollout = fixture_text(&f, 1, lengths[i], (uint32_t) i),
@@ -64,16 +72,20 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
         struct weft_g_train t = {
             .model = &f.model,
             .grads = &grads,
+            .gather = gather,
+            .copies = copies,
+            .order = &order,
             .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
             .adamw = {1e-2f, 0.9f, 0.999f, 1e-8f, 0.1f, step + 1},
             .grad_clip = 1,
             .micro_batch_rows = rows,
-            .recompute = recompute,
             .call = WEFT_CALL_ACTOR_TRAIN};
         REQUIRE_OK(weft_g_train_step(f.seq, &t, n, pack, stats, &n_stats,
                                      &norm, &err),
                    err);
         REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
+        weft_g_order_reset(&order);
+        weft_g_copies_drop(copies);
         int32_t seen = 0;
         for (int32_t k = 0; k < n_stats; k++) {
             seen += stats[k].n;
@@ -88,8 +100,8 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
         weft_tile_release(norm);
     }
     for (int32_t b = 0; b < shape.n_blocks; b++) {
-        struct weft_tile *tile[2] = {f.model.fwd.layer[0].block[b],
-                                     f.model.fwd.embed[b]};
+        struct weft_tile *tile[2] = {f.model.fwd[0].layer[0].block[b],
+                                     f.model.fwd[0].embed[b]};
         for (int k = 0; k < 2; k++) {
             const void *p = weft_tile_acquire(tile[k], WEFT_READ);
             hash[2 * b + k] = weft_hash128(p, weft_tile_bytes(tile[k]));
@@ -99,6 +111,9 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
     for (int i = 0; i < n; i++)
         weft_tile_release(pack[i].rollout);
     weft_g_grads_release(&f.model, &grads);
+    weft_g_gather_free(gather);
+    weft_g_copies_free(copies);
+    weft_g_order_release(&order);
     fixture_stop(&f);
     return weft_hash128(hash, 2 * (size_t) shape.n_blocks * sizeof *hash);
 }

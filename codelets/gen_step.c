@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One decode step of an instance that several devices serve: its rows, its
+ * logits by vocabulary range, its draws. The state's task before and after
+ * the members' layers.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "codelets/gen.h"
+#include "codelets/member.h"
+
+static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_gen_task *task = args;
+    struct weft_gen_view view = weft_gen_view_of(buf[0]);
+    const struct weft_gen_state *state = view.state;
+    struct weft_gen_status *status = buf[1];
+    struct weft_batch *b = buf[2];
+    struct weft_gen_rows rows = {0};
+
+    weft_step_layout(state->n_slots + task->gen.prefill_tokens,
+                     state->n_slots, state->pages_per_slot, b);
+    if (task->first)
+        *status = (struct weft_gen_status){.n_slots = state->n_slots};
+    weft_gen_admit(&view, task);
+    rows.run = weft_batch_at(b, b->run);
+    rows.token = weft_batch_at(b, b->token);
+    rows.sampled = weft_batch_at(b, b->target);
+    int rc = weft_gen_plan_rows(&view, task->gen.prefill_tokens, &rows,
+                                &status->n_prefilled, weft_exec_err(x));
+    b->n_rows = rows.n_rows;
+    b->n_runs = rows.n_runs;
+    b->n_targets = rows.n_sampled;
+    weft_gen_last_rows(&rows, weft_batch_at(b, b->row));
+    memcpy(weft_batch_at(b, b->page), view.page,
+           (size_t) state->n_slots * (size_t) state->pages_per_slot * 4);
+    return rc;
+}
+
+WEFT_CODELET(gen_begin, 0x66bb6a, gen_begin_cpu)
+
+void weft_insert_gen_begin(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_gen_args *gen, int32_t n_admit,
+                           const struct weft_gen_admit *admit, bool first,
+                           struct weft_tile *state, struct weft_tile *status,
+                           struct weft_tile *batch)
+{
+    size_t bytes;
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_gen_task *task = weft_gen_task_create(seq, NULL, gen, n_admit,
+                                                      admit, &bytes);
+    if (!task)
+        return;
+    task->first = first;
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, state, WEFT_READ_WRITE);
+    weft_bag_add(&bag, status, first ? WEFT_WRITE : WEFT_READ_WRITE);
+    weft_bag_add(&bag, batch, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_gen_begin, task, bytes);
+    weft_free(task);
+}
+
+static int logits_part_cpu(const void *args_, void *const buf[], int n_buf,
+                           struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_member_args *args = args_;
+    const struct weft_shape *shape = args->shape;
+    struct weft_take take = {buf, 0};
+    struct weft_k_layer tiles = {0};
+    struct weft_k_head head = {0};
+    weft_take_member(&take, args->range, false, &tiles);
+    memcpy(head.fwd, tiles.fwd, sizeof head.fwd);
+    head.final = tiles.norms;
+    const struct weft_batch *b = weft_take(&take);
+    const float *in = weft_take(&take);
+    float *logits = weft_take(&take);
+    int32_t n = b->n_targets;
+    if (n == 0)
+        return 0;
+    size_t row = (size_t) shape->hidden * sizeof(float);
+    size_t rows = (size_t) weft_round_up((int64_t) ((size_t) n * row), 64);
+    char *last = weft_exec_scratch(
+        x, rows + weft_k_head_scratch_bytes(shape, n));
+    if (!last)
+        return WEFT_ENOMEM;
+    const int32_t *index = weft_batch_at(b, b->row);
+    for (int32_t i = 0; i < n; i++)
+        memcpy(last + (size_t) i * row,
+               in + (int64_t) index[i] * shape->hidden, row);
+    weft_k_head_logits_part(shape, args->range, &head, n,
+                            (const float *) (void *) last, logits,
+                            last + rows);
+    return 0;
+}
+
+WEFT_CODELET(logits_part, 0xdce775, logits_part_cpu)
+
+void weft_insert_logits_part(struct weft_seq *seq,
+                             const struct weft_where *where,
+                             const struct weft_shape *shape,
+                             struct weft_range range,
+                             const struct weft_params *fwd,
+                             struct weft_tile *batch, struct weft_tile *x,
+                             struct weft_tile *logits)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_member_args args = {.shape = shape, .range = range};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_member(&bag, range, &fwd->head, NULL);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    weft_bag_add(&bag, logits, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_logits_part, &args,
+                    sizeof args);
+}
+
+struct sample_args {
+    struct weft_join_args join;
+    struct weft_gen_args gen;
+};
+
+/* Rows of all columns from the members' tiles. */
+static void gather(const struct weft_join_args *join, int32_t n,
+                   struct weft_take *take, float *logits)
+{
+    int64_t v = join->shape->vocab;
+    for (int i = 0; i < join->n_parts; i++) {
+        const float *from = weft_take(take);
+        int32_t first, columns;
+        weft_k_vocab_range(join->shape, join->range[i], &first, &columns);
+        for (int64_t r = 0; r < n; r++)
+            memcpy(logits + r * v + first, from + r * v + first,
+                   (size_t) columns * sizeof *from);
+    }
+}
+
+static int gen_sample_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct sample_args *args = args_;
+    const struct weft_shape *shape = args->join.shape;
+    struct weft_take take = {buf, 0};
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
+    struct weft_gen_status *status = weft_take(&take);
+    int32_t n = b->n_targets;
+    size_t v = (size_t) shape->vocab;
+    size_t bytes = ((size_t) n * v * 4 + 63) / 64 * 64;
+    char *scratch = weft_exec_scratch(x, bytes + v * 8);
+    if (!scratch)
+        return WEFT_ENOMEM;
+    gather(&args->join, n, &take, (float *) (void *) scratch);
+    int rc = weft_gen_draw(
+        &view, shape, &args->gen, n, weft_batch_at(b, b->target),
+        (const float *) (void *) scratch, scratch + bytes, weft_exec_err(x));
+    status->n_decoded += n;
+    memcpy(status + 1, view.slot,
+           (size_t) view.state->n_slots * sizeof *view.slot);
+    return rc;
+}
+
+WEFT_CODELET(gen_sample, 0x9ccc65, gen_sample_cpu)
+
+void weft_insert_gen_sample(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            const struct weft_gen_args *gen,
+                            struct weft_tile *batch, int n_parts,
+                            const struct weft_part_tile logits[],
+                            struct weft_tile *state, struct weft_tile *status)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct sample_args args = {weft_join_args_of(shape, n_parts, logits),
+                               *gen};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, state, WEFT_READ_WRITE);
+    weft_bag_add(&bag, status, WEFT_READ_WRITE);
+    weft_bag_add_parts(&bag, n_parts, logits);
+    weft_bag_insert(&bag, seq, where, &weft_cl_gen_sample, &args,
+                    sizeof args);
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member's parts of the embedding and the head, and their joins. */
+#include "codelets/loss.h"
+#include "codelets/member.h"
+#include "rt/codelet.h"
+
+/* ---- Embedding ------------------------------------------------------------ */
+
+static int embed_part_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct weft_member_args *args = args_;
+    struct weft_take take = {buf, 0};
+    void *table[WEFT_MAX_BLOCKS] = {NULL};
+    weft_take_range(&take, args->range, table);
+    const struct weft_batch *b = weft_take(&take);
+    weft_k_embed_part(args->shape, args->range, (const void *const *) table,
+                      b->n_rows, weft_batch_at(b, b->token),
+                      weft_take(&take));
+    return 0;
+}
+
+WEFT_CODELET(embed_part, 0xa5d6a7, embed_part_cpu)
+
+void weft_insert_embed_part(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            struct weft_range range,
+                            const struct weft_params *fwd,
+                            struct weft_tile *batch, struct weft_tile *x)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_member_args args = {.shape = shape, .range = range};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_range(&bag, range, fwd->embed, WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_embed_part, &args,
+                    sizeof args);
+}
+
+static int embed_select_cpu(const void *args_, void *const buf[], int n_buf,
+                            struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct weft_join_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    const struct weft_batch *b = weft_take(&take);
+    weft_take_parts(&take, args, part);
+    weft_k_embed_select(args->shape, b->n_rows, weft_batch_at(b, b->token),
+                        args->n_parts, part, weft_take(&take));
+    return 0;
+}
+
+WEFT_CODELET(embed_select, 0xc8e6c9, embed_select_cpu)
+
+void weft_insert_embed_select(struct weft_seq *seq,
+                              const struct weft_where *where,
+                              const struct weft_shape *shape,
+                              struct weft_tile *batch, int n_parts,
+                              const struct weft_part_tile part[],
+                              struct weft_tile *x)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add_parts(&bag, n_parts, part);
+    weft_bag_add(&bag, x, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_embed_select, &args,
+                    sizeof args);
+}
+
+static int embed_backward_part_cpu(const void *args_, void *const buf[],
+                                   int n_buf, struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct weft_member_args *args = args_;
+    struct weft_take take = {buf, 0};
+    void *grad[WEFT_MAX_BLOCKS] = {NULL};
+    const struct weft_batch *b = weft_take(&take);
+    const float *dx = weft_take(&take);
+    weft_take_range(&take, args->range, grad);
+    weft_k_embed_backward(args->shape, b->n_rows, weft_batch_at(b, b->token),
+                          dx, (float *const *) grad);
+    return 0;
+}
+
+WEFT_CODELET(embed_backward_part, 0x81c784, embed_backward_part_cpu)
+
+void weft_insert_embed_backward_part(struct weft_seq *seq,
+                                     const struct weft_where *where,
+                                     const struct weft_shape *shape,
+                                     struct weft_range range,
+                                     struct weft_tile *batch,
+                                     struct weft_tile *dx,
+                                     const struct weft_params *grad)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_member_args args = {.shape = shape, .range = range};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, dx, WEFT_READ);
+    weft_bag_add_range(&bag, range, grad->embed, WEFT_READ_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_embed_backward_part, &args,
+                    sizeof args);
+}
+
+/* ---- Head, forward -------------------------------------------------------- */
+
+struct head_args {
+    struct weft_member_args member;
+    float inv_temperature;
+    bool entropy;
+};
+
+/* The range's published blocks and FINAL, and with `backward` the transposed
+ * blocks. */
+static void bag_add_head(struct weft_bag *bag, struct weft_range range,
+                         const struct weft_params *fwd,
+                         const struct weft_params *bwd)
+{
+    weft_bag_add_member(bag, range, &fwd->head, bwd ? &bwd->head : NULL);
+}
+
+static struct weft_k_head take_head(struct weft_take *take,
+                                    struct weft_range range, bool backward)
+{
+    struct weft_k_layer tiles = {0};
+    struct weft_k_head head = {0};
+    weft_take_member(take, range, backward, &tiles);
+    memcpy(head.fwd, tiles.fwd, sizeof head.fwd);
+    memcpy(head.bwd, tiles.bwd, sizeof head.bwd);
+    head.final = tiles.norms;
+    return head;
+}
+
+static int head_part_cpu(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct head_args *args = args_;
+    const struct weft_member_args *m = &args->member;
+    struct weft_take take = {buf, 0};
+    struct weft_k_head head = take_head(&take, m->range, false);
+    struct weft_k_targets targets = weft_batch_targets(weft_take(&take));
+    const float *in = weft_take(&take);
+    void *scratch = weft_exec_scratch(
+        x, weft_k_head_scratch_bytes(m->shape, targets.n));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_head_part(m->shape, m->range, &head, in, &targets,
+                     args->inv_temperature, weft_take(&take), scratch);
+    return 0;
+}
+
+WEFT_CODELET(head_part, 0xffca28, head_part_cpu)
+
+void weft_insert_head_part(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape,
+                           struct weft_range range,
+                           const struct weft_params *fwd,
+                           struct weft_tile *batch, struct weft_tile *x,
+                           float inv_temperature, struct weft_tile *out)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct head_args args = {.member = {.shape = shape, .range = range},
+                             .inv_temperature = inv_temperature};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    bag_add_head(&bag, range, fwd, NULL);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    weft_bag_add(&bag, out, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_head_part, &args, sizeof args);
+}
+
+static void take_head_parts(struct weft_take *take,
+                            const struct weft_join_args *args,
+                            struct weft_k_head_parts out[])
+{
+    for (int i = 0; i < args->n_parts; i++)
+        out[i] = (struct weft_k_head_parts){args->range[i], weft_take(take)};
+}
+
+static int logprob_merge_cpu(const void *args_, void *const buf[], int n_buf,
+                             struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_join_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    take_head_parts(&take, args, part);
+    float *logp = weft_exec_scratch(x, (size_t) targets.n * sizeof *logp);
+    if (!logp)
+        return WEFT_ENOMEM;
+    weft_k_head_merge(args->shape, &targets, args->n_parts, part, logp, NULL,
+                      NULL);
+    weft_deal_targets(b, logp, &take);
+    return 0;
+}
+
+WEFT_CODELET(logprob_merge, 0xffe082, logprob_merge_cpu)
+
+void weft_insert_logprob_merge(struct weft_seq *seq,
+                               const struct weft_where *where,
+                               const struct weft_shape *shape,
+                               struct weft_tile *batch, int n_parts,
+                               const struct weft_part_tile part[], int32_t n,
+                               struct weft_tile *const out[])
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add_parts(&bag, n_parts, part);
+    for (int32_t i = 0; i < n; i++)
+        weft_bag_add(&bag, out[i], WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_logprob_merge, &args,
+                    sizeof args);
+}
+
+/* ---- Head, loss and backward ---------------------------------------------- */
+
+struct merge_args {
+    struct weft_join_args join;
+    struct weft_loss_args loss;
+    bool stats;
+};
+
+static int loss_merge_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct merge_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    take_head_parts(&take, &args->join, part);
+    struct weft_loss_columns c = weft_loss_columns_of(weft_take(&take),
+                                                      targets.n);
+    size_t stats_bytes = (size_t) b->n_runs * WEFT_N_POLICY_STATS
+                       * sizeof(double);
+    double *stats = args->stats ? weft_take(&take)
+                                : weft_exec_scratch(x, stats_bytes);
+    if (!stats)
+        return WEFT_ENOMEM;
+    weft_k_head_merge(args->join.shape, &targets, args->join.n_parts, part,
+                      c.logp, c.entropy, c.lse);
+    return weft_language_loss(&args->loss, b, &c, stats, x);
+}
+
+WEFT_CODELET(loss_merge, 0xe57373, loss_merge_cpu)
+
+void weft_insert_loss_merge(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            const struct weft_loss_args *loss,
+                            struct weft_tile *batch, int n_parts,
+                            const struct weft_part_tile part[],
+                            struct weft_tile *dloss, struct weft_tile *stats)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct merge_args args = {weft_join_args_of(shape, n_parts, part), *loss,
+                              stats != NULL};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add_parts(&bag, n_parts, part);
+    weft_bag_add(&bag, dloss, WEFT_WRITE);
+    weft_bag_add(&bag, stats, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_loss_merge, &args,
+                    sizeof args);
+}
+
+static int head_backward_part_cpu(const void *args_, void *const buf[],
+                                  int n_buf, struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct head_args *args = args_;
+    const struct weft_member_args *m = &args->member;
+    struct weft_take take = {buf, 0};
+    struct weft_k_head head = take_head(&take, m->range, true);
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    const float *in = weft_take(&take);
+    struct weft_loss_columns c = weft_loss_columns_of(weft_take(&take),
+                                                      targets.n);
+    void *grad[WEFT_MAX_BLOCKS] = {NULL};
+    weft_take_range(&take, m->range, grad);
+    float *roots = weft_take(&take);
+    void *scratch = weft_exec_scratch(x, weft_k_head_backward_scratch_bytes(
+                                             m->shape, targets.n, b->n_runs));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_head_backward_part(m->shape, m->range, &head, in, &targets,
+                              b->n_runs, weft_batch_at(b, b->run_targets),
+                              args->inv_temperature, c.lse, c.entropy,
+                              c.dlogp, args->entropy ? c.dentropy : NULL,
+                              (float *const *) grad, roots, scratch);
+    return 0;
+}
+
+WEFT_CODELET(head_backward_part, 0xef5350, head_backward_part_cpu)
+
+void weft_insert_head_backward_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, const struct weft_params *bwd,
+    const struct weft_loss_args *loss, struct weft_tile *batch,
+    struct weft_tile *x, struct weft_tile *dloss,
+    const struct weft_params *grad, struct weft_tile *roots)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct head_args args = {.member = {.shape = shape, .range = range},
+                             .inv_temperature = loss->inv_temperature,
+                             .entropy = weft_loss_has_entropy(loss)};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    bag_add_head(&bag, range, fwd, bwd);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    weft_bag_add(&bag, dloss, WEFT_READ);
+    weft_bag_add_range(&bag, range, grad->head.block, WEFT_READ_WRITE);
+    weft_bag_add(&bag, roots, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_head_backward_part, &args,
+                    sizeof args);
+}
+
+static int head_norm_backward_cpu(const void *args_, void *const buf[],
+                                  int n_buf, struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_join_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    const float *final = weft_take(&take);
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    const float *in = weft_take(&take);
+    weft_take_parts(&take, args, part);
+    float *dx = weft_take(&take);
+    float *grad = args->grad ? weft_take(&take) : NULL;
+    void *scratch = weft_exec_scratch(
+        x, (size_t) (targets.n * (int64_t) args->shape->hidden) * 4);
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_head_norm_backward(args->shape, final, b->n_rows, in, &targets,
+                              args->n_parts, part, dx, grad, scratch);
+    return 0;
+}
+
+WEFT_CODELET(head_norm_backward, 0xffab91, head_norm_backward_cpu)
+
+void weft_insert_head_norm_backward(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, const struct weft_params *fwd,
+    struct weft_tile *batch, struct weft_tile *x, int n_parts,
+    const struct weft_part_tile part[], struct weft_tile *dx,
+    const struct weft_params *grad)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
+    struct weft_bag bag;
+    args.grad = grad != NULL;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, fwd->head.norms, WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    weft_bag_add_parts(&bag, n_parts, part);
+    weft_bag_add(&bag, dx, WEFT_WRITE);
+    if (grad)
+        weft_bag_add(&bag, grad->head.norms, WEFT_READ_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_head_norm_backward, &args,
+                    sizeof args);
+}

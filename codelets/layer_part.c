@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member's parts of a decoder layer forwards, and their joins. */
+#include "codelets/gen.h"
+#include "codelets/member.h"
+
+static int attention_part_cpu(const void *args_, void *const buf[], int n_buf,
+                              struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_member_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_layer weights = {0};
+    struct weft_k_kv kv = {.page_bytes = args->page_bytes};
+    weft_take_member(&take, args->range, false, &weights);
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_batch view = weft_batch_view(b);
+    const float *in = weft_take(&take);
+    if (args->page_bytes)
+        kv.arena = weft_take(&take);
+    void *saved = args->saved ? weft_take(&take) : NULL;
+    float *roots = weft_take(&take);
+    if (view.n_rows == 0)
+        return 0;
+    void *scratch = weft_exec_scratch(
+        x,
+        weft_k_part_forward_scratch_bytes(args->shape, args->range, &view));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    if (args->page_bytes)
+        weft_gen_open_cache(b, &args->range, args->shape, args->layer, &kv);
+    weft_k_attention_forward(args->shape, args->range, &weights, args->layer,
+                             &view, args->page_bytes ? &kv : NULL, in, saved,
+                             roots, scratch);
+    return 0;
+}
+
+WEFT_CODELET(attention_part, 0x42a5f5, attention_part_cpu)
+
+void weft_insert_attention_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, int32_t layer, struct weft_tile *batch,
+    struct weft_tile *x, const struct weft_part_kv *kv,
+    struct weft_tile *saved, struct weft_tile *roots)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_member_args args = {
+        .shape = shape, .range = range, .saved = saved != NULL};
+    struct weft_where at = *where;
+    at.layer = layer;
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_member(&bag, range, &fwd->layer[layer], NULL);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x, WEFT_READ);
+    if (kv) {
+        args.layer = kv->layer;
+        args.page_bytes = weft_k_part_kv_page_bytes(shape, range,
+                                                    kv->n_layers);
+        weft_bag_add(&bag, kv->arena, WEFT_READ_WRITE);
+    }
+    weft_bag_add(&bag, saved, WEFT_WRITE);
+    weft_bag_add(&bag, roots, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, &at, &weft_cl_attention_part, &args,
+                    sizeof args);
+}
+
+static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
+                        struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_member_args *args = args_;
+    struct weft_take take = {buf, 0};
+    struct weft_k_layer weights = {0};
+    weft_take_member(&take, args->range, false, &weights);
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_k_batch view = weft_batch_view(b);
+    const float *x_mid = weft_take(&take);
+    void *saved = args->saved ? weft_take(&take) : NULL;
+    float *roots = args->roots ? weft_take(&take) : NULL;
+    if (view.n_rows == 0)
+        return 0;
+    void *scratch = weft_exec_scratch(
+        x,
+        weft_k_part_forward_scratch_bytes(args->shape, args->range, &view));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_mlp_forward(args->shape, args->range, &weights, &view, x_mid,
+                       saved, roots, scratch);
+    return 0;
+}
+
+WEFT_CODELET(mlp_part, 0x1e88e5, mlp_part_cpu)
+
+void weft_insert_mlp_part(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          const struct weft_shape *shape,
+                          struct weft_range range,
+                          const struct weft_params *fwd, int32_t layer,
+                          struct weft_tile *batch, struct weft_tile *x_mid,
+                          struct weft_tile *saved, struct weft_tile *roots)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_member_args args = {.shape = shape,
+                                    .range = range,
+                                    .saved = saved != NULL,
+                                    .roots = roots != NULL};
+    struct weft_where at = *where;
+    at.layer = layer;
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_member(&bag, range, &fwd->layer[layer], NULL);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add(&bag, x_mid, WEFT_READ);
+    /* The attention part has written its own fields of the tile. */
+    weft_bag_add(&bag, saved, WEFT_READ_WRITE);
+    weft_bag_add(&bag, roots, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, &at, &weft_cl_mlp_part, &args, sizeof args);
+}
+
+static int join_rows_cpu(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    (void) n_buf;
+    const struct weft_join_args *args = args_;
+    const struct weft_shape *shape = args->shape;
+    struct weft_take take = {buf, 0};
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    const float *norms = args->bias ? weft_take(&take) : NULL;
+    const struct weft_batch *b = weft_take(&take);
+    weft_take_parts(&take, args, part);
+    float *residual = weft_take(&take);
+    float *y = args->in_place ? residual : weft_take(&take);
+    if (b->n_rows == 0)
+        return 0;
+    int64_t h = shape->hidden;
+    void *scratch = weft_exec_scratch(x, (size_t) (b->n_rows * h)
+                                             * sizeof(float));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    weft_k_join_rows(shape->n_blocks, args->n_parts, part, b->n_rows, h,
+                     norms ? weft_k_o_bias(shape, norms) : NULL, residual, y,
+                     scratch);
+    return 0;
+}
+
+WEFT_CODELET(join_rows, 0x90caf9, join_rows_cpu)
+
+void weft_insert_join_rows(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape,
+                           const struct weft_params *fwd, int32_t layer,
+                           bool attention, struct weft_tile *batch,
+                           int n_parts, const struct weft_part_tile part[],
+                           struct weft_tile *x, struct weft_tile *y)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
+    struct weft_where at = *where;
+    struct weft_bag bag;
+    at.layer = layer;
+    args.in_place = x == y;
+    args.bias = attention && shape->o_bias;
+    weft_bag_init(&bag);
+    if (args.bias)
+        weft_bag_add(&bag, fwd->layer[layer].norms, WEFT_READ);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add_parts(&bag, n_parts, part);
+    weft_bag_add(&bag, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
+    if (x != y)
+        weft_bag_add(&bag, y, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, &at, &weft_cl_join_rows, &args, sizeof args);
+}
+
+static int join_parts_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct weft_join_args *args = args_;
+    const struct weft_shape *shape = args->shape;
+    struct weft_take take = {buf, 0};
+    struct weft_k_part part[WEFT_MAX_BLOCKS];
+    const struct weft_batch *b = weft_take(&take);
+    weft_take_parts(&take, args, part);
+    float *out = weft_take(&take);
+    int64_t n = (args->targets ? b->n_targets : b->n_rows) * args->n;
+    struct weft_range all = {part[0].range.first, 0};
+    for (int32_t i = 0; i < args->n_parts; i++)
+        all.n += part[i].range.n;
+    for (int32_t set = 0; set < args->n_sets; set++) {
+        weft_k_join(shape->n_blocks, args->n_parts, part, n, out);
+        for (int32_t i = 0; i < args->n_parts; i++)
+            part[i].roots += weft_part_n_roots(shape, part[i].range) * n;
+        out += weft_part_n_roots(shape, all) * n;
+    }
+    return 0;
+}
+
+WEFT_CODELET(join_parts, 0xbbdefb, join_parts_cpu)
+
+void weft_insert_join_parts(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            struct weft_tile *batch, bool targets, int64_t n,
+                            int n_sets, int n_parts,
+                            const struct weft_part_tile part[],
+                            struct weft_tile *out)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
+    struct weft_bag bag;
+    args.targets = targets;
+    args.n = n;
+    args.n_sets = n_sets;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, batch, WEFT_READ);
+    weft_bag_add_parts(&bag, n_parts, part);
+    weft_bag_add(&bag, out, WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_join_parts, &args,
+                    sizeof args);
+}

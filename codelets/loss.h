@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The language losses, shared by the whole head's task and the merge of the
+ * members' parts. */
+#ifndef WEFT_CODELETS_LOSS_H
+#define WEFT_CODELETS_LOSS_H
+
+#include <string.h>
+
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+/* Columns per target: what the head says, and the loss's gradient. */
+struct weft_loss_columns {
+    float *logp, *entropy, *lse, *dlogp, *dentropy;
+};
+
+WEFT_INLINE size_t weft_loss_columns_bytes(int32_t n)
+{
+    return 5 * (size_t) weft_round_up((int64_t) n * 4, 64);
+}
+WEFT_INLINE struct weft_loss_columns weft_loss_columns_of(void *memory,
+                                                          int32_t n)
+{
+    size_t column = weft_loss_columns_bytes(n) / 5;
+    char *p = memory;
+    return (struct weft_loss_columns){(float *) (void *) p,
+                                      (float *) (void *) (p + column),
+                                      (float *) (void *) (p + 2 * column),
+                                      (float *) (void *) (p + 3 * column),
+                                      (float *) (void *) (p + 4 * column)};
+}
+
+WEFT_INLINE bool weft_loss_has_entropy(const struct weft_loss_args *loss)
+{
+    return loss->loss == WEFT_LOSS_POLICY && loss->policy.entropy_coef != 0;
+}
+
+/* logp, entropy -> dlogp, dentropy, and the statistics of every sample. */
+int weft_language_loss(const struct weft_loss_args *loss,
+                       const struct weft_batch *batch,
+                       const struct weft_loss_columns *c, double *stats,
+                       struct weft_exec *x);
+
+/* Deals n_targets results to the samples' tiles, in order. */
+WEFT_INLINE void weft_deal_targets(const struct weft_batch *b,
+                                   const float *value, struct weft_take *take)
+{
+    const int32_t *n = weft_batch_at(b, b->run_targets);
+    for (int32_t i = 0; i < b->n_runs; i++) {
+        memcpy(weft_take(take), value, (size_t) n[i] * sizeof *value);
+        value += n[i];
+    }
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the codelets of tensor parallel members share. */
+#ifndef WEFT_CODELETS_MEMBER_H
+#define WEFT_CODELETS_MEMBER_H
+
+#include "codelets/bag.h"
+#include "codelets/parts.h"
+
+/* Argument of a member's task. */
+struct weft_member_args {
+    const struct weft_shape *shape;
+    struct weft_range range;
+    int32_t layer;     /* index in the KV arena */
+    size_t page_bytes; /* 0: no cache */
+    bool saved, roots, shared, head_norms;
+};
+
+/* Argument of a join. */
+struct weft_join_args {
+    const struct weft_shape *shape;
+    int64_t n;      /* floats per row, where the shape does not say */
+    int32_t n_sets; /* of roots, one after another */
+    int32_t n_parts;
+    struct weft_range range[WEFT_MAX_BLOCKS];
+    bool in_place, bias, grad, head_norms, targets;
+};
+
+WEFT_INLINE struct weft_join_args weft_join_args_of(
+    const struct weft_shape *shape, int n_parts,
+    const struct weft_part_tile part[])
+{
+    struct weft_join_args args = {.shape = shape, .n_parts = n_parts};
+    for (int i = 0; i < n_parts; i++)
+        args.range[i] = part[i].range;
+    return args;
+}
+
+WEFT_INLINE int64_t weft_part_n_roots(const struct weft_shape *shape,
+                                      struct weft_range range)
+{
+    struct weft_range root[WEFT_MAX_ROOTS];
+    return weft_k_roots(shape->n_blocks, range, root);
+}
+
+WEFT_INLINE void weft_bag_add_parts(struct weft_bag *bag, int n_parts,
+                                    const struct weft_part_tile part[])
+{
+    for (int i = 0; i < n_parts; i++)
+        weft_bag_add(bag, part[i].tile, WEFT_READ);
+}
+
+WEFT_INLINE void weft_take_parts(struct weft_take *take,
+                                 const struct weft_join_args *args,
+                                 struct weft_k_part out[])
+{
+    for (int i = 0; i < args->n_parts; i++)
+        out[i] = (struct weft_k_part){args->range[i], weft_take(take)};
+}
+
+/* A member's published tiles of a layer: blocks, norms, then, with bwd, the
+ * transposed blocks. */
+WEFT_INLINE void weft_bag_add_member(struct weft_bag *bag,
+                                     struct weft_range range,
+                                     const struct weft_layer_tiles *fwd,
+                                     const struct weft_layer_tiles *bwd)
+{
+    weft_bag_add_range(bag, range, fwd->block, WEFT_READ);
+    weft_bag_add(bag, fwd->norms, WEFT_READ);
+    if (bwd)
+        weft_bag_add_range(bag, range, bwd->block, WEFT_READ);
+}
+
+WEFT_INLINE void weft_take_member(struct weft_take *take,
+                                  struct weft_range range, bool backward,
+                                  struct weft_k_layer *out)
+{
+    for (int32_t b = range.first; b < range.first + range.n; b++)
+        out->fwd[b] = weft_take(take);
+    out->norms = weft_take(take);
+    for (int32_t b = range.first; b < range.first + range.n && backward; b++)
+        out->bwd[b] = weft_take(take);
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes that graphs need for members' tiles, and the transposed weights. */
+#include "codelets/loss.h"
+#include "codelets/member.h"
+
+size_t weft_part_bytes(const struct weft_shape *shape,
+                       struct weft_range range, int64_t n)
+{
+    return (size_t) (weft_part_n_roots(shape, range) * n) * sizeof(float);
+}
+
+size_t weft_part_saved_bytes(const struct weft_shape *shape,
+                             struct weft_range range, int64_t n_rows)
+{
+    return weft_k_part_saved_bytes(shape, range, n_rows);
+}
+
+size_t weft_part_dqkv_bytes(const struct weft_shape *shape,
+                            struct weft_range range, int64_t n_rows)
+{
+    return weft_k_dqkv_bytes(shape, range, n_rows);
+}
+
+size_t weft_part_shared_bytes(const struct weft_shape *shape,
+                              struct weft_range range, int64_t n_rows)
+{
+    return weft_k_shared_kv_bytes(shape, range, n_rows);
+}
+
+size_t weft_part_head_norms_bytes(const struct weft_shape *shape,
+                                  struct weft_range range, int64_t n_rows)
+{
+    return shape->qk_norm
+             ? 2 * weft_part_bytes(shape, range, n_rows * shape->head_dim)
+             : 0;
+}
+
+size_t weft_part_head_bytes(struct weft_range range, int32_t n_targets)
+{
+    return weft_k_head_part_bytes(range, n_targets);
+}
+
+size_t weft_part_kv_page_bytes(const struct weft_shape *shape,
+                               struct weft_range range, int32_t n_layers)
+{
+    return weft_k_part_kv_page_bytes(shape, range, n_layers);
+}
+
+size_t weft_part_dloss_bytes(int32_t n_targets)
+{
+    return weft_loss_columns_bytes(n_targets);
+}
+
+/* ---- Transposed weights -------------------------------------------------- */
+
+struct transpose_args {
+    const struct weft_shape *shape;
+    enum weft_tile_kind kind;
+    struct weft_range range;
+};
+
+static int transpose_cpu(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct transpose_args *args = args_;
+    for (int32_t i = 0; i < args->range.n; i++) {
+        struct weft_layout layout;
+        weft_layout_get(args->shape, args->kind, args->range.first + i,
+                        &layout);
+        weft_k_transpose(&layout, args->shape->dtype, buf[i],
+                         buf[args->range.n + i]);
+    }
+    return 0;
+}
+
+WEFT_CODELET(transpose, 0xb0bec5, transpose_cpu)
+
+void weft_insert_transpose(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape,
+                           struct weft_range range,
+                           enum weft_param_group group, int32_t layer,
+                           const struct weft_params *fwd,
+                           const struct weft_params *bwd)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    bool head = group == WEFT_GROUP_HEAD;
+    struct transpose_args args = {
+        shape, head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER, range};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_range(&bag, range,
+                       head ? fwd->head.block : fwd->layer[layer].block,
+                       WEFT_READ);
+    weft_bag_add_range(&bag, range,
+                       head ? bwd->head.block : bwd->layer[layer].block,
+                       WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_transpose, &args, sizeof args);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Instructions of the members of a tensor parallel group: what
+ * kern/parts.h computes, as tasks. A member reads the published tiles of its
+ * range of blocks at its place and contributes roots; a join runs once per
+ * place and reads the parts of all members, in block order, of which copies
+ * lie at its place.
+ *
+ * Conventions of codelets/codelets.h. roots: weft_part_bytes(); `part` tiles
+ * of a join come with their ranges.
+ */
+#ifndef WEFT_CODELETS_PARTS_H
+#define WEFT_CODELETS_PARTS_H
+
+#include "codelets/codelets.h"
+#include "kern/parts.h"
+
+/* One member's contribution. */
+struct weft_part_tile {
+    struct weft_range range;
+    struct weft_tile *tile;
+};
+
+/* ---- Sizes -------------------------------------------------------------- */
+
+/* Roots of `range`, each of n floats. */
+size_t weft_part_bytes(const struct weft_shape *shape,
+                       struct weft_range range, int64_t n);
+size_t weft_part_saved_bytes(const struct weft_shape *shape,
+                             struct weft_range range, int64_t n_rows);
+size_t weft_part_dqkv_bytes(const struct weft_shape *shape,
+                            struct weft_range range, int64_t n_rows);
+size_t weft_part_shared_bytes(const struct weft_shape *shape,
+                              struct weft_range range, int64_t n_rows);
+size_t weft_part_head_norms_bytes(const struct weft_shape *shape,
+                                  struct weft_range range, int64_t n_rows);
+size_t weft_part_head_bytes(struct weft_range range, int32_t n_targets);
+size_t weft_part_kv_page_bytes(const struct weft_shape *shape,
+                               struct weft_range range, int32_t n_layers);
+/* Gradient of the loss with respect to log-probs and entropies. */
+size_t weft_part_dloss_bytes(int32_t n_targets);
+
+/* ---- Embedding ---------------------------------------------------------- */
+
+void weft_insert_embed_part(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            struct weft_range range,
+                            const struct weft_params *fwd,
+                            struct weft_tile *batch, struct weft_tile *x);
+void weft_insert_embed_select(struct weft_seq *seq,
+                              const struct weft_where *where,
+                              const struct weft_shape *shape,
+                              struct weft_tile *batch, int n_parts,
+                              const struct weft_part_tile part[],
+                              struct weft_tile *x);
+/* Rows of the range's vocabulary. */
+void weft_insert_embed_backward_part(struct weft_seq *seq,
+                                     const struct weft_where *where,
+                                     const struct weft_shape *shape,
+                                     struct weft_range range,
+                                     struct weft_tile *batch,
+                                     struct weft_tile *dx,
+                                     const struct weft_params *grad);
+
+/* ---- Layer, forward ------------------------------------------------------ */
+
+/* kv: NULL without a cache. saved: may be NULL. */
+void weft_insert_attention_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, int32_t layer, struct weft_tile *batch,
+    struct weft_tile *x, const struct weft_part_kv *kv,
+    struct weft_tile *saved, struct weft_tile *roots);
+/* roots NULL: a recomputation. */
+void weft_insert_mlp_part(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          const struct weft_shape *shape,
+                          struct weft_range range,
+                          const struct weft_params *fwd, int32_t layer,
+                          struct weft_tile *batch, struct weft_tile *x_mid,
+                          struct weft_tile *saved, struct weft_tile *roots);
+/* y = join + [O's bias] + x; attention: with the bias. y may be x. */
+void weft_insert_join_rows(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape,
+                           const struct weft_params *fwd, int32_t layer,
+                           bool attention, struct weft_tile *batch,
+                           int n_parts, const struct weft_part_tile part[],
+                           struct weft_tile *x, struct weft_tile *y);
+/* Roots of the union of a place's parts, before they are sent: n floats per
+ * batch row (targets: per target) each; n_sets of them one after another. */
+void weft_insert_join_parts(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            struct weft_tile *batch, bool targets, int64_t n,
+                            int n_sets, int n_parts,
+                            const struct weft_part_tile part[],
+                            struct weft_tile *out);
+
+/* ---- Layer, backward ----------------------------------------------------- */
+
+void weft_insert_mlp_backward_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, const struct weft_params *bwd,
+    int32_t layer, struct weft_tile *batch, struct weft_tile *x_mid,
+    struct weft_tile *saved, struct weft_tile *dx,
+    const struct weft_params *grad, struct weft_tile *roots);
+/* grad: NULL where another place of the group keeps the norms' gradients. */
+void weft_insert_mlp_norm_backward(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, const struct weft_params *fwd,
+    int32_t layer, struct weft_tile *batch, struct weft_tile *x_mid,
+    int n_parts, const struct weft_part_tile part[], struct weft_tile *dx,
+    const struct weft_params *grad);
+/* shared: NULL when no head of the range is read outside of it. */
+void weft_insert_heads_backward_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, const struct weft_params *bwd,
+    int32_t layer, struct weft_tile *batch, struct weft_tile *saved,
+    struct weft_tile *dx, const struct weft_params *grad,
+    struct weft_tile *dqkv, struct weft_tile *shared);
+/* shared: of all members in block order, tile NULL where there is none.
+ * head_norms: NULL without norms of q and k. */
+void weft_insert_qkv_backward_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, const struct weft_params *bwd,
+    int32_t layer, struct weft_tile *batch, struct weft_tile *x,
+    struct weft_tile *saved, int n_members,
+    const struct weft_part_tile shared[], struct weft_tile *dqkv,
+    const struct weft_params *grad, struct weft_tile *roots,
+    struct weft_tile *head_norms);
+void weft_insert_attention_norm_backward(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, const struct weft_params *fwd,
+    int32_t layer, struct weft_tile *batch, struct weft_tile *x, int n_parts,
+    const struct weft_part_tile part[],
+    const struct weft_part_tile head_norms[], struct weft_tile *dx,
+    const struct weft_params *grad);
+/* Replicas of KV rows inside the range get their representative's gradient;
+ * inserts nothing when there are none. */
+void weft_insert_share_kv(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          const struct weft_shape *shape,
+                          struct weft_range range,
+                          const struct weft_params *grad, int32_t layer);
+
+/* ---- Head ---------------------------------------------------------------- */
+
+void weft_insert_head_part(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape,
+                           struct weft_range range,
+                           const struct weft_params *fwd,
+                           struct weft_tile *batch, struct weft_tile *x,
+                           float inv_temperature, struct weft_tile *out);
+void weft_insert_logprob_merge(struct weft_seq *seq,
+                               const struct weft_where *where,
+                               const struct weft_shape *shape,
+                               struct weft_tile *batch, int n_parts,
+                               const struct weft_part_tile part[], int32_t n,
+                               struct weft_tile *const out[]);
+/* dloss (W); stats (W) or NULL, as weft_insert_loss(). */
+void weft_insert_loss_merge(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            const struct weft_loss_args *args,
+                            struct weft_tile *batch, int n_parts,
+                            const struct weft_part_tile part[],
+                            struct weft_tile *dloss, struct weft_tile *stats);
+void weft_insert_head_backward_part(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_params *fwd, const struct weft_params *bwd,
+    const struct weft_loss_args *args, struct weft_tile *batch,
+    struct weft_tile *x, struct weft_tile *dloss,
+    const struct weft_params *grad, struct weft_tile *roots);
+void weft_insert_head_norm_backward(
+    struct weft_seq *seq, const struct weft_where *where,
+    const struct weft_shape *shape, const struct weft_params *fwd,
+    struct weft_tile *batch, struct weft_tile *x, int n_parts,
+    const struct weft_part_tile part[], struct weft_tile *dx,
+    const struct weft_params *grad);
+
+/* ---- Published weights --------------------------------------------------- */
+
+/* bwd's transposed tiles of the range from fwd's. group: LAYER or HEAD. */
+void weft_insert_transpose(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_shape *shape,
+                           struct weft_range range,
+                           enum weft_param_group group, int32_t layer,
+                           const struct weft_params *fwd,
+                           const struct weft_params *bwd);
+
+/* ---- Generation by steps -------------------------------------------------- */
+
+/* A step: rows of every running sequence; batch (W): weft_step_layout().
+ * admit: as weft_insert_gen_chunk(); first: the chunk's first step. */
+void weft_insert_gen_begin(struct weft_seq *seq,
+                           const struct weft_where *where,
+                           const struct weft_gen_args *args, int32_t n_admit,
+                           const struct weft_gen_admit *admit, bool first,
+                           struct weft_tile *state, struct weft_tile *status,
+                           struct weft_tile *batch);
+/* logits (n_slots, V): the columns of the range. */
+void weft_insert_logits_part(struct weft_seq *seq,
+                             const struct weft_where *where,
+                             const struct weft_shape *shape,
+                             struct weft_range range,
+                             const struct weft_params *fwd,
+                             struct weft_tile *batch, struct weft_tile *x,
+                             struct weft_tile *logits);
+/* Draws the step's tokens from the columns of all members; status (RW) is
+ * complete after the chunk's last step. */
+void weft_insert_gen_sample(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            const struct weft_gen_args *args,
+                            struct weft_tile *batch, int n_parts,
+                            const struct weft_part_tile logits[],
+                            struct weft_tile *state,
+                            struct weft_tile *status);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graphs/gather.h"
+
+#include "base/alloc.h"
+#include "graphs/tiles.h"
+
+/* Buffers of one stage of one replica: two layers in turn, the embedding, the
+ * head. Tiles of a layer differ in size by block only. */
+enum { LAYER_A, LAYER_B, EMBED, HEAD, N_BUFFERS };
+
+struct buffer {
+    struct weft_layer_tiles *fwd, *bwd; /* (n_places) */
+};
+
+struct weft_g_gather {
+    const struct weft_g_model *model;
+    bool sharded;
+    struct buffer *buffer;         /* (dp, pp, N_BUFFERS) */
+    int32_t *turn;                 /* (dp, pp) */
+    struct weft_params *fwd, *bwd; /* (n_places): what was asked for last */
+};
+
+static enum weft_tile_kind kind_of(int32_t which)
+{
+    return which == EMBED ? WEFT_TILE_EMBED
+         : which == HEAD  ? WEFT_TILE_HEAD
+                          : WEFT_TILE_LAYER;
+}
+
+static bool has_buffer(const struct weft_shape *s,
+                       const struct weft_g_stage *stage, int32_t which)
+{
+    return which == EMBED   ? stage->is_first
+         : which == HEAD    ? stage->is_last && !s->scalar_head
+         : which == LAYER_B ? stage->end - stage->first > 1
+                            : true;
+}
+
+/* ---- Buffers ----------------------------------------------------------------- */
+
+typedef int (*buffer_fn)(void *arg, const struct weft_g_stage *stage,
+                         int32_t which, int32_t place, int32_t block,
+                         size_t fwd_bytes, size_t bwd_bytes);
+
+/* Calls visit for every block's buffer; block -1: the norms. */
+static int for_each_buffer(const struct weft_shape *s,
+                           const struct weft_g_layout *home, buffer_fn visit,
+                           void *arg)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < home->plan.dp * home->plan.pp * N_BUFFERS; i++) {
+        int32_t which = i % N_BUFFERS, at = i / N_BUFFERS;
+        struct weft_g_stage stage;
+        struct weft_layout l;
+        weft_g_stage_get(home, at / home->plan.pp, at % home->plan.pp,
+                         &stage);
+        for (int32_t k = 0; k < stage.n && has_buffer(s, &stage, which); k++)
+            for (int32_t b = 0; b < stage.member[k].blocks.n && !rc; b++) {
+                int32_t block = stage.member[k].blocks.first + b;
+                weft_layout_get(s, kind_of(which), block, &l);
+                rc = visit(arg, &stage, which, stage.member[k].place, block,
+                           l.fwd_bytes, l.bwd_bytes);
+            }
+        bool norms = which != EMBED
+                  && (which == HEAD ? stage.is_last
+                                    : has_buffer(s, &stage, which));
+        weft_layout_get(s, which == HEAD ? WEFT_TILE_FINAL : WEFT_TILE_NORMS,
+                        0, &l);
+        for (int32_t p = 0; p < stage.n_places && norms && !rc; p++)
+            rc = visit(arg, &stage, which, stage.place[p], -1, l.fwd_bytes,
+                       0);
+    }
+    return rc;
+}
+
+static struct buffer *buffer_of(const struct weft_g_gather *g,
+                                const struct weft_g_stage *stage,
+                                int32_t which)
+{
+    int32_t at = stage->dp * g->model->home.plan.pp + stage->index;
+    return &g->buffer[at * N_BUFFERS + which];
+}
+
+struct creation {
+    struct weft_g_gather *gather;
+    struct weft_err *err;
+};
+
+static int create(void *arg, const struct weft_g_stage *stage, int32_t which,
+                  int32_t place, int32_t block, size_t fwd_bytes,
+                  size_t bwd_bytes)
+{
+    const struct creation *c = arg;
+    const struct weft_g_model *m = c->gather->model;
+    struct buffer *b = buffer_of(c->gather, stage, which);
+    struct weft_tile_id id = {m->name, "gathered weights", 0, -1, block,
+                              place};
+    struct weft_tile **slot = block < 0 ? &b->fwd[place].norms
+                                        : &b->fwd[place].block[block];
+    int rc = weft_tile_create(m->rt, &id, WEFT_MEM_WEIGHTS, fwd_bytes, slot,
+                              c->err);
+    if (rc || bwd_bytes == 0)
+        return rc;
+    return weft_tile_create(m->rt, &id, WEFT_MEM_WEIGHTS, bwd_bytes,
+                            &b->bwd[place].block[block], c->err);
+}
+
+static int params_alloc(const struct weft_g_model *m,
+                        struct weft_params **out, struct weft_err *err)
+{
+    size_t n = (size_t) m->n_places, layers = (size_t) m->shape.n_layers;
+    *out = weft_alloc(n, sizeof **out);
+    for (size_t p = 0; *out && p < n; p++) {
+        (*out)[p].layer = weft_alloc(layers, sizeof *(*out)->layer);
+        if (!(*out)[p].layer)
+            return weft_err_nomem(err, m->name, layers * 64);
+    }
+    return *out ? 0 : weft_err_nomem(err, m->name, n * sizeof **out);
+}
+
+static void params_free(const struct weft_g_model *m,
+                        struct weft_params *params)
+{
+    for (int32_t p = 0; params && p < m->n_places; p++)
+        weft_free(params[p].layer);
+    weft_free(params);
+}
+
+int weft_g_gather_create(const struct weft_g_model *model,
+                         struct weft_g_gather **out, struct weft_err *err)
+{
+    size_t places = (size_t) model->n_places;
+    size_t n = (size_t) (model->home.plan.dp * model->home.plan.pp);
+    struct weft_g_gather *g = weft_alloc(1, sizeof *g);
+    if (!g)
+        return weft_err_nomem(err, model->name, sizeof *g);
+    g->model = model;
+    *out = g;
+    g->sharded = model->home.plan.zero >= 3;
+    if (!g->sharded)
+        return 0;
+    g->buffer = weft_alloc(n * N_BUFFERS, sizeof *g->buffer);
+    g->turn = weft_alloc(n, sizeof *g->turn);
+    if (!g->buffer || !g->turn)
+        return weft_err_nomem(err, model->name, n * sizeof *g->buffer);
+    int rc = params_alloc(model, &g->fwd, err);
+    if (!rc)
+        rc = params_alloc(model, &g->bwd, err);
+    for (size_t i = 0; i < n * N_BUFFERS && !rc; i++) {
+        g->buffer[i].fwd = weft_alloc(places, sizeof *g->buffer->fwd);
+        g->buffer[i].bwd = weft_alloc(places, sizeof *g->buffer->bwd);
+        if (!g->buffer[i].fwd || !g->buffer[i].bwd)
+            rc = weft_err_nomem(err, model->name, places * 64);
+    }
+    struct creation c = {g, err};
+    return rc ? rc : for_each_buffer(&model->shape, &model->home, create, &c);
+}
+
+static void tiles_release(struct weft_layer_tiles *tiles, int32_t n)
+{
+    for (int32_t p = 0; tiles && p < n; p++) {
+        for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
+            weft_tile_release(tiles[p].block[b]);
+        weft_tile_release(tiles[p].norms);
+    }
+    weft_free(tiles);
+}
+
+void weft_g_gather_free(struct weft_g_gather *g)
+{
+    if (!g)
+        return;
+    const struct weft_g_model *m = g->model;
+    int32_t n = m->home.plan.dp * m->home.plan.pp * N_BUFFERS;
+    for (int32_t i = 0; g->buffer && i < n; i++) {
+        tiles_release(g->buffer[i].fwd, m->n_places);
+        tiles_release(g->buffer[i].bwd, m->n_places);
+    }
+    params_free(m, g->fwd);
+    params_free(m, g->bwd);
+    weft_free(g->buffer);
+    weft_free(g->turn);
+    weft_free(g);
+}
+
+static int count(void *arg, const struct weft_g_stage *stage, int32_t which,
+                 int32_t place, int32_t block, size_t fwd_bytes,
+                 size_t bwd_bytes)
+{
+    size_t(*bytes)[WEFT_N_MEM_CLASSES] = arg;
+    (void) stage;
+    (void) which;
+    (void) block;
+    bytes[place][WEFT_MEM_WEIGHTS] += fwd_bytes + bwd_bytes;
+    return 0;
+}
+
+void weft_g_gather_bytes(const struct weft_shape *shape,
+                         const struct weft_g_layout *home,
+                         size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    if (home->plan.zero >= 3)
+        (void) for_each_buffer(shape, home, count, bytes);
+}
+
+/* ---- Gathering ---------------------------------------------------------------- */
+
+/* A tile at `place`: the owner's own, or its copy in the buffer. */
+static struct weft_tile *fetch(const struct weft_g_pass *pass,
+                               struct weft_tile *owned,
+                               struct weft_tile *buffer, int32_t place)
+{
+    struct weft_where where = pass->where;
+    if (weft_tile_place(owned) == place)
+        return owned;
+    where.device = -1;
+    where.position = 0;
+    weft_insert_copy(pass->seq, &where, owned, buffer);
+    return buffer;
+}
+
+/* A parameter group at all members' places, into g->fwd and g->bwd. */
+static void gather(struct weft_g_gather *g, const struct weft_g_pass *pass,
+                   const struct weft_g_stage *stage,
+                   enum weft_param_group group, int32_t layer, int32_t which,
+                   bool transposed)
+{
+    const struct weft_g_model *m = g->model;
+    const struct buffer *b = buffer_of(g, stage, which);
+    enum weft_tile_kind kind = kind_of(which);
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *at = &stage->member[k];
+        struct weft_g_bundle bundle = {group, layer, k};
+        int32_t owner = weft_g_bundle_keeper(m, &bundle);
+        bool blocks = has_buffer(&m->shape, stage, which);
+        for (int32_t i = at->blocks.first;
+             i < at->blocks.first + at->blocks.n && blocks; i++)
+            *weft_g_params_slot(&g->fwd[at->place], kind, layer, i) = fetch(
+                pass, weft_g_params_tile(&m->fwd[owner], kind, layer, i),
+                b->fwd[at->place].block[i], at->place);
+        if (!transposed || !blocks)
+            continue;
+        bool owns = owner == at->place;
+        for (int32_t i = at->blocks.first;
+             i < at->blocks.first + at->blocks.n; i++)
+            *weft_g_params_slot(&g->bwd[at->place], kind, layer,
+                                i) = owns ? weft_g_params_tile(&m->bwd[owner],
+                                                               kind, layer, i)
+                                          : b->bwd[at->place].block[i];
+        if (owns)
+            continue;
+        struct weft_where where = weft_g_where_at(pass, at);
+        weft_insert_transpose(pass->seq, &where, &m->shape, at->blocks, group,
+                              layer, &g->fwd[at->place], &g->bwd[at->place]);
+    }
+    if (group == WEFT_GROUP_EMBED)
+        return;
+    kind = group == WEFT_GROUP_HEAD ? WEFT_TILE_FINAL : WEFT_TILE_NORMS;
+    struct weft_g_bundle first = {group, layer, 0};
+    int32_t owner = weft_g_bundle_keeper(m, &first);
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        int32_t place = stage->place[p];
+        *weft_g_params_slot(&g->fwd[place], kind, layer, 0) = fetch(
+            pass, weft_g_params_tile(&m->fwd[owner], kind, layer, 0),
+            b->fwd[place].norms, place);
+    }
+}
+
+const struct weft_params *weft_g_gather_embed(struct weft_g_gather *g,
+                                              const struct weft_g_pass *pass,
+                                              const struct weft_g_stage *at)
+{
+    if (!g->sharded)
+        return g->model->fwd;
+    gather(g, pass, at, WEFT_GROUP_EMBED, -1, EMBED, false);
+    return g->fwd;
+}
+
+const struct weft_params *weft_g_gather_layer(struct weft_g_gather *g,
+                                              const struct weft_g_pass *pass,
+                                              const struct weft_g_stage *at,
+                                              int32_t layer, bool transposed)
+{
+    if (!g->sharded)
+        return g->model->fwd;
+    int32_t *turn = &g->turn[at->dp * g->model->home.plan.pp + at->index];
+    int32_t which = at->end - at->first > 1 ? (*turn)++ % 2 : LAYER_A;
+    gather(g, pass, at, WEFT_GROUP_LAYER, layer, which, transposed);
+    return g->fwd;
+}
+
+const struct weft_params *weft_g_gather_head(struct weft_g_gather *g,
+                                             const struct weft_g_pass *pass,
+                                             const struct weft_g_stage *at,
+                                             const struct weft_params **bwd)
+{
+    *bwd = weft_g_gather_transposed(g);
+    if (!g->sharded)
+        return g->model->fwd;
+    gather(g, pass, at, WEFT_GROUP_HEAD, -1, HEAD, true);
+    return g->fwd;
+}
+
+const struct weft_params *weft_g_gather_transposed(
+    const struct weft_g_gather *g)
+{
+    return g->sharded ? g->bwd : g->model->bwd;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graphs/layout.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+static int32_t n_members(const struct weft_g_layout *l)
+{
+    return l->plan.dp * l->plan.tp * l->plan.pp;
+}
+
+static bool is_any_device(struct weft_rt *rt, const struct weft_g_layout *l)
+{
+    /* dp covers whole ranks, and these are places */
+    int32_t devices = weft_rt_n_devices(rt);
+    if (l->plan.tp > 1 || l->plan.pp > 1
+        || weft_rt_n_places(rt) * weft_rt_devices_per_rank(rt) != devices)
+        return false;
+    return l->plan.mesh.n_devices == weft_rt_devices_per_rank(rt);
+}
+
+static int init(struct weft_rt *rt, const struct weft_shape *shape,
+                const struct weft_plan *plan,
+                const struct weft_call_plan *call, struct weft_g_layout *out,
+                struct weft_err *err)
+{
+    *out = (struct weft_g_layout){.plan = *call};
+    size_t n = (size_t) n_members(out);
+    if (call->dp > WEFT_G_MAX_DP)
+        return weft_err_set(err, WEFT_EINVAL, "dp %d is above %d", call->dp,
+                            WEFT_G_MAX_DP);
+    out->member = weft_alloc(n, sizeof *out->member);
+    if (!out->member)
+        return weft_err_nomem(err, "a layout", n * sizeof *out->member);
+    weft_plan_stages(shape, call->pp, out->first_layer);
+    for (int32_t s = 0, at = 0; s < call->pp; s++)
+        for (int32_t i = 0; i < call->dp; i++)
+            for (int32_t k = 0; k < call->tp; k++, at++) {
+                int32_t device = weft_plan_device(plan, call, i, s, k);
+                out->member[at] = (struct weft_g_member){
+                    device, weft_rt_place_of(rt, device),
+                    weft_plan_range(shape->n_blocks, call->tp, k)};
+            }
+    out->any_device = is_any_device(rt, out);
+    return 0;
+}
+
+int weft_g_layout_init(struct weft_rt *rt, const struct weft_shape *shape,
+                       const struct weft_plan *plan, enum weft_call call,
+                       struct weft_g_layout *out, struct weft_err *err)
+{
+    return init(rt, shape, plan, &plan->call[call], out, err);
+}
+
+int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
+                         int32_t dp, struct weft_g_layout *out,
+                         struct weft_err *err)
+{
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = dp};
+    struct weft_call_plan call = {
+        .mesh = {.n_nodes = 1, .n_devices = dp}, .dp = dp, .tp = 1, .pp = 1};
+    return init(rt, shape, &plan, &call, out, err);
+}
+
+int weft_g_layout_copy(const struct weft_g_layout *from,
+                       struct weft_g_layout *out, struct weft_err *err)
+{
+    size_t n = (size_t) n_members(from);
+    *out = *from;
+    out->member = weft_alloc(n, sizeof *out->member);
+    if (!out->member)
+        return weft_err_nomem(err, "a layout", n * sizeof *out->member);
+    memcpy(out->member, from->member, n * sizeof *out->member);
+    return 0;
+}
+
+void weft_g_layout_release(struct weft_g_layout *layout)
+{
+    weft_free(layout->member);
+    *layout = (struct weft_g_layout){0};
+}
+
+const struct weft_g_member *weft_g_layout_member(
+    const struct weft_g_layout *l, int32_t dp, int32_t stage, int32_t tp)
+{
+    return &l->member[(stage * l->plan.dp + dp) * l->plan.tp + tp];
+}
+
+int32_t weft_g_layout_stage_of(const struct weft_g_layout *l, int32_t layer)
+{
+    int32_t s = 0;
+    while (layer >= l->first_layer[s + 1])
+        s++;
+    return s;
+}
+
+void weft_g_stage_get(const struct weft_g_layout *l, int32_t dp,
+                      int32_t stage, struct weft_g_stage *out)
+{
+    *out = (struct weft_g_stage){
+        .dp = dp,
+        .index = stage,
+        .first = l->first_layer[stage],
+        .end = l->first_layer[stage + 1],
+        .is_first = stage == 0,
+        .is_last = stage == l->plan.pp - 1,
+        .n = l->plan.tp,
+        .member = weft_g_layout_member(l, dp, stage, 0),
+    };
+    for (int32_t k = 0; k < out->n; k++) {
+        int32_t place = out->member[k].place;
+        if (k > 0 && place == out->place[out->n_places - 1])
+            continue;
+        out->lead[out->n_places] = k;
+        out->place[out->n_places++] = place;
+    }
+}
+
+int32_t weft_g_layout_places(const struct weft_g_layout *l, int32_t stage,
+                             int32_t tp, int32_t *out)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->plan.dp; i++)
+        for (int32_t k = 0; k < l->plan.tp; k++) {
+            int32_t place = weft_g_layout_member(l, i, stage, k)->place;
+            bool known = tp >= 0 && k != tp;
+            for (int32_t j = 0; j < n && !known; j++)
+                known = out[j] == place;
+            if (!known)
+                out[n++] = place;
+        }
+    return n;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A call's layout on the devices of this job: who computes which layers and
+ * blocks, and at which places that needs tiles.
+ */
+#ifndef WEFT_GRAPHS_LAYOUT_H
+#define WEFT_GRAPHS_LAYOUT_H
+
+#include "plan/layout.h"
+#include "rt/graph.h"
+
+enum { WEFT_G_MAX_DP = 64 };
+
+struct weft_g_member {
+    int32_t device, place;
+    struct weft_range blocks;
+};
+
+struct weft_g_layout {
+    struct weft_call_plan plan;
+    int32_t first_layer[WEFT_MAX_STAGES + 1];
+    struct weft_g_member *member; /* (pp, dp, tp) */
+    bool any_device; /* members are whole places with one device each: a
+                        task may run on any device of its place */
+};
+
+/* The layout of `call` in a checked plan. Release also after an error.
+ * Errors: WEFT_ENOMEM, dp above WEFT_G_MAX_DP. */
+int weft_g_layout_init(struct weft_rt *rt, const struct weft_shape *shape,
+                       const struct weft_plan *plan, enum weft_call call,
+                       struct weft_g_layout *out, struct weft_err *err);
+/* Data parallel on devices 0 .. dp - 1. */
+int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
+                         int32_t dp, struct weft_g_layout *out,
+                         struct weft_err *err);
+int weft_g_layout_copy(const struct weft_g_layout *from,
+                       struct weft_g_layout *out, struct weft_err *err);
+void weft_g_layout_release(struct weft_g_layout *layout);
+
+const struct weft_g_member *weft_g_layout_member(
+    const struct weft_g_layout *layout, int32_t dp, int32_t stage,
+    int32_t tp);
+int32_t weft_g_layout_stage_of(const struct weft_g_layout *layout,
+                               int32_t layer);
+
+/* The tp group that computes a stage of one replica. Its members are in
+ * block order, and those of a place are neighbours. */
+struct weft_g_stage {
+    int32_t dp, index;
+    int32_t first, end; /* layers */
+    bool is_first, is_last;
+    int32_t n; /* tp */
+    const struct weft_g_member *member;
+    int32_t n_places;
+    int32_t place[WEFT_MAX_BLOCKS];
+    int32_t lead[WEFT_MAX_BLOCKS]; /* first member at the place */
+};
+void weft_g_stage_get(const struct weft_g_layout *layout, int32_t dp,
+                      int32_t stage, struct weft_g_stage *out);
+
+/* Distinct places of the members (0 .. dp - 1, stage, tp), ascending by dp
+ * index; out (dp). Returns how many. tp -1: of all tp indices (dp * tp). */
+int32_t weft_g_layout_places(const struct weft_g_layout *layout,
+                             int32_t stage, int32_t tp, int32_t *out);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graphs/pipeline.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
+                       int32_t dp, int32_t group, int32_t number, int32_t n,
+                       const int32_t *index,
+                       const struct weft_pack_sample *sample,
+                       struct weft_g_flight *out, struct weft_err *err)
+{
+    const struct weft_g_model *m = t->model;
+    size_t layers = (size_t) m->shape.n_layers;
+    size_t pp = (size_t) m->home.plan.pp;
+    struct weft_g_flight f = {
+        .pass = {.rt = m->rt,
+                 .seq = seq,
+                 .name = m->name,
+                 .shape = &m->shape,
+                 .where = {.device = -1,
+                           .call = t->call,
+                           .chain = t->chain,
+                           .iteration = t->iteration,
+                           .micro_batch = number,
+                           .layer = -1},
+                 .order = t->order,
+                 .n_runs = n},
+        .dp = dp,
+        .group = group,
+        .n = n,
+        .index = weft_alloc((size_t) n, sizeof *f.index),
+        .x = weft_alloc(layers, sizeof *f.x),
+        .kept = weft_alloc(layers, sizeof *f.kept),
+        .out = weft_alloc(pp, sizeof *f.out),
+        .dx = weft_alloc(pp, sizeof *f.dx),
+    };
+    *out = f;
+    if (!f.index || !f.x || !f.kept || !f.out || !f.dx)
+        return weft_err_nomem(err, "a micro-batch", layers * sizeof *f.kept);
+    memcpy(f.index, index, (size_t) n * sizeof *index);
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_pack_sample *s = &sample[index[i]];
+        out->pass.n_rows += s->n_total;
+        out->pass.n_targets += s->n_total - s->n_prompt;
+    }
+    return 0;
+}
+
+void weft_g_flight_release(const struct weft_g_train *t,
+                           struct weft_g_flight *f)
+{
+    const struct weft_g_model *m = t->model;
+    for (int32_t l = 0; l < m->shape.n_layers; l++) {
+        if (f->x)
+            weft_g_value_release(&f->x[l]);
+        if (f->kept)
+            weft_g_kept_release(&f->kept[l]);
+    }
+    for (int32_t s = 0; s < m->home.plan.pp; s++) {
+        if (f->out)
+            weft_g_value_release(&f->out[s]);
+        if (f->dx)
+            weft_g_value_release(&f->dx[s]);
+    }
+    weft_tile_release(f->batch);
+    f->batch = NULL;
+    weft_free(f->x);
+    weft_free(f->kept);
+    weft_free(f->out);
+    weft_free(f->dx);
+    f->x = f->out = f->dx = NULL;
+    f->kept = NULL;
+}
+
+/* ---- Forward --------------------------------------------------------------- */
+
+static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
+                 const struct weft_g_stage *first,
+                 const struct weft_pack_sample *sample)
+{
+    struct weft_g_pass *pass = &f->pass;
+    int32_t place = first->place[0];
+    struct weft_batch layout;
+    struct weft_pack_sample *here = weft_alloc((size_t) f->n, sizeof *here);
+    if (!here) {
+        weft_seq_fail(pass->seq, WEFT_ENOMEM, "out of memory for %d samples",
+                      f->n);
+        return;
+    }
+    for (int32_t i = 0; i < f->n; i++) {
+        struct weft_tile **tile[] = {&here[i].rollout, &here[i].advantage,
+                                     &here[i].value, &here[i].ref};
+        here[i] = sample[f->index[i]];
+        for (size_t k = 0; k < WEFT_COUNT(tile); k++)
+            *tile[k] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
+                                      *tile[k], place);
+    }
+    weft_batch_layout((int32_t) pass->n_rows, f->n, pass->n_targets, true,
+                      &layout);
+    f->batch = weft_g_temp(pass, "batch", WEFT_MEM_SAMPLES, -1, layout.bytes,
+                           place);
+    f->batch_place = place;
+    struct weft_where where = weft_g_where_at(pass, &first->member[0]);
+    weft_insert_pack(
+        pass->seq, &where, WEFT_TARGETS_RESPONSE, true, f->n, here,
+        weft_g_copy_at(t->copies, pass->seq, &pass->where, t->moments, place),
+        f->batch);
+    weft_free(here);
+}
+
+void weft_g_flight_forward(const struct weft_g_train *t,
+                           struct weft_g_flight *f, int32_t s,
+                           const struct weft_pack_sample *sample,
+                           struct weft_g_gather *gather)
+{
+    const struct weft_g_model *m = t->model;
+    struct weft_g_pass *pass = &f->pass;
+    struct weft_g_stage stage, before;
+    struct weft_g_value batch;
+    bool keep = !m->home.plan.recompute;
+    weft_g_stage_get(&m->home, f->dp, s, &stage);
+    if (stage.is_first)
+        pack(t, f, &stage, sample);
+    weft_g_value_of_tile(pass, f->batch, f->batch_place, &stage, &batch);
+    if (stage.is_first) {
+        weft_g_value_rows(pass, &stage, "activation", &f->x[0]);
+        weft_g_stage_embed(pass, &stage,
+                           weft_g_gather_embed(gather, pass, &stage), &batch,
+                           &f->x[0]);
+    } else {
+        weft_g_stage_get(&m->home, f->dp, s - 1, &before);
+        weft_g_value_bring(pass, &before, &f->out[s - 1], &stage,
+                           &f->x[stage.first]);
+    }
+    for (int32_t l = stage.first; l < stage.end; l++) {
+        struct weft_g_value *y = l + 1 < stage.end ? &f->x[l + 1]
+                                                   : &f->out[s];
+        weft_g_value_rows(pass, &stage, "activation", y);
+        if (keep)
+            weft_g_kept_create(pass, &stage, l, &f->kept[l]);
+        weft_g_stage_layer(
+            pass, &stage, weft_g_gather_layer(gather, pass, &stage, l, false),
+            l, &batch, &f->x[l], NULL, y, keep ? &f->kept[l] : NULL, false);
+    }
+    weft_g_value_release(&batch);
+}
+
+/* ---- Backward --------------------------------------------------------------- */
+
+static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
+                 const struct weft_g_stage *stage,
+                 const struct weft_g_value *batch,
+                 const struct weft_params *grad, struct weft_g_gather *gather)
+{
+    struct weft_g_pass *pass = &f->pass;
+    int32_t s = stage->index;
+    size_t bytes = (size_t) f->n * sizeof(double)
+                 * (size_t) weft_loss_n_stats(t->loss.loss);
+    const struct weft_params *bwd;
+    const struct weft_params *fwd = weft_g_gather_head(gather, pass, stage,
+                                                       &bwd);
+    f->stats = weft_g_temp(pass, "statistics", WEFT_MEM_SAMPLES, -1, bytes,
+                           stage->place[0]);
+    weft_g_value_rows(pass, stage, "gradient of activation", &f->dx[s]);
+    weft_g_stage_loss(pass, stage, fwd, bwd, &t->loss, batch, &f->out[s],
+                      &f->dx[s], grad, f->stats);
+    weft_g_value_release(&f->out[s]);
+}
+
+static void layer_backward(const struct weft_g_train *t,
+                           struct weft_g_flight *f,
+                           const struct weft_g_stage *stage, int32_t l,
+                           const struct weft_g_value *batch,
+                           const struct weft_params *grad,
+                           struct weft_g_gather *gather)
+{
+    struct weft_g_pass *pass = &f->pass;
+    const struct weft_params *bwd, *fwd;
+    fwd = weft_g_gather_layer(gather, pass, stage, l, true);
+    bwd = weft_g_gather_transposed(gather);
+    if (t->model->home.plan.recompute && stage->n > 1) {
+        weft_g_kept_create(pass, stage, l, &f->kept[l]);
+        weft_g_stage_layer(pass, stage, fwd, l, batch, &f->x[l], NULL, NULL,
+                           &f->kept[l], true);
+    }
+    weft_g_stage_layer_backward(pass, stage, fwd, bwd, l, batch, &f->x[l],
+                                &f->kept[l], &f->dx[stage->index], grad);
+    weft_g_kept_release(&f->kept[l]);
+    /* What another stage's value shares is released with that one. */
+    weft_g_value_release(&f->x[l]);
+}
+
+void weft_g_flight_backward(const struct weft_g_train *t,
+                            struct weft_g_flight *f, int32_t s,
+                            const struct weft_params *grad,
+                            struct weft_g_gather *gather)
+{
+    const struct weft_g_model *m = t->model;
+    struct weft_g_pass *pass = &f->pass;
+    struct weft_g_stage stage, after;
+    struct weft_g_value batch;
+    weft_g_stage_get(&m->home, f->dp, s, &stage);
+    weft_g_value_of_tile(pass, f->batch, f->batch_place, &stage, &batch);
+    if (stage.is_last) {
+        loss(t, f, &stage, &batch, grad, gather);
+    } else {
+        weft_g_stage_get(&m->home, f->dp, s + 1, &after);
+        weft_g_value_bring(pass, &after, &f->dx[s + 1], &stage, &f->dx[s]);
+        weft_g_value_hand_over(&f->dx[s + 1], &f->dx[s]);
+        weft_g_value_release(&f->out[s]);
+    }
+    for (int32_t l = stage.end - 1; l >= stage.first; l--)
+        layer_backward(t, f, &stage, l, &batch, grad, gather);
+    if (stage.is_first) {
+        weft_g_stage_embed_backward(pass, &stage, &batch, &f->dx[0], grad);
+        weft_g_value_release(&f->dx[0]);
+    }
+    weft_g_value_release(&batch);
+}
+
+/* ---- Memory ------------------------------------------------------------------ */
+
+void weft_g_train_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *home, int64_t n_rows,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    size_t x = (size_t) (n_rows * shape->hidden) * sizeof(float);
+    for (int32_t i = 0; i < home->plan.dp; i++)
+        for (int32_t s = 0; s < home->plan.pp; s++) {
+            struct weft_g_stage stage;
+            weft_g_stage_get(home, i, s, &stage);
+            size_t layers = (size_t) (stage.end - stage.first);
+            size_t flights = (size_t) (home->plan.pp - s);
+            for (int32_t p = 0; p < stage.n_places; p++)
+                bytes[stage.place[p]][WEFT_MEM_ACTIVATIONS] +=
+                    ((layers + 2) * flights + 1) * x;
+            for (int32_t k = 0; k < stage.n; k++) {
+                const struct weft_g_member *m = &stage.member[k];
+                size_t kept = stage.n == 1
+                                ? weft_layer_saved_bytes(shape, n_rows)
+                                : weft_part_saved_bytes(shape, m->blocks,
+                                                        n_rows);
+                size_t n = home->plan.recompute ? (size_t) (stage.n > 1)
+                                                : layers * flights;
+                bytes[m->place][WEFT_MEM_ACTIVATIONS] += n * kept;
+            }
+        }
+}

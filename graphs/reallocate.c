@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameter reallocation: from the places that have a tile to those that a
+ * call needs it at. Blocks are the common refinement of all layouts, so that
+ * every pair of layouts is a set of whole tiles to move; which ones, the
+ * places say, and from where, plan/ does.
+ */
+#include "base/alloc.h"
+#include "graphs/tiles.h"
+
+/* Calls visit for every tile that a stage's places need, once per place. */
+typedef void (*need_fn)(void *arg, int32_t place, enum weft_tile_kind kind,
+                        int32_t layer, int32_t block);
+
+static void visit_member(const struct weft_shape *s,
+                         const struct weft_g_stage *stage,
+                         const struct weft_g_member *m, need_fn visit,
+                         void *arg)
+{
+    for (int32_t b = m->blocks.first; b < m->blocks.first + m->blocks.n;
+         b++) {
+        if (stage->is_first)
+            visit(arg, m->place, WEFT_TILE_EMBED, -1, b);
+        for (int32_t l = stage->first; l < stage->end; l++)
+            visit(arg, m->place, WEFT_TILE_LAYER, l, b);
+        if (stage->is_last && !s->scalar_head)
+            visit(arg, m->place, WEFT_TILE_HEAD, -1, b);
+    }
+}
+
+static void for_each_need(const struct weft_shape *s,
+                          const struct weft_g_layout *layout, need_fn visit,
+                          void *arg)
+{
+    for (int32_t i = 0; i < layout->plan.dp; i++)
+        for (int32_t at = 0; at < layout->plan.pp; at++) {
+            struct weft_g_stage stage;
+            weft_g_stage_get(layout, i, at, &stage);
+            for (int32_t k = 0; k < stage.n; k++)
+                visit_member(s, &stage, &stage.member[k], visit, arg);
+            for (int32_t k = 0; k < stage.n_places; k++) {
+                for (int32_t l = stage.first; l < stage.end; l++)
+                    visit(arg, stage.place[k], WEFT_TILE_NORMS, l, 0);
+                if (stage.is_last)
+                    visit(arg, stage.place[k], WEFT_TILE_FINAL, -1, 0);
+            }
+        }
+}
+
+/* Tiles in a row: 0 embedding, then layers, then head; blocks, then norms. */
+enum { ROW = WEFT_MAX_BLOCKS + 1 };
+
+static size_t index_of(const struct weft_shape *s, enum weft_tile_kind kind,
+                       int32_t layer, int32_t block)
+{
+    bool norms = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_FINAL;
+    bool last = kind == WEFT_TILE_HEAD || kind == WEFT_TILE_FINAL;
+    size_t row = kind == WEFT_TILE_EMBED ? 0
+               : last                    ? (size_t) s->n_layers + 1
+                                         : (size_t) layer + 1;
+    return row * ROW + (size_t) (norms ? WEFT_MAX_BLOCKS : block);
+}
+
+static enum weft_tile_kind kind_at(const struct weft_shape *s, size_t index,
+                                   int32_t *layer_out, int32_t *block_out)
+{
+    size_t row = index / ROW, column = index % ROW;
+    bool norms = column == WEFT_MAX_BLOCKS, last = row > (size_t) s->n_layers;
+    *layer_out = row == 0 || last ? -1 : (int32_t) row - 1;
+    *block_out = norms ? 0 : (int32_t) column;
+    return row == 0 ? WEFT_TILE_EMBED
+         : last     ? (norms ? WEFT_TILE_FINAL : WEFT_TILE_HEAD)
+         : norms    ? WEFT_TILE_NORMS
+                    : WEFT_TILE_LAYER;
+}
+
+/* need[place][index]: the layout's call reads the tile there. */
+struct needs {
+    const struct weft_shape *shape;
+    size_t n;
+    bool *need;
+};
+
+static void note_need(void *arg, int32_t place, enum weft_tile_kind kind,
+                      int32_t layer, int32_t block)
+{
+    struct needs *n = arg;
+    n->need[(size_t) place * n->n + index_of(n->shape, kind, layer, block)] =
+        true;
+}
+
+static int needs_init(const struct weft_shape *shape,
+                      const struct weft_g_layout *layout, int32_t n_places,
+                      struct needs *out, struct weft_err *err)
+{
+    *out = (struct needs){shape, ((size_t) shape->n_layers + 2) * ROW, NULL};
+    size_t n = (size_t) n_places * out->n;
+    out->need = weft_alloc(n, sizeof *out->need);
+    if (!out->need)
+        return weft_err_nomem(err, "a reallocation", n);
+    for_each_need(shape, layout, note_need, out);
+    return 0;
+}
+
+/* ---- The view --------------------------------------------------------- */
+
+struct opening {
+    struct weft_g_view *view;
+    struct weft_seq *seq;
+    const struct weft_where *where;
+    int32_t *node, *have, *want; /* (n_places) */
+    double *sent;
+    struct weft_move *move; /* (n_places) */
+    struct weft_err *err;
+};
+
+static int keep(struct weft_g_view *v, struct weft_tile *tile,
+                struct weft_err *err)
+{
+    if (v->n_copies % 64 == 0) {
+        size_t n = (size_t) v->n_copies + 64;
+        void *more = weft_realloc(v->copy, n, sizeof *v->copy);
+        if (!more) {
+            weft_tile_release(tile);
+            return weft_err_nomem(err, "a reallocation", n * sizeof *v->copy);
+        }
+        v->copy = more;
+    }
+    v->copy[v->n_copies++] = tile;
+    return 0;
+}
+
+/* One tile: to the places that want it from those that have it. */
+static int move_tile(struct opening *o, enum weft_tile_kind kind,
+                     int32_t layer, int32_t block, int32_t n_have,
+                     int32_t n_want)
+{
+    struct weft_g_view *v = o->view;
+    const struct weft_g_model *m = v->model;
+    size_t bytes = weft_g_fwd_bytes(&m->shape, kind, block);
+    int32_t n = weft_plan_moves(o->node, n_have, o->have, n_want, o->want,
+                                (double) bytes, o->sent, o->move);
+    int rc = 0;
+    for (int32_t i = 0; i < n && !rc; i++) {
+        struct weft_tile_id id = {m->name, "moved weights", 0,
+                                  layer,   block,           o->move[i].to};
+        struct weft_tile **from = weft_g_params_slot(&v->fwd[o->move[i].from],
+                                                     kind, layer, block);
+        struct weft_tile **to = weft_g_params_slot(&v->fwd[o->move[i].to],
+                                                   kind, layer, block);
+        rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, to,
+                                   o->err);
+        if (rc)
+            break;
+        weft_insert_copy(o->seq, o->where, *from, *to);
+        v->copied_bytes += bytes;
+        rc = keep(v, *to, o->err);
+    }
+    return rc;
+}
+
+static int view_fill(struct opening *o, const struct needs *needs)
+{
+    struct weft_g_view *v = o->view;
+    const struct weft_g_model *m = v->model;
+    int rc = 0;
+    for (size_t i = 0; i < needs->n && !rc; i++) {
+        int32_t layer, block, n_have = 0, n_want = 0;
+        enum weft_tile_kind kind = kind_at(&m->shape, i, &layer, &block);
+        if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
+            continue;
+        for (int32_t p = 0; p < m->n_places; p++) {
+            struct weft_tile *tile = weft_g_params_tile(&m->fwd[p], kind,
+                                                        layer, block);
+            *weft_g_params_slot(&v->fwd[p], kind, layer, block) = tile;
+            if (tile)
+                o->have[n_have++] = p;
+            else if (needs->need[(size_t) p * needs->n + i])
+                o->want[n_want++] = p;
+        }
+        if (n_want > 0)
+            rc = move_tile(o, kind, layer, block, n_have, n_want);
+    }
+    return rc;
+}
+
+static int view_params(struct weft_g_view *v, struct weft_err *err)
+{
+    const struct weft_g_model *m = v->model;
+    size_t n = (size_t) m->shape.n_layers;
+    v->fwd = weft_alloc((size_t) m->n_places, sizeof *v->fwd);
+    for (int32_t p = 0; v->fwd && p < m->n_places; p++) {
+        v->fwd[p].layer = weft_alloc(n, sizeof *v->fwd[p].layer);
+        if (!v->fwd[p].layer)
+            return weft_err_nomem(err, m->name, n * sizeof *v->fwd[p].layer);
+    }
+    return v->fwd ? 0
+                  : weft_err_nomem(err, m->name,
+                                   (size_t) m->n_places * sizeof *v->fwd);
+}
+
+int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_g_model *model,
+                     const struct weft_g_layout *layout,
+                     struct weft_g_view *out, struct weft_err *err)
+{
+    size_t n = (size_t) model->n_places;
+    struct needs needs = {0};
+    struct opening o = {.view = out,
+                        .seq = seq,
+                        .where = where,
+                        .node = weft_alloc(n, sizeof *o.node),
+                        .have = weft_alloc(n, sizeof *o.have),
+                        .want = weft_alloc(n, sizeof *o.want),
+                        .sent = weft_alloc(n, sizeof *o.sent),
+                        .move = weft_alloc(n, sizeof *o.move),
+                        .err = err};
+    *out = (struct weft_g_view){.model = model};
+    int rc = weft_g_layout_copy(layout, &out->layout, err);
+    if (!rc)
+        rc = view_params(out, err);
+    if (!rc)
+        rc = needs_init(&model->shape, layout, model->n_places, &needs, err);
+    if (!rc && !(o.node && o.have && o.want && o.sent && o.move))
+        rc = weft_err_nomem(err, "a reallocation", n * 32);
+    for (int32_t p = 0; p < model->n_places && !rc; p++)
+        o.node[p] = weft_rt_place_rank(model->rt, p);
+    if (!rc)
+        rc = view_fill(&o, &needs);
+    weft_free(needs.need);
+    weft_free(o.node);
+    weft_free(o.have);
+    weft_free(o.want);
+    weft_free(o.sent);
+    weft_free(o.move);
+    return rc;
+}
+
+void weft_g_view_close(struct weft_g_view *v)
+{
+    for (int32_t i = 0; i < v->n_copies; i++)
+        weft_tile_release(v->copy[i]);
+    for (int32_t p = 0; v->fwd && p < v->model->n_places; p++)
+        weft_free(v->fwd[p].layer);
+    weft_free(v->fwd);
+    weft_free(v->copy);
+    weft_g_layout_release(&v->layout);
+    *v = (struct weft_g_view){0};
+}
+
+/* What a place has need not come. */
+static int note_home(void *arg, int32_t place, enum weft_tile_kind kind,
+                     int32_t layer, int32_t block)
+{
+    struct needs *n = arg;
+    n->need[(size_t) place * n->n + index_of(n->shape, kind, layer, block)] =
+        false;
+    return 0;
+}
+
+int weft_g_view_bytes(const struct weft_shape *shape,
+                      const struct weft_g_layout *home,
+                      const struct weft_g_layout *layout, int32_t n_places,
+                      size_t (*bytes)[WEFT_N_MEM_CLASSES],
+                      struct weft_err *err)
+{
+    struct needs needs;
+    int rc = needs_init(shape, layout, n_places, &needs, err);
+    if (rc)
+        return rc;
+    (void) weft_g_home_visit(shape, home, note_home, &needs);
+    for (int32_t p = 0; p < n_places; p++)
+        for (size_t i = 0; i < needs.n; i++) {
+            int32_t layer, block;
+            enum weft_tile_kind kind = kind_at(shape, i, &layer, &block);
+            if (needs.need[(size_t) p * needs.n + i])
+                bytes[p][WEFT_MEM_WEIGHTS] += weft_g_fwd_bytes(shape, kind,
+                                                               block);
+        }
+    weft_free(needs.need);
+    return 0;
+}

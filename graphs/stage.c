@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graphs/stage.h"
+
+#include "base/alloc.h"
+
+/* ---- Surroundings ---------------------------------------------------------- */
+
+int weft_g_order_init(struct weft_rt *rt, struct weft_g_order *out,
+                      struct weft_err *err)
+{
+    size_t n = (size_t) weft_rt_n_devices(rt) * WEFT_N_CHAINS;
+    *out = (struct weft_g_order){weft_alloc(n, sizeof *out->next),
+                                 weft_rt_n_devices(rt)};
+    return out->next ? 0
+                     : weft_err_nomem(err, "an order", n * sizeof *out->next);
+}
+
+void weft_g_order_release(struct weft_g_order *order)
+{
+    weft_free(order->next);
+    *order = (struct weft_g_order){0};
+}
+
+void weft_g_order_reset(struct weft_g_order *order)
+{
+    for (int32_t i = 0; i < order->n_devices * WEFT_N_CHAINS; i++)
+        order->next[i] = 0;
+}
+
+struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
+                                  const struct weft_g_member *member)
+{
+    struct weft_where where = pass->where;
+    where.device = pass->any_device ? -1 : member->device;
+    if (pass->order && !pass->any_device)
+        where.position =
+            ++pass->order->next[member->device * WEFT_N_CHAINS + where.chain];
+    return where;
+}
+
+struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
+                              const char *kind, enum weft_mem_class c,
+                              int32_t layer, size_t bytes, int32_t place)
+{
+    struct weft_tile_id id = {pass->name, kind, 0, layer, -1, place};
+    struct weft_tile *tile;
+    struct weft_err err;
+    int rc = weft_tile_create_temp(pass->rt, &id, c, bytes, &tile, &err);
+    if (!rc)
+        return tile;
+    weft_seq_fail(pass->seq, rc, "%s", err.text);
+    return NULL;
+}
+
+static void copy(const struct weft_g_pass *pass, struct weft_tile *from,
+                 struct weft_tile *to)
+{
+    struct weft_where where = pass->where;
+    where.device = -1;
+    where.position = 0;
+    if (from && to)
+        weft_insert_copy(pass->seq, &where, from, to);
+}
+
+/* ---- Values ----------------------------------------------------------------- */
+
+void weft_g_value_create(const struct weft_g_pass *pass,
+                         const struct weft_g_stage *stage, const char *kind,
+                         enum weft_mem_class c, size_t bytes,
+                         struct weft_g_value *out)
+{
+    *out = (struct weft_g_value){{NULL}, {false}};
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        out->at[p] = weft_g_temp(pass, kind, c, -1, bytes, stage->place[p]);
+        out->own[p] = true;
+    }
+}
+
+void weft_g_value_rows(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage, const char *kind,
+                       struct weft_g_value *out)
+{
+    weft_g_value_create(
+        pass, stage, kind, WEFT_MEM_ACTIVATIONS,
+        (size_t) (pass->n_rows * pass->shape->hidden) * sizeof(float), out);
+}
+
+/* The place of `from` that `place` copies from: itself, one of its node, or
+ * in turn. Returns its number. */
+static int32_t source(const struct weft_g_pass *pass,
+                      const struct weft_g_stage *from, int32_t place,
+                      int32_t turn)
+{
+    int32_t near = -1;
+    for (int32_t p = 0; p < from->n_places; p++) {
+        if (from->place[p] == place)
+            return p;
+        if (near < 0
+            && weft_rt_place_rank(pass->rt, from->place[p])
+                   == weft_rt_place_rank(pass->rt, place))
+            near = p;
+    }
+    return near >= 0 ? near : turn % from->n_places;
+}
+
+void weft_g_value_bring(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *from,
+                        const struct weft_g_value *value,
+                        const struct weft_g_stage *to,
+                        struct weft_g_value *out)
+{
+    struct weft_g_value v = {{NULL}, {false}};
+    for (int32_t p = 0; p < to->n_places; p++) {
+        int32_t s = source(pass, from, to->place[p], p);
+        struct weft_tile *tile = value->at[s];
+        v.at[p] = tile;
+        if (!tile || from->place[s] == to->place[p])
+            continue;
+        v.at[p] = weft_g_temp(pass, "received activation",
+                              WEFT_MEM_ACTIVATIONS, -1, weft_tile_bytes(tile),
+                              to->place[p]);
+        v.own[p] = true;
+        copy(pass, tile, v.at[p]);
+    }
+    *out = v;
+}
+
+void weft_g_value_of_tile(const struct weft_g_pass *pass,
+                          struct weft_tile *tile, int32_t place,
+                          const struct weft_g_stage *to,
+                          struct weft_g_value *out)
+{
+    *out = (struct weft_g_value){{NULL}, {false}};
+    for (int32_t p = 0; p < to->n_places && tile; p++) {
+        out->at[p] = tile;
+        if (to->place[p] == place)
+            continue;
+        out->at[p] = weft_g_temp(pass, "received batch", WEFT_MEM_SAMPLES, -1,
+                                 weft_tile_bytes(tile), to->place[p]);
+        out->own[p] = true;
+        copy(pass, tile, out->at[p]);
+    }
+}
+
+void weft_g_value_hand_over(struct weft_g_value *from,
+                            struct weft_g_value *to)
+{
+    for (int32_t p = 0; p < WEFT_MAX_BLOCKS; p++) {
+        int32_t q = 0;
+        if (!from->own[p])
+            continue;
+        while (q < WEFT_MAX_BLOCKS && to->at[q] != from->at[p])
+            q++;
+        if (q == WEFT_MAX_BLOCKS)
+            continue;
+        to->own[q] = true;
+        from->own[p] = false;
+    }
+    weft_g_value_release(from);
+}
+
+void weft_g_value_spread(const struct weft_g_pass *pass,
+                         const struct weft_g_stage *stage,
+                         const struct weft_g_value *value)
+{
+    for (int32_t p = 1; p < stage->n_places; p++)
+        copy(pass, value->at[0], value->at[p]);
+}
+
+void weft_g_value_release(struct weft_g_value *value)
+{
+    for (int32_t p = 0; p < WEFT_MAX_BLOCKS; p++)
+        if (value->own[p])
+            weft_tile_release(value->at[p]);
+    *value = (struct weft_g_value){{NULL}, {false}};
+}
+
+/* ---- Exchange ---------------------------------------------------------------- */
+
+/* Members of place number p: [lead, end). */
+static int32_t members_end(const struct weft_g_stage *stage, int32_t p)
+{
+    return p + 1 < stage->n_places ? stage->lead[p + 1] : stage->n;
+}
+
+int32_t weft_g_place_number(const struct weft_g_stage *stage, int32_t k)
+{
+    int32_t p = 0;
+    while (members_end(stage, p) <= k)
+        p++;
+    return p;
+}
+
+static struct weft_range place_range(const struct weft_g_stage *stage,
+                                     int32_t p)
+{
+    struct weft_range range = stage->member[stage->lead[p]].blocks;
+    for (int32_t k = stage->lead[p] + 1; k < members_end(stage, p); k++)
+        range.n += stage->member[k].blocks.n;
+    return range;
+}
+
+/* Place p's parts as it sends them; returns how many. */
+static int32_t outgoing(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *stage, int32_t p,
+                        struct weft_tile *const member[],
+                        const struct weft_g_value *batch, bool targets,
+                        int64_t n, int32_t n_sets, struct weft_g_exchange *x,
+                        struct weft_part_tile out[])
+{
+    int32_t first = stage->lead[p], end = members_end(stage, p), k = 0;
+    for (int32_t i = first; i < end; i++)
+        out[k++] = (struct weft_part_tile){stage->member[i].blocks,
+                                           member[i]};
+    if (k == 1 || n == 0)
+        return k;
+    struct weft_range all = place_range(stage, p);
+    int64_t rows = targets ? pass->n_targets : pass->n_rows;
+    struct weft_tile *joined = weft_g_temp(
+        pass, "joined part", WEFT_MEM_ACTIVATIONS, -1,
+        (size_t) n_sets * weft_part_bytes(pass->shape, all, rows * n),
+        stage->place[p]);
+    struct weft_where where = weft_g_where_at(pass, &stage->member[first]);
+    weft_insert_join_parts(pass->seq, &where, pass->shape, batch->at[p],
+                           targets, n, n_sets, k, out, joined);
+    x->temp[x->n_temp++] = joined;
+    out[0] = (struct weft_part_tile){all, joined};
+    return 1;
+}
+
+void weft_g_exchange(const struct weft_g_pass *pass,
+                     const struct weft_g_stage *stage,
+                     struct weft_tile *const member[],
+                     const struct weft_g_value *batch, bool targets,
+                     int64_t n, int32_t n_sets, int32_t to,
+                     struct weft_g_exchange *out)
+{
+    struct weft_part_tile sent[WEFT_MAX_BLOCKS][WEFT_MAX_BLOCKS];
+    int32_t n_sent[WEFT_MAX_BLOCKS];
+    out->n_temp = 0;
+    for (int32_t p = 0; p < stage->n_places && stage->n_places > 1; p++)
+        n_sent[p] = outgoing(pass, stage, p, member, batch, targets, n,
+                             n_sets, out, sent[p]);
+    for (int32_t q = 0; q < to; q++) {
+        out->n[q] = 0;
+        for (int32_t p = 0; p < stage->n_places; p++) {
+            if (p == q) {
+                for (int32_t k = stage->lead[p]; k < members_end(stage, p);
+                     k++)
+                    out->part[q][out->n[q]++] = (struct weft_part_tile){
+                        stage->member[k].blocks, member[k]};
+                continue;
+            }
+            for (int32_t i = 0; i < n_sent[p]; i++) {
+                struct weft_part_tile part = sent[p][i];
+                if (part.tile) {
+                    struct weft_tile *tile = part.tile;
+                    part.tile = weft_g_temp(
+                        pass, "received part", WEFT_MEM_ACTIVATIONS, -1,
+                        weft_tile_bytes(tile), stage->place[q]);
+                    out->temp[out->n_temp++] = part.tile;
+                    copy(pass, tile, part.tile);
+                }
+                out->part[q][out->n[q]++] = part;
+            }
+        }
+    }
+}
+
+void weft_g_exchange_release(struct weft_g_exchange *x)
+{
+    for (int32_t i = 0; i < x->n_temp; i++)
+        weft_tile_release(x->temp[i]);
+    x->n_temp = 0;
+}
+
+/* ---- Forward ------------------------------------------------------------------ */
+
+void weft_g_stage_embed(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *stage,
+                        const struct weft_params *params,
+                        const struct weft_g_value *batch,
+                        const struct weft_g_value *x)
+{
+    struct weft_tile *part[WEFT_MAX_BLOCKS] = {NULL};
+    struct weft_g_exchange parts;
+    if (stage->n_places == 1) {
+        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+        weft_insert_embed(pass->seq, &where, pass->shape,
+                          &params[stage->place[0]], batch->at[0], x->at[0]);
+        return;
+    }
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *m = &stage->member[k];
+        int32_t p = weft_g_place_number(stage, k);
+        part[k] = weft_g_temp(pass, "embedding", WEFT_MEM_ACTIVATIONS, -1,
+                              (size_t) (pass->n_rows * pass->shape->hidden)
+                                  * sizeof(float),
+                              m->place);
+        struct weft_where where = weft_g_where_at(pass, m);
+        weft_insert_embed_part(pass->seq, &where, pass->shape, m->blocks,
+                               &params[m->place], batch->at[p], part[k]);
+    }
+    weft_g_exchange(pass, stage, part, batch, false, 0, 1, stage->n_places,
+                    &parts);
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        struct weft_where where = weft_g_where_at(
+            pass, &stage->member[stage->lead[p]]);
+        weft_insert_embed_select(pass->seq, &where, pass->shape, batch->at[p],
+                                 parts.n[p], parts.part[p], x->at[p]);
+    }
+    weft_g_exchange_release(&parts);
+    for (int32_t k = 0; k < stage->n; k++)
+        weft_tile_release(part[k]);
+}
+
+void weft_g_kept_create(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *stage, int32_t layer,
+                        struct weft_g_kept *out)
+{
+    *out = (struct weft_g_kept){{NULL}, {{NULL}, {false}}};
+    if (stage->n > 1)
+        weft_g_value_rows(pass, stage, "activation", &out->x_mid);
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *m = &stage->member[k];
+        size_t bytes = stage->n == 1
+                         ? weft_layer_saved_bytes(pass->shape, pass->n_rows)
+                         : weft_part_saved_bytes(pass->shape, m->blocks,
+                                                 pass->n_rows);
+        out->member[k] = weft_g_temp(pass, "activation", WEFT_MEM_ACTIVATIONS,
+                                     layer, bytes, m->place);
+    }
+}
+
+void weft_g_kept_release(struct weft_g_kept *kept)
+{
+    for (int32_t k = 0; k < WEFT_MAX_BLOCKS; k++)
+        weft_tile_release(kept->member[k]);
+    weft_g_value_release(&kept->x_mid);
+    *kept = (struct weft_g_kept){{NULL}, {{NULL}, {false}}};
+}
+
+void weft_g_roots_create(const struct weft_g_pass *pass,
+                         const struct weft_g_stage *stage, int32_t layer,
+                         int64_t n, struct weft_tile *out[])
+{
+    for (int32_t k = 0; k < stage->n; k++)
+        out[k] = weft_g_temp(
+            pass, "partial sum", WEFT_MEM_ACTIVATIONS, layer,
+            weft_part_bytes(pass->shape, stage->member[k].blocks, n),
+            stage->member[k].place);
+}
+
+/* y = x + sum of the members' roots, at every place; releases the roots. */
+static void join(const struct weft_g_pass *pass,
+                 const struct weft_g_stage *stage,
+                 const struct weft_params *params, int32_t layer,
+                 bool attention, const struct weft_g_value *batch,
+                 struct weft_tile *roots[], const struct weft_g_value *x,
+                 const struct weft_g_value *y)
+{
+    struct weft_g_exchange parts;
+    weft_g_exchange(pass, stage, roots, batch, false, pass->shape->hidden, 1,
+                    stage->n_places, &parts);
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        struct weft_where where = weft_g_where_at(
+            pass, &stage->member[stage->lead[p]]);
+        weft_insert_join_rows(pass->seq, &where, pass->shape,
+                              &params[stage->place[p]], layer, attention,
+                              batch->at[p], parts.n[p], parts.part[p],
+                              x->at[p], y->at[p]);
+    }
+    weft_g_exchange_release(&parts);
+    for (int32_t k = 0; k < stage->n; k++)
+        weft_tile_release(roots[k]);
+}
+
+void weft_g_stage_layer(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *stage,
+                        const struct weft_params *params, int32_t layer,
+                        const struct weft_g_value *batch,
+                        const struct weft_g_value *x,
+                        const struct weft_part_kv *kv,
+                        const struct weft_g_value *y,
+                        struct weft_g_kept *kept, bool recompute)
+{
+    struct weft_tile *roots[WEFT_MAX_BLOCKS];
+    struct weft_g_value temp = {{NULL}, {false}};
+    if (stage->n == 1) {
+        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+        weft_insert_layer_forward(pass->seq, &where, pass->shape,
+                                  &params[stage->place[0]], layer,
+                                  batch->at[0], x->at[0], kv, y->at[0],
+                                  kept ? kept->member[0] : NULL);
+        return;
+    }
+    int64_t n = pass->n_rows * pass->shape->hidden;
+    if (!kept)
+        weft_g_value_rows(pass, stage, "activation", &temp);
+    const struct weft_g_value *x_mid = kept ? &kept->x_mid : &temp;
+    weft_g_roots_create(pass, stage, layer, n, roots);
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *m = &stage->member[k];
+        struct weft_where where = weft_g_where_at(pass, m);
+        int32_t p = weft_g_place_number(stage, k);
+        weft_insert_attention_part(pass->seq, &where, pass->shape, m->blocks,
+                                   &params[m->place], layer, batch->at[p],
+                                   x->at[p], kv ? &kv[k] : NULL,
+                                   kept ? kept->member[k] : NULL, roots[k]);
+    }
+    join(pass, stage, params, layer, true, batch, roots, x, x_mid);
+    if (!recompute)
+        weft_g_roots_create(pass, stage, layer, n, roots);
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *m = &stage->member[k];
+        struct weft_where where = weft_g_where_at(pass, m);
+        int32_t p = weft_g_place_number(stage, k);
+        weft_insert_mlp_part(pass->seq, &where, pass->shape, m->blocks,
+                             &params[m->place], layer, batch->at[p],
+                             x_mid->at[p], kept ? kept->member[k] : NULL,
+                             recompute ? NULL : roots[k]);
+    }
+    if (!recompute)
+        join(pass, stage, params, layer, false, batch, roots, x_mid, y);
+    weft_g_value_release(&temp);
+}
+
+void weft_g_stage_logprob(const struct weft_g_pass *pass,
+                          const struct weft_g_stage *stage,
+                          const struct weft_params *params,
+                          const struct weft_g_value *batch,
+                          const struct weft_g_value *x, float inv_temperature,
+                          int32_t n, struct weft_tile *const out[])
+{
+    struct weft_tile *part[WEFT_MAX_BLOCKS];
+    struct weft_g_exchange parts;
+    if (stage->n == 1) {
+        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+        weft_insert_logprob(pass->seq, &where, pass->shape,
+                            &params[stage->place[0]], batch->at[0], x->at[0],
+                            inv_temperature, n, out);
+        return;
+    }
+    weft_g_stage_head_parts(pass, stage, params, batch, x, inv_temperature,
+                            part, &parts);
+    struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+    weft_insert_logprob_merge(pass->seq, &where, pass->shape, batch->at[0],
+                              parts.n[0], parts.part[0], n, out);
+    weft_g_exchange_release(&parts);
+    for (int32_t k = 0; k < stage->n; k++)
+        weft_tile_release(part[k]);
+}
+
+void weft_g_stage_head_parts(const struct weft_g_pass *pass,
+                             const struct weft_g_stage *stage,
+                             const struct weft_params *params,
+                             const struct weft_g_value *batch,
+                             const struct weft_g_value *x,
+                             float inv_temperature, struct weft_tile *part[],
+                             struct weft_g_exchange *parts)
+{
+    for (int32_t k = 0; k < stage->n; k++) {
+        const struct weft_g_member *m = &stage->member[k];
+        struct weft_where where = weft_g_where_at(pass, m);
+        int32_t p = weft_g_place_number(stage, k);
+        part[k] = weft_g_temp(
+            pass, "softmax of a range", WEFT_MEM_ACTIVATIONS, -1,
+            weft_part_head_bytes(m->blocks, pass->n_targets), m->place);
+        weft_insert_head_part(pass->seq, &where, pass->shape, m->blocks,
+                              &params[m->place], batch->at[p], x->at[p],
+                              inv_temperature, part[k]);
+    }
+    weft_g_exchange(pass, stage, part, batch, true, 0, 1, stage->n_places,
+                    parts);
+}
