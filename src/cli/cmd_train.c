@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "run/config.h"
+#include "run/job.h"
 #include "run/metrics.h"
 #include "run/progress.h"
 #include "run/report.h"
@@ -48,6 +49,13 @@ static void on_signal(int signal_number)
 {
     stop_asked = 1;
     signal(signal_number, SIG_DFL); /* the next one ends at once */
+}
+
+/* Whether any rank was asked to: mpirun forwards signals to all, but one may
+ * see them an iteration earlier. */
+static bool wants_stop(void)
+{
+    return weft_job_any(stop_asked);
 }
 
 /* Mean of the last few finite entries of a column. */
@@ -138,13 +146,13 @@ static int train(const char *file, int n_override,
     int rc = weft_trainer_open(file, n_override, override, &trainer, err);
     if (rc)
         return rc;
-    if (!quiet)
+    if (!quiet && weft_job_is_first())
         progress = weft_progress_create(
             stderr, weft_trainer_iteration(trainer), config->iterations);
     struct sigaction act = {.sa_handler = on_signal};
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    while (!rc && !stop_asked && !weft_trainer_done(trainer)) {
+    while (!rc && !wants_stop() && !weft_trainer_done(trainer)) {
         rc = weft_trainer_step(trainer, err);
         if (!rc)
             weft_progress_step(progress, weft_trainer_iteration(trainer),
@@ -156,7 +164,7 @@ static int train(const char *file, int n_override,
         rc = weft_trainer_checkpoint(trainer, err);
     int iteration = weft_trainer_iteration(trainer);
     weft_trainer_close(trainer);
-    if (rc)
+    if (rc || !weft_job_is_first())
         return rc;
     if (stopped)
         fprintf(stderr,
@@ -192,14 +200,22 @@ int weft_cmd_train(int argc, char **argv)
                                   override[i]);
     struct weft_err err = {0};
     struct weft_config config;
-    int rc = weft_config_read(file, n, override, &config, &err);
+    int rc = weft_job_open(&err);
     if (rc)
         return weft_cli_fail("train", &err);
-    rc = weft_trace_prepare(&config, argv, &err);
+    rc = weft_config_read(file, n, override, &config, &err);
+    bool read = !rc;
+    rc = weft_job_agree(rc, &err);
+    if (!rc)
+        rc = weft_trace_prepare(&config, argv, &err);
     if (!rc)
         rc = train(file, n, override, quiet, &config, &err);
-    weft_config_release(&config);
-    if (rc)
-        return weft_cli_fail("train", &err);
-    return weft_cli_finish("train");
+    if (read)
+        weft_config_release(&config);
+    /* Errors are common to all ranks; the first one says them. */
+    status = rc && weft_job_is_first() ? weft_cli_fail("train", &err)
+           : rc                        ? 1
+                                       : 0;
+    weft_job_close();
+    return rc ? status : weft_cli_finish("train");
 }

@@ -11,6 +11,7 @@ run_sources = \
 	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
 	%D%/info.c %D%/info.h \
+	%D%/job.c %D%/job.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/memory.c %D%/memory.h \

@@ -237,7 +237,8 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
 {
     const struct weft_config *c = &t->config;
     /* A run that is done already keeps the trace it has. */
-    bool traces = c->trace && !weft_fxt_needed() && !weft_trainer_done(t);
+    bool traces = c->trace && weft_world_size() == 1 && !weft_fxt_needed()
+               && !weft_trainer_done(t);
     struct weft_context_options options = {
         .isa = c->numerics.isa,
         .rt = {.n_devices = c->runtime.devices,
