@@ -14,4 +14,5 @@ noinst_PROGRAMS += $(example_programs)
 %C%_03_layer_graph_LDADD = $(example_libs)
 %C%_04_reward_LDADD = $(example_libs)
 %C%_05_ppo_loop_LDADD = $(example_libs)
-EXTRA_DIST += %D%/check.h %D%/04_reward.yaml %D%/quickstart
+EXTRA_DIST += %D%/check.h %D%/04_reward.yaml %D%/quickstart \
+	%D%/layouts

@@ -28,4 +28,25 @@ expect "stopping here" "$bin/05_ppo_loop" "$src/quickstart/ppo.yaml" 0.0001 \
     "run_dir=$dir/loop" rollout.prompts=16
 [ -s "$dir"/loop/checkpoints/iteration-*/actor/model.safetensors ] ||
     { echo "FAIL 05_ppo_loop left no checkpoint"; exit 1; }
-echo "five examples"
+
+# A layout per call on two ranks ends with the bits of one device.
+weft=$WEFT_BUILDDIR/weft
+short="iterations=2 rollout.prompts=16 checkpoint.every=0"
+if [ -z "${WEFT_MPIEXEC:-}" ] || ! "$weft" info | grep -q '^  MPI  *yes'; then
+    echo "five examples; layouts skipped: built without MPI"
+    exit 0
+fi
+# Open MPI's plug-ins are gone when leaks would be looked for.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+export ASAN_OPTIONS
+expect "2 iterations" timeout 300 "$WEFT_MPIEXEC" --oversubscribe \
+    --bind-to none -n 2 "$weft" train "$src/layouts/ppo.yaml" \
+    run_dir="$dir/ranks" $short
+expect "2 iterations" "$weft" train "$src/layouts/ppo.yaml" \
+    run_dir="$dir/one" $short plan= runtime.devices=1
+for f in digests/000001.json digests/000002.json \
+    checkpoints/iteration-000002/actor/model.safetensors \
+    checkpoints/iteration-000002/critic/model.safetensors; do
+    cmp "$dir/ranks/$f" "$dir/one/$f" || { echo "FAIL layouts: $f"; exit 1; }
+done
+echo "six examples"
