@@ -9,7 +9,8 @@ cli_commands = \
 	%D%/cmd_report.c \
 	%D%/cmd_score.c \
 	%D%/cmd_tokenize.c \
-	%D%/cmd_train.c
+	%D%/cmd_train.c \
+	%D%/cmd_verify.c
 cli_sources = \
 	%D%/cli.c %D%/cli.h \
 	%D%/command.h \

@@ -2,6 +2,7 @@
 run_sources = \
 	%D%/chart.c %D%/chart.h \
 	%D%/checkpoint.c %D%/checkpoint.h \
+	%D%/child.c %D%/child.h \
 	%D%/config.c %D%/config.h \
 	%D%/config_check.c \
 	%D%/config_keys.h \
@@ -35,4 +36,7 @@ run_sources = \
 	%D%/tensorboard.c %D%/tensorboard.h \
 	%D%/text.c %D%/text.h \
 	%D%/trace.c %D%/trace.h \
-	%D%/trainer.c %D%/trainer.h
+	%D%/trainer.c %D%/trainer.h \
+	%D%/verify_compare.c %D%/verify_compare.h \
+	%D%/verify_job.c %D%/verify_job.h \
+	%D%/verify_rows.c %D%/verify_rows.h

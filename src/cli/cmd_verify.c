@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft verify: one job in many layouts, and whether its bits are the same. */
+#include <config.h>
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/command.h"
+#include "run/text.h"
+#include "run/verify_job.h"
+
+WEFT_COMMAND(verify);
+
+const char weft_help_verify[] =
+    "usage: weft verify [options] [CONFIG.yaml [key=value ...]]\n"
+    "\n"
+    "Runs a short PPO job in many layouts and compares the bits. Data,\n"
+    "tensor and pipeline parallel, ZeRO, micro-batches, models that move\n"
+    "between layouts, offload, several processes, f32 and bf16: rollouts,\n"
+    "log-probs, gradient norms, weights and optimizer state must be those "
+    "of\n"
+    "one device. Without CONFIG a small job of random models is run; take a\n"
+    "short one of yours (few prompts, few tokens), as each row runs all of\n"
+    "it. Rows that the machine, the build or the job can't do are said to "
+    "be\n"
+    "skipped. Status: 0 when all others agree, else 1.\n"
+    "\n"
+    "options:\n"
+    "      --quick             a few rows of every kind\n"
+    "      --rows PATTERN      rows whose name matches, like 'tp*' or\n"
+    "                          'f32/ranks*'\n"
+    "      --dtype D           f32, bf16 or both (default)\n"
+    "      --iterations K      of each row; default: 2\n"
+    "      --list              print the rows' names, run none\n"
+    "      --mpiexec COMMAND   starts rows of several processes with -n N;\n"
+    "                          default: mpiexec or mpirun on PATH\n"
+    "      --timeout S         of a row, in seconds; default: 300\n"
+    "      --dir DIR           for temporary files; default: TMPDIR or /tmp\n"
+    "      --keep              leave them there: runs and logs\n"
+    "      --json              print JSON instead of the table\n"
+    "      --help              this text\n"
+    "\n"
+    "example:\n"
+    "  weft verify --quick\n"
+    "  weft verify examples/quickstart/ppo.yaml rollout.prompts=4\n";
+
+struct options {
+    const char *rows, *dtype, *mpiexec, *dir;
+    bool quick, list, keep, json;
+    int32_t iterations;
+    double timeout_s;
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signal_number)
+{
+    (void) signal_number;
+    stop_asked = 1;
+}
+
+/* ---- Rows ------------------------------------------------------------- */
+
+/* The dtypes are f32 and bf16, in the order of the enum. */
+static bool has_dtype(const struct options *o, enum weft_dtype dtype)
+{
+    return !o->dtype || strcmp(o->dtype, "both") == 0
+        || strcmp(o->dtype, weft_dtype_name(dtype)) == 0;
+}
+
+/* The reference of a dtype is there when any of its rows is. */
+static bool chosen(const struct options *o, const struct weft_verify_row *row,
+                   enum weft_dtype dtype)
+{
+    return has_dtype(o, dtype) && (!o->quick || row->quick >> dtype & 1)
+        && weft_verify_matches(row, dtype, o->rows);
+}
+
+static int count(const struct options *o, enum weft_dtype dtype)
+{
+    const struct weft_verify_row *row;
+    int n = 0;
+    for (size_t i = 1; (row = weft_verify_row(i)) != NULL; i++)
+        n += chosen(o, row, dtype);
+    return n + (n > 0 || chosen(o, weft_verify_row(0), dtype));
+}
+
+static void list(const struct options *o)
+{
+    const struct weft_verify_row *row;
+    char label[64];
+    for (int d = WEFT_F32; d <= WEFT_BF16; d++)
+        for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++)
+            if (i == 0 ? count(o, (enum weft_dtype) d) > 0
+                       : chosen(o, row, (enum weft_dtype) d))
+                puts(weft_verify_label(row, (enum weft_dtype) d, label));
+}
+
+/* ---- The table -------------------------------------------------------- */
+
+struct table {
+    bool json, terminal; /* terminal: stderr is one */
+    int n_rows, n_done;
+    int n[WEFT_VERIFY_SKIPPED + 1]; /* rows of each state */
+};
+
+static const char *const state_name[] = {"ok", "differs", "failed",
+                                         "skipped"};
+
+static void head(const struct table *t)
+{
+    if (t->json)
+        fputs("{\"rows\": [", stdout);
+    else
+        printf("%-24s %5s %7s  %-8s  %-8s  %-8s  %-8s  %7s\n", "row", "ranks",
+               "devices", "rollouts", "logprobs", "norms", "weights",
+               "seconds");
+    fflush(stdout);
+}
+
+/* What is being done, on a terminal. */
+static void show_progress(const struct table *t, const char *label)
+{
+    if (t->terminal) {
+        fprintf(stderr, "\r\033[K[%d/%d] %s", t->n_done + 1, t->n_rows,
+                label);
+        fflush(stderr);
+    }
+}
+
+static void erase_progress(const struct table *t)
+{
+    if (t->terminal) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+}
+
+static void put_hash(uint64_t hash, bool there)
+{
+    if (there)
+        printf("  %08" PRIx32, (uint32_t) (hash >> 32));
+    else
+        printf("  %-8s", "-");
+}
+
+static void put_row(const struct weft_verify_row *row, const char *label,
+                    const struct weft_verify_result *r)
+{
+    static const char *const shown[] = {"ok", "DIFFERS", "FAILED", "skipped"};
+    const struct weft_verify_hashes *h = &r->hashes;
+    bool there = r->state <= WEFT_VERIFY_DIFFERS;
+    printf("%-24s %5d %7d", label, row->ranks, row->ranks * row->devices);
+    put_hash(h->tokens, there);
+    put_hash(h->logprobs, there);
+    put_hash(h->norms, there);
+    put_hash(h->weights, there);
+    printf("  %7.1f  %s\n", r->seconds, shown[r->state]);
+    const char *const line[] = {r->difference.number, r->difference.tensor,
+                                there ? "" : r->why.text};
+    for (size_t i = 0; i < WEFT_COUNT(line); i++)
+        if (line[i][0])
+            printf("    %s\n", line[i]);
+}
+
+static void add_hash(struct weft_text *t, const char *name, uint64_t hash)
+{
+    weft_text_addf(t, ", \"%s\": \"%016" PRIx64 "\"", name, hash);
+}
+
+static void add_words(struct weft_text *t, const char *name,
+                      const char *words)
+{
+    if (words[0]) {
+        weft_text_addf(t, ", \"%s\": ", name);
+        weft_text_add_json(t, words);
+    }
+}
+
+static void put_json(const struct table *table,
+                     const struct weft_verify_row *row, const char *label,
+                     const struct weft_verify_result *r)
+{
+    struct weft_text t = {0};
+    weft_text_addf(&t,
+                   "%s\n {\"row\": \"%s\", \"ranks\": %d, \"devices\": %d, "
+                   "\"state\": \"%s\", \"seconds\": ",
+                   table->n_done > 0 ? "," : "", label, row->ranks,
+                   row->ranks * row->devices, state_name[r->state]);
+    weft_text_add_number(&t, r->seconds);
+    if (r->state <= WEFT_VERIFY_DIFFERS) {
+        add_hash(&t, "rollouts", r->hashes.tokens);
+        add_hash(&t, "logprobs", r->hashes.logprobs);
+        add_hash(&t, "grad_norms", r->hashes.norms);
+        add_hash(&t, "weights", r->hashes.weights);
+        add_words(&t, "first_number", r->difference.number);
+        add_words(&t, "first_tensor", r->difference.tensor);
+    } else {
+        add_words(&t, "why", r->why.text);
+    }
+    weft_text_add(&t, "}");
+    fputs(t.data ? t.data : "", stdout);
+    weft_text_release(&t);
+}
+
+static void summary(const struct table *t)
+{
+    if (t->json) {
+        fputs("\n]", stdout);
+        for (int s = 0; s <= WEFT_VERIFY_SKIPPED; s++)
+            printf(", \"%s\": %d", state_name[s], t->n[s]);
+        puts("}");
+        return;
+    }
+    bool bad = t->n[WEFT_VERIFY_DIFFERS] + t->n[WEFT_VERIFY_FAILED] > 0;
+    printf("\n%d rows of the same bits", t->n[WEFT_VERIFY_OK]);
+    if (bad)
+        printf(", %d DIFFER, %d FAILED", t->n[WEFT_VERIFY_DIFFERS],
+               t->n[WEFT_VERIFY_FAILED]);
+    if (t->n[WEFT_VERIFY_SKIPPED] > 0)
+        printf(", %d skipped", t->n[WEFT_VERIFY_SKIPPED]);
+    putchar('\n');
+}
+
+/* ---- Running ---------------------------------------------------------- */
+
+/* False: no further row of this dtype makes sense. */
+static bool run_row(const struct weft_verify_job *job, struct table *t,
+                    const struct weft_verify_row *row, enum weft_dtype dtype,
+                    struct weft_err *err)
+{
+    struct weft_verify_result r;
+    char label[64];
+    weft_verify_label(row, dtype, label);
+    show_progress(t, label);
+    weft_verify_run(job, row, dtype, &r);
+    erase_progress(t);
+    if (stop_asked)
+        return false;
+    if (row == weft_verify_row(0) && r.state != WEFT_VERIFY_OK) {
+        *err = r.why;
+        weft_err_prefix(err, "%s", label);
+        return false;
+    }
+    if (t->json)
+        put_json(t, row, label, &r);
+    else
+        put_row(row, label, &r);
+    fflush(stdout);
+    t->n[r.state]++;
+    t->n_done++;
+    return true;
+}
+
+static int run_rows(const struct options *o,
+                    const struct weft_verify_job *job, struct table *t,
+                    struct weft_err *err)
+{
+    const struct weft_verify_row *row;
+    bool goes_on = true;
+    head(t);
+    for (int d = WEFT_F32; d <= WEFT_BF16 && goes_on; d++) {
+        enum weft_dtype dtype = (enum weft_dtype) d;
+        if (count(o, dtype) == 0)
+            continue;
+        for (size_t i = 0; goes_on && (row = weft_verify_row(i)) != NULL; i++)
+            if (i == 0 || chosen(o, row, dtype))
+                goes_on = run_row(job, t, row, dtype, err);
+        weft_verify_end(job, dtype);
+    }
+    if (stop_asked)
+        return weft_err_set(err, WEFT_EINTERRUPTED, "interrupted");
+    if (!goes_on)
+        return err->code;
+    summary(t);
+    return 0;
+}
+
+/* ---- Beginning and end ------------------------------------------------ */
+
+#ifdef WEFT_HAVE_MPI
+static bool on_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    char file[4096];
+    for (size_t n; path && *path; path += n + (path[n] == ':')) {
+        n = strcspn(path, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int) n, path, name);
+        if (access(file, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+#endif
+
+static void find_mpiexec(struct weft_verify_job *job, const char *given)
+{
+#ifdef WEFT_HAVE_MPI
+    job->no_mpi = "neither mpiexec nor mpirun is on PATH; give --mpiexec";
+    job->mpiexec = given              ? given
+                 : on_path("mpiexec") ? "mpiexec"
+                 : on_path("mpirun")  ? "mpirun"
+                                      : NULL;
+#else
+    (void) given;
+    job->no_mpi = "this weft was built without MPI";
+#endif
+}
+
+/* More devices and ranks than cores are usual here. */
+static void set_environment(void)
+{
+    static const char *const word[][2] = {
+        {"STARPU_WORKERS_NOBIND", "1"},
+        {"STARPU_MPI_NOBIND", "1"},
+        {"STARPU_SILENT", "1"},
+        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+        {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
+    for (size_t i = 0; i < WEFT_COUNT(word); i++)
+        setenv(word[i][0], word[i][1], 0);
+}
+
+static int make_dir(const char *parent, char *out, size_t n,
+                    struct weft_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    if (!parent)
+        parent = tmp && *tmp ? tmp : "/tmp";
+    if (snprintf(out, n, "%s/weft-verify-XXXXXX", parent) >= (int) n)
+        return weft_err_set(err, WEFT_EINVAL, "'%s' is too long a path",
+                            parent);
+    return mkdtemp(out) ? 0 : weft_err_sys(err, "write to", parent);
+}
+
+static int verify(const struct options *o, int n_words, char **word,
+                  struct table *t, struct weft_err *err)
+{
+    char dir[3000], program[4096], *config = NULL;
+    struct weft_verify_job job = {.dir = dir,
+                                  .iterations = o->iterations,
+                                  .program = program,
+                                  .timeout_s = o->timeout_s,
+                                  .keep = o->keep,
+                                  .stop = &stop_asked};
+    struct sigaction act = {.sa_handler = on_signal};
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0)
+        return weft_err_sys(err, "read", "/proc/self/exe");
+    program[n] = 0;
+    find_mpiexec(&job, o->mpiexec);
+    set_environment();
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    int rc = make_dir(o->dir, dir, sizeof dir, err);
+    if (rc)
+        return rc;
+    if (n_words > 0) {
+        job.config = word[0];
+        job.n_words = n_words - 1;
+        job.word = (const char *const *) word + 1;
+    } else {
+        rc = weft_verify_make(dir, &config, err);
+        job.config = config;
+    }
+    if (!rc)
+        rc = run_rows(o, &job, t, err);
+    if (o->keep)
+        fprintf(stderr, "weft: the runs are in %s\n", dir);
+    else
+        (void) weft_dir_remove(dir, NULL);
+    weft_free(config);
+    return rc;
+}
+
+int weft_cmd_verify(int argc, char **argv)
+{
+    struct options o = {.iterations = 2, .timeout_s = 300};
+    const struct weft_cli_option table[] = {
+        {0, "quick", WEFT_CLI_FLAG, &o.quick, 0, 0},
+        {0, "rows", WEFT_CLI_STRING, &o.rows, 0, 0},
+        {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
+        {0, "iterations", WEFT_CLI_INT, &o.iterations, 1, 1000},
+        {0, "list", WEFT_CLI_FLAG, &o.list, 0, 0},
+        {0, "mpiexec", WEFT_CLI_STRING, &o.mpiexec, 0, 0},
+        {0, "timeout", WEFT_CLI_DOUBLE, &o.timeout_s, 1, 1e6},
+        {0, "dir", WEFT_CLI_STRING, &o.dir, 0, 0},
+        {0, "keep", WEFT_CLI_FLAG, &o.keep, 0, 0},
+        {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_verify, table,
+                        WEFT_COUNT(table), 0, -1, &first, &status))
+        return status;
+    if (!has_dtype(&o, WEFT_F32) && !has_dtype(&o, WEFT_BF16))
+        return weft_cli_usage("verify",
+                              "'--dtype' must be f32, bf16 or both, not '%s'",
+                              o.dtype);
+    for (int i = first; i < argc; i++)
+        if (!strchr(argv[i], '=') != (i == first))
+            return weft_cli_usage("verify",
+                                  i == first ? "give a configuration file "
+                                               "before '%s'"
+                                             : "'%s' is no key=value word",
+                                  argv[i]);
+    struct table t = {.json = o.json, .terminal = isatty(2)};
+    t.n_rows = count(&o, WEFT_F32) + count(&o, WEFT_BF16);
+    if (t.n_rows == 0)
+        return weft_cli_usage(
+            "verify", "no row matches '%s'; see weft verify --list", o.rows);
+    struct weft_err err = {0};
+    if (o.list)
+        list(&o);
+    else if (verify(&o, argc - first, argv + first, &t, &err) != 0)
+        return weft_cli_fail("verify", &err);
+    status = weft_cli_finish("verify");
+    bool bad = t.n[WEFT_VERIFY_DIFFERS] + t.n[WEFT_VERIFY_FAILED] > 0;
+    return bad ? WEFT_EXIT_FAILED : status;
+}

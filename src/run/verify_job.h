@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The job that `weft verify` runs in many ways, each a child process `weft
+ * train` in a folder of its own, whose numbers are compared with those of the
+ * reference.
+ */
+#ifndef WEFT_RUN_VERIFY_JOB_H
+#define WEFT_RUN_VERIFY_JOB_H
+
+#include "run/child.h"
+#include "run/verify_compare.h"
+#include "run/verify_rows.h"
+
+struct weft_verify_job {
+    const char *dir;    /* for all that is written; must be there */
+    const char *config; /* the configuration's file */
+    int n_words;
+    const char *const *word; /* (n_words) key=value */
+    int32_t iterations;
+    char *program;       /* weft itself */
+    const char *mpiexec; /* command for rows of several ranks; NULL: none */
+    const char *no_mpi;  /* why there is none */
+    double timeout_s;    /* of a row */
+    bool keep;           /* leave the rows' folders */
+    const volatile sig_atomic_t *stop;
+};
+
+enum weft_verify_state {
+    WEFT_VERIFY_OK,
+    WEFT_VERIFY_DIFFERS,
+    WEFT_VERIFY_FAILED,
+    WEFT_VERIFY_SKIPPED /* this machine or this job can't do it */
+};
+
+struct weft_verify_result {
+    enum weft_verify_state state;
+    double seconds;
+    struct weft_verify_hashes hashes; /* of states OK, DIFFERS */
+    struct weft_verify_difference difference;
+    struct weft_err why; /* of FAILED, SKIPPED */
+};
+
+/* Makes in `dir` what the built-in job needs: two random models, prompts, and
+ * the configuration, whose path is config_out (the caller frees). Errors: of
+ * model/init.h. */
+int weft_verify_make(const char *dir, char **config_out,
+                     struct weft_err *err);
+
+/* Runs a row. The first row of a dtype must come first: the others are
+ * compared with its folder, which stays until weft_verify_end(). */
+void weft_verify_run(const struct weft_verify_job *job,
+                     const struct weft_verify_row *row, enum weft_dtype dtype,
+                     struct weft_verify_result *out);
+
+/* Removes the reference of a dtype, unless job->keep. */
+void weft_verify_end(const struct weft_verify_job *job,
+                     enum weft_dtype dtype);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/verify_rows.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- A layout for each call ------------------------------------------- */
+
+/* Generation, reward, reference, critic's inference; actor's, critic's
+ * training. */
+
+/* Every model goes from one layout to another within an iteration. */
+static const struct weft_verify_mix realloc_mix = {{{0, "dp4"},
+                                                    {0, "dp2pp2"},
+                                                    {0, "tp4"},
+                                                    {0, "pp4"},
+                                                    {0, "tp2pp2"},
+                                                    {0, "dp2tp2"}}};
+
+/* The actor's calls on the first two devices, the critic's on the others. */
+static const struct weft_verify_mix split_mix = {
+    {{0, "dp2"}, {2, "dp2"}, {0, "pp2"}, {2, "tp2"}, {0, "tp2"}, {2, "pp2"}}};
+
+/* Few devices for each call, and other ones for training and inference. */
+static const struct weft_verify_mix apart_mix = {
+    {{3, "dp1"}, {2, "dp1"}, {2, "tp2"}, {1, "dp1"}, {0, "dp2"}, {3, "dp1"}}};
+
+/* All that a call may say. */
+static const struct weft_verify_mix options_mix = {
+    {{0, "tp2pp2"},
+     {0, "tp2,micro_batches=2,offload"},
+     {2, "pp2,micro_batches=3,offload"},
+     {0, "dp2tp2,micro_batches=2"},
+     {0, "dp4,zero=3,micro_batches=2,recompute"},
+     {0, "dp2pp2,zero=1,micro_batches=5"}}};
+
+/* ---- The matrix ------------------------------------------------------- */
+
+#define PLACES "runtime.place=device "
+enum {
+    NO = 0,
+    F32 = 1 << WEFT_F32,
+    BF16 = 1 << WEFT_BF16,
+    BOTH = F32 | BF16
+};
+
+static const struct weft_verify_row rows[] = {
+    {"reference", 1, 1, NULL, NULL, BOTH},
+
+    {"dp2", 1, 2, NULL, NULL, NO},
+    {"dp3", 1, 3, NULL, NULL, F32},
+    {"dp4", 1, 4, NULL, NULL, NO},
+    {"micro-batches-2", 1, 1, "train.micro_batches=2", NULL, NO},
+    {"micro-batches-5", 1, 2, "train.micro_batches=5", NULL, NO},
+    {"micro-batches-of-one", 1, 2, "train.micro_batch_tokens=1", NULL, BF16},
+    {"micro-batches-of-all", 1, 1, "train.micro_batch_tokens=100000", NULL,
+     NO},
+    {"decode-steps", 1, 2,
+     "rollout.chunk_tokens=1 rollout.slots=2 rollout.prefill_tokens=3", NULL,
+     F32},
+    {"recompute", 1, 2, "train.recompute=true", NULL, NO},
+    {"offload", 1, 2, "model.reference_offload=true", NULL, NO},
+
+    {"tp2", 1, 2, "layout=tp2", NULL, NO},
+    {"tp3", 1, 3, "layout=tp3", NULL, NO},
+    {"tp4", 1, 4, "layout=tp4", NULL, F32},
+    {"pp2", 1, 2, "layout=pp2", NULL, NO},
+    {"pp3", 1, 3, "layout=pp3,micro_batches=2", NULL, NO},
+    {"pp4", 1, 4, "layout=pp4,micro_batches=3", NULL, F32},
+    {"dp2tp2", 1, 4, "layout=dp2tp2", NULL, NO},
+    {"dp2pp2", 1, 4, "layout=dp2pp2", NULL, NO},
+    {"tp2pp2", 1, 4, "layout=tp2pp2,micro_batches=5", NULL, NO},
+    {"dp2tp2pp2", 1, 8, "layout=dp2tp2pp2,recompute,offload", NULL, BF16},
+
+    {"zero1", 1, 4, "layout=dp4,zero=1", NULL, NO},
+    {"zero2", 1, 4, "layout=dp2tp2,zero=2", NULL, NO},
+    {"zero3", 1, 4, "layout=dp2pp2,zero=3,recompute", NULL, NO},
+    {"zero3-dp4", 1, 4, "layout=dp4,zero=3,micro_batches=2", NULL, NO},
+
+    {"realloc", 1, 4, NULL, &realloc_mix, NO},
+    {"split", 1, 4, NULL, &split_mix, F32},
+    {"apart", 1, 4, NULL, &apart_mix, NO},
+    {"options", 1, 4, NULL, &options_mix, NO},
+
+    {"places-dp4", 1, 4, PLACES "layout=dp4", NULL, NO},
+    {"places-tp4", 1, 4, PLACES "layout=tp4", NULL, NO},
+    {"places-pp4", 1, 4, PLACES "layout=pp4,micro_batches=2", NULL, NO},
+    {"places-zero1", 1, 4, PLACES "layout=dp4,zero=1", NULL, NO},
+    {"places-zero2", 1, 4, PLACES "layout=dp2pp2,zero=2", NULL, NO},
+    {"places-zero3", 1, 4, PLACES "layout=dp2tp2,zero=3", NULL, F32},
+    {"places-realloc", 1, 4, PLACES, &realloc_mix, BOTH},
+    {"places-split", 1, 4, PLACES, &split_mix, NO},
+    {"places-apart", 1, 4, PLACES, &apart_mix, NO},
+    {"places-options", 1, 4, PLACES, &options_mix, NO},
+
+    {"ranks2-dp2", 2, 1, NULL, NULL, NO},
+    {"ranks2-tp2", 2, 1, "layout=tp2", NULL, NO},
+    {"ranks2-pp2", 2, 1, "layout=pp2,micro_batches=2", NULL, NO},
+    {"ranks2x2-dp2tp2", 2, 2, "layout=dp2tp2,zero=1", NULL, NO},
+    {"ranks2x2-tp2pp2", 2, 2, "layout=tp2pp2,micro_batches=3", NULL, BF16},
+    {"ranks2x2-zero3", 2, 2, "layout=dp4,zero=3", NULL, NO},
+    {"ranks2x2-realloc", 2, 2, NULL, &realloc_mix, F32},
+    {"ranks2x2-split", 2, 2, NULL, &split_mix, NO},
+    {"ranks2x2-places", 2, 2, PLACES, &options_mix, NO},
+    {"ranks4-dp4", 4, 1, NULL, NULL, NO},
+    {"ranks4-tp4", 4, 1, "layout=tp4", NULL, NO},
+    {"ranks4-pp4", 4, 1, "layout=pp4,micro_batches=2", NULL, NO},
+    {"ranks4-zero2", 4, 1, "layout=dp4,zero=2", NULL, NO},
+    {"ranks4-realloc", 4, 1, NULL, &realloc_mix, NO},
+    {"ranks4-apart", 4, 1, NULL, &apart_mix, NO},
+};
+
+const struct weft_verify_row *weft_verify_row(size_t i)
+{
+    return i < WEFT_COUNT(rows) ? &rows[i] : NULL;
+}
+
+const char *weft_verify_label(const struct weft_verify_row *row,
+                              enum weft_dtype dtype, char out[64])
+{
+    snprintf(out, 64, "%s/%s", weft_dtype_name(dtype), row->name);
+    return out;
+}
+
+bool weft_verify_matches(const struct weft_verify_row *row,
+                         enum weft_dtype dtype, const char *pattern)
+{
+    char label[64];
+    return !pattern || fnmatch(pattern, row->name, 0) == 0
+        || fnmatch(pattern, weft_verify_label(row, dtype, label), 0) == 0;
+}
+
+/* ---- Plans ------------------------------------------------------------ */
+
+/* n devices from `first` on: a part of a node, or whole nodes. */
+static struct weft_mesh mesh_of(const struct weft_verify_row *row,
+                                int32_t first, int32_t n)
+{
+    int32_t d = row->devices;
+    if (n <= d)
+        return (struct weft_mesh){first / d, 1, first % d, n};
+    return (struct weft_mesh){first / d, n / d, 0, d};
+}
+
+int weft_verify_plan(const struct weft_verify_row *row, struct weft_plan *out,
+                     struct weft_err *err)
+{
+    static const struct weft_shape any;
+    struct weft_plan_needs needs = {.n_nodes = row->ranks,
+                                    .n_devices = row->devices};
+    enum weft_call call[WEFT_N_CALLS];
+    int n = weft_plan_calls(call);
+    *out = (struct weft_plan){.n_nodes = row->ranks,
+                              .n_devices = row->devices};
+    for (int i = 0; i < n; i++)
+        needs.shape[call[i]] = &any;
+    for (int i = 0; i < n; i++) {
+        struct weft_plan uniform;
+        struct weft_call_plan *c = &out->call[call[i]];
+        int rc = weft_plan_uniform(row->mix->call[i].layout, &needs, &uniform,
+                                   err);
+        if (rc)
+            return rc;
+        *c = uniform.call[call[i]];
+        c->mesh = mesh_of(row, row->mix->call[i].first,
+                          weft_mesh_size(&c->mesh));
+    }
+    return 0;
+}
