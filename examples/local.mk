@@ -15,4 +15,4 @@ noinst_PROGRAMS += $(example_programs)
 %C%_04_reward_LDADD = $(example_libs)
 %C%_05_ppo_loop_LDADD = $(example_libs)
 EXTRA_DIST += %D%/check.h %D%/04_reward.yaml %D%/quickstart \
-	%D%/layouts
+	%D%/layouts %D%/verify.yaml

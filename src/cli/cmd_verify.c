@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "run/config.h"
 #include "run/text.h"
 #include "run/verify_job.h"
 
@@ -119,7 +120,7 @@ static void head(const struct table *t)
     if (t->json)
         fputs("{\"rows\": [", stdout);
     else
-        printf("%-24s %5s %7s  %-8s  %-8s  %-8s  %-8s  %7s\n", "row", "ranks",
+        printf("%-26s %5s %7s  %-8s  %-8s  %-8s  %-8s  %7s\n", "row", "ranks",
                "devices", "rollouts", "logprobs", "norms", "weights",
                "seconds");
     fflush(stdout);
@@ -157,7 +158,7 @@ static void put_row(const struct weft_verify_row *row, const char *label,
     static const char *const shown[] = {"ok", "DIFFERS", "FAILED", "skipped"};
     const struct weft_verify_hashes *h = &r->hashes;
     bool there = r->state <= WEFT_VERIFY_DIFFERS;
-    printf("%-24s %5d %7d", label, row->ranks, row->ranks * row->devices);
+    printf("%-26s %5d %7d", label, row->ranks, row->ranks * row->devices);
     put_hash(h->tokens, there);
     put_hash(h->logprobs, there);
     put_hash(h->norms, there);
@@ -249,6 +250,8 @@ static bool run_row(const struct weft_verify_job *job, struct table *t,
         weft_err_prefix(err, "%s", label);
         return false;
     }
+    if (t->n_done == 0)
+        head(t);
     if (t->json)
         put_json(t, row, label, &r);
     else
@@ -265,7 +268,6 @@ static int run_rows(const struct options *o,
 {
     const struct weft_verify_row *row;
     bool goes_on = true;
-    head(t);
     for (int d = WEFT_F32; d <= WEFT_BF16 && goes_on; d++) {
         enum weft_dtype dtype = (enum weft_dtype) d;
         if (count(o, dtype) == 0)
@@ -275,12 +277,11 @@ static int run_rows(const struct options *o,
                 goes_on = run_row(job, t, row, dtype, err);
         weft_verify_end(job, dtype);
     }
+    if (t->n_done > 0)
+        summary(t);
     if (stop_asked)
         return weft_err_set(err, WEFT_EINTERRUPTED, "interrupted");
-    if (!goes_on)
-        return err->code;
-    summary(t);
-    return 0;
+    return goes_on ? 0 : err->code;
 }
 
 /* ---- Beginning and end ------------------------------------------------ */
@@ -339,6 +340,24 @@ static int make_dir(const char *parent, char *out, size_t n,
     return mkdtemp(out) ? 0 : weft_err_sys(err, "write to", parent);
 }
 
+/* What is wrong with the configuration is said before the first row. */
+static int check_config(const struct weft_verify_job *job,
+                        struct weft_err *err)
+{
+    struct weft_config config;
+    int rc = weft_config_read(job->config, job->n_words, job->word, &config,
+                              err);
+    if (rc)
+        return rc;
+    if (config.algorithm != WEFT_ALGO_PPO)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "'%s' is not of algorithm ppo; only such runs can "
+                          "be compared",
+                          job->config);
+    weft_config_release(&config);
+    return rc;
+}
+
 static int verify(const struct options *o, int n_words, char **word,
                   struct table *t, struct weft_err *err)
 {
@@ -369,6 +388,8 @@ static int verify(const struct options *o, int n_words, char **word,
         rc = weft_verify_make(dir, &config, err);
         job.config = config;
     }
+    if (!rc)
+        rc = check_config(&job, err);
     if (!rc)
         rc = run_rows(o, &job, t, err);
     if (o->keep)

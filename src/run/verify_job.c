@@ -212,11 +212,18 @@ static void add_row_words(const struct weft_verify_job *job,
         addf(w, "plan=%s", row_path(job, row, dtype, ".json", path));
 }
 
+/* A plan's text without its prediction of memory; NULL: no memory. */
+static char *plan_text(struct weft_plan *plan)
+{
+    plan->has_memory = false;
+    return weft_plan_json(plan);
+}
+
 /* Whether the job can be done so: too few layers, heads or samples are found
- * here. */
+ * here. plan_out: the plan's text; the caller frees. */
 static int check(const struct weft_verify_job *job,
                  const struct weft_verify_row *row, const struct words *w,
-                 struct weft_err *err)
+                 char **plan_out, struct weft_err *err)
 {
     struct weft_config config;
     struct weft_run_needs needs;
@@ -225,16 +232,11 @@ static int check(const struct weft_verify_job *job,
                               (const char *const *) w->word, &config, err);
     if (rc)
         return rc;
-    if (config.algorithm != WEFT_ALGO_PPO)
-        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
-                          "'%s' is not of algorithm ppo, whose runs alone "
-                          "have digests",
-                          job->config);
-    if (!rc)
-        rc = weft_run_needs_read(&config, row->ranks, row->devices, &needs,
-                                 err);
+    rc = weft_run_needs_read(&config, row->ranks, row->devices, &needs, err);
     if (!rc)
         rc = weft_run_plan(&config, &needs.plan, &plan, err);
+    if (!rc && !(*plan_out = plan_text(&plan)))
+        rc = weft_err_nomem(err, "a plan", PATH_BYTES);
     weft_plan_release(&plan);
     weft_config_release(&config);
     return rc;
@@ -242,7 +244,7 @@ static int check(const struct weft_verify_job *job,
 
 static int prepare(const struct weft_verify_job *job,
                    const struct weft_verify_row *row, enum weft_dtype dtype,
-                   struct words *w, struct weft_err *err)
+                   struct words *w, char **plan_out, struct weft_err *err)
 {
     char path[PATH_BYTES];
     struct weft_plan plan;
@@ -258,7 +260,7 @@ static int prepare(const struct weft_verify_job *job,
         rc = weft_err_nomem(err, "arguments", PATH_BYTES);
     if (!rc && row->ranks > 1 && !job->mpiexec)
         rc = weft_err_set(err, WEFT_ENOTFOUND, "%s", job->no_mpi);
-    return rc ? rc : check(job, row, w, err);
+    return rc ? rc : check(job, row, w, plan_out, err);
 }
 
 /* Trains; the run's folder is there afterwards. */
@@ -289,15 +291,50 @@ static int train(const struct weft_verify_job *job,
     return rc;
 }
 
+/* Whether the run followed the row's plan, or all would agree with nothing
+ * shown. WEFT_EUNSUPPORTED: it can't say so. */
+static int check_followed(const struct weft_verify_row *row,
+                          const char *run_dir, const char *expected,
+                          struct weft_err *err)
+{
+    char path[PATH_BYTES + 16];
+    struct weft_plan plan;
+    bool plain = !row->mix && row->ranks == 1
+              && !(row->words
+                   && (strstr(row->words, "layout=")
+                       || strstr(row->words, "runtime.place=")));
+    snprintf(path, sizeof path, "%s/plan.json", run_dir);
+    /* NOTE: a run that knows no layouts leaves no plan. */
+    if (!weft_file_exists(path))
+        return plain ? 0
+                     : weft_err_set(err, WEFT_EUNSUPPORTED,
+                                    "the run left no plan.json: nothing "
+                                    "shows that it followed the layout");
+    int rc = weft_plan_read(path, &plan, err);
+    if (rc)
+        return rc;
+    char *text = plan_text(&plan);
+    if (!text || strcmp(text, expected) != 0)
+        rc = weft_err_set(err, WEFT_EINTERNAL,
+                          "the run followed another plan than the row's");
+    weft_free(text);
+    weft_plan_release(&plan);
+    return rc;
+}
+
 /* Reads the row's numbers and compares them with the reference's. */
 static int judge(const struct weft_verify_job *job,
                  const struct weft_verify_row *row, enum weft_dtype dtype,
-                 struct weft_verify_result *out)
+                 const char *plan, struct weft_verify_result *out)
 {
     const struct weft_verify_row *reference = weft_verify_row(0);
     char run_dir[PATH_BYTES], other[PATH_BYTES];
     row_path(job, row, dtype, "", run_dir);
-    int rc = weft_verify_read(run_dir, job->iterations, &out->hashes,
+    int rc = check_followed(row, run_dir, plan, &out->why);
+    if (rc == WEFT_EUNSUPPORTED)
+        out->state = WEFT_VERIFY_SKIPPED;
+    if (!rc)
+        rc = weft_verify_read(run_dir, job->iterations, &out->hashes,
                               &out->why);
     if (rc || row == reference)
         return rc;
@@ -323,25 +360,26 @@ void weft_verify_run(const struct weft_verify_job *job,
                      struct weft_verify_result *out)
 {
     bool reference = row == weft_verify_row(0);
-    char dir[PATH_BYTES];
+    char dir[PATH_BYTES], *plan = NULL;
     struct words w = {0};
     *out = (struct weft_verify_result){.state = WEFT_VERIFY_OK};
     snprintf(dir, sizeof dir, "%s/%s", job->dir, weft_dtype_name(dtype));
     int rc = weft_dir_create(dir, &out->why);
     if (!rc) {
-        rc = prepare(job, row, dtype, &w, &out->why);
+        rc = prepare(job, row, dtype, &w, &plan, &out->why);
         if (rc && !reference)
             out->state = WEFT_VERIFY_SKIPPED;
     }
     if (!rc)
         rc = train(job, row, dtype, &w, &out->seconds, &out->why);
     if (!rc)
-        rc = judge(job, row, dtype, out);
+        rc = judge(job, row, dtype, plan, out);
     if (rc && out->state != WEFT_VERIFY_SKIPPED)
         out->state = WEFT_VERIFY_FAILED;
     if (!reference)
         remove_row(job, row, dtype);
     words_release(&w);
+    weft_free(plan);
 }
 
 void weft_verify_end(const struct weft_verify_job *job, enum weft_dtype dtype)

@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# weft verify: rows that agree, one that does not, those that fail or are
+# skipped; and that nothing is left behind.
+set -u
+weft=$WEFT_BUILDDIR/weft
+config=$WEFT_SRCDIR/examples/verify.yaml
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+mkdir tmp
+failed=0
+
+fail()
+{
+    echo "FAIL $*"
+    sed 's/^/    /' out err
+    failed=1
+}
+
+# expect STATUS 'part of the output' options...
+expect()
+{
+    status=$1
+    part=$2
+    shift 2
+    "$weft" verify --dir tmp "$@" >out 2>err
+    got=$?
+    says=out
+    [ -s out ] || says=err
+    [ "$got" = "$status" ] && grep -qF -- "$part" $says ||
+        fail "weft verify $* (status $got): $part"
+    [ -z "$(ls tmp)" ] || { fail "left: $(ls tmp)"; rm -rf tmp/*; }
+}
+
+# ---- Which rows -------------------------------------------------------------
+expect 0 "bf16/ranks4-tp4" --list
+[ "$(grep -c '^f32/' out)" = "$(grep -c '^bf16/' out)" ] || fail "--list"
+expect 0 "f32/reference" --list --quick
+n=$(wc -l <out)
+[ "$n" -ge 8 ] && [ "$n" -le 16 ] || fail "--quick has $n rows"
+expect 0 "bf16/reference" --list --rows 'bf16/dp?'
+[ "$(wc -l <out)" = 4 ] || fail "--rows"
+expect 0 "f32/tp4" --list --dtype f32
+! grep -q bf16 out || fail "--dtype"
+expect 2 "no row matches 'dp9'" --rows dp9
+expect 2 "must be f32, bf16 or both" --dtype f16
+expect 2 "give a configuration file before 'seed=1'" seed=1
+expect 2 "'more' is no key=value word" "$config" more
+expect 2 "'--iterations' must be from 1" --iterations 0
+
+# ---- The same bits ----------------------------------------------------------
+expect 0 "6 rows of the same bits" --rows 'dp[23]' --iterations 1
+awk '/^f32/ { print $4, $5, $6, $7 }' out | sort -u >hashes
+[ "$(wc -l <hashes)" = 1 ] || fail "f32 hashes"
+[ "$(awk '/^bf16/ { print $4, $5, $6, $7 }' out | sort -u | cat hashes - |
+    sort -u | wc -l)" = 2 ] || fail "bf16 hashes"
+expect 0 "2 rows of the same bits" "$config" --rows f32/decode-steps
+expect 0 '{"row": "f32/dp2", "ranks": 1, "devices": 2, "state": "ok"' \
+    "$config" --rows f32/dp2 --json
+grep -q '^\], "ok": 2, "differs": 0, "failed": 0, "skipped": 0}$' out ||
+    fail "--json"
+
+# ---- Other bits -------------------------------------------------------------
+# A reward that is another one in each run.
+cat >reward.sh <<'END'
+echo x >>count
+n=$(wc -l <count)
+while read -r line; do i=$((${i:-0} + 1)); echo $((n * i)); done
+END
+chance="reward=[{type: program, directory: $dir, command: [sh, reward.sh]}]"
+expect 1 "1 DIFFER, 0 FAILED" "$config" "$chance" --rows f32/dp2
+grep -q '^f32/dp2 .* DIFFERS$' out || fail "DIFFERS"
+grep -q "^    iteration 1: advantages of sample 0 differ at 0: " out ||
+    fail "the first number"
+grep -q "^    actor model: tensor 'lm_head.weight' differs at element " out ||
+    fail "the first tensor"
+expect 1 '"state": "differs"' "$config" "$chance" --rows f32/dp2 --json
+grep -q '"first_tensor": "actor model: tensor' out || fail "--json"
+
+# ---- Not run ----------------------------------------------------------------
+expect 0 "1 skipped" "$config" --rows f32/pp4
+grep -q "^    layout 'pp4,.*\|^    .*pp 4 .*2 layers" out ||
+    fail "why pp4 is skipped"
+expect 1 "weft verify: argument 'seed=x': 'seed' must be" "$config" seed=x
+expect 1 "cannot" nothing.yaml
+expect 1 "algorithm ppo" "${config%/*}/quickstart/sft.yaml" \
+    "model.actor=${config%/*}/quickstart/model" --rows dp2
+if "$weft" info --json | grep -q '"mpi": "none"'; then
+    expect 0 "built without MPI" "$config" --rows f32/ranks2-dp2
+else
+    expect 1 "1 FAILED" "$config" --rows f32/ranks2-dp2 --mpiexec false
+    expect 1 "cannot start 'nothing'" "$config" --rows f32/ranks2-dp2 \
+        --mpiexec "nothing at all"
+    PATH=nowhere "$weft" verify --dir tmp "$config" --rows f32/ranks2-dp2 \
+        >out 2>err || fail "no mpiexec: status"
+    grep -q "neither mpiexec nor mpirun is on PATH" out || fail "no mpiexec"
+fi
+
+# ---- Stopped, kept ----------------------------------------------------------
+"$weft" verify --dir tmp --keep --rows f32/dp2 "$config" >out 2>err ||
+    fail "--keep"
+kept=$(echo tmp/weft-verify-*)
+[ -s "$kept/f32/dp2/digests/000002.json" ] && [ -e "$kept/f32/dp2.log" ] &&
+    grep -qx "weft: the runs are in $kept" err || fail "--keep"
+rm -rf tmp/*
+"$weft" verify --dir tmp --dtype f32 iterations=1000 "$config" >out 2>err &&
+    fail "a key before the configuration"
+"$weft" verify --dir tmp --dtype f32 --iterations 1000 "$config" \
+    >out 2>err &
+pid=$!
+i=0
+while [ ! -s out ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i + 1)); done
+sleep 1
+kill -TERM $pid
+wait $pid
+[ $? = 1 ] && grep -q "weft verify: interrupted" err || fail "stopped"
+[ -z "$(ls tmp)" ] || fail "stopped, left: $(ls tmp)"
+exit $failed
