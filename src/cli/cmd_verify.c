@@ -110,6 +110,7 @@ struct table {
     bool json, terminal; /* terminal: stderr is one */
     int n_rows, n_done;
     int n[WEFT_VERIFY_SKIPPED + 1]; /* rows of each state */
+    struct weft_err why;            /* said last: not to be repeated */
 };
 
 static const char *const state_name[] = {"ok", "differs", "failed",
@@ -152,8 +153,8 @@ static void put_hash(uint64_t hash, bool there)
         printf("  %-8s", "-");
 }
 
-static void put_row(const struct weft_verify_row *row, const char *label,
-                    const struct weft_verify_result *r)
+static void put_row(struct table *t, const struct weft_verify_row *row,
+                    const char *label, const struct weft_verify_result *r)
 {
     static const char *const shown[] = {"ok", "DIFFERS", "FAILED", "skipped"};
     const struct weft_verify_hashes *h = &r->hashes;
@@ -164,11 +165,13 @@ static void put_row(const struct weft_verify_row *row, const char *label,
     put_hash(h->norms, there);
     put_hash(h->weights, there);
     printf("  %7.1f  %s\n", r->seconds, shown[r->state]);
+    bool said = strcmp(t->why.text, r->why.text) == 0;
     const char *const line[] = {r->difference.number, r->difference.tensor,
-                                there ? "" : r->why.text};
+                                there || said ? "" : r->why.text};
     for (size_t i = 0; i < WEFT_COUNT(line); i++)
         if (line[i][0])
             printf("    %s\n", line[i]);
+    t->why = r->why;
 }
 
 static void add_hash(struct weft_text *t, const char *name, uint64_t hash)
@@ -255,7 +258,7 @@ static bool run_row(const struct weft_verify_job *job, struct table *t,
     if (t->json)
         put_json(t, row, label, &r);
     else
-        put_row(row, label, &r);
+        put_row(t, row, label, &r);
     fflush(stdout);
     t->n[r.state]++;
     t->n_done++;
@@ -301,16 +304,33 @@ static bool on_path(const char *name)
 }
 #endif
 
-static void find_mpiexec(struct weft_verify_job *job, const char *given)
+/* The launcher that rows of several ranks use. One that nobody named must
+ * show that it works here; why_not: the reason when it does not. */
+static void find_mpiexec(struct weft_verify_job *job, const char *given,
+                         struct weft_err *why_not)
 {
 #ifdef WEFT_HAVE_MPI
+    char log[4096],
+        *argv[] = {NULL, "-n", "2", job->program, "--version", NULL};
+    struct weft_child probe = {
+        .argv = argv, .log = log, .timeout_s = 60, .stop = job->stop};
+    double seconds;
     job->no_mpi = "neither mpiexec nor mpirun is on PATH; give --mpiexec";
     job->mpiexec = given              ? given
                  : on_path("mpiexec") ? "mpiexec"
                  : on_path("mpirun")  ? "mpirun"
                                       : NULL;
+    if (given || !job->mpiexec)
+        return;
+    argv[0] = (char *) (uintptr_t) job->mpiexec;
+    snprintf(log, sizeof log, "%s/mpiexec.log", job->dir);
+    if (weft_child_run(&probe, &seconds, why_not) != 0) {
+        job->mpiexec = NULL;
+        job->no_mpi = why_not->text;
+    }
 #else
     (void) given;
+    (void) why_not;
     job->no_mpi = "this weft was built without MPI";
 #endif
 }
@@ -368,12 +388,12 @@ static int verify(const struct options *o, int n_words, char **word,
                                   .timeout_s = o->timeout_s,
                                   .keep = o->keep,
                                   .stop = &stop_asked};
+    struct weft_err why_not;
     struct sigaction act = {.sa_handler = on_signal};
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0)
         return weft_err_sys(err, "read", "/proc/self/exe");
     program[n] = 0;
-    find_mpiexec(&job, o->mpiexec);
     set_environment();
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
@@ -390,6 +410,8 @@ static int verify(const struct options *o, int n_words, char **word,
     }
     if (!rc)
         rc = check_config(&job, err);
+    if (!rc)
+        find_mpiexec(&job, o->mpiexec, &why_not);
     if (!rc)
         rc = run_rows(o, &job, t, err);
     if (o->keep)

@@ -95,6 +95,11 @@ else
     PATH=nowhere "$weft" verify --dir tmp "$config" --rows f32/ranks2-dp2 \
         >out 2>err || fail "no mpiexec: status"
     grep -q "neither mpiexec nor mpirun is on PATH" out || fail "no mpiexec"
+    mkdir bin # one that nobody asked for, and that can't start anything
+    printf '#!/bin/sh\necho no daemon here\nexit 1\n' >bin/mpiexec
+    chmod +x bin/mpiexec
+    PATH=$dir/bin:$PATH
+    expect 0 "no daemon here" "$config" --rows f32/ranks2-dp2
 fi
 
 # ---- Stopped, kept ----------------------------------------------------------
