@@ -472,6 +472,8 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
     /* First of all: it is what makes the folder a run's. */
     int rc = weft_config_write(&t->config, path_of(path, run, "config.yaml"),
                                err);
+    if (!rc)
+        rc = weft_plan_write(&t->plan, path_of(path, run, "plan.json"), err);
     for (size_t i = 0; i < WEFT_COUNT(folder) && !rc; i++)
         rc = weft_dir_create(path_of(path, run, folder[i]), err);
     if (!rc)
