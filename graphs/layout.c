@@ -5,22 +5,44 @@
 
 #include "base/alloc.h"
 
+struct weft_g_job weft_g_job_of(const struct weft_rt *rt)
+{
+    int32_t devices = weft_rt_n_devices(rt);
+    int32_t each = weft_rt_devices_per_rank(rt);
+    return (struct weft_g_job){devices / each, each,
+                               weft_rt_n_places(rt) == devices};
+}
+
+int32_t weft_g_job_n_places(const struct weft_g_job *job)
+{
+    return job->n_ranks * (job->place_per_device ? job->n_devices : 1);
+}
+
+int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device)
+{
+    return job->place_per_device ? device : device / job->n_devices;
+}
+
+int32_t weft_g_job_place_rank(const struct weft_g_job *job, int32_t place)
+{
+    return job->place_per_device ? place / job->n_devices : place;
+}
+
 static int32_t n_members(const struct weft_g_layout *l)
 {
     return l->plan.dp * l->plan.tp * l->plan.pp;
 }
 
-static bool is_any_device(struct weft_rt *rt, const struct weft_g_layout *l)
+static bool is_any_device(const struct weft_g_job *job,
+                          const struct weft_g_layout *l)
 {
     /* dp covers whole ranks, and these are places */
-    int32_t devices = weft_rt_n_devices(rt);
-    if (l->plan.tp > 1 || l->plan.pp > 1
-        || weft_rt_n_places(rt) * weft_rt_devices_per_rank(rt) != devices)
-        return false;
-    return l->plan.mesh.n_devices == weft_rt_devices_per_rank(rt);
+    return l->plan.tp == 1 && l->plan.pp == 1
+        && (!job->place_per_device || job->n_devices == 1)
+        && l->plan.mesh.n_devices == job->n_devices;
 }
 
-static int init(struct weft_rt *rt, const struct weft_shape *shape,
+static int init(const struct weft_g_job *job, const struct weft_shape *shape,
                 const struct weft_plan *plan,
                 const struct weft_call_plan *call, struct weft_g_layout *out,
                 struct weft_err *err)
@@ -39,18 +61,19 @@ static int init(struct weft_rt *rt, const struct weft_shape *shape,
             for (int32_t k = 0; k < call->tp; k++, at++) {
                 int32_t device = weft_plan_device(plan, call, i, s, k);
                 out->member[at] = (struct weft_g_member){
-                    device, weft_rt_place_of(rt, device),
+                    device, weft_g_job_place_of(job, device),
                     weft_plan_range(shape->n_blocks, call->tp, k)};
             }
-    out->any_device = is_any_device(rt, out);
+    out->any_device = is_any_device(job, out);
     return 0;
 }
 
-int weft_g_layout_init(struct weft_rt *rt, const struct weft_shape *shape,
+int weft_g_layout_init(const struct weft_g_job *job,
+                       const struct weft_shape *shape,
                        const struct weft_plan *plan, enum weft_call call,
                        struct weft_g_layout *out, struct weft_err *err)
 {
-    return init(rt, shape, plan, &plan->call[call], out, err);
+    return init(job, shape, plan, &plan->call[call], out, err);
 }
 
 int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
@@ -60,7 +83,8 @@ int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
     struct weft_plan plan = {.n_nodes = 1, .n_devices = dp};
     struct weft_call_plan call = {
         .mesh = {.n_nodes = 1, .n_devices = dp}, .dp = dp, .tp = 1, .pp = 1};
-    return init(rt, shape, &plan, &call, out, err);
+    struct weft_g_job job = weft_g_job_of(rt);
+    return init(&job, shape, &plan, &call, out, err);
 }
 
 int weft_g_layout_copy(const struct weft_g_layout *from,

@@ -24,9 +24,20 @@ struct weft_g_layout {
                         task may run on any device of its place */
 };
 
+/* The devices of a job and their memory: a runtime's, or planned ones. */
+struct weft_g_job {
+    int32_t n_ranks, n_devices; /* of each rank */
+    bool place_per_device;      /* see "Places" in rt/tile.h */
+};
+struct weft_g_job weft_g_job_of(const struct weft_rt *rt);
+int32_t weft_g_job_n_places(const struct weft_g_job *job);
+int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device);
+int32_t weft_g_job_place_rank(const struct weft_g_job *job, int32_t place);
+
 /* The layout of `call` in a checked plan. Release also after an error.
  * Errors: WEFT_ENOMEM, dp above WEFT_G_MAX_DP. */
-int weft_g_layout_init(struct weft_rt *rt, const struct weft_shape *shape,
+int weft_g_layout_init(const struct weft_g_job *job,
+                       const struct weft_shape *shape,
                        const struct weft_plan *plan, enum weft_call call,
                        struct weft_g_layout *out, struct weft_err *err);
 /* Data parallel on devices 0 .. dp - 1. */

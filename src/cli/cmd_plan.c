@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "run/plan_needs.h"
+#include "run/trainer.h"
 
 WEFT_COMMAND(plan);
 
@@ -76,6 +77,15 @@ static int count_devices(const struct weft_config *config, int32_t *out,
     return rc;
 }
 
+/* What a run of the plan takes. */
+static int predict(const struct weft_config *config, struct weft_plan *plan,
+                   struct weft_err *err)
+{
+    struct weft_g_job job = {plan->n_nodes, plan->n_devices,
+                             config->runtime.place == WEFT_PLACE_DEVICE};
+    return weft_trainer_predict(config, &job, plan, err);
+}
+
 /* The plan of `--check`, whose cluster counts where none is given. */
 static int check(const struct options *o, const struct weft_config *config,
                  struct weft_plan *out, struct weft_err *err)
@@ -92,7 +102,7 @@ static int check(const struct options *o, const struct weft_config *config,
     rc = weft_plan_check(out, &needs.plan, err);
     if (rc)
         weft_err_prefix(err, "%s", o->check);
-    return rc;
+    return rc ? rc : predict(config, out, err);
 }
 
 static int make(const struct options *o, struct weft_config *config,
@@ -116,6 +126,8 @@ static int make(const struct options *o, struct weft_config *config,
                                  &needs, err);
     if (!rc)
         rc = weft_run_plan(config, &needs.plan, out, err);
+    if (!rc)
+        rc = predict(config, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
     return rc;

@@ -11,6 +11,7 @@
 void weft_plan_release(struct weft_plan *plan)
 {
     weft_free(plan->memory);
+    weft_free(plan->measured);
     *plan = (struct weft_plan){0};
 }
 

@@ -46,9 +46,11 @@ struct weft_call_plan {
 struct weft_plan {
     int32_t n_nodes, n_devices; /* of each node */
     struct weft_call_plan call[WEFT_N_CALLS];
-    bool has_memory; /* predicted peak bytes of device d by class, (n_nodes *
-                        n_devices); a shared place counts at each device */
-    int64_t (*memory)[WEFT_N_MEM_CLASSES];
+    /* Peak bytes of device d by class, then of all together, which need not
+     * come at one time; a shared place counts at each device. (n_nodes *
+     * n_devices); NULL: not known. */
+    int64_t (*memory)[WEFT_MEM_ALL + 1];   /* predicted, an upper bound */
+    int64_t (*measured)[WEFT_MEM_ALL + 1]; /* of a run with this plan */
 };
 
 void weft_plan_release(struct weft_plan *plan);
@@ -167,8 +169,8 @@ int weft_plan_write(const struct weft_plan *plan, const char *path,
 /* The text of the file. The caller frees. NULL: out of memory. */
 char *weft_plan_json(const struct weft_plan *plan);
 /* The table for people: call, mesh, dp, tp, pp, micro-batches, ZeRO,
- * recompute, offload; then memory per device by class where it is known. The
- * caller frees. NULL: out of memory. */
+ * recompute, offload; then memory per device by class where it is known,
+ * predicted beside measured. The caller frees. NULL: out of memory. */
 char *weft_plan_explain(const struct weft_plan *plan);
 
 #endif

@@ -39,29 +39,55 @@ static void put_call(FILE *f, enum weft_call call,
                                              : "no");
 }
 
+static void put_bytes(FILE *f, const char *name, const char *devices,
+                      const int64_t bytes[WEFT_MEM_ALL + 1])
+{
+    fprintf(f, "%s %-*s", name, 14 - (int) strlen(name), devices);
+    for (int c = 0; c <= WEFT_MEM_ALL; c++)
+        fprintf(f, "  %11.1f", (double) bytes[c] / (1024 * 1024));
+    fputs("\n", f);
+}
+
+/* Measured in percent of predicted. */
+static void put_share(FILE *f, const int64_t predicted[WEFT_MEM_ALL + 1],
+                      const int64_t measured[WEFT_MEM_ALL + 1])
+{
+    fprintf(f, "%-15s", "  %");
+    for (int c = 0; c <= WEFT_MEM_ALL; c++)
+        if (predicted[c] > 0)
+            fprintf(f, "  %11.1f",
+                    100 * (double) measured[c] / (double) predicted[c]);
+        else
+            fprintf(f, "  %11s", "-");
+    fputs("\n", f);
+}
+
+static bool same(int64_t (*table)[WEFT_MEM_ALL + 1], int64_t a, int64_t b)
+{
+    return !table || memcmp(table[a], table[b], sizeof table[a]) == 0;
+}
+
 /* Devices of the same numbers are one line. */
 static void put_memory(FILE *f, const struct weft_plan *plan)
 {
-    const double mib = 1024 * 1024;
     int64_t n = (int64_t) plan->n_nodes * plan->n_devices, end;
-    fputs("\nMiB at most    ", f);
+    fprintf(f, "\n%-15s", "MiB at most");
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         fprintf(f, "  %11s", weft_mem_class_name((enum weft_mem_class) c));
     fprintf(f, "  %11s\n", "all");
     for (int64_t d = 0; d < n; d = end) {
         char devices[48];
-        int64_t sum = 0;
         for (end = d + 1; end < n; end++)
-            if (memcmp(plan->memory[d], plan->memory[end],
-                       sizeof plan->memory[d])
-                != 0)
+            if (!same(plan->memory, d, end) || !same(plan->measured, d, end))
                 break;
-        fprintf(f, "device %-8s", range(d, end - d, devices));
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-            sum += plan->memory[d][c];
-            fprintf(f, "  %11.1f", (double) plan->memory[d][c] / mib);
-        }
-        fprintf(f, "  %11.1f\n", (double) sum / mib);
+        range(d, end - d, devices);
+        if (plan->memory)
+            put_bytes(f, "device", devices, plan->memory[d]);
+        if (plan->measured)
+            put_bytes(f, "  measured", plan->memory ? "" : devices,
+                      plan->measured[d]);
+        if (plan->memory && plan->measured)
+            put_share(f, plan->memory[d], plan->measured[d]);
     }
 }
 
@@ -81,7 +107,7 @@ char *weft_plan_explain(const struct weft_plan *plan)
     for (int i = 0; i < n; i++)
         if (plan->call[call[i]].dp > 0)
             put_call(f, call[i], &plan->call[call[i]]);
-    if (plan->has_memory)
+    if (plan->memory || plan->measured)
         put_memory(f, plan);
     bool failed = ferror(f) != 0;
     if (fclose(f) != 0 || failed) {

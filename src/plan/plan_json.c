@@ -37,8 +37,8 @@ static const struct {
     size_t offset;
 } flags[] = {{"recompute", AT(recompute)}, {"offload", AT(offload)}};
 
-static const char *const top_keys[] = {"format", "nodes", "devices", "calls",
-                                       "memory"};
+static const char *const top_keys[] = {"format", "nodes",  "devices",
+                                       "calls",  "memory", "measured_memory"};
 static const char *const call_keys[] = {
     "mesh",          "dp",   "tp",        "pp",
     "micro_batches", "zero", "recompute", "offload"};
@@ -117,55 +117,62 @@ static int read_calls(const json_t *root, const char *path,
 }
 
 static int read_device(const json_t *item, const char *subject,
-                       int64_t n_devices, struct weft_plan *out,
+                       int64_t n_devices, int64_t (*table)[WEFT_MEM_ALL + 1],
                        struct weft_err *err)
 {
-    const char *known[WEFT_N_MEM_CLASSES + 1];
-    int64_t device = 0;
+    const char *known[WEFT_N_MEM_CLASSES + 2];
+    int64_t device = 0, sum = 0;
     if (!json_is_object(item))
         return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
                             subject, weft_json_type(item));
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         known[c] = weft_mem_class_name((enum weft_mem_class) c);
-    known[WEFT_N_MEM_CLASSES] = "device";
+    known[WEFT_MEM_ALL] = "all";
+    known[WEFT_MEM_ALL + 1] = "device";
     int rc = weft_json_keys(item, subject, known, WEFT_COUNT(known), err);
     if (!rc)
         rc = weft_json_int(item, subject, "device", 0, n_devices - 1, &device,
                            err);
-    if (!rc && out->memory[device][0] >= 0)
+    if (!rc && table[device][0] >= 0)
         rc = weft_err_set(err, WEFT_EINVAL, "%s: device %d is given twice",
                           subject, (int) device);
-    for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++)
+    for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
         rc = weft_json_int(item, subject, known[c], 0, (int64_t) 1 << 50,
-                           &out->memory[device][c], err);
+                           &table[device][c], err);
+        sum += table[device][c];
+    }
+    if (!rc)
+        rc = weft_json_int_or(item, subject, "all", 0, sum, sum,
+                              &table[device][WEFT_MEM_ALL], err);
     return rc;
 }
 
-static int read_memory(const json_t *root, const char *path,
-                       struct weft_plan *out, struct weft_err *err)
+static int read_memory(const json_t *root, const char *path, const char *key,
+                       const struct weft_plan *plan,
+                       int64_t (**out)[WEFT_MEM_ALL + 1],
+                       struct weft_err *err)
 {
     char subject[MAX_SUBJECT];
     json_t *list = NULL;
-    int64_t n = (int64_t) out->n_nodes * out->n_devices;
-    int rc = weft_json_array_or(root, path, "memory", &list, err);
+    int64_t n = (int64_t) plan->n_nodes * plan->n_devices;
+    int rc = weft_json_array_or(root, path, key, &list, err);
     if (rc || !list)
         return rc;
     if ((int64_t) json_array_size(list) != n)
         return weft_err_set(err, WEFT_EINVAL,
-                            "%s: 'memory' has %zu devices, the plan %lld",
-                            path, json_array_size(list), (long long) n);
-    out->memory = weft_alloc((size_t) n, sizeof *out->memory);
-    if (!out->memory)
-        return weft_err_nomem(err, path, (size_t) n * sizeof *out->memory);
+                            "%s: '%s' has %zu devices, the plan %lld", path,
+                            key, json_array_size(list), (long long) n);
+    *out = weft_alloc((size_t) n, sizeof **out);
+    if (!*out)
+        return weft_err_nomem(err, path, (size_t) n * sizeof **out);
     for (int64_t d = 0; d < n; d++)
-        out->memory[d][0] = -1; /* not seen yet */
+        (*out)[d][0] = -1; /* not seen yet */
     for (int64_t i = 0; i < n && !rc; i++) {
-        snprintf(subject, sizeof subject, "%.400s: memory[%lld]", path,
+        snprintf(subject, sizeof subject, "%.400s: %s[%lld]", path, key,
                  (long long) i);
-        rc = read_device(json_array_get(list, (size_t) i), subject, n, out,
+        rc = read_device(json_array_get(list, (size_t) i), subject, n, *out,
                          err);
     }
-    out->has_memory = true;
     return rc;
 }
 
@@ -194,7 +201,12 @@ static int read_root(const json_t *root, const char *path,
     out->n_devices = (int32_t) devices;
     if (!rc)
         rc = read_calls(root, path, out, err);
-    return rc ? rc : read_memory(root, path, out, err);
+    if (!rc)
+        rc = read_memory(root, path, "memory", out, &out->memory, err);
+    if (!rc)
+        rc = read_memory(root, path, "measured_memory", out, &out->measured,
+                         err);
+    return rc;
 }
 
 int weft_plan_read(const char *path, struct weft_plan *out,
@@ -238,18 +250,18 @@ static void put_call(FILE *f, const struct weft_call_plan *c)
     fputs("}", f);
 }
 
-static void put_memory(FILE *f, const struct weft_plan *plan)
+static void put_memory(FILE *f, const char *key, int64_t n,
+                       int64_t (*table)[WEFT_MEM_ALL + 1])
 {
-    int64_t n = (int64_t) plan->n_nodes * plan->n_devices;
-    fputs(",\n \"memory\": [", f);
+    fprintf(f, ",\n \"%s\": [", key);
     for (int64_t d = 0; d < n; d++) {
         fprintf(f, "%s\n  {\"device\": %lld", d > 0 ? "," : "",
                 (long long) d);
         for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
             fprintf(f, ", \"%s\": %lld",
                     weft_mem_class_name((enum weft_mem_class) c),
-                    (long long) plan->memory[d][c]);
-        fputs("}", f);
+                    (long long) table[d][c]);
+        fprintf(f, ", \"all\": %lld}", (long long) table[d][WEFT_MEM_ALL]);
     }
     fputs("\n ]", f);
 }
@@ -260,6 +272,7 @@ char *weft_plan_json(const struct weft_plan *plan)
     size_t size = 0;
     enum weft_call call[WEFT_N_CALLS];
     int n = weft_plan_calls(call);
+    int64_t n_devices = (int64_t) plan->n_nodes * plan->n_devices;
     const char *comma = "";
     FILE *f = open_memstream(&text, &size);
     if (!f)
@@ -275,8 +288,10 @@ char *weft_plan_json(const struct weft_plan *plan)
         comma = ",";
     }
     fputs("\n }", f);
-    if (plan->has_memory)
-        put_memory(f, plan);
+    if (plan->memory)
+        put_memory(f, "memory", n_devices, plan->memory);
+    if (plan->measured)
+        put_memory(f, "measured_memory", n_devices, plan->measured);
     fputs("}\n", f);
     bool failed = ferror(f) != 0;
     if (fclose(f) != 0 || failed) {

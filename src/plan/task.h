@@ -34,6 +34,8 @@ enum weft_mem_class {
     WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
     WEFT_N_MEM_CLASSES
 };
+/* Index of the sum where bytes are given by class. */
+enum { WEFT_MEM_ALL = WEFT_N_MEM_CLASSES };
 
 const char *weft_mem_class_name(enum weft_mem_class c); /* "weights", ... */
 

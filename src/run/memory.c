@@ -17,9 +17,15 @@ static int64_t most_rows(const struct weft_trainer *t)
     return weft_max64(t->config.train.micro_batch_tokens, longest);
 }
 
+/* Bytes by place and class. */
+struct budget {
+    int32_t n_places;
+    size_t (*bytes)[WEFT_N_MEM_CLASSES];
+};
+
 static void add_trained(const struct weft_trainer *t,
                         const struct weft_run_model *m, enum weft_call call,
-                        struct weft_memory_plan *out)
+                        struct budget *out)
 {
     const struct weft_g_layout *home = &t->layout[call];
     const struct weft_shape *shape = &m->arch.shape;
@@ -30,8 +36,8 @@ static void add_trained(const struct weft_trainer *t,
     weft_g_train_bytes(shape, home, most_rows(t), out->bytes);
 }
 
-static int add_sampling(const struct weft_trainer *t,
-                        struct weft_memory_plan *out, struct weft_err *err)
+static int add_sampling(const struct weft_trainer *t, struct budget *out,
+                        struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     const struct weft_g_layout *layout = &t->layout[WEFT_CALL_ACTOR_GENERATE];
@@ -54,15 +60,10 @@ static int add_sampling(const struct weft_trainer *t,
         &t->layout[WEFT_CALL_CRITIC_INFER], out->n_places, out->bytes, err);
 }
 
-int weft_memory_plan(const struct weft_trainer *t,
-                     struct weft_memory_plan *out, struct weft_err *err)
+static int count(const struct weft_trainer *t, struct budget *out,
+                 struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    size_t n = (size_t) weft_rt_n_places(t->rt);
-    *out = (struct weft_memory_plan){(int32_t) n,
-                                     weft_alloc(n, sizeof *out->bytes)};
-    if (!out->bytes)
-        return weft_err_nomem(err, "a memory plan", n * sizeof *out->bytes);
     add_trained(t, &t->actor, WEFT_CALL_ACTOR_TRAIN, out);
     if (c->algorithm != WEFT_ALGO_PPO)
         return 0;
@@ -78,11 +79,87 @@ int weft_memory_plan(const struct weft_trainer *t,
     return add_sampling(t, out, err);
 }
 
-void weft_memory_plan_release(struct weft_memory_plan *plan)
+static int table_create(const struct weft_trainer *t,
+                        int64_t (**out)[WEFT_MEM_ALL + 1],
+                        struct weft_err *err)
 {
-    weft_free(plan->bytes);
-    *plan = (struct weft_memory_plan){0, NULL};
+    size_t n = (size_t) (t->job.n_ranks * t->job.n_devices);
+    weft_free(*out);
+    *out = weft_alloc(n, sizeof **out);
+    return *out ? 0 : weft_err_nomem(err, "a memory plan", n * sizeof **out);
 }
+
+int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
+{
+    size_t n = (size_t) weft_g_job_n_places(&t->job);
+    struct budget budget = {(int32_t) n, weft_alloc(n, sizeof *budget.bytes)};
+    int rc = table_create(t, &t->plan.memory, err);
+    if (!rc && !budget.bytes)
+        rc = weft_err_nomem(err, "a memory plan", n * sizeof *budget.bytes);
+    if (!rc)
+        rc = count(t, &budget, err);
+    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++) {
+        int32_t place = weft_g_job_place_of(&t->job, d);
+        int64_t *to = t->plan.memory[d];
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+            to[c] = (int64_t) budget.bytes[place][c];
+            to[WEFT_MEM_ALL] += to[c];
+        }
+    }
+    weft_free(budget.bytes);
+    return rc;
+}
+
+/* ---- Measured --------------------------------------------------------- */
+
+static void warn_of(const struct weft_trainer *t, int32_t device, int c)
+{
+    const double mib = 1048576.0;
+    int64_t predicted = t->plan.memory[device][c];
+    int64_t measured = t->plan.measured[device][c];
+    if (measured > predicted)
+        weft_warn("place %d: %s took %.2f MiB, %.2f were predicted",
+                  (int) weft_g_job_place_of(&t->job, device),
+                  c == WEFT_MEM_ALL
+                      ? "all"
+                      : weft_mem_class_name((enum weft_mem_class) c),
+                  (double) measured / mib, (double) predicted / mib);
+}
+
+int weft_memory_measure(struct weft_trainer *t, struct weft_err *err)
+{
+    size_t n = (size_t) weft_rt_n_places(t->rt);
+    size_t *peak = weft_alloc(n, sizeof *peak);
+    int32_t last = -1;
+    int rc = table_create(t, &t->plan.measured, err);
+    if (!rc && !peak)
+        rc = weft_err_nomem(err, "a memory plan", n * sizeof *peak);
+    rc = weft_world_agree(rc, err);
+    for (int c = 0; c <= WEFT_MEM_ALL && !rc; c++) {
+        weft_rt_memory_places(t->rt, (enum weft_mem_class) c, peak);
+        for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices; d++)
+            t->plan.measured[d][c] = (int64_t)
+                peak[weft_g_job_place_of(&t->job, d)];
+    }
+    weft_free(peak);
+    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++) {
+        int32_t place = weft_g_job_place_of(&t->job, d);
+        for (int c = 0; c <= WEFT_MEM_ALL && place != last; c++)
+            if (weft_world_rank() == 0)
+                warn_of(t, d, c);
+        last = place;
+    }
+    return rc;
+}
+
+int weft_memory_write(const struct weft_trainer *t, struct weft_err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/plan.json", t->config.run_dir);
+    return weft_plan_write(&t->plan, path, err);
+}
+
+/* ---- Does it fit ------------------------------------------------------ */
 
 static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_WEIGHTS] = "use a smaller model, numerics.dtype bf16, more "
@@ -110,44 +187,41 @@ static int memory_limit(const struct weft_trainer *t, size_t *out,
     return rc;
 }
 
+/* What the places of this rank take, by class. */
+static void sum_rank(const struct weft_trainer *t,
+                     int64_t out[WEFT_MEM_ALL + 1])
+{
+    int32_t n = t->job.place_per_device ? t->job.n_devices : 1;
+    int32_t first = weft_world_rank() * t->job.n_devices;
+    memset(out, 0, (WEFT_MEM_ALL + 1) * sizeof *out);
+    for (int32_t d = first; d < first + n; d++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            out[c] += t->plan.memory[d][c];
+}
+
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
 {
-    struct weft_memory_plan plan;
-    size_t limit, sum[WEFT_N_MEM_CLASSES] = {0}, total = 0;
+    const double gib = 1073741824.0;
+    int64_t sum[WEFT_MEM_ALL + 1];
+    size_t limit;
     int most = 0;
     int rc = memory_limit(t, &limit, err);
-    if (!rc)
-        rc = weft_memory_plan(t, &plan, err);
     if (rc)
         return rc;
-    for (int32_t p = 0; p < plan.n_places; p++)
-        for (int i = 0; i < WEFT_N_MEM_CLASSES; i++)
-            if (weft_rt_place_rank(t->rt, p) == weft_world_rank()) {
-                sum[i] += plan.bytes[p][i];
-                total += plan.bytes[p][i];
-            }
-    weft_memory_plan_release(&plan);
-    for (int i = 0; i < WEFT_N_MEM_CLASSES; i++)
-        if (sum[i] > sum[most])
-            most = i;
-    if (limit > 0 && total > limit)
+    sum_rank(t, sum);
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        if (sum[c] > sum[most])
+            most = c;
+    if (limit > 0 && (size_t) sum[WEFT_MEM_ALL] > limit)
         return weft_err_set(
             err, WEFT_ENOMEM,
             "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, "
             "is %s: %s",
-            (double) total / 1073741824.0,
+            (double) sum[WEFT_MEM_ALL] / gib,
             t->config.runtime.memory_limit_gib > 0
                 ? "runtime.memory_limit_gib is"
                 : "this machine has free",
-            (double) limit / 1073741824.0, (double) sum[most] / 1073741824.0,
+            (double) limit / gib, (double) sum[most] / gib,
             weft_mem_class_name((enum weft_mem_class) most), remedy[most]);
-    char text[512] = "";
-    for (int i = 0; i < WEFT_N_MEM_CLASSES; i++) {
-        size_t at = strlen(text);
-        snprintf(text + at, sizeof text - at, "%s%s %.0f", i ? ", " : "",
-                 weft_mem_class_name((enum weft_mem_class) i),
-                 (double) sum[i] / 1048576.0);
-    }
-    weft_debug("memory plan in MiB: %s", text);
     return 0;
 }

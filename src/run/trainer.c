@@ -256,39 +256,41 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     return weft_seq_create(t->rt, &t->seq, err);
 }
 
-/* The plan, and every call's layout on the devices that started. */
+/* The plan (unless it is there already), every call's layout on the job's
+ * devices, and what that takes. */
 static int make_plan(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_run_needs needs;
-    int n;
     enum weft_call call[WEFT_N_CALLS];
-    int rc = weft_run_needs_read(&t->config, weft_world_size(),
-                                 weft_rt_devices_per_rank(t->rt), &needs,
-                                 err);
-    if (!rc)
+    int n = weft_plan_calls(call);
+    int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
+                                 &needs, err);
+    if (!rc && t->plan.n_nodes == 0)
         rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
-    n = weft_plan_calls(call);
     for (int i = 0; i < n && !rc; i++)
         if (t->plan.call[call[i]].dp > 0)
-            rc = weft_g_layout_init(t->rt, needs.plan.shape[call[i]],
+            rc = weft_g_layout_init(&t->job, needs.plan.shape[call[i]],
                                     &t->plan, call[i], &t->layout[call[i]],
                                     err);
+    return rc ? rc : weft_memory_predict(t, err);
+}
+
+/* Architectures, tokenizer and prompts. */
+static int read_data(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = for_each_model(t, read_arch, err);
     if (!rc)
-        rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
-    return rc;
+        rc = weft_tokenizer_open(t->config.model.actor, &t->tokenizer, err);
+    if (!rc)
+        rc = weft_prompts_load(t, err);
+    return rc ? rc : check_positions(t, err);
 }
 
 /* What needs no runtime; every rank reads the same. */
 static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    int rc = for_each_model(t, read_arch, err);
-    if (!rc)
-        rc = weft_tokenizer_open(c->model.actor, &t->tokenizer, err);
-    if (!rc)
-        rc = weft_prompts_load(t, err);
-    if (!rc)
-        rc = check_positions(t, err);
+    int rc = read_data(t, err);
     if (!rc && c->algorithm == WEFT_ALGO_PPO && weft_world_rank() == 0)
         rc = weft_rewards_open(c->reward, c->n_rewards, &t->rewards, err);
     return weft_world_agree(rc, err);
@@ -301,9 +303,12 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
     int rc = start_runtime(t, trace, err);
     if (rc)
         return rc; /* common to all */
+    t->job = weft_g_job_of(t->rt);
     rc = make_plan(t, err);
     if (!rc)
         rc = weft_memory_check(t, err);
+    if (!rc)
+        rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
     if (!rc)
         rc = for_each_model(t, create_tiles, err);
     if (!rc)
@@ -332,6 +337,8 @@ static int load_all(struct weft_trainer *t, const char *checkpoint,
         rc = weft_metrics_create(&t->metrics, err);
     if (!rc && first)
         rc = weft_run_dir_begin(t, err);
+    if (!rc && first)
+        rc = weft_memory_write(t, err);
     return weft_world_agree(rc, err);
 }
 
@@ -347,6 +354,26 @@ static int open_all(struct weft_trainer *t, struct weft_err *err)
     if (!rc)
         rc = load_all(t, checkpoint, err);
     weft_free(checkpoint);
+    return rc;
+}
+
+int weft_trainer_predict(const struct weft_config *config,
+                         const struct weft_g_job *job, struct weft_plan *plan,
+                         struct weft_err *err)
+{
+    struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    if (!t)
+        return weft_err_nomem(err, "a run", sizeof *t);
+    t->config = *config; /* and both are given back */
+    t->plan = *plan;
+    t->job = *job;
+    int rc = read_data(t, err);
+    if (!rc)
+        rc = make_plan(t, err);
+    *plan = t->plan;
+    t->plan = (struct weft_plan){0};
+    t->config = (struct weft_config){0};
+    weft_trainer_close(t);
     return rc;
 }
 
@@ -466,6 +493,15 @@ static bool checkpoint_due(const struct weft_trainer *t)
     return weft_trainer_done(t) || (every > 0 && t->iteration % every == 0);
 }
 
+/* What was taken so far stands beside what was predicted. */
+static int measure(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = weft_memory_measure(t, err);
+    if (!rc && weft_world_rank() == 0)
+        rc = weft_memory_write(t, err);
+    return weft_world_agree(rc, err);
+}
+
 int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
 {
     if (weft_trainer_done(t))
@@ -489,6 +525,8 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
     t->last_save_s = 0;
     if (!rc && checkpoint_due(t))
         rc = weft_trainer_checkpoint(t, err);
+    if (!rc && checkpoint_due(t))
+        rc = measure(t, err);
     return rc;
 }
 

@@ -44,6 +44,7 @@ struct weft_trainer {
     struct weft_rt *rt;
     struct weft_seq *seq;
     struct weft_plan plan;
+    struct weft_g_job job;
     struct weft_g_layout layout[WEFT_N_CALLS]; /* of the calls it makes */
     struct weft_g_order order_of_tasks;
 
@@ -77,6 +78,13 @@ struct weft_trainer {
     double last_save_s;
     int lock; /* of the run directory; 0: not held */
 };
+
+/* Fills plan->memory with what a run of the configuration on such a job will
+ * take at most. Nothing is started; models' folders and data are read, as the
+ * run would. Errors: those of opening a run. */
+int weft_trainer_predict(const struct weft_config *config,
+                         const struct weft_g_job *job, struct weft_plan *plan,
+                         struct weft_err *err);
 
 /* The prompt that the run's k-th draw takes (epochs of permutations). */
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,

@@ -40,9 +40,10 @@ static void test_explain_calls(void)
 /* Neighbours with the same numbers share a line. */
 static void test_explain_memory(void)
 {
-    struct weft_plan p = {.n_nodes = 1, .n_devices = 4, .has_memory = true};
-    int64_t memory[4][WEFT_N_MEM_CLASSES] = {{0}};
+    struct weft_plan p = {.n_nodes = 1, .n_devices = 4};
+    int64_t memory[4][WEFT_MEM_ALL + 1] = {{0}};
     p.memory = memory;
+    memory[1][WEFT_MEM_ALL] = memory[2][WEFT_MEM_ALL] = 2 << 20;
     memory[1][WEFT_MEM_KV] = memory[2][WEFT_MEM_KV] = 3 << 19;
     memory[1][WEFT_MEM_WEIGHTS] = memory[2][WEFT_MEM_WEIGHTS] = 1 << 20;
     char *text = weft_plan_explain(&p);
@@ -53,11 +54,41 @@ static void test_explain_memory(void)
                   "device 0                 0.0          0.0          0.0"
                   "          0.0          0.0          0.0          0.0\n"
                   "device 1-2               1.0          0.0          0.0"
-                  "          1.5          0.0          0.0          2.5\n"
+                  "          1.5          0.0          0.0          2.0\n"
                   "device 3                 0.0          0.0          0.0"
                   "          0.0          0.0          0.0          0.0\n");
     weft_free(text);
 }
 
+/* Predicted, measured and their ratio, one below the other. */
+static void test_explain_measured(void)
+{
+    struct weft_plan p = {.n_nodes = 1, .n_devices = 2};
+    int64_t memory[2][WEFT_MEM_ALL + 1] = {{0}};
+    int64_t measured[2][WEFT_MEM_ALL + 1] = {{0}};
+    p.memory = memory;
+    p.measured = measured;
+    for (int d = 0; d < 2; d++) {
+        memory[d][WEFT_MEM_KV] = memory[d][WEFT_MEM_ALL] = 2 << 20;
+        measured[d][WEFT_MEM_KV] = measured[d][WEFT_MEM_ALL] = 3 << 19;
+    }
+    char *text = weft_plan_explain(&p);
+    REQUIRE(text != NULL);
+    CHECK_STR(strstr(text, "device 0-1"),
+              "device 0-1               0.0          0.0          0.0"
+              "          2.0          0.0          0.0          2.0\n"
+              "  measured               0.0          0.0          0.0"
+              "          1.5          0.0          0.0          1.5\n"
+              "  %                        -            -            -"
+              "         75.0            -            -         75.0\n");
+    weft_free(text);
+    measured[1][WEFT_MEM_KV]++;
+    text = weft_plan_explain(&p);
+    REQUIRE(text != NULL);
+    CHECK(strstr(text, "\ndevice 1 ") != NULL);
+    weft_free(text);
+}
+
 WEFT_TESTS("plan/plan_explain", {"test_explain_calls", test_explain_calls},
-           {"test_explain_memory", test_explain_memory})
+           {"test_explain_memory", test_explain_memory},
+           {"test_explain_measured", test_explain_measured})

@@ -28,17 +28,20 @@ static void open_file(void)
 /* Two calls with nothing at its default. */
 static struct weft_plan example(void)
 {
-    struct weft_plan p = {.n_nodes = 2, .n_devices = 2, .has_memory = true};
+    struct weft_plan p = {.n_nodes = 2, .n_devices = 2};
     p.call[WEFT_CALL_REF_INFER] = (struct weft_call_plan){
         {1, 1, 1, 1}, 1, 1, 1, .micro_batches = 7, .offload = true};
     p.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         {0, 2, 0, 2},     2, 1, 2, .micro_batches = 3, .zero = 2,
         .recompute = true};
     p.memory = weft_alloc(4, sizeof *p.memory);
-    REQUIRE(p.memory != NULL);
+    p.measured = weft_alloc(4, sizeof *p.measured);
+    REQUIRE(p.memory != NULL && p.measured != NULL);
     for (int d = 0; d < 4; d++)
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++) {
             p.memory[d][c] = d < 2 ? ((int64_t) 1 << 40) + c : d * 1000 + c;
+            p.measured[d][c] = d * 100 + c;
+        }
     return p;
 }
 
@@ -55,11 +58,12 @@ static void check_same(const struct weft_plan *a, const struct weft_plan *b)
         CHECK_INT(x->recompute, y->recompute);
         CHECK_INT(x->offload, y->offload);
     }
-    CHECK_INT(a->has_memory, b->has_memory);
-    if (a->has_memory && b->has_memory)
-        CHECK(memcmp(a->memory, b->memory,
-                     (size_t) (a->n_nodes * a->n_devices) * sizeof *a->memory)
-              == 0);
+    size_t n = (size_t) (a->n_nodes * a->n_devices);
+    CHECK(!a->memory == !b->memory && !a->measured == !b->measured);
+    if (a->memory && b->memory)
+        CHECK(memcmp(a->memory, b->memory, n * sizeof *a->memory) == 0);
+    if (a->measured && b->measured)
+        CHECK(memcmp(a->measured, b->measured, n * sizeof *a->measured) == 0);
 }
 
 static void test_plan_round_trip(void)
@@ -74,11 +78,13 @@ static void test_plan_round_trip(void)
     weft_free(a);
     weft_free(b);
     weft_plan_release(&q);
-    p.has_memory = false;
+    weft_free(p.memory);
+    weft_free(p.measured);
+    p.memory = p.measured = NULL;
     REQUIRE_OK(weft_plan_write(&p, path, &err), err);
     REQUIRE_OK(weft_plan_read(path, &q, &err), err);
     check_same(&p, &q);
-    CHECK(q.memory == NULL);
+    CHECK(q.memory == NULL && q.measured == NULL);
     weft_plan_release(&q);
     weft_plan_release(&p);
     CHECK(p.memory == NULL);
@@ -101,7 +107,7 @@ static void test_plan_read_defaults(void)
     REQUIRE_OK(read_text(TRAIN(MESH ",\"dp\":1,\"tp\":1,\"pp\":1"), &p), err);
     const struct weft_call_plan *c = &p.call[WEFT_CALL_ACTOR_TRAIN];
     CHECK(c->dp == 1 && c->micro_batches == 0 && c->zero == 0);
-    CHECK(!c->recompute && !c->offload && !p.has_memory);
+    CHECK(!c->recompute && !c->offload && !p.memory && !p.measured);
     CHECK_INT(p.call[WEFT_CALL_ACTOR_GENERATE].dp, 0);
     weft_plan_release(&p);
     REQUIRE_OK(read_text("{\"format\":1,\"nodes\":1,\"devices\":2,"
@@ -115,6 +121,7 @@ static void test_plan_read_defaults(void)
         CHECK_INT(p.memory[0][k], k + 1);
         CHECK_INT(p.memory[1][k], 10 * (k + 1));
     }
+    CHECK_INT(p.memory[0][WEFT_MEM_ALL], 21); /* their sum */
     weft_plan_release(&p);
     unlink(path);
 }
@@ -173,6 +180,9 @@ static void test_plan_read_refused(void)
         {MEMORY("[]"), ": 'memory' has 0 devices, the plan 1", WEFT_EINVAL},
         {MEMORY("[1]"), ": memory[0] must be an object, not an integer",
          WEFT_EFORMAT},
+        {MEMORY("[" ROW(",\"all\":22") "]"),
+         ": memory[0]: 'all' is 22, but must be between 0 and 21",
+         WEFT_EINVAL},
         {MEMORY("[{\"device\":0}]"), ": memory[0]: 'weights' is missing",
          WEFT_ENOTFOUND},
         {MEMORY("[{\"device\":1}]"),
