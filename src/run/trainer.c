@@ -337,8 +337,6 @@ static int load_all(struct weft_trainer *t, const char *checkpoint,
         rc = weft_metrics_create(&t->metrics, err);
     if (!rc && first)
         rc = weft_run_dir_begin(t, err);
-    if (!rc && first)
-        rc = weft_memory_write(t, err);
     return weft_world_agree(rc, err);
 }
 

@@ -212,11 +212,12 @@ static void add_row_words(const struct weft_verify_job *job,
         addf(w, "plan=%s", row_path(job, row, dtype, ".json", path));
 }
 
-/* A plan's text without its prediction of memory; NULL: no memory. */
-static char *plan_text(struct weft_plan *plan)
+/* A plan's text without what it takes; NULL: no memory. */
+static char *plan_text(const struct weft_plan *plan)
 {
-    plan->has_memory = false;
-    return weft_plan_json(plan);
+    struct weft_plan alone = *plan;
+    alone.memory = alone.measured = NULL;
+    return weft_plan_json(&alone);
 }
 
 /* Whether the job can be done so: too few layers, heads or samples are found
