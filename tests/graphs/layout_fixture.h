@@ -71,6 +71,7 @@ static inline void layout_open(struct task_fixture *f,
 {
     struct weft_err err;
     int32_t n = d->dp * d->tp * d->pp;
+    struct weft_g_job job = weft_g_job_of(f->rt);
     struct weft_plan plan = {.n_nodes = 1, .n_devices = DEVICES};
     plan.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         .mesh = {0, 1, d->first, n},
@@ -81,7 +82,7 @@ static inline void layout_open(struct task_fixture *f,
         .micro_batches = d->micro_batches,
         .recompute = d->recompute};
     REQUIRE_OK(
-        weft_g_layout_init(f->rt, s, &plan, WEFT_CALL_ACTOR_TRAIN, out, &err),
+        weft_g_layout_init(&job, s, &plan, WEFT_CALL_ACTOR_TRAIN, out, &err),
         err);
 }
 
