@@ -295,8 +295,7 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               .shape = &model->shape,
                               .where = where,
                               .n_rows = gen->n_slots + args->prefill_tokens,
-                              .n_targets = gen->n_slots,
-                              .n_runs = gen->n_slots}};
+                              .n_targets = gen->n_slots}};
     chunk_by_steps(&s, n_admit, admit);
 }
 

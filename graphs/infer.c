@@ -95,8 +95,7 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                                .name = model->name,
                                .shape = &model->shape,
                                .where = *where,
-                               .any_device = view->layout.any_device,
-                               .n_runs = n};
+                               .any_device = view->layout.any_device};
     if (!pack || !out) {
         weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for %d samples", n);
         goto out;

@@ -29,7 +29,7 @@ struct weft_g_pass {
     struct weft_g_order *order; /* NULL: no strict positions */
     bool any_device;
     int64_t n_rows; /* at most */
-    int32_t n_targets, n_runs;
+    int32_t n_targets;
 };
 
 /* `where` of a task on a member's device; takes the next position. */

@@ -391,10 +391,9 @@ int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
     if (!rc) {
         submit_units(&b);
         give_roots(&b);
-        rc = weft_g_update_finish(b.update, norm_out, err);
-    }
-    if (!rc)
+        *norm_out = weft_g_update_finish(b.update);
         *n_stats_out = take_stats(&b, stats_out);
+    }
     release(&b);
     return rc;
 }

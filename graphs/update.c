@@ -462,10 +462,8 @@ static void update_bundle(struct weft_g_update *u,
     publish(u, b);
 }
 
-int weft_g_update_finish(struct weft_g_update *u, struct weft_tile **norm_out,
-                         struct weft_err *err)
+struct weft_tile *weft_g_update_finish(struct weft_g_update *u)
 {
-    (void) err;
     for (int32_t i = 0; i < u->n_bundles; i++)
         weft_assert(u->pending[i].n == 1 && u->pending[i].node[0].any);
     add_tied(u);
@@ -475,6 +473,5 @@ int weft_g_update_finish(struct weft_g_update *u, struct weft_tile **norm_out,
         if (!is_tied_embed(u, &b))
             update_bundle(u, &b, &u->pending[i].node[0], norm);
     }
-    *norm_out = norm;
-    return 0;
+    return norm;
 }

@@ -29,8 +29,8 @@ void weft_g_update_add(struct weft_g_update *update, int32_t dp,
                        int32_t stage, const struct weft_params *left,
                        const struct weft_params *right);
 
-/* All groups were given: norm and AdamW. norm_out: the caller releases it. */
-int weft_g_update_finish(struct weft_g_update *update,
-                         struct weft_tile **norm_out, struct weft_err *err);
+/* All groups were given: norm and AdamW. Returns the norm's tile, which the
+ * caller releases. */
+struct weft_tile *weft_g_update_finish(struct weft_g_update *update);
 
 #endif

@@ -5,21 +5,29 @@
 #include <stdio.h>
 
 static enum weft_log_level log_level = WEFT_LOG_INFO;
+static int log_rank = -1; /* one process */
 
 void weft_log_set_level(enum weft_log_level level)
 {
     log_level = level;
 }
 
+void weft_log_set_rank(int rank)
+{
+    log_rank = rank;
+}
+
 void weft_log(enum weft_log_level level, const char *fmt, ...)
 {
     static const char *const prefix[] = {"error: ", "warning: ", "", ""};
-    if (level > log_level)
+    if (level > log_level || (log_rank > 0 && level == WEFT_LOG_INFO))
         return;
-    char line[2048];
+    char line[2048], rank[32] = "";
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "weft: %s%s\n", prefix[level], line);
+    if (log_rank >= 0)
+        snprintf(rank, sizeof rank, "rank %d: ", log_rank);
+    fprintf(stderr, "weft: %s%s%s\n", rank, prefix[level], line);
 }

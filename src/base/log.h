@@ -15,6 +15,9 @@ enum weft_log_level {
 /* Lines above `level` are dropped (default: info). Thread-safe to call
  * before threads start. */
 void weft_log_set_level(enum weft_log_level level);
+/* In a job of several processes: every line names its rank, and ranks but the
+ * first keep WEFT_LOG_INFO to themselves, which would be said by all. */
+void weft_log_set_rank(int rank);
 
 /* One line; no newline in fmt. Safe from any thread. */
 void weft_log(enum weft_log_level level, const char *fmt, ...)

@@ -172,6 +172,7 @@ int weft_world_open(struct weft_err *err)
     world.open = true;
     MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world.size);
+    weft_log_set_rank(world.rank);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.control);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.transfers);
     read_host();

@@ -5,6 +5,18 @@
 #include "kern/kern.h"
 #include "sched/sched.h"
 
+/* One kernel set for all ranks: the best that each of them has. */
+static int kernels_init(const char *isa, struct weft_err *err)
+{
+    int rc = weft_world_agree(weft_k_init(isa, err), err);
+    if (rc)
+        return rc;
+    int64_t common = weft_world_min((int64_t) weft_k_isa());
+    if (common == (int64_t) weft_k_isa())
+        return 0;
+    return weft_k_init(weft_k_isa_name((enum weft_isa) common), err);
+}
+
 int weft_context_open_with(const struct weft_context_options *options,
                            struct weft_context **out, struct weft_err *err)
 {
@@ -13,7 +25,7 @@ int weft_context_open_with(const struct weft_context_options *options,
         return weft_err_nomem(err, "a context", sizeof *c);
     struct weft_rt_options rt = options->rt;
     rt.policy = &weft_sched_lanes;
-    int rc = weft_k_init(options->isa, err);
+    int rc = kernels_init(options->isa, err);
     if (!rc)
         rc = weft_rt_start(&rt, &c->rt, err);
     if (!rc)
