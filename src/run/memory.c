@@ -74,8 +74,7 @@ static int count(const struct weft_trainer *t, struct budget *out,
     for (int32_t r = 0; r < c->n_rewards; r++)
         if (c->reward[r].type == WEFT_REWARD_MODEL)
             weft_g_model_bytes(&t->reward[r].arch.shape, false,
-                               &t->layout[WEFT_CALL_REWARD_INFER],
-                               out->bytes);
+                               &t->reward[r].layout, out->bytes);
     return add_sampling(t, out, err);
 }
 

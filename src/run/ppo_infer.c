@@ -77,7 +77,8 @@ static int open_view(struct weft_ppo *p, struct weft_ppo_call *c)
         return rc;
     c->open = true;
     return weft_g_view_open(p->t->seq, &where, &c->model->tiles,
-                            &p->t->layout[c->call], &c->view, p->err);
+                            weft_trainer_layout(p->t, c->call, c->model),
+                            &c->view, p->err);
 }
 
 static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
@@ -85,7 +86,8 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
     static const char *const kind_name[] = {"score", "value",
                                             "reference log-probs"};
     struct weft_trainer *t = p->t;
-    const struct weft_g_layout *layout = &t->layout[c->call];
+    const struct weft_g_layout *layout = weft_trainer_layout(t, c->call,
+                                                             c->model);
     int32_t n = c->n_waiting, dp = c->n_flushed % layout->plan.dp;
     bool ref = c->call == WEFT_CALL_REF_INFER, score = c->reward >= 0;
     if (n == 0)
@@ -129,7 +131,7 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
 static bool is_full(const struct weft_ppo *p, const struct weft_ppo_call *c,
                     int32_t rows)
 {
-    const struct weft_call_plan *plan = &p->t->layout[c->call].plan;
+    const struct weft_call_plan *plan = &p->t->plan.call[c->call];
     if (plan->micro_batches > 0)
         return c->n_waiting
             >= weft_ceil_div(p->n, plan->dp * plan->micro_batches);

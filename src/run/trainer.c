@@ -63,6 +63,13 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                  .step = step + 1};
 }
 
+const struct weft_g_layout *weft_trainer_layout(
+    const struct weft_trainer *t, enum weft_call call,
+    const struct weft_run_model *m)
+{
+    return call == WEFT_CALL_REWARD_INFER ? &m->layout : &t->layout[call];
+}
+
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              struct weft_err *err)
 {
@@ -70,7 +77,8 @@ int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
     if (!m->offload)
         return 0;
     int rc = weft_g_model_init(t->rt, weft_call_name(m->home), &m->arch.shape,
-                               false, &t->layout[m->home], &m->tiles, err);
+                               false, weft_trainer_layout(t, m->home, m),
+                               &m->tiles, err);
     if (rc)
         return rc;
     rc = weft_store_load(m->folder, NULL, &m->arch, &m->tiles, &why);
@@ -157,7 +165,8 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
     if (m->offload)
         return 0;
     int rc = weft_g_model_init(t->rt, name, &m->arch.shape, trained,
-                               &t->layout[m->home], &m->tiles, err);
+                               weft_trainer_layout(t, m->home, m), &m->tiles,
+                               err);
     if (!rc && trained)
         rc = weft_g_grads_init(&m->tiles, c->numerics.gradient_groups,
                                &m->grads, err);
@@ -268,10 +277,15 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
     if (!rc && t->plan.n_nodes == 0)
         rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
     for (int i = 0; i < n && !rc; i++)
-        if (t->plan.call[call[i]].dp > 0)
+        if (t->plan.call[call[i]].dp > 0 && call[i] != WEFT_CALL_REWARD_INFER)
             rc = weft_g_layout_init(&t->job, needs.plan.shape[call[i]],
                                     &t->plan, call[i], &t->layout[call[i]],
                                     err);
+    for (int32_t r = 0; r < t->config.n_rewards && !rc; r++)
+        if (t->config.reward[r].type == WEFT_REWARD_MODEL)
+            rc = weft_g_layout_init(&t->job, &t->reward[r].arch.shape,
+                                    &t->plan, WEFT_CALL_REWARD_INFER,
+                                    &t->reward[r].layout, err);
     return rc ? rc : weft_memory_predict(t, err);
 }
 
@@ -397,6 +411,7 @@ int weft_trainer_open(const char *config, int n_override,
 
 static void model_release(struct weft_run_model *m)
 {
+    weft_g_layout_release(&m->layout);
     if (!m->open)
         return;
     weft_g_grads_release(&m->tiles, &m->grads);

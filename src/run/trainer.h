@@ -25,8 +25,9 @@ struct weft_run_model {
     struct weft_g_model tiles;
     struct weft_g_grads grads; /* trained models */
     struct weft_g_gather *gather;
-    enum weft_call home; /* the call whose layout its tiles have */
-    char *folder;        /* where its weights came from */
+    enum weft_call home;         /* the call whose layout its tiles have */
+    struct weft_g_layout layout; /* reward models: of the call they share */
+    char *folder;                /* where its weights came from */
     bool open;
     bool offload; /* no memory holds it between uses */
 };
@@ -45,7 +46,8 @@ struct weft_trainer {
     struct weft_seq *seq;
     struct weft_plan plan;
     struct weft_g_job job;
-    struct weft_g_layout layout[WEFT_N_CALLS]; /* of the calls it makes */
+    struct weft_g_layout layout[WEFT_N_CALLS]; /* of the calls it makes, but
+                                                  REWARD_INFER */
     struct weft_g_order order_of_tasks;
 
     struct weft_run_model actor, critic, reference;
@@ -97,6 +99,12 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              struct weft_err *err);
 void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m);
+
+/* The layout of a call with a model: reward models, which may differ in
+ * layers and blocks, have one each. */
+const struct weft_g_layout *weft_trainer_layout(
+    const struct weft_trainer *t, enum weft_call call,
+    const struct weft_run_model *m);
 
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
 void weft_trainer_bring_home(struct weft_trainer *t, struct weft_tile **tile);
