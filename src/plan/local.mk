@@ -9,4 +9,5 @@ plan_sources = \
 	%D%/plan_explain.c \
 	%D%/plan_json.c \
 	%D%/stages.c \
+	%D%/schedule.h \
 	%D%/task.c %D%/task.h
