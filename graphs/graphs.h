@@ -188,6 +188,7 @@ struct weft_g_train {
     int32_t micro_batch_rows; /* where the layout has no number of them */
     enum weft_call call;
     int32_t chain;
+    int priority;
     int32_t iteration;
     struct weft_tile *moments; /* whitening; NULL: none */
 };

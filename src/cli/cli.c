@@ -209,8 +209,9 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
                     int *status_out)
 {
     struct parser p = {argv[0], option, n};
-    char **operand = weft_alloc((size_t) argc, sizeof *operand);
-    int n_operands = 0, status = 0;
+    char **operand = weft_alloc(2 * (size_t) argc, sizeof *operand);
+    char **word = operand ? operand + argc : NULL; /* options, their values */
+    int n_operands = 0, n_words = 0, status = 0;
     bool options = true, help_asked = false;
     if (!operand) {
         fprintf(stderr, "weft %s: out of memory\n", argv[0]);
@@ -218,9 +219,12 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
         return false;
     }
     for (int i = 1; i < argc && !status && !help_asked; i++) {
-        if (!options || argv[i][0] != '-' || !argv[i][1])
+        int from = i;
+        if (!options || argv[i][0] != '-' || !argv[i][1]) {
             operand[n_operands++] = argv[i];
-        else if (strcmp(argv[i], "--") == 0)
+            continue;
+        }
+        if (strcmp(argv[i], "--") == 0)
             options = false;
         else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             help_asked = true;
@@ -228,6 +232,8 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
             status = take_long(&p, argc, argv, &i);
         else
             status = take_short(&p, argc, argv, &i);
+        while (from <= i && from < argc)
+            word[n_words++] = argv[from++];
     }
     if (help_asked) {
         fputs(help, stdout);
@@ -236,6 +242,9 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
         status = count_operands(argv[0], help, n_operands, min_operands,
                                 max_operands);
     }
+    /* Options first, so that the line can be given to another program. */
+    for (int i = 0; i < n_words && !status; i++)
+        argv[1 + i] = word[i];
     for (int i = 0; i < n_operands && !status; i++)
         argv[argc - n_operands + i] = operand[i];
     weft_free(operand);

@@ -278,6 +278,7 @@ static int train(struct weft_ppo *p, struct weft_run_model *model,
         .micro_batch_rows = c->train.micro_batch_tokens,
         .call = actor ? WEFT_CALL_ACTOR_TRAIN : WEFT_CALL_CRITIC_TRAIN,
         .chain = actor ? 0 : 1,
+        .priority = actor, /* the next generation waits for it */
         .iteration = p->iteration,
         .moments = actor ? p->moments : NULL,
     };
