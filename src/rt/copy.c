@@ -49,7 +49,7 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
     struct weft_err err;
     rt->n_copies++;
     if (weft_where_check(rt, "copy", where, &err)) {
-        weft_seq_record(seq, &err);
+        weft_seq_record(seq, rt->n_copies, &err);
         return;
     }
     if (src->bytes != dst->bytes) {

@@ -29,7 +29,7 @@ static void finish(struct weft_external *e)
     if (!to) {
         struct weft_err err;
         weft_tile_refuse(tile, &err);
-        weft_seq_record(seq, &err);
+        weft_seq_record(seq, seq->rt->n_copies, &err);
     } else {
         memset(to, 0, tile->bytes);
         if (e->bytes)

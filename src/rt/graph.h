@@ -91,7 +91,7 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
 void weft_seq_free(struct weft_seq *seq);
 
 /* Waits for all tasks and transfers inserted so far; returns 0 or the first
- * error of the lowest rank that has one, whose sentence names operation and
+ * error of any rank (of what was inserted first), whose sentence names operation and
  * tile, on all ranks. The error is told once: the sequence can be used again
  * afterwards. Collective. */
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);

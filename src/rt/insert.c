@@ -26,7 +26,7 @@ static void task_failed(const struct weft_task *t, int rc,
     if (!err->code)
         weft_err_set(err, rc, "failed with code %d", rc);
     weft_err_prefix(err, "%s on '%s'", t->codelet->starpu.name, label);
-    weft_seq_record(t->seq, err);
+    weft_seq_record(t->seq, t->at, err);
 }
 
 /* Memory for temporary tiles that are written first here. */
@@ -367,7 +367,7 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
         rc = check_places(op, place, access, n_access, &err);
     }
     if (rc) {
-        weft_seq_record(seq, &err);
+        weft_seq_record(seq, rt->n_copies, &err);
         return;
     }
     weft_insert_here(seq, codelet, args, args_bytes, access, n_access, &here);
@@ -385,6 +385,7 @@ void weft_insert_here(struct weft_seq *seq,
     if (!t)
         goto nomem;
     t->seq = seq;
+    t->at = rt->n_copies;
     /* Defined by WEFT_CODELET without const: StarPU writes to it. */
     t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
     t->where = *where;

@@ -123,26 +123,29 @@ struct weft_worker {
 
 struct weft_seq {
     struct weft_rt *rt;
-    pthread_mutex_t mutex; /* guards n_pending, first */
+    pthread_mutex_t mutex; /* guards n_pending, first, first_at */
     pthread_cond_t idle;
     long n_pending;
     atomic_int failed; /* the first error's code */
     struct weft_err first;
-    bool common; /* all ranks know it */
+    int64_t first_at; /* copies inserted before what failed */
+    bool common;      /* all ranks know it */
     struct weft_gates *gates;
     struct weft_seq *next; /* of the runtime's; guarded by rt->mutex */
 };
 
 void weft_seq_begin(struct weft_seq *seq); /* one task more */
 void weft_seq_end(struct weft_seq *seq);   /* one less */
-/* First wins; err->code is not 0. */
-void weft_seq_record(struct weft_seq *seq, const struct weft_err *err);
+/* First wins; err->code is not 0. at: copies inserted before what failed. */
+void weft_seq_record(struct weft_seq *seq, int64_t at,
+                     const struct weft_err *err);
 
 struct weft_task {
     struct weft_node node;
     struct weft_seq *seq;
     struct weft_codelet *codelet;
     struct weft_where where;
+    int64_t at; /* copies inserted before */
     void *args;
     void **buf;                 /* (n_access) */
     struct weft_access *access; /* (n_access) */

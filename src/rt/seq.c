@@ -6,12 +6,16 @@
  * says whether its sequence has failed, how many copies it has inserted and
  * what it came for.
  *
- *   some failed    all take the sentence of the lowest of them, whatever
+ *   some failed    all take the sentence of the first of them, whatever
  *                  they came for; it is common now, so that the
  *                  weft_seq_wait() which tells it asks nobody again
  *   none failed    all must have come for the same: rank 0's data, or to
  *                  wait. Who waits does so for its own tasks and transfers
  *                  now, and steps once more: something may have failed.
+ *
+ * The first is who failed after the fewest copies, then the lowest rank: a
+ * failure reaches another rank by a copy alone, so that what it does to tasks
+ * there was inserted after more.
  *
  * Different numbers of copies, or different wishes, are a bug that would let
  * a rank wait for ever: the job ends. Bodies do nothing after an error, but
@@ -132,6 +136,14 @@ static void share_failure(struct weft_seq *seq, int rank)
         seq->rt->policy->open(seq->gates);
 }
 
+static int64_t failure_order(struct weft_seq *seq)
+{
+    pthread_mutex_lock(&seq->mutex);
+    int64_t at = seq->first_at;
+    pthread_mutex_unlock(&seq->mutex);
+    return at * seq->rt->n_ranks + seq->rt->rank;
+}
+
 /* wish: the same on all ranks. Returns 0 or the code of the common error. */
 static int control_step(struct weft_seq *seq, int64_t wish)
 {
@@ -139,7 +151,7 @@ static int control_step(struct weft_seq *seq, int64_t wish)
     int rc = atomic_load(&seq->failed);
     if (rt->n_ranks == 1 || seq->common)
         return rc;
-    int64_t least[] = {rc ? rt->rank : rt->n_ranks,
+    int64_t least[] = {rc ? failure_order(seq) : INT64_MAX,
                        rt->n_copies,
                        -rt->n_copies,
                        wish,
@@ -150,13 +162,13 @@ static int control_step(struct weft_seq *seq, int64_t wish)
         out_of_step(rt, "copies inserted", least[1], -least[2]);
     if (least[5] == 0)
         weft_transfer_renumber(rt);
-    if (least[0] == rt->n_ranks) {
+    if (least[0] == INT64_MAX) {
         if (least[3] != -least[4])
             out_of_step(rt, "bytes to agree on (-1: waits)", least[3],
                         -least[4]);
         return 0; /* what has failed since is for the next step */
     }
-    share_failure(seq, (int) least[0]);
+    share_failure(seq, (int) (least[0] % rt->n_ranks));
     return atomic_load(&seq->failed);
 }
 
@@ -200,12 +212,14 @@ int weft_seq_status(struct weft_seq *seq, struct weft_err *err)
     return rc;
 }
 
-void weft_seq_record(struct weft_seq *seq, const struct weft_err *err)
+void weft_seq_record(struct weft_seq *seq, int64_t at,
+                     const struct weft_err *err)
 {
     pthread_mutex_lock(&seq->mutex);
     bool first = atomic_load(&seq->failed) == 0;
     if (first) {
         seq->first = *err;
+        seq->first_at = at;
         atomic_store(&seq->failed, err->code);
     }
     pthread_mutex_unlock(&seq->mutex);
@@ -221,5 +235,5 @@ void weft_seq_fail(struct weft_seq *seq, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(err.text, sizeof err.text, fmt, ap);
     va_end(ap);
-    weft_seq_record(seq, &err);
+    weft_seq_record(seq, seq->rt->n_copies, &err);
 }

@@ -27,6 +27,7 @@ struct weft_transfer {
     struct weft_where where;
     int peer;
     bool sends;
+    int64_t number;                   /* among all copies */
     double since_us;                  /* inserted */
     struct weft_transfer *next, **at; /* guarded by rt->mutex */
 };
@@ -67,7 +68,7 @@ static void report_trouble(struct weft_transfer *t)
                      "copy of '%s' to rank %d: nothing has written it", label,
                      t->peer);
     if (trouble)
-        weft_seq_record(t->seq, &err);
+        weft_seq_record(t->seq, t->number, &err);
 }
 
 static void note_end(struct weft_rt *rt, const struct weft_transfer *t)
@@ -154,6 +155,7 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
                                 .where = *where,
                                 .peer = peer,
                                 .sends = sends,
+                                .number = rt->n_copies,
                                 .since_us = weft_rt_now_us(rt)};
     atomic_fetch_add(&tile->n_refs, 1);
     if (!sends) {

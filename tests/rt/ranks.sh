@@ -47,7 +47,7 @@ job 3 --kill && complain "a killed rank goes unnoticed"
 [ $? = 124 ] && complain "a killed rank leaves the others"
 said 'rank 1 .*signal 9'
 job 3 --abort && complain "an aborted job succeeds"
-said 'weft: error: the end of rank 1'
+said 'weft: rank 1: error: the end of rank 1'
 job 2 --step && complain "ranks out of step go on"
 said 'the ranks are out of step (rank [01]): copies inserted 0 to 1'
 job 2 --late || complain "a late message: status $?"

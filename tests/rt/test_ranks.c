@@ -426,7 +426,20 @@ static int fail_cpu(const void *args, void *const buf[], int n_buf,
 }
 WEFT_CODELET(fail, 0x0, fail_cpu)
 
-/* A tile of the last rank, written by a task that fails, goes to all. */
+/* What a failure does to those who get its tile: nobody wrote it. */
+static int suffer_cpu(const void *args, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    (void) args;
+    (void) n_buf;
+    return *(const char *) buf[0]
+             ? 0
+             : weft_err_set(weft_exec_err(x), WEFT_EINTERNAL, "zeros");
+}
+WEFT_CODELET(suffer, 0x0, suffer_cpu)
+
+/* A tile of the last rank, written by a task that fails, goes to all, who
+ * fail then too. */
 static void insert_failure(void)
 {
     struct weft_where where = anywhere;
@@ -436,7 +449,9 @@ static void insert_failure(void)
     weft_insert(seq, &weft_cl_fail, NULL, 0, access, 1, &where);
     for (int r = 0; r <= from; r++) {
         struct weft_tile *copy = tile_at(r, 100, true);
+        struct weft_access read[] = {{copy, WEFT_READ}};
         weft_insert_copy(seq, &where, bad, copy);
+        weft_insert(seq, &weft_cl_suffer, NULL, 0, read, 1, &where);
         weft_tile_release(copy);
     }
     weft_tile_release(bad);
