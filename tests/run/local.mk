@@ -23,6 +23,7 @@ check_PROGRAMS += %D%/test_invariance
 %C%_test_invariance_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_resume
 %C%_test_resume_LDADD = $(all_libs)
+sh_tests += %D%/ranks.sh
 sh_tests += %D%/gsm8k.sh
 EXTRA_DIST += %D%/run_fixture.h
 check_PROGRAMS += %D%/test_info

@@ -1,0 +1,271 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# weft train as several ranks: the checkpoints of one process on any number of
+# ranks; a rank that dies, Ctrl-C and errors of one rank end the job within
+# seconds, say why, leave nothing half-written, and the run goes on elsewhere.
+set -u
+weft=$WEFT_BUILDDIR/weft
+if [ -z "${WEFT_MPIEXEC:-}" ] ||
+    ! "$WEFT_BUILDDIR/tests/rt/test_ranks" --has-mpi; then
+    echo "skipped: built without MPI"
+    exit 77
+fi
+# Open MPI's plug-ins are gone when leaks would be looked for.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+export ASAN_OPTIONS
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+quick=$WEFT_SRCDIR/examples/quickstart
+common="rollout.prompts=12 iterations=6 checkpoint.every=2 checkpoint.keep=9"
+long="$common iterations=24" # time enough to be ended in the middle
+failed=0
+
+complain()
+{
+    echo "FAILED: $1"
+    cat log
+    failed=1
+}
+
+# mpi words of mpirun: its status; 124 when the job did not end
+mpi()
+{
+    timeout 100 "$WEFT_MPIEXEC" --oversubscribe --bind-to none "$@" \
+        >log 2>&1 </dev/null
+}
+
+# ppo RANKS RUN words...
+ppo()
+{
+    n=$1
+    run=$2
+    shift 2
+    # shellcheck disable=SC2086
+    mpi -n "$n" "$weft" train -q "$quick/ppo.yaml" "run_dir=$run" $common "$@"
+}
+
+sft()
+{
+    n=$1
+    run=$2
+    shift 2
+    mpi -n "$n" "$weft" train -q "$quick/sft.yaml" "run_dir=$run" \
+        "model.actor=$quick/model" iterations=4 train.batch=9 "$@"
+}
+
+bits() # RUN: checksums of the last checkpoint's tensors
+{
+    last=$(find "$1/checkpoints" -name 'iteration-*' -prune | sort | tail -n 1)
+    find "$last" -name '*.safetensors' | sort | while read -r file; do
+        echo "${file#"$1"} $(cksum <"$file")"
+    done
+}
+
+same() # RUN REFERENCE
+{
+    [ -n "$(bits "$2")" ] && [ "$(bits "$1")" = "$(bits "$2")" ] ||
+        complain "$1 has other bits than $2"
+}
+
+manifests() # RUN: whatever has a checkpoint's name is a whole checkpoint
+{
+    for c in "$1"/checkpoints/iteration-*; do
+        [ ! -e "$c" ] || [ -s "$c/manifest.json" ] ||
+            complain "half a checkpoint: $c"
+    done
+}
+
+whole() # RUN: and nothing is half-written
+{
+    manifests "$1"
+    [ -z "$(find "$1" -name '*.tmp*')" ] ||
+        complain "$1 has temporary files: $(find "$1" -name '*.tmp*')"
+}
+
+# ---- The same bits ----------------------------------------------------------
+# shellcheck disable=SC2086
+"$weft" train -q "$quick/ppo.yaml" run_dir=one $common runtime.devices=1 \
+    >log 2>&1 || complain "one process"
+ppo 1 p1 runtime.devices=2 || complain "1 rank: $?"
+same p1 one
+ppo 2 p2 runtime.devices=2 layout=tp4 || complain "2 ranks: $?"
+same p2 one
+ppo 2 p2d runtime.devices=4 runtime.place=device \
+    layout=dp2tp2pp2,zero=2,micro_batches=2 || complain "2 ranks: $?"
+same p2d one
+ppo 4 p4 runtime.devices=1 layout=tp2pp2,recompute || complain "4 ranks: $?"
+same p4 one
+ppo 4 p4z runtime.devices=2 layout=dp4tp2,zero=3 || complain "4 ranks: $?"
+same p4z one
+sft 1 s1 runtime.devices=1 || complain "sft, 1 rank: $?"
+sft 2 s2 runtime.devices=2 layout=dp2tp2,zero=3 || complain "sft, 2 ranks: $?"
+same s2 s1
+sft 4 s4 runtime.devices=1 layout=dp2pp2,zero=1 || complain "sft, 4 ranks: $?"
+same s4 s1
+
+# ---- A rank that dies -------------------------------------------------------
+# Every rank leaves its process id; `exec` makes it the very process.
+cat >rank.sh <<SH
+echo \$\$ >"$dir/pid.\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}"
+exec "$weft" "\$@"
+SH
+
+# start RUN RANKS words...: in the background; $job is mpirun
+start()
+{
+    run=$1
+    n=$2
+    shift 2
+    rm -f pid.*
+    # shellcheck disable=SC2086
+    "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" sh rank.sh train \
+        -q "$quick/ppo.yaml" "run_dir=$run" $long "$@" >log 2>&1 \
+        </dev/null &
+    job=$!
+}
+
+lines() # RUN: iterations done
+{
+    if [ -e "$1/metrics.jsonl" ]; then wc -l <"$1/metrics.jsonl"; else echo 0; fi
+}
+
+until_lines() # RUN N
+{
+    tries=0
+    while [ "$(lines "$1")" -lt "$2" ] && [ $tries -lt 1000 ] &&
+        kill -0 $job 2>/dev/null; do
+        sleep 0.03
+        tries=$((tries + 1))
+    done
+}
+
+# ended SECONDS: status of the job, whose processes are all gone by then
+ended()
+{
+    began=$(date +%s)
+    wait $job
+    status=$?
+    [ $(($(date +%s) - began)) -le "$1" ] ||
+        complain "the job took $(($(date +%s) - began)) s to end"
+    for file in pid.*; do # mpirun has killed them, but not waited
+        while kill -0 "$(cat "$file")" 2>/dev/null; do
+            [ $(($(date +%s) - began)) -le "$1" ] ||
+                { complain "the process of rank ${file#pid.} is left"; break; }
+            sleep 0.1
+        done
+    done
+}
+
+kill_rank() # RANK AFTER RANKS words...
+{
+    victim=$1
+    after=$2
+    shift 2
+    start killed "$@"
+    until_lines killed "$after"
+    kill -9 "$(cat "pid.$victim")" || complain "rank $victim was not there"
+    ended 10
+    [ $status != 0 ] || complain "a job without rank $victim succeeds"
+    grep -q "rank $victim" log || complain "nobody names rank $victim"
+    manifests killed
+}
+
+# shellcheck disable=SC2086
+"$weft" train -q "$quick/ppo.yaml" run_dir=whole $long runtime.devices=2 \
+    >log 2>&1 || complain "one process"
+kill_rank 1 5 2 runtime.devices=1 layout=tp2
+kill_rank 0 10 3 runtime.devices=1
+kill_rank 3 15 4 runtime.devices=2 layout=dp2tp2pp2,zero=3
+ppo 2 killed iterations=24 runtime.devices=2 layout=dp2pp2,zero=1 ||
+    complain "resume: $?"
+same killed whole
+whole killed
+[ "$(lines killed)" = 24 ] || complain "metrics.jsonl has $(lines killed) lines"
+
+# ---- Ctrl-C -----------------------------------------------------------------
+start stopped 3 runtime.devices=1
+until_lines stopped 3
+kill -INT $job
+ended 10
+grep -q "stopped after iteration" log || complain "nobody says where it stopped"
+whole stopped
+[ -n "$(ls stopped/checkpoints)" ] || complain "Ctrl-C leaves no checkpoint"
+ppo 1 stopped iterations=24 runtime.devices=2 || complain "does not go on after Ctrl-C: $?"
+same stopped whole
+
+# ---- Errors of one rank -----------------------------------------------------
+# two STATUS 'part of the sentence' words... -- words of rank 1
+two()
+{
+    status=$1
+    part=$2
+    shift 2
+    first=
+    while [ "$1" != -- ]; do
+        first="$first $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086
+    mpi -n 1 "$weft" train -q $first "$@" : -n 1 "$weft" train -q $first \
+        "$@" $second
+    got=$?
+    [ "$got" = "$status" ] || complain "status $got, not $status"
+    [ "$(grep -c '^weft train' log)" = 1 ] || complain "not one sentence"
+    grep -q "$part" log || complain "nobody says '$part'"
+}
+base="$quick/ppo.yaml run_dir=bad runtime.devices=1 $common"
+refused() # 'part of the sentence' words of rank 1
+{
+    part=$1
+    second=$2
+    # shellcheck disable=SC2086
+    two 1 "$part" $base --
+    [ ! -e bad ] || complain "a refused run leaves its folder"
+    rm -rf bad
+}
+
+cp -r "$quick/model" torn
+chmod -R u+w torn
+head -c 3000 "$quick/model/model.safetensors" >torn/model.safetensors
+refused "rank 1: .*there is no model folder '/nowhere'" model.critic=/nowhere
+refused "rank 1: .*torn/model.safetensors" "model.reference=$dir/torn"
+refused "rank 1: .*nothing.jsonl" "data.path=$dir/nothing.jsonl"
+refused "rank 1: .*did you mean 'actor.lr'" actor.lrr=1
+refused "rank 1: .*2 devices.*rank 0 has 1" runtime.devices=2
+
+# A reward program that dies; rank 0 alone has it.
+cat >program.yaml <<YAML
+algorithm: ppo
+run_dir: unset
+iterations: 3
+data: {path: $quick/prompts.jsonl}
+model: {actor: $quick/model, critic: $quick/model}
+reward: [{type: program, command: [sh, reward.sh], timeout_s: 20}]
+rollout: {prompts: 4, max_new_tokens: 4}
+runtime: {devices: 1, overlap: true}
+checkpoint: {every: 1}
+YAML
+# the first iteration's four answers, and two more
+echo 'for i in 1 2 3 4 5 6; do read line; echo 0.5; done; exit 4' >reward.sh
+second=
+two 1 "ended with status 4 after answering 2 of 4 samples" program.yaml \
+    run_dir=bad --
+whole bad
+[ "$(ls bad/checkpoints)" = iteration-000001 ] || complain "no checkpoint is kept"
+
+# A folder that goes away under rank 1, which reads it again every iteration.
+cp -r "$quick/model" gone
+rm -rf bad
+(
+    job=$$
+    until_lines bad 1
+    rm -rf gone
+) &
+second="model.reference=$dir/gone"
+# shellcheck disable=SC2086
+two 1 "rank 1: .*gone" $base model.reference_offload=true iterations=500 --
+wait
+whole bad
+exit $failed
