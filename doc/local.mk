@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Man pages are made from the program's own help texts.
-EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/numerics.md
+EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/layouts.md \
+	%D%/numerics.md %D%/pictures
 
 command_mans = $(patsubst src/cli/cmd_%.c,%D%/weft-%.1,$(cli_commands))
 man1_MANS += %D%/weft.1 $(command_mans)
@@ -14,3 +15,15 @@ CLEANFILES += $(man1_MANS)
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)sh $(srcdir)/doc/help2man.sh ./weft$(EXEEXT) $* >$@.new && \
 	    mv $@.new $@
+
+# The pictures of layouts.md, into the source tree: `make pictures`. The
+# timeline is drawn from a run of its own.
+EXTRA_PROGRAMS += %D%/pictures/draw
+%C%_pictures_draw_SOURCES = %D%/pictures/draw.c %D%/pictures/draw.h \
+	%D%/pictures/moves.c %D%/pictures/svg.h %D%/pictures/timeline.c
+%C%_pictures_draw_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/%D% $(JANSSON_CFLAGS)
+%C%_pictures_draw_LDADD = $(weft_libs)
+CLEANFILES += %D%/pictures/draw$(EXEEXT)
+pictures: %D%/pictures/draw$(EXEEXT) weft$(EXEEXT)
+	$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/doc/pictures/draw.sh
+.PHONY: pictures

@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make pictures`: draws the pictures of doc/layouts.md anew.
+set -eu
+draw=$WEFT_BUILDDIR/doc/pictures/draw
+out=$WEFT_SRCDIR/doc/pictures
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+for picture in mesh blocks layer groups zero moves; do
+    "$draw" $picture >"$out/$picture.svg"
+done
+
+# A rank per core: the times are then those of work, not of taking turns.
+[ -n "${WEFT_MPIEXEC:-}" ] || exit 0
+"$WEFT_MPIEXEC" --oversubscribe --bind-to none -n 2 "$WEFT_BUILDDIR/weft" \
+    train "$out/timeline.yaml" run_dir="$dir/run" -q >"$dir/log"
+"$draw" timeline "$dir/run/trace/trace.json" >"$out/timeline.svg"
