@@ -14,7 +14,15 @@ bench_programs += %D%/layer
 %C%_layer_SOURCES = %D%/layer.c %D%/probe.h
 %C%_layer_CFLAGS = $(KERN_CFLAGS)
 %C%_layer_LDADD = $(kern_libs)
+bench_programs += %D%/layouts
+%C%_layouts_SOURCES = %D%/layouts.c
+%C%_layouts_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_layouts_LDADD = $(weft_libs)
+EXTRA_DIST += %D%/layouts.sh
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
-.PHONY: bench
+# What layouts cost: all tables.
+bench-layouts: %D%/layouts %D%/model weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/layouts.sh
+.PHONY: bench bench-layouts
