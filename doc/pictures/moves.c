@@ -148,7 +148,7 @@ void draw_moves(void)
         "full: has it in training; pale: gets it, from the place whose "
         "number and colour it shows. Every missing block is copied once:");
     svg_text(10, 268, 12, "start", INK,
-             "%.0f kB in all, the least possible; %.0f of them cross "
+             "%.0f kB in all, the least possible; %.0f kB of them cross "
              "between the nodes, also the least: each block enters a node "
              "once.",
              (got[0] + got[1] + got[2] + got[3]) / 1000, across / 1000);

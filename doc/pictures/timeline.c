@@ -208,12 +208,13 @@ static void draw(const struct timeline *t, int64_t iteration)
 {
     double x = LEFT, lanes = 1;
     bool used[WEFT_COUNT(call)] = {false};
+    bool sent[WEFT_COUNT(freight)] = {false};
     for (size_t i = 1; i < t->n; i++)
         lanes += t->event[i].rank != t->event[i - 1].rank
               || t->event[i].lane != t->event[i - 1].lane;
     for (size_t i = 0; i < t->n; i++)
-        if (t->event[i].lane >= 0)
-            used[t->event[i].class] = true;
+        if (t->event[i].end >= t->first && t->event[i].start <= t->last)
+            (t->event[i].lane >= 0 ? used : sent)[t->event[i].class] = true;
     svg_begin(WIDTH, (int) (76 + lanes * LANE));
     svg_text(10, 16, 12, "start", INK, "tasks");
     for (size_t i = 0; i < WEFT_COUNT(call); i++)
@@ -222,7 +223,8 @@ static void draw(const struct timeline *t, int64_t iteration)
     svg_text(10, 36, 12, "start", INK, "messages");
     x = LEFT;
     for (size_t i = 0; i < WEFT_COUNT(freight); i++)
-        x = draw_key(x, 36, freight[i].colour, freight[i].text);
+        if (sent[i])
+            x = draw_key(x, 36, freight[i].colour, freight[i].text);
     double bottom = draw_labels(t, 50);
     draw_events(t, 50, iteration);
     double ms = (t->last - t->first) / 1000, step = ms > 400 ? 100
