@@ -25,5 +25,5 @@ EXTRA_PROGRAMS += %D%/pictures/draw
 %C%_pictures_draw_LDADD = $(weft_libs)
 CLEANFILES += %D%/pictures/draw$(EXEEXT)
 pictures: %D%/pictures/draw$(EXEEXT) weft$(EXEEXT)
-	$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/doc/pictures/draw.sh
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/doc/pictures/draw.sh
 .PHONY: pictures
