@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Man pages are made from the program's own help texts.
 EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/layouts.md \
-	%D%/numerics.md %D%/pictures
+	%D%/numerics.md
+pictures = blocks groups layer mesh moves timeline zero
+EXTRA_DIST += $(pictures:%=%D%/pictures/%.svg) %D%/pictures/draw.sh \
+	%D%/pictures/timeline.json %D%/pictures/timeline.yaml
 
 command_mans = $(patsubst src/cli/cmd_%.c,%D%/weft-%.1,$(cli_commands))
 man1_MANS += %D%/weft.1 $(command_mans)
