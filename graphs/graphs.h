@@ -218,6 +218,40 @@ int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
                       struct weft_g_stats *stats_out, int32_t *n_stats_out,
                       struct weft_tile **norm_out, struct weft_err *err);
 
+/* The same in three parts, so that steps of several models can be submitted
+ * together. begin: errors WEFT_ENOMEM; after an error, here or below, the step
+ * goes by weft_g_step_abandon(). `train` and `sample` are borrowed until the
+ * end. */
+struct weft_g_step;
+int weft_g_step_begin(struct weft_seq *seq, const struct weft_g_train *train,
+                      int32_t n, const struct weft_pack_sample *sample,
+                      struct weft_g_step **out, struct weft_err *err);
+/* Micro-batches of replica dp. */
+int32_t weft_g_step_n(const struct weft_g_step *step, int32_t dp);
+
+/* Forward or backward of a micro-batch on a stage of step number `step`. */
+struct weft_g_unit {
+    int32_t step, dp, stage, micro_batch;
+    bool backward;
+};
+/* What one device (tp group) does, in order. */
+struct weft_g_lane {
+    const struct weft_g_unit *unit;
+    int32_t n;
+    int32_t next; /* 0 */
+};
+/* Submits forwards and backwards. lane NULL: each model by 1F1B; else in the
+ * order of the lanes, all steps with one chain. Units of micro-batches that a
+ * replica does not have are left out. Errors: WEFT_EINVAL when the lanes lack
+ * a unit, or wait for one another. */
+int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
+                       struct weft_g_lane *lane, int32_t n_lanes,
+                       struct weft_err *err);
+void weft_g_step_abandon(struct weft_g_step *step); /* NULL is allowed */
+/* Tree, norm and AdamW; outputs as above. Frees the step. */
+void weft_g_step_end(struct weft_g_step *step, struct weft_g_stats *stats_out,
+                     int32_t *n_stats_out, struct weft_tile **norm_out);
+
 /* ---- Generation ------------------------------------------------------- */
 
 /* An instance: a replica of the actor with a share of the slots; a replica of

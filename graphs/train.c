@@ -28,8 +28,8 @@ struct root {
 
 /* One stage of one replica, working through its units in order. */
 struct worker {
-    struct weft_unit *unit; /* (2 * micro-batches) */
-    int32_t next;           /* unit */
+    bool *done; /* (2, micro-batches): forwards, backwards submitted */
+    int32_t n_done;
     struct weft_params *free_set[MAX_ROOTS];
     int32_t n_free;
     struct weft_params *set; /* of the leaf in progress */
@@ -45,7 +45,7 @@ struct replica {
     struct worker *worker; /* (pp) */
 };
 
-struct build {
+struct weft_g_step {
     struct weft_seq *seq;
     const struct weft_g_train *t;
     const struct weft_g_model *m;
@@ -61,7 +61,7 @@ struct build {
 /* ---- Dealing --------------------------------------------------------------- */
 
 /* Samples by gradient group, ascending inside a group. */
-static int deal(struct build *b, int32_t n)
+static int deal(struct weft_g_step *b, int32_t n)
 {
     const struct weft_shape *shape = &b->m->shape;
     int32_t n_groups = b->t->grads->n_groups;
@@ -84,8 +84,8 @@ static int deal(struct build *b, int32_t n)
 }
 
 /* Cuts a group's samples into micro-batches; first_out (n + 1). */
-static int32_t cut(const struct build *b, const int32_t *index, int32_t n,
-                   double *cost, int32_t *rows, int32_t *first_out)
+static int32_t cut(const struct weft_g_step *b, const int32_t *index,
+                   int32_t n, double *cost, int32_t *rows, int32_t *first_out)
 {
     int32_t parts = b->m->home.plan.micro_batches;
     for (int32_t i = 0; i < n; i++) {
@@ -98,7 +98,7 @@ static int32_t cut(const struct build *b, const int32_t *index, int32_t n,
              : weft_plan_split(n, rows, b->t->micro_batch_rows, first_out);
 }
 
-static int replica_flights(struct build *b, int32_t d, double *cost,
+static int replica_flights(struct weft_g_step *b, int32_t d, double *cost,
                            int32_t *rows, int32_t *first)
 {
     struct replica *r = &b->replica[d];
@@ -119,7 +119,7 @@ static int replica_flights(struct build *b, int32_t d, double *cost,
     return rc;
 }
 
-static int replica_init(struct build *b, int32_t d, int32_t n_samples,
+static int replica_init(struct weft_g_step *b, int32_t d, int32_t n_samples,
                         double *cost, int32_t *rows, int32_t *first)
 {
     struct replica *r = &b->replica[d];
@@ -135,10 +135,9 @@ static int replica_init(struct build *b, int32_t d, int32_t n_samples,
     int rc = replica_flights(b, d, cost, rows, first);
     for (int32_t s = 0; s < pp && !rc; s++) {
         struct worker *w = &r->worker[s];
-        w->unit = weft_alloc(2 * (size_t) r->n + 1, sizeof *w->unit);
-        if (!w->unit)
-            return weft_err_nomem(b->err, "a mini-batch", (size_t) r->n * 16);
-        weft_plan_1f1b(pp, s, r->n, w->unit);
+        w->done = weft_alloc(2 * (size_t) r->n + 1, sizeof *w->done);
+        if (!w->done)
+            return weft_err_nomem(b->err, "a mini-batch", 2 * (size_t) r->n);
         for (int32_t i = grads->n_sets[d] - 1; i >= 0; i--)
             w->free_set[w->n_free++] = &grads->set[d][i];
     }
@@ -147,11 +146,11 @@ static int replica_init(struct build *b, int32_t d, int32_t n_samples,
 
 /* ---- Leaves ----------------------------------------------------------------- */
 
-typedef void (*bundle_fn)(struct build *b, int32_t d,
+typedef void (*bundle_fn)(struct weft_g_step *b, int32_t d,
                           const struct weft_g_bundle *bundle,
                           const struct weft_params *set);
 
-static void for_each_bundle(struct build *b, int32_t d, int32_t stage,
+static void for_each_bundle(struct weft_g_step *b, int32_t d, int32_t stage,
                             const struct weft_params *set, bundle_fn visit)
 {
     for (int32_t i = 0; i < weft_g_n_bundles(b->m); i++) {
@@ -161,7 +160,7 @@ static void for_each_bundle(struct build *b, int32_t d, int32_t stage,
     }
 }
 
-static struct weft_where bundle_where(struct build *b, int32_t d,
+static struct weft_where bundle_where(struct weft_g_step *b, int32_t d,
                                       const struct weft_g_bundle *bundle)
 {
     const struct weft_g_member *m = weft_g_layout_member(
@@ -171,7 +170,7 @@ static struct weft_where bundle_where(struct build *b, int32_t d,
     return weft_g_where_at(&pass, m);
 }
 
-static void zero(struct build *b, int32_t d,
+static void zero(struct weft_g_step *b, int32_t d,
                  const struct weft_g_bundle *bundle,
                  const struct weft_params *set)
 {
@@ -181,7 +180,7 @@ static void zero(struct build *b, int32_t d,
 }
 
 /* Replicas of KV rows inside a member agree before the groups are summed. */
-static void share(struct build *b, int32_t d,
+static void share(struct weft_g_step *b, int32_t d,
                   const struct weft_g_bundle *bundle,
                   const struct weft_params *set)
 {
@@ -195,7 +194,7 @@ static void share(struct build *b, int32_t d,
                          bundle->layer);
 }
 
-static void push_root(struct build *b, int32_t d, int32_t stage,
+static void push_root(struct weft_g_step *b, int32_t d, int32_t stage,
                       struct root leaf)
 {
     struct worker *w = &b->replica[d].worker[stage];
@@ -223,7 +222,8 @@ static void push_root(struct build *b, int32_t d, int32_t stage,
 
 /* Leaves of a replica's stage that end with flight number `f` (and empty ones
  * behind it; f -1: those before the first). */
-static void end_leaves(struct build *b, int32_t d, int32_t stage, int32_t f)
+static void end_leaves(struct weft_g_step *b, int32_t d, int32_t stage,
+                       int32_t f)
 {
     struct replica *r = &b->replica[d];
     struct worker *w = &r->worker[stage];
@@ -243,63 +243,104 @@ static void end_leaves(struct build *b, int32_t d, int32_t stage, int32_t f)
 
 /* ---- Units ------------------------------------------------------------------ */
 
-/* Has the unit's input been submitted? */
-static bool is_ready(const struct replica *r, int32_t pp, int32_t stage,
-                     struct weft_unit unit)
+/* Has what the unit reads been submitted? */
+static bool is_ready(const struct weft_g_step *b, const struct weft_g_unit *u)
 {
-    int32_t from = unit.backward ? stage + 1 : stage - 1;
-    if (from < 0 || from >= pp)
-        return true; /* its own forward comes before it in its order */
-    const struct worker *w = &r->worker[from];
-    for (int32_t i = 0; i < w->next; i++)
-        if (w->unit[i].micro_batch == unit.micro_batch
-            && w->unit[i].backward == unit.backward)
-            return true;
-    return false;
+    const struct replica *r = &b->replica[u->dp];
+    int32_t last = b->m->home.plan.pp - 1, n = r->n;
+    const struct worker *w = &r->worker[u->stage];
+    if (!u->backward)
+        return u->stage == 0 || w[-1].done[u->micro_batch];
+    if (u->micro_batch > 0 && !w->done[n + u->micro_batch - 1])
+        return false; /* gradients are one chain */
+    return u->stage == last ? w->done[u->micro_batch]
+                            : w[1].done[n + u->micro_batch];
 }
 
-static bool submit_next(struct build *b, int32_t d, int32_t stage)
+static void submit_unit(struct weft_g_step *b, const struct weft_g_unit *u)
 {
-    struct replica *r = &b->replica[d];
-    struct worker *w = &r->worker[stage];
-    if (w->next == 2 * r->n)
-        return false;
-    struct weft_unit unit = w->unit[w->next];
-    if (!is_ready(r, b->m->home.plan.pp, stage, unit))
-        return false;
-    struct weft_g_flight *f = &r->flight[unit.micro_batch];
-    w->next++;
-    if (!unit.backward) {
-        weft_g_flight_forward(b->t, f, stage, b->sample, b->t->gather);
-        return true;
+    struct replica *r = &b->replica[u->dp];
+    struct worker *w = &r->worker[u->stage];
+    struct weft_g_flight *f = &r->flight[u->micro_batch];
+    w->done[(u->backward ? r->n : 0) + u->micro_batch] = true;
+    w->n_done++;
+    if (!u->backward) {
+        weft_g_flight_forward(b->t, f, u->stage, b->sample, b->t->gather);
+        return;
     }
     if (!w->set) {
         weft_assert(w->n_free > 0);
         w->set = w->free_set[--w->n_free];
-        for_each_bundle(b, d, stage, w->set, zero);
+        for_each_bundle(b, u->dp, u->stage, w->set, zero);
     }
-    weft_g_flight_backward(b->t, f, stage, w->set, b->t->gather);
-    end_leaves(b, d, stage, unit.micro_batch);
-    return true;
+    weft_g_flight_backward(b->t, f, u->stage, w->set, b->t->gather);
+    end_leaves(b, u->dp, u->stage, u->micro_batch);
 }
 
-/* All units, in an order in which inputs come before what reads them and
- * every stage keeps its own: so insertion order is the order of positions. */
-static void submit_units(struct build *b)
+/* The lane's next unit, if its turn has come. */
+static bool submit_next(struct weft_g_step *const step[],
+                        struct weft_g_lane *lane)
 {
-    const struct weft_call_plan *plan = &b->m->home.plan;
-    for (int32_t d = 0; d < plan->dp; d++)
-        for (int32_t s = 0; s < plan->pp; s++)
-            end_leaves(b, d, s, -1);
+    while (lane->next < lane->n) {
+        const struct weft_g_unit *u = &lane->unit[lane->next];
+        struct weft_g_step *b = step[u->step];
+        if (u->micro_batch < b->replica[u->dp].n) {
+            if (!is_ready(b, u))
+                return false;
+            submit_unit(b, u);
+            lane->next++;
+            return true;
+        }
+        lane->next++;
+    }
+    return false;
+}
+
+/* Rounds over the lanes insert inputs before what reads them, and every lane
+ * in its order: so insertion order is the order of positions. */
+static void submit_lanes(struct weft_g_step *const step[],
+                         struct weft_g_lane *lane, int32_t n_lanes)
+{
     for (bool any = true; any;) {
         any = false;
-        for (int32_t d = 0; d < plan->dp; d++)
-            for (int32_t s = plan->pp - 1; s >= 0; s--)
-                any |= submit_next(b, d, s);
+        for (int32_t i = n_lanes - 1; i >= 0; i--)
+            any |= submit_next(step, &lane[i]);
     }
 }
 
-static void give_roots(struct build *b)
+/* A lane for every stage of every replica: 1F1B. */
+static int submit_1f1b(struct weft_g_step *b)
+{
+    const struct weft_call_plan *plan = &b->m->home.plan;
+    int32_t n_lanes = plan->dp * plan->pp, most = 0, at = 0;
+    for (int32_t d = 0; d < plan->dp; d++)
+        most = b->replica[d].n > most ? b->replica[d].n : most;
+    size_t n = (size_t) n_lanes, each = 2 * (size_t) most + 1;
+    struct weft_g_lane *lane = weft_alloc(n, sizeof *lane);
+    struct weft_g_unit *unit = weft_alloc(n * each, sizeof *unit);
+    struct weft_unit *order = weft_alloc(each, sizeof *order);
+    int rc = lane && unit && order ? 0 : WEFT_ENOMEM;
+    for (int32_t d = 0; d < plan->dp && !rc; d++)
+        for (int32_t s = 0; s < plan->pp; s++, at++) {
+            struct weft_g_unit *u = unit + (size_t) at * each;
+            int32_t count = b->replica[d].n;
+            weft_plan_1f1b(plan->pp, s, count, order);
+            for (int32_t i = 0; i < 2 * count; i++)
+                u[i] = (struct weft_g_unit){0, d, s, order[i].micro_batch,
+                                            order[i].backward};
+            lane[at] = (struct weft_g_lane){u, 2 * count, 0};
+        }
+    if (!rc)
+        submit_lanes(&b, lane, n_lanes);
+    else
+        weft_err_nomem(b->err, "a mini-batch", n * each * sizeof *unit);
+    weft_free(lane);
+    weft_free(unit);
+    weft_free(order);
+    return rc;
+}
+
+static void give_roots(struct weft_g_step *b)
 {
     const struct weft_call_plan *plan = &b->m->home.plan;
     for (int32_t d = 0; d < plan->dp; d++)
@@ -313,7 +354,7 @@ static void give_roots(struct build *b)
 
 /* ---- The step ---------------------------------------------------------------- */
 
-static int init(struct build *b, int32_t n)
+static int init(struct weft_g_step *b, int32_t n)
 {
     size_t groups = (size_t) b->t->grads->n_groups, count = (size_t) n;
     size_t dp = (size_t) b->t->grads->dp;
@@ -340,7 +381,7 @@ static int init(struct build *b, int32_t n)
     return rc;
 }
 
-static void release(struct build *b)
+static void step_free(struct weft_g_step *b)
 {
     for (int32_t d = 0; b->replica && d < b->t->grads->dp; d++) {
         struct replica *r = &b->replica[d];
@@ -350,7 +391,7 @@ static void release(struct build *b)
             weft_free(r->flight[i].index);
         }
         for (int32_t s = 0; r->worker && s < b->m->home.plan.pp; s++)
-            weft_free(r->worker[s].unit);
+            weft_free(r->worker[s].done);
         weft_free(r->flight);
         weft_free(r->leaf_end);
         weft_free(r->worker);
@@ -360,10 +401,11 @@ static void release(struct build *b)
     weft_free(b->group_first);
     weft_free(b->cost);
     weft_free(b->replica);
+    weft_free(b);
 }
 
 /* Statistics of all micro-batches become the caller's. */
-static int32_t take_stats(struct build *b, struct weft_g_stats *out)
+static int32_t take_stats(struct weft_g_step *b, struct weft_g_stats *out)
 {
     int32_t n = 0;
     for (int32_t d = 0; d < b->t->grads->dp; d++)
@@ -376,24 +418,82 @@ static int32_t take_stats(struct build *b, struct weft_g_stats *out)
     return n;
 }
 
+int weft_g_step_begin(struct weft_seq *seq, const struct weft_g_train *train,
+                      int32_t n, const struct weft_pack_sample *sample,
+                      struct weft_g_step **out, struct weft_err *err)
+{
+    struct weft_g_step *b = weft_alloc(1, sizeof *b);
+    if (!b)
+        return weft_err_nomem(err, "a mini-batch", sizeof *b);
+    *b = (struct weft_g_step){.seq = seq,
+                              .t = train,
+                              .m = train->model,
+                              .sample = sample,
+                              .err = err};
+    *out = b;
+    int rc = init(b, n);
+    const struct weft_call_plan *plan = &b->m->home.plan;
+    for (int32_t d = 0; d < plan->dp && !rc; d++)
+        for (int32_t s = 0; s < plan->pp; s++)
+            end_leaves(b, d, s, -1);
+    return rc;
+}
+
+int32_t weft_g_step_n(const struct weft_g_step *step, int32_t dp)
+{
+    return step->replica[dp].n;
+}
+
+int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
+                       struct weft_g_lane *lane, int32_t n_lanes,
+                       struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < n_steps && !lane && !rc; i++)
+        rc = submit_1f1b(step[i]);
+    if (lane)
+        submit_lanes(step, lane, n_lanes);
+    for (int32_t i = 0; i < n_steps && !rc; i++)
+        for (int32_t d = 0; d < step[i]->m->home.plan.dp; d++)
+            for (int32_t s = 0; s < step[i]->m->home.plan.pp; s++)
+                if (step[i]->replica[d].worker[s].n_done
+                    != 2 * step[i]->replica[d].n)
+                    return weft_err_set(
+                        err, WEFT_EINVAL,
+                        "the schedule leaves out work of %s, replica %d, "
+                        "stage %d, or makes devices wait for one another",
+                        step[i]->m->name, d, s);
+    return rc;
+}
+
+void weft_g_step_end(struct weft_g_step *b, struct weft_g_stats *stats_out,
+                     int32_t *n_stats_out, struct weft_tile **norm_out)
+{
+    give_roots(b);
+    *norm_out = weft_g_update_finish(b->update);
+    *n_stats_out = take_stats(b, stats_out);
+    step_free(b);
+}
+
+void weft_g_step_abandon(struct weft_g_step *step)
+{
+    if (step)
+        step_free(step);
+}
+
 int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
                       int32_t n, const struct weft_pack_sample *sample,
                       struct weft_g_stats *stats_out, int32_t *n_stats_out,
                       struct weft_tile **norm_out, struct weft_err *err)
 {
-    struct build b = {.seq = seq,
-                      .t = train,
-                      .m = train->model,
-                      .sample = sample,
-                      .err = err};
-    int rc = init(&b, n);
+    struct weft_g_step *step = NULL;
     *n_stats_out = 0;
-    if (!rc) {
-        submit_units(&b);
-        give_roots(&b);
-        *norm_out = weft_g_update_finish(b.update);
-        *n_stats_out = take_stats(&b, stats_out);
-    }
-    release(&b);
+    int rc = weft_g_step_begin(seq, train, n, sample, &step, err);
+    if (!rc)
+        rc = weft_g_step_submit(&step, 1, NULL, 0, err);
+    if (rc)
+        weft_g_step_abandon(step);
+    else
+        weft_g_step_end(step, stats_out, n_stats_out, norm_out);
     return rc;
 }

@@ -39,6 +39,11 @@ struct weft_call_plan {
                               gradients, 3 and parameters are split over dp */
     bool recompute;        /* train: activations */
     bool offload;          /* frozen models: to host memory between uses */
+    /* Fused pipelines (RLHFuse section 5) lie beside one another: the stages
+     * of a replica, not the replicas of a stage, are neighbours; reversed:
+     * the last stage first. Member (i, s, k) is device (i * pp + s) * tp + k
+     * then, with pp - 1 - s for s where reversed. */
+    bool contiguous, reversed;
 };
 
 /* A call that is not used has dp 0. Calls: enum weft_call but NONE and

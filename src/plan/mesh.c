@@ -40,8 +40,9 @@ int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,
                          int32_t stage, int32_t tp)
 {
-    return weft_mesh_device(plan, &call->mesh,
-                            (stage * call->dp + dp) * call->tp + tp);
+    int32_t s = call->reversed ? call->pp - 1 - stage : stage;
+    int32_t group = call->contiguous ? dp * call->pp + s : s * call->dp + dp;
+    return weft_mesh_device(plan, &call->mesh, group * call->tp + tp);
 }
 
 /* The inverse of weft_plan_group_device(): thing j is of part j parts / n. */

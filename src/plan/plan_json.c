@@ -35,13 +35,16 @@ static const struct number mesh_numbers[] = {
 static const struct {
     const char *name;
     size_t offset;
-} flags[] = {{"recompute", AT(recompute)}, {"offload", AT(offload)}};
+} flags[] = {{"recompute", AT(recompute)},
+             {"offload", AT(offload)},
+             {"contiguous", AT(contiguous)},
+             {"reversed", AT(reversed)}};
 
 static const char *const top_keys[] = {"format", "nodes",  "devices",
                                        "calls",  "memory", "measured_memory"};
 static const char *const call_keys[] = {
-    "mesh",          "dp",   "tp",        "pp",
-    "micro_batches", "zero", "recompute", "offload"};
+    "mesh", "dp",        "tp",      "pp",         "micro_batches",
+    "zero", "recompute", "offload", "contiguous", "reversed"};
 static const char *const mesh_keys[] = {"node", "nodes", "device", "devices"};
 
 /* ---- Reading ---------------------------------------------------------- */
@@ -243,10 +246,11 @@ static void put_call(FILE *f, const struct weft_call_plan *c)
     fputs("}, ", f);
     put_numbers(f, numbers, WEFT_COUNT(numbers), c);
     for (size_t i = 0; i < WEFT_COUNT(flags); i++)
-        fprintf(f, ", \"%s\": %s", flags[i].name,
-                *(const bool *) ((const char *) c + flags[i].offset)
-                    ? "true"
-                    : "false");
+        if (i < 2 || *(const bool *) ((const char *) c + flags[i].offset))
+            fprintf(f, ", \"%s\": %s", flags[i].name,
+                    *(const bool *) ((const char *) c + flags[i].offset)
+                        ? "true"
+                        : "false");
     fputs("}", f);
 }
 

@@ -22,6 +22,7 @@ run_sources = \
 	%D%/ppo.c %D%/ppo.h \
 	%D%/ppo_infer.c \
 	%D%/ppo_metrics.c \
+	%D%/ppo_train.c \
 	%D%/ppo_reward.c \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \

@@ -183,148 +183,7 @@ static int advantages(struct weft_ppo *p)
     return 0;
 }
 
-/* ---- Training --------------------------------------------------------- */
-
-static float weight_of(enum weft_loss_agg aggregation, int32_t n,
-                       int64_t n_tokens, int32_t len, int32_t max_len)
-{
-    switch (aggregation) {
-    case WEFT_AGG_SEQ_MEAN_TOKEN_SUM:
-        return 1 / (float) n;
-    case WEFT_AGG_SEQ_MEAN_TOKEN_MEAN:
-        return 1 / ((float) n * (float) len);
-    case WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM:
-        return 1 / ((float) n * (float) max_len);
-    default:
-        return 1 / (float) n_tokens;
-    }
-}
-
-/* One optimizer step on the samples index[0..n-1]. */
-static int train_step(struct weft_ppo *p, struct weft_g_train *train,
-                      enum weft_loss_agg aggregation, int32_t n,
-                      const uint32_t *index, struct weft_ppo_update *u)
-{
-    struct weft_pack_sample *pack = weft_alloc((size_t) n, sizeof *pack);
-    struct weft_g_stats *stats = u->stats + u->n_stats;
-    int64_t n_tokens = 0;
-    int32_t n_stats = 0;
-    if (!pack)
-        return weft_err_nomem(p->err, "a mini-batch",
-                              (size_t) n * sizeof *pack);
-    for (int32_t i = 0; i < n; i++) {
-        const struct weft_sample *s = &p->sample[index[i]];
-        n_tokens += s->n_total - s->n_prompt;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        const struct weft_sample *s = &p->sample[index[i]];
-        const struct weft_ppo_sample *x = &p->extra[index[i]];
-        pack[i] = (struct weft_pack_sample){
-            .rollout = s->rollout,
-            .advantage = x->advantage,
-            .value = x->value,
-            .ref = x->ref,
-            .n_prompt = s->n_prompt,
-            .n_total = s->n_total,
-            .weight = weight_of(aggregation, n, n_tokens,
-                                s->n_total - s->n_prompt,
-                                p->t->config.rollout.max_new_tokens),
-        };
-    }
-    int rc = weft_g_train_step(p->t->seq, train, n, pack, stats, &n_stats,
-                               &u->norm[u->n_norms], p->err);
-    for (int32_t k = 0; k < n_stats; k++)
-        for (int32_t i = 0; i < stats[k].n; i++)
-            stats[k].sample[i] = (int32_t) index[stats[k].sample[i]];
-    u->n_stats += n_stats;
-    if (u->n_norms == 0)
-        u->first_stats = n_stats;
-    u->n_norms += !rc;
-    weft_free(pack);
-    return rc;
-}
-
-static int by_index(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
-    return x < y ? -1 : x > y;
-}
-
-/* All epochs and mini-batches of one model. */
-static int train(struct weft_ppo *p, struct weft_run_model *model,
-                 const struct weft_optimizer_config *optim, bool actor,
-                 int64_t *steps, struct weft_ppo_update *u)
-{
-    struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
-    int32_t epochs = c->ppo.epochs, parts = c->ppo.mini_batches;
-    int64_t per_iteration = (int64_t) epochs * parts;
-    int64_t total = per_iteration * c->iterations;
-    struct weft_g_train train = {
-        .model = &model->tiles,
-        .grads = &model->grads,
-        .gather = model->gather,
-        .order = &t->order_of_tasks,
-        .copies = p->copies,
-        .loss = {.loss = actor ? WEFT_LOSS_POLICY : WEFT_LOSS_VALUE,
-                 .inv_temperature = weft_ppo_inv_temperature(c),
-                 .value_clip = c->ppo.value_clip,
-                 .policy = {.clip_low = c->ppo.clip_low,
-                            .clip_high = c->ppo.clip_high,
-                            .dual_clip = c->ppo.dual_clip,
-                            .entropy_coef = c->ppo.entropy_coef,
-                            .kl_coef = c->ppo.kl_coef}},
-        .grad_clip = optim->grad_clip,
-        .micro_batch_rows = c->train.micro_batch_tokens,
-        .call = actor ? WEFT_CALL_ACTOR_TRAIN : WEFT_CALL_CRITIC_TRAIN,
-        .chain = actor ? 0 : 1,
-        .priority = actor, /* the next generation waits for it */
-        .iteration = p->iteration,
-        .moments = actor ? p->moments : NULL,
-    };
-    if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
-        train.loss.policy.kl = (enum weft_kl) c->ppo.kl_kind;
-    uint32_t *order = weft_alloc((size_t) p->n, sizeof *order);
-    u->stats = weft_alloc((size_t) (epochs * (int64_t) p->n),
-                          sizeof *u->stats);
-    u->norm = weft_alloc((size_t) per_iteration, sizeof *u->norm);
-    int rc = 0;
-    if (!order || !u->stats || !u->norm)
-        rc = weft_err_nomem(p->err, "training", (size_t) p->n * 8);
-    for (int32_t e = 0; e < epochs && !rc; e++) {
-        weft_rng_permutation(c->seed, WEFT_RNG_MINIBATCH,
-                             (uint32_t) p->iteration, (uint32_t) e,
-                             (uint32_t) p->n, order);
-        for (int32_t k = 0; k < parts && !rc; k++) {
-            int32_t a = (int32_t) ((int64_t) p->n * k / parts);
-            int32_t b = (int32_t) ((int64_t) p->n * (k + 1) / parts);
-            qsort(order + a, (size_t) (b - a), sizeof *order, by_index);
-            train.loss.exact_first = actor && e == 0 && k == 0;
-            train.adamw = weft_adamw_at(optim, *steps, total);
-            rc = train_step(p, &train,
-                            actor ? c->ppo.aggregation : WEFT_AGG_TOKEN_MEAN,
-                            b - a, order + a, u);
-            u->lr = (double) train.adamw.lr;
-            (*steps)++;
-        }
-    }
-    weft_free(order);
-    return rc;
-}
-
 /* ---- The iteration ---------------------------------------------------- */
-
-static void update_release(struct weft_ppo_update *u)
-{
-    for (int32_t i = 0; i < u->n_stats; i++) {
-        weft_tile_release(u->stats[i].tile);
-        weft_free(u->stats[i].sample);
-    }
-    for (int32_t i = 0; i < u->n_norms; i++)
-        weft_tile_release(u->norm[i]);
-    weft_free(u->stats);
-    weft_free(u->norm);
-}
 
 /* Answers that are still owed, so that what was submitted can run out. */
 static void give_up(struct weft_ppo *p)
@@ -353,8 +212,8 @@ static void ppo_free(struct weft_ppo *p)
     weft_ppo_calls_release(p);
     weft_tile_release(p->moments);
     weft_ppo_texts_release(p);
-    update_release(&p->actor_update);
-    update_release(&p->critic_update);
+    weft_ppo_update_release(&p->actor_update);
+    weft_ppo_update_release(&p->critic_update);
     weft_free(p->sample);
     weft_free(p->extra);
     weft_free(p->prompt);
@@ -432,15 +291,9 @@ static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
 
 static int submit(struct weft_ppo *p)
 {
-    struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
     int rc = advantages(p);
-    if (!rc && p->iteration >= c->ppo.critic_warmup)
-        rc = train(p, &t->actor, &c->actor_optim, true, &t->actor_steps,
-                   &p->actor_update);
     if (!rc)
-        rc = train(p, &t->critic, &c->critic_optim, false, &t->critic_steps,
-                   &p->critic_update);
+        rc = weft_ppo_train(p);
     update_home(p, &p->actor_update);
     update_home(p, &p->critic_update);
     return rc;

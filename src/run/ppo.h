@@ -79,6 +79,10 @@ int weft_ppo_calls_add(struct weft_ppo *p, int32_t index);
 int weft_ppo_calls_end(struct weft_ppo *p);
 void weft_ppo_calls_release(struct weft_ppo *p);
 
+/* Submits all epochs and mini-batches of actor and critic. */
+int weft_ppo_train(struct weft_ppo *p);
+void weft_ppo_update_release(struct weft_ppo_update *update);
+
 /* Computes the rewards that are not models' (rules, programs, callback) and
  * lets the graph go on. On an error answers are still owed. */
 int weft_ppo_rewards(struct weft_ppo *p);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The training calls of an iteration. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "run/ppo.h"
+
+/* One model's training calls, and the optimizer step in progress. */
+struct training {
+    struct weft_ppo *p;
+    bool actor;
+    const struct weft_optimizer_config *optim;
+    int64_t *steps;
+    struct weft_ppo_update *update;
+    struct weft_g_train train;
+    uint32_t *order; /* (n) of the epoch */
+    int32_t n;       /* samples of the step ... */
+    const uint32_t *index;
+    struct weft_pack_sample *pack; /* (n of the iteration) */
+    struct weft_g_step *step;
+};
+
+static float weight_of(enum weft_loss_agg aggregation, int32_t n,
+                       int64_t n_tokens, int32_t len, int32_t max_len)
+{
+    switch (aggregation) {
+    case WEFT_AGG_SEQ_MEAN_TOKEN_SUM:
+        return 1 / (float) n;
+    case WEFT_AGG_SEQ_MEAN_TOKEN_MEAN:
+        return 1 / ((float) n * (float) len);
+    case WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM:
+        return 1 / ((float) n * (float) max_len);
+    default:
+        return 1 / (float) n_tokens;
+    }
+}
+
+static int by_index(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
+    return x < y ? -1 : x > y;
+}
+
+static int training_init(struct weft_ppo *p, bool actor, struct training *out)
+{
+    struct weft_trainer *t = p->t;
+    const struct weft_config *c = &t->config;
+    struct weft_run_model *model = actor ? &t->actor : &t->critic;
+    struct weft_ppo_update *u = actor ? &p->actor_update : &p->critic_update;
+    size_t n = (size_t) p->n, epochs = (size_t) c->ppo.epochs;
+    *out = (struct training){
+        .p = p,
+        .actor = actor,
+        .optim = actor ? &c->actor_optim : &c->critic_optim,
+        .steps = actor ? &t->actor_steps : &t->critic_steps,
+        .update = u,
+        .train =
+            {
+                .model = &model->tiles,
+                .grads = &model->grads,
+                .gather = model->gather,
+                .order = &t->order_of_tasks,
+                .copies = p->copies,
+                .loss = {.loss = actor ? WEFT_LOSS_POLICY : WEFT_LOSS_VALUE,
+                         .inv_temperature = weft_ppo_inv_temperature(c),
+                         .value_clip = c->ppo.value_clip,
+                         .policy = {.clip_low = c->ppo.clip_low,
+                                    .clip_high = c->ppo.clip_high,
+                                    .dual_clip = c->ppo.dual_clip,
+                                    .entropy_coef = c->ppo.entropy_coef,
+                                    .kl_coef = c->ppo.kl_coef}},
+                .micro_batch_rows = c->train.micro_batch_tokens,
+                .call = actor ? WEFT_CALL_ACTOR_TRAIN
+                              : WEFT_CALL_CRITIC_TRAIN,
+                .chain = actor ? 0 : 1,
+                .priority = actor, /* the next generation waits for it */
+                .iteration = p->iteration,
+                .moments = actor ? p->moments : NULL,
+            },
+        .order = weft_alloc(n, sizeof *out->order),
+        .pack = weft_alloc(n, sizeof *out->pack),
+    };
+    out->train.grad_clip = out->optim->grad_clip;
+    if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
+        out->train.loss.policy.kl = (enum weft_kl) c->ppo.kl_kind;
+    u->stats = weft_alloc(epochs * n, sizeof *u->stats);
+    u->norm = weft_alloc(epochs * (size_t) c->ppo.mini_batches,
+                         sizeof *u->norm);
+    return out->order && out->pack && u->stats && u->norm
+             ? 0
+             : weft_err_nomem(p->err, "training", n * sizeof *out->pack);
+}
+
+static void training_release(struct training *r)
+{
+    weft_g_step_abandon(r->step);
+    weft_free(r->order);
+    weft_free(r->pack);
+}
+
+/* What the samples of the step carry into the graph. */
+static void fill_pack(struct training *r)
+{
+    const struct weft_ppo *p = r->p;
+    const struct weft_config *c = &p->t->config;
+    enum weft_loss_agg aggregation = r->actor ? c->ppo.aggregation
+                                              : WEFT_AGG_TOKEN_MEAN;
+    int64_t n_tokens = 0;
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct weft_sample *s = &p->sample[r->index[i]];
+        n_tokens += s->n_total - s->n_prompt;
+    }
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct weft_sample *s = &p->sample[r->index[i]];
+        const struct weft_ppo_sample *x = &p->extra[r->index[i]];
+        r->pack[i] = (struct weft_pack_sample){
+            .rollout = s->rollout,
+            .advantage = x->advantage,
+            .value = x->value,
+            .ref = x->ref,
+            .n_prompt = s->n_prompt,
+            .n_total = s->n_total,
+            .weight = weight_of(aggregation, r->n, n_tokens,
+                                s->n_total - s->n_prompt,
+                                c->rollout.max_new_tokens),
+        };
+    }
+}
+
+/* Optimizer step k of epoch e. */
+static int step_begin(struct training *r, int32_t e, int32_t k)
+{
+    struct weft_ppo *p = r->p;
+    const struct weft_config *c = &p->t->config;
+    int32_t parts = c->ppo.mini_batches;
+    int32_t a = (int32_t) ((int64_t) p->n * k / parts);
+    int32_t b = (int32_t) ((int64_t) p->n * (k + 1) / parts);
+    if (k == 0)
+        weft_rng_permutation(c->seed, WEFT_RNG_MINIBATCH,
+                             (uint32_t) p->iteration, (uint32_t) e,
+                             (uint32_t) p->n, r->order);
+    qsort(r->order + a, (size_t) (b - a), sizeof *r->order, by_index);
+    r->n = b - a;
+    r->index = r->order + a;
+    r->train.loss.exact_first = r->actor && e == 0 && k == 0;
+    r->train.adamw = weft_adamw_at(
+        r->optim, *r->steps, (int64_t) c->ppo.epochs * parts * c->iterations);
+    r->update->lr = (double) r->train.adamw.lr;
+    (*r->steps)++;
+    fill_pack(r);
+    return weft_g_step_begin(p->t->seq, &r->train, r->n, r->pack, &r->step,
+                             p->err);
+}
+
+static void step_end(struct training *r)
+{
+    struct weft_ppo_update *u = r->update;
+    struct weft_g_stats *stats = u->stats + u->n_stats;
+    int32_t n_stats;
+    weft_g_step_end(r->step, stats, &n_stats, &u->norm[u->n_norms]);
+    r->step = NULL;
+    for (int32_t k = 0; k < n_stats; k++)
+        for (int32_t i = 0; i < stats[k].n; i++)
+            stats[k].sample[i] = (int32_t) r->index[stats[k].sample[i]];
+    u->n_stats += n_stats;
+    if (u->n_norms++ == 0)
+        u->first_stats = n_stats;
+}
+
+/* All epochs and mini-batches. */
+static int train(struct training *r)
+{
+    const struct weft_config *c = &r->p->t->config;
+    int rc = 0;
+    for (int32_t e = 0; e < c->ppo.epochs && !rc; e++)
+        for (int32_t k = 0; k < c->ppo.mini_batches && !rc; k++) {
+            rc = step_begin(r, e, k);
+            if (!rc)
+                rc = weft_g_step_submit(&r->step, 1, NULL, 0, r->p->err);
+            if (!rc)
+                step_end(r);
+        }
+    return rc;
+}
+
+int weft_ppo_train(struct weft_ppo *p)
+{
+    struct training r[2] = {{.p = NULL}, {.p = NULL}};
+    bool actor = p->iteration >= p->t->config.ppo.critic_warmup;
+    int rc = actor ? training_init(p, true, &r[0]) : 0;
+    if (!rc && actor)
+        rc = train(&r[0]);
+    if (!rc)
+        rc = training_init(p, false, &r[1]);
+    if (!rc)
+        rc = train(&r[1]);
+    training_release(&r[0]);
+    training_release(&r[1]);
+    return rc;
+}
+
+void weft_ppo_update_release(struct weft_ppo_update *u)
+{
+    for (int32_t i = 0; i < u->n_stats; i++) {
+        weft_tile_release(u->stats[i].tile);
+        weft_free(u->stats[i].sample);
+    }
+    for (int32_t i = 0; i < u->n_norms; i++)
+        weft_tile_release(u->norm[i]);
+    weft_free(u->stats);
+    weft_free(u->norm);
+}
