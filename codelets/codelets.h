@@ -31,6 +31,13 @@ struct weft_params {
     struct weft_layer_tiles head;   /* block: HEAD; norms: FINAL */
 };
 
+/* Temporary tiles (W) get their memory in this task's turn, once `after` (NULL:
+ * nothing) has been written. A message takes the memory of what it fills as
+ * soon as nothing is before it: this is. */
+void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
+                      struct weft_tile *after, int n,
+                      struct weft_tile *const tile[]);
+
 /* ---- Micro-batches ---------------------------------------------------- */
 
 enum weft_pack_targets {

@@ -20,5 +20,6 @@ codelets_sources = \
 	%D%/layer_part_backward.c \
 	%D%/loss.c %D%/loss.h \
 	%D%/member.h \
+	%D%/open.c \
 	%D%/pack.c \
 	%D%/parts.c %D%/parts.h

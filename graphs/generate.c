@@ -42,15 +42,22 @@ void weft_g_generate_bytes(const struct weft_shape *shape,
                            int32_t max_total,
                            size_t (*bytes)[WEFT_N_MEM_CLASSES])
 {
-    int32_t pages = n_pages(n_slots, max_total);
-    for (int32_t i = 0; i < n_instances; i++)
-        for (int32_t s = 0; s < layout->plan.pp; s++)
+    int32_t pages = n_pages(n_slots, max_total), pp = layout->plan.pp;
+    struct weft_gen_state state;
+    weft_gen_state_layout(n_slots, max_total, pages, &state);
+    for (int32_t i = 0; i < n_instances; i++) {
+        int32_t d = i % layout->plan.dp;
+        int32_t home = weft_g_layout_member(layout, d, pp - 1, 0)->place;
+        bytes[home][WEFT_MEM_SAMPLES] += state.bytes
+                                       + 2 * weft_gen_status_bytes(n_slots);
+        for (int32_t s = 0; s < pp; s++)
             for (int32_t k = 0; k < layout->plan.tp; k++) {
-                const struct weft_g_member *m = weft_g_layout_member(
-                    layout, i % layout->plan.dp, s, k);
+                const struct weft_g_member *m = weft_g_layout_member(layout,
+                                                                     d, s, k);
                 bytes[m->place][WEFT_MEM_KV] += arena_bytes(shape, layout, s,
                                                             m, pages);
             }
+    }
 }
 
 static int arenas_init(struct weft_g_generate *gen,
@@ -207,8 +214,7 @@ static void draw(struct step *s, const struct weft_g_stage *stage,
                                 &s->view->fwd[m->place], batch->at[p],
                                 x->at[p], logits[k]);
     }
-    weft_g_exchange(pass, stage, logits, batch, true, 0, 1, stage->n_places,
-                    &parts);
+    weft_g_exchange(pass, stage, logits, batch, true, 0, 1, 1, &parts);
     struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
     weft_insert_gen_sample(pass->seq, &where, pass->shape, s->args,
                            batch->at[0], parts.n[0], parts.part[0],
@@ -231,6 +237,8 @@ static void through_stages(struct step *s)
             weft_g_value_rows(pass, &stage, "activation", &x);
             weft_g_stage_embed(pass, &stage, s->view->fwd, &batch, &x);
         } else {
+            weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
+                                weft_g_rows_bytes(pass), &batch, &x);
             weft_g_value_bring(pass, &before, &previous, &stage, &x);
         }
         layers(s, &stage, &batch, &x);

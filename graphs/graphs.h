@@ -75,6 +75,9 @@ int32_t weft_g_bundle_owner(const struct weft_g_model *model,
  * but for a tied embedding, which stays with the first stage. */
 int32_t weft_g_bundle_keeper(const struct weft_g_model *model,
                              const struct weft_g_bundle *bundle);
+/* Bytes of the bundle's gradient. */
+size_t weft_g_bundle_bytes(const struct weft_g_model *model,
+                           const struct weft_g_bundle *bundle);
 /* The bundle's tiles in a set. */
 struct weft_layer_tiles weft_g_bundle_tiles(
     const struct weft_g_model *model, const struct weft_g_bundle *bundle,
@@ -135,6 +138,12 @@ void weft_g_grads_bytes(const struct weft_shape *shape,
 
 /* ---- Inference -------------------------------------------------------- */
 
+/* Rows of a micro-batch, or of several. */
+struct weft_g_rows {
+    int64_t n_rows;
+    int32_t n_runs, n_targets;
+};
+
 enum weft_g_infer_kind {
     WEFT_INFER_LOGPROB,     /* out: float per response token */
     WEFT_INFER_LOGPROB_ALL, /* out: float per token but the first */
@@ -162,6 +171,14 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                   enum weft_g_infer_kind kind, float inv_temperature,
                   int32_t n, const struct weft_g_infer_sample *sample,
                   struct weft_g_copies *copies);
+
+/* Adds the bytes of an inference call's temporary tiles, by place: `all` rows
+ * of a replica in n micro-batches may be under way at once. */
+void weft_g_infer_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *layout,
+                        const struct weft_g_rows *all,
+                        int32_t n_micro_batches,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* ---- Training --------------------------------------------------------- */
 
@@ -201,10 +218,22 @@ struct weft_g_stats {
     int32_t *sample;
 };
 
-/* Adds the activation bytes of training with micro-batches of at most n_rows
- * rows, by place: as many in flight as the pipeline holds. */
+/* What bounds a training call's memory. */
+struct weft_g_train_size {
+    struct weft_g_rows most; /* the largest micro-batch */
+    int32_t n_flights;       /* micro-batches of a replica in a step */
+    int32_t n_groups;        /* gradient groups */
+    int32_t n_steps;         /* submitted together */
+    size_t stats_bytes;      /* statistics of all of them */
+};
+
+/* Adds the bytes of a training call's temporary tiles, by place: micro-batches
+ * in flight, gradients on their way to their owners, statistics; and apart
+ * (`ahead`) what waits for the first messages as soon as it is submitted. */
 void weft_g_train_bytes(const struct weft_shape *shape,
-                        const struct weft_g_layout *home, int64_t n_rows,
+                        const struct weft_g_layout *home,
+                        const struct weft_g_train_size *size,
+                        size_t (*ahead)[WEFT_N_MEM_CLASSES],
                         size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* One optimizer step on a mini-batch of n samples: deals them to gradient
@@ -283,12 +312,25 @@ void weft_g_generate_release(struct weft_g_generate *gen);
 /* Instances that a layout has for n samples. */
 int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
                                   int32_t n);
-/* Adds the bytes of the KV arenas, by place. */
+/* Adds the bytes of what weft_g_generate_init() creates, by place. */
 void weft_g_generate_bytes(const struct weft_shape *shape,
                            const struct weft_g_layout *layout,
                            int32_t n_instances, int32_t n_slots,
                            int32_t max_total,
                            size_t (*bytes)[WEFT_N_MEM_CLASSES]);
+
+struct weft_g_decode_size {
+    int32_t n_instances, n_slots, max_total;
+    int32_t prefill_tokens, n_steps; /* of a step, of a chunk */
+    int32_t n_chunks;                /* submitted at once */
+};
+/* Adds the bytes of decode steps' temporary tiles, by place; apart (`ahead`)
+ * what waits for messages as soon as it is submitted. */
+void weft_g_decode_bytes(const struct weft_shape *shape,
+                         const struct weft_g_layout *layout,
+                         const struct weft_g_decode_size *size,
+                         size_t (*ahead)[WEFT_N_MEM_CLASSES],
+                         size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* Submits the next chunk of an instance; its status goes to
  * instance->status[chunk % 2], at the place of instance->home. */

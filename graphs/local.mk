@@ -6,6 +6,7 @@ graphs_sources = \
 	%D%/graphs.h \
 	%D%/infer.c \
 	%D%/layout.c %D%/layout.h \
+	%D%/memory.c \
 	%D%/model.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \

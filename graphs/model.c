@@ -79,7 +79,7 @@ static int32_t bundle_owner(const struct weft_shape *s,
                   : group == WEFT_GROUP_HEAD  ? s->n_layers + 1
                                               : b->layer + 1;
     int32_t n = weft_g_layout_places(home, stage, b->tp, place);
-    return place[(index * home->plan.tp + b->tp) % n];
+    return place[(index + b->tp) % n];
 }
 
 static int32_t bundle_keeper(const struct weft_shape *s,
@@ -365,6 +365,15 @@ static void count_use(const struct weft_shape *shape,
 {
     struct count c = {shape, use, bytes};
     (void) for_each_tile(shape, home, use, count, &c);
+}
+
+size_t weft_g_bundle_bytes(const struct weft_g_model *m,
+                           const struct weft_g_bundle *b)
+{
+    size_t bytes[1][WEFT_N_MEM_CLASSES] = {{0}};
+    struct count c = {&m->shape, USE_GRAD, bytes};
+    (void) visit_bundle(&m->shape, &m->home, b, 0, b->tp == 0, count, &c);
+    return bytes[0][WEFT_MEM_GRADIENTS];
 }
 
 void weft_g_model_bytes(const struct weft_shape *shape, bool trained,

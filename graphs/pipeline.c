@@ -35,16 +35,22 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
         .kept = weft_alloc(layers, sizeof *f.kept),
         .out = weft_alloc(pp, sizeof *f.out),
         .dx = weft_alloc(pp, sizeof *f.dx),
+        .in = weft_alloc(2 * pp, sizeof *f.in),
+        .batch_place = weft_g_layout_member(&m->home, dp, 0, 0)->place,
     };
     *out = f;
-    if (!f.index || !f.x || !f.kept || !f.out || !f.dx)
+    if (!f.index || !f.x || !f.kept || !f.out || !f.dx || !f.in)
         return weft_err_nomem(err, "a micro-batch", layers * sizeof *f.kept);
+    struct weft_batch layout;
     memcpy(f.index, index, (size_t) n * sizeof *index);
     for (int32_t i = 0; i < n; i++) {
         const struct weft_pack_sample *s = &sample[index[i]];
         out->pass.n_rows += s->n_total;
         out->pass.n_targets += s->n_total - s->n_prompt;
     }
+    weft_batch_layout((int32_t) out->pass.n_rows, n, out->pass.n_targets,
+                      true, &layout);
+    out->batch_bytes = layout.bytes;
     return 0;
 }
 
@@ -63,6 +69,10 @@ void weft_g_flight_release(const struct weft_g_train *t,
             weft_g_value_release(&f->out[s]);
         if (f->dx)
             weft_g_value_release(&f->dx[s]);
+        for (int32_t k = 0; k < 2 && f->in; k++) {
+            weft_g_value_release(&f->in[2 * s + k].batch);
+            weft_g_value_release(&f->in[2 * s + k].x);
+        }
     }
     weft_tile_release(f->batch);
     f->batch = NULL;
@@ -70,6 +80,8 @@ void weft_g_flight_release(const struct weft_g_train *t,
     weft_free(f->kept);
     weft_free(f->out);
     weft_free(f->dx);
+    weft_free(f->in);
+    f->in = NULL;
     f->x = f->out = f->dx = NULL;
     f->kept = NULL;
 }
@@ -81,8 +93,7 @@ static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
                  const struct weft_pack_sample *sample)
 {
     struct weft_g_pass *pass = &f->pass;
-    int32_t place = first->place[0];
-    struct weft_batch layout;
+    int32_t place = f->batch_place;
     struct weft_pack_sample *here = weft_alloc((size_t) f->n, sizeof *here);
     if (!here) {
         weft_seq_fail(pass->seq, WEFT_ENOMEM, "out of memory for %d samples",
@@ -97,17 +108,47 @@ static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
             *tile[k] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
                                       *tile[k], place);
     }
-    weft_batch_layout((int32_t) pass->n_rows, f->n, pass->n_targets, true,
-                      &layout);
-    f->batch = weft_g_temp(pass, "batch", WEFT_MEM_SAMPLES, -1, layout.bytes,
-                           place);
-    f->batch_place = place;
+    f->batch = weft_g_temp(pass, "batch", WEFT_MEM_SAMPLES, -1,
+                           f->batch_bytes, place);
     struct weft_where where = weft_g_where_at(pass, &first->member[0]);
     weft_insert_pack(
         pass->seq, &where, WEFT_TARGETS_RESPONSE, true, f->n, here,
         weft_g_copy_at(t->copies, pass->seq, &pass->where, t->moments, place),
         f->batch);
     weft_free(here);
+}
+
+void weft_g_flight_expect(const struct weft_g_train *t,
+                          struct weft_g_flight *f, int32_t s, bool backward)
+{
+    const struct weft_g_layout *home = &t->model->home;
+    struct weft_g_arrival *in = &f->in[2 * s + backward];
+    struct weft_g_stage stage, from = weft_g_stage_of_place(f->batch_place);
+    if (in->expected)
+        return;
+    in->expected = true;
+    weft_g_stage_get(home, f->dp, s, &stage);
+    weft_g_value_expect(&f->pass, &from, &stage, WEFT_MEM_SAMPLES,
+                        f->batch_bytes, NULL, &in->batch);
+    if (backward ? stage.is_last : stage.is_first)
+        return;
+    weft_g_stage_get(home, f->dp, backward ? s + 1 : s - 1, &from);
+    weft_g_value_expect(&f->pass, &from, &stage, WEFT_MEM_ACTIVATIONS,
+                        weft_g_rows_bytes(&f->pass), NULL, &in->x);
+}
+
+/* The batch at the unit's places, and the other thing it receives. */
+static struct weft_g_arrival arrive(struct weft_g_flight *f,
+                                    const struct weft_g_stage *stage,
+                                    bool backward)
+{
+    struct weft_g_arrival *in = &f->in[2 * stage->index + backward];
+    struct weft_g_arrival out = *in;
+    struct weft_g_stage from = weft_g_stage_of_place(f->batch_place);
+    struct weft_g_value batch = {.at = {f->batch}};
+    *in = (struct weft_g_arrival){.batch = {{NULL}, {false}}};
+    weft_g_value_bring(&f->pass, &from, &batch, stage, &out.batch);
+    return out;
 }
 
 void weft_g_flight_forward(const struct weft_g_train *t,
@@ -118,19 +159,19 @@ void weft_g_flight_forward(const struct weft_g_train *t,
     const struct weft_g_model *m = t->model;
     struct weft_g_pass *pass = &f->pass;
     struct weft_g_stage stage, before;
-    struct weft_g_value batch;
     bool keep = !m->home.plan.recompute;
     weft_g_stage_get(&m->home, f->dp, s, &stage);
     if (stage.is_first)
         pack(t, f, &stage, sample);
-    weft_g_value_of_tile(pass, f->batch, f->batch_place, &stage, &batch);
+    struct weft_g_arrival in = arrive(f, &stage, false);
     if (stage.is_first) {
         weft_g_value_rows(pass, &stage, "activation", &f->x[0]);
         weft_g_stage_embed(pass, &stage,
-                           weft_g_gather_embed(gather, pass, &stage), &batch,
-                           &f->x[0]);
+                           weft_g_gather_embed(gather, pass, &stage),
+                           &in.batch, &f->x[0]);
     } else {
         weft_g_stage_get(&m->home, f->dp, s - 1, &before);
+        f->x[stage.first] = in.x;
         weft_g_value_bring(pass, &before, &f->out[s - 1], &stage,
                            &f->x[stage.first]);
     }
@@ -142,9 +183,10 @@ void weft_g_flight_forward(const struct weft_g_train *t,
             weft_g_kept_create(pass, &stage, l, &f->kept[l]);
         weft_g_stage_layer(
             pass, &stage, weft_g_gather_layer(gather, pass, &stage, l, false),
-            l, &batch, &f->x[l], NULL, y, keep ? &f->kept[l] : NULL, false);
+            l, &in.batch, &f->x[l], NULL, y, keep ? &f->kept[l] : NULL,
+            false);
     }
-    weft_g_value_release(&batch);
+    weft_g_value_release(&in.batch);
 }
 
 /* ---- Backward --------------------------------------------------------------- */
@@ -200,51 +242,22 @@ void weft_g_flight_backward(const struct weft_g_train *t,
     const struct weft_g_model *m = t->model;
     struct weft_g_pass *pass = &f->pass;
     struct weft_g_stage stage, after;
-    struct weft_g_value batch;
     weft_g_stage_get(&m->home, f->dp, s, &stage);
-    weft_g_value_of_tile(pass, f->batch, f->batch_place, &stage, &batch);
+    struct weft_g_arrival in = arrive(f, &stage, true);
     if (stage.is_last) {
-        loss(t, f, &stage, &batch, grad, gather);
+        loss(t, f, &stage, &in.batch, grad, gather);
     } else {
         weft_g_stage_get(&m->home, f->dp, s + 1, &after);
+        f->dx[s] = in.x;
         weft_g_value_bring(pass, &after, &f->dx[s + 1], &stage, &f->dx[s]);
         weft_g_value_hand_over(&f->dx[s + 1], &f->dx[s]);
         weft_g_value_release(&f->out[s]);
     }
     for (int32_t l = stage.end - 1; l >= stage.first; l--)
-        layer_backward(t, f, &stage, l, &batch, grad, gather);
+        layer_backward(t, f, &stage, l, &in.batch, grad, gather);
     if (stage.is_first) {
-        weft_g_stage_embed_backward(pass, &stage, &batch, &f->dx[0], grad);
+        weft_g_stage_embed_backward(pass, &stage, &in.batch, &f->dx[0], grad);
         weft_g_value_release(&f->dx[0]);
     }
-    weft_g_value_release(&batch);
-}
-
-/* ---- Memory ------------------------------------------------------------------ */
-
-void weft_g_train_bytes(const struct weft_shape *shape,
-                        const struct weft_g_layout *home, int64_t n_rows,
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    size_t x = (size_t) (n_rows * shape->hidden) * sizeof(float);
-    for (int32_t i = 0; i < home->plan.dp; i++)
-        for (int32_t s = 0; s < home->plan.pp; s++) {
-            struct weft_g_stage stage;
-            weft_g_stage_get(home, i, s, &stage);
-            size_t layers = (size_t) (stage.end - stage.first);
-            size_t flights = (size_t) (home->plan.pp - s);
-            for (int32_t p = 0; p < stage.n_places; p++)
-                bytes[stage.place[p]][WEFT_MEM_ACTIVATIONS] +=
-                    ((layers + 2) * flights + 1) * x;
-            for (int32_t k = 0; k < stage.n; k++) {
-                const struct weft_g_member *m = &stage.member[k];
-                size_t kept = stage.n == 1
-                                ? weft_layer_saved_bytes(shape, n_rows)
-                                : weft_part_saved_bytes(shape, m->blocks,
-                                                        n_rows);
-                size_t n = home->plan.recompute ? (size_t) (stage.n > 1)
-                                                : layers * flights;
-                bytes[m->place][WEFT_MEM_ACTIVATIONS] += n * kept;
-            }
-        }
+    weft_g_value_release(&in.batch);
 }

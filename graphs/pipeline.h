@@ -9,6 +9,12 @@
 #include "graphs/gather.h"
 #include "graphs/stage.h"
 
+/* What a stage's unit receives. */
+struct weft_g_arrival {
+    struct weft_g_value batch, x; /* x: input, or gradient of the output */
+    bool expected;
+};
+
 /* A micro-batch on its way through the stages of replica `dp`. */
 struct weft_g_flight {
     struct weft_g_pass pass;
@@ -16,10 +22,12 @@ struct weft_g_flight {
     int32_t n;
     int32_t *index; /* (n) samples; goes to the statistics */
     struct weft_tile *batch;
+    size_t batch_bytes;
     int32_t batch_place;
     struct weft_g_value
         *x; /* (n_layers) inputs; last stage: and its output */
     struct weft_g_value *out, *dx; /* (pp) what stages pass on */
+    struct weft_g_arrival *in;     /* (pp, 2) forward's, backward's */
     struct weft_g_kept *kept;      /* (n_layers) */
     struct weft_tile *stats;
 };
@@ -35,6 +43,12 @@ int weft_g_flight_init(const struct weft_g_train *train, struct weft_seq *seq,
 void weft_g_flight_release(const struct weft_g_train *train,
                            struct weft_g_flight *flight);
 
+/* Room for what a unit receives, in the devices' turn: before the unit before
+ * it, so that messages and work overlap and no more waits here. Once is
+ * enough. */
+void weft_g_flight_expect(const struct weft_g_train *train,
+                          struct weft_g_flight *flight, int32_t stage,
+                          bool backward);
 /* Forward of a stage; stage 0 packs the samples first. */
 void weft_g_flight_forward(const struct weft_g_train *train,
                            struct weft_g_flight *flight, int32_t stage,

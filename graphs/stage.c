@@ -76,13 +76,17 @@ void weft_g_value_create(const struct weft_g_pass *pass,
     }
 }
 
+size_t weft_g_rows_bytes(const struct weft_g_pass *pass)
+{
+    return (size_t) (pass->n_rows * pass->shape->hidden) * sizeof(float);
+}
+
 void weft_g_value_rows(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage, const char *kind,
                        struct weft_g_value *out)
 {
-    weft_g_value_create(
-        pass, stage, kind, WEFT_MEM_ACTIVATIONS,
-        (size_t) (pass->n_rows * pass->shape->hidden) * sizeof(float), out);
+    weft_g_value_create(pass, stage, kind, WEFT_MEM_ACTIVATIONS,
+                        weft_g_rows_bytes(pass), out);
 }
 
 /* The place of `from` that `place` copies from: itself, one of its node, or
@@ -103,26 +107,46 @@ static int32_t source(const struct weft_g_pass *pass,
     return near >= 0 ? near : turn % from->n_places;
 }
 
+void weft_g_value_expect(const struct weft_g_pass *pass,
+                         const struct weft_g_stage *from,
+                         const struct weft_g_stage *to, enum weft_mem_class c,
+                         size_t bytes, const struct weft_g_value *after,
+                         struct weft_g_value *out)
+{
+    *out = (struct weft_g_value){{NULL}, {false}};
+    for (int32_t p = 0; p < to->n_places; p++) {
+        int32_t s = source(pass, from, to->place[p], p);
+        if (from->place[s] == to->place[p])
+            continue;
+        out->at[p] = weft_g_temp(pass, "received", c, -1, bytes,
+                                 to->place[p]);
+        out->own[p] = true;
+        struct weft_where where = weft_g_where_at(pass,
+                                                  &to->member[to->lead[p]]);
+        weft_insert_open(pass->seq, &where, after ? after->at[p] : NULL, 1,
+                         &out->at[p]);
+    }
+}
+
 void weft_g_value_bring(const struct weft_g_pass *pass,
                         const struct weft_g_stage *from,
                         const struct weft_g_value *value,
                         const struct weft_g_stage *to,
                         struct weft_g_value *out)
 {
-    struct weft_g_value v = {{NULL}, {false}};
     for (int32_t p = 0; p < to->n_places; p++) {
-        int32_t s = source(pass, from, to->place[p], p);
-        struct weft_tile *tile = value->at[s];
-        v.at[p] = tile;
-        if (!tile || from->place[s] == to->place[p])
-            continue;
-        v.at[p] = weft_g_temp(pass, "received activation",
-                              WEFT_MEM_ACTIVATIONS, -1, weft_tile_bytes(tile),
-                              to->place[p]);
-        v.own[p] = true;
-        copy(pass, tile, v.at[p]);
+        struct weft_tile *tile =
+            value->at[source(pass, from, to->place[p], p)];
+        if (out->own[p])
+            copy(pass, tile, out->at[p]);
+        else
+            out->at[p] = tile;
     }
-    *out = v;
+}
+
+struct weft_g_stage weft_g_stage_of_place(int32_t place)
+{
+    return (struct weft_g_stage){.n_places = 1, .place = {place}};
 }
 
 void weft_g_value_of_tile(const struct weft_g_pass *pass,
@@ -130,16 +154,11 @@ void weft_g_value_of_tile(const struct weft_g_pass *pass,
                           const struct weft_g_stage *to,
                           struct weft_g_value *out)
 {
-    *out = (struct weft_g_value){{NULL}, {false}};
-    for (int32_t p = 0; p < to->n_places && tile; p++) {
-        out->at[p] = tile;
-        if (to->place[p] == place)
-            continue;
-        out->at[p] = weft_g_temp(pass, "received batch", WEFT_MEM_SAMPLES, -1,
-                                 weft_tile_bytes(tile), to->place[p]);
-        out->own[p] = true;
-        copy(pass, tile, out->at[p]);
-    }
+    struct weft_g_stage from = weft_g_stage_of_place(place);
+    struct weft_g_value value = {.at = {tile}};
+    weft_g_value_expect(pass, &from, to, WEFT_MEM_SAMPLES,
+                        tile ? weft_tile_bytes(tile) : 1, NULL, out);
+    weft_g_value_bring(pass, &from, &value, to, out);
 }
 
 void weft_g_value_hand_over(struct weft_g_value *from,
@@ -243,6 +262,7 @@ void weft_g_exchange(const struct weft_g_pass *pass,
                              n_sets, out, sent[p]);
     for (int32_t q = 0; q < to; q++) {
         out->n[q] = 0;
+        int32_t lead = stage->lead[q];
         for (int32_t p = 0; p < stage->n_places; p++) {
             if (p == q) {
                 for (int32_t k = stage->lead[p]; k < members_end(stage, p);
@@ -259,6 +279,10 @@ void weft_g_exchange(const struct weft_g_pass *pass,
                         pass, "received part", WEFT_MEM_ACTIVATIONS, -1,
                         weft_tile_bytes(tile), stage->place[q]);
                     out->temp[out->n_temp++] = part.tile;
+                    struct weft_where where = weft_g_where_at(
+                        pass, &stage->member[lead]);
+                    weft_insert_open(pass->seq, &where, member[lead], 1,
+                                     &part.tile);
                     copy(pass, tile, part.tile);
                 }
                 out->part[q][out->n[q]++] = part;

@@ -47,15 +47,28 @@ void weft_g_value_create(const struct weft_g_pass *pass,
                          enum weft_mem_class c, size_t bytes,
                          struct weft_g_value *out);
 /* (n_rows, H) f32 */
+size_t weft_g_rows_bytes(const struct weft_g_pass *pass);
 void weft_g_value_rows(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage, const char *kind,
                        struct weft_g_value *out);
-/* The value of one stage at the places of another: shared, or copied. */
+/* Tiles for a value of `from` at the places of `to` that it does not lie at:
+ * their memory is taken in the turn of the places' first members (without an
+ * order: when `after`, a value of `to`, has been written), so that what is
+ * sent early waits at its sender. */
+void weft_g_value_expect(const struct weft_g_pass *pass,
+                         const struct weft_g_stage *from,
+                         const struct weft_g_stage *to, enum weft_mem_class c,
+                         size_t bytes, const struct weft_g_value *after,
+                         struct weft_g_value *out);
+/* The value of one stage at the places of another, out as expected: copied,
+ * or shared. */
 void weft_g_value_bring(const struct weft_g_pass *pass,
                         const struct weft_g_stage *from,
                         const struct weft_g_value *value,
                         const struct weft_g_stage *to,
                         struct weft_g_value *out);
+/* A stage that has this place, for values that lie there. */
+struct weft_g_stage weft_g_stage_of_place(int32_t place);
 /* A tile that lies at `place`, at the places of a stage. */
 void weft_g_value_of_tile(const struct weft_g_pass *pass,
                           struct weft_tile *tile, int32_t place,

@@ -277,23 +277,41 @@ static void submit_unit(struct weft_g_step *b, const struct weft_g_unit *u)
     end_leaves(b, u->dp, u->stage, u->micro_batch);
 }
 
+/* The lane's next unit that there is, or NULL. */
+static const struct weft_g_unit *next_unit(struct weft_g_step *const step[],
+                                           struct weft_g_lane *lane)
+{
+    for (; lane->next < lane->n; lane->next++) {
+        const struct weft_g_unit *u = &lane->unit[lane->next];
+        if (u->micro_batch < step[u->step]->replica[u->dp].n)
+            return u;
+    }
+    return NULL;
+}
+
+/* Room for what the unit receives. */
+static void expect(struct weft_g_step *const step[],
+                   const struct weft_g_unit *u)
+{
+    struct weft_g_step *b = step[u->step];
+    weft_g_flight_expect(b->t, &b->replica[u->dp].flight[u->micro_batch],
+                         u->stage, u->backward);
+}
+
 /* The lane's next unit, if its turn has come. */
 static bool submit_next(struct weft_g_step *const step[],
                         struct weft_g_lane *lane)
 {
-    while (lane->next < lane->n) {
-        const struct weft_g_unit *u = &lane->unit[lane->next];
-        struct weft_g_step *b = step[u->step];
-        if (u->micro_batch < b->replica[u->dp].n) {
-            if (!is_ready(b, u))
-                return false;
-            submit_unit(b, u);
-            lane->next++;
-            return true;
-        }
-        lane->next++;
-    }
-    return false;
+    const struct weft_g_unit *u = next_unit(step, lane), *after;
+    if (!u || !is_ready(step[u->step], u))
+        return false;
+    expect(step, u);
+    lane->next++;
+    after = next_unit(step, lane);
+    if (after)
+        expect(step, after);
+    submit_unit(step[u->step], u);
+    return true;
 }
 
 /* Rounds over the lanes insert inputs before what reads them, and every lane

@@ -30,13 +30,21 @@ struct weft_g_update {
 
 /* ---- Small helpers ----------------------------------------------------------- */
 
+static bool is_tied_embed(const struct weft_g_update *u,
+                          const struct weft_g_bundle *b)
+{
+    return b->group == WEFT_GROUP_EMBED && u->m->shape.tied;
+}
+
 /* Tiles of a place are a bundle's work on one of its replicas' devices. */
 static struct weft_where where_at(const struct weft_g_update *u,
                                   const struct weft_g_bundle *b,
                                   int32_t place)
 {
     const struct weft_g_layout *home = &u->m->home;
-    int32_t stage = weft_g_bundle_stage(u->m, b), n = 0, pick;
+    int32_t n = 0, pick, stage = weft_g_bundle_stage(u->m, b);
+    if (is_tied_embed(u, b)) /* it is summed where the head is */
+        stage = home->plan.pp - 1;
     int32_t device[WEFT_G_MAX_DP];
     struct weft_where where = u->pass.where;
     for (int32_t i = 0; i < home->plan.dp; i++) {
@@ -48,6 +56,17 @@ static struct weft_where where_at(const struct weft_g_update *u,
     pick = b->layer + 2;
     where.device = n > 0 ? device[pick % n] : -1;
     where.layer = b->layer;
+    return where;
+}
+
+/* The same in the device's order, which bounds how many copies wait there. */
+static struct weft_where turn_at(const struct weft_g_update *u,
+                                 const struct weft_g_bundle *b, int32_t place)
+{
+    struct weft_where where = where_at(u, b, place);
+    struct weft_g_order *order = u->t->order;
+    where.position =
+        ++order->next[where.device * WEFT_N_CHAINS + where.chain];
     return where;
 }
 
@@ -66,22 +85,6 @@ static void for_each_slot(struct weft_layer_tiles *a,
         visit(arg, &a->norms, &b->norms);
 }
 
-struct copying {
-    const struct weft_g_update *u;
-    struct weft_where where;
-    const char *kind;
-    enum weft_mem_class class;
-    int32_t place;
-};
-
-static void copy_slot(void *arg, struct weft_tile **from,
-                      struct weft_tile **to)
-{
-    const struct copying *c = arg;
-    *to = weft_g_copy_to(c->u->seq, &c->where, c->u->m->rt, *from, c->class,
-                         c->kind, c->place);
-}
-
 static void release_slot(void *arg, struct weft_tile **tile,
                          struct weft_tile **unused)
 {
@@ -95,15 +98,58 @@ static void tiles_release(struct weft_layer_tiles *tiles)
     for_each_slot(tiles, tiles, release_slot, NULL);
 }
 
-/* Temporary copies of tiles at `place`. */
-static struct weft_layer_tiles copies_at(const struct weft_g_update *u,
-                                         struct weft_layer_tiles *from,
-                                         int32_t place)
+static void copy_slot(void *arg, struct weft_tile **from,
+                      struct weft_tile **to)
 {
-    struct copying c = {u, u->pass.where, "gradient", WEFT_MEM_GRADIENTS,
-                        place};
+    const struct weft_g_update *u = arg;
+    struct weft_where where = u->pass.where;
+    if (*to)
+        weft_insert_copy(u->seq, &where, *from, *to);
+}
+
+/* Tiles of one place to the same of another, where it has them. */
+static void copy_tiles(struct weft_g_update *u, struct weft_layer_tiles from,
+                       struct weft_layer_tiles to)
+{
+    for_each_slot(&from, &to, copy_slot, u);
+}
+
+/* Temporary tiles while they are made. */
+struct making {
+    struct weft_g_update *u;
+    int32_t place, n;
+    struct weft_tile *tile[WEFT_MAX_BLOCKS + 1];
+};
+
+static void gradient_slot(void *arg, struct weft_tile **like,
+                          struct weft_tile **out)
+{
+    struct making *m = arg;
+    *out = weft_g_temp(&m->u->pass, "gradient", WEFT_MEM_GRADIENTS, -1,
+                       weft_tile_bytes(*like), m->place);
+    m->tile[m->n++] = *out;
+}
+
+static void list_slot(void *arg, struct weft_tile **tile,
+                      struct weft_tile **unused)
+{
+    struct making *m = arg;
+    (void) unused;
+    m->tile[m->n++] = *tile;
+}
+
+/* Copies of a bundle's gradient at its owner's. */
+static struct weft_layer_tiles copies_at(struct weft_g_update *u,
+                                         const struct weft_g_bundle *b,
+                                         struct weft_layer_tiles *from,
+                                         int32_t owner)
+{
+    struct making m = {.u = u, .place = owner};
     struct weft_layer_tiles out = {{NULL}, NULL};
-    for_each_slot(from, &out, copy_slot, &c);
+    for_each_slot(from, &out, gradient_slot, &m);
+    struct weft_where where = turn_at(u, b, owner);
+    weft_insert_open(u->seq, &where, NULL, m.n, m.tile);
+    copy_tiles(u, *from, out);
     return out;
 }
 
@@ -185,8 +231,7 @@ static struct node join(struct weft_g_update *u,
     out.lo = left.lo;
     out.size = 2 * left.size;
     if (left.any && right.any) {
-        struct weft_where where = where_at(u, b,
-                                           weft_g_bundle_owner(u->m, b));
+        struct weft_where where = turn_at(u, b, weft_g_bundle_owner(u->m, b));
         weft_insert_grad_add(u->seq, &where, &left.tiles, &right.tiles);
         if (right.temp)
             tiles_release(&right.tiles);
@@ -228,21 +273,20 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
             node.tiles = weft_g_bundle_tiles(u->m, &b, set);
             node.temp = place != owner || reused;
             if (node.temp)
-                node.tiles = copies_at(u, &node.tiles, owner);
+                node.tiles = copies_at(u, &b, &node.tiles, owner);
         }
         weft_assert(p->n < MAX_NODES);
         p->node[p->n++] = node;
-        settle(u, &b, p);
+    }
+    /* All bundles are on their way before the first is waited for. */
+    for (int32_t i = 0; i < u->n_bundles; i++) {
+        struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
+        if (weft_g_bundle_stage(u->m, &b) == stage)
+            settle(u, &b, &u->pending[i]);
     }
 }
 
 /* ---- Norm --------------------------------------------------------------------- */
-
-static bool is_tied_embed(const struct weft_g_update *u,
-                          const struct weft_g_bundle *b)
-{
-    return b->group == WEFT_GROUP_EMBED && u->m->shape.tied;
-}
 
 /* The embedding's gradient is added to the head's, at one owner. */
 static void add_tied(struct weft_g_update *u)
@@ -275,7 +319,7 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
     for (int32_t i = skip; i < u->n_bundles; i++) {
         struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
         int32_t owner = weft_g_bundle_owner(u->m, &b);
-        struct weft_where where = where_at(u, &b, owner);
+        struct weft_where where = turn_at(u, &b, owner);
         struct weft_tile *partial = small_tile(
             u, WEFT_SQUARES * sizeof(double), owner);
         weft_insert_sum_squares(u->seq, &where, &u->m->shape, b.group,
@@ -297,27 +341,6 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
 }
 
 /* ---- AdamW ---------------------------------------------------------------------- */
-
-struct spreading {
-    const struct weft_g_update *u;
-    struct weft_where where;
-};
-
-static void spread_slot(void *arg, struct weft_tile **from,
-                        struct weft_tile **to)
-{
-    struct spreading *s = arg;
-    if (*to)
-        weft_insert_copy(s->u->seq, &s->where, *from, *to);
-}
-
-/* Published tiles of one place to another that has them too. */
-static void spread(const struct weft_g_update *u,
-                   struct weft_layer_tiles from, struct weft_layer_tiles to)
-{
-    struct spreading s = {u, u->pass.where};
-    for_each_slot(&from, &to, spread_slot, &s);
-}
 
 static struct weft_layer_tiles blocks_of(struct weft_layer_tiles tiles)
 {
@@ -345,14 +368,14 @@ static bool has_tiles(const struct weft_layer_tiles *tiles)
 static void table_slot(void *arg, struct weft_tile **fwd,
                        struct weft_tile **table)
 {
-    const struct copying *c = arg;
-    const struct weft_shape *s = &c->u->m->shape;
+    const struct making *m = arg;
+    const struct weft_shape *s = &m->u->m->shape;
     int32_t b = 0;
-    const struct weft_layer_tiles *head = &c->u->m->fwd[c->place].head;
+    const struct weft_layer_tiles *head = &m->u->m->fwd[m->place].head;
     while (head->block[b] != *fwd)
         b++;
-    *table = weft_g_temp(&c->u->pass, "embedding table", WEFT_MEM_WEIGHTS, -1,
-                         weft_g_fwd_bytes(s, WEFT_TILE_EMBED, b), c->place);
+    *table = weft_g_temp(&m->u->pass, "embedding table", WEFT_MEM_WEIGHTS, -1,
+                         weft_g_fwd_bytes(s, WEFT_TILE_EMBED, b), m->place);
 }
 
 /* AdamW of a bundle at one place, with its tied tables. */
@@ -364,7 +387,7 @@ static void adamw_at(struct weft_g_update *u, const struct weft_g_bundle *b,
     struct weft_layer_tiles fwd = weft_g_bundle_tiles(m, b, &m->fwd[place]);
     struct weft_layer_tiles opt = weft_g_bundle_tiles(m, b, &m->opt[place]);
     struct weft_layer_tiles bwd = weft_g_bundle_tiles(m, b, &m->bwd[place]);
-    struct weft_where where = where_at(u, b, place);
+    struct weft_where where = turn_at(u, b, place);
     weft_insert_adamw(
         u->seq, &where, &m->shape, &u->t->adamw, b->group, grad,
         weft_g_copy_at(u->t->copies, u->seq, &where, norm, place), &opt, &fwd,
@@ -382,11 +405,11 @@ static void update_tied_head(struct weft_g_update *u,
     struct weft_g_bundle embed = {WEFT_GROUP_EMBED, -1, b->tp};
     int32_t holder[WEFT_G_MAX_DP];
     bool has = has_tiles(&own);
-    struct copying c = {.u = u, .place = place};
+    struct making m = {.u = u, .place = place};
     if (!has && send) {
         struct weft_layer_tiles fwd = blocks_of(
             weft_g_bundle_tiles(u->m, b, &u->m->fwd[place]));
-        for_each_slot(&fwd, &made, table_slot, &c);
+        for_each_slot(&fwd, &made, table_slot, &m);
     }
     adamw_at(u, b, place, grad, norm, has || send ? &made : NULL);
     int32_t n = send ? weft_g_bundle_places(u->m, &embed, holder) : 0;
@@ -396,7 +419,7 @@ static void update_tied_head(struct weft_g_update *u,
             u->m, b, &u->m->opt[holder[i]]);
         /* who updates the head himself has written them */
         if (holder[i] != place && !has_tiles(&head))
-            spread(u, made, to);
+            copy_tiles(u, made, to);
     }
     if (!has && send)
         tiles_release(&made);
@@ -416,8 +439,8 @@ static void publish(struct weft_g_update *u, const struct weft_g_bundle *b)
     for (int32_t i = 0; i < n; i++) {
         if (place[i] == owner)
             continue;
-        spread(u, blocks_of(from),
-               weft_g_bundle_tiles(m, b, &m->fwd[place[i]]));
+        copy_tiles(u, blocks_of(from),
+                   weft_g_bundle_tiles(m, b, &m->fwd[place[i]]));
         if (b->group == WEFT_GROUP_EMBED || !has_tiles(&from))
             continue;
         struct weft_where where = where_at(u, b, place[i]);
@@ -435,8 +458,26 @@ static void publish(struct weft_g_update *u, const struct weft_g_bundle *b)
             {NULL},
             weft_params_group(&m->fwd[place[i]], b->group, b->layer).norms};
         if (!opt.norms)
-            spread(u, (struct weft_layer_tiles){{NULL}, from.norms}, norms);
+            copy_tiles(u, (struct weft_layer_tiles){{NULL}, from.norms},
+                       norms);
     }
+}
+
+/* The sum at a place that updates the bundle as well, in the accumulators of
+ * one of its replicas: what was in them has been given. */
+static struct weft_layer_tiles sum_at(struct weft_g_update *u,
+                                      const struct weft_g_bundle *b,
+                                      const struct weft_layer_tiles *sum,
+                                      int32_t place)
+{
+    const struct weft_g_model *m = u->m;
+    int32_t stage = weft_g_bundle_stage(m, b), d = 0;
+    while (weft_g_layout_member(&m->home, d, stage, b->tp)->place != place)
+        d++;
+    struct weft_layer_tiles own = weft_g_bundle_tiles(
+        m, b, &u->t->grads->set[d][0]);
+    copy_tiles(u, *sum, own);
+    return own;
 }
 
 static void update_bundle(struct weft_g_update *u,
@@ -452,15 +493,32 @@ static void update_bundle(struct weft_g_update *u,
         if (place[i] != owner && m->home.plan.zero >= 1)
             continue;
         if (place[i] != owner)
-            grad = copies_at(u, &sum->tiles, place[i]);
+            grad = sum_at(u, b, &sum->tiles, place[i]);
         if (tied)
             update_tied_head(u, b, place[i], &grad, norm, place[i] == owner);
         else
             adamw_at(u, b, place[i], &grad, norm, NULL);
-        if (place[i] != owner)
-            tiles_release(&grad);
     }
     publish(u, b);
+}
+
+/* The owner goes on when all have fetched a sum that lies in temporary tiles,
+ * so that those of the next step do not come on top. */
+static void close_sums(struct weft_g_update *u)
+{
+    int32_t place[WEFT_G_MAX_DP];
+    for (int32_t i = 0; i < u->n_bundles; i++) {
+        struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
+        struct node *sum = &u->pending[i].node[0];
+        if (is_tied_embed(u, &b) || !sum->temp || u->m->home.plan.zero >= 1
+            || weft_g_bundle_places(u->m, &b, place) == 1)
+            continue;
+        struct making m = {.u = u};
+        for_each_slot(&sum->tiles, &sum->tiles, list_slot, &m);
+        struct weft_where where = turn_at(u, &b,
+                                          weft_g_bundle_owner(u->m, &b));
+        weft_insert_open(u->seq, &where, NULL, m.n, m.tile);
+    }
 }
 
 struct weft_tile *weft_g_update_finish(struct weft_g_update *u)
@@ -474,5 +532,6 @@ struct weft_tile *weft_g_update_finish(struct weft_g_update *u)
         if (!is_tied_embed(u, &b))
             update_bundle(u, &b, &u->pending[i].node[0], norm);
     }
+    close_sums(u);
     return norm;
 }

@@ -7,75 +7,321 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/topology.h"
+#include "plan/deal.h"
+#include "run/plan_needs.h"
 
-/* Rows of the largest micro-batch: whole samples, at least one. */
-static int64_t most_rows(const struct weft_trainer *t)
-{
-    int64_t longest = t->max_prompt;
-    if (t->config.algorithm == WEFT_ALGO_PPO)
-        longest += t->config.rollout.max_new_tokens;
-    return weft_max64(t->config.train.micro_batch_tokens, longest);
-}
+/* Tiles that are there all the time, what generation ahead takes at once, and
+ * tiles of calls. */
+enum phase { ALWAYS, AHEAD, GENERATE, INFER, ACTOR, CRITIC, N_PHASES };
 
-/* Bytes by place and class. */
 struct budget {
+    const struct weft_trainer *t;
     int32_t n_places;
-    size_t (*bytes)[WEFT_N_MEM_CLASSES];
+    size_t (*phase[N_PHASES])[WEFT_N_MEM_CLASSES]; /* (n_places) */
 };
 
-static void add_trained(const struct weft_trainer *t,
-                        const struct weft_run_model *m, enum weft_call call,
-                        struct budget *out)
+/* ---- Sizes ------------------------------------------------------------ */
+
+static bool is_ppo(const struct weft_trainer *t)
 {
+    return t->config.algorithm == WEFT_ALGO_PPO;
+}
+
+static int32_t max_new(const struct weft_trainer *t)
+{
+    return is_ppo(t) ? t->config.rollout.max_new_tokens : 0;
+}
+
+static int64_t longest(const struct weft_trainer *t)
+{
+    return t->max_prompt + max_new(t);
+}
+
+static int64_t shortest(const struct weft_trainer *t)
+{
+    int64_t n = t->max_prompt;
+    for (int32_t i = 0; i < t->n_prompts; i++)
+        n = weft_min64(n, t->prompt[i].n);
+    return n + (max_new(t) > 1 ? 1 : max_new(t));
+}
+
+static int32_t n_samples(const struct weft_trainer *t)
+{
+    const struct weft_config *c = &t->config;
+    return is_ppo(t) ? c->rollout.prompts * c->rollout.samples_per_prompt
+                     : c->train.batch;
+}
+
+/* Samples that fit a micro-batch by its rows, whatever their lengths. */
+static int64_t fit_rows(const struct weft_trainer *t)
+{
+    return weft_max64(1, t->config.train.micro_batch_tokens / longest(t));
+}
+
+/* The most rows of a micro-batch by its rows. */
+static int64_t row_budget(const struct weft_trainer *t)
+{
+    int64_t l = longest(t), budget = t->config.train.micro_batch_tokens;
+    if (shortest(t) == l)
+        budget -= budget % l;
+    return weft_max64(budget, l);
+}
+
+/* The most of n samples: their number and targets follow from the rows. */
+static struct weft_g_rows rows_of(const struct weft_trainer *t, int64_t n,
+                                  int64_t n_rows)
+{
+    n_rows = weft_min64(n_rows, n * longest(t));
+    int64_t runs = weft_min64(n, n_rows / shortest(t));
+    int64_t targets = is_ppo(t) ? weft_min64(n_rows, runs * max_new(t))
+                                : n_rows;
+    return (struct weft_g_rows){n_rows, (int32_t) runs, (int32_t) targets};
+}
+
+/* Rows of a part when n samples are cut in parts of about the same cost: the
+ * dearest costs no more than k of the longest. */
+static int64_t rows_by_cost(const struct weft_trainer *t,
+                            const struct weft_shape *shape, int64_t k)
+{
+    int64_t l = longest(t), s = shortest(t);
+    double most = weft_plan_sample_cost(shape, (int32_t) l) * (double) k;
+    double row = weft_plan_sample_cost(shape, (int32_t) s) / (double) s;
+    return (int64_t) (most / row * (1 + 1e-9));
+}
+
+static struct weft_g_train_size train_size(const struct weft_trainer *t,
+                                           const struct weft_shape *shape,
+                                           enum weft_call call)
+{
+    const struct weft_config *c = &t->config;
+    const struct weft_call_plan *plan = &t->layout[call].plan;
+    int32_t groups = c->numerics.gradient_groups;
+    int32_t steps = is_ppo(t) ? c->ppo.epochs * c->ppo.mini_batches : 1;
+    int64_t n = weft_ceil_div(n_samples(t),
+                              is_ppo(t) ? c->ppo.mini_batches : 1);
+    int64_t of_group = weft_ceil_div(n, groups), parts = plan->micro_batches;
+    int64_t rows = row_budget(t), cuts;
+    if (parts > 0)
+        rows = rows_by_cost(t, shape, weft_ceil_div(of_group, parts));
+    cuts = parts > 0 ? weft_min64(parts, of_group)
+                     : weft_ceil_div(of_group, fit_rows(t));
+    size_t stats = (size_t) weft_loss_n_stats(
+        call == WEFT_CALL_CRITIC_TRAIN ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY);
+    return (struct weft_g_train_size){
+        .most = rows_of(t, of_group, rows),
+        .n_flights = (int32_t) (cuts * weft_ceil_div(groups, plan->dp)),
+        .n_groups = groups,
+        .n_steps = steps,
+        .stats_bytes = (size_t) n_samples(t) * stats * sizeof(double)
+                     * (size_t) (is_ppo(t) ? c->ppo.epochs : 1)};
+}
+
+/* ---- Models ----------------------------------------------------------- */
+
+static void count_trained(struct budget *b, const struct weft_run_model *m,
+                          enum weft_call call, enum phase phase)
+{
+    const struct weft_trainer *t = b->t;
     const struct weft_g_layout *home = &t->layout[call];
     const struct weft_shape *shape = &m->arch.shape;
-    weft_g_model_bytes(shape, true, home, out->bytes);
-    weft_g_gather_bytes(shape, home, out->bytes);
+    struct weft_g_train_size size = train_size(t, shape, call);
+    size_t(*always)[WEFT_N_MEM_CLASSES] = b->phase[ALWAYS];
+    weft_g_model_bytes(shape, true, home, always);
+    weft_g_gather_bytes(shape, home, always);
     weft_g_grads_bytes(shape, home, t->config.numerics.gradient_groups,
-                       out->bytes);
-    weft_g_train_bytes(shape, home, most_rows(t), out->bytes);
+                       always);
+    weft_g_train_bytes(shape, home, &size, always, b->phase[phase]);
+    always[0][WEFT_MEM_SAMPLES] += size.stats_bytes;
+    for (int32_t p = 0; p < b->n_places; p++)
+        always[p][WEFT_MEM_SAMPLES] += (size_t) size.n_steps
+                                     * sizeof(struct weft_grad_norm);
 }
 
-static int add_sampling(const struct weft_trainer *t, struct budget *out,
-                        struct weft_err *err)
+static void count_inference(struct budget *b, const struct weft_run_model *m,
+                            enum weft_call call)
 {
+    const struct weft_trainer *t = b->t;
+    const struct weft_g_layout *layout = weft_trainer_layout(t, call, m);
+    int64_t n = n_samples(t), dp = layout->plan.dp, rows = row_budget(t);
+    int64_t each = fit_rows(t), parts = layout->plan.micro_batches;
+    if (parts > 0) {
+        each = weft_ceil_div(n, dp * parts);
+        rows = each * longest(t);
+    }
+    int64_t share = weft_ceil_div(weft_ceil_div(n, each), dp);
+    /* A device finishes a micro-batch before it begins the next one, unless
+     * it waits for others. */
+    if (layout->plan.tp * layout->plan.pp == 1)
+        share = weft_min64(share, layout->any_device ? t->job.n_devices : 1);
+    struct weft_g_rows all = rows_of(t, n, share * rows);
+    weft_g_infer_bytes(&m->arch.shape, layout, &all, (int32_t) share,
+                       b->phase[INFER]);
+}
+
+static void count_frozen(struct budget *b, const struct weft_run_model *m,
+                         enum weft_call call)
+{
+    const struct weft_g_layout *home = weft_trainer_layout(b->t, call, m);
+    enum phase phase = home->plan.offload ? INFER : ALWAYS;
+    weft_g_model_bytes(&m->arch.shape, false, home, b->phase[phase]);
+    count_inference(b, m, call);
+}
+
+/* A checkpoint's tiles come to rank 0 one after another: the last may still
+ * be on its way out. */
+static void count_saved(struct budget *b, const struct weft_shape *shape)
+{
+    size_t most = 0;
+    for (int kind = 0; kind < WEFT_N_TILE_KINDS; kind++)
+        for (int32_t i = 0; i < shape->n_blocks; i++) {
+            enum weft_tile_kind k = (enum weft_tile_kind) kind;
+            size_t opt = weft_opt_bytes(shape, k, i);
+            size_t fwd = weft_g_fwd_bytes(shape, k, i);
+            most = opt > most ? opt : most;
+            most = fwd > most ? fwd : most;
+        }
+    if (b->t->job.n_ranks > 1)
+        b->phase[ALWAYS][0][WEFT_MEM_OPTIMIZER] += 2 * most;
+}
+
+/* ---- Generation and samples -------------------------------------------- */
+
+static void count_generation(struct budget *b)
+{
+    const struct weft_trainer *t = b->t;
     const struct weft_config *c = &t->config;
     const struct weft_g_layout *layout = &t->layout[WEFT_CALL_ACTOR_GENERATE];
-    int32_t n = c->rollout.prompts * c->rollout.samples_per_prompt;
+    const struct weft_shape *shape = &t->actor.arch.shape;
+    int32_t n = n_samples(t);
     int32_t instances = weft_g_generate_instances(layout, n);
-    int64_t slots = weft_min64(c->rollout.slots, weft_ceil_div(n, instances));
-    int64_t len = t->max_prompt + c->rollout.max_new_tokens;
-    weft_g_generate_bytes(&t->actor.arch.shape, layout, instances,
-                          (int32_t) slots, (int32_t) len, out->bytes);
-    /* rollout, log-probs, values, advantages, the packed batch's columns */
-    for (int32_t p = 0; p < out->n_places; p++)
-        out->bytes[p][WEFT_MEM_SAMPLES] += (size_t) (n * len) * 64;
-    int rc = weft_g_view_bytes(&t->actor.arch.shape,
-                               &t->layout[WEFT_CALL_ACTOR_TRAIN], layout,
-                               out->n_places, out->bytes, err);
-    if (rc)
-        return rc;
-    return weft_g_view_bytes(
-        &t->critic.arch.shape, &t->layout[WEFT_CALL_CRITIC_TRAIN],
-        &t->layout[WEFT_CALL_CRITIC_INFER], out->n_places, out->bytes, err);
+    struct weft_g_decode_size size = {
+        .n_instances = instances,
+        .n_slots = (int32_t) weft_min64(c->rollout.slots,
+                                        weft_ceil_div(n, instances)),
+        .max_total = (int32_t) longest(t),
+        .prefill_tokens = c->rollout.prefill_tokens,
+        .n_steps = c->rollout.chunk_tokens,
+        .n_chunks = c->runtime.overlap ? 3 : 2};
+    weft_g_generate_bytes(shape, layout, instances, size.n_slots,
+                          size.max_total, b->phase[ALWAYS]);
+    weft_g_decode_bytes(shape, layout, &size, b->phase[AHEAD],
+                        b->phase[GENERATE]);
+    if (t->job.n_ranks > 1) /* the controller's copies of statuses */
+        b->phase[AHEAD][0][WEFT_MEM_SAMPLES] +=
+            (size_t) (size.n_chunks * instances)
+            * weft_gen_status_bytes(size.n_slots);
 }
 
-static int count(const struct weft_trainer *t, struct budget *out,
-                 struct weft_err *err)
+static bool serves(const struct weft_g_layout *layout, int32_t place)
 {
-    const struct weft_config *c = &t->config;
-    add_trained(t, &t->actor, WEFT_CALL_ACTOR_TRAIN, out);
-    if (c->algorithm != WEFT_ALGO_PPO)
-        return 0;
-    add_trained(t, &t->critic, WEFT_CALL_CRITIC_TRAIN, out);
-    if (c->ppo.kl_place != WEFT_KL_NOWHERE)
-        weft_g_model_bytes(&t->reference.arch.shape, false,
-                           &t->layout[WEFT_CALL_REF_INFER], out->bytes);
-    for (int32_t r = 0; r < c->n_rewards; r++)
-        if (c->reward[r].type == WEFT_REWARD_MODEL)
-            weft_g_model_bytes(&t->reward[r].arch.shape, false,
-                               &t->reward[r].layout, out->bytes);
-    return add_sampling(t, out, err);
+    for (int32_t i = 0; i < layout->plan.dp; i++)
+        if (weft_g_infer_pack_place(layout, i) == place
+            || weft_g_infer_out_place(layout, i) == place)
+            return true;
+    return false;
+}
+
+/* Whether tiles of samples may lie at a place: where a call makes or packs
+ * them, and where the controller reads them. */
+static bool has_samples(const struct weft_trainer *t, int32_t place)
+{
+    bool has = place == 0;
+    for (int c = 0; c < WEFT_N_CALLS; c++)
+        has = has || serves(&t->layout[c], place);
+    for (int32_t r = 0; r < t->config.n_rewards; r++)
+        has = has || serves(&t->reward[r].layout, place);
+    return has;
+}
+
+static void count_samples(struct budget *b)
+{
+    const struct weft_trainer *t = b->t;
+    size_t n = (size_t) n_samples(t), new = (size_t) max_new(t);
+    size_t each = weft_rollout_bytes((int32_t) longest(t));
+    if (is_ppo(t)) /* reference log-probs, values, scores of models, score */
+        each += weft_advantage_bytes((int32_t) new) + 2 * new * sizeof(float)
+              + (size_t) t->config.n_rewards * sizeof(float) + sizeof(double);
+    if (t->config.runtime.overlap) /* two iterations' */
+        n *= 2;
+    for (int32_t p = 0; p < b->n_places; p++)
+        if (has_samples(t, p))
+            b->phase[ALWAYS][p][WEFT_MEM_SAMPLES] +=
+                n * each + sizeof(struct weft_moments)
+                + sizeof(struct weft_kl_state);
+}
+
+static int count_ppo(struct budget *b, struct weft_err *err)
+{
+    const struct weft_trainer *t = b->t;
+    const struct weft_g_layout *layout = t->layout;
+    const struct weft_shape *actor = &t->actor.arch.shape;
+    const struct weft_shape *critic = &t->critic.arch.shape;
+    count_trained(b, &t->critic, WEFT_CALL_CRITIC_TRAIN, CRITIC);
+    count_inference(b, &t->critic, WEFT_CALL_CRITIC_INFER);
+    if (weft_run_has_reference(&t->config))
+        count_frozen(b, &t->reference, WEFT_CALL_REF_INFER);
+    for (int32_t r = 0; r < t->config.n_rewards; r++)
+        if (t->config.reward[r].type == WEFT_REWARD_MODEL)
+            count_frozen(b, &t->reward[r], WEFT_CALL_REWARD_INFER);
+    count_generation(b);
+    int rc = weft_g_view_bytes(actor, &layout[WEFT_CALL_ACTOR_TRAIN],
+                               &layout[WEFT_CALL_ACTOR_GENERATE], b->n_places,
+                               b->phase[GENERATE], err);
+    return rc ? rc
+              : weft_g_view_bytes(critic, &layout[WEFT_CALL_CRITIC_TRAIN],
+                                  &layout[WEFT_CALL_CRITIC_INFER],
+                                  b->n_places, b->phase[INFER], err);
+}
+
+/* ---- Together --------------------------------------------------------- */
+
+static size_t sum_of(const struct budget *b, enum phase phase, int32_t place,
+                     int c)
+{
+    const size_t *bytes = b->phase[phase][place];
+    size_t sum = 0;
+    if (c != WEFT_MEM_ALL)
+        return bytes[c];
+    for (int k = 0; k < WEFT_N_MEM_CLASSES; k++)
+        sum += bytes[k];
+    return sum;
+}
+
+/* What can come together: inference may still run when the critic's training
+ * begins, the actor's needs all of it. Generating ahead begins beside both,
+ * but its chunks and their inference need the actor's new weights. */
+static int64_t peak_of(const struct budget *b, int32_t place, int c)
+{
+    size_t n[N_PHASES], data, train;
+    for (int i = 0; i < N_PHASES; i++)
+        n[i] = sum_of(b, (enum phase) i, place, c);
+    data = n[AHEAD] + n[GENERATE] + n[INFER];
+    train = n[CRITIC] + (n[INFER] > n[ACTOR] ? n[INFER] : n[ACTOR]);
+    if (b->t->config.runtime.overlap) {
+        data += n[CRITIC];
+        train += n[AHEAD];
+    }
+    return (int64_t) (n[ALWAYS] + (data > train ? data : train));
+}
+
+static int budget_create(const struct weft_trainer *t, struct budget *out,
+                         struct weft_err *err)
+{
+    size_t n = (size_t) weft_g_job_n_places(&t->job);
+    *out = (struct budget){.t = t, .n_places = (int32_t) n};
+    for (int i = 0; i < N_PHASES; i++) {
+        out->phase[i] = weft_alloc(n, sizeof *out->phase[i]);
+        if (!out->phase[i])
+            return weft_err_nomem(err, "a memory plan",
+                                  n * sizeof *out->phase[i]);
+    }
+    return 0;
+}
+
+static void budget_release(struct budget *b)
+{
+    for (int i = 0; i < N_PHASES; i++)
+        weft_free(b->phase[i]);
 }
 
 static int table_create(const struct weft_trainer *t,
@@ -90,22 +336,22 @@ static int table_create(const struct weft_trainer *t,
 
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
 {
-    size_t n = (size_t) weft_g_job_n_places(&t->job);
-    struct budget budget = {(int32_t) n, weft_alloc(n, sizeof *budget.bytes)};
-    int rc = table_create(t, &t->plan.memory, err);
-    if (!rc && !budget.bytes)
-        rc = weft_err_nomem(err, "a memory plan", n * sizeof *budget.bytes);
+    struct budget b;
+    int rc = budget_create(t, &b, err);
     if (!rc)
-        rc = count(t, &budget, err);
-    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++) {
-        int32_t place = weft_g_job_place_of(&t->job, d);
-        int64_t *to = t->plan.memory[d];
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-            to[c] = (int64_t) budget.bytes[place][c];
-            to[WEFT_MEM_ALL] += to[c];
-        }
+        rc = table_create(t, &t->plan.memory, err);
+    if (!rc) {
+        count_trained(&b, &t->actor, WEFT_CALL_ACTOR_TRAIN, ACTOR);
+        count_saved(&b, &t->actor.arch.shape);
+        count_samples(&b);
     }
-    weft_free(budget.bytes);
+    if (!rc && is_ppo(t))
+        rc = count_ppo(&b, err);
+    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            t->plan.memory[d][c] = peak_of(
+                &b, weft_g_job_place_of(&t->job, d), c);
+    budget_release(&b);
     return rc;
 }
 

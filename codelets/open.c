@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Taking the memory of what will be received, in its turn. */
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+static int open_cpu(const void *args, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    return 0; /* the accesses are all there is to do */
+}
+
+WEFT_CODELET(open, 0xeceff1, open_cpu)
+
+void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
+                      struct weft_tile *after, int n,
+                      struct weft_tile *const tile[])
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, after, WEFT_READ);
+    for (int i = 0; i < n; i++)
+        weft_bag_add(&bag, tile[i], WEFT_WRITE);
+    weft_bag_insert(&bag, seq, where, &weft_cl_open, NULL, 0);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the calls' temporary tiles take at most: the counterparts of
+ * pipeline.c, stage*.c, update.c, infer.c and generate.c, which make them. The
+ * order of tasks on devices (open tasks among them) makes these bounds.
+ */
+#include "graphs/stage.h"
+
+/* ---- Exchange ---------------------------------------------------------- */
+
+/* Bytes of a member's part. */
+typedef size_t (*part_fn)(const struct weft_shape *shape,
+                          struct weft_range range, int64_t n);
+
+static size_t rows_part(const struct weft_shape *s, struct weft_range range,
+                        int64_t n)
+{
+    return weft_part_bytes(s, range, n * s->hidden);
+}
+
+static size_t whole_part(const struct weft_shape *s, struct weft_range range,
+                         int64_t n)
+{
+    (void) range;
+    return (size_t) (n * s->hidden) * sizeof(float);
+}
+
+static size_t head_part(const struct weft_shape *s, struct weft_range range,
+                        int64_t n)
+{
+    (void) s;
+    return weft_part_head_bytes(range, (int32_t) n);
+}
+
+static size_t logits_part(const struct weft_shape *s, struct weft_range range,
+                          int64_t n)
+{
+    (void) range;
+    return (size_t) (n * s->vocab) * sizeof(float);
+}
+
+/* At place number q: its members' parts, joined ones, and what comes from the
+ * others. */
+static size_t exchange_bytes(const struct weft_shape *shape,
+                             const struct weft_g_stage *stage, int32_t q,
+                             part_fn part, int64_t n, bool joins)
+{
+    size_t sum = 0;
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        int32_t end = p + 1 < stage->n_places ? stage->lead[p + 1] : stage->n;
+        struct weft_range all = {stage->member[stage->lead[p]].blocks.first,
+                                 0};
+        size_t parts = 0;
+        for (int32_t k = stage->lead[p]; k < end; k++) {
+            all.n += stage->member[k].blocks.n;
+            parts += part(shape, stage->member[k].blocks, n);
+        }
+        bool joined = joins && stage->n_places > 1
+                   && end - stage->lead[p] > 1;
+        if (p == q)
+            sum += parts + (joined ? part(shape, all, n) : 0);
+        else
+            sum += joined ? part(shape, all, n) : parts;
+    }
+    return sum;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t forward_bytes(const struct weft_shape *shape,
+                            const struct weft_g_stage *stage, int32_t q,
+                            int64_t n_rows)
+{
+    size_t layer = exchange_bytes(shape, stage, q, rows_part, n_rows, true);
+    if (stage->n_places == 1 || !stage->is_first)
+        return layer;
+    return larger(layer,
+                  exchange_bytes(shape, stage, q, whole_part, n_rows, false));
+}
+
+static size_t head_bytes(const struct weft_shape *shape,
+                         const struct weft_g_stage *stage, int32_t q,
+                         int64_t n_targets)
+{
+    if (!stage->is_last || shape->scalar_head)
+        return 0;
+    return exchange_bytes(shape, stage, q, head_part, n_targets, false)
+         + exchange_bytes(shape, stage, q, rows_part, n_targets, true)
+         + weft_part_dloss_bytes((int32_t) n_targets);
+}
+
+static size_t backward_bytes(const struct weft_shape *shape,
+                             const struct weft_g_stage *stage, int32_t q,
+                             int64_t n_rows)
+{
+    size_t sum = exchange_bytes(shape, stage, q, rows_part, n_rows, true)
+               + exchange_bytes(shape, stage, q, weft_part_shared_bytes,
+                                n_rows, false)
+               + exchange_bytes(shape, stage, q, weft_part_head_norms_bytes,
+                                n_rows, true);
+    for (int32_t k = 0; k < stage->n; k++)
+        if (stage->member[k].place == stage->place[q])
+            sum += weft_part_dqkv_bytes(shape, stage->member[k].blocks,
+                                        n_rows);
+    return sum;
+}
+
+/* ---- Training ---------------------------------------------------------- */
+
+static bool has_place(const struct weft_g_stage *stage, int32_t place)
+{
+    for (int32_t p = 0; p < stage->n_places; p++)
+        if (stage->place[p] == place)
+            return true;
+    return false;
+}
+
+/* Stage number s of replica i; no places when there is none. */
+static struct weft_g_stage stage_or_none(const struct weft_g_layout *home,
+                                         int32_t i, int32_t s)
+{
+    struct weft_g_stage stage = {.n_places = 0};
+    if (s >= 0 && s < home->plan.pp)
+        weft_g_stage_get(home, i, s, &stage);
+    return stage;
+}
+
+static size_t batch_bytes(const struct weft_g_rows *most, bool columns)
+{
+    struct weft_batch layout;
+    weft_batch_layout((int32_t) most->n_rows, most->n_runs, most->n_targets,
+                      columns, &layout);
+    return layout.bytes;
+}
+
+/* Inputs, outputs and gradients of rows at place number q, and what their
+ * passing on takes. */
+static void count_rows(const struct weft_shape *shape,
+                       const struct weft_g_layout *home, int32_t i, int32_t s,
+                       int32_t q, const struct weft_g_train_size *size,
+                       size_t ahead[WEFT_N_MEM_CLASSES],
+                       size_t bytes[WEFT_N_MEM_CLASSES])
+{
+    struct weft_g_stage stage = stage_or_none(home, i, s);
+    struct weft_g_stage before = stage_or_none(home, i, s - 1);
+    struct weft_g_stage after = stage_or_none(home, i, s + 1);
+    bool recompute = home->plan.recompute, tp = stage.n > 1;
+    int32_t place = stage.place[q], layers = stage.end - stage.first;
+    int64_t flights = weft_min64(home->plan.pp - s, size->n_flights);
+    bool gets_x = s > 0 && !has_place(&before, place);
+    bool gets_dx = !stage.is_last && !has_place(&after, place);
+    int64_t n = flights * (layers + (s == 0 || gets_x));
+    n += 1 + gets_x; /* gradient; the one before, which is being fetched */
+    n += !tp ? 0 : recompute ? 1 : flights * layers;
+    size_t x = (size_t) (size->most.n_rows * shape->hidden) * sizeof(float);
+    bytes[WEFT_MEM_ACTIVATIONS] += (size_t) n * x;
+    if (tp)
+        bytes[WEFT_MEM_ACTIVATIONS] += larger(
+            head_bytes(shape, &stage, q, size->most.n_targets),
+            larger(forward_bytes(shape, &stage, q, size->most.n_rows),
+                   backward_bytes(shape, &stage, q, size->most.n_rows)));
+    ahead[WEFT_MEM_ACTIVATIONS] += (size_t) (gets_x ? 2 : gets_dx) * x;
+    bool packs = s == 0 && q == 0;
+    (packs ? bytes
+           : ahead)[WEFT_MEM_SAMPLES] += (size_t) (packs ? flights : 2)
+                                       * batch_bytes(&size->most, true);
+}
+
+static void count_stage(const struct weft_shape *shape,
+                        const struct weft_g_layout *home, int32_t i,
+                        int32_t s, const struct weft_g_train_size *size,
+                        size_t (*ahead)[WEFT_N_MEM_CLASSES],
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    struct weft_g_stage stage = stage_or_none(home, i, s);
+    int64_t flights = weft_min64(home->plan.pp - s, size->n_flights);
+    int64_t kept = home->plan.recompute ? stage.n > 1
+                                        : flights * (stage.end - stage.first);
+    for (int32_t q = 0; q < stage.n_places; q++)
+        count_rows(shape, home, i, s, q, size, ahead[stage.place[q]],
+                   bytes[stage.place[q]]);
+    for (int32_t k = 0; k < stage.n; k++) {
+        const struct weft_g_member *m = &stage.member[k];
+        bytes[m->place][WEFT_MEM_ACTIVATIONS] +=
+            (size_t) kept
+            * (stage.n == 1 ? weft_layer_saved_bytes(shape, size->most.n_rows)
+                            : weft_part_saved_bytes(shape, m->blocks,
+                                                    size->most.n_rows));
+    }
+}
+
+/* ---- The tree over gradient groups -------------------------------------- */
+
+static int32_t replica_of(const struct weft_g_layout *home, int32_t n_groups,
+                          int32_t group)
+{
+    for (int32_t d = 0;; d++) {
+        struct weft_range mine = weft_plan_range(n_groups, home->plan.dp, d);
+        if (group < mine.first + mine.n)
+            return d;
+    }
+}
+
+/* Most nodes of lo .. lo + size - 1 that wait while the sum is not complete:
+ * a replica's leaves come in order, those of several in any. */
+static int32_t waiting(const struct weft_g_layout *home, int32_t n_groups,
+                       int32_t lo, int32_t size)
+{
+    if (size == 1)
+        return 0;
+    int32_t half = size / 2;
+    int32_t l = waiting(home, n_groups, lo, half);
+    int32_t r = waiting(home, n_groups, lo + half, half);
+    if (replica_of(home, n_groups, lo)
+        == replica_of(home, n_groups, lo + size - 1))
+        return l > 1 + r ? l : 1 + r;
+    int32_t a = (l > 1 ? l : 1) + r, b = l + (r > 1 ? r : 1);
+    return a > b ? a : b;
+}
+
+/* Copies of a bundle at its owner when replicas give their roots in order:
+ * pending[k] is the root of 2^k groups that waits, 2: a copy, 1: the owner's
+ * own, 0: none. */
+static int32_t root_copies(const struct weft_g_model *m,
+                           const struct weft_g_bundle *b, int32_t n_groups)
+{
+    int32_t owner = weft_g_bundle_owner(m, b), pending[32] = {0};
+    int32_t stage = weft_g_bundle_stage(m, b), now = 0, most = 0, size;
+    for (int32_t d = 0; d < m->home.plan.dp; d++) {
+        struct weft_range mine = weft_plan_range(n_groups, m->home.plan.dp,
+                                                 d);
+        int32_t place =
+            weft_g_layout_member(&m->home, d, stage, b->tp)->place;
+        for (int32_t lo = mine.first; lo < mine.first + mine.n; lo += size) {
+            int32_t k = 0, node = place != owner ? 2 : 1;
+            for (size = 1;
+                 lo % (2 * size) == 0 && lo + 2 * size <= mine.first + mine.n;
+                 size *= 2)
+                k++;
+            now += node == 2;
+            most = now > most ? now : most;
+            for (; pending[k]; k++) {
+                now -= node == 2;
+                node = pending[k];
+                pending[k] = 0;
+            }
+            pending[k] = node;
+        }
+    }
+    return most;
+}
+
+/* A tied embedding's tables, made beside the head where its owner has none. */
+static size_t table_bytes(const struct weft_g_model *m,
+                          const struct weft_g_bundle *head)
+{
+    struct weft_g_bundle embed = {WEFT_GROUP_EMBED, -1, head->tp};
+    struct weft_range range = weft_plan_range(m->shape.n_blocks,
+                                              m->home.plan.tp, head->tp);
+    int32_t owner = weft_g_bundle_owner(m, head), place[WEFT_G_MAX_DP];
+    int32_t n = weft_g_bundle_places(m, &embed, place);
+    size_t bytes = 0;
+    if (m->home.plan.zero >= 3) {
+        place[0] = weft_g_bundle_keeper(m, &embed);
+        n = 1;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (place[i] == owner)
+            return 0;
+    for (int32_t i = range.first; i < range.first + range.n; i++)
+        bytes += weft_g_fwd_bytes(&m->shape, WEFT_TILE_EMBED, i);
+    return bytes;
+}
+
+static void count_update(const struct weft_g_model *m,
+                         const struct weft_g_train_size *size,
+                         size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    size_t squares = (size_t) size->n_steps * WEFT_SQUARES * sizeof(double);
+    int32_t first = m->home.member[0].place;
+    for (int32_t i = 0; i < weft_g_n_bundles(m); i++) {
+        struct weft_g_bundle b = weft_g_bundle_get(m, i);
+        size_t *at = bytes[weft_g_bundle_owner(m, &b)];
+        int32_t copies = m->home.plan.zero >= 2
+                           ? waiting(&m->home, size->n_groups, 0,
+                                     size->n_groups)
+                                 + 1
+                           : root_copies(m, &b, size->n_groups);
+        at[WEFT_MEM_GRADIENTS] += (size_t) copies
+                                * weft_g_bundle_bytes(m, &b);
+        at[WEFT_MEM_SAMPLES] += squares;
+        bytes[first][WEFT_MEM_SAMPLES] += squares;
+        if (m->shape.tied && b.group == WEFT_GROUP_HEAD)
+            at[WEFT_MEM_WEIGHTS] += table_bytes(m, &b);
+    }
+}
+
+void weft_g_train_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *home,
+                        const struct weft_g_train_size *size,
+                        size_t (*ahead)[WEFT_N_MEM_CLASSES],
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    const struct weft_g_model model = {.shape = *shape, .home = *home};
+    for (int32_t i = 0; i < home->plan.dp; i++) {
+        const struct weft_g_member *last = weft_g_layout_member(
+            home, i, home->plan.pp - 1, 0);
+        for (int32_t s = 0; s < home->plan.pp; s++)
+            count_stage(shape, home, i, s, size, ahead, bytes);
+        bytes[last->place][WEFT_MEM_SAMPLES] += size->stats_bytes;
+    }
+    count_update(&model, size, bytes);
+}
+
+/* ---- Inference and generation ------------------------------------------- */
+
+/* Rows through the stages of one replica, whose layers work in place. */
+static void count_through(const struct weft_shape *shape,
+                          const struct weft_g_layout *layout, int32_t i,
+                          int64_t n_rows, int64_t n_targets, part_fn head,
+                          size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    size_t x = (size_t) (n_rows * shape->hidden) * sizeof(float);
+    for (int32_t s = 0; s < layout->plan.pp; s++) {
+        struct weft_g_stage stage = stage_or_none(layout, i, s);
+        struct weft_g_stage before = stage_or_none(layout, i, s - 1);
+        for (int32_t q = 0; q < stage.n_places; q++) {
+            size_t *at = &bytes[stage.place[q]][WEFT_MEM_ACTIVATIONS];
+            *at += has_place(&before, stage.place[q]) ? 0 : x;
+            if (stage.n > 1)
+                *at += x + forward_bytes(shape, &stage, q, n_rows);
+            if (stage.is_last && !shape->scalar_head
+                && (stage.n > 1 || head == logits_part))
+                *at += exchange_bytes(shape, &stage, q, head, n_targets,
+                                      false);
+        }
+    }
+}
+
+void weft_g_infer_bytes(const struct weft_shape *shape,
+                        const struct weft_g_layout *layout,
+                        const struct weft_g_rows *all,
+                        int32_t n_micro_batches,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    size_t batch = batch_bytes(all, false)
+                 + (size_t) n_micro_batches
+                       * (sizeof(struct weft_batch) + 64);
+    for (int32_t i = 0; i < layout->plan.dp; i++) {
+        count_through(shape, layout, i, all->n_rows, all->n_targets,
+                      head_part, bytes);
+        for (int32_t s = 0; s < layout->plan.pp; s++) {
+            struct weft_g_stage stage = stage_or_none(layout, i, s);
+            for (int32_t q = 0; q < stage.n_places; q++)
+                bytes[stage.place[q]][WEFT_MEM_SAMPLES] += batch;
+        }
+    }
+}
+
+void weft_g_decode_bytes(const struct weft_shape *shape,
+                         const struct weft_g_layout *layout,
+                         const struct weft_g_decode_size *size,
+                         size_t (*ahead)[WEFT_N_MEM_CLASSES],
+                         size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    struct weft_batch step;
+    int32_t pages = (int32_t) weft_ceil_div(size->max_total,
+                                            WEFT_PAGE_TOKENS);
+    if (layout->plan.tp * layout->plan.pp == 1)
+        return;
+    weft_step_layout(size->n_slots + size->prefill_tokens, size->n_slots,
+                     pages, &step);
+    for (int32_t k = 0; k < size->n_instances; k++) {
+        int32_t i = k % layout->plan.dp;
+        count_through(shape, layout, i, size->n_slots + size->prefill_tokens,
+                      size->n_slots, logits_part, bytes);
+        for (int32_t s = 0; s < layout->plan.pp; s++) {
+            struct weft_g_stage stage = stage_or_none(layout, i, s);
+            for (int32_t q = 0; q < stage.n_places; q++)
+                ahead[stage.place[q]][WEFT_MEM_SAMPLES] +=
+                    (size_t) (size->n_chunks * size->n_steps) * step.bytes;
+        }
+    }
+}
