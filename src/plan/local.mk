@@ -10,4 +10,10 @@ plan_sources = \
 	%D%/plan_json.c \
 	%D%/stages.c \
 	%D%/schedule.h \
+	%D%/schedule_baseline.c \
+	%D%/schedule_exhaustive.c \
+	%D%/schedule_greedy.c \
+	%D%/schedule_problem.c \
+	%D%/schedule_tasks.c %D%/schedule_tasks.h \
+	%D%/schedule_time.c \
 	%D%/task.c %D%/task.h
