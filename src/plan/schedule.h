@@ -114,8 +114,10 @@ enum weft_schedule_algorithm {
 };
 const char *weft_schedule_algorithm_name(enum weft_schedule_algorithm a);
 /* Errors: WEFT_EUNSUPPORTED, where the problem is none for the algorithm, with
- * the reason. A baseline may break the capacity; look at its peak. 1F1B+ has
- * another shape than the problem: only makespan and peak are set. */
+ * the reason. A baseline may break the capacity; look at its peak. 1F1B+, and
+ * the serial 1F1B of models with chunks, which lays them out in one piece per
+ * device, have another shape than the problem: only makespan and peak are
+ * set. */
 int weft_schedule_baseline(const struct weft_schedule_problem *problem,
                            enum weft_schedule_algorithm algorithm,
                            struct weft_schedule *out, struct weft_err *err);
