@@ -2,6 +2,7 @@
 run_sources = \
 	%D%/chart.c %D%/chart.h \
 	%D%/checkpoint.c %D%/checkpoint.h \
+	%D%/common.c %D%/common.h \
 	%D%/child.c %D%/child.h \
 	%D%/config.c %D%/config.h \
 	%D%/config_check.c \

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "rt/fxt.h"
 #include "run/checkpoint.h"
+#include "run/common.h"
 #include "run/context.h"
 #include "run/memory.h"
 #include "run/plan_needs.h"
@@ -300,14 +301,17 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
     return rc ? rc : check_positions(t, err);
 }
 
-/* What needs no runtime; every rank reads the same. */
+/* What needs no runtime; every rank must have read the same. */
 static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     int rc = read_data(t, err);
     if (!rc && c->algorithm == WEFT_ALGO_PPO && weft_world_rank() == 0)
         rc = weft_rewards_open(c->reward, c->n_rewards, &t->rewards, err);
-    return weft_world_agree(rc, err);
+    rc = weft_world_agree(rc, err);
+    if (!rc && weft_world_size() > 1)
+        rc = weft_world_agree(weft_run_common(t, err), err);
+    return rc;
 }
 
 static int create_all(struct weft_trainer *t, struct weft_err *err)

@@ -235,6 +235,17 @@ refused "rank 1: .*nothing.jsonl" "data.path=$dir/nothing.jsonl"
 refused "rank 1: .*did you mean 'actor.lr'" actor.lrr=1
 refused "rank 1: .*2 devices.*rank 0 has 1" runtime.devices=2
 
+# Files of one rank that are not those of the others.
+refused "rank 1: here 'seed' is 7, but at rank 0 'seed' is 1" seed=7
+refused "rank 1: here 'rollout.slots' is 3" rollout.slots=3
+refused "rank 1: here 'layout' is \"tp2\", but at rank 0 'layout' is not set" \
+    layout=tp2
+tac "$quick/prompts.jsonl" >prompts.jsonl
+refused "rank 1: here the data has the checksum" "data.path=$dir/prompts.jsonl"
+"$weft" init --preset nano --layers 3 --tokenizer "$quick/model" -o other >log 2>&1 ||
+    complain "weft init"
+refused "rank 1: here the critic's model has 3 layers" "model.critic=$dir/other"
+
 # A reward program that dies; rank 0 alone has it.
 cat >program.yaml <<YAML
 algorithm: ppo

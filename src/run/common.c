@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/common.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "run/config_keys.h"
+
+/* Keys that are a machine's own; the runtime compares numbers of devices. */
+static bool is_own(const struct weft_config_key *key)
+{
+    static const char *const own[] = {"runtime.devices", "runtime.nap",
+                                      "runtime.watchdog_s",
+                                      "runtime.memory_limit_gib"};
+    for (size_t i = 0; i < WEFT_COUNT(own); i++)
+        if (strcmp(key->name, own[i]) == 0)
+            return true;
+    return key->type == WEFT_KEY_PATH || key->type == WEFT_KEY_PATH_CWD;
+}
+
+/* "name is value", a line each. */
+static void add_keys(const struct weft_config_key *key, size_t n,
+                     unsigned flag, const void *base, const char *prefix,
+                     struct weft_text *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!(key[i].flags & flag) || is_own(&key[i]))
+            continue;
+        weft_text_addf(out, "'%s%s' is ", prefix, key[i].name);
+        if (!weft_config_value(&key[i], base, out))
+            weft_text_add(out, "not set");
+        weft_text_add(out, "\n");
+    }
+}
+
+static void add_hash(const char *what, struct weft_hash hash,
+                     struct weft_text *out)
+{
+    char digits[WEFT_HASH_DIGITS + 1];
+    weft_hash_format(hash, digits);
+    weft_text_addf(out, "%s has the checksum %s\n", what, digits);
+}
+
+static void add_model(const char *name, const struct weft_run_model *m,
+                      struct weft_text *out)
+{
+    const struct weft_shape *s = &m->arch.shape;
+    if (s->n_layers > 0)
+        weft_text_addf(out, "the %s's model has %d layers and %lld numbers\n",
+                       name, (int) s->n_layers,
+                       (long long) weft_shape_n_params(s));
+}
+
+static int add_plan(const struct weft_config *c, struct weft_text *out,
+                    struct weft_err *err)
+{
+    struct weft_hash hash;
+    uint64_t bytes;
+    int rc = c->plan ? weft_hash_file(c->plan, &hash, &bytes, err) : 0;
+    if (!rc && c->plan)
+        add_hash("the plan", hash, out);
+    return rc;
+}
+
+static int add_prompts(const struct weft_trainer *t, struct weft_text *out,
+                       struct weft_err *err)
+{
+    struct weft_hasher *hasher = weft_hasher_create();
+    if (!hasher)
+        return weft_err_nomem(err, "a checksum", 1024);
+    for (int32_t i = 0; i < t->n_prompts; i++) {
+        const struct weft_run_prompt *p = &t->prompt[i];
+        weft_hasher_add(hasher, &p->n_prompt, sizeof p->n_prompt);
+        weft_hasher_add(hasher, p->token, (size_t) p->n * sizeof *p->token);
+    }
+    add_hash("the data", weft_hasher_digest128(hasher), out);
+    weft_hasher_free(hasher);
+    return 0;
+}
+
+static int describe(const struct weft_trainer *t, struct weft_text *out,
+                    struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    add_keys(weft_config_keys, weft_config_n_keys,
+             weft_config_bit(c->algorithm), c, "", out);
+    weft_text_addf(out, "'reward' is a list of %d\n", (int) c->n_rewards);
+    for (int32_t r = 0; r < c->n_rewards; r++) {
+        add_keys(weft_reward_keys, weft_reward_n_keys,
+                 1u << c->reward[r].type, &c->reward[r], "reward.", out);
+        add_model("reward", &t->reward[r], out);
+    }
+    add_model("actor", &t->actor, out);
+    add_model("critic", &t->critic, out);
+    add_model("reference", &t->reference, out);
+    int rc = add_plan(c, out, err);
+    if (!rc)
+        rc = add_prompts(t, out, err);
+    return rc ? rc : weft_text_check(out, "the configuration", err);
+}
+
+/* The first line of a that is another in b; both end in a newline. */
+static int compare(const char *mine, const char *first, struct weft_err *err)
+{
+    for (;;) {
+        size_t a = strcspn(mine, "\n"), b = strcspn(first, "\n");
+        if (a != b || memcmp(mine, first, a) != 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "here %.*s, but at rank 0 %.*s; all ranks "
+                                "must read the same",
+                                (int) a, mine, (int) b, first);
+        if (!mine[a])
+            return 0;
+        mine += a + 1;
+        first += a + 1;
+    }
+}
+
+int weft_run_common(const struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_text mine = {0};
+    char *first = NULL;
+    size_t n;
+    int rc = describe(t, &mine, err);
+    n = mine.n + 1;
+    rc = weft_world_agree(rc, err);
+    if (!rc) {
+        weft_world_share(&n, sizeof n);
+        first = weft_alloc(n, 1);
+        if (!first)
+            rc = weft_err_nomem(err, "the configuration", n);
+        rc = weft_world_agree(rc, err);
+    }
+    if (!rc) {
+        if (weft_world_rank() == 0)
+            memcpy(first, mine.data, n);
+        weft_world_share(first, n);
+        rc = compare(mine.data, first, err);
+    }
+    weft_free(first);
+    weft_text_release(&mine);
+    return rc;
+}

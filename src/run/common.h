@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all ranks of a run must have in common: every rank reads its own files,
+ * and ranks that read different ones would not insert the same tasks. */
+#ifndef WEFT_RUN_COMMON_H
+#define WEFT_RUN_COMMON_H
+
+#include "run/trainer.h"
+
+/* Compares configuration (but for paths, which may be a node's own), plan,
+ * models and data, which have been read, with rank 0's. Collective; errors
+ * are the rank's own. WEFT_EINVAL: names what differs. */
+int weft_run_common(const struct weft_trainer *trainer, struct weft_err *err);
+
+#endif
