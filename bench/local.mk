@@ -19,10 +19,16 @@ bench_programs += %D%/layouts
 %C%_layouts_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_layouts_LDADD = $(weft_libs)
 EXTRA_DIST += %D%/layouts.sh
+bench_programs += %D%/schedule
+%C%_schedule_SOURCES = %D%/schedule.c
+%C%_schedule_LDADD = $(plan_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
 # What layouts cost: all tables.
 bench-layouts: %D%/layouts %D%/model weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/layouts.sh
-.PHONY: bench bench-layouts
+# The search for fused pipeline schedules: all tables.
+bench-schedule: %D%/schedule
+	%D%/schedule
+.PHONY: bench bench-layouts bench-schedule

@@ -17,6 +17,9 @@
 #define WEFT_UNUSED __attribute__((unused))
 #define WEFT_EXPORT __attribute__((visibility("default")))
 #define WEFT_PREFETCH(address) __builtin_prefetch(address)
+/* Index of the lowest or highest bit set; x is not 0. */
+#define WEFT_LOWEST_BIT(x) __builtin_ctzll(x)
+#define WEFT_HIGHEST_BIT(x) (63 - __builtin_clzll(x))
 #else
 #define WEFT_PRINTF(fmt, args)
 #define WEFT_NORETURN
@@ -28,6 +31,20 @@
 #define WEFT_UNUSED
 #define WEFT_EXPORT
 #define WEFT_PREFETCH(address) ((void) (address))
+static inline int WEFT_LOWEST_BIT(uint64_t x)
+{
+    int i = 0;
+    while ((x >> i & 1) == 0)
+        i++;
+    return i;
+}
+static inline int WEFT_HIGHEST_BIT(uint64_t x)
+{
+    int i = 63;
+    while ((x >> i & 1) == 0)
+        i--;
+    return i;
+}
 #endif
 
 /* Tells ThreadSanitizer of an order that a library keeps which is not built

@@ -15,6 +15,7 @@ enum weft_rng_purpose {
     WEFT_RNG_SHUFFLE = 2,   /* order of data: (epoch, index, 0) */
     WEFT_RNG_INIT = 3,      /* weights: (tensor, index high, index low) */
     WEFT_RNG_MINIBATCH = 4, /* order of samples: (iteration, epoch, index) */
+    WEFT_RNG_SCHEDULE = 5,  /* search: (restart, count high, count low) */
 };
 
 /* Philox 4x32-10 of counter and key into out. */

@@ -16,4 +16,12 @@ plan_sources = \
 	%D%/schedule_problem.c \
 	%D%/schedule_tasks.c %D%/schedule_tasks.h \
 	%D%/schedule_time.c \
+	%D%/schedule_bounds.c \
+	%D%/schedule_search.c \
+	%D%/schedule_search_list.c \
+	%D%/schedule_search_restart.c \
+	%D%/schedule_search_rule.c \
+	%D%/schedule_search_swap.c \
+	%D%/schedule_shop.c %D%/schedule_shop.h \
+	%D%/schedule_shop_time.c \
 	%D%/task.c %D%/task.h

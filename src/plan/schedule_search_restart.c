@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A restart draws and mutates rules of list scheduling in a pool, and improves
+ * what the best of them build by tabu search: swaps of neighbours on a
+ * critical path, the one that promises most, never soon the reverse of one
+ * just done. When the makespan has met its bound, or after a share of the
+ * evaluations, the capacity goes below the best schedule's peak.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "plan/schedule_shop.h"
+
+enum {
+    N_POOL = 24,
+    N_TABU = 1 << 14,
+    BUILDS_PER_TURN = 64,
+    OPS_PER_EVALUATION = 4, /* a construction counts one for so many */
+    MAKESPAN_SHARE = 60     /* of 100 evaluations, before memory's turn */
+};
+
+struct pooled {
+    struct weft_shop_rule rule;
+    double makespan;
+};
+
+struct weft_shop_restart {
+    const struct weft_shop_goal *goal;
+    const struct weft_schedule_problem *problem;
+    int32_t index;
+    struct weft_shop_rng rng;
+    struct weft_shop_list *list[2]; /* forward, reversed */
+    struct weft_shop_walk walk;
+    struct pooled pool[N_POOL + 1]; /* the last: being tried */
+    int32_t n_pool;
+    double capacity; /* now; 0: none */
+    bool from_above; /* begins without a capacity, and comes down to it */
+    bool for_memory; /* the makespan is good enough */
+    struct weft_shop_best best;
+    int32_t *elite;        /* (n_ops) where walks go on; may hold too much */
+    double elite_makespan; /* INFINITY: of another capacity, or none */
+    bool has_elite;
+    int32_t *sequence; /* (n_ops) */
+    int32_t *path;     /* (n_ops) candidates: the second of each pair */
+    int64_t tabu[N_TABU], iteration;
+    int64_t until; /* evaluations of this run */
+};
+
+const struct weft_shop_best *weft_shop_restart_best(
+    const struct weft_shop_restart *r)
+{
+    return &r->best;
+}
+
+int weft_shop_restart_create(const struct weft_shop_goal *goal, int32_t index,
+                             struct weft_shop_restart **out,
+                             struct weft_err *err)
+{
+    const struct weft_shop *shop = &goal->pair->forward;
+    struct weft_shop_restart *r = weft_alloc(1, sizeof *r);
+    if (!r)
+        return weft_err_nomem(err, "a restart", sizeof *r);
+    r->goal = goal;
+    r->problem = shop->problem;
+    r->index = index;
+    r->from_above = goal->capacity > 0 && index % 2 == 1;
+    r->capacity = r->from_above ? 0 : goal->capacity;
+    r->rng = (struct weft_shop_rng){.seed = goal->seed,
+                                    .stream = (uint32_t) index};
+    r->best.makespan = r->best.peak = r->elite_makespan = INFINITY;
+    size_t n = (size_t) shop->n_ops;
+    r->list[0] = weft_shop_list_create(shop);
+    r->list[1] = weft_shop_list_create(&goal->pair->back);
+    r->best.sequence = weft_alloc(n, sizeof(int32_t));
+    r->sequence = weft_alloc(n, sizeof(int32_t));
+    r->path = weft_alloc(n, sizeof(int32_t));
+    r->elite = weft_alloc(n, sizeof(int32_t));
+    int rc = 0;
+    if (!r->list[0] || !r->list[1] || !r->best.sequence || !r->sequence
+        || !r->path || !r->elite)
+        rc = weft_err_nomem(err, "a restart", n * sizeof(double));
+    for (int i = 0; i <= N_POOL && !rc; i++)
+        rc = weft_shop_rule_init(&r->pool[i].rule, r->problem, err);
+    if (!rc)
+        rc = weft_shop_walk_init(&r->walk, shop, err);
+    if (rc)
+        weft_shop_restart_free(r);
+    else
+        *out = r;
+    return rc;
+}
+
+void weft_shop_restart_free(struct weft_shop_restart *r)
+{
+    if (!r)
+        return;
+    weft_shop_list_free(r->list[0]);
+    weft_shop_list_free(r->list[1]);
+    for (int i = 0; i <= N_POOL; i++)
+        weft_shop_rule_release(&r->pool[i].rule);
+    weft_shop_walk_release(&r->walk);
+    weft_free(r->best.sequence);
+    weft_free(r->sequence);
+    weft_free(r->path);
+    weft_free(r->elite);
+    weft_free(r);
+}
+
+static bool at_most(double x, double y)
+{
+    return x <= y * (1 + WEFT_SHOP_SLACK);
+}
+
+static bool stopped(const struct weft_shop_restart *r)
+{
+    return r->best.reached || r->best.evaluations >= r->until
+        || (r->goal->cut && r->goal->cut(r->goal->ctx, r->index));
+}
+
+/* ---- Pool ----------------------------------------------------------------- */
+
+static double build(struct weft_shop_restart *r,
+                    const struct weft_shop_rule *rule, double enough)
+{
+    const struct weft_shop_pair *pair = r->goal->pair;
+    r->best.evaluations += 1 + pair->forward.n_ops / OPS_PER_EVALUATION;
+    return weft_shop_list_build(r->list[rule->reversed], rule,
+                                rule->reversed ? pair->head : pair->tail,
+                                r->capacity, enough, r->sequence);
+}
+
+static void copy(const struct weft_shop_restart *r, int32_t *to,
+                 const int32_t *from)
+{
+    const struct weft_shop *shop = &r->goal->pair->forward;
+    memcpy(to, from,
+           (size_t) shop->device_at[shop->n_devices] * sizeof(int32_t));
+}
+
+/* From r->sequence walks go on. */
+static void set_elite(struct weft_shop_restart *r, double makespan)
+{
+    copy(r, r->elite, r->sequence);
+    r->elite_makespan = makespan;
+    r->has_elite = true;
+}
+
+/* The same rules under another capacity. */
+static void set_capacity(struct weft_shop_restart *r, double capacity)
+{
+    r->capacity = capacity;
+    r->elite_makespan = INFINITY;
+    for (int32_t i = 0; i < r->n_pool; i++)
+        r->pool[i].makespan = build(r, &r->pool[i].rule, INFINITY);
+}
+
+/* On the way down: as short as can be, but r->sequence holds more than
+ * allowed. Less is allowed from now on. */
+static void come_down(struct weft_shop_restart *r, double makespan,
+                      double peak)
+{
+    if (!at_most(makespan, r->goal->makespan))
+        return;
+    set_elite(r, makespan);
+    set_capacity(r, fmax(r->goal->capacity, peak * (1 - 1e-6)));
+    r->from_above = r->capacity > r->goal->capacity;
+}
+
+/* r->sequence may be better than the best: keep it, and ask for less memory
+ * from now on if its makespan is good enough. */
+static void keep(struct weft_shop_restart *r, double makespan)
+{
+    double peak = weft_shop_peak(&r->goal->pair->forward, r->sequence);
+    bool shorter = !at_most(r->best.makespan, makespan);
+    if (r->goal->capacity > 0 && !at_most(peak, r->goal->capacity)) {
+        come_down(r, makespan, peak);
+        return;
+    }
+    if (!shorter
+        && (!at_most(makespan, r->best.makespan) || peak >= r->best.peak))
+        return;
+    r->best.makespan = makespan;
+    r->best.peak = peak;
+    copy(r, r->best.sequence, r->sequence);
+    if (r->goal->found)
+        r->goal->found(r->goal->ctx, makespan, peak);
+    if (at_most(makespan, r->goal->makespan)) {
+        r->for_memory = true;
+        r->from_above = false;
+        r->best.reached = at_most(peak, r->goal->peak);
+    }
+    if (!r->from_above)
+        set_elite(r, makespan);
+    if (r->for_memory)
+        set_capacity(r, peak * (1 - 1e-6));
+}
+
+static int32_t worst(const struct weft_shop_restart *r)
+{
+    int32_t k = 0;
+    for (int32_t i = 1; i < r->n_pool; i++)
+        if (r->pool[i].makespan >= r->pool[k].makespan)
+            k = i;
+    return k;
+}
+
+/* One more rule: new, or one of the pool's changed. */
+static void try_rule(struct weft_shop_restart *r)
+{
+    double size = r->goal->makespan;
+    struct pooled *p = &r->pool[N_POOL];
+    int32_t at = r->n_pool < N_POOL ? r->n_pool : worst(r);
+    if (r->n_pool < N_POOL || weft_shop_below(&r->rng, 8) == 0) {
+        weft_shop_rule_draw(&p->rule, r->problem, size, &r->rng);
+    } else {
+        int32_t from = weft_shop_below(&r->rng, r->n_pool);
+        weft_shop_rule_copy(&p->rule, &r->pool[from].rule, r->problem);
+        weft_shop_rule_mutate(&p->rule, r->problem, size, &r->rng);
+        if (r->pool[from].makespan > r->pool[at].makespan - size * 1e-9
+            || weft_shop_below(&r->rng, 2))
+            at = from; /* the child takes its parent's place */
+    }
+    bool full = r->n_pool == N_POOL;
+    double enough = full ? r->pool[at].makespan : INFINITY;
+    double makespan = build(r, &p->rule, enough * (1 + WEFT_SHOP_SLACK));
+    if (makespan == INFINITY && full)
+        return;
+    weft_shop_rule_copy(&r->pool[at].rule, &p->rule, r->problem);
+    r->pool[at].makespan = makespan;
+    if (!full)
+        r->n_pool++;
+    if (makespan < INFINITY && at_most(makespan, r->best.makespan))
+        keep(r, makespan);
+}
+
+/* ---- Tabu search ---------------------------------------------------------- */
+
+static int64_t *tabu(struct weft_shop_restart *r, int32_t u, int32_t v)
+{
+    uint32_t h = (uint32_t) u * 0x9e3779b1u ^ (uint32_t) v * 0x85ebca6bu;
+    return &r->tabu[(h ^ h >> 15) % N_TABU];
+}
+
+/* An operation whose end lets x start no earlier; -1: x starts at 0. Through
+ * its device only if no arc does, or by a coin. */
+static int32_t critical_before(struct weft_shop_restart *r, int32_t x)
+{
+    const struct weft_shop_walk *w = &r->walk;
+    const struct weft_shop *shop = w->shop;
+    int32_t n = 0, before = -1, y = w->before[x];
+    if (w->head[x] <= 0)
+        return -1;
+    if (y >= 0 && w->head[y] + shop->op[y].time == w->head[x]) {
+        before = y;
+        n = 1;
+    }
+    for (int32_t k = shop->pred_at[x]; k < shop->pred_at[x + 1]; k++) {
+        y = shop->pred[k].op;
+        if (w->head[y] + shop->op[y].time + shop->pred[k].lag == w->head[x]
+            && y != before && (++n == 1 || weft_shop_below(&r->rng, n) == 0))
+            before = y;
+    }
+    return before;
+}
+
+/* Neighbours on a critical path that may be swapped, into r->path. */
+static int32_t collect(struct weft_shop_restart *r)
+{
+    const struct weft_shop_walk *w = &r->walk;
+    int32_t n = 0, x = -1;
+    for (int32_t k = 0; k < w->n_ends && x < 0; k++)
+        if (w->head[w->end[k]] + w->shop->op[w->end[k]].time == w->makespan)
+            x = w->end[k];
+    for (int32_t y; (y = critical_before(r, x)) >= 0; x = y)
+        if (y == w->before[x] && weft_shop_walk_may_swap(w, y, x))
+            r->path[n++] = x;
+    return n;
+}
+
+/* The swap to do; -1: none. */
+static int32_t choose(struct weft_shop_restart *r, int32_t n)
+{
+    const struct weft_shop_walk *w = &r->walk;
+    double least = INFINITY;
+    int32_t best = -1, n_best = 0;
+    for (int32_t k = 0; k < n; k++) {
+        int32_t v = r->path[k], u = w->before[v];
+        double t = weft_shop_walk_estimate(w, u, v);
+        if (*tabu(r, u, v) > r->iteration && t >= r->best.makespan)
+            continue;
+        if (t > least
+            || (t == least && weft_shop_below(&r->rng, ++n_best) != 0))
+            continue;
+        n_best = t < least ? 1 : n_best;
+        least = t;
+        best = v;
+    }
+    r->best.evaluations += n + 1;
+    if (best < 0 && n > 0)
+        best = r->path[weft_shop_below(&r->rng, n)];
+    return best;
+}
+
+static bool worth_keeping(const struct weft_shop_restart *r, double makespan)
+{
+    if (r->from_above)
+        return at_most(makespan, r->goal->makespan);
+    return r->for_memory ? at_most(makespan, r->best.makespan)
+                         : !at_most(r->best.makespan, makespan);
+}
+
+/* From what is loaded, until nothing better comes for `patience` swaps. */
+static void improve(struct weft_shop_restart *r, int32_t patience)
+{
+    struct weft_shop_walk *w = &r->walk;
+    double least = INFINITY, capacity = r->capacity;
+    for (int32_t idle = 0; idle < patience; idle++) {
+        if (w->makespan < least) {
+            least = w->makespan;
+            idle = 0;
+            if (least <= r->elite_makespan) {
+                weft_shop_walk_store(w, r->sequence);
+                set_elite(r, least);
+                if (worth_keeping(r, least))
+                    keep(r, least);
+            }
+        }
+        if (r->capacity != capacity || (idle % 64 == 0 && stopped(r)))
+            break;
+        int32_t v = choose(r, collect(r));
+        if (v < 0)
+            break;
+        int32_t u = w->before[v];
+        if (weft_shop_walk_swap(w, u, v))
+            r->best.swaps++;
+        *tabu(r, v, u) = ++r->iteration + 8 + weft_shop_below(&r->rng, 16);
+    }
+    r->best.updates = w->n_updates;
+}
+
+/* ---- Turns ---------------------------------------------------------------- */
+
+/* What one of the pool's better rules builds. */
+static bool load_from_pool(struct weft_shop_restart *r)
+{
+    int32_t k = weft_shop_below(&r->rng, r->n_pool);
+    for (int32_t i = 0; i < 2; i++) {
+        int32_t other = weft_shop_below(&r->rng, r->n_pool);
+        if (r->pool[other].makespan < r->pool[k].makespan)
+            k = other;
+    }
+    return build(r, &r->pool[k].rule, INFINITY) < INFINITY
+        && weft_shop_walk_load(&r->walk, r->sequence, r->capacity);
+}
+
+/* Where a device holds too much, what gives back next goes first. */
+static bool repair(struct weft_shop_walk *w)
+{
+    for (int32_t d = 0; d < w->shop->n_devices; d++) {
+        int32_t x = w->last[d];
+        while (w->before[x] >= 0)
+            x = w->before[x];
+        for (; x >= 0; x = w->after[x]) {
+            int32_t give = x;
+            if (w->held[x] <= w->capacity)
+                continue;
+            while (give >= 0 && w->shop->op[give].hold >= 0)
+                give = w->after[give];
+            while (give >= 0 && w->before[x] != give)
+                if (!weft_shop_walk_swap(w, w->before[give], give))
+                    return false;
+            if (give < 0 || w->held[x] > w->capacity)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The elite with a few swaps anywhere. */
+static bool load_elite(struct weft_shop_restart *r)
+{
+    struct weft_shop_walk *w = &r->walk;
+    if (!weft_shop_walk_load(w, r->elite, r->capacity) || !repair(w))
+        return false;
+    if (r->elite_makespan == INFINITY)
+        return true;
+    for (int32_t n = 2 + weft_shop_below(&r->rng, 16); n > 0; n--) {
+        int32_t v = weft_shop_below(&r->rng, w->shop->n_ops);
+        int32_t u = w->before[v];
+        if (u >= 0 && weft_shop_walk_may_swap(w, u, v))
+            weft_shop_walk_swap(w, u, v);
+    }
+    return true;
+}
+
+/* Walks for so many evaluations. */
+static void walk(struct weft_shop_restart *r, int64_t evaluations)
+{
+    int64_t until = r->best.evaluations + evaluations;
+    while (r->best.evaluations < until && !stopped(r)) {
+        bool elite = r->has_elite && weft_shop_below(&r->rng, 4) != 0;
+        if ((elite && load_elite(r)) || load_from_pool(r))
+            improve(r, 2000);
+        r->best.evaluations++;
+    }
+}
+
+/* The makespan, or the way down to the capacity, had its share. */
+static void turn_to_memory(struct weft_shop_restart *r)
+{
+    if (r->from_above) {
+        r->from_above = false;
+        set_capacity(r, r->goal->capacity);
+    } else if (r->best.makespan < INFINITY) {
+        r->for_memory = true;
+        set_capacity(r, r->best.peak * (1 - 1e-6));
+    }
+}
+
+void weft_shop_restart_run(struct weft_shop_restart *r, int64_t evaluations)
+{
+    r->until = r->best.evaluations + evaluations;
+    while (!stopped(r)) {
+        int64_t before = r->best.evaluations;
+        for (int i = 0; i < BUILDS_PER_TURN && !stopped(r); i++)
+            try_rule(r);
+        walk(r, r->best.evaluations - before);
+        if (!r->for_memory
+            && r->best.evaluations > r->goal->share / 100 * MAKESPAN_SHARE)
+            turn_to_memory(r);
+    }
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A schedule problem as a job shop, inside of the search: operations on
+ * machines (devices), arcs with lags between them, and lanes, whose operations
+ * keep their order. Turned around in time a shop is a shop again: heads become
+ * tails, and the pass that takes memory the one that gives it back.
+ *
+ * After a model's last backward pass of a mini-batch comes an operation on no
+ * device (-1) for its sync and optimizer step.
+ */
+#ifndef WEFT_PLAN_SCHEDULE_SHOP_H
+#define WEFT_PLAN_SCHEDULE_SHOP_H
+
+#include "base/rng.h"
+#include "plan/schedule.h"
+
+/* Sums of times and activations are compared with this relative slack. */
+#define WEFT_SHOP_SLACK 1e-9
+
+struct weft_shop_op {
+    double time;
+    double hold;    /* > 0: activation it takes; < 0: gives back; 0 */
+    int32_t device; /* -1: none */
+    int32_t lane;   /* -1: none */
+    int32_t unit;   /* (model, pipeline, stage); -1: none */
+    int32_t place;  /* in its lane */
+};
+
+struct weft_shop_arc {
+    int32_t op;
+    double lag;
+};
+
+struct weft_shop_lane {
+    int32_t *op; /* (n) */
+    int32_t n;
+    int32_t slot; /* in lane_of */
+    int32_t model, stage;
+    enum weft_pass pass;
+    bool fixed; /* by the rules, or without loss: equal micro-batches */
+};
+
+struct weft_shop_unit {
+    int32_t model, stage, device;
+    int32_t take, give; /* lanes, in this shop's direction of time */
+    double most;        /* activation of the largest micro-batch */
+    bool equal;         /* micro-batches */
+};
+
+struct weft_shop {
+    const struct weft_schedule_problem *problem;
+    int32_t n_ops, n_devices, n_lanes, n_units;
+    bool reversed;
+    bool integers; /* every time is a whole number */
+    double work;   /* the most loaded device's */
+    struct weft_shop_op *op;
+    int32_t *pred_at, *succ_at; /* (n_ops + 1) */
+    struct weft_shop_arc *pred, *succ;
+    struct weft_shop_lane *lane;
+    struct weft_shop_unit *unit;
+    int32_t *device_at; /* (n_devices + 1): its operations in a sequence */
+    int32_t *lane_at, *lane_of; /* by device */
+    int32_t *unit_at, *unit_of;
+    int32_t *lane_ops; /* storage of lane[].op */
+};
+
+/* `reversed`: the same operations with time turned around. Errors:
+ * WEFT_ENOMEM, WEFT_EINVAL. The problem is borrowed. */
+int weft_shop_init(struct weft_shop *shop,
+                   const struct weft_schedule_problem *problem, bool reversed,
+                   struct weft_err *err);
+void weft_shop_release(struct weft_shop *shop);
+
+/* A sequence is all operations that have a device, device after device
+ * (device_at). Starts of each operation (n_ops), from it or without one (NULL;
+ * then lanes keep their order): the makespan, INFINITY for a cycle. */
+double weft_shop_time(const struct weft_shop *shop, const int32_t *sequence,
+                      double *start);
+/* The highest activation of any device. */
+double weft_shop_peak(const struct weft_shop *shop, const int32_t *sequence);
+int weft_shop_export(const struct weft_shop *shop, const int32_t *sequence,
+                     struct weft_schedule *out, struct weft_err *err);
+
+/* ---- Bounds ------------------------------------------------------------- */
+
+/* A shop, the same reversed, and rules that follow from the capacity. */
+struct weft_shop_pair {
+    struct weft_shop forward, back;
+    double *head, *tail; /* (n_ops) of the bound last computed */
+};
+int weft_shop_pair_init(struct weft_shop_pair *pair,
+                        const struct weft_schedule_problem *problem,
+                        struct weft_err *err);
+void weft_shop_pair_release(struct weft_shop_pair *pair);
+
+/* No schedule within the capacity (0: none) is shorter. Sets head and tail.
+ * `argument` may be NULL. Negative: out of memory. */
+double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
+                       int effort, const char **argument);
+/* No schedule of at most this makespan holds less. Negative: out of memory. */
+double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan);
+
+/* ---- Random numbers: a stream per restart --------------------------------- */
+
+struct weft_shop_rng {
+    uint64_t seed, count;
+    uint32_t stream, word[4];
+    int left;
+};
+uint32_t weft_shop_draw(struct weft_shop_rng *rng);            /* 32 bits */
+int32_t weft_shop_below(struct weft_shop_rng *rng, int32_t n); /* [0, n) */
+double weft_shop_uniform(struct weft_shop_rng *rng, double a, double b);
+
+/* ---- Constructing: list scheduling ---------------------------------------- */
+
+enum {
+    WEFT_RULE_TERMS = 3
+}; /* due date: offset, per micro-batch, per stage */
+
+/* Of a lane's kind (model, pass) the operation of micro-batch i on stage s is
+ * due at term[0] + term[1] i + term[2] s. */
+struct weft_shop_rule {
+    bool reversed;
+    double wait;   /* 0: never idle beside a ready one; 1: until something
+                      ready could have ended */
+    double *term;  /* (3 n_models, WEFT_RULE_TERMS) */
+    double *limit; /* (n_models, 2): micro-batches in flight on a stage, at
+                      most limit[0] - limit[1] s */
+    int32_t *rank; /* (n_models): who drains first; room is kept for it */
+};
+
+/* A rule at random, or `from` with a few terms changed. Times are of the size
+ * of `makespan`. Copies need the same problem. Errors: WEFT_ENOMEM. */
+int weft_shop_rule_init(struct weft_shop_rule *rule,
+                        const struct weft_schedule_problem *problem,
+                        struct weft_err *err);
+void weft_shop_rule_release(struct weft_shop_rule *rule);
+void weft_shop_rule_copy(struct weft_shop_rule *to,
+                         const struct weft_shop_rule *from,
+                         const struct weft_schedule_problem *problem);
+void weft_shop_rule_draw(struct weft_shop_rule *rule,
+                         const struct weft_schedule_problem *problem,
+                         double makespan, struct weft_shop_rng *rng);
+void weft_shop_rule_mutate(struct weft_shop_rule *rule,
+                           const struct weft_schedule_problem *problem,
+                           double makespan, struct weft_shop_rng *rng);
+
+struct weft_shop_list; /* room to work in */
+struct weft_shop_list *weft_shop_list_create(const struct weft_shop *shop);
+void weft_shop_list_free(struct weft_shop_list *list);
+
+/* Schedules the shop (of the rule's direction) by a rule within a capacity
+ * (0: none). tail: (n_ops) longest way after each operation; gives up as soon
+ * as more than `enough` is certain. Returns the makespan, or INFINITY.
+ * sequence_out is in the direction of the unreversed shop. */
+double weft_shop_list_build(struct weft_shop_list *list,
+                            const struct weft_shop_rule *rule,
+                            const double *tail, double capacity,
+                            double enough, int32_t *sequence_out);
+
+/* ---- Improving: swaps of neighbours --------------------------------------- */
+
+/* A sequence with heads and tails that follow every swap. */
+struct weft_shop_walk {
+    const struct weft_shop *shop;
+    double capacity;         /* INFINITY: none */
+    int32_t *before, *after; /* on the device; -1 */
+    double *head, *tail;     /* start; longest way after the end */
+    double *held;            /* on its device, after it */
+    double makespan;
+    int32_t *place, *order; /* topological: order[place[x]] = x */
+    int32_t *last;          /* (n_devices) */
+    uint64_t *dirty;        /* by place */
+    int32_t n_dirty;
+    bool *mark;
+    int32_t *scratch;
+    int32_t n_ends, *end; /* the last optimizer steps */
+    int64_t n_updates;    /* heads and tails computed so far */
+};
+
+/* Errors: WEFT_ENOMEM. */
+int weft_shop_walk_init(struct weft_shop_walk *walk,
+                        const struct weft_shop *shop, struct weft_err *err);
+void weft_shop_walk_release(struct weft_shop_walk *walk);
+/* False for a cycle. */
+bool weft_shop_walk_load(struct weft_shop_walk *walk, const int32_t *sequence,
+                         double capacity);
+void weft_shop_walk_store(const struct weft_shop_walk *walk,
+                          int32_t *sequence_out);
+/* May v, directly after u on a device, go before it? */
+bool weft_shop_walk_may_swap(const struct weft_shop_walk *walk, int32_t u,
+                             int32_t v);
+/* The longest way through u or v after the swap; in constant time. */
+double weft_shop_walk_estimate(const struct weft_shop_walk *walk, int32_t u,
+                               int32_t v);
+/* False, and nothing done, where it would close a cycle. */
+bool weft_shop_walk_swap(struct weft_shop_walk *walk, int32_t u, int32_t v);
+
+/* ---- A restart: a stream of rules and walks ------------------------------- */
+
+struct weft_shop_restart;
+/* What the restarts of a search share. */
+struct weft_shop_goal {
+    const struct weft_shop_pair *pair; /* heads and tails without capacity */
+    double capacity;                   /* 0: none */
+    double makespan, peak;             /* bounds: nothing better exists */
+    uint64_t seed;
+    int64_t share; /* evaluations of one restart */
+    /* True: give up at once. Called now and then; may be NULL. */
+    bool (*cut)(void *ctx, int32_t restart);
+    /* Called when a restart found something better; may be NULL. */
+    void (*found)(void *ctx, double makespan, double peak);
+    void *ctx;
+};
+struct weft_shop_best {
+    double makespan, peak;  /* INFINITY: nothing found */
+    int32_t *sequence;      /* (n_ops) */
+    int64_t evaluations;    /* done so far */
+    int64_t swaps, updates; /* of them swaps done; heads and tails computed */
+    bool reached;           /* the goal */
+};
+/* Restart number `index`. Errors: WEFT_ENOMEM. */
+int weft_shop_restart_create(const struct weft_shop_goal *goal, int32_t index,
+                             struct weft_shop_restart **out,
+                             struct weft_err *err);
+void weft_shop_restart_free(struct weft_shop_restart *restart);
+/* Goes on for so many evaluations; less only if it reached the goal or was
+ * cut. */
+void weft_shop_restart_run(struct weft_shop_restart *restart,
+                           int64_t evaluations);
+const struct weft_shop_best *weft_shop_restart_best(
+    const struct weft_shop_restart *restart);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shop_fixture.h"
+
+/* RLHFuse's own lower bounds of its Table 3. */
+static void test_bounds_table3(void)
+{
+    static const struct {
+        int32_t pp0, pp1, gbs;
+        double f0, f1, least;
+    } t[] = {{8, 4, 8, 5, 4, 225},    {8, 4, 16, 5, 4, 372},
+             {8, 4, 32, 5, 4, 708},   {8, 8, 8, 5, 2, 225},
+             {8, 8, 16, 5, 2, 366},   {8, 8, 32, 5, 2, 702},
+             {16, 8, 16, 2, 2, 186},  {16, 8, 32, 2, 2, 330},
+             {16, 8, 64, 2, 2, 618},  {16, 16, 16, 2, 1, 186},
+             {16, 16, 32, 2, 1, 318}, {16, 16, 64, 2, 1, 606}};
+    for (size_t i = 0; i < WEFT_COUNT(t); i++) {
+        struct weft_schedule_problem p = two_models(
+            t[i].pp0, t[i].pp1, t[i].gbs, t[i].f0, t[i].f1, 1, 1);
+        struct weft_schedule_bound b;
+        struct weft_err err;
+        REQUIRE_OK(weft_schedule_bounds(&p, 0, &b, &err), err);
+        CHECK(b.makespan == t[i].least);
+        free_problem(&p);
+    }
+}
+
+/* As many micro-batches as stages: 1F1B's memory is least at its makespan;
+ * with less capacity the makespan's bound rises. */
+static void test_bounds_1f1b(void)
+{
+    struct weft_schedule_problem p = two_models(8, 8, 8, 5, 2, 1.95, 1);
+    struct weft_schedule_bound b;
+    struct weft_err err;
+    REQUIRE_OK(weft_schedule_bounds(&p, 0, &b, &err), err);
+    CHECK(b.makespan == 225);
+    CHECK(b.peak_activation == 8 * 1.95);
+    p.capacity = 7 * 1.95;
+    REQUIRE_OK(weft_schedule_bounds(&p, 0, &b, &err), err);
+    CHECK(b.makespan >= 2 * 8 * 15); /* the eighth after the first */
+    free_problem(&p);
+}
+
+static void test_bounds_exhaustive(void)
+{
+    struct draw d = {.rng = {.seed = 5}};
+    for (int n = 0; n < 100;) {
+        struct weft_schedule_problem p = random_problem(&d, 2);
+        if (count_subtasks(&p) <= 14) {
+            struct weft_schedule best;
+            struct weft_err err;
+            p.capacity = n % 2 ? 5 + draw_int(&d, 0, 3) : 0;
+            REQUIRE_OK(weft_schedule_exhaustive(&p, &best, &err), err);
+            for (int effort = 0; effort < 2; effort++) {
+                struct weft_schedule_bound b;
+                REQUIRE_OK(weft_schedule_bounds(&p, effort, &b, &err), err);
+                CHECK(b.makespan <= best.makespan);
+                CHECK(b.makespan < best.makespan
+                      || b.peak_activation <= best.peak_activation);
+            }
+            weft_schedule_release(&best);
+            n++;
+        }
+        free_problem(&p);
+    }
+}
+
+WEFT_TESTS("plan/schedule_bounds", {"test_bounds_table3", test_bounds_table3},
+           {"test_bounds_1f1b", test_bounds_1f1b},
+           {"test_bounds_exhaustive", test_bounds_exhaustive})

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shop_fixture.h"
+
+#include <math.h>
+
+static void search(const struct weft_schedule_problem *p, int64_t evaluations,
+                   int32_t n_threads, struct weft_schedule_result *out)
+{
+    struct weft_err err;
+    struct weft_schedule_options o = {.seed = 7,
+                                      .evaluations = evaluations,
+                                      .n_restarts = 4,
+                                      .n_threads = n_threads};
+    REQUIRE_OK(weft_schedule_search(p, &o, out, &err), err);
+}
+
+/* ---- Swaps ---------------------------------------------------------------- */
+
+static void check_walk(const struct weft_shop_walk *w, double *start,
+                       int32_t *sequence)
+{
+    const struct weft_shop *shop = w->shop;
+    weft_shop_walk_store(w, sequence);
+    CHECK(weft_shop_time(shop, sequence, start) == w->makespan);
+    double longest = 0;
+    for (int32_t x = 0; x < shop->n_ops; x++) {
+        CHECK(w->head[x] == start[x]);
+        longest = fmax(longest, start[x] + shop->op[x].time + w->tail[x]);
+        CHECK(w->order[w->place[x]] == x);
+        for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++) {
+            int32_t y = shop->succ[k].op;
+            CHECK(w->place[x] < w->place[y]);
+            CHECK(w->tail[x]
+                  >= shop->succ[k].lag + shop->op[y].time + w->tail[y]);
+        }
+        if (w->after[x] >= 0) {
+            CHECK(w->place[x] < w->place[w->after[x]]);
+            CHECK(w->tail[x]
+                  >= shop->op[w->after[x]].time + w->tail[w->after[x]]);
+        }
+    }
+    CHECK(longest == w->makespan);
+}
+
+/* Any swap at all: heads, tails and order are those computed anew; the
+ * estimate is the longest way through the two. */
+static void random_swaps(struct draw *d)
+{
+    struct weft_err err;
+    struct weft_schedule_problem p = random_problem(d, 5);
+    struct weft_shop_pair pair;
+    struct weft_shop_walk w;
+    struct weft_shop_rule rule;
+    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
+    size_t n = (size_t) pair.forward.n_ops;
+    int32_t *sequence = weft_alloc(n, sizeof *sequence);
+    double *start = weft_alloc(n, sizeof *start);
+    struct weft_shop_list *list = weft_shop_list_create(&pair.forward);
+    REQUIRE(sequence && start && list);
+    REQUIRE(weft_shop_bound(&pair, 0, 0, NULL) > 0);
+    REQUIRE_OK(weft_shop_rule_init(&rule, &p, &err), err);
+    REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
+    weft_shop_rule_draw(&rule, &p, 50, &d->rng);
+    rule.reversed = false;
+    double makespan = weft_shop_list_build(list, &rule, pair.tail, 0,
+                                           INFINITY, sequence);
+    REQUIRE(makespan < INFINITY);
+    REQUIRE(weft_shop_walk_load(&w, sequence, 0));
+    CHECK(w.makespan <= makespan);
+    for (int i = 0; i < 300; i++) {
+        int32_t v = draw_int(d, 0, pair.forward.n_ops - 1);
+        int32_t u = w.before[v];
+        if (u < 0 || !weft_shop_walk_may_swap(&w, u, v))
+            continue;
+        double before = w.makespan, t = weft_shop_walk_estimate(&w, u, v);
+        if (weft_shop_walk_swap(&w, u, v))
+            CHECK(t <= w.makespan && w.makespan <= fmax(before, t));
+        check_walk(&w, start, sequence);
+    }
+    weft_shop_walk_release(&w);
+    weft_shop_rule_release(&rule);
+    weft_shop_list_free(list);
+    weft_free(start);
+    weft_free(sequence);
+    weft_shop_pair_release(&pair);
+    free_problem(&p);
+}
+
+static void test_walk_random_swaps(void)
+{
+    struct draw d = {.rng = {.seed = 1}};
+    for (int i = 0; i < 60; i++)
+        random_swaps(&d);
+}
+
+/* ---- Lists ---------------------------------------------------------------- */
+
+/* Every rule gives a whole schedule within any capacity in which each model
+ * alone can run, and, backwards too, the makespan that its orders have. */
+static void random_lists(struct draw *d)
+{
+    struct weft_err err;
+    struct weft_schedule_problem p = random_problem(d, 5);
+    struct weft_shop_pair pair;
+    struct weft_shop_rule rule;
+    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
+    size_t n = (size_t) pair.forward.n_ops;
+    int32_t *sequence = weft_alloc(n, sizeof *sequence);
+    double *start = weft_alloc(n, sizeof *start), capacity = 0;
+    struct weft_shop_list *list[2] = {weft_shop_list_create(&pair.forward),
+                                      weft_shop_list_create(&pair.back)};
+    REQUIRE(sequence && start && list[0] && list[1]);
+    REQUIRE(weft_shop_bound(&pair, 0, 0, NULL) > 0);
+    REQUIRE_OK(weft_shop_rule_init(&rule, &p, &err), err);
+    for (int32_t u = 0; u < pair.forward.n_units; u++)
+        capacity = fmax(capacity, pair.forward.unit[u].most);
+    capacity += draw_int(d, 0, 3);
+    for (int i = 0; i < 50; i++) {
+        weft_shop_rule_draw(&rule, &p, 50, &d->rng);
+        double t = weft_shop_list_build(list[rule.reversed], &rule,
+                                        rule.reversed ? pair.head : pair.tail,
+                                        capacity, INFINITY, sequence);
+        REQUIRE(t < INFINITY);
+        CHECK(weft_shop_time(&pair.forward, sequence, start) <= t);
+        CHECK(weft_shop_peak(&pair.forward, sequence) <= capacity);
+    }
+    weft_shop_rule_release(&rule);
+    weft_shop_list_free(list[0]);
+    weft_shop_list_free(list[1]);
+    weft_free(start);
+    weft_free(sequence);
+    weft_shop_pair_release(&pair);
+    free_problem(&p);
+}
+
+static void test_list_never_stuck(void)
+{
+    struct draw d = {.rng = {.seed = 2}};
+    for (int i = 0; i < 60; i++)
+        random_lists(&d);
+}
+
+/* ---- Search --------------------------------------------------------------- */
+
+static void check_against_exhaustive(const struct weft_schedule_problem *p)
+{
+    struct weft_schedule best;
+    struct weft_schedule_result r;
+    struct weft_err err;
+    REQUIRE_OK(weft_schedule_exhaustive(p, &best, &err), err);
+    search(p, 200000, 1, &r);
+    CHECK(r.schedule.makespan == best.makespan);
+    CHECK(r.schedule.peak_activation == best.peak_activation);
+    CHECK(r.bound.makespan <= best.makespan);
+    CHECK(r.bound.peak_activation <= best.peak_activation);
+    CHECK(!r.optimal || r.bound.makespan == best.makespan);
+    CHECK(!r.cut);
+    double makespan = r.schedule.makespan, peak = r.schedule.peak_activation;
+    REQUIRE_OK(weft_schedule_time(p, &r.schedule, &err), err);
+    CHECK(r.schedule.makespan == makespan);
+    CHECK(r.schedule.peak_activation == peak);
+    CHECK(p->capacity == 0 || peak <= p->capacity);
+    weft_schedule_release(&r.schedule);
+    weft_schedule_release(&best);
+}
+
+static void test_search_exhaustive(void)
+{
+    struct draw d = {.rng = {.seed = 3}};
+    for (int n = 0; n < 40;) {
+        struct weft_schedule_problem p = random_problem(&d, 2);
+        if (count_subtasks(&p) <= 14) {
+            check_against_exhaustive(&p);
+            p.capacity = 5 + draw_int(&d, 0, 3);
+            check_against_exhaustive(&p);
+            n++;
+        }
+        free_problem(&p);
+    }
+}
+
+static void test_search_table3(void)
+{
+    struct weft_schedule_problem p = two_models(8, 8, 8, 5, 2, 1.95, 1);
+    struct weft_schedule_result r;
+    p.capacity = 8 * 1.95;
+    search(&p, 0, 1, &r);
+    CHECK(r.schedule.makespan == 225);
+    CHECK(r.optimal);
+    CHECK(fabs(r.schedule.peak_activation - 8 * 1.95) < 1e-9);
+    CHECK(fabs(r.bound.peak_activation - 8 * 1.95) < 1e-9);
+    weft_schedule_release(&r.schedule);
+    free_problem(&p);
+}
+
+static void check_same(const struct weft_schedule *a,
+                       const struct weft_schedule *b)
+{
+    CHECK(a->makespan == b->makespan);
+    CHECK(a->peak_activation == b->peak_activation);
+    REQUIRE(a->n_devices == b->n_devices);
+    for (int32_t d = 0; d < a->n_devices; d++) {
+        REQUIRE(a->n[d] == b->n[d]);
+        CHECK(memcmp(a->task[d], b->task[d],
+                     (size_t) a->n[d] * sizeof **a->task)
+              == 0);
+    }
+}
+
+/* On one that meets its bounds early and on one that does not. */
+static void test_search_threads(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct weft_schedule_problem p = two_models(4, i ? 2 : 4, 8, 3, 2, 1,
+                                                    i ? 1.5 : 1);
+        struct weft_schedule_result one, three;
+        search(&p, 20000, 1, &one);
+        search(&p, 20000, 3, &three);
+        CHECK_INT(one.restart, three.restart);
+        check_same(&one.schedule, &three.schedule);
+        weft_schedule_release(&one.schedule);
+        weft_schedule_release(&three.schedule);
+        free_problem(&p);
+    }
+}
+
+static void test_search_nothing_fits(void)
+{
+    struct weft_schedule_problem p = two_models(4, 4, 4, 1, 1, 1, 2);
+    struct weft_schedule_options o = {.seed = 1, .evaluations = 1000};
+    struct weft_schedule_result r;
+    struct weft_err err;
+    p.capacity = 1.5;
+    CHECK_FAILS(weft_schedule_search(&p, &o, &r, &err), WEFT_ENOTFOUND, err,
+                "nothing fits the capacity 1.5");
+    free_problem(&p);
+}
+
+WEFT_TESTS("plan/schedule_search",
+           {"test_walk_random_swaps", test_walk_random_swaps},
+           {"test_list_never_stuck", test_list_never_stuck},
+           {"test_search_exhaustive", test_search_exhaustive},
+           {"test_search_table3", test_search_table3},
+           {"test_search_threads", test_search_threads},
+           {"test_search_nothing_fits", test_search_nothing_fits})
