@@ -173,7 +173,7 @@ static void bench_table3(bool memory)
 {
     head(memory ? "RLHFuse Table 3, with capacity" : "RLHFuse Table 3");
     for (size_t i = 0; i < WEFT_COUNT(table3); i++) {
-            continue;
+        continue;
         const struct table3 *t = &table3[i];
         int32_t k = t->pp0 / t->pp1;
         char name[64];
