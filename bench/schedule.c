@@ -4,7 +4,7 @@
  * and activations as its published code has them), on shapes that the paper
  * lacks, and on a large one.
  *
- *     bench/schedule [table3|memory|shapes|speed|large]...
+ *     bench/schedule [table3|memory|speed|shapes|large]...
  *
  * "least" is the lower bound, "at" the seconds to the makespan shown.
  */
@@ -169,11 +169,10 @@ static const struct table3 {
     {16, 16, 32, 2, 1, 1.64, 1, 1.11}, {16, 16, 64, 2, 1, 1.64, 1, 1.10},
 };
 
-static void bench_table3(bool memory)
+static void run_table3(bool memory)
 {
     head(memory ? "RLHFuse Table 3, with capacity" : "RLHFuse Table 3");
     for (size_t i = 0; i < WEFT_COUNT(table3); i++) {
-        continue;
         const struct table3 *t = &table3[i];
         int32_t k = t->pp0 / t->pp1;
         char name[64];
@@ -201,13 +200,216 @@ static void bench_table3(bool memory)
     }
 }
 
+static void bench_table3(void)
+{
+    run_table3(false);
+}
+
+static void bench_memory(void)
+{
+    run_table3(true);
+}
+
+/* ---- Shapes that the paper lacks ------------------------------------------ */
+
+#define DOWN(k, n, m, f, b, act)                                             \
+    .pipelines = k, .stages = n, .micro_batches = m, .forward = f,           \
+    .backward = b, .activation = act
+#define UP(k, n, m, f, b, act) DOWN(k, n, m, f, b, act), .up = true
+
+static const struct setting shapes[] = {
+    {.name = "4/4 M 4/4 f 1:1",
+     .model = {{DOWN(1, 4, 4, 1, 2, 1)}, {UP(1, 4, 4, 1, 2, 1)}}},
+    {.name = "16/16 M 24 f 7:3",
+     .model = {{DOWN(1, 16, 24, 7, 14, 1)}, {UP(1, 16, 24, 3, 6, 1)}}},
+    {.name = "32/16 M 64/32 f 1:1",
+     .model = {{DOWN(1, 32, 64, 1, 2, 1)}, {UP(2, 16, 32, 1, 2, 1)}}},
+    {.name = "12/4 M 12/4 f 5:4",
+     .model = {{DOWN(1, 12, 12, 5, 10, 1)}, {UP(3, 4, 4, 4, 8, 1)}}},
+    {.name = "8/2 M 16/4 f 5:5",
+     .model = {{DOWN(1, 8, 16, 5, 10, 1)}, {UP(4, 2, 4, 5, 10, 1)}}},
+    {.name = "8/8 M 16 f 5:2, last stage +30 %",
+     .model = {{DOWN(1, 8, 16, 5, 10, 1), .uneven = 0.3},
+               {UP(1, 8, 16, 2, 4, 1), .uneven = 0.3}}},
+    {.name = "8/4 M 16/8, micro-batches +-40 %",
+     .model = {{DOWN(1, 8, 16, 5, 10, 1), .ragged = 0.4},
+               {UP(2, 4, 8, 4, 8, 1), .ragged = 0.4}}},
+    {.name = "8/8 M 8 f 2.7:1.9, b 1.8 f",
+     .model = {{DOWN(1, 8, 8, 2.7, 4.86, 1)}, {UP(1, 8, 8, 1.9, 3.42, 1)}}},
+    {.name = "16/8 M 16/8, micro-batches +-20 %",
+     .model = {{DOWN(1, 16, 16, 2, 4, 1), .ragged = 0.2},
+               {UP(2, 8, 8, 2, 4, 1), .ragged = 0.2}}},
+    {.name = "K 2, 3: 6/4 on 12, M 6/4",
+     .model = {{DOWN(2, 6, 6, 3, 6, 1)}, {UP(3, 4, 4, 4, 8, 1)}}},
+    {.name = "K 2, 3: 6/4 on 12, M 12/8",
+     .model = {{DOWN(2, 6, 12, 3, 6, 1)}, {UP(3, 4, 8, 4, 8, 1)}}},
+    {.name = "K 2, 3: 12/8 on 24, M 12/8",
+     .model = {{DOWN(2, 12, 12, 3, 6, 1)}, {UP(3, 8, 8, 4, 8, 1)}}},
+    {.name = "three models 8/8/8 M 8",
+     .model = {{DOWN(1, 8, 8, 4, 8, 1)},
+               {UP(1, 8, 8, 2, 4, 1)},
+               {UP(1, 8, 8, 1, 2, 1)}}},
+    {.name = "three models 8/4/2 M 8/4/2",
+     .model = {{DOWN(1, 8, 8, 4, 8, 1)},
+               {UP(2, 4, 4, 4, 8, 1)},
+               {DOWN(4, 2, 2, 4, 8, 1)}}},
+    {.name = "three models 16/8/4 M 16/8/8",
+     .model = {{DOWN(1, 16, 16, 3, 6, 1)},
+               {UP(2, 8, 8, 2, 4, 1)},
+               {UP(4, 4, 8, 1, 2, 1)}}},
+    {.name = "32/32 M 64 f 2:1",
+     .model = {{DOWN(1, 32, 64, 2, 4, 1)}, {UP(1, 32, 64, 1, 2, 1)}}},
+    {.name = "32/8 M 64/16 f 2:3",
+     .model = {{DOWN(1, 32, 64, 2, 4, 1)}, {UP(4, 8, 16, 3, 6, 1)}}},
+    {.name = "8/8 M 8 f 1:3",
+     .model = {{DOWN(1, 8, 8, 1, 2, 1)}, {UP(1, 8, 8, 3, 6, 1)}}},
+    {.name = "8/8 M 16 f 1:3, b 3 f",
+     .model = {{DOWN(1, 8, 16, 1, 3, 1)}, {UP(1, 8, 16, 3, 9, 1)}}},
+    {.name = "8/8 M 16 b = f",
+     .model = {{DOWN(1, 8, 16, 2, 2, 1)}, {UP(1, 8, 16, 1, 1, 1)}}},
+    {.name = "8/4 M 16/8 b 3 f",
+     .model = {{DOWN(1, 8, 16, 3, 9, 1)}, {UP(2, 4, 8, 2, 6, 1)}}},
+    {.name = "8/8 M 8 f 5:2 within 1.0",
+     .model = {{DOWN(1, 8, 8, 5, 10, 1)}, {UP(1, 8, 8, 2, 4, 0.5)}},
+     .capacity = 1},
+    {.name = "8/4 M 16/8 f 5:4 within 1.0",
+     .model = {{DOWN(1, 8, 16, 5, 10, 1)}, {UP(2, 4, 8, 4, 8, 1)}},
+     .capacity = 1},
+    {.name = "16/16 M 32 f 2:1 within 1.0",
+     .model = {{DOWN(1, 16, 32, 2, 4, 1)}, {UP(1, 16, 32, 1, 2, 0.5)}},
+     .capacity = 1},
+    {.name = "8/8 M 16 f 5:2 within 0.5",
+     .model = {{DOWN(1, 8, 16, 5, 10, 1)}, {UP(1, 8, 16, 2, 4, 0.5)}},
+     .capacity = 0.5},
+    {.name = "8/8 M 8 latency 0.5",
+     .model = {{DOWN(1, 8, 8, 5, 10, 1)}, {UP(1, 8, 8, 2, 4, 1)}},
+     .latency = 0.5},
+    {.name = "16/8 M 32/16 latency 1",
+     .model = {{DOWN(1, 16, 32, 2, 4, 1)}, {UP(2, 8, 16, 2, 4, 1)}},
+     .latency = 1},
+    {.name = "8/8 M 8 split",
+     .model = {{DOWN(1, 8, 8, 2, 2, 1), .weight = 2},
+               {UP(1, 8, 8, 1, 1, 1), .weight = 1}}},
+    {.name = "16/16 M 16 f 2:1 split",
+     .model = {{DOWN(1, 16, 16, 2, 2, 1), .weight = 2},
+               {UP(1, 16, 16, 1, 1, 1), .weight = 1}}},
+    {.name = "16/8 M 64/32 split",
+     .model = {{DOWN(1, 16, 64, 2, 2, 1), .weight = 2},
+               {UP(2, 8, 32, 2, 2, 1), .weight = 2}}},
+    {.name = "8/8 M 8 split within 1.0",
+     .model = {{DOWN(1, 8, 8, 2, 2, 1), .weight = 2},
+               {UP(1, 8, 8, 1, 1, 0.5), .weight = 1}},
+     .capacity = 1},
+    {.name = "8/8 M 16, sync 4, optimizer 6",
+     .model = {{DOWN(1, 8, 16, 5, 10, 1), .sync = 4, .optimizer = 6},
+               {UP(1, 8, 16, 2, 4, 1), .sync = 2, .optimizer = 3}}},
+    {.name = "8/8 M 8, two mini-batches",
+     .model = {{DOWN(1, 8, 8, 5, 10, 1), .sync = 4, .optimizer = 6},
+               {UP(1, 8, 8, 2, 4, 1), .sync = 2, .optimizer = 3}},
+     .mini_batches = 2},
+    {.name = "8/4 M 8/4, four mini-batches",
+     .model = {{DOWN(1, 8, 8, 5, 10, 1)}, {UP(2, 4, 4, 4, 8, 1)}},
+     .mini_batches = 4},
+    {.name = "8/8 two chunks on 4, M 8",
+     .model = {{DOWN(1, 8, 8, 2, 4, 1), .chunks = 2},
+               {UP(1, 8, 8, 1, 2, 1), .chunks = 2}}},
+    {.name = "one model 8, M 16", .model = {{DOWN(1, 8, 16, 1, 2, 1)}}},
+};
+
+static void bench_shapes(void)
+{
+    head("Other shapes");
+    for (size_t i = 0; i < WEFT_COUNT(shapes); i++)
+        run(&shapes[i], 10, 1);
+}
+
+static void bench_large(void)
+{
+    static const struct setting large = {
+        .name = "64/64 M 400, 102400 subtasks",
+        .model = {{DOWN(1, 64, 400, 2, 4, 1)}, {UP(1, 64, 400, 1, 2, 1)}}};
+    head("Large");
+    run(&large, 60, 1);
+}
+
+/* Random swaps on a schedule, estimated for `seconds`, then done. */
+static void speed(const char *name, const struct weft_schedule_problem *p,
+                  double seconds)
+{
+    struct weft_err err;
+    struct weft_shop_pair pair;
+    struct weft_shop_walk w;
+    struct weft_shop_rule rule;
+    struct weft_shop_rng rng = {.seed = 1};
+    must(weft_shop_pair_init(&pair, p, &err), &err);
+    must(weft_shop_rule_init(&rule, p, &err), &err);
+    must(weft_shop_walk_init(&w, &pair.forward, &err), &err);
+    struct weft_shop_list *list = weft_shop_list_create(&pair.forward);
+    int32_t n = pair.forward.n_ops;
+    int32_t *sequence = weft_alloc((size_t) n, sizeof *sequence);
+    weft_shop_rule_draw(&rule, p, 100, &rng);
+    weft_shop_list_build(list, &rule, pair.tail, 0, INFINITY, sequence);
+    weft_shop_walk_load(&w, sequence, 0);
+    double rate[2], sum = 0;
+    for (int swap = 0; swap < 2; swap++) {
+        int64_t count = 0;
+        double begin = weft_clock_s(), end = begin;
+        for (; end - begin < seconds; end = weft_clock_s())
+            for (int i = 0; i < 1000; i++) {
+                int32_t v = weft_shop_below(&rng, n), u = w.before[v];
+                if (u < 0 || !weft_shop_walk_may_swap(&w, u, v))
+                    continue;
+                double t = weft_shop_walk_estimate(&w, u, v);
+                sum += t;
+                if (swap && t > w.makespan)
+                    continue;
+                count += !swap || weft_shop_walk_swap(&w, u, v);
+            }
+        rate[swap] = (double) count / (end - begin);
+    }
+    printf("%-34s %14.2f %14.3f %14.1f\n", name, rate[0] / 1e6, rate[1] / 1e6,
+           (double) w.n_updates / (rate[1] * seconds) + 0 * sum);
+    weft_free(sequence);
+    weft_shop_list_free(list);
+    weft_shop_walk_release(&w);
+    weft_shop_rule_release(&rule);
+    weft_shop_pair_release(&pair);
+}
+
+static void bench_speed(void)
+{
+    static const struct setting sizes[] = {
+        {.name = "8/4 GBS 6, 192 subtasks",
+         .model = {{DOWN(1, 8, 6, 5, 10, 2)}, {UP(2, 4, 3, 4, 8, 2)}}},
+        {.name = "16/8 GBS 64, 4096 subtasks",
+         .model = {{DOWN(1, 16, 64, 2, 4, 2)}, {UP(2, 8, 32, 2, 4, 2)}}},
+        {.name = "64/64 M 400, 102400 subtasks",
+         .model = {{DOWN(1, 64, 400, 2, 4, 1)}, {UP(1, 64, 400, 1, 2, 1)}}}};
+    printf("%-34s %14s %14s %14s\n", "Swaps of neighbours", "M estimates/s",
+           "M swaps/s", "updates each");
+    for (size_t i = 0; i < WEFT_COUNT(sizes); i++) {
+        struct weft_schedule_problem p = make(&sizes[i]);
+        speed(sizes[i].name, &p, 1);
+        release(&p);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "table3") == 0)
-            bench_table3(false);
-        else if (strcmp(argv[i], "memory") == 0)
-            bench_table3(true);
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } table[] = {{"table3", bench_table3},
+                 {"memory", bench_memory},
+                 {"speed", bench_speed},
+                 {"shapes", bench_shapes},
+                 {"large", bench_large}};
+    for (size_t k = 0; k < WEFT_COUNT(table); k++) {
+        bool wanted = argc < 2;
+        for (int i = 1; i < argc; i++)
+            wanted = wanted || strcmp(argv[i], table[k].name) == 0;
+        if (wanted)
+            table[k].run();
     }
     return 0;
 }

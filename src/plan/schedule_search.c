@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/topology.h"
 #include "plan/schedule_shop.h"
+#include "plan/schedule_tasks.h"
 
 enum { DEFAULT_RESTARTS = 8, N_ROUNDS = 64, MOST_THREADS = 256 };
 
@@ -95,10 +96,13 @@ static void run_round(struct search *s, int32_t n_threads)
 
 /* ---- Preparing ------------------------------------------------------------ */
 
-/* Fewer for large problems, whose swaps take longer. */
-static int64_t default_evaluations(int32_t n_ops)
+/* Less than a minute on one core; fewer for large problems, whose swaps take
+ * longer. */
+static int64_t default_evaluations(
+    const struct weft_schedule_problem *problem)
 {
-    return weft_max64(1000000, 4000000000 / (n_ops + 1));
+    int64_t n = INT64_C(40000000000) / (weft_schedule_count(problem) + 1);
+    return n < 1000000 ? 1000000 : weft_min64(n, 40000000);
 }
 
 static int prepare(struct search *s,
@@ -107,9 +111,8 @@ static int prepare(struct search *s,
 {
     const struct weft_schedule_options *o = s->options;
     int32_t n = o->n_restarts > 0 ? o->n_restarts : DEFAULT_RESTARTS;
-    int64_t evaluations = o->evaluations > 0
-                            ? o->evaluations
-                            : default_evaluations(s->pair.forward.n_ops);
+    int64_t evaluations = o->evaluations > 0 ? o->evaluations
+                                             : default_evaluations(problem);
     s->stride = o->restart_stride > 0 ? o->restart_stride : 1;
     s->n_restarts = (n - o->first_restart + s->stride - 1) / s->stride;
     s->n_restarts = s->n_restarts > 0 ? s->n_restarts : 0;
@@ -226,4 +229,73 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
     if (!rc)
         *out = r;
     return rc;
+}
+
+/* ---- The front ------------------------------------------------------------ */
+
+enum { MOST_FRONT = 16 };
+
+/* Adds a schedule, which the list owns from now on, unless one of the list is
+ * as good in both; those it beats go. */
+static void add_to_front(struct weft_schedule *list, int32_t *n,
+                         struct weft_schedule *s)
+{
+    int32_t kept = 0, k;
+    for (int32_t i = 0; i < *n; i++)
+        if (list[i].makespan <= s->makespan
+            && list[i].peak_activation <= s->peak_activation) {
+            weft_schedule_release(s);
+            return;
+        }
+    for (int32_t i = 0; i < *n; i++)
+        if (s->makespan <= list[i].makespan
+            && s->peak_activation <= list[i].peak_activation)
+            weft_schedule_release(&list[i]);
+        else
+            list[kept++] = list[i];
+    for (k = kept; k > 0 && list[k - 1].makespan > s->makespan; k--)
+        list[k] = list[k - 1];
+    list[k] = *s;
+    *n = kept + 1;
+}
+
+int weft_schedule_pareto(const struct weft_schedule_problem *problem,
+                         const struct weft_schedule_options *options,
+                         struct weft_schedule **out, int32_t *n_out,
+                         struct weft_err *err)
+{
+    struct weft_schedule_problem p = *problem;
+    struct weft_schedule_options o = *options;
+    struct weft_schedule *list = weft_alloc(MOST_FRONT, sizeof *list);
+    double step = 0;
+    int32_t n = 0;
+    int rc = list ? 0 : weft_err_nomem(err, "a front of schedules", 0);
+    o.evaluations = (o.evaluations > 0 ? o.evaluations
+                                       : default_evaluations(problem))
+                  / MOST_FRONT;
+    o.time_limit_s = options->time_limit_s / MOST_FRONT;
+    for (int i = 0; i < MOST_FRONT && !rc; i++) {
+        struct weft_schedule_result r;
+        rc = weft_schedule_search(&p, &o, &r, err);
+        if (rc)
+            break;
+        double peak = r.schedule.peak_activation;
+        if (step == 0)
+            step = peak / MOST_FRONT;
+        add_to_front(list, &n, &r.schedule);
+        p.capacity = peak - step;
+        if (p.capacity <= 0)
+            break;
+    }
+    if (n > 0 && rc == WEFT_ENOTFOUND)
+        rc = 0; /* nothing fits into less */
+    for (int32_t i = 0; i < n && rc; i++)
+        weft_schedule_release(&list[i]);
+    if (rc) {
+        weft_free(list);
+        return rc;
+    }
+    *out = list;
+    *n_out = n;
+    return 0;
 }

@@ -236,10 +236,38 @@ static void test_search_nothing_fits(void)
     free_problem(&p);
 }
 
+/* Rising makespan, falling peak; the first as good as a search, all valid. */
+static void test_pareto(void)
+{
+    struct weft_schedule_problem p = two_models(4, 2, 8, 3, 2, 1, 1.5);
+    struct weft_schedule_options o = {.seed = 1, .evaluations = 320000};
+    struct weft_schedule *s;
+    struct weft_schedule_result r;
+    struct weft_err err;
+    int32_t n;
+    REQUIRE_OK(weft_schedule_pareto(&p, &o, &s, &n, &err), err);
+    CHECK(n > 1);
+    search(&p, 80000, 1, &r);
+    CHECK(s[0].makespan <= r.schedule.makespan);
+    for (int32_t i = 0; i < n; i++) {
+        double makespan = s[i].makespan, peak = s[i].peak_activation;
+        REQUIRE_OK(weft_schedule_time(&p, &s[i], &err), err);
+        CHECK(s[i].makespan == makespan && s[i].peak_activation == peak);
+        CHECK(i == 0 || makespan > s[i - 1].makespan);
+        CHECK(i == 0 || peak < s[i - 1].peak_activation);
+    }
+    for (int32_t i = 0; i < n; i++)
+        weft_schedule_release(&s[i]);
+    weft_free(s);
+    weft_schedule_release(&r.schedule);
+    free_problem(&p);
+}
+
 WEFT_TESTS("plan/schedule_search",
            {"test_walk_random_swaps", test_walk_random_swaps},
            {"test_list_never_stuck", test_list_never_stuck},
            {"test_search_exhaustive", test_search_exhaustive},
            {"test_search_table3", test_search_table3},
            {"test_search_threads", test_search_threads},
-           {"test_search_nothing_fits", test_search_nothing_fits})
+           {"test_search_nothing_fits", test_search_nothing_fits},
+           {"test_pareto", test_pareto})
