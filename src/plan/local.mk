@@ -12,8 +12,13 @@ plan_sources = \
 	%D%/schedule.h \
 	%D%/schedule_baseline.c \
 	%D%/schedule_exhaustive.c \
+	%D%/schedule_file.h \
 	%D%/schedule_greedy.c \
+	%D%/schedule_json.c \
 	%D%/schedule_problem.c \
+	%D%/schedule_read.c \
+	%D%/schedule_summary.c \
+	%D%/schedule_svg.c \
 	%D%/schedule_tasks.c %D%/schedule_tasks.h \
 	%D%/schedule_time.c \
 	%D%/schedule_bounds.c \
@@ -24,4 +29,5 @@ plan_sources = \
 	%D%/schedule_search_swap.c \
 	%D%/schedule_shop.c %D%/schedule_shop.h \
 	%D%/schedule_shop_time.c \
+	%D%/schedule_trace.c \
 	%D%/task.c %D%/task.h

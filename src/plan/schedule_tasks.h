@@ -4,6 +4,8 @@
 #ifndef WEFT_PLAN_SCHEDULE_TASKS_H
 #define WEFT_PLAN_SCHEDULE_TASKS_H
 
+#include <stdio.h>
+
 #include "plan/schedule.h"
 
 /* Devices of one pipeline. */
@@ -66,5 +68,17 @@ void weft_schedule_append(const struct weft_schedule_problem *problem,
 /* Larger model first, one subtask after another by the earliest start. */
 int weft_schedule_greedy(const struct weft_schedule_problem *problem,
                          struct weft_schedule *out, struct weft_err *err);
+
+/* ---- Text ---------------------------------------------------------------- */
+
+/* As JSON: the fewest digits that read back, null where it is none; a string
+ * in quotes. */
+void weft_schedule_put_number(FILE *f, double x);
+void weft_schedule_put_text(FILE *f, const char *text);
+/* Closes an open_memstream: its text, or NULL (no memory). */
+char *weft_schedule_end_text(FILE *f, char **text);
+/* Writes a text, which it frees; NULL: no memory. */
+int weft_schedule_write_text(char *text, const char *path,
+                             struct weft_err *err);
 
 #endif

@@ -7,11 +7,11 @@
  * work is linear in their number. Nothing moves any more while some are left:
  * the orders have a cycle.
  */
-#include "plan/schedule_tasks.h"
-
 #include <math.h>
 
 #include "base/alloc.h"
+#include "plan/schedule_file.h"
+#include "plan/schedule_tasks.h"
 
 /* A mini-batch of a model, up to its optimizer's step. */
 struct step {
@@ -189,16 +189,14 @@ static int cycle_error(const struct timing *k, struct weft_err *err)
 
 /* ---- All --------------------------------------------------------------- */
 
-static double peak_of(const struct weft_schedule_problem *problem,
-                      const struct weft_schedule *schedule)
+double weft_schedule_peak(const struct weft_schedule_problem *problem,
+                          const struct weft_schedule *schedule,
+                          int32_t device)
 {
-    double peak = 0;
-    for (int32_t d = 0; d < schedule->n_devices; d++) {
-        double held = 0;
-        for (int32_t i = 0; i < schedule->n[d]; i++) {
-            held += weft_subtask_memory(problem, &schedule->task[d][i]);
-            peak = fmax(peak, held);
-        }
+    double held = 0, peak = 0;
+    for (int32_t i = 0; i < schedule->n[device]; i++) {
+        held += weft_subtask_memory(problem, &schedule->task[device][i]);
+        peak = fmax(peak, held);
     }
     return peak;
 }
@@ -223,7 +221,11 @@ static int run_all(struct timing *k, struct weft_err *err)
     for (int32_t d = 0; d < p->n_devices; d++)
         if (k->next[d] < k->schedule->n[d])
             return cycle_error(k, err);
-    k->schedule->peak_activation = peak_of(p, k->schedule);
+    k->schedule->peak_activation = 0;
+    for (int32_t d = 0; d < p->n_devices; d++)
+        k->schedule->peak_activation = fmax(
+            k->schedule->peak_activation,
+            weft_schedule_peak(p, k->schedule, d));
     return 0;
 }
 
