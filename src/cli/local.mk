@@ -7,6 +7,7 @@ cli_commands = \
 	%D%/cmd_init.c \
 	%D%/cmd_plan.c \
 	%D%/cmd_report.c \
+	%D%/cmd_schedule.c \
 	%D%/cmd_score.c \
 	%D%/cmd_tokenize.c \
 	%D%/cmd_train.c \

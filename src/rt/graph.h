@@ -37,11 +37,13 @@ int weft_world_size(void);
  * else the lowest failing rank's code, its sentence ("rank 2: ..." when it
  * is not rank 0's) in err on all. Collective. */
 int weft_world_agree(int rc, struct weft_err *err);
-/* Rank 0's bytes to all. Collective. */
+/* Rank 0's bytes, or another's, to all. Collective. */
 void weft_world_share(void *data, size_t bytes);
-/* The least and the largest of all ranks' numbers. Collective. */
+void weft_world_share_from(int rank, void *data, size_t bytes);
+/* The least, the largest and the sum of all ranks' numbers. Collective. */
 int64_t weft_world_min(int64_t value);
 int64_t weft_world_max(int64_t value);
+int64_t weft_world_sum(int64_t value);
 /* Prints the sentence and ends all processes of the job with exit code 1, for
  * failures that leave the ranks out of step. Does not return. */
 WEFT_NORETURN void weft_world_abort(const struct weft_err *err);

@@ -284,6 +284,12 @@ int64_t weft_world_max(int64_t value)
     return value;
 }
 
+int64_t weft_world_sum(int64_t value)
+{
+    weft_world_reduce(&value, 1, WEFT_SUM);
+    return value;
+}
+
 int weft_world_share_err(int rank, struct weft_err *err)
 {
     if (world.rank == rank && rank > 0)

@@ -33,7 +33,6 @@ double weft_world_waits_s(void);
 enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
 /* v (n): all ranks', number by number. */
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);
-void weft_world_share_from(int rank, void *data, size_t bytes);
 /* That rank's error to all, which say who had it. Returns its code. */
 int weft_world_share_err(int rank, struct weft_err *err);
 

@@ -33,6 +33,7 @@ run_sources = \
 	%D%/reward_program.c %D%/reward_program.h \
 	%D%/rollout.c %D%/rollout.h \
 	%D%/samples.c %D%/samples.h \
+	%D%/schedule_job.c %D%/schedule_job.h \
 	%D%/sft.c \
 	%D%/store.c %D%/store.h \
 	%D%/tensorboard.c %D%/tensorboard.h \

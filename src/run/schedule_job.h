@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for a schedule on all processes of the job. */
+#ifndef WEFT_RUN_SCHEDULE_JOB_H
+#define WEFT_RUN_SCHEDULE_JOB_H
+
+#include "plan/schedule.h"
+
+/* weft_schedule_search() with the restarts dealt over the ranks, whatever
+ * `options` says of first and stride. All ranks have the same problem and
+ * options; all get the same result, which is that of one process, unless the
+ * search was cut. Evaluations are those of all. Release its schedule.
+ * Collective. */
+int weft_schedule_job_search(const struct weft_schedule_problem *problem,
+                             const struct weft_schedule_options *options,
+                             struct weft_schedule_result *out,
+                             struct weft_err *err);
+
+#endif
