@@ -159,6 +159,7 @@ struct weft_schedule_result {
     struct weft_schedule_bound bound;
     int64_t evaluations;
     int32_t restart; /* that found it */
+    int32_t rounds;  /* of evaluations that the restarts went through */
     double seconds;
     bool cut;     /* by time_limit_s or stop */
     bool optimal; /* makespan proven least */

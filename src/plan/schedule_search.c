@@ -218,7 +218,7 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
         rc = prepare(&s, problem, &r.bound, err);
     for (int i = 0; i < N_ROUNDS && !rc && !atomic_load(&s.cut)
                     && atomic_load(&s.reached) == INT32_MAX;
-         i++)
+         i++, r.rounds = i)
         run_round(&s, n_threads);
     if (!rc)
         rc = finish(&s, &r, err);
