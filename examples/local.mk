@@ -16,3 +16,4 @@ noinst_PROGRAMS += $(example_programs)
 %C%_05_ppo_loop_LDADD = $(example_libs)
 EXTRA_DIST += %D%/check.h %D%/04_reward.yaml %D%/quickstart \
 	%D%/layouts %D%/verify.yaml
+EXTRA_DIST += %D%/schedules
