@@ -272,6 +272,20 @@ void weft_insert_adamw(
     const struct weft_layer_tiles *fwd, const struct weft_layer_tiles *bwd,
     const struct weft_layer_tiles *table);
 
+/* ---- Emulation ---------------------------------------------------------- */
+
+/* When a task ran, on weft_clock_s(). */
+struct weft_span {
+    double start_s, end_s;
+};
+enum { WEFT_EMULATE_BEFORE = 4 };
+/* Sleeps for `seconds`, from latency_s after the end of those `before` that
+ * are far; span (W). */
+void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
+                         double seconds, double latency_s, int32_t n_before,
+                         struct weft_tile *const before[],
+                         const bool is_far[], struct weft_tile *span);
+
 /* Is the master copy kept in the optimizer tile (else the forward tile is the
  * master)? Matrices of bf16 runs. */
 bool weft_master_apart(const struct weft_shape *shape,

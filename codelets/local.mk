@@ -6,6 +6,7 @@ codelets_sources = \
 	%D%/codelets.h \
 	%D%/data.c %D%/data.h \
 	%D%/embed.c \
+	%D%/emulate.c \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c \
 	%D%/gen_retire.c \

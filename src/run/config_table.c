@@ -189,6 +189,8 @@ const struct weft_config_key weft_config_keys[] = {
         "parts of each gradient group; 0: by tokens"),
     INT("train.zero", train.zero, "0", 0, 3, BOTH,
         "split over dp: 1 optimizer, 2 and gradients, 3 and weights"),
+    BOOL("train.intra_stage_fusion", train.intra_stage_fusion, "false", PPO,
+         "actor and critic share one bidirectional pipeline schedule"),
     BOOL("train.recompute", train.recompute, "false", BOTH,
          "recompute activations, for less memory"),
 

@@ -12,6 +12,7 @@ run_sources = \
 	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
+	%D%/fuse.c %D%/fuse.h \
 	%D%/info.c %D%/info.h \
 	%D%/job.c %D%/job.h \
 	%D%/lm.c %D%/lm.h \
@@ -20,6 +21,7 @@ run_sources = \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \
 	%D%/plan_needs.c %D%/plan_needs.h \
+	%D%/play.c %D%/play.h \
 	%D%/ppo.c %D%/ppo.h \
 	%D%/ppo_infer.c \
 	%D%/ppo_metrics.c \

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "run/fuse.h"
 #include "run/store.h"
 
 bool weft_run_has_reference(const struct weft_config *config)
@@ -154,7 +155,10 @@ int weft_run_plan(const struct weft_config *config,
     for (int c = 0; c < WEFT_N_CALLS; c++)
         if (!needs->shape[c])
             plan.call[c] = (struct weft_call_plan){0};
-    rc = weft_plan_check(&plan, needs, err);
+    if (config->train.intra_stage_fusion)
+        rc = weft_fuse_plan(&plan, err);
+    if (!rc)
+        rc = weft_plan_check(&plan, needs, err);
     if (rc && config->plan)
         weft_err_prefix(err, "%s", config->plan);
     if (rc)

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "run/fuse.h"
 #include "run/ppo.h"
 
 /* One model's training calls, and the optimizer step in progress. */
@@ -48,6 +49,7 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
     const struct weft_config *c = &t->config;
     struct weft_run_model *model = actor ? &t->actor : &t->critic;
     struct weft_ppo_update *u = actor ? &p->actor_update : &p->critic_update;
+    bool fused = c->train.intra_stage_fusion;
     size_t n = (size_t) p->n, epochs = (size_t) c->ppo.epochs;
     *out = (struct training){
         .p = p,
@@ -73,8 +75,8 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
                 .micro_batch_rows = c->train.micro_batch_tokens,
                 .call = actor ? WEFT_CALL_ACTOR_TRAIN
                               : WEFT_CALL_CRITIC_TRAIN,
-                .chain = actor ? 0 : 1,
-                .priority = actor, /* the next generation waits for it */
+                .chain = actor || fused ? 0 : 1,
+                .priority = actor || fused, /* generation waits for it */
                 .iteration = p->iteration,
                 .moments = actor ? p->moments : NULL,
             },
@@ -168,33 +170,52 @@ static void step_end(struct training *r)
         u->first_stats = n_stats;
 }
 
-/* All epochs and mini-batches. */
-static int train(struct training *r)
+/* The same optimizer step of n models together. */
+static int step(struct training r[], int32_t n, int32_t e, int32_t k)
+{
+    struct weft_trainer *t = r->p->t;
+    struct weft_g_step *both[2];
+    int rc = 0;
+    for (int32_t i = 0; i < n && !rc; i++) {
+        rc = step_begin(&r[i], e, k);
+        both[i] = r[i].step;
+    }
+    if (!rc && n == 1)
+        rc = weft_g_step_submit(both, 1, NULL, 0, r->p->err);
+    else if (!rc)
+        rc = weft_fuse_submit(t, both, r->p->err);
+    for (int32_t i = 0; i < n && !rc; i++)
+        step_end(&r[i]);
+    return rc;
+}
+
+/* All epochs and mini-batches of n models. */
+static int train(struct training r[], int32_t n)
 {
     const struct weft_config *c = &r->p->t->config;
     int rc = 0;
     for (int32_t e = 0; e < c->ppo.epochs && !rc; e++)
-        for (int32_t k = 0; k < c->ppo.mini_batches && !rc; k++) {
-            rc = step_begin(r, e, k);
-            if (!rc)
-                rc = weft_g_step_submit(&r->step, 1, NULL, 0, r->p->err);
-            if (!rc)
-                step_end(r);
-        }
+        for (int32_t k = 0; k < c->ppo.mini_batches && !rc; k++)
+            rc = step(r, n, e, k);
     return rc;
 }
 
 int weft_ppo_train(struct weft_ppo *p)
 {
+    const struct weft_config *c = &p->t->config;
     struct training r[2] = {{.p = NULL}, {.p = NULL}};
-    bool actor = p->iteration >= p->t->config.ppo.critic_warmup;
+    bool actor = p->iteration >= c->ppo.critic_warmup;
     int rc = actor ? training_init(p, true, &r[0]) : 0;
-    if (!rc && actor)
-        rc = train(&r[0]);
     if (!rc)
         rc = training_init(p, false, &r[1]);
-    if (!rc)
-        rc = train(&r[1]);
+    if (!rc && actor && c->train.intra_stage_fusion) {
+        rc = train(r, 2);
+    } else {
+        if (!rc && actor)
+            rc = train(&r[0], 1);
+        if (!rc)
+            rc = train(&r[1], 1);
+    }
     training_release(&r[0]);
     training_release(&r[1]);
     return rc;

@@ -15,6 +15,7 @@
 #include "run/checkpoint.h"
 #include "run/common.h"
 #include "run/context.h"
+#include "run/fuse.h"
 #include "run/memory.h"
 #include "run/plan_needs.h"
 #include "run/prompts.h"
@@ -446,6 +447,7 @@ void weft_trainer_close(struct weft_trainer *t)
     if (!t)
         return;
     weft_ppo_forget(t);
+    weft_fuse_free(t->fuse);
     write_trace(t);
     if (t->seq)
         weft_seq_free(t->seq);

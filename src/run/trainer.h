@@ -73,6 +73,7 @@ struct weft_trainer {
     uint32_t *order;     /* permutation of the prompts ... */
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
 
+    struct weft_fuse *fuse; /* schedules of fused training; run/fuse.h */
     struct weft_ppo *next; /* the next iteration, generated ahead; or NULL */
 
     struct weft_metrics *metrics;

@@ -39,5 +39,7 @@ check_PROGRAMS += %D%/test_verify_compare
 %C%_test_verify_compare_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_verify_rows
 %C%_test_verify_rows_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_play
+%C%_test_play_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_plans
 %C%_test_plans_LDADD = $(all_libs)

@@ -128,6 +128,33 @@ static void test_plans_overlap(void)
     CHECK(weft_hash_equal(on, one));
 }
 
+/* Actor and critic under one bidirectional pipeline schedule. */
+static void test_plans_fused(void)
+{
+    static const struct call unlike[] = {
+        {"actor_generate", 0, 2, 2, 1, 1, NULL},
+        {"ref_infer", 0, 2, 2, 1, 1, NULL},
+        {"reward_infer", 0, 2, 2, 1, 1, NULL},
+        {"critic_infer", 0, 2, 2, 1, 1, NULL},
+        {"actor_train", 0, 2, 1, 1, 2, ", \"micro_batches\": 2"},
+        {"critic_train", 0, 2, 2, 1, 1, ", \"micro_batches\": 3"},
+        {0}};
+    static const char *const fusion = "train.intra_stage_fusion=true";
+    struct weft_hash one = run("serial", "runtime.devices=1", NULL, NULL,
+                               NULL);
+    struct weft_hash two = run("fused", "runtime.devices=2",
+                               "layout=pp2,micro_batches=3", fusion, NULL);
+    struct weft_hash four = run("fused-dp", "runtime.devices=8",
+                                "layout=dp2tp2pp2,recompute,zero=1", fusion,
+                                "runtime.place=device");
+    struct weft_hash mix = run("fused-mix", "runtime.devices=8", fusion,
+                               plan_word("fused", unlike),
+                               "runtime.place=device");
+    CHECK(weft_hash_equal(one, two));
+    CHECK(weft_hash_equal(one, four));
+    CHECK(weft_hash_equal(one, mix));
+}
+
 static void make_judge(const char *name, int32_t layers, int32_t heads)
 {
     struct weft_err err;
@@ -270,6 +297,7 @@ WEFT_TESTS("run/plans", {"make", test_make},
            {"test_plans_ppo", test_plans_ppo},
            {"test_plans_warmup", test_plans_warmup},
            {"test_plans_overlap", test_plans_overlap},
+           {"test_plans_fused", test_plans_fused},
            {"test_plans_rewards", test_plans_rewards},
            {"test_plans_resume", test_plans_resume},
            {"test_plans_sft", test_plans_sft}, {"remove", test_remove})

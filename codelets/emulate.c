@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device that only sleeps: schedules of many devices played on few cores. */
+#include <time.h>
+
+#include "base/clock.h"
+#include "codelets/bag.h"
+#include "rt/codelet.h"
+
+struct emulate_args {
+    double seconds, latency_s;
+    int32_t n_before;
+    uint8_t is_far[WEFT_EMULATE_BEFORE]; /* before[i] is on another device */
+};
+
+static void sleep_until(double when)
+{
+    double left;
+    while ((left = when - weft_clock_s()) > 0) {
+        struct timespec t = {(time_t) left,
+                             (long) ((left - (double) (time_t) left) * 1e9)};
+        (void) nanosleep(&t, NULL);
+    }
+}
+
+static int emulate_cpu(const void *args_, void *const buf[], int n_buf,
+                       struct weft_exec *x)
+{
+    (void) n_buf;
+    (void) x;
+    const struct emulate_args *args = args_;
+    struct weft_span *span = buf[0];
+    double start = weft_clock_s(), ready = start;
+    for (int32_t i = 0; i < args->n_before; i++) {
+        const struct weft_span *before = buf[1 + i];
+        double there = before->end_s
+                     + (args->is_far[i] ? args->latency_s : 0);
+        ready = there > ready ? there : ready;
+    }
+    sleep_until(ready);
+    span->start_s = ready > start ? ready : start;
+    sleep_until(span->start_s + args->seconds);
+    span->end_s = weft_clock_s();
+    return 0;
+}
+
+WEFT_CODELET(emulate, 0x9e9e9e, emulate_cpu)
+
+void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
+                         double seconds, double latency_s, int32_t n_before,
+                         struct weft_tile *const before[],
+                         const bool is_far[], struct weft_tile *span)
+{
+    struct emulate_args args = {seconds, latency_s, n_before, {0}};
+    struct weft_bag bag;
+    weft_assert(n_before <= WEFT_EMULATE_BEFORE);
+    weft_bag_init(&bag);
+    weft_bag_add(&bag, span, WEFT_WRITE);
+    for (int32_t i = 0; i < n_before; i++) {
+        args.is_far[i] = is_far[i];
+        weft_bag_add(&bag, before[i], WEFT_READ);
+    }
+    weft_bag_insert(&bag, seq, where, &weft_cl_emulate, &args, sizeof args);
+}
