@@ -40,6 +40,9 @@ const char weft_help_schedule[] =
     "      --time-limit S      in seconds; the result may then differ from "
     "run\n"
     "                          to run\n"
+    "      --pareto            the front of makespan against memory; -o "
+    "writes\n"
+    "                          FILE.1, FILE.2, ...\n"
     "      --svg FILE          draw it\n"
     "      --perfetto FILE     a trace for ui.perfetto.dev\n"
     "      --paje FILE         a trace for ViTE\n"
@@ -52,7 +55,7 @@ const char weft_help_schedule[] =
 
 struct options {
     const char *output, *algorithm, *read, *svg, *perfetto, *paje;
-    bool json;
+    bool pareto, json;
     enum weft_schedule_algorithm which;
     struct weft_schedule_options search;
 };
@@ -218,6 +221,39 @@ static int give(const struct options *o,
     return rc ? rc : print(o, problem, s, report, err);
 }
 
+/* The front, a line each, and a file each. */
+static int give_front(const struct options *o,
+                      const struct weft_schedule_problem *problem,
+                      struct weft_schedule_report *report,
+                      struct weft_err *err)
+{
+    struct weft_schedule *front = NULL;
+    struct weft_schedule_options options = o->search;
+    int32_t n = 0;
+    options.stop = wants_stop;
+    int rc = weft_schedule_pareto(problem, &options, &front, &n, err);
+    fputs(rc || o->json ? "" : " makespan  peak activation\n", stdout);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        char path[4096];
+        if (o->json)
+            printf("%s{\"makespan\": %.17g, \"peak_activation\": %.17g}",
+                   i ? ",\n " : "[", front[i].makespan,
+                   front[i].peak_activation);
+        else
+            printf("%9g  %15g\n", front[i].makespan,
+                   front[i].peak_activation);
+        snprintf(path, sizeof path, "%s.%d", o->output ? o->output : "",
+                 i + 1);
+        if (o->output)
+            rc = weft_schedule_write(problem, &front[i], report, path, err);
+    }
+    fputs(rc || !o->json ? "" : "]\n", stdout);
+    for (int32_t i = 0; i < n; i++)
+        weft_schedule_release(&front[i]);
+    weft_free(front);
+    return rc;
+}
+
 static int run(const struct options *o, const char *file,
                struct weft_err *err)
 {
@@ -229,7 +265,9 @@ static int run(const struct options *o, const char *file,
     rc = weft_job_agree(rc, err);
     if (!rc && weft_job_is_first())
         compare(&problem, &report);
-    if (!rc) {
+    if (!rc && o->pareto) {
+        rc = give_front(o, &problem, &report, err);
+    } else if (!rc) {
         bool searches = o->which == WEFT_SCHEDULE_SEARCH && !o->read;
         rc = searches ? search(o, &problem, &s, &report, err)
                       : take(o, &problem, &s, &report, err);
@@ -252,9 +290,14 @@ static const char *misuse(struct options *o)
     if (o->which == WEFT_N_SCHEDULE_ALGORITHMS)
         return "'--algorithm' must be search, greedy, serial, interleaved, "
                "chimera or 1f1b-plus";
-    if (o->read && o->which != WEFT_SCHEDULE_SEARCH)
-        return "--read takes a schedule that is there: leave out "
-               "--algorithm";
+    if (o->read && (o->pareto || o->which != WEFT_SCHEDULE_SEARCH))
+        return "--read takes a schedule that is there: leave out --pareto "
+               "and --algorithm";
+    if (o->pareto && o->which != WEFT_SCHEDULE_SEARCH)
+        return "--pareto searches: leave out --algorithm";
+    if (o->pareto && (o->svg || o->perfetto || o->paje))
+        return "--pareto makes several schedules: write them with -o and "
+               "draw one with --read";
     return NULL;
 }
 
@@ -272,6 +315,7 @@ int weft_cmd_schedule(int argc, char **argv)
         {0, "evaluations", WEFT_CLI_INT64, &o.search.evaluations, 1, 1e18},
         {0, "threads", WEFT_CLI_INT, &o.search.n_threads, 1, 4096},
         {0, "time-limit", WEFT_CLI_DOUBLE, &o.search.time_limit_s, 1e-3, 1e9},
+        {0, "pareto", WEFT_CLI_FLAG, &o.pareto, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "perfetto", WEFT_CLI_STRING, &o.perfetto, 0, 0},
         {0, "paje", WEFT_CLI_STRING, &o.paje, 0, 0},
@@ -288,7 +332,12 @@ int weft_cmd_schedule(int argc, char **argv)
     int rc = weft_job_open(&err);
     if (rc)
         return weft_cli_fail("schedule", &err);
-    rc = run(&o, argv[first], &err);
+    if (o.pareto && weft_job_size() > 1)
+        rc = weft_err_set(&err, WEFT_EUNSUPPORTED,
+                          "--pareto works in one process; start it without "
+                          "mpirun");
+    if (!rc)
+        rc = run(&o, argv[first], &err);
     status = rc && weft_job_is_first() ? weft_cli_fail("schedule", &err)
            : rc                        ? WEFT_EXIT_FAILED
                                        : WEFT_EXIT_OK;

@@ -32,3 +32,9 @@ check_PROGRAMS += %D%/test_schedule_bounds
 check_PROGRAMS += %D%/test_schedule_search
 %C%_test_schedule_search_SOURCES = %D%/test_schedule_search.c %D%/shop_fixture.h
 %C%_test_schedule_search_LDADD = $(plan_libs)
+# Checks a schedule file; tests/cli/schedule.sh and the examples use it.
+noinst_PROGRAMS += %D%/check_schedule
+%C%_check_schedule_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_check_schedule_LDADD = $(JANSSON_LIBS) -lm
+check_PROGRAMS += %D%/test_schedule_read
+%C%_test_schedule_read_LDADD = $(plan_libs)
