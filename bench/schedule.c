@@ -117,13 +117,14 @@ static void progress(void *ctx, double makespan, double peak,
 }
 
 static void run(const struct setting *s, double time_limit_s,
-                int32_t n_threads)
+                int32_t n_threads, int64_t evaluations)
 {
     struct weft_schedule_problem p = make(s);
     struct weft_schedule_result r;
     struct weft_err err;
     struct watch watch = {.begin = weft_clock_s(), .makespan = INFINITY};
     struct weft_schedule_options o = {.seed = 1,
+                                      .evaluations = evaluations,
                                       .n_threads = n_threads,
                                       .time_limit_s = time_limit_s,
                                       .progress = progress,
@@ -196,7 +197,7 @@ static void run_table3(bool memory)
                                        .backward = 2 * t->f1,
                                        .activation = t->mem1}},
                             .capacity = memory ? t->memory : 0};
-        run(&s, memory ? 60 : 2, memory ? 2 : 1);
+        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 100000000 : 0);
     }
 }
 
@@ -320,7 +321,7 @@ static void bench_shapes(void)
 {
     head("Other shapes");
     for (size_t i = 0; i < WEFT_COUNT(shapes); i++)
-        run(&shapes[i], 10, 1);
+        run(&shapes[i], 10, 1, 0);
 }
 
 static void bench_large(void)
@@ -329,7 +330,7 @@ static void bench_large(void)
         .name = "64/64 M 400, 102400 subtasks",
         .model = {{DOWN(1, 64, 400, 2, 4, 1)}, {UP(1, 64, 400, 1, 2, 1)}}};
     head("Large");
-    run(&large, 60, 1);
+    run(&large, 60, 1, 0);
 }
 
 /* Random swaps on a schedule, estimated for `seconds`, then done. */

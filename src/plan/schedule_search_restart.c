@@ -17,8 +17,14 @@ enum {
     N_POOL = 24,
     N_TABU = 1 << 14,
     BUILDS_PER_TURN = 64,
+    PATIENCE_SWAPS = 2000,
+    PATIENCE_WALKS = 100,
+    WALK_SHARE = 2,         /* of evaluations, to one of constructions */
     OPS_PER_EVALUATION = 4, /* a construction counts one for so many */
-    MAKESPAN_SHARE = 60     /* of 100 evaluations, before memory's turn */
+    /* Of 100 evaluations, before memory's turn: without a capacity, or until
+     * those that come from above go to it; with one. */
+    FREE_SHARE = 60,
+    CAPACITY_SHARE = 90
 };
 
 struct pooled {
@@ -41,6 +47,7 @@ struct weft_shop_restart {
     struct weft_shop_best best;
     int32_t *elite;        /* (n_ops) where walks go on; may hold too much */
     double elite_makespan; /* INFINITY: of another capacity, or none */
+    int32_t elite_idle;    /* walks from it that led to nothing shorter */
     bool has_elite;
     int32_t *sequence; /* (n_ops) */
     int32_t *path;     /* (n_ops) candidates: the second of each pair */
@@ -143,6 +150,8 @@ static void copy(const struct weft_shop_restart *r, int32_t *to,
 static void set_elite(struct weft_shop_restart *r, double makespan)
 {
     copy(r, r->elite, r->sequence);
+    if (makespan < r->elite_makespan)
+        r->elite_idle = 0;
     r->elite_makespan = makespan;
     r->has_elite = true;
 }
@@ -401,8 +410,13 @@ static void walk(struct weft_shop_restart *r, int64_t evaluations)
     int64_t until = r->best.evaluations + evaluations;
     while (r->best.evaluations < until && !stopped(r)) {
         bool elite = r->has_elite && weft_shop_below(&r->rng, 4) != 0;
+        if (++r->elite_idle > PATIENCE_WALKS) {
+            elite = false; /* begin elsewhere */
+            r->elite_idle = 0;
+            r->elite_makespan = INFINITY;
+        }
         if ((elite && load_elite(r)) || load_from_pool(r))
-            improve(r, 2000);
+            improve(r, PATIENCE_SWAPS);
         r->best.evaluations++;
     }
 }
@@ -426,9 +440,11 @@ void weft_shop_restart_run(struct weft_shop_restart *r, int64_t evaluations)
         int64_t before = r->best.evaluations;
         for (int i = 0; i < BUILDS_PER_TURN && !stopped(r); i++)
             try_rule(r);
-        walk(r, r->best.evaluations - before);
+        walk(r, WALK_SHARE * (r->best.evaluations - before));
+        int share = r->from_above || r->goal->capacity <= 0 ? FREE_SHARE
+                                                            : CAPACITY_SHARE;
         if (!r->for_memory
-            && r->best.evaluations > r->goal->share / 100 * MAKESPAN_SHARE)
+            && r->best.evaluations > r->goal->share / 100 * share)
             turn_to_memory(r);
     }
 }
