@@ -125,6 +125,7 @@ static void run(const struct setting *s, double time_limit_s,
     struct watch watch = {.begin = weft_clock_s(), .makespan = INFINITY};
     struct weft_schedule_options o = {.seed = 1,
                                       .evaluations = evaluations,
+                                      .n_restarts = evaluations > 0 ? 4 : 0,
                                       .n_threads = n_threads,
                                       .time_limit_s = time_limit_s,
                                       .progress = progress,

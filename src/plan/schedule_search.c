@@ -16,7 +16,7 @@
 #include "plan/schedule_shop.h"
 #include "plan/schedule_tasks.h"
 
-enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };
+enum { DEFAULT_RESTARTS = 8, N_ROUNDS = 64, MOST_THREADS = 256 };
 
 struct search {
     const struct weft_schedule_options *options;
