@@ -112,35 +112,56 @@ static void put_title(const struct picture *p)
     }
 }
 
-static void put_task(const struct picture *p, int32_t device,
-                     const struct weft_subtask *t)
+/* All passes of a kind as one path: a picture has thousands of them. */
+static void put_passes(const struct picture *p, int32_t model, int pass)
 {
+    const struct weft_schedule *s = p->schedule;
+    fprintf(p->f, "<path class=\"p\" fill=\"%s\" d=\"",
+            colour_of(model, (enum weft_pass) pass));
+    for (int32_t d = 0; d < s->n_devices; d++)
+        for (int32_t i = 0; i < s->n[d]; i++) {
+            const struct weft_subtask *t = &s->task[d][i];
+            double width = (t->end - t->start) * p->scale;
+            if (t->model == model && (int) t->pass == pass)
+                fprintf(p->f, "M%.5g %.5gh%.4gv%.4gh-%.4gz",
+                        x_of(p, t->start), TOP + d * p->row, width,
+                        p->row * 0.92, width);
+        }
+    fputs("\"/>\n", p->f);
+}
+
+/* The micro-batches' numbers, where they fit. */
+static void put_labels(const struct picture *p, bool forward)
+{
+    const struct weft_schedule *s = p->schedule;
     char label[16];
-    double x = x_of(p, t->start), width = (t->end - t->start) * p->scale;
-    double y = TOP + device * p->row;
-    int n = snprintf(label, sizeof label, "%d", t->micro_batch);
-    fprintf(p->f,
-            "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
-            "fill=\"%s\"/>\n",
-            x, y, width, p->row * 0.92, colour_of(t->model, t->pass));
-    if (p->row >= 11 && width >= DIGIT * n + 2)
-        fprintf(p->f, "<text x=\"%.2f\" y=\"%.2f\" class=\"n\"%s>%s</text>\n",
-                x + width / 2, y + p->row * 0.46 + 3.2,
-                t->pass == WEFT_PASS_FORWARD ? "" : " fill=\"#fff\"", label);
+    fprintf(p->f, "<g class=\"n\" fill=\"%s\">\n", forward ? "#000" : "#fff");
+    for (int32_t d = 0; d < s->n_devices && p->row >= 11; d++)
+        for (int32_t i = 0; i < s->n[d]; i++) {
+            const struct weft_subtask *t = &s->task[d][i];
+            int n = snprintf(label, sizeof label, "%d", t->micro_batch);
+            if ((t->pass == WEFT_PASS_FORWARD) == forward
+                && (t->end - t->start) * p->scale >= DIGIT * n + 2)
+                fprintf(p->f, "<text x=\"%.5g\" y=\"%.5g\">%s</text>\n",
+                        x_of(p, (t->start + t->end) / 2),
+                        TOP + (d + 0.46) * p->row + 3.2, label);
+        }
+    fputs("</g>\n", p->f);
 }
 
 static void put_rows(const struct picture *p)
 {
-    const struct weft_schedule *s = p->schedule;
     int32_t each = p->row >= 11 ? 1 : (int32_t) ceil(11 / p->row);
-    for (int32_t d = 0; d < s->n_devices; d++) {
-        if (d % each == 0)
-            fprintf(p->f, "<text x=\"%d\" y=\"%.2f\" class=\"e\">%d</text>\n",
-                    LEFT - 6, TOP + d * p->row + fmin(p->row, 18) * 0.5 + 3.5,
-                    d);
-        for (int32_t i = 0; i < s->n[d]; i++)
-            put_task(p, d, &s->task[d][i]);
-    }
+    for (int32_t d = 0; d < p->schedule->n_devices; d += each)
+        fprintf(p->f, "<text x=\"%d\" y=\"%.2f\" class=\"e\">%d</text>\n",
+                LEFT - 6, TOP + d * p->row + fmin(p->row, 18) * 0.5 + 3.5, d);
+    for (int32_t m = 0; m < p->problem->n_models; m++)
+        for (int pass = 0;
+             pass <= (int) weft_schedule_last_pass(&p->problem->model[m]);
+             pass++)
+            put_passes(p, m, pass);
+    put_labels(p, true);
+    put_labels(p, false);
 }
 
 /* The axis of time, and lines down through all: the end and the bound. */
@@ -226,7 +247,8 @@ static void put_all(struct picture *p)
             "<style>.t{font-size:13px}.n{text-anchor:middle;font-size:9px}"
             ".e{text-anchor:end}.a{stroke:#444;fill:none}"
             ".b{stroke:#111;fill:none;stroke-dasharray:5 3}"
-            ".r{stroke:#d00;fill:none;stroke-dasharray:5 3}</style>\n"
+            ".p{stroke:#fff;stroke-width:.7}.r{stroke:#d00;fill:none;stroke-"
+            "dasharray:5 3}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             LEFT + WIDTH + RIGHT, height, LEFT + WIDTH + RIGHT, height);
     put_title(p);

@@ -156,7 +156,8 @@ static void test_schedule_write_pictures(void)
     open_file();
     char *text = written(
         weft_schedule_write_svg(&p, &s, &report, path, &err));
-    CHECK_INT(count(text, "<rect"), n + 1 + 2 + 3); /* ground, legend */
+    CHECK_INT(count(text, "<rect"), 1 + 2 + 3); /* ground, legend */
+    CHECK_INT(count(text, "z\"/>") + count(text, "zM"), n + 2); /* areas */
     CHECK(strstr(text, "a \"&lt;&amp;>") != NULL);
     CHECK(strstr(text, "nan") == NULL && strstr(text, "inf") == NULL);
     weft_free(text);
