@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Man pages are made from the program's own help texts.
 EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/layouts.md \
-	%D%/numerics.md
-pictures = blocks groups layer mesh moves timeline zero
+	%D%/numerics.md %D%/schedules.md
+pictures = blocks groups layer mesh moves schedule schedule_greedy timeline \
+	zero
 EXTRA_DIST += $(pictures:%=%D%/pictures/%.svg) %D%/pictures/draw.sh \
 	%D%/pictures/timeline.json %D%/pictures/timeline.yaml
 
@@ -19,7 +20,7 @@ CLEANFILES += $(man1_MANS)
 	$(AM_V_GEN)sh $(srcdir)/doc/help2man.sh ./weft$(EXEEXT) $* >$@.new && \
 	    mv $@.new $@
 
-# The pictures of layouts.md, into the source tree: `make pictures`. The
+# The pictures of layouts.md and schedules.md, into the source tree: `make pictures`. The
 # timeline is drawn from a run of its own.
 EXTRA_PROGRAMS += %D%/pictures/draw
 %C%_pictures_draw_SOURCES = %D%/pictures/draw.c %D%/pictures/draw.h \

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make pictures`: draws the pictures of doc/layouts.md anew.
+# `make pictures`: draws the pictures of doc/layouts.md and
+# doc/schedules.md anew.
 set -eu
 draw=$WEFT_BUILDDIR/doc/pictures/draw
 out=$WEFT_SRCDIR/doc/pictures
@@ -10,6 +11,12 @@ trap 'rm -rf "$dir"' EXIT
 for picture in mesh blocks layer groups zero moves; do
     "$draw" $picture >"$out/$picture.svg"
 done
+
+problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
+"$WEFT_BUILDDIR/weft" schedule "$problem" --evaluations 5000000 \
+    --svg "$out/schedule.svg" >"$dir/log"
+"$WEFT_BUILDDIR/weft" schedule "$problem" --algorithm greedy \
+    --svg "$out/schedule_greedy.svg" >"$dir/log"
 
 # A rank per core: the times are then those of work, not of taking turns.
 [ -n "${WEFT_MPIEXEC:-}" ] || exit 0

@@ -177,8 +177,11 @@ static void put_times(const struct picture *p)
     fprintf(p->f, "<path d=\"M%.2f %dV%.2f\" class=\"a\"/>\n", x_of(p, end),
             TOP - 4, p->plot + MEMORY);
     if (isfinite(p->report->lower_bound))
-        fprintf(p->f, "<path d=\"M%.2f %dV%.2f\" class=\"b\"/>\n",
-                x_of(p, p->report->lower_bound), TOP - 4, p->plot + MEMORY);
+        fprintf(p->f,
+                "<path d=\"M%.2f %dV%.2f\" class=\"b\"/>\n"
+                "<text x=\"%.2f\" y=\"%d\" class=\"e\">bound</text>\n",
+                x_of(p, p->report->lower_bound), TOP - 14, p->plot + MEMORY,
+                x_of(p, p->report->lower_bound) - 4, TOP - 6);
 }
 
 static void put_level(const struct picture *p, double level, double top,
