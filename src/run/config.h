@@ -143,7 +143,7 @@ struct weft_config {
         int32_t micro_batches;      /* of each gradient group; 0: by tokens */
         int32_t zero;               /* 0..3 */
         bool recompute;             /* false */
-        bool intra_stage_fusion; /* false */
+        bool intra_stage_fusion;    /* false */
     } train;
 
     struct {

@@ -74,7 +74,7 @@ struct weft_trainer {
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
 
     struct weft_fuse *fuse; /* schedules of fused training; run/fuse.h */
-    struct weft_ppo *next; /* the next iteration, generated ahead; or NULL */
+    struct weft_ppo *next;  /* the next iteration, generated ahead; or NULL */
 
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
