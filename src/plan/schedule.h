@@ -131,7 +131,9 @@ struct weft_schedule_bound {
                                less */
     const char *argument;   /* "work of a device with head and tail", ... */
 };
-/* `effort` 0: the cheap bounds; 1: with edge finding and memory arguments. */
+/* `effort` 0: longest chains and each device alone with heads and tails; 1:
+ * heads and tails count the work that a device must do before and after (up
+ * to 16384 subtasks; quadratic). Both know how many micro-batches fit. */
 int weft_schedule_bounds(const struct weft_schedule_problem *problem,
                          int effort, struct weft_schedule_bound *out,
                          struct weft_err *err);

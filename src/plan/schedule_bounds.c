@@ -64,9 +64,10 @@ struct heads {
 };
 
 static bool heads_init(struct heads *h, const struct weft_shop *shop,
-                       double capacity, double *head)
+                       double capacity, int effort, double *head)
 {
     size_t n = (size_t) shop->n_ops;
+    bool bits = effort > 0 && shop->n_ops <= MOST_BITS_OPS;
     *h = (struct heads){.shop = shop, .capacity = capacity, .head = head};
     h->n_words = n / 64 + 1;
     h->missing = weft_alloc(n, sizeof(int32_t));
@@ -74,10 +75,10 @@ static bool heads_init(struct heads *h, const struct weft_shop *shop,
     h->flying = weft_alloc((size_t) shop->n_units, sizeof(int32_t));
     h->seen = weft_alloc(n, sizeof(int32_t));
     h->n_seen = weft_alloc((size_t) shop->n_devices, sizeof(int32_t));
-    if (shop->n_ops <= MOST_BITS_OPS)
+    if (bits)
         h->ancestor = weft_alloc(n * h->n_words, sizeof(uint64_t));
     return h->missing && h->queue && h->flying && h->seen && h->n_seen
-        && (h->ancestor || shop->n_ops > MOST_BITS_OPS);
+        && (h->ancestor || !bits);
 }
 
 static void heads_release(struct heads *h)
@@ -197,10 +198,10 @@ static void see(struct heads *h, int32_t x)
 
 /* INFINITY into head[0] where a micro-batch does not fit. */
 static bool compute_heads(const struct weft_shop *shop, double capacity,
-                          double *head)
+                          int effort, double *head)
 {
     struct heads h;
-    bool done = heads_init(&h, shop, capacity, head);
+    bool done = heads_init(&h, shop, capacity, effort, head);
     if (done && !count_flying(&h)) {
         head[0] = INFINITY;
     } else if (done) {
@@ -333,9 +334,8 @@ double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
                        int effort, const char **argument)
 {
     const char *what = "no micro-batch fits the capacity";
-    (void) effort;
-    if (!compute_heads(&pair->forward, capacity, pair->head)
-        || !compute_heads(&pair->back, capacity, pair->tail))
+    if (!compute_heads(&pair->forward, capacity, effort, pair->head)
+        || !compute_heads(&pair->back, capacity, effort, pair->tail))
         return -1;
     double bound = pair->head[0];
     if (bound < INFINITY) {
@@ -363,7 +363,8 @@ static int by_value(const void *a, const void *b)
 
 /* The bound of the makespan falls only where one more micro-batch fits a
  * stage: the least of these capacities that it allows. */
-double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan)
+double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan,
+                            int effort)
 {
     const struct weft_shop *shop = &pair->forward;
     size_t n = 1, most = 1;
@@ -379,7 +380,7 @@ double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan)
     size_t low = 0, high = n - 1; /* all fit into the highest */
     while (low < high && bound >= 0) {
         size_t k = (low + high) / 2;
-        bound = peak[k] > 0 ? weft_shop_bound(pair, peak[k], 0, NULL)
+        bound = peak[k] > 0 ? weft_shop_bound(pair, peak[k], effort, NULL)
                             : INFINITY;
         if (bound <= makespan * (1 + WEFT_SHOP_SLACK))
             high = k;
@@ -404,7 +405,7 @@ int weft_schedule_bounds(const struct weft_schedule_problem *problem,
                                  &b.argument);
     b.peak_activation = b.makespan < 0 || b.makespan == INFINITY
                           ? b.makespan
-                          : weft_shop_peak_bound(&pair, b.makespan);
+                          : weft_shop_peak_bound(&pair, b.makespan, effort);
     if (b.makespan < 0 || b.peak_activation < 0)
         rc = weft_err_nomem(err, "a schedule's bounds",
                             (size_t) pair.forward.n_ops * sizeof(double));

@@ -123,9 +123,10 @@ static int prepare(struct search *s,
                             "nothing fits the capacity %g: one micro-batch "
                             "alone holds more on some stage",
                             problem->capacity);
-    bound->peak_activation = weft_shop_peak_bound(&s->pair, bound->makespan);
+    bound->peak_activation = weft_shop_peak_bound(&s->pair, bound->makespan,
+                                                  1);
     /* Last, for heads and tails that hold under every capacity. */
-    double free_bound = weft_shop_bound(&s->pair, 0, 0, NULL);
+    double free_bound = weft_shop_bound(&s->pair, 0, 1, NULL);
     if (bound->makespan < 0 || bound->peak_activation < 0 || free_bound < 0)
         return weft_err_nomem(err, "a schedule's bounds", 0);
     s->goal = (struct weft_shop_goal){.pair = &s->pair,
@@ -190,7 +191,7 @@ static int finish(struct search *s, struct weft_schedule_result *out,
     out->optimal = b->makespan <= out->bound.makespan * (1 + WEFT_SHOP_SLACK);
     if (!out->optimal)
         out->bound.peak_activation = weft_shop_peak_bound(&s->pair,
-                                                          b->makespan);
+                                                          b->makespan, 1);
     return weft_shop_export(&s->pair.forward, b->sequence, &out->schedule,
                             err);
 }

@@ -98,7 +98,8 @@ void weft_shop_pair_release(struct weft_shop_pair *pair);
 double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
                        int effort, const char **argument);
 /* No schedule of at most this makespan holds less. Negative: out of memory. */
-double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan);
+double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan,
+                            int effort);
 
 /* ---- Random numbers: a stream per restart --------------------------------- */
 
