@@ -198,7 +198,7 @@ static void run_table3(bool memory)
                                        .backward = 2 * t->f1,
                                        .activation = t->mem1}},
                             .capacity = memory ? t->memory : 0};
-        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 100000000 : 0);
+        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 200000000 : 0);
     }
 }
 
