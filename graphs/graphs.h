@@ -98,7 +98,8 @@ struct weft_g_view {
 };
 
 /* Submits the copies that `layout` needs beyond what is there; tasks inserted
- * later that use the view wait for what they need only. `where`: call and
+ * later that use the view wait for what they need only. A place takes them
+ * when it is done with the optimizer steps inserted before. `where`: call and
  * iteration. Close also after an error; tasks inserted before find the
  * copies. Errors: WEFT_ENOMEM. */
 int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
@@ -229,7 +230,8 @@ struct weft_g_train_size {
 
 /* Adds the bytes of a training call's temporary tiles, by place: micro-batches
  * in flight, gradients on their way to their owners, statistics; and apart
- * (`ahead`) what waits for the first messages as soon as it is submitted. */
+ * (`ahead`) what may be there before and after: for the first messages, as
+ * soon as they are submitted, and tables until they are fetched. */
 void weft_g_train_bytes(const struct weft_shape *shape,
                         const struct weft_g_layout *home,
                         const struct weft_g_train_size *size,

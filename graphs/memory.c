@@ -277,6 +277,7 @@ static size_t table_bytes(const struct weft_g_model *m,
 
 static void count_update(const struct weft_g_model *m,
                          const struct weft_g_train_size *size,
+                         size_t (*ahead)[WEFT_N_MEM_CLASSES],
                          size_t (*bytes)[WEFT_N_MEM_CLASSES])
 {
     size_t squares = (size_t) size->n_steps * WEFT_SQUARES * sizeof(double);
@@ -294,7 +295,8 @@ static void count_update(const struct weft_g_model *m,
         at[WEFT_MEM_SAMPLES] += squares;
         bytes[first][WEFT_MEM_SAMPLES] += squares;
         if (m->shape.tied && b.group == WEFT_GROUP_HEAD)
-            at[WEFT_MEM_WEIGHTS] += table_bytes(m, &b);
+            ahead[weft_g_bundle_owner(m, &b)][WEFT_MEM_WEIGHTS] +=
+                table_bytes(m, &b);
     }
 }
 
@@ -312,7 +314,7 @@ void weft_g_train_bytes(const struct weft_shape *shape,
             count_stage(shape, home, i, s, size, ahead, bytes);
         bytes[last->place][WEFT_MEM_SAMPLES] += size->stats_bytes;
     }
-    count_update(&model, size, bytes);
+    count_update(&model, size, ahead, bytes);
 }
 
 /* ---- Inference and generation ------------------------------------------- */

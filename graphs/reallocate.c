@@ -130,6 +130,27 @@ static int keep(struct weft_g_view *v, struct weft_tile *tile,
     return 0;
 }
 
+/* What the place's last task of an optimizer step writes, or NULL. */
+static struct weft_tile *last_state(const struct weft_g_model *m,
+                                    int32_t place)
+{
+    const struct weft_params *opt = m->trained ? &m->opt[place] : NULL;
+    for (int32_t g = m->shape.n_layers; g >= -1 && opt; g--) {
+        struct weft_layer_tiles tiles = weft_params_group(
+            opt,
+            g == m->shape.n_layers ? WEFT_GROUP_HEAD
+            : g < 0                ? WEFT_GROUP_EMBED
+                                   : WEFT_GROUP_LAYER,
+            g);
+        for (int32_t b = WEFT_MAX_BLOCKS - 1; b >= 0; b--)
+            if (tiles.block[b])
+                return tiles.block[b];
+        if (tiles.norms)
+            return tiles.norms;
+    }
+    return NULL;
+}
+
 /* One tile: to the places that want it from those that have it. */
 static int move_tile(struct opening *o, enum weft_tile_kind kind,
                      int32_t layer, int32_t block, int32_t n_have,
@@ -152,6 +173,8 @@ static int move_tile(struct opening *o, enum weft_tile_kind kind,
                                    o->err);
         if (rc)
             break;
+        weft_insert_open(o->seq, o->where, last_state(m, o->move[i].to), 1,
+                         to);
         weft_insert_copy(o->seq, o->where, *from, *to);
         v->copied_bytes += bytes;
         rc = keep(v, *to, o->err);

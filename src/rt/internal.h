@@ -22,7 +22,7 @@ struct weft_usage { /* by class, and the total */
 struct weft_pool {
     pthread_mutex_t mutex;
     void *free[WEFT_POOL_CLASSES]; /* lists; the link is in the block */
-    size_t held_bytes;             /* given out, rounded up to classes */
+    size_t held_bytes;             /* given out */
     size_t cached_bytes;           /* in the lists */
     size_t limit_bytes;            /* of held_bytes */
     struct weft_usage all;

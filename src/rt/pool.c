@@ -68,10 +68,10 @@ static void count_up(struct weft_usage *u, int c, size_t bytes)
 }
 
 /* mutex is held */
-static void count_get(struct weft_pool *pool, const struct weft_need *need,
-                      size_t rounded)
+static void count_get(struct weft_pool *pool, const struct weft_need *need)
 {
-    pool->held_bytes += rounded;
+    /* What a block has beyond is not touched, so it takes no memory. */
+    pool->held_bytes += need->bytes;
     count_up(&pool->all, need->c, need->bytes);
     count_up(&pool->all, WEFT_N_MEM_CLASSES, need->bytes);
     count_up(&pool->place[need->place], need->c, need->bytes);
@@ -79,10 +79,9 @@ static void count_get(struct weft_pool *pool, const struct weft_need *need,
 }
 
 /* mutex is held */
-static void count_put(struct weft_pool *pool, const struct weft_need *need,
-                      size_t rounded)
+static void count_put(struct weft_pool *pool, const struct weft_need *need)
 {
-    pool->held_bytes -= rounded;
+    pool->held_bytes -= need->bytes;
     pool->all.now_bytes[need->c] -= need->bytes;
     pool->all.now_bytes[WEFT_N_MEM_CLASSES] -= need->bytes;
     pool->place[need->place].now_bytes[need->c] -= need->bytes;
@@ -102,9 +101,9 @@ static size_t left(const struct weft_pool *pool)
 static bool reserve(struct weft_pool *pool, const struct weft_need *need,
                     int i, size_t rounded, void **block_out)
 {
-    if (rounded > left(pool) && !need->beyond_limit)
+    if (need->bytes > left(pool) && !need->beyond_limit)
         return false;
-    count_get(pool, need, rounded);
+    count_get(pool, need);
     *block_out = pool->free[i];
     if (*block_out) {
         pool->free[i] = *(void **) *block_out;
@@ -141,7 +140,7 @@ void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
     }
     if (!block) {
         pthread_mutex_lock(&pool->mutex);
-        count_put(pool, need, rounded);
+        count_put(pool, need);
         pthread_mutex_unlock(&pool->mutex);
     }
     return block;
@@ -153,7 +152,7 @@ void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
     size_t rounded;
     int i = size_class(need->bytes, &rounded);
     pthread_mutex_lock(&pool->mutex);
-    count_put(pool, need, rounded);
+    count_put(pool, need);
     /* A block is kept while kept and used ones together stay in the limit,
      * and kept ones below a quarter of it. */
     bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4

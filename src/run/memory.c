@@ -10,9 +10,18 @@
 #include "plan/deal.h"
 #include "run/plan_needs.h"
 
-/* Tiles that are there all the time, what generation ahead takes at once, and
+/* Tiles that are there all the time, what waits for generation's messages, and
  * tiles of calls. */
-enum phase { ALWAYS, AHEAD, GENERATE, INFER, ACTOR, CRITIC, N_PHASES };
+enum phase {
+    ALWAYS,
+    AHEAD,
+    GENERATE,
+    INFER,  /* frozen models */
+    VALUES, /* inference of the critic */
+    ACTOR,
+    CRITIC,
+    N_PHASES
+};
 
 struct budget {
     const struct weft_trainer *t;
@@ -138,7 +147,7 @@ static void count_trained(struct budget *b, const struct weft_run_model *m,
 }
 
 static void count_inference(struct budget *b, const struct weft_run_model *m,
-                            enum weft_call call)
+                            enum weft_call call, enum phase phase)
 {
     const struct weft_trainer *t = b->t;
     const struct weft_g_layout *layout = weft_trainer_layout(t, call, m);
@@ -155,7 +164,7 @@ static void count_inference(struct budget *b, const struct weft_run_model *m,
         share = weft_min64(share, layout->any_device ? t->job.n_devices : 1);
     struct weft_g_rows all = rows_of(t, n, share * rows);
     weft_g_infer_bytes(&m->arch.shape, layout, &all, (int32_t) share,
-                       b->phase[INFER]);
+                       b->phase[phase]);
 }
 
 static void count_frozen(struct budget *b, const struct weft_run_model *m,
@@ -164,7 +173,7 @@ static void count_frozen(struct budget *b, const struct weft_run_model *m,
     const struct weft_g_layout *home = weft_trainer_layout(b->t, call, m);
     enum phase phase = home->plan.offload ? INFER : ALWAYS;
     weft_g_model_bytes(&m->arch.shape, false, home, b->phase[phase]);
-    count_inference(b, m, call);
+    count_inference(b, m, call, INFER);
 }
 
 /* A checkpoint's tiles come to rank 0 one after another: the last may still
@@ -257,7 +266,7 @@ static int count_ppo(struct budget *b, struct weft_err *err)
     const struct weft_shape *actor = &t->actor.arch.shape;
     const struct weft_shape *critic = &t->critic.arch.shape;
     count_trained(b, &t->critic, WEFT_CALL_CRITIC_TRAIN, CRITIC);
-    count_inference(b, &t->critic, WEFT_CALL_CRITIC_INFER);
+    count_inference(b, &t->critic, WEFT_CALL_CRITIC_INFER, VALUES);
     if (weft_run_has_reference(&t->config))
         count_frozen(b, &t->reference, WEFT_CALL_REF_INFER);
     for (int32_t r = 0; r < t->config.n_rewards; r++)
@@ -270,7 +279,7 @@ static int count_ppo(struct budget *b, struct weft_err *err)
     return rc ? rc
               : weft_g_view_bytes(critic, &layout[WEFT_CALL_CRITIC_TRAIN],
                                   &layout[WEFT_CALL_CRITIC_INFER],
-                                  b->n_places, b->phase[INFER], err);
+                                  b->n_places, b->phase[VALUES], err);
 }
 
 /* ---- Together --------------------------------------------------------- */
@@ -287,21 +296,29 @@ static size_t sum_of(const struct budget *b, enum phase phase, int32_t place,
     return sum;
 }
 
-/* What can come together: inference may still run when the critic's training
- * begins, the actor's needs all of it. Generating ahead begins beside both,
- * but its chunks and their inference need the actor's new weights. */
+/* What can come together. Inference may still run when the critic's training
+ * begins; the actor's needs all of it. What is generated ahead needs the
+ * actor's new weights, its values the critic's. */
+static const bool together[][N_PHASES] = {
+    {[GENERATE] = true, [INFER] = true, [VALUES] = true},
+    {[INFER] = true, [VALUES] = true, [CRITIC] = true},
+    {[ACTOR] = true, [CRITIC] = true},
+    {[GENERATE] = true, [INFER] = true, [CRITIC] = true}}; /* ahead */
+
 static int64_t peak_of(const struct budget *b, int32_t place, int c)
 {
-    size_t n[N_PHASES], data, train;
-    for (int i = 0; i < N_PHASES; i++)
-        n[i] = sum_of(b, (enum phase) i, place, c);
-    data = n[AHEAD] + n[GENERATE] + n[INFER];
-    train = n[CRITIC] + (n[INFER] > n[ACTOR] ? n[INFER] : n[ACTOR]);
-    if (b->t->config.runtime.overlap) {
-        data += n[CRITIC];
-        train += n[AHEAD];
+    size_t most = 0, n = WEFT_COUNT(together);
+    if (!b->t->config.runtime.overlap)
+        n--;
+    for (size_t k = 0; k < n; k++) {
+        size_t sum = 0;
+        for (int i = 0; i < N_PHASES; i++)
+            if (together[k][i])
+                sum += sum_of(b, (enum phase) i, place, c);
+        most = sum > most ? sum : most;
     }
-    return (int64_t) (n[ALWAYS] + (data > train ? data : train));
+    return (int64_t) (most + sum_of(b, ALWAYS, place, c)
+                      + sum_of(b, AHEAD, place, c));
 }
 
 static int budget_create(const struct weft_trainer *t, struct budget *out,
@@ -444,29 +461,104 @@ static void sum_rank(const struct weft_trainer *t,
             out[c] += t->plan.memory[d][c];
 }
 
-int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
+/* What may help, from what costs least time. */
+static const struct change {
+    const char *text;
+    int32_t zero;
+    bool recompute;
+    int32_t tp, pp; /* factors, in exchange for dp */
+} changes[] = {
+    {"train.recompute", 0, true, 1, 1},
+    {"train.zero 1", 1, false, 1, 1},
+    {"train.zero 2", 2, false, 1, 1},
+    {"train.zero 3", 3, false, 1, 1},
+    {"twice the tp", 0, false, 2, 1},
+    {"twice the pp", 0, false, 1, 2},
+    {"twice the pp and train.zero 1", 1, false, 1, 2},
+};
+
+/* Training's layouts with a change, where it can be had. */
+static int apply(struct weft_trainer *t, const struct change *change,
+                 enum weft_call call, const struct weft_shape *shape,
+                 struct weft_err *err)
+{
+    struct weft_call_plan *plan = &t->plan.call[call];
+    int32_t factor = change->tp * change->pp;
+    plan->zero = plan->zero > change->zero ? plan->zero : change->zero;
+    plan->recompute = plan->recompute || change->recompute;
+    if (plan->dp % factor == 0 && plan->tp * change->tp <= shape->n_blocks
+        && plan->pp * change->pp <= shape->n_layers) {
+        plan->dp /= factor;
+        plan->tp *= change->tp;
+        plan->pp *= change->pp;
+    }
+    return weft_g_layout_init(&t->job, shape, &t->plan, call,
+                              &t->layout[call], err);
+}
+
+/* Bytes of this rank with a change; negative: not known. */
+static int64_t bytes_with(const struct weft_trainer *t,
+                          const struct change *change)
+{
+    struct weft_trainer other = *t;
+    struct weft_err ignored;
+    int64_t sum[WEFT_MEM_ALL + 1] = {[WEFT_MEM_ALL] = -1};
+    enum weft_call actor = WEFT_CALL_ACTOR_TRAIN;
+    enum weft_call critic = WEFT_CALL_CRITIC_TRAIN;
+    other.plan.memory = NULL;
+    other.layout[actor].member = other.layout[critic].member = NULL;
+    int rc = apply(&other, change, actor, &t->actor.arch.shape, &ignored);
+    if (!rc && is_ppo(t))
+        rc = apply(&other, change, critic, &t->critic.arch.shape, &ignored);
+    if (!rc)
+        rc = weft_memory_predict(&other, &ignored);
+    if (!rc)
+        sum_rank(&other, sum);
+    weft_free(other.layout[actor].member);
+    weft_free(other.layout[critic].member);
+    weft_free(other.plan.memory);
+    return sum[WEFT_MEM_ALL];
+}
+
+static int refuse(const struct weft_trainer *t,
+                  const int64_t sum[WEFT_MEM_ALL + 1], double limit,
+                  struct weft_err *err)
 {
     const double gib = 1073741824.0;
+    char advice[200];
+    int most = 0;
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        if (sum[c] > sum[most])
+            most = c;
+    snprintf(advice, sizeof advice, "%s", remedy[most]);
+    for (size_t i = 0; i < WEFT_COUNT(changes); i++) {
+        int64_t bytes = bytes_with(t, &changes[i]);
+        if (bytes < 0 || (double) bytes > limit)
+            continue;
+        snprintf(advice, sizeof advice, "with %s it would need %.2f GiB",
+                 changes[i].text, (double) bytes / gib);
+        break;
+    }
+    return weft_err_set(
+        err, WEFT_ENOMEM,
+        "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, is "
+        "%s: %s",
+        (double) sum[WEFT_MEM_ALL] / gib,
+        t->config.runtime.memory_limit_gib > 0 ? "runtime.memory_limit_gib is"
+                                               : "this machine has free",
+        limit / gib, (double) sum[most] / gib,
+        weft_mem_class_name((enum weft_mem_class) most), advice);
+}
+
+int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
+{
     int64_t sum[WEFT_MEM_ALL + 1];
     size_t limit;
-    int most = 0;
     int rc = memory_limit(t, &limit, err);
     if (rc)
         return rc;
     sum_rank(t, sum);
-    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
-        if (sum[c] > sum[most])
-            most = c;
     if (limit > 0 && (size_t) sum[WEFT_MEM_ALL] > limit)
-        return weft_err_set(
-            err, WEFT_ENOMEM,
-            "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, "
-            "is %s: %s",
-            (double) sum[WEFT_MEM_ALL] / gib,
-            t->config.runtime.memory_limit_gib > 0
-                ? "runtime.memory_limit_gib is"
-                : "this machine has free",
-            (double) limit / gib, (double) sum[most] / gib,
-            weft_mem_class_name((enum weft_mem_class) most), remedy[most]);
+        return refuse(t, sum, (double) limit, err);
     return 0;
 }

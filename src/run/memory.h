@@ -10,8 +10,8 @@
  * layouts, but no runtime. Errors: WEFT_ENOMEM. */
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
 /* Refuses a prediction that does not fit runtime.memory_limit_gib, or what
- * the machine has free; the sentence names the largest class and what to
- * lower. */
+ * the machine has free; the sentence names the largest class and the nearest
+ * change of the layout that fits, or what to lower. */
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
 /* Fills t->plan.measured with the peaks so far, and warns of those above the
  * prediction. Collective. Errors: WEFT_ENOMEM. */

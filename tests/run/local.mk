@@ -43,3 +43,5 @@ check_PROGRAMS += %D%/test_play
 %C%_test_play_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_plans
 %C%_test_plans_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_memory
+%C%_test_memory_LDADD = $(all_libs)

@@ -62,8 +62,16 @@ bits() # RUN: checksums of the last checkpoint's tensors
     done
 }
 
+memory() # RUN: no place took more of a class than was predicted
+{
+    "$weft" plan --explain "$1/plan.json" | awk '
+        /^  %/ { seen = 1; for (i = 2; i <= NF; i++) if ($i > 100.0) bad = 1 }
+        END { exit bad || !seen }' || complain "$1 took more memory"
+}
+
 same() # RUN REFERENCE
 {
+    memory "$1"
     [ -n "$(bits "$2")" ] && [ "$(bits "$1")" = "$(bits "$2")" ] ||
         complain "$1 has other bits than $2"
 }

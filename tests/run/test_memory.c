@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What runs take is what was predicted: at every place no class takes more,
+ * and all together no less than ten elevenths of it, on texts of the longest
+ * length. What does not fit is refused before anything is there. Ranks:
+ * ranks.sh beside this.
+ */
+#include "run_fixture.h"
+
+#include "base/alloc.h"
+#include "plan/layout.h"
+
+static struct fixture fixture;
+
+/* Prompts of one length; a model that is large beside their rows. */
+static void test_make(void)
+{
+    struct weft_err err;
+    char path[512];
+    struct weft_init_options o = {.family = WEFT_QWEN3,
+                                  .hidden = 128,
+                                  .layers = 4,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 32,
+                                  .intermediate = 512,
+                                  .max_positions = 256,
+                                  .std = 0.1,
+                                  .dtype = WEFT_F32,
+                                  .seed = 3,
+                                  .tied = true,
+                                  .tokenizer = "bytes"};
+    fixture_make(&fixture);
+    snprintf(path, sizeof path, "%s/model", fixture.dir);
+    weft_dir_remove(path, NULL);
+    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    snprintf(path, sizeof path, "%s/prompts.jsonl", fixture.dir);
+    FILE *data = fopen(path, "w");
+    REQUIRE(data != NULL);
+    for (int i = 0; i < 20; i++)
+        fprintf(data, "{\"prompt\": \"twenty %02d\", \"response\": \"x\"}\n",
+                i);
+    fclose(data);
+}
+
+/* One slot per instance: samples finish one after another, so that weights
+ * moved for generation and for inference are there together. */
+static const char *const ppo[] = {
+    "rollout.max_new_tokens=7",  "rollout.prompts=4",
+    "rollout.prefill_tokens=16", "rollout.chunk_tokens=3",
+    "rollout.slots=1",           "train.micro_batch_tokens=32"};
+
+static const char sft_yaml[] = "algorithm: sft\n"
+                               "run_dir: unset\n"
+                               "data: {path: prompts.jsonl}\n"
+                               "model: {actor: model}\n"
+                               "train: {batch: 8, micro_batch_tokens: 32}\n";
+
+/* Writes the plan of eight devices; a line per call. */
+static void write_plan(const char *path, const char *const call[])
+{
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    fprintf(f, "{\"format\": 1, \"nodes\": 1, \"devices\": 8, \"calls\": {");
+    for (int i = 0; call[i]; i++)
+        fprintf(f, "%s\n%s", i ? "," : "", call[i]);
+    fprintf(f, "}}\n");
+    fclose(f);
+}
+
+static bool within(const struct weft_plan *p)
+{
+    bool ok = true;
+    for (int32_t d = 0; d < p->n_nodes * p->n_devices; d++) {
+        const int64_t *most = p->memory[d], *took = p->measured[d];
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            ok = ok && took[c] <= most[c];
+        /* a place that no call uses takes nothing to speak of */
+        ok = ok
+          && (most[WEFT_MEM_ALL] < 100000
+              || (double) most[WEFT_MEM_ALL]
+                     <= 1.1 * (double) took[WEFT_MEM_ALL]);
+    }
+    return ok;
+}
+
+static void compare(const char *name, const char *const *words)
+{
+    bool sft = strncmp(name, "sft", 3) == 0;
+    struct fixture f = fixture;
+    struct weft_err err;
+    struct weft_plan plan;
+    char path[600];
+    const char *all[24];
+    int n = 0;
+    for (size_t i = 0; i < WEFT_COUNT(ppo) && !sft; i++)
+        all[n++] = ppo[i];
+    for (int i = 0; words[i]; i++)
+        all[n++] = words[i];
+    all[n] = NULL;
+    if (sft)
+        snprintf(f.config, sizeof f.config, "%s/sft.yaml", f.dir);
+    struct weft_trainer *t = fixture_open(&f, name, all);
+    fixture_steps(t, 2);
+    weft_trainer_close(t);
+    snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
+    REQUIRE_OK(weft_plan_read(path, &plan, &err), err);
+    REQUIRE(plan.memory && plan.measured);
+    bool ok = within(&plan);
+    char *text = ok ? NULL : weft_plan_explain(&plan);
+    if (text)
+        printf("\n%s %s: not what was predicted\n%s", name, words[0], text);
+    weft_free(text);
+    CHECK(ok);
+    weft_plan_release(&plan);
+}
+
+static const char *const uniform[][7] = {
+    {"runtime.devices=1", "iterations=2"},
+    {"runtime.devices=2", "layout=dp2", "runtime.place=node", "iterations=2"},
+    {"runtime.devices=4", "layout=dp4", "runtime.place=device",
+     "iterations=2"},
+    {"runtime.devices=2", "layout=dp2,zero=1", "runtime.place=device",
+     "iterations=2", "runtime.overlap=false"},
+    {"runtime.devices=2", "layout=dp2,zero=2", "runtime.place=device",
+     "iterations=2"},
+    {"runtime.devices=4", "layout=dp4,zero=3", "runtime.place=device",
+     "iterations=2"},
+    {"runtime.devices=2", "layout=tp2", "runtime.place=device",
+     "iterations=2"},
+    {"runtime.devices=2", "layout=pp2", "runtime.place=device",
+     "iterations=2"},
+    {"runtime.devices=8", "layout=dp2tp2pp2,zero=2", "runtime.place=device",
+     "iterations=2", "numerics.dtype=bf16"},
+    {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=1",
+     "runtime.place=device", "iterations=2"},
+    {"runtime.devices=4", "layout=dp2pp2,zero=1", "runtime.place=node",
+     "iterations=2", "runtime.overlap=false"},
+};
+
+static void test_memory_uniform(void)
+{
+    for (size_t i = 0; i < WEFT_COUNT(uniform); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "uniform-%zu", i);
+        compare(name, uniform[i]);
+    }
+}
+
+#define CALL(name, device, devices, rest)                                    \
+    "\"" name                                                                \
+    "\": {\"mesh\": {\"node\": 0, \"nodes\": 1, \"device\": " #device        \
+    ", \"devices\": " #devices "}, " rest "}"
+
+static void test_memory_mixed(void)
+{
+    static const char *const calls[] = {
+        CALL("actor_generate", 0, 8, "\"dp\": 4, \"tp\": 2, \"pp\": 1"),
+        CALL("ref_infer", 4, 2,
+             "\"dp\": 1, \"tp\": 1, \"pp\": 2, \"offload\": true"),
+        CALL("critic_infer", 4, 4, "\"dp\": 1, \"tp\": 2, \"pp\": 2"),
+        CALL("actor_train", 0, 4,
+             "\"dp\": 2, \"tp\": 1, \"pp\": 2, \"zero\": 2"),
+        CALL("critic_train", 4, 4,
+             "\"dp\": 2, \"tp\": 2, \"pp\": 1, \"zero\": 1"),
+        NULL};
+    char word[600];
+    const char *device[] = {"runtime.devices=8", word, "iterations=2",
+                            "runtime.place=device", NULL};
+    const char *node[] = {"runtime.devices=8", word, "iterations=2",
+                          "runtime.overlap=false", NULL};
+    snprintf(word, sizeof word, "plan=%s/plan.json", fixture.dir);
+    write_plan(word + 5, calls);
+    compare("mixed", device);
+    compare("mixed-node", node);
+}
+
+static void test_memory_sft(void)
+{
+    struct weft_err err;
+    char path[600];
+    snprintf(path, sizeof path, "%s/sft.yaml", fixture.dir);
+    REQUIRE_OK(weft_file_write(path, sft_yaml, sizeof sft_yaml - 1, &err),
+               err);
+    static const char *const words[][7] = {
+        {"iterations=2", "runtime.devices=4", "layout=dp2tp2,zero=3",
+         "runtime.place=device"},
+        {"iterations=2", "runtime.devices=4", "layout=dp2pp2",
+         "runtime.place=device"}};
+    for (size_t i = 0; i < WEFT_COUNT(words); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "sft-%zu", i);
+        compare(name, words[i]);
+    }
+}
+
+/* What the run of folder `name` was predicted to take, in GiB. */
+static double predicted(const char *name)
+{
+    struct weft_err err;
+    struct weft_plan plan;
+    char path[600];
+    double sum = 0;
+    snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
+    REQUIRE_OK(weft_plan_read(path, &plan, &err), err);
+    for (int32_t d = 0; d < plan.n_devices; d++)
+        sum += (double) plan.memory[d][WEFT_MEM_ALL];
+    weft_plan_release(&plan);
+    return sum / 1073741824.0;
+}
+
+/* Refused with what would fit, and nothing is left. */
+static void refused(double gib, const char *layout, const char *says)
+{
+    struct weft_err err;
+    struct weft_trainer *t = NULL;
+    char run[600], limit[64];
+    const char *words[16] = {run,
+                             limit,
+                             layout,
+                             "runtime.place=device",
+                             "runtime.devices=4",
+                             "iterations=2"};
+    size_t n = 6;
+    for (size_t i = 0; i < WEFT_COUNT(ppo); i++)
+        words[n++] = ppo[i];
+    snprintf(run, sizeof run, "run_dir=%s/refused", fixture.dir);
+    snprintf(limit, sizeof limit, "runtime.memory_limit_gib=%.6f", gib);
+    CHECK_INT(weft_trainer_open(fixture.config, (int) n, words, &t, &err),
+              WEFT_ENOMEM);
+    if (!strstr(err.text, says))
+        printf("\n    %s\n", err.text);
+    CHECK(strstr(err.text, says) != NULL);
+    CHECK(!weft_file_exists(strchr(run, '=') + 1));
+}
+
+static void test_memory_refuses(void)
+{
+    double plain = predicted("uniform-2"), zero = predicted("uniform-5");
+    refused(0.95 * plain, "layout=dp4", "with train.zero 1 it would need");
+    refused(1.05 * zero, "layout=dp4", "it would need");
+    refused(0.001, "layout=dp4", "most of it, 0.");
+    refused(0.001, "layout=dp4", "use a smaller model");
+    /* what fits runs */
+    char limit[64];
+    const char *words[] = {limit,
+                           "layout=dp4",
+                           "runtime.place=device",
+                           "runtime.devices=4",
+                           "iterations=2",
+                           NULL};
+    snprintf(limit, sizeof limit, "runtime.memory_limit_gib=%.6f",
+             1.001 * plain);
+    compare("fits", words);
+}
+
+static void test_memory_remove(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/memory", {"make", test_make},
+           {"test_memory_uniform", test_memory_uniform},
+           {"test_memory_mixed", test_memory_mixed},
+           {"test_memory_sft", test_memory_sft},
+           {"test_memory_refuses", test_memory_refuses},
+           {"remove", test_memory_remove})
