@@ -225,7 +225,9 @@ struct weft_g_train_size {
     int32_t n_flights;       /* micro-batches of a replica in a step */
     int32_t n_groups;        /* gradient groups */
     int32_t n_steps;         /* submitted together */
-    size_t stats_bytes;      /* statistics of all of them */
+    bool messages; /* places are of several ranks: what was received is given
+                      back a little after its last reader */
+    size_t stats_bytes; /* statistics of all of them */
 };
 
 /* Adds the bytes of a training call's temporary tiles, by place: micro-batches

@@ -165,7 +165,8 @@ static void count_rows(const struct weft_shape *shape,
     ahead[WEFT_MEM_ACTIVATIONS] += (size_t) (gets_x ? 2 : gets_dx) * x;
     bool packs = s == 0 && q == 0;
     (packs ? bytes
-           : ahead)[WEFT_MEM_SAMPLES] += (size_t) (packs ? flights : 2)
+           : ahead)[WEFT_MEM_SAMPLES] += (size_t) (packs ? flights
+                                                         : 2 + size->messages)
                                        * batch_bytes(&size->most, true);
 }
 
@@ -290,6 +291,7 @@ static void count_update(const struct weft_g_model *m,
                                      size->n_groups)
                                  + 1
                            : root_copies(m, &b, size->n_groups);
+        copies += size->messages && copies > 0;
         at[WEFT_MEM_GRADIENTS] += (size_t) copies
                                 * weft_g_bundle_bytes(m, &b);
         at[WEFT_MEM_SAMPLES] += squares;

@@ -121,6 +121,7 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
         .n_flights = (int32_t) (cuts * weft_ceil_div(groups, plan->dp)),
         .n_groups = groups,
         .n_steps = steps,
+        .messages = t->job.n_ranks > 1,
         .stats_bytes = (size_t) n_samples(t) * stats * sizeof(double)
                      * (size_t) (is_ppo(t) ? c->ppo.epochs : 1)};
 }
