@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "plan/schedule_file.h"
 #include "run/job.h"
+#include "run/play.h"
 #include "run/schedule_job.h"
 
 WEFT_COMMAND(schedule);
@@ -46,6 +47,10 @@ const char weft_help_schedule[] =
     "      --svg FILE          draw it\n"
     "      --perfetto FILE     a trace for ui.perfetto.dev\n"
     "      --paje FILE         a trace for ViTE\n"
+    "      --play MS           let the runtime keep it, on devices that "
+    "sleep "
+    "MS\n"
+    "                          milliseconds a unit of time\n"
     "      --json              print JSON instead of the summary\n"
     "      --help              this text\n"
     "\n"
@@ -55,6 +60,7 @@ const char weft_help_schedule[] =
 
 struct options {
     const char *output, *algorithm, *read, *svg, *perfetto, *paje;
+    double play_ms; /* 0: no */
     bool pareto, json;
     enum weft_schedule_algorithm which;
     struct weft_schedule_options search;
@@ -221,6 +227,25 @@ static int give(const struct options *o,
     return rc ? rc : print(o, problem, s, report, err);
 }
 
+/* The real runtime's makespan beside the planned one. */
+static int play(const struct options *o,
+                const struct weft_schedule_problem *problem,
+                struct weft_schedule *s, struct weft_err *err)
+{
+    double planned = s->makespan;
+    if (weft_job_size() > 1)
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "--play is for one process, without mpirun");
+    int rc = weft_play_schedule(problem, s, o->play_ms * 1e-3, err);
+    if (!rc)
+        fprintf(o->json ? stderr : stdout,
+                "played           %g, %+.1f %% of the plan's, by %d devices "
+                "that sleep %g ms a unit\n",
+                s->makespan, (s->makespan / planned - 1) * 100, s->n_devices,
+                o->play_ms);
+    return rc;
+}
+
 /* The front, a line each, and a file each. */
 static int give_front(const struct options *o,
                       const struct weft_schedule_problem *problem,
@@ -273,6 +298,8 @@ static int run(const struct options *o, const char *file,
                       : take(o, &problem, &s, &report, err);
         if (!rc && weft_job_is_first())
             rc = give(o, &problem, &s, &report, err);
+        if (!rc && o->play_ms > 0 && s.task)
+            rc = play(o, &problem, &s, err);
     }
     weft_schedule_release(&s);
     weft_schedule_problem_release(&problem);
@@ -319,6 +346,7 @@ int weft_cmd_schedule(int argc, char **argv)
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "perfetto", WEFT_CLI_STRING, &o.perfetto, 0, 0},
         {0, "paje", WEFT_CLI_STRING, &o.paje, 0, 0},
+        {0, "play", WEFT_CLI_DOUBLE, &o.play_ms, 1e-2, 1e4},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
     };
     int first, status;

@@ -176,5 +176,9 @@ broken 's/"memory_capacity": 3/"memory_capacity": 1/' \
     "more than the capacity 1" "more than the capacity 1"
 broken 's/"micro_batches": 2/"micro_batches": 3/' "is missing" "subtasks"
 broken 's/"optimizer": 2/"optimizer": 9/' "'makespan' is" ""
+
+# The runtime keeps a schedule on devices that sleep.
+"$weft" schedule small.json --play 1 >out 2>err && grep -q "^played" out ||
+    fail "--play: $(cat err)"
 [ ! -e x ] || fail "a refused schedule left a file"
 exit "$failed"
