@@ -223,6 +223,7 @@ struct weft_g_stats {
 struct weft_g_train_size {
     struct weft_g_rows most; /* the largest micro-batch */
     int32_t n_flights;       /* micro-batches of a replica in a step */
+    bool fused;              /* not 1F1B: all of them may be in flight */
     int32_t n_groups;        /* gradient groups */
     int32_t n_steps;         /* submitted together */
     bool messages; /* places are of several ranks: what was received is given

@@ -136,6 +136,14 @@ static size_t batch_bytes(const struct weft_g_rows *most, bool columns)
     return layout.bytes;
 }
 
+/* Micro-batches between forward and backward on a stage, at most. */
+static int64_t in_flight(const struct weft_g_layout *home, int32_t s,
+                         const struct weft_g_train_size *size)
+{
+    return size->fused ? size->n_flights
+                       : weft_min64(home->plan.pp - s, size->n_flights);
+}
+
 /* Inputs, outputs and gradients of rows at place number q, and what their
  * passing on takes. */
 static void count_rows(const struct weft_shape *shape,
@@ -149,7 +157,7 @@ static void count_rows(const struct weft_shape *shape,
     struct weft_g_stage after = stage_or_none(home, i, s + 1);
     bool recompute = home->plan.recompute, tp = stage.n > 1;
     int32_t place = stage.place[q], layers = stage.end - stage.first;
-    int64_t flights = weft_min64(home->plan.pp - s, size->n_flights);
+    int64_t flights = in_flight(home, s, size);
     bool gets_x = s > 0 && !has_place(&before, place);
     bool gets_dx = !stage.is_last && !has_place(&after, place);
     int64_t n = flights * (layers + (s == 0 || gets_x));
@@ -177,7 +185,7 @@ static void count_stage(const struct weft_shape *shape,
                         size_t (*bytes)[WEFT_N_MEM_CLASSES])
 {
     struct weft_g_stage stage = stage_or_none(home, i, s);
-    int64_t flights = weft_min64(home->plan.pp - s, size->n_flights);
+    int64_t flights = in_flight(home, s, size);
     int64_t kept = home->plan.recompute ? stage.n > 1
                                         : flights * (stage.end - stage.first);
     for (int32_t q = 0; q < stage.n_places; q++)

@@ -119,6 +119,7 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
     return (struct weft_g_train_size){
         .most = rows_of(t, of_group, rows),
         .n_flights = (int32_t) (cuts * weft_ceil_div(groups, plan->dp)),
+        .fused = c->train.intra_stage_fusion,
         .n_groups = groups,
         .n_steps = steps,
         .messages = t->job.n_ranks > 1,

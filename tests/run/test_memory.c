@@ -134,6 +134,8 @@ static const char *const uniform[][7] = {
      "iterations=2", "numerics.dtype=bf16"},
     {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=1",
      "runtime.place=device", "iterations=2"},
+    {"runtime.devices=2", "layout=pp2", "runtime.place=device",
+     "iterations=2", "train.intra_stage_fusion=true"},
     {"runtime.devices=4", "layout=dp2pp2,zero=1", "runtime.place=node",
      "iterations=2", "runtime.overlap=false"},
 };
