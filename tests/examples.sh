@@ -32,6 +32,8 @@ expect "stopping here" "$bin/05_ppo_loop" "$src/quickstart/ppo.yaml" 0.0001 \
 # A layout per call on two ranks ends with the bits of one device.
 weft=$WEFT_BUILDDIR/weft
 short="iterations=2 rollout.prompts=16 checkpoint.every=0"
+judged="reward=[{type: exact_match}, \
+{type: model, model: $dir/judge, weight: 0.01}]"
 if [ -z "${WEFT_MPIEXEC:-}" ] || ! "$weft" info | grep -q '^  MPI  *yes'; then
     echo "five examples; layouts skipped: built without MPI"
     exit 0
@@ -39,11 +41,14 @@ fi
 # Open MPI's plug-ins are gone when leaks would be looked for.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 export ASAN_OPTIONS
+expect "judge" "$weft" init --hidden 128 --layers 2 --heads 4 \
+    --intermediate 384 --scalar --tokenizer "$src/quickstart/model" \
+    -o "$dir/judge"
 expect "2 iterations" timeout 300 "$WEFT_MPIEXEC" --oversubscribe \
     --bind-to none -n 2 "$weft" train "$src/layouts/ppo.yaml" \
-    run_dir="$dir/ranks" $short
+    run_dir="$dir/ranks" $short "$judged"
 expect "2 iterations" "$weft" train "$src/layouts/ppo.yaml" \
-    run_dir="$dir/one" $short plan= runtime.devices=1
+    run_dir="$dir/one" $short "$judged" plan= runtime.devices=1
 for f in digests/000001.json digests/000002.json \
     checkpoints/iteration-000002/actor/model.safetensors \
     checkpoints/iteration-000002/critic/model.safetensors; do
