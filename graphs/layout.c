@@ -23,11 +23,6 @@ int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device)
     return job->place_per_device ? device : device / job->n_devices;
 }
 
-int32_t weft_g_job_place_rank(const struct weft_g_job *job, int32_t place)
-{
-    return job->place_per_device ? place / job->n_devices : place;
-}
-
 static int32_t n_members(const struct weft_g_layout *l)
 {
     return l->plan.dp * l->plan.tp * l->plan.pp;

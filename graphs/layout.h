@@ -32,7 +32,6 @@ struct weft_g_job {
 struct weft_g_job weft_g_job_of(const struct weft_rt *rt);
 int32_t weft_g_job_n_places(const struct weft_g_job *job);
 int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device);
-int32_t weft_g_job_place_rank(const struct weft_g_job *job, int32_t place);
 
 /* The layout of `call` in a checked plan. Release also after an error.
  * Errors: WEFT_ENOMEM, dp above WEFT_G_MAX_DP. */

@@ -11,3 +11,4 @@ sh_tests += %D%/full_disk.sh
 sh_tests += %D%/usage.sh
 sh_tests += %D%/tokenize.sh
 sh_tests += %D%/schedule.sh
+EXTRA_DIST += %D%/expect.sh

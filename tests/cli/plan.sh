@@ -3,38 +3,10 @@
 # weft plan: made, written, explained, checked; what is wrong is one sentence
 # and leaves no file.
 set -u
-weft=$WEFT_BUILDDIR/weft
+command=plan
+. "$WEFT_SRCDIR/tests/cli/expect.sh"
 ppo=$WEFT_SRCDIR/examples/quickstart/ppo.yaml
 sft=$WEFT_SRCDIR/examples/quickstart/sft.yaml
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-failed=0
-
-fail()
-{
-    echo "FAIL $*"
-    sed 's/^/    /' out err
-    failed=1
-}
-
-# expect STATUS 'part of what it says' options...: results on stdout alone,
-# errors on stderr alone
-expect()
-{
-    status=$1
-    part=$2
-    shift 2
-    "$weft" plan "$@" >out 2>err
-    got=$?
-    says=out silent=err
-    [ "$status" = 0 ] || says=err silent=out
-    if [ "$got" != "$status" ] || [ -s $silent ] ||
-        ! grep -qF -- "$part" $says ||
-        { [ "$status" = 1 ] && [ "$(wc -l <err)" != 1 ]; }; then
-        fail "weft plan $* (status $got): $part"
-    fi
-}
 
 row() # call nodes devices dp tp pp micro-batches zero recompute offload
 {

@@ -3,38 +3,10 @@
 # weft schedule: searched, taken, drawn, read again; every schedule that is
 # written is checked by a program of its own, which is tried on wrong ones.
 set -u
-weft=$WEFT_BUILDDIR/weft
+command=schedule
+. "$WEFT_SRCDIR/tests/cli/expect.sh"
 check=$WEFT_BUILDDIR/tests/plan/check_schedule
 examples=$WEFT_SRCDIR/examples/schedules
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-failed=0
-
-fail()
-{
-    echo "FAIL $*"
-    sed 's/^/    /' out err
-    failed=1
-}
-
-# expect STATUS 'part of what it says' options...: results on stdout alone,
-# errors on stderr alone
-expect()
-{
-    status=$1
-    part=$2
-    shift 2
-    "$weft" schedule "$@" >out 2>err
-    got=$?
-    says=out silent=err
-    [ "$status" = 0 ] || says=err silent=out
-    if [ "$got" != "$status" ] || [ -s $silent ] ||
-        ! grep -qF -- "$part" $says ||
-        { [ "$status" = 1 ] && [ "$(wc -l <err)" != 1 ]; }; then
-        fail "weft schedule $* (status $got): $part"
-    fi
-}
 
 checked() # PROBLEM SCHEDULE
 {

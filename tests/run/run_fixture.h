@@ -47,23 +47,28 @@ static int fixture_reward(void *ctx, const struct weft_reward_sample *sample,
     return 0;
 }
 
+static inline struct weft_init_options fixture_model(void)
+{
+    return (struct weft_init_options){.family = WEFT_QWEN3,
+                                      .hidden = 64,
+                                      .layers = 2,
+                                      .heads = 4,
+                                      .kv_heads = 2,
+                                      .head_dim = 16,
+                                      .intermediate = 256,
+                                      .max_positions = 256,
+                                      .std = 0.1,
+                                      .dtype = WEFT_F32,
+                                      .seed = 3,
+                                      .tied = true,
+                                      .tokenizer = "bytes"};
+}
+
 static inline void fixture_make(struct fixture *f)
 {
     struct weft_err err;
     char path[512];
-    struct weft_init_options o = {.family = WEFT_QWEN3,
-                                  .hidden = 64,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 16,
-                                  .intermediate = 256,
-                                  .max_positions = 256,
-                                  .std = 0.1,
-                                  .dtype = WEFT_F32,
-                                  .seed = 3,
-                                  .tied = true,
-                                  .tokenizer = "bytes"};
+    struct weft_init_options o = fixture_model();
     snprintf(f->dir, sizeof f->dir, "%s/weft-test-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(f->dir) != NULL);

@@ -17,19 +17,11 @@ static void test_make(void)
 {
     struct weft_err err;
     char path[512];
-    struct weft_init_options o = {.family = WEFT_QWEN3,
-                                  .hidden = 128,
-                                  .layers = 4,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 32,
-                                  .intermediate = 512,
-                                  .max_positions = 256,
-                                  .std = 0.1,
-                                  .dtype = WEFT_F32,
-                                  .seed = 3,
-                                  .tied = true,
-                                  .tokenizer = "bytes"};
+    struct weft_init_options o = fixture_model();
+    o.hidden = 128;
+    o.layers = 4;
+    o.head_dim = 32;
+    o.intermediate = 512;
     fixture_make(&fixture);
     snprintf(path, sizeof path, "%s/model", fixture.dir);
     weft_dir_remove(path, NULL);
