@@ -274,13 +274,9 @@ void weft_insert_adamw(
 
 /* ---- Emulation ---------------------------------------------------------- */
 
-/* When a task ran, on weft_clock_s(). */
-struct weft_span {
-    double start_s, end_s;
-};
 enum { WEFT_EMULATE_BEFORE = 4 };
 /* Sleeps for `seconds`, from latency_s after the end of those `before` that
- * are far; span (W). */
+ * are far; span (W): a struct weft_span on weft_clock_s(). */
 void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
                          double seconds, double latency_s, int32_t n_before,
                          struct weft_tile *const before[],

@@ -241,6 +241,12 @@ void weft_g_train_bytes(const struct weft_shape *shape,
                         size_t (*ahead)[WEFT_N_MEM_CLASSES],
                         size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
+/* Bytes that a micro-batch of n_rows holds on a stage's places between its
+ * forward and its backward there. */
+size_t weft_g_held_bytes(const struct weft_shape *shape,
+                         const struct weft_g_layout *home, int32_t stage,
+                         int64_t n_rows);
+
 /* One optimizer step on a mini-batch of n samples: deals them to gradient
  * groups, groups to replicas and micro-batches, submits forward and backward
  * (1F1B), the tree over groups, the norm and AdamW. stats_out (capacity n)
@@ -260,13 +266,17 @@ struct weft_g_step;
 int weft_g_step_begin(struct weft_seq *seq, const struct weft_g_train *train,
                       int32_t n, const struct weft_pack_sample *sample,
                       struct weft_g_step **out, struct weft_err *err);
-/* Micro-batches of replica dp. */
+/* Micro-batches of replica dp, and the cost of one (plan/deal.h) and its rows.
+ */
 int32_t weft_g_step_n(const struct weft_g_step *step, int32_t dp);
+double weft_g_step_cost(const struct weft_g_step *step, int32_t dp,
+                        int32_t micro_batch, int64_t *n_rows_out);
 
 /* Forward or backward of a micro-batch on a stage of step number `step`. */
 struct weft_g_unit {
     int32_t step, dp, stage, micro_batch;
     bool backward;
+    struct weft_span *span; /* of its tasks; may be NULL */
 };
 /* What one device (tp group) does, in order. */
 struct weft_g_lane {

@@ -144,6 +144,42 @@ static int64_t in_flight(const struct weft_g_layout *home, int32_t s,
                        : weft_min64(home->plan.pp - s, size->n_flights);
 }
 
+/* Rows that a flight keeps at place number q of stage s of replica i. */
+static int64_t kept_rows(const struct weft_g_layout *home, int32_t i,
+                         int32_t s, int32_t q)
+{
+    struct weft_g_stage stage = stage_or_none(home, i, s);
+    struct weft_g_stage before = stage_or_none(home, i, s - 1);
+    int32_t layers = stage.end - stage.first;
+    bool gets_x = s > 0 && !has_place(&before, stage.place[q]);
+    bool mid = stage.n > 1 && !home->plan.recompute;
+    return layers + (s == 0 || gets_x) + (mid ? layers : 0);
+}
+
+/* What a member keeps of a layer for its backward. */
+static size_t saved_bytes(const struct weft_shape *shape,
+                          const struct weft_g_stage *stage, int32_t k,
+                          int64_t n_rows)
+{
+    return stage->n == 1
+             ? weft_layer_saved_bytes(shape, n_rows)
+             : weft_part_saved_bytes(shape, stage->member[k].blocks, n_rows);
+}
+
+size_t weft_g_held_bytes(const struct weft_shape *shape,
+                         const struct weft_g_layout *home, int32_t s,
+                         int64_t n_rows)
+{
+    struct weft_g_stage stage = stage_or_none(home, 0, s);
+    size_t x = (size_t) (n_rows * shape->hidden) * sizeof(float), sum = 0;
+    for (int32_t q = 0; q < stage.n_places; q++)
+        sum += (size_t) kept_rows(home, 0, s, q) * x;
+    for (int32_t k = 0; k < stage.n && !home->plan.recompute; k++)
+        sum += (size_t) (stage.end - stage.first)
+             * saved_bytes(shape, &stage, k, n_rows);
+    return sum;
+}
+
 /* Inputs, outputs and gradients of rows at place number q, and what their
  * passing on takes. */
 static void count_rows(const struct weft_shape *shape,
@@ -155,14 +191,14 @@ static void count_rows(const struct weft_shape *shape,
     struct weft_g_stage stage = stage_or_none(home, i, s);
     struct weft_g_stage before = stage_or_none(home, i, s - 1);
     struct weft_g_stage after = stage_or_none(home, i, s + 1);
-    bool recompute = home->plan.recompute, tp = stage.n > 1;
-    int32_t place = stage.place[q], layers = stage.end - stage.first;
+    bool tp = stage.n > 1;
+    int32_t place = stage.place[q];
     int64_t flights = in_flight(home, s, size);
     bool gets_x = s > 0 && !has_place(&before, place);
     bool gets_dx = !stage.is_last && !has_place(&after, place);
-    int64_t n = flights * (layers + (s == 0 || gets_x));
+    int64_t n = flights * kept_rows(home, i, s, q);
     n += 1 + gets_x; /* gradient; the one before, which is being fetched */
-    n += !tp ? 0 : recompute ? 1 : flights * layers;
+    n += tp && home->plan.recompute;
     size_t x = (size_t) (size->most.n_rows * shape->hidden) * sizeof(float);
     bytes[WEFT_MEM_ACTIVATIONS] += (size_t) n * x;
     if (tp)
@@ -191,14 +227,9 @@ static void count_stage(const struct weft_shape *shape,
     for (int32_t q = 0; q < stage.n_places; q++)
         count_rows(shape, home, i, s, q, size, ahead[stage.place[q]],
                    bytes[stage.place[q]]);
-    for (int32_t k = 0; k < stage.n; k++) {
-        const struct weft_g_member *m = &stage.member[k];
-        bytes[m->place][WEFT_MEM_ACTIVATIONS] +=
-            (size_t) kept
-            * (stage.n == 1 ? weft_layer_saved_bytes(shape, size->most.n_rows)
-                            : weft_part_saved_bytes(shape, m->blocks,
-                                                    size->most.n_rows));
-    }
+    for (int32_t k = 0; k < stage.n; k++)
+        bytes[stage.member[k].place][WEFT_MEM_ACTIVATIONS] +=
+            (size_t) kept * saved_bytes(shape, &stage, k, size->most.n_rows);
 }
 
 /* ---- The tree over gradient groups -------------------------------------- */

@@ -55,6 +55,7 @@ struct weft_g_step {
     struct replica *replica; /* (dp) */
     struct weft_g_update *update;
     int32_t n_flights;
+    struct weft_span *span; /* of the unit in progress; NULL: none */
     struct weft_err *err;
 };
 
@@ -167,6 +168,7 @@ static struct weft_where bundle_where(struct weft_g_step *b, int32_t d,
         &b->m->home, d, weft_g_bundle_stage(b->m, bundle), bundle->tp);
     struct weft_g_pass pass = b->replica[d].flight[0].pass;
     pass.where.layer = bundle->layer;
+    pass.where.span = b->span;
     return weft_g_where_at(&pass, m);
 }
 
@@ -257,6 +259,19 @@ static bool is_ready(const struct weft_g_step *b, const struct weft_g_unit *u)
                             : w[1].done[n + u->micro_batch];
 }
 
+static void submit_backward(struct weft_g_step *b,
+                            const struct weft_g_unit *u,
+                            struct weft_g_flight *f)
+{
+    struct worker *w = &b->replica[u->dp].worker[u->stage];
+    if (!w->set) {
+        weft_assert(w->n_free > 0);
+        w->set = w->free_set[--w->n_free];
+        for_each_bundle(b, u->dp, u->stage, w->set, zero);
+    }
+    weft_g_flight_backward(b->t, f, u->stage, w->set, b->t->gather);
+}
+
 static void submit_unit(struct weft_g_step *b, const struct weft_g_unit *u)
 {
     struct replica *r = &b->replica[u->dp];
@@ -264,17 +279,14 @@ static void submit_unit(struct weft_g_step *b, const struct weft_g_unit *u)
     struct weft_g_flight *f = &r->flight[u->micro_batch];
     w->done[(u->backward ? r->n : 0) + u->micro_batch] = true;
     w->n_done++;
-    if (!u->backward) {
+    b->span = f->pass.where.span = u->span;
+    if (u->backward)
+        submit_backward(b, u, f);
+    else
         weft_g_flight_forward(b->t, f, u->stage, b->sample, b->t->gather);
-        return;
-    }
-    if (!w->set) {
-        weft_assert(w->n_free > 0);
-        w->set = w->free_set[--w->n_free];
-        for_each_bundle(b, u->dp, u->stage, w->set, zero);
-    }
-    weft_g_flight_backward(b->t, f, u->stage, w->set, b->t->gather);
-    end_leaves(b, u->dp, u->stage, u->micro_batch);
+    b->span = f->pass.where.span = NULL;
+    if (u->backward)
+        end_leaves(b, u->dp, u->stage, u->micro_batch);
 }
 
 /* The lane's next unit that there is, or NULL. */
@@ -344,8 +356,8 @@ static int submit_1f1b(struct weft_g_step *b)
             int32_t count = b->replica[d].n;
             weft_plan_1f1b(plan->pp, s, count, order);
             for (int32_t i = 0; i < 2 * count; i++)
-                u[i] = (struct weft_g_unit){0, d, s, order[i].micro_batch,
-                                            order[i].backward};
+                u[i] = (struct weft_g_unit){
+                    0, d, s, order[i].micro_batch, order[i].backward, NULL};
             lane[at] = (struct weft_g_lane){u, 2 * count, 0};
         }
     if (!rc)
@@ -460,6 +472,17 @@ int weft_g_step_begin(struct weft_seq *seq, const struct weft_g_train *train,
 int32_t weft_g_step_n(const struct weft_g_step *step, int32_t dp)
 {
     return step->replica[dp].n;
+}
+
+double weft_g_step_cost(const struct weft_g_step *step, int32_t dp,
+                        int32_t micro_batch, int64_t *n_rows_out)
+{
+    const struct weft_g_flight *f = &step->replica[dp].flight[micro_batch];
+    double cost = 0;
+    for (int32_t i = 0; i < f->n; i++)
+        cost += step->cost[f->index[i]];
+    *n_rows_out = f->pass.n_rows;
+    return cost;
 }
 
 int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,

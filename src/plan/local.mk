@@ -11,6 +11,7 @@ plan_sources = \
 	%D%/stages.c \
 	%D%/schedule.h \
 	%D%/schedule_baseline.c \
+	%D%/schedule_compare.c \
 	%D%/schedule_exhaustive.c \
 	%D%/schedule_file.h \
 	%D%/schedule_greedy.c \

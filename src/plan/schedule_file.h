@@ -8,6 +8,24 @@
 
 #include "plan/schedule.h"
 
+/* A schedule as it ran beside its plan; times in the problem's unit. */
+struct weft_schedule_comparison {
+    double planned_makespan, makespan;
+    double planned_bubble, bubble; /* share of the devices' time until then
+                                      in which they do nothing */
+    double planned_peak, peak; /* activation of any device, by the clock */
+    double start_error,
+        most_start_error; /* distances of starts: mean, most */
+    bool in_order;        /* every device began its subtasks as planned */
+};
+/* `measured`: the same subtasks in the same places; one that did not run has
+ * NAN for times. Errors: WEFT_ENOMEM. */
+int weft_schedule_compare(const struct weft_schedule_problem *problem,
+                          const struct weft_schedule *planned,
+                          const struct weft_schedule *measured,
+                          struct weft_schedule_comparison *out,
+                          struct weft_err *err);
+
 /* What is known about a schedule; NAN where a number is not. */
 struct weft_schedule_report {
     enum weft_schedule_algorithm algorithm;
@@ -19,7 +37,11 @@ struct weft_schedule_report {
     uint64_t seed;
     int32_t restarts; /* 0: no search */
     int64_t evaluations;
-    double seconds; /* NAN: left out of the file */
+    double seconds;    /* NAN: left out of the file */
+    const char *title; /* of the picture; may be NULL */
+    double until;      /* the picture's last moment; 0: the makespan */
+    const struct weft_schedule *measured; /* goes into the file, with ... */
+    const struct weft_schedule_comparison *comparison; /* both or neither */
 };
 
 /* The JSON of a schedule. NULL: no memory. Caller frees. */
@@ -31,12 +53,26 @@ int weft_schedule_write(const struct weft_schedule_problem *problem,
                         const struct weft_schedule_report *report,
                         const char *path, struct weft_err *err);
 
+/* A problem as weft_schedule_problem_read() reads it. */
+int weft_schedule_problem_write(const struct weft_schedule_problem *problem,
+                                const char *path, struct weft_err *err);
+
 /* Reads a schedule of the problem and checks it against every rule; makespan
  * and peak are worked out, not read. Errors name the first entry that is
  * wrong. Release the schedule. */
 int weft_schedule_read(const struct weft_schedule_problem *problem,
                        const char *path, struct weft_schedule *out,
                        struct weft_err *err);
+/* Reads the devices' orders alone: the problem's times are not looked at, nor
+ * those of the file, which become 0. Models whose number of micro-batches is 0
+ * get the file's. Subtasks may be missing still (weft_schedule_time() tells).
+ * Release the schedule. */
+int weft_schedule_read_order(struct weft_schedule_problem *problem,
+                             const char *path, struct weft_schedule *out,
+                             struct weft_err *err);
+/* Release the copy. */
+int weft_schedule_copy(const struct weft_schedule *from,
+                       struct weft_schedule *out, struct weft_err *err);
 /* The rules alone, with the starts that are there; sets makespan and peak.
  * Errors: WEFT_EINVAL. */
 int weft_schedule_check(const struct weft_schedule_problem *problem,

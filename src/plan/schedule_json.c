@@ -43,8 +43,10 @@ static void put_key(FILE *f, const char *key, double x)
     fputs(",\n", f);
 }
 
+/* measured: the same as it ran, or NULL. */
 static void put_task(FILE *f, const struct weft_schedule_problem *problem,
-                     const struct weft_subtask *t)
+                     const struct weft_subtask *t,
+                     const struct weft_subtask *measured)
 {
     const struct weft_schedule_model *m = &problem->model[t->model];
     fputs("{\"model\": ", f);
@@ -59,6 +61,12 @@ static void put_task(FILE *f, const struct weft_schedule_problem *problem,
     weft_schedule_put_number(f, t->start);
     fputs(", \"end\": ", f);
     weft_schedule_put_number(f, t->end);
+    if (measured) {
+        fputs(", \"measured_start\": ", f);
+        weft_schedule_put_number(f, measured->start);
+        fputs(", \"measured_end\": ", f);
+        weft_schedule_put_number(f, measured->end);
+    }
     fputs("}", f);
 }
 
@@ -80,6 +88,20 @@ static void put_head(FILE *f, const struct weft_schedule *schedule,
     put_key(f, "speedup", r->serial_1f1b / schedule->makespan);
     put_key(f, "peak_activation", schedule->peak_activation);
     put_key(f, "serial_peak_activation", r->serial_peak_activation);
+}
+
+static void put_measured(FILE *f, const struct weft_schedule_comparison *c)
+{
+    fprintf(f, " \"measured\": {\"in_order\": %s,\n",
+            c->in_order ? "true" : "false");
+    put_key(f, "makespan", c->makespan);
+    put_key(f, "bubble", c->bubble);
+    put_key(f, "planned_bubble", c->planned_bubble);
+    put_key(f, "peak_activation", c->peak);
+    put_key(f, "start_error", c->start_error);
+    fputs(" \"most_start_error\": ", f);
+    weft_schedule_put_number(f, c->most_start_error);
+    fputs("},\n", f);
 }
 
 static void put_search(FILE *f, const struct weft_schedule_report *r)
@@ -108,11 +130,14 @@ char *weft_schedule_json(const struct weft_schedule_problem *problem,
         fprintf(f, "%s\n  [", d > 0 ? "," : "");
         for (int32_t i = 0; i < schedule->n[d]; i++) {
             fputs(i > 0 ? ",\n   " : "", f);
-            put_task(f, problem, &schedule->task[d][i]);
+            put_task(f, problem, &schedule->task[d][i],
+                     report->measured ? &report->measured->task[d][i] : NULL);
         }
         fputs("]", f);
     }
     fputs("\n ],\n", f);
+    if (report->comparison)
+        put_measured(f, report->comparison);
     put_search(f, report);
     return weft_schedule_end_text(f, &text);
 }
@@ -143,4 +168,66 @@ int weft_schedule_write(const struct weft_schedule_problem *problem,
 {
     return weft_schedule_write_text(
         weft_schedule_json(problem, schedule, report), path, err);
+}
+
+/* ---- A problem ------------------------------------------------------------ */
+
+/* x (micro_batches, stages), a list per micro-batch. */
+static void put_table(FILE *f, const char *key, const double *x,
+                      const struct weft_schedule_model *m)
+{
+    fprintf(f, ",\n   \"%s\": [", key);
+    for (int32_t i = 0; i < m->micro_batches; i++) {
+        fputs(i > 0 ? ", [" : "[", f);
+        for (int32_t s = 0; s < m->stages; s++) {
+            fputs(s > 0 ? ", " : "", f);
+            weft_schedule_put_number(f, x[i * m->stages + s]);
+        }
+        fputs("]", f);
+    }
+    fputs("]", f);
+}
+
+static void put_model(FILE *f, const struct weft_schedule_model *m)
+{
+    fputs("  {\"name\": ", f);
+    weft_schedule_put_text(f, m->name);
+    fprintf(f,
+            ", \"pipelines\": %d, \"stages\": %d, \"chunks\": %d, "
+            "\"micro_batches\": %d, \"direction\": \"%s\"",
+            m->pipelines, m->stages, m->chunks, m->micro_batches,
+            m->up ? "up" : "down");
+    put_table(f, "forward", m->forward, m);
+    put_table(f, "backward", m->backward, m);
+    if (m->split_backward)
+        put_table(f, "weight", m->weight, m);
+    put_table(f, "activation", m->activation, m);
+    fputs(",\n   \"sync\": ", f);
+    weft_schedule_put_number(f, m->sync);
+    fputs(", \"optimizer\": ", f);
+    weft_schedule_put_number(f, m->optimizer);
+    fputs("}", f);
+}
+
+int weft_schedule_problem_write(const struct weft_schedule_problem *problem,
+                                const char *path, struct weft_err *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return weft_err_nomem(err, path, 4096);
+    fprintf(f, "{\"stages\": %d,\n", problem->n_devices);
+    put_key(f, "latency", problem->latency);
+    put_key(f, "memory_capacity",
+            problem->capacity > 0 ? problem->capacity : NAN);
+    fprintf(f, " \"mini_batches\": %d,\n \"models\": [\n",
+            problem->mini_batches);
+    for (int32_t m = 0; m < problem->n_models; m++) {
+        fputs(m > 0 ? ",\n" : "", f);
+        put_model(f, &problem->model[m]);
+    }
+    fputs("\n ]}\n", f);
+    return weft_schedule_write_text(weft_schedule_end_text(f, &text), path,
+                                    err);
 }

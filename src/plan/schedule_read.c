@@ -9,16 +9,16 @@
 #include "base/json.h"
 #include "plan/schedule_tasks.h"
 
-enum { MAX_BYTES = 1 << 30 };
+enum { MAX_BYTES = 1 << 30, MAX_MICRO_BATCHES = 1 << 20 };
 
 static const char *const top_keys[] = {
-    "algorithm", "makespan", "lower_bound",
-    "bound",     "optimal",  "serial_1f1b",
-    "greedy",    "speedup",  "peak_activation",
-    "stages",    "search",   "serial_peak_activation"};
+    "algorithm",       "makespan",    "lower_bound", "bound",
+    "optimal",         "serial_1f1b", "greedy",      "speedup",
+    "peak_activation", "stages",      "search",      "serial_peak_activation",
+    "measured"};
 static const char *const task_keys[] = {
-    "model", "mini_batch", "pipeline", "micro_batch",
-    "stage", "pass",       "start",    "end"};
+    "model", "mini_batch", "pipeline", "micro_batch",  "stage",
+    "pass",  "start",      "end",      "measured_end", "measured_start"};
 
 /* ---- Rules -------------------------------------------------------------- */
 
@@ -131,16 +131,17 @@ static int check_all(struct checking *c, const struct weft_schedule *timed,
     return rc;
 }
 
-static int copy(const struct weft_schedule_problem *problem,
-                const struct weft_schedule *from, struct weft_schedule *out,
-                struct weft_err *err)
+int weft_schedule_copy(const struct weft_schedule *from,
+                       struct weft_schedule *out, struct weft_err *err)
 {
+    size_t most = 0;
     *out = (struct weft_schedule){.n_devices = from->n_devices};
     out->n = weft_alloc((size_t) from->n_devices, sizeof *out->n);
     out->task = weft_alloc((size_t) from->n_devices, sizeof *out->task);
     for (int32_t d = 0; out->n && out->task && d < from->n_devices; d++) {
         size_t n = (size_t) from->n[d];
         out->n[d] = from->n[d];
+        most += n;
         out->task[d] = weft_alloc(n, sizeof **out->task);
         if (!out->task[d]) {
             weft_schedule_release(out);
@@ -151,9 +152,7 @@ static int copy(const struct weft_schedule_problem *problem,
     if (out->n && out->task)
         return 0;
     weft_schedule_release(out);
-    return weft_err_nomem(err, "a schedule",
-                          (size_t) weft_schedule_count(problem)
-                              * sizeof **out->task);
+    return weft_err_nomem(err, "a schedule", most * sizeof **out->task);
 }
 
 int weft_schedule_check(const struct weft_schedule_problem *problem,
@@ -163,7 +162,7 @@ int weft_schedule_check(const struct weft_schedule_problem *problem,
     size_t n = (size_t) weft_schedule_count(problem);
     size_t steps = (size_t) problem->n_models
                  * (size_t) problem->mini_batches;
-    int rc = copy(problem, schedule, &timed, err);
+    int rc = weft_schedule_copy(schedule, &timed, err);
     if (rc)
         return rc;
     rc = weft_schedule_time(problem, &timed, err); /* the orders */
@@ -251,7 +250,9 @@ static int read_task(const struct weft_schedule_problem *p,
     rc = read_index(entry, subject, "pipeline", m->pipelines, false,
                     &out->pipeline, err);
     if (!rc)
-        rc = read_index(entry, subject, "micro_batch", m->micro_batches,
+        rc = read_index(entry, subject, "micro_batch",
+                        m->micro_batches > 0 ? m->micro_batches
+                                             : MAX_MICRO_BATCHES,
                         false, &out->micro_batch, err);
     if (!rc)
         rc = read_index(entry, subject, "mini_batch", p->mini_batches,
@@ -323,14 +324,12 @@ static int read_root(const struct weft_schedule_problem *p,
         rc = weft_json_array(root, path, "stages", &stages, err);
     if (!rc)
         rc = read_stages(p, stages, path, out, err);
-    if (!rc && (rc = weft_schedule_check(p, out, err)))
-        weft_err_prefix(err, "%s", path);
     return rc;
 }
 
-int weft_schedule_read(const struct weft_schedule_problem *problem,
-                       const char *path, struct weft_schedule *out,
-                       struct weft_err *err)
+static int read_file(const struct weft_schedule_problem *problem,
+                     const char *path, struct weft_schedule *out,
+                     struct weft_err *err)
 {
     size_t n = (size_t) problem->n_devices;
     struct weft_schedule s = {.n_devices = problem->n_devices};
@@ -347,5 +346,43 @@ int weft_schedule_read(const struct weft_schedule_problem *problem,
         weft_schedule_release(&s);
     else
         *out = s;
+    return rc;
+}
+
+int weft_schedule_read(const struct weft_schedule_problem *problem,
+                       const char *path, struct weft_schedule *out,
+                       struct weft_err *err)
+{
+    struct weft_schedule s;
+    int rc = read_file(problem, path, &s, err);
+    if (rc)
+        return rc;
+    rc = weft_schedule_check(problem, &s, err);
+    if (rc) {
+        weft_err_prefix(err, "%s", path);
+        weft_schedule_release(&s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+int weft_schedule_read_order(struct weft_schedule_problem *problem,
+                             const char *path, struct weft_schedule *out,
+                             struct weft_err *err)
+{
+    int rc = read_file(problem, path, out, err);
+    for (int32_t m = 0; m < problem->n_models && !rc; m++) {
+        int32_t most = 0;
+        for (int32_t d = 0; d < out->n_devices; d++)
+            for (int32_t i = 0; i < out->n[d]; i++) {
+                struct weft_subtask *t = &out->task[d][i];
+                t->start = t->end = 0;
+                if (t->model == m && t->micro_batch >= most)
+                    most = t->micro_batch + 1;
+            }
+        if (problem->model[m].micro_batches == 0)
+            problem->model[m].micro_batches = most;
+    }
     return rc;
 }

@@ -85,8 +85,8 @@ static void put_title(const struct picture *p)
 {
     const struct weft_schedule *s = p->schedule;
     const struct weft_schedule_report *r = p->report;
-    fprintf(p->f, "<text x=\"%d\" y=\"18\" class=\"t\">makespan %g", LEFT,
-            s->makespan);
+    fprintf(p->f, "<text x=\"%d\" y=\"18\" class=\"t\">%s%smakespan %g", LEFT,
+            r->title ? r->title : "", r->title ? ": " : "", s->makespan);
     if (isfinite(r->lower_bound))
         fprintf(p->f, ", lower bound %g%s", r->lower_bound,
                 r->optimal ? " (optimal)" : "");
@@ -122,7 +122,7 @@ static void put_passes(const struct picture *p, int32_t model, int pass)
         for (int32_t i = 0; i < s->n[d]; i++) {
             const struct weft_subtask *t = &s->task[d][i];
             double width = (t->end - t->start) * p->scale;
-            if (t->model == model && (int) t->pass == pass)
+            if (t->model == model && (int) t->pass == pass && width > 0)
                 fprintf(p->f, "M%.5g %.5gh%.4gv%.4gh-%.4gz",
                         x_of(p, t->start), TOP + d * p->row, width,
                         p->row * 0.92, width);
@@ -206,7 +206,7 @@ static void put_area(const struct picture *p, int32_t m, double top)
     for (int32_t i = 0; i < p->schedule->n[p->device]; i++) {
         const struct weft_subtask *t = &p->schedule->task[p->device][i];
         double change = weft_subtask_memory(p->problem, t);
-        if (t->model > m || change == 0)
+        if (t->model > m || change == 0 || !isfinite(t->start))
             continue;
         held += change;
         fprintf(p->f, "H%.2fV%.2f", x_of(p, change > 0 ? t->start : t->end),
@@ -268,7 +268,8 @@ int weft_schedule_write_svg(const struct weft_schedule_problem *problem,
 {
     char *text = NULL;
     size_t size = 0;
-    double end = schedule->makespan > 0 ? schedule->makespan : 1;
+    double end = fmax(schedule->makespan, report->until);
+    end = end > 0 ? end : 1;
     struct picture p = {open_memstream(&text, &size), problem, schedule,
                         report, .scale = WIDTH / end};
     if (!p.f)

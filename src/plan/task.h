@@ -41,6 +41,11 @@ const char *weft_mem_class_name(enum weft_mem_class c); /* "weights", ... */
 
 enum { WEFT_N_CHAINS = 4 };
 
+/* When something ran, in seconds; end_s 0: it has not. */
+struct weft_span {
+    double start_s, end_s;
+};
+
 struct weft_where {
     int device;       /* 0..n_devices-1, -1: any */
     int priority;     /* higher first among ready tasks of a lane */
@@ -51,6 +56,9 @@ struct weft_where {
                            on a device are independent */
     enum weft_call call;
     int32_t iteration, micro_batch, layer; /* for traces; -1: none */
+    struct weft_span *span; /* widened to hold the task's time, on the clock
+                               of weft_rt_times(); lives until the next wait.
+                               NULL: nobody asks */
 };
 
 #endif

@@ -174,6 +174,10 @@ void weft_rt_times_reset(struct weft_rt *rt);
  * those of weft_rt_start(), which all ranks leave together). Collective. */
 void weft_rt_times_all(struct weft_rt *rt,
                        struct weft_call_time out[WEFT_N_CALLS]);
+/* Spans of tasks (struct weft_where) of all ranks: the earliest start, the
+ * latest end. Collective. Errors: WEFT_ENOMEM. */
+int weft_rt_spans_all(size_t n, struct weft_span span[],
+                      struct weft_err *err);
 /* What crossed between places since start: by class of the tiles copied. */
 struct weft_traffic {
     int64_t n_copies, n_messages; /* within this rank; sent to others */

@@ -61,6 +61,18 @@ static void note_start(struct weft_worker *w, const struct weft_task *t)
     pthread_mutex_unlock(&w->mutex);
 }
 
+/* Of tasks on several workers. */
+static void widen(struct weft_rt *rt, struct weft_span *span, double start_s,
+                  double end_s)
+{
+    pthread_mutex_lock(&rt->mutex);
+    if (span->end_s == 0 || start_s < span->start_s)
+        span->start_s = start_s;
+    if (end_s > span->end_s)
+        span->end_s = end_s;
+    pthread_mutex_unlock(&rt->mutex);
+}
+
 static void note_end(struct weft_worker *w, const struct weft_task *t)
 {
     struct weft_rt *rt = w->exec.rt;
@@ -84,6 +96,8 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
         time->busy_s += (now - w->since_us) * 1e-6;
     }
     pthread_mutex_unlock(&w->mutex);
+    if (t->where.span) /* since_us is this worker's own */
+        widen(rt, t->where.span, w->since_us * 1e-6, now * 1e-6);
 }
 
 /* The task needs its tiles no more. */

@@ -73,6 +73,27 @@ void weft_rt_times_all(struct weft_rt *rt,
     }
 }
 
+int weft_rt_spans_all(size_t n, struct weft_span span[], struct weft_err *err)
+{
+    int64_t *least = weft_alloc(2 * n, sizeof *least);
+    int rc = weft_world_agree(
+        least ? 0 : weft_err_nomem(err, "spans", 2 * n * sizeof *least), err);
+    for (size_t i = 0; i < n && !rc; i++) {
+        bool none = span[i].end_s == 0;
+        least[2 * i] = none ? INT64_MAX : llrint(span[i].start_s * 1e9);
+        least[2 * i + 1] = none ? INT64_MAX : -llrint(span[i].end_s * 1e9);
+    }
+    if (!rc)
+        weft_world_reduce(least, (int) (2 * n), WEFT_MIN);
+    for (size_t i = 0; i < n && !rc; i++) {
+        bool none = least[2 * i] == INT64_MAX;
+        span[i].start_s = none ? 0 : (double) least[2 * i] * 1e-9;
+        span[i].end_s = none ? 0 : -(double) least[2 * i + 1] * 1e-9;
+    }
+    weft_free(least);
+    return rc;
+}
+
 /* ---- Trace ------------------------------------------------------------ */
 
 static void write_number(FILE *f, const char *key, int32_t value)

@@ -52,14 +52,22 @@ static void add_model(const char *name, const struct weft_run_model *m,
                        (long long) weft_shape_n_params(s));
 }
 
-static int add_plan(const struct weft_config *c, struct weft_text *out,
-                    struct weft_err *err)
+static int add_plans(const struct weft_config *c, struct weft_text *out,
+                     struct weft_err *err)
 {
     struct weft_hash hash;
     uint64_t bytes;
-    int rc = c->plan ? weft_hash_file(c->plan, &hash, &bytes, err) : 0;
-    if (!rc && c->plan)
-        add_hash("the plan", hash, out);
+    const struct {
+        const char *what, *path;
+    } file[] = {{"the plan", c->plan}, {"the schedule", c->train.schedule}};
+    int rc = 0;
+    for (size_t i = 0; i < WEFT_COUNT(file) && !rc; i++) {
+        if (!file[i].path)
+            continue;
+        rc = weft_hash_file(file[i].path, &hash, &bytes, err);
+        if (!rc)
+            add_hash(file[i].what, hash, out);
+    }
     return rc;
 }
 
@@ -94,7 +102,7 @@ static int describe(const struct weft_trainer *t, struct weft_text *out,
     add_model("actor", &t->actor, out);
     add_model("critic", &t->critic, out);
     add_model("reference", &t->reference, out);
-    int rc = add_plan(c, out, err);
+    int rc = add_plans(c, out, err);
     if (!rc)
         rc = add_prompts(t, out, err);
     return rc ? rc : weft_text_check(out, "the configuration", err);

@@ -38,6 +38,10 @@ enum weft_reward_type {
     WEFT_REWARD_CALLBACK /* given through the public header */
 };
 
+/* When fused training searches its schedule with measured stage times: after
+ * the first iteration, or after each. */
+enum weft_fuse_search { WEFT_FUSE_ONCE, WEFT_FUSE_EACH_ITERATION };
+
 /* What a tile's copies are kept for: all devices of a node, or each device. */
 enum weft_place { WEFT_PLACE_NODE, WEFT_PLACE_DEVICE };
 
@@ -144,6 +148,9 @@ struct weft_config {
         int32_t zero;               /* 0..3 */
         bool recompute;             /* false */
         bool intra_stage_fusion;    /* false */
+        char *schedule;             /* fused; NULL: searched */
+        enum weft_fuse_search schedule_search; /* once */
+        int32_t schedule_evaluations;          /* 200000 */
     } train;
 
     struct {

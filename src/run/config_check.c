@@ -96,6 +96,10 @@ static int check_plan(const struct check *k)
         return wrong(k, "layout",
                      "'layout' and 'plan' exclude each other: the plan's "
                      "file has a layout for each call");
+    if (k->c->train.schedule && !k->c->train.intra_stage_fusion)
+        return wrong(k, "train.schedule",
+                     "'train.schedule' is the order of fused training: set "
+                     "train.intra_stage_fusion, or leave it out");
     return 0;
 }
 

@@ -191,6 +191,13 @@ const struct weft_config_key weft_config_keys[] = {
         "split over dp: 1 optimizer, 2 and gradients, 3 and weights"),
     BOOL("train.intra_stage_fusion", train.intra_stage_fusion, "false", PPO,
          "actor and critic share one bidirectional pipeline schedule"),
+    PATH("train.schedule", train.schedule, PPO,
+         "the fused schedule, of weft schedule; else it is searched"),
+    ENUM("train.schedule_search", train.schedule_search, "once",
+         WEFT_FUSE_ONCE, "once|iteration", PPO,
+         "with the stage times of the first iteration, or of each"),
+    INT("train.schedule_evaluations", train.schedule_evaluations, "200000", 1,
+        MANY, PPO, "of a search"),
     BOOL("train.recompute", train.recompute, "false", BOTH,
          "recompute activations, for less memory"),
 

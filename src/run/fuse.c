@@ -1,174 +1,427 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/fuse.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
-#include "plan/deal.h"
-#include "plan/schedule.h"
-
-enum { EVALUATIONS = 200000, N_MODELS = 2 };
-
-/* Schedules found so far, by numbers of micro-batches. */
-struct weft_fuse {
-    int32_t n[N_MODELS];
-    struct weft_schedule schedule;
-    struct weft_fuse *next;
-};
-
-void weft_fuse_free(struct weft_fuse *fuse)
-{
-    while (fuse) {
-        struct weft_fuse *next = fuse->next;
-        weft_schedule_release(&fuse->schedule);
-        weft_free(fuse);
-        fuse = next;
-    }
-}
+#include "run/fuse_inside.h"
+#include "run/memory.h"
 
 int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err)
 {
     struct weft_call_plan *a = &plan->call[WEFT_CALL_ACTOR_TRAIN];
     struct weft_call_plan *b = &plan->call[WEFT_CALL_CRITIC_TRAIN];
+    struct weft_call_plan *wide = a->tp >= b->tp ? a : b;
+    struct weft_call_plan *thin = wide == a ? b : a;
     if (a->mesh.node != b->mesh.node || a->mesh.n_nodes != b->mesh.n_nodes
         || a->mesh.device != b->mesh.device
-        || a->mesh.n_devices != b->mesh.n_devices || a->tp != b->tp)
+        || a->mesh.n_devices != b->mesh.n_devices)
         return weft_err_set(err, WEFT_EINVAL,
                             "train.intra_stage_fusion: actor_train and "
-                            "critic_train need the same mesh and tp");
+                            "critic_train need the same mesh");
+    if (thin->tp <= 0 || wide->tp % thin->tp != 0
+        || thin->pp % (wide->tp / thin->tp) != 0)
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "train.intra_stage_fusion: actor_train has tp %d, pp %d and "
+            "critic_train tp %d, pp %d; the larger tp must be a multiple of "
+            "the other, and that one's pp of the quotient, so that its "
+            "stages fill groups of devices",
+            a->tp, a->pp, b->tp, b->pp);
     a->contiguous = b->contiguous = true;
     a->reversed = false;
     b->reversed = true;
     return 0;
 }
 
-/* ---- The problem ------------------------------------------------------- */
+/* ---- Shapes ------------------------------------------------------------- */
 
-/* Time of each layer's share; all micro-batches alike: they are cut to equal
- * cost. */
-static int fill_model(struct weft_trainer *t, const struct weft_run_model *m,
-                      bool up, int32_t n, struct weft_schedule_model *out,
+static void step_free(struct weft_fuse_step *s)
+{
+    weft_schedule_problem_release(&s->problem);
+    weft_schedule_release(&s->planned);
+    weft_schedule_release(&s->measured);
+    weft_free(s->span);
+    weft_free(s->cost);
+    weft_free(s);
+}
+
+static void forget_steps(struct weft_fuse *fuse)
+{
+    while (fuse->step) {
+        struct weft_fuse_step *next = fuse->step->next;
+        step_free(fuse->step);
+        fuse->step = next;
+    }
+    fuse->last = &fuse->step;
+}
+
+void weft_fuse_forget(struct weft_trainer *t)
+{
+    if (t->fuse)
+        forget_steps(t->fuse);
+}
+
+static void forget_orders(struct weft_fuse *fuse)
+{
+    while (fuse->order) {
+        struct weft_fuse_order *next = fuse->order->next;
+        weft_schedule_release(&fuse->order->schedule);
+        weft_free(fuse->order);
+        fuse->order = next;
+    }
+}
+
+void weft_fuse_free(struct weft_fuse *fuse)
+{
+    if (!fuse)
+        return;
+    forget_steps(fuse);
+    forget_orders(fuse);
+    for (int m = 0; m < WEFT_FUSE_MODELS; m++)
+        weft_free(fuse->model[m].rate);
+    weft_free(fuse);
+}
+
+/* Seconds are not known yet: a unit is the time of a forward of cost 1. */
+static int open_model(struct weft_fuse *fuse, int i,
+                      const struct weft_run_model *run, int32_t tp,
                       struct weft_err *err)
 {
-    const struct weft_call_plan *plan = &m->tiles.home.plan;
-    const int32_t *first = m->tiles.home.first_layer;
-    size_t cells = (size_t) (n * plan->pp);
-    double cost = weft_plan_sample_cost(
-                      &m->arch.shape,
-                      t->max_prompt + t->config.rollout.max_new_tokens)
-                / m->arch.shape.n_layers;
-    *out = (struct weft_schedule_model){
-        .name = weft_strdup(up ? "critic" : "actor"),
-        .pipelines = plan->dp,
-        .stages = plan->pp,
-        .chunks = 1,
-        .micro_batches = n,
-        .up = up,
-        .forward = weft_alloc(cells, sizeof(double)),
-        .backward = weft_alloc(cells, sizeof(double)),
-        .activation = weft_alloc(cells, sizeof(double))};
-    if (!out->name || !out->forward || !out->backward || !out->activation)
-        return weft_err_nomem(err, "a schedule", cells * sizeof(double));
-    for (int32_t i = 0; i < n * plan->pp; i++) {
-        int32_t s = i % plan->pp, layers = first[s + 1] - first[s];
-        out->forward[i] = cost * layers;
-        out->backward[i] = cost * layers * (plan->recompute ? 3 : 2);
-        out->activation[i] = layers * m->arch.shape.hidden;
+    const struct weft_call_plan *plan = &run->tiles.home.plan;
+    const int32_t *first = run->tiles.home.first_layer;
+    struct weft_fuse_model *m = &fuse->model[i];
+    m->run = run;
+    m->merge = tp / plan->tp;
+    m->stages = plan->pp / m->merge;
+    m->rate = weft_alloc(2 * (size_t) m->stages, sizeof *m->rate);
+    if (!m->rate)
+        return weft_err_nomem(err, "a schedule", 16 * (size_t) m->stages);
+    for (int32_t s = 0; s < m->stages; s++) {
+        int32_t layers = first[(s + 1) * m->merge] - first[s * m->merge];
+        double share = (double) layers / run->arch.shape.n_layers;
+        m->rate[2 * s] = share;
+        m->rate[2 * s + 1] = share * (plan->recompute ? 3 : 2);
     }
     return 0;
 }
 
-static int search(struct weft_trainer *t, struct weft_fuse *fuse,
-                  struct weft_err *err)
+/* The models' pipelines, with room for n micro-batches; tables are zeros. */
+static int make_problem(const struct weft_fuse *fuse,
+                        const int32_t n[WEFT_FUSE_MODELS],
+                        struct weft_schedule_problem *out,
+                        struct weft_err *err)
 {
-    const struct weft_call_plan *plan = &t->actor.tiles.home.plan;
-    struct weft_schedule_problem problem = {
-        .n_devices = plan->dp * plan->pp,
-        .n_models = N_MODELS,
-        .model = weft_alloc(N_MODELS, sizeof *problem.model),
-        .mini_batches = 1};
-    struct weft_schedule_options options = {.seed = t->config.seed,
-                                            .evaluations = EVALUATIONS,
-                                            .n_threads = 1,
-                                            .restart_stride = 1};
-    struct weft_schedule_result result;
-    int rc = problem.model ? 0 : weft_err_nomem(err, "a schedule", 256);
-    if (!rc)
-        rc = fill_model(t, &t->actor, false, fuse->n[0], &problem.model[0],
-                        err);
-    if (!rc)
-        rc = fill_model(t, &t->critic, true, fuse->n[1], &problem.model[1],
-                        err);
-    if (!rc)
-        rc = weft_schedule_search(&problem, &options, &result, err);
-    if (!rc)
-        fuse->schedule = result.schedule;
-    weft_schedule_problem_release(&problem);
+    static const char *const name[] = {"actor", "critic"};
+    *out = (struct weft_schedule_problem){
+        .n_devices = fuse->n_devices,
+        .mini_batches = 1,
+        .model = weft_alloc(WEFT_FUSE_MODELS, sizeof *out->model)};
+    int rc = out->model ? 0 : weft_err_nomem(err, "a schedule", 256);
+    for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++) {
+        const struct weft_fuse_model *f = &fuse->model[i];
+        struct weft_schedule_model *m = &out->model[out->n_models++];
+        size_t cells = (size_t) n[i] * (size_t) f->stages;
+        *m = (struct weft_schedule_model){
+            .name = weft_strdup(name[i]),
+            .pipelines = f->run->tiles.home.plan.dp,
+            .stages = f->stages,
+            .chunks = 1,
+            .micro_batches = n[i],
+            .up = i == 1,
+            .forward = weft_alloc(cells, sizeof(double)),
+            .backward = weft_alloc(cells, sizeof(double)),
+            .activation = weft_alloc(cells, sizeof(double))};
+        if (!m->name || !m->forward || !m->backward || !m->activation)
+            rc = weft_err_nomem(err, "a schedule", cells * sizeof(double));
+    }
+    if (rc)
+        weft_schedule_problem_release(out);
     return rc;
 }
 
-/* ---- The order --------------------------------------------------------- */
-
-static int lookup(struct weft_trainer *t, const int32_t n[N_MODELS],
-                  struct weft_fuse **out, struct weft_err *err)
+static int add_order(struct weft_fuse *fuse,
+                     const int32_t n[WEFT_FUSE_MODELS],
+                     struct weft_schedule *schedule,
+                     struct weft_fuse_order **out, struct weft_err *err)
 {
-    for (struct weft_fuse *f = t->fuse; f; f = f->next)
-        if (f->n[0] == n[0] && f->n[1] == n[1]) {
-            *out = f;
-            return 0;
-        }
-    struct weft_fuse *fuse = weft_alloc(1, sizeof *fuse);
-    if (!fuse)
-        return weft_err_nomem(err, "a schedule", sizeof *fuse);
-    *fuse = (struct weft_fuse){.n = {n[0], n[1]}, .next = t->fuse};
-    int rc = search(t, fuse, err);
-    if (rc) {
-        weft_free(fuse);
-        return rc;
+    struct weft_fuse_order *order = weft_alloc(1, sizeof *order);
+    if (!order) {
+        weft_schedule_release(schedule);
+        return weft_err_nomem(err, "a schedule", sizeof *order);
     }
-    *out = t->fuse = fuse;
+    *order = (struct weft_fuse_order){.schedule = *schedule,
+                                      .next = fuse->order};
+    memcpy(order->n, n, sizeof order->n);
+    *out = fuse->order = order;
     return 0;
 }
 
-static int32_t most_micro_batches(const struct weft_g_step *step, int32_t dp)
+static int read_order(struct weft_fuse *fuse, const char *path,
+                      struct weft_err *err)
 {
-    int32_t most = 1; /* a pipeline without any has an empty one */
-    for (int32_t d = 0; d < dp; d++) {
-        int32_t n = weft_g_step_n(step, d);
-        most = n > most ? n : most;
+    static const int32_t none[WEFT_FUSE_MODELS];
+    struct weft_schedule_problem p, whole = {0};
+    struct weft_schedule s;
+    struct weft_fuse_order *order;
+    int32_t n[WEFT_FUSE_MODELS];
+    int rc = make_problem(fuse, none, &p, err);
+    if (rc)
+        return rc;
+    rc = weft_schedule_read_order(&p, path, &s, err);
+    if (!rc) {
+        for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+            n[i] = p.model[i].micro_batches;
+        rc = make_problem(fuse, n, &whole, err);
+        if (!rc && (rc = weft_schedule_time(&whole, &s, err)))
+            weft_err_prefix(err, "%s", path);
+        if (rc)
+            weft_schedule_release(&s);
+        else
+            rc = add_order(fuse, n, &s, &order, err);
+        weft_schedule_problem_release(&whole);
     }
-    return most;
+    weft_schedule_problem_release(&p);
+    return rc;
+}
+
+/* A step of the run finds its micro-batches in the file. */
+static int check_order(const struct weft_trainer *t, struct weft_err *err)
+{
+    static const enum weft_call call[] = {WEFT_CALL_ACTOR_TRAIN,
+                                          WEFT_CALL_CRITIC_TRAIN};
+    const char *file = t->config.train.schedule;
+    const struct weft_fuse *fuse = t->fuse;
+    int32_t n[WEFT_FUSE_MODELS];
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
+        const struct weft_run_model *run = fuse->model[i].run;
+        if (run->tiles.home.plan.micro_batches == 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "%s: a schedule needs as many micro-batches "
+                                "in every step: set train.micro_batches",
+                                file);
+        n[i] = weft_run_micro_batches(t, &run->arch.shape, call[i]);
+    }
+    if (n[0] <= fuse->order->n[0] && n[1] <= fuse->order->n[1])
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "%s: a schedule of %d micro-batches of the actor and "
+                        "%d of the critic; the run's steps have %d and %d",
+                        file, fuse->order->n[0], fuse->order->n[1], n[0],
+                        n[1]);
+}
+
+int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
+{
+    const struct weft_run_model *model[] = {&t->actor, &t->critic};
+    struct weft_fuse *fuse = weft_alloc(1, sizeof *fuse);
+    int32_t tp = 1;
+    int rc = fuse ? 0 : weft_err_nomem(err, "a schedule", sizeof *fuse);
+    if (rc)
+        return rc;
+    t->fuse = fuse;
+    fuse->last = &fuse->step;
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+        if (model[i]->tiles.home.plan.tp > tp)
+            tp = model[i]->tiles.home.plan.tp;
+    for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++)
+        rc = open_model(fuse, i, model[i], tp, err);
+    if (!rc) {
+        fuse->n_devices = fuse->model[0].stages
+                        * model[0]->tiles.home.plan.dp;
+        if (t->config.train.schedule)
+            rc = read_order(fuse, t->config.train.schedule, err);
+        if (!rc && t->config.train.schedule)
+            rc = check_order(t, err);
+    }
+    return rc;
+}
+
+/* ---- A step's problem --------------------------------------------------- */
+
+/* The mean over the pipelines that have it; the last one stands for those
+ * beyond a step's. */
+static void cost_of(const struct weft_fuse_model *m,
+                    const struct weft_g_step *step, int32_t micro_batch,
+                    double *cost_out, int64_t *n_rows_out)
+{
+    int32_t dp = m->run->tiles.home.plan.dp, n = 0;
+    double cost = 0;
+    int64_t rows = 0, r;
+    for (int32_t d = 0; d < dp; d++)
+        if (micro_batch < weft_g_step_n(step, d)) {
+            cost += weft_g_step_cost(step, d, micro_batch, &r);
+            rows += r;
+            n++;
+        }
+    *cost_out = n > 0 ? cost / n : 0;
+    *n_rows_out = n > 0 ? rows / n : 0;
+}
+
+static double held_mib(const struct weft_fuse_model *m, int32_t stage,
+                       int64_t n_rows)
+{
+    double sum = 0;
+    for (int32_t k = 0; k < m->merge; k++)
+        sum += (double) weft_g_held_bytes(&m->run->arch.shape,
+                                          &m->run->tiles.home,
+                                          stage * m->merge + k, n_rows);
+    return sum / 1048576.0;
+}
+
+static void fill_model(const struct weft_fuse_model *f,
+                       const struct weft_g_step *step,
+                       struct weft_schedule_model *out, double *cost)
+{
+    for (int32_t i = 0; i < out->micro_batches; i++) {
+        int64_t rows;
+        cost_of(f, step, i, &cost[i], &rows);
+        for (int32_t s = 0; s < f->stages; s++) {
+            int32_t at = i * f->stages + s;
+            out->forward[at] = cost[i] * f->rate[2 * s];
+            out->backward[at] = cost[i] * f->rate[2 * s + 1];
+            out->activation[at] = held_mib(f, s, rows);
+        }
+    }
+}
+
+static int search(const struct weft_trainer *t, struct weft_fuse_step *s,
+                  struct weft_schedule *out, struct weft_err *err)
+{
+    struct weft_schedule_options options = {
+        .seed = t->config.seed,
+        .evaluations = t->config.train.schedule_evaluations,
+        .n_threads = 1,
+        .restart_stride = 1};
+    struct weft_schedule_result result;
+    int rc = weft_schedule_search(&s->problem, &options, &result, err);
+    if (!rc)
+        *out = result.schedule;
+    return rc;
+}
+
+/* ---- The order ----------------------------------------------------------- */
+
+/* A file's order serves steps with as many micro-batches or fewer; what was
+ * searched serves those with as many. */
+static int find_order(struct weft_trainer *t, struct weft_fuse_step *s,
+                      const int32_t n[WEFT_FUSE_MODELS],
+                      struct weft_fuse_order **out, struct weft_err *err)
+{
+    struct weft_fuse *fuse = t->fuse;
+    struct weft_schedule schedule;
+    for (struct weft_fuse_order *o = fuse->order; o; o = o->next)
+        if (memcmp(o->n, n, sizeof o->n) == 0) {
+            *out = o;
+            return 0;
+        }
+    int rc = search(t, s, &schedule, err);
+    return rc ? rc : add_order(fuse, n, &schedule, out, err);
+}
+
+static void count(const struct weft_fuse *fuse, struct weft_g_step *step[],
+                  const struct weft_fuse_order *file,
+                  int32_t n[WEFT_FUSE_MODELS])
+{
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
+        const struct weft_fuse_model *m = &fuse->model[i];
+        n[i] = 1; /* a pipeline without any has an empty one */
+        for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
+            int32_t of = weft_g_step_n(step[i], d);
+            n[i] = of > n[i] ? of : n[i];
+        }
+    }
+    /* A file's micro-batches beyond the step's are left out. */
+    if (file)
+        memcpy(n, file->n, sizeof file->n);
+}
+
+/* The step's problem, and its planned schedule. */
+static int plan_step(struct weft_trainer *t, struct weft_g_step *step[],
+                     struct weft_fuse_step *s, struct weft_err *err)
+{
+    struct weft_fuse *fuse = t->fuse;
+    struct weft_fuse_order *order = NULL;
+    int32_t n[WEFT_FUSE_MODELS];
+    count(fuse, step, t->config.train.schedule ? fuse->order : NULL, n);
+    int rc = make_problem(fuse, n, &s->problem, err);
+    s->cost = weft_alloc((size_t) n[0] + (size_t) n[1], sizeof *s->cost);
+    if (!rc && !s->cost)
+        rc = weft_err_nomem(err, "a schedule", (size_t) n[0] * 16);
+    for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++)
+        fill_model(&fuse->model[i], step[i], &s->problem.model[i],
+                   s->cost + (i == 1 ? n[0] : 0));
+    if (!rc)
+        rc = find_order(t, s, n, &order, err);
+    if (!rc)
+        rc = weft_schedule_copy(&order->schedule, &s->planned, err);
+    return rc ? rc : weft_schedule_time(&s->problem, &s->planned, err);
+}
+
+/* ---- Submitting ---------------------------------------------------------- */
+
+/* A subtask's units: its stages, forward or back. */
+static void add_units(const struct weft_fuse_model *m,
+                      const struct weft_subtask *k, struct weft_span *span,
+                      struct weft_g_unit *unit)
+{
+    bool backward = k->pass != WEFT_PASS_FORWARD;
+    for (int32_t i = 0; i < m->merge; i++) {
+        int32_t stage = k->stage * m->merge
+                      + (backward ? m->merge - 1 - i : i);
+        unit[i] = (struct weft_g_unit){k->model,       k->pipeline, stage,
+                                       k->micro_batch, backward,    span};
+    }
+}
+
+static int submit(const struct weft_fuse *fuse, struct weft_fuse_step *f,
+                  struct weft_g_step *step[], struct weft_err *err)
+{
+    const struct weft_schedule *s = &f->planned;
+    size_t n = 0, most = 1, at = 0;
+    for (int32_t d = 0; d < s->n_devices; d++)
+        n += (size_t) s->n[d];
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+        if ((size_t) fuse->model[i].merge > most)
+            most = (size_t) fuse->model[i].merge;
+    struct weft_g_lane *lane = weft_alloc((size_t) s->n_devices,
+                                          sizeof *lane);
+    struct weft_g_unit *unit = weft_alloc(n * most, sizeof *unit);
+    f->span = weft_alloc(n, sizeof *f->span);
+    f->n_spans = n;
+    n = 0;
+    for (int32_t d = 0; d < s->n_devices && lane && unit && f->span; d++) {
+        lane[d].unit = unit + at;
+        for (int32_t i = 0; i < s->n[d]; i++, n++) {
+            const struct weft_fuse_model *m =
+                &fuse->model[s->task[d][i].model];
+            add_units(m, &s->task[d][i], &f->span[n], unit + at);
+            at += (size_t) m->merge;
+        }
+        lane[d].n = (int32_t) (unit + at - lane[d].unit);
+    }
+    int rc = lane && unit && f->span
+               ? weft_g_step_submit(step, WEFT_FUSE_MODELS, lane,
+                                    s->n_devices, err)
+               : weft_err_nomem(err, "a schedule", f->n_spans * sizeof *unit);
+    weft_free(lane);
+    weft_free(unit);
+    return rc;
 }
 
 int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *step[2],
                      struct weft_err *err)
 {
-    const struct weft_run_model *model[N_MODELS] = {&t->actor, &t->critic};
-    struct weft_fuse *fuse = NULL;
-    int32_t n[N_MODELS];
-    for (int i = 0; i < N_MODELS; i++)
-        n[i] = most_micro_batches(step[i], model[i]->tiles.home.plan.dp);
-    int rc = lookup(t, n, &fuse, err);
-    if (rc)
-        return rc;
-    const struct weft_schedule *s = &fuse->schedule;
-    size_t n_units = 0, at = 0;
-    for (int32_t d = 0; d < s->n_devices; d++)
-        n_units += (size_t) s->n[d];
-    struct weft_g_lane *lane = weft_alloc((size_t) s->n_devices,
-                                          sizeof *lane);
-    struct weft_g_unit *unit = weft_alloc(n_units, sizeof *unit);
-    for (int32_t d = 0; d < s->n_devices && lane && unit; d++) {
-        lane[d] = (struct weft_g_lane){unit + at, s->n[d], 0};
-        for (int32_t i = 0; i < s->n[d]; i++) {
-            const struct weft_subtask *k = &s->task[d][i];
-            unit[at++] = (struct weft_g_unit){k->model, k->pipeline, k->stage,
-                                              k->micro_batch,
-                                              k->pass != WEFT_PASS_FORWARD};
-        }
-    }
-    rc = lane && unit
-           ? weft_g_step_submit(step, N_MODELS, lane, s->n_devices, err)
-           : weft_err_nomem(err, "a schedule", n_units * sizeof *unit);
-    weft_free(lane);
-    weft_free(unit);
-    return rc;
+    struct weft_fuse *fuse = t->fuse;
+    struct weft_fuse_step *s = weft_alloc(1, sizeof *s);
+    if (!s)
+        return weft_err_nomem(err, "a schedule", sizeof *s);
+    *fuse->last = s; /* its spans must outlive the tasks, after errors too */
+    fuse->last = &s->next;
+    if (fuse->search_again)
+        forget_orders(fuse);
+    if (t->config.train.schedule_search == WEFT_FUSE_ONCE)
+        fuse->search_again = false;
+    int rc = plan_step(t, step, s, err);
+    return rc ? rc : submit(fuse, s, step, err);
 }

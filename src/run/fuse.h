@@ -2,26 +2,43 @@
 /*
  * Intra-stage fusion (RLHFuse section 5): actor and critic train under one
  * bidirectional pipeline schedule, on the same devices.
+ *
+ * A device of the schedule is a tp group of devices. Where the models' tp
+ * differ, that of the larger one: so many stages of the other model, one after
+ * another in its pipeline, are one stage of the schedule.
  */
 #ifndef WEFT_RUN_FUSE_H
 #define WEFT_RUN_FUSE_H
 
 #include "run/trainer.h"
 
-/* The schedule in use. */
 struct weft_fuse;
-void weft_fuse_free(struct weft_fuse *fuse); /* NULL is allowed */
 
 /* Lays the training calls' pipelines beside one another, the critic's
- * reversed. Errors: meshes, or numbers of devices or tp that differ. */
+ * reversed. Errors: meshes that differ, a tp or pp that is no multiple. */
 int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err);
 
+/* Sets t->fuse, from the layouts; reads train.schedule. Errors: a file that is
+ * no schedule of these pipelines, or has fewer micro-batches. */
+int weft_fuse_open(struct weft_trainer *t, struct weft_err *err);
+void weft_fuse_free(struct weft_fuse *fuse); /* NULL is allowed */
+
 /* Submits the forwards and backwards of an optimizer step of the actor
- * (step[0]) and the critic (step[1]) in the schedule's order: read from
- * train.schedule, or searched for their numbers of micro-batches, which are
- * looked up from then on. Every rank finds the same. Errors: a file that does
- * not fit, WEFT_ENOMEM. */
+ * (step[0]) and the critic (step[1]) in the order of a schedule: that of
+ * train.schedule, or one searched for their numbers of micro-batches, first
+ * from the models' sizes, then from measured times. Every rank finds the same.
+ * Errors: WEFT_ENOMEM. */
 int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *step[2],
                      struct weft_err *err);
+
+/* After the iteration's wait: reads when its units ran. Collective. Errors:
+ * WEFT_ENOMEM. */
+int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err);
+/* Rank 0's: the iteration's plan beside what was measured, as metrics, and its
+ * last step in run_dir/schedule: problem.json (for weft schedule), fused.json,
+ * planned.svg, measured.svg. Errors: a file that cannot be written. */
+int weft_fuse_report(struct weft_trainer *t, struct weft_err *err);
+/* Frees the iteration's steps; its tasks have ended. */
+void weft_fuse_forget(struct weft_trainer *t);
 
 #endif

@@ -12,7 +12,8 @@ run_sources = \
 	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
-	%D%/fuse.c %D%/fuse.h \
+	%D%/fuse.c %D%/fuse.h %D%/fuse_inside.h \
+	%D%/fuse_measure.c \
 	%D%/info.c %D%/info.h \
 	%D%/job.c %D%/job.h \
 	%D%/lm.c %D%/lm.h \

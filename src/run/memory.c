@@ -127,6 +127,13 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
                      * (size_t) (is_ppo(t) ? c->ppo.epochs : 1)};
 }
 
+int32_t weft_run_micro_batches(const struct weft_trainer *t,
+                               const struct weft_shape *shape,
+                               enum weft_call call)
+{
+    return train_size(t, shape, call).n_flights;
+}
+
 /* ---- Models ----------------------------------------------------------- */
 
 static void count_trained(struct budget *b, const struct weft_run_model *m,

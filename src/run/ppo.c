@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "run/fuse.h"
 
 static bool needs_reference(const struct weft_config *c)
 {
@@ -326,10 +327,12 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
     if (!rc) {
         weft_rt_times_all(t->rt, p->time);
         p->start_s = start;
-        if (weft_world_rank() == 0)
+        rc = weft_fuse_measure(t, err);
+        if (!rc && weft_world_rank() == 0)
             rc = weft_ppo_report(p);
         rc = weft_world_agree(rc, err);
     }
+    weft_fuse_forget(t);
     if (rc)
         weft_ppo_forget(t);
     if (p)

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "run/digest.h"
+#include "run/fuse.h"
 #include "run/ppo.h"
 
 /* Sums of a training call's statistics, and of its first step alone. */
@@ -319,6 +320,8 @@ int weft_ppo_report(struct weft_ppo *p)
         report_times(p, &c);
         rc = p->t->config.samples_kept == 0 ? 0 : write_samples(p, &c);
     }
+    if (!rc)
+        rc = weft_fuse_report(p->t, p->err);
     if (!rc)
         rc = weft_digest_write(p);
     weft_free(column);

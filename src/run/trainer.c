@@ -332,6 +332,8 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
         rc = for_each_model(t, create_tiles, err);
     if (!rc)
         rc = create_state(t, err);
+    if (!rc && t->config.train.intra_stage_fusion)
+        rc = weft_fuse_open(t, err);
     return weft_world_agree(rc, err);
 }
 
@@ -447,10 +449,10 @@ void weft_trainer_close(struct weft_trainer *t)
     if (!t)
         return;
     weft_ppo_forget(t);
-    weft_fuse_free(t->fuse);
     write_trace(t);
     if (t->seq)
         weft_seq_free(t->seq);
+    weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
     weft_tile_release(t->kl_state);
     model_release(&t->actor);

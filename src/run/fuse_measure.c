@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fused training as it ran: stage times for the next schedule, and the plan
+ * beside what was measured. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "run/fuse.h"
+#include "run/fuse_inside.h"
+#include "run/metrics.h"
+
+enum { WRITE_EVERY_S = 1 };
+
+/* ---- When units ran ------------------------------------------------------ */
+
+/* The planned schedule with measured times, from the first start on. */
+static int read_spans(struct weft_fuse_step *s, struct weft_err *err)
+{
+    double first = INFINITY;
+    size_t at = 0;
+    int rc = weft_rt_spans_all(s->n_spans, s->span, err);
+    if (!rc)
+        rc = weft_schedule_copy(&s->planned, &s->measured, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < s->n_spans; i++)
+        if (s->span[i].end_s > 0)
+            first = fmin(first, s->span[i].start_s);
+    for (int32_t d = 0; d < s->measured.n_devices; d++)
+        for (int32_t i = 0; i < s->measured.n[d]; i++) {
+            struct weft_subtask *k = &s->measured.task[d][i];
+            const struct weft_span *span = &s->span[at++];
+            bool ran = span->end_s > 0;
+            k->start = ran ? span->start_s - first : NAN;
+            k->end = ran ? span->end_s - first : NAN;
+            s->measured.makespan = fmax(s->measured.makespan,
+                                        ran ? k->end : 0);
+        }
+    return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median, over the iteration, of a pass's times on a stage per cost; 0:
+ * it did not run. `ratio`: room for all of them. */
+static double rate_of(const struct weft_fuse *fuse, int32_t model,
+                      int32_t stage, bool backward, double *ratio)
+{
+    size_t n = 0;
+    for (const struct weft_fuse_step *s = fuse->step; s; s = s->next) {
+        const double *cost = s->cost
+                           + (model ? s->problem.model[0].micro_batches : 0);
+        for (int32_t d = 0; d < s->measured.n_devices; d++)
+            for (int32_t i = 0; i < s->measured.n[d]; i++) {
+                const struct weft_subtask *k = &s->measured.task[d][i];
+                if (k->model == model && k->stage == stage
+                    && (k->pass != WEFT_PASS_FORWARD) == backward
+                    && k->end > k->start)
+                    ratio[n++] = (k->end - k->start) / cost[k->micro_batch];
+            }
+    }
+    qsort(ratio, n, sizeof *ratio, by_value);
+    return n > 0 ? ratio[n / 2] : 0;
+}
+
+/* Every rank has the same times, and so the same rates. */
+static int learn(struct weft_fuse *fuse, struct weft_err *err)
+{
+    size_t n = 0;
+    for (const struct weft_fuse_step *s = fuse->step; s; s = s->next)
+        n += s->n_spans;
+    double *ratio = weft_alloc(n, sizeof *ratio);
+    if (!ratio)
+        return weft_err_nomem(err, "stage times", n * sizeof *ratio);
+    for (int32_t m = 0; m < WEFT_FUSE_MODELS; m++)
+        for (int32_t i = 0; i < 2 * fuse->model[m].stages; i++) {
+            double rate = rate_of(fuse, m, i / 2, i % 2, ratio);
+            if (rate > 0)
+                fuse->model[m].rate[i] = rate;
+        }
+    weft_free(ratio);
+    return 0;
+}
+
+/* The iteration's steps: sums of times, means of shares. */
+static int compare(struct weft_fuse *fuse, struct weft_err *err)
+{
+    struct weft_schedule_comparison *all = &fuse->all, one;
+    int n = 0, rc = 0;
+    *all = (struct weft_schedule_comparison){.in_order = true};
+    for (struct weft_fuse_step *s = fuse->step; s && !rc; s = s->next, n++) {
+        rc = weft_schedule_compare(&s->problem, &s->planned, &s->measured,
+                                   &one, err);
+        if (rc)
+            break;
+        all->planned_makespan += one.planned_makespan;
+        all->makespan += one.makespan;
+        all->planned_bubble += one.planned_bubble;
+        all->bubble += one.bubble;
+        all->planned_peak = fmax(all->planned_peak, one.planned_peak);
+        all->peak = fmax(all->peak, one.peak);
+        all->start_error += one.start_error;
+        all->most_start_error = fmax(all->most_start_error,
+                                     one.most_start_error);
+        all->in_order = all->in_order && one.in_order;
+    }
+    all->planned_bubble /= n > 0 ? n : 1;
+    all->bubble /= n > 0 ? n : 1;
+    all->start_error /= n > 0 ? n : 1;
+    return rc;
+}
+
+int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_fuse *fuse = t->fuse;
+    int rc = 0;
+    if (!fuse || !fuse->step)
+        return 0;
+    for (struct weft_fuse_step *s = fuse->step; s && !rc; s = s->next)
+        rc = read_spans(s, err);
+    fuse->was_measured = fuse->is_measured;
+    if (!rc)
+        rc = compare(fuse, err);
+    bool again = t->config.train.schedule_search == WEFT_FUSE_EACH_ITERATION;
+    if (!rc && (again || !fuse->is_measured)) {
+        rc = learn(fuse, err);
+        fuse->is_measured = true;
+        fuse->search_again = !t->config.train.schedule;
+    }
+    return rc;
+}
+
+/* ---- Files ---------------------------------------------------------------- */
+
+static int write_pictures(const struct weft_trainer *t,
+                          const struct weft_fuse_step *s,
+                          struct weft_schedule_report *report,
+                          struct weft_err *err)
+{
+    char path[4200];
+    report->until = fmax(s->planned.makespan, s->measured.makespan);
+    report->title = "planned (s, MiB)";
+    snprintf(path, sizeof path, "%s/schedule/planned.svg", t->config.run_dir);
+    int rc = weft_schedule_write_svg(&s->problem, &s->planned, report, path,
+                                     err);
+    report->title = "measured (s, MiB)";
+    report->optimal = false;
+    report->serial_1f1b = NAN; /* not measured */
+    snprintf(path, sizeof path, "%s/schedule/measured.svg",
+             t->config.run_dir);
+    return rc ? rc
+              : weft_schedule_write_svg(&s->problem, &s->measured, report,
+                                        path, err);
+}
+
+static int write_files(const struct weft_trainer *t, struct weft_fuse_step *s,
+                       struct weft_err *err)
+{
+    struct weft_schedule_comparison comparison;
+    struct weft_schedule serial = {0};
+    struct weft_schedule_bound bound;
+    char path[4200];
+    int rc = weft_schedule_compare(&s->problem, &s->planned, &s->measured,
+                                   &comparison, err);
+    if (!rc)
+        rc = weft_schedule_bounds(&s->problem, 0, &bound, err);
+    if (!rc)
+        rc = weft_schedule_baseline(&s->problem, WEFT_SCHEDULE_SERIAL,
+                                    &serial, err);
+    if (rc)
+        return rc;
+    s->planned.peak_activation = comparison.planned_peak;
+    s->measured.peak_activation = comparison.peak;
+    struct weft_schedule_report report = {
+        .algorithm = WEFT_SCHEDULE_SEARCH,
+        .lower_bound = bound.makespan,
+        .argument = bound.argument,
+        .serial_1f1b = serial.makespan,
+        .serial_peak_activation = serial.peak_activation,
+        .greedy = NAN,
+        .optimal = s->planned.makespan <= bound.makespan * (1 + 1e-9),
+        .seed = t->config.seed,
+        .evaluations = t->config.train.schedule_evaluations,
+        .seconds = NAN,
+        .measured = &s->measured,
+        .comparison = &comparison};
+    weft_schedule_release(&serial);
+    snprintf(path, sizeof path, "%s/schedule", t->config.run_dir);
+    rc = weft_dir_create(path, err);
+    snprintf(path, sizeof path, "%s/schedule/problem.json",
+             t->config.run_dir);
+    if (!rc)
+        rc = weft_schedule_problem_write(&s->problem, path, err);
+    snprintf(path, sizeof path, "%s/schedule/fused.json", t->config.run_dir);
+    if (!rc)
+        rc = weft_schedule_write(&s->problem, &s->planned, &report, path,
+                                 err);
+    return rc ? rc : write_pictures(t, s, &report, err);
+}
+
+int weft_fuse_report(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_fuse *fuse = t->fuse;
+    struct weft_metrics *m = t->metrics;
+    if (!fuse || !fuse->step || !fuse->was_measured)
+        return 0;
+    const struct weft_schedule_comparison *all = &fuse->all;
+    weft_metrics_set(m, "schedule/planned_s", all->planned_makespan);
+    weft_metrics_set(m, "schedule/measured_s", all->makespan);
+    weft_metrics_set(m, "schedule/planned_bubble", all->planned_bubble);
+    weft_metrics_set(m, "schedule/measured_bubble", all->bubble);
+    weft_metrics_set(m, "schedule/start_error_s", all->start_error);
+    weft_metrics_set(m, "schedule/planned_peak_mib", all->planned_peak);
+    weft_metrics_set(m, "schedule/measured_peak_mib", all->peak);
+    weft_metrics_set(m, "schedule/in_order", all->in_order);
+    double now = weft_clock_s();
+    if (t->iteration + 1 < t->config.iterations
+        && now - fuse->written_s < WRITE_EVERY_S)
+        return 0;
+    fuse->written_s = now;
+    struct weft_fuse_step *last = fuse->step;
+    while (last->next)
+        last = last->next;
+    return write_files(t, last, err);
+}
