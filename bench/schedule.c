@@ -131,6 +131,8 @@ static void run(const struct setting *s, double time_limit_s,
                                       .progress = progress,
                                       .ctx = &watch};
     int rc = weft_schedule_search(&p, &o, &r, &err);
+    if (rc == 0)
+        must(weft_schedule_prove(&p, &o, &r, &err), &err);
     if (rc == WEFT_ENOTFOUND) {
         printf("%-34s %s\n", s->name, err.text);
     } else {

@@ -133,7 +133,8 @@ struct weft_schedule_bound {
 };
 /* `effort` 0: longest chains and each device alone with heads and tails; 1:
  * heads and tails count the work that a device must do before and after (up
- * to 16384 subtasks; quadratic). Both know how many micro-batches fit. */
+ * to 16384 subtasks; quadratic). Both know how many micro-batches fit. 2:
+ * makespans above that are refuted, for about a second. */
 int weft_schedule_bounds(const struct weft_schedule_problem *problem,
                          int effort, struct weft_schedule_bound *out,
                          struct weft_err *err);
@@ -174,6 +175,14 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
                          const struct weft_schedule_options *options,
                          struct weft_schedule_result *out,
                          struct weft_err *err);
+
+/* Raises the bound of a result that is not proven least, by refuting shorter
+ * makespans: for at most a few seconds, less after few evaluations or a cut.
+ * Errors: WEFT_ENOMEM. */
+int weft_schedule_prove(const struct weft_schedule_problem *problem,
+                        const struct weft_schedule_options *options,
+                        struct weft_schedule_result *result,
+                        struct weft_err *err);
 
 /* The front of makespan against peak: schedules, none better in both, by
  * rising makespan; the caller releases each and frees the array. */

@@ -16,7 +16,7 @@
 #include "plan/schedule_shop.h"
 
 /* Ancestors are kept as bits up to so many operations (32 MiB). */
-enum { MOST_BITS_OPS = 16384 };
+enum { MOST_BITS_OPS = 16384, REFUTE_STEPS = 500000000 };
 
 int weft_shop_pair_init(struct weft_shop_pair *pair,
                         const struct weft_schedule_problem *problem,
@@ -52,7 +52,6 @@ void weft_shop_pair_release(struct weft_shop_pair *pair)
 
 struct heads {
     const struct weft_shop *shop;
-    double capacity;
     double *head;       /* (n_ops) */
     int32_t *missing;   /* (n_ops) predecessors not yet seen */
     int32_t *queue;     /* (n_ops) topological order */
@@ -64,11 +63,11 @@ struct heads {
 };
 
 static bool heads_init(struct heads *h, const struct weft_shop *shop,
-                       double capacity, int effort, double *head)
+                       int effort, double *head)
 {
     size_t n = (size_t) shop->n_ops;
     bool bits = effort > 0 && shop->n_ops <= MOST_BITS_OPS;
-    *h = (struct heads){.shop = shop, .capacity = capacity, .head = head};
+    *h = (struct heads){.shop = shop, .head = head};
     h->n_words = n / 64 + 1;
     h->missing = weft_alloc(n, sizeof(int32_t));
     h->queue = weft_alloc(n, sizeof(int32_t));
@@ -91,30 +90,29 @@ static void heads_release(struct heads *h)
     weft_free(h->ancestor);
 }
 
-/* Of each unit, how many micro-batches fit; false where one does not. Only
- * with both lanes in a known order does it say who waits for whom. */
-static bool count_flying(struct heads *h)
+/* Only with both lanes in a known order does memory say who waits for whom. */
+bool weft_shop_flying(const struct weft_shop *shop, double capacity,
+                      int32_t *flying)
 {
-    const struct weft_shop *shop = h->shop;
-    for (int32_t u = 0; u < shop->n_units && h->capacity > 0; u++) {
+    for (int32_t u = 0; u < shop->n_units; u++) {
         const struct weft_shop_unit *unit = &shop->unit[u];
-        if (unit->most > h->capacity * (1 + WEFT_SHOP_SLACK))
+        flying[u] = 0;
+        if (capacity <= 0 || unit->most <= 0)
+            continue;
+        if (unit->most > capacity * (1 + WEFT_SHOP_SLACK))
             return false;
-        if (unit->most > 0 && shop->lane[unit->take].fixed
-            && shop->lane[unit->give].fixed && unit->equal)
-            h->flying[u] = (int32_t) fmin(
+        if (shop->lane[unit->take].fixed && shop->lane[unit->give].fixed
+            && unit->equal)
+            flying[u] = (int32_t) fmin(
                 shop->lane[unit->take].n,
-                floor(h->capacity / unit->most * (1 + WEFT_SHOP_SLACK)));
+                floor(capacity / unit->most * (1 + WEFT_SHOP_SLACK)));
     }
     return true;
 }
 
-/* Up to two more neighbours of x: in its lane, and by memory; `step` -1:
- * before it, 1: after it. */
-static int more(const struct heads *h, int32_t x, int32_t step,
-                int32_t out[2])
+int weft_shop_beside(const struct weft_shop *shop, const int32_t *flying,
+                     int32_t x, int32_t step, int32_t out[2])
 {
-    const struct weft_shop *shop = h->shop;
     const struct weft_shop_op *op = &shop->op[x];
     int n = 0;
     if (op->lane < 0)
@@ -124,8 +122,8 @@ static int more(const struct heads *h, int32_t x, int32_t step,
     int32_t i = op->place + step;
     if (lane->fixed && i >= 0 && i < lane->n)
         out[n++] = lane->op[i];
-    i = op->place + step * h->flying[op->unit];
-    if (h->flying[op->unit] > 0 && i >= 0 && i < lane->n
+    i = op->place + step * flying[op->unit];
+    if (flying[op->unit] > 0 && i >= 0 && i < lane->n
         && op->lane == (step < 0 ? unit->take : unit->give))
         out[n++] = shop->lane[step < 0 ? unit->give : unit->take].op[i];
     return n;
@@ -137,7 +135,7 @@ static void sort_topologically(struct heads *h)
     int32_t n = 0, next[2];
     for (int32_t x = 0; x < shop->n_ops; x++) {
         h->missing[x] = shop->pred_at[x + 1] - shop->pred_at[x]
-                      + more(h, x, -1, next);
+                      + weft_shop_beside(shop, h->flying, x, -1, next);
         if (h->missing[x] == 0)
             h->queue[n++] = x;
     }
@@ -146,7 +144,7 @@ static void sort_topologically(struct heads *h)
         for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++)
             if (--h->missing[shop->succ[k].op] == 0)
                 h->queue[n++] = shop->succ[k].op;
-        for (int k = more(h, x, 1, next); k-- > 0;)
+        for (int k = weft_shop_beside(shop, h->flying, x, 1, next); k-- > 0;)
             if (--h->missing[next[k]] == 0)
                 h->queue[n++] = next[k];
     }
@@ -201,8 +199,8 @@ static bool compute_heads(const struct weft_shop *shop, double capacity,
                           int effort, double *head)
 {
     struct heads h;
-    bool done = heads_init(&h, shop, capacity, effort, head);
-    if (done && !count_flying(&h)) {
+    bool done = heads_init(&h, shop, effort, head);
+    if (done && !weft_shop_flying(shop, capacity, h.flying)) {
         head[0] = INFINITY;
     } else if (done) {
         sort_topologically(&h);
@@ -216,7 +214,8 @@ static bool compute_heads(const struct weft_shop *shop, double capacity,
                 head[x] = fmax(head[x], head[y] + shop->op[y].time
                                             + shop->pred[k].lag);
             }
-            for (int k = more(&h, x, -1, before); k-- > 0;) {
+            for (int k = weft_shop_beside(shop, h.flying, x, -1, before);
+                 k-- > 0;) {
                 inherit(&h, x, before[k]);
                 head[x] = fmax(head[x],
                                head[before[k]] + shop->op[before[k]].time);
@@ -327,7 +326,9 @@ static double device_bound(const struct weft_shop_pair *pair)
 
 static double round_up(const struct weft_shop *shop, double bound)
 {
-    return shop->integers ? ceil(bound * (1 - WEFT_SHOP_SLACK)) : bound;
+    return shop->grain > 0
+             ? ceil(bound / shop->grain * (1 - WEFT_SHOP_SLACK)) * shop->grain
+             : bound;
 }
 
 double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
@@ -403,6 +404,10 @@ int weft_schedule_bounds(const struct weft_schedule_problem *problem,
         return rc;
     b.makespan = weft_shop_bound(&pair, problem->capacity, effort,
                                  &b.argument);
+    if (effort > 1 && b.makespan >= 0)
+        b.makespan = weft_shop_refute(&pair.forward, problem->capacity,
+                                      b.makespan, INFINITY, REFUTE_STEPS,
+                                      &b.argument);
     b.peak_activation = b.makespan < 0 || b.makespan == INFINITY
                           ? b.makespan
                           : weft_shop_peak_bound(&pair, b.makespan, effort);

@@ -232,6 +232,38 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
     return rc;
 }
 
+/* Steps of refuting: so many for an evaluation, but at most. */
+enum { STEPS_PER_EVALUATION = 64 };
+#define MOST_STEPS INT64_C(1000000000)
+
+int weft_schedule_prove(const struct weft_schedule_problem *problem,
+                        const struct weft_schedule_options *options,
+                        struct weft_schedule_result *result,
+                        struct weft_err *err)
+{
+    struct weft_schedule_bound *b = &result->bound;
+    struct weft_shop_pair pair;
+    double makespan = result->schedule.makespan;
+    int64_t evaluations = options->evaluations > 0
+                            ? options->evaluations
+                            : default_evaluations(problem);
+    int64_t steps = weft_min64(MOST_STEPS / (result->cut ? 8 : 1),
+                               evaluations * STEPS_PER_EVALUATION);
+    if (result->optimal)
+        return 0;
+    int rc = weft_shop_pair_init(&pair, problem, err);
+    if (rc)
+        return rc;
+    b->makespan = weft_shop_refute(&pair.forward, problem->capacity,
+                                   b->makespan, makespan, steps,
+                                   &b->argument);
+    result->optimal = makespan <= b->makespan * (1 + WEFT_SHOP_SLACK);
+    if (b->makespan < 0)
+        rc = weft_err_nomem(err, "a schedule's bounds", 0);
+    weft_shop_pair_release(&pair);
+    return rc;
+}
+
 /* ---- The front ------------------------------------------------------------ */
 
 enum { MOST_FRONT = 16 };

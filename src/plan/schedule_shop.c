@@ -199,16 +199,41 @@ static void fill_model(struct weft_shop *shop, const struct span *s,
         add_step(arcs, s, i);
 }
 
-/* Lanes and units by device, work, and whether times are whole numbers. */
+static double common(double a, double b)
+{
+    while (b > 0) {
+        double rest = fmod(a, b);
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The largest number whose multiples are all times, if it is a whole number
+ * of thousandths, halves, thirds, ...; 0: none. */
+static double find_grain(const struct weft_shop *shop)
+{
+    for (int32_t k = 1; k <= 1000; k++) {
+        double grain = shop->problem->latency * k;
+        bool fits = grain == round(grain);
+        for (int32_t x = 0; x < shop->n_ops && fits; x++) {
+            double t = shop->op[x].time * k, whole = round(t);
+            fits = fabs(t - whole) <= 1e-12 * t;
+            grain = common(grain, whole);
+        }
+        if (fits)
+            return grain / k;
+    }
+    return 0;
+}
+
+/* Lanes and units by device, work, and what all times are multiples of. */
 static void index_devices(struct weft_shop *shop)
 {
-    shop->integers = shop->problem->latency == floor(shop->problem->latency);
-    for (int32_t x = 0; x < shop->n_ops; x++) {
-        const struct weft_shop_op *op = &shop->op[x];
-        shop->integers = shop->integers && op->time == floor(op->time);
-        if (op->device >= 0)
-            shop->device_at[op->device + 1]++;
-    }
+    shop->grain = find_grain(shop);
+    for (int32_t x = 0; x < shop->n_ops; x++)
+        if (shop->op[x].device >= 0)
+            shop->device_at[shop->op[x].device + 1]++;
     int32_t n_lanes = 0, n_units = 0;
     for (int32_t d = 0; d < shop->n_devices; d++) {
         double work = 0;

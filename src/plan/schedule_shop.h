@@ -51,8 +51,8 @@ struct weft_shop {
     const struct weft_schedule_problem *problem;
     int32_t n_ops, n_devices, n_lanes, n_units;
     bool reversed;
-    bool integers; /* every time is a whole number */
-    double work;   /* the most loaded device's */
+    double grain; /* every time is a multiple of it; 0: none found */
+    double work;  /* the most loaded device's */
     struct weft_shop_op *op;
     int32_t *pred_at, *succ_at; /* (n_ops + 1) */
     struct weft_shop_arc *pred, *succ;
@@ -93,10 +93,23 @@ int weft_shop_pair_init(struct weft_shop_pair *pair,
                         struct weft_err *err);
 void weft_shop_pair_release(struct weft_shop_pair *pair);
 
+/* Of each unit, how many micro-batches fit the capacity, 0: no limit is known
+ * (n_units). False where one does not. */
+bool weft_shop_flying(const struct weft_shop *shop, double capacity,
+                      int32_t *flying);
+/* Up to two more neighbours of x: in its lane, and by memory; `step` -1:
+ * before it, 1: after it. */
+int weft_shop_beside(const struct weft_shop *shop, const int32_t *flying,
+                     int32_t x, int32_t step, int32_t out[2]);
 /* No schedule within the capacity (0: none) is shorter. Sets head and tail.
  * `argument` may be NULL. Negative: out of memory. */
 double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
                        int effort, const char **argument);
+/* `bound`, raised by refuting makespans above it but below `makespan`, with so
+ * many steps (of about 2 ns). Negative: out of memory. */
+double weft_shop_refute(const struct weft_shop *shop, double capacity,
+                        double bound, double makespan, int64_t steps,
+                        const char **argument);
 /* No schedule of at most this makespan holds less. Negative: out of memory. */
 double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan,
                             int effort);

@@ -88,6 +88,8 @@ int weft_schedule_job_search(const struct weft_schedule_problem *problem,
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)
         rc = share_result(problem, found, &r, err);
+    if (!rc)
+        rc = weft_schedule_prove(problem, options, &r, err);
     if (rc)
         weft_schedule_release(&r.schedule);
     else
