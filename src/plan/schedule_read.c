@@ -135,7 +135,9 @@ int weft_schedule_copy(const struct weft_schedule *from,
                        struct weft_schedule *out, struct weft_err *err)
 {
     size_t most = 0;
-    *out = (struct weft_schedule){.n_devices = from->n_devices};
+    *out = (struct weft_schedule){.n_devices = from->n_devices,
+                                  .makespan = from->makespan,
+                                  .peak_activation = from->peak_activation};
     out->n = weft_alloc((size_t) from->n_devices, sizeof *out->n);
     out->task = weft_alloc((size_t) from->n_devices, sizeof *out->task);
     for (int32_t d = 0; out->n && out->task && d < from->n_devices; d++) {

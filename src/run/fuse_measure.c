@@ -26,6 +26,7 @@ static int read_spans(struct weft_fuse_step *s, struct weft_err *err)
         rc = weft_schedule_copy(&s->planned, &s->measured, err);
     if (rc)
         return rc;
+    s->measured.makespan = 0;
     for (size_t i = 0; i < s->n_spans; i++)
         if (s->span[i].end_s > 0)
             first = fmin(first, s->span[i].start_s);

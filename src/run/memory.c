@@ -118,7 +118,8 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
         call == WEFT_CALL_CRITIC_TRAIN ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY);
     return (struct weft_g_train_size){
         .most = rows_of(t, of_group, rows),
-        .n_flights = (int32_t) (cuts * weft_ceil_div(groups, plan->dp)),
+        .n_flights = (int32_t) weft_min64(
+            n, cuts * weft_ceil_div(groups, plan->dp)),
         .fused = c->train.intra_stage_fusion,
         .n_groups = groups,
         .n_steps = steps,

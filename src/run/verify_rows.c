@@ -35,9 +35,20 @@ static const struct weft_verify_mix options_mix = {
      {0, "dp4,zero=3,micro_batches=2,recompute"},
      {0, "dp2pp2,zero=1,micro_batches=5"}}};
 
+/* Actor and critic train under one schedule, a group of two devices for a
+ * stage: two of the critic's stages are one of the schedule's. */
+static const struct weft_verify_mix fused_mix = {
+    {{0, "dp4"},
+     {0, "dp4"},
+     {0, "dp2pp2"},
+     {0, "tp4"},
+     {0, "tp2pp2,micro_batches=3"},
+     {0, "pp4,micro_batches=2,recompute"}}};
+
 /* ---- The matrix ------------------------------------------------------- */
 
 #define PLACES "runtime.place=device "
+#define FUSED "train.intra_stage_fusion=true "
 enum {
     NO = 0,
     F32 = 1 << WEFT_F32,
@@ -83,6 +94,11 @@ static const struct weft_verify_row rows[] = {
     {"apart", 1, 4, NULL, &apart_mix, NO},
     {"options", 1, 4, NULL, &options_mix, NO},
 
+    {"fused-pp2", 1, 2, FUSED "layout=pp2,micro_batches=3", NULL, NO},
+    {"fused-dp2pp2", 1, 4, FUSED "layout=dp2pp2,zero=2", NULL, NO},
+    {"fused-groups", 1, 4, FUSED "train.schedule_search=iteration",
+     &fused_mix, BF16},
+
     {"places-dp4", 1, 4, PLACES "layout=dp4", NULL, NO},
     {"places-tp4", 1, 4, PLACES "layout=tp4", NULL, NO},
     {"places-pp4", 1, 4, PLACES "layout=pp4,micro_batches=2", NULL, NO},
@@ -94,6 +110,8 @@ static const struct weft_verify_row rows[] = {
     {"places-apart", 1, 4, PLACES, &apart_mix, NO},
     {"places-options", 1, 4, PLACES, &options_mix, NO},
 
+    {"places-fused", 1, 4, PLACES FUSED, &fused_mix, NO},
+
     {"ranks2-dp2", 2, 1, NULL, NULL, NO},
     {"ranks2-tp2", 2, 1, "layout=tp2", NULL, NO},
     {"ranks2-pp2", 2, 1, "layout=pp2,micro_batches=2", NULL, NO},
@@ -103,12 +121,15 @@ static const struct weft_verify_row rows[] = {
     {"ranks2x2-realloc", 2, 2, NULL, &realloc_mix, F32},
     {"ranks2x2-split", 2, 2, NULL, &split_mix, NO},
     {"ranks2x2-places", 2, 2, PLACES, &options_mix, NO},
+    {"ranks2-fused", 2, 1, FUSED "layout=pp2,micro_batches=3", NULL, F32},
+    {"ranks2x2-fused", 2, 2, FUSED, &fused_mix, NO},
     {"ranks4-dp4", 4, 1, NULL, NULL, NO},
     {"ranks4-tp4", 4, 1, "layout=tp4", NULL, NO},
     {"ranks4-pp4", 4, 1, "layout=pp4,micro_batches=2", NULL, NO},
     {"ranks4-zero2", 4, 1, "layout=dp4,zero=2", NULL, NO},
     {"ranks4-realloc", 4, 1, NULL, &realloc_mix, NO},
     {"ranks4-apart", 4, 1, NULL, &apart_mix, NO},
+    {"ranks4-fused", 4, 1, FUSED "layout=dp2pp2,micro_batches=2", NULL, NO},
 };
 
 const struct weft_verify_row *weft_verify_row(size_t i)

@@ -106,6 +106,16 @@ ppo 4 p4 runtime.devices=1 layout=tp2pp2,recompute || complain "4 ranks: $?"
 same p4 one
 ppo 4 p4z runtime.devices=2 layout=dp4tp2,zero=3 || complain "4 ranks: $?"
 same p4z one
+fused="train.intra_stage_fusion=true layout=pp2,micro_batches=2"
+# shellcheck disable=SC2086
+ppo 2 p2f runtime.devices=1 $fused || complain "2 ranks, fused: $?"
+same p2f one
+tail -n 1 p2f/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
+    complain "fused training out of order: $(tail -n 1 p2f/metrics.jsonl)"
+# shellcheck disable=SC2086
+ppo 2 p2s runtime.devices=1 $fused train.schedule="$dir/p2f/schedule/fused.json" ||
+    complain "2 ranks, a schedule's file: $?"
+same p2s one
 sft 1 s1 runtime.devices=1 || complain "sft, 1 rank: $?"
 sft 2 s2 runtime.devices=2 layout=dp2tp2,zero=3 || complain "sft, 2 ranks: $?"
 same s2 s1

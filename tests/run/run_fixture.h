@@ -124,6 +124,39 @@ static inline void fixture_steps(struct weft_trainer *trainer, int n)
         REQUIRE_OK(weft_trainer_step(trainer, &err), err);
 }
 
+/* One call of a plan of eight devices; without a call: the end. */
+struct fixture_call {
+    const char *call;
+    int device, devices, dp, tp, pp;
+    const char *options; /* ", \"zero\": 1" */
+};
+
+/* Writes the plan and returns "plan=PATH"; a static buffer per plan. */
+static inline const char *fixture_plan(const struct fixture *f,
+                                       const char *name,
+                                       const struct fixture_call *call)
+{
+    static char word[8][600];
+    static int next;
+    char *out = word[next++ % 8];
+    snprintf(out, sizeof word[0], "plan=%s/%s.json", f->dir, name);
+    FILE *file = fopen(out + 5, "w");
+    REQUIRE(file != NULL);
+    fprintf(file,
+            "{\"format\": 1, \"nodes\": 1, \"devices\": 8, \"calls\": {");
+    for (int i = 0; call[i].call; i++)
+        fprintf(file,
+                "%s\n\"%s\": {\"mesh\": {\"node\": 0, \"nodes\": 1, "
+                "\"device\": %d, \"devices\": %d}, \"dp\": %d, \"tp\": %d, "
+                "\"pp\": %d%s}",
+                i ? "," : "", call[i].call, call[i].device, call[i].devices,
+                call[i].dp, call[i].tp, call[i].pp,
+                call[i].options ? call[i].options : "");
+    fprintf(file, "}}\n");
+    fclose(file);
+    return out;
+}
+
 /* Hash over both models' masters and moments in a checkpoint. */
 static inline struct weft_hash fixture_hash(const struct fixture *f,
                                             const char *name, int iteration)

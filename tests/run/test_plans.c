@@ -8,38 +8,8 @@
 
 static struct fixture fixture;
 
-/* One call of a plan of eight devices; without a call: the end. */
-struct call {
-    const char *call;
-    int device, devices, dp, tp, pp;
-    const char *options; /* ", \"zero\": 1" */
-};
-
-/* Writes the plan and returns "plan=PATH"; a static buffer per plan. */
-static const char *plan_word(const char *name, const struct call *call)
-{
-    static char word[8][600];
-    static int next;
-    char *out = word[next++ % 8];
-    snprintf(out, sizeof word[0], "plan=%s/%s.json", fixture.dir, name);
-    FILE *f = fopen(out + 5, "w");
-    REQUIRE(f != NULL);
-    fprintf(f, "{\"format\": 1, \"nodes\": 1, \"devices\": 8, \"calls\": {");
-    for (int i = 0; call[i].call; i++)
-        fprintf(f,
-                "%s\n\"%s\": {\"mesh\": {\"node\": 0, \"nodes\": 1, "
-                "\"device\": %d, \"devices\": %d}, \"dp\": %d, \"tp\": %d, "
-                "\"pp\": %d%s}",
-                i ? "," : "", call[i].call, call[i].device, call[i].devices,
-                call[i].dp, call[i].tp, call[i].pp,
-                call[i].options ? call[i].options : "");
-    fprintf(f, "}}\n");
-    fclose(f);
-    return out;
-}
-
 /* All calls on the whole mesh. */
-static const struct call wide[] = {
+static const struct fixture_call wide[] = {
     {"actor_generate", 0, 8, 2, 2, 2, NULL},
     {"ref_infer", 0, 8, 2, 4, 1, ", \"micro_batches\": 2"},
     {"reward_infer", 0, 8, 4, 2, 1, NULL},
@@ -48,7 +18,7 @@ static const struct call wide[] = {
     {"critic_train", 0, 8, 4, 1, 2, ", \"zero\": 3"},
     {0}};
 /* Actor and critic apart, as disaggregated systems have them. */
-static const struct call apart[] = {
+static const struct fixture_call apart[] = {
     {"actor_generate", 0, 4, 1, 4, 1, NULL},
     {"ref_infer", 4, 2, 1, 1, 2, ", \"offload\": true"},
     {"reward_infer", 6, 2, 1, 2, 1, ", \"offload\": true"},
@@ -57,7 +27,7 @@ static const struct call apart[] = {
     {"critic_train", 4, 4, 2, 2, 1, ", \"zero\": 1, \"recompute\": true"},
     {0}};
 /* Overlapping in part; a single device for some. */
-static const struct call mixed[] = {
+static const struct fixture_call mixed[] = {
     {"actor_generate", 0, 8, 8, 1, 1, NULL},
     {"ref_infer", 7, 1, 1, 1, 1, NULL},
     {"reward_infer", 2, 2, 2, 1, 1, NULL},
@@ -82,14 +52,17 @@ static void same_on_plans(const char *name, const char *option,
 {
     static const char *const where[] = {"runtime.place=device",
                                         "runtime.place=node"};
-    const struct call *const plan[] = {wide, apart, mixed};
+    const struct fixture_call *const plan[] = {wide, apart, mixed};
     char other[64];
     struct weft_hash one = run(name, "runtime.devices=1", option, dtype,
                                NULL);
     for (size_t i = 0; i < WEFT_COUNT(plan); i++) {
-        const char *word[] = {
-            "runtime.devices=8",        option, dtype, where[i == 2],
-            plan_word("plan", plan[i]), NULL};
+        const char *word[] = {"runtime.devices=8",
+                              option,
+                              dtype,
+                              where[i == 2],
+                              fixture_plan(&fixture, "plan", plan[i]),
+                              NULL};
         snprintf(other, sizeof other, "%s-%zu", name, i);
         struct weft_trainer *t = fixture_open(&fixture, other, word);
         fixture_steps(t, 3);
@@ -116,7 +89,8 @@ static void test_plans_warmup(void)
 static void test_plans_overlap(void)
 {
     char plan[600];
-    snprintf(plan, sizeof plan, "%s", plan_word("overlap", apart));
+    snprintf(plan, sizeof plan, "%s",
+             fixture_plan(&fixture, "overlap", apart));
     struct weft_hash on = run("overlap", plan, "runtime.devices=8",
                               "runtime.place=device", "runtime.overlap=true");
     struct weft_hash off = run("alone", plan, "runtime.devices=8",
@@ -126,33 +100,6 @@ static void test_plans_overlap(void)
                                "runtime.overlap=false", NULL, NULL);
     CHECK(weft_hash_equal(on, off));
     CHECK(weft_hash_equal(on, one));
-}
-
-/* Actor and critic under one bidirectional pipeline schedule. */
-static void test_plans_fused(void)
-{
-    static const struct call unlike[] = {
-        {"actor_generate", 0, 2, 2, 1, 1, NULL},
-        {"ref_infer", 0, 2, 2, 1, 1, NULL},
-        {"reward_infer", 0, 2, 2, 1, 1, NULL},
-        {"critic_infer", 0, 2, 2, 1, 1, NULL},
-        {"actor_train", 0, 2, 1, 1, 2, ", \"micro_batches\": 2"},
-        {"critic_train", 0, 2, 2, 1, 1, ", \"micro_batches\": 3"},
-        {0}};
-    static const char *const fusion = "train.intra_stage_fusion=true";
-    struct weft_hash one = run("serial", "runtime.devices=1", NULL, NULL,
-                               NULL);
-    struct weft_hash two = run("fused", "runtime.devices=2",
-                               "layout=pp2,micro_batches=3", fusion, NULL);
-    struct weft_hash four = run("fused-dp", "runtime.devices=8",
-                                "layout=dp2tp2pp2,recompute,zero=1", fusion,
-                                "runtime.place=device");
-    struct weft_hash mix = run("fused-mix", "runtime.devices=8", fusion,
-                               plan_word("fused", unlike),
-                               "runtime.place=device");
-    CHECK(weft_hash_equal(one, two));
-    CHECK(weft_hash_equal(one, four));
-    CHECK(weft_hash_equal(one, mix));
 }
 
 static void make_judge(const char *name, int32_t layers, int32_t heads)
@@ -192,7 +139,7 @@ static void test_plans_rewards(void)
 /* A checkpoint of one plan goes on with another. */
 static void test_plans_resume(void)
 {
-    const struct call *const plan[] = {wide, mixed, apart, wide};
+    const struct fixture_call *const plan[] = {wide, mixed, apart, wide};
     struct weft_hash whole = run("whole", "runtime.devices=1", NULL, NULL,
                                  NULL);
     for (int from = 0; from < 3; from++) {
@@ -202,7 +149,7 @@ static void test_plans_resume(void)
             const char *word[] = {
                 "runtime.devices=8", "checkpoint.every=1",
                 k % 2 ? "runtime.place=node" : "runtime.place=device",
-                plan_word("step", plan[(from + k) % 4]), NULL};
+                fixture_plan(&fixture, "step", plan[(from + k) % 4]), NULL};
             struct weft_trainer *t = fixture_open(&fixture, name, word);
             CHECK_INT(weft_trainer_iteration(t), k);
             fixture_steps(t, 1);
@@ -297,7 +244,6 @@ WEFT_TESTS("run/plans", {"make", test_make},
            {"test_plans_ppo", test_plans_ppo},
            {"test_plans_warmup", test_plans_warmup},
            {"test_plans_overlap", test_plans_overlap},
-           {"test_plans_fused", test_plans_fused},
            {"test_plans_rewards", test_plans_rewards},
            {"test_plans_resume", test_plans_resume},
            {"test_plans_sft", test_plans_sft}, {"remove", test_remove})
