@@ -304,6 +304,80 @@ static void add_times(struct page *p)
                    step.mean, step.min, step.max);
 }
 
+/* ---- The fused schedule ----------------------------------------------- */
+
+/* An SVG file as an image of its own, so that its styles stay inside. */
+static void add_picture(struct page *p, const char *file, const char *says)
+{
+    static const char plain[] = " '(),-./:;=!*[]{}";
+    char *path = weft_path_join(p->run_dir, file), *text = NULL;
+    size_t n = 0;
+    if (path && weft_file_read(path, 0, &text, &n, NULL) == 0) {
+        weft_text_addf(&p->out,
+                       "<p><img style=\"max-width:100%%\" alt=\"%s\" "
+                       "src=\"data:image/svg+xml,",
+                       says);
+        for (size_t i = 0; i < n; i++) {
+            char c = text[i];
+            if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
+                || (c >= 'A' && c <= 'Z') || (c && strchr(plain, c)))
+                weft_text_add_n(&p->out, &c, 1);
+            else
+                weft_text_addf(&p->out, "%%%02X", (unsigned) (uint8_t) c);
+        }
+        weft_text_add(&p->out, "\"></p>\n");
+    }
+    weft_free(text);
+    weft_free(path);
+}
+
+static void add_planned(struct page *p, const char *what, const char *planned,
+                        const char *measured)
+{
+    size_t n = p->table.n_rows;
+    const double *a = column(p, planned), *b = column(p, measured);
+    weft_text_addf(&p->out,
+                   "<tr><td>%s<td class=\"n\">%.4g<td class=\"n\">%.4g", what,
+                   last_of(a, n), last_of(b, n));
+    weft_text_addf(&p->out, "<td class=\"n\">%.4g<td class=\"n\">%.4g</tr>\n",
+                   range_of(a, n).mean, range_of(b, n).mean);
+}
+
+/* Of runs with train.intra_stage_fusion. */
+static void add_schedule(struct page *p)
+{
+    size_t n = p->table.n_rows;
+    const double *kept = column(p, "schedule/in_order");
+    if (range_of(kept, n).n == 0)
+        return;
+    weft_text_add(&p->out, "<h2>Fused schedule</h2>\n<div class=\"charts\">");
+    CHART("Makespan of actor's and critic's training", "seconds",
+          LINE("planned", "schedule/planned_s"),
+          LINE("measured", "schedule/measured_s"));
+    CHART("Bubbles", "share of the devices' time",
+          LINE("planned", "schedule/planned_bubble"),
+          LINE("measured", "schedule/measured_bubble"));
+    weft_text_add(&p->out,
+                  "</div>\n<div class=\"wide times\"><table><tr><th>"
+                  "<th class=\"n\">planned, last<th class=\"n\">measured"
+                  "<th class=\"n\">planned, mean<th class=\"n\">measured"
+                  "</tr>\n");
+    add_planned(p, "makespan, s", "schedule/planned_s",
+                "schedule/measured_s");
+    add_planned(p, "bubbles", "schedule/planned_bubble",
+                "schedule/measured_bubble");
+    add_planned(p, "peak activation of a device, MiB",
+                "schedule/planned_peak_mib", "schedule/measured_peak_mib");
+    weft_text_addf(&p->out,
+                   "</table></div>\n<p class=\"sub\">Starts were off by %.3g "
+                   "s in the mean of the last iteration; devices kept the "
+                   "planned order in %.0f of %zu iterations.</p>\n",
+                   last_of(column(p, "schedule/start_error_s"), n),
+                   range_of(kept, n).sum, range_of(kept, n).n);
+    add_picture(p, "schedule/planned.svg", "the planned schedule");
+    add_picture(p, "schedule/measured.svg", "the schedule as it ran");
+}
+
 /* ---- Samples ---------------------------------------------------------- */
 
 static void add_text_cell(struct page *p, const char *s)
@@ -437,9 +511,9 @@ static void add_config(struct page *p)
 /* Links to what else the run directory holds. */
 static void add_files(struct page *p)
 {
-    static const char *const file[] = {"metrics.jsonl", "config.yaml",
-                                       "samples",       "checkpoints",
-                                       "tensorboard",   "trace"};
+    static const char *const file[] = {
+        "metrics.jsonl", "config.yaml", "samples", "checkpoints",
+        "tensorboard",   "trace",       "schedule"};
     weft_text_add(&p->out, "<h2>Files</h2>\n<ul>\n");
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {
         char *path = weft_path_join(p->run_dir, file[i]);
@@ -457,6 +531,7 @@ static int compose(struct page *p, bool inside, struct weft_err *err)
     add_tiles(p);
     add_curves(p);
     add_times(p);
+    add_schedule(p);
     int rc = add_all_samples(p, err);
     if (rc)
         return rc;

@@ -178,6 +178,60 @@ static void test_report_page(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
+/* Fused training: planned beside measured, the pictures as they are. */
+static void test_report_schedule(void)
+{
+    static const char svg[] = "<svg a=\"#%1\">&amp;\n'\\ \xc3\xa9</svg>\n";
+    char dir[] = "/tmp/weft-report-XXXXXX", *path, *text, decoded[200];
+    struct weft_metrics_writer *w;
+    struct weft_metrics *m;
+    size_t n = 0;
+    unsigned byte;
+    REQUIRE(mkdtemp(dir) != NULL);
+    REQUIRE_OK(weft_metrics_create(&m, &err), err);
+    REQUIRE_OK(weft_metrics_open(dir, 0, false, "verl", &w, &err), err);
+    for (int i = 1; i <= 3; i++) { /* the first has no measured times */
+        weft_metrics_clear(m);
+        weft_metrics_set(m, "critic/score/mean", 0.5);
+        if (i > 1) {
+            weft_metrics_set(m, "schedule/planned_s", 0.25 * i);
+            weft_metrics_set(m, "schedule/measured_s", 0.3 * i);
+            weft_metrics_set(m, "schedule/in_order", 1);
+        }
+        REQUIRE_OK(weft_metrics_write(w, i, m, &err), err);
+    }
+    weft_metrics_writer_close(w);
+    weft_metrics_free(m);
+    path = weft_path_join(dir, "schedule");
+    REQUIRE_OK(weft_dir_create(path, &err), err);
+    weft_free(path);
+    path = weft_path_join(dir, "schedule/measured.svg");
+    REQUIRE_OK(weft_file_write(path, svg, sizeof svg - 1, &err), err);
+    weft_free(path);
+    REQUIRE_OK(weft_report_write(dir, NULL, &path, &err), err);
+    size_t size;
+    REQUIRE_OK(weft_file_read(path, 0, &text, &size, &err), err);
+    CHECK(strstr(text, "makespan, s<td class=\"n\">0.75<td class=\"n\">0.9"
+                       "<td class=\"n\">0.625<td class=\"n\">0.75")
+          != NULL);
+    CHECK(strstr(text, "in 2 of 2 iterations") != NULL);
+    CHECK_INT(count(text, "<img "), 1);
+    const char *s = strstr(text, "data:image/svg+xml,");
+    REQUIRE(s != NULL);
+    for (s += 19; *s != '"' && n + 1 < sizeof decoded; s++)
+        if (*s == '%' && sscanf(s + 1, "%2x", &byte) == 1) {
+            decoded[n++] = (char) byte;
+            s += 2;
+        } else {
+            decoded[n++] = *s;
+        }
+    decoded[n] = 0;
+    CHECK_STR(decoded, svg);
+    weft_free(text);
+    weft_free(path);
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
 static void test_report_fails(void)
 {
     char dir[] = "/tmp/weft-report-XXXXXX", path[64];
@@ -200,4 +254,5 @@ static void test_report_fails(void)
 WEFT_TESTS("run/report", {"test_report_step", test_report_step},
            {"test_report_chart", test_report_chart},
            {"test_report_page", test_report_page},
+           {"test_report_schedule", test_report_schedule},
            {"test_report_fails", test_report_fails})
