@@ -89,6 +89,10 @@ void weft_schedule_release(struct weft_schedule *schedule);
 int weft_schedule_problem_read(const char *path,
                                struct weft_schedule_problem *out,
                                struct weft_err *err);
+/* The same from n bytes; `name` stands in messages. */
+int weft_schedule_problem_parse(const char *text, size_t n, const char *name,
+                                struct weft_schedule_problem *out,
+                                struct weft_err *err);
 int weft_schedule_problem_check(const struct weft_schedule_problem *problem,
                                 struct weft_err *err);
 void weft_schedule_problem_release(struct weft_schedule_problem *problem);

@@ -73,6 +73,10 @@ int weft_schedule_read_order(struct weft_schedule_problem *problem,
 /* Release the copy. */
 int weft_schedule_copy(const struct weft_schedule *from,
                        struct weft_schedule *out, struct weft_err *err);
+/* The same from n bytes; `name` stands in messages. */
+int weft_schedule_parse(const struct weft_schedule_problem *problem,
+                        const char *text, size_t n, const char *name,
+                        struct weft_schedule *out, struct weft_err *err);
 /* The rules alone, with the starts that are there; sets makespan and peak.
  * Errors: WEFT_EINVAL. */
 int weft_schedule_check(const struct weft_schedule_problem *problem,

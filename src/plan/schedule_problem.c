@@ -380,20 +380,35 @@ static int read_root(const json_t *root, const char *path,
     return rc;
 }
 
-int weft_schedule_problem_read(const char *path,
-                               struct weft_schedule_problem *out,
-                               struct weft_err *err)
+/* Takes the reference. */
+static int read_problem(json_t *root, const char *path,
+                        struct weft_schedule_problem *out,
+                        struct weft_err *err)
 {
     struct weft_schedule_problem problem = {0};
-    json_t *root = NULL;
-    int rc = weft_json_read(path, MAX_BYTES, &root, err);
-    if (rc)
-        return rc;
-    rc = read_root(root, path, &problem, err);
+    int rc = read_root(root, path, &problem, err);
     json_decref(root);
     if (rc)
         weft_schedule_problem_release(&problem);
     else
         *out = problem;
     return rc;
+}
+
+int weft_schedule_problem_read(const char *path,
+                               struct weft_schedule_problem *out,
+                               struct weft_err *err)
+{
+    json_t *root = NULL;
+    int rc = weft_json_read(path, MAX_BYTES, &root, err);
+    return rc ? rc : read_problem(root, path, out, err);
+}
+
+int weft_schedule_problem_parse(const char *text, size_t n, const char *name,
+                                struct weft_schedule_problem *out,
+                                struct weft_err *err)
+{
+    json_t *root = NULL;
+    int rc = weft_json_parse(text, n, name, &root, err);
+    return rc ? rc : read_problem(root, name, out, err);
 }

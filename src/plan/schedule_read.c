@@ -329,25 +329,43 @@ static int read_root(const struct weft_schedule_problem *p,
     return rc;
 }
 
-static int read_file(const struct weft_schedule_problem *problem,
-                     const char *path, struct weft_schedule *out,
-                     struct weft_err *err)
+/* Takes the reference. */
+static int read_schedule(const struct weft_schedule_problem *problem,
+                         json_t *root, const char *path,
+                         struct weft_schedule *out, struct weft_err *err)
 {
     size_t n = (size_t) problem->n_devices;
     struct weft_schedule s = {.n_devices = problem->n_devices};
-    json_t *root = NULL;
-    int rc = weft_json_read(path, MAX_BYTES, &root, err);
-    if (rc)
-        return rc;
     s.n = weft_alloc(n, sizeof *s.n);
     s.task = weft_alloc(n, sizeof *s.task);
-    rc = s.n && s.task ? read_root(problem, root, path, &s, err)
-                       : weft_err_nomem(err, path, n * sizeof *s.task);
+    int rc = s.n && s.task ? read_root(problem, root, path, &s, err)
+                           : weft_err_nomem(err, path, n * sizeof *s.task);
     json_decref(root);
     if (rc)
         weft_schedule_release(&s);
     else
         *out = s;
+    return rc;
+}
+
+static int read_file(const struct weft_schedule_problem *problem,
+                     const char *path, struct weft_schedule *out,
+                     struct weft_err *err)
+{
+    json_t *root = NULL;
+    int rc = weft_json_read(path, MAX_BYTES, &root, err);
+    return rc ? rc : read_schedule(problem, root, path, out, err);
+}
+
+static int check_read(const struct weft_schedule_problem *problem,
+                      const char *path, struct weft_schedule *schedule,
+                      struct weft_err *err)
+{
+    int rc = weft_schedule_check(problem, schedule, err);
+    if (rc) {
+        weft_err_prefix(err, "%s", path);
+        weft_schedule_release(schedule);
+    }
     return rc;
 }
 
@@ -357,16 +375,27 @@ int weft_schedule_read(const struct weft_schedule_problem *problem,
 {
     struct weft_schedule s;
     int rc = read_file(problem, path, &s, err);
-    if (rc)
-        return rc;
-    rc = weft_schedule_check(problem, &s, err);
-    if (rc) {
-        weft_err_prefix(err, "%s", path);
-        weft_schedule_release(&s);
-        return rc;
-    }
-    *out = s;
-    return 0;
+    if (!rc)
+        rc = check_read(problem, path, &s, err);
+    if (!rc)
+        *out = s;
+    return rc;
+}
+
+int weft_schedule_parse(const struct weft_schedule_problem *problem,
+                        const char *text, size_t n, const char *name,
+                        struct weft_schedule *out, struct weft_err *err)
+{
+    struct weft_schedule s;
+    json_t *root = NULL;
+    int rc = weft_json_parse(text, n, name, &root, err);
+    if (!rc)
+        rc = read_schedule(problem, root, name, &s, err);
+    if (!rc)
+        rc = check_read(problem, name, &s, err);
+    if (!rc)
+        *out = s;
+    return rc;
 }
 
 int weft_schedule_read_order(struct weft_schedule_problem *problem,
