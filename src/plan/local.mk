@@ -23,6 +23,7 @@ plan_sources = \
 	%D%/schedule_tasks.c %D%/schedule_tasks.h \
 	%D%/schedule_time.c \
 	%D%/schedule_bounds.c \
+	%D%/schedule_bounds_memory.c \
 	%D%/schedule_refute.c %D%/schedule_refute.h \
 	%D%/schedule_refute_rules.c \
 	%D%/schedule_search.c \

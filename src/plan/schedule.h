@@ -137,8 +137,9 @@ struct weft_schedule_bound {
 };
 /* `effort` 0: longest chains and each device alone with heads and tails; 1:
  * heads and tails count the work that a device must do before and after (up
- * to 16384 subtasks; quadratic). Both know how many micro-batches fit. 2:
- * makespans above that are refuted, for about a second. */
+ * to 16384 subtasks; quadratic). Both know how many micro-batches fit and
+ * how long each is held. 2: makespans above that are refuted, for about a
+ * second. */
 int weft_schedule_bounds(const struct weft_schedule_problem *problem,
                          int effort, struct weft_schedule_bound *out,
                          struct weft_err *err);

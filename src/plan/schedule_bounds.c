@@ -30,9 +30,12 @@ int weft_shop_pair_init(struct weft_shop_pair *pair,
     if (!rc) {
         pair->head = weft_alloc(n, sizeof(double));
         pair->tail = weft_alloc(n, sizeof(double));
-        if (!pair->head || !pair->tail)
+        pair->hold = weft_alloc(n, sizeof(double));
+        if (!pair->head || !pair->tail || !pair->hold)
             rc = weft_err_nomem(err, "a schedule's bounds",
-                                2 * n * sizeof(double));
+                                3 * n * sizeof(double));
+        else
+            weft_shop_holds(&pair->forward, pair->hold);
     }
     if (rc)
         weft_shop_pair_release(pair);
@@ -45,6 +48,7 @@ void weft_shop_pair_release(struct weft_shop_pair *pair)
     weft_shop_release(&pair->back);
     weft_free(pair->head);
     weft_free(pair->tail);
+    weft_free(pair->hold);
     *pair = (struct weft_shop_pair){0};
 }
 
@@ -349,48 +353,16 @@ double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
             bound = device;
             what = "work of a device with heads and tails";
         }
+        double memory = weft_shop_memory_bound(pair, capacity);
+        if (memory > bound) {
+            bound = memory;
+            what = "time for which activations are held";
+        }
         bound = round_up(&pair->forward, bound);
     }
     if (argument)
         *argument = what;
     return bound;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return x < y ? -1 : x > y;
-}
-
-/* The bound of the makespan falls only where one more micro-batch fits a
- * stage: the least of these capacities that it allows. */
-double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan,
-                            int effort)
-{
-    const struct weft_shop *shop = &pair->forward;
-    size_t n = 1, most = 1;
-    for (int32_t u = 0; u < shop->n_units; u++)
-        most += (size_t) shop->lane[shop->unit[u].take].n;
-    double *peak = weft_alloc(most, sizeof *peak), bound = 0;
-    if (!peak)
-        return -1;
-    for (int32_t u = 0; u < shop->n_units; u++)
-        for (int32_t k = 1; k <= shop->lane[shop->unit[u].take].n; k++)
-            peak[n++] = k * shop->unit[u].most;
-    qsort(peak, n, sizeof *peak, by_value);
-    size_t low = 0, high = n - 1; /* all fit into the highest */
-    while (low < high && bound >= 0) {
-        size_t k = (low + high) / 2;
-        bound = peak[k] > 0 ? weft_shop_bound(pair, peak[k], effort, NULL)
-                            : INFINITY;
-        if (bound <= makespan * (1 + WEFT_SHOP_SLACK))
-            high = k;
-        else
-            low = k + 1;
-    }
-    double least = bound < 0 ? -1 : peak[high];
-    weft_free(peak);
-    return least;
 }
 
 int weft_schedule_bounds(const struct weft_schedule_problem *problem,

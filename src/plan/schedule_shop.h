@@ -87,6 +87,8 @@ int weft_shop_export(const struct weft_shop *shop, const int32_t *sequence,
 struct weft_shop_pair {
     struct weft_shop forward, back;
     double *head, *tail; /* (n_ops) of the bound last computed */
+    double
+        *hold; /* (n_ops) of what takes: until it is given back, at least */
 };
 int weft_shop_pair_init(struct weft_shop_pair *pair,
                         const struct weft_schedule_problem *problem,
@@ -105,6 +107,11 @@ int weft_shop_beside(const struct weft_shop *shop, const int32_t *flying,
  * `argument` may be NULL. Negative: out of memory. */
 double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
                        int effort, const char **argument);
+/* The part of that which memory has; uses head and tail. 0: none. */
+double weft_shop_memory_bound(const struct weft_shop_pair *pair,
+                              double capacity);
+/* hold: (n_ops) of each taker the longest way to its giver's end. */
+void weft_shop_holds(const struct weft_shop *shop, double *hold);
 /* `bound`, raised by refuting makespans above it but below `makespan`, with so
  * many steps (of about 2 ns). Negative: out of memory. */
 double weft_shop_refute(const struct weft_shop *shop, double capacity,

@@ -7,6 +7,7 @@
  * fuzz-sources: src/plan/schedule_read.c src/plan/schedule_json.c
  * fuzz-sources: src/plan/schedule_time.c src/plan/schedule_greedy.c
  * fuzz-sources: src/plan/schedule_baseline.c src/plan/schedule_bounds.c
+ * fuzz-sources: src/plan/schedule_bounds_memory.c
  * fuzz-sources: src/plan/schedule_refute.c src/plan/schedule_refute_rules.c
  * fuzz-sources: src/plan/schedule_shop.c */
 #include <ctype.h>

@@ -1,25 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shop_fixture.h"
 
-/* RLHFuse's own lower bounds of its Table 3. */
+/* RLHFuse's own lower bounds of its Table 3, and the activations, as a share
+ * of serial 1F1B's, within which its published schedules reach them, or
+ * others do. */
 static void test_bounds_table3(void)
 {
     static const struct {
         int32_t pp0, pp1, gbs;
-        double f0, f1, least;
-    } t[] = {{8, 4, 8, 5, 4, 225},    {8, 4, 16, 5, 4, 372},
-             {8, 4, 32, 5, 4, 708},   {8, 8, 8, 5, 2, 225},
-             {8, 8, 16, 5, 2, 366},   {8, 8, 32, 5, 2, 702},
-             {16, 8, 16, 2, 2, 186},  {16, 8, 32, 2, 2, 330},
-             {16, 8, 64, 2, 2, 618},  {16, 16, 16, 2, 1, 186},
-             {16, 16, 32, 2, 1, 318}, {16, 16, 64, 2, 1, 606}};
+        double f0, f1, act0, act1, least, peak;
+    } t[] = {{8, 4, 8, 5, 4, 1.95, 2, 225, 1},
+             {8, 4, 16, 5, 4, 1.95, 2, 372, 1.01},
+             {8, 4, 32, 5, 4, 1.95, 2, 708, 1.263},
+             {8, 8, 8, 5, 2, 1.95, 1, 225, 1},
+             {8, 8, 16, 5, 2, 1.95, 1, 366, 1.189},
+             {8, 8, 32, 5, 2, 1.95, 1, 702, 1.13},
+             {16, 8, 16, 2, 2, 1.64, 2, 186, 1},
+             {16, 8, 32, 2, 2, 1.64, 2, 330, 1.139},
+             {16, 8, 64, 2, 2, 1.64, 2, 618, 1.1},
+             {16, 16, 16, 2, 1, 1.64, 1, 186, 1},
+             {16, 16, 32, 2, 1, 1.64, 1, 318, 1.11},
+             {16, 16, 64, 2, 1, 1.64, 1, 606, 1.1}};
     for (size_t i = 0; i < WEFT_COUNT(t); i++) {
         struct weft_schedule_problem p = two_models(
-            t[i].pp0, t[i].pp1, t[i].gbs, t[i].f0, t[i].f1, 1, 1);
+            t[i].pp0, t[i].pp1, t[i].gbs, t[i].f0, t[i].f1, t[i].act0,
+            t[i].act1);
         struct weft_schedule_bound b;
         struct weft_err err;
+        double peak = (t[i].peak + 0.0005) * t[i].pp0 * t[i].act0;
         REQUIRE_OK(weft_schedule_bounds(&p, 0, &b, &err), err);
         CHECK(b.makespan == t[i].least);
+        CHECK(b.peak_activation <= peak);
+        p.capacity = peak;
+        REQUIRE_OK(weft_schedule_bounds(&p, 1, &b, &err), err);
+        CHECK(b.makespan == t[i].least);
+        CHECK(b.peak_activation <= peak);
         free_problem(&p);
     }
 }
