@@ -272,10 +272,14 @@ int32_t weft_g_step_n(const struct weft_g_step *step, int32_t dp);
 double weft_g_step_cost(const struct weft_g_step *step, int32_t dp,
                         int32_t micro_batch, int64_t *n_rows_out);
 
+/* Before submitting: `span` is to hold the tree, norm and AdamW. */
+void weft_g_step_watch(struct weft_g_step *step, struct weft_span *span);
+
 /* Forward or backward of a micro-batch on a stage of step number `step`. */
 struct weft_g_unit {
     int32_t step, dp, stage, micro_batch;
     bool backward;
+    double start;           /* planned */
     struct weft_span *span; /* of its tasks; may be NULL */
 };
 /* What one device (tp group) does, in order. */
@@ -284,15 +288,17 @@ struct weft_g_lane {
     int32_t n;
     int32_t next; /* 0 */
 };
-/* Submits forwards and backwards. lane NULL: each model by 1F1B; else in the
- * order of the lanes, all steps with one chain. Units of micro-batches that a
- * replica does not have are left out. Errors: WEFT_EINVAL when the lanes lack
- * a unit, or wait for one another. */
+/* Submits forwards and backwards, and what ends a step (tree, norm, AdamW) as
+ * soon as all of its are. lane NULL: step after step by 1F1B; else in the order
+ * of the lanes, all steps with one chain, and among lanes by planned start. Of
+ * several steps of a model each waits for the one before. Units of steps and
+ * micro-batches that there are not are left out. Errors: WEFT_EINVAL when the
+ * lanes lack a unit, or wait for one another. */
 int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
                        struct weft_g_lane *lane, int32_t n_lanes,
                        struct weft_err *err);
 void weft_g_step_abandon(struct weft_g_step *step); /* NULL is allowed */
-/* Tree, norm and AdamW; outputs as above. Frees the step. */
+/* Outputs as above. Frees the step. */
 void weft_g_step_end(struct weft_g_step *step, struct weft_g_stats *stats_out,
                      int32_t *n_stats_out, struct weft_tile **norm_out);
 

@@ -55,6 +55,10 @@ struct weft_g_step {
     struct replica *replica; /* (dp) */
     struct weft_g_update *update;
     int32_t n_flights;
+    int32_t left;                     /* units not yet submitted */
+    const struct weft_g_step *before; /* of the same model; NULL: none */
+    bool finished;                    /* its end has been submitted */
+    struct weft_tile *norm;           /* then */
     struct weft_span *span; /* of the unit in progress; NULL: none */
     struct weft_err *err;
 };
@@ -243,6 +247,26 @@ static void end_leaves(struct weft_g_step *b, int32_t d, int32_t stage,
     }
 }
 
+static void give_roots(struct weft_g_step *b)
+{
+    const struct weft_call_plan *plan = &b->m->home.plan;
+    for (int32_t d = 0; d < plan->dp; d++)
+        for (int32_t s = 0; s < plan->pp; s++) {
+            const struct worker *w = &b->replica[d].worker[s];
+            for (int32_t i = 0; i < w->n_roots; i++)
+                weft_g_update_give(b->update, d, s, w->root[i].lo,
+                                   w->root[i].size, w->root[i].set, false);
+        }
+}
+
+/* All units have been submitted. */
+static void finish(struct weft_g_step *b)
+{
+    give_roots(b);
+    b->norm = weft_g_update_finish(b->update);
+    b->finished = true;
+}
+
 /* ---- Units ------------------------------------------------------------------ */
 
 /* Has what the unit reads been submitted? */
@@ -251,8 +275,10 @@ static bool is_ready(const struct weft_g_step *b, const struct weft_g_unit *u)
     const struct replica *r = &b->replica[u->dp];
     int32_t last = b->m->home.plan.pp - 1, n = r->n;
     const struct worker *w = &r->worker[u->stage];
+    if (!u->backward && u->stage == 0)
+        return !b->before || b->before->finished;
     if (!u->backward)
-        return u->stage == 0 || w[-1].done[u->micro_batch];
+        return w[-1].done[u->micro_batch];
     if (u->micro_batch > 0 && !w->done[n + u->micro_batch - 1])
         return false; /* gradients are one chain */
     return u->stage == last ? w->done[u->micro_batch]
@@ -287,54 +313,67 @@ static void submit_unit(struct weft_g_step *b, const struct weft_g_unit *u)
     b->span = f->pass.where.span = NULL;
     if (u->backward)
         end_leaves(b, u->dp, u->stage, u->micro_batch);
+    if (--b->left == 0)
+        finish(b);
 }
 
+struct submission {
+    struct weft_g_step *const *step;
+    int32_t n_steps;
+};
+
 /* The lane's next unit that there is, or NULL. */
-static const struct weft_g_unit *next_unit(struct weft_g_step *const step[],
+static const struct weft_g_unit *next_unit(const struct submission *s,
                                            struct weft_g_lane *lane)
 {
     for (; lane->next < lane->n; lane->next++) {
         const struct weft_g_unit *u = &lane->unit[lane->next];
-        if (u->micro_batch < step[u->step]->replica[u->dp].n)
+        if (u->step < s->n_steps
+            && u->micro_batch < s->step[u->step]->replica[u->dp].n)
             return u;
     }
     return NULL;
 }
 
 /* Room for what the unit receives. */
-static void expect(struct weft_g_step *const step[],
-                   const struct weft_g_unit *u)
+static void expect(const struct submission *s, const struct weft_g_unit *u)
 {
-    struct weft_g_step *b = step[u->step];
+    struct weft_g_step *b = s->step[u->step];
     weft_g_flight_expect(b->t, &b->replica[u->dp].flight[u->micro_batch],
                          u->stage, u->backward);
 }
 
-/* The lane's next unit, if its turn has come. */
-static bool submit_next(struct weft_g_step *const step[],
-                        struct weft_g_lane *lane)
+/* The lane whose next unit is ready and starts first, or NULL. */
+static struct weft_g_lane *first_lane(const struct submission *s,
+                                      struct weft_g_lane *lane,
+                                      int32_t n_lanes)
 {
-    const struct weft_g_unit *u = next_unit(step, lane), *after;
-    if (!u || !is_ready(step[u->step], u))
-        return false;
-    expect(step, u);
-    lane->next++;
-    after = next_unit(step, lane);
-    if (after)
-        expect(step, after);
-    submit_unit(step[u->step], u);
-    return true;
+    struct weft_g_lane *first = NULL;
+    double start = 0;
+    for (int32_t i = n_lanes - 1; i >= 0; i--) {
+        const struct weft_g_unit *u = next_unit(s, &lane[i]);
+        if (u && (!first || u->start < start)
+            && is_ready(s->step[u->step], u)) {
+            first = &lane[i];
+            start = u->start;
+        }
+    }
+    return first;
 }
 
-/* Rounds over the lanes insert inputs before what reads them, and every lane
- * in its order: so insertion order is the order of positions. */
-static void submit_lanes(struct weft_g_step *const step[],
-                         struct weft_g_lane *lane, int32_t n_lanes)
+/* Inserts inputs before what reads them, and every lane in its order: so
+ * insertion order is the order of positions. */
+static void submit_lanes(const struct submission *s, struct weft_g_lane *lane,
+                         int32_t n_lanes)
 {
-    for (bool any = true; any;) {
-        any = false;
-        for (int32_t i = n_lanes - 1; i >= 0; i--)
-            any |= submit_next(step, &lane[i]);
+    struct weft_g_lane *l;
+    while ((l = first_lane(s, lane, n_lanes)) != NULL) {
+        const struct weft_g_unit *u = &l->unit[l->next++], *after;
+        expect(s, u);
+        after = next_unit(s, l);
+        if (after)
+            expect(s, after);
+        submit_unit(s->step[u->step], u);
     }
 }
 
@@ -357,29 +396,18 @@ static int submit_1f1b(struct weft_g_step *b)
             weft_plan_1f1b(plan->pp, s, count, order);
             for (int32_t i = 0; i < 2 * count; i++)
                 u[i] = (struct weft_g_unit){
-                    0, d, s, order[i].micro_batch, order[i].backward, NULL};
+                    0, d,   s, order[i].micro_batch, order[i].backward,
+                    i, NULL};
             lane[at] = (struct weft_g_lane){u, 2 * count, 0};
         }
     if (!rc)
-        submit_lanes(&b, lane, n_lanes);
+        submit_lanes(&(struct submission){&b, 1}, lane, n_lanes);
     else
         weft_err_nomem(b->err, "a mini-batch", n * each * sizeof *unit);
     weft_free(lane);
     weft_free(unit);
     weft_free(order);
     return rc;
-}
-
-static void give_roots(struct weft_g_step *b)
-{
-    const struct weft_call_plan *plan = &b->m->home.plan;
-    for (int32_t d = 0; d < plan->dp; d++)
-        for (int32_t s = 0; s < plan->pp; s++) {
-            const struct worker *w = &b->replica[d].worker[s];
-            for (int32_t i = 0; i < w->n_roots; i++)
-                weft_g_update_give(b->update, d, s, w->root[i].lo,
-                                   w->root[i].size, w->root[i].set, false);
-        }
 }
 
 /* ---- The step ---------------------------------------------------------------- */
@@ -401,8 +429,10 @@ static int init(struct weft_g_step *b, int32_t n)
         rc = weft_err_nomem(b->err, "a mini-batch", count * 8);
     if (!rc)
         rc = deal(b, n);
-    for (size_t d = 0; d < dp && !rc; d++)
+    for (size_t d = 0; d < dp && !rc; d++) {
         rc = replica_init(b, (int32_t) d, n, cost, rows, first);
+        b->left += 2 * b->m->home.plan.pp * b->replica[d].n;
+    }
     if (!rc)
         rc = weft_g_update_create(b->t, b->seq, &b->update, b->err);
     weft_free(rows);
@@ -427,6 +457,7 @@ static void step_free(struct weft_g_step *b)
         weft_free(r->worker);
     }
     weft_g_update_free(b->update);
+    weft_tile_release(b->norm);
     weft_free(b->order);
     weft_free(b->group_first);
     weft_free(b->cost);
@@ -485,15 +516,24 @@ double weft_g_step_cost(const struct weft_g_step *step, int32_t dp,
     return cost;
 }
 
+void weft_g_step_watch(struct weft_g_step *step, struct weft_span *span)
+{
+    weft_g_update_watch(step->update, span);
+}
+
 int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
                        struct weft_g_lane *lane, int32_t n_lanes,
                        struct weft_err *err)
 {
     int rc = 0;
+    for (int32_t i = 0; i < n_steps; i++)
+        for (int32_t k = 0; k < i; k++)
+            if (step[k]->m == step[i]->m)
+                step[i]->before = step[k];
     for (int32_t i = 0; i < n_steps && !lane && !rc; i++)
         rc = submit_1f1b(step[i]);
     if (lane)
-        submit_lanes(step, lane, n_lanes);
+        submit_lanes(&(struct submission){step, n_steps}, lane, n_lanes);
     for (int32_t i = 0; i < n_steps && !rc; i++)
         for (int32_t d = 0; d < step[i]->m->home.plan.dp; d++)
             for (int32_t s = 0; s < step[i]->m->home.plan.pp; s++)
@@ -510,8 +550,9 @@ int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
 void weft_g_step_end(struct weft_g_step *b, struct weft_g_stats *stats_out,
                      int32_t *n_stats_out, struct weft_tile **norm_out)
 {
-    give_roots(b);
-    *norm_out = weft_g_update_finish(b->update);
+    weft_assert(b->finished);
+    *norm_out = b->norm;
+    b->norm = NULL;
     *n_stats_out = take_stats(b, stats_out);
     step_free(b);
 }

@@ -188,6 +188,11 @@ int weft_g_update_create(const struct weft_g_train *t, struct weft_seq *seq,
              : weft_err_nomem(err, "an update", n * sizeof *u->pending);
 }
 
+void weft_g_update_watch(struct weft_g_update *u, struct weft_span *span)
+{
+    u->pass.where.span = span;
+}
+
 void weft_g_update_free(struct weft_g_update *u)
 {
     if (!u)

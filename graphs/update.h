@@ -14,6 +14,9 @@ struct weft_g_update;
 int weft_g_update_create(const struct weft_g_train *train,
                          struct weft_seq *seq, struct weft_g_update **out,
                          struct weft_err *err);
+/* What is inserted from now on widens the span. */
+void weft_g_update_watch(struct weft_g_update *update,
+                         struct weft_span *span);
 void weft_g_update_free(struct weft_g_update *update); /* NULL is allowed */
 
 /* The gradient of groups lo .. lo + size - 1 (size a power of two that

@@ -148,7 +148,8 @@ struct weft_config {
         int32_t zero;               /* 0..3 */
         bool recompute;             /* false */
         bool intra_stage_fusion;    /* false */
-        char *schedule;             /* fused; NULL: searched */
+        int32_t joined_mini_batches;           /* fused: of a schedule; 1 */
+        char *schedule;                        /* fused; NULL: searched */
         enum weft_fuse_search schedule_search; /* once */
         int32_t schedule_evaluations;          /* 200000 */
     } train;

@@ -191,6 +191,8 @@ const struct weft_config_key weft_config_keys[] = {
         "split over dp: 1 optimizer, 2 and gradients, 3 and weights"),
     BOOL("train.intra_stage_fusion", train.intra_stage_fusion, "false", PPO,
          "actor and critic share one bidirectional pipeline schedule"),
+    INT("train.joined_mini_batches", train.joined_mini_batches, "1", 1, 1e6,
+        PPO, "of an epoch in one fused schedule"),
     PATH("train.schedule", train.schedule, PPO,
          "the fused schedule, of weft schedule; else it is searched"),
     ENUM("train.schedule_search", train.schedule_search, "once",

@@ -36,7 +36,7 @@ int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err)
 
 /* ---- Shapes ------------------------------------------------------------- */
 
-static void step_free(struct weft_fuse_step *s)
+static void turn_free(struct weft_fuse_turn *s)
 {
     weft_schedule_problem_release(&s->problem);
     weft_schedule_release(&s->planned);
@@ -46,20 +46,20 @@ static void step_free(struct weft_fuse_step *s)
     weft_free(s);
 }
 
-static void forget_steps(struct weft_fuse *fuse)
+static void forget_turns(struct weft_fuse *fuse)
 {
-    while (fuse->step) {
-        struct weft_fuse_step *next = fuse->step->next;
-        step_free(fuse->step);
-        fuse->step = next;
+    while (fuse->turn) {
+        struct weft_fuse_turn *next = fuse->turn->next;
+        turn_free(fuse->turn);
+        fuse->turn = next;
     }
-    fuse->last = &fuse->step;
+    fuse->last = &fuse->turn;
 }
 
 void weft_fuse_forget(struct weft_trainer *t)
 {
     if (t->fuse)
-        forget_steps(t->fuse);
+        forget_turns(t->fuse);
 }
 
 static void forget_orders(struct weft_fuse *fuse)
@@ -76,7 +76,7 @@ void weft_fuse_free(struct weft_fuse *fuse)
 {
     if (!fuse)
         return;
-    forget_steps(fuse);
+    forget_turns(fuse);
     forget_orders(fuse);
     for (int m = 0; m < WEFT_FUSE_MODELS; m++)
         weft_free(fuse->model[m].rate);
@@ -106,32 +106,33 @@ static int open_model(struct weft_fuse *fuse, int i,
     return 0;
 }
 
-/* The models' pipelines, with room for n micro-batches; tables are zeros. */
+/* The models' pipelines; times and activations are zeros. */
 static int make_problem(const struct weft_fuse *fuse,
-                        const int32_t n[WEFT_FUSE_MODELS],
+                        const struct weft_fuse_size *size,
                         struct weft_schedule_problem *out,
                         struct weft_err *err)
 {
     static const char *const name[] = {"actor", "critic"};
     *out = (struct weft_schedule_problem){
         .n_devices = fuse->n_devices,
-        .mini_batches = 1,
+        .mini_batches = size->mini_batches,
         .model = weft_alloc(WEFT_FUSE_MODELS, sizeof *out->model)};
     int rc = out->model ? 0 : weft_err_nomem(err, "a schedule", 256);
     for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++) {
         const struct weft_fuse_model *f = &fuse->model[i];
         struct weft_schedule_model *m = &out->model[out->n_models++];
-        size_t cells = (size_t) n[i] * (size_t) f->stages;
+        size_t cells = (size_t) size->n[i] * (size_t) f->stages;
         *m = (struct weft_schedule_model){
             .name = weft_strdup(name[i]),
             .pipelines = f->run->tiles.home.plan.dp,
             .stages = f->stages,
             .chunks = 1,
-            .micro_batches = n[i],
+            .micro_batches = size->n[i],
             .up = i == 1,
             .forward = weft_alloc(cells, sizeof(double)),
             .backward = weft_alloc(cells, sizeof(double)),
-            .activation = weft_alloc(cells, sizeof(double))};
+            .activation = weft_alloc(cells, sizeof(double)),
+            .optimizer = f->update};
         if (!m->name || !m->forward || !m->backward || !m->activation)
             rc = weft_err_nomem(err, "a schedule", cells * sizeof(double));
     }
@@ -140,8 +141,9 @@ static int make_problem(const struct weft_fuse *fuse,
     return rc;
 }
 
+/* Takes the schedule over, after an error too. */
 static int add_order(struct weft_fuse *fuse,
-                     const int32_t n[WEFT_FUSE_MODELS],
+                     const struct weft_fuse_size *size,
                      struct weft_schedule *schedule,
                      struct weft_fuse_order **out, struct weft_err *err)
 {
@@ -150,38 +152,46 @@ static int add_order(struct weft_fuse *fuse,
         weft_schedule_release(schedule);
         return weft_err_nomem(err, "a schedule", sizeof *order);
     }
-    *order = (struct weft_fuse_order){.schedule = *schedule,
-                                      .next = fuse->order};
-    memcpy(order->n, n, sizeof order->n);
+    *order = (struct weft_fuse_order){*size, *schedule, fuse->order};
     *out = fuse->order = order;
     return 0;
 }
 
-static int read_order(struct weft_fuse *fuse, const char *path,
-                      struct weft_err *err)
+/* Is it a whole schedule of its own size? */
+static int check_whole(const struct weft_fuse *fuse,
+                       const struct weft_fuse_size *size,
+                       struct weft_schedule *schedule, struct weft_err *err)
 {
-    static const int32_t none[WEFT_FUSE_MODELS];
-    struct weft_schedule_problem p, whole = {0};
+    struct weft_schedule_problem p;
+    int rc = make_problem(fuse, size, &p, err);
+    if (rc)
+        return rc;
+    rc = weft_schedule_time(&p, schedule, err);
+    weft_schedule_problem_release(&p);
+    return rc;
+}
+
+static int read_order(struct weft_fuse *fuse, const char *path,
+                      int32_t mini_batches, struct weft_err *err)
+{
+    struct weft_fuse_size size = {.mini_batches = mini_batches};
+    struct weft_schedule_problem p;
     struct weft_schedule s;
     struct weft_fuse_order *order;
-    int32_t n[WEFT_FUSE_MODELS];
-    int rc = make_problem(fuse, none, &p, err);
+    int rc = make_problem(fuse, &size, &p, err);
     if (rc)
         return rc;
     rc = weft_schedule_read_order(&p, path, &s, err);
-    if (!rc) {
-        for (int i = 0; i < WEFT_FUSE_MODELS; i++)
-            n[i] = p.model[i].micro_batches;
-        rc = make_problem(fuse, n, &whole, err);
-        if (!rc && (rc = weft_schedule_time(&whole, &s, err)))
-            weft_err_prefix(err, "%s", path);
-        if (rc)
-            weft_schedule_release(&s);
-        else
-            rc = add_order(fuse, n, &s, &order, err);
-        weft_schedule_problem_release(&whole);
-    }
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+        size.n[i] = p.model[i].micro_batches;
     weft_schedule_problem_release(&p);
+    if (rc)
+        return rc;
+    rc = check_whole(fuse, &size, &s, err);
+    if (!rc)
+        return add_order(fuse, &size, &s, &order, err);
+    weft_err_prefix(err, "%s", path);
+    weft_schedule_release(&s);
     return rc;
 }
 
@@ -202,13 +212,13 @@ static int check_order(const struct weft_trainer *t, struct weft_err *err)
                                 file);
         n[i] = weft_run_micro_batches(t, &run->arch.shape, call[i]);
     }
-    if (n[0] <= fuse->order->n[0] && n[1] <= fuse->order->n[1])
+    const int32_t *has = fuse->order->size.n;
+    if (n[0] <= has[0] && n[1] <= has[1])
         return 0;
     return weft_err_set(err, WEFT_EINVAL,
                         "%s: a schedule of %d micro-batches of the actor and "
                         "%d of the critic; the run's steps have %d and %d",
-                        file, fuse->order->n[0], fuse->order->n[1], n[0],
-                        n[1]);
+                        file, has[0], has[1], n[0], n[1]);
 }
 
 int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
@@ -220,7 +230,7 @@ int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
     if (rc)
         return rc;
     t->fuse = fuse;
-    fuse->last = &fuse->step;
+    fuse->last = &fuse->turn;
     for (int i = 0; i < WEFT_FUSE_MODELS; i++)
         if (model[i]->tiles.home.plan.tp > tp)
             tp = model[i]->tiles.home.plan.tp;
@@ -230,31 +240,35 @@ int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
         fuse->n_devices = fuse->model[0].stages
                         * model[0]->tiles.home.plan.dp;
         if (t->config.train.schedule)
-            rc = read_order(fuse, t->config.train.schedule, err);
+            rc = read_order(fuse, t->config.train.schedule,
+                            t->config.train.joined_mini_batches, err);
         if (!rc && t->config.train.schedule)
             rc = check_order(t, err);
     }
     return rc;
 }
 
-/* ---- A step's problem --------------------------------------------------- */
+/* ---- A turn's problem --------------------------------------------------- */
 
-/* The mean over the pipelines that have it; the last one stands for those
- * beyond a step's. */
+/* The mean over the mini-batches and pipelines that have this micro-batch; 0:
+ * none does. step: (mini-batches, models), from the model's first on. */
 static void cost_of(const struct weft_fuse_model *m,
-                    const struct weft_g_step *step, int32_t micro_batch,
-                    double *cost_out, int64_t *n_rows_out)
+                    struct weft_g_step *const step[], int32_t n_steps,
+                    int32_t micro_batch, double *cost_out,
+                    int64_t *n_rows_out)
 {
-    int32_t dp = m->run->tiles.home.plan.dp, n = 0;
+    int64_t n = 0, rows = 0, r;
     double cost = 0;
-    int64_t rows = 0, r;
-    for (int32_t d = 0; d < dp; d++)
-        if (micro_batch < weft_g_step_n(step, d)) {
-            cost += weft_g_step_cost(step, d, micro_batch, &r);
+    for (int32_t i = 0; i < n_steps; i++)
+        for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
+            const struct weft_g_step *s = step[i * WEFT_FUSE_MODELS];
+            if (micro_batch >= weft_g_step_n(s, d))
+                continue;
+            cost += weft_g_step_cost(s, d, micro_batch, &r);
             rows += r;
             n++;
         }
-    *cost_out = n > 0 ? cost / n : 0;
+    *cost_out = n > 0 ? cost / (double) n : 0;
     *n_rows_out = n > 0 ? rows / n : 0;
 }
 
@@ -270,12 +284,12 @@ static double held_mib(const struct weft_fuse_model *m, int32_t stage,
 }
 
 static void fill_model(const struct weft_fuse_model *f,
-                       const struct weft_g_step *step,
+                       struct weft_g_step *const step[], int32_t n_steps,
                        struct weft_schedule_model *out, double *cost)
 {
     for (int32_t i = 0; i < out->micro_batches; i++) {
         int64_t rows;
-        cost_of(f, step, i, &cost[i], &rows);
+        cost_of(f, step, n_steps, i, &cost[i], &rows);
         for (int32_t s = 0; s < f->stages; s++) {
             int32_t at = i * f->stages + s;
             out->forward[at] = cost[i] * f->rate[2 * s];
@@ -285,7 +299,8 @@ static void fill_model(const struct weft_fuse_model *f,
     }
 }
 
-static int search(const struct weft_trainer *t, struct weft_fuse_step *s,
+static int search(const struct weft_trainer *t,
+                  const struct weft_fuse_turn *turn,
                   struct weft_schedule *out, struct weft_err *err)
 {
     struct weft_schedule_options options = {
@@ -294,7 +309,7 @@ static int search(const struct weft_trainer *t, struct weft_fuse_step *s,
         .n_threads = 1,
         .restart_stride = 1};
     struct weft_schedule_result result;
-    int rc = weft_schedule_search(&s->problem, &options, &result, err);
+    int rc = weft_schedule_search(&turn->problem, &options, &result, err);
     if (!rc)
         *out = result.schedule;
     return rc;
@@ -302,60 +317,65 @@ static int search(const struct weft_trainer *t, struct weft_fuse_step *s,
 
 /* ---- The order ----------------------------------------------------------- */
 
-/* A file's order serves steps with as many micro-batches or fewer; what was
- * searched serves those with as many. */
-static int find_order(struct weft_trainer *t, struct weft_fuse_step *s,
-                      const int32_t n[WEFT_FUSE_MODELS],
+/* As large as the largest of the steps, or the file's: what a step does not
+ * have is left out. */
+static struct weft_fuse_size size_of(const struct weft_trainer *t,
+                                     struct weft_g_step *const step[],
+                                     int32_t n_steps)
+{
+    const struct weft_fuse *fuse = t->fuse;
+    struct weft_fuse_size size = {.mini_batches = n_steps};
+    if (t->config.train.schedule)
+        return fuse->order->size;
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
+        const struct weft_fuse_model *m = &fuse->model[i];
+        size.n[i] = 1; /* a pipeline without any has an empty one */
+        for (int32_t k = 0; k < n_steps; k++)
+            for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
+                int32_t n = weft_g_step_n(step[k * WEFT_FUSE_MODELS + i], d);
+                size.n[i] = n > size.n[i] ? n : size.n[i];
+            }
+    }
+    return size;
+}
+
+static int find_order(struct weft_trainer *t, struct weft_fuse_turn *turn,
+                      const struct weft_fuse_size *size,
                       struct weft_fuse_order **out, struct weft_err *err)
 {
     struct weft_fuse *fuse = t->fuse;
     struct weft_schedule schedule;
     for (struct weft_fuse_order *o = fuse->order; o; o = o->next)
-        if (memcmp(o->n, n, sizeof o->n) == 0) {
+        if (memcmp(&o->size, size, sizeof *size) == 0) {
             *out = o;
             return 0;
         }
-    int rc = search(t, s, &schedule, err);
-    return rc ? rc : add_order(fuse, n, &schedule, out, err);
+    int rc = search(t, turn, &schedule, err);
+    return rc ? rc : add_order(fuse, size, &schedule, out, err);
 }
 
-static void count(const struct weft_fuse *fuse, struct weft_g_step *step[],
-                  const struct weft_fuse_order *file,
-                  int32_t n[WEFT_FUSE_MODELS])
-{
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
-        const struct weft_fuse_model *m = &fuse->model[i];
-        n[i] = 1; /* a pipeline without any has an empty one */
-        for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
-            int32_t of = weft_g_step_n(step[i], d);
-            n[i] = of > n[i] ? of : n[i];
-        }
-    }
-    /* A file's micro-batches beyond the step's are left out. */
-    if (file)
-        memcpy(n, file->n, sizeof file->n);
-}
-
-/* The step's problem, and its planned schedule. */
-static int plan_step(struct weft_trainer *t, struct weft_g_step *step[],
-                     struct weft_fuse_step *s, struct weft_err *err)
+/* The turn's problem, and its planned schedule. */
+static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
+                     int32_t n_steps, struct weft_fuse_turn *turn,
+                     struct weft_err *err)
 {
     struct weft_fuse *fuse = t->fuse;
     struct weft_fuse_order *order = NULL;
-    int32_t n[WEFT_FUSE_MODELS];
-    count(fuse, step, t->config.train.schedule ? fuse->order : NULL, n);
-    int rc = make_problem(fuse, n, &s->problem, err);
-    s->cost = weft_alloc((size_t) n[0] + (size_t) n[1], sizeof *s->cost);
-    if (!rc && !s->cost)
-        rc = weft_err_nomem(err, "a schedule", (size_t) n[0] * 16);
+    struct weft_fuse_size size = size_of(t, step, n_steps);
+    size_t n = (size_t) size.n[0] + (size_t) size.n[1];
+    int rc = make_problem(fuse, &size, &turn->problem, err);
+    turn->cost = weft_alloc(n, sizeof *turn->cost);
+    if (!rc && !turn->cost)
+        rc = weft_err_nomem(err, "a schedule", n * sizeof *turn->cost);
     for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++)
-        fill_model(&fuse->model[i], step[i], &s->problem.model[i],
-                   s->cost + (i == 1 ? n[0] : 0));
+        fill_model(&fuse->model[i], step + i, n_steps,
+                   &turn->problem.model[i],
+                   turn->cost + (i == 1 ? size.n[0] : 0));
     if (!rc)
-        rc = find_order(t, s, n, &order, err);
+        rc = find_order(t, turn, &size, &order, err);
     if (!rc)
-        rc = weft_schedule_copy(&order->schedule, &s->planned, err);
-    return rc ? rc : weft_schedule_time(&s->problem, &s->planned, err);
+        rc = weft_schedule_copy(&order->schedule, &turn->planned, err);
+    return rc ? rc : weft_schedule_time(&turn->problem, &turn->planned, err);
 }
 
 /* ---- Submitting ---------------------------------------------------------- */
@@ -366,62 +386,84 @@ static void add_units(const struct weft_fuse_model *m,
                       struct weft_g_unit *unit)
 {
     bool backward = k->pass != WEFT_PASS_FORWARD;
-    for (int32_t i = 0; i < m->merge; i++) {
-        int32_t stage = k->stage * m->merge
-                      + (backward ? m->merge - 1 - i : i);
-        unit[i] = (struct weft_g_unit){k->model,       k->pipeline, stage,
-                                       k->micro_batch, backward,    span};
+    for (int32_t i = 0; i < m->merge; i++)
+        unit[i] = (struct weft_g_unit){
+            .step = k->mini_batch * WEFT_FUSE_MODELS + k->model,
+            .dp = k->pipeline,
+            .stage = k->stage * m->merge + (backward ? m->merge - 1 - i : i),
+            .micro_batch = k->micro_batch,
+            .backward = backward,
+            .start = k->start,
+            .span = span};
+}
+
+static void fill_lanes(const struct weft_fuse *fuse,
+                       struct weft_fuse_turn *turn, struct weft_g_lane *lane,
+                       struct weft_g_unit *unit)
+{
+    const struct weft_schedule *s = &turn->planned;
+    struct weft_span *span = turn->span;
+    for (int32_t d = 0; d < s->n_devices; d++) {
+        lane[d] = (struct weft_g_lane){.unit = unit};
+        for (int32_t i = 0; i < s->n[d]; i++) {
+            const struct weft_fuse_model *m =
+                &fuse->model[s->task[d][i].model];
+            add_units(m, &s->task[d][i], span++, unit);
+            unit += m->merge;
+            lane[d].n += m->merge;
+        }
     }
 }
 
-static int submit(const struct weft_fuse *fuse, struct weft_fuse_step *f,
-                  struct weft_g_step *step[], struct weft_err *err)
+static int submit(const struct weft_fuse *fuse, struct weft_fuse_turn *turn,
+                  struct weft_g_step *const step[], int32_t n_steps,
+                  struct weft_err *err)
 {
-    const struct weft_schedule *s = &f->planned;
-    size_t n = 0, most = 1, at = 0;
+    const struct weft_schedule *s = &turn->planned;
+    int32_t n_all = n_steps * WEFT_FUSE_MODELS;
+    size_t merge = 1;
     for (int32_t d = 0; d < s->n_devices; d++)
-        n += (size_t) s->n[d];
+        turn->n_tasks += (size_t) s->n[d];
+    turn->n_spans = turn->n_tasks
+                  + (size_t) turn->problem.mini_batches * WEFT_FUSE_MODELS;
     for (int i = 0; i < WEFT_FUSE_MODELS; i++)
-        if ((size_t) fuse->model[i].merge > most)
-            most = (size_t) fuse->model[i].merge;
+        if ((size_t) fuse->model[i].merge > merge)
+            merge = (size_t) fuse->model[i].merge;
     struct weft_g_lane *lane = weft_alloc((size_t) s->n_devices,
                                           sizeof *lane);
-    struct weft_g_unit *unit = weft_alloc(n * most, sizeof *unit);
-    f->span = weft_alloc(n, sizeof *f->span);
-    f->n_spans = n;
-    n = 0;
-    for (int32_t d = 0; d < s->n_devices && lane && unit && f->span; d++) {
-        lane[d].unit = unit + at;
-        for (int32_t i = 0; i < s->n[d]; i++, n++) {
-            const struct weft_fuse_model *m =
-                &fuse->model[s->task[d][i].model];
-            add_units(m, &s->task[d][i], &f->span[n], unit + at);
-            at += (size_t) m->merge;
-        }
-        lane[d].n = (int32_t) (unit + at - lane[d].unit);
+    struct weft_g_unit *unit = weft_alloc(turn->n_tasks * merge,
+                                          sizeof *unit);
+    turn->span = weft_alloc(turn->n_spans, sizeof *turn->span);
+    int rc = lane && unit && turn->span
+               ? 0
+               : weft_err_nomem(err, "a schedule",
+                                turn->n_spans * sizeof *unit);
+    if (!rc) {
+        fill_lanes(fuse, turn, lane, unit);
+        for (int32_t i = 0; i < n_all; i++)
+            weft_g_step_watch(step[i],
+                              &turn->span[turn->n_tasks + (size_t) i]);
+        rc = weft_g_step_submit(step, n_all, lane, s->n_devices, err);
     }
-    int rc = lane && unit && f->span
-               ? weft_g_step_submit(step, WEFT_FUSE_MODELS, lane,
-                                    s->n_devices, err)
-               : weft_err_nomem(err, "a schedule", f->n_spans * sizeof *unit);
     weft_free(lane);
     weft_free(unit);
     return rc;
 }
 
-int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *step[2],
-                     struct weft_err *err)
+int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
+                     int32_t n, struct weft_err *err)
 {
     struct weft_fuse *fuse = t->fuse;
-    struct weft_fuse_step *s = weft_alloc(1, sizeof *s);
-    if (!s)
-        return weft_err_nomem(err, "a schedule", sizeof *s);
-    *fuse->last = s; /* its spans must outlive the tasks, after errors too */
-    fuse->last = &s->next;
+    struct weft_fuse_turn *turn = weft_alloc(1, sizeof *turn);
+    if (!turn)
+        return weft_err_nomem(err, "a schedule", sizeof *turn);
+    *fuse->last =
+        turn; /* its spans must outlive the tasks, after errors too */
+    fuse->last = &turn->next;
     if (fuse->search_again)
         forget_orders(fuse);
     if (t->config.train.schedule_search == WEFT_FUSE_ONCE)
         fuse->search_again = false;
-    int rc = plan_step(t, step, s, err);
-    return rc ? rc : submit(fuse, s, step, err);
+    int rc = plan_turn(t, step, n, turn, err);
+    return rc ? rc : submit(fuse, turn, step, n, err);
 }

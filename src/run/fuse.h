@@ -23,13 +23,13 @@ int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err);
 int weft_fuse_open(struct weft_trainer *t, struct weft_err *err);
 void weft_fuse_free(struct weft_fuse *fuse); /* NULL is allowed */
 
-/* Submits the forwards and backwards of an optimizer step of the actor
- * (step[0]) and the critic (step[1]) in the order of a schedule: that of
+/* Submits n optimizer steps of the actor (step[2 i]) and the critic (step[2 i
+ * + 1]), mini-batch after mini-batch, in the order of a schedule: that of
  * train.schedule, or one searched for their numbers of micro-batches, first
  * from the models' sizes, then from measured times. Every rank finds the same.
  * Errors: WEFT_ENOMEM. */
-int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *step[2],
-                     struct weft_err *err);
+int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
+                     int32_t n, struct weft_err *err);
 
 /* After the iteration's wait: reads when its units ran. Collective. Errors:
  * WEFT_ENOMEM. */

@@ -13,31 +13,38 @@ struct weft_fuse_model {
     int32_t merge;  /* stages of the model that are one of the schedule */
     int32_t stages; /* of the schedule */
     double *rate;   /* (stages, 2): time of forward, backward per cost */
+    double update;  /* time from a step's last backward to its new weights */
 };
 
-/* Devices' orders for so many micro-batches. */
+/* Micro-batches of each model's pipelines, and mini-batches. */
+struct weft_fuse_size {
+    int32_t n[WEFT_FUSE_MODELS], mini_batches;
+};
+
+/* Devices' orders for a size. */
 struct weft_fuse_order {
-    int32_t n[WEFT_FUSE_MODELS];
+    struct weft_fuse_size size;
     struct weft_schedule schedule;
     struct weft_fuse_order *next;
 };
 
-/* An optimizer step of both models, this iteration's. */
-struct weft_fuse_step {
+/* Optimizer steps of both models under one schedule, in this iteration. */
+struct weft_fuse_turn {
     struct weft_schedule_problem problem;
     struct weft_schedule planned;
     struct weft_schedule measured; /* after weft_fuse_measure() */
     double *cost;           /* of the micro-batches, model after model */
-    struct weft_span *span; /* of the subtasks, device after device */
-    size_t n_spans;
-    struct weft_fuse_step *next;
+    struct weft_span *span; /* (n_tasks) device after device; and of the
+                               updates: (mini-batches, models) */
+    size_t n_tasks, n_spans;
+    struct weft_fuse_turn *next;
 };
 
 struct weft_fuse {
     struct weft_fuse_model model[WEFT_FUSE_MODELS];
     int32_t n_devices; /* of the schedule */
     struct weft_fuse_order *order;
-    struct weft_fuse_step *step, **last;
+    struct weft_fuse_turn *turn, **last;
     bool is_measured;  /* rates are seconds */
     bool was_measured; /* so were those of this iteration's plans */
     bool search_again;

@@ -17,7 +17,7 @@ enum { WRITE_EVERY_S = 1 };
 /* ---- When units ran ------------------------------------------------------ */
 
 /* The planned schedule with measured times, from the first start on. */
-static int read_spans(struct weft_fuse_step *s, struct weft_err *err)
+static int read_spans(struct weft_fuse_turn *s, struct weft_err *err)
 {
     double first = INFINITY;
     size_t at = 0;
@@ -27,9 +27,12 @@ static int read_spans(struct weft_fuse_step *s, struct weft_err *err)
     if (rc)
         return rc;
     s->measured.makespan = 0;
-    for (size_t i = 0; i < s->n_spans; i++)
+    for (size_t i = 0; i < s->n_tasks; i++)
         if (s->span[i].end_s > 0)
             first = fmin(first, s->span[i].start_s);
+    for (size_t i = s->n_tasks; i < s->n_spans; i++)
+        s->measured.makespan = fmax(s->measured.makespan,
+                                    s->span[i].end_s - first);
     for (int32_t d = 0; d < s->measured.n_devices; d++)
         for (int32_t i = 0; i < s->measured.n[d]; i++) {
             struct weft_subtask *k = &s->measured.task[d][i];
@@ -37,8 +40,6 @@ static int read_spans(struct weft_fuse_step *s, struct weft_err *err)
             bool ran = span->end_s > 0;
             k->start = ran ? span->start_s - first : NAN;
             k->end = ran ? span->end_s - first : NAN;
-            s->measured.makespan = fmax(s->measured.makespan,
-                                        ran ? k->end : 0);
         }
     return 0;
 }
@@ -55,7 +56,7 @@ static double rate_of(const struct weft_fuse *fuse, int32_t model,
                       int32_t stage, bool backward, double *ratio)
 {
     size_t n = 0;
-    for (const struct weft_fuse_step *s = fuse->step; s; s = s->next) {
+    for (const struct weft_fuse_turn *s = fuse->turn; s; s = s->next) {
         const double *cost = s->cost
                            + (model ? s->problem.model[0].micro_batches : 0);
         for (int32_t d = 0; d < s->measured.n_devices; d++)
@@ -71,32 +72,59 @@ static double rate_of(const struct weft_fuse *fuse, int32_t model,
     return n > 0 ? ratio[n / 2] : 0;
 }
 
+/* The median time from a step's last backward to its new weights. */
+static double update_of(const struct weft_fuse *fuse, int32_t model,
+                        double *ratio)
+{
+    size_t n = 0;
+    for (const struct weft_fuse_turn *s = fuse->turn; s; s = s->next)
+        for (int32_t b = 0; b < s->problem.mini_batches; b++) {
+            double end =
+                s->span[s->n_tasks + (size_t) (b * WEFT_FUSE_MODELS + model)]
+                    .end_s;
+            double last = 0;
+            size_t at = 0;
+            for (int32_t d = 0; d < s->planned.n_devices; d++)
+                for (int32_t i = 0; i < s->planned.n[d]; i++, at++) {
+                    const struct weft_subtask *k = &s->planned.task[d][i];
+                    if (k->model == model && k->mini_batch == b)
+                        last = fmax(last, s->span[at].end_s);
+                }
+            if (end > 0)
+                ratio[n++] = fmax(0, end - last);
+        }
+    qsort(ratio, n, sizeof *ratio, by_value);
+    return n > 0 ? ratio[n / 2] : 0;
+}
+
 /* Every rank has the same times, and so the same rates. */
 static int learn(struct weft_fuse *fuse, struct weft_err *err)
 {
     size_t n = 0;
-    for (const struct weft_fuse_step *s = fuse->step; s; s = s->next)
+    for (const struct weft_fuse_turn *s = fuse->turn; s; s = s->next)
         n += s->n_spans;
     double *ratio = weft_alloc(n, sizeof *ratio);
     if (!ratio)
         return weft_err_nomem(err, "stage times", n * sizeof *ratio);
-    for (int32_t m = 0; m < WEFT_FUSE_MODELS; m++)
+    for (int32_t m = 0; m < WEFT_FUSE_MODELS; m++) {
         for (int32_t i = 0; i < 2 * fuse->model[m].stages; i++) {
             double rate = rate_of(fuse, m, i / 2, i % 2, ratio);
             if (rate > 0)
                 fuse->model[m].rate[i] = rate;
         }
+        fuse->model[m].update = update_of(fuse, m, ratio);
+    }
     weft_free(ratio);
     return 0;
 }
 
-/* The iteration's steps: sums of times, means of shares. */
+/* The iteration's turns: sums of times, means of shares. */
 static int compare(struct weft_fuse *fuse, struct weft_err *err)
 {
     struct weft_schedule_comparison *all = &fuse->all, one;
     int n = 0, rc = 0;
     *all = (struct weft_schedule_comparison){.in_order = true};
-    for (struct weft_fuse_step *s = fuse->step; s && !rc; s = s->next, n++) {
+    for (struct weft_fuse_turn *s = fuse->turn; s && !rc; s = s->next, n++) {
         rc = weft_schedule_compare(&s->problem, &s->planned, &s->measured,
                                    &one, err);
         if (rc)
@@ -122,9 +150,9 @@ int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_fuse *fuse = t->fuse;
     int rc = 0;
-    if (!fuse || !fuse->step)
+    if (!fuse || !fuse->turn)
         return 0;
-    for (struct weft_fuse_step *s = fuse->step; s && !rc; s = s->next)
+    for (struct weft_fuse_turn *s = fuse->turn; s && !rc; s = s->next)
         rc = read_spans(s, err);
     fuse->was_measured = fuse->is_measured;
     if (!rc)
@@ -141,7 +169,7 @@ int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
 /* ---- Files ---------------------------------------------------------------- */
 
 static int write_pictures(const struct weft_trainer *t,
-                          const struct weft_fuse_step *s,
+                          const struct weft_fuse_turn *s,
                           struct weft_schedule_report *report,
                           struct weft_err *err)
 {
@@ -161,7 +189,7 @@ static int write_pictures(const struct weft_trainer *t,
                                         path, err);
 }
 
-static int write_files(const struct weft_trainer *t, struct weft_fuse_step *s,
+static int write_files(const struct weft_trainer *t, struct weft_fuse_turn *s,
                        struct weft_err *err)
 {
     struct weft_schedule_comparison comparison;
@@ -210,7 +238,7 @@ int weft_fuse_report(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_fuse *fuse = t->fuse;
     struct weft_metrics *m = t->metrics;
-    if (!fuse || !fuse->step || !fuse->was_measured)
+    if (!fuse || !fuse->turn || !fuse->was_measured)
         return 0;
     const struct weft_schedule_comparison *all = &fuse->all;
     weft_metrics_set(m, "schedule/planned_s", all->planned_makespan);
@@ -226,7 +254,7 @@ int weft_fuse_report(struct weft_trainer *t, struct weft_err *err)
         && now - fuse->written_s < WRITE_EVERY_S)
         return 0;
     fuse->written_s = now;
-    struct weft_fuse_step *last = fuse->step;
+    struct weft_fuse_turn *last = fuse->turn;
     while (last->next)
         last = last->next;
     return write_files(t, last, err);

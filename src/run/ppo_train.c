@@ -7,19 +7,27 @@
 #include "run/fuse.h"
 #include "run/ppo.h"
 
-/* One model's training calls, and the optimizer step in progress. */
+/* An optimizer step in progress. */
+struct one_step {
+    struct weft_g_train train;
+    int32_t n; /* samples */
+    const uint32_t *index;
+    struct weft_pack_sample *pack; /* (n) */
+    struct weft_g_step *step;
+};
+
+/* One model's training calls. */
 struct training {
     struct weft_ppo *p;
     bool actor;
     const struct weft_optimizer_config *optim;
     int64_t *steps;
     struct weft_ppo_update *update;
-    struct weft_g_train train;
-    uint32_t *order; /* (n) of the epoch */
-    int32_t n;       /* samples of the step ... */
-    const uint32_t *index;
-    struct weft_pack_sample *pack; /* (n of the iteration) */
-    struct weft_g_step *step;
+    struct weft_g_train train;     /* of every step, but for what changes */
+    uint32_t *order;               /* (n) of the epoch */
+    struct weft_pack_sample *pack; /* (n) in that order */
+    struct one_step *step;         /* (n_steps) submitted together */
+    int32_t n_steps;
 };
 
 static float weight_of(enum weft_loss_agg aggregation, int32_t n,
@@ -50,6 +58,7 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
     struct weft_run_model *model = actor ? &t->actor : &t->critic;
     struct weft_ppo_update *u = actor ? &p->actor_update : &p->critic_update;
     bool fused = c->train.intra_stage_fusion;
+    int32_t joined = fused ? c->train.joined_mini_batches : 1;
     size_t n = (size_t) p->n, epochs = (size_t) c->ppo.epochs;
     *out = (struct training){
         .p = p,
@@ -82,6 +91,8 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
             },
         .order = weft_alloc(n, sizeof *out->order),
         .pack = weft_alloc(n, sizeof *out->pack),
+        .step = weft_alloc((size_t) joined, sizeof *out->step),
+        .n_steps = joined,
     };
     out->train.grad_clip = out->optim->grad_clip;
     if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
@@ -89,41 +100,43 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
     u->norm = weft_alloc(epochs * (size_t) c->ppo.mini_batches,
                          sizeof *u->norm);
-    return out->order && out->pack && u->stats && u->norm
+    return out->order && out->pack && out->step && u->stats && u->norm
              ? 0
              : weft_err_nomem(p->err, "training", n * sizeof *out->pack);
 }
 
 static void training_release(struct training *r)
 {
-    weft_g_step_abandon(r->step);
+    for (int32_t i = 0; r->step && i < r->n_steps; i++)
+        weft_g_step_abandon(r->step[i].step);
+    weft_free(r->step);
     weft_free(r->order);
     weft_free(r->pack);
 }
 
 /* What the samples of the step carry into the graph. */
-static void fill_pack(struct training *r)
+static void fill_pack(const struct training *r, struct one_step *o)
 {
     const struct weft_ppo *p = r->p;
     const struct weft_config *c = &p->t->config;
     enum weft_loss_agg aggregation = r->actor ? c->ppo.aggregation
                                               : WEFT_AGG_TOKEN_MEAN;
     int64_t n_tokens = 0;
-    for (int32_t i = 0; i < r->n; i++) {
-        const struct weft_sample *s = &p->sample[r->index[i]];
+    for (int32_t i = 0; i < o->n; i++) {
+        const struct weft_sample *s = &p->sample[o->index[i]];
         n_tokens += s->n_total - s->n_prompt;
     }
-    for (int32_t i = 0; i < r->n; i++) {
-        const struct weft_sample *s = &p->sample[r->index[i]];
-        const struct weft_ppo_sample *x = &p->extra[r->index[i]];
-        r->pack[i] = (struct weft_pack_sample){
+    for (int32_t i = 0; i < o->n; i++) {
+        const struct weft_sample *s = &p->sample[o->index[i]];
+        const struct weft_ppo_sample *x = &p->extra[o->index[i]];
+        o->pack[i] = (struct weft_pack_sample){
             .rollout = s->rollout,
             .advantage = x->advantage,
             .value = x->value,
             .ref = x->ref,
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
-            .weight = weight_of(aggregation, r->n, n_tokens,
+            .weight = weight_of(aggregation, o->n, n_tokens,
                                 s->n_total - s->n_prompt,
                                 c->rollout.max_new_tokens),
         };
@@ -131,7 +144,8 @@ static void fill_pack(struct training *r)
 }
 
 /* Optimizer step k of epoch e. */
-static int step_begin(struct training *r, int32_t e, int32_t k)
+static int step_begin(struct training *r, int32_t e, int32_t k,
+                      struct one_step *o)
 {
     struct weft_ppo *p = r->p;
     const struct weft_config *c = &p->t->config;
@@ -143,49 +157,54 @@ static int step_begin(struct training *r, int32_t e, int32_t k)
                              (uint32_t) p->iteration, (uint32_t) e,
                              (uint32_t) p->n, r->order);
     qsort(r->order + a, (size_t) (b - a), sizeof *r->order, by_index);
-    r->n = b - a;
-    r->index = r->order + a;
-    r->train.loss.exact_first = r->actor && e == 0 && k == 0;
-    r->train.adamw = weft_adamw_at(
+    *o = (struct one_step){.train = r->train,
+                           .n = b - a,
+                           .index = r->order + a,
+                           .pack = r->pack + a};
+    o->train.loss.exact_first = r->actor && e == 0 && k == 0;
+    o->train.adamw = weft_adamw_at(
         r->optim, *r->steps, (int64_t) c->ppo.epochs * parts * c->iterations);
-    r->update->lr = (double) r->train.adamw.lr;
+    r->update->lr = (double) o->train.adamw.lr;
     (*r->steps)++;
-    fill_pack(r);
-    return weft_g_step_begin(p->t->seq, &r->train, r->n, r->pack, &r->step,
+    fill_pack(r, o);
+    return weft_g_step_begin(p->t->seq, &o->train, o->n, o->pack, &o->step,
                              p->err);
 }
 
-static void step_end(struct training *r)
+static void step_end(struct training *r, struct one_step *o)
 {
     struct weft_ppo_update *u = r->update;
     struct weft_g_stats *stats = u->stats + u->n_stats;
     int32_t n_stats;
-    weft_g_step_end(r->step, stats, &n_stats, &u->norm[u->n_norms]);
-    r->step = NULL;
+    weft_g_step_end(o->step, stats, &n_stats, &u->norm[u->n_norms]);
+    o->step = NULL;
     for (int32_t k = 0; k < n_stats; k++)
         for (int32_t i = 0; i < stats[k].n; i++)
-            stats[k].sample[i] = (int32_t) r->index[stats[k].sample[i]];
+            stats[k].sample[i] = (int32_t) o->index[stats[k].sample[i]];
     u->n_stats += n_stats;
     if (u->n_norms++ == 0)
         u->first_stats = n_stats;
 }
 
-/* The same optimizer step of n models together. */
-static int step(struct training r[], int32_t n, int32_t e, int32_t k)
+/* Optimizer steps k .. k + n_steps - 1 of n models together. */
+static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
+                 int32_t n_steps)
 {
     struct weft_trainer *t = r->p->t;
-    struct weft_g_step *both[2];
-    int rc = 0;
-    for (int32_t i = 0; i < n && !rc; i++) {
-        rc = step_begin(&r[i], e, k);
-        both[i] = r[i].step;
+    size_t count = (size_t) n * (size_t) n_steps;
+    struct weft_g_step **all = weft_alloc(count, sizeof *all);
+    int rc = all ? 0 : weft_err_nomem(r->p->err, "training", count * 8);
+    for (int32_t i = 0; i < n * n_steps && !rc; i++) {
+        struct one_step *o = &r[i % n].step[i / n];
+        rc = step_begin(&r[i % n], e, k + i / n, o);
+        all[i] = o->step;
     }
-    if (!rc && n == 1)
-        rc = weft_g_step_submit(both, 1, NULL, 0, r->p->err);
-    else if (!rc)
-        rc = weft_fuse_submit(t, both, r->p->err);
-    for (int32_t i = 0; i < n && !rc; i++)
-        step_end(&r[i]);
+    if (!rc)
+        rc = n == 1 ? weft_g_step_submit(all, n_steps, NULL, 0, r->p->err)
+                    : weft_fuse_submit(t, all, n_steps, r->p->err);
+    for (int32_t i = 0; i < n * n_steps && !rc; i++)
+        step_end(&r[i % n], &r[i % n].step[i / n]);
+    weft_free(all);
     return rc;
 }
 
@@ -193,10 +212,10 @@ static int step(struct training r[], int32_t n, int32_t e, int32_t k)
 static int train(struct training r[], int32_t n)
 {
     const struct weft_config *c = &r->p->t->config;
-    int rc = 0;
+    int32_t all = c->ppo.mini_batches, joined = r->n_steps, rc = 0;
     for (int32_t e = 0; e < c->ppo.epochs && !rc; e++)
-        for (int32_t k = 0; k < c->ppo.mini_batches && !rc; k++)
-            rc = step(r, n, e, k);
+        for (int32_t k = 0; k < all && !rc; k += joined)
+            rc = steps(r, n, e, k, joined < all - k ? joined : all - k);
     return rc;
 }
 

@@ -83,6 +83,25 @@ static void test_fuse_bits(void)
          "train.schedule_search=iteration");
 }
 
+/* Mini-batches of an epoch under one schedule, more of them than there are
+ * too. */
+static void test_fuse_joined(void)
+{
+    static const char three[] = "ppo.mini_batches=3";
+    struct weft_hash all = serial;
+    SAME("joined", "runtime.devices=2", "layout=pp2,micro_batches=2",
+         "train.joined_mini_batches=2");
+    run("serial-3", 3,
+        (const char *const[]){"runtime.devices=1", three, NULL});
+    serial = fixture_hash(&fixture, "serial-3", 3);
+    SAME("joined-2", "runtime.devices=8",
+         fixture_plan(&fixture, "joined", merged_back),
+         "runtime.place=device", three, "train.joined_mini_batches=2");
+    SAME("joined-9", "runtime.devices=2", "layout=dp2,zero=3", three,
+         "train.joined_mini_batches=9");
+    serial = all;
+}
+
 /* While the critic warms up it trains alone. */
 static void test_fuse_warmup(void)
 {
@@ -148,6 +167,7 @@ static const struct weft_subtask *find(const struct weft_schedule *s,
             if (t->model == wanted->model && t->pass == wanted->pass
                 && t->pipeline == wanted->pipeline
                 && t->stage == wanted->stage
+                && t->mini_batch == wanted->mini_batch
                 && t->micro_batch == wanted->micro_batch)
                 return t;
         }
@@ -168,6 +188,12 @@ static void check_measured(const struct weft_schedule_problem *p,
             CHECK(t->end > t->start);
             for (int k = 0; k < n; k++)
                 CHECK(find(s, &before[k])->end <= t->end);
+            if (weft_subtask_waits_for_step(t)) {
+                struct weft_subtask step = *t; /* all of its backwards */
+                step.mini_batch--;
+                step.pass = WEFT_PASS_BACKWARD;
+                CHECK(find(s, &step)->end <= t->start);
+            }
             const struct weft_subtask *last = i > 0 ? t - 1 : NULL;
             CHECK(!last || t->start >= (apart ? last->end : last->start));
         }
@@ -211,6 +237,11 @@ static void test_fuse_record(void)
         (const char *const[]){FUSED, ONE_STEP, "runtime.devices=2",
                               "layout=pp2,micro_batches=3", NULL});
     check_record("record", true);
+    run("record-joined", 3,
+        (const char *const[]){
+            FUSED, "ppo.epochs=1", "train.joined_mini_batches=2",
+            "runtime.devices=2", "layout=pp2,micro_batches=3", NULL});
+    check_record("record-joined", true);
     run("record-merged", 3,
         (const char *const[]){FUSED, ONE_STEP, "runtime.devices=8",
                               fixture_plan(&fixture, "record", merged),
@@ -317,6 +348,7 @@ static void test_remove(void)
 
 WEFT_TESTS("run/fuse", {"make", test_make},
            {"test_fuse_bits", test_fuse_bits},
+           {"test_fuse_joined", test_fuse_joined},
            {"test_fuse_warmup", test_fuse_warmup},
            {"test_fuse_record", test_fuse_record},
            {"test_fuse_file", test_fuse_file},
