@@ -314,11 +314,12 @@ static bool try_makespan(struct weft_refute *r, double makespan,
     for (int32_t d = 0; d < shop->n_devices; d++)
         r->dirty[d] = true;
     narrow(r, s->until);
-    for (bool again = shaving; again && !r->refuted;) {
-        again = false;
-        for (int32_t i = 0; i < shop->n_ops && !r->refuted; i++)
-            for (int side = 0; side < 2 && !r->refuted; side++)
-                again = shave(r, s, side, r->order[i]) || again;
+    /* Along the arcs, where what was shaved moves others on. */
+    int32_t n = shop->n_ops;
+    for (int32_t i = 0, idle = shaving ? 0 : 2 * n;
+         idle < 2 * n && !r->refuted; i = (i + 1) % (2 * n)) {
+        int32_t x = r->order[i < n ? i : 2 * n - 1 - i];
+        idle = shave(r, s, i / n, x) ? 0 : idle + 1;
     }
     return r->refuted;
 }

@@ -17,6 +17,13 @@
 #include "plan/schedule_tasks.h"
 
 enum { DEFAULT_RESTARTS = 8, N_ROUNDS = 64, MOST_THREADS = 256 };
+/* Steps of refuting before the search, and after it: for an evaluation, but
+ * at most so many. */
+enum {
+    FIRST_STEPS = 20000000,
+    STEPS_PER_EVALUATION = 64,
+    MOST_STEPS = 2000000000
+};
 
 struct search {
     const struct weft_schedule_options *options;
@@ -118,6 +125,10 @@ static int prepare(struct search *s,
     s->n_restarts = s->n_restarts > 0 ? s->n_restarts : 0;
     bound->makespan = weft_shop_bound(&s->pair, problem->capacity, 1,
                                       &bound->argument);
+    if (bound->makespan >= 0)
+        bound->makespan = weft_shop_refute(
+            &s->pair.forward, problem->capacity, bound->makespan, INFINITY,
+            weft_min64(FIRST_STEPS, evaluations), &bound->argument);
     if (bound->makespan == INFINITY)
         return weft_err_set(err, WEFT_ENOTFOUND,
                             "nothing fits the capacity %g: one micro-batch "
@@ -232,10 +243,6 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
     return rc;
 }
 
-/* Steps of refuting: so many for an evaluation, but at most. */
-enum { STEPS_PER_EVALUATION = 64 };
-#define MOST_STEPS INT64_C(1000000000)
-
 int weft_schedule_prove(const struct weft_schedule_problem *problem,
                         const struct weft_schedule_options *options,
                         struct weft_schedule_result *result,
@@ -248,7 +255,8 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
                             ? options->evaluations
                             : default_evaluations(problem);
     int64_t steps = weft_min64(MOST_STEPS / (result->cut ? 8 : 1),
-                               evaluations * STEPS_PER_EVALUATION);
+                               weft_min64(evaluations, MOST_STEPS)
+                                   * STEPS_PER_EVALUATION);
     if (result->optimal)
         return 0;
     int rc = weft_shop_pair_init(&pair, problem, err);
