@@ -20,9 +20,9 @@ enum {
 static const char *const top_keys[] = {"stages", "models", "memory_capacity",
                                        "latency", "mini_batches"};
 static const char *const model_keys[] = {
-    "name",          "pipelines", "stages",     "chunks",
-    "micro_batches", "forward",   "backward",   "weight",
-    "sync",          "optimizer", "activation", "direction"};
+    "name",       "pipelines", "stages", "chunks", "micro_batches",
+    "forward",    "backward",  "weight", "sync",   "optimizer",
+    "activation", "direction", "merge"};
 
 /* ---- Checking --------------------------------------------------------- */
 
@@ -107,19 +107,24 @@ static int check_capacity(const struct weft_schedule_problem *p,
     return 0;
 }
 
+static int check_tables(const struct weft_schedule_model *m,
+                        struct weft_err *err)
+{
+    int rc = check_table(m, "forward", m->forward, err);
+    if (!rc)
+        rc = check_table(m, "backward", m->backward, err);
+    if (!rc && m->weight)
+        rc = check_table(m, "weight", m->weight, err);
+    return rc ? rc : check_table(m, "activation", m->activation, err);
+}
+
 static int check_model(const struct weft_schedule_problem *p,
                        const struct weft_schedule_model *m,
                        struct weft_err *err)
 {
     int rc = check_shape(p, m, err);
     if (!rc)
-        rc = check_table(m, "forward", m->forward, err);
-    if (!rc)
-        rc = check_table(m, "backward", m->backward, err);
-    if (!rc && m->weight)
-        rc = check_table(m, "weight", m->weight, err);
-    if (!rc)
-        rc = check_table(m, "activation", m->activation, err);
+        rc = check_tables(m, err);
     if (!rc && (!is_amount(m->sync) || !is_amount(m->optimizer)))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "model '%s': 'sync' %g and 'optimizer' %g must be "
@@ -290,10 +295,50 @@ static int read_times(const json_t *object, const char *subject,
     return rc;
 }
 
+/* Sums of n neighbours of each row; `more` each. */
+static void fold(double *table, const struct weft_schedule_model *m,
+                 int32_t n, double more)
+{
+    int32_t cells = table ? m->micro_batches * m->stages / n : 0;
+    for (int32_t i = 0; i < cells; i++) {
+        double sum = more;
+        for (int32_t k = 0; k < n; k++)
+            sum += table[i * n + k];
+        table[i] = sum;
+    }
+}
+
+/* So many stages, one after another in a pipeline of smaller tp groups, become
+ * one (RLHFuse section 5.1). */
+static int merge(const struct weft_schedule_problem *p, const char *subject,
+                 int32_t n, struct weft_schedule_model *m,
+                 struct weft_err *err)
+{
+    double between = (n - 1) * p->latency;
+    if (m->stages % n != 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: 'merge' %d does not divide the %d stages",
+                            subject, n, m->stages);
+    if (n == 1)
+        return 0;
+    int rc = check_tables(m, err); /* before sums hide what is wrong */
+    if (rc) {
+        weft_err_prefix(err, "%s", subject);
+        return rc;
+    }
+    fold(m->forward, m, n, between);
+    fold(m->backward, m, n, between);
+    fold(m->weight, m, n, 0);
+    fold(m->activation, m, n, 0);
+    m->stages /= n;
+    return 0;
+}
+
 static int read_model(const json_t *object, const char *subject,
                       const struct weft_schedule_problem *p,
                       struct weft_schedule_model *out, struct weft_err *err)
 {
+    int32_t n_merged = 1;
     if (!json_is_object(object))
         return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
                             subject, weft_json_type(object));
@@ -319,7 +364,11 @@ static int read_model(const json_t *object, const char *subject,
                           "subtasks than can be scheduled (%d)",
                           subject, out->micro_batches, out->stages,
                           MAX_SUBTASKS);
-    return rc ? rc : read_times(object, subject, out, err);
+    if (!rc)
+        rc = read_count(object, subject, "merge", 1, &n_merged, err);
+    if (!rc)
+        rc = read_times(object, subject, out, err);
+    return rc ? rc : merge(p, subject, n_merged, out, err);
 }
 
 static int read_models(const json_t *root, const char *path,

@@ -94,6 +94,10 @@ static void test_schedule_problem_refused(void)
          "models[0].weight has 1 numbers; give one, or 2"},
         {ONE("", ",\"direction\":\"left\""), WEFT_EINVAL,
          "'direction' is 'left'; it must be 'down' or 'up'"},
+        {ONE("", ",\"merge\":3"), WEFT_EINVAL,
+         "models[0]: 'merge' 3 does not divide the 2 stages"},
+        {ONE("", ",\"merge\":2,\"weight\":[-1,2]"), WEFT_EINVAL,
+         "'weight' of micro-batch 0 on stage 0 is -1; it must be 0 or more"},
         {ONE(",\"latency\":-1", ""), WEFT_EINVAL, "'latency' is -1"},
         {ONE(",\"memory_capacity\":0", ""), WEFT_EINVAL,
          "'memory_capacity' is 0; it must be above 0, or null"},
@@ -119,6 +123,33 @@ static void test_schedule_problem_refused(void)
         CHECK_FAILS(read_text(bad[i].text, &p), bad[i].rc, err, bad[i].says);
         CHECK(strstr(err.text, path) != NULL);
     }
+    unlink(path);
+}
+
+/* Neighbouring stages of smaller groups become one: their sums, and the way
+ * between them. */
+static void test_schedule_problem_merge(void)
+{
+    struct weft_schedule_problem p;
+    open_file();
+    REQUIRE_OK(
+        read_text("{\"stages\":2,\"latency\":0.5,\"models\":[{\"name\":\"a\","
+                  "\"stages\":6,\"merge\":3,\"micro_batches\":2,"
+                  "\"forward\":[1,2,3,4,5,6],"
+                  "\"backward\":[[1,1,1,2,2,2],[3,3,3,4,4,5]],"
+                  "\"weight\":1,\"activation\":[1,0,2,0,0,7]}]}",
+                  &p),
+        err);
+    static const double backward[] = {4, 7, 10, 14};
+    const struct weft_schedule_model *m = &p.model[0];
+    CHECK_INT(m->stages, 2);
+    for (int i = 0; i < 4; i++) {
+        CHECK(m->forward[i] == (i % 2 ? 16 : 7));
+        CHECK(m->backward[i] == backward[i]);
+        CHECK(m->weight[i] == 3);
+        CHECK(m->activation[i] == (i % 2 ? 7 : 3));
+    }
+    weft_schedule_problem_release(&p);
     unlink(path);
 }
 
@@ -152,6 +183,7 @@ static void test_schedule_problem_check_api(void)
 
 WEFT_TESTS("plan/schedule_problem",
            {"test_schedule_problem_read", test_schedule_problem_read},
+           {"test_schedule_problem_merge", test_schedule_problem_merge},
            {"test_schedule_problem_refused", test_schedule_problem_refused},
            {"test_schedule_problem_check_api",
             test_schedule_problem_check_api})
