@@ -227,22 +227,41 @@ static int give(const struct options *o,
     return rc ? rc : print(o, problem, s, report, err);
 }
 
-/* The real runtime's makespan beside the planned one. */
+static void print_played(const struct options *o, int32_t n_devices,
+                         const struct weft_schedule_comparison *c)
+{
+    fprintf(o->json ? stderr : stdout,
+            "played           %g, %+.1f %% of the plan's, by %d devices that "
+            "sleep %g ms a unit\n"
+            "                 starts %.2g late or early (mean; most %.2g), "
+            "order %s,\n"
+            "                 bubbles %.1f %% (planned %.1f %%), peak "
+            "activation %g (%g)\n",
+            c->makespan, (c->makespan / c->planned_makespan - 1) * 100,
+            n_devices, o->play_ms, c->start_error, c->most_start_error,
+            c->in_order ? "kept" : "not kept", c->bubble * 100,
+            c->planned_bubble * 100, c->peak, c->planned_peak);
+}
+
+/* What the real runtime does with it, beside the plan. */
 static int play(const struct options *o,
                 const struct weft_schedule_problem *problem,
-                struct weft_schedule *s, struct weft_err *err)
+                const struct weft_schedule *s, struct weft_err *err)
 {
-    double planned = s->makespan;
+    struct weft_schedule played;
+    struct weft_schedule_comparison c;
     if (weft_job_size() > 1)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
                             "--play is for one process, without mpirun");
-    int rc = weft_play_schedule(problem, s, o->play_ms * 1e-3, err);
+    int rc = weft_schedule_copy(s, &played, err);
+    if (rc)
+        return rc;
+    rc = weft_play_schedule(problem, &played, o->play_ms * 1e-3, err);
     if (!rc)
-        fprintf(o->json ? stderr : stdout,
-                "played           %g, %+.1f %% of the plan's, by %d devices "
-                "that sleep %g ms a unit\n",
-                s->makespan, (s->makespan / planned - 1) * 100, s->n_devices,
-                o->play_ms);
+        rc = weft_schedule_compare(problem, s, &played, &c, err);
+    if (!rc)
+        print_played(o, s->n_devices, &c);
+    weft_schedule_release(&played);
     return rc;
 }
 
