@@ -275,9 +275,10 @@ static int give_front(const struct options *o,
     struct weft_schedule_options options = o->search;
     int32_t n = 0;
     options.stop = wants_stop;
-    int rc = weft_schedule_pareto(problem, &options, &front, &n, err);
-    fputs(rc || o->json ? "" : " makespan  peak activation\n", stdout);
-    for (int32_t i = 0; i < n && !rc; i++) {
+    int rc = weft_schedule_job_pareto(problem, &options, &front, &n, err);
+    bool says = rc == 0 && weft_job_is_first();
+    fputs(says && !o->json ? " makespan  peak activation\n" : "", stdout);
+    for (int32_t i = 0; i < n && says && !rc; i++) {
         char path[4096];
         if (o->json)
             printf("%s{\"makespan\": %.17g, \"peak_activation\": %.17g}",
@@ -291,7 +292,7 @@ static int give_front(const struct options *o,
         if (o->output)
             rc = weft_schedule_write(problem, &front[i], report, path, err);
     }
-    fputs(rc || !o->json ? "" : "]\n", stdout);
+    fputs(says && o->json ? "]\n" : "", stdout);
     for (int32_t i = 0; i < n; i++)
         weft_schedule_release(&front[i]);
     weft_free(front);
@@ -379,12 +380,7 @@ int weft_cmd_schedule(int argc, char **argv)
     int rc = weft_job_open(&err);
     if (rc)
         return weft_cli_fail("schedule", &err);
-    if (o.pareto && weft_job_size() > 1)
-        rc = weft_err_set(&err, WEFT_EUNSUPPORTED,
-                          "--pareto works in one process; start it without "
-                          "mpirun");
-    if (!rc)
-        rc = run(&o, argv[first], &err);
+    rc = run(&o, argv[first], &err);
     status = rc && weft_job_is_first() ? weft_cli_fail("schedule", &err)
            : rc                        ? WEFT_EXIT_FAILED
                                        : WEFT_EXIT_OK;

@@ -190,9 +190,15 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
                         struct weft_err *err);
 
 /* The front of makespan against peak: schedules, none better in both, by
- * rising makespan; the caller releases each and frees the array. */
+ * rising makespan; the caller releases each and frees the array. `search` is
+ * weft_schedule_search or what does the same, and called several times. */
+typedef int (*weft_schedule_search_fn)(
+    const struct weft_schedule_problem *problem,
+    const struct weft_schedule_options *options,
+    struct weft_schedule_result *out, struct weft_err *err);
 int weft_schedule_pareto(const struct weft_schedule_problem *problem,
                          const struct weft_schedule_options *options,
+                         weft_schedule_search_fn search,
                          struct weft_schedule **out, int32_t *n_out,
                          struct weft_err *err);
 

@@ -254,7 +254,7 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
     int64_t evaluations = options->evaluations > 0
                             ? options->evaluations
                             : default_evaluations(problem);
-    int64_t steps = weft_min64(MOST_STEPS / (result->cut ? 8 : 1),
+    int64_t steps = weft_min64(MOST_STEPS / (result->cut ? 4 : 1),
                                weft_min64(evaluations, MOST_STEPS)
                                    * STEPS_PER_EVALUATION);
     if (result->optimal)
@@ -302,6 +302,7 @@ static void add_to_front(struct weft_schedule *list, int32_t *n,
 
 int weft_schedule_pareto(const struct weft_schedule_problem *problem,
                          const struct weft_schedule_options *options,
+                         weft_schedule_search_fn search,
                          struct weft_schedule **out, int32_t *n_out,
                          struct weft_err *err)
 {
@@ -317,7 +318,7 @@ int weft_schedule_pareto(const struct weft_schedule_problem *problem,
     o.time_limit_s = options->time_limit_s / MOST_FRONT;
     for (int i = 0; i < MOST_FRONT && !rc; i++) {
         struct weft_schedule_result r;
-        rc = weft_schedule_search(&p, &o, &r, err);
+        rc = search(&p, &o, &r, err);
         if (rc)
             break;
         double peak = r.schedule.peak_activation;

@@ -71,10 +71,9 @@ static int share_result(const struct weft_schedule_problem *problem,
     return share_schedule(problem, rank, found, &r->schedule, err);
 }
 
-int weft_schedule_job_search(const struct weft_schedule_problem *problem,
-                             const struct weft_schedule_options *options,
-                             struct weft_schedule_result *out,
-                             struct weft_err *err)
+static int search(const struct weft_schedule_problem *problem,
+                  const struct weft_schedule_options *options,
+                  struct weft_schedule_result *out, struct weft_err *err)
 {
     struct weft_schedule_options own = *options;
     struct weft_schedule_result r = {0};
@@ -88,11 +87,34 @@ int weft_schedule_job_search(const struct weft_schedule_problem *problem,
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)
         rc = share_result(problem, found, &r, err);
-    if (!rc)
-        rc = weft_schedule_prove(problem, options, &r, err);
     if (rc)
         weft_schedule_release(&r.schedule);
     else
         *out = r;
     return rc;
+}
+
+int weft_schedule_job_search(const struct weft_schedule_problem *problem,
+                             const struct weft_schedule_options *options,
+                             struct weft_schedule_result *out,
+                             struct weft_err *err)
+{
+    struct weft_schedule_result r;
+    int rc = search(problem, options, &r, err);
+    if (rc)
+        return rc;
+    rc = weft_schedule_prove(problem, options, &r, err);
+    if (rc)
+        weft_schedule_release(&r.schedule);
+    else
+        *out = r;
+    return rc;
+}
+
+int weft_schedule_job_pareto(const struct weft_schedule_problem *problem,
+                             const struct weft_schedule_options *options,
+                             struct weft_schedule **out, int32_t *n_out,
+                             struct weft_err *err)
+{
+    return weft_schedule_pareto(problem, options, search, out, n_out, err);
 }

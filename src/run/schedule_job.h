@@ -14,5 +14,10 @@ int weft_schedule_job_search(const struct weft_schedule_problem *problem,
                              const struct weft_schedule_options *options,
                              struct weft_schedule_result *out,
                              struct weft_err *err);
+/* weft_schedule_pareto() likewise. Collective. */
+int weft_schedule_job_pareto(const struct weft_schedule_problem *problem,
+                             const struct weft_schedule_options *options,
+                             struct weft_schedule **out, int32_t *n_out,
+                             struct weft_err *err);
 
 #endif

@@ -63,6 +63,12 @@ for f in front.*; do checked small.json "$f"; done
 awk 'NR > 2 && ($1 <= t || $2 >= p) { exit 1 } { t = $1; p = $2 }' out ||
     fail "no front"
 expect 0 '[{"makespan": ' small.json --pareto --evaluations 100000 --json
+if [ -n "$WEFT_MPIEXEC" ] && "$weft" info | grep -q 'MPI  *yes'; then
+    # shellcheck disable=SC2086
+    "$WEFT_MPIEXEC" -n 2 "$weft" schedule small.json --pareto --json \
+        --evaluations 100000 >ranks 2>err || fail "the front on two ranks"
+    cmp -s out ranks || fail "ranks change the front"
+fi
 
 # ---- Taken ------------------------------------------------------------------
 for a in greedy serial; do

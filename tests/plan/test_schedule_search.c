@@ -245,7 +245,9 @@ static void test_pareto(void)
     struct weft_schedule_result r;
     struct weft_err err;
     int32_t n;
-    REQUIRE_OK(weft_schedule_pareto(&p, &o, &s, &n, &err), err);
+    REQUIRE_OK(
+        weft_schedule_pareto(&p, &o, weft_schedule_search, &s, &n, &err),
+        err);
     CHECK(n > 1);
     search(&p, 80000, 1, &r);
     CHECK(s[0].makespan <= r.schedule.makespan);
