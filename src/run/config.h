@@ -151,7 +151,7 @@ struct weft_config {
         int32_t joined_mini_batches;           /* fused: of a schedule; 1 */
         char *schedule;                        /* fused; NULL: searched */
         enum weft_fuse_search schedule_search; /* once */
-        int32_t schedule_evaluations;          /* 200000 */
+        int32_t schedule_evaluations;          /* 0: by its size */
     } train;
 
     struct {

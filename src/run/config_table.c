@@ -198,8 +198,8 @@ const struct weft_config_key weft_config_keys[] = {
     ENUM("train.schedule_search", train.schedule_search, "once",
          WEFT_FUSE_ONCE, "once|iteration", PPO,
          "with the stage times of the first iteration, or of each"),
-    INT("train.schedule_evaluations", train.schedule_evaluations, "200000", 1,
-        MANY, PPO, "of a search"),
+    INT("train.schedule_evaluations", train.schedule_evaluations, "0", 0,
+        MANY, PPO, "of a search; 0: by the schedule's size"),
     BOOL("train.recompute", train.recompute, "false", BOTH,
          "recompute activations, for less memory"),
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/schedule_tasks.h"
 #include "run/fuse_inside.h"
 #include "run/memory.h"
 
@@ -303,11 +304,13 @@ static int search(const struct weft_trainer *t,
                   const struct weft_fuse_turn *turn,
                   struct weft_schedule *out, struct weft_err *err)
 {
-    struct weft_schedule_options options = {
-        .seed = t->config.seed,
-        .evaluations = t->config.train.schedule_evaluations,
-        .n_threads = 1,
-        .restart_stride = 1};
+    int64_t evaluations = t->config.train.schedule_evaluations;
+    if (evaluations == 0) /* seconds for 10^5 subtasks */
+        evaluations = 200000 + 50 * weft_schedule_count(&turn->problem);
+    struct weft_schedule_options options = {.seed = t->config.seed,
+                                            .evaluations = evaluations,
+                                            .n_threads = 1,
+                                            .restart_stride = 1};
     struct weft_schedule_result result;
     int rc = weft_schedule_search(&turn->problem, &options, &result, err);
     if (!rc)

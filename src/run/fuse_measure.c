@@ -216,7 +216,6 @@ static int write_files(const struct weft_trainer *t, struct weft_fuse_turn *s,
         .greedy = NAN,
         .optimal = s->planned.makespan <= bound.makespan * (1 + 1e-9),
         .seed = t->config.seed,
-        .evaluations = t->config.train.schedule_evaluations,
         .seconds = NAN,
         .measured = &s->measured,
         .comparison = &comparison};
