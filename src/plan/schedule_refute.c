@@ -285,7 +285,7 @@ static bool may_start(struct weft_refute *r, const struct shaving *s,
     return may;
 }
 
-/* Pieces that are refuted go, a larger one each time. */
+/* Pieces that are refuted go, a larger one each time (Martin and Shmoys 1996). */
 static bool shave(struct weft_refute *r, const struct shaving *s, int side,
                   int32_t x)
 {

@@ -87,6 +87,35 @@ static void test_bounds_exhaustive(void)
     CHECK(n_met[1] < n_met[2]);
 }
 
+/* Known to be least, but above the bound: proven now and then, and no bound
+ * goes above it. */
+static void test_bounds_prove(void)
+{
+    struct draw d = {.rng = {.seed = 6}};
+    struct weft_schedule_options o = {.evaluations = 100000};
+    int n_above = 0, n_proven = 0;
+    for (int n = 0; n < 100; n++) {
+        struct weft_schedule_problem p = random_problem(&d, 2);
+        struct weft_schedule_result r = {0};
+        struct weft_err err;
+        if (count_subtasks(&p) <= 14) {
+            REQUIRE_OK(weft_schedule_exhaustive(&p, &r.schedule, &err), err);
+            REQUIRE_OK(weft_schedule_bounds(&p, 1, &r.bound, &err), err);
+            double makespan = r.schedule.makespan, first = r.bound.makespan;
+            r.optimal = first == makespan;
+            n_above += !r.optimal;
+            REQUIRE_OK(weft_schedule_prove(&p, &o, &r, &err), err);
+            CHECK(r.bound.makespan >= first && r.bound.makespan <= makespan);
+            CHECK(r.optimal == (r.bound.makespan == makespan));
+            n_proven += r.optimal && first < makespan;
+            weft_schedule_release(&r.schedule);
+        }
+        free_problem(&p);
+    }
+    CHECK(n_proven > 0 && n_proven <= n_above);
+}
+
 WEFT_TESTS("plan/schedule_bounds", {"test_bounds_table3", test_bounds_table3},
            {"test_bounds_1f1b", test_bounds_1f1b},
-           {"test_bounds_exhaustive", test_bounds_exhaustive})
+           {"test_bounds_exhaustive", test_bounds_exhaustive},
+           {"test_bounds_prove", test_bounds_prove})
