@@ -62,6 +62,16 @@ void __tsan_release(void *p);
 
 #define WEFT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+WEFT_INLINE int32_t weft_min32(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+WEFT_INLINE int32_t weft_max32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
 WEFT_INLINE int64_t weft_min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -258,16 +258,17 @@ static int32_t critical_before(struct weft_shop_restart *r, int32_t x)
 {
     const struct weft_shop_walk *w = &r->walk;
     const struct weft_shop *shop = w->shop;
-    int32_t n = 0, before = -1, y = w->before[x];
-    if (w->head[x] <= 0)
+    int32_t n = 0, before = -1, y = w->node[x].before;
+    if (w->node[x].head <= 0)
         return -1;
-    if (y >= 0 && w->head[y] + shop->op[y].time == w->head[x]) {
+    if (y >= 0 && w->node[y].head + w->node[y].time == w->node[x].head) {
         before = y;
         n = 1;
     }
     for (int32_t k = shop->pred_at[x]; k < shop->pred_at[x + 1]; k++) {
         y = shop->pred[k].op;
-        if (w->head[y] + shop->op[y].time + shop->pred[k].lag == w->head[x]
+        if (w->node[y].head + w->node[y].time + shop->pred[k].lag
+                == w->node[x].head
             && y != before && (++n == 1 || weft_shop_below(&r->rng, n) == 0))
             before = y;
     }
@@ -280,10 +281,10 @@ static int32_t collect(struct weft_shop_restart *r)
     const struct weft_shop_walk *w = &r->walk;
     int32_t n = 0, x = -1;
     for (int32_t k = 0; k < w->n_ends && x < 0; k++)
-        if (w->head[w->end[k]] + w->shop->op[w->end[k]].time == w->makespan)
+        if (w->node[w->end[k]].head + w->node[w->end[k]].time == w->makespan)
             x = w->end[k];
     for (int32_t y; (y = critical_before(r, x)) >= 0; x = y)
-        if (y == w->before[x] && weft_shop_walk_may_swap(w, y, x))
+        if (y == w->node[x].before && weft_shop_walk_may_swap(w, y, x))
             r->path[n++] = x;
     return n;
 }
@@ -295,7 +296,7 @@ static int32_t choose(struct weft_shop_restart *r, int32_t n)
     double least = INFINITY;
     int32_t best = -1, n_best = 0;
     for (int32_t k = 0; k < n; k++) {
-        int32_t v = r->path[k], u = w->before[v];
+        int32_t v = r->path[k], u = w->node[v].before;
         double t = weft_shop_walk_estimate(w, u, v);
         if (*tabu(r, u, v) > r->iteration && t >= r->best.makespan)
             continue;
@@ -341,7 +342,7 @@ static void improve(struct weft_shop_restart *r, int32_t patience)
         int32_t v = choose(r, collect(r));
         if (v < 0)
             break;
-        int32_t u = w->before[v];
+        int32_t u = w->node[v].before;
         if (weft_shop_walk_swap(w, u, v))
             r->best.swaps++;
         *tabu(r, v, u) = ++r->iteration + 8 + weft_shop_below(&r->rng, 16);
@@ -369,16 +370,16 @@ static bool repair(struct weft_shop_walk *w)
 {
     for (int32_t d = 0; d < w->shop->n_devices; d++) {
         int32_t x = w->last[d];
-        while (w->before[x] >= 0)
-            x = w->before[x];
-        for (; x >= 0; x = w->after[x]) {
+        while (w->node[x].before >= 0)
+            x = w->node[x].before;
+        for (; x >= 0; x = w->node[x].after) {
             int32_t give = x;
             if (w->held[x] <= w->capacity)
                 continue;
             while (give >= 0 && w->shop->op[give].hold >= 0)
-                give = w->after[give];
-            while (give >= 0 && w->before[x] != give)
-                if (!weft_shop_walk_swap(w, w->before[give], give))
+                give = w->node[give].after;
+            while (give >= 0 && w->node[x].before != give)
+                if (!weft_shop_walk_swap(w, w->node[give].before, give))
                     return false;
             if (give < 0 || w->held[x] > w->capacity)
                 return false;
@@ -397,7 +398,7 @@ static bool load_elite(struct weft_shop_restart *r)
         return true;
     for (int32_t n = 2 + weft_shop_below(&r->rng, 16); n > 0; n--) {
         int32_t v = weft_shop_below(&r->rng, w->shop->n_ops);
-        int32_t u = w->before[v];
+        int32_t u = w->node[v].before;
         if (u >= 0 && weft_shop_walk_may_swap(w, u, v))
             weft_shop_walk_swap(w, u, v);
     }

@@ -15,45 +15,53 @@
 #include "base/err.h"
 #include "plan/schedule_shop.h"
 
+/* What no swap changes. */
+static void set_node(struct weft_shop_node *node,
+                     const struct weft_shop *shop, int32_t x)
+{
+    int32_t p = shop->pred_at[x], n_preds = shop->pred_at[x + 1] - p;
+    int32_t s = shop->succ_at[x], n_succs = shop->succ_at[x + 1] - s;
+    node->time = shop->op[x].time;
+    node->pred = n_preds > 0 ? shop->pred[p].op : -1;
+    node->pred_lag = n_preds > 0 ? shop->pred[p].lag : 0;
+    node->succ = n_succs > 0 ? shop->succ[s].op : -1;
+    node->succ_lag = n_succs > 0 ? shop->succ[s].lag : 0;
+    node->more_preds = n_preds > 1;
+    node->more_succs = n_succs > 1;
+}
+
 int weft_shop_walk_init(struct weft_shop_walk *walk,
                         const struct weft_shop *shop, struct weft_err *err)
 {
     size_t n = (size_t) shop->n_ops;
+    struct weft_shop_node *node = weft_alloc_aligned(n + 1, sizeof *node);
     *walk = (struct weft_shop_walk){.shop = shop};
-    walk->before = weft_alloc(n, sizeof(int32_t));
-    walk->after = weft_alloc(n, sizeof(int32_t));
-    walk->head = weft_alloc(n, sizeof(double));
-    walk->tail = weft_alloc(n, sizeof(double));
+    walk->node = node ? node + 1 : NULL;
     walk->held = weft_alloc(n, sizeof(double));
-    walk->place = weft_alloc(n, sizeof(int32_t));
     walk->order = weft_alloc(n, sizeof(int32_t));
     walk->last = weft_alloc((size_t) shop->n_devices, sizeof(int32_t));
     walk->dirty = weft_alloc(n / 64 + 1, sizeof(uint64_t));
     walk->mark = weft_alloc(n, sizeof(bool));
     walk->scratch = weft_alloc(n, sizeof(int32_t));
     walk->end = weft_alloc(n, sizeof(int32_t));
-    if (walk->before && walk->after && walk->head && walk->tail && walk->held
-        && walk->place && walk->order && walk->last && walk->dirty
+    if (walk->node && walk->held && walk->order && walk->last && walk->dirty
         && walk->mark && walk->scratch && walk->end) {
-        for (int32_t x = 0; x < shop->n_ops; x++)
-            if (shop->op[x].device < 0
-                && shop->succ_at[x] == shop->succ_at[x + 1])
+        for (int32_t x = 0; x < shop->n_ops; x++) {
+            set_node(&walk->node[x], shop, x);
+            if (shop->op[x].device < 0 && walk->node[x].succ < 0)
                 walk->end[walk->n_ends++] = x;
+        }
         return 0;
     }
     weft_shop_walk_release(walk);
     return weft_err_nomem(err, "a schedule's heads and tails",
-                          n * sizeof(double));
+                          n * sizeof *node);
 }
 
 void weft_shop_walk_release(struct weft_shop_walk *walk)
 {
-    weft_free(walk->before);
-    weft_free(walk->after);
-    weft_free(walk->head);
-    weft_free(walk->tail);
+    weft_free(walk->node ? walk->node - 1 : NULL);
     weft_free(walk->held);
-    weft_free(walk->place);
     weft_free(walk->order);
     weft_free(walk->last);
     weft_free(walk->dirty);
@@ -65,51 +73,54 @@ void weft_shop_walk_release(struct weft_shop_walk *walk)
 
 /* ---- Heads and tails ------------------------------------------------------ */
 
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 static double end_of(const struct weft_shop_walk *w, int32_t x)
 {
-    return w->head[x] + w->shop->op[x].time;
+    return w->node[x].head + w->node[x].time;
 }
 
 static double tail_with(const struct weft_shop_walk *w, int32_t x)
 {
-    return w->tail[x] + w->shop->op[x].time;
+    return w->node[x].tail + w->node[x].time;
 }
 
 /* From the predecessors by arcs alone. */
 static double head_by_arcs(const struct weft_shop_walk *w, int32_t x)
 {
+    const struct weft_shop_node *node = &w->node[x];
     const struct weft_shop *shop = w->shop;
-    double head = 0;
-    for (int32_t k = shop->pred_at[x]; k < shop->pred_at[x + 1]; k++) {
-        double at = end_of(w, shop->pred[k].op) + shop->pred[k].lag;
-        head = at > head ? at : head;
-    }
+    double head = end_of(w, node->pred) + node->pred_lag;
+    if (node->more_preds)
+        for (int32_t k = shop->pred_at[x] + 1; k < shop->pred_at[x + 1]; k++)
+            head = later(head,
+                         end_of(w, shop->pred[k].op) + shop->pred[k].lag);
     return head;
 }
 
 static double tail_by_arcs(const struct weft_shop_walk *w, int32_t x)
 {
+    const struct weft_shop_node *node = &w->node[x];
     const struct weft_shop *shop = w->shop;
-    double tail = 0;
-    for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++) {
-        double at = tail_with(w, shop->succ[k].op) + shop->succ[k].lag;
-        tail = at > tail ? at : tail;
-    }
+    double tail = tail_with(w, node->succ) + node->succ_lag;
+    if (node->more_succs)
+        for (int32_t k = shop->succ_at[x] + 1; k < shop->succ_at[x + 1]; k++)
+            tail = later(tail,
+                         tail_with(w, shop->succ[k].op) + shop->succ[k].lag);
     return tail;
 }
 
 static double head_of(const struct weft_shop_walk *w, int32_t x)
 {
-    double head = head_by_arcs(w, x);
-    double at = w->before[x] >= 0 ? end_of(w, w->before[x]) : 0;
-    return at > head ? at : head;
+    return later(head_by_arcs(w, x), end_of(w, w->node[x].before));
 }
 
 static double tail_of(const struct weft_shop_walk *w, int32_t x)
 {
-    double tail = tail_by_arcs(w, x);
-    double at = w->after[x] >= 0 ? tail_with(w, w->after[x]) : 0;
-    return at > tail ? at : tail;
+    return later(tail_by_arcs(w, x), tail_with(w, w->node[x].after));
 }
 
 /* Everything of a model comes before its last optimizer step. */
@@ -117,8 +128,7 @@ static double makespan_of(const struct weft_shop_walk *w)
 {
     double makespan = 0;
     for (int32_t k = 0; k < w->n_ends; k++)
-        makespan = end_of(w, w->end[k]) > makespan ? end_of(w, w->end[k])
-                                                   : makespan;
+        makespan = later(makespan, end_of(w, w->end[k]));
     return makespan;
 }
 
@@ -149,25 +159,25 @@ static bool sort_by_start(struct weft_shop_walk *w)
         return false;
     for (int32_t x = 0; x < n; x++) {
         missing[x] = shop->pred_at[x + 1] - shop->pred_at[x]
-                   + (w->before[x] >= 0);
+                   + (w->node[x].before >= 0);
         if (missing[x] == 0)
             w->order[n_order++] = x;
     }
     for (int32_t i = 0; i < n_order; i++) {
         int32_t x = w->order[i];
-        w->head[x] = head_of(w, x);
-        t[i] = (struct timed){w->head[x], i, x};
+        w->node[x].head = head_of(w, x);
+        t[i] = (struct timed){w->node[x].head, i, x};
         for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++)
             if (--missing[shop->succ[k].op] == 0)
                 w->order[n_order++] = shop->succ[k].op;
-        if (w->after[x] >= 0 && --missing[w->after[x]] == 0)
-            w->order[n_order++] = w->after[x];
+        if (w->node[x].after >= 0 && --missing[w->node[x].after] == 0)
+            w->order[n_order++] = w->node[x].after;
     }
     if (n_order == n) {
         qsort(t, (size_t) n, sizeof *t, by_start);
         for (int32_t i = 0; i < n; i++) {
             w->order[i] = t[i].op;
-            w->place[t[i].op] = i;
+            w->node[t[i].op].place = i;
         }
     }
     weft_free(t);
@@ -180,16 +190,16 @@ bool weft_shop_walk_load(struct weft_shop_walk *w, const int32_t *sequence,
     const struct weft_shop *shop = w->shop;
     w->capacity = capacity > 0 ? capacity * (1 + WEFT_SHOP_SLACK) : INFINITY;
     for (int32_t x = 0; x < shop->n_ops; x++)
-        w->before[x] = w->after[x] = -1;
+        w->node[x].before = w->node[x].after = -1;
     for (int32_t d = 0; d < shop->n_devices; d++) {
         double held = 0;
         int32_t u = -1;
         for (int32_t k = shop->device_at[d]; k < shop->device_at[d + 1];
              k++) {
             int32_t x = sequence[k];
-            w->before[x] = u;
+            w->node[x].before = u;
             if (u >= 0)
-                w->after[u] = x;
+                w->node[u].after = x;
             w->held[x] = held += shop->op[x].hold;
             u = x;
         }
@@ -198,7 +208,7 @@ bool weft_shop_walk_load(struct weft_shop_walk *w, const int32_t *sequence,
     if (!sort_by_start(w))
         return false;
     for (int32_t i = shop->n_ops; i-- > 0;)
-        w->tail[w->order[i]] = tail_of(w, w->order[i]);
+        w->node[w->order[i]].tail = tail_of(w, w->order[i]);
     w->makespan = makespan_of(w);
     return true;
 }
@@ -208,7 +218,7 @@ void weft_shop_walk_store(const struct weft_shop_walk *w,
 {
     for (int32_t d = 0; d < w->shop->n_devices; d++) {
         int32_t k = w->shop->device_at[d + 1];
-        for (int32_t x = w->last[d]; x >= 0; x = w->before[x])
+        for (int32_t x = w->last[d]; x >= 0; x = w->node[x].before)
             sequence_out[--k] = x;
     }
 }
@@ -227,29 +237,26 @@ bool weft_shop_walk_may_swap(const struct weft_shop_walk *w, int32_t u,
 double weft_shop_walk_estimate(const struct weft_shop_walk *w, int32_t u,
                                int32_t v)
 {
-    const struct weft_shop_op *op = w->shop->op;
-    int32_t before = w->before[u], after = w->after[v];
-    double head_v = head_by_arcs(w, v), head_u = head_by_arcs(w, u);
-    double tail_u = tail_by_arcs(w, u), tail_v = tail_by_arcs(w, v), t;
-    if (before >= 0 && (t = end_of(w, before)) > head_v)
-        head_v = t;
-    if ((t = head_v + op[v].time) > head_u)
-        head_u = t;
-    if (after >= 0 && (t = tail_with(w, after)) > tail_u)
-        tail_u = t;
-    if ((t = tail_u + op[u].time) > tail_v)
-        tail_v = t;
-    double by_v = head_v + op[v].time + tail_v;
-    double by_u = head_u + op[u].time + tail_u;
-    return by_v > by_u ? by_v : by_u;
+    double time_u = w->node[u].time, time_v = w->node[v].time;
+    double head_v = later(head_by_arcs(w, v), end_of(w, w->node[u].before));
+    double head_u = later(head_by_arcs(w, u), head_v + time_v);
+    double tail_u = later(tail_by_arcs(w, u), tail_with(w, w->node[v].after));
+    double tail_v = later(tail_by_arcs(w, v), tail_u + time_u);
+    return later(head_v + time_v + tail_v, head_u + time_u + tail_u);
+}
+
+static void put(struct weft_shop_walk *w, int32_t place, int32_t x)
+{
+    w->order[place] = x;
+    w->node[x].place = place;
 }
 
 /* Puts v, and what it waits for, before u in the topological order. */
-static bool reorder(struct weft_shop_walk *w, int32_t u, int32_t v)
+static bool reorder_all(struct weft_shop_walk *w, int32_t u, int32_t v)
 {
     const struct weft_shop *shop = w->shop;
-    int32_t first = w->place[u], last = w->place[v], n_kept = 0;
-    bool cycle = false;
+    const struct weft_shop_node *node = w->node;
+    int32_t first = node[u].place, last = node[v].place, n_kept = 0;
     w->mark[v] = true;
     for (int32_t i = last; i > first; i--) {
         int32_t x = w->order[i];
@@ -258,112 +265,159 @@ static bool reorder(struct weft_shop_walk *w, int32_t u, int32_t v)
             continue;
         }
         for (int32_t k = shop->pred_at[x]; k < shop->pred_at[x + 1]; k++)
-            if (w->place[shop->pred[k].op] >= first)
+            if (node[shop->pred[k].op].place >= first)
                 w->mark[shop->pred[k].op] = true;
-        if (w->before[x] >= 0 && x != v && w->place[w->before[x]] >= first)
-            w->mark[w->before[x]] = true;
+        if (node[x].before >= 0 && x != v
+            && node[node[x].before].place >= first)
+            w->mark[node[x].before] = true;
     }
-    cycle = w->mark[u];
+    bool cycle = w->mark[u];
     int32_t to = first;
-    for (int32_t i = first + 1; i <= last && !cycle; i++)
-        if (w->mark[w->order[i]]) {
-            w->order[to] = w->order[i];
-            w->place[w->order[to]] = to;
-            to++;
-        }
-    if (!cycle) {
-        w->order[to] = u;
-        w->place[u] = to++;
-        while (n_kept > 0) {
-            int32_t x = w->scratch[--n_kept];
-            w->order[to] = x;
-            w->place[x] = to++;
-        }
+    for (int32_t i = first; i <= last; i++) {
+        int32_t x = w->order[i];
+        if (w->mark[x] && !cycle)
+            put(w, to++, x);
+        w->mark[x] = false;
     }
-    for (int32_t i = first; i <= last; i++)
-        w->mark[w->order[i]] = false;
-    return !cycle;
+    if (cycle)
+        return false;
+    put(w, to++, u);
+    while (n_kept > 0)
+        put(w, to++, w->scratch[--n_kept]);
+    return true;
 }
 
-static void touch(struct weft_shop_walk *w, int32_t x)
-{
-    uint64_t *word = &w->dirty[w->place[x] / 64];
-    uint64_t bit = UINT64_C(1) << (w->place[x] % 64);
-    w->n_dirty += (*word & bit) == 0;
-    *word |= bit;
-}
-
-static void update_heads(struct weft_shop_walk *w, int32_t first)
+/* The same with few moves where all that v waits for is before all that waits
+ * for u: v goes to the last of those, u to the first of these. */
+static bool reorder(struct weft_shop_walk *w, int32_t u, int32_t v)
 {
     const struct weft_shop *shop = w->shop;
-    for (int32_t word = first / 64; w->n_dirty > 0; word++)
+    int32_t first = w->node[u].place, last = w->node[v].place;
+    int32_t to_v = first, to_u = last;
+    for (int32_t k = shop->pred_at[v]; k < shop->pred_at[v + 1]; k++) {
+        if (shop->pred[k].op == u)
+            return false;
+        to_v = weft_max32(to_v, w->node[shop->pred[k].op].place);
+    }
+    for (int32_t k = shop->succ_at[u]; k < shop->succ_at[u + 1]; k++)
+        to_u = weft_min32(to_u, w->node[shop->succ[k].op].place);
+    if (to_v == to_u)
+        return false; /* v waits for one that waits for u */
+    if (to_v > to_u)
+        return reorder_all(w, u, v);
+    for (int32_t i = first; i < to_v; i++)
+        put(w, i, w->order[i + 1]);
+    for (int32_t i = last; i > to_u; i--)
+        put(w, i, w->order[i - 1]);
+    put(w, to_v, v);
+    put(w, to_u, u);
+    return true;
+}
+
+/* x is to be computed again. Returns its place. */
+static int32_t touch(struct weft_shop_walk *w, int32_t x)
+{
+    int32_t place = w->node[x].place;
+    w->dirty[place / 64] |= UINT64_C(1) << (place % 64);
+    return place;
+}
+
+/* x hears that a predecessor lets it start at `now`, not at `was`, if that
+ * kept it where it is or is later. Returns the furthest place touched. */
+static int32_t tell_head(struct weft_shop_walk *w, int32_t x, double was,
+                         double now, int32_t far)
+{
+    double head = w->node[x].head;
+    if (x >= 0 && ((now > head) | (was == head)))
+        far = weft_max32(far, touch(w, x));
+    return far;
+}
+
+static int32_t tell_tail(struct weft_shop_walk *w, int32_t x, double was,
+                         double now, int32_t far)
+{
+    double tail = w->node[x].tail;
+    if (x >= 0 && ((now > tail) | (was == tail)))
+        far = weft_min32(far, touch(w, x));
+    return far;
+}
+
+/* What is dirty from place `first` to `far`, and what that moves. */
+static void update_heads(struct weft_shop_walk *w, int32_t first, int32_t far)
+{
+    const struct weft_shop *shop = w->shop;
+    for (int32_t word = first / 64; word <= far / 64; word++)
         while (w->dirty[word]) {
-            int32_t bit = WEFT_LOWEST_BIT(w->dirty[word]);
-            int32_t x = w->order[word * 64 + bit];
+            int32_t x = w->order[word * 64 + WEFT_LOWEST_BIT(w->dirty[word])];
+            struct weft_shop_node *n = &w->node[x];
+            double head = head_of(w, x), was = n->head + n->time;
             w->dirty[word] &= w->dirty[word] - 1;
-            double head = head_of(w, x);
-            w->n_dirty--;
             w->n_updates++;
-            if (head == w->head[x])
+            if (head == n->head)
                 continue;
-            w->head[x] = head;
-            for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++)
-                touch(w, shop->succ[k].op);
-            if (w->after[x] >= 0)
-                touch(w, w->after[x]);
+            double now = head + n->time;
+            n->head = head;
+            far = tell_head(w, n->after, was, now, far);
+            far = tell_head(w, n->succ, was + n->succ_lag, now + n->succ_lag,
+                            far);
+            for (int32_t k = shop->succ_at[x] + 1;
+                 n->more_succs && k < shop->succ_at[x + 1]; k++)
+                far = weft_max32(far, touch(w, shop->succ[k].op));
         }
 }
 
-static void update_tails(struct weft_shop_walk *w, int32_t last)
+static void update_tails(struct weft_shop_walk *w, int32_t last, int32_t far)
 {
     const struct weft_shop *shop = w->shop;
-    for (int32_t word = last / 64; w->n_dirty > 0; word--)
+    for (int32_t word = last / 64; word >= far / 64; word--)
         while (w->dirty[word]) {
             int32_t bit = WEFT_HIGHEST_BIT(w->dirty[word]);
             int32_t x = w->order[word * 64 + bit];
+            struct weft_shop_node *n = &w->node[x];
+            double tail = tail_of(w, x), was = n->tail + n->time;
             w->dirty[word] &= ~(UINT64_C(1) << bit);
-            double tail = tail_of(w, x);
-            w->n_dirty--;
             w->n_updates++;
-            if (tail == w->tail[x])
+            if (tail == n->tail)
                 continue;
-            w->tail[x] = tail;
-            for (int32_t k = shop->pred_at[x]; k < shop->pred_at[x + 1]; k++)
-                touch(w, shop->pred[k].op);
-            if (w->before[x] >= 0)
-                touch(w, w->before[x]);
+            double now = tail + n->time;
+            n->tail = tail;
+            far = tell_tail(w, n->before, was, now, far);
+            far = tell_tail(w, n->pred, was + n->pred_lag, now + n->pred_lag,
+                            far);
+            for (int32_t k = shop->pred_at[x] + 1;
+                 n->more_preds && k < shop->pred_at[x + 1]; k++)
+                far = weft_min32(far, touch(w, shop->pred[k].op));
         }
 }
 
 bool weft_shop_walk_swap(struct weft_shop_walk *w, int32_t u, int32_t v)
 {
     const struct weft_shop_op *op = w->shop->op;
-    int32_t first = w->place[u], last = w->place[v];
-    int32_t before = w->before[u], after = w->after[v];
+    struct weft_shop_node *node = w->node;
+    int32_t first = node[u].place, last = node[v].place;
+    int32_t before = node[u].before, after = node[v].after, far;
     if (!reorder(w, u, v))
         return false;
-    w->before[v] = before;
-    w->after[v] = u;
-    w->before[u] = v;
-    w->after[u] = after;
+    node[v].before = before;
+    node[v].after = u;
+    node[u].before = v;
+    node[u].after = after;
     if (before >= 0)
-        w->after[before] = v;
+        node[before].after = v;
     if (after >= 0)
-        w->before[after] = u;
+        node[after].before = u;
     else
         w->last[op[u].device] = u;
     w->held[v] = (before >= 0 ? w->held[before] : 0) + op[v].hold;
     w->held[u] = w->held[v] + op[u].hold;
     touch(w, u);
     touch(w, v);
-    if (after >= 0)
-        touch(w, after);
-    update_heads(w, first);
+    far = after < 0 ? last : weft_max32(last, touch(w, after));
+    update_heads(w, first, far);
     touch(w, u);
     touch(w, v);
-    if (before >= 0)
-        touch(w, before);
-    update_tails(w, last);
+    far = before < 0 ? first : weft_min32(first, touch(w, before));
+    update_tails(w, last, far);
     w->makespan = makespan_of(w);
     return true;
 }

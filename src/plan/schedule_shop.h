@@ -181,18 +181,27 @@ double weft_shop_list_build(struct weft_shop_list *list,
 
 /* ---- Improving: swaps of neighbours --------------------------------------- */
 
+/* An operation of a walk: a line of the cache. Of most, one arc comes in and
+ * one goes out; the shop knows the rest. */
+struct weft_shop_node {
+    double head, tail; /* start; longest way after the end */
+    double time, pred_lag, succ_lag;
+    int32_t before, after; /* on the device; -1 */
+    int32_t pred, succ;    /* of the first arcs; -1 */
+    int32_t place;         /* in the topological order */
+    bool more_preds, more_succs;
+};
+
 /* A sequence with heads and tails that follow every swap. */
 struct weft_shop_walk {
     const struct weft_shop *shop;
-    double capacity;         /* INFINITY: none */
-    int32_t *before, *after; /* on the device; -1 */
-    double *head, *tail;     /* start; longest way after the end */
-    double *held;            /* on its device, after it */
+    double capacity;             /* INFINITY: none */
+    struct weft_shop_node *node; /* node[-1]: no operation, at 0 */
+    double *held;                /* on its device, after it */
     double makespan;
-    int32_t *place, *order; /* topological: order[place[x]] = x */
-    int32_t *last;          /* (n_devices) */
-    uint64_t *dirty;        /* by place */
-    int32_t n_dirty;
+    int32_t *order;  /* topological: order[node[x].place] = x */
+    int32_t *last;   /* (n_devices) */
+    uint64_t *dirty; /* by place */
     bool *mark;
     int32_t *scratch;
     int32_t n_ends, *end; /* the last optimizer steps */
@@ -211,10 +220,12 @@ void weft_shop_walk_store(const struct weft_shop_walk *walk,
 /* May v, directly after u on a device, go before it? */
 bool weft_shop_walk_may_swap(const struct weft_shop_walk *walk, int32_t u,
                              int32_t v);
-/* The longest way through u or v after the swap; in constant time. */
+/* The longest way through u or v after the swap, in constant time: the
+ * makespan then, unless that of now is longer (or the swap closes a cycle). */
 double weft_shop_walk_estimate(const struct weft_shop_walk *walk, int32_t u,
                                int32_t v);
-/* False, and nothing done, where it would close a cycle. */
+/* False, and nothing done, where it would close a cycle. Undone by swapping v
+ * and u: heads and tails are then what they were. */
 bool weft_shop_walk_swap(struct weft_shop_walk *walk, int32_t u, int32_t v);
 
 /* ---- A restart: a stream of rules and walks ------------------------------- */

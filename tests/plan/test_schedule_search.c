@@ -24,20 +24,22 @@ static void check_walk(const struct weft_shop_walk *w, double *start,
     CHECK(weft_shop_time(shop, sequence, start) == w->makespan);
     double longest = 0;
     for (int32_t x = 0; x < shop->n_ops; x++) {
-        CHECK(w->head[x] == start[x]);
-        longest = fmax(longest, start[x] + shop->op[x].time + w->tail[x]);
-        CHECK(w->order[w->place[x]] == x);
+        CHECK(w->node[x].head == start[x]);
+        longest = fmax(longest,
+                       start[x] + shop->op[x].time + w->node[x].tail);
+        CHECK(w->order[w->node[x].place] == x);
+        double tail = 0;
         for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++) {
-            int32_t y = shop->succ[k].op;
-            CHECK(w->place[x] < w->place[y]);
-            CHECK(w->tail[x]
-                  >= shop->succ[k].lag + shop->op[y].time + w->tail[y]);
+            const struct weft_shop_node *y = &w->node[shop->succ[k].op];
+            CHECK(w->node[x].place < y->place);
+            tail = fmax(tail, shop->succ[k].lag + y->time + y->tail);
         }
-        if (w->after[x] >= 0) {
-            CHECK(w->place[x] < w->place[w->after[x]]);
-            CHECK(w->tail[x]
-                  >= shop->op[w->after[x]].time + w->tail[w->after[x]]);
+        if (w->node[x].after >= 0) {
+            const struct weft_shop_node *y = &w->node[w->node[x].after];
+            CHECK(w->node[x].place < y->place);
+            tail = fmax(tail, y->time + y->tail);
         }
+        CHECK(w->node[x].tail == tail);
     }
     CHECK(longest == w->makespan);
 }
@@ -69,12 +71,18 @@ static void random_swaps(struct draw *d)
     CHECK(w.makespan <= makespan);
     for (int i = 0; i < 300; i++) {
         int32_t v = draw_int(d, 0, pair.forward.n_ops - 1);
-        int32_t u = w.before[v];
+        int32_t u = w.node[v].before;
         if (u < 0 || !weft_shop_walk_may_swap(&w, u, v))
             continue;
         double before = w.makespan, t = weft_shop_walk_estimate(&w, u, v);
-        if (weft_shop_walk_swap(&w, u, v))
+        if (weft_shop_walk_swap(&w, u, v)) {
             CHECK(t <= w.makespan && w.makespan <= fmax(before, t));
+            check_walk(&w, start, sequence);
+            if (i % 2 == 0) { /* undone */
+                CHECK(weft_shop_walk_swap(&w, v, u));
+                CHECK(w.makespan == before);
+            }
+        }
         check_walk(&w, start, sequence);
     }
     weft_shop_walk_release(&w);
