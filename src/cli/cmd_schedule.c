@@ -135,6 +135,7 @@ static int search(const struct options *o,
     *out = r.schedule;
     report->lower_bound = r.bound.makespan;
     report->argument = r.bound.argument;
+    report->peak_bound = r.bound.peak_activation;
     report->optimal = r.optimal;
     report->cut = r.cut;
     report->seed = options.seed;
@@ -277,16 +278,25 @@ static int give_front(const struct options *o,
     options.stop = wants_stop;
     int rc = weft_schedule_job_pareto(problem, &options, &front, &n, err);
     bool says = rc == 0 && weft_job_is_first();
-    fputs(says && !o->json ? " makespan  peak activation\n" : "", stdout);
+    if (says && !o->json)
+        puts(" makespan   (least)  peak activation   (least)");
     for (int32_t i = 0; i < n && says && !rc; i++) {
+        double makespan = front[i].makespan, peak = front[i].peak_activation;
+        struct weft_schedule_bound least;
         char path[4096];
+        rc = weft_schedule_bounds_beside(problem, makespan, peak, &least,
+                                         err);
+        if (rc)
+            break;
         if (o->json)
-            printf("%s{\"makespan\": %.17g, \"peak_activation\": %.17g}",
-                   i ? ",\n " : "[", front[i].makespan,
-                   front[i].peak_activation);
+            printf("%s{\"makespan\": %.17g, \"lower_bound\": %.17g, "
+                   "\"peak_activation\": %.17g, "
+                   "\"peak_activation_bound\": %.17g}",
+                   i ? ",\n " : "[", makespan, least.makespan, peak,
+                   least.peak_activation);
         else
-            printf("%9g  %15g\n", front[i].makespan,
-                   front[i].peak_activation);
+            printf("%9g %9g  %15g %9g\n", makespan, least.makespan, peak,
+                   least.peak_activation);
         snprintf(path, sizeof path, "%s.%d", o->output ? o->output : "",
                  i + 1);
         if (o->output)

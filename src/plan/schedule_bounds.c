@@ -365,6 +365,18 @@ double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
     return bound;
 }
 
+/* Negative numbers: memory ran out. */
+static int take_bound(const struct weft_shop_pair *pair,
+                      const struct weft_schedule_bound *b,
+                      struct weft_schedule_bound *out, struct weft_err *err)
+{
+    if (b->makespan < 0 || b->peak_activation < 0)
+        return weft_err_nomem(err, "a schedule's bounds",
+                              (size_t) pair->forward.n_ops * sizeof(double));
+    *out = *b;
+    return 0;
+}
+
 int weft_schedule_bounds(const struct weft_schedule_problem *problem,
                          int effort, struct weft_schedule_bound *out,
                          struct weft_err *err)
@@ -383,11 +395,24 @@ int weft_schedule_bounds(const struct weft_schedule_problem *problem,
     b.peak_activation = b.makespan < 0 || b.makespan == INFINITY
                           ? b.makespan
                           : weft_shop_peak_bound(&pair, b.makespan, effort);
-    if (b.makespan < 0 || b.peak_activation < 0)
-        rc = weft_err_nomem(err, "a schedule's bounds",
-                            (size_t) pair.forward.n_ops * sizeof(double));
-    else
-        *out = b;
+    rc = take_bound(&pair, &b, out, err);
+    weft_shop_pair_release(&pair);
+    return rc;
+}
+
+int weft_schedule_bounds_beside(const struct weft_schedule_problem *problem,
+                                double makespan, double peak,
+                                struct weft_schedule_bound *out,
+                                struct weft_err *err)
+{
+    struct weft_shop_pair pair;
+    struct weft_schedule_bound b;
+    int rc = weft_shop_pair_init(&pair, problem, err);
+    if (rc)
+        return rc;
+    b.makespan = weft_shop_bound(&pair, peak, 1, &b.argument);
+    b.peak_activation = weft_shop_peak_bound(&pair, makespan, 1);
+    rc = take_bound(&pair, &b, out, err);
     weft_shop_pair_release(&pair);
     return rc;
 }

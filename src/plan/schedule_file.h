@@ -31,6 +31,7 @@ struct weft_schedule_report {
     enum weft_schedule_algorithm algorithm;
     double lower_bound;
     const char *argument; /* of the bound; NULL: none */
+    double peak_bound;    /* at this makespan; 0: not known */
     double serial_1f1b, serial_peak_activation;
     double greedy;
     bool optimal, cut; /* proven; stopped before its budget was spent */

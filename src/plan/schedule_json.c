@@ -87,6 +87,8 @@ static void put_head(FILE *f, const struct weft_schedule *schedule,
     put_key(f, "greedy", r->greedy);
     put_key(f, "speedup", r->serial_1f1b / schedule->makespan);
     put_key(f, "peak_activation", schedule->peak_activation);
+    put_key(f, "peak_activation_bound",
+            r->peak_bound > 0 ? r->peak_bound : NAN);
     put_key(f, "serial_peak_activation", r->serial_peak_activation);
 }
 

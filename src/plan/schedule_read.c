@@ -12,10 +12,13 @@
 enum { MAX_BYTES = 1 << 30, MAX_MICRO_BATCHES = 1 << 20 };
 
 static const char *const top_keys[] = {
-    "algorithm",       "makespan",    "lower_bound", "bound",
-    "optimal",         "serial_1f1b", "greedy",      "speedup",
-    "peak_activation", "stages",      "search",      "serial_peak_activation",
-    "measured"};
+    "algorithm",       "makespan",
+    "lower_bound",     "bound",
+    "optimal",         "serial_1f1b",
+    "greedy",          "speedup",
+    "peak_activation", "stages",
+    "search",          "serial_peak_activation",
+    "measured",        "peak_activation_bound"};
 static const char *const task_keys[] = {
     "model", "mini_batch", "pipeline", "micro_batch",  "stage",
     "pass",  "start",      "end",      "measured_end", "measured_start"};

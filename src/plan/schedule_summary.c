@@ -35,6 +35,9 @@ static void put_times(FILE *f, const struct weft_schedule *s,
         fprintf(f, ", %.2f times serial 1F1B's %g",
                 s->peak_activation / r->serial_peak_activation,
                 r->serial_peak_activation);
+    if (r->peak_bound > 0)
+        fprintf(f, "\n                 at this makespan at least %g",
+                r->peak_bound);
     fputs("\n", f);
     if (r->restarts > 0)
         fprintf(f,

@@ -79,6 +79,13 @@ static void test_bounds_exhaustive(void)
                 n_met[effort] += b.makespan == best.makespan;
                 last = b.makespan;
             }
+            struct weft_schedule_bound beside;
+            REQUIRE_OK(weft_schedule_bounds_beside(&p, best.makespan,
+                                                   best.peak_activation,
+                                                   &beside, &err),
+                       err);
+            CHECK(beside.makespan <= best.makespan);
+            CHECK(beside.peak_activation <= best.peak_activation);
             weft_schedule_release(&best);
             n++;
         }
