@@ -35,7 +35,7 @@ const char weft_help_schedule[] =
     "                          chimera or 1f1b-plus\n"
     "      --read FILE         search none: check and draw this schedule\n"
     "      --seed N            default: 1\n"
-    "      --restarts N        independent searches; default: 8\n"
+    "      --restarts N        independent searches; default: 4\n"
     "      --evaluations N     of moves, all together; default: by size\n"
     "      --threads N         default: one per core\n"
     "      --time-limit S      in seconds; the result may then differ from "
@@ -362,7 +362,7 @@ int weft_cmd_schedule(int argc, char **argv)
 {
     struct options o = {.algorithm = "search",
                         .which = WEFT_N_SCHEDULE_ALGORITHMS,
-                        .search = {.seed = 1, .n_restarts = 8}};
+                        .search = {.seed = 1, .n_restarts = 4}};
     const struct weft_cli_option table[] = {
         {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
         {0, "algorithm", WEFT_CLI_STRING, &o.algorithm, 0, 0},

@@ -30,6 +30,7 @@ plan_sources = \
 	%D%/schedule_search_list.c \
 	%D%/schedule_search_restart.c \
 	%D%/schedule_search_rule.c \
+	%D%/schedule_search_settle.c \
 	%D%/schedule_search_swap.c \
 	%D%/schedule_shop.c %D%/schedule_shop.h \
 	%D%/schedule_shop_time.c \

@@ -16,7 +16,7 @@
 #include "plan/schedule_shop.h"
 #include "plan/schedule_tasks.h"
 
-enum { DEFAULT_RESTARTS = 8, N_ROUNDS = 64, MOST_THREADS = 256 };
+enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };
 /* Steps of refuting before the search, and after it: for an evaluation, but
  * at most so many. */
 enum {
@@ -108,8 +108,8 @@ static void run_round(struct search *s, int32_t n_threads)
 static int64_t default_evaluations(
     const struct weft_schedule_problem *problem)
 {
-    int64_t n = INT64_C(40000000000) / (weft_schedule_count(problem) + 1);
-    return n < 1000000 ? 1000000 : weft_min64(n, 40000000);
+    int64_t n = INT64_C(120000000000) / (weft_schedule_count(problem) + 1);
+    return n < 1000000 ? 1000000 : weft_min64(n, 120000000);
 }
 
 static int prepare(struct search *s,

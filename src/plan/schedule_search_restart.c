@@ -3,11 +3,14 @@
  * A restart draws and mutates rules of list scheduling in a pool, and improves
  * what the best of them build by tabu search: swaps of neighbours on a
  * critical path, the one that promises most, never soon the reverse of one
- * just done. When the makespan has met its bound, or after a share of the
+ * just done. What is short enough but holds too much is annealed, each time
+ * more slowly. When the makespan has met its bound, or after a share of the
  * evaluations, the capacity goes below the best schedule's peak.
  */
 #include <math.h>
 #include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -19,13 +22,27 @@ enum {
     BUILDS_PER_TURN = 64,
     PATIENCE_SWAPS = 2000,
     PATIENCE_WALKS = 100,
-    WALK_SHARE = 2,         /* of evaluations, to one of constructions */
+    WALK_SHARE = 2,        /* of evaluations, to one of constructions */
+    SETTLE_SHARE = 8,      /* where there is something to anneal */
+    COOLING_STEP = 1024,   /* trials at one temperature */
+    COOLING_PER_OP = 2000, /* trials of the first annealing; of a later one */
+    COOLINGS = 16,         /* at most the share through this */
+    PATIENCE_REHEATS = 4,
     OPS_PER_EVALUATION = 4, /* a construction counts one for so many */
-    /* Of 100 evaluations, before memory's turn: without a capacity, or until
-     * those that come from above go to it; with one. */
-    FREE_SHARE = 60,
+    /* When a phase that does not meet the bound ends, of 100 evaluations. */
+    LOOSE_SHARE = 10,
+    FREE_SHARE = 60, /* without a capacity, or coming down to it */
     CAPACITY_SHARE = 90
 };
+
+enum phase {
+    LOOSE,    /* a short schedule, whatever it holds, to anneal */
+    MAKESPAN, /* the shortest within the capacity */
+    MEMORY    /* no longer, but less memory */
+};
+
+/* Temperatures, of activations of the largest micro-batch. */
+static const double COLD = 0.05, WARM = 1, HOT = 10;
 
 struct pooled {
     struct weft_shop_rule rule;
@@ -41,14 +58,18 @@ struct weft_shop_restart {
     struct weft_shop_walk walk;
     struct pooled pool[N_POOL + 1]; /* the last: being tried */
     int32_t n_pool;
+    enum phase phase;
     double capacity; /* now; 0: none */
-    bool from_above; /* begins without a capacity, and comes down to it */
-    bool for_memory; /* the makespan is good enough */
     struct weft_shop_best best;
     int32_t *elite;        /* (n_ops) where walks go on; may hold too much */
     double elite_makespan; /* INFINITY: of another capacity, or none */
     int32_t elite_idle;    /* walks from it that led to nothing shorter */
     bool has_elite;
+    int32_t *loose; /* (n_ops) of the first phase */
+    double loose_makespan, loose_peak;
+    int32_t *settled;  /* (n_ops) of the annealing now: the least excess */
+    int64_t cooling;   /* trials of the next annealing */
+    int64_t owed;      /* evaluations due to it */
     int32_t *sequence; /* (n_ops) */
     int32_t *path;     /* (n_ops) candidates: the second of each pair */
     int64_t tabu[N_TABU], iteration;
@@ -72,11 +93,11 @@ int weft_shop_restart_create(const struct weft_shop_goal *goal, int32_t index,
     r->goal = goal;
     r->problem = shop->problem;
     r->index = index;
-    r->from_above = goal->capacity > 0 && index % 2 == 1;
-    r->capacity = r->from_above ? 0 : goal->capacity;
+    r->phase = goal->capacity > 0 ? LOOSE : MAKESPAN;
     r->rng = (struct weft_shop_rng){.seed = goal->seed,
                                     .stream = (uint32_t) index};
-    r->best.makespan = r->best.peak = r->elite_makespan = INFINITY;
+    r->best.makespan = r->best.peak = INFINITY;
+    r->elite_makespan = r->loose_makespan = r->loose_peak = INFINITY;
     size_t n = (size_t) shop->n_ops;
     r->list[0] = weft_shop_list_create(shop);
     r->list[1] = weft_shop_list_create(&goal->pair->back);
@@ -84,9 +105,13 @@ int weft_shop_restart_create(const struct weft_shop_goal *goal, int32_t index,
     r->sequence = weft_alloc(n, sizeof(int32_t));
     r->path = weft_alloc(n, sizeof(int32_t));
     r->elite = weft_alloc(n, sizeof(int32_t));
+    r->loose = weft_alloc(n, sizeof(int32_t));
+    r->settled = weft_alloc(n, sizeof(int32_t));
+    r->cooling = weft_min64((int64_t) COOLING_PER_OP * shop->n_ops,
+                            goal->share / COOLINGS + 1);
     int rc = 0;
     if (!r->list[0] || !r->list[1] || !r->best.sequence || !r->sequence
-        || !r->path || !r->elite)
+        || !r->path || !r->elite || !r->loose || !r->settled)
         rc = weft_err_nomem(err, "a restart", n * sizeof(double));
     for (int i = 0; i <= N_POOL && !rc; i++)
         rc = weft_shop_rule_init(&r->pool[i].rule, r->problem, err);
@@ -112,6 +137,8 @@ void weft_shop_restart_free(struct weft_shop_restart *r)
     weft_free(r->sequence);
     weft_free(r->path);
     weft_free(r->elite);
+    weft_free(r->loose);
+    weft_free(r->settled);
     weft_free(r);
 }
 
@@ -120,10 +147,16 @@ static bool at_most(double x, double y)
     return x <= y * (1 + WEFT_SHOP_SLACK);
 }
 
+/* Nothing is left to spend, or the search was cut. */
+static bool ended(const struct weft_shop_restart *r)
+{
+    return r->best.evaluations >= r->goal->share
+        || (r->goal->cut && r->goal->cut(r->goal->ctx, r->index));
+}
+
 static bool stopped(const struct weft_shop_restart *r)
 {
-    return r->best.reached || r->best.evaluations >= r->until
-        || (r->goal->cut && r->goal->cut(r->goal->ctx, r->index));
+    return r->best.reached || r->best.evaluations >= r->until || ended(r);
 }
 
 /* ---- Pool ----------------------------------------------------------------- */
@@ -165,45 +198,77 @@ static void set_capacity(struct weft_shop_restart *r, double capacity)
         r->pool[i].makespan = build(r, &r->pool[i].rule, INFINITY);
 }
 
-/* On the way down: as short as can be, but r->sequence holds more than
- * allowed. Less is allowed from now on. */
-static void come_down(struct weft_shop_restart *r, double makespan,
-                      double peak)
+static void enter(struct weft_shop_restart *r, enum phase phase)
 {
-    if (!at_most(makespan, r->goal->makespan))
-        return;
-    set_elite(r, makespan);
-    set_capacity(r, fmax(r->goal->capacity, peak * (1 - 1e-6)));
-    r->from_above = r->capacity > r->goal->capacity;
+    r->phase = phase;
+    set_capacity(r, phase == MEMORY ? r->best.peak * (1 - 1e-6)
+                                    : r->goal->capacity);
 }
 
-/* r->sequence may be better than the best: keep it, and ask for less memory
- * from now on if its makespan is good enough. */
-static void keep(struct weft_shop_restart *r, double makespan)
+/* The makespan to beat. */
+static double shortest(const struct weft_shop_restart *r)
 {
-    double peak = weft_shop_peak(&r->goal->pair->forward, r->sequence);
-    bool shorter = !at_most(r->best.makespan, makespan);
-    if (r->goal->capacity > 0 && !at_most(peak, r->goal->capacity)) {
-        come_down(r, makespan, peak);
-        return;
-    }
-    if (!shorter
-        && (!at_most(makespan, r->best.makespan) || peak >= r->best.peak))
-        return;
+    return r->phase == LOOSE ? r->loose_makespan : r->best.makespan;
+}
+
+static bool is_best(const struct weft_shop_restart *r, double makespan,
+                    double peak)
+{
+    if (r->goal->capacity > 0 && !at_most(peak, r->goal->capacity))
+        return false;
+    return !at_most(r->best.makespan, makespan)
+        || (at_most(makespan, r->best.makespan) && peak < r->best.peak);
+}
+
+static void keep_best(struct weft_shop_restart *r, double makespan,
+                      double peak)
+{
+    const struct weft_shop_goal *goal = r->goal;
     r->best.makespan = makespan;
     r->best.peak = peak;
     copy(r, r->best.sequence, r->sequence);
-    if (r->goal->found)
-        r->goal->found(r->goal->ctx, makespan, peak);
-    if (at_most(makespan, r->goal->makespan)) {
-        r->for_memory = true;
-        r->from_above = false;
-        r->best.reached = at_most(peak, r->goal->peak);
-    }
-    if (!r->from_above)
+    if (goal->found)
+        goal->found(goal->ctx, makespan, peak);
+    r->best.reached = at_most(makespan, goal->makespan)
+                   && at_most(peak, goal->peak);
+}
+
+/* As short as can be but too high: odd restarts come down from there, even
+ * ones begin again under the capacity. */
+static void keep_loose(struct weft_shop_restart *r, double makespan,
+                       double peak)
+{
+    copy(r, r->loose, r->sequence);
+    r->loose_makespan = makespan;
+    r->loose_peak = peak;
+    set_elite(r, makespan);
+    if (!at_most(makespan, r->goal->makespan))
+        return;
+    if (r->index % 2 == 0)
+        enter(r, MAKESPAN);
+    else
+        set_capacity(r, fmax(r->goal->capacity, peak * (1 - 1e-6)));
+}
+
+/* r->sequence may be better than what there is. */
+static void keep(struct weft_shop_restart *r, double makespan)
+{
+    double peak = weft_shop_peak(&r->goal->pair->forward, r->sequence);
+    bool shorter = !at_most(shortest(r), makespan);
+    bool best = is_best(r, makespan, peak);
+    if (best)
+        keep_best(r, makespan, peak);
+    if (best
+        && (r->phase == MEMORY || at_most(makespan, r->goal->makespan))) {
         set_elite(r, makespan);
-    if (r->for_memory)
-        set_capacity(r, peak * (1 - 1e-6));
+        enter(r, MEMORY);
+    } else if (r->phase == LOOSE) {
+        if (shorter
+            || (at_most(makespan, r->loose_makespan) && peak < r->loose_peak))
+            keep_loose(r, makespan, peak);
+    } else if (shorter) {
+        set_elite(r, makespan);
+    }
 }
 
 static int32_t worst(const struct weft_shop_restart *r)
@@ -315,10 +380,8 @@ static int32_t choose(struct weft_shop_restart *r, int32_t n)
 
 static bool worth_keeping(const struct weft_shop_restart *r, double makespan)
 {
-    if (r->from_above)
-        return at_most(makespan, r->goal->makespan);
-    return r->for_memory ? at_most(makespan, r->best.makespan)
-                         : !at_most(r->best.makespan, makespan);
+    return r->phase == MEMORY ? at_most(makespan, r->best.makespan)
+                              : !at_most(shortest(r), makespan);
 }
 
 /* From what is loaded, until nothing better comes for `patience` swaps. */
@@ -422,30 +485,107 @@ static void walk(struct weft_shop_restart *r, int64_t evaluations)
     }
 }
 
-/* The makespan, or the way down to the capacity, had its share. */
-static void turn_to_memory(struct weft_shop_restart *r)
+/* ---- Annealing ------------------------------------------------------------ */
+
+static void cool(struct weft_shop_restart *r, struct weft_shop_settle *s,
+                 double from, int64_t trials)
 {
-    if (r->from_above) {
-        r->from_above = false;
-        set_capacity(r, r->goal->capacity);
-    } else if (r->best.makespan < INFINITY) {
-        r->for_memory = true;
-        set_capacity(r, r->best.peak * (1 - 1e-6));
+    double each = pow(COLD / from, (double) COOLING_STEP / (double) trials);
+    for (int64_t i = 0; i < trials && s->n_over > 0 && !ended(r);
+         i += COOLING_STEP, from *= each) {
+        weft_shop_settle_run(s, &r->rng, from, COOLING_STEP);
+        r->best.evaluations += COOLING_STEP;
     }
+}
+
+/* From a schedule that is short enough towards less memory; then again and
+ * again from the best of that, not as hot. */
+static void settle(struct weft_shop_restart *r)
+{
+    double asked = r->capacity, deadline = r->loose_makespan;
+    double target = r->phase == MEMORY ? asked : r->goal->capacity;
+    double from = HOT * pow(COLD / HOT, weft_shop_uniform(&r->rng, 0, 0.8));
+    double share = weft_shop_uniform(&r->rng, -3, 1), least = INFINITY;
+    int64_t trials = r->cooling;
+    struct weft_shop_settle s;
+    if (r->phase == MEMORY) {
+        deadline = r->best.makespan;
+        target -= share * share / 9 * fmax(0, asked - r->goal->peak);
+    } else if (share > 0 && r->phase == MAKESPAN
+               && r->best.makespan < INFINITY) {
+        deadline += share * (r->best.makespan - deadline);
+    }
+    copy(r, r->settled, r->phase == MEMORY ? r->best.sequence : r->loose);
+    for (int i = 0; i < PATIENCE_REHEATS && r->capacity == asked; i++) {
+        if (ended(r) || !weft_shop_walk_load(&r->walk, r->settled, 0))
+            return;
+        weft_shop_settle_begin(&s, &r->walk, deadline, target);
+        cool(r, &s, from, trials);
+        r->best.swaps += s.n_swaps;
+        weft_shop_walk_store(&r->walk, r->sequence);
+        if (s.excess < 0.8 * least)
+            i = -1;
+        if (s.excess < least) {
+            least = s.excess;
+            copy(r, r->settled, r->sequence);
+        }
+        keep(r, r->walk.makespan);
+        from = WARM;
+        trials = r->cooling / 2;
+    }
+    r->cooling = weft_min64(2 * r->cooling, r->goal->share / COOLINGS + 1);
+}
+
+/* ---- Turns ---------------------------------------------------------------- */
+
+/* Is there a schedule that is short enough and holds too much? */
+static bool may_settle(const struct weft_shop_restart *r)
+{
+    switch (r->phase) {
+    case LOOSE:
+        return r->capacity > 0;
+    case MAKESPAN:
+        return !at_most(r->best.makespan, r->loose_makespan);
+    default:
+        return true;
+    }
+}
+
+/* After so many evaluations of constructions. */
+static void improve_turn(struct weft_shop_restart *r, int64_t built)
+{
+    bool settles = may_settle(r);
+    int64_t before = r->best.evaluations;
+    if (!settles || r->phase == MAKESPAN)
+        walk(r, (settles ? 1 : WALK_SHARE) * built);
+    if (!settles)
+        return;
+    r->owed += SETTLE_SHARE * built;
+    if (r->owed > 0 && may_settle(r))
+        settle(r);
+    r->owed -= r->best.evaluations - before;
+}
+
+/* The phase had its share? */
+static bool is_over(const struct weft_shop_restart *r)
+{
+    int64_t share = r->goal->capacity <= 0 ? FREE_SHARE : CAPACITY_SHARE;
+    if (r->phase == LOOSE)
+        share = r->capacity <= 0 ? LOOSE_SHARE : FREE_SHARE;
+    else if (r->phase == MEMORY || r->best.makespan == INFINITY)
+        return false;
+    return r->best.evaluations > r->goal->share / 100 * share;
 }
 
 void weft_shop_restart_run(struct weft_shop_restart *r, int64_t evaluations)
 {
-    r->until = r->best.evaluations + evaluations;
+    r->until += evaluations;
     while (!stopped(r)) {
         int64_t before = r->best.evaluations;
         for (int i = 0; i < BUILDS_PER_TURN && !stopped(r); i++)
             try_rule(r);
-        walk(r, WALK_SHARE * (r->best.evaluations - before));
-        int share = r->from_above || r->goal->capacity <= 0 ? FREE_SHARE
-                                                            : CAPACITY_SHARE;
-        if (!r->for_memory
-            && r->best.evaluations > r->goal->share / 100 * share)
-            turn_to_memory(r);
+        improve_turn(r, r->best.evaluations - before);
+        if (is_over(r))
+            enter(r, r->phase == LOOSE ? MAKESPAN : MEMORY);
     }
 }

@@ -228,6 +228,27 @@ double weft_shop_walk_estimate(const struct weft_shop_walk *walk, int32_t u,
  * and u: heads and tails are then what they were. */
 bool weft_shop_walk_swap(struct weft_shop_walk *walk, int32_t u, int32_t v);
 
+/* ---- Improving: less memory within a deadline ----------------------------- */
+
+struct weft_shop_settle {
+    struct weft_shop_walk *walk; /* borrowed */
+    double deadline, capacity;
+    double most;    /* activation of the largest micro-batch */
+    double excess;  /* over the capacity, summed over places */
+    int32_t n_over; /* places that hold too much; 0: it fits */
+    int64_t n_swaps;
+};
+
+/* The walk is loaded without a capacity, its makespan at most `deadline`. */
+void weft_shop_settle_begin(struct weft_shop_settle *settle,
+                            struct weft_shop_walk *walk, double deadline,
+                            double capacity);
+/* So many trials at a temperature (1: activation of the largest micro-batch);
+ * ends as soon as it fits. The makespan stays at most the deadline. */
+void weft_shop_settle_run(struct weft_shop_settle *settle,
+                          struct weft_shop_rng *rng, double temperature,
+                          int32_t n_moves);
+
 /* ---- A restart: a stream of rules and walks ------------------------------- */
 
 struct weft_shop_restart;

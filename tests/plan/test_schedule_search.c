@@ -44,6 +44,27 @@ static void check_walk(const struct weft_shop_walk *w, double *start,
     CHECK(longest == w->makespan);
 }
 
+/* A schedule by a rule without a capacity; its makespan. */
+static double draw_sequence(struct draw *d,
+                            const struct weft_schedule_problem *p,
+                            struct weft_shop_pair *pair, int32_t *sequence)
+{
+    struct weft_err err;
+    struct weft_shop_rule rule;
+    struct weft_shop_list *list = weft_shop_list_create(&pair->forward);
+    REQUIRE(list != NULL);
+    REQUIRE(weft_shop_bound(pair, 0, 0, NULL) > 0);
+    REQUIRE_OK(weft_shop_rule_init(&rule, p, &err), err);
+    weft_shop_rule_draw(&rule, p, 50, &d->rng);
+    rule.reversed = false;
+    double makespan = weft_shop_list_build(list, &rule, pair->tail, 0,
+                                           INFINITY, sequence);
+    REQUIRE(makespan < INFINITY);
+    weft_shop_rule_release(&rule);
+    weft_shop_list_free(list);
+    return makespan;
+}
+
 /* Any swap at all: heads, tails and order are those computed anew; the
  * estimate is the longest way through the two. */
 static void random_swaps(struct draw *d)
@@ -52,21 +73,13 @@ static void random_swaps(struct draw *d)
     struct weft_schedule_problem p = random_problem(d, 5);
     struct weft_shop_pair pair;
     struct weft_shop_walk w;
-    struct weft_shop_rule rule;
     REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
     size_t n = (size_t) pair.forward.n_ops;
     int32_t *sequence = weft_alloc(n, sizeof *sequence);
     double *start = weft_alloc(n, sizeof *start);
-    struct weft_shop_list *list = weft_shop_list_create(&pair.forward);
-    REQUIRE(sequence && start && list);
-    REQUIRE(weft_shop_bound(&pair, 0, 0, NULL) > 0);
-    REQUIRE_OK(weft_shop_rule_init(&rule, &p, &err), err);
+    REQUIRE(sequence && start);
+    double makespan = draw_sequence(d, &p, &pair, sequence);
     REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
-    weft_shop_rule_draw(&rule, &p, 50, &d->rng);
-    rule.reversed = false;
-    double makespan = weft_shop_list_build(list, &rule, pair.tail, 0,
-                                           INFINITY, sequence);
-    REQUIRE(makespan < INFINITY);
     REQUIRE(weft_shop_walk_load(&w, sequence, 0));
     CHECK(w.makespan <= makespan);
     for (int i = 0; i < 300; i++) {
@@ -86,8 +99,6 @@ static void random_swaps(struct draw *d)
         check_walk(&w, start, sequence);
     }
     weft_shop_walk_release(&w);
-    weft_shop_rule_release(&rule);
-    weft_shop_list_free(list);
     weft_free(start);
     weft_free(sequence);
     weft_shop_pair_release(&pair);
@@ -99,6 +110,77 @@ static void test_walk_random_swaps(void)
     struct draw d = {.rng = {.seed = 1}};
     for (int i = 0; i < 60; i++)
         random_swaps(&d);
+}
+
+/* ---- Annealing of memory -------------------------------------------------- */
+
+/* What holds too much, counted in the sequence itself. */
+static void check_excess(const struct weft_shop_settle *s, int32_t *sequence)
+{
+    const struct weft_shop *shop = s->walk->shop;
+    double excess = 0;
+    int32_t n_over = 0;
+    weft_shop_walk_store(s->walk, sequence);
+    for (int32_t d = 0; d < shop->n_devices; d++) {
+        double held = 0;
+        for (int32_t k = shop->device_at[d]; k < shop->device_at[d + 1];
+             k++) {
+            held += shop->op[sequence[k]].hold;
+            if (held > s->capacity) {
+                excess += held - s->capacity;
+                n_over++;
+            }
+        }
+    }
+    CHECK_INT(s->n_over, n_over);
+    CHECK(fabs(s->excess - excess) < 1e-6);
+    CHECK((n_over == 0) == (weft_shop_peak(shop, sequence) <= s->capacity));
+}
+
+/* Hot and cold: the excess is what it is, no deadline is missed. Returns
+ * whether less came of it. */
+static bool random_settling(struct draw *d)
+{
+    struct weft_err err;
+    struct weft_schedule_problem p = random_problem(d, 5);
+    struct weft_shop_pair pair;
+    struct weft_shop_walk w;
+    struct weft_shop_settle s;
+    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
+    size_t n = (size_t) pair.forward.n_ops;
+    int32_t *sequence = weft_alloc(n, sizeof *sequence);
+    double *start = weft_alloc(n, sizeof *start);
+    REQUIRE(sequence && start);
+    draw_sequence(d, &p, &pair, sequence);
+    REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
+    REQUIRE(weft_shop_walk_load(&w, sequence, 0));
+    double peak = weft_shop_peak(&pair.forward, sequence);
+    double deadline = w.makespan + draw_int(d, 0, 5);
+    weft_shop_settle_begin(&s, &w, deadline,
+                           peak * weft_shop_uniform(&d->rng, 0.5, 1));
+    double before = s.excess;
+    for (int i = 0; i < 60; i++) {
+        weft_shop_settle_run(&s, &d->rng, i < 20 ? 2 : 0.05, 20);
+        check_excess(&s, sequence);
+        check_walk(&w, start, sequence);
+        CHECK(w.makespan <= deadline);
+    }
+    bool less = s.excess < before;
+    weft_shop_walk_release(&w);
+    weft_free(start);
+    weft_free(sequence);
+    weft_shop_pair_release(&pair);
+    free_problem(&p);
+    return less;
+}
+
+static void test_settle_excess(void)
+{
+    struct draw d = {.rng = {.seed = 4}};
+    int n_less = 0;
+    for (int i = 0; i < 60; i++)
+        n_less += random_settling(&d);
+    CHECK(n_less > 30);
 }
 
 /* ---- Lists ---------------------------------------------------------------- */
@@ -275,6 +357,7 @@ static void test_pareto(void)
 
 WEFT_TESTS("plan/schedule_search",
            {"test_walk_random_swaps", test_walk_random_swaps},
+           {"test_settle_excess", test_settle_excess},
            {"test_list_never_stuck", test_list_never_stuck},
            {"test_search_exhaustive", test_search_exhaustive},
            {"test_search_table3", test_search_table3},
