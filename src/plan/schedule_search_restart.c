@@ -42,7 +42,7 @@ enum phase {
 };
 
 /* Temperatures, of activations of the largest micro-batch. */
-static const double COLD = 0.05, WARM = 1, HOT = 10;
+static const double COLD = 0.05, WARM = 2, HOT = 10;
 
 struct pooled {
     struct weft_shop_rule rule;
@@ -530,8 +530,13 @@ static void settle(struct weft_shop_restart *r)
             copy(r, r->settled, r->sequence);
         }
         keep(r, r->walk.makespan);
-        from = WARM;
+        from = WARM * pow(COLD, weft_shop_uniform(&r->rng, 0, 0.8));
         trials = r->cooling / 2;
+    }
+    if (r->phase == MAKESPAN) { /* almost there: walks may do the rest */
+        copy(r, r->elite, r->settled);
+        r->elite_makespan = INFINITY;
+        r->elite_idle = 0;
     }
     r->cooling = weft_min64(2 * r->cooling, r->goal->share / COOLINGS + 1);
 }
@@ -557,7 +562,7 @@ static void improve_turn(struct weft_shop_restart *r, int64_t built)
     bool settles = may_settle(r);
     int64_t before = r->best.evaluations;
     if (!settles || r->phase == MAKESPAN)
-        walk(r, (settles ? 1 : WALK_SHARE) * built);
+        walk(r, WALK_SHARE * built);
     if (!settles)
         return;
     r->owed += SETTLE_SHARE * built;
