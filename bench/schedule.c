@@ -125,7 +125,7 @@ static void run(const struct setting *s, double time_limit_s,
     struct watch watch = {.begin = weft_clock_s(), .makespan = INFINITY};
     struct weft_schedule_options o = {.seed = 1,
                                       .evaluations = evaluations,
-                                      .n_restarts = evaluations > 0 ? 4 : 0,
+                                      .n_restarts = evaluations > 0 ? 2 : 0,
                                       .n_threads = n_threads,
                                       .time_limit_s = time_limit_s,
                                       .progress = progress,
@@ -200,7 +200,7 @@ static void run_table3(bool memory)
                                        .backward = 2 * t->f1,
                                        .activation = t->mem1}},
                             .capacity = memory ? t->memory : 0};
-        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 200000000 : 0);
+        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 600000000 : 0);
     }
 }
 

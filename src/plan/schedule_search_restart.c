@@ -26,12 +26,12 @@ enum {
     SETTLE_SHARE = 8,      /* where there is something to anneal */
     COOLING_STEP = 1024,   /* trials at one temperature */
     COOLING_PER_OP = 2000, /* trials of the first annealing; of a later one */
-    COOLINGS = 16,         /* at most the share through this */
+    COOLINGS = 8,          /* at most the share through this */
     PATIENCE_REHEATS = 4,
     OPS_PER_EVALUATION = 4, /* a construction counts one for so many */
     /* When a phase that does not meet the bound ends, of 100 evaluations. */
     LOOSE_SHARE = 10,
-    FREE_SHARE = 60, /* without a capacity, or coming down to it */
+    FREE_SHARE = 60, /* without a capacity; odd ones coming down to it */
     CAPACITY_SHARE = 90
 };
 
@@ -233,8 +233,8 @@ static void keep_best(struct weft_shop_restart *r, double makespan,
                    && at_most(peak, goal->peak);
 }
 
-/* As short as can be but too high: odd restarts come down from there, even
- * ones begin again under the capacity. */
+/* The shortest, or as short and lower. From the bound on it comes down, to
+ * the capacity at last. */
 static void keep_loose(struct weft_shop_restart *r, double makespan,
                        double peak)
 {
@@ -242,11 +242,7 @@ static void keep_loose(struct weft_shop_restart *r, double makespan,
     r->loose_makespan = makespan;
     r->loose_peak = peak;
     set_elite(r, makespan);
-    if (!at_most(makespan, r->goal->makespan))
-        return;
-    if (r->index % 2 == 0)
-        enter(r, MAKESPAN);
-    else
+    if (at_most(makespan, r->goal->makespan))
         set_capacity(r, fmax(r->goal->capacity, peak * (1 - 1e-6)));
 }
 
@@ -413,7 +409,7 @@ static void improve(struct weft_shop_restart *r, int32_t patience)
     r->best.updates = w->n_updates;
 }
 
-/* ---- Turns ---------------------------------------------------------------- */
+/* ---- Walks ---------------------------------------------------------------- */
 
 /* What one of the pool's better rules builds. */
 static bool load_from_pool(struct weft_shop_restart *r)
@@ -498,28 +494,30 @@ static void cool(struct weft_shop_restart *r, struct weft_shop_settle *s,
     }
 }
 
-/* From a schedule that is short enough towards less memory; then again and
- * again from the best of that, not as hot. */
-static void settle(struct weft_shop_restart *r)
+/* Log-uniform, from `hot` down to where little moves. */
+static double temperature(struct weft_shop_restart *r, double hot)
 {
-    double asked = r->capacity, deadline = r->loose_makespan;
-    double target = r->phase == MEMORY ? asked : r->goal->capacity;
-    double from = HOT * pow(COLD / HOT, weft_shop_uniform(&r->rng, 0, 0.8));
-    double share = weft_shop_uniform(&r->rng, -3, 1), least = INFINITY;
+    return hot * pow(COLD / hot, weft_shop_uniform(&r->rng, 0, 0.8));
+}
+
+/* Anneals r->settled, again and again from the best of that, not as hot.
+ * Anew: whatever comes of the first time; else only what is better than the
+ * beginning counts. True if it ended better than it began. */
+static bool settle_from(struct weft_shop_restart *r, double deadline,
+                        double capacity, bool anew)
+{
+    double asked = r->capacity, from = temperature(r, anew ? HOT : WARM);
+    double begin = INFINITY, least = INFINITY;
     int64_t trials = r->cooling;
     struct weft_shop_settle s;
-    if (r->phase == MEMORY) {
-        deadline = r->best.makespan;
-        target -= share * share / 9 * fmax(0, asked - r->goal->peak);
-    } else if (share > 0 && r->phase == MAKESPAN
-               && r->best.makespan < INFINITY) {
-        deadline += share * (r->best.makespan - deadline);
-    }
-    copy(r, r->settled, r->phase == MEMORY ? r->best.sequence : r->loose);
     for (int i = 0; i < PATIENCE_REHEATS && r->capacity == asked; i++) {
         if (ended(r) || !weft_shop_walk_load(&r->walk, r->settled, 0))
-            return;
-        weft_shop_settle_begin(&s, &r->walk, deadline, target);
+            break;
+        weft_shop_settle_begin(&s, &r->walk, deadline, capacity);
+        if (begin == INFINITY) {
+            begin = s.excess;
+            least = anew ? INFINITY : begin;
+        }
         cool(r, &s, from, trials);
         r->best.swaps += s.n_swaps;
         weft_shop_walk_store(&r->walk, r->sequence);
@@ -530,15 +528,39 @@ static void settle(struct weft_shop_restart *r)
             copy(r, r->settled, r->sequence);
         }
         keep(r, r->walk.makespan);
-        from = WARM * pow(COLD, weft_shop_uniform(&r->rng, 0, 0.8));
+        from = temperature(r, WARM);
         trials = r->cooling / 2;
     }
-    if (r->phase == MAKESPAN) { /* almost there: walks may do the rest */
+    r->cooling = weft_min64(2 * r->cooling, r->goal->share / COOLINGS + 1);
+    return least < begin;
+}
+
+/* What is short enough towards less memory. */
+static void settle(struct weft_shop_restart *r)
+{
+    enum phase phase = r->phase;
+    bool anew = weft_shop_below(&r->rng, 2) == 0;
+    double share = weft_shop_uniform(&r->rng, -3, 1);
+    if (phase == MEMORY) {
+        double more = fmax(0, r->capacity - r->goal->peak);
+        copy(r, r->settled, r->best.sequence);
+        settle_from(r, r->best.makespan,
+                    r->capacity - share * share / 9 * more, anew);
+        return;
+    }
+    double deadline = r->loose_makespan;
+    if (share > 0 && phase == MAKESPAN && r->best.makespan < INFINITY)
+        deadline += share * (r->best.makespan - deadline);
+    copy(r, r->settled, r->loose);
+    bool better = settle_from(r, deadline, r->goal->capacity, anew);
+    if (better && deadline == r->loose_makespan && r->phase == phase)
+        copy(r, r->loose, r->settled);
+    if (phase == MAKESPAN && r->phase == MAKESPAN) {
+        /* Almost there: walks may do the rest. */
         copy(r, r->elite, r->settled);
         r->elite_makespan = INFINITY;
         r->elite_idle = 0;
     }
-    r->cooling = weft_min64(2 * r->cooling, r->goal->share / COOLINGS + 1);
 }
 
 /* ---- Turns ---------------------------------------------------------------- */
@@ -576,7 +598,7 @@ static bool is_over(const struct weft_shop_restart *r)
 {
     int64_t share = r->goal->capacity <= 0 ? FREE_SHARE : CAPACITY_SHARE;
     if (r->phase == LOOSE)
-        share = r->capacity <= 0 ? LOOSE_SHARE : FREE_SHARE;
+        share = r->capacity > 0 && r->index % 2 ? FREE_SHARE : LOOSE_SHARE;
     else if (r->phase == MEMORY || r->best.makespan == INFINITY)
         return false;
     return r->best.evaluations > r->goal->share / 100 * share;
