@@ -13,7 +13,7 @@ for picture in mesh blocks layer groups zero moves; do
 done
 
 problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
-"$WEFT_BUILDDIR/weft" schedule "$problem" --evaluations 5000000 \
+"$WEFT_BUILDDIR/weft" schedule "$problem" \
     --svg "$out/schedule.svg" >"$dir/log"
 "$WEFT_BUILDDIR/weft" schedule "$problem" --algorithm greedy \
     --svg "$out/schedule_greedy.svg" >"$dir/log"

@@ -424,34 +424,12 @@ static bool load_from_pool(struct weft_shop_restart *r)
         && weft_shop_walk_load(&r->walk, r->sequence, r->capacity);
 }
 
-/* Where a device holds too much, what gives back next goes first. */
-static bool repair(struct weft_shop_walk *w)
-{
-    for (int32_t d = 0; d < w->shop->n_devices; d++) {
-        int32_t x = w->last[d];
-        while (w->node[x].before >= 0)
-            x = w->node[x].before;
-        for (; x >= 0; x = w->node[x].after) {
-            int32_t give = x;
-            if (w->held[x] <= w->capacity)
-                continue;
-            while (give >= 0 && w->shop->op[give].hold >= 0)
-                give = w->node[give].after;
-            while (give >= 0 && w->node[x].before != give)
-                if (!weft_shop_walk_swap(w, w->node[give].before, give))
-                    return false;
-            if (give < 0 || w->held[x] > w->capacity)
-                return false;
-        }
-    }
-    return true;
-}
-
 /* The elite with a few swaps anywhere. */
 static bool load_elite(struct weft_shop_restart *r)
 {
     struct weft_shop_walk *w = &r->walk;
-    if (!weft_shop_walk_load(w, r->elite, r->capacity) || !repair(w))
+    if (!weft_shop_walk_load(w, r->elite, r->capacity)
+        || !weft_shop_walk_repair(w))
         return false;
     if (r->elite_makespan == INFINITY)
         return true;

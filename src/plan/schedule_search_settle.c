@@ -58,3 +58,25 @@ void weft_shop_settle_run(struct weft_shop_settle *s,
         s->n_swaps++;
     }
 }
+
+bool weft_shop_walk_repair(struct weft_shop_walk *w)
+{
+    for (int32_t d = 0; d < w->shop->n_devices; d++) {
+        int32_t x = w->last[d];
+        while (w->node[x].before >= 0)
+            x = w->node[x].before;
+        for (; x >= 0; x = w->node[x].after) {
+            int32_t give = x;
+            if (w->held[x] <= w->capacity)
+                continue;
+            while (give >= 0 && w->shop->op[give].hold >= 0)
+                give = w->node[give].after;
+            while (give >= 0 && w->node[x].before != give)
+                if (!weft_shop_walk_swap(w, w->node[give].before, give))
+                    return false;
+            if (give < 0 || w->held[x] > w->capacity)
+                return false;
+        }
+    }
+    return true;
+}

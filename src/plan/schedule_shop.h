@@ -249,6 +249,10 @@ void weft_shop_settle_run(struct weft_shop_settle *settle,
                           struct weft_shop_rng *rng, double temperature,
                           int32_t n_moves);
 
+/* Where a device holds more than the walk's capacity, what gives back next
+ * goes first. False if that is not enough. */
+bool weft_shop_walk_repair(struct weft_shop_walk *walk);
+
 /* ---- A restart: a stream of rules and walks ------------------------------- */
 
 struct weft_shop_restart;
