@@ -396,8 +396,11 @@ static int submit_1f1b(struct weft_g_step *b)
             weft_plan_1f1b(plan->pp, s, count, order);
             for (int32_t i = 0; i < 2 * count; i++)
                 u[i] = (struct weft_g_unit){
-                    0, d,   s, order[i].micro_batch, order[i].backward,
-                    i, NULL};
+                    .dp = d,
+                    .stage = s,
+                    .micro_batch = order[i].micro_batch,
+                    .backward = order[i].backward,
+                    .start = i};
             lane[at] = (struct weft_g_lane){u, 2 * count, 0};
         }
     if (!rc)
