@@ -26,7 +26,7 @@ enum {
     SETTLE_SHARE = 8,      /* where there is something to anneal */
     COOLING_STEP = 1024,   /* trials at one temperature */
     COOLING_PER_OP = 2000, /* trials of the first annealing; of a later one */
-    COOLINGS = 8,          /* at most the share through this */
+    COOLINGS = 16,         /* at most the share through this */
     PATIENCE_REHEATS = 4,
     OPS_PER_EVALUATION = 4, /* a construction counts one for so many */
     /* When a phase that does not meet the bound ends, of 100 evaluations. */
@@ -478,13 +478,12 @@ static double temperature(struct weft_shop_restart *r, double hot)
     return hot * pow(COLD / hot, weft_shop_uniform(&r->rng, 0, 0.8));
 }
 
-/* Anneals r->settled, again and again from the best of that, not as hot.
- * Anew: whatever comes of the first time; else only what is better than the
- * beginning counts. True if it ended better than it began. */
+/* Anneals r->settled, then again and again the best of that, not as hot. True
+ * if it ended better than it began. */
 static bool settle_from(struct weft_shop_restart *r, double deadline,
-                        double capacity, bool anew)
+                        double capacity)
 {
-    double asked = r->capacity, from = temperature(r, anew ? HOT : WARM);
+    double asked = r->capacity, from = temperature(r, HOT);
     double begin = INFINITY, least = INFINITY;
     int64_t trials = r->cooling;
     struct weft_shop_settle s;
@@ -492,10 +491,8 @@ static bool settle_from(struct weft_shop_restart *r, double deadline,
         if (ended(r) || !weft_shop_walk_load(&r->walk, r->settled, 0))
             break;
         weft_shop_settle_begin(&s, &r->walk, deadline, capacity);
-        if (begin == INFINITY) {
+        if (begin == INFINITY)
             begin = s.excess;
-            least = anew ? INFINITY : begin;
-        }
         cool(r, &s, from, trials);
         r->best.swaps += s.n_swaps;
         weft_shop_walk_store(&r->walk, r->sequence);
@@ -517,20 +514,19 @@ static bool settle_from(struct weft_shop_restart *r, double deadline,
 static void settle(struct weft_shop_restart *r)
 {
     enum phase phase = r->phase;
-    bool anew = weft_shop_below(&r->rng, 2) == 0;
     double share = weft_shop_uniform(&r->rng, -3, 1);
     if (phase == MEMORY) {
         double more = fmax(0, r->capacity - r->goal->peak);
         copy(r, r->settled, r->best.sequence);
         settle_from(r, r->best.makespan,
-                    r->capacity - share * share / 9 * more, anew);
+                    r->capacity - share * share / 9 * more);
         return;
     }
     double deadline = r->loose_makespan;
     if (share > 0 && phase == MAKESPAN && r->best.makespan < INFINITY)
         deadline += share * (r->best.makespan - deadline);
     copy(r, r->settled, r->loose);
-    bool better = settle_from(r, deadline, r->goal->capacity, anew);
+    bool better = settle_from(r, deadline, r->goal->capacity);
     if (better && deadline == r->loose_makespan && r->phase == phase)
         copy(r, r->loose, r->settled);
     if (phase == MAKESPAN && r->phase == MAKESPAN) {
