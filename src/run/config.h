@@ -39,7 +39,7 @@ enum weft_reward_type {
 };
 
 /* When fused training searches its schedule with measured stage times: after
- * the first iteration, or after each. */
+ * the first two iterations, or after each. */
 enum weft_fuse_search { WEFT_FUSE_ONCE, WEFT_FUSE_EACH_ITERATION };
 
 /* What a tile's copies are kept for: all devices of a node, or each device. */

@@ -197,7 +197,7 @@ const struct weft_config_key weft_config_keys[] = {
          "the fused schedule, of weft schedule; else it is searched"),
     ENUM("train.schedule_search", train.schedule_search, "once",
          WEFT_FUSE_ONCE, "once|iteration", PPO,
-         "with the stage times of the first iteration, or of each"),
+         "with stage times of the first two iterations, or of each"),
     INT("train.schedule_evaluations", train.schedule_evaluations, "0", 0,
         MANY, PPO, "of a search; 0: by the schedule's size"),
     BOOL("train.recompute", train.recompute, "false", BOTH,

@@ -45,8 +45,9 @@ struct weft_fuse {
     int32_t n_devices; /* of the schedule */
     struct weft_fuse_order *order;
     struct weft_fuse_turn *turn, **last;
-    bool is_measured;  /* rates are seconds */
-    bool was_measured; /* so were those of this iteration's plans */
+    int32_t n_learned; /* iterations whose times the rates are; 0: they are
+                          no seconds */
+    bool was_measured; /* this iteration's plans are in seconds */
     bool search_again;
     double written_s;                    /* files, at */
     struct weft_schedule_comparison all; /* of the iteration: sums, means */

@@ -12,7 +12,8 @@
 #include "run/fuse_inside.h"
 #include "run/metrics.h"
 
-enum { WRITE_EVERY_S = 1 };
+/* The first iteration finds caches and memory cold. */
+enum { WRITE_EVERY_S = 1, WARM_ITERATIONS = 2 };
 
 /* ---- When units ran ------------------------------------------------------ */
 
@@ -154,13 +155,13 @@ int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
         return 0;
     for (struct weft_fuse_turn *s = fuse->turn; s && !rc; s = s->next)
         rc = read_spans(s, err);
-    fuse->was_measured = fuse->is_measured;
+    fuse->was_measured = fuse->n_learned > 0;
     if (!rc)
         rc = compare(fuse, err);
     bool again = t->config.train.schedule_search == WEFT_FUSE_EACH_ITERATION;
-    if (!rc && (again || !fuse->is_measured)) {
+    if (!rc && (again || fuse->n_learned < WARM_ITERATIONS)) {
         rc = learn(fuse, err);
-        fuse->is_measured = true;
+        fuse->n_learned++;
         fuse->search_again = !t->config.train.schedule;
     }
     return rc;
