@@ -2,8 +2,8 @@
 # Man pages are made from the program's own help texts.
 EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/layouts.md \
 	%D%/numerics.md %D%/schedules.md
-pictures = blocks groups layer mesh moves schedule schedule_greedy timeline \
-	zero
+pictures = blocks groups layer mesh moves schedule schedule_greedy \
+	schedule_measured schedule_planned timeline zero
 EXTRA_DIST += $(pictures:%=%D%/pictures/%.svg) %D%/pictures/draw.sh \
 	%D%/pictures/timeline.json %D%/pictures/timeline.yaml
 

@@ -18,6 +18,15 @@ problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
 "$WEFT_BUILDDIR/weft" schedule "$problem" --algorithm greedy \
     --svg "$out/schedule_greedy.svg" >"$dir/log"
 
+# A run of two devices, planned and measured.
+"$WEFT_BUILDDIR/weft" train "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" -q \
+    run_dir="$dir/fused" iterations=12 runtime.devices=2 \
+    runtime.overlap=false layout=pp2,micro_batches=2 ppo.mini_batches=4 \
+    train.intra_stage_fusion=true train.joined_mini_batches=2 >"$dir/log"
+for picture in planned measured; do
+    cp "$dir/fused/schedule/$picture.svg" "$out/schedule_$picture.svg"
+done
+
 # A rank per core: the times are then those of work, not of taking turns.
 [ -n "${WEFT_MPIEXEC:-}" ] || exit 0
 "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n 2 "$WEFT_BUILDDIR/weft" \
