@@ -318,6 +318,62 @@ static int search(const struct weft_trainer *t,
     return rc;
 }
 
+/* Lists of subtasks, device after device, and back. */
+static void pack(const struct weft_schedule *s, int32_t *n,
+                 struct weft_subtask *task)
+{
+    for (int32_t d = 0; d < s->n_devices; d++) {
+        n[d] = s->n[d];
+        memcpy(task, s->task[d], (size_t) n[d] * sizeof *task);
+        task += n[d];
+    }
+}
+
+static int unpack(int32_t n_devices, int32_t *n, struct weft_subtask *task,
+                  struct weft_schedule *out, struct weft_err *err)
+{
+    struct weft_subtask **list = weft_alloc((size_t) n_devices, sizeof *list);
+    if (!list)
+        return weft_err_nomem(err, "a schedule", (size_t) n_devices * 8);
+    struct weft_schedule s = {.n_devices = n_devices, .n = n, .task = list};
+    for (int32_t d = 0; d < n_devices; d++) {
+        list[d] = task;
+        task += n[d];
+    }
+    int rc = weft_schedule_copy(&s, out, err);
+    weft_free(list);
+    return rc;
+}
+
+/* Rank 0 searches: other processors may round otherwise, and find another
+ * schedule. Collective. */
+static int search_together(const struct weft_trainer *t,
+                           const struct weft_fuse_turn *turn,
+                           struct weft_schedule *out, struct weft_err *err)
+{
+    size_t devices = (size_t) turn->problem.n_devices;
+    size_t tasks = (size_t) weft_schedule_count(&turn->problem);
+    size_t lists = tasks * sizeof(struct weft_subtask);
+    size_t bytes = lists + devices * sizeof(int32_t);
+    char *data = weft_alloc(bytes, 1);
+    if (!data)
+        return weft_err_nomem(err, "a schedule", bytes);
+    struct weft_subtask *task = (void *) data;
+    int32_t *n = (void *) (data + lists);
+    struct weft_schedule found;
+    if (weft_world_rank() == 0 && search(t, turn, &found, err)) {
+        weft_seq_fail(t->seq, err->code, "%s", err->text);
+    } else if (weft_world_rank() == 0) {
+        pack(&found, n, task);
+        weft_schedule_release(&found);
+    }
+    int rc = weft_seq_agree(t->seq, data, bytes, err);
+    if (!rc)
+        rc = unpack(turn->problem.n_devices, n, task, out, err);
+    weft_free(data);
+    return rc;
+}
+
 /* ---- The order ----------------------------------------------------------- */
 
 /* As large as the largest of the steps, or the file's: what a step does not
@@ -353,7 +409,7 @@ static int find_order(struct weft_trainer *t, struct weft_fuse_turn *turn,
             *out = o;
             return 0;
         }
-    int rc = search(t, turn, &schedule, err);
+    int rc = search_together(t, turn, &schedule, err);
     return rc ? rc : add_order(fuse, size, &schedule, out, err);
 }
 

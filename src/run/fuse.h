@@ -27,7 +27,7 @@ void weft_fuse_free(struct weft_fuse *fuse); /* NULL is allowed */
  * + 1]), mini-batch after mini-batch, in the order of a schedule: that of
  * train.schedule, or one searched for their numbers of micro-batches, first
  * from the models' sizes, then from measured times. Every rank finds the same.
- * Errors: WEFT_ENOMEM. */
+ * Collective. Errors: WEFT_ENOMEM; those of the sequence. */
 int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
                      int32_t n, struct weft_err *err);
 
