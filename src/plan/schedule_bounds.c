@@ -365,39 +365,39 @@ double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
     return bound;
 }
 
-/* Negative numbers: memory ran out. */
-static int take_bound(const struct weft_shop_pair *pair,
-                      const struct weft_schedule_bound *b,
-                      struct weft_schedule_bound *out, struct weft_err *err)
-{
-    if (b->makespan < 0 || b->peak_activation < 0)
-        return weft_err_nomem(err, "a schedule's bounds",
-                              (size_t) pair->forward.n_ops * sizeof(double));
-    *out = *b;
-    return 0;
-}
-
-int weft_schedule_bounds(const struct weft_schedule_problem *problem,
-                         int effort, struct weft_schedule_bound *out,
-                         struct weft_err *err)
+/* Of a problem with this capacity; the peak at `makespan`, or at the bound
+ * where that is 0. */
+static int bounds(const struct weft_schedule_problem *problem,
+                  double capacity, double makespan, int effort,
+                  struct weft_schedule_bound *out, struct weft_err *err)
 {
     struct weft_shop_pair pair;
     struct weft_schedule_bound b;
     int rc = weft_shop_pair_init(&pair, problem, err);
     if (rc)
         return rc;
-    b.makespan = weft_shop_bound(&pair, problem->capacity, effort,
-                                 &b.argument);
+    b.makespan = weft_shop_bound(&pair, capacity, effort, &b.argument);
     if (effort > 1 && b.makespan >= 0)
-        b.makespan = weft_shop_refute(&pair.forward, problem->capacity,
-                                      b.makespan, INFINITY, REFUTE_STEPS,
-                                      &b.argument);
-    b.peak_activation = b.makespan < 0 || b.makespan == INFINITY
-                          ? b.makespan
-                          : weft_shop_peak_bound(&pair, b.makespan, effort);
-    rc = take_bound(&pair, &b, out, err);
+        b.makespan = weft_shop_refute(&pair.forward, capacity, b.makespan,
+                                      INFINITY, REFUTE_STEPS, &b.argument);
+    makespan = makespan > 0 ? makespan : b.makespan;
+    b.peak_activation = makespan < 0 || makespan == INFINITY
+                          ? makespan
+                          : weft_shop_peak_bound(&pair, makespan, effort);
+    if (b.makespan < 0 || b.peak_activation < 0)
+        rc = weft_err_nomem(err, "a schedule's bounds",
+                            (size_t) pair.forward.n_ops * sizeof(double));
+    else
+        *out = b;
     weft_shop_pair_release(&pair);
     return rc;
+}
+
+int weft_schedule_bounds(const struct weft_schedule_problem *problem,
+                         int effort, struct weft_schedule_bound *out,
+                         struct weft_err *err)
+{
+    return bounds(problem, problem->capacity, 0, effort, out, err);
 }
 
 int weft_schedule_bounds_beside(const struct weft_schedule_problem *problem,
@@ -405,14 +405,5 @@ int weft_schedule_bounds_beside(const struct weft_schedule_problem *problem,
                                 struct weft_schedule_bound *out,
                                 struct weft_err *err)
 {
-    struct weft_shop_pair pair;
-    struct weft_schedule_bound b;
-    int rc = weft_shop_pair_init(&pair, problem, err);
-    if (rc)
-        return rc;
-    b.makespan = weft_shop_bound(&pair, peak, 1, &b.argument);
-    b.peak_activation = weft_shop_peak_bound(&pair, makespan, 1);
-    rc = take_bound(&pair, &b, out, err);
-    weft_shop_pair_release(&pair);
-    return rc;
+    return bounds(problem, peak, makespan, 1, out, err);
 }
