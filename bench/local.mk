@@ -20,6 +20,7 @@ bench_programs += %D%/layouts
 %C%_layouts_LDADD = $(weft_libs)
 EXTRA_DIST += %D%/layouts.sh
 bench_programs += %D%/schedule
+EXTRA_DIST += %D%/schedule_cpsat.py
 %C%_schedule_SOURCES = %D%/schedule.c
 %C%_schedule_LDADD = $(plan_libs)
 EXTRA_PROGRAMS += $(bench_programs)

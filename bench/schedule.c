@@ -5,8 +5,10 @@
  * lacks, and on a large one.
  *
  *     bench/schedule [table3|memory|speed|shapes|large]...
+ *     bench/schedule problems DIR
  *
- * "least" is the lower bound, "at" the seconds to the makespan shown.
+ * "least" is the lower bound, "at" the seconds to the makespan shown. The
+ * second writes the shapes as problems, for bench/schedule_cpsat.py.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "plan/schedule_file.h"
 #include "plan/schedule_shop.h"
 
 enum { MOST_MODELS = 3 };
@@ -70,6 +73,7 @@ static struct weft_schedule_problem make(const struct setting *s)
         const struct shape *x = &s->model[p.n_models];
         struct weft_schedule_model *m = &p.model[p.n_models];
         *m = (struct weft_schedule_model){
+            .name = (char *[]){"down", "up", "third"}[p.n_models],
             .pipelines = x->pipelines,
             .stages = x->stages,
             .chunks = x->chunks > 0 ? x->chunks : 1,
@@ -201,7 +205,7 @@ static void run_table3(bool memory)
                                        .backward = 2 * t->f1,
                                        .activation = t->mem1}},
                             .capacity = memory ? t->memory : 0};
-        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 600000000 : 0);
+        run(&s, memory ? 60 : 2, memory ? 2 : 1, memory ? 400000000 : 0);
     }
 }
 
@@ -328,6 +332,19 @@ static void bench_shapes(void)
         run(&shapes[i], 7, 1, 0); /* and a proof of at most some seconds */
 }
 
+static void write_problems(const char *dir)
+{
+    for (size_t i = 0; i < WEFT_COUNT(shapes); i++) {
+        struct weft_err err;
+        struct weft_schedule_problem p = make(&shapes[i]);
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%zu.json", dir, i + 1);
+        must(weft_schedule_problem_write(&p, path, &err), &err);
+        printf("%s: %s\n", path, shapes[i].name);
+        release(&p);
+    }
+}
+
 static void bench_large(void)
 {
     static const struct setting large = {
@@ -356,7 +373,7 @@ static void speed(const char *name, const struct weft_schedule_problem *p,
     int32_t *sequence = weft_alloc((size_t) n, sizeof *sequence);
     weft_shop_rule_draw(&rule, p, 100, &rng);
     weft_shop_list_build(list, &rule, pair.tail, 0, INFINITY, sequence);
-    weft_shop_walk_load(&w, sequence, 0);
+    weft_shop_walk_load(&w, sequence, 0, true);
     double rate[2], swaps = 0, sum = 0;
     for (int swap = 0; swap < 2; swap++) {
         int64_t n_moves = 0, n_swaps = 0;
@@ -413,6 +430,10 @@ int main(int argc, char **argv)
                  {"speed", bench_speed},
                  {"shapes", bench_shapes},
                  {"large", bench_large}};
+    if (argc == 3 && strcmp(argv[1], "problems") == 0) {
+        write_problems(argv[2]);
+        return 0;
+    }
     for (size_t k = 0; k < WEFT_COUNT(table); k++) {
         bool wanted = argc < 2;
         for (int i = 1; i < argc; i++)

@@ -27,11 +27,13 @@ plan_sources = \
 	%D%/schedule_refute.c %D%/schedule_refute.h \
 	%D%/schedule_refute_rules.c \
 	%D%/schedule_search.c \
+	%D%/schedule_search_anneal.c \
 	%D%/schedule_search_list.c \
-	%D%/schedule_search_restart.c \
+	%D%/schedule_search_restart.c %D%/schedule_search_restart.h \
 	%D%/schedule_search_rule.c \
 	%D%/schedule_search_settle.c \
 	%D%/schedule_search_swap.c \
+	%D%/schedule_search_tabu.c \
 	%D%/schedule_shop.c %D%/schedule_shop.h \
 	%D%/schedule_shop_time.c \
 	%D%/schedule_trace.c \

@@ -140,15 +140,17 @@ static int prepare(struct search *s,
     double free_bound = weft_shop_bound(&s->pair, 0, 1, NULL);
     if (bound->makespan < 0 || bound->peak_activation < 0 || free_bound < 0)
         return weft_err_nomem(err, "a schedule's bounds", 0);
-    s->goal = (struct weft_shop_goal){.pair = &s->pair,
-                                      .capacity = problem->capacity,
-                                      .makespan = bound->makespan,
-                                      .peak = bound->peak_activation,
-                                      .seed = o->seed,
-                                      .share = evaluations / n,
-                                      .cut = cut,
-                                      .found = found,
-                                      .ctx = s};
+    s->goal = (struct weft_shop_goal){
+        .pair = &s->pair,
+        .capacity = problem->capacity,
+        .makespan = bound->makespan,
+        .peak = bound->peak_activation,
+        .memory_binds = !weft_shop_at_most(bound->makespan, free_bound),
+        .seed = o->seed,
+        .share = evaluations / n,
+        .cut = cut,
+        .found = found,
+        .ctx = s};
     s->round = s->goal.share / N_ROUNDS + 1;
     s->restart = weft_alloc((size_t) s->n_restarts, sizeof *s->restart);
     if (!s->restart)

@@ -1,36 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory within a deadline: an annealing whose moves are swaps of any two
- * neighbours on a device after which no way is longer than the deadline. A
- * swap changes what is held at one place, so what the excess becomes is known
- * before it is done. The schedule may hold too much on the way, else it could
- * hardly move at all.
+ * neighbours on a device. A swap changes what is held at one place, so what
+ * the excess becomes is known before it is done, and so is the makespan if it
+ * grows. The schedule may hold too much on the way, else it could hardly move
+ * at all; it may also be late if that has a price.
  */
 #include <math.h>
 
 #include "plan/schedule_shop.h"
 
-static double over(double held, double capacity)
-{
-    return held > capacity ? held - capacity : 0;
-}
+enum { MOST_STEPS = 16 }; /* of two bits */
 
 void weft_shop_settle_begin(struct weft_shop_settle *s,
                             struct weft_shop_walk *walk, double deadline,
-                            double capacity)
+                            double price)
 {
     const struct weft_shop *shop = walk->shop;
-    *s = (struct weft_shop_settle){
-        .walk = walk,
-        .deadline = deadline * (1 + WEFT_SHOP_SLACK),
-        .capacity = capacity * (1 + WEFT_SHOP_SLACK)};
+    *s = (struct weft_shop_settle){.walk = walk,
+                                   .deadline = deadline
+                                             * (1 + WEFT_SHOP_SLACK),
+                                   .price = price};
     for (int32_t u = 0; u < shop->n_units; u++)
         s->most = fmax(s->most, shop->unit[u].most);
-    for (int32_t x = 0; x < shop->n_ops; x++)
-        if (shop->op[x].device >= 0) {
-            s->excess += over(walk->held[x], s->capacity);
-            s->n_over += walk->held[x] > s->capacity;
-        }
+}
+
+bool weft_shop_settled(const struct weft_shop_settle *s)
+{
+    return s->walk->n_over == 0 && s->walk->makespan <= s->deadline;
+}
+
+/* What the swap adds to the makespan beyond the deadline. */
+static double later(const struct weft_shop_settle *s, int32_t u, int32_t v)
+{
+    const struct weft_shop_walk *w = s->walk;
+    double late = weft_shop_walk_estimate(w, u, v)
+                - fmax(s->deadline, w->makespan);
+    return late > 0 ? late : 0;
+}
+
+/* Anywhere, or some steps away from where too much is held. */
+static int32_t draw(const struct weft_shop_walk *w, struct weft_shop_rng *rng)
+{
+    if (w->n_over == 0 || weft_shop_below(rng, 2) == 0)
+        return weft_shop_below(rng, w->shop->n_ops);
+    int32_t x = w->over[weft_shop_below(rng, w->n_over)];
+    uint32_t steps = weft_shop_draw(rng);
+    for (int32_t n = weft_shop_below(rng, MOST_STEPS); n > 0; n--) {
+        const struct weft_shop_node *node = &w->node[x];
+        const int32_t next[4] = {node->before, node->after, node->pred,
+                                 node->succ};
+        int32_t y = next[steps % 4];
+        steps /= 4;
+        if (y >= 0)
+            x = y;
+    }
+    return x;
 }
 
 void weft_shop_settle_run(struct weft_shop_settle *s,
@@ -38,24 +63,23 @@ void weft_shop_settle_run(struct weft_shop_settle *s,
                           int32_t n_moves)
 {
     struct weft_shop_walk *w = s->walk;
-    const struct weft_shop_op *op = w->shop->op;
-    for (int32_t i = 0; i < n_moves && s->n_over > 0; i++) {
-        int32_t v = weft_shop_below(rng, w->shop->n_ops),
-                u = w->node[v].before;
+    double scale = temperature * s->most;
+    for (int32_t i = 0; i < n_moves && !weft_shop_settled(s); i++) {
+        int32_t v = draw(w, rng), u = w->node[v].before;
         if (u < 0 || !weft_shop_walk_may_swap(w, u, v))
             continue;
-        double from = w->held[u], to = from - op[u].hold + op[v].hold;
-        double more = over(to, s->capacity) - over(from, s->capacity);
-        if (more > 0
-            && weft_shop_uniform(rng, 0, 1)
-                   >= exp(-more / (temperature * s->most)))
+        double worse = weft_shop_walk_excess(w, u, v);
+        worse = worse > 0 ? worse : 0;
+        double most = s->price < INFINITY || worse > 0
+                        ? -scale * log(1 - weft_shop_uniform(rng, 0, 1))
+                        : 0;
+        if (worse > most)
             continue;
-        if (weft_shop_walk_estimate(w, u, v) > s->deadline
-            || !weft_shop_walk_swap(w, u, v))
-            continue;
-        s->excess += more;
-        s->n_over += (to > s->capacity) - (from > s->capacity);
-        s->n_swaps++;
+        double late = later(s, u, v);
+        if (late > 0)
+            worse += s->price * late;
+        if (worse <= most && weft_shop_walk_swap(w, u, v))
+            s->n_swaps++;
     }
 }
 

@@ -38,16 +38,22 @@ int weft_shop_walk_init(struct weft_shop_walk *walk,
     *walk = (struct weft_shop_walk){.shop = shop};
     walk->node = node ? node + 1 : NULL;
     walk->held = weft_alloc(n, sizeof(double));
+    walk->over = weft_alloc(n, sizeof(int32_t));
+    walk->over_at = weft_alloc(n, sizeof(int32_t));
     walk->order = weft_alloc(n, sizeof(int32_t));
     walk->last = weft_alloc((size_t) shop->n_devices, sizeof(int32_t));
     walk->dirty = weft_alloc(n / 64 + 1, sizeof(uint64_t));
     walk->mark = weft_alloc(n, sizeof(bool));
     walk->scratch = weft_alloc(n, sizeof(int32_t));
     walk->end = weft_alloc(n, sizeof(int32_t));
-    if (walk->node && walk->held && walk->order && walk->last && walk->dirty
-        && walk->mark && walk->scratch && walk->end) {
+    if (walk->node && walk->held && walk->over && walk->over_at && walk->order
+        && walk->last && walk->dirty && walk->mark && walk->scratch
+        && walk->end) {
+        walk->least_hold = INFINITY;
         for (int32_t x = 0; x < shop->n_ops; x++) {
             set_node(&walk->node[x], shop, x);
+            if (shop->op[x].hold > 0)
+                walk->least_hold = fmin(walk->least_hold, shop->op[x].hold);
             if (shop->op[x].device < 0 && walk->node[x].succ < 0)
                 walk->end[walk->n_ends++] = x;
         }
@@ -62,6 +68,8 @@ void weft_shop_walk_release(struct weft_shop_walk *walk)
 {
     weft_free(walk->node ? walk->node - 1 : NULL);
     weft_free(walk->held);
+    weft_free(walk->over);
+    weft_free(walk->over_at);
     weft_free(walk->order);
     weft_free(walk->last);
     weft_free(walk->dirty);
@@ -132,7 +140,7 @@ static double makespan_of(const struct weft_shop_walk *w)
     return makespan;
 }
 
-/* ---- Loading and storing -------------------------------------------------- */
+/* ---- Order ---------------------------------------------------------------- */
 
 struct timed {
     double start;
@@ -184,13 +192,58 @@ static bool sort_by_start(struct weft_shop_walk *w)
     return n_order == n;
 }
 
+/* ---- What is held too much ------------------------------------------------ */
+
+/* To hold less, at least the smallest activation must go. */
+static double over(const struct weft_shop_walk *w, double held)
+{
+    return held > w->capacity ? fmax(held - w->capacity, w->least_hold) : 0;
+}
+
+/* After x this is held from now on. */
+static void set_held(struct weft_shop_walk *w, int32_t x, double held)
+{
+    bool was = w->over_at[x] >= 0, is = held > w->capacity;
+    if (was)
+        w->excess -= over(w, w->held[x]);
+    if (is)
+        w->excess += over(w, held);
+    w->held[x] = held;
+    if (is == was)
+        return;
+    if (is) {
+        w->over_at[x] = w->n_over;
+        w->over[w->n_over++] = x;
+        return;
+    }
+    int32_t last = w->over[--w->n_over];
+    w->over[w->over_at[x]] = last;
+    w->over_at[last] = w->over_at[x];
+    w->over_at[x] = -1;
+    if (w->n_over == 0)
+        w->excess = 0; /* rounding */
+}
+
+double weft_shop_walk_excess(const struct weft_shop_walk *w, int32_t u,
+                             int32_t v)
+{
+    const struct weft_shop_op *op = w->shop->op;
+    double held = w->held[u] - op[u].hold + op[v].hold;
+    return over(w, held) - over(w, w->held[u]);
+}
+
+/* ---- Loading and storing -------------------------------------------------- */
+
 bool weft_shop_walk_load(struct weft_shop_walk *w, const int32_t *sequence,
-                         double capacity)
+                         double capacity, bool strict)
 {
     const struct weft_shop *shop = w->shop;
     w->capacity = capacity > 0 ? capacity * (1 + WEFT_SHOP_SLACK) : INFINITY;
+    w->strict = strict;
+    w->excess = 0;
+    w->n_over = 0;
     for (int32_t x = 0; x < shop->n_ops; x++)
-        w->node[x].before = w->node[x].after = -1;
+        w->node[x].before = w->node[x].after = w->over_at[x] = -1;
     for (int32_t d = 0; d < shop->n_devices; d++) {
         double held = 0;
         int32_t u = -1;
@@ -200,7 +253,8 @@ bool weft_shop_walk_load(struct weft_shop_walk *w, const int32_t *sequence,
             w->node[x].before = u;
             if (u >= 0)
                 w->node[u].after = x;
-            w->held[x] = held += shop->op[x].hold;
+            held += shop->op[x].hold;
+            set_held(w, x, held);
             u = x;
         }
         w->last[d] = u;
@@ -231,7 +285,7 @@ bool weft_shop_walk_may_swap(const struct weft_shop_walk *w, int32_t u,
     const struct weft_shop_op *x = &w->shop->op[u], *y = &w->shop->op[v];
     if (x->lane == y->lane && w->shop->lane[x->lane].fixed)
         return false;
-    return w->held[u] - x->hold + y->hold <= w->capacity;
+    return !w->strict || w->held[u] - x->hold + y->hold <= w->capacity;
 }
 
 double weft_shop_walk_estimate(const struct weft_shop_walk *w, int32_t u,
@@ -408,8 +462,8 @@ bool weft_shop_walk_swap(struct weft_shop_walk *w, int32_t u, int32_t v)
         node[after].before = u;
     else
         w->last[op[u].device] = u;
-    w->held[v] = (before >= 0 ? w->held[before] : 0) + op[v].hold;
-    w->held[u] = w->held[v] + op[u].hold;
+    set_held(w, v, (before >= 0 ? w->held[before] : 0) + op[v].hold);
+    set_held(w, u, w->held[v] + op[u].hold);
     touch(w, u);
     touch(w, v);
     far = after < 0 ? last : weft_max32(last, touch(w, after));

@@ -17,6 +17,11 @@
 /* Sums of times and activations are compared with this relative slack. */
 #define WEFT_SHOP_SLACK 1e-9
 
+static inline bool weft_shop_at_most(double x, double y)
+{
+    return x <= y * (1 + WEFT_SHOP_SLACK);
+}
+
 struct weft_shop_op {
     double time;
     double hold;    /* > 0: activation it takes; < 0: gives back; 0 */
@@ -196,8 +201,13 @@ struct weft_shop_node {
 struct weft_shop_walk {
     const struct weft_shop *shop;
     double capacity;             /* INFINITY: none */
+    bool strict;                 /* no swap may hold more than that */
     struct weft_shop_node *node; /* node[-1]: no operation, at 0 */
     double *held;                /* on its device, after it */
+    double least_hold;           /* the smallest activation */
+    double excess;  /* over the capacity, at least that, of all operations */
+    int32_t n_over; /* operations after which too much is held */
+    int32_t *over, *over_at; /* (n_ops) those; where there, -1: not */
     double makespan;
     int32_t *order;  /* topological: order[node[x].place] = x */
     int32_t *last;   /* (n_devices) */
@@ -212,13 +222,17 @@ struct weft_shop_walk {
 int weft_shop_walk_init(struct weft_shop_walk *walk,
                         const struct weft_shop *shop, struct weft_err *err);
 void weft_shop_walk_release(struct weft_shop_walk *walk);
-/* False for a cycle. */
+/* Within a capacity (0: none), or beyond it unless `strict`. False for a
+ * cycle. */
 bool weft_shop_walk_load(struct weft_shop_walk *walk, const int32_t *sequence,
-                         double capacity);
+                         double capacity, bool strict);
 void weft_shop_walk_store(const struct weft_shop_walk *walk,
                           int32_t *sequence_out);
 /* May v, directly after u on a device, go before it? */
 bool weft_shop_walk_may_swap(const struct weft_shop_walk *walk, int32_t u,
+                             int32_t v);
+/* What the swap adds to the excess. */
+double weft_shop_walk_excess(const struct weft_shop_walk *walk, int32_t u,
                              int32_t v);
 /* The longest way through u or v after the swap, in constant time: the
  * makespan then, unless that of now is longer (or the swap closes a cycle). */
@@ -232,19 +246,21 @@ bool weft_shop_walk_swap(struct weft_shop_walk *walk, int32_t u, int32_t v);
 
 struct weft_shop_settle {
     struct weft_shop_walk *walk; /* borrowed */
-    double deadline, capacity;
-    double most;    /* activation of the largest micro-batch */
-    double excess;  /* over the capacity, summed over places */
-    int32_t n_over; /* places that hold too much; 0: it fits */
+    double deadline;
+    double price; /* of being late, in activation per time; INFINITY: never */
+    double most;  /* activation of the largest micro-batch */
     int64_t n_swaps;
 };
 
-/* The walk is loaded without a capacity, its makespan at most `deadline`. */
+/* The walk is loaded with the capacity, not strict; without a price its
+ * makespan is at most `deadline`, and stays so. */
 void weft_shop_settle_begin(struct weft_shop_settle *settle,
                             struct weft_shop_walk *walk, double deadline,
-                            double capacity);
+                            double price);
+/* It fits, and is in time. */
+bool weft_shop_settled(const struct weft_shop_settle *settle);
 /* So many trials at a temperature (1: activation of the largest micro-batch);
- * ends as soon as it fits. The makespan stays at most the deadline. */
+ * ends as soon as it is settled. */
 void weft_shop_settle_run(struct weft_shop_settle *settle,
                           struct weft_shop_rng *rng, double temperature,
                           int32_t n_moves);
@@ -261,6 +277,7 @@ struct weft_shop_goal {
     const struct weft_shop_pair *pair; /* heads and tails without capacity */
     double capacity;                   /* 0: none */
     double makespan, peak;             /* bounds: nothing better exists */
+    bool memory_binds; /* without a capacity the bound is lower */
     uint64_t seed;
     int64_t share; /* evaluations of one restart */
     /* True: give up at once. Called now and then; may be NULL. */

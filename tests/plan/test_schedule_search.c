@@ -80,7 +80,7 @@ static void random_swaps(struct draw *d)
     REQUIRE(sequence && start);
     double makespan = draw_sequence(d, &p, &pair, sequence);
     REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
-    REQUIRE(weft_shop_walk_load(&w, sequence, 0));
+    REQUIRE(weft_shop_walk_load(&w, sequence, 0, true));
     CHECK(w.makespan <= makespan);
     for (int i = 0; i < 300; i++) {
         int32_t v = draw_int(d, 0, pair.forward.n_ops - 1);
@@ -115,31 +115,37 @@ static void test_walk_random_swaps(void)
 /* ---- Annealing of memory -------------------------------------------------- */
 
 /* What holds too much, counted in the sequence itself. */
-static void check_excess(const struct weft_shop_settle *s, int32_t *sequence)
+static void check_excess(const struct weft_shop_walk *w, int32_t *sequence)
 {
-    const struct weft_shop *shop = s->walk->shop;
-    double excess = 0;
+    const struct weft_shop *shop = w->shop;
+    double excess = 0, least = INFINITY;
     int32_t n_over = 0;
-    weft_shop_walk_store(s->walk, sequence);
+    for (int32_t x = 0; x < shop->n_ops; x++)
+        if (shop->op[x].hold > 0)
+            least = fmin(least, shop->op[x].hold);
+    weft_shop_walk_store(w, sequence);
     for (int32_t d = 0; d < shop->n_devices; d++) {
         double held = 0;
         for (int32_t k = shop->device_at[d]; k < shop->device_at[d + 1];
              k++) {
-            held += shop->op[sequence[k]].hold;
-            if (held > s->capacity) {
-                excess += held - s->capacity;
+            int32_t x = sequence[k];
+            held += shop->op[x].hold;
+            CHECK((w->over_at[x] >= 0) == (held > w->capacity));
+            if (held > w->capacity) {
+                CHECK_INT(w->over[w->over_at[x]], x);
+                excess += fmax(held - w->capacity, least);
                 n_over++;
             }
         }
     }
-    CHECK_INT(s->n_over, n_over);
-    CHECK(fabs(s->excess - excess) < 1e-6);
-    CHECK((n_over == 0) == (weft_shop_peak(shop, sequence) <= s->capacity));
+    CHECK_INT(w->n_over, n_over);
+    CHECK(fabs(w->excess - excess) < 1e-6);
+    CHECK((n_over == 0) == (weft_shop_peak(shop, sequence) <= w->capacity));
 }
 
-/* Hot and cold: the excess is what it is, no deadline is missed. Returns
- * whether less came of it. */
-static bool random_settling(struct draw *d)
+/* Hot and cold: the excess is what it is; without a price no deadline is
+ * missed. Returns whether less came of it. */
+static bool random_settling(struct draw *d, bool priced)
 {
     struct weft_err err;
     struct weft_schedule_problem p = random_problem(d, 5);
@@ -153,19 +159,21 @@ static bool random_settling(struct draw *d)
     REQUIRE(sequence && start);
     draw_sequence(d, &p, &pair, sequence);
     REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
-    REQUIRE(weft_shop_walk_load(&w, sequence, 0));
     double peak = weft_shop_peak(&pair.forward, sequence);
-    double deadline = w.makespan + draw_int(d, 0, 5);
-    weft_shop_settle_begin(&s, &w, deadline,
-                           peak * weft_shop_uniform(&d->rng, 0.5, 1));
-    double before = s.excess;
+    REQUIRE(weft_shop_walk_load(
+        &w, sequence, peak * weft_shop_uniform(&d->rng, 0.5, 1), false));
+    double deadline = w.makespan + draw_int(d, priced ? -5 : 0, 5);
+    weft_shop_settle_begin(&s, &w, deadline, priced ? 0.2 : INFINITY);
+    double before = w.excess;
     for (int i = 0; i < 60; i++) {
         weft_shop_settle_run(&s, &d->rng, i < 20 ? 2 : 0.05, 20);
-        check_excess(&s, sequence);
+        check_excess(&w, sequence);
         check_walk(&w, start, sequence);
-        CHECK(w.makespan <= deadline);
+        CHECK(priced || w.makespan <= deadline);
+        CHECK(weft_shop_settled(&s)
+              == (w.n_over == 0 && w.makespan <= deadline));
     }
-    bool less = s.excess < before;
+    bool less = w.excess < before;
     weft_shop_walk_release(&w);
     weft_free(start);
     weft_free(sequence);
@@ -177,10 +185,11 @@ static bool random_settling(struct draw *d)
 static void test_settle_excess(void)
 {
     struct draw d = {.rng = {.seed = 4}};
-    int n_less = 0;
-    for (int i = 0; i < 60; i++)
-        n_less += random_settling(&d);
-    CHECK(n_less > 30);
+    int n_less[2] = {0, 0};
+    for (int i = 0; i < 120; i++)
+        n_less[i % 2] += random_settling(&d, i % 2);
+    CHECK(n_less[0] > 30);
+    CHECK(n_less[1] > 30);
 }
 
 /* ---- Lists ---------------------------------------------------------------- */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Annealing in a restart: what is short enough and holds too much towards the
+ * capacity, each time more slowly; and, where the capacity is what binds, both
+ * at once, with a price on what is late.
+ */
+#include "plan/schedule_search_restart.h"
+
+#include <math.h>
+
+enum {
+    COOLING_STEP = 1024, /* trials at one temperature */
+    TRADES = 8,   /* of the best after the first, together as long as that */
+    PATIENCE = 4, /* reheats that lead to nothing better */
+    PATIENCE_LOOSE = 2,
+    LOOSE_COOLING = 2, /* at most as often as the first */
+    NEARLY = 4         /* passes that hold too much: more patience */
+};
+
+/* Temperatures, of activations of the largest micro-batch. */
+static const double COLD = 0.05, WARM = 2, HOT = 10;
+/* Of trades, where a time unit costs less than an activation. */
+static const double TRADE_COLD = 0.04, TRADE_COOL = 0.1, TRADE_WARM = 0.4;
+/* What a time unit costs, of what it is worth. */
+static const double CHEAP = 0.5, DEAR = 2;
+
+/* False: nothing is left to spend. */
+static bool load(struct weft_shop_restart *r, const int32_t *sequence,
+                 double capacity)
+{
+    return !weft_shop_restart_ended(r)
+        && weft_shop_walk_load(&r->walk, sequence, capacity, false);
+}
+
+static void cool(struct weft_shop_restart *r, struct weft_shop_settle *s,
+                 double from, double to, int64_t trials)
+{
+    double each = pow(to / from, (double) COOLING_STEP / (double) trials);
+    for (int64_t i = 0;
+         i < trials && !weft_shop_settled(s) && !weft_shop_restart_ended(r);
+         i += COOLING_STEP, from *= each) {
+        weft_shop_settle_run(s, &r->rng, from, COOLING_STEP);
+        r->best.evaluations += COOLING_STEP;
+    }
+    r->best.swaps += s->n_swaps;
+    weft_shop_walk_store(&r->walk, r->sequence);
+}
+
+/* Log-uniform. */
+static double between(struct weft_shop_restart *r, double low, double high)
+{
+    return low * pow(high / low, weft_shop_uniform(&r->rng, 0, 1));
+}
+
+/* From `hot` down to where little moves. */
+static double temperature(struct weft_shop_restart *r, double hot)
+{
+    return between(r, hot * pow(COLD / hot, 0.8), hot);
+}
+
+/* Anneals r->settled, then again and again the best of that, not as hot. The
+ * least excess, as long as it did not fit. */
+static double settle_from(struct weft_shop_restart *r, double deadline,
+                          double capacity, int patience)
+{
+    double asked = r->capacity, from = temperature(r, HOT);
+    double least = INFINITY;
+    int64_t trials = r->cooling;
+    struct weft_shop_walk *w = &r->walk;
+    struct weft_shop_settle s;
+    for (int i = 0, n = patience; i < n && r->capacity == asked && least > 0;
+         i++) {
+        if (!load(r, r->settled, capacity))
+            break;
+        weft_shop_settle_begin(&s, w, deadline, INFINITY);
+        cool(r, &s, from, COLD, trials);
+        if (w->excess < 0.8 * least)
+            i = -1;
+        n = w->n_over <= NEARLY ? 4 * patience : patience;
+        if (w->excess < least) {
+            least = w->excess;
+            weft_shop_restart_copy(r, r->settled, r->sequence);
+        }
+        weft_shop_restart_keep(r, w->makespan);
+        from = temperature(r, WARM);
+        trials = r->cooling / 2;
+    }
+    return least;
+}
+
+static void slow_down(struct weft_shop_restart *r)
+{
+    r->cooling = weft_min64(2 * r->cooling, r->most_cooling);
+}
+
+/* Of memory alone, the makespan as short as the best. */
+static void anneal_memory(struct weft_shop_restart *r)
+{
+    double share = weft_shop_uniform(&r->rng, 0, 1);
+    double more = fmax(0, r->capacity - r->goal->peak);
+    if (weft_shop_below(&r->rng, 4) == 0)
+        more = 0;
+    weft_shop_restart_copy(r, r->settled, r->best.sequence);
+    settle_from(r, r->best.makespan, r->capacity - share * share * more,
+                PATIENCE);
+    slow_down(r);
+}
+
+/* A short schedule that holds too much; given up for another one if nothing
+ * comes of it. */
+static void anneal_loose(struct weft_shop_restart *r)
+{
+    double makespan = r->loose_makespan, peak = r->loose_peak;
+    weft_shop_restart_copy(r, r->settled, r->loose);
+    double excess = settle_from(r, makespan, r->goal->capacity,
+                                PATIENCE_LOOSE);
+    if (r->phase != WEFT_SHOP_LOOSE)
+        return;
+    if (excess < r->near_excess)
+        weft_shop_restart_come_near(r, r->settled, makespan, excess);
+    if (r->loose_peak >= peak) {
+        if (r->cooling < LOOSE_COOLING * r->first_cooling)
+            slow_down(r);
+        weft_shop_restart_begin(r);
+    }
+}
+
+/* The nearest of those, within its deadline or a later one. */
+static void anneal_near(struct weft_shop_restart *r)
+{
+    double deadline = r->near_makespan;
+    if (r->best.makespan < INFINITY && weft_shop_below(&r->rng, 4) == 0)
+        deadline += weft_shop_uniform(&r->rng, 0, 1)
+                  * (r->best.makespan - deadline);
+    weft_shop_restart_copy(r, r->settled, r->near);
+    double excess = settle_from(r, deadline, r->goal->capacity, PATIENCE);
+    slow_down(r);
+    if (r->phase != WEFT_SHOP_MAKESPAN)
+        return;
+    if (excess < r->near_excess && deadline == r->near_makespan)
+        weft_shop_restart_come_near(r, r->settled, deadline, excess);
+    /* Almost there: walks may do the rest. */
+    weft_shop_restart_copy(r, r->elite, r->settled);
+    r->elite_makespan = INFINITY;
+    r->elite_idle = 0;
+}
+
+void weft_shop_restart_anneal(struct weft_shop_restart *r)
+{
+    if (r->phase == WEFT_SHOP_MEMORY)
+        anneal_memory(r);
+    else if (r->phase == WEFT_SHOP_MAKESPAN)
+        anneal_near(r);
+    else
+        anneal_loose(r);
+}
+
+static void trade(struct weft_shop_restart *r, double from, int64_t trials)
+{
+    struct weft_shop_settle s;
+    weft_shop_settle_begin(&s, &r->walk, r->goal->makespan,
+                           between(r, CHEAP, DEAR) / r->worth);
+    cool(r, &s, from, TRADE_COLD, trials);
+    if (r->walk.n_over == 0)
+        weft_shop_restart_keep(r, r->walk.makespan);
+}
+
+/* From the nearest; then from the best, not as hot, and shorter. */
+void weft_shop_restart_trade(struct weft_shop_restart *r)
+{
+    int64_t trials = r->cooling;
+    slow_down(r);
+    if (load(r, r->near, r->goal->capacity))
+        trade(r, WARM, trials);
+    for (int i = 0; i < TRADES && r->phase == WEFT_SHOP_MAKESPAN
+                    && r->best.makespan < INFINITY
+                    && load(r, r->best.sequence, r->goal->capacity);
+         i++)
+        trade(r, between(r, TRADE_COOL, TRADE_WARM), trials / TRADES);
+}
