@@ -292,6 +292,21 @@ static void test_search_table3(void)
     free_problem(&p);
 }
 
+/* The least makespan is CP-SAT's: bench/schedule_cpsat.py proves 282 for this
+ * problem within a minute. */
+static void test_search_memory_binds(void)
+{
+    struct weft_schedule_problem p = two_models(4, 4, 8, 5, 2, 1, 0.5);
+    struct weft_schedule_result r;
+    p.capacity = 2;
+    search(&p, 2000000, 2, &r);
+    CHECK(r.schedule.makespan >= 282 && r.schedule.makespan <= 290);
+    CHECK(r.bound.makespan <= 282);
+    CHECK(r.schedule.peak_activation <= 2);
+    weft_schedule_release(&r.schedule);
+    free_problem(&p);
+}
+
 static void check_same(const struct weft_schedule *a,
                        const struct weft_schedule *b)
 {
@@ -309,12 +324,13 @@ static void check_same(const struct weft_schedule *a,
 /* On one that meets its bounds early and on one that does not. */
 static void test_search_threads(void)
 {
-    for (int i = 0; i < 2; i++) {
-        struct weft_schedule_problem p = two_models(4, i ? 2 : 4, 8, 3, 2, 1,
-                                                    i ? 1.5 : 1);
+    for (int i = 0; i < 3; i++) {
+        struct weft_schedule_problem p = two_models(4, i == 1 ? 2 : 4, 8, 3,
+                                                    2, 1, i == 1 ? 1.5 : 1);
         struct weft_schedule_result one, three;
-        search(&p, 20000, 1, &one);
-        search(&p, 20000, 3, &three);
+        p.capacity = i == 2 ? 2 : 0; /* memory binds: trades as well */
+        search(&p, i == 2 ? 400000 : 20000, 1, &one);
+        search(&p, i == 2 ? 400000 : 20000, 3, &three);
         CHECK_INT(one.restart, three.restart);
         check_same(&one.schedule, &three.schedule);
         weft_schedule_release(&one.schedule);
@@ -370,6 +386,7 @@ WEFT_TESTS("plan/schedule_search",
            {"test_list_never_stuck", test_list_never_stuck},
            {"test_search_exhaustive", test_search_exhaustive},
            {"test_search_table3", test_search_table3},
+           {"test_search_memory_binds", test_search_memory_binds},
            {"test_search_threads", test_search_threads},
            {"test_search_nothing_fits", test_search_nothing_fits},
            {"test_pareto", test_pareto})
