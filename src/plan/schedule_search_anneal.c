@@ -73,10 +73,12 @@ static double settle_from(struct weft_shop_restart *r, double deadline,
         if (!load(r, r->settled, capacity))
             break;
         weft_shop_settle_begin(&s, w, deadline, INFINITY);
+        s.focused = r->phase != WEFT_SHOP_MEMORY;
         cool(r, &s, from, COLD, trials);
         if (w->excess < 0.8 * least)
             i = -1;
-        n = w->n_over <= NEARLY ? 4 * patience : patience;
+        bool nearly = w->n_over <= NEARLY && r->phase != WEFT_SHOP_MEMORY;
+        n = nearly ? 4 * patience : patience;
         if (w->excess < least) {
             least = w->excess;
             weft_shop_restart_copy(r, r->settled, r->sequence);
@@ -160,6 +162,7 @@ static void trade(struct weft_shop_restart *r, double from, int64_t trials)
     struct weft_shop_settle s;
     weft_shop_settle_begin(&s, &r->walk, r->goal->makespan,
                            between(r, CHEAP, DEAR) / r->worth);
+    s.focused = true;
     cool(r, &s, from, TRADE_COLD, trials);
     if (r->walk.n_over == 0)
         weft_shop_restart_keep(r, r->walk.makespan);

@@ -40,9 +40,11 @@ static double later(const struct weft_shop_settle *s, int32_t u, int32_t v)
 }
 
 /* Anywhere, or some steps away from where too much is held. */
-static int32_t draw(const struct weft_shop_walk *w, struct weft_shop_rng *rng)
+static int32_t draw(const struct weft_shop_settle *s,
+                    struct weft_shop_rng *rng)
 {
-    if (w->n_over == 0 || weft_shop_below(rng, 2) == 0)
+    const struct weft_shop_walk *w = s->walk;
+    if (!s->focused || w->n_over == 0 || weft_shop_below(rng, 2) == 0)
         return weft_shop_below(rng, w->shop->n_ops);
     int32_t x = w->over[weft_shop_below(rng, w->n_over)];
     uint32_t steps = weft_shop_draw(rng);
@@ -65,7 +67,7 @@ void weft_shop_settle_run(struct weft_shop_settle *s,
     struct weft_shop_walk *w = s->walk;
     double scale = temperature * s->most;
     for (int32_t i = 0; i < n_moves && !weft_shop_settled(s); i++) {
-        int32_t v = draw(w, rng), u = w->node[v].before;
+        int32_t v = draw(s, rng), u = w->node[v].before;
         if (u < 0 || !weft_shop_walk_may_swap(w, u, v))
             continue;
         double worse = weft_shop_walk_excess(w, u, v);

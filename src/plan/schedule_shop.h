@@ -249,6 +249,7 @@ struct weft_shop_settle {
     double deadline;
     double price; /* of being late, in activation per time; INFINITY: never */
     double most;  /* activation of the largest micro-batch */
+    bool focused; /* half of the trials are near what is held too much */
     int64_t n_swaps;
 };
 

@@ -164,6 +164,7 @@ static bool random_settling(struct draw *d, bool priced)
         &w, sequence, peak * weft_shop_uniform(&d->rng, 0.5, 1), false));
     double deadline = w.makespan + draw_int(d, priced ? -5 : 0, 5);
     weft_shop_settle_begin(&s, &w, deadline, priced ? 0.2 : INFINITY);
+    s.focused = draw_int(d, 0, 1) == 1;
     double before = w.excess;
     for (int i = 0; i < 60; i++) {
         weft_shop_settle_run(&s, &d->rng, i < 20 ? 2 : 0.05, 20);
