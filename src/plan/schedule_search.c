@@ -201,7 +201,7 @@ static int finish(struct search *s, struct weft_schedule_result *out,
                             out->bound.peak_activation);
     const struct weft_shop_best *b = weft_shop_restart_best(s->restart[k]);
     out->restart = s->options->first_restart + k * s->stride;
-    out->optimal = b->makespan <= out->bound.makespan * (1 + WEFT_SHOP_SLACK);
+    out->optimal = weft_shop_at_most(b->makespan, out->bound.makespan);
     if (!out->optimal)
         out->bound.peak_activation = weft_shop_peak_bound(&s->pair,
                                                           b->makespan, 1);
@@ -267,7 +267,7 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
     b->makespan = weft_shop_refute(&pair.forward, problem->capacity,
                                    b->makespan, makespan, steps,
                                    &b->argument);
-    result->optimal = makespan <= b->makespan * (1 + WEFT_SHOP_SLACK);
+    result->optimal = weft_shop_at_most(makespan, b->makespan);
     if (b->makespan < 0)
         rc = weft_err_nomem(err, "a schedule's bounds", 0);
     weft_shop_pair_release(&pair);
