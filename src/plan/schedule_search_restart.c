@@ -141,9 +141,9 @@ bool weft_shop_restart_stopped(const struct weft_shop_restart *r)
 
 /* ---- Pool ----------------------------------------------------------------- */
 
-double weft_shop_restart_build(struct weft_shop_restart *r,
-                               const struct weft_shop_rule *rule,
-                               double enough)
+/* Into r->sequence. Returns the makespan; INFINITY: nothing was built. */
+static double build(struct weft_shop_restart *r,
+                    const struct weft_shop_rule *rule, double enough)
 {
     const struct weft_shop_pair *pair = r->goal->pair;
     r->best.evaluations += 1 + pair->forward.n_ops / OPS_PER_EVALUATION;
@@ -180,8 +180,7 @@ static void set_capacity(struct weft_shop_restart *r, double capacity)
 static void refresh_pool(struct weft_shop_restart *r)
 {
     for (int32_t i = 0; i < r->n_pool && r->pool_is_stale; i++)
-        r->pool[i].makespan = weft_shop_restart_build(r, &r->pool[i].rule,
-                                                      INFINITY);
+        r->pool[i].makespan = build(r, &r->pool[i].rule, INFINITY);
     r->pool_is_stale = false;
 }
 
@@ -194,7 +193,7 @@ bool weft_shop_restart_build_better(struct weft_shop_restart *r)
         if (r->pool[other].makespan < r->pool[k].makespan)
             k = other;
     }
-    return weft_shop_restart_build(r, &r->pool[k].rule, INFINITY) < INFINITY;
+    return build(r, &r->pool[k].rule, INFINITY) < INFINITY;
 }
 
 void weft_shop_restart_come_near(struct weft_shop_restart *r,
@@ -310,8 +309,7 @@ static void try_rule(struct weft_shop_restart *r)
     }
     bool full = r->n_pool == WEFT_SHOP_POOL;
     double enough = full ? r->pool[at].makespan : INFINITY;
-    double makespan = weft_shop_restart_build(r, &p->rule,
-                                              enough * (1 + WEFT_SHOP_SLACK));
+    double makespan = build(r, &p->rule, enough * (1 + WEFT_SHOP_SLACK));
     if (makespan == INFINITY && full)
         return;
     weft_shop_rule_copy(&r->pool[at].rule, &p->rule, r->problem);

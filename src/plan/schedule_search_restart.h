@@ -74,10 +74,6 @@ bool weft_shop_restart_stopped(const struct weft_shop_restart *r);
 double weft_shop_restart_shortest(const struct weft_shop_restart *r);
 void weft_shop_restart_copy(const struct weft_shop_restart *r, int32_t *to,
                             const int32_t *from);
-/* Into r->sequence. Returns the makespan; INFINITY: nothing was built. */
-double weft_shop_restart_build(struct weft_shop_restart *r,
-                               const struct weft_shop_rule *rule,
-                               double enough);
 /* What one of the pool's better rules builds, into r->sequence. False:
  * nothing. */
 bool weft_shop_restart_build_better(struct weft_shop_restart *r);
