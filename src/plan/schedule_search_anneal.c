@@ -14,7 +14,12 @@ enum {
     PATIENCE = 4, /* reheats that lead to nothing better */
     PATIENCE_LOOSE = 2,
     LOOSE_COOLING = 2, /* at most as often as the first */
-    NEARLY = 4         /* passes that hold too much: more patience */
+    /* Windows: where so few passes hold too much, and until so many in turn
+     * lead to nothing. */
+    FEW = 32,
+    PATIENCE_WINDOWS = 32,
+    LEAST_WINDOW = 64,     /* operations */
+    TRIALS_PER_OP = 1000
 };
 
 /* Temperatures, of activations of the largest micro-batch. */
@@ -58,6 +63,55 @@ static double temperature(struct weft_shop_restart *r, double hot)
     return between(r, hot * pow(COLD / hot, 0.8), hot);
 }
 
+/* ---- Windows -------------------------------------------------------------- */
+
+/* The operations of a stretch of the schedule around a place that holds too
+ * much, into r->move. Returns how many. */
+static int32_t open_window(struct weft_shop_restart *r)
+{
+    const struct weft_shop_walk *w = &r->walk;
+    int32_t n_ops = w->shop->n_ops;
+    double least = fmin(LEAST_WINDOW, n_ops);
+    int32_t n = (int32_t) between(r, least, fmax(least, n_ops / 2));
+    int32_t x = w->over[weft_shop_below(&r->rng, w->n_over)];
+    int32_t from = w->node[x].place - weft_shop_below(&r->rng, n);
+    from = weft_max32(0, weft_min32(from, n_ops - n));
+    for (int32_t i = 0; i < n; i++)
+        r->move[i] = w->order[from + i];
+    return n;
+}
+
+/* Anneals window after window of r->settled, the rest as it is (large-
+ * neighbourhood search, Shaw 1998), and keeps what is no worse. Where little
+ * is left to mend, annealing everything would break as much elsewhere. */
+static double mend(struct weft_shop_restart *r, double deadline,
+                   double capacity, double excess)
+{
+    struct weft_shop_walk *w = &r->walk;
+    double asked = r->capacity;
+    for (int idle = 0; idle < PATIENCE_WINDOWS && r->capacity == asked
+                       && load(r, r->settled, capacity) && w->n_over > 0;
+         idle++) {
+        struct weft_shop_settle s;
+        weft_shop_settle_begin(&s, w, deadline, INFINITY);
+        s.window = r->move;
+        s.n_window = open_window(r);
+        cool(r, &s, between(r, COLD, WARM), COLD,
+             (int64_t) TRIALS_PER_OP * s.n_window);
+        if (w->excess > excess)
+            continue;
+        if (w->excess < excess)
+            idle = -1;
+        excess = w->excess;
+        weft_shop_restart_copy(r, r->settled, r->sequence);
+        if (w->n_over == 0)
+            weft_shop_restart_keep(r, w->makespan);
+    }
+    return excess;
+}
+
+/* ---- Turns ---------------------------------------------------------------- */
+
 /* Anneals r->settled, then again and again the best of that, not as hot. The
  * least excess, as long as it did not fit. */
 static double settle_from(struct weft_shop_restart *r, double deadline,
@@ -68,8 +122,8 @@ static double settle_from(struct weft_shop_restart *r, double deadline,
     int64_t trials = r->cooling;
     struct weft_shop_walk *w = &r->walk;
     struct weft_shop_settle s;
-    for (int i = 0, n = patience; i < n && r->capacity == asked && least > 0;
-         i++) {
+    int32_t n_over = INT32_MAX;
+    for (int i = 0; i < patience && r->capacity == asked && least > 0; i++) {
         if (!load(r, r->settled, capacity))
             break;
         weft_shop_settle_begin(&s, w, deadline, INFINITY);
@@ -77,16 +131,17 @@ static double settle_from(struct weft_shop_restart *r, double deadline,
         cool(r, &s, from, COLD, trials);
         if (w->excess < 0.8 * least)
             i = -1;
-        bool nearly = w->n_over <= NEARLY && r->phase != WEFT_SHOP_MEMORY;
-        n = nearly ? 4 * patience : patience;
         if (w->excess < least) {
             least = w->excess;
+            n_over = w->n_over;
             weft_shop_restart_copy(r, r->settled, r->sequence);
         }
         weft_shop_restart_keep(r, w->makespan);
         from = temperature(r, WARM);
         trials = r->cooling / 2;
     }
+    if (n_over > 0 && n_over <= FEW && r->capacity == asked)
+        least = mend(r, deadline, capacity, least);
     return least;
 }
 

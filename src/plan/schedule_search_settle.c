@@ -39,11 +39,13 @@ static double later(const struct weft_shop_settle *s, int32_t u, int32_t v)
     return late > 0 ? late : 0;
 }
 
-/* Anywhere, or some steps away from where too much is held. */
+/* In the window; anywhere; or some steps away from where too much is held. */
 static int32_t draw(const struct weft_shop_settle *s,
                     struct weft_shop_rng *rng)
 {
     const struct weft_shop_walk *w = s->walk;
+    if (s->window)
+        return s->window[weft_shop_below(rng, s->n_window)];
     if (!s->focused || w->n_over == 0 || weft_shop_below(rng, 2) == 0)
         return weft_shop_below(rng, w->shop->n_ops);
     int32_t x = w->over[weft_shop_below(rng, w->n_over)];

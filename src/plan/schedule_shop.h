@@ -250,6 +250,9 @@ struct weft_shop_settle {
     double price; /* of being late, in activation per time; INFINITY: never */
     double most;  /* activation of the largest micro-batch */
     bool focused; /* half of the trials are near what is held too much */
+    /* What may move, in a window: the trials are there; NULL: everything. */
+    const int32_t *window;
+    int32_t n_window;
     int64_t n_swaps;
 };
 
