@@ -196,10 +196,6 @@ static void anneal_near(struct weft_shop_restart *r)
         return;
     if (excess < r->near_excess && deadline == r->near_makespan)
         weft_shop_restart_come_near(r, r->settled, deadline, excess);
-    /* Almost there: walks may do the rest. */
-    weft_shop_restart_copy(r, r->elite, r->settled);
-    r->elite_makespan = INFINITY;
-    r->elite_idle = 0;
 }
 
 void weft_shop_restart_anneal(struct weft_shop_restart *r)
