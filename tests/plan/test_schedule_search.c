@@ -2,6 +2,7 @@
 #include "shop_fixture.h"
 
 #include <math.h>
+#include <string.h>
 
 static void search(const struct weft_schedule_problem *p, int64_t evaluations,
                    int32_t n_threads, struct weft_schedule_result *out)
@@ -191,6 +192,65 @@ static void test_settle_excess(void)
         n_less[i % 2] += random_settling(&d, i % 2);
     CHECK(n_less[0] > 30);
     CHECK(n_less[1] > 30);
+}
+
+/* A device's operations that are in no window, in their order. */
+static int32_t outside(const struct weft_shop *shop, const bool *in_window,
+                       const int32_t *sequence, int32_t *out)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < shop->device_at[shop->n_devices]; k++)
+        if (!in_window[sequence[k]])
+            out[n++] = sequence[k];
+    return n;
+}
+
+/* Returns whether something moved. */
+static bool random_window(struct draw *d)
+{
+    struct weft_err err;
+    struct weft_schedule_problem p = random_problem(d, 5);
+    struct weft_shop_pair pair;
+    struct weft_shop_walk w;
+    struct weft_shop_settle s;
+    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
+    const struct weft_shop *shop = &pair.forward;
+    size_t n = (size_t) shop->n_ops;
+    int32_t *sequence = weft_alloc(4 * n, sizeof *sequence);
+    int32_t *window = sequence + n, *was = window + n, *is = was + n;
+    bool *in_window = weft_alloc(n, sizeof *in_window);
+    REQUIRE(sequence && in_window);
+    draw_sequence(d, &p, &pair, sequence);
+    REQUIRE_OK(weft_shop_walk_init(&w, shop, &err), err);
+    REQUIRE(weft_shop_walk_load(
+        &w, sequence, 0.5 * weft_shop_peak(shop, sequence), false));
+    weft_shop_settle_begin(&s, &w, w.makespan, INFINITY);
+    s.window = window;
+    for (int32_t x = 0; x < shop->n_ops; x++)
+        if ((in_window[x] = draw_int(d, 0, 2) == 0) || s.n_window == 0)
+            window[s.n_window++] = x;
+    in_window[window[0]] = true;
+    int32_t n_was = outside(shop, in_window, sequence, was);
+    weft_shop_settle_run(&s, &d->rng, 2, 500);
+    weft_shop_walk_store(&w, sequence);
+    CHECK_INT(outside(shop, in_window, sequence, is), n_was);
+    CHECK(memcmp(was, is, (size_t) n_was * sizeof *was) == 0);
+    weft_shop_walk_release(&w);
+    weft_free(in_window);
+    weft_free(sequence);
+    weft_shop_pair_release(&pair);
+    free_problem(&p);
+    return s.n_swaps > 0;
+}
+
+/* What is outside of a window keeps its order. */
+static void test_settle_window(void)
+{
+    struct draw d = {.rng = {.seed = 6}};
+    int n_moved = 0;
+    for (int i = 0; i < 60; i++)
+        n_moved += random_window(&d);
+    CHECK(n_moved > 20);
 }
 
 /* ---- Lists ---------------------------------------------------------------- */
@@ -384,6 +444,7 @@ static void test_pareto(void)
 WEFT_TESTS("plan/schedule_search",
            {"test_walk_random_swaps", test_walk_random_swaps},
            {"test_settle_excess", test_settle_excess},
+           {"test_settle_window", test_settle_window},
            {"test_list_never_stuck", test_list_never_stuck},
            {"test_search_exhaustive", test_search_exhaustive},
            {"test_search_table3", test_search_table3},
