@@ -5,12 +5,26 @@
 
 #include "base/alloc.h"
 
+/* Parameters that a token meets. */
+static double per_token(const struct weft_shape *s)
+{
+    return (double) weft_shape_n_params(s)
+         - (s->tied ? 0 : (double) s->vocab * s->hidden);
+}
+
 double weft_plan_sample_cost(const struct weft_shape *s, int32_t len)
 {
-    double per_token = (double) weft_shape_n_params(s)
-                     - (s->tied ? 0 : (double) s->vocab * s->hidden);
     double attention = (double) s->n_layers * s->n_heads * s->head_dim;
-    return per_token * len + attention * len * len;
+    return per_token(s) * len + attention * len * len;
+}
+
+double weft_plan_stage_share(const struct weft_shape *s, int32_t n_layers,
+                             bool head)
+{
+    struct weft_shape none = *s;
+    none.n_layers = 0;
+    double all = per_token(s), rest = per_token(&none);
+    return ((all - rest) * n_layers / s->n_layers + (head ? rest : 0)) / all;
 }
 
 struct item {

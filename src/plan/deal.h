@@ -11,6 +11,10 @@
 /* Work of training one sample of `len` tokens: linear in the parameters plus
  * quadratic attention, in multiply-adds of one forward pass. */
 double weft_plan_sample_cost(const struct weft_shape *shape, int32_t len);
+/* What of a token's cost (without attention) is in so many layers and, where
+ * asked, the head. */
+double weft_plan_stage_share(const struct weft_shape *shape, int32_t n_layers,
+                             bool head);
 
 /* Deals n samples to n_groups: in descending cost (ties by index) each to the
  * group with the least cost that holds fewer than ceil(n / n_groups) samples

@@ -17,6 +17,7 @@
 #include "plan/schedule_tasks.h"
 
 enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };
+enum { LEAST_EVALUATIONS = 40000000, MOST_EVALUATIONS = 120000000 };
 /* Steps of refuting before the search, and after it: for an evaluation, but
  * at most so many. */
 enum {
@@ -103,13 +104,13 @@ static void run_round(struct search *s, int32_t n_threads)
 
 /* ---- Preparing ------------------------------------------------------------ */
 
-/* Less than a minute on one core; fewer for large problems, whose swaps take
+/* About a minute on one core; fewer for large problems, whose swaps take
  * longer. */
 static int64_t default_evaluations(
     const struct weft_schedule_problem *problem)
 {
     int64_t n = INT64_C(120000000000) / (weft_schedule_count(problem) + 1);
-    return n < 1000000 ? 1000000 : weft_min64(n, 120000000);
+    return weft_max64(LEAST_EVALUATIONS, weft_min64(n, MOST_EVALUATIONS));
 }
 
 static int prepare(struct search *s,

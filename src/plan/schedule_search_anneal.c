@@ -18,7 +18,7 @@ enum {
      * lead to nothing. */
     FEW = 32,
     PATIENCE_WINDOWS = 32,
-    LEAST_WINDOW = 64,     /* operations */
+    LEAST_WINDOW = 64, /* operations */
     TRIALS_PER_OP = 1000
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/deal.h"
 #include "plan/schedule_tasks.h"
 #include "run/fuse_inside.h"
 #include "run/memory.h"
@@ -100,7 +101,8 @@ static int open_model(struct weft_fuse *fuse, int i,
         return weft_err_nomem(err, "a schedule", 16 * (size_t) m->stages);
     for (int32_t s = 0; s < m->stages; s++) {
         int32_t layers = first[(s + 1) * m->merge] - first[s * m->merge];
-        double share = (double) layers / run->arch.shape.n_layers;
+        double share = weft_plan_stage_share(&run->arch.shape, layers,
+                                             s == m->stages - 1);
         m->rate[2 * s] = share;
         m->rate[2 * s + 1] = share * (plan->recompute ? 3 : 2);
     }

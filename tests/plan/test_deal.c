@@ -103,8 +103,32 @@ static void test_group_device(void)
             CHECK_INT(weft_plan_group_device(g, 4, dp), expected[dp - 1][g]);
 }
 
+/* By hand: a layer of (4 + 2 + 2) 4 + 4 4 + 3 4 8 + 2 4 = 152 parameters, a
+ * final norm of 4, a head of 40, or of 4. */
+static void test_stage_share(void)
+{
+    struct weft_shape s = {.hidden = 4,
+                           .n_layers = 3,
+                           .n_heads = 2,
+                           .n_kv_heads = 1,
+                           .head_dim = 2,
+                           .intermediate = 8,
+                           .vocab = 10};
+    CHECK(weft_plan_stage_share(&s, 2, false) == 304.0 / 500);
+    CHECK(weft_plan_stage_share(&s, 1, true) == 196.0 / 500);
+    CHECK(weft_plan_stage_share(&s, 3, true) == 1);
+    s.tied = true; /* the embedding is the head */
+    CHECK(weft_plan_stage_share(&s, 2, false) == 304.0 / 500);
+    CHECK(weft_plan_stage_share(&s, 1, true) == 196.0 / 500);
+    s.tied = false;
+    s.scalar_head = true;
+    CHECK(weft_plan_stage_share(&s, 2, false) == 304.0 / 464);
+    CHECK(weft_plan_stage_share(&s, 1, true) == 160.0 / 464);
+}
+
 WEFT_TESTS("plan/deal", {"test_deal_sizes", test_deal_sizes},
            {"test_deal_by_hand", test_deal_by_hand},
            {"test_deal_ties_by_index", test_deal_ties_by_index},
            {"test_split", test_split},
-           {"test_group_device", test_group_device})
+           {"test_group_device", test_group_device},
+           {"test_stage_share", test_stage_share})

@@ -222,8 +222,8 @@ static bool random_window(struct draw *d)
     REQUIRE(sequence && in_window);
     draw_sequence(d, &p, &pair, sequence);
     REQUIRE_OK(weft_shop_walk_init(&w, shop, &err), err);
-    REQUIRE(weft_shop_walk_load(
-        &w, sequence, 0.5 * weft_shop_peak(shop, sequence), false));
+    REQUIRE(weft_shop_walk_load(&w, sequence,
+                                0.5 * weft_shop_peak(shop, sequence), false));
     weft_shop_settle_begin(&s, &w, w.makespan, INFINITY);
     s.window = window;
     for (int32_t x = 0; x < shop->n_ops; x++)
