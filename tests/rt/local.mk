@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	%D%/test_fxt \
 	%D%/test_graph \
 	%D%/test_profile \
+	%D%/test_rank_programs \
 	%D%/test_ranks \
 	%D%/test_start \
 	%D%/test_tile \
@@ -14,6 +15,10 @@ check_PROGRAMS += \
 %C%_test_graph_LDADD = $(rt_libs)
 %C%_test_profile_CPPFLAGS = $(STARPU_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_profile_LDADD = $(rt_libs)
+%C%_test_rank_programs_SOURCES = %D%/test_rank_programs.c %D%/rank_fixture.h
+%C%_test_rank_programs_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_rank_programs_LDADD = $(rt_libs)
+%C%_test_ranks_SOURCES = %D%/test_ranks.c %D%/rank_fixture.h
 %C%_test_ranks_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_ranks_LDADD = $(rt_libs)
 %C%_test_start_CPPFLAGS = $(STARPU_CPPFLAGS)
@@ -22,3 +27,6 @@ check_PROGRAMS += \
 %C%_test_tile_LDADD = $(rt_libs)
 %C%_test_watchdog_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_watchdog_LDADD = $(rt_libs)
+# Jobs that end badly; only ranks.sh starts it.
+noinst_PROGRAMS += %D%/rank_ends
+%C%_rank_ends_LDADD = $(rt_libs)

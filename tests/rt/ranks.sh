@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_ranks as 2, 3 and 4 processes.
+# test_rank_programs and test_ranks as 2, 3 and 4 processes; what ends a job.
 
 set -u
-test=$WEFT_BUILDDIR/tests/rt/test_ranks
-if [ -z "${WEFT_MPIEXEC:-}" ] || ! "$test" --has-mpi; then
+dir=$WEFT_BUILDDIR/tests/rt
+if [ -z "${WEFT_MPIEXEC:-}" ] || ! "$dir/test_ranks" --has-mpi; then
     echo "skipped: built without MPI"
     exit 77
 fi
@@ -13,17 +13,18 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=0
 
-# ranks arguments: the status of the job; 124 when it did not end.
 # Open MPI's plug-ins are gone when leaks would be looked for.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 export ASAN_OPTIONS
 
+# job RANKS PROGRAM arguments...: its status; 124 when it did not end
 job()
 {
     n=$1
-    shift
+    program=$2
+    shift 2
     timeout 100 "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
-        "$test" "$@" >"$log" 2>&1 </dev/null
+        "$dir/$program" "$@" >"$log" 2>&1 </dev/null
 }
 
 complain()
@@ -34,7 +35,8 @@ complain()
 }
 
 for n in 2 3 4; do
-    job $n || complain "$n ranks: status $?"
+    job $n test_rank_programs || complain "programs, $n ranks: status $?"
+    job $n test_ranks || complain "$n ranks: status $?"
     grep -h 'foreign' "$log"
 done
 
@@ -43,14 +45,14 @@ said()
 {
     grep -q "$1" "$log" || complain "nobody says '$1'"
 }
-job 3 --kill && complain "a killed rank goes unnoticed"
+job 3 rank_ends --kill && complain "a killed rank goes unnoticed"
 [ $? = 124 ] && complain "a killed rank leaves the others"
 said 'rank 1 .*signal 9'
-job 3 --abort && complain "an aborted job succeeds"
+job 3 rank_ends --abort && complain "an aborted job succeeds"
 said 'weft: rank 1: error: the end of rank 1'
-job 2 --step && complain "ranks out of step go on"
+job 2 rank_ends --step && complain "ranks out of step go on"
 said 'the ranks are out of step (rank [01]): copies inserted 0 to 1'
-job 2 --late || complain "a late message: status $?"
+job 2 rank_ends --late || complain "a late message: status $?"
 said "waits for 'm x' from rank 0 since 0\\.[3-9] s"
 said 'rank 1 waits for the other ranks to come to the same point since 0'
 said 'rank 1: 1 messages to receive, 0 to send'
