@@ -10,8 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "harness.h"
-#include "kern/kern.h"
+#include "each_isa.h"
 
 struct model {
     struct weft_shape shape;
@@ -205,16 +204,5 @@ static const struct {
              {513, 32, 8}, {2050, 8, 1}, {4177, 16, 2}, {65, 64, 2}};
 
 static const enum weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16};
-
-static inline void each_isa(void (*run)(void))
-{
-    struct weft_err err = {0};
-    for (int i = 0; i <= (int) weft_k_isa_detect(); i++) {
-        REQUIRE_OK(weft_k_init(weft_k_isa_name((enum weft_isa) i), &err),
-                   err);
-        run();
-    }
-    REQUIRE_OK(weft_k_init(NULL, &err), err);
-}
 
 #endif

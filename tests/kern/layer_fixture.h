@@ -4,7 +4,7 @@
 #define WEFT_TESTS_KERN_LAYER_FIXTURE_H
 
 #include "base/alloc.h"
-#include "harness.h"
+#include "each_isa.h"
 #include "layer_reference.h"
 
 struct fixture {
@@ -132,18 +132,6 @@ static inline void fixture_run(struct fixture *f,
         weft_free(scratch);
     }
     weft_free(saved);
-}
-
-/* Runs `body` with every instruction set of this machine. */
-static inline void fixture_each_isa(void (*body)(void))
-{
-    for (int i = 0; i <= (int) weft_k_isa_detect(); i++) {
-        struct weft_err err;
-        REQUIRE_OK(weft_k_init(weft_k_isa_name((enum weft_isa) i), &err),
-                   err);
-        body();
-    }
-    REQUIRE(weft_k_init(NULL, NULL) == 0);
 }
 
 #endif

@@ -14,12 +14,15 @@ check_PROGRAMS += %D%/test_value
 %C%_test_value_SOURCES = %D%/test_value.c %D%/ppo_golden.h
 check_PROGRAMS += %D%/test_head
 %C%_test_head_LDADD = $(kern_libs)
-%C%_test_head_SOURCES = %D%/test_head.c %D%/head_fixture.h
+%C%_test_head_SOURCES = %D%/test_head.c %D%/head_fixture.h \
+	%D%/each_isa.h
 check_PROGRAMS += %D%/test_head_backward
 %C%_test_head_backward_LDADD = $(kern_libs)
-%C%_test_head_backward_SOURCES = %D%/test_head_backward.c %D%/head_fixture.h
+%C%_test_head_backward_SOURCES = %D%/test_head_backward.c \
+	%D%/head_fixture.h %D%/each_isa.h
 check_PROGRAMS += %D%/test_sample
 %C%_test_sample_LDADD = $(kern_libs)
+%C%_test_sample_SOURCES = %D%/test_sample.c %D%/each_isa.h
 check_PROGRAMS += %D%/test_gemm
 %C%_test_gemm_LDADD = $(kern_libs)
 %C%_test_gemm_SOURCES = %D%/test_gemm.c %D%/products.h
@@ -34,11 +37,12 @@ check_PROGRAMS += %D%/test_parts
 %C%_test_parts_SOURCES = %D%/test_parts.c %D%/parts_fixture.h
 check_PROGRAMS += %D%/test_parts_head
 %C%_test_parts_head_LDADD = $(kern_libs)
-%C%_test_parts_head_SOURCES = %D%/test_parts_head.c %D%/parts_fixture.h
+%C%_test_parts_head_SOURCES = %D%/test_parts_head.c %D%/parts_fixture.h \
+	%D%/each_isa.h
 check_PROGRAMS += %D%/test_parts_layer
 %C%_test_parts_layer_LDADD = $(kern_libs)
 %C%_test_parts_layer_SOURCES = %D%/test_parts_layer.c %D%/parts_fixture.h \
-	%D%/layer_fixture.h %D%/layer_reference.h
+	%D%/layer_fixture.h %D%/layer_reference.h %D%/each_isa.h
 check_PROGRAMS += %D%/test_reduce
 %C%_test_reduce_LDADD = $(kern_libs)
 %C%_test_reduce_SOURCES = %D%/test_reduce.c %D%/products.h
@@ -49,22 +53,23 @@ check_PROGRAMS += %D%/test_isa
 %C%_test_isa_LDADD = $(kern_libs)
 check_PROGRAMS += %D%/test_softmax
 %C%_test_softmax_LDADD = $(kern_libs)
+%C%_test_softmax_SOURCES = %D%/test_softmax.c %D%/each_isa.h
 check_PROGRAMS += %D%/test_layer
 %C%_test_layer_LDADD = $(kern_libs)
 %C%_test_layer_SOURCES = %D%/test_layer.c %D%/layer_fixture.h \
-	%D%/layer_reference.h
+	%D%/layer_reference.h %D%/each_isa.h
 # Whole models: also reads and writes their folders.
 check_PROGRAMS += %D%/test_golden
 %C%_test_golden_LDADD = libweft_kern.la $(CUDA_LIBS) $(model_libs)
 check_PROGRAMS += %D%/test_rmsnorm
 %C%_test_rmsnorm_LDADD = $(kern_libs)
 %C%_test_rmsnorm_SOURCES = %D%/test_rmsnorm.c %D%/layer_fixture.h \
-	%D%/layer_reference.h
+	%D%/layer_reference.h %D%/each_isa.h
 check_PROGRAMS += %D%/test_rope
 %C%_test_rope_LDADD = $(kern_libs)
 %C%_test_rope_SOURCES = %D%/test_rope.c %D%/layer_fixture.h \
-	%D%/layer_reference.h
+	%D%/layer_reference.h %D%/each_isa.h
 check_PROGRAMS += %D%/test_attention
 %C%_test_attention_LDADD = $(kern_libs)
 %C%_test_attention_SOURCES = %D%/test_attention.c %D%/layer_fixture.h \
-	%D%/layer_reference.h
+	%D%/layer_reference.h %D%/each_isa.h

@@ -211,7 +211,7 @@ static void forwards(void)
 
 static void test_forward(void)
 {
-    fixture_each_isa(forwards);
+    each_isa(forwards);
 }
 
 /* Scores far apart: the largest wins whole, nothing overflows. */
@@ -238,7 +238,7 @@ static void extremes(void)
 
 static void test_extremes(void)
 {
-    fixture_each_isa(extremes);
+    each_isa(extremes);
 }
 
 /* ---- Backward ------------------------------------------------------------ */
@@ -338,7 +338,7 @@ static void backwards(void)
 
 static void test_backward(void)
 {
-    fixture_each_isa(backwards);
+    each_isa(backwards);
 }
 
 WEFT_TESTS("kern/attention", {"test_forward", test_forward},

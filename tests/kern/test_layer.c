@@ -196,7 +196,7 @@ static void reference(void)
 
 static void test_layer_matches_loops(void)
 {
-    fixture_each_isa(reference);
+    each_isa(reference);
 }
 
 /* The oracle itself, by central differences in double. */
@@ -310,7 +310,7 @@ static void company(void)
 
 static void test_rows_ignore_company(void)
 {
-    fixture_each_isa(company);
+    each_isa(company);
     company_of(2, WEFT_F32, 1);
 }
 
@@ -375,7 +375,7 @@ static void cuts(void)
 
 static void test_gradients_ignore_cuts(void)
 {
-    fixture_each_isa(cuts);
+    each_isa(cuts);
 }
 
 /* ---- Cache -------------------------------------------------------------- */
@@ -447,7 +447,7 @@ static void decode(void)
 
 static void test_decode_is_training(void)
 {
-    fixture_each_isa(decode);
+    each_isa(decode);
 }
 
 static void test_page_bytes(void)

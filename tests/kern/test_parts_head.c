@@ -4,6 +4,7 @@
  * dealt: the bits of the whole one.
  */
 #include "base/rng.h"
+#include "each_isa.h"
 #include "parts_fixture.h"
 
 enum { H = 38, N_ROWS = 400, STEP = 2, N = N_ROWS / STEP };
@@ -163,15 +164,6 @@ static void forward(void)
             }
             model_release(&m);
         }
-}
-
-static void each_isa(void (*body)(void))
-{
-    for (int i = 0; i <= (int) weft_k_isa_detect(); i++) {
-        REQUIRE(weft_k_init(weft_k_isa_name((enum weft_isa) i), NULL) == 0);
-        body();
-    }
-    REQUIRE(weft_k_init(NULL, NULL) == 0);
 }
 
 static void test_head_forward_by_parts(void)

@@ -274,7 +274,7 @@ static void test_forward_by_parts(void)
 {
     static const int32_t length[] = {500, 90};
     struct fixture f;
-    fixture_each_isa(forward);
+    each_isa(forward);
     init(&f, 3, WEFT_F32);
     forward_of(&f, 2, length, 0x04); /* two chunks of rows */
     fixture_release(&f);
@@ -381,7 +381,7 @@ static void decode(void)
 
 static void test_decode_by_parts(void)
 {
-    fixture_each_isa(decode);
+    each_isa(decode);
 }
 
 /* ---- Backward ------------------------------------------------------------ */
@@ -583,7 +583,7 @@ static void backward(void)
 
 static void test_backward_by_parts(void)
 {
-    fixture_each_isa(backward);
+    each_isa(backward);
 }
 
 WEFT_TESTS("kern/parts_layer",

@@ -146,7 +146,7 @@ static void norms(void)
 
 static void test_rmsnorm(void)
 {
-    fixture_each_isa(norms);
+    each_isa(norms);
 }
 
 static void test_rmsnorm_of_zeros(void)
@@ -205,7 +205,7 @@ static void swiglus(void)
 
 static void test_swiglu(void)
 {
-    fixture_each_isa(swiglus);
+    each_isa(swiglus);
 }
 
 /* ---- Rounding, sums ------------------------------------------------------- */
@@ -233,7 +233,7 @@ static void roundings(void)
 
 static void test_round(void)
 {
-    fixture_each_isa(roundings);
+    each_isa(roundings);
 }
 
 static void test_add_rows(void)

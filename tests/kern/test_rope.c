@@ -126,7 +126,7 @@ static void rotations(void)
 
 static void test_rotation(void)
 {
-    fixture_each_isa(rotations);
+    each_isa(rotations);
 }
 
 WEFT_TESTS("kern/rope", {"test_frequencies", test_frequencies},

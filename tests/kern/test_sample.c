@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "tests/harness.h"
+#include "each_isa.h"
 
 static struct weft_shape shape_of(int32_t vocab)
 {
@@ -130,17 +130,6 @@ static void exact_tokens(int32_t v, float spread)
     }
     free(logits);
     free(scratch);
-}
-
-static void each_isa(void (*run)(void))
-{
-    struct weft_err err = {0};
-    for (int i = 0; i <= (int) weft_k_isa_detect(); i++) {
-        REQUIRE_OK(weft_k_init(weft_k_isa_name((enum weft_isa) i), &err),
-                   err);
-        run();
-    }
-    REQUIRE_OK(weft_k_init(NULL, &err), err);
 }
 
 static void exact_sizes(void)

@@ -5,20 +5,9 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "tests/harness.h"
+#include "each_isa.h"
 
 enum { MAX_N = WEFT_SOFTMAX_COLUMNS };
-
-static void each_isa(void (*run)(void))
-{
-    struct weft_err err = {0};
-    for (int i = 0; i <= (int) weft_k_isa_detect(); i++) {
-        REQUIRE_OK(weft_k_init(weft_k_isa_name((enum weft_isa) i), &err),
-                   err);
-        run();
-    }
-    REQUIRE_OK(weft_k_init(NULL, &err), err);
-}
 
 static void fill(float *x, int64_t n, float spread)
 {

@@ -66,44 +66,63 @@ static double draw_sequence(struct draw *d,
     return makespan;
 }
 
+/* A problem and a schedule of it. */
+struct drawn {
+    struct weft_schedule_problem problem;
+    struct weft_shop_pair pair;
+    struct weft_shop_walk walk; /* not loaded */
+    int32_t *sequence;
+    double *start, makespan;
+};
+
+static void drawn_init(struct drawn *s, struct draw *d)
+{
+    struct weft_err err;
+    s->problem = random_problem(d, 5);
+    REQUIRE_OK(weft_shop_pair_init(&s->pair, &s->problem, &err), err);
+    size_t n = (size_t) s->pair.forward.n_ops;
+    s->sequence = weft_alloc(n, sizeof *s->sequence);
+    s->start = weft_alloc(n, sizeof *s->start);
+    REQUIRE(s->sequence && s->start);
+    s->makespan = draw_sequence(d, &s->problem, &s->pair, s->sequence);
+    REQUIRE_OK(weft_shop_walk_init(&s->walk, &s->pair.forward, &err), err);
+}
+
+static void drawn_release(struct drawn *s)
+{
+    weft_shop_walk_release(&s->walk);
+    weft_free(s->start);
+    weft_free(s->sequence);
+    weft_shop_pair_release(&s->pair);
+    free_problem(&s->problem);
+}
+
 /* Any swap at all: heads, tails and order are those computed anew; the
  * estimate is the longest way through the two. */
 static void random_swaps(struct draw *d)
 {
-    struct weft_err err;
-    struct weft_schedule_problem p = random_problem(d, 5);
-    struct weft_shop_pair pair;
-    struct weft_shop_walk w;
-    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
-    size_t n = (size_t) pair.forward.n_ops;
-    int32_t *sequence = weft_alloc(n, sizeof *sequence);
-    double *start = weft_alloc(n, sizeof *start);
-    REQUIRE(sequence && start);
-    double makespan = draw_sequence(d, &p, &pair, sequence);
-    REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
-    REQUIRE(weft_shop_walk_load(&w, sequence, 0, true));
-    CHECK(w.makespan <= makespan);
+    struct drawn s;
+    drawn_init(&s, d);
+    struct weft_shop_walk *w = &s.walk;
+    REQUIRE(weft_shop_walk_load(w, s.sequence, 0, true));
+    CHECK(w->makespan <= s.makespan);
     for (int i = 0; i < 300; i++) {
-        int32_t v = draw_int(d, 0, pair.forward.n_ops - 1);
-        int32_t u = w.node[v].before;
-        if (u < 0 || !weft_shop_walk_may_swap(&w, u, v))
+        int32_t v = draw_int(d, 0, s.pair.forward.n_ops - 1);
+        int32_t u = w->node[v].before;
+        if (u < 0 || !weft_shop_walk_may_swap(w, u, v))
             continue;
-        double before = w.makespan, t = weft_shop_walk_estimate(&w, u, v);
-        if (weft_shop_walk_swap(&w, u, v)) {
-            CHECK(t <= w.makespan && w.makespan <= fmax(before, t));
-            check_walk(&w, start, sequence);
+        double before = w->makespan, t = weft_shop_walk_estimate(w, u, v);
+        if (weft_shop_walk_swap(w, u, v)) {
+            CHECK(t <= w->makespan && w->makespan <= fmax(before, t));
+            check_walk(w, s.start, s.sequence);
             if (i % 2 == 0) { /* undone */
-                CHECK(weft_shop_walk_swap(&w, v, u));
-                CHECK(w.makespan == before);
+                CHECK(weft_shop_walk_swap(w, v, u));
+                CHECK(w->makespan == before);
             }
         }
-        check_walk(&w, start, sequence);
+        check_walk(w, s.start, s.sequence);
     }
-    weft_shop_walk_release(&w);
-    weft_free(start);
-    weft_free(sequence);
-    weft_shop_pair_release(&pair);
-    free_problem(&p);
+    drawn_release(&s);
 }
 
 static void test_walk_random_swaps(void)
@@ -148,39 +167,27 @@ static void check_excess(const struct weft_shop_walk *w, int32_t *sequence)
  * missed. Returns whether less came of it. */
 static bool random_settling(struct draw *d, bool priced)
 {
-    struct weft_err err;
-    struct weft_schedule_problem p = random_problem(d, 5);
-    struct weft_shop_pair pair;
-    struct weft_shop_walk w;
-    struct weft_shop_settle s;
-    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
-    size_t n = (size_t) pair.forward.n_ops;
-    int32_t *sequence = weft_alloc(n, sizeof *sequence);
-    double *start = weft_alloc(n, sizeof *start);
-    REQUIRE(sequence && start);
-    draw_sequence(d, &p, &pair, sequence);
-    REQUIRE_OK(weft_shop_walk_init(&w, &pair.forward, &err), err);
-    double peak = weft_shop_peak(&pair.forward, sequence);
+    struct drawn s;
+    struct weft_shop_settle settle;
+    drawn_init(&s, d);
+    struct weft_shop_walk *w = &s.walk;
+    double peak = weft_shop_peak(&s.pair.forward, s.sequence);
     REQUIRE(weft_shop_walk_load(
-        &w, sequence, peak * weft_shop_uniform(&d->rng, 0.5, 1), false));
-    double deadline = w.makespan + draw_int(d, priced ? -5 : 0, 5);
-    weft_shop_settle_begin(&s, &w, deadline, priced ? 0.2 : INFINITY);
-    s.focused = draw_int(d, 0, 1) == 1;
-    double before = w.excess;
+        w, s.sequence, peak * weft_shop_uniform(&d->rng, 0.5, 1), false));
+    double deadline = w->makespan + draw_int(d, priced ? -5 : 0, 5);
+    weft_shop_settle_begin(&settle, w, deadline, priced ? 0.2 : INFINITY);
+    settle.focused = draw_int(d, 0, 1) == 1;
+    double before = w->excess;
     for (int i = 0; i < 60; i++) {
-        weft_shop_settle_run(&s, &d->rng, i < 20 ? 2 : 0.05, 20);
-        check_excess(&w, sequence);
-        check_walk(&w, start, sequence);
-        CHECK(priced || w.makespan <= deadline);
-        CHECK(weft_shop_settled(&s)
-              == (w.n_over == 0 && w.makespan <= deadline));
+        weft_shop_settle_run(&settle, &d->rng, i < 20 ? 2 : 0.05, 20);
+        check_excess(w, s.sequence);
+        check_walk(w, s.start, s.sequence);
+        CHECK(priced || w->makespan <= deadline);
+        CHECK(weft_shop_settled(&settle)
+              == (w->n_over == 0 && w->makespan <= deadline));
     }
-    bool less = w.excess < before;
-    weft_shop_walk_release(&w);
-    weft_free(start);
-    weft_free(sequence);
-    weft_shop_pair_release(&pair);
-    free_problem(&p);
+    bool less = w->excess < before;
+    drawn_release(&s);
     return less;
 }
 
@@ -208,39 +215,33 @@ static int32_t outside(const struct weft_shop *shop, const bool *in_window,
 /* Returns whether something moved. */
 static bool random_window(struct draw *d)
 {
-    struct weft_err err;
-    struct weft_schedule_problem p = random_problem(d, 5);
-    struct weft_shop_pair pair;
-    struct weft_shop_walk w;
-    struct weft_shop_settle s;
-    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
-    const struct weft_shop *shop = &pair.forward;
+    struct drawn s;
+    struct weft_shop_settle settle;
+    drawn_init(&s, d);
+    const struct weft_shop *shop = &s.pair.forward;
     size_t n = (size_t) shop->n_ops;
-    int32_t *sequence = weft_alloc(4 * n, sizeof *sequence);
-    int32_t *window = sequence + n, *was = window + n, *is = was + n;
+    int32_t *window = weft_alloc(3 * n, sizeof *window);
+    int32_t *was = window + n, *is = was + n;
     bool *in_window = weft_alloc(n, sizeof *in_window);
-    REQUIRE(sequence && in_window);
-    draw_sequence(d, &p, &pair, sequence);
-    REQUIRE_OK(weft_shop_walk_init(&w, shop, &err), err);
-    REQUIRE(weft_shop_walk_load(&w, sequence,
-                                0.5 * weft_shop_peak(shop, sequence), false));
-    weft_shop_settle_begin(&s, &w, w.makespan, INFINITY);
-    s.window = window;
-    for (int32_t x = 0; x < shop->n_ops; x++)
-        if ((in_window[x] = draw_int(d, 0, 2) == 0) || s.n_window == 0)
-            window[s.n_window++] = x;
-    in_window[window[0]] = true;
-    int32_t n_was = outside(shop, in_window, sequence, was);
-    weft_shop_settle_run(&s, &d->rng, 2, 500);
-    weft_shop_walk_store(&w, sequence);
-    CHECK_INT(outside(shop, in_window, sequence, is), n_was);
+    REQUIRE(window && in_window);
+    REQUIRE(weft_shop_walk_load(
+        &s.walk, s.sequence, 0.5 * weft_shop_peak(shop, s.sequence), false));
+    weft_shop_settle_begin(&settle, &s.walk, s.walk.makespan, INFINITY);
+    settle.window = window;
+    for (int32_t x = 0; x < shop->n_ops; x++) {
+        in_window[x] = x == 0 || draw_int(d, 0, 2) == 0;
+        if (in_window[x])
+            window[settle.n_window++] = x;
+    }
+    int32_t n_was = outside(shop, in_window, s.sequence, was);
+    weft_shop_settle_run(&settle, &d->rng, 2, 500);
+    weft_shop_walk_store(&s.walk, s.sequence);
+    CHECK_INT(outside(shop, in_window, s.sequence, is), n_was);
     CHECK(memcmp(was, is, (size_t) n_was * sizeof *was) == 0);
-    weft_shop_walk_release(&w);
     weft_free(in_window);
-    weft_free(sequence);
-    weft_shop_pair_release(&pair);
-    free_problem(&p);
-    return s.n_swaps > 0;
+    weft_free(window);
+    drawn_release(&s);
+    return settle.n_swaps > 0;
 }
 
 /* What is outside of a window keeps its order. */
