@@ -56,14 +56,8 @@ class Model:
         place = stage % width
         return pipeline * width + (width - 1 - place if self.up else place)
 
-    def numbers(self):
-        for t in list(self.passes.values()) + [self.activation]:
-            for row in t:
-                yield from row
-        yield self.end
 
-
-def build(problem, horizon=None):
+def build(problem, below=None):
     n = problem["stages"]
     models = [Model(m) for m in problem["models"]]
     latency = Fraction(str(problem.get("latency", 0)))
@@ -80,7 +74,7 @@ def build(problem, horizon=None):
         room_scale = scale_of(held + [Fraction(str(capacity))])
         room = int(Fraction(str(capacity)) * room_scale)
     model = cp_model.CpModel()
-    most = horizon or sum(whole(x) for x in times) * 2
+    most = whole(Fraction(str(below))) if below else 2 * whole(sum(times))
     busy = [[] for _ in range(n)]
     held_by = [[] for _ in range(n)]
     makespan = model.NewIntVar(0, most, "makespan")
@@ -161,9 +155,7 @@ def main():
     args = parser.parse_args()
     with open(args.problem, encoding="utf-8") as f:
         problem = json.load(f)
-    model, scale = build(problem)
-    if args.below:
-        model, scale = build(problem, int(args.below * scale))
+    model, scale = build(problem, args.below)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = args.seconds
     solver.parameters.num_workers = args.workers

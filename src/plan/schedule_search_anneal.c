@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Annealing in a restart: what is short enough and holds too much towards the
- * capacity, each time more slowly; and, where the capacity is what binds, both
- * at once, with a price on what is late.
+ * capacity, each time more slowly, at last in windows; and, where the capacity
+ * is what binds, both at once, with a price on what is late.
  */
 #include "plan/schedule_search_restart.h"
 

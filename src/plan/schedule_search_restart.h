@@ -58,7 +58,8 @@ struct weft_shop_restart {
     int64_t first_cooling, cooling, most_cooling; /* trials of an annealing */
     int64_t spent[WEFT_SHOP_TURNS]; /* evaluations in this phase */
     int32_t *sequence;              /* (n_ops) */
-    int32_t *move; /* (2 n_ops) candidates: the second of each pair */
+    int32_t *move; /* (2 n_ops) candidates: the second of each pair; in
+                      annealing, a window */
     int64_t tabu[WEFT_SHOP_TABU], iteration;
     double worth;   /* mean time of an operation per largest activation */
     int64_t n_kept; /* how often something better was kept */
