@@ -11,22 +11,6 @@ struct gae_task {
     bool ref, score;
 };
 
-/* Per-token KL estimate of the sampled token (Schulman 2020, "Approximating
- * KL divergence"); d = log p - log p_ref. */
-static double kl_estimate(enum weft_kl kind, double d)
-{
-    switch (kind) {
-    case WEFT_KL_K1:
-        return d;
-    case WEFT_KL_K2:
-        return 0.5 * d * d;
-    case WEFT_KL_K3:
-        return expm1(-d) + d;
-    default:
-        return 0;
-    }
-}
-
 static double total_score(const struct gae_task *t, struct weft_take *take)
 {
     double score = t->score ? *(const double *) weft_take(take) : 0;
@@ -67,10 +51,11 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
         score = fmax(fmin(score, (double) t->gae.reward_clip),
                      -(double) t->gae.reward_clip);
     a->score = score;
+    a->kl_coef = kl->coef;
     for (int32_t i = 0; i < n; i++) {
-        double d = ref ? (double) logp[i] - (double) ref[i] : 0;
-        double penalty = kl->coef * kl_estimate(t->gae.kl, d);
-        a->kl_sum += d;
+        float from = ref ? ref[i] : logp[i];
+        double penalty = kl->coef * weft_k_kl(t->gae.kl, logp[i], from).value;
+        a->kl_sum += (double) logp[i] - (double) from;
         a->reward_sum -= penalty;
         reward[i] = (float) (i == n - 1 ? score - penalty : -penalty);
     }
@@ -78,10 +63,6 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
     /* The score ends the episode also when the length limit did. */
     weft_k_gae(n, t->gae.gamma, t->gae.lambda, reward, value, 0,
                weft_advantage_of(a), weft_return_of(a));
-    for (int32_t i = 0; i < n; i++) {
-        a->value_sum += (double) value[i];
-        a->return_sum += (double) weft_return_of(a)[i];
-    }
     return 0;
 }
 
@@ -123,31 +104,16 @@ static int moments_cpu(const void *args, void *const buf[], int n_buf,
     const struct moments_task *t = args;
     struct weft_take take = {buf, 0};
     struct weft_moments *m = weft_take(&take);
-    double sum = 0, square = 0;
 
-    *m = (struct weft_moments){.rstd = 1, .min = INFINITY, .max = -INFINITY};
+    *m = (struct weft_moments){.rstd = 1};
     for (int32_t s = 0; s < t->n; s++) {
-        const struct weft_advantage *a = buf[1 + s];
-        for (int32_t i = 0; i < a->n; i++) {
-            double v = (double) weft_advantage_of(a)[i];
-            sum += v;
-            m->min = fmin(m->min, v);
-            m->max = fmax(m->max, v);
-        }
-        m->n_tokens += a->n;
+        const struct weft_advantage *a = weft_take(&take);
+        weft_k_moments_add(&m->of, a->n, weft_advantage_of(a));
     }
-    if (!t->whiten || m->n_tokens < 2)
-        return 0;
-    m->mean = sum / (double) m->n_tokens;
-    for (int32_t s = 0; s < t->n; s++) {
-        const struct weft_advantage *a = buf[1 + s];
-        for (int32_t i = 0; i < a->n; i++) {
-            double d = (double) weft_advantage_of(a)[i] - m->mean;
-            square += d * d;
-        }
+    if (t->whiten && m->of.n > 1) {
+        m->mean = m->of.mean;
+        m->rstd = weft_k_moments_rstd(&m->of);
     }
-    /* Unbiased variance and epsilon as in verl and TRL. */
-    m->rstd = 1 / sqrt(square / (double) (m->n_tokens - 1) + 1e-8);
     return 0;
 }
 
@@ -186,11 +152,9 @@ static int kl_update_cpu(const void *args, void *const buf[], int n_buf,
     for (int32_t s = 0; s < t->n; s++)
         sum += ((const struct weft_advantage *) buf[1 + s])->kl_sum;
     state->last_kl = sum / t->n;
-    if (t->adaptive) {
-        double error = state->last_kl / (double) t->target - 1;
-        error = fmax(fmin(error, 0.2), -0.2);
-        state->coef *= 1 + error * t->n / t->horizon;
-    }
+    if (t->adaptive)
+        state->coef = weft_k_kl_adapt(state->coef, state->last_kl,
+                                      (double) t->target, t->n, t->horizon);
     return 0;
 }
 

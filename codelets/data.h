@@ -41,7 +41,7 @@ struct weft_advantage {
     double raw_score;  /* before missing-EOS penalty and clipping */
     double kl_sum;     /* sum over tokens of log p - log p_ref */
     double reward_sum; /* score minus the KL penalty */
-    double value_sum, return_sum;
+    double kl_coef;    /* coefficient of that penalty */
     /* float advantage[n]; float ret[n] follow */
 };
 
@@ -58,11 +58,11 @@ WEFT_INLINE float *weft_return_of(const struct weft_advantage *a)
     return weft_advantage_of(a) + a->n;
 }
 
-/* Mean and reciprocal deviation of all advantages of an iteration. */
+/* All advantages of an iteration, and what makes them white: A becomes
+ * (A - mean) rstd. Without whitening mean is 0 and rstd 1. */
 struct weft_moments {
+    struct weft_k_moments of;
     double mean, rstd;
-    int64_t n_tokens;
-    double min, max; /* before whitening */
 };
 
 /* The KL controller's state. */

@@ -159,9 +159,7 @@ static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
                             "the gradient is not finite (norm %f); lower the "
                             "learning rate or look at the rewards",
                             norm);
-    /* As torch.nn.utils.clip_grad_norm_. */
-    double scale = t->clip > 0 ? (double) t->clip / (norm + 1e-6) : 1;
-    *out = (struct weft_grad_norm){norm, (float) fmin(scale, 1), 0};
+    *out = (struct weft_grad_norm){norm, weft_k_clip_scale(norm, t->clip), 0};
     return 0;
 }
 

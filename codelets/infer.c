@@ -45,10 +45,14 @@ static int value_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
-    float *value = weft_exec_scratch(x, (size_t) targets.n * sizeof *value);
-    if (!value)
+    size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
+    char *scratch = weft_exec_scratch(
+        x, out_bytes + weft_k_value_scratch_bytes(args->shape));
+    if (!scratch)
         return WEFT_ENOMEM;
-    weft_k_value(args->shape, final, in, &targets, value);
+    float *value = (float *) scratch;
+    weft_k_value(args->shape, final, in, &targets, value,
+                 scratch + out_bytes);
     weft_deal_targets(b, value, &take);
     return 0;
 }

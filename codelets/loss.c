@@ -133,10 +133,12 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
     const int32_t *run_targets = weft_batch_at(b, b->run_targets);
     const float *weight = weft_batch_at(b, b->weight);
     struct weft_loss_columns w;
-    if (!columns_get(x, targets.n, 0, &w))
+    void *rest = columns_get(x, targets.n,
+                             weft_k_value_scratch_bytes(t->shape), &w);
+    if (!rest)
         return WEFT_ENOMEM;
 
-    weft_k_value(t->shape, final, in, &targets, w.logp);
+    weft_k_value(t->shape, final, in, &targets, w.logp, rest);
     memset(stats, 0, (size_t) b->n_runs * WEFT_N_VALUE_STATS * sizeof *stats);
     for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++])
         weft_k_value_loss(
@@ -145,7 +147,7 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
             (float *) weft_batch_at(b, b->ret) + at, w.dlogp + at,
             stats + (size_t) i * WEFT_N_VALUE_STATS);
     weft_k_value_backward(t->shape, final, b->n_rows, in, &targets, w.dlogp,
-                          dx, grad_final);
+                          dx, grad_final, rest);
     return 0;
 }
 

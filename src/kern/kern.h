@@ -113,6 +113,20 @@ void weft_k_add(float *dst, const float *src, size_t n);
 double weft_k_sum_squares(const float *x, size_t n);
 /* Index of the first element that is not finite, or n. */
 size_t weft_k_find_nonfinite(const float *x, size_t n);
+/* What keeps a gradient of this norm to at most `clip`: min(1, clip / (norm +
+ * 1e-6)), as torch.nn.utils.clip_grad_norm_; clip 0: 1. */
+float weft_k_clip_scale(double norm, float clip);
+
+/* Moments of numbers that come tile by tile; the same tiles in the same order
+ * give the same bits. Begin with all fields 0. */
+struct weft_k_moments {
+    int64_t n;
+    double mean, squares; /* squares: sum of squared distances from the mean */
+    double min, max;
+};
+void weft_k_moments_add(struct weft_k_moments *m, int32_t n, const float *x);
+/* 1 / sqrt(unbiased variance + 1e-8), of two numbers or more. */
+double weft_k_moments_rstd(const struct weft_k_moments *m);
 
 /* ---- Rows ------------------------------------------------------------- */
 
@@ -265,13 +279,15 @@ float weft_k_lse(const struct weft_shape *shape, const float *logits,
 /* value[i] = score . norm(x[row[i]]), f32, 16-lane order; targets->target is
  * not read. Backward: dx (n_rows, H) is overwritten, as above; grad_final
  * continues. */
+size_t weft_k_value_scratch_bytes(const struct weft_shape *shape);
 void weft_k_value(const struct weft_shape *shape, const float *final,
                   const float *x, const struct weft_k_targets *targets,
-                  float *value_out);
+                  float *value_out, void *scratch);
 void weft_k_value_backward(const struct weft_shape *shape, const float *final,
                            int32_t n_rows, const float *x,
                            const struct weft_k_targets *targets,
-                           const float *dvalue, float *dx, float *grad_final);
+                           const float *dvalue, float *dx, float *grad_final,
+                           void *scratch);
 
 /* ---- Sampling --------------------------------------------------------- */
 
@@ -300,6 +316,20 @@ int32_t weft_k_sample(const struct weft_shape *shape,
 
 enum weft_kl { WEFT_KL_NONE, WEFT_KL_K1, WEFT_KL_K2, WEFT_KL_K3 };
 
+/* Estimate of the KL divergence from the reference at one sampled token
+ * (Schulman 2020, "Approximating KL divergence"), with d = logp - ref: k1 = d,
+ * k2 = d^2 / 2, k3 = exp(-d) - 1 + d, but at most 10. The slope is the
+ * estimate's derivative by logp, 0 beyond that bound. */
+struct weft_k_kl {
+    double value, slope;
+};
+struct weft_k_kl weft_k_kl(enum weft_kl kind, float logp, float ref);
+
+/* The coefficient after n samples whose mean KL was `kl` (Ziegler et al. 2019,
+ * section 2.2): coef (1 + e n / horizon), e = kl / target - 1 kept in +-0.2. */
+double weft_k_kl_adapt(double coef, double kl, double target, int32_t n,
+                       int32_t horizon);
+
 /* Generalised advantage estimation (Schulman et al. 2016) of one response of
  * n tokens, gamma and lambda in [0, 1]: backwards recursion in f32.
  * reward, value (n); bootstrap: value after the last token (0 when it ended).
@@ -310,8 +340,8 @@ void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
 
 /* PPO's policy loss of tokens i = 0..n-1 of one sample. w: weight of each
  * token in the mini-batch's mean; it scales the gradients and WEFT_STAT_LOSS,
- * not the other statistics. Log-ratios are clamped to 20 and k3 to 10, with
- * gradient 0 beyond, as verl does. ref_logp may be NULL without a KL.
+ * not the other statistics. Log-ratios are clamped to 20, with gradient 0
+ * beyond, as verl does. ref_logp may be NULL without a KL.
  * Statistics are added to `stat` (the maxima joined), in token order. */
 struct weft_k_policy {
     float clip_low, clip_high; /* ratio kept in [1 - low, 1 + high] */
@@ -329,7 +359,6 @@ enum weft_policy_stat { /* sums over the sample's tokens, f64; PPO_KL is
                         WEFT_STAT_PPO_KL,
                         WEFT_STAT_ENTROPY,
                         WEFT_STAT_KL,
-                        WEFT_STAT_RATIO,
                         WEFT_STAT_TOKENS,
                         WEFT_STAT_RATIO_MAX_DEV, /* max |ratio - 1| */
                         WEFT_STAT_LOGP_DIFF_MAX, /* max |logp - old_logp| */
@@ -342,16 +371,12 @@ void weft_k_policy_loss(const struct weft_k_policy *policy, int32_t n,
                         double stat[WEFT_N_POLICY_STATS]);
 
 /* Clipped value loss: w * 0.5 * max((v-R)^2, (clip(v, v_old +- eps) - R)^2);
- * clip <= 0: no clipping. ERROR is R - v. Statistics are added, and only
- * LOSS carries w, as above. */
+ * clip <= 0: no clipping. Statistics are added, and only LOSS carries w, as
+ * above. */
 enum weft_value_stat {
     WEFT_VSTAT_LOSS,
     WEFT_VSTAT_CLIPPED,
     WEFT_VSTAT_VALUE,
-    WEFT_VSTAT_RETURN,
-    WEFT_VSTAT_RETURN_SQ,
-    WEFT_VSTAT_ERROR,
-    WEFT_VSTAT_ERROR_SQ,
     WEFT_VSTAT_TOKENS,
     WEFT_N_VALUE_STATS
 };

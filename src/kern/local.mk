@@ -14,6 +14,7 @@ kern_sources = \
 	%D%/head_cpu.c \
 	%D%/isa.c \
 	%D%/kern.h \
+	%D%/kl_cpu.c \
 	%D%/layer.h \
 	%D%/layer_attention_backward_cpu.c \
 	%D%/layer_attention_cpu.c \
@@ -28,6 +29,7 @@ kern_sources = \
 	%D%/layer_saved_cpu.c \
 	%D%/layer_unrotate_cpu.c \
 	%D%/mm_impl.h \
+	%D%/moments_cpu.c \
 	%D%/ops.h \
 	%D%/ops_c.c \
 	%D%/pack_impl.h \

@@ -2,6 +2,8 @@
 /* Additions of trees, norms, and the look-out for broken numbers. */
 #include "kern/ops.h"
 
+#include <math.h>
+
 void weft_k_add(float *dst, const float *src, size_t n)
 {
     weft_k_ops()->add(dst, src, n);
@@ -15,4 +17,9 @@ double weft_k_sum_squares(const float *x, size_t n)
 size_t weft_k_find_nonfinite(const float *x, size_t n)
 {
     return weft_k_ops()->find_nonfinite(x, n);
+}
+
+float weft_k_clip_scale(double norm, float clip)
+{
+    return clip > 0 ? (float) fmin((double) clip / (norm + 1e-6), 1) : 1;
 }

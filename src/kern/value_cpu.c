@@ -3,17 +3,21 @@
  * The scalar head (reward model, critic) and the critic's loss.
  *
  * FINAL's flat order is the norm's weight (H), then, at the next multiple of
- * 16, the score vector (H). Sums over H run in 16 lanes (element j in lane
- * j mod 16), lanes joined by a binary tree. Everything is f32.
+ * 16, the score vector (H). The product with the score vector runs in 16 lanes
+ * (element j in lane j mod 16), lanes joined by a binary tree. Everything is
+ * f32.
  */
 #include "kern/kern.h"
 
-#include <math.h>
+#include <string.h>
 
 enum { LANES = 16 };
 
-static float join(float lane[LANES])
+static float dot(int64_t h, const float *a, const float *b)
 {
+    float lane[LANES] = {0};
+    for (int64_t j = 0; j < h; j++)
+        lane[j % LANES] += a[j] * b[j];
     for (int n = LANES / 2; n > 0; n /= 2)
         for (int i = 0; i < n; i++)
             lane[i] += lane[i + n];
@@ -27,56 +31,47 @@ static const float *score_of(const struct weft_shape *s, const float *final)
     return final + weft_layout_part(&layout, WEFT_PART_SCORE)->offset;
 }
 
-/* 1 / rms of a row. */
-static float inv_rms(int64_t h, float eps, const float *x)
+/* A normed row, and its gradient. */
+size_t weft_k_value_scratch_bytes(const struct weft_shape *s)
 {
-    float lane[LANES] = {0};
-    for (int64_t j = 0; j < h; j++)
-        lane[j % LANES] += x[j] * x[j];
-    return 1 / sqrtf(join(lane) / (float) h + eps);
+    return 2 * (size_t) s->hidden * sizeof(float);
 }
 
 void weft_k_value(const struct weft_shape *s, const float *final,
                   const float *x, const struct weft_k_targets *targets,
-                  float *value_out)
+                  float *value_out, void *scratch)
 {
     int64_t h = s->hidden;
     const float *score = score_of(s, final);
+    float *y = scratch;
     for (int32_t i = 0; i < targets->n; i++) {
-        const float *row = x + targets->row[i] * h;
-        float r = inv_rms(h, s->rms_eps, row), lane[LANES] = {0};
-        for (int64_t j = 0; j < h; j++)
-            lane[j % LANES] += row[j] * r * final[j] * score[j];
-        value_out[i] = join(lane);
+        weft_k_rmsnorm(WEFT_F32, 1, h, s->rms_eps, x + targets->row[i] * h,
+                       final, y);
+        value_out[i] = dot(h, y, score);
     }
 }
 
-/* y = w * xhat, xhat = r x: dscore += dv y, dw += dv score xhat, and
- * dx = r (g - xhat mean(g xhat)) with g = dv score w. */
+/* value = score . y: dscore += dv y, dy = dv score. */
 void weft_k_value_backward(const struct weft_shape *s, const float *final,
                            int32_t n_rows, const float *x,
                            const struct weft_k_targets *targets,
-                           const float *dvalue, float *dx, float *grad_final)
+                           const float *dvalue, float *dx, float *grad_final,
+                           void *scratch)
 {
     int64_t h = s->hidden;
     const float *score = score_of(s, final);
     float *grad_score = grad_final + (score - final);
+    float *y = scratch, *dy = y + h;
     memset(dx, 0, (size_t) (n_rows * h) * sizeof *dx);
     for (int32_t i = 0; i < targets->n; i++) {
         const float *row = x + targets->row[i] * h;
-        float *out = dx + targets->row[i] * h;
-        float r = inv_rms(h, s->rms_eps, row), dv = dvalue[i];
-        float lane[LANES] = {0};
+        weft_k_rmsnorm(WEFT_F32, 1, h, s->rms_eps, row, final, y);
         for (int64_t j = 0; j < h; j++) {
-            float hat = row[j] * r, g = dv * score[j];
-            grad_score[j] += dv * (hat * final[j]);
-            grad_final[j] += g * hat;
-            out[j] = g * final[j];
-            lane[j % LANES] += out[j] * hat;
+            grad_score[j] += dvalue[i] * y[j];
+            dy[j] = dvalue[i] * score[j];
         }
-        float mean = join(lane) / (float) h;
-        for (int64_t j = 0; j < h; j++)
-            out[j] = r * (out[j] - row[j] * r * mean);
+        weft_k_rmsnorm_backward(1, h, s->rms_eps, row, final, dy,
+                                dx + targets->row[i] * h, grad_final);
     }
 }
 
@@ -97,13 +92,8 @@ void weft_k_value_loss(float clip, int32_t n, float w, const float *value,
             dvalue[i] = 0;
             stat[WEFT_VSTAT_CLIPPED] += 1;
         }
-        double miss = (double) ret[i] - (double) v;
         stat[WEFT_VSTAT_LOSS] += 0.5 * (double) w * (double) square;
         stat[WEFT_VSTAT_VALUE] += (double) v;
-        stat[WEFT_VSTAT_RETURN] += (double) ret[i];
-        stat[WEFT_VSTAT_RETURN_SQ] += (double) ret[i] * (double) ret[i];
-        stat[WEFT_VSTAT_ERROR] += miss;
-        stat[WEFT_VSTAT_ERROR_SQ] += miss * miss;
         stat[WEFT_VSTAT_TOKENS] += 1;
     }
 }

@@ -85,9 +85,8 @@ static double mean_norm(const struct weft_ppo_update *u)
 /* Columns over the iteration's samples. */
 struct columns {
     double *score, *reward, *length, *prompt;
-    double kl_sum, value_sum, tokens, clipped, rows;
-    double return_sum, return_sq, error_sum, error_sq;
-    double value_max, value_min, return_max, return_min;
+    double kl_sum, kl_coef, clipped, rows;
+    struct weft_k_moments values, returns; /* per token */
 };
 
 static void read_sample(const struct weft_ppo *p, int32_t i,
@@ -102,21 +101,11 @@ static void read_sample(const struct weft_ppo *p, int32_t i,
     c->length[i] = a->n;
     c->prompt[i] = p->sample[i].n_prompt;
     c->kl_sum += a->kl_sum;
-    c->tokens += a->n;
+    c->kl_coef = a->kl_coef;
     c->rows += p->sample[i].n_total;
     c->clipped += a->ended ? 0 : 1;
-    for (int32_t k = 0; k < a->n; k++) {
-        double v = (double) value[k], r = (double) weft_return_of(a)[k];
-        c->value_sum += v;
-        c->value_max = fmax(c->value_max, v);
-        c->value_min = fmin(c->value_min, v);
-        c->return_sum += r;
-        c->return_sq += r * r;
-        c->return_max = fmax(c->return_max, r);
-        c->return_min = fmin(c->return_min, r);
-        c->error_sum += r - v;
-        c->error_sq += (r - v) * (r - v);
-    }
+    weft_k_moments_add(&c->values, a->n, value);
+    weft_k_moments_add(&c->returns, a->n, weft_return_of(a));
     weft_tile_unacquire(x->home.value);
     weft_tile_unacquire(x->advantage);
 }
@@ -134,32 +123,23 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     struct weft_metrics *m = p->t->metrics;
     const struct weft_config *config = &p->t->config;
     size_t n = (size_t) p->n;
-    double tokens = c->tokens;
+    const struct weft_k_moments *values = &c->values, *returns = &c->returns;
+    double tokens = (double) returns->n;
     weft_metrics_set_spread(m, "critic/score", n, c->score);
     weft_metrics_set_spread(m, "critic/rewards", n, c->reward);
-    const struct weft_moments *moments = weft_tile_acquire(p->moments,
-                                                           WEFT_READ);
-    double mean = (c->return_sum - c->value_sum) / tokens;
-    set3(m, "critic/advantages", (mean - moments->mean) * moments->rstd,
-         (moments->max - moments->mean) * moments->rstd,
-         (moments->min - moments->mean) * moments->rstd);
+    const struct weft_moments *a = weft_tile_acquire(p->moments, WEFT_READ);
+    set3(m, "critic/advantages", (a->of.mean - a->mean) * a->rstd,
+         (a->of.max - a->mean) * a->rstd, (a->of.min - a->mean) * a->rstd);
+    /* an advantage is its return minus its value */
+    weft_metrics_set(
+        m, "critic/vf_explained_var",
+        1 - a->of.squares / tokens / (returns->squares / tokens + 1e-5));
     weft_tile_unacquire(p->moments);
-    set3(m, "critic/returns", c->return_sum / tokens, c->return_max,
-         c->return_min);
-    set3(m, "critic/values", c->value_sum / tokens, c->value_max,
-         c->value_min);
-    double return_var = c->return_sq / tokens
-                      - c->return_sum * c->return_sum / tokens / tokens;
-    double error_var = c->error_sq / tokens
-                     - c->error_sum * c->error_sum / tokens / tokens;
-    weft_metrics_set(m, "critic/vf_explained_var",
-                     1 - error_var / (return_var + 1e-5));
+    set3(m, "critic/returns", returns->mean, returns->max, returns->min);
+    set3(m, "critic/values", values->mean, values->max, values->min);
     if (config->ppo.kl_place == WEFT_KL_IN_REWARD) {
-        const struct weft_kl_state *kl = weft_tile_acquire(p->t->kl_state,
-                                                           WEFT_READ);
         weft_metrics_set(m, "actor/reward_kl_penalty", c->kl_sum / tokens);
-        weft_metrics_set(m, "actor/reward_kl_penalty_coeff", kl->coef);
-        weft_tile_unacquire(p->t->kl_state);
+        weft_metrics_set(m, "actor/reward_kl_penalty_coeff", c->kl_coef);
     }
     if (config->ppo.kl_place != WEFT_KL_NOWHERE)
         weft_metrics_set(m, "objective/kl", c->kl_sum / p->n);
@@ -306,11 +286,7 @@ int weft_ppo_report(struct weft_ppo *p)
     struct columns c = {.score = column,
                         .reward = column + n,
                         .length = column + 2 * n,
-                        .prompt = column + 3 * n,
-                        .value_max = -INFINITY,
-                        .value_min = INFINITY,
-                        .return_max = -INFINITY,
-                        .return_min = INFINITY};
+                        .prompt = column + 3 * n};
     for (int32_t i = 0; i < p->n; i++)
         read_sample(p, i, &c);
     read_model_scores(p);

@@ -103,6 +103,7 @@ static void check_one(const struct weft_gae_args *g, double coef,
               < 1e-5);
     }
     CHECK(fabs(a->score - total) < 1e-12);
+    CHECK(a->kl_coef == coef);
     CHECK(fabs(a->kl_sum - kl_sum) < 1e-6);
     CHECK(fabs(a->reward_sum - (total - penalties)) < 1e-6);
     weft_tile_unacquire(x->advantage);
@@ -125,7 +126,7 @@ static void check_moments(struct weft_tile *tile, const struct inputs *x,
     }
     const struct weft_moments *m = weft_tile_acquire(tile, WEFT_READ);
     double mean = sum / n, var = (sq - n * mean * mean) / (n - 1);
-    CHECK_INT(m->n_tokens, 12);
+    CHECK_INT(m->of.n, 12);
     CHECK(fabs(m->mean - (whiten ? mean : 0)) < 1e-9);
     CHECK(fabs(m->rstd - (whiten ? 1 / sqrt(var + 1e-8) : 1)) < 1e-7);
     weft_tile_unacquire(tile);

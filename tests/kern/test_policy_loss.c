@@ -54,17 +54,15 @@ static void check_case(const struct golden *g)
         golden_near(g, sums[i].key, stat[sums[i].stat],
                     golden_get(g, sums[i].key)[0], 3e-6);
     CHECK(stat[WEFT_STAT_TOKENS] == g->n);
-    double entropy = 0, dev = 0, diff = 0, ratio = 0;
+    double entropy = 0, dev = 0, diff = 0;
     for (int i = 0; i < g->n; i++) {
         double d = (double) in.logp[i] - (double) in.old[i];
         double r = exp(fmin(fmax(d, -20), 20));
         entropy += (double) in.entropy[i];
-        ratio += r;
         dev = fmax(dev, fabs(r - 1));
         diff = fmax(diff, fabs(d));
     }
     golden_near(g, "entropy", stat[WEFT_STAT_ENTROPY], entropy, 1e-12);
-    golden_near(g, "ratio", stat[WEFT_STAT_RATIO], ratio, 3e-6);
     golden_near(g, "ratio_max_dev", stat[WEFT_STAT_RATIO_MAX_DEV], dev, 3e-6);
     golden_near(g, "logp_diff", stat[WEFT_STAT_LOGP_DIFF_MAX], diff, 1e-7);
 }
@@ -94,7 +92,6 @@ static void test_policy_loss_first_update(void)
                        dentropy, stat);
     CHECK(stat[WEFT_STAT_RATIO_MAX_DEV] == 0);
     CHECK(stat[WEFT_STAT_LOGP_DIFF_MAX] == 0);
-    CHECK(stat[WEFT_STAT_RATIO] == 5);
     CHECK(stat[WEFT_STAT_CLIPPED] == 0);
     for (int i = 0; i < 5; i++)
         CHECK(dlogp[i] == -0.25f * advantage[i]);

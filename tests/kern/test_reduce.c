@@ -89,6 +89,16 @@ static void test_reduce_find_nonfinite(void)
     }
 }
 
+static void test_reduce_clip_scale(void)
+{
+    CHECK(weft_k_clip_scale(0.5, 1) == 1);
+    CHECK(weft_k_clip_scale(1e30, 0) == 1);
+    CHECK(weft_k_clip_scale(0, 2) == 1);
+    CHECK(weft_k_clip_scale(8, 2) == (float) (2 / 8.000001));
+    CHECK(weft_k_clip_scale(2, 2) == (float) (2 / 2.000001));
+}
+
 WEFT_TESTS("kern/reduce", {"test_reduce_add", test_reduce_add},
            {"test_reduce_sum_squares", test_reduce_sum_squares},
-           {"test_reduce_find_nonfinite", test_reduce_find_nonfinite})
+           {"test_reduce_find_nonfinite", test_reduce_find_nonfinite},
+           {"test_reduce_clip_scale", test_reduce_clip_scale})

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "tests/kern/each_isa.h"
 #include "tests/kern/ppo_golden.h"
 
 static void test_value_loss_golden(void)
@@ -16,7 +17,7 @@ static void test_value_loss_golden(void)
     while (golden_next(f, "value", &g)) {
         float v[GOLDEN_MAX_N], old[GOLDEN_MAX_N], ret[GOLDEN_MAX_N];
         float dvalue[GOLDEN_MAX_N];
-        double stat[WEFT_N_VALUE_STATS] = {0}, sum[4] = {0};
+        double stat[WEFT_N_VALUE_STATS] = {0}, sum = 0;
         golden_row(&g, "value", v);
         golden_row(&g, "old", old);
         golden_row(&g, "ret", ret);
@@ -26,21 +27,13 @@ static void test_value_loss_golden(void)
             /* three f32 operations on numbers below 4 */
             golden_near(&g, "dvalue", dvalue[i], golden_get(&g, "dvalue")[i],
                         1e-6);
-            sum[0] += (double) v[i];
-            sum[1] += (double) ret[i];
-            sum[2] += (double) ret[i] * (double) ret[i];
-            sum[3] += pow((double) ret[i] - (double) v[i], 2);
+            sum += (double) v[i];
         }
         golden_near(&g, "loss", stat[WEFT_VSTAT_LOSS],
                     golden_get(&g, "loss")[0], 1e-6);
         golden_near(&g, "clipped", stat[WEFT_VSTAT_CLIPPED],
                     golden_get(&g, "clipped")[0], 1e-9);
-        golden_near(&g, "value", stat[WEFT_VSTAT_VALUE], sum[0], 1e-12);
-        golden_near(&g, "return", stat[WEFT_VSTAT_RETURN], sum[1], 1e-12);
-        golden_near(&g, "sq", stat[WEFT_VSTAT_RETURN_SQ], sum[2], 1e-12);
-        golden_near(&g, "error", stat[WEFT_VSTAT_ERROR], sum[1] - sum[0],
-                    1e-12);
-        golden_near(&g, "error_sq", stat[WEFT_VSTAT_ERROR_SQ], sum[3], 1e-12);
+        golden_near(&g, "value", stat[WEFT_VSTAT_VALUE], sum, 1e-12);
         CHECK(stat[WEFT_VSTAT_TOKENS] == g.n);
         n_cases++;
     }
@@ -55,6 +48,7 @@ struct head {
     size_t score;        /* offset of the score vector */
     size_t n_flat;
     float *x; /* (rows, h) */
+    void *scratch;
 };
 
 static float noise(uint32_t stream, int64_t i)
@@ -75,7 +69,8 @@ static void head_init(struct head *t, int32_t h, int32_t rows)
     t->final = weft_alloc_aligned(l.n_flat, sizeof(float));
     t->grad = weft_alloc_aligned(l.n_flat, sizeof(float));
     t->x = weft_alloc_aligned((size_t) (rows * h), sizeof(float));
-    REQUIRE(t->final && t->grad && t->x);
+    t->scratch = weft_alloc_aligned(weft_k_value_scratch_bytes(&t->shape), 1);
+    REQUIRE(t->final && t->grad && t->x && t->scratch);
     for (int32_t j = 0; j < h; j++) {
         t->final[j] = 1 + 0.2f * noise(1, j);
         t->final[t->score + (size_t) j] = noise(2, j);
@@ -89,6 +84,7 @@ static void head_release(struct head *t)
     weft_free(t->final);
     weft_free(t->grad);
     weft_free(t->x);
+    weft_free(t->scratch);
 }
 
 static double naive_value(const struct head *t, const float *x)
@@ -104,7 +100,7 @@ static double naive_value(const struct head *t, const float *x)
     return sum;
 }
 
-static void test_value_naive(void)
+static void value_naive(void)
 {
     static const int32_t sizes[] = {1, 2, 15, 16, 17, 64, 100, 768};
     for (size_t s = 0; s < WEFT_COUNT(sizes); s++) {
@@ -113,13 +109,14 @@ static void test_value_naive(void)
         struct weft_k_targets targets = {3, row, NULL};
         float value[3], alone;
         head_init(&t, h, 6);
-        weft_k_value(&t.shape, t.final, t.x, &targets, value);
+        weft_k_value(&t.shape, t.final, t.x, &targets, value, t.scratch);
         for (int i = 0; i < 3; i++) {
             /* h / 16 + 4 additions of terms of size 2, one rounding each */
             CHECK(fabs(naive_value(&t, t.x + row[i] * h) - (double) value[i])
                   < 6e-8 * (h / 16 + 8) * 2 * h);
             struct weft_k_targets one = {1, &row[i], NULL};
-            weft_k_value(&t.shape, t.final, t.x, &one, &alone);
+            weft_k_value(&t.shape, t.final, t.x, &one, &alone,
+                         t.scratch);
             CHECK(memcmp(&alone, &value[i], sizeof alone) == 0);
         }
         head_release(&t);
@@ -149,7 +146,7 @@ static double slope(const struct head *t, float *at, const int32_t *row,
     return (up - down) / ((double) high - low);
 }
 
-static void test_value_backward_finite_differences(void)
+static void value_backward_finite_differences(void)
 {
     struct head t;
     int32_t h = 19, row[2] = {1, 3};
@@ -159,7 +156,7 @@ static void test_value_backward_finite_differences(void)
     head_init(&t, h, 4);
     dx[0] = 5; /* overwritten */
     weft_k_value_backward(&t.shape, t.final, 4, t.x, &targets, dvalue, dx,
-                          t.grad);
+                          t.grad, t.scratch);
     /* central differences in double: error step^2 / 6 * third derivative */
     for (int32_t j = 0; j < h; j++) {
         CHECK(dx[j] == 0 && dx[2 * h + j] == 0);
@@ -190,19 +187,29 @@ static void test_value_backward_continues(void)
     struct weft_k_targets all = {5, row, NULL}, first = {2, row, NULL},
                           rest = {3, row, NULL};
     weft_k_value_backward(&t.shape, t.final, 5, t.x, &all, dvalue, dx,
-                          t.grad);
+                          t.grad, t.scratch);
     float *grad = weft_alloc(t.n_flat, sizeof *grad);
     REQUIRE(dx && grad);
     float *dx2 = dx + 5 * h;
     weft_k_value_backward(&t.shape, t.final, 2, t.x, &first, dvalue, dx2,
-                          grad);
+                          grad, t.scratch);
     weft_k_value_backward(&t.shape, t.final, 3, t.x + 2 * h, &rest,
-                          dvalue + 2, dx2 + 2 * h, grad);
+                          dvalue + 2, dx2 + 2 * h, grad, t.scratch);
     CHECK(memcmp(dx, dx2, (size_t) (5 * h) * sizeof *dx) == 0);
     CHECK(memcmp(grad, t.grad, t.n_flat * sizeof *grad) == 0);
     weft_free(grad);
     free(dx);
     head_release(&t);
+}
+
+static void test_value_naive(void)
+{
+    each_isa(value_naive);
+}
+
+static void test_value_backward_finite_differences(void)
+{
+    each_isa(value_backward_finite_differences);
 }
 
 WEFT_TESTS("kern/value", {"test_value_loss_golden", test_value_loss_golden},
