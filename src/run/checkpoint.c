@@ -16,15 +16,18 @@
 #include "base/log.h"
 #include "run/store.h"
 
-enum { FORMAT = 1, PATH_BYTES = 4096 };
+/* Format 1 had Adam's moments beside the weights, in the model's folder. */
+enum { FORMAT_MOMENTS_WITH_WEIGHTS = 1, FORMAT = 2, PATH_BYTES = 4096 };
 
 /* Tensor files of a trained model in a checkpoint. */
-static const struct {
+static const struct part {
     const char *stem;
     enum weft_store_what what;
-} parts[] = {{"model", WEFT_STORE_MASTER},
-             {"exp_avg", WEFT_STORE_EXP_AVG},
-             {"exp_avg_sq", WEFT_STORE_EXP_AVG_SQ}};
+    bool in_model_folder; /* else in the optimizer's */
+} parts[] = {{"model", WEFT_STORE_MASTER, true},
+             {"master", WEFT_STORE_MASTER, false},
+             {"exp_avg", WEFT_STORE_EXP_AVG, false},
+             {"exp_avg_sq", WEFT_STORE_EXP_AVG_SQ, false}};
 
 static const char *const tokenizer_files[] = {
     "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
@@ -45,6 +48,30 @@ static const char *iteration_path(char buf[PATH_BYTES], const char *dir,
     char name[32];
     snprintf(name, sizeof name, "iteration-%06d", (int) iteration);
     return path_of(buf, dir, name);
+}
+
+/* The checkpoint's folder of a model's weights, or of its optimizer state. */
+static const char *model_path(char buf[PATH_BYTES], const char *checkpoint,
+                              const char *name, bool weights)
+{
+    char relative[64];
+    snprintf(relative, sizeof relative, "%s%s", weights ? "" : "optimizer/",
+             name);
+    return path_of(buf, checkpoint, relative);
+}
+
+/* What model folders are written in. */
+static enum weft_dtype folder_dtype(const struct weft_config *c)
+{
+    return c->checkpoint.dtype < 0 ? c->numerics.dtype
+                                   : (enum weft_dtype) c->checkpoint.dtype;
+}
+
+/* Weights in f32 are the masters: then these have no file of their own. */
+static bool has_part(const struct part *part, enum weft_dtype dtype)
+{
+    return part->in_model_folder || part->what != WEFT_STORE_MASTER
+        || dtype != WEFT_F32;
 }
 
 /* ---- Which checkpoints there are -------------------------------------- */
@@ -108,23 +135,28 @@ static int add_file(json_t *files, const char *dir, const char *name,
 }
 
 /* The tensors of a model; collective, rank 0 writes. */
-static int write_tensors(struct weft_seq *seq, struct weft_run_model *m,
+static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
                          const char *stage, const char *name, json_t *files,
                          struct weft_err *err)
 {
-    char dir[PATH_BYTES] = "", relative[128];
+    char dir[2][PATH_BYTES] = {"", ""}, relative[128];
+    enum weft_dtype dtype = folder_dtype(&t->config);
     bool first = weft_world_rank() == 0;
     int rc = 0;
-    if (first) {
-        path_of(dir, stage, name);
-        rc = weft_dir_create(dir, err);
+    for (int weights = 0; weights < 2 && first && !rc; weights++) {
+        model_path(dir[weights], stage, name, weights);
+        rc = weft_dir_create(dir[weights], err);
     }
     rc = weft_world_agree(rc, err);
     for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++) {
-        rc = weft_store_save(seq, dir, parts[i].stem, parts[i].what, &m->arch,
-                             &m->tiles, err);
-        snprintf(relative, sizeof relative, "%s/%s.safetensors", name,
-                 parts[i].stem);
+        bool weights = parts[i].in_model_folder;
+        if (!has_part(&parts[i], dtype))
+            continue;
+        rc = weft_store_save(t->seq, dir[weights], parts[i].stem,
+                             parts[i].what, weights ? dtype : WEFT_F32,
+                             &m->arch, &m->tiles, err);
+        snprintf(relative, sizeof relative, "%s%s/%s.safetensors",
+                 weights ? "" : "optimizer/", name, parts[i].stem);
         if (!rc && first)
             rc = add_file(files, stage, relative, err);
         rc = weft_world_agree(rc, err);
@@ -133,14 +165,15 @@ static int write_tensors(struct weft_seq *seq, struct weft_run_model *m,
 }
 
 /* What makes the folder a model's that other programs open. */
-static int write_files(struct weft_run_model *m, const char *stage,
-                       const char *name, struct weft_err *err)
+static int write_files(struct weft_run_model *m, enum weft_dtype dtype,
+                       const char *stage, const char *name,
+                       struct weft_err *err)
 {
     char dir[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES];
     int rc = 0;
     path_of(dir, stage, name);
     struct weft_arch arch = m->arch;
-    arch.dtype = WEFT_F32;
+    arch.dtype = dtype;
     if (!rc)
         rc = weft_arch_write(dir, &arch, err);
     for (size_t i = 0; i < WEFT_COUNT(tokenizer_files) && !rc; i++) {
@@ -162,7 +195,7 @@ static json_t *state_json(struct weft_trainer *t)
     }
     return json_pack(
         "{s:i, s:s, s:i, s:I, s:I, s:f, s:f, s:I, s:i, s:i, s:i, s:s, s:s, "
-        "s:I}",
+        "s:s, s:I}",
         "format", FORMAT, "weft", weft_version(), "iteration",
         (int) t->iteration, "actor_steps", (json_int_t) t->actor_steps,
         "critic_steps", (json_int_t) t->critic_steps, "kl_coef", kl.coef,
@@ -170,7 +203,8 @@ static json_t *state_json(struct weft_trainer *t)
         "actor_blocks", (int) t->actor.arch.shape.n_blocks, "critic_blocks",
         (int) t->critic.arch.shape.n_blocks, "gradient_groups",
         (int) t->config.numerics.gradient_groups, "dtype",
-        weft_dtype_name(t->config.numerics.dtype), "isa",
+        weft_dtype_name(t->config.numerics.dtype), "model_dtype",
+        weft_dtype_name(folder_dtype(&t->config)), "isa",
         weft_k_isa_name(weft_k_isa()), "prompts", (json_int_t) t->n_prompts);
 }
 
@@ -210,9 +244,10 @@ static int prune(const char *dir, int32_t keep, struct weft_err *err)
 static int finish(struct weft_trainer *t, const char *stage, const char *dir,
                   const char *final, json_t *files, struct weft_err *err)
 {
-    int rc = write_files(&t->actor, stage, "actor", err);
+    enum weft_dtype dtype = folder_dtype(&t->config);
+    int rc = write_files(&t->actor, dtype, stage, "actor", err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = write_files(&t->critic, stage, "critic", err);
+        rc = write_files(&t->critic, dtype, stage, "critic", err);
     if (!rc)
         rc = write_manifest(t, stage, files, err);
     if (!rc)
@@ -238,9 +273,9 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
         rc = weft_dir_stage(final, &stage, err);
     rc = weft_world_agree(rc, err);
     if (!rc)
-        rc = write_tensors(t->seq, &t->actor, stage, "actor", files, err);
+        rc = write_tensors(t, &t->actor, stage, "actor", files, err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = write_tensors(t->seq, &t->critic, stage, "critic", files, err);
+        rc = write_tensors(t, &t->critic, stage, "critic", files, err);
     if (!rc && first)
         rc = finish(t, stage, dir, final, files, err);
     else if (stage)
@@ -310,9 +345,7 @@ static int same_int(const char *folder, const char *key, json_t *state,
 static int apply_state(struct weft_trainer *t, const char *folder,
                        json_t *state, struct weft_err *err)
 {
-    int rc = same_int(folder, "format", state, FORMAT, err);
-    if (!rc)
-        rc = same_int(folder, "actor_blocks", state,
+    int rc = same_int(folder, "actor_blocks", state,
                       t->actor.arch.shape.n_blocks, err);
     if (!rc)
         rc = same_int(folder, "critic_blocks", state,
@@ -344,21 +377,56 @@ static int apply_state(struct weft_trainer *t, const char *folder,
     return 0;
 }
 
+/* dtype: of the model folder. apart: its optimizer state has a folder. */
 static int read_model(struct weft_run_model *m, const char *folder,
-                      const char *name, struct weft_err *err)
+                      const char *name, enum weft_dtype dtype, bool apart,
+                      struct weft_err *err)
 {
     char dir[PATH_BYTES];
-    path_of(dir, folder, name);
-    int rc = weft_store_load(dir, NULL, &m->arch, &m->tiles, err);
-    for (size_t i = 1; i < WEFT_COUNT(parts) && !rc; i++)
-        rc = weft_store_load_moment(dir, parts[i].stem, parts[i].what,
-                                    &m->arch, &m->tiles, err);
+    bool in_model_folder = dtype == WEFT_F32;
+    model_path(dir, folder, name, in_model_folder);
+    int rc = weft_store_load(dir, in_model_folder ? "model" : "master",
+                             &m->arch, &m->tiles, err);
+    model_path(dir, folder, name, !apart);
+    for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++)
+        if (parts[i].what != WEFT_STORE_MASTER)
+            rc = weft_store_load_moment(dir, parts[i].stem, parts[i].what,
+                                        &m->arch, &m->tiles, err);
     return rc;
+}
+
+/* Where the weights and the optimizer state are. */
+static int read_form(const char *folder, json_t *state,
+                     enum weft_dtype *dtype_out, bool *apart_out,
+                     struct weft_err *err)
+{
+    int format = (int) json_integer_value(json_object_get(state, "format"));
+    const char *dtype = json_string_value(
+        json_object_get(state, "model_dtype"));
+    bool apart = format != FORMAT_MOMENTS_WITH_WEIGHTS;
+    if (apart && format != FORMAT)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "'%s/manifest.json': 'format' is %d; %d and %d "
+                            "are read",
+                            folder, format, FORMAT_MOMENTS_WITH_WEIGHTS,
+                            FORMAT);
+    if (!apart)
+        dtype = "f32";
+    else if (!dtype || (strcmp(dtype, "f32") && strcmp(dtype, "bf16")))
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "'%s/manifest.json': 'model_dtype' must be f32 "
+                            "or bf16",
+                            folder);
+    *dtype_out = strcmp(dtype, "f32") == 0 ? WEFT_F32 : WEFT_BF16;
+    *apart_out = apart;
+    return 0;
 }
 
 int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                          struct weft_err *err)
 {
+    enum weft_dtype dtype = WEFT_F32;
+    bool apart = false;
     char path[PATH_BYTES];
     json_error_t where;
     path_of(path, folder, "manifest.json");
@@ -372,11 +440,13 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
         rc = verify_files(folder, json_object_get(state, "files"), err);
     rc = weft_world_agree(rc, err);
     if (!rc)
+        rc = read_form(folder, state, &dtype, &apart, err);
+    if (!rc)
         rc = apply_state(t, folder, state, err);
     if (!rc)
-        rc = read_model(&t->actor, folder, "actor", err);
+        rc = read_model(&t->actor, folder, "actor", dtype, apart, err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = read_model(&t->critic, folder, "critic", err);
+        rc = read_model(&t->critic, folder, "critic", dtype, apart, err);
     json_decref(state);
     if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);

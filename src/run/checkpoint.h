@@ -6,8 +6,10 @@
  *     run_dir/metrics.jsonl  samples/  trace/
  *     run_dir/checkpoints/iteration-000010/
  *         manifest.json                     state, and a checksum per file
- *         actor/   a Hugging Face folder (f32 masters), with the moments
+ *         actor/   a Hugging Face folder: weights and tokenizer alone
  *         critic/  the same (PPO)
+ *         optimizer/actor/  optimizer/critic/
+ *                  Adam's moments, and f32 masters unless the weights are
  *
  * A checkpoint is written beside its place and renamed, so a folder of that
  * name is whole; tensors have global names, so it loads on any layout.

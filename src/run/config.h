@@ -173,6 +173,7 @@ struct weft_config {
     struct {
         int32_t every; /* iterations; 10; 0: only at the end */
         int32_t keep;  /* 2 */
+        int32_t dtype; /* of model folders, enum weft_dtype; -1: the run's */
     } checkpoint;
 
     char *plan;   /* file; NULL: of layout, or data parallel */

@@ -229,6 +229,8 @@ const struct weft_config_key weft_config_keys[] = {
         "iterations; 0: only at the end"),
     INT("checkpoint.keep", checkpoint.keep, "2", 1, MANY, BOTH,
         "newest checkpoints kept"),
+    ENUM("checkpoint.dtype", checkpoint.dtype, "run", -1, "run|f32|bf16",
+         BOTH, "of the weights in a checkpoint's model folders"),
 
     PATH("plan", plan, BOTH, "file of 'weft plan'; else layout's"),
     STRING("layout", layout, NULL, BOTH,

@@ -237,11 +237,12 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
 }
 
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
-                    enum weft_store_what what, const struct weft_arch *arch,
+                    enum weft_store_what what, enum weft_dtype dtype,
+                    const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err)
 {
     struct weft_weights_writer_options options = {.stem = stem,
-                                                  .dtype = WEFT_F32};
+                                                  .dtype = dtype};
     struct weft_weights_writer *writer = NULL;
     struct walk w;
     int rc = walk_init(&w, model, err);

@@ -34,10 +34,11 @@ enum weft_store_what {
 };
 
 /* Masters or moments of a trained model to <dir>/<stem>.safetensors under
- * the tensors' global names, in f32: rank 0 writes, tile by tile as they
- * come. Collective; an error is every rank's. */
+ * the tensors' global names, rounded to dtype: rank 0 writes, tile by tile as
+ * they come. Collective; an error is every rank's. */
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
-                    enum weft_store_what what, const struct weft_arch *arch,
+                    enum weft_store_what what, enum weft_dtype dtype,
+                    const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err);
 /* Moments back. (Masters: weft_store_load.) */
 int weft_store_load_moment(const char *dir, const char *stem,

@@ -18,7 +18,7 @@ static const char *const norms_name[] = {"actor_grad_norms",
                                          "critic_grad_norms"};
 static const char *const model_name[] = {"actor", "critic"};
 static const char *const stem_name[] = {"model", "exp_avg", "exp_avg_sq"};
-enum { N_FILES = 6 }; /* of a checkpoint: each stem of each model */
+enum { N_FILES = 6 }; /* of a checkpoint in f32: each stem of each model */
 
 static int read_digests(const char *run_dir, int32_t iteration, json_t **out,
                         struct weft_err *err)
@@ -39,8 +39,9 @@ static int open_tensors(const char *run_dir, int32_t iteration, int file,
                         struct weft_safetensors **out, struct weft_err *err)
 {
     char dir[PATH_BYTES];
-    if (snprintf(dir, sizeof dir, "%s/checkpoints/iteration-%06d/%s", run_dir,
-                 (int) iteration, model_name[file / 3])
+    if (snprintf(dir, sizeof dir, "%s/checkpoints/iteration-%06d/%s%s",
+                 run_dir, (int) iteration, file % 3 ? "optimizer/" : "",
+                 model_name[file / 3])
         >= PATH_BYTES)
         return weft_err_set(err, WEFT_EINVAL, "'%s' is too long a path",
                             run_dir);

@@ -2,7 +2,7 @@
 /*
  * Comparing run directories that should hold the same bits: the digests of
  * their iterations (`digest: values`), and the tensors of their last
- * checkpoint.
+ * checkpoint, whose model folders are in f32 (`checkpoint.dtype`).
  */
 #ifndef WEFT_RUN_VERIFY_COMPARE_H
 #define WEFT_RUN_VERIFY_COMPARE_H

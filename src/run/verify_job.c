@@ -178,7 +178,7 @@ static const char *const fixed_words[] = {
     "layout=null",           "plan=null",
     "train.micro_batches=0", "train.zero=0",
     "train.recompute=false", "model.reference_offload=false",
-    "runtime.place=node"};
+    "runtime.place=node",    "checkpoint.dtype=f32"};
 
 /* ---- A row ------------------------------------------------------------ */
 

@@ -37,7 +37,8 @@ refused() # when, and what the one line names
 
 weights() # run_dir
 {
-    cat "$1"/checkpoints/iteration-000002/*/*.safetensors | cksum
+    (cd "$1/checkpoints/iteration-000002" &&
+        find . -name '*.safetensors' | LC_ALL=C sort | xargs cat | cksum)
 }
 
 # No room for anything.

@@ -21,7 +21,7 @@ run() # name
 weights() # name: checksums of the last checkpoint's tensors
 {
     (cd "$dir/$1/checkpoints/iteration-000008" &&
-        cat actor/*.safetensors critic/*.safetensors | cksum)
+        find . -name '*.safetensors' | LC_ALL=C sort | xargs cat | cksum)
 }
 
 (run whole) >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
@@ -37,7 +37,7 @@ for delay in 0.9 0.31 1.23 0.72 0.58 0.5 1.04 0.27 0.66 0.83 0.97 0.4; do
     # Whatever has a checkpoint's name is a whole checkpoint.
     for c in "$dir"/killed/checkpoints/iteration-*; do
         [ -e "$c" ] || continue
-        [ -s "$c/manifest.json" ] && [ -s "$c/critic/exp_avg_sq.safetensors" ] ||
+        [ -s "$c/manifest.json" ] && [ -s "$c/optimizer/critic/exp_avg_sq.safetensors" ] ||
             { echo "half a checkpoint: $c"; exit 1; }
     done
 done

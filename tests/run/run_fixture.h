@@ -32,7 +32,7 @@ static const char fixture_yaml[] =
     "critic: {lr: 1e-3}\n"
     "train: {micro_batch_tokens: 64}\n"
     "runtime: {devices: 1}\n"
-    "checkpoint: {every: 0}\n";
+    "checkpoint: {every: 0, dtype: f32}\n";
 
 /* Share of letters among the first bytes: smooth, deterministic. */
 static int fixture_reward(void *ctx, const struct weft_reward_sample *sample,
@@ -162,8 +162,12 @@ static inline struct weft_hash fixture_hash(const struct fixture *f,
                                             const char *name, int iteration)
 {
     static const char *const file[] = {
-        "actor/model",  "actor/exp_avg",  "actor/exp_avg_sq",
-        "critic/model", "critic/exp_avg", "critic/exp_avg_sq"};
+        "actor/model",
+        "critic/model",
+        "optimizer/actor/exp_avg",
+        "optimizer/actor/exp_avg_sq",
+        "optimizer/critic/exp_avg",
+        "optimizer/critic/exp_avg_sq"};
     struct weft_hash hash[WEFT_COUNT(file)];
     struct weft_err err;
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {

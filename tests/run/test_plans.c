@@ -175,14 +175,16 @@ static const char sft_yaml[] =
 
 static struct weft_hash sft_hash(const char *name)
 {
-    static const char *const file[] = {"model", "exp_avg", "exp_avg_sq"};
+    static const char *const file[] = {"actor/model",
+                                       "optimizer/actor/exp_avg",
+                                       "optimizer/actor/exp_avg_sq"};
     struct weft_hash hash[WEFT_COUNT(file)];
     struct weft_err err;
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {
         char path[768];
         uint64_t bytes;
         snprintf(path, sizeof path,
-                 "%s/%s/checkpoints/iteration-000003/actor/%s.safetensors",
+                 "%s/%s/checkpoints/iteration-000003/%s.safetensors",
                  fixture.dir, name, file[i]);
         REQUIRE_OK(weft_hash_file(path, &hash[i], &bytes, &err), err);
     }

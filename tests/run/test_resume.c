@@ -96,8 +96,8 @@ static void test_resume_refuses(void)
         WEFT_EINVAL, err, "gradient_groups");
     /* One flipped byte in a checkpoint. */
     snprintf(path, sizeof path,
-             "%s/whole/checkpoints/iteration-000004/critic/"
-             "exp_avg.safetensors",
+             "%s/whole/checkpoints/iteration-000004/optimizer/"
+             "critic/exp_avg.safetensors",
              fixture.dir);
     FILE *f = fopen(path, "r+");
     REQUIRE(f != NULL);

@@ -60,8 +60,9 @@ static void write_tensors(const struct made *m, const char *model,
     struct weft_st_spec spec[] = {{"a.weight", WEFT_F32, 2, m->cols},
                                   {"b.weight", WEFT_F32, 2, 0}};
     snprintf(path, sizeof path,
-             "%s/%s/checkpoints/iteration-%06d/%s/%s.safetensors", dir,
-             m->name, ITERATIONS, model, stem);
+             "%s/%s/checkpoints/iteration-%06d/%s%s/%s.safetensors",
+             dir, m->name, ITERATIONS,
+             strcmp(stem, "model") ? "optimizer/" : "", model, stem);
     matrix[4] = changed ? m->weight : matrix[4];
     vector[1] = changed ? m->moment : vector[1];
     REQUIRE_OK(weft_st_writer_open(path, missing ? 1 : WEFT_COUNT(spec), spec,
@@ -85,8 +86,8 @@ static void write_run(const struct made *m)
         write_digests(m, i);
     for (int k = 0; k < 6; k++) {
         const char *model = k < 3 ? "actor" : "critic";
-        snprintf(path, sizeof path, "%s/%s/checkpoints/iteration-%06d/%s",
-                 dir, m->name, ITERATIONS, model);
+        snprintf(path, sizeof path, "%s/%s/checkpoints/iteration-%06d/%s%s",
+                 dir, m->name, ITERATIONS, k % 3 ? "optimizer/" : "", model);
         REQUIRE_OK(weft_dir_create(path, &err), err);
         write_tensors(m, model, stem[k % 3], k == 4, k == 5 && m->missing);
     }

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a checkpoint's folders hold, and that each form of them resumes. */
+#include "run_fixture.h"
+
+#include "base/json.h"
+#include "model/safetensors.h"
+
+static struct fixture fixture;
+
+/* A file of a run's checkpoint. */
+static const char *path_of(const char *run, int iteration, const char *file)
+{
+    static char path[4][768];
+    static int next;
+    char *out = path[next++ % 4];
+    snprintf(out, sizeof path[0], "%s/%s/checkpoints/iteration-%06d/%s",
+             fixture.dir, run, iteration, file);
+    return out;
+}
+
+static struct weft_hash hash_of(const char *run, int iteration,
+                                const char *file)
+{
+    struct weft_hash hash;
+    struct weft_err err;
+    uint64_t bytes;
+    REQUIRE_OK(weft_hash_file(path_of(run, iteration, file), &hash, &bytes,
+                              &err),
+               err);
+    return hash;
+}
+
+static bool same_file(const char *run, const char *file, const char *other,
+                      const char *other_file)
+{
+    return weft_hash_equal(hash_of(run, 2, file),
+                           hash_of(other, 2, other_file));
+}
+
+/* n steps of a run of two, opened with the words. */
+static void run(const char *name, int n, const char *a, const char *b)
+{
+    const char *word[] = {"iterations=2", "checkpoint.every=1", a, b, NULL};
+    struct weft_trainer *t = fixture_open(&fixture, name, word);
+    fixture_steps(t, n);
+    weft_trainer_close(t);
+}
+
+static void test_checkpoint_make(void)
+{
+    fixture_make(&fixture);
+    run("whole", 2, "checkpoint.dtype=f32", NULL);
+}
+
+/* ---- Model folders ---------------------------------------------------- */
+
+/* The folder's weights are the masters, rounded. */
+static void check_rounded(const char *run, const char *name)
+{
+    struct weft_safetensors *half, *full;
+    char path[64];
+    struct weft_err err;
+    REQUIRE_OK(weft_safetensors_open(path_of(run, 2, name), "model", &half,
+                                     &err),
+               err);
+    snprintf(path, sizeof path, "optimizer/%s", name);
+    REQUIRE_OK(weft_safetensors_open(path_of(run, 2, path), "master", &full,
+                                     &err),
+               err);
+    size_t wrong = 0;
+    CHECK_INT(weft_safetensors_count(half), weft_safetensors_count(full));
+    for (size_t i = 0; i < weft_safetensors_count(full); i++) {
+        const struct weft_st_tensor *a = weft_safetensors_get(half, i);
+        const struct weft_st_tensor *b = weft_safetensors_get(full, i);
+        CHECK_STR(a->type, "BF16");
+        CHECK_STR(b->type, "F32");
+        CHECK_STR(a->name, b->name);
+        REQUIRE(a->n == b->n);
+        for (size_t k = 0; k < a->n; k++) {
+            float x, y;
+            weft_st_tensor_read(a, k, 1, &x);
+            weft_st_tensor_read(b, k, 1, &y);
+            wrong += x != weft_bf16_to_f32(weft_f32_to_bf16(y));
+        }
+    }
+    CHECK_INT(wrong, 0);
+    weft_safetensors_close(half);
+    weft_safetensors_close(full);
+}
+
+/* A model folder has its weights and no other tensors. */
+static void test_checkpoint_model_folders(void)
+{
+    static const char *const name[] = {"actor", "critic"};
+    run("bf16", 2, "checkpoint.dtype=bf16", NULL);
+    for (int i = 0; i < 2; i++) {
+        char command[1024];
+        snprintf(command, sizeof command,
+                 "test \"$(ls '%s' | grep -c safetensors)\" = 1",
+                 path_of("bf16", 2, name[i]));
+        CHECK_INT(system(command), 0);
+        check_rounded("bf16", name[i]);
+    }
+    CHECK(same_file("bf16", "optimizer/actor/master.safetensors", "whole",
+                    "actor/model.safetensors"));
+    CHECK(same_file("bf16", "optimizer/critic/exp_avg.safetensors", "whole",
+                    "optimizer/critic/exp_avg.safetensors"));
+    CHECK(!weft_file_exists(
+        path_of("whole", 2, "optimizer/actor/master.safetensors")));
+}
+
+/* Of whatever dtype the folders are, the run goes on from the masters; the
+ * dtype may change on the way. */
+static void test_checkpoint_dtypes_resume(void)
+{
+    run("mixed", 1, "checkpoint.dtype=bf16", NULL);
+    run("mixed", 1, "checkpoint.dtype=f32", NULL);
+    CHECK(weft_hash_equal(fixture_hash(&fixture, "mixed", 2),
+                          fixture_hash(&fixture, "whole", 2)));
+    run("half", 1, "numerics.dtype=bf16", "checkpoint.dtype=run");
+    run("half", 1, "numerics.dtype=bf16", "checkpoint.dtype=run");
+    check_rounded("half", "actor");
+    run("half-whole", 2, "numerics.dtype=bf16", "checkpoint.dtype=f32");
+    CHECK(same_file("half", "optimizer/actor/master.safetensors",
+                    "half-whole", "actor/model.safetensors"));
+}
+
+/* ---- The first format ------------------------------------------------- */
+
+/* Makes of a checkpoint what programs before format 2 wrote: moments beside
+ * the weights, one checksum per file, none of the manifest. */
+static void make_format_1(const char *name, int iteration)
+{
+    static const char *const model[] = {"actor", "critic"};
+    static const char *const stem[] = {"model", "exp_avg", "exp_avg_sq"};
+    static const char *const key[] = {
+        "weft",          "iteration",       "actor_steps", "critic_steps",
+        "kl_coef",       "kl_last",         "seed",        "actor_blocks",
+        "critic_blocks", "gradient_groups", "dtype",       "isa",
+        "prompts"};
+    json_error_t where;
+    const char *path = path_of(name, iteration, "manifest.json");
+    json_t *now = json_load_file(path, 0, &where);
+    json_t *old = json_pack("{s:i}", "format", 1), *files = json_object();
+    REQUIRE(now != NULL);
+    for (size_t i = 0; i < WEFT_COUNT(key); i++) {
+        json_t *value = json_object_get(now, key[i]);
+        REQUIRE(value && json_object_set(old, key[i], value) == 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        char from[96], to[96], digits[WEFT_HASH_DIGITS + 1];
+        snprintf(from, sizeof from, "optimizer/%s/%s.safetensors",
+                 model[i / 3], stem[i % 3]);
+        snprintf(to, sizeof to, "%s/%s.safetensors", model[i / 3],
+                 stem[i % 3]);
+        if (i % 3 != 0)
+            REQUIRE(rename(path_of(name, iteration, from),
+                           path_of(name, iteration, to))
+                    == 0);
+        weft_hash_format(hash_of(name, iteration, to), digits);
+        json_object_set_new(files, to,
+                            json_pack("{s:I, s:s}", "bytes", (json_int_t) 1,
+                                      "xxh3", digits));
+    }
+    json_object_set_new(old, "files", files);
+    REQUIRE(json_dump_file(old, path_of(name, iteration, "manifest.json"),
+                           JSON_INDENT(1))
+            == 0);
+    REQUIRE(rmdir(path_of(name, iteration, "optimizer/actor")) == 0);
+    REQUIRE(rmdir(path_of(name, iteration, "optimizer/critic")) == 0);
+    REQUIRE(rmdir(path_of(name, iteration, "optimizer")) == 0);
+    json_decref(now);
+    json_decref(old);
+}
+
+static void test_checkpoint_format_1(void)
+{
+    run("old", 1, NULL, NULL);
+    make_format_1("old", 1);
+    run("old", 1, NULL, NULL);
+    CHECK(weft_hash_equal(fixture_hash(&fixture, "old", 2),
+                          fixture_hash(&fixture, "whole", 2)));
+}
+
+static void test_checkpoint_remove(void)
+{
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/checkpoint", {"test_checkpoint_make", test_checkpoint_make},
+           {"test_checkpoint_model_folders", test_checkpoint_model_folders},
+           {"test_checkpoint_dtypes_resume", test_checkpoint_dtypes_resume},
+           {"test_checkpoint_format_1", test_checkpoint_format_1},
+           {"test_checkpoint_remove", test_checkpoint_remove})
