@@ -73,8 +73,9 @@ struct weft_rt *weft_context_rt(struct weft_context *context);
 /* A language or reward model with its tokenizer. */
 struct weft_model;
 
-/* Loads a Hugging Face folder. dtype: "f32" or "bf16". Errors name file, key
- * or tensor. Close with weft_model_close(). */
+/* Loads a Hugging Face folder. dtype: "f32" or "bf16"; NULL: what the
+ * folder's config.json says (f32 for f16). Errors name file, key or tensor.
+ * Close with weft_model_close(). */
 int weft_model_open(struct weft_context *context, const char *folder,
                     const char *dtype, struct weft_model **out,
                     struct weft_err *err);

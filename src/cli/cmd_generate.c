@@ -34,7 +34,7 @@ const char weft_help_generate[] =
     "  --template NAME        none, auto, chatml, llama3, mistral (none)\n"
     "  --limit N              the first N prompts only\n"
     "  --ignore-eos           go on after an end-of-sequence token\n"
-    "  --dtype f32|bf16       (f32)\n"
+    "  --dtype f32|bf16       (the model folder's)\n"
     "  --devices N            CPU devices (0: one per core)\n"
     "  --slots N              sequences decoded together, per device (32)\n"
     "  --help                 this text\n"
@@ -47,7 +47,6 @@ const char weft_help_generate[] =
 int weft_cmd_generate(int argc, char **argv)
 {
     struct weft_lm_file_options o = {
-        .dtype = "f32",
         .chat_template = "none",
         .lm = {.sampling = {.temperature = 1, .top_p = 1, .seed = 1},
                .max_new_tokens = 128,

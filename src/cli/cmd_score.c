@@ -27,7 +27,7 @@ const char weft_help_score[] =
     "  -o, --output OUT   instead of standard output\n"
     "  --temperature X    log-probs of softmax(logits / X) (1)\n"
     "  --limit N          the first N lines only\n"
-    "  --dtype f32|bf16   (f32)\n"
+    "  --dtype f32|bf16   (the model folder's)\n"
     "  --devices N        CPU devices (0: one per core)\n"
     "  --help             this text\n"
     "\n"
@@ -37,7 +37,6 @@ const char weft_help_score[] =
 int weft_cmd_score(int argc, char **argv)
 {
     struct weft_lm_file_options o = {
-        .dtype = "f32",
         .chat_template = "none",
         .lm = {.sampling = {.temperature = 1}},
     };

@@ -14,6 +14,7 @@
 #include "base/edit_distance.h"
 #include "base/file.h"
 #include "base/yaml.h"
+#include "model/arch.h"
 #include "run/config_keys.h"
 
 enum { MAX_KEYS = 128, MAX_NAME = 256 };
@@ -82,39 +83,22 @@ static bool is_group(const char *name)
     return false;
 }
 
-/* The known key that was probably meant, or NULL: one whose last parts are
- * the whole name, else the nearest. */
-static const char *nearest(const char *name)
-{
-    const char *best = NULL;
-    size_t least = 3 + strlen(name) / 6, n = strlen(name);
-    for (size_t i = 0; i < weft_config_n_keys; i++) {
-        const char *known = weft_config_keys[i].name;
-        size_t len = strlen(known);
-        if (len > n && known[len - n - 1] == '.'
-            && strcmp(known + len - n, name) == 0)
-            return known;
-    }
-    for (size_t i = 0; i <= weft_config_n_keys; i++) {
-        const char *known = i < weft_config_n_keys ? weft_config_keys[i].name
-                                                   : "reward";
-        size_t d = weft_edit_distance(name, known);
-        if (d < least && d * 2 <= n) {
-            least = d;
-            best = known;
-        }
-    }
-    return best;
-}
-
+/* Of an unknown map its first key says more, where that is understood. */
 static int unknown(const struct reader *r, const struct weft_yaml *node,
                    const char *name)
 {
-    const char *near = nearest(name);
-    if (near)
+    const char *meant = weft_config_meant(name);
+    char inside[MAX_NAME];
+    if (node->type == WEFT_YAML_MAP && node->n > 0) {
+        snprintf(inside, sizeof inside, "%.100s.%.100s", name, node->key[0]);
+        if (weft_config_meant(inside))
+            return unknown(r, node->child[0], inside);
+    }
+    if (meant)
         return weft_yaml_err(node, r->err, WEFT_EINVAL,
-                             "unknown key '%.100s'; did you mean '%s'?", name,
-                             near);
+                             "unknown key '%.100s'; did you mean '%s'? That "
+                             "is: %s",
+                             name, meant, weft_config_meaning(meant));
     return weft_yaml_err(node, r->err, WEFT_EINVAL,
                          "unknown key '%.100s'; 'weft train --keys' lists "
                          "all",
@@ -140,12 +124,12 @@ static int walk(struct reader *r, const struct weft_yaml *map,
 {
     char name[MAX_NAME], what[64];
     if (map->type != WEFT_YAML_MAP && *prefix) {
-        const char *near = nearest(prefix);
+        const char *meant = weft_config_meant(prefix);
         return weft_yaml_err(map, r->err, WEFT_EINVAL,
                              "'%s' must be a map of keys, not %s%s%s%s",
                              prefix, weft_yaml_what(map, what),
-                             near ? "; did you mean '" : "", near ? near : "",
-                             near ? "'?" : "");
+                             meant ? "; did you mean '" : "",
+                             meant ? meant : "", meant ? "'?" : "");
     }
     if (map->type != WEFT_YAML_MAP)
         return weft_yaml_err(map, r->err, WEFT_EFORMAT,
@@ -375,10 +359,30 @@ static int fill(struct reader *r)
     return rc;
 }
 
+static bool is_given(const struct reader *r, const char *name)
+{
+    return r->given[find(name)] != NULL;
+}
+
+/* A folder that cannot be read is refused when it is opened, by a sentence
+ * that says why. */
+static void derive_dtype(struct reader *r)
+{
+    struct weft_arch arch;
+    if (r->c->model.actor
+        && weft_arch_read(r->c->model.actor, &arch, NULL) == 0)
+        r->c->numerics.dtype = arch.shape.dtype;
+}
+
 /* Defaults that follow other keys. */
 static int derive(struct reader *r)
 {
     struct weft_config *c = r->c;
+    int64_t n = (int64_t) c->rollout.prompts * c->rollout.samples_per_prompt;
+    if (!is_given(r, "numerics.dtype"))
+        derive_dtype(r);
+    if (!is_given(r, "ppo.mini_batches") && c->ppo.mini_batches > n)
+        c->ppo.mini_batches = (int32_t) n;
     if (!c->model.reference && c->model.actor) {
         c->model.reference = weft_strdup(c->model.actor);
         if (!c->model.reference)

@@ -109,7 +109,7 @@ struct weft_config {
     struct {
         int32_t prompts;            /* per iteration, 64 */
         int32_t samples_per_prompt; /* 1 */
-        int32_t max_new_tokens;     /* 128 */
+        int32_t max_new_tokens;     /* 512 */
         float temperature;          /* 1 */
         int32_t top_k;              /* 0 */
         float top_p;                /* 1 */
@@ -120,7 +120,7 @@ struct weft_config {
     } rollout;
 
     struct {
-        int32_t epochs, mini_batches;    /* 1, 1 */
+        int32_t epochs, mini_batches;    /* 1, 4 or the samples */
         float gamma, lambda;             /* 1, 0.95 */
         bool whiten_advantages;          /* true */
         float clip_low, clip_high;       /* 0.2, 0.2 */
@@ -155,7 +155,7 @@ struct weft_config {
     } train;
 
     struct {
-        enum weft_dtype dtype;   /* f32, bf16 */
+        enum weft_dtype dtype;   /* f32, bf16; the actor folder's */
         int32_t tensor_blocks;   /* T; 0: default of the model */
         int32_t gradient_groups; /* G; 4 */
         char *isa;               /* NULL: the best of this CPU */

@@ -54,6 +54,14 @@ static inline unsigned weft_config_bit(enum weft_algorithm algorithm)
     return algorithm == WEFT_ALGO_SFT ? WEFT_KEY_SFT : WEFT_KEY_PPO;
 }
 
+/* The key that was probably meant by the dotted `name` of an unknown one: our
+ * own at another place or misspelt, or what TRL, verl or OpenRLHF call it.
+ * NULL: none. */
+const char *weft_config_meant(const char *name);
+
+/* The meaning of a key, or of the list "reward". */
+const char *weft_config_meaning(const char *name);
+
 /* The default of a key under an algorithm. */
 const char *weft_config_standard(const struct weft_config_key *key,
                                  enum weft_algorithm algorithm);

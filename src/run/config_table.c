@@ -56,7 +56,7 @@
 
 #define OPTIMIZER(who, optim, lr_standard, flags)                            \
     FLOAT(who ".lr", optim.lr, lr_standard, 0, 10, flags | NUM,              \
-          "learning rate at its highest"),                                   \
+          "learning rate at its highest (verl's)"),                                   \
         ENUM(who ".schedule", optim.schedule, "constant", WEFT_LR_CONSTANT,  \
              "constant|linear|cosine", flags | NUM,                          \
              "learning rate after the warm-up"),                             \
@@ -116,13 +116,13 @@ const struct weft_config_key weft_config_keys[] = {
          "keep it in its file between uses"),
 
     INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, PPO | NUM,
-        "prompts per iteration"),
+        "prompts per iteration (fewer than verl's 1024: for one node)"),
     INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1, 1e5,
-        PPO | NUM, "responses to each"),
-    INT("rollout.max_new_tokens", rollout.max_new_tokens, "128", 1, 1e7,
-        PPO | NUM, "longest response"),
+        PPO | NUM, "responses to each (PPO in verl and TRL)"),
+    INT("rollout.max_new_tokens", rollout.max_new_tokens, "512", 1, 1e7,
+        PPO | NUM, "longest response (verl's default)"),
     FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
-          PPO | NUM, "divides the logits"),
+          PPO | NUM, "divides the logits; 1: the policy itself is sampled"),
     INT("rollout.top_k", rollout.top_k, "0", 0, MANY, PPO | NUM,
         "sample from the k likeliest; 0: all"),
     FLOAT("rollout.top_p", rollout.top_p, "1", 1e-6, 1, PPO | NUM,
@@ -137,21 +137,24 @@ const struct weft_config_key weft_config_keys[] = {
         "prompt rows per step"),
 
     INT("ppo.epochs", ppo.epochs, "1", 1, 1000, PPO | NUM,
-        "passes over an iteration's samples"),
-    INT("ppo.mini_batches", ppo.mini_batches, "1", 1, 1e6, PPO | NUM,
-        "optimizer steps per epoch"),
-    FLOAT("ppo.gamma", ppo.gamma, "1", 0, 1, PPO | NUM, "discount"),
-    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, PPO | NUM, "GAE's lambda"),
+        "passes over an iteration's samples (verl's; TRL's is 4)"),
+    INT("ppo.mini_batches", ppo.mini_batches, "4", 1, 1e6, PPO | NUM,
+        "optimizer steps per epoch (verl's 1024 samples by 256); at most "
+        "one per sample"),
+    FLOAT("ppo.gamma", ppo.gamma, "1", 0, 1, PPO | NUM,
+          "discount; 1: only the whole response is scored"),
+    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, PPO | NUM,
+          "GAE's lambda (TRL's; verl's is 1)"),
     BOOL("ppo.whiten_advantages", ppo.whiten_advantages, "true", PPO | NUM,
          "mean 0 and variance 1 over the iteration"),
     FLOAT("ppo.clip_low", ppo.clip_low, "0.2", 0, 1, PPO | NUM,
-          "ratio is clipped below 1 - this"),
+          "ratio is clipped below 1 - this (Schulman et al. 2017)"),
     FLOAT("ppo.clip_high", ppo.clip_high, "0.2", 0, 1e6, PPO | NUM,
           "ratio is clipped above 1 + this"),
     FLOAT("ppo.dual_clip", ppo.dual_clip, "0", 0, 1e6, PPO | NUM,
           "bound for negative advantages, above 1; 0: off"),
     FLOAT("ppo.value_clip", ppo.value_clip, "0.2", 0, 1e6, PPO | NUM,
-          "clips value changes; 0: off"),
+          "clips value changes (TRL's; verl's is 0.5); 0: off"),
     FLOAT("ppo.entropy_coef", ppo.entropy_coef, "0", -1e3, 1e3, PPO | NUM,
           "weight of the entropy bonus"),
     ENUM("ppo.kl.place", ppo.kl_place, "reward", WEFT_KL_IN_REWARD,
@@ -159,18 +162,18 @@ const struct weft_config_key weft_config_keys[] = {
     ENUM("ppo.kl.kind", ppo.kl_kind, "k1", 1, "k1|k2|k3", PPO | NUM,
          "its estimator"),
     FLOAT("ppo.kl.coef", ppo.kl_coef, "0.05", 0, 1e6, PPO | NUM,
-          "its weight (adaptive: at first)"),
+          "its weight, adaptive: at first (TRL's PPO)"),
     ENUM("ppo.kl.controller", ppo.kl_control, "fixed", WEFT_KL_FIXED,
          "fixed|adaptive", PPO | NUM, "how the weight moves"),
     FLOAT("ppo.kl.target", ppo.kl_target, "6", 1e-9, 1e6, PPO | NUM,
-          "adaptive: KL aimed at"),
+          "adaptive: KL aimed at (Ziegler et al. 2019)"),
     INT("ppo.kl.horizon", ppo.kl_horizon, "10000", 1, MANY, PPO | NUM,
-        "adaptive: samples to get there"),
+        "adaptive: samples to get there (Ziegler et al. 2019)"),
     ENUM("ppo.aggregation", ppo.aggregation, "token-mean",
          WEFT_AGG_TOKEN_MEAN,
          "token-mean|seq-mean-token-sum|seq-mean-token-mean"
          "|seq-mean-token-sum-norm",
-         PPO | NUM, "how tokens' losses become one"),
+         PPO | NUM, "how tokens' losses become one (verl's names, default)"),
     FLOAT("ppo.missing_eos_penalty", ppo.missing_eos_penalty, "0", 0, 1e6,
           PPO | NUM, "off the score of a cut response"),
     FLOAT("ppo.reward_clip", ppo.reward_clip, "0", 0, 1e6, PPO | NUM,
@@ -178,6 +181,8 @@ const struct weft_config_key weft_config_keys[] = {
     INT("ppo.critic_warmup", ppo.critic_warmup, "0", 0, MANY, PPO | NUM,
         "iterations that train the critic alone"),
 
+    /* The learning rates are verl's; AdamW's settings are PyTorch's, but for
+     * weight decay, which TRL leaves out. */
     OPTIMIZER("actor", actor_optim, "1e-6", BOTH),
     OPTIMIZER("critic", critic_optim, "1e-5", PPO),
 
@@ -203,8 +208,9 @@ const struct weft_config_key weft_config_keys[] = {
     BOOL("train.recompute", train.recompute, "false", BOTH,
          "recompute activations, for less memory"),
 
-    ENUM("numerics.dtype", numerics.dtype, "f32", WEFT_F32, "f32|bf16",
-         BOTH | NUM, "of weights and activations"),
+    ENUM("numerics.dtype", numerics.dtype, NULL, WEFT_F32, "f32|bf16",
+         BOTH | NUM,
+         "of weights and activations; else model.actor's (f16: f32)"),
     INT("numerics.tensor_blocks", numerics.tensor_blocks, "0", 0, 8,
         BOTH | NUM, "T: 1, 2, 4 or 8; 0: the model's default"),
     INT("numerics.gradient_groups", numerics.gradient_groups, "4", 1, 64,

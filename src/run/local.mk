@@ -7,6 +7,7 @@ run_sources = \
 	%D%/config.c %D%/config.h \
 	%D%/config_check.c \
 	%D%/config_keys.h \
+	%D%/config_names.c \
 	%D%/config_set.c \
 	%D%/config_table.c \
 	%D%/config_write.c \

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "run/digest.h"
 #include "run/fuse.h"
 #include "run/ppo.h"
@@ -118,6 +119,22 @@ static void set3(struct weft_metrics *m, const char *tag, double mean,
     weft_metrics_setf(m, min, "%s/min", tag);
 }
 
+/* Equal scores teach nothing: usually the reward finds no answer at all. Said
+ * once, until scores differ again. */
+static void warn_equal_scores(const struct weft_ppo *p,
+                              const struct columns *c)
+{
+    bool equal = p->n > 1;
+    for (int32_t i = 1; i < p->n && equal; i++)
+        equal = c->score[i] == c->score[0];
+    if (equal && !p->t->scores_were_equal)
+        weft_warn("iteration %d: all %d scores are %g, which tells no "
+                  "response from another; look at samples/ and at the "
+                  "reward's keys",
+                  p->iteration + 1, p->n, c->score[0]);
+    p->t->scores_were_equal = equal;
+}
+
 static void report_samples(const struct weft_ppo *p, const struct columns *c)
 {
     struct weft_metrics *m = p->t->metrics;
@@ -125,6 +142,7 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     size_t n = (size_t) p->n;
     const struct weft_k_moments *values = &c->values, *returns = &c->returns;
     double tokens = (double) returns->n;
+    warn_equal_scores(p, c);
     weft_metrics_set_spread(m, "critic/score", n, c->score);
     weft_metrics_set_spread(m, "critic/rewards", n, c->reward);
     const struct weft_moments *a = weft_tile_acquire(p->moments, WEFT_READ);

@@ -17,11 +17,11 @@ int weft_store_arch(const char *folder, const char *dtype,
     int rc = weft_arch_read(folder, &arch, err);
     if (rc)
         return rc;
-    if (strcmp(dtype, "f32") == 0)
+    if (dtype && strcmp(dtype, "f32") == 0)
         arch.shape.dtype = WEFT_F32;
-    else if (strcmp(dtype, "bf16") == 0)
+    else if (dtype && strcmp(dtype, "bf16") == 0)
         arch.shape.dtype = WEFT_BF16;
-    else
+    else if (dtype)
         return weft_err_set(err, WEFT_EINVAL,
                             "dtype '%s' is neither 'f32' nor 'bf16'", dtype);
     rc = weft_shape_partition(&arch.shape, tensor_blocks, err);

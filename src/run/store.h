@@ -11,7 +11,8 @@
 #include "model/arch.h"
 
 /* Reads a folder's configuration for a run: dtype "f32" or "bf16" of the
- * published weights, tensor blocks (0: the default). */
+ * published weights (NULL: the folder's, f32 for f16), tensor blocks (0: the
+ * default). */
 int weft_store_arch(const char *folder, const char *dtype,
                     int32_t tensor_blocks, struct weft_arch *out,
                     struct weft_err *err);

@@ -79,6 +79,7 @@ struct weft_trainer {
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
+    bool scores_were_equal; /* in the last iteration, and that was said */
     int lock; /* of the run directory; 0: not held */
 };
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check_PROGRAMS += %D%/test_x
 # %C%_test_x_LDADD = $(all_libs)
+sh_tests += %D%/equal_scores.sh
 sh_tests += %D%/init.sh
 sh_tests += %D%/plan.sh
 sh_tests += %D%/verify.sh

@@ -52,13 +52,14 @@ static void test_config_defaults(void)
     CHECK_STR(c.model.reference, "/m/a");
     CHECK(!c.model.reference_offload);
     CHECK_INT(c.rollout.prompts, 64);
-    CHECK_INT(c.rollout.max_new_tokens, 128);
+    CHECK_INT(c.rollout.max_new_tokens, 512);
     CHECK(c.rollout.temperature == 1 && c.rollout.top_p == 1);
     CHECK_INT(c.rollout.slots, 32);
     CHECK_INT(c.rollout.chunk_tokens, 16);
     CHECK_INT(c.rollout.prefill_tokens, 256);
     CHECK(c.rollout.stop == NULL);
     CHECK_INT(c.ppo.epochs, 1);
+    CHECK_INT(c.ppo.mini_batches, 4);
     CHECK(c.ppo.gamma == 1 && c.ppo.lambda == 0.95f);
     CHECK(c.ppo.clip_low == 0.2f && c.ppo.clip_high == 0.2f);
     CHECK(c.ppo.dual_clip == 0 && c.ppo.value_clip == 0.2f);
@@ -210,6 +211,45 @@ static void test_config_rewards(void)
     CHECK_FAILS(parse(nine, 0, NULL), WEFT_EINVAL, err, "more than 8");
 }
 
+/* The dtype that nobody gave is the actor folder's; an iteration of fewer
+ * samples than the default has mini-batches has one per sample. */
+static void test_config_derived(void)
+{
+    static const struct {
+        const char *dtype;
+        enum weft_dtype expected;
+    } folder[] = {{"bfloat16", WEFT_BF16},
+                  {"float32", WEFT_F32},
+                  {"float16", WEFT_F32}};
+    char dir[] = "/tmp/weft-test-XXXXXX", path[64], json[512], given[80];
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    snprintf(given, sizeof given, "model.actor=%s", dir);
+    for (size_t i = 0; i < WEFT_COUNT(folder); i++) {
+        const char *both[] = {given, "numerics.dtype=f32"};
+        snprintf(json, sizeof json,
+                 "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": "
+                 "\"llama\", \"dtype\": \"%s\", \"hidden_size\": 8, "
+                 "\"intermediate_size\": 16, \"num_hidden_layers\": 1, "
+                 "\"num_attention_heads\": 2, \"vocab_size\": 10, "
+                 "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-6}",
+                 folder[i].dtype);
+        REQUIRE_OK(weft_file_write(path, json, strlen(json), &err), err);
+        REQUIRE_OK(parse(LEAST, 1, both), err);
+        CHECK_INT(c.numerics.dtype, folder[i].expected);
+        weft_config_release(&c);
+        REQUIRE_OK(parse(LEAST, 2, both), err);
+        CHECK_INT(c.numerics.dtype, WEFT_F32);
+        weft_config_release(&c);
+    }
+    remove(path);
+    remove(dir);
+
+    REQUIRE_OK(word("rollout.prompts=3"), err);
+    CHECK_INT(c.ppo.mini_batches, 3);
+    weft_config_release(&c);
+}
+
 static void test_config_refused(void)
 {
     static const struct {
@@ -220,6 +260,20 @@ static void test_config_refused(void)
         {"rewards: x", "did you mean 'reward'?"},
         {"lr: 1", "unknown key 'lr'; did you mean 'actor.lr'?"},
         {"kl.coef: 1", "did you mean 'ppo.kl.coef'?"},
+        {"n: 8", "unknown key 'n'; did you mean 'rollout.samples_per_prompt'? "
+                 "That is: responses to each"},
+        {"learning_rate: 1", "did you mean 'actor.lr'?"},
+        {"critic: {learning_rate: 1}", "did you mean 'critic.lr'?"},
+        {"actor: {temperature: 1}", "did you mean 'rollout.temperature'?"},
+        {"temperature: 1", "did you mean 'rollout.temperature'?"},
+        {"trainer: {total_epochs: 1}",
+         "unknown key 'trainer.total_epochs'; did you mean 'iterations'?"},
+        {"ppo: {cliprange: 0.1}", "did you mean 'ppo.clip_low'?"},
+        {"ppo_mini_batch_size: 4",
+         "did you mean 'ppo.mini_batches'? That is: optimizer steps"},
+        {"model_name_or_path: x", "did you mean 'model.actor'?"},
+        {"beta: 1", "did you mean 'ppo.kl.coef'?"},
+        {"reward_funcs: x", "did you mean 'reward'?"},
         {"actor: m/a", "'actor' must be a map of keys, not 'm/a'; did you "
                        "mean 'model.actor'?"},
         {"zzzzzz: 1", "'weft train --keys' lists all"},
@@ -468,6 +522,7 @@ static void test_config_damaged(void)
 WEFT_TESTS("run/config", {"test_config_defaults", test_config_defaults},
            {"test_config_values", test_config_values},
            {"test_config_rewards", test_config_rewards},
+           {"test_config_derived", test_config_derived},
            {"test_config_refused", test_config_refused},
            {"test_config_sft", test_config_sft},
            {"test_config_override", test_config_override},
