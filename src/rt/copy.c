@@ -42,23 +42,37 @@ static void copy_here(struct weft_seq *seq, const struct weft_where *where,
                      access, 2, &who);
 }
 
+static bool same_rank(const struct weft_tile *a, const struct weft_tile *b)
+{
+    return weft_rt_place_rank(a->rt, a->id.place)
+        == weft_rt_place_rank(b->rt, b->id.place);
+}
+
 void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *src, struct weft_tile *dst)
 {
     struct weft_rt *rt = seq->rt;
     struct weft_err err;
+    int n = weft_tile_n_parts(src);
+    if (n > 1 && n == weft_tile_n_parts(dst) && !same_rank(src, dst)) {
+        for (int i = 0; i < n; i++)
+            weft_insert_copy(seq, where, src->part[i], dst->part[i]);
+        return;
+    }
     rt->n_copies++;
     if (weft_where_check(rt, "copy", where, &err)) {
         weft_seq_record(seq, rt->n_copies, &err);
         return;
     }
-    if (src->bytes != dst->bytes) {
+    bool alike = same_rank(src, dst) || n == weft_tile_n_parts(dst);
+    if (src->bytes != dst->bytes || !alike) {
         char from[160], to[160];
         weft_tile_label(src, from, sizeof from);
         weft_tile_label(dst, to, sizeof to);
         weft_seq_fail(seq, WEFT_EINTERNAL,
-                      "a copy of '%s' (%zu bytes) to '%s' (%zu)", from,
-                      src->bytes, to, dst->bytes);
+                      "a copy of '%s' (%zu bytes) to '%s' (%zu)%s", from,
+                      src->bytes, to, dst->bytes,
+                      alike ? "" : ", which is cut otherwise");
         return;
     }
     if (weft_tile_is_here(src) && weft_tile_is_here(dst))

@@ -139,11 +139,18 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const struct weft_where *where);
 
 /* dst = src, two tiles of one size at any places: a copy in memory, a message
- * between ranks, or nothing where neither is here. where->device: who copies
+ * between ranks (one per part of cut tiles, which must be cut alike), or
+ * nothing where neither is here. where->device: who copies
  * when both are here (-1, or a device of neither place: one of dst's);
  * priority, call, iteration as for tasks; copies have no position. */
 void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *src, struct weft_tile *dst);
+
+/* weft_tile_cut() in program order: tasks inserted before use the tile as it
+ * was cut then, and those inserted later wait for them. `where`: of the task
+ * that stands between, if the cut is another one at all. */
+void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
+                     struct weft_tile *tile, int n, const size_t at[]);
 
 /* ---- Answers from outside --------------------------------------------- */
 

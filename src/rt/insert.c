@@ -35,7 +35,7 @@ static int task_buffers(const struct weft_task *t, struct weft_err *err)
     for (int i = 0; i < t->n_access; i++) {
         struct weft_tile *tile = t->access[i].tile;
         char label[160];
-        t->buf[i] = tile->data;
+        t->buf[i] = weft_tile_memory(tile);
         if (t->buf[i])
             continue;
         if (t->access[i].mode != WEFT_WRITE) {
@@ -103,10 +103,10 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
 /* The task needs its tiles no more. */
 static void task_drop_tiles(struct weft_task *t)
 {
-    for (int i = 0; i < t->n_access; i++) {
-        struct weft_tile *tile = t->access[i].tile;
+    for (int i = 0; i < t->n_held; i++) {
+        struct weft_tile *tile = t->held[i].tile;
         WEFT_TSAN_RELEASE(tile);
-        if (t->access[i].mode != WEFT_READ)
+        if (t->held[i].mode != WEFT_READ)
             atomic_fetch_sub(&tile->n_writers, 1);
         weft_tile_drop(tile);
     }
@@ -119,8 +119,8 @@ void weft_codelet_run(void *buffers[], void *args)
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     note_start(w, t);
-    for (int i = 0; i < t->n_access; i++)
-        WEFT_TSAN_ACQUIRE(t->access[i].tile);
+    for (int i = 0; i < t->n_held; i++)
+        WEFT_TSAN_ACQUIRE(t->held[i].tile);
     if (atomic_load(&t->seq->failed) == 0) {
         w->exec.err.code = 0;
         w->exec.err.text[0] = 0;
@@ -162,14 +162,34 @@ uint32_t weft_codelet_footprint(struct starpu_task *task)
 
 /* ---- Inserting -------------------------------------------------------- */
 
+/* Parts in place of the tiles that are cut. */
+static int count_held(const struct weft_access *access, int n_access)
+{
+    int n = 0;
+    for (int i = 0; i < n_access; i++)
+        n += weft_tile_n_parts(access[i].tile);
+    return n;
+}
+
+static void list_held(struct weft_task *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->n_access; i++)
+        for (int k = 0; k < weft_tile_n_parts(t->access[i].tile); k++)
+            t->held[n++] = (struct weft_access){
+                weft_tile_part(t->access[i].tile, k), t->access[i].mode};
+}
+
 /* The task, its accesses, buffers and arguments in one piece. */
 static struct weft_task *task_create(const struct weft_access *access,
                                      int n_access, const void *args,
                                      size_t args_bytes)
 {
     size_t n = (size_t) n_access;
+    size_t n_held = (size_t) count_held(access, n_access);
     size_t access_at = (sizeof(struct weft_task) + 15) / 16 * 16;
-    size_t buf_at = access_at + n * sizeof *access;
+    size_t held_at = access_at + n * sizeof *access;
+    size_t buf_at = held_at + (n_held > n ? n_held * sizeof *access : 0);
     size_t args_at = (buf_at + n * sizeof(void *) + 15) / 16 * 16;
     char *block = weft_realloc(NULL, 1, args_at + args_bytes);
     if (!block)
@@ -183,6 +203,11 @@ static struct weft_task *task_create(const struct weft_access *access,
     t->args_bytes = args_bytes;
     if (n)
         memcpy(t->access, access, n * sizeof *access);
+    t->held = n_held > n ? (struct weft_access *) (block + held_at)
+                         : t->access;
+    t->n_held = (int) n_held;
+    if (n_held > n)
+        list_held(t);
     if (args_bytes)
         memcpy(t->args, args, args_bytes);
     return t;
@@ -205,23 +230,23 @@ static bool task_handles(struct weft_task *t, struct starpu_task *task,
 {
     starpu_data_handle_t *handle = task->handles;
     enum starpu_data_access_mode *mode = task->modes;
-    if (t->n_access > STARPU_NMAXBUFS) {
-        size_t n = (size_t) t->n_access;
+    if (t->n_held > STARPU_NMAXBUFS) {
+        size_t n = (size_t) t->n_held;
         handle = task->dyn_handles = weft_alloc(n, sizeof *handle);
         mode = task->dyn_modes = weft_alloc(n, sizeof *mode);
         if (!handle || !mode)
             return false;
     }
     int n = 0;
-    for (int i = 0; i < t->n_access; i++) {
-        struct weft_tile *tile = t->access[i].tile;
+    for (int i = 0; i < t->n_held; i++) {
+        struct weft_tile *tile = t->held[i].tile;
         if (tile->mark != mark) {
             tile->mark = mark;
             tile->slot = n;
             handle[n] = tile->handle;
             mode[n++] = (enum starpu_data_access_mode) 0;
         }
-        mode[tile->slot] = merge(mode[tile->slot], t->access[i].mode);
+        mode[tile->slot] = merge(mode[tile->slot], t->held[i].mode);
     }
     task->nbuffers = n;
     return true;
@@ -328,10 +353,10 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
 /* t is complete; takes references and gives it to StarPU. */
 static int task_submit(struct weft_task *t, struct starpu_task *task)
 {
-    for (int i = 0; i < t->n_access; i++) {
-        struct weft_tile *tile = t->access[i].tile;
+    for (int i = 0; i < t->n_held; i++) {
+        struct weft_tile *tile = t->held[i].tile;
         atomic_fetch_add(&tile->n_refs, 1);
-        if (t->access[i].mode != WEFT_READ)
+        if (t->held[i].mode != WEFT_READ)
             atomic_fetch_add(&tile->n_writers, 1);
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);

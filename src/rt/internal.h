@@ -59,7 +59,11 @@ struct weft_tile {
     struct weft_tile_id id;
     enum weft_mem_class mem;
     size_t bytes;
-    void *_Atomic data;     /* NULL: temporary, not written yet */
+    struct weft_tile *whole; /* whose part it is, in whose memory; or NULL */
+    size_t offset;           /* there */
+    struct weft_tile **part; /* (n_parts); their handles count, not its own */
+    int n_parts;             /* 0: it is not cut */
+    void *_Atomic data;     /* NULL: temporary, not written yet; or a part */
     atomic_int n_refs;      /* owner, and tasks that have not ended */
     atomic_int n_writers;   /* tasks that write and have not ended */
     atomic_int n_receives;  /* messages among them */
@@ -73,6 +77,8 @@ struct weft_tile {
 
 /* "actor layer 3 block 1 weights" */
 void weft_tile_label(const struct weft_tile *tile, char *text, size_t size);
+/* Its memory, NULL when it has none yet. */
+void *weft_tile_memory(struct weft_tile *tile);
 /* Its memory; a temporary tile gets it now. NULL: none left. */
 void *weft_tile_data(struct weft_tile *tile, bool zeroed);
 /* Says that there is none left. Returns WEFT_ENOMEM. */
@@ -149,7 +155,8 @@ struct weft_task {
     void *args;
     void **buf;                 /* (n_access) */
     struct weft_access *access; /* (n_access) */
-    int n_access;
+    struct weft_access *held;   /* (n_held): with parts instead of tiles */
+    int n_access, n_held;
     size_t args_bytes;
 };
 

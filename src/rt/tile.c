@@ -152,14 +152,32 @@ static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
     return none;
 }
 
+/* Whose memory it is. */
+static struct weft_tile *base_of(struct weft_tile *tile)
+{
+    return tile->whole ? tile->whole : tile;
+}
+
+static void *inside(const struct weft_tile *tile, void *memory)
+{
+    return memory ? (char *) memory + tile->offset : NULL;
+}
+
+void *weft_tile_memory(struct weft_tile *tile)
+{
+    return inside(tile, atomic_load(&base_of(tile)->data));
+}
+
 void *weft_tile_data(struct weft_tile *tile, bool zeroed)
 {
-    void *data = atomic_load(&tile->data);
-    if (data)
-        return data;
-    struct weft_need need = need_of(tile);
-    need.zeroed = zeroed;
-    return tile_fill(tile, &need);
+    struct weft_tile *base = base_of(tile);
+    void *data = atomic_load(&base->data);
+    if (!data) {
+        struct weft_need need = need_of(base);
+        need.zeroed = zeroed;
+        data = tile_fill(base, &need);
+    }
+    return inside(tile, data);
 }
 
 int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err)
@@ -172,33 +190,34 @@ int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err)
 
 void *weft_tile_message(struct weft_tile *tile)
 {
-    void *data = atomic_load(&tile->data);
+    struct weft_tile *base = base_of(tile);
+    void *data = atomic_load(&base->data);
     tile->message_us = weft_rt_now_us(tile->rt);
     if (data)
-        return data;
-    struct weft_need need = need_of(tile);
+        return inside(tile, data);
+    struct weft_need need = need_of(base);
     need.zeroed = atomic_load(&tile->n_receives) == 0;
     if (need.zeroed)
         atomic_store(&tile->trouble, WEFT_ESTATE);
-    data = tile_fill(tile, &need);
+    data = tile_fill(base, &need);
     if (data)
-        return data;
+        return inside(tile, data);
     atomic_store(&tile->trouble, WEFT_ENOMEM);
     need.beyond_limit = true;
-    data = tile_fill(tile, &need);
+    data = tile_fill(base, &need);
     if (!data) {
         struct weft_err err;
         weft_tile_refuse(tile, &err);
         weft_world_abort(&err);
     }
-    return data;
+    return inside(tile, data);
 }
 
 static void tile_empty(struct weft_tile *tile)
 {
     void *data = atomic_exchange(&tile->data, NULL);
     struct weft_need need = need_of(tile);
-    if (data)
+    if (data) /* a part never has any */
         weft_pool_put(tile->rt->pool, &need, data);
 }
 
@@ -207,19 +226,164 @@ void weft_tile_drop(struct weft_tile *tile)
     if (atomic_fetch_sub(&tile->n_refs, 1) != 1)
         return;
     struct weft_rt *rt = tile->rt;
+    struct weft_tile *whole = tile->whole;
     struct weft_tile **list = tile->handle ? &rt->free_tile
                                            : &rt->free_foreign;
     tile_empty(tile);
+    tile->whole = NULL;
+    tile->offset = 0;
     pthread_mutex_lock(&rt->mutex);
     tile->next = *list;
     *list = tile;
     pthread_mutex_unlock(&rt->mutex);
+    if (whole)
+        weft_tile_drop(whole);
+}
+
+/* The owner's references to the parts. */
+static void parts_drop(struct weft_tile **part, int n)
+{
+    for (int i = 0; i < n; i++)
+        weft_tile_drop(part[i]);
+    weft_free(part);
 }
 
 void weft_tile_release(struct weft_tile *tile)
 {
-    if (tile)
-        weft_tile_drop(tile);
+    if (!tile)
+        return;
+    parts_drop(tile->part, tile->n_parts);
+    tile->part = NULL;
+    tile->n_parts = 0;
+    weft_tile_drop(tile);
+}
+
+/* ---- Parts ------------------------------------------------------------ */
+
+int weft_tile_n_parts(const struct weft_tile *tile)
+{
+    return tile->n_parts > 0 ? tile->n_parts : 1;
+}
+
+struct weft_tile *weft_tile_part(struct weft_tile *tile, int i)
+{
+    weft_assert(i >= 0 && i < weft_tile_n_parts(tile));
+    return tile->n_parts > 0 ? tile->part[i] : tile;
+}
+
+static bool is_cut_at(const struct weft_tile *tile, int n, const size_t at[])
+{
+    bool same = n == weft_tile_n_parts(tile);
+    for (int i = 1; i < n && same; i++)
+        same = tile->part[i]->offset == at[i - 1];
+    return same;
+}
+
+static int part_create(struct weft_tile *whole, size_t begin, size_t end,
+                       struct weft_tile **out, struct weft_err *err)
+{
+    struct weft_tile *part;
+    weft_assert(begin < end && begin % 64 == 0);
+    int rc = tile_create(whole->rt, &whole->id, whole->mem, end - begin, true,
+                         &part, err);
+    if (rc)
+        return rc;
+    part->whole = whole;
+    part->offset = begin;
+    atomic_fetch_add(&whole->n_refs, 1);
+    *out = part;
+    return 0;
+}
+
+/* n parts, cut at at[0 .. n - 2]; n 1: none, NULL. */
+static int parts_create(struct weft_tile *tile, int n, const size_t at[],
+                        struct weft_tile ***out, struct weft_err *err)
+{
+    *out = NULL;
+    if (n == 1)
+        return 0;
+    struct weft_tile **part = weft_alloc((size_t) n, sizeof *part);
+    int rc = part ? 0
+                  : weft_err_nomem(err, "parts of a tile",
+                                   (size_t) n * sizeof *part);
+    int made = 0;
+    while (made < n && !rc) {
+        rc = part_create(tile, made > 0 ? at[made - 1] : 0,
+                         made < n - 1 ? at[made] : tile->bytes, &part[made],
+                         err);
+        made += !rc;
+    }
+    if (rc)
+        parts_drop(part, made);
+    else
+        *out = part;
+    return rc;
+}
+
+static void parts_set(struct weft_tile *tile, struct weft_tile **part, int n)
+{
+    tile->part = part;
+    tile->n_parts = part ? n : 0;
+}
+
+int weft_tile_cut(struct weft_tile *tile, int n, const size_t at[],
+                  struct weft_err *err)
+{
+    struct weft_tile **part;
+    weft_assert(!tile->whole && n >= 1);
+    if (is_cut_at(tile, n, at))
+        return 0;
+    int rc = parts_create(tile, n, at, &part, err);
+    if (rc)
+        return rc;
+    parts_drop(tile->part, tile->n_parts);
+    parts_set(tile, part, n);
+    return 0;
+}
+
+static int join_cpu(const void *args, void *const buf[], int n_buf,
+                    struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    return 0;
+}
+WEFT_CODELET(join, 0xeceff1, join_cpu)
+
+/* The parts, or the tile where there are none. */
+static int list_parts(struct weft_tile *tile, struct weft_tile *const part[],
+                      int n, enum weft_mode mode, struct weft_access *out)
+{
+    for (int i = 0; i < n && part; i++)
+        out[i] = (struct weft_access){part[i], mode};
+    if (!part)
+        out[0] = (struct weft_access){tile, mode};
+    return part ? n : 1;
+}
+
+void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
+                     struct weft_tile *tile, int n, const size_t at[])
+{
+    struct weft_err err;
+    struct weft_tile **old = tile->part, **new;
+    int n_old = tile->n_parts, n_access;
+    if (is_cut_at(tile, n, at))
+        return;
+    size_t most = (size_t) (weft_tile_n_parts(tile) + n);
+    struct weft_access *access = weft_alloc(most, sizeof *access);
+    int rc = access ? parts_create(tile, n, at, &new, &err)
+                    : weft_err_nomem(&err, "parts of a tile", most * 16);
+    if (rc) /* other ranks' copies wait for the parts */
+        weft_world_abort(&err);
+    parts_set(tile, NULL, 0); /* its own handle may be one of them */
+    n_access = list_parts(tile, old, n_old, WEFT_READ_WRITE, access);
+    n_access += list_parts(tile, new, n, WEFT_WRITE, access + n_access);
+    weft_insert(seq, &weft_cl_join, NULL, 0, access, n_access, where);
+    parts_set(tile, new, n);
+    parts_drop(old, n_old);
+    weft_free(access);
 }
 
 void weft_tile_free_all(struct weft_rt *rt)
@@ -228,6 +392,7 @@ void weft_tile_free_all(struct weft_rt *rt)
         struct weft_tile *tile = rt->all_tile;
         rt->all_tile = tile->all;
         tile_empty(tile);
+        weft_free(tile->part);
         atomic_store(&tile->n_refs, 0);
         if (tile->handle)
             starpu_data_unregister(tile->handle);
@@ -250,22 +415,31 @@ void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
         [WEFT_WRITE] = STARPU_W,
         [WEFT_READ_WRITE] = STARPU_RW};
     weft_assert(tile->handle); /* a tile of another rank has no memory */
-    int rc = starpu_data_acquire(tile->handle, access[mode]);
-    weft_assert(rc == 0); /* not 0 only inside of a task */
-    WEFT_TSAN_ACQUIRE(tile);
+    for (int i = 0; i < weft_tile_n_parts(tile); i++) {
+        struct weft_tile *part = weft_tile_part(tile, i);
+        int rc = starpu_data_acquire(part->handle, access[mode]);
+        weft_assert(rc == 0); /* not 0 only inside of a task */
+        WEFT_TSAN_ACQUIRE(part);
+    }
     /* The writer of a failed sequence wrote nothing: zeros. */
     return weft_tile_data(tile, true);
 }
 
 void weft_tile_unacquire(struct weft_tile *tile)
 {
-    WEFT_TSAN_RELEASE(tile);
-    starpu_data_release(tile->handle);
+    for (int i = 0; i < weft_tile_n_parts(tile); i++) {
+        struct weft_tile *part = weft_tile_part(tile, i);
+        WEFT_TSAN_RELEASE(part);
+        starpu_data_release(part->handle);
+    }
 }
 
 bool weft_tile_ready(struct weft_tile *tile)
 {
-    return atomic_load(&tile->n_writers) == 0;
+    for (int i = 0; i < weft_tile_n_parts(tile); i++)
+        if (atomic_load(&weft_tile_part(tile, i)->n_writers) != 0)
+            return false;
+    return true;
 }
 
 void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,

@@ -49,6 +49,18 @@ int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
  * pointer is invalid at once. Does not wait. NULL is allowed. */
 void weft_tile_release(struct weft_tile *tile);
 
+/* Cuts a tile that no task has used at the bytes at[0] < ... < at[n - 2],
+ * multiples of 64, into n parts: tiles that lie in its memory and that tasks
+ * and copies use one by one. What uses the tile itself uses all of its parts.
+ * n 1: in one piece again. Parts go with the tile or with its next cut; they
+ * cannot be cut, and are not the caller's to release. Errors: WEFT_ENOMEM.
+ * See also weft_insert_cut(). */
+int weft_tile_cut(struct weft_tile *tile, int n, const size_t at[],
+                  struct weft_err *err);
+/* Part number i of so many; of a tile in one piece 1, the tile. */
+int weft_tile_n_parts(const struct weft_tile *tile);
+struct weft_tile *weft_tile_part(struct weft_tile *tile, int i);
+
 size_t weft_tile_bytes(const struct weft_tile *tile);
 int weft_tile_place(const struct weft_tile *tile);
 bool weft_tile_is_here(const struct weft_tile *tile); /* in this process */

@@ -25,6 +25,10 @@ struct program {
     uint32_t random;
     int n_places, n_devices;
     struct weft_tile *tile[KINDS][COPIES][PLACES];
+    struct cut {
+        int n;
+        size_t at[3];
+    } cut[KINDS][COPIES][PLACES];
     unsigned char *want[KINDS][COPIES][PLACES];
 };
 
@@ -53,6 +57,50 @@ static unsigned char *want_of(struct program *p, struct pick at)
     return p->want[at.kind][at.copy][at.place];
 }
 
+static struct cut *cut_of(struct program *p, struct pick at)
+{
+    return &p->cut[at.kind][at.copy][at.place];
+}
+
+/* A tile, or one of its parts. */
+struct piece {
+    struct weft_tile *tile;
+    unsigned char *want;
+    size_t bytes;
+};
+
+static struct piece piece_of(struct program *p, struct pick at)
+{
+    struct weft_tile *tile = *tile_of(p, at);
+    const struct cut *cut = cut_of(p, at);
+    size_t bytes = kind_bytes[at.kind];
+    CHECK_INT(weft_tile_n_parts(tile), cut->n);
+    if (next_random(&p->random, 2))
+        return (struct piece){tile, want_of(p, at), bytes};
+    int i = (int) next_random(&p->random, (uint32_t) cut->n);
+    size_t begin = i > 0 ? cut->at[i - 1] : 0;
+    size_t end = i < cut->n - 1 ? cut->at[i] : bytes;
+    tile = weft_tile_part(tile, i);
+    CHECK_INT(weft_tile_bytes(tile), end - begin);
+    return (struct piece){tile, want_of(p, at) + begin, end - begin};
+}
+
+/* Another cut of a tile, or of a new one. */
+static void step_cut(struct program *p)
+{
+    struct pick at = pick(p, -1, -1);
+    struct cut *cut = cut_of(p, at);
+    size_t most = kind_bytes[at.kind] / 64;
+    cut->n = 1;
+    for (int i = 0; i < 3 && most > 0; i++) {
+        size_t next = 64 * (1 + next_random(&p->random, (uint32_t) most));
+        if ((cut->n == 1 || next > cut->at[cut->n - 2])
+            && next < kind_bytes[at.kind])
+            cut->at[cut->n++ - 1] = next;
+    }
+    weft_insert_cut(seq, &anywhere, *tile_of(p, at), cut->n, cut->at);
+}
+
 static void step_task(struct program *p)
 {
     struct weft_where where = anywhere;
@@ -66,11 +114,11 @@ static void step_task(struct program *p)
         where.device = -1;
     int n = 1 + (int) next_random(&p->random, 4);
     for (int i = 0; i < n; i++) {
-        struct pick at = pick(p, -1, place);
-        access[i].tile = *tile_of(p, at);
+        struct piece piece = piece_of(p, pick(p, -1, place));
+        access[i].tile = piece.tile;
         access[i].mode = i ? WEFT_READ : WEFT_READ_WRITE;
-        want[i] = want_of(p, at);
-        s.bytes[i] = kind_bytes[at.kind];
+        want[i] = piece.want;
+        s.bytes[i] = piece.bytes;
     }
     weft_insert(seq, &weft_cl_scramble, &s, sizeof s, access, n, &where);
     scramble_cpu(&s, want, n, NULL);
@@ -86,8 +134,17 @@ static void step_copy(struct program *p)
     where.device = (int) next_random(&p->random, (uint32_t) p->n_devices + 1)
                  - 1;
     if (next_random(&p->random, 2)) {
+        struct weft_err err;
         weft_tile_release(*tile_of(p, to));
         *tile_of(p, to) = tile_at(to.place, kind_bytes[to.kind], true);
+        *cut_of(p, to) = *cut_of(p, from);
+        REQUIRE_OK(weft_tile_cut(*tile_of(p, to), cut_of(p, to)->n,
+                                 cut_of(p, to)->at, &err),
+                   err);
+    } else {
+        *cut_of(p, to) = *cut_of(p, from);
+        weft_insert_cut(seq, &anywhere, *tile_of(p, to), cut_of(p, to)->n,
+                        cut_of(p, to)->at);
     }
     weft_insert_copy(seq, &where, *tile_of(p, from), *tile_of(p, to));
     memcpy(want_of(p, to), want_of(p, from), kind_bytes[from.kind]);
@@ -102,6 +159,7 @@ static void program_begin(struct program *p, uint32_t seed)
     for (int k = 0; k < KINDS; k++)
         for (int c = 0; c < COPIES; c++)
             for (int i = 0; i < p->n_places; i++) {
+                p->cut[k][c][i].n = 1;
                 p->tile[k][c][i] = tile_at(i, kind_bytes[k], false);
                 p->want[k][c][i] = weft_alloc(kind_bytes[k], 1);
             }
@@ -134,7 +192,9 @@ static void random_program(int n_devices, bool place_per_device,
     start(n_devices, place_per_device);
     program_begin(&p, seed);
     for (int i = 0; i < STEPS; i++) {
-        if (next_random(&p.random, 3) == 0)
+        if (next_random(&p.random, 6) == 0)
+            step_cut(&p);
+        else if (next_random(&p.random, 3) == 0)
             step_copy(&p);
         else
             step_task(&p);
@@ -214,6 +274,18 @@ static void test_wrong_places(void)
     weft_insert_copy(seq, &anywhere, a, big);
     CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EINTERNAL, err,
                 "a copy of 'm x' (8 bytes) to 'm x' (9)");
+    /* alike only between ranks */
+    struct weft_tile *cut = tile_at(0, 128, false), *whole;
+    whole = tile_at(weft_rt_n_places(rt) - 1, 128, false);
+    REQUIRE_OK(weft_tile_cut(cut, 2, (size_t[]){64}, &err), err);
+    weft_insert_copy(seq, &anywhere, cut, whole);
+    if (weft_world_size() == 1)
+        CHECK_INT(weft_seq_wait(seq, &err), 0);
+    else
+        CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EINTERNAL, err,
+                    "which is cut otherwise");
+    weft_tile_release(cut);
+    weft_tile_release(whole);
     struct weft_tile_id id = {"m", "x", -1, -1, -1, 99};
     CHECK_FAILS(weft_tile_create(rt, &id, WEFT_MEM_SAMPLES, 8, &none, &err),
                 WEFT_EINVAL, err,
