@@ -34,6 +34,7 @@ plan_sources = \
 	%D%/schedule_search_settle.c \
 	%D%/schedule_search_swap.c \
 	%D%/schedule_search_tabu.c \
+	%D%/schedule_search_until.c \
 	%D%/schedule_shop.c %D%/schedule_shop.h \
 	%D%/schedule_shop_time.c \
 	%D%/schedule_trace.c \

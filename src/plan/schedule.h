@@ -195,13 +195,25 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
                         struct weft_schedule_result *result,
                         struct weft_err *err);
 
-/* The front of makespan against peak: schedules, none better in both, by
- * rising makespan; the caller releases each and frees the array. `search` is
- * weft_schedule_search or what does the same, and called several times. */
+/* weft_schedule_search or what does the same, for those who search several
+ * times. */
 typedef int (*weft_schedule_search_fn)(
     const struct weft_schedule_problem *problem,
     const struct weft_schedule_options *options,
     struct weft_schedule_result *out, struct weft_err *err);
+
+/* Searches until options->time_limit_s has passed or the makespan is proven
+ * least, again and again with other seeds and more evaluations; the result's
+ * seconds tell the time. With a number of evaluations, or without a time
+ * limit, one search. Errors: the search's. Release the schedule. */
+int weft_schedule_search_until(const struct weft_schedule_problem *problem,
+                               const struct weft_schedule_options *options,
+                               weft_schedule_search_fn search,
+                               struct weft_schedule_result *out,
+                               struct weft_err *err);
+
+/* The front of makespan against peak: schedules, none better in both, by
+ * rising makespan; the caller releases each and frees the array. */
 int weft_schedule_pareto(const struct weft_schedule_problem *problem,
                          const struct weft_schedule_options *options,
                          weft_schedule_search_fn search,

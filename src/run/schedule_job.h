@@ -5,8 +5,8 @@
 
 #include "plan/schedule.h"
 
-/* weft_schedule_search() with the restarts dealt over the ranks, whatever
- * `options` says of first and stride. All ranks have the same problem and
+/* weft_schedule_search_until() of searches with their proofs, the restarts
+ * dealt over the ranks, whatever `options` says of first and stride. All ranks have the same problem and
  * options; all get the same result, which is that of one process, unless the
  * search was cut. Evaluations are those of all. Release its schedule.
  * Collective. */

@@ -40,3 +40,5 @@ noinst_PROGRAMS += %D%/check_schedule
 %C%_check_schedule_LDADD = $(JANSSON_LIBS) -lm
 check_PROGRAMS += %D%/test_schedule_read
 %C%_test_schedule_read_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_schedule_search_until
+%C%_test_schedule_search_until_LDADD = $(plan_libs)
