@@ -5,6 +5,7 @@
  *     $ examples/01_score examples/quickstart/model 'sort 30754: 03457'
  */
 #include <math.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -24,7 +25,8 @@ int main(int argc, char **argv)
     }
     CHECK(weft_context_open(1, &context, &err));
     CHECK(weft_model_open(context, argv[1], "f32", &model, &err));
-    CHECK(weft_model_logprobs(model, argv[2], &token, &logprob, &n, &err));
+    CHECK(weft_model_logprobs(model, argv[2], strlen(argv[2]), &token,
+                              &logprob, &n, &err));
     for (size_t i = 0; i < n; i++) {
         printf("%3zu  token %5d  log p %8.4f\n", i, token[i],
                (double) logprob[i]);

@@ -24,9 +24,12 @@ int main(int argc, char **argv)
     }
     CHECK(weft_context_open(1, &context, &err));
     CHECK(weft_model_open(context, argv[1], "f32", &model, &err));
-    CHECK(weft_model_generate(model, argv[2], &options, &first, &err));
-    CHECK(weft_model_generate(model, argv[2], &options, &again, &err));
-    printf("%s%s  (%zu tokens, %s)\n", argv[2], first.text, first.n,
+    size_t n = strlen(argv[2]);
+    CHECK(weft_model_generate(model, argv[2], n, &options, &first, &err));
+    CHECK(weft_model_generate(model, argv[2], n, &options, &again, &err));
+    fputs(argv[2], stdout);
+    fwrite(first.text.s, 1, first.text.n, stdout); /* any bytes */
+    printf("  (%zu tokens, %s)\n", first.n,
            first.ended ? "ended by itself" : "cut at the limit");
     int same = first.n == again.n
             && memcmp(first.logprob, again.logprob,

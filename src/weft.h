@@ -11,7 +11,8 @@
  *
  * Who wants to submit tasks of his own includes "rt/graph.h" and
  * "codelets/codelets.h" beside it. Functions of one context or trainer must
- * be called from one thread. All strings are UTF-8 and end in a zero byte.
+ * be called from one thread. Strings are UTF-8 and end in a zero byte. What a
+ * model writes can hold zero bytes itself, so it is a struct weft_str.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -49,6 +50,13 @@ struct weft_err {
     char text[1024];
 };
 
+/* A text: n bytes of UTF-8, of which any may be zero (a model can write every
+ * byte), and one zero byte behind them. s NULL: no text. */
+struct weft_str {
+    const char *s;
+    size_t n;
+};
+
 /* "0.1.0" */
 const char *weft_version(void);
 
@@ -84,15 +92,16 @@ void weft_model_close(struct weft_model *model); /* NULL is allowed */
 /* True for a model with a scalar head (reward, value). */
 bool weft_model_is_scalar(const struct weft_model *model);
 
-/* Log-probs of a text: n tokens, and logprob[i] = log p(token i | tokens
- * before it), NAN for the first. The caller frees both with
+/* Log-probs of n_bytes of text: n tokens, and logprob[i] = log p(token i |
+ * tokens before it), NAN for the first. The caller frees both with
  * weft_array_free(). Errors: empty text, scalar head. */
 int weft_model_logprobs(struct weft_model *model, const char *text,
-                        int32_t **token_out, float **logprob_out,
-                        size_t *n_out, struct weft_err *err);
-/* The score of a text. Errors: no scalar head. */
+                        size_t n_bytes, int32_t **token_out,
+                        float **logprob_out, size_t *n_out,
+                        struct weft_err *err);
+/* The score of n_bytes of text. Errors: no scalar head. */
 int weft_model_score(struct weft_model *model, const char *text,
-                     float *score_out, struct weft_err *err);
+                     size_t n_bytes, float *score_out, struct weft_err *err);
 
 struct weft_generate_options {
     int32_t max_new_tokens; /* > 0 */
@@ -103,15 +112,16 @@ struct weft_generate_options {
 };
 
 struct weft_completion {
-    char *text;     /* the new text alone */
-    int32_t *token; /* (n) the new tokens */
-    float *logprob; /* (n) under softmax(logits / temperature) */
+    struct weft_str text; /* the new text alone */
+    int32_t *token;       /* (n) the new tokens */
+    float *logprob;       /* (n) under softmax(logits / temperature) */
     size_t n;
     bool ended; /* by an end-of-sequence token */
 };
 
-/* One completion of a prompt. Clear with weft_completion_clear(). */
+/* One completion of n_bytes of prompt. Clear with weft_completion_clear(). */
 int weft_model_generate(struct weft_model *model, const char *prompt,
+                        size_t n_bytes,
                         const struct weft_generate_options *options,
                         struct weft_completion *out, struct weft_err *err);
 void weft_completion_clear(struct weft_completion *completion);
@@ -132,10 +142,10 @@ int weft_trainer_open(const char *config, int n_override,
 
 /* A finished sample, for a reward function. Borrowed during the call. */
 struct weft_reward_sample {
-    const char *prompt, *response;
-    const char *label; /* NULL: the row has none */
-    const char *row;   /* the data's JSON line */
-    int32_t n_tokens;  /* of the response */
+    struct weft_str prompt, response;
+    struct weft_str label; /* none when the row has none */
+    const char *row;       /* the data's JSON line */
+    int32_t n_tokens;      /* of the response */
     bool ended;
 };
 /* Returns 0 and the score, or a negative code and a sentence, which stops the

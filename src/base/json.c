@@ -46,10 +46,11 @@ static int parse_error(const json_error_t *e, const char *name, size_t line,
     }
 }
 
-int weft_json_parse_at(const char *text, size_t n, const char *name,
-                       size_t line, json_t **out, struct weft_err *err)
+static int parse(const char *text, size_t n, const char *name, size_t line,
+                 size_t more_flags, json_t **out, struct weft_err *err)
 {
-    const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
+    const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES
+                       | more_flags;
     json_error_t e = {0};
     bool blank = true;
     for (size_t i = 0; i < n && blank; i++)
@@ -70,7 +71,19 @@ int weft_json_parse_at(const char *text, size_t n, const char *name,
 int weft_json_parse(const char *text, size_t n, const char *name,
                     json_t **out, struct weft_err *err)
 {
-    return weft_json_parse_at(text, n, name, 1, out, err);
+    return parse(text, n, name, 1, 0, out, err);
+}
+
+int weft_json_parse_texts(const char *text, size_t n, const char *name,
+                          size_t line, json_t **out, struct weft_err *err)
+{
+    return parse(text, n, name, line, JSON_ALLOW_NUL, out, err);
+}
+
+struct weft_str weft_json_str(const json_t *value)
+{
+    return (struct weft_str){json_string_value(value),
+                             json_string_length(value)};
 }
 
 int weft_json_read(const char *path, size_t max_bytes, json_t **out,

@@ -2,20 +2,20 @@
 /*
  * JSON by jansson, with sentences a person can act on.
  *
- * Reading refuses duplicate keys, text after the value, and strings with a
- * zero character; the sentence begins "name:line:column:". Getters take the
- * object, a subject for messages ("config.json", "added_tokens[3]") and the
- * key; the required ones fail with WEFT_ENOTFOUND when the key is missing,
- * all with WEFT_EFORMAT when the value has another type. A null counts as
- * missing. Outputs are written only on success and are borrowed from the
- * object.
+ * Reading refuses duplicate keys, text after the value, and (but for texts)
+ * strings with a zero character; the sentence begins "name:line:column:".
+ * Getters take the object, a subject for messages ("config.json",
+ * "added_tokens[3]") and the key; the required ones fail with WEFT_ENOTFOUND
+ * when the key is missing, all with WEFT_EFORMAT when the value has another
+ * type. A null counts as missing. Outputs are written only on success and are
+ * borrowed from the object.
  */
 #ifndef WEFT_BASE_JSON_H
 #define WEFT_BASE_JSON_H
 
 #include <jansson.h>
 
-#include "base/err.h"
+#include "base/str.h"
 
 /* Parses n bytes; any JSON value may be at the top. `name` stands in
  * messages. Integers beyond 64 bits become reals. Free with json_decref().
@@ -23,9 +23,12 @@
 int weft_json_parse(const char *text, size_t n, const char *name,
                     json_t **out, struct weft_err *err);
 /* The same of a part of a document that begins in its line `line`: messages
- * count from there. */
-int weft_json_parse_at(const char *text, size_t n, const char *name,
-                       size_t line, json_t **out, struct weft_err *err);
+ * count from there. Strings may hold zero characters: take those that are
+ * texts with weft_json_str(). */
+int weft_json_parse_texts(const char *text, size_t n, const char *name,
+                          size_t line, json_t **out, struct weft_err *err);
+/* The text of a JSON string; none when the value is no string. Borrowed. */
+struct weft_str weft_json_str(const json_t *value);
 /* The same from a file of at most max_bytes (0: no limit). A byte-order mark
  * is skipped. */
 int weft_json_read(const char *path, size_t max_bytes, json_t **out,

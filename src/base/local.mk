@@ -12,6 +12,7 @@ base_sources = \
 	%D%/log.c %D%/log.h \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \
+	%D%/str.c %D%/str.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/version.c \
 	%D%/yaml.c %D%/yaml.h

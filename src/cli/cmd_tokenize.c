@@ -66,7 +66,7 @@ static int encode(const struct weft_tokenizer *tok, const struct options *o,
     size_t n_ids = 0;
     int rc = 0;
     if (o->json_input) {
-        rc = weft_json_parse(line, n, name, &value, err);
+        rc = weft_json_parse_texts(line, n, name, 1, &value, err);
         if (!rc && !json_is_string(value))
             rc = weft_err_set(err, WEFT_EFORMAT,
                               "%s: must be a JSON string, not %s", name,
@@ -130,13 +130,17 @@ static int decode(const struct weft_tokenizer *tok, const struct options *o,
     size_t n_ids = 0, n_text = 0;
     if (!id)
         return weft_err_nomem(err, "a line", n);
-    int rc = parse_ids(name, line, id, &n_ids, err);
+    int rc = memchr(line, 0, n)
+               ? weft_err_set(err, WEFT_EFORMAT,
+                              "%s: must be token ids from 0, not a zero byte",
+                              name)
+               : parse_ids(name, line, id, &n_ids, err);
     if (!rc)
         rc = weft_tokenizer_decode(tok, id, n_ids, o->skip_special, &text,
                                    &n_text, err);
     if (!rc && o->json) {
         struct weft_text out = {0};
-        weft_text_add_json(&out, text);
+        weft_text_add_json_str(&out, (struct weft_str){text, n_text});
         printf("{\"text\": %s}\n", out.data ? out.data : "null");
         weft_text_release(&out);
     } else if (!rc) {

@@ -69,8 +69,8 @@ static int parse_line(const struct weft_dataset *d, struct line line,
                       json_t **out, struct weft_err *err)
 {
     json_t *object = NULL;
-    int rc = weft_json_parse_at(d->text + line.at, line_length(d, line.at),
-                                d->name, line.number, &object, err);
+    int rc = weft_json_parse_texts(d->text + line.at, line_length(d, line.at),
+                                   d->name, line.number, &object, err);
     if (rc)
         return rc;
     if (!json_is_object(object)) {

@@ -51,14 +51,13 @@ struct weft_dataset_keys {
 
 /* Owned by the caller: release with weft_row_release(). */
 struct weft_row {
-    size_t line;  /* in the file, from 1 */
-    char *prompt; /* plain text; NULL: messages, or none */
+    size_t line;            /* in the file, from 1 */
+    struct weft_str prompt; /* plain text; none: messages, or nothing */
     size_t n_messages;
-    struct weft_message *message; /* (n_messages) the prompt as messages */
-    char *response;               /* NULL: none */
-    char *label;                  /* NULL: none */
-    char *chosen, *rejected;      /* NULL: none */
-    char *json;                   /* the whole line */
+    struct weft_message *message;    /* (n_messages) the prompt as messages */
+    struct weft_str response, label; /* none: the row has none */
+    struct weft_str chosen, rejected; /* none: the row has none */
+    char *json;                       /* the whole line */
 };
 
 /* keys may be NULL. Close with weft_dataset_close(). Errors: WEFT_ENOTFOUND

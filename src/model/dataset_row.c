@@ -108,9 +108,9 @@ static int detect(const json_t *object, const char *subject, bool each,
         return 0;
     }
     if (first_of(object, PROMPT_KEYS, &format->prompt)) {
-        const char *input = json_string_value(
-            weft_json_find(object, "input"));
-        if (strcmp(format->prompt, "instruction") == 0 && input && *input)
+        const json_t *input = weft_json_find(object, "input");
+        if (strcmp(format->prompt, "instruction") == 0
+            && json_string_length(input) > 0)
             return weft_err_set(err, WEFT_EUNSUPPORTED,
                                 "%s: both 'instruction' and 'input' could be "
                                 "the prompt; join them under one key, or "
@@ -143,15 +143,16 @@ int weft_row_detect(const json_t *object, const char *subject,
 
 /* ---- Texts and messages ----------------------------------------------- */
 
-static int copy(const struct filling *f, const char *text, char **out)
+/* The text of a JSON string. */
+static int copy(const struct filling *f, const json_t *value,
+                struct weft_str *out)
 {
-    *out = weft_strdup(text);
-    return *out ? 0 : weft_err_nomem(f->err, "a row", strlen(text) + 1);
+    return weft_str_copy(weft_json_str(value), out, f->err);
 }
 
 /* A content that is a list of {"type": "text", "text": ...}. */
 static int join_parts(const struct filling *f, const json_t *parts,
-                      const char *key, char **out)
+                      const char *key, struct weft_str *out)
 {
     size_t total = 0, at = 0, i;
     const json_t *part;
@@ -165,15 +166,17 @@ static int join_parts(const struct filling *f, const json_t *parts,
                                 f->subject, key);
         total += json_string_length(text);
     }
-    *out = weft_alloc(total + 1, 1);
-    if (!*out)
+    char *joined = weft_alloc(total + 1, 1);
+    if (!joined)
         return weft_err_nomem(f->err, "a row", total + 1);
     json_array_foreach(parts, i, part)
     {
         const json_t *text = json_object_get(part, "text");
-        memcpy(*out + at, json_string_value(text), json_string_length(text));
+        memcpy(joined + at, json_string_value(text),
+               json_string_length(text));
         at += json_string_length(text);
     }
+    *out = (struct weft_str){joined, total};
     return 0;
 }
 
@@ -185,31 +188,62 @@ static const char *role_name(const char *role)
     return strcmp(role, "gpt") == 0 ? "assistant" : role;
 }
 
-static int read_message(const struct filling *f, const json_t *item,
-                        const char *key, size_t i, struct weft_message *out)
+/* An item of a list of messages. */
+struct turn {
+    const char *role; /* NULL: none, or not a word */
+    const json_t *content;
+};
+
+static struct turn turn_of(const json_t *item)
 {
-    const char *role = json_string_value(json_object_get(item, "role"));
-    const json_t *content = json_object_get(item, "content");
-    if (!role && !content) {
-        role = json_string_value(json_object_get(item, "from"));
-        content = json_object_get(item, "value");
+    const json_t *role = json_object_get(item, "role");
+    struct turn turn = {.content = json_object_get(item, "content")};
+    if (!role && !turn.content) {
+        role = json_object_get(item, "from");
+        turn.content = json_object_get(item, "value");
     }
-    if (!role || !*role)
+    struct weft_str name = weft_json_str(role);
+    if (name.n > 0 && !memchr(name.s, 0, name.n))
+        turn.role = role_name(name.s);
+    return turn;
+}
+
+static int read_content(const struct filling *f, const json_t *item,
+                        const char *key, size_t i, struct weft_str *out)
+{
+    struct turn turn = turn_of(item);
+    if (!turn.role)
         return weft_err_set(f->err, WEFT_EFORMAT,
                             "%s: message %zu of '%s' must be an object with "
                             "'role' and 'content'",
                             f->subject, i, key);
-    int rc = copy(f, role_name(role), &out->role);
-    if (rc)
-        return rc;
-    if (json_is_string(content))
-        return copy(f, json_string_value(content), &out->content);
-    if (json_is_array(content))
-        return join_parts(f, content, key, &out->content);
+    if (json_is_string(turn.content))
+        return copy(f, turn.content, out);
+    if (json_is_array(turn.content))
+        return join_parts(f, turn.content, key, out);
     return weft_err_set(f->err, WEFT_EFORMAT,
                         "%s: the content of message %zu of '%s' must be a "
                         "string, not %s",
-                        f->subject, i, key, weft_json_type(content));
+                        f->subject, i, key, weft_json_type(turn.content));
+}
+
+static int read_message(const struct filling *f, const json_t *item,
+                        const char *key, size_t i, struct weft_message *out)
+{
+    struct weft_str content = {0};
+    int rc = read_content(f, item, key, i, &content);
+    if (!rc && memchr(content.s, 0, content.n))
+        rc = weft_err_set(f->err, WEFT_EUNSUPPORTED,
+                          "%s: message %zu of '%s' holds the zero character "
+                          "'\\u0000', which chat templates do not take",
+                          f->subject, i, key);
+    if (rc) {
+        weft_str_release(&content);
+        return rc;
+    }
+    out->content = (char *) (uintptr_t) content.s;
+    out->role = weft_strdup(turn_of(item).role);
+    return out->role ? 0 : weft_err_nomem(f->err, "a row", 0);
 }
 
 static void free_messages(struct weft_message *message, size_t n)
@@ -240,39 +274,32 @@ static int read_messages(const struct filling *f, const json_t *list,
     return 0;
 }
 
-/* The texts of the assistant's turn that items first... of a list are. */
+/* The text of the assistant's turn that items first... of a list are. */
 static int read_turn(const struct filling *f, const json_t *list,
-                     size_t first, const char *key, char **out)
+                     size_t first, const char *key, struct weft_str *out)
 {
-    struct weft_message message = {0};
     if (json_array_size(list) != first + 1)
         return weft_err_set(f->err, WEFT_EUNSUPPORTED,
                             "%s: '%s' must hold one assistant's message%s, "
                             "not %zu",
                             f->subject, key, first ? " of its own" : "",
                             json_array_size(list) - first);
-    int rc = read_message(f, json_array_get(list, first), key, first,
-                          &message);
-    if (!rc && strcmp(message.role, "assistant") != 0)
-        rc = weft_err_set(f->err, WEFT_EFORMAT,
-                          "%s: the last message of '%s' is by '%.40s', not "
-                          "by the assistant",
-                          f->subject, key, message.role);
-    if (!rc) {
-        *out = message.content;
-        message.content = NULL;
-    }
-    weft_free(message.role);
-    weft_free(message.content);
-    return rc;
+    const json_t *item = json_array_get(list, first);
+    const char *role = turn_of(item).role;
+    if (role && strcmp(role, "assistant") != 0)
+        return weft_err_set(f->err, WEFT_EFORMAT,
+                            "%s: the last message of '%s' is by '%.40s', not "
+                            "by the assistant",
+                            f->subject, key, role);
+    return read_content(f, item, key, first, out);
 }
 
 /* A string, or a list of one assistant's message. */
 static int read_answer(const struct filling *f, const json_t *value,
-                       const char *key, char **out)
+                       const char *key, struct weft_str *out)
 {
     if (json_is_string(value))
-        return copy(f, json_string_value(value), out);
+        return copy(f, value, out);
     if (json_is_array(value))
         return read_turn(f, value, 0, key, out);
     return weft_err_set(f->err, WEFT_EFORMAT,
@@ -293,7 +320,7 @@ static bool is_conversation(const char *key)
 static int check_prompt(const struct filling *f, const char *key)
 {
     const struct weft_row *row = f->row;
-    bool empty = row->prompt ? !*row->prompt : true;
+    bool empty = row->prompt.n == 0;
     for (size_t i = 0; i < row->n_messages; i++)
         empty = empty && !*row->message[i].content;
     if (empty)
@@ -308,13 +335,10 @@ static int prompt_list(const struct filling *f, const json_t *list,
                        const char *key)
 {
     size_t n = json_array_size(list);
-    const json_t *last = n ? json_array_get(list, n - 1) : NULL;
-    const char *role = json_string_value(json_object_get(last, "role"));
+    const char *role = n ? turn_of(json_array_get(list, n - 1)).role : NULL;
     struct weft_row *row = f->row;
-    if (!role)
-        role = json_string_value(json_object_get(last, "from"));
     if (is_conversation(key) && n > 1 && role
-        && strcmp(role_name(role), "assistant") == 0) {
+        && strcmp(role, "assistant") == 0) {
         n--;
         int rc = read_turn(f, list, n, key, &row->response);
         if (rc)
@@ -331,22 +355,22 @@ static int fill_prompt(const struct filling *f)
     const char *key = f->format->prompt;
     const json_t *value = weft_json_find(f->object, key);
     json_t *parsed = NULL;
-    const char *text = json_string_value(value);
     int rc = 0;
     if (!value)
         return no_named_key(f, "prompt", key);
-    if (text && is_conversation(key)) { /* ROLL: the list as a string */
+    if (json_is_string(value) && is_conversation(key)) {
+        /* ROLL: the list as a string */
         struct weft_err inner = {0};
-        if (weft_json_parse(text, strlen(text), key, &parsed, &inner) != 0)
+        struct weft_str text = weft_json_str(value);
+        if (weft_json_parse_texts(text.s, text.n, key, 1, &parsed, &inner))
             return weft_err_set(f->err, WEFT_EFORMAT,
                                 "%s: '%s' must be a list of messages, or one "
                                 "as a JSON string",
                                 f->subject, key);
         value = parsed;
-        text = NULL;
     }
-    if (text)
-        rc = copy(f, text, &f->row->prompt);
+    if (json_is_string(value) && !parsed)
+        rc = copy(f, value, &f->row->prompt);
     else if (json_is_array(value))
         rc = prompt_list(f, value, key);
     else
@@ -378,17 +402,17 @@ static int one_answer(const struct filling *f, const char *key,
 /* Bytes that two texts share, as TRL cuts them: a space before the first
  * difference belongs to the answers; of a text that begins with the other,
  * the last shared character does too. */
-static size_t common_bytes(const char *a, const char *b)
+static size_t common_bytes(struct weft_str a, struct weft_str b)
 {
     size_t n = 0;
-    while (a[n] && a[n] == b[n])
+    while (n < a.n && n < b.n && a.s[n] == b.s[n])
         n++;
-    bool ends = !a[n] || !b[n];
+    bool ends = n == a.n || n == b.n;
     if (ends && n > 0)
         n--;
-    while (n > 0 && (a[n] & 0xc0) == 0x80) /* whole characters */
+    while (n > 0 && (a.s[n] & 0xc0) == 0x80) /* whole characters */
         n--;
-    return !ends && n > 0 && a[n - 1] == ' ' ? n - 1 : n;
+    return !ends && n > 0 && a.s[n - 1] == ' ' ? n - 1 : n;
 }
 
 /* Without a key, the prompt is what chosen and rejected begin with. */
@@ -398,15 +422,14 @@ static int split_pair(const struct filling *f, const json_t *chosen,
     struct weft_row *row = f->row;
     int rc;
     if (json_is_string(chosen) && json_is_string(rejected)) {
-        const char *a = json_string_value(chosen);
-        const char *b = json_string_value(rejected);
+        struct weft_str a = weft_json_str(chosen);
+        struct weft_str b = weft_json_str(rejected);
         size_t n = common_bytes(a, b);
-        row->prompt = weft_strndup(a, n);
-        if (!row->prompt)
-            return weft_err_nomem(f->err, "a row", n + 1);
-        rc = copy(f, a + n, &row->chosen);
+        rc = weft_str_copy((struct weft_str){a.s, n}, &row->prompt, f->err);
         if (!rc)
-            rc = copy(f, b + n, &row->rejected);
+            rc = weft_str_copy(weft_str_after(a, n), &row->chosen, f->err);
+        if (!rc)
+            rc = weft_str_copy(weft_str_after(b, n), &row->rejected, f->err);
     } else if (json_is_array(chosen) && json_is_array(rejected)) {
         size_t n = 0, most = json_array_size(chosen);
         if (json_array_size(rejected) < most)
@@ -433,7 +456,7 @@ static int split_pair(const struct filling *f, const json_t *chosen,
 
 /* With a prompt of its own, lists may repeat it. */
 static int read_side(const struct filling *f, const json_t *value,
-                     const char *key, char **out)
+                     const char *key, struct weft_str *out)
 {
     size_t n = json_array_size(value);
     if (n > 1)
@@ -484,9 +507,8 @@ static int fill_response(const struct filling *f)
         value = weft_json_find(f->object, key);
         if (!value)
             return no_named_key(f, "response", key);
-        weft_free(f->row->response);
-        f->row->response = NULL;
-    } else if (f->row->response) {
+        weft_str_release(&f->row->response);
+    } else if (f->row->response.s) {
         return 0; /* the conversation's last turn */
     } else if (f->format->form == WEFT_PROMPT_NONE) {
         key = "text";
@@ -527,9 +549,9 @@ static int fill_label(const struct filling *f)
     if (!value)
         return 0;
     if (json_is_string(value))
-        return copy(f, json_string_value(value), &f->row->label);
-    f->row->label = weft_json_text(value);
-    return f->row->label ? 0 : weft_err_nomem(f->err, "a row", 0);
+        return copy(f, value, &f->row->label);
+    f->row->label = weft_str_of(weft_json_text(value));
+    return f->row->label.s ? 0 : weft_err_nomem(f->err, "a row", 0);
 }
 
 int weft_row_fill(const json_t *object, const char *subject,
@@ -556,12 +578,12 @@ int weft_row_fill(const json_t *object, const char *subject,
 
 void weft_row_release(struct weft_row *row)
 {
-    weft_free(row->prompt);
+    weft_str_release(&row->prompt);
     free_messages(row->message, row->n_messages);
-    weft_free(row->response);
-    weft_free(row->label);
-    weft_free(row->chosen);
-    weft_free(row->rejected);
+    weft_str_release(&row->response);
+    weft_str_release(&row->label);
+    weft_str_release(&row->chosen);
+    weft_str_release(&row->rejected);
     weft_free(row->json);
     memset(row, 0, sizeof *row);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "run/context.h"
 #include "run/store.h"
 
@@ -258,12 +259,13 @@ int weft_lm_score(struct weft_model *m, int32_t n,
 /* ---- Texts ------------------------------------------------------------ */
 
 static int encode(const struct weft_model *m, const char *text,
-                  int32_t **token_out, size_t *n_out, struct weft_err *err)
+                  size_t n_bytes, int32_t **token_out, size_t *n_out,
+                  struct weft_err *err)
 {
     if (!m->tokenizer)
         return weft_err_set(err, WEFT_ENOTFOUND, "'%s' has no tokenizer.json",
                             m->folder);
-    int rc = weft_tokenizer_encode(m->tokenizer, text, strlen(text),
+    int rc = weft_tokenizer_encode(m->tokenizer, text, n_bytes,
                                    WEFT_TOK_SPECIAL | WEFT_TOK_ADD_BOS,
                                    token_out, n_out, err);
     if (!rc && *n_out == 0) {
@@ -274,8 +276,9 @@ static int encode(const struct weft_model *m, const char *text,
 }
 
 int weft_model_logprobs(struct weft_model *m, const char *text,
-                        int32_t **token_out, float **logprob_out,
-                        size_t *n_out, struct weft_err *err)
+                        size_t n_bytes, int32_t **token_out,
+                        float **logprob_out, size_t *n_out,
+                        struct weft_err *err)
 {
     int32_t *token = NULL;
     size_t n = 0;
@@ -283,7 +286,7 @@ int weft_model_logprobs(struct weft_model *m, const char *text,
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' has a scalar head: no log-probs",
                             m->folder);
-    int rc = encode(m, text, &token, &n, err);
+    int rc = encode(m, text, n_bytes, &token, &n, err);
     if (rc)
         return rc;
     float *logp = weft_alloc(n, sizeof *logp);
@@ -302,8 +305,8 @@ int weft_model_logprobs(struct weft_model *m, const char *text,
     return 0;
 }
 
-int weft_model_score(struct weft_model *m, const char *text, float *score_out,
-                     struct weft_err *err)
+int weft_model_score(struct weft_model *m, const char *text, size_t n_bytes,
+                     float *score_out, struct weft_err *err)
 {
     int32_t *token = NULL;
     size_t n = 0;
@@ -311,7 +314,7 @@ int weft_model_score(struct weft_model *m, const char *text, float *score_out,
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' is a language model: it has no score",
                             m->folder);
-    int rc = encode(m, text, &token, &n, err);
+    int rc = encode(m, text, n_bytes, &token, &n, err);
     if (rc)
         return rc;
     struct weft_lm_prompt one = {token, (int32_t) n};
@@ -331,7 +334,8 @@ static int take_completion(void *ctx, int32_t p, int32_t s,
     struct take *take = ctx;
     struct weft_completion c = {.n = (size_t) (r->n_total - r->n_prompt),
                                 .ended = r->ended};
-    size_t n_text;
+    char *text = NULL;
+    size_t n_text = 0;
     (void) p;
     (void) s;
     c.token = weft_alloc(c.n, sizeof *c.token);
@@ -343,7 +347,8 @@ static int take_completion(void *ctx, int32_t p, int32_t s,
         memcpy(c.token, weft_rollout_token(r) + r->n_prompt, c.n * 4);
         memcpy(c.logprob, weft_rollout_logp(r) + r->n_prompt, c.n * 4);
         rc = weft_tokenizer_decode(take->model->tokenizer, c.token, c.n, true,
-                                   &c.text, &n_text, err);
+                                   &text, &n_text, err);
+        c.text = (struct weft_str){text, n_text};
     }
     if (rc)
         weft_completion_clear(&c);
@@ -353,7 +358,7 @@ static int take_completion(void *ctx, int32_t p, int32_t s,
 }
 
 int weft_model_generate(struct weft_model *m, const char *prompt,
-                        const struct weft_generate_options *o,
+                        size_t n_bytes, const struct weft_generate_options *o,
                         struct weft_completion *out, struct weft_err *err)
 {
     struct take take = {m, out};
@@ -369,7 +374,7 @@ int weft_model_generate(struct weft_model *m, const char *prompt,
         return weft_err_set(err, WEFT_EINVAL,
                             "generate options: need max_new_tokens > 0, "
                             "temperature >= 0, top_k >= 0, 0 < top_p <= 1");
-    int rc = encode(m, prompt, &token, &n, err);
+    int rc = encode(m, prompt, n_bytes, &token, &n, err);
     if (rc)
         return rc;
     struct weft_lm_prompt one = {token, (int32_t) n};
@@ -380,7 +385,7 @@ int weft_model_generate(struct weft_model *m, const char *prompt,
 
 void weft_completion_clear(struct weft_completion *c)
 {
-    weft_free(c->text);
+    weft_str_release(&c->text);
     weft_free(c->token);
     weft_free(c->logprob);
     *c = (struct weft_completion){0};

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "run/context.h"
 #include "run/prompts.h"
 #include "run/text.h"
@@ -163,9 +164,9 @@ static int for_each_batch(struct job *j,
 static int encode_prompt(struct job *j, int64_t i, struct weft_lm_prompt *out,
                          struct weft_err *err)
 {
-    struct weft_row row = {.prompt = (char *) (uintptr_t) j->o->prompt};
+    struct weft_row row = {.prompt = weft_str_of(j->o->prompt)};
     struct weft_row read = {0};
-    char *text = NULL;
+    struct weft_str text = {0};
     int32_t *token = NULL;
     *out = (struct weft_lm_prompt){0};
     int rc = j->data ? weft_dataset_row(j->data, (size_t) i, &read, err) : 0;
@@ -176,7 +177,7 @@ static int encode_prompt(struct job *j, int64_t i, struct weft_lm_prompt *out,
         rc = weft_renderer_encode(&j->renderer, j->model->tokenizer, text,
                                   &token, &out->n, err);
     out->token = token;
-    weft_free(text);
+    weft_str_release(&text);
     weft_row_release(&read);
     return rc;
 }
@@ -204,7 +205,7 @@ static int write_sample(void *ctx, int32_t p, int32_t s,
     weft_text_add(&line, "], \"logprobs\": [");
     add_floats(&line, weft_rollout_logp(r) + r->n_prompt, n);
     weft_text_add(&line, "], \"text\": ");
-    weft_text_add_json(&line, text);
+    weft_text_add_json_str(&line, (struct weft_str){text, n_text});
     weft_text_addf(&line, ", \"finish_reason\": \"%s\"}",
                    r->ended ? "stop" : "length");
     weft_free(text);
@@ -276,7 +277,7 @@ static int encode_text(struct job *j, int64_t i, struct weft_lm_prompt *out,
 {
     struct weft_row row = {0};
     struct weft_text text = {0};
-    char *prompt = NULL;
+    struct weft_str prompt = {0};
     int32_t *token = NULL;
     *out = (struct weft_lm_prompt){0};
     int rc = 0;
@@ -286,12 +287,12 @@ static int encode_text(struct job *j, int64_t i, struct weft_lm_prompt *out,
             rc = read_tokens(j, &row, out, err);
         if (rc || out->token)
             goto out;
-        if (row.prompt || row.n_messages > 0)
+        if (row.prompt.s || row.n_messages > 0)
             rc = weft_renderer_prompt(&j->renderer, &row, &prompt, err);
         if (rc)
             goto out;
-        weft_text_add(&text, prompt ? prompt : "");
-        weft_text_add(&text, row.response ? row.response : "");
+        weft_text_add_n(&text, prompt.s, prompt.n);
+        weft_text_add_n(&text, row.response.s, row.response.n);
     } else {
         weft_text_add(&text, j->o->prompt);
     }
@@ -302,11 +303,11 @@ static int encode_text(struct job *j, int64_t i, struct weft_lm_prompt *out,
                           j->o->model);
     if (!rc)
         rc = weft_renderer_encode(&j->renderer, j->model->tokenizer,
-                                  text.data ? text.data : "", &token, &out->n,
-                                  err);
+                                  (struct weft_str){text.data, text.n},
+                                  &token, &out->n, err);
     out->token = token;
 out:
-    weft_free(prompt);
+    weft_str_release(&prompt);
     weft_text_release(&text);
     weft_row_release(&row);
     return rc;

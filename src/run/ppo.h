@@ -32,7 +32,7 @@ struct weft_ppo_call {
 /* What a sample says, decoded. */
 struct weft_ppo_text {
     struct weft_row row;
-    char *prompt, *response;
+    struct weft_str prompt, response;
     int32_t n_tokens;
     bool ended;
 };

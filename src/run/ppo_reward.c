@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "run/ppo.h"
 
 /* Decodes sample i's response; reads its rollout (waits until it is there). */
@@ -12,14 +13,16 @@ static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
     struct weft_trainer *t = p->t;
     struct weft_tile *tile = p->extra[i].home.rollout;
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
-    size_t n;
+    char *text = NULL;
+    size_t n = 0;
     int rc = weft_seq_status(t->seq, p->err);
     if (!rc) {
         out->ended = r->ended;
         out->n_tokens = r->n_total - r->n_prompt;
         rc = weft_tokenizer_decode(
             t->tokenizer, weft_rollout_token(r) + r->n_prompt,
-            (size_t) out->n_tokens, true, &out->response, &n, p->err);
+            (size_t) out->n_tokens, true, &text, &n, p->err);
+        out->response = (struct weft_str){text, n};
     }
     weft_tile_unacquire(tile);
     if (!rc)
@@ -69,8 +72,8 @@ void weft_ppo_texts_release(struct weft_ppo *p)
 {
     for (int32_t i = 0; p->text && i < p->n; i++) {
         weft_row_release(&p->text[i].row);
-        weft_free(p->text[i].prompt);
-        weft_free(p->text[i].response);
+        weft_str_release(&p->text[i].prompt);
+        weft_str_release(&p->text[i].response);
     }
     weft_free(p->text);
     weft_free(p->part);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "run/lm.h"
 #include "run/trainer.h"
 
@@ -31,13 +32,19 @@ void weft_renderer_release(struct weft_renderer *renderer)
 }
 
 static int render_chat(const struct weft_renderer *r,
-                       const struct weft_row *row, char **text_out,
+                       const struct weft_row *row, struct weft_str *text_out,
                        struct weft_err *err)
 {
-    size_t n = row->prompt ? 1 : row->n_messages;
+    size_t n = row->prompt.s ? 1 : row->n_messages;
     static char user[] = "user", system[] = "system";
-    struct weft_message one = {user, row->prompt};
-    const struct weft_message *from = row->prompt ? &one : row->message;
+    struct weft_message one = {user, (char *) (uintptr_t) row->prompt.s};
+    const struct weft_message *from = row->prompt.s ? &one : row->message;
+    char *text = NULL;
+    if (row->prompt.s && memchr(row->prompt.s, 0, row->prompt.n))
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "line %zu: the prompt holds the zero character "
+                            "'\\u0000', which chat templates do not take",
+                            row->line);
     struct weft_message *message = weft_alloc(n + 1, sizeof *message);
     if (!message)
         return weft_err_nomem(err, "messages", n * sizeof *message);
@@ -47,14 +54,16 @@ static int render_chat(const struct weft_renderer *r,
         message[at++] = (struct weft_message){system,
                                               (char *) (uintptr_t) r->system};
     memcpy(message + at, from, n * sizeof *message);
-    int rc = weft_chat_render(r->chat, message, at + n, true, text_out, err);
+    int rc = weft_chat_render(r->chat, message, at + n, true, &text, err);
     weft_free(message);
+    if (!rc)
+        *text_out = weft_str_of(text);
     return rc;
 }
 
 int weft_renderer_prompt(const struct weft_renderer *r,
-                         const struct weft_row *row, char **text_out,
-                         struct weft_err *err)
+                         const struct weft_row *row,
+                         struct weft_str *text_out, struct weft_err *err)
 {
     if (r->chat)
         return render_chat(r, row, text_out, err);
@@ -63,19 +72,19 @@ int weft_renderer_prompt(const struct weft_renderer *r,
                             "line %zu: the prompt is a list of messages; "
                             "name a chat template (or 'auto')",
                             row->line);
-    *text_out = weft_strdup(row->prompt ? row->prompt : "");
-    return *text_out ? 0 : weft_err_nomem(err, "a prompt", 64);
+    return weft_str_copy(row->prompt.s ? row->prompt : weft_str_of(""),
+                         text_out, err);
 }
 
 int weft_renderer_encode(const struct weft_renderer *r,
                          const struct weft_tokenizer *tokenizer,
-                         const char *text, int32_t **token_out,
+                         struct weft_str text, int32_t **token_out,
                          int32_t *n_out, struct weft_err *err)
 {
     size_t n;
     /* Also without a template: prompts that come rendered spell them. */
     unsigned flags = WEFT_TOK_SPECIAL | (r->chat ? 0 : WEFT_TOK_ADD_BOS);
-    int rc = weft_tokenizer_encode(tokenizer, text, strlen(text), flags,
+    int rc = weft_tokenizer_encode(tokenizer, text.s, text.n, flags,
                                    token_out, &n, err);
     if (!rc && n > INT32_MAX / 4) {
         weft_free(*token_out);
@@ -121,8 +130,8 @@ static int add_response(const struct weft_trainer *t,
     int32_t *more;
     size_t n;
     int32_t limit = t->actor.arch.shape.max_positions;
-    int rc = weft_tokenizer_encode(t->tokenizer, row->response,
-                                   strlen(row->response), 0, &more, &n, err);
+    int rc = weft_tokenizer_encode(t->tokenizer, row->response.s,
+                                   row->response.n, 0, &more, &n, err);
     if (rc)
         return rc;
     bool eos = t->config.data.add_eos;
@@ -154,7 +163,7 @@ static int check_label(const struct weft_trainer *t,
 {
     const struct weft_config *c = &t->config;
     const char *user = weft_rewards_label_user(c->reward, c->n_rewards);
-    if (!user || row->label)
+    if (!user || row->label.s)
         return 0;
     return weft_err_set(err, WEFT_EINVAL,
                         "'%s' line %zu: no label, which reward '%s' compares "
@@ -170,7 +179,7 @@ static int encode_row(struct weft_trainer *t, size_t i,
 {
     bool sft = t->config.algorithm == WEFT_ALGO_SFT;
     struct weft_row row;
-    char *text = NULL;
+    struct weft_str text = {0};
     *p = (struct weft_run_prompt){.row = i};
     int rc = weft_dataset_row(t->data, i, &row, err);
     if (rc)
@@ -202,7 +211,7 @@ static int encode_row(struct weft_trainer *t, size_t i,
                               "model's vocabulary has %d",
                               t->config.data.path, row.line, p->token[k],
                               vocab);
-    weft_free(text);
+    weft_str_release(&text);
     weft_row_release(&row);
     return rc;
 }

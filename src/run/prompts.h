@@ -20,15 +20,15 @@ int weft_renderer_init(const char *name, const char *folder,
                        struct weft_err *err);
 void weft_renderer_release(struct weft_renderer *renderer);
 
-/* The prompt's text. Messages need a template. Caller frees. */
+/* The prompt's text. Messages need a template. The caller releases it. */
 int weft_renderer_prompt(const struct weft_renderer *renderer,
-                         const struct weft_row *row, char **text_out,
-                         struct weft_err *err);
+                         const struct weft_row *row,
+                         struct weft_str *text_out, struct weft_err *err);
 /* Text to ids as this renderer's texts want it (a template says the
  * beginning-of-text token itself). Caller frees. */
 int weft_renderer_encode(const struct weft_renderer *renderer,
                          const struct weft_tokenizer *tokenizer,
-                         const char *text, int32_t **token_out,
+                         struct weft_str text, int32_t **token_out,
                          int32_t *n_out, struct weft_err *err);
 
 struct weft_trainer;

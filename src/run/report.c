@@ -380,25 +380,23 @@ static void add_schedule(struct page *p)
 
 /* ---- Samples ---------------------------------------------------------- */
 
-static void add_text_cell(struct page *p, const char *s)
+static void add_text_cell(struct page *p, const json_t *value)
 {
+    struct weft_str s = weft_json_str(value);
+    size_t shown = s.n < MAX_TEXT ? s.n : MAX_TEXT;
     weft_text_add(&p->out, "<td class=\"t\"><div>");
-    s = s ? s : "";
-    char *cut = weft_strndup(s, strnlen(s, MAX_TEXT));
-    weft_text_add_html(&p->out, cut ? cut : "");
-    if (strlen(s) > MAX_TEXT)
+    weft_text_add_html_str(&p->out, (struct weft_str){s.s, shown});
+    if (shown < s.n)
         weft_text_add(&p->out, " ...");
     weft_text_add(&p->out, "</div>");
-    weft_free(cut);
 }
 
 static void add_sample(struct page *p, const json_t *o)
 {
-    const json_t *label = json_object_get(o, "label");
     weft_text_add(&p->out, "<tr>");
-    add_text_cell(p, json_string_value(json_object_get(o, "prompt")));
-    add_text_cell(p, json_string_value(json_object_get(o, "response")));
-    add_text_cell(p, json_string_value(label));
+    add_text_cell(p, json_object_get(o, "prompt"));
+    add_text_cell(p, json_object_get(o, "response"));
+    add_text_cell(p, json_object_get(o, "label"));
     weft_text_addf(
         &p->out, "<td class=\"n\">%.4g<td class=\"n\">%lld<td>%s</tr>\n",
         json_number_value(json_object_get(o, "score")),
@@ -415,9 +413,9 @@ static void add_sample(struct page *p, const json_t *o)
 static int add_samples(struct page *p, int64_t iteration, const char *path,
                        struct weft_err *err)
 {
-    char *text, name[4200];
-    size_t n;
-    int rc = weft_file_read(path, 0, &text, &n, err), number = 0;
+    char *text;
+    size_t n, number = 0;
+    int rc = weft_file_read(path, 0, &text, &n, err);
     if (rc)
         return rc;
     weft_text_addf(&p->out,
@@ -430,8 +428,7 @@ static int add_samples(struct page *p, int64_t iteration, const char *path,
         char *feed = memchr(line, '\n', (size_t) (text + n - line));
         size_t len = (size_t) ((feed ? feed : text + n) - line);
         json_t *o = NULL;
-        snprintf(name, sizeof name, "%s:%d", path, ++number);
-        rc = weft_json_parse(line, len, name, &o, err);
+        rc = weft_json_parse_texts(line, len, path, ++number, &o, err);
         if (!rc)
             add_sample(p, o);
         json_decref(o);

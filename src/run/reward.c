@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "run/config_keys.h"
 #include "run/reward_program.h"
 
@@ -48,34 +49,22 @@ const char *weft_rewards_label_user(const struct weft_reward_config *config,
 
 /* ---- Rules on the text ------------------------------------------------ */
 
-struct span {
-    const char *s;
-    size_t n;
-};
-
 static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static struct span trim(struct span x)
+static struct weft_str trim(struct weft_str x)
 {
-    while (x.n > 0 && is_blank(x.s[0])) {
-        x.s++;
-        x.n--;
-    }
+    while (x.n > 0 && is_blank(x.s[0]))
+        x = weft_str_after(x, 1);
     while (x.n > 0 && is_blank(x.s[x.n - 1]))
         x.n--;
     return x;
 }
 
-static bool equal(struct span a, struct span b)
-{
-    return a.n == b.n && memcmp(a.s, b.s, a.n) == 0;
-}
-
 /* Equal but for commas. */
-static bool equal_number(struct span a, struct span b)
+static bool equal_number(struct weft_str a, struct weft_str b)
 {
     size_t i = 0, j = 0;
     for (;;) {
@@ -90,49 +79,55 @@ static bool equal_number(struct span a, struct span b)
     }
 }
 
-static size_t number_length(const char *p)
+static size_t number_length(struct weft_str p)
 {
-    size_t sign = *p == '-', n = strspn(p + sign, "0123456789.,");
-    return n > 0 ? sign + n : 0;
+    size_t sign = p.n > 0 && p.s[0] == '-', n = sign;
+    while (n < p.n
+           && ((p.s[n] >= '0' && p.s[n] <= '9') || p.s[n] == '.'
+               || p.s[n] == ','))
+        n++;
+    return n > sign ? n : 0;
 }
 
 /* The last "#### number"; n is 0 when there is none. */
-static struct span last_marked(const char *s)
+static struct weft_str last_marked(struct weft_str text)
 {
-    struct span found = {s, 0};
-    for (const char *p = s; (p = strstr(p, "#### ")) != NULL; p++) {
-        size_t n = number_length(p + 5);
+    static const char mark[] = "#### ";
+    struct weft_str found = {text.s, 0};
+    for (size_t at; (at = weft_str_find(text, mark)) != SIZE_MAX;) {
+        struct weft_str p = weft_str_after(text, at + sizeof mark - 1);
+        size_t n = number_length(p);
         if (n > 0)
-            found = (struct span){p + 5, n};
+            found = (struct weft_str){p.s, n};
+        text = weft_str_after(text, at + 1);
     }
     return found;
 }
 
 /* The last number that is not a mere point; such a point if there is no
  * other. */
-static struct span last_number(const char *s)
+static struct weft_str last_number(struct weft_str text)
 {
-    struct span found = {s, 0};
-    while (*s) {
-        size_t n = number_length(s);
-        if (n > 0 && (found.n == 0 || n > 1 || *s != '.'))
-            found = (struct span){s, n};
-        s += n > 0 ? n : 1;
+    struct weft_str found = {text.s, 0};
+    while (text.n > 0) {
+        size_t n = number_length(text);
+        if (n > 0 && (found.n == 0 || n > 1 || text.s[0] != '.'))
+            found = (struct weft_str){text.s, n};
+        text = weft_str_after(text, n > 0 ? n : 1);
     }
     return found;
 }
 
-bool weft_reward_gsm8k(const char *response, const char *label, bool flexible)
+bool weft_reward_gsm8k(struct weft_str response, struct weft_str label,
+                       bool flexible)
 {
-    struct span truth = last_marked(label);
-    struct span answer = flexible ? last_number(response)
-                                  : last_marked(response);
+    struct weft_str truth = last_marked(label);
+    struct weft_str answer = flexible ? last_number(response)
+                                      : last_marked(response);
     if (truth.n == 0)
-        truth = trim((struct span){label, strlen(label)});
-    if (truth.n > 1 && truth.s[0] == '$') {
-        truth.s++;
-        truth.n--;
-    }
+        truth = trim(label);
+    if (truth.n > 1 && truth.s[0] == '$')
+        truth = weft_str_after(truth, 1);
     if (answer.n == 0)
         return false;
     if (!flexible)
@@ -141,10 +136,9 @@ bool weft_reward_gsm8k(const char *response, const char *label, bool flexible)
     return !memchr(answer.s, ',', answer.n) && equal_number(answer, truth);
 }
 
-bool weft_reward_exact(const char *response, const char *label)
+bool weft_reward_exact(struct weft_str response, struct weft_str label)
 {
-    return equal(trim((struct span){response, strlen(response)}),
-                 trim((struct span){label, strlen(label)}));
+    return weft_str_equal(trim(response), trim(label));
 }
 
 double weft_reward_length(int32_t n_tokens, int32_t target,
@@ -240,9 +234,9 @@ bool weft_rewards_any(const struct weft_rewards *rewards)
 /* A pattern that runs into PCRE2's limits counts as not found: the text is
  * the policy's, and it must not be able to end the run. */
 static bool found(const struct weft_reward_config *c, struct state *s,
-                  const char *text)
+                  struct weft_str text)
 {
-    int rc = pcre2_match(s->pattern, (PCRE2_SPTR) text, strlen(text), 0, 0,
+    int rc = pcre2_match(s->pattern, (PCRE2_SPTR) text.s, text.n, 0, 0,
                          s->match, NULL);
     if (rc < 0 && rc != PCRE2_ERROR_NOMATCH && !s->warned) {
         PCRE2_UCHAR why[160];
@@ -259,7 +253,7 @@ static int needs_label(const struct weft_reward_config *c, int32_t i,
                        const struct weft_reward_sample *sample,
                        struct weft_err *err)
 {
-    if (sample->label)
+    if (sample->label.s)
         return 0;
     return weft_err_set(err, WEFT_ENOTFOUND,
                         "reward '%s': the row of sample %d has no label; set "
@@ -314,7 +308,7 @@ static int compute_one(struct weft_rewards *r, int32_t which, int32_t i,
         if (!rc)
             rc = weft_reward_boxed(sample->response, sample->label, &yes);
         if (rc == WEFT_ENOMEM)
-            rc = weft_err_nomem(err, c->name, strlen(sample->response));
+            rc = weft_err_nomem(err, c->name, sample->response.n);
         break;
     case WEFT_REWARD_REGEX:
         yes = found(c, &r->state[which], sample->response);

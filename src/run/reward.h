@@ -58,11 +58,12 @@ double weft_rewards_sum(const struct weft_rewards *rewards,
 /* ---- The rules, for who wants one alone ------------------------------- */
 
 /* label: the number, or a solution that ends in "#### number". */
-bool weft_reward_gsm8k(const char *response, const char *label,
+bool weft_reward_gsm8k(struct weft_str response, struct weft_str label,
                        bool flexible);
-bool weft_reward_exact(const char *response, const char *label);
+bool weft_reward_exact(struct weft_str response, struct weft_str label);
 /* Errors: WEFT_ENOMEM. */
-int weft_reward_boxed(const char *response, const char *label, bool *out);
+int weft_reward_boxed(struct weft_str response, struct weft_str label,
+                      bool *out);
 /* method: "around", "most", "least" */
 double weft_reward_length(int32_t n_tokens, int32_t target,
                           const char *method);

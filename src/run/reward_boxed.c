@@ -5,137 +5,191 @@
  * sizes of fractions and brackets, degrees, dollars, per cent, units, a short
  * left side of an equation, braces left out, 0.5 and a/b for fractions.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/str.h"
 #include "run/reward.h"
 #include "run/text.h"
+
+static struct weft_str text_of(const struct weft_text *t)
+{
+    return (struct weft_str){t->data, t->n};
+}
+
+static void become(struct weft_text *t, struct weft_text *other)
+{
+    other->failed = other->failed || t->failed;
+    weft_text_release(t);
+    *t = *other;
+}
 
 static void replace(struct weft_text *t, const char *from, const char *to)
 {
     struct weft_text out = {0};
-    const char *p = t->data, *hit;
-    if (!p || !strstr(p, from))
+    struct weft_str p = text_of(t);
+    size_t at = weft_str_find(p, from);
+    if (at == SIZE_MAX)
         return;
-    for (; (hit = strstr(p, from)) != NULL; p = hit + strlen(from)) {
-        weft_text_add_n(&out, p, (size_t) (hit - p));
+    for (; at != SIZE_MAX; at = weft_str_find(p, from)) {
+        weft_text_add_n(&out, p.s, at);
         weft_text_add(&out, to);
+        p = weft_str_after(p, at + strlen(from));
     }
-    weft_text_add(&out, p);
-    out.failed = out.failed || t->failed;
-    weft_text_release(t);
-    *t = out;
+    weft_text_add_n(&out, p.s, p.n);
+    become(t, &out);
 }
 
-/* Bytes of the character at p; a stray byte counts as one. */
-static size_t character(const char *p)
+/* Bytes of the first character; a stray byte counts as one. 0: the end. */
+static size_t character(struct weft_str p)
 {
-    size_t n = weft_utf8_length(p, strlen(p));
-    return n > 0 ? n : *p != 0;
+    size_t n = weft_utf8_length(p.s, p.n);
+    return n > 0 ? n : p.n > 0;
+}
+
+static void add_braced(struct weft_text *out, struct weft_str p, size_t n)
+{
+    weft_text_add(out, "{");
+    weft_text_add_n(out, p.s, n);
+    weft_text_add(out, "}");
 }
 
 /* "\sqrt3" -> "\sqrt{3}". False: nothing follows the root. */
 static bool fix_sqrt(struct weft_text *t)
 {
     struct weft_text out = {0};
-    const char *p = t->data, *hit;
+    struct weft_str p = text_of(t);
+    size_t at;
     bool ok = true;
-    for (; (hit = strstr(p, "\\sqrt")) != NULL && ok;) {
-        weft_text_add_n(&out, p, (size_t) (hit + 5 - p));
-        p = hit + 5;
-        size_t n = character(p);
-        ok = n > 0 && strncmp(p, "\\sqrt", 5) != 0;
-        if (ok && *p != '{') {
-            weft_text_addf(&out, "{%.*s}", (int) n, p);
-            p += n;
+    while (ok && (at = weft_str_find(p, "\\sqrt")) != SIZE_MAX) {
+        weft_text_add_n(&out, p.s, at + 5);
+        p = weft_str_after(p, at + 5);
+        ok = p.n > 0 && !weft_str_starts(p, "\\sqrt");
+        if (ok && p.s[0] != '{') {
+            size_t n = character(p);
+            add_braced(&out, p, n);
+            p = weft_str_after(p, n);
         }
     }
-    weft_text_add(&out, p);
-    out.failed = out.failed || t->failed;
-    weft_text_release(t);
-    *t = out;
+    weft_text_add_n(&out, p.s, p.n);
+    become(t, &out);
     return ok;
 }
 
-/* One \frac's arguments from p: "12" -> "{1}{2}", "1{2}" -> "{1}{2}".
- * Returns what follows, or NULL when there are less than two. */
-static const char *fix_frac(const char *p, struct weft_text *out)
+/* One \frac's arguments: "12" -> "{1}{2}", "1{2}" -> "{1}{2}". *p moves
+ * behind them. False: there are less than two. */
+static bool fix_frac(struct weft_str *p, struct weft_text *out)
 {
-    size_t a = character(p), b = a > 0 ? character(p + a) : 0;
-    const char *next = strstr(p, "\\frac");
-    if (b == 0 || (next && next < p + a + b))
-        return NULL;
-    weft_text_addf(out, "{%.*s}", (int) a, p);
-    if (p[a] != '{')
-        weft_text_addf(out, "{%.*s}", (int) b, p + a);
+    size_t a = character(*p);
+    struct weft_str second = weft_str_after(*p, a);
+    size_t b = character(second);
+    if (b == 0 || weft_str_find(*p, "\\frac") < a + b)
+        return false;
+    add_braced(out, *p, a);
+    if (second.s[0] != '{')
+        add_braced(out, second, b);
     else
         weft_text_add(out, "{");
-    return p + a + b;
+    *p = weft_str_after(second, b);
+    return true;
 }
 
 /* False: nothing at all follows a \frac. */
 static bool fix_fracs(struct weft_text *t)
 {
     struct weft_text out = {0};
-    const char *p = t->data, *hit;
-    while ((hit = strstr(p, "\\frac")) != NULL) {
-        weft_text_add_n(&out, p, (size_t) (hit + 5 - p));
-        p = hit + 5;
-        if (*p == 0 || strncmp(p, "\\frac", 5) == 0) {
+    struct weft_str p = text_of(t);
+    size_t at;
+    while ((at = weft_str_find(p, "\\frac")) != SIZE_MAX) {
+        weft_text_add_n(&out, p.s, at + 5);
+        p = weft_str_after(p, at + 5);
+        if (p.n == 0 || weft_str_starts(p, "\\frac")) {
             weft_text_release(&out);
             return false;
         }
-        if (*p != '{' && !(p = fix_frac(p, &out))) {
+        if (p.s[0] != '{' && !fix_frac(&p, &out)) {
             weft_text_release(&out); /* the text stays as it was */
             return true;
         }
     }
-    weft_text_add(&out, p);
-    out.failed = out.failed || t->failed;
-    weft_text_release(t);
-    *t = out;
+    weft_text_add_n(&out, p.s, p.n);
+    become(t, &out);
     return true;
 }
 
-/* Digits of a whole number without idle zeros; returns its end or NULL. */
-static const char *whole(const char *p)
+/* Bytes of a whole number without idle zeros at the beginning; 0: none. */
+static size_t whole(struct weft_str p)
 {
-    const char *digits = *p == '-' ? p + 1 : p;
-    size_t n = strspn(digits, "0123456789");
-    if (n == 0 || (digits[0] == '0' && (n > 1 || digits != p)))
-        return NULL;
-    return digits + n;
+    size_t sign = p.n > 0 && p.s[0] == '-', n = sign;
+    while (n < p.n && p.s[n] >= '0' && p.s[n] <= '9')
+        n++;
+    if (n == sign || (p.s[sign] == '0' && n > 1))
+        return 0;
+    return n;
 }
 
 /* "a/b" of whole numbers -> "\frac{a}{b}" */
 static void fix_slash(struct weft_text *t)
 {
-    const char *slash = whole(t->data);
-    const char *end = slash && *slash == '/' ? whole(slash + 1) : NULL;
-    struct weft_text out = {0};
-    if (!end || *end)
+    struct weft_str p = text_of(t);
+    size_t n = whole(p);
+    if (n == 0 || n == p.n || p.s[n] != '/')
         return;
-    weft_text_addf(&out, "\\frac{%.*s}{%s}", (int) (slash - t->data), t->data,
-                   slash + 1);
-    out.failed = out.failed || t->failed;
-    weft_text_release(t);
-    *t = out;
+    struct weft_str below = weft_str_after(p, n + 1);
+    if (below.n == 0 || whole(below) != below.n)
+        return;
+    struct weft_text out = {0};
+    weft_text_add(&out, "\\frac");
+    add_braced(&out, p, n);
+    add_braced(&out, below, below.n);
+    become(t, &out);
+}
+
+/* Keeps the text from its byte `from` on. */
+static void drop(struct weft_text *t, size_t from)
+{
+    t->n -= from;
+    memmove(t->data, t->data + from, t->n + 1);
 }
 
 /* A left side of at most two characters goes. */
 static void drop_left_side(struct weft_text *t)
 {
-    char *eq = strchr(t->data, '=');
-    if (!eq || strchr(eq + 1, '='))
+    struct weft_str p = text_of(t);
+    size_t equals = weft_str_find(p, "="), n = 0;
+    if (equals == SIZE_MAX
+        || weft_str_find(weft_str_after(p, equals + 1), "=") != SIZE_MAX)
         return;
-    size_t n = 0;
-    for (const char *p = t->data; p < eq; p += character(p))
+    for (size_t at = 0; at < equals; at += character(weft_str_after(p, at)))
         n++;
-    if (n <= 2) {
-        t->n = strlen(eq + 1);
-        memmove(t->data, eq + 1, t->n + 1);
-    }
+    if (n <= 2)
+        drop(t, equals + 1);
+}
+
+/* Leaves what comes after a unit, "\text{ apples}", out. False: two units. */
+static bool drop_unit(struct weft_text *t)
+{
+    static const char mark[] = "\\text{ ";
+    struct weft_str p = text_of(t);
+    size_t unit = weft_str_find(p, mark);
+    if (unit == SIZE_MAX)
+        return true;
+    if (weft_str_find(weft_str_after(p, unit + 1), mark) != SIZE_MAX)
+        return false;
+    t->n = unit;
+    t->data[unit] = 0;
+    return true;
+}
+
+/* ".5" -> "0.5" */
+static void add_zero(struct weft_text *t)
+{
+    if (t->data[0] != '.')
+        return;
+    weft_text_add(t, " "); /* room for the zero */
+    if (t->failed)
+        return;
+    memmove(t->data + 1, t->data, t->n - 1);
+    t->data[0] = '0';
 }
 
 /* False: no number of arguments fits; then only equal texts are equal. */
@@ -150,25 +204,14 @@ static bool normalise(struct weft_text *t)
     replace(t, "dfrac", "frac");
     for (size_t i = 0; i < WEFT_COUNT(gone); i++)
         replace(t, gone[i], "");
-    char *unit = t->data ? strstr(t->data, "\\text{ ") : NULL;
-    if (unit && strstr(unit + 1, "\\text{ "))
+    if (!drop_unit(t))
         return false;
-    if (unit) {
-        *unit = 0;
-        t->n = (size_t) (unit - t->data);
-    }
     replace(t, "\\%", "");
     replace(t, " .", " 0.");
     replace(t, "{.", "{0.");
     if (t->n == 0 || t->failed)
         return true;
-    if (t->data[0] == '.') {
-        weft_text_add(t, " "); /* room for the zero */
-        if (t->failed)
-            return true;
-        memmove(t->data + 1, t->data, t->n - 1);
-        t->data[0] = '0';
-    }
+    add_zero(t);
     drop_left_side(t);
     if (!fix_sqrt(t))
         return false;
@@ -177,7 +220,7 @@ static bool normalise(struct weft_text *t)
         return true;
     if (!fix_fracs(t))
         return false;
-    if (!t->failed && strcmp(t->data, "0.5") == 0)
+    if (weft_str_equal(text_of(t), weft_str_of("0.5")))
         replace(t, "0.5", "\\frac{1}{2}");
     if (!t->failed)
         fix_slash(t);
@@ -186,49 +229,51 @@ static bool normalise(struct weft_text *t)
 
 /* The inside of the last \boxed{...}, or what follows a last "\boxed " up to
  * a dollar. False: there is none, or it is not closed. */
-static bool last_boxed(const char *s, const char **out, size_t *n_out)
+static bool last_boxed(struct weft_str text, struct weft_str *out)
 {
-    static const char word[] = "\\boxed", open[] = "\\boxed ";
-    const char *last = NULL, *bare = NULL;
-    for (const char *p = s; (p = strstr(p, word)) != NULL; p++) {
-        last = p;
-        if (p[sizeof word - 1] == ' ')
-            bare = p;
+    static const char word[] = "\\boxed";
+    struct weft_str last = {0}, bare = {0};
+    for (size_t at; (at = weft_str_find(text, word)) != SIZE_MAX;) {
+        text = weft_str_after(text, at + sizeof word - 1);
+        last = text;
+        if (weft_str_starts(text, " "))
+            bare = text;
     }
-    if (bare) {
-        *out = bare + sizeof open - 1;
-        *n_out = strcspn(*out, "$");
+    if (bare.s) {
+        *out = weft_str_after(bare, 1);
+        const char *dollar = memchr(out->s, '$', out->n);
+        if (dollar)
+            out->n = (size_t) (dollar - out->s);
         return true;
     }
-    if (!last || last[sizeof word - 1] != '{')
-        return false;
     int depth = 0;
-    for (const char *p = last + sizeof word - 1; *p; p++) {
-        depth += (*p == '{') - (*p == '}');
+    if (!last.s || !weft_str_starts(last, "{"))
+        return false;
+    for (size_t at = 0; at < last.n; at++) {
+        depth += (last.s[at] == '{') - (last.s[at] == '}');
         if (depth == 0) {
-            *out = last + sizeof word;
-            *n_out = (size_t) (p - *out);
+            *out = (struct weft_str){last.s + 1, at - 1};
             return true;
         }
     }
     return false;
 }
 
-int weft_reward_boxed(const char *response, const char *label, bool *out)
+int weft_reward_boxed(struct weft_str response, struct weft_str label,
+                      bool *out)
 {
-    const char *answer, *truth = label;
-    size_t n, m = strlen(label);
+    struct weft_str answer, truth = label;
     *out = false;
-    if (!last_boxed(response, &answer, &n))
+    if (!last_boxed(response, &answer))
         return 0;
-    (void) last_boxed(label, &truth, &m);
+    (void) last_boxed(label, &truth);
     struct weft_text a = {0}, b = {0};
-    weft_text_add_n(&a, answer, n);
-    weft_text_add_n(&b, truth, m);
+    weft_text_add_n(&a, answer.s, answer.n);
+    weft_text_add_n(&b, truth.s, truth.n);
     if (normalise(&a) && normalise(&b))
-        *out = a.n == b.n && (a.n == 0 || memcmp(a.data, b.data, a.n) == 0);
+        *out = weft_str_equal(text_of(&a), text_of(&b));
     else
-        *out = n == m && memcmp(answer, truth, n) == 0;
+        *out = weft_str_equal(answer, truth);
     int rc = a.failed || b.failed ? WEFT_ENOMEM : 0;
     weft_text_release(&a);
     weft_text_release(&b);

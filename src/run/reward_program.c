@@ -433,11 +433,11 @@ static void put_question(struct weft_text *t, int32_t index,
                          const struct weft_reward_sample *s)
 {
     weft_text_addf(t, "{\"index\": %d, \"prompt\": ", index);
-    weft_text_add_json(t, s->prompt);
+    weft_text_add_json_str(t, s->prompt);
     weft_text_add(t, ", \"response\": ");
-    weft_text_add_json(t, s->response);
+    weft_text_add_json_str(t, s->response);
     weft_text_add(t, ", \"label\": ");
-    weft_text_add_json(t, s->label);
+    weft_text_add_json_str(t, s->label);
     weft_text_addf(t,
                    ", \"n_tokens\": %d, \"finish_reason\": \"%s\", "
                    "\"row\": ",

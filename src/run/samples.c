@@ -25,12 +25,12 @@ static void add_sample(struct weft_text *t, int64_t iteration,
 {
     weft_text_addf(t, "{\"iteration\": %lld, \"index\": %lld, \"prompt\": ",
                    (long long) iteration, (long long) s->index);
-    weft_text_add_json(t, s->prompt);
+    weft_text_add_json_str(t, s->prompt);
     weft_text_add(t, ", \"response\": ");
-    weft_text_add_json(t, s->response);
-    if (s->label) {
+    weft_text_add_json_str(t, s->response);
+    if (s->label.s) {
         weft_text_add(t, ", \"label\": ");
-        weft_text_add_json(t, s->label);
+        weft_text_add_json_str(t, s->label);
     }
     weft_text_add(t, ", \"score\": ");
     weft_text_add_number(t, s->score);

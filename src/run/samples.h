@@ -9,11 +9,11 @@
 
 #include "run/config.h"
 
-/* All strings are borrowed; bytes that are not UTF-8 become U+FFFD. */
+/* All texts are borrowed; bytes that are not UTF-8 become U+FFFD. */
 struct weft_sample_record {
     int64_t index; /* within the iteration */
-    const char *prompt, *response;
-    const char *label;             /* NULL: none */
+    struct weft_str prompt, response;
+    struct weft_str label;         /* none: the row has none */
     double score;                  /* weighted sum */
     double part[WEFT_MAX_REWARDS]; /* unweighted rewards */
     int32_t n_tokens;              /* of the response */

@@ -49,7 +49,8 @@ void weft_text_add_n(struct weft_text *text, const char *s, size_t n)
 {
     if (!reserve(text, n))
         return;
-    memcpy(text->data + text->n, s, n);
+    if (n > 0) /* s may be NULL otherwise */
+        memcpy(text->data + text->n, s, n);
     text->n += n;
     text->data[text->n] = 0;
 }
@@ -98,10 +99,10 @@ size_t weft_utf8_length(const char *s, size_t n)
 
 /* Calls `escape` for every ASCII character, which returns false when the
  * character stands for itself. */
-static void add_escaped(struct weft_text *text, const char *s,
+static void add_escaped(struct weft_text *text, const char *s, size_t n,
                         bool (*escape)(struct weft_text *text, char c))
 {
-    size_t n = strlen(s), start = 0, i = 0;
+    size_t start = 0, i = 0;
     while (i < n) {
         size_t len = weft_utf8_length(s + i, n - i);
         if (len > 1) {
@@ -144,15 +145,20 @@ static bool escape_json(struct weft_text *text, char c)
     }
 }
 
-void weft_text_add_json(struct weft_text *text, const char *s)
+void weft_text_add_json_str(struct weft_text *text, struct weft_str s)
 {
-    if (!s) {
+    if (!s.s) {
         weft_text_add(text, "null");
         return;
     }
     weft_text_add(text, "\"");
-    add_escaped(text, s, escape_json);
+    add_escaped(text, s.s, s.n, escape_json);
     weft_text_add(text, "\"");
+}
+
+void weft_text_add_json(struct weft_text *text, const char *s)
+{
+    weft_text_add_json_str(text, weft_str_of(s));
 }
 
 static bool escape_html(struct weft_text *text, char c)
@@ -171,9 +177,14 @@ static bool escape_html(struct weft_text *text, char c)
     return true;
 }
 
+void weft_text_add_html_str(struct weft_text *text, struct weft_str s)
+{
+    add_escaped(text, s.s, s.n, escape_html);
+}
+
 void weft_text_add_html(struct weft_text *text, const char *s)
 {
-    add_escaped(text, s, escape_html);
+    weft_text_add_html_str(text, weft_str_of(s));
 }
 
 void weft_text_add_number(struct weft_text *text, double x)

@@ -6,7 +6,7 @@
 #ifndef WEFT_RUN_TEXT_H
 #define WEFT_RUN_TEXT_H
 
-#include "base/err.h"
+#include "base/str.h"
 
 struct weft_text {
     char *data; /* n bytes and a zero byte; NULL when empty */
@@ -27,6 +27,8 @@ void weft_text_addf(struct weft_text *text, const char *fmt, ...)
 /* A JSON string with its quotes, pure ASCII but for valid UTF-8; each byte
  * that is not UTF-8 becomes U+FFFD. NULL: null. */
 void weft_text_add_json(struct weft_text *text, const char *s);
+/* The same of a text, whose zero bytes become \u0000. */
+void weft_text_add_json_str(struct weft_text *text, struct weft_str s);
 /* A JSON number with the fewest digits that read back to the same bits;
  * null when it is not finite. */
 void weft_text_add_number(struct weft_text *text, double x);
@@ -35,6 +37,7 @@ void weft_text_add_float(struct weft_text *text, float x);
 /* Text for HTML: & < > " are escaped, control characters and what is not
  * UTF-8 become U+FFFD. */
 void weft_text_add_html(struct weft_text *text, const char *s);
+void weft_text_add_html_str(struct weft_text *text, struct weft_str s);
 
 /* Bytes of the UTF-8 character at s (n bytes are there): 1 to 4, or 0 when
  * it is none. */

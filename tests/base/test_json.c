@@ -68,15 +68,23 @@ static void test_json_parse_bad(void)
         CHECK(*p >= 0x20 && *p < 0x7f);
 }
 
-static void test_json_parse_at(void)
+static void test_json_parse_texts(void)
 {
+    static const char zeros[] = "\"a\\u0000b\"";
     struct weft_err err = {0};
     json_t *root = NULL;
+    REQUIRE_OK(weft_json_parse_texts(zeros, sizeof zeros - 1, "d.jsonl", 1,
+                                     &root, &err),
+               err);
+    struct weft_str text = weft_json_str(root);
+    CHECK(weft_str_equal(text, (struct weft_str){"a\0b", 3}));
+    json_decref(root);
+    CHECK(!weft_json_str(NULL).s && weft_json_str(NULL).n == 0);
     CHECK_FAILS(
-        weft_json_parse_at("{\"a\" 1}", 7, "d.jsonl", 41, &root, &err),
+        weft_json_parse_texts("{\"a\" 1}", 7, "d.jsonl", 41, &root, &err),
         WEFT_EFORMAT, err, "d.jsonl:41:6: not JSON");
     CHECK_FAILS(
-        weft_json_parse_at("[1,\n2,\n?]", 9, "d.jsonl", 41, &root, &err),
+        weft_json_parse_texts("[1,\n2,\n?]", 9, "d.jsonl", 41, &root, &err),
         WEFT_EFORMAT, err, "d.jsonl:43:1: not JSON");
 }
 
@@ -235,7 +243,7 @@ static void test_json_keys(void)
 
 WEFT_TESTS("base/json", {"test_json_parse", test_json_parse},
            {"test_json_parse_bad", test_json_parse_bad},
-           {"test_json_parse_at", test_json_parse_at},
+           {"test_json_parse_texts", test_json_parse_texts},
            {"test_json_read", test_json_read},
            {"test_json_find", test_json_find},
            {"test_json_getters", test_json_getters},

@@ -11,5 +11,6 @@ sh_tests += %D%/bad_layout.sh
 sh_tests += %D%/full_disk.sh
 sh_tests += %D%/usage.sh
 sh_tests += %D%/tokenize.sh
+sh_tests += %D%/lines.sh
 sh_tests += %D%/schedule.sh
 EXTRA_DIST += %D%/expect.sh

@@ -34,6 +34,12 @@ same "decode a list" "ab" "$(echo '[97, 98]' | t --decode "$dir/model")"
 same "decode json" '{"text": "a\n\"b"}' \
     "$(echo '97,10,34 98' | t -d --json "$dir/model")"
 same "decode nothing" "" "$(echo | t -d "$dir/model")"
+same "json input, zero byte" "97 0 98" \
+    "$(printf '%s\n' '"a\u0000b"' | t --json-input "$dir/model")"
+same "decode json, zero byte" '{"text": "a\u0000b\u0000"}' \
+    "$(echo 97 0 98 0 | t -d --json "$dir/model")"
+printf 'a\0b\0\n' >"$dir/zeros"
+same "file, zero byte" "97 0 98 0" "$(t "$dir/model" "$dir/zeros")"
 
 # A special token is one id, unless it is to be text.
 special=$(sed -n 's/.*"content": *"\(<[^"]*>\)".*/\1/p' \
@@ -69,6 +75,9 @@ for bad in x '1 x' -1 '1.5' '[1' '1]' '[1] 2' 99999999999 '1,2;3'; do
     fails "$dir/bad:1: must be token ids" "$weft" tokenize -d "$dir/model" \
         "$dir/bad"
 done
+printf '97\00098\n' >"$dir/bad"
+fails "$dir/bad:1: must be token ids from 0, not a zero byte" \
+    "$weft" tokenize -d "$dir/model" "$dir/bad"
 printf '"a"\n"b\n' >"$dir/bad"
 fails "$dir/bad:2" "$weft" tokenize --json-input "$dir/model" "$dir/bad"
 echo '[1]' >"$dir/bad"

@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "model/dataset.h"
 
 #include <time.h>
@@ -26,12 +27,14 @@ static struct weft_row row_of(const struct weft_dataset *d, size_t i)
     return row;
 }
 
-static void check_same(const char *got, const char *wanted)
+/* Equal bytes; wanted NULL: no text. */
+static void check_same(struct weft_str got, const char *wanted)
 {
     if (wanted)
-        CHECK_STR(got, wanted);
+        CHECK_STR(got.s, wanted);
     else
-        CHECK(got == NULL);
+        CHECK(got.s == NULL);
+    CHECK_INT(got.n, wanted ? strlen(wanted) : 0);
 }
 
 /* The only row of a text; NULL stands for a missing part. `messages`:
@@ -98,6 +101,47 @@ static void test_dataset_row_texts(void)
               "\xc3\xa9\n", NULL, "", NULL);
 }
 
+/* Texts go on behind a zero character. */
+static void test_dataset_row_zeros(void)
+{
+    static const struct {
+        const char *text;
+        struct weft_str prompt, response, label;
+    } known[] = {
+        {"{\"prompt\": \"a\\u0000b\", \"response\": \"\\u0000\", "
+         "\"label\": \"\\u0000\\u0000\"}",
+         {"a\0b", 3},
+         {"\0", 1},
+         {"\0\0", 2}},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
+         "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", "
+         "\"text\": \"r\\u0000\"}, {\"type\": \"text\", \"text\": "
+         "\"s\"}]}], \"label\": [\"\\u0000\"]}",
+         {0},
+         {"r\0s", 3},
+         {"[\"\\u0000\"]", 10}},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(known); i++) {
+        struct weft_dataset *d = parse(known[i].text, NULL);
+        struct weft_row row = row_of(d, 0);
+        CHECK(weft_str_equal(row.prompt, known[i].prompt));
+        CHECK(weft_str_equal(row.response, known[i].response));
+        CHECK(weft_str_equal(row.label, known[i].label));
+        weft_row_release(&row);
+        weft_dataset_close(d);
+    }
+    static const char pair[] = "{\"chosen\": \"a\\u0000b c\", "
+                               "\"rejected\": \"a\\u0000b d\"}";
+    const struct weft_dataset_keys keys = {.need = WEFT_NEED_PAIR};
+    struct weft_dataset *d = parse(pair, &keys);
+    struct weft_row row = row_of(d, 0);
+    CHECK(weft_str_equal(row.prompt, (struct weft_str){"a\0b", 3}));
+    check_same(row.chosen, " c");
+    check_same(row.rejected, " d");
+    weft_row_release(&row);
+    weft_dataset_close(d);
+}
+
 static void test_dataset_row_messages(void)
 {
     check_row("{\"data_source\": \"x\", \"prompt\": [{\"role\": \"user\", "
@@ -136,14 +180,14 @@ static void check_pair(const char *text, const char *prompt,
     static const struct weft_dataset_keys pair = {.need = WEFT_NEED_PAIR};
     struct weft_dataset *d = parse(text, &pair);
     struct weft_row row = row_of(d, 0);
-    if (row.prompt) {
-        CHECK_STR(row.prompt, prompt);
+    if (row.prompt.s) {
+        check_same(row.prompt, prompt);
     } else {
         CHECK_INT(row.n_messages, 1);
         CHECK_STR(row.message[0].content, prompt);
     }
-    CHECK_STR(row.chosen, chosen);
-    CHECK_STR(row.rejected, rejected);
+    check_same(row.chosen, chosen);
+    check_same(row.rejected, rejected);
     weft_row_release(&row);
     weft_dataset_close(d);
 }
@@ -188,16 +232,16 @@ static void test_dataset_named_keys(void)
         "3}}}\n",
         &keys);
     struct weft_row row = row_of(d, 0);
-    CHECK_STR(row.prompt, "yes");
-    CHECK_STR(row.response, "r");
-    CHECK_STR(row.label, "3");
+    check_same(row.prompt, "yes");
+    check_same(row.response, "r");
+    check_same(row.label, "3");
     weft_row_release(&row);
     weft_dataset_close(d);
     const struct weft_dataset_keys text = {.prompt = "text"};
     d = parse("{\"text\": \"t\"}", &text);
     row = row_of(d, 0);
-    CHECK_STR(row.prompt, "t");
-    CHECK(!row.response);
+    check_same(row.prompt, "t");
+    CHECK(!row.response.s);
     weft_row_release(&row);
     weft_dataset_close(d);
 }
@@ -238,7 +282,7 @@ static void test_dataset_lines(void)
     CHECK_INT(weft_dataset_size(d), 3);
     for (size_t i = 0; i < 3; i++) {
         struct weft_row row = row_of(d, i);
-        CHECK_STR(row.prompt, prompts[i]);
+        check_same(row.prompt, prompts[i]);
         CHECK_INT(row.line, lines[i]);
         CHECK(!strchr(row.json, '\r'));
         weft_row_release(&row);
@@ -311,7 +355,15 @@ static void test_dataset_parse_bad(void)
             "'messages' must be a list of messages, or one as a JSON");
     refused("{\"prompt\": \"a\", \"prompt\": \"b\"}\n", WEFT_EFORMAT,
             "duplicate");
-    refused("{\"prompt\": \"a\\u0000b\"}\n", WEFT_EFORMAT, "zero character");
+    refused("{\"a\\u0000b\": 1, \"prompt\": \"p\"}\n", WEFT_EFORMAT,
+            "zero character");
+    refused("{\"prompt\": [{\"role\": \"user\", \"content\": "
+            "\"a\\u0000b\"}]}\n",
+            WEFT_EUNSUPPORTED,
+            "message 0 of 'prompt' holds the zero character");
+    refused("{\"prompt\": [{\"role\": \"user\\u0000b\", \"content\": "
+            "\"a\"}]}\n",
+            WEFT_EFORMAT, "must be an object with 'role'");
     refused("{\"prompt\": \"\xff\"}\n", WEFT_EFORMAT, "d.jsonl:1:");
     refused("{\"instruction\": \"a\", \"input\": \"b\"}\n", WEFT_EUNSUPPORTED,
             "both 'instruction' and 'input'");
@@ -368,8 +420,8 @@ static void test_dataset_open(void)
     REQUIRE_OK(weft_dataset_open(path, NULL, &d, &err), err);
     CHECK_INT(weft_dataset_size(d), ROWS);
     struct weft_row row = row_of(d, ROWS - 1);
-    CHECK_STR(row.prompt, "how much is 99999?");
-    CHECK_STR(row.label, "99999");
+    check_same(row.prompt, "how much is 99999?");
+    check_same(row.label, "99999");
     CHECK_INT(row.line, ROWS);
     weft_row_release(&row);
     weft_dataset_close(d);
@@ -402,6 +454,7 @@ static void test_dataset_order(void)
 WEFT_TESTS("model/dataset",
            {"test_dataset_row_texts", test_dataset_row_texts},
            {"test_dataset_row_messages", test_dataset_row_messages},
+           {"test_dataset_row_zeros", test_dataset_row_zeros},
            {"test_dataset_row_pairs", test_dataset_row_pairs},
            {"test_dataset_named_keys", test_dataset_named_keys},
            {"test_dataset_need_nothing", test_dataset_need_nothing},

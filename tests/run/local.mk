@@ -51,3 +51,6 @@ check_PROGRAMS += %D%/test_fuse
 %C%_test_fuse_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_memory
 %C%_test_memory_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_zero_bytes
+%C%_test_zero_bytes_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_test_zero_bytes_LDADD = $(all_libs)

@@ -41,8 +41,8 @@ static int fixture_reward(void *ctx, const struct weft_reward_sample *sample,
     int n = 0, low = 0;
     (void) ctx;
     (void) err;
-    for (const char *p = sample->response; *p && n < 16; p++, n++)
-        low += (unsigned char) *p < 0x60;
+    for (; n < 16 && (size_t) n < sample->response.n; n++)
+        low += (unsigned char) sample->response.s[n] < 0x60;
     *score_out = n ? (double) low / n : 0;
     return 0;
 }

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/str.h"
 #include "model/tokenizer.h"
 #include "run/reward.h"
 
@@ -159,7 +160,8 @@ static void test_rule(void)
                 continue;
             bool correct = json_is_true(json_object_get(entry, "is_correct"));
             char *response = with_marker(answer);
-            bool rule = weft_reward_gsm8k(response, label, false);
+            bool rule = weft_reward_gsm8k(weft_str_of(response),
+                                          weft_str_of(label), false);
             if (rule != correct)
                 printf("\n    row %zu %s: %s\n%s\n", n, solver[s], response,
                        label);

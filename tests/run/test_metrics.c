@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/str.h"
 #include "harness.h"
 #include "run/samples.h"
 #include "run/text.h"
@@ -272,14 +273,17 @@ static void test_metrics_samples(void)
                                            {.name = "len"}};
     struct weft_sample_record s[2] = {
         {.index = 3,
-         .prompt = "p\n\"q\"",
-         .response = "r\xff\xe2\x82\xac",
-         .label = "4",
+         .prompt = weft_str_of("p\n\"q\""),
+         .response = weft_str_of("r\xff\xe2\x82\xac"),
+         .label = weft_str_of("4"),
          .score = 0.1,
          .part = {1, -0.3},
          .n_tokens = 7,
          .ended = true},
-        {.index = 4, .prompt = "", .response = "\x01", .score = NAN},
+        {.index = 4,
+         .prompt = weft_str_of(""),
+         .response = {"\x01\0more", 6},
+         .score = NAN},
     };
     begin();
     REQUIRE_OK(weft_samples_write(dir, 12, reward, 2, 2, s, &err), err);
@@ -288,7 +292,8 @@ static void test_metrics_samples(void)
     CHECK(strstr(file, "/samples/000012.jsonl") != NULL);
     REQUIRE_OK(weft_file_read(file, 0, &text, &n, &err), err);
     json_t *a = json_loadb(text, strcspn(text, "\n"), 0, NULL);
-    json_t *b = json_loads(text + strcspn(text, "\n") + 1, 0, NULL);
+    json_t *b = json_loads(text + strcspn(text, "\n") + 1, JSON_ALLOW_NUL,
+                           NULL);
     REQUIRE(a && b);
     CHECK_INT(json_integer_value(json_object_get(a, "iteration")), 12);
     CHECK_INT(json_integer_value(json_object_get(a, "index")), 3);
@@ -306,7 +311,9 @@ static void test_metrics_samples(void)
               "length");
     CHECK(json_object_get(b, "label") == NULL);
     CHECK(json_is_null(json_object_get(b, "score")));
-    CHECK_STR(json_string_value(json_object_get(b, "response")), "\x01");
+    const json_t *response = json_object_get(b, "response");
+    CHECK_INT(json_string_length(response), 6);
+    CHECK(!memcmp(json_string_value(response), "\x01\0more", 6));
     json_decref(a);
     json_decref(b);
     weft_free(text);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/str.h"
 #include "harness.h"
 #include "run/chart.h"
 #include "run/metrics.h"
@@ -120,16 +121,16 @@ static void write_run(const char *dir, int n)
     weft_metrics_free(m);
     struct weft_sample_record s[2] = {
         {.index = 0,
-         .prompt = "2 + 2 <i>=</i>?",
-         .response = "it is\n4",
-         .label = "4",
+         .prompt = weft_str_of("2 + 2 <i>=</i>?"),
+         .response = weft_str_of("it is\n4"),
+         .label = weft_str_of("4"),
          .score = 1,
          .part = {1},
          .n_tokens = 3,
          .ended = true},
         {.index = 1,
-         .prompt = "\"q\" & \xff",
-         .response = "</script>",
+         .prompt = weft_str_of("\"q\" & \xff"),
+         .response = {"</script>\0 and on", 17},
          .score = -0.5,
          .part = {0},
          .n_tokens = 9},
@@ -158,7 +159,7 @@ static void test_report_page(void)
     CHECK_INT(count(text, "http"), 0); /* needs nothing from elsewhere */
     CHECK_INT(count(text, "<script"), 0);
     CHECK(strstr(text, "2 + 2 &lt;i&gt;=&lt;/i&gt;?") != NULL);
-    CHECK(strstr(text, "&lt;/script&gt;") != NULL);
+    CHECK(strstr(text, "&lt;/script&gt;\xef\xbf\xbd and on") != NULL);
     CHECK(strstr(text, "&quot;q&quot; &amp; \xef\xbf\xbd") != NULL);
     CHECK(strstr(text, "Samples of iteration 60") != NULL);
     CHECK(strstr(text, "Samples of iteration 1<") != NULL);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "harness.h"
 
 static struct weft_err err;
@@ -46,24 +47,30 @@ static void test_reward_gsm8k(void)
         {"#### 18", "$18", true, true},
     };
     for (size_t i = 0; i < WEFT_COUNT(known); i++) {
-        const char *r = known[i].response, *l = known[i].label;
+        struct weft_str r = weft_str_of(known[i].response);
+        struct weft_str l = weft_str_of(known[i].label);
         if (weft_reward_gsm8k(r, l, false) != known[i].strict
             || weft_reward_gsm8k(r, l, true) != known[i].flexible)
-            printf("\n    case %zu: '%s' '%s'\n", i, r, l);
+            printf("\n    case %zu: '%s' '%s'\n", i, r.s, l.s);
         CHECK(weft_reward_gsm8k(r, l, false) == known[i].strict);
         CHECK(weft_reward_gsm8k(r, l, true) == known[i].flexible);
     }
 }
 
+static bool exact(const char *response, const char *label)
+{
+    return weft_reward_exact(weft_str_of(response), weft_str_of(label));
+}
+
 static void test_reward_exact(void)
 {
-    CHECK(weft_reward_exact("a b", "a b"));
-    CHECK(weft_reward_exact(" \n\ta b\r\n", "a b "));
-    CHECK(weft_reward_exact("", " \n"));
-    CHECK(!weft_reward_exact("a  b", "a b"));
-    CHECK(!weft_reward_exact("A b", "a b"));
-    CHECK(!weft_reward_exact("a b.", "a b"));
-    CHECK(!weft_reward_exact("a", ""));
+    CHECK(exact("a b", "a b"));
+    CHECK(exact(" \n\ta b\r\n", "a b "));
+    CHECK(exact("", " \n"));
+    CHECK(!exact("a  b", "a b"));
+    CHECK(!exact("A b", "a b"));
+    CHECK(!exact("a b.", "a b"));
+    CHECK(!exact("a", ""));
 }
 
 /* Expected: what the MATH benchmark's is_equiv gives. */
@@ -111,8 +118,9 @@ static void test_reward_boxed(void)
     };
     for (size_t i = 0; i < WEFT_COUNT(known); i++) {
         bool right = !known[i].right;
-        CHECK_INT(
-            weft_reward_boxed(known[i].response, known[i].label, &right), 0);
+        CHECK_INT(weft_reward_boxed(weft_str_of(known[i].response),
+                                    weft_str_of(known[i].label), &right),
+                  0);
         if (right != known[i].right)
             printf("\n    case %zu: '%s' '%s'\n", i, known[i].response,
                    known[i].label);
@@ -133,11 +141,12 @@ static void test_reward_boxed_any(void)
             strcat(text, piece[k % N]);
         strcat(text, "}");
         bool right = false;
-        if (weft_reward_boxed(text, text, &right) != 0) {
+        struct weft_str t = weft_str_of(text);
+        if (weft_reward_boxed(t, t, &right) != 0) {
             CHECK(0);
             return;
         }
-        if (weft_reward_boxed(text, "\\frac{1}{1}", &right) != 0) {
+        if (weft_reward_boxed(t, weft_str_of("\\frac{1}{1}"), &right)) {
             CHECK(0);
             return;
         }
@@ -194,11 +203,14 @@ static void test_reward_compute(void)
         {.type = WEFT_REWARD_BOXED, .weight = 1, .name = "g"},
     };
     struct weft_reward_sample s[2] = {
-        {.prompt = "p",
-         .response = "<b>#### 4</b>",
-         .label = "4",
+        {.prompt = weft_str_of("p"),
+         .response = weft_str_of("<b>#### 4</b>"),
+         .label = weft_str_of("4"),
          .n_tokens = 6},
-        {.prompt = "p", .response = "x", .label = "x", .n_tokens = 4},
+        {.prompt = weft_str_of("p"),
+         .response = weft_str_of("x"),
+         .label = weft_str_of("x"),
+         .n_tokens = 4},
     };
     struct weft_rewards *r = NULL;
     double part[2][WEFT_MAX_REWARDS] = {{0}}, factor = 2;
@@ -222,7 +234,7 @@ static void test_reward_compute(void)
     s[1].n_tokens = 14;
     CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
                 "no finite number");
-    s[1].label = NULL;
+    s[1].label = (struct weft_str){0};
     s[1].row = "{\"q\": 1}";
     CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENOTFOUND,
                 err,
@@ -235,7 +247,7 @@ static void test_reward_compute(void)
     weft_rewards_close(r);
 }
 
-static bool matches(const char *pattern, const char *text)
+static bool matches_str(const char *pattern, struct weft_str text)
 {
     struct weft_reward_config c = {.type = WEFT_REWARD_REGEX,
                                    .weight = 1,
@@ -249,6 +261,11 @@ static bool matches(const char *pattern, const char *text)
     weft_rewards_close(r);
     CHECK(part[0][0] == 0 || part[0][0] == 1);
     return part[0][0] == 1;
+}
+
+static bool matches(const char *pattern, const char *text)
+{
+    return matches_str(pattern, weft_str_of(text));
 }
 
 static void test_reward_regex(void)
@@ -274,10 +291,62 @@ static void test_reward_regex(void)
                 "reward 'r': the pattern 'a(b' is wrong at byte 3: missing");
 }
 
+#define LITERAL(s)                                                           \
+    {                                                                        \
+        s, sizeof s - 1                                                      \
+    }
+#define STR(s) ((struct weft_str) LITERAL(s))
+
+/* No rule ends a response at a zero byte: what stands behind it counts. */
+static void test_reward_zeros(void)
+{
+    struct weft_str marked = STR("#### 18\0#### 19"), bare = STR("18\0 19");
+    CHECK(weft_reward_gsm8k(marked, STR("19"), false));
+    CHECK(!weft_reward_gsm8k(marked, STR("18"), false));
+    CHECK(weft_reward_gsm8k(bare, STR("19"), true));
+    CHECK(!weft_reward_gsm8k(bare, STR("18"), true));
+    CHECK(weft_reward_gsm8k(STR("#### 18\0"), STR("a\0b #### 18"), false));
+
+    CHECK(!weft_reward_exact(STR("18\0 or not"), STR("18")));
+    CHECK(!weft_reward_exact(STR("18\0"), STR("18")));
+    CHECK(!weft_reward_exact(STR("\0"), STR("")));
+    CHECK(weft_reward_exact(STR(" a\0b\n"), STR("a\0b")));
+
+    static const struct {
+        struct weft_str response, label;
+        bool right;
+    } boxed[] = {
+        {LITERAL("\\boxed{18}\0\\boxed{19}"), LITERAL("19"), true},
+        {LITERAL("\\boxed{18}\0\\boxed{19}"), LITERAL("18"), false},
+        {LITERAL("\\boxed{18\0}"), LITERAL("18"), false},
+        {LITERAL("\\boxed{\\frac\0001}"), LITERAL("\\frac\0001"), true},
+        {LITERAL("\\boxed{\\frac\0001}"), LITERAL("\\frac{\0}{1}"), true},
+        {LITERAL("\\boxed{\\sqrt\0}"), LITERAL("\\sqrt{\0}"), true},
+        {LITERAL("\\boxed{\\sqrt\0}"), LITERAL("\\sqrt"), false},
+        {LITERAL("\\boxed{1/2\0}"), LITERAL("1/2"), false},
+        {LITERAL("\\boxed{5\\text{ a}\0}"), LITERAL("5"), true}, /* a unit */
+        {LITERAL("\\boxed 5\0$"), LITERAL("5"), false},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(boxed); i++) {
+        bool right = !boxed[i].right;
+        CHECK_INT(
+            weft_reward_boxed(boxed[i].response, boxed[i].label, &right), 0);
+        if (right != boxed[i].right)
+            printf("\n    boxed case %zu\n", i);
+        CHECK(right == boxed[i].right);
+    }
+
+    CHECK(matches_str("^ab?$", STR("a")));
+    CHECK(!matches_str("^ab?$", STR("a\0 and more")));
+    CHECK(matches_str("more$", STR("a\0 and more")));
+    CHECK(matches_str("\\x00", STR("a\0")));
+}
+
 WEFT_TESTS("run/reward", {"test_reward_gsm8k", test_reward_gsm8k},
            {"test_reward_exact", test_reward_exact},
            {"test_reward_boxed", test_reward_boxed},
            {"test_reward_boxed_any", test_reward_boxed_any},
            {"test_reward_length", test_reward_length},
            {"test_reward_compute", test_reward_compute},
-           {"test_reward_regex", test_reward_regex})
+           {"test_reward_regex", test_reward_regex},
+           {"test_reward_zeros", test_reward_zeros})

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/str.h"
 #include "base/log.h"
 #include "harness.h"
 
@@ -28,15 +29,20 @@ static struct weft_reward_program *start(const char *script, double timeout_s)
 
 static struct weft_reward_sample sample[1000];
 
-static void fill(const char *response)
+static void fill_str(struct weft_str response)
 {
     for (size_t i = 0; i < WEFT_COUNT(sample); i++)
-        sample[i] = (struct weft_reward_sample){.prompt = "2+2?",
+        sample[i] = (struct weft_reward_sample){.prompt = weft_str_of("2+2?"),
                                                 .response = response,
-                                                .label = "4",
+                                                .label = weft_str_of("4"),
                                                 .row = "{\"a\":\n 1}",
                                                 .n_tokens = 3,
                                                 .ended = true};
+}
+
+static void fill(const char *response)
+{
+    fill_str(weft_str_of(response));
 }
 
 static void test_reward_program_bare(void)
@@ -85,7 +91,7 @@ static void test_reward_program_questions(void)
     struct weft_reward_program *p = start(script, 60);
     double score[2];
     fill("a \"b\" \\ \n\t\x01 \xe2\x82\xac \xff\xc3(");
-    sample[1].label = NULL;
+    sample[1].label = (struct weft_str){0};
     sample[1].row = NULL;
     sample[1].ended = false;
     REQUIRE_OK(weft_reward_program_score(p, 2, sample, score, &err), err);
@@ -119,6 +125,23 @@ static void test_reward_program_questions(void)
 }
 
 /* More both ways than pipes hold, and a program that talks a lot. */
+/* A program sees what a response has behind a zero byte. */
+static void test_reward_program_zeros(void)
+{
+    struct weft_reward_program *p = start(
+        "while read -r l; do case $l in *'\"four\\u0000teen\\u0000\"'*) "
+        "echo 1;; *) echo 0;; esac; done",
+        60);
+    double score[1];
+    fill_str((struct weft_str){"four\0teen\0", 10});
+    REQUIRE_OK(weft_reward_program_score(p, 1, sample, score, &err), err);
+    CHECK(score[0] == 1);
+    fill_str((struct weft_str){"four\0teen", 9});
+    REQUIRE_OK(weft_reward_program_score(p, 1, sample, score, &err), err);
+    CHECK(score[0] == 0);
+    weft_reward_program_close(p);
+}
+
 static void test_reward_program_large(void)
 {
     char *big = weft_alloc(1, 20001);
@@ -282,6 +305,7 @@ WEFT_TESTS("run/reward_program",
            {"test_reward_program_bare", test_reward_program_bare},
            {"test_reward_program_order", test_reward_program_order},
            {"test_reward_program_questions", test_reward_program_questions},
+           {"test_reward_program_zeros", test_reward_program_zeros},
            {"test_reward_program_large", test_reward_program_large},
            {"test_reward_program_fails", test_reward_program_fails},
            {"test_reward_program_open", test_reward_program_open},

@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# weft generate and weft score: lines in, lines out. The tokenizer has a token
+# per byte, so that ids are bytes.
+set -u
+. "$WEFT_SRCDIR/tests/cli/expect.sh"
+"$weft" init --preset nano --tokenizer bytes -o model >/dev/null || exit 1
+
+# A zero byte ends no text that was generated: its line has \u0000 as often as
+# it has the token 0.
+"$weft" generate model --prompt x --n 40 --max-new-tokens 20 --temperature 1 \
+    >lines 2>err || fail "generate"
+zeros=$(sed 's/.*"tokens": \[\(.*\)\], "logprobs".*/\1/' lines |
+    tr ',' '\n' | grep -cx ' *0')
+written=$(grep -o 'u0000' lines | wc -l)
+[ "$zeros" -gt 0 ] && [ "$zeros" = "$written" ] ||
+    fail "generate: $zeros tokens 0, $written times \\u0000"
+
+# ... and none that is scored or that a prompt holds.
+command=score
+printf '%s\n' '{"text": "a\u0000b"}' >zero.jsonl
+expect 0 '"tokens": [97, 0, 98]' model --data zero.jsonl
+command=generate
+printf '%s\n' '{"prompt": "a\u0000b"}' >zero.jsonl
+"$weft" generate model --data zero.jsonl --max-new-tokens 1 >out 2>err
+grep -qF '"prompt_tokens": [97, 0, 98]' out || fail "a prompt's zero byte"
+exit $failed
