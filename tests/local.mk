@@ -41,6 +41,7 @@ sh_tests = \
 	%D%/learns.sh \
 	%D%/examples.sh \
 	%D%/recipe.sh \
+	%D%/library.sh \
 	%D%/fuzz.sh \
 	%D%/check-layers.sh
 

@@ -77,6 +77,9 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
  * go too, answers that never came are zeros. NULL is allowed. Collective. */
 void weft_rt_stop(struct weft_rt *rt);
 
+/* StarPU-MPI can sleep while it waits, as ranks that share cores need it. */
+bool weft_rt_messages_nap(void);
+
 int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
 int weft_rt_devices_per_rank(const struct weft_rt *rt);
 /* The most devices of this StarPU: WEFT_MAX_DEVICES or fewer. */

@@ -217,7 +217,6 @@ void weft_transfer_renumber(struct weft_rt *rt);
 void weft_transfer_report(struct weft_rt *rt);
 #ifdef WEFT_HAVE_MPI
 void weft_interface_messages(void); /* tells StarPU-MPI */
-void weft_pmpi_nap(bool on);        /* MPI's waiting sleeps */
 #endif
 
 double weft_rt_now_us(const struct weft_rt *rt);
@@ -240,6 +239,7 @@ int weft_watchdog_start(struct weft_rt *rt, double after_s,
 void weft_watchdog_stop(struct weft_rt *rt);
 
 /* For loops that poll: a while for nothing, then sleeps that grow. */
+enum { WEFT_NAP_FIRST_US = 20, WEFT_NAP_LAST_US = 1000 };
 struct weft_nap {
     int n_polls;
     int us;

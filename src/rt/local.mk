@@ -10,7 +10,6 @@ rt_sources = \
 	%D%/interface.c \
 	%D%/internal.h \
 	%D%/nap.c \
-	%D%/pmpi_nap.c \
 	%D%/policy.h \
 	%D%/pool.c \
 	%D%/profile.c \

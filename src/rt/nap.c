@@ -6,9 +6,7 @@
 
 #include "rt/internal.h"
 
-enum { NAP_FIRST_US = 20, NAP_LAST_US = 1000 };
-/* Polls before the first nap, and between two: a round of StarPU-MPI's thread
- * polls all of its messages. */
+/* Polls before the first nap, and between two. */
 enum { POLLS = 64, POLLS_BETWEEN = 16 };
 
 static void sleep_us(int us)
@@ -19,7 +17,7 @@ static void sleep_us(int us)
 
 static int longer(int us)
 {
-    return us * 2 < NAP_LAST_US ? us * 2 : NAP_LAST_US;
+    return us * 2 < WEFT_NAP_LAST_US ? us * 2 : WEFT_NAP_LAST_US;
 }
 
 void weft_nap(struct weft_nap *nap)
@@ -29,7 +27,7 @@ void weft_nap(struct weft_nap *nap)
         return;
     }
     nap->n_polls -= POLLS_BETWEEN;
-    nap->us = nap->us ? longer(nap->us) : NAP_FIRST_US;
+    nap->us = nap->us ? longer(nap->us) : WEFT_NAP_FIRST_US;
     sleep_us(nap->us);
 }
 
@@ -42,7 +40,7 @@ static struct starpu_task *pop_napping(unsigned sched_ctx_id)
     struct starpu_task *task = pop_awake(sched_ctx_id);
     int *us = &nap_us[starpu_worker_get_id_check()];
     if (task) {
-        *us = NAP_FIRST_US;
+        *us = WEFT_NAP_FIRST_US;
         return task;
     }
     starpu_worker_relax_on();
@@ -62,7 +60,7 @@ struct starpu_sched_policy *weft_nap_policy(const char *name)
         pop_awake = napping.pop_task;
         napping.pop_task = pop_napping;
         for (int i = 0; i < STARPU_NMAXWORKERS; i++)
-            nap_us[i] = NAP_FIRST_US;
+            nap_us[i] = WEFT_NAP_FIRST_US;
         return &napping;
     }
     return NULL;

@@ -9,6 +9,7 @@
  */
 #include "rt/internal.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -224,11 +225,38 @@ void weft_transfer_free(struct weft_rt *rt)
     weft_free(rt->move);
 }
 
+typedef void (*nap_fn)(unsigned first_us, unsigned last_us);
+
+/* Only tools/build-starpu's StarPU-MPI has it. */
+static nap_fn starpu_nap(void)
+{
+    nap_fn fn;
+    *(void **) &fn = dlsym(RTLD_DEFAULT, "starpu_mpi_nap");
+    return fn;
+}
+
+bool weft_rt_messages_nap(void)
+{
+    return starpu_nap() != NULL;
+}
+
+/* One of StarPU-MPI's threads polls for as long as it expects a message. */
+static void let_messages_nap(const struct weft_rt *rt)
+{
+    nap_fn nap = starpu_nap();
+    if (nap)
+        nap(rt->nap ? WEFT_NAP_FIRST_US : 0, rt->nap ? WEFT_NAP_LAST_US : 0);
+    else if (rt->nap && weft_world_host()->share < 1 && rt->rank == 0)
+        weft_warn("the ranks share cores, and this StarPU does not sleep "
+                  "while it waits for messages: each takes milliseconds; "
+                  "tools/build-starpu makes one that does");
+}
+
 void weft_transfer_start(struct weft_rt *rt)
 {
     if (rt->n_ranks == 1)
         return;
-    weft_pmpi_nap(rt->nap);
+    let_messages_nap(rt);
     int rc = starpu_mpi_init_comm(NULL, NULL, 0, weft_world_transfers());
     weft_assert(rc == 0); /* never another value in 1.3 and 1.4 */
     weft_interface_messages();
@@ -241,6 +269,11 @@ void weft_transfer_stop(struct weft_rt *rt)
 }
 
 #else /* one process: every tile is here */
+
+bool weft_rt_messages_nap(void)
+{
+    return false;
+}
 
 void weft_transfer_insert(struct weft_seq *seq,
                           const struct weft_where *where,

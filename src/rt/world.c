@@ -74,7 +74,7 @@ static void complete(MPI_Request *request)
     struct weft_nap nap = {0};
     int done = 0;
     atomic_store(&world.waits_since_s, weft_clock_s());
-    while (PMPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
         weft_nap(&nap);
     atomic_store(&world.waits_since_s, 0);
 }

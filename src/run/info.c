@@ -118,6 +118,12 @@ static void add_text(const struct facts *f, struct weft_text *out)
     weft_text_addf(out, "\nruntime\n  %-12s %s\n  %-12s %s\n  %-12s %s\n",
                    "StarPU", WEFT_STARPU_NAME, "MPI", WEFT_MPI_NAME, "CUDA",
                    WEFT_CUDA_NAME);
+#ifdef WEFT_HAVE_MPI
+    weft_text_addf(out, "  %-12s StarPU %s while it waits for one%s\n",
+                   "messages", weft_rt_messages_nap() ? "sleeps" : "spins",
+                   weft_rt_messages_nap() ? ""
+                                          : ": slow where ranks share cores");
+#endif
     text_machine(&f->machine, out);
     text_devices(f, out);
     weft_text_addf(out, "\nkernels\n  %-12s %s\n  %-12s %s", "best here",
@@ -194,6 +200,8 @@ static void add_json(const struct facts *f, struct weft_text *out)
     add_key(out, "mpi", WEFT_MPI_NAME);
     weft_text_add(out, ", ");
     add_key(out, "cuda", WEFT_CUDA_NAME);
+    weft_text_addf(out, ", \"messages_nap\": %s",
+                   weft_rt_messages_nap() ? "true" : "false");
     json_machine(&f->machine, out);
     json_devices(f, out);
     weft_text_add(out, ", \"kernels\": {");

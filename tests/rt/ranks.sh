@@ -40,6 +40,12 @@ for n in 2 3 4; do
     grep -h 'foreign' "$log"
 done
 
+# Those of one job share all cores: who does not sleep has to say so.
+"$WEFT_BUILDDIR/weft" info --json | grep -q '"messages_nap": true'
+naps=$?
+grep -q 'does not sleep while it waits for messages' "$log"
+[ $? = $naps ] && complain "naps of messages: info says otherwise"
+
 # What ends a job, or would stand still: said by whom, within seconds.
 said()
 {
