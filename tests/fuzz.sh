@@ -68,7 +68,7 @@ for f in "$src"/tests/fuzz/fuzz_*.c; do
     "$clang" -fsanitize=fuzzer,address,undefined -o "$work/$name" $objects \
         $library ${WEFT_FUZZ_LIBS:-} -lm -lpthread
     [ "$seconds" = 0 ] && continue
-    corpus=$(mktemp -d)
+    corpus=$(mktemp -d) || exit 1
     seeds=$src/tests/fuzz/corpus/${name#fuzz_}
     [ -d "$seeds" ] || seeds=
     if "$work/$name" -max_total_time="$seconds" -timeout=10 -max_len=65536 \

@@ -236,10 +236,7 @@ static void sweep(const char *path)
         long pid = strtol(name + n + 6, NULL, 10);
         if (pid <= 0 || kill((pid_t) pid, 0) == 0 || errno != ESRCH)
             continue;
-        char *old = weft_path_join(parent, name);
-        if (old)
-            (void) weft_dir_remove(old, NULL);
-        weft_free(old);
+        (void) weft_dir_remove_below(dirfd(dir), parent, name, NULL);
     }
     if (dir)
         closedir(dir);
@@ -436,35 +433,6 @@ int weft_dir_sync(const char *path, struct weft_err *err)
     return rc;
 }
 
-int weft_dir_remove(const char *path, struct weft_err *err)
-{
-    struct stat st;
-    /* No caller means the root of the system; a wrong path might say it. */
-    if (path[0] == '/' && path[strspn(path, "/")] == 0)
-        return weft_err_set(err, WEFT_EINVAL, "'%s' is never removed", path);
-    if (lstat(path, &st) != 0)
-        return errno == ENOENT ? 0 : weft_err_sys(err, "remove", path);
-    if (!S_ISDIR(st.st_mode))
-        return unlink(path) == 0 || errno == ENOENT
-                 ? 0
-                 : weft_err_sys(err, "remove", path);
-    DIR *dir = opendir(path);
-    if (!dir)
-        return weft_err_sys(err, "remove folder", path);
-    int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        char *child = weft_path_join(path, e->d_name);
-        rc = child ? weft_dir_remove(child, err) : nomem(err, path);
-        weft_free(child);
-    }
-    closedir(dir);
-    if (!rc && rmdir(path) != 0 && errno != ENOENT)
-        rc = weft_err_sys(err, "remove folder", path);
-    return rc;
-}
-
 int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
 {
     char *parent = weft_path_parent(path);
@@ -494,15 +462,18 @@ int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
  * disk knows the new one. */
 static int exchange(const char *stage, const char *path, struct weft_err *err)
 {
+    int rc = weft_dir_may_be_removed(path, err);
+    if (rc)
+        return rc;
     if (renameat2(AT_FDCWD, stage, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
-        int rc = sync_parent(path, err);
+        rc = sync_parent(path, err);
         return rc ? rc : weft_dir_remove(stage, err);
     }
     if (errno != EINVAL && errno != ENOSYS)
         return weft_err_sys(err, "replace", path);
     /* A file system that cannot exchange: for a moment there is neither. */
     char *old = temp_name(path, 100);
-    int rc = old ? weft_dir_remove(old, err) : nomem(err, path);
+    rc = old ? weft_dir_remove(old, err) : nomem(err, path);
     if (!rc && rename(path, old) != 0)
         rc = weft_err_sys(err, "replace", path);
     else if (!rc && rename(stage, path) != 0) {

@@ -79,16 +79,32 @@ int weft_file_copy(const char *from, const char *to, struct weft_err *err);
 int weft_dir_create(const char *path, struct weft_err *err);
 /* Brings a folder's entries to the disk. */
 int weft_dir_sync(const char *path, struct weft_err *err);
-/* Removes a file or a folder with all in it; symbolic links are removed, not
- * followed. Nothing there is no error. */
+/* Removes dir/name, a folder with all in it or a file; dir_fd is `dir` open.
+ * The name must have one of the forms that weft gives to what it removes
+ * later, or nothing happens and the error says so (WEFT_EINVAL):
+ *     .<name>.tmp-<pid>     what is being written
+ *     iteration-<digits>    checkpoints
+ *     weft-<words>-XXXXXX   of mkdtemp(), of this user and for this user
+ * Nor is anything removed when a file system is mounted in it, or the root or
+ * a home is in it. Symbolic links are removed, not followed. Nothing there is
+ * no error. There is no other recursive removal in the program. */
+int weft_dir_remove_below(int dir_fd, const char *dir, const char *name,
+                          struct weft_err *err);
+/* The same by path, whose last part is the name. */
 int weft_dir_remove(const char *path, struct weft_err *err);
+/* Whether that would be done; removes nothing. */
+int weft_dir_may_be_removed(const char *path, struct weft_err *err);
+/* Removes everything of the first form in a folder and in the folders there,
+ * whoever wrote it: for a folder in which nobody else works. What cannot be
+ * removed is said in a warning. */
+void weft_dir_sweep(const char *path);
 
 /* An empty folder beside `path`, to be filled and then committed or removed;
  * the parents are created. Caller frees the name. */
 int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err);
 /* Brings the staged folder to the disk (its files must be there already) and
  * renames it to `path`. replace: what is there is exchanged in one step and
- * then removed; otherwise it is an error unless it is an empty folder. On
+ * then removed, if weft_dir_remove() would; otherwise it is an error unless it is an empty folder. On
  * failure the stage is removed. */
 int weft_dir_commit(const char *stage, const char *path, bool replace,
                     struct weft_err *err);

@@ -6,7 +6,7 @@ base_sources = \
 	%D%/dtype.c %D%/dtype.h \
 	%D%/edit_distance.c %D%/edit_distance.h \
 	%D%/err.c %D%/err.h \
-	%D%/file.c %D%/file.h \
+	%D%/file.c %D%/file.h %D%/file_remove.c \
 	%D%/hash.c %D%/hash.h \
 	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -310,7 +311,7 @@ void weft_weights_writer_abandon(struct weft_weights_writer *w)
     for (size_t i = 0; w->shard && i < w->n_shards; i++) {
         weft_st_writer_abandon(w->shard[i].file);
         if (w->shard[i].closed)
-            (void) weft_dir_remove(w->shard[i].path, NULL);
+            (void) unlink(w->shard[i].path);
         weft_free(w->shard[i].name);
         weft_free(w->shard[i].path);
     }

@@ -81,24 +81,6 @@ static int make_work_folder(struct weft_err *err)
     return 0;
 }
 
-/* Removes the plain files that StarPU and its tool left there, by name
- * relative to the open folder and no deeper, then the empty folder. */
-static void remove_work_folder(void)
-{
-    int fd = open(work_folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (e->d_name[0] != '.')
-            (void) unlinkat(fd, e->d_name, 0); /* fails on folders */
-    closedir(d);
-    (void) rmdir(work_folder); /* fails when something is left */
-}
-
 int weft_fxt_begin(struct weft_err *err)
 {
     char prefix[sizeof work_folder + 2];
@@ -252,6 +234,6 @@ int weft_fxt_end(const char *dir, struct weft_err *err)
     if (parent && weft_dir_exists(parent))
         rc = convert(dir, err);
     weft_free(parent);
-    remove_work_folder();
+    (void) weft_dir_remove(work_folder, NULL);
     return rc;
 }

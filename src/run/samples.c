@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -90,12 +91,10 @@ int weft_samples_truncate(const char *run_dir, int64_t n_iterations,
     else if (!d && errno != ENOENT)
         rc = weft_err_sys(err, "read", dir);
     for (struct dirent *e; d && !rc && (e = readdir(d)) != NULL;) {
-        if (iteration_of(e->d_name) <= n_iterations)
-            continue;
-        char *path = weft_path_join(dir, e->d_name);
-        rc = path ? weft_dir_remove(path, err)
-                  : weft_err_nomem(err, "a path", strlen(dir));
-        weft_free(path);
+        int64_t k = iteration_of(e->d_name);
+        if (k >= 0 && k > n_iterations
+            && unlinkat(dirfd(d), e->d_name, 0) != 0)
+            rc = weft_err_sys(err, "remove", e->d_name);
     }
     if (d)
         closedir(d);

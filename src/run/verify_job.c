@@ -334,13 +334,16 @@ static int judge(const struct weft_verify_job *job,
     return rc;
 }
 
+/* The checkpoint goes when it was compared: it is what takes room. */
 static void remove_row(const struct weft_verify_job *job,
                        const struct weft_verify_row *row,
                        enum weft_dtype dtype)
 {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], suffix[64];
+    snprintf(suffix, sizeof suffix, "/checkpoints/iteration-%06d",
+             (int) job->iterations);
     if (!job->keep)
-        (void) weft_dir_remove(row_path(job, row, dtype, "", path), NULL);
+        (void) weft_dir_remove(row_path(job, row, dtype, suffix, path), NULL);
 }
 
 void weft_verify_run(const struct weft_verify_job *job,

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/topology.h"
 #include "tests/harness.h"
 
@@ -33,9 +34,8 @@ static void fresh_root(void)
 
 static void drop_root(void)
 {
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    CHECK_INT(system(command), 0);
+    struct weft_err err;
+    REQUIRE_OK(weft_dir_remove(root, &err), err);
 }
 
 static void test_topology_read_this_machine(void)

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "harness.h"
 #include "rt/codelet.h"
 
@@ -131,7 +132,7 @@ static void open_with_vite(const char *dir)
 
 static void test_fxt_trace(void)
 {
-    char dir[] = "/tmp/weft-test-XXXXXX", path[64], command[64];
+    char dir[] = "/tmp/weft-test-XXXXXX", path[64];
     struct paje paje;
     if (!weft_fxt_built()) {
         weft_test_skip("built without a StarPU that traces");
@@ -151,8 +152,8 @@ static void test_fxt_trace(void)
     CHECK(paje.n_colours >= 2);
     CHECK(paje.colour);
     open_with_vite(path);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    CHECK_INT(system(command), 0);
+    struct weft_err err;
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
 static void test_fxt_refused(void)

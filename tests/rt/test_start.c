@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "harness.h"
 #include "rt/codelet.h"
 
@@ -91,8 +92,7 @@ static void test_starpu_home(void)
     if (old)
         setenv("STARPU_HOME", old, 1);
     free(old);
-    snprintf(path, sizeof path, "rm -rf %s", dir);
-    CHECK_INT(system(path), 0);
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
 WEFT_TESTS("rt/start", {"test_counts", test_counts},
