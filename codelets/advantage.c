@@ -41,9 +41,12 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
     a->n = n;
     a->ended = r->ended;
     a->raw_score = total_score(t, &take);
-    if (!isfinite(a->raw_score))
+    if (!isfinite((float) a->raw_score))
         return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
-                            "a sample's score is not a finite number");
+                            "iteration %d: the score of sample %d is no "
+                            "finite f32 number: %g",
+                            t->gae.iteration + 1, t->gae.sample,
+                            a->raw_score);
     double score = a->raw_score;
     if (!r->ended)
         score -= (double) t->gae.missing_eos_penalty;

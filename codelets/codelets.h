@@ -176,9 +176,10 @@ struct weft_gae_args {
     float gamma, lambda;
     enum weft_kl kl; /* penalty in the reward; NONE: no penalty */
     float missing_eos_penalty;
-    float reward_clip; /* 0: off */
-    int32_t n_models;  /* reward tiles that are summed ... */
-    float weight[8];   /* ... with these weights */
+    float reward_clip;         /* 0: off */
+    int32_t n_models;          /* reward tiles that are summed ... */
+    float weight[8];           /* ... with these weights */
+    int32_t iteration, sample; /* for the sentence on a wrong score */
 };
 /* advantage (W) of one sample from its rollout, reference log-probs (NULL:
  * no KL), values, the outside score (double; NULL: none), reward models'

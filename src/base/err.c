@@ -6,11 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void format(char *text, size_t size, const char *fmt, va_list ap)
+#include "base/utf8.h"
+
+/* One printable line, whatever the arguments quote. */
+static void format(char *out, size_t size, const char *fmt, va_list ap)
 {
-    int n = vsnprintf(text, size, fmt, ap);
-    if (n >= 0 && (size_t) n >= size)
-        memcpy(text + size - 4, "...", 4);
+    char text[sizeof((struct weft_err *) 0)->text + 1]; /* 1: shows a cut */
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    if (n < 0)
+        n = 0;
+    size_t length = (size_t) n < sizeof text ? (size_t) n : sizeof text - 1;
+    weft_utf8_printable(text, length, out, size);
 }
 
 int weft_err_set(struct weft_err *err, int code, const char *fmt, ...)

@@ -18,7 +18,8 @@
 
 /* Writes the text (printf format; no full stop, no newline) and returns
  * `code`, so that `return weft_err_set(err, WEFT_EINVAL, "...")` reads well.
- * err may be NULL. A text too long for the buffer ends in "...". */
+ * err may be NULL. What the arguments quote of files and programs becomes
+ * printable (base/utf8.h); a text too long for the buffer ends in "...". */
 int weft_err_set(struct weft_err *err, int code, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
 

@@ -11,18 +11,9 @@
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* jansson's text may quote the file: keep it to one printable line. */
-static void make_printable(char *text)
-{
-    for (unsigned char *p = (unsigned char *) text; *p; p++)
-        if (*p < 0x20 || *p >= 0x7f)
-            *p = '?';
-}
-
 static int parse_error(const json_error_t *e, const char *name, size_t line,
                        struct weft_err *err)
 {
-    char text[sizeof e->text];
     line += e->line > 0 ? (size_t) e->line - 1 : 0;
     switch (json_error_code(e)) {
     case json_error_out_of_memory:
@@ -39,10 +30,8 @@ static int parse_error(const json_error_t *e, const char *name, size_t line,
                             "%s:%zu:%d: the JSON text ends too early", name,
                             line, e->column);
     default:
-        snprintf(text, sizeof text, "%s", e->text);
-        make_printable(text);
         return weft_err_set(err, WEFT_EFORMAT, "%s:%zu:%d: not JSON: %s",
-                            name, line, e->column, text);
+                            name, line, e->column, e->text);
     }
 }
 

@@ -14,5 +14,6 @@ base_sources = \
 	%D%/shape.c %D%/shape.h \
 	%D%/str.c %D%/str.h \
 	%D%/topology.c %D%/topology.h \
+	%D%/utf8.c %D%/utf8.h \
 	%D%/version.c \
 	%D%/yaml.c %D%/yaml.h

@@ -19,7 +19,8 @@ void weft_log_set_level(enum weft_log_level level);
  * first keep WEFT_LOG_INFO to themselves, which would be said by all. */
 void weft_log_set_rank(int rank);
 
-/* One line; no newline in fmt. Safe from any thread. */
+/* One line; no newline in fmt. What the arguments quote becomes printable
+ * (base/utf8.h). Safe from any thread. */
 void weft_log(enum weft_log_level level, const char *fmt, ...)
     WEFT_PRINTF(2, 3);
 

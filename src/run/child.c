@@ -19,13 +19,15 @@ static const double GRACE_S = 5; /* between the signals that end it */
 
 /* In the child, a group of its own: Ctrl-C is the parent's, who ends all of
  * it. */
-static void become(const struct weft_child *c)
+static void become(const struct weft_child *c, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* it ended before the line above */
+        _exit(NOT_STARTED);
     int in = open("/dev/null", O_RDONLY);
     int out = open(c->log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (in >= 0 && out >= 0 && dup2(in, 0) >= 0 && dup2(out, 1) >= 0
@@ -113,9 +115,9 @@ int weft_child_run(const struct weft_child *child, double *seconds_out,
 {
     double start = weft_clock_s();
     int status = 0;
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        become(child);
+        become(child, parent);
     if (pid < 0)
         return weft_err_sys(err, "start", child->argv[0]);
     setpgid(pid, pid); /* whoever of the two comes first */

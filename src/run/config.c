@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/edit_distance.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "base/yaml.h"
 #include "model/arch.h"
 #include "run/config_keys.h"

@@ -29,6 +29,7 @@ run_sources = \
 	%D%/ppo_metrics.c \
 	%D%/ppo_train.c \
 	%D%/ppo_reward.c \
+	%D%/process.c %D%/process.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/report.c %D%/report.h \

@@ -121,7 +121,7 @@ static void bring_home(struct weft_ppo *p, int32_t i,
 
 static int advantage(struct weft_ppo *p, int32_t i,
                      const struct weft_where *where,
-                     const struct weft_gae_args *args)
+                     struct weft_gae_args *args)
 {
     struct weft_trainer *t = p->t;
     struct weft_ppo_sample *x = &p->extra[i];
@@ -142,6 +142,7 @@ static int advantage(struct weft_ppo *p, int32_t i,
     if (rc)
         return rc;
     p->advantage[i] = x->advantage;
+    args->sample = i;
     weft_insert_gae(t->seq, where, args, x->home.rollout, x->home.ref,
                     x->home.value, x->score, model_score, t->kl_state,
                     x->advantage);
@@ -165,6 +166,7 @@ static int advantages(struct weft_ppo *p)
                 : WEFT_KL_NONE,
         .missing_eos_penalty = c->ppo.missing_eos_penalty,
         .reward_clip = c->ppo.reward_clip,
+        .iteration = p->iteration,
     };
     for (int32_t r = 0; r < c->n_rewards; r++)
         if (c->reward[r].type == WEFT_REWARD_MODEL)

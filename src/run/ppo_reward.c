@@ -58,6 +58,8 @@ int weft_ppo_rewards(struct weft_ppo *p)
     }
     if (!rc)
         rc = weft_rewards_compute(t->rewards, p->n, sample, p->part, p->err);
+    if (rc)
+        weft_err_prefix(p->err, "iteration %d", p->iteration + 1);
     for (int32_t i = 0; i < p->n && !rc; i++) {
         double score = weft_rewards_sum(t->rewards, p->part[i]);
         weft_external_complete(p->extra[i].answer, &score, sizeof score);

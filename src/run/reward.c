@@ -276,11 +276,11 @@ static int by_callback(const struct weft_rewards *r,
     if (rc)
         return weft_err_set(err, rc, "reward '%s': sample %d: %s", c->name, i,
                             why.text[0] ? why.text : "the function failed");
-    if (!isfinite(*out))
+    if (!isfinite((float) *out))
         return weft_err_set(err, WEFT_ENUMERIC,
                             "reward '%s': the function gave sample %d a "
-                            "score that is no finite number",
-                            c->name, i);
+                            "score that is no finite f32 number: %g",
+                            c->name, i, *out);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "run/reward.h"
 #include "run/text.h"
 

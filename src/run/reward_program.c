@@ -2,40 +2,41 @@
 #include "run/reward_program.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
+#include "run/process.h"
 #include "run/text.h"
 
 enum {
     MAX_LINE_BYTES = 1 << 20, /* of an answer */
-    LAST_WORDS = 200,         /* bytes kept of the last line of stderr */
-    PIECE = 65536
+    LINE_BYTES = 1000,        /* shown of a line of its stderr */
+    SHOWN_BYTES = 1 << 18,    /* shown of its stderr per batch ... */
+    LINE_COST = 64,           /* ... where each line has some in front */
+    LAST_BYTES = 1 << 20,     /* read of its stderr after the end: a pipe */
+    PIECE = 65536,
+    END_S = 10 /* for an end after its output's */
 };
 
 struct weft_reward_program {
     const char *name;
-    char *const *command;
     char shown[80]; /* the command, for messages */
     double timeout_s;
-    pid_t pid;               /* 0: ended and reaped */
-    int status;              /* of the end */
-    int in, out, err_fd;     /* its stdin, stdout, stderr; -1: closed */
+    struct weft_process process;
     struct weft_text answer; /* read, not yet a whole line */
     struct weft_text words;  /* the same of its stderr */
-    char last_words[LAST_WORDS + 1];
+    char last_words[200];    /* the last line of its stderr */
+    size_t n_shown;          /* bytes of its stderr in this batch */
+    int64_t n_dropped;       /* lines of it that were not shown */
 };
 
 /* What one call is at. */
@@ -50,115 +51,16 @@ struct batch {
     struct weft_err *err;
 };
 
-/* ---- Starting --------------------------------------------------------- */
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-/* In the child: becomes the program, or says why not and ends. */
-WEFT_NORETURN static void become(char *const *command, const char *directory,
-                                 const int fd[3], int report)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    setpgid(0, 0);
-    bool ok = !directory || chdir(directory) == 0;
-    for (int i = 0; i < 3; i++)
-        ok = ok && dup2(fd[i], i) >= 0;
-    if (ok)
-        execvp(command[0], command);
-    int why = errno;
-    ssize_t n = write(report, &why, sizeof why);
-    (void) n;
-    _exit(127);
-}
-
-static int start_failed(const struct weft_reward_program *p,
-                        const char *directory, int why, struct weft_err *err)
-{
-    return weft_err_set(err, why == ENOENT ? WEFT_ENOTFOUND : WEFT_EIO,
-                        "reward '%s': cannot start '%s' in '%s': %s", p->name,
-                        p->shown, directory ? directory : ".", strerror(why));
-}
-
-/* Pipes [stdin, stdout, stderr, report]; those we keep do not block. None may
- * be one of the first three numbers, which the child gives away. */
-static int make_pipes(int pipes[4][2])
-{
-    for (int i = 0; i < 4; i++) {
-        int fd[2];
-        if (pipe2(fd, O_CLOEXEC) != 0)
-            return errno;
-        for (int k = 0; k < 2; k++) {
-            pipes[i][k] = fcntl(fd[k], F_DUPFD_CLOEXEC, 3);
-            close(fd[k]);
-        }
-        if (pipes[i][0] < 0 || pipes[i][1] < 0)
-            return errno;
-    }
-    fcntl(pipes[0][1], F_SETFL, O_NONBLOCK);
-    fcntl(pipes[1][0], F_SETFL, O_NONBLOCK);
-    fcntl(pipes[2][0], F_SETFL, O_NONBLOCK);
-    return 0;
-}
-
-static int start(struct weft_reward_program *p, const char *directory,
-                 struct weft_err *err)
-{
-    int pipes[4][2] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}}, why;
-    why = make_pipes(pipes);
-    if (why == 0) {
-        p->pid = fork();
-        why = p->pid < 0 ? errno : 0;
-    }
-    if (why == 0 && p->pid == 0) {
-        const int fd[3] = {pipes[0][0], pipes[1][1], pipes[2][1]};
-        become(p->command, directory, fd, pipes[3][1]);
-    }
-    close_fd(&pipes[0][0]);
-    close_fd(&pipes[1][1]);
-    close_fd(&pipes[2][1]);
-    close_fd(&pipes[3][1]);
-    if (why == 0) {
-        setpgid(p->pid, p->pid); /* whoever of the two comes first */
-        ssize_t got;
-        do
-            got = read(pipes[3][0], &why, sizeof why);
-        while (got < 0 && errno == EINTR);
-        why = got == (ssize_t) sizeof why ? why : 0;
-        if (why != 0) {
-            waitpid(p->pid, NULL, 0);
-            p->pid = 0;
-        }
-    } else if (p->pid < 0) {
-        p->pid = 0;
-    }
-    close_fd(&pipes[3][0]);
-    p->in = pipes[0][1];
-    p->out = pipes[1][0];
-    p->err_fd = pipes[2][0];
-    return why == 0 ? 0 : start_failed(p, directory, why, err);
-}
+/* ---- Starting and ending ---------------------------------------------- */
 
 /* The words of a command, in one line that may be cut. */
 static void show(char *const *command, char *out, size_t room)
 {
-    size_t n = 0;
-    out[0] = 0;
-    for (size_t i = 0; command[i] && n < room; i++)
-        n += (size_t) snprintf(out + n, room - n, "%s%s", i > 0 ? " " : "",
-                               command[i]);
-    if (n >= room)
-        strcpy(out + room - 4, "...");
-    for (char *p = out; *p; p++)
-        if ((unsigned char) *p < ' ')
-            *p = ' ';
+    struct weft_text t = {0};
+    for (size_t i = 0; command[i]; i++)
+        weft_text_addf(&t, "%s%s", i > 0 ? " " : "", command[i]);
+    weft_utf8_printable(t.data ? t.data : "", t.n, out, room);
+    weft_text_release(&t);
 }
 
 int weft_reward_program_open(const char *name, char *const *command,
@@ -167,76 +69,25 @@ int weft_reward_program_open(const char *name, char *const *command,
                              struct weft_err *err)
 {
     struct weft_reward_program *p = weft_alloc(1, sizeof *p);
-    struct sigaction now;
     if (!p)
         return weft_err_nomem(err, name, sizeof *p);
-    *p = (struct weft_reward_program){.name = name,
-                                      .command = command,
-                                      .timeout_s = timeout_s,
-                                      .in = -1,
-                                      .out = -1,
-                                      .err_fd = -1};
+    *p = (struct weft_reward_program){.name = name, .timeout_s = timeout_s};
     show(command, p->shown, sizeof p->shown);
-    if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-        signal(SIGPIPE, SIG_IGN);
-    int rc = start(p, directory, err);
-    if (rc)
+    int rc = weft_process_open(command, directory, &p->process, err);
+    if (rc) {
+        weft_err_prefix(err, "reward '%s'", name);
         weft_reward_program_close(p);
-    else
+    } else {
         *out = p;
+    }
     return rc;
-}
-
-/* ---- Ending ----------------------------------------------------------- */
-
-static void nap(double s)
-{
-    struct timespec t = {(time_t) s,
-                         (long) ((s - (double) (time_t) s) * 1e9)};
-    nanosleep(&t, NULL);
-}
-
-/* Waits up to `s` for the end. */
-static bool reap(struct weft_reward_program *p, double s)
-{
-    double until = weft_clock_s() + s, pause = 0.0005;
-    while (p->pid > 0) {
-        pid_t got = waitpid(p->pid, &p->status, WNOHANG);
-        if (got == p->pid || (got < 0 && errno != EINTR))
-            p->pid = 0;
-        else if (weft_clock_s() >= until)
-            return false;
-        else
-            nap(pause);
-        pause = pause < 0.02 ? pause * 2 : pause;
-    }
-    return true;
-}
-
-/* Ends the process group; its leader's children may outlive it. */
-static void stop(struct weft_reward_program *p, double grace_s)
-{
-    pid_t group = p->pid;
-    close_fd(&p->in);
-    close_fd(&p->out);
-    close_fd(&p->err_fd);
-    if (group <= 0)
-        return;
-    if (!reap(p, grace_s)) {
-        kill(-group, SIGTERM);
-        if (!reap(p, 1)) {
-            kill(-group, SIGKILL);
-            reap(p, 5);
-        }
-    }
-    kill(-group, SIGKILL);
 }
 
 void weft_reward_program_close(struct weft_reward_program *program)
 {
     if (!program)
         return;
-    stop(program, 1);
+    weft_process_close(&program->process, 1);
     weft_text_release(&program->answer);
     weft_text_release(&program->words);
     weft_free(program);
@@ -246,12 +97,27 @@ void weft_reward_program_close(struct weft_reward_program *program)
 
 static void pass_on(struct weft_reward_program *p, const char *line, size_t n)
 {
+    char shown[LINE_BYTES];
     if (n == 0)
         return;
-    weft_info("reward %s: %.*s", p->name, (int) (n < 4000 ? n : 4000), line);
-    size_t keep = n < LAST_WORDS ? n : LAST_WORDS;
-    memcpy(p->last_words, line, keep);
-    p->last_words[keep] = 0;
+    weft_utf8_printable(line, n, p->last_words, sizeof p->last_words);
+    if (p->n_shown >= SHOWN_BYTES) {
+        p->n_dropped++;
+        return;
+    }
+    p->n_shown += LINE_COST
+                + weft_utf8_printable(line, n, shown, sizeof shown);
+    weft_info("reward %s: %s", p->name, shown);
+}
+
+/* A program that writes without end must not fill the log. */
+static void tell_dropped(struct weft_reward_program *p)
+{
+    if (p->n_dropped > 0)
+        weft_info("reward %s: %lld more lines of its stderr are not shown",
+                  p->name, (long long) p->n_dropped);
+    p->n_dropped = 0;
+    p->n_shown = 0;
 }
 
 /* Takes whole lines from the front of a text. */
@@ -263,7 +129,7 @@ static void pass_lines(struct weft_reward_program *p, bool all)
         return;
     size_t left = t->n;
     while ((end = memchr(line, '\n', left)) != NULL
-           || (left > 0 && (all || left > 4000))) {
+           || (left > 0 && (all || left > MAX_LINE_BYTES))) {
         size_t n = end ? (size_t) (end - line) : left;
         pass_on(p, line, n);
         n += end != NULL;
@@ -274,27 +140,30 @@ static void pass_lines(struct weft_reward_program *p, bool all)
     t->n = left;
 }
 
-/* Reads what is there. Returns false at the end of the stream. */
-static bool drain(int *fd, struct weft_text *to)
+/* Reads what is there, a piece at most. Returns the bytes; 0 when there are
+ * none, at the end of the stream with *fd closed. */
+static size_t drain(int *fd, struct weft_text *to)
 {
     char piece[PIECE];
     ssize_t n = read(*fd, piece, sizeof piece);
     if (n > 0)
         weft_text_add_n(to, piece, (size_t) n);
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
-        return true;
-    close_fd(fd);
-    return false;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        close(*fd);
+        *fd = -1;
+    }
+    return n > 0 ? (size_t) n : 0;
 }
 
-/* Its last words, after whatever is still on the way. */
+/* Its last words, after what is still on the way: no more than a pipe holds,
+ * as some programs never stop. */
 static const char *last_words(struct weft_reward_program *p, char out[256])
 {
-    while (p->err_fd >= 0) {
-        struct pollfd f = {p->err_fd, POLLIN, 0};
-        if (poll(&f, 1, 0) <= 0 || !drain(&p->err_fd, &p->words))
-            break;
+    size_t n = 0, piece = 1;
+    while (p->process.err >= 0 && piece > 0 && n < LAST_BYTES) {
+        piece = drain(&p->process.err, &p->words);
         pass_lines(p, false);
+        n += piece;
     }
     pass_lines(p, true);
     out[0] = 0;
@@ -328,9 +197,9 @@ static int take(struct batch *b, int64_t index, double score,
     if (b->answered[index])
         return bad(b, WEFT_EFORMAT, "answered sample %lld twice: %.100s",
                    (long long) index, line);
-    if (!isfinite(score))
+    if (!isfinite((float) score))
         return bad(b, WEFT_EFORMAT,
-                   "gave sample %lld a score that is no finite number: "
+                   "gave sample %lld a score that is no finite f32 number: "
                    "%.100s",
                    (long long) index, line);
     b->answered[index] = true;
@@ -413,18 +282,13 @@ static int take_lines(struct batch *b)
 
 /* ---- A batch ---------------------------------------------------------- */
 
+/* It closed its output, mostly by ending. */
 static int ended(struct batch *b)
 {
-    struct weft_reward_program *p = b->p;
     char how[64] = "closed its output";
-    if (reap(p, 1)) {
-        if (WIFEXITED(p->status))
-            snprintf(how, sizeof how, "ended with status %d",
-                     WEXITSTATUS(p->status));
-        else if (WIFSIGNALED(p->status))
-            snprintf(how, sizeof how, "was ended by signal %d (%s)",
-                     WTERMSIG(p->status), strsignal(WTERMSIG(p->status)));
-    }
+    double left_s = b->deadline_s - weft_clock_s();
+    (void) weft_process_ended(&b->p->process, left_s < END_S ? left_s : END_S,
+                              how);
     return bad(b, WEFT_EIO, "%s after answering %d of %d samples", how,
                b->n_answered, b->n);
 }
@@ -453,45 +317,48 @@ static void put_question(struct weft_text *t, int32_t index,
 /* Writes what fits. A program that takes no more input may still answer. */
 static void write_some(struct batch *b)
 {
-    struct weft_reward_program *p = b->p;
+    int *in = &b->p->process.in;
     size_t left = b->question.n - b->n_written;
-    ssize_t n = write(p->in, b->question.data + b->n_written, left);
-    if (n > 0)
+    ssize_t n = write(*in, b->question.data + b->n_written, left);
+    if (n > 0) {
         b->n_written += (size_t) n;
-    else if (n < 0 && errno != EAGAIN && errno != EINTR)
-        close_fd(&p->in);
+    } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        close(*in);
+        *in = -1;
+    }
 }
 
 /* One round of reading and writing. */
 static int turn(struct batch *b)
 {
     struct weft_reward_program *p = b->p;
+    struct weft_process *x = &p->process;
     double left_s = b->deadline_s - weft_clock_s();
     if (left_s <= 0)
         return bad(b, WEFT_ETIMEOUT,
                    "answered %d of %d samples in %g s (timeout_s); it must "
                    "flush every answer",
                    b->n_answered, b->n, p->timeout_s);
-    bool writing = p->in >= 0 && b->n_written < b->question.n;
-    struct pollfd f[3] = {{p->out, POLLIN, 0},
-                          {p->err_fd, POLLIN, 0},
-                          {writing ? p->in : -1, POLLOUT, 0}};
+    bool writing = x->in >= 0 && b->n_written < b->question.n;
+    struct pollfd f[3] = {{x->out, POLLIN, 0},
+                          {x->err, POLLIN, 0},
+                          {writing ? x->in : -1, POLLOUT, 0}};
     double ms = left_s * 1000 + 1;
     if (poll(f, 3, ms < 1e6 ? (int) ms : 1000000) < 0 && errno != EINTR)
         return weft_err_sys(b->err, "wait for", p->shown);
     if (f[1].revents) {
-        drain(&p->err_fd, &p->words);
+        drain(&x->err, &p->words);
         pass_lines(p, false);
     }
     if (f[2].revents)
         write_some(b);
     if (!f[0].revents)
         return 0;
-    bool open = drain(&p->out, &p->answer);
-    if (!open && p->answer.n > 0) /* a last line without a line feed */
+    drain(&x->out, &p->answer);
+    if (x->out < 0 && p->answer.n > 0) /* a last line without a line feed */
         weft_text_add(&p->answer, "\n");
     int rc = take_lines(b);
-    if (!rc && !open && b->n_answered < b->n)
+    if (!rc && x->out < 0 && b->n_answered < b->n)
         rc = ended(b);
     return rc;
 }
@@ -500,16 +367,13 @@ static int turn(struct batch *b)
 static int check_quiet(struct batch *b)
 {
     struct weft_reward_program *p = b->p;
-    struct pollfd f = {p->out, POLLIN, 0};
-    if (p->out < 0)
-        return ended(b);
-    if (poll(&f, 1, 0) > 0)
-        drain(&p->out, &p->answer);
+    if (p->process.out >= 0)
+        drain(&p->process.out, &p->answer);
     size_t n = p->answer.n < 100 ? p->answer.n : 100;
     if (n > 0)
         return bad(b, WEFT_EFORMAT, "wrote before it was asked: %.*s",
                    (int) n, p->answer.data);
-    return p->out < 0 ? ended(b) : 0;
+    return p->process.out < 0 ? ended(b) : 0;
 }
 
 int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
@@ -528,6 +392,11 @@ int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
     if (!b.answered || !b.score)
         b.question.failed = true;
     rc = weft_text_check(&b.question, "a reward program's questions", err);
+    if (!program->process.keeper)
+        rc = weft_err_set(err, WEFT_ESTATE,
+                          "reward '%s': program '%s' was ended after an "
+                          "error",
+                          program->name, program->shown);
     if (!rc && n > 0)
         rc = check_quiet(&b);
     while (!rc && b.n_answered < n)
@@ -538,8 +407,9 @@ int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
                  program->answer.data);
     if (!rc && n > 0)
         memcpy(score_out, b.score, (size_t) n * sizeof *b.score);
+    tell_dropped(program);
     if (rc)
-        stop(program, 0);
+        weft_process_close(&program->process, 0);
     weft_text_release(&b.question);
     weft_free(b.answered);
     weft_free(b.score);

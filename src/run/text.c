@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 void weft_text_release(struct weft_text *text)
 {
@@ -72,29 +73,6 @@ void weft_text_addf(struct weft_text *text, const char *fmt, ...)
         text->n += (size_t) n;
     }
     va_end(again);
-}
-
-size_t weft_utf8_length(const char *s, size_t n)
-{
-    const unsigned char *p = (const unsigned char *) s;
-    if (n == 0)
-        return 0;
-    if (p[0] < 0x80)
-        return 1;
-    size_t len = p[0] >= 0xc2 && p[0] < 0xe0 ? 2
-               : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
-               : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
-                                             : 0;
-    if (len == 0 || n < len)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    /* Overlong forms, surrogates, beyond U+10FFFF. */
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0)
-        || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
-        return 0;
-    return len;
 }
 
 /* Calls `escape` for every ASCII character, which returns false when the

@@ -39,8 +39,4 @@ void weft_text_add_float(struct weft_text *text, float x);
 void weft_text_add_html(struct weft_text *text, const char *s);
 void weft_text_add_html_str(struct weft_text *text, struct weft_str s);
 
-/* Bytes of the UTF-8 character at s (n bytes are there): 1 to 4, or 0 when
- * it is none. */
-size_t weft_utf8_length(const char *s, size_t n);
-
 #endif

@@ -36,6 +36,16 @@ static void test_err_of_itself(void)
     CHECK_STR(err.text, "outer (inner)");
 }
 
+/* An error is one line, whatever file or program it quotes. */
+static void test_err_quotes(void)
+{
+    struct weft_err err = {0};
+    weft_err_set(&err, WEFT_EIO, "'%s'", "a\n\033[2Jb");
+    CHECK_STR(err.text, "'a\\n\\x1b[2Jb'");
+    weft_err_prefix(&err, "%s", "\t");
+    CHECK_STR(err.text, "\\t: 'a\\n\\x1b[2Jb'");
+}
+
 static void test_err_long_text(void)
 {
     struct weft_err err = {0};
@@ -82,6 +92,7 @@ static void test_err_nomem(void)
 WEFT_TESTS("base/err", {"test_err_set", test_err_set},
            {"test_err_prefix", test_err_prefix},
            {"test_err_of_itself", test_err_of_itself},
+           {"test_err_quotes", test_err_quotes},
            {"test_err_long_text", test_err_long_text},
            {"test_err_sys_codes", test_err_sys_codes},
            {"test_err_nomem", test_err_nomem})

@@ -138,6 +138,8 @@ program() # text of reward.sh
 expect 1 "reward.sh" program 'exit 3'
 expect 1 "reward.sh" program 'read line; echo "not a number"; cat >/dev/null'
 expect 1 "reward.sh" program 'read line; echo "{\"index\": 0, \"score\": NaN}"; cat >/dev/null'
+expect 1 "iteration 1: reward 'program': program 'sh reward.sh' gave sample 1" \
+    program 'read line; echo 1; echo 1e39; cat >/dev/null'
 expect 1 "2" program 'sleep 20'
 expect 0 "" program 'while read line; do echo 0.5; done'
 

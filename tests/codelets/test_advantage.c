@@ -193,25 +193,38 @@ static void test_advantage(void)
     fixture_stop(&f);
 }
 
+/* Neither a NaN nor what only a double holds. */
 static void test_not_finite(void)
 {
+    static const struct {
+        double score;
+        const char *part;
+    } bad[] = {
+        {(double) NAN,
+         "iteration 3: the score of sample 5 is no finite f32 number: nan"},
+        {-1e39, "is no finite f32 number: -1e+39"},
+        {3.5e38, "is no finite f32 number: 3.5e+38"},
+    };
     struct task_fixture f;
     struct weft_err err;
     struct inputs x;
     struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
-    struct weft_gae_args g = {.gamma = 1, .lambda = 1};
+    struct weft_gae_args g = {
+        .gamma = 1, .lambda = 1, .iteration = 2, .sample = 5};
     fixture_start(&f, 1, &shape, false);
     struct weft_tile *kl = fixture_tile(&f, sizeof(struct weft_kl_state));
-    make(&f, &x, 2);
-    *(double *) weft_tile_acquire(x.score, WEFT_WRITE) = NAN;
-    weft_tile_unacquire(x.score);
-    weft_insert_gae(f.seq, &anywhere, &g, x.rollout, x.ref, x.value, x.score,
-                    NULL, kl, x.advantage);
-    CHECK_FAILS(weft_seq_wait(f.seq, &err), WEFT_ENUMERIC, err,
-                "not a finite number");
-    /* Told once; the sequence goes on. */
-    CHECK_INT(weft_seq_wait(f.seq, &err), 0);
-    release(&x);
+    for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
+        make(&f, &x, 2);
+        *(double *) weft_tile_acquire(x.score, WEFT_WRITE) = bad[i].score;
+        weft_tile_unacquire(x.score);
+        weft_insert_gae(f.seq, &anywhere, &g, x.rollout, x.ref, x.value,
+                        x.score, NULL, kl, x.advantage);
+        CHECK_FAILS(weft_seq_wait(f.seq, &err), WEFT_ENUMERIC, err,
+                    bad[i].part);
+        /* Told once; the sequence goes on. */
+        CHECK_INT(weft_seq_wait(f.seq, &err), 0);
+        release(&x);
+    }
     weft_tile_release(kl);
     fixture_stop(&f);
 }

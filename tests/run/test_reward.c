@@ -170,7 +170,9 @@ static int twice(void *ctx, const struct weft_reward_sample *sample,
 {
     if (sample->n_tokens == 13)
         return weft_err_set(e, WEFT_EINVAL, "thirteen");
-    *out = sample->n_tokens == 14 ? NAN : sample->n_tokens * *(double *) ctx;
+    *out = sample->n_tokens == 14 ? NAN
+         : sample->n_tokens == 15 ? 1e39 /* too large for a float */
+                                  : sample->n_tokens * *(double *) ctx;
     return 0;
 }
 
@@ -233,7 +235,11 @@ static void test_reward_compute(void)
                 "reward 'd': sample 1: thirteen");
     s[1].n_tokens = 14;
     CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
-                "no finite number");
+                "the function gave sample 1 a score that is no finite f32 "
+                "number: nan");
+    s[1].n_tokens = 15;
+    CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENUMERIC, err,
+                "no finite f32 number: 1e+39");
     s[1].label = (struct weft_str){0};
     s[1].row = "{\"q\": 1}";
     CHECK_FAILS(weft_rewards_compute(r, 2, s, part, &err), WEFT_ENOTFOUND,

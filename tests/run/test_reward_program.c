@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/reward_program.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "base/log.h"
@@ -26,6 +27,71 @@ static struct weft_reward_program *start(const char *script, double timeout_s)
         err);
     return p;
 }
+
+/* ---- A pipe for what the program wants to tell ------------------------- */
+
+enum { SIGNAL_FD = 8 }; /* of the script and whatever it starts */
+
+/* The next program writes to it as `>&8`. Returns the end to read. */
+static int signals_open(void)
+{
+    int fd[2];
+    REQUIRE(pipe2(fd, O_CLOEXEC) == 0);
+    REQUIRE(dup2(fd[1], SIGNAL_FD) == SIGNAL_FD);
+    close(fd[1]);
+    return fd[0];
+}
+
+/* Waits until the program has said something. */
+static void signals_wait(int fd)
+{
+    char byte;
+    close(SIGNAL_FD);
+    REQUIRE(read(fd, &byte, 1) == 1);
+}
+
+/* Waits until the program and all that it has started are gone. */
+static void signals_wait_end(int fd)
+{
+    char byte;
+    ssize_t n;
+    close(SIGNAL_FD);
+    while ((n = read(fd, &byte, 1)) > 0)
+        ;
+    CHECK_INT(n, 0);
+    close(fd);
+}
+
+/* ---- Standard error, caught ------------------------------------------- */
+
+static int caught = -1, caught_before;
+
+static void catch_stderr(void)
+{
+    char path[] = "/tmp/weft-test-XXXXXX";
+    caught = mkstemp(path);
+    caught_before = dup(2);
+    REQUIRE(caught >= 0 && caught_before >= 0);
+    unlink(path);
+    dup2(caught, 2);
+}
+
+/* What was said meanwhile; the caller frees. */
+static char *caught_stderr(size_t *n_out)
+{
+    dup2(caught_before, 2);
+    close(caught_before);
+    off_t n = lseek(caught, 0, SEEK_END);
+    REQUIRE(n >= 0);
+    char *text = weft_alloc((size_t) n + 1, 1);
+    REQUIRE(text != NULL);
+    REQUIRE(pread(caught, text, (size_t) n, 0) == n);
+    close(caught);
+    *n_out = (size_t) n;
+    return text;
+}
+
+/* ---- Answers ---------------------------------------------------------- */
 
 static struct weft_reward_sample sample[1000];
 
@@ -66,8 +132,11 @@ static void test_reward_program_order(void)
     struct weft_reward_program *p = start(
         "while read -r a && read -r b && read -r c; do\n"
         "echo '{\"index\": 2, \"score\": -1e-3, \"why\": \"x\"}'; echo\n"
-        "echo '{\"score\": 3, \"index\": 0}'; printf '{\"index\":1,'\n"
-        "sleep 0.05; printf '\"score\":0.1}\\n'; done",
+        "echo '{\"score\": 3, \"index\": 0}'; printf "
+        "'{\"index\":1,\"x\":\"'\n"
+        /* more than is read at a time */
+        "head -c 200000 /dev/zero | tr '\\000' x\n"
+        "printf '\",\"score\":0.1}\\n'; done",
         60);
     double score[3];
     fill("four");
@@ -168,7 +237,7 @@ static void test_reward_program_large(void)
 static void test_reward_program_fails(void)
 {
     static const struct {
-        const char *script;
+        const char *script; /* waited for when it signals */
         double timeout_s;
         int rc;
         const char *part;
@@ -181,20 +250,22 @@ static void test_reward_program_fails(void)
          "open model"},
         {"read -r l; kill -9 $$", 60, WEFT_EIO, "was ended by signal 9"},
         {"exit 0", 60, WEFT_EIO, "ended with status 0 after answering 0"},
-        {"read -r l; exec >&-; sleep 5", 60, WEFT_EIO,
+        {"exec >&-; echo >&8; sleep 1000", 0.2, WEFT_EIO,
          "closed its output after answering 0 of 4"},
-        {"echo 'thinking' >&2; sleep 30", 0.2, WEFT_ETIMEOUT,
+        {"echo 'thinking' >&2; echo >&8; sleep 1000", 0.2, WEFT_ETIMEOUT,
          "answered 0 of 4 samples in 0.2 s (timeout_s); it must flush every "
          "answer; its last words: thinking"},
-        {"read -r l; echo 1; sleep 30", 0.2, WEFT_ETIMEOUT,
-         "answered 1 of 4"},
+        {"echo ready; echo >&8; sleep 1000", 60, WEFT_EFORMAT,
+         "wrote before it was asked: ready"},
         {"read -r l; echo good", 60, WEFT_EFORMAT,
          "neither {\"index\": ..., \"score\": ...} nor a number: good"},
         {"read -r l; echo 1 2", 60, WEFT_EFORMAT, "nor a number: 1 2"},
         {"read -r l; echo nan", 60, WEFT_EFORMAT,
-         "gave sample 0 a score that is no finite number: nan"},
-        {"read -r l; echo inf", 60, WEFT_EFORMAT, "no finite number"},
-        {"read -r l; echo 1e999", 60, WEFT_EFORMAT, "no finite number"},
+         "gave sample 0 a score that is no finite f32 number: nan"},
+        {"read -r l; echo inf", 60, WEFT_EFORMAT, "no finite f32 number"},
+        {"read -r l; echo 1e999", 60, WEFT_EFORMAT, "no finite f32 number"},
+        {"read -r l; echo 1e39", 60, WEFT_EFORMAT,
+         "gave sample 0 a score that is no finite f32 number: 1e39"},
         {"read -r l; echo '{\"index\": 0, \"score\": NaN}'", 60, WEFT_EFORMAT,
          "wrote a line that is no answer"},
         {"read -r l; echo '{\"index\": 0'", 60, WEFT_EFORMAT,
@@ -210,28 +281,103 @@ static void test_reward_program_fails(void)
         {"read -r l; echo '{\"index\": 1, \"score\": 1}'; echo "
          "'{\"index\": 1, \"score\": 1}'",
          60, WEFT_EFORMAT, "answered sample 1 twice"},
-        {"read -r l; printf '1\\n1\\n1\\n1\\n1\\n'; sleep 5", 60,
+        {"read -r l; printf '1\\n1\\n1\\n1\\n1\\n'; sleep 1000", 60,
          WEFT_EFORMAT, "wrote a line after its last answer: 1"},
-        {"head -c 2000000 /dev/zero | tr '\\000' y; sleep 5", 60,
-         WEFT_EFORMAT, "wrote a line of more than 1 MiB: yyy"},
+        {"read -r l; head -c 2000000 /dev/zero | tr '\\000' y; sleep 1000",
+         60, WEFT_EFORMAT, "wrote a line of more than 1 MiB: yyy"},
     };
     fill("x");
     for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
         double score[4] = {7, 7, 7, 7};
+        int fd = signals_open();
         struct weft_reward_program *p = start(bad[i].script,
                                               bad[i].timeout_s);
+        if (strstr(bad[i].script, ">&8"))
+            signals_wait(fd);
         CHECK_FAILS(weft_reward_program_score(p, 4, sample, score, &err),
                     bad[i].rc, err, bad[i].part);
         CHECK(score[0] == 7 && score[3] == 7);
         /* Once failed it stays so. */
-        CHECK(weft_reward_program_score(p, 4, sample, score, &err) < 0);
+        CHECK_FAILS(weft_reward_program_score(p, 4, sample, score, &err),
+                    WEFT_ESTATE, err, "was ended after an error");
         weft_reward_program_close(p);
+        signals_wait_end(fd);
     }
-    struct weft_reward_program *p = start("echo ready; sleep 5", 60);
+}
+
+/* It answers one of four. How long it may take depends on the machine. */
+static void test_reward_program_late(void)
+{
+    double score[4], timeout_s = 0.125;
+    fill("x");
+    do {
+        struct weft_reward_program *p = start("read -r l; echo 1; sleep 1000",
+                                              timeout_s *= 2);
+        CHECK_INT(weft_reward_program_score(p, 4, sample, score, &err),
+                  WEFT_ETIMEOUT);
+        weft_reward_program_close(p);
+    } while (strstr(err.text, "answered 0 of 4") && timeout_s < 60);
+    CHECK(strstr(err.text, "answered 1 of 4 samples in ") != NULL);
+}
+
+/* A flood of its stderr neither delays the end nor fills the log. */
+static void test_reward_program_floods(void)
+{
     double score[4];
-    usleep(200000);
-    CHECK_FAILS(weft_reward_program_score(p, 4, sample, score, &err),
-                WEFT_EFORMAT, err, "wrote before it was asked: ready");
+    size_t n;
+    fill("x");
+    weft_log_set_level(WEFT_LOG_INFO);
+    struct weft_reward_program *p = start(
+        "read -r l; yes >&2 & yes >&2 & yes >&2; exit 1", 0.5);
+    catch_stderr();
+    int rc = weft_reward_program_score(p, 4, sample, score, &err);
+    char *said = caught_stderr(&n);
+    CHECK_INT(rc, WEFT_ETIMEOUT);
+    CHECK(strstr(err.text, "answered 0 of 4") != NULL);
+    CHECK(n < 2 << 20);
+    weft_free(said);
+    weft_reward_program_close(p);
+    p = start("read -r l; for i in 1 2 3; do head -c 300000 /dev/zero | tr "
+              "'\\000' x; echo; done | fold -w 100 >&2; echo end >&2; echo 1",
+              60);
+    catch_stderr();
+    rc = weft_reward_program_score(p, 1, sample, score, &err);
+    weft_reward_program_close(p);
+    said = caught_stderr(&n);
+    CHECK_INT(rc, 0);
+    CHECK(n > 100000 && n < 600000);
+    CHECK(strstr(said, "\nweft: reward judge: ") != NULL);
+    CHECK(strstr(said, " more lines of its stderr are not shown\n") != NULL);
+    weft_free(said);
+}
+
+static bool is_printable(const char *text, size_t n, char but)
+{
+    bool all = true;
+    for (size_t i = 0; i < n; i++)
+        all = all && (text[i] == but || (text[i] >= ' ' && text[i] < 127));
+    return all;
+}
+
+/* What it says reaches a terminal as text alone. */
+static void test_reward_program_is_printed(void)
+{
+    double score[1];
+    size_t n;
+    fill("x");
+    weft_log_set_level(WEFT_LOG_INFO);
+    struct weft_reward_program *p = start(
+        "read -r l; printf '\\033[31mred\\rback\\302\\233\\n' >&2; "
+        "printf '\\033]0;title\\007\\n'",
+        60);
+    catch_stderr();
+    int rc = weft_reward_program_score(p, 1, sample, score, &err);
+    char *said = caught_stderr(&n);
+    CHECK_INT(rc, WEFT_EFORMAT);
+    CHECK(strstr(err.text, "nor a number: \\x1b]0;title\\x07") != NULL);
+    CHECK(is_printable(err.text, strlen(err.text), ' '));
+    CHECK(is_printable(said, n, '\n'));
+    weft_free(said);
     weft_reward_program_close(p);
 }
 
@@ -254,59 +400,71 @@ static void test_reward_program_open(void)
     CHECK(p == NULL);
 }
 
-static bool is_gone(pid_t pid)
-{
-    for (int i = 0; i < 200; i++) {
-        char path[64], *text;
-        size_t n;
-        snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
-        if (kill(pid, 0) != 0 && errno == ESRCH)
-            return true;
-        if (weft_file_read(path, 0, &text, &n, NULL) != 0)
-            return true;
-        bool zombie = strstr(text, ") Z") != NULL; /* nobody's to reap */
-        weft_free(text);
-        if (zombie)
-            return true;
-        usleep(10000);
-    }
-    return false;
-}
+/* ---- The end ---------------------------------------------------------- */
 
 /* Neither the program nor what it started outlives the close, even when it
  * hears nothing. */
 static void test_reward_program_close(void)
 {
-    char path[] = "/tmp/weft-pids-XXXXXX", script[256], *text;
-    int fd = mkstemp(path), a = 0, b = 0;
-    size_t n;
-    REQUIRE(fd >= 0);
-    close(fd);
-    snprintf(script, sizeof script,
-             "trap '' TERM; sleep 1000 & echo $! $$ >%s; read -r l; echo 1; "
-             "while :; do sleep 1; done",
-             path);
-    struct weft_reward_program *p = start(script, 60);
+    int fd = signals_open();
+    struct weft_reward_program *p = start(
+        "trap '' TERM; sleep 1000 & read -r l; echo 1; "
+        "while :; do sleep 1; done",
+        60);
     double score[1];
     fill("x");
     REQUIRE_OK(weft_reward_program_score(p, 1, sample, score, &err), err);
-    double before = weft_clock_s();
     weft_reward_program_close(p);
-    CHECK(weft_clock_s() - before < 10);
-    REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
-    REQUIRE(sscanf(text, "%d %d", &a, &b) == 2 && a > 0 && b > 0);
-    CHECK(is_gone(a));
-    CHECK(is_gone(b));
-    weft_free(text);
-    unlink(path);
+    signals_wait_end(fd);
 }
 
-WEFT_TESTS("run/reward_program",
-           {"test_reward_program_bare", test_reward_program_bare},
-           {"test_reward_program_order", test_reward_program_order},
-           {"test_reward_program_questions", test_reward_program_questions},
-           {"test_reward_program_zeros", test_reward_program_zeros},
-           {"test_reward_program_large", test_reward_program_large},
-           {"test_reward_program_fails", test_reward_program_fails},
-           {"test_reward_program_open", test_reward_program_open},
-           {"test_reward_program_close", test_reward_program_close})
+static void *open_program(void *out)
+{
+    *(struct weft_reward_program **) out = start(
+        "trap '' TERM; read -r l; echo 1; echo >&8; exec sleep 1000", 60);
+    return NULL;
+}
+
+/* Nor the process that started it, however that ends; but the thread. */
+static void test_reward_program_parent_dies(void)
+{
+    int fd = signals_open();
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct weft_reward_program *p = NULL;
+        double score[1];
+        pthread_t opener;
+        fill("x");
+        if (pthread_create(&opener, NULL, open_program, &p) != 0
+            || pthread_join(opener, NULL) != 0
+            || weft_reward_program_score(p, 1, sample, score, &err) != 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    REQUIRE(pid > 0);
+    signals_wait(fd);
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    signals_wait_end(fd);
+}
+
+int main(void)
+{
+    static const struct weft_test tests[] = {
+        {"test_reward_program_bare", test_reward_program_bare},
+        {"test_reward_program_order", test_reward_program_order},
+        {"test_reward_program_questions", test_reward_program_questions},
+        {"test_reward_program_zeros", test_reward_program_zeros},
+        {"test_reward_program_large", test_reward_program_large},
+        {"test_reward_program_fails", test_reward_program_fails},
+        {"test_reward_program_late", test_reward_program_late},
+        {"test_reward_program_floods", test_reward_program_floods},
+        {"test_reward_program_is_printed", test_reward_program_is_printed},
+        {"test_reward_program_open", test_reward_program_open},
+        {"test_reward_program_close", test_reward_program_close},
+        {"test_reward_program_parent_dies", test_reward_program_parent_dies}};
+    alarm(600); /* whoever waits for an end that does not come */
+    return weft_test_main("run/reward_program", tests, WEFT_COUNT(tests));
+}
