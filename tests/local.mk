@@ -38,6 +38,7 @@ SH_LOG_COMPILER = $(SHELL)
 
 # Shell tests; long ones first.
 sh_tests = \
+	%D%/commands.sh \
 	%D%/learns.sh \
 	%D%/examples.sh \
 	%D%/recipe.sh \

@@ -27,7 +27,7 @@ const char weft_help_generate[] =
     "  --prompt TEXT          one prompt\n"
     "  -o, --output OUT       instead of standard output\n"
     "  --n N                  samples per prompt (1)\n"
-    "  --max-new-tokens N     (128)\n"
+    "  --max-new-tokens N     (128, fewer where the model's positions end)\n"
     "  --temperature X        0 is greedy (1)\n"
     "  --top-k K, --top-p P   (0: all, 1: all)\n"
     "  --seed S               (1)\n"
@@ -49,7 +49,6 @@ int weft_cmd_generate(int argc, char **argv)
     struct weft_lm_file_options o = {
         .chat_template = "none",
         .lm = {.sampling = {.temperature = 1, .top_p = 1, .seed = 1},
-               .max_new_tokens = 128,
                .samples = 1},
     };
     const struct weft_cli_option table[] = {

@@ -22,7 +22,7 @@ const char weft_help_info[] =
     "  --help  this text\n"
     "\n"
     "example:\n"
-    "  weft info --json | jq .machine.cores\n";
+    "  weft info --json\n";
 
 int weft_cmd_info(int argc, char **argv)
 {

@@ -36,8 +36,8 @@ const char weft_help_tokenize[] =
     "      --help          this text\n"
     "\n"
     "example:\n"
-    "  echo 'to be' | weft tokenize models/tiny | weft tokenize -d "
-    "models/tiny"
+    "  echo 'sort 30754' | weft tokenize examples/quickstart/model |\n"
+    "      weft tokenize -d examples/quickstart/model"
     "\n";
 
 struct options {

@@ -41,7 +41,8 @@ const char weft_help_train[] =
     "  --help        this text\n"
     "\n"
     "example:\n"
-    "  weft train examples/quickstart/ppo.yaml actor.lr=1e-4 iterations=20\n";
+    "  weft train examples/quickstart/ppo.yaml run_dir=runs/slower \\\n"
+    "      actor.lr=1e-4 iterations=20\n";
 
 static volatile sig_atomic_t stop_asked;
 
@@ -124,8 +125,8 @@ static int summary(const struct weft_config *config, double seconds,
                run);
     printf("model   %s generate "
            "\"$(ls -d %s/checkpoints/*/actor | tail -n 1)\" "
-           "--data FILE.jsonl\n",
-           program(), run);
+           "--data %s --limit 3\n",
+           program(), run, from_here(config->data.path));
     if (config->trace) {
         printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
         if (weft_trace_has_paje(run))

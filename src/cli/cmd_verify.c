@@ -50,7 +50,7 @@ const char weft_help_verify[] =
     "\n"
     "example:\n"
     "  weft verify --quick\n"
-    "  weft verify examples/quickstart/ppo.yaml rollout.prompts=4\n";
+    "  weft verify --quick examples/quickstart/ppo.yaml rollout.prompts=4\n";
 
 struct options {
     const char *rows, *dtype, *mpiexec, *dir;

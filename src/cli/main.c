@@ -21,7 +21,7 @@ static const char tail[] =
     "'weft COMMAND --help' shows a command's options and an example.\n"
     "\n"
     "example:\n"
-    "  weft train examples/quickstart/ppo.yaml\n";
+    "  weft train examples/quickstart/ppo.yaml iterations=20\n";
 
 /* The first sentence of a help text's second paragraph, in one line. */
 static void print_purpose(const char *help)

@@ -74,6 +74,16 @@ static const struct weft_where anywhere = {.device = -1,
 
 /* ---- Generation ------------------------------------------------------- */
 
+/* Tokens of a prompt of n and the longest response to it. */
+static int32_t longest_text(const struct weft_shape *shape,
+                            const struct weft_lm_options *o, int32_t n)
+{
+    int32_t given = o->max_new_tokens;
+    return (int32_t) weft_min64(
+        n + (given > 0 ? given : WEFT_LM_MAX_NEW_TOKENS),
+        shape->max_positions);
+}
+
 static int check_prompts(const struct weft_model *m,
                          const struct weft_lm_options *o, int32_t n,
                          const struct weft_lm_prompt *prompt,
@@ -93,13 +103,14 @@ static int check_prompts(const struct weft_model *m,
         if (prompt[i].n > longest)
             longest = prompt[i].n;
     }
-    if (longest > shape->max_positions - o->max_new_tokens)
+    int32_t least_new = o->max_new_tokens > 0 ? o->max_new_tokens : 1;
+    if (longest > shape->max_positions - least_new)
         return weft_err_set(err, WEFT_EINVAL,
                             "a prompt of %d tokens and %d new ones exceed "
                             "the %d positions of '%s'",
-                            longest, o->max_new_tokens, shape->max_positions,
+                            longest, least_new, shape->max_positions,
                             m->folder);
-    *max_total_out = longest + o->max_new_tokens;
+    *max_total_out = longest_text(shape, o, longest);
     return 0;
 }
 
@@ -141,10 +152,11 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     int rc = check_prompts(m, o, n_prompts, prompt, &max_total, err);
     for (int32_t i = 0; i < n && !rc; i++) {
         const struct weft_lm_prompt *p = &prompt[i / o->samples];
-        sample[i] = (struct weft_sample){.prompt = i / o->samples,
-                                         .n_prompt = p->n,
-                                         .limit = p->n + o->max_new_tokens,
-                                         .token = p->token};
+        sample[i] = (struct weft_sample){
+            .prompt = i / o->samples,
+            .n_prompt = p->n,
+            .limit = longest_text(&m->arch.shape, o, p->n),
+            .token = p->token};
     }
     int32_t instances = weft_g_generate_instances(&m->tiles.home, n);
     int32_t slots = (int32_t) weft_min64(o->slots ? o->slots : SLOTS,

@@ -23,12 +23,15 @@ struct weft_lm_prompt {
     int32_t n;
 };
 
+enum { WEFT_LM_MAX_NEW_TOKENS = 128 };
+
 struct weft_lm_options {
     struct weft_k_sampling sampling;
-    int32_t max_new_tokens;
-    int32_t samples;      /* per prompt */
-    int32_t slots;        /* per device; 0: 32 */
-    int32_t first_prompt; /* index of the first, for the random numbers */
+    int32_t max_new_tokens; /* 0: WEFT_LM_MAX_NEW_TOKENS, fewer where the
+                               model's positions end */
+    int32_t samples;        /* per prompt */
+    int32_t slots;          /* per device; 0: 32 */
+    int32_t first_prompt;   /* index of the first, for the random numbers */
     bool ignore_eos;
 };
 
