@@ -40,7 +40,7 @@ static void finish(struct weft_external *e)
     weft_free(e->data);
     weft_free(e);
     atomic_fetch_sub(&tile->n_writers, 1);
-    weft_tile_drop(tile);
+    weft_tile_unhold(tile);
     atomic_fetch_sub(&rt->n_external, 1);
     atomic_fetch_add(&rt->n_ended, 1);
     weft_seq_end(seq);
@@ -79,7 +79,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
     }
     e->seq = seq;
     e->tile = tile;
-    atomic_fetch_add(&tile->n_refs, 1);
+    weft_tile_hold(tile);
     atomic_fetch_add(&tile->n_writers, 1);
     atomic_fetch_add(&rt->n_external, 1);
     weft_seq_begin(seq);

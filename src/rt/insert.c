@@ -100,22 +100,29 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
         widen(rt, t->where.span, w->since_us * 1e-6, now * 1e-6);
 }
 
-/* The task needs its tiles no more. */
-static void task_drop_tiles(struct weft_task *t)
+/* The body needs the memory of its tiles no more. */
+static void task_leave_tiles(struct weft_task *t)
 {
     for (int i = 0; i < t->n_held; i++) {
         struct weft_tile *tile = t->held[i].tile;
         WEFT_TSAN_RELEASE(tile);
         if (t->held[i].mode != WEFT_READ)
             atomic_fetch_sub(&tile->n_writers, 1);
-        weft_tile_drop(tile);
+        weft_tile_done(tile);
     }
+}
+
+static void task_drop_tiles(struct weft_task *t)
+{
+    for (int i = 0; i < t->n_held; i++)
+        weft_tile_drop(t->held[i].tile);
 }
 
 void weft_codelet_run(void *buffers[], void *args)
 {
     (void) buffers;
     struct weft_task *t = args;
+    WEFT_TSAN_ACQUIRE(t); /* of what the submitter wrote */
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     note_start(w, t);
@@ -132,7 +139,7 @@ void weft_codelet_run(void *buffers[], void *args)
         weft_exec_reset(&w->exec);
     }
     note_end(w, t);
-    task_drop_tiles(t);
+    task_leave_tiles(t);
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
     if (rt->fxt_dir && ended == WEFT_FXT_TASKS) {
@@ -146,6 +153,7 @@ static void task_ended(void *arg)
 {
     struct weft_task *t = arg;
     struct weft_seq *seq = t->seq;
+    task_drop_tiles(t);
     weft_free(t);
     weft_seq_end(seq);
 }
@@ -355,16 +363,18 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
 {
     for (int i = 0; i < t->n_held; i++) {
         struct weft_tile *tile = t->held[i].tile;
-        atomic_fetch_add(&tile->n_refs, 1);
+        weft_tile_hold(tile);
         if (t->held[i].mode != WEFT_READ)
             atomic_fetch_add(&tile->n_writers, 1);
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);
     weft_seq_begin(t->seq);
+    WEFT_TSAN_RELEASE(t);
     int rc = starpu_task_submit(task);
     if (!rc)
         return 0;
     atomic_fetch_sub(&t->codelet->n_pending, 1);
+    task_leave_tiles(t);
     task_drop_tiles(t);
     weft_seq_end(t->seq);
     return rc;

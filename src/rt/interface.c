@@ -66,7 +66,7 @@ static void *tile_pointer(void *data_interface, unsigned node)
 {
     (void) node;
     struct weft_tile *tile = ((struct tile_interface *) data_interface)->tile;
-    return atomic_load(&tile->n_refs) > 0 ? weft_tile_message(tile) : NULL;
+    return atomic_load(&tile->n_users) > 0 ? weft_tile_message(tile) : NULL;
 }
 
 static size_t tile_size(starpu_data_handle_t handle)

@@ -63,15 +63,16 @@ struct weft_tile {
     size_t offset;           /* there */
     struct weft_tile **part; /* (n_parts); their handles count, not its own */
     int n_parts;             /* 0: it is not cut */
-    void *_Atomic data;     /* NULL: temporary, not written yet; or a part */
-    atomic_int n_refs;      /* owner, and tasks that have not ended */
-    atomic_int n_writers;   /* tasks that write and have not ended */
-    atomic_int n_receives;  /* messages among them */
-    atomic_int trouble;     /* code of what a message found */
-    double message_us;      /* when one was last posted */
-    uint64_t mark;          /* last insertion that saw it ... */
-    int slot;               /* ... as its handle number so */
-    struct weft_tile *next; /* free ones, or all of them */
+    void *_Atomic data;      /* NULL: temporary, not written yet; or a part */
+    atomic_int n_users;      /* of the memory: owner, bodies, messages */
+    atomic_int n_refs;       /* of the struct: owner, tasks of StarPU's */
+    atomic_int n_writers;    /* tasks that write and have not ended */
+    atomic_int n_receives;   /* messages among them */
+    atomic_int trouble;      /* code of what a message found */
+    double message_us;       /* when one was last posted */
+    uint64_t mark;           /* last insertion that saw it ... */
+    int slot;                /* ... as its handle number so */
+    struct weft_tile *next;  /* free ones, or all of them */
     struct weft_tile *all;
 };
 
@@ -86,8 +87,14 @@ int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err);
 /* Its memory for a message, always: what nobody wrote is zeros, what is beyond
  * the limit is given; `trouble` says so. */
 void *weft_tile_message(struct weft_tile *tile);
-/* One reference less; the last one frees. */
-void weft_tile_drop(struct weft_tile *tile);
+/* A tile has two lives. Its memory is given back when the last body that uses
+ * it has ended, before the next task may ask for memory. The struct with the
+ * handle goes to the next tile only when StarPU is done with the last task,
+ * as StarPU asks for sizes after the body. */
+void weft_tile_hold(struct weft_tile *tile);   /* its memory and the struct */
+void weft_tile_done(struct weft_tile *tile);   /* with its memory */
+void weft_tile_drop(struct weft_tile *tile);   /* the struct, after that */
+void weft_tile_unhold(struct weft_tile *tile); /* both */
 void weft_tile_register(struct weft_tile *tile); /* makes its handle */
 void weft_interface_start(void);
 /* All tiles' handles; no task is left. */

@@ -109,10 +109,11 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     tile->mem = c;
     tile->bytes = bytes;
     tile->mark = 0;
+    atomic_store(&tile->n_users, 1);
     atomic_store(&tile->n_refs, 1);
     if (here && !temporary && !weft_tile_data(tile, true)) {
         int rc = weft_tile_refuse(tile, err);
-        weft_tile_drop(tile);
+        weft_tile_release(tile);
         return rc;
     }
     *out = tile;
@@ -221,6 +222,22 @@ static void tile_empty(struct weft_tile *tile)
         weft_pool_put(tile->rt->pool, &need, data);
 }
 
+void weft_tile_hold(struct weft_tile *tile)
+{
+    atomic_fetch_add(&tile->n_users, 1);
+    atomic_fetch_add(&tile->n_refs, 1);
+}
+
+void weft_tile_done(struct weft_tile *tile)
+{
+    if (atomic_fetch_sub(&tile->n_users, 1) != 1)
+        return;
+    if (tile->whole)
+        weft_tile_done(tile->whole);
+    else
+        tile_empty(tile);
+}
+
 void weft_tile_drop(struct weft_tile *tile)
 {
     if (atomic_fetch_sub(&tile->n_refs, 1) != 1)
@@ -229,7 +246,6 @@ void weft_tile_drop(struct weft_tile *tile)
     struct weft_tile *whole = tile->whole;
     struct weft_tile **list = tile->handle ? &rt->free_tile
                                            : &rt->free_foreign;
-    tile_empty(tile);
     tile->whole = NULL;
     tile->offset = 0;
     pthread_mutex_lock(&rt->mutex);
@@ -240,11 +256,17 @@ void weft_tile_drop(struct weft_tile *tile)
         weft_tile_drop(whole);
 }
 
+void weft_tile_unhold(struct weft_tile *tile)
+{
+    weft_tile_done(tile);
+    weft_tile_drop(tile);
+}
+
 /* The owner's references to the parts. */
 static void parts_drop(struct weft_tile **part, int n)
 {
     for (int i = 0; i < n; i++)
-        weft_tile_drop(part[i]);
+        weft_tile_unhold(part[i]);
     weft_free(part);
 }
 
@@ -255,7 +277,7 @@ void weft_tile_release(struct weft_tile *tile)
     parts_drop(tile->part, tile->n_parts);
     tile->part = NULL;
     tile->n_parts = 0;
-    weft_tile_drop(tile);
+    weft_tile_unhold(tile);
 }
 
 /* ---- Parts ------------------------------------------------------------ */
@@ -290,7 +312,7 @@ static int part_create(struct weft_tile *whole, size_t begin, size_t end,
         return rc;
     part->whole = whole;
     part->offset = begin;
-    atomic_fetch_add(&whole->n_refs, 1);
+    weft_tile_hold(whole);
     *out = part;
     return 0;
 }
@@ -393,7 +415,7 @@ void weft_tile_free_all(struct weft_rt *rt)
         rt->all_tile = tile->all;
         tile_empty(tile);
         weft_free(tile->part);
-        atomic_store(&tile->n_refs, 0);
+        atomic_store(&tile->n_users, 0);
         if (tile->handle)
             starpu_data_unregister(tile->handle);
         weft_free(tile);

@@ -102,7 +102,7 @@ static void ended(void *arg)
         atomic_fetch_sub(&t->tile->n_receives, 1);
         atomic_fetch_sub(&t->tile->n_writers, 1);
     }
-    weft_tile_drop(t->tile);
+    weft_tile_unhold(t->tile);
     weft_free(t);
     atomic_fetch_add(&rt->n_ended, 1);
     weft_seq_end(seq);
@@ -158,7 +158,7 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
                                 .sends = sends,
                                 .number = rt->n_copies,
                                 .since_us = weft_rt_now_us(rt)};
-    atomic_fetch_add(&tile->n_refs, 1);
+    weft_tile_hold(tile);
     if (!sends) {
         atomic_fetch_add(&tile->n_receives, 1);
         atomic_fetch_add(&tile->n_writers, 1);

@@ -260,7 +260,66 @@ static void test_ready(void)
     stop();
 }
 
+/* A body that gives up its own tile, and what StarPU finds when it asks for
+ * the task's sizes after it, as it does for traces and performance models:
+ * others have made tiles in between. */
+static uint32_t asked_after(struct starpu_task *task);
+static struct starpu_perfmodel last_model = {.type = STARPU_HISTORY_BASED,
+                                             .symbol = "weft_test_last_use",
+                                             .footprint = asked_after};
+static struct {
+    int n_asked;
+    size_t bytes;
+} last;
+
+static int last_use_cpu(const void *args, void *const buf[], int n_buf,
+                        struct weft_exec *x)
+{
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    struct weft_tile *tile;
+    memcpy(&tile, args, sizeof tile);
+    weft_tile_release(tile);
+    last_model.benchmarking = 1; /* this task is measured */
+    return 0;
+}
+WEFT_CODELET(last_use, 0x00ffff, last_use_cpu)
+
+static uint32_t asked_after(struct starpu_task *task)
+{
+    const struct weft_task *t = task->cl_arg;
+    struct weft_tile *other;
+    struct weft_err err;
+    CHECK_INT(now_bytes(WEFT_MEM_KV), 0); /* the memory has gone back */
+    REQUIRE_OK(
+        weft_tile_create_temp(rt, &id, WEFT_MEM_KV, 2000, &other, &err), err);
+    last.bytes = weft_tile_bytes(t->access[0].tile);
+    weft_tile_release(other);
+    last.n_asked++;
+    last_model.benchmarking = 0; /* nor is it kept in a file */
+    return 1;
+}
+
+static void test_asked_after_body(void)
+{
+    struct weft_tile *tile;
+    struct weft_err err;
+    start(0);
+    weft_cl_last_use.starpu.model = &last_model;
+    REQUIRE_OK(weft_tile_create_temp(rt, &id, WEFT_MEM_KV, 1000, &tile, &err),
+               err);
+    weft_insert(seq, &weft_cl_last_use, &tile, sizeof tile,
+                &(struct weft_access){tile, WEFT_WRITE}, 1,
+                &(struct weft_where){.device = -1});
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    CHECK_INT(last.n_asked, 1);
+    CHECK_INT(last.bytes, 1000);
+    stop();
+}
+
 WEFT_TESTS("rt/tile", {"test_permanent", test_permanent},
+           {"test_asked_after_body", test_asked_after_body},
            {"test_temporary", test_temporary},
            {"test_temporary_unwritten", test_temporary_unwritten},
            {"test_limit", test_limit}, {"test_pool_sizes", test_pool_sizes},
