@@ -59,7 +59,6 @@ static enum weft_tile_kind kind_of(enum weft_param_group group, int32_t index)
 static int adamw_cpu(const void *args, void *const buf[], int n_buf,
                      struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct adamw_task *t = args;
     const struct weft_shape *shape = t->shape;
@@ -69,6 +68,7 @@ static int adamw_cpu(const void *args, void *const buf[], int n_buf,
     void *const *grad = buf + 1, *const *opt = grad + n,
                 *const *fwd = opt + n, *const *bwd = fwd + n,
                 *const *table = bwd + (t->bwd ? n_blocks : 0);
+    weft_assert(table + (t->table ? n_blocks : 0) == buf + n_buf);
 
     for (int32_t i = 0; i < n; i++) {
         struct state s;

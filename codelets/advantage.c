@@ -8,7 +8,7 @@
 
 struct gae_task {
     struct weft_gae_args gae;
-    bool ref, score;
+    bool value, ref, score;
 };
 
 static double total_score(const struct gae_task *t, struct weft_take *take)
@@ -23,24 +23,26 @@ static double total_score(const struct gae_task *t, struct weft_take *take)
 static int gae_cpu(const void *args, void *const buf[], int n_buf,
                    struct weft_exec *x)
 {
-    (void) n_buf;
     const struct gae_task *t = args;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_advantage *a = weft_take(&take);
     const struct weft_rollout *r = weft_take(&take);
     const struct weft_kl_state *kl = weft_take(&take);
-    const float *value = weft_take(&take);
+    const float *value = t->value ? weft_take(&take) : NULL;
     const float *ref = t->ref ? weft_take(&take) : NULL;
     int32_t n = r->n_total - r->n_prompt;
     const float *logp = weft_rollout_logp(r) + r->n_prompt;
-    float *reward = weft_exec_scratch(x, (size_t) n * sizeof *reward);
+    float *reward = weft_exec_scratch(x, (size_t) n * 2 * sizeof *reward);
     if (!reward)
         return WEFT_ENOMEM;
+    if (!value)
+        value = memset(reward + n, 0, (size_t) n * sizeof *value);
 
     memset(a, 0, sizeof *a);
     a->n = n;
     a->ended = r->ended;
     a->raw_score = total_score(t, &take);
+    weft_take_end(&take);
     if (!isfinite((float) a->raw_score))
         return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
                             "iteration %d: the score of sample %d is no "
@@ -80,15 +82,15 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct gae_task task = {*args, ref != NULL, score != NULL};
+    struct gae_task task = {.gae = *args};
     struct weft_bag bag;
     weft_bag_init(&bag);
     weft_bag_add(&bag, advantage, WEFT_WRITE);
     weft_bag_add(&bag, rollout, WEFT_READ);
     weft_bag_add(&bag, kl_state, WEFT_READ);
-    weft_bag_add(&bag, value, WEFT_READ);
-    weft_bag_add(&bag, ref, WEFT_READ);
-    weft_bag_add(&bag, score, WEFT_READ);
+    task.value = weft_bag_add_optional(&bag, value, WEFT_READ);
+    task.ref = weft_bag_add_optional(&bag, ref, WEFT_READ);
+    task.score = weft_bag_add_optional(&bag, score, WEFT_READ);
     for (int32_t i = 0; i < args->n_models; i++)
         weft_bag_add(&bag, model_score[i], WEFT_READ);
     weft_bag_insert(&bag, seq, where, &weft_cl_gae, &task, sizeof task);
@@ -102,10 +104,9 @@ struct moments_task {
 static int moments_cpu(const void *args, void *const buf[], int n_buf,
                        struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct moments_task *t = args;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_moments *m = weft_take(&take);
 
     *m = (struct weft_moments){.rstd = 1};
@@ -113,6 +114,7 @@ static int moments_cpu(const void *args, void *const buf[], int n_buf,
         const struct weft_advantage *a = weft_take(&take);
         weft_k_moments_add(&m->of, a->n, weft_advantage_of(a));
     }
+    weft_take_end(&take);
     if (t->whiten && m->of.n > 1) {
         m->mean = m->of.mean;
         m->rstd = weft_k_moments_rstd(&m->of);
@@ -147,9 +149,9 @@ struct kl_task {
 static int kl_update_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct kl_task *t = args;
+    weft_assert(n_buf == 1 + t->n);
     struct weft_kl_state *state = buf[0];
     double sum = 0;
     for (int32_t s = 0; s < t->n; s++)

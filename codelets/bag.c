@@ -33,9 +33,18 @@ static bool grow(struct weft_bag *bag)
 void weft_bag_add(struct weft_bag *bag, struct weft_tile *tile,
                   enum weft_mode mode)
 {
-    if (!tile || (bag->n == bag->capacity && !grow(bag)))
+    weft_assert(tile);
+    if (bag->n == bag->capacity && !grow(bag))
         return;
     bag->access[bag->n++] = (struct weft_access){tile, mode};
+}
+
+bool weft_bag_add_optional(struct weft_bag *bag, struct weft_tile *tile,
+                           enum weft_mode mode)
+{
+    if (tile)
+        weft_bag_add(bag, tile, mode);
+    return tile != NULL;
 }
 
 int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],
@@ -43,7 +52,7 @@ int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],
 {
     int before = bag->n;
     for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
-        weft_bag_add(bag, tile[b], mode);
+        weft_bag_add_optional(bag, tile[b], mode);
     return bag->n - before;
 }
 
@@ -60,8 +69,7 @@ int weft_bag_add_layer(struct weft_bag *bag,
                        enum weft_mode mode)
 {
     int n = weft_bag_add_blocks(bag, tiles->block, mode);
-    weft_bag_add(bag, tiles->norms, mode);
-    return n + (tiles->norms != NULL);
+    return n + weft_bag_add_optional(bag, tiles->norms, mode);
 }
 
 void weft_bag_insert(struct weft_bag *bag, struct weft_seq *seq,

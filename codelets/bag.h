@@ -13,9 +13,13 @@ struct weft_bag {
 };
 
 void weft_bag_init(struct weft_bag *bag);
-/* NULL tiles are left out. */
 void weft_bag_add(struct weft_bag *bag, struct weft_tile *tile,
                   enum weft_mode mode);
+/* A tile that a task may do without: NULL is left out. Returns whether it was
+ * added, which the task's argument has to say, as the body must know which
+ * buffers it has. */
+bool weft_bag_add_optional(struct weft_bag *bag, struct weft_tile *tile,
+                           enum weft_mode mode);
 /* The blocks that are there, then the norms. Returns how many were added. */
 int weft_bag_add_layer(struct weft_bag *bag,
                        const struct weft_layer_tiles *tiles,
@@ -33,12 +37,18 @@ void weft_bag_insert(struct weft_bag *bag, struct weft_seq *seq,
 /* ---- Inside a codelet: taking buffers in the order they were added ---- */
 
 struct weft_take {
-    void *const *buf;
-    int next;
+    void *const *buf; /* (n) */
+    int n, next;
 };
 WEFT_INLINE void *weft_take(struct weft_take *t)
 {
+    weft_assert(t->next < t->n);
     return t->buf[t->next++];
+}
+/* After the last buffer: body and insert function agree on the buffers. */
+WEFT_INLINE void weft_take_end(const struct weft_take *t)
+{
+    weft_assert(t->next == t->n);
 }
 WEFT_INLINE void weft_take_blocks(struct weft_take *t, int n_blocks,
                                   void *out[])

@@ -182,8 +182,8 @@ struct weft_gae_args {
     int32_t iteration, sample; /* for the sentence on a wrong score */
 };
 /* advantage (W) of one sample from its rollout, reference log-probs (NULL:
- * no KL), values, the outside score (double; NULL: none), reward models'
- * scores (float each), and the KL state. */
+ * no KL), values (NULL: zeros), the outside score (double; NULL: none),
+ * reward models' scores (float each), and the KL state. */
 void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_gae_args *args,
                      struct weft_tile *rollout, struct weft_tile *ref,

@@ -10,14 +10,14 @@ struct embed_args {
 static int embed_cpu(const void *args_, void *const buf[], int n_buf,
                      struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct embed_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     void *table[WEFT_MAX_BLOCKS];
     weft_take_blocks(&take, args->shape->n_blocks, table);
     const struct weft_batch *b = weft_take(&take);
     float *out = weft_take(&take);
+    weft_take_end(&take);
     weft_k_embed(args->shape, (const void *const *) table, b->n_rows,
                  weft_batch_at(b, b->token), out);
     return 0;
@@ -44,14 +44,14 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
 static int embed_backward_cpu(const void *args_, void *const buf[], int n_buf,
                               struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct embed_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     const struct weft_batch *b = weft_take(&take);
     const float *dx = weft_take(&take);
     void *grad[WEFT_MAX_BLOCKS];
     weft_take_blocks(&take, args->shape->n_blocks, grad);
+    weft_take_end(&take);
     weft_k_embed_backward(args->shape, b->n_rows, weft_batch_at(b, b->token),
                           dx, (float *const *) grad);
     return 0;

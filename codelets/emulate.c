@@ -25,9 +25,9 @@ static void sleep_until(double when)
 static int emulate_cpu(const void *args_, void *const buf[], int n_buf,
                        struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct emulate_args *args = args_;
+    weft_assert(n_buf == 1 + args->n_before);
     struct weft_span *span = buf[0];
     double start = weft_clock_s(), ready = start;
     for (int32_t i = 0; i < args->n_before; i++) {

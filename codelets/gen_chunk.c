@@ -69,14 +69,15 @@ static size_t layer_scratch(const struct weft_shape *shape,
     return bytes;
 }
 
-static int step_init(struct step *s, void *const buf[], struct weft_exec *x)
+static int step_init(struct step *s, void *const buf[], int n_buf,
+                     struct weft_exec *x)
 {
     const struct weft_shape *shape = s->args->shape;
     s->view = weft_gen_view_of(buf[0]);
     const struct weft_gen_state *state = s->view.state;
     int64_t n = state->n_slots, rows = n + s->args->gen.prefill_tokens;
     int64_t h = shape->hidden, v = shape->vocab;
-    struct weft_take take = {buf, 3 + shape->n_blocks};
+    struct weft_take take = {buf, n_buf, 3 + shape->n_blocks};
 
     s->arena = buf[1];
     s->page_bytes = weft_kv_page_bytes(shape);
@@ -84,6 +85,7 @@ static int step_init(struct step *s, void *const buf[], struct weft_exec *x)
     s->layer = buf + take.next;
     take.next += shape->n_layers * (shape->n_blocks + 1);
     weft_head_take(&take, shape, false, &s->head);
+    weft_take_end(&take);
 
     size_t layer = layer_scratch(shape, state, rows);
     if (layer == 0)
@@ -112,10 +114,9 @@ static int step_init(struct step *s, void *const buf[], struct weft_exec *x)
 static int gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     struct step s = {.args = args};
     struct weft_gen_status *status = buf[2];
-    int rc = step_init(&s, buf, x);
+    int rc = step_init(&s, buf, n_buf, x);
     if (rc)
         return rc;
     const struct weft_shape *shape = s.args->shape;

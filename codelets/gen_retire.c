@@ -13,8 +13,8 @@ struct retire_args {
 static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
-    (void) n_buf;
     const struct retire_args *args = args_;
+    weft_assert(n_buf == 2);
     struct weft_gen_state *state = buf[0];
     struct weft_rollout *out = buf[1];
     char *base = (char *) state;

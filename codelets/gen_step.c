@@ -13,8 +13,8 @@
 static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_gen_task *task = args;
+    weft_assert(n_buf == 3);
     struct weft_gen_view view = weft_gen_view_of(buf[0]);
     const struct weft_gen_state *state = view.state;
     struct weft_gen_status *status = buf[1];
@@ -69,10 +69,9 @@ void weft_insert_gen_begin(struct weft_seq *seq,
 static int logits_part_cpu(const void *args_, void *const buf[], int n_buf,
                            struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_member_args *args = args_;
     const struct weft_shape *shape = args->shape;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer tiles = {0};
     struct weft_k_head head = {0};
     weft_take_member(&take, args->range, false, &tiles);
@@ -81,6 +80,7 @@ static int logits_part_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
     float *logits = weft_take(&take);
+    weft_take_end(&take);
     int32_t n = b->n_targets;
     if (n == 0)
         return 0;
@@ -146,10 +146,9 @@ static void gather(const struct weft_join_args *join, int32_t n,
 static int gen_sample_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
-    (void) n_buf;
     const struct sample_args *args = args_;
     const struct weft_shape *shape = args->join.shape;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     const struct weft_batch *b = weft_take(&take);
     struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
     struct weft_gen_status *status = weft_take(&take);
@@ -160,6 +159,7 @@ static int gen_sample_cpu(const void *args_, void *const buf[], int n_buf,
     if (!scratch)
         return WEFT_ENOMEM;
     gather(&args->join, n, &take, (float *) (void *) scratch);
+    weft_take_end(&take);
     int rc = weft_gen_draw(
         &view, shape, &args->gen, n, weft_batch_at(b, b->target),
         (const float *) (void *) scratch, scratch + bytes, weft_exec_err(x));

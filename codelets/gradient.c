@@ -9,9 +9,9 @@
 static int zero_cpu(const void *args, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_group_list *list = args;
+    weft_assert(n_buf == list->n);
     for (int32_t i = 0; i < list->n; i++)
         memset(buf[i], 0, list->bytes[i]);
     return 0;
@@ -33,9 +33,9 @@ void weft_insert_zero(struct weft_seq *seq, const struct weft_where *where,
 static int grad_add_cpu(const void *args, void *const buf[], int n_buf,
                         struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_group_list *list = args;
+    weft_assert(n_buf == 2 * list->n);
     for (int32_t i = 0; i < list->n; i++)
         weft_k_add(buf[i], buf[list->n + i], list->bytes[i] / sizeof(float));
     return 0;
@@ -67,10 +67,10 @@ struct shape_task {
 static int tied_add_cpu(const void *args, void *const buf[], int n_buf,
                         struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct shape_task *t = args;
     const struct weft_group_list *list = &t->list;
+    weft_assert(n_buf == 2 * list->n);
     for (int32_t i = 0; i < list->n; i++)
         weft_k_tied_add_gradient(t->shape, list->index[i], buf[i],
                                  buf[list->n + i]);
@@ -98,10 +98,10 @@ void weft_insert_tied_add(struct weft_seq *seq,
 static int sum_squares_cpu(const void *args, void *const buf[], int n_buf,
                            struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct shape_task *t = args;
     const struct weft_group_list *list = &t->list;
+    weft_assert(n_buf == 1 + list->n);
     double *sum = buf[0];
     memset(sum, 0, WEFT_SQUARES * sizeof *sum);
     for (int32_t i = 0; i < list->n; i++) {
@@ -142,8 +142,8 @@ struct norm_task {
 static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     const struct norm_task *t = args;
+    weft_assert(n_buf == 1 + t->n_groups * t->n_parts);
     struct weft_grad_norm *out = buf[0];
     double sum = 0;
     for (int32_t g = 0; g < t->n_groups; g++) {

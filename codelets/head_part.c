@@ -9,16 +9,16 @@
 static int embed_part_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     void *table[WEFT_MAX_BLOCKS] = {NULL};
     weft_take_range(&take, args->range, table);
     const struct weft_batch *b = weft_take(&take);
+    float *out = weft_take(&take);
+    weft_take_end(&take);
     weft_k_embed_part(args->shape, args->range, (const void *const *) table,
-                      b->n_rows, weft_batch_at(b, b->token),
-                      weft_take(&take));
+                      b->n_rows, weft_batch_at(b, b->token), out);
     return 0;
 }
 
@@ -46,15 +46,16 @@ void weft_insert_embed_part(struct weft_seq *seq,
 static int embed_select_cpu(const void *args_, void *const buf[], int n_buf,
                             struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_join_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_part part[WEFT_MAX_BLOCKS];
     const struct weft_batch *b = weft_take(&take);
     weft_take_parts(&take, args, part);
+    float *out = weft_take(&take);
+    weft_take_end(&take);
     weft_k_embed_select(args->shape, b->n_rows, weft_batch_at(b, b->token),
-                        args->n_parts, part, weft_take(&take));
+                        args->n_parts, part, out);
     return 0;
 }
 
@@ -82,14 +83,14 @@ void weft_insert_embed_select(struct weft_seq *seq,
 static int embed_backward_part_cpu(const void *args_, void *const buf[],
                                    int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
     const struct weft_batch *b = weft_take(&take);
     const float *dx = weft_take(&take);
     weft_take_range(&take, args->range, grad);
+    weft_take_end(&take);
     weft_k_embed_backward(args->shape, b->n_rows, weft_batch_at(b, b->token),
                           dx, (float *const *) grad);
     return 0;
@@ -149,19 +150,20 @@ static struct weft_k_head take_head(struct weft_take *take,
 static int head_part_cpu(const void *args_, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     const struct head_args *args = args_;
     const struct weft_member_args *m = &args->member;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head head = take_head(&take, m->range, false);
     struct weft_k_targets targets = weft_batch_targets(weft_take(&take));
     const float *in = weft_take(&take);
+    void *out = weft_take(&take);
+    weft_take_end(&take);
     void *scratch = weft_exec_scratch(
         x, weft_k_head_scratch_bytes(m->shape, targets.n));
     if (!scratch)
         return WEFT_ENOMEM;
     weft_k_head_part(m->shape, m->range, &head, in, &targets,
-                     args->inv_temperature, weft_take(&take), scratch);
+                     args->inv_temperature, out, scratch);
     return 0;
 }
 
@@ -199,9 +201,8 @@ static void take_head_parts(struct weft_take *take,
 static int logprob_merge_cpu(const void *args_, void *const buf[], int n_buf,
                              struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_join_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
     const struct weft_batch *b = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
@@ -212,6 +213,7 @@ static int logprob_merge_cpu(const void *args_, void *const buf[], int n_buf,
     weft_k_head_merge(args->shape, &targets, args->n_parts, part, logp, NULL,
                       NULL);
     weft_deal_targets(b, logp, &take);
+    weft_take_end(&take);
     return 0;
 }
 
@@ -248,9 +250,8 @@ struct merge_args {
 static int loss_merge_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
-    (void) n_buf;
     const struct merge_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
     const struct weft_batch *b = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
@@ -261,6 +262,7 @@ static int loss_merge_cpu(const void *args_, void *const buf[], int n_buf,
                        * sizeof(double);
     double *stats = args->stats ? weft_take(&take)
                                 : weft_exec_scratch(x, stats_bytes);
+    weft_take_end(&take);
     if (!stats)
         return WEFT_ENOMEM;
     weft_k_head_merge(args->join.shape, &targets, args->join.n_parts, part,
@@ -280,14 +282,14 @@ void weft_insert_loss_merge(struct weft_seq *seq,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct merge_args args = {weft_join_args_of(shape, n_parts, part), *loss,
-                              stats != NULL};
+    struct merge_args args = {.join = weft_join_args_of(shape, n_parts, part),
+                              .loss = *loss};
     struct weft_bag bag;
     weft_bag_init(&bag);
     weft_bag_add(&bag, batch, WEFT_READ);
     weft_bag_add_parts(&bag, n_parts, part);
     weft_bag_add(&bag, dloss, WEFT_WRITE);
-    weft_bag_add(&bag, stats, WEFT_WRITE);
+    args.stats = weft_bag_add_optional(&bag, stats, WEFT_WRITE);
     weft_bag_insert(&bag, seq, where, &weft_cl_loss_merge, &args,
                     sizeof args);
 }
@@ -295,10 +297,9 @@ void weft_insert_loss_merge(struct weft_seq *seq,
 static int head_backward_part_cpu(const void *args_, void *const buf[],
                                   int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
     const struct head_args *args = args_;
     const struct weft_member_args *m = &args->member;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head head = take_head(&take, m->range, true);
     const struct weft_batch *b = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
@@ -308,6 +309,7 @@ static int head_backward_part_cpu(const void *args_, void *const buf[],
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
     weft_take_range(&take, m->range, grad);
     float *roots = weft_take(&take);
+    weft_take_end(&take);
     void *scratch = weft_exec_scratch(x, weft_k_head_backward_scratch_bytes(
                                              m->shape, targets.n, b->n_runs));
     if (!scratch)
@@ -350,9 +352,8 @@ void weft_insert_head_backward_part(
 static int head_norm_backward_cpu(const void *args_, void *const buf[],
                                   int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_join_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_part part[WEFT_MAX_BLOCKS];
     const float *final = weft_take(&take);
     const struct weft_batch *b = weft_take(&take);
@@ -361,6 +362,7 @@ static int head_norm_backward_cpu(const void *args_, void *const buf[],
     weft_take_parts(&take, args, part);
     float *dx = weft_take(&take);
     float *grad = args->grad ? weft_take(&take) : NULL;
+    weft_take_end(&take);
     void *scratch = weft_exec_scratch(
         x, (size_t) (targets.n * (int64_t) args->shape->hidden) * 4);
     if (!scratch)

@@ -12,9 +12,8 @@ struct infer_args {
 static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
                        struct weft_exec *x)
 {
-    (void) n_buf;
     const struct infer_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head head;
     weft_head_take(&take, args->shape, false, &head);
     const struct weft_batch *b = weft_take(&take);
@@ -30,6 +29,7 @@ static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
                         args->inv_temperature, logp, NULL, NULL,
                         scratch + out_bytes);
     weft_deal_targets(b, logp, &take);
+    weft_take_end(&take);
     return 0;
 }
 
@@ -38,9 +38,8 @@ WEFT_CODELET(logprob, 0xffca28, logprob_cpu)
 static int value_cpu(const void *args_, void *const buf[], int n_buf,
                      struct weft_exec *x)
 {
-    (void) n_buf;
     const struct infer_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     const float *final = weft_take(&take);
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
@@ -54,6 +53,7 @@ static int value_cpu(const void *args_, void *const buf[], int n_buf,
     weft_k_value(args->shape, final, in, &targets, value,
                  scratch + out_bytes);
     weft_deal_targets(b, value, &take);
+    weft_take_end(&take);
     return 0;
 }
 

@@ -21,9 +21,8 @@ static void take_layer(struct weft_take *take, int n_blocks,
 static int layer_forward_cpu(const void *args_, void *const buf[], int n_buf,
                              struct weft_exec *x)
 {
-    (void) n_buf;
     const struct layer_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     take_layer(&take, args->shape->n_blocks, &weights);
     const struct weft_batch *b = weft_take(&take);
@@ -34,6 +33,7 @@ static int layer_forward_cpu(const void *args_, void *const buf[], int n_buf,
         kv.arena = weft_take(&take);
     float *out = args->in_place ? in : weft_take(&take);
     void *saved = args->saved ? weft_take(&take) : NULL;
+    weft_take_end(&take);
     if (view.n_rows == 0)
         return 0;
     void *scratch = weft_exec_scratch(
@@ -61,8 +61,7 @@ void weft_insert_layer_forward(struct weft_seq *seq,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct layer_args args = {
-        .shape = shape, .in_place = x == y, .saved = saved != NULL};
+    struct layer_args args = {.shape = shape, .in_place = x == y};
     struct weft_where at = *where;
     at.layer = layer;
     struct weft_bag bag;
@@ -77,7 +76,7 @@ void weft_insert_layer_forward(struct weft_seq *seq,
     }
     if (x != y)
         weft_bag_add(&bag, y, WEFT_WRITE);
-    weft_bag_add(&bag, saved, WEFT_WRITE);
+    args.saved = weft_bag_add_optional(&bag, saved, WEFT_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_layer_forward, &args,
                     sizeof args);
 }
@@ -85,10 +84,9 @@ void weft_insert_layer_forward(struct weft_seq *seq,
 static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
                               struct weft_exec *x)
 {
-    (void) n_buf;
     const struct layer_args *args = args_;
     const struct weft_shape *shape = args->shape;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     take_layer(&take, shape->n_blocks, &weights);
     for (int b = 0; b < shape->n_blocks; b++)
@@ -101,6 +99,7 @@ static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
     void *grad[WEFT_MAX_BLOCKS];
     weft_take_blocks(&take, shape->n_blocks, grad);
     float *grad_norms = weft_take(&take);
+    weft_take_end(&take);
     void *scratch = weft_exec_scratch(
         x, weft_k_layer_backward_scratch_bytes(shape, &view, !saved));
     if (!scratch)
@@ -123,7 +122,7 @@ void weft_insert_layer_backward(struct weft_seq *seq,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct layer_args args = {.shape = shape, .saved = saved != NULL};
+    struct layer_args args = {.shape = shape};
     struct weft_where at = *where;
     at.layer = layer;
     struct weft_bag bag;
@@ -132,7 +131,7 @@ void weft_insert_layer_backward(struct weft_seq *seq,
     weft_bag_add_blocks(&bag, bwd->layer[layer].block, WEFT_READ);
     weft_bag_add(&bag, batch, WEFT_READ);
     weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add(&bag, saved, WEFT_READ);
+    args.saved = weft_bag_add_optional(&bag, saved, WEFT_READ);
     weft_bag_add(&bag, dx, WEFT_READ_WRITE);
     weft_bag_add_layer(&bag, &grad->layer[layer], WEFT_READ_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_layer_backward, &args,

@@ -6,9 +6,8 @@
 static int attention_part_cpu(const void *args_, void *const buf[], int n_buf,
                               struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     struct weft_k_kv kv = {.page_bytes = args->page_bytes};
     weft_take_member(&take, args->range, false, &weights);
@@ -19,6 +18,7 @@ static int attention_part_cpu(const void *args_, void *const buf[], int n_buf,
         kv.arena = weft_take(&take);
     void *saved = args->saved ? weft_take(&take) : NULL;
     float *roots = weft_take(&take);
+    weft_take_end(&take);
     if (view.n_rows == 0)
         return 0;
     void *scratch = weft_exec_scratch(
@@ -45,8 +45,7 @@ void weft_insert_attention_part(
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_member_args args = {
-        .shape = shape, .range = range, .saved = saved != NULL};
+    struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
     at.layer = layer;
     struct weft_bag bag;
@@ -60,7 +59,7 @@ void weft_insert_attention_part(
                                                     kv->n_layers);
         weft_bag_add(&bag, kv->arena, WEFT_READ_WRITE);
     }
-    weft_bag_add(&bag, saved, WEFT_WRITE);
+    args.saved = weft_bag_add_optional(&bag, saved, WEFT_WRITE);
     weft_bag_add(&bag, roots, WEFT_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_attention_part, &args,
                     sizeof args);
@@ -69,9 +68,8 @@ void weft_insert_attention_part(
 static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
                         struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     weft_take_member(&take, args->range, false, &weights);
     const struct weft_batch *b = weft_take(&take);
@@ -79,6 +77,7 @@ static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
     const float *x_mid = weft_take(&take);
     void *saved = args->saved ? weft_take(&take) : NULL;
     float *roots = args->roots ? weft_take(&take) : NULL;
+    weft_take_end(&take);
     if (view.n_rows == 0)
         return 0;
     void *scratch = weft_exec_scratch(
@@ -103,10 +102,7 @@ void weft_insert_mlp_part(struct weft_seq *seq,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_member_args args = {.shape = shape,
-                                    .range = range,
-                                    .saved = saved != NULL,
-                                    .roots = roots != NULL};
+    struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
     at.layer = layer;
     struct weft_bag bag;
@@ -115,24 +111,24 @@ void weft_insert_mlp_part(struct weft_seq *seq,
     weft_bag_add(&bag, batch, WEFT_READ);
     weft_bag_add(&bag, x_mid, WEFT_READ);
     /* The attention part has written its own fields of the tile. */
-    weft_bag_add(&bag, saved, WEFT_READ_WRITE);
-    weft_bag_add(&bag, roots, WEFT_WRITE);
+    args.saved = weft_bag_add_optional(&bag, saved, WEFT_READ_WRITE);
+    args.roots = weft_bag_add_optional(&bag, roots, WEFT_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_mlp_part, &args, sizeof args);
 }
 
 static int join_rows_cpu(const void *args_, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_join_args *args = args_;
     const struct weft_shape *shape = args->shape;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_part part[WEFT_MAX_BLOCKS];
     const float *norms = args->bias ? weft_take(&take) : NULL;
     const struct weft_batch *b = weft_take(&take);
     weft_take_parts(&take, args, part);
     float *residual = weft_take(&take);
     float *y = args->in_place ? residual : weft_take(&take);
+    weft_take_end(&take);
     if (b->n_rows == 0)
         return 0;
     int64_t h = shape->hidden;
@@ -178,15 +174,15 @@ void weft_insert_join_rows(struct weft_seq *seq,
 static int join_parts_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_join_args *args = args_;
     const struct weft_shape *shape = args->shape;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_part part[WEFT_MAX_BLOCKS];
     const struct weft_batch *b = weft_take(&take);
     weft_take_parts(&take, args, part);
     float *out = weft_take(&take);
+    weft_take_end(&take);
     int64_t n = (args->targets ? b->n_targets : b->n_rows) * args->n;
     struct weft_range all = {part[0].range.first, 0};
     for (int32_t i = 0; i < args->n_parts; i++)

@@ -25,9 +25,8 @@ static void bag_begin(struct weft_bag *bag, struct weft_range range,
 static int mlp_backward_part_cpu(const void *args_, void *const buf[],
                                  int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
     weft_take_member(&take, args->range, true, &weights);
@@ -37,6 +36,7 @@ static int mlp_backward_part_cpu(const void *args_, void *const buf[],
     const float *dx = weft_take(&take);
     weft_take_range(&take, args->range, grad);
     float *roots = weft_take(&take);
+    weft_take_end(&take);
     void *scratch = member_scratch(x, args, &view);
     if (!scratch)
         return WEFT_ENOMEM;
@@ -75,9 +75,8 @@ void weft_insert_mlp_backward_part(
 static int heads_backward_part_cpu(const void *args_, void *const buf[],
                                    int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
     const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
     weft_take_member(&take, args->range, true, &weights);
@@ -87,6 +86,7 @@ static int heads_backward_part_cpu(const void *args_, void *const buf[],
     weft_take_range(&take, args->range, grad);
     float *dqkv = weft_take(&take);
     float *shared = args->shared ? weft_take(&take) : NULL;
+    weft_take_end(&take);
     void *scratch = member_scratch(x, args, &view);
     if (!scratch)
         return WEFT_ENOMEM;
@@ -107,8 +107,7 @@ void weft_insert_heads_backward_part(
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_member_args args = {
-        .shape = shape, .range = range, .shared = shared != NULL};
+    struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
     struct weft_bag bag;
     at.layer = layer;
@@ -118,7 +117,7 @@ void weft_insert_heads_backward_part(
     weft_bag_add_range(&bag, range, grad->layer[layer].block,
                        WEFT_READ_WRITE);
     weft_bag_add(&bag, dqkv, WEFT_WRITE);
-    weft_bag_add(&bag, shared, WEFT_WRITE);
+    args.shared = weft_bag_add_optional(&bag, shared, WEFT_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_heads_backward_part, &args,
                     sizeof args);
 }
@@ -134,10 +133,9 @@ struct qkv_args {
 static int qkv_backward_part_cpu(const void *args_, void *const buf[],
                                  int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
     const struct qkv_args *args = args_;
     const struct weft_member_args *m = &args->member;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_k_layer weights = {0};
     struct weft_k_shared shared[WEFT_MAX_BLOCKS];
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
@@ -152,6 +150,7 @@ static int qkv_backward_part_cpu(const void *args_, void *const buf[],
     weft_take_range(&take, m->range, grad);
     float *roots = weft_take(&take);
     float *head_norms = m->head_norms ? weft_take(&take) : NULL;
+    weft_take_end(&take);
     void *scratch = member_scratch(x, m, &view);
     if (!scratch)
         return WEFT_ENOMEM;
@@ -175,9 +174,7 @@ void weft_insert_qkv_backward_part(
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct qkv_args args = {.member = {.shape = shape,
-                                       .range = range,
-                                       .head_norms = head_norms != NULL},
+    struct qkv_args args = {.member = {.shape = shape, .range = range},
                             .n_members = n_members};
     struct weft_where at = *where;
     struct weft_bag bag;
@@ -187,14 +184,15 @@ void weft_insert_qkv_backward_part(
     weft_bag_add(&bag, saved, WEFT_READ);
     for (int i = 0; i < n_members; i++) {
         args.range[i] = shared[i].range;
-        args.shares[i] = shared[i].tile != NULL;
-        weft_bag_add(&bag, shared[i].tile, WEFT_READ);
+        args.shares[i] = weft_bag_add_optional(&bag, shared[i].tile,
+                                               WEFT_READ);
     }
     weft_bag_add(&bag, dqkv, WEFT_READ_WRITE);
     weft_bag_add_range(&bag, range, grad->layer[layer].block,
                        WEFT_READ_WRITE);
     weft_bag_add(&bag, roots, WEFT_WRITE);
-    weft_bag_add(&bag, head_norms, WEFT_WRITE);
+    args.member.head_norms = weft_bag_add_optional(&bag, head_norms,
+                                                   WEFT_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_qkv_backward_part, &args,
                     sizeof args);
 }
@@ -219,6 +217,7 @@ static int norm_backward(const struct weft_join_args *args, bool attention,
                                       * b->n_rows * shape->head_dim};
     float *dx = weft_take(take);
     float *grad = args->grad ? weft_take(take) : NULL;
+    weft_take_end(take);
     void *scratch = weft_exec_scratch(
         x, weft_k_norm_join_scratch_bytes(shape, b->n_rows));
     if (!scratch)
@@ -236,8 +235,7 @@ static int norm_backward(const struct weft_join_args *args, bool attention,
 static int mlp_norm_backward_cpu(const void *args, void *const buf[],
                                  int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
-    return norm_backward(args, false, &(struct weft_take){buf, 0}, x);
+    return norm_backward(args, false, &(struct weft_take){buf, n_buf, 0}, x);
 }
 
 WEFT_CODELET(mlp_norm_backward, 0x7986cb, mlp_norm_backward_cpu)
@@ -245,8 +243,7 @@ WEFT_CODELET(mlp_norm_backward, 0x7986cb, mlp_norm_backward_cpu)
 static int attention_norm_backward_cpu(const void *args, void *const buf[],
                                        int n_buf, struct weft_exec *x)
 {
-    (void) n_buf;
-    return norm_backward(args, true, &(struct weft_take){buf, 0}, x);
+    return norm_backward(args, true, &(struct weft_take){buf, n_buf, 0}, x);
 }
 
 WEFT_CODELET(attention_norm_backward, 0x9fa8da, attention_norm_backward_cpu)
@@ -307,11 +304,12 @@ void weft_insert_attention_norm_backward(
 static int share_kv_cpu(const void *args_, void *const buf[], int n_buf,
                         struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct weft_member_args *args = args_;
+    struct weft_take take = {buf, n_buf, 0};
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
-    weft_take_range(&(struct weft_take){buf, 0}, args->range, grad);
+    weft_take_range(&take, args->range, grad);
+    weft_take_end(&take);
     weft_k_share_range(args->shape, args->range, (float *const *) grad);
     return 0;
 }

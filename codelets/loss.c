@@ -98,6 +98,7 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
     weft_take_blocks(take, shape->n_blocks, grad);
     float *grad_final = weft_take(take);
     double *stats = weft_take(take);
+    weft_take_end(take);
     struct weft_k_targets targets = weft_batch_targets(b);
     size_t forward = weft_k_head_scratch_bytes(shape, targets.n);
     size_t backward = weft_k_head_backward_scratch_bytes(shape, targets.n,
@@ -129,6 +130,7 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
     float *dx = weft_take(take);
     float *grad_final = weft_take(take);
     double *stats = weft_take(take);
+    weft_take_end(take);
     struct weft_k_targets targets = weft_batch_targets(b);
     const int32_t *run_targets = weft_batch_at(b, b->run_targets);
     const float *weight = weft_batch_at(b, b->weight);
@@ -154,9 +156,8 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
 static int loss_cpu(const void *args, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {
-    (void) n_buf;
     const struct loss_task *t = args;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     return t->loss.loss == WEFT_LOSS_VALUE ? value_loss(t, &take, x)
                                            : language_loss(t, &take, x);
 }

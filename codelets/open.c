@@ -23,7 +23,7 @@ void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
         return;
     struct weft_bag bag;
     weft_bag_init(&bag);
-    weft_bag_add(&bag, after, WEFT_READ);
+    weft_bag_add_optional(&bag, after, WEFT_READ);
     for (int i = 0; i < n; i++)
         weft_bag_add(&bag, tile[i], WEFT_WRITE);
     weft_bag_insert(&bag, seq, where, &weft_cl_open, NULL, 0);

@@ -66,9 +66,8 @@ static void put_columns(struct weft_batch *b, const struct pack_sample *s,
 static int pack_cpu(const void *args_, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {
-    (void) n_buf;
     const struct pack_args *args = args_;
-    struct weft_take take = {buf, 0};
+    struct weft_take take = {buf, n_buf, 0};
     struct weft_batch *b = weft_take(&take);
     const struct weft_moments *moments = args->moments ? weft_take(&take)
                                                        : NULL;
@@ -108,6 +107,7 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
         row0 += s->n_total;
         target0 += n;
     }
+    weft_take_end(&take);
     return 0;
 }
 
@@ -131,24 +131,25 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
     struct weft_bag bag;
     weft_bag_init(&bag);
     weft_bag_add(&bag, batch, WEFT_WRITE);
-    weft_bag_add(&bag, moments, WEFT_READ);
+    args->moments = weft_bag_add_optional(&bag, moments, WEFT_READ);
     int32_t rows = 0, n_targets = 0;
     args->targets = targets;
     args->columns = columns;
-    args->moments = moments != NULL;
     args->n = n;
     for (int32_t i = 0; i < n; i++) {
         const struct weft_pack_sample *s = &sample[i];
         rows += s->n_total;
         n_targets += weft_pack_n_targets(targets, s->n_prompt, s->n_total);
-        args->sample[i] = (struct pack_sample){
-            s->n_prompt,          s->n_total,       s->weight,
-            s->advantage != NULL, s->value != NULL, s->ref != NULL};
+        struct pack_sample *p = &args->sample[i];
+        *p = (struct pack_sample){.n_prompt = s->n_prompt,
+                                  .n_total = s->n_total,
+                                  .weight = s->weight};
         weft_bag_add(&bag, s->rollout, WEFT_READ);
         if (columns) {
-            weft_bag_add(&bag, s->advantage, WEFT_READ);
-            weft_bag_add(&bag, s->value, WEFT_READ);
-            weft_bag_add(&bag, s->ref, WEFT_READ);
+            p->advantage = weft_bag_add_optional(&bag, s->advantage,
+                                                 WEFT_READ);
+            p->value = weft_bag_add_optional(&bag, s->value, WEFT_READ);
+            p->ref = weft_bag_add_optional(&bag, s->ref, WEFT_READ);
         }
     }
     weft_batch_layout(rows, n, n_targets, columns, &args->layout);

@@ -62,9 +62,9 @@ struct transpose_args {
 static int transpose_cpu(const void *args_, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
-    (void) n_buf;
     (void) x;
     const struct transpose_args *args = args_;
+    weft_assert(n_buf == 2 * args->range.n);
     for (int32_t i = 0; i < args->range.n; i++) {
         struct weft_layout layout;
         weft_layout_get(args->shape, args->kind, args->range.first + i,

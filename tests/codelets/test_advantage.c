@@ -46,6 +46,30 @@ static void make(struct task_fixture *f, struct inputs *x, int i)
     x->advantage = fixture_tile(f, weft_advantage_bytes(n));
 }
 
+/* Tiles that a sample may lack. Without: values are 0, the reference agrees
+ * with the policy, nobody scores from outside. */
+enum { NO_VALUE = 1, NO_REF = 2, NO_SCORE = 4, N_ABSENT = 8 };
+
+static void leave_out(struct inputs *x, int i, int absent)
+{
+    if (absent & NO_VALUE) {
+        weft_tile_release(x->value);
+        x->value = NULL;
+        memset(x->values, 0, sizeof x->values);
+    }
+    if (absent & NO_REF) {
+        weft_tile_release(x->ref);
+        x->ref = NULL;
+        for (int32_t k = 0; k < n_response[i]; k++)
+            x->reference[k] = x->logp[k];
+    }
+    if (absent & NO_SCORE) {
+        weft_tile_release(x->score);
+        x->score = NULL;
+        x->outside = 0;
+    }
+}
+
 static void release(struct inputs *x)
 {
     weft_tile_release(x->rollout);
@@ -133,7 +157,7 @@ static void check_moments(struct weft_tile *tile, const struct inputs *x,
 }
 
 static void check_all(struct task_fixture *f, const struct weft_gae_args *g,
-                      bool whiten)
+                      bool whiten, int absent)
 {
     struct weft_err err;
     struct inputs x[N];
@@ -145,6 +169,7 @@ static void check_all(struct task_fixture *f, const struct weft_gae_args *g,
     weft_tile_unacquire(kl);
     for (int i = 0; i < N; i++) {
         make(f, &x[i], i);
+        leave_out(&x[i], i, absent);
         advantage[i] = x[i].advantage;
         weft_insert_gae(f->seq, &anywhere, g, x[i].rollout, x[i].ref,
                         x[i].value, x[i].score, &x[i].model, kl,
@@ -183,13 +208,29 @@ static void test_advantage(void)
         g.kl = (enum weft_kl) kl;
         g.missing_eos_penalty = kl == WEFT_KL_K2 ? 1.5f : 0;
         g.reward_clip = kl == WEFT_KL_K3 ? 0.75f : 0;
-        check_all(&f, &g, kl % 2 == 0);
+        check_all(&f, &g, kl % 2 == 0, 0);
     }
     /* gamma = lambda = 1: an advantage is the rest of the rewards minus the
      * value. */
     g = (struct weft_gae_args){
         .gamma = 1, .lambda = 1, .n_models = 1, .weight = {0.25f}};
-    check_all(&f, &g, true);
+    check_all(&f, &g, true, 0);
+    fixture_stop(&f);
+}
+
+/* The other buffers stay what they are. */
+static void test_absent_tiles(void)
+{
+    struct task_fixture f;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
+    struct weft_gae_args g = {.gamma = 0.9f,
+                              .lambda = 0.8f,
+                              .kl = WEFT_KL_K2,
+                              .n_models = 1,
+                              .weight = {0.25f}};
+    fixture_start(&f, 2, &shape, false);
+    for (int absent = 0; absent < N_ABSENT; absent++)
+        check_all(&f, &g, true, absent);
     fixture_stop(&f);
 }
 
@@ -230,4 +271,5 @@ static void test_not_finite(void)
 }
 
 WEFT_TESTS("codelets/advantage", {"test_advantage", test_advantage},
+           {"test_absent_tiles", test_absent_tiles},
            {"test_not_finite", test_not_finite})
