@@ -58,8 +58,8 @@ static void test_kl_bound(void)
  * itself, and k3's is never negative: summed over a distribution of 4. */
 static void test_kl_expectation(void)
 {
-    static const float p[] = {-0.75f, -1.5f, -2.25f, -3}, q[] = {-2, -1, -2,
-                                                                 -1.5f};
+    static const float p[] = {-0.75f, -1.5f, -2.25f, -3},
+                       q[] = {-2, -1, -2, -1.5f};
     double total = 0, other = 0, kl = 0, k1 = 0, k3 = 0;
     for (int i = 0; i < 4; i++) {
         total += exp((double) p[i]);
@@ -69,8 +69,8 @@ static void test_kl_expectation(void)
         float logp = (float) ((double) p[i] - log(total));
         float ref = (float) ((double) q[i] - log(other));
         double weight = exp((double) logp);
-        kl += weight * ((double) p[i] - log(total) - (double) q[i]
-                        + log(other));
+        kl += weight
+            * ((double) p[i] - log(total) - (double) q[i] + log(other));
         k1 += weight * weft_k_kl(WEFT_KL_K1, logp, ref).value;
         k3 += weight * weft_k_kl(WEFT_KL_K3, logp, ref).value;
         CHECK(weft_k_kl(WEFT_KL_K3, logp, ref).value > 0);

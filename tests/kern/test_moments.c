@@ -36,9 +36,9 @@ static void test_moments_closed_form(void)
             CHECK(m.min == (double) first && m.max == (double) first + 39);
             CHECK(fabs(m.mean - (double) first - 19.5) < 1e-9);
             CHECK(fabs(m.squares / squares - 1) < 1e-9);
-            CHECK(fabs(weft_k_moments_rstd(&m)
-                       - 1 / sqrt(squares / 39 + 1e-8))
-                  < 1e-12);
+            CHECK(
+                fabs(weft_k_moments_rstd(&m) - 1 / sqrt(squares / 39 + 1e-8))
+                < 1e-12);
         }
 }
 
