@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/edit_distance.h"
@@ -251,4 +252,35 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
     *first_out = argc - n_operands;
     *status_out = status;
     return !help_asked && !status;
+}
+
+/* ---- Stopping --------------------------------------------------------- */
+
+volatile sig_atomic_t weft_cli_stop;
+static const char *stop_line;
+
+int weft_cli_stop_status(int signal_number)
+{
+    return 128 + signal_number;
+}
+
+/* Only what a handler may call. _exit() rather than the default action,
+ * which the first process of a container does not have. */
+static void on_stop(int signal_number)
+{
+    int saved = errno;
+    if (weft_cli_stop)
+        _exit(weft_cli_stop_status(signal_number));
+    weft_cli_stop = signal_number;
+    ssize_t n = stop_line ? write(2, stop_line, strlen(stop_line)) : 0;
+    (void) n;
+    errno = saved;
+}
+
+void weft_cli_catch_stop(const char *line)
+{
+    struct sigaction act = {.sa_handler = on_stop};
+    stop_line = line;
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
 }

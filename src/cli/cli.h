@@ -18,6 +18,8 @@
 #ifndef WEFT_CLI_CLI_H
 #define WEFT_CLI_CLI_H
 
+#include <signal.h>
+
 #include "base/err.h"
 
 enum { WEFT_EXIT_OK = 0, WEFT_EXIT_FAILED = 1, WEFT_EXIT_USAGE = 2 };
@@ -60,5 +62,16 @@ int weft_cli_fail(const char *verb, const struct weft_err *err);
 /* After the last result: flushes stdout. Returns 0, or 1 when it could not
  * be written (a full disk), which is then said. */
 int weft_cli_finish(const char *verb);
+
+/* From here on a first SIGINT (Ctrl-C) or SIGTERM asks the command to stop: it
+ * says `line` (borrowed; NULL: nothing) on stderr and sets weft_cli_stop to
+ * the signal's number. A second one ends the process at once, with the status
+ * that a shell gives to that signal. */
+void weft_cli_catch_stop(const char *line);
+extern volatile sig_atomic_t weft_cli_stop; /* 0: nobody asked */
+
+/* The status of a command that such a signal stopped: 130 for SIGINT, 143 for
+ * SIGTERM. */
+int weft_cli_stop_status(int signal_number);
 
 #endif

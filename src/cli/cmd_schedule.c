@@ -2,7 +2,6 @@
 /* weft schedule: fused pipeline schedules. */
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +53,7 @@ const char weft_help_schedule[] =
     "MS\n"
     "                          milliseconds a unit of time\n"
     "      --json              print JSON instead of the summary\n"
+    "  -q, --quiet             no progress\n"
     "      --help              this text\n"
     "\n"
     "example:\n"
@@ -63,25 +63,17 @@ const char weft_help_schedule[] =
 struct options {
     const char *output, *algorithm, *read, *svg, *perfetto, *paje;
     double play_ms; /* 0: no */
-    bool pareto, json;
+    bool pareto, json, quiet;
     enum weft_schedule_algorithm which;
     struct weft_schedule_options search;
 };
 
 /* ---- Searching ------------------------------------------------------------ */
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int signal)
-{
-    (void) signal;
-    interrupted = 1;
-}
-
 static bool wants_stop(void *ctx)
 {
     (void) ctx;
-    return interrupted;
+    return weft_cli_stop != 0;
 }
 
 /* A line when there is news, but not more than one in two seconds. */
@@ -124,11 +116,9 @@ static int search(const struct options *o,
     struct weft_schedule_options options = o->search;
     struct weft_schedule_result r;
     double last_s = weft_clock_s();
-    struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    weft_cli_catch_stop(NULL);
     options.stop = wants_stop;
-    if (weft_job_is_first())
+    if (weft_job_is_first() && !o->quiet)
         options.progress = say_progress;
     options.ctx = &last_s;
     int rc = weft_schedule_job_search(problem, &options, &r, err);
@@ -277,6 +267,7 @@ static int give_front(const struct options *o,
     struct weft_schedule *front = NULL;
     struct weft_schedule_options options = o->search;
     int32_t n = 0;
+    weft_cli_catch_stop(NULL);
     options.stop = wants_stop;
     int rc = weft_schedule_job_pareto(problem, &options, &front, &n, err);
     bool says = rc == 0 && weft_job_is_first();
@@ -380,6 +371,7 @@ int weft_cmd_schedule(int argc, char **argv)
         {0, "paje", WEFT_CLI_STRING, &o.paje, 0, 0},
         {0, "play", WEFT_CLI_DOUBLE, &o.play_ms, 1e-2, 1e4},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
+        {'q', "quiet", WEFT_CLI_FLAG, &o.quiet, 0, 0},
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_schedule, table,

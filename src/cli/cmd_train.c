@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,8 +26,8 @@ const char weft_help_train[] =
     "file. When run_dir already holds the run, it resumes from the newest\n"
     "checkpoint; the result has the same bits as a run that never stopped.\n"
     "\n"
-    "A first Ctrl-C ends after the iteration, with a checkpoint; a second\n"
-    "one at once.\n"
+    "A first Ctrl-C ends after the iteration, with a checkpoint and status\n"
+    "130 (143 for SIGTERM); a second one at once.\n"
     "\n"
     "The run directory holds config.yaml, metrics.jsonl, samples/,\n"
     "checkpoints/ (Hugging Face folders), report.html and, with trace: "
@@ -43,21 +42,6 @@ const char weft_help_train[] =
     "example:\n"
     "  weft train examples/quickstart/ppo.yaml run_dir=runs/slower \\\n"
     "      actor.lr=1e-4 iterations=20\n";
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int signal_number)
-{
-    stop_asked = 1;
-    signal(signal_number, SIG_DFL); /* the next one ends at once */
-}
-
-/* Whether any rank was asked to: mpirun forwards signals to all, but one may
- * see them an iteration earlier. */
-static bool wants_stop(void)
-{
-    return weft_job_any(stop_asked);
-}
 
 /* Mean of the last few finite entries of a column. */
 static double last_mean(const double *column, size_t n)
@@ -137,12 +121,17 @@ static int summary(const struct weft_config *config, double seconds,
     return 0;
 }
 
+/* stopped_by_out: the signal that ended it early, or 0; the same on all
+ * ranks. mpirun passes signals on to all, but one may see them an iteration
+ * earlier. */
 static int train(const char *file, int n_override,
                  const char *const *override, bool quiet,
-                 const struct weft_config *config, struct weft_err *err)
+                 const struct weft_config *config, int *stopped_by_out,
+                 struct weft_err *err)
 {
     struct weft_trainer *trainer = NULL;
     struct weft_progress *progress = NULL;
+    int stopped_by = 0;
     double start = weft_clock_s();
     int rc = weft_trainer_open(file, n_override, override, &trainer, err);
     if (rc)
@@ -150,24 +139,26 @@ static int train(const char *file, int n_override,
     if (!quiet && weft_job_is_first())
         progress = weft_progress_create(
             stderr, weft_trainer_iteration(trainer), config->iterations);
-    struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    while (!rc && !wants_stop() && !weft_trainer_done(trainer)) {
+    weft_cli_catch_stop(weft_job_is_first()
+                            ? "weft: stops after this iteration, with a "
+                              "checkpoint; the next signal ends it at once\n"
+                            : NULL);
+    while (!rc && !weft_trainer_done(trainer)
+           && (stopped_by = weft_job_max(weft_cli_stop)) == 0) {
         rc = weft_trainer_step(trainer, err);
         if (!rc)
             weft_progress_step(progress, weft_trainer_iteration(trainer),
                                weft_trainer_metrics(trainer), weft_clock_s());
     }
     weft_progress_free(progress);
-    bool stopped = !rc && !weft_trainer_done(trainer);
-    if (stopped)
+    if (!rc && stopped_by)
         rc = weft_trainer_checkpoint(trainer, err);
     int iteration = weft_trainer_iteration(trainer);
     weft_trainer_close(trainer);
+    *stopped_by_out = stopped_by;
     if (rc || !weft_job_is_first())
         return rc;
-    if (stopped)
+    if (stopped_by)
         fprintf(stderr,
                 "weft: stopped after iteration %d; the same command goes "
                 "on from there\n",
@@ -201,7 +192,7 @@ int weft_cmd_train(int argc, char **argv)
                                   override[i]);
     struct weft_err err = {0};
     struct weft_config config;
-    int rc = weft_job_open(&err);
+    int stopped_by = 0, rc = weft_job_open(&err);
     if (rc)
         return weft_cli_fail("train", &err);
     rc = weft_config_read(file, n, override, &config, &err);
@@ -210,13 +201,18 @@ int weft_cmd_train(int argc, char **argv)
     if (!rc)
         rc = weft_trace_prepare(&config, argv, &err);
     if (!rc)
-        rc = train(file, n, override, quiet, &config, &err);
+        rc = train(file, n, override, quiet, &config, &stopped_by, &err);
     if (read)
         weft_config_release(&config);
-    /* Errors are common to all ranks; the first one says them. */
-    status = rc && weft_job_is_first() ? weft_cli_fail("train", &err)
-           : rc                        ? 1
-                                       : 0;
+    /* Errors are common to all ranks; the first one says them. All is said
+     * before the ranks part: the launcher may end those that are late. */
+    if (rc)
+        status = weft_job_is_first() ? weft_cli_fail("train", &err)
+                                     : WEFT_EXIT_FAILED;
+    else
+        status = weft_cli_finish("train");
+    if (!status && stopped_by)
+        status = weft_cli_stop_status(stopped_by);
     weft_job_close();
-    return rc ? status : weft_cli_finish("train");
+    return status;
 }

@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,14 +57,6 @@ struct options {
     int32_t iterations;
     double timeout_s;
 };
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int signal_number)
-{
-    (void) signal_number;
-    stop_asked = 1;
-}
 
 /* ---- Rows ------------------------------------------------------------- */
 
@@ -246,7 +237,7 @@ static bool run_row(const struct weft_verify_job *job, struct table *t,
     show_progress(t, label);
     weft_verify_run(job, row, dtype, &r);
     erase_progress(t);
-    if (stop_asked)
+    if (weft_cli_stop)
         return false;
     if (row == weft_verify_row(0) && r.state != WEFT_VERIFY_OK) {
         *err = r.why;
@@ -282,7 +273,7 @@ static int run_rows(const struct options *o,
     }
     if (t->n_done > 0)
         summary(t);
-    if (stop_asked)
+    if (weft_cli_stop)
         return weft_err_set(err, WEFT_EINTERRUPTED, "interrupted");
     return goes_on ? 0 : err->code;
 }
@@ -387,16 +378,14 @@ static int verify(const struct options *o, int n_words, char **word,
                                   .program = program,
                                   .timeout_s = o->timeout_s,
                                   .keep = o->keep,
-                                  .stop = &stop_asked};
+                                  .stop = &weft_cli_stop};
     struct weft_err why_not;
-    struct sigaction act = {.sa_handler = on_signal};
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0)
         return weft_err_sys(err, "read", "/proc/self/exe");
     program[n] = 0;
     set_environment();
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    weft_cli_catch_stop(NULL);
     int rc = make_dir(o->dir, dir, sizeof dir, err);
     if (rc)
         return rc;
@@ -460,8 +449,12 @@ int weft_cmd_verify(int argc, char **argv)
     struct weft_err err = {0};
     if (o.list)
         list(&o);
-    else if (verify(&o, argc - first, argv + first, &t, &err) != 0)
-        return weft_cli_fail("verify", &err);
+    else if (verify(&o, argc - first, argv + first, &t, &err) != 0) {
+        status = weft_cli_fail("verify", &err);
+        return err.code == WEFT_EINTERRUPTED
+                 ? weft_cli_stop_status(weft_cli_stop)
+                 : status;
+    }
     status = weft_cli_finish("verify");
     bool bad = t.n[WEFT_VERIFY_DIFFERS] + t.n[WEFT_VERIFY_FAILED] > 0;
     return bad ? WEFT_EXIT_FAILED : status;

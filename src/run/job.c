@@ -28,7 +28,7 @@ int weft_job_agree(int rc, struct weft_err *err)
     return weft_world_agree(rc, err);
 }
 
-bool weft_job_any(bool mine)
+int weft_job_max(int mine)
 {
-    return weft_world_max(mine) > 0;
+    return (int) weft_world_max(mine);
 }

@@ -14,7 +14,7 @@ bool weft_job_is_first(void);
 int weft_job_size(void);
 /* Makes an error of one an error of all, the same for each. Collective. */
 int weft_job_agree(int rc, struct weft_err *err);
-/* Whether any process says so. Collective. */
-bool weft_job_any(bool mine);
+/* The largest number that a process has. Collective. */
+int weft_job_max(int mine);
 
 #endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# A command as a user runs it: read by tests that have set `command`. Works in
-# a folder of its own, $dir, which goes at the end.
+# A command as a user runs it: read by tests that have set `command`, and
+# `options` that it always has. Works in a folder of its own, $dir, which goes
+# at the end.
 weft=$WEFT_BUILDDIR/weft
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -21,7 +22,8 @@ expect()
     status=$1
     part=$2
     shift 2
-    "$weft" "$command" "$@" >out 2>err
+    # shellcheck disable=SC2086
+    "$weft" "$command" ${options:-} "$@" >out 2>err
     got=$?
     says=out silent=err
     [ "$status" = 0 ] || says=err silent=out

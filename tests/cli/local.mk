@@ -6,6 +6,7 @@ sh_tests += %D%/init.sh
 sh_tests += %D%/plan.sh
 sh_tests += %D%/verify.sh
 sh_tests += %D%/kill.sh
+sh_tests += %D%/signals.sh
 sh_tests += %D%/bad_input.sh
 sh_tests += %D%/bad_layout.sh
 sh_tests += %D%/full_disk.sh

@@ -4,6 +4,7 @@
 # written is checked by a program of its own, which is tried on wrong ones.
 set -u
 command=schedule
+options=-q # lines of progress depend on the clock
 . "$WEFT_SRCDIR/tests/cli/expect.sh"
 check=$WEFT_BUILDDIR/tests/plan/check_schedule
 examples=$WEFT_SRCDIR/examples/schedules
@@ -92,9 +93,14 @@ expect 1 "opposite directions" "$examples/65b_33b.json" --algorithm chimera
 # 15, not 2: a background job of a shell without job control ignores 2.
 "$weft" schedule "$examples/lengths.json" --evaluations 1000000000000 \
     -o cut >out 2>err &
-sleep 1
-kill -15 $!
-wait $! || fail "a search that is stopped"
+pid=$!
+until caught=$(awk '/^SigCgt/ { print $2 }' /proc/$pid/status) &&
+    [ $((0x$caught & 1 << 14)) != 0 ]; do # it would die of the signal
+    kill -0 $pid || break
+    sleep 0.1
+done
+kill -15 $pid
+wait $pid || fail "a search that is stopped"
 grep -q "cut short; this is the best so far" err || fail "it does not say so"
 checked "$examples/lengths.json" cut
 
