@@ -8,3 +8,5 @@ check_PROGRAMS += %D%/test_layouts
 check_PROGRAMS += %D%/test_reallocate
 %C%_test_reallocate_LDADD = $(all_libs)
 EXTRA_DIST += %D%/layout_fixture.h
+check_PROGRAMS += %D%/test_gradient_tree
+%C%_test_gradient_tree_LDADD = $(all_libs)
