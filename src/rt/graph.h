@@ -64,6 +64,9 @@ struct weft_rt_options {
     bool profile;        /* keep task records for traces and timings */
     const char *fxt_dir; /* StarPU's own trace: weft_rt_stop() leaves
                              paje.trace there (rt/fxt.h); NULL: no */
+    bool check_modes;    /* tests: an error when a body writes what it was
+                             given to read; what it is given to write alone
+                             holds NaN before (rt/modes.c) */
     double watchdog_s;   /* report when nothing moves for so long; 0: off */
     size_t memory_limit_bytes; /* of all tiles; 0: what the machine has */
 };

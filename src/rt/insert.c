@@ -133,7 +133,9 @@ void weft_codelet_run(void *buffers[], void *args)
         w->exec.err.text[0] = 0;
         int rc = task_buffers(t, &w->exec.err);
         if (!rc)
-            rc = t->codelet->cpu(t->args, t->buf, t->n_access, &w->exec);
+            rc = rt->check_modes
+                   ? weft_task_run_checked(t, &w->exec)
+                   : t->codelet->cpu(t->args, t->buf, t->n_access, &w->exec);
         if (rc)
             task_failed(t, rc, &w->exec.err);
         weft_exec_reset(&w->exec);

@@ -167,6 +167,10 @@ struct weft_task {
     size_t args_bytes;
 };
 
+/* Calls the body. Tiles that it only writes are filled with NaN before, those
+ * that it only reads must be the same afterwards. */
+int weft_task_run_checked(struct weft_task *t, struct weft_exec *x);
+
 /* ---- The runtime ------------------------------------------------------ */
 
 struct weft_rt {
@@ -176,7 +180,7 @@ struct weft_rt {
     int first_place;                  /* of this rank */
     const struct weft_policy *policy; /* NULL: one of StarPU's */
     int min_priority, max_priority;   /* of StarPU's */
-    bool profile, nap, starpu_on;
+    bool profile, nap, check_modes, starpu_on;
     double start_s;
     char *fxt_dir; /* NULL: no trace */
     bool fxt_began;

@@ -263,6 +263,7 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
     rt->first_place = rt->rank * rt->places_per_rank;
     rt->policy = options->policy;
     rt->profile = options->profile;
+    rt->check_modes = options->check_modes;
     rt->last_transfer = &rt->transfer;
     rt->start_s = weft_clock_s();
     size_t limit = options->memory_limit_bytes;

@@ -129,6 +129,7 @@ static inline void fixture_open_rt(struct task_fixture *f, int n_devices,
                                       .place_per_device = place_per_device,
                                       .policy = &weft_sched_lanes,
                                       .nap = -1,
+                                      .check_modes = true,
                                       .profile = true};
     REQUIRE_OK(weft_k_init(NULL, &err), err);
     REQUIRE_OK(weft_rt_start(&options, &f->rt, &err), err);

@@ -16,7 +16,8 @@ static const struct weft_where anywhere = {
 static void start(int n_devices)
 {
     struct weft_err err;
-    struct weft_rt_options options = {.n_devices = n_devices, .nap = 1};
+    struct weft_rt_options options = {
+        .n_devices = n_devices, .nap = 1, .check_modes = n_devices == 2};
     REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
     REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
 }
@@ -386,7 +387,39 @@ static void test_external_early(void)
     weft_rt_stop(rt);
 }
 
+/* Runs mix with its result in this mode, then what it needs beside. */
+static int mixed(enum weft_mode mode, struct weft_tile *out,
+                 struct weft_tile *in, struct weft_err *err)
+{
+    uint64_t salt = 7;
+    struct weft_access access[2] = {{out, mode}, {in, WEFT_READ}};
+    weft_insert(seq, &weft_cl_mix, &salt, sizeof salt, access, 2, &anywhere);
+    return weft_seq_wait(seq, err);
+}
+
+/* A body that does not keep to the modes of its accesses is found. */
+static void test_modes(void)
+{
+    struct weft_err err;
+    start(2);
+    struct weft_tile *a = tile_of(0, sizeof(uint64_t));
+    struct weft_tile *b = tile_of(1, sizeof(uint64_t));
+    CHECK_FAILS(mixed(WEFT_READ, a, b, &err), WEFT_EINTERNAL, err,
+                "writes 'm layer 0 x', which it was given to read");
+    REQUIRE_OK(mixed(WEFT_READ_WRITE, a, b, &err), err);
+    REQUIRE_OK(mixed(WEFT_READ_WRITE, a, a, &err), err);
+    /* what it reads without having said so are no numbers */
+    REQUIRE_OK(mixed(WEFT_WRITE, a, b, &err), err);
+    uint64_t *x = weft_tile_acquire(a, WEFT_READ);
+    CHECK(*x == mix(mix(UINT64_MAX, 7), 0));
+    weft_tile_unacquire(a);
+    weft_tile_release(a);
+    weft_tile_release(b);
+    stop();
+}
+
 WEFT_TESTS("rt/graph", {"test_dataflow", test_dataflow},
+           {"test_modes", test_modes},
            {"test_many_accesses", test_many_accesses},
            {"test_error_first_wins", test_error_first_wins},
            {"test_error_of_sequence", test_error_of_sequence},

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a body and looks whether it keeps to the modes of its accesses. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "rt/internal.h"
+
+/* Do two accesses share memory? A tile may come twice, or with its parts. */
+static bool overlap(const struct weft_task *t, int i, int k)
+{
+    const char *a = t->buf[i], *b = t->buf[k];
+    return a < b + t->access[k].tile->bytes
+        && b < a + t->access[i].tile->bytes;
+}
+
+/* No other access of the task allows what this one does not. */
+static bool is_alone(const struct weft_task *t, int i)
+{
+    for (int k = 0; k < t->n_access; k++)
+        if (t->access[k].mode != t->access[i].mode && overlap(t, i, k))
+            return false;
+    return true;
+}
+
+int weft_task_run_checked(struct weft_task *t, struct weft_exec *x)
+{
+    char label[160];
+    size_t n = (size_t) t->n_access;
+    uint64_t *before = weft_alloc(n, sizeof *before);
+    if (!before)
+        return weft_err_nomem(&x->err, "checking modes", n * sizeof *before);
+    for (size_t i = 0; i < n; i++) {
+        enum weft_mode mode = t->access[i].mode;
+        size_t bytes = t->access[i].tile->bytes;
+        if (mode == WEFT_READ)
+            before[i] = weft_hash64(t->buf[i], bytes);
+        else if (mode == WEFT_WRITE && is_alone(t, (int) i))
+            memset(t->buf[i], 0xff, bytes); /* numbers become NaN */
+    }
+    int rc = t->codelet->cpu(t->args, t->buf, t->n_access, x);
+    for (size_t i = 0; i < n && !rc; i++) {
+        const struct weft_tile *tile = t->access[i].tile;
+        if (t->access[i].mode != WEFT_READ || !is_alone(t, (int) i)
+            || weft_hash64(t->buf[i], tile->bytes) == before[i])
+            continue;
+        weft_tile_label(tile, label, sizeof label);
+        rc = weft_err_set(&x->err, WEFT_EINTERNAL,
+                          "writes '%s', which it was given to read", label);
+    }
+    weft_free(before);
+    return rc;
+}
