@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accesses of one task while it is being put together. */
+/* The accesses of one task while it is being put together, and what a body
+ * takes them as. */
 #ifndef WEFT_CODELETS_BAG_H
 #define WEFT_CODELETS_BAG_H
 
@@ -60,6 +61,26 @@ WEFT_INLINE void weft_take_range(struct weft_take *t, struct weft_range range,
                                  void *out[])
 {
     weft_take_blocks(t, range.n, out + range.first);
+}
+
+/* The kernels' view of a batch tile. */
+WEFT_INLINE struct weft_k_batch weft_batch_view(const struct weft_batch *b)
+{
+    return (struct weft_k_batch){
+        .n_rows = b->n_rows,
+        .n_runs = b->n_runs,
+        .run = weft_batch_at(b, b->run),
+        .token = weft_batch_at(b, b->token),
+    };
+}
+WEFT_INLINE struct weft_k_targets weft_batch_targets(
+    const struct weft_batch *b)
+{
+    return (struct weft_k_targets){
+        .n = b->n_targets,
+        .row = weft_batch_at(b, b->row),
+        .target = weft_batch_at(b, b->target),
+    };
 }
 
 #endif

@@ -16,6 +16,10 @@
 #include "codelets/data.h"
 #include "rt/graph.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Tiles of one parameter group that a task takes together: blocks of a kind
  * (NULL: not among them), and the group's replicated vectors. */
 struct weft_layer_tiles {
@@ -291,4 +295,7 @@ bool weft_master_apart(const struct weft_shape *shape,
 size_t weft_opt_bytes(const struct weft_shape *shape,
                       enum weft_tile_kind kind, int32_t block);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -8,6 +8,10 @@
 
 #include "kern/kern.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- One rollout ------------------------------------------------------ */
 
 struct weft_rollout {
@@ -101,26 +105,6 @@ WEFT_INLINE void *weft_batch_at(const struct weft_batch *b, size_t offset)
 void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
                       struct weft_batch *out);
 
-/* The kernels' view of a batch tile. */
-WEFT_INLINE struct weft_k_batch weft_batch_view(const struct weft_batch *b)
-{
-    return (struct weft_k_batch){
-        .n_rows = b->n_rows,
-        .n_runs = b->n_runs,
-        .run = weft_batch_at(b, b->run),
-        .token = weft_batch_at(b, b->token),
-    };
-}
-WEFT_INLINE struct weft_k_targets weft_batch_targets(
-    const struct weft_batch *b)
-{
-    return (struct weft_k_targets){
-        .n = b->n_targets,
-        .row = weft_batch_at(b, b->row),
-        .target = weft_batch_at(b, b->target),
-    };
-}
-
 /* What graphs must know to size tiles: activations that a layer keeps for its
  * backward, and one page of the KV cache. */
 size_t weft_layer_saved_bytes(const struct weft_shape *shape, int64_t n_rows);
@@ -163,4 +147,7 @@ WEFT_INLINE size_t weft_gen_status_bytes(int32_t n_slots)
          + (size_t) n_slots * sizeof(struct weft_gen_slot);
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -5,6 +5,7 @@
  * Read from top to bottom this header is the manual of the library:
  *
  *     errors      every function returns 0 or a negative code, and a sentence
+ *     ranks       a program that mpirun or srun starts several times
  *     context     the runtime of this process: devices and kernels
  *     models      a Hugging Face folder: score a text, generate
  *     trainer     PPO or SFT from a configuration file, an iteration at a time
@@ -60,13 +61,40 @@ struct weft_str {
 /* "0.1.0" */
 const char *weft_version(void);
 
+/* ---- Ranks ------------------------------------------------------------ */
+
+/* Processes that mpirun or srun starts are the ranks of one job. All of them
+ * run the same program and call the same functions in the same order: what
+ * is collective waits for all. In a program of one process these functions
+ * do nothing, and may be left out. */
+
+/* Joins the other processes; before all other calls, once. Collective.
+ * Errors: Weft was built without MPI, an MPI that does not do what Weft
+ * needs. */
+int weft_world_open(struct weft_err *err);
+/* When contexts and trainers are closed. Collective. */
+void weft_world_close(void);
+int weft_world_rank(void); /* 0 .. size - 1; 0 in a program of one process */
+int weft_world_size(void);
+/* Makes one rank's failure everybody's: returns 0 when rc is 0 on all ranks,
+ * else the lowest failing rank's code, its sentence ("rank 2: ..." when it
+ * is not rank 0's) in err on all. Collective. */
+int weft_world_agree(int rc, struct weft_err *err);
+/* Rank 0's bytes to all. Collective. */
+void weft_world_share(void *data, size_t bytes);
+/* The least, the largest and the sum of all ranks' numbers. Collective. */
+int64_t weft_world_min(int64_t value);
+int64_t weft_world_max(int64_t value);
+int64_t weft_world_sum(int64_t value);
+
 /* ---- Context ---------------------------------------------------------- */
 
 /* One per process; owns StarPU. */
 struct weft_context;
 
-/* n_devices: CPU devices; 0: one per core. Errors: absurd counts, a second
- * context, kernels this CPU lacks. Close with weft_context_close(). */
+/* n_devices: CPU devices of this process; 0: one per core. Collective.
+ * Errors: absurd counts, a second context, kernels this CPU lacks. Close with
+ * weft_context_close(). */
 int weft_context_open(int n_devices, struct weft_context **out,
                       struct weft_err *err);
 /* NULL is allowed. Models of the context must be closed before. */
@@ -78,7 +106,8 @@ struct weft_rt *weft_context_rt(struct weft_context *context);
 
 /* ---- Models ----------------------------------------------------------- */
 
-/* A language or reward model with its tokenizer. */
+/* A language or reward model with its tokenizer. Only a program of one
+ * process has such models; a trainer's work on ranks. */
 struct weft_model;
 
 /* Loads a Hugging Face folder. dtype: "f32" or "bf16"; NULL: what the
@@ -129,7 +158,9 @@ void weft_array_free(void *array);
 
 /* ---- Training --------------------------------------------------------- */
 
-/* A run: configuration, models, data, run directory. */
+/* A run: configuration, models, data, run directory. On several ranks all
+ * functions that take a struct weft_err are collective; rank 0 writes the
+ * run directory. */
 struct weft_trainer;
 
 /* Reads a configuration, applies "key=value" words (override: n_override),
@@ -153,7 +184,8 @@ struct weft_reward_sample {
 typedef int (*weft_reward_fn)(void *ctx,
                               const struct weft_reward_sample *sample,
                               double *score_out, struct weft_err *err);
-/* Serves the rewards of `type: callback`. */
+/* Serves the rewards of `type: callback`. weft_trainer_step() calls it, on
+ * rank 0 alone. */
 void weft_trainer_set_reward(struct weft_trainer *trainer, weft_reward_fn fn,
                              void *ctx);
 
@@ -163,8 +195,8 @@ int weft_trainer_step(struct weft_trainer *trainer, struct weft_err *err);
 bool weft_trainer_done(const struct weft_trainer *trainer);
 int32_t weft_trainer_iteration(const struct weft_trainer *trainer);
 
-/* A metric of the last step by its tag ("critic/score/mean"). Errors:
- * WEFT_ENOTFOUND. */
+/* A metric of the last step by its tag ("critic/score/mean"), the same on all
+ * ranks. Errors: WEFT_ENOTFOUND. */
 int weft_trainer_metric(const struct weft_trainer *trainer, const char *tag,
                         double *out);
 /* All of them (run/metrics.h); borrowed until the next step. */

@@ -49,6 +49,9 @@ expect "2 iterations" timeout 300 "$WEFT_MPIEXEC" --oversubscribe \
     run_dir="$dir/ranks" $short "$judged"
 expect "2 iterations" "$weft" train "$src/layouts/ppo.yaml" \
     run_dir="$dir/one" $short "$judged" plan= runtime.devices=1
+expect "rank 1: KL" timeout 300 "$WEFT_MPIEXEC" --oversubscribe \
+    --bind-to none -n 2 "$bin/05_ppo_loop" "$src/quickstart/ppo.yaml" 0.0001 \
+    "run_dir=$dir/loop2" rollout.prompts=16 layout=dp2 runtime.devices=1
 for f in digests/000001.json digests/000002.json \
     checkpoints/iteration-000002/actor/model.safetensors \
     checkpoints/iteration-000002/critic/model.safetensors; do

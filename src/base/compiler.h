@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define WEFT_NORETURN __attribute__((noreturn))
@@ -89,4 +93,7 @@ WEFT_INLINE int64_t weft_round_up(int64_t a, int64_t b)
     return weft_ceil_div(a, b) * b;
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

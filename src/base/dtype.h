@@ -7,6 +7,10 @@
 
 #include "base/compiler.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum weft_dtype { WEFT_F32, WEFT_BF16, WEFT_F16 };
 
 WEFT_INLINE size_t weft_dtype_bytes(enum weft_dtype d)
@@ -41,4 +45,7 @@ uint16_t weft_f32_to_f16(float f); /* round to nearest even */
 void weft_convert(void *dst, enum weft_dtype dst_type, const void *src,
                   enum weft_dtype src_type, size_t n);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -16,6 +16,10 @@
 #include "base/compiler.h"
 #include "weft.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Writes the text (printf format; no full stop, no newline) and returns
  * `code`, so that `return weft_err_set(err, WEFT_EINVAL, "...")` reads well.
  * err may be NULL. What the arguments quote of files and programs becomes
@@ -42,4 +46,7 @@ int weft_err_sys(struct weft_err *err, const char *verb, const char *path);
 WEFT_NORETURN void weft_assert_failed(const char *cond, const char *file,
                                       int line);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -9,6 +9,10 @@
 
 #include "base/compiler.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What a number is drawn for; keeps streams apart. */
 enum weft_rng_purpose {
     WEFT_RNG_SAMPLE = 1,    /* next token: (iteration, sample, position) */
@@ -39,4 +43,7 @@ void weft_rng_permutation(uint64_t seed, enum weft_rng_purpose purpose,
                           uint32_t a, uint32_t b, uint32_t n,
                           uint32_t *order);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -22,6 +22,10 @@
 #include "base/dtype.h"
 #include "base/err.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum {
     WEFT_PANEL = 32,      /* rows of a matrix part that lie side by side */
     WEFT_FF_GRAIN = 64,   /* MLP and vocabulary are dealt in such panels */
@@ -158,4 +162,7 @@ WEFT_INLINE int64_t weft_gate_up_row(int64_t f, bool is_up)
 /* Number of parameters (tied embedding counted once). */
 int64_t weft_shape_n_params(const struct weft_shape *shape);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -10,7 +10,6 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "plan/schedule_file.h"
-#include "run/job.h"
 #include "run/play.h"
 #include "run/schedule_job.h"
 
@@ -118,7 +117,7 @@ static int search(const struct options *o,
     double last_s = weft_clock_s();
     weft_cli_catch_stop(NULL);
     options.stop = wants_stop;
-    if (weft_job_is_first() && !o->quiet)
+    if (weft_world_rank() == 0 && !o->quiet)
         options.progress = say_progress;
     options.ctx = &last_s;
     int rc = weft_schedule_job_search(problem, &options, &r, err);
@@ -134,7 +133,7 @@ static int search(const struct options *o,
     report->restarts = options.n_restarts;
     report->evaluations = r.evaluations;
     report->seconds = r.seconds;
-    if (r.cut && weft_job_is_first())
+    if (r.cut && weft_world_rank() == 0)
         fputs("weft: the search was cut short; this is the best so far\n",
               stderr);
     return 0;
@@ -243,7 +242,7 @@ static int play(const struct options *o,
 {
     struct weft_schedule played;
     struct weft_schedule_comparison c;
-    if (weft_job_size() > 1)
+    if (weft_world_size() > 1)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
                             "--play is for one process, without mpirun");
     int rc = weft_schedule_copy(s, &played, err);
@@ -270,7 +269,7 @@ static int give_front(const struct options *o,
     weft_cli_catch_stop(NULL);
     options.stop = wants_stop;
     int rc = weft_schedule_job_pareto(problem, &options, &front, &n, err);
-    bool says = rc == 0 && weft_job_is_first();
+    bool says = rc == 0 && weft_world_rank() == 0;
     if (says && !o->json)
         puts(" makespan   (least)  peak activation   (least)");
     for (int32_t i = 0; i < n && says && !rc; i++) {
@@ -310,8 +309,8 @@ static int run(const struct options *o, const char *file,
     struct weft_schedule_report report = {
         .algorithm = o->which, .lower_bound = NAN, .seconds = NAN};
     int rc = weft_schedule_problem_read(file, &problem, err);
-    rc = weft_job_agree(rc, err);
-    if (!rc && weft_job_is_first())
+    rc = weft_world_agree(rc, err);
+    if (!rc && weft_world_rank() == 0)
         compare(&problem, &report);
     if (!rc && o->pareto) {
         rc = give_front(o, &problem, &report, err);
@@ -319,14 +318,14 @@ static int run(const struct options *o, const char *file,
         bool searches = o->which == WEFT_SCHEDULE_SEARCH && !o->read;
         rc = searches ? search(o, &problem, &s, &report, err)
                       : take(o, &problem, &s, &report, err);
-        if (!rc && weft_job_is_first())
+        if (!rc && weft_world_rank() == 0)
             rc = give(o, &problem, &s, &report, err);
         if (!rc && o->play_ms > 0 && s.task)
             rc = play(o, &problem, &s, err);
     }
     weft_schedule_release(&s);
     weft_schedule_problem_release(&problem);
-    return weft_job_agree(rc, err);
+    return weft_world_agree(rc, err);
 }
 
 /* What is wrong with the options together, or NULL. */
@@ -381,13 +380,13 @@ int weft_cmd_schedule(int argc, char **argv)
     if (wrong)
         return weft_cli_usage("schedule", "%s", wrong);
     struct weft_err err = {0};
-    int rc = weft_job_open(&err);
+    int rc = weft_world_open(&err);
     if (rc)
         return weft_cli_fail("schedule", &err);
     rc = run(&o, argv[first], &err);
-    status = rc && weft_job_is_first() ? weft_cli_fail("schedule", &err)
-           : rc                        ? WEFT_EXIT_FAILED
-                                       : WEFT_EXIT_OK;
-    weft_job_close();
+    status = rc && weft_world_rank() == 0 ? weft_cli_fail("schedule", &err)
+           : rc                           ? WEFT_EXIT_FAILED
+                                          : WEFT_EXIT_OK;
+    weft_world_close();
     return rc ? status : weft_cli_finish("schedule");
 }

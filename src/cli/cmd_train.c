@@ -9,7 +9,6 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "run/config.h"
-#include "run/job.h"
 #include "run/metrics.h"
 #include "run/progress.h"
 #include "run/report.h"
@@ -136,15 +135,15 @@ static int train(const char *file, int n_override,
     int rc = weft_trainer_open(file, n_override, override, &trainer, err);
     if (rc)
         return rc;
-    if (!quiet && weft_job_is_first())
+    if (!quiet && weft_world_rank() == 0)
         progress = weft_progress_create(
             stderr, weft_trainer_iteration(trainer), config->iterations);
-    weft_cli_catch_stop(weft_job_is_first()
+    weft_cli_catch_stop(weft_world_rank() == 0
                             ? "weft: stops after this iteration, with a "
                               "checkpoint; the next signal ends it at once\n"
                             : NULL);
     while (!rc && !weft_trainer_done(trainer)
-           && (stopped_by = weft_job_max(weft_cli_stop)) == 0) {
+           && (stopped_by = (int) weft_world_max(weft_cli_stop)) == 0) {
         rc = weft_trainer_step(trainer, err);
         if (!rc)
             weft_progress_step(progress, weft_trainer_iteration(trainer),
@@ -156,7 +155,7 @@ static int train(const char *file, int n_override,
     int iteration = weft_trainer_iteration(trainer);
     weft_trainer_close(trainer);
     *stopped_by_out = stopped_by;
-    if (rc || !weft_job_is_first())
+    if (rc || weft_world_rank() > 0)
         return rc;
     if (stopped_by)
         fprintf(stderr,
@@ -192,12 +191,12 @@ int weft_cmd_train(int argc, char **argv)
                                   override[i]);
     struct weft_err err = {0};
     struct weft_config config;
-    int stopped_by = 0, rc = weft_job_open(&err);
+    int stopped_by = 0, rc = weft_world_open(&err);
     if (rc)
         return weft_cli_fail("train", &err);
     rc = weft_config_read(file, n, override, &config, &err);
     bool read = !rc;
-    rc = weft_job_agree(rc, &err);
+    rc = weft_world_agree(rc, &err);
     if (!rc)
         rc = weft_trace_prepare(&config, argv, &err);
     if (!rc)
@@ -207,12 +206,12 @@ int weft_cmd_train(int argc, char **argv)
     /* Errors are common to all ranks; the first one says them. All is said
      * before the ranks part: the launcher may end those that are late. */
     if (rc)
-        status = weft_job_is_first() ? weft_cli_fail("train", &err)
-                                     : WEFT_EXIT_FAILED;
+        status = weft_world_rank() == 0 ? weft_cli_fail("train", &err)
+                                        : WEFT_EXIT_FAILED;
     else
         status = weft_cli_finish("train");
     if (!status && stopped_by)
         status = weft_cli_stop_status(stopped_by);
-    weft_job_close();
+    weft_world_close();
     return status;
 }

@@ -21,6 +21,10 @@
 
 #include "base/shape.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- Choice of the instruction set ------------------------------------ */
 
 enum weft_isa {
@@ -121,7 +125,8 @@ float weft_k_clip_scale(double norm, float clip);
  * give the same bits. Begin with all fields 0. */
 struct weft_k_moments {
     int64_t n;
-    double mean, squares; /* squares: sum of squared distances from the mean */
+    double mean,
+        squares; /* squares: sum of squared distances from the mean */
     double min, max;
 };
 void weft_k_moments_add(struct weft_k_moments *m, int32_t n, const float *x);
@@ -395,4 +400,7 @@ struct weft_k_adamw {
 void weft_k_adamw(const struct weft_k_adamw *o, size_t n, float scale,
                   const float *grad, float *master, float *m, float *v);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -9,6 +9,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Model function calls, for traces and timings. */
 enum weft_call {
     WEFT_CALL_NONE,
@@ -61,4 +65,7 @@ struct weft_where {
                                NULL: nobody asks */
 };
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -24,26 +24,14 @@
 #include "plan/task.h"
 #include "rt/tile.h"
 
-/* ---- The job ----------------------------------------------------------- */
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/* Joins the other processes when mpirun or srun started several (else does
- * nothing); call first of all, once. Collective. Errors: built without MPI,
- * an MPI without MPI_THREAD_MULTIPLE. */
-int weft_world_open(struct weft_err *err);
-void weft_world_close(void); /* collective */
-int weft_world_rank(void);   /* 0 in a job of one */
-int weft_world_size(void);
-/* Makes one rank's failure everybody's: returns 0 when rc is 0 on all ranks,
- * else the lowest failing rank's code, its sentence ("rank 2: ..." when it
- * is not rank 0's) in err on all. Collective. */
-int weft_world_agree(int rc, struct weft_err *err);
-/* Rank 0's bytes, or another's, to all. Collective. */
-void weft_world_share(void *data, size_t bytes);
+/* ---- The job; weft.h has more of it ------------------------------------ */
+
+/* That rank's bytes to all. Collective. */
 void weft_world_share_from(int rank, void *data, size_t bytes);
-/* The least, the largest and the sum of all ranks' numbers. Collective. */
-int64_t weft_world_min(int64_t value);
-int64_t weft_world_max(int64_t value);
-int64_t weft_world_sum(int64_t value);
 /* Prints the sentence and ends all processes of the job with exit code 1, for
  * failures that leave the ranks out of step. Does not return. */
 WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
@@ -205,4 +193,7 @@ void weft_rt_traffic(const struct weft_rt *rt, enum weft_mem_class c,
 int weft_rt_write_trace(struct weft_rt *rt, const char *path,
                         struct weft_err *err);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -23,6 +23,10 @@
 #include "base/err.h"
 #include "plan/task.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct weft_rt;
 struct weft_tile;
 
@@ -89,4 +93,7 @@ void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
 void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
                            size_t *peak_out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -15,6 +15,11 @@ int weft_model_open(struct weft_context *context, const char *folder,
                     const char *dtype, struct weft_model **out,
                     struct weft_err *err)
 {
+    if (weft_world_size() > 1)
+        return weft_err_set(err, WEFT_EUNSUPPORTED,
+                            "cannot open the model '%s' in a job of %d "
+                            "processes: start one process",
+                            folder, weft_world_size());
     struct weft_model *m = weft_alloc(1, sizeof *m);
     if (!m)
         return weft_err_nomem(err, "a model", sizeof *m);

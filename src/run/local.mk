@@ -16,12 +16,12 @@ run_sources = \
 	%D%/fuse.c %D%/fuse.h %D%/fuse_inside.h \
 	%D%/fuse_measure.c \
 	%D%/info.c %D%/info.h \
-	%D%/job.c %D%/job.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \
+	%D%/metrics_share.c \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/play.c %D%/play.h \
 	%D%/ppo.c %D%/ppo.h \

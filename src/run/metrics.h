@@ -44,6 +44,9 @@ enum { WEFT_METRICS_TAG = 128, WEFT_METRICS_ALIASES = 2 };
 size_t weft_metrics_trl_names(
     const char *tag, char out[WEFT_METRICS_ALIASES][WEFT_METRICS_TAG]);
 
+/* Rank 0's record to all ranks. Collective. Errors: no memory. */
+int weft_metrics_share(struct weft_metrics *metrics, struct weft_err *err);
+
 /* ---- The files of a run ----------------------------------------------- */
 
 struct weft_metrics_writer;

@@ -8,15 +8,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "rt/fxt.h"
-#include "run/job.h"
 
 int weft_trace_prepare(const struct weft_config *config, char **argv,
                        struct weft_err *err)
 {
     if (!config->trace || !weft_fxt_needed())
         return 0;
-    if (weft_job_size() > 1) {
-        if (weft_job_is_first())
+    if (weft_world_size() > 1) {
+        if (weft_world_rank() == 0)
             weft_info("with several processes the trace is trace.json alone, "
                       "without StarPU's own events");
         return 0;

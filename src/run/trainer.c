@@ -541,6 +541,8 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
         rc = weft_metrics_write(t->metrics_writer, t->iteration, t->metrics,
                                 err);
     rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = weft_metrics_share(t->metrics, err);
     /* Metrics first: resuming drops lines beyond its checkpoint, and can't
      * make up one that is missing. */
     t->last_save_s = 0;

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "harness.h"
 #include "run/samples.h"
 #include "run/text.h"
