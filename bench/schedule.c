@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "plan/schedule_file.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
 enum { MOST_MODELS = 3 };
 
@@ -361,33 +361,33 @@ static void speed(const char *name, const struct weft_schedule_problem *p,
                   double seconds)
 {
     struct weft_err err;
-    struct weft_shop_pair pair;
-    struct weft_shop_walk w;
-    struct weft_shop_rule rule;
-    struct weft_shop_rng rng = {.seed = 1};
-    must(weft_shop_pair_init(&pair, p, &err), &err);
-    must(weft_shop_rule_init(&rule, p, &err), &err);
-    must(weft_shop_walk_init(&w, &pair.forward, &err), &err);
-    struct weft_shop_list *list = weft_shop_list_create(&pair.forward);
+    struct weft_jobshop_pair pair;
+    struct weft_jobshop_walk w;
+    struct weft_jobshop_rule rule;
+    struct weft_jobshop_rng rng = {.seed = 1};
+    must(weft_jobshop_pair_init(&pair, p, &err), &err);
+    must(weft_jobshop_rule_init(&rule, p, &err), &err);
+    must(weft_jobshop_walk_init(&w, &pair.forward, &err), &err);
+    struct weft_jobshop_list *list = weft_jobshop_list_create(&pair.forward);
     int32_t n = pair.forward.n_ops;
     int32_t *sequence = weft_alloc((size_t) n, sizeof *sequence);
-    weft_shop_rule_draw(&rule, p, 100, &rng);
-    weft_shop_list_build(list, &rule, pair.tail, 0, INFINITY, sequence);
-    weft_shop_walk_load(&w, sequence, 0, true);
+    weft_jobshop_rule_draw(&rule, p, 100, &rng);
+    weft_jobshop_list_build(list, &rule, pair.tail, 0, INFINITY, sequence);
+    weft_jobshop_walk_load(&w, sequence, 0, true);
     double rate[2], swaps = 0, sum = 0;
     for (int swap = 0; swap < 2; swap++) {
         int64_t n_moves = 0, n_swaps = 0;
         double begin = weft_clock_s(), end = begin;
         for (; end - begin < seconds; end = weft_clock_s())
             for (int i = 0; i < 1000; i++) {
-                int32_t v = weft_shop_below(&rng, n), u = w.node[v].before;
-                if (u < 0 || !weft_shop_walk_may_swap(&w, u, v))
+                int32_t v = weft_jobshop_below(&rng, n), u = w.node[v].before;
+                if (u < 0 || !weft_jobshop_walk_may_swap(&w, u, v))
                     continue;
-                double t = weft_shop_walk_estimate(&w, u, v);
+                double t = weft_jobshop_walk_estimate(&w, u, v);
                 sum += t;
                 n_moves++;
                 if (swap && t <= w.makespan)
-                    n_swaps += weft_shop_walk_swap(&w, u, v);
+                    n_swaps += weft_jobshop_walk_swap(&w, u, v);
             }
         rate[swap] = (double) n_moves / (end - begin);
         swaps = (double) n_swaps / (end - begin);
@@ -396,10 +396,10 @@ static void speed(const char *name, const struct weft_schedule_problem *p,
            rate[1] / 1e6, swaps / 1e6,
            (double) w.n_updates / (swaps * seconds) + 0 * sum);
     weft_free(sequence);
-    weft_shop_list_free(list);
-    weft_shop_walk_release(&w);
-    weft_shop_rule_release(&rule);
-    weft_shop_pair_release(&pair);
+    weft_jobshop_list_free(list);
+    weft_jobshop_walk_release(&w);
+    weft_jobshop_rule_release(&rule);
+    weft_jobshop_pair_release(&pair);
 }
 
 static void bench_speed(void)

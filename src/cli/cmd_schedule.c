@@ -276,7 +276,7 @@ static int give_front(const struct options *o,
         double makespan = front[i].makespan, peak = front[i].peak_activation;
         struct weft_schedule_bound least;
         char path[4096];
-        rc = weft_schedule_bounds_beside(problem, makespan, peak, &least,
+        rc = weft_schedule_bounds_tradeoff(problem, makespan, peak, &least,
                                          err);
         if (rc)
             break;

@@ -31,11 +31,11 @@ plan_sources = \
 	%D%/schedule_search_list.c \
 	%D%/schedule_search_restart.c %D%/schedule_search_restart.h \
 	%D%/schedule_search_rule.c \
-	%D%/schedule_search_settle.c \
+	%D%/schedule_search_metropolis.c \
 	%D%/schedule_search_swap.c \
 	%D%/schedule_search_tabu.c \
 	%D%/schedule_search_until.c \
-	%D%/schedule_shop.c %D%/schedule_shop.h \
-	%D%/schedule_shop_time.c \
+	%D%/schedule_jobshop.c %D%/schedule_jobshop.h \
+	%D%/schedule_jobshop_time.c \
 	%D%/schedule_trace.c \
 	%D%/task.c %D%/task.h

@@ -145,10 +145,10 @@ int weft_schedule_bounds(const struct weft_schedule_problem *problem,
                          struct weft_err *err);
 /* Beside a schedule of this makespan and peak: the least makespan of one that
  * holds as little, the least peak of one that is as short. Effort 1. */
-int weft_schedule_bounds_beside(const struct weft_schedule_problem *problem,
-                                double makespan, double peak,
-                                struct weft_schedule_bound *out,
-                                struct weft_err *err);
+int weft_schedule_bounds_tradeoff(const struct weft_schedule_problem *problem,
+                                  double makespan, double peak,
+                                  struct weft_schedule_bound *out,
+                                  struct weft_err *err);
 
 /* ---- Search ---------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 /*
  * Lower bounds. A head is the least start of an operation: the longest way to
  * it, and the work of its device that must be done before. What must come
- * before follows from arcs, lanes, and, under a capacity that lets k
+ * before follows from arcs, series, and, under a capacity that lets k
  * micro-batches be in flight on a stage, from this: the taker of number i + k
  * waits for the giver of number i. Tails are heads of the reversed shop. With
  * both, each device alone gives a bound (Jackson's preemptive schedule).
@@ -13,19 +13,19 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
 /* Ancestors are kept as bits up to so many operations (32 MiB). */
 enum { MOST_BITS_OPS = 16384, REFUTE_STEPS = 500000000 };
 
-int weft_shop_pair_init(struct weft_shop_pair *pair,
-                        const struct weft_schedule_problem *problem,
-                        struct weft_err *err)
+int weft_jobshop_pair_init(struct weft_jobshop_pair *pair,
+                           const struct weft_schedule_problem *problem,
+                           struct weft_err *err)
 {
-    *pair = (struct weft_shop_pair){0};
-    int rc = weft_shop_init(&pair->forward, problem, false, err);
+    *pair = (struct weft_jobshop_pair){0};
+    int rc = weft_jobshop_init(&pair->forward, problem, false, err);
     if (!rc)
-        rc = weft_shop_init(&pair->back, problem, true, err);
+        rc = weft_jobshop_init(&pair->back, problem, true, err);
     size_t n = (size_t) pair->forward.n_ops;
     if (!rc) {
         pair->head = weft_alloc(n, sizeof(double));
@@ -35,38 +35,38 @@ int weft_shop_pair_init(struct weft_shop_pair *pair,
             rc = weft_err_nomem(err, "a schedule's bounds",
                                 3 * n * sizeof(double));
         else
-            weft_shop_holds(&pair->forward, pair->hold);
+            weft_jobshop_holds(&pair->forward, pair->hold);
     }
     if (rc)
-        weft_shop_pair_release(pair);
+        weft_jobshop_pair_release(pair);
     return rc;
 }
 
-void weft_shop_pair_release(struct weft_shop_pair *pair)
+void weft_jobshop_pair_release(struct weft_jobshop_pair *pair)
 {
-    weft_shop_release(&pair->forward);
-    weft_shop_release(&pair->back);
+    weft_jobshop_release(&pair->forward);
+    weft_jobshop_release(&pair->back);
     weft_free(pair->head);
     weft_free(pair->tail);
     weft_free(pair->hold);
-    *pair = (struct weft_shop_pair){0};
+    *pair = (struct weft_jobshop_pair){0};
 }
 
 /* ---- Heads ---------------------------------------------------------------- */
 
 struct heads {
-    const struct weft_shop *shop;
+    const struct weft_jobshop *shop;
     double *head;       /* (n_ops) */
     int32_t *missing;   /* (n_ops) predecessors not yet seen */
     int32_t *queue;     /* (n_ops) topological order */
-    int32_t *flying;    /* (n_units) most in flight; 0: no limit */
+    int32_t *in_flight; /* (n_model_stages) most in flight; 0: no limit */
     uint64_t *ancestor; /* (n_ops, n_words), or NULL */
     size_t n_words;
     int32_t *seen; /* device_at: by rising head */
     int32_t *n_seen;
 };
 
-static bool heads_init(struct heads *h, const struct weft_shop *shop,
+static bool heads_init(struct heads *h, const struct weft_jobshop *shop,
                        int effort, double *head)
 {
     size_t n = (size_t) shop->n_ops;
@@ -75,12 +75,12 @@ static bool heads_init(struct heads *h, const struct weft_shop *shop,
     h->n_words = n / 64 + 1;
     h->missing = weft_alloc(n, sizeof(int32_t));
     h->queue = weft_alloc(n, sizeof(int32_t));
-    h->flying = weft_alloc((size_t) shop->n_units, sizeof(int32_t));
+    h->in_flight = weft_alloc((size_t) shop->n_model_stages, sizeof(int32_t));
     h->seen = weft_alloc(n, sizeof(int32_t));
     h->n_seen = weft_alloc((size_t) shop->n_devices, sizeof(int32_t));
     if (bits)
         h->ancestor = weft_alloc(n * h->n_words, sizeof(uint64_t));
-    return h->missing && h->queue && h->flying && h->seen && h->n_seen
+    return h->missing && h->queue && h->in_flight && h->seen && h->n_seen
         && (h->ancestor || !bits);
 }
 
@@ -88,58 +88,64 @@ static void heads_release(struct heads *h)
 {
     weft_free(h->missing);
     weft_free(h->queue);
-    weft_free(h->flying);
+    weft_free(h->in_flight);
     weft_free(h->seen);
     weft_free(h->n_seen);
     weft_free(h->ancestor);
 }
 
-/* Only with both lanes in a known order does memory say who waits for whom. */
-bool weft_shop_flying(const struct weft_shop *shop, double capacity,
-                      int32_t *flying)
+/* Only with both series in a known order does memory say who waits for whom. */
+bool weft_jobshop_in_flight(const struct weft_jobshop *shop, double capacity,
+                            int32_t *in_flight)
 {
-    for (int32_t u = 0; u < shop->n_units; u++) {
-        const struct weft_shop_unit *unit = &shop->unit[u];
-        flying[u] = 0;
-        if (capacity <= 0 || unit->most <= 0)
+    for (int32_t u = 0; u < shop->n_model_stages; u++) {
+        const struct weft_jobshop_model_stage *model_stage =
+            &shop->model_stage[u];
+        in_flight[u] = 0;
+        if (capacity <= 0 || model_stage->most <= 0)
             continue;
-        if (unit->most > capacity * (1 + WEFT_SHOP_SLACK))
+        if (model_stage->most > capacity * (1 + WEFT_JOBSHOP_SLACK))
             return false;
-        if (shop->lane[unit->take].fixed && shop->lane[unit->give].fixed
-            && unit->equal)
-            flying[u] = (int32_t) fmin(
-                shop->lane[unit->take].n,
-                floor(capacity / unit->most * (1 + WEFT_SHOP_SLACK)));
+        if (shop->series[model_stage->take].fixed
+            && shop->series[model_stage->give].fixed && model_stage->equal)
+            in_flight[u] = (int32_t) fmin(shop->series[model_stage->take].n,
+                                          floor(capacity / model_stage->most
+                                                * (1 + WEFT_JOBSHOP_SLACK)));
     }
     return true;
 }
 
-int weft_shop_beside(const struct weft_shop *shop, const int32_t *flying,
-                     int32_t x, int32_t step, int32_t out[2])
+int weft_jobshop_neighbours(const struct weft_jobshop *shop,
+                            const int32_t *in_flight, int32_t x, int32_t step,
+                            int32_t out[2])
 {
-    const struct weft_shop_op *op = &shop->op[x];
+    const struct weft_jobshop_op *op = &shop->op[x];
     int n = 0;
-    if (op->lane < 0)
+    if (op->series < 0)
         return 0;
-    const struct weft_shop_lane *lane = &shop->lane[op->lane];
-    const struct weft_shop_unit *unit = &shop->unit[op->unit];
+    const struct weft_jobshop_series *series = &shop->series[op->series];
+    const struct weft_jobshop_model_stage *model_stage =
+        &shop->model_stage[op->model_stage];
     int32_t i = op->place + step;
-    if (lane->fixed && i >= 0 && i < lane->n)
-        out[n++] = lane->op[i];
-    i = op->place + step * flying[op->unit];
-    if (flying[op->unit] > 0 && i >= 0 && i < lane->n
-        && op->lane == (step < 0 ? unit->take : unit->give))
-        out[n++] = shop->lane[step < 0 ? unit->give : unit->take].op[i];
+    if (series->fixed && i >= 0 && i < series->n)
+        out[n++] = series->op[i];
+    i = op->place + step * in_flight[op->model_stage];
+    if (in_flight[op->model_stage] > 0 && i >= 0 && i < series->n
+        && op->series == (step < 0 ? model_stage->take : model_stage->give))
+        out[n++] =
+            shop->series[step < 0 ? model_stage->give : model_stage->take]
+                .op[i];
     return n;
 }
 
 static void sort_topologically(struct heads *h)
 {
-    const struct weft_shop *shop = h->shop;
+    const struct weft_jobshop *shop = h->shop;
     int32_t n = 0, next[2];
     for (int32_t x = 0; x < shop->n_ops; x++) {
         h->missing[x] = shop->pred_at[x + 1] - shop->pred_at[x]
-                      + weft_shop_beside(shop, h->flying, x, -1, next);
+                      + weft_jobshop_neighbours(shop, h->in_flight, x, -1,
+                                                next);
         if (h->missing[x] == 0)
             h->queue[n++] = x;
     }
@@ -148,7 +154,8 @@ static void sort_topologically(struct heads *h)
         for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++)
             if (--h->missing[shop->succ[k].op] == 0)
                 h->queue[n++] = shop->succ[k].op;
-        for (int k = weft_shop_beside(shop, h->flying, x, 1, next); k-- > 0;)
+        for (int k = weft_jobshop_neighbours(shop, h->in_flight, x, 1, next);
+             k-- > 0;)
             if (--h->missing[next[k]] == 0)
                 h->queue[n++] = next[k];
     }
@@ -170,8 +177,8 @@ static void inherit(struct heads *h, int32_t x, int32_t from)
 /* When the device has done all that must come before x. */
 static double work_before(const struct heads *h, int32_t x)
 {
-    const struct weft_shop *shop = h->shop;
-    const struct weft_shop_op *op = shop->op;
+    const struct weft_jobshop *shop = h->shop;
+    const struct weft_jobshop_op *op = shop->op;
     int32_t d = op[x].device;
     if (d < 0 || !h->ancestor)
         return 0;
@@ -199,12 +206,12 @@ static void see(struct heads *h, int32_t x)
 }
 
 /* INFINITY into head[0] where a micro-batch does not fit. */
-static bool compute_heads(const struct weft_shop *shop, double capacity,
+static bool compute_heads(const struct weft_jobshop *shop, double capacity,
                           int effort, double *head)
 {
     struct heads h;
     bool done = heads_init(&h, shop, effort, head);
-    if (done && !weft_shop_flying(shop, capacity, h.flying)) {
+    if (done && !weft_jobshop_in_flight(shop, capacity, h.in_flight)) {
         head[0] = INFINITY;
     } else if (done) {
         sort_topologically(&h);
@@ -218,7 +225,8 @@ static bool compute_heads(const struct weft_shop *shop, double capacity,
                 head[x] = fmax(head[x], head[y] + shop->op[y].time
                                             + shop->pred[k].lag);
             }
-            for (int k = weft_shop_beside(shop, h.flying, x, -1, before);
+            for (int k = weft_jobshop_neighbours(shop, h.in_flight, x, -1,
+                                                 before);
                  k-- > 0;) {
                 inherit(&h, x, before[k]);
                 head[x] = fmax(head[x],
@@ -300,7 +308,7 @@ static double preemptive(struct job *job, int32_t n, int32_t *heap)
 
 /* ---- The bounds ----------------------------------------------------------- */
 
-static double chain_bound(const struct weft_shop_pair *pair)
+static double chain_bound(const struct weft_jobshop_pair *pair)
 {
     double bound = 0;
     for (int32_t x = 0; x < pair->forward.n_ops; x++)
@@ -309,9 +317,9 @@ static double chain_bound(const struct weft_shop_pair *pair)
     return bound;
 }
 
-static double device_bound(const struct weft_shop_pair *pair)
+static double device_bound(const struct weft_jobshop_pair *pair)
 {
-    const struct weft_shop *shop = &pair->forward;
+    const struct weft_jobshop *shop = &pair->forward;
     struct job *job = weft_alloc((size_t) shop->n_ops, sizeof *job);
     int32_t *heap = weft_alloc((size_t) shop->n_ops, sizeof *heap);
     double bound = job && heap ? 0 : -1;
@@ -328,15 +336,16 @@ static double device_bound(const struct weft_shop_pair *pair)
     return bound;
 }
 
-static double round_up(const struct weft_shop *shop, double bound)
+static double round_up(const struct weft_jobshop *shop, double bound)
 {
     return shop->grain > 0
-             ? ceil(bound / shop->grain * (1 - WEFT_SHOP_SLACK)) * shop->grain
+             ? ceil(bound / shop->grain * (1 - WEFT_JOBSHOP_SLACK))
+                   * shop->grain
              : bound;
 }
 
-double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
-                       int effort, const char **argument)
+double weft_jobshop_bound(struct weft_jobshop_pair *pair, double capacity,
+                          int effort, const char **argument)
 {
     const char *what = "no micro-batch fits the capacity";
     if (!compute_heads(&pair->forward, capacity, effort, pair->head)
@@ -353,7 +362,7 @@ double weft_shop_bound(struct weft_shop_pair *pair, double capacity,
             bound = device;
             what = "work of a device with heads and tails";
         }
-        double memory = weft_shop_memory_bound(pair, capacity);
+        double memory = weft_jobshop_memory_bound(pair, capacity);
         if (memory > bound) {
             bound = memory;
             what = "time for which activations are held";
@@ -371,25 +380,25 @@ static int bounds(const struct weft_schedule_problem *problem,
                   double capacity, double makespan, int effort,
                   struct weft_schedule_bound *out, struct weft_err *err)
 {
-    struct weft_shop_pair pair;
+    struct weft_jobshop_pair pair;
     struct weft_schedule_bound b;
-    int rc = weft_shop_pair_init(&pair, problem, err);
+    int rc = weft_jobshop_pair_init(&pair, problem, err);
     if (rc)
         return rc;
-    b.makespan = weft_shop_bound(&pair, capacity, effort, &b.argument);
+    b.makespan = weft_jobshop_bound(&pair, capacity, effort, &b.argument);
     if (effort > 1 && b.makespan >= 0)
-        b.makespan = weft_shop_refute(&pair.forward, capacity, b.makespan,
-                                      INFINITY, REFUTE_STEPS, &b.argument);
+        b.makespan = weft_jobshop_refute(&pair.forward, capacity, b.makespan,
+                                         INFINITY, REFUTE_STEPS, &b.argument);
     makespan = makespan > 0 ? makespan : b.makespan;
     b.peak_activation = makespan < 0 || makespan == INFINITY
                           ? makespan
-                          : weft_shop_peak_bound(&pair, makespan, effort);
+                          : weft_jobshop_peak_bound(&pair, makespan, effort);
     if (b.makespan < 0 || b.peak_activation < 0)
         rc = weft_err_nomem(err, "a schedule's bounds",
                             (size_t) pair.forward.n_ops * sizeof(double));
     else
         *out = b;
-    weft_shop_pair_release(&pair);
+    weft_jobshop_pair_release(&pair);
     return rc;
 }
 
@@ -400,10 +409,10 @@ int weft_schedule_bounds(const struct weft_schedule_problem *problem,
     return bounds(problem, problem->capacity, 0, effort, out, err);
 }
 
-int weft_schedule_bounds_beside(const struct weft_schedule_problem *problem,
-                                double makespan, double peak,
-                                struct weft_schedule_bound *out,
-                                struct weft_err *err)
+int weft_schedule_bounds_tradeoff(const struct weft_schedule_problem *problem,
+                                  double makespan, double peak,
+                                  struct weft_schedule_bound *out,
+                                  struct weft_err *err)
 {
     return bounds(problem, peak, makespan, 1, out, err);
 }

@@ -5,28 +5,30 @@
  * over all micro-batches is not more than fits over the makespan. Fewer fit
  * before the first can have come, after the last must have gone, while the
  * first ones come and the last ones go, and while the device runs passes of
- * another unit, whose activations are there as well.
+ * another stage, whose activations are there as well.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
 /* Peaks to try, at most; otherwise so many steps. */
 enum { MOST_PEAKS = 1 << 20, N_STEPS = 256 };
 
-void weft_shop_holds(const struct weft_shop *shop, double *hold)
+void weft_jobshop_holds(const struct weft_jobshop *shop, double *hold)
 {
-    for (int32_t u = 0; u < shop->n_units; u++) {
-        const struct weft_shop_lane *take = &shop->lane[shop->unit[u].take];
-        const struct weft_shop_lane *give = &shop->lane[shop->unit[u].give];
+    for (int32_t u = 0; u < shop->n_model_stages; u++) {
+        const struct weft_jobshop_series *take =
+            &shop->series[shop->model_stage[u].take];
+        const struct weft_jobshop_series *give =
+            &shop->series[shop->model_stage[u].give];
         for (int32_t i = 0; i < take->n; i++) {
             int32_t x = give->op[i];
             double time = shop->op[x].time;
             /* Only the first forward pass has not one predecessor. */
             while (x != take->op[i]) {
-                const struct weft_shop_arc *arc =
+                const struct weft_jobshop_arc *arc =
                     &shop->pred[shop->pred_at[x]];
                 x = arc->op;
                 time += arc->lag + shop->op[x].time;
@@ -36,10 +38,10 @@ void weft_shop_holds(const struct weft_shop *shop, double *hold)
     }
 }
 
-static const struct weft_shop_op *taker(const struct weft_shop *shop,
-                                        int32_t u, int32_t i)
+static const struct weft_jobshop_op *taker(const struct weft_jobshop *shop,
+                                           int32_t u, int32_t i)
 {
-    return &shop->op[shop->lane[shop->unit[u].take].op[i]];
+    return &shop->op[shop->series[shop->model_stage[u].take].op[i]];
 }
 
 static double clamp(double x, double low, double high)
@@ -47,20 +49,21 @@ static double clamp(double x, double low, double high)
     return fmin(fmax(x, low), high);
 }
 
-/* The least of a lane's values. */
-static double least(const struct weft_shop_lane *lane, const double *value)
+/* The least of a series's values. */
+static double least(const struct weft_jobshop_series *series,
+                    const double *value)
 {
     double x = INFINITY;
-    for (int32_t i = 0; i < lane->n; i++)
-        x = fmin(x, value[lane->op[i]]);
+    for (int32_t i = 0; i < series->n; i++)
+        x = fmin(x, value[series->op[i]]);
     return x;
 }
 
-static double least_time(const struct weft_shop *shop, int32_t lane)
+static double least_time(const struct weft_jobshop *shop, int32_t series)
 {
     double x = INFINITY;
-    for (int32_t i = 0; i < shop->lane[lane].n; i++)
-        x = fmin(x, shop->op[shop->lane[lane].op[i]].time);
+    for (int32_t i = 0; i < shop->series[series].n; i++)
+        x = fmin(x, shop->op[shop->series[series].op[i]].time);
     return x;
 }
 
@@ -68,21 +71,22 @@ struct span {
     double head, tail; /* no micro-batch is there before, after */
 };
 
-/* While other units' passes run, fewer of `each` fit than `fit`: the places
+/* While other stages' passes run, fewer of `each` fit than `fit`: the places
  * that are lost over their time, but not what may fall before the span, or
  * after it. */
-static double lost_to_others(const struct weft_shop_pair *pair, int32_t u,
+static double lost_to_others(const struct weft_jobshop_pair *pair, int32_t u,
                              double capacity, double each, double fit,
                              struct span span)
 {
-    const struct weft_shop *shop = &pair->forward;
-    int32_t d = shop->unit[u].device;
+    const struct weft_jobshop *shop = &pair->forward;
+    int32_t d = shop->model_stage[u].device;
     double lost = 0, before = 0, after = 0, most = 0;
-    for (int32_t k = shop->lane_at[d]; k < shop->lane_at[d + 1]; k++) {
-        const struct weft_shop_lane *lane = &shop->lane[shop->lane_of[k]];
-        int32_t v = shop->op[lane->op[0]].unit;
-        for (int32_t i = 0; i < lane->n && v != u; i++) {
-            int32_t x = lane->op[i];
+    for (int32_t k = shop->series_at[d]; k < shop->series_at[d + 1]; k++) {
+        const struct weft_jobshop_series *series =
+            &shop->series[shop->series_of[k]];
+        int32_t v = shop->op[series->op[0]].model_stage;
+        for (int32_t i = 0; i < series->n && v != u; i++) {
+            int32_t x = series->op[i];
             double time = shop->op[x].time;
             double left = capacity - taker(shop, v, i)->hold;
             double fewer = fit - fmin(fit, floor(left / each));
@@ -96,13 +100,14 @@ static double lost_to_others(const struct weft_shop_pair *pair, int32_t u,
          - fmin(after, most * span.tail);
 }
 
-/* Of one unit, counted in micro-batches as large as the least. */
-static double unit_bound(const struct weft_shop_pair *pair, int32_t u,
+/* Of one stage, counted in micro-batches as large as the least. */
+static double unit_bound(const struct weft_jobshop_pair *pair, int32_t u,
                          double capacity)
 {
-    const struct weft_shop *shop = &pair->forward;
-    const struct weft_shop_unit *unit = &shop->unit[u];
-    const struct weft_shop_lane *take = &shop->lane[unit->take];
+    const struct weft_jobshop *shop = &pair->forward;
+    const struct weft_jobshop_model_stage *model_stage =
+        &shop->model_stage[u];
+    const struct weft_jobshop_series *take = &shop->series[model_stage->take];
     double each = INFINITY, held = 0;
     for (int32_t i = 0; i < take->n; i++) {
         each = fmin(each, taker(shop, u, i)->hold);
@@ -112,41 +117,45 @@ static double unit_bound(const struct weft_shop_pair *pair, int32_t u,
     if (fit >= take->n || fit < 1)
         return 0;
     struct span span = {least(take, pair->head),
-                        least(&shop->lane[unit->give], pair->tail)};
+                        least(&shop->series[model_stage->give], pair->tail)};
     /* One is there while the first comes, two while the second does, ... */
-    held += (least_time(shop, unit->take) + least_time(shop, unit->give))
+    held += (least_time(shop, model_stage->take)
+             + least_time(shop, model_stage->give))
           * fit * (fit - 1) / 2;
     held += lost_to_others(pair, u, capacity, each, fit, span);
     return span.head + span.tail + held / fit;
 }
 
-/* All units of a device together. */
-static double all_bound(const struct weft_shop_pair *pair, int32_t d,
+/* All stages of a device together. */
+static double all_bound(const struct weft_jobshop_pair *pair, int32_t d,
                         double capacity)
 {
-    const struct weft_shop *shop = &pair->forward;
+    const struct weft_jobshop *shop = &pair->forward;
     struct span span = {INFINITY, INFINITY};
     double held = 0;
-    for (int32_t k = shop->unit_at[d]; k < shop->unit_at[d + 1]; k++) {
-        int32_t u = shop->unit_of[k];
-        const struct weft_shop_lane *take = &shop->lane[shop->unit[u].take];
+    for (int32_t k = shop->model_stage_at[d]; k < shop->model_stage_at[d + 1];
+         k++) {
+        int32_t u = shop->model_stage_of[k];
+        const struct weft_jobshop_series *take =
+            &shop->series[shop->model_stage[u].take];
         span.head = fmin(span.head, least(take, pair->head));
-        span.tail = fmin(span.tail,
-                         least(&shop->lane[shop->unit[u].give], pair->tail));
+        span.tail = fmin(
+            span.tail,
+            least(&shop->series[shop->model_stage[u].give], pair->tail));
         for (int32_t i = 0; i < take->n; i++)
             held += pair->hold[take->op[i]] * taker(shop, u, i)->hold;
     }
     return held > 0 ? span.head + span.tail + held / capacity : 0;
 }
 
-double weft_shop_memory_bound(const struct weft_shop_pair *pair,
-                              double capacity)
+double weft_jobshop_memory_bound(const struct weft_jobshop_pair *pair,
+                                 double capacity)
 {
     double bound = 0;
     if (capacity <= 0)
         return 0;
-    capacity *= 1 + WEFT_SHOP_SLACK;
-    for (int32_t u = 0; u < pair->forward.n_units; u++)
+    capacity *= 1 + WEFT_JOBSHOP_SLACK;
+    for (int32_t u = 0; u < pair->forward.n_model_stages; u++)
         bound = fmax(bound, unit_bound(pair, u, capacity));
     for (int32_t d = 0; d < pair->forward.n_devices; d++)
         bound = fmax(bound, all_bound(pair, d, capacity));
@@ -163,39 +172,46 @@ static int by_value(const void *a, const void *b)
 
 /* How many different numbers of micro-batches a device may hold; INFINITY
  * where they are not alike. */
-static double count_peaks(const struct weft_shop *shop, int32_t d)
+static double count_peaks(const struct weft_jobshop *shop, int32_t d)
 {
     double n = 1;
-    for (int32_t k = shop->unit_at[d]; k < shop->unit_at[d + 1]; k++) {
-        const struct weft_shop_unit *unit = &shop->unit[shop->unit_of[k]];
-        n *= unit->equal ? shop->lane[unit->take].n + 1.0 : INFINITY;
+    for (int32_t k = shop->model_stage_at[d]; k < shop->model_stage_at[d + 1];
+         k++) {
+        const struct weft_jobshop_model_stage *model_stage =
+            &shop->model_stage[shop->model_stage_of[k]];
+        n *= model_stage->equal ? shop->series[model_stage->take].n + 1.0
+                                : INFINITY;
     }
     return n;
 }
 
 /* Everything that a device may hold, to peak[0..]; returns how many. */
-static size_t list_peaks(const struct weft_shop *shop, int32_t d,
+static size_t list_peaks(const struct weft_jobshop *shop, int32_t d,
                          double *peak)
 {
     size_t n = 1;
     peak[0] = 0;
-    for (int32_t k = shop->unit_at[d]; k < shop->unit_at[d + 1]; k++) {
-        const struct weft_shop_unit *unit = &shop->unit[shop->unit_of[k]];
+    for (int32_t k = shop->model_stage_at[d]; k < shop->model_stage_at[d + 1];
+         k++) {
+        const struct weft_jobshop_model_stage *model_stage =
+            &shop->model_stage[shop->model_stage_of[k]];
         size_t old = n;
-        for (int32_t i = 1; i <= shop->lane[unit->take].n; i++)
+        for (int32_t i = 1; i <= shop->series[model_stage->take].n; i++)
             for (size_t j = 0; j < old; j++)
-                peak[n++] = peak[j] + i * unit->most;
+                peak[n++] = peak[j] + i * model_stage->most;
     }
     return n;
 }
 
 /* The most that is held when everything is. */
-static double sum_all(const struct weft_shop *shop, int32_t d)
+static double sum_all(const struct weft_jobshop *shop, int32_t d)
 {
     double sum = 0;
-    for (int32_t k = shop->unit_at[d]; k < shop->unit_at[d + 1]; k++) {
-        int32_t u = shop->unit_of[k];
-        for (int32_t i = 0; i < shop->lane[shop->unit[u].take].n; i++)
+    for (int32_t k = shop->model_stage_at[d]; k < shop->model_stage_at[d + 1];
+         k++) {
+        int32_t u = shop->model_stage_of[k];
+        for (int32_t i = 0; i < shop->series[shop->model_stage[u].take].n;
+             i++)
             sum += taker(shop, u, i)->hold;
     }
     return sum;
@@ -203,7 +219,7 @@ static double sum_all(const struct weft_shop *shop, int32_t d)
 
 /* Peaks to try by rising value, the first 0, all that there can be (*exact)
  * or steps. NULL: no memory. */
-static double *make_peaks(const struct weft_shop *shop, size_t *n_out,
+static double *make_peaks(const struct weft_jobshop *shop, size_t *n_out,
                           bool *exact)
 {
     double count = 0, most = 0;
@@ -227,8 +243,8 @@ static double *make_peaks(const struct weft_shop *shop, size_t *n_out,
 
 /* The higher the capacity, the lower the bound: a peak whose bound is above
  * the makespan is too low. */
-double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan,
-                            int effort)
+double weft_jobshop_peak_bound(struct weft_jobshop_pair *pair,
+                               double makespan, int effort)
 {
     size_t n, low = 0;
     bool exact;
@@ -238,9 +254,9 @@ double weft_shop_peak_bound(struct weft_shop_pair *pair, double makespan,
     size_t high = n - 1; /* all fit into the highest */
     while (low < high && bound >= 0) {
         size_t k = (low + high) / 2;
-        bound = peak[k] > 0 ? weft_shop_bound(pair, peak[k], effort, NULL)
+        bound = peak[k] > 0 ? weft_jobshop_bound(pair, peak[k], effort, NULL)
                             : INFINITY;
-        if (bound <= makespan * (1 + WEFT_SHOP_SLACK))
+        if (bound <= makespan * (1 + WEFT_JOBSHOP_SLACK))
             high = k;
         else
             low = k + 1;

@@ -15,36 +15,38 @@ enum { MOST_OPS = 16384, MOST_TRIES = 64 };
 static void add(struct weft_refute *r, int side, int32_t x, int32_t y,
                 double lag)
 {
-    r->arc[side][r->at[side][x + 1]++] = (struct weft_shop_arc){y, lag};
+    r->arc[side][r->at[side][x + 1]++] = (struct weft_jobshop_arc){y, lag};
 }
 
-/* Arcs of the shop, of lanes and of memory, from both ends. */
+/* Arcs of the shop, of series and of memory, from both ends. */
 static bool collect_arcs(struct weft_refute *r, double capacity)
 {
-    const struct weft_shop *shop = r->shop;
+    const struct weft_jobshop *shop = r->shop;
     int32_t n = shop->n_ops, beside[2];
     size_t most = (size_t) shop->pred_at[n] + 2 * (size_t) n;
-    int32_t *flying = weft_alloc((size_t) shop->n_units, sizeof(int32_t));
+    int32_t *in_flight = weft_alloc((size_t) shop->n_model_stages,
+                                    sizeof(int32_t));
     for (int side = 0; side < 2; side++) {
         r->at[side] = weft_alloc((size_t) n + 2, sizeof(int32_t));
-        r->arc[side] = weft_alloc(most, sizeof(struct weft_shop_arc));
+        r->arc[side] = weft_alloc(most, sizeof(struct weft_jobshop_arc));
     }
-    bool ok = flying && r->at[0] && r->at[1] && r->arc[0] && r->arc[1];
+    bool ok = in_flight && r->at[0] && r->at[1] && r->arc[0] && r->arc[1];
     if (ok)
-        weft_shop_flying(shop, capacity, flying);
+        weft_jobshop_in_flight(shop, capacity, in_flight);
     for (int side = 0; side < 2 && ok; side++) {
         const int32_t *at = side ? shop->succ_at : shop->pred_at;
-        const struct weft_shop_arc *arc = side ? shop->succ : shop->pred;
+        const struct weft_jobshop_arc *arc = side ? shop->succ : shop->pred;
         for (int32_t x = 0; x < n; x++) {
             r->at[side][x + 1] = r->at[side][x];
             for (int32_t k = at[x]; k < at[x + 1]; k++)
                 add(r, side, x, arc[k].op, arc[k].lag);
-            int m = weft_shop_beside(shop, flying, x, side ? 1 : -1, beside);
+            int m = weft_jobshop_neighbours(shop, in_flight, x, side ? 1 : -1,
+                                            beside);
             while (m-- > 0)
                 add(r, side, x, beside[m], 0);
         }
     }
-    weft_free(flying);
+    weft_free(in_flight);
     return ok;
 }
 
@@ -71,7 +73,7 @@ static bool sort_topologically(struct weft_refute *r)
 
 static void number_devices(struct weft_refute *r)
 {
-    const struct weft_shop *shop = r->shop;
+    const struct weft_jobshop *shop = r->shop;
     int32_t most = 0;
     for (int32_t d = 0; d < shop->n_devices; d++) {
         int32_t at = shop->device_at[d], n = 0;
@@ -96,7 +98,7 @@ static bool is_set(const uint64_t *bits, int32_t i)
 /* Of all that must go before an operation, what is on its device. */
 static bool collect_order(struct weft_refute *r)
 {
-    const struct weft_shop *shop = r->shop;
+    const struct weft_jobshop *shop = r->shop;
     size_t n = (size_t) shop->n_ops, words = n / 64 + 1;
     uint64_t *all = weft_alloc(n * words, sizeof *all);
     r->first[0] = weft_alloc(n * r->n_words, sizeof(uint64_t));
@@ -126,28 +128,30 @@ static bool collect_order(struct weft_refute *r)
     return ok;
 }
 
-static bool has_order(const struct weft_shop *shop, int32_t u)
+static bool has_order(const struct weft_jobshop *shop, int32_t u)
 {
-    const struct weft_shop_unit *unit = &shop->unit[u];
-    return unit->equal && shop->lane[unit->take].fixed
-        && shop->lane[unit->give].fixed;
+    const struct weft_jobshop_model_stage *model_stage =
+        &shop->model_stage[u];
+    return model_stage->equal && shop->series[model_stage->take].fixed
+        && shop->series[model_stage->give].fixed;
 }
 
 /* For a = 1, 2, ... micro-batches of u, how many of v are too many; where one
  * more of u allows no fewer of v, the clash is the old one. Returns how many,
  * which are written unless `out` is NULL. */
-static int32_t clashes_of(const struct weft_shop *shop, double capacity,
+static int32_t clashes_of(const struct weft_jobshop *shop, double capacity,
                           int32_t u, int32_t v, struct weft_refute_clash *out)
 {
-    double x = shop->unit[u].most, y = shop->unit[v].most;
-    int32_t most = shop->lane[shop->unit[v].take].n, n = 0;
-    capacity *= 1 + WEFT_SHOP_SLACK;
+    double x = shop->model_stage[u].most, y = shop->model_stage[v].most;
+    int32_t most = shop->series[shop->model_stage[v].take].n, n = 0;
+    capacity *= 1 + WEFT_JOBSHOP_SLACK;
     if (capacity <= 0 || x <= 0 || y <= 0 || !has_order(shop, u)
         || !has_order(shop, v))
         return 0;
     int32_t last = (int32_t) fmin(floor(capacity / y), most) + 1;
     for (int32_t a = 1;
-         a <= shop->lane[shop->unit[u].take].n && a * x <= capacity; a++) {
+         a <= shop->series[shop->model_stage[u].take].n && a * x <= capacity;
+         a++) {
         int32_t b = (int32_t) fmin(floor((capacity - a * x) / y), most) + 1;
         if (b < last && out)
             out[n] = (struct weft_refute_clash){u, v, a, b};
@@ -159,16 +163,19 @@ static int32_t clashes_of(const struct weft_shop *shop, double capacity,
 
 static bool collect_clashes(struct weft_refute *r, double capacity)
 {
-    const struct weft_shop *shop = r->shop;
+    const struct weft_jobshop *shop = r->shop;
     r->clash_at = weft_alloc((size_t) shop->n_devices + 1, sizeof(int32_t));
     for (int fill = 0; fill < 2 && r->clash_at; fill++) {
         int32_t n = 0;
         for (int32_t d = 0; d < shop->n_devices; d++) {
-            const int32_t *unit = shop->unit_of + shop->unit_at[d];
-            int32_t n_units = shop->unit_at[d + 1] - shop->unit_at[d];
-            for (int32_t i = 0; i < n_units; i++)
-                for (int32_t j = i + 1; j < n_units; j++)
-                    n += clashes_of(shop, capacity, unit[i], unit[j],
+            const int32_t *model_stage = shop->model_stage_of
+                                       + shop->model_stage_at[d];
+            int32_t n_model_stages = shop->model_stage_at[d + 1]
+                                   - shop->model_stage_at[d];
+            for (int32_t i = 0; i < n_model_stages; i++)
+                for (int32_t j = i + 1; j < n_model_stages; j++)
+                    n += clashes_of(shop, capacity, model_stage[i],
+                                    model_stage[j],
                                     fill ? r->clash + n : NULL);
             r->clash_at[d + 1] = n;
         }
@@ -178,7 +185,7 @@ static bool collect_clashes(struct weft_refute *r, double capacity)
     return r->clash_at;
 }
 
-static bool prepare(struct weft_refute *r, const struct weft_shop *shop,
+static bool prepare(struct weft_refute *r, const struct weft_jobshop *shop,
                     double capacity)
 {
     size_t n = (size_t) shop->n_ops;
@@ -229,7 +236,7 @@ static void sweep(struct weft_refute *r, int side)
         int32_t x = r->order[side ? n - 1 - i : i];
         double head = 0;
         for (int32_t k = r->at[side][x]; k < r->at[side][x + 1]; k++) {
-            const struct weft_shop_arc *arc = &r->arc[side][k];
+            const struct weft_jobshop_arc *arc = &r->arc[side][k];
             head = fmax(head, r->head[side][arc->op]
                                   + r->shop->op[arc->op].time + arc->lag);
         }
@@ -306,7 +313,7 @@ static bool shave(struct weft_refute *r, const struct shaving *s, int side,
 static bool try_makespan(struct weft_refute *r, double makespan,
                          const struct shaving *s, bool shaving)
 {
-    const struct weft_shop *shop = r->shop;
+    const struct weft_jobshop *shop = r->shop;
     r->makespan = makespan;
     r->refuted = false;
     for (int side = 0; side < 2; side++)
@@ -351,7 +358,7 @@ static double climb(struct weft_refute *r, double bound, double makespan,
 }
 
 /* Of any schedule that never waits for nothing. */
-static double longest(const struct weft_shop *shop)
+static double longest(const struct weft_jobshop *shop)
 {
     double sum = 0;
     for (int32_t x = 0; x < shop->n_ops; x++)
@@ -359,9 +366,9 @@ static double longest(const struct weft_shop *shop)
     return sum;
 }
 
-double weft_shop_refute(const struct weft_shop *shop, double capacity,
-                        double bound, double makespan, int64_t steps,
-                        const char **argument)
+double weft_jobshop_refute(const struct weft_jobshop *shop, double capacity,
+                           double bound, double makespan, int64_t steps,
+                           const char **argument)
 {
     struct weft_refute r = {0};
     struct shaving s = {.most_steps = steps,
@@ -376,7 +383,7 @@ double weft_shop_refute(const struct weft_shop *shop, double capacity,
         r.eps = shop->grain > 0 ? shop->grain / 4 : bound * 1e-7;
         better = climb(&r, bound, makespan, &s, false);
         better = climb(&r, better, makespan, &s, true);
-        if (better > bound * (1 + WEFT_SHOP_SLACK) && argument)
+        if (better > bound * (1 + WEFT_JOBSHOP_SLACK) && argument)
             *argument = "every shorter makespan is refuted";
     }
     weft_free(s.saved[0]);

@@ -10,9 +10,9 @@
 #ifndef WEFT_PLAN_SCHEDULE_REFUTE_H
 #define WEFT_PLAN_SCHEDULE_REFUTE_H
 
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
-/* a micro-batches of unit u and b of unit v, both on one device, do not fit
+/* a micro-batches of stage u and b of stage v, both on one device, do not fit
  * together: they are never held at the same time. */
 struct weft_refute_clash {
     int32_t u, v, a, b;
@@ -29,18 +29,19 @@ struct weft_refute_node {
 };
 
 struct weft_refute {
-    const struct weft_shop *shop;
+    const struct weft_jobshop *shop;
     double makespan; /* T */
     double eps;      /* more than rounding, less than matters */
     double *head[2]; /* (n_ops) heads, tails */
     bool refuted;
     bool *dirty; /* (n_devices) a head or tail of it has changed */
     int64_t steps;
-    int32_t *at[2];               /* (n_ops + 1) */
-    struct weft_shop_arc *arc[2]; /* before, after: lanes' and memory's too */
-    int32_t *order;               /* (n_ops) topological */
-    int32_t *sorted[2];           /* device_at: by rising head */
-    int32_t *local;               /* (n_ops) number on its device */
+    int32_t *at[2]; /* (n_ops + 1) */
+    struct weft_jobshop_arc
+        *arc[2];        /* before, after: series' and memory's too */
+    int32_t *order;     /* (n_ops) topological */
+    int32_t *sorted[2]; /* device_at: by rising head */
+    int32_t *local;     /* (n_ops) number on its device */
     uint64_t *first[2]; /* (n_ops, n_words) what goes before (after) on its
                            device, whatever T: bits by local number */
     size_t n_words;

@@ -146,12 +146,12 @@ static void follow_sets(struct weft_refute *r, const int32_t *by_due,
 
 static bool can_precede(const struct weft_refute *r, int32_t x, int32_t y)
 {
-    const struct weft_shop_op *op = r->shop->op;
+    const struct weft_jobshop_op *op = r->shop->op;
     return r->head[0][x] + op[x].time
         <= r->makespan - r->head[1][y] - op[y].time + r->eps;
 }
 
-/* From the start of `first` on a unit holds too much, to the end of `last`,
+/* From the start of `first` on a stage holds too much, to the end of `last`,
  * if that is later; another one likewise. So one of four is: */
 static void hold_apart(struct weft_refute *r, int32_t first, int32_t last,
                        int32_t other_first, int32_t other_last)
@@ -177,19 +177,19 @@ static void hold_apart(struct weft_refute *r, int32_t first, int32_t last,
 
 static void follow_memory(struct weft_refute *r, int32_t device)
 {
-    const struct weft_shop *shop = r->shop;
+    const struct weft_jobshop *shop = r->shop;
     for (int32_t c = r->clash_at[device];
          c < r->clash_at[device + 1] && !r->refuted; c++) {
         const struct weft_refute_clash *k = &r->clash[c];
-        const struct weft_shop_unit *u = &shop->unit[k->u];
-        const struct weft_shop_unit *v = &shop->unit[k->v];
-        const struct weft_shop_lane *take = &shop->lane[u->take];
-        const struct weft_shop_lane *other = &shop->lane[v->take];
+        const struct weft_jobshop_model_stage *u = &shop->model_stage[k->u];
+        const struct weft_jobshop_model_stage *v = &shop->model_stage[k->v];
+        const struct weft_jobshop_series *take = &shop->series[u->take];
+        const struct weft_jobshop_series *other = &shop->series[v->take];
         for (int32_t i = 0; i + k->a <= take->n; i++)
             for (int32_t j = 0; j + k->b <= other->n; j++)
-                hold_apart(r, take->op[i + k->a - 1],
-                           shop->lane[u->give].op[i], other->op[j + k->b - 1],
-                           shop->lane[v->give].op[j]);
+                hold_apart(
+                    r, take->op[i + k->a - 1], shop->series[u->give].op[i],
+                    other->op[j + k->b - 1], shop->series[v->give].op[j]);
         r->steps += (int64_t) take->n * other->n;
     }
 }

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/topology.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 #include "plan/schedule_tasks.h"
 
 enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };
@@ -28,9 +28,9 @@ enum {
 
 struct search {
     const struct weft_schedule_options *options;
-    struct weft_shop_pair pair;
-    struct weft_shop_goal goal;
-    struct weft_shop_restart **restart;
+    struct weft_jobshop_pair pair;
+    struct weft_jobshop_goal goal;
+    struct weft_jobshop_restart **restart;
     int32_t n_restarts, stride;
     int64_t round; /* evaluations of a restart in a round */
     double begin_s;
@@ -75,8 +75,8 @@ static void *work(void *arg)
         int32_t index = s->options->first_restart + i * s->stride;
         if (cut(s, index))
             continue;
-        weft_shop_restart_run(s->restart[i], s->round);
-        if (!weft_shop_restart_best(s->restart[i])->reached)
+        weft_jobshop_restart_run(s->restart[i], s->round);
+        if (!weft_jobshop_restart_best(s->restart[i])->reached)
             continue;
         int least = atomic_load(&s->reached);
         while (index < least
@@ -99,7 +99,8 @@ static void run_round(struct search *s, int32_t n_threads)
         pthread_join(thread[--n], NULL);
     s->evaluations = 0;
     for (int32_t i = 0; i < s->n_restarts; i++)
-        s->evaluations += weft_shop_restart_best(s->restart[i])->evaluations;
+        s->evaluations +=
+            weft_jobshop_restart_best(s->restart[i])->evaluations;
 }
 
 /* ---- Preparing ------------------------------------------------------------ */
@@ -124,10 +125,10 @@ static int prepare(struct search *s,
     s->stride = o->restart_stride > 0 ? o->restart_stride : 1;
     s->n_restarts = (n - o->first_restart + s->stride - 1) / s->stride;
     s->n_restarts = s->n_restarts > 0 ? s->n_restarts : 0;
-    bound->makespan = weft_shop_bound(&s->pair, problem->capacity, 1,
-                                      &bound->argument);
+    bound->makespan = weft_jobshop_bound(&s->pair, problem->capacity, 1,
+                                         &bound->argument);
     if (bound->makespan >= 0)
-        bound->makespan = weft_shop_refute(
+        bound->makespan = weft_jobshop_refute(
             &s->pair.forward, problem->capacity, bound->makespan, INFINITY,
             weft_min64(FIRST_STEPS, evaluations), &bound->argument);
     if (bound->makespan == INFINITY)
@@ -135,18 +136,18 @@ static int prepare(struct search *s,
                             "nothing fits the capacity %g: one micro-batch "
                             "alone holds more on some stage",
                             problem->capacity);
-    bound->peak_activation = weft_shop_peak_bound(&s->pair, bound->makespan,
-                                                  1);
+    bound->peak_activation = weft_jobshop_peak_bound(&s->pair,
+                                                     bound->makespan, 1);
     /* Last, for heads and tails that hold under every capacity. */
-    double free_bound = weft_shop_bound(&s->pair, 0, 1, NULL);
+    double free_bound = weft_jobshop_bound(&s->pair, 0, 1, NULL);
     if (bound->makespan < 0 || bound->peak_activation < 0 || free_bound < 0)
         return weft_err_nomem(err, "a schedule's bounds", 0);
-    s->goal = (struct weft_shop_goal){
+    s->goal = (struct weft_jobshop_goal){
         .pair = &s->pair,
         .capacity = problem->capacity,
         .makespan = bound->makespan,
         .peak = bound->peak_activation,
-        .memory_binds = !weft_shop_at_most(bound->makespan, free_bound),
+        .memory_binds = !weft_jobshop_at_most(bound->makespan, free_bound),
         .seed = o->seed,
         .share = evaluations / n,
         .cut = cut,
@@ -158,7 +159,7 @@ static int prepare(struct search *s,
         return weft_err_nomem(err, "restarts", 0);
     int rc = 0;
     for (int32_t i = 0; i < s->n_restarts && !rc; i++)
-        rc = weft_shop_restart_create(
+        rc = weft_jobshop_restart_create(
             &s->goal, o->first_restart + i * s->stride, &s->restart[i], err);
     return rc;
 }
@@ -166,18 +167,18 @@ static int prepare(struct search *s,
 static void release(struct search *s)
 {
     for (int32_t i = 0; i < s->n_restarts && s->restart; i++)
-        weft_shop_restart_free(s->restart[i]);
+        weft_jobshop_restart_free(s->restart[i]);
     weft_free(s->restart);
-    weft_shop_pair_release(&s->pair);
+    weft_jobshop_pair_release(&s->pair);
     pthread_mutex_destroy(&s->lock);
 }
 
 /* ---- Results -------------------------------------------------------------- */
 
-static bool better(const struct weft_shop_best *a,
-                   const struct weft_shop_best *b)
+static bool better(const struct weft_jobshop_best *a,
+                   const struct weft_jobshop_best *b)
 {
-    double slack = b->makespan * WEFT_SHOP_SLACK;
+    double slack = b->makespan * WEFT_JOBSHOP_SLACK;
     return a->makespan < b->makespan - slack
         || (a->makespan <= b->makespan + slack && a->peak < b->peak);
 }
@@ -188,10 +189,10 @@ static int finish(struct search *s, struct weft_schedule_result *out,
     double capacity = s->goal.capacity;
     int32_t k = -1;
     for (int32_t i = 0; i < s->n_restarts; i++) {
-        const struct weft_shop_best *b = weft_shop_restart_best(
+        const struct weft_jobshop_best *b = weft_jobshop_restart_best(
             s->restart[i]);
         if (b->makespan < INFINITY
-            && (k < 0 || better(b, weft_shop_restart_best(s->restart[k]))))
+            && (k < 0 || better(b, weft_jobshop_restart_best(s->restart[k]))))
             k = i;
     }
     if (k < 0)
@@ -200,14 +201,15 @@ static int finish(struct search *s, struct weft_schedule_result *out,
                             "that is shorter than %g needs at least %g",
                             capacity, out->bound.makespan,
                             out->bound.peak_activation);
-    const struct weft_shop_best *b = weft_shop_restart_best(s->restart[k]);
+    const struct weft_jobshop_best *b = weft_jobshop_restart_best(
+        s->restart[k]);
     out->restart = s->options->first_restart + k * s->stride;
-    out->optimal = weft_shop_at_most(b->makespan, out->bound.makespan);
+    out->optimal = weft_jobshop_at_most(b->makespan, out->bound.makespan);
     if (!out->optimal)
-        out->bound.peak_activation = weft_shop_peak_bound(&s->pair,
-                                                          b->makespan, 1);
-    return weft_shop_export(&s->pair.forward, b->sequence, &out->schedule,
-                            err);
+        out->bound.peak_activation = weft_jobshop_peak_bound(&s->pair,
+                                                             b->makespan, 1);
+    return weft_jobshop_export(&s->pair.forward, b->sequence, &out->schedule,
+                               err);
 }
 
 int weft_schedule_search(const struct weft_schedule_problem *problem,
@@ -228,7 +230,7 @@ int weft_schedule_search(const struct weft_schedule_problem *problem,
     struct weft_topology machine;
     if (n_threads <= 0 && weft_topology_read(&machine, NULL) == 0)
         n_threads = machine.n_usable;
-    int rc = weft_shop_pair_init(&s.pair, problem, err);
+    int rc = weft_jobshop_pair_init(&s.pair, problem, err);
     if (!rc)
         rc = prepare(&s, problem, &r.bound, err);
     for (int i = 0; i < N_ROUNDS && !rc && !atomic_load(&s.cut)
@@ -252,7 +254,7 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
                         struct weft_err *err)
 {
     struct weft_schedule_bound *b = &result->bound;
-    struct weft_shop_pair pair;
+    struct weft_jobshop_pair pair;
     double makespan = result->schedule.makespan;
     int64_t evaluations = options->evaluations > 0
                             ? options->evaluations
@@ -262,16 +264,16 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
                                    * STEPS_PER_EVALUATION);
     if (result->optimal)
         return 0;
-    int rc = weft_shop_pair_init(&pair, problem, err);
+    int rc = weft_jobshop_pair_init(&pair, problem, err);
     if (rc)
         return rc;
-    b->makespan = weft_shop_refute(&pair.forward, problem->capacity,
-                                   b->makespan, makespan, steps,
-                                   &b->argument);
-    result->optimal = weft_shop_at_most(makespan, b->makespan);
+    b->makespan = weft_jobshop_refute(&pair.forward, problem->capacity,
+                                      b->makespan, makespan, steps,
+                                      &b->argument);
+    result->optimal = weft_jobshop_at_most(makespan, b->makespan);
     if (b->makespan < 0)
         rc = weft_err_nomem(err, "a schedule's bounds", 0);
-    weft_shop_pair_release(&pair);
+    weft_jobshop_pair_release(&pair);
     return rc;
 }
 

@@ -24,41 +24,42 @@ enum {
 
 /* Temperatures, of activations of the largest micro-batch. */
 static const double COLD = 0.05, WARM = 2, HOT = 10;
-/* Of trades, where a time unit costs less than an activation. */
+/* Of trades, where a unit of time costs less than an activation. */
 static const double TRADE_COLD = 0.04, TRADE_COOL = 0.1, TRADE_WARM = 0.4;
-/* What a time unit costs, of what it is worth. */
+/* The price of a unit of time, in multiples of 1 / time_per_activation. */
 static const double CHEAP = 0.5, DEAR = 2;
 
 /* False: nothing is left to spend. */
-static bool load(struct weft_shop_restart *r, const int32_t *sequence,
+static bool load(struct weft_jobshop_restart *r, const int32_t *sequence,
                  double capacity)
 {
-    return !weft_shop_restart_ended(r)
-        && weft_shop_walk_load(&r->walk, sequence, capacity, false);
+    return !weft_jobshop_restart_ended(r)
+        && weft_jobshop_walk_load(&r->walk, sequence, capacity, false);
 }
 
-static void cool(struct weft_shop_restart *r, struct weft_shop_settle *s,
-                 double from, double to, int64_t trials)
+static void cool(struct weft_jobshop_restart *r,
+                 struct weft_jobshop_metropolis *s, double from, double to,
+                 int64_t trials)
 {
     double each = pow(to / from, (double) COOLING_STEP / (double) trials);
-    for (int64_t i = 0;
-         i < trials && !weft_shop_settled(s) && !weft_shop_restart_ended(r);
+    for (int64_t i = 0; i < trials && !weft_jobshop_metropolis_done(s)
+                        && !weft_jobshop_restart_ended(r);
          i += COOLING_STEP, from *= each) {
-        weft_shop_settle_run(s, &r->rng, from, COOLING_STEP);
+        weft_jobshop_metropolis_run(s, &r->rng, from, COOLING_STEP);
         r->best.evaluations += COOLING_STEP;
     }
     r->best.swaps += s->n_swaps;
-    weft_shop_walk_store(&r->walk, r->sequence);
+    weft_jobshop_walk_store(&r->walk, r->sequence);
 }
 
 /* Log-uniform. */
-static double between(struct weft_shop_restart *r, double low, double high)
+static double between(struct weft_jobshop_restart *r, double low, double high)
 {
-    return low * pow(high / low, weft_shop_uniform(&r->rng, 0, 1));
+    return low * pow(high / low, weft_jobshop_uniform(&r->rng, 0, 1));
 }
 
 /* From `hot` down to where little moves. */
-static double temperature(struct weft_shop_restart *r, double hot)
+static double temperature(struct weft_jobshop_restart *r, double hot)
 {
     return between(r, hot * pow(COLD / hot, 0.8), hot);
 }
@@ -67,33 +68,33 @@ static double temperature(struct weft_shop_restart *r, double hot)
 
 /* The operations of a stretch of the schedule around a place that holds too
  * much, into r->move. Returns how many. */
-static int32_t open_window(struct weft_shop_restart *r)
+static int32_t open_window(struct weft_jobshop_restart *r)
 {
-    const struct weft_shop_walk *w = &r->walk;
+    const struct weft_jobshop_walk *w = &r->walk;
     int32_t n_ops = w->shop->n_ops;
     double least = fmin(LEAST_WINDOW, n_ops);
     int32_t n = (int32_t) between(r, least, fmax(least, n_ops / 2));
-    int32_t x = w->over[weft_shop_below(&r->rng, w->n_over)];
-    int32_t from = w->node[x].place - weft_shop_below(&r->rng, n);
+    int32_t x = w->over[weft_jobshop_below(&r->rng, w->n_over)];
+    int32_t from = w->node[x].place - weft_jobshop_below(&r->rng, n);
     from = weft_max32(0, weft_min32(from, n_ops - n));
     for (int32_t i = 0; i < n; i++)
         r->move[i] = w->order[from + i];
     return n;
 }
 
-/* Anneals window after window of r->settled, the rest as it is (large-
+/* Anneals window after window of r->annealed, the rest as it is (large-
  * neighbourhood search, Shaw 1998), and keeps what is no worse. Where little
  * is left to mend, annealing everything would break as much elsewhere. */
-static double mend(struct weft_shop_restart *r, double deadline,
+static double mend(struct weft_jobshop_restart *r, double deadline,
                    double capacity, double excess)
 {
-    struct weft_shop_walk *w = &r->walk;
+    struct weft_jobshop_walk *w = &r->walk;
     double asked = r->capacity;
     for (int idle = 0; idle < PATIENCE_WINDOWS && r->capacity == asked
-                       && load(r, r->settled, capacity) && w->n_over > 0;
+                       && load(r, r->annealed, capacity) && w->n_over > 0;
          idle++) {
-        struct weft_shop_settle s;
-        weft_shop_settle_begin(&s, w, deadline, INFINITY);
+        struct weft_jobshop_metropolis s;
+        weft_jobshop_metropolis_begin(&s, w, deadline, INFINITY);
         s.window = r->move;
         s.n_window = open_window(r);
         cool(r, &s, between(r, COLD, WARM), COLD,
@@ -103,40 +104,40 @@ static double mend(struct weft_shop_restart *r, double deadline,
         if (w->excess < excess)
             idle = -1;
         excess = w->excess;
-        weft_shop_restart_copy(r, r->settled, r->sequence);
+        weft_jobshop_restart_copy(r, r->annealed, r->sequence);
         if (w->n_over == 0)
-            weft_shop_restart_keep(r, w->makespan);
+            weft_jobshop_restart_keep(r, w->makespan);
     }
     return excess;
 }
 
 /* ---- Turns ---------------------------------------------------------------- */
 
-/* Anneals r->settled, then again and again the best of that, not as hot. The
+/* Anneals r->annealed, then again and again the best of that, not as hot. The
  * least excess, as long as it did not fit. */
-static double settle_from(struct weft_shop_restart *r, double deadline,
+static double anneal_from(struct weft_jobshop_restart *r, double deadline,
                           double capacity, int patience)
 {
     double asked = r->capacity, from = temperature(r, HOT);
     double least = INFINITY;
     int64_t trials = r->cooling;
-    struct weft_shop_walk *w = &r->walk;
-    struct weft_shop_settle s;
+    struct weft_jobshop_walk *w = &r->walk;
+    struct weft_jobshop_metropolis s;
     int32_t n_over = INT32_MAX;
     for (int i = 0; i < patience && r->capacity == asked && least > 0; i++) {
-        if (!load(r, r->settled, capacity))
+        if (!load(r, r->annealed, capacity))
             break;
-        weft_shop_settle_begin(&s, w, deadline, INFINITY);
-        s.focused = r->phase != WEFT_SHOP_MEMORY;
+        weft_jobshop_metropolis_begin(&s, w, deadline, INFINITY);
+        s.focused = r->phase != WEFT_JOBSHOP_MEMORY;
         cool(r, &s, from, COLD, trials);
         if (w->excess < 0.8 * least)
             i = -1;
         if (w->excess < least) {
             least = w->excess;
             n_over = w->n_over;
-            weft_shop_restart_copy(r, r->settled, r->sequence);
+            weft_jobshop_restart_copy(r, r->annealed, r->sequence);
         }
-        weft_shop_restart_keep(r, w->makespan);
+        weft_jobshop_restart_keep(r, w->makespan);
         from = temperature(r, WARM);
         trials = r->cooling / 2;
     }
@@ -145,88 +146,89 @@ static double settle_from(struct weft_shop_restart *r, double deadline,
     return least;
 }
 
-static void slow_down(struct weft_shop_restart *r)
+static void slow_down(struct weft_jobshop_restart *r)
 {
     r->cooling = weft_min64(2 * r->cooling, r->most_cooling);
 }
 
 /* Of memory alone, the makespan as short as the best. */
-static void anneal_memory(struct weft_shop_restart *r)
+static void anneal_memory(struct weft_jobshop_restart *r)
 {
-    double share = weft_shop_uniform(&r->rng, 0, 1);
+    double share = weft_jobshop_uniform(&r->rng, 0, 1);
     double more = fmax(0, r->capacity - r->goal->peak);
-    if (weft_shop_below(&r->rng, 4) == 0)
+    if (weft_jobshop_below(&r->rng, 4) == 0)
         more = 0;
-    weft_shop_restart_copy(r, r->settled, r->best.sequence);
-    settle_from(r, r->best.makespan, r->capacity - share * share * more,
+    weft_jobshop_restart_copy(r, r->annealed, r->best.sequence);
+    anneal_from(r, r->best.makespan, r->capacity - share * share * more,
                 PATIENCE);
     slow_down(r);
 }
 
 /* A short schedule that holds too much; given up for another one if nothing
  * comes of it. */
-static void anneal_loose(struct weft_shop_restart *r)
+static void anneal_loose(struct weft_jobshop_restart *r)
 {
     double makespan = r->loose_makespan, peak = r->loose_peak;
-    weft_shop_restart_copy(r, r->settled, r->loose);
-    double excess = settle_from(r, makespan, r->goal->capacity,
+    weft_jobshop_restart_copy(r, r->annealed, r->loose);
+    double excess = anneal_from(r, makespan, r->goal->capacity,
                                 PATIENCE_LOOSE);
-    if (r->phase != WEFT_SHOP_LOOSE)
+    if (r->phase != WEFT_JOBSHOP_LOOSE)
         return;
     if (excess < r->near_excess)
-        weft_shop_restart_come_near(r, r->settled, makespan, excess);
+        weft_jobshop_restart_come_near(r, r->annealed, makespan, excess);
     if (r->loose_peak >= peak) {
         if (r->cooling < LOOSE_COOLING * r->first_cooling)
             slow_down(r);
-        weft_shop_restart_begin(r);
+        weft_jobshop_restart_begin(r);
     }
 }
 
 /* The nearest of those, within its deadline or a later one. */
-static void anneal_near(struct weft_shop_restart *r)
+static void anneal_near(struct weft_jobshop_restart *r)
 {
     double deadline = r->near_makespan;
-    if (r->best.makespan < INFINITY && weft_shop_below(&r->rng, 4) == 0)
-        deadline += weft_shop_uniform(&r->rng, 0, 1)
+    if (r->best.makespan < INFINITY && weft_jobshop_below(&r->rng, 4) == 0)
+        deadline += weft_jobshop_uniform(&r->rng, 0, 1)
                   * (r->best.makespan - deadline);
-    weft_shop_restart_copy(r, r->settled, r->near);
-    double excess = settle_from(r, deadline, r->goal->capacity, PATIENCE);
+    weft_jobshop_restart_copy(r, r->annealed, r->near);
+    double excess = anneal_from(r, deadline, r->goal->capacity, PATIENCE);
     slow_down(r);
-    if (r->phase != WEFT_SHOP_MAKESPAN)
+    if (r->phase != WEFT_JOBSHOP_MAKESPAN)
         return;
     if (excess < r->near_excess && deadline == r->near_makespan)
-        weft_shop_restart_come_near(r, r->settled, deadline, excess);
+        weft_jobshop_restart_come_near(r, r->annealed, deadline, excess);
 }
 
-void weft_shop_restart_anneal(struct weft_shop_restart *r)
+void weft_jobshop_restart_anneal(struct weft_jobshop_restart *r)
 {
-    if (r->phase == WEFT_SHOP_MEMORY)
+    if (r->phase == WEFT_JOBSHOP_MEMORY)
         anneal_memory(r);
-    else if (r->phase == WEFT_SHOP_MAKESPAN)
+    else if (r->phase == WEFT_JOBSHOP_MAKESPAN)
         anneal_near(r);
     else
         anneal_loose(r);
 }
 
-static void trade(struct weft_shop_restart *r, double from, int64_t trials)
+static void trade(struct weft_jobshop_restart *r, double from, int64_t trials)
 {
-    struct weft_shop_settle s;
-    weft_shop_settle_begin(&s, &r->walk, r->goal->makespan,
-                           between(r, CHEAP, DEAR) / r->worth);
+    struct weft_jobshop_metropolis s;
+    weft_jobshop_metropolis_begin(&s, &r->walk, r->goal->makespan,
+                                  between(r, CHEAP, DEAR)
+                                      / r->time_per_activation);
     s.focused = true;
     cool(r, &s, from, TRADE_COLD, trials);
     if (r->walk.n_over == 0)
-        weft_shop_restart_keep(r, r->walk.makespan);
+        weft_jobshop_restart_keep(r, r->walk.makespan);
 }
 
 /* From the nearest; then from the best, not as hot, and shorter. */
-void weft_shop_restart_trade(struct weft_shop_restart *r)
+void weft_jobshop_restart_trade(struct weft_jobshop_restart *r)
 {
     int64_t trials = r->cooling;
     slow_down(r);
     if (load(r, r->near, r->goal->capacity))
         trade(r, WARM, trials);
-    for (int i = 0; i < TRADES && r->phase == WEFT_SHOP_MAKESPAN
+    for (int i = 0; i < TRADES && r->phase == WEFT_JOBSHOP_MAKESPAN
                     && r->best.makespan < INFINITY
                     && load(r, r->best.sequence, r->goal->capacity);
          i++)

@@ -28,14 +28,14 @@ enum {
 /* Capacities to begin with, of the one asked for. */
 static const double LEAST_ROOM = 1.02, MORE_ROOM = 0.5, ROOM_STEP = 1.15;
 
-const struct weft_shop_best *weft_shop_restart_best(
-    const struct weft_shop_restart *r)
+const struct weft_jobshop_best *weft_jobshop_restart_best(
+    const struct weft_jobshop_restart *r)
 {
     return &r->best;
 }
 
 /* Mean time of an operation per activation of the largest micro-batch. */
-static double worth(const struct weft_shop *shop)
+static double time_per_activation(const struct weft_jobshop *shop)
 {
     double time = 0, most = 0;
     for (int32_t x = 0; x < shop->n_ops; x++) {
@@ -45,81 +45,83 @@ static double worth(const struct weft_shop *shop)
     return most > 0 ? time / shop->n_ops / most : 1;
 }
 
-int weft_shop_restart_create(const struct weft_shop_goal *goal, int32_t index,
-                             struct weft_shop_restart **out,
-                             struct weft_err *err)
+int weft_jobshop_restart_create(const struct weft_jobshop_goal *goal,
+                                int32_t index,
+                                struct weft_jobshop_restart **out,
+                                struct weft_err *err)
 {
-    const struct weft_shop *shop = &goal->pair->forward;
-    struct weft_shop_restart *r = weft_alloc(1, sizeof *r);
+    const struct weft_jobshop *shop = &goal->pair->forward;
+    struct weft_jobshop_restart *r = weft_alloc(1, sizeof *r);
     if (!r)
         return weft_err_nomem(err, "a restart", sizeof *r);
     r->goal = goal;
     r->problem = shop->problem;
     r->index = index;
-    r->phase = goal->capacity > 0 ? WEFT_SHOP_LOOSE : WEFT_SHOP_MAKESPAN;
-    r->rng = (struct weft_shop_rng){.seed = goal->seed,
-                                    .stream = (uint32_t) index};
+    r->phase = goal->capacity > 0 ? WEFT_JOBSHOP_LOOSE
+                                  : WEFT_JOBSHOP_MAKESPAN;
+    r->rng = (struct weft_jobshop_rng){.seed = goal->seed,
+                                       .stream = (uint32_t) index};
     r->best.makespan = r->best.peak = INFINITY;
     r->near_makespan = r->near_excess = INFINITY;
     r->least_room = LEAST_ROOM;
-    weft_shop_restart_begin(r);
+    weft_jobshop_restart_begin(r);
     size_t n = (size_t) shop->n_ops;
-    r->list[0] = weft_shop_list_create(shop);
-    r->list[1] = weft_shop_list_create(&goal->pair->back);
+    r->list[0] = weft_jobshop_list_create(shop);
+    r->list[1] = weft_jobshop_list_create(&goal->pair->back);
     r->best.sequence = weft_alloc(n, sizeof(int32_t));
     r->sequence = weft_alloc(n, sizeof(int32_t));
     r->move = weft_alloc(2 * n, sizeof(int32_t));
     r->elite = weft_alloc(n, sizeof(int32_t));
     r->loose = weft_alloc(n, sizeof(int32_t));
     r->near = weft_alloc(n, sizeof(int32_t));
-    r->settled = weft_alloc(n, sizeof(int32_t));
+    r->annealed = weft_alloc(n, sizeof(int32_t));
     r->most_cooling = goal->share / COOLINGS + 1;
     r->first_cooling = r->cooling = weft_min64(
         (int64_t) COOLING_PER_OP * shop->n_ops, r->most_cooling);
-    r->worth = worth(shop);
+    r->time_per_activation = time_per_activation(shop);
     int rc = 0;
     if (!r->list[0] || !r->list[1] || !r->best.sequence || !r->sequence
-        || !r->move || !r->elite || !r->loose || !r->near || !r->settled)
+        || !r->move || !r->elite || !r->loose || !r->near || !r->annealed)
         rc = weft_err_nomem(err, "a restart", n * sizeof(double));
-    for (int i = 0; i <= WEFT_SHOP_POOL && !rc; i++)
-        rc = weft_shop_rule_init(&r->pool[i].rule, r->problem, err);
+    for (int i = 0; i <= WEFT_JOBSHOP_POOL && !rc; i++)
+        rc = weft_jobshop_rule_init(&r->pool[i].rule, r->problem, err);
     if (!rc)
-        rc = weft_shop_walk_init(&r->walk, shop, err);
+        rc = weft_jobshop_walk_init(&r->walk, shop, err);
     if (rc)
-        weft_shop_restart_free(r);
+        weft_jobshop_restart_free(r);
     else
         *out = r;
     return rc;
 }
 
-void weft_shop_restart_free(struct weft_shop_restart *r)
+void weft_jobshop_restart_free(struct weft_jobshop_restart *r)
 {
     if (!r)
         return;
-    weft_shop_list_free(r->list[0]);
-    weft_shop_list_free(r->list[1]);
-    for (int i = 0; i <= WEFT_SHOP_POOL; i++)
-        weft_shop_rule_release(&r->pool[i].rule);
-    weft_shop_walk_release(&r->walk);
+    weft_jobshop_list_free(r->list[0]);
+    weft_jobshop_list_free(r->list[1]);
+    for (int i = 0; i <= WEFT_JOBSHOP_POOL; i++)
+        weft_jobshop_rule_release(&r->pool[i].rule);
+    weft_jobshop_walk_release(&r->walk);
     weft_free(r->best.sequence);
     weft_free(r->sequence);
     weft_free(r->move);
     weft_free(r->elite);
     weft_free(r->loose);
     weft_free(r->near);
-    weft_free(r->settled);
+    weft_free(r->annealed);
     weft_free(r);
 }
 
-void weft_shop_restart_begin(struct weft_shop_restart *r)
+void weft_jobshop_restart_begin(struct weft_jobshop_restart *r)
 {
     /* Where the bound was not met, less tight. */
-    if (!weft_shop_at_most(r->loose_makespan, r->goal->makespan))
+    if (!weft_jobshop_at_most(r->loose_makespan, r->goal->makespan))
         r->least_room = fmax(r->least_room,
                              ROOM_STEP * r->capacity / r->goal->capacity);
     r->capacity = r->goal->capacity
-                * weft_shop_uniform(&r->rng, r->least_room,
-                                    r->least_room + MORE_ROOM);
+                * weft_jobshop_uniform(&r->rng, r->least_room,
+                                       r->least_room + MORE_ROOM);
     r->begun = r->best.evaluations;
     r->n_pool = 0;
     r->has_elite = false;
@@ -127,49 +129,50 @@ void weft_shop_restart_begin(struct weft_shop_restart *r)
     memset(r->spent, 0, sizeof r->spent);
 }
 
-bool weft_shop_restart_ended(const struct weft_shop_restart *r)
+bool weft_jobshop_restart_ended(const struct weft_jobshop_restart *r)
 {
     return r->best.evaluations >= r->goal->share
         || (r->goal->cut && r->goal->cut(r->goal->ctx, r->index));
 }
 
-bool weft_shop_restart_stopped(const struct weft_shop_restart *r)
+bool weft_jobshop_restart_stopped(const struct weft_jobshop_restart *r)
 {
     return r->best.reached || r->best.evaluations >= r->until
-        || weft_shop_restart_ended(r);
+        || weft_jobshop_restart_ended(r);
 }
 
 /* ---- Pool ----------------------------------------------------------------- */
 
 /* Into r->sequence. Returns the makespan; INFINITY: nothing was built. */
-static double build(struct weft_shop_restart *r,
-                    const struct weft_shop_rule *rule, double enough)
+static double build(struct weft_jobshop_restart *r,
+                    const struct weft_jobshop_rule *rule, double enough)
 {
-    const struct weft_shop_pair *pair = r->goal->pair;
+    const struct weft_jobshop_pair *pair = r->goal->pair;
     r->best.evaluations += 1 + pair->forward.n_ops / OPS_PER_EVALUATION;
-    return weft_shop_list_build(r->list[rule->reversed], rule,
-                                rule->reversed ? pair->head : pair->tail,
-                                r->capacity, enough, r->sequence);
+    return weft_jobshop_list_build(r->list[rule->reversed], rule,
+                                   rule->reversed ? pair->head : pair->tail,
+                                   r->capacity, enough, r->sequence);
 }
 
-void weft_shop_restart_copy(const struct weft_shop_restart *r, int32_t *to,
-                            const int32_t *from)
+void weft_jobshop_restart_copy(const struct weft_jobshop_restart *r,
+                               int32_t *to, const int32_t *from)
 {
-    const struct weft_shop *shop = &r->goal->pair->forward;
+    const struct weft_jobshop *shop = &r->goal->pair->forward;
     memcpy(to, from,
            (size_t) shop->device_at[shop->n_devices] * sizeof(int32_t));
 }
 
-void weft_shop_restart_set_elite(struct weft_shop_restart *r, double makespan)
+void weft_jobshop_restart_set_elite(struct weft_jobshop_restart *r,
+                                    double makespan)
 {
-    weft_shop_restart_copy(r, r->elite, r->sequence);
+    weft_jobshop_restart_copy(r, r->elite, r->sequence);
     if (makespan < r->elite_makespan)
         r->elite_idle = 0;
     r->elite_makespan = makespan;
     r->has_elite = true;
 }
 
-static void set_capacity(struct weft_shop_restart *r, double capacity)
+static void set_capacity(struct weft_jobshop_restart *r, double capacity)
 {
     r->capacity = capacity;
     r->elite_makespan = INFINITY;
@@ -177,111 +180,116 @@ static void set_capacity(struct weft_shop_restart *r, double capacity)
 }
 
 /* The same rules under another capacity. */
-static void refresh_pool(struct weft_shop_restart *r)
+static void refresh_pool(struct weft_jobshop_restart *r)
 {
     for (int32_t i = 0; i < r->n_pool && r->pool_is_stale; i++)
         r->pool[i].makespan = build(r, &r->pool[i].rule, INFINITY);
     r->pool_is_stale = false;
 }
 
-bool weft_shop_restart_build_better(struct weft_shop_restart *r)
+bool weft_jobshop_restart_build_better(struct weft_jobshop_restart *r)
 {
     refresh_pool(r);
-    int32_t k = weft_shop_below(&r->rng, r->n_pool);
+    int32_t k = weft_jobshop_below(&r->rng, r->n_pool);
     for (int32_t i = 0; i < 2; i++) {
-        int32_t other = weft_shop_below(&r->rng, r->n_pool);
+        int32_t other = weft_jobshop_below(&r->rng, r->n_pool);
         if (r->pool[other].makespan < r->pool[k].makespan)
             k = other;
     }
     return build(r, &r->pool[k].rule, INFINITY) < INFINITY;
 }
 
-void weft_shop_restart_come_near(struct weft_shop_restart *r,
-                                 const int32_t *sequence, double makespan,
-                                 double excess)
+void weft_jobshop_restart_come_near(struct weft_jobshop_restart *r,
+                                    const int32_t *sequence, double makespan,
+                                    double excess)
 {
-    weft_shop_restart_copy(r, r->near, sequence);
+    weft_jobshop_restart_copy(r, r->near, sequence);
     r->near_makespan = makespan;
     r->near_excess = excess;
 }
 
-static void enter(struct weft_shop_restart *r, enum weft_shop_phase phase)
+static void enter(struct weft_jobshop_restart *r,
+                  enum weft_jobshop_phase phase)
 {
     if (r->near_makespan == INFINITY && r->loose_makespan < INFINITY)
-        weft_shop_restart_come_near(r, r->loose, r->loose_makespan, INFINITY);
+        weft_jobshop_restart_come_near(r, r->loose, r->loose_makespan,
+                                       INFINITY);
     r->phase = phase;
     memset(r->spent, 0, sizeof r->spent);
-    set_capacity(r, phase == WEFT_SHOP_MEMORY ? r->best.peak * (1 - 1e-6)
-                                              : r->goal->capacity);
+    set_capacity(r, phase == WEFT_JOBSHOP_MEMORY ? r->best.peak * (1 - 1e-6)
+                                                 : r->goal->capacity);
 }
 
-double weft_shop_restart_shortest(const struct weft_shop_restart *r)
+double weft_jobshop_restart_shortest(const struct weft_jobshop_restart *r)
 {
-    return r->phase == WEFT_SHOP_LOOSE ? r->loose_makespan : r->best.makespan;
+    return r->phase == WEFT_JOBSHOP_LOOSE ? r->loose_makespan
+                                          : r->best.makespan;
 }
 
-static bool is_best(const struct weft_shop_restart *r, double makespan,
+static bool is_best(const struct weft_jobshop_restart *r, double makespan,
                     double peak)
 {
-    if (r->goal->capacity > 0 && !weft_shop_at_most(peak, r->goal->capacity))
+    if (r->goal->capacity > 0
+        && !weft_jobshop_at_most(peak, r->goal->capacity))
         return false;
-    return !weft_shop_at_most(r->best.makespan, makespan)
-        || (weft_shop_at_most(makespan, r->best.makespan)
+    return !weft_jobshop_at_most(r->best.makespan, makespan)
+        || (weft_jobshop_at_most(makespan, r->best.makespan)
             && peak < r->best.peak);
 }
 
-static void keep_best(struct weft_shop_restart *r, double makespan,
+static void keep_best(struct weft_jobshop_restart *r, double makespan,
                       double peak)
 {
-    const struct weft_shop_goal *goal = r->goal;
+    const struct weft_jobshop_goal *goal = r->goal;
     r->n_kept++;
     r->best.makespan = makespan;
     r->best.peak = peak;
-    weft_shop_restart_copy(r, r->best.sequence, r->sequence);
+    weft_jobshop_restart_copy(r, r->best.sequence, r->sequence);
     if (goal->found)
         goal->found(goal->ctx, makespan, peak);
-    r->best.reached = weft_shop_at_most(makespan, goal->makespan)
-                   && weft_shop_at_most(peak, goal->peak);
+    r->best.reached = weft_jobshop_at_most(makespan, goal->makespan)
+                   && weft_jobshop_at_most(peak, goal->peak);
 }
 
 /* The shortest, or as short and lower. From the bound on it comes down, to
  * the capacity at last. */
-static void keep_loose(struct weft_shop_restart *r, double makespan,
+static void keep_loose(struct weft_jobshop_restart *r, double makespan,
                        double peak)
 {
-    weft_shop_restart_copy(r, r->loose, r->sequence);
+    weft_jobshop_restart_copy(r, r->loose, r->sequence);
     r->n_kept++;
     r->loose_makespan = makespan;
     r->loose_peak = peak;
-    weft_shop_restart_set_elite(r, makespan);
-    if (weft_shop_at_most(makespan, r->goal->makespan))
+    weft_jobshop_restart_set_elite(r, makespan);
+    if (weft_jobshop_at_most(makespan, r->goal->makespan))
         set_capacity(r, fmax(r->goal->capacity, peak * (1 - 1e-6)));
 }
 
-void weft_shop_restart_keep(struct weft_shop_restart *r, double makespan)
+void weft_jobshop_restart_keep(struct weft_jobshop_restart *r,
+                               double makespan)
 {
-    double peak = weft_shop_peak(&r->goal->pair->forward, r->sequence);
-    bool shorter = !weft_shop_at_most(weft_shop_restart_shortest(r),
-                                      makespan);
+    double peak = weft_jobshop_peak(&r->goal->pair->forward, r->sequence);
+    bool shorter = !weft_jobshop_at_most(weft_jobshop_restart_shortest(r),
+                                         makespan);
     bool best = is_best(r, makespan, peak);
     if (best)
         keep_best(r, makespan, peak);
     if (best
-        && (r->phase == WEFT_SHOP_MEMORY
-            || weft_shop_at_most(makespan, r->goal->makespan))) {
-        weft_shop_restart_set_elite(r, makespan);
-        enter(r, WEFT_SHOP_MEMORY);
-    } else if (r->phase == WEFT_SHOP_LOOSE) {
+        && (r->phase == WEFT_JOBSHOP_MEMORY
+            || weft_jobshop_at_most(makespan, r->goal->makespan))) {
+        weft_jobshop_restart_set_elite(r, makespan);
+        enter(r, WEFT_JOBSHOP_MEMORY);
+    } else if (r->phase == WEFT_JOBSHOP_LOOSE) {
         if (shorter
-            || (weft_shop_at_most(makespan, r->loose_makespan)
+            || (weft_jobshop_at_most(makespan, r->loose_makespan)
                 && peak < r->loose_peak))
             keep_loose(r, makespan, peak);
     } else if (shorter) {
-        weft_shop_restart_set_elite(r, makespan);
+        weft_jobshop_restart_set_elite(r, makespan);
     }
 }
 
-static int32_t worst(const struct weft_shop_restart *r)
+static int32_t worst(const struct weft_jobshop_restart *r)
 {
     int32_t k = 0;
     for (int32_t i = 1; i < r->n_pool; i++)
@@ -291,95 +299,97 @@ static int32_t worst(const struct weft_shop_restart *r)
 }
 
 /* One more rule: new, or one of the pool's changed. */
-static void try_rule(struct weft_shop_restart *r)
+static void try_rule(struct weft_jobshop_restart *r)
 {
     refresh_pool(r);
     double size = r->goal->makespan;
-    struct weft_shop_pooled *p = &r->pool[WEFT_SHOP_POOL];
-    int32_t at = r->n_pool < WEFT_SHOP_POOL ? r->n_pool : worst(r);
-    if (r->n_pool < WEFT_SHOP_POOL || weft_shop_below(&r->rng, 8) == 0) {
-        weft_shop_rule_draw(&p->rule, r->problem, size, &r->rng);
+    struct weft_jobshop_pooled *p = &r->pool[WEFT_JOBSHOP_POOL];
+    int32_t at = r->n_pool < WEFT_JOBSHOP_POOL ? r->n_pool : worst(r);
+    if (r->n_pool < WEFT_JOBSHOP_POOL
+        || weft_jobshop_below(&r->rng, 8) == 0) {
+        weft_jobshop_rule_draw(&p->rule, r->problem, size, &r->rng);
     } else {
-        int32_t from = weft_shop_below(&r->rng, r->n_pool);
-        weft_shop_rule_copy(&p->rule, &r->pool[from].rule, r->problem);
-        weft_shop_rule_mutate(&p->rule, r->problem, size, &r->rng);
+        int32_t from = weft_jobshop_below(&r->rng, r->n_pool);
+        weft_jobshop_rule_copy(&p->rule, &r->pool[from].rule, r->problem);
+        weft_jobshop_rule_mutate(&p->rule, r->problem, size, &r->rng);
         if (r->pool[from].makespan > r->pool[at].makespan - size * 1e-9
-            || weft_shop_below(&r->rng, 2))
+            || weft_jobshop_below(&r->rng, 2))
             at = from; /* the child takes its parent's place */
     }
-    bool full = r->n_pool == WEFT_SHOP_POOL;
+    bool full = r->n_pool == WEFT_JOBSHOP_POOL;
     double enough = full ? r->pool[at].makespan : INFINITY;
-    double makespan = build(r, &p->rule, enough * (1 + WEFT_SHOP_SLACK));
+    double makespan = build(r, &p->rule, enough * (1 + WEFT_JOBSHOP_SLACK));
     if (makespan == INFINITY && full)
         return;
-    weft_shop_rule_copy(&r->pool[at].rule, &p->rule, r->problem);
+    weft_jobshop_rule_copy(&r->pool[at].rule, &p->rule, r->problem);
     r->pool[at].makespan = makespan;
     if (!full)
         r->n_pool++;
-    if (makespan < INFINITY && weft_shop_at_most(makespan, r->best.makespan))
-        weft_shop_restart_keep(r, makespan);
+    if (makespan < INFINITY
+        && weft_jobshop_at_most(makespan, r->best.makespan))
+        weft_jobshop_restart_keep(r, makespan);
 }
 
 /* ---- Turns ---------------------------------------------------------------- */
 
 /* Is there anything to anneal: a schedule that is short enough and holds too
  * much, or less memory to be had? */
-static bool may_anneal(const struct weft_shop_restart *r)
+static bool may_anneal(const struct weft_jobshop_restart *r)
 {
     switch (r->phase) {
-    case WEFT_SHOP_LOOSE:
-        return weft_shop_at_most(r->loose_makespan, r->goal->makespan);
-    case WEFT_SHOP_MAKESPAN:
-        return !weft_shop_at_most(r->best.makespan, r->near_makespan);
+    case WEFT_JOBSHOP_LOOSE:
+        return weft_jobshop_at_most(r->loose_makespan, r->goal->makespan);
+    case WEFT_JOBSHOP_MAKESPAN:
+        return !weft_jobshop_at_most(r->best.makespan, r->near_makespan);
     default:
         return true;
     }
 }
 
 /* What has had least of its share in this phase. */
-static enum weft_shop_turn next_turn(const struct weft_shop_restart *r)
+static enum weft_jobshop_turn next_turn(const struct weft_jobshop_restart *r)
 {
     /* Builds, walks, annealing, trades. */
-    static const int64_t shares[][WEFT_SHOP_TURNS] = {
-        [WEFT_SHOP_LOOSE] = {1, 3, 4, 0},
-        [WEFT_SHOP_MAKESPAN] = {1, 3, 8, 8},
-        [WEFT_SHOP_MEMORY] = {1, 2, 8, 0}};
+    static const int64_t shares[][WEFT_JOBSHOP_TURNS] = {
+        [WEFT_JOBSHOP_LOOSE] = {1, 3, 4, 0},
+        [WEFT_JOBSHOP_MAKESPAN] = {1, 3, 8, 8},
+        [WEFT_JOBSHOP_MEMORY] = {1, 2, 8, 0}};
     const int64_t *share = shares[r->phase];
-    bool anneals = may_anneal(r), memory = r->phase == WEFT_SHOP_MEMORY;
-    bool trades = r->phase == WEFT_SHOP_MAKESPAN && r->goal->memory_binds
+    bool anneals = may_anneal(r), memory = r->phase == WEFT_JOBSHOP_MEMORY;
+    bool trades = r->phase == WEFT_JOBSHOP_MAKESPAN && r->goal->memory_binds
                && r->near_makespan < INFINITY;
-    const bool may[WEFT_SHOP_TURNS] = {true, !memory || !anneals,
-                                       anneals && !trades, trades};
-    int64_t spent[WEFT_SHOP_TURNS];
+    const bool may[WEFT_JOBSHOP_TURNS] = {true, !memory || !anneals,
+                                          anneals && !trades, trades};
+    int64_t spent[WEFT_JOBSHOP_TURNS];
     memcpy(spent, r->spent, sizeof spent);
     /* These are paid for before they begin. */
-    spent[WEFT_SHOP_ANNEAL] += r->cooling;
-    spent[WEFT_SHOP_TRADE] += r->cooling;
-    enum weft_shop_turn next = WEFT_SHOP_BUILD;
-    for (enum weft_shop_turn k = 0; k < WEFT_SHOP_TURNS; k++)
+    spent[WEFT_JOBSHOP_ANNEAL] += r->cooling;
+    spent[WEFT_JOBSHOP_TRADE] += r->cooling;
+    enum weft_jobshop_turn next = WEFT_JOBSHOP_BUILD;
+    for (enum weft_jobshop_turn k = 0; k < WEFT_JOBSHOP_TURNS; k++)
         if (may[k] && spent[k] * share[next] < spent[next] * share[k])
             next = k;
     return next;
 }
 
-static void take_turn(struct weft_shop_restart *r)
+static void take_turn(struct weft_jobshop_restart *r)
 {
-    enum weft_shop_turn turn = next_turn(r);
-    enum weft_shop_phase phase = r->phase;
+    enum weft_jobshop_turn turn = next_turn(r);
+    enum weft_jobshop_phase phase = r->phase;
     int64_t before = r->best.evaluations, kept = r->n_kept;
     switch (turn) {
-    case WEFT_SHOP_WALK:
-        weft_shop_restart_walk(r);
+    case WEFT_JOBSHOP_WALK:
+        weft_jobshop_restart_walk(r);
         break;
-    case WEFT_SHOP_ANNEAL:
-        weft_shop_restart_anneal(r);
+    case WEFT_JOBSHOP_ANNEAL:
+        weft_jobshop_restart_anneal(r);
         break;
-    case WEFT_SHOP_TRADE:
-        weft_shop_restart_trade(r);
+    case WEFT_JOBSHOP_TRADE:
+        weft_jobshop_restart_trade(r);
         break;
     default:
-        for (int i = 0; i < BUILDS_PER_TURN && !weft_shop_restart_stopped(r);
-             i++)
+        for (int i = 0;
+             i < BUILDS_PER_TURN && !weft_jobshop_restart_stopped(r); i++)
             try_rule(r);
     }
     if (r->phase != phase || r->begun >= before)
@@ -393,35 +403,36 @@ static void take_turn(struct weft_shop_restart *r)
 
 /* The phase had its share? Where memory alone makes the bound, a schedule that
  * is short enough and holds too much says little. */
-static bool is_over(const struct weft_shop_restart *r)
+static bool is_over(const struct weft_jobshop_restart *r)
 {
     int64_t share = r->goal->capacity <= 0 ? FREE_SHARE : CAPACITY_SHARE;
-    if (r->phase == WEFT_SHOP_LOOSE)
+    if (r->phase == WEFT_JOBSHOP_LOOSE)
         share = r->goal->memory_binds && r->loose_makespan < INFINITY
                   ? 0
                   : LOOSE_SHARE;
-    else if (r->phase == WEFT_SHOP_MEMORY || r->best.makespan == INFINITY)
+    else if (r->phase == WEFT_JOBSHOP_MEMORY || r->best.makespan == INFINITY)
         return false;
     return r->best.evaluations > r->goal->share / 100 * share;
 }
 
 /* Did this beginning come to nothing? */
-static bool is_stuck(const struct weft_shop_restart *r)
+static bool is_stuck(const struct weft_jobshop_restart *r)
 {
-    return r->phase == WEFT_SHOP_LOOSE
-        && !weft_shop_at_most(r->loose_makespan, r->goal->makespan)
+    return r->phase == WEFT_JOBSHOP_LOOSE
+        && !weft_jobshop_at_most(r->loose_makespan, r->goal->makespan)
         && r->best.evaluations - r->begun > STUCK_COOLINGS * r->cooling;
 }
 
-void weft_shop_restart_run(struct weft_shop_restart *r, int64_t evaluations)
+void weft_jobshop_restart_run(struct weft_jobshop_restart *r,
+                              int64_t evaluations)
 {
     r->until += evaluations;
-    while (!weft_shop_restart_stopped(r)) {
+    while (!weft_jobshop_restart_stopped(r)) {
         take_turn(r);
         if (is_over(r))
-            enter(r, r->phase == WEFT_SHOP_LOOSE ? WEFT_SHOP_MAKESPAN
-                                                 : WEFT_SHOP_MEMORY);
+            enter(r, r->phase == WEFT_JOBSHOP_LOOSE ? WEFT_JOBSHOP_MAKESPAN
+                                                    : WEFT_JOBSHOP_MEMORY);
         else if (is_stuck(r))
-            weft_shop_restart_begin(r);
+            weft_jobshop_restart_begin(r);
     }
 }

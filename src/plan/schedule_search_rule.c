@@ -5,36 +5,36 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
 enum { N_PASSES = 3 };
 
-int weft_shop_rule_init(struct weft_shop_rule *rule,
-                        const struct weft_schedule_problem *problem,
-                        struct weft_err *err)
+int weft_jobshop_rule_init(struct weft_jobshop_rule *rule,
+                           const struct weft_schedule_problem *problem,
+                           struct weft_err *err)
 {
     size_t n = (size_t) problem->n_models;
-    *rule = (struct weft_shop_rule){0};
+    *rule = (struct weft_jobshop_rule){0};
     rule->term = weft_alloc(n, N_PASSES * WEFT_RULE_TERMS * sizeof(double));
     rule->limit = weft_alloc(n, 2 * sizeof(double));
     rule->rank = weft_alloc(n, sizeof(int32_t));
     if (rule->term && rule->limit && rule->rank)
         return 0;
-    weft_shop_rule_release(rule);
+    weft_jobshop_rule_release(rule);
     return weft_err_nomem(err, "a scheduling rule", n * 100);
 }
 
-void weft_shop_rule_release(struct weft_shop_rule *rule)
+void weft_jobshop_rule_release(struct weft_jobshop_rule *rule)
 {
     weft_free(rule->term);
     weft_free(rule->limit);
     weft_free(rule->rank);
-    *rule = (struct weft_shop_rule){0};
+    *rule = (struct weft_jobshop_rule){0};
 }
 
-void weft_shop_rule_copy(struct weft_shop_rule *to,
-                         const struct weft_shop_rule *from,
-                         const struct weft_schedule_problem *problem)
+void weft_jobshop_rule_copy(struct weft_jobshop_rule *to,
+                            const struct weft_jobshop_rule *from,
+                            const struct weft_schedule_problem *problem)
 {
     size_t n = (size_t) problem->n_models;
     to->reversed = from->reversed;
@@ -55,17 +55,17 @@ static double mean(const double *x, const struct weft_schedule_model *m)
 }
 
 static void draw_limit(double limit[2], const struct weft_schedule_model *m,
-                       struct weft_shop_rng *rng)
+                       struct weft_jobshop_rng *rng)
 {
     limit[0] = (double) INT32_MAX;
     limit[1] = 0;
-    switch (weft_shop_below(rng, 4)) {
+    switch (weft_jobshop_below(rng, 4)) {
     case 0: /* as in 1F1B, more or less */
-        limit[0] = m->stages - 2 + weft_shop_below(rng, 6);
+        limit[0] = m->stages - 2 + weft_jobshop_below(rng, 6);
         limit[1] = 1;
         break;
     case 1:
-        limit[0] = 1 + weft_shop_below(rng, m->stages + 2);
+        limit[0] = 1 + weft_jobshop_below(rng, m->stages + 2);
         break;
     default:
         break;
@@ -74,52 +74,52 @@ static void draw_limit(double limit[2], const struct weft_schedule_model *m,
 
 /* A model's passes one after another, each pass later than the one before by
  * about the way through the pipeline. */
-static void draw_model(struct weft_shop_rule *rule,
+static void draw_model(struct weft_jobshop_rule *rule,
                        const struct weft_schedule_model *m, int32_t index,
-                       double makespan, struct weft_shop_rng *rng)
+                       double makespan, struct weft_jobshop_rng *rng)
 {
     int32_t n_passes = m->split_backward ? 3 : 2;
     double time[N_PASSES] = {mean(m->forward, m), mean(m->backward, m),
                              mean(m->weight, m)};
     double each = time[0] + time[1] + time[2];
-    double at = weft_shop_uniform(rng, -0.3, 0.9) * makespan;
-    double pace = weft_shop_below(rng, 2)
-                    ? each * weft_shop_uniform(rng, 0, 2)
+    double at = weft_jobshop_uniform(rng, -0.3, 0.9) * makespan;
+    double pace = weft_jobshop_below(rng, 2)
+                    ? each * weft_jobshop_uniform(rng, 0, 2)
                     : makespan / m->micro_batches
-                          * weft_shop_uniform(rng, 0, 1.2);
+                          * weft_jobshop_uniform(rng, 0, 1.2);
     for (int32_t k = 0; k < n_passes; k++) {
         int32_t pass = rule->reversed ? n_passes - 1 - k : k;
         double *term = rule->term
                      + (index * N_PASSES + pass) * WEFT_RULE_TERMS;
         double down = (pass == WEFT_PASS_FORWARD) != rule->reversed ? 1 : -1;
         term[0] = at;
-        term[1] = pace * weft_shop_uniform(rng, 0.7, 1.3);
-        term[2] = down * time[pass] * weft_shop_uniform(rng, -0.5, 2);
-        at += m->stages * each * weft_shop_uniform(rng, 0, 1.2);
+        term[1] = pace * weft_jobshop_uniform(rng, 0.7, 1.3);
+        term[2] = down * time[pass] * weft_jobshop_uniform(rng, -0.5, 2);
+        at += m->stages * each * weft_jobshop_uniform(rng, 0, 1.2);
     }
     draw_limit(rule->limit + (size_t) index * 2, m, rng);
 }
 
-static void draw_rank(struct weft_shop_rule *rule, int32_t n,
-                      struct weft_shop_rng *rng)
+static void draw_rank(struct weft_jobshop_rule *rule, int32_t n,
+                      struct weft_jobshop_rng *rng)
 {
     for (int32_t i = 0; i < n; i++) {
-        int32_t j = weft_shop_below(rng, i + 1);
+        int32_t j = weft_jobshop_below(rng, i + 1);
         rule->rank[i] = rule->rank[j];
         rule->rank[j] = i;
     }
 }
 
-static double draw_wait(struct weft_shop_rng *rng)
+static double draw_wait(struct weft_jobshop_rng *rng)
 {
-    return weft_shop_below(rng, 2) ? weft_shop_uniform(rng, 0, 1) : 0;
+    return weft_jobshop_below(rng, 2) ? weft_jobshop_uniform(rng, 0, 1) : 0;
 }
 
-void weft_shop_rule_draw(struct weft_shop_rule *rule,
-                         const struct weft_schedule_problem *problem,
-                         double makespan, struct weft_shop_rng *rng)
+void weft_jobshop_rule_draw(struct weft_jobshop_rule *rule,
+                            const struct weft_schedule_problem *problem,
+                            double makespan, struct weft_jobshop_rng *rng)
 {
-    rule->reversed = weft_shop_below(rng, 2) == 1;
+    rule->reversed = weft_jobshop_below(rng, 2) == 1;
     rule->wait = draw_wait(rng);
     draw_rank(rule, problem->n_models, rng);
     for (int32_t i = 0; i < problem->n_models; i++)
@@ -127,24 +127,24 @@ void weft_shop_rule_draw(struct weft_shop_rule *rule,
 }
 
 /* About normal, of deviation 1. */
-static double bell(struct weft_shop_rng *rng)
+static double bell(struct weft_jobshop_rng *rng)
 {
     double sum = 0;
     for (int i = 0; i < 3; i++)
-        sum += weft_shop_uniform(rng, -1, 1);
+        sum += weft_jobshop_uniform(rng, -1, 1);
     return sum;
 }
 
-static void mutate_term(struct weft_shop_rule *rule,
+static void mutate_term(struct weft_jobshop_rule *rule,
                         const struct weft_schedule_problem *problem,
-                        double makespan, struct weft_shop_rng *rng)
+                        double makespan, struct weft_jobshop_rng *rng)
 {
-    int32_t index = weft_shop_below(rng, problem->n_models);
+    int32_t index = weft_jobshop_below(rng, problem->n_models);
     const struct weft_schedule_model *m = &problem->model[index];
-    int32_t pass = weft_shop_below(rng, m->split_backward ? 3 : 2);
+    int32_t pass = weft_jobshop_below(rng, m->split_backward ? 3 : 2);
     double *term = rule->term + (index * N_PASSES + pass) * WEFT_RULE_TERMS;
-    double size = bell(rng) * (weft_shop_below(rng, 2) ? 1 : 0.1);
-    switch (weft_shop_below(rng, 3)) {
+    double size = bell(rng) * (weft_jobshop_below(rng, 2) ? 1 : 0.1);
+    switch (weft_jobshop_below(rng, 3)) {
     case 0:
         term[0] += 0.2 * makespan * size;
         break;
@@ -157,13 +157,13 @@ static void mutate_term(struct weft_shop_rule *rule,
     }
 }
 
-void weft_shop_rule_mutate(struct weft_shop_rule *rule,
-                           const struct weft_schedule_problem *problem,
-                           double makespan, struct weft_shop_rng *rng)
+void weft_jobshop_rule_mutate(struct weft_jobshop_rule *rule,
+                              const struct weft_schedule_problem *problem,
+                              double makespan, struct weft_jobshop_rng *rng)
 {
-    int32_t index = weft_shop_below(rng, problem->n_models);
-    for (int32_t n = 1 + weft_shop_below(rng, 3); n > 0; n--)
-        switch (weft_shop_below(rng, 10)) {
+    int32_t index = weft_jobshop_below(rng, problem->n_models);
+    for (int32_t n = 1 + weft_jobshop_below(rng, 3); n > 0; n--)
+        switch (weft_jobshop_below(rng, 10)) {
         case 0:
             draw_limit(rule->limit + (size_t) index * 2,
                        &problem->model[index], rng);

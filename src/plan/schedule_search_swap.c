@@ -13,11 +13,11 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
 /* What no swap changes. */
-static void set_node(struct weft_shop_node *node,
-                     const struct weft_shop *shop, int32_t x)
+static void set_node(struct weft_jobshop_node *node,
+                     const struct weft_jobshop *shop, int32_t x)
 {
     int32_t p = shop->pred_at[x], n_preds = shop->pred_at[x + 1] - p;
     int32_t s = shop->succ_at[x], n_succs = shop->succ_at[x + 1] - s;
@@ -30,12 +30,13 @@ static void set_node(struct weft_shop_node *node,
     node->more_succs = n_succs > 1;
 }
 
-int weft_shop_walk_init(struct weft_shop_walk *walk,
-                        const struct weft_shop *shop, struct weft_err *err)
+int weft_jobshop_walk_init(struct weft_jobshop_walk *walk,
+                           const struct weft_jobshop *shop,
+                           struct weft_err *err)
 {
     size_t n = (size_t) shop->n_ops;
-    struct weft_shop_node *node = weft_alloc_aligned(n + 1, sizeof *node);
-    *walk = (struct weft_shop_walk){.shop = shop};
+    struct weft_jobshop_node *node = weft_alloc_aligned(n + 1, sizeof *node);
+    *walk = (struct weft_jobshop_walk){.shop = shop};
     walk->node = node ? node + 1 : NULL;
     walk->held = weft_alloc(n, sizeof(double));
     walk->over = weft_alloc(n, sizeof(int32_t));
@@ -59,12 +60,12 @@ int weft_shop_walk_init(struct weft_shop_walk *walk,
         }
         return 0;
     }
-    weft_shop_walk_release(walk);
+    weft_jobshop_walk_release(walk);
     return weft_err_nomem(err, "a schedule's heads and tails",
                           n * sizeof *node);
 }
 
-void weft_shop_walk_release(struct weft_shop_walk *walk)
+void weft_jobshop_walk_release(struct weft_jobshop_walk *walk)
 {
     weft_free(walk->node ? walk->node - 1 : NULL);
     weft_free(walk->held);
@@ -76,7 +77,7 @@ void weft_shop_walk_release(struct weft_shop_walk *walk)
     weft_free(walk->mark);
     weft_free(walk->scratch);
     weft_free(walk->end);
-    *walk = (struct weft_shop_walk){0};
+    *walk = (struct weft_jobshop_walk){0};
 }
 
 /* ---- Heads and tails ------------------------------------------------------ */
@@ -86,21 +87,21 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
-static double end_of(const struct weft_shop_walk *w, int32_t x)
+static double end_of(const struct weft_jobshop_walk *w, int32_t x)
 {
     return w->node[x].head + w->node[x].time;
 }
 
-static double tail_with(const struct weft_shop_walk *w, int32_t x)
+static double tail_with(const struct weft_jobshop_walk *w, int32_t x)
 {
     return w->node[x].tail + w->node[x].time;
 }
 
 /* From the predecessors by arcs alone. */
-static double head_by_arcs(const struct weft_shop_walk *w, int32_t x)
+static double head_by_arcs(const struct weft_jobshop_walk *w, int32_t x)
 {
-    const struct weft_shop_node *node = &w->node[x];
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop_node *node = &w->node[x];
+    const struct weft_jobshop *shop = w->shop;
     double head = end_of(w, node->pred) + node->pred_lag;
     if (node->more_preds)
         for (int32_t k = shop->pred_at[x] + 1; k < shop->pred_at[x + 1]; k++)
@@ -109,10 +110,10 @@ static double head_by_arcs(const struct weft_shop_walk *w, int32_t x)
     return head;
 }
 
-static double tail_by_arcs(const struct weft_shop_walk *w, int32_t x)
+static double tail_by_arcs(const struct weft_jobshop_walk *w, int32_t x)
 {
-    const struct weft_shop_node *node = &w->node[x];
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop_node *node = &w->node[x];
+    const struct weft_jobshop *shop = w->shop;
     double tail = tail_with(w, node->succ) + node->succ_lag;
     if (node->more_succs)
         for (int32_t k = shop->succ_at[x] + 1; k < shop->succ_at[x + 1]; k++)
@@ -121,18 +122,18 @@ static double tail_by_arcs(const struct weft_shop_walk *w, int32_t x)
     return tail;
 }
 
-static double head_of(const struct weft_shop_walk *w, int32_t x)
+static double head_of(const struct weft_jobshop_walk *w, int32_t x)
 {
     return later(head_by_arcs(w, x), end_of(w, w->node[x].before));
 }
 
-static double tail_of(const struct weft_shop_walk *w, int32_t x)
+static double tail_of(const struct weft_jobshop_walk *w, int32_t x)
 {
     return later(tail_by_arcs(w, x), tail_with(w, w->node[x].after));
 }
 
 /* Everything of a model comes before its last optimizer step. */
-static double makespan_of(const struct weft_shop_walk *w)
+static double makespan_of(const struct weft_jobshop_walk *w)
 {
     double makespan = 0;
     for (int32_t k = 0; k < w->n_ends; k++)
@@ -157,9 +158,9 @@ static int by_start(const void *a, const void *b)
 
 /* A topological order by start time (ties, that operations without a time
  * make, by a topological order): windows of swaps are short in it. */
-static bool sort_by_start(struct weft_shop_walk *w)
+static bool sort_by_start(struct weft_jobshop_walk *w)
 {
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop *shop = w->shop;
     int32_t n = shop->n_ops, n_order = 0;
     struct timed *t = weft_alloc((size_t) n, sizeof *t);
     int32_t *missing = w->scratch;
@@ -195,13 +196,13 @@ static bool sort_by_start(struct weft_shop_walk *w)
 /* ---- What is held too much ------------------------------------------------ */
 
 /* To hold less, at least the smallest activation must go. */
-static double over(const struct weft_shop_walk *w, double held)
+static double over(const struct weft_jobshop_walk *w, double held)
 {
     return held > w->capacity ? fmax(held - w->capacity, w->least_hold) : 0;
 }
 
 /* After x this is held from now on. */
-static void set_held(struct weft_shop_walk *w, int32_t x, double held)
+static void set_held(struct weft_jobshop_walk *w, int32_t x, double held)
 {
     bool was = w->over_at[x] >= 0, is = held > w->capacity;
     if (was)
@@ -224,21 +225,23 @@ static void set_held(struct weft_shop_walk *w, int32_t x, double held)
         w->excess = 0; /* rounding */
 }
 
-double weft_shop_walk_excess(const struct weft_shop_walk *w, int32_t u,
-                             int32_t v)
+double weft_jobshop_walk_excess(const struct weft_jobshop_walk *w, int32_t u,
+                                int32_t v)
 {
-    const struct weft_shop_op *op = w->shop->op;
+    const struct weft_jobshop_op *op = w->shop->op;
     double held = w->held[u] - op[u].hold + op[v].hold;
     return over(w, held) - over(w, w->held[u]);
 }
 
 /* ---- Loading and storing -------------------------------------------------- */
 
-bool weft_shop_walk_load(struct weft_shop_walk *w, const int32_t *sequence,
-                         double capacity, bool strict)
+bool weft_jobshop_walk_load(struct weft_jobshop_walk *w,
+                            const int32_t *sequence, double capacity,
+                            bool strict)
 {
-    const struct weft_shop *shop = w->shop;
-    w->capacity = capacity > 0 ? capacity * (1 + WEFT_SHOP_SLACK) : INFINITY;
+    const struct weft_jobshop *shop = w->shop;
+    w->capacity = capacity > 0 ? capacity * (1 + WEFT_JOBSHOP_SLACK)
+                               : INFINITY;
     w->strict = strict;
     w->excess = 0;
     w->n_over = 0;
@@ -267,8 +270,8 @@ bool weft_shop_walk_load(struct weft_shop_walk *w, const int32_t *sequence,
     return true;
 }
 
-void weft_shop_walk_store(const struct weft_shop_walk *w,
-                          int32_t *sequence_out)
+void weft_jobshop_walk_store(const struct weft_jobshop_walk *w,
+                             int32_t *sequence_out)
 {
     for (int32_t d = 0; d < w->shop->n_devices; d++) {
         int32_t k = w->shop->device_at[d + 1];
@@ -279,17 +282,17 @@ void weft_shop_walk_store(const struct weft_shop_walk *w,
 
 /* ---- Swapping ------------------------------------------------------------- */
 
-bool weft_shop_walk_may_swap(const struct weft_shop_walk *w, int32_t u,
-                             int32_t v)
+bool weft_jobshop_walk_may_swap(const struct weft_jobshop_walk *w, int32_t u,
+                                int32_t v)
 {
-    const struct weft_shop_op *x = &w->shop->op[u], *y = &w->shop->op[v];
-    if (x->lane == y->lane && w->shop->lane[x->lane].fixed)
+    const struct weft_jobshop_op *x = &w->shop->op[u], *y = &w->shop->op[v];
+    if (x->series == y->series && w->shop->series[x->series].fixed)
         return false;
     return !w->strict || w->held[u] - x->hold + y->hold <= w->capacity;
 }
 
-double weft_shop_walk_estimate(const struct weft_shop_walk *w, int32_t u,
-                               int32_t v)
+double weft_jobshop_walk_estimate(const struct weft_jobshop_walk *w,
+                                  int32_t u, int32_t v)
 {
     double time_u = w->node[u].time, time_v = w->node[v].time;
     double head_v = later(head_by_arcs(w, v), end_of(w, w->node[u].before));
@@ -299,17 +302,17 @@ double weft_shop_walk_estimate(const struct weft_shop_walk *w, int32_t u,
     return later(head_v + time_v + tail_v, head_u + time_u + tail_u);
 }
 
-static void put(struct weft_shop_walk *w, int32_t place, int32_t x)
+static void put(struct weft_jobshop_walk *w, int32_t place, int32_t x)
 {
     w->order[place] = x;
     w->node[x].place = place;
 }
 
 /* Puts v, and what it waits for, before u in the topological order. */
-static bool reorder_all(struct weft_shop_walk *w, int32_t u, int32_t v)
+static bool reorder_all(struct weft_jobshop_walk *w, int32_t u, int32_t v)
 {
-    const struct weft_shop *shop = w->shop;
-    const struct weft_shop_node *node = w->node;
+    const struct weft_jobshop *shop = w->shop;
+    const struct weft_jobshop_node *node = w->node;
     int32_t first = node[u].place, last = node[v].place, n_kept = 0;
     w->mark[v] = true;
     for (int32_t i = last; i > first; i--) {
@@ -343,9 +346,9 @@ static bool reorder_all(struct weft_shop_walk *w, int32_t u, int32_t v)
 
 /* The same with few moves where all that v waits for is before all that waits
  * for u: v goes to the last of those, u to the first of these. */
-static bool reorder(struct weft_shop_walk *w, int32_t u, int32_t v)
+static bool reorder(struct weft_jobshop_walk *w, int32_t u, int32_t v)
 {
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop *shop = w->shop;
     int32_t first = w->node[u].place, last = w->node[v].place;
     int32_t to_v = first, to_u = last;
     for (int32_t k = shop->pred_at[v]; k < shop->pred_at[v + 1]; k++) {
@@ -369,7 +372,7 @@ static bool reorder(struct weft_shop_walk *w, int32_t u, int32_t v)
 }
 
 /* x is to be computed again. Returns its place. */
-static int32_t touch(struct weft_shop_walk *w, int32_t x)
+static int32_t touch(struct weft_jobshop_walk *w, int32_t x)
 {
     int32_t place = w->node[x].place;
     w->dirty[place / 64] |= UINT64_C(1) << (place % 64);
@@ -378,7 +381,7 @@ static int32_t touch(struct weft_shop_walk *w, int32_t x)
 
 /* x hears that a predecessor lets it start at `now`, not at `was`, if that
  * kept it where it is or is later. Returns the furthest place touched. */
-static int32_t tell_head(struct weft_shop_walk *w, int32_t x, double was,
+static int32_t tell_head(struct weft_jobshop_walk *w, int32_t x, double was,
                          double now, int32_t far)
 {
     double head = w->node[x].head;
@@ -387,7 +390,7 @@ static int32_t tell_head(struct weft_shop_walk *w, int32_t x, double was,
     return far;
 }
 
-static int32_t tell_tail(struct weft_shop_walk *w, int32_t x, double was,
+static int32_t tell_tail(struct weft_jobshop_walk *w, int32_t x, double was,
                          double now, int32_t far)
 {
     double tail = w->node[x].tail;
@@ -397,13 +400,14 @@ static int32_t tell_tail(struct weft_shop_walk *w, int32_t x, double was,
 }
 
 /* What is dirty from place `first` to `far`, and what that moves. */
-static void update_heads(struct weft_shop_walk *w, int32_t first, int32_t far)
+static void update_heads(struct weft_jobshop_walk *w, int32_t first,
+                         int32_t far)
 {
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop *shop = w->shop;
     for (int32_t word = first / 64; word <= far / 64; word++)
         while (w->dirty[word]) {
             int32_t x = w->order[word * 64 + WEFT_LOWEST_BIT(w->dirty[word])];
-            struct weft_shop_node *n = &w->node[x];
+            struct weft_jobshop_node *n = &w->node[x];
             double head = head_of(w, x), was = n->head + n->time;
             w->dirty[word] &= w->dirty[word] - 1;
             w->n_updates++;
@@ -420,14 +424,15 @@ static void update_heads(struct weft_shop_walk *w, int32_t first, int32_t far)
         }
 }
 
-static void update_tails(struct weft_shop_walk *w, int32_t last, int32_t far)
+static void update_tails(struct weft_jobshop_walk *w, int32_t last,
+                         int32_t far)
 {
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop *shop = w->shop;
     for (int32_t word = last / 64; word >= far / 64; word--)
         while (w->dirty[word]) {
             int32_t bit = WEFT_HIGHEST_BIT(w->dirty[word]);
             int32_t x = w->order[word * 64 + bit];
-            struct weft_shop_node *n = &w->node[x];
+            struct weft_jobshop_node *n = &w->node[x];
             double tail = tail_of(w, x), was = n->tail + n->time;
             w->dirty[word] &= ~(UINT64_C(1) << bit);
             w->n_updates++;
@@ -444,10 +449,10 @@ static void update_tails(struct weft_shop_walk *w, int32_t last, int32_t far)
         }
 }
 
-bool weft_shop_walk_swap(struct weft_shop_walk *w, int32_t u, int32_t v)
+bool weft_jobshop_walk_swap(struct weft_jobshop_walk *w, int32_t u, int32_t v)
 {
-    const struct weft_shop_op *op = w->shop->op;
-    struct weft_shop_node *node = w->node;
+    const struct weft_jobshop_op *op = w->shop->op;
+    struct weft_jobshop_node *node = w->node;
     int32_t first = node[u].place, last = node[v].place;
     int32_t before = node[u].before, after = node[v].after, far;
     if (!reorder(w, u, v))

@@ -21,20 +21,20 @@ enum {
 /* Of mean time for the largest activation; what it changes by in a swap. */
 static const double LEAST_PRICE = 1e-4, MOST_PRICE = 100, PRICE_STEP = 1.03;
 
-static int64_t *tabu(struct weft_shop_restart *r, int32_t u, int32_t v)
+static int64_t *tabu(struct weft_jobshop_restart *r, int32_t u, int32_t v)
 {
     uint32_t h = (uint32_t) u * 0x9e3779b1u ^ (uint32_t) v * 0x85ebca6bu;
-    return &r->tabu[(h ^ h >> 15) % WEFT_SHOP_TABU];
+    return &r->tabu[(h ^ h >> 15) % WEFT_JOBSHOP_TABU];
 }
 
 /* ---- Candidates ----------------------------------------------------------- */
 
 /* An operation whose end lets x start no earlier; -1: x starts at 0. Through
  * its device only if no arc does, or by a coin. */
-static int32_t critical_before(struct weft_shop_restart *r, int32_t x)
+static int32_t critical_before(struct weft_jobshop_restart *r, int32_t x)
 {
-    const struct weft_shop_walk *w = &r->walk;
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop_walk *w = &r->walk;
+    const struct weft_jobshop *shop = w->shop;
     int32_t n = 0, before = -1, y = w->node[x].before;
     if (w->node[x].head <= 0)
         return -1;
@@ -46,51 +46,52 @@ static int32_t critical_before(struct weft_shop_restart *r, int32_t x)
         y = shop->pred[k].op;
         if (w->node[y].head + w->node[y].time + shop->pred[k].lag
                 == w->node[x].head
-            && y != before && (++n == 1 || weft_shop_below(&r->rng, n) == 0))
+            && y != before
+            && (++n == 1 || weft_jobshop_below(&r->rng, n) == 0))
             before = y;
     }
     return before;
 }
 
 /* Neighbours on a critical path that may be swapped, into r->move. */
-static int32_t collect_critical(struct weft_shop_restart *r)
+static int32_t collect_critical(struct weft_jobshop_restart *r)
 {
-    const struct weft_shop_walk *w = &r->walk;
+    const struct weft_jobshop_walk *w = &r->walk;
     int32_t n = 0, x = -1;
     for (int32_t k = 0; k < w->n_ends && x < 0; k++)
         if (w->node[w->end[k]].head + w->node[w->end[k]].time == w->makespan)
             x = w->end[k];
     for (int32_t y; (y = critical_before(r, x)) >= 0; x = y)
-        if (y == w->node[x].before && weft_shop_walk_may_swap(w, y, x))
+        if (y == w->node[x].before && weft_jobshop_walk_may_swap(w, y, x))
             r->move[n++] = x;
     return n;
 }
 
 /* And those where too much is held, and less after the swap. */
-static int32_t collect_over(struct weft_shop_restart *r, int32_t n)
+static int32_t collect_over(struct weft_jobshop_restart *r, int32_t n)
 {
-    const struct weft_shop_walk *w = &r->walk;
-    const struct weft_shop_op *op = w->shop->op;
+    const struct weft_jobshop_walk *w = &r->walk;
+    const struct weft_jobshop_op *op = w->shop->op;
     for (int32_t k = 0; k < w->n_over; k++) {
         int32_t u = w->over[k], v = w->node[u].after;
         if (v >= 0 && op[v].hold < op[u].hold
-            && weft_shop_walk_may_swap(w, u, v))
+            && weft_jobshop_walk_may_swap(w, u, v))
             r->move[n++] = v;
     }
     return n;
 }
 
 /* The swap to do, of n_critical candidates and others; -1: none. */
-static int32_t choose(struct weft_shop_restart *r, int32_t n_critical,
+static int32_t choose(struct weft_jobshop_restart *r, int32_t n_critical,
                       int32_t n)
 {
-    const struct weft_shop_walk *w = &r->walk;
+    const struct weft_jobshop_walk *w = &r->walk;
     double least = INFINITY;
     int32_t best = -1, n_best = 0;
     for (int32_t k = 0; k < n; k++) {
         int32_t v = r->move[k], u = w->node[v].before;
-        double t = weft_shop_walk_estimate(w, u, v);
-        double more = weft_shop_walk_excess(w, u, v);
+        double t = weft_jobshop_walk_estimate(w, u, v);
+        double more = weft_jobshop_walk_excess(w, u, v);
         if (k >= n_critical)
             t = fmax(t, w->makespan);
         if (*tabu(r, u, v) > r->iteration
@@ -99,7 +100,7 @@ static int32_t choose(struct weft_shop_restart *r, int32_t n_critical,
         if (more != 0)
             t += r->price * more;
         if (t > least
-            || (t == least && weft_shop_below(&r->rng, ++n_best) != 0))
+            || (t == least && weft_jobshop_below(&r->rng, ++n_best) != 0))
             continue;
         n_best = t < least ? 1 : n_best;
         least = t;
@@ -107,49 +108,51 @@ static int32_t choose(struct weft_shop_restart *r, int32_t n_critical,
     }
     r->best.evaluations += n + 1;
     if (best < 0 && n > 0)
-        best = r->move[weft_shop_below(&r->rng, n)];
+        best = r->move[weft_jobshop_below(&r->rng, n)];
     return best;
 }
 
 /* ---- One walk ------------------------------------------------------------- */
 
-static void change_price(struct weft_shop_restart *r)
+static void change_price(struct weft_jobshop_restart *r)
 {
     r->price *= r->walk.n_over > 0 ? PRICE_STEP : 1 / PRICE_STEP;
-    r->price = fmin(fmax(r->price, LEAST_PRICE * r->worth),
-                    MOST_PRICE * r->worth);
+    r->price = fmin(fmax(r->price, LEAST_PRICE * r->time_per_activation),
+                    MOST_PRICE * r->time_per_activation);
 }
 
-static bool worth_keeping(const struct weft_shop_restart *r, double makespan)
+static bool worth_keeping(const struct weft_jobshop_restart *r,
+                          double makespan)
 {
-    bool lower = r->phase == WEFT_SHOP_MEMORY
-              || (r->phase == WEFT_SHOP_LOOSE
-                  && weft_shop_at_most(r->loose_makespan, r->goal->makespan));
-    double shortest = weft_shop_restart_shortest(r);
-    return lower ? weft_shop_at_most(makespan, shortest)
-                 : !weft_shop_at_most(shortest, makespan);
+    bool lower = r->phase == WEFT_JOBSHOP_MEMORY
+              || (r->phase == WEFT_JOBSHOP_LOOSE
+                  && weft_jobshop_at_most(r->loose_makespan,
+                                          r->goal->makespan));
+    double shortest = weft_jobshop_restart_shortest(r);
+    return lower ? weft_jobshop_at_most(makespan, shortest)
+                 : !weft_jobshop_at_most(shortest, makespan);
 }
 
 /* From what is loaded, until nothing better comes for a while. */
-static void improve(struct weft_shop_restart *r)
+static void improve(struct weft_jobshop_restart *r)
 {
-    struct weft_shop_walk *w = &r->walk;
+    struct weft_jobshop_walk *w = &r->walk;
     double least = INFINITY, capacity = r->capacity;
     int32_t patience = w->strict ? PATIENCE : PATIENCE_OVER;
-    r->price = r->worth;
+    r->price = r->time_per_activation;
     for (int32_t idle = 0; idle < patience; idle++) {
         if (w->makespan < least && w->n_over == 0) {
             least = w->makespan;
             idle = 0;
             if (least <= r->elite_makespan) {
-                weft_shop_walk_store(w, r->sequence);
-                weft_shop_restart_set_elite(r, least);
+                weft_jobshop_walk_store(w, r->sequence);
+                weft_jobshop_restart_set_elite(r, least);
                 if (worth_keeping(r, least))
-                    weft_shop_restart_keep(r, least);
+                    weft_jobshop_restart_keep(r, least);
             }
         }
         if (r->capacity != capacity
-            || (idle % 64 == 0 && weft_shop_restart_stopped(r)))
+            || (idle % 64 == 0 && weft_jobshop_restart_stopped(r)))
             break;
         change_price(r);
         int32_t n_critical = collect_critical(r);
@@ -157,9 +160,9 @@ static void improve(struct weft_shop_restart *r)
         if (v < 0)
             break;
         int32_t u = w->node[v].before;
-        if (weft_shop_walk_swap(w, u, v))
+        if (weft_jobshop_walk_swap(w, u, v))
             r->best.swaps++;
-        *tabu(r, v, u) = ++r->iteration + 8 + weft_shop_below(&r->rng, 16);
+        *tabu(r, v, u) = ++r->iteration + 8 + weft_jobshop_below(&r->rng, 16);
     }
     r->best.updates = w->n_updates;
 }
@@ -167,36 +170,36 @@ static void improve(struct weft_shop_restart *r)
 /* ---- Where it begins ------------------------------------------------------ */
 
 /* The elite with a few swaps anywhere. */
-static bool load_elite(struct weft_shop_restart *r, bool strict)
+static bool load_elite(struct weft_jobshop_restart *r, bool strict)
 {
-    struct weft_shop_walk *w = &r->walk;
-    if (!weft_shop_walk_load(w, r->elite, r->capacity, strict)
-        || (strict && !weft_shop_walk_repair(w)))
+    struct weft_jobshop_walk *w = &r->walk;
+    if (!weft_jobshop_walk_load(w, r->elite, r->capacity, strict)
+        || (strict && !weft_jobshop_walk_repair(w)))
         return false;
     if (r->elite_makespan == INFINITY)
         return true;
-    for (int32_t n = 2 + weft_shop_below(&r->rng, 16); n > 0; n--) {
-        int32_t v = weft_shop_below(&r->rng, w->shop->n_ops);
+    for (int32_t n = 2 + weft_jobshop_below(&r->rng, 16); n > 0; n--) {
+        int32_t v = weft_jobshop_below(&r->rng, w->shop->n_ops);
         int32_t u = w->node[v].before;
-        if (u >= 0 && weft_shop_walk_may_swap(w, u, v))
-            weft_shop_walk_swap(w, u, v);
+        if (u >= 0 && weft_jobshop_walk_may_swap(w, u, v))
+            weft_jobshop_walk_swap(w, u, v);
     }
     return true;
 }
 
-void weft_shop_restart_walk(struct weft_shop_restart *r)
+void weft_jobshop_restart_walk(struct weft_jobshop_restart *r)
 {
-    bool strict = r->capacity <= 0 || weft_shop_below(&r->rng, 2) == 0;
-    bool elite = r->has_elite && weft_shop_below(&r->rng, 4) != 0;
+    bool strict = r->capacity <= 0 || weft_jobshop_below(&r->rng, 2) == 0;
+    bool elite = r->has_elite && weft_jobshop_below(&r->rng, 4) != 0;
     if (++r->elite_idle > PATIENCE_WALKS) {
         elite = false; /* begin elsewhere */
         r->elite_idle = 0;
         r->elite_makespan = INFINITY;
     }
     if ((elite && load_elite(r, strict))
-        || (weft_shop_restart_build_better(r)
-            && weft_shop_walk_load(&r->walk, r->sequence, r->capacity,
-                                   strict)))
+        || (weft_jobshop_restart_build_better(r)
+            && weft_jobshop_walk_load(&r->walk, r->sequence, r->capacity,
+                                      strict)))
         improve(r);
     r->best.evaluations++;
 }

@@ -9,7 +9,7 @@
  * fuzz-sources: src/plan/schedule_baseline.c src/plan/schedule_bounds.c
  * fuzz-sources: src/plan/schedule_bounds_memory.c
  * fuzz-sources: src/plan/schedule_refute.c src/plan/schedule_refute_rules.c
- * fuzz-sources: src/plan/schedule_shop.c */
+ * fuzz-sources: src/plan/schedule_jobshop.c */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>

@@ -46,7 +46,7 @@ static void check_order(int32_t pp, int32_t n)
     struct weft_unit unit[MAX_PP][2 * MAX_N];
     for (int32_t s = 0; s < pp; s++) {
         bool forward[MAX_N] = {0}, backward[MAX_N] = {0};
-        int32_t flying = 0, most = 0;
+        int32_t in_flight = 0, most = 0;
         weft_plan_1f1b(pp, s, n, unit[s]);
         for (int32_t i = 0; i < 2 * n; i++) {
             struct weft_unit u = unit[s][i];
@@ -56,10 +56,10 @@ static void check_order(int32_t pp, int32_t n)
             CHECK(!u.backward || forward[u.micro_batch]);
             CHECK(u.micro_batch == 0 || done[u.micro_batch - 1]);
             done[u.micro_batch] = true;
-            flying += u.backward ? -1 : 1;
-            most = flying > most ? flying : most;
+            in_flight += u.backward ? -1 : 1;
+            most = in_flight > most ? in_flight : most;
         }
-        CHECK_INT(flying, 0);
+        CHECK_INT(in_flight, 0);
         CHECK_INT(most, n < pp - s ? n : pp - s);
     }
     /* No pipeline that finishes its gradients at the end is faster. */

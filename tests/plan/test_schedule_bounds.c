@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shop_fixture.h"
+#include "jobshop_fixture.h"
 
 /* RLHFuse's own lower bounds of its Table 3, and the activations, as a share
  * of serial 1F1B's, within which its published schedules reach them, or
@@ -80,9 +80,9 @@ static void test_bounds_exhaustive(void)
                 last = b.makespan;
             }
             struct weft_schedule_bound beside;
-            REQUIRE_OK(weft_schedule_bounds_beside(&p, best.makespan,
-                                                   best.peak_activation,
-                                                   &beside, &err),
+            REQUIRE_OK(weft_schedule_bounds_tradeoff(&p, best.makespan,
+                                                     best.peak_activation,
+                                                     &beside, &err),
                        err);
             CHECK(beside.makespan <= best.makespan);
             CHECK(beside.peak_activation <= best.peak_activation);

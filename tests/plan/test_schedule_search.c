@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shop_fixture.h"
+#include "jobshop_fixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,12 +17,12 @@ static void search(const struct weft_schedule_problem *p, int64_t evaluations,
 
 /* ---- Swaps ---------------------------------------------------------------- */
 
-static void check_walk(const struct weft_shop_walk *w, double *start,
+static void check_walk(const struct weft_jobshop_walk *w, double *start,
                        int32_t *sequence)
 {
-    const struct weft_shop *shop = w->shop;
-    weft_shop_walk_store(w, sequence);
-    CHECK(weft_shop_time(shop, sequence, start) == w->makespan);
+    const struct weft_jobshop *shop = w->shop;
+    weft_jobshop_walk_store(w, sequence);
+    CHECK(weft_jobshop_time(shop, sequence, start) == w->makespan);
     double longest = 0;
     for (int32_t x = 0; x < shop->n_ops; x++) {
         CHECK(w->node[x].head == start[x]);
@@ -31,12 +31,12 @@ static void check_walk(const struct weft_shop_walk *w, double *start,
         CHECK(w->order[w->node[x].place] == x);
         double tail = 0;
         for (int32_t k = shop->succ_at[x]; k < shop->succ_at[x + 1]; k++) {
-            const struct weft_shop_node *y = &w->node[shop->succ[k].op];
+            const struct weft_jobshop_node *y = &w->node[shop->succ[k].op];
             CHECK(w->node[x].place < y->place);
             tail = fmax(tail, shop->succ[k].lag + y->time + y->tail);
         }
         if (w->node[x].after >= 0) {
-            const struct weft_shop_node *y = &w->node[w->node[x].after];
+            const struct weft_jobshop_node *y = &w->node[w->node[x].after];
             CHECK(w->node[x].place < y->place);
             tail = fmax(tail, y->time + y->tail);
         }
@@ -48,29 +48,29 @@ static void check_walk(const struct weft_shop_walk *w, double *start,
 /* A schedule by a rule without a capacity; its makespan. */
 static double draw_sequence(struct draw *d,
                             const struct weft_schedule_problem *p,
-                            struct weft_shop_pair *pair, int32_t *sequence)
+                            struct weft_jobshop_pair *pair, int32_t *sequence)
 {
     struct weft_err err;
-    struct weft_shop_rule rule;
-    struct weft_shop_list *list = weft_shop_list_create(&pair->forward);
+    struct weft_jobshop_rule rule;
+    struct weft_jobshop_list *list = weft_jobshop_list_create(&pair->forward);
     REQUIRE(list != NULL);
-    REQUIRE(weft_shop_bound(pair, 0, 0, NULL) > 0);
-    REQUIRE_OK(weft_shop_rule_init(&rule, p, &err), err);
-    weft_shop_rule_draw(&rule, p, 50, &d->rng);
+    REQUIRE(weft_jobshop_bound(pair, 0, 0, NULL) > 0);
+    REQUIRE_OK(weft_jobshop_rule_init(&rule, p, &err), err);
+    weft_jobshop_rule_draw(&rule, p, 50, &d->rng);
     rule.reversed = false;
-    double makespan = weft_shop_list_build(list, &rule, pair->tail, 0,
-                                           INFINITY, sequence);
+    double makespan = weft_jobshop_list_build(list, &rule, pair->tail, 0,
+                                              INFINITY, sequence);
     REQUIRE(makespan < INFINITY);
-    weft_shop_rule_release(&rule);
-    weft_shop_list_free(list);
+    weft_jobshop_rule_release(&rule);
+    weft_jobshop_list_free(list);
     return makespan;
 }
 
 /* A problem and a schedule of it. */
 struct drawn {
     struct weft_schedule_problem problem;
-    struct weft_shop_pair pair;
-    struct weft_shop_walk walk; /* not loaded */
+    struct weft_jobshop_pair pair;
+    struct weft_jobshop_walk walk; /* not loaded */
     int32_t *sequence;
     double *start, makespan;
 };
@@ -79,21 +79,21 @@ static void drawn_init(struct drawn *s, struct draw *d)
 {
     struct weft_err err;
     s->problem = random_problem(d, 5);
-    REQUIRE_OK(weft_shop_pair_init(&s->pair, &s->problem, &err), err);
+    REQUIRE_OK(weft_jobshop_pair_init(&s->pair, &s->problem, &err), err);
     size_t n = (size_t) s->pair.forward.n_ops;
     s->sequence = weft_alloc(n, sizeof *s->sequence);
     s->start = weft_alloc(n, sizeof *s->start);
     REQUIRE(s->sequence && s->start);
     s->makespan = draw_sequence(d, &s->problem, &s->pair, s->sequence);
-    REQUIRE_OK(weft_shop_walk_init(&s->walk, &s->pair.forward, &err), err);
+    REQUIRE_OK(weft_jobshop_walk_init(&s->walk, &s->pair.forward, &err), err);
 }
 
 static void drawn_release(struct drawn *s)
 {
-    weft_shop_walk_release(&s->walk);
+    weft_jobshop_walk_release(&s->walk);
     weft_free(s->start);
     weft_free(s->sequence);
-    weft_shop_pair_release(&s->pair);
+    weft_jobshop_pair_release(&s->pair);
     free_problem(&s->problem);
 }
 
@@ -103,20 +103,20 @@ static void random_swaps(struct draw *d)
 {
     struct drawn s;
     drawn_init(&s, d);
-    struct weft_shop_walk *w = &s.walk;
-    REQUIRE(weft_shop_walk_load(w, s.sequence, 0, true));
+    struct weft_jobshop_walk *w = &s.walk;
+    REQUIRE(weft_jobshop_walk_load(w, s.sequence, 0, true));
     CHECK(w->makespan <= s.makespan);
     for (int i = 0; i < 300; i++) {
         int32_t v = draw_int(d, 0, s.pair.forward.n_ops - 1);
         int32_t u = w->node[v].before;
-        if (u < 0 || !weft_shop_walk_may_swap(w, u, v))
+        if (u < 0 || !weft_jobshop_walk_may_swap(w, u, v))
             continue;
-        double before = w->makespan, t = weft_shop_walk_estimate(w, u, v);
-        if (weft_shop_walk_swap(w, u, v)) {
+        double before = w->makespan, t = weft_jobshop_walk_estimate(w, u, v);
+        if (weft_jobshop_walk_swap(w, u, v)) {
             CHECK(t <= w->makespan && w->makespan <= fmax(before, t));
             check_walk(w, s.start, s.sequence);
             if (i % 2 == 0) { /* undone */
-                CHECK(weft_shop_walk_swap(w, v, u));
+                CHECK(weft_jobshop_walk_swap(w, v, u));
                 CHECK(w->makespan == before);
             }
         }
@@ -135,15 +135,15 @@ static void test_walk_random_swaps(void)
 /* ---- Annealing of memory -------------------------------------------------- */
 
 /* What holds too much, counted in the sequence itself. */
-static void check_excess(const struct weft_shop_walk *w, int32_t *sequence)
+static void check_excess(const struct weft_jobshop_walk *w, int32_t *sequence)
 {
-    const struct weft_shop *shop = w->shop;
+    const struct weft_jobshop *shop = w->shop;
     double excess = 0, least = INFINITY;
     int32_t n_over = 0;
     for (int32_t x = 0; x < shop->n_ops; x++)
         if (shop->op[x].hold > 0)
             least = fmin(least, shop->op[x].hold);
-    weft_shop_walk_store(w, sequence);
+    weft_jobshop_walk_store(w, sequence);
     for (int32_t d = 0; d < shop->n_devices; d++) {
         double held = 0;
         for (int32_t k = shop->device_at[d]; k < shop->device_at[d + 1];
@@ -160,7 +160,8 @@ static void check_excess(const struct weft_shop_walk *w, int32_t *sequence)
     }
     CHECK_INT(w->n_over, n_over);
     CHECK(fabs(w->excess - excess) < 1e-6);
-    CHECK((n_over == 0) == (weft_shop_peak(shop, sequence) <= w->capacity));
+    CHECK((n_over == 0)
+          == (weft_jobshop_peak(shop, sequence) <= w->capacity));
 }
 
 /* Hot and cold: the excess is what it is; without a price no deadline is
@@ -168,22 +169,24 @@ static void check_excess(const struct weft_shop_walk *w, int32_t *sequence)
 static bool random_settling(struct draw *d, bool priced)
 {
     struct drawn s;
-    struct weft_shop_settle settle;
+    struct weft_jobshop_metropolis metropolis;
     drawn_init(&s, d);
-    struct weft_shop_walk *w = &s.walk;
-    double peak = weft_shop_peak(&s.pair.forward, s.sequence);
-    REQUIRE(weft_shop_walk_load(
-        w, s.sequence, peak * weft_shop_uniform(&d->rng, 0.5, 1), false));
+    struct weft_jobshop_walk *w = &s.walk;
+    double peak = weft_jobshop_peak(&s.pair.forward, s.sequence);
+    REQUIRE(weft_jobshop_walk_load(
+        w, s.sequence, peak * weft_jobshop_uniform(&d->rng, 0.5, 1), false));
     double deadline = w->makespan + draw_int(d, priced ? -5 : 0, 5);
-    weft_shop_settle_begin(&settle, w, deadline, priced ? 0.2 : INFINITY);
-    settle.focused = draw_int(d, 0, 1) == 1;
+    weft_jobshop_metropolis_begin(&metropolis, w, deadline,
+                                  priced ? 0.2 : INFINITY);
+    metropolis.focused = draw_int(d, 0, 1) == 1;
     double before = w->excess;
     for (int i = 0; i < 60; i++) {
-        weft_shop_settle_run(&settle, &d->rng, i < 20 ? 2 : 0.05, 20);
+        weft_jobshop_metropolis_run(&metropolis, &d->rng, i < 20 ? 2 : 0.05,
+                                    20);
         check_excess(w, s.sequence);
         check_walk(w, s.start, s.sequence);
         CHECK(priced || w->makespan <= deadline);
-        CHECK(weft_shop_settled(&settle)
+        CHECK(weft_jobshop_metropolis_done(&metropolis)
               == (w->n_over == 0 && w->makespan <= deadline));
     }
     bool less = w->excess < before;
@@ -202,7 +205,7 @@ static void test_settle_excess(void)
 }
 
 /* A device's operations that are in no window, in their order. */
-static int32_t outside(const struct weft_shop *shop, const bool *in_window,
+static int32_t outside(const struct weft_jobshop *shop, const bool *in_window,
                        const int32_t *sequence, int32_t *out)
 {
     int32_t n = 0;
@@ -216,32 +219,34 @@ static int32_t outside(const struct weft_shop *shop, const bool *in_window,
 static bool random_window(struct draw *d)
 {
     struct drawn s;
-    struct weft_shop_settle settle;
+    struct weft_jobshop_metropolis metropolis;
     drawn_init(&s, d);
-    const struct weft_shop *shop = &s.pair.forward;
+    const struct weft_jobshop *shop = &s.pair.forward;
     size_t n = (size_t) shop->n_ops;
     int32_t *window = weft_alloc(3 * n, sizeof *window);
     int32_t *was = window + n, *is = was + n;
     bool *in_window = weft_alloc(n, sizeof *in_window);
     REQUIRE(window && in_window);
-    REQUIRE(weft_shop_walk_load(
-        &s.walk, s.sequence, 0.5 * weft_shop_peak(shop, s.sequence), false));
-    weft_shop_settle_begin(&settle, &s.walk, s.walk.makespan, INFINITY);
-    settle.window = window;
+    REQUIRE(weft_jobshop_walk_load(&s.walk, s.sequence,
+                                   0.5 * weft_jobshop_peak(shop, s.sequence),
+                                   false));
+    weft_jobshop_metropolis_begin(&metropolis, &s.walk, s.walk.makespan,
+                                  INFINITY);
+    metropolis.window = window;
     for (int32_t x = 0; x < shop->n_ops; x++) {
         in_window[x] = x == 0 || draw_int(d, 0, 2) == 0;
         if (in_window[x])
-            window[settle.n_window++] = x;
+            window[metropolis.n_window++] = x;
     }
     int32_t n_was = outside(shop, in_window, s.sequence, was);
-    weft_shop_settle_run(&settle, &d->rng, 2, 500);
-    weft_shop_walk_store(&s.walk, s.sequence);
+    weft_jobshop_metropolis_run(&metropolis, &d->rng, 2, 500);
+    weft_jobshop_walk_store(&s.walk, s.sequence);
     CHECK_INT(outside(shop, in_window, s.sequence, is), n_was);
     CHECK(memcmp(was, is, (size_t) n_was * sizeof *was) == 0);
     weft_free(in_window);
     weft_free(window);
     drawn_release(&s);
-    return settle.n_swaps > 0;
+    return metropolis.n_swaps > 0;
 }
 
 /* What is outside of a window keeps its order. */
@@ -262,35 +267,36 @@ static void random_lists(struct draw *d)
 {
     struct weft_err err;
     struct weft_schedule_problem p = random_problem(d, 5);
-    struct weft_shop_pair pair;
-    struct weft_shop_rule rule;
-    REQUIRE_OK(weft_shop_pair_init(&pair, &p, &err), err);
+    struct weft_jobshop_pair pair;
+    struct weft_jobshop_rule rule;
+    REQUIRE_OK(weft_jobshop_pair_init(&pair, &p, &err), err);
     size_t n = (size_t) pair.forward.n_ops;
     int32_t *sequence = weft_alloc(n, sizeof *sequence);
     double *start = weft_alloc(n, sizeof *start), capacity = 0;
-    struct weft_shop_list *list[2] = {weft_shop_list_create(&pair.forward),
-                                      weft_shop_list_create(&pair.back)};
+    struct weft_jobshop_list *list[2] = {
+        weft_jobshop_list_create(&pair.forward),
+        weft_jobshop_list_create(&pair.back)};
     REQUIRE(sequence && start && list[0] && list[1]);
-    REQUIRE(weft_shop_bound(&pair, 0, 0, NULL) > 0);
-    REQUIRE_OK(weft_shop_rule_init(&rule, &p, &err), err);
-    for (int32_t u = 0; u < pair.forward.n_units; u++)
-        capacity = fmax(capacity, pair.forward.unit[u].most);
+    REQUIRE(weft_jobshop_bound(&pair, 0, 0, NULL) > 0);
+    REQUIRE_OK(weft_jobshop_rule_init(&rule, &p, &err), err);
+    for (int32_t u = 0; u < pair.forward.n_model_stages; u++)
+        capacity = fmax(capacity, pair.forward.model_stage[u].most);
     capacity += draw_int(d, 0, 3);
     for (int i = 0; i < 50; i++) {
-        weft_shop_rule_draw(&rule, &p, 50, &d->rng);
-        double t = weft_shop_list_build(list[rule.reversed], &rule,
-                                        rule.reversed ? pair.head : pair.tail,
-                                        capacity, INFINITY, sequence);
+        weft_jobshop_rule_draw(&rule, &p, 50, &d->rng);
+        double t = weft_jobshop_list_build(
+            list[rule.reversed], &rule, rule.reversed ? pair.head : pair.tail,
+            capacity, INFINITY, sequence);
         REQUIRE(t < INFINITY);
-        CHECK(weft_shop_time(&pair.forward, sequence, start) <= t);
-        CHECK(weft_shop_peak(&pair.forward, sequence) <= capacity);
+        CHECK(weft_jobshop_time(&pair.forward, sequence, start) <= t);
+        CHECK(weft_jobshop_peak(&pair.forward, sequence) <= capacity);
     }
-    weft_shop_rule_release(&rule);
-    weft_shop_list_free(list[0]);
-    weft_shop_list_free(list[1]);
+    weft_jobshop_rule_release(&rule);
+    weft_jobshop_list_free(list[0]);
+    weft_jobshop_list_free(list[1]);
     weft_free(start);
     weft_free(sequence);
-    weft_shop_pair_release(&pair);
+    weft_jobshop_pair_release(&pair);
     free_problem(&p);
 }
 

@@ -6,16 +6,16 @@
 #include "harness.h"
 
 #include "base/alloc.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
 /* Random numbers in [low, high], whole ones. */
 struct draw {
-    struct weft_shop_rng rng;
+    struct weft_jobshop_rng rng;
 };
 
 static inline int32_t draw_int(struct draw *d, int32_t low, int32_t high)
 {
-    return low + weft_shop_below(&d->rng, high - low + 1);
+    return low + weft_jobshop_below(&d->rng, high - low + 1);
 }
 
 static inline double *times(const struct weft_schedule_model *m)

@@ -4,11 +4,11 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "plan/schedule_shop.h"
+#include "plan/schedule_jobshop.h"
 
-/* An operation's neighbour: the one after it on its device, or in its lane
+/* An operation's neighbour: the one after it on its device, or in its series
  * where there is no sequence. */
-static void follow(const struct weft_shop *shop, const int32_t *sequence,
+static void follow(const struct weft_jobshop *shop, const int32_t *sequence,
                    int32_t *after, int32_t *missing)
 {
     for (int32_t x = 0; x < shop->n_ops; x++) {
@@ -21,10 +21,11 @@ static void follow(const struct weft_shop *shop, const int32_t *sequence,
             after[sequence[k - 1]] = sequence[k];
             missing[sequence[k]]++;
         }
-    for (int32_t l = 0; l < shop->n_lanes && !sequence; l++)
-        for (int32_t i = 1; i < shop->lane[l].n && shop->lane[l].fixed; i++) {
-            after[shop->lane[l].op[i - 1]] = shop->lane[l].op[i];
-            missing[shop->lane[l].op[i]]++;
+    for (int32_t l = 0; l < shop->n_series && !sequence; l++)
+        for (int32_t i = 1; i < shop->series[l].n && shop->series[l].fixed;
+             i++) {
+            after[shop->series[l].op[i - 1]] = shop->series[l].op[i];
+            missing[shop->series[l].op[i]]++;
         }
 }
 
@@ -36,8 +37,8 @@ static void reach(int32_t y, double at, double *start, int32_t *missing,
         queue[(*n)++] = y;
 }
 
-double weft_shop_time(const struct weft_shop *shop, const int32_t *sequence,
-                      double *start)
+double weft_jobshop_time(const struct weft_jobshop *shop,
+                         const int32_t *sequence, double *start)
 {
     size_t n_ops = (size_t) shop->n_ops;
     int32_t *after = weft_alloc(3 * n_ops, sizeof *after), n = 0, done = 0;
@@ -65,7 +66,8 @@ double weft_shop_time(const struct weft_shop *shop, const int32_t *sequence,
     return done == shop->n_ops ? makespan : INFINITY;
 }
 
-double weft_shop_peak(const struct weft_shop *shop, const int32_t *sequence)
+double weft_jobshop_peak(const struct weft_jobshop *shop,
+                         const int32_t *sequence)
 {
     double peak = 0;
     for (int32_t d = 0; d < shop->n_devices; d++) {
@@ -79,28 +81,30 @@ double weft_shop_peak(const struct weft_shop *shop, const int32_t *sequence)
     return peak;
 }
 
-static struct weft_subtask subtask(const struct weft_shop *shop, int32_t x,
+static struct weft_subtask subtask(const struct weft_jobshop *shop, int32_t x,
                                    double start)
 {
-    const struct weft_shop_op *op = &shop->op[x];
-    const struct weft_shop_lane *lane = &shop->lane[op->lane];
-    const struct weft_schedule_model *m = &shop->problem->model[lane->model];
-    int32_t unit = op->unit;
-    for (int32_t i = 0; i < lane->model; i++)
-        unit -= shop->problem->model[i].pipelines
-              * shop->problem->model[i].stages;
-    return (struct weft_subtask){.model = lane->model,
+    const struct weft_jobshop_op *op = &shop->op[x];
+    const struct weft_jobshop_series *series = &shop->series[op->series];
+    const struct weft_schedule_model *m =
+        &shop->problem->model[series->model];
+    int32_t model_stage = op->model_stage;
+    for (int32_t i = 0; i < series->model; i++)
+        model_stage -= shop->problem->model[i].pipelines
+                     * shop->problem->model[i].stages;
+    return (struct weft_subtask){.model = series->model,
                                  .mini_batch = op->place / m->micro_batches,
-                                 .pipeline = unit / m->stages,
+                                 .pipeline = model_stage / m->stages,
                                  .micro_batch = op->place % m->micro_batches,
-                                 .stage = lane->stage,
-                                 .pass = lane->pass,
+                                 .stage = series->stage,
+                                 .pass = series->pass,
                                  .start = start,
                                  .end = start + op->time};
 }
 
-int weft_shop_export(const struct weft_shop *shop, const int32_t *sequence,
-                     struct weft_schedule *out, struct weft_err *err)
+int weft_jobshop_export(const struct weft_jobshop *shop,
+                        const int32_t *sequence, struct weft_schedule *out,
+                        struct weft_err *err)
 {
     size_t n_devices = (size_t) shop->n_devices;
     struct weft_schedule s = {0};
@@ -120,8 +124,8 @@ int weft_shop_export(const struct weft_shop *shop, const int32_t *sequence,
         return weft_err_nomem(err, "a schedule",
                               (size_t) shop->n_ops * sizeof **s.task);
     }
-    s.makespan = weft_shop_time(shop, sequence, start);
-    s.peak_activation = weft_shop_peak(shop, sequence);
+    s.makespan = weft_jobshop_time(shop, sequence, start);
+    s.peak_activation = weft_jobshop_peak(shop, sequence);
     for (int32_t d = 0; d < shop->n_devices; d++)
         for (int32_t k = 0; k < s.n[d]; k++) {
             int32_t x = sequence[shop->device_at[d] + k];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule problem expanded to operations, arcs, lanes and units. */
-#include "plan/schedule_shop.h"
+/* A schedule problem expanded to operations, arcs, series and stages. */
+#include "plan/schedule_jobshop.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
-/* Where a model's operations and units are: micro-batches of all mini-batches
+/* Where a model's operations and stages are: micro-batches of all mini-batches
  * follow each other, (pipeline, pass, stage, micro-batch). */
 struct span {
     const struct weft_schedule_model *m;
-    int32_t index, first_op, first_lane, first_unit, first_step;
+    int32_t index, first_op, first_series, first_model_stage, first_step;
     int32_t n_passes, n_micro; /* micro-batches of all mini-batches */
 };
 
@@ -21,17 +21,17 @@ static enum weft_pass last_pass(const struct weft_schedule_model *m)
     return m->split_backward ? WEFT_PASS_WEIGHT : WEFT_PASS_BACKWARD;
 }
 
-static int32_t lane_index(const struct span *s, int32_t p, int32_t pass,
-                          int32_t stage)
+static int32_t series_index(const struct span *s, int32_t p, int32_t pass,
+                            int32_t stage)
 {
-    return s->first_lane + (p * s->n_passes + pass) * s->m->stages + stage;
+    return s->first_series + (p * s->n_passes + pass) * s->m->stages + stage;
 }
 
 static int32_t op_index(const struct span *s, int32_t p, int32_t pass,
                         int32_t stage, int32_t micro)
 {
-    int32_t lane = (p * s->n_passes + pass) * s->m->stages + stage;
-    return s->first_op + lane * s->n_micro + micro;
+    int32_t series = (p * s->n_passes + pass) * s->m->stages + stage;
+    return s->first_op + series * s->n_micro + micro;
 }
 
 static double time_of(const struct weft_schedule_model *m, int32_t pass,
@@ -62,7 +62,7 @@ static bool equal_micro_batches(const struct weft_schedule_model *m)
 /* ---- Arcs ----------------------------------------------------------------- */
 
 struct arcs {
-    struct weft_shop *shop;
+    struct weft_jobshop *shop;
     int32_t *from, *to;
     double *lag;
     int32_t n;
@@ -70,7 +70,8 @@ struct arcs {
 
 static void add_arc(struct arcs *a, int32_t from, int32_t to)
 {
-    const struct weft_shop_op *x = &a->shop->op[from], *y = &a->shop->op[to];
+    const struct weft_jobshop_op *x = &a->shop->op[from],
+                                 *y = &a->shop->op[to];
     bool moves = x->device >= 0 && y->device >= 0 && x->device != y->device;
     a->from[a->n] = from;
     a->to[a->n] = to;
@@ -110,7 +111,7 @@ static void add_step(struct arcs *a, const struct span *s, int32_t mini)
 }
 
 /* Arcs by their ends, in both directions. */
-static void index_arcs(struct weft_shop *shop, const struct arcs *a)
+static void index_arcs(struct weft_jobshop *shop, const struct arcs *a)
 {
     for (int32_t i = 0; i < a->n; i++) {
         shop->succ_at[a->from[i] + 1]++;
@@ -122,9 +123,9 @@ static void index_arcs(struct weft_shop *shop, const struct arcs *a)
     }
     /* The starts move on while filling, and are put back. */
     for (int32_t i = 0; i < a->n; i++) {
-        shop->succ[shop->succ_at[a->from[i]]++] = (struct weft_shop_arc){
+        shop->succ[shop->succ_at[a->from[i]]++] = (struct weft_jobshop_arc){
             a->to[i], a->lag[i]};
-        shop->pred[shop->pred_at[a->to[i]]++] = (struct weft_shop_arc){
+        shop->pred[shop->pred_at[a->to[i]]++] = (struct weft_jobshop_arc){
             a->from[i], a->lag[i]};
     }
     size_t n = (size_t) shop->n_ops * sizeof *shop->succ_at;
@@ -135,15 +136,15 @@ static void index_arcs(struct weft_shop *shop, const struct arcs *a)
 
 /* ---- Filling -------------------------------------------------------------- */
 
-static void fill_lane(struct weft_shop *shop, const struct span *s, int32_t p,
-                      int32_t pass, int32_t stage, bool equal)
+static void fill_series(struct weft_jobshop *shop, const struct span *s,
+                        int32_t p, int32_t pass, int32_t stage, bool equal)
 {
     const struct weft_schedule_model *m = s->m;
-    int32_t index = lane_index(s, p, pass, stage);
-    int32_t unit = s->first_unit + p * m->stages + stage;
-    struct weft_shop_lane *lane = &shop->lane[index];
-    *lane = (struct weft_shop_lane){
-        .op = shop->lane_ops + op_index(s, p, pass, stage, 0),
+    int32_t index = series_index(s, p, pass, stage);
+    int32_t model_stage = s->first_model_stage + p * m->stages + stage;
+    struct weft_jobshop_series *series = &shop->series[index];
+    *series = (struct weft_jobshop_series){
+        .op = shop->series_ops + op_index(s, p, pass, stage, 0),
         .n = s->n_micro,
         .model = s->index,
         .stage = stage,
@@ -152,46 +153,46 @@ static void fill_lane(struct weft_shop *shop, const struct span *s, int32_t p,
     for (int32_t i = 0; i < s->n_micro; i++) {
         int32_t x = op_index(s, p, pass, stage, i);
         double act = m->activation[i % m->micro_batches * m->stages + stage];
-        lane->op[i] = x;
-        shop->op[x] = (struct weft_shop_op){
+        series->op[i] = x;
+        shop->op[x] = (struct weft_jobshop_op){
             .time = time_of(m, pass, stage, i),
             .hold = pass == WEFT_PASS_FORWARD      ? act
                   : pass == (int32_t) last_pass(m) ? -act
                                                    : 0,
-            .device = shop->unit[unit].device,
-            .lane = index,
-            .unit = unit,
+            .device = shop->model_stage[model_stage].device,
+            .series = index,
+            .model_stage = model_stage,
             .place = i};
-        if (act > shop->unit[unit].most)
-            shop->unit[unit].most = act;
+        if (act > shop->model_stage[model_stage].most)
+            shop->model_stage[model_stage].most = act;
     }
 }
 
-static void fill_model(struct weft_shop *shop, const struct span *s,
+static void fill_model(struct weft_jobshop *shop, const struct span *s,
                        struct arcs *arcs)
 {
     const struct weft_schedule_model *m = s->m;
     bool equal = equal_micro_batches(m);
     for (int32_t p = 0; p < m->pipelines; p++)
         for (int32_t k = 0; k < m->stages; k++) {
-            shop->unit[s->first_unit + p * m->stages + k] =
-                (struct weft_shop_unit){
+            shop->model_stage[s->first_model_stage + p * m->stages + k] =
+                (struct weft_jobshop_model_stage){
                     .model = s->index,
                     .stage = k,
                     .device = weft_schedule_device(shop->problem, m, p, k),
-                    .take = lane_index(s, p, WEFT_PASS_FORWARD, k),
-                    .give = lane_index(s, p, (int32_t) last_pass(m), k),
+                    .take = series_index(s, p, WEFT_PASS_FORWARD, k),
+                    .give = series_index(s, p, (int32_t) last_pass(m), k),
                     .equal = equal};
             for (int32_t pass = 0; pass < s->n_passes; pass++)
-                fill_lane(shop, s, p, pass, k, equal);
+                fill_series(shop, s, p, pass, k, equal);
         }
     int32_t n_mini = shop->problem->mini_batches;
     for (int32_t i = 0; i < n_mini; i++)
-        shop->op[s->first_step + i] = (struct weft_shop_op){
+        shop->op[s->first_step + i] = (struct weft_jobshop_op){
             .time = m->sync + m->optimizer,
             .device = -1,
-            .lane = -1,
-            .unit = -1};
+            .series = -1,
+            .model_stage = -1};
     for (int32_t p = 0; p < m->pipelines; p++)
         for (int32_t i = 0; i < s->n_micro; i++)
             add_chain(arcs, s, p, i);
@@ -211,7 +212,7 @@ static double common(double a, double b)
 
 /* The largest number whose multiples are all times, if it is a whole number
  * of thousandths, halves, thirds, ...; 0: none. */
-static double find_grain(const struct weft_shop *shop)
+static double find_grain(const struct weft_jobshop *shop)
 {
     for (int32_t k = 1; k <= 1000; k++) {
         double grain = shop->problem->latency * k;
@@ -227,84 +228,84 @@ static double find_grain(const struct weft_shop *shop)
     return 0;
 }
 
-/* Lanes and units by device, work, and what all times are multiples of. */
-static void index_devices(struct weft_shop *shop)
+/* Series and stages by device, work, and what all times are multiples of. */
+static void index_devices(struct weft_jobshop *shop)
 {
     shop->grain = find_grain(shop);
     for (int32_t x = 0; x < shop->n_ops; x++)
         if (shop->op[x].device >= 0)
             shop->device_at[shop->op[x].device + 1]++;
-    int32_t n_lanes = 0, n_units = 0;
+    int32_t n_series = 0, n_model_stages = 0;
     for (int32_t d = 0; d < shop->n_devices; d++) {
         double work = 0;
         shop->device_at[d + 1] += shop->device_at[d];
-        for (int32_t u = 0; u < shop->n_units; u++)
-            if (shop->unit[u].device == d)
-                shop->unit_of[n_units++] = u;
-        for (int32_t l = 0; l < shop->n_lanes; l++) {
-            struct weft_shop_lane *lane = &shop->lane[l];
-            if (shop->op[lane->op[0]].device != d)
+        for (int32_t u = 0; u < shop->n_model_stages; u++)
+            if (shop->model_stage[u].device == d)
+                shop->model_stage_of[n_model_stages++] = u;
+        for (int32_t l = 0; l < shop->n_series; l++) {
+            struct weft_jobshop_series *series = &shop->series[l];
+            if (shop->op[series->op[0]].device != d)
                 continue;
-            lane->slot = n_lanes;
-            shop->lane_of[n_lanes++] = l;
-            for (int32_t i = 0; i < lane->n; i++)
-                work += shop->op[lane->op[i]].time;
+            series->slot = n_series;
+            shop->series_of[n_series++] = l;
+            for (int32_t i = 0; i < series->n; i++)
+                work += shop->op[series->op[i]].time;
         }
-        shop->lane_at[d + 1] = n_lanes;
-        shop->unit_at[d + 1] = n_units;
+        shop->series_at[d + 1] = n_series;
+        shop->model_stage_at[d + 1] = n_model_stages;
         shop->work = fmax(shop->work, work);
     }
 }
 
-static void turn_around(struct weft_shop *shop)
+static void turn_around(struct weft_jobshop *shop)
 {
     int32_t *at = shop->pred_at;
     shop->pred_at = shop->succ_at;
     shop->succ_at = at;
-    struct weft_shop_arc *arc = shop->pred;
+    struct weft_jobshop_arc *arc = shop->pred;
     shop->pred = shop->succ;
     shop->succ = arc;
-    for (int32_t l = 0; l < shop->n_lanes; l++) {
-        struct weft_shop_lane *lane = &shop->lane[l];
-        for (int32_t i = 0; i < lane->n; i++)
-            shop->op[lane->op[i]].place = lane->n - 1 - i;
-        for (int32_t i = 0, j = lane->n - 1; i < j; i++, j--) {
-            int32_t x = lane->op[i];
-            lane->op[i] = lane->op[j];
-            lane->op[j] = x;
+    for (int32_t l = 0; l < shop->n_series; l++) {
+        struct weft_jobshop_series *series = &shop->series[l];
+        for (int32_t i = 0; i < series->n; i++)
+            shop->op[series->op[i]].place = series->n - 1 - i;
+        for (int32_t i = 0, j = series->n - 1; i < j; i++, j--) {
+            int32_t x = series->op[i];
+            series->op[i] = series->op[j];
+            series->op[j] = x;
         }
     }
     for (int32_t x = 0; x < shop->n_ops; x++)
         shop->op[x].hold = -shop->op[x].hold;
-    for (int32_t u = 0; u < shop->n_units; u++) {
-        int32_t take = shop->unit[u].take;
-        shop->unit[u].take = shop->unit[u].give;
-        shop->unit[u].give = take;
+    for (int32_t u = 0; u < shop->n_model_stages; u++) {
+        int32_t take = shop->model_stage[u].take;
+        shop->model_stage[u].take = shop->model_stage[u].give;
+        shop->model_stage[u].give = take;
     }
     shop->reversed = true;
 }
 
-static int64_t count(struct weft_shop *shop, struct span *span)
+static int64_t count(struct weft_jobshop *shop, struct span *span)
 {
     const struct weft_schedule_problem *p = shop->problem;
-    int64_t n_ops = 0, n_arcs = 0, n_lanes = 0, n_units = 0;
+    int64_t n_ops = 0, n_arcs = 0, n_series = 0, n_model_stages = 0;
     for (int32_t i = 0; i < p->n_models; i++) {
         const struct weft_schedule_model *m = &p->model[i];
         int32_t n_passes = m->split_backward ? 3 : 2;
         int32_t n_micro = m->micro_batches * p->mini_batches;
-        int64_t units = (int64_t) m->pipelines * m->stages;
+        int64_t model_stages = (int64_t) m->pipelines * m->stages;
         span[i] = (struct span){.m = m,
                                 .index = i,
                                 .first_op = (int32_t) n_ops,
-                                .first_lane = (int32_t) n_lanes,
-                                .first_unit = (int32_t) n_units,
+                                .first_series = (int32_t) n_series,
+                                .first_model_stage = (int32_t) n_model_stages,
                                 .n_passes = n_passes,
                                 .n_micro = n_micro};
-        n_units += units;
-        n_lanes += units * n_passes;
-        n_ops += units * n_passes * n_micro;
-        n_arcs += units * n_passes * n_micro
-                + (int64_t) p->mini_batches * units
+        n_model_stages += model_stages;
+        n_series += model_stages * n_passes;
+        n_ops += model_stages * n_passes * n_micro;
+        n_arcs += model_stages * n_passes * n_micro
+                + (int64_t) p->mini_batches * model_stages
                 + (int64_t) m->pipelines * n_micro;
         if (n_ops > INT32_MAX / 4)
             return -1;
@@ -314,13 +315,14 @@ static int64_t count(struct weft_shop *shop, struct span *span)
         n_ops += p->mini_batches;
     }
     shop->n_ops = (int32_t) n_ops;
-    shop->n_lanes = (int32_t) n_lanes;
-    shop->n_units = (int32_t) n_units;
+    shop->n_series = (int32_t) n_series;
+    shop->n_model_stages = (int32_t) n_model_stages;
     shop->n_devices = p->n_devices;
     return n_arcs;
 }
 
-static bool allocate(struct weft_shop *shop, struct arcs *arcs, size_t n_arcs)
+static bool allocate(struct weft_jobshop *shop, struct arcs *arcs,
+                     size_t n_arcs)
 {
     size_t n = (size_t) shop->n_ops, d = (size_t) shop->n_devices + 1;
     arcs->from = weft_alloc(n_arcs, sizeof(int32_t));
@@ -331,27 +333,30 @@ static bool allocate(struct weft_shop *shop, struct arcs *arcs, size_t n_arcs)
     shop->succ_at = weft_alloc(n + 1, sizeof(int32_t));
     shop->pred = weft_alloc(n_arcs, sizeof *shop->pred);
     shop->succ = weft_alloc(n_arcs, sizeof *shop->succ);
-    shop->lane = weft_alloc((size_t) shop->n_lanes, sizeof *shop->lane);
-    shop->unit = weft_alloc((size_t) shop->n_units, sizeof *shop->unit);
+    shop->series = weft_alloc((size_t) shop->n_series, sizeof *shop->series);
+    shop->model_stage = weft_alloc((size_t) shop->n_model_stages,
+                                   sizeof *shop->model_stage);
     shop->device_at = weft_alloc(d, sizeof(int32_t));
-    shop->lane_at = weft_alloc(d, sizeof(int32_t));
-    shop->unit_at = weft_alloc(d, sizeof(int32_t));
-    shop->lane_of = weft_alloc((size_t) shop->n_lanes, sizeof(int32_t));
-    shop->unit_of = weft_alloc((size_t) shop->n_units, sizeof(int32_t));
-    shop->lane_ops = weft_alloc(n, sizeof(int32_t));
+    shop->series_at = weft_alloc(d, sizeof(int32_t));
+    shop->model_stage_at = weft_alloc(d, sizeof(int32_t));
+    shop->series_of = weft_alloc((size_t) shop->n_series, sizeof(int32_t));
+    shop->model_stage_of = weft_alloc((size_t) shop->n_model_stages,
+                                      sizeof(int32_t));
+    shop->series_ops = weft_alloc(n, sizeof(int32_t));
     return arcs->from && arcs->to && arcs->lag && shop->op && shop->pred_at
-        && shop->succ_at && shop->pred && shop->succ && shop->lane
-        && shop->unit && shop->device_at && shop->lane_at && shop->unit_at
-        && shop->lane_of && shop->unit_of && shop->lane_ops;
+        && shop->succ_at && shop->pred && shop->succ && shop->series
+        && shop->model_stage && shop->device_at && shop->series_at
+        && shop->model_stage_at && shop->series_of && shop->model_stage_of
+        && shop->series_ops;
 }
 
-int weft_shop_init(struct weft_shop *shop,
-                   const struct weft_schedule_problem *problem, bool reversed,
-                   struct weft_err *err)
+int weft_jobshop_init(struct weft_jobshop *shop,
+                      const struct weft_schedule_problem *problem,
+                      bool reversed, struct weft_err *err)
 {
     struct arcs arcs = {.shop = shop};
     int rc = 0;
-    *shop = (struct weft_shop){.problem = problem};
+    *shop = (struct weft_jobshop){.problem = problem};
     struct span *span = weft_alloc((size_t) problem->n_models, sizeof *span);
     int64_t n_arcs = span ? count(shop, span) : 0;
     if (n_arcs < 0)
@@ -369,7 +374,7 @@ int weft_shop_init(struct weft_shop *shop,
         if (reversed)
             turn_around(shop);
     } else {
-        weft_shop_release(shop);
+        weft_jobshop_release(shop);
     }
     weft_free(arcs.from);
     weft_free(arcs.to);
@@ -378,27 +383,27 @@ int weft_shop_init(struct weft_shop *shop,
     return rc;
 }
 
-void weft_shop_release(struct weft_shop *shop)
+void weft_jobshop_release(struct weft_jobshop *shop)
 {
     weft_free(shop->op);
     weft_free(shop->pred_at);
     weft_free(shop->succ_at);
     weft_free(shop->pred);
     weft_free(shop->succ);
-    weft_free(shop->lane);
-    weft_free(shop->unit);
+    weft_free(shop->series);
+    weft_free(shop->model_stage);
     weft_free(shop->device_at);
-    weft_free(shop->lane_at);
-    weft_free(shop->unit_at);
-    weft_free(shop->lane_of);
-    weft_free(shop->unit_of);
-    weft_free(shop->lane_ops);
-    *shop = (struct weft_shop){0};
+    weft_free(shop->series_at);
+    weft_free(shop->model_stage_at);
+    weft_free(shop->series_of);
+    weft_free(shop->model_stage_of);
+    weft_free(shop->series_ops);
+    *shop = (struct weft_jobshop){0};
 }
 
 /* ---- Random numbers ----------------------------------------------------------- */
 
-uint32_t weft_shop_draw(struct weft_shop_rng *rng)
+uint32_t weft_jobshop_draw(struct weft_jobshop_rng *rng)
 {
     if (rng->left == 0) {
         weft_rng_words(rng->seed, WEFT_RNG_SCHEDULE, rng->stream,
@@ -410,12 +415,12 @@ uint32_t weft_shop_draw(struct weft_shop_rng *rng)
     return rng->word[--rng->left];
 }
 
-int32_t weft_shop_below(struct weft_shop_rng *rng, int32_t n)
+int32_t weft_jobshop_below(struct weft_jobshop_rng *rng, int32_t n)
 {
-    return (int32_t) ((uint64_t) weft_shop_draw(rng) * (uint64_t) n >> 32);
+    return (int32_t) ((uint64_t) weft_jobshop_draw(rng) * (uint64_t) n >> 32);
 }
 
-double weft_shop_uniform(struct weft_shop_rng *rng, double a, double b)
+double weft_jobshop_uniform(struct weft_jobshop_rng *rng, double a, double b)
 {
-    return a + (b - a) * ((double) weft_shop_draw(rng) * 0x1p-32);
+    return a + (b - a) * ((double) weft_jobshop_draw(rng) * 0x1p-32);
 }
