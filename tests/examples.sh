@@ -44,7 +44,7 @@ export ASAN_OPTIONS
 expect "judge" "$weft" init --hidden 128 --layers 2 --heads 4 \
     --intermediate 384 --scalar --tokenizer "$src/quickstart/model" \
     -o "$dir/judge"
-expect "2 iterations" timeout 300 "$WEFT_MPIEXEC" --oversubscribe \
+expect "2 iterations" timeout 1200 "$WEFT_MPIEXEC" --oversubscribe \
     --bind-to none -n 2 "$weft" train "$src/layouts/ppo.yaml" \
     run_dir="$dir/ranks" $short "$judged"
 expect "2 iterations" "$weft" train "$src/layouts/ppo.yaml" \

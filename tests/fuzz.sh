@@ -71,7 +71,7 @@ for f in "$src"/tests/fuzz/fuzz_*.c; do
     corpus=$(mktemp -d) || exit 1
     seeds=$src/tests/fuzz/corpus/${name#fuzz_}
     [ -d "$seeds" ] || seeds=
-    if "$work/$name" -max_total_time="$seconds" -timeout=10 -max_len=65536 \
+    if "$work/$name" -max_total_time="$seconds" -timeout=300 -max_len=65536 \
         -rss_limit_mb=1024 -artifact_prefix="$work/$name-" -verbosity=0 \
         -print_final_stats=1 "$corpus" $seeds >"$work/$name.log" 2>&1; then
         echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' \

@@ -245,9 +245,20 @@ void weft_insert_here(struct weft_seq *seq,
 /* Completes what nobody answered with zeros, so that stopping ends. */
 void weft_external_abandon_all(struct weft_rt *rt);
 
+/* Looks at the runtime again and again, from a thread of its own. after_s 0:
+ * reports nothing, but answers the other ranks. */
 int weft_watchdog_start(struct weft_rt *rt, double after_s,
                         struct weft_err *err);
 void weft_watchdog_stop(struct weft_rt *rt);
+/* One look at a time now_s that the caller counts. */
+struct weft_watchdog_view {
+    struct weft_rt *rt;
+    double after_s;
+    double moved_s, asked_s; /* when something moved, others were asked */
+    long seen;               /* tasks that had ended; at first -1 */
+    bool told, blamed;       /* of this standstill */
+};
+void weft_watchdog_look(struct weft_watchdog_view *view, double now_s);
 
 /* For loops that poll: a while for nothing, then sleeps that grow. */
 enum { WEFT_NAP_FIRST_US = 20, WEFT_NAP_LAST_US = 1000 };

@@ -289,7 +289,7 @@ static int start_here(struct weft_rt *rt,
         rc = weft_transfer_create(rt, err);
     if (!rc)
         rc = starpu_start(rt, options, topology->n_usable, err);
-    if (!rc && options->watchdog_s > 0)
+    if (!rc && (options->watchdog_s > 0 || rt->n_ranks > 1))
         rc = weft_watchdog_start(rt, options->watchdog_s, err);
     return rc;
 }

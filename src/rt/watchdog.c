@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Says what is stuck when no task ends for a while: which tasks run, how many
- * of which operation wait, whose turn in a strict order does not come. It
- * reports once for each standstill and changes nothing.
+ * of which operation wait, whose turn in a strict order does not come, which
+ * rank no longer answers. It reports once for each standstill and changes
+ * nothing.
  */
 #include <stdio.h>
 #include <time.h>
@@ -12,9 +13,11 @@
 #include "base/log.h"
 #include "rt/internal.h"
 
+/* Every thread of this kind looks at its messages once a second. */
+static const double ANSWER_S = 5;
+
 struct weft_watchdog {
-    struct weft_rt *rt;
-    double after_s;
+    struct weft_watchdog_view view;
     pthread_t thread;
     pthread_mutex_t mutex; /* guards stop */
     pthread_cond_t wake;
@@ -96,14 +99,47 @@ static bool report(struct weft_rt *rt, double standstill_s)
     return true;
 }
 
+/* Nothing is there that could move. */
+static bool is_idle(struct weft_rt *rt)
+{
+    char none[1];
+    return list_pending(rt, none, sizeof none) == 0
+        && atomic_load(&rt->n_external) == 0 && weft_world_waits_s() == 0
+        && atomic_load(&rt->n_transfers) == 0;
+}
+
+void weft_watchdog_look(struct weft_watchdog_view *view, double now_s)
+{
+    struct weft_rt *rt = view->rt;
+    /* What was inserted moved as well: idle time is no standstill. */
+    long ended = atomic_load(&rt->n_ended);
+    bool idle = is_idle(rt);
+    weft_world_life_answer();
+    if (ended != view->seen || idle) {
+        view->seen = ended;
+        view->moved_s = now_s;
+        view->told = view->blamed = false;
+    } else if (view->after_s > 0 && !view->told
+               && now_s - view->moved_s >= view->after_s) {
+        view->told = report(rt, now_s - view->moved_s);
+        view->asked_s = now_s;
+        weft_world_life_ask();
+    } else if (view->told && !view->blamed
+               && now_s - view->asked_s >= ANSWER_S) {
+        int silent = weft_world_life_silent();
+        view->blamed = true;
+        if (silent >= 0)
+            weft_warn("  rank %d has not answered for %.1f s: its process "
+                      "is stopped, or its machine out of reach",
+                      silent, now_s - view->asked_s);
+    }
+}
+
 static void *watch(void *arg)
 {
     struct weft_watchdog *w = arg;
-    struct weft_rt *rt = w->rt;
-    double period = w->after_s / 4 < 1 ? w->after_s / 4 : 1;
-    double moved = weft_clock_s();
-    long seen = -1;
-    bool told = false;
+    double after_s = w->view.after_s;
+    double period = after_s > 0 && after_s < 4 ? after_s / 4 : 1;
     pthread_mutex_lock(&w->mutex);
     while (!w->stop) {
         struct timespec t;
@@ -112,21 +148,7 @@ static void *watch(void *arg)
         t.tv_sec += (time_t) until;
         t.tv_nsec = (long) ((until - (double) (time_t) until) * 1e9);
         pthread_cond_timedwait(&w->wake, &w->mutex, &t);
-        double now = weft_clock_s();
-        /* What was inserted moved as well: idle time is no standstill. */
-        long ended = atomic_load(&rt->n_ended);
-        char none[1];
-        bool idle = list_pending(rt, none, sizeof none) == 0
-                 && atomic_load(&rt->n_external) == 0
-                 && weft_world_waits_s() == 0
-                 && atomic_load(&rt->n_transfers) == 0;
-        if (ended != seen || idle) {
-            seen = ended;
-            moved = now;
-            told = false;
-        } else if (!told && now - moved >= w->after_s) {
-            told = report(rt, now - moved);
-        }
+        weft_watchdog_look(&w->view, weft_clock_s());
     }
     pthread_mutex_unlock(&w->mutex);
     return NULL;
@@ -138,8 +160,8 @@ int weft_watchdog_start(struct weft_rt *rt, double after_s,
     struct weft_watchdog *w = weft_alloc(1, sizeof *w);
     if (!w)
         return weft_err_nomem(err, "the watchdog", sizeof *w);
-    w->rt = rt;
-    w->after_s = after_s;
+    w->view = (struct weft_watchdog_view){
+        .rt = rt, .after_s = after_s, .moved_s = weft_clock_s(), .seen = -1};
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);

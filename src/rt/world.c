@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "config.h"
@@ -25,7 +26,8 @@ static struct {
     struct weft_host host;
 #ifdef WEFT_HAVE_MPI
     bool open;
-    MPI_Comm control, transfers;
+    MPI_Comm control, transfers, life;
+    bool *answered; /* (size) since the last question */
 #endif
 } world = {.size = 1, .host = {.n_ranks = 1, .share = 1}};
 
@@ -134,6 +136,57 @@ MPI_Comm weft_world_transfers(void)
     return world.transfers;
 }
 
+/* ---- Signs of life ---------------------------------------------------- */
+
+enum { LIFE_QUESTION, LIFE_ANSWER };
+
+/* Messages without data: nobody waits until they are sent. */
+static void life_send(int rank, int tag)
+{
+    MPI_Request request;
+    MPI_Isend(NULL, 0, MPI_BYTE, rank, tag, world.life, &request);
+    MPI_Request_free(&request);
+}
+
+/* Takes one message. Returns its rank, or -1. */
+static int life_receive(int tag)
+{
+    MPI_Status status;
+    int there = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, tag, world.life, &there, &status);
+    if (!there)
+        return -1;
+    MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, tag, world.life,
+             MPI_STATUS_IGNORE);
+    return status.MPI_SOURCE;
+}
+
+void weft_world_life_ask(void)
+{
+    for (int r = 0; world.answered && r < world.size; r++) {
+        world.answered[r] = r == world.rank;
+        if (r != world.rank)
+            life_send(r, LIFE_QUESTION);
+    }
+}
+
+void weft_world_life_answer(void)
+{
+    int r;
+    while (world.answered && (r = life_receive(LIFE_QUESTION)) >= 0)
+        life_send(r, LIFE_ANSWER);
+    while (world.answered && (r = life_receive(LIFE_ANSWER)) >= 0)
+        world.answered[r] = true;
+}
+
+int weft_world_life_silent(void)
+{
+    for (int r = 0; world.answered && r < world.size; r++)
+        if (!world.answered[r])
+            return r;
+    return -1;
+}
+
 /* ---- Joining ---------------------------------------------------------- */
 
 /* How many ranks share this machine, and what part of the processors that
@@ -175,9 +228,13 @@ int weft_world_open(struct weft_err *err)
     weft_log_set_rank(world.rank);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.control);
     MPI_Comm_dup(MPI_COMM_WORLD, &world.transfers);
+    MPI_Comm_dup(MPI_COMM_WORLD, &world.life);
     read_host();
+    world.answered = weft_alloc((size_t) world.size, sizeof(bool));
     int rc = 0;
-    if (level < MPI_THREAD_MULTIPLE)
+    if (!world.answered)
+        rc = weft_err_nomem(err, "the ranks", (size_t) world.size);
+    else if (level < MPI_THREAD_MULTIPLE)
         rc = weft_err_set(err, WEFT_EUNSUPPORTED,
                           "%s has no MPI_THREAD_MULTIPLE, which several "
                           "processes need",
@@ -199,6 +256,9 @@ void weft_world_close(void)
         return;
     MPI_Comm_free(&world.control);
     MPI_Comm_free(&world.transfers);
+    MPI_Comm_free(&world.life);
+    weft_free(world.answered);
+    world.answered = NULL;
     MPI_Finalize();
     world.open = false;
     world.rank = 0;
@@ -240,6 +300,19 @@ void weft_world_receive(int rank, void *data, size_t bytes)
     (void) rank;
     (void) data;
     (void) bytes;
+}
+
+void weft_world_life_ask(void)
+{
+}
+
+void weft_world_life_answer(void)
+{
+}
+
+int weft_world_life_silent(void)
+{
+    return -1;
 }
 
 int weft_world_open(struct weft_err *err)

@@ -30,6 +30,14 @@ const struct weft_host *weft_world_host(void);
 /* How long this rank has waited for the others so far; 0: it does not. */
 double weft_world_waits_s(void);
 
+/* Signs of life between the ranks, for watchdogs; Local, by one thread. Ask
+ * sends a question to all others, answer replies to theirs and takes in what
+ * came to ours, silent tells the first rank that has not answered since the
+ * last question, or -1. */
+void weft_world_life_ask(void);
+void weft_world_life_answer(void);
+int weft_world_life_silent(void);
+
 enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
 /* v (n): all ranks', number by number. */
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);

@@ -60,7 +60,9 @@ static int wait_end(const struct weft_child *c, pid_t pid, double start,
     double next = 0;
     size_t n_sent = 0;
     int rc = 0;
-    while (waitpid(pid, status, WNOHANG) == 0) {
+    siginfo_t end = {0};
+    while (waitid(P_PID, (id_t) pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0
+           && end.si_pid == 0) {
         if (!rc)
             rc = must_end(c, start, err);
         if (rc && n_sent < WEFT_COUNT(signal_of) && weft_clock_s() >= next) {
@@ -69,6 +71,9 @@ static int wait_end(const struct weft_child *c, pid_t pid, double start,
         }
         nanosleep(&pause, NULL);
     }
+    if (rc)
+        kill(-pid, SIGKILL); /* what it has started and left behind */
+    waitpid(pid, status, 0); /* until here the number is its own */
     return rc;
 }
 

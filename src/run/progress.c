@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 
 struct weft_progress {
     FILE *out;
@@ -118,7 +117,7 @@ static void draw(struct weft_progress *p, int64_t done, double eta_s)
 /* ---- A run ------------------------------------------------------------ */
 
 struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
-                                           int64_t n_total)
+                                           int64_t n_total, double now_s)
 {
     struct weft_progress *p = weft_alloc(1, sizeof *p);
     if (!p)
@@ -128,7 +127,7 @@ struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
         .out = out,
         .terminal = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0,
         .n_total = n_total,
-        .last_s = weft_clock_s(),
+        .last_s = now_s,
         .step_s = -1,
         .score = NAN,
     };

@@ -17,9 +17,10 @@
 struct weft_progress;
 
 /* Writes to `out` (usually stderr), which is borrowed. n_done: iterations a
- * resumed run already has; n_total > 0. NULL: no memory. */
+ * resumed run already has; n_total > 0; now_s: weft_clock_s(). NULL: no
+ * memory. */
 struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
-                                           int64_t n_total);
+                                           int64_t n_total, double now_s);
 /* After iteration number `iteration`; now_s is weft_clock_s(). NULL
  * `progress` is allowed everywhere. */
 void weft_progress_step(struct weft_progress *progress, int64_t iteration,

@@ -3,7 +3,10 @@
  * What ends a job, or would stand still; ranks.sh starts it under mpirun and
  * reads what it says.
  *
- * usage: rank_ends --late | --kill | --abort | --step
+ * usage: rank_ends --late LOG | --stop PID_FILE | --kill | --abort | --step
+ *
+ * --late: rank 0 is late until LOG says that rank 1 waits for it. --stop: rank
+ * 1 stops, as by Ctrl-Z, once its process id is in PID_FILE.
  */
 #include "rt/graph.h"
 
@@ -12,7 +15,35 @@
 #include <string.h>
 #include <unistd.h>
 
-static int end_job(const char *how)
+/* Whether the log, which mpirun writes, says it. */
+static bool said(const char *log, const char *part)
+{
+    char line[4096];
+    bool found = false;
+    FILE *f = fopen(log, "r");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strstr(line, part) != NULL;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static int stop_rank(struct weft_rt *rt, const char *pid_file)
+{
+    struct weft_err err;
+    if (weft_world_rank() == 1) {
+        FILE *f = fopen(pid_file, "w");
+        if (!f || fprintf(f, "%ld\n", (long) getpid()) < 0 || fclose(f))
+            return 1;
+        raise(SIGSTOP);
+    }
+    int rc = weft_world_agree(0, &err);
+    weft_rt_stop(rt);
+    weft_world_close();
+    return rc != 0;
+}
+
+static int end_job(const char *how, const char *file)
 {
     struct weft_err err;
     struct weft_rt *rt;
@@ -25,6 +56,8 @@ static int end_job(const char *how)
     int me = weft_world_rank(), data = 0;
     if (weft_rt_start(&options, &rt, &err) || weft_seq_create(rt, &seq, &err))
         return 1;
+    if (strcmp(how, "--stop") == 0)
+        return stop_rank(rt, file);
     struct weft_tile *from, *to;
     struct weft_tile_id id = {"m", "x", -1, -1, -1, 0};
     if (weft_tile_create_temp(rt, &id, WEFT_MEM_SAMPLES, 8, &from, &err))
@@ -35,8 +68,8 @@ static int end_job(const char *how)
     if (strcmp(how, "--late") == 0) { /* rank 1 waits for rank 0's answer */
         weft_external_begin(seq, from, &anywhere, &answer, &err);
         weft_insert_copy(seq, &anywhere, from, to);
-        if (me == 0)
-            usleep(1500000);
+        while (me == 0 && !said(file, "waits for 'm x' from rank 0"))
+            usleep(10000);
         weft_external_complete(answer, NULL, 0);
         int rc = weft_seq_wait(seq, &err);
         weft_rt_stop(rt);
@@ -59,14 +92,14 @@ static int end_job(const char *how)
 int main(int argc, char **argv)
 {
     struct weft_err err;
-    if (argc != 2) {
-        fprintf(stderr,
-                "usage: rank_ends --late | --kill | --abort | --step\n");
+    if (argc < 2) {
+        fprintf(stderr, "usage: rank_ends --late LOG | --stop PID_FILE | "
+                        "--kill | --abort | --step\n");
         return 2;
     }
     if (weft_world_open(&err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    return end_job(argv[1]);
+    return end_job(argv[1], argc > 2 ? argv[2] : "");
 }

@@ -122,10 +122,11 @@ static void open_with_vite(const char *dir)
         return;
     }
     snprintf(path, sizeof path, "%s/paje.svg", dir);
-    snprintf(command, sizeof command,
-             "cd %s && QT_QPA_PLATFORM=offscreen LD_LIBRARY_PATH= timeout 60 "
-             "vite -e paje.svg paje.trace >vite.log 2>&1",
-             dir);
+    snprintf(
+        command, sizeof command,
+        "cd %s && QT_QPA_PLATFORM=offscreen LD_LIBRARY_PATH= timeout 600 "
+        "vite -e paje.svg paje.trace >vite.log 2>&1",
+        dir);
     CHECK_INT(system(command), 0);
     CHECK(stat(path, &st) == 0 && st.st_size > 1000);
 }

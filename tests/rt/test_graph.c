@@ -326,7 +326,7 @@ static void test_external(void)
     }
     struct weft_tile *other = tile_of(9, 8);
     insert_mix(other); /* runs though 50 others wait */
-    for (int i = 0; i < 2000 && atomic_load(&n_bodies) < 1; i++)
+    while (atomic_load(&n_bodies) < 1)
         usleep(1000);
     CHECK_INT(n_bodies, 1);
     for (int i = N - 1; i >= 0; i--) { /* in any order */
@@ -343,13 +343,16 @@ static void test_external(void)
     stop();
 }
 
+static atomic_bool slow_may_end;
+
 static int slow_cpu(const void *args, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {
     (void) args;
     (void) n_buf;
     (void) x;
-    usleep(50000);
+    while (!atomic_load(&slow_may_end))
+        usleep(1000);
     *(uint64_t *) buf[1] = *(const uint64_t *) buf[0];
     return 0;
 }
@@ -371,6 +374,7 @@ static void test_external_early(void)
     uint32_t short_answer = 9; /* the rest is zeros */
     weft_external_complete(answer, &short_answer, sizeof short_answer);
     weft_tile_release(score);
+    atomic_store(&slow_may_end, true);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     CHECK(*(uint64_t *) weft_tile_acquire(copy, WEFT_READ) == 5);
     weft_tile_unacquire(copy);

@@ -8,7 +8,7 @@
 #include "rt/codelet.h"
 #include "rt/internal.h"
 
-static atomic_int go_on;
+static atomic_int go_on, n_standing;
 
 static int stand_cpu(const void *args, void *const buf[], int n_buf,
                      struct weft_exec *x)
@@ -17,61 +17,86 @@ static int stand_cpu(const void *args, void *const buf[], int n_buf,
     (void) buf;
     (void) n_buf;
     (void) x;
+    atomic_fetch_add(&n_standing, 1);
     while (!atomic_load(&go_on))
         usleep(1000);
     return 0;
 }
 WEFT_CODELET(stand, 0x0, stand_cpu)
 
-/* Runs a standstill of a second; what was said comes in text. */
-static void said(double watchdog_s, bool still, char *text, size_t size)
+static struct weft_rt *rt;
+static struct weft_seq *seq;
+static struct weft_tile *tile;
+static int caught, saved;
+
+/* Standard error goes to a file. */
+static void start(double watchdog_s)
 {
     struct weft_err err;
-    struct weft_rt *rt;
-    struct weft_seq *seq;
-    struct weft_tile *tile;
-    struct weft_external *answer;
     struct weft_rt_options options = {
         .n_devices = 2, .nap = 1, .watchdog_s = watchdog_s};
     char path[] = "/tmp/weft-test-XXXXXX";
-    int file = mkstemp(path), saved = dup(2);
-    REQUIRE(file >= 0 && saved >= 0);
+    caught = mkstemp(path);
+    saved = dup(2);
+    REQUIRE(caught >= 0 && saved >= 0);
     unlink(path);
     fflush(stderr);
-    dup2(file, 2);
-    int rc = weft_rt_start(&options, &rt, &err);
-    if (!rc)
-        rc = weft_seq_create(rt, &seq, &err);
-    if (!rc)
-        rc = weft_tile_create(rt, &(struct weft_tile_id){0}, WEFT_MEM_SAMPLES,
-                              8, &tile, &err);
-    REQUIRE_OK(rc, err);
-    struct weft_where where = {.device = 1,
-                               .call = WEFT_CALL_REF_INFER,
-                               .iteration = 3,
-                               .micro_batch = 4,
-                               .layer = 5};
-    atomic_store(&go_on, !still);
-    for (int i = 0; i < 3; i++)
-        weft_insert(seq, &weft_cl_stand, NULL, 0, NULL, 0, &where);
-    REQUIRE_OK(weft_external_begin(seq, tile, &where, &answer, &err), err);
-    if (!still)
-        weft_external_complete(answer, NULL, 0);
-    usleep(900000);
-    if (still)
-        weft_external_complete(answer, NULL, 0);
-    atomic_store(&go_on, 1);
-    rc = weft_seq_wait(seq, &err);
+    dup2(caught, 2);
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+    REQUIRE_OK(weft_tile_create(rt, &(struct weft_tile_id){0},
+                                WEFT_MEM_SAMPLES, 8, &tile, &err),
+               err);
+    atomic_store(&go_on, 0);
+    atomic_store(&n_standing, 0);
+}
+
+/* What was said so far. */
+static const char *said(void)
+{
+    static char text[4096];
+    ssize_t n = pread(caught, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    return text;
+}
+
+static void stop(void)
+{
     weft_tile_release(tile);
     weft_seq_free(seq);
     weft_rt_stop(rt);
     fflush(stderr);
     dup2(saved, 2);
     close(saved);
-    ssize_t n = pread(file, text, size - 1, 0);
-    text[n > 0 ? n : 0] = 0;
-    close(file);
-    CHECK_INT(rc, 0);
+    close(caught);
+}
+
+static const struct weft_where where = {.device = 1,
+                                        .call = WEFT_CALL_REF_INFER,
+                                        .iteration = 3,
+                                        .micro_batch = 4,
+                                        .layer = 5};
+
+/* Three tasks, the first of which runs when this returns, and an answer that
+ * does not come. */
+static struct weft_external *stand_still(void)
+{
+    struct weft_err err;
+    struct weft_external *answer;
+    for (int i = 0; i < 3; i++)
+        weft_insert(seq, &weft_cl_stand, NULL, 0, NULL, 0, &where);
+    REQUIRE_OK(weft_external_begin(seq, tile, &where, &answer, &err), err);
+    while (atomic_load(&n_standing) == 0)
+        usleep(1000);
+    return answer;
+}
+
+static void go(struct weft_external *answer)
+{
+    struct weft_err err;
+    weft_external_complete(answer, NULL, 0);
+    atomic_store(&go_on, 1);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
 }
 
 static int count(const char *text, const char *part)
@@ -82,29 +107,65 @@ static int count(const char *text, const char *part)
     return n;
 }
 
+/* Looks at times of the test's own. */
 static void test_standstill(void)
 {
-    char text[4096];
-    said(0.4, true, text, sizeof text);
-    CHECK_INT(count(text, "no task has ended for 0."), 1); /* once */
-    CHECK_INT(count(text, "3 wait or run: stand 3"), 1);
-    CHECK_INT(count(text, "1 answers from outside have not come"), 1);
-    CHECK_INT(count(text, "device 1 runs stand (ref_infer, iteration 3, "
-                          "micro-batch 4, layer 5) for 0."),
+    start(0);
+    struct weft_watchdog_view view = {.rt = rt, .after_s = 10, .seen = -1};
+    weft_watchdog_look(&view, 100);
+    weft_watchdog_look(&view, 115); /* idle is no standstill */
+    struct weft_external *answer = stand_still();
+    weft_watchdog_look(&view, 124.9);
+    CHECK_STR(said(), "");
+    weft_watchdog_look(&view, 125.5);
+    CHECK_INT(count(said(), "no task has ended for 10.5 s"), 1);
+    CHECK_INT(count(said(), "3 wait or run: stand 3"), 1);
+    CHECK_INT(count(said(), "1 answers from outside have not come"), 1);
+    CHECK_INT(count(said(), "device 1 runs stand (ref_infer, iteration 3, "
+                            "micro-batch 4, layer 5) for "),
               1);
-    CHECK_INT(count(text, "device 0 runs"), 0);
+    CHECK_INT(count(said(), "device 0 runs"), 0);
+    weft_watchdog_look(&view, 140);
+    weft_watchdog_look(&view, 150);
+    CHECK_INT(count(said(), "no task has ended"), 1); /* once */
+    CHECK_INT(count(said(), "has not answered"), 0);
+    go(answer);
+    weft_watchdog_look(&view, 160);
+    weft_watchdog_look(&view, 175);
+    CHECK_INT(count(said(), "no task has ended"), 1);
+    atomic_store(&go_on, 0); /* again: it moved in between */
+    atomic_store(&n_standing, 0);
+    answer = stand_still();
+    weft_watchdog_look(&view, 184.9);
+    CHECK_INT(count(said(), "no task has ended"), 1);
+    weft_watchdog_look(&view, 185.1);
+    CHECK_INT(count(said(), "no task has ended for 10.1 s"), 1);
+    go(answer);
+    stop();
 }
 
-static void test_silence(void)
+static void test_off(void)
 {
-    char text[4096];
-    said(0.4, false, text, sizeof text); /* idle is no standstill */
-    CHECK_STR(text, "");
-    said(30, true, text, sizeof text);
-    CHECK_STR(text, "");
-    said(0, true, text, sizeof text);
-    CHECK_STR(text, "");
+    start(0);
+    struct weft_watchdog_view view = {.rt = rt, .seen = -1};
+    weft_watchdog_look(&view, 0);
+    struct weft_external *answer = stand_still();
+    weft_watchdog_look(&view, 1e9);
+    CHECK_STR(said(), "");
+    go(answer);
+    stop();
+}
+
+/* Its thread looks, without being asked. */
+static void test_thread(void)
+{
+    start(0.05);
+    struct weft_external *answer = stand_still();
+    while (!strstr(said(), "no task has ended for "))
+        usleep(1000);
+    go(answer);
+    stop();
 }
 
 WEFT_TESTS("rt/watchdog", {"test_standstill", test_standstill},
-           {"test_silence", test_silence})
+           {"test_off", test_off}, {"test_thread", test_thread})
