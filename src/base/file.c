@@ -262,6 +262,11 @@ struct weft_file_writer {
 static int fail_write(const char *path, uint64_t wanted, struct weft_err *err)
 {
     uint64_t left;
+    if (errno == EFBIG)
+        return weft_err_set(err, WEFT_EFULL,
+                            "cannot write '%s': this process may not write "
+                            "files that large (ulimit -f)",
+                            path);
     if ((errno == ENOSPC || errno == EDQUOT)
         && weft_disk_free(path, &left, NULL) == 0)
         return weft_err_set(err, WEFT_EFULL,

@@ -94,6 +94,8 @@ int weft_dir_remove_below(int dir_fd, const char *dir, const char *name,
 int weft_dir_remove(const char *path, struct weft_err *err);
 /* Whether that would be done; removes nothing. */
 int weft_dir_may_be_removed(const char *path, struct weft_err *err);
+/* Removes an empty folder; true when there is none at `path` now. */
+bool weft_dir_remove_empty(const char *path);
 /* Removes everything of the first form in a folder and in the folders there,
  * whoever wrote it: for a folder in which nobody else works. What cannot be
  * removed is said in a warning. */

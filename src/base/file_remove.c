@@ -243,6 +243,11 @@ int weft_dir_may_be_removed(const char *path, struct weft_err *err)
     return walk_path(path, false, err);
 }
 
+bool weft_dir_remove_empty(const char *path)
+{
+    return rmdir(path) == 0 || errno == ENOENT;
+}
+
 /* Removes the stages in an open folder, and in its folders if `deeper`. */
 static void sweep(int fd, const char *dir, bool deeper)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft: finds the command and runs it. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,6 +95,7 @@ static int help(const char *name)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
+    signal(SIGXFSZ, SIG_IGN); /* a file too large is an error like others */
     if (!name) {
         fputs("usage: weft COMMAND [arguments]\nsee 'weft --help'\n", stderr);
         return WEFT_EXIT_USAGE;

@@ -3,12 +3,9 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -42,12 +39,16 @@ static const char *path_of(char buf[PATH_BYTES], const char *dir,
     return buf;
 }
 
-static const char *iteration_path(char buf[PATH_BYTES], const char *dir,
-                                  int32_t iteration)
+static void checkpoint_name(char buf[32], int32_t iteration)
 {
-    char name[32];
-    snprintf(name, sizeof name, "iteration-%06d", (int) iteration);
-    return path_of(buf, dir, name);
+    snprintf(buf, 32, "iteration-%06d", (int) iteration);
+}
+
+char *weft_checkpoint_path(const char *run_dir, int32_t iteration)
+{
+    char relative[64] = "checkpoints/";
+    checkpoint_name(relative + strlen(relative), iteration);
+    return weft_path_join(run_dir, relative);
 }
 
 /* The checkpoint's folder of a model's weights, or of its optimizer state. */
@@ -82,20 +83,23 @@ static int by_number_down(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Iterations of the folders iteration-NNNNNN under dir, newest first. */
-static int list(const char *dir, int32_t **out, int32_t *n_out,
-                struct weft_err *err)
+int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
+                         struct weft_err *err)
 {
+    char dir[PATH_BYTES];
     int32_t *found = NULL, n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(path_of(dir, run_dir, "checkpoints"));
     *out = NULL;
     *n_out = 0;
     if (!d)
         return errno == ENOENT ? 0 : weft_err_sys(err, "read", dir);
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        int k = 0, end = 0;
-        if (sscanf(e->d_name, "iteration-%d%n", &k, &end) != 1
-            || e->d_name[end] != 0 || k < 0)
+        char name[32];
+        int k = 0;
+        if (sscanf(e->d_name, "iteration-%d", &k) != 1 || k < 0)
+            continue;
+        checkpoint_name(name, k); /* spelt otherwise, it is not ours */
+        if (strcmp(name, e->d_name) != 0)
             continue;
         int32_t *more = weft_realloc(found, (size_t) n + 1, sizeof *found);
         if (!more) {
@@ -228,20 +232,22 @@ static int write_manifest(struct weft_trainer *t, const char *stage,
 }
 
 /* Removes all but the newest `keep`. */
-static int prune(const char *dir, int32_t keep, struct weft_err *err)
+static int prune(const struct weft_config *c, struct weft_err *err)
 {
-    char path[PATH_BYTES];
     int32_t *found, n;
-    int rc = list(dir, &found, &n, err);
-    for (int32_t i = keep; i < n && !rc; i++) {
-        rc = weft_dir_remove(iteration_path(path, dir, found[i]), err);
+    int rc = weft_checkpoint_list(c->run_dir, &found, &n, err);
+    for (int32_t i = c->checkpoint.keep; i < n && !rc; i++) {
+        char *path = weft_checkpoint_path(c->run_dir, found[i]);
+        rc = path ? weft_dir_remove(path, err)
+                  : weft_err_nomem(err, "a path", strlen(c->run_dir));
+        weft_free(path);
     }
     weft_free(found);
     return rc;
 }
 
 /* Rank 0 makes the folder complete and lets it appear. */
-static int finish(struct weft_trainer *t, const char *stage, const char *dir,
+static int finish(struct weft_trainer *t, const char *stage,
                   const char *final, json_t *files, struct weft_err *err)
 {
     enum weft_dtype dtype = folder_dtype(&t->config);
@@ -255,18 +261,17 @@ static int finish(struct weft_trainer *t, const char *stage, const char *dir,
     else
         (void) weft_dir_remove(stage, NULL);
     if (!rc)
-        rc = prune(dir, t->config.checkpoint.keep, err);
+        rc = prune(&t->config, err);
     return rc;
 }
 
 int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
 {
-    char dir[PATH_BYTES], final[PATH_BYTES], *stage = NULL;
+    char *stage = NULL;
+    char *final = weft_checkpoint_path(t->config.run_dir, t->iteration);
     json_t *files = json_object();
     bool first = weft_world_rank() == 0;
-    path_of(dir, t->config.run_dir, "checkpoints");
-    iteration_path(final, dir, t->iteration);
-    int rc = files ? 0 : weft_err_nomem(err, "a manifest", 1024);
+    int rc = files && final ? 0 : weft_err_nomem(err, "a manifest", 1024);
     if (!rc && first)
         rc = weft_metrics_sync(t->metrics_writer, err);
     if (!rc && first)
@@ -277,7 +282,7 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
         rc = write_tensors(t, &t->critic, stage, "critic", files, err);
     if (!rc && first)
-        rc = finish(t, stage, dir, final, files, err);
+        rc = finish(t, stage, final, files, err);
     else if (stage)
         (void) weft_dir_remove(stage, NULL);
     rc = weft_world_agree(rc, err);
@@ -285,6 +290,7 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
         weft_err_prefix(err, "checkpoint of iteration %d",
                         (int) t->iteration);
     weft_free(stage);
+    weft_free(final);
     json_decref(files);
     return rc;
 }
@@ -450,107 +456,5 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     json_decref(state);
     if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);
-    return rc;
-}
-
-/* ---- The run directory ------------------------------------------------ */
-
-/* Whether a run may begin there: what one leaves that ended before it had
- * written its configuration does not count. */
-static int is_empty(const char *dir, bool *out, struct weft_err *err)
-{
-    static const char part[] = ".config.yaml.tmp-";
-    DIR *d = opendir(dir);
-    *out = true;
-    if (!d)
-        return errno == ENOENT ? 0 : weft_err_sys(err, "read", dir);
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0
-            && strcmp(e->d_name, "lock") != 0
-            && strncmp(e->d_name, part, sizeof part - 1) != 0)
-            *out = false;
-    closedir(d);
-    return 0;
-}
-
-int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
-                      struct weft_err *err)
-{
-    const char *run = t->config.run_dir;
-    char path[PATH_BYTES], dir[PATH_BYTES];
-    int32_t *found = NULL, n = 0;
-    bool empty;
-    *checkpoint_out = NULL;
-    path_of(path, run, "config.yaml");
-    if (!weft_file_exists(path)) {
-        int rc = is_empty(run, &empty, err);
-        if (!rc && !empty)
-            rc = weft_err_set(err, WEFT_EINVAL,
-                              "run_dir '%s' holds other files and no run; "
-                              "give an empty or new folder",
-                              run);
-        return rc;
-    }
-    struct weft_config old;
-    int rc = weft_config_read(path, 0, NULL, &old, err);
-    if (rc)
-        return rc;
-    rc = weft_config_check_resume(&old, &t->config, err);
-    weft_config_release(&old);
-    if (!rc)
-        rc = list(path_of(dir, run, "checkpoints"), &found, &n, err);
-    if (!rc && n > 0) {
-        t->iteration = found[0];
-        *checkpoint_out = weft_strdup(iteration_path(path, dir, found[0]));
-        if (!*checkpoint_out)
-            rc = weft_err_nomem(err, "a path", strlen(path));
-    }
-    weft_free(found);
-    return rc;
-}
-
-int weft_run_dir_lock(struct weft_trainer *t, struct weft_err *err)
-{
-    char path[PATH_BYTES];
-    int rc = weft_dir_create(t->config.run_dir, err);
-    if (rc)
-        return rc;
-    path_of(path, t->config.run_dir, "lock");
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return weft_err_sys(err, "write", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        int saved = errno;
-        close(fd);
-        errno = saved;
-        if (saved != EWOULDBLOCK)
-            return weft_err_sys(err, "lock", path);
-        return weft_err_set(err, WEFT_ESTATE,
-                            "another process works in run_dir '%s'; wait for "
-                            "it, or take another run_dir",
-                            t->config.run_dir);
-    }
-    t->lock = fd;
-    return 0;
-}
-
-int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
-{
-    static const char *const folder[] = {"samples", "checkpoints"};
-    const char *run = t->config.run_dir;
-    char path[PATH_BYTES];
-    /* First of all: it is what makes the folder a run's. */
-    int rc = weft_config_write(&t->config, path_of(path, run, "config.yaml"),
-                               err);
-    if (!rc)
-        rc = weft_plan_write(&t->plan, path_of(path, run, "plan.json"), err);
-    for (size_t i = 0; i < WEFT_COUNT(folder) && !rc; i++)
-        rc = weft_dir_create(path_of(path, run, folder[i]), err);
-    if (!rc)
-        rc = weft_samples_truncate(run, t->iteration, err);
-    if (!rc)
-        rc = weft_metrics_open(run, t->iteration, t->config.tensorboard,
-                               t->config.metric_names, &t->metrics_writer,
-                               err);
     return rc;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The run directory and its checkpoints.
+ * The checkpoints of a run directory (run/run_dir.h).
  *
- *     run_dir/config.yaml                   the effective configuration
- *     run_dir/metrics.jsonl  samples/  trace/
  *     run_dir/checkpoints/iteration-000010/
  *         manifest.json                     state, and a checksum per file
  *         actor/   a Hugging Face folder: weights and tokenizer alone
@@ -19,18 +17,11 @@
 
 #include "run/trainer.h"
 
-/* Finds out whether run_dir holds a run: then checks that the configuration
- * fits it, and returns its newest checkpoint's folder (NULL: none yet; the
- * caller frees), with its iteration in t->iteration. Creates nothing. Errors: a folder that is no run and not
- * empty, another configuration. */
-int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
-                      struct weft_err *err);
-/* Creates the run directory and takes its lock, which the process holds until
- * it ends: two runs in one directory would mix. Errors: it is taken. */
-int weft_run_dir_lock(struct weft_trainer *t, struct weft_err *err);
-/* Creates the run directory's files where missing, opens the metrics (cut
- * back to the iteration resumed from). */
-int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err);
+/* Iterations of a run directory's checkpoints, newest first. Caller frees. */
+int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
+                         struct weft_err *err);
+/* run_dir/checkpoints/iteration-000010. Caller frees; NULL: no memory. */
+char *weft_checkpoint_path(const char *run_dir, int32_t iteration);
 
 int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err);
 /* State and weights from a checkpoint; verifies every checksum. */

@@ -37,6 +37,7 @@ run_sources = \
 	%D%/reward_boxed.c \
 	%D%/reward_program.c %D%/reward_program.h \
 	%D%/rollout.c %D%/rollout.h \
+	%D%/run_dir.c %D%/run_dir.h \
 	%D%/samples.c %D%/samples.h \
 	%D%/schedule_job.c %D%/schedule_job.h \
 	%D%/sft.c \

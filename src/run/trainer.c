@@ -19,6 +19,7 @@
 #include "run/memory.h"
 #include "run/plan_needs.h"
 #include "run/prompts.h"
+#include "run/run_dir.h"
 #include "run/store.h"
 
 /* ---- What ppo.c and sft.c ask ----------------------------------------- */
@@ -452,6 +453,7 @@ void weft_trainer_close(struct weft_trainer *t)
     write_trace(t);
     if (t->seq)
         weft_seq_free(t->seq);
+    weft_run_dir_undo(t); /* before the runtime ends, which writes there */
     weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
     weft_tile_release(t->kl_state);
@@ -474,6 +476,7 @@ void weft_trainer_close(struct weft_trainer *t)
     weft_free(t->order);
     if (t->lock > 0)
         close(t->lock);
+    weft_free(t->made_dir);
     weft_config_release(&t->config);
     weft_free(t);
 }

@@ -80,7 +80,8 @@ struct weft_trainer {
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
     bool scores_were_equal; /* in the last iteration, and that was said */
-    int lock; /* of the run directory; 0: not held */
+    int lock;       /* of the run directory; 0: not held */
+    char *made_dir; /* highest folder made for the run directory; or NULL */
 };
 
 /* Fills plan->memory with what a run of the configuration on such a job will

@@ -39,6 +39,7 @@ static void test_resume_locked(void)
     const char *word[] = {"iterations=4", NULL};
     char run[512], command[1536];
     struct weft_trainer *t = fixture_open(&fixture, "locked", word);
+    fixture_steps(t, 1); /* a run without an iteration leaves nothing */
     snprintf(run, sizeof run, "%s/locked", fixture.dir);
     snprintf(command, sizeof command, "flock -n '%s/lock' true",
              run); /* util-linux: another process */
