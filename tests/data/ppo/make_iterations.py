@@ -38,6 +38,7 @@ torch.set_num_threads(1)
 BASE = {
     "seed": 7,
     "iterations": 2,
+    "model.actor": "actor",
     "data.shuffle": True,
     "rollout.prompts": 4,
     "rollout.samples_per_prompt": 2,
@@ -92,6 +93,7 @@ RUNS = [
     {},
     {"seed": 8},
     {"iterations": 3},
+    {"model.actor": "tied"},
     {"data.shuffle": False},
     {"rollout.prompts": 3},
     {"rollout.samples_per_prompt": 3},
@@ -141,12 +143,13 @@ RUNS += [{"actor.schedule": "constant", "actor.min_lr_ratio": 0},
 
 # As the test: prompts.jsonl has these with their numbers as labels.
 PROMPTS = ["a", "bee", "the sea", "to", "zero one", "xyz"]
-# weft init for actor, reference, critic and reward model.
+# Options of weft init.
 SHAPE = ["--family", "llama", "--hidden", "64", "--layers", "2", "--heads",
          "4", "--kv-heads", "2", "--head-dim", "16", "--intermediate", "128",
          "--std", "0.2"]
 MODELS = {"actor": ["--seed", "3"], "reference": ["--seed", "4"],
           "critic": ["--seed", "5", "--scalar"],
+          "tied": ["--seed", "9", "--tied"],
           "reward": ["--seed", "6", "--scalar", "--tokenizer", "none",
                      "--vocab", "259"]}
 WEIGHT = {"rule": 0.5, "model": 0.2}
@@ -239,7 +242,9 @@ class Llama:
         return self.norm(x, "model.norm.weight")
 
     def log_softmax(self, tokens, temperature):
-        logits = self.hidden(tokens) @ self.p["lm_head.weight"].T
+        head = "model.embed_tokens.weight" \
+            if self.config["tie_word_embeddings"] else "lm_head.weight"
+        logits = self.hidden(tokens) @ self.p[head].T
         return (logits / temperature).log_softmax(-1)
 
     def scalar(self, tokens):
@@ -541,6 +546,9 @@ def record(c, samples, kl_coef, actor, critic):
             out[f"{who}_norm.{k}"] = norm
     if actor:
         stat = actor[0]
+        # before the first update the ratio is 1, to the bit
+        out["rollout_train_logprob_abs_diff_max"] = 0
+        out["actor/first_ratio_abs_dev_max"] = 0
         for key in ("pg_loss", "pg_clipfrac", "pg_clipfrac_lower", "ppo_kl",
                     "entropy"):
             out["actor/" + key] = stat[key] / stat["tokens"]
@@ -575,7 +583,7 @@ def run(c, folder, each):
     stops = {model["actor"].config["eos_token_id"]}
     if c["rollout.stop"]:
         stops |= set(tokenizer.encode(c["rollout.stop"]).ids)
-    actor = Trained(c, "actor", model["actor"])
+    actor = Trained(c, "actor", model[c["model.actor"]])
     critic = Trained(c, "critic", model["critic"])
     kl_coef, out = c["ppo.kl.coef"], {}
     for iteration in range(c["iterations"]):
