@@ -14,6 +14,23 @@ model_sources = \
 	%D%/dataset_row.c \
 	%D%/init.c \
 	%D%/init.h \
+	%D%/jinja.h \
+	%D%/jinja_call.c \
+	%D%/jinja_case.c \
+	%D%/jinja_case_table.h \
+	%D%/jinja_eval.c \
+	%D%/jinja_expr.c \
+	%D%/jinja_filter.c \
+	%D%/jinja_impl.h \
+	%D%/jinja_lex.c \
+	%D%/jinja_list.c \
+	%D%/jinja_method.c \
+	%D%/jinja_op.c \
+	%D%/jinja_parse.c \
+	%D%/jinja_run.c \
+	%D%/jinja_test.c \
+	%D%/jinja_text.c \
+	%D%/jinja_value.c \
 	%D%/pattern.c \
 	%D%/pretokenize.c \
 	%D%/pretokenize.h \

@@ -24,3 +24,8 @@ check_PROGRAMS += %D%/test_dataset
 %C%_test_dataset_LDADD = $(model_libs)
 check_PROGRAMS += %D%/test_unicode
 %C%_test_unicode_LDADD = $(model_libs)
+check_PROGRAMS += %D%/test_jinja
+%C%_test_jinja_LDADD = $(model_libs)
+# Not a test: tests/data/chat/compare_published.py runs it.
+EXTRA_PROGRAMS += %D%/render_jinja
+%C%_render_jinja_LDADD = $(model_libs)
