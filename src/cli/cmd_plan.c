@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/topology.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -86,6 +87,19 @@ static int predict(const struct weft_config *config, struct weft_plan *plan,
     return weft_trainer_predict(config, &job, plan, err);
 }
 
+/* Beside the table, in a line of its own. */
+static void tell_idle(const struct options *o, const struct weft_plan *plan,
+                      const struct weft_plan_needs *needs)
+{
+    char idle[400];
+    if (!weft_plan_idle(plan, needs, idle, sizeof idle))
+        return;
+    if (o->json)
+        weft_warn("%s", idle);
+    else
+        printf("%s\n\n", idle);
+}
+
 /* The plan of `--check`, whose cluster counts where none is given. */
 static int check(const struct options *o, const struct weft_config *config,
                  struct weft_plan *out, struct weft_err *err)
@@ -102,7 +116,11 @@ static int check(const struct options *o, const struct weft_config *config,
     rc = weft_plan_check(out, &needs.plan, err);
     if (rc)
         weft_err_prefix(err, "%s", o->check);
-    return rc ? rc : predict(config, out, err);
+    if (!rc)
+        rc = predict(config, out, err);
+    if (!rc)
+        tell_idle(o, out, &needs.plan);
+    return rc;
 }
 
 static int make(const struct options *o, struct weft_config *config,
@@ -130,6 +148,8 @@ static int make(const struct options *o, struct weft_config *config,
         rc = predict(config, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
+    if (!rc)
+        tell_idle(o, out, &needs.plan);
     return rc;
 }
 

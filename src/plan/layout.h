@@ -130,6 +130,7 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
 /* ---- Making and checking ---------------------------------------------- */
 
 /* What a plan is made for. */
+enum { WEFT_MAX_GROUPS = 64 }; /* G at most */
 struct weft_plan_needs {
     int32_t n_nodes, n_devices;
     int32_t gradient_groups;
@@ -159,6 +160,13 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
 int weft_plan_check(const struct weft_plan *plan,
                     const struct weft_plan_needs *needs,
                     struct weft_err *err);
+
+/* Whether devices train nothing as a degree is as large as the run's
+ * partition allows (T, G); then a sentence that names call, number and key.
+ * The plan has passed weft_plan_check(). */
+bool weft_plan_idle(const struct weft_plan *plan,
+                    const struct weft_plan_needs *needs, char *text,
+                    size_t size);
 
 /* ---- Files ------------------------------------------------------------ */
 

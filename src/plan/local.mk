@@ -3,6 +3,7 @@ plan_sources = \
 	%D%/deal.c %D%/deal.h \
 	%D%/layout.c %D%/layout.h \
 	%D%/layout_check.c \
+	%D%/layout_idle.c \
 	%D%/mesh.c \
 	%D%/moves.c \
 	%D%/order.c \

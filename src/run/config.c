@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "base/yaml.h"
 #include "model/arch.h"
+#include "plan/layout.h"
 #include "run/config_keys.h"
 
 enum { MAX_KEYS = 128, MAX_NAME = 256 };
@@ -375,6 +376,28 @@ static void derive_dtype(struct reader *r)
         r->c->numerics.dtype = arch.shape.dtype;
 }
 
+/* Every group zeroes a gradient and adds it to another one, and holds up to
+ * log2(G) of them: with a model of 20M parameters and mini-batches of 128
+ * samples of 15 tokens, 64 groups in place of 4 took 1.8 times the CPU time of
+ * training and 1.7 times the memory (2026-11). Long samples do not notice. */
+static int32_t default_groups(const struct weft_config *c)
+{
+    enum { FEW = 4, GROUP_TOKENS = 512 };
+    bool ppo = c->algorithm == WEFT_ALGO_PPO;
+    int64_t n = ppo
+                  ? (int64_t) c->rollout.prompts
+                        * c->rollout.samples_per_prompt / c->ppo.mini_batches
+                  : c->train.batch;
+    int64_t tokens = n
+                   * (ppo ? c->rollout.max_new_tokens
+                          : c->data.max_prompt_tokens);
+    int64_t most = weft_max64(tokens / GROUP_TOKENS, FEW);
+    int32_t groups = 1;
+    while (groups < WEFT_MAX_GROUPS && 2 * groups <= n && 2 * groups <= most)
+        groups *= 2;
+    return groups;
+}
+
 /* Defaults that follow other keys. */
 static int derive(struct reader *r)
 {
@@ -384,6 +407,9 @@ static int derive(struct reader *r)
         derive_dtype(r);
     if (!is_given(r, "ppo.mini_batches") && c->ppo.mini_batches > n)
         c->ppo.mini_batches = (int32_t) n;
+    c->numerics.default_groups = c->numerics.gradient_groups == 0;
+    if (c->numerics.default_groups)
+        c->numerics.gradient_groups = default_groups(c);
     if (!c->model.reference && c->model.actor) {
         c->model.reference = weft_strdup(c->model.actor);
         if (!c->model.reference)

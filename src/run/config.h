@@ -157,7 +157,8 @@ struct weft_config {
     struct {
         enum weft_dtype dtype;   /* f32, bf16; the actor folder's */
         int32_t tensor_blocks;   /* T; 0: default of the model */
-        int32_t gradient_groups; /* G; 4 */
+        int32_t gradient_groups; /* G; by the size of a mini-batch */
+        bool default_groups;     /* nobody has set gradient_groups */
         char *isa;               /* NULL: the best of this CPU */
     } numerics;
 

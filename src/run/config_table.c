@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "plan/layout.h"
 #include "rt/graph.h"
 
 #define AT(field) offsetof(struct weft_config, field)
@@ -56,7 +57,7 @@
 
 #define OPTIMIZER(who, optim, lr_standard, flags)                            \
     FLOAT(who ".lr", optim.lr, lr_standard, 0, 10, flags | NUM,              \
-          "learning rate at its highest (verl's)"),                                   \
+          "learning rate at its highest (verl's)"),                          \
         ENUM(who ".schedule", optim.schedule, "constant", WEFT_LR_CONSTANT,  \
              "constant|linear|cosine", flags | NUM,                          \
              "learning rate after the warm-up"),                             \
@@ -213,8 +214,10 @@ const struct weft_config_key weft_config_keys[] = {
          "of weights and activations; else model.actor's (f16: f32)"),
     INT("numerics.tensor_blocks", numerics.tensor_blocks, "0", 0, 8,
         BOTH | NUM, "T: 1, 2, 4 or 8; 0: the model's default"),
-    INT("numerics.gradient_groups", numerics.gradient_groups, "4", 1, 64,
-        BOTH | NUM, "G: the largest data parallel degree"),
+    INT("numerics.gradient_groups", numerics.gradient_groups, "0", 0,
+        WEFT_MAX_GROUPS, BOTH | NUM,
+        "G: largest data parallel degree, a power of two; 0: at most 64, a "
+        "mini-batch's samples, and its longest tokens / 512 (if above 4)"),
     WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16",
          BOTH | NUM, "kernels; else the best of this CPU"),
 

@@ -66,6 +66,9 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
     int rc = weft_config_read(path, 0, NULL, &old, err);
     if (rc)
         return rc;
+    /* What it was by default when the run began. */
+    if (t->config.numerics.default_groups)
+        t->config.numerics.gradient_groups = old.numerics.gradient_groups;
     rc = weft_config_check_resume(&old, &t->config, err);
     weft_config_release(&old);
     if (!rc)

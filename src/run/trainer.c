@@ -279,6 +279,10 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
                                  &needs, err);
     if (!rc && t->plan.n_nodes == 0)
         rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
+    char idle[400];
+    if (!rc && t->rt && weft_world_rank() == 0
+        && weft_plan_idle(&t->plan, &needs.plan, idle, sizeof idle))
+        weft_warn("%s", idle);
     for (int i = 0; i < n && !rc; i++)
         if (t->plan.call[call[i]].dp > 0 && call[i] != WEFT_CALL_REWARD_INFER)
             rc = weft_g_layout_init(&t->job, needs.plan.shape[call[i]],

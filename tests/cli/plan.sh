@@ -24,6 +24,11 @@ expect 0 "nodes 2, devices of each 4" "$ppo" --nodes 2 --devices 4 \
 row actor_generate 0-1 0-3 8 1 1 - - - -
 row critic_infer 0-1 0-3 8 1 1 tokens - - -
 row critic_train 0 0-3 4 1 1 2 1 yes -
+grep -q "4 of 8 devices train nothing: actor_train has dp 4, all that numerics.gradient_groups allows; a new run may set it to 8" out ||
+    fail "devices are idle, and nobody says why"
+expect 0 "" "$ppo" --devices 8 numerics.gradient_groups=8
+row actor_train 0 0-7 8 1 1 tokens 0 no -
+grep -q "train nothing" out && fail "no device is idle"
 expect 0 "nodes 1" "$sft" "model.actor=${sft%/*}/model"
 [ "$(grep -c '_[a-z]* ' out)" = 1 ] || fail "an SFT run trains, no more"
 expect 0 "" "$ppo" --nodes 2 --devices 2 \

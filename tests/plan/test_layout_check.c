@@ -223,10 +223,49 @@ static void test_check_cluster(void)
                 "the plan is for 3 nodes");
 }
 
+static void idle(const char *part)
+{
+    char text[400] = "";
+    bool found = weft_plan_idle(&p, &needs, text, sizeof text);
+    CHECK_INT(found, part != NULL);
+    if (part && !strstr(text, part))
+        CHECK_STR(text, part);
+}
+
+/* 8 devices; G 4; T 2 of 4, and 1 of 1. */
+static void test_idle(void)
+{
+    const struct weft_mesh half = {0, 1, 0, 4}, all = {0, 2, 0, 4},
+                           other = {1, 1, 0, 4};
+    fresh();
+    idle("4 of 8 devices train nothing: actor_train has dp 4, all that "
+         "numerics.gradient_groups allows; a new run may set it to 8");
+    p.call[WEFT_CALL_CRITIC_TRAIN] = on(other, 4, 1, 1);
+    idle(NULL); /* the other half is the critic's */
+    p.call[WEFT_CALL_CRITIC_TRAIN] = on(all, 4, 1, 2);
+    idle(NULL);
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on(half, 2, 2, 1);
+    p.call[WEFT_CALL_CRITIC_TRAIN] = on(half, 2, 1, 2);
+    idle("actor_train has tp 2, all that numerics.tensor_blocks allows; a "
+         "new run may set it to 4");
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on(half, 2, 1, 2);
+    idle(NULL); /* nothing keeps the layout from more */
+    p.call[WEFT_CALL_CRITIC_TRAIN] = on((struct weft_mesh){0, 1, 0, 1}, 1, 1,
+                                        1);
+    p.call[WEFT_CALL_ACTOR_TRAIN] = on((struct weft_mesh){0, 1, 0, 1}, 1, 1,
+                                       1);
+    idle(NULL);
+    needs.gradient_groups = 1;
+    idle("7 of 8 devices train nothing: actor_train has dp 1, all that "
+         "numerics.gradient_groups allows; a new run may set it to 8");
+    needs.gradient_groups = 4;
+}
+
 WEFT_TESTS("plan/layout_check", {"test_check_meshes", test_check_meshes},
            {"test_check_mesh_sentences", test_check_mesh_sentences},
            {"test_check_degrees", test_check_degrees},
            {"test_check_raised", test_check_raised},
            {"test_check_stages", test_check_stages},
            {"test_check_options", test_check_options},
-           {"test_check_cluster", test_check_cluster})
+           {"test_check_cluster", test_check_cluster},
+           {"test_idle", test_idle})

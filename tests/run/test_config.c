@@ -31,6 +31,45 @@ static int with(const char *more)
     return parse(text, 0, NULL);
 }
 
+/* The largest power of two up to 64, a mini-batch's samples, and its tokens
+ * by 512, but 4 at least for the latter. */
+static void test_config_groups(void)
+{
+    static const struct {
+        int prompts, samples, mini_batches, tokens, groups;
+    } some[] = {
+        {64, 1, 4, 512, 16},  {64, 1, 1, 512, 64}, {512, 8, 4, 512, 64},
+        {128, 2, 2, 8, 4},    {63, 1, 1, 512, 32}, {9, 1, 3, 4096, 2},
+        {1, 1, 1, 100000, 1}, {5, 1, 1, 1, 4},     {64, 1, 1, 256, 32},
+        {64, 1, 1, 255, 16},  {3, 1, 1, 1, 2},     {1000, 7, 1000, 8192, 4},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(some); i++) {
+        char more[256];
+        snprintf(more, sizeof more,
+                 "rollout: {prompts: %d, samples_per_prompt: %d, "
+                 "max_new_tokens: %d}\nppo: {mini_batches: %d}\n",
+                 some[i].prompts, some[i].samples, some[i].tokens,
+                 some[i].mini_batches);
+        REQUIRE_OK(with(more), err);
+        CHECK_INT(c.numerics.gradient_groups, some[i].groups);
+        CHECK(c.numerics.default_groups);
+        weft_config_release(&c);
+    }
+    REQUIRE_OK(with("numerics: {gradient_groups: 2}"), err);
+    CHECK_INT(c.numerics.gradient_groups, 2);
+    CHECK(!c.numerics.default_groups);
+    weft_config_release(&c);
+    static const char sft[] = "algorithm: sft\niterations: 1\ndata.path: d\n"
+                              "model.actor: m\ntrain.batch: 40\n";
+    REQUIRE_OK(parse(sft, 0, NULL), err);
+    CHECK_INT(c.numerics.gradient_groups, 32);
+    weft_config_release(&c);
+    REQUIRE_OK(parse(sft, 1, &(const char *){"data.max_prompt_tokens=100"}),
+               err);
+    CHECK_INT(c.numerics.gradient_groups, 4);
+    weft_config_release(&c);
+}
+
 static int word(const char *w)
 {
     return parse(LEAST, 1, &w);
@@ -77,7 +116,7 @@ static void test_config_defaults(void)
     CHECK(c.plan == NULL && c.layout == NULL);
     CHECK_INT(c.runtime.place, WEFT_PLACE_NODE);
     CHECK_INT(c.numerics.dtype, WEFT_F32);
-    CHECK_INT(c.numerics.gradient_groups, 4);
+    CHECK_INT(c.numerics.gradient_groups, 16); /* 64 / 4 samples */
     CHECK(c.numerics.isa == NULL);
     CHECK_INT(c.runtime.nap, -1);
     CHECK(c.runtime.watchdog_s == 300);
@@ -227,13 +266,14 @@ static void test_config_derived(void)
     snprintf(given, sizeof given, "model.actor=%s", dir);
     for (size_t i = 0; i < WEFT_COUNT(folder); i++) {
         const char *both[] = {given, "numerics.dtype=f32"};
-        snprintf(json, sizeof json,
-                 "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": "
-                 "\"llama\", \"dtype\": \"%s\", \"hidden_size\": 8, "
-                 "\"intermediate_size\": 16, \"num_hidden_layers\": 1, "
-                 "\"num_attention_heads\": 2, \"vocab_size\": 10, "
-                 "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-6}",
-                 folder[i].dtype);
+        snprintf(
+            json, sizeof json,
+            "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": "
+            "\"llama\", \"dtype\": \"%s\", \"hidden_size\": 8, "
+            "\"intermediate_size\": 16, \"num_hidden_layers\": 1, "
+            "\"num_attention_heads\": 2, \"vocab_size\": 10, "
+            "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-6}",
+            folder[i].dtype);
         REQUIRE_OK(weft_file_write(path, json, strlen(json), &err), err);
         REQUIRE_OK(parse(LEAST, 1, both), err);
         CHECK_INT(c.numerics.dtype, folder[i].expected);
@@ -260,8 +300,9 @@ static void test_config_refused(void)
         {"rewards: x", "did you mean 'reward'?"},
         {"lr: 1", "unknown key 'lr'; did you mean 'actor.lr'?"},
         {"kl.coef: 1", "did you mean 'ppo.kl.coef'?"},
-        {"n: 8", "unknown key 'n'; did you mean 'rollout.samples_per_prompt'? "
-                 "That is: responses to each"},
+        {"n: 8",
+         "unknown key 'n'; did you mean 'rollout.samples_per_prompt'? "
+         "That is: responses to each"},
         {"learning_rate: 1", "did you mean 'actor.lr'?"},
         {"critic: {learning_rate: 1}", "did you mean 'critic.lr'?"},
         {"actor: {temperature: 1}", "did you mean 'rollout.temperature'?"},
@@ -519,7 +560,8 @@ static void test_config_damaged(void)
     }
 }
 
-WEFT_TESTS("run/config", {"test_config_defaults", test_config_defaults},
+WEFT_TESTS("run/config", {"test_config_groups", test_config_groups},
+           {"test_config_defaults", test_config_defaults},
            {"test_config_values", test_config_values},
            {"test_config_rewards", test_config_rewards},
            {"test_config_derived", test_config_derived},

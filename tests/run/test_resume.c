@@ -86,6 +86,27 @@ static int open_run(const char *name, const char *a, const char *b,
     return rc;
 }
 
+/* A run keeps the G that was the default when it began. */
+static void test_resume_old_groups(void)
+{
+    const char *first[] = {"iterations=4", "numerics.gradient_groups=2",
+                           "checkpoint.every=1", NULL};
+    const char *then[] = {"iterations=4", "checkpoint.every=1", NULL};
+    struct weft_trainer *t = fixture_open(&fixture, "old", first);
+    fixture_steps(t, 2);
+    weft_trainer_close(t);
+    t = fixture_open(&fixture, "old", then);
+    fixture_steps(t, 4);
+    weft_trainer_close(t);
+    t = fixture_open(&fixture, "two groups", first);
+    fixture_steps(t, 4);
+    weft_trainer_close(t);
+    CHECK(weft_hash_equal(fixture_hash(&fixture, "old", 4),
+                          fixture_hash(&fixture, "two groups", 4)));
+    CHECK(!weft_hash_equal(fixture_hash(&fixture, "old", 4),
+                           fixture_hash(&fixture, "whole", 4)));
+}
+
 static void test_resume_refuses(void)
 {
     struct weft_err err;
@@ -118,4 +139,5 @@ static void test_resume_refuses(void)
 WEFT_TESTS("run/resume", {"test_resume_same_bits", test_resume_same_bits},
            {"test_resume_locked", test_resume_locked},
            {"test_resume_repeats", test_resume_repeats},
+           {"test_resume_old_groups", test_resume_old_groups},
            {"test_resume_refuses", test_resume_refuses})
