@@ -17,8 +17,8 @@ void weft_plan_1f1b(int32_t pp, int32_t stage, int32_t n,
 }
 
 /* Fills runs from the left up to `bound` (>= every cost), but leaves an item
- * for each run to come. Returns the largest sum; the last run takes what is left, whatever it
- * sums to. */
+ * for each run to come; the last run takes all that is left, whatever its
+ * sum. Returns the largest sum. */
 static double fill(int32_t n, const double *cost, int32_t runs, double bound,
                    int32_t *first_out)
 {

@@ -97,7 +97,8 @@ int weft_schedule_problem_check(const struct weft_schedule_problem *problem,
                                 struct weft_err *err);
 void weft_schedule_problem_release(struct weft_schedule_problem *problem);
 
-/* ---- Evaluating ------------------------------------------------------------ */
+/* ---- Evaluating
+ * ------------------------------------------------------------ */
 
 /* Starts, makespan and peak from the devices' orders: every subtask as early
  * as the rules and its device's order allow. Errors: WEFT_EINVAL for orders
@@ -105,7 +106,8 @@ void weft_schedule_problem_release(struct weft_schedule_problem *problem);
 int weft_schedule_time(const struct weft_schedule_problem *problem,
                        struct weft_schedule *schedule, struct weft_err *err);
 
-/* ---- Baselines --------------------------------------------------------------- */
+/* ---- Baselines
+ * --------------------------------------------------------------- */
 
 enum weft_schedule_algorithm {
     WEFT_SCHEDULE_SEARCH,
@@ -126,7 +128,8 @@ int weft_schedule_baseline(const struct weft_schedule_problem *problem,
                            enum weft_schedule_algorithm algorithm,
                            struct weft_schedule *out, struct weft_err *err);
 
-/* ---- Bounds -------------------------------------------------------------------- */
+/* ---- Bounds
+ * -------------------------------------------------------------------- */
 
 struct weft_schedule_bound {
     double makespan;        /* no schedule within the capacity is shorter */
@@ -150,7 +153,8 @@ int weft_schedule_bounds_tradeoff(const struct weft_schedule_problem *problem,
                                   struct weft_schedule_bound *out,
                                   struct weft_err *err);
 
-/* ---- Search ---------------------------------------------------------------------- */
+/* ---- Search
+ * ---------------------------------------------------------------------- */
 
 struct weft_schedule_options {
     uint64_t seed;

@@ -52,7 +52,8 @@ void weft_jobshop_pair_release(struct weft_jobshop_pair *pair)
     *pair = (struct weft_jobshop_pair){0};
 }
 
-/* ---- Heads ---------------------------------------------------------------- */
+/* ---- Heads
+ * ---------------------------------------------------------------- */
 
 struct heads {
     const struct weft_jobshop *shop;
@@ -94,7 +95,8 @@ static void heads_release(struct heads *h)
     weft_free(h->ancestor);
 }
 
-/* Only with both series in a known order does memory say who waits for whom. */
+/* Memory determines who waits for whom only where both series have a known
+ * order. */
 bool weft_jobshop_in_flight(const struct weft_jobshop *shop, double capacity,
                             int32_t *in_flight)
 {
@@ -174,7 +176,8 @@ static void inherit(struct heads *h, int32_t x, int32_t from)
     a[from / 64] |= UINT64_C(1) << (from % 64);
 }
 
-/* When the device has done all that must come before x. */
+/* The earliest time at which the device can have done all work that must come
+ * before x. */
 static double work_before(const struct heads *h, int32_t x)
 {
     const struct weft_jobshop *shop = h->shop;
@@ -205,7 +208,7 @@ static void see(struct heads *h, int32_t x)
     seen[k] = x;
 }
 
-/* INFINITY into head[0] where a micro-batch does not fit. */
+/* Sets head[0] to INFINITY where a micro-batch does not fit the capacity. */
 static bool compute_heads(const struct weft_jobshop *shop, double capacity,
                           int effort, double *head)
 {
@@ -240,7 +243,8 @@ static bool compute_heads(const struct weft_jobshop *shop, double capacity,
     return done;
 }
 
-/* ---- One device ----------------------------------------------------------- */
+/* ---- One device
+ * ----------------------------------------------------------- */
 
 struct job {
     double head, left, tail;
@@ -280,7 +284,8 @@ static void pop(const struct job *job, int32_t *heap, int32_t *n)
     heap[k] = last;
 }
 
-/* Always the longest tail of those that are ready, interrupting others. */
+/* Jackson's schedule: always runs the ready job with the longest tail, and
+ * interrupts others for it. */
 static double preemptive(struct job *job, int32_t n, int32_t *heap)
 {
     double now = 0, bound = 0;
@@ -306,7 +311,8 @@ static double preemptive(struct job *job, int32_t n, int32_t *heap)
     return bound;
 }
 
-/* ---- The bounds ----------------------------------------------------------- */
+/* ---- The bounds
+ * ----------------------------------------------------------- */
 
 static double chain_bound(const struct weft_jobshop_pair *pair)
 {
@@ -374,8 +380,8 @@ double weft_jobshop_bound(struct weft_jobshop_pair *pair, double capacity,
     return bound;
 }
 
-/* Of a problem with this capacity; the peak at `makespan`, or at the bound
- * where that is 0. */
+/* Bounds of a problem with this capacity; the peak is for schedules of at most
+ * `makespan`, or of the bound where that is 0. */
 static int bounds(const struct weft_schedule_problem *problem,
                   double capacity, double makespan, int effort,
                   struct weft_schedule_bound *out, struct weft_err *err)

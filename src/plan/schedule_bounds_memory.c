@@ -26,7 +26,8 @@ void weft_jobshop_holds(const struct weft_jobshop *shop, double *hold)
         for (int32_t i = 0; i < take->n; i++) {
             int32_t x = give->op[i];
             double time = shop->op[x].time;
-            /* Only the first forward pass has not one predecessor. */
+            /* Every operation has one predecessor, but for the first forward
+             * pass. */
             while (x != take->op[i]) {
                 const struct weft_jobshop_arc *arc =
                     &shop->pred[shop->pred_at[x]];
@@ -68,12 +69,13 @@ static double least_time(const struct weft_jobshop *shop, int32_t series)
 }
 
 struct span {
-    double head, tail; /* no micro-batch is there before, after */
+    /* no micro-batch is held before this time, none after that */
+    double head, tail;
 };
 
-/* While other stages' passes run, fewer of `each` fit than `fit`: the places
- * that are lost over their time, but not what may fall before the span, or
- * after it. */
+/* While passes of other stages run, fewer micro-batches of size `each` fit
+ * than `fit`. Returns the loss, as places times time, without what may fall
+ * before or after the span. */
 static double lost_to_others(const struct weft_jobshop_pair *pair, int32_t u,
                              double capacity, double each, double fit,
                              struct span span)
@@ -100,7 +102,7 @@ static double lost_to_others(const struct weft_jobshop_pair *pair, int32_t u,
          - fmin(after, most * span.tail);
 }
 
-/* Of one stage, counted in micro-batches as large as the least. */
+/* The bound of one stage, counted in micro-batches of its smallest size. */
 static double unit_bound(const struct weft_jobshop_pair *pair, int32_t u,
                          double capacity)
 {
@@ -118,7 +120,8 @@ static double unit_bound(const struct weft_jobshop_pair *pair, int32_t u,
         return 0;
     struct span span = {least(take, pair->head),
                         least(&shop->series[model_stage->give], pair->tail)};
-    /* One is there while the first comes, two while the second does, ... */
+    /* Only one micro-batch can be held while the first arrives, two while the
+     * second does, and so on. */
     held += (least_time(shop, model_stage->take)
              + least_time(shop, model_stage->give))
           * fit * (fit - 1) / 2;
@@ -126,7 +129,7 @@ static double unit_bound(const struct weft_jobshop_pair *pair, int32_t u,
     return span.head + span.tail + held / fit;
 }
 
-/* All stages of a device together. */
+/* The bound of all stages of a device together. */
 static double all_bound(const struct weft_jobshop_pair *pair, int32_t d,
                         double capacity)
 {
@@ -162,7 +165,8 @@ double weft_jobshop_memory_bound(const struct weft_jobshop_pair *pair,
     return bound;
 }
 
-/* ---- The least peak ------------------------------------------------------- */
+/* ---- The least peak
+ * ------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -185,7 +189,8 @@ static double count_peaks(const struct weft_jobshop *shop, int32_t d)
     return n;
 }
 
-/* Everything that a device may hold, to peak[0..]; returns how many. */
+/* Writes every amount that a device may hold into peak and returns how many
+ * there are. */
 static size_t list_peaks(const struct weft_jobshop *shop, int32_t d,
                          double *peak)
 {
@@ -203,7 +208,7 @@ static size_t list_peaks(const struct weft_jobshop *shop, int32_t d,
     return n;
 }
 
-/* The most that is held when everything is. */
+/* What a device holds when it holds all micro-batches. */
 static double sum_all(const struct weft_jobshop *shop, int32_t d)
 {
     double sum = 0;
@@ -251,7 +256,7 @@ double weft_jobshop_peak_bound(struct weft_jobshop_pair *pair,
     double *peak = make_peaks(&pair->forward, &n, &exact), bound = 0;
     if (!peak)
         return -1;
-    size_t high = n - 1; /* all fit into the highest */
+    size_t high = n - 1; /* everything fits into the highest peak */
     while (low < high && bound >= 0) {
         size_t k = (low + high) / 2;
         bound = peak[k] > 0 ? weft_jobshop_bound(pair, peak[k], effort, NULL)

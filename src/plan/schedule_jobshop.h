@@ -24,7 +24,7 @@ static inline bool weft_jobshop_at_most(double x, double y)
 
 struct weft_jobshop_op {
     double time;
-    double hold;         /* > 0: activation it takes; < 0: gives back; 0 */
+    double hold;         /* activation it takes (> 0) or gives back (< 0) */
     int32_t device;      /* -1: none */
     int32_t series;      /* -1: none */
     int32_t model_stage; /* (model, pipeline, stage); -1: none */
@@ -42,7 +42,9 @@ struct weft_jobshop_series {
     int32_t slot; /* in series_of */
     int32_t model, stage;
     enum weft_pass pass;
-    bool fixed; /* by the rules, or without loss: equal micro-batches */
+    /* the order is fixed by the rules, or may be fixed without loss because
+     * micro-batches are equal */
+    bool fixed;
 };
 
 struct weft_jobshop_model_stage {
@@ -94,20 +96,22 @@ int weft_jobshop_export(const struct weft_jobshop *shop,
 struct weft_jobshop_pair {
     struct weft_jobshop forward, back;
     double *head, *tail; /* (n_ops) of the bound last computed */
-    double
-        *hold; /* (n_ops) of what takes: until it is given back, at least */
+    /* (n_ops) of passes that take memory: the least time until it is given
+     * back */
+    double *hold;
 };
 int weft_jobshop_pair_init(struct weft_jobshop_pair *pair,
                            const struct weft_schedule_problem *problem,
                            struct weft_err *err);
 void weft_jobshop_pair_release(struct weft_jobshop_pair *pair);
 
-/* Of each stage, how many micro-batches fit the capacity, 0: no limit is known
- * (n_model_stages). False where one does not. */
+/* How many micro-batches of each stage fit the capacity (n_model_stages); 0
+ * when no limit is known. False when one micro-batch does not fit. */
 bool weft_jobshop_in_flight(const struct weft_jobshop *shop, double capacity,
                             int32_t *in_flight);
-/* Up to two more neighbours of x: in its series, and by memory; `step` -1:
- * before it, 1: after it. */
+/* Up to two operations that must run before x (`step` -1) or after it (1)
+ * besides its arcs: its neighbour in the series, and the one that memory makes
+ * it wait for. */
 int weft_jobshop_neighbours(const struct weft_jobshop *shop,
                             const int32_t *in_flight, int32_t x, int32_t step,
                             int32_t out[2]);
@@ -115,10 +119,11 @@ int weft_jobshop_neighbours(const struct weft_jobshop *shop,
  * `argument` may be NULL. Negative: out of memory. */
 double weft_jobshop_bound(struct weft_jobshop_pair *pair, double capacity,
                           int effort, const char **argument);
-/* The part of that which memory has; uses head and tail. 0: none. */
+/* The bound that follows from memory; uses head and tail. 0: none. */
 double weft_jobshop_memory_bound(const struct weft_jobshop_pair *pair,
                                  double capacity);
-/* hold: (n_ops) of each taker the longest way to its giver's end. */
+/* hold (n_ops): for each pass that takes memory, the longest way to the end of
+ * the pass that gives it back. */
 void weft_jobshop_holds(const struct weft_jobshop *shop, double *hold);
 /* `bound`, raised by refuting makespans above it but below `makespan`, with so
  * many steps (of about 2 ns). Negative: out of memory. */
@@ -129,7 +134,8 @@ double weft_jobshop_refute(const struct weft_jobshop *shop, double capacity,
 double weft_jobshop_peak_bound(struct weft_jobshop_pair *pair,
                                double makespan, int effort);
 
-/* ---- Random numbers: a stream per restart --------------------------------- */
+/* ---- Random numbers: a stream per restart
+ * --------------------------------- */
 
 struct weft_jobshop_rng {
     uint64_t seed, count;
@@ -141,7 +147,8 @@ int32_t weft_jobshop_below(struct weft_jobshop_rng *rng,
                            int32_t n); /* [0, n) */
 double weft_jobshop_uniform(struct weft_jobshop_rng *rng, double a, double b);
 
-/* ---- Constructing: list scheduling ---------------------------------------- */
+/* ---- Constructing: list scheduling
+ * ---------------------------------------- */
 
 enum {
     WEFT_RULE_TERMS = 3
@@ -151,12 +158,15 @@ enum {
  * due at term[0] + term[1] i + term[2] s. */
 struct weft_jobshop_rule {
     bool reversed;
-    double wait;   /* 0: never idle beside a ready one; 1: until something
-                      ready could have ended */
+    /* 0: a device never idles while an operation is ready; 1: it may idle for
+     * as long as a ready operation would take */
+    double wait;
     double *term;  /* (3 n_models, WEFT_RULE_TERMS) */
     double *limit; /* (n_models, 2): micro-batches in flight on a stage, at
                       most limit[0] - limit[1] s */
-    int32_t *rank; /* (n_models): who drains first; room is kept for it */
+    /* (n_models) the order in which models are drained; room is kept for those
+     * first */
+    int32_t *rank;
 };
 
 /* A rule at random, or `from` with a few terms changed. Times are of the size
@@ -189,10 +199,11 @@ double weft_jobshop_list_build(struct weft_jobshop_list *list,
                                const double *tail, double capacity,
                                double enough, int32_t *sequence_out);
 
-/* ---- Improving: swaps of neighbours --------------------------------------- */
+/* ---- Improving: swaps of neighbours
+ * --------------------------------------- */
 
-/* An operation of a walk: a line of the cache. Of most, one arc comes in and
- * one goes out; the shop knows the rest. */
+/* An operation of a walk, in one cache line. Most operations have one arc in
+ * and one arc out, which are kept here; the job shop has the others. */
 struct weft_jobshop_node {
     double head, tail; /* start; longest way after the end */
     double time, pred_lag, succ_lag;
@@ -210,9 +221,13 @@ struct weft_jobshop_walk {
     struct weft_jobshop_node *node; /* node[-1]: no operation, at 0 */
     double *held;                   /* on its device, after it */
     double least_hold;              /* the smallest activation */
-    double excess;  /* over the capacity, at least that, of all operations */
+    /* sum over all operations of what is held beyond the capacity, each at
+     * least the smallest activation */
+    double excess;
     int32_t n_over; /* operations after which too much is held */
-    int32_t *over, *over_at; /* (n_ops) those; where there, -1: not */
+    /* (n_ops) these operations; (n_ops) their index there, -1: not among
+     * them */
+    int32_t *over, *over_at;
     double makespan;
     int32_t *order;  /* topological: order[node[x].place] = x */
     int32_t *last;   /* (n_devices) */
@@ -228,61 +243,67 @@ int weft_jobshop_walk_init(struct weft_jobshop_walk *walk,
                            const struct weft_jobshop *shop,
                            struct weft_err *err);
 void weft_jobshop_walk_release(struct weft_jobshop_walk *walk);
-/* Within a capacity (0: none), or beyond it unless `strict`. False for a
- * cycle. */
+/* Loads a sequence under a capacity (0: none); unless `strict` it may hold
+ * more. False for a cycle. */
 bool weft_jobshop_walk_load(struct weft_jobshop_walk *walk,
                             const int32_t *sequence, double capacity,
                             bool strict);
 void weft_jobshop_walk_store(const struct weft_jobshop_walk *walk,
                              int32_t *sequence_out);
-/* May v, directly after u on a device, go before it? */
+/* Whether v, which directly follows u on a device, may be swapped with it. */
 bool weft_jobshop_walk_may_swap(const struct weft_jobshop_walk *walk,
                                 int32_t u, int32_t v);
 /* What the swap adds to the excess. */
 double weft_jobshop_walk_excess(const struct weft_jobshop_walk *walk,
                                 int32_t u, int32_t v);
-/* The longest way through u or v after the swap, in constant time: the
- * makespan then, unless that of now is longer (or the swap closes a cycle). */
+/* The longest way through u or v after the swap, in constant time. The
+ * makespan after the swap is at least that, and equal to it where it grows
+ * (unless the swap closes a cycle). */
 double weft_jobshop_walk_estimate(const struct weft_jobshop_walk *walk,
                                   int32_t u, int32_t v);
-/* False, and nothing done, where it would close a cycle. Undone by swapping v
- * and u: heads and tails are then what they were. */
+/* Swaps u and v. Returns false, with nothing done, where that would close a
+ * cycle. Swapping v and u undoes it, with the same heads and tails as
+ * before. */
 bool weft_jobshop_walk_swap(struct weft_jobshop_walk *walk, int32_t u,
                             int32_t v);
 
-/* ---- Improving: less memory within a deadline ----------------------------- */
+/* ---- Improving: less memory within a deadline
+ * ----------------------------- */
 
 struct weft_jobshop_metropolis {
     struct weft_jobshop_walk *walk; /* borrowed */
     double deadline;
-    double price; /* of being late, in activation per time; INFINITY: never */
+    /* price of being late, in activation per time; INFINITY: never late */
+    double price;
     double most;  /* activation of the largest micro-batch */
-    bool focused; /* half of the trials are near what is held too much */
-    /* What may move, in a window: the trials are there; NULL: everything. */
+    bool focused; /* half of the trials are near places that hold too much */
+    /* Operations of the window in which swaps are tried; NULL: everywhere. */
     const int32_t *window;
     int32_t n_window;
     int64_t n_swaps;
 };
 
-/* The walk is loaded with the capacity, not strict; without a price its
- * makespan is at most `deadline`, and stays so. */
+/* The walk must be loaded with the capacity and not be strict. Without a price
+ * its makespan must be at most `deadline`, and stays so. */
 void weft_jobshop_metropolis_begin(struct weft_jobshop_metropolis *metropolis,
                                    struct weft_jobshop_walk *walk,
                                    double deadline, double price);
-/* It fits, and is in time. */
+/* Whether the schedule fits and is in time. */
 bool weft_jobshop_metropolis_done(
     const struct weft_jobshop_metropolis *metropolis);
-/* So many trials at a temperature (1: activation of the largest micro-batch);
- * ends as soon as it is annealed. */
+/* Tries n_moves swaps at a temperature (1: activation of the largest micro-
+ * batch); ends as soon as the schedule fits and is in time. */
 void weft_jobshop_metropolis_run(struct weft_jobshop_metropolis *metropolis,
                                  struct weft_jobshop_rng *rng,
                                  double temperature, int32_t n_moves);
 
-/* Where a device holds more than the walk's capacity, what gives back next
- * goes first. False if that is not enough. */
+/* Repairs a schedule: where a device holds more than the walk's capacity, the
+ * next pass that gives memory back is moved first. False if that is not
+ * enough. */
 bool weft_jobshop_walk_repair(struct weft_jobshop_walk *walk);
 
-/* ---- A restart: a stream of rules and walks ------------------------------- */
+/* ---- A restart: a stream of rules and walks
+ * ------------------------------- */
 
 struct weft_jobshop_restart;
 /* What the restarts of a search share. */
@@ -291,7 +312,8 @@ struct weft_jobshop_goal {
         *pair;             /* heads and tails without capacity */
     double capacity;       /* 0: none */
     double makespan, peak; /* bounds: nothing better exists */
-    bool memory_binds;     /* without a capacity the bound is lower */
+    /* whether the capacity raises the makespan's bound */
+    bool memory_binds;
     uint64_t seed;
     int64_t share; /* evaluations of one restart */
     /* True: give up at once. Called now and then; may be NULL. */
@@ -313,8 +335,7 @@ int weft_jobshop_restart_create(const struct weft_jobshop_goal *goal,
                                 struct weft_jobshop_restart **out,
                                 struct weft_err *err);
 void weft_jobshop_restart_free(struct weft_jobshop_restart *restart);
-/* Goes on for so many evaluations; less only if it reached the goal or was
- * cut. */
+/* Continues for n evaluations; fewer only if it reached the goal or was cut. */
 void weft_jobshop_restart_run(struct weft_jobshop_restart *restart,
                               int64_t evaluations);
 const struct weft_jobshop_best *weft_jobshop_restart_best(

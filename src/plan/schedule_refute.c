@@ -10,7 +10,8 @@
 /* Ancestors are kept as bits: 32 MiB. */
 enum { MOST_OPS = 16384, MOST_TRIES = 64 };
 
-/* ---- Preparing ------------------------------------------------------------ */
+/* ---- Preparing
+ * ------------------------------------------------------------ */
 
 static void add(struct weft_refute *r, int side, int32_t x, int32_t y,
                 double lag)
@@ -95,7 +96,7 @@ static bool is_set(const uint64_t *bits, int32_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
-/* Of all that must go before an operation, what is on its device. */
+/* For each operation, those on its device that must go before it. */
 static bool collect_order(struct weft_refute *r)
 {
     const struct weft_jobshop *shop = r->shop;
@@ -136,9 +137,10 @@ static bool has_order(const struct weft_jobshop *shop, int32_t u)
         && shop->series[model_stage->give].fixed;
 }
 
-/* For a = 1, 2, ... micro-batches of u, how many of v are too many; where one
- * more of u allows no fewer of v, the clash is the old one. Returns how many,
- * which are written unless `out` is NULL. */
+/* Finds clashes: for a = 1, 2, ... micro-batches of u, the least number of v
+ * that does not fit with them. A further one of u is a new clash only if it
+ * allows fewer of v. Returns how many clashes there are; writes them unless
+ * `out` is NULL. */
 static int32_t clashes_of(const struct weft_jobshop *shop, double capacity,
                           int32_t u, int32_t v, struct weft_refute_clash *out)
 {
@@ -227,7 +229,8 @@ static void release(struct weft_refute *r)
     weft_free(r->clash);
 }
 
-/* ---- Drawing what follows ------------------------------------------------- */
+/* ---- Drawing what follows
+ * ------------------------------------------------- */
 
 static void sweep(struct weft_refute *r, int side)
 {
@@ -245,7 +248,7 @@ static void sweep(struct weft_refute *r, int side)
     r->steps += r->at[side][n];
 }
 
-/* Until nothing changes. */
+/* Applies the rules until nothing changes. */
 static void narrow(struct weft_refute *r, int64_t most_steps)
 {
     for (bool again = true; again && !r->refuted && r->steps < most_steps;) {
@@ -274,7 +277,8 @@ static double slack(const struct weft_refute *r, int32_t x)
     return r->makespan - r->head[0][x] - r->shop->op[x].time - r->head[1][x];
 }
 
-/* Does x start within `piece` from its head? False: surely not. */
+/* Whether x may start within `piece` from its head; false means that this is
+ * refuted. */
 static bool may_start(struct weft_refute *r, const struct shaving *s,
                       int side, int32_t x, double piece)
 {
@@ -292,7 +296,8 @@ static bool may_start(struct weft_refute *r, const struct shaving *s,
     return may;
 }
 
-/* Pieces that are refuted go, a larger one each time (Martin and Shmoys 1996). */
+/* Shaving: pieces at the head that are refuted are cut off, a larger one each
+ * time (Martin and Shmoys 1996). */
 static bool shave(struct weft_refute *r, const struct shaving *s, int side,
                   int32_t x)
 {
@@ -321,7 +326,7 @@ static bool try_makespan(struct weft_refute *r, double makespan,
     for (int32_t d = 0; d < shop->n_devices; d++)
         r->dirty[d] = true;
     narrow(r, s->until);
-    /* Along the arcs, where what was shaved moves others on. */
+    /* Follows the arcs, since a shaved operation moves its successors. */
     int32_t n = shop->n_ops;
     for (int32_t i = 0, idle = shaving ? 0 : 2 * n;
          idle < 2 * n && !r->refuted; i = (i + 1) % (2 * n)) {
@@ -331,10 +336,11 @@ static bool try_makespan(struct weft_refute *r, double makespan,
     return r->refuted;
 }
 
-/* ---- The bound ------------------------------------------------------------ */
+/* ---- The bound
+ * ------------------------------------------------------------ */
 
-/* The least makespan that is not refuted, of bound, bound + step, ...; twice
- * as far each time, until one is not. */
+/* The least makespan among bound, bound + step, ... that is not refuted; the
+ * distance doubles until one is not refuted. */
 static double climb(struct weft_refute *r, double bound, double makespan,
                     struct shaving *s, bool shaving)
 {
@@ -357,7 +363,7 @@ static double climb(struct weft_refute *r, double bound, double makespan,
     return bound;
 }
 
-/* Of any schedule that never waits for nothing. */
+/* The makespan of any schedule that idles only when it must wait. */
 static double longest(const struct weft_jobshop *shop)
 {
     double sum = 0;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Destructive bounds. A makespan T is assumed; then every operation has a
- * latest end, and what follows is drawn until nothing more does. Where an
- * operation has no time left, nothing takes T.
+ * Destructive lower bounds. A makespan T is assumed, which gives every
+ * operation a latest end; rules then raise heads and tails until nothing
+ * changes any more. If an operation has no time left between them, no schedule
+ * has makespan T.
  *
- * Every rule is written for heads. Side 1 is time turned around: heads are
- * tails there, and what comes before is what comes after.
+ * Every rule is written for heads. Side 1 is time reversed: there heads are
+ * tails, and predecessors are successors.
  */
 #ifndef WEFT_PLAN_SCHEDULE_REFUTE_H
 #define WEFT_PLAN_SCHEDULE_REFUTE_H
 
 #include "plan/schedule_jobshop.h"
 
-/* a micro-batches of stage u and b of stage v, both on one device, do not fit
- * together: they are never held at the same time. */
+/* A clash: a micro-batches of stage u and b of stage v on one device do not
+ * fit together, so they are never held at the same time. */
 struct weft_refute_clash {
     int32_t u, v, a, b;
 };
@@ -31,7 +32,8 @@ struct weft_refute_node {
 struct weft_refute {
     const struct weft_jobshop *shop;
     double makespan; /* T */
-    double eps;      /* more than rounding, less than matters */
+    /* a tolerance above rounding and below any difference that matters */
+    double eps;
     double *head[2]; /* (n_ops) heads, tails */
     bool refuted;
     bool *dirty; /* (n_devices) a head or tail of it has changed */

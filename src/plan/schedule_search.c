@@ -18,8 +18,8 @@
 
 enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };
 enum { LEAST_EVALUATIONS = 40000000, MOST_EVALUATIONS = 120000000 };
-/* Steps of refuting before the search, and after it: for an evaluation, but
- * at most so many. */
+/* Steps that refuting makespans may take: before the search, and after it per
+ * evaluation and at most. */
 enum {
     FIRST_STEPS = 20000000,
     STEPS_PER_EVALUATION = 64,
@@ -93,7 +93,7 @@ static void run_round(struct search *s, int32_t n_threads)
     atomic_store(&s->next, 0);
     for (; n + 1 < n_threads && n < MOST_THREADS; n++)
         if (pthread_create(&thread[n], NULL, work, s) != 0)
-            break; /* fewer threads do the same */
+            break; /* with fewer threads the result is the same */
     work(s);
     while (n > 0)
         pthread_join(thread[--n], NULL);
@@ -103,7 +103,8 @@ static void run_round(struct search *s, int32_t n_threads)
             weft_jobshop_restart_best(s->restart[i])->evaluations;
 }
 
-/* ---- Preparing ------------------------------------------------------------ */
+/* ---- Preparing
+ * ------------------------------------------------------------ */
 
 /* About a minute on one core; fewer for large problems, whose swaps take
  * longer. */
@@ -138,7 +139,8 @@ static int prepare(struct search *s,
                             problem->capacity);
     bound->peak_activation = weft_jobshop_peak_bound(&s->pair,
                                                      bound->makespan, 1);
-    /* Last, for heads and tails that hold under every capacity. */
+    /* This comes last: it leaves heads and tails that hold under every
+     * capacity. */
     double free_bound = weft_jobshop_bound(&s->pair, 0, 1, NULL);
     if (bound->makespan < 0 || bound->peak_activation < 0 || free_bound < 0)
         return weft_err_nomem(err, "a schedule's bounds", 0);
@@ -173,7 +175,8 @@ static void release(struct search *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-/* ---- Results -------------------------------------------------------------- */
+/* ---- Results
+ * -------------------------------------------------------------- */
 
 static bool better(const struct weft_jobshop_best *a,
                    const struct weft_jobshop_best *b)
@@ -277,7 +280,8 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
     return rc;
 }
 
-/* ---- The front ------------------------------------------------------------ */
+/* ---- The front
+ * ------------------------------------------------------------ */
 
 enum { MOST_FRONT = 16 };
 
@@ -335,7 +339,7 @@ int weft_schedule_pareto(const struct weft_schedule_problem *problem,
             break;
     }
     if (n > 0 && rc == WEFT_ENOTFOUND)
-        rc = 0; /* nothing fits into less */
+        rc = 0; /* no schedule fits into less memory */
     for (int32_t i = 0; i < n && rc; i++)
         weft_schedule_release(&list[i]);
     if (rc) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Annealing in a restart: what is short enough and holds too much towards the
- * capacity, each time more slowly, at last in windows; and, where the capacity
- * is what binds, both at once, with a price on what is late.
+ * Annealing in a restart. A schedule that is short enough but holds too much
+ * is annealed towards the capacity, each time more slowly, and at last window
+ * by window. Where the capacity alone raises the bound, time and memory are
+ * annealed together, and being late has a price.
  */
 #include "plan/schedule_search_restart.h"
 
@@ -10,26 +11,29 @@
 
 enum {
     COOLING_STEP = 1024, /* trials at one temperature */
-    TRADES = 8,   /* of the best after the first, together as long as that */
+    /* further ones from the best so far, which together take as long as the
+     * first */
+    TRADES = 8,
     PATIENCE = 4, /* reheats that lead to nothing better */
     PATIENCE_LOOSE = 2,
-    LOOSE_COOLING = 2, /* at most as often as the first */
-    /* Windows: where so few passes hold too much, and until so many in turn
-     * lead to nothing. */
+    LOOSE_COOLING = 2, /* as many trials as the first at most */
+    /* Windows are annealed where at most so many passes hold too much, until
+     * so many of them in a row have found nothing better. */
     FEW = 32,
     PATIENCE_WINDOWS = 32,
     LEAST_WINDOW = 64, /* operations */
     TRIALS_PER_OP = 1000
 };
 
-/* Temperatures, of activations of the largest micro-batch. */
+/* Temperatures, in activations of the largest micro-batch. */
 static const double COLD = 0.05, WARM = 2, HOT = 10;
-/* Of trades, where a unit of time costs less than an activation. */
+/* Temperatures of trading time for memory, where a unit of time costs less
+ * than an activation. */
 static const double TRADE_COLD = 0.04, TRADE_COOL = 0.1, TRADE_WARM = 0.4;
 /* The price of a unit of time, in multiples of 1 / time_per_activation. */
 static const double CHEAP = 0.5, DEAR = 2;
 
-/* False: nothing is left to spend. */
+/* Loads a sequence into the walk; false when no evaluations are left. */
 static bool load(struct weft_jobshop_restart *r, const int32_t *sequence,
                  double capacity)
 {
@@ -58,16 +62,17 @@ static double between(struct weft_jobshop_restart *r, double low, double high)
     return low * pow(high / low, weft_jobshop_uniform(&r->rng, 0, 1));
 }
 
-/* From `hot` down to where little moves. */
+/* Cools from `hot` until few swaps are accepted. */
 static double temperature(struct weft_jobshop_restart *r, double hot)
 {
     return between(r, hot * pow(COLD / hot, 0.8), hot);
 }
 
-/* ---- Windows -------------------------------------------------------------- */
+/* ---- Windows
+ * -------------------------------------------------------------- */
 
-/* The operations of a stretch of the schedule around a place that holds too
- * much, into r->move. Returns how many. */
+/* Writes the operations of a window into r->move: a stretch of time around a
+ * place that holds too much. Returns how many they are. */
 static int32_t open_window(struct weft_jobshop_restart *r)
 {
     const struct weft_jobshop_walk *w = &r->walk;
@@ -82,9 +87,10 @@ static int32_t open_window(struct weft_jobshop_restart *r)
     return n;
 }
 
-/* Anneals window after window of r->annealed, the rest as it is (large-
- * neighbourhood search, Shaw 1998), and keeps what is no worse. Where little
- * is left to mend, annealing everything would break as much elsewhere. */
+/* Anneals one window of r->annealed after the other, leaves the rest of the
+ * schedule alone (large-neighbourhood search, Shaw 1998), and keeps a result
+ * that is no worse. When only a few places still hold too much, annealing the
+ * whole schedule would break as much elsewhere as it mends. */
 static double mend(struct weft_jobshop_restart *r, double deadline,
                    double capacity, double excess)
 {
@@ -111,10 +117,12 @@ static double mend(struct weft_jobshop_restart *r, double deadline,
     return excess;
 }
 
-/* ---- Turns ---------------------------------------------------------------- */
+/* ---- Turns
+ * ---------------------------------------------------------------- */
 
-/* Anneals r->annealed, then again and again the best of that, not as hot. The
- * least excess, as long as it did not fit. */
+/* Anneals r->annealed, then the best result again and again, from a lower
+ * temperature each time, until it fits. Returns the least excess that was
+ * reached. */
 static double anneal_from(struct weft_jobshop_restart *r, double deadline,
                           double capacity, int patience)
 {
@@ -151,7 +159,7 @@ static void slow_down(struct weft_jobshop_restart *r)
     r->cooling = weft_min64(2 * r->cooling, r->most_cooling);
 }
 
-/* Of memory alone, the makespan as short as the best. */
+/* Anneals memory alone; the makespan may not exceed the best one. */
 static void anneal_memory(struct weft_jobshop_restart *r)
 {
     double share = weft_jobshop_uniform(&r->rng, 0, 1);
@@ -164,8 +172,8 @@ static void anneal_memory(struct weft_jobshop_restart *r)
     slow_down(r);
 }
 
-/* A short schedule that holds too much; given up for another one if nothing
- * comes of it. */
+/* Anneals a short schedule that holds too much; if that does not lead to one
+ * that fits, another schedule is taken next time. */
 static void anneal_loose(struct weft_jobshop_restart *r)
 {
     double makespan = r->loose_makespan, peak = r->loose_peak;
@@ -183,7 +191,8 @@ static void anneal_loose(struct weft_jobshop_restart *r)
     }
 }
 
-/* The nearest of those, within its deadline or a later one. */
+/* Anneals the schedule that came nearest to the capacity, within its deadline
+ * or a later one. */
 static void anneal_near(struct weft_jobshop_restart *r)
 {
     double deadline = r->near_makespan;
@@ -221,7 +230,8 @@ static void trade(struct weft_jobshop_restart *r, double from, int64_t trials)
         weft_jobshop_restart_keep(r, r->walk.makespan);
 }
 
-/* From the nearest; then from the best, not as hot, and shorter. */
+/* Trades start from the schedule nearest to the capacity; later ones from the
+ * best, at a lower temperature and towards a shorter makespan. */
 void weft_jobshop_restart_trade(struct weft_jobshop_restart *r)
 {
     int64_t trials = r->cooling;

@@ -24,8 +24,9 @@ struct weft_jobshop_list {
     int32_t *limit;      /* of each stage: micro-batches in flight */
     double *model_stage_held;
     double *free_at, *held, *first; /* of each device; first: next start */
-    double *start;                  /* of each series's next, by series_at */
-    int32_t *n_done;                /* of each device */
+    /* earliest start of each series' next operation, ordered by series_at */
+    double *start;
+    int32_t *n_done; /* of each device */
     int32_t *out;
 };
 
@@ -113,9 +114,11 @@ static void begin(struct weft_jobshop_list *list)
     list->makespan = 0;
 }
 
-/* ---- Memory --------------------------------------------------------------- */
+/* ---- Memory
+ * --------------------------------------------------------------- */
 
-/* Room that stage u leaves on its device for those that drain before it. */
+/* Memory that stage u must leave free on its device for stages that are
+ * drained before it. */
 static double reserve(const struct weft_jobshop_list *list, int32_t u)
 {
     const struct weft_jobshop *shop = list->shop;
@@ -156,9 +159,11 @@ static bool admits(const struct weft_jobshop_list *list,
         && held + reserve(list, op->model_stage) <= list->capacity;
 }
 
-/* ---- Choosing ------------------------------------------------------------- */
+/* ---- Choosing
+ * ------------------------------------------------------------- */
 
-/* When a series's next operation can start; INFINITY: not yet known. */
+/* The earliest start of a series' next operation; INFINITY when it is not
+ * known yet. */
 static double start_of(const struct weft_jobshop_list *list, int32_t l)
 {
     const struct weft_jobshop_series *series = &list->shop->series[l];
@@ -184,7 +189,7 @@ static void look(struct weft_jobshop_list *list, int32_t d)
     list->first[d] = first;
 }
 
-/* Of series l alone, whose next operation has become ready. */
+/* Updates series l alone, whose next operation has become ready. */
 static void look_at(struct weft_jobshop_list *list, int32_t l, int32_t d)
 {
     double start = start_of(list, l);
@@ -198,8 +203,9 @@ static int32_t next_of(const struct weft_jobshop_list *list, int32_t l)
     return list->shop->series[l].op[list->next[l]];
 }
 
-/* Which operation device d takes: of those that can start before the earliest
- * end (the rule's share of the way there), the one due first. */
+/* The operation that device d takes: among those that can start soon enough
+ * (before a share, set by the rule, of the time until the earliest end), the
+ * one that is due first. */
 static int32_t choose(const struct weft_jobshop_list *list, int32_t d,
                       double *start_out)
 {
@@ -230,7 +236,8 @@ static int32_t choose(const struct weft_jobshop_list *list, int32_t d,
     return next_of(list, shop->series_of[best]);
 }
 
-/* Operation x ended: those after it come closer, on their devices too. */
+/* Operation x has ended: updates its successors, and the devices on which they
+ * are next. */
 static void finish(struct weft_jobshop_list *list, int32_t x, double end)
 {
     const struct weft_jobshop *shop = list->shop;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory within a deadline: an annealing whose moves are swaps of any two
- * neighbours on a device. A swap changes what is held at one place, so what
- * the excess becomes is known before it is done, and so is the makespan if it
- * grows. The schedule may hold too much on the way, else it could hardly move
- * at all; it may also be late if that has a price.
+ * Metropolis sampling of schedules that hold less memory within a deadline. A
+ * move swaps two neighbours on a device. A swap changes how much is held at
+ * one place only, so the new excess is known before the swap is done, and so
+ * is the makespan if it grows. On the way the schedule may hold too much, or
+ * it could hardly move at all; it may also be late where being late has a
+ * price.
  */
 #include <math.h>
 
@@ -40,7 +41,8 @@ static double later(const struct weft_jobshop_metropolis *s, int32_t u,
     return late > 0 ? late : 0;
 }
 
-/* In the window; anywhere; or some steps away from where too much is held. */
+/* Draws the place of a swap: in the window, or anywhere, or a few operations
+ * away from a place that holds too much. */
 static int32_t draw(const struct weft_jobshop_metropolis *s,
                     struct weft_jobshop_rng *rng)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A restart draws and mutates rules of list scheduling in a pool, and improves
- * what the best of them build by walks (tabu search) and by annealing. When
- * the makespan has met its bound, or after a share of the evaluations, the
- * capacity goes below the best schedule's peak.
+ * A restart keeps a pool of rules of list scheduling, draws and mutates them,
+ * and improves the schedules of the best rules by walks (tabu search) and by
+ * annealing. When the makespan has met its bound, or after a share of the
+ * evaluations, the capacity is set below the best schedule's peak, and the
+ * search goes on for less memory.
  */
 #include "plan/schedule_search_restart.h"
 
@@ -15,17 +16,21 @@
 
 enum {
     BUILDS_PER_TURN = 64,
-    COOLING_PER_OP = 1000, /* trials of the first annealing; of a later one */
-    COOLINGS = 16,         /* at most the share through this */
-    OPS_PER_EVALUATION = 4, /* a construction counts one for so many */
-    STUCK_COOLINGS = 2,     /* a beginning has so long to meet the bound */
-    /* When a phase that does not meet the bound ends, of 100 evaluations. */
+    /* trials of the first annealing, and of a later one */
+    COOLING_PER_OP = 1000,
+    COOLINGS = 16, /* at most the share divided by this */
+    /* a construction counts as one evaluation for so many operations */
+    OPS_PER_EVALUATION = 4,
+    /* evaluations within which a new beginning must meet the bound */
+    STUCK_COOLINGS = 2,
+    /* When a phase that does not meet the bound ends, in percent of the
+     * evaluations. */
     LOOSE_SHARE = 60,
     FREE_SHARE = 60, /* without a capacity */
     CAPACITY_SHARE = 90
 };
 
-/* Capacities to begin with, of the one asked for. */
+/* Capacities to begin with, as multiples of the one asked for. */
 static const double LEAST_ROOM = 1.02, MORE_ROOM = 0.5, ROOM_STEP = 1.15;
 
 const struct weft_jobshop_best *weft_jobshop_restart_best(
@@ -115,7 +120,7 @@ void weft_jobshop_restart_free(struct weft_jobshop_restart *r)
 
 void weft_jobshop_restart_begin(struct weft_jobshop_restart *r)
 {
-    /* Where the bound was not met, less tight. */
+    /* The capacity is less tight where the bound was not met. */
     if (!weft_jobshop_at_most(r->loose_makespan, r->goal->makespan))
         r->least_room = fmax(r->least_room,
                              ROOM_STEP * r->capacity / r->goal->capacity);
@@ -141,9 +146,11 @@ bool weft_jobshop_restart_stopped(const struct weft_jobshop_restart *r)
         || weft_jobshop_restart_ended(r);
 }
 
-/* ---- Pool ----------------------------------------------------------------- */
+/* ---- Pool
+ * ----------------------------------------------------------------- */
 
-/* Into r->sequence. Returns the makespan; INFINITY: nothing was built. */
+/* Builds a rule's schedule into r->sequence. Returns its makespan; INFINITY
+ * when nothing could be built. */
 static double build(struct weft_jobshop_restart *r,
                     const struct weft_jobshop_rule *rule, double enough)
 {
@@ -179,7 +186,7 @@ static void set_capacity(struct weft_jobshop_restart *r, double capacity)
     r->pool_is_stale = true;
 }
 
-/* The same rules under another capacity. */
+/* Evaluates the pool's rules anew under another capacity. */
 static void refresh_pool(struct weft_jobshop_restart *r)
 {
     for (int32_t i = 0; i < r->n_pool && r->pool_is_stale; i++)
@@ -251,8 +258,9 @@ static void keep_best(struct weft_jobshop_restart *r, double makespan,
                    && weft_jobshop_at_most(peak, goal->peak);
 }
 
-/* The shortest, or as short and lower. From the bound on it comes down, to
- * the capacity at last. */
+/* Keeps a schedule that is shorter than the best, or as short with a lower
+ * peak. Once the bound is met the capacity is lowered step by step, down to
+ * the one asked for. */
 static void keep_loose(struct weft_jobshop_restart *r, double makespan,
                        double peak)
 {
@@ -298,7 +306,7 @@ static int32_t worst(const struct weft_jobshop_restart *r)
     return k;
 }
 
-/* One more rule: new, or one of the pool's changed. */
+/* Adds a rule: a new one, or a mutation of one in the pool. */
 static void try_rule(struct weft_jobshop_restart *r)
 {
     refresh_pool(r);
@@ -330,10 +338,11 @@ static void try_rule(struct weft_jobshop_restart *r)
         weft_jobshop_restart_keep(r, makespan);
 }
 
-/* ---- Turns ---------------------------------------------------------------- */
+/* ---- Turns
+ * ---------------------------------------------------------------- */
 
-/* Is there anything to anneal: a schedule that is short enough and holds too
- * much, or less memory to be had? */
+/* Whether annealing makes sense: there is a schedule that is short enough and
+ * holds too much, or less memory may be possible. */
 static bool may_anneal(const struct weft_jobshop_restart *r)
 {
     switch (r->phase) {
@@ -346,10 +355,12 @@ static bool may_anneal(const struct weft_jobshop_restart *r)
     }
 }
 
-/* What has had least of its share in this phase. */
+/* Chooses the activity that has used the smallest part of its share in this
+ * phase. */
 static enum weft_jobshop_turn next_turn(const struct weft_jobshop_restart *r)
 {
-    /* Builds, walks, annealing, trades. */
+    /* Shares of constructions, walks, annealing, and trades of time for
+     * memory. */
     static const int64_t shares[][WEFT_JOBSHOP_TURNS] = {
         [WEFT_JOBSHOP_LOOSE] = {1, 3, 4, 0},
         [WEFT_JOBSHOP_MAKESPAN] = {1, 3, 8, 8},
@@ -362,7 +373,7 @@ static enum weft_jobshop_turn next_turn(const struct weft_jobshop_restart *r)
                                           anneals && !trades, trades};
     int64_t spent[WEFT_JOBSHOP_TURNS];
     memcpy(spent, r->spent, sizeof spent);
-    /* These are paid for before they begin. */
+    /* Annealing and trades are charged before they begin. */
     spent[WEFT_JOBSHOP_ANNEAL] += r->cooling;
     spent[WEFT_JOBSHOP_TRADE] += r->cooling;
     enum weft_jobshop_turn next = WEFT_JOBSHOP_BUILD;
@@ -394,15 +405,15 @@ static void take_turn(struct weft_jobshop_restart *r)
     }
     if (r->phase != phase || r->begun >= before)
         return;
-    /* What led to something pays half. */
+    /* An activity that found something better is charged half. */
     if (r->n_kept > kept)
         r->spent[turn] /= 2;
     else
         r->spent[turn] += r->best.evaluations - before;
 }
 
-/* The phase had its share? Where memory alone makes the bound, a schedule that
- * is short enough and holds too much says little. */
+/* Whether the phase has used its share. Where memory alone raises the bound, a
+ * schedule that is short enough but holds too much does not end it. */
 static bool is_over(const struct weft_jobshop_restart *r)
 {
     int64_t share = r->goal->capacity <= 0 ? FREE_SHARE : CAPACITY_SHARE;
@@ -415,7 +426,7 @@ static bool is_over(const struct weft_jobshop_restart *r)
     return r->best.evaluations > r->goal->share / 100 * share;
 }
 
-/* Did this beginning come to nothing? */
+/* Whether this beginning should be given up. */
 static bool is_stuck(const struct weft_jobshop_restart *r)
 {
     return r->phase == WEFT_JOBSHOP_LOOSE

@@ -41,63 +41,69 @@ struct weft_jobshop_restart {
     struct weft_jobshop_pooled
         pool[WEFT_JOBSHOP_POOL + 1]; /* the last: on trial */
     int32_t n_pool;
-    bool pool_is_stale; /* its makespans are of another capacity */
+    bool pool_is_stale; /* its makespans were found under another capacity */
     enum weft_jobshop_phase phase;
     double capacity; /* now; 0: none */
     struct weft_jobshop_best best;
-    int32_t *elite;        /* (n_ops) where walks go on; may hold too much */
-    double elite_makespan; /* INFINITY: of another capacity, or none */
-    int32_t elite_idle;    /* walks from it that led to nothing shorter */
+    /* (n_ops) the elite, from which walks start; may hold too much */
+    int32_t *elite;
+    /* INFINITY: there is no elite, or it was found under another capacity */
+    double elite_makespan;
+    int32_t elite_idle; /* walks from it that led to nothing shorter */
     bool has_elite;
-    int32_t *loose; /* (n_ops) of the first phase, since it began anew */
+    /* (n_ops) best of the first phase since its last beginning */
+    int32_t *loose;
     double loose_makespan, loose_peak;
-    double least_room; /* of the capacities it begins with */
-    int64_t begun;     /* evaluations when it last did */
-    int32_t *near;     /* (n_ops) short enough, with the least excess */
+    double least_room; /* least capacity to begin with, of the one asked for */
+    int64_t begun;     /* evaluations at its last beginning */
+    /* (n_ops) the short enough schedule with the least excess */
+    int32_t *near;
     double near_makespan, near_excess;
-    int32_t *annealed; /* (n_ops) of the annealing now: the least excess */
+    /* (n_ops) the least excess of the annealing in progress */
+    int32_t *annealed;
     int64_t first_cooling, cooling, most_cooling; /* trials of an annealing */
     int64_t spent[WEFT_JOBSHOP_TURNS]; /* evaluations in this phase */
     int32_t *sequence;                 /* (n_ops) */
-    int32_t *move; /* (2 n_ops) candidates: the second of each pair; in
-                      annealing, a window */
+    /* (2 n_ops) candidate swaps, each by its second operation; while
+     * annealing, the operations of a window */
+    int32_t *move;
     int64_t tabu[WEFT_JOBSHOP_TABU], iteration;
-    double
-        time_per_activation; /* mean time of an operation per largest activation */
-    int64_t n_kept;          /* how often something better was kept */
-    double price;  /* of what is held too much, in time per activation */
-    int64_t until; /* evaluations of this run */
+    /* mean time of an operation per largest activation */
+    double time_per_activation;
+    int64_t n_kept; /* how often something better was kept */
+    double price;   /* price of holding too much, in time per activation */
+    int64_t until;  /* evaluations of this run */
 };
 
-/* Nothing is left to spend, or the search was cut. */
+/* True when no evaluations are left or the search was cut. */
 bool weft_jobshop_restart_ended(const struct weft_jobshop_restart *r);
-/* That, or this run's evaluations are spent, or the goal is reached. */
+/* The same, or this run's evaluations are spent, or the goal is reached. */
 bool weft_jobshop_restart_stopped(const struct weft_jobshop_restart *r);
 /* The makespan to beat. */
 double weft_jobshop_restart_shortest(const struct weft_jobshop_restart *r);
 void weft_jobshop_restart_copy(const struct weft_jobshop_restart *r,
                                int32_t *to, const int32_t *from);
-/* What one of the pool's better rules builds, into r->sequence. False:
- * nothing. */
+/* Builds the schedule of one of the pool's better rules into r->sequence;
+ * false when it builds none. */
 bool weft_jobshop_restart_build_better(struct weft_jobshop_restart *r);
-/* From r->sequence walks go on. */
+/* Makes r->sequence the elite, from which walks start. */
 void weft_jobshop_restart_set_elite(struct weft_jobshop_restart *r,
                                     double makespan);
-/* r->sequence may be better than what there is. */
+/* Keeps r->sequence where it is better than the best. */
 void weft_jobshop_restart_keep(struct weft_jobshop_restart *r,
                                double makespan);
 
-/* The first phase begins anew, from another capacity. */
+/* Starts the first phase again from another capacity. */
 void weft_jobshop_restart_begin(struct weft_jobshop_restart *r);
-/* The sequence is what annealing goes on from. */
+/* Remembers the sequence as the one that annealing continues from. */
 void weft_jobshop_restart_come_near(struct weft_jobshop_restart *r,
                                     const int32_t *sequence, double makespan,
                                     double excess);
 /* One walk. */
 void weft_jobshop_restart_walk(struct weft_jobshop_restart *r);
-/* Anneals what is short enough towards less memory. */
+/* Anneals a schedule that is short enough towards less memory. */
 void weft_jobshop_restart_anneal(struct weft_jobshop_restart *r);
-/* Anneals time and memory at once, the one for the other. */
+/* Anneals time and memory together, trading one for the other. */
 void weft_jobshop_restart_trade(struct weft_jobshop_restart *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules of list scheduling: drawn, and changed a little. */
+/* Rules of list scheduling, drawn at random and mutated. */
 #include <math.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static void draw_limit(double limit[2], const struct weft_schedule_model *m,
     limit[0] = (double) INT32_MAX;
     limit[1] = 0;
     switch (weft_jobshop_below(rng, 4)) {
-    case 0: /* as in 1F1B, more or less */
+    case 0: /* about as in 1F1B */
         limit[0] = m->stages - 2 + weft_jobshop_below(rng, 6);
         limit[1] = 1;
         break;
@@ -72,8 +72,8 @@ static void draw_limit(double limit[2], const struct weft_schedule_model *m,
     }
 }
 
-/* A model's passes one after another, each pass later than the one before by
- * about the way through the pipeline. */
+/* The passes of a model follow each other: each is due about one traversal of
+ * the pipeline after the one before. */
 static void draw_model(struct weft_jobshop_rule *rule,
                        const struct weft_schedule_model *m, int32_t index,
                        double makespan, struct weft_jobshop_rng *rng)
@@ -126,7 +126,7 @@ void weft_jobshop_rule_draw(struct weft_jobshop_rule *rule,
         draw_model(rule, &problem->model[i], i, makespan, rng);
 }
 
-/* About normal, of deviation 1. */
+/* Approximately normal, with deviation 1. */
 static double bell(struct weft_jobshop_rng *rng)
 {
     double sum = 0;

@@ -80,7 +80,8 @@ void weft_jobshop_walk_release(struct weft_jobshop_walk *walk)
     *walk = (struct weft_jobshop_walk){0};
 }
 
-/* ---- Heads and tails ------------------------------------------------------ */
+/* ---- Heads and tails
+ * ------------------------------------------------------ */
 
 static double later(double a, double b)
 {
@@ -97,7 +98,7 @@ static double tail_with(const struct weft_jobshop_walk *w, int32_t x)
     return w->node[x].tail + w->node[x].time;
 }
 
-/* From the predecessors by arcs alone. */
+/* The head that follows from predecessors by arcs alone. */
 static double head_by_arcs(const struct weft_jobshop_walk *w, int32_t x)
 {
     const struct weft_jobshop_node *node = &w->node[x];
@@ -132,7 +133,8 @@ static double tail_of(const struct weft_jobshop_walk *w, int32_t x)
     return later(tail_by_arcs(w, x), tail_with(w, w->node[x].after));
 }
 
-/* Everything of a model comes before its last optimizer step. */
+/* The makespan is the end of the last optimizer step, since all passes of a
+ * model come before it. */
 static double makespan_of(const struct weft_jobshop_walk *w)
 {
     double makespan = 0;
@@ -141,7 +143,8 @@ static double makespan_of(const struct weft_jobshop_walk *w)
     return makespan;
 }
 
-/* ---- Order ---------------------------------------------------------------- */
+/* ---- Order
+ * ---------------------------------------------------------------- */
 
 struct timed {
     double start;
@@ -156,8 +159,9 @@ static int by_start(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* A topological order by start time (ties, that operations without a time
- * make, by a topological order): windows of swaps are short in it. */
+/* A topological order by start time, in which the operations that a swap moves
+ * are close together. Operations without duration start at the same time;
+ * another topological order decides among them. */
 static bool sort_by_start(struct weft_jobshop_walk *w)
 {
     const struct weft_jobshop *shop = w->shop;
@@ -193,15 +197,17 @@ static bool sort_by_start(struct weft_jobshop_walk *w)
     return n_order == n;
 }
 
-/* ---- What is held too much ------------------------------------------------ */
+/* ---- What is held too much
+ * ------------------------------------------------ */
 
-/* To hold less, at least the smallest activation must go. */
+/* The excess is rounded up to the smallest activation, since at least that
+ * must go. */
 static double over(const struct weft_jobshop_walk *w, double held)
 {
     return held > w->capacity ? fmax(held - w->capacity, w->least_hold) : 0;
 }
 
-/* After x this is held from now on. */
+/* Sets what is held after x, and updates the excess. */
 static void set_held(struct weft_jobshop_walk *w, int32_t x, double held)
 {
     bool was = w->over_at[x] >= 0, is = held > w->capacity;
@@ -233,7 +239,8 @@ double weft_jobshop_walk_excess(const struct weft_jobshop_walk *w, int32_t u,
     return over(w, held) - over(w, w->held[u]);
 }
 
-/* ---- Loading and storing -------------------------------------------------- */
+/* ---- Loading and storing
+ * -------------------------------------------------- */
 
 bool weft_jobshop_walk_load(struct weft_jobshop_walk *w,
                             const int32_t *sequence, double capacity,
@@ -280,7 +287,8 @@ void weft_jobshop_walk_store(const struct weft_jobshop_walk *w,
     }
 }
 
-/* ---- Swapping ------------------------------------------------------------- */
+/* ---- Swapping
+ * ------------------------------------------------------------- */
 
 bool weft_jobshop_walk_may_swap(const struct weft_jobshop_walk *w, int32_t u,
                                 int32_t v)
@@ -344,8 +352,9 @@ static bool reorder_all(struct weft_jobshop_walk *w, int32_t u, int32_t v)
     return true;
 }
 
-/* The same with few moves where all that v waits for is before all that waits
- * for u: v goes to the last of those, u to the first of these. */
+/* The same with fewer moves, for the case that all operations v waits for come
+ * before all that wait for u: v moves behind the last of the former, u before
+ * the first of the latter. */
 static bool reorder(struct weft_jobshop_walk *w, int32_t u, int32_t v)
 {
     const struct weft_jobshop *shop = w->shop;
@@ -359,7 +368,7 @@ static bool reorder(struct weft_jobshop_walk *w, int32_t u, int32_t v)
     for (int32_t k = shop->succ_at[u]; k < shop->succ_at[u + 1]; k++)
         to_u = weft_min32(to_u, w->node[shop->succ[k].op].place);
     if (to_v == to_u)
-        return false; /* v waits for one that waits for u */
+        return false; /* v waits for an operation that waits for u: a cycle */
     if (to_v > to_u)
         return reorder_all(w, u, v);
     for (int32_t i = first; i < to_v; i++)
@@ -371,7 +380,7 @@ static bool reorder(struct weft_jobshop_walk *w, int32_t u, int32_t v)
     return true;
 }
 
-/* x is to be computed again. Returns its place. */
+/* Marks x to be computed again and returns its place. */
 static int32_t touch(struct weft_jobshop_walk *w, int32_t x)
 {
     int32_t place = w->node[x].place;
@@ -379,8 +388,9 @@ static int32_t touch(struct weft_jobshop_walk *w, int32_t x)
     return place;
 }
 
-/* x hears that a predecessor lets it start at `now`, not at `was`, if that
- * kept it where it is or is later. Returns the furthest place touched. */
+/* A predecessor lets x start at `now` instead of `was`. Marks x if that
+ * predecessor determined its start, or now would. Returns the furthest place
+ * that was marked. */
 static int32_t tell_head(struct weft_jobshop_walk *w, int32_t x, double was,
                          double now, int32_t far)
 {
@@ -399,7 +409,8 @@ static int32_t tell_tail(struct weft_jobshop_walk *w, int32_t x, double was,
     return far;
 }
 
-/* What is dirty from place `first` to `far`, and what that moves. */
+/* Computes the marked operations from place `first` to `far`, and those that
+ * move with them. */
 static void update_heads(struct weft_jobshop_walk *w, int32_t first,
                          int32_t far)
 {

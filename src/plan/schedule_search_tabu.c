@@ -13,12 +13,13 @@
 #include <math.h>
 
 enum {
-    PATIENCE = 2000,       /* swaps without anything better */
-    PATIENCE_OVER = 10000, /* where the capacity has a price */
+    PATIENCE = 2000,       /* swaps in a row that find nothing better */
+    PATIENCE_OVER = 10000, /* the same where holding too much has a price */
     PATIENCE_WALKS = 100
 };
 
-/* Of mean time for the largest activation; what it changes by in a swap. */
+/* Limits of the price in multiples of time_per_activation, and its change per
+ * swap. */
 static const double LEAST_PRICE = 1e-4, MOST_PRICE = 100, PRICE_STEP = 1.03;
 
 static int64_t *tabu(struct weft_jobshop_restart *r, int32_t u, int32_t v)
@@ -27,10 +28,12 @@ static int64_t *tabu(struct weft_jobshop_restart *r, int32_t u, int32_t v)
     return &r->tabu[(h ^ h >> 15) % WEFT_JOBSHOP_TABU];
 }
 
-/* ---- Candidates ----------------------------------------------------------- */
+/* ---- Candidates
+ * ----------------------------------------------------------- */
 
-/* An operation whose end lets x start no earlier; -1: x starts at 0. Through
- * its device only if no arc does, or by a coin. */
+/* An operation whose end determines the start of x; -1 when x starts at 0. It
+ * is the neighbour on the device only if no arc determines the start, or by a
+ * coin flip. */
 static int32_t critical_before(struct weft_jobshop_restart *r, int32_t x)
 {
     const struct weft_jobshop_walk *w = &r->walk;
@@ -53,7 +56,7 @@ static int32_t critical_before(struct weft_jobshop_restart *r, int32_t x)
     return before;
 }
 
-/* Neighbours on a critical path that may be swapped, into r->move. */
+/* Writes the swaps of neighbours on a critical path into r->move. */
 static int32_t collect_critical(struct weft_jobshop_restart *r)
 {
     const struct weft_jobshop_walk *w = &r->walk;
@@ -67,7 +70,7 @@ static int32_t collect_critical(struct weft_jobshop_restart *r)
     return n;
 }
 
-/* And those where too much is held, and less after the swap. */
+/* Adds swaps at places that hold too much and would hold less. */
 static int32_t collect_over(struct weft_jobshop_restart *r, int32_t n)
 {
     const struct weft_jobshop_walk *w = &r->walk;
@@ -112,7 +115,8 @@ static int32_t choose(struct weft_jobshop_restart *r, int32_t n_critical,
     return best;
 }
 
-/* ---- One walk ------------------------------------------------------------- */
+/* ---- One walk
+ * ------------------------------------------------------------- */
 
 static void change_price(struct weft_jobshop_restart *r)
 {
@@ -133,7 +137,7 @@ static bool worth_keeping(const struct weft_jobshop_restart *r,
                  : !weft_jobshop_at_most(shortest, makespan);
 }
 
-/* From what is loaded, until nothing better comes for a while. */
+/* Walks from the loaded schedule until it has not improved for a while. */
 static void improve(struct weft_jobshop_restart *r)
 {
     struct weft_jobshop_walk *w = &r->walk;
@@ -167,9 +171,10 @@ static void improve(struct weft_jobshop_restart *r)
     r->best.updates = w->n_updates;
 }
 
-/* ---- Where it begins ------------------------------------------------------ */
+/* ---- Where it begins
+ * ------------------------------------------------------ */
 
-/* The elite with a few swaps anywhere. */
+/* Starts from the elite, perturbed by a few random swaps. */
 static bool load_elite(struct weft_jobshop_restart *r, bool strict)
 {
     struct weft_jobshop_walk *w = &r->walk;
