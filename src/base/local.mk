@@ -7,6 +7,7 @@ base_sources = \
 	%D%/edit_distance.c %D%/edit_distance.h \
 	%D%/err.c %D%/err.h \
 	%D%/file.c %D%/file.h %D%/file_remove.c \
+	%D%/file_hash.c %D%/file_hash.h \
 	%D%/hash.c %D%/hash.h \
 	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \

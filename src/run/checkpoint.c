@@ -3,18 +3,17 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "run/manifest.h"
 #include "run/store.h"
 
-/* Format 1 had Adam's moments beside the weights, in the model's folder. */
-enum { FORMAT_MOMENTS_WITH_WEIGHTS = 1, FORMAT = 2, PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, PART_BYTES = 64 };
 
 /* Tensor files of a trained model in a checkpoint. */
 static const struct part {
@@ -59,6 +58,14 @@ static const char *model_path(char buf[PATH_BYTES], const char *checkpoint,
     snprintf(relative, sizeof relative, "%s%s", weights ? "" : "optimizer/",
              name);
     return path_of(buf, checkpoint, relative);
+}
+
+/* A part's path in the checkpoint. */
+static void part_path(char out[PART_BYTES], const struct part *part,
+                      const char *name, bool in_model_folder)
+{
+    snprintf(out, PART_BYTES, "%s%s/%s.safetensors",
+             in_model_folder ? "" : "optimizer/", name, part->stem);
 }
 
 /* What model folders are written in. */
@@ -120,30 +127,12 @@ int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
 
 /* ---- Writing ---------------------------------------------------------- */
 
-/* Adds {"bytes", "xxh3"} of dir/name to the manifest's files. */
-static int add_file(json_t *files, const char *dir, const char *name,
-                    struct weft_err *err)
-{
-    char path[PATH_BYTES], digits[WEFT_HASH_DIGITS + 1];
-    struct weft_hash hash;
-    uint64_t bytes;
-    int rc = weft_hash_file(path_of(path, dir, name), &hash, &bytes, err);
-    if (rc)
-        return rc;
-    weft_hash_format(hash, digits);
-    json_t *entry = json_pack("{s:I, s:s}", "bytes", (json_int_t) bytes,
-                              "xxh3", digits);
-    if (!entry || json_object_set_new(files, name, entry) != 0)
-        return weft_err_nomem(err, "a manifest", 1024);
-    return 0;
-}
-
 /* The tensors of a model; collective, rank 0 writes. */
 static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
-                         const char *stage, const char *name, json_t *files,
-                         struct weft_err *err)
+                         const char *stage, const char *name,
+                         struct weft_manifest *manifest, struct weft_err *err)
 {
-    char dir[2][PATH_BYTES] = {"", ""}, relative[128];
+    char dir[2][PATH_BYTES] = {"", ""}, relative[PART_BYTES];
     enum weft_dtype dtype = folder_dtype(&t->config);
     bool first = weft_world_rank() == 0;
     int rc = 0;
@@ -159,10 +148,9 @@ static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
         rc = weft_store_save(t->seq, dir[weights], parts[i].stem,
                              parts[i].what, weights ? dtype : WEFT_F32,
                              &m->arch, &m->tiles, err);
-        snprintf(relative, sizeof relative, "%s%s/%s.safetensors",
-                 weights ? "" : "optimizer/", name, parts[i].stem);
+        part_path(relative, &parts[i], name, weights);
         if (!rc && first)
-            rc = add_file(files, stage, relative, err);
+            rc = weft_manifest_add_file(manifest, stage, relative, err);
         rc = weft_world_agree(rc, err);
     }
     return rc;
@@ -189,46 +177,30 @@ static int write_files(struct weft_run_model *m, enum weft_dtype dtype,
     return rc;
 }
 
-static json_t *state_json(struct weft_trainer *t)
+/* Where the run stands. */
+static void set_state(struct weft_trainer *t, struct weft_manifest *m)
 {
-    struct weft_kl_state kl = {0};
+    const struct weft_config *c = &t->config;
+    m->format = WEFT_MANIFEST_FORMAT;
+    snprintf(m->weft, sizeof m->weft, "%s", weft_version());
+    m->iteration = t->iteration;
+    m->actor_steps = t->actor_steps;
+    m->critic_steps = t->critic_steps;
+    m->seed = (int64_t) c->seed;
+    m->prompts = t->n_prompts;
+    m->actor_blocks = t->actor.arch.shape.n_blocks;
+    m->critic_blocks = t->critic.arch.shape.n_blocks;
+    m->gradient_groups = c->numerics.gradient_groups;
+    m->dtype = c->numerics.dtype;
+    m->model_dtype = folder_dtype(c);
+    m->isa = weft_k_isa();
     if (t->kl_state && weft_tile_is_here(t->kl_state)) {
-        kl = *(const struct weft_kl_state *) weft_tile_acquire(t->kl_state,
-                                                               WEFT_READ);
+        const struct weft_kl_state *kl = weft_tile_acquire(t->kl_state,
+                                                           WEFT_READ);
+        m->kl_coef = kl->coef;
+        m->kl_last = kl->last_kl;
         weft_tile_unacquire(t->kl_state);
     }
-    return json_pack(
-        "{s:i, s:s, s:i, s:I, s:I, s:f, s:f, s:I, s:i, s:i, s:i, s:s, s:s, "
-        "s:s, s:I}",
-        "format", FORMAT, "weft", weft_version(), "iteration",
-        (int) t->iteration, "actor_steps", (json_int_t) t->actor_steps,
-        "critic_steps", (json_int_t) t->critic_steps, "kl_coef", kl.coef,
-        "kl_last", kl.last_kl, "seed", (json_int_t) t->config.seed,
-        "actor_blocks", (int) t->actor.arch.shape.n_blocks, "critic_blocks",
-        (int) t->critic.arch.shape.n_blocks, "gradient_groups",
-        (int) t->config.numerics.gradient_groups, "dtype",
-        weft_dtype_name(t->config.numerics.dtype), "model_dtype",
-        weft_dtype_name(folder_dtype(&t->config)), "isa",
-        weft_k_isa_name(weft_k_isa()), "prompts", (json_int_t) t->n_prompts);
-}
-
-static int write_manifest(struct weft_trainer *t, const char *stage,
-                          json_t *files, struct weft_err *err)
-{
-    char path[PATH_BYTES];
-    json_t *state = state_json(t);
-    char *text = NULL;
-    int rc = WEFT_ENOMEM;
-    if (state && json_object_set(state, "files", files) == 0)
-        text = json_dumps(state, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    if (text)
-        rc = weft_file_write(path_of(path, stage, "manifest.json"), text,
-                             strlen(text), err);
-    else
-        weft_err_nomem(err, "a manifest", 4096);
-    free(text);
-    json_decref(state);
-    return rc;
 }
 
 /* Removes all but the newest `keep`. */
@@ -248,14 +220,16 @@ static int prune(const struct weft_config *c, struct weft_err *err)
 
 /* Rank 0 makes the folder complete and lets it appear. */
 static int finish(struct weft_trainer *t, const char *stage,
-                  const char *final, json_t *files, struct weft_err *err)
+                  const char *final, struct weft_manifest *manifest,
+                  struct weft_err *err)
 {
     enum weft_dtype dtype = folder_dtype(&t->config);
     int rc = write_files(&t->actor, dtype, stage, "actor", err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
         rc = write_files(&t->critic, dtype, stage, "critic", err);
+    set_state(t, manifest);
     if (!rc)
-        rc = write_manifest(t, stage, files, err);
+        rc = weft_manifest_write(manifest, stage, err);
     if (!rc)
         rc = weft_dir_commit(stage, final, true, err);
     else
@@ -269,20 +243,20 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
 {
     char *stage = NULL;
     char *final = weft_checkpoint_path(t->config.run_dir, t->iteration);
-    json_t *files = json_object();
+    struct weft_manifest manifest = {0};
     bool first = weft_world_rank() == 0;
-    int rc = files && final ? 0 : weft_err_nomem(err, "a manifest", 1024);
+    int rc = final ? 0 : weft_err_nomem(err, "a path", 1024);
     if (!rc && first)
         rc = weft_metrics_sync(t->metrics_writer, err);
     if (!rc && first)
         rc = weft_dir_stage(final, &stage, err);
     rc = weft_world_agree(rc, err);
     if (!rc)
-        rc = write_tensors(t, &t->actor, stage, "actor", files, err);
+        rc = write_tensors(t, &t->actor, stage, "actor", &manifest, err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = write_tensors(t, &t->critic, stage, "critic", files, err);
+        rc = write_tensors(t, &t->critic, stage, "critic", &manifest, err);
     if (!rc && first)
-        rc = finish(t, stage, final, files, err);
+        rc = finish(t, stage, final, &manifest, err);
     else if (stage)
         (void) weft_dir_remove(stage, NULL);
     rc = weft_world_agree(rc, err);
@@ -291,96 +265,93 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
                         (int) t->iteration);
     weft_free(stage);
     weft_free(final);
-    json_decref(files);
+    weft_manifest_release(&manifest);
     return rc;
 }
 
 /* ---- Reading ---------------------------------------------------------- */
 
-static int verify_files(const char *folder, const json_t *files,
-                        struct weft_err *err)
+/* The run's files that a checkpoint of that format must have, and their
+ * contents. */
+static int verify(const struct weft_trainer *t, const char *folder,
+                  const struct weft_manifest *m, struct weft_err *err)
 {
-    const char *name;
-    json_t *entry;
-    json_object_foreach((json_t *) (uintptr_t) files, name, entry)
-    {
-        char path[PATH_BYTES];
-        struct weft_hash expected, found;
-        uint64_t bytes;
-        const char *digits = json_string_value(
-            json_object_get(entry, "xxh3"));
-        if (!digits || !weft_hash_scan(digits, &expected))
-            return weft_err_set(err, WEFT_EFORMAT,
-                                "'%s/manifest.json': file '%s' has no "
-                                "checksum",
-                                folder, name);
-        int rc = weft_hash_file(path_of(path, folder, name), &found, &bytes,
-                                err);
-        if (rc)
-            return rc;
-        if (!weft_hash_equal(expected, found))
-            return weft_err_set(err, WEFT_EFORMAT,
-                                "'%s' is damaged: its checksum is not the "
-                                "manifest's; remove '%s' to resume from the "
-                                "checkpoint before",
-                                path, folder);
-    }
-    return 0;
+    static const char *const model[] = {"actor", "critic"};
+    char path[2 * WEFT_COUNT(parts)][PART_BYTES];
+    const char *name[WEFT_COUNT(path)];
+    size_t n = 0;
+    int n_models = t->config.algorithm == WEFT_ALGO_PPO ? 2 : 1;
+    for (int k = 0; k < n_models; k++)
+        for (size_t i = 0; i < WEFT_COUNT(parts); i++) {
+            if (!has_part(&parts[i], m->model_dtype))
+                continue;
+            part_path(path[n], &parts[i], model[k],
+                      m->format == WEFT_MANIFEST_FORMAT_1
+                          || parts[i].in_model_folder);
+            name[n] = path[n];
+            n++;
+        }
+    return weft_manifest_verify(m, folder, name, n, err);
 }
 
 static int same(const char *folder, const char *key, const char *saved,
                 const char *now, const char *remedy, struct weft_err *err)
 {
-    if (saved && strcmp(saved, now) == 0)
+    if (strcmp(saved, now) == 0)
         return 0;
     return weft_err_set(err, WEFT_EINVAL,
                         "'%s' was written with %s %s, this run has %s%s",
-                        folder, key, saved ? saved : "(none)", now, remedy);
+                        folder, key, saved, now, remedy);
 }
 
-static int same_int(const char *folder, const char *key, json_t *state,
+static int same_int(const char *folder, const char *key, int64_t saved,
                     int64_t now, struct weft_err *err)
 {
     char a[32], b[32];
-    snprintf(a, sizeof a, "%lld",
-             (long long) json_integer_value(json_object_get(state, key)));
+    snprintf(a, sizeof a, "%lld", (long long) saved);
     snprintf(b, sizeof b, "%lld", (long long) now);
     return same(folder, key, a, b, "; the numbers would change", err);
 }
 
-static int apply_state(struct weft_trainer *t, const char *folder,
-                       json_t *state, struct weft_err *err)
+/* What fixes the numbers is as it was. */
+static int check_state(const struct weft_trainer *t, const char *folder,
+                       const struct weft_manifest *m, struct weft_err *err)
 {
-    int rc = same_int(folder, "actor_blocks", state,
+    const struct weft_config *c = &t->config;
+    int rc = same_int(folder, "actor_blocks", m->actor_blocks,
                       t->actor.arch.shape.n_blocks, err);
     if (!rc)
-        rc = same_int(folder, "critic_blocks", state,
+        rc = same_int(folder, "critic_blocks", m->critic_blocks,
                       t->critic.arch.shape.n_blocks, err);
     if (!rc)
-        rc = same_int(folder, "gradient_groups", state,
-                      t->config.numerics.gradient_groups, err);
+        rc = same_int(folder, "gradient_groups", m->gradient_groups,
+                      c->numerics.gradient_groups, err);
     if (!rc)
-        rc = same_int(folder, "prompts", state, t->n_prompts, err);
-    if (!rc && !t->config.numerics.isa)
-        rc = same(folder, "instruction set",
-                  json_string_value(json_object_get(state, "isa")),
+        rc = same_int(folder, "prompts", m->prompts, t->n_prompts, err);
+    if (!rc)
+        rc = same_int(folder, "seed", m->seed, (int64_t) c->seed, err);
+    if (!rc)
+        rc = same(folder, "dtype", weft_dtype_name(m->dtype),
+                  weft_dtype_name(c->numerics.dtype),
+                  "; the numbers would change", err);
+    if (!rc && !c->numerics.isa)
+        rc = same(folder, "instruction set", weft_k_isa_name(m->isa),
                   weft_k_isa_name(weft_k_isa()),
                   "; set numerics.isa to go on with other rounding", err);
-    if (rc)
-        return rc;
-    t->iteration = (int32_t) json_integer_value(
-        json_object_get(state, "iteration"));
-    t->actor_steps = json_integer_value(
-        json_object_get(state, "actor_steps"));
-    t->critic_steps = json_integer_value(
-        json_object_get(state, "critic_steps"));
+    return rc;
+}
+
+static void apply_state(struct weft_trainer *t, const struct weft_manifest *m)
+{
+    t->iteration = (int32_t) m->iteration;
+    t->actor_steps = m->actor_steps;
+    t->critic_steps = m->critic_steps;
     if (t->kl_state && weft_tile_is_here(t->kl_state)) {
         struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
-        kl->coef = json_real_value(json_object_get(state, "kl_coef"));
-        kl->last_kl = json_real_value(json_object_get(state, "kl_last"));
+        kl->coef = m->kl_coef;
+        kl->last_kl = m->kl_last;
         weft_tile_unacquire(t->kl_state);
     }
-    return 0;
 }
 
 /* dtype: of the model folder. apart: its optimizer state has a folder. */
@@ -401,59 +372,26 @@ static int read_model(struct weft_run_model *m, const char *folder,
     return rc;
 }
 
-/* Where the weights and the optimizer state are. */
-static int read_form(const char *folder, json_t *state,
-                     enum weft_dtype *dtype_out, bool *apart_out,
-                     struct weft_err *err)
-{
-    int format = (int) json_integer_value(json_object_get(state, "format"));
-    const char *dtype = json_string_value(
-        json_object_get(state, "model_dtype"));
-    bool apart = format != FORMAT_MOMENTS_WITH_WEIGHTS;
-    if (apart && format != FORMAT)
-        return weft_err_set(err, WEFT_EFORMAT,
-                            "'%s/manifest.json': 'format' is %d; %d and %d "
-                            "are read",
-                            folder, format, FORMAT_MOMENTS_WITH_WEIGHTS,
-                            FORMAT);
-    if (!apart)
-        dtype = "f32";
-    else if (!dtype || (strcmp(dtype, "f32") && strcmp(dtype, "bf16")))
-        return weft_err_set(err, WEFT_EFORMAT,
-                            "'%s/manifest.json': 'model_dtype' must be f32 "
-                            "or bf16",
-                            folder);
-    *dtype_out = strcmp(dtype, "f32") == 0 ? WEFT_F32 : WEFT_BF16;
-    *apart_out = apart;
-    return 0;
-}
-
 int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                          struct weft_err *err)
 {
-    enum weft_dtype dtype = WEFT_F32;
-    bool apart = false;
-    char path[PATH_BYTES];
-    json_error_t where;
-    path_of(path, folder, "manifest.json");
-    json_t *state = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
-    int rc = 0;
-    if (!state)
-        rc = weft_err_set(err, WEFT_EFORMAT,
-                          "'%s' is no manifest: line %d: %s", path,
-                          where.line, where.text);
-    else if (weft_world_rank() == 0) /* one is enough */
-        rc = verify_files(folder, json_object_get(state, "files"), err);
+    struct weft_manifest m = {0};
+    int rc = weft_manifest_read(folder, t->iteration, &m, err);
+    bool apart = m.format != WEFT_MANIFEST_FORMAT_1;
+    if (!rc)
+        rc = check_state(t, folder, &m, err);
+    if (!rc && weft_world_rank() == 0) /* one is enough */
+        rc = verify(t, folder, &m, err);
     rc = weft_world_agree(rc, err);
     if (!rc)
-        rc = read_form(folder, state, &dtype, &apart, err);
-    if (!rc)
-        rc = apply_state(t, folder, state, err);
-    if (!rc)
-        rc = read_model(&t->actor, folder, "actor", dtype, apart, err);
+        rc = read_model(&t->actor, folder, "actor", m.model_dtype, apart,
+                        err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = read_model(&t->critic, folder, "critic", dtype, apart, err);
-    json_decref(state);
+        rc = read_model(&t->critic, folder, "critic", m.model_dtype, apart,
+                        err);
+    if (!rc)
+        apply_state(t, &m);
+    weft_manifest_release(&m);
     if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);
     return rc;

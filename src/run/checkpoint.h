@@ -24,7 +24,8 @@ int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
 char *weft_checkpoint_path(const char *run_dir, int32_t iteration);
 
 int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err);
-/* State and weights from a checkpoint; verifies every checksum. */
+/* State and weights from the checkpoint of t->iteration; its manifest and
+ * files are checked before. */
 int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                          struct weft_err *err);
 

@@ -18,6 +18,7 @@ run_sources = \
 	%D%/info.c %D%/info.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
+	%D%/manifest.c %D%/manifest.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run/manifest.c: every byte of a manifest and of the files it names counts,
+ * and every key is missed, and refused where it is wrong. */
+#include <unistd.h>
+
+#include "harness.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "run/manifest.h"
+
+static char dir[] = "/tmp/weft-manifest-XXXXXX";
+static const char *const names[] = {"actor/a", "optimizer/actor/b"};
+
+static const char *in(const char *name)
+{
+    static char path[4][96];
+    static int i;
+    i = (i + 1) % 4;
+    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
+    return path[i];
+}
+
+/* Plainly, without a rename and without bringing it to the disk. */
+static void put(const char *name, const void *data, size_t n)
+{
+    FILE *f = fopen(in(name), "wb");
+    REQUIRE(f && fwrite(data, 1, n, f) == n && fclose(f) == 0);
+}
+
+static char *get(const char *name, size_t *n)
+{
+    char *text;
+    struct weft_err err;
+    REQUIRE_OK(weft_file_read(in(name), 0, &text, n, &err), err);
+    return text;
+}
+
+static int look(struct weft_err *err)
+{
+    struct weft_manifest m = {0};
+    int rc = weft_manifest_read(dir, 12, &m, err);
+    weft_manifest_release(&m);
+    return rc;
+}
+
+static int verify(struct weft_err *err)
+{
+    struct weft_manifest m = {0};
+    int rc = weft_manifest_read(dir, 12, &m, err);
+    if (!rc)
+        rc = weft_manifest_verify(&m, dir, names, 2, err);
+    weft_manifest_release(&m);
+    return rc;
+}
+
+static const struct weft_manifest made = {.format = WEFT_MANIFEST_FORMAT,
+                                          .weft = "0.1.0",
+                                          .iteration = 12,
+                                          .actor_steps = 24,
+                                          .critic_steps = 36,
+                                          .kl_coef = 0.1,
+                                          .kl_last = -1e-30,
+                                          .seed = 0x7ffffffffffffff1,
+                                          .actor_blocks = 4,
+                                          .critic_blocks = 2,
+                                          .gradient_groups = 8,
+                                          .prompts = 7,
+                                          .dtype = WEFT_BF16,
+                                          .model_dtype = WEFT_F32,
+                                          .isa = WEFT_ISA_AVX2};
+
+static void test_manifest_make(void)
+{
+    static const char a[] = "the first file", b[] = "the other";
+    struct weft_manifest m = made;
+    struct weft_err err;
+    REQUIRE(mkdtemp(dir) != NULL);
+    REQUIRE_OK(weft_dir_create(in("actor"), &err), err);
+    REQUIRE_OK(weft_dir_create(in("optimizer/actor"), &err), err);
+    put(names[0], a, sizeof a);
+    put(names[1], b, sizeof b);
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(weft_manifest_add_file(&m, dir, names[i], &err), err);
+    REQUIRE_OK(weft_manifest_add_input(&m, "data.path", "/d/\"x\".jsonl", 99,
+                                       weft_hash128("x", 1), &err),
+               err);
+    REQUIRE_OK(weft_manifest_write(&m, dir, &err), err);
+    weft_manifest_release(&m);
+}
+
+static void test_manifest_round_trip(void)
+{
+    struct weft_manifest m;
+    struct weft_err err;
+    REQUIRE_OK(weft_manifest_read(dir, 12, &m, &err), err);
+    CHECK_STR(m.weft, made.weft);
+    CHECK_INT(m.iteration, 12);
+    CHECK_INT(m.actor_steps, 24);
+    CHECK_INT(m.critic_steps, 36);
+    CHECK(m.kl_coef == 0.1 && m.kl_last == -1e-30);
+    CHECK(m.seed == made.seed);
+    CHECK_INT(m.actor_blocks, 4);
+    CHECK_INT(m.critic_blocks, 2);
+    CHECK_INT(m.gradient_groups, 8);
+    CHECK_INT(m.prompts, 7);
+    CHECK_INT(m.dtype, WEFT_BF16);
+    CHECK_INT(m.model_dtype, WEFT_F32);
+    CHECK_INT(m.isa, WEFT_ISA_AVX2);
+    REQUIRE(m.n_files == 2 && m.n_inputs == 1);
+    CHECK_STR(m.file[1].name, names[1]);
+    CHECK_INT(m.file[0].hash.n_bytes, 15);
+    CHECK(weft_hash_equal(m.file[0].hash.chunk[0],
+                          weft_hash128("the first file", 15)));
+    CHECK_STR(m.input[0].key, "data.path");
+    CHECK_STR(m.input[0].path, "/d/\"x\".jsonl");
+    CHECK_INT(m.input[0].n_bytes, 99);
+    CHECK(weft_hash_equal(m.input[0].hash, weft_hash128("x", 1)));
+    weft_manifest_release(&m);
+    REQUIRE_OK(verify(&err), err);
+    CHECK_FAILS(weft_manifest_read(dir, 13, &m, &err), WEFT_EFORMAT, err,
+                "'iteration' is 12, but the folder's name says 13");
+}
+
+/* ---- Damage ----------------------------------------------------------- */
+
+/* Calls check with every bit of the file flipped, and cut at every byte. */
+static void damage(const char *name, int (*check)(struct weft_err *err))
+{
+    size_t n, passed = 0, unnamed = 0;
+    char *text = get(name, &n);
+    struct weft_err err;
+    for (size_t i = 0; i < 8 * n; i++) {
+        text[i / 8] = (char) (text[i / 8] ^ 1 << i % 8);
+        put(name, text, n);
+        passed += check(&err) == 0;
+        unnamed += !strstr(err.text, name);
+        text[i / 8] = (char) (text[i / 8] ^ 1 << i % 8);
+    }
+    for (size_t i = 0; i < n; i++) {
+        put(name, text, i);
+        passed += check(&err) == 0;
+        unnamed += !strstr(err.text, name);
+    }
+    CHECK_INT(passed, 0);
+    CHECK_INT(unnamed, 0);
+    text[n] = '\n'; /* instead of the zero byte after it */
+    put(name, text, n + 1);
+    CHECK(check(&err) != 0);
+    put(name, text, n);
+    REQUIRE_OK(check(&err), err);
+    weft_free(text);
+}
+
+static void test_manifest_damaged(void)
+{
+    damage("manifest.json", look);
+}
+
+static void test_manifest_files_damaged(void)
+{
+    struct weft_err err;
+    for (int i = 0; i < 2; i++) {
+        damage(names[i], verify);
+        REQUIRE(rename(in(names[i]), in("aside")) == 0);
+        CHECK_FAILS(verify(&err), WEFT_ENOTFOUND, err, names[i]);
+        REQUIRE(rename(in("aside"), in(names[i])) == 0);
+    }
+}
+
+/* ---- Wrong, though the checksum is right ------------------------------ */
+
+/* Puts `to` in the place of `from`, and the checksum of that text. */
+static void edit(const char *from, const char *to)
+{
+    char digits[WEFT_HASH_DIGITS + 1], now[8192];
+    size_t n;
+    char *text = get("manifest.json", &n);
+    char *at = strstr(text, from), *end = strstr(text, ",\n \"checksum\"");
+    REQUIRE(at && end && at < end);
+    *end = 0;
+    int n_now = snprintf(now, sizeof now, "%.*s%s%s", (int) (at - text), text,
+                         to, at + strlen(from));
+    weft_hash_format(weft_hash128(now, (size_t) n_now), digits);
+    n_now += snprintf(now + n_now, sizeof now - (size_t) n_now,
+                      ",\n \"checksum\": \"%s\"\n}\n", digits);
+    put("manifest.json", now, (size_t) n_now);
+    weft_free(text);
+}
+
+/* The manifest with that edit is refused by a sentence that has `part`. */
+static void refused(const char *from, const char *to, const char *part)
+{
+    struct weft_err err = {0};
+    size_t n;
+    char *good = get("manifest.json", &n);
+    edit(from, to);
+    int rc = verify(&err);
+    if (rc == 0 || !strstr(err.text, part)
+        || !strstr(err.text, "manifest"))
+        printf("\n    '%s' for '%s': %d '%s'\n", to, from, rc, err.text);
+    CHECK(rc != 0);
+    CHECK(strstr(err.text, part) != NULL);
+    CHECK(strstr(err.text, "manifest") != NULL);
+    put("manifest.json", good, n);
+    REQUIRE_OK(verify(&err), err);
+    weft_free(good);
+}
+
+static void test_manifest_keys(void)
+{
+    static const char *const key[][4] = {
+        /* key and value; a wrong type; out of range */
+        {"format", " \"format\": 2", "\"2\"", "3"},
+        {"weft", " \"weft\": \"0.1.0\"", "1", NULL},
+        {"iteration", " \"iteration\": 12", "12.5", "-5"},
+        {"actor_steps", " \"actor_steps\": 24", "true", "-1"},
+        {"critic_steps", " \"critic_steps\": 36", "null", "-1"},
+        {"kl_coef", " \"kl_coef\": 0.1", "\"0.1\"", NULL},
+        {"kl_last", " \"kl_last\": -1e-30", "[]", NULL},
+        {"seed", " \"seed\": 9223372036854775793", "{}", "-1"},
+        {"actor_blocks", " \"actor_blocks\": 4", "\"\"", "9"},
+        {"critic_blocks", " \"critic_blocks\": 2", "2.5", "-1"},
+        {"gradient_groups", " \"gradient_groups\": 8", "false", "0"},
+        {"prompts", " \"prompts\": 7", "\"7\"", "0"},
+        {"dtype", " \"dtype\": \"bf16\"", "16", "\"f16\""},
+        {"isa", " \"isa\": \"avx2\"", "2", "\"mmx\""},
+        {"model_dtype", " \"model_dtype\": \"f32\"", "null", "\"f64\""},
+        {"chunk_bytes", " \"chunk_bytes\": 67108864", "\"1\"", "67108865"},
+    };
+    char from[128], to[192];
+    for (size_t i = 0; i < WEFT_COUNT(key); i++) {
+        snprintf(from, sizeof from, "%s,\n", key[i][1]);
+        refused(from, "", key[i][0]); /* missing */
+        snprintf(to, sizeof to, " \"other\": 1,\n%s", from);
+        refused(from, to, "other"); /* unknown */
+        for (int k = 2; k < 4; k++) {
+            if (!key[i][k])
+                continue;
+            snprintf(to, sizeof to, " \"%s\": %s,\n", key[i][0], key[i][k]);
+            refused(from, to, key[i][0]);
+        }
+    }
+    refused(" \"iteration\": 12", " \"iteration\": 13",
+            "'iteration' is 13, but the folder's name says 12");
+    refused(" \"iteration\": 12", " \"iteration\": 12,\n \"iteration\": 12",
+            "duplicate");
+}
+
+static void test_manifest_lists(void)
+{
+    refused("\"actor/a\"", "\"actor/../a\"", "'files' lacks 'actor/a'");
+    refused("\"files\": {", "\"files\": {\"x\": {\"bytes\": 0, \"xxh3\": []},",
+            "'files' has 'x'");
+    refused("\"files\"", "\"file\"", "file");
+    refused("\"inputs\"", "\"input\"", "input");
+    refused("\"bytes\": 15", "\"bytes\": 16", "actor/a");
+    refused("\"bytes\": 15", "\"bytes\": -1", "actor/a");
+    refused("\"bytes\": 15", "\"bytes\": 67108865", "2 chunks");
+    refused("\"bytes\": 15", "\"bite\": 15", "bite");
+    refused("\"xxh3\": [\"", "\"xxh3\": [\"g", "32 hexadecimal digits");
+    refused("\"xxh3\": [", "\"xxh3\": [1, ", "2 checksums");
+    refused("\"bytes\": 99, ", "", "inputs[0]");
+    refused("\"key\": ", "\"keys\": ", "keys");
+    refused("\"path\": \"/d", "\"path\": 1, \"way\": \"/d", "way");
+}
+
+/* As programs before format 2 wrote it: no checksum of itself; its keys are
+ * required all the same, and so are the files' checksums. */
+static void test_manifest_format_1(void)
+{
+    static const char *const line[] = {
+        "\"format\": 1",          "\"weft\": \"0.1.0\"",
+        "\"iteration\": 12",      "\"actor_steps\": 24",
+        "\"critic_steps\": 36",   "\"kl_coef\": 0.1",
+        "\"kl_last\": 0",         "\"seed\": 1",
+        "\"actor_blocks\": 4",    "\"critic_blocks\": 2",
+        "\"gradient_groups\": 8", "\"dtype\": \"f32\"",
+        "\"isa\": \"c\"",         "\"prompts\": 7"};
+    struct weft_err err;
+    char text[2048], files[512], digits[2][WEFT_HASH_DIGITS + 1];
+    weft_hash_format(weft_hash128("the first file", 15), digits[0]);
+    weft_hash_format(weft_hash128("the other", 10), digits[1]);
+    snprintf(files, sizeof files,
+             "\"files\": {\"actor/a\": {\"bytes\": 15, \"xxh3\": \"%s\"}, "
+             "\"optimizer/actor/b\": {\"bytes\": 10, \"xxh3\": \"%s\"}}",
+             digits[0], digits[1]);
+    for (size_t without = 0; without <= WEFT_COUNT(line) + 1; without++) {
+        size_t n = 0;
+        bool all = without > WEFT_COUNT(line);
+        for (size_t i = 0; i < WEFT_COUNT(line); i++)
+            if (i != without)
+                n += (size_t) snprintf(text + n, sizeof text - n, "%c %s\n",
+                                       n ? ',' : '{', line[i]);
+        n += (size_t) snprintf(text + n, sizeof text - n, ", %s}",
+                               without == WEFT_COUNT(line) ? "\"x\": 1"
+                                                           : files);
+        put("manifest.json", text, n);
+        if (all)
+            REQUIRE_OK(verify(&err), err);
+        else
+            CHECK(verify(&err) != 0);
+    }
+    put(names[0], "the worst file", 15);
+    CHECK_FAILS(verify(&err), WEFT_EFORMAT, err, "actor/a' is damaged");
+    put(names[0], "the first file!", 16);
+    CHECK_FAILS(verify(&err), WEFT_EFORMAT, err, "has 16 bytes");
+}
+
+static void test_manifest_remove(void)
+{
+    struct weft_err err;
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+WEFT_TESTS("run/manifest", {"test_manifest_make", test_manifest_make},
+           {"test_manifest_round_trip", test_manifest_round_trip},
+           {"test_manifest_damaged", test_manifest_damaged},
+           {"test_manifest_files_damaged", test_manifest_files_damaged},
+           {"test_manifest_keys", test_manifest_keys},
+           {"test_manifest_lists", test_manifest_lists},
+           {"test_manifest_format_1", test_manifest_format_1},
+           {"test_manifest_remove", test_manifest_remove})
