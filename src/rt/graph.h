@@ -166,14 +166,15 @@ struct weft_call_time {
     double busy_s;          /* sum over tasks and devices */
     double first_s, last_s; /* since weft_rt_start */
 };
-/* Totals of tasks ended since the last weft_rt_times_reset(); needs
- * options.profile. */
-void weft_rt_times(struct weft_rt *rt, enum weft_call call,
+/* Seconds since weft_rt_start(). */
+double weft_rt_clock_s(const struct weft_rt *rt);
+/* Totals of the ended tasks of an iteration (struct weft_where): kept until
+ * tasks of the second iteration after it run. Needs options.profile. */
+void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
                    struct weft_call_time *out);
-void weft_rt_times_reset(struct weft_rt *rt);
 /* Of all ranks together: sums; the earliest start, the latest end (clocks are
  * those of weft_rt_start(), which all ranks leave together). Collective. */
-void weft_rt_times_all(struct weft_rt *rt,
+void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_N_CALLS]);
 /* Spans of tasks (struct weft_where) of all ranks: the earliest start, the
  * latest end. Collective. Errors: WEFT_ENOMEM. */

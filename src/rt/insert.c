@@ -89,11 +89,8 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
                 t->where.micro_batch,
                 t->where.layer,
                 (int32_t) t->where.call};
-        struct weft_call_time *time = &w->time[t->where.call];
-        if (time->n_tasks++ == 0)
-            time->first_s = w->since_us * 1e-6;
-        time->last_s = now * 1e-6;
-        time->busy_s += (now - w->since_us) * 1e-6;
+        weft_times_add(&w->times, t->where.iteration, t->where.call,
+                       w->since_us * 1e-6, now * 1e-6);
     }
     pthread_mutex_unlock(&w->mutex);
     if (t->where.span) /* since_us is this worker's own */

@@ -121,6 +121,19 @@ struct weft_exec {
 void weft_exec_reset(struct weft_exec *x); /* after a body */
 void weft_exec_clear(struct weft_exec *x);
 
+/* Of an iteration, and of the one that begins while it ends. */
+struct weft_times {
+    struct {
+        int32_t iteration;
+        struct weft_call_time call[WEFT_N_CALLS];
+    } kept[2];
+};
+void weft_times_add(struct weft_times *times, int32_t iteration,
+                    enum weft_call call, double start_s, double end_s);
+/* No tasks: zeros. */
+struct weft_call_time weft_times_get(const struct weft_times *times,
+                                     int32_t iteration, enum weft_call call);
+
 struct weft_worker {
     struct weft_exec exec;
     pthread_mutex_t mutex;              /* guards all below */
@@ -129,7 +142,7 @@ struct weft_worker {
     double since_us;
     struct weft_record *record; /* ring (rt->n_records) or NULL */
     int64_t n_records;          /* ever */
-    struct weft_call_time time[WEFT_N_CALLS];
+    struct weft_times times;
 };
 
 /* ---- Sequences and tasks ---------------------------------------------- */

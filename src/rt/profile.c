@@ -16,14 +16,45 @@ static const char *const call_colour[WEFT_N_CALLS] = {
     "rail_load",     "rail_animation",       "thread_state_uninterruptible",
     "rail_response", "thread_state_iowait"};
 
-void weft_rt_times(struct weft_rt *rt, enum weft_call call,
+void weft_times_add(struct weft_times *times, int32_t iteration,
+                    enum weft_call call, double start_s, double end_s)
+{
+    if (iteration < 0)
+        return;
+    int slot = iteration % (int) WEFT_COUNT(times->kept);
+    if (times->kept[slot].iteration != iteration)
+        memset(&times->kept[slot], 0, sizeof times->kept[slot]);
+    times->kept[slot].iteration = iteration;
+    struct weft_call_time *t = &times->kept[slot].call[call];
+    if (t->n_tasks++ == 0)
+        t->first_s = start_s;
+    t->last_s = end_s;
+    t->busy_s += end_s - start_s;
+}
+
+struct weft_call_time weft_times_get(const struct weft_times *times,
+                                     int32_t iteration, enum weft_call call)
+{
+    int slot = iteration % (int) WEFT_COUNT(times->kept);
+    if (times->kept[slot].iteration != iteration)
+        return (struct weft_call_time){.n_tasks = 0};
+    return times->kept[slot].call[call];
+}
+
+double weft_rt_clock_s(const struct weft_rt *rt)
+{
+    return weft_rt_now_us(rt) * 1e-6;
+}
+
+void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
                    struct weft_call_time *out)
 {
     struct weft_call_time sum = {0};
     for (int d = 0; d < rt->n_devices; d++) {
         struct weft_worker *w = &rt->worker[d];
         pthread_mutex_lock(&w->mutex);
-        struct weft_call_time time = w->time[call];
+        struct weft_call_time time = weft_times_get(&w->times, iteration,
+                                                    call);
         pthread_mutex_unlock(&w->mutex);
         if (time.n_tasks == 0)
             continue;
@@ -37,24 +68,14 @@ void weft_rt_times(struct weft_rt *rt, enum weft_call call,
     *out = sum;
 }
 
-void weft_rt_times_reset(struct weft_rt *rt)
-{
-    for (int d = 0; d < rt->n_devices; d++) {
-        struct weft_worker *w = &rt->worker[d];
-        pthread_mutex_lock(&w->mutex);
-        memset(w->time, 0, sizeof w->time);
-        pthread_mutex_unlock(&w->mutex);
-    }
-}
-
 /* Times as whole nanoseconds: all ranks add the same numbers. */
-void weft_rt_times_all(struct weft_rt *rt,
+void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_N_CALLS])
 {
     int64_t sum[2 * WEFT_N_CALLS], least[2 * WEFT_N_CALLS];
     for (int c = 0; c < WEFT_N_CALLS; c++) {
         struct weft_call_time t;
-        weft_rt_times(rt, (enum weft_call) c, &t);
+        weft_rt_times(rt, iteration, (enum weft_call) c, &t);
         bool none = t.n_tasks == 0;
         sum[2 * c] = t.n_tasks;
         sum[2 * c + 1] = llrint(t.busy_s * 1e9);

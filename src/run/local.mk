@@ -28,6 +28,7 @@ run_sources = \
 	%D%/ppo.c %D%/ppo.h \
 	%D%/ppo_infer.c \
 	%D%/ppo_metrics.c \
+	%D%/ppo_times.c \
 	%D%/ppo_train.c \
 	%D%/ppo_reward.c \
 	%D%/process.c %D%/process.h \

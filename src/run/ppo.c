@@ -82,7 +82,6 @@ static int generate(struct weft_ppo *p)
                                .iteration = p->iteration,
                                .micro_batch = -1,
                                .layer = -1};
-    double start = weft_clock_s();
     memcpy(args.stop, t->stop, sizeof t->stop);
     draw_prompts(p);
     weft_rollout_reset(&t->gen);
@@ -98,7 +97,6 @@ static int generate(struct weft_ppo *p)
         weft_g_view_close(&p->actor);
     if (!rc)
         rc = weft_ppo_calls_end(p);
-    p->gen_s = weft_clock_s() - start;
     return rc;
 }
 
@@ -306,7 +304,6 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_ppo *p = NULL;
     double start = weft_clock_s();
-    weft_rt_times_reset(t->rt);
     int rc = begin(t, &p, err);
     if (!rc)
         rc = submit(p);
@@ -327,7 +324,7 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
     }
     weft_g_order_reset(&t->order_of_tasks);
     if (!rc) {
-        weft_rt_times_all(t->rt, p->time);
+        weft_rt_times_all(t->rt, p->iteration, p->time);
         p->start_s = start;
         rc = weft_fuse_measure(t, err);
         if (!rc && weft_world_rank() == 0)

@@ -63,7 +63,8 @@ struct weft_ppo {
     struct weft_ppo_call call[2 + WEFT_MAX_REWARDS];
     int32_t n_calls;
     struct weft_g_copies *copies;
-    double start_s, gen_s, reward_s;
+    double start_s;           /* of the iteration's own turn, see below */
+    struct weft_span rewards; /* weft_ppo_rewards(), on the runtime's clock */
     struct weft_call_time time[WEFT_N_CALLS]; /* of all ranks */
     struct weft_err *err;
 };
@@ -88,6 +89,20 @@ void weft_ppo_update_release(struct weft_ppo_update *update);
  * lets the graph go on. On an error answers are still owed. */
 int weft_ppo_rewards(struct weft_ppo *p);
 void weft_ppo_texts_release(struct weft_ppo *p);
+
+/* Seconds of one batch of samples. Its generation may run while the batch
+ * before it trains, so that `step`, from its first task of generation to its
+ * last one of training, is longer than its turn: the time between the ends of
+ * two iterations. Calls lie inside of `step`, from their first task to their
+ * last; `adv` and `gen_work` are the work of tasks, summed over devices. */
+struct weft_ppo_times {
+    double gen, gen_work, reward, ref, values, adv;
+    double update_critic, update_actor, step;
+};
+/* time: the batch's, of all ranks; rewards: of the host. */
+void weft_ppo_times_get(const struct weft_call_time time[WEFT_N_CALLS],
+                        const struct weft_span *rewards,
+                        struct weft_ppo_times *out);
 
 /* Reads tiles of the finished iteration into the trainer's metrics, and
  * writes samples. The sequence must have been waited for. Rank 0 alone. */

@@ -214,35 +214,32 @@ static int report_updates(const struct weft_ppo *p)
     return 0;
 }
 
-static double span(const struct weft_ppo *p, enum weft_call call)
-{
-    const struct weft_call_time *time = &p->time[call];
-    return time->n_tasks > 0 ? time->last_s - time->first_s : 0;
-}
-
 static void report_times(const struct weft_ppo *p, const struct columns *c)
 {
     struct weft_rt *rt = p->t->rt;
     struct weft_metrics *m = p->t->metrics;
-    double step = weft_clock_s() - p->start_s, gen = p->gen_s;
+    double turn = weft_clock_s() - p->start_s;
+    const struct weft_mesh *mesh =
+        &p->t->plan.call[WEFT_CALL_ACTOR_GENERATE].mesh;
+    struct weft_ppo_times s;
     size_t now, peak, total = 0;
-    weft_metrics_set(m, "timing_s/gen", gen);
-    weft_metrics_set(m, "timing_s/reward",
-                     p->reward_s + span(p, WEFT_CALL_REWARD_INFER));
-    weft_metrics_set(m, "timing_s/ref", span(p, WEFT_CALL_REF_INFER));
-    weft_metrics_set(m, "timing_s/values", span(p, WEFT_CALL_CRITIC_INFER));
-    weft_metrics_set(m, "timing_s/adv", span(p, WEFT_CALL_ADVANTAGE));
-    weft_metrics_set(m, "timing_s/update_critic",
-                     span(p, WEFT_CALL_CRITIC_TRAIN));
-    weft_metrics_set(m, "timing_s/update_actor",
-                     span(p, WEFT_CALL_ACTOR_TRAIN));
-    weft_metrics_set(m, "timing_s/step", step);
+    weft_ppo_times_get(p->time, &p->rewards, &s);
+    weft_metrics_set(m, "timing_s/gen", s.gen);
+    weft_metrics_set(m, "timing_s/reward", s.reward);
+    weft_metrics_set(m, "timing_s/ref", s.ref);
+    weft_metrics_set(m, "timing_s/values", s.values);
+    weft_metrics_set(m, "timing_s/adv", s.adv);
+    weft_metrics_set(m, "timing_s/update_critic", s.update_critic);
+    weft_metrics_set(m, "timing_s/update_actor", s.update_actor);
+    weft_metrics_set(m, "timing_s/step", s.step);
     weft_metrics_set(m, "perf/total_num_tokens", c->rows);
-    weft_metrics_set(m, "perf/time_per_step", step);
+    weft_metrics_set(m, "perf/time_per_step", s.step);
+    weft_metrics_set(m, "perf/steps_per_s", 1 / turn);
     weft_metrics_set(m, "perf/throughput",
-                     c->rows / step / weft_rt_n_devices(rt));
+                     c->rows / turn / weft_rt_n_devices(rt));
     weft_metrics_set(m, "perf/generation_tokens_per_s",
-                     gen > 0 ? (double) p->rollout.n_decoded / gen : 0);
+                     (double) p->rollout.n_decoded * weft_mesh_size(mesh)
+                         / s.gen_work);
     for (int k = 0; k < WEFT_N_MEM_CLASSES; k++) {
         weft_rt_memory(rt, (enum weft_mem_class) k, &now, &peak);
         total += peak;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/str.h"
 #include "run/ppo.h"
 
@@ -36,8 +35,8 @@ static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
 int weft_ppo_rewards(struct weft_ppo *p)
 {
     struct weft_trainer *t = p->t;
-    double start = weft_clock_s();
     size_t n = (size_t) p->n;
+    p->rewards.start_s = weft_rt_clock_s(t->rt);
     struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
     int rc = 0;
     p->text = weft_alloc(n, sizeof *p->text);
@@ -65,7 +64,7 @@ int weft_ppo_rewards(struct weft_ppo *p)
         weft_external_complete(p->extra[i].answer, &score, sizeof score);
         p->extra[i].answer = NULL;
     }
-    p->reward_s = weft_clock_s() - start;
+    p->rewards.end_s = weft_rt_clock_s(t->rt);
     weft_free(sample);
     return rc;
 }

@@ -64,7 +64,7 @@ const char *weft_progress_line(int64_t iteration, int64_t n_total,
                                size_t n)
 {
     struct line l = {out, 0, n};
-    double score, tokens, s;
+    double score, tokens, rate;
     char eta[24];
     out[0] = 0;
     add(&l, "iteration %lld/%lld", (long long) iteration,
@@ -79,8 +79,8 @@ const char *weft_progress_line(int64_t iteration, int64_t n_total,
     add_metric(&l, metrics, "kl", "actor/kl_loss");
     add_metric(&l, metrics, "length", "response_length/mean");
     if (weft_metrics_get(metrics, "perf/total_num_tokens", &tokens)
-        && weft_metrics_get(metrics, "timing_s/step", &s) && s > 0)
-        add(&l, "  tok/s %.0f", tokens / s);
+        && weft_metrics_get(metrics, "perf/steps_per_s", &rate))
+        add(&l, "  tok/s %.0f", tokens * rate);
     if (eta_s >= 0 && iteration < n_total)
         add(&l, "  eta %s", weft_progress_duration(eta_s, eta));
     return out;

@@ -138,10 +138,20 @@ static void add_change(struct page *p, const char *tag, const char *what)
     add_tile(p, text, what);
 }
 
+/* Seconds in iterations: a batch's own time has others' in it. */
+static double seconds_of(struct page *p)
+{
+    const double *rate = column(p, "perf/steps_per_s");
+    double sum = 0;
+    for (size_t i = 0; rate && i < p->table.n_rows; i++)
+        sum += rate[i] > 0 ? 1 / rate[i] : 0;
+    return sum;
+}
+
 static void add_tiles(struct page *p)
 {
     size_t n = p->table.n_rows;
-    struct range step = range_of(column(p, "timing_s/step"), n);
+    double seconds = seconds_of(p);
     struct range tokens = range_of(column(p, "perf/total_num_tokens"), n);
     char text[64], took[24];
     weft_text_add(&p->out, "<div class=\"tiles\">\n");
@@ -151,10 +161,10 @@ static void add_tiles(struct page *p)
     add_change(p, "critic/score/mean", "score, first to last");
     add_change(p, "train/loss", "loss, first to last");
     add_change(p, "response_length/mean", "response tokens");
-    if (step.n > 0)
-        add_tile(p, weft_progress_duration(step.sum, took), "in iterations");
-    if (tokens.n > 0 && step.sum > 0) {
-        snprintf(text, sizeof text, "%.0f", tokens.sum / step.sum);
+    if (seconds > 0)
+        add_tile(p, weft_progress_duration(seconds, took), "in iterations");
+    if (tokens.n > 0 && seconds > 0) {
+        snprintf(text, sizeof text, "%.0f", tokens.sum / seconds);
         add_tile(p, text, "tokens per second");
     }
     weft_text_add(&p->out, "</div>\n");
@@ -276,7 +286,9 @@ static void add_times(struct page *p)
           LINE("all", "perf/throughput"));
     CHART("Generation", "tokens per second",
           LINE("generated", "perf/generation_tokens_per_s"));
-    CHART("Iteration", "seconds", LINE("iteration", "timing_s/step"));
+    CHART("Iteration", "seconds from a batch's first task to its last",
+          LINE("iteration", "timing_s/step"));
+    CHART("Steps", "per second", LINE("iterations", "perf/steps_per_s"));
     weft_text_add(&p->out, "</div>\n");
     if (step.n == 0)
         return;
@@ -299,8 +311,8 @@ static void add_times(struct page *p)
                    "<tr><td>iteration<td class=\"n\">%.3f<td class=\"n\">"
                    "%.3f<td class=\"n\">%.3f<td class=\"n\">100%%</tr>\n"
                    "</table></div>\n<p class=\"sub\">Calls run at once where "
-                   "their data allow it, so their times can add up to more "
-                   "than an iteration.</p>\n",
+                   "their data allow it, and a batch is generated while "
+                   "the one before it trains.</p>\n",
                    step.mean, step.min, step.max);
 }
 

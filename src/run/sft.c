@@ -88,6 +88,7 @@ static int report(struct sft *s, struct weft_err *err)
     weft_metrics_set(m, "timing_s/step", dt);
     weft_metrics_set(m, "perf/total_num_tokens", (double) s->n_rows);
     weft_metrics_set(m, "perf/time_per_step", dt);
+    weft_metrics_set(m, "perf/steps_per_s", 1 / dt);
     weft_metrics_set(m, "perf/throughput",
                      (double) s->n_rows / dt / weft_rt_n_devices(s->t->rt));
     return 0;

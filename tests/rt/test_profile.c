@@ -62,9 +62,9 @@ static void test_times(void)
     }
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     double wall = weft_clock_s() - begin;
-    weft_rt_times(rt, WEFT_CALL_ACTOR_TRAIN, &train);
-    weft_rt_times(rt, WEFT_CALL_REF_INFER, &infer);
-    weft_rt_times(rt, WEFT_CALL_ADVANTAGE, &none);
+    weft_rt_times(rt, 2, WEFT_CALL_ACTOR_TRAIN, &train);
+    weft_rt_times(rt, 2, WEFT_CALL_REF_INFER, &infer);
+    weft_rt_times(rt, 2, WEFT_CALL_ADVANTAGE, &none);
     CHECK_INT(train.n_tasks, 10);
     CHECK_INT(infer.n_tasks, 10);
     CHECK_INT(none.n_tasks, 0);
@@ -73,15 +73,47 @@ static void test_times(void)
     CHECK(infer.busy_s >= 0.010 && infer.busy_s <= 2 * wall);
     CHECK(train.first_s >= 0 && train.last_s <= wall);
     CHECK(train.last_s - train.first_s >= 0.025);
-    weft_rt_times_reset(rt);
-    weft_rt_times(rt, WEFT_CALL_ACTOR_TRAIN, &train);
-    CHECK_INT(train.n_tasks, 0);
-    insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, 0, 1, 1000);
-    REQUIRE_OK(weft_seq_wait(seq, &err), err);
-    weft_rt_times(rt, WEFT_CALL_ACTOR_TRAIN, &train);
-    CHECK_INT(train.n_tasks, 1);
-    CHECK(train.first_s >= 0.025);
+    weft_rt_times(rt, 1, WEFT_CALL_ACTOR_TRAIN, &none);
+    CHECK_INT(none.n_tasks, 0);
     stop();
+}
+
+/* Two iterations at once: generation of the second while the first trains. */
+static void test_times_overlap(void)
+{
+    const enum weft_call gen = WEFT_CALL_ACTOR_GENERATE,
+                         train = WEFT_CALL_CRITIC_TRAIN;
+    static struct weft_times times;
+    const struct {
+        int32_t iteration;
+        enum weft_call call;
+        double start, end;
+    } task[] = {{6, gen, 1, 2},   {6, gen, 2, 4},   {6, train, 4, 5},
+                {7, gen, 5, 6},   {6, train, 6, 9}, {7, gen, 9, 10},
+                {-1, gen, 10, 11}};
+    for (size_t i = 0; i < WEFT_COUNT(task); i++)
+        weft_times_add(&times, task[i].iteration, task[i].call, task[i].start,
+                       task[i].end);
+    const struct {
+        int32_t iteration;
+        enum weft_call call;
+        int n;
+        double first, last, busy;
+    } sum[] = {{6, gen, 2, 1, 4, 3},  {6, train, 2, 4, 9, 4},
+               {7, gen, 2, 5, 10, 2}, {7, train, 0, 0, 0, 0},
+               {8, gen, 0, 0, 0, 0},  {0, gen, 0, 0, 0, 0}};
+    for (size_t i = 0; i < WEFT_COUNT(sum); i++) {
+        struct weft_call_time t = weft_times_get(&times, sum[i].iteration,
+                                                 sum[i].call);
+        CHECK_INT(t.n_tasks, sum[i].n);
+        CHECK(t.first_s == sum[i].first && t.last_s == sum[i].last);
+        CHECK(t.busy_s == sum[i].busy);
+    }
+    weft_times_add(&times, 8, gen, 11, 12); /* the place of 6 */
+    CHECK_INT(weft_times_get(&times, 8, gen).n_tasks, 1);
+    CHECK_INT(weft_times_get(&times, 8, train).n_tasks, 0);
+    CHECK_INT(weft_times_get(&times, 6, gen).n_tasks, 0);
+    CHECK_INT(weft_times_get(&times, 7, gen).n_tasks, 2);
 }
 
 static const char *text_of(json_t *event, const char *key)
@@ -197,6 +229,7 @@ static void test_trace_bounded(void)
 }
 
 WEFT_TESTS("rt/profile", {"test_times", test_times},
+           {"test_times_overlap", test_times_overlap},
            {"test_trace", test_trace},
            {"test_trace_unprofiled", test_trace_unprofiled},
            {"test_trace_bounded", test_trace_bounded})

@@ -386,7 +386,7 @@ static void test_times_and_trace(void)
                                              .call = WEFT_CALL_REF_INFER});
     ring(5000);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
-    weft_rt_times_all(rt, time);
+    weft_rt_times_all(rt, 0, time);
     CHECK_INT(time[WEFT_CALL_REF_INFER].n_tasks, N * n);
     CHECK(time[WEFT_CALL_REF_INFER].last_s
           > time[WEFT_CALL_REF_INFER].first_s);

@@ -95,7 +95,7 @@ static void test_train(void)
     CHECK(metric(t, "prompt_length/mean") > 30);
     CHECK(metric(t, "response_length/max") <= 48);
     printf("\n    %.0f tokens/s, %.0f generated/s; seconds:",
-           metric(t, "perf/total_num_tokens") / metric(t, "timing_s/step"),
+           metric(t, "perf/total_num_tokens") * metric(t, "perf/steps_per_s"),
            metric(t, "perf/generation_tokens_per_s"));
     for (size_t i = 0; i < sizeof phase / sizeof *phase; i++) {
         snprintf(path, sizeof path, "timing_s/%s", phase[i]);

@@ -33,7 +33,8 @@ static struct weft_metrics *metrics(double score)
     weft_metrics_set(m, "actor/reward_kl_penalty", 0.0112);
     weft_metrics_set(m, "response_length/mean", 14.21);
     weft_metrics_set(m, "perf/total_num_tokens", 1024);
-    weft_metrics_set(m, "timing_s/step", 0.2);
+    weft_metrics_set(m, "timing_s/step", 0.9);
+    weft_metrics_set(m, "perf/steps_per_s", 5);
     return m;
 }
 

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times of an iteration: from given spans, and of a run that generates ahead. */
+#include <math.h>
+
+#include "run/ppo.h"
+#include "run_fixture.h"
+
+static struct weft_call_time span(double first, double last, double busy)
+{
+    return (struct weft_call_time){
+        .n_tasks = 3, .busy_s = busy, .first_s = first, .last_s = last};
+}
+
+static void test_times_of_spans(void)
+{
+    struct weft_call_time time[WEFT_N_CALLS] = {
+        [WEFT_CALL_ACTOR_GENERATE] = span(10, 18, 4),
+        [WEFT_CALL_REF_INFER] = span(12, 19, 1),
+        [WEFT_CALL_CRITIC_INFER] = span(13, 20, 1),
+        [WEFT_CALL_ADVANTAGE] = span(15, 24, 0.5),
+        [WEFT_CALL_ACTOR_TRAIN] = span(24, 30, 5),
+        [WEFT_CALL_CRITIC_TRAIN] = span(23, 41, 6)};
+    struct weft_span rewards = {20, 23};
+    struct weft_ppo_times t;
+    weft_ppo_times_get(time, &rewards, &t);
+    CHECK(t.gen == 8 && t.gen_work == 4);
+    CHECK(t.ref == 7 && t.values == 7);
+    CHECK(t.reward == 3);
+    CHECK(t.adv == 0.5); /* not its wait for the rewards */
+    CHECK(t.update_actor == 6 && t.update_critic == 18);
+    CHECK(t.step == 31);
+    /* Reward models before, during and around the host's rewards. */
+    static const double model[][3] = {
+        {14, 19, 8}, {14, 21, 9}, {21, 22, 3}, {19, 25, 6}, {22, 26, 6}};
+    for (size_t i = 0; i < WEFT_COUNT(model); i++) {
+        time[WEFT_CALL_REWARD_INFER] = span(model[i][0], model[i][1], 1);
+        weft_ppo_times_get(time, &rewards, &t);
+        CHECK(t.reward == model[i][2]);
+    }
+    /* Only the critic trains while it warms up; or nothing ran at all. */
+    time[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_time){.n_tasks = 0};
+    weft_ppo_times_get(time, &rewards, &t);
+    CHECK(t.update_actor == 0 && t.step == 31);
+    memset(time, 0, sizeof time);
+    weft_ppo_times_get(time, &(struct weft_span){0, 0}, &t);
+    CHECK(t.step == 0 && t.gen == 0 && t.reward == 0);
+}
+
+static double metric(struct weft_trainer *t, const char *tag)
+{
+    double v = NAN;
+    CHECK_INT(weft_trainer_metric(t, tag, &v), 0);
+    return v;
+}
+
+/* Every iteration has its own calls' times, the first and the last too. */
+static void test_times_of_run(void)
+{
+    static const char *const call[] = {
+        "timing_s/gen",         "timing_s/reward", "timing_s/ref",
+        "timing_s/values",      "timing_s/adv",    "timing_s/update_critic",
+        "timing_s/update_actor"};
+    static const char *const overlap[] = {"runtime.overlap=true",
+                                          "runtime.overlap=false"};
+    struct fixture f;
+    fixture_make(&f);
+    for (int k = 0; k < 2; k++) {
+        const char *word[] = {overlap[k], "checkpoint.every=0", NULL};
+        struct weft_trainer *t = fixture_open(&f, k ? "no" : "yes", word);
+        for (int i = 1; i <= 3; i++) {
+            fixture_steps(t, 1);
+            double step = metric(t, "timing_s/step");
+            CHECK(step == metric(t, "perf/time_per_step"));
+            for (size_t c = 0; c < WEFT_COUNT(call); c++) {
+                double s = metric(t, call[c]);
+                if (!(s > 0 && s <= step))
+                    printf("%s of iteration %d: %g of %g\n", call[c], i, s,
+                           step);
+                CHECK(s > 0 && s <= step);
+            }
+            CHECK(metric(t, "perf/generation_tokens_per_s") > 0);
+            CHECK(metric(t, "perf/steps_per_s") > 0);
+            if (k == 1) /* a batch has its turn for itself */
+                CHECK(step <= 1 / metric(t, "perf/steps_per_s"));
+        }
+        weft_trainer_close(t);
+    }
+    fixture_remove(&f);
+}
+
+WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
+           {"test_times_of_run", test_times_of_run})
