@@ -283,4 +283,5 @@ void weft_cli_catch_stop(const char *line)
     stop_line = line;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGUSR1, &act, NULL);
 }

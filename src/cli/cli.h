@@ -63,7 +63,8 @@ int weft_cli_fail(const char *verb, const struct weft_err *err);
  * be written (a full disk), which is then said. */
 int weft_cli_finish(const char *verb);
 
-/* From here on a first SIGINT (Ctrl-C) or SIGTERM asks the command to stop: it
+/* From here on a first SIGINT (Ctrl-C), SIGTERM or SIGUSR1 (which mpirun passes
+ * on to the ranks, and batch systems send ahead) asks the command to stop: it
  * says `line` (borrowed; NULL: nothing) on stderr and sets weft_cli_stop to
  * the signal's number. A second one ends the process at once, with the status
  * that a shell gives to that signal. */
@@ -71,7 +72,7 @@ void weft_cli_catch_stop(const char *line);
 extern volatile sig_atomic_t weft_cli_stop; /* 0: nobody asked */
 
 /* The status of a command that such a signal stopped: 130 for SIGINT, 143 for
- * SIGTERM. */
+ * SIGTERM, 138 for SIGUSR1. */
 int weft_cli_stop_status(int signal_number);
 
 #endif

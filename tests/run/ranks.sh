@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # weft train as several ranks: the checkpoints of one process on any number of
-# ranks; a rank that dies, Ctrl-C and errors of one rank end the job within
-# seconds, say why, leave nothing half-written, and the run goes on elsewhere.
+# ranks; a rank that dies, Ctrl-C and errors of one rank end the job, say why,
+# leave nothing half-written, and the run goes on elsewhere.
 set -u
 weft=$WEFT_BUILDDIR/weft
 if [ -z "${WEFT_MPIEXEC:-}" ] ||
@@ -18,20 +18,24 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 quick=$WEFT_SRCDIR/examples/quickstart
 common="rollout.prompts=12 iterations=6 checkpoint.every=2 checkpoint.keep=9"
-long="$common iterations=24" # time enough to be ended in the middle
+# Judged by a program that the test can stop in the middle of an iteration.
+reward="reward=[{type: program, command: [sh, hold.sh], directory: $dir, \
+timeout_s: 600}]"
+long="$common iterations=24"
 failed=0
 
 complain()
 {
     echo "FAILED: $1"
     cat log
+    tail err.* 2>/dev/null
     failed=1
 }
 
 # mpi words of mpirun: its status; 124 when the job did not end
 mpi()
 {
-    timeout 100 "$WEFT_MPIEXEC" --oversubscribe --bind-to none "$@" \
+    timeout 1200 "$WEFT_MPIEXEC" --oversubscribe --bind-to none "$@" \
         >log 2>&1 </dev/null
 }
 
@@ -123,24 +127,77 @@ sft 4 s4 runtime.devices=1 layout=dp2pp2,zero=1 || complain "sft, 4 ranks: $?"
 same s4 s1
 
 # ---- A rank that dies -------------------------------------------------------
-# Every rank leaves its process id; `exec` makes it the very process.
+# Every rank leaves its process id; `exec` makes it the very process. What it
+# says goes to a file, as mpirun passes on nothing while it ends a job.
 cat >rank.sh <<SH
-echo \$\$ >"$dir/pid.\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}"
-exec "$weft" "\$@"
+rank=\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}
+echo \$\$ >"$dir/pid.\$rank"
+exec "$weft" "\$@" 2>"$dir/err.\$rank"
 SH
 
-# start RUN RANKS words...: in the background; $job is mpirun
+# In the batch whose number is in the file `hold` it leaves a file `held`, and
+# waits for a file `go`.
+cat >hold.sh <<'SH'
+hold=$(cat hold)
+batch=0
+while read -r line; do
+    case $line in
+    '{"index": 0,'*)
+        batch=$((batch + 1))
+        if [ $batch = "$hold" ]; then
+            : >held
+            while [ ! -e go ]; do sleep 0.1; done
+        fi
+        ;;
+    esac
+    echo $((${#line} % 7))
+done
+SH
+
+# start RUN HOLD RANKS words...: in the background, until the program holds it
+# in batch HOLD; $job is mpirun
 start()
 {
     run=$1
-    n=$2
-    shift 2
-    rm -f pid.*
+    echo "$2" >hold
+    n=$3
+    shift 3
+    rm -f pid.* err.* held go
     # shellcheck disable=SC2086
-    "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" sh rank.sh train \
-        -q "$quick/ppo.yaml" "run_dir=$run" $long "$@" >log 2>&1 \
-        </dev/null &
+    "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
+        sh rank.sh train -q "$quick/ppo.yaml" "run_dir=$run" $long "$reward" \
+        "$@" >log 2>&1 </dev/null &
     job=$!
+    until [ -e held ]; do
+        kill -0 $job 2>/dev/null ||
+            { complain "$run ends too early"; return; }
+        sleep 0.1
+    done
+}
+
+# until_said 'part of a line': by rank 0, or until the job ends
+until_said()
+{
+    until grep -q "$1" err.0; do
+        kill -0 $job 2>/dev/null || break
+        sleep 0.1
+    done
+}
+
+# $status of the job, whose processes are all gone then
+ended()
+{
+    wait $job
+    status=$?
+    for file in pid.*; do # mpirun has killed them, but not waited
+        tries=0
+        while kill -0 "$(cat "$file")" 2>/dev/null; do
+            tries=$((tries + 1))
+            [ $tries -lt 6000 ] ||
+                { complain "the process of rank ${file#pid.} is left"; break; }
+            sleep 0.1
+        done
+    done
 }
 
 lines() # RUN: iterations done
@@ -148,69 +205,58 @@ lines() # RUN: iterations done
     if [ -e "$1/metrics.jsonl" ]; then wc -l <"$1/metrics.jsonl"; else echo 0; fi
 }
 
-until_lines() # RUN N
-{
-    tries=0
-    while [ "$(lines "$1")" -lt "$2" ] && [ $tries -lt 1000 ] &&
-        kill -0 $job 2>/dev/null; do
-        sleep 0.03
-        tries=$((tries + 1))
-    done
-}
-
-# ended SECONDS: status of the job, whose processes are all gone by then
-ended()
-{
-    began=$(date +%s)
-    wait $job
-    status=$?
-    [ $(($(date +%s) - began)) -le "$1" ] ||
-        complain "the job took $(($(date +%s) - began)) s to end"
-    for file in pid.*; do # mpirun has killed them, but not waited
-        while kill -0 "$(cat "$file")" 2>/dev/null; do
-            [ $(($(date +%s) - began)) -le "$1" ] ||
-                { complain "the process of rank ${file#pid.} is left"; break; }
-            sleep 0.1
-        done
-    done
-}
-
-kill_rank() # RANK AFTER RANKS words...
+kill_rank() # RANK BATCH RANKS words...
 {
     victim=$1
-    after=$2
-    shift 2
+    shift
     start killed "$@"
-    until_lines killed "$after"
     kill -9 "$(cat "pid.$victim")" || complain "rank $victim was not there"
-    ended 10
+    ended
     [ $status != 0 ] || complain "a job without rank $victim succeeds"
     grep -q "rank $victim" log || complain "nobody names rank $victim"
     manifests killed
 }
 
+echo 0 >hold
 # shellcheck disable=SC2086
-"$weft" train -q "$quick/ppo.yaml" run_dir=whole $long runtime.devices=2 \
-    >log 2>&1 || complain "one process"
+"$weft" train -q "$quick/ppo.yaml" run_dir=whole $long "$reward" \
+    runtime.devices=2 >log 2>&1 || complain "one process"
 kill_rank 1 5 2 runtime.devices=1 layout=tp2
-kill_rank 0 10 3 runtime.devices=1
-kill_rank 3 15 4 runtime.devices=2 layout=dp2tp2pp2,zero=3
-ppo 2 killed iterations=24 runtime.devices=2 layout=dp2pp2,zero=1 ||
+[ "$(lines killed)" = 4 ] || complain "$(lines killed) iterations, not 4"
+kill_rank 0 6 3 runtime.devices=1
+kill_rank 3 5 4 runtime.devices=2 layout=dp2tp2pp2,zero=3
+echo 0 >hold
+ppo 2 killed iterations=24 runtime.devices=2 layout=dp2pp2,zero=1 "$reward" ||
     complain "resume: $?"
 same killed whole
 whole killed
 [ "$(lines killed)" = 24 ] || complain "metrics.jsonl has $(lines killed) lines"
 
-# ---- Ctrl-C -----------------------------------------------------------------
-start stopped 3 runtime.devices=1
-until_lines stopped 3
-kill -INT $job
-ended 10
-grep -q "stopped after iteration" log || complain "nobody says where it stopped"
+# ---- Signals ----------------------------------------------------------------
+# mpirun passes SIGUSR1 on to the ranks and waits for them.
+start stopped 3 3 runtime.devices=1
+kill -USR1 $job
+until_said "stops after this iteration"
+: >go
+ended
+[ $status != 0 ] || complain "SIGUSR1: the job succeeds"
+grep -q "stopped after iteration 3;" err.0 ||
+    complain "nobody says where it stopped"
 whole stopped
-[ -n "$(ls stopped/checkpoints)" ] || complain "Ctrl-C leaves no checkpoint"
-ppo 1 stopped iterations=24 runtime.devices=2 || complain "does not go on after Ctrl-C: $?"
+[ -s stopped/checkpoints/iteration-000003/manifest.json ] ||
+    complain "SIGUSR1 leaves no checkpoint"
+# Ctrl-C it turns into SIGTERM after a second, and SIGKILL after another.
+start stopped 4 3 runtime.devices=1
+kill -INT $job
+ended
+[ $status != 0 ] || complain "Ctrl-C: the job succeeds"
+manifests stopped
+[ "$(lines stopped)" = 6 ] || complain "Ctrl-C: $(lines stopped) iterations"
+echo 0 >hold
+ppo 1 stopped iterations=24 runtime.devices=2 "$reward" ||
+    complain "does not go on after Ctrl-C: $?"
 same stopped whole
+whole stopped
 
 # ---- Errors of one rank -----------------------------------------------------
 # two STATUS 'part of the sentence' words... -- words of rank 1
@@ -271,7 +317,7 @@ run_dir: unset
 iterations: 3
 data: {path: $quick/prompts.jsonl}
 model: {actor: $quick/model, critic: $quick/model}
-reward: [{type: program, command: [sh, reward.sh], timeout_s: 20}]
+reward: [{type: program, command: [sh, reward.sh], timeout_s: 600}]
 rollout: {prompts: 4, max_new_tokens: 4}
 runtime: {devices: 1, overlap: true}
 checkpoint: {every: 1}
@@ -287,14 +333,15 @@ whole bad
 # A folder that goes away under rank 1, which reads it again every iteration.
 cp -r "$quick/model" gone
 rm -rf bad
+rm -f over
 (
-    job=$$
-    until_lines bad 1
+    until [ "$(lines bad)" -ge 1 ] || [ -e over ]; do sleep 0.1; done
     rm -rf gone
 ) &
 second="model.reference=$dir/gone"
 # shellcheck disable=SC2086
 two 1 "rank 1: .*gone" $base model.reference_offload=true iterations=500 --
+: >over
 wait
 whole bad
 exit $failed
