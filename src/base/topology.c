@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifdef WEFT_HAVE_HWLOC
@@ -173,6 +174,34 @@ static void read_system(struct weft_topology *t)
     t->numa_bytes[0] = t->memory_bytes;
 }
 
+/* Of this process: ulimit -v and -d. Threads, StarPU and malloc() take some of
+ * it for themselves, and StarPU aborts when it gets none. */
+static void read_limits(struct weft_topology *t)
+{
+    enum { RESERVE_BYTES = 96 << 20 };
+    static const struct {
+        int resource;
+        const char *used; /* in /proc/self/status, kB */
+    } limit[] = {{RLIMIT_AS, "VmSize"}, {RLIMIT_DATA, "VmData"}};
+    char text[128];
+    for (size_t i = 0; i < WEFT_COUNT(limit); i++) {
+        struct rlimit r;
+        if (getrlimit(limit[i].resource, &r) != 0
+            || r.rlim_cur >= (rlim_t) INT64_MAX
+            || !read_proc("/proc/self/status", limit[i].used, text,
+                          sizeof text))
+            continue;
+        int64_t all = (int64_t) r.rlim_cur;
+        int64_t left = all - (int64_t) strtoll(text, NULL, 10) * 1024
+                     - RESERVE_BYTES;
+        t->memory_bytes = weft_min64(t->memory_bytes, all);
+        if (left >= t->free_bytes)
+            continue;
+        t->free_bytes = weft_max64(left, 0);
+        t->of_process = true;
+    }
+}
+
 #ifdef WEFT_HAVE_HWLOC
 static int64_t cache_bytes(hwloc_topology_t h, hwloc_obj_type_t type)
 {
@@ -258,6 +287,7 @@ int weft_topology_read(struct weft_topology *out, struct weft_err *err)
         t.memory_bytes = weft_min64(t.memory_bytes, group.memory_bytes);
         t.free_bytes = weft_min64(t.free_bytes, group.free_bytes);
     }
+    read_limits(&t);
     t.n_usable = t.n_threads;
     if (group.cpus > 0 && ceil(group.cpus) < t.n_usable)
         t.n_usable = (int) ceil(group.cpus);

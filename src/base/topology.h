@@ -28,6 +28,7 @@ struct weft_topology {
     int64_t numa_bytes[WEFT_TOPOLOGY_NUMA_MAX];
     int64_t memory_bytes; /* physical, or the control group's limit */
     int64_t free_bytes;   /* what could be allocated now without swapping */
+    bool of_process;      /* ulimit -v or -d leave less than the machine */
 };
 
 /* What a control group (v1 or v2, and its parents) allows. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft: finds the command and runs it. */
+#include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/edit_distance.h"
 #include "cli/cli.h"
@@ -92,7 +95,7 @@ static int help(const char *name)
     return weft_cli_finish("help");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
     signal(SIGXFSZ, SIG_IGN); /* a file too large is an error like others */
@@ -115,4 +118,50 @@ int main(int argc, char **argv)
     }
     const struct weft_command *c = find(name);
     return c ? c->run(argc - 1, argv + 1) : unknown(name);
+}
+
+/* ---- A stack to run on ------------------------------------------------ */
+
+enum { STACK_BYTES = 8 << 20 };
+
+struct arguments {
+    int argc;
+    char **argv;
+    int status;
+};
+
+static void *run_there(void *arg)
+{
+    struct arguments *a = arg;
+    a->status = run(a->argc, a->argv);
+    return NULL;
+}
+
+/* ulimit -s also says how large the stacks of threads are. One that is too
+ * small cannot always be raised, but a thread may have its own. */
+int main(int argc, char **argv)
+{
+    struct rlimit limit;
+    struct arguments a = {argc, argv, WEFT_EXIT_FAILED};
+    pthread_attr_t attr;
+    pthread_t thread;
+    /* Each of malloc()'s arenas takes 64 MiB of address space. */
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        (void) mallopt(M_ARENA_MAX, 1);
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES)
+        return run(argc, argv);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    (void) pthread_setattr_default_np(&attr); /* of StarPU's and of ours */
+    int why = pthread_create(&thread, &attr, run_there, &a);
+    pthread_attr_destroy(&attr);
+    if (why) {
+        fprintf(stderr,
+                "weft: cannot start a thread with 8 MiB of stack: "
+                "%s; raise ulimit -s\n",
+                strerror(why));
+        return WEFT_EXIT_FAILED;
+    }
+    pthread_join(thread, NULL);
+    return a.status;
 }

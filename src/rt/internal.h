@@ -258,6 +258,9 @@ void weft_insert_here(struct weft_seq *seq,
 /* Completes what nobody answered with zeros, so that stopping ends. */
 void weft_external_abandon_all(struct weft_rt *rt);
 
+/* Whether StarPU can start so many devices within the process's limits. */
+int weft_limits_check(int n_devices, struct weft_err *err);
+
 /* Looks at the runtime again and again, from a thread of its own. after_s 0:
  * reports nothing, but answers the other ranks. */
 int weft_watchdog_start(struct weft_rt *rt, double after_s,

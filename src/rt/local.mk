@@ -9,6 +9,7 @@ rt_sources = \
 	%D%/insert.c \
 	%D%/interface.c \
 	%D%/internal.h \
+	%D%/limits.c \
 	%D%/modes.c \
 	%D%/nap.c \
 	%D%/policy.h \

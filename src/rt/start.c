@@ -232,7 +232,8 @@ static int prepare(const struct weft_rt_options *options,
     topology->n_usable = share_of(topology->n_usable, host->share);
     topology->n_cores = share_of(topology->n_cores, host->share);
     topology->free_bytes /= host->n_ranks;
-    return choose_devices(options->n_devices, topology, n_devices_out, err);
+    rc = choose_devices(options->n_devices, topology, n_devices_out, err);
+    return rc ? rc : weft_limits_check(*n_devices_out, err);
 }
 
 static int check_same(int n_devices, struct weft_err *err)
@@ -268,8 +269,7 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
     rt->start_s = weft_clock_s();
     size_t limit = options->memory_limit_bytes;
     if (!limit)
-        limit = topology->free_bytes > 0 ? (size_t) topology->free_bytes
-                                         : SIZE_MAX / 2;
+        limit = (size_t) weft_max64(topology->free_bytes, 1);
     rt->pool = weft_pool_create(limit, rt->places_per_rank);
     rt->fxt_dir = options->fxt_dir ? weft_strdup(options->fxt_dir) : NULL;
     if (rt->pool && !rt->fxt_dir == !options->fxt_dir)

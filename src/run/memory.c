@@ -445,18 +445,23 @@ static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
 };
 
+/* whose_out: the words before the number. */
 static int memory_limit(const struct weft_trainer *t, size_t *out,
-                        struct weft_err *err)
+                        const char **whose_out, struct weft_err *err)
 {
     struct weft_topology machine;
     double limit_gib = t->config.runtime.memory_limit_gib;
     *out = (size_t) (limit_gib * 1073741824.0);
+    *whose_out = "runtime.memory_limit_gib is";
     if (*out)
         return 0;
     int rc = weft_topology_read(&machine, err);
-    if (!rc) /* also what a control group leaves */
-        *out = (size_t) machine.free_bytes;
-    return rc;
+    if (rc)
+        return rc;
+    *out = (size_t) machine.free_bytes; /* or what a control group leaves */
+    *whose_out = machine.of_process ? "ulimit -v leaves it"
+                                    : "this machine has free";
+    return 0;
 }
 
 /* What the places of this rank take, by class. */
@@ -532,7 +537,7 @@ static int64_t bytes_with(const struct weft_trainer *t,
 
 static int refuse(const struct weft_trainer *t,
                   const int64_t sum[WEFT_MEM_ALL + 1], double limit,
-                  struct weft_err *err)
+                  const char *whose, struct weft_err *err)
 {
     const double gib = 1073741824.0;
     char advice[200];
@@ -553,22 +558,21 @@ static int refuse(const struct weft_trainer *t,
         err, WEFT_ENOMEM,
         "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, is "
         "%s: %s",
-        (double) sum[WEFT_MEM_ALL] / gib,
-        t->config.runtime.memory_limit_gib > 0 ? "runtime.memory_limit_gib is"
-                                               : "this machine has free",
-        limit / gib, (double) sum[most] / gib,
+        (double) sum[WEFT_MEM_ALL] / gib, whose, limit / gib,
+        (double) sum[most] / gib,
         weft_mem_class_name((enum weft_mem_class) most), advice);
 }
 
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
 {
     int64_t sum[WEFT_MEM_ALL + 1];
+    const char *whose;
     size_t limit;
-    int rc = memory_limit(t, &limit, err);
+    int rc = memory_limit(t, &limit, &whose, err);
     if (rc)
         return rc;
     sum_rank(t, sum);
-    if (limit > 0 && (size_t) sum[WEFT_MEM_ALL] > limit)
-        return refuse(t, sum, (double) limit, err);
+    if ((size_t) sum[WEFT_MEM_ALL] > limit)
+        return refuse(t, sum, (double) limit, whose, err);
     return 0;
 }

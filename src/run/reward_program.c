@@ -23,7 +23,7 @@ enum {
     SHOWN_BYTES = 1 << 18,    /* shown of its stderr per batch ... */
     LINE_COST = 64,           /* ... where each line has some in front */
     LAST_BYTES = 1 << 20,     /* read of its stderr after the end: a pipe */
-    PIECE = 65536,
+    PIECE = 16384,
     END_S = 10 /* for an end after its output's */
 };
 

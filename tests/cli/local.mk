@@ -8,6 +8,7 @@ sh_tests += %D%/verify.sh
 sh_tests += %D%/kill.sh
 sh_tests += %D%/signals.sh
 sh_tests += %D%/refused_start.sh
+sh_tests += %D%/limits.sh
 sh_tests += %D%/bad_input.sh
 sh_tests += %D%/bad_layout.sh
 sh_tests += %D%/full_disk.sh
