@@ -9,6 +9,7 @@
  * loop's on one device, minus 1, each the best of its repetitions taken in
  * turn.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,7 +316,7 @@ static double train_loop(struct loop *p, int64_t step)
     const struct weft_shape *s = &p->m->shape;
     struct weft_k_adamw adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, step};
     int32_t nl = s->n_layers;
-    volatile double norm = 0;
+    double norm = 0;
     double start = weft_clock_s();
     for (int32_t l = 0; l < nl + 2; l++)
         for (int32_t b = 0; b <= s->n_blocks; b++)
@@ -328,6 +329,7 @@ static double train_loop(struct loop *p, int64_t step)
     for (int32_t l = 0; l <= nl; l++)
         for (int32_t b = 0; b < s->n_blocks; b++)
             norm += weft_k_sum_squares(p->grad[l][b], p->n_grad[l][b]);
+    float scale = weft_k_clip_scale(sqrt(norm), 1);
     for (int32_t l = 0; l <= nl; l++)
         for (int32_t b = 0; b < s->n_blocks; b++) {
             struct weft_layout layout;
@@ -337,7 +339,7 @@ static double train_loop(struct loop *p, int64_t step)
             float *moment = apart ? p->opt[l][b] + n : p->opt[l][b];
             weft_layout_get(s, l == nl ? WEFT_TILE_HEAD : WEFT_TILE_LAYER, b,
                             &layout);
-            weft_k_adamw(&adamw, n, 1, p->grad[l][b], master, moment,
+            weft_k_adamw(&adamw, n, scale, p->grad[l][b], master, moment,
                          moment + n);
             weft_k_publish(&layout, s->dtype, master, p->fwd[l][b],
                            p->bwd[l][b]);

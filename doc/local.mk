@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Man pages are made from the program's own help texts.
-EXTRA_DIST += %D%/help2man.sh %D%/formats.md %D%/hacking.md %D%/layouts.md \
-	%D%/numerics.md %D%/schedules.md
+EXTRA_DIST += %D%/help2man.sh
+# Pages and examples are installed in the folders that their links mean.
+nobase_dist_doc_DATA += \
+	%D%/formats.md \
+	%D%/hacking.md \
+	%D%/install.md \
+	%D%/layouts.md \
+	%D%/numerics.md \
+	%D%/schedules.md
 pictures = blocks groups layer mesh moves schedule schedule_greedy \
 	schedule_measured schedule_planned timeline zero
-EXTRA_DIST += $(pictures:%=%D%/pictures/%.svg) %D%/pictures/draw.sh \
-	%D%/pictures/timeline.json %D%/pictures/timeline.yaml
+nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
+EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
+	%D%/pictures/timeline.yaml
 
 command_mans = $(patsubst src/cli/cmd_%.c,%D%/weft-%.1,$(cli_commands))
 man1_MANS += %D%/weft.1 $(command_mans)

@@ -14,6 +14,23 @@ noinst_PROGRAMS += $(example_programs)
 %C%_03_layer_graph_LDADD = $(example_libs)
 %C%_04_reward_LDADD = $(example_libs)
 %C%_05_ppo_loop_LDADD = $(example_libs)
-EXTRA_DIST += %D%/check.h %D%/04_reward.yaml %D%/quickstart \
-	%D%/layouts %D%/verify.yaml
-EXTRA_DIST += %D%/schedules
+nobase_dist_doc_DATA += \
+	$(example_programs:%=%.c) \
+	%D%/04_reward.yaml \
+	%D%/check.h \
+	%D%/layouts/plan.json \
+	%D%/layouts/ppo.yaml \
+	%D%/quickstart/make-data.sh \
+	%D%/quickstart/model/config.json \
+	%D%/quickstart/model/generation_config.json \
+	%D%/quickstart/model/model.safetensors \
+	%D%/quickstart/model/tokenizer.json \
+	%D%/quickstart/model/tokenizer_config.json \
+	%D%/quickstart/ppo.yaml \
+	%D%/quickstart/prompts.jsonl \
+	%D%/quickstart/sft.jsonl \
+	%D%/quickstart/sft.yaml \
+	%D%/schedules/65b_33b.json \
+	%D%/schedules/lengths.json \
+	%D%/schedules/three_models.json \
+	%D%/verify.yaml

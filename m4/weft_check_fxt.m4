@@ -8,7 +8,8 @@
 # does not tell.
 #
 # Outputs: WEFT_FXT_LIBDIR and WEFT_FXT_BINDIR in config.h (empty strings
-# when there is none), weft_have_fxt, weft_why_fxt.
+# when there is none), weft_have_fxt, weft_why_fxt; FXT_PREFIX, one that
+# tools/build-starpu made, which `make install` takes along.
 AC_DEFUN([WEFT_CHECK_FXT], [
     AC_ARG_WITH([fxt-starpu], [AS_HELP_STRING([--with-fxt-starpu=PREFIX],
         [a StarPU built --with-fxt, for runs with traces])],
@@ -48,6 +49,10 @@ AC_DEFUN([WEFT_CHECK_FXT], [
     AC_MSG_RESULT([$weft_have_fxt])
     AS_CASE([$with_fxt_starpu:$weft_have_fxt], [guess:*|no:*|*:yes], [],
         [AC_MSG_ERROR([--with-fxt-starpu was asked for, but $weft_why_fxt])])
+    FXT_PREFIX=
+    AS_IF([test -r "$weft_fxt/.weft-stamp" && test $weft_have_fxt = yes],
+        [FXT_PREFIX=$weft_fxt])
+    AC_SUBST([FXT_PREFIX])
     AC_DEFINE_UNQUOTED([WEFT_FXT_LIBDIR], ["$weft_fxt_libdir"],
         [libraries of a StarPU with FxT; empty: none])
     AC_DEFINE_UNQUOTED([WEFT_FXT_BINDIR], ["$weft_fxt_bindir"],

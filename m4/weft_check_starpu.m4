@@ -7,10 +7,14 @@
 # --with-starpu=PREFIX, else deps/starpu of the build folder or of build/
 # (where ./quickstart puts it), else what pkg-config finds.
 #
+# One that tools/build-starpu made is private: `make install` takes its
+# libraries along.
+#
 # Outputs: STARPU_CFLAGS (as -isystem: its headers are not ours to warn
-# about), STARPU_LIBS with a run path, weft_have_starpu, weft_why_starpu,
+# about), STARPU_LIBS, STARPU_RPATH (empty for a system's), STARPU_LIBDIR,
+# STARPU_PC_LIBS (for weft.pc), weft_have_starpu, weft_why_starpu,
 # weft_starpu_mpi, weft_starpu_cuda (yes, no), weft_starpu_libdir;
-# WEFT_STARPU_NAME in config.h.
+# WEFT_STARPU_NAME in config.h; the conditional WEFT_PRIVATE_STARPU.
 AC_DEFUN([WEFT_CHECK_STARPU], [
     AC_REQUIRE([PKG_PROG_PKG_CONFIG])
     AC_ARG_WITH([starpu], [AS_HELP_STRING([--with-starpu=PREFIX],
@@ -36,6 +40,8 @@ AC_DEFUN([WEFT_CHECK_STARPU], [
     weft_starpu_mpi=no
     weft_starpu_cuda=no
     weft_starpu_module=
+    weft_starpu_private=no
+    STARPU_RPATH=
     AC_MSG_CHECKING([for StarPU])
     for weft_v in 1.4 1.3; do
         AS_IF([$PKG_CONFIG --exists "starpu-$weft_v >= 1.3.9"],
@@ -52,14 +58,16 @@ AC_DEFUN([WEFT_CHECK_STARPU], [
         weft_starpu_libdir=`$PKG_CONFIG --variable=libdir starpu-$weft_starpu_module`
         STARPU_CFLAGS=`$PKG_CONFIG --cflags $weft_modules |
             sed -e 's/-I *\//-isystem \//g'`
-        # The run path lets LD_LIBRARY_PATH choose the FxT library.
         STARPU_LIBS="`$PKG_CONFIG --libs $weft_modules`"
+        # RUNPATH, which lets LD_LIBRARY_PATH choose the FxT library.
         AS_CASE([$weft_starpu_libdir], [/usr/lib|/usr/lib/*], [],
-            [STARPU_LIBS="$STARPU_LIBS -Wl,-rpath,$weft_starpu_libdir"])
+            [STARPU_RPATH="-Wl,-rpath,$weft_starpu_libdir"])
+        AS_IF([test -r "$weft_starpu_libdir/../.weft-stamp"],
+            [weft_starpu_private=yes])
         weft_save_CPPFLAGS=$CPPFLAGS
         weft_save_LIBS=$LIBS
         CPPFLAGS="$CPPFLAGS $STARPU_CFLAGS"
-        LIBS="$STARPU_LIBS $LIBS"
+        LIBS="$STARPU_LIBS $STARPU_RPATH $LIBS"
         AC_MSG_CHECKING([that StarPU compiles and links])
         AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <starpu.h>
 #if STARPU_MAJOR_VERSION < 1
@@ -90,6 +98,17 @@ AC_DEFUN([WEFT_CHECK_STARPU], [
             [the StarPU of the build])
     ])
     PKG_CONFIG_PATH=$weft_save_path
+    STARPU_LIBDIR=$weft_starpu_libdir
+    STARPU_PC_LIBS="$STARPU_LIBS $STARPU_RPATH"
+    AS_IF([test $weft_starpu_private = yes], [
+        STARPU_PC_LIBS=`AS_ECHO(["$STARPU_LIBS"]) |
+            sed "s,-L$weft_starpu_libdir *,,"`
+        STARPU_PC_LIBS="-L\${libdir}/weft -Wl,-rpath,\${libdir}/weft $STARPU_PC_LIBS"
+    ])
+    AM_CONDITIONAL([WEFT_PRIVATE_STARPU], [test $weft_starpu_private = yes])
     AC_SUBST([STARPU_CFLAGS])
     AC_SUBST([STARPU_LIBS])
+    AC_SUBST([STARPU_RPATH])
+    AC_SUBST([STARPU_LIBDIR])
+    AC_SUBST([STARPU_PC_LIBS])
 ])

@@ -63,7 +63,8 @@ done >"$dir/all.cc"
         sed 's/.*/    reinterpret_cast<void (*)(void)>(&),/'
     echo '}; int main() { return weft_version()[0] == 0 || !all[0]; }'
 } >>"$dir/all.cc"
-c++ -I"$WEFT_SRCDIR" -I"$WEFT_SRCDIR/src" -o "$dir/all" "$dir/all.cc" \
+# shellcheck disable=SC2086
+c++ $WEFT_INSTRUMENT -I"$WEFT_SRCDIR" -I"$WEFT_SRCDIR/src" -o "$dir/all" "$dir/all.cc" \
     "$WEFT_BUILDDIR/.libs/libweft.so" -Wl,-rpath,"$WEFT_BUILDDIR/.libs" \
     -Wl,--allow-shlib-undefined && "$dir/all" ||
     complain "a C++ program does not link or run"

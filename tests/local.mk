@@ -11,7 +11,8 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_SRCDIR="$(abs_top_srcdir)"; \
 	WEFT_BUILDDIR="$(abs_top_builddir)"; \
 	WEFT_MPIEXEC="$(MPIEXEC)"; WEFT_CLANG="$(CLANG)"; \
-	WEFT_CC="$(CC)"; WEFT_HEADERS="$(installed_headers:src/%=%)"; \
+	WEFT_CC="$(CC)"; WEFT_INSTRUMENT="$(WEFT_INSTRUMENT_CFLAGS)"; \
+	WEFT_HEADERS="$(installed_headers:src/%=%)"; \
 	WEFT_FUZZ_CFLAGS="$(FUZZ_CFLAGS)"; WEFT_FUZZ_LIBS="$(FUZZ_LIBS)"; \
 	STARPU_HOME="$(abs_top_builddir)/starpu-home"; \
 	STARPU_SILENT=1; STARPU_WORKERS_NOBIND=1; STARPU_MPI_NOBIND=1; \
@@ -23,7 +24,8 @@ AM_TESTS_ENVIRONMENT = \
 	LSAN_OPTIONS="$$LSAN_OPTIONS:suppressions=$(abs_top_srcdir)/tools/lsan.supp"; \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tools/tsan.supp"; \
 	export LSAN_OPTIONS TSAN_OPTIONS WEFT_TEST_DATA WEFT_SRCDIR \
-	    WEFT_BUILDDIR WEFT_MPIEXEC WEFT_CLANG WEFT_CC WEFT_HEADERS \
+	    WEFT_BUILDDIR WEFT_MPIEXEC WEFT_CLANG WEFT_CC \
+	    WEFT_INSTRUMENT WEFT_HEADERS \
 	    WEFT_FUZZ_CFLAGS \
 	    WEFT_FUZZ_LIBS STARPU_HOME STARPU_SILENT \
 	    STARPU_WORKERS_NOBIND STARPU_MPI_NOBIND STARPU_FXT_TRACE \
@@ -44,6 +46,7 @@ sh_tests = \
 	%D%/learns.sh \
 	%D%/examples.sh \
 	%D%/recipe.sh \
+	%D%/install.sh \
 	%D%/library.sh \
 	%D%/fuzz.sh \
 	%D%/check-layers.sh

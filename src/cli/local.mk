@@ -17,10 +17,16 @@ cli_sources = \
 	%D%/command.h \
 	%D%/main.c
 
-bin_PROGRAMS += weft
+noinst_PROGRAMS += weft
 weft_SOURCES = $(cli_sources) $(cli_commands)
 nodist_weft_SOURCES = %D%/commands.c
 weft_LDADD = $(weft_libs)
+
+bin_PROGRAMS += installed/weft
+installed_weft_SOURCES = $(weft_SOURCES)
+nodist_installed_weft_SOURCES = $(nodist_weft_SOURCES)
+installed_weft_LDADD = $(installed_libs)
+installed_weft_LDFLAGS = $(AM_LDFLAGS) $(installed_bin_rpath)
 
 CLEANFILES += %D%/commands.c
 %D%/commands.c: $(cli_commands) tools/gen-cmds Makefile

@@ -430,7 +430,7 @@ static struct weft_jvalue eval_one(struct weft_jstate *st,
         return weft_j_run_text(st, weft_j_scope(st, scope), node->item,
                                node->n);
     default:
-        weft_assert(!"a node that is no expression");
+        weft_assert(false && "a node that is no expression");
     }
     return weft_j_none();
 }

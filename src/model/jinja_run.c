@@ -185,7 +185,7 @@ static enum weft_jflow run_one(struct weft_jstate *st,
     case WEFT_JN_CONTINUE:
         return WEFT_JFLOW_CONTINUE;
     default:
-        weft_assert(!"a node that is no statement");
+        weft_assert(false && "a node that is no statement");
     }
     return WEFT_JFLOW_ON;
 }

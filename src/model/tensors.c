@@ -280,7 +280,7 @@ static void cut(const struct weft_shape *s, enum weft_tile_kind kind,
             add_vector(c, WEFT_TENSOR_SCORE, WEFT_PART_SCORE, s->hidden);
         break;
     default:
-        weft_assert(!"a known tile kind");
+        weft_assert(false && "a known tile kind");
     }
 }
 

@@ -20,9 +20,43 @@
 
 extern char **environ;
 
+/* ---- Where the other StarPU lies ---------------------------------------- */
+
+/* `name` in the folder of the StarPU that this process has: `make install`
+ * puts the other libraries into fxt/ there, and the tool beside those. False:
+ * no such file. */
+static bool beside_starpu(const char *name, char path[4096])
+{
+    Dl_info info;
+    const void *starpu = dlsym(RTLD_DEFAULT, "starpu_init");
+    if (!starpu || !dladdr(starpu, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    int n = slash ? (int) (slash - info.dli_fname) : 0;
+    n = snprintf(path, 4096, "%.*s/%s", n, info.dli_fname, name);
+    return slash && n < 4096 && access(path, F_OK) == 0;
+}
+
+/* "": there is none. */
+static const char *library_folder(void)
+{
+    static char path[4096];
+    return beside_starpu("fxt", path) ? path : WEFT_FXT_LIBDIR;
+}
+
+static const char *tool_path(void)
+{
+    static char path[4096];
+    return beside_starpu("starpu_fxt_tool", path) ? path
+                                                  : WEFT_FXT_BINDIR
+               "/starpu_fxt_tool";
+}
+
+/* ---- Starting again with it --------------------------------------------- */
+
 bool weft_fxt_built(void)
 {
-    return WEFT_FXT_LIBDIR[0] != 0;
+    return library_folder()[0] != 0;
 }
 
 /* A StarPU with FxT brings libfxt into the process. */
@@ -40,17 +74,18 @@ int weft_fxt_reexec(char *const argv[], struct weft_err *err)
                             "no StarPU traces: Weft was built without a "
                             "StarPU that has FxT (tools/build-starpu makes "
                             "one; then configure again)");
+    const char *folder = library_folder();
     if (getenv(again))
         return weft_err_set(err, WEFT_EUNSUPPORTED,
                             "no StarPU traces: '%s' has no StarPU that traces"
                             " (tools/build-starpu makes one)",
-                            WEFT_FXT_LIBDIR);
+                            folder);
     const char *old = getenv("LD_LIBRARY_PATH");
-    size_t size = strlen(WEFT_FXT_LIBDIR) + (old ? strlen(old) : 0) + 2;
+    size_t size = strlen(folder) + (old ? strlen(old) : 0) + 2;
     char *path = weft_alloc(size, 1);
     if (!path)
         return weft_err_nomem(err, "LD_LIBRARY_PATH", size);
-    snprintf(path, size, "%s%s%s", WEFT_FXT_LIBDIR, old && *old ? ":" : "",
+    snprintf(path, size, "%s%s%s", folder, old && *old ? ":" : "",
              old ? old : "");
     int rc = setenv("LD_LIBRARY_PATH", path, 1) || setenv(again, "1", 1);
     weft_free(path);
@@ -129,7 +164,7 @@ static int find_profile(const char *dir, char *name, size_t size,
 static int run_tool(const char *dir, const char *profile,
                     struct weft_err *err)
 {
-    static const char tool[] = WEFT_FXT_BINDIR "/starpu_fxt_tool";
+    const char *tool = tool_path();
     char *const argv[] = {
         (char *) (uintptr_t) tool,    "-c", "-no-smooth", "-i",
         (char *) (uintptr_t) profile, NULL};
