@@ -317,6 +317,7 @@ static double train_loop(struct loop *p, int64_t step)
     struct weft_k_adamw adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, step};
     int32_t nl = s->n_layers;
     double norm = 0;
+    void *scratch = weft_alloc_aligned(weft_k_tied_table_scratch_bytes(s), 1);
     double start = weft_clock_s();
     for (int32_t l = 0; l < nl + 2; l++)
         for (int32_t b = 0; b <= s->n_blocks; b++)
@@ -325,7 +326,11 @@ static double train_loop(struct loop *p, int64_t step)
     for (int i = 0; i < N_TEXTS; i += MB_ROWS / TEXT_TOKENS)
         loop_micro_batch(p, i);
     for (int32_t b = 0; b < s->n_blocks; b++)
-        weft_k_tied_add_gradient(s, b, p->grad[nl + 1][b], p->grad[nl][b]);
+        weft_k_tied_add_gradient(
+            s, b,
+            (struct weft_range){
+                0, (int32_t) weft_ceil_div(s->block[b].n_vocab, WEFT_PANEL)},
+            p->grad[nl + 1][b], p->grad[nl][b]);
     for (int32_t l = 0; l <= nl; l++)
         for (int32_t b = 0; b < s->n_blocks; b++)
             norm += weft_k_sum_squares(p->grad[l][b], p->n_grad[l][b]);
@@ -344,10 +349,12 @@ static double train_loop(struct loop *p, int64_t step)
             weft_k_publish(&layout, s->dtype, master, p->fwd[l][b],
                            p->bwd[l][b]);
             if (l == nl)
-                weft_k_tied_publish(s, b, master,
-                                    (void *) (uintptr_t) p->embed[b]);
+                weft_k_tied_table(s, b, p->fwd[l][b],
+                                  (void *) (uintptr_t) p->embed[b], scratch);
         }
-    return weft_clock_s() - start;
+    double seconds = weft_clock_s() - start;
+    weft_free(scratch);
+    return seconds;
 }
 
 /* The loop as one task, so that it runs on the same worker and core. */

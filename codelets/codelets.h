@@ -236,21 +236,33 @@ void weft_insert_grad_add(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_layer_tiles *left,
                           const struct weft_layer_tiles *right);
-/* Tied weights: the embedding's gradient is added into the head's. */
+/* Which chunks (base/shape.h) tiles of a group hold: by block, then the norms.
+ * Such a tile is a part of a whole one, or lies apart. */
+enum { WEFT_GROUP_TILES = WEFT_MAX_BLOCKS + 1 };
+struct weft_chunks {
+    struct weft_range of[WEFT_GROUP_TILES];
+};
+
+/* Tied weights: the embedding's gradient is added into the head's, of the
+ * same chunks. */
 void weft_insert_tied_add(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_shape *shape,
+                          const struct weft_chunks *chunks,
                           const struct weft_layer_tiles *head,
                           const struct weft_layer_tiles *embed);
-/* partial (W): sums of squares by block, then of the norms; 0 where there is
- * no tile. */
-enum { WEFT_SQUARES = WEFT_MAX_BLOCKS + 1 };
+/* partial (W): sums of squares of the gradient's chunks, of whole tiles their
+ * sum. number: of the group, ascending in the order of the norm. */
 void weft_insert_sum_squares(struct weft_seq *seq,
                              const struct weft_where *where,
                              const struct weft_shape *shape,
-                             enum weft_param_group group,
+                             enum weft_param_group group, int32_t number,
+                             const struct weft_chunks *chunks,
                              const struct weft_layer_tiles *grad,
                              struct weft_tile *partial);
+size_t weft_squares_bytes(const struct weft_shape *shape,
+                          enum weft_param_group group,
+                          const struct weft_chunks *chunks);
 
 struct weft_grad_norm {
     double norm;
@@ -258,24 +270,23 @@ struct weft_grad_norm {
     float reserved;
 };
 /* norm (W) = sqrt of the sum over groups in order, inside a group over blocks
- * and then norms. partial (n_groups, n_parts): a group's blocks may be dealt
- * to several. Fails the sequence when it is not finite. */
+ * and then norms, inside a tile over its chunks. partial (n): by group; those
+ * of a group in the order of what they hold. Fails the sequence when it is not
+ * finite. */
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
-                           int32_t n_groups, int32_t n_parts,
-                           struct weft_tile *const partial[],
+                           int32_t n, struct weft_tile *const partial[],
                            struct weft_tile *norm);
-/* One AdamW step of tiles of a group: optimizer tiles (per tile flat f32:
- * [master, bf16 runs only] m, v), published weights rewritten. bwd: NULL, or
- * the transposed blocks. table: NULL, or the embedding's tables that a tied
- * head rewrites. */
+/* One AdamW step of chunks of a group: optimizer tiles (per tile flat f32:
+ * [master, bf16 runs only] m, v), and published forward weights. What is made
+ * of whole tiles of these is not: weft_insert_transpose(),
+ * weft_insert_tied_table(). */
 void weft_insert_adamw(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, const struct weft_k_adamw *adamw,
-    enum weft_param_group group, const struct weft_layer_tiles *grad,
-    struct weft_tile *norm, const struct weft_layer_tiles *opt,
-    const struct weft_layer_tiles *fwd, const struct weft_layer_tiles *bwd,
-    const struct weft_layer_tiles *table);
+    enum weft_param_group group, const struct weft_chunks *chunks,
+    const struct weft_layer_tiles *grad, struct weft_tile *norm,
+    const struct weft_layer_tiles *opt, const struct weft_layer_tiles *fwd);
 
 /* ---- Emulation ---------------------------------------------------------- */
 
@@ -291,9 +302,9 @@ void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
  * master)? Matrices of bf16 runs. */
 bool weft_master_apart(const struct weft_shape *shape,
                        enum weft_tile_kind kind);
-/* Bytes of the optimizer tile of a kind. */
+/* Bytes of the optimizer tile of so many elements. */
 size_t weft_opt_bytes(const struct weft_shape *shape,
-                      enum weft_tile_kind kind, int32_t block);
+                      enum weft_tile_kind kind, size_t n_elements);
 
 #ifdef __cplusplus
 }

@@ -58,9 +58,11 @@ void weft_insert_grad_add(struct weft_seq *seq,
     weft_bag_insert(&bag, seq, where, &weft_cl_grad_add, &list, sizeof list);
 }
 
-struct shape_task {
+struct chunks_task {
     const struct weft_shape *shape;
     enum weft_param_group group;
+    int32_t number;
+    struct weft_chunks chunks;
     struct weft_group_list list;
 };
 
@@ -68,11 +70,12 @@ static int tied_add_cpu(const void *args, void *const buf[], int n_buf,
                         struct weft_exec *x)
 {
     (void) x;
-    const struct shape_task *t = args;
+    const struct chunks_task *t = args;
     const struct weft_group_list *list = &t->list;
     weft_assert(n_buf == 2 * list->n);
     for (int32_t i = 0; i < list->n; i++)
-        weft_k_tied_add_gradient(t->shape, list->index[i], buf[i],
+        weft_k_tied_add_gradient(t->shape, list->index[i],
+                                 t->chunks.of[list->index[i]], buf[i],
                                  buf[list->n + i]);
     return 0;
 }
@@ -82,12 +85,13 @@ WEFT_CODELET(tied_add, 0x00897b, tied_add_cpu)
 void weft_insert_tied_add(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_shape *shape,
+                          const struct weft_chunks *chunks,
                           const struct weft_layer_tiles *head,
                           const struct weft_layer_tiles *embed)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct shape_task task = {.shape = shape};
+    struct chunks_task task = {.shape = shape, .chunks = *chunks};
     struct weft_bag bag;
     weft_bag_init(&bag);
     task.list = weft_bag_add_group(&bag, embed, WEFT_READ);
@@ -95,21 +99,63 @@ void weft_insert_tied_add(struct weft_seq *seq,
     weft_bag_insert(&bag, seq, where, &weft_cl_tied_add, &task, sizeof task);
 }
 
+/* ---- Norm ----------------------------------------------------------------- */
+
+/* Before the sums: of so many numbers each tile's are. */
+struct squares {
+    int32_t number;
+    int32_t n[WEFT_GROUP_TILES];
+};
+
+/* Numbers of a tile: one of a whole one, else one of each chunk. */
+static int32_t numbers_of(const struct weft_shape *shape,
+                          enum weft_param_group group, int32_t index,
+                          struct weft_range chunks)
+{
+    struct weft_layout layout;
+    weft_group_layout(shape, group, index, &layout);
+    return chunks.n == weft_layout_n_chunks(&layout) ? chunks.n > 0
+                                                     : chunks.n;
+}
+
+size_t weft_squares_bytes(const struct weft_shape *shape,
+                          enum weft_param_group group,
+                          const struct weft_chunks *chunks)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < WEFT_GROUP_TILES; i++)
+        if (chunks->of[i].n > 0)
+            n += numbers_of(shape, group, i, chunks->of[i]);
+    return sizeof(struct squares) + (size_t) n * sizeof(double);
+}
+
 static int sum_squares_cpu(const void *args, void *const buf[], int n_buf,
                            struct weft_exec *x)
 {
-    (void) x;
-    const struct shape_task *t = args;
-    const struct weft_group_list *list = &t->list;
-    weft_assert(n_buf == 1 + list->n);
-    double *sum = buf[0];
-    memset(sum, 0, WEFT_SQUARES * sizeof *sum);
-    for (int32_t i = 0; i < list->n; i++) {
-        int32_t at = list->index[i];
-        bool block = t->group == WEFT_GROUP_LAYER && at < WEFT_MAX_BLOCKS;
-        sum[at] = block ? weft_k_layer_sum_squares(t->shape, at, buf[1 + i])
-                        : weft_k_sum_squares(buf[1 + i],
-                                             list->bytes[i] / sizeof(float));
+    const struct chunks_task *t = args;
+    weft_assert(n_buf == 1 + t->list.n);
+    struct squares *head = buf[0];
+    double *out = (double *) (head + 1);
+    *head = (struct squares){.number = t->number};
+    for (int32_t i = 0; i < t->list.n; i++) {
+        int32_t index = t->list.index[i];
+        struct weft_range chunks = t->chunks.of[index];
+        size_t bytes = (size_t) chunks.n * sizeof(double);
+        double *sum = weft_exec_scratch(x, bytes);
+        if (!sum)
+            return WEFT_ENOMEM;
+        weft_k_chunk_squares(t->shape, weft_group_kind(t->group, index),
+                             index < WEFT_MAX_BLOCKS ? index : 0, chunks,
+                             buf[1 + i], sum);
+        head->n[index] = numbers_of(t->shape, t->group, index, chunks);
+        double whole = 0;
+        for (int32_t k = 0; k < chunks.n; k++)
+            whole += sum[k];
+        if (head->n[index] == 1)
+            *out = whole;
+        else
+            memcpy(out, sum, bytes);
+        out += head->n[index];
     }
     return 0;
 }
@@ -119,13 +165,15 @@ WEFT_CODELET(sum_squares, 0x80cbc4, sum_squares_cpu)
 void weft_insert_sum_squares(struct weft_seq *seq,
                              const struct weft_where *where,
                              const struct weft_shape *shape,
-                             enum weft_param_group group,
+                             enum weft_param_group group, int32_t number,
+                             const struct weft_chunks *chunks,
                              const struct weft_layer_tiles *grad,
                              struct weft_tile *partial)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct shape_task task = {.shape = shape, .group = group};
+    struct chunks_task task = {
+        .shape = shape, .group = group, .number = number, .chunks = *chunks};
     struct weft_bag bag;
     weft_bag_init(&bag);
     weft_bag_add(&bag, partial, WEFT_WRITE);
@@ -136,24 +184,47 @@ void weft_insert_sum_squares(struct weft_seq *seq,
 
 struct norm_task {
     float clip;
-    int32_t n_groups, n_parts;
+    int32_t n;
 };
+
+/* Tile number `index` of a group, of which n partial sums tell. */
+static double tile_sum(void *const buf[], int32_t n, int32_t index)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const struct squares *head = buf[i];
+        const double *value = (const double *) (head + 1);
+        for (int32_t k = 0; k < index; k++)
+            value += head->n[k];
+        for (int32_t k = 0; k < head->n[index]; k++)
+            sum += value[k];
+    }
+    return sum;
+}
+
+static double squares_sum(void *const buf[], int32_t n)
+{
+    double sum = 0;
+    for (int32_t first = 0, end; first < n; first = end) {
+        int32_t number = ((const struct squares *) buf[first])->number;
+        double group = 0;
+        for (end = first; end < n; end++)
+            if (((const struct squares *) buf[end])->number != number)
+                break;
+        for (int32_t k = 0; k < WEFT_GROUP_TILES; k++)
+            group += tile_sum(buf + first, end - first, k);
+        sum += group;
+    }
+    return sum;
+}
 
 static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
     const struct norm_task *t = args;
-    weft_assert(n_buf == 1 + t->n_groups * t->n_parts);
+    weft_assert(n_buf == 1 + t->n);
     struct weft_grad_norm *out = buf[0];
-    double sum = 0;
-    for (int32_t g = 0; g < t->n_groups; g++) {
-        double group = 0;
-        for (int k = 0; k < WEFT_SQUARES; k++) /* one part has it, if any */
-            for (int32_t i = 0; i < t->n_parts; i++)
-                group += ((const double *) buf[1 + g * t->n_parts + i])[k];
-        sum += group;
-    }
-    double norm = sqrt(sum);
+    double norm = sqrt(squares_sum(buf + 1, t->n));
     if (!isfinite(norm))
         return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
                             "the gradient is not finite (norm %f); lower the "
@@ -167,17 +238,16 @@ WEFT_CODELET(grad_norm, 0x004d40, grad_norm_cpu)
 
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
-                           int32_t n_groups, int32_t n_parts,
-                           struct weft_tile *const partial[],
+                           int32_t n, struct weft_tile *const partial[],
                            struct weft_tile *norm)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct norm_task task = {clip, n_groups, n_parts};
+    struct norm_task task = {clip, n};
     struct weft_bag bag;
     weft_bag_init(&bag);
     weft_bag_add(&bag, norm, WEFT_WRITE);
-    for (int32_t i = 0; i < n_groups * n_parts; i++)
+    for (int32_t i = 0; i < n; i++)
         weft_bag_add(&bag, partial[i], WEFT_READ);
     weft_bag_insert(&bag, seq, where, &weft_cl_grad_norm, &task, sizeof task);
 }

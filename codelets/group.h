@@ -9,14 +9,32 @@
 /* index: the block, or WEFT_MAX_BLOCKS for the norms. */
 struct weft_group_list {
     int32_t n;
-    int32_t index[WEFT_SQUARES];
-    size_t bytes[WEFT_SQUARES];
+    int32_t index[WEFT_GROUP_TILES];
+    size_t bytes[WEFT_GROUP_TILES];
 };
 
 WEFT_INLINE struct weft_tile *weft_group_tile(
     const struct weft_layer_tiles *tiles, int32_t index)
 {
     return index == WEFT_MAX_BLOCKS ? tiles->norms : tiles->block[index];
+}
+
+WEFT_INLINE enum weft_tile_kind weft_group_kind(enum weft_param_group group,
+                                                int32_t index)
+{
+    static const enum weft_tile_kind block_kind[] = {
+        WEFT_TILE_LAYER, WEFT_TILE_EMBED, WEFT_TILE_HEAD};
+    if (index < WEFT_MAX_BLOCKS)
+        return block_kind[group];
+    return group == WEFT_GROUP_LAYER ? WEFT_TILE_NORMS : WEFT_TILE_FINAL;
+}
+
+WEFT_INLINE void weft_group_layout(const struct weft_shape *shape,
+                                   enum weft_param_group group, int32_t index,
+                                   struct weft_layout *out)
+{
+    weft_layout_get(shape, weft_group_kind(group, index),
+                    index < WEFT_MAX_BLOCKS ? index : 0, out);
 }
 
 /* Adds those tiles that `tiles` has. */

@@ -100,3 +100,49 @@ void weft_insert_transpose(struct weft_seq *seq,
                        WEFT_WRITE);
     weft_bag_insert(&bag, seq, where, &weft_cl_transpose, &args, sizeof args);
 }
+
+/* ---- Tied tables ---------------------------------------------------------- */
+
+struct table_args {
+    const struct weft_shape *shape;
+    struct weft_range range;
+    bool in_place;
+};
+
+static int tied_table_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    const struct table_args *args = args_;
+    weft_assert(n_buf == (args->in_place ? 1 : 2) * args->range.n);
+    void *scratch = weft_exec_scratch(
+        x, weft_k_tied_table_scratch_bytes(args->shape));
+    if (!scratch)
+        return WEFT_ENOMEM;
+    for (int32_t i = 0; i < args->range.n; i++)
+        weft_k_tied_table(args->shape, args->range.first + i,
+                          buf[args->in_place ? i : args->range.n + i], buf[i],
+                          scratch);
+    return 0;
+}
+
+WEFT_CODELET(tied_table, 0xb0bec5, tied_table_cpu)
+
+void weft_insert_tied_table(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            struct weft_range range,
+                            struct weft_tile *const head[],
+                            struct weft_tile *const table[])
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct table_args args = {shape, range, head == NULL};
+    struct weft_bag bag;
+    weft_bag_init(&bag);
+    weft_bag_add_range(&bag, range, table,
+                       head ? WEFT_WRITE : WEFT_READ_WRITE);
+    if (head)
+        weft_bag_add_range(&bag, range, head, WEFT_READ);
+    weft_bag_insert(&bag, seq, where, &weft_cl_tied_table, &args,
+                    sizeof args);
+}

@@ -196,6 +196,15 @@ void weft_insert_transpose(struct weft_seq *seq,
                            const struct weft_params *fwd,
                            const struct weft_params *bwd);
 
+/* A tied embedding's tables of the range from the published head; head NULL:
+ * from what is in the tables' own memory. */
+void weft_insert_tied_table(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_shape *shape,
+                            struct weft_range range,
+                            struct weft_tile *const head[],
+                            struct weft_tile *const table[]);
+
 /* ---- Generation by steps -------------------------------------------------- */
 
 /* A step: rows of every running sequence; batch (W): weft_step_layout().

@@ -94,6 +94,8 @@ struct weft_tile *weft_g_copy_to(struct weft_seq *seq,
     struct weft_where at = *where;
     int rc = weft_tile_create_temp(rt, &id, class, weft_tile_bytes(tile),
                                    &copy, &err);
+    if (!rc)
+        rc = weft_tile_cut_like(copy, tile, &err);
     if (rc) {
         weft_seq_fail(seq, rc, "%s", err.text);
         return NULL;

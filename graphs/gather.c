@@ -2,6 +2,7 @@
 #include "graphs/gather.h"
 
 #include "base/alloc.h"
+#include "graphs/shard.h"
 #include "graphs/tiles.h"
 
 /* Buffers of one stage of one replica: two layers in turn, the embedding, the
@@ -59,7 +60,8 @@ static int for_each_buffer(const struct weft_shape *s,
                 int32_t block = stage.member[k].blocks.first + b;
                 weft_layout_get(s, kind_of(which), block, &l);
                 rc = visit(arg, &stage, which, stage.member[k].place, block,
-                           l.fwd_bytes, l.bwd_bytes);
+                           weft_g_fwd_bytes(s, kind_of(which), block),
+                           l.bwd_bytes);
             }
         bool norms = which != EMBED
                   && (which == HEAD ? stage.is_last
@@ -205,64 +207,81 @@ void weft_g_gather_bytes(const struct weft_shape *shape,
 
 /* ---- Gathering ---------------------------------------------------------------- */
 
-/* A tile at `place`: the owner's own, or its copy in the buffer. */
-static struct weft_tile *fetch(const struct weft_g_pass *pass,
-                               struct weft_tile *owned,
-                               struct weft_tile *buffer, int32_t place)
+/* A whole tile at `place`: its only owner's own, or in the buffer, into which
+ * the owners' pieces come. A tied embedding comes as pieces of the head. */
+static struct weft_tile *fetch(struct weft_g_gather *g,
+                               const struct weft_g_pass *pass,
+                               enum weft_tile_kind kind, int32_t layer,
+                               int32_t block, struct weft_tile *buffer,
+                               int32_t place)
 {
+    const struct weft_g_model *m = g->model;
+    bool tied = m->shape.tied && kind == WEFT_TILE_EMBED;
+    struct weft_g_piece piece[WEFT_G_MAX_DP];
+    size_t at[WEFT_G_MAX_DP];
     struct weft_where where = pass->where;
-    if (weft_tile_place(owned) == place)
-        return owned;
+    int32_t n = weft_g_pieces(&m->shape, &m->home, kind, layer, block, piece);
     where.device = -1;
     where.position = 0;
-    weft_insert_copy(pass->seq, &where, owned, buffer);
+    if (n == 1 && piece[0].place == place && !tied)
+        return weft_g_params_tile(&m->fwd[place], kind, layer, block);
+    weft_g_pieces_cut(&m->shape, kind, block, true, n, piece, at);
+    weft_insert_cut(pass->seq, &where, buffer, n, at);
+    for (int32_t i = 0; i < n; i++)
+        weft_insert_copy(pass->seq, &where,
+                         weft_g_params_tile(&m->fwd[piece[i].place],
+                                            tied ? WEFT_TILE_HEAD : kind,
+                                            layer, block),
+                         weft_tile_part(buffer, i));
     return buffer;
 }
 
-/* A parameter group at all members' places, into g->fwd and g->bwd. */
+/* A member's blocks of a parameter group, into g->fwd and g->bwd. */
+static void gather_blocks(struct weft_g_gather *g,
+                          const struct weft_g_pass *pass,
+                          const struct weft_g_member *at,
+                          const struct buffer *b, enum weft_param_group group,
+                          int32_t layer, int32_t which, bool transposed)
+{
+    const struct weft_shape *s = &g->model->shape;
+    enum weft_tile_kind kind = kind_of(which);
+    struct weft_params *fwd = &g->fwd[at->place], *bwd = &g->bwd[at->place];
+    for (int32_t i = at->blocks.first; i < weft_range_end(at->blocks); i++) {
+        *weft_g_params_slot(fwd, kind, layer, i) = fetch(
+            g, pass, kind, layer, i, b->fwd[at->place].block[i], at->place);
+        if (transposed)
+            *weft_g_params_slot(bwd, kind, layer,
+                                i) = b->bwd[at->place].block[i];
+    }
+    if (!transposed && !(s->tied && group == WEFT_GROUP_EMBED))
+        return;
+    struct weft_where where = weft_g_where_at(pass, at);
+    if (transposed)
+        weft_insert_transpose(pass->seq, &where, s, at->blocks, group, layer,
+                              fwd, bwd);
+    else
+        weft_insert_tied_table(pass->seq, &where, s, at->blocks, NULL,
+                               fwd->embed);
+}
+
+/* A parameter group at all members' places. */
 static void gather(struct weft_g_gather *g, const struct weft_g_pass *pass,
                    const struct weft_g_stage *stage,
                    enum weft_param_group group, int32_t layer, int32_t which,
                    bool transposed)
 {
-    const struct weft_g_model *m = g->model;
     const struct buffer *b = buffer_of(g, stage, which);
-    enum weft_tile_kind kind = kind_of(which);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *at = &stage->member[k];
-        struct weft_g_bundle bundle = {group, layer, k};
-        int32_t owner = weft_g_bundle_keeper(m, &bundle);
-        bool blocks = has_buffer(&m->shape, stage, which);
-        for (int32_t i = at->blocks.first;
-             i < at->blocks.first + at->blocks.n && blocks; i++)
-            *weft_g_params_slot(&g->fwd[at->place], kind, layer, i) = fetch(
-                pass, weft_g_params_tile(&m->fwd[owner], kind, layer, i),
-                b->fwd[at->place].block[i], at->place);
-        if (!transposed || !blocks)
-            continue;
-        bool owns = owner == at->place;
-        for (int32_t i = at->blocks.first;
-             i < at->blocks.first + at->blocks.n; i++)
-            *weft_g_params_slot(&g->bwd[at->place], kind, layer,
-                                i) = owns ? weft_g_params_tile(&m->bwd[owner],
-                                                               kind, layer, i)
-                                          : b->bwd[at->place].block[i];
-        if (owns)
-            continue;
-        struct weft_where where = weft_g_where_at(pass, at);
-        weft_insert_transpose(pass->seq, &where, &m->shape, at->blocks, group,
-                              layer, &g->fwd[at->place], &g->bwd[at->place]);
-    }
-    if (group == WEFT_GROUP_EMBED)
-        return;
-    kind = group == WEFT_GROUP_HEAD ? WEFT_TILE_FINAL : WEFT_TILE_NORMS;
-    struct weft_g_bundle first = {group, layer, 0};
-    int32_t owner = weft_g_bundle_keeper(m, &first);
-    for (int32_t p = 0; p < stage->n_places; p++) {
+    enum weft_tile_kind kind = group == WEFT_GROUP_HEAD ? WEFT_TILE_FINAL
+                                                        : WEFT_TILE_NORMS;
+    for (int32_t k = 0;
+         k < stage->n && has_buffer(&g->model->shape, stage, which); k++)
+        gather_blocks(g, pass, &stage->member[k], b, group, layer, which,
+                      transposed);
+    for (int32_t p = 0; p < stage->n_places && group != WEFT_GROUP_EMBED;
+         p++) {
         int32_t place = stage->place[p];
         *weft_g_params_slot(&g->fwd[place], kind, layer, 0) = fetch(
-            pass, weft_g_params_tile(&m->fwd[owner], kind, layer, 0),
-            b->fwd[place].norms, place);
+            g, pass, kind, layer, 0, b->fwd[place].norms, place);
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Published weights as a stage of the training layout reads them: its places'
- * own, or, with ZeRO 3, copies from their owners that are made before every
- * use into a few buffers, which the use after next waits for.
+ * own, or, with ZeRO 3, put together from their owners' pieces before every
+ * use in a few buffers, which the use after next waits for.
  */
 #ifndef WEFT_GRAPHS_GATHER_H
 #define WEFT_GRAPHS_GATHER_H

@@ -15,8 +15,9 @@
 
 /* Each place has what its devices need in the home layout (the training
  * call's, or a frozen model's inference call's); with ZeRO (trained models)
- * some of it lies at one of the replicas' places only, its owner's:
- * level 1 optimizer state, 2 gradients too, 3 published weights too. */
+ * of some of it only what it owns (graphs/shard.h): of optimizer state from
+ * level 1 on, of gradients that wait to be added from 2, of published weights
+ * with 3, where there are no transposes and no tied tables. */
 struct weft_g_model {
     struct weft_rt *rt;
     const char *name;        /* "actor": in messages and traces */
@@ -24,7 +25,8 @@ struct weft_g_model {
     bool trained;            /* has transposed weights and optimizer state */
     struct weft_g_layout home;
     int32_t n_places;
-    struct weft_params *fwd, *bwd, *opt; /* (n_places) */
+    struct weft_params *fwd, *bwd, *opt; /* (n_places): whole tiles, or what
+                                            the place owns of them */
 };
 
 /* Creates the tiles (zeroed) of a partitioned shape; `name` is borrowed for
@@ -45,6 +47,12 @@ void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
 struct weft_tile *weft_g_params_tile(const struct weft_params *params,
                                      enum weft_tile_kind kind, int32_t layer,
                                      int32_t block);
+/* The chunks (base/shape.h) of a tile that a place's published one, or its
+ * optimizer state, holds where there is one: all, or what it owns. */
+struct weft_range weft_g_chunks_at(const struct weft_g_model *model,
+                                   bool state, int32_t place,
+                                   enum weft_tile_kind kind, int32_t layer,
+                                   int32_t block);
 /* Bytes of a published forward tile. */
 size_t weft_g_fwd_bytes(const struct weft_shape *shape,
                         enum weft_tile_kind kind, int32_t block);
@@ -67,17 +75,6 @@ int32_t weft_g_bundle_stage(const struct weft_g_model *model,
 int32_t weft_g_bundle_places(const struct weft_g_model *model,
                              const struct weft_g_bundle *bundle,
                              int32_t *out);
-/* The place that sums the bundle's gradient, and alone keeps what ZeRO
- * shards. */
-int32_t weft_g_bundle_owner(const struct weft_g_model *model,
-                            const struct weft_g_bundle *bundle);
-/* The place that has the bundle's published weights under ZeRO 3: the owner,
- * but for a tied embedding, which stays with the first stage. */
-int32_t weft_g_bundle_keeper(const struct weft_g_model *model,
-                             const struct weft_g_bundle *bundle);
-/* Bytes of the bundle's gradient. */
-size_t weft_g_bundle_bytes(const struct weft_g_model *model,
-                           const struct weft_g_bundle *bundle);
 /* The bundle's tiles in a set. */
 struct weft_layer_tiles weft_g_bundle_tiles(
     const struct weft_g_model *model, const struct weft_g_bundle *bundle,

@@ -10,8 +10,11 @@ graphs_sources = \
 	%D%/model.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \
+	%D%/shard.c %D%/shard.h \
 	%D%/stage.c %D%/stage.h \
 	%D%/stage_backward.c \
 	%D%/tiles.h \
 	%D%/train.c \
-	%D%/update.c %D%/update.h
+	%D%/update.c %D%/update.h \
+	%D%/update_inside.h \
+	%D%/update_weights.c

@@ -4,6 +4,7 @@
  * pipeline.c, stage*.c, update.c, infer.c and generate.c, which make them. The
  * order of tasks on devices (open tasks among them) makes these bounds.
  */
+#include "graphs/shard.h"
 #include "graphs/stage.h"
 
 /* ---- Exchange ---------------------------------------------------------- */
@@ -261,13 +262,14 @@ static int32_t waiting(const struct weft_g_layout *home, int32_t n_groups,
     return a > b ? a : b;
 }
 
-/* Copies of a bundle at its owner when replicas give their roots in order:
+/* Copies of a shard at its owner when replicas give their roots in order:
  * pending[k] is the root of 2^k groups that waits, 2: a copy, 1: the owner's
  * own, 0: none. */
 static int32_t root_copies(const struct weft_g_model *m,
-                           const struct weft_g_bundle *b, int32_t n_groups)
+                           const struct weft_g_shard *shard, int32_t n_groups)
 {
-    int32_t owner = weft_g_bundle_owner(m, b), pending[32] = {0};
+    const struct weft_g_bundle *b = &shard->bundle;
+    int32_t owner = shard->place, pending[32] = {0};
     int32_t stage = weft_g_bundle_stage(m, b), now = 0, most = 0, size;
     for (int32_t d = 0; d < m->home.plan.dp; d++) {
         struct weft_range mine = weft_plan_range(n_groups, m->home.plan.dp,
@@ -293,51 +295,38 @@ static int32_t root_copies(const struct weft_g_model *m,
     return most;
 }
 
-/* A tied embedding's tables, made beside the head where its owner has none. */
-static size_t table_bytes(const struct weft_g_model *m,
-                          const struct weft_g_bundle *head)
+static void count_shard(const struct weft_g_model *m,
+                        const struct weft_g_shard *shard,
+                        const struct weft_g_train_size *size,
+                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
 {
-    struct weft_g_bundle embed = {WEFT_GROUP_EMBED, -1, head->tp};
-    struct weft_range range = weft_plan_range(m->shape.n_blocks,
-                                              m->home.plan.tp, head->tp);
-    int32_t owner = weft_g_bundle_owner(m, head), place[WEFT_G_MAX_DP];
-    int32_t n = weft_g_bundle_places(m, &embed, place);
-    size_t bytes = 0;
-    if (m->home.plan.zero >= 3) {
-        place[0] = weft_g_bundle_keeper(m, &embed);
-        n = 1;
-    }
-    for (int32_t i = 0; i < n; i++)
-        if (place[i] == owner)
-            return 0;
-    for (int32_t i = range.first; i < range.first + range.n; i++)
-        bytes += weft_g_fwd_bytes(&m->shape, WEFT_TILE_EMBED, i);
-    return bytes;
+    size_t *at = bytes[shard->place];
+    size_t squares = (size_t) size->n_steps
+                   * weft_squares_bytes(&m->shape, shard->bundle.group,
+                                        &shard->chunks);
+    bool at_once = m->home.plan.zero >= 2 && size->n_groups > m->home.plan.dp;
+    int32_t copies = at_once
+                       ? waiting(&m->home, size->n_groups, 0, size->n_groups)
+                             + 1
+                       : root_copies(m, shard, size->n_groups);
+    copies += size->messages && copies > 0;
+    at[WEFT_MEM_GRADIENTS] += (size_t) copies * weft_g_shard_bytes(m, shard);
+    if (m->shape.tied && shard->bundle.group == WEFT_GROUP_EMBED)
+        return; /* it counts with the head */
+    at[WEFT_MEM_SAMPLES] += squares;
+    bytes[m->home.member[0].place][WEFT_MEM_SAMPLES] += squares;
 }
 
 static void count_update(const struct weft_g_model *m,
                          const struct weft_g_train_size *size,
-                         size_t (*ahead)[WEFT_N_MEM_CLASSES],
                          size_t (*bytes)[WEFT_N_MEM_CLASSES])
 {
-    size_t squares = (size_t) size->n_steps * WEFT_SQUARES * sizeof(double);
-    int32_t first = m->home.member[0].place;
+    struct weft_g_shard shard[WEFT_G_MAX_DP];
     for (int32_t i = 0; i < weft_g_n_bundles(m); i++) {
         struct weft_g_bundle b = weft_g_bundle_get(m, i);
-        size_t *at = bytes[weft_g_bundle_owner(m, &b)];
-        int32_t copies = m->home.plan.zero >= 2
-                           ? waiting(&m->home, size->n_groups, 0,
-                                     size->n_groups)
-                                 + 1
-                           : root_copies(m, &b, size->n_groups);
-        copies += size->messages && copies > 0;
-        at[WEFT_MEM_GRADIENTS] += (size_t) copies
-                                * weft_g_bundle_bytes(m, &b);
-        at[WEFT_MEM_SAMPLES] += squares;
-        bytes[first][WEFT_MEM_SAMPLES] += squares;
-        if (m->shape.tied && b.group == WEFT_GROUP_HEAD)
-            ahead[weft_g_bundle_owner(m, &b)][WEFT_MEM_WEIGHTS] +=
-                table_bytes(m, &b);
+        int32_t n = weft_g_shards(m, &b, shard);
+        for (int32_t k = 0; k < n; k++)
+            count_shard(m, &shard[k], size, bytes);
     }
 }
 
@@ -355,7 +344,7 @@ void weft_g_train_bytes(const struct weft_shape *shape,
             count_stage(shape, home, i, s, size, ahead, bytes);
         bytes[last->place][WEFT_MEM_SAMPLES] += size->stats_bytes;
     }
-    count_update(&model, size, ahead, bytes);
+    count_update(&model, size, bytes);
 }
 
 /* ---- Inference and generation ------------------------------------------- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
+#include "graphs/shard.h"
 #include "graphs/tiles.h"
 
 /* What a set of parameter-shaped tiles is for. */
@@ -9,28 +10,45 @@ static const enum weft_mem_class class_of[] = {
     WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
     WEFT_MEM_GRADIENTS};
 
+/* A tied embedding's table is made of the head, in its own memory where that
+ * comes from elsewhere: it has room for the head's padding. */
+static enum weft_tile_kind room_of(const struct weft_shape *shape,
+                                   enum weft_tile_kind kind)
+{
+    return shape->tied && kind == WEFT_TILE_EMBED ? WEFT_TILE_HEAD : kind;
+}
+
+/* chunks NULL: a whole tile. */
 static size_t use_bytes(const struct weft_shape *shape, enum use use,
-                        enum weft_tile_kind kind, int32_t block)
+                        enum weft_tile_kind kind, int32_t block,
+                        const struct weft_range *chunks)
 {
     struct weft_layout l;
-    weft_layout_get(shape, kind, block, &l);
-    bool tied_embed = shape->tied && kind == WEFT_TILE_EMBED;
+    weft_layout_get(shape, use == USE_FWD ? room_of(shape, kind) : kind,
+                    block, &l);
+    struct weft_range all = {0, weft_layout_n_chunks(&l)};
+    struct weft_range some = chunks ? *chunks : all;
+    size_t begin = weft_layout_chunk(&l, some.first);
+    size_t end = weft_layout_chunk(&l, weft_range_end(some));
     switch (use) {
     case USE_FWD:
-        return l.fwd_bytes;
+        return weft_layout_chunk_byte(&l, shape->dtype, weft_range_end(some))
+             - weft_layout_chunk_byte(&l, shape->dtype, some.first);
     case USE_BWD:
         return l.bwd_bytes;
     case USE_OPT:
-        return tied_embed ? 0 : weft_opt_bytes(shape, kind, block);
+        return shape->tied && kind == WEFT_TILE_EMBED
+                 ? 0
+                 : weft_opt_bytes(shape, kind, end - begin);
     default:
-        return l.n_flat * sizeof(float);
+        return (end - begin) * sizeof(float);
     }
 }
 
 size_t weft_g_fwd_bytes(const struct weft_shape *shape,
                         enum weft_tile_kind kind, int32_t block)
 {
-    return use_bytes(shape, USE_FWD, kind, block);
+    return use_bytes(shape, USE_FWD, kind, block, NULL);
 }
 
 /* ---- Bundles ---------------------------------------------------------- */
@@ -64,39 +82,6 @@ static int32_t bundle_stage(const struct weft_g_layout *home,
              : weft_g_layout_stage_of(home, b->layer);
 }
 
-/* Of distinct places in order of the replicas, the bundle's number picks. */
-static int32_t bundle_owner(const struct weft_shape *s,
-                            const struct weft_g_layout *home,
-                            const struct weft_g_bundle *b)
-{
-    /* A tied embedding's gradient is summed where the head's is. */
-    enum weft_param_group group = s->tied && b->group == WEFT_GROUP_EMBED
-                                    ? WEFT_GROUP_HEAD
-                                    : b->group;
-    struct weft_g_bundle by = {group, b->layer, b->tp};
-    int32_t stage = bundle_stage(home, &by), place[WEFT_G_MAX_DP];
-    int32_t index = group == WEFT_GROUP_EMBED ? 0
-                  : group == WEFT_GROUP_HEAD  ? s->n_layers + 1
-                                              : b->layer + 1;
-    int32_t n = weft_g_layout_places(home, stage, b->tp, place);
-    return place[(index + b->tp) % n];
-}
-
-static int32_t bundle_keeper(const struct weft_shape *s,
-                             const struct weft_g_layout *home,
-                             const struct weft_g_bundle *b)
-{
-    if (b->group == WEFT_GROUP_EMBED && s->tied)
-        return weft_g_layout_member(home, 0, 0, b->tp)->place;
-    return bundle_owner(s, home, b);
-}
-
-int32_t weft_g_bundle_keeper(const struct weft_g_model *m,
-                             const struct weft_g_bundle *b)
-{
-    return bundle_keeper(&m->shape, &m->home, b);
-}
-
 int32_t weft_g_n_bundles(const struct weft_g_model *m)
 {
     return n_bundles(&m->shape, &m->home);
@@ -121,12 +106,6 @@ int32_t weft_g_bundle_places(const struct weft_g_model *m,
                                 out);
 }
 
-int32_t weft_g_bundle_owner(const struct weft_g_model *m,
-                            const struct weft_g_bundle *b)
-{
-    return bundle_owner(&m->shape, &m->home, b);
-}
-
 struct weft_layer_tiles weft_g_bundle_tiles(const struct weft_g_model *m,
                                             const struct weft_g_bundle *b,
                                             const struct weft_params *p)
@@ -143,27 +122,34 @@ struct weft_layer_tiles weft_g_bundle_tiles(const struct weft_g_model *m,
 /* ---- Who holds what --------------------------------------------------- */
 
 /* Calls visit for the tiles of a bundle at one place, the group's norms among
- * them or not. */
+ * them or not; or, of the shard at its owner's, for what that has of them. */
 static int visit_bundle(const struct weft_shape *s,
                         const struct weft_g_layout *home,
                         const struct weft_g_bundle *b, int32_t place,
-                        bool norms, weft_g_tile_fn visit, void *arg)
+                        bool norms, const struct weft_g_shard *shard,
+                        weft_g_tile_fn visit, void *arg)
 {
     static const enum weft_tile_kind block_kind[] = {
         WEFT_TILE_LAYER, WEFT_TILE_EMBED, WEFT_TILE_HEAD};
     struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp,
                                               b->tp);
     bool blocks = !(s->scalar_head && b->group == WEFT_GROUP_HEAD);
+    const struct weft_range *chunks = NULL;
     int rc = 0;
-    for (int32_t i = range.first; i < range.first + range.n && !rc && blocks;
-         i++)
-        rc = visit(arg, place, block_kind[b->group], b->layer, i);
-    if (rc || b->group == WEFT_GROUP_EMBED || !norms)
+    for (int32_t i = range.first; i < weft_range_end(range) && !rc && blocks;
+         i++) {
+        chunks = shard ? &shard->chunks.of[i] : NULL;
+        if (!chunks || chunks->n > 0)
+            rc = visit(arg, place, block_kind[b->group], b->layer, i, chunks);
+    }
+    chunks = shard ? &shard->chunks.of[WEFT_MAX_BLOCKS] : NULL;
+    if (rc || b->group == WEFT_GROUP_EMBED || !norms
+        || (chunks && chunks->n == 0))
         return rc;
     return visit(arg, place,
                  b->group == WEFT_GROUP_HEAD ? WEFT_TILE_FINAL
                                              : WEFT_TILE_NORMS,
-                 b->layer, 0);
+                 b->layer, 0, chunks);
 }
 
 /* Published norms are at every member's place: whether bundle b is the first
@@ -182,24 +168,46 @@ static bool is_first_at(const struct weft_g_layout *home,
     return true;
 }
 
-/* Every (place, tile) of a use, once. */
+/* The shards of a bundle, each at its owner's. */
+static int visit_shards(const struct weft_shape *s,
+                        const struct weft_g_layout *home,
+                        const struct weft_g_bundle *b, weft_g_tile_fn visit,
+                        void *arg)
+{
+    const struct weft_g_model model = {.shape = *s, .home = *home};
+    struct weft_g_shard shard[WEFT_G_MAX_DP];
+    int32_t n = weft_g_shards(&model, b, shard);
+    int rc = 0;
+    for (int32_t i = 0; i < n && !rc; i++)
+        rc = visit_bundle(s, home, b, shard[i].place, b->tp == 0, &shard[i],
+                          visit, arg);
+    return rc;
+}
+
+/* Every (place, tile) of a use, once. With ZeRO 3 transposes and tied tables
+ * are made when they are read. */
 static int for_each_tile(const struct weft_shape *s,
                          const struct weft_g_layout *home, enum use use,
                          weft_g_tile_fn visit, void *arg)
 {
     int32_t zero = home->plan.zero, place[WEFT_G_MAX_DP], rc = 0;
     bool sharded = use == USE_OPT ? zero >= 1 : zero >= 3;
+    if (sharded && use == USE_BWD)
+        return 0;
     for (int32_t i = 0; i < n_bundles(s, home) && !rc; i++) {
         struct weft_g_bundle b = bundle_get(s, home, i);
-        int32_t owner = bundle_keeper(s, home, &b);
+        if (sharded && s->tied && b.group == WEFT_GROUP_EMBED)
+            continue;
+        if (sharded) {
+            rc = visit_shards(s, home, &b, visit, arg);
+            continue;
+        }
         int32_t n = weft_g_layout_places(home, bundle_stage(home, &b), b.tp,
                                          place);
         for (int32_t k = 0; k < n && !rc; k++) {
             bool norms = b.tp == 0
-                      || (use == USE_FWD && !sharded
-                          && is_first_at(home, &b, place[k]));
-            if (!sharded || place[k] == owner)
-                rc = visit_bundle(s, home, &b, place[k], norms, visit, arg);
+                      || (use == USE_FWD && is_first_at(home, &b, place[k]));
+            rc = visit_bundle(s, home, &b, place[k], norms, NULL, visit, arg);
         }
     }
     return rc;
@@ -251,21 +259,41 @@ struct creation {
     struct weft_err *err;
 };
 
+/* Cuts a whole tile into what owners have of it. */
+static int cut(const struct creation *c, struct weft_tile *tile,
+               enum weft_tile_kind kind, int32_t layer, int32_t block)
+{
+    const struct weft_shape *shape = &c->model->shape;
+    const struct weft_g_layout *home = &c->model->home;
+    struct weft_g_piece piece[WEFT_G_MAX_DP];
+    size_t at[WEFT_G_MAX_DP];
+    int32_t n = 1;
+    if (c->use == USE_FWD && c->model->trained) {
+        n = weft_g_published_cut(shape, home, kind, layer, block, at);
+    } else if (c->use == USE_GRAD) {
+        n = weft_g_pieces(shape, home, kind, layer, block, piece);
+        weft_g_pieces_cut(shape, kind, block, false, n, piece, at);
+    }
+    return weft_tile_cut(tile, n, at, c->err);
+}
+
 static int create(void *arg, int32_t place, enum weft_tile_kind kind,
-                  int32_t layer, int32_t block)
+                  int32_t layer, int32_t block,
+                  const struct weft_range *chunks)
 {
     static const char *const name[] = {"weights", "transposed weights",
                                        "optimizer state", "gradient"};
     const struct creation *c = arg;
-    size_t bytes = use_bytes(&c->model->shape, c->use, kind, block);
+    size_t bytes = use_bytes(&c->model->shape, c->use, kind, block, chunks);
     struct weft_tile_id id = {c->model->name, name[c->use], 0,
                               layer,          block,        place};
     struct weft_tile **slot = weft_g_params_slot(
         c->one ? c->at : &c->at[place], kind, layer, block);
     if (bytes == 0)
         return 0;
-    return weft_tile_create(c->model->rt, &id, class_of[c->use], bytes, slot,
-                            c->err);
+    int rc = weft_tile_create(c->model->rt, &id, class_of[c->use], bytes,
+                              slot, c->err);
+    return rc || chunks ? rc : cut(c, *slot, kind, layer, block);
 }
 
 static int layers_alloc(const struct weft_g_model *m, struct weft_params *p,
@@ -350,12 +378,13 @@ struct count {
 };
 
 static int count(void *arg, int32_t place, enum weft_tile_kind kind,
-                 int32_t layer, int32_t block)
+                 int32_t layer, int32_t block,
+                 const struct weft_range *chunks)
 {
     const struct count *c = arg;
     (void) layer;
     c->bytes[place][class_of[c->use]] += use_bytes(c->shape, c->use, kind,
-                                                   block);
+                                                   block, chunks);
     return 0;
 }
 
@@ -365,15 +394,6 @@ static void count_use(const struct weft_shape *shape,
 {
     struct count c = {shape, use, bytes};
     (void) for_each_tile(shape, home, use, count, &c);
-}
-
-size_t weft_g_bundle_bytes(const struct weft_g_model *m,
-                           const struct weft_g_bundle *b)
-{
-    size_t bytes[1][WEFT_N_MEM_CLASSES] = {{0}};
-    struct count c = {&m->shape, USE_GRAD, bytes};
-    (void) visit_bundle(&m->shape, &m->home, b, 0, b->tp == 0, count, &c);
-    return bytes[0][WEFT_MEM_GRADIENTS];
 }
 
 void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
@@ -419,7 +439,7 @@ static int for_each_gradient(const struct weft_shape *s,
         struct weft_g_bundle b = bundle_get(s, home, i);
         const struct weft_g_member *m = weft_g_layout_member(
             home, d, bundle_stage(home, &b), b.tp);
-        rc = visit_bundle(s, home, &b, m->place, b.tp == 0, visit, arg);
+        rc = visit_bundle(s, home, &b, m->place, b.tp == 0, NULL, visit, arg);
     }
     return rc;
 }

@@ -2,10 +2,13 @@
 /*
  * Parameter reallocation: from the places that have a tile to those that a
  * call needs it at. Blocks are the common refinement of all layouts, so that
- * every pair of layouts is a set of whole tiles to move; which ones, the
- * places say, and from where, plan/ does.
+ * every pair of layouts is a set of whole tiles to move, or of all pieces of
+ * tiles where ZeRO has cut them; which ones, the places say, and from where,
+ * plan/ does.
  */
 #include "base/alloc.h"
+#include "codelets/parts.h"
+#include "graphs/shard.h"
 #include "graphs/tiles.h"
 
 /* Calls visit for every tile that a stage's places need, once per place. */
@@ -109,9 +112,17 @@ struct opening {
     struct weft_seq *seq;
     const struct weft_where *where;
     int32_t *node, *have, *want; /* (n_places) */
+    int32_t *lack;               /* (n_places): of one piece */
     double *sent;
     struct weft_move *move; /* (n_places) */
     struct weft_err *err;
+};
+
+/* One tile of the view. */
+struct wanted {
+    enum weft_tile_kind kind;
+    int32_t layer, block;
+    int32_t n_have, n_want; /* of o->have, o->want */
 };
 
 static int keep(struct weft_g_view *v, struct weft_tile *tile,
@@ -151,35 +162,128 @@ static struct weft_tile *last_state(const struct weft_g_model *m,
     return NULL;
 }
 
-/* One tile: to the places that want it from those that have it. */
-static int move_tile(struct opening *o, enum weft_tile_kind kind,
-                     int32_t layer, int32_t block, int32_t n_have,
-                     int32_t n_want)
+/* A temporary tile for each place that wants it, cut into n as its sources
+ * are. */
+static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
+                      const size_t at[])
 {
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
-    size_t bytes = weft_g_fwd_bytes(&m->shape, kind, block);
-    int32_t n = weft_plan_moves(o->node, n_have, o->have, n_want, o->want,
-                                (double) bytes, o->sent, o->move);
+    size_t bytes = weft_g_fwd_bytes(&m->shape, w->kind, w->block);
     int rc = 0;
-    for (int32_t i = 0; i < n && !rc; i++) {
-        struct weft_tile_id id = {m->name, "moved weights", 0,
-                                  layer,   block,           o->move[i].to};
-        struct weft_tile **from = weft_g_params_slot(&v->fwd[o->move[i].from],
-                                                     kind, layer, block);
-        struct weft_tile **to = weft_g_params_slot(&v->fwd[o->move[i].to],
-                                                   kind, layer, block);
+    for (int32_t i = 0; i < w->n_want && !rc; i++) {
+        struct weft_tile_id id = {m->name,  "moved weights", 0,
+                                  w->layer, w->block,        o->want[i]};
+        struct weft_tile **to = weft_g_params_slot(
+            &v->fwd[o->want[i]], w->kind, w->layer, w->block);
         rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, to,
                                    o->err);
         if (rc)
             break;
-        weft_insert_open(o->seq, o->where, last_state(m, o->move[i].to), 1,
-                         to);
-        weft_insert_copy(o->seq, o->where, *from, *to);
-        v->copied_bytes += bytes;
         rc = keep(v, *to, o->err);
+        if (!rc)
+            rc = weft_tile_cut(*to, n, at, o->err);
+        if (!rc)
+            weft_insert_open(o->seq, o->where, last_state(m, o->want[i]), 1,
+                             to);
     }
     return rc;
+}
+
+/* The view's tile of a kind at a place. */
+static struct weft_tile *tile_at(const struct opening *o,
+                                 const struct wanted *w, int32_t place)
+{
+    return weft_g_params_tile(&o->view->fwd[place], w->kind, w->layer,
+                              w->block);
+}
+
+/* One tile: to the places that want it from those that have it whole. */
+static int move_tile(struct opening *o, const struct wanted *w)
+{
+    const struct weft_g_model *m = o->view->model;
+    size_t bytes = weft_g_fwd_bytes(&m->shape, w->kind, w->block);
+    size_t at[WEFT_G_MAX_DP];
+    int32_t n = m->trained ? weft_g_published_cut(
+                    &m->shape, &m->home, w->kind, w->layer, w->block, at)
+                           : 1;
+    if (m->home.plan.zero >= 3) /* there is one piece */
+        n = 1;
+    int rc = make_tiles(o, w, n, at);
+    n = rc ? 0
+           : weft_plan_moves(o->node, w->n_have, o->have, w->n_want, o->want,
+                             (double) bytes, o->sent, o->move);
+    for (int32_t i = 0; i < n; i++) {
+        weft_insert_copy(o->seq, o->where, tile_at(o, w, o->move[i].from),
+                         tile_at(o, w, o->move[i].to));
+        o->view->copied_bytes += bytes;
+    }
+    return rc;
+}
+
+/* Piece number i of a tile, from its owner or whoever has got it. */
+static void move_piece(struct opening *o, const struct wanted *w, int32_t i,
+                       const struct weft_g_piece *piece,
+                       struct weft_tile *owned)
+{
+    int32_t n_lack = 0, owner = piece->place;
+    size_t bytes = weft_tile_bytes(owned);
+    for (int32_t k = 0; k < w->n_want; k++) {
+        if (o->want[k] == owner)
+            weft_insert_copy(o->seq, o->where, owned,
+                             weft_tile_part(tile_at(o, w, owner), i));
+        else
+            o->lack[n_lack++] = o->want[k];
+    }
+    int32_t n = n_lack == 0
+                  ? 0
+                  : weft_plan_moves(o->node, 1, &owner, n_lack, o->lack,
+                                    (double) bytes, o->sent, o->move);
+    for (int32_t k = 0; k < n; k++) {
+        int32_t from = o->move[k].from, to = o->move[k].to;
+        weft_insert_copy(
+            o->seq, o->where,
+            from == owner ? owned : weft_tile_part(tile_at(o, w, from), i),
+            weft_tile_part(tile_at(o, w, to), i));
+        o->view->copied_bytes += bytes;
+    }
+}
+
+/* One tile that nobody has whole; a tied embedding from the head's pieces. */
+static int move_pieces(struct opening *o, const struct wanted *w)
+{
+    struct weft_g_view *v = o->view;
+    const struct weft_g_model *m = v->model;
+    bool tied = m->shape.tied && w->kind == WEFT_TILE_EMBED;
+    enum weft_tile_kind kind = tied ? WEFT_TILE_HEAD : w->kind;
+    struct weft_g_piece piece[WEFT_G_MAX_DP];
+    size_t at[WEFT_G_MAX_DP];
+    int32_t n = weft_g_pieces(&m->shape, &m->home, kind, w->layer, w->block,
+                              piece);
+    weft_g_pieces_cut(&m->shape, kind, w->block, true, n, piece, at);
+    int rc = make_tiles(o, w, n, at);
+    for (int32_t i = 0; i < n && !rc; i++)
+        move_piece(o, w, i, &piece[i],
+                   weft_g_params_tile(&m->fwd[piece[i].place], kind, w->layer,
+                                      w->block));
+    for (int32_t k = 0; k < w->n_want && tied && !rc; k++) {
+        struct weft_where where = *o->where;
+        where.device = -1;
+        where.position = 0;
+        weft_insert_tied_table(o->seq, &where, &m->shape,
+                               (struct weft_range){w->block, 1}, NULL,
+                               v->fwd[o->want[k]].embed);
+    }
+    return rc;
+}
+
+/* Whether a place's tile of the model is all of it. */
+static bool is_whole(const struct weft_g_model *m,
+                     const struct weft_tile *tile, enum weft_tile_kind kind,
+                     int32_t block)
+{
+    return tile
+        && weft_tile_bytes(tile) == weft_g_fwd_bytes(&m->shape, kind, block);
 }
 
 static int view_fill(struct opening *o, const struct needs *needs)
@@ -188,21 +292,23 @@ static int view_fill(struct opening *o, const struct needs *needs)
     const struct weft_g_model *m = v->model;
     int rc = 0;
     for (size_t i = 0; i < needs->n && !rc; i++) {
-        int32_t layer, block, n_have = 0, n_want = 0;
-        enum weft_tile_kind kind = kind_at(&m->shape, i, &layer, &block);
+        struct wanted w = {.n_have = 0};
+        w.kind = kind_at(&m->shape, i, &w.layer, &w.block);
         if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
             continue;
         for (int32_t p = 0; p < m->n_places; p++) {
-            struct weft_tile *tile = weft_g_params_tile(&m->fwd[p], kind,
-                                                        layer, block);
-            *weft_g_params_slot(&v->fwd[p], kind, layer, block) = tile;
+            struct weft_tile *tile = weft_g_params_tile(&m->fwd[p], w.kind,
+                                                        w.layer, w.block);
+            if (!is_whole(m, tile, w.kind, w.block))
+                tile = NULL;
+            *weft_g_params_slot(&v->fwd[p], w.kind, w.layer, w.block) = tile;
             if (tile)
-                o->have[n_have++] = p;
+                o->have[w.n_have++] = p;
             else if (needs->need[(size_t) p * needs->n + i])
-                o->want[n_want++] = p;
+                o->want[w.n_want++] = p;
         }
-        if (n_want > 0)
-            rc = move_tile(o, kind, layer, block, n_have, n_want);
+        if (w.n_want > 0)
+            rc = w.n_have > 0 ? move_tile(o, &w) : move_pieces(o, &w);
     }
     return rc;
 }
@@ -235,6 +341,7 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                         .node = weft_alloc(n, sizeof *o.node),
                         .have = weft_alloc(n, sizeof *o.have),
                         .want = weft_alloc(n, sizeof *o.want),
+                        .lack = weft_alloc(n, sizeof *o.lack),
                         .sent = weft_alloc(n, sizeof *o.sent),
                         .move = weft_alloc(n, sizeof *o.move),
                         .err = err};
@@ -244,7 +351,7 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
         rc = view_params(out, err);
     if (!rc)
         rc = needs_init(&model->shape, layout, model->n_places, &needs, err);
-    if (!rc && !(o.node && o.have && o.want && o.sent && o.move))
+    if (!rc && !(o.node && o.have && o.want && o.lack && o.sent && o.move))
         rc = weft_err_nomem(err, "a reallocation", n * 32);
     for (int32_t p = 0; p < model->n_places && !rc; p++)
         o.node[p] = weft_rt_place_rank(model->rt, p);
@@ -254,6 +361,7 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
     weft_free(o.node);
     weft_free(o.have);
     weft_free(o.want);
+    weft_free(o.lack);
     weft_free(o.sent);
     weft_free(o.move);
     return rc;
@@ -271,13 +379,17 @@ void weft_g_view_close(struct weft_g_view *v)
     *v = (struct weft_g_view){0};
 }
 
-/* What a place has need not come. */
+/* What a place has whole need not come. */
 static int note_home(void *arg, int32_t place, enum weft_tile_kind kind,
-                     int32_t layer, int32_t block)
+                     int32_t layer, int32_t block,
+                     const struct weft_range *chunks)
 {
     struct needs *n = arg;
-    n->need[(size_t) place * n->n + index_of(n->shape, kind, layer, block)] =
-        false;
+    struct weft_layout l;
+    weft_layout_get(n->shape, kind, block, &l);
+    if (!chunks || chunks->n == weft_layout_n_chunks(&l))
+        n->need[(size_t) place * n->n
+                + index_of(n->shape, kind, layer, block)] = false;
     return 0;
 }
 

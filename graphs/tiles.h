@@ -9,9 +9,10 @@ struct weft_tile **weft_g_params_slot(struct weft_params *params,
                                       enum weft_tile_kind kind, int32_t layer,
                                       int32_t block);
 
+/* chunks: what the place has of the tile; NULL: all of it. */
 typedef int (*weft_g_tile_fn)(void *arg, int32_t place,
                               enum weft_tile_kind kind, int32_t layer,
-                              int32_t block);
+                              int32_t block, const struct weft_range *chunks);
 /* Every (place, published tile) of the home layout, once; stops at the first
  * that is not 0. */
 int weft_g_home_visit(const struct weft_shape *shape,

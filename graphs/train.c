@@ -9,7 +9,8 @@
  *              \ /     \ /
  *               +       +          then the replicas' roots: (0+1) + (2+3)
  *
- * With ZeRO 2 and up every leaf goes to the bundles' owners at once.
+ * With ZeRO 2 and up a replica's leaves go to the shards' owners at once, if
+ * it has several.
  */
 #include <string.h>
 
@@ -204,7 +205,9 @@ static void push_root(struct weft_g_step *b, int32_t d, int32_t stage,
                       struct root leaf)
 {
     struct worker *w = &b->replica[d].worker[stage];
-    if (b->m->home.plan.zero >= 2) {
+    /* A replica's only leaf waits for its turn among the replicas', which
+     * bounds how many wait at their owners. */
+    if (b->m->home.plan.zero >= 2 && b->replica[d].leaves.n > 1) {
         weft_g_update_give(b->update, d, stage, leaf.lo, 1, leaf.set, true);
         if (leaf.set)
             w->free_set[w->n_free++] = leaf.set;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From gradients of gradient groups to updated weights: the tree over groups,
- * per bundle at its owner's place, the norm, AdamW, and the published
- * weights' way back to the replicas.
+ * each shard (graphs/shard.h) at its owner's place, the norm, AdamW, and the
+ * published weights' way back to the replicas.
  */
 #ifndef WEFT_GRAPHS_UPDATE_H
 #define WEFT_GRAPHS_UPDATE_H

@@ -323,11 +323,18 @@ enum { BUNDLES = 4 };
 static void zero_cells(double x, double y, int32_t replica, bool sharded,
                        int copies)
 {
+    const double cut = 1.6 * 15; /* tiles differ in size */
     for (int c = copies - 1; c >= 0; c--)
         for (int b = 0; b < BUNDLES; b++) {
-            bool has = !sharded || b % DP == replica;
-            svg_rect(x + b * 15 + c * 3, y - c * 3, 13, 15,
-                     has ? svg_colour[replica] : "#fff", has ? "#fff" : PALE);
+            double at = x + b * 15 + c * 3, up = y - c * 3;
+            double left = cut - b * 15; /* what replica 0 owns of it */
+            left = left < 0 ? 0 : left > 13 ? 13 : left;
+            svg_rect(at, up, 13, 15, sharded ? "#fff" : svg_colour[replica],
+                     sharded ? PALE : "#fff");
+            double width = replica == 0 ? left : 13 - left;
+            if (sharded && width > 0)
+                svg_rect(at + (replica == 0 ? 0 : left), up, width, 15,
+                         svg_colour[replica], "#fff");
         }
 }
 
@@ -344,13 +351,18 @@ void draw_zero(void)
     for (int level = 0; level < 4; level++) {
         double x = 160 + level * 160;
         svg_text(x, 50, 12, "start", INK, "ZeRO %d", level);
-        for (int r = 0; r < 4; r++)
+        for (int r = 0; r < 4; r++) {
+            if (r == 1 && level == 3) {
+                svg_text(x, 78 + r * 34, 12, "start", INK, "made when read");
+                continue;
+            }
             for (int32_t d = 0; d < DP; d++) {
                 /* sets that wait in the tree over groups */
                 int sets = r == 3 && level < 2 ? 2 : 1;
                 zero_cells(x + d * 72, 66 + r * 34, d, level >= from_level[r],
                            sets);
             }
+        }
     }
     for (int r = 0; r < 4; r++)
         svg_text(10, 78 + r * 34, 12, "start", INK, "%s", row[r]);
@@ -359,10 +371,10 @@ void draw_zero(void)
              "Gradients, G = 4: two sets wait in the tree; from ZeRO 2 on");
     svg_text(10, 230, 12, "start", INK,
              "one set accumulates a group and goes to the owners when it is "
-             "complete. ZeRO 3 adds buffers into which the owners' weights");
+             "complete. ZeRO 3 adds buffers in which the owners' pieces");
     svg_text(10, 246, 12, "start", INK,
-             "are copied before each use: two layers, the embedding, the "
-             "head.");
+             "are put together before each use: two layers, the embedding, "
+             "the head.");
     svg_end();
 }
 

@@ -153,6 +153,79 @@ const struct weft_part *weft_layout_part(const struct weft_layout *l,
     return NULL;
 }
 
+static int32_t part_chunks(const struct weft_part *p)
+{
+    return p->k > 0 ? (int32_t) weft_ceil_div(p->n_pad, WEFT_PANEL) : 1;
+}
+
+int32_t weft_layout_n_chunks(const struct weft_layout *l)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->n_parts; i++)
+        n += part_chunks(&l->part[i]);
+    return n;
+}
+
+/* The part of chunk *i, which becomes its number in there; NULL: the end. */
+static const struct weft_part *part_of_chunk(const struct weft_layout *l,
+                                             int32_t *i)
+{
+    for (int32_t p = 0; p < l->n_parts; p++) {
+        if (*i < part_chunks(&l->part[p]))
+            return &l->part[p];
+        *i -= part_chunks(&l->part[p]);
+    }
+    return NULL;
+}
+
+/* Elements of a part before its chunk number i. */
+static size_t before_chunk(const struct weft_part *p, int32_t i)
+{
+    return (size_t) i * WEFT_PANEL * (size_t) p->k;
+}
+
+size_t weft_layout_chunk(const struct weft_layout *l, int32_t i)
+{
+    const struct weft_part *p = part_of_chunk(l, &i);
+    return p ? p->offset + before_chunk(p, i) : l->n_flat;
+}
+
+size_t weft_layout_chunk_byte(const struct weft_layout *l,
+                              enum weft_dtype dtype, int32_t i)
+{
+    const struct weft_part *p = part_of_chunk(l, &i);
+    return p ? p->fwd_bytes + before_chunk(p, i) * weft_dtype_bytes(dtype)
+             : l->fwd_bytes;
+}
+
+const struct weft_part *weft_layout_chunk_part(const struct weft_layout *l,
+                                               int32_t i, size_t *n_out)
+{
+    const struct weft_part *p = part_of_chunk(l, &i);
+    size_t left = p->n_flat - before_chunk(p, i);
+    size_t most = (size_t) WEFT_PANEL * (size_t) p->k;
+    *n_out = p->k > 0 && most < left ? most : left;
+    return p;
+}
+
+int32_t weft_layout_chunk_near(const struct weft_layout *l, size_t element)
+{
+    int32_t n = weft_layout_n_chunks(l), low = 0, high = n;
+    while (low < high) { /* the first that begins there or later */
+        int32_t middle = (low + high) / 2;
+        if (weft_layout_chunk(l, middle) < element)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return 0;
+    size_t after = weft_layout_chunk(l, low), before;
+    before = weft_layout_chunk(l, low - 1);
+    return element >= after || element - before >= after - element ? low
+                                                                   : low - 1;
+}
+
 int64_t weft_shape_n_params(const struct weft_shape *s)
 {
     int64_t h = s->hidden, d = s->head_dim;

@@ -66,6 +66,11 @@ struct weft_range {
     int32_t first, n;
 };
 
+WEFT_INLINE int32_t weft_range_end(struct weft_range range)
+{
+    return range.first + range.n;
+}
+
 /* The largest power of two <= 8 that divides the query heads and leaves every
  * block a panel of the MLP and of the vocabulary. */
 int32_t weft_shape_default_blocks(const struct weft_shape *shape);
@@ -158,6 +163,25 @@ WEFT_INLINE int64_t weft_gate_up_row(int64_t f, bool is_up)
     return f / WEFT_PANEL * 2 * WEFT_PANEL + (is_up ? WEFT_PANEL : 0)
          + f % WEFT_PANEL;
 }
+
+/* ---- Chunks ----------------------------------------------------------- */
+
+/* A tile's flat order is cut into chunks: WEFT_PANEL rows of a matrix or of
+ * an embedding, or a whole vector. What is summed apart, or lies apart, begins
+ * and ends with one; in the published forward tile too its numbers are one
+ * piece, at a multiple of 64 bytes. */
+int32_t weft_layout_n_chunks(const struct weft_layout *layout);
+/* First element of chunk i in flat order, and its first byte in the published
+ * forward tile of a run's dtype; i = n_chunks: the tile's ends. */
+size_t weft_layout_chunk(const struct weft_layout *layout, int32_t i);
+size_t weft_layout_chunk_byte(const struct weft_layout *layout,
+                              enum weft_dtype dtype, int32_t i);
+/* The part of chunk i < n_chunks, and the elements that it has there. */
+const struct weft_part *weft_layout_chunk_part(
+    const struct weft_layout *layout, int32_t i, size_t *n_out);
+/* The i, 0 to n_chunks, whose chunk begins nearest to an element. */
+int32_t weft_layout_chunk_near(const struct weft_layout *layout,
+                               size_t element);
 
 /* Number of parameters (tied embedding counted once). */
 int64_t weft_shape_n_params(const struct weft_shape *shape);

@@ -2,24 +2,14 @@
 /* Token embedding, its gradient, and the sums and copies of tied weights. */
 #include "kern/parts.h"
 
+#include <string.h>
+
 static int32_t block_of(const struct weft_shape *s, int32_t token)
 {
     int32_t t = s->n_blocks - 1;
     while (token < s->block[t].vocab0)
         t--;
     return t;
-}
-
-/* n numbers of `dtype` from f32; the loop over bf16 is the hot one. */
-static void store(enum weft_dtype dtype, void *dst, size_t at,
-                  const float *src, size_t n)
-{
-    if (dtype == WEFT_BF16)
-        for (size_t i = 0; i < n; i++)
-            ((uint16_t *) dst)[at + i] = weft_f32_to_bf16(src[i]);
-    else
-        weft_convert((char *) dst + at * weft_dtype_bytes(dtype), dtype, src,
-                     WEFT_F32, n);
 }
 
 static bool holds(const struct weft_shape *s, struct weft_range range,
@@ -83,9 +73,13 @@ void weft_k_embed_backward(const struct weft_shape *s, int32_t n,
 enum { STRIP = 16 };
 
 void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
+                              struct weft_range chunks,
                               const float *embed_grad, float *head_grad)
 {
-    int64_t n = s->block[t].n_vocab, k = s->hidden;
+    int64_t k = s->hidden, first = (int64_t) chunks.first * WEFT_PANEL;
+    int64_t n = weft_min64((int64_t) weft_range_end(chunks) * WEFT_PANEL,
+                           s->block[t].n_vocab)
+              - first;
     for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL) {
         float *panel = head_grad + n0 * k;
         int64_t lanes = weft_min64(n - n0, WEFT_PANEL);
@@ -100,22 +94,39 @@ void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
     }
 }
 
-void weft_k_tied_publish(const struct weft_shape *s, int32_t t,
-                         const float *head_master, void *table)
+size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *s)
 {
-    int64_t n = s->block[t].n_vocab, k = s->hidden;
-    for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL) {
-        const float *panel = head_master + n0 * k;
-        int64_t lanes = weft_min64(n - n0, WEFT_PANEL);
-        for (int64_t k0 = 0; k0 < k; k0 += STRIP) {
-            int64_t columns = weft_min64(STRIP, k - k0);
-            for (int64_t lane = 0; lane < lanes; lane++) {
-                float strip[STRIP];
-                for (int64_t j = 0; j < columns; j++)
-                    strip[j] = panel[(k0 + j) * WEFT_PANEL + lane];
-                store(s->dtype, table, (size_t) ((n0 + lane) * k + k0), strip,
-                      (size_t) columns);
-            }
-        }
+    return (size_t) s->hidden * WEFT_PANEL * weft_dtype_bytes(s->dtype);
+}
+
+/* Rows of a panel: f32 (k, 32), or pairs (k / 2, 32, 2) of bf16. */
+static void rows_f32(int64_t k, const float *panel, float *row)
+{
+    for (int64_t k0 = 0; k0 < k; k0 += STRIP)
+        for (int64_t lane = 0; lane < WEFT_PANEL; lane++)
+            for (int64_t j = k0; j < weft_min64(k0 + STRIP, k); j++)
+                row[lane * k + j] = panel[j * WEFT_PANEL + lane];
+}
+
+static void rows_bf16(int64_t k, const uint16_t *panel, uint16_t *row)
+{
+    for (int64_t k0 = 0; k0 < k; k0 += STRIP)
+        for (int64_t lane = 0; lane < WEFT_PANEL; lane++)
+            for (int64_t j = k0; j < weft_min64(k0 + STRIP, k); j += 2)
+                memcpy(&row[lane * k + j], &panel[j * WEFT_PANEL + 2 * lane],
+                       2 * sizeof *row);
+}
+
+void weft_k_tied_table(const struct weft_shape *s, int32_t t,
+                       const void *head, void *table, void *scratch)
+{
+    size_t bytes = weft_k_tied_table_scratch_bytes(s);
+    for (int32_t n0 = 0; n0 < s->block[t].n_vocab; n0 += WEFT_PANEL) {
+        size_t at = (size_t) (n0 / WEFT_PANEL) * bytes;
+        memcpy(scratch, (const char *) head + at, bytes);
+        if (s->dtype == WEFT_F32)
+            rows_f32(s->hidden, scratch, (float *) ((char *) table + at));
+        else
+            rows_bf16(s->hidden, scratch, (uint16_t *) ((char *) table + at));
     }
 }

@@ -105,10 +105,16 @@ size_t weft_k_gemm_dw_scratch_bytes(enum weft_dtype dtype, int64_t n_rows,
 void weft_k_gemm_dw(const struct weft_k_gemm_dw_args *args);
 
 /* Master weights (flat f32) to the published forward and transposed tiles.
- * bwd may be NULL (a frozen model). For f32 the forward tile of a matrix is
- * the flat order itself. */
+ * bwd may be NULL (a frozen model). For f32 the forward tile is the flat order
+ * itself. */
 void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
                     const float *master, void *fwd, void *bwd);
+
+/* The same of some chunks (base/shape.h), forward alone: master and fwd begin
+ * with the first of them. */
+void weft_k_publish_chunks(const struct weft_layout *layout,
+                           enum weft_dtype dtype, struct weft_range chunks,
+                           const float *master, void *fwd);
 
 /* dst += src, n elements (one addition of a tree). */
 void weft_k_add(float *dst, const float *src, size_t n);
@@ -211,9 +217,13 @@ void weft_k_layer_backward(const struct weft_shape *shape,
  * moments) from their owners to the other blocks' tiles; nothing to do when
  * no head is shared. tile[t]: flat tile of block t. */
 void weft_k_share_kv(const struct weft_shape *shape, float *const tile[]);
-/* Sum of squares of block t's gradient without replicas it does not own. */
-double weft_k_layer_sum_squares(const struct weft_shape *shape, int32_t t,
-                                const float *grad);
+/* Sums of squares of some chunks of a tile's gradient, which begins with the
+ * first of them, without replicas that its block does not own. sum_out
+ * (chunks.n): weft_k_sum_squares() of each. */
+void weft_k_chunk_squares(const struct weft_shape *shape,
+                          enum weft_tile_kind kind, int32_t block,
+                          struct weft_range chunks, const float *grad,
+                          double *sum_out);
 
 /* ---- Embedding -------------------------------------------------------- */
 
@@ -225,12 +235,15 @@ void weft_k_embed_backward(const struct weft_shape *shape, int32_t n,
                            const int32_t *token, const float *dx,
                            float *const grad[]);
 /* Tied weights: adds the embedding's gradient (natural order) of block t to
- * the head's (flat order), and makes the published table from the head's
- * master. */
+ * the head's (flat order), some chunks that both begin with; and makes the
+ * published table from the published head, in its place if it is the same:
+ * both have room for n_vocab rounded up to WEFT_PANEL rows. */
 void weft_k_tied_add_gradient(const struct weft_shape *shape, int32_t t,
+                              struct weft_range chunks,
                               const float *embed_grad, float *head_grad);
-void weft_k_tied_publish(const struct weft_shape *shape, int32_t t,
-                         const float *head_master, void *table);
+size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *shape);
+void weft_k_tied_table(const struct weft_shape *shape, int32_t t,
+                       const void *head, void *table, void *scratch);
 
 /* ---- Heads ------------------------------------------------------------ */
 

@@ -157,38 +157,48 @@ static bool row_is_owned(const struct weft_shape *s, int32_t t, int64_t n)
         && weft_shape_kv_owner(s, b->kv0 + (int32_t) (head % b->n_kv)) == t;
 }
 
-/* Rows, one after another, of a part that holds replicas. */
+/* Elements of a part from `begin` on, replicas of other blocks left out. */
 static double owned_sum(const struct weft_shape *s, int32_t t,
-                        const struct weft_part *p, const float *grad)
+                        const struct weft_part *p, size_t begin, size_t n,
+                        const float *grad)
 {
+    enum { STRIP = 4096 }; /* as weft_k_sum_squares() cuts */
     double sum = 0;
-    for (int64_t n = 0; n < p->n; n++) {
-        if (!row_is_owned(s, t, n))
-            continue;
-        double row = 0;
-        for (int64_t k = 0; k < (p->k ? p->k : 1); k++) {
-            double g = grad[p->k ? weft_flat_index(p, n, k) : (size_t) n];
-            row += g * g;
+    for (size_t at = 0; at < n; at += STRIP) {
+        float strip[STRIP];
+        size_t some = n - at < STRIP ? n - at : STRIP;
+        for (size_t i = 0; i < some; i++) {
+            size_t flat = begin + at + i; /* of the part */
+            size_t row = p->k
+                           ? flat / ((size_t) p->k * WEFT_PANEL) * WEFT_PANEL
+                                 + flat % WEFT_PANEL
+                           : flat;
+            strip[i] = row_is_owned(s, t, (int64_t) row) ? grad[at + i] : 0;
         }
-        sum += row;
+        sum += weft_k_sum_squares(strip, some);
     }
     return sum;
 }
 
-double weft_k_layer_sum_squares(const struct weft_shape *s, int32_t t,
-                                const float *grad)
+void weft_k_chunk_squares(const struct weft_shape *s,
+                          enum weft_tile_kind kind, int32_t t,
+                          struct weft_range chunks, const float *grad,
+                          double *sum_out)
 {
     struct weft_layout l;
-    weft_layout_get(s, WEFT_TILE_LAYER, t, &l);
+    weft_layout_get(s, kind, t, &l);
     /* A head's replica can only be the first of its block. */
-    bool replica = weft_shape_kv_owner(s, s->block[t].kv0) != t;
-    double sum = 0;
-    for (int32_t i = 0; i < l.n_parts; i++) {
-        const struct weft_part *p = &l.part[i];
+    bool replica = kind == WEFT_TILE_LAYER
+                && weft_shape_kv_owner(s, s->block[t].kv0) != t;
+    size_t first = weft_layout_chunk(&l, chunks.first);
+    for (int32_t i = 0; i < chunks.n; i++) {
+        size_t begin = weft_layout_chunk(&l, chunks.first + i), n;
+        const struct weft_part *p = weft_layout_chunk_part(
+            &l, chunks.first + i, &n);
         bool qkv = p->id == WEFT_PART_QKV || p->id == WEFT_PART_QKV_BIAS;
-        sum += replica && qkv
-                 ? owned_sum(s, t, p, grad + p->offset)
-                 : weft_k_sum_squares(grad + p->offset, p->n_flat);
+        const float *g = grad + (begin - first);
+        sum_out[i] = replica && qkv
+                       ? owned_sum(s, t, p, begin - p->offset, n, g)
+                       : weft_k_sum_squares(g, n);
     }
-    return sum;
 }

@@ -30,10 +30,6 @@ WEFT_INLINE struct weft_range weft_all_blocks(const struct weft_shape *s)
 {
     return (struct weft_range){0, s->n_blocks};
 }
-WEFT_INLINE int32_t weft_range_end(struct weft_range range)
-{
-    return range.first + range.n;
-}
 
 /* ---- Roots ------------------------------------------------------------- */
 

@@ -6,16 +6,6 @@
 
 #include "kern/ops.h"
 
-/* One panel, flat (k, 32). */
-static void forward(const struct weft_k_ops *ops, enum weft_dtype dtype,
-                    const float *flat, int64_t k, void *fwd)
-{
-    if (dtype == WEFT_F32)
-        memcpy(fwd, flat, (size_t) k * WEFT_PANEL * sizeof(float));
-    else
-        ops->pair_bf16(flat, k, fwd);
-}
-
 /* Rows k0..k0 + 31 of a panel (k, 32): where they are, or made in `square`
  * from pairs of bf16; zero beyond k. */
 static const float *square_of(enum weft_dtype dtype, const void *panel,
@@ -59,31 +49,34 @@ static bool is_matrix(const struct weft_part *p)
     return p->k > 0 && p->id != WEFT_PART_EMBED;
 }
 
+void weft_k_publish_chunks(const struct weft_layout *layout,
+                           enum weft_dtype dtype, struct weft_range chunks,
+                           const float *master, void *fwd)
+{
+    const struct weft_k_ops *ops = weft_k_ops();
+    size_t first = weft_layout_chunk(layout, chunks.first), n;
+    size_t first_byte = weft_layout_chunk_byte(layout, dtype, chunks.first);
+    for (int32_t i = chunks.first; i < weft_range_end(chunks); i++) {
+        const struct weft_part *p = weft_layout_chunk_part(layout, i, &n);
+        const float *flat = master + (weft_layout_chunk(layout, i) - first);
+        char *to = (char *) fwd
+                 + (weft_layout_chunk_byte(layout, dtype, i) - first_byte);
+        if (p->k == 0 || dtype == WEFT_F32)
+            memmove(to, flat, n * sizeof *flat);
+        else if (p->id == WEFT_PART_EMBED)
+            ops->to_bf16(flat, n, (uint16_t *) to);
+        else
+            ops->pair_bf16(flat, p->k, (uint16_t *) to);
+    }
+}
+
 void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
                     const float *master, void *fwd, void *bwd)
 {
-    const struct weft_k_ops *ops = weft_k_ops();
-    for (int32_t i = 0; i < layout->n_parts; i++) {
-        const struct weft_part *p = &layout->part[i];
-        const float *flat = master + p->offset;
-        char *to = (char *) fwd + p->fwd_bytes;
-        if (p->id == WEFT_PART_EMBED && dtype == WEFT_BF16) {
-            ops->to_bf16(flat, p->n_flat, (uint16_t *) to);
-            continue;
-        }
-        if (!is_matrix(p)) {
-            memcpy(to, flat, p->n_flat * sizeof(float));
-            continue;
-        }
-        int64_t size = (int64_t) weft_dtype_bytes(dtype);
-        for (int64_t n0 = 0; n0 < p->n_pad; n0 += WEFT_PANEL) {
-            const float *panel = flat + n0 * p->k;
-            forward(ops, dtype, panel, p->k, to + n0 * p->k * size);
-            if (bwd)
-                transposed(WEFT_F32, dtype, p, panel, n0,
-                           (char *) bwd + p->bwd_bytes);
-        }
-    }
+    struct weft_range all = {0, weft_layout_n_chunks(layout)};
+    weft_k_publish_chunks(layout, dtype, all, master, fwd);
+    if (bwd)
+        weft_k_transpose(layout, dtype, fwd, bwd);
 }
 
 void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,

@@ -363,6 +363,21 @@ int weft_tile_cut(struct weft_tile *tile, int n, const size_t at[],
     return 0;
 }
 
+int weft_tile_cut_like(struct weft_tile *tile, const struct weft_tile *like,
+                       struct weft_err *err)
+{
+    int n = weft_tile_n_parts(like);
+    size_t *at = weft_alloc((size_t) n, sizeof *at);
+    if (!at)
+        return weft_err_nomem(err, "parts of a tile",
+                              (size_t) n * sizeof *at);
+    for (int i = 1; i < n; i++)
+        at[i - 1] = like->part[i]->offset;
+    int rc = weft_tile_cut(tile, n, at, err);
+    weft_free(at);
+    return rc;
+}
+
 static int join_cpu(const void *args, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {

@@ -61,6 +61,8 @@ void weft_tile_release(struct weft_tile *tile);
  * See also weft_insert_cut(). */
 int weft_tile_cut(struct weft_tile *tile, int n, const size_t at[],
                   struct weft_err *err);
+int weft_tile_cut_like(struct weft_tile *tile, const struct weft_tile *like,
+                       struct weft_err *err);
 /* Part number i of so many; of a tile in one piece 1, the tile. */
 int weft_tile_n_parts(const struct weft_tile *tile);
 struct weft_tile *weft_tile_part(struct weft_tile *tile, int i);

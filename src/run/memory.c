@@ -194,7 +194,9 @@ static void count_saved(struct budget *b, const struct weft_shape *shape)
     for (int kind = 0; kind < WEFT_N_TILE_KINDS; kind++)
         for (int32_t i = 0; i < shape->n_blocks; i++) {
             enum weft_tile_kind k = (enum weft_tile_kind) kind;
-            size_t opt = weft_opt_bytes(shape, k, i);
+            struct weft_layout l;
+            weft_layout_get(shape, k, i, &l);
+            size_t opt = weft_opt_bytes(shape, k, l.n_flat);
             size_t fwd = weft_g_fwd_bytes(shape, k, i);
             most = opt > most ? opt : most;
             most = fwd > most ? fwd : most;

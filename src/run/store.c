@@ -119,6 +119,13 @@ static struct weft_tile *here(const struct weft_params *use, int32_t p,
     return tile && weft_tile_is_here(tile) ? tile : NULL;
 }
 
+static size_t n_elements(const struct weft_layout *layout,
+                         struct weft_range chunks)
+{
+    return weft_layout_chunk(layout, weft_range_end(chunks))
+         - weft_layout_chunk(layout, chunks.first);
+}
+
 /* The flat values of a tile to all that place p has of it. */
 static void fill_place(const struct walk *w, int32_t p,
                        enum weft_tile_kind kind, int32_t layer, int32_t block)
@@ -129,19 +136,28 @@ static void fill_place(const struct walk *w, int32_t p,
     struct weft_tile *bwd = here(m->bwd, p, kind, layer, block);
     struct weft_tile *opt = here(m->opt, p, kind, layer, block);
     weft_layout_get(&m->shape, kind, block, &layout);
-    if (fwd) {
-        void *to = weft_tile_acquire(fwd, WEFT_WRITE);
-        void *transposed = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
-        weft_k_publish(&layout, m->shape.dtype, w->flat, to, transposed);
-        if (bwd)
-            weft_tile_unacquire(bwd);
+    if (fwd && bwd) {
+        weft_k_publish(&layout, m->shape.dtype, w->flat,
+                       weft_tile_acquire(fwd, WEFT_WRITE),
+                       weft_tile_acquire(bwd, WEFT_WRITE));
+        weft_tile_unacquire(bwd);
+        weft_tile_unacquire(fwd);
+    } else if (fwd) {
+        struct weft_range has = weft_g_chunks_at(m, false, p, kind, layer,
+                                                 block);
+        weft_k_publish_chunks(&layout, m->shape.dtype, has,
+                              w->flat + weft_layout_chunk(&layout, has.first),
+                              weft_tile_acquire(fwd, WEFT_WRITE));
         weft_tile_unacquire(fwd);
     }
     if (opt) { /* moments zero, the master beside them where it is apart */
+        struct weft_range has = weft_g_chunks_at(m, true, p, kind, layer,
+                                                 block);
         float *state = weft_tile_acquire(opt, WEFT_WRITE);
         memset(state, 0, weft_tile_bytes(opt));
         if (weft_master_apart(&m->shape, kind))
-            memcpy(state, w->flat, layout.n_flat * sizeof *state);
+            memcpy(state, w->flat + weft_layout_chunk(&layout, has.first),
+                   n_elements(&layout, has) * sizeof *state);
         weft_tile_unacquire(opt);
     }
 }
@@ -182,57 +198,66 @@ int weft_store_load(const char *folder, const char *stem,
 
 /* ---- Masters and moments ---------------------------------------------- */
 
-/* Where the flat vector that `what` means begins in the tile that holds it
- * (elements), and which use that is. */
+/* The use that has the flat vector that `what` means, and as which of the
+ * tile's vectors. */
 static const struct weft_params *use_of(const struct walk *w,
                                         enum weft_tile_kind kind,
-                                        int32_t block, size_t *skip_out)
+                                        int32_t *vector_out)
 {
-    struct weft_layout layout;
     bool apart = weft_master_apart(&w->model->shape, kind);
     bool master = w->what == WEFT_STORE_MASTER;
-    size_t skip = master ? 0 : (apart ? 1 : 0);
-    if (w->what == WEFT_STORE_EXP_AVG_SQ)
-        skip++;
-    weft_layout_get(&w->model->shape, kind, block, &layout);
-    *skip_out = skip * layout.n_flat;
+    *vector_out = master ? 0 : apart + (w->what == WEFT_STORE_EXP_AVG_SQ);
     return master && !apart ? w->model->fwd : w->model->opt;
 }
 
-/* The first place that has the tile. */
-static struct weft_tile *first_of(const struct walk *w,
-                                  const struct weft_params *use,
-                                  enum weft_tile_kind kind, int32_t layer,
-                                  int32_t block)
-{
-    struct weft_tile *tile = NULL;
-    for (int32_t p = 0; p < w->model->n_places && !tile; p++)
-        tile = weft_g_params_tile(&use[p], kind, layer, block);
-    return tile;
-}
-
-/* All ranks submit the tile's way to the first place; rank 0 writes it. */
-static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
-                     int32_t block)
+/* All ranks submit the way of one place's tile to the first place; rank 0
+ * takes the vector's chunks that it holds. */
+static void gather_part(struct walk *w, struct weft_tile *tile,
+                        const struct weft_layout *layout,
+                        struct weft_range has, int32_t vector, int32_t layer)
 {
     const struct weft_where where = {
         .device = -1, .iteration = -1, .micro_batch = -1, .layer = layer};
-    size_t skip;
-    if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
-        return 0; /* the head's tiles are the weights */
-    struct weft_tile *tile = first_of(w, use_of(w, kind, block, &skip), kind,
-                                      layer, block);
+    size_t n = n_elements(layout, has);
     struct weft_tile *copy = NULL;
     if (weft_rt_place_rank(w->model->rt, weft_tile_place(tile)) != 0)
         tile = copy = weft_g_copy_to(w->seq, &where, w->model->rt, tile,
                                      WEFT_MEM_OPTIMIZER, "to be saved", 0);
-    if (!w->rc && w->writer && tile) {
-        const float *flat = weft_tile_acquire(tile, WEFT_READ);
-        w->rc = weft_weights_writer_put(w->writer, &w->model->shape, kind,
-                                        layer, block, flat + skip, w->err);
+    if (w->writer && tile) {
+        const float *from = weft_tile_acquire(tile, WEFT_READ);
+        memcpy(w->flat + weft_layout_chunk(layout, has.first),
+               from + (size_t) vector * n, n * sizeof *from);
         weft_tile_unacquire(tile);
     }
     weft_tile_release(copy);
+}
+
+/* From the first places that have its chunks, in their order. */
+static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
+                     int32_t block)
+{
+    struct weft_layout layout;
+    int32_t vector, next = 0;
+    const struct weft_params *use = use_of(w, kind, &vector);
+    if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
+        return 0; /* the head's tiles are the weights */
+    weft_layout_get(&w->model->shape, kind, block, &layout);
+    for (int32_t n = weft_layout_n_chunks(&layout); next < n;)
+        for (int32_t p = 0; p < w->model->n_places && next < n; p++) {
+            struct weft_tile *tile = weft_g_params_tile(&use[p], kind, layer,
+                                                        block);
+            if (!tile)
+                continue;
+            struct weft_range has = weft_g_chunks_at(
+                w->model, use == w->model->opt, p, kind, layer, block);
+            if (has.first != next)
+                continue;
+            gather_part(w, tile, &layout, has, vector, layer);
+            next += has.n;
+        }
+    if (!w->rc && w->writer)
+        w->rc = weft_weights_writer_put(w->writer, &w->model->shape, kind,
+                                        layer, block, w->flat, w->err);
     return 0;
 }
 
@@ -269,8 +294,8 @@ static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
 {
     const struct weft_shape *s = &w->model->shape;
     struct weft_layout layout;
-    size_t skip;
-    const struct weft_params *use = use_of(w, kind, block, &skip);
+    int32_t vector;
+    const struct weft_params *use = use_of(w, kind, &vector);
     if ((s->tied && kind == WEFT_TILE_EMBED)
         || !is_wanted(w, kind, layer, block))
         return 0;
@@ -281,8 +306,13 @@ static int load_moment_tile(struct walk *w, enum weft_tile_kind kind,
         struct weft_tile *tile = here(use, p, kind, layer, block);
         if (!tile)
             continue;
+        struct weft_range has = weft_g_chunks_at(
+            w->model, use == w->model->opt, p, kind, layer, block);
+        size_t n = n_elements(&layout, has);
         float *to = weft_tile_acquire(tile, WEFT_READ_WRITE);
-        memcpy(to + skip, w->flat, layout.n_flat * sizeof *to);
+        memcpy(to + (size_t) vector * n,
+               w->flat + weft_layout_chunk(&layout, has.first),
+               n * sizeof *to);
         weft_tile_unacquire(tile);
     }
     return rc;

@@ -292,8 +292,67 @@ static void test_gate_up_rows_alternate_by_panel(void)
         }
 }
 
+/* Chunks are rows of one part, in order, and leave out the padding between
+ * parts alone; the published tile has them at the same places. */
+static void check_chunks(const struct weft_layout *l, enum weft_dtype dtype)
+{
+    int32_t n = weft_layout_n_chunks(l), at = 0;
+    for (int32_t i = 0; i < l->n_parts; i++) {
+        const struct weft_part *p = &l->part[i];
+        size_t rows = (size_t) (p->k > 0 ? WEFT_PANEL * p->k : p->n);
+        size_t size = p->k > 0 ? weft_dtype_bytes(dtype) : sizeof(float);
+        for (size_t begin = 0; begin < p->n_flat; begin += rows, at++) {
+            size_t left = p->n_flat - begin, got;
+            REQUIRE(at < n);
+            CHECK(weft_layout_chunk_part(l, at, &got) == p);
+            CHECK_INT(got, left < rows ? left : rows);
+            CHECK_INT(weft_layout_chunk(l, at), p->offset + begin);
+            CHECK_INT(weft_layout_chunk_byte(l, dtype, at),
+                      p->fwd_bytes + begin * size);
+            CHECK_INT(weft_layout_chunk_byte(l, dtype, at) % 64, 0);
+            CHECK_INT(weft_layout_chunk(l, at) % 16, 0);
+        }
+    }
+    CHECK_INT(at, n);
+    CHECK_INT(weft_layout_chunk(l, n), l->n_flat);
+    CHECK_INT(weft_layout_chunk_byte(l, dtype, n), l->fwd_bytes);
+    for (size_t step = l->n_flat / 97 + 1, e = 0; e <= l->n_flat + step;
+         e += step) {
+        int32_t near = weft_layout_chunk_near(l, e);
+        REQUIRE(near >= 0 && near <= n);
+        size_t far = (size_t) llabs((long long) e
+                                    - (long long) weft_layout_chunk(l, near));
+        for (int32_t i = near > 0 ? near - 1 : 0; i <= near + 1 && i <= n;
+             i++)
+            CHECK((size_t) llabs((long long) e
+                                 - (long long) weft_layout_chunk(l, i))
+                  >= far);
+    }
+}
+
+static void test_chunks(void)
+{
+    for (size_t m = 0; m < WEFT_COUNT(models); m++)
+        for (int dtype = WEFT_F32; dtype <= WEFT_BF16; dtype++) {
+            struct weft_shape s = models[m];
+            struct weft_err err;
+            s.dtype = (enum weft_dtype) dtype;
+            REQUIRE_OK(weft_shape_partition(&s, 0, &err), err);
+            for (int kind = 0; kind < WEFT_N_TILE_KINDS; kind++)
+                for (int32_t b = 0; b < s.n_blocks; b++) {
+                    struct weft_layout l;
+                    weft_layout_get(&s, (enum weft_tile_kind) kind, b, &l);
+                    bool odd = false; /* bf16 takes rows in pairs */
+                    for (int32_t i = 0; i < l.n_parts; i++)
+                        odd = odd || l.part[i].k % 2 != 0;
+                    if (!odd)
+                        check_chunks(&l, (enum weft_dtype) dtype);
+                }
+        }
+}
+
 WEFT_TESTS(
-    "base/shape",
+    "base/shape", {"test_chunks", test_chunks},
     {"test_partition_covers_everything", test_partition_covers_everything},
     {"test_partition_default", test_partition_default},
     {"test_partition_refuses", test_partition_refuses},

@@ -77,20 +77,44 @@ static inline void fixture_put(const struct weft_g_model *m, int32_t place,
         opt = weft_g_params_tile(&m->opt[place], kind, layer, block);
     }
     if (fwd) {
+        struct weft_range has = weft_g_chunks_at(m, false, place, kind, layer,
+                                                 block);
         void *to = weft_tile_acquire(fwd, WEFT_WRITE);
-        void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
-        weft_k_publish(layout, m->shape.dtype, flat, to, t);
-        weft_tile_unacquire(fwd);
-        if (bwd)
+        weft_k_publish_chunks(layout, m->shape.dtype, has,
+                              flat + weft_layout_chunk(layout, has.first),
+                              to);
+        if (bwd) {
+            weft_k_publish(layout, m->shape.dtype, flat, to,
+                           weft_tile_acquire(bwd, WEFT_WRITE));
             weft_tile_unacquire(bwd);
+        }
+        weft_tile_unacquire(fwd);
     }
     if (opt) {
+        struct weft_range has = weft_g_chunks_at(m, true, place, kind, layer,
+                                                 block);
+        size_t begin = weft_layout_chunk(layout, has.first);
+        size_t end = weft_layout_chunk(layout, weft_range_end(has));
         float *o = weft_tile_acquire(opt, WEFT_WRITE);
         memset(o, 0, weft_tile_bytes(opt));
         if (weft_master_apart(&m->shape, kind))
-            memcpy(o, flat, layout->n_flat * 4);
+            memcpy(o, flat + begin, (end - begin) * 4);
         weft_tile_unacquire(opt);
     }
+}
+
+/* A tied embedding's table has the head's rows. */
+static inline void fixture_tie(const struct weft_shape *s, int32_t block,
+                               float *table)
+{
+    struct weft_layout head;
+    weft_layout_get(s, WEFT_TILE_HEAD, block, &head);
+    float *flat = fixture_flat(&head, WEFT_TILE_HEAD, 0, block);
+    for (int32_t n = 0; n < s->block[block].n_vocab; n++)
+        for (int32_t k = 0; k < s->hidden; k++)
+            table[n * s->hidden + k] =
+                flat[weft_flat_index(&head.part[0], n, k)];
+    weft_free(flat);
 }
 
 /* Fills the model at all its places. KV replicas agree. */
@@ -108,6 +132,8 @@ static inline void fixture_fill(const struct weft_g_model *m)
             for (int32_t b = 0; b < n; b++) {
                 weft_layout_get(s, kind, b, &layout[b]);
                 flat[b] = fixture_flat(&layout[b], kind, l, b);
+                if (kind == WEFT_TILE_EMBED && s->tied)
+                    fixture_tie(s, b, flat[b]);
             }
             if (kind == WEFT_TILE_LAYER)
                 weft_k_share_kv(s, flat);

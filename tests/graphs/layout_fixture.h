@@ -110,4 +110,84 @@ static inline struct weft_hash tile_hash(struct weft_tile *tile)
     return h;
 }
 
+/* ---- What a model holds ----------------------------------------------- */
+
+enum { USES = 3 }; /* published weights, transposes, optimizer state */
+static const struct weft_hash no_tile;
+
+/* What all places together hold of a tile for one use, in the order of its
+ * vectors: flat values, or published bytes. */
+struct whole {
+    char *data;   /* (bytes) */
+    bool *is_set; /* (bytes) */
+    size_t bytes;
+};
+
+static inline void whole_add(struct whole *w, size_t at, const char *data,
+                             size_t n)
+{
+    size_t other = 0;
+    REQUIRE(at + n <= w->bytes);
+    for (size_t i = 0; i < n; i++) {
+        other += w->is_set[at + i] && w->data[at + i] != data[i];
+        w->data[at + i] = data[i];
+        w->is_set[at + i] = true;
+    }
+    CHECK_INT(other, 0);
+}
+
+/* A place's part of it: state is vectors of what it owns. */
+static inline void whole_take(struct whole *w, const struct weft_g_model *m,
+                              bool state, struct weft_tile *tile,
+                              enum weft_tile_kind kind, int32_t layer,
+                              int32_t block)
+{
+    struct weft_layout l;
+    struct weft_range has = weft_g_chunks_at(m, state, weft_tile_place(tile),
+                                             kind, layer, block);
+    weft_layout_get(&m->shape, kind, block, &l);
+    const char *data = weft_tile_acquire(tile, WEFT_READ);
+    size_t begin = weft_layout_chunk(&l, has.first) * 4;
+    size_t n = weft_layout_chunk(&l, weft_range_end(has)) * 4 - begin;
+    if (!state)
+        whole_add(w, weft_layout_chunk_byte(&l, m->shape.dtype, has.first),
+                  data, weft_tile_bytes(tile));
+    for (size_t at = 0; state && at < weft_tile_bytes(tile); at += n)
+        whole_add(w, at / n * l.n_flat * 4 + begin, data + at, n);
+    weft_tile_unacquire(tile);
+}
+
+/* Every copy of a tile is the same, and with what places own of it nothing is
+ * missing; returns its hash, none: no_tile. */
+static inline struct weft_hash copies_hash(const struct weft_g_model *m,
+                                           int u, enum weft_tile_kind kind,
+                                           int32_t layer, int32_t block)
+{
+    const struct weft_params *use[USES] = {m->fwd, m->bwd, m->opt};
+    struct weft_layout l;
+    struct weft_hash hash = no_tile;
+    bool any = false;
+    weft_layout_get(&m->shape, kind, block, &l);
+    struct whole w = {
+        .bytes = u == 0 ? weft_g_fwd_bytes(&m->shape, kind, block)
+               : u == 1 ? l.bwd_bytes
+                        : weft_opt_bytes(&m->shape, kind, l.n_flat)};
+    w.data = weft_alloc(w.bytes, 1);
+    w.is_set = weft_alloc(w.bytes, 1);
+    for (int32_t p = 0; p < m->n_places; p++) {
+        struct weft_tile *tile = weft_g_params_tile(&use[u][p], kind, layer,
+                                                    block);
+        if (tile)
+            whole_take(&w, m, u == 2, tile, kind, layer, block);
+        any = any || tile;
+    }
+    if (any)
+        REQUIRE(memchr(w.is_set, false, w.bytes) == NULL);
+    if (any)
+        hash = weft_hash128(w.data, w.bytes);
+    weft_free(w.data);
+    weft_free(w.is_set);
+    return hash;
+}
+
 #endif

@@ -10,3 +10,5 @@ check_PROGRAMS += %D%/test_reallocate
 EXTRA_DIST += %D%/layout_fixture.h
 check_PROGRAMS += %D%/test_gradient_tree
 %C%_test_gradient_tree_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_shards
+%C%_test_shards_LDADD = $(graphs_libs)

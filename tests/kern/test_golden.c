@@ -295,8 +295,12 @@ static void forward_backward(struct model *m)
         grad[t] = find(m, WEFT_TILE_EMBED, 0, t)->grad;
     weft_k_embed_backward(s, m->n, m->token, dx, grad);
     for (int32_t t = 0; s->tied && t < s->n_blocks; t++)
-        weft_k_tied_add_gradient(s, t, grad[t],
-                                 find(m, WEFT_TILE_HEAD, 0, t)->grad);
+        weft_k_tied_add_gradient(
+            s, t,
+            (struct weft_range){
+                0,
+                weft_layout_n_chunks(&find(m, WEFT_TILE_HEAD, 0, t)->layout)},
+            grad[t], find(m, WEFT_TILE_HEAD, 0, t)->grad);
     weft_free(x[0]);
     weft_free(dx);
 }
@@ -356,10 +360,15 @@ static double gradient_norm(struct model *m)
     double sum = 0;
     for (int32_t i = 0; i < m->n_tiles; i++) {
         const struct tile *t = &m->tile[i];
-        if (t->kind == WEFT_TILE_LAYER)
-            sum += weft_k_layer_sum_squares(&m->s, t->block, t->grad);
-        else if (counts(m, t))
-            sum += weft_k_sum_squares(t->grad, t->layout.n_flat);
+        struct weft_range one = {0, 1};
+        int32_t n = weft_layout_n_chunks(&t->layout);
+        for (; one.first < n && counts(m, t); one.first++) {
+            double squares;
+            weft_k_chunk_squares(
+                &m->s, t->kind, t->block, one,
+                t->grad + weft_layout_chunk(&t->layout, one.first), &squares);
+            sum += squares;
+        }
     }
     return sqrt(sum);
 }

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graphs/shard.h"
+
+#include "graphs/tiles.h"
+
+static size_t elements(const struct weft_shape *s, enum weft_tile_kind kind,
+                       int32_t block)
+{
+    struct weft_layout l;
+    weft_layout_get(s, kind, block, &l);
+    return l.n_flat;
+}
+
+/* Of a kind's blocks first .. end - 1. */
+static size_t elements_of(const struct weft_shape *s,
+                          enum weft_tile_kind kind, int32_t first,
+                          int32_t end)
+{
+    size_t n = 0;
+    for (int32_t b = first; b < end; b++)
+        n += elements(s, kind, b);
+    return n;
+}
+
+/* The tp member whose range has the block; norms are member 0's. */
+static int32_t member_of(const struct weft_shape *s,
+                         const struct weft_g_layout *home, int32_t block)
+{
+    int32_t k = 0;
+    while (block
+           >= weft_range_end(weft_plan_range(s->n_blocks, home->plan.tp, k)))
+        k++;
+    return k;
+}
+
+/* A tile's place in its row. */
+struct position {
+    int32_t stage, tp;
+    size_t begin, total;
+};
+
+static struct position position_of(const struct weft_shape *s,
+                                   const struct weft_g_layout *home,
+                                   enum weft_tile_kind kind, int32_t layer,
+                                   int32_t block)
+{
+    bool is_norms = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_FINAL;
+    bool is_head = kind == WEFT_TILE_HEAD || kind == WEFT_TILE_FINAL;
+    int32_t last = home->plan.pp - 1;
+    struct position p = {.stage = kind == WEFT_TILE_EMBED ? 0
+                                : is_head
+                                    ? last
+                                    : weft_g_layout_stage_of(home, layer),
+                         .tp = is_norms ? 0 : member_of(s, home, block)};
+    struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp,
+                                              p.tp);
+    int32_t end = weft_range_end(range);
+    int32_t first_layer = home->first_layer[p.stage];
+    bool norms = p.tp == 0;
+    size_t embed = 0, one = 0, head = 0;
+    if (p.stage == 0 && !s->tied)
+        embed = elements_of(s, WEFT_TILE_EMBED, range.first, end);
+    one = elements_of(s, WEFT_TILE_LAYER, range.first, end)
+        + (norms ? elements(s, WEFT_TILE_NORMS, 0) : 0);
+    if (p.stage == last)
+        head = elements_of(s, WEFT_TILE_HEAD, range.first, end)
+             + (norms ? elements(s, WEFT_TILE_FINAL, 0) : 0);
+    size_t layers = (size_t) (home->first_layer[p.stage + 1] - first_layer)
+                  * one;
+    bool apart = s->tied && is_head; /* a row of its own */
+    p.total = apart ? head : embed + layers + (s->tied ? 0 : head);
+    if (is_head)
+        p.begin = apart ? 0 : embed + layers;
+    else if (kind != WEFT_TILE_EMBED)
+        p.begin = embed + (size_t) (layer - first_layer) * one;
+    p.begin += is_norms
+                 ? elements_of(s, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
+                               range.first, end)
+                 : elements_of(s, kind, range.first, block);
+    return p;
+}
+
+int32_t weft_g_pieces(const struct weft_shape *s,
+                      const struct weft_g_layout *home,
+                      enum weft_tile_kind kind, int32_t layer, int32_t block,
+                      struct weft_g_piece *out)
+{
+    struct weft_layout l;
+    int32_t place[WEFT_G_MAX_DP], n = 0, at = 0;
+    if (s->tied && kind == WEFT_TILE_EMBED)
+        kind = WEFT_TILE_HEAD;
+    struct position p = position_of(s, home, kind, layer, block);
+    int32_t n_places = weft_g_layout_places(home, p.stage, p.tp, place);
+    weft_layout_get(s, kind, block, &l);
+    for (int32_t j = 0; j < n_places; j++) {
+        size_t target = p.total * (size_t) (j + 1) / (size_t) n_places;
+        int32_t next = target <= p.begin
+                         ? 0
+                         : weft_layout_chunk_near(&l, target - p.begin);
+        if (next > at)
+            out[n++] = (struct weft_g_piece){place[j], {at, next - at}};
+        at = next;
+    }
+    return n;
+}
+
+void weft_g_pieces_cut(const struct weft_shape *s, enum weft_tile_kind kind,
+                       int32_t block, bool published, int32_t n,
+                       const struct weft_g_piece *piece, size_t *out)
+{
+    struct weft_layout l;
+    weft_layout_get(s, kind, block, &l);
+    for (int32_t i = 1; i < n; i++)
+        out[i - 1] = published ? weft_layout_chunk_byte(&l, s->dtype,
+                                                        piece[i].chunks.first)
+                               : weft_layout_chunk(&l, piece[i].chunks.first)
+                                     * sizeof(float);
+}
+
+int32_t weft_g_published_cut(const struct weft_shape *s,
+                             const struct weft_g_layout *home,
+                             enum weft_tile_kind kind, int32_t layer,
+                             int32_t block, size_t *out)
+{
+    struct weft_g_piece piece[WEFT_G_MAX_DP];
+    bool vocabulary = kind == WEFT_TILE_EMBED || kind == WEFT_TILE_HEAD;
+    /* without ZeRO only a tied head goes anywhere, to the first stage */
+    if (home->plan.zero == 0 && !(s->tied && vocabulary && home->plan.pp > 1))
+        return 1;
+    int32_t n = weft_g_pieces(s, home, kind, layer, block, piece);
+    weft_g_pieces_cut(s, kind, block, true, n, piece, out);
+    return n;
+}
+
+struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
+                                   int32_t place, enum weft_tile_kind kind,
+                                   int32_t layer, int32_t block)
+{
+    struct weft_g_piece piece[WEFT_G_MAX_DP];
+    struct weft_layout l;
+    if (m->home.plan.zero < (state ? 1 : 3)) {
+        weft_layout_get(&m->shape, kind, block, &l);
+        return (struct weft_range){0, weft_layout_n_chunks(&l)};
+    }
+    int32_t n = weft_g_pieces(&m->shape, &m->home, kind, layer, block, piece);
+    for (int32_t i = 0; i < n; i++)
+        if (piece[i].place == place)
+            return piece[i].chunks;
+    return (struct weft_range){0, 0};
+}
+
+/* ---- Shards of bundles -------------------------------------------------- */
+
+/* Of a bundle's tiles number `index`, if there is one. */
+static bool has_tile(const struct weft_shape *s,
+                     const struct weft_g_layout *home,
+                     const struct weft_g_bundle *b, int32_t index,
+                     enum weft_tile_kind *kind_out)
+{
+    static const enum weft_tile_kind kind[] = {
+        [WEFT_GROUP_LAYER] = WEFT_TILE_LAYER,
+        [WEFT_GROUP_EMBED] = WEFT_TILE_EMBED,
+        [WEFT_GROUP_HEAD] = WEFT_TILE_HEAD};
+    struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp,
+                                              b->tp);
+    *kind_out = kind[b->group];
+    if (index < WEFT_MAX_BLOCKS)
+        return index >= range.first && index < weft_range_end(range)
+            && !(s->scalar_head && b->group == WEFT_GROUP_HEAD);
+    *kind_out = b->group == WEFT_GROUP_LAYER ? WEFT_TILE_NORMS
+                                             : WEFT_TILE_FINAL;
+    return b->tp == 0 && b->group != WEFT_GROUP_EMBED;
+}
+
+int32_t weft_g_shards(const struct weft_g_model *m,
+                      const struct weft_g_bundle *b, struct weft_g_shard *out)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < WEFT_GROUP_TILES; i++) {
+        struct weft_g_piece piece[WEFT_G_MAX_DP];
+        enum weft_tile_kind kind;
+        if (!has_tile(&m->shape, &m->home, b, i, &kind))
+            continue;
+        int32_t n_pieces = weft_g_pieces(&m->shape, &m->home, kind, b->layer,
+                                         i < WEFT_MAX_BLOCKS ? i : 0, piece);
+        for (int32_t k = 0; k < n_pieces; k++) {
+            /* owners come in order: the last shard's, or a new one */
+            if (n == 0 || out[n - 1].place != piece[k].place)
+                out[n++] = (struct weft_g_shard){.bundle = *b,
+                                                 .place = piece[k].place};
+            out[n - 1].chunks.of[i] = piece[k].chunks;
+            out[n - 1].part[i] = k;
+        }
+    }
+    return n;
+}
+
+static struct weft_layer_tiles shard_tiles(const struct weft_g_model *m,
+                                           const struct weft_g_shard *shard,
+                                           const struct weft_params *params,
+                                           bool parts)
+{
+    struct weft_layer_tiles tiles = weft_g_bundle_tiles(m, &shard->bundle,
+                                                        params);
+    for (int32_t i = 0; i < WEFT_GROUP_TILES; i++) {
+        struct weft_tile **tile = i < WEFT_MAX_BLOCKS ? &tiles.block[i]
+                                                      : &tiles.norms;
+        if (shard->chunks.of[i].n == 0)
+            *tile = NULL;
+        else if (*tile && parts)
+            *tile = weft_tile_part(*tile, shard->part[i]);
+    }
+    return tiles;
+}
+
+struct weft_layer_tiles weft_g_shard_parts(const struct weft_g_model *m,
+                                           const struct weft_g_shard *shard,
+                                           const struct weft_params *params)
+{
+    return shard_tiles(m, shard, params, true);
+}
+
+struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *m,
+                                           const struct weft_g_shard *shard,
+                                           const struct weft_params *params)
+{
+    return shard_tiles(m, shard, params, false);
+}
+
+size_t weft_g_shard_bytes(const struct weft_g_model *m,
+                          const struct weft_g_shard *shard)
+{
+    size_t n = 0;
+    for (int32_t i = 0; i < WEFT_GROUP_TILES; i++) {
+        struct weft_layout l;
+        enum weft_tile_kind kind;
+        struct weft_range chunks = shard->chunks.of[i];
+        if (chunks.n == 0
+            || !has_tile(&m->shape, &m->home, &shard->bundle, i, &kind))
+            continue;
+        weft_layout_get(&m->shape, kind, i < WEFT_MAX_BLOCKS ? i : 0, &l);
+        n += weft_layout_chunk(&l, weft_range_end(chunks))
+           - weft_layout_chunk(&l, chunks.first);
+    }
+    return n * sizeof(float);
+}

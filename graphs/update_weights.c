@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * AdamW of what a place updates: its shards, or without ZeRO all that it has;
+ * and the new published weights' way to whoever holds them.
+ */
+#include "graphs/update_inside.h"
+
+/* ---- AdamW ---------------------------------------------------------------------- */
+
+static struct weft_tile *norm_at(struct weft_g_update *u,
+                                 const struct weft_where *where,
+                                 struct weft_tile *norm, int32_t place)
+{
+    return weft_g_copy_at(u->t->copies, u->seq, where, norm, place);
+}
+
+/* AdamW of what an owner has of a bundle. */
+static void update_shard(struct weft_g_update *u, struct weft_g_owned *o,
+                         struct weft_tile *norm)
+{
+    const struct weft_g_model *m = u->m;
+    const struct weft_g_shard *s = &o->shard;
+    struct weft_layer_tiles opt = weft_g_shard_tiles(m, s, &m->opt[s->place]);
+    struct weft_layer_tiles fwd = (m->home.plan.zero >= 3
+                                       ? weft_g_shard_tiles
+                                       : weft_g_shard_parts)(
+        m, s, &m->fwd[s->place]);
+    struct weft_where where = weft_g_update_turn(u, &s->bundle, s->place);
+    weft_insert_adamw(u->seq, &where, &m->shape, &u->t->adamw,
+                      s->bundle.group, &s->chunks, &o->node[0].tiles,
+                      norm_at(u, &where, norm, s->place), &opt, &fwd);
+}
+
+/* A sum comes to where it lies in a whole gradient tile. */
+static void bring_sum(void *arg, struct weft_tile **sum,
+                      struct weft_tile **part)
+{
+    const struct weft_g_update *u = arg;
+    struct weft_where where = u->pass.where;
+    if (*part != *sum)
+        weft_insert_copy(u->seq, &where, *sum, *part);
+}
+
+/* The whole sum of a bundle at a place that updates all of it: in the
+ * accumulators of one of its replicas, of which what was in them has been
+ * given, or where it is. */
+static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
+                                         int32_t place)
+{
+    const struct weft_g_model *m = u->m;
+    struct weft_g_bundle b = weft_g_bundle_get(m, i);
+    int32_t d = 0;
+    struct weft_g_owned *first = &u->owned[u->first[i]];
+    if (u->first[i] + 1 == u->first[i + 1] && first->shard.place == place)
+        return first->node[0].tiles;
+    while (weft_g_layout_member(&m->home, d, weft_g_sum_stage(u, &b), b.tp)
+               ->place
+           != place)
+        d++;
+    for (int32_t k = u->first[i]; k < u->first[i + 1]; k++) {
+        struct weft_layer_tiles part = weft_g_shard_parts(
+            m, &u->owned[k].shard, &u->t->grads->set[d][0]);
+        weft_g_for_each_slot(&u->owned[k].node[0].tiles, &part, bring_sum, u);
+    }
+    return weft_g_bundle_tiles(m, &b, &u->t->grads->set[d][0]);
+}
+
+static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)
+{
+    struct weft_chunks all = u->owned[u->first[i]].shard.chunks;
+    for (int32_t k = u->first[i] + 1; k < u->first[i + 1]; k++)
+        for (int32_t t = 0; t < WEFT_GROUP_TILES; t++)
+            all.of[t].n += u->owned[k].shard.chunks.of[t].n;
+    return all;
+}
+
+/* AdamW of a bundle at every place that has it, each for itself. */
+static void update_bundle(struct weft_g_update *u, int32_t i,
+                          struct weft_tile *norm)
+{
+    const struct weft_g_model *m = u->m;
+    int32_t place[WEFT_G_MAX_DP];
+    struct weft_g_bundle b = weft_g_bundle_get(m, i);
+    struct weft_chunks all = all_chunks(u, i);
+    int32_t n = weft_g_bundle_places(m, &b, place);
+    for (int32_t k = 0; k < n; k++) {
+        struct weft_layer_tiles grad = whole_sum(u, i, place[k]);
+        struct weft_layer_tiles fwd = weft_g_bundle_tiles(m, &b,
+                                                          &m->fwd[place[k]]);
+        struct weft_layer_tiles opt = weft_g_bundle_tiles(m, &b,
+                                                          &m->opt[place[k]]);
+        struct weft_where where = weft_g_update_turn(u, &b, place[k]);
+        weft_insert_adamw(u->seq, &where, &m->shape, &u->t->adamw, b.group,
+                          &all, &grad, norm_at(u, &where, norm, place[k]),
+                          &opt, &fwd);
+    }
+}
+
+/* ---- Published weights ------------------------------------------------------------ */
+
+/* What an owner has updated, to the other places that hold it; norms to all
+ * members' places. */
+static void publish_shard(struct weft_g_update *u,
+                          const struct weft_g_shard *s)
+{
+    const struct weft_g_model *m = u->m;
+    const struct weft_g_bundle *b = &s->bundle;
+    int32_t place[WEFT_G_MAX_DP * WEFT_MAX_BLOCKS];
+    struct weft_layer_tiles from = weft_g_shard_parts(m, s,
+                                                      &m->fwd[s->place]);
+    struct weft_layer_tiles norms = {{NULL}, from.norms};
+    int32_t n = weft_g_bundle_places(m, b, place);
+    from.norms = NULL;
+    for (int32_t i = 0; i < n; i++)
+        if (place[i] != s->place)
+            weft_g_copy_tiles(u, from,
+                              weft_g_shard_parts(m, s, &m->fwd[place[i]]));
+    n = norms.norms ? weft_g_layout_places(
+            &m->home, weft_g_bundle_stage(m, b), -1, place)
+                    : 0;
+    for (int32_t i = 0; i < n; i++)
+        if (place[i] != s->place)
+            weft_g_copy_tiles(u, norms,
+                              weft_g_shard_parts(m, s, &m->fwd[place[i]]));
+}
+
+/* Norms from a place that updates them to those that have no state of them. */
+static void publish_norms(struct weft_g_update *u,
+                          const struct weft_g_bundle *b)
+{
+    const struct weft_g_model *m = u->m;
+    int32_t place[WEFT_G_MAX_DP * WEFT_MAX_BLOCKS];
+    int32_t n = weft_g_layout_places(&m->home, weft_g_bundle_stage(m, b), -1,
+                                     place);
+    struct weft_layer_tiles from = {{NULL}, NULL};
+    for (int32_t i = 0; i < n && !from.norms; i++)
+        if (weft_params_group(&m->opt[place[i]], b->group, b->layer).norms)
+            from.norms = weft_params_group(&m->fwd[place[i]], b->group,
+                                           b->layer)
+                             .norms;
+    for (int32_t i = 0; i < n && from.norms; i++)
+        if (!weft_params_group(&m->opt[place[i]], b->group, b->layer).norms)
+            weft_g_copy_tiles(
+                u, from,
+                weft_params_group(&m->fwd[place[i]], b->group, b->layer));
+}
+
+static struct weft_range blocks_of(const struct weft_g_update *u,
+                                   const struct weft_g_bundle *b)
+{
+    return weft_plan_range(u->m->shape.n_blocks, u->m->home.plan.tp, b->tp);
+}
+
+static void transpose(struct weft_g_update *u, const struct weft_g_bundle *b)
+{
+    const struct weft_g_model *m = u->m;
+    int32_t place[WEFT_G_MAX_DP], n = weft_g_bundle_places(m, b, place);
+    if (b->group == WEFT_GROUP_EMBED
+        || (b->group == WEFT_GROUP_HEAD && m->shape.scalar_head))
+        return;
+    for (int32_t i = 0; i < n; i++) {
+        struct weft_where where = weft_g_update_at(
+            u, b, weft_g_bundle_stage(m, b), place[i]);
+        weft_insert_transpose(u->seq, &where, &m->shape, blocks_of(u, b),
+                              b->group, b->layer, &m->fwd[place[i]],
+                              &m->bwd[place[i]]);
+    }
+}
+
+/* The head's blocks from their owners to the tables of a place. */
+static void bring_head(struct weft_g_update *u, int32_t tp, int32_t place)
+{
+    const struct weft_g_model *m = u->m;
+    for (int32_t i = u->first[tp]; i < u->first[tp + 1]; i++) {
+        const struct weft_g_shard *s = &u->owned[i].shard;
+        struct weft_g_shard head = *s;
+        head.bundle.group = WEFT_GROUP_HEAD;
+        struct weft_layer_tiles from = weft_g_shard_parts(m, &head,
+                                                          &m->fwd[s->place]);
+        struct weft_layer_tiles to = weft_g_shard_parts(m, s, &m->fwd[place]);
+        for (int32_t b = 0; b < WEFT_MAX_BLOCKS; b++)
+            if (from.block[b])
+                weft_insert_copy(u->seq, &u->pass.where, from.block[b],
+                                 to.block[b]);
+    }
+}
+
+/* Tied tables wherever there are any, of the head beside them or from its
+ * owners. */
+static void tie(struct weft_g_update *u, const struct weft_g_bundle *head)
+{
+    const struct weft_g_model *m = u->m;
+    struct weft_g_bundle embed = weft_g_bundle_get(m, head->tp);
+    struct weft_range range = blocks_of(u, head);
+    int32_t place[WEFT_G_MAX_DP], n = weft_g_bundle_places(m, &embed, place);
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_params *fwd = &m->fwd[place[i]];
+        struct weft_where where = weft_g_update_at(u, &embed, 0, place[i]);
+        bool beside = fwd->head.block[range.first] != NULL;
+        if (!beside)
+            bring_head(u, head->tp, place[i]);
+        weft_insert_tied_table(u->seq, &where, &m->shape, range,
+                               beside ? fwd->head.block : NULL, fwd->embed);
+    }
+}
+
+void weft_g_update_weights(struct weft_g_update *u, int32_t i,
+                           struct weft_tile *norm)
+{
+    int32_t zero = u->m->home.plan.zero;
+    struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
+    if (zero == 0) {
+        update_bundle(u, i, norm);
+        publish_norms(u, &b);
+    }
+    for (int32_t k = u->first[i]; k < u->first[i + 1] && zero > 0; k++) {
+        update_shard(u, &u->owned[k], norm);
+        if (zero < 3)
+            publish_shard(u, &u->owned[k].shard);
+    }
+    if (zero >= 3)
+        return;
+    transpose(u, &b);
+    if (u->m->shape.tied && b.group == WEFT_GROUP_HEAD)
+        tie(u, &b);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ZeRO deals out, for published shapes and degrees up to 64, without a
+ * device: pieces cover every tile once; the largest share is at most the mean
+ * and a chunk, and within 5 %; there are hardly more pieces than tiles and
+ * replicas; memory falls as 1/dp, and from level to level.
+ */
+#include "graphs/shard.h"
+
+#include "graphs/gather.h"
+#include "tests/harness.h"
+
+static const struct weft_shape shapes[] = {
+    {.hidden = 896,
+     .n_layers = 24,
+     .n_heads = 14,
+     .n_kv_heads = 2,
+     .head_dim = 64,
+     .intermediate = 4864,
+     .vocab = 151936,
+     .qkv_bias = true,
+     .tied = true,
+     .dtype = WEFT_BF16}, /* Qwen2.5-0.5B */
+    {.hidden = 4096,
+     .n_layers = 32,
+     .n_heads = 32,
+     .n_kv_heads = 32,
+     .head_dim = 128,
+     .intermediate = 11008,
+     .vocab = 32000,
+     .dtype = WEFT_BF16}, /* LLaMA 7B */
+    {.hidden = 2048,
+     .n_layers = 16,
+     .n_heads = 32,
+     .n_kv_heads = 8,
+     .head_dim = 64,
+     .intermediate = 8192,
+     .vocab = 128256,
+     .tied = true,
+     .scalar_head = true,
+     .dtype = WEFT_F32}, /* a critic of Llama 3.2 1B */
+    {.hidden = 768,
+     .n_layers = 12,
+     .n_heads = 12,
+     .n_kv_heads = 12,
+     .head_dim = 64,
+     .intermediate = 2048,
+     .vocab = 32000,
+     .qk_norm = true,
+     .o_bias = true,
+     .dtype = WEFT_F32}};
+
+static const int32_t degrees[][3] = {
+    {1, 1, 1},  {2, 1, 1},  {3, 1, 1},  {4, 1, 4}, {7, 2, 1},  {16, 1, 1},
+    {16, 2, 1}, {12, 1, 3}, {32, 1, 1}, {8, 2, 4}, {64, 1, 1}, {31, 1, 2}};
+
+enum { MOST_PLACES = 64 * 8 };
+
+static void layout_open(const struct weft_shape *s, const int32_t d[3],
+                        int32_t zero, struct weft_g_layout *out)
+{
+    struct weft_err err;
+    int32_t n = d[0] * d[1] * d[2];
+    struct weft_g_job job = {1, n, true};
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = n};
+    plan.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
+        .mesh = {0, 1, 0, n},
+        .dp = d[0],
+        .tp = d[1],
+        .pp = d[2],
+        .zero = zero};
+    REQUIRE(n <= MOST_PLACES);
+    REQUIRE_OK(
+        weft_g_layout_init(&job, s, &plan, WEFT_CALL_ACTOR_TRAIN, out, &err),
+        err);
+}
+
+static struct weft_shape shape_of(size_t i)
+{
+    struct weft_err err;
+    struct weft_shape s = shapes[i];
+    if (s.scalar_head)
+        s.tied = false;
+    REQUIRE_OK(weft_shape_partition(&s, 0, &err), err);
+    return s;
+}
+
+typedef void (*layout_fn)(const struct weft_shape *shape,
+                          struct weft_g_layout *home);
+
+static void everywhere(layout_fn check)
+{
+    for (size_t i = 0; i < WEFT_COUNT(shapes); i++)
+        for (size_t d = 0; d < WEFT_COUNT(degrees); d++) {
+            struct weft_shape s = shape_of(i);
+            struct weft_g_layout home;
+            if (degrees[d][1] > s.n_blocks || degrees[d][2] > s.n_layers)
+                continue;
+            layout_open(&s, degrees[d], 1, &home);
+            check(&s, &home);
+            weft_g_layout_release(&home);
+        }
+}
+
+/* ---- Pieces -------------------------------------------------------------- */
+
+/* Of a row's elements what each replica has, and its tiles. */
+struct share {
+    double elements[64];
+    int32_t n_tiles[64];
+    double chunk; /* the largest */
+    int32_t tiles;
+};
+
+static int32_t replica_of(const struct weft_g_layout *home, int32_t stage,
+                          int32_t tp, int32_t place)
+{
+    for (int32_t i = 0; i < home->plan.dp; i++)
+        if (weft_g_layout_member(home, i, stage, tp)->place == place)
+            return i;
+    return -1;
+}
+
+static void add_tile(const struct weft_shape *s,
+                     const struct weft_g_layout *home, int32_t stage,
+                     int32_t tp, enum weft_tile_kind kind, int32_t layer,
+                     int32_t block, struct share *share)
+{
+    struct weft_g_piece piece[WEFT_G_MAX_DP];
+    struct weft_layout l;
+    int32_t n = weft_g_pieces(s, home, kind, layer, block, piece), at = 0;
+    weft_layout_get(s, kind, block, &l);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t d = replica_of(home, stage, tp, piece[i].place);
+        REQUIRE(d >= 0);
+        CHECK_INT(piece[i].chunks.first, at);
+        CHECK(piece[i].chunks.n > 0);
+        at += piece[i].chunks.n;
+        share->elements[d] += (double) (weft_layout_chunk(&l, at)
+                                        - weft_layout_chunk(
+                                            &l, piece[i].chunks.first));
+        share->n_tiles[d]++;
+    }
+    CHECK_INT(at, weft_layout_n_chunks(&l));
+    for (int32_t i = 0; i < at; i++) {
+        double size = (double) (weft_layout_chunk(&l, i + 1)
+                                - weft_layout_chunk(&l, i));
+        share->chunk = size > share->chunk ? size : share->chunk;
+    }
+    share->tiles++;
+}
+
+static void check_row(const struct weft_shape *s,
+                      const struct weft_g_layout *home, int32_t stage,
+                      int32_t tp)
+{
+    struct share share = {.chunk = 0};
+    struct weft_range range = weft_plan_range(s->n_blocks, home->plan.tp, tp);
+    bool last = stage == home->plan.pp - 1;
+    double mean = 0;
+    for (int32_t b = range.first; b < weft_range_end(range); b++) {
+        if (stage == 0 && !s->tied)
+            add_tile(s, home, stage, tp, WEFT_TILE_EMBED, -1, b, &share);
+        for (int32_t l = home->first_layer[stage];
+             l < home->first_layer[stage + 1]; l++)
+            add_tile(s, home, stage, tp, WEFT_TILE_LAYER, l, b, &share);
+        if (last && !s->scalar_head)
+            add_tile(s, home, stage, tp, WEFT_TILE_HEAD, -1, b, &share);
+    }
+    for (int32_t l = home->first_layer[stage];
+         l < home->first_layer[stage + 1] && tp == 0; l++)
+        add_tile(s, home, stage, tp, WEFT_TILE_NORMS, l, 0, &share);
+    if (last && tp == 0)
+        add_tile(s, home, stage, tp, WEFT_TILE_FINAL, -1, 0, &share);
+    int32_t pieces = 0;
+    for (int32_t i = 0; i < home->plan.dp; i++) {
+        mean += share.elements[i] / home->plan.dp;
+        pieces += share.n_tiles[i];
+    }
+    for (int32_t i = 0; i < home->plan.dp; i++) {
+        CHECK(share.elements[i] <= mean + (s->tied ? 2 : 1) * share.chunk);
+        CHECK(share.elements[i] <= 1.05 * mean);
+    }
+    CHECK(pieces < share.tiles + (s->tied ? 2 : 1) * home->plan.dp);
+}
+
+static void check_rows(const struct weft_shape *s, struct weft_g_layout *home)
+{
+    for (int32_t stage = 0; stage < home->plan.pp; stage++)
+        for (int32_t tp = 0; tp < home->plan.tp; tp++)
+            check_row(s, home, stage, tp);
+}
+
+static void test_pieces(void)
+{
+    everywhere(check_rows);
+}
+
+/* ---- Memory -------------------------------------------------------------- */
+
+/* Training's bytes at the fullest place; of all classes: WEFT_MEM_ALL. */
+static void most_bytes(const struct weft_shape *s, struct weft_g_layout *home,
+                       int32_t zero, double most[WEFT_MEM_ALL + 1])
+{
+    static size_t bytes[MOST_PLACES][WEFT_N_MEM_CLASSES];
+    const struct weft_g_train_size size = {
+        .most = {512, 4, 512}, .n_flights = 4, .n_groups = 64, .n_steps = 1};
+    memset(bytes, 0, sizeof bytes);
+    home->plan.zero = zero;
+    weft_g_model_bytes(s, true, home, bytes);
+    weft_g_gather_bytes(s, home, bytes);
+    weft_g_grads_bytes(s, home, size.n_groups, bytes);
+    weft_g_train_bytes(s, home, &size, bytes, bytes);
+    for (int c = 0; c <= WEFT_MEM_ALL; c++)
+        most[c] = 0;
+    for (int32_t p = 0; p < home->plan.dp * home->plan.tp * home->plan.pp;
+         p++) {
+        double all = 0;
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+            double b = (double) bytes[p][c];
+            most[c] = b > most[c] ? b : most[c];
+            all += b;
+        }
+        most[WEFT_MEM_ALL] = all > most[WEFT_MEM_ALL] ? all
+                                                      : most[WEFT_MEM_ALL];
+    }
+}
+
+static void check_levels(const struct weft_shape *s,
+                         struct weft_g_layout *home)
+{
+    double most[4][WEFT_MEM_ALL + 1], dp = home->plan.dp;
+    /* the buffers of ZeRO 3 hold two layers */
+    bool deep = s->n_layers / home->plan.pp > 4;
+    /* leaves may wait longer for one another, a tied embedding's gradients
+     * do so in the last stage; up to a chunk's imbalance */
+    bool aligned = (home->plan.dp & (home->plan.dp - 1)) == 0
+                && !(s->tied && home->plan.pp > 1);
+    for (int32_t zero = 0; zero <= 3; zero++)
+        most_bytes(s, home, zero, most[zero]);
+    for (int32_t zero = 1; zero <= 3 && dp > 1; zero++) {
+        const double *now = most[zero], *before = most[zero - 1];
+        CHECK(dp * now[WEFT_MEM_OPTIMIZER]
+              <= 1.05 * most[0][WEFT_MEM_OPTIMIZER]);
+        if (zero < 3 || deep)
+            CHECK(now[WEFT_MEM_WEIGHTS] <= before[WEFT_MEM_WEIGHTS]);
+        if (!aligned)
+            continue;
+        CHECK(now[WEFT_MEM_GRADIENTS] <= 1.01 * before[WEFT_MEM_GRADIENTS]);
+        if (zero < 3 || deep)
+            CHECK(now[WEFT_MEM_ALL]
+                  < (zero == 2 ? 1.01 : 1) * before[WEFT_MEM_ALL]);
+    }
+}
+
+static void test_levels(void)
+{
+    everywhere(check_levels);
+}
+
+WEFT_TESTS("graphs/shards", {"test_pieces", test_pieces},
+           {"test_levels", test_levels})
