@@ -39,7 +39,6 @@ int weft_exec_device(const struct weft_exec *x);
 
 struct weft_codelet {
     struct starpu_codelet starpu;
-    struct starpu_perfmodel model;
     weft_body_fn cpu;
     atomic_long n_pending;     /* inserted and not ended */
     struct weft_codelet *next; /* of those the runtime has seen */
@@ -48,8 +47,6 @@ struct weft_codelet {
 
 /* The one function that StarPU calls; argument: struct weft_task. */
 void weft_codelet_run(void *buffers[], void *args);
-/* Hashes the sizes of all tiles and the argument's size. */
-uint32_t weft_codelet_footprint(struct starpu_task *task);
 
 /* colour: 0xrrggbb, for traces. */
 #define WEFT_CODELET(op, colour, body)                                       \
@@ -58,12 +55,8 @@ uint32_t weft_codelet_footprint(struct starpu_task *task);
                    .cpu_funcs = {weft_codelet_run},                          \
                    .cpu_funcs_name = {"weft_codelet_run"},                   \
                    .nbuffers = STARPU_VARIABLE_NBUFFERS,                     \
-                   .model = &weft_cl_##op.model,                             \
                    .name = #op,                                              \
                    .color = (colour)},                                       \
-        .model = {.type = STARPU_HISTORY_BASED,                              \
-                  .symbol = "weft_" #op,                                     \
-                  .footprint = weft_codelet_footprint},                      \
         .cpu = (body),                                                       \
     };
 

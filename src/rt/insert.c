@@ -157,16 +157,6 @@ static void task_ended(void *arg)
     weft_seq_end(seq);
 }
 
-uint32_t weft_codelet_footprint(struct starpu_task *task)
-{
-    const struct weft_task *t = task->cl_arg;
-    uint32_t hash = (uint32_t) t->args_bytes;
-    for (int i = 0; i < t->n_access; i++)
-        hash = starpu_hash_crc32c_be_n(&t->access[i].tile->bytes,
-                                       sizeof(size_t), hash);
-    return hash;
-}
-
 /* ---- Inserting -------------------------------------------------------- */
 
 /* Parts in place of the tiles that are cut. */

@@ -74,7 +74,7 @@ static size_t tile_size(starpu_data_handle_t handle)
     return tile_of(handle)->bytes;
 }
 
-/* Codelets have a footprint of their own. */
+/* Codelets have no performance models, which would tell tasks apart by it. */
 static uint32_t tile_footprint(starpu_data_handle_t handle)
 {
     (void) handle;

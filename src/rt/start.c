@@ -59,6 +59,34 @@ static int check_joined(struct weft_err *err)
                         n, variable);
 }
 
+/* What Weft decides by itself. Who sets it means something by that, so it is
+ * not passed over; a value that says the same is none of it. */
+static int check_environment(struct weft_err *err)
+{
+    static const struct {
+        const char *name, *same, *instead;
+    } ours[] = {
+        {"STARPU_SCHED", NULL, "tasks run in the order of Weft's plan"},
+        {"STARPU_SCHED_LIB", NULL, "tasks run in the order of Weft's plan"},
+        {"STARPU_NCPU", NULL, "set the devices (runtime.devices)"},
+        {"STARPU_NCPUS", NULL, "set the devices (runtime.devices)"},
+        {"STARPU_RESERVE_NCPU", "0", "set the devices (runtime.devices)"},
+        {"STARPU_NCUDA", "0", "devices are CPU devices"},
+        {"STARPU_NOPENCL", "0", "devices are CPU devices"},
+        {"STARPU_LIMIT_CPU_MEM", NULL,
+         "set the memory (runtime.memory_limit_gib)"},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(ours); i++) {
+        const char *value = getenv(ours[i].name);
+        if (value && (!ours[i].same || strcmp(value, ours[i].same) != 0))
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the environment has %s=%s, which Weft does "
+                                "not follow: unset it; %s",
+                                ours[i].name, value, ours[i].instead);
+    }
+    return 0;
+}
+
 static bool folder_is_good(const char *path)
 {
     struct weft_err err;
@@ -74,12 +102,12 @@ static void set_starpu_home(void)
     const char *home = getenv("HOME");
     if (getenv("STARPU_HOME"))
         return;
+    path[0] = 0;
     if (cache && cache[0] == '/')
         snprintf(path, sizeof path, "%s/weft/starpu", cache);
-    else
-        snprintf(path, sizeof path, "%s/.cache/weft/starpu",
-                 home && home[0] == '/' ? home : "/nonexistent");
-    if (!folder_is_good(path)) {
+    else if (home && home[0] == '/' && weft_dir_exists(home))
+        snprintf(path, sizeof path, "%s/.cache/weft/starpu", home);
+    if (!path[0] || !folder_is_good(path)) {
         const char *tmp = getenv("TMPDIR");
         snprintf(path, sizeof path, "%s/weft-starpu-%ld",
                  tmp && tmp[0] == '/' ? tmp : "/tmp", (long) getuid());
@@ -220,6 +248,8 @@ static int prepare(const struct weft_rt_options *options,
                    struct weft_err *err)
 {
     int rc = check_joined(err);
+    if (!rc)
+        rc = check_environment(err);
     if (!rc && options->fxt_dir && weft_world_size() > 1)
         rc = weft_err_set(err, WEFT_EUNSUPPORTED,
                           "StarPU's own traces are of one process; the "

@@ -85,8 +85,8 @@ static void read_paje(const char *path, struct paje *out)
             continue;
         unknown += number < 0 || number > largest;
         out->n_workers += number == container && strstr(line, "CPU");
-        bool forward = strstr(line, "weft_forward_of_test") != NULL;
-        bool backward = strstr(line, "weft_backward_of_test") != NULL;
+        bool forward = strstr(line, "forward_of_test") != NULL;
+        bool backward = strstr(line, "backward_of_test") != NULL;
         out->forward += number == state && forward;
         out->backward += number == state && backward;
         const char *colour = strchr(line, '"');

@@ -70,6 +70,41 @@ static void test_several_processes(void)
     unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
+/* A variable of StarPU's is followed or refused, not passed over. */
+static void test_environment(void)
+{
+    static const struct {
+        const char *name, *value, *instead;
+    } bad[] = {{"STARPU_SCHED", "dmda", "order of Weft's plan"},
+               {"STARPU_SCHED_LIB", "x.so", "order of Weft's plan"},
+               {"STARPU_NCPU", "1", "(runtime.devices)"},
+               {"STARPU_NCPUS", "1", "(runtime.devices)"},
+               {"STARPU_RESERVE_NCPU", "1", "(runtime.devices)"},
+               {"STARPU_NCUDA", "1", "CPU devices"},
+               {"STARPU_NOPENCL", "1", "CPU devices"},
+               {"STARPU_LIMIT_CPU_MEM", "100", "runtime.memory_limit_gib"}};
+    struct weft_err err;
+    struct weft_rt *rt;
+    struct weft_rt_options options = {.n_devices = 2, .nap = 1};
+    for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
+        char part[64];
+        setenv(bad[i].name, bad[i].value, 1);
+        snprintf(part, sizeof part, "the environment has %s=%s,", bad[i].name,
+                 bad[i].value);
+        CHECK_FAILS(start(&options, &rt, &err), WEFT_EINVAL, err, part);
+        CHECK(strstr(err.text, bad[i].instead) != NULL);
+        unsetenv(bad[i].name);
+    }
+    setenv("STARPU_NCUDA", "0", 1);
+    setenv("STARPU_NOPENCL", "0", 1);
+    setenv("STARPU_RESERVE_NCPU", "0", 1);
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    weft_rt_stop(rt);
+    unsetenv("STARPU_NCUDA");
+    unsetenv("STARPU_NOPENCL");
+    unsetenv("STARPU_RESERVE_NCPU");
+}
+
 /* StarPU's files go to the user's cache, not into his home. */
 static void test_starpu_home(void)
 {
@@ -89,6 +124,22 @@ static void test_starpu_home(void)
     CHECK_STR(getenv("STARPU_HOME"), path);
     CHECK(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
     unsetenv("XDG_CACHE_HOME");
+    /* A home that is not there is not made, as root could. */
+    const char *home = getenv("HOME");
+    char *old_home = home ? strdup(home) : NULL;
+    snprintf(path, sizeof path, "%s/no-home", dir);
+    setenv("HOME", path, 1);
+    setenv("TMPDIR", dir, 1);
+    unsetenv("STARPU_HOME");
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    weft_rt_stop(rt);
+    CHECK(stat(path, &st) != 0);
+    CHECK(strncmp(getenv("STARPU_HOME"), dir, strlen(dir)) == 0);
+    unsetenv("TMPDIR");
+    unsetenv("HOME");
+    if (old_home)
+        setenv("HOME", old_home, 1);
+    free(old_home);
     if (old)
         setenv("STARPU_HOME", old, 1);
     free(old);
@@ -98,4 +149,5 @@ static void test_starpu_home(void)
 WEFT_TESTS("rt/start", {"test_counts", test_counts},
            {"test_one_per_process", test_one_per_process},
            {"test_several_processes", test_several_processes},
-           {"test_starpu_home", test_starpu_home})
+           {"test_starpu_home", test_starpu_home},
+           {"test_environment", test_environment})
