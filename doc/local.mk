@@ -8,6 +8,7 @@ nobase_dist_doc_DATA += \
 	%D%/install.md \
 	%D%/layouts.md \
 	%D%/numerics.md \
+	%D%/performance.md \
 	%D%/schedules.md
 pictures = blocks groups layer mesh moves schedule schedule_greedy \
 	schedule_measured schedule_planned timeline zero

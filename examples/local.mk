@@ -18,6 +18,9 @@ nobase_dist_doc_DATA += \
 	$(example_programs:%=%.c) \
 	%D%/04_reward.yaml \
 	%D%/check.h \
+	%D%/gsm8k/README.md \
+	%D%/gsm8k/ppo.yaml \
+	%D%/gsm8k/sft.yaml \
 	%D%/layouts/plan.json \
 	%D%/layouts/ppo.yaml \
 	%D%/quickstart/make-data.sh \
