@@ -6,8 +6,6 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "model/chat.h"
-#include "model/dataset.h"
 #include "run/lm_file.h"
 
 WEFT_COMMAND(generate);
@@ -31,7 +29,11 @@ const char weft_help_generate[] =
     "  --temperature X        0 is greedy (1)\n"
     "  --top-k K, --top-p P   (0: all, 1: all)\n"
     "  --seed S               (1)\n"
-    "  --template NAME        none, auto, chatml, llama3, mistral (none)\n"
+    "  --template NAME        of messages and, as a user's, plain prompts: "
+    "auto\n"
+    "                         (the model folder's, if any), none, folder,\n"
+    "                         chatml, llama3, mistral, or a pattern (auto)\n"
+    "  --date YYYY-MM-DD      for templates that write one (2024-07-26)\n"
     "  --limit N              the first N prompts only\n"
     "  --ignore-eos           go on after an end-of-sequence token\n"
     "  --dtype f32|bf16       (the model folder's)\n"
@@ -47,7 +49,8 @@ const char weft_help_generate[] =
 int weft_cmd_generate(int argc, char **argv)
 {
     struct weft_lm_file_options o = {
-        .chat_template = "none",
+        .chat_template = "auto",
+        .date = "2024-07-26",
         .lm = {.sampling = {.temperature = 1, .top_p = 1, .seed = 1},
                .samples = 1},
     };
@@ -63,6 +66,7 @@ int weft_cmd_generate(int argc, char **argv)
         {0, "top-p", WEFT_CLI_FLOAT, &o.lm.sampling.top_p, 1e-9, 1},
         {0, "seed", WEFT_CLI_UINT64, &o.lm.sampling.seed, 0, 0},
         {0, "template", WEFT_CLI_STRING, &o.chat_template, 0, 0},
+        {0, "date", WEFT_CLI_STRING, &o.date, 0, 0},
         {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
         {0, "ignore-eos", WEFT_CLI_FLAG, &o.lm.ignore_eos, 0, 0},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},

@@ -25,6 +25,11 @@ const char weft_help_score[] =
     "                     response\n"
     "  --text TEXT        one text\n"
     "  -o, --output OUT   instead of standard output\n"
+    "  --template NAME    of messages, prompts and responses: none, auto "
+    "(the\n"
+    "                     model folder's), chatml, llama3, mistral, or a\n"
+    "                     pattern (none)\n"
+    "  --date YYYY-MM-DD  for templates that write one (2024-07-26)\n"
     "  --temperature X    log-probs of softmax(logits / X) (1)\n"
     "  --limit N          the first N lines only\n"
     "  --dtype f32|bf16   (the model folder's)\n"
@@ -38,6 +43,7 @@ int weft_cmd_score(int argc, char **argv)
 {
     struct weft_lm_file_options o = {
         .chat_template = "none",
+        .date = "2024-07-26",
         .lm = {.sampling = {.temperature = 1}},
     };
     const struct weft_cli_option table[] = {
@@ -46,6 +52,8 @@ int weft_cmd_score(int argc, char **argv)
         {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
         {0, "temperature", WEFT_CLI_FLOAT, &o.lm.sampling.temperature, 1e-6,
          1e6},
+        {0, "template", WEFT_CLI_STRING, &o.chat_template, 0, 0},
+        {0, "date", WEFT_CLI_STRING, &o.date, 0, 0},
         {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
         {0, "devices", WEFT_CLI_INT, &o.devices, 0, 1e6},

@@ -1,10 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/chat_impl.h"
+#include "model/chat.h"
 
 #include "base/alloc.h"
-#include "model/unicode.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "model/chat_builtin.h"
 
+#include <stdio.h>
 #include <string.h>
+
+struct weft_chat {
+    struct weft_jinja *jinja;
+    json_t *tokens; /* name -> text of the folder's special tokens */
+    struct weft_date date;
+    char *turn_end;
+};
+
+static const struct {
+    const char *name, *text;
+} BUILTIN[] = {{"chatml", WEFT_CHAT_CHATML},
+               {"llama3", WEFT_CHAT_LLAMA3},
+               {"mistral", WEFT_CHAT_MISTRAL}};
 
 /* ---- A text that grows ------------------------------------------------ */
 
@@ -35,350 +51,248 @@ static void put_n(struct text *t, const char *s, size_t n)
 
 static void put(struct text *t, const char *s)
 {
-    if (s)
-        put_n(t, s, strlen(s));
+    put_n(t, s, strlen(s));
 }
 
-/* What Python's str.strip() takes: White_Space and four separators. */
-static bool is_strippable(uint32_t c)
-{
-    return weft_unicode_is_space(c) || (c >= 0x1c && c <= 0x1f);
-}
+/* ---- Patterns, as Jinja ----------------------------------------------- */
 
-static void strip(const char **s, size_t *n)
-{
-    uint32_t c = 0;
-    int length;
-    while (*n > 0 && (length = weft_utf8_next(*s, *n, &c)) > 0
-           && is_strippable(c)) {
-        *s += length;
-        *n -= (size_t) length;
-    }
-    while (*n > 0) {
-        size_t start = *n - 1;
-        while (start > 0 && ((*s)[start] & 0xc0) == 0x80)
-            start--;
-        if (weft_utf8_next(*s + start, *n - start, &c) < 0
-            || !is_strippable(c))
-            break;
-        *n = start;
-    }
-}
-
-static void put_content(struct text *t, const struct weft_chat *chat,
-                        const char *content)
-{
-    size_t n = strlen(content);
-    if (chat->trim)
-        strip(&content, &n);
-    put_n(t, content, n);
-}
-
-static bool is_role(const struct weft_message *m, const char *role)
-{
-    return strcmp(m->role, role) == 0;
-}
-
-/* ---- chatml ----------------------------------------------------------- */
-
-/* The part behind the last </think>, or all of it. */
-static const char *after_thinking(const char *content)
-{
-    static const char end[] = "</think>";
-    const char *p = content, *last = NULL;
-    while ((p = strstr(p, end)))
-        last = p += sizeof end - 1;
-    if (!last)
-        return content;
-    return last + strspn(last, "\n");
-}
-
-/* Qwen3 shows the thinking of the turns behind the last question: an empty
- * one in the last message, the others' only where there is some. */
-static void put_qwen3_answer(struct text *t, const char *content, bool last)
-{
-    const char *answer = after_thinking(content);
-    const char *end = strstr(content, "</think>"), *start = content;
-    size_t n = end ? (size_t) (end - content) : 0;
-    /* rstrip("\n"), the part behind the last <think>, lstrip("\n") */
-    while (n > 0 && content[n - 1] == '\n')
-        n--;
-    for (const char *p = content; end && (p = strstr(p, "<think>"));) {
-        p += 7;
-        if (p <= content + n)
-            start = p;
-    }
-    n -= (size_t) (start - content);
-    while (n > 0 && *start == '\n') {
-        start++;
-        n--;
-    }
-    if (last || n > 0) {
-        put(t, "<think>\n");
-        put_n(t, start, n);
-        put(t, "\n</think>\n\n");
-        put(t, answer + strspn(answer, "\n"));
-    } else {
-        put(t, answer);
-    }
-}
-
-static void put_chatml_answer(struct text *t, const struct weft_chat *chat,
-                              const char *content, bool after_question,
-                              bool last)
-{
-    if (chat->thinking == WEFT_THINK_QWEN3 && after_question)
-        put_qwen3_answer(t, content, last);
-    else if (chat->thinking == WEFT_THINK_QWEN3)
-        put(t, after_thinking(content));
-    else if (chat->thinking == WEFT_THINK_STRIP)
-        put(t,
-            after_thinking(content) + strspn(after_thinking(content), "\n"));
-    else
-        put_content(t, chat, content);
-}
-
-static int render_chatml(struct text *t, const struct weft_chat *chat,
-                         const struct weft_message *m, size_t n,
-                         bool generate, struct weft_err *err)
-{
-    size_t question = 0; /* the last one */
-    for (size_t i = 0; i < n; i++) {
-        if (is_role(&m[i], "tool"))
-            return weft_err_set(err, WEFT_EUNSUPPORTED,
-                                "message %zu has the role 'tool', which Weft "
-                                "does not render",
-                                i);
-        if (is_role(&m[i], "user"))
-            question = i;
-    }
-    put(t, chat->bos);
-    if (chat->default_system && !is_role(&m[0], "system")) {
-        put(t, "<|im_start|>system\n");
-        put(t, chat->default_system);
-        put(t, "<|im_end|>\n");
-    }
-    for (size_t i = 0; i < n; i++) {
-        put(t, "<|im_start|>");
-        put(t, m[i].role);
-        put(t, "\n");
-        if (is_role(&m[i], "assistant"))
-            put_chatml_answer(t, chat, m[i].content, i > question,
-                              i + 1 == n);
-        else
-            put_content(t, chat, m[i].content);
-        put(t, "<|im_end|>\n");
-    }
-    if (generate)
-        put(t, "<|im_start|>assistant\n");
-    if (generate && chat->open_think)
-        put(t, "<think>\n");
-    return 0;
-}
-
-/* ---- llama3 ----------------------------------------------------------- */
-
-static void put_llama3_header(struct text *t, const char *role)
-{
-    put(t, "<|start_header_id|>");
-    put(t, role);
-    put(t, "<|end_header_id|>\n\n");
-}
-
-static int render_llama3(struct text *t, const struct weft_chat *chat,
-                         const struct weft_message *m, size_t n,
-                         bool generate, struct weft_err *err)
-{
-    size_t i = 0;
-    put(t, chat->bos);
-    if (chat->dates) { /* always a system message, with the dates */
-        put_llama3_header(t, "system");
-        put(t, "Cutting Knowledge Date: December 2023\n"
-               "Today Date: 26 Jul 2024\n\n");
-        if (is_role(&m[0], "system"))
-            put_content(t, chat, m[i++].content);
-        put(t, "<|eot_id|>");
-    }
-    for (; i < n; i++) {
-        if (is_role(&m[i], "tool") || is_role(&m[i], "ipython"))
-            return weft_err_set(err, WEFT_EUNSUPPORTED,
-                                "message %zu has the role '%s', which Weft "
-                                "does not render",
-                                i, m[i].role);
-        put_llama3_header(t, m[i].role);
-        put_content(t, chat, m[i].content);
-        put(t, "<|eot_id|>");
-    }
-    if (generate)
-        put_llama3_header(t, "assistant");
-    return 0;
-}
-
-/* ---- mistral ---------------------------------------------------------- */
-
-/* Question, answer, question, ... */
-static int check_turns(const struct weft_message *m, size_t n, size_t first,
-                       struct weft_err *err)
+/* {{ "..." }} of n bytes in which \n, \t and \\ stand for what they do in
+ * YAML and on command lines. */
+static void put_literal(struct text *t, const char *s, size_t n)
 {
     if (n == 0)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "the messages hold no user's message");
+        return;
+    put(t, "{{- \"");
     for (size_t i = 0; i < n; i++) {
-        const char *wanted = i % 2 ? "assistant" : "user";
-        if (!is_role(&m[i], wanted))
-            return weft_err_set(err, WEFT_EINVAL,
-                                "message %zu has the role '%s', but the "
-                                "template 'mistral' wants '%s' there",
-                                first + i, m[i].role, wanted);
+        if (s[i] == '\\' && i + 1 < n && strchr("nt\\", s[i + 1]))
+            put_n(t, s + i++, 2);
+        else if (s[i] == '\\' || s[i] == '"')
+            put(t, s[i] == '"' ? "\\\"" : "\\\\");
+        else
+            put_n(t, s + i, 1);
     }
-    return 0;
+    put(t, "\" -}}");
 }
 
-static int render_mistral(struct text *t, const struct weft_chat *chat,
-                          const struct weft_message *m, size_t n,
-                          bool generate, struct weft_err *err)
+/* n bytes of a pattern around {content}; role: Jinja for what is put in for
+ * {role}. */
+static void put_part(struct text *t, const char *s, size_t n,
+                     const char *role)
 {
-    const struct weft_message *system = NULL;
-    if (is_role(&m[0], "system")) {
-        if (chat->system == WEFT_SYSTEM_REFUSED)
-            return weft_err_set(err, WEFT_EINVAL,
-                                "the model's chat template takes no system "
-                                "message");
-        system = m++;
-        n--;
-    }
-    int rc = check_turns(m, n, system ? 1 : 0, err);
-    if (rc)
-        return rc;
-    put(t, chat->bos);
-    for (size_t i = 0; i < n; i++) {
-        if (i % 2) {
-            put(t, chat->answer_space ? " " : "");
-            put_content(t, chat, m[i].content);
-            put(t, chat->eos);
-            continue;
-        }
-        put(t, chat->open);
-        if (system && i == (chat->system == WEFT_SYSTEM_FIRST ? 0 : n - 1)) {
-            put(t, system->content);
-            put(t, "\n\n");
-        }
-        put(t, m[i].content);
-        put(t, chat->close);
-    }
-    (void) generate; /* [/INST] opens the answer already */
-    return 0;
-}
-
-/* ---- A pattern -------------------------------------------------------- */
-
-static void put_role(struct text *t, const char *pattern, const char *role)
-{
-    const char *place;
-    while ((place = strstr(pattern, "{role}"))) {
-        put_n(t, pattern, (size_t) (place - pattern));
+    const char *end = s + n, *place;
+    while ((place = strstr(s, "{role}")) && place < end) {
+        put_literal(t, s, (size_t) (place - s));
         put(t, role);
-        pattern = place + 6;
+        s = place + 6;
     }
-    put(t, pattern);
+    put_literal(t, s, (size_t) (end - s));
 }
 
-static int render_pattern(struct text *t, const struct weft_chat *chat,
-                          const struct weft_message *m, size_t n,
-                          bool generate, struct weft_err *err)
+static int parse_pattern(const char *pattern, struct weft_jinja **out,
+                         struct weft_err *err)
 {
-    (void) err;
-    for (size_t i = 0; i < n; i++) {
-        put_role(t, chat->pattern, m[i].role);
-        put(t, m[i].content);
-        put_role(t, chat->pattern_end, m[i].role);
-    }
-    if (generate)
-        put_role(t, chat->pattern, "assistant");
-    return 0;
-}
-
-/* \n, \t and \\ as people write them in YAML and on command lines. */
-static void unescape(char *s)
-{
-    char *to = s;
-    for (; *s; s++) {
-        if (*s == '\\' && strchr("nt\\", s[1]) && s[1]) {
-            s++;
-            *to++ = *s == 'n' ? '\n' : *s == 't' ? '\t' : '\\';
-        } else {
-            *to++ = *s;
-        }
-    }
-    *to = 0;
-}
-
-static int open_pattern(struct weft_chat *c, const char *pattern,
-                        struct weft_err *err)
-{
-    const char *place = strstr(pattern, "{content}");
-    if (!place)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "chat template '%.100s' is none of auto, chatml, "
-                            "llama3, mistral, nor a pattern with {role} and "
-                            "{content}",
-                            pattern);
-    if (strstr(place + 9, "{content}"))
+    const char *place = strstr(pattern, "{content}"), *after = place + 9;
+    size_t before = (size_t) (place - pattern);
+    struct text t = {0};
+    if (strstr(after, "{content}"))
         return weft_err_set(err, WEFT_EINVAL,
                             "chat template '%.100s' has {content} twice",
                             pattern);
-    c->kind = WEFT_CHAT_PATTERN;
-    c->pattern = weft_strndup(pattern, (size_t) (place - pattern));
-    c->pattern_end = weft_strdup(place + 9);
-    if (!c->pattern || !c->pattern_end)
-        return weft_err_nomem(err, "a chat template", strlen(pattern));
-    unescape(c->pattern);
-    unescape(c->pattern_end);
+    put(&t, WEFT_CHAT_TEXT "{%- for m in messages -%}");
+    put_part(&t, pattern, before, "{{- m.role -}}");
+    put(&t, "{{- text(m.content) -}}");
+    put_part(&t, after, strlen(after), "{{- m.role -}}");
+    put(&t, "{%- endfor -%}{%- if add_generation_prompt -%}");
+    put_part(&t, pattern, before, "{{- 'assistant' -}}");
+    put(&t, "{%- endif -%}");
+    int rc = t.failed ? weft_err_nomem(err, "a chat template", t.n)
+                      : weft_jinja_parse(t.s, t.n, "the pattern", out, err);
+    weft_free(t.s);
+    return rc;
+}
+
+/* ---- Folders ---------------------------------------------------------- */
+
+/* The special tokens of a configuration: keys that end in "_token", texts or
+ * objects with "content". */
+static int add_tokens(const json_t *config, json_t *tokens,
+                      struct weft_err *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *) (uintptr_t) config, key, value)
+    {
+        size_t n = strlen(key);
+        if (n < 7 || strcmp(key + n - 6, "_token") != 0)
+            continue;
+        if (json_is_object(value))
+            value = json_object_get(value, "content");
+        if (json_is_string(value) && json_object_set(tokens, key, value) != 0)
+            return weft_err_nomem(err, "a chat template", n);
+    }
     return 0;
+}
+
+/* The template of a configuration; of several, a list of {"name",
+ * "template"}, the one called "default". NULL: none. */
+static const json_t *template_of(const json_t *config)
+{
+    const json_t *value = json_object_get(config, "chat_template"), *item;
+    size_t i;
+    if (json_is_string(value))
+        return value;
+    json_array_foreach(value, i, item)
+    {
+        struct weft_str name = weft_json_str(json_object_get(item, "name"));
+        if (weft_str_equal(name, weft_str_of("default")))
+            return json_object_get(item, "template");
+    }
+    return NULL;
+}
+
+/* Reads a JSON file of the folder, if it is there. */
+static int read_config(const char *folder, const char *name, char **path,
+                       json_t **out, struct weft_err *err)
+{
+    *path = weft_path_join(folder, name);
+    if (!*path)
+        return weft_err_nomem(err, "a path", 0);
+    if (!weft_file_exists(*path))
+        return 0;
+    return weft_json_read(*path, (size_t) 64 << 20, out, err);
+}
+
+static int parse_file(const char *path, struct weft_jinja **out,
+                      struct weft_err *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int rc = weft_file_read(path, (size_t) 16 << 20, &text, &n, err);
+    if (!rc)
+        rc = weft_jinja_parse(text, n, path, out, err);
+    weft_free(text);
+    return rc;
+}
+
+static int parse_folder(const char *folder, const char *config_path,
+                        const json_t *config, struct weft_jinja **out,
+                        struct weft_err *err)
+{
+    char *path = weft_path_join(folder, "chat_template.jinja");
+    struct weft_str text = weft_json_str(template_of(config));
+    int rc;
+    if (!path)
+        rc = weft_err_nomem(err, "a path", 0);
+    else if (weft_file_exists(path))
+        rc = parse_file(path, out, err);
+    else if (text.s)
+        rc = weft_jinja_parse(text.s, text.n, config_path, out, err);
+    else
+        rc = weft_err_set(err, WEFT_ENOTFOUND,
+                          "'%s' has no chat template (chat_template.jinja, "
+                          "or 'chat_template' in tokenizer_config.json)",
+                          folder);
+    weft_free(path);
+    return rc;
+}
+
+/* Opens what belongs to a folder: its tokens and, when asked, its template. */
+static int open_folder(struct weft_chat *c, const char *folder,
+                       bool its_template, struct weft_err *err)
+{
+    json_t *map = NULL, *config = NULL;
+    char *map_path = NULL, *config_path = NULL;
+    int rc = read_config(folder, "special_tokens_map.json", &map_path, &map,
+                         err);
+    if (!rc)
+        rc = read_config(folder, "tokenizer_config.json", &config_path,
+                         &config, err);
+    if (!rc)
+        rc = add_tokens(map, c->tokens, err);
+    if (!rc)
+        rc = add_tokens(config, c->tokens, err);
+    if (!rc && its_template)
+        rc = parse_folder(folder, config_path, config, &c->jinja, err);
+    json_decref(map);
+    json_decref(config);
+    weft_free(map_path);
+    weft_free(config_path);
+    return rc;
 }
 
 /* ---- Opening ---------------------------------------------------------- */
 
+static const char *builtin(const char *name)
+{
+    for (size_t i = 0; i < WEFT_COUNT(BUILTIN); i++)
+        if (strcmp(name, BUILTIN[i].name) == 0)
+            return BUILTIN[i].text;
+    return NULL;
+}
+
+bool weft_chat_is_name(const char *name)
+{
+    return strcmp(name, "folder") == 0 || builtin(name)
+        || strstr(name, "{content}");
+}
+
 static int open_named(struct weft_chat *c, const char *name,
                       struct weft_err *err)
 {
-    if (strcmp(name, "chatml") == 0) {
-        c->kind = WEFT_CHAT_CHATML;
-    } else if (strcmp(name, "llama3") == 0) {
-        c->kind = WEFT_CHAT_LLAMA3;
-        c->trim = true;
-        c->bos = weft_strdup("<|begin_of_text|>");
-    } else if (strcmp(name, "mistral") == 0) { /* v3: 7B-Instruct-v0.3 */
-        c->kind = WEFT_CHAT_MISTRAL;
-        c->bos = weft_strdup("<s>");
-        c->eos = weft_strdup("</s>");
-        c->open = "[INST] ";
-        c->close = "[/INST]";
-        c->answer_space = true;
-        c->trim = true;
-        c->system = WEFT_SYSTEM_LAST;
-    } else {
-        return open_pattern(c, name, err);
-    }
-    if ((c->kind != WEFT_CHAT_CHATML && !c->bos)
-        || (c->kind == WEFT_CHAT_MISTRAL && !c->eos))
-        return weft_err_nomem(err, "a chat template", 16);
-    return 0;
+    const char *text = builtin(name);
+    if (text)
+        return weft_jinja_parse(text, strlen(text), name, &c->jinja, err);
+    if (strstr(name, "{content}"))
+        return parse_pattern(name, &c->jinja, err);
+    return weft_err_set(err, WEFT_EINVAL,
+                        "chat template '%.100s' is none of folder, chatml, "
+                        "llama3, mistral, nor a pattern with {role} and "
+                        "{content}",
+                        name);
+}
+
+/* Finds what ends an answer by rendering one. */
+static int find_turn_end(struct weft_chat *c, struct weft_err *err)
+{
+    static const char answer[] = "WEFT-ANSWER";
+    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user",
+                                 "content", "WEFT-QUESTION", "role",
+                                 "assistant", "content", answer);
+    struct weft_str text = {0};
+    const char *end = "";
+    if (!messages)
+        return weft_err_nomem(err, "a chat template", 0);
+    if (weft_chat_render(c, messages, NULL, false, &text, NULL) == 0)
+        for (const char *p = text.s; (p = strstr(p, answer));)
+            end = p += sizeof answer - 1;
+    c->turn_end = weft_strdup(end);
+    json_decref(messages);
+    weft_str_release(&text);
+    return c->turn_end ? 0 : weft_err_nomem(err, "a chat template", 0);
 }
 
 int weft_chat_open(const char *name, const char *folder,
-                   struct weft_chat **out, struct weft_err *err)
+                   const struct weft_date *date, struct weft_chat **out,
+                   struct weft_err *err)
 {
-    if (strcmp(name, "auto") == 0) {
-        if (!folder)
-            return weft_err_set(err, WEFT_EINVAL,
-                                "chat template 'auto' needs a model folder");
-        return weft_chat_open_folder(folder, out, err);
-    }
     struct weft_chat *c = weft_alloc(1, sizeof *c);
+    bool its_template = strcmp(name, "folder") == 0;
+    int rc = 0;
     if (!c)
         return weft_err_nomem(err, "a chat template", sizeof *c);
-    int rc = open_named(c, name, err);
+    c->date = *date;
+    c->tokens = json_object();
+    if (!c->tokens)
+        rc = weft_err_nomem(err, "a chat template", 0);
+    if (!rc && its_template && !folder)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "a folder's chat template needs a folder");
+    if (!rc && folder)
+        rc = open_folder(c, folder, its_template, err);
+    if (!rc && !its_template)
+        rc = open_named(c, name, err);
+    if (!rc)
+        rc = find_turn_end(c, err);
     if (rc) {
         weft_chat_free(c);
         return rc;
@@ -391,58 +305,77 @@ void weft_chat_free(struct weft_chat *c)
 {
     if (!c)
         return;
-    weft_free(c->bos);
-    weft_free(c->eos);
-    weft_free(c->default_system);
-    weft_free(c->pattern);
-    weft_free(c->pattern_end);
+    weft_jinja_free(c->jinja);
+    json_decref(c->tokens);
+    weft_free(c->turn_end);
     weft_free(c);
-}
-
-/* ---- Using ------------------------------------------------------------ */
-
-const char *weft_chat_family(const struct weft_chat *c)
-{
-    static const char *const names[] = {"chatml", "llama3", "mistral",
-                                        "pattern"};
-    return names[c->kind];
-}
-
-int weft_chat_render(const struct weft_chat *c, const struct weft_message *m,
-                     size_t n, bool add_generation_prompt, char **text_out,
-                     struct weft_err *err)
-{
-    typedef int (*render_fn)(struct text *, const struct weft_chat *,
-                             const struct weft_message *, size_t, bool,
-                             struct weft_err *);
-    static const render_fn render[] = {render_chatml, render_llama3,
-                                       render_mistral, render_pattern};
-    struct text t = {0};
-    if (n == 0)
-        return weft_err_set(err, WEFT_EINVAL, "there are no messages");
-    put(&t, "");
-    int rc = render[c->kind](&t, c, m, n, add_generation_prompt, err);
-    if (!rc && t.failed)
-        rc = weft_err_nomem(err, "a text", t.n);
-    if (rc) {
-        weft_free(t.s);
-        return rc;
-    }
-    *text_out = t.s;
-    return 0;
 }
 
 const char *weft_chat_turn_end(const struct weft_chat *c)
 {
-    switch (c->kind) {
-    case WEFT_CHAT_CHATML:
-        return "<|im_end|>";
-    case WEFT_CHAT_LLAMA3:
-        return "<|eot_id|>";
-    case WEFT_CHAT_MISTRAL:
-        return c->eos;
-    case WEFT_CHAT_PATTERN:
-        return c->pattern_end;
+    return c->turn_end;
+}
+
+/* ---- Rendering -------------------------------------------------------- */
+
+/* A message whose thinking is under one of the names that data use has it
+ * under those that templates use too, as in Transformers. */
+static json_t *with_thinking(const json_t *message)
+{
+    static const char *const names[] = {"reasoning_content", "thinking",
+                                        "reasoning"};
+    json_t *out = json_copy((json_t *) (uintptr_t) message), *text = NULL;
+    for (size_t i = 0; i < WEFT_COUNT(names) && !text; i++) {
+        text = json_object_get(message, names[i]);
+        text = json_is_null(text) ? NULL : text;
     }
-    return "";
+    if (!out || !text)
+        return out;
+    if (json_object_set(out, "reasoning_content", text) != 0
+        || (!json_object_get(out, "thinking")
+            && json_object_set(out, "thinking", text) != 0)) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
+/* All variables of the template. NULL when memory is out. */
+static json_t *context_of(const struct weft_chat *c, const json_t *messages,
+                          const json_t *variables, bool generate)
+{
+    json_t *context = json_copy(c->tokens), *list = json_array();
+    const json_t *one;
+    size_t i;
+    int rc = context && list ? 0 : -1;
+    rc = rc || json_object_set_new(context, "tools", json_null());
+    rc = rc || json_object_set_new(context, "documents", json_null());
+    if (!rc && variables)
+        rc = json_object_update(context, (json_t *) (uintptr_t) variables);
+    json_array_foreach(messages, i, one)
+        rc = rc || json_array_append_new(list, with_thinking(one));
+    rc = rc || json_object_set(context, "messages", list);
+    rc = rc
+      || json_object_set_new(context, "add_generation_prompt",
+                             json_boolean(generate));
+    json_decref(list);
+    if (rc) {
+        json_decref(context);
+        return NULL;
+    }
+    return context;
+}
+
+int weft_chat_render(const struct weft_chat *c, const json_t *messages,
+                     const json_t *variables, bool add_generation_prompt,
+                     struct weft_str *text_out, struct weft_err *err)
+{
+    json_t *context = context_of(c, messages, variables,
+                                 add_generation_prompt);
+    if (!context)
+        return weft_err_nomem(err, "messages", 0);
+    int rc = weft_jinja_render(c->jinja, context, &c->date, NULL, text_out,
+                               err);
+    json_decref(context);
+    return rc;
 }

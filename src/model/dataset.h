@@ -20,16 +20,20 @@
  *     chosen    chosen, pos_answers        rejected  rejected, neg_answers
  *
  * A prompt is a string, or a list of {"role", "content"} (also {"from",
- * "value"}; `messages` also as a JSON string). A response, chosen or rejected
- * is a string, or a list of one assistant's message. A label that is not a
- * string is given as JSON text. Blank lines, CRLF, and a byte-order mark are
+ * "value"}; `messages` also as a JSON string); a content is a string, or a
+ * list of {"type": "text", "text"}, and messages keep what else they have. A
+ * response, chosen or rejected is a string, or a list of one assistant's
+ * message. `tools` (a list, or one as a JSON string) and
+ * `chat_template_kwargs` (an object) are for the chat template. A label that
+ * is not a string is given as JSON text. Blank lines, CRLF, and a byte-order mark are
  * allowed.
  */
 #ifndef WEFT_MODEL_DATASET_H
 #define WEFT_MODEL_DATASET_H
 
-#include "base/err.h"
-#include "model/chat.h"
+#include <jansson.h>
+
+#include "base/str.h"
 
 struct weft_dataset;
 
@@ -53,9 +57,10 @@ struct weft_dataset_keys {
 struct weft_row {
     size_t line;            /* in the file, from 1 */
     struct weft_str prompt; /* plain text; none: messages, or nothing */
-    size_t n_messages;
-    struct weft_message *message;    /* (n_messages) the prompt as messages */
-    struct weft_str response, label; /* none: the row has none */
+    json_t *messages;       /* the prompt as messages; NULL: there are none */
+    json_t *answer;    /* the response as a message; NULL: a text, or none */
+    json_t *variables; /* what the row gives a chat template; NULL: nothing */
+    struct weft_str response, label;  /* none: the row has none */
     struct weft_str chosen, rejected; /* none: the row has none */
     char *json;                       /* the whole line */
 };

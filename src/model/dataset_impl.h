@@ -31,4 +31,23 @@ int weft_row_fill(const json_t *object, const char *subject,
                   const struct weft_row_format *format, struct weft_row *row,
                   struct weft_err *err);
 
+/* ---- dataset_message.c: one message of a list ------------------------- */
+
+struct weft_message_place { /* for messages to a person */
+    const char *subject;    /* "file:line" */
+    const char *key;        /* of the list */
+    size_t i;               /* in it */
+};
+
+/* "user", "assistant", ...; NULL: it has none. Borrowed. */
+const char *weft_message_role(const json_t *item);
+/* The text of the content, parts joined. The caller releases it. Errors:
+ * WEFT_EFORMAT, WEFT_EUNSUPPORTED (parts other than texts). */
+int weft_message_text(const json_t *item,
+                      const struct weft_message_place *place,
+                      struct weft_str *out, struct weft_err *err);
+/* As {"role", "content", ...}, for chat templates. NULL when memory is out.
+ * Free with json_decref(). */
+json_t *weft_message_copy(const json_t *item);
+
 #endif

@@ -150,133 +150,33 @@ static int copy(const struct filling *f, const json_t *value,
     return weft_str_copy(weft_json_str(value), out, f->err);
 }
 
-/* A content that is a list of {"type": "text", "text": ...}. */
-static int join_parts(const struct filling *f, const json_t *parts,
-                      const char *key, struct weft_str *out)
-{
-    size_t total = 0, at = 0, i;
-    const json_t *part;
-    json_array_foreach(parts, i, part)
-    {
-        const json_t *text = json_object_get(part, "text");
-        if (!json_is_string(text))
-            return weft_err_set(f->err, WEFT_EUNSUPPORTED,
-                                "%s: '%s' has a content part without 'text'; "
-                                "Weft takes texts only",
-                                f->subject, key);
-        total += json_string_length(text);
-    }
-    char *joined = weft_alloc(total + 1, 1);
-    if (!joined)
-        return weft_err_nomem(f->err, "a row", total + 1);
-    json_array_foreach(parts, i, part)
-    {
-        const json_t *text = json_object_get(part, "text");
-        memcpy(joined + at, json_string_value(text),
-               json_string_length(text));
-        at += json_string_length(text);
-    }
-    *out = (struct weft_str){joined, total};
-    return 0;
-}
-
-/* ShareGPT's names. */
-static const char *role_name(const char *role)
-{
-    if (strcmp(role, "human") == 0)
-        return "user";
-    return strcmp(role, "gpt") == 0 ? "assistant" : role;
-}
-
-/* An item of a list of messages. */
-struct turn {
-    const char *role; /* NULL: none, or not a word */
-    const json_t *content;
-};
-
-static struct turn turn_of(const json_t *item)
-{
-    const json_t *role = json_object_get(item, "role");
-    struct turn turn = {.content = json_object_get(item, "content")};
-    if (!role && !turn.content) {
-        role = json_object_get(item, "from");
-        turn.content = json_object_get(item, "value");
-    }
-    struct weft_str name = weft_json_str(role);
-    if (name.n > 0 && !memchr(name.s, 0, name.n))
-        turn.role = role_name(name.s);
-    return turn;
-}
-
-static int read_content(const struct filling *f, const json_t *item,
-                        const char *key, size_t i, struct weft_str *out)
-{
-    struct turn turn = turn_of(item);
-    if (!turn.role)
-        return weft_err_set(f->err, WEFT_EFORMAT,
-                            "%s: message %zu of '%s' must be an object with "
-                            "'role' and 'content'",
-                            f->subject, i, key);
-    if (json_is_string(turn.content))
-        return copy(f, turn.content, out);
-    if (json_is_array(turn.content))
-        return join_parts(f, turn.content, key, out);
-    return weft_err_set(f->err, WEFT_EFORMAT,
-                        "%s: the content of message %zu of '%s' must be a "
-                        "string, not %s",
-                        f->subject, i, key, weft_json_type(turn.content));
-}
-
-static int read_message(const struct filling *f, const json_t *item,
-                        const char *key, size_t i, struct weft_message *out)
-{
-    struct weft_str content = {0};
-    int rc = read_content(f, item, key, i, &content);
-    if (!rc && memchr(content.s, 0, content.n))
-        rc = weft_err_set(f->err, WEFT_EUNSUPPORTED,
-                          "%s: message %zu of '%s' holds the zero character "
-                          "'\\u0000', which chat templates do not take",
-                          f->subject, i, key);
-    if (rc) {
-        weft_str_release(&content);
-        return rc;
-    }
-    out->content = (char *) (uintptr_t) content.s;
-    out->role = weft_strdup(turn_of(item).role);
-    return out->role ? 0 : weft_err_nomem(f->err, "a row", 0);
-}
-
-static void free_messages(struct weft_message *message, size_t n)
-{
-    for (size_t i = 0; message && i < n; i++) {
-        weft_free(message[i].role);
-        weft_free(message[i].content);
-    }
-    weft_free(message);
-}
-
 /* The first n items of a list as messages. */
 static int read_messages(const struct filling *f, const json_t *list,
-                         size_t n, const char *key, struct weft_message **out)
+                         size_t n, const char *key)
 {
-    struct weft_message *message = weft_alloc(n, sizeof *message);
-    if (!message)
-        return weft_err_nomem(f->err, "a row", n * sizeof *message);
+    struct weft_row *row = f->row;
+    row->messages = json_array();
+    if (!row->messages)
+        return weft_err_nomem(f->err, "a row", 0);
     for (size_t i = 0; i < n; i++) {
-        int rc = read_message(f, json_array_get(list, i), key, i,
-                              &message[i]);
-        if (rc) {
-            free_messages(message, n);
+        const struct weft_message_place place = {f->subject, key, i};
+        const json_t *item = json_array_get(list, i);
+        struct weft_str content = {0};
+        int rc = weft_message_text(item, &place, &content, f->err);
+        weft_str_release(&content);
+        if (rc)
             return rc;
-        }
+        if (json_array_append_new(row->messages, weft_message_copy(item)))
+            return weft_err_nomem(f->err, "a row", 0);
     }
-    *out = message;
     return 0;
 }
 
-/* The text of the assistant's turn that items first... of a list are. */
+/* The text of the assistant's turn that items first... of a list are; as a
+ * message too where message_out is not NULL. */
 static int read_turn(const struct filling *f, const json_t *list,
-                     size_t first, const char *key, struct weft_str *out)
+                     size_t first, const char *key, struct weft_str *out,
+                     json_t **message_out)
 {
     if (json_array_size(list) != first + 1)
         return weft_err_set(f->err, WEFT_EUNSUPPORTED,
@@ -285,23 +185,31 @@ static int read_turn(const struct filling *f, const json_t *list,
                             f->subject, key, first ? " of its own" : "",
                             json_array_size(list) - first);
     const json_t *item = json_array_get(list, first);
-    const char *role = turn_of(item).role;
+    const struct weft_message_place place = {f->subject, key, first};
+    const char *role = weft_message_role(item);
     if (role && strcmp(role, "assistant") != 0)
         return weft_err_set(f->err, WEFT_EFORMAT,
                             "%s: the last message of '%s' is by '%.40s', not "
                             "by the assistant",
                             f->subject, key, role);
-    return read_content(f, item, key, first, out);
+    int rc = weft_message_text(item, &place, out, f->err);
+    if (!rc && message_out) {
+        *message_out = weft_message_copy(item);
+        if (!*message_out)
+            rc = weft_err_nomem(f->err, "a row", 0);
+    }
+    return rc;
 }
 
 /* A string, or a list of one assistant's message. */
 static int read_answer(const struct filling *f, const json_t *value,
-                       const char *key, struct weft_str *out)
+                       const char *key, struct weft_str *out,
+                       json_t **message_out)
 {
     if (json_is_string(value))
         return copy(f, value, out);
     if (json_is_array(value))
-        return read_turn(f, value, 0, key, out);
+        return read_turn(f, value, 0, key, out, message_out);
     return weft_err_set(f->err, WEFT_EFORMAT,
                         "%s: '%s' must be a string or a list of messages, "
                         "not %s",
@@ -321,8 +229,14 @@ static int check_prompt(const struct filling *f, const char *key)
 {
     const struct weft_row *row = f->row;
     bool empty = row->prompt.n == 0;
-    for (size_t i = 0; i < row->n_messages; i++)
-        empty = empty && !*row->message[i].content;
+    const json_t *message;
+    size_t i;
+    json_array_foreach(row->messages, i, message)
+    {
+        const json_t *content = json_object_get(message, "content");
+        empty = empty && json_string_length(content) == 0
+             && json_array_size(content) == 0;
+    }
     if (empty)
         return weft_err_set(f->err, WEFT_EINVAL, "%s: '%s' is empty",
                             f->subject, key);
@@ -335,19 +249,17 @@ static int prompt_list(const struct filling *f, const json_t *list,
                        const char *key)
 {
     size_t n = json_array_size(list);
-    const char *role = n ? turn_of(json_array_get(list, n - 1)).role : NULL;
+    const char *role = n ? weft_message_role(json_array_get(list, n - 1))
+                         : NULL;
     struct weft_row *row = f->row;
     if (is_conversation(key) && n > 1 && role
         && strcmp(role, "assistant") == 0) {
         n--;
-        int rc = read_turn(f, list, n, key, &row->response);
+        int rc = read_turn(f, list, n, key, &row->response, &row->answer);
         if (rc)
             return rc;
     }
-    int rc = read_messages(f, list, n, key, &row->message);
-    if (!rc)
-        row->n_messages = n;
-    return rc;
+    return read_messages(f, list, n, key);
 }
 
 static int fill_prompt(const struct filling *f)
@@ -438,13 +350,11 @@ static int split_pair(const struct filling *f, const json_t *chosen,
                && json_equal(json_array_get(chosen, n),
                              json_array_get(rejected, n)))
             n++;
-        rc = read_turn(f, chosen, n, "chosen", &row->chosen);
+        rc = read_turn(f, chosen, n, "chosen", &row->chosen, NULL);
         if (!rc)
-            rc = read_turn(f, rejected, n, "rejected", &row->rejected);
+            rc = read_turn(f, rejected, n, "rejected", &row->rejected, NULL);
         if (!rc)
-            rc = read_messages(f, chosen, n, "chosen", &row->message);
-        if (!rc)
-            row->n_messages = n;
+            rc = read_messages(f, chosen, n, "chosen");
     } else {
         return weft_err_set(f->err, WEFT_EFORMAT,
                             "%s: 'chosen' and 'rejected' must both be "
@@ -460,8 +370,8 @@ static int read_side(const struct filling *f, const json_t *value,
 {
     size_t n = json_array_size(value);
     if (n > 1)
-        return read_turn(f, value, n - 1, key, out);
-    return read_answer(f, value, key, out);
+        return read_turn(f, value, n - 1, key, out, NULL);
+    return read_answer(f, value, key, out, NULL);
 }
 
 static int fill_pair(const struct filling *f)
@@ -508,6 +418,8 @@ static int fill_response(const struct filling *f)
         if (!value)
             return no_named_key(f, "response", key);
         weft_str_release(&f->row->response);
+        json_decref(f->row->answer);
+        f->row->answer = NULL;
     } else if (f->row->response.s) {
         return 0; /* the conversation's last turn */
     } else if (f->format->form == WEFT_PROMPT_NONE) {
@@ -524,7 +436,7 @@ static int fill_response(const struct filling *f)
             value = NULL;
     }
     if (value)
-        return read_answer(f, value, key, &f->row->response);
+        return read_answer(f, value, key, &f->row->response, &f->row->answer);
     if (named->need & WEFT_NEED_RESPONSE)
         return no_key(f->object, f->subject, "response",
                       "'completion', 'response', 'output' or 'answer' "
@@ -554,6 +466,50 @@ static int fill_label(const struct filling *f)
     return f->row->label.s ? 0 : weft_err_nomem(f->err, "a row", 0);
 }
 
+/* ---- What a chat template is given ------------------------------------ */
+
+/* A list, or one as a JSON string. */
+static int fill_tools(const struct filling *f)
+{
+    json_t *tools = json_object_get(f->object, "tools"), *parsed = NULL;
+    struct weft_str text = weft_json_str(tools);
+    struct weft_err inner = {0};
+    int rc = 0;
+    if (!tools || json_is_null(tools))
+        return 0;
+    if (text.s
+        && weft_json_parse_texts(text.s, text.n, "tools", 1, &parsed, &inner)
+               == 0)
+        tools = parsed;
+    if (!json_is_array(tools))
+        rc = weft_err_set(f->err, WEFT_EFORMAT,
+                          "%s: 'tools' must be a list, or one as a JSON "
+                          "string",
+                          f->subject);
+    else if (json_object_set(f->row->variables, "tools", tools) != 0)
+        rc = weft_err_nomem(f->err, "a row", 0);
+    json_decref(parsed);
+    return rc;
+}
+
+static int fill_variables(const struct filling *f)
+{
+    const json_t *more = json_object_get(f->object, "chat_template_kwargs");
+    if (!f->row->messages || (!more && !json_object_get(f->object, "tools")))
+        return 0;
+    if (more && !json_is_null(more) && !json_is_object(more))
+        return weft_err_set(f->err, WEFT_EFORMAT,
+                            "%s: 'chat_template_kwargs' must be an object, "
+                            "not %s",
+                            f->subject, weft_json_type(more));
+    f->row->variables = json_is_object(more)
+                          ? json_copy((json_t *) (uintptr_t) more)
+                          : json_object();
+    if (!f->row->variables)
+        return weft_err_nomem(f->err, "a row", 0);
+    return fill_tools(f);
+}
+
 int weft_row_fill(const json_t *object, const char *subject,
                   const struct weft_row_format *format, struct weft_row *row,
                   struct weft_err *err)
@@ -571,6 +527,8 @@ int weft_row_fill(const json_t *object, const char *subject,
         rc = fill_response(&f);
     if (!rc)
         rc = fill_label(&f);
+    if (!rc)
+        rc = fill_variables(&f);
     if (rc)
         weft_row_release(row);
     return rc;
@@ -579,7 +537,9 @@ int weft_row_fill(const json_t *object, const char *subject,
 void weft_row_release(struct weft_row *row)
 {
     weft_str_release(&row->prompt);
-    free_messages(row->message, row->n_messages);
+    json_decref(row->messages);
+    json_decref(row->answer);
+    json_decref(row->variables);
     weft_str_release(&row->response);
     weft_str_release(&row->label);
     weft_str_release(&row->chosen);

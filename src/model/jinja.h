@@ -19,7 +19,7 @@
 
 #include <jansson.h>
 
-#include "base/err.h"
+#include "base/str.h"
 
 struct weft_jinja;
 
@@ -46,15 +46,14 @@ int weft_jinja_parse(const char *text, size_t n, const char *name,
                      struct weft_jinja **out, struct weft_err *err);
 void weft_jinja_free(struct weft_jinja *jinja); /* NULL is allowed */
 
-/* Renders on `context`, an object. limits may be NULL. The text is
- * zero-terminated, n_out does not count that zero, and the text may contain
- * others; caller frees. Threads may render one template at once. Errors:
+/* Renders on `context`, an object. limits may be NULL. The caller releases
+ * text_out. Threads may render one template at once. Errors:
  * WEFT_EINVAL (the template calls raise_exception(), uses a value in a way
  * that it does not allow, or exceeds a limit), WEFT_EUNSUPPORTED (a construct
  * that Weft does not run), WEFT_ENOMEM. */
 int weft_jinja_render(const struct weft_jinja *jinja, const json_t *context,
                       const struct weft_date *date,
-                      const struct weft_jinja_limits *limits, char **text_out,
-                      size_t *n_out, struct weft_err *err);
+                      const struct weft_jinja_limits *limits,
+                      struct weft_str *text_out, struct weft_err *err);
 
 #endif

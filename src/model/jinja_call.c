@@ -17,7 +17,7 @@ const struct weft_jvalue *weft_j_arg(struct weft_jstate *st,
 }
 
 /* The name is one of a list in one text. */
-static bool is_listed(struct weft_jstr name, const char *names)
+static bool is_listed(struct weft_str name, const char *names)
 {
     while (*names) {
         size_t n = strcspn(names, " ");
@@ -30,12 +30,12 @@ static bool is_listed(struct weft_jstr name, const char *names)
 
 void weft_j_check_args(struct weft_jstate *st, const struct weft_jargs *args,
                        size_t least, size_t most, const char *names,
-                       const char *kind, struct weft_jstr what)
+                       const char *kind, struct weft_str what)
 {
     const struct weft_jdict *named = args->named.dict;
     size_t n = args->n + named->n;
     for (size_t i = 0; i < named->n; i++) {
-        struct weft_jstr name = named->pair[i].key.text;
+        struct weft_str name = named->pair[i].key.text;
         if (!weft_j_is_string(named->pair[i].key) || !is_listed(name, names))
             weft_j_fail(st, WEFT_EUNSUPPORTED,
                         "Weft's %s '%.*s' has no argument '%.*s'", kind,
@@ -62,13 +62,13 @@ static WEFT_NORETURN void wrong_kind(struct weft_jstate *st, const char *name,
                 wanted, weft_j_type(v));
 }
 
-struct weft_jstr weft_j_arg_text(struct weft_jstate *st,
-                                 const struct weft_jargs *args, size_t i,
-                                 const char *name, const char *fallback)
+struct weft_str weft_j_arg_text(struct weft_jstate *st,
+                                const struct weft_jargs *args, size_t i,
+                                const char *name, const char *fallback)
 {
     const struct weft_jvalue *v = weft_j_arg(st, args, i, name);
     if (!v)
-        return (struct weft_jstr){fallback, strlen(fallback)};
+        return (struct weft_str){fallback, strlen(fallback)};
     if (!weft_j_is_string(*v))
         wrong_kind(st, name, "a string", *v);
     return v->text;
@@ -233,8 +233,8 @@ static struct weft_jvalue f_raise(struct weft_jstate *st,
 {
     weft_j_check_args(st, args, 1, 1, "message", "function",
                       WEFT_JSTR("raise_exception"));
-    struct weft_jstr text = weft_j_str(st,
-                                       *weft_j_arg(st, args, 0, "message"));
+    struct weft_str text = weft_j_str(st,
+                                      *weft_j_arg(st, args, 0, "message"));
     weft_j_fail(st, WEFT_EINVAL, "the template refuses these messages: %.*s",
                 text.n > 300 ? 300 : (int) text.n, text.s);
 }
@@ -274,7 +274,7 @@ static const struct {
 
 enum { N_FUNCTIONS = sizeof FUNCTIONS / sizeof *FUNCTIONS };
 
-bool weft_j_is_function(struct weft_jstr name)
+bool weft_j_is_function(struct weft_str name)
 {
     for (size_t i = 0; i < N_FUNCTIONS; i++)
         if (weft_j_is(name, FUNCTIONS[i].name))
@@ -283,7 +283,7 @@ bool weft_j_is_function(struct weft_jstr name)
 }
 
 static struct weft_jvalue call_function(struct weft_jstate *st,
-                                        struct weft_jstr name,
+                                        struct weft_str name,
                                         const struct weft_jargs *args)
 {
     for (size_t i = 0; i < N_FUNCTIONS; i++)
@@ -401,7 +401,7 @@ static bool convert(const struct weft_date *d, char kind, bool padded,
 }
 
 struct weft_jvalue weft_j_strftime(struct weft_jstate *st,
-                                   struct weft_jstr format)
+                                   struct weft_str format)
 {
     struct weft_jout out = {0};
     char text[64];

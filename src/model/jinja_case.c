@@ -59,7 +59,7 @@ static bool is_word_break(uint32_t c)
         || weft_j_is_space(c);
 }
 
-struct weft_jvalue weft_j_case(struct weft_jstate *st, struct weft_jstr s,
+struct weft_jvalue weft_j_case(struct weft_jstate *st, struct weft_str s,
                                enum weft_jcase to)
 {
     struct weft_jout out = {0};

@@ -8,7 +8,7 @@
 
 static struct weft_jvalue variable(struct weft_jstate *st,
                                    const struct weft_jscope *scope,
-                                   struct weft_jstr name)
+                                   struct weft_str name)
 {
     for (; scope; scope = scope->up)
         for (size_t i = 0; i < scope->n; i++)
@@ -22,7 +22,7 @@ static struct weft_jvalue variable(struct weft_jstate *st,
 
 static struct weft_jvalue no_attribute(struct weft_jstate *st,
                                        struct weft_jvalue v,
-                                       struct weft_jstr name)
+                                       struct weft_str name)
 {
     return weft_j_undefined(st, "'%.*s' of %s",
                             name.n > 80 ? 80 : (int) name.n, name.s,
@@ -38,7 +38,7 @@ static WEFT_NORETURN void fail_undefined(struct weft_jstate *st,
 
 static struct weft_jvalue method(struct weft_jstate *st,
                                  struct weft_jvalue self,
-                                 struct weft_jstr name)
+                                 struct weft_str name)
 {
     struct weft_jmethod *m = weft_j_alloc(st, 1, sizeof *m);
     *m = (struct weft_jmethod){self, name};
@@ -47,7 +47,7 @@ static struct weft_jvalue method(struct weft_jstate *st,
 
 static struct weft_jvalue loop_attribute(struct weft_jstate *st,
                                          struct weft_jvalue v,
-                                         struct weft_jstr name)
+                                         struct weft_str name)
 {
     const struct weft_jloop *l = v.loop;
     const struct {
@@ -75,7 +75,7 @@ static struct weft_jvalue loop_attribute(struct weft_jstate *st,
 }
 
 struct weft_jvalue weft_j_attr(struct weft_jstate *st, struct weft_jvalue v,
-                               struct weft_jstr name)
+                               struct weft_str name)
 {
     struct weft_jvalue *found;
     if (v.kind == WEFT_J_UNDEFINED)
@@ -104,10 +104,10 @@ static size_t place(int64_t i, size_t n)
     return i < 0 || i >= (int64_t) n ? n : (size_t) i;
 }
 
-static struct weft_jvalue char_at(struct weft_jstr s, size_t i)
+static struct weft_jvalue char_at(struct weft_str s, size_t i)
 {
     size_t at = weft_j_char_offset(s, i);
-    struct weft_jstr rest = {s.s + at, s.n - at};
+    struct weft_str rest = {s.s + at, s.n - at};
     return weft_j_string(rest.s, weft_j_char_offset(rest, 1));
 }
 

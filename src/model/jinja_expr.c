@@ -209,9 +209,9 @@ static struct weft_jnode *postfix(struct weft_jparser *p,
 }
 
 /* A filter's or test's name, which may hold dots. */
-static struct weft_jstr dotted(struct weft_jparser *p)
+static struct weft_str dotted(struct weft_jparser *p)
 {
-    struct weft_jstr first = weft_j_expect_name(p);
+    struct weft_str first = weft_j_expect_name(p);
     if (weft_j_is_op(p, '.'))
         weft_j_fail(p->st, WEFT_EUNSUPPORTED,
                     "Weft has no filter or test '%.*s.'", (int) first.n,

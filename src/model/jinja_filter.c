@@ -9,13 +9,13 @@
 #include <string.h>
 
 struct call {
-    struct weft_jstr name;
+    struct weft_str name;
     struct weft_jvalue v;
     const struct weft_jargs *args;
 };
 
 /* The value as text. */
-static struct weft_jstr text_of(struct weft_jstate *st, const struct call *c)
+static struct weft_str text_of(struct weft_jstate *st, const struct call *c)
 {
     if (c->v.kind == WEFT_J_MARKUP)
         weft_j_fail(st, WEFT_EUNSUPPORTED,
@@ -28,7 +28,7 @@ static struct weft_jstr text_of(struct weft_jstate *st, const struct call *c)
 
 static struct weft_jvalue f_trim(struct weft_jstate *st, const struct call *c)
 {
-    struct weft_jstr chars = {0}, s = weft_j_str(st, c->v);
+    struct weft_str chars = {0}, s = weft_j_str(st, c->v);
     const struct weft_jvalue *given = weft_j_arg(st, c->args, 0, "chars");
     bool all = !given || given->kind == WEFT_J_NONE;
     if (!all)
@@ -93,7 +93,7 @@ static struct weft_jvalue f_indent(struct weft_jstate *st,
     const struct weft_jvalue *width = weft_j_arg(st, c->args, 0, "width");
     bool first = weft_j_arg_bool(st, c->args, 1, "first", false);
     bool blank = weft_j_arg_bool(st, c->args, 2, "blank", false);
-    struct weft_jstr s = text_of(st, c), by;
+    struct weft_str s = text_of(st, c), by;
     struct weft_jout out = {0};
     if (width && weft_j_is_string(*width))
         by = width->text;
@@ -173,7 +173,7 @@ static struct weft_jvalue f_wordcount(struct weft_jstate *st,
 /* ---- Numbers ---------------------------------------------------------- */
 
 /* A number at the beginning of text and nothing but white space around. */
-static bool read_number(struct weft_jstr s, bool integer, int base,
+static bool read_number(struct weft_str s, bool integer, int base,
                         struct weft_jvalue *out)
 {
     char text[64], *end;
@@ -257,8 +257,7 @@ static struct weft_jvalue f_round(struct weft_jstate *st,
                                   const struct call *c)
 {
     int64_t digits = weft_j_arg_int(st, c->args, 0, "precision", 0);
-    struct weft_jstr how = weft_j_arg_text(st, c->args, 1, "method",
-                                           "common");
+    struct weft_str how = weft_j_arg_text(st, c->args, 1, "method", "common");
     double x = weft_j_as_float(number_of(st, c));
     char text[400];
     if (digits < 0 || digits > 15)
@@ -301,7 +300,7 @@ static struct weft_jvalue f_length(struct weft_jstate *st,
 
 static struct weft_jvalue f_attr(struct weft_jstate *st, const struct call *c)
 {
-    struct weft_jstr name = weft_j_arg_text(st, c->args, 0, "name", "");
+    struct weft_str name = weft_j_arg_text(st, c->args, 0, "name", "");
     if (c->v.kind == WEFT_J_DICT && !weft_j_has_method(c->v, name))
         return weft_j_undefined(st, "'%.*s' of a mapping", (int) name.n,
                                 name.s);
@@ -343,8 +342,8 @@ static const struct {
 
 enum { N_FILTERS = sizeof FILTERS / sizeof *FILTERS };
 
-struct weft_jvalue weft_j_filter(struct weft_jstate *st,
-                                 struct weft_jstr name, struct weft_jvalue v,
+struct weft_jvalue weft_j_filter(struct weft_jstate *st, struct weft_str name,
+                                 struct weft_jvalue v,
                                  const struct weft_jargs *args)
 {
     struct call c = {name, v, args};
@@ -363,7 +362,7 @@ struct weft_jvalue weft_j_filter(struct weft_jstate *st,
                 name.n > 40 ? 40 : (int) name.n, name.s);
 }
 
-bool weft_j_is_filter(struct weft_jstr name)
+bool weft_j_is_filter(struct weft_str name)
 {
     for (size_t i = 0; i < N_FILTERS; i++)
         if (weft_j_is(name, FILTERS[i].name))

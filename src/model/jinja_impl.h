@@ -22,13 +22,8 @@
 
 /* ---- Values ----------------------------------------------------------- */
 
-/* n bytes of UTF-8, not zero-terminated. */
-struct weft_jstr {
-    const char *s;
-    size_t n;
-};
-
-#define WEFT_JSTR(literal) ((struct weft_jstr){literal, sizeof(literal) - 1})
+/* Texts are UTF-8, and have no zero byte behind them. */
+#define WEFT_JSTR(literal) ((struct weft_str){literal, sizeof(literal) - 1})
 
 enum weft_jkind {
     WEFT_J_UNDEFINED, /* prints as nothing; text: what is missing */
@@ -57,7 +52,7 @@ struct weft_jvalue {
         bool truth; /* BOOL */
         int64_t i;
         double f;
-        struct weft_jstr text;   /* STRING, MARKUP, UNDEFINED, FUNCTION */
+        struct weft_str text;    /* STRING, MARKUP, UNDEFINED, FUNCTION */
         struct weft_jlist *list; /* LIST, TUPLE, RANGE, VIEW, GENERATOR */
         struct weft_jdict *dict; /* DICT, NAMESPACE */
         struct weft_jloop *loop;
@@ -101,7 +96,7 @@ struct weft_jmacro {
 
 struct weft_jmethod { /* "name" of a value, to be called */
     struct weft_jvalue self;
-    struct weft_jstr name;
+    struct weft_str name;
 };
 
 /* ---- Trees ------------------------------------------------------------ */
@@ -158,7 +153,7 @@ struct weft_jnode {
     enum weft_jnode_kind kind;
     int line; /* in the template, from 1 */
     int op;
-    struct weft_jstr name;
+    struct weft_str name;
     struct weft_jvalue value;
     struct weft_jnode *a, *b, *c;
     struct weft_jnode **item, **other;
@@ -225,7 +220,7 @@ struct weft_jtoken {
     enum weft_jtoken_kind kind;
     int line;
     int op;
-    struct weft_jstr text;
+    struct weft_str text;
     struct weft_jvalue value;
 };
 
@@ -263,7 +258,7 @@ bool weft_j_is_name(const struct weft_jparser *p, const char *name);
 bool weft_j_skip_op(struct weft_jparser *p, int op);
 bool weft_j_skip_name(struct weft_jparser *p, const char *name);
 void weft_j_expect_op(struct weft_jparser *p, int op);
-struct weft_jstr weft_j_expect_name(struct weft_jparser *p);
+struct weft_str weft_j_expect_name(struct weft_jparser *p);
 
 struct weft_jnode *weft_j_expression(struct weft_jparser *p);
 /* a, b, c or one expression; ends before the name `end` (NULL: none). */
@@ -282,7 +277,7 @@ struct weft_jvalue weft_j_bool(bool truth);
 struct weft_jvalue weft_j_int(int64_t i);
 struct weft_jvalue weft_j_float(double f);
 struct weft_jvalue weft_j_string(const char *s, size_t n);
-struct weft_jvalue weft_j_text(struct weft_jstr text);
+struct weft_jvalue weft_j_text(struct weft_str text);
 struct weft_jvalue weft_j_function(const char *name);
 /* what: a text such as "'x'", printf format. */
 struct weft_jvalue weft_j_undefined(struct weft_jstate *st, const char *fmt,
@@ -302,8 +297,8 @@ struct weft_jvalue *weft_j_find(struct weft_jstate *st,
 struct weft_jvalue weft_j_from_json(struct weft_jstate *st,
                                     const json_t *json);
 
-bool weft_j_is(struct weft_jstr a, const char *b);
-bool weft_j_same(struct weft_jstr a, struct weft_jstr b);
+bool weft_j_is(struct weft_str a, const char *b);
+bool weft_j_same(struct weft_str a, struct weft_str b);
 bool weft_j_is_string(struct weft_jvalue v); /* also MARKUP */
 bool weft_j_is_number(struct weft_jvalue v); /* also BOOL */
 bool weft_j_is_int(struct weft_jvalue v);    /* INT or BOOL */
@@ -328,36 +323,35 @@ size_t weft_j_length(struct weft_jstate *st, struct weft_jvalue v);
 void weft_j_add(struct weft_jstate *st, struct weft_jout *out, const char *s,
                 size_t n);
 void weft_j_add_text(struct weft_jstate *st, struct weft_jout *out,
-                     struct weft_jstr text);
+                     struct weft_str text);
 struct weft_jvalue weft_j_taken(const struct weft_jout *out); /* a STRING */
 /* str(v) */
 void weft_j_add_value(struct weft_jstate *st, struct weft_jout *out,
                       struct weft_jvalue v);
 void weft_j_add_repr(struct weft_jstate *st, struct weft_jout *out,
                      struct weft_jvalue v);
-struct weft_jstr weft_j_str(struct weft_jstate *st, struct weft_jvalue v);
+struct weft_str weft_j_str(struct weft_jstate *st, struct weft_jvalue v);
 
 struct weft_jjson { /* json.dumps() */
     bool ascii, sort, indented;
-    struct weft_jstr indent, item, key; /* item and key separators */
+    struct weft_str indent, item, key; /* item and key separators */
 };
 void weft_j_add_json(struct weft_jstate *st, struct weft_jout *out,
                      struct weft_jvalue v, const struct weft_jjson *how);
 
 /* Characters of text that is UTF-8. */
-size_t weft_j_chars(struct weft_jstr s);
-size_t weft_j_char_offset(struct weft_jstr s, size_t i); /* bytes before i */
-bool weft_j_is_space(uint32_t c);                        /* str.isspace() */
+size_t weft_j_chars(struct weft_str s);
+size_t weft_j_char_offset(struct weft_str s, size_t i); /* bytes before i */
+bool weft_j_is_space(uint32_t c);                       /* str.isspace() */
 /* Bytes of white space at the beginning. */
 size_t weft_j_space(const char *s, size_t n);
 /* chars NULL: white space. left, right: which ends. */
-struct weft_jstr weft_j_strip(struct weft_jstr s,
-                              const struct weft_jstr *chars, bool left,
-                              bool right);
+struct weft_str weft_j_strip(struct weft_str s, const struct weft_str *chars,
+                             bool left, bool right);
 /* First place of b in a[from..], or SIZE_MAX. */
-size_t weft_j_search(struct weft_jstr a, struct weft_jstr b, size_t from);
-struct weft_jvalue weft_j_replace(struct weft_jstate *st, struct weft_jstr s,
-                                  struct weft_jstr old, struct weft_jstr new,
+size_t weft_j_search(struct weft_str a, struct weft_str b, size_t from);
+struct weft_jvalue weft_j_replace(struct weft_jstate *st, struct weft_str s,
+                                  struct weft_str old, struct weft_str new,
                                   int64_t count);
 enum weft_jcase {
     WEFT_JCASE_LOWER,
@@ -366,7 +360,7 @@ enum weft_jcase {
     WEFT_JCASE_TITLE,   /* str.title() */
     WEFT_JCASE_WORDS    /* Jinja's |title */
 };
-struct weft_jvalue weft_j_case(struct weft_jstate *st, struct weft_jstr s,
+struct weft_jvalue weft_j_case(struct weft_jstate *st, struct weft_str s,
                                enum weft_jcase to);
 
 /* ---- Evaluating ------------------------------------------------------- */
@@ -386,12 +380,12 @@ const struct weft_jvalue *weft_j_arg(struct weft_jstate *st,
  * "filter", "join". */
 void weft_j_check_args(struct weft_jstate *st, const struct weft_jargs *args,
                        size_t least, size_t most, const char *names,
-                       const char *kind, struct weft_jstr what);
+                       const char *kind, struct weft_str what);
 /* An argument of a kind, or what stands for it when it was not given; one of
  * another kind fails. */
-struct weft_jstr weft_j_arg_text(struct weft_jstate *st,
-                                 const struct weft_jargs *args, size_t i,
-                                 const char *name, const char *fallback);
+struct weft_str weft_j_arg_text(struct weft_jstate *st,
+                                const struct weft_jargs *args, size_t i,
+                                const char *name, const char *fallback);
 int64_t weft_j_arg_int(struct weft_jstate *st, const struct weft_jargs *args,
                        size_t i, const char *name, int64_t fallback);
 bool weft_j_arg_bool(struct weft_jstate *st, const struct weft_jargs *args,
@@ -412,7 +406,7 @@ void weft_j_run_for(struct weft_jstate *st, struct weft_jscope *scope,
 struct weft_jscope *weft_j_scope(struct weft_jstate *st,
                                  struct weft_jscope *up);
 void weft_j_set(struct weft_jstate *st, struct weft_jscope *scope,
-                struct weft_jstr name, struct weft_jvalue value);
+                struct weft_str name, struct weft_jvalue value);
 
 struct weft_jvalue weft_j_eval(struct weft_jstate *st,
                                struct weft_jscope *scope,
@@ -421,7 +415,7 @@ struct weft_jargs weft_j_eval_args(struct weft_jstate *st,
                                    struct weft_jscope *scope,
                                    struct weft_jnode *const *node, size_t n);
 struct weft_jvalue weft_j_attr(struct weft_jstate *st, struct weft_jvalue v,
-                               struct weft_jstr name);
+                               struct weft_str name);
 struct weft_jvalue weft_j_item(struct weft_jstate *st, struct weft_jvalue v,
                                struct weft_jvalue key);
 struct weft_jvalue weft_j_slice(struct weft_jstate *st, struct weft_jvalue v,
@@ -434,32 +428,32 @@ struct weft_jvalue weft_j_escape(struct weft_jstate *st,
 bool weft_j_contains(struct weft_jstate *st, struct weft_jvalue all,
                      struct weft_jvalue item);
 struct weft_jvalue weft_j_percent(struct weft_jstate *st,
-                                  struct weft_jstr format,
+                                  struct weft_str format,
                                   const struct weft_jvalue *item, size_t n);
 
 struct weft_jvalue weft_j_call(struct weft_jstate *st, struct weft_jvalue f,
                                const struct weft_jargs *args);
 struct weft_jvalue weft_j_call_method(struct weft_jstate *st,
                                       struct weft_jvalue self,
-                                      struct weft_jstr name,
+                                      struct weft_str name,
                                       const struct weft_jargs *args);
 /* The name is a method of such values. */
-bool weft_j_has_method(struct weft_jvalue self, struct weft_jstr name);
-bool weft_j_is_function(struct weft_jstr name);
+bool weft_j_has_method(struct weft_jvalue self, struct weft_str name);
+bool weft_j_is_function(struct weft_str name);
 struct weft_jvalue weft_j_strftime(struct weft_jstate *st,
-                                   struct weft_jstr format);
+                                   struct weft_str format);
 
-struct weft_jvalue weft_j_filter(struct weft_jstate *st,
-                                 struct weft_jstr name, struct weft_jvalue v,
+struct weft_jvalue weft_j_filter(struct weft_jstate *st, struct weft_str name,
+                                 struct weft_jvalue v,
                                  const struct weft_jargs *args);
 /* Filters of lists; false: it is none of them. */
-bool weft_j_list_filter(struct weft_jstate *st, struct weft_jstr name,
+bool weft_j_list_filter(struct weft_jstate *st, struct weft_str name,
                         struct weft_jvalue v, const struct weft_jargs *args,
                         struct weft_jvalue *out);
-bool weft_j_is_list_filter(struct weft_jstr name);
-bool weft_j_test(struct weft_jstate *st, struct weft_jstr name,
+bool weft_j_is_list_filter(struct weft_str name);
+bool weft_j_test(struct weft_jstate *st, struct weft_str name,
                  struct weft_jvalue v, const struct weft_jargs *args);
-bool weft_j_is_filter(struct weft_jstr name);
-bool weft_j_is_test(struct weft_jstr name);
+bool weft_j_is_filter(struct weft_str name);
+bool weft_j_is_test(struct weft_str name);
 
 #endif

@@ -60,7 +60,7 @@ static struct weft_jtoken *add(struct lexer *l, enum weft_jtoken_kind kind)
 static void add_text(struct lexer *l, const char *s, size_t n)
 {
     if (n > 0)
-        add(l, WEFT_JT_TEXT)->text = (struct weft_jstr){s, n};
+        add(l, WEFT_JT_TEXT)->text = (struct weft_str){s, n};
 }
 
 /* ---- Outside of tags -------------------------------------------------- */
@@ -72,7 +72,7 @@ static size_t text_before(const struct lexer *l, size_t n, char sign,
     const char *s = l->s + l->at;
     size_t line = n;
     if (sign == '-')
-        return weft_j_strip((struct weft_jstr){s, n}, NULL, false, true).n;
+        return weft_j_strip((struct weft_str){s, n}, NULL, false, true).n;
     if (sign == '+' || prints)
         return n;
     while (line > 0 && s[line - 1] != '\n')
@@ -263,7 +263,7 @@ static void read_string(struct lexer *l)
         else
             *to++ = *s++;
     }
-    t->text = (struct weft_jstr){text, (size_t) (to - text)};
+    t->text = (struct weft_str){text, (size_t) (to - text)};
     advance(l, n + 1);
 }
 
@@ -329,7 +329,7 @@ static void read_tag(struct lexer *l, bool prints)
             size_t n = 0;
             while (is_word(peek(l, n)))
                 n++;
-            t->text = (struct weft_jstr){l->s + l->at, n};
+            t->text = (struct weft_str){l->s + l->at, n};
             advance(l, n);
         } else {
             read_op(l, open, &depth, sizeof open);

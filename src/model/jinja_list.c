@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct call {
-    struct weft_jstr name;
+    struct weft_str name;
     struct weft_jvalue v;
     const struct weft_jargs *args;
 };
@@ -21,10 +21,10 @@ static struct weft_jvalue follow(struct weft_jstate *st, struct weft_jvalue v,
 {
     if (!weft_j_is_string(path))
         return weft_j_item(st, v, path);
-    struct weft_jstr rest = path.text;
+    struct weft_str rest = path.text;
     for (;;) {
         size_t dot = weft_j_search(rest, WEFT_JSTR("."), 0);
-        struct weft_jstr part = {rest.s, dot == SIZE_MAX ? rest.n : dot};
+        struct weft_str part = {rest.s, dot == SIZE_MAX ? rest.n : dot};
         bool number = part.n > 0 && part.n < 10;
         int64_t at = 0;
         for (size_t i = 0; i < part.n && number; i++) {
@@ -82,7 +82,7 @@ static struct weft_jvalue f_map(struct weft_jstate *st, const struct call *c)
         return out;
     }
     struct weft_jargs rest = rest_of(c, 1);
-    struct weft_jstr filter = weft_j_arg_text(st, c->args, 0, "filter", "");
+    struct weft_str filter = weft_j_arg_text(st, c->args, 0, "filter", "");
     for (size_t i = 0; i < all.n; i++)
         weft_j_push(st, out, weft_j_filter(st, filter, all.item[i], &rest));
     return out;
@@ -101,7 +101,7 @@ static struct weft_jvalue f_select(struct weft_jstate *st,
                     (int) c->name.n, c->name.s);
     bool named = c->args->n > n;
     struct weft_jargs rest = rest_of(c, named ? n + 1 : n);
-    struct weft_jstr test = {0};
+    struct weft_str test = {0};
     if (named)
         test = weft_j_arg_text(st, c->args, n, "test", "");
     for (size_t i = 0; i < all.n; i++) {
@@ -187,7 +187,7 @@ static struct weft_jvalue f_sort(struct weft_jstate *st, const struct call *c)
 static struct weft_jvalue f_dictsort(struct weft_jstate *st,
                                      const struct call *c)
 {
-    struct weft_jstr by = weft_j_arg_text(st, c->args, 1, "by", "key");
+    struct weft_str by = weft_j_arg_text(st, c->args, 1, "by", "key");
     struct weft_jvalue list = weft_j_list(st, WEFT_J_LIST);
     struct weft_jvalue path = weft_j_int(weft_j_is(by, "value") ? 1 : 0);
     if (c->v.kind != WEFT_J_DICT)
@@ -299,7 +299,7 @@ static struct weft_jvalue f_join(struct weft_jstate *st, const struct call *c)
     const struct weft_jvalue *by = weft_j_arg(st, c->args, 0, "d");
     const struct weft_jvalue *path = weft_j_arg(st, c->args, 1, "attribute");
     struct weft_jlist all = weft_j_items(st, c->v);
-    struct weft_jstr between = by ? weft_j_str(st, *by) : WEFT_JSTR("");
+    struct weft_str between = by ? weft_j_str(st, *by) : WEFT_JSTR("");
     struct weft_jout out = {0};
     for (size_t i = 0; i < all.n; i++) {
         if (i > 0)
@@ -378,7 +378,7 @@ static const struct {
 
 enum { N_FILTERS = sizeof FILTERS / sizeof *FILTERS };
 
-bool weft_j_is_list_filter(struct weft_jstr name)
+bool weft_j_is_list_filter(struct weft_str name)
 {
     for (size_t i = 0; i < N_FILTERS; i++)
         if (weft_j_is(name, FILTERS[i].name))
@@ -386,7 +386,7 @@ bool weft_j_is_list_filter(struct weft_jstr name)
     return false;
 }
 
-bool weft_j_list_filter(struct weft_jstate *st, struct weft_jstr name,
+bool weft_j_list_filter(struct weft_jstate *st, struct weft_str name,
                         struct weft_jvalue v, const struct weft_jargs *args,
                         struct weft_jvalue *out)
 {

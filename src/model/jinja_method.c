@@ -8,17 +8,17 @@
 
 typedef struct weft_jvalue (*method_fn)(struct weft_jstate *st,
                                         struct weft_jvalue self,
-                                        struct weft_jstr name,
+                                        struct weft_str name,
                                         const struct weft_jargs *args);
 
 /* ---- Strings ---------------------------------------------------------- */
 
 static struct weft_jvalue s_strip(struct weft_jstate *st,
                                   struct weft_jvalue self,
-                                  struct weft_jstr name,
+                                  struct weft_str name,
                                   const struct weft_jargs *args)
 {
-    struct weft_jstr chars = {0};
+    struct weft_str chars = {0};
     bool given = args->n > 0 && args->item[0].kind != WEFT_J_NONE;
     if (given)
         chars = weft_j_arg_text(st, args, 0, "chars", "");
@@ -28,14 +28,14 @@ static struct weft_jvalue s_strip(struct weft_jstate *st,
 }
 
 static void push_part(struct weft_jstate *st, struct weft_jvalue list,
-                      struct weft_jstr s, size_t from, size_t to)
+                      struct weft_str s, size_t from, size_t to)
 {
     weft_j_push(st, list, weft_j_string(s.s + from, to - from));
 }
 
 /* split() on white space; the last part keeps what most leaves. */
 static struct weft_jvalue split_space(struct weft_jstate *st,
-                                      struct weft_jstr s, int64_t most)
+                                      struct weft_str s, int64_t most)
 {
     struct weft_jvalue out = weft_j_list(st, WEFT_J_LIST);
     size_t at = weft_j_space(s.s, s.n), start;
@@ -58,7 +58,7 @@ static struct weft_jvalue split_space(struct weft_jstate *st,
 }
 
 /* The last place of b in the first n bytes of a, or SIZE_MAX. */
-static size_t search_back(struct weft_jstr a, struct weft_jstr b, size_t n)
+static size_t search_back(struct weft_str a, struct weft_str b, size_t n)
 {
     for (size_t i = n >= b.n ? n - b.n + 1 : 0; i-- > 0;)
         if (memcmp(a.s + i, b.s, b.n) == 0)
@@ -67,7 +67,7 @@ static size_t search_back(struct weft_jstr a, struct weft_jstr b, size_t n)
 }
 
 static struct weft_jvalue split_back(struct weft_jstate *st,
-                                     struct weft_jstr s, struct weft_jstr by,
+                                     struct weft_str s, struct weft_str by,
                                      int64_t most)
 {
     struct weft_jvalue parts = weft_j_list(st, WEFT_J_LIST);
@@ -86,13 +86,13 @@ static struct weft_jvalue split_back(struct weft_jstate *st,
 
 static struct weft_jvalue s_split(struct weft_jstate *st,
                                   struct weft_jvalue self,
-                                  struct weft_jstr name,
+                                  struct weft_str name,
                                   const struct weft_jargs *args)
 {
     const struct weft_jvalue *by = weft_j_arg(st, args, 0, "sep");
     int64_t most = weft_j_arg_int(st, args, 1, "maxsplit", -1);
     struct weft_jvalue out = weft_j_list(st, WEFT_J_LIST);
-    struct weft_jstr s = self.text, sep;
+    struct weft_str s = self.text, sep;
     size_t at = 0, next;
     weft_j_step(st, s.n / 64);
     if (!by || by->kind == WEFT_J_NONE) {
@@ -117,12 +117,12 @@ static struct weft_jvalue s_split(struct weft_jstate *st,
 
 static struct weft_jvalue s_partition(struct weft_jstate *st,
                                       struct weft_jvalue self,
-                                      struct weft_jstr name,
+                                      struct weft_str name,
                                       const struct weft_jargs *args)
 {
     struct weft_jvalue out = weft_j_list(st, WEFT_J_TUPLE);
-    struct weft_jstr s = self.text,
-                     sep = weft_j_arg_text(st, args, 0, "sep", "");
+    struct weft_str s = self.text,
+                    sep = weft_j_arg_text(st, args, 0, "sep", "");
     bool back = name.s[0] == 'r';
     if (sep.n == 0)
         weft_j_fail(st, WEFT_EINVAL, "partition() by an empty string");
@@ -137,12 +137,12 @@ static struct weft_jvalue s_partition(struct weft_jstate *st,
 
 static struct weft_jvalue s_splitlines(struct weft_jstate *st,
                                        struct weft_jvalue self,
-                                       struct weft_jstr name,
+                                       struct weft_str name,
                                        const struct weft_jargs *args)
 {
     bool keep = weft_j_arg_bool(st, args, 0, "keepends", false);
     struct weft_jvalue out = weft_j_list(st, WEFT_J_LIST);
-    struct weft_jstr s = self.text;
+    struct weft_str s = self.text;
     size_t start = 0;
     (void) name;
     for (size_t i = 0; i < s.n;) {
@@ -165,7 +165,7 @@ static struct weft_jvalue s_splitlines(struct weft_jstate *st,
 
 static struct weft_jvalue s_replace(struct weft_jstate *st,
                                     struct weft_jvalue self,
-                                    struct weft_jstr name,
+                                    struct weft_str name,
                                     const struct weft_jargs *args)
 {
     (void) name;
@@ -176,7 +176,7 @@ static struct weft_jvalue s_replace(struct weft_jstate *st,
                           weft_j_arg_int(st, args, 2, "count", -1));
 }
 
-static bool has_end(struct weft_jstr s, struct weft_jstr part, bool front)
+static bool has_end(struct weft_str s, struct weft_str part, bool front)
 {
     return part.n <= s.n
         && memcmp(front ? s.s : s.s + s.n - part.n, part.s, part.n) == 0;
@@ -184,7 +184,7 @@ static bool has_end(struct weft_jstr s, struct weft_jstr part, bool front)
 
 static struct weft_jvalue s_starts(struct weft_jstate *st,
                                    struct weft_jvalue self,
-                                   struct weft_jstr name,
+                                   struct weft_str name,
                                    const struct weft_jargs *args)
 {
     bool front = name.s[0] == 's', found = false;
@@ -203,12 +203,12 @@ static struct weft_jvalue s_starts(struct weft_jstate *st,
 
 static struct weft_jvalue s_remove(struct weft_jstate *st,
                                    struct weft_jvalue self,
-                                   struct weft_jstr name,
+                                   struct weft_str name,
                                    const struct weft_jargs *args)
 {
     bool front = weft_j_is(name, "removeprefix");
-    struct weft_jstr part = weft_j_arg_text(st, args, 0, "part", "");
-    struct weft_jstr s = self.text;
+    struct weft_str part = weft_j_arg_text(st, args, 0, "part", "");
+    struct weft_str s = self.text;
     if (!has_end(s, part, front))
         return weft_j_text(s);
     return weft_j_string(front ? s.s + part.n : s.s, s.n - part.n);
@@ -216,7 +216,7 @@ static struct weft_jvalue s_remove(struct weft_jstate *st,
 
 static struct weft_jvalue s_case(struct weft_jstate *st,
                                  struct weft_jvalue self,
-                                 struct weft_jstr name,
+                                 struct weft_str name,
                                  const struct weft_jargs *args)
 {
     (void) args;
@@ -229,7 +229,7 @@ static struct weft_jvalue s_case(struct weft_jstate *st,
 
 static struct weft_jvalue s_join(struct weft_jstate *st,
                                  struct weft_jvalue self,
-                                 struct weft_jstr name,
+                                 struct weft_str name,
                                  const struct weft_jargs *args)
 {
     struct weft_jlist all = weft_j_items(st, args->item[0]);
@@ -249,11 +249,11 @@ static struct weft_jvalue s_join(struct weft_jstate *st,
 /* find, rfind, index, rindex: in characters. */
 static struct weft_jvalue s_find(struct weft_jstate *st,
                                  struct weft_jvalue self,
-                                 struct weft_jstr name,
+                                 struct weft_str name,
                                  const struct weft_jargs *args)
 {
-    struct weft_jstr s = self.text,
-                     part = weft_j_arg_text(st, args, 0, "sub", "");
+    struct weft_str s = self.text,
+                    part = weft_j_arg_text(st, args, 0, "sub", "");
     int64_t n = (int64_t) weft_j_chars(s);
     int64_t from = weft_j_arg_int(st, args, 1, "start", 0);
     int64_t to = weft_j_arg_int(st, args, 2, "end", n);
@@ -263,12 +263,12 @@ static struct weft_jvalue s_find(struct weft_jstate *st,
     weft_j_step(st, s.n / 64);
     if (from <= to) {
         size_t start = weft_j_char_offset(s, (size_t) from);
-        struct weft_jstr in = {s.s + start,
-                               weft_j_char_offset(s, (size_t) to) - start};
+        struct weft_str in = {s.s + start,
+                              weft_j_char_offset(s, (size_t) to) - start};
         at = name.s[0] == 'r' ? search_back(in, part, in.n)
                               : weft_j_search(in, part, 0);
         if (at != SIZE_MAX)
-            at = weft_j_chars((struct weft_jstr){s.s, start + at});
+            at = weft_j_chars((struct weft_str){s.s, start + at});
     }
     if (at == SIZE_MAX && name.s[name.n - 1] == 'x')
         weft_j_fail(st, WEFT_EINVAL, "%.*s(): the string is not there",
@@ -278,10 +278,10 @@ static struct weft_jvalue s_find(struct weft_jstate *st,
 
 static struct weft_jvalue s_count(struct weft_jstate *st,
                                   struct weft_jvalue self,
-                                  struct weft_jstr name,
+                                  struct weft_str name,
                                   const struct weft_jargs *args)
 {
-    struct weft_jstr part = weft_j_arg_text(st, args, 0, "sub", "");
+    struct weft_str part = weft_j_arg_text(st, args, 0, "sub", "");
     int64_t n = 0;
     (void) name;
     weft_j_step(st, self.text.n / 64);
@@ -295,10 +295,10 @@ static struct weft_jvalue s_count(struct weft_jstate *st,
 
 /* isdigit, isalpha, ...: of ASCII. */
 static struct weft_jvalue s_is(struct weft_jstate *st,
-                               struct weft_jvalue self, struct weft_jstr name,
+                               struct weft_jvalue self, struct weft_str name,
                                const struct weft_jargs *args)
 {
-    struct weft_jstr s = self.text;
+    struct weft_str s = self.text;
     bool all = s.n > 0, cased = false;
     char kind = name.s[2];
     (void) args;
@@ -325,10 +325,10 @@ static struct weft_jvalue s_is(struct weft_jstate *st,
 /* "{} {0} {name}".format(...), without conversions. */
 static struct weft_jvalue s_format(struct weft_jstate *st,
                                    struct weft_jvalue self,
-                                   struct weft_jstr name,
+                                   struct weft_str name,
                                    const struct weft_jargs *args)
 {
-    struct weft_jstr s = self.text;
+    struct weft_str s = self.text;
     struct weft_jout out = {0};
     int64_t next = 0;
     (void) name;
@@ -341,8 +341,8 @@ static struct weft_jvalue s_format(struct weft_jstate *st,
             continue;
         }
         size_t end = weft_j_search(s, WEFT_JSTR("}"), i + 1);
-        struct weft_jstr field = {s.s + i + 1,
-                                  end == SIZE_MAX ? 0 : end - i - 1};
+        struct weft_str field = {s.s + i + 1,
+                                 end == SIZE_MAX ? 0 : end - i - 1};
         bool number = field.n > 0 && field.n < 4;
         int64_t at = 0;
         if (s.s[i] == '}' || end == SIZE_MAX)
@@ -374,7 +374,7 @@ static struct weft_jvalue s_format(struct weft_jstate *st,
 
 static struct weft_jvalue d_view(struct weft_jstate *st,
                                  struct weft_jvalue self,
-                                 struct weft_jstr name,
+                                 struct weft_str name,
                                  const struct weft_jargs *args)
 {
     struct weft_jvalue out = weft_j_list(st, WEFT_J_VIEW);
@@ -391,8 +391,7 @@ static struct weft_jvalue d_view(struct weft_jstate *st,
 }
 
 static struct weft_jvalue d_get(struct weft_jstate *st,
-                                struct weft_jvalue self,
-                                struct weft_jstr name,
+                                struct weft_jvalue self, struct weft_str name,
                                 const struct weft_jargs *args)
 {
     struct weft_jvalue *found = weft_j_find(st, self, args->item[0]);
@@ -401,7 +400,7 @@ static struct weft_jvalue d_get(struct weft_jstate *st,
 }
 
 static struct weft_jvalue copy(struct weft_jstate *st,
-                               struct weft_jvalue self, struct weft_jstr name,
+                               struct weft_jvalue self, struct weft_str name,
                                const struct weft_jargs *args)
 {
     (void) st;
@@ -412,7 +411,7 @@ static struct weft_jvalue copy(struct weft_jstate *st,
 
 static struct weft_jvalue l_count(struct weft_jstate *st,
                                   struct weft_jvalue self,
-                                  struct weft_jstr name,
+                                  struct weft_str name,
                                   const struct weft_jargs *args)
 {
     int64_t n = 0;
@@ -430,7 +429,7 @@ static struct weft_jvalue l_count(struct weft_jstate *st,
 
 static struct weft_jvalue changes(struct weft_jstate *st,
                                   struct weft_jvalue self,
-                                  struct weft_jstr name,
+                                  struct weft_str name,
                                   const struct weft_jargs *args)
 {
     (void) args;
@@ -443,7 +442,7 @@ static struct weft_jvalue changes(struct weft_jstate *st,
 
 static struct weft_jvalue o_cycle(struct weft_jstate *st,
                                   struct weft_jvalue self,
-                                  struct weft_jstr name,
+                                  struct weft_str name,
                                   const struct weft_jargs *args)
 {
     (void) st;
@@ -453,7 +452,7 @@ static struct weft_jvalue o_cycle(struct weft_jstate *st,
 
 static struct weft_jvalue o_changed(struct weft_jstate *st,
                                     struct weft_jvalue self,
-                                    struct weft_jstr name,
+                                    struct weft_str name,
                                     const struct weft_jargs *args)
 {
     struct weft_jloop *l = self.loop;
@@ -531,7 +530,7 @@ static const struct {
 
 enum { N_METHODS = sizeof METHODS / sizeof *METHODS };
 
-static size_t find_method(struct weft_jvalue self, struct weft_jstr name)
+static size_t find_method(struct weft_jvalue self, struct weft_str name)
 {
     int owner = weft_j_is_string(self)    ? STRINGS
               : self.kind == WEFT_J_DICT  ? DICTS
@@ -545,14 +544,14 @@ static size_t find_method(struct weft_jvalue self, struct weft_jstr name)
     return N_METHODS;
 }
 
-bool weft_j_has_method(struct weft_jvalue self, struct weft_jstr name)
+bool weft_j_has_method(struct weft_jvalue self, struct weft_str name)
 {
     return find_method(self, name) < N_METHODS;
 }
 
 struct weft_jvalue weft_j_call_method(struct weft_jstate *st,
                                       struct weft_jvalue self,
-                                      struct weft_jstr name,
+                                      struct weft_str name,
                                       const struct weft_jargs *args)
 {
     size_t i = find_method(self, name);

@@ -257,7 +257,7 @@ bool weft_j_contains(struct weft_jstate *st, struct weft_jvalue all,
 
 /* One conversion: "%s", "%r", or of a number "%5d", "%05d", "%.2f". */
 static void add_converted(struct weft_jstate *st, struct weft_jout *out,
-                          struct weft_jstr spec, struct weft_jvalue v)
+                          struct weft_str spec, struct weft_jvalue v)
 {
     char text[400], kind = spec.s[spec.n - 1];
     int part[2] = {0, 6}, at = 0, n; /* width, precision */
@@ -303,7 +303,7 @@ static void add_converted(struct weft_jstate *st, struct weft_jout *out,
 }
 
 struct weft_jvalue weft_j_percent(struct weft_jstate *st,
-                                  struct weft_jstr format,
+                                  struct weft_str format,
                                   const struct weft_jvalue *item, size_t n)
 {
     struct weft_jout out = {0};
@@ -326,7 +326,7 @@ struct weft_jvalue weft_j_percent(struct weft_jstate *st,
                 weft_j_fail(st, WEFT_EINVAL,
                             "a format wants more than %zu values", n);
             add_converted(st, &out,
-                          (struct weft_jstr){format.s + i, end + 1 - i},
+                          (struct weft_str){format.s + i, end + 1 - i},
                           item[used++]);
         }
         i = end;

@@ -102,7 +102,7 @@ void weft_j_expect_op(struct weft_jparser *p, int op)
         weft_j_unexpected(p, wanted);
 }
 
-struct weft_jstr weft_j_expect_name(struct weft_jparser *p)
+struct weft_str weft_j_expect_name(struct weft_jparser *p)
 {
     if (p->token->kind != WEFT_JT_NAME)
         weft_j_unexpected(p, "a name");
@@ -123,7 +123,7 @@ static struct weft_jnode *statement(struct weft_jparser *p);
 /* The name of the tag that begins here, one of ends ("else endfor")? */
 static bool is_end(const struct weft_jparser *p, const char *ends)
 {
-    struct weft_jstr name = p->token->text;
+    struct weft_str name = p->token->text;
     if (p->token->kind != WEFT_JT_NAME)
         return false;
     for (const char *e = ends; *e; e += *e == ' ') {
@@ -174,8 +174,8 @@ static void statements(struct weft_jparser *p, int line, const char *ends,
 }
 
 /* The end of a tag, statements, and the next tag's name. */
-static struct weft_jstr body(struct weft_jparser *p, const char *ends,
-                             struct weft_jnode ***list, size_t *n)
+static struct weft_str body(struct weft_jparser *p, const char *ends,
+                            struct weft_jnode ***list, size_t *n)
 {
     (void) weft_j_skip_op(p, ':');
     int line = p->token->line;
@@ -192,7 +192,7 @@ static struct weft_jnode *parse_if(struct weft_jparser *p)
     struct weft_jnode *node = weft_j_node(p, WEFT_JN_IF);
     weft_j_enter(p->st);
     node->a = weft_j_tuple(p, false, NULL);
-    struct weft_jstr end = body(p, "elif else endif", &node->item, &node->n);
+    struct weft_str end = body(p, "elif else endif", &node->item, &node->n);
     if (weft_j_is(end, "elif"))
         weft_j_append(p, &node->other, &node->n_other, parse_if(p));
     else if (weft_j_is(end, "else"))
@@ -212,7 +212,7 @@ static struct weft_jnode *parse_for(struct weft_jparser *p)
         node->c = weft_j_expression(p);
     node->op = weft_j_skip_name(p, "recursive");
     p->loops++;
-    struct weft_jstr end = body(p, "else endfor", &node->item, &node->n);
+    struct weft_str end = body(p, "else endfor", &node->item, &node->n);
     p->loops--;
     if (weft_j_is(end, "else"))
         (void) body(p, "endfor", &node->other, &node->n_other);
@@ -358,7 +358,7 @@ static struct weft_jnode *parse_print(struct weft_jparser *p)
 }
 
 static struct weft_jnode *leave_loop(struct weft_jparser *p,
-                                     struct weft_jstr name)
+                                     struct weft_str name)
 {
     if (p->loops == 0)
         weft_j_fail(p->st, WEFT_EFORMAT, "'%.*s' is in no loop", (int) name.n,
@@ -380,7 +380,7 @@ static struct weft_jnode *statement(struct weft_jparser *p)
     static const char *const not_run[] = {"extends", "include", "import",
                                           "from",    "block",   "autoescape"};
     p->st->line = p->token->line;
-    struct weft_jstr name = weft_j_expect_name(p);
+    struct weft_str name = weft_j_expect_name(p);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (weft_j_is(name, known[i].name))
             return known[i].parse(p);

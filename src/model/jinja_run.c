@@ -22,7 +22,7 @@ struct weft_jscope *weft_j_scope(struct weft_jstate *st,
 }
 
 void weft_j_set(struct weft_jstate *st, struct weft_jscope *scope,
-                struct weft_jstr name, struct weft_jvalue value)
+                struct weft_str name, struct weft_jvalue value)
 {
     for (size_t i = 0; i < scope->n; i++)
         if (weft_j_same(scope->variable[i].key.text, name)) {
@@ -265,7 +265,7 @@ static struct weft_jvalue render(struct weft_jstate *st,
     json_t *value;
     json_object_foreach((json_t *) (uintptr_t) context, key, value)
     {
-        weft_j_set(st, scope, (struct weft_jstr){key, strlen(key)},
+        weft_j_set(st, scope, (struct weft_str){key, strlen(key)},
                    weft_j_from_json(st, value));
     }
     return weft_j_run_text(st, weft_j_scope(st, scope), jinja->root->item,
@@ -274,8 +274,8 @@ static struct weft_jvalue render(struct weft_jstate *st,
 
 int weft_jinja_render(const struct weft_jinja *jinja, const json_t *context,
                       const struct weft_date *date,
-                      const struct weft_jinja_limits *limits, char **text_out,
-                      size_t *n_out, struct weft_err *err)
+                      const struct weft_jinja_limits *limits,
+                      struct weft_str *text_out, struct weft_err *err)
 {
     struct weft_jstate *st = weft_alloc(1, sizeof *st);
     if (!st)
@@ -283,12 +283,8 @@ int weft_jinja_render(const struct weft_jinja *jinja, const json_t *context,
     state_init(st, jinja->name, limits, err);
     st->date = *date;
     if (setjmp(st->escape) == 0) {
-        struct weft_jvalue out = render(st, jinja, context);
-        char *text = weft_strndup(out.text.s, out.text.n);
-        if (!text)
-            weft_j_fail(st, WEFT_ENOMEM, "memory ran out");
-        *text_out = text;
-        *n_out = out.text.n;
+        st->rc = weft_str_copy(render(st, jinja, context).text, text_out,
+                               err);
     }
     int rc = st->rc;
     weft_j_release(st);

@@ -81,7 +81,7 @@ static const struct {
 
 enum { N_TESTS = sizeof TESTS / sizeof *TESTS };
 
-static size_t find(struct weft_jstr name)
+static size_t find(struct weft_str name)
 {
     size_t i = 0;
     while (i < N_TESTS && !weft_j_is(name, TESTS[i].name))
@@ -89,7 +89,7 @@ static size_t find(struct weft_jstr name)
     return i;
 }
 
-bool weft_j_is_test(struct weft_jstr name)
+bool weft_j_is_test(struct weft_str name)
 {
     return find(name) < N_TESTS;
 }
@@ -136,9 +136,9 @@ static bool is_kind(enum test test, struct weft_jvalue v)
 /* str.islower(), isupper() by changing the case. */
 static bool is_case(struct weft_jstate *st, struct weft_jvalue v, bool upper)
 {
-    struct weft_jstr s = weft_j_str(st, v);
-    struct weft_jstr up = weft_j_case(st, s, WEFT_JCASE_UPPER).text;
-    struct weft_jstr low = weft_j_case(st, s, WEFT_JCASE_LOWER).text;
+    struct weft_str s = weft_j_str(st, v);
+    struct weft_str up = weft_j_case(st, s, WEFT_JCASE_UPPER).text;
+    struct weft_str low = weft_j_case(st, s, WEFT_JCASE_LOWER).text;
     return weft_j_same(s, upper ? up : low) && !weft_j_same(up, low);
 }
 
@@ -188,7 +188,7 @@ static bool compares(struct weft_jstate *st, enum test test,
     }
 }
 
-bool weft_j_test(struct weft_jstate *st, struct weft_jstr name,
+bool weft_j_test(struct weft_jstate *st, struct weft_str name,
                  struct weft_jvalue v, const struct weft_jargs *args)
 {
     size_t i = find(name);
@@ -203,7 +203,7 @@ bool weft_j_test(struct weft_jstate *st, struct weft_jstr name,
     if (test == T_LOWER || test == T_UPPER)
         return is_case(st, v, test == T_UPPER);
     if (test == T_FILTER || test == T_TEST) {
-        struct weft_jstr text = weft_j_str(st, v);
+        struct weft_str text = weft_j_str(st, v);
         return test == T_FILTER ? weft_j_is_filter(text)
                                 : weft_j_is_test(text);
     }

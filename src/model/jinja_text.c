@@ -28,7 +28,7 @@ void weft_j_add(struct weft_jstate *st, struct weft_jout *out, const char *s,
 }
 
 void weft_j_add_text(struct weft_jstate *st, struct weft_jout *out,
-                     struct weft_jstr text)
+                     struct weft_str text)
 {
     weft_j_add(st, out, text.s, text.n);
 }
@@ -93,7 +93,7 @@ static bool is_escaped(uint32_t c)
 }
 
 static void add_quoted(struct weft_jstate *st, struct weft_jout *out,
-                       struct weft_jstr s)
+                       struct weft_str s)
 {
     bool two = memchr(s.s, '\'', s.n) && !memchr(s.s, '"', s.n);
     char quote = two ? '"' : '\'', text[16];
@@ -201,7 +201,7 @@ void weft_j_add_value(struct weft_jstate *st, struct weft_jout *out,
         weft_j_add_repr(st, out, v);
 }
 
-struct weft_jstr weft_j_str(struct weft_jstate *st, struct weft_jvalue v)
+struct weft_str weft_j_str(struct weft_jstate *st, struct weft_jvalue v)
 {
     struct weft_jout out = {0};
     if (weft_j_is_string(v))
@@ -213,7 +213,7 @@ struct weft_jstr weft_j_str(struct weft_jstate *st, struct weft_jvalue v)
 /* ---- json.dumps() ----------------------------------------------------- */
 
 static void add_json_string(struct weft_jstate *st, struct weft_jout *out,
-                            struct weft_jstr s, bool ascii)
+                            struct weft_str s, bool ascii)
 {
     static const char short_of[] = "\"\\\b\f\n\r\t", *known,
                       letter[] = "\"\\bfnrt";
@@ -379,7 +379,7 @@ void weft_j_add_json(struct weft_jstate *st, struct weft_jout *out,
 
 /* ---- Strings ---------------------------------------------------------- */
 
-size_t weft_j_chars(struct weft_jstr s)
+size_t weft_j_chars(struct weft_str s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s.n; i++)
@@ -387,7 +387,7 @@ size_t weft_j_chars(struct weft_jstr s)
     return n;
 }
 
-size_t weft_j_char_offset(struct weft_jstr s, size_t i)
+size_t weft_j_char_offset(struct weft_str s, size_t i)
 {
     size_t at = 0;
     for (; at < s.n && i > 0; i--)
@@ -413,18 +413,16 @@ size_t weft_j_space(const char *s, size_t n)
 }
 
 /* The character (n bytes at s) is to be stripped. */
-static bool is_stripped(const char *s, size_t n,
-                        const struct weft_jstr *chars)
+static bool is_stripped(const char *s, size_t n, const struct weft_str *chars)
 {
     uint32_t c;
     if (!chars)
         return weft_utf8_next(s, n, &c) > 0 && weft_j_is_space(c);
-    return weft_j_search(*chars, (struct weft_jstr){s, n}, 0) != SIZE_MAX;
+    return weft_j_search(*chars, (struct weft_str){s, n}, 0) != SIZE_MAX;
 }
 
-struct weft_jstr weft_j_strip(struct weft_jstr s,
-                              const struct weft_jstr *chars, bool left,
-                              bool right)
+struct weft_str weft_j_strip(struct weft_str s, const struct weft_str *chars,
+                             bool left, bool right)
 {
     while (left && s.n > 0) {
         size_t n = weft_j_char_offset(s, 1);
@@ -444,7 +442,7 @@ struct weft_jstr weft_j_strip(struct weft_jstr s,
     return s;
 }
 
-size_t weft_j_search(struct weft_jstr a, struct weft_jstr b, size_t from)
+size_t weft_j_search(struct weft_str a, struct weft_str b, size_t from)
 {
     if (b.n > a.n || from > a.n - b.n)
         return SIZE_MAX;
@@ -461,8 +459,8 @@ size_t weft_j_search(struct weft_jstr a, struct weft_jstr b, size_t from)
     return SIZE_MAX;
 }
 
-struct weft_jvalue weft_j_replace(struct weft_jstate *st, struct weft_jstr s,
-                                  struct weft_jstr old, struct weft_jstr new,
+struct weft_jvalue weft_j_replace(struct weft_jstate *st, struct weft_str s,
+                                  struct weft_str old, struct weft_str new,
                                   int64_t count)
 {
     struct weft_jout out = {0};
@@ -477,7 +475,7 @@ struct weft_jvalue weft_j_replace(struct weft_jstate *st, struct weft_jstr s,
         weft_j_add_text(st, &out, new);
         at = next + old.n;
         if (old.n == 0) { /* between characters */
-            struct weft_jstr rest = {s.s + at, s.n - at};
+            struct weft_str rest = {s.s + at, s.n - at};
             size_t n = weft_j_char_offset(rest, 1);
             weft_j_add(st, &out, rest.s, n);
             at += n;

@@ -127,7 +127,7 @@ struct weft_jvalue weft_j_string(const char *s, size_t n)
     return (struct weft_jvalue){.kind = WEFT_J_STRING, .text = {s, n}};
 }
 
-struct weft_jvalue weft_j_text(struct weft_jstr text)
+struct weft_jvalue weft_j_text(struct weft_str text)
 {
     return weft_j_string(text.s, text.n);
 }
@@ -285,12 +285,12 @@ struct weft_jvalue weft_j_from_json(struct weft_jstate *st,
 
 /* ---- Asking ----------------------------------------------------------- */
 
-bool weft_j_is(struct weft_jstr a, const char *b)
+bool weft_j_is(struct weft_str a, const char *b)
 {
     return strlen(b) == a.n && memcmp(a.s, b, a.n) == 0;
 }
 
-bool weft_j_same(struct weft_jstr a, struct weft_jstr b)
+bool weft_j_same(struct weft_str a, struct weft_str b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.s, b.s, a.n) == 0);
 }
@@ -438,7 +438,7 @@ static int sign(double a, double b)
     return (a > b) - (a < b);
 }
 
-static int compare_texts(struct weft_jstr a, struct weft_jstr b)
+static int compare_texts(struct weft_str a, struct weft_str b)
 {
     size_t n = a.n < b.n ? a.n : b.n;
     int order = n ? memcmp(a.s, b.s, n) : 0; /* UTF-8 sorts as its codes */
@@ -518,7 +518,7 @@ struct weft_jlist weft_j_items(struct weft_jstate *st, struct weft_jvalue v)
             weft_j_push(st, out, v.dict->pair[i].key);
     if (weft_j_is_string(v))
         for (size_t i = 0, n; i < v.text.n; i += n) {
-            struct weft_jstr rest = {v.text.s + i, v.text.n - i};
+            struct weft_str rest = {v.text.s + i, v.text.n - i};
             n = weft_j_char_offset(rest, 1);
             weft_j_push(st, out, weft_j_string(rest.s, n));
         }

@@ -6,11 +6,11 @@ model_sources = \
 	%D%/arch_write.c \
 	%D%/chat.c \
 	%D%/chat.h \
-	%D%/chat_detect.c \
-	%D%/chat_impl.h \
+	%D%/chat_builtin.h \
 	%D%/dataset.c \
 	%D%/dataset.h \
 	%D%/dataset_impl.h \
+	%D%/dataset_message.c \
 	%D%/dataset_row.c \
 	%D%/init.c \
 	%D%/init.h \

@@ -86,8 +86,9 @@ struct weft_config {
     struct {
         char *path;
         char *prompt_key, *response_key, *label_key; /* NULL: found */
-        char *template; /* "none" (default), "auto", "chatml", "llama3",
-                                "mistral", or a {role}{content} pattern */
+        char *template; /* "auto" (default), "none", or what
+                           weft_chat_open() takes */
+        char *date;     /* YYYY-MM-DD, for templates that write one */
         char *system;   /* system message put first; NULL: none */
         int32_t max_prompt_tokens; /* 512 */
         char *long_prompts; /* "refuse" (default), "skip", "truncate" */

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
+#include "model/chat.h"
 #include "run/config_keys.h"
 
 struct check {
@@ -59,17 +60,18 @@ static int check_optimizer(const struct check *k, const char *who,
 
 static int check_data(const struct check *k)
 {
-    static const char *const known[] = {"none", "auto", "chatml", "llama3",
-                                        "mistral"};
     const char *t = k->c->data.template;
-    for (size_t i = 0; i < WEFT_COUNT(known); i++)
-        if (strcmp(t, known[i]) == 0)
-            return 0;
-    if (!strstr(t, "{content}"))
+    struct weft_date date;
+    struct weft_err err = {0};
+    if (strcmp(t, "none") != 0 && strcmp(t, "auto") != 0
+        && !weft_chat_is_name(t))
         return wrong(k, "data.template",
-                     "'data.template' must be none, auto, chatml, llama3, "
-                     "mistral, or a pattern that holds {content}, not '%s'",
+                     "'data.template' must be auto, none, folder, chatml, "
+                     "llama3, mistral, or a pattern that holds {content}, "
+                     "not '%s'",
                      t);
+    if (weft_date_read(k->c->data.date, &date, &err))
+        return wrong(k, "data.date", "'data.date': %s", err.text);
     return 0;
 }
 

@@ -93,19 +93,30 @@ const struct weft_config_key weft_config_keys[] = {
            "key of the response; else found"),
     STRING("data.label_key", data.label_key, NULL, PPO | NUM,
            "key of the label for rules; else found"),
-    STRING("data.template", data.template, "none", BOTH | NUM,
-           "none, auto, chatml, llama3, mistral, or a pattern with {role} "
-           "and {content}"),
+    STRING(
+        "data.template", data.template, "auto", BOTH | NUM,
+        "chat template of messages, and of plain prompts as a user's: auto "
+        "(the model folder's; without one plain prompts stay as they "
+        "are), none, folder, chatml, llama3, mistral, or a "
+        "pattern with {role} and {content}"),
+    STRING("data.date", data.date, "2024-07-26", BOTH | NUM,
+           "today's date for templates that write it; fixed, so that texts "
+           "do not change with the calendar"),
     STRING("data.system", data.system, NULL, BOTH | NUM,
            "system message put first"),
     INT("data.max_prompt_tokens", data.max_prompt_tokens, "512", 1, 1e7,
-        BOTH | NUM, "longest prompt (sft: whole text)"),
+        BOTH | NUM,
+        "longest prompt; prompt and response together may be as long as the "
+        "model's positions"),
     WORD("data.long_prompts", data.long_prompts, "refuse",
-         "refuse|skip|truncate", BOTH | NUM, "what becomes of longer ones"),
+         "refuse|skip|truncate", BOTH | NUM,
+         "what becomes of rows that are longer; truncate cuts a prompt's "
+         "beginning, a response's end"),
     BOOL("data.shuffle", data.shuffle, "true", BOTH | NUM,
          "a new order every epoch"),
     BOOL("data.add_eos", data.add_eos, "true", SFT | NUM,
-         "end the response with EOS"),
+         "end a plain response with EOS; a chat template ends its turns "
+         "itself"),
 
     PATH("model.actor", model.actor, BOTH | NUM | REQ,
          "folder of the language model to train"),

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "run/context.h"
-#include "run/prompts.h"
+#include "run/renderer.h"
 #include "run/text.h"
 
 enum { BATCH = 256 }; /* rows that are worked on together */
@@ -55,8 +55,11 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
     struct weft_context_options options = {
         .rt = {.n_devices = o->devices, .nap = -1, .watchdog_s = 300}};
     *j = (struct job){.o = o, .n = 1, .start_s = weft_clock_s()};
-    int rc = weft_renderer_init(o->chat_template, o->model, NULL,
-                                &j->renderer, err);
+    const struct weft_renderer_options how = {.template = o->chat_template,
+                                              .key = "--template",
+                                              .folder = o->model,
+                                              .date = o->date};
+    int rc = weft_renderer_init(&how, &j->renderer, err);
     if (!rc && o->data) {
         /* a text, a prompt, or ready tokens: looked at row by row */
         struct weft_dataset_keys keys = {.need = WEFT_NEED_NOTHING};
@@ -161,24 +164,34 @@ static int for_each_batch(struct job *j,
 
 /* ---- Generating ------------------------------------------------------- */
 
+/* Puts file and line in front of an error. */
+static int prefix(const struct job *j, const struct weft_row *row, int rc,
+                  struct weft_err *err)
+{
+    if (rc && j->data)
+        weft_err_prefix(err, "'%s' line %zu", j->o->data, row->line);
+    return rc;
+}
+
 static int encode_prompt(struct job *j, int64_t i, struct weft_lm_prompt *out,
                          struct weft_err *err)
 {
-    struct weft_row row = {.prompt = weft_str_of(j->o->prompt)};
-    struct weft_row read = {0};
-    struct weft_str text = {0};
-    int32_t *token = NULL;
+    struct weft_row row = {0};
+    struct weft_rendered r = {0};
+    int rc = 0;
     *out = (struct weft_lm_prompt){0};
-    int rc = j->data ? weft_dataset_row(j->data, (size_t) i, &read, err) : 0;
+    if (j->data)
+        rc = weft_dataset_row(j->data, (size_t) i, &row, err);
+    else
+        rc = weft_str_copy(weft_str_of(j->o->prompt), &row.prompt, err);
     if (!rc)
-        rc = weft_renderer_prompt(&j->renderer, j->data ? &read : &row, &text,
-                                  err);
-    if (!rc)
-        rc = weft_renderer_encode(&j->renderer, j->model->tokenizer, text,
-                                  &token, &out->n, err);
-    out->token = token;
-    weft_str_release(&text);
-    weft_row_release(&read);
+        rc = prefix(j, &row,
+                    weft_renderer_encode_prompt(
+                        &j->renderer, j->model->tokenizer, &row, &r, err),
+                    err);
+    out->token = r.token;
+    out->n = r.n;
+    weft_row_release(&row);
     return rc;
 }
 
@@ -272,43 +285,56 @@ static int read_tokens(const struct job *j, const struct weft_row *row,
     return rc;
 }
 
+/* A line's text: a conversation through the template, or prompt and response
+ * as one plain text. */
+static int encode_line(struct job *j, const struct weft_row *row,
+                       struct weft_rendered *out, struct weft_err *err)
+{
+    const struct weft_tokenizer *tokenizer = j->model->tokenizer;
+    struct weft_row joined = {0};
+    if (row->messages || j->renderer.chat)
+        return row->response.s
+                 ? weft_renderer_encode_pair(&j->renderer, tokenizer, row,
+                                             out, err)
+                 : weft_renderer_encode_prompt(&j->renderer, tokenizer, row,
+                                               out, err);
+    struct weft_text text = {0};
+    weft_text_add_n(&text, row->prompt.s, row->prompt.n);
+    weft_text_add_n(&text, row->response.s, row->response.n);
+    int rc = weft_text_check(&text, "a text", err);
+    joined.prompt = (struct weft_str){text.data, text.n};
+    if (!rc)
+        rc = weft_renderer_encode_prompt(&j->renderer, tokenizer, &joined,
+                                         out, err);
+    weft_text_release(&text);
+    return rc;
+}
+
 static int encode_text(struct job *j, int64_t i, struct weft_lm_prompt *out,
                        struct weft_err *err)
 {
     struct weft_row row = {0};
-    struct weft_text text = {0};
-    struct weft_str prompt = {0};
-    int32_t *token = NULL;
+    struct weft_rendered r = {0};
+    int rc;
     *out = (struct weft_lm_prompt){0};
-    int rc = 0;
     if (j->data) {
         rc = weft_dataset_row(j->data, (size_t) i, &row, err);
         if (!rc)
             rc = read_tokens(j, &row, out, err);
         if (rc || out->token)
             goto out;
-        if (row.prompt.s || row.n_messages > 0)
-            rc = weft_renderer_prompt(&j->renderer, &row, &prompt, err);
-        if (rc)
-            goto out;
-        weft_text_add_n(&text, prompt.s, prompt.n);
-        weft_text_add_n(&text, row.response.s, row.response.n);
     } else {
-        weft_text_add(&text, j->o->prompt);
+        rc = weft_str_copy(weft_str_of(j->o->prompt), &row.response, err);
     }
-    rc = weft_text_check(&text, "a text", err);
     if (!rc && !j->model->tokenizer)
         rc = weft_err_set(err, WEFT_ENOTFOUND,
                           "'%s' has no tokenizer.json; give \"tokens\"",
                           j->o->model);
     if (!rc)
-        rc = weft_renderer_encode(&j->renderer, j->model->tokenizer,
-                                  (struct weft_str){text.data, text.n},
-                                  &token, &out->n, err);
-    out->token = token;
+        rc = prefix(j, &row, encode_line(j, &row, &r, err), err);
+    out->token = r.token;
+    out->n = r.n;
 out:
-    weft_str_release(&prompt);
-    weft_text_release(&text);
     weft_row_release(&row);
     return rc;
 }

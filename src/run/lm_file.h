@@ -10,7 +10,8 @@ struct weft_lm_file_options {
     const char *model;         /* folder */
     const char *data, *prompt; /* one of them */
     const char *output;        /* NULL: stdout. A file is written whole */
-    const char *chat_template; /* "none", "auto", a name, or a pattern */
+    const char *chat_template; /* as in struct weft_renderer_options */
+    const char *date;          /* too */
     const char *dtype;
     int32_t limit; /* rows; 0: all */
     int32_t devices;

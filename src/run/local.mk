@@ -34,6 +34,7 @@ run_sources = \
 	%D%/process.c %D%/process.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
+	%D%/renderer.c %D%/renderer.h \
 	%D%/report.c %D%/report.h \
 	%D%/reward.c %D%/reward.h \
 	%D%/reward_boxed.c \

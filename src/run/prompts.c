@@ -9,153 +9,68 @@
 #include "run/lm.h"
 #include "run/trainer.h"
 
-/* ---- Rendering -------------------------------------------------------- */
+/* ---- Long texts ------------------------------------------------------- */
 
-int weft_renderer_init(const char *name, const char *folder,
-                       const char *system, struct weft_renderer *out,
-                       struct weft_err *err)
+/* What data.long_prompts says of a row of which `part` has n tokens where
+ * `limit` are allowed; why ends the sentence of a refusal. keep_out: use the
+ * row, cut. */
+static int judge_long(const struct weft_trainer *t,
+                      const struct weft_row *row, const char *part, int32_t n,
+                      int32_t limit, const char *why, bool *keep_out,
+                      struct weft_err *err)
 {
-    *out = (struct weft_renderer){.system = system};
-    if (strcmp(name, "none") != 0)
-        return weft_chat_open(name, folder, &out->chat, err);
-    if (system)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "a system message needs a chat template; name "
-                            "one, or 'auto'");
-    return 0;
+    const char *rule = t->config.data.long_prompts;
+    *keep_out = strcmp(rule, "skip") != 0;
+    if (strcmp(rule, "refuse") != 0)
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "'%s' line %zu: the %s has %d tokens, %s %d; shorten "
+                        "it, or set data.long_prompts to skip or truncate",
+                        t->config.data.path, row->line, part, n, why, limit);
 }
 
-void weft_renderer_release(struct weft_renderer *renderer)
-{
-    weft_chat_free(renderer->chat);
-    renderer->chat = NULL;
-}
-
-static int render_chat(const struct weft_renderer *r,
-                       const struct weft_row *row, struct weft_str *text_out,
-                       struct weft_err *err)
-{
-    size_t n = row->prompt.s ? 1 : row->n_messages;
-    static char user[] = "user", system[] = "system";
-    struct weft_message one = {user, (char *) (uintptr_t) row->prompt.s};
-    const struct weft_message *from = row->prompt.s ? &one : row->message;
-    char *text = NULL;
-    if (row->prompt.s && memchr(row->prompt.s, 0, row->prompt.n))
-        return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            "line %zu: the prompt holds the zero character "
-                            "'\\u0000', which chat templates do not take",
-                            row->line);
-    struct weft_message *message = weft_alloc(n + 1, sizeof *message);
-    if (!message)
-        return weft_err_nomem(err, "messages", n * sizeof *message);
-    size_t at = 0;
-    bool has_system = n > 0 && strcmp(from[0].role, system) == 0;
-    if (r->system && !has_system)
-        message[at++] = (struct weft_message){system,
-                                              (char *) (uintptr_t) r->system};
-    memcpy(message + at, from, n * sizeof *message);
-    int rc = weft_chat_render(r->chat, message, at + n, true, &text, err);
-    weft_free(message);
-    if (!rc)
-        *text_out = weft_str_of(text);
-    return rc;
-}
-
-int weft_renderer_prompt(const struct weft_renderer *r,
-                         const struct weft_row *row,
-                         struct weft_str *text_out, struct weft_err *err)
-{
-    if (r->chat)
-        return render_chat(r, row, text_out, err);
-    if (row->n_messages > 0)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "line %zu: the prompt is a list of messages; "
-                            "name a chat template (or 'auto')",
-                            row->line);
-    return weft_str_copy(row->prompt.s ? row->prompt : weft_str_of(""),
-                         text_out, err);
-}
-
-int weft_renderer_encode(const struct weft_renderer *r,
-                         const struct weft_tokenizer *tokenizer,
-                         struct weft_str text, int32_t **token_out,
-                         int32_t *n_out, struct weft_err *err)
-{
-    size_t n;
-    /* Also without a template: prompts that come rendered spell them. */
-    unsigned flags = WEFT_TOK_SPECIAL | (r->chat ? 0 : WEFT_TOK_ADD_BOS);
-    int rc = weft_tokenizer_encode(tokenizer, text.s, text.n, flags,
-                                   token_out, &n, err);
-    if (!rc && n > INT32_MAX / 4) {
-        weft_free(*token_out);
-        rc = weft_err_set(err, WEFT_EINVAL, "a text of %zu tokens", n);
-    }
-    if (!rc)
-        *n_out = (int32_t) n;
-    return rc;
-}
-
-/* ---- A run's data ----------------------------------------------------- */
-
-/* Cuts or refuses a prompt that is too long. keep_out: use the row. */
+/* A prompt loses its beginning: its end matters most. */
 static int limit_prompt(const struct weft_trainer *t,
                         const struct weft_row *row, struct weft_run_prompt *p,
                         bool *keep_out, struct weft_err *err)
 {
-    int32_t limit = t->config.data.max_prompt_tokens;
-    const char *rule = t->config.data.long_prompts;
-    *keep_out = true;
-    if (p->n <= limit)
+    const struct weft_config *c = &t->config;
+    int32_t room = t->actor.arch.shape.max_positions;
+    bool ppo = c->algorithm == WEFT_ALGO_PPO, model;
+    if (ppo)
+        room -= c->rollout.max_new_tokens;
+    model = ppo && room > 0 && room < c->data.max_prompt_tokens;
+    int32_t limit = model ? room : c->data.max_prompt_tokens;
+    int32_t over = p->n_prompt - limit;
+    if (over <= 0)
         return 0;
-    if (strcmp(rule, "skip") == 0) {
-        *keep_out = false;
-    } else if (strcmp(rule, "truncate") == 0) { /* the end matters most */
-        memmove(p->token, p->token + (p->n - limit), (size_t) limit * 4);
-        p->n = limit;
-    } else {
-        return weft_err_set(err, WEFT_EINVAL,
-                            "'%s' line %zu: the prompt has %d tokens, "
-                            "data.max_prompt_tokens is %d; raise it, or set "
-                            "data.long_prompts to skip or truncate",
-                            t->config.data.path, row->line, p->n, limit);
-    }
+    int rc = judge_long(t, row, "prompt", p->n_prompt, limit,
+                        model ? "the model's positions less "
+                                "rollout.max_new_tokens are"
+                              : "data.max_prompt_tokens is",
+                        keep_out, err);
+    if (rc || !*keep_out)
+        return rc;
+    memmove(p->token, p->token + over,
+            (size_t) (p->n - over) * sizeof *p->token);
+    p->n -= over;
+    p->n_prompt -= over;
     return 0;
 }
 
-/* Appends the response's ids and, when asked, the end of sequence. */
-static int add_response(const struct weft_trainer *t,
-                        const struct weft_row *row, struct weft_run_prompt *p,
-                        struct weft_err *err)
+/* A response loses its end. */
+static int limit_whole(const struct weft_trainer *t,
+                       const struct weft_row *row, struct weft_run_prompt *p,
+                       bool *keep_out, struct weft_err *err)
 {
-    int32_t *more;
-    size_t n;
     int32_t limit = t->actor.arch.shape.max_positions;
-    int rc = weft_tokenizer_encode(t->tokenizer, row->response.s,
-                                   row->response.n, 0, &more, &n, err);
-    if (rc)
-        return rc;
-    bool eos = t->config.data.add_eos;
-    int64_t total = p->n + (int64_t) n + (eos ? 1 : 0);
-    if (total == p->n || total > limit) {
-        weft_free(more);
-        return weft_err_set(err, WEFT_EINVAL, "'%s' line %zu: %s",
-                            t->config.data.path, row->line,
-                            total == p->n ? "the response is empty"
-                                          : "prompt and response exceed the "
-                                            "model's positions");
-    }
-    int32_t *token = weft_realloc(p->token, (size_t) total, sizeof *token);
-    if (!token) {
-        weft_free(more);
-        return weft_err_nomem(err, "a response", (size_t) total * 4);
-    }
-    p->token = token;
-    memcpy(token + p->n, more, n * 4);
-    if (eos)
-        token[total - 1] = t->end;
-    p->n = (int32_t) total;
-    weft_free(more);
-    return 0;
+    if (p->n <= limit)
+        return 0;
+    int rc = judge_long(t, row, "text (prompt and response)", p->n, limit,
+                        "the model's positions are", keep_out, err);
+    if (!rc && *keep_out)
+        p->n = limit;
+    return rc;
 }
 
 static int check_label(const struct weft_trainer *t,
@@ -171,48 +86,116 @@ static int check_label(const struct weft_trainer *t,
                         c->data.path, row->line, user);
 }
 
-/* A text without a prompt begins with its first token: something must
- * predict from. */
+/* ---- Rows ------------------------------------------------------------- */
+
+/* Prompt and response. A text without a prompt begins with its first token:
+ * something must predict from. */
+static int encode_pair(struct weft_trainer *t, const struct weft_row *row,
+                       struct weft_run_prompt *p, struct weft_err *err)
+{
+    struct weft_rendered r;
+    int rc = weft_renderer_encode_pair(&t->renderer, t->tokenizer, row, &r,
+                                       err);
+    if (rc)
+        return rc;
+    p->token = r.token;
+    p->n = r.n;
+    p->n_prompt = r.n_prompt;
+    if (r.n == r.n_prompt)
+        return weft_err_set(err, WEFT_EINVAL, "the response is empty");
+    if (!r.templated && t->config.data.add_eos)
+        p->token[p->n++] = t->end; /* the renderer leaves room */
+    if (p->n_prompt == 0)
+        p->n_prompt = 1;
+    if (r.cut && !t->warned_cut)
+        weft_warn(
+            "'%s' line %zu: the conversation's tokens do not begin with its "
+            "prompt's; what is learned follows what both begin with",
+            t->config.data.path, row->line);
+    t->warned_cut = t->warned_cut || r.cut;
+    return 0;
+}
+
+static int encode_prompt(struct weft_trainer *t, const struct weft_row *row,
+                         struct weft_run_prompt *p, struct weft_err *err)
+{
+    struct weft_rendered r;
+    int rc = weft_renderer_encode_prompt(&t->renderer, t->tokenizer, row, &r,
+                                         err);
+    if (rc)
+        return rc;
+    p->token = r.token;
+    p->n = p->n_prompt = r.n;
+    return 0;
+}
+
+static int check_ids(const struct weft_trainer *t,
+                     const struct weft_run_prompt *p, struct weft_err *err)
+{
+    int32_t vocab = t->actor.arch.shape.vocab;
+    for (int32_t k = 0; k < p->n; k++)
+        if (p->token[k] >= vocab)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the tokenizer gives id %d, the model's "
+                                "vocabulary has %d",
+                                p->token[k], vocab);
+    return 0;
+}
+
 static int encode_row(struct weft_trainer *t, size_t i,
                       struct weft_run_prompt *p, bool *keep_out,
                       struct weft_err *err)
 {
     bool sft = t->config.algorithm == WEFT_ALGO_SFT;
     struct weft_row row;
-    struct weft_str text = {0};
     *p = (struct weft_run_prompt){.row = i};
+    *keep_out = true;
     int rc = weft_dataset_row(t->data, i, &row, err);
     if (rc)
         return rc;
     rc = check_label(t, &row, err);
-    if (!rc)
-        rc = weft_renderer_prompt(&t->renderer, &row, &text, err);
-    if (!rc)
-        rc = weft_renderer_encode(&t->renderer, t->tokenizer, text, &p->token,
-                                  &p->n, err);
+    if (!rc) {
+        rc = sft ? encode_pair(t, &row, p, err)
+                 : encode_prompt(t, &row, p, err);
+        if (rc)
+            weft_err_prefix(err, "'%s' line %zu", t->config.data.path,
+                            row.line);
+    }
     if (!rc)
         rc = limit_prompt(t, &row, p, keep_out, err);
-    int32_t vocab = t->actor.arch.shape.vocab;
-    p->n_prompt = p->n;
-    if (!rc && sft && *keep_out) {
-        rc = add_response(t, &row, p, err);
-        p->n_prompt = p->n_prompt ? p->n_prompt : 1;
+    if (!rc && *keep_out && sft)
+        rc = limit_whole(t, &row, p, keep_out, err);
+    if (!rc && *keep_out) {
+        if (p->n < 1 || (sft && p->n <= p->n_prompt))
+            rc = weft_err_set(err, WEFT_EINVAL, "nothing to %s",
+                              sft ? "learn from one token"
+                                  : "start from: the prompt is empty");
+        else
+            rc = check_ids(t, p, err);
+        if (rc)
+            weft_err_prefix(err, "'%s' line %zu", t->config.data.path,
+                            row.line);
     }
-    if (!rc && (p->n < 1 || (sft && *keep_out && p->n <= p->n_prompt)))
-        rc = weft_err_set(err, WEFT_EINVAL, "'%s' line %zu: nothing to %s",
-                          t->config.data.path, row.line,
-                          sft ? "learn from one token"
-                              : "start from: the "
-                                "prompt is empty");
-    for (int32_t k = 0; k < p->n && !rc; k++)
-        if (p->token[k] >= vocab)
-            rc = weft_err_set(err, WEFT_EINVAL,
-                              "'%s' line %zu: the tokenizer gives id %d, the "
-                              "model's vocabulary has %d",
-                              t->config.data.path, row.line, p->token[k],
-                              vocab);
-    weft_str_release(&text);
     weft_row_release(&row);
+    return rc;
+}
+
+/* ---- A run's data ----------------------------------------------------- */
+
+/* The id of the special token that ends the assistant's turn, or -1. */
+static int find_turn_end(const struct weft_trainer *t, int32_t *out,
+                         struct weft_err *err)
+{
+    const char *text = weft_chat_turn_end(t->renderer.chat);
+    int32_t *id = NULL;
+    size_t n = 0;
+    int rc = weft_tokenizer_encode(t->tokenizer, text, strlen(text),
+                                   WEFT_TOK_SPECIAL, &id, &n, err);
+    *out = -1;
+    for (size_t i = 0; i < n && !rc && *out < 0; i++)
+        if (weft_tokenizer_is_special(t->tokenizer, id[i]))
+            *out = id[i];
+    weft_free(id);
     return rc;
 }
 
@@ -222,8 +205,10 @@ static int collect_stops(struct weft_trainer *t, struct weft_err *err)
     t->n_stop = weft_lm_stop_ids(&t->actor.arch, t->stop);
     t->end = t->n_stop > 0 ? t->stop[0] : -1;
     if (t->renderer.chat && t->n_stop < 16) {
-        int32_t id = weft_tokenizer_find(
-            t->tokenizer, weft_chat_turn_end(t->renderer.chat));
+        int32_t id;
+        int rc = find_turn_end(t, &id, err);
+        if (rc)
+            return rc;
         if (id >= 0) {
             t->stop[t->n_stop++] = id;
             t->end = id;
@@ -277,8 +262,13 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
     };
     if (!sft && wants_labels(c))
         keys.need |= WEFT_NEED_LABEL;
-    int rc = weft_renderer_init(c->data.template, c->model.actor,
-                                c->data.system, &t->renderer, err);
+    const struct weft_renderer_options options = {
+        .template = c->data.template,
+        .key = "data.template",
+        .folder = c->model.actor,
+        .system = c->data.system,
+        .date = c->data.date};
+    int rc = weft_renderer_init(&options, &t->renderer, err);
     if (!rc)
         rc = collect_stops(t, err);
     if (!rc)
@@ -307,11 +297,13 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
     }
     if (!rc && t->n_prompts == 0)
         rc = weft_err_set(err, WEFT_EINVAL,
-                          "'%s': every prompt is longer than "
-                          "data.max_prompt_tokens %d",
-                          c->data.path, c->data.max_prompt_tokens);
+                          "'%s': every row is too long "
+                          "(data.max_prompt_tokens %d, the model's positions "
+                          "%d)",
+                          c->data.path, c->data.max_prompt_tokens,
+                          t->actor.arch.shape.max_positions);
     if (!rc && (size_t) t->n_prompts < rows)
-        weft_info("%zu of %zu prompts are too long and skipped",
+        weft_info("%zu of %zu rows are too long and skipped",
                   rows - (size_t) t->n_prompts, rows);
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "run/config.h"
 #include "run/metrics.h"
 #include "run/prompts.h"
+#include "run/renderer.h"
 #include "run/reward.h"
 #include "run/rollout.h"
 #include "run/samples.h"
@@ -58,8 +59,9 @@ struct weft_trainer {
     int32_t n_prompts;
     struct weft_run_prompt *prompt;
     int32_t max_prompt;
+    bool warned_cut; /* of conversations that change their prompts */
 
-    int32_t end; /* what SFT puts after a response */
+    int32_t end; /* what SFT puts after a plain response */
     int32_t n_stop;
     int32_t stop[16]; /* ids that end a response */
     struct weft_g_generate gen;

@@ -76,7 +76,18 @@ echo '{"prompt": "", "label": "2"}' >"$dir/blank.jsonl"
 expect 1 "blank.jsonl" ppo "data.path=$dir/blank.jsonl"
 awk 'BEGIN { printf "{\"label\": \"2\", \"prompt\": \""
     for (i = 0; i < 5000; i++) printf "9"; print "\"}" }' >"$dir/huge.jsonl"
-expect 1 "max_prompt_tokens" ppo "data.path=$dir/huge.jsonl"
+expect 1 "the prompt has 5000 tokens, the model's positions less rollout" \
+    ppo "data.path=$dir/huge.jsonl"
+expect 1 "the prompt has 5000 tokens, data.max_prompt_tokens is 8;" \
+    ppo "data.path=$dir/huge.jsonl" data.max_prompt_tokens=8
+echo '{"prompt": [{"role": "user", "content": "1+1="}], "label": "2"}' \
+    >"$dir/chat.jsonl"
+expect 1 "set data.template to chatml, llama3, mistral, or a pattern" \
+    ppo "data.path=$dir/chat.jsonl"
+expect 1 "list of messages, which needs a chat template; set data.template" \
+    ppo "data.path=$dir/chat.jsonl" data.template=none
+model; expect 1 "chat.jsonl' line 1: the prompt is a list of messages, which needs" \
+    "$weft" score "$dir/model" --data "$dir/chat.jsonl"
 echo '{"prompt": "1+1="}' >"$dir/nolabel.jsonl"
 expect 1 "label" ppo "data.path=$dir/nolabel.jsonl"
 

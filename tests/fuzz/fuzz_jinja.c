@@ -27,8 +27,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n)
     const struct weft_date day = {2024, 7, 26};
     struct weft_err err = {0};
     struct weft_jinja *jinja = NULL;
-    char *text = NULL;
-    size_t n_text = 0;
+    struct weft_str text = {0};
     json_t *values = context();
     /* In memory of its own length, so that reading past it is seen. */
     char *copy = weft_alloc(n ? n : 1, 1);
@@ -38,14 +37,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n)
             copy[i] = (char) data[i];
         rc = weft_jinja_parse(copy, n, "fuzz", &jinja, &err);
         if (!rc)
-            rc = weft_jinja_render(jinja, values, &day, &limits, &text,
-                                   &n_text, &err);
+            rc = weft_jinja_render(jinja, values, &day, &limits, &text, &err);
         if (rc && !err.text[0])
             abort(); /* an error without a sentence */
-        if (!rc && text[n_text] != 0)
+        if (!rc && text.s[text.n] != 0)
             abort();
     }
-    weft_free(text);
+    weft_str_release(&text);
     weft_jinja_free(jinja);
     weft_free(copy);
     json_decref(values);

@@ -13,16 +13,17 @@ static void render(const struct weft_row *row)
 {
     static const char *const names[] = {"chatml", "llama3", "mistral",
                                         "{role}: {content}\n"};
+    const struct weft_date day = {2024, 7, 26};
     for (size_t i = 0; i < 4; i++) {
         struct weft_err err = {0};
         struct weft_chat *chat = NULL;
-        char *text = NULL;
-        if (weft_chat_open(names[i], NULL, &chat, &err))
+        struct weft_str text = {0};
+        if (weft_chat_open(names[i], NULL, &day, &chat, &err))
             abort();
-        if (weft_chat_render(chat, row->message, row->n_messages, i & 1,
+        if (weft_chat_render(chat, row->messages, row->variables, i & 1,
                              &text, &err)
             == 0)
-            weft_free(text);
+            weft_str_release(&text);
         weft_chat_free(chat);
     }
 }

@@ -18,8 +18,7 @@ static json_t *render(const json_t *request)
     struct weft_date date = {2024, 7, 26};
     struct weft_jinja *jinja = NULL;
     struct weft_err err = {0};
-    char *out = NULL;
-    size_t n = 0;
+    struct weft_str out = {0};
     int rc = day ? weft_date_read(day, &date, &err) : 0;
     if (!rc)
         rc = weft_jinja_parse(json_string_value(text),
@@ -27,12 +26,12 @@ static json_t *render(const json_t *request)
                               &err);
     if (!rc)
         rc = weft_jinja_render(jinja, json_object_get(request, "context"),
-                               &date, NULL, &out, &n, &err);
+                               &date, NULL, &out, &err);
     weft_jinja_free(jinja);
     if (rc)
         return json_pack("{s:s, s:i}", "error", err.text, "code", rc);
-    json_t *answer = json_pack("{s:s%}", "text", out, n);
-    weft_free(out);
+    json_t *answer = json_pack("{s:s%}", "text", out.s, out.n);
+    weft_str_release(&out);
     return answer;
 }
 

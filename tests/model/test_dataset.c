@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "model/dataset.h"
 
@@ -37,6 +38,20 @@ static void check_same(struct weft_str got, const char *wanted)
     CHECK_INT(got.n, wanted ? strlen(wanted) : 0);
 }
 
+/* A message's role or content; a list of parts as JSON. */
+static const char *part(const struct weft_row *row, size_t i, const char *key)
+{
+    static char text[200];
+    const json_t *value = json_object_get(json_array_get(row->messages, i),
+                                          key);
+    if (json_is_string(value))
+        return json_string_value(value);
+    char *json = weft_json_text(value);
+    snprintf(text, sizeof text, "%s", json);
+    weft_free(json);
+    return text;
+}
+
 /* The only row of a text; NULL stands for a missing part. `messages`:
  * "role:content|role:content". */
 static void check_row_for(unsigned need, const char *text, const char *prompt,
@@ -47,10 +62,10 @@ static void check_row_for(unsigned need, const char *text, const char *prompt,
     struct weft_dataset *d = parse(text, &keys);
     struct weft_row row = row_of(d, 0);
     char joined[1024] = "";
-    for (size_t i = 0; i < row.n_messages; i++)
+    for (size_t i = 0; i < json_array_size(row.messages); i++)
         snprintf(joined + strlen(joined), sizeof joined - strlen(joined),
-                 "%s%s:%s", i ? "|" : "", row.message[i].role,
-                 row.message[i].content);
+                 "%s%s:%s", i ? "|" : "", part(&row, i, "role"),
+                 part(&row, i, "content"));
     check_same(row.prompt, prompt);
     CHECK_STR(joined, messages ? messages : "");
     check_same(row.response, response);
@@ -171,7 +186,59 @@ static void test_dataset_row_messages(void)
     check_row("{\"prompt\": [{\"role\": \"user\", \"content\": [{\"type\": "
               "\"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": "
               "\"b\"}]}]}",
-              NULL, "user:ab", NULL, NULL);
+              NULL,
+              "user:[{\"type\":\"text\",\"text\":\"a\"},"
+              "{\"type\":\"text\",\"text\":\"b\"}]",
+              NULL, NULL);
+}
+
+/* What a chat template is given of a row, as JSON; NULL: nothing. */
+static void check_given(const json_t *got, const char *wanted)
+{
+    char *text = got ? weft_json_text(got) : NULL;
+    CHECK(!got == !wanted);
+    if (text && wanted)
+        CHECK_STR(text, wanted);
+    weft_free(text);
+}
+
+static void check_chat(const char *text, const char *messages,
+                       const char *answer, const char *variables)
+{
+    struct weft_dataset *d = parse(text, NULL);
+    struct weft_row row = row_of(d, 0);
+    check_given(row.messages, messages);
+    check_given(row.answer, answer);
+    check_given(row.variables, variables);
+    weft_row_release(&row);
+    weft_dataset_close(d);
+}
+
+/* Messages keep what they have beside role and content. */
+static void test_dataset_row_chat(void)
+{
+    check_chat("{\"messages\": [{\"role\": \"user\", \"content\": \"q\", "
+               "\"name\": \"Bo\"}, {\"role\": \"assistant\", \"content\": "
+               "\"a\", \"reasoning_content\": \"r\"}]}",
+               "[{\"role\":\"user\",\"content\":\"q\",\"name\":\"Bo\"}]",
+               "{\"role\":\"assistant\",\"content\":\"a\","
+               "\"reasoning_content\":\"r\"}",
+               NULL);
+    check_chat("{\"conversations\": [{\"from\": \"human\", \"value\": "
+               "\"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}",
+               "[{\"role\":\"user\",\"content\":\"q\"}]",
+               "{\"role\":\"assistant\",\"content\":\"a\"}", NULL);
+    check_chat("{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], "
+               "\"completion\": [{\"role\": \"assistant\", \"content\": "
+               "null, \"tool_calls\": []}], \"tools\": \"[{\\\"a\\\": "
+               "1}]\", \"chat_template_kwargs\": {\"enable_thinking\": "
+               "false}}",
+               "[{\"role\":\"user\",\"content\":\"q\"}]",
+               "{\"role\":\"assistant\",\"content\":null,"
+               "\"tool_calls\":[]}",
+               "{\"enable_thinking\":false,\"tools\":[{\"a\":1}]}");
+    check_chat("{\"prompt\": \"q\", \"response\": \"a\", \"tools\": 1}", NULL,
+               NULL, NULL);
 }
 
 static void check_pair(const char *text, const char *prompt,
@@ -183,8 +250,8 @@ static void check_pair(const char *text, const char *prompt,
     if (row.prompt.s) {
         check_same(row.prompt, prompt);
     } else {
-        CHECK_INT(row.n_messages, 1);
-        CHECK_STR(row.message[0].content, prompt);
+        CHECK_INT(json_array_size(row.messages), 1);
+        CHECK_STR(part(&row, 0, "content"), prompt);
     }
     check_same(row.chosen, chosen);
     check_same(row.rejected, rejected);
@@ -351,16 +418,18 @@ static void test_dataset_parse_bad(void)
     refused("{\"prompt\": [{\"role\": \"user\", \"content\": [{\"type\": "
             "\"image\"}]}]}\n",
             WEFT_EUNSUPPORTED, "without 'text'");
+    refused("{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], "
+            "\"tools\": \"f\"}\n",
+            WEFT_EFORMAT, "d.jsonl:1: 'tools' must be a list, or one as a");
+    refused("{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], "
+            "\"chat_template_kwargs\": []}\n",
+            WEFT_EFORMAT, "'chat_template_kwargs' must be an object");
     refused("{\"messages\": \"hello\"}\n", WEFT_EFORMAT,
             "'messages' must be a list of messages, or one as a JSON");
     refused("{\"prompt\": \"a\", \"prompt\": \"b\"}\n", WEFT_EFORMAT,
             "duplicate");
     refused("{\"a\\u0000b\": 1, \"prompt\": \"p\"}\n", WEFT_EFORMAT,
             "zero character");
-    refused("{\"prompt\": [{\"role\": \"user\", \"content\": "
-            "\"a\\u0000b\"}]}\n",
-            WEFT_EUNSUPPORTED,
-            "message 0 of 'prompt' holds the zero character");
     refused("{\"prompt\": [{\"role\": \"user\\u0000b\", \"content\": "
             "\"a\"}]}\n",
             WEFT_EFORMAT, "must be an object with 'role'");
@@ -455,6 +524,7 @@ WEFT_TESTS("model/dataset",
            {"test_dataset_row_texts", test_dataset_row_texts},
            {"test_dataset_row_messages", test_dataset_row_messages},
            {"test_dataset_row_zeros", test_dataset_row_zeros},
+           {"test_dataset_row_chat", test_dataset_row_chat},
            {"test_dataset_row_pairs", test_dataset_row_pairs},
            {"test_dataset_named_keys", test_dataset_named_keys},
            {"test_dataset_need_nothing", test_dataset_need_nothing},

@@ -10,13 +10,13 @@ static const struct weft_date DAY = {2024, 7, 26};
 
 /* Parses and renders; the rest as weft_jinja_render(). */
 static int render(const char *text, const json_t *context,
-                  const struct weft_jinja_limits *limits, char **out,
-                  size_t *n_out, struct weft_err *err)
+                  const struct weft_jinja_limits *limits,
+                  struct weft_str *out, struct weft_err *err)
 {
     struct weft_jinja *jinja = NULL;
     int rc = weft_jinja_parse(text, strlen(text), "t.jinja", &jinja, err);
     if (!rc)
-        rc = weft_jinja_render(jinja, context, &DAY, limits, out, n_out, err);
+        rc = weft_jinja_render(jinja, context, &DAY, limits, out, err);
     weft_jinja_free(jinja);
     return rc;
 }
@@ -35,20 +35,18 @@ static void check_case(const char *template, const json_t *wanted,
                        const json_t *context)
 {
     struct weft_err err = {0};
-    char *text = NULL;
-    size_t n = 0;
-    int rc = render(template, context, NULL, &text, &n, &err);
+    struct weft_str text = {0};
+    int rc = render(template, context, NULL, &text, &err);
     bool same = json_is_string(wanted)
-                  ? rc == 0 && n == json_string_length(wanted)
-                        && memcmp(text, json_string_value(wanted), n) == 0
+                  ? rc == 0 && weft_str_equal(text, weft_json_str(wanted))
                   : rc != 0 && strncmp(err.text, "t.jinja:", 8) == 0;
     if (!same)
         printf("\n    %s\n      gives %s\n      not   %s\n", template,
-               rc ? err.text : text,
+               rc ? err.text : text.s,
                json_is_string(wanted) ? json_string_value(wanted)
                                       : "an error");
     CHECK(same);
-    weft_free(text);
+    weft_str_release(&text);
 }
 
 static void test_jinja_render_goldens(void)
@@ -70,16 +68,14 @@ static void test_jinja_render_unsupported(void)
     json_array_foreach(json_object_get(root, "unsupported"), i, one)
     {
         struct weft_err err = {0};
-        char *text = NULL;
-        size_t n;
+        struct weft_str text = {0};
         int rc = render(json_string_value(one),
-                        json_object_get(root, "context"), NULL, &text, &n,
-                        &err);
+                        json_object_get(root, "context"), NULL, &text, &err);
         if (rc != WEFT_EUNSUPPORTED)
             printf("\n    %s: %s\n", json_string_value(one), err.text);
         CHECK_INT(rc, WEFT_EUNSUPPORTED);
         CHECK(strncmp(err.text, "t.jinja:1: ", 11) == 0);
-        weft_free(text);
+        weft_str_release(&text);
     }
     CHECK(i > 15);
     json_decref(root);
@@ -92,9 +88,8 @@ static void fails(const char *template,
     struct weft_err err = {0};
     json_t *context = json_pack("{s:i, s:[i, i], s:{s:i}}", "n", 3, "list", 1,
                                 2, "d", "a", 1);
-    char *text = NULL;
-    size_t n;
-    CHECK_FAILS(render(template, context, limits, &text, &n, &err), code, err,
+    struct weft_str text = {0};
+    CHECK_FAILS(render(template, context, limits, &text, &err), code, err,
                 part);
     json_decref(context);
 }
@@ -172,9 +167,8 @@ static void test_jinja_deep_values(void)
         value = outer;
     }
     json_t *context = json_pack("{s:o}", "v", value);
-    char *text = NULL;
-    size_t n;
-    CHECK_FAILS(render("x", context, NULL, &text, &n, &err), WEFT_EINVAL, err,
+    struct weft_str text = {0};
+    CHECK_FAILS(render("x", context, NULL, &text, &err), WEFT_EINVAL, err,
                 "nested deeper than 500");
     json_decref(context);
 }

@@ -63,3 +63,6 @@ check_PROGRAMS += %D%/test_memory
 check_PROGRAMS += %D%/test_zero_bytes
 %C%_test_zero_bytes_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_zero_bytes_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_renderer
+%C%_test_renderer_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_test_renderer_LDADD = $(all_libs)

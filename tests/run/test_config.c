@@ -82,7 +82,8 @@ static void test_config_defaults(void)
     CHECK_INT(c.seed, 1);
     CHECK_INT(c.iterations, 3);
     CHECK_STR(c.data.path, "/p.jsonl");
-    CHECK_STR(c.data.template, "none");
+    CHECK_STR(c.data.template, "auto");
+    CHECK_STR(c.data.date, "2024-07-26");
     CHECK(c.data.label_key == NULL);
     CHECK_INT(c.data.max_prompt_tokens, 512);
     CHECK_STR(c.data.long_prompts, "refuse");
@@ -339,6 +340,7 @@ static void test_config_refused(void)
         {"data.prompt_key: ''", "'data.prompt_key' must not be empty"},
         {"data.prompt_key: [a]", "'data.prompt_key' must be a text"},
         {"data.template: chatlm", "or a pattern that holds {content}"},
+        {"data.date: 26 Jul", "'26 Jul' is no date; write YYYY-MM-DD"},
         {"train.batch: 4", "'train.batch' is not a key of algorithm ppo"},
         {"ppo: {mini_batches: 65}", "has only 64 samples"},
         {"rollout: {prompts: 1000000, samples_per_prompt: 100}",

@@ -143,4 +143,5 @@ def main():
           ", ".join(f"{n} {k}" for k, n in outcome.most_common()))
 
 
-main()
+if __name__ == "__main__":
+    main()

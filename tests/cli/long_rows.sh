@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Rows that are too long, by their prompts or their responses: what is trained
+# after `data.long_prompts` has cut or skipped them is, weight for weight, what
+# is trained on data that are short to begin with.
+set -u
+weft=$WEFT_BUILDDIR/weft
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failed=0
+fail() { echo "FAIL $*"; cat err; failed=1; }
+
+"$weft" init --hidden 32 --layers 1 --heads 2 --intermediate 64 \
+    --tokenizer bytes --max-positions 64 -o model >err 2>&1 || fail "init"
+cat >sft.yaml <<'Y'
+algorithm: sft
+iterations: 1
+data: {path: rows.jsonl, max_prompt_tokens: 8, add_eos: false, shuffle: false}
+model: {actor: model}
+train: {batch: 3}
+Y
+
+row() # prompt, response
+{
+    printf '{"prompt": "%s", "response": "%s"}\n' "$1" "$2"
+}
+many() { printf "%$2s" '' | tr ' ' "$1"; }
+
+train() # name, words...: the weights are in name.safetensors
+{
+    name=$1
+    shift
+    "$weft" train -q sft.yaml "run_dir=$dir/$name" "$@" >out 2>err ||
+        return 1
+    cp "$name"/checkpoints/iteration-*/actor/model.safetensors \
+        "$name.safetensors"
+}
+
+{ row ab cd; row pp "$(many x 80)"; row "$(many y 92)abcdefgh" zz; } >long.jsonl
+{ row ab cd; row pp "$(many x 62)"; row abcdefgh zz; } >cut.jsonl
+row ab cd >kept.jsonl
+
+train long data.path=long.jsonl data.long_prompts=truncate || fail "truncate"
+train cut data.path=cut.jsonl || fail "short rows"
+cmp long.safetensors cut.safetensors || fail "cut rows train otherwise"
+train skipped data.path=long.jsonl data.long_prompts=skip train.batch=1 ||
+    fail "skip"
+train kept data.path=kept.jsonl train.batch=1 || fail "one row"
+cmp skipped.safetensors kept.safetensors || fail "skipped rows train"
+cmp -s cut.safetensors kept.safetensors && fail "the rows make no difference"
+
+refused() # rows, part of the sentence
+{
+    printf '%s\n' "$1" >rows.jsonl
+    train refused data.path=rows.jsonl && fail "not refused: $2"
+    grep -qF -- "$2" err || fail "$2"
+}
+refused "$(row pp "$(many x 80)")" "rows.jsonl' line 1: the text (prompt and \
+response) has 82 tokens, the model's positions are 64; shorten it, or set \
+data.long_prompts to skip or truncate"
+refused "$(row "$(many y 100)" zz)" "rows.jsonl' line 1: the prompt has 100 \
+tokens, data.max_prompt_tokens is 8; shorten it"
+train all data.path=long.jsonl data.long_prompts=skip \
+    data.max_prompt_tokens=1 && fail "every row is skipped"
+grep -qF "every row is too long" err || fail "every row is too long"
+exit "$failed"
