@@ -14,6 +14,7 @@ struct weft_external {
     struct weft_tile *tile;
     struct weft_external *next; /* guarded by rt->mutex, as the flags */
     bool acquired, answered;
+    int64_t lot;
     size_t bytes;
     char *data; /* the answer; (bytes) */
 };
@@ -24,6 +25,7 @@ static void finish(struct weft_external *e)
     struct weft_rt *rt = e->seq->rt;
     struct weft_tile *tile = e->tile;
     struct weft_seq *seq = e->seq;
+    int64_t lot = e->lot;
     WEFT_TSAN_ACQUIRE(tile);
     void *to = weft_tile_data(tile, true);
     if (!to) {
@@ -43,7 +45,7 @@ static void finish(struct weft_external *e)
     weft_tile_unhold(tile);
     atomic_fetch_sub(&rt->n_external, 1);
     atomic_fetch_add(&rt->n_ended, 1);
-    weft_seq_end(seq);
+    weft_seq_end(seq, lot);
 }
 
 /* Called by StarPU, from any thread, when it is the tile's turn. */
@@ -82,7 +84,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
     weft_tile_hold(tile);
     atomic_fetch_add(&tile->n_writers, 1);
     atomic_fetch_add(&rt->n_external, 1);
-    weft_seq_begin(seq);
+    e->lot = weft_seq_begin(seq);
     pthread_mutex_lock(&rt->mutex);
     e->next = rt->external;
     rt->external = e;

@@ -92,6 +92,17 @@ void weft_seq_free(struct weft_seq *seq);
  * afterwards. Collective. */
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);
 
+/* Lots: what this rank inserts from here on until the next call is one lot,
+ * so that a few lots, not all tasks, are held at a time. Returns its number;
+ * there are WEFT_LOTS at a time, and the call waits for the one of so many
+ * before. Local. */
+enum { WEFT_LOTS = 64 };
+int64_t weft_seq_lot(struct weft_seq *seq);
+/* Waits until this rank's tasks and transfers of a lot have ended, in error or
+ * not; positions go on, and no error is told. What they need must have been
+ * inserted, or be inserted by the other ranks whatever this one does. Local. */
+void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot);
+
 /* 0, or the code of the first error so far. Does not wait. */
 int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
 
@@ -180,6 +191,9 @@ void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
  * latest end. Collective. Errors: WEFT_ENOMEM. */
 int weft_rt_spans_all(size_t n, struct weft_span span[],
                       struct weft_err *err);
+/* Records of inserted tasks and messages that have not ended: now, and the
+ * most there were. Of this rank. */
+void weft_rt_records(const struct weft_rt *rt, long *now_out, long *peak_out);
 /* What crossed between places since start: by class of the tiles copied. */
 struct weft_traffic {
     int64_t n_copies, n_messages; /* within this rank; sent to others */

@@ -152,9 +152,10 @@ static void task_ended(void *arg)
 {
     struct weft_task *t = arg;
     struct weft_seq *seq = t->seq;
+    int64_t lot = t->lot;
     task_drop_tiles(t);
     weft_free(t);
-    weft_seq_end(seq);
+    weft_seq_end(seq, lot);
 }
 
 /* ---- Inserting -------------------------------------------------------- */
@@ -357,7 +358,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
             atomic_fetch_add(&tile->n_writers, 1);
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);
-    weft_seq_begin(t->seq);
+    t->lot = weft_seq_begin(t->seq);
     WEFT_TSAN_RELEASE(t);
     int rc = starpu_task_submit(task);
     if (!rc)
@@ -365,7 +366,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     task_leave_tiles(t);
     task_drop_tiles(t);
-    weft_seq_end(t->seq);
+    weft_seq_end(t->seq, t->lot);
     return rc;
 }
 

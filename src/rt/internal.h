@@ -149,10 +149,12 @@ struct weft_worker {
 
 struct weft_seq {
     struct weft_rt *rt;
-    pthread_mutex_t mutex; /* guards n_pending, first, first_at */
-    pthread_cond_t idle;
+    pthread_mutex_t mutex; /* guards n_pending, n_in_lot, first, first_at */
+    pthread_cond_t ended;  /* all tasks, or all of a lot */
     long n_pending;
-    atomic_int failed; /* the first error's code */
+    long n_in_lot[WEFT_LOTS]; /* pending ones by lot % WEFT_LOTS */
+    int64_t lot;              /* of what is inserted now */
+    atomic_int failed;        /* the first error's code */
     struct weft_err first;
     int64_t first_at; /* copies inserted before what failed */
     bool common;      /* all ranks know it */
@@ -160,8 +162,8 @@ struct weft_seq {
     struct weft_seq *next; /* of the runtime's; guarded by rt->mutex */
 };
 
-void weft_seq_begin(struct weft_seq *seq); /* one task more */
-void weft_seq_end(struct weft_seq *seq);   /* one less */
+int64_t weft_seq_begin(struct weft_seq *seq); /* one task more: its lot */
+void weft_seq_end(struct weft_seq *seq, int64_t lot); /* one less */
 /* First wins; err->code is not 0. at: copies inserted before what failed. */
 void weft_seq_record(struct weft_seq *seq, int64_t at,
                      const struct weft_err *err);
@@ -172,6 +174,7 @@ struct weft_task {
     struct weft_codelet *codelet;
     struct weft_where where;
     int64_t at; /* copies inserted before */
+    int64_t lot;
     void *args;
     void **buf;                 /* (n_access) */
     struct weft_access *access; /* (n_access) */
@@ -205,6 +208,8 @@ struct weft_rt {
     struct weft_move *move;       /* ring (WEFT_MOVES) or NULL */
     int64_t n_moves;              /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
+    atomic_long n_pending; /* tasks and messages of all sequences */
+    long most_pending;
     struct weft_pool *pool;
     struct weft_worker *worker; /* (n_devices) */
     int64_t n_records;          /* ring of one worker */

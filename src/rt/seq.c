@@ -56,7 +56,7 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
     }
     seq->rt = rt;
     pthread_mutex_init(&seq->mutex, NULL);
-    pthread_cond_init(&seq->idle, NULL);
+    pthread_cond_init(&seq->ended, NULL);
     pthread_mutex_lock(&rt->mutex);
     seq->next = rt->seq;
     rt->seq = seq;
@@ -69,7 +69,7 @@ static void drain(struct weft_seq *seq)
 {
     pthread_mutex_lock(&seq->mutex);
     while (seq->n_pending > 0)
-        pthread_cond_wait(&seq->idle, &seq->mutex);
+        pthread_cond_wait(&seq->ended, &seq->mutex);
     pthread_mutex_unlock(&seq->mutex);
 }
 
@@ -85,25 +85,68 @@ void weft_seq_free(struct weft_seq *seq)
         at = &(*at)->next;
     *at = seq->next;
     pthread_mutex_unlock(&rt->mutex);
-    pthread_cond_destroy(&seq->idle);
+    pthread_cond_destroy(&seq->ended);
     pthread_mutex_destroy(&seq->mutex);
     weft_free(seq->gates);
     weft_free(seq);
 }
 
-void weft_seq_begin(struct weft_seq *seq)
+int64_t weft_seq_begin(struct weft_seq *seq)
 {
+    struct weft_rt *rt = seq->rt;
+    long n = atomic_fetch_add(&rt->n_pending, 1) + 1;
+    if (n > rt->most_pending)
+        rt->most_pending = n;
     pthread_mutex_lock(&seq->mutex);
+    int64_t lot = seq->lot;
     seq->n_pending++;
+    seq->n_in_lot[lot % WEFT_LOTS]++;
+    pthread_mutex_unlock(&seq->mutex);
+    return lot;
+}
+
+void weft_seq_end(struct weft_seq *seq, int64_t lot)
+{
+    atomic_fetch_sub(&seq->rt->n_pending, 1);
+    pthread_mutex_lock(&seq->mutex);
+    bool last_of_lot = --seq->n_in_lot[lot % WEFT_LOTS] == 0;
+    if (--seq->n_pending == 0 || last_of_lot)
+        pthread_cond_signal(&seq->ended);
     pthread_mutex_unlock(&seq->mutex);
 }
 
-void weft_seq_end(struct weft_seq *seq)
+/* ---- Lots -------------------------------------------------------------- */
+
+/* seq->mutex is held. */
+static void wait_slot(struct weft_seq *seq, int64_t lot)
+{
+    while (seq->n_in_lot[lot % WEFT_LOTS] > 0)
+        pthread_cond_wait(&seq->ended, &seq->mutex);
+}
+
+int64_t weft_seq_lot(struct weft_seq *seq)
 {
     pthread_mutex_lock(&seq->mutex);
-    if (--seq->n_pending == 0)
-        pthread_cond_signal(&seq->idle);
+    int64_t lot = seq->lot + 1;
+    wait_slot(seq, lot);
+    seq->lot = lot;
     pthread_mutex_unlock(&seq->mutex);
+    return lot;
+}
+
+void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot)
+{
+    pthread_mutex_lock(&seq->mutex);
+    weft_assert(lot >= 0 && lot < seq->lot);
+    if (lot > seq->lot - WEFT_LOTS) /* older ones have ended */
+        wait_slot(seq, lot);
+    pthread_mutex_unlock(&seq->mutex);
+}
+
+void weft_rt_records(const struct weft_rt *rt, long *now_out, long *peak_out)
+{
+    *now_out = atomic_load(&rt->n_pending);
+    *peak_out = rt->most_pending;
 }
 
 /* ---- Control steps ---------------------------------------------------- */

@@ -28,7 +28,8 @@ struct weft_transfer {
     struct weft_where where;
     int peer;
     bool sends;
-    int64_t number;                   /* among all copies */
+    int64_t number; /* among all copies */
+    int64_t lot;
     double since_us;                  /* inserted */
     struct weft_transfer *next, **at; /* guarded by rt->mutex */
 };
@@ -95,6 +96,7 @@ static void ended(void *arg)
     struct weft_transfer *t = arg;
     struct weft_seq *seq = t->seq;
     struct weft_rt *rt = seq->rt;
+    int64_t lot = t->lot;
     report_trouble(t);
     note_end(rt, t);
     link_out(rt, t);
@@ -105,7 +107,7 @@ static void ended(void *arg)
     weft_tile_unhold(t->tile);
     weft_free(t);
     atomic_fetch_add(&rt->n_ended, 1);
-    weft_seq_end(seq);
+    weft_seq_end(seq, lot);
 }
 
 /* Numbers begin again when no message is under way anywhere, as StarPU-MPI
@@ -164,7 +166,7 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
         atomic_fetch_add(&tile->n_writers, 1);
     }
     link_in(rt, t);
-    weft_seq_begin(seq);
+    t->lot = weft_seq_begin(seq);
     post(rt, t);
 }
 

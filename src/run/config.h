@@ -150,6 +150,7 @@ struct weft_config {
         bool recompute;             /* false */
         bool intra_stage_fusion;    /* false */
         int32_t joined_mini_batches;           /* fused: of a schedule; 1 */
+        int32_t mini_batches_ahead;            /* 16; 0: all */
         char *schedule;                        /* fused; NULL: searched */
         enum weft_fuse_search schedule_search; /* once */
         int32_t schedule_evaluations;          /* 0: by its size */

@@ -290,9 +290,15 @@ static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
         weft_trainer_bring_home(p->t, &u->norm[k]);
 }
 
+/* Training waits for its own mini-batches, all of which need the rewards. */
 static int submit(struct weft_ppo *p)
 {
     int rc = advantages(p);
+    /* An error here is rank 0's: it goes on until all meet. */
+    if (!rc && weft_world_rank() == 0 && weft_ppo_rewards(p)) {
+        weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
+        give_up(p);
+    }
     if (!rc)
         rc = weft_ppo_train(p);
     update_home(p, &p->actor_update);
@@ -307,11 +313,6 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
     int rc = begin(t, &p, err);
     if (!rc)
         rc = submit(p);
-    /* An error here is rank 0's: it goes on until all meet. */
-    if (!rc && weft_world_rank() == 0 && weft_ppo_rewards(p)) {
-        weft_seq_fail(t->seq, err->code, "%s", err->text);
-        give_up(p);
-    }
     if (!rc)
         rc = generate_ahead(t, err);
     if (rc) { /* let what is submitted run out as no-ops */

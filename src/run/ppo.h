@@ -80,8 +80,9 @@ int weft_ppo_calls_add(struct weft_ppo *p, int32_t index);
 int weft_ppo_calls_end(struct weft_ppo *p);
 void weft_ppo_calls_release(struct weft_ppo *p);
 
-/* Submits all epochs and mini-batches of actor and critic: model after model,
- * or both fused into one schedule. */
+/* Submits all epochs and mini-batches of actor and critic, a mini-batch of
+ * each in turn, or both fused into one schedule; waits while too many of them
+ * have not ended (train.mini_batches_ahead), so the rewards must be there. */
 int weft_ppo_train(struct weft_ppo *p);
 void weft_ppo_update_release(struct weft_ppo_update *update);
 

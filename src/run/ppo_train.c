@@ -208,14 +208,37 @@ static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
     return rc;
 }
 
-/* All epochs and mini-batches of n models. */
-static int train(struct training r[], int32_t n)
+/* Mini-batch number n of the update (joined ones count as one) is submitted
+ * next, as a lot of tasks of its own, when number n - mini_batches_ahead has
+ * ended. It needs nothing of later ones, so every rank waits for its own part
+ * of it. */
+static void open_window(struct weft_trainer *t, int32_t n)
 {
-    const struct weft_config *c = &r->p->t->config;
-    int32_t all = c->ppo.mini_batches, joined = r->n_steps, rc = 0;
+    int32_t ahead = t->config.train.mini_batches_ahead;
+    if (ahead == 0)
+        return;
+    int64_t lot = weft_seq_lot(t->seq);
+    if (n >= ahead)
+        weft_seq_wait_lot(t->seq, lot - ahead);
+}
+
+/* All epochs and mini-batches of n models, fused or in turn. The actor's
+ * tasks have priority, so that a device they share does them first. */
+static int train(struct training r[], int32_t n, bool fused)
+{
+    struct weft_trainer *t = r->p->t;
+    const struct weft_config *c = &t->config;
+    int32_t all = c->ppo.mini_batches, joined = r->n_steps, n_open = 0,
+            rc = 0;
     for (int32_t e = 0; e < c->ppo.epochs && !rc; e++)
-        for (int32_t k = 0; k < all && !rc; k += joined)
-            rc = steps(r, n, e, k, joined < all - k ? joined : all - k);
+        for (int32_t k = 0; k < all && !rc; k += joined) {
+            int32_t count = joined < all - k ? joined : all - k;
+            open_window(t, n_open++);
+            if (fused)
+                rc = steps(r, n, e, k, count);
+            for (int32_t i = 0; i < n && !fused && !rc; i++)
+                rc = steps(&r[i], 1, e, k, count);
+        }
     return rc;
 }
 
@@ -227,14 +250,10 @@ int weft_ppo_train(struct weft_ppo *p)
     int rc = actor ? training_init(p, true, &r[0]) : 0;
     if (!rc)
         rc = training_init(p, false, &r[1]);
-    if (!rc && actor && c->train.intra_stage_fusion) {
-        rc = train(r, 2);
-    } else {
-        if (!rc && actor)
-            rc = train(&r[0], 1);
-        if (!rc)
-            rc = train(&r[1], 1);
-    }
+    if (!rc && actor)
+        rc = train(r, 2, c->train.intra_stage_fusion);
+    else if (!rc)
+        rc = train(&r[1], 1, false);
     training_release(&r[0]);
     training_release(&r[1]);
     return rc;

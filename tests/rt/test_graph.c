@@ -359,6 +359,50 @@ static int slow_cpu(const void *args, void *const buf[], int n_buf,
 WEFT_CODELET(slow, 0x0, slow_cpu)
 
 /* An answer that comes before the tile's turn waits for earlier readers. */
+/* A lot is waited for beside an older one that has not ended. */
+static void test_lots(void)
+{
+    enum { N = 20 };
+    struct weft_err err;
+    struct weft_external *answer;
+    long now, most;
+    start(1);
+    struct weft_tile *late = tile_of(0, 8), *other = tile_of(1, 8);
+    uint64_t value = 1;
+    atomic_store(&n_bodies, 0);
+    int64_t first = weft_seq_lot(seq);
+    REQUIRE_OK(weft_external_begin(seq, late, &anywhere, &answer, &err), err);
+    insert_mix(late);
+    int64_t second = weft_seq_lot(seq);
+    for (int i = 0; i < N; i++)
+        insert_mix(other);
+    int64_t third = weft_seq_lot(seq);
+    weft_seq_wait_lot(seq, second);
+    CHECK_INT(n_bodies, N);
+    weft_rt_records(rt, &now, &most);
+    CHECK_INT(now, 2); /* the answer and its reader */
+    CHECK(most >= 3 && most <= N + 2);
+    weft_external_complete(answer, &value, sizeof value);
+    weft_seq_wait_lot(seq, first);
+    CHECK_INT(n_bodies, N + 1);
+    /* Numbers go on for more lots than there are at a time. */
+    for (int i = 1; i <= 3 * WEFT_LOTS; i++) {
+        insert_mix(other);
+        CHECK_INT(weft_seq_lot(seq), third + i);
+        if (i % 5 == 0) {
+            weft_seq_wait_lot(seq, third + i - 1);
+            CHECK_INT(n_bodies, N + 1 + i);
+        }
+    }
+    weft_seq_wait_lot(seq, first); /* long gone */
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    weft_rt_records(rt, &now, &most);
+    CHECK_INT(now, 0);
+    weft_tile_release(late);
+    weft_tile_release(other);
+    stop();
+}
+
 static void test_external_early(void)
 {
     struct weft_err err;
@@ -429,4 +473,5 @@ WEFT_TESTS("rt/graph", {"test_dataflow", test_dataflow},
            {"test_error_of_sequence", test_error_of_sequence},
            {"test_where_is_checked", test_where_is_checked},
            {"test_scratch", test_scratch}, {"test_external", test_external},
+           {"test_lots", test_lots},
            {"test_external_early", test_external_early})

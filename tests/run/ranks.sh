@@ -104,15 +104,18 @@ same p1 one
 ppo 2 p2 runtime.devices=2 layout=tp4 || complain "2 ranks: $?"
 same p2 one
 ppo 2 p2d runtime.devices=4 runtime.place=device \
-    layout=dp2tp2pp2,zero=2,micro_batches=2 || complain "2 ranks: $?"
+    layout=dp2tp2pp2,zero=2,micro_batches=2 train.mini_batches_ahead=1 ||
+    complain "2 ranks: $?"
 same p2d one
 ppo 4 p4 runtime.devices=1 layout=tp2pp2,recompute || complain "4 ranks: $?"
 same p4 one
-ppo 4 p4z runtime.devices=2 layout=dp4tp2,zero=3 || complain "4 ranks: $?"
+ppo 4 p4z runtime.devices=2 layout=dp4tp2,zero=3 \
+    train.mini_batches_ahead=1 || complain "4 ranks: $?"
 same p4z one
 fused="train.intra_stage_fusion=true layout=pp2,micro_batches=2"
 # shellcheck disable=SC2086
-ppo 2 p2f runtime.devices=1 $fused || complain "2 ranks, fused: $?"
+ppo 2 p2f runtime.devices=1 $fused train.mini_batches_ahead=1 ||
+    complain "2 ranks, fused: $?"
 same p2f one
 tail -n 1 p2f/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
     complain "fused training out of order: $(tail -n 1 p2f/metrics.jsonl)"

@@ -139,6 +139,24 @@ static void test_positions_order(void)
     stop();
 }
 
+/* Waiting for a lot lets positions go on where they were. */
+static void test_positions_lots(void)
+{
+    start(1, 1);
+    for (int k = 1; k <= 6; k++) {
+        note(k, (struct weft_where){.position = k});
+        int64_t lot = weft_seq_lot(seq);
+        weft_seq_wait_lot(seq, lot - 1);
+        CHECK_INT(ran.n, k);
+    }
+    wait_ok();
+    note(7, (struct weft_where){.position = 1});
+    wait_ok();
+    for (int k = 1; k <= 7; k++)
+        CHECK_INT(ran.id[k - 1], k);
+    stop();
+}
+
 static void test_positions_chains(void)
 {
     start(1, 1);
@@ -300,6 +318,7 @@ static void test_throughput(void)
 }
 
 WEFT_TESTS("sched/lanes", {"test_positions_order", test_positions_order},
+           {"test_positions_lots", test_positions_lots},
            {"test_positions_chains", test_positions_chains},
            {"test_priorities", test_priorities},
            {"test_pinning", test_pinning},
