@@ -243,17 +243,18 @@ static void test_train_one_place(void)
     train_everywhere(false);
 }
 
-/* Fewer samples than gradient groups: replicas without any. */
+/* Fewer samples than gradient groups: replicas without any; and as many
+ * replicas as groups. */
 static void test_train_empty_groups(void)
 {
-    static const struct degrees to[] = {{4, 1, 1, 0, 0, 0, false},
-                                        {2, 2, 2, 0, 2, 0, false},
-                                        {4, 2, 1, 0, 3, 0, true},
-                                        {7, 1, 1, 1, 1, 0, false},
-                                        {2, 1, 4, 0, 3, 2, false}};
+    static const struct degrees to[] = {
+        {4, 1, 1, 0, 0, 0, false}, {2, 2, 2, 0, 2, 0, false},
+        {4, 2, 1, 0, 3, 0, true},  {7, 1, 1, 1, 1, 0, false},
+        {5, 1, 1, 0, 3, 0, false}, {8, 1, 1, 0, 2, 0, false},
+        {2, 1, 4, 0, 3, 2, false}};
     struct task_fixture f;
     fixture_open_rt(&f, DEVICES, true);
-    for (int32_t n = 1; n <= 3; n += 2) {
+    for (int32_t n = 1; n <= N; n += 2 * n) {
         train(&f, &sketches[0], &one_device, n, 8, &expected);
         for (size_t i = 0; i < WEFT_COUNT(to); i++) {
             train(&f, &sketches[0], &to[i], n, 8, &found);

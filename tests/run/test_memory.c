@@ -7,6 +7,8 @@
  */
 #include "run_fixture.h"
 
+#include <math.h>
+
 #include "base/alloc.h"
 #include "plan/layout.h"
 
@@ -133,6 +135,58 @@ static const char *const uniform[][7] = {
      "iterations=2", "runtime.overlap=false"},
 };
 
+/* ZeRO at up to 16 replicas: the fullest of devices has of each model's
+ * optimizer state its share, and each level takes less than the one before.
+ */
+static const char *const sharded[][7] = {
+    {"runtime.devices=16", "layout=dp4pp4,zero=1", "iterations=2"},
+    {"runtime.devices=16", "layout=dp16,zero=1", "iterations=2"},
+    {"runtime.devices=16", "layout=dp16,zero=2", "iterations=2"},
+    {"runtime.devices=16", "layout=dp16,zero=3", "iterations=2"}};
+
+/* The fullest device's part of all optimizer state, and what it takes. */
+static double fullest(const char *name, double *all_out)
+{
+    struct weft_err err;
+    struct weft_plan p;
+    char path[600];
+    double sum = 0, most = 0;
+    snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
+    REQUIRE_OK(weft_plan_read(path, &p, &err), err);
+    *all_out = 0;
+    for (int32_t d = 0; d < p.n_devices; d++) {
+        double state = (double) p.measured[d][WEFT_MEM_OPTIMIZER];
+        sum += state;
+        most = fmax(most, state);
+        *all_out = fmax(*all_out, (double) p.measured[d][WEFT_MEM_ALL]);
+    }
+    weft_plan_release(&p);
+    return most / sum;
+}
+
+static void test_memory_sharded(void)
+{
+    double before = 0;
+    for (size_t i = 0; i < WEFT_COUNT(sharded); i++) {
+        char name[32];
+        const char *all[12] = {
+            "runtime.place=device", "numerics.gradient_groups=16",
+            "numerics.dtype=f32", "rollout.samples_per_prompt=4",
+            "ppo.mini_batches=1"};
+        int n = 5;
+        for (int k = 0; sharded[i][k]; k++)
+            all[n++] = sharded[i][k];
+        snprintf(name, sizeof name, "sharded-%zu", i);
+        compare(name, all);
+        double took, part = fullest(name, &took);
+        bool stages = strstr(sharded[i][1], "pp") != NULL;
+        /* stages are not all of one size */
+        CHECK(part <= (stages ? 1.1 : 1.05) / 16);
+        CHECK(i < 2 || took <= before);
+        before = took;
+    }
+}
+
 static void test_memory_uniform(void)
 {
     for (size_t i = 0; i < WEFT_COUNT(uniform); i++) {
@@ -256,6 +310,7 @@ static void test_memory_remove(void)
 
 WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
+           {"test_memory_sharded", test_memory_sharded},
            {"test_memory_mixed", test_memory_mixed},
            {"test_memory_sft", test_memory_sft},
            {"test_memory_refuses", test_memory_refuses},
