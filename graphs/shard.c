@@ -92,7 +92,12 @@ int32_t weft_g_pieces(const struct weft_shape *s,
     struct position p = position_of(s, home, kind, layer, block);
     int32_t n_places = weft_g_layout_places(home, p.stage, p.tp, place);
     weft_layout_get(s, kind, block, &l);
-    for (int32_t j = 0; j < n_places; j++) {
+    int32_t end = weft_layout_n_chunks(&l);
+    /* from the range that the tile begins in */
+    int32_t j = p.total > 0
+                  ? (int32_t) (p.begin * (size_t) n_places / p.total)
+                  : n_places;
+    for (; j < n_places && at < end; j++) {
         size_t target = p.total * (size_t) (j + 1) / (size_t) n_places;
         int32_t next = target <= p.begin
                          ? 0
