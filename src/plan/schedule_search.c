@@ -186,10 +186,36 @@ static bool better(const struct weft_jobshop_best *a,
         || (a->makespan <= b->makespan + slack && a->peak < b->peak);
 }
 
+/* A search that was stopped before its first schedule gives the greedy one, or
+ * the serial one, where they keep to the capacity. */
+static int finish_early(struct search *s, struct weft_schedule_result *out,
+                        struct weft_err *err)
+{
+    static const enum weft_schedule_algorithm which[] = {
+        WEFT_SCHEDULE_GREEDY, WEFT_SCHEDULE_SERIAL};
+    double capacity = s->goal.capacity;
+    for (size_t i = 0; i < WEFT_COUNT(which) && atomic_load(&s->cut); i++) {
+        if (weft_schedule_baseline(s->pair.forward.problem, which[i],
+                                   &out->schedule, err)
+            != 0)
+            continue;
+        if (out->schedule.task
+            && (capacity <= 0
+                || weft_jobshop_at_most(out->schedule.peak_activation,
+                                        capacity)))
+            return 0;
+        weft_schedule_release(&out->schedule);
+    }
+    return weft_err_set(err, WEFT_ENOTFOUND,
+                        "no schedule found within the capacity %g; one that "
+                        "is shorter than %g needs at least %g",
+                        capacity, out->bound.makespan,
+                        out->bound.peak_activation);
+}
+
 static int finish(struct search *s, struct weft_schedule_result *out,
                   struct weft_err *err)
 {
-    double capacity = s->goal.capacity;
     int32_t k = -1;
     for (int32_t i = 0; i < s->n_restarts; i++) {
         const struct weft_jobshop_best *b = weft_jobshop_restart_best(
@@ -199,11 +225,7 @@ static int finish(struct search *s, struct weft_schedule_result *out,
             k = i;
     }
     if (k < 0)
-        return weft_err_set(err, WEFT_ENOTFOUND,
-                            "no schedule found within the capacity %g; one "
-                            "that is shorter than %g needs at least %g",
-                            capacity, out->bound.makespan,
-                            out->bound.peak_activation);
+        return finish_early(s, out, err);
     const struct weft_jobshop_best *b = weft_jobshop_restart_best(
         s->restart[k]);
     out->restart = s->options->first_restart + k * s->stride;

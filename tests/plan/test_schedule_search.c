@@ -419,6 +419,35 @@ static void test_search_nothing_fits(void)
     free_problem(&p);
 }
 
+static bool at_once(void *ctx)
+{
+    (void) ctx;
+    return true;
+}
+
+/* A search that is stopped before it has found anything has the greedy
+ * schedule, unless that holds more than the capacity. */
+static void test_search_stopped(void)
+{
+    struct weft_schedule_problem p = two_models(4, 2, 8, 3, 2, 1, 1.5);
+    struct weft_schedule_options o = {.seed = 1, .stop = at_once};
+    struct weft_schedule_result r;
+    struct weft_schedule greedy;
+    struct weft_err err;
+    REQUIRE_OK(
+        weft_schedule_baseline(&p, WEFT_SCHEDULE_GREEDY, &greedy, &err), err);
+    REQUIRE_OK(weft_schedule_search(&p, &o, &r, &err), err);
+    CHECK(r.cut && r.schedule.makespan == greedy.makespan);
+    REQUIRE_OK(weft_schedule_time(&p, &r.schedule, &err), err);
+    CHECK(r.schedule.makespan == greedy.makespan);
+    weft_schedule_release(&r.schedule);
+    p.capacity = 1.5; /* one micro-batch: no baseline keeps to that */
+    CHECK_FAILS(weft_schedule_search(&p, &o, &r, &err), WEFT_ENOTFOUND, err,
+                "no schedule found within the capacity 1.5");
+    weft_schedule_release(&greedy);
+    free_problem(&p);
+}
+
 /* Rising makespan, falling peak; the first as good as a search, all valid. */
 static void test_pareto(void)
 {
@@ -458,4 +487,5 @@ WEFT_TESTS("plan/schedule_search",
            {"test_search_memory_binds", test_search_memory_binds},
            {"test_search_threads", test_search_threads},
            {"test_search_nothing_fits", test_search_nothing_fits},
+           {"test_search_stopped", test_search_stopped},
            {"test_pareto", test_pareto})
