@@ -229,6 +229,8 @@ static int finish(struct weft_trainer *t, const char *stage,
         rc = write_files(&t->critic, dtype, stage, "critic", err);
     set_state(t, manifest);
     if (!rc)
+        rc = weft_inputs_add(t->inputs, manifest, err);
+    if (!rc)
         rc = weft_manifest_write(manifest, stage, err);
     if (!rc)
         rc = weft_dir_commit(stage, final, true, err);
@@ -326,7 +328,8 @@ static int check_state(const struct weft_trainer *t, const char *folder,
     if (!rc)
         rc = same_int(folder, "gradient_groups", m->gradient_groups,
                       c->numerics.gradient_groups, err);
-    if (!rc)
+    /* Later formats tell whether the data is the same file. */
+    if (!rc && m->format == WEFT_MANIFEST_FORMAT_1)
         rc = same_int(folder, "prompts", m->prompts, t->n_prompts, err);
     if (!rc)
         rc = same_int(folder, "seed", m->seed, (int64_t) c->seed, err);
@@ -375,23 +378,25 @@ static int read_model(struct weft_run_model *m, const char *folder,
 int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                          struct weft_err *err)
 {
-    struct weft_manifest m = {0};
-    int rc = weft_manifest_read(folder, t->iteration, &m, err);
-    bool apart = m.format != WEFT_MANIFEST_FORMAT_1;
+    struct weft_manifest *m = weft_alloc(1, sizeof *m);
+    if (!m)
+        return weft_err_nomem(err, "a manifest", sizeof *m);
+    t->resumed = m;
+    int rc = weft_manifest_read(folder, t->iteration, m, err);
+    bool apart = m->format != WEFT_MANIFEST_FORMAT_1;
     if (!rc)
-        rc = check_state(t, folder, &m, err);
+        rc = check_state(t, folder, m, err);
     if (!rc && weft_world_rank() == 0) /* one is enough */
-        rc = verify(t, folder, &m, err);
+        rc = verify(t, folder, m, err);
     rc = weft_world_agree(rc, err);
     if (!rc)
-        rc = read_model(&t->actor, folder, "actor", m.model_dtype, apart,
+        rc = read_model(&t->actor, folder, "actor", m->model_dtype, apart,
                         err);
     if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = read_model(&t->critic, folder, "critic", m.model_dtype, apart,
+        rc = read_model(&t->critic, folder, "critic", m->model_dtype, apart,
                         err);
     if (!rc)
-        apply_state(t, &m);
-    weft_manifest_release(&m);
+        apply_state(t, m);
     if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);
     return rc;

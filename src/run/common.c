@@ -125,13 +125,10 @@ static int compare(const char *mine, const char *first, struct weft_err *err)
     }
 }
 
-int weft_run_common(const struct weft_trainer *t, struct weft_err *err)
+int weft_run_same(const struct weft_text *mine, int rc, struct weft_err *err)
 {
-    struct weft_text mine = {0};
     char *first = NULL;
-    size_t n;
-    int rc = describe(t, &mine, err);
-    n = mine.n + 1;
+    size_t n = mine->n + 1;
     rc = weft_world_agree(rc, err);
     if (!rc) {
         weft_world_share(&n, sizeof n);
@@ -141,12 +138,20 @@ int weft_run_common(const struct weft_trainer *t, struct weft_err *err)
         rc = weft_world_agree(rc, err);
     }
     if (!rc) {
-        if (weft_world_rank() == 0)
-            memcpy(first, mine.data, n);
+        if (weft_world_rank() == 0 && mine->data)
+            memcpy(first, mine->data, n);
         weft_world_share(first, n);
-        rc = compare(mine.data, first, err);
+        rc = compare(mine->data ? mine->data : "", first, err);
     }
     weft_free(first);
+    return rc;
+}
+
+int weft_run_common(const struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_text mine = {0};
+    int rc = describe(t, &mine, err);
+    rc = weft_run_same(&mine, rc, err);
     weft_text_release(&mine);
     return rc;
 }

@@ -179,6 +179,10 @@ struct weft_config {
         int32_t dtype; /* of model folders, enum weft_dtype; -1: the run's */
     } checkpoint;
 
+    struct {
+        bool accept_changed_inputs; /* go on when files read have changed */
+    } resume;
+
     char *plan;   /* file; NULL: of layout, or data parallel */
     char *layout; /* "dp2tp2pp1,zero=1" for all calls; not with plan */
 

@@ -251,14 +251,16 @@ static bool same(const struct weft_config_key *k, const void *old,
                  *(char *const *) ((const char *) now + k->offset));
 }
 
-/* The first key among n that fixes numbers and differs, or NULL. */
+/* The first key among n that fixes numbers and differs, or NULL. accept: files
+ * may be others. */
 static const struct weft_config_key *differing(
     const struct weft_config_key *keys, size_t n, unsigned bit,
-    unsigned numbers, const void *old, const void *now, struct weft_text *a,
-    struct weft_text *b)
+    unsigned numbers, bool accept, const void *old, const void *now,
+    struct weft_text *a, struct weft_text *b)
 {
     for (size_t i = 0; i < n; i++)
         if ((keys[i].flags & bit) && (keys[i].flags & numbers)
+            && !(accept && keys[i].type == WEFT_KEY_PATH)
             && !same(&keys[i], old, now, a, b))
             return &keys[i];
     return NULL;
@@ -296,7 +298,8 @@ static int check_reward_resume(const struct weft_config *old,
         const struct weft_config_key *k = differing(
             weft_reward_keys, weft_reward_n_keys,
             1u << now->reward[r].type | 1u << old->reward[r].type,
-            WEFT_REWARD_KEY_NUMBERS, &old->reward[r], &now->reward[r], a, b);
+            WEFT_REWARD_KEY_NUMBERS, now->resume.accept_changed_inputs,
+            &old->reward[r], &now->reward[r], a, b);
         char name[96];
         if (!k)
             continue;
@@ -313,7 +316,8 @@ int weft_config_check_resume(const struct weft_config *old,
     struct weft_text a = {0}, b = {0};
     const struct weft_config_key *k = differing(
         weft_config_keys, weft_config_n_keys, weft_config_bit(now->algorithm),
-        WEFT_KEY_NUMBERS, old, now, &a, &b);
+        WEFT_KEY_NUMBERS, now->resume.accept_changed_inputs, old, now, &a,
+        &b);
     int rc = 0;
     if (k)
         rc = refuse(now, k->name, a.data, b.data, err);

@@ -255,6 +255,9 @@ const struct weft_config_key weft_config_keys[] = {
     ENUM("checkpoint.dtype", checkpoint.dtype, "run", -1, "run|f32|bf16",
          BOTH, "of the weights in a checkpoint's model folders"),
 
+    BOOL("resume.accept_changed_inputs", resume.accept_changed_inputs,
+         "false", BOTH, "go on though files that the run reads have changed"),
+
     PATH("plan", plan, BOTH, "file of 'weft plan'; else layout's"),
     STRING("layout", layout, NULL, BOTH,
            "of all calls, like dp2tp2pp1,zero=1; else data parallel"),

@@ -16,6 +16,7 @@ run_sources = \
 	%D%/fuse.c %D%/fuse.h %D%/fuse_inside.h \
 	%D%/fuse_measure.c \
 	%D%/info.c %D%/info.h \
+	%D%/inputs.c %D%/inputs.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/manifest.c %D%/manifest.h \

@@ -342,6 +342,19 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
     return weft_world_agree(rc, err);
 }
 
+/* The files that were read beside the loading: the same at all ranks, and
+ * those that the run began with. */
+static int check_inputs(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = weft_world_agree(weft_inputs_finish(t->inputs, err), err);
+    if (!rc)
+        rc = weft_world_agree(weft_inputs_common(t->inputs, err), err);
+    if (!rc && t->resumed)
+        rc = weft_inputs_compare(t->inputs, t->resumed,
+                                 t->config.resume.accept_changed_inputs, err);
+    return weft_world_agree(rc, err);
+}
+
 static int load_all(struct weft_trainer *t, const char *checkpoint,
                     struct weft_err *err)
 {
@@ -356,6 +369,8 @@ static int load_all(struct weft_trainer *t, const char *checkpoint,
         rc = weft_checkpoint_read(t, checkpoint, err);
     rc = weft_world_agree(rc, err);
     t->began = t->iteration;
+    if (!rc)
+        rc = check_inputs(t, err);
     if (!rc && first && !checkpoint)
         /* a new run leaves nothing when it is refused */
         rc = weft_run_dir_lock(t, err);
@@ -372,6 +387,9 @@ static int open_all(struct weft_trainer *t, struct weft_err *err)
     int rc = read_inputs(t, err);
     if (!rc)
         rc = weft_run_dir_open(t, &checkpoint, err);
+    if (!rc)
+        rc = weft_inputs_start(&t->config, checkpoint != NULL, &t->inputs,
+                               err);
     rc = weft_world_agree(rc, err);
     if (!rc)
         rc = create_all(t, err);
@@ -481,6 +499,10 @@ void weft_trainer_close(struct weft_trainer *t)
     if (t->lock > 0)
         close(t->lock);
     weft_free(t->made_dir);
+    weft_inputs_free(t->inputs);
+    if (t->resumed)
+        weft_manifest_release(t->resumed);
+    weft_free(t->resumed);
     weft_config_release(&t->config);
     weft_free(t);
 }

@@ -13,6 +13,7 @@
 #include "model/dataset.h"
 #include "model/tokenizer.h"
 #include "run/config.h"
+#include "run/inputs.h"
 #include "run/metrics.h"
 #include "run/prompts.h"
 #include "run/renderer.h"
@@ -82,6 +83,8 @@ struct weft_trainer {
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
     bool scores_were_equal; /* in the last iteration, and that was said */
+    struct weft_inputs *inputs; /* the files it reads */
+    struct weft_manifest *resumed; /* from whose checkpoint, while opening */
     int lock;       /* of the run directory; 0: not held */
     char *made_dir; /* highest folder made for the run directory; or NULL */
 };

@@ -312,6 +312,16 @@ refused "rank 1: here the data has the checksum" "data.path=$dir/prompts.jsonl"
 "$weft" init --preset nano --layers 3 --tokenizer "$quick/model" -o other >log 2>&1 ||
     complain "weft init"
 refused "rank 1: here the critic's model has 3 layers" "model.critic=$dir/other"
+# The same form with other weights is found by what is in the files.
+cp -r "$quick/model" reference
+chmod -R u+w reference
+size=$(wc -c <reference/model.safetensors)
+printf '\125' | dd of=reference/model.safetensors bs=1 seek=$((size - 4)) \
+    conv=notrunc 2>log || complain "dd"
+cmp -s reference/model.safetensors "$quick/model/model.safetensors" &&
+    complain "the other reference is the same"
+refused "rank 1: here 'model.safetensors' of model.reference (weights) has" \
+    "model.reference=$dir/reference"
 
 # A reward program that dies; rank 0 alone has it.
 cat >program.yaml <<YAML

@@ -183,6 +183,117 @@ static void test_checkpoint_format_1(void)
                           fixture_hash(&fixture, "whole", 2)));
 }
 
+/* ---- What the run has read -------------------------------------------- */
+
+/* Opens the run with a reference of its own, and a step more if `n`. */
+static int again(const char *name, int n, const char *a, const char *b,
+                 struct weft_err *err)
+{
+    char run[320], reference[320];
+    struct weft_trainer *t = NULL;
+    snprintf(run, sizeof run, "run_dir=%s/%s", fixture.dir, name);
+    snprintf(reference, sizeof reference, "model.reference=%s/reference",
+             fixture.dir);
+    const char *const all[] = {run, reference, "iterations=9",
+                               "checkpoint.every=1", a, b};
+    int rc = weft_trainer_open(fixture.config, 4 + (a != NULL) + (b != NULL),
+                               all, &t, err);
+    if (!rc) {
+        weft_trainer_set_reward(t, fixture_reward, NULL);
+        fixture_steps(t, n);
+    }
+    weft_trainer_close(t);
+    return rc;
+}
+
+static const char accept[] = "resume.accept_changed_inputs=true";
+
+/* The run does not go on after the change, but where it is accepted, and
+ * then without a word the next time. */
+static void check_changed(const char *name, const char *part)
+{
+    struct weft_err err;
+    CHECK_FAILS(again(name, 0, NULL, NULL, &err), WEFT_EINVAL, err, part);
+    CHECK(strstr(err.text, "resume.accept_changed_inputs") != NULL);
+    REQUIRE_OK(again(name, 1, accept, NULL, &err), err);
+    REQUIRE_OK(again(name, 0, NULL, NULL, &err), err);
+}
+
+static void make_reference(uint64_t seed)
+{
+    struct weft_init_options o = fixture_model();
+    char path[320], old[320];
+    struct weft_err err;
+    o.seed = seed;
+    snprintf(path, sizeof path, "%s/reference", fixture.dir);
+    snprintf(old, sizeof old, "%s/reference-before-%d", fixture.dir,
+             (int) seed);
+    (void) rename(path, old);
+    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+}
+
+static void append(const char *name, const char *text)
+{
+    char path[320];
+    snprintf(path, sizeof path, "%s/%s", fixture.dir, name);
+    FILE *f = fopen(path, "a");
+    REQUIRE(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static void test_checkpoint_inputs(void)
+{
+    struct weft_err err;
+    char path[320], aside[320];
+    make_reference(7);
+    REQUIRE_OK(again("inputs", 1, NULL, NULL, &err), err);
+    REQUIRE_OK(again("inputs", 1, NULL, NULL, &err), err);
+    make_reference(8);
+    check_changed("inputs",
+                  "reference/model.safetensors' (model.reference (weights)) "
+                  "has changed");
+    append("prompts.jsonl", "{\"prompt\": \"one more\"}\n");
+    check_changed("inputs", "prompts.jsonl' (data.path) has changed");
+    append("model/chat_template.jinja", "{{ messages }}");
+    check_changed("inputs",
+                  "chat_template.jinja' (model.actor) was not there");
+    snprintf(path, sizeof path, "%s/model/chat_template.jinja", fixture.dir);
+    REQUIRE(unlink(path) == 0);
+    check_changed("inputs",
+                  "chat_template.jinja' (model.actor) is not read any more");
+    /* The actor's and the critic's weights are the checkpoint's by now. */
+    snprintf(path, sizeof path, "%s/model/model.safetensors", fixture.dir);
+    snprintf(aside, sizeof aside, "%s/aside", fixture.dir);
+    REQUIRE(rename(path, aside) == 0);
+    REQUIRE_OK(again("inputs", 0, NULL, NULL, &err), err);
+    REQUIRE(rename(aside, path) == 0);
+}
+
+/* Programs are files, too, and other paths can be accepted. */
+static void test_checkpoint_input_paths(void)
+{
+    struct weft_err err;
+    char grade[400], data[320], text[4096];
+    snprintf(grade, sizeof grade,
+             "reward=[{type: program, command: [sh, %s/grade.sh]}]",
+             fixture.dir);
+    append("grade.sh", "while read -r x; do echo 0.5; done\n");
+    REQUIRE_OK(again("graded", 1, grade, NULL, &err), err);
+    append("grade.sh", "# another\n");
+    CHECK_FAILS(again("graded", 0, grade, NULL, &err), WEFT_EINVAL, err,
+                "grade.sh' (reward[0].command) has changed");
+    snprintf(data, sizeof data, "%s/prompts.jsonl", fixture.dir);
+    FILE *f = fopen(data, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    REQUIRE(n > 0 && fclose(f) == 0);
+    text[n] = 0;
+    append("others.jsonl", text);
+    snprintf(data, sizeof data, "data.path=%s/others.jsonl", fixture.dir);
+    CHECK_FAILS(again("inputs", 0, data, NULL, &err), WEFT_EINVAL, err,
+                "data.path");
+    REQUIRE_OK(again("inputs", 1, data, accept, &err), err);
+    REQUIRE_OK(again("inputs", 0, data, NULL, &err), err);
+}
+
 static void test_checkpoint_remove(void)
 {
     fixture_remove(&fixture);
@@ -192,4 +303,6 @@ WEFT_TESTS("run/checkpoint", {"test_checkpoint_make", test_checkpoint_make},
            {"test_checkpoint_model_folders", test_checkpoint_model_folders},
            {"test_checkpoint_dtypes_resume", test_checkpoint_dtypes_resume},
            {"test_checkpoint_format_1", test_checkpoint_format_1},
+           {"test_checkpoint_inputs", test_checkpoint_inputs},
+           {"test_checkpoint_input_paths", test_checkpoint_input_paths},
            {"test_checkpoint_remove", test_checkpoint_remove})
