@@ -45,6 +45,11 @@ const char *weft_k_isa_name(enum weft_isa isa)
     return (unsigned) isa < WEFT_N_ISAS ? isa_names[isa] : "unknown";
 }
 
+bool weft_k_isa_same_bits(enum weft_isa a, enum weft_isa b)
+{
+    return (a == WEFT_ISA_C) == (b == WEFT_ISA_C);
+}
+
 static _Atomic(const struct weft_k_ops *) chosen;
 
 int weft_k_init(const char *name, struct weft_err *err)

@@ -41,6 +41,10 @@ enum weft_isa weft_k_isa_detect(void);
 /* "c", "avx2", "avx512", "avx512_bf16" */
 const char *weft_k_isa_name(enum weft_isa isa);
 
+/* Whether the two give the same bits: all sets with fused multiply-adds do,
+ * plain C rounds every product. */
+bool weft_k_isa_same_bits(enum weft_isa a, enum weft_isa b);
+
 /* Chooses the kernels for the whole process; call once before others (tests
  * may call it again). `name` NULL: WEFT_ISA from the environment if set, else
  * the best. Errors: unknown name, set this CPU lacks. */

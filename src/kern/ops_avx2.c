@@ -18,6 +18,7 @@
         _mm256_castps_si256(v), _mm256_set1_epi32((int) 0xffff0000u)))
 #define EVEN(v)                                                              \
     _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(v), 16))
+#define BF16_BY_FMA
 #include "kern/tile_impl.h"
 
 #define SQRT16(x)                                                            \

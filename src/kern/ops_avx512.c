@@ -10,6 +10,7 @@
     _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(v), 16))
 #define DOT_BF16(acc, s, w)                                                  \
     _mm512_fmadd_ps(EVEN(s), EVEN(w), _mm512_fmadd_ps(ODD(s), ODD(w), acc))
+#define BF16_BY_FMA
 #include "kern/tile_impl.h"
 
 #include "kern/stream_impl.h"

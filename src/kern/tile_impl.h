@@ -5,6 +5,11 @@
  * ZERO, LOAD, STORE, SPLAT (of step_of(p), to every lane), PREFETCH and
  * DOT_F32, DOT_BF16 (acc + step).
  *
+ * The instruction for pairs of bf16 takes numbers below 2^-126 for zero and
+ * makes zeros of such sums, whatever the mode of the processor is. A set
+ * without it, which defines BF16_BY_FMA, computes in that mode: then the bits
+ * are the same.
+ *
  * Accumulators are named variables, not arrays: compilers keep them in
  * registers then. A pass makes 2 * LANES columns of all rows.
  */
@@ -95,7 +100,7 @@ PASS(pass_bf16, ROW_BF16)
 enum { PACKED_STRIDE = WEFT_STEP_BYTES * MAX_ROWS };
 
 #define TILE(name, pass, ldx_bytes, stride_bytes)                            \
-    static void name(int rows, int64_t steps, const void *x_, int64_t ldx_,  \
+    WEFT_NOINLINE static void name(int rows, int64_t steps, const void *x_, int64_t ldx_,  \
                      const void *w_, float *c, int64_t ldc, bool cont)       \
     {                                                                        \
         const int64_t ldx = ldx_bytes, stride = stride_bytes;                \
@@ -110,6 +115,27 @@ enum { PACKED_STRIDE = WEFT_STEP_BYTES * MAX_ROWS };
         }                                                                    \
     }
 TILE(tile_f32, pass_f32, ldx_, WEFT_STEP_BYTES)
-TILE(tile_bf16, pass_bf16, ldx_, WEFT_STEP_BYTES)
 TILE(tile_packed_f32, pass_f32, WEFT_STEP_BYTES, PACKED_STRIDE)
+
+#ifndef BF16_BY_FMA
+TILE(tile_bf16, pass_bf16, ldx_, WEFT_STEP_BYTES)
 TILE(tile_packed_bf16, pass_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)
+#else
+TILE(rows_bf16, pass_bf16, ldx_, WEFT_STEP_BYTES)
+TILE(rows_packed_bf16, pass_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)
+
+/* Calls of functions that are not inlined stay between the two changes of the
+ * mode. */
+#define FLUSHED(name, rows_of)                                               \
+    static void name(int rows, int64_t steps, const void *x, int64_t ldx,    \
+                     const void *w, float *c, int64_t ldc, bool cont)        \
+    {                                                                        \
+        enum { DENORMALS_ARE_ZERO = 0x40, FLUSH_TO_ZERO = 0x8000 };          \
+        const unsigned mode = _mm_getcsr();                                  \
+        _mm_setcsr(mode | DENORMALS_ARE_ZERO | FLUSH_TO_ZERO);               \
+        rows_of(rows, steps, x, ldx, w, c, ldc, cont);                       \
+        _mm_setcsr(mode);                                                    \
+    }
+FLUSHED(tile_bf16, rows_bf16)
+FLUSHED(tile_packed_bf16, rows_packed_bf16)
+#endif

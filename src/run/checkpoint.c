@@ -315,6 +315,29 @@ static int same_int(const char *folder, const char *key, int64_t saved,
     return same(folder, key, a, b, "; the numbers would change", err);
 }
 
+/* Moving between the sets of one class changes no bit. */
+static int check_isa(const char *folder, enum weft_isa saved,
+                     struct weft_err *err)
+{
+    enum weft_isa now = weft_k_isa(), best = weft_k_isa_detect();
+    char remedy[96];
+    if (weft_k_isa_same_bits(saved, now))
+        return 0;
+    if (saved == WEFT_ISA_C)
+        snprintf(remedy, sizeof remedy, "set numerics.isa=c");
+    else if (weft_k_isa_same_bits(saved, best))
+        snprintf(remedy, sizeof remedy, "set numerics.isa=%s",
+                 weft_k_isa_name(best));
+    else
+        snprintf(remedy, sizeof remedy,
+                 "go on where the CPU has avx2, or begin another run_dir");
+    return weft_err_set(err, WEFT_EINVAL,
+                        "'%s' was written with the kernels of %s, this run "
+                        "has those of %s, which round otherwise: %s",
+                        folder, weft_k_isa_name(saved), weft_k_isa_name(now),
+                        remedy);
+}
+
 /* What fixes the numbers is as it was. */
 static int check_state(const struct weft_trainer *t, const char *folder,
                        const struct weft_manifest *m, struct weft_err *err)
@@ -337,11 +360,7 @@ static int check_state(const struct weft_trainer *t, const char *folder,
         rc = same(folder, "dtype", weft_dtype_name(m->dtype),
                   weft_dtype_name(c->numerics.dtype),
                   "; the numbers would change", err);
-    if (!rc && !c->numerics.isa)
-        rc = same(folder, "instruction set", weft_k_isa_name(m->isa),
-                  weft_k_isa_name(weft_k_isa()),
-                  "; set numerics.isa to go on with other rounding", err);
-    return rc;
+    return rc ? rc : check_isa(folder, m->isa, err);
 }
 
 static void apply_state(struct weft_trainer *t, const struct weft_manifest *m)

@@ -233,7 +233,7 @@ const struct weft_config_key weft_config_keys[] = {
         "G: largest data parallel degree, a power of two; 0: at most 64, a "
         "mini-batch's samples, and its longest tokens / 512 (if above 4)"),
     WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16",
-         BOTH | NUM, "kernels; else the best of this CPU"),
+         BOTH, "kernels; else the best of this CPU"),
 
     INT("runtime.devices", runtime.devices, "0", 0, WEFT_MAX_DEVICES, BOTH,
         "CPU devices; 0: one per core"),

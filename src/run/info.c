@@ -131,6 +131,10 @@ static void add_text(const struct facts *f, struct weft_text *out)
                    weft_k_isa_name(f->chosen));
     if (f->isa_err.code)
         weft_text_addf(out, " (%s)", f->isa_err.text);
+    weft_text_addf(out, "\n  %-12s", "same bits");
+    for (int i = 0; i < WEFT_N_ISAS; i++)
+        if (weft_k_isa_same_bits((enum weft_isa) i, f->chosen))
+            weft_text_addf(out, " %s", weft_k_isa_name((enum weft_isa) i));
     weft_text_addf(out,
                    "\n\nlimits\n  %-12s %d CPU devices, %d tensor blocks, %d "
                    "rewards\n\nenvironment\n",

@@ -3,6 +3,7 @@
 #include "run_fixture.h"
 
 #include "base/json.h"
+#include "kern/kern.h"
 #include "model/safetensors.h"
 
 static struct fixture fixture;
@@ -183,6 +184,62 @@ static void test_checkpoint_format_1(void)
                           fixture_hash(&fixture, "whole", 2)));
 }
 
+/* ---- Instruction sets ------------------------------------------------- */
+
+static int open_with(const char *name, const char *isa, const char *dtype,
+                     struct weft_err *err)
+{
+    char run[320];
+    struct weft_trainer *t = NULL;
+    const char *const word[] = {run, isa, dtype, "iterations=2",
+                                "checkpoint.every=1"};
+    snprintf(run, sizeof run, "run_dir=%s/%s", fixture.dir, name);
+    int rc = weft_trainer_open(fixture.config, 5, word, &t, err);
+    weft_trainer_close(t);
+    return rc;
+}
+
+/* One step with AVX2 and one with each other set of its class end with the
+ * bits of two with AVX2; plain C is another class, and what the refusal says
+ * helps. */
+static void check_isa(const char *dtype, const char *name)
+{
+    struct weft_err err;
+    char part[64], isa[64], remedy[64];
+    enum weft_isa best = weft_k_isa_detect();
+    run(name, 2, "numerics.isa=avx2", dtype);
+    for (int i = WEFT_ISA_AVX2; i <= (int) best; i++) {
+        snprintf(part, sizeof part, "%s-%d", name, i);
+        snprintf(isa, sizeof isa, "numerics.isa=%s",
+                 weft_k_isa_name((enum weft_isa) i));
+        run(part, 1, "numerics.isa=avx2", dtype);
+        run(part, 1, isa, dtype);
+        CHECK(weft_hash_equal(fixture_hash(&fixture, name, 2),
+                              fixture_hash(&fixture, part, 2)));
+    }
+    snprintf(part, sizeof part, "%s-c", name);
+    run(part, 1, "numerics.isa=c", dtype);
+    CHECK_FAILS(open_with(part, "numerics.isa=avx2", dtype, &err),
+                WEFT_EINVAL, err, "set numerics.isa=c");
+    REQUIRE_OK(open_with(part, "numerics.isa=c", dtype, &err), err);
+    snprintf(part, sizeof part, "%s-%d", name, WEFT_ISA_AVX2);
+    snprintf(remedy, sizeof remedy, "set numerics.isa=%s",
+             weft_k_isa_name(best));
+    CHECK_FAILS(open_with(part, "numerics.isa=c", dtype, &err), WEFT_EINVAL,
+                err, remedy);
+    REQUIRE_OK(open_with(part, remedy + strlen("set "), dtype, &err), err);
+}
+
+static void test_checkpoint_isa(void)
+{
+    if (weft_k_isa_detect() == WEFT_ISA_C) {
+        weft_test_skip("this CPU has plain C alone");
+        return;
+    }
+    check_isa("numerics.dtype=f32", "isa-f32");
+    check_isa("numerics.dtype=bf16", "isa-bf16");
+}
+
 /* ---- What the run has read -------------------------------------------- */
 
 /* Opens the run with a reference of its own, and a step more if `n`. */
@@ -303,6 +360,7 @@ WEFT_TESTS("run/checkpoint", {"test_checkpoint_make", test_checkpoint_make},
            {"test_checkpoint_model_folders", test_checkpoint_model_folders},
            {"test_checkpoint_dtypes_resume", test_checkpoint_dtypes_resume},
            {"test_checkpoint_format_1", test_checkpoint_format_1},
+           {"test_checkpoint_isa", test_checkpoint_isa},
            {"test_checkpoint_inputs", test_checkpoint_inputs},
            {"test_checkpoint_input_paths", test_checkpoint_input_paths},
            {"test_checkpoint_remove", test_checkpoint_remove})
