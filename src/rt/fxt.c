@@ -130,6 +130,9 @@ int weft_fxt_begin(struct weft_err *err)
     setenv("STARPU_FXT_TRACE", "1", 1);
     setenv("STARPU_GENERATE_TRACE", "0", 1); /* 1 crashes at exit (1.3.10) */
     setenv("STARPU_FXT_PREFIX", prefix, 1);
+    /* MiB, of which only what is used is taken. A buffer that is full stops
+     * the run while it is written, and StarPU says two lines. */
+    setenv("STARPU_TRACE_BUFFER_SIZE", "256", 0);
     return 0;
 }
 
@@ -191,56 +194,6 @@ static int run_tool(const char *dir, const char *profile,
     return 0;
 }
 
-/* StarPU 1.3 writes colours of codelets as 0..255, where Paje has 0..1. */
-static void fix_colour(char *line, size_t size)
-{
-    double rgb[3];
-    char *quote = strchr(line, '"');
-    int end = 0;
-    if (!quote
-        || sscanf(quote, "\"%lf %lf %lf\"%n", &rgb[0], &rgb[1], &rgb[2], &end)
-               != 3
-        || end == 0 || (rgb[0] <= 1 && rgb[1] <= 1 && rgb[2] <= 1))
-        return;
-    snprintf(quote, size - (size_t) (quote - line), "\"%.4f %.4f %.4f\"\n",
-             rgb[0] / 255, rgb[1] / 255, rgb[2] / 255);
-}
-
-/* Copies the raw trace to its place; lines that define colours are mended. */
-static int mend(const char *raw, const char *path, struct weft_err *err)
-{
-    int rc = 0;
-    char *line = NULL;
-    char part[4096 + 8];
-    size_t size = 0;
-    FILE *out = NULL, *in = fopen(raw, "r");
-    snprintf(part, sizeof part, "%s.part", path);
-    if (in)
-        out = fopen(part, "w");
-    if (!in || !out) {
-        rc = weft_err_sys(err, in ? "write" : "read", in ? path : raw);
-        goto out;
-    }
-    while (getline(&line, &size, in) > 0) {
-        if (strncmp(line, "6\t", 2) == 0)
-            fix_colour(line, size);
-        fputs(line, out);
-    }
-    if (ferror(in) || ferror(out))
-        rc = weft_err_sys(err, "write", path);
-out:
-    free(line);
-    if (in)
-        fclose(in);
-    if (out && fclose(out) != 0 && !rc)
-        rc = weft_err_sys(err, "write", path);
-    if (out && !rc && rename(part, path) != 0)
-        rc = weft_err_sys(err, "write", path);
-    if (out && rc)
-        unlink(part);
-    return rc;
-}
-
 static int convert(const char *dir, struct weft_err *err)
 {
     char profile[280], raw[sizeof work_folder + 16], path[4096];
@@ -257,8 +210,14 @@ static int convert(const char *dir, struct weft_err *err)
                             "starpu_fxt_tool made nothing of '%s'", profile);
     rc = weft_dir_create(dir, err);
     if (!rc)
-        rc = mend(raw, path, err);
+        rc = weft_paje_mend(raw, path, err);
     return rc;
+}
+
+void weft_rt_fxt_stop(struct weft_rt *rt)
+{
+    if (rt->fxt_dir && !atomic_exchange(&rt->fxt_stopped, true))
+        starpu_fxt_stop_profiling();
 }
 
 int weft_fxt_end(const char *dir, struct weft_err *err)

@@ -68,6 +68,9 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
  * go too, answers that never came are zeros. NULL is allowed. Collective. */
 void weft_rt_stop(struct weft_rt *rt);
 
+/* Ends StarPU's own trace (fxt_dir) before the runtime stops; once is enough,
+ * and without a trace nothing happens. */
+void weft_rt_fxt_stop(struct weft_rt *rt);
 /* StarPU-MPI can sleep while it waits, as ranks that share cores need it. */
 bool weft_rt_messages_nap(void);
 

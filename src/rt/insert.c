@@ -141,9 +141,10 @@ void weft_codelet_run(void *buffers[], void *args)
     task_leave_tiles(t);
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
-    if (rt->fxt_dir && ended == WEFT_FXT_TASKS) {
+    if (rt->fxt_dir && ended == WEFT_FXT_TASKS
+        && !atomic_load(&rt->fxt_stopped)) {
         weft_warn("StarPU's trace ends here, after %ld tasks", ended);
-        starpu_fxt_stop_profiling();
+        weft_rt_fxt_stop(rt);
     }
 }
 

@@ -200,6 +200,7 @@ struct weft_rt {
     double start_s;
     char *fxt_dir; /* NULL: no trace */
     bool fxt_began;
+    atomic_bool fxt_stopped;
     int64_t n_inserted; /* also numbers the tasks */
     int64_t n_copies;   /* weft_insert_copy(), the same on all ranks */
     struct weft_traffic traffic[WEFT_N_MEM_CLASSES];
@@ -298,6 +299,9 @@ struct starpu_sched_policy *weft_nap_policy(const char *name);
 int weft_fxt_begin(struct weft_err *err);
 int weft_fxt_end(const char *dir, struct weft_err *err);
 void weft_fxt_off(void);
+/* A Paje trace of StarPU's to `path`: events sorted by time, those of one time
+ * as they were, after all definitions; colours as Paje has them. */
+int weft_paje_mend(const char *raw, const char *path, struct weft_err *err);
 /* Traces grow by 1 KB per task, and a conversion takes 0.1 ms: no more events
  * after so many tasks. */
 enum { WEFT_FXT_TASKS = 20000 };

@@ -12,6 +12,7 @@ rt_sources = \
 	%D%/limits.c \
 	%D%/modes.c \
 	%D%/nap.c \
+	%D%/paje.c \
 	%D%/policy.h \
 	%D%/pool.c \
 	%D%/profile.c \

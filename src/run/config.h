@@ -186,10 +186,11 @@ struct weft_config {
     char *plan;   /* file; NULL: of layout, or data parallel */
     char *layout; /* "dp2tp2pp1,zero=1" for all calls; not with plan */
 
-    bool trace;           /* false */
-    bool tensorboard;     /* false */
-    char *metric_names;   /* "verl" (default) or "trl" aliases */
-    int32_t samples_kept; /* per iteration, 8; -1: all */
+    bool trace;               /* false */
+    int32_t trace_iterations; /* 3; of StarPU's own trace */
+    bool tensorboard;         /* false */
+    char *metric_names;       /* "verl" (default) or "trl" aliases */
+    int32_t samples_kept;     /* per iteration, 8; -1: all */
 
     enum weft_digest_kind digest; /* none */
 };

@@ -263,6 +263,8 @@ const struct weft_config_key weft_config_keys[] = {
            "of all calls, like dp2tp2pp1,zero=1; else data parallel"),
 
     BOOL("trace", trace, "false", BOTH, "write StarPU's trace and our own"),
+    INT("trace_iterations", trace_iterations, "3", 1, INT32_MAX, BOTH,
+        "iterations that StarPU's trace holds, the first of this start"),
     BOOL("tensorboard", tensorboard, "false", BOTH, "write an event file"),
     WORD("metric_names", metric_names, "verl", "verl|trl", BOTH,
          "trl adds TRL's names"),

@@ -572,6 +572,8 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
     rc = weft_world_agree(rc, err);
     if (!rc)
         rc = weft_metrics_share(t->metrics, err);
+    if (t->iteration - t->began >= t->config.trace_iterations)
+        weft_rt_fxt_stop(t->rt);
     /* Metrics first: resuming drops lines beyond its checkpoint, and can't
      * make up one that is missing. */
     t->last_save_s = 0;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "harness.h"
 #include "rt/codelet.h"
+#include "rt/internal.h"
 
 static int nap_cpu(const void *args, void *const buf[], int n_buf,
                    struct weft_exec *x)
@@ -63,7 +64,7 @@ static void read_paje(const char *path, struct paje *out)
     char line[4096], name[64];
     int number, state = -1, container = -1, value = -1, largest = -1;
     int unknown = 0;
-    double r, g, b;
+    double r, g, b, time, last = 0;
     FILE *f = fopen(path, "r");
     REQUIRE(f != NULL);
     memset(out, 0, sizeof *out);
@@ -84,6 +85,11 @@ static void read_paje(const char *path, struct paje *out)
             || sscanf(line, "%d", &number) != 1)
             continue;
         unknown += number < 0 || number > largest;
+        /* From the seventh on, an event's time comes first. */
+        if (number > value && sscanf(line, "%*d %lf", &time) == 1) {
+            CHECK(time >= last);
+            last = time;
+        }
         out->n_workers += number == container && strstr(line, "CPU");
         bool forward = strstr(line, "forward_of_test") != NULL;
         bool backward = strstr(line, "backward_of_test") != NULL;
@@ -101,6 +107,46 @@ static void read_paje(const char *path, struct paje *out)
     }
     fclose(f);
     CHECK_INT(unknown, 0);
+}
+
+/* Events come by time, those of one time as they were; definitions, which have
+ * none, before them; other lines as they were. */
+static void test_mend(void)
+{
+    static const char raw[] = "%EventDef\tPajeDefineEntityValue\t6\n"
+                              "%\tAlias\tstring\n%EndEventDef\n"
+                              "%EventDef PajeSetState 10\n"
+                              "%\tTime\tdate\n%\tValue\tstring\n"
+                              "%EndEventDef\n"
+                              "10\t2.5\ta\n10\t0.5\tb\n10\t2.5\tc\n"
+                              "6\tx\tS\tx\t\"255 0 51\"\n"
+                              "10\t10\td\n10\t9\te\n";
+    static const char mended[] = "%EventDef\tPajeDefineEntityValue\t6\n"
+                                 "%\tAlias\tstring\n%EndEventDef\n"
+                                 "%EventDef PajeSetState 10\n"
+                                 "%\tTime\tdate\n%\tValue\tstring\n"
+                                 "%EndEventDef\n"
+                                 "6\tx\tS\tx\t\"1.0000 0.0000 0.2000\"\n"
+                                 "10\t0.5\tb\n10\t2.5\ta\n10\t2.5\tc\n"
+                                 "10\t9\te\n10\t10\td\n";
+    char dir[] = "/tmp/weft-test-XXXXXX", in[64], out[64], got[1024];
+    struct weft_err err;
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(in, sizeof in, "%s/raw", dir);
+    snprintf(out, sizeof out, "%s/paje.trace", dir);
+    FILE *f = fopen(in, "w");
+    REQUIRE(f != NULL);
+    fputs(raw, f);
+    fclose(f);
+    REQUIRE_OK(weft_paje_mend(in, out, &err), err);
+    f = fopen(out, "r");
+    REQUIRE(f != NULL);
+    got[fread(got, 1, sizeof got - 1, f)] = 0;
+    fclose(f);
+    CHECK_STR(got, mended);
+    CHECK_FAILS(weft_paje_mend("/tmp/weft-no/raw", out, &err), WEFT_ENOTFOUND,
+                err, "/tmp/weft-no/raw");
+    REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
 static void check_only_paje(const char *dir)
@@ -199,6 +245,7 @@ int main(void)
 {
     static const struct weft_test tests[] = {
         {"test_fxt_refused", test_fxt_refused}, /* before StarPU starts */
+        {"test_mend", test_mend},
         {"test_fxt_trace", test_fxt_trace}};
     struct weft_err err;
     char *argv[] = {"test_fxt", NULL};
