@@ -240,6 +240,9 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
     weft_metrics_set(m, "perf/generation_tokens_per_s",
                      (double) p->rollout.n_decoded * weft_mesh_size(mesh)
                          / s.gen_work);
+    long records, most_records;
+    weft_rt_records(rt, &records, &most_records);
+    weft_metrics_set(m, "perf/max_task_records", (double) most_records);
     for (int k = 0; k < WEFT_N_MEM_CLASSES; k++) {
         weft_rt_memory(rt, (enum weft_mem_class) k, &now, &peak);
         total += peak;

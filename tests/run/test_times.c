@@ -80,6 +80,7 @@ static void test_times_of_run(void)
             }
             CHECK(metric(t, "perf/generation_tokens_per_s") > 0);
             CHECK(metric(t, "perf/steps_per_s") > 0);
+            CHECK(metric(t, "perf/max_task_records") > 0);
             if (k == 1) /* a batch has its turn for itself */
                 CHECK(step <= 1 / metric(t, "perf/steps_per_s"));
         }
