@@ -15,6 +15,18 @@ import os
 import transformers.utils.chat_template_utils as chat
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def letters():
+    """All characters that change their case and stay one character."""
+    def changes(c):
+        others = c.upper(), c.lower(), c.title()
+        return any(o != c for o in others) and all(len(o) == 1 for o in others)
+    return "".join(c for c in map(chr, range(128, 0x110000))
+                   if not "\ud800" <= c <= "\udfff" and c != "\u03a3"
+                   and changes(c))
+
+
 CONTEXT = {
     "n": 3, "zero": 0, "f": 2.5, "t": True, "none_": None, "s": "Hello World",
     "u": "Größe 日本 \u3000", "empty": "", "pad": "  \n x y \t",
@@ -28,6 +40,7 @@ CONTEXT = {
     "quote": "it's", "both": "it's \"so\"", "ctrl": "a\tb\nc\\d\u0001\u00a0é",
     "big": 1e16, "small": 0.00001, "third": 1 / 3, "whole": 3.0,
     "nul": "a\u0000b",
+    "letters": letters(),
 }
 
 # ---- Expressions: printed with {{ }} ---------------------------------------
@@ -315,6 +328,11 @@ s|lower|upper
 u|lower
 'ÀÉÎ ß'|lower
 'ÿ'|upper
+letters|upper
+letters|lower
+letters|length
+'ǆx ǆX'.title()
+'ǆX'|capitalize
 'hello world'|capitalize
 'hELLO wORLD'|capitalize
 'hello wORLD-foo (bar'|title
