@@ -45,6 +45,7 @@ sh_tests = \
 	%D%/commands.sh \
 	%D%/learns.sh \
 	%D%/examples.sh \
+	%D%/gsm8k_example.sh \
 	%D%/recipe.sh \
 	%D%/install.sh \
 	%D%/library.sh \
