@@ -30,7 +30,8 @@ const char weft_help_verify[] =
     "short one of yours (few prompts, few tokens), as each row runs all of\n"
     "it. Rows that the machine, the build or the job can't do are said to "
     "be\n"
-    "skipped. Status: 0 when all others agree, else 1.\n"
+    "skipped, and why. Status: 0 when all others agree and there are any,\n"
+    "else 1.\n"
     "\n"
     "options:\n"
     "      --quick             a few rows of every kind\n"
@@ -101,7 +102,9 @@ struct table {
     bool json, terminal; /* terminal: stderr is one */
     int n_rows, n_done;
     int n[WEFT_VERIFY_SKIPPED + 1]; /* rows of each state */
+    int n_compared;                 /* those that ran, but references */
     struct weft_err why;            /* said last: not to be repeated */
+    struct weft_err skipped;        /* why the last row was */
 };
 
 static const char *const state_name[] = {"ok", "differs", "failed",
@@ -220,7 +223,8 @@ static void summary(const struct table *t)
         printf(", %d DIFFER, %d FAILED", t->n[WEFT_VERIFY_DIFFERS],
                t->n[WEFT_VERIFY_FAILED]);
     if (t->n[WEFT_VERIFY_SKIPPED] > 0)
-        printf(", %d skipped", t->n[WEFT_VERIFY_SKIPPED]);
+        printf(", %d skipped and not compared, the last one because: %s",
+               t->n[WEFT_VERIFY_SKIPPED], t->skipped.text);
     putchar('\n');
 }
 
@@ -253,6 +257,10 @@ static bool run_row(const struct weft_verify_job *job, struct table *t,
     fflush(stdout);
     t->n[r.state]++;
     t->n_done++;
+    if (row != weft_verify_row(0) && r.state != WEFT_VERIFY_SKIPPED)
+        t->n_compared++;
+    if (r.state == WEFT_VERIFY_SKIPPED)
+        t->skipped = r.why;
     return true;
 }
 
@@ -316,6 +324,7 @@ static void find_mpiexec(struct weft_verify_job *job, const char *given,
     argv[0] = (char *) (uintptr_t) job->mpiexec;
     snprintf(log, sizeof log, "%s/mpiexec.log", job->dir);
     if (weft_child_run(&probe, &seconds, why_not) != 0) {
+        weft_verify_explain(why_not);
         job->mpiexec = NULL;
         job->no_mpi = why_not->text;
     }
@@ -456,6 +465,12 @@ int weft_cmd_verify(int argc, char **argv)
                  : status;
     }
     status = weft_cli_finish("verify");
+    if (t.n[WEFT_VERIFY_SKIPPED] > 0 && t.n_compared == 0) {
+        weft_err_set(&err, WEFT_EUNSUPPORTED,
+                     "no row could be compared with the reference: %s",
+                     t.skipped.text);
+        return weft_cli_fail("verify", &err);
+    }
     bool bad = t.n[WEFT_VERIFY_DIFFERS] + t.n[WEFT_VERIFY_FAILED] > 0;
     return bad ? WEFT_EXIT_FAILED : status;
 }

@@ -26,9 +26,10 @@ static const char *const model_keys[] = {
 
 /* ---- Checking --------------------------------------------------------- */
 
+/* Sums of any number of them, and their squares, are finite too. */
 static bool is_amount(double x)
 {
-    return isfinite(x) && x >= 0;
+    return x >= 0 && x <= 1e100;
 }
 
 static int check_table(const struct weft_schedule_model *m, const char *key,
@@ -39,7 +40,7 @@ static int check_table(const struct weft_schedule_model *m, const char *key,
         if (!is_amount(table[i]))
             return weft_err_set(err, WEFT_EINVAL,
                                 "model '%s': '%s' of micro-batch %d on stage "
-                                "%d is %g; it must be 0 or more",
+                                "%d is %g; it must be from 0 to 1e100",
                                 m->name, key, (int) (i / m->stages),
                                 (int) (i % m->stages), table[i]);
     return 0;
@@ -128,7 +129,7 @@ static int check_model(const struct weft_schedule_problem *p,
     if (!rc && (!is_amount(m->sync) || !is_amount(m->optimizer)))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "model '%s': 'sync' %g and 'optimizer' %g must be "
-                          "0 or more",
+                          "from 0 to 1e100",
                           m->name, m->sync, m->optimizer);
     return rc ? rc : check_capacity(p, m, err);
 }
@@ -147,12 +148,12 @@ int weft_schedule_problem_check(const struct weft_schedule_problem *problem,
                             "'mini_batches' must be 1 or more");
     if (!is_amount(problem->latency))
         return weft_err_set(err, WEFT_EINVAL,
-                            "'latency' is %g; it must be 0 or more",
+                            "'latency' is %g; it must be from 0 to 1e100",
                             problem->latency);
     if (!is_amount(problem->capacity))
         return weft_err_set(err, WEFT_EINVAL,
-                            "'memory_capacity' is %g; it must be above 0, or "
-                            "null for no limit",
+                            "'memory_capacity' is %g; it must be above 0 and "
+                            "at most 1e100, or null for no limit",
                             problem->capacity);
     for (int32_t i = 0; i < problem->n_models && !rc; i++) {
         const struct weft_schedule_model *m = &problem->model[i];

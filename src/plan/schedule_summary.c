@@ -26,8 +26,10 @@ static void put_times(FILE *f, const struct weft_schedule *s,
                     100 * (s->makespan / r->lower_bound - 1));
     }
     if (isfinite(r->serial_1f1b))
-        fprintf(f, "\nserial 1F1B      %g: this is %.3f times as fast",
-                r->serial_1f1b, r->serial_1f1b / s->makespan);
+        fprintf(f, "\nserial 1F1B      %g", r->serial_1f1b);
+    if (isfinite(r->serial_1f1b) && s->makespan > 0)
+        fprintf(f, ": this is %.3f times as fast",
+                r->serial_1f1b / s->makespan);
     if (isfinite(r->greedy))
         fprintf(f, "\ngreedy           %g", r->greedy);
     fprintf(f, "\npeak activation  %g", s->peak_activation);

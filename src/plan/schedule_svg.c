@@ -68,9 +68,12 @@ static void put_escaped(FILE *f, const char *text)
         }
 }
 
-/* Steps of about n ticks: 1, 2 or 5 times a power of ten. */
+/* Steps of about n ticks: 1, 2 or 5 times a power of ten; 1 where a span is
+ * nothing, or as good as. */
 static double tick_of(double span, int n)
 {
+    if (!(span > 1e-290))
+        return 1;
     double step = pow(10, floor(log10(span / n)));
     static const double factor[] = {1, 2, 5, 10};
     for (size_t i = 0; i < WEFT_COUNT(factor); i++)
@@ -90,7 +93,7 @@ static void put_title(const struct picture *p)
     if (isfinite(r->lower_bound))
         fprintf(p->f, ", lower bound %g%s", r->lower_bound,
                 r->optimal ? " (optimal)" : "");
-    if (isfinite(r->serial_1f1b))
+    if (isfinite(r->serial_1f1b) && s->makespan > 0)
         fprintf(p->f, ", %.2f times as fast as serial 1F1B",
                 r->serial_1f1b / s->makespan);
     fputs("</text>\n", p->f);

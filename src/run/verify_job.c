@@ -264,6 +264,15 @@ static int prepare(const struct weft_verify_job *job,
     return rc ? rc : check(job, row, w, plan_out, err);
 }
 
+void weft_verify_explain(struct weft_err *err)
+{
+    if (strstr(err->text, "attempt to run as root"))
+        weft_err_set(err, err->code,
+                     "%s Set OMPI_ALLOW_RUN_AS_ROOT=1 and "
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or be another user",
+                     err->text);
+}
+
 /* Trains; the run's folder is there afterwards. */
 static int train(const struct weft_verify_job *job,
                  const struct weft_verify_row *row, enum weft_dtype dtype,
@@ -289,6 +298,8 @@ static int train(const struct weft_verify_job *job,
     int rc = argv.failed ? weft_err_nomem(err, "arguments", PATH_BYTES)
                          : weft_child_run(&child, seconds, err);
     words_release(&argv);
+    if (rc)
+        weft_verify_explain(err);
     return rc;
 }
 

@@ -56,4 +56,7 @@ void weft_verify_run(const struct weft_verify_job *job,
 void weft_verify_end(const struct weft_verify_job *job,
                      enum weft_dtype dtype);
 
+/* Adds to the sentence of a launcher what to do about it, if that is known. */
+void weft_verify_explain(struct weft_err *err);
+
 #endif

@@ -58,6 +58,12 @@ if [ -n "$WEFT_MPIEXEC" ] && "$weft" info | grep -q 'MPI  *yes'; then
         fail "ranks change the schedule"
 fi
 
+# No time at all: nothing is so many times as fast.
+sed 's/"\(forward\|backward\|weight\|optimizer\|latency\)": [][0-9.]*/"\1": 0/g' \
+    small.json >nothing_to_do.json
+expect 0 "makespan         0" nothing_to_do.json --svg nothing.svg
+! grep -q nan out nothing.svg || fail "a quotient of nothing"
+
 # ---- Front ----------------------------------------------------------------
 expect 0 "peak activation" small.json --pareto --evaluations 100000 -o front
 for f in front.*; do checked small.json "$f"; done
@@ -114,6 +120,8 @@ expect 1 "nothing.json" small.json --read nothing.json
 expect 1 "cannot" small.json --evaluations 1000 -o nowhere/x
 sed 's/"forward": 1/"foward": 1/' small.json >bad.json
 expect 1 "bad.json: models[0]: unknown key 'foward'; did you mean" bad.json
+sed 's/"forward": 1/"forward": 1e308/' small.json >bad.json
+expect 1 "'forward' of micro-batch 0 on stage 0 is 1e+308" bad.json
 sed 's/"memory_capacity": 3/"memory_capacity": 0.5/' small.json >bad.json
 expect 1 "'memory_capacity' 0.5 is less than one micro-batch" bad.json
 

@@ -91,7 +91,12 @@ expect 1 '"state": "differs"' "$config" "$chance" --rows f32/dp2 --json
 grep -q '"first_tensor": "actor model: tensor' out || fail "--json"
 
 # ---- Not run ----------------------------------------------------------------
-expect 0 "1 skipped" "$config" --rows f32/pp4
+expect 1 "1 rows of the same bits, 1 skipped and not compared, the last one" \
+    "$config" --rows f32/pp4
+grep -q "^weft verify: no row could be compared with the reference: " err ||
+    fail "a reference alone agrees with nothing"
+expect 0 "2 rows of the same bits, 2 skipped and not compared, the last one" \
+    "$config" --rows 'f32/pp*' --iterations 1
 grep -q "^    layout 'pp4,.*\|^    .*pp 4 .*2 layers" out ||
     fail "why pp4 is skipped"
 expect 1 "weft verify: argument 'seed=x': 'seed' must be" "$config" seed=x
@@ -99,7 +104,7 @@ expect 1 "cannot" nothing.yaml
 expect 1 "algorithm ppo" "${config%/*}/quickstart/sft.yaml" \
     "model.actor=${config%/*}/quickstart/model" --rows dp2
 if [ $mpi = no ]; then
-    expect 0 "built without MPI" "$config" --rows f32/ranks2-dp2
+    expect 1 "built without MPI" "$config" --rows f32/ranks2-dp2
 else
     expect 1 "1 FAILED" "$config" --rows f32/ranks2-dp2 --mpiexec false
     expect 1 "cannot start 'nothing'" "$config" --rows f32/ranks2-dp2 \
@@ -110,13 +115,19 @@ else
     expect 1 "the run followed another plan than the row's" "$config" \
         --rows f32/ranks2-dp2 --mpiexec ./alone
     PATH=nowhere "$weft" verify --dir tmp "$config" --rows f32/ranks2-dp2 \
-        >out 2>err || fail "no mpiexec: status"
+        >out 2>err && fail "no mpiexec: status"
     grep -q "neither mpiexec nor mpirun is on PATH" out || fail "no mpiexec"
     mkdir bin # one that nobody asked for, and that can't start anything
     printf '#!/bin/sh\necho no daemon here\nexit 1\n' >bin/mpiexec
     chmod +x bin/mpiexec
     PATH=$dir/bin:$PATH
-    expect 0 "no daemon here" "$config" --rows f32/ranks2-dp2
+    expect 1 "no daemon here" "$config" --rows f32/ranks2-dp2
+    # Open MPI's words to root; they name no remedy.
+    printf '#!/bin/sh\necho -----\necho mpiexec has detected an %s. >&2\nexit 1\n' \
+        "attempt to run as root" >bin/mpiexec
+    root="run as root. Set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+    expect 1 "$root" "$config" --rows f32/ranks2-dp2
+    expect 1 "$root" "$config" --rows f32/ranks2-dp2 --mpiexec bin/mpiexec
 fi
 
 # ---- Stopped, kept ----------------------------------------------------------
