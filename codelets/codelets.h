@@ -97,11 +97,6 @@ void weft_insert_layer_backward(struct weft_seq *seq,
                                 struct weft_tile *batch, struct weft_tile *x,
                                 struct weft_tile *saved, struct weft_tile *dx,
                                 const struct weft_params *grad);
-void weft_insert_embed_backward(struct weft_seq *seq,
-                                const struct weft_where *where,
-                                const struct weft_shape *shape,
-                                struct weft_tile *batch, struct weft_tile *dx,
-                                const struct weft_params *grad);
 
 /* ---- Heads ------------------------------------------------------------ */
 

@@ -40,39 +40,3 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
     weft_bag_add(&bag, x, WEFT_WRITE);
     weft_bag_insert(&bag, seq, where, &weft_cl_embed, &args, sizeof args);
 }
-
-static int embed_backward_cpu(const void *args_, void *const buf[], int n_buf,
-                              struct weft_exec *x)
-{
-    (void) x;
-    const struct embed_args *args = args_;
-    struct weft_take take = {buf, n_buf, 0};
-    const struct weft_batch *b = weft_take(&take);
-    const float *dx = weft_take(&take);
-    void *grad[WEFT_MAX_BLOCKS];
-    weft_take_blocks(&take, args->shape->n_blocks, grad);
-    weft_take_end(&take);
-    weft_k_embed_backward(args->shape, b->n_rows, weft_batch_at(b, b->token),
-                          dx, (float *const *) grad);
-    return 0;
-}
-
-WEFT_CODELET(embed_backward, 0x689f38, embed_backward_cpu)
-
-void weft_insert_embed_backward(struct weft_seq *seq,
-                                const struct weft_where *where,
-                                const struct weft_shape *shape,
-                                struct weft_tile *batch, struct weft_tile *dx,
-                                const struct weft_params *grad)
-{
-    if (!weft_seq_is_here(seq, where))
-        return;
-    struct embed_args args = {shape};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, dx, WEFT_READ);
-    weft_bag_add_blocks(&bag, grad->embed, WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_embed_backward, &args,
-                    sizeof args);
-}

@@ -28,14 +28,6 @@ struct weft_rewards {
     void *callback_ctx;
 };
 
-const char *weft_reward_type_name(enum weft_reward_type type)
-{
-    static const char *const name[] = {"model",   "gsm8k",   "exact_match",
-                                       "boxed",   "regex",   "length",
-                                       "program", "callback"};
-    return (size_t) type < WEFT_COUNT(name) ? name[type] : "?";
-}
-
 const char *weft_rewards_label_user(const struct weft_reward_config *config,
                                     int32_t n)
 {
@@ -219,14 +211,6 @@ void weft_rewards_set_callback(struct weft_rewards *rewards,
 {
     rewards->callback = fn;
     rewards->callback_ctx = ctx;
-}
-
-bool weft_rewards_any(const struct weft_rewards *rewards)
-{
-    for (int32_t i = 0; i < rewards->n; i++)
-        if (rewards->config[i].type != WEFT_REWARD_MODEL)
-            return true;
-    return false;
 }
 
 /* ---- Computing -------------------------------------------------------- */

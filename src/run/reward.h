@@ -21,9 +21,6 @@
 
 struct weft_rewards;
 
-/* The metric tag part of a type: "gsm8k", "exact_match", ... */
-const char *weft_reward_type_name(enum weft_reward_type type);
-
 /* Compiles patterns and starts programs. `config` is borrowed until
  * weft_rewards_close(). Errors name the reward. */
 int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
@@ -37,9 +34,6 @@ const char *weft_rewards_label_user(const struct weft_reward_config *config,
 /* Serves `type: callback`. */
 void weft_rewards_set_callback(struct weft_rewards *rewards,
                                weft_reward_fn fn, void *ctx);
-
-/* Whether any reward is not a model. */
-bool weft_rewards_any(const struct weft_rewards *rewards);
 
 /* Scores n samples: part[i][r] is sample i's unweighted reward r. Entries of
  * reward models are left alone. Waits for the programs. Errors: a rule
