@@ -34,7 +34,6 @@ AC_DEFUN([WEFT_SUMMARY], [
     WEFT_SUMMARY_HAVE([jansson], [jansson])
     WEFT_SUMMARY_HAVE([libyaml], [yaml])
     WEFT_SUMMARY_HAVE([PCRE2], [pcre2])
-    WEFT_SUMMARY_HAVE([utf8proc], [utf8proc])
     WEFT_SUMMARY_HAVE([xxHash], [xxhash])
     WEFT_SUMMARY_HAVE([CUnit], [cunit])
     AC_DEFINE_UNQUOTED([WEFT_CONFIGURE_SUMMARY], ["$weft_summary_c"],

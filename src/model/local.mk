@@ -7,6 +7,8 @@ model_sources = \
 	%D%/chat.c \
 	%D%/chat.h \
 	%D%/chat_builtin.h \
+	%D%/charset.c \
+	%D%/charset.h \
 	%D%/dataset.c \
 	%D%/dataset.h \
 	%D%/dataset_impl.h \
@@ -32,6 +34,7 @@ model_sources = \
 	%D%/jinja_text.c \
 	%D%/jinja_value.c \
 	%D%/pattern.c \
+	%D%/pattern.h \
 	%D%/pretokenize.c \
 	%D%/pretokenize.h \
 	%D%/safetensors.c \
@@ -50,6 +53,10 @@ model_sources = \
 	%D%/tokenizer_write.c \
 	%D%/unicode.c \
 	%D%/unicode.h \
+	%D%/unicode_category.c \
+	%D%/unicode_normal.c \
+	%D%/unicode_script.c \
+	%D%/unicode_tables.h \
 	%D%/weights.c \
 	%D%/weights.h \
 	%D%/weights_write.c

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "model/pattern.h"
 
 #include <pcre2.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ enum behavior { ISOLATED, REMOVED, CONTIGUOUS, WITH_PREVIOUS, WITH_NEXT };
 
 struct step {
     pcre2_code *code; /* NULL: put a space in front unless there is one */
+    struct weft_pattern pattern;
     enum behavior behavior;
     bool invert; /* what is not matched counts as matched */
 };
@@ -29,7 +31,14 @@ struct weft_pretokenizer {
     struct step step[MAX_STEPS];
 };
 
+/* A text in the bytes of a step's alphabet. */
+struct spelling {
+    unsigned char *byte;
+    size_t n, capacity;
+};
+
 struct weft_pre_scratch {
+    struct spelling step[MAX_STEPS];
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
@@ -45,52 +54,53 @@ struct reading {
     struct weft_err *err;
 };
 
-/* options: PCRE2_LITERAL for plain strings. */
-static int add_split(struct reading *r, const char *pattern, uint32_t options,
+static int compile(struct reading *r, const char *pattern, struct step *s)
+{
+    char message[128];
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context)
+        return weft_err_nomem(r->err, "a pattern", 0);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    s->code = pcre2_compile((PCRE2_SPTR) s->pattern.bytes,
+                            PCRE2_ZERO_TERMINATED, PCRE2_MULTILINE, &code,
+                            &at, context);
+    pcre2_compile_context_free(context);
+    if (!s->code) {
+        pcre2_get_error_message(code, (PCRE2_UCHAR *) message,
+                                sizeof message);
+        return weft_err_set(r->err, WEFT_EFORMAT,
+                            "%s: the regular expression '%.200s' is wrong: "
+                            "%s",
+                            r->subject, pattern, message);
+    }
+    /* Without JIT support the interpreter does the same, slower. */
+    (void) pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
+    return 0;
+}
+
+/* plain: the pattern is a text. */
+static int add_split(struct reading *r, const char *pattern, bool plain,
                      enum behavior behavior, bool invert)
 {
     struct weft_pretokenizer *pre = r->pre;
-    char *translated = NULL, message[128];
-    int code = 0, rc;
-    PCRE2_SIZE at = 0;
-    uint32_t multiline = options & PCRE2_LITERAL ? 0 : PCRE2_MULTILINE;
     if (pre->n_steps == MAX_STEPS)
         return weft_err_set(r->err, WEFT_EUNSUPPORTED,
                             "%s: more than %d steps", r->subject, MAX_STEPS);
-    rc = options & PCRE2_LITERAL
-           ? 0
-           : weft_pattern_translate(pattern, r->subject, &translated, r->err);
-    if (rc)
-        return rc;
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     struct step *s = &pre->step[pre->n_steps];
-    if (context) {
-        pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-        s->code = pcre2_compile(
-            (PCRE2_SPTR) (translated ? translated : pattern),
-            PCRE2_ZERO_TERMINATED,
-            PCRE2_UTF | (options & PCRE2_LITERAL ? 0 : PCRE2_UCP) | options
-                | multiline,
-            &code, &at, context);
+    int rc = weft_pattern_translate(pattern, plain, r->subject, &s->pattern,
+                                    r->err);
+    if (!rc)
+        rc = compile(r, pattern, s);
+    if (rc) {
+        weft_pattern_release(&s->pattern);
+        return rc;
     }
-    if (!context) {
-        rc = weft_err_nomem(r->err, "a pattern", 0);
-    } else if (!s->code) {
-        pcre2_get_error_message(code, (PCRE2_UCHAR *) message,
-                                sizeof message);
-        rc = weft_err_set(r->err, WEFT_EFORMAT,
-                          "%s: the regular expression '%.200s' is wrong: %s",
-                          r->subject, pattern, message);
-    } else {
-        s->behavior = behavior;
-        s->invert = invert;
-        pre->n_steps++;
-        /* Without JIT support the interpreter does the same, slower. */
-        (void) pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
-    }
-    pcre2_compile_context_free(context);
-    weft_free(translated);
-    return rc;
+    s->behavior = behavior;
+    s->invert = invert;
+    pre->n_steps++;
+    return 0;
 }
 
 static int add_space(struct reading *r)
@@ -130,11 +140,10 @@ static int read_split(struct reading *r, const json_t *value)
                             r->subject, behavior);
     if (json_object_get(pattern, "Regex")) {
         rc = weft_json_string(pattern, r->subject, "Regex", &text, r->err);
-        return rc ? rc : add_split(r, text, 0, (enum behavior) b, invert);
+        return rc ? rc : add_split(r, text, false, (enum behavior) b, invert);
     }
     rc = weft_json_string(pattern, r->subject, "String", &text, r->err);
-    return rc ? rc
-              : add_split(r, text, PCRE2_LITERAL, (enum behavior) b, invert);
+    return rc ? rc : add_split(r, text, true, (enum behavior) b, invert);
 }
 
 static int read_byte_level(struct reading *r, const json_t *value)
@@ -148,7 +157,7 @@ static int read_byte_level(struct reading *r, const json_t *value)
     if (!rc && prefix)
         rc = add_space(r);
     if (!rc && regex)
-        rc = add_split(r, GPT2_PATTERN, 0, ISOLATED, false);
+        rc = add_split(r, GPT2_PATTERN, false, ISOLATED, false);
     r->byte_level = true;
     return rc;
 }
@@ -159,7 +168,7 @@ static int read_digits(struct reading *r, const json_t *value)
     int rc = weft_json_bool_or(value, r->subject, "individual_digits", false,
                                &single, r->err);
     return rc ? rc
-              : add_split(r, single ? "\\p{N}" : "\\p{N}+", 0, ISOLATED,
+              : add_split(r, single ? "\\p{N}" : "\\p{N}+", false, ISOLATED,
                           false);
 }
 
@@ -244,8 +253,10 @@ void weft_pretokenizer_free(struct weft_pretokenizer *pre)
 {
     if (!pre)
         return;
-    for (int i = 0; i < pre->n_steps; i++)
+    for (int i = 0; i < pre->n_steps; i++) {
         pcre2_code_free(pre->step[i].code);
+        weft_pattern_release(&pre->step[i].pattern);
+    }
     weft_free(pre);
 }
 
@@ -273,6 +284,8 @@ void weft_pre_scratch_free(struct weft_pre_scratch *s)
 {
     if (!s)
         return;
+    for (int i = 0; i < MAX_STEPS; i++)
+        weft_free(s->step[i].byte);
     pcre2_match_data_free(s->match);
     pcre2_match_context_free(s->context);
     pcre2_jit_stack_free(s->stack);
@@ -301,38 +314,71 @@ struct finder {
     const struct step *step;
     const char *text;
     size_t n;
-    size_t at;       /* where the next search begins */
-    size_t last_end; /* of the last match; SIZE_MAX: none yet */
+    const struct spelling *spelling; /* the text's */
+    size_t at;              /* character where the next search begins */
+    size_t last_end;        /* of the last match; SIZE_MAX: none yet */
+    size_t character, byte; /* where the last asked character begins */
 };
 
-/* Returns 1 and the match, 0 at the end, or a negative code. */
+static int finder_init(struct running *r, int step, const char *text,
+                       size_t n, struct finder *f)
+{
+    struct spelling *spelling = &r->scratch->step[step];
+    if (n > spelling->capacity) {
+        unsigned char *more = weft_realloc(spelling->byte, n, 1);
+        if (!more)
+            return weft_err_nomem(r->err, "a text", n);
+        spelling->byte = more;
+        spelling->capacity = n;
+    }
+    *f = (struct finder){.step = &r->pre->step[step],
+                         .text = text,
+                         .n = n,
+                         .spelling = spelling,
+                         .last_end = SIZE_MAX};
+    spelling->n = weft_alphabet_spell(f->step->pattern.alphabet, text, n,
+                                      spelling->byte);
+    return 0;
+}
+
+/* The byte where a character begins, not before the last one asked for. */
+static size_t byte_of(struct finder *f, size_t character)
+{
+    if (f->spelling->n == f->n) /* ASCII */
+        return character;
+    for (; f->character < character; f->character++)
+        do
+            f->byte++;
+        while (f->byte < f->n && (f->text[f->byte] & 0xc0) == 0x80);
+    return f->byte;
+}
+
+/* Returns 1 and the match in bytes, 0 at the end, or a negative code. */
 static int find(struct running *r, struct finder *f, size_t *start,
                 size_t *end)
 {
-    while (f->at <= f->n) {
-        int rc = pcre2_match(f->step->code, (PCRE2_SPTR) f->text, f->n, f->at,
-                             PCRE2_NO_UTF_CHECK, r->scratch->match,
-                             r->scratch->context);
+    size_t n = f->spelling->n;
+    while (f->at <= n) {
+        int rc = pcre2_match(f->step->code, f->spelling->byte, n, f->at, 0,
+                             r->scratch->match, r->scratch->context);
         if (rc == PCRE2_ERROR_NOMATCH)
             return 0;
         if (rc == PCRE2_ERROR_NOMEMORY)
-            return weft_err_nomem(r->err, "matching a pattern", f->n);
+            return weft_err_nomem(r->err, "matching a pattern", n);
         if (rc < 0)
             return weft_err_set(r->err, WEFT_EUNSUPPORTED,
                                 "the tokenizer's pattern gives up on a text "
-                                "of %zu bytes (PCRE2 error %d)",
-                                f->n, rc);
+                                "of %zu characters (PCRE2 error %d)",
+                                n, rc);
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->scratch->match);
-        *start = at[0];
-        *end = at[1];
         f->at = at[1];
         if (at[0] >= at[1] && at[1] == f->last_end) {
-            do
-                f->at++;
-            while (f->at < f->n && (f->text[f->at] & 0xc0) == 0x80);
+            f->at++;
             continue;
         }
         f->last_end = at[1];
+        *start = byte_of(f, at[0]);
+        *end = byte_of(f, at[1]);
         return 1;
     }
     return 0;
@@ -349,11 +395,13 @@ static int split_direct(struct running *r, int step, const char *text,
                         size_t n)
 {
     const struct step *s = &r->pre->step[step];
-    struct finder f = {.step = s, .text = text, .n = n, .last_end = SIZE_MAX};
+    struct finder f;
     bool keep_match = s->behavior == ISOLATED || s->invert;
     bool keep_other = s->behavior == ISOLATED || !s->invert;
     size_t start = 0, end = 0, previous = 0;
-    int found;
+    int found = finder_init(r, step, text, n, &f);
+    if (found)
+        return found;
     while ((found = find(r, &f, &start, &end)) > 0) {
         int rc = keep_other ? emit(r, step + 1, text, previous, start) : 0;
         if (!rc && keep_match)
@@ -383,12 +431,15 @@ static int push(struct part **list, size_t *count, size_t *capacity,
 }
 
 /* All parts of the text in order. */
-static int collect(struct running *r, const struct step *s, const char *text,
-                   size_t n, struct part **list, size_t *count)
+static int collect(struct running *r, int step, const char *text, size_t n,
+                   struct part **list, size_t *count)
 {
-    struct finder f = {.step = s, .text = text, .n = n, .last_end = SIZE_MAX};
+    const struct step *s = &r->pre->step[step];
+    struct finder f;
     size_t start = 0, end = 0, previous = 0, capacity = 0;
-    int found;
+    int found = finder_init(r, step, text, n, &f);
+    if (found)
+        return found;
     while ((found = find(r, &f, &start, &end)) > 0) {
         struct part between = {previous, start, s->invert};
         struct part match = {start, end, !s->invert};
@@ -444,7 +495,7 @@ static int split_joined(struct running *r, int step, const char *text,
     const struct step *s = &r->pre->step[step];
     struct part *list = NULL;
     size_t count = 0;
-    int rc = collect(r, s, text, n, &list, &count);
+    int rc = collect(r, step, text, n, &list, &count);
     count = rc || !count ? 0 : join(s->behavior, list, count);
     for (size_t i = 0; i < count && !rc; i++)
         rc = emit(r, step + 1, text, list[i].start, list[i].end);

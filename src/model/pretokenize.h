@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Pre-tokenizers: how a text falls into pieces that merges never cross.
- *
- * Patterns are written for Oniguruma (Ruby's syntax). They are translated to
- * PCRE2 so that both agree: classes that the two define differently are
- * spelled out, and constructs that mean something else, or that no tokenizer
- * uses, are refused by name.
- */
+/* Pre-tokenizers: how a text falls into pieces that merges never cross. */
 #ifndef WEFT_MODEL_PRETOKENIZE_H
 #define WEFT_MODEL_PRETOKENIZE_H
 
@@ -43,10 +36,5 @@ int weft_pretokenizer_run(const struct weft_pretokenizer *pre,
                           const char *text, size_t n,
                           struct weft_pre_scratch *scratch, weft_piece_fn fn,
                           void *ctx, struct weft_err *err);
-
-/* A pattern in Ruby's syntax as one of PCRE2 (UTF and UCP, multi-line).
- * `subject` begins the sentences. Caller frees. */
-int weft_pattern_translate(const char *pattern, const char *subject,
-                           char **out, struct weft_err *err);
 
 #endif

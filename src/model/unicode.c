@@ -2,9 +2,9 @@
 #include "model/unicode.h"
 
 #include "base/alloc.h"
+#include "model/unicode_tables.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
 /* ---- UTF-8 ------------------------------------------------------------ */
 
@@ -121,27 +121,31 @@ bool weft_unicode_is_space(uint32_t c)
         || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+/* Other_Alphabetic outside of marks: circled and squared letters. */
+static bool is_boxed_letter(uint32_t c)
+{
+    return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149)
+        || (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+}
+
 bool weft_unicode_is_word(uint32_t c)
 {
-    switch (utf8proc_category((utf8proc_int32_t) c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
+    switch (weft_unicode_value(weft_unicode_category, weft_unicode_n_category,
+                               c)) {
+    case WEFT_LU:
+    case WEFT_LL:
+    case WEFT_LT:
+    case WEFT_LM:
+    case WEFT_LO:
+    case WEFT_MN:
+    case WEFT_MC:
+    case WEFT_ME:
+    case WEFT_ND:
+    case WEFT_NL:
+    case WEFT_PC:
         return true;
     default:
-        /* Other_Alphabetic outside of marks: circled and squared letters. */
-        return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9)
-            || (c >= 0x1f130 && c <= 0x1f149)
-            || (c >= 0x1f150 && c <= 0x1f169)
-            || (c >= 0x1f170 && c <= 0x1f189);
+        return c == 0x200c || c == 0x200d || is_boxed_letter(c);
     }
 }
 
@@ -156,63 +160,22 @@ bool weft_unicode_nfc_quick(const char *p, size_t n)
     return true;
 }
 
-/* Hugging Face's library normalises by the data of Unicode 9. Marks and pairs
- * that came later stay where they are; newer data would move them, and change
- * the tokens. Made by tests/data/tokenizer/list_new_marks.py. */
-static const struct {
-    uint32_t first, last;
-} NEW_MARKS[] = {{0x5c8, 0x5c9},     {0x7fd, 0x7fd},     {0x897, 0x89f},
-                 {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
-                 {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},
-                 {0x1abf, 0x1af0},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},
-                 {0x105c9, 0x105c9}, {0x105d2, 0x105d2}, {0x105da, 0x105da},
-                 {0x105e4, 0x105e4}, {0x10d24, 0x10d27}, {0x10d69, 0x10d6d},
-                 {0x10eab, 0x10eac}, {0x10ecb, 0x10ecf}, {0x10ef0, 0x10efb},
-                 {0x10efd, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85},
-                 {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x11383, 0x11383},
-                 {0x11385, 0x11385}, {0x1138e, 0x1138e}, {0x11391, 0x11391},
-                 {0x113b8, 0x113b8}, {0x113bb, 0x113bb}, {0x113c2, 0x113c2},
-                 {0x113c5, 0x113c5}, {0x113c7, 0x113c9}, {0x113ce, 0x113d0},
-                 {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11930},
-                 {0x11938, 0x11938}, {0x1193d, 0x1193e}, {0x11943, 0x11943},
-                 {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47},
-                 {0x11a99, 0x11a99}, {0x11d42, 0x11d42}, {0x11d44, 0x11d45},
-                 {0x11d97, 0x11d97}, {0x11f41, 0x11f42}, {0x1611e, 0x16129},
-                 {0x1612f, 0x1612f}, {0x16d67, 0x16d6a}, {0x16ff0, 0x16ff1},
-                 {0x1d127, 0x1d128}, {0x1d250, 0x1d252}, {0x1d25b, 0x1d25c},
-                 {0x1d25f, 0x1d25f}, {0x1d280, 0x1d281}, {0x1e08f, 0x1e08f},
-                 {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
-                 {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}, {0x1e6e3, 0x1e6e3},
-                 {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef}, {0x1e6f5, 0x1e6f5}};
-
-static bool is_new_mark(uint32_t c)
-{
-    size_t low = 0, high = WEFT_COUNT(NEW_MARKS);
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (c > NEW_MARKS[middle].last)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < WEFT_COUNT(NEW_MARKS) && c >= NEW_MARKS[low].first;
-}
-
 struct mark {
-    utf8proc_int32_t c;
-    unsigned char class;
+    uint32_t c;
+    uint8_t class;
 };
 
-static unsigned char class_of(utf8proc_int32_t c)
+static uint8_t class_of(uint32_t c)
 {
-    if (is_new_mark((uint32_t) c))
+    if (c < 0x300) /* none combines */
         return 0;
-    return (unsigned char) utf8proc_get_property(c)->combining_class;
+    return weft_unicode_value(weft_unicode_combining,
+                              weft_unicode_n_combining, c);
 }
 
-/* Canonical ordering by a counting sort per run of marks: utf8proc's own is
- * quadratic in the length of a run. */
-static int order_run(utf8proc_int32_t *c, size_t n, struct mark **scratch,
+/* Canonical ordering by a counting sort per run of marks: linear in its
+ * length, which a text chooses. */
+static int order_run(uint32_t *c, size_t n, struct mark **scratch,
                      size_t *capacity, struct weft_err *err)
 {
     size_t count[256] = {0}, sum = 0;
@@ -240,7 +203,7 @@ static int order_run(utf8proc_int32_t *c, size_t n, struct mark **scratch,
 }
 
 /* Puts the marks of every run into canonical order. */
-static int order_marks(utf8proc_int32_t *c, size_t n, struct weft_err *err)
+static int order_marks(uint32_t *c, size_t n, struct weft_err *err)
 {
     struct mark *scratch = NULL;
     size_t capacity = 0;
@@ -257,55 +220,114 @@ static int order_marks(utf8proc_int32_t *c, size_t n, struct weft_err *err)
     return rc;
 }
 
-/* Full canonical decomposition of n bytes into *out (caller frees). */
-static int decompose(const char *p, size_t n, utf8proc_int32_t **out,
-                     size_t *n_out, struct weft_err *err)
+enum { /* Hangul syllables: the Unicode standard, 3.12 */
+       L_BASE = 0x1100,
+       V_BASE = 0x1161,
+       T_BASE = 0x11a7,
+       S_BASE = 0xac00,
+       N_L = 19,
+       N_V = 21,
+       N_T = 28,
+       N_S = N_L * N_V * N_T
+};
+
+/* Writes what a character decomposes into in full, at most 4 (UAX 15), and
+ * returns how many. */
+static size_t decompose_one(uint32_t c, uint32_t *out)
 {
-    /* No character decomposes into more than 4 (UAX 15), and those that
-     * decompose have two bytes or more; room for one more in place. */
+    if (c >= S_BASE && c < S_BASE + N_S) {
+        uint32_t s = c - S_BASE;
+        out[0] = L_BASE + s / (N_V * N_T);
+        out[1] = V_BASE + s / N_T % N_V;
+        out[2] = T_BASE + s % N_T;
+        return s % N_T > 0 ? 3 : 2;
+    }
+    const struct weft_unicode_pair *pair = weft_unicode_decomposed;
+    size_t low = 0, high = weft_unicode_n_decomposed;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (pair[middle].c < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == weft_unicode_n_decomposed || pair[low].c != c) {
+        out[0] = c;
+        return 1;
+    }
+    size_t n = decompose_one(pair[low].first, out);
+    if (pair[low].second)
+        n += decompose_one(pair[low].second, out + n);
+    return n;
+}
+
+/* Full canonical decomposition of n bytes into *out (caller frees). */
+static int decompose(const char *p, size_t n, uint32_t **out, size_t *n_out,
+                     struct weft_err *err)
+{
+    /* What decomposes has two bytes or more. */
     size_t capacity = 2 * n + 8, at = 0;
-    utf8proc_int32_t *c = weft_alloc(capacity, sizeof *c);
+    uint32_t *c = weft_alloc(capacity, sizeof *c);
     if (!c)
         return weft_err_nomem(err, "a text", capacity * sizeof *c);
     for (size_t i = 0; i < n;) {
         uint32_t one = 0;
         int length = weft_utf8_next(p + i, n - i, &one);
-        int last = 0;
         weft_assert(length > 0 && at + 4 < capacity);
         i += (size_t) length;
-        if (is_new_mark(one)) {
-            c[at++] = (utf8proc_int32_t) one;
-            continue;
-        }
-        utf8proc_ssize_t got = utf8proc_decompose_char(
-            (utf8proc_int32_t) one, c + at,
-            (utf8proc_ssize_t) (capacity - at), UTF8PROC_DECOMPOSE, &last);
-        weft_assert(got >= 0 && at + (size_t) got <= capacity);
-        at += (size_t) got;
+        if (one < 0xc0) /* none decomposes */
+            c[at++] = one;
+        else
+            at += decompose_one(one, c + at);
     }
     *out = c;
     *n_out = at;
     return 0;
 }
 
-/* Composes what stands between new marks, in place; returns how many
- * characters are left. */
-static size_t compose(utf8proc_int32_t *c, size_t n)
+/* The character that two compose, or 0. */
+static uint32_t compose_two(uint32_t a, uint32_t b)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < n;) {
-        size_t end = i;
-        while (end < n && !is_new_mark((uint32_t) c[end]))
-            end++;
-        utf8proc_ssize_t got = utf8proc_normalize_utf32(
-            c + i, (utf8proc_ssize_t) (end - i),
-            UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-        weft_assert(got >= 0 && (size_t) got <= end - i);
-        memmove(c + at, c + i, (size_t) got * sizeof *c);
-        at += (size_t) got;
-        if (end < n)
-            c[at++] = c[end++];
-        i = end;
+    if (a - L_BASE < N_L && b - V_BASE < N_V)
+        return S_BASE + ((a - L_BASE) * N_V + (b - V_BASE)) * N_T;
+    if (a - S_BASE < N_S && (a - S_BASE) % N_T == 0 && b > T_BASE
+        && b < T_BASE + N_T)
+        return a + (b - T_BASE);
+    size_t low = 0, high = weft_unicode_n_composed;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct weft_unicode_pair *pair =
+            &weft_unicode_decomposed[weft_unicode_composed[middle]];
+        if (pair->first == a && pair->second == b)
+            return pair->c;
+        if (pair->first < a || (pair->first == a && pair->second < b))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return 0;
+}
+
+/* Composes characters in canonical order in place; returns how many are
+ * left. */
+static size_t compose(uint32_t *c, size_t n)
+{
+    size_t at = 0, starter = SIZE_MAX;
+    uint8_t last = 0; /* class of what stays between the starter and here */
+    for (size_t i = 0; i < n; i++) {
+        uint8_t class = class_of(c[i]);
+        bool next = starter != SIZE_MAX && starter + 1 == at;
+        uint32_t both = 0;
+        if (starter != SIZE_MAX && (next || last < class))
+            both = compose_two(c[starter], c[i]);
+        if (both) {
+            c[starter] = both;
+            continue;
+        }
+        if (class == 0)
+            starter = at;
+        last = class;
+        c[at++] = c[i];
     }
     return at;
 }
@@ -313,7 +335,7 @@ static size_t compose(utf8proc_int32_t *c, size_t n)
 int weft_unicode_nfc(const char *p, size_t n, char **out, size_t *n_out,
                      struct weft_err *err)
 {
-    utf8proc_int32_t *c = NULL;
+    uint32_t *c = NULL;
     size_t n_c = 0, at = 0;
     int rc = decompose(p, n, &c, &n_c, err);
     if (!rc)
@@ -327,7 +349,7 @@ int weft_unicode_nfc(const char *p, size_t n, char **out, size_t *n_out,
         goto out;
     }
     for (size_t i = 0; i < n_c; i++)
-        at += (size_t) weft_utf8_put((uint32_t) c[i], text + at);
+        at += (size_t) weft_utf8_put(c[i], text + at);
     *out = text;
     *n_out = at;
 out:

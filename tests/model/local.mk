@@ -29,3 +29,6 @@ check_PROGRAMS += %D%/test_jinja
 # Not a test: tests/data/chat/compare_published.py runs it.
 EXTRA_PROGRAMS += %D%/render_jinja
 %C%_render_jinja_LDADD = $(model_libs)
+check_PROGRAMS += %D%/test_pretokenize
+%C%_test_pretokenize_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_test_pretokenize_LDADD = $(model_libs)

@@ -142,14 +142,29 @@ static void test_tokenizer_parse_bad_patterns(void)
     expect_pattern("(a", WEFT_EFORMAT,
                    "the regular expression '(a' is wrong");
     expect_pattern("[a", WEFT_EFORMAT, "a '[' without its ']'");
-    expect_pattern("[a[b]]", WEFT_EUNSUPPORTED, "does not know '[b'");
-    expect_pattern("[a&&b]", WEFT_EUNSUPPORTED, "does not know '&&'");
+    expect_pattern("[a[b]", WEFT_EFORMAT, "a '[' without its ']'");
+    expect_pattern("[a&&[b]", WEFT_EFORMAT, "a '[' without its ']'");
+    expect_pattern("[[:alpha:]]", WEFT_EUNSUPPORTED, "does not know '[:'");
+    expect_pattern("[b-a]", WEFT_EFORMAT, "from a larger character");
+    expect_pattern("[a-\\\\d]", WEFT_EUNSUPPORTED, "does not know '\\'");
+    expect_pattern("[\\\\d-z]", WEFT_EUNSUPPORTED, "does not know '-z'");
+    expect_pattern("[a-c-e]", WEFT_EUNSUPPORTED, "does not know '-e'");
+    expect_pattern("[a[^\\\\x{0}-\\\\x{ff}]]", WEFT_EUNSUPPORTED,
+                   "does not know '[^\\x{0}-\\x{ff}]'");
+    expect_pattern("(?i:ss)", WEFT_EUNSUPPORTED, "ss, st, ff, fi or fl");
+    expect_pattern("(?i:a(?:S)T)", WEFT_EUNSUPPORTED, "ss, st, ff, fi or fl");
+    expect_pattern("(?i:\xc3\xa9)", WEFT_EUNSUPPORTED, "beyond ASCII");
+    expect_pattern("(?i:\\\\p{L})", WEFT_EUNSUPPORTED, "does not know '\\p'");
+    expect_pattern("a{2}?", WEFT_EUNSUPPORTED, "does not know '{2}?'");
+    expect_pattern("\\\\x{110000}", WEFT_EUNSUPPORTED, "'\\x{110000}'");
     expect_pattern("\\\\h", WEFT_EUNSUPPORTED, "does not know '\\h'");
     expect_pattern("\\\\b", WEFT_EUNSUPPORTED, "does not know '\\b'");
     expect_pattern("(?<n>a)", WEFT_EUNSUPPORTED, "does not know '(?<'");
     expect_pattern("\\\\xe9", WEFT_EUNSUPPORTED, "does not know '\\xe9'");
     expect_pattern("a{1,2}+", WEFT_EUNSUPPORTED, "does not know '{1,2}+'");
-    expect_pattern("\\\\p{Nonsense}", WEFT_EFORMAT, "is wrong");
+    expect_pattern("\\\\p{Nonsense}", WEFT_EUNSUPPORTED,
+                   "does not know '\\p{Nonsense}'");
+    expect_pattern("\\\\p{L", WEFT_EUNSUPPORTED, "does not know '\\p{'");
     expect_pattern("a\\\\", WEFT_EUNSUPPORTED, "does not know '\\'");
 }
 

@@ -2,7 +2,9 @@
 #include "harness.h"
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "model/unicode.h"
+#include "model/unicode_tables.h"
 
 static void check_repair(const char *in, size_t n, const char *wanted)
 {
@@ -76,7 +78,7 @@ static void check_nfc(const char *in, const char *wanted)
     weft_free(out);
 }
 
-/* All characters are compared in test_tokenizer.c. */
+/* All characters are compared further down. */
 static void test_unicode_nfc(void)
 {
     check_nfc("", "");
@@ -112,7 +114,118 @@ static void test_unicode_classes(void)
               && !weft_unicode_is_space(neither[i]));
 }
 
+/* ---- Every code point against Hugging Face's library ------------------ */
+
+static const uint64_t FNV_START = 0xcbf29ce484222325u;
+
+static uint64_t fnv(const void *data, size_t n, uint64_t h)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t fnv_number(uint32_t c, uint64_t h)
+{
+    for (int i = 0; i < 4; i++, c >>= 8)
+        h = (h ^ (c & 0xff)) * 0x100000001b3u;
+    return h;
+}
+
+/* The hash of a golden: a key, or "nfc" and a key within. */
+static void check_golden(uint64_t h, const char *key, const char *inner)
+{
+    struct weft_err err = {0};
+    json_t *root = NULL;
+    char digits[16];
+    REQUIRE_OK(weft_json_read(weft_test_data("tokenizer/unicode.json"), 0,
+                              &root, &err),
+               err);
+    json_t *golden = json_object_get(root, key);
+    golden = inner ? json_object_get(golden, inner) : golden;
+    snprintf(digits, sizeof digits, "%08x", (unsigned) (h ^ h >> 32));
+    CHECK_STR(digits, json_string_value(golden));
+    json_decref(root);
+}
+
+static uint64_t hash_nfc(const char *text, size_t n, uint64_t h)
+{
+    struct weft_err err = {0};
+    char *out = NULL;
+    size_t n_out = 0;
+    REQUIRE_OK(weft_unicode_nfc(text, n, &out, &n_out, &err), err);
+    h = fnv(out, n_out, h);
+    weft_free(out);
+    return h;
+}
+
+static size_t put_text(char *out, const char *text)
+{
+    size_t n = strlen(text);
+    memcpy(out, text, n);
+    return n;
+}
+
+/* Each character twice, before marks and after them. */
+static void test_unicode_nfc_every(void)
+{
+    char text[64];
+    uint64_t h = FNV_START;
+    for (uint32_t c = 0; c < 0x110000; c++) {
+        size_t n = put_text(text, "A");
+        if (c >= 0xd800 && c < 0xe000)
+            continue;
+        n += (size_t) weft_utf8_put(c, text + n);
+        n += put_text(text + n, "\xcc\x96\xcc\x81\xcd\x85");
+        n += (size_t) weft_utf8_put(c, text + n);
+        n += put_text(text + n, "\xe1\x85\xa1\xe1\x86\xa8");
+        h = hash_nfc(text, n, h); /* the next text begins with a starter */
+    }
+    check_golden(h, "nfc", "every");
+}
+
+/* The two that a character decomposes into. */
+static void test_unicode_nfc_pairs(void)
+{
+    char *text = weft_alloc(weft_unicode_n_decomposed, 9);
+    size_t n_pairs = 0, n = 0;
+    REQUIRE(text != NULL);
+    for (size_t i = 0; i < weft_unicode_n_decomposed; i++) {
+        const struct weft_unicode_pair *p = &weft_unicode_decomposed[i];
+        if (!p->second)
+            continue;
+        n += (size_t) weft_utf8_put(p->first, text + n);
+        n += (size_t) weft_utf8_put(p->second, text + n);
+        text[n++] = 'x';
+        n_pairs++;
+    }
+    CHECK(n_pairs > 1000);
+    check_golden(hash_nfc(text, n, FNV_START), "nfc", "pairs");
+    weft_free(text);
+}
+
+/* Runs of characters that a token which is a word of its own may not touch. */
+static void test_unicode_is_word_every(void)
+{
+    uint64_t h = FNV_START;
+    bool inside = false;
+    for (uint32_t c = 0; c < 0x110000; c++) {
+        bool word = weft_unicode_is_word(c);
+        if (inside && !word)
+            h = fnv_number(c - 1, h);
+        if (word && !inside)
+            h = fnv_number(c, h);
+        inside = word;
+    }
+    CHECK(!inside);
+    check_golden(h, "single", NULL);
+}
+
 WEFT_TESTS("model/unicode", {"test_utf8_repair", test_utf8_repair},
            {"test_utf8_next", test_utf8_next},
            {"test_unicode_nfc", test_unicode_nfc},
-           {"test_unicode_classes", test_unicode_classes})
+           {"test_unicode_classes", test_unicode_classes},
+           {"test_unicode_nfc_every", test_unicode_nfc_every},
+           {"test_unicode_nfc_pairs", test_unicode_nfc_pairs},
+           {"test_unicode_is_word_every", test_unicode_is_word_every})

@@ -6,8 +6,8 @@
     python3 make_tokenizers.py && python3 make_goldens.py
 
 Of most texts only a hash of the ids (and of the decoded bytes) is kept:
-FNV-1a over the ids as little-endian 32-bit numbers, 64 bits folded to 32. Python 3.11's
-Unicode 14 says which characters exist.
+FNV-1a over the ids as little-endian 32-bit numbers, 64 bits folded to 32. The
+library says which characters exist, in the Unicode of its expressions.
 """
 import glob
 import json
@@ -15,7 +15,7 @@ import os
 import random
 import unicodedata
 
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXPLICIT = 6  # texts whose ids are listed in full
@@ -104,6 +104,10 @@ PATTERNS = [
     r"[\S]+", r"(?<=a)b|(?<!x)y", r"[^\n]*\n?", r".+", r"\x{e9}|\u65e5",
     r"[]a]+|[\]b-]", r"{|}|a{|x{2}", r"(?i)s|LL", r"a*?b|", r"(ab|a)(b?)",
     r"\A\s|\s\z", r"\v|\f|\t", r"(?>a+)b|\/|\-|\ ", r"\p{N}{3}|\P{N}",
+    r"[\p{L}&&[^\p{Han}]]+|[a-c[x-z]]", r"(?-i:A)|(?i:b(?-i:b)b)|[^b[ ]]",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
 
 
@@ -141,9 +145,11 @@ def random_texts(count):
 
 def assigned():
     ranges = []
-    for c in range(0x110000):
-        if unicodedata.category(chr(c)) in ("Cn", "Cs"):
-            continue
+    split = pre_tokenizers.Split(Regex(r"\P{Cn}+"), "removed", invert=True)
+    text = "".join(chr(c) for c in range(0x110000)
+                   if not 0xd800 <= c < 0xe000)
+    for c in (ord(c) for part, _ in split.pre_tokenize_str(text)
+              for c in part):
         if ranges and ranges[-1][1] == c - 1:
             ranges[-1][1] = c
         else:
@@ -181,7 +187,7 @@ def main():
     rng = random.Random(7)
     for path in sorted(glob.glob(os.path.join(HERE, "*.json"))):
         name = os.path.basename(path)
-        if name == "goldens.json":
+        if name in ("goldens.json", "unicode.json"):
             continue
         tok = Tokenizer.from_file(path)
         everything = (texts + [a * n for a, n in REPEATED]
@@ -227,4 +233,5 @@ def main():
         f.write("\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
