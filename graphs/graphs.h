@@ -58,7 +58,8 @@ size_t weft_g_fwd_bytes(const struct weft_shape *shape,
                         enum weft_tile_kind kind, int32_t block);
 
 /* A bundle: the tiles of a parameter group that one tp member has; norms
- * belong to member 0's. Bundles are what is reduced, updated and sharded. */
+ * belong to member 0's. What an owner has of one is a shard (graphs/shard.h).
+ */
 struct weft_g_bundle {
     enum weft_param_group group;
     int32_t layer; /* -1: embedding, head */
@@ -231,7 +232,7 @@ struct weft_g_train_size {
 /* Adds the bytes of a training call's temporary tiles, by place: micro-batches
  * in flight, gradients on their way to their owners, statistics; and apart
  * (`ahead`) what may be there before and after: for the first messages, as
- * soon as they are submitted, and tables until they are fetched. */
+ * soon as they are submitted. */
 void weft_g_train_bytes(const struct weft_shape *shape,
                         const struct weft_g_layout *home,
                         const struct weft_g_train_size *size,
