@@ -25,8 +25,8 @@ size_t weft_opt_bytes(const struct weft_shape *shape,
          * (weft_master_apart(shape, kind) ? 3 : 2);
 }
 
-/* KV rows that blocks share need no more than equal gradients: replicas have
- * equal masters and moments, so they stay equal. */
+/* Replicas of KV rows begin with equal masters and moments and get equal
+ * gradients, so that they stay equal without further care. */
 static int adamw_cpu(const void *args, void *const buf[], int n_buf,
                      struct weft_exec *x)
 {

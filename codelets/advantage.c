@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewards to advantages, their moments, and the KL controller. */
+/* From rewards to advantages; moments of advantages; the KL controller. */
 #include <math.h>
 #include <string.h>
 
@@ -65,7 +65,8 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
         reward[i] = (float) (i == n - 1 ? score - penalty : -penalty);
     }
     a->reward_sum += score;
-    /* The score ends the episode also when the length limit did. */
+    /* The score ends the episode even where the length limit cut the response,
+     * so no value follows its last token. */
     weft_k_gae(n, t->gae.gamma, t->gae.lambda, reward, value, 0,
                weft_advantage_of(a), weft_return_of(a));
     return 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accesses of one task while it is being put together, and what a body
- * takes them as. */
+/* A bag collects the accesses of a task that is being put together; the task's
+ * body takes their buffers in the same order. */
 #ifndef WEFT_CODELETS_BAG_H
 #define WEFT_CODELETS_BAG_H
 
 #include "codelets/codelets.h"
 
 struct weft_bag {
-    struct weft_access *access; /* inline_access, or on the heap */
+    struct weft_access *access; /* inline_access, or an array on the heap */
     int n, capacity;
     bool failed;
     struct weft_access inline_access[48];
@@ -16,12 +16,13 @@ struct weft_bag {
 void weft_bag_init(struct weft_bag *bag);
 void weft_bag_add(struct weft_bag *bag, struct weft_tile *tile,
                   enum weft_mode mode);
-/* A tile that a task may do without: NULL is left out. Returns whether it was
- * added, which the task's argument has to say, as the body must know which
+/* Adds a tile that a task may do without; NULL is left out. Returns whether it
+ * was added: the task's argument has to say so, as the body must know which
  * buffers it has. */
 bool weft_bag_add_optional(struct weft_bag *bag, struct weft_tile *tile,
                            enum weft_mode mode);
-/* The blocks that are there, then the norms. Returns how many were added. */
+/* Adds the blocks that are not NULL, then the norms. Returns how many were
+ * added. */
 int weft_bag_add_layer(struct weft_bag *bag,
                        const struct weft_layer_tiles *tiles,
                        enum weft_mode mode);
@@ -46,7 +47,8 @@ WEFT_INLINE void *weft_take(struct weft_take *t)
     weft_assert(t->next < t->n);
     return t->buf[t->next++];
 }
-/* After the last buffer: body and insert function agree on the buffers. */
+/* Call it after taking the last buffer: it checks that the body has taken all
+ * that the insert function added. */
 WEFT_INLINE void weft_take_end(const struct weft_take *t)
 {
     weft_assert(t->next == t->n);

@@ -6,9 +6,10 @@
  * structs and pointers given here must outlive the sequence's tasks; small
  * arrays are copied.
  *
- * Tiles: x and dx (n_rows, H) f32; batch: struct weft_batch; weights,
- * gradients and optimizer state in the layouts of base/shape.h. A tile that
- * is null where "may be NULL" is said is left out.
+ * Tiles: x and dx are (n_rows, H) f32, batch is a struct weft_batch; weights,
+ * gradients and optimizer state have the layouts of base/shape.h. (W) marks a
+ * tile that the task writes, (RW) one that it updates; the others are read.
+ * Where a tile "may be NULL", the task then does without it.
  */
 #ifndef WEFT_CODELETS_CODELETS_H
 #define WEFT_CODELETS_CODELETS_H
@@ -20,11 +21,12 @@
 extern "C" {
 #endif
 
-/* Tiles of one parameter group that a task takes together: blocks of a kind
- * (NULL: not among them), and the group's replicated vectors. */
+/* Tiles of one parameter group that a task takes together: blocks of one kind
+ * (NULL: the task does not take this one), and the group's replicated
+ * vectors. */
 struct weft_layer_tiles {
     struct weft_tile *block[WEFT_MAX_BLOCKS];
-    struct weft_tile *norms; /* NORMS, or FINAL beside the head */
+    struct weft_tile *norms; /* kind NORMS; FINAL in the head's group */
 };
 
 /* All parameter-shaped tiles of a model for one use (published forward,
@@ -32,12 +34,13 @@ struct weft_layer_tiles {
 struct weft_params {
     struct weft_tile *embed[WEFT_MAX_BLOCKS];
     struct weft_layer_tiles *layer; /* (n_layers) */
-    struct weft_layer_tiles head;   /* block: HEAD; norms: FINAL */
+    struct weft_layer_tiles head;   /* kinds: HEAD in block, FINAL in norms */
 };
 
-/* Temporary tiles (W) get their memory in this task's turn, once `after` (NULL:
- * nothing) has been written. A message takes the memory of what it fills as
- * soon as nothing is before it: this is. */
+/* Gives temporary tiles (W) their memory when this task runs, after `after`
+ * (NULL: nothing) has been written. A message takes the memory of the tile it
+ * fills as soon as no earlier task of that tile is pending; inserting this
+ * task before it delays that. */
 void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *after, int n,
                       struct weft_tile *const tile[]);
@@ -50,20 +53,23 @@ enum weft_pack_targets {
     WEFT_TARGETS_LAST      /* the last row (a score) */
 };
 
-/* Where a packed sample's columns come from; NULL: zero. */
+/* The tiles that a packed sample's columns come from; a NULL tile gives
+ * zeros. */
 struct weft_pack_sample {
     struct weft_tile *rollout;
     struct weft_tile *advantage, *value, *ref;
     int32_t n_prompt, n_total; /* known by the controller */
-    float weight;              /* of each of its tokens in the loss */
+    float weight;              /* weight of each of its tokens in the loss */
 };
 
-/* batch (W) from n samples. moments: whitens advantages; may be NULL. */
+/* Packs n samples into batch (W). Whitens their advantages by moments, which
+ * may be NULL. */
 void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
                       enum weft_pack_targets targets, bool columns, int32_t n,
                       const struct weft_pack_sample *sample,
                       struct weft_tile *moments, struct weft_tile *batch);
-/* Targets that `n_prompt, n_total` give. */
+/* The number of targets of a sample of n_total tokens, n_prompt of them the
+ * prompt. */
 int32_t weft_pack_n_targets(enum weft_pack_targets targets, int32_t n_prompt,
                             int32_t n_total);
 
@@ -73,7 +79,7 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_shape *shape,
                        const struct weft_params *fwd, struct weft_tile *batch,
                        struct weft_tile *x);
-/* KV cache of a range of blocks and n_layers layers. */
+/* The KV cache of n_layers layers for a range of blocks. */
 struct weft_part_kv {
     struct weft_tile *arena;
     int32_t layer; /* index in the arena */
@@ -88,7 +94,8 @@ void weft_insert_layer_forward(struct weft_seq *seq,
                                struct weft_tile *batch, struct weft_tile *x,
                                const struct weft_part_kv *kv,
                                struct weft_tile *y, struct weft_tile *saved);
-/* dx is changed in place; grads continue. saved: may be NULL (recompute). */
+/* dx is changed in place; gradients are added to grad. saved may be NULL: the
+ * forward pass is then recomputed. */
 void weft_insert_layer_backward(struct weft_seq *seq,
                                 const struct weft_where *where,
                                 const struct weft_shape *shape,
@@ -100,8 +107,8 @@ void weft_insert_layer_backward(struct weft_seq *seq,
 
 /* ---- Heads ------------------------------------------------------------ */
 
-/* out[i] (float per target of sample i) for the batch's samples in order:
- * log-probs, or values of a scalar head. */
+/* Writes a float per target of the batch's sample i into out[i]: log-probs, or
+ * values of a scalar head. */
 void weft_insert_logprob(struct weft_seq *seq, const struct weft_where *where,
                          const struct weft_shape *shape,
                          const struct weft_params *fwd,
@@ -123,8 +130,8 @@ struct weft_loss_args {
     float value_clip;
     bool exact_first; /* the first update: ratios must be 1 exactly */
 };
-/* Head forward, loss, head backward: dx (W), gradients of the head; stats (W):
- * double[n_runs][weft_loss_n_stats(loss)]. */
+/* Runs head forward, loss and head backward; writes dx (W) and adds to the
+ * head's gradients. stats (W): double[n_runs][weft_loss_n_stats(loss)]. */
 void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_shape *shape,
                       const struct weft_params *fwd,
@@ -139,7 +146,7 @@ int32_t weft_loss_n_stats(enum weft_loss loss);
 
 struct weft_gen_args {
     struct weft_k_sampling sampling;
-    int32_t iteration; /* with first_sample + sample: keys the draws */
+    int32_t iteration; /* keys the random draws, with first_sample + sample */
     int32_t first_sample;
     int32_t n_steps;        /* decode steps of a chunk */
     int32_t prefill_tokens; /* prompt rows per step, at most */
@@ -153,7 +160,8 @@ struct weft_gen_admit {
 };
 
 /* Admits prompts into free slots, then runs n_steps decode steps of the
- * instance; status (W). Rows that finish are skipped from then on. */
+ * instance and writes status (W). Sequences that finish are skipped from then
+ * on. */
 void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_shape *shape,
@@ -173,15 +181,15 @@ void weft_insert_gen_retire(struct weft_seq *seq,
 
 struct weft_gae_args {
     float gamma, lambda;
-    enum weft_kl kl; /* penalty in the reward; NONE: no penalty */
+    enum weft_kl kl; /* estimator of the KL penalty; NONE: no penalty */
     float missing_eos_penalty;
     float reward_clip;         /* 0: off */
     int32_t n_models;          /* reward tiles that are summed ... */
     float weight[8];           /* ... with these weights */
-    int32_t iteration, sample; /* for the sentence on a wrong score */
+    int32_t iteration, sample; /* for the error message about a wrong score */
 };
-/* advantage (W) of one sample from its rollout, reference log-probs (NULL:
- * no KL), values (NULL: zeros), the outside score (double; NULL: none),
+/* Computes advantage (W) of one sample from its rollout, reference log-probs
+ * (NULL: no KL), values (NULL: zeros), the outside score (double; NULL: none),
  * reward models' scores (float each), and the KL state. */
 void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_gae_args *args,
@@ -189,15 +197,15 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *value, struct weft_tile *score,
                      struct weft_tile *const model_score[],
                      struct weft_tile *kl_state, struct weft_tile *advantage);
-/* moments (W) over n samples in the order given (their index order). whiten
- * false: mean 0, rstd 1. */
+/* Computes moments (W) over n samples, which must be given in the order of
+ * their indices. Without `whiten` mean is 0 and rstd 1. */
 void weft_insert_moments(struct weft_seq *seq, const struct weft_where *where,
                          bool whiten, int32_t n,
                          struct weft_tile *const advantage[],
                          struct weft_tile *moments);
 /* Adaptive KL controller (Ziegler et al. 2019): coef *= 1 + clip(kl/target -
- * 1, +-0.2) * n / horizon, with the mean KL of n samples. adaptive false:
- * records the KL only. */
+ * 1, +-0.2) * n / horizon, with the mean KL of n samples. Without `adaptive`
+ * it records the KL only. */
 void weft_insert_kl_update(struct weft_seq *seq,
                            const struct weft_where *where, bool adaptive,
                            float target, int32_t horizon, int32_t n,
@@ -226,19 +234,21 @@ WEFT_INLINE struct weft_layer_tiles weft_params_group(
 
 void weft_insert_zero(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_layer_tiles *grad);
-/* left += right: one node of the tree over gradient groups. */
+/* Computes left += right: one node of the tree that sums the gradients of the
+ * gradient groups. */
 void weft_insert_grad_add(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_layer_tiles *left,
                           const struct weft_layer_tiles *right);
-/* Which chunks (base/shape.h) tiles of a group hold: by block, then the norms.
- * Such a tile is a part of a whole one, or lies apart. */
+/* Which chunks (base/shape.h) each tile of a group holds: first the blocks,
+ * then the norms. Such a tile may be a part of a whole tile, or a tile of its
+ * own. */
 enum { WEFT_GROUP_TILES = WEFT_MAX_BLOCKS + 1 };
 struct weft_chunks {
     struct weft_range of[WEFT_GROUP_TILES];
 };
 
-/* Tied weights: the embedding's gradient is added into the head's, of the
+/* Tied weights: adds the embedding's gradient to the head's. Both hold the
  * same chunks. */
 void weft_insert_tied_add(struct weft_seq *seq,
                           const struct weft_where *where,
@@ -246,8 +256,9 @@ void weft_insert_tied_add(struct weft_seq *seq,
                           const struct weft_chunks *chunks,
                           const struct weft_layer_tiles *head,
                           const struct weft_layer_tiles *embed);
-/* partial (W): sums of squares of the gradient's chunks, of whole tiles their
- * sum. number: of the group, ascending in the order of the norm. */
+/* Writes into partial (W) the sum of squares of each of the gradient's chunks,
+ * or one sum for a tile that holds all its chunks. `number` identifies the
+ * group; weft_insert_grad_norm() takes groups in ascending order of it. */
 void weft_insert_sum_squares(struct weft_seq *seq,
                              const struct weft_where *where,
                              const struct weft_shape *shape,
@@ -264,18 +275,18 @@ struct weft_grad_norm {
     float scale; /* 1, or clip / norm */
     float reserved;
 };
-/* norm (W) = sqrt of the sum over groups in order, inside a group over blocks
- * and then norms, inside a tile over its chunks. partial (n): by group; those
- * of a group in the order of what they hold. Fails the sequence when it is not
- * finite. */
+/* Computes norm (W), the square root of the sum of all partial sums. The order
+ * is fixed: groups in order, in a group the blocks and then the norms, in a
+ * tile its chunks. partial (n) must be sorted by group, and in a group by the
+ * chunks that they hold. Fails the sequence when the norm is not finite. */
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
                            int32_t n, struct weft_tile *const partial[],
                            struct weft_tile *norm);
-/* One AdamW step of chunks of a group: optimizer tiles (per tile flat f32:
- * [master, bf16 runs only] m, v), and published forward weights. What is made
- * of whole tiles of these is not: weft_insert_transpose(),
- * weft_insert_tied_table(). */
+/* Does one AdamW step on chunks of a group: updates optimizer tiles (each flat
+ * f32: [master, bf16 runs only] m, v) and published forward weights. It does
+ * not update what is derived from whole weight tiles; weft_insert_transpose()
+ * and weft_insert_tied_table() do. */
 void weft_insert_adamw(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, const struct weft_k_adamw *adamw,
@@ -286,18 +297,19 @@ void weft_insert_adamw(
 /* ---- Emulation ---------------------------------------------------------- */
 
 enum { WEFT_EMULATE_BEFORE = 4 };
-/* Sleeps for `seconds`, from latency_s after the end of those `before` that
- * are far; span (W): a struct weft_span on weft_clock_s(). */
+/* Waits until all of `before` have ended, and latency_s longer for those that
+ * are far, then sleeps for `seconds`. span (W): a struct weft_span of that
+ * sleep on weft_clock_s(). */
 void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
                          double seconds, double latency_s, int32_t n_before,
                          struct weft_tile *const before[],
                          const bool is_far[], struct weft_tile *span);
 
-/* Is the master copy kept in the optimizer tile (else the forward tile is the
- * master)? Matrices of bf16 runs. */
+/* Whether the master copy is kept in the optimizer tile, as for matrices of
+ * bf16 runs; else the forward tile is the master. */
 bool weft_master_apart(const struct weft_shape *shape,
                        enum weft_tile_kind kind);
-/* Bytes of the optimizer tile of so many elements. */
+/* Bytes of the optimizer tile for n_elements parameters. */
 size_t weft_opt_bytes(const struct weft_shape *shape,
                       enum weft_tile_kind kind, size_t n_elements);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codelets/data.h"
 
-/* Reserves n elements of `size` bytes, aligned to 8, and says where. */
+/* Reserves n elements of `size` bytes, aligned to 8; returns their offset. */
 static size_t take(size_t *bytes, int64_t n, size_t size)
 {
     size_t at = *bytes;

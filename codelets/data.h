@@ -41,7 +41,8 @@ WEFT_INLINE float *weft_rollout_logp(const struct weft_rollout *r)
 struct weft_advantage {
     int32_t n; /* response tokens */
     int32_t ended;
-    double score;      /* weighted sum of rewards, penalties and clip done */
+    /* weighted sum of rewards, after missing-EOS penalty and clip */
+    double score;
     double raw_score;  /* before missing-EOS penalty and clipping */
     double kl_sum;     /* sum over tokens of log p - log p_ref */
     double reward_sum; /* score minus the KL penalty */
@@ -62,8 +63,8 @@ WEFT_INLINE float *weft_return_of(const struct weft_advantage *a)
     return weft_advantage_of(a) + a->n;
 }
 
-/* All advantages of an iteration, and what makes them white: A becomes
- * (A - mean) rstd. Without whitening mean is 0 and rstd 1. */
+/* Moments of all advantages of an iteration, and what whitens them: A becomes
+ * (A - mean) * rstd. Without whitening mean is 0 and rstd 1. */
 struct weft_moments {
     struct weft_k_moments of;
     double mean, rstd;
@@ -77,22 +78,24 @@ struct weft_kl_state {
 
 /* ---- A micro-batch ---------------------------------------------------- */
 
-/* Packed rows of whole samples, and the rows that predict ("targets"): of a
- * sample of n_prompt + n tokens the rows n_prompt - 1 .. n_prompt + n - 2. */
+/* Packed rows of whole samples, and the rows that predict a token ("targets").
+ * In a sample of n_prompt + n tokens these are the rows n_prompt - 1 ..
+ * n_prompt + n - 2. */
 struct weft_batch {
     int32_t n_rows, n_runs, n_targets;
     int32_t has_columns;
     size_t run, token, run_targets, row, target;          /* byte offsets */
     size_t weight;                                        /* per run, float */
     size_t old_logp, ref_logp, advantage, ret, old_value; /* per target */
-    /* A decode step: page numbers (n_slots, pages_per_slot) of the KV cache;
-     * targets are rows whose next token is drawn, run_targets unused. */
+    /* Only for a decode step: page numbers (n_slots, pages_per_slot) of the KV
+     * cache. Its targets are the rows whose next token is drawn; run_targets
+     * is unused. */
     int32_t pages_per_slot;
     size_t page;
     size_t bytes;
 };
 
-/* Sizes and offsets for a batch; fills everything but the data. */
+/* Computes sizes and offsets of a batch; fills everything but the data. */
 void weft_batch_layout(int32_t n_rows, int32_t n_runs, int32_t n_targets,
                        bool columns, struct weft_batch *out);
 
@@ -105,8 +108,8 @@ WEFT_INLINE void *weft_batch_at(const struct weft_batch *b, size_t offset)
 void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
                       struct weft_batch *out);
 
-/* What graphs must know to size tiles: activations that a layer keeps for its
- * backward, and one page of the KV cache. */
+/* Sizes of tiles: the activations that a layer keeps for its backward pass,
+ * and one page of the KV cache. */
 size_t weft_layer_saved_bytes(const struct weft_shape *shape, int64_t n_rows);
 size_t weft_kv_page_bytes(const struct weft_shape *shape);
 
@@ -117,7 +120,7 @@ struct weft_gen_slot {
     int32_t n_prompt;
     int32_t n_total;  /* tokens known */
     int32_t n_cached; /* tokens whose K and V are in the cache */
-    int32_t limit;    /* stop at so many tokens */
+    int32_t limit;    /* it stops when n_total reaches this */
     int32_t done;     /* 0: running, 1: stopped by EOS, 2: by length */
 };
 
@@ -132,7 +135,7 @@ struct weft_gen_state {
 
 void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
                            int32_t n_pages, struct weft_gen_state *out);
-/* All slots free, all pages on the stack. */
+/* Frees all slots and puts all pages on the stack. */
 void weft_gen_state_clear(struct weft_gen_state *state);
 
 /* What the controller reads after a chunk. */

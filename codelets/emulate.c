@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that only sleeps: schedules of many devices played on few cores. */
+/* Tasks that only sleep, so that a schedule of many devices can be played on
+ * few cores. */
 #include <time.h>
 
 #include "base/clock.h"

@@ -67,7 +67,8 @@ void weft_gen_admit(const struct weft_gen_view *view,
     }
 }
 
-/* Pages for positions up to `end`; false when there are none left. */
+/* Takes free pages for the positions pos .. end - 1; false when none are
+ * left. */
 static bool take_pages(const struct weft_gen_view *view, int32_t slot,
                        int32_t pos, int32_t end)
 {

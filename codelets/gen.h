@@ -19,9 +19,9 @@ struct weft_gen_prompt {
 
 /* Task argument; prompt[n_admit], then their tokens, follow. */
 struct weft_gen_task {
-    const struct weft_shape *shape; /* NULL where it does not matter */
+    const struct weft_shape *shape; /* NULL for tasks that need no shape */
     struct weft_gen_args gen;
-    bool first; /* of the chunk's steps */
+    bool first; /* whether it is the chunk's first step */
     int32_t n_admit;
 };
 /* The caller frees. NULL: out of memory, the sequence has failed. */
@@ -51,15 +51,17 @@ struct weft_gen_rows {
     int32_t *sampled;       /* (n_slots) slots that get a token */
     int32_t n_runs, n_rows, n_sampled;
 };
-/* Chooses them and takes their pages; n_prefilled is added to. */
+/* Chooses a step's rows and takes the cache pages they need; adds the number
+ * of prompt rows to n_prefilled. */
 int weft_gen_plan_rows(const struct weft_gen_view *view,
                        int32_t prefill_tokens, struct weft_gen_rows *rows,
                        int64_t *n_prefilled, struct weft_err *err);
-/* The last rows of the runs that get a token, (n_sampled). */
+/* Writes the last row of each run that gets a token, (n_sampled). */
 void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out);
 
-/* Completes kv (arena, page_bytes given) with the step's page table, and
- * clears the pages that its runs begin, layer `layer` of the range. */
+/* Completes kv, which has arena and page_bytes, with the step's page table. In
+ * the pages that the step's runs begin it clears what belongs to layer number
+ * `layer` of the range. */
 void weft_gen_open_cache(const struct weft_batch *step,
                          const struct weft_range *range,
                          const struct weft_shape *shape, int32_t layer,
@@ -77,7 +79,7 @@ int weft_gen_draw(const struct weft_gen_view *view,
                   const int32_t *slot, const float *logits, void *scratch,
                   struct weft_err *err);
 
-/* Reserves aligned pieces of a scratch area. */
+/* Takes the next aligned piece of a scratch area. */
 WEFT_INLINE void *weft_gen_carve(char **at, size_t bytes)
 {
     void *p = *at;

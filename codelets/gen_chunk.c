@@ -50,8 +50,8 @@ static void forward(struct step *s)
                (size_t) shape->hidden * sizeof(float));
 }
 
-/* The layers' scratch for the largest step a chunk can have: rows of every
- * slot at its longest. 0: out of memory. */
+/* Bytes of scratch that the layers need for the largest step that a chunk can
+ * have: every slot has rows and is at its longest. 0: out of memory. */
 static size_t layer_scratch(const struct weft_shape *shape,
                             const struct weft_gen_state *state, int64_t rows)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A finished sample leaves its slot. */
+/* Copying a finished sample out of its slot. */
 #include <string.h>
 
 #include "codelets/bag.h"

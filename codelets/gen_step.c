@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One decode step of an instance that several devices serve: its rows, its
- * logits by vocabulary range, its draws. The state's task before and after
- * the members' layers.
+ * One decode step of an instance that several devices serve. One task chooses
+ * the rows before the members' layers; after these each member computes the
+ * logits of its vocabulary range, and one task draws the tokens.
  */
 #include <string.h>
 
@@ -128,7 +128,7 @@ struct sample_args {
     struct weft_gen_args gen;
 };
 
-/* Rows of all columns from the members' tiles. */
+/* Copies the columns of all members' tiles into rows of all columns. */
 static void gather(const struct weft_join_args *join, int32_t n,
                    struct weft_take *take, float *logits)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients between backward and the optimizer: zero, tree, norm. */
+/* Gradients between backward and the optimizer: setting them to zero, summing
+ * them in a tree, and their norm. */
 #include <math.h>
 #include <string.h>
 
@@ -101,13 +102,15 @@ void weft_insert_tied_add(struct weft_seq *seq,
 
 /* ---- Norm ----------------------------------------------------------------- */
 
-/* Before the sums: of so many numbers each tile's are. */
+/* Header of a tile of partial sums: the group, and how many of the sums that
+ * follow belong to each of the group's tiles. */
 struct squares {
     int32_t number;
     int32_t n[WEFT_GROUP_TILES];
 };
 
-/* Numbers of a tile: one of a whole one, else one of each chunk. */
+/* How many sums a tile has: one if it holds all its chunks, else one per
+ * chunk. */
 static int32_t numbers_of(const struct weft_shape *shape,
                           enum weft_param_group group, int32_t index,
                           struct weft_range chunks)
@@ -187,7 +190,8 @@ struct norm_task {
     int32_t n;
 };
 
-/* Tile number `index` of a group, of which n partial sums tell. */
+/* The sum of squares of tile number `index` of a group, whose sums are in n
+ * buffers. */
 static double tile_sum(void *const buf[], int32_t n, int32_t index)
 {
     double sum = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiles of a parameter group that are there, in the order tasks take
+/* The tiles of a parameter group that are not NULL, in the order tasks take
  * them: blocks ascending, then norms. */
 #ifndef WEFT_CODELETS_GROUP_H
 #define WEFT_CODELETS_GROUP_H
 
 #include "codelets/bag.h"
 
-/* index: the block, or WEFT_MAX_BLOCKS for the norms. */
+/* An index is a block's number, or WEFT_MAX_BLOCKS for the norms. */
 struct weft_group_list {
     int32_t n;
     int32_t index[WEFT_GROUP_TILES];
@@ -37,7 +37,7 @@ WEFT_INLINE void weft_group_layout(const struct weft_shape *shape,
                     index < WEFT_MAX_BLOCKS ? index : 0, out);
 }
 
-/* Adds those tiles that `tiles` has. */
+/* Adds the tiles that are not NULL and returns which these are. */
 WEFT_INLINE struct weft_group_list weft_bag_add_group(
     struct weft_bag *bag, const struct weft_layer_tiles *tiles,
     enum weft_mode mode)

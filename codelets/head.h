@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What codelets with a head share. */
+/* Taking the head's buffers, for all codelets with a head. */
 #ifndef WEFT_CODELETS_HEAD_H
 #define WEFT_CODELETS_HEAD_H
 
 #include "codelets/bag.h"
 
 /* Takes the head's published blocks and FINAL, and with `backward` the
- * transposed blocks, in the order weft_bag_add_layer() adds them. */
+ * transposed blocks, in the order in which weft_bag_add_layer() adds them. */
 WEFT_INLINE void weft_head_take(struct weft_take *take,
                                 const struct weft_shape *shape, bool backward,
                                 struct weft_k_head *out)

@@ -126,8 +126,8 @@ struct head_args {
     bool entropy;
 };
 
-/* The range's published blocks and FINAL, and with `backward` the transposed
- * blocks. */
+/* Adds the range's published blocks and FINAL and, unless bwd is NULL, the
+ * transposed blocks. */
 static void bag_add_head(struct weft_bag *bag, struct weft_range range,
                          const struct weft_params *fwd,
                          const struct weft_params *bwd)

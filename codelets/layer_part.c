@@ -110,7 +110,8 @@ void weft_insert_mlp_part(struct weft_seq *seq,
     weft_bag_add_member(&bag, range, &fwd->layer[layer], NULL);
     weft_bag_add(&bag, batch, WEFT_READ);
     weft_bag_add(&bag, x_mid, WEFT_READ);
-    /* The attention part has written its own fields of the tile. */
+    /* READ_WRITE: the attention part has already written its fields of the
+     * tile. */
     args.saved = weft_bag_add_optional(&bag, saved, WEFT_READ_WRITE);
     args.roots = weft_bag_add_optional(&bag, roots, WEFT_WRITE);
     weft_bag_insert(&bag, seq, &at, &weft_cl_mlp_part, &args, sizeof args);

@@ -17,7 +17,7 @@ int32_t weft_loss_n_stats(enum weft_loss loss)
                                    : (int32_t) WEFT_N_POLICY_STATS;
 }
 
-/* The columns and `rest_bytes` more. */
+/* Gets scratch for the columns and returns `rest_bytes` more behind them. */
 static void *columns_get(struct weft_exec *x, int32_t n, size_t rest_bytes,
                          struct weft_loss_columns *out)
 {

@@ -9,7 +9,8 @@
 #include "codelets/bag.h"
 #include "rt/codelet.h"
 
-/* Columns per target: what the head says, and the loss's gradient. */
+/* Columns with one value per target: the head's results, and the gradient of
+ * the loss with respect to them. */
 struct weft_loss_columns {
     float *logp, *entropy, *lse, *dlogp, *dentropy;
 };
@@ -35,13 +36,15 @@ WEFT_INLINE bool weft_loss_has_entropy(const struct weft_loss_args *loss)
     return loss->loss == WEFT_LOSS_POLICY && loss->policy.entropy_coef != 0;
 }
 
-/* logp, entropy -> dlogp, dentropy, and the statistics of every sample. */
+/* Computes dlogp and dentropy from logp and entropy, and the statistics of
+ * every sample. */
 int weft_language_loss(const struct weft_loss_args *loss,
                        const struct weft_batch *batch,
                        const struct weft_loss_columns *c, double *stats,
                        struct weft_exec *x);
 
-/* Deals n_targets results to the samples' tiles, in order. */
+/* Copies the results of all targets to the tiles of their samples, in
+ * order. */
 WEFT_INLINE void weft_deal_targets(const struct weft_batch *b,
                                    const float *value, struct weft_take *take)
 {

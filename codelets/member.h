@@ -18,8 +18,8 @@ struct weft_member_args {
 /* Argument of a join. */
 struct weft_join_args {
     const struct weft_shape *shape;
-    int64_t n;      /* floats per row, where the shape does not say */
-    int32_t n_sets; /* of roots, one after another */
+    int64_t n; /* floats per row, where the shape does not determine it */
+    int32_t n_sets; /* sets of roots that follow one another in a tile */
     int32_t n_parts;
     struct weft_range range[WEFT_MAX_BLOCKS];
     bool in_place, bias, grad, head_norms, targets;
@@ -57,8 +57,8 @@ WEFT_INLINE void weft_take_parts(struct weft_take *take,
         out[i] = (struct weft_k_part){args->range[i], weft_take(take)};
 }
 
-/* A member's published tiles of a layer: blocks, norms, then, with bwd, the
- * transposed blocks. */
+/* Adds a member's published tiles of a layer: its blocks, the norms and,
+ * unless bwd is NULL, its transposed blocks. */
 WEFT_INLINE void weft_bag_add_member(struct weft_bag *bag,
                                      struct weft_range range,
                                      const struct weft_layer_tiles *fwd,

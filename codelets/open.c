@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Taking the memory of what will be received, in its turn. */
+/* A task that gives tiles their memory before messages fill them. */
 #include "codelets/bag.h"
 #include "rt/codelet.h"
 
@@ -10,7 +10,7 @@ static int open_cpu(const void *args, void *const buf[], int n_buf,
     (void) buf;
     (void) n_buf;
     (void) x;
-    return 0; /* the accesses are all there is to do */
+    return 0; /* the runtime gives the tiles their memory */
 }
 
 WEFT_CODELET(open, 0xeceff1, open_cpu)

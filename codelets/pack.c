@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples to a packed micro-batch. */
+/* Packing samples into a micro-batch. */
 #include <string.h>
 
 #include "base/alloc.h"

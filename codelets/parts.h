@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instructions of the members of a tensor parallel group: what
- * kern/parts.h computes, as tasks. A member reads the published tiles of its
- * range of blocks at its place and contributes roots; a join runs once per
- * place and reads the parts of all members, in block order, of which copies
- * lie at its place.
+ * Instructions of the members of a tensor parallel group: what kern/parts.h
+ * computes, as tasks. A member reads the published tiles of its range of blocks
+ * at its place and contributes roots. A join runs once per place; it reads the
+ * parts of all members in block order, which have been copied to its place
+ * before.
  *
- * Conventions of codelets/codelets.h. roots: weft_part_bytes(); `part` tiles
- * of a join come with their ranges.
+ * The conventions are those of codelets/codelets.h. Tiles of roots have
+ * weft_part_bytes(); the `part` tiles of a join come with their ranges.
  */
 #ifndef WEFT_CODELETS_PARTS_H
 #define WEFT_CODELETS_PARTS_H
@@ -23,7 +23,7 @@ struct weft_part_tile {
 
 /* ---- Sizes -------------------------------------------------------------- */
 
-/* Roots of `range`, each of n floats. */
+/* Bytes of the roots of `range`, each of n floats. */
 size_t weft_part_bytes(const struct weft_shape *shape,
                        struct weft_range range, int64_t n);
 size_t weft_part_saved_bytes(const struct weft_shape *shape,
@@ -37,7 +37,8 @@ size_t weft_part_head_norms_bytes(const struct weft_shape *shape,
 size_t weft_part_head_bytes(struct weft_range range, int32_t n_targets);
 size_t weft_part_kv_page_bytes(const struct weft_shape *shape,
                                struct weft_range range, int32_t n_layers);
-/* Gradient of the loss with respect to log-probs and entropies. */
+/* Bytes of the gradient of the loss with respect to log-probs and
+ * entropies. */
 size_t weft_part_dloss_bytes(int32_t n_targets);
 
 /* ---- Embedding ---------------------------------------------------------- */
@@ -54,7 +55,8 @@ void weft_insert_embed_select(struct weft_seq *seq,
                               struct weft_tile *batch, int n_parts,
                               const struct weft_part_tile part[],
                               struct weft_tile *x);
-/* Rows of the range's vocabulary. */
+/* Adds to the gradients of those rows of the vocabulary that the range
+ * holds. */
 void weft_insert_embed_backward_part(struct weft_seq *seq,
                                      const struct weft_where *where,
                                      const struct weft_shape *shape,
@@ -65,14 +67,14 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
 
 /* ---- Layer, forward ------------------------------------------------------ */
 
-/* kv: NULL without a cache. saved: may be NULL. */
+/* kv is NULL without a cache; saved may be NULL. */
 void weft_insert_attention_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
     const struct weft_params *fwd, int32_t layer, struct weft_tile *batch,
     struct weft_tile *x, const struct weft_part_kv *kv,
     struct weft_tile *saved, struct weft_tile *roots);
-/* roots NULL: a recomputation. */
+/* roots is NULL when the task only recomputes what `saved` holds. */
 void weft_insert_mlp_part(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_shape *shape,
@@ -80,7 +82,8 @@ void weft_insert_mlp_part(struct weft_seq *seq,
                           const struct weft_params *fwd, int32_t layer,
                           struct weft_tile *batch, struct weft_tile *x_mid,
                           struct weft_tile *saved, struct weft_tile *roots);
-/* y = join + [O's bias] + x; attention: with the bias. y may be x. */
+/* Computes y = x + the joined parts, and adds the bias of O after attention. y
+ * may be x. */
 void weft_insert_join_rows(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_shape *shape,
@@ -88,8 +91,9 @@ void weft_insert_join_rows(struct weft_seq *seq,
                            bool attention, struct weft_tile *batch,
                            int n_parts, const struct weft_part_tile part[],
                            struct weft_tile *x, struct weft_tile *y);
-/* Roots of the union of a place's parts, before they are sent: n floats per
- * batch row (targets: per target) each; n_sets of them one after another. */
+/* Joins the parts of one place before they are sent: writes the roots of the
+ * union of their ranges. A root has n floats per batch row (with `targets`:
+ * per target); n_sets sets of roots follow one another. */
 void weft_insert_join_parts(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_shape *shape,
@@ -107,14 +111,14 @@ void weft_insert_mlp_backward_part(
     int32_t layer, struct weft_tile *batch, struct weft_tile *x_mid,
     struct weft_tile *saved, struct weft_tile *dx,
     const struct weft_params *grad, struct weft_tile *roots);
-/* grad: NULL where another place of the group keeps the norms' gradients. */
+/* grad is NULL where another place of the group keeps the norms' gradients. */
 void weft_insert_mlp_norm_backward(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, const struct weft_params *fwd,
     int32_t layer, struct weft_tile *batch, struct weft_tile *x_mid,
     int n_parts, const struct weft_part_tile part[], struct weft_tile *dx,
     const struct weft_params *grad);
-/* shared: NULL when no head of the range is read outside of it. */
+/* shared is NULL when no KV head of the range is read outside of it. */
 void weft_insert_heads_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
@@ -122,8 +126,8 @@ void weft_insert_heads_backward_part(
     int32_t layer, struct weft_tile *batch, struct weft_tile *saved,
     struct weft_tile *dx, const struct weft_params *grad,
     struct weft_tile *dqkv, struct weft_tile *shared);
-/* shared: of all members in block order, tile NULL where there is none.
- * head_norms: NULL without norms of q and k. */
+/* shared: tiles of all members in block order, NULL for a member without one.
+ * head_norms is NULL without norms of q and k. */
 void weft_insert_qkv_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
     const struct weft_shape *shape, struct weft_range range,
@@ -140,8 +144,8 @@ void weft_insert_attention_norm_backward(
     const struct weft_part_tile part[],
     const struct weft_part_tile head_norms[], struct weft_tile *dx,
     const struct weft_params *grad);
-/* Replicas of KV rows inside the range get their representative's gradient;
- * inserts nothing when there are none. */
+/* Gives replicas of KV rows inside the range the gradient of their
+ * representative; inserts nothing when there are no replicas. */
 void weft_insert_share_kv(struct weft_seq *seq,
                           const struct weft_where *where,
                           const struct weft_shape *shape,
@@ -163,7 +167,7 @@ void weft_insert_logprob_merge(struct weft_seq *seq,
                                struct weft_tile *batch, int n_parts,
                                const struct weft_part_tile part[], int32_t n,
                                struct weft_tile *const out[]);
-/* dloss (W); stats (W) or NULL, as weft_insert_loss(). */
+/* Writes dloss (W), and stats (W) as weft_insert_loss() unless it is NULL. */
 void weft_insert_loss_merge(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_shape *shape,
@@ -187,7 +191,8 @@ void weft_insert_head_norm_backward(
 
 /* ---- Published weights --------------------------------------------------- */
 
-/* bwd's transposed tiles of the range from fwd's. group: LAYER or HEAD. */
+/* Makes bwd's transposed tiles of the range from fwd's. group: LAYER or
+ * HEAD. */
 void weft_insert_transpose(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_shape *shape,
@@ -196,8 +201,9 @@ void weft_insert_transpose(struct weft_seq *seq,
                            const struct weft_params *fwd,
                            const struct weft_params *bwd);
 
-/* A tied embedding's tables of the range from the published head; head NULL:
- * from what is in the tables' own memory. */
+/* Makes a tied embedding's tables of the range from the published head. When
+ * head is NULL, the tables hold the head's weights and are converted in
+ * place. */
 void weft_insert_tied_table(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_shape *shape,
@@ -207,15 +213,16 @@ void weft_insert_tied_table(struct weft_seq *seq,
 
 /* ---- Generation by steps -------------------------------------------------- */
 
-/* A step: rows of every running sequence; batch (W): weft_step_layout().
- * admit: as weft_insert_gen_chunk(); first: the chunk's first step. */
+/* Begins a decode step: chooses rows of running sequences and writes them into
+ * batch (W) as weft_step_layout() lays it out. admit is as in
+ * weft_insert_gen_chunk(); first says that it is the chunk's first step. */
 void weft_insert_gen_begin(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit, bool first,
                            struct weft_tile *state, struct weft_tile *status,
                            struct weft_tile *batch);
-/* logits (n_slots, V): the columns of the range. */
+/* Computes the columns of logits (n_slots, V) that belong to the range. */
 void weft_insert_logits_part(struct weft_seq *seq,
                              const struct weft_where *where,
                              const struct weft_shape *shape,
