@@ -20,7 +20,7 @@
 
 #include "rt/graph.h"
 
-struct weft_exec; /* one body's surroundings; valid during the call */
+struct weft_exec; /* what one call of a body may use; valid during the call */
 
 /* Returns 0, or a WEFT_E code with a sentence in weft_exec_err(x); the
  * runtime puts operation and tile in front of it. */
@@ -29,9 +29,10 @@ typedef int (*weft_body_fn)(const void *args, void *const buf[], int n_buf,
 
 struct weft_err *weft_exec_err(struct weft_exec *x);
 
-/* Scratch memory, aligned to 64 bytes, not zeroed, until the body returns;
- * calls add up. NULL when memory is out: return WEFT_ENOMEM then, the
- * sentence is written. Kept for the worker's next body. */
+/* Returns scratch memory, aligned to 64 bytes and not zeroed, that is valid
+ * until the body returns; each call returns another piece. NULL when memory is
+ * out: the error's text is then written, and the body should return
+ * WEFT_ENOMEM. The worker keeps the memory for its next body. */
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes);
 
 /* The device the body runs on, 0..n_devices-1. */
@@ -40,8 +41,9 @@ int weft_exec_device(const struct weft_exec *x);
 struct weft_codelet {
     struct starpu_codelet starpu;
     weft_body_fn cpu;
-    atomic_long n_pending;     /* inserted and not ended */
-    struct weft_codelet *next; /* of those the runtime has seen */
+    atomic_long n_pending; /* tasks that are inserted and have not ended */
+    /* in the list of those that the runtime has seen */
+    struct weft_codelet *next;
     bool known;
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of tiles between places: a task, a message, or somebody else's. */
+/* Copies of tiles between places: a task where both are here, a message
+ * between ranks, and nothing where other ranks do it. */
 #include <string.h>
 
 #include "rt/internal.h"
@@ -14,7 +15,8 @@ static int copy_cpu(const void *args, void *const buf[], int n_buf,
 }
 WEFT_CODELET(copy, 0x90a4ae, copy_cpu)
 
-/* Who copies here: where->device, if it is at one of the two places. */
+/* The device that copies here: where->device if it is at one of the two
+ * places; else one of the destination, or any (-1). */
 static int copy_device(const struct weft_rt *rt, int device, int from, int to)
 {
     if (device >= 0) {
@@ -33,7 +35,7 @@ static void copy_here(struct weft_seq *seq, const struct weft_where *where,
     struct weft_access access[] = {{src, WEFT_READ}, {dst, WEFT_WRITE}};
     struct weft_where who = *where;
     who.device = copy_device(rt, where->device, from, to);
-    who.position = 0; /* a message has no turn either */
+    who.position = 0; /* copies have no turn, as messages have none */
     if (from != to) {
         rt->traffic[src->mem].n_copies++;
         rt->traffic[src->mem].copied_bytes += src->bytes;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A body's surroundings: its error and its scratch memory. */
+/* What a body may use while it runs: its error and its scratch memory. */
 #include "rt/internal.h"
 
 #include "base/alloc.h"
 
-/* A block taken when the kept one is used up; 64 bytes, data follow. */
+/* Header of a block that is allocated when the kept one is used up; it has 64
+ * bytes, and the data follow. */
 struct weft_more {
     struct weft_more *next;
     char pad[64 - sizeof(struct weft_more *)];
@@ -28,7 +29,8 @@ void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
     }
     size_t rounded = (bytes + 63) / 64 * 64;
     size_t before = x->scratch_used;
-    if (!x->scratch && before == 0) { /* the first need decides */
+    /* the first request decides how large the kept block is */
+    if (!x->scratch && before == 0) {
         x->scratch = weft_alloc_aligned(rounded ? rounded : 64, 1);
         if (x->scratch)
             x->scratch_bytes = rounded ? rounded : 64;
@@ -57,7 +59,7 @@ void weft_exec_reset(struct weft_exec *x)
             weft_free(x->more);
             x->more = next;
         }
-        /* One block for all of it next time. */
+        /* The next body gets a kept block that has room for all of this. */
         weft_free(x->scratch);
         x->scratch = weft_alloc_aligned(x->scratch_used, 1);
         x->scratch_bytes = x->scratch ? x->scratch_used : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers from outside. The tile is acquired for writing without waiting, in
- * submission order; it is released when both are there: the tile's turn and
- * the answer. Whoever comes second finishes.
+ * Answers from outside. The tile is acquired for writing, in submission order
+ * and without waiting. It is released when the tile's turn and the answer have
+ * both come; the thread that brings the second of them finishes.
  */
 #include <string.h>
 
@@ -12,14 +12,14 @@
 struct weft_external {
     struct weft_seq *seq;
     struct weft_tile *tile;
-    struct weft_external *next; /* guarded by rt->mutex, as the flags */
+    struct weft_external *next; /* guarded by rt->mutex, like the two flags */
     bool acquired, answered;
     int64_t lot;
     size_t bytes;
     char *data; /* the answer; (bytes) */
 };
 
-/* Both are there: nobody else knows the struct now. */
+/* Called when both have come: no other thread uses the struct any more. */
 static void finish(struct weft_external *e)
 {
     struct weft_rt *rt = e->seq->rt;
@@ -90,7 +90,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
     rt->external = e;
     pthread_mutex_unlock(&rt->mutex);
     int rc = starpu_data_acquire_cb(tile->handle, STARPU_W, turn, e);
-    weft_assert(rc == 0); /* not 0 only inside of a task */
+    weft_assert(rc == 0); /* it fails only inside a task */
     *out = e;
     return 0;
 }

@@ -22,9 +22,9 @@ extern char **environ;
 
 /* ---- Where the other StarPU lies ---------------------------------------- */
 
-/* `name` in the folder of the StarPU that this process has: `make install`
- * puts the other libraries into fxt/ there, and the tool beside those. False:
- * no such file. */
+/* Finds `name` in the folder of the StarPU that this process uses: `make
+ * install` puts the tracing libraries into its subfolder fxt/, and the tool
+ * beside those. False: there is no such file. */
 static bool beside_starpu(const char *name, char path[4096])
 {
     Dl_info info;
@@ -95,14 +95,16 @@ int weft_fxt_reexec(char *const argv[], struct weft_err *err)
     return weft_err_sys(err, "start", "/proc/self/exe");
 }
 
-/* Where StarPU writes; made by mkdtemp(), never another. */
+/* The folder that StarPU writes to. It is only ever one made by mkdtemp(), as
+ * it is removed afterwards. */
 static char work_folder[1024];
 
 static int make_work_folder(struct weft_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
-    if (work_folder[0]) /* it would go on in the first one's file */
+    /* a second trace would be appended to the first one's file */
+    if (work_folder[0])
         return weft_err_set(err, WEFT_ESTATE,
                             "StarPU traces once in the life of a process");
     char path[sizeof work_folder];
@@ -128,10 +130,12 @@ int weft_fxt_begin(struct weft_err *err)
         return rc;
     snprintf(prefix, sizeof prefix, "%s/", work_folder);
     setenv("STARPU_FXT_TRACE", "1", 1);
-    setenv("STARPU_GENERATE_TRACE", "0", 1); /* 1 crashes at exit (1.3.10) */
+    /* with 1 StarPU 1.3.10 crashes at exit */
+    setenv("STARPU_GENERATE_TRACE", "0", 1);
     setenv("STARPU_FXT_PREFIX", prefix, 1);
-    /* MiB, of which only what is used is taken. A buffer that is full stops
-     * the run while it is written, and StarPU says two lines. */
+    /* The size is in MiB, of which only the used part takes memory. A full
+     * buffer stops the run while it is written, and StarPU prints two
+     * lines. */
     setenv("STARPU_TRACE_BUFFER_SIZE", "256", 0);
     return 0;
 }
@@ -143,7 +147,8 @@ void weft_fxt_off(void)
 
 /* ---- Conversion ------------------------------------------------------- */
 
-/* StarPU's name holds the user's: prof_file_<user>_<rank>. */
+/* Finds the file that StarPU wrote; its name contains the user's:
+ * prof_file_<user>_<rank>. */
 static int find_profile(const char *dir, char *name, size_t size,
                         struct weft_err *err)
 {
@@ -223,7 +228,7 @@ void weft_rt_fxt_stop(struct weft_rt *rt)
 int weft_fxt_end(const char *dir, struct weft_err *err)
 {
     int rc = 0;
-    /* A run that ended before its folder began leaves none. */
+    /* A run that ended before its own folder was made leaves no trace. */
     char *parent = dir ? weft_path_parent(dir) : NULL;
     if (parent && weft_dir_exists(parent))
         rc = convert(dir, err);

@@ -15,12 +15,13 @@
 
 #include "base/err.h"
 
-/* Was Weft built with a StarPU that traces? */
+/* Whether Weft was built with a StarPU that traces. */
 bool weft_fxt_built(void);
-/* Is the StarPU of this process one that does not trace? */
+/* Whether the StarPU of this process is one that does not trace. */
 bool weft_fxt_needed(void);
 /* Starts this program again with the StarPU that traces; argv ends in NULL.
- * Errors: there is none; it was done already; the system refuses. */
+ * Errors: there is no such StarPU; the program was started again already; the
+ * system refuses. */
 int weft_fxt_reexec(char *const argv[], struct weft_err *err);
 
 #endif

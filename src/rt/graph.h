@@ -30,7 +30,7 @@ extern "C" {
 
 /* ---- The job; weft.h has more of it ------------------------------------ */
 
-/* That rank's bytes to all. Collective. */
+/* Copies the bytes of that rank to all ranks. Collective. */
 void weft_world_share_from(int rank, void *data, size_t bytes);
 /* Prints the sentence and ends all processes of the job with exit code 1, for
  * failures that leave the ranks out of step. Does not return. */
@@ -40,7 +40,8 @@ WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
 
 struct weft_policy; /* sched/sched.h */
 
-/* What a run may ask for; a StarPU built with a smaller maxcpus has less. */
+/* The most devices that a run may ask for; a StarPU that was built with a
+ * smaller maxcpus allows fewer. */
 enum { WEFT_MAX_DEVICES = 64 };
 
 struct weft_rt_options {
@@ -48,15 +49,17 @@ struct weft_rt_options {
     bool place_per_device;            /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
-    int nap;             /* idle workers sleep: 1, spin: 0, -1: decide */
+    /* idle workers sleep (1) or spin (0); -1: the runtime decides */
+    int nap;
     bool profile;        /* keep task records for traces and timings */
     const char *fxt_dir; /* StarPU's own trace: weft_rt_stop() leaves
                              paje.trace there (rt/fxt.h); NULL: no */
-    bool check_modes;    /* tests: an error when a body writes what it was
-                             given to read; what it is given to write alone
-                             holds NaN before (rt/modes.c) */
-    double watchdog_s;   /* report when nothing moves for so long; 0: off */
-    size_t memory_limit_bytes; /* of all tiles; 0: what the machine has */
+    /* for tests (rt/modes.c): a body that writes what it may only read is an
+     * error; what it may only write is filled with NaN before */
+    bool check_modes;
+    double watchdog_s; /* report when nothing moves for so long; 0: off */
+    /* limit for all tiles; 0: the machine's memory */
+    size_t memory_limit_bytes;
 };
 
 /* Starts StarPU in this process (one runtime per process), and StarPU-MPI
@@ -64,19 +67,21 @@ struct weft_rt_options {
  * different numbers of devices, StarPU that does not start. */
 int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
                   struct weft_err *err);
-/* Waits for all tasks, stops StarPU, frees; sequences and tiles that are left
- * go too, answers that never came are zeros. NULL is allowed. Collective. */
+/* Waits for all tasks, stops StarPU and frees the runtime with the sequences
+ * and tiles that are left. Answers that never came become zeros. NULL is
+ * allowed. Collective. */
 void weft_rt_stop(struct weft_rt *rt);
 
-/* Ends StarPU's own trace (fxt_dir) before the runtime stops; once is enough,
- * and without a trace nothing happens. */
+/* Ends StarPU's own trace (fxt_dir) before the runtime stops. Does nothing
+ * when it has ended already, or without a trace. */
 void weft_rt_fxt_stop(struct weft_rt *rt);
-/* StarPU-MPI can sleep while it waits, as ranks that share cores need it. */
+/* Whether StarPU-MPI can sleep while it waits, as ranks that share cores
+ * need. */
 bool weft_rt_messages_nap(void);
 
 int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
 int weft_rt_devices_per_rank(const struct weft_rt *rt);
-/* The most devices of this StarPU: WEFT_MAX_DEVICES or fewer. */
+/* The most devices that this StarPU allows: WEFT_MAX_DEVICES or fewer. */
 int weft_rt_max_devices(void);
 
 /* ---- Sequences -------------------------------------------------------- */
@@ -89,21 +94,22 @@ int weft_seq_create(struct weft_rt *rt, struct weft_seq **out,
  * have come. NULL is allowed. */
 void weft_seq_free(struct weft_seq *seq);
 
-/* Waits for all tasks and transfers inserted so far; returns 0 or the first
- * error of any rank (of what was inserted first), whose sentence names operation and
- * tile, on all ranks. The error is told once: the sequence can be used again
- * afterwards. Collective. */
+/* Waits for all tasks and transfers inserted so far. Returns 0 or, on all
+ * ranks, the same error: that of the task inserted first among the first
+ * errors of the ranks; its text names operation and tile. The error is
+ * reported once, and the sequence can be used again afterwards. Collective. */
 int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);
 
-/* Lots: what this rank inserts from here on until the next call is one lot,
- * so that a few lots, not all tasks, are held at a time. Returns its number;
- * there are WEFT_LOTS at a time, and the call waits for the one of so many
- * before. Local. */
+/* Begins a lot: what this rank inserts until the next call belongs to it. A
+ * program that waits for lots holds the records of a few lots, not of all
+ * tasks, at a time. Returns the lot's number. At most WEFT_LOTS lots are open,
+ * so the call waits for the lot WEFT_LOTS numbers before. Local. */
 enum { WEFT_LOTS = 64 };
 int64_t weft_seq_lot(struct weft_seq *seq);
 /* Waits until this rank's tasks and transfers of a lot have ended, in error or
- * not; positions go on, and no error is told. What they need must have been
- * inserted, or be inserted by the other ranks whatever this one does. Local. */
+ * not; positions go on, and no error is reported. What they depend on must
+ * have been inserted here, and other ranks must insert their side of it
+ * without waiting for this one. Local. */
 void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot);
 
 /* 0, or the code of the first error so far. Does not wait. */
@@ -117,8 +123,8 @@ int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
 int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
                    struct weft_err *err);
 
-/* Records an error from outside of tasks (first wins); other ranks hear of it
- * at the next control step. */
+/* Records an error that happened outside of tasks, unless there was one
+ * before; other ranks learn of it at the next control step. */
 void weft_seq_fail(struct weft_seq *seq, int code, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
 
@@ -132,8 +138,8 @@ struct weft_access {
 };
 
 /* Whether a task at `where` may run in this process (with device -1 its tiles
- * decide); when not, inserting it does nothing, and its accesses need not be
- * put together. */
+ * decide). If not, inserting it would do nothing, so callers need not put its
+ * accesses together. */
 bool weft_seq_is_here(const struct weft_seq *seq,
                       const struct weft_where *where);
 
@@ -154,22 +160,25 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
 void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *src, struct weft_tile *dst);
 
-/* weft_tile_cut() in program order: tasks inserted before use the tile as it
- * was cut then, and those inserted later wait for them. `where`: of the task
- * that stands between, if the cut is another one at all. */
+/* Does weft_tile_cut() in program order: tasks inserted before use the tile as
+ * it was cut then, and those inserted later wait for them. `where` is that of
+ * the task that is inserted between them; nothing is inserted when the tile is
+ * cut so already. */
 void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *tile, int n, const size_t at[]);
 
 /* ---- Answers from outside --------------------------------------------- */
 
-/* A tile that the program fills when an answer arrives: tasks inserted later
- * that read it wait until weft_external_complete(); no worker is occupied.
- * For a tile of another rank *out is NULL, and completing NULL does nothing. */
+/* Announces that the program fills a tile when an answer arrives: tasks
+ * inserted later that read it wait until weft_external_complete(), without
+ * occupying a worker. For a tile of another rank *out is NULL, and completing
+ * NULL does nothing. */
 struct weft_external;
 int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
                         const struct weft_where *where,
                         struct weft_external **out, struct weft_err *err);
-/* Copies `bytes` of `data` into the tile and lets its readers run; frees. */
+/* Copies `bytes` of `data` into the tile, lets its readers run and frees
+ * `external`. */
 void weft_external_complete(struct weft_external *external, const void *data,
                             size_t bytes);
 
@@ -182,22 +191,24 @@ struct weft_call_time {
 };
 /* Seconds since weft_rt_start(). */
 double weft_rt_clock_s(const struct weft_rt *rt);
-/* Totals of the ended tasks of an iteration (struct weft_where): kept until
- * tasks of the second iteration after it run. Needs options.profile. */
+/* Totals of the ended tasks of an iteration (struct weft_where). They are kept
+ * until tasks of the second iteration after it run. Needs options.profile. */
 void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
                    struct weft_call_time *out);
-/* Of all ranks together: sums; the earliest start, the latest end (clocks are
- * those of weft_rt_start(), which all ranks leave together). Collective. */
+/* The same of all ranks together: sums, the earliest start and the latest end.
+ * Clocks start in weft_rt_start(), which all ranks leave together.
+ * Collective. */
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_N_CALLS]);
-/* Spans of tasks (struct weft_where) of all ranks: the earliest start, the
- * latest end. Collective. Errors: WEFT_ENOMEM. */
+/* Merges spans of tasks (struct weft_where) over all ranks: each gets the
+ * earliest start and the latest end. Collective. Errors: WEFT_ENOMEM. */
 int weft_rt_spans_all(size_t n, struct weft_span span[],
                       struct weft_err *err);
-/* Records of inserted tasks and messages that have not ended: now, and the
- * most there were. Of this rank. */
+/* How many tasks and messages of this rank are inserted and have not ended:
+ * now, and the most there were. */
 void weft_rt_records(const struct weft_rt *rt, long *now_out, long *peak_out);
-/* What crossed between places since start: by class of the tiles copied. */
+/* What was copied between places since the start, by memory class of the
+ * tiles. */
 struct weft_traffic {
     int64_t n_copies, n_messages; /* within this rank; sent to others */
     size_t copied_bytes, sent_bytes;
@@ -205,9 +216,9 @@ struct weft_traffic {
 void weft_rt_traffic(const struct weft_rt *rt, enum weft_mem_class c,
                      struct weft_traffic *out);
 
-/* Chrome/Perfetto trace of the records kept (a bounded number: the latest) of
- * all ranks, written by rank 0; a rank is a process of the trace, transfers
- * are on lanes of their own. Collective. */
+/* Rank 0 writes a Chrome/Perfetto trace of the records that all ranks have
+ * kept (a bounded number, the latest). A rank is a process of the trace;
+ * transfers have lanes of their own. Collective. */
 int weft_rt_write_trace(struct weft_rt *rt, const char *path,
                         struct weft_err *err);
 

@@ -29,7 +29,8 @@ static void task_failed(const struct weft_task *t, int rc,
     weft_seq_record(t->seq, t->at, err);
 }
 
-/* Memory for temporary tiles that are written first here. */
+/* Collects the buffers of the task; a temporary tile that this task writes
+ * first gets its memory. */
 static int task_buffers(const struct weft_task *t, struct weft_err *err)
 {
     for (int i = 0; i < t->n_access; i++) {
@@ -61,7 +62,7 @@ static void note_start(struct weft_worker *w, const struct weft_task *t)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Of tasks on several workers. */
+/* Widens a span that tasks on several workers share. */
 static void widen(struct weft_rt *rt, struct weft_span *span, double start_s,
                   double end_s)
 {
@@ -93,11 +94,12 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
                        w->since_us * 1e-6, now * 1e-6);
     }
     pthread_mutex_unlock(&w->mutex);
-    if (t->where.span) /* since_us is this worker's own */
+    /* only this worker's thread writes since_us, so no lock is needed */
+    if (t->where.span)
         widen(rt, t->where.span, w->since_us * 1e-6, now * 1e-6);
 }
 
-/* The body needs the memory of its tiles no more. */
+/* Called after the body, which no longer needs the memory of its tiles. */
 static void task_leave_tiles(struct weft_task *t)
 {
     for (int i = 0; i < t->n_held; i++) {
@@ -119,7 +121,8 @@ void weft_codelet_run(void *buffers[], void *args)
 {
     (void) buffers;
     struct weft_task *t = args;
-    WEFT_TSAN_ACQUIRE(t); /* of what the submitter wrote */
+    /* orders this after what the inserting thread wrote */
+    WEFT_TSAN_ACQUIRE(t);
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     note_start(w, t);
@@ -148,7 +151,8 @@ void weft_codelet_run(void *buffers[], void *args)
     }
 }
 
-/* StarPU is done with the task's data and has told its successors. */
+/* StarPU calls it when it is done with the task's data and has told its
+ * successors. */
 static void task_ended(void *arg)
 {
     struct weft_task *t = arg;
@@ -161,7 +165,8 @@ static void task_ended(void *arg)
 
 /* ---- Inserting -------------------------------------------------------- */
 
-/* Parts in place of the tiles that are cut. */
+/* Counts the tiles to hold: the parts of cut tiles, and tiles that are not
+ * cut. */
 static int count_held(const struct weft_access *access, int n_access)
 {
     int n = 0;
@@ -179,7 +184,7 @@ static void list_held(struct weft_task *t)
                 weft_tile_part(t->access[i].tile, k), t->access[i].mode};
 }
 
-/* The task, its accesses, buffers and arguments in one piece. */
+/* Allocates the task, its accesses, buffers and arguments in one piece. */
 static struct weft_task *task_create(const struct weft_access *access,
                                      int n_access, const void *args,
                                      size_t args_bytes)
@@ -222,8 +227,8 @@ static enum starpu_data_access_mode merge(enum starpu_data_access_mode a,
     return (enum starpu_data_access_mode)(a | access[b]);
 }
 
-/* Handles of the accesses; a tile that appears twice is one handle, taken
- * once, with both modes. False: out of memory. */
+/* Gives the StarPU task the handles of its accesses. A tile that appears twice
+ * is listed once, with both modes. False: out of memory. */
 static bool task_handles(struct weft_task *t, struct starpu_task *task,
                          uint64_t mark)
 {
@@ -349,7 +354,8 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
     return task;
 }
 
-/* t is complete; takes references and gives it to StarPU. */
+/* Takes references to the tiles of t, which is complete, and submits it to
+ * StarPU. */
 static int task_submit(struct weft_task *t, struct starpu_task *task)
 {
     for (int i = 0; i < t->n_held; i++) {
@@ -371,8 +377,8 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     return rc;
 }
 
-/* False for the devices of other ranks alone: what is no device at all is
- * looked at by all ranks. */
+/* False only for devices of other ranks. A number that is no device at all
+ * counts as here, so that all ranks check and refuse it. */
 static bool device_is_here(const struct weft_rt *rt, int device)
 {
     int local = device - rt->first_device;
@@ -426,10 +432,11 @@ void weft_insert_here(struct weft_seq *seq,
         goto nomem;
     t->seq = seq;
     t->at = rt->n_copies;
-    /* Defined by WEFT_CODELET without const: StarPU writes to it. */
+    /* WEFT_CODELET defines it without const, as StarPU writes to it. */
     t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
     t->where = *where;
-    if (where->device >= 0) /* StarPU's worker, from here on */
+    /* from here on it is the number of StarPU's worker */
+    if (where->device >= 0)
         t->where.device -= rt->first_device;
     codelet_know(rt, t->codelet);
     task = starpu_task_of(t);

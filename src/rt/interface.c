@@ -10,7 +10,8 @@
 #include "rt/internal.h"
 
 #if STARPU_MAJOR_VERSION == 1 && STARPU_MINOR_VERSION < 4
-typedef unsigned home_node; /* of registrations; int since 1.4 */
+/* the type in register_data_handle; it is int since 1.4 */
+typedef unsigned home_node;
 #else
 typedef int home_node;
 #endif
@@ -61,7 +62,8 @@ static int tile_copy(void *from, unsigned from_node, void *to,
     return 0;
 }
 
-/* Also asked when the handle is registered and unregistered: nothing then. */
+/* StarPU also asks when a handle is registered or unregistered; nobody uses
+ * the tile then, and the answer is NULL. */
 static void *tile_pointer(void *data_interface, unsigned node)
 {
     (void) node;
@@ -74,7 +76,8 @@ static size_t tile_size(starpu_data_handle_t handle)
     return tile_of(handle)->bytes;
 }
 
-/* Codelets have no performance models, which would tell tasks apart by it. */
+/* Only performance models tell tasks apart by the footprint, and codelets have
+ * none. */
 static uint32_t tile_footprint(starpu_data_handle_t handle)
 {
     (void) handle;
@@ -135,7 +138,7 @@ void weft_interface_start(void)
 
 #ifdef WEFT_HAVE_MPI
 
-/* MPI counts in int: large tiles are so many GiB, and the rest. */
+/* MPI counts in int, so a large tile is a number of GiB and a rest. */
 static int tile_datatype(starpu_data_handle_t handle, MPI_Datatype *type)
 {
     enum { GIB = 1 << 30 };

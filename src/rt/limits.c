@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a shell or a batch system has limited, tried before StarPU starts,
- * which aborts when it gets no thread or no memory.
+ * Checks the limits that a shell or a batch system may have set. StarPU aborts
+ * when it gets no thread or no memory, so both are tried before it starts.
  */
 #include <pthread.h>
 #include <string.h>
@@ -12,9 +12,11 @@
 
 enum {
     STACK_BYTES =
-        256 << 10,          /* of a thread: kernels keep small arrays there */
-    START_BYTES = 64 << 20, /* of address space, for StarPU's start */
-    OTHER_THREADS = 4       /* of ours, StarPU's and MPI's, but devices */
+        /* stack of a thread: kernels keep small arrays there */
+    256 << 10,
+    START_BYTES = 64 << 20, /* address space that StarPU needs to start */
+    /* threads of Weft, StarPU and MPI beside the devices' */
+    OTHER_THREADS = 4
 };
 
 static void *wait_for(void *mutex)
@@ -24,7 +26,8 @@ static void *wait_for(void *mutex)
     return NULL;
 }
 
-/* Starts n threads that are there at once, and ends them. Returns errno. */
+/* Starts n threads that all exist at the same time, and ends them. Returns
+ * errno, or 0. */
 static int try_threads(int n)
 {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a body and looks whether it keeps to the modes of its accesses. */
+/* Runs a body and checks that it keeps to the modes of its accesses. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "rt/internal.h"
 
-/* Do two accesses share memory? A tile may come twice, or with its parts. */
+/* Whether two accesses share memory: a tile may come twice, or together with
+ * its parts. */
 static bool overlap(const struct weft_task *t, int i, int k)
 {
     const char *a = t->buf[i], *b = t->buf[k];
@@ -14,7 +15,7 @@ static bool overlap(const struct weft_task *t, int i, int k)
         && b < a + t->access[i].tile->bytes;
 }
 
-/* No other access of the task allows what this one does not. */
+/* Whether no access with another mode shares memory with this one. */
 static bool is_alone(const struct weft_task *t, int i)
 {
     for (int k = 0; k < t->n_access; k++)
@@ -36,7 +37,8 @@ int weft_task_run_checked(struct weft_task *t, struct weft_exec *x)
         if (mode == WEFT_READ)
             before[i] = weft_hash64(t->buf[i], bytes);
         else if (mode == WEFT_WRITE && is_alone(t, (int) i))
-            memset(t->buf[i], 0xff, bytes); /* numbers become NaN */
+            /* floating-point numbers become NaN */
+            memset(t->buf[i], 0xff, bytes);
     }
     int rc = t->codelet->cpu(t->args, t->buf, t->n_access, x);
     for (size_t i = 0; i < n && !rc; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting without spinning: loops that poll, and StarPU's own policy "prio"
- * for workers without work. */
+/* Waiting without spinning: for loops that poll, and for idle workers under
+ * StarPU's own policy "prio". */
 #include <string.h>
 #include <time.h>
 
 #include "rt/internal.h"
 
-/* Polls before the first nap, and between two. */
+/* Number of polls before the first nap, and between two naps. */
 enum { POLLS = 64, POLLS_BETWEEN = 16 };
 
 static void sleep_us(int us)
@@ -33,7 +33,8 @@ void weft_nap(struct weft_nap *nap)
 
 static struct starpu_sched_policy napping;
 static struct starpu_task *(*pop_awake)(unsigned sched_ctx_id);
-static int nap_us[STARPU_NMAXWORKERS]; /* each the worker's own */
+/* each is used by its own worker alone */
+static int nap_us[STARPU_NMAXWORKERS];
 
 static struct starpu_task *pop_napping(unsigned sched_ctx_id)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paje traces as StarPU 1.3 writes them, mended: other readers than ViTE want
- * events in the order of time. */
+/* Corrects Paje traces that StarPU 1.3 writes: readers other than ViTE want
+ * the events sorted by time. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +10,20 @@
 #include "base/alloc.h"
 #include "rt/internal.h"
 
-enum { KINDS = 256 }; /* numbers of events in the header */
+enum { KINDS = 256 }; /* the header numbers kinds of events 0 .. KINDS - 1 */
 
 struct line {
     char *text;
-    double time; /* -INFINITY: the header, and definitions, which have none */
-    size_t at;   /* in the file, for those of one time */
+    /* -INFINITY for the header and definitions, which have no time */
+    double time;
+    size_t at; /* position in the file; orders events of the same time */
 };
 
 struct trace {
     struct line *line; /* (n) */
     size_t n, room;
     bool has_time[KINDS]; /* events whose first field is their time */
-    int defined;          /* event whose fields come now, or -1 */
+    int defined;          /* event whose first field comes next, or -1 */
 };
 
 static void read_header(struct trace *t, const char *text)
@@ -34,7 +35,7 @@ static void read_header(struct trace *t, const char *text)
         char field[16] = "";
         sscanf(text, "%% %15s", field);
         t->has_time[t->defined] = strcmp(field, "Time") == 0;
-        t->defined = -1; /* the first field alone */
+        t->defined = -1; /* only the first field matters */
     }
 }
 
@@ -51,7 +52,7 @@ static double time_of(struct trace *t, const char *text)
     return strtod(end, NULL);
 }
 
-/* Colours of codelets are 0..255, where Paje has 0..1. */
+/* StarPU writes colours of codelets as 0..255; Paje wants 0..1. */
 static void fix_colour(char *line)
 {
     double rgb[3];
@@ -65,7 +66,7 @@ static void fix_colour(char *line)
         return;
     snprintf(fixed, sizeof fixed, "\"%.4f %.4f %.4f\"\n", rgb[0] / 255,
              rgb[1] / 255, rgb[2] / 255);
-    strcpy(quote, fixed); /* read_trace() left room */
+    strcpy(quote, fixed); /* read_trace() has left room for it */
 }
 
 static int by_time(const void *a, const void *b)
@@ -100,7 +101,7 @@ static int read_trace(const char *path, struct trace *t, struct weft_err *err)
     if (!f)
         return weft_err_sys(err, "read", path);
     while (!rc && getline(&text, &size, f) > 0) {
-        /* Room for a colour that fix_colour() makes longer. */
+        /* Leaves room for a colour that fix_colour() makes longer. */
         char *copy = weft_alloc(strlen(text) + 32, 1);
         if (!copy)
             rc = weft_err_nomem(err, "a trace", strlen(text));

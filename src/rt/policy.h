@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a scheduling policy of ours is to the runtime, and what it finds in a
- * task: for the rooms rt and sched.
+ * The interface between the runtime and Weft's own scheduling policies, for the
+ * rooms rt and sched.
  */
 #ifndef WEFT_RT_POLICY_H
 #define WEFT_RT_POLICY_H
@@ -22,30 +22,36 @@ struct weft_node {
     int64_t order; /* of insertion */
 };
 
-/* Strict order: the tasks of a (device, chain) pass one after the other. */
+/* Keeps the strict order of one chain of a device: its tasks pass the gate one
+ * after the other. */
 struct weft_gate {
-    int64_t next;              /* position that may pass */
-    struct weft_node *waiting; /* ready, but not their turn; the policy's */
+    int64_t next; /* position of the task that may pass next */
+    /* ready tasks whose turn has not come; belongs to the policy */
+    struct weft_node *waiting;
 };
 
 /* All gates of a sequence; guarded by the policy's lock. `open`: after an
  * error bodies do nothing, so nobody needs to wait for his turn. */
 struct weft_gates {
     bool open;
-    int n_devices, first_device; /* as people count the first */
-    struct weft_gate gate[];     /* (n_devices, WEFT_N_CHAINS) */
+    /* number of the first device in the whole job, for messages */
+    int n_devices, first_device;
+    struct weft_gate gate[]; /* (n_devices, WEFT_N_CHAINS) */
 };
 
 struct weft_policy {
     struct starpu_sched_policy *starpu;
-    /* Before starpu_init(). Device d is StarPU's worker d. nap: idle workers
-     * sleep; spin_us: but not before so long. */
+    /* Called before starpu_init(). Device d is StarPU's worker d. With `nap`
+     * idle workers sleep, after they have spun for spin_us. */
     void (*configure)(int n_devices, bool nap, int spin_us);
-    /* No turns from now on; whoever waits becomes ready. */
+    /* Opens all gates: turns no longer count, and tasks that wait for theirs
+     * become ready. */
     void (*open)(struct weft_gates *gates);
-    /* Positions start at 1 again; no task of the sequence is left. */
+    /* Lets positions start at 1 again; called when no task of the sequence is
+     * left. */
     void (*reset)(struct weft_gates *gates);
-    /* One line about tasks that wait for their turn; "" when none does. */
+    /* Writes a line about tasks that wait for their turn; "" when none
+     * does. */
     void (*describe)(struct weft_gates *gates, char *text, size_t size);
 };
 

@@ -5,7 +5,8 @@
 
 #include "base/alloc.h"
 
-/* Up to 4 KiB in steps of 64 bytes, then eight steps for each power of two. */
+/* Block sizes grow in steps of 64 bytes up to 4 KiB, then in eight steps for
+ * each power of two. */
 static int size_class(size_t bytes, size_t *rounded_out)
 {
     if (bytes <= 4096) {
@@ -70,7 +71,8 @@ static void count_up(struct weft_usage *u, int c, size_t bytes)
 /* mutex is held */
 static void count_get(struct weft_pool *pool, const struct weft_need *need)
 {
-    /* What a block has beyond is not touched, so it takes no memory. */
+    /* A block's bytes beyond those asked for are never touched, so they take
+     * no memory and are not counted. */
     pool->held_bytes += need->bytes;
     count_up(&pool->all, need->c, need->bytes);
     count_up(&pool->all, WEFT_N_MEM_CLASSES, need->bytes);
@@ -88,7 +90,7 @@ static void count_put(struct weft_pool *pool, const struct weft_need *need)
     pool->place[need->place].now_bytes[WEFT_N_MEM_CLASSES] -= need->bytes;
 }
 
-/* Bytes of the limit that nobody holds. */
+/* Bytes of the limit that are not given out. */
 static size_t left(const struct weft_pool *pool)
 {
     return pool->held_bytes < pool->limit_bytes
@@ -153,8 +155,8 @@ void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
     int i = size_class(need->bytes, &rounded);
     pthread_mutex_lock(&pool->mutex);
     count_put(pool, need);
-    /* A block is kept while kept and used ones together stay in the limit,
-     * and kept ones below a quarter of it. */
+    /* A block is kept if kept and used blocks together stay within the limit,
+     * and kept ones within a quarter of it. */
     bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4
              && pool->cached_bytes + rounded <= left(pool);
     if (keep) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ran: totals of calls, and the records as a Chrome trace. */
+/* Records of what ran: totals of calls, and a Chrome trace. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -68,7 +68,8 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
     *out = sum;
 }
 
-/* Times as whole nanoseconds: all ranks add the same numbers. */
+/* Times are summed as whole nanoseconds, so that the order of adding does not
+ * matter and all ranks get the same sums. */
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_N_CALLS])
 {
@@ -157,8 +158,8 @@ static void write_device(FILE *f, struct weft_rt *rt, int d)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* A message, as a beginning and an end: several overlap, and viewers give
- * such pairs lanes of their own. */
+/* Writes a message as a begin and an end event: messages overlap, and viewers
+ * give such pairs lanes of their own. */
 static void write_move(FILE *f, int rank, int64_t id,
                        const struct weft_move *m)
 {
@@ -181,7 +182,8 @@ static void write_move(FILE *f, int rank, int64_t id,
     }
 }
 
-/* This rank's part: a list of events that begins with a comma, or not. */
+/* Writes this rank's events; on ranks other than 0 the list begins with a
+ * comma. */
 static void write_rank(FILE *f, struct weft_rt *rt)
 {
     char name[32] = "weft";
@@ -200,7 +202,7 @@ static void write_rank(FILE *f, struct weft_rt *rt)
     pthread_mutex_unlock(&rt->mutex);
 }
 
-/* Another rank's part, which it sends as text. */
+/* Receives another rank's events as text and writes them. */
 static int write_received(FILE *f, int rank, struct weft_err *err)
 {
     size_t size;
@@ -222,7 +224,7 @@ static int write_file(struct weft_rt *rt, FILE *f, const char *path,
     write_rank(f, rt);
     for (int r = 1; r < rt->n_ranks && !rc; r++)
         rc = write_received(f, r, err);
-    if (rc) /* others are sending */
+    if (rc) /* other ranks still send and would wait for ever */
         weft_world_abort(err);
     fprintf(f, "\n]}\n");
     bool bad = ferror(f) != 0;
@@ -235,7 +237,7 @@ static int write_file(struct weft_rt *rt, FILE *f, const char *path,
     return bad ? weft_err_sys(err, "write", path) : 0;
 }
 
-/* Rank 0's. The file has its name when it is whole. */
+/* Rank 0 writes the file, which gets its name when it is complete. */
 static int write_trace(struct weft_rt *rt, const char *path,
                        struct weft_err *err)
 {

@@ -117,7 +117,7 @@ void weft_seq_end(struct weft_seq *seq, int64_t lot)
 
 /* ---- Lots -------------------------------------------------------------- */
 
-/* seq->mutex is held. */
+/* Waits until all tasks of a lot have ended. The caller holds seq->mutex. */
 static void wait_slot(struct weft_seq *seq, int64_t lot)
 {
     while (seq->n_in_lot[lot % WEFT_LOTS] > 0)
@@ -138,7 +138,8 @@ void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot)
 {
     pthread_mutex_lock(&seq->mutex);
     weft_assert(lot >= 0 && lot < seq->lot);
-    if (lot > seq->lot - WEFT_LOTS) /* older ones have ended */
+    /* older lots have ended: weft_seq_lot() waited */
+    if (lot > seq->lot - WEFT_LOTS)
         wait_slot(seq, lot);
     pthread_mutex_unlock(&seq->mutex);
 }
@@ -162,7 +163,7 @@ WEFT_NORETURN static void out_of_step(const struct weft_rt *rt,
     weft_world_abort(&err);
 }
 
-/* All ranks' sequences fail with the sentence of that rank's. */
+/* Makes the sequences of all ranks fail with the error of that rank's. */
 static void share_failure(struct weft_seq *seq, int rank)
 {
     struct weft_err err;
@@ -187,7 +188,8 @@ static int64_t failure_order(struct weft_seq *seq)
     return at * seq->rt->n_ranks + seq->rt->rank;
 }
 
-/* wish: the same on all ranks. Returns 0 or the code of the common error. */
+/* `wish` is what the caller came for and must be the same on all ranks.
+ * Returns 0 or the code of the common error. */
 static int control_step(struct weft_seq *seq, int64_t wish)
 {
     struct weft_rt *rt = seq->rt;
@@ -209,7 +211,7 @@ static int control_step(struct weft_seq *seq, int64_t wish)
         if (least[3] != -least[4])
             out_of_step(rt, "bytes to agree on (-1: waits)", least[3],
                         -least[4]);
-        return 0; /* what has failed since is for the next step */
+        return 0; /* a later failure is reported at the next step */
     }
     share_failure(seq, (int) (least[0] % rt->n_ranks));
     return atomic_load(&seq->failed);
@@ -266,7 +268,8 @@ void weft_seq_record(struct weft_seq *seq, int64_t at,
         atomic_store(&seq->failed, err->code);
     }
     pthread_mutex_unlock(&seq->mutex);
-    /* Tasks of the order may never be inserted now. */
+    /* After an error some tasks of the strict order may never be inserted, so
+     * the others must not wait for their turn. */
     if (first && seq->rt->policy)
         seq->rt->policy->open(seq->gates);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start and stop: StarPU's configuration is here, all of it. */
+/* Start and stop. All of StarPU's configuration is in this file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,9 @@
 enum {
     MAX_DEVICES = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? STARPU_MAXCPUS
                                                     : WEFT_MAX_DEVICES,
-    RECORDS = 1 << 17, /* of all devices: 6 MiB, 25 MB as a trace */
-    SPIN_US = 20       /* before a nap: a wake-up costs about as much */
+    RECORDS = 1 << 17, /* records of all devices: 6 MiB, 25 MB as a trace */
+    /* spinning before a nap: a wake-up costs about as much */
+    SPIN_US = 20
 };
 
 static atomic_bool started;
@@ -45,7 +46,8 @@ int weft_rt_max_devices(void)
 
 /* ---- Environment ------------------------------------------------------ */
 
-/* Processes that have not joined would do the same thing side by side. */
+/* Refuses to run as one of several processes that have not joined a job: each
+ * would do the same work. */
 static int check_joined(struct weft_err *err)
 {
     const char *variable;
@@ -59,8 +61,9 @@ static int check_joined(struct weft_err *err)
                         n, variable);
 }
 
-/* What Weft decides by itself. Who sets it means something by that, so it is
- * not passed over; a value that says the same is none of it. */
+/* Refuses environment variables that ask StarPU for what Weft decides itself:
+ * ignoring them silently would surprise the user. A value that asks for the
+ * same as Weft does is fine. */
 static int check_environment(struct weft_err *err)
 {
     static const struct {
@@ -93,8 +96,8 @@ static bool folder_is_good(const char *path)
     return weft_dir_create(path, &err) == 0 && access(path, W_OK | X_OK) == 0;
 }
 
-/* StarPU keeps measurements of the machine there; not in the user's home
- * itself, unless he says so. */
+/* Sets the folder where StarPU keeps measurements of the machine, unless the
+ * user has set it; StarPU's default is the user's home itself. */
 static void set_starpu_home(void)
 {
     char path[4096];
@@ -173,7 +176,8 @@ static int starpu_start(struct weft_rt *rt,
     bool nap = options->nap < 0 ? crowded : options->nap > 0;
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_MPI_NOBIND", "1", 0);
-    /* StarPU of every rank would bind to the first cores. */
+    /* Otherwise the StarPU of every rank would bind its workers to the first
+     * cores. */
     if (rt->n_devices > n_usable || weft_world_host()->share < 1)
         setenv("STARPU_WORKERS_NOBIND", "1", 1);
     set_starpu_home();
@@ -186,7 +190,7 @@ static int starpu_start(struct weft_rt *rt,
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = rt->n_devices;
     conf.reserve_ncpus = 0;
-    conf.ncuda = 0; /* GPU devices come later */
+    conf.ncuda = 0; /* there are no GPU devices yet */
     conf.nopencl = 0;
     conf.catch_signals = 0;
     conf.will_use_mpi = rt->n_ranks > 1;
@@ -242,7 +246,8 @@ static void rt_free(struct weft_rt *rt)
     weft_free(rt);
 }
 
-/* What this rank has to itself, and what it may have of devices. */
+/* Finds out which cores this rank has to itself and how many devices it
+ * runs. */
 static int prepare(const struct weft_rt_options *options,
                    struct weft_topology *topology, int *n_devices_out,
                    struct weft_err *err)
@@ -308,7 +313,7 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
     return NULL;
 }
 
-/* All of one rank's start that may fail. */
+/* All steps of one rank's start that may fail. */
 static int start_here(struct weft_rt *rt,
                       const struct weft_rt_options *options,
                       const struct weft_topology *topology,
@@ -348,7 +353,7 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     if (rc)
         goto err_created;
     weft_transfer_start(rt);
-    weft_world_min(0); /* all leave together */
+    weft_world_min(0); /* all ranks leave together */
     rt->start_s = weft_clock_s();
     *out = rt;
     return 0;

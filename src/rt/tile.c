@@ -65,7 +65,8 @@ bool weft_tile_is_here(const struct weft_tile *tile)
 
 /* ---- Life ------------------------------------------------------------- */
 
-/* A tile struct, with its handle if it is here: a used one, or a new one. */
+/* Returns a tile struct, used before or new; for a tile of this rank it has a
+ * handle. */
 static struct weft_tile *tile_get(struct weft_rt *rt, bool here)
 {
     struct weft_tile **list = here ? &rt->free_tile : &rt->free_foreign;
@@ -142,7 +143,8 @@ static struct weft_need need_of(const struct weft_tile *tile)
                                      - tile->rt->first_place};
 }
 
-/* Readers of a tile that nobody wrote, after an error, may come together. */
+/* After an error a tile may have several readers and no writer; when these
+ * come at the same time, the memory of the first of them counts. */
 static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
 {
     struct weft_pool *pool = tile->rt->pool;
@@ -153,7 +155,7 @@ static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
     return none;
 }
 
-/* Whose memory it is. */
+/* The tile that owns the memory: the whole of a part, else the tile itself. */
 static struct weft_tile *base_of(struct weft_tile *tile)
 {
     return tile->whole ? tile->whole : tile;
@@ -262,7 +264,7 @@ void weft_tile_unhold(struct weft_tile *tile)
     weft_tile_drop(tile);
 }
 
-/* The owner's references to the parts. */
+/* Drops the owner's references to the parts. */
 static void parts_drop(struct weft_tile **part, int n)
 {
     for (int i = 0; i < n; i++)
@@ -317,7 +319,8 @@ static int part_create(struct weft_tile *whole, size_t begin, size_t end,
     return 0;
 }
 
-/* n parts, cut at at[0 .. n - 2]; n 1: none, NULL. */
+/* Makes n parts, cut at at[0 .. n - 2]; for n 1 there are none, and *out is
+ * NULL. */
 static int parts_create(struct weft_tile *tile, int n, const size_t at[],
                         struct weft_tile ***out, struct weft_err *err)
 {
@@ -389,7 +392,7 @@ static int join_cpu(const void *args, void *const buf[], int n_buf,
 }
 WEFT_CODELET(join, 0xeceff1, join_cpu)
 
-/* The parts, or the tile where there are none. */
+/* Lists accesses of the parts, or of the tile where there are none. */
 static int list_parts(struct weft_tile *tile, struct weft_tile *const part[],
                       int n, enum weft_mode mode, struct weft_access *out)
 {
@@ -412,9 +415,10 @@ void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
     struct weft_access *access = weft_alloc(most, sizeof *access);
     int rc = access ? parts_create(tile, n, at, &new, &err)
                     : weft_err_nomem(&err, "parts of a tile", most * 16);
-    if (rc) /* other ranks' copies wait for the parts */
+    if (rc) /* copies of other ranks would wait for the parts for ever */
         weft_world_abort(&err);
-    parts_set(tile, NULL, 0); /* its own handle may be one of them */
+    /* so that the tile itself can be listed: it then uses its own handle */
+    parts_set(tile, NULL, 0);
     n_access = list_parts(tile, old, n_old, WEFT_READ_WRITE, access);
     n_access += list_parts(tile, new, n, WEFT_WRITE, access + n_access);
     weft_insert(seq, &weft_cl_join, NULL, 0, access, n_access, where);
@@ -455,10 +459,11 @@ void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
     for (int i = 0; i < weft_tile_n_parts(tile); i++) {
         struct weft_tile *part = weft_tile_part(tile, i);
         int rc = starpu_data_acquire(part->handle, access[mode]);
-        weft_assert(rc == 0); /* not 0 only inside of a task */
+        weft_assert(rc == 0); /* it fails only inside a task */
         WEFT_TSAN_ACQUIRE(part);
     }
-    /* The writer of a failed sequence wrote nothing: zeros. */
+    /* When the sequence has failed, nobody wrote the tile; it is then
+     * zeros. */
     return weft_tile_data(tile, true);
 }
 

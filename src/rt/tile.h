@@ -32,25 +32,26 @@ struct weft_tile;
 
 /* What the tile is, for messages and traces: "actor layer 3 block 1". */
 struct weft_tile_id {
-    const char *model; /* static or outliving the tile; may be NULL */
-    const char *kind;  /* the same: "weights", "gradient", "activation" */
+    const char *model; /* static, or outlives the tile; may be NULL */
+    const char *kind;  /* likewise; "weights", "gradient", "activation" */
     int32_t version, layer, block; /* -1: none */
     int32_t place;
 };
 
-/* Permanent tile of `bytes` (> 0), zeroed. Errors: WEFT_ENOMEM (also beyond
- * the limit set for the runtime; the sentence says class, wanted, left). */
+/* Creates a permanent tile of `bytes` (> 0), zeroed. Errors: WEFT_ENOMEM, also
+ * beyond the runtime's memory limit; the text says which class, how much was
+ * wanted and how much is left. */
 int weft_tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
                      enum weft_mem_class c, size_t bytes,
                      struct weft_tile **out, struct weft_err *err);
 
-/* Temporary tile: its first access must be a write. */
+/* Creates a temporary tile: its first access must be a write. */
 int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
                           enum weft_mem_class c, size_t bytes,
                           struct weft_tile **out, struct weft_err *err);
 
-/* The tile goes when the tasks inserted so far that use it are done; the
- * pointer is invalid at once. Does not wait. NULL is allowed. */
+/* Frees the tile when the tasks inserted so far that use it are done, without
+ * waiting for them; the pointer is invalid at once. NULL is allowed. */
 void weft_tile_release(struct weft_tile *tile);
 
 /* Cuts a tile that no task has used at the bytes at[0] < ... < at[n - 2],
@@ -63,7 +64,8 @@ int weft_tile_cut(struct weft_tile *tile, int n, const size_t at[],
                   struct weft_err *err);
 int weft_tile_cut_like(struct weft_tile *tile, const struct weft_tile *like,
                        struct weft_err *err);
-/* Part number i of so many; of a tile in one piece 1, the tile. */
+/* The number of parts, and part number i. A tile in one piece has one part,
+ * the tile itself. */
 int weft_tile_n_parts(const struct weft_tile *tile);
 struct weft_tile *weft_tile_part(struct weft_tile *tile, int i);
 
@@ -77,8 +79,9 @@ int weft_rt_place_rank(const struct weft_rt *rt, int place);
 
 enum weft_mode { WEFT_READ, WEFT_WRITE, WEFT_READ_WRITE };
 
-/* The program's own access, in submission order with tasks. Waits. For
- * `run` only. Between acquire and release the pointer is valid. */
+/* Lets the program itself access the tile, in submission order with tasks;
+ * waits for its turn. The pointer is valid until weft_tile_unacquire(). For
+ * the room run only. */
 void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode);
 void weft_tile_unacquire(struct weft_tile *tile);
 
@@ -86,12 +89,12 @@ void weft_tile_unacquire(struct weft_tile *tile);
  * that acquiring for reading would not wait. */
 bool weft_tile_ready(struct weft_tile *tile);
 
-/* Memory of a class at all places of this rank: now, and the highest since
- * start (of the class's sum). */
+/* Memory of a class at all places of this rank together: now, and the highest
+ * sum since the start. */
 void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
                     size_t *now_out, size_t *peak_out);
-/* The highest of a class at each place of the job, out (n_places). A place's
- * total: class WEFT_N_MEM_CLASSES. Collective. */
+/* The highest memory of a class at each place of the job, peak_out (n_places).
+ * Class WEFT_N_MEM_CLASSES stands for a place's total. Collective. */
 void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
                            size_t *peak_out);
 

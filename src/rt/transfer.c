@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages between ranks: one rank's tile becomes another's. StarPU-MPI sends
- * when the tile's turn among the tasks has come, and receives when it is the
- * other tile's.
- *
- * The two sides of a copy find one another by its number among the copies
- * from one rank to the other, which all ranks insert in the same order.
+ * Messages between ranks copy one rank's tile into another's. StarPU-MPI posts
+ * the send when the sender's tile has its turn among the tasks, and the receive
+ * when the receiver's tile has. The two sides of a copy are matched by its
+ * number among the copies from one rank to the other, which all ranks insert in
+ * the same order.
  */
 #include "rt/internal.h"
 
@@ -18,8 +17,9 @@
 
 #ifdef WEFT_HAVE_MPI
 
-/* A message that comes before its tile's turn waits in memory of StarPU-MPI's
- * if it is shorter; a longer one is not sent until it is asked for. */
+/* A shorter message that arrives before its tile's turn waits in memory of
+ * StarPU-MPI; one of this size or longer is not sent until its receive is
+ * posted. */
 enum { LONG_BYTES = 1 << 16 };
 
 struct weft_transfer {
@@ -56,7 +56,8 @@ static void link_out(struct weft_rt *rt, struct weft_transfer *t)
     atomic_fetch_sub(&rt->n_transfers, 1);
 }
 
-/* What went wrong with the tile's memory when the message was posted. */
+/* Reports what went wrong with the tile's memory when the message was
+ * posted. */
 static void report_trouble(struct weft_transfer *t)
 {
     struct weft_err err;
@@ -90,7 +91,8 @@ static void note_end(struct weft_rt *rt, const struct weft_transfer *t)
     pthread_mutex_unlock(&rt->mutex);
 }
 
-/* StarPU-MPI has given the tile back already: its next task may be running. */
+/* Called at the end of a message. StarPU-MPI has released the tile already, so
+ * its next task may be running. */
 static void ended(void *arg)
 {
     struct weft_transfer *t = arg;
@@ -110,16 +112,16 @@ static void ended(void *arg)
     weft_seq_end(seq, lot);
 }
 
-/* Numbers begin again when no message is under way anywhere, as StarPU-MPI
- * keeps some memory for every tag that it has seen. */
+/* Starts the numbers again; called when no message is under way anywhere.
+ * StarPU-MPI keeps some memory for every tag that it has seen. */
 void weft_transfer_renumber(struct weft_rt *rt)
 {
     memset(rt->n_sent, 0, (size_t) rt->n_ranks * sizeof *rt->n_sent);
     memset(rt->n_received, 0, (size_t) rt->n_ranks * sizeof *rt->n_received);
 }
 
-/* Odd and even by direction: StarPU-MPI 1.3 keeps long messages of both in
- * one table. */
+/* Tags are odd in one direction and even in the other, as StarPU-MPI 1.3 keeps
+ * long messages of both directions in one table. */
 static starpu_mpi_tag_t next_tag(struct weft_rt *rt, int from, int to)
 {
     int64_t *n = from == rt->rank ? &rt->n_sent[to] : &rt->n_received[from];
@@ -149,7 +151,7 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
     struct weft_rt *rt = seq->rt;
     struct weft_err err;
     struct weft_transfer *t = weft_alloc(1, sizeof *t);
-    if (!t) { /* the other side waits for it */
+    if (!t) { /* the other side would wait for it for ever */
         weft_err_nomem(&err, "a message", sizeof *t);
         weft_world_abort(&err);
     }
@@ -229,7 +231,8 @@ void weft_transfer_free(struct weft_rt *rt)
 
 typedef void (*nap_fn)(unsigned first_us, unsigned last_us);
 
-/* Only tools/build-starpu's StarPU-MPI has it. */
+/* The function that lets StarPU-MPI sleep; only the one that
+ * tools/build-starpu makes has it, else NULL. */
 static nap_fn starpu_nap(void)
 {
     nap_fn fn;
@@ -242,7 +245,8 @@ bool weft_rt_messages_nap(void)
     return starpu_nap() != NULL;
 }
 
-/* One of StarPU-MPI's threads polls for as long as it expects a message. */
+/* A thread of StarPU-MPI polls for as long as it expects a message; this lets
+ * it sleep between the polls. */
 static void let_messages_nap(const struct weft_rt *rt)
 {
     nap_fn nap = starpu_nap();
@@ -260,7 +264,7 @@ void weft_transfer_start(struct weft_rt *rt)
         return;
     let_messages_nap(rt);
     int rc = starpu_mpi_init_comm(NULL, NULL, 0, weft_world_transfers());
-    weft_assert(rc == 0); /* never another value in 1.3 and 1.4 */
+    weft_assert(rc == 0); /* StarPU 1.3 and 1.4 return no other value */
     weft_interface_messages();
 }
 

@@ -13,7 +13,8 @@
 #include "base/log.h"
 #include "rt/internal.h"
 
-/* Every thread of this kind looks at its messages once a second. */
+/* A rank that does not answer for so long is reported: the watchdog of each
+ * rank looks at its messages once a second. */
 static const double ANSWER_S = 5;
 
 struct weft_watchdog {
@@ -43,7 +44,7 @@ static void report_running(struct weft_rt *rt)
     }
 }
 
-/* "layer_forward 12, adamw 3"; returns the total. */
+/* Writes a text such as "layer_forward 12, adamw 3"; returns the total. */
 static long list_pending(struct weft_rt *rt, char *text, size_t size)
 {
     long total = 0;
@@ -99,7 +100,7 @@ static bool report(struct weft_rt *rt, double standstill_s)
     return true;
 }
 
-/* Nothing is there that could move. */
+/* Whether nothing is pending that could make progress. */
 static bool is_idle(struct weft_rt *rt)
 {
     char none[1];
@@ -111,7 +112,7 @@ static bool is_idle(struct weft_rt *rt)
 void weft_watchdog_look(struct weft_watchdog_view *view, double now_s)
 {
     struct weft_rt *rt = view->rt;
-    /* What was inserted moved as well: idle time is no standstill. */
+    /* Time without pending work is no standstill: it counts as progress. */
     long ended = atomic_load(&rt->n_ended);
     bool idle = is_idle(rt);
     weft_world_life_answer();

@@ -27,7 +27,8 @@ static struct {
 #ifdef WEFT_HAVE_MPI
     bool open;
     MPI_Comm control, transfers, life;
-    bool *answered; /* (size) since the last question */
+    /* (size) which ranks have answered since the last question */
+    bool *answered;
 #endif
 } world = {.size = 1, .host = {.n_ranks = 1, .share = 1}};
 
@@ -70,7 +71,8 @@ double weft_world_waits_s(void)
 
 #ifdef WEFT_HAVE_MPI
 
-/* Polls for as long as a message inside a machine takes, then sleeps. */
+/* Waits for a request: polls for as long as a message inside a machine takes,
+ * then sleeps between polls. */
 static void complete(MPI_Request *request)
 {
     struct weft_nap nap = {0};
@@ -140,7 +142,7 @@ MPI_Comm weft_world_transfers(void)
 
 enum { LIFE_QUESTION, LIFE_ANSWER };
 
-/* Messages without data: nobody waits until they are sent. */
+/* Sends a message without data; nobody waits until it is sent. */
 static void life_send(int rank, int tag)
 {
     MPI_Request request;
@@ -189,9 +191,9 @@ int weft_world_life_silent(void)
 
 /* ---- Joining ---------------------------------------------------------- */
 
-/* How many ranks share this machine, and what part of the processors that
- * this one may use is its own: all of them when mpirun dealt them out, a
- * fraction when ranks have the same. */
+/* Counts the ranks on this machine, and finds which share of the processors
+ * that this rank may use is its own: all of them when mpirun gave each rank
+ * its own, a fraction when ranks have the same ones. */
 static void read_host(void)
 {
     enum { WORDS = sizeof(cpu_set_t) / sizeof(uint64_t) };
@@ -381,7 +383,7 @@ int weft_world_agree(int rc, struct weft_err *err)
         return 0;
     if (rc && err)
         common = *err;
-    common.code = rc; /* the text of a failure may have been for nobody */
+    common.code = rc; /* the caller may have passed no err */
     rc = weft_world_share_err((int) failed, &common);
     if (err)
         *err = common;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the processes of the job; for src/rt alone. All of it is collective
- * but sending and receiving, and does nothing in a job of one.
+ * Communication between the processes of the job; for src/rt alone. All
+ * functions but sending, receiving and those marked "Local" are collective;
+ * they do nothing in a job of one process.
  */
 #ifndef WEFT_RT_WORLD_H
 #define WEFT_RT_WORLD_H
@@ -13,35 +14,37 @@
 #include <mpi.h>
 #include <starpu_mpi.h>
 
-/* StarPU-MPI's messages. */
+/* The communicator of StarPU-MPI's messages. */
 MPI_Comm weft_world_transfers(void);
 #endif
 
-/* The number of processes that the environment tells, and the variable that
- * does; Local. */
+/* The number of processes according to the environment, and the variable that
+ * says so. Local. */
 int weft_world_started(const char **variable_out);
 
 struct weft_host {
-    int n_ranks;  /* of the job on this machine */
-    double share; /* this one's, of the processors it may use: (0, 1] */
+    int n_ranks; /* ranks of the job on this machine */
+    /* part of the processors it may use that is its own: (0, 1] */
+    double share;
 };
 const struct weft_host *weft_world_host(void);
 
-/* How long this rank has waited for the others so far; 0: it does not. */
+/* How long this rank has been waiting for the others; 0: it does not wait. */
 double weft_world_waits_s(void);
 
-/* Signs of life between the ranks, for watchdogs; Local, by one thread. Ask
- * sends a question to all others, answer replies to theirs and takes in what
- * came to ours, silent tells the first rank that has not answered since the
- * last question, or -1. */
+/* Signs of life between the ranks, for watchdogs. Local; one thread calls
+ * them. Ask sends a question to all other ranks; answer replies to their
+ * questions and receives replies to ours; silent returns the first rank that
+ * has not answered since the last question, or -1. */
 void weft_world_life_ask(void);
 void weft_world_life_answer(void);
 int weft_world_life_silent(void);
 
 enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
-/* v (n): all ranks', number by number. */
+/* Reduces v (n) over all ranks, number by number. */
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);
-/* That rank's error to all, which say who had it. Returns its code. */
+/* Copies that rank's error to all ranks and adds which rank had it. Returns
+ * its code. */
 int weft_world_share_err(int rank, struct weft_err *err);
 
 void weft_world_send(int rank, const void *data, size_t bytes);
