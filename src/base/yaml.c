@@ -9,7 +9,6 @@
 #include <yaml.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 
 /* The root node comes first and owns the document's name. */
 struct document {
@@ -268,19 +267,6 @@ int weft_yaml_parse(const char *text, size_t n, const char *name,
         weft_yaml_free(&d->root);
     else
         *out = &d->root;
-    return rc;
-}
-
-int weft_yaml_read(const char *path, struct weft_yaml **out,
-                   struct weft_err *err)
-{
-    char *text;
-    size_t n;
-    int rc = weft_file_read(path, (size_t) 16 << 20, &text, &n, err);
-    if (rc)
-        return rc;
-    rc = weft_yaml_parse(text, n, path, out, err);
-    weft_free(text);
     return rc;
 }
 

@@ -34,9 +34,6 @@ struct weft_yaml {
  * WEFT_EFORMAT ("name:line: what"), WEFT_ENOMEM. */
 int weft_yaml_parse(const char *text, size_t n, const char *name,
                     struct weft_yaml **out, struct weft_err *err);
-/* The same from a file of at most 16 MiB, which is its name. */
-int weft_yaml_read(const char *path, struct weft_yaml **out,
-                   struct weft_err *err);
 /* Frees a root and all below it. NULL is allowed. */
 void weft_yaml_free(struct weft_yaml *root);
 

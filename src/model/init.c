@@ -16,25 +16,28 @@
 /* ---- Presets ---------------------------------------------------------- */
 
 static const struct preset {
-    const char *name, *about;
+    const char *name;
     enum weft_family family;
     int32_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab;
     int32_t max_positions;
     double rope_theta;
     bool tied;
 } presets[] = {
-    {"nano", "llama, 0.1M: tests", WEFT_LLAMA, 64, 2, 4, 2, 16, 128, 0, 1024,
-     10000, true},
-    {"tiny", "llama, 0.8M: examples", WEFT_LLAMA, 128, 4, 4, 2, 32, 384, 0,
-     2048, 10000, true},
-    {"110m", "llama, 110M, as GPT-2 small: benchmarks", WEFT_LLAMA, 768, 12,
-     12, 12, 64, 2048, 32000, 2048, 10000, true},
-    {"0.5b", "qwen2, sizes of Qwen2.5-0.5B", WEFT_QWEN2, 896, 24, 14, 2, 64,
-     4864, 151936, 32768, 1000000, true},
-    {"1b", "llama, sizes of Llama-3.2-1B", WEFT_LLAMA, 2048, 16, 32, 8, 64,
-     8192, 128256, 131072, 500000, true},
-    {"8b", "llama, sizes of Llama-3.1-8B", WEFT_LLAMA, 4096, 32, 32, 8, 128,
-     14336, 128256, 131072, 500000, false},
+    /* 0.1M: tests */
+    {"nano", WEFT_LLAMA, 64, 2, 4, 2, 16, 128, 0, 1024, 10000, true},
+    /* 0.8M: examples */
+    {"tiny", WEFT_LLAMA, 128, 4, 4, 2, 32, 384, 0, 2048, 10000, true},
+    /* 110M, as GPT-2 small: benchmarks */
+    {"110m", WEFT_LLAMA, 768, 12, 12, 12, 64, 2048, 32000, 2048, 10000, true},
+    /* Qwen2.5-0.5B */
+    {"0.5b", WEFT_QWEN2, 896, 24, 14, 2, 64, 4864, 151936, 32768, 1000000,
+     true},
+    /* Llama-3.2-1B */
+    {"1b", WEFT_LLAMA, 2048, 16, 32, 8, 64, 8192, 128256, 131072, 500000,
+     true},
+    /* Llama-3.1-8B */
+    {"8b", WEFT_LLAMA, 4096, 32, 32, 8, 128, 14336, 128256, 131072, 500000,
+     false},
 };
 
 bool weft_init_preset(const char *name, struct weft_init_options *o)
@@ -57,14 +60,6 @@ bool weft_init_preset(const char *name, struct weft_init_options *o)
         return true;
     }
     return false;
-}
-
-const char *weft_init_preset_name(size_t i, const char **about_out)
-{
-    if (i >= WEFT_COUNT(presets))
-        return NULL;
-    *about_out = presets[i].about;
-    return presets[i].name;
 }
 
 /* ---- Tokenizers ------------------------------------------------------- */

@@ -34,8 +34,6 @@ struct weft_init_options {
 /* Named sizes: "nano", "tiny", "110m", ... False when there is none of that
  * name; leaves the other options alone. */
 bool weft_init_preset(const char *name, struct weft_init_options *options);
-/* The i-th name and what it is, or NULL after the last. */
-const char *weft_init_preset_name(size_t i, const char **about_out);
 
 /* Makes the folder; on failure nothing is left. `dir` must not be there, or
  * be an empty folder. arch_out (may be NULL): what was made. */

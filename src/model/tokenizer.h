@@ -63,11 +63,6 @@ int32_t weft_tokenizer_find(const struct weft_tokenizer *tok,
 const char *weft_tokenizer_content(const struct weft_tokenizer *tok,
                                    int32_t id);
 
-/* The bytes an id stands for in decoded text, before U+FFFD replaces what is
- * not UTF-8; NULL and 0 when it has no token. Borrowed. */
-const char *weft_tokenizer_bytes(const struct weft_tokenizer *tok, int32_t id,
-                                 size_t *n_out);
-
 /* True for an added token marked special. */
 bool weft_tokenizer_is_special(const struct weft_tokenizer *tok, int32_t id);
 

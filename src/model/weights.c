@@ -229,11 +229,6 @@ void weft_weights_close(struct weft_weights *w)
     weft_free(w);
 }
 
-bool weft_weights_score_made(const struct weft_weights *w)
-{
-    return w->shape.scalar_head && !w->tensor[w->n - 1];
-}
-
 /* ---- Reading tiles ---------------------------------------------------- */
 
 static int check_finite(const struct weft_st_tensor *t, size_t first,

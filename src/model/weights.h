@@ -38,9 +38,6 @@ int weft_weights_open(const char *dir, const struct weft_arch *arch,
                       struct weft_weights **out, struct weft_err *err);
 void weft_weights_close(struct weft_weights *weights); /* NULL is allowed */
 
-/* True when the scalar head was made up (WEFT_SCORE_ZERO or _RANDOM). */
-bool weft_weights_score_made(const struct weft_weights *weights);
-
 /* One tile in flat order into flat_out (layout.n_flat floats of the tile);
  * replicas are filled, padding is zero. `shape` is the architecture's,
  * partitioned. Threads may read at once. Errors: WEFT_ENUMERIC (NaN or

@@ -29,12 +29,4 @@ int weft_plan_deal(int32_t n, const double *cost, int32_t n_groups,
 int32_t weft_plan_split(int32_t n, const int32_t *n_rows, int32_t max_rows,
                         int32_t *first_out);
 
-/* The device of gradient group g when dp devices share n_groups: contiguous
- * ranges. */
-WEFT_INLINE int32_t weft_plan_group_device(int32_t g, int32_t n_groups,
-                                           int32_t dp)
-{
-    return (int32_t) ((int64_t) g * dp / n_groups);
-}
-
 #endif

@@ -75,7 +75,6 @@ struct weft_mesh weft_mesh_largest(int32_t n_nodes, int32_t n_devices,
 /* Device number of the mesh's i-th device. */
 int32_t weft_mesh_device(const struct weft_plan *plan,
                          const struct weft_mesh *mesh, int32_t i);
-bool weft_mesh_overlap(const struct weft_mesh *a, const struct weft_mesh *b);
 /* Device of a member. */
 int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,

@@ -29,13 +29,6 @@ int32_t weft_mesh_device(const struct weft_plan *plan,
          + i % mesh->n_devices;
 }
 
-bool weft_mesh_overlap(const struct weft_mesh *a, const struct weft_mesh *b)
-{
-    return a->node < b->node + b->n_nodes && b->node < a->node + a->n_nodes
-        && a->device < b->device + b->n_devices
-        && b->device < a->device + a->n_devices;
-}
-
 int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,
                          int32_t stage, int32_t tp)
@@ -45,7 +38,7 @@ int32_t weft_plan_device(const struct weft_plan *plan,
     return weft_mesh_device(plan, &call->mesh, group * call->tp + tp);
 }
 
-/* The inverse of weft_plan_group_device(): thing j is of part j parts / n. */
+/* Thing j is of part j parts / n. */
 struct weft_range weft_plan_range(int32_t n, int32_t parts, int32_t i)
 {
     int64_t first = weft_ceil_div((int64_t) i * n, parts);

@@ -35,9 +35,6 @@ struct weft_err *weft_exec_err(struct weft_exec *x);
  * WEFT_ENOMEM. The worker keeps the memory for its next body. */
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes);
 
-/* The device the body runs on, 0..n_devices-1. */
-int weft_exec_device(const struct weft_exec *x);
-
 struct weft_codelet {
     struct starpu_codelet starpu;
     weft_body_fn cpu;

@@ -16,11 +16,6 @@ struct weft_err *weft_exec_err(struct weft_exec *x)
     return &x->err;
 }
 
-int weft_exec_device(const struct weft_exec *x)
-{
-    return x->device;
-}
-
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
 {
     if (bytes > (size_t) 1 << 47) { /* no machine has it */

@@ -251,19 +251,10 @@ static void test_words(void)
     weft_yaml_free(root);
 }
 
-static void test_read_missing(void)
-{
-    struct weft_yaml *root;
-    struct weft_err err;
-    CHECK_FAILS(weft_yaml_read("no/such.yaml", &root, &err), WEFT_ENOTFOUND,
-                err, "'no/such.yaml'");
-}
-
 WEFT_TESTS("base/yaml", {"test_tree", test_tree},
            {"test_many_children", test_many_children},
            {"test_empty_documents", test_empty_documents},
            {"test_refusals", test_refusals}, {"test_depth", test_depth},
            {"test_too_many_keys", test_too_many_keys},
            {"test_prefixes", test_prefixes}, {"test_numbers", test_numbers},
-           {"test_words", test_words},
-           {"test_read_missing", test_read_missing})
+           {"test_words", test_words})

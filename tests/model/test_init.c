@@ -253,13 +253,13 @@ static void test_failures(void)
 
 static void test_presets(void)
 {
-    const char *about, *name;
-    for (size_t i = 0; (name = weft_init_preset_name(i, &about)); i++) {
+    static const char *const names[] = {"nano", "tiny", "110m",
+                                        "0.5b", "1b",   "8b"};
+    for (size_t i = 0; i < WEFT_COUNT(names); i++) {
         struct weft_init_options o = {0};
-        CHECK(weft_init_preset(name, &o));
+        CHECK(weft_init_preset(names[i], &o));
         CHECK(o.hidden > 0 && o.layers > 0 && o.heads % o.kv_heads == 0);
-        CHECK(about[0] != 0);
-        if (strcmp(name, "110m") == 0) {
+        if (strcmp(names[i], "110m") == 0) {
             struct weft_shape s = {.hidden = o.hidden,
                                    .n_layers = o.layers,
                                    .n_heads = o.heads,

@@ -400,7 +400,6 @@ static void test_score_from_trunk(void)
     weft_layout_get(&s, WEFT_TILE_FINAL, 0, &l);
     size_t at = weft_layout_part(&l, WEFT_PART_SCORE)->offset;
     REQUIRE_OK(weft_weights_open(dir, &a, &o, &w, &err), err);
-    CHECK(weft_weights_score_made(w));
     float *x = read_tile(w, &s, &final);
     for (int32_t i = 0; i < s.hidden; i++)
         CHECK(x[at + (size_t) i] == 0 && x[i] != 0);
@@ -465,7 +464,6 @@ static void test_score_names(void)
             struct weft_shape s = a.shape;
             REQUIRE_OK(weft_shape_partition(&s, 2, &err), err);
             REQUIRE_OK(weft_weights_open(dir, &a, NULL, &w, &err), err);
-            CHECK(!weft_weights_score_made(w));
             float *flat = read_tile(w, &s,
                                     &(struct tile){WEFT_TILE_FINAL, -1, 0});
             CHECK(memcmp(flat + 48, x, sizeof x) == 0); /* 44 to 64 bytes */

@@ -95,14 +95,6 @@ static void test_split(void)
     CHECK_INT(weft_plan_split(0, rows, 10, first), 0);
 }
 
-static void test_group_device(void)
-{
-    const int32_t expected[3][4] = {{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 2}};
-    for (int32_t dp = 1; dp <= 3; dp++)
-        for (int32_t g = 0; g < 4; g++)
-            CHECK_INT(weft_plan_group_device(g, 4, dp), expected[dp - 1][g]);
-}
-
 /* By hand: a layer of (4 + 2 + 2) 4 + 4 4 + 3 4 8 + 2 4 = 152 parameters, a
  * final norm of 4, a head of 40, or of 4. */
 static void test_stage_share(void)
@@ -130,5 +122,4 @@ WEFT_TESTS("plan/deal", {"test_deal_sizes", test_deal_sizes},
            {"test_deal_by_hand", test_deal_by_hand},
            {"test_deal_ties_by_index", test_deal_ties_by_index},
            {"test_split", test_split},
-           {"test_group_device", test_group_device},
            {"test_stage_share", test_stage_share})

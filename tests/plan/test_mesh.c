@@ -1,22 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "harness.h"
 
-#include "plan/deal.h"
 #include "plan/layout.h"
 
 static const struct weft_plan cluster = {.n_nodes = 4, .n_devices = 8};
-
-/* Marks the mesh's devices in a map of the cluster's 32. */
-static void mark(const struct weft_mesh *m, bool map[32])
-{
-    memset(map, 0, 32 * sizeof *map);
-    for (int32_t i = 0; i < weft_mesh_size(m); i++) {
-        int32_t d = weft_mesh_device(&cluster, m, i);
-        REQUIRE(d >= 0 && d < 32);
-        CHECK(!map[d]);
-        map[d] = true;
-    }
-}
 
 /* All meshes of 4 nodes of 8. */
 static int32_t all_meshes(struct weft_mesh out[128])
@@ -32,20 +19,25 @@ static int32_t all_meshes(struct weft_mesh out[128])
     return n;
 }
 
-static void test_mesh_overlap(void)
+/* Its devices are those of its nodes and columns, each once. */
+static void test_mesh_devices(void)
 {
     struct weft_mesh mesh[128];
-    bool a[32], b[32];
     int32_t n = all_meshes(mesh);
-    for (int32_t i = 0; i < n; i++)
-        for (int32_t j = 0; j < n; j++) {
-            bool common = false;
-            mark(&mesh[i], a);
-            mark(&mesh[j], b);
-            for (int d = 0; d < 32; d++)
-                common = common || (a[d] && b[d]);
-            CHECK_INT(weft_mesh_overlap(&mesh[i], &mesh[j]), common);
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_mesh *m = &mesh[i];
+        int count[32] = {0};
+        for (int32_t k = 0; k < weft_mesh_size(m); k++) {
+            int32_t d = weft_mesh_device(&cluster, m, k);
+            REQUIRE(d >= 0 && d < 32);
+            count[d]++;
         }
+        for (int32_t d = 0; d < 32; d++) {
+            int32_t row = d / 8 - m->node, column = d % 8 - m->device;
+            CHECK_INT(count[d], row >= 0 && row < m->n_nodes && column >= 0
+                                    && column < m->n_devices);
+        }
+    }
 }
 
 static void test_mesh_device(void)
@@ -96,7 +88,7 @@ static void test_plan_device(void)
     CHECK_INT(weft_plan_device(&cluster, &call, 1, 0, 0), 8 + 4);
 }
 
-/* The owner that plan/deal.h computes thing by thing. */
+/* Thing by thing: g is of part g parts / n. */
 static void test_plan_range(void)
 {
     for (int32_t n = 0; n <= 40; n++)
@@ -106,7 +98,7 @@ static void test_plan_range(void)
                 struct weft_range r = weft_plan_range(n, parts, i);
                 int32_t count = 0;
                 for (int32_t g = 0; g < n; g++) {
-                    bool mine = weft_plan_group_device(g, n, parts) == i;
+                    bool mine = (int64_t) g * parts / n == i;
                     CHECK_INT(g >= r.first && g < r.first + r.n, mine);
                     count += mine;
                 }
@@ -120,7 +112,7 @@ static void test_plan_range(void)
     CHECK_INT(big.first + (int64_t) big.n, INT32_MAX);
 }
 
-WEFT_TESTS("plan/mesh", {"test_mesh_overlap", test_mesh_overlap},
+WEFT_TESTS("plan/mesh", {"test_mesh_devices", test_mesh_devices},
            {"test_mesh_device", test_mesh_device},
            {"test_mesh_largest", test_mesh_largest},
            {"test_plan_device", test_plan_device},

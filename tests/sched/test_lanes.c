@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "harness.h"
-#include "rt/codelet.h"
+#include "rt/internal.h"
 
 enum { MAX_TASKS = 4096 };
 
@@ -33,7 +33,7 @@ static int note_cpu(const void *args_, void *const buf[], int n_buf,
     int i = atomic_fetch_add(&ran.n, 1);
     if (i < MAX_TASKS) {
         ran.id[i] = args->id;
-        ran.device[i] = weft_exec_device(x);
+        ran.device[i] = x->device;
     }
     atomic_fetch_add(&ran.n_noted, 1);
     return 0;
@@ -217,7 +217,7 @@ static int meet_cpu(const void *args, void *const buf[], int n_buf,
     (void) n_buf;
     (void) x;
     int i = atomic_fetch_add(&ran.n, 1), n = *(const int *) args;
-    ran.device[i % MAX_TASKS] = weft_exec_device(x);
+    ran.device[i % MAX_TASKS] = x->device;
     while (atomic_load(&ran.n) < (i / n + 1) * n)
         usleep(100);
     return 0;
