@@ -12,11 +12,11 @@
 
 static const size_t MAX_CONFIG_BYTES = (size_t) 4 << 20;
 
-/* What the families' classes say where config.json is silent (transformers
- * 5.23, configuration_<family>.py). */
+/* The families' defaults for keys that config.json lacks (transformers 5.23,
+ * configuration_<family>.py). */
 static const struct family {
     const char *name;
-    int32_t kv_heads; /* 0: the query heads */
+    int32_t kv_heads; /* 0: as many as query heads */
     int32_t head_dim; /* 0: hidden / heads */
     int32_t max_positions;
     int32_t bos, eos; /* -1: none */
@@ -82,7 +82,7 @@ static const char *what(const json_t *v)
     return word[json_typeof(v)];
 }
 
-/* A whole number in [min, max]; `otherwise` when the key is absent. */
+/* Reads a whole number in [min, max]; `otherwise` when the key is absent. */
 static int32_t get_int(struct reader *r, const json_t *map, const char *key,
                        int32_t otherwise, int32_t min, int32_t max)
 {
@@ -135,7 +135,7 @@ static bool get_bool(struct reader *r, const json_t *map, const char *key,
     return json_is_true(v);
 }
 
-/* NULL when the key is absent. */
+/* Reads a string; NULL when the key is absent. */
 static const char *get_text(struct reader *r, const json_t *map,
                             const char *key)
 {
@@ -185,8 +185,8 @@ static void refuse_unsupported(struct reader *r, enum weft_family family)
             name);
 }
 
-/* Full attention only. transformers' mistral has a window of 4096 where the
- * key is absent; qwen2 and qwen3 have one only with use_sliding_window. */
+/* Weft has full attention only. Without the key transformers' mistral has a
+ * window of 4096; qwen2 and qwen3 have one only with use_sliding_window. */
 static void refuse_sliding_window(struct reader *r, enum weft_family family)
 {
     static const char *const window = "sliding_window";
@@ -271,8 +271,8 @@ static bool same_rope(const struct rope *a, const struct rope *b)
         && a->high == b->high && a->original == b->original;
 }
 
-/* New files say it in rope_parameters, old ones in rope_scaling beside
- * rope_theta; a file may say both, if it says the same. */
+/* New files have RoPE's settings in rope_parameters, old ones in rope_scaling
+ * beside rope_theta. A file may have both if they agree. */
 static void read_ropes(struct reader *r, struct weft_shape *s)
 {
     const json_t *new = get(r->root, "rope_parameters");
@@ -329,8 +329,8 @@ static void read_dtype(struct reader *r, struct weft_arch *a)
     a->shape.dtype = a->dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32;
 }
 
-/* transformers saves the labels' names, not their number, and nothing when
- * there are 2. */
+/* Checks that there is one label. transformers saves the labels' names, not
+ * their number, and nothing when there are 2. */
 static void check_labels(struct reader *r)
 {
     const json_t *names = get(r->root, "id2label");
@@ -374,7 +374,7 @@ static void read_head(struct reader *r, struct weft_arch *a)
 void weft_arch_make_scalar(struct weft_arch *a)
 {
     a->shape.scalar_head = true;
-    a->shape.tied = false; /* there is no lm_head to tie */
+    a->shape.tied = false; /* a scalar head has no lm_head to tie */
 }
 
 static void add_eos(struct reader *r, struct weft_arch *a, json_int_t id)
@@ -389,7 +389,7 @@ static void add_eos(struct reader *r, struct weft_arch *a, json_int_t id)
         a->eos[a->n_eos++] = (int32_t) id;
 }
 
-/* The id of a key that may be absent, null, -1 or a list's element. */
+/* Reads the token id v of a key, or of an item of its list; false for none. */
 static bool token_id(struct reader *r, const char *key, const json_t *v,
                      int32_t vocab, json_int_t *out)
 {

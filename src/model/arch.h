@@ -24,9 +24,10 @@ enum weft_family {
 
 enum { WEFT_MAX_EOS = 16 };
 
-/* generation_config.json; what it does not give has transformers' default. */
+/* Values of generation_config.json; those that it lacks have transformers'
+ * default. */
 struct weft_generation {
-    bool found;                /* there was such a file */
+    bool found;                /* whether there was such a file */
     bool do_sample;            /* false */
     double temperature;        /* 1 */
     int32_t top_k;             /* 50; 0: all */
@@ -40,11 +41,13 @@ struct weft_arch {
                                    when the file says so; tied is false for a
                                    scalar head */
     enum weft_family family;
-    enum weft_dtype dtype;    /* of the file's weights, as it says */
+    /* dtype of the file's weights according to config.json */
+    enum weft_dtype dtype;
     double initializer_range; /* standard deviation of random weights */
     int32_t bos, pad;         /* token ids; -1: none */
     int32_t n_eos;
-    int32_t eos[WEFT_MAX_EOS]; /* config.json's, then generation's others */
+    /* those of config.json, then the others of generation_config.json */
+    int32_t eos[WEFT_MAX_EOS];
     struct weft_generation generation;
 };
 
@@ -58,22 +61,22 @@ bool weft_family_find(const char *name, enum weft_family *out);
 int weft_arch_read(const char *dir, struct weft_arch *out,
                    struct weft_err *err);
 
-/* The same from memory; `name` stands in messages. parse_generation adds to
- * what weft_arch_parse() found. */
+/* The same from memory; `name` names the source in messages. parse_generation
+ * adds to what weft_arch_parse() found. */
 int weft_arch_parse(const char *json, size_t n, const char *name,
                     struct weft_arch *out, struct weft_err *err);
 int weft_arch_parse_generation(const char *json, size_t n, const char *name,
                                struct weft_arch *arch, struct weft_err *err);
 
-/* Ranges and divisibility of what a folder, or a person, asked for; the
- * sentence names config.json's keys. */
+/* Checks ranges and divisibility of sizes from a folder or from the user;
+ * errors name config.json's keys. */
 int weft_arch_check(const struct weft_arch *arch, struct weft_err *err);
 
 /* Gives a language model's architecture a scalar head. */
 void weft_arch_make_scalar(struct weft_arch *arch);
 
-/* Writes both files (a scalar head: config.json), in the spelling of old and
- * new transformers, each atomically. `dir` must be there. */
+/* Writes both files (for a scalar head config.json alone), with the keys of
+ * old and of new transformers, each atomically. `dir` must exist. */
 int weft_arch_write(const char *dir, const struct weft_arch *arch,
                     struct weft_err *err);
 

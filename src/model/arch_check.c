@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Sizes beyond these are typing errors or attacks; the largest published
- * model of these families has 16384, 126, 128 and 151936 or so. */
+/* Larger sizes are typing errors or attacks; the largest published models of
+ * these families have about 16384, 126, 128 and 151936. */
 enum {
     MAX_HIDDEN = 1 << 16,
     MAX_LAYERS = 1 << 10,

@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-/* The shortest decimal that reads back as the same number, in JSON's form
- * of a fraction; is_f32: as the same f32. */
+/* Writes the shortest decimal that reads back as the same number (with is_f32:
+ * as the same f32), as a JSON number with a fraction. */
 static void put_real(FILE *f, double v, bool is_f32)
 {
     char text[40];
@@ -56,7 +56,8 @@ static void put_eos(FILE *f, const struct weft_arch *a)
     fputs("],\n", f);
 }
 
-/* The map both spellings hold; the new one has theta inside. */
+/* Writes the map of RoPE's settings for the old and the new spelling; only the
+ * new one has theta inside. */
 static void put_rope_map(FILE *f, const struct weft_shape *s, bool theta)
 {
     static const char *const type[] = {"default", "linear", "llama3"};
@@ -156,8 +157,8 @@ static void put_config(FILE *f, const struct weft_arch *a)
             weft_family_name(a->family));
 }
 
-/* What differs from transformers' defaults; temperature, top_k and top_p only
- * beside do_sample, where transformers accepts them. */
+/* Writes what differs from transformers' defaults; temperature, top_k and
+ * top_p only with do_sample, as transformers accepts them only there. */
 static void put_generation(FILE *f, const struct weft_arch *a)
 {
     const struct weft_generation *g = &a->generation;

@@ -27,7 +27,7 @@ static const struct {
 struct text {
     char *s;
     size_t n, capacity;
-    bool failed; /* memory ran out: said once, at the end */
+    bool failed; /* memory ran out; reported once, at the end */
 };
 
 static void put_n(struct text *t, const char *s, size_t n)
@@ -56,8 +56,8 @@ static void put(struct text *t, const char *s)
 
 /* ---- Patterns, as Jinja ----------------------------------------------- */
 
-/* {{ "..." }} of n bytes in which \n, \t and \\ stand for what they do in
- * YAML and on command lines. */
+/* Writes n bytes as a Jinja literal, {{ "..." }}; \n, \t and \\ in them mean
+ * what they do in YAML and on command lines. */
 static void put_literal(struct text *t, const char *s, size_t n)
 {
     if (n == 0)
@@ -74,8 +74,8 @@ static void put_literal(struct text *t, const char *s, size_t n)
     put(t, "\" -}}");
 }
 
-/* n bytes of a pattern around {content}; role: Jinja for what is put in for
- * {role}. */
+/* Writes n bytes of a pattern before or after {content}; `role` is the Jinja
+ * that replaces {role}. */
 static void put_part(struct text *t, const char *s, size_t n,
                      const char *role)
 {
@@ -113,8 +113,8 @@ static int parse_pattern(const char *pattern, struct weft_jinja **out,
 
 /* ---- Folders ---------------------------------------------------------- */
 
-/* The special tokens of a configuration: keys that end in "_token", texts or
- * objects with "content". */
+/* Adds the special tokens of a configuration: the keys that end in "_token",
+ * which hold texts or objects with "content". */
 static int add_tokens(const json_t *config, json_t *tokens,
                       struct weft_err *err)
 {
@@ -133,8 +133,8 @@ static int add_tokens(const json_t *config, json_t *tokens,
     return 0;
 }
 
-/* The template of a configuration; of several, a list of {"name",
- * "template"}, the one called "default". NULL: none. */
+/* The template of a configuration, or NULL. Several templates are a list of
+ * {"name", "template"}; the one named "default" is taken. */
 static const json_t *template_of(const json_t *config)
 {
     const json_t *value = json_object_get(config, "chat_template"), *item;
@@ -150,7 +150,7 @@ static const json_t *template_of(const json_t *config)
     return NULL;
 }
 
-/* Reads a JSON file of the folder, if it is there. */
+/* Reads a JSON file of the folder, if it exists. */
 static int read_config(const char *folder, const char *name, char **path,
                        json_t **out, struct weft_err *err)
 {
@@ -196,7 +196,8 @@ static int parse_folder(const char *folder, const char *config_path,
     return rc;
 }
 
-/* Opens what belongs to a folder: its tokens and, when asked, its template. */
+/* Reads what a folder gives: its special tokens and, with `its_template`, its
+ * template. */
 static int open_folder(struct weft_chat *c, const char *folder,
                        bool its_template, struct weft_err *err)
 {
@@ -251,7 +252,7 @@ static int open_named(struct weft_chat *c, const char *name,
                         name);
 }
 
-/* Finds what ends an answer by rendering one. */
+/* Renders an answer to find out what the template writes behind it. */
 static int find_turn_end(struct weft_chat *c, struct weft_err *err)
 {
     static const char answer[] = "WEFT-ANSWER";
@@ -318,8 +319,9 @@ const char *weft_chat_turn_end(const struct weft_chat *c)
 
 /* ---- Rendering -------------------------------------------------------- */
 
-/* A message whose thinking is under one of the names that data use has it
- * under those that templates use too, as in Transformers. */
+/* Data and templates use different names for a message's thinking. As in
+ * Transformers, a message that has it under a name of the data gets it under
+ * the names of the templates too. */
 static json_t *with_thinking(const json_t *message)
 {
     static const char *const names[] = {"reasoning_content", "thinking",

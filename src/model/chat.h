@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chat templates: from messages to the text a model was trained on.
- *
- * A template is a Jinja program (jinja.h), of a model folder or built in; the
- * text is what `apply_chat_template` of Transformers gives for the same
- * messages. Beside them a template has: add_generation_prompt; the folder's
- * special tokens (bos_token, eos_token, ...); `tools` and `documents`, none
- * unless given; and strftime_now() of one day, so that texts do not change
- * with the calendar.
+ * Chat templates make the text that a model was trained on from messages. A
+ * template is a Jinja program (jinja.h), which a model folder has or which is
+ * built in; the text is what `apply_chat_template` of Transformers gives for
+ * the same messages. Besides the messages a template gets
+ * add_generation_prompt, the folder's special tokens (bos_token, eos_token,
+ * ...), `tools` and `documents` (none unless given), and strftime_now() of one
+ * fixed day, so that texts do not change with the calendar.
  */
 #ifndef WEFT_MODEL_CHAT_H
 #define WEFT_MODEL_CHAT_H
@@ -43,8 +42,9 @@ int weft_chat_render(const struct weft_chat *chat, const json_t *messages,
                      const json_t *variables, bool add_generation_prompt,
                      struct weft_str *text_out, struct weft_err *err);
 
-/* What the template writes behind the assistant's last words: "<|im_end|>\n",
- * "<|eot_id|>", "</s>"; "" when that cannot be told. Borrowed. */
+/* What the template writes behind the assistant's answer, such as
+ * "<|im_end|>\n", "<|eot_id|>" or "</s>"; "" when that cannot be found out.
+ * Borrowed. */
 const char *weft_chat_turn_end(const struct weft_chat *chat);
 
 #endif

@@ -30,7 +30,8 @@ static const char WEFT_CHAT_LLAMA3[] = WEFT_CHAT_TEXT
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}"
     "{%- endif -%}";
 
-/* As 7B-Instruct-v0.3: the system's words stand before the last question. */
+/* The format of 7B-Instruct-v0.3: the system message is put before the last
+ * question. */
 static const char WEFT_CHAT_MISTRAL[] = WEFT_CHAT_TEXT
     "{%- set ns = namespace(system='', turns=messages) -%}"
     "{%- if messages and messages[0].role == 'system' -%}"

@@ -11,11 +11,11 @@
 #include <string.h>
 
 struct line {
-    size_t at, number; /* byte, and line from 1 */
+    size_t at, number; /* byte offset; line number from 1 */
 };
 
 struct weft_dataset {
-    struct weft_map map; /* of a file; empty for memory */
+    struct weft_map map; /* the mapped file; empty for memory */
     const char *text;
     size_t n;
     char *name;
@@ -43,7 +43,7 @@ static bool is_blank(const char *text, size_t n)
     return true;
 }
 
-/* Formats that people mistake for JSONL. */
+/* Refuses formats that people mistake for JSONL. */
 static int check_magic(const struct weft_dataset *d, struct weft_err *err)
 {
     static const struct {
@@ -177,7 +177,7 @@ static int copy_keys(struct weft_dataset *d,
     return 0;
 }
 
-/* Takes over the map. */
+/* Opens n bytes; takes over the map, which is empty for memory. */
 static int open_text(struct weft_map map, const char *text, size_t n,
                      const char *name, const struct weft_dataset_keys *keys,
                      struct weft_dataset **out, struct weft_err *err)

@@ -42,22 +42,23 @@ enum weft_dataset_need {
     WEFT_NEED_PROMPT = 1,
     WEFT_NEED_RESPONSE = 2,
     WEFT_NEED_LABEL = 4,
-    WEFT_NEED_PAIR = 8,    /* chosen and rejected */
-    WEFT_NEED_NOTHING = 16 /* any object will do, each row in its own way */
+    WEFT_NEED_PAIR = 8,    /* both chosen and rejected */
+    WEFT_NEED_NOTHING = 16 /* any object; keys are found for each row */
 };
 
-/* Named keys, NULL: found. A dot goes into an object. A named key must be in
- * every row. */
+/* The keys to read; those that are NULL are found in the data. A dot leads
+ * into an object. A named key must be in every row. */
 struct weft_dataset_keys {
     const char *prompt, *response, *label, *chosen, *rejected;
     unsigned need; /* weft_dataset_need; 0: WEFT_NEED_PROMPT */
 };
 
-/* Owned by the caller: release with weft_row_release(). */
+/* One row; the caller releases it with weft_row_release(). */
 struct weft_row {
-    size_t line;            /* in the file, from 1 */
-    struct weft_str prompt; /* plain text; none: messages, or nothing */
-    json_t *messages;       /* the prompt as messages; NULL: there are none */
+    size_t line; /* number of its line, from 1 */
+    /* the prompt as plain text; none when it is messages, or absent */
+    struct weft_str prompt;
+    json_t *messages;  /* the prompt as messages; NULL: there are none */
     json_t *answer;    /* the response as a message; NULL: a text, or none */
     json_t *variables; /* what the row gives a chat template; NULL: nothing */
     struct weft_str response, label;  /* none: the row has none */
@@ -65,13 +66,13 @@ struct weft_row {
     char *json;                       /* the whole line */
 };
 
-/* keys may be NULL. Close with weft_dataset_close(). Errors: WEFT_ENOTFOUND
- * (no file; a row without the key: the sentence names file, line and the keys
- * that are there), WEFT_EFORMAT (not JSON, not an object, not text),
- * WEFT_EINVAL (no rows, an empty prompt). */
+/* Opens a file; keys may be NULL. Close with weft_dataset_close(). Errors:
+ * WEFT_ENOTFOUND (no file; a row without the key: the text names file, line
+ * and the keys that the row has), WEFT_EFORMAT (not JSON, not an object, not
+ * text), WEFT_EINVAL (no rows, an empty prompt). */
 int weft_dataset_open(const char *path, const struct weft_dataset_keys *keys,
                       struct weft_dataset **out, struct weft_err *err);
-/* The same on n bytes, which must stay until the close. */
+/* The same on n bytes, which must stay valid until it is closed. */
 int weft_dataset_parse(const char *text, size_t n, const char *name,
                        const struct weft_dataset_keys *keys,
                        struct weft_dataset **out, struct weft_err *err);
@@ -79,13 +80,13 @@ void weft_dataset_close(struct weft_dataset *data); /* NULL is allowed */
 
 size_t weft_dataset_size(const struct weft_dataset *data); /* rows, > 0 */
 
-/* Row i < size. Threads may read rows at once. */
+/* Builds row i < size. Several threads may read rows at the same time. */
 int weft_dataset_row(const struct weft_dataset *data, size_t i,
                      struct weft_row *out, struct weft_err *err);
 void weft_row_release(struct weft_row *row); /* a zeroed one is allowed */
 
-/* The order of n rows in an epoch: a permutation fixed by seed and epoch,
- * into order_out (n). */
+/* Writes the order of n rows in an epoch into order_out (n): a permutation
+ * that seed and epoch determine. */
 void weft_dataset_order(uint32_t n, uint64_t seed, uint32_t epoch,
                         uint32_t *order_out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a JSON object to a row; only dataset*.c include it. */
+/* How a JSON object becomes a row; only dataset*.c include it. */
 #ifndef WEFT_MODEL_DATASET_IMPL_H
 #define WEFT_MODEL_DATASET_IMPL_H
 
@@ -7,12 +7,12 @@
 
 #include "model/dataset.h"
 
-/* Where a file's rows have their prompts. */
+/* Where the rows of a file have their prompts. */
 enum weft_prompt_form {
     WEFT_PROMPT_KEY,    /* under a key: a text or messages */
-    WEFT_PROMPT_COMMON, /* what chosen and rejected begin with */
+    WEFT_PROMPT_COMMON, /* the common beginning of chosen and rejected */
     WEFT_PROMPT_NONE,   /* `text` alone */
-    WEFT_PROMPT_ANY     /* each row its own way (WEFT_NEED_NOTHING) */
+    WEFT_PROMPT_ANY     /* found for each row (WEFT_NEED_NOTHING) */
 };
 
 struct weft_row_format {
@@ -21,8 +21,8 @@ struct weft_row_format {
     const char *prompt; /* the key; form KEY */
 };
 
-/* Chooses the prompt's key by one row; `named` and `need` are set. `subject`
- * is "file:line". */
+/* Chooses the prompt's key according to one row; format->named must be set.
+ * `subject` is "file:line". */
 int weft_row_detect(const json_t *object, const char *subject,
                     struct weft_row_format *format, struct weft_err *err);
 
@@ -33,7 +33,7 @@ int weft_row_fill(const json_t *object, const char *subject,
 
 /* ---- dataset_message.c: one message of a list ------------------------- */
 
-struct weft_message_place { /* for messages to a person */
+struct weft_message_place { /* where a message stands, for error texts */
     const char *subject;    /* "file:line" */
     const char *key;        /* of the list */
     size_t i;               /* in it */
@@ -41,13 +41,13 @@ struct weft_message_place { /* for messages to a person */
 
 /* "user", "assistant", ...; NULL: it has none. Borrowed. */
 const char *weft_message_role(const json_t *item);
-/* The text of the content, parts joined. The caller releases it. Errors:
- * WEFT_EFORMAT, WEFT_EUNSUPPORTED (parts other than texts). */
+/* Copies the text of the content and joins its parts. The caller releases it.
+ * Errors: WEFT_EFORMAT, WEFT_EUNSUPPORTED (parts other than texts). */
 int weft_message_text(const json_t *item,
                       const struct weft_message_place *place,
                       struct weft_str *out, struct weft_err *err);
-/* As {"role", "content", ...}, for chat templates. NULL when memory is out.
- * Free with json_decref(). */
+/* Copies a message into the form {"role", "content", ...} that chat templates
+ * take. NULL when memory is out. Free with json_decref(). */
 json_t *weft_message_copy(const json_t *item);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of data files: {"role", "content"}, or ShareGPT's names. */
+/* Messages of data files: {"role", "content"}, or ShareGPT's {"from",
+ * "value"}. */
 #include "model/dataset_impl.h"
 
 #include "base/alloc.h"
@@ -18,7 +19,7 @@ static const char *role_name(const char *role)
 struct turn {
     const char *role; /* NULL: none, or not a word */
     const json_t *content;
-    bool foreign; /* under ShareGPT's names */
+    bool foreign; /* whether it uses ShareGPT's names */
 };
 
 static struct turn turn_of(const json_t *item)
@@ -41,7 +42,7 @@ const char *weft_message_role(const json_t *item)
     return turn_of(item).role;
 }
 
-/* A content that is a list of {"type": "text", "text": ...}. */
+/* Joins a content that is a list of {"type": "text", "text": ...}. */
 static int join_parts(const json_t *parts,
                       const struct weft_message_place *place,
                       struct weft_str *out, struct weft_err *err)

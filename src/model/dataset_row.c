@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of others' data, and what they mean. */
+/* The keys that data of other programs use, and what they mean. */
 #include "model/dataset_impl.h"
 
 #include "base/alloc.h"
@@ -25,7 +25,7 @@ static const char *const LABEL_KEYS[] = {"label",
 static const char *const CHOSEN_KEYS[] = {"chosen", "pos_answers", NULL};
 static const char *const REJECTED_KEYS[] = {"rejected", "neg_answers", NULL};
 
-/* What a row is being made of. */
+/* A row that is being filled, and what it is made from. */
 struct filling {
     const json_t *object;
     const char *subject; /* "file:line" */
@@ -36,7 +36,7 @@ struct filling {
 
 /* ---- Messages for a person -------------------------------------------- */
 
-/* "'a', 'b', ..." into out. */
+/* Writes the object's keys as "'a', 'b', ..." into out. */
 static const char *list_keys(const json_t *object, char out[300])
 {
     const char *key;
@@ -94,14 +94,15 @@ static json_t *first_of(const json_t *object, const char *const *keys,
     return NULL;
 }
 
-/* each: of this row alone, and nothing need be there. */
+/* Finds where the prompt is. With `each` it is for this row alone, which may
+ * have none. */
 static int detect(const json_t *object, const char *subject, bool each,
                   struct weft_row_format *format, struct weft_err *err)
 {
     format->form = WEFT_PROMPT_KEY;
     if (format->named.prompt) {
         format->prompt = format->named.prompt;
-        return 0; /* whether it is there, filling says */
+        return 0; /* weft_row_fill() checks that the row has it */
     }
     if (format->named.need & WEFT_NEED_NOTHING && !each) {
         format->form = WEFT_PROMPT_ANY;
@@ -143,14 +144,14 @@ int weft_row_detect(const json_t *object, const char *subject,
 
 /* ---- Texts and messages ----------------------------------------------- */
 
-/* The text of a JSON string. */
+/* Copies the text of a JSON string. */
 static int copy(const struct filling *f, const json_t *value,
                 struct weft_str *out)
 {
     return weft_str_copy(weft_json_str(value), out, f->err);
 }
 
-/* The first n items of a list as messages. */
+/* Reads the first n items of a list as messages. */
 static int read_messages(const struct filling *f, const json_t *list,
                          size_t n, const char *key)
 {
@@ -172,8 +173,8 @@ static int read_messages(const struct filling *f, const json_t *list,
     return 0;
 }
 
-/* The text of the assistant's turn that items first... of a list are; as a
- * message too where message_out is not NULL. */
+/* Copies the text of the assistant's turn that the list has from item `first`
+ * on; message_out, unless it is NULL, gets the message. */
 static int read_turn(const struct filling *f, const json_t *list,
                      size_t first, const char *key, struct weft_str *out,
                      json_t **message_out)
@@ -201,7 +202,7 @@ static int read_turn(const struct filling *f, const json_t *list,
     return rc;
 }
 
-/* A string, or a list of one assistant's message. */
+/* Reads an answer: a string, or a list of one message of the assistant. */
 static int read_answer(const struct filling *f, const json_t *value,
                        const char *key, struct weft_str *out,
                        json_t **message_out)
@@ -243,8 +244,8 @@ static int check_prompt(const struct filling *f, const char *key)
     return 0;
 }
 
-/* A list under the key: of a conversation, the assistant's last turn is the
- * response. */
+/* Reads a prompt that is a list. The assistant's last turn of a conversation
+ * is the response. */
 static int prompt_list(const struct filling *f, const json_t *list,
                        const char *key)
 {
@@ -271,7 +272,7 @@ static int fill_prompt(const struct filling *f)
     if (!value)
         return no_named_key(f, "prompt", key);
     if (json_is_string(value) && is_conversation(key)) {
-        /* ROLL: the list as a string */
+        /* ROLL has the list as a JSON string. */
         struct weft_err inner = {0};
         struct weft_str text = weft_json_str(value);
         if (weft_json_parse_texts(text.s, text.n, key, 1, &parsed, &inner))
@@ -296,7 +297,7 @@ static int fill_prompt(const struct filling *f)
 
 /* ---- Pairs ------------------------------------------------------------ */
 
-/* ReaLHF has a list of answers on either side. */
+/* ReaLHF has lists of answers for chosen and rejected; each must hold one. */
 static int one_answer(const struct filling *f, const char *key,
                       json_t **value)
 {
@@ -311,9 +312,10 @@ static int one_answer(const struct filling *f, const char *key,
     return 0;
 }
 
-/* Bytes that two texts share, as TRL cuts them: a space before the first
- * difference belongs to the answers; of a text that begins with the other,
- * the last shared character does too. */
+/* Length in bytes of the prompt that two texts share, as TRL cuts it: a space
+ * before the first difference belongs to the answers. When one text begins
+ * with the whole other, the last shared character belongs to the answers, so
+ * that none is empty. */
 static size_t common_bytes(struct weft_str a, struct weft_str b)
 {
     size_t n = 0;
@@ -327,7 +329,8 @@ static size_t common_bytes(struct weft_str a, struct weft_str b)
     return !ends && n > 0 && a.s[n - 1] == ' ' ? n - 1 : n;
 }
 
-/* Without a key, the prompt is what chosen and rejected begin with. */
+/* Without a key for it, the prompt is the common beginning of chosen and
+ * rejected. */
 static int split_pair(const struct filling *f, const json_t *chosen,
                       const json_t *rejected)
 {
@@ -364,7 +367,8 @@ static int split_pair(const struct filling *f, const json_t *chosen,
     return rc ? rc : check_prompt(f, "chosen");
 }
 
-/* With a prompt of its own, lists may repeat it. */
+/* Reads chosen or rejected of a row that has a prompt of its own; lists may
+ * repeat the prompt. */
 static int read_side(const struct filling *f, const json_t *value,
                      const char *key, struct weft_str *out)
 {
@@ -421,7 +425,7 @@ static int fill_response(const struct filling *f)
         json_decref(f->row->answer);
         f->row->answer = NULL;
     } else if (f->row->response.s) {
-        return 0; /* the conversation's last turn */
+        return 0; /* it was the conversation's last turn */
     } else if (f->format->form == WEFT_PROMPT_NONE) {
         key = "text";
         value = weft_json_find(f->object, key);
@@ -429,7 +433,7 @@ static int fill_response(const struct filling *f)
             return no_named_key(f, "response", key);
     } else {
         value = first_of(f->object, RESPONSE_KEYS, &key);
-        /* A number is a label. */
+        /* A number under such a key is a label, not a response. */
         if (value && !json_is_string(value) && !json_is_array(value))
             value = NULL;
         if (value && f->format->prompt && strcmp(key, f->format->prompt) == 0)
@@ -468,7 +472,7 @@ static int fill_label(const struct filling *f)
 
 /* ---- What a chat template is given ------------------------------------ */
 
-/* A list, or one as a JSON string. */
+/* Reads `tools`: a list, or one as a JSON string. */
 static int fill_tools(const struct filling *f)
 {
     json_t *tools = json_object_get(f->object, "tools"), *parsed = NULL;

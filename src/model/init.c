@@ -75,8 +75,8 @@ static const char byte_config[] =
     "  \"clean_up_tokenization_spaces\": false\n"
     "}\n";
 
-/* What belongs to a tokenizer in a Hugging Face folder; only the first must
- * be there. */
+/* The files of a tokenizer in a Hugging Face folder; only the first is
+ * required. */
 static const char *const tokenizer_files[] = {
     "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja",   "vocab.json",
@@ -120,7 +120,8 @@ static int copy_tokenizer(const char *from, const char *dir,
     return rc;
 }
 
-/* "eos_token": a text, or a map with its content. -1: none. */
+/* The id of a key such as "eos_token", which holds a text, or a map with its
+ * content. -1: none. */
 static int32_t special_id(const struct weft_tokenizer *tok,
                           const json_t *config, const char *key)
 {
@@ -131,7 +132,7 @@ static int32_t special_id(const struct weft_tokenizer *tok,
                              : -1;
 }
 
-/* Vocabulary and special ids, from the tokenizer that is in `dir` now. */
+/* Takes vocabulary size and special ids from the tokenizer in `dir`. */
 static int take_ids(const char *dir, struct weft_arch *a,
                     struct weft_err *err)
 {
@@ -193,8 +194,9 @@ static int make_tokenizer(const struct weft_init_options *o, const char *dir,
 
 enum { CHUNK = 1 << 16, NORMALS = 4 /* of one Philox block */ };
 
-/* Elements [first, first + n) of a stream, first a multiple of NORMALS:
- * Box-Muller of the block's word pairs, cosine and sine. */
+/* Writes elements [first, first + n) of a stream; `first` is a multiple of
+ * NORMALS. Each pair of words of a Philox block gives two numbers by
+ * Box-Muller, one by cosine and one by sine. */
 static void fill_normal(uint64_t seed, uint32_t stream, size_t first,
                         size_t n, double std, float *x)
 {

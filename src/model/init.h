@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A randomly initialised model folder of a given size: what tests, benchmarks
- * and first experiments start from.
- *
- * Matrices are normal with deviation `std`, norms 1, biases 0. A weight is a
- * pure function of (seed, tensor, element), so folders of one seed agree
- * whatever wrote them, and the trunk of a scalar-head model is the language
- * model's.
+ * Makes a randomly initialised model folder of a given size, for tests,
+ * benchmarks and first experiments. Matrices are normal with deviation `std`,
+ * norms 1, biases 0. A weight is a pure function of (seed, tensor, element). So
+ * folders of one seed are the same however they were written, and a scalar-head
+ * model has the layers of the language model of that seed.
  */
 #ifndef WEFT_MODEL_INIT_H
 #define WEFT_MODEL_INIT_H
@@ -18,8 +16,8 @@ struct weft_init_options {
     int32_t hidden, layers, heads;
     int32_t kv_heads;      /* 0: heads */
     int32_t head_dim;      /* 0: hidden / heads */
-    int32_t intermediate;  /* 0: 8/3 hidden, up to a multiple of 64 */
-    int32_t vocab;         /* 0: the tokenizer's */
+    int32_t intermediate;  /* 0: 8/3 hidden, rounded up to a multiple of 64 */
+    int32_t vocab;         /* 0: that of the tokenizer */
     int32_t max_positions; /* 0: 2048 */
     double rope_theta;     /* 0: 10000 */
     double std;            /* 0: 0.02 */
@@ -31,12 +29,12 @@ struct weft_init_options {
     uint64_t max_shard_bytes; /* 0: one file */
 };
 
-/* Named sizes: "nano", "tiny", "110m", ... False when there is none of that
- * name; leaves the other options alone. */
+/* Sets the sizes of a preset ("nano", "tiny", "110m", ...) and leaves the
+ * other options alone. False when there is none of that name. */
 bool weft_init_preset(const char *name, struct weft_init_options *options);
 
-/* Makes the folder; on failure nothing is left. `dir` must not be there, or
- * be an empty folder. arch_out (may be NULL): what was made. */
+/* Makes the folder; on failure nothing is left. `dir` must be an empty folder,
+ * or not exist. arch_out (may be NULL) gets what was made. */
 int weft_init_model(const struct weft_init_options *options, const char *dir,
                     struct weft_arch *arch_out, struct weft_err *err);
 

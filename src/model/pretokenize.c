@@ -16,7 +16,7 @@ enum { MAX_STEPS = 16 };
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"     \
     "\\s+(?!\\S)|\\s+"
 
-/* What becomes of the matches of a Split, as Hugging Face names it. */
+/* What a Split does with its matches, by Hugging Face's names. */
 enum behavior { ISOLATED, REMOVED, CONTIGUOUS, WITH_PREVIOUS, WITH_NEXT };
 
 struct step {
@@ -46,11 +46,12 @@ struct weft_pre_scratch {
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* Errors, and what surrounds a step while it is read. */
+/* The state while steps are read. */
 struct reading {
     struct weft_pretokenizer *pre;
     const char *subject;
-    bool byte_level; /* seen: it is the last step */
+    /* whether ByteLevel was read, which must be the last step */
+    bool byte_level;
     struct weft_err *err;
 };
 
@@ -75,7 +76,8 @@ static int compile(struct reading *r, const char *pattern, struct step *s)
                             "%s",
                             r->subject, pattern, message);
     }
-    /* Without JIT support the interpreter does the same, slower. */
+    /* It may fail: without JIT support PCRE2's interpreter does the same,
+     * slower. */
     (void) pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
     return 0;
 }
@@ -269,7 +271,7 @@ struct weft_pre_scratch *weft_pre_scratch_create(void)
         return NULL;
     s->match = pcre2_match_data_create(1, NULL);
     s->context = pcre2_match_context_create(NULL);
-    /* NULL without JIT; nobody asks for it then. */
+    /* The stack is NULL without JIT support, which then needs none. */
     s->stack = pcre2_jit_stack_create(32 * 1024, 16 * 1024 * 1024, NULL);
     if (!s->match || !s->context) {
         weft_pre_scratch_free(s);
@@ -302,7 +304,7 @@ struct running {
 
 static int run_step(struct running *r, int step, const char *text, size_t n);
 
-/* A part of the text, matched or between matches. */
+/* A part of the text: a match, or what is between two matches. */
 struct part {
     size_t start, end;
     bool match;
@@ -316,7 +318,7 @@ struct finder {
     size_t n;
     const struct spelling *spelling; /* the text's */
     size_t at;              /* character where the next search begins */
-    size_t last_end;        /* of the last match; SIZE_MAX: none yet */
+    size_t last_end;        /* end of the last match; SIZE_MAX: none yet */
     size_t character, byte; /* where the last asked character begins */
 };
 
@@ -353,7 +355,7 @@ static size_t byte_of(struct finder *f, size_t character)
     return f->byte;
 }
 
-/* Returns 1 and the match in bytes, 0 at the end, or a negative code. */
+/* Returns 1 with the next match in bytes, 0 at the end, or a negative code. */
 static int find(struct running *r, struct finder *f, size_t *start,
                 size_t *end)
 {
@@ -390,7 +392,7 @@ static int emit(struct running *r, int next, const char *text, size_t start,
     return end > start ? run_step(r, next, text + start, end - start) : 0;
 }
 
-/* Isolated, Removed: parts go on as they are found. */
+/* For Isolated and Removed: parts go to the next step as they are found. */
 static int split_direct(struct running *r, int step, const char *text,
                         size_t n)
 {
@@ -430,7 +432,7 @@ static int push(struct part **list, size_t *count, size_t *capacity,
     return 0;
 }
 
-/* All parts of the text in order. */
+/* Collects all parts of the text in order. */
 static int collect(struct running *r, int step, const char *text, size_t n,
                    struct part **list, size_t *count)
 {
@@ -518,7 +520,7 @@ static int prepend_space(struct running *r, int step, const char *text,
     return rc;
 }
 
-/* Recursion is as deep as there are steps. */
+/* Runs one step; the recursion is as deep as there are steps. */
 static int run_step(struct running *r, int step, const char *text, size_t n)
 {
     if (step == r->pre->n_steps)

@@ -23,7 +23,7 @@ void weft_pretokenizer_free(struct weft_pretokenizer *pre); /* NULL is fine */
 typedef int (*weft_piece_fn)(void *ctx, const char *text, size_t n,
                              struct weft_err *err);
 
-/* Room for matching; one per thread. */
+/* Memory for matching; one per thread. */
 struct weft_pre_scratch;
 /* NULL when memory is out. */
 struct weft_pre_scratch *weft_pre_scratch_create(void);

@@ -14,7 +14,7 @@
 static const uint64_t MAX_HEADER_BYTES = 100000000;
 static const size_t MAX_INDEX_BYTES = (size_t) 100 << 20;
 
-/* The formats of the reference, by bits of an element. */
+/* The formats of the reference, with the bits of an element. */
 static const struct format {
     const char *name;
     unsigned bits;
@@ -42,16 +42,17 @@ struct shard {
 struct weft_safetensors {
     struct shard *shard;
     size_t n_shards;
-    struct weft_st_tensor *tensor; /* sorted by name when open */
+    struct weft_st_tensor *tensor; /* sorted by name once it is open */
     size_t n_tensors;
 };
 
-/* One file being checked. Bytes in messages are the file's, from 0. */
+/* A file that is being checked. Messages count the file's bytes from 0. */
 struct source {
     const unsigned char *data;
     size_t n;
-    const char *name;          /* lives in the shard */
-    uint64_t buffer, n_buffer; /* where the tensors' bytes begin; how many */
+    const char *name; /* lives in the shard */
+    /* where the tensors' bytes begin, and how many there are */
+    uint64_t buffer, n_buffer;
     struct weft_err *err;
 };
 
@@ -197,7 +198,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Every byte of the buffer belongs to one tensor. */
+/* Checks that every byte of the buffer belongs to exactly one tensor. */
 static int check_cover(const struct source *s, struct weft_st_tensor *t,
                        size_t n)
 {
@@ -309,7 +310,7 @@ static int create(size_t n_shards, struct weft_safetensors **out,
     return 0;
 }
 
-/* Sorts by name; a name that two shards have is refused. */
+/* Sorts the tensors by name and refuses a name that two shards have. */
 static int finish(struct weft_safetensors *st, struct weft_err *err)
 {
     if (st->n_tensors > 1)

@@ -9,7 +9,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-enum { ROUND_ELEMENTS = 1 << 14 }; /* rounded at a time, on the stack */
+/* elements rounded at a time, on the stack */
+enum { ROUND_ELEMENTS = 1 << 14 };
 
 struct place {
     const struct weft_st_spec *spec;
@@ -29,8 +30,8 @@ static const char *format_name(enum weft_dtype d)
     return names[d];
 }
 
-/* The reference's order: wider formats first, BF16 before F16 (our enum has
- * them so), then by name. */
+/* The reference's order: wider formats first, BF16 before F16 (as in enum
+ * weft_dtype), then by name. */
 static int in_file_order(const void *a, const void *b)
 {
     const struct place *const *x = a, *const *y = b;
@@ -51,8 +52,8 @@ static void put_json_text(FILE *f, const char *text)
     }
 }
 
-/* The header of the tensors in file order; offsets go into the places,
- * counted from the buffer's first byte. */
+/* Makes the header of the tensors in file order. Writes their offsets, counted
+ * from the buffer's first byte, into the places. */
 static char *format_header(struct place **order, size_t n, size_t *n_out,
                            uint64_t *n_buffer_out)
 {

@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-/* Names, and where a tensor stands in the state_dict's order of its layer. */
+/* Names, and the position of a tensor in the state_dict's order of its
+ * layer. */
 static const char *const names[WEFT_N_TENSOR_IDS] = {
     [WEFT_TENSOR_EMBED] = "model.embed_tokens.weight",
     [WEFT_TENSOR_NORM1] = "input_layernorm.weight",
@@ -173,7 +174,8 @@ static void add_vector(struct cutter *c, enum weft_tensor_id id,
     add(c, &p);
 }
 
-/* q rows, then a piece per KV head of k, then of v; cols 0: the biases. */
+/* Cuts the q rows, then k and v with a piece per KV head. With cols 0 it cuts
+ * the biases. */
 static void cut_qkv(const struct weft_shape *s, int32_t block,
                     struct cutter *c, int64_t cols)
 {
@@ -276,7 +278,7 @@ static void cut(const struct weft_shape *s, enum weft_tile_kind kind,
         break;
     case WEFT_TILE_FINAL:
         add_vector(c, WEFT_TENSOR_NORM, WEFT_PART_NORM, s->hidden);
-        if (s->scalar_head) /* (1, H) of the file is a vector of ours */
+        if (s->scalar_head) /* the file has (1, H), which is a vector here */
             add_vector(c, WEFT_TENSOR_SCORE, WEFT_PART_SCORE, s->hidden);
         break;
     default:

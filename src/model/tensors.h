@@ -47,7 +47,7 @@ struct weft_tensor {
     char name[80];      /* "model.layers.3.self_attn.q_proj.weight" */
 };
 
-/* The tensors a model of this shape has, in the order of transformers'
+/* The tensors that a model of this shape has, in the order of transformers'
  * state_dict. weft_tensor_get() asserts i < count. */
 size_t weft_tensor_count(const struct weft_shape *shape);
 void weft_tensor_get(const struct weft_shape *shape, size_t i,
@@ -58,18 +58,18 @@ int64_t weft_tensor_index(const struct weft_shape *shape,
                           enum weft_tensor_id id, int32_t layer);
 
 struct weft_piece {
-    enum weft_tensor_id id; /* of the tile's layer */
-    int64_t row0, n_rows;   /* of the tensor (a vector's elements) */
+    enum weft_tensor_id id; /* tensor of the tile's layer */
+    int64_t row0, n_rows;   /* rows of the tensor (elements of a vector) */
     int64_t col0, n_cols;   /* n_cols 0: a vector */
     enum weft_part_id part;
-    int64_t row_at; /* part's row of the first row */
+    int64_t row_at; /* row of the part where the first row goes */
     bool gate_up;   /* rows go to weft_gate_up_row(i, is_up) */
     bool is_up;
     bool owned; /* false: a replica of another block's rows */
 };
 
-/* Most pieces of a tile: q, o, gate, up, down, biases, and K and V of each
- * KV head; the caller's array has weft_piece_count() of them. */
+/* The number of pieces of a tile: q, o, gate, up, down, biases, and K and V of
+ * each KV head. */
 size_t weft_piece_count(const struct weft_shape *shape,
                         enum weft_tile_kind kind, int32_t block);
 /* Piece i of a tile of a partitioned shape. A tied head is cut out of the

@@ -11,7 +11,7 @@
 
 struct encoding {
     const struct weft_tokenizer *tok;
-    bool special; /* find special tokens too */
+    bool special; /* whether to find special tokens too */
     struct weft_tok_ids ids;
     struct weft_tok_word word;
     struct weft_pre_scratch *scratch; /* created with the first piece */
@@ -46,7 +46,8 @@ static uint32_t character_before(const char *text, size_t at)
     return c;
 }
 
-/* A token that must be a word of its own stands between no letters. */
+/* Whether there is no letter on either side, as a token with single_word
+ * requires. */
 static bool is_single(const char *text, size_t n, size_t start, size_t end)
 {
     uint32_t c = 0;
@@ -84,8 +85,8 @@ static size_t strip_right(const char *text, size_t n, size_t end)
 
 typedef int (*part_fn)(struct encoding *e, const char *text, size_t n);
 
-/* Cuts the text at added tokens, leftmost and longest first; what is between
- * goes to fn. */
+/* Cuts the text at added tokens, leftmost and longest first, and gives the
+ * text between them to fn. */
 static int cut(struct encoding *e, const struct weft_tok_trie *trie,
                const char *text, size_t n, part_fn fn)
 {
@@ -101,16 +102,16 @@ static int cut(struct encoding *e, const struct weft_tok_trie *trie,
         }
         const struct weft_tok_added *t = &e->tok->added[i];
         size_t start = at, end = at + length;
-        at = end; /* a match that is discarded is skipped all the same */
+        at = end; /* a match that is discarded below is skipped too */
         if ((t->special && !e->special)
             || (t->single_word && !is_single(text, n, start, end)))
             continue;
-        if (t->lstrip) /* spaces that an rstrip took are not free */
+        if (t->lstrip) /* it may not take spaces that an rstrip has taken */
             start = done > start ? done : strip_left(text, start, done);
         if (t->rstrip)
             end = strip_right(text, n, end);
         if (start >= end)
-            continue; /* the token itself was such a space: it is gone */
+            continue; /* an rstrip took the token itself, which is a space */
         int rc = done < start ? fn(e, text + done, start - done) : 0;
         if (!rc)
             rc = weft_tok_ids_push(&e->ids, t->id, e->err);
@@ -121,7 +122,8 @@ static int cut(struct encoding *e, const struct weft_tok_trie *trie,
     return done < n ? fn(e, text + done, n - done) : 0;
 }
 
-/* Text without tokens that are looked for before normalisation. */
+/* Encodes text in which the tokens that are found before normalisation have
+ * been cut out. */
 static int encode_raw(struct encoding *e, const char *text, size_t n)
 {
     const struct weft_tokenizer *tok = e->tok;

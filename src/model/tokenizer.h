@@ -17,8 +17,8 @@
 struct weft_tokenizer;
 
 enum weft_tok_flags {
-    /* Special tokens spelled in the text become their ids. Without it they
-     * are text (added tokens that are not special are found always). */
+    /* Special tokens spelled in the text become their ids. Without it they are
+     * text; added tokens that are not special are always found. */
     WEFT_TOK_SPECIAL = 1,
     /* Add what the file's post_processor adds (Llama-3: the
      * beginning-of-text token; GPT-2, Qwen: nothing). */
@@ -30,23 +30,23 @@ enum weft_tok_flags {
  * names file and key), WEFT_EUNSUPPORTED (another kind of tokenizer). */
 int weft_tokenizer_open(const char *dir_or_file, struct weft_tokenizer **out,
                         struct weft_err *err);
-/* The same from n bytes of JSON; `name` stands in messages. */
+/* The same from n bytes of JSON; `name` names them in messages. */
 int weft_tokenizer_parse(const char *json, size_t n, const char *name,
                          struct weft_tokenizer **out, struct weft_err *err);
 void weft_tokenizer_free(struct weft_tokenizer *tok); /* NULL is allowed */
 
-/* Token ids of n_bytes of text; bytes that are not UTF-8 count as U+FFFD
- * each maximal wrong part. flags: weft_tok_flags. The caller frees ids_out
- * with weft_free(); it is not NULL even for no ids. Errors: WEFT_ENOMEM, and
+/* Encodes n_bytes of text into token ids; each maximal part that is not UTF-8
+ * counts as U+FFFD. flags: weft_tok_flags. The caller frees ids_out with
+ * weft_free(); it is not NULL even for no ids. Errors: WEFT_ENOMEM, and
  * WEFT_EUNSUPPORTED when the file's pattern gives up on the text. */
 int weft_tokenizer_encode(const struct weft_tokenizer *tok, const char *text,
                           size_t n_bytes, unsigned flags, int32_t **ids_out,
                           size_t *n_out, struct weft_err *err);
 
-/* The text of n ids, zero-terminated; bytes that do not form UTF-8 become
- * U+FFFD. Ids without a token give nothing, as in the library: padded
- * embeddings have such. skip_special leaves special tokens out. The caller
- * frees text_out with weft_free(). Errors: WEFT_EINVAL (negative id). */
+/* Decodes n ids into zero-terminated text; bytes that do not form UTF-8 become
+ * U+FFFD. Ids without a token, as padded embeddings have them, give nothing,
+ * as in the library. skip_special leaves special tokens out. The caller frees
+ * text_out with weft_free(). Errors: WEFT_EINVAL (negative id). */
 int weft_tokenizer_decode(const struct weft_tokenizer *tok,
                           const int32_t *ids, size_t n, bool skip_special,
                           char **text_out, size_t *n_out,
@@ -66,9 +66,9 @@ const char *weft_tokenizer_content(const struct weft_tokenizer *tok,
 /* True for an added token marked special. */
 bool weft_tokenizer_is_special(const struct weft_tokenizer *tok, int32_t id);
 
-/* Writes a tokenizer.json of 256 one-byte tokens (id = byte), no merges, and
- * `special` (n of them) from id 256 on; no pattern splits the text. Readable
- * by Hugging Face's library. Errors: WEFT_EINVAL (an empty, duplicate, or
+/* Writes a tokenizer.json of 256 one-byte tokens (id = byte), without merges,
+ * and n special tokens from id 256 on; no pattern splits the text. Hugging
+ * Face's library can read it. Errors: WEFT_EINVAL (an empty, duplicate, or
  * one-byte special token), and those of weft_file_write(). */
 int weft_tokenizer_write_bytes(const char *path, const char *const *special,
                                size_t n, struct weft_err *err);

@@ -12,7 +12,7 @@
 /* ---- Added tokens ----------------------------------------------------- */
 
 struct added_json {
-    struct weft_tok_added token; /* content: as the file has it */
+    struct weft_tok_added token; /* content as in the file */
     int64_t id;
 };
 
@@ -49,8 +49,9 @@ static int parse_added(struct weft_tok_loading *l, const json_t *item,
     return rc;
 }
 
-/* The library gives a token the id of the vocabulary's entry of that text,
- * else the next free id; the file's own id is what it is expected to be. */
+/* The id that the library gives an added token: that of the vocabulary's entry
+ * with its text, else the next free one. The file's own id
+ * is ignored. */
 static int32_t added_id(struct weft_tok_loading *l,
                         const struct weft_tok_added *t, int32_t *next)
 {
@@ -104,7 +105,7 @@ static int add_token(struct weft_tok_loading *l, struct added_json *a,
     }
     if (rc)
         return rc;
-    /* Another entry of the same id replaces what the first said. */
+    /* A later entry of the same id replaces the first. */
     struct weft_tok_added *place = known ? added_of_id(tok, t.id) : NULL;
     bool special = t.special || (place && place->special);
     if (!place)
@@ -160,7 +161,7 @@ int weft_tok_read_added(struct weft_tok_loading *l, const json_t *root)
 
 /* ---- Post-processor --------------------------------------------------- */
 
-/* Puts n ids in front of, or behind, those that are there. */
+/* Puts n ids in front of, or behind, those that the list has. */
 static int wrap(struct weft_tok_loading *l, int32_t **list, size_t *count,
                 const int32_t *id, size_t n, bool front)
 {
@@ -178,7 +179,7 @@ static int wrap(struct weft_tok_loading *l, int32_t **list, size_t *count,
     return 0;
 }
 
-/* The ids of a special token of a template. */
+/* Reads the ids of a special token of a template. */
 static int template_ids(struct weft_tok_loading *l, const json_t *value,
                         const char *name, struct weft_tok_ids *out)
 {

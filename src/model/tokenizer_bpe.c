@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merging the bytes of a piece: the pair of the lowest rank first, the
- * leftmost of equals, until no pair is in the table. Pairs wait in a heap;
- * one that a merge has outdated is recognised when it comes out, so a piece
- * of n bytes takes n log n steps.
+ * Merges the bytes of a piece: always the pair of the lowest rank, the leftmost
+ * of equals, until no pair is in the table. Pairs wait in a heap; one that an
+ * earlier merge has made invalid is dropped when it comes out, so a piece of n
+ * bytes takes n log n steps.
  */
 #include "model/tokenizer_impl.h"
 
@@ -117,13 +117,13 @@ static int whole(const struct weft_tokenizer *tok, const char *text, size_t n,
     return 0;
 }
 
-/* Bytes to symbols: a byte without a token is the unknown token, or nothing
- * when there is none. Returns the number of symbols. */
+/* Turns bytes into symbols: a byte without a token becomes the unknown token,
+ * or nothing when there is none. Returns the number of symbols. */
 static int32_t spell(const struct weft_tokenizer *tok, const char *text,
                      size_t n, struct weft_tok_symbol *symbol)
 {
     int32_t count = 0;
-    bool unknown = false; /* the last symbol is the unknown token */
+    bool unknown = false; /* whether the last symbol is the unknown token */
     for (size_t i = 0; i < n; i++) {
         int32_t id = tok->byte_id[(unsigned char) text[i]];
         if (id < 0) {

@@ -17,7 +17,7 @@ struct weft_tok_entry {
     int32_t id;
 };
 
-/* Open addressing; the strings belong to the tokenizer. */
+/* A hash map with open addressing; its strings belong to the tokenizer. */
 struct weft_tok_map {
     size_t mask; /* slots - 1 */
     struct weft_tok_entry *slot;
@@ -39,7 +39,7 @@ int32_t weft_tok_map_get(const struct weft_tok_map *map, const char *text,
 struct weft_tok_merge {
     int32_t left, right; /* left -1: free */
     uint32_t rank;       /* lower merges first */
-    int32_t id;          /* of the two together */
+    int32_t id;          /* id of the token that the two become */
 };
 
 struct weft_tok_merges {
@@ -58,8 +58,7 @@ const struct weft_tok_merge *weft_tok_merges_get(
 /* ---- Added tokens ----------------------------------------------------- */
 
 struct weft_tok_added {
-    const char
-        *content; /* what is looked for, in normal form if normalized */
+    const char *content; /* the text to find, in normal form if normalized */
     uint32_t n;
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
@@ -103,8 +102,9 @@ void weft_tok_chunks_free(struct weft_tok_chunk *list);
 /* ---- The tokenizer ---------------------------------------------------- */
 
 struct weft_tok_token {
-    const char *content; /* as the file spells it; NULL: no such id */
-    const char *bytes;   /* what it decodes to */
+    /* its spelling in the file; NULL: the id has no token */
+    const char *content;
+    const char *bytes; /* what it decodes to */
     uint32_t n_content, n_bytes;
     bool special;
 };
@@ -115,15 +115,16 @@ struct weft_tokenizer {
     struct weft_tok_chunk *chunk; /* all strings of the tokens */
     struct weft_tok_map vocab, added_map;
     struct weft_tok_merges merges;
-    int32_t byte_id[256]; /* a byte alone; -1: none */
+    int32_t byte_id[256]; /* id of the token of one byte; -1: none */
     int32_t unk_id;       /* -1: bytes without a token are dropped */
     bool fuse_unk, ignore_merges, nfc;
     size_t longest; /* bytes of the longest content */
     struct weft_pretokenizer *pre;
     size_t n_added;
     struct weft_tok_added *added;
-    struct weft_tok_trie raw, normal; /* looked for before, after NFC */
-    int32_t *prefix, *suffix;         /* of the post-processor */
+    /* tokens to find before NFC (raw) and after it (normal) */
+    struct weft_tok_trie raw, normal;
+    int32_t *prefix, *suffix; /* ids that the post-processor adds */
     size_t n_prefix, n_suffix;
 };
 
@@ -134,7 +135,7 @@ int weft_tok_symbol_byte(uint32_t c);
 
 /* ---- Merging ---------------------------------------------------------- */
 
-/* Ids as they are found. */
+/* A growing list of ids. */
 struct weft_tok_ids {
     int32_t *id;
     size_t n, capacity;
@@ -159,7 +160,7 @@ struct weft_tok_word {
 
 void weft_tok_word_release(struct weft_tok_word *word);
 
-/* The ids of a piece of n > 0 bytes. */
+/* Appends the ids of a piece of n > 0 bytes. */
 int weft_tok_merge_piece(const struct weft_tokenizer *tok, const char *text,
                          size_t n, struct weft_tok_word *word,
                          struct weft_tok_ids *ids, struct weft_err *err);

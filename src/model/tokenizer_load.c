@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From tokenizer.json to tables. */
+/* Reads tokenizer.json into the tables of a tokenizer. */
 #include "model/tokenizer.h"
 
 #include "base/alloc.h"
@@ -76,7 +76,7 @@ static int read_decoder(struct weft_tok_loading *l, const json_t *value)
                                               : weft_json_type(value));
 }
 
-/* Refuses other models by name. */
+/* Refuses models other than BPE by name. */
 static int check_kind(struct weft_tok_loading *l, const json_t *model)
 {
     static const struct {
@@ -91,7 +91,7 @@ static int check_kind(struct weft_tok_loading *l, const json_t *model)
                                 "%s: a %s tokenizer (%s) is not supported; "
                                 "Weft reads byte-level BPE",
                                 l->name, type, others[i].like);
-    /* GPT-2's own file has no type. */
+    /* GPT-2's own file has no type, so an absent one is allowed. */
     if (*type && strcmp(type, "BPE") != 0)
         return weft_err_set(l->err, WEFT_EUNSUPPORTED,
                             "%s: model.type '%.40s' is not supported; Weft "
@@ -278,7 +278,7 @@ static int read_unknown(struct weft_tok_loading *l, const json_t *model)
     l->tok->unk_id = weft_tok_map_get(&l->tok->vocab, unk, strlen(unk));
     if (l->tok->unk_id >= 0)
         return 0;
-    /* Only bytes without a token would ask for it. */
+    /* A missing unknown token matters only if some byte has no token. */
     for (int b = 0; b < 256; b++)
         if (l->tok->byte_id[b] < 0)
             return weft_err_set(l->err, WEFT_EFORMAT,
@@ -290,7 +290,7 @@ static int read_unknown(struct weft_tok_loading *l, const json_t *model)
 
 /* ---- Merges ----------------------------------------------------------- */
 
-/* Both halves of "a b" or ["a", "b"]. */
+/* Reads both halves of a merge, "a b" or ["a", "b"]. */
 static int merge_halves(struct weft_tok_loading *l, const json_t *item,
                         size_t i, const char *half[2], size_t n[2])
 {
@@ -333,7 +333,8 @@ static int read_merge(struct weft_tok_loading *l, const json_t *item,
                             "%s: model.merges[%zu]: '%.100s' is not in "
                             "model.vocab",
                             l->name, i, left < 0 ? half[0] : half[1]);
-    /* Both are in the vocabulary, hence not longer than its longest. */
+    /* The sum cannot overflow: each half is a token, so it is not longer than
+     * the longest one. */
     if (n[0] + n[1] > tok->longest)
         return weft_err_set(l->err, WEFT_EFORMAT,
                             "%s: model.merges[%zu]: '%.60s' and '%.60s' "
@@ -374,7 +375,7 @@ static int read_merges(struct weft_tok_loading *l, const json_t *model)
     {
         const char *text = json_string_value(item);
         if (text && strncmp(text, "#version", 8) == 0)
-            continue; /* the first line of old merges.txt files */
+            continue; /* old files have the first line of merges.txt here */
         rc = read_merge(l, item, i, rank++);
         if (rc)
             return rc;

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* A power of two with at least half of the slots free. */
+/* The number of slots for n entries: a power of two that leaves at least half
+ * of them free. */
 static size_t slots_for(size_t n)
 {
     size_t slots = 16;
@@ -17,7 +18,7 @@ static size_t slots_for(size_t n)
 
 /* ---- Strings ---------------------------------------------------------- */
 
-/* FNV-1a, finished so that low bits depend on all of it. */
+/* FNV-1a with a final step that makes the low bits depend on all bits. */
 static size_t hash_text(const char *text, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -241,8 +242,8 @@ void weft_tok_chunks_free(struct weft_tok_chunk *list)
 
 /* ---- Byte symbols ----------------------------------------------------- */
 
-/* GPT-2's bytes_to_unicode(): printable bytes of Latin-1 stand for
- * themselves, the 68 others for U+0100 and on, in order. */
+/* As in GPT-2's bytes_to_unicode(), printable bytes of Latin-1 stand for
+ * themselves; the 68 others stand for U+0100 and following, in order. */
 static bool is_itself(uint32_t b)
 {
     return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac)

@@ -21,7 +21,7 @@ static int check_special(const char *const *special, size_t n,
                                 "two characters or more, such as "
                                 "'<|endoftext|>'",
                                 special[i]);
-        /* Two bytes may be one byte's symbol. */
+        /* Two bytes of UTF-8 may be the symbol of one byte. */
         uint32_t c = 0;
         int first = weft_utf8_next(special[i], length, &c);
         if (!weft_utf8_valid(special[i], length)

@@ -18,8 +18,8 @@ struct weft_weights {
     struct weft_safetensors *files;
     struct weft_shape shape;
     size_t n;
-    const struct weft_st_tensor **tensor; /* (n) in the order of tensors.h;
-                                             NULL: a made scalar head */
+    /* (n) in the order of tensors.h; NULL: a scalar head that is made up */
+    const struct weft_st_tensor **tensor;
     struct weft_weights_options options;
 };
 
@@ -94,7 +94,7 @@ static int fail_missing(const struct weft_weights *w, const char *dir,
                         dir, t->name, weft_safetensors_count(w->files), hint);
 }
 
-/* A linear map without bias is all a scalar head is here. */
+/* Refuses a bias: a scalar head is a linear map without one here. */
 static int check_score_bias(const struct weft_safetensors *st,
                             struct weft_err *err)
 {
@@ -111,8 +111,8 @@ static int check_score_bias(const struct weft_safetensors *st,
     return 0;
 }
 
-/* Of a tied model lm_head is the embedding again, or nobody knows which of
- * the two is meant (transformers 4 and 5 differ). */
+/* The lm_head of a tied model must equal the embedding; otherwise it is
+ * unclear which of the two is meant (transformers 4 and 5 differ). */
 static int check_tied(const struct weft_weights *w, struct weft_err *err)
 {
     const struct weft_st_tensor *head, *embed = w->tensor[0];
@@ -269,7 +269,8 @@ static void make_score(const struct weft_weights *w, float *x)
                                           SCORE_STREAM, 0, (uint32_t) i));
 }
 
-/* One rectangle of a tensor to its places in the part. row: room for a row. */
+/* Copies one rectangle of a tensor to its place in the part. row: memory for
+ * one row. */
 static int read_piece(const struct weft_weights *w,
                       const struct weft_piece *piece,
                       const struct weft_part *part, int32_t layer, float *row,

@@ -14,7 +14,8 @@
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* A scalar head that the files lack (a critic from a language model). */
+/* What happens when the files lack a scalar head, as for a critic that starts
+ * from a language model. */
 enum weft_score {
     WEFT_SCORE_REQUIRED,
     WEFT_SCORE_ZERO,
@@ -24,7 +25,7 @@ enum weft_score {
 struct weft_weights_options {
     const char *stem; /* NULL: "model" */
     enum weft_score score;
-    uint64_t seed; /* of a random scalar head */
+    uint64_t seed; /* seed of a random scalar head */
 };
 
 struct weft_weights;
@@ -38,9 +39,9 @@ int weft_weights_open(const char *dir, const struct weft_arch *arch,
                       struct weft_weights **out, struct weft_err *err);
 void weft_weights_close(struct weft_weights *weights); /* NULL is allowed */
 
-/* One tile in flat order into flat_out (layout.n_flat floats of the tile);
- * replicas are filled, padding is zero. `shape` is the architecture's,
- * partitioned. Threads may read at once. Errors: WEFT_ENUMERIC (NaN or
+/* Reads one tile in flat order into flat_out (layout.n_flat floats); replicas
+ * are filled, padding is zero. `shape` is the architecture's, partitioned.
+ * Several threads may read at the same time. Errors: WEFT_ENUMERIC (NaN or
  * infinity, with tensor and element). */
 int weft_weights_read_tile(const struct weft_weights *weights,
                            const struct weft_shape *shape,
@@ -51,39 +52,41 @@ int weft_weights_read_tile(const struct weft_weights *weights,
 /* ---- Writing ---------------------------------------------------------- */
 
 struct weft_weights_writer_options {
-    const char *stem;         /* NULL: "model" */
-    enum weft_dtype dtype;    /* of the tensors in the files */
-    uint64_t max_shard_bytes; /* 0: one file; else shards and an index */
+    const char *stem;      /* NULL: "model" */
+    enum weft_dtype dtype; /* dtype of the tensors in the files */
+    /* 0: one file; else shards of at most that size and an index */
+    uint64_t max_shard_bytes;
 };
 
 struct weft_weights_writer;
 
-/* Begins the weights of `arch` in a folder that is there (a staged one:
- * weft_dir_stage()); config.json is weft_arch_write()'s. The disk space is
- * reserved now. */
+/* Begins to write the weights of `arch` into an existing folder, usually a
+ * staged one (weft_dir_stage()), and reserves the disk space. It does not
+ * write config.json; weft_arch_write() does. */
 int weft_weights_writer_open(const char *dir, const struct weft_arch *arch,
                              const struct weft_weights_writer_options *o,
                              struct weft_weights_writer **out,
                              struct weft_err *err);
-/* A tile in flat order, in any order of tiles; replicas in it are not
- * looked at, and of a tied model the embedding's tiles need not be put (the
- * head's are the weights). Threads may put different tiles at once. Errors:
- * WEFT_ENUMERIC for NaN and infinity, WEFT_EFULL, WEFT_EIO. */
+/* Writes a tile, given in flat order; tiles may come in any order. Replicas in
+ * it are ignored. For a tied model the embedding's tiles need not be put, as
+ * the head's hold the weights. Threads may put different tiles at the same
+ * time. Errors: WEFT_ENUMERIC for NaN and infinity, WEFT_EFULL, WEFT_EIO. */
 int weft_weights_writer_put(struct weft_weights_writer *writer,
                             const struct weft_shape *shape,
                             enum weft_tile_kind kind, int32_t layer,
                             int32_t block, const float *flat,
                             struct weft_err *err);
-/* Elements [first, first + n) of tensor i (model/tensors.h), row-major. */
+/* Writes elements [first, first + n) of tensor i (model/tensors.h),
+ * row-major. */
 int weft_weights_writer_put_tensor(struct weft_weights_writer *writer,
                                    size_t i, size_t first, size_t n,
                                    const float *x, struct weft_err *err);
-/* Brings all files to the disk and to their names, the index last. Errors:
- * also WEFT_ESTATE naming a tensor of which something was never put; then
- * nothing is left. Frees the writer. */
+/* Brings all files to the disk and renames them into place, the index last.
+ * Frees the writer. Further error: WEFT_ESTATE, which names a tensor that was
+ * not put completely. On failure no file is left. */
 int weft_weights_writer_close(struct weft_weights_writer *writer,
                               struct weft_err *err);
-/* Leaves nothing. NULL is allowed. */
+/* Removes what was written and frees the writer. NULL is allowed. */
 void weft_weights_writer_abandon(struct weft_weights_writer *writer);
 
 #endif

@@ -14,7 +14,7 @@
 #include "model/safetensors.h"
 #include "model/tensors.h"
 
-enum { GATHER_ELEMENTS = 1 << 16 }; /* rows gathered for one write */
+enum { GATHER_ELEMENTS = 1 << 16 }; /* elements gathered for one write */
 
 struct shard {
     char *name, *path;
@@ -31,7 +31,7 @@ struct weft_weights_writer {
     struct weft_tensor *tensor;
     struct weft_st_spec *spec;
     uint32_t *shard_of;
-    int64_t *missing; /* elements not put yet; under lock */
+    int64_t *missing; /* elements that are not put yet; guarded by lock */
     struct shard *shard;
     pthread_mutex_t lock;
 };
@@ -135,7 +135,7 @@ int weft_weights_writer_open(const char *dir, const struct weft_arch *arch,
 
 /* ---- Putting ---------------------------------------------------------- */
 
-/* NaN and infinity, and what would become infinite in f16. */
+/* Refuses NaN, infinity, and what would become infinite in f16. */
 static int check_numbers(const struct weft_weights_writer *w, size_t tensor,
                          size_t first, const float *x, size_t n,
                          struct weft_err *err)
@@ -170,7 +170,8 @@ int weft_weights_writer_put_tensor(struct weft_weights_writer *w, size_t i,
     return 0;
 }
 
-/* Full rows are gathered and written together; slices row by row. */
+/* Gathers full rows and writes them together; writes slices of rows one by
+ * one. */
 static int put_piece(struct weft_weights_writer *w,
                      const struct weft_piece *p, const struct weft_part *part,
                      int32_t layer, const float *flat, float *room,
