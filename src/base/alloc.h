@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory: overflow-checked, zeroed where said, NULL when there is none. */
+/* Allocation with overflow checks; the functions return NULL when memory is
+ * out. */
 #ifndef WEFT_BASE_ALLOC_H
 #define WEFT_BASE_ALLOC_H
 

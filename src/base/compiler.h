@@ -51,9 +51,9 @@ static inline int WEFT_HIGHEST_BIT(uint64_t x)
 }
 #endif
 
-/* Tells ThreadSanitizer of an order that a library keeps which is not built
- * with it: what came before the release of `p` precedes what comes after its
- * acquire. Nothing otherwise. */
+/* Tell ThreadSanitizer of an order that a library keeps which was built
+ * without it: what came before the release of `p` precedes what comes after
+ * its acquire. Without ThreadSanitizer they do nothing. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_acquire(void *p);
 void __tsan_release(void *p);

@@ -41,7 +41,7 @@ WEFT_INLINE uint16_t weft_f32_to_bf16(float f)
 float weft_f16_to_f32(uint16_t h);
 uint16_t weft_f32_to_f16(float f); /* round to nearest even */
 
-/* Rows of numbers between formats (through f32). */
+/* Converts n numbers between formats (through f32). */
 void weft_convert(void *dst, enum weft_dtype dst_type, const void *src,
                   enum weft_dtype src_type, size_t n);
 

@@ -13,7 +13,7 @@ static size_t least(size_t a, size_t b)
 size_t weft_edit_distance(const char *a, const char *b)
 {
     size_t n = strnlen(a, MAX), m = strnlen(b, MAX);
-    size_t row[3][MAX + 1]; /* of i - 2, i - 1, i, in turn */
+    size_t row[3][MAX + 1]; /* row i of the table is row[i % 3] */
     for (size_t j = 0; j <= m; j++)
         row[0][j] = j;
     for (size_t i = 1; i <= n; i++) {

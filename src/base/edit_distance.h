@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Insertions, deletions, changes and swaps of neighbours that make b from a;
- * names beyond 63 characters are cut. */
+/* The least number of insertions, deletions, changes and swaps of neighbours
+ * that make b from a. Names are cut at 63 characters. */
 size_t weft_edit_distance(const char *a, const char *b);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 
-/* One printable line, whatever the arguments quote. */
+/* Formats the text as one printable line, whatever the arguments quote. */
 static void format(char *out, size_t size, const char *fmt, va_list ap)
 {
     char text[sizeof((struct weft_err *) 0)->text + 1]; /* 1: shows a cut */

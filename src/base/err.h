@@ -22,8 +22,9 @@ extern "C" {
 
 /* Writes the text (printf format; no full stop, no newline) and returns
  * `code`, so that `return weft_err_set(err, WEFT_EINVAL, "...")` reads well.
- * err may be NULL. What the arguments quote of files and programs becomes
- * printable (base/utf8.h); a text too long for the buffer ends in "...". */
+ * err may be NULL. The text is made printable (base/utf8.h), as arguments may
+ * quote files and programs; one that is too long for the buffer ends in
+ * "...". */
 int weft_err_set(struct weft_err *err, int code, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
 
@@ -40,7 +41,8 @@ int weft_err_nomem(struct weft_err *err, const char *what, size_t bytes);
  * EDQUOT, WEFT_ENOMEM for ENOMEM). */
 int weft_err_sys(struct weft_err *err, const char *verb, const char *path);
 
-/* Of our own bugs, never of user input. Compiled in always. */
+/* Ends the program when cond is false: for Weft's own bugs, never for user
+ * input. It is always compiled in. */
 #define weft_assert(cond)                                                    \
     ((cond) ? (void) 0 : weft_assert_failed(#cond, __FILE__, __LINE__))
 WEFT_NORETURN void weft_assert_failed(const char *cond, const char *file,

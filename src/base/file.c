@@ -39,7 +39,8 @@ char *weft_path_join(const char *a, const char *b)
     return out;
 }
 
-/* Ends of the path without trailing slashes, and of its folder part. */
+/* Finds the end of the path without trailing slashes, and the beginning of its
+ * last part. */
 static void split(const char *path, size_t *end_out, size_t *name_out)
 {
     size_t end = strlen(path);
@@ -205,7 +206,8 @@ void weft_map_close(struct weft_map *map)
 
 /* ---- Temporary names -------------------------------------------------- */
 
-/* "<parent>/.<name>.tmp-<pid>", or "-<pid>-<i>" for the i-th try. */
+/* Makes "<parent>/.<name>.tmp-<pid>"; for the i-th try it ends in
+ * "-<pid>-<i>". */
 static char *temp_name(const char *path, int i)
 {
     size_t end, name, room = strlen(path) + 48;
@@ -220,7 +222,7 @@ static char *temp_name(const char *path, int i)
     return out;
 }
 
-/* Removes what processes that are gone left beside `path`. */
+/* Removes what processes that no longer run have left beside `path`. */
 static void sweep(const char *path)
 {
     size_t end, at;
@@ -258,7 +260,8 @@ struct weft_file_writer {
     char *path, *temp;
 };
 
-/* A failed write: for a full disk, what was wanted and what is there. */
+/* Writes the error of a failed write; for a full disk it says how much was
+ * wanted and how much is free. */
 static int fail_write(const char *path, uint64_t wanted, struct weft_err *err)
 {
     uint64_t left;
@@ -277,7 +280,8 @@ static int fail_write(const char *path, uint64_t wanted, struct weft_err *err)
     return weft_err_sys(err, "write", path);
 }
 
-/* fallocate(), not posix_fallocate(), whose emulation would write it all. */
+/* Uses fallocate(): posix_fallocate() may be emulated by writing all of the
+ * file. */
 static int reserve(struct weft_file_writer *w, size_t n, struct weft_err *err)
 {
     uint64_t left;
@@ -356,7 +360,7 @@ int weft_file_writer_close(struct weft_file_writer *w, struct weft_err *err)
     if (!rc && rename(w->temp, w->path) != 0)
         rc = weft_err_sys(err, "create", w->path);
     if (!rc) {
-        weft_free(w->temp); /* it has its name now */
+        weft_free(w->temp); /* the file has its final name now */
         w->temp = NULL;
         rc = sync_parent(w->path, err);
     }
@@ -432,7 +436,8 @@ int weft_dir_sync(const char *path, struct weft_err *err)
     if (fd < 0)
         return weft_err_sys(err, "open folder", path);
     int rc = 0;
-    if (fsync(fd) != 0 && errno != EINVAL) /* some file systems cannot */
+    /* EINVAL: some file systems cannot sync */
+    if (fsync(fd) != 0 && errno != EINVAL)
         rc = weft_err_sys(err, "bring to the disk folder", path);
     close(fd);
     return rc;
@@ -463,8 +468,8 @@ int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
     return rc;
 }
 
-/* Puts the stage in the place of a folder. The old one goes only when the
- * disk knows the new one. */
+/* Exchanges the stage and a folder. The old folder is removed only after the
+ * exchange has reached the disk. */
 static int exchange(const char *stage, const char *path, struct weft_err *err)
 {
     int rc = weft_dir_may_be_removed(path, err);
@@ -476,7 +481,8 @@ static int exchange(const char *stage, const char *path, struct weft_err *err)
     }
     if (errno != EINVAL && errno != ENOSYS)
         return weft_err_sys(err, "replace", path);
-    /* A file system that cannot exchange: for a moment there is neither. */
+    /* The file system cannot exchange, so for a moment there is no folder at
+     * `path`. */
     char *old = temp_name(path, 100);
     rc = old ? weft_dir_remove(old, err) : nomem(err, path);
     if (!rc && rename(path, old) != 0)

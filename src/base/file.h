@@ -26,19 +26,19 @@ char *weft_path_parent(const char *path);
 /* The last part, without trailing slashes. Caller frees; NULL: no memory. */
 char *weft_path_name(const char *path);
 
-bool weft_file_exists(const char *path); /* something other than a folder */
+bool weft_file_exists(const char *path); /* true for anything but a folder */
 bool weft_dir_exists(const char *path);
 /* True when nothing is at `path`, or a folder with nothing in it. */
 bool weft_path_is_free(const char *path);
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* A whole file, followed by a zero byte that n_out does not count. Larger
- * than max_bytes (0: no limit): WEFT_EINVAL. Caller frees. */
+/* Reads a whole file and adds a zero byte that n_out does not count. A file
+ * larger than max_bytes (0: no limit) is WEFT_EINVAL. Caller frees. */
 int weft_file_read(const char *path, size_t max_bytes, char **data_out,
                    size_t *n_out, struct weft_err *err);
 
-/* A file mapped read-only. n may be 0; then data is not NULL all the same. */
+/* A file mapped read-only. data is not NULL, even if n is 0. */
 struct weft_map {
     const unsigned char *data;
     size_t n;
@@ -56,18 +56,20 @@ int weft_file_write(const char *path, const void *data, size_t n,
 
 /* The same in pieces. close and abandon free the writer. */
 struct weft_file_writer;
-/* n_bytes: reserved on the disk now, so that a full disk is found before the
- * work (0: unknown). The file has that size until more is put. */
+/* Reserves n_bytes on the disk (0: size unknown), so that a full disk is found
+ * before the work. The file has that size until more is put. */
 int weft_file_writer_open(const char *path, size_t n_bytes,
                           struct weft_file_writer **out,
                           struct weft_err *err);
-/* n bytes at offset `at`. Threads may put at once. */
+/* Writes n bytes at offset `at`. Several threads may write at the same
+ * time. */
 int weft_file_writer_put(struct weft_file_writer *writer, uint64_t at,
                          const void *data, size_t n, struct weft_err *err);
-/* Brings it to the disk and to its name; on failure nothing is left. */
+/* Brings the file to the disk and renames it into place; on failure nothing is
+ * left. */
 int weft_file_writer_close(struct weft_file_writer *writer,
                            struct weft_err *err);
-/* Leaves nothing. NULL is allowed. */
+/* Removes what was written. NULL is allowed. */
 void weft_file_writer_abandon(struct weft_file_writer *writer);
 
 /* Copies a file, atomically. */
@@ -92,26 +94,27 @@ int weft_dir_remove_below(int dir_fd, const char *dir, const char *name,
                           struct weft_err *err);
 /* The same by path, whose last part is the name. */
 int weft_dir_remove(const char *path, struct weft_err *err);
-/* Whether that would be done; removes nothing. */
+/* Whether weft_dir_remove() would remove the path; removes nothing. */
 int weft_dir_may_be_removed(const char *path, struct weft_err *err);
 /* Removes an empty folder; true when there is none at `path` now. */
 bool weft_dir_remove_empty(const char *path);
-/* Removes everything of the first form in a folder and in the folders there,
- * whoever wrote it: for a folder in which nobody else works. What cannot be
- * removed is said in a warning. */
+/* Removes everything of the first form in a folder and in its folders, whoever
+ * wrote it: for a folder in which nobody else works. Warns of what cannot be
+ * removed. */
 void weft_dir_sweep(const char *path);
 
-/* An empty folder beside `path`, to be filled and then committed or removed;
- * the parents are created. Caller frees the name. */
+/* Makes an empty folder beside `path`, to be filled and then committed or
+ * removed; creates the parents. Caller frees the name. */
 int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err);
-/* Brings the staged folder to the disk (its files must be there already) and
- * renames it to `path`. replace: what is there is exchanged in one step and
- * then removed, if weft_dir_remove() would; otherwise it is an error unless it is an empty folder. On
- * failure the stage is removed. */
+/* Brings the staged folder to the disk, whose files must be on the disk
+ * already, and renames it to `path`. With `replace` a folder that
+ * weft_dir_remove() would remove is exchanged in one step and then removed.
+ * Otherwise anything but an empty folder at `path` is an error. On failure the
+ * stage is removed. */
 int weft_dir_commit(const char *stage, const char *path, bool replace,
                     struct weft_err *err);
 
-/* Bytes an ordinary user may still write where `path` is (or would be). */
+/* Bytes that an ordinary user may still write where `path` is or would be. */
 int weft_disk_free(const char *path, uint64_t *out, struct weft_err *err);
 
 #endif

@@ -19,7 +19,7 @@ struct job {
     int fd;
     const char *path;
     struct weft_file_hash *out;
-    atomic_size_t next; /* chunk that nobody has taken */
+    atomic_size_t next; /* the next chunk that no thread has taken */
     pthread_mutex_t lock;
     int rc; /* the first error, under lock, with its text */
     struct weft_err err;

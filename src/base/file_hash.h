@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checksums of files in pieces: one XXH3-128 per chunk of a fixed size, so
- * that large files are read by several threads, and that whoever owns a part
- * of a file can say what its part should be.
+ * Checksums of files in pieces: one XXH3-128 per chunk of a fixed size. So
+ * several threads can read a large file, and whoever wrote a part of it can
+ * give the checksum of that part.
  */
 #ifndef WEFT_BASE_FILE_HASH_H
 #define WEFT_BASE_FILE_HASH_H
@@ -13,7 +13,8 @@ enum { WEFT_FILE_CHUNK_BYTES = 64 << 20 };
 
 struct weft_file_hash {
     uint64_t n_bytes;
-    size_t n_chunks;         /* of WEFT_FILE_CHUNK_BYTES; the last the rest */
+    /* chunks of WEFT_FILE_CHUNK_BYTES; the last is the rest */
+    size_t n_chunks;
     struct weft_hash *chunk; /* (n_chunks) */
 };
 
@@ -31,7 +32,8 @@ int weft_file_hash_read(const char *path, int n_threads,
                         struct weft_file_hash *out, struct weft_err *err);
 void weft_file_hash_release(struct weft_file_hash *hash);
 
-/* One checksum for all of it: of the chunks' digits and the size. */
+/* One checksum for the whole file, made from the chunks' checksums and the
+ * size. */
 struct weft_hash weft_file_hash_whole(const struct weft_file_hash *hash);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The only code that removes folders with what is in them. A wrong name here
- * costs somebody's files, so it does less than it could: names of a few forms
- * alone, found by descriptor below the caller's folder, links never followed,
- * and nothing at all is removed when anything in there should not be.
+ * The only code that removes folders with their contents. A wrong name here
+ * would cost somebody's files, so it is strict: it removes only names of a few
+ * forms, finds them by descriptor below the caller's folder, never follows
+ * links, and removes nothing at all when anything inside must not be removed.
  */
 #include "base/file.h"
 
@@ -23,7 +23,8 @@
 
 static const char digits[] = "0123456789";
 
-/* ".<name>.tmp-<pid>", or with "-<i>" after it: stages and files in work. */
+/* Whether the name is ".<name>.tmp-<pid>", or that with "-<i>" after it: a
+ * stage or a file that is being written. */
 static bool is_stage(const char *name)
 {
     const char *at = NULL;
@@ -42,7 +43,7 @@ static bool is_stage(const char *name)
     return i > 0 && at[i] == 0;
 }
 
-/* "iteration-000010": checkpoints. */
+/* Whether the name is a checkpoint's, such as "iteration-000010". */
 static bool is_checkpoint(const char *name)
 {
     static const char word[] = "iteration-";
@@ -52,7 +53,7 @@ static bool is_checkpoint(const char *name)
     return n >= 6 && name[sizeof word - 1 + n] == 0;
 }
 
-/* "weft-<words>-XXXXXX", as mkdtemp() makes them. */
+/* Whether the name is "weft-<words>-XXXXXX", as mkdtemp() makes it. */
 static bool is_temporary(const char *name)
 {
     static const char mark[] = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -68,7 +69,7 @@ static bool is_temporary(const char *name)
 
 /* ---- Walking ---------------------------------------------------------- */
 
-enum { MAX_DEPTH = 16 }; /* more than anything of ours has */
+enum { MAX_DEPTH = 16 }; /* deeper than anything that weft makes */
 
 struct identity {
     dev_t device;
@@ -77,7 +78,7 @@ struct identity {
 
 struct walk {
     const char *dir, *name; /* for messages */
-    dev_t device;           /* where all of it must lie */
+    dev_t device;           /* the device on which everything must lie */
     bool remove;            /* else look only */
     struct identity never[3];
     struct weft_err *err;
@@ -113,11 +114,12 @@ static bool is_mount_point(int fd)
         && (x.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 #else
     (void) fd;
-    return false; /* another device is noticed all the same */
+    return false; /* mounts of another device are noticed by st_dev */
 #endif
 }
 
-/* What is wrong with removing the open folder, which was seen as `st`. */
+/* Why the open folder must not be removed, or NULL; `seen` is what was found
+ * under its name before it was opened. */
 static const char *objection(const struct walk *w, int fd,
                              const struct stat *seen, int depth)
 {
@@ -179,8 +181,8 @@ static int walk_entry(struct walk *w, int parent, const char *name, int depth)
     return 0;
 }
 
-/* Looks at all of dir/name, and removes it if `remove` and nothing speaks
- * against it. */
+/* Checks all of dir/name; with `remove` removes it if there is no
+ * objection. */
 static int walk(int dir_fd, const char *dir, const char *name, bool remove,
                 struct weft_err *err)
 {

@@ -56,8 +56,8 @@ bool weft_hash_scan(const char *text, struct weft_hash *out)
     return true;
 }
 
-/* XXH3's state must be aligned to 64 bytes, which XXH3_createState() sees
- * to. One state serves both widths: they differ in the last step only. */
+/* XXH3's state must be aligned to 64 bytes, which XXH3_createState() ensures.
+ * One state serves both widths, which differ only in the last step. */
 struct weft_hasher {
     XXH3_state_t *state;
 };

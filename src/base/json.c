@@ -116,7 +116,7 @@ const char *weft_json_type(const json_t *value)
     return "something";
 }
 
-/* A null counts as missing. */
+/* Returns NULL for a null, which counts as missing. */
 static json_t *get(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
@@ -338,8 +338,8 @@ int weft_json_keys(const json_t *object, const char *subject,
 
 /* ---- Writing ---------------------------------------------------------- */
 
-/* Digits that json_dumps() needs for the real: 1..17. Several reals in one
- * value take the most that one of them needs. */
+/* The number of digits (1..17) with which json_dumps() writes the value so
+ * that it reads back the same: the most that any real in it needs. */
 static size_t digits(const json_t *value)
 {
     size_t most = 1, i;

@@ -17,20 +17,20 @@
 
 #include "base/str.h"
 
-/* Parses n bytes; any JSON value may be at the top. `name` stands in
+/* Parses n bytes; any JSON value may be at the top. `name` names them in
  * messages. Integers beyond 64 bits become reals. Free with json_decref().
  * Errors: WEFT_EFORMAT, WEFT_ENOMEM. */
 int weft_json_parse(const char *text, size_t n, const char *name,
                     json_t **out, struct weft_err *err);
-/* The same of a part of a document that begins in its line `line`: messages
- * count from there. Strings may hold zero characters: take those that are
- * texts with weft_json_str(). */
+/* Parses a part of a document that begins in its line `line`, from which
+ * messages count. Strings may hold zero characters, so read texts with
+ * weft_json_str(). */
 int weft_json_parse_texts(const char *text, size_t n, const char *name,
                           size_t line, json_t **out, struct weft_err *err);
 /* The text of a JSON string; none when the value is no string. Borrowed. */
 struct weft_str weft_json_str(const json_t *value);
-/* The same from a file of at most max_bytes (0: no limit). A byte-order mark
- * is skipped. */
+/* Parses a file of at most max_bytes (0: no limit) as weft_json_parse() does.
+ * A byte-order mark is skipped. */
 int weft_json_read(const char *path, size_t max_bytes, json_t **out,
                    struct weft_err *err);
 
@@ -42,11 +42,11 @@ const char *weft_json_type(const json_t *value);
  * found too. */
 json_t *weft_json_find(const json_t *root, const char *path);
 
-/* Integers in [low, high]; outside of it: WEFT_EINVAL. */
+/* Gets an integer; one outside of [low, high] is WEFT_EINVAL. */
 int weft_json_int(const json_t *object, const char *subject, const char *key,
                   int64_t low, int64_t high, int64_t *out,
                   struct weft_err *err);
-/* Integers are allowed. */
+/* Gets a real; integers are allowed too. */
 int weft_json_double(const json_t *object, const char *subject,
                      const char *key, double *out, struct weft_err *err);
 int weft_json_bool(const json_t *object, const char *subject, const char *key,
@@ -58,8 +58,8 @@ int weft_json_object(const json_t *object, const char *subject,
 int weft_json_array(const json_t *object, const char *subject,
                     const char *key, json_t **out, struct weft_err *err);
 
-/* Optional ones: missing or null gives the fallback (NULL for objects and
- * arrays). */
+/* Getters of optional values: missing or null gives the fallback (NULL for
+ * objects and arrays). */
 int weft_json_int_or(const json_t *object, const char *subject,
                      const char *key, int64_t low, int64_t high,
                      int64_t fallback, int64_t *out, struct weft_err *err);
@@ -77,8 +77,8 @@ int weft_json_object_or(const json_t *object, const char *subject,
 int weft_json_array_or(const json_t *object, const char *subject,
                        const char *key, json_t **out, struct weft_err *err);
 
-/* Refuses keys of the object that are not among the n known ones, with the
- * nearest in the sentence: WEFT_EINVAL. */
+/* Refuses keys of the object that are not among the n known ones with
+ * WEFT_EINVAL; the text suggests the nearest known key. */
 int weft_json_keys(const json_t *object, const char *subject,
                    const char *const *known, size_t n, struct weft_err *err);
 

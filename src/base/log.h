@@ -15,12 +15,12 @@ enum weft_log_level {
 /* Lines above `level` are dropped (default: info). Thread-safe to call
  * before threads start. */
 void weft_log_set_level(enum weft_log_level level);
-/* In a job of several processes: every line names its rank, and ranks but the
- * first keep WEFT_LOG_INFO to themselves, which would be said by all. */
+/* For a job of several processes: every line then names its rank, and only the
+ * first rank prints WEFT_LOG_INFO, which all ranks would repeat. */
 void weft_log_set_rank(int rank);
 
-/* One line; no newline in fmt. What the arguments quote becomes printable
- * (base/utf8.h). Safe from any thread. */
+/* Prints one line; fmt has no newline. The line is made printable
+ * (base/utf8.h), as arguments may quote anything. Safe from any thread. */
 void weft_log(enum weft_log_level level, const char *fmt, ...)
     WEFT_PRINTF(2, 3);
 

@@ -22,7 +22,7 @@ enum weft_rng_purpose {
     WEFT_RNG_SCHEDULE = 5,  /* search: (restart, count high, count low) */
 };
 
-/* Philox 4x32-10 of counter and key into out. */
+/* Computes Philox 4x32-10 of counter and key. */
 void weft_philox(const uint32_t counter[4], const uint32_t key[2],
                  uint32_t out[4]);
 
@@ -38,7 +38,8 @@ float weft_rng_uniform(uint64_t seed, enum weft_rng_purpose purpose,
 double weft_rng_normal(uint64_t seed, enum weft_rng_purpose purpose,
                        uint32_t a, uint32_t b, uint32_t c);
 
-/* A permutation of 0..n-1 into `order`, fixed by (seed, purpose, a, b). */
+/* Writes a permutation of 0..n-1 into `order` that (seed, purpose, a, b)
+ * determine. */
 void weft_rng_permutation(uint64_t seed, enum weft_rng_purpose purpose,
                           uint32_t a, uint32_t b, uint32_t n,
                           uint32_t *order);

@@ -3,7 +3,8 @@
 
 enum { ALIGN_FLAT = 16, ALIGN_BYTES = 64 };
 
-/* Panels that the narrower of MLP and vocabulary has to deal. */
+/* The number of panels that the narrower of MLP and vocabulary has for all
+ * blocks. */
 static int64_t panels_to_deal(const struct weft_shape *s)
 {
     return weft_ceil_div(weft_min64(s->intermediate, s->vocab),
@@ -19,7 +20,8 @@ int32_t weft_shape_default_blocks(const struct weft_shape *shape)
     return t;
 }
 
-/* Share t of n things dealt to T blocks in panels of WEFT_FF_GRAIN. */
+/* Computes the share of block t when n columns or rows are dealt to the blocks
+ * in panels of WEFT_FF_GRAIN. */
 static void deal(int32_t n, int32_t t, int32_t n_blocks, int32_t *first_out,
                  int32_t *count_out)
 {
@@ -166,7 +168,8 @@ int32_t weft_layout_n_chunks(const struct weft_layout *l)
     return n;
 }
 
-/* The part of chunk *i, which becomes its number in there; NULL: the end. */
+/* The part that has chunk *i; *i becomes the chunk's number within the part.
+ * NULL: there is no such chunk. */
 static const struct weft_part *part_of_chunk(const struct weft_layout *l,
                                              int32_t *i)
 {
@@ -211,7 +214,8 @@ const struct weft_part *weft_layout_chunk_part(const struct weft_layout *l,
 int32_t weft_layout_chunk_near(const struct weft_layout *l, size_t element)
 {
     int32_t n = weft_layout_n_chunks(l), low = 0, high = n;
-    while (low < high) { /* the first that begins there or later */
+    /* find the first chunk that begins at `element` or later */
+    while (low < high) {
         int32_t middle = (low + high) / 2;
         if (weft_layout_chunk(l, middle) < element)
             low = middle + 1;

@@ -55,13 +55,14 @@ struct weft_shape {
     double rope_low, rope_high; /* llama3: low_freq_factor, high_... */
     int32_t rope_original;      /* llama3: original_max_position_... */
     bool qkv_bias, o_bias, qk_norm, tied;
-    bool scalar_head;      /* score (1, hidden) instead of a vocabulary */
+    /* the head is score (1, hidden), without a vocabulary */
+    bool scalar_head;
     enum weft_dtype dtype; /* published weights, product inputs, KV */
     int32_t n_blocks;      /* T; 0 until weft_shape_partition() */
     struct weft_block block[WEFT_MAX_BLOCKS];
 };
 
-/* Tensor blocks (or whatever is numbered) first .. first + n - 1. */
+/* The tensor blocks, or other numbered things, first .. first + n - 1. */
 struct weft_range {
     int32_t first, n;
 };
@@ -71,8 +72,8 @@ WEFT_INLINE int32_t weft_range_end(struct weft_range range)
     return range.first + range.n;
 }
 
-/* The largest power of two <= 8 that divides the query heads and leaves every
- * block a panel of the MLP and of the vocabulary. */
+/* The default T: the largest power of two <= 8 that divides the query heads
+ * and leaves every block a panel of the MLP and of the vocabulary. */
 int32_t weft_shape_default_blocks(const struct weft_shape *shape);
 
 /* Fills shape->block for T = n_blocks (0: the default). Errors: T not a power
@@ -143,7 +144,7 @@ struct weft_layout {
 void weft_layout_get(const struct weft_shape *shape, enum weft_tile_kind kind,
                      int32_t block, struct weft_layout *out);
 
-/* The part, or NULL when the tile has none of that id. */
+/* The tile's part of that id, or NULL when it has none. */
 const struct weft_part *weft_layout_part(const struct weft_layout *layout,
                                          enum weft_part_id id);
 
@@ -156,8 +157,8 @@ WEFT_INLINE size_t weft_flat_index(const struct weft_part *p, int64_t n,
          + (size_t) (n % WEFT_PANEL);
 }
 
-/* Row of the gate (up: is_up) projection's column f of the block in the
- * GATE_UP part. */
+/* The row of the GATE_UP part that holds the block's column f of the gate
+ * projection, or with is_up of the up projection. */
 WEFT_INLINE int64_t weft_gate_up_row(int64_t f, bool is_up)
 {
     return f / WEFT_PANEL * 2 * WEFT_PANEL + (is_up ? WEFT_PANEL : 0)
@@ -166,20 +167,22 @@ WEFT_INLINE int64_t weft_gate_up_row(int64_t f, bool is_up)
 
 /* ---- Chunks ----------------------------------------------------------- */
 
-/* A tile's flat order is cut into chunks: WEFT_PANEL rows of a matrix or of
- * an embedding, or a whole vector. What is summed apart, or lies apart, begins
- * and ends with one; in the published forward tile too its numbers are one
- * piece, at a multiple of 64 bytes. */
+/* A tile's flat order is cut into chunks: WEFT_PANEL rows of a matrix or of an
+ * embedding, or a whole vector. Parts of a tile that are summed or stored
+ * separately consist of whole chunks. In the published forward tile too the
+ * numbers of a chunk are contiguous, and begin at a multiple of 64 bytes. */
 int32_t weft_layout_n_chunks(const struct weft_layout *layout);
 /* First element of chunk i in flat order, and its first byte in the published
  * forward tile of a run's dtype; i = n_chunks: the tile's ends. */
 size_t weft_layout_chunk(const struct weft_layout *layout, int32_t i);
 size_t weft_layout_chunk_byte(const struct weft_layout *layout,
                               enum weft_dtype dtype, int32_t i);
-/* The part of chunk i < n_chunks, and the elements that it has there. */
+/* The part that has chunk i < n_chunks; n_out gets the chunk's number of
+ * elements. */
 const struct weft_part *weft_layout_chunk_part(
     const struct weft_layout *layout, int32_t i, size_t *n_out);
-/* The i, 0 to n_chunks, whose chunk begins nearest to an element. */
+/* The number i, 0 to n_chunks, for which weft_layout_chunk(i) is nearest to an
+ * element. */
 int32_t weft_layout_chunk_near(const struct weft_layout *layout,
                                size_t element);
 

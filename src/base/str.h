@@ -11,7 +11,8 @@
 
 #include "base/err.h"
 
-/* A C string as a text; NULL gives the text that is none. Borrows. */
+/* Makes a text of a C string, which it borrows; NULL gives the text that is
+ * none. */
 static inline struct weft_str weft_str_of(const char *s)
 {
     return (struct weft_str){s, s ? strlen(s) : 0};
@@ -24,7 +25,7 @@ static inline bool weft_str_equal(struct weft_str a, struct weft_str b)
         && (a.n == 0 || memcmp(a.s, b.s, a.n) == 0);
 }
 
-/* What is left of a text behind its first n <= text.n bytes. Borrows. */
+/* The rest of a text behind its first n <= text.n bytes. Borrowed. */
 static inline struct weft_str weft_str_after(struct weft_str text, size_t n)
 {
     return (struct weft_str){text.s + n, text.n - n};
@@ -33,12 +34,12 @@ static inline struct weft_str weft_str_after(struct weft_str text, size_t n)
 /* True when the text begins with a C string. */
 bool weft_str_starts(struct weft_str text, const char *with);
 
-/* Where a C string that is not empty first stands in the text: its byte, or
- * SIZE_MAX. */
+/* The byte offset where a C string, which is not empty, first occurs in the
+ * text, or SIZE_MAX. */
 size_t weft_str_find(struct weft_str text, const char *what);
 
-/* A copy with a zero byte behind it. The caller releases it. Errors:
- * WEFT_ENOMEM. */
+/* Copies a text and puts a zero byte behind it. The caller releases it.
+ * Errors: WEFT_ENOMEM. */
 int weft_str_copy(struct weft_str from, struct weft_str *out,
                   struct weft_err *err);
 

@@ -19,7 +19,7 @@
 
 /* ---- Control groups ----------------------------------------------------- */
 
-/* The words of a small file; false when there is no such file. */
+/* Reads a small file; false when there is none. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     FILE *f = fopen(path, "r");
@@ -31,8 +31,8 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* A byte count of `dir`/`name`; -1 for "max", an absent file, or the huge
- * number by which version 1 says "no limit". */
+/* Reads a byte count from `dir`/`name`; -1 for "max", an absent file, or the
+ * huge number that means "no limit" in version 1. */
 static int64_t read_bytes(const char *dir, const char *name)
 {
     char path[8192], text[64];
@@ -81,8 +81,9 @@ static void read_folder(const char *dir, struct weft_cgroup *out)
               (double) read_bytes(dir, "cpu.cfs_period_us"));
 }
 
-/* The folder of a group and its parents: a limit above holds below. Inside a
- * container the path may be that of the host; the mount's root always is. */
+/* Reads the limits of a group and of its parents, whose limits hold for it
+ * too. Inside a container the path may be the host's and not exist here, but
+ * the mount's root always exists. */
 static void read_group(const char *mount, const char *group,
                        struct weft_cgroup *out)
 {
@@ -130,7 +131,8 @@ void weft_cgroup_read(const char *root, struct weft_cgroup *out)
 
 /* ---- The machine -------------------------------------------------------- */
 
-/* A line "key   : value" of /proc/cpuinfo or /proc/meminfo. */
+/* Reads the value of a line "key : value" of /proc/cpuinfo or
+ * /proc/meminfo. */
 static bool read_proc(const char *file, const char *key, char *out,
                       size_t size)
 {
@@ -174,14 +176,15 @@ static void read_system(struct weft_topology *t)
     t->numa_bytes[0] = t->memory_bytes;
 }
 
-/* Of this process: ulimit -v and -d. Threads, StarPU and malloc() take some of
- * it for themselves, and StarPU aborts when it gets none. */
+/* Applies this process's own limits (ulimit -v and -d). Threads, StarPU and
+ * malloc() take some of that memory for themselves, and StarPU aborts when it
+ * gets none. */
 static void read_limits(struct weft_topology *t)
 {
     enum { RESERVE_BYTES = 96 << 20 };
     static const struct {
         int resource;
-        const char *used; /* in /proc/self/status, kB */
+        const char *used; /* key in /proc/self/status, kB */
     } limit[] = {{RLIMIT_AS, "VmSize"}, {RLIMIT_DATA, "VmData"}};
     char text[128];
     for (size_t i = 0; i < WEFT_COUNT(limit); i++) {
@@ -229,7 +232,8 @@ static int read_hwloc(struct weft_topology *t, struct weft_err *err)
         int cores = hwloc_get_nbobjs_inside_cpuset_by_type(h, mask,
                                                            HWLOC_OBJ_CORE);
         int some = 0;
-        /* A core of which only one thread is ours counts as well. */
+        /* A core counts even if this process may use only one of its
+         * threads. */
         hwloc_obj_t core = NULL;
         while ((core = hwloc_get_next_obj_covering_cpuset_by_type(
                     h, mask, HWLOC_OBJ_CORE, core))

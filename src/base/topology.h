@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The machine: cores, caches, NUMA nodes, memory, and how much of them this
- * process may use (affinity mask, control group). Read once at start; by
- * hwloc where it is compiled in, else from the system's own counts.
+ * process may use (affinity mask, control group). It is read once at the start,
+ * by hwloc where that is compiled in, else from the system's own counts.
  */
 #ifndef WEFT_BASE_TOPOLOGY_H
 #define WEFT_BASE_TOPOLOGY_H
@@ -13,13 +13,13 @@
 
 enum { WEFT_TOPOLOGY_NUMA_MAX = 64 };
 
-/* Counts and bytes; 0 where the system does not tell. */
+/* Counts and bytes; 0 where the system does not give them. */
 struct weft_topology {
     char cpu_name[128];
     int n_packages;
     int n_cores;       /* of this process's affinity mask */
     int n_threads;     /* hardware threads of that mask */
-    int n_usable;      /* threads, less where a CPU quota says so; >= 1 */
+    int n_usable;      /* threads, fewer with a CPU quota; >= 1 */
     int64_t l1d_bytes; /* one cache of each level, of the first core */
     int64_t l2_bytes;
     int64_t l3_bytes;
@@ -28,13 +28,14 @@ struct weft_topology {
     int64_t numa_bytes[WEFT_TOPOLOGY_NUMA_MAX];
     int64_t memory_bytes; /* physical, or the control group's limit */
     int64_t free_bytes;   /* what could be allocated now without swapping */
-    bool of_process;      /* ulimit -v or -d leave less than the machine */
+    /* whether ulimit -v or -d leaves less than the machine */
+    bool of_process;
 };
 
 /* What a control group (v1 or v2, and its parents) allows. */
 struct weft_cgroup {
     int64_t memory_bytes; /* -1: no limit */
-    int64_t free_bytes;   /* of that limit; -1: no limit */
+    int64_t free_bytes;   /* what is left of that limit; -1: no limit */
     double cpus;          /* CPU time per wall time; -1: no limit */
 };
 

@@ -21,7 +21,7 @@ size_t weft_utf8_length(const char *s, size_t n)
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* Overlong forms, surrogates, beyond U+10FFFF. */
+    /* Refuses overlong forms, surrogates, and values beyond U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0)
         || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
         return 0;
@@ -44,7 +44,8 @@ static bool shows(const unsigned char *p, size_t len)
     return len > 0;
 }
 
-/* The character at p as it is to be shown; `used` bytes were taken. */
+/* Writes the character at p in the form to show; *used gets the bytes that it
+ * took. */
 static size_t shown(const char *p, size_t n, char out[5], size_t *used)
 {
     static const char plain[] = "\n\r\t", letter[] = "nrt";
@@ -63,7 +64,8 @@ static size_t shown(const char *p, size_t n, char out[5], size_t *used)
 
 size_t weft_utf8_printable(const char *s, size_t n, char *out, size_t room)
 {
-    size_t length = 0, fits = 0; /* fits: length that leaves room for "..." */
+    /* fits: the last length that leaves room for "..." */
+    size_t length = 0, fits = 0;
     for (size_t i = 0, used; i < n; i += used) {
         char one[5];
         size_t len = shown(s + i, n - i, one, &used);

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Bytes of the UTF-8 character at s (n bytes are there): 1 to 4, or 0 when
- * it is none. */
+/* The number of bytes (1 to 4) of the UTF-8 character at s, which has n bytes;
+ * 0 when they are not UTF-8. */
 size_t weft_utf8_length(const char *s, size_t n);
 
 /* Writes n bytes of any text as one line that a terminal may be given, with a

@@ -69,7 +69,7 @@ static void release(struct weft_yaml *node)
     weft_free(node->text);
 }
 
-/* What all nodes refuse. */
+/* Refuses what no node may have: anchors, aliases and tags. */
 static int check_event(const struct reader *r, const yaml_event_t *e)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;
@@ -101,10 +101,11 @@ static int check_event(const struct reader *r, const yaml_event_t *e)
 static int fill(struct reader *r, const yaml_event_t *event, int depth,
                 struct weft_yaml *out);
 
-/* Room for one more child; its number counts only when it is filled. */
+/* Makes room for one more child; n counts it only once it is filled. */
 static int grow(const struct reader *r, struct weft_yaml *node)
 {
-    if (((node->n + 2) & (node->n + 1)) != 0) /* room is 2, 6, 14, 30... */
+    /* the room grows to 2, 6, 14, 30, ... */
+    if (((node->n + 2) & (node->n + 1)) != 0)
         return 0;
     size_t room = 2 * node->n + 2;
     void *child = weft_realloc(node->child, room, sizeof *node->child);
@@ -145,7 +146,7 @@ static int fill_key(struct reader *r, const yaml_event_t *e,
     return map->key[map->n] ? 0 : nomem(r);
 }
 
-/* Items up to the end event of the list or map. */
+/* Reads children up to the end event of the list or map. */
 static int fill_children(struct reader *r, int depth, struct weft_yaml *node)
 {
     bool map = node->type == WEFT_YAML_MAP;
@@ -208,7 +209,7 @@ static int fill(struct reader *r, const yaml_event_t *e, int depth,
     return fill_children(r, depth, out);
 }
 
-/* STREAM-START [DOCUMENT-START node DOCUMENT-END] STREAM-END */
+/* Reads STREAM-START [DOCUMENT-START node DOCUMENT-END] STREAM-END. */
 static int fill_document(struct reader *r, struct weft_yaml *root)
 {
     yaml_event_t e;
@@ -310,7 +311,7 @@ int weft_yaml_err(const struct weft_yaml *node, struct weft_err *err,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (node->line == 0) /* no document's: a word of the command line */
+    if (node->line == 0) /* a word of the command line, not of a document */
         return weft_err_set(err, code, "%s: %s", node->name, text);
     return weft_err_set(err, code, "%s:%d: %s", node->name, node->line, text);
 }
@@ -336,8 +337,8 @@ static int wrong(const struct weft_yaml *node, const char *key,
                          key, wanted, weft_yaml_what(node, what));
 }
 
-/* Decimal digits with a sign, a point, an exponent: what strtod takes beyond
- * (blanks, hexadecimal, "inf", "nan") is refused here. */
+/* Whether the text is decimal digits with a sign, a point and an exponent.
+ * strtod() would also take blanks, hexadecimal, "inf" and "nan". */
 static bool looks_like_number(const struct weft_yaml *node, bool whole)
 {
     if (node->type != WEFT_YAML_SCALAR || node->quoted || !*node->text)

@@ -20,17 +20,18 @@ enum weft_yaml_type { WEFT_YAML_SCALAR, WEFT_YAML_LIST, WEFT_YAML_MAP };
 
 struct weft_yaml {
     enum weft_yaml_type type;
-    int line, column;         /* from 1 */
-    const char *name;         /* the document's, for messages */
-    bool quoted;              /* scalar: in quotes, or a block of text */
+    int line, column; /* from 1 */
+    const char *name; /* name of the document, for messages */
+    /* scalar: whether it is in quotes, or a block of text */
+    bool quoted;
     char *text;               /* scalar; NULL otherwise */
     size_t n;                 /* children */
     struct weft_yaml **child; /* (n) items, or values of the keys */
     char **key;               /* (n) map: keys, in the file's order */
 };
 
-/* Parses n bytes of UTF-8; `name` is copied and stands in messages. An empty
- * document is an empty map. Free the root with weft_yaml_free(). Errors:
+/* Parses n bytes of UTF-8; `name`, which is copied, names them in messages. An
+ * empty document is an empty map. Free the root with weft_yaml_free(). Errors:
  * WEFT_EFORMAT ("name:line: what"), WEFT_ENOMEM. */
 int weft_yaml_parse(const char *text, size_t n, const char *name,
                     struct weft_yaml **out, struct weft_err *err);
@@ -41,12 +42,13 @@ void weft_yaml_free(struct weft_yaml *root);
 const struct weft_yaml *weft_yaml_get(const struct weft_yaml *map,
                                       const char *key);
 
-/* True for an unquoted nothing, `~` or `null`. */
+/* True for an empty scalar, `~` or `null` without quotes. */
 bool weft_yaml_is_null(const struct weft_yaml *node);
 
-/* Numbers in full: no blanks, nothing after them, not infinite, not NaN; and
- * true or false. `key` names the value in the sentence "name:line: key ...".
- * Errors: WEFT_EINVAL. Outputs are written only on success. */
+/* Getters of numbers, and of true or false. The whole text must be the number:
+ * no blanks, nothing after it, not infinite, not NaN. `key` names the value in
+ * the text "name:line: key ...". Errors: WEFT_EINVAL. Outputs are written only
+ * on success. */
 int weft_yaml_int(const struct weft_yaml *node, const char *key, int64_t *out,
                   struct weft_err *err);
 int weft_yaml_double(const struct weft_yaml *node, const char *key,
