@@ -38,7 +38,7 @@ int weft_cli_finish(const char *verb)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return WEFT_EXIT_OK;
-    if (errno == EPIPE) /* the reader has seen enough */
+    if (errno == EPIPE) /* the reader of a pipe has closed it */
         return WEFT_EXIT_OK;
     fprintf(stderr, "weft %s: cannot write the results: %s\n", verb,
             errno ? strerror(errno) : "an earlier write failed");
@@ -145,8 +145,8 @@ static int set(const struct parser *p, const struct weft_cli_option *o,
     }
 }
 
-/* "--name", "--name value" or "--name=value" at argv[*i]; moves *i to the
- * last word taken. */
+/* Takes "--name", "--name value" or "--name=value" at argv[*i]; moves *i to
+ * the last word taken. */
 static int take_long(const struct parser *p, int argc, char **argv, int *i)
 {
     const char *word = argv[*i] + 2;
@@ -169,7 +169,7 @@ static int take_long(const struct parser *p, int argc, char **argv, int *i)
     return set(p, o, value);
 }
 
-/* "-q", "-qj", "-o value" or "-ovalue" */
+/* Takes "-q", "-qj", "-o value" or "-ovalue". */
 static int take_short(const struct parser *p, int argc, char **argv, int *i)
 {
     for (const char *c = argv[*i] + 1; *c; c++) {
@@ -190,7 +190,8 @@ static int take_short(const struct parser *p, int argc, char **argv, int *i)
     return 0;
 }
 
-/* The usage lines of the help say what is wanted. */
+/* Checks the number of operands; the error shows the usage lines of the help,
+ * which say what is wanted. */
 static int count_operands(const char *verb, const char *help, int n, int min,
                           int max)
 {
@@ -211,7 +212,8 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
 {
     struct parser p = {argv[0], option, n};
     char **operand = weft_alloc(2 * (size_t) argc, sizeof *operand);
-    char **word = operand ? operand + argc : NULL; /* options, their values */
+    /* options and their values */
+    char **word = operand ? operand + argc : NULL;
     int n_operands = 0, n_words = 0, status = 0;
     bool options = true, help_asked = false;
     if (!operand) {
@@ -243,7 +245,8 @@ bool weft_cli_parse(int argc, char **argv, const char *help,
         status = count_operands(argv[0], help, n_operands, min_operands,
                                 max_operands);
     }
-    /* Options first, so that the line can be given to another program. */
+    /* Puts options first, so that the command line can be given to another
+     * program. */
     for (int i = 0; i < n_words && !status; i++)
         argv[1 + i] = word[i];
     for (int i = 0; i < n_operands && !status; i++)
@@ -264,8 +267,8 @@ int weft_cli_stop_status(int signal_number)
     return 128 + signal_number;
 }
 
-/* Only what a handler may call. _exit() rather than the default action,
- * which the first process of a container does not have. */
+/* Calls only what a signal handler may call. It uses _exit() as the first
+ * process of a container has no default action for signals. */
 static void on_stop(int signal_number)
 {
     int saved = errno;

@@ -39,35 +39,36 @@ struct weft_cli_option {
     const char *name; /* without dashes */
     enum weft_cli_type type;
     void *value;     /* written when the option is given */
-    double min, max; /* of numbers; both 0: no limits */
+    double min, max; /* limits of a number; both 0: none */
 };
 
-/* Reads options (mixed with operands, `--` ends them; --help is known
- * everywhere) and moves the operands to the end of argv, in their order.
- * Returns true when the command goes on: first_out is the first operand, and
- * there are min..max of them (max -1: any number). Otherwise false, and the
- * command returns *status_out: 0 after --help, 2 after a usage error, which
- * was said on stderr. argv[0] is the command's name. */
+/* Reads options and moves the operands to the end of argv, in their order.
+ * Options may be mixed with operands, `--` ends them, and every command has
+ * --help. Returns true when the command goes on: first_out is the first
+ * operand, and there are min..max of them (max -1: any number). Otherwise
+ * returns false, and the command returns *status_out: 0 after --help, 2 after
+ * a usage error, which was printed on stderr. argv[0] is the command's
+ * name. */
 bool weft_cli_parse(int argc, char **argv, const char *help,
                     const struct weft_cli_option *option, size_t n,
                     int min_operands, int max_operands, int *first_out,
                     int *status_out);
 
-/* Says "weft VERB: text" and how to get help; returns 2. */
+/* Prints "weft VERB: text" and how to get help; returns 2. */
 int weft_cli_usage(const char *verb, const char *fmt, ...) WEFT_PRINTF(2, 3);
 
-/* Says "weft VERB: sentence"; returns 1. */
+/* Prints "weft VERB: text of err"; returns 1. */
 int weft_cli_fail(const char *verb, const struct weft_err *err);
 
-/* After the last result: flushes stdout. Returns 0, or 1 when it could not
- * be written (a full disk), which is then said. */
+/* Call it after the last result: flushes stdout. Returns 0, or prints an error
+ * and returns 1 when stdout could not be written (a full disk). */
 int weft_cli_finish(const char *verb);
 
-/* From here on a first SIGINT (Ctrl-C), SIGTERM or SIGUSR1 (which mpirun passes
- * on to the ranks, and batch systems send ahead) asks the command to stop: it
- * says `line` (borrowed; NULL: nothing) on stderr and sets weft_cli_stop to
- * the signal's number. A second one ends the process at once, with the status
- * that a shell gives to that signal. */
+/* From here on a first SIGINT (Ctrl-C), SIGTERM or SIGUSR1 asks the command to
+ * stop: its handler prints `line` (borrowed; NULL: nothing) on stderr and sets
+ * weft_cli_stop to the signal's number. mpirun passes SIGUSR1 on to the ranks,
+ * and batch systems send it ahead of the end. A second signal ends the process
+ * at once, with the status that a shell gives to that signal. */
 void weft_cli_catch_stop(const char *line);
 extern volatile sig_atomic_t weft_cli_stop; /* 0: nobody asked */
 

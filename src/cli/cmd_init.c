@@ -66,7 +66,7 @@ struct options {
     int32_t max_shard_mib;
 };
 
-/* What was given on top of the preset. */
+/* Replaces values of the preset by those that were given. */
 static void override(const struct options *given, struct weft_init_options *o)
 {
     const struct weft_init_options *g = &given->o;
@@ -81,7 +81,8 @@ static void override(const struct options *given, struct weft_init_options *o)
     for (size_t i = 0; i < WEFT_COUNT(number); i++)
         if (number[i].from > 0)
             *number[i].to = number[i].from;
-    /* A head's size and their number change with the width asked for. */
+    /* Sizes of the preset that depend on the width or on the number of heads
+     * do not hold for other ones. */
     if ((g->hidden > 0 || g->heads > 0) && g->head_dim == 0)
         o->head_dim = 0;
     if (g->heads > 0 && g->kv_heads == 0)
@@ -99,7 +100,8 @@ static void override(const struct options *given, struct weft_init_options *o)
     o->max_shard_bytes = (uint64_t) given->max_shard_mib << 20;
 }
 
-/* The words; returns 0, or 2 after a usage error. */
+/* Turns the options' words into values; returns 0, or 2 after a usage
+ * error. */
 static int resolve(const struct options *given, struct weft_init_options *o)
 {
     static const char *const dtype[] = {"f32", "bf16", "f16"};

@@ -62,7 +62,8 @@ static int print(const struct weft_plan *plan, bool json,
     return 0;
 }
 
-/* Devices that a run without 'runtime.devices' has: one per core. */
+/* Counts the devices that a run without 'runtime.devices' has: one per
+ * core. */
 static int count_devices(const struct weft_config *config, int32_t *out,
                          struct weft_err *err)
 {
@@ -78,7 +79,7 @@ static int count_devices(const struct weft_config *config, int32_t *out,
     return rc;
 }
 
-/* What a run of the plan takes. */
+/* Predicts what a run of the plan takes. */
 static int predict(const struct weft_config *config, struct weft_plan *plan,
                    struct weft_err *err)
 {
@@ -87,7 +88,7 @@ static int predict(const struct weft_config *config, struct weft_plan *plan,
     return weft_trainer_predict(config, &job, plan, err);
 }
 
-/* Beside the table, in a line of its own. */
+/* Names idle devices, in a line of its own beside the table. */
 static void tell_idle(const struct options *o, const struct weft_plan *plan,
                       const struct weft_plan_needs *needs)
 {
@@ -100,7 +101,8 @@ static void tell_idle(const struct options *o, const struct weft_plan *plan,
         printf("%s\n\n", idle);
 }
 
-/* The plan of `--check`, whose cluster counts where none is given. */
+/* Reads and checks the plan of `--check`; its cluster is used where none is
+ * given. */
 static int check(const struct options *o, const struct weft_config *config,
                  struct weft_plan *out, struct weft_err *err)
 {
@@ -129,7 +131,7 @@ static int make(const struct options *o, struct weft_config *config,
     struct weft_run_needs needs;
     int32_t devices = o->devices;
     int rc = 0;
-    weft_free(config->plan); /* a new one is wanted */
+    weft_free(config->plan); /* the command makes a new plan */
     config->plan = NULL;
     if (o->from) {
         weft_free(config->layout);
@@ -175,7 +177,7 @@ static int run(const struct options *o, const char *file, int n_override,
     return rc;
 }
 
-/* What is wrong with the options together, or NULL. */
+/* Says which options do not go together, or NULL. */
 static const char *misuse(const struct options *o, bool config)
 {
     bool makes = o->from || o->output;

@@ -75,7 +75,7 @@ static bool wants_stop(void *ctx)
     return weft_cli_stop != 0;
 }
 
-/* A line when there is news, but not more than one in two seconds. */
+/* Prints a line when there is news, but at most one every two seconds. */
 static void say_progress(void *ctx, double makespan, double peak,
                          int64_t evaluations)
 {
@@ -89,7 +89,8 @@ static void say_progress(void *ctx, double makespan, double peak,
             makespan, peak, evaluations);
 }
 
-/* Times of the baselines that others are compared with; NAN: has none. */
+/* Computes the times of the baselines for comparison; NAN for one that the
+ * problem does not have. */
 static void compare(const struct weft_schedule_problem *problem,
                     struct weft_schedule_report *report)
 {
@@ -139,7 +140,7 @@ static int search(const struct options *o,
     return 0;
 }
 
-/* A schedule that is not searched for: a baseline or a file. */
+/* Takes a schedule that is not searched for: a baseline or a file. */
 static int take(const struct options *o,
                 const struct weft_schedule_problem *problem,
                 struct weft_schedule *out,
@@ -153,7 +154,7 @@ static int take(const struct options *o,
     rc = weft_schedule_bounds(problem, 1, &bound, err);
     if (rc)
         return rc;
-    /* 1F1B+ has other pipelines, which the bound knows nothing of. */
+    /* 1F1B+ uses other pipelines, for which the bound does not hold. */
     if (out->task) {
         report->lower_bound = bound.makespan;
         report->argument = bound.argument;
@@ -235,7 +236,7 @@ static void print_played(const struct options *o, int32_t n_devices,
             c->planned_bubble * 100, c->peak, c->planned_peak);
 }
 
-/* What the real runtime does with it, beside the plan. */
+/* Lets the real runtime execute the schedule, to compare it with the plan. */
 static int play(const struct options *o,
                 const struct weft_schedule_problem *problem,
                 const struct weft_schedule *s, struct weft_err *err)
@@ -257,7 +258,7 @@ static int play(const struct options *o,
     return rc;
 }
 
-/* The front, a line each, and a file each. */
+/* Prints each point of the front in a line, and writes a file for each. */
 static int give_front(const struct options *o,
                       const struct weft_schedule_problem *problem,
                       struct weft_schedule_report *report,
@@ -277,7 +278,7 @@ static int give_front(const struct options *o,
         struct weft_schedule_bound least;
         char path[4096];
         rc = weft_schedule_bounds_tradeoff(problem, makespan, peak, &least,
-                                         err);
+                                           err);
         if (rc)
             break;
         if (o->json)
@@ -328,7 +329,7 @@ static int run(const struct options *o, const char *file,
     return weft_world_agree(rc, err);
 }
 
-/* What is wrong with the options together, or NULL. */
+/* Says which options do not go together, or NULL. */
 static const char *misuse(struct options *o)
 {
     for (int a = 0; a < WEFT_N_SCHEDULE_ALGORITHMS; a++)

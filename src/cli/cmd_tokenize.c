@@ -94,7 +94,7 @@ static int bad_ids(const char *name, const char *at, struct weft_err *err)
                         at);
 }
 
-/* The ids of a line: digits between blanks and commas. */
+/* Reads the ids of a line, which blanks and commas separate. */
 static int parse_ids(const char *name, const char *line, int32_t *id,
                      size_t *n_out, struct weft_err *err)
 {

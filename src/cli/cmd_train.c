@@ -57,7 +57,7 @@ static double last_mean(const double *column, size_t n)
     return count ? sum / count : NAN;
 }
 
-/* The path as a person in this folder would say it. */
+/* The path as a user would type it in the current folder. */
 static const char *from_here(const char *path)
 {
     char here[4096];
@@ -67,7 +67,7 @@ static const char *from_here(const char *path)
     return path;
 }
 
-/* How this program was reached, for commands that a person may repeat. */
+/* How this program was called, for commands that the user may repeat. */
 static const char *program(void)
 {
     static char path[4096];
@@ -121,9 +121,8 @@ static int summary(const struct weft_config *config, double seconds,
     return 0;
 }
 
-/* stopped_by_out: the signal that ended it early, or 0; the same on all
- * ranks. mpirun passes signals on to all, but one may see them an iteration
- * earlier. */
+/* stopped_by_out: the signal that ended it early, or 0; the same on all ranks,
+ * although one rank may see a signal an iteration earlier than others. */
 static int train(const char *file, int n_override,
                  const char *const *override, bool quiet,
                  const struct weft_config *config, int *stopped_by_out,
@@ -205,8 +204,8 @@ int weft_cmd_train(int argc, char **argv)
         rc = train(file, n, override, quiet, &config, &stopped_by, &err);
     if (read)
         weft_config_release(&config);
-    /* Errors are common to all ranks; the first one says them. All is said
-     * before the ranks part: the launcher may end those that are late. */
+    /* Errors are common to all ranks, and the first rank prints them. It does
+     * so before the ranks disconnect, as the launcher may kill late ones. */
     if (rc)
         status = weft_world_rank() == 0 ? weft_cli_fail("train", &err)
                                         : WEFT_EXIT_FAILED;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft verify: one job in many layouts, and whether its bits are the same. */
+/* weft verify: runs one job in many layouts and compares the bits of the
+ * results. */
 #include <config.h>
 
 #include <inttypes.h>
@@ -61,14 +62,15 @@ struct options {
 
 /* ---- Rows ------------------------------------------------------------- */
 
-/* The dtypes are f32 and bf16, in the order of the enum. */
+/* Whether the options ask for a dtype: f32 or bf16, or both. */
 static bool has_dtype(const struct options *o, enum weft_dtype dtype)
 {
     return !o->dtype || strcmp(o->dtype, "both") == 0
         || strcmp(o->dtype, weft_dtype_name(dtype)) == 0;
 }
 
-/* The reference of a dtype is there when any of its rows is. */
+/* Whether the options choose a row. The reference of a dtype is run when any
+ * of its rows is. */
 static bool chosen(const struct options *o, const struct weft_verify_row *row,
                    enum weft_dtype dtype)
 {
@@ -99,12 +101,13 @@ static void list(const struct options *o)
 /* ---- The table -------------------------------------------------------- */
 
 struct table {
-    bool json, terminal; /* terminal: stderr is one */
+    bool json, terminal; /* terminal: whether stderr is one */
     int n_rows, n_done;
-    int n[WEFT_VERIFY_SKIPPED + 1]; /* rows of each state */
+    int n[WEFT_VERIFY_SKIPPED + 1]; /* number of rows of each state */
     int n_compared;                 /* those that ran, but references */
-    struct weft_err why;            /* said last: not to be repeated */
-    struct weft_err skipped;        /* why the last row was */
+    /* the last error printed, which is not repeated */
+    struct weft_err why;
+    struct weft_err skipped; /* why the last row was */
 };
 
 static const char *const state_name[] = {"ok", "differs", "failed",
@@ -121,7 +124,7 @@ static void head(const struct table *t)
     fflush(stdout);
 }
 
-/* What is being done, on a terminal. */
+/* Shows on a terminal what is being done. */
 static void show_progress(const struct table *t, const char *label)
 {
     if (t->terminal) {
@@ -230,7 +233,7 @@ static void summary(const struct table *t)
 
 /* ---- Running ---------------------------------------------------------- */
 
-/* False: no further row of this dtype makes sense. */
+/* Runs a row. False: no further row of this dtype makes sense. */
 static bool run_row(const struct weft_verify_job *job, struct table *t,
                     const struct weft_verify_row *row, enum weft_dtype dtype,
                     struct weft_err *err)
@@ -303,8 +306,8 @@ static bool on_path(const char *name)
 }
 #endif
 
-/* The launcher that rows of several ranks use. One that nobody named must
- * show that it works here; why_not: the reason when it does not. */
+/* Finds the launcher for rows of several ranks. One that the user did not name
+ * is tried first; why_not gets the reason when it does not work. */
 static void find_mpiexec(struct weft_verify_job *job, const char *given,
                          struct weft_err *why_not)
 {
@@ -335,7 +338,7 @@ static void find_mpiexec(struct weft_verify_job *job, const char *given,
 #endif
 }
 
-/* More devices and ranks than cores are usual here. */
+/* Verifying usually runs more devices and ranks than there are cores. */
 static void set_environment(void)
 {
     static const char *const word[][2] = {
@@ -360,7 +363,7 @@ static int make_dir(const char *parent, char *out, size_t n,
     return mkdtemp(out) ? 0 : weft_err_sys(err, "write to", parent);
 }
 
-/* What is wrong with the configuration is said before the first row. */
+/* Reports an error in the configuration before the first row. */
 static int check_config(const struct weft_verify_job *job,
                         struct weft_err *err)
 {

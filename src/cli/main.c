@@ -27,7 +27,7 @@ static const char tail[] =
     "example:\n"
     "  weft train examples/quickstart/ppo.yaml iterations=20\n";
 
-/* The first sentence of a help text's second paragraph, in one line. */
+/* Prints the first sentence of a help text's second paragraph in one line. */
 static void print_purpose(const char *help)
 {
     const char *p = strstr(help, "\n\n");
@@ -98,7 +98,8 @@ static int help(const char *name)
 static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
-    signal(SIGXFSZ, SIG_IGN); /* a file too large is an error like others */
+    /* so that a file too large is an ordinary error */
+    signal(SIGXFSZ, SIG_IGN);
     if (!name) {
         fputs("usage: weft COMMAND [arguments]\nsee 'weft --help'\n", stderr);
         return WEFT_EXIT_USAGE;
@@ -137,8 +138,8 @@ static void *run_there(void *arg)
     return NULL;
 }
 
-/* ulimit -s also says how large the stacks of threads are. One that is too
- * small cannot always be raised, but a thread may have its own. */
+/* ulimit -s also sets the stack size of threads. When it is too small it
+ * cannot always be raised, but a thread can be given a larger stack. */
 int main(int argc, char **argv)
 {
     struct rlimit limit;
@@ -152,7 +153,8 @@ int main(int argc, char **argv)
         return run(argc, argv);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
-    (void) pthread_setattr_default_np(&attr); /* of StarPU's and of ours */
+    /* for the threads of StarPU and of Weft too */
+    (void) pthread_setattr_default_np(&attr);
     int why = pthread_create(&thread, &attr, run_there, &a);
     pthread_attr_destroy(&attr);
     if (why) {
