@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pairing heap of tasks: nothing to allocate, so that adding never fails. */
+/* A pairing heap of tasks. It allocates nothing, so that adding never
+ * fails. */
 #ifndef WEFT_SCHED_HEAP_H
 #define WEFT_SCHED_HEAP_H
 
@@ -33,12 +34,13 @@ WEFT_INLINE void weft_heap_add(struct weft_node **top, struct weft_node *node,
     *top = weft_heap_meld(*top, node, before);
 }
 
-/* Takes the first one away; *top is not NULL. */
+/* Removes and returns the first task; *top is not NULL. */
 WEFT_INLINE struct weft_node *weft_heap_take(struct weft_node **top,
                                              weft_before_fn before)
 {
     struct weft_node *first = *top;
-    struct weft_node *pairs = NULL; /* melded pairs, last one first */
+    /* list of melded pairs, the last one first */
+    struct weft_node *pairs = NULL;
     for (struct weft_node *a = first->child; a;) {
         struct weft_node *b = a->sibling;
         struct weft_node *rest = b ? b->sibling : NULL;

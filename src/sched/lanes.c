@@ -27,8 +27,10 @@
 #include "sched/heap.h"
 
 enum {
-    NAP_FIRST_US = 1000, /* a push wakes; the limit is for shutdown and */
-    NAP_LAST_US = 10000  /* for tasks that pass by the policy */
+    /* A push ends a nap; these limits are for shutdown, and for tasks that do
+     * not come through the policy. */
+    NAP_FIRST_US = 1000,
+    NAP_LAST_US = 10000
 };
 
 struct lane {
@@ -37,8 +39,9 @@ struct lane {
     bool napping;
     bool woken;
     pthread_cond_t wake;
-    int64_t idle_since_us; /* 0: was busy; the worker's own */
-    int nap_us;            /* the worker's own */
+    /* since when it is idle; 0: it was busy; used by its worker only */
+    int64_t idle_since_us;
+    int nap_us; /* the worker's own */
 };
 
 static struct {
@@ -49,7 +52,8 @@ static struct {
     struct lane lane[STARPU_NMAXWORKERS];
     struct weft_node *shared;
     atomic_int n_shared;
-    struct starpu_task_list foreign; /* not Weft's; any worker */
+    /* tasks that are not Weft's, for any worker */
+    struct starpu_task_list foreign;
     atomic_int n_foreign;
 } state;
 
@@ -118,7 +122,7 @@ static struct weft_gate *gate_of(const struct weft_node *node)
                               + node->where->chain];
 }
 
-/* Lets pass whose turn it is, or everybody. */
+/* Makes the tasks at a gate ready whose turn it is, or all of them. */
 static void gate_pass(struct weft_gate *gate, bool everybody)
 {
     while (gate->waiting
@@ -166,7 +170,7 @@ static int lanes_push(struct starpu_task *task)
 {
     struct weft_node *node = task->sched_data;
     pthread_mutex_lock(&state.mutex);
-    /* Before the task can be popped, run and freed. */
+    /* It must come before the task can be popped, run and freed. */
     starpu_push_task_end(task);
     if (!node) {
         starpu_task_list_push_back(&state.foreign, task);
@@ -203,7 +207,8 @@ static struct starpu_task *nap(int d)
     t.tv_nsec += (long) lane->nap_us * 1000;
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
-    /* Who wants to observe this worker need not wait for the nap's end. */
+    /* In relaxed state, so that a thread that observes this worker need not
+     * wait for the end of the nap. */
     starpu_worker_relax_on();
     pthread_mutex_lock(&state.mutex);
     struct starpu_task *task = take(d);
@@ -213,8 +218,8 @@ static struct starpu_task *nap(int d)
         pthread_cond_timedwait(&lane->wake, &state.mutex, &t);
         lane->napping = false;
         task = take(d);
-        /* Woken for a task of any device that another one took since, or
-         * took a task of its own lane instead: pass it on. */
+        /* The lane may have been woken for a shared task and have taken one of
+         * its own; if shared tasks are left, wake another lane. */
         if (lane->woken && state.shared)
             wake_any();
         lane->woken = false;

@@ -7,9 +7,9 @@
 
 struct weft_policy;
 
-/* A lane per device: tasks with a position run strictly in that order, the
- * others by priority, then in the order they were inserted; tasks for any
- * device go to the first that is free. */
+/* The policy "lanes" has a lane per device. Tasks with a position run strictly
+ * in that order, the others by priority, then in the order they were inserted;
+ * tasks for any device go to the first that is free. */
 extern const struct weft_policy weft_sched_lanes;
 
 #endif
