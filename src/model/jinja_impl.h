@@ -278,7 +278,6 @@ struct weft_jvalue weft_j_int(int64_t i);
 struct weft_jvalue weft_j_float(double f);
 struct weft_jvalue weft_j_string(const char *s, size_t n);
 struct weft_jvalue weft_j_text(struct weft_str text);
-struct weft_jvalue weft_j_function(const char *name);
 /* what: a text such as "'x'", printf format. */
 struct weft_jvalue weft_j_undefined(struct weft_jstate *st, const char *fmt,
                                     ...) WEFT_PRINTF(2, 3);

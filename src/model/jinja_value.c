@@ -132,12 +132,6 @@ struct weft_jvalue weft_j_text(struct weft_str text)
     return weft_j_string(text.s, text.n);
 }
 
-struct weft_jvalue weft_j_function(const char *name)
-{
-    return (struct weft_jvalue){.kind = WEFT_J_FUNCTION,
-                                .text = {name, strlen(name)}};
-}
-
 struct weft_jvalue weft_j_undefined(struct weft_jstate *st, const char *fmt,
                                     ...)
 {

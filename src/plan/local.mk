@@ -13,7 +13,6 @@ plan_sources = \
 	%D%/schedule.h \
 	%D%/schedule_baseline.c \
 	%D%/schedule_compare.c \
-	%D%/schedule_exhaustive.c \
 	%D%/schedule_file.h \
 	%D%/schedule_greedy.c \
 	%D%/schedule_json.c \

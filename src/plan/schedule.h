@@ -224,9 +224,4 @@ int weft_schedule_pareto(const struct weft_schedule_problem *problem,
                          struct weft_schedule **out, int32_t *n_out,
                          struct weft_err *err);
 
-/* Least makespan (and at it least peak) by trying everything, for the tests:
- * at most about 20 subtasks. */
-int weft_schedule_exhaustive(const struct weft_schedule_problem *problem,
-                             struct weft_schedule *out, struct weft_err *err);
-
 #endif

@@ -24,15 +24,21 @@ check_PROGRAMS += %D%/test_schedule_compare
 check_PROGRAMS += %D%/test_schedule_baseline
 %C%_test_schedule_baseline_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_schedule_exhaustive
+%C%_test_schedule_exhaustive_SOURCES = %D%/test_schedule_exhaustive.c \
+	%D%/schedule_exhaustive.c %D%/schedule_exhaustive.h
 %C%_test_schedule_exhaustive_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_schedule_problem
 %C%_test_schedule_problem_LDADD = $(plan_libs)
 EXTRA_DIST += %D%/schedule_fixture.h
 check_PROGRAMS += %D%/test_schedule_bounds
-%C%_test_schedule_bounds_SOURCES = %D%/test_schedule_bounds.c %D%/jobshop_fixture.h
+%C%_test_schedule_bounds_SOURCES = %D%/test_schedule_bounds.c \
+	%D%/jobshop_fixture.h \
+	%D%/schedule_exhaustive.c %D%/schedule_exhaustive.h
 %C%_test_schedule_bounds_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_schedule_search
-%C%_test_schedule_search_SOURCES = %D%/test_schedule_search.c %D%/jobshop_fixture.h
+%C%_test_schedule_search_SOURCES = %D%/test_schedule_search.c \
+	%D%/jobshop_fixture.h \
+	%D%/schedule_exhaustive.c %D%/schedule_exhaustive.h
 %C%_test_schedule_search_LDADD = $(plan_libs)
 # Checks a schedule file; tests/cli/schedule.sh and the examples use it.
 noinst_PROGRAMS += %D%/check_schedule

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jobshop_fixture.h"
+#include "schedule_exhaustive.h"
 
 /* RLHFuse's own lower bounds of its Table 3, and the activations, as a share
  * of serial 1F1B's, within which its published schedules reach them, or
@@ -68,7 +69,7 @@ static void test_bounds_exhaustive(void)
             struct weft_err err;
             double last = 0;
             p.capacity = n % 2 ? 5 + draw_int(&d, 0, 3) : 0;
-            REQUIRE_OK(weft_schedule_exhaustive(&p, &best, &err), err);
+            REQUIRE_OK(schedule_exhaustive(&p, &best, &err), err);
             for (int effort = 0; effort < 3; effort++) {
                 struct weft_schedule_bound b;
                 REQUIRE_OK(weft_schedule_bounds(&p, effort, &b, &err), err);
@@ -106,7 +107,7 @@ static void test_bounds_prove(void)
         struct weft_schedule_result r = {0};
         struct weft_err err;
         if (count_subtasks(&p) <= 14) {
-            REQUIRE_OK(weft_schedule_exhaustive(&p, &r.schedule, &err), err);
+            REQUIRE_OK(schedule_exhaustive(&p, &r.schedule, &err), err);
             REQUIRE_OK(weft_schedule_bounds(&p, 1, &r.bound, &err), err);
             double makespan = r.schedule.makespan, first = r.bound.makespan;
             r.optimal = first == makespan;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule_exhaustive.h"
 #include "schedule_fixture.h"
 
 static struct weft_err err;
@@ -6,7 +7,7 @@ static struct weft_err err;
 static struct weft_schedule best(const struct weft_schedule_problem *p)
 {
     struct weft_schedule s = {0};
-    REQUIRE_OK(weft_schedule_exhaustive(p, &s, &err), err);
+    REQUIRE_OK(schedule_exhaustive(p, &s, &err), err);
     test_rules(p, &s);
     return s;
 }
@@ -134,13 +135,13 @@ static void test_schedule_exhaustive_refused(void)
 {
     struct weft_schedule_problem p = test_rlhfuse(8, 4, 8, 1, 1, 1, 1);
     struct weft_schedule s;
-    CHECK_FAILS(weft_schedule_exhaustive(&p, &s, &err), WEFT_EUNSUPPORTED,
+    CHECK_FAILS(schedule_exhaustive(&p, &s, &err), WEFT_EUNSUPPORTED,
                 err, "192 subtasks");
     weft_schedule_problem_release(&p);
     p = test_problem(1, 1);
     p.model[0] = test_model("a", 1, 1, 1, 1, 2, false);
     p.capacity = 1; /* which the check of a problem refuses, too */
-    CHECK_FAILS(weft_schedule_exhaustive(&p, &s, &err), WEFT_ENOTFOUND, err,
+    CHECK_FAILS(schedule_exhaustive(&p, &s, &err), WEFT_ENOTFOUND, err,
                 "at most 1");
     weft_schedule_problem_release(&p);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jobshop_fixture.h"
+#include "schedule_exhaustive.h"
 
 #include <math.h>
 #include <string.h>
@@ -314,7 +315,7 @@ static void check_against_exhaustive(const struct weft_schedule_problem *p)
     struct weft_schedule best;
     struct weft_schedule_result r;
     struct weft_err err;
-    REQUIRE_OK(weft_schedule_exhaustive(p, &best, &err), err);
+    REQUIRE_OK(schedule_exhaustive(p, &best, &err), err);
     search(p, 200000, 1, &r);
     CHECK(r.schedule.makespan == best.makespan);
     CHECK(r.schedule.peak_activation == best.peak_activation);

@@ -8,12 +8,13 @@
  * duration first); branches that cannot beat the best are cut by the work
  * left on a device and the chain left behind a subtask.
  */
-#include "plan/schedule_tasks.h"
+#include "schedule_exhaustive.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/schedule_tasks.h"
 
 enum { MOST = 32 };
 
@@ -210,8 +211,8 @@ static int solve(struct exhaustive *x, struct weft_schedule *out,
     return rc;
 }
 
-int weft_schedule_exhaustive(const struct weft_schedule_problem *problem,
-                             struct weft_schedule *out, struct weft_err *err)
+int schedule_exhaustive(const struct weft_schedule_problem *problem,
+                        struct weft_schedule *out, struct weft_err *err)
 {
     size_t d = (size_t) problem->n_devices;
     if (weft_schedule_count(problem) > MOST)
