@@ -62,6 +62,7 @@ expect 'src/plan/cost.c: not in src/plan/local.mk'
 if command -v "${CC:-cc}" >/dev/null; then
     expect 'plan must not call starpu_init'
     expect 'plan must not call abort'
+    expect 'weft_x: nobody calls it'
 fi
 for good in plan/cost.c:4 kern/add_cpu.c:2 graphs/ppo.c:3 \
     base/file_remove.c:3; do
