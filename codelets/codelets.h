@@ -50,7 +50,7 @@ void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
 enum weft_pack_targets {
     WEFT_TARGETS_RESPONSE, /* rows that predict the response */
     WEFT_TARGETS_ALL,      /* rows that predict tokens 1.. */
-    WEFT_TARGETS_LAST      /* the last row (a score) */
+    WEFT_TARGETS_LAST      /* a score's row: the last, or before padding */
 };
 
 /* The tiles that a packed sample's columns come from; a NULL tile gives
@@ -60,6 +60,8 @@ struct weft_pack_sample {
     struct weft_tile *advantage, *value, *ref;
     int32_t n_prompt, n_total; /* known by the controller */
     float weight;              /* weight of each of its tokens in the loss */
+    bool skips_pad; /* a score's row is that of the last token but `pad` */
+    int32_t pad;
 };
 
 /* Packs n samples into batch (W). Whitens their advantages by moments, which

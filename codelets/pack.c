@@ -9,6 +9,8 @@
 struct pack_sample {
     int32_t n_prompt, n_total;
     float weight;
+    bool skips_pad;
+    int32_t pad;
     bool advantage, value, ref; /* which tiles follow its rollout */
 };
 
@@ -31,6 +33,17 @@ int32_t weft_pack_n_targets(enum weft_pack_targets targets, int32_t n_prompt,
     default:
         return n_total - n_prompt;
     }
+}
+
+/* The row of a score: the last token that is no padding; of nothing but
+ * padding the first, as in Transformers 5 (modeling_layers.py,
+ * GenericForSequenceClassification). */
+static int32_t score_row(const struct pack_sample *s, const int32_t *token)
+{
+    int32_t row = s->n_total - 1;
+    while (s->skips_pad && row > 0 && token[row] == s->pad)
+        row--;
+    return row;
 }
 
 /* Copies n floats to a column, or zeroes it. */
@@ -93,7 +106,7 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
         int32_t n = weft_pack_n_targets(args->targets, s->n_prompt,
                                         s->n_total);
         bool last = args->targets == WEFT_TARGETS_LAST;
-        int32_t first = last ? s->n_total - 1 : s->n_total - n - 1;
+        int32_t first = last ? score_row(s, t) : s->n_total - n - 1;
         run[i] = (struct weft_k_run){.slot = i, .n = s->n_total};
         memcpy(token + row0, t, (size_t) s->n_total * sizeof *t);
         run_targets[i] = n;
@@ -143,7 +156,9 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
         struct pack_sample *p = &args->sample[i];
         *p = (struct pack_sample){.n_prompt = s->n_prompt,
                                   .n_total = s->n_total,
-                                  .weight = s->weight};
+                                  .weight = s->weight,
+                                  .skips_pad = s->skips_pad,
+                                  .pad = s->pad};
         weft_bag_add(&bag, s->rollout, WEFT_READ);
         if (columns) {
             p->advantage = weft_bag_add_optional(&bag, s->advantage,

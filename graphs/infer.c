@@ -108,7 +108,9 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
             .rollout = weft_g_copy_at(copies, seq, where, sample[i].rollout,
                                       first.place[0]),
             .n_prompt = sample[i].n_prompt,
-            .n_total = sample[i].n_total};
+            .n_total = sample[i].n_total,
+            .skips_pad = model->shape.score_skips_pad,
+            .pad = model->shape.score_pad};
         out[i] = sample[i].out;
         pass.n_rows += sample[i].n_total;
         pass.n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,

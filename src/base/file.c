@@ -83,6 +83,12 @@ bool weft_dir_exists(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool weft_path_exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 bool weft_path_is_free(const char *path)
 {
     struct stat st;

@@ -28,6 +28,9 @@ char *weft_path_name(const char *path);
 
 bool weft_file_exists(const char *path); /* true for anything but a folder */
 bool weft_dir_exists(const char *path);
+/* Something has that name: a file, a folder, a link to nothing. For a file
+ * that may be absent, but must be readable where it is there. */
+bool weft_path_exists(const char *path);
 /* True when nothing is at `path`, or a folder with nothing in it. */
 bool weft_path_is_free(const char *path);
 

@@ -57,6 +57,10 @@ struct weft_shape {
     bool qkv_bias, o_bias, qk_norm, tied;
     /* the head is score (1, hidden), without a vocabulary */
     bool scalar_head;
+    /* The score of a text is that of its last token other than score_pad, as
+     * in Transformers; without score_skips_pad it is that of its last token. */
+    bool score_skips_pad;
+    int32_t score_pad;
     enum weft_dtype dtype; /* published weights, product inputs, KV */
     int32_t n_blocks;      /* T; 0 until weft_shape_partition() */
     struct weft_block block[WEFT_MAX_BLOCKS];

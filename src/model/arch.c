@@ -516,6 +516,8 @@ int weft_arch_parse(const char *text, size_t n, const char *name,
         read_one_id(&r, "bos_token_id", a.shape.vocab, families[a.family].bos,
                     &a.bos);
         read_one_id(&r, "pad_token_id", a.shape.vocab, -1, &a.pad);
+        a.shape.score_skips_pad = a.shape.scalar_head && a.pad >= 0;
+        a.shape.score_pad = a.pad;
         read_eos(&r, &a, families[a.family].eos);
     }
     if (!r.rc) {
@@ -583,7 +585,7 @@ int weft_arch_read(const char *dir, struct weft_arch *out,
         rc = weft_file_read(config, MAX_CONFIG_BYTES, &text, &n, err);
     if (!rc)
         rc = weft_arch_parse(text, n, config, &a, err);
-    if (!rc && weft_file_exists(generation)) {
+    if (!rc && weft_path_exists(generation)) {
         weft_free(text);
         text = NULL;
         rc = weft_file_read(generation, MAX_CONFIG_BYTES, &text, &n, err);

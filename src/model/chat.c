@@ -157,7 +157,7 @@ static int read_config(const char *folder, const char *name, char **path,
     *path = weft_path_join(folder, name);
     if (!*path)
         return weft_err_nomem(err, "a path", 0);
-    if (!weft_file_exists(*path))
+    if (!weft_path_exists(*path))
         return 0;
     return weft_json_read(*path, (size_t) 64 << 20, out, err);
 }
@@ -183,7 +183,7 @@ static int parse_folder(const char *folder, const char *config_path,
     int rc;
     if (!path)
         rc = weft_err_nomem(err, "a path", 0);
-    else if (weft_file_exists(path))
+    else if (weft_path_exists(path))
         rc = parse_file(path, out, err);
     else if (text.s)
         rc = weft_jinja_parse(text.s, text.n, config_path, out, err);

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "run/context.h"
@@ -255,11 +256,18 @@ int weft_lm_file_generate(const struct weft_lm_file_options *o,
 static int read_tokens(const struct job *j, const struct weft_row *row,
                        struct weft_lm_prompt *out, struct weft_err *err)
 {
-    json_t *json = json_loads(row->json, 0, NULL), *list, *value;
+    json_t *json = json_loads(row->json, JSON_ALLOW_NUL, NULL), *list, *value;
     size_t i;
     int rc = 0;
     list = json_object_get(json, "tokens");
-    if (json_is_array(list) && json_array_size(list) > 0) {
+    if (list && !json_is_null(list) && json_array_size(list) == 0) {
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "'%s' line %zu: 'tokens' must be a list of token "
+                          "ids, not %s",
+                          j->o->data, row->line,
+                          json_is_array(list) ? "an empty one"
+                                              : weft_json_type(list));
+    } else if (json_is_array(list)) {
         int32_t *token = weft_alloc(json_array_size(list), sizeof *token);
         if (!token)
             rc = weft_err_nomem(err, "tokens", json_array_size(list) * 4);

@@ -24,4 +24,21 @@ command=generate
 printf '%s\n' '{"prompt": "a\u0000b"}' >zero.jsonl
 "$weft" generate model --data zero.jsonl --max-new-tokens 1 >out 2>err
 grep -qF '"prompt_tokens": [97, 0, 98]' out || fail "a prompt's zero byte"
+
+# Tokens are ids in a list, or absent; never a text in silence.
+command=score
+tokens()
+{
+    printf '{"text": "a", "tokens": %s}\n' "$3" >tokens.jsonl
+    expect "$1" "$2" model --data tokens.jsonl
+}
+tokens 1 "tokens.jsonl' line 1: 'tokens' must be a list of token ids, not a string" '"x"'
+tokens 1 "not an object" '{}'
+tokens 1 "not an integer" 7
+tokens 1 "not an empty one" '[]'
+tokens 1 "tokens[1] is no id below" '[97, "b"]'
+tokens 0 '"tokens": [97, 98]' '[97, 98]'
+tokens 0 '"tokens": [97]' null
+printf '%s\n' '{"other": "\u0000", "tokens": [97, 99]}' >tokens.jsonl
+expect 0 '"tokens": [97, 99]' model --data tokens.jsonl
 exit $failed

@@ -3,6 +3,7 @@
 # %C%_test_x_LDADD = $(all_libs)
 sh_tests += %D%/equal_scores.sh
 sh_tests += %D%/init.sh
+sh_tests += %D%/scores.sh
 sh_tests += %D%/plan.sh
 sh_tests += %D%/verify.sh
 sh_tests += %D%/kill.sh
