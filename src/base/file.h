@@ -26,7 +26,7 @@ char *weft_path_parent(const char *path);
 /* The last part, without trailing slashes. Caller frees; NULL: no memory. */
 char *weft_path_name(const char *path);
 
-bool weft_file_exists(const char *path); /* true for anything but a folder */
+bool weft_file_exists(const char *path); /* exists, and is no folder */
 bool weft_dir_exists(const char *path);
 /* Something has that name: a file, a folder, a link to nothing. For a file
  * that may be absent, but must be readable where it is there. */
