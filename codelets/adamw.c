@@ -71,11 +71,12 @@ void weft_insert_adamw(
         return;
     struct adamw_task task = {
         .shape = shape, .adamw = *adamw, .group = group, .chunks = *chunks};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, norm, WEFT_READ);
-    task.list = weft_bag_add_group(&bag, grad, WEFT_READ);
-    weft_bag_add_group(&bag, opt, WEFT_READ_WRITE);
-    weft_bag_add_group(&bag, fwd, WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_adamw, &task, sizeof task);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, norm, WEFT_READ);
+    task.list = weft_access_list_add_group(&access, grad, WEFT_READ);
+    weft_access_list_add_group(&access, opt, WEFT_READ_WRITE);
+    weft_access_list_add_group(&access, fwd, WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_adamw, &task,
+                            sizeof task);
 }

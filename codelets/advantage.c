@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 struct gae_task {
@@ -84,17 +84,18 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     struct gae_task task = {.gae = *args};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, advantage, WEFT_WRITE);
-    weft_bag_add(&bag, rollout, WEFT_READ);
-    weft_bag_add(&bag, kl_state, WEFT_READ);
-    task.value = weft_bag_add_optional(&bag, value, WEFT_READ);
-    task.ref = weft_bag_add_optional(&bag, ref, WEFT_READ);
-    task.score = weft_bag_add_optional(&bag, score, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, advantage, WEFT_WRITE);
+    weft_access_list_add(&access, rollout, WEFT_READ);
+    weft_access_list_add(&access, kl_state, WEFT_READ);
+    task.value = weft_access_list_add_optional(&access, value, WEFT_READ);
+    task.ref = weft_access_list_add_optional(&access, ref, WEFT_READ);
+    task.score = weft_access_list_add_optional(&access, score, WEFT_READ);
     for (int32_t i = 0; i < args->n_models; i++)
-        weft_bag_add(&bag, model_score[i], WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_gae, &task, sizeof task);
+        weft_access_list_add(&access, model_score[i], WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gae, &task,
+                            sizeof task);
 }
 
 struct moments_task {
@@ -133,12 +134,13 @@ void weft_insert_moments(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     struct moments_task task = {whiten, n};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, moments, WEFT_WRITE);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, moments, WEFT_WRITE);
     for (int32_t i = 0; i < n; i++)
-        weft_bag_add(&bag, advantage[i], WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_moments, &task, sizeof task);
+        weft_access_list_add(&access, advantage[i], WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_moments, &task,
+                            sizeof task);
 }
 
 struct kl_task {
@@ -175,10 +177,11 @@ void weft_insert_kl_update(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct kl_task task = {adaptive, target, horizon, n};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, kl_state, WEFT_READ_WRITE);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, kl_state, WEFT_READ_WRITE);
     for (int32_t i = 0; i < n; i++)
-        weft_bag_add(&bag, advantage[i], WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_kl_update, &task, sizeof task);
+        weft_access_list_add(&access, advantage[i], WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_kl_update, &task,
+                            sizeof task);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token embedding and its gradient. */
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 struct embed_args {
@@ -33,10 +33,11 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     struct embed_args args = {shape};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_blocks(&bag, fwd->embed, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_embed, &args, sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_blocks(&access, fwd->embed, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_embed, &args,
+                            sizeof args);
 }

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 struct emulate_args {
@@ -52,13 +52,14 @@ void weft_insert_emulate(struct weft_seq *seq, const struct weft_where *where,
                          const bool is_far[], struct weft_tile *span)
 {
     struct emulate_args args = {seconds, latency_s, n_before, {0}};
-    struct weft_bag bag;
+    struct weft_access_list access;
     weft_assert(n_before <= WEFT_EMULATE_BEFORE);
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, span, WEFT_WRITE);
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, span, WEFT_WRITE);
     for (int32_t i = 0; i < n_before; i++) {
         args.is_far[i] = is_far[i];
-        weft_bag_add(&bag, before[i], WEFT_READ);
+        weft_access_list_add(&access, before[i], WEFT_READ);
     }
-    weft_bag_insert(&bag, seq, where, &weft_cl_emulate, &args, sizeof args);
+    weft_access_list_insert(&access, seq, where, &weft_cl_emulate, &args,
+                            sizeof args);
 }

@@ -9,7 +9,7 @@
 #ifndef WEFT_CODELETS_GEN_H
 #define WEFT_CODELETS_GEN_H
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "kern/parts.h"
 #include "rt/codelet.h"
 

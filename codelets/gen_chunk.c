@@ -160,15 +160,16 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
                                                       n_admit, admit, &bytes);
     if (!task)
         return;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, state, WEFT_READ_WRITE);
-    weft_bag_add(&bag, arena, WEFT_READ_WRITE);
-    weft_bag_add(&bag, status, WEFT_WRITE);
-    weft_bag_add_blocks(&bag, fwd->embed, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, state, WEFT_READ_WRITE);
+    weft_access_list_add(&access, arena, WEFT_READ_WRITE);
+    weft_access_list_add(&access, status, WEFT_WRITE);
+    weft_access_list_add_blocks(&access, fwd->embed, WEFT_READ);
     for (int32_t l = 0; l < shape->n_layers; l++)
-        weft_bag_add_layer(&bag, &fwd->layer[l], WEFT_READ);
-    weft_bag_add_layer(&bag, &fwd->head, WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_gen_chunk, task, bytes);
+        weft_access_list_add_layer(&access, &fwd->layer[l], WEFT_READ);
+    weft_access_list_add_layer(&access, &fwd->head, WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gen_chunk, task,
+                            bytes);
     weft_free(task);
 }

@@ -2,7 +2,7 @@
 /* Copying a finished sample out of its slot. */
 #include <string.h>
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 struct retire_args {
@@ -52,10 +52,10 @@ void weft_insert_gen_retire(struct weft_seq *seq,
         return;
     size_t bytes = weft_tile_bytes(rollout) - sizeof(struct weft_rollout);
     struct retire_args args = {slot, (int32_t) (bytes / 8)};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, state, WEFT_READ_WRITE);
-    weft_bag_add(&bag, rollout, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_gen_retire, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, state, WEFT_READ_WRITE);
+    weft_access_list_add(&access, rollout, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gen_retire, &args,
+                            sizeof args);
 }

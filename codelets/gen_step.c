@@ -57,12 +57,14 @@ void weft_insert_gen_begin(struct weft_seq *seq,
     if (!task)
         return;
     task->first = first;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, state, WEFT_READ_WRITE);
-    weft_bag_add(&bag, status, first ? WEFT_WRITE : WEFT_READ_WRITE);
-    weft_bag_add(&bag, batch, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_gen_begin, task, bytes);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, state, WEFT_READ_WRITE);
+    weft_access_list_add(&access, status,
+                         first ? WEFT_WRITE : WEFT_READ_WRITE);
+    weft_access_list_add(&access, batch, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gen_begin, task,
+                            bytes);
     weft_free(task);
 }
 
@@ -113,14 +115,14 @@ void weft_insert_logits_part(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_member_args args = {.shape = shape, .range = range};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_member(&bag, range, &fwd->head, NULL);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add(&bag, logits, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_logits_part, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_member(&access, range, &fwd->head, NULL);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add(&access, logits, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_logits_part, &args,
+                            sizeof args);
 }
 
 struct sample_args {
@@ -183,12 +185,12 @@ void weft_insert_gen_sample(struct weft_seq *seq,
         return;
     struct sample_args args = {weft_join_args_of(shape, n_parts, logits),
                                *gen};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, state, WEFT_READ_WRITE);
-    weft_bag_add(&bag, status, WEFT_READ_WRITE);
-    weft_bag_add_parts(&bag, n_parts, logits);
-    weft_bag_insert(&bag, seq, where, &weft_cl_gen_sample, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, state, WEFT_READ_WRITE);
+    weft_access_list_add(&access, status, WEFT_READ_WRITE);
+    weft_access_list_add_parts(&access, n_parts, logits);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gen_sample, &args,
+                            sizeof args);
 }

@@ -25,10 +25,12 @@ void weft_insert_zero(struct weft_seq *seq, const struct weft_where *where,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    struct weft_group_list list = weft_bag_add_group(&bag, grad, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_zero, &list, sizeof list);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    struct weft_group_list list = weft_access_list_add_group(&access, grad,
+                                                             WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_zero, &list,
+                            sizeof list);
 }
 
 static int grad_add_cpu(const void *args, void *const buf[], int n_buf,
@@ -51,12 +53,13 @@ void weft_insert_grad_add(struct weft_seq *seq,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    struct weft_group_list list = weft_bag_add_group(&bag, left,
-                                                     WEFT_READ_WRITE);
-    weft_bag_add_group(&bag, right, WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_grad_add, &list, sizeof list);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    struct weft_group_list list = weft_access_list_add_group(&access, left,
+                                                             WEFT_READ_WRITE);
+    weft_access_list_add_group(&access, right, WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_grad_add, &list,
+                            sizeof list);
 }
 
 struct chunks_task {
@@ -93,11 +96,12 @@ void weft_insert_tied_add(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct chunks_task task = {.shape = shape, .chunks = *chunks};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    task.list = weft_bag_add_group(&bag, embed, WEFT_READ);
-    weft_bag_add_blocks(&bag, head->block, WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_tied_add, &task, sizeof task);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    task.list = weft_access_list_add_group(&access, embed, WEFT_READ);
+    weft_access_list_add_blocks(&access, head->block, WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_tied_add, &task,
+                            sizeof task);
 }
 
 /* ---- Norm ----------------------------------------------------------------- */
@@ -177,12 +181,12 @@ void weft_insert_sum_squares(struct weft_seq *seq,
         return;
     struct chunks_task task = {
         .shape = shape, .group = group, .number = number, .chunks = *chunks};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, partial, WEFT_WRITE);
-    task.list = weft_bag_add_group(&bag, grad, WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_sum_squares, &task,
-                    sizeof task);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, partial, WEFT_WRITE);
+    task.list = weft_access_list_add_group(&access, grad, WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_sum_squares, &task,
+                            sizeof task);
 }
 
 struct norm_task {
@@ -248,10 +252,11 @@ void weft_insert_grad_norm(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct norm_task task = {clip, n};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, norm, WEFT_WRITE);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, norm, WEFT_WRITE);
     for (int32_t i = 0; i < n; i++)
-        weft_bag_add(&bag, partial[i], WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_grad_norm, &task, sizeof task);
+        weft_access_list_add(&access, partial[i], WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_grad_norm, &task,
+                            sizeof task);
 }

@@ -4,7 +4,7 @@
 #ifndef WEFT_CODELETS_GROUP_H
 #define WEFT_CODELETS_GROUP_H
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 
 /* An index is a block's number, or WEFT_MAX_BLOCKS for the norms. */
 struct weft_group_list {
@@ -38,8 +38,8 @@ WEFT_INLINE void weft_group_layout(const struct weft_shape *shape,
 }
 
 /* Adds the tiles that are not NULL and returns which these are. */
-WEFT_INLINE struct weft_group_list weft_bag_add_group(
-    struct weft_bag *bag, const struct weft_layer_tiles *tiles,
+WEFT_INLINE struct weft_group_list weft_access_list_add_group(
+    struct weft_access_list *access, const struct weft_layer_tiles *tiles,
     enum weft_mode mode)
 {
     struct weft_group_list list = {.n = 0};
@@ -47,7 +47,7 @@ WEFT_INLINE struct weft_group_list weft_bag_add_group(
         struct weft_tile *tile = weft_group_tile(tiles, i);
         if (!tile)
             continue;
-        weft_bag_add(bag, tile, mode);
+        weft_access_list_add(access, tile, mode);
         list.index[list.n] = i;
         list.bytes[list.n++] = weft_tile_bytes(tile);
     }

@@ -3,10 +3,11 @@
 #ifndef WEFT_CODELETS_HEAD_H
 #define WEFT_CODELETS_HEAD_H
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 
 /* Takes the head's published blocks and FINAL, and with `backward` the
- * transposed blocks, in the order in which weft_bag_add_layer() adds them. */
+ * transposed blocks, in the order in which
+ * weft_access_list_add_layer() adds them. */
 WEFT_INLINE void weft_head_take(struct weft_take *take,
                                 const struct weft_shape *shape, bool backward,
                                 struct weft_k_head *out)

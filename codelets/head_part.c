@@ -34,13 +34,13 @@ void weft_insert_embed_part(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_member_args args = {.shape = shape, .range = range};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_range(&bag, range, fwd->embed, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_embed_part, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_range(&access, range, fwd->embed, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_embed_part, &args,
+                            sizeof args);
 }
 
 static int embed_select_cpu(const void *args_, void *const buf[], int n_buf,
@@ -71,13 +71,13 @@ void weft_insert_embed_select(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
-    weft_bag_add(&bag, x, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_embed_select, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
+    weft_access_list_add(&access, x, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_embed_select, &args,
+                            sizeof args);
 }
 
 static int embed_backward_part_cpu(const void *args_, void *const buf[],
@@ -109,13 +109,13 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_member_args args = {.shape = shape, .range = range};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, dx, WEFT_READ);
-    weft_bag_add_range(&bag, range, grad->embed, WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_embed_backward_part, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, dx, WEFT_READ);
+    weft_access_list_add_range(&access, range, grad->embed, WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_embed_backward_part,
+                            &args, sizeof args);
 }
 
 /* ---- Head, forward -------------------------------------------------------- */
@@ -128,11 +128,13 @@ struct head_args {
 
 /* Adds the range's published blocks and FINAL and, unless bwd is NULL, the
  * transposed blocks. */
-static void bag_add_head(struct weft_bag *bag, struct weft_range range,
+static void bag_add_head(struct weft_access_list *access,
+                         struct weft_range range,
                          const struct weft_params *fwd,
                          const struct weft_params *bwd)
 {
-    weft_bag_add_member(bag, range, &fwd->head, bwd ? &bwd->head : NULL);
+    weft_access_list_add_member(access, range, &fwd->head,
+                                bwd ? &bwd->head : NULL);
 }
 
 static struct weft_k_head take_head(struct weft_take *take,
@@ -181,13 +183,14 @@ void weft_insert_head_part(struct weft_seq *seq,
         return;
     struct head_args args = {.member = {.shape = shape, .range = range},
                              .inv_temperature = inv_temperature};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    bag_add_head(&bag, range, fwd, NULL);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add(&bag, out, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_head_part, &args, sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    bag_add_head(&access, range, fwd, NULL);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add(&access, out, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_head_part, &args,
+                            sizeof args);
 }
 
 static void take_head_parts(struct weft_take *take,
@@ -229,14 +232,14 @@ void weft_insert_logprob_merge(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
     for (int32_t i = 0; i < n; i++)
-        weft_bag_add(&bag, out[i], WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_logprob_merge, &args,
-                    sizeof args);
+        weft_access_list_add(&access, out[i], WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_logprob_merge,
+                            &args, sizeof args);
 }
 
 /* ---- Head, loss and backward ---------------------------------------------- */
@@ -284,14 +287,14 @@ void weft_insert_loss_merge(struct weft_seq *seq,
         return;
     struct merge_args args = {.join = weft_join_args_of(shape, n_parts, part),
                               .loss = *loss};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
-    weft_bag_add(&bag, dloss, WEFT_WRITE);
-    args.stats = weft_bag_add_optional(&bag, stats, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_loss_merge, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
+    weft_access_list_add(&access, dloss, WEFT_WRITE);
+    args.stats = weft_access_list_add_optional(&access, stats, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_loss_merge, &args,
+                            sizeof args);
 }
 
 static int head_backward_part_cpu(const void *args_, void *const buf[],
@@ -337,16 +340,17 @@ void weft_insert_head_backward_part(
     struct head_args args = {.member = {.shape = shape, .range = range},
                              .inv_temperature = loss->inv_temperature,
                              .entropy = weft_loss_has_entropy(loss)};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    bag_add_head(&bag, range, fwd, bwd);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add(&bag, dloss, WEFT_READ);
-    weft_bag_add_range(&bag, range, grad->head.block, WEFT_READ_WRITE);
-    weft_bag_add(&bag, roots, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_head_backward_part, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    bag_add_head(&access, range, fwd, bwd);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add(&access, dloss, WEFT_READ);
+    weft_access_list_add_range(&access, range, grad->head.block,
+                               WEFT_READ_WRITE);
+    weft_access_list_add(&access, roots, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_head_backward_part,
+                            &args, sizeof args);
 }
 
 static int head_norm_backward_cpu(const void *args_, void *const buf[],
@@ -384,16 +388,16 @@ void weft_insert_head_norm_backward(
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
-    struct weft_bag bag;
+    struct weft_access_list access;
     args.grad = grad != NULL;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, fwd->head.norms, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
-    weft_bag_add(&bag, dx, WEFT_WRITE);
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, fwd->head.norms, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
+    weft_access_list_add(&access, dx, WEFT_WRITE);
     if (grad)
-        weft_bag_add(&bag, grad->head.norms, WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_head_norm_backward, &args,
-                    sizeof args);
+        weft_access_list_add(&access, grad->head.norms, WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_head_norm_backward,
+                            &args, sizeof args);
 }

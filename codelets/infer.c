@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heads of inference calls: log-probs, and values of a scalar head. */
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "codelets/head.h"
 #include "codelets/loss.h"
 
@@ -66,14 +66,14 @@ static void insert(struct weft_seq *seq, const struct weft_where *where,
                    struct weft_tile *batch, struct weft_tile *x, int32_t n,
                    struct weft_tile *const out[])
 {
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_layer(&bag, head, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_layer(&access, head, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
     for (int32_t i = 0; i < n; i++)
-        weft_bag_add(&bag, out[i], WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, codelet, args, sizeof *args);
+        weft_access_list_add(&access, out[i], WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, codelet, args, sizeof *args);
 }
 
 void weft_insert_logprob(struct weft_seq *seq, const struct weft_where *where,

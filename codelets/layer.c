@@ -64,21 +64,21 @@ void weft_insert_layer_forward(struct weft_seq *seq,
     struct layer_args args = {.shape = shape, .in_place = x == y};
     struct weft_where at = *where;
     at.layer = layer;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_layer(&bag, &fwd->layer[layer], WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_layer(&access, &fwd->layer[layer], WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
     if (kv) {
         args.layer = kv->layer;
         args.page_bytes = weft_k_kv_page_bytes(shape, kv->n_layers);
-        weft_bag_add(&bag, kv->arena, WEFT_READ_WRITE);
+        weft_access_list_add(&access, kv->arena, WEFT_READ_WRITE);
     }
     if (x != y)
-        weft_bag_add(&bag, y, WEFT_WRITE);
-    args.saved = weft_bag_add_optional(&bag, saved, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_layer_forward, &args,
-                    sizeof args);
+        weft_access_list_add(&access, y, WEFT_WRITE);
+    args.saved = weft_access_list_add_optional(&access, saved, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_layer_forward, &args,
+                            sizeof args);
 }
 
 static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
@@ -125,15 +125,15 @@ void weft_insert_layer_backward(struct weft_seq *seq,
     struct layer_args args = {.shape = shape};
     struct weft_where at = *where;
     at.layer = layer;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_layer(&bag, &fwd->layer[layer], WEFT_READ);
-    weft_bag_add_blocks(&bag, bwd->layer[layer].block, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    args.saved = weft_bag_add_optional(&bag, saved, WEFT_READ);
-    weft_bag_add(&bag, dx, WEFT_READ_WRITE);
-    weft_bag_add_layer(&bag, &grad->layer[layer], WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_layer_backward, &args,
-                    sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_layer(&access, &fwd->layer[layer], WEFT_READ);
+    weft_access_list_add_blocks(&access, bwd->layer[layer].block, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    args.saved = weft_access_list_add_optional(&access, saved, WEFT_READ);
+    weft_access_list_add(&access, dx, WEFT_READ_WRITE);
+    weft_access_list_add_layer(&access, &grad->layer[layer], WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_layer_backward, &args,
+                            sizeof args);
 }

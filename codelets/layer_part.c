@@ -48,21 +48,21 @@ void weft_insert_attention_part(
     struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
     at.layer = layer;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_member(&bag, range, &fwd->layer[layer], NULL);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_member(&access, range, &fwd->layer[layer], NULL);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
     if (kv) {
         args.layer = kv->layer;
         args.page_bytes = weft_k_part_kv_page_bytes(shape, range,
                                                     kv->n_layers);
-        weft_bag_add(&bag, kv->arena, WEFT_READ_WRITE);
+        weft_access_list_add(&access, kv->arena, WEFT_READ_WRITE);
     }
-    args.saved = weft_bag_add_optional(&bag, saved, WEFT_WRITE);
-    weft_bag_add(&bag, roots, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_attention_part, &args,
-                    sizeof args);
+    args.saved = weft_access_list_add_optional(&access, saved, WEFT_WRITE);
+    weft_access_list_add(&access, roots, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_attention_part, &args,
+                            sizeof args);
 }
 
 static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
@@ -105,16 +105,18 @@ void weft_insert_mlp_part(struct weft_seq *seq,
     struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
     at.layer = layer;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_member(&bag, range, &fwd->layer[layer], NULL);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x_mid, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_member(&access, range, &fwd->layer[layer], NULL);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x_mid, WEFT_READ);
     /* READ_WRITE: the attention part has already written its fields of the
      * tile. */
-    args.saved = weft_bag_add_optional(&bag, saved, WEFT_READ_WRITE);
-    args.roots = weft_bag_add_optional(&bag, roots, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_mlp_part, &args, sizeof args);
+    args.saved = weft_access_list_add_optional(&access, saved,
+                                               WEFT_READ_WRITE);
+    args.roots = weft_access_list_add_optional(&access, roots, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_mlp_part, &args,
+                            sizeof args);
 }
 
 static int join_rows_cpu(const void *args_, void *const buf[], int n_buf,
@@ -157,19 +159,20 @@ void weft_insert_join_rows(struct weft_seq *seq,
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
     struct weft_where at = *where;
-    struct weft_bag bag;
+    struct weft_access_list access;
     at.layer = layer;
     args.in_place = x == y;
     args.bias = attention && shape->o_bias;
-    weft_bag_init(&bag);
+    weft_access_list_init(&access);
     if (args.bias)
-        weft_bag_add(&bag, fwd->layer[layer].norms, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
-    weft_bag_add(&bag, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
+        weft_access_list_add(&access, fwd->layer[layer].norms, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
+    weft_access_list_add(&access, x, x == y ? WEFT_READ_WRITE : WEFT_READ);
     if (x != y)
-        weft_bag_add(&bag, y, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_join_rows, &args, sizeof args);
+        weft_access_list_add(&access, y, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_join_rows, &args,
+                            sizeof args);
 }
 
 static int join_parts_cpu(const void *args_, void *const buf[], int n_buf,
@@ -210,14 +213,14 @@ void weft_insert_join_parts(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
-    struct weft_bag bag;
+    struct weft_access_list access;
     args.targets = targets;
     args.n = n;
     args.n_sets = n_sets;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
-    weft_bag_add(&bag, out, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_join_parts, &args,
-                    sizeof args);
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
+    weft_access_list_add(&access, out, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_join_parts, &args,
+                            sizeof args);
 }

@@ -12,14 +12,15 @@ static void *member_scratch(struct weft_exec *x,
                                     args->shape, args->range, batch));
 }
 
-static void bag_begin(struct weft_bag *bag, struct weft_range range,
-                      const struct weft_params *fwd,
+static void bag_begin(struct weft_access_list *access,
+                      struct weft_range range, const struct weft_params *fwd,
                       const struct weft_params *bwd, int32_t layer,
                       struct weft_tile *batch)
 {
-    weft_bag_init(bag);
-    weft_bag_add_member(bag, range, &fwd->layer[layer], &bwd->layer[layer]);
-    weft_bag_add(bag, batch, WEFT_READ);
+    weft_access_list_init(access);
+    weft_access_list_add_member(access, range, &fwd->layer[layer],
+                                &bwd->layer[layer]);
+    weft_access_list_add(access, batch, WEFT_READ);
 }
 
 static int mlp_backward_part_cpu(const void *args_, void *const buf[],
@@ -59,17 +60,17 @@ void weft_insert_mlp_backward_part(
         return;
     struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
-    struct weft_bag bag;
+    struct weft_access_list access;
     at.layer = layer;
-    bag_begin(&bag, range, fwd, bwd, layer, batch);
-    weft_bag_add(&bag, x_mid, WEFT_READ);
-    weft_bag_add(&bag, saved, WEFT_READ);
-    weft_bag_add(&bag, dx, WEFT_READ);
-    weft_bag_add_range(&bag, range, grad->layer[layer].block,
-                       WEFT_READ_WRITE);
-    weft_bag_add(&bag, roots, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_mlp_backward_part, &args,
-                    sizeof args);
+    bag_begin(&access, range, fwd, bwd, layer, batch);
+    weft_access_list_add(&access, x_mid, WEFT_READ);
+    weft_access_list_add(&access, saved, WEFT_READ);
+    weft_access_list_add(&access, dx, WEFT_READ);
+    weft_access_list_add_range(&access, range, grad->layer[layer].block,
+                               WEFT_READ_WRITE);
+    weft_access_list_add(&access, roots, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_mlp_backward_part,
+                            &args, sizeof args);
 }
 
 static int heads_backward_part_cpu(const void *args_, void *const buf[],
@@ -109,17 +110,17 @@ void weft_insert_heads_backward_part(
         return;
     struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
-    struct weft_bag bag;
+    struct weft_access_list access;
     at.layer = layer;
-    bag_begin(&bag, range, fwd, bwd, layer, batch);
-    weft_bag_add(&bag, saved, WEFT_READ);
-    weft_bag_add(&bag, dx, WEFT_READ);
-    weft_bag_add_range(&bag, range, grad->layer[layer].block,
-                       WEFT_READ_WRITE);
-    weft_bag_add(&bag, dqkv, WEFT_WRITE);
-    args.shared = weft_bag_add_optional(&bag, shared, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_heads_backward_part, &args,
-                    sizeof args);
+    bag_begin(&access, range, fwd, bwd, layer, batch);
+    weft_access_list_add(&access, saved, WEFT_READ);
+    weft_access_list_add(&access, dx, WEFT_READ);
+    weft_access_list_add_range(&access, range, grad->layer[layer].block,
+                               WEFT_READ_WRITE);
+    weft_access_list_add(&access, dqkv, WEFT_WRITE);
+    args.shared = weft_access_list_add_optional(&access, shared, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_heads_backward_part,
+                            &args, sizeof args);
 }
 
 /* Followed by the ranges of all members, and which of them share heads. */
@@ -177,24 +178,24 @@ void weft_insert_qkv_backward_part(
     struct qkv_args args = {.member = {.shape = shape, .range = range},
                             .n_members = n_members};
     struct weft_where at = *where;
-    struct weft_bag bag;
+    struct weft_access_list access;
     at.layer = layer;
-    bag_begin(&bag, range, fwd, bwd, layer, batch);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add(&bag, saved, WEFT_READ);
+    bag_begin(&access, range, fwd, bwd, layer, batch);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add(&access, saved, WEFT_READ);
     for (int i = 0; i < n_members; i++) {
         args.range[i] = shared[i].range;
-        args.shares[i] = weft_bag_add_optional(&bag, shared[i].tile,
-                                               WEFT_READ);
+        args.shares[i] = weft_access_list_add_optional(
+            &access, shared[i].tile, WEFT_READ);
     }
-    weft_bag_add(&bag, dqkv, WEFT_READ_WRITE);
-    weft_bag_add_range(&bag, range, grad->layer[layer].block,
-                       WEFT_READ_WRITE);
-    weft_bag_add(&bag, roots, WEFT_WRITE);
-    args.member.head_norms = weft_bag_add_optional(&bag, head_norms,
-                                                   WEFT_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_qkv_backward_part, &args,
-                    sizeof args);
+    weft_access_list_add(&access, dqkv, WEFT_READ_WRITE);
+    weft_access_list_add_range(&access, range, grad->layer[layer].block,
+                               WEFT_READ_WRITE);
+    weft_access_list_add(&access, roots, WEFT_WRITE);
+    args.member.head_norms = weft_access_list_add_optional(
+        &access, head_norms, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_qkv_backward_part,
+                            &args, sizeof args);
 }
 
 /* ---- Joins and norms ----------------------------------------------------- */
@@ -261,21 +262,22 @@ static void insert_norm(struct weft_seq *seq, const struct weft_where *where,
         return;
     struct weft_join_args args = weft_join_args_of(shape, n_parts, part);
     struct weft_where at = *where;
-    struct weft_bag bag;
+    struct weft_access_list access;
     at.layer = layer;
     args.grad = grad != NULL;
     args.head_norms = head_norms != NULL;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, fwd->layer[layer].norms, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add_parts(&bag, n_parts, part);
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, fwd->layer[layer].norms, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add_parts(&access, n_parts, part);
     if (head_norms)
-        weft_bag_add_parts(&bag, n_parts, head_norms);
-    weft_bag_add(&bag, dx, WEFT_READ_WRITE);
+        weft_access_list_add_parts(&access, n_parts, head_norms);
+    weft_access_list_add(&access, dx, WEFT_READ_WRITE);
     if (grad)
-        weft_bag_add(&bag, grad->layer[layer].norms, WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, &at, codelet, &args, sizeof args);
+        weft_access_list_add(&access, grad->layer[layer].norms,
+                             WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, &at, codelet, &args, sizeof args);
 }
 
 void weft_insert_mlp_norm_backward(
@@ -327,10 +329,11 @@ void weft_insert_share_kv(struct weft_seq *seq,
         return;
     struct weft_member_args args = {.shape = shape, .range = range};
     struct weft_where at = *where;
-    struct weft_bag bag;
+    struct weft_access_list access;
     at.layer = layer;
-    weft_bag_init(&bag);
-    weft_bag_add_range(&bag, range, grad->layer[layer].block,
-                       WEFT_READ_WRITE);
-    weft_bag_insert(&bag, seq, &at, &weft_cl_share_kv, &args, sizeof args);
+    weft_access_list_init(&access);
+    weft_access_list_add_range(&access, range, grad->layer[layer].block,
+                               WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, &at, &weft_cl_share_kv, &args,
+                            sizeof args);
 }

@@ -2,7 +2,7 @@
 codelets_sources = \
 	%D%/adamw.c \
 	%D%/advantage.c \
-	%D%/bag.c %D%/bag.h \
+	%D%/access_list.c %D%/access_list.h \
 	%D%/codelets.h \
 	%D%/data.c %D%/data.h \
 	%D%/embed.c \

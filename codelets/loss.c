@@ -176,14 +176,15 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
     if (!weft_seq_is_here(seq, where))
         return;
     struct loss_task task = {shape, *args};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_layer(&bag, &fwd->head, WEFT_READ);
-    weft_bag_add_blocks(&bag, bwd->head.block, WEFT_READ);
-    weft_bag_add(&bag, batch, WEFT_READ);
-    weft_bag_add(&bag, x, WEFT_READ);
-    weft_bag_add(&bag, dx, WEFT_WRITE);
-    weft_bag_add_layer(&bag, &grad->head, WEFT_READ_WRITE);
-    weft_bag_add(&bag, stats, WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_loss, &task, sizeof task);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_layer(&access, &fwd->head, WEFT_READ);
+    weft_access_list_add_blocks(&access, bwd->head.block, WEFT_READ);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, x, WEFT_READ);
+    weft_access_list_add(&access, dx, WEFT_WRITE);
+    weft_access_list_add_layer(&access, &grad->head, WEFT_READ_WRITE);
+    weft_access_list_add(&access, stats, WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_loss, &task,
+                            sizeof task);
 }

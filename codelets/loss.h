@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 /* Columns with one value per target: the head's results, and the gradient of

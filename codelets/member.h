@@ -3,7 +3,7 @@
 #ifndef WEFT_CODELETS_MEMBER_H
 #define WEFT_CODELETS_MEMBER_H
 
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "codelets/parts.h"
 
 /* Argument of a member's task. */
@@ -42,11 +42,12 @@ WEFT_INLINE int64_t weft_part_n_roots(const struct weft_shape *shape,
     return weft_k_roots(shape->n_blocks, range, root);
 }
 
-WEFT_INLINE void weft_bag_add_parts(struct weft_bag *bag, int n_parts,
-                                    const struct weft_part_tile part[])
+WEFT_INLINE void weft_access_list_add_parts(
+    struct weft_access_list *access, int n_parts,
+    const struct weft_part_tile part[])
 {
     for (int i = 0; i < n_parts; i++)
-        weft_bag_add(bag, part[i].tile, WEFT_READ);
+        weft_access_list_add(access, part[i].tile, WEFT_READ);
 }
 
 WEFT_INLINE void weft_take_parts(struct weft_take *take,
@@ -59,15 +60,14 @@ WEFT_INLINE void weft_take_parts(struct weft_take *take,
 
 /* Adds a member's published tiles of a layer: its blocks, the norms and,
  * unless bwd is NULL, its transposed blocks. */
-WEFT_INLINE void weft_bag_add_member(struct weft_bag *bag,
-                                     struct weft_range range,
-                                     const struct weft_layer_tiles *fwd,
-                                     const struct weft_layer_tiles *bwd)
+WEFT_INLINE void weft_access_list_add_member(
+    struct weft_access_list *access, struct weft_range range,
+    const struct weft_layer_tiles *fwd, const struct weft_layer_tiles *bwd)
 {
-    weft_bag_add_range(bag, range, fwd->block, WEFT_READ);
-    weft_bag_add(bag, fwd->norms, WEFT_READ);
+    weft_access_list_add_range(access, range, fwd->block, WEFT_READ);
+    weft_access_list_add(access, fwd->norms, WEFT_READ);
     if (bwd)
-        weft_bag_add_range(bag, range, bwd->block, WEFT_READ);
+        weft_access_list_add_range(access, range, bwd->block, WEFT_READ);
 }
 
 WEFT_INLINE void weft_take_member(struct weft_take *take,

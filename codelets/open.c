@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A task that gives tiles their memory before messages fill them. */
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 static int open_cpu(const void *args, void *const buf[], int n_buf,
@@ -21,10 +21,10 @@ void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_optional(&bag, after, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_optional(&access, after, WEFT_READ);
     for (int i = 0; i < n; i++)
-        weft_bag_add(&bag, tile[i], WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_open, NULL, 0);
+        weft_access_list_add(&access, tile[i], WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_open, NULL, 0);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "codelets/bag.h"
+#include "codelets/access_list.h"
 #include "rt/codelet.h"
 
 struct pack_sample {
@@ -141,10 +141,11 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
                       n);
         return;
     }
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add(&bag, batch, WEFT_WRITE);
-    args->moments = weft_bag_add_optional(&bag, moments, WEFT_READ);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_WRITE);
+    args->moments = weft_access_list_add_optional(&access, moments,
+                                                  WEFT_READ);
     int32_t rows = 0, n_targets = 0;
     args->targets = targets;
     args->columns = columns;
@@ -159,15 +160,17 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
                                   .weight = s->weight,
                                   .skips_pad = s->skips_pad,
                                   .pad = s->pad};
-        weft_bag_add(&bag, s->rollout, WEFT_READ);
+        weft_access_list_add(&access, s->rollout, WEFT_READ);
         if (columns) {
-            p->advantage = weft_bag_add_optional(&bag, s->advantage,
-                                                 WEFT_READ);
-            p->value = weft_bag_add_optional(&bag, s->value, WEFT_READ);
-            p->ref = weft_bag_add_optional(&bag, s->ref, WEFT_READ);
+            p->advantage = weft_access_list_add_optional(
+                &access, s->advantage, WEFT_READ);
+            p->value = weft_access_list_add_optional(&access, s->value,
+                                                     WEFT_READ);
+            p->ref = weft_access_list_add_optional(&access, s->ref,
+                                                   WEFT_READ);
         }
     }
     weft_batch_layout(rows, n, n_targets, columns, &args->layout);
-    weft_bag_insert(&bag, seq, where, &weft_cl_pack, args, bytes);
+    weft_access_list_insert(&access, seq, where, &weft_cl_pack, args, bytes);
     weft_free(args);
 }

@@ -90,15 +90,16 @@ void weft_insert_transpose(struct weft_seq *seq,
     bool head = group == WEFT_GROUP_HEAD;
     struct transpose_args args = {
         shape, head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER, range};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_range(&bag, range,
-                       head ? fwd->head.block : fwd->layer[layer].block,
-                       WEFT_READ);
-    weft_bag_add_range(&bag, range,
-                       head ? bwd->head.block : bwd->layer[layer].block,
-                       WEFT_WRITE);
-    weft_bag_insert(&bag, seq, where, &weft_cl_transpose, &args, sizeof args);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_range(
+        &access, range, head ? fwd->head.block : fwd->layer[layer].block,
+        WEFT_READ);
+    weft_access_list_add_range(
+        &access, range, head ? bwd->head.block : bwd->layer[layer].block,
+        WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_transpose, &args,
+                            sizeof args);
 }
 
 /* ---- Tied tables ---------------------------------------------------------- */
@@ -137,12 +138,12 @@ void weft_insert_tied_table(struct weft_seq *seq,
     if (!weft_seq_is_here(seq, where))
         return;
     struct table_args args = {shape, range, head == NULL};
-    struct weft_bag bag;
-    weft_bag_init(&bag);
-    weft_bag_add_range(&bag, range, table,
-                       head ? WEFT_WRITE : WEFT_READ_WRITE);
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add_range(&access, range, table,
+                               head ? WEFT_WRITE : WEFT_READ_WRITE);
     if (head)
-        weft_bag_add_range(&bag, range, head, WEFT_READ);
-    weft_bag_insert(&bag, seq, where, &weft_cl_tied_table, &args,
-                    sizeof args);
+        weft_access_list_add_range(&access, range, head, WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_tied_table, &args,
+                            sizeof args);
 }

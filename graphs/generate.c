@@ -153,7 +153,7 @@ int32_t weft_g_generate_place(const struct weft_g_generate *gen,
     return weft_tile_place(gen->instance[instance].state);
 }
 
-/* Chunks come before inference in a lane: they are the critical path. */
+/* Chunks come before inference on a device: they are the critical path. */
 static struct weft_where where_of(const struct weft_g_instance *instance,
                                   int32_t iteration)
 {
@@ -239,7 +239,7 @@ static void through_stages(struct step *s)
         } else {
             weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
                                 weft_g_rows_bytes(pass), &batch, &x);
-            weft_g_value_bring(pass, &before, &previous, &stage, &x);
+            weft_g_value_fetch(pass, &before, &previous, &stage, &x);
         }
         layers(s, &stage, &batch, &x);
         if (stage.is_last)

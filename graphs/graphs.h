@@ -274,26 +274,27 @@ double weft_g_step_cost(const struct weft_g_step *step, int32_t dp,
 void weft_g_step_watch(struct weft_g_step *step, struct weft_span *span);
 
 /* Forward or backward of a micro-batch on a stage of step number `step`. */
-struct weft_g_unit {
+struct weft_g_subtask {
     int32_t step, dp, stage, micro_batch;
     bool backward;
     double start;           /* planned */
     struct weft_span *span; /* of its tasks; may be NULL */
 };
 /* What one device (tp group) does, in order. */
-struct weft_g_lane {
-    const struct weft_g_unit *unit;
+struct weft_g_queue {
+    const struct weft_g_subtask *subtask;
     int32_t n;
     int32_t next; /* 0 */
 };
-/* Submits forwards and backwards, and what ends a step (tree, norm, AdamW) as
- * soon as all of its are. lane NULL: step after step by 1F1B; else in the order
- * of the lanes, all steps with one chain, and among lanes by planned start. Of
- * several steps of a model each waits for the one before. Units of steps and
- * micro-batches that there are not are left out. Errors: WEFT_EINVAL when the
- * lanes lack a unit, or wait for one another. */
+/* Submits the subtasks of the steps, forwards and backwards; what ends a step
+ * (tree, norm, AdamW) is submitted as soon as all of its subtasks are. With
+ * queue NULL the steps follow each other by 1F1B; else the order is that of
+ * the queues, all steps with one chain, and among queues by planned start. Of
+ * several steps of a model each waits for the one before. Subtasks of steps or
+ * micro-batches that do not exist are left out. Errors: WEFT_EINVAL when the
+ * queues lack a subtask, or wait for one another. */
 int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
-                       struct weft_g_lane *lane, int32_t n_lanes,
+                       struct weft_g_queue *queue, int32_t n_queues,
                        struct weft_err *err);
 void weft_g_step_abandon(struct weft_g_step *step); /* NULL is allowed */
 /* Outputs as above. Frees the step. */

@@ -56,7 +56,7 @@ static void through(const struct weft_g_pass *pass,
             /* Layers work in place, so a shared tile will do. */
             weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
                                 weft_g_rows_bytes(pass), &b, &x);
-            weft_g_value_bring(pass, &before, &previous, &stage, &x);
+            weft_g_value_fetch(pass, &before, &previous, &stage, &x);
         }
         for (int32_t l = stage.first; l < stage.end; l++)
             weft_g_stage_layer(pass, &stage, view->fwd, l, &b, &x, NULL, &x,

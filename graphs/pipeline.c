@@ -137,7 +137,7 @@ void weft_g_flight_expect(const struct weft_g_train *t,
                         weft_g_rows_bytes(&f->pass), NULL, &in->x);
 }
 
-/* The batch at the unit's places, and the other thing it receives. */
+/* The batch at the subtask's places, and the other thing it receives. */
 static struct weft_g_arrival arrive(struct weft_g_flight *f,
                                     const struct weft_g_stage *stage,
                                     bool backward)
@@ -147,7 +147,7 @@ static struct weft_g_arrival arrive(struct weft_g_flight *f,
     struct weft_g_stage from = weft_g_stage_of_place(f->batch_place);
     struct weft_g_value batch = {.at = {f->batch}};
     *in = (struct weft_g_arrival){.batch = {{NULL}, {false}}};
-    weft_g_value_bring(&f->pass, &from, &batch, stage, &out.batch);
+    weft_g_value_fetch(&f->pass, &from, &batch, stage, &out.batch);
     return out;
 }
 
@@ -172,7 +172,7 @@ void weft_g_flight_forward(const struct weft_g_train *t,
     } else {
         weft_g_stage_get(&m->home, f->dp, s - 1, &before);
         f->x[stage.first] = in.x;
-        weft_g_value_bring(pass, &before, &f->out[s - 1], &stage,
+        weft_g_value_fetch(pass, &before, &f->out[s - 1], &stage,
                            &f->x[stage.first]);
     }
     for (int32_t l = stage.first; l < stage.end; l++) {
@@ -249,7 +249,7 @@ void weft_g_flight_backward(const struct weft_g_train *t,
     } else {
         weft_g_stage_get(&m->home, f->dp, s + 1, &after);
         f->dx[s] = in.x;
-        weft_g_value_bring(pass, &after, &f->dx[s + 1], &stage, &f->dx[s]);
+        weft_g_value_fetch(pass, &after, &f->dx[s + 1], &stage, &f->dx[s]);
         weft_g_value_hand_over(&f->dx[s + 1], &f->dx[s]);
         weft_g_value_release(&f->out[s]);
     }

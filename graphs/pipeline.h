@@ -9,7 +9,7 @@
 #include "graphs/gather.h"
 #include "graphs/stage.h"
 
-/* What a stage's unit receives. */
+/* What a stage's subtask receives. */
 struct weft_g_arrival {
     struct weft_g_value batch, x; /* x: input, or gradient of the output */
     bool expected;
@@ -43,7 +43,7 @@ int weft_g_flight_init(const struct weft_g_train *train, struct weft_seq *seq,
 void weft_g_flight_release(const struct weft_g_train *train,
                            struct weft_g_flight *flight);
 
-/* Room for what a unit receives, in the devices' turn: before the unit before
+/* Room for what a subtask receives, in the devices' turn: before the subtask before
  * it, so that messages and work overlap and no more waits here. Once is
  * enough. */
 void weft_g_flight_expect(const struct weft_g_train *train,

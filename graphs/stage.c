@@ -128,7 +128,7 @@ void weft_g_value_expect(const struct weft_g_pass *pass,
     }
 }
 
-void weft_g_value_bring(const struct weft_g_pass *pass,
+void weft_g_value_fetch(const struct weft_g_pass *pass,
                         const struct weft_g_stage *from,
                         const struct weft_g_value *value,
                         const struct weft_g_stage *to,
@@ -158,7 +158,7 @@ void weft_g_value_of_tile(const struct weft_g_pass *pass,
     struct weft_g_value value = {.at = {tile}};
     weft_g_value_expect(pass, &from, to, WEFT_MEM_SAMPLES,
                         tile ? weft_tile_bytes(tile) : 1, NULL, out);
-    weft_g_value_bring(pass, &from, &value, to, out);
+    weft_g_value_fetch(pass, &from, &value, to, out);
 }
 
 void weft_g_value_hand_over(struct weft_g_value *from,

@@ -62,7 +62,7 @@ void weft_g_value_expect(const struct weft_g_pass *pass,
                          struct weft_g_value *out);
 /* The value of one stage at the places of another, out as expected: copied,
  * or shared. */
-void weft_g_value_bring(const struct weft_g_pass *pass,
+void weft_g_value_fetch(const struct weft_g_pass *pass,
                         const struct weft_g_stage *from,
                         const struct weft_g_value *value,
                         const struct weft_g_stage *to,

@@ -27,7 +27,7 @@ struct root {
     struct weft_params *set; /* NULL: no sample in these leaves */
 };
 
-/* One stage of one replica, working through its units in order. */
+/* One stage of one replica, working through its subtasks in order. */
 struct worker {
     bool *done; /* (2, micro-batches): forwards, backwards submitted */
     int32_t n_done;
@@ -56,11 +56,11 @@ struct weft_g_step {
     struct replica *replica; /* (dp) */
     struct weft_g_update *update;
     int32_t n_flights;
-    int32_t left;                     /* units not yet submitted */
+    int32_t left;                     /* subtasks not yet submitted */
     const struct weft_g_step *before; /* of the same model; NULL: none */
     bool finished;                    /* its end has been submitted */
     struct weft_tile *norm;           /* then */
-    struct weft_span *span; /* of the unit in progress; NULL: none */
+    struct weft_span *span; /* of the subtask in progress; NULL: none */
     struct weft_err *err;
 };
 
@@ -262,7 +262,7 @@ static void give_roots(struct weft_g_step *b)
         }
 }
 
-/* All units have been submitted. */
+/* All subtasks have been submitted. */
 static void finish(struct weft_g_step *b)
 {
     give_roots(b);
@@ -270,10 +270,11 @@ static void finish(struct weft_g_step *b)
     b->finished = true;
 }
 
-/* ---- Units ------------------------------------------------------------------ */
+/* ---- Subtasks ------------------------------------------------------------------ */
 
-/* Has what the unit reads been submitted? */
-static bool is_ready(const struct weft_g_step *b, const struct weft_g_unit *u)
+/* Has what the subtask reads been submitted? */
+static bool is_ready(const struct weft_g_step *b,
+                     const struct weft_g_subtask *u)
 {
     const struct replica *r = &b->replica[u->dp];
     int32_t last = b->m->home.plan.pp - 1, n = r->n;
@@ -289,7 +290,7 @@ static bool is_ready(const struct weft_g_step *b, const struct weft_g_unit *u)
 }
 
 static void submit_backward(struct weft_g_step *b,
-                            const struct weft_g_unit *u,
+                            const struct weft_g_subtask *u,
                             struct weft_g_flight *f)
 {
     struct worker *w = &b->replica[u->dp].worker[u->stage];
@@ -301,7 +302,8 @@ static void submit_backward(struct weft_g_step *b,
     weft_g_flight_backward(b->t, f, u->stage, w->set, b->t->gather);
 }
 
-static void submit_unit(struct weft_g_step *b, const struct weft_g_unit *u)
+static void submit_subtask(struct weft_g_step *b,
+                           const struct weft_g_subtask *u)
 {
     struct replica *r = &b->replica[u->dp];
     struct worker *w = &r->worker[u->stage];
@@ -325,12 +327,12 @@ struct submission {
     int32_t n_steps;
 };
 
-/* The lane's next unit that there is, or NULL. */
-static const struct weft_g_unit *next_unit(const struct submission *s,
-                                           struct weft_g_lane *lane)
+/* The queue's next subtask that there is, or NULL. */
+static const struct weft_g_subtask *next_subtask(const struct submission *s,
+                                                 struct weft_g_queue *queue)
 {
-    for (; lane->next < lane->n; lane->next++) {
-        const struct weft_g_unit *u = &lane->unit[lane->next];
+    for (; queue->next < queue->n; queue->next++) {
+        const struct weft_g_subtask *u = &queue->subtask[queue->next];
         if (u->step < s->n_steps
             && u->micro_batch < s->step[u->step]->replica[u->dp].n)
             return u;
@@ -338,80 +340,80 @@ static const struct weft_g_unit *next_unit(const struct submission *s,
     return NULL;
 }
 
-/* Room for what the unit receives. */
-static void expect(const struct submission *s, const struct weft_g_unit *u)
+/* Room for what the subtask receives. */
+static void expect(const struct submission *s, const struct weft_g_subtask *u)
 {
     struct weft_g_step *b = s->step[u->step];
     weft_g_flight_expect(b->t, &b->replica[u->dp].flight[u->micro_batch],
                          u->stage, u->backward);
 }
 
-/* The lane whose next unit is ready and starts first, or NULL. */
-static struct weft_g_lane *first_lane(const struct submission *s,
-                                      struct weft_g_lane *lane,
-                                      int32_t n_lanes)
+/* The queue whose next subtask is ready and starts first, or NULL. */
+static struct weft_g_queue *first_queue(const struct submission *s,
+                                        struct weft_g_queue *queue,
+                                        int32_t n_queues)
 {
-    struct weft_g_lane *first = NULL;
+    struct weft_g_queue *first = NULL;
     double start = 0;
-    for (int32_t i = n_lanes - 1; i >= 0; i--) {
-        const struct weft_g_unit *u = next_unit(s, &lane[i]);
+    for (int32_t i = n_queues - 1; i >= 0; i--) {
+        const struct weft_g_subtask *u = next_subtask(s, &queue[i]);
         if (u && (!first || u->start < start)
             && is_ready(s->step[u->step], u)) {
-            first = &lane[i];
+            first = &queue[i];
             start = u->start;
         }
     }
     return first;
 }
 
-/* Inserts inputs before what reads them, and every lane in its order: so
+/* Inserts inputs before what reads them, and every queue in its order: so
  * insertion order is the order of positions. */
-static void submit_lanes(const struct submission *s, struct weft_g_lane *lane,
-                         int32_t n_lanes)
+static void submit_queues(const struct submission *s,
+                          struct weft_g_queue *queue, int32_t n_queues)
 {
-    struct weft_g_lane *l;
-    while ((l = first_lane(s, lane, n_lanes)) != NULL) {
-        const struct weft_g_unit *u = &l->unit[l->next++], *after;
+    struct weft_g_queue *l;
+    while ((l = first_queue(s, queue, n_queues)) != NULL) {
+        const struct weft_g_subtask *u = &l->subtask[l->next++], *after;
         expect(s, u);
-        after = next_unit(s, l);
+        after = next_subtask(s, l);
         if (after)
             expect(s, after);
-        submit_unit(s->step[u->step], u);
+        submit_subtask(s->step[u->step], u);
     }
 }
 
-/* A lane for every stage of every replica: 1F1B. */
+/* A queue for every stage of every replica: 1F1B. */
 static int submit_1f1b(struct weft_g_step *b)
 {
     const struct weft_call_plan *plan = &b->m->home.plan;
-    int32_t n_lanes = plan->dp * plan->pp, most = 0, at = 0;
+    int32_t n_queues = plan->dp * plan->pp, most = 0, at = 0;
     for (int32_t d = 0; d < plan->dp; d++)
         most = b->replica[d].n > most ? b->replica[d].n : most;
-    size_t n = (size_t) n_lanes, each = 2 * (size_t) most + 1;
-    struct weft_g_lane *lane = weft_alloc(n, sizeof *lane);
-    struct weft_g_unit *unit = weft_alloc(n * each, sizeof *unit);
+    size_t n = (size_t) n_queues, each = 2 * (size_t) most + 1;
+    struct weft_g_queue *queue = weft_alloc(n, sizeof *queue);
+    struct weft_g_subtask *subtask = weft_alloc(n * each, sizeof *subtask);
     struct weft_unit *order = weft_alloc(each, sizeof *order);
-    int rc = lane && unit && order ? 0 : WEFT_ENOMEM;
+    int rc = queue && subtask && order ? 0 : WEFT_ENOMEM;
     for (int32_t d = 0; d < plan->dp && !rc; d++)
         for (int32_t s = 0; s < plan->pp; s++, at++) {
-            struct weft_g_unit *u = unit + (size_t) at * each;
+            struct weft_g_subtask *u = subtask + (size_t) at * each;
             int32_t count = b->replica[d].n;
             weft_plan_1f1b(plan->pp, s, count, order);
             for (int32_t i = 0; i < 2 * count; i++)
-                u[i] = (struct weft_g_unit){
+                u[i] = (struct weft_g_subtask){
                     .dp = d,
                     .stage = s,
                     .micro_batch = order[i].micro_batch,
                     .backward = order[i].backward,
                     .start = i};
-            lane[at] = (struct weft_g_lane){u, 2 * count, 0};
+            queue[at] = (struct weft_g_queue){u, 2 * count, 0};
         }
     if (!rc)
-        submit_lanes(&(struct submission){&b, 1}, lane, n_lanes);
+        submit_queues(&(struct submission){&b, 1}, queue, n_queues);
     else
-        weft_err_nomem(b->err, "a mini-batch", n * each * sizeof *unit);
-    weft_free(lane);
-    weft_free(unit);
+        weft_err_nomem(b->err, "a mini-batch", n * each * sizeof *subtask);
+    weft_free(queue);
+    weft_free(subtask);
     weft_free(order);
     return rc;
 }
@@ -528,7 +530,7 @@ void weft_g_step_watch(struct weft_g_step *step, struct weft_span *span)
 }
 
 int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
-                       struct weft_g_lane *lane, int32_t n_lanes,
+                       struct weft_g_queue *queue, int32_t n_queues,
                        struct weft_err *err)
 {
     int rc = 0;
@@ -536,10 +538,10 @@ int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
         for (int32_t k = 0; k < i; k++)
             if (step[k]->m == step[i]->m)
                 step[i]->before = step[k];
-    for (int32_t i = 0; i < n_steps && !lane && !rc; i++)
+    for (int32_t i = 0; i < n_steps && !queue && !rc; i++)
         rc = submit_1f1b(step[i]);
-    if (lane)
-        submit_lanes(&(struct submission){step, n_steps}, lane, n_lanes);
+    if (queue)
+        submit_queues(&(struct submission){step, n_steps}, queue, n_queues);
     for (int32_t i = 0; i < n_steps && !rc; i++)
         for (int32_t d = 0; d < step[i]->m->home.plan.dp; d++)
             for (int32_t s = 0; s < step[i]->m->home.plan.pp; s++)

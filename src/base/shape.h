@@ -10,7 +10,7 @@
  *
  * Parameters live in *flat* order: for each tile one f32 vector holding its
  * parts one after another. A matrix part W (N, K) is stored as panels of
- * WEFT_PANEL rows: flat[panel][k][lane], n = panel * WEFT_PANEL + lane, N
+ * WEFT_PANEL rows: flat[panel][k][row], n = panel * WEFT_PANEL + row, N
  * padded with zero rows. Master weights, gradients and Adam moments all use
  * flat order, so the optimizer is elementwise; the published weights that
  * products read are the same order in the run's dtype (bf16: pairs of k

@@ -40,7 +40,7 @@ static void tile_softmax(const struct tile *t, int64_t i, int64_t limit)
         if (limit < 16 * v + 16)
             x[v] = v_keep(x[v], weft_max64(limit - 16 * v, 0), -INFINITY);
     }
-    float max = v_max_lane(v_max(v_max(x[0], x[1]), v_max(x[2], x[3])));
+    float max = v_max_of(v_max(v_max(x[0], x[1]), v_max(x[2], x[3])));
     max = max > t->max[i] ? max : t->max[i];
     for (int v = 0; v < 4; v++) {
         x[v] = v_exp(v_sub(x[v], v_set1(max)));

@@ -82,13 +82,13 @@ void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
               - first;
     for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL) {
         float *panel = head_grad + n0 * k;
-        int64_t lanes = weft_min64(n - n0, WEFT_PANEL);
+        int64_t n_rows = weft_min64(n - n0, WEFT_PANEL);
         for (int64_t k0 = 0; k0 < k; k0 += STRIP) {
             int64_t end = weft_min64(k0 + STRIP, k);
-            for (int64_t lane = 0; lane < lanes; lane++) {
-                const float *row = embed_grad + (n0 + lane) * k;
+            for (int64_t r = 0; r < n_rows; r++) {
+                const float *row = embed_grad + (n0 + r) * k;
                 for (int64_t j = k0; j < end; j++)
-                    panel[j * WEFT_PANEL + lane] += row[j];
+                    panel[j * WEFT_PANEL + r] += row[j];
             }
         }
     }
@@ -103,17 +103,17 @@ size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *s)
 static void rows_f32(int64_t k, const float *panel, float *row)
 {
     for (int64_t k0 = 0; k0 < k; k0 += STRIP)
-        for (int64_t lane = 0; lane < WEFT_PANEL; lane++)
+        for (int64_t r = 0; r < WEFT_PANEL; r++)
             for (int64_t j = k0; j < weft_min64(k0 + STRIP, k); j++)
-                row[lane * k + j] = panel[j * WEFT_PANEL + lane];
+                row[r * k + j] = panel[j * WEFT_PANEL + r];
 }
 
 static void rows_bf16(int64_t k, const uint16_t *panel, uint16_t *row)
 {
     for (int64_t k0 = 0; k0 < k; k0 += STRIP)
-        for (int64_t lane = 0; lane < WEFT_PANEL; lane++)
+        for (int64_t r = 0; r < WEFT_PANEL; r++)
             for (int64_t j = k0; j < weft_min64(k0 + STRIP, k); j += 2)
-                memcpy(&row[lane * k + j], &panel[j * WEFT_PANEL + 2 * lane],
+                memcpy(&row[r * k + j], &panel[j * WEFT_PANEL + 2 * r],
                        2 * sizeof *row);
 }
 

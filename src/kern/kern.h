@@ -122,7 +122,7 @@ void weft_k_publish_chunks(const struct weft_layout *layout,
 
 /* dst += src, n elements (one addition of a tree). */
 void weft_k_add(float *dst, const float *src, size_t n);
-/* Sum of squares in double: 4096-element tiles, each in 16-lane order, tiles
+/* Sum of squares in double: 4096-element tiles, each in order of 16 partial sums, tiles
  * in index order. */
 double weft_k_sum_squares(const float *x, size_t n);
 /* Index of the first element that is not finite, or n. */
@@ -298,7 +298,7 @@ void weft_k_head_logits(const struct weft_shape *shape,
 float weft_k_lse(const struct weft_shape *shape, const float *logits,
                  float inv_temperature);
 
-/* value[i] = score . norm(x[row[i]]), f32, 16-lane order; targets->target is
+/* value[i] = score . norm(x[row[i]]), f32, order of 16 partial sums; targets->target is
  * not read. Backward: dx (n_rows, H) is overwritten, as above; grad_final
  * continues. */
 size_t weft_k_value_scratch_bytes(const struct weft_shape *shape);

@@ -77,8 +77,9 @@ static void stream_pack_steps(enum weft_dtype dtype, int64_t steps,
         pack_columns(dtype, steps, row0, row1, x, ldx, WEFT_PANEL, width,
                      dst);
     } else if (n >= LANES_16 && width <= LANES_16) {
-        /* Whole vectors that run over into the next steps, which come
-         * later; only the last must not. */
+        /* A whole vector is written per step, past the end of the step. The
+         * steps after it overwrite that, so only the last ones must stop
+         * short. */
         int64_t exact = weft_ceil_div(LANES_16, width) - 1;
         int64_t over = weft_max64(steps - exact, 0);
         pack_columns(dtype, over, row0, row1, x, ldx, LANES_16, width, dst);

@@ -3,7 +3,7 @@
  * Operations on rows that a decoder layer is made of, besides its products:
  * one table per instruction set. Internal to the kernels.
  *
- * Sums over a row's elements run in 16 lanes (four chains of lanes while 64
+ * Sums over a row's elements run in 16 partial sums (four chains of partial sums while 64
  * elements remain), folded 8, 4, 2, 1; sums over rows are one chain in row
  * order. A row never sees another row.
  */

@@ -2,7 +2,7 @@
 /*
  * Softmax over the vocabulary in pieces, the one order that head, sampler and
  * backward share. A vocabulary block is cut into chunks of
- * WEFT_SOFTMAX_COLUMNS; a chunk's sums run in 16 lanes relative to its own
+ * WEFT_SOFTMAX_COLUMNS; a chunk's sums run in 16 partial sums relative to its own
  * maximum, chunks are merged left to right, blocks by the T tree. Nothing
  * depends on how many rows or columns a caller has at hand.
  */

@@ -2,7 +2,7 @@
 /*
  * Row operations of softmax.h for the instruction set this file is compiled
  * for; the including file defines OPS, the name of the table. Element j is
- * lane j mod 16 of one chain per lane.
+ * partial sum j mod 16, one chain each.
  */
 #include "kern/softmax.h"
 #include "kern/vec16.h"
@@ -15,7 +15,7 @@ static float softmax_max(const float *x, int64_t n)
         max = v_max(v_load(x + j), max); /* a NaN leaves the second */
     if (j < n)
         max = v_max(v_keep(v_load_n(x + j, n - j), n - j, -INFINITY), max);
-    return v_max_lane(max);
+    return v_max_of(max);
 }
 
 static void softmax_exp(const float *x, int64_t n, float scale, float base,

@@ -2,7 +2,7 @@
 /*
  * Elementwise operations of ops.h: plain loops that compilers vectorise for
  * the instruction set of the including file. The same bits in every set: no
- * fused multiply-adds, sums in fixed lanes. The including file defines SQRT16
+ * fused multiply-adds, sums in a fixed order. The including file defines SQRT16
  * (x[i] = sqrt x[i], 16 floats) before, and what pack_impl.h says.
  */
 #include <math.h>
@@ -55,17 +55,17 @@ static double stream_sum_squares(const float *x, size_t n)
     double total = 0;
     for (size_t at = 0; at < n; at += SUM_TILE) {
         size_t end = n - at < SUM_TILE ? n : at + SUM_TILE;
-        double lane[LANES_16] = {0};
+        double sum[LANES_16] = {0};
         size_t i = at;
         for (; i + LANES_16 <= end; i += LANES_16)
             for (int j = 0; j < LANES_16; j++)
-                lane[j] += (double) x[i + j] * (double) x[i + j];
+                sum[j] += (double) x[i + j] * (double) x[i + j];
         for (int j = 0; i < end; i++, j++)
-            lane[j] += (double) x[i] * (double) x[i];
+            sum[j] += (double) x[i] * (double) x[i];
         for (int half = LANES_16 / 2; half > 0; half /= 2)
             for (int j = 0; j < half; j++)
-                lane[j] += lane[j + half];
-        total += lane[0];
+                sum[j] += sum[j + half];
+        total += sum[0];
     }
     return total;
 }

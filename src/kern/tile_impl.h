@@ -2,7 +2,7 @@
 /*
  * Tiles of ops.h with vectors of the instruction set the including file is
  * compiled for. It defines VEC (a type of LANES floats), LANES, MAX_ROWS,
- * ZERO, LOAD, STORE, SPLAT (of step_of(p), to every lane), PREFETCH and
+ * ZERO, LOAD, STORE, SPLAT (of step_of(p), to every element), PREFETCH and
  * DOT_F32, DOT_BF16 (acc + step).
  *
  * The instruction for pairs of bf16 takes numbers below 2^-126 for zero and
@@ -100,8 +100,9 @@ PASS(pass_bf16, ROW_BF16)
 enum { PACKED_STRIDE = WEFT_STEP_BYTES * MAX_ROWS };
 
 #define TILE(name, pass, ldx_bytes, stride_bytes)                            \
-    WEFT_NOINLINE static void name(int rows, int64_t steps, const void *x_, int64_t ldx_,  \
-                     const void *w_, float *c, int64_t ldc, bool cont)       \
+    WEFT_NOINLINE static void name(int rows, int64_t steps, const void *x_,  \
+                                   int64_t ldx_, const void *w_, float *c,   \
+                                   int64_t ldc, bool cont)                   \
     {                                                                        \
         const int64_t ldx = ldx_bytes, stride = stride_bytes;                \
         const char *x = x_, *w = w_;                                         \

@@ -3,25 +3,25 @@
  * The scalar head (reward model, critic) and the critic's loss.
  *
  * FINAL's flat order is the norm's weight (H), then, at the next multiple of
- * 16, the score vector (H). The product with the score vector runs in 16 lanes
- * (element j in lane j mod 16), lanes joined by a binary tree. Everything is
+ * 16, the score vector (H). The product with the score vector runs in 16 partial sums
+ * (element j in sum j mod 16), which are joined by a binary tree. Everything is
  * f32.
  */
 #include "kern/kern.h"
 
 #include <string.h>
 
-enum { LANES = 16 };
+enum { N_SUMS = 16 };
 
 static float dot(int64_t h, const float *a, const float *b)
 {
-    float lane[LANES] = {0};
+    float sum[N_SUMS] = {0};
     for (int64_t j = 0; j < h; j++)
-        lane[j % LANES] += a[j] * b[j];
-    for (int n = LANES / 2; n > 0; n /= 2)
+        sum[j % N_SUMS] += a[j] * b[j];
+    for (int n = N_SUMS / 2; n > 0; n /= 2)
         for (int i = 0; i < n; i++)
-            lane[i] += lane[i + n];
-    return lane[0];
+            sum[i] += sum[i + n];
+    return sum[0];
 }
 
 static const float *score_of(const struct weft_shape *s, const float *final)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sixteen f32 lanes, for files compiled once per instruction set: one AVX-512
+ * Vectors of sixteen f32, for files compiled once per instruction set: one AVX-512
  * register, two AVX2 registers, or an array. Lane i always does the same
- * arithmetic, sums over lanes fold 8, 4, 2, 1: only the presence of fused
+ * arithmetic, sums over elements fold 8, 4, 2, 1: only the presence of fused
  * multiply-adds tells the instruction sets apart.
  */
 #ifndef WEFT_KERN_VEC16_H
@@ -61,7 +61,7 @@ WEFT_INLINE float v_sum(weft_v16 v)
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-WEFT_INLINE float v_max_lane(weft_v16 v)
+WEFT_INLINE float v_max_of(weft_v16 v)
 {
     __m256 a = _mm256_max_ps(v_low(v), v_high(v));
     __m128 b = _mm_max_ps(_mm256_castps256_ps128(a),
@@ -77,7 +77,7 @@ WEFT_INLINE float v_sum(weft_v16 a)
             a.f[i] += a.f[i + n];
     return a.f[0];
 }
-WEFT_INLINE float v_max_lane(weft_v16 a)
+WEFT_INLINE float v_max_of(weft_v16 a)
 {
     for (int n = WEFT_LANES / 2; n > 0; n /= 2)
         for (int i = 0; i < n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen lanes of vec16.h in two AVX2 registers. */
+/* Vectors of vec16.h in two AVX2 registers. */
 #ifndef WEFT_KERN_VEC16_AVX2_H
 #define WEFT_KERN_VEC16_AVX2_H
 

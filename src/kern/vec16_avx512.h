@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen lanes of vec16.h in an AVX-512 register. */
+/* Vectors of vec16.h in an AVX-512 register. */
 #ifndef WEFT_KERN_VEC16_AVX512_H
 #define WEFT_KERN_VEC16_AVX512_H
 

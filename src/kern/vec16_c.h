@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen lanes of vec16.h in an array, in plain C. */
+/* Vectors of vec16.h in an array, in plain C. */
 #ifndef WEFT_KERN_VEC16_C_H
 #define WEFT_KERN_VEC16_C_H
 

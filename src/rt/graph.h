@@ -218,7 +218,7 @@ void weft_rt_traffic(const struct weft_rt *rt, enum weft_mem_class c,
 
 /* Rank 0 writes a Chrome/Perfetto trace of the records that all ranks have
  * kept (a bounded number, the latest). A rank is a process of the trace;
- * transfers have lanes of their own. Collective. */
+ * transfers have rows of their own. Collective. */
 int weft_rt_write_trace(struct weft_rt *rt, const char *path,
                         struct weft_err *err);
 

@@ -219,8 +219,9 @@ struct weft_rt {
     /* (n_ranks) messages so far; numbers the next one */
     int64_t *n_sent, *n_received;
     atomic_long n_transfers; /* not ended */
-    struct weft_move *move;  /* ring (WEFT_MOVES) or NULL */
-    int64_t n_moves;         /* ever; guarded by mutex, as the ring */
+    struct weft_message_time
+        *message_time;       /* ring (WEFT_MESSAGE_TIMES) or NULL */
+    int64_t n_message_times; /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
     atomic_long n_pending; /* tasks and messages of all sequences */
     long most_pending;
@@ -237,8 +238,8 @@ struct weft_rt {
 };
 
 /* Messages between ranks. They do nothing in a job of one rank. */
-enum { WEFT_MOVES = 1 << 14 }; /* records kept: 2 MiB */
-struct weft_move {
+enum { WEFT_MESSAGE_TIMES = 1 << 14 }; /* records kept: 2 MiB */
+struct weft_message_time {
     /* when it was posted and done, since weft_rt_start */
     double start_us, end_us;
     size_t bytes;

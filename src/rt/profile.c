@@ -159,9 +159,9 @@ static void write_device(FILE *f, struct weft_rt *rt, int d)
 }
 
 /* Writes a message as a begin and an end event: messages overlap, and viewers
- * give such pairs lanes of their own. */
-static void write_move(FILE *f, int rank, int64_t id,
-                       const struct weft_move *m)
+ * give such pairs rows of their own. */
+static void write_message_time(FILE *f, int rank, int64_t id,
+                               const struct weft_message_time *m)
 {
     char name[48];
     snprintf(name, sizeof name, "%s rank %d", m->sends ? "to" : "from",
@@ -196,9 +196,11 @@ static void write_rank(FILE *f, struct weft_rt *rt)
     for (int d = 0; d < rt->n_devices; d++)
         write_device(f, rt, d);
     pthread_mutex_lock(&rt->mutex);
-    int64_t end = rt->n_moves;
-    for (int64_t i = end > WEFT_MOVES ? end - WEFT_MOVES : 0; i < end; i++)
-        write_move(f, rt->rank, i, &rt->move[i % WEFT_MOVES]);
+    int64_t end = rt->n_message_times;
+    for (int64_t i = end > WEFT_MESSAGE_TIMES ? end - WEFT_MESSAGE_TIMES : 0;
+         i < end; i++)
+        write_message_time(f, rt->rank, i,
+                           &rt->message_time[i % WEFT_MESSAGE_TIMES]);
     pthread_mutex_unlock(&rt->mutex);
 }
 

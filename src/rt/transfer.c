@@ -79,14 +79,14 @@ static void note_end(struct weft_rt *rt, const struct weft_transfer *t)
     if (!rt->profile)
         return;
     pthread_mutex_lock(&rt->mutex);
-    int64_t i = rt->n_moves++;
-    struct weft_move *m = &rt->move[i % WEFT_MOVES];
-    *m = (struct weft_move){.start_us = t->tile->message_us,
-                            .end_us = weft_rt_now_us(rt),
-                            .bytes = t->tile->bytes,
-                            .peer = t->peer,
-                            .iteration = t->where.iteration,
-                            .sends = t->sends};
+    int64_t i = rt->n_message_times++;
+    struct weft_message_time *m = &rt->message_time[i % WEFT_MESSAGE_TIMES];
+    *m = (struct weft_message_time){.start_us = t->tile->message_us,
+                                    .end_us = weft_rt_now_us(rt),
+                                    .bytes = t->tile->bytes,
+                                    .peer = t->peer,
+                                    .iteration = t->where.iteration,
+                                    .sends = t->sends};
     weft_tile_label(t->tile, m->label, sizeof m->label);
     pthread_mutex_unlock(&rt->mutex);
 }
@@ -213,12 +213,14 @@ void weft_transfer_report(struct weft_rt *rt)
 
 int weft_transfer_create(struct weft_rt *rt, struct weft_err *err)
 {
-    size_t n = (size_t) rt->n_ranks, n_moves = rt->profile ? WEFT_MOVES : 0;
+    size_t n = (size_t) rt->n_ranks,
+           n_message_times = rt->profile ? WEFT_MESSAGE_TIMES : 0;
     rt->n_sent = weft_alloc(n, sizeof *rt->n_sent);
     rt->n_received = weft_alloc(n, sizeof *rt->n_received);
-    rt->move = weft_alloc(n_moves, sizeof *rt->move);
-    if (!rt->n_sent || !rt->n_received || !rt->move)
-        return weft_err_nomem(err, "messages", n_moves * sizeof *rt->move);
+    rt->message_time = weft_alloc(n_message_times, sizeof *rt->message_time);
+    if (!rt->n_sent || !rt->n_received || !rt->message_time)
+        return weft_err_nomem(err, "messages",
+                              n_message_times * sizeof *rt->message_time);
     return 0;
 }
 
@@ -226,7 +228,7 @@ void weft_transfer_free(struct weft_rt *rt)
 {
     weft_free(rt->n_sent);
     weft_free(rt->n_received);
-    weft_free(rt->move);
+    weft_free(rt->message_time);
 }
 
 typedef void (*nap_fn)(unsigned first_us, unsigned last_us);

@@ -85,7 +85,7 @@ void weft_fuse_free(struct weft_fuse *fuse)
     weft_free(fuse);
 }
 
-/* Seconds are not known yet: a unit is the time of a forward of cost 1. */
+/* Seconds are not known yet: a time of 1 is that of a forward of cost 1. */
 static int open_model(struct weft_fuse *fuse, int i,
                       const struct weft_run_model *run, int32_t tp,
                       struct weft_err *err)
@@ -441,14 +441,14 @@ static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
 
 /* ---- Submitting ---------------------------------------------------------- */
 
-/* A subtask's units: its stages, forward or back. */
-static void add_units(const struct weft_fuse_model *m,
-                      const struct weft_subtask *k, struct weft_span *span,
-                      struct weft_g_unit *unit)
+/* A subtask's subtasks: its stages, forward or back. */
+static void add_subtasks(const struct weft_fuse_model *m,
+                         const struct weft_subtask *k, struct weft_span *span,
+                         struct weft_g_subtask *subtask)
 {
     bool backward = k->pass != WEFT_PASS_FORWARD;
     for (int32_t i = 0; i < m->merge; i++)
-        unit[i] = (struct weft_g_unit){
+        subtask[i] = (struct weft_g_subtask){
             .step = k->mini_batch * WEFT_FUSE_MODELS + k->model,
             .dp = k->pipeline,
             .stage = k->stage * m->merge + (backward ? m->merge - 1 - i : i),
@@ -458,20 +458,21 @@ static void add_units(const struct weft_fuse_model *m,
             .span = span};
 }
 
-static void fill_lanes(const struct weft_fuse *fuse,
-                       struct weft_fuse_turn *turn, struct weft_g_lane *lane,
-                       struct weft_g_unit *unit)
+static void fill_queues(const struct weft_fuse *fuse,
+                        struct weft_fuse_turn *turn,
+                        struct weft_g_queue *queue,
+                        struct weft_g_subtask *subtask)
 {
     const struct weft_schedule *s = &turn->planned;
     struct weft_span *span = turn->span;
     for (int32_t d = 0; d < s->n_devices; d++) {
-        lane[d] = (struct weft_g_lane){.unit = unit};
+        queue[d] = (struct weft_g_queue){.subtask = subtask};
         for (int32_t i = 0; i < s->n[d]; i++) {
             const struct weft_fuse_model *m =
                 &fuse->model[s->task[d][i].model];
-            add_units(m, &s->task[d][i], span++, unit);
-            unit += m->merge;
-            lane[d].n += m->merge;
+            add_subtasks(m, &s->task[d][i], span++, subtask);
+            subtask += m->merge;
+            queue[d].n += m->merge;
         }
     }
 }
@@ -490,24 +491,24 @@ static int submit(const struct weft_fuse *fuse, struct weft_fuse_turn *turn,
     for (int i = 0; i < WEFT_FUSE_MODELS; i++)
         if ((size_t) fuse->model[i].merge > merge)
             merge = (size_t) fuse->model[i].merge;
-    struct weft_g_lane *lane = weft_alloc((size_t) s->n_devices,
-                                          sizeof *lane);
-    struct weft_g_unit *unit = weft_alloc(turn->n_tasks * merge,
-                                          sizeof *unit);
+    struct weft_g_queue *queue = weft_alloc((size_t) s->n_devices,
+                                            sizeof *queue);
+    struct weft_g_subtask *subtask = weft_alloc(turn->n_tasks * merge,
+                                                sizeof *subtask);
     turn->span = weft_alloc(turn->n_spans, sizeof *turn->span);
-    int rc = lane && unit && turn->span
+    int rc = queue && subtask && turn->span
                ? 0
                : weft_err_nomem(err, "a schedule",
-                                turn->n_spans * sizeof *unit);
+                                turn->n_spans * sizeof *subtask);
     if (!rc) {
-        fill_lanes(fuse, turn, lane, unit);
+        fill_queues(fuse, turn, queue, subtask);
         for (int32_t i = 0; i < n_all; i++)
             weft_g_step_watch(step[i],
                               &turn->span[turn->n_tasks + (size_t) i]);
-        rc = weft_g_step_submit(step, n_all, lane, s->n_devices, err);
+        rc = weft_g_step_submit(step, n_all, queue, s->n_devices, err);
     }
-    weft_free(lane);
-    weft_free(unit);
+    weft_free(queue);
+    weft_free(subtask);
     return rc;
 }
 

@@ -31,7 +31,7 @@ void weft_fuse_free(struct weft_fuse *fuse); /* NULL is allowed */
 int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
                      int32_t n, struct weft_err *err);
 
-/* After the iteration's wait: reads when its units ran. Collective. Errors:
+/* After the iteration's wait: reads when its subtasks ran. Collective. Errors:
  * WEFT_ENOMEM. */
 int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err);
 /* Rank 0's: the iteration's plan beside what was measured, as metrics, and its

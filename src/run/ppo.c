@@ -103,8 +103,8 @@ static int generate(struct weft_ppo *p)
 /* ---- Advantages ------------------------------------------------------- */
 
 /* What a sample's calls made, at the first place. */
-static void bring_home(struct weft_ppo *p, int32_t i,
-                       const struct weft_where *where)
+static void fetch_results(struct weft_ppo *p, int32_t i,
+                          const struct weft_where *where)
 {
     struct weft_ppo_sample *x = &p->extra[i];
     struct weft_seq *seq = p->t->seq;
@@ -126,7 +126,7 @@ static int advantage(struct weft_ppo *p, int32_t i,
     const struct weft_sample *s = &p->sample[i];
     struct weft_tile *model_score[WEFT_MAX_REWARDS];
     int32_t n_models = 0;
-    bring_home(p, i, where);
+    fetch_results(p, i, where);
     for (int32_t r = 0; r < t->config.n_rewards; r++)
         if (x->home.model_score[r])
             model_score[n_models++] = x->home.model_score[r];
@@ -285,9 +285,9 @@ static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
 static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
 {
     for (int32_t k = 0; k < u->n_stats; k++)
-        weft_trainer_bring_home(p->t, &u->stats[k].tile);
+        weft_trainer_fetch(p->t, &u->stats[k].tile);
     for (int32_t k = 0; k < u->n_norms; k++)
-        weft_trainer_bring_home(p->t, &u->norm[k]);
+        weft_trainer_fetch(p->t, &u->norm[k]);
 }
 
 /* Training waits for its own mini-batches, all of which need the rewards. */

@@ -46,11 +46,11 @@ static int fill(struct sft *s, int32_t i, struct weft_err *err)
 }
 
 /* What rank 0 will read, at the first place. */
-static void bring_home(struct sft *s)
+static void fetch_results(struct sft *s)
 {
     for (int32_t k = 0; k < s->n_stats; k++)
-        weft_trainer_bring_home(s->t, &s->stats[k].tile);
-    weft_trainer_bring_home(s->t, &s->norm);
+        weft_trainer_fetch(s->t, &s->stats[k].tile);
+    weft_trainer_fetch(s->t, &s->norm);
 }
 
 /* Sums in the batch's order of samples. */
@@ -127,7 +127,7 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
     if (!rc) {
         rc = weft_g_train_step(t->seq, &train, s.n, s.pack, s.stats,
                                &s.n_stats, &s.norm, err);
-        bring_home(&s);
+        fetch_results(&s);
         rc = weft_run_wait(t->seq, rc, err);
         weft_g_order_reset(&t->order_of_tasks);
     }

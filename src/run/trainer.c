@@ -97,7 +97,7 @@ void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m)
         weft_g_model_release(&m->tiles);
 }
 
-void weft_trainer_bring_home(struct weft_trainer *t, struct weft_tile **tile)
+void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile)
 {
     const struct weft_where where = {.device = -1,
                                      .iteration = t->iteration,
@@ -475,7 +475,7 @@ void weft_trainer_close(struct weft_trainer *t)
     write_trace(t);
     if (t->seq)
         weft_seq_free(t->seq);
-    weft_run_dir_undo(t); /* before the runtime ends, which writes there */
+    weft_run_dir_undo(t);    /* before the runtime ends, which writes there */
     weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
     weft_tile_release(t->kl_state);

@@ -82,10 +82,10 @@ struct weft_trainer {
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
-    bool scores_were_equal; /* in the last iteration, and that was said */
+    bool scores_were_equal;     /* in the last iteration, and that was said */
     struct weft_inputs *inputs; /* the files it reads */
     struct weft_manifest *resumed; /* from whose checkpoint, while opening */
-    int lock;       /* of the run directory; 0: not held */
+    int lock;                      /* of the run directory; 0: not held */
     char *made_dir; /* highest folder made for the run directory; or NULL */
 };
 
@@ -115,7 +115,7 @@ const struct weft_g_layout *weft_trainer_layout(
     const struct weft_run_model *m);
 
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
-void weft_trainer_bring_home(struct weft_trainer *t, struct weft_tile **tile);
+void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);
 
 /* Learning rate of optimizer step `step` (from 0) out of n_steps. */
 float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,

@@ -1,40 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bag collects the accesses of a task that is being put together; the task's
- * body takes their buffers in the same order. */
-#ifndef WEFT_CODELETS_BAG_H
-#define WEFT_CODELETS_BAG_H
+/* The accesses of a task that is being put together; the task's body takes
+ * their buffers in the same order. */
+#ifndef WEFT_CODELETS_ACCESS_LIST_H
+#define WEFT_CODELETS_ACCESS_LIST_H
 
 #include "codelets/codelets.h"
 
-struct weft_bag {
+struct weft_access_list {
     struct weft_access *access; /* inline_access, or an array on the heap */
     int n, capacity;
     bool failed;
     struct weft_access inline_access[48];
 };
 
-void weft_bag_init(struct weft_bag *bag);
-void weft_bag_add(struct weft_bag *bag, struct weft_tile *tile,
-                  enum weft_mode mode);
+void weft_access_list_init(struct weft_access_list *access);
+void weft_access_list_add(struct weft_access_list *access,
+                          struct weft_tile *tile, enum weft_mode mode);
 /* Adds a tile that a task may do without; NULL is left out. Returns whether it
  * was added: the task's argument has to say so, as the body must know which
  * buffers it has. */
-bool weft_bag_add_optional(struct weft_bag *bag, struct weft_tile *tile,
-                           enum weft_mode mode);
+bool weft_access_list_add_optional(struct weft_access_list *access,
+                                   struct weft_tile *tile,
+                                   enum weft_mode mode);
 /* Adds the blocks that are not NULL, then the norms. Returns how many were
  * added. */
-int weft_bag_add_layer(struct weft_bag *bag,
-                       const struct weft_layer_tiles *tiles,
-                       enum weft_mode mode);
-int weft_bag_add_blocks(struct weft_bag *bag, struct weft_tile *const tile[],
-                        enum weft_mode mode);
-int weft_bag_add_range(struct weft_bag *bag, struct weft_range range,
-                       struct weft_tile *const tile[], enum weft_mode mode);
-/* Inserts the task and releases the bag. */
-void weft_bag_insert(struct weft_bag *bag, struct weft_seq *seq,
-                     const struct weft_where *where,
-                     const struct weft_codelet *codelet, const void *args,
-                     size_t args_bytes);
+int weft_access_list_add_layer(struct weft_access_list *access,
+                               const struct weft_layer_tiles *tiles,
+                               enum weft_mode mode);
+int weft_access_list_add_blocks(struct weft_access_list *access,
+                                struct weft_tile *const tile[],
+                                enum weft_mode mode);
+int weft_access_list_add_range(struct weft_access_list *access,
+                               struct weft_range range,
+                               struct weft_tile *const tile[],
+                               enum weft_mode mode);
+/* Inserts the task and releases the access. */
+void weft_access_list_insert(struct weft_access_list *access,
+                             struct weft_seq *seq,
+                             const struct weft_where *where,
+                             const struct weft_codelet *codelet,
+                             const void *args, size_t args_bytes);
 
 /* ---- Inside a codelet: taking buffers in the order they were added ---- */
 
