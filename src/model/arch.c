@@ -517,7 +517,7 @@ int weft_arch_parse(const char *text, size_t n, const char *name,
                     &a.bos);
         read_one_id(&r, "pad_token_id", a.shape.vocab, -1, &a.pad);
         a.shape.score_skips_pad = a.shape.scalar_head && a.pad >= 0;
-        a.shape.score_pad = a.pad;
+        a.shape.score_pad = a.shape.score_skips_pad ? a.pad : 0;
         read_eos(&r, &a, families[a.family].eos);
     }
     if (!r.rc) {

@@ -113,7 +113,8 @@ static void set_starpu_home(void)
     if (!path[0] || !folder_is_good(path)) {
         const char *tmp = getenv("TMPDIR");
         snprintf(path, sizeof path, "%s/weft-starpu-%ld",
-                 tmp && tmp[0] == '/' ? tmp : "/tmp", (long) getuid());
+                 tmp && tmp[0] == '/' && weft_dir_exists(tmp) ? tmp : "/tmp",
+                 (long) getuid());
         if (!folder_is_good(path))
             return;
     }

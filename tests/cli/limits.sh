@@ -39,7 +39,9 @@ limited()
 limited 0 "" true
 limited 0 "" "ulimit -s 64"
 limited 0 "" "ulimit -s unlimited"
-limited 0 "" "unset HOME STARPU_HOME; TMPDIR=/nowhere; export TMPDIR; umask 077"
+limited 0 "" \
+    "unset HOME STARPU_HOME; TMPDIR='$PWD/none'; export TMPDIR; umask 077"
+[ ! -e none ] || { echo "FAIL a TMPDIR that is not there was made"; failed=1; }
 
 # Address space; a sanitizer takes all there is.
 if sh -c "ulimit -v 400000; '$weft' --version" >out 2>err; then
