@@ -286,7 +286,8 @@ struct submission {
     int64_t own, all;     /* tasks */
 };
 
-/* One optimizer step; what it took the thread that inserts. */
+/* One optimizer step, as an iteration of its own; what it took the thread that
+ * inserts. */
 static struct submission step(struct weft_g_train *train, int32_t n,
                               const struct weft_pack_sample *text)
 {
@@ -295,15 +296,15 @@ static struct submission step(struct weft_g_train *train, int32_t n,
     struct submission out;
     struct weft_tile *norm;
     int32_t n_stats;
-    weft_rt_times_reset(context->rt);
+    train->iteration++;
     double wall = weft_clock_s(), cpu = thread_s();
     CHECK(
         weft_g_train_step(seq, train, n, text, stats, &n_stats, &norm, &err));
     out.cpu_s = thread_s() - cpu;
     CHECK(weft_seq_wait(seq, &err));
     out.wall_s = weft_clock_s() - wall;
-    weft_rt_times(context->rt, train->call, &own);
-    weft_rt_times_all(context->rt, all);
+    weft_rt_times(context->rt, train->iteration, train->call, &own);
+    weft_rt_times_all(context->rt, train->iteration, all);
     out.own = own.n_tasks;
     out.all = all[train->call].n_tasks;
     weft_g_order_reset(train->order);
