@@ -125,8 +125,6 @@ void weft_k_add(float *dst, const float *src, size_t n);
 /* Sum of squares in double: 4096-element tiles, each in order of 16 partial sums, tiles
  * in index order. */
 double weft_k_sum_squares(const float *x, size_t n);
-/* Index of the first element that is not finite, or n. */
-size_t weft_k_find_nonfinite(const float *x, size_t n);
 /* What keeps a gradient of this norm to at most `clip`: min(1, clip / (norm +
  * 1e-6)), as torch.nn.utils.clip_grad_norm_; clip 0: 1. */
 float weft_k_clip_scale(double norm, float clip);
@@ -217,10 +215,6 @@ void weft_k_layer_backward(const struct weft_shape *shape,
                            const void *saved, float *dx, float *const grad[],
                            float *grad_norms, void *scratch);
 
-/* Copies the replicas of shared KV rows (flat order: masters, gradients or
- * moments) from their owners to the other blocks' tiles; nothing to do when
- * no head is shared. tile[t]: flat tile of block t. */
-void weft_k_share_kv(const struct weft_shape *shape, float *const tile[]);
 /* Sums of squares of some chunks of a tile's gradient, which begins with the
  * first of them, without replicas that its block does not own. sum_out
  * (chunks.n): weft_k_sum_squares() of each. */
@@ -290,13 +284,10 @@ void weft_k_head_backward(
     const float *dentropy, float *dx, float *const grad[], float *grad_final,
     void *scratch);
 
-/* Logits (n, V) f32 (before temperature) of n rows of x (n, H): for sampling.
- * And lse of logits / temperature with the very bits of the function above. */
+/* Logits (n, V) f32 (before temperature) of n rows of x (n, H): for sampling. */
 void weft_k_head_logits(const struct weft_shape *shape,
                         const struct weft_k_head *head, int32_t n,
                         const float *x, float *logits, void *scratch);
-float weft_k_lse(const struct weft_shape *shape, const float *logits,
-                 float inv_temperature);
 
 /* value[i] = score . norm(x[row[i]]), f32, order of 16 partial sums; targets->target is
  * not read. Backward: dx (n_rows, H) is overwritten, as above; grad_final

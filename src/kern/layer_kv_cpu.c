@@ -141,11 +141,6 @@ void weft_k_share_range(const struct weft_shape *s, struct weft_range range,
     }
 }
 
-void weft_k_share_kv(const struct weft_shape *s, float *const tile[])
-{
-    weft_k_share_range(s, weft_all_blocks(s), tile);
-}
-
 /* Whether row n of block t's QKV part (or element of its bias) counts. */
 static bool row_is_owned(const struct weft_shape *s, int32_t t, int64_t n)
 {

@@ -55,7 +55,6 @@ struct weft_k_ops {
      * bf16: dst (16, 32, 2) pairs of i. */
     void (*transpose)(enum weft_dtype dtype, const float *src, void *dst);
     double (*sum_squares)(const float *x, size_t n);
-    size_t (*find_nonfinite)(const float *x, size_t n);
     void (*adamw)(const struct weft_k_adamw *o, size_t n, float scale,
                   const float *grad, float *master, float *m, float *v);
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Additions of trees, norms, and the look-out for broken numbers. */
+/* Additions of trees, and gradient norms. */
 #include "kern/ops.h"
 
 #include <math.h>
@@ -12,11 +12,6 @@ void weft_k_add(float *dst, const float *src, size_t n)
 double weft_k_sum_squares(const float *x, size_t n)
 {
     return weft_k_ops()->sum_squares(x, n);
-}
-
-size_t weft_k_find_nonfinite(const float *x, size_t n)
-{
-    return weft_k_ops()->find_nonfinite(x, n);
 }
 
 float weft_k_clip_scale(double norm, float clip)

@@ -85,10 +85,3 @@ float weft_softmax_entropy(const struct weft_softmax *s)
 {
     return (float) (log((double) s->sum) - (double) s->dot / (double) s->sum);
 }
-
-float weft_k_lse(const struct weft_shape *shape, const float *logits,
-                 float inv_temperature)
-{
-    struct weft_softmax s = weft_softmax_row(shape, logits, inv_temperature);
-    return weft_softmax_lse(&s);
-}

@@ -70,22 +70,6 @@ static double stream_sum_squares(const float *x, size_t n)
     return total;
 }
 
-static size_t stream_find_nonfinite(const float *x, size_t n)
-{
-    for (size_t at = 0; at < n; at += SUM_TILE) {
-        size_t end = n - at < SUM_TILE ? n : at + SUM_TILE;
-        uint32_t bad = 0;
-        for (size_t i = at; i < end; i++)
-            bad |= (bits_of(x[i]) & 0x7fffffffu) >= 0x7f800000u;
-        if (!bad)
-            continue;
-        for (size_t i = at; i < end; i++)
-            if ((bits_of(x[i]) & 0x7fffffffu) >= 0x7f800000u)
-                return i;
-    }
-    return n;
-}
-
 /* Constants of one AdamW step. */
 struct adamw_step {
     float scale, keep, beta1, beta2, rest1, rest2, step_size, root_bias2, eps;
@@ -147,5 +131,4 @@ static void stream_adamw(const struct weft_k_adamw *o, size_t n, float scale,
     .pack_steps = stream_pack_steps, .finish = stream_finish,                \
     .add = stream_add, .to_bf16 = stream_to_bf16,                            \
     .pair_bf16 = stream_pair_bf16, .transpose = stream_transpose,            \
-    .sum_squares = stream_sum_squares,                                       \
-    .find_nonfinite = stream_find_nonfinite, .adamw = stream_adamw
+    .sum_squares = stream_sum_squares, .adamw = stream_adamw

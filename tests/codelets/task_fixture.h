@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "graphs/graphs.h"
+#include "kern/parts.h"
 #include "sched/sched.h"
 
 struct task_fixture {
@@ -136,7 +137,7 @@ static inline void fixture_fill(const struct weft_g_model *m)
                     fixture_tie(s, b, flat[b]);
             }
             if (kind == WEFT_TILE_LAYER)
-                weft_k_share_kv(s, flat);
+                weft_k_share_range(s, weft_all_blocks(s), flat);
             for (int32_t b = 0; b < n; b++) {
                 for (int32_t p = 0; p < m->n_places; p++)
                     fixture_put(m, p, kind, l, b, &layout[b], flat[b]);

@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "harness.h"
-#include "kern/kern.h"
+#include "kern/parts.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 
@@ -384,7 +384,7 @@ static void step(struct model *m)
     for (int32_t l = 0; l < m->s.n_layers; l++) {
         float *grad[WEFT_MAX_BLOCKS];
         layer_of(m, l, grad);
-        weft_k_share_kv(&m->s, grad);
+        weft_k_share_range(&m->s, weft_all_blocks(&m->s), grad);
     }
     for (int32_t i = 0; i < m->n_tiles; i++) {
         struct tile *t = &m->tile[i];

@@ -3,6 +3,7 @@
  * Whole layers against double loops, and the contract: a row's bits depend on
  * its own prefix only, gradients on the order of samples only.
  */
+#include "kern/parts.h"
 #include "layer_fixture.h"
 
 /* All the kinds: grouped heads, heads shared by blocks (whole and ragged),
@@ -514,7 +515,7 @@ static void test_share_kv(void)
             free(copy);
             got[0] += sum_squares(&f.s, t, f.grad[t]);
         }
-        weft_k_share_kv(&f.s, f.grad);
+        weft_k_share_range(&f.s, weft_all_blocks(&f.s), f.grad);
         for (int32_t t = 0; t < f.s.n_blocks; t++) {
             got[1] += sum_squares(&f.s, t, f.grad[t]);
             ref_visit_block(&f.s, t, &f.ref_grad, f.grad[t], compare);

@@ -391,7 +391,8 @@ static void grad_init(const struct fixture *f, float *grad[], float **norms)
 {
     for (int32_t t = 0; t < f->s.n_blocks; t++)
         grad[t] = fixture_rows(20 + (uint32_t) t, (int64_t) f->n_flat[t]);
-    weft_k_share_kv(&f->s, grad); /* where a replica's chain begins, too */
+    weft_k_share_range(&f->s, weft_all_blocks(&f->s),
+                       grad); /* where a replica's chain begins, too */
     *norms = fixture_rows(30, (int64_t) f->n_norms);
 }
 
@@ -531,7 +532,7 @@ static void check_gradients(struct group *g, float *const grad[],
                             const float *grad_norms)
 {
     const struct weft_shape *s = &g->f->s;
-    weft_k_share_kv(s, grad);
+    weft_k_share_range(s, weft_all_blocks(s), grad);
     for (int32_t i = 0; i < g->split.n; i++) {
         struct member *m = &g->member[i];
         bool shares = oracle_shares(s, m->range);

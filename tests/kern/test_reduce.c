@@ -68,27 +68,6 @@ static void test_reduce_sum_squares(void)
     }
 }
 
-static void test_reduce_find_nonfinite(void)
-{
-    static const float broken[] = {NAN, INFINITY, -INFINITY};
-    for (int isa = 0; isa < test_n_isas(); isa++) {
-        test_use_isa(isa);
-        for (size_t s = 0; s < WEFT_COUNT(sizes); s++) {
-            int64_t n = sizes[s];
-            float *x = random_vector(n + 1, 4);
-            x[n] = NAN; /* beyond the end */
-            if (n > 2)
-                x[1] = 3.4028235e38f;
-            CHECK_INT(weft_k_find_nonfinite(x, (size_t) n), n);
-            for (int64_t at = n - 1; at >= 0; at -= 1 + n / 7) {
-                x[at] = broken[at % 3]; /* the first counts */
-                CHECK_INT(weft_k_find_nonfinite(x, (size_t) n), at);
-            }
-            weft_free(x);
-        }
-    }
-}
-
 static void test_reduce_clip_scale(void)
 {
     CHECK(weft_k_clip_scale(0.5, 1) == 1);
@@ -100,5 +79,4 @@ static void test_reduce_clip_scale(void)
 
 WEFT_TESTS("kern/reduce", {"test_reduce_add", test_reduce_add},
            {"test_reduce_sum_squares", test_reduce_sum_squares},
-           {"test_reduce_find_nonfinite", test_reduce_find_nonfinite},
            {"test_reduce_clip_scale", test_reduce_clip_scale})
