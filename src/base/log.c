@@ -21,7 +21,7 @@ void weft_log_set_rank(int rank)
 
 void weft_log(enum weft_log_level level, const char *fmt, ...)
 {
-    static const char *const prefix[] = {"error: ", "warning: ", "", ""};
+    static const char *const prefix[] = {"error: ", "warning: ", ""};
     if (level > log_level || (log_rank > 0 && level == WEFT_LOG_INFO))
         return;
     char text[2048], line[2048], rank[32] = "";

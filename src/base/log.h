@@ -5,12 +5,7 @@
 
 #include "base/compiler.h"
 
-enum weft_log_level {
-    WEFT_LOG_ERROR,
-    WEFT_LOG_WARN,
-    WEFT_LOG_INFO,
-    WEFT_LOG_DEBUG
-};
+enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO };
 
 /* Lines above `level` are dropped (default: info). Thread-safe to call
  * before threads start. */
@@ -27,6 +22,5 @@ void weft_log(enum weft_log_level level, const char *fmt, ...)
 #define weft_error(...) weft_log(WEFT_LOG_ERROR, __VA_ARGS__)
 #define weft_warn(...) weft_log(WEFT_LOG_WARN, __VA_ARGS__)
 #define weft_info(...) weft_log(WEFT_LOG_INFO, __VA_ARGS__)
-#define weft_debug(...) weft_log(WEFT_LOG_DEBUG, __VA_ARGS__)
 
 #endif

@@ -217,9 +217,6 @@ static int starpu_start(struct weft_rt *rt,
     rt->nap = nap;
     rt->min_priority = starpu_sched_get_min_priority();
     rt->max_priority = starpu_sched_get_max_priority();
-    weft_debug("%d devices on %d cores, StarPU %d.%d.%d, idle ones %s", n,
-               n_usable, STARPU_MAJOR_VERSION, STARPU_MINOR_VERSION,
-               STARPU_RELEASE_VERSION, nap ? "nap" : "spin");
     return 0;
 }
 
