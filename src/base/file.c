@@ -251,10 +251,24 @@ static void sweep(const char *path)
     weft_free(parent);
 }
 
+/* Brings a folder's entries to the disk. */
+static int sync_dir(const char *path, struct weft_err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return weft_err_sys(err, "open folder", path);
+    int rc = 0;
+    /* EINVAL: some file systems cannot sync */
+    if (fsync(fd) != 0 && errno != EINVAL)
+        rc = weft_err_sys(err, "bring to the disk folder", path);
+    close(fd);
+    return rc;
+}
+
 static int sync_parent(const char *path, struct weft_err *err)
 {
     char *parent = weft_path_parent(path);
-    int rc = parent ? weft_dir_sync(parent, err) : nomem(err, path);
+    int rc = parent ? sync_dir(parent, err) : nomem(err, path);
     weft_free(parent);
     return rc;
 }
@@ -436,19 +450,6 @@ int weft_dir_create(const char *path, struct weft_err *err)
     return rc;
 }
 
-int weft_dir_sync(const char *path, struct weft_err *err)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return weft_err_sys(err, "open folder", path);
-    int rc = 0;
-    /* EINVAL: some file systems cannot sync */
-    if (fsync(fd) != 0 && errno != EINVAL)
-        rc = weft_err_sys(err, "bring to the disk folder", path);
-    close(fd);
-    return rc;
-}
-
 int weft_dir_stage(const char *path, char **stage_out, struct weft_err *err)
 {
     char *parent = weft_path_parent(path);
@@ -508,7 +509,7 @@ static int exchange(const char *stage, const char *path, struct weft_err *err)
 int weft_dir_commit(const char *stage, const char *path, bool replace,
                     struct weft_err *err)
 {
-    int rc = weft_dir_sync(stage, err);
+    int rc = sync_dir(stage, err);
     if (!rc && rename(stage, path) != 0) {
         bool there = errno == EEXIST || errno == ENOTEMPTY
                   || errno == ENOTDIR;

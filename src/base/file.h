@@ -82,8 +82,6 @@ int weft_file_copy(const char *from, const char *to, struct weft_err *err);
 
 /* Creates a folder and its parents where they are missing. */
 int weft_dir_create(const char *path, struct weft_err *err);
-/* Brings a folder's entries to the disk. */
-int weft_dir_sync(const char *path, struct weft_err *err);
 /* Removes dir/name, a folder with all in it or a file; dir_fd is `dir` open.
  * The name must have one of the forms that weft gives to what it removes
  * later, or nothing happens and the error says so (WEFT_EINVAL):

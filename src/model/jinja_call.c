@@ -163,6 +163,93 @@ static struct weft_jvalue call_macro(struct weft_jstate *st,
     return weft_j_run_text(st, scope, node->other, node->n_other);
 }
 
+/* ---- strftime_now() --------------------------------------------------- */
+
+static const char *const MONTHS[] = {
+    "January", "February", "March",     "April",   "May",      "June",
+    "July",    "August",   "September", "October", "November", "December"};
+static const char *const DAYS[] = {"Sunday",    "Monday",   "Tuesday",
+                                   "Wednesday", "Thursday", "Friday",
+                                   "Saturday"};
+
+/* Day of the year from 1, and of the week from Sunday. */
+static void find_day(const struct weft_date *d, int *year_day, int *week_day)
+{
+    static const int before[] = {0,   31,  59,  90,  120, 151,
+                                 181, 212, 243, 273, 304, 334};
+    bool leap = d->year % 4 == 0
+             && (d->year % 100 != 0 || d->year % 400 == 0);
+    int y = d->year - 1;
+    *year_day = before[d->month - 1] + d->day + (leap && d->month > 2);
+    /* 1 January of year 1 was a Monday. */
+    *week_day = (365 * y + y / 4 - y / 100 + y / 400 + *year_day) % 7;
+}
+
+/* One conversion as C's strftime() in the C locale does it; padded: with
+ * zeros. False: unknown. */
+static bool convert(const struct weft_date *d, char kind, bool padded,
+                    char out[64])
+{
+    int year_day, week_day;
+    find_day(d, &year_day, &week_day);
+    const struct {
+        char kind;
+        int width, value;
+    } number[] = {{'d', 2, d->day},   {'m', 2, d->month},
+                  {'Y', 1, d->year},  {'y', 2, d->year % 100},
+                  {'j', 3, year_day}, {'H', 2, 0},
+                  {'I', 2, 12},       {'M', 2, 0},
+                  {'S', 2, 0},        {'f', 6, 0},
+                  {'w', 1, week_day}, {'u', 1, (week_day + 6) % 7 + 1}};
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        if (kind == number[i].kind) {
+            snprintf(out, 64, "%0*d", padded ? number[i].width : 1,
+                     number[i].value);
+            return true;
+        }
+    const char *text = kind == 'B' || kind == 'b' || kind == 'h'
+                         ? MONTHS[d->month - 1]
+                     : kind == 'A' || kind == 'a' ? DAYS[week_day]
+                     : kind == 'p'                ? "AM"
+                     : kind == 'T' || kind == 'X' ? "00:00:00"
+                     : kind == 'R'                ? "00:00"
+                     : kind == '%'                ? "%"
+                                                  : NULL;
+    bool whole = kind == 'B' || kind == 'A' || !text || strlen(text) < 3
+              || text[2] == ':';
+    if (text)
+        snprintf(out, 64, "%.*s", whole ? 64 : 3, text);
+    if (kind == 'F')
+        snprintf(out, 64, "%d-%02d-%02d", d->year, d->month, d->day);
+    if (kind == 'D' || kind == 'x')
+        snprintf(out, 64, "%02d/%02d/%02d", d->month, d->day, d->year % 100);
+    if (kind == 'e')
+        snprintf(out, 64, "%2d", d->day);
+    return text || (kind && strchr("FDxe", kind));
+}
+
+static struct weft_jvalue format_date(struct weft_jstate *st,
+                                      struct weft_str format)
+{
+    struct weft_jout out = {0};
+    char text[64];
+    for (size_t i = 0; i < format.n; i++) {
+        if (format.s[i] != '%') {
+            weft_j_add(st, &out, format.s + i, 1);
+            continue;
+        }
+        bool bare = i + 1 < format.n && format.s[i + 1] == '-';
+        i += 1 + (bare ? 1 : 0);
+        char kind = i < format.n ? format.s[i] : 0;
+        if (!convert(&st->date, kind, !bare, text))
+            weft_j_fail(st, WEFT_EUNSUPPORTED,
+                        "strftime_now: Weft has no conversion '%%%.*s'",
+                        kind > ' ', &kind);
+        weft_j_add(st, &out, text, strlen(text));
+    }
+    return weft_j_taken(&out);
+}
+
 /* ---- Functions -------------------------------------------------------- */
 
 static struct weft_jvalue f_range(struct weft_jstate *st,
@@ -244,7 +331,7 @@ static struct weft_jvalue f_strftime(struct weft_jstate *st,
 {
     weft_j_check_args(st, args, 1, 1, "format", "function",
                       WEFT_JSTR("strftime_now"));
-    return weft_j_strftime(st, weft_j_arg_text(st, args, 0, "format", ""));
+    return format_date(st, weft_j_arg_text(st, args, 0, "format", ""));
 }
 
 static struct weft_jvalue f_dict(struct weft_jstate *st,
@@ -333,91 +420,4 @@ struct weft_jvalue weft_j_call(struct weft_jstate *st, struct weft_jvalue f,
     }
     weft_j_leave(st);
     return out;
-}
-
-/* ---- strftime_now() --------------------------------------------------- */
-
-static const char *const MONTHS[] = {
-    "January", "February", "March",     "April",   "May",      "June",
-    "July",    "August",   "September", "October", "November", "December"};
-static const char *const DAYS[] = {"Sunday",    "Monday",   "Tuesday",
-                                   "Wednesday", "Thursday", "Friday",
-                                   "Saturday"};
-
-/* Day of the year from 1, and of the week from Sunday. */
-static void find_day(const struct weft_date *d, int *year_day, int *week_day)
-{
-    static const int before[] = {0,   31,  59,  90,  120, 151,
-                                 181, 212, 243, 273, 304, 334};
-    bool leap = d->year % 4 == 0
-             && (d->year % 100 != 0 || d->year % 400 == 0);
-    int y = d->year - 1;
-    *year_day = before[d->month - 1] + d->day + (leap && d->month > 2);
-    /* 1 January of year 1 was a Monday. */
-    *week_day = (365 * y + y / 4 - y / 100 + y / 400 + *year_day) % 7;
-}
-
-/* One conversion as C's strftime() in the C locale does it; padded: with
- * zeros. False: unknown. */
-static bool convert(const struct weft_date *d, char kind, bool padded,
-                    char out[64])
-{
-    int year_day, week_day;
-    find_day(d, &year_day, &week_day);
-    const struct {
-        char kind;
-        int width, value;
-    } number[] = {{'d', 2, d->day},   {'m', 2, d->month},
-                  {'Y', 1, d->year},  {'y', 2, d->year % 100},
-                  {'j', 3, year_day}, {'H', 2, 0},
-                  {'I', 2, 12},       {'M', 2, 0},
-                  {'S', 2, 0},        {'f', 6, 0},
-                  {'w', 1, week_day}, {'u', 1, (week_day + 6) % 7 + 1}};
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
-        if (kind == number[i].kind) {
-            snprintf(out, 64, "%0*d", padded ? number[i].width : 1,
-                     number[i].value);
-            return true;
-        }
-    const char *text = kind == 'B' || kind == 'b' || kind == 'h'
-                         ? MONTHS[d->month - 1]
-                     : kind == 'A' || kind == 'a' ? DAYS[week_day]
-                     : kind == 'p'                ? "AM"
-                     : kind == 'T' || kind == 'X' ? "00:00:00"
-                     : kind == 'R'                ? "00:00"
-                     : kind == '%'                ? "%"
-                                                  : NULL;
-    bool whole = kind == 'B' || kind == 'A' || !text || strlen(text) < 3
-              || text[2] == ':';
-    if (text)
-        snprintf(out, 64, "%.*s", whole ? 64 : 3, text);
-    if (kind == 'F')
-        snprintf(out, 64, "%d-%02d-%02d", d->year, d->month, d->day);
-    if (kind == 'D' || kind == 'x')
-        snprintf(out, 64, "%02d/%02d/%02d", d->month, d->day, d->year % 100);
-    if (kind == 'e')
-        snprintf(out, 64, "%2d", d->day);
-    return text || (kind && strchr("FDxe", kind));
-}
-
-struct weft_jvalue weft_j_strftime(struct weft_jstate *st,
-                                   struct weft_str format)
-{
-    struct weft_jout out = {0};
-    char text[64];
-    for (size_t i = 0; i < format.n; i++) {
-        if (format.s[i] != '%') {
-            weft_j_add(st, &out, format.s + i, 1);
-            continue;
-        }
-        bool bare = i + 1 < format.n && format.s[i + 1] == '-';
-        i += 1 + (bare ? 1 : 0);
-        char kind = i < format.n ? format.s[i] : 0;
-        if (!convert(&st->date, kind, !bare, text))
-            weft_j_fail(st, WEFT_EUNSUPPORTED,
-                        "strftime_now: Weft has no conversion '%%%.*s'",
-                        kind > ' ', &kind);
-        weft_j_add(st, &out, text, strlen(text));
-    }
-    return weft_j_taken(&out);
 }

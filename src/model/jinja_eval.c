@@ -159,7 +159,7 @@ static int64_t clip(struct weft_jstate *st, struct weft_jvalue bound,
     return i < low ? low : i > high ? high : i;
 }
 
-struct weft_jvalue weft_j_slice(struct weft_jstate *st, struct weft_jvalue v,
+static struct weft_jvalue slice(struct weft_jstate *st, struct weft_jvalue v,
                                 const struct weft_jvalue bound[3])
 {
     bool text = weft_j_is_string(v);
@@ -199,7 +199,7 @@ static struct weft_jvalue eval_slice(struct weft_jstate *st,
     for (int i = 0; i < 3; i++)
         bound[i] = node->item[i] ? weft_j_eval(st, scope, node->item[i])
                                  : weft_j_none();
-    return weft_j_slice(st, v, bound);
+    return slice(st, v, bound);
 }
 
 /* ---- Calls ------------------------------------------------------------ */

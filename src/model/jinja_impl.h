@@ -392,8 +392,6 @@ bool weft_j_arg_bool(struct weft_jstate *st, const struct weft_jargs *args,
 
 enum weft_jflow { WEFT_JFLOW_ON, WEFT_JFLOW_BREAK, WEFT_JFLOW_CONTINUE };
 
-enum weft_jflow weft_j_run(struct weft_jstate *st, struct weft_jscope *scope,
-                           struct weft_jnode *const *node, size_t n);
 /* The text that statements print. */
 struct weft_jvalue weft_j_run_text(struct weft_jstate *st,
                                    struct weft_jscope *scope,
@@ -417,8 +415,6 @@ struct weft_jvalue weft_j_attr(struct weft_jstate *st, struct weft_jvalue v,
                                struct weft_str name);
 struct weft_jvalue weft_j_item(struct weft_jstate *st, struct weft_jvalue v,
                                struct weft_jvalue key);
-struct weft_jvalue weft_j_slice(struct weft_jstate *st, struct weft_jvalue v,
-                                const struct weft_jvalue bound[3]);
 struct weft_jvalue weft_j_binary(struct weft_jstate *st, int op,
                                  struct weft_jvalue a, struct weft_jvalue b);
 /* A string in HTML, marked as such. */
@@ -439,8 +435,6 @@ struct weft_jvalue weft_j_call_method(struct weft_jstate *st,
 /* The name is a method of such values. */
 bool weft_j_has_method(struct weft_jvalue self, struct weft_str name);
 bool weft_j_is_function(struct weft_str name);
-struct weft_jvalue weft_j_strftime(struct weft_jstate *st,
-                                   struct weft_str format);
 
 struct weft_jvalue weft_j_filter(struct weft_jstate *st, struct weft_str name,
                                  struct weft_jvalue v,
@@ -453,6 +447,5 @@ bool weft_j_is_list_filter(struct weft_str name);
 bool weft_j_test(struct weft_jstate *st, struct weft_str name,
                  struct weft_jvalue v, const struct weft_jargs *args);
 bool weft_j_is_filter(struct weft_str name);
-bool weft_j_is_test(struct weft_str name);
 
 #endif

@@ -71,13 +71,17 @@ static void assign(struct weft_jstate *st, struct weft_jscope *scope,
 
 /* ---- Statements ------------------------------------------------------- */
 
+static enum weft_jflow run_all(struct weft_jstate *st,
+                               struct weft_jscope *scope,
+                               struct weft_jnode *const *node, size_t n);
+
 struct weft_jvalue weft_j_run_text(struct weft_jstate *st,
                                    struct weft_jscope *scope,
                                    struct weft_jnode *const *node, size_t n)
 {
     struct weft_jout out = {0}, *outer = st->out;
     st->out = &out;
-    (void) weft_j_run(st, scope, node, n);
+    (void) run_all(st, scope, node, n);
     st->out = outer;
     return weft_j_taken(&out);
 }
@@ -118,12 +122,12 @@ void weft_j_run_for(struct weft_jstate *st, struct weft_jscope *scope,
         struct weft_jscope *one = weft_j_scope(st, scope);
         weft_j_set(st, one, WEFT_JSTR("loop"), value);
         assign(st, one, node->a, loop->item[loop->at]);
-        flow = weft_j_run(st, one, node->item, node->n);
+        flow = run_all(st, one, node->item, node->n);
         ended = ended || flow == WEFT_JFLOW_ON;
     }
     if (!ended)
-        (void) weft_j_run(st, weft_j_scope(st, scope), node->other,
-                          node->n_other);
+        (void) run_all(st, weft_j_scope(st, scope), node->other,
+                       node->n_other);
 }
 
 static void run_call_block(struct weft_jstate *st, struct weft_jscope *scope,
@@ -153,8 +157,8 @@ static enum weft_jflow run_one(struct weft_jstate *st,
         break;
     case WEFT_JN_IF:
         if (weft_j_truth(weft_j_eval(st, scope, node->a)))
-            return weft_j_run(st, scope, node->item, node->n);
-        return weft_j_run(st, scope, node->other, node->n_other);
+            return run_all(st, scope, node->item, node->n);
+        return run_all(st, scope, node->other, node->n_other);
     case WEFT_JN_FOR:
         weft_j_run_for(st, scope, node, weft_j_eval(st, scope, node->b), 0);
         break;
@@ -177,9 +181,9 @@ static enum weft_jflow run_one(struct weft_jstate *st,
         for (size_t i = 0; i < node->n; i++)
             assign(st, one, node->item[i]->a,
                    weft_j_eval(st, scope, node->item[i]->b));
-        return weft_j_run(st, one, node->other, node->n_other);
+        return run_all(st, one, node->other, node->n_other);
     case WEFT_JN_BODY:
-        return weft_j_run(st, scope, node->item, node->n);
+        return run_all(st, scope, node->item, node->n);
     case WEFT_JN_BREAK:
         return WEFT_JFLOW_BREAK;
     case WEFT_JN_CONTINUE:
@@ -190,8 +194,9 @@ static enum weft_jflow run_one(struct weft_jstate *st,
     return WEFT_JFLOW_ON;
 }
 
-enum weft_jflow weft_j_run(struct weft_jstate *st, struct weft_jscope *scope,
-                           struct weft_jnode *const *node, size_t n)
+static enum weft_jflow run_all(struct weft_jstate *st,
+                               struct weft_jscope *scope,
+                               struct weft_jnode *const *node, size_t n)
 {
     enum weft_jflow flow = WEFT_JFLOW_ON;
     int line = st->line;

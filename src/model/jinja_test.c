@@ -89,7 +89,7 @@ static size_t find(struct weft_str name)
     return i;
 }
 
-bool weft_j_is_test(struct weft_str name)
+static bool is_test(struct weft_str name)
 {
     return find(name) < N_TESTS;
 }
@@ -204,8 +204,7 @@ bool weft_j_test(struct weft_jstate *st, struct weft_str name,
         return is_case(st, v, test == T_UPPER);
     if (test == T_FILTER || test == T_TEST) {
         struct weft_str text = weft_j_str(st, v);
-        return test == T_FILTER ? weft_j_is_filter(text)
-                                : weft_j_is_test(text);
+        return test == T_FILTER ? weft_j_is_filter(text) : is_test(text);
     }
     if (test == T_ODD || test == T_EVEN)
         return is_multiple(st, v, 2, test == T_ODD);

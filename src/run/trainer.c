@@ -39,8 +39,9 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
     return &t->prompt[t->order[i]];
 }
 
-float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
-                 int64_t n_steps)
+/* Learning rate of optimizer step `step` (from 0) out of n_steps. */
+static float lr_at(const struct weft_optimizer_config *o, int64_t step,
+                   int64_t n_steps)
 {
     if (step < o->warmup_steps)
         return o->lr * (float) (step + 1) / (float) o->warmup_steps;
@@ -58,7 +59,7 @@ float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
 struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps)
 {
-    return (struct weft_k_adamw){.lr = weft_lr_at(o, step, n_steps),
+    return (struct weft_k_adamw){.lr = lr_at(o, step, n_steps),
                                  .beta1 = o->beta1,
                                  .beta2 = o->beta2,
                                  .eps = o->eps,

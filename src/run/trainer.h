@@ -117,9 +117,8 @@ const struct weft_g_layout *weft_trainer_layout(
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
 void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);
 
-/* Learning rate of optimizer step `step` (from 0) out of n_steps. */
-float weft_lr_at(const struct weft_optimizer_config *o, int64_t step,
-                 int64_t n_steps);
+/* AdamW's settings at optimizer step `step` (from 0) out of n_steps, which
+ * the learning rate depends on. */
 struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps);
 
