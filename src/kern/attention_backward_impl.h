@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backward of attention over a whole sequence, for the instruction set this
- * file is compiled for; comes after attention_impl.h. Probabilities are made
- * again from the log-sum-exp of each row, 64 rows by 64 keys at a time, so
- * that dQ grows over keys, dK and dV over query rows and then query heads,
- * each element one chain.
+ * Backward pass of attention over a whole sequence, compiled for one
+ * instruction set and included after attention_impl.h. Probabilities are
+ * recomputed from the log-sum-exp of each row, 64 rows by 64 keys at a time.
+ * Every element of dQ is one chain of additions over keys; every element of dK
+ * and dV one chain over query rows, then over query heads.
  */
 
 static float row_dot(enum weft_dtype dtype, int64_t d, const void *x,
@@ -16,7 +16,8 @@ static float row_dot(enum weft_dtype dtype, int64_t d, const void *x,
     return v_sum(s);
 }
 
-/* p: scores to probabilities; ds: dP to (dP - delta) P scale. */
+/* p holds scores and becomes probabilities P; ds holds dP and becomes
+ * (dP - delta) P scale. */
 static void tile_gradient(int64_t limit, float scale, float lse, float delta,
                           float *p, float *ds)
 {
@@ -42,7 +43,7 @@ struct head_backward {
     float *p, *ds;      /* (64, 64) */
 };
 
-/* Query rows from `r` (a multiple of 64) and the keys of segment s. */
+/* 64 query rows from `r` (a multiple of 64) and the keys of segment s. */
 static void head_tile(const struct head_backward *h, int64_t head, int64_t s,
                       int64_t r)
 {

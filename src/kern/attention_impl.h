@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention in segments of 64 keys, for the instruction set this file is
- * compiled for; comes after rows_impl.h.
+ * Attention in segments of 64 keys, compiled for one instruction set and
+ * included after rows_impl.h.
  *
  *            keys  0..63   64..127  128..
  *   rows  0..63   [\     ]                    full segments: all rows of a
  *        64..127  [      ][\     ]            tile at once; diagonal ones:
  *       128..     [      ][      ][\     ]    every row up to its own key
  *
- * Whatever rows share a tile, a score is one chain over D, a row's maximum
- * and sum are merged segment by segment, and an output element is one chain
- * over the keys: so a row's bits do not depend on its company.
+ * A score is one chain of additions over D, a row's maximum and sum are merged
+ * segment by segment, and an output element is one chain over the keys. So a
+ * row's bits do not depend on which other rows share its tile.
  */
 
 enum { PAGE = WEFT_PAGE_TOKENS, ITEMS = WEFT_ATTENTION_ITEMS };
 
-/* One tile of items (row, head), rows first: item i is row (i0 + i) / G. */
+/* A tile of n items. An item is a pair of query row and query head; item i has
+ * row (i0 + i) / G and head (i0 + i) % G, G heads to a row. */
 struct tile {
     const struct weft_attention *a;
     int64_t i0, n;
     float *q, *o, *s, *max, *sum; /* (n, D), (n, D), (n, 64), (n), (n) */
-    float *segment;               /* a segment widened to f32 */
+    float *segment;               /* a segment converted to f32 */
     const char *next;             /* the segment after the present one */
 };
 
@@ -29,8 +30,9 @@ static int64_t tile_position(const struct tile *t, int64_t i)
     return t->a->pos + (t->i0 + i) / t->a->n_group;
 }
 
-/* Scores to exp(score - max), rescaling what the row has so far. `limit`:
- * keys the row sees, the others become 0. */
+/* Turns the item's scores into exp(score - max), and rescales its output and
+ * sum so far to the new maximum. `limit`: how many keys of the segment the row
+ * may attend to; the others' scores become 0. */
 static void tile_softmax(const struct tile *t, int64_t i, int64_t limit)
 {
     float *s = t->s + i * PAGE, *o = t->o + i * t->a->head_dim;
@@ -57,7 +59,7 @@ static void tile_softmax(const struct tile *t, int64_t i, int64_t limit)
                 v_mul(row_load(WEFT_F32, o, d, t->a->head_dim), v_set1(old)));
 }
 
-/* Keys of the segment that item i sees. */
+/* How many keys of the segment item i may attend to. */
 static int64_t tile_limit(const struct tile *t, int64_t segment, int64_t i)
 {
     return weft_min64(tile_position(t, i) - segment * PAGE + 1, PAGE);
@@ -103,7 +105,9 @@ static void tile_segment(const struct tile *t, int64_t segment)
     for (int64_t i = first; i < t->n; i++)
         tile_softmax(t, i, tile_limit(t, segment, i));
 
-    /* Rows on the diagonal go together as far as all of six see keys. */
+    /* On the diagonal, six items at a time share a product over the keys that
+     * the first of them may attend to; each then adds its own further keys.
+     * Elsewhere all items share one product. */
     for (int64_t i = first, step; i < t->n; i += step) {
         int64_t limit = tile_limit(t, segment, i);
         step = weft_min64(limit < PAGE ? 6 : t->n, t->n - i);

@@ -68,8 +68,8 @@ void weft_k_embed_backward(const struct weft_shape *s, int32_t n,
     }
 }
 
-/* Columns taken at a time from the 32 rows of a panel: one cache line of
- * each, as rows may lie a multiple of 4 KB apart. */
+/* Columns written at a time to each of a panel's 32 rows: one cache line, as
+ * rows that lie a multiple of 4 KB apart evict one another. */
 enum { STRIP = 16 };
 
 void weft_k_tied_add_gradient(const struct weft_shape *s, int32_t t,
@@ -99,7 +99,7 @@ size_t weft_k_tied_table_scratch_bytes(const struct weft_shape *s)
     return (size_t) s->hidden * WEFT_PANEL * weft_dtype_bytes(s->dtype);
 }
 
-/* Rows of a panel: f32 (k, 32), or pairs (k / 2, 32, 2) of bf16. */
+/* Copies a panel, (k, 32) f32 or (k / 2, 32, 2) bf16, to 32 rows of k. */
 static void rows_f32(int64_t k, const float *panel, float *row)
 {
     for (int64_t k0 = 0; k0 < k; k0 += STRIP)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products with published matrices: which tile comes when. For a group of
- * rows that stays in the cache, panel after panel; a panel's blocks of k are
- * joined by the tree as a binary counter does, so that log2 T + 1 tiles are
- * enough:
+ * Products with published matrices: the order in which tiles are computed. A
+ * group of rows of X that stays in the cache is multiplied by one panel after
+ * another. The sums of a panel's blocks are added by the tree as a binary
+ * counter counts: two sums over equally many blocks are added as soon as both
+ * are there. So the stack of sums that wait has at most log2 T + 1 entries:
  *
  *     block   0      1      2        3          4 ...
  *     stack   0      01     01 2     0123       0123 4
@@ -14,13 +15,13 @@
 
 enum {
     LEVELS = 4,              /* log2 WEFT_MAX_BLOCKS + 1 */
-    GROUP_ROWS = 96,         /* most rows that share a pass over a panel */
-    GROUP_BYTES = 384 << 10, /* of x, to leave room for a panel in the L2 */
-    PANEL_BYTES = 512 << 10, /* more of w are read once for all rows */
-    CHAIN_STEPS = 1024       /* at a time then */
+    GROUP_ROWS = 96,         /* the most rows of a group */
+    GROUP_BYTES = 384 << 10, /* of x; a panel fits into the L2 beside them */
+    PANEL_BYTES = 512 << 10, /* a larger panel is read once per group */
+    CHAIN_STEPS = 1024       /* steps of a panel that all rows take at once */
 };
 
-/* Some rows, one panel. */
+/* Rows [row, row + n_rows) of the product with one panel. */
 struct part {
     const struct weft_k_gemm_args *a;
     const struct weft_k_ops *ops;
@@ -28,7 +29,7 @@ struct part {
     int64_t panel;
 };
 
-/* c (n_rows, 32) is, or continues, the chain over block b. */
+/* c (n_rows, 32) = the chain over block b, which starts from c if `cont`. */
 static void chain(const struct part *p, int b, float *c, int64_t ldc,
                   bool cont)
 {
@@ -56,7 +57,7 @@ static void chain(const struct part *p, int b, float *c, int64_t ldc,
     } while (s < steps);
 }
 
-/* The tree's root into acc. */
+/* Sums over all blocks; acc[0] receives the tree's root. */
 static void tree(const struct part *p, float acc[][GROUP_ROWS * WEFT_PANEL])
 {
     size_t n = (size_t) p->n_rows * WEFT_PANEL;
@@ -70,7 +71,7 @@ static void tree(const struct part *p, float acc[][GROUP_ROWS * WEFT_PANEL])
         p->ops->add(acc[depth - 2], acc[depth - 1], n);
 }
 
-/* Rows and a panel, whatever is to be done with the sums. */
+/* Computes the rows' product with the panel, and writes it to y. */
 static void block(const struct part *p)
 {
     const struct weft_k_gemm_args *a = p->a;
@@ -97,7 +98,8 @@ static void block(const struct part *p)
                        (char *) a->y + at * y_bytes);
 }
 
-/* Rows [row, end) of all panels, in `n_parts` parts of each. */
+/* Computes rows [row, end) for all panels; for each panel the rows are cut
+ * into n_parts parts. */
 static void group(struct part *p, int64_t row, int64_t end, int64_t n_parts)
 {
     int64_t n_panels = weft_ceil_div(p->a->n, WEFT_PANEL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weight gradients: G += dY^T X. The sum runs over tokens, the panel over
- * rows of the gradient, tile rows over its columns; both operands are packed,
- * a chunk of tokens at a time, and chains go on in the gradient tile.
+ * Weight gradients: G += dY^T X, with the tiles of ops.h. Steps of a tile are
+ * tokens, its 32 columns are rows of the gradient (one panel) and its rows are
+ * columns of the gradient. Both operands are packed, a chunk of tokens at a
+ * time; every chunk adds to the gradient in place.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 enum {
     CHUNK_STEPS = 512, /* tokens, or pairs of them, packed at once */
     PACK_STEPS = 16,
-    GROUP_BYTES = 256 << 10 /* of packed x between passes over dy */
+    GROUP_BYTES = 256 << 10 /* of packed x that each pass over dy uses */
 };
 
 size_t weft_k_gemm_dw_scratch_bytes(enum weft_dtype dtype, int64_t n_rows,
@@ -23,12 +24,13 @@ size_t weft_k_gemm_dw_scratch_bytes(enum weft_dtype dtype, int64_t n_rows,
     return (size_t) (steps * width * WEFT_STEP_BYTES);
 }
 
-/* Where the walk over the tokens of all runs is. */
+/* A position among the tokens of all runs. */
 struct walk {
     int32_t run, in_run, row;
 };
 
-/* The next steps' rows; returns how many, at most CHUNK_STEPS. */
+/* Writes the rows of the next steps, at most CHUNK_STEPS; returns how many
+ * steps there are. */
 static int64_t next_steps(const struct weft_k_gemm_dw_args *a,
                           struct walk *at, int32_t *row0, int32_t *row1)
 {
@@ -57,7 +59,7 @@ struct chunk {
     const char *x;  /* [k / tile_rows][steps][tile_rows] */
 };
 
-/* The tile of gradient columns k0.. of a panel continues. */
+/* Adds the chunk to a tile of the gradient: columns from k0 of a panel. */
 static void tile(const struct weft_k_gemm_dw_args *a, const struct chunk *c,
                  int64_t panel, int64_t k0)
 {
@@ -67,7 +69,7 @@ static void tile(const struct weft_k_gemm_dw_args *a, const struct chunk *c,
     const char *x = c->x + k0 * c->steps * WEFT_STEP_BYTES;
     float *grad = a->grad + (panel * a->k + k0) * WEFT_PANEL;
     weft_k_tile_fn run = c->ops->tile_packed[a->dtype];
-    /* The next tile's gradient, which nothing else brings near in time. */
+    /* Prefetches the next tile's gradient, as the hardware would be late. */
     for (int i = rows; i < 2 * rows; i++) {
         WEFT_PREFETCH(grad + i * WEFT_PANEL);
         WEFT_PREFETCH(grad + i * WEFT_PANEL + WEFT_PANEL / 2);
@@ -76,7 +78,7 @@ static void tile(const struct weft_k_gemm_dw_args *a, const struct chunk *c,
         run(rows, c->steps, x, 0, dy, grad, WEFT_PANEL, true);
         return;
     }
-    /* The panel's padding stays what it is. */
+    /* The panel's padding must not change. */
     float part[WEFT_TILE_ROWS * WEFT_PANEL];
     size_t bytes = (size_t) n * sizeof(float);
     memcpy(part, grad, (size_t) rows * WEFT_PANEL * sizeof(float));
@@ -85,8 +87,9 @@ static void tile(const struct weft_k_gemm_dw_args *a, const struct chunk *c,
         memcpy(grad + i * WEFT_PANEL, part + i * WEFT_PANEL, bytes);
 }
 
-/* Columns of a matrix as groups of `width`, each [steps][width]. A few rows
- * at a time, so that neighbouring groups find them in the cache. */
+/* Packs n columns of a matrix as groups of `width`, each [steps][width];
+ * returns the end of what was written. Only a few rows are packed at a time,
+ * so that they are still in the cache for the next group. */
 static char *pack(const struct weft_k_gemm_dw_args *a,
                   const struct weft_k_ops *ops, int64_t steps,
                   const int32_t *row0, const int32_t *row1, const void *from,

@@ -11,7 +11,8 @@ WEFT_INLINE size_t weft_head_align(int64_t bytes)
     return (size_t) weft_round_up(bytes, 64);
 }
 
-/* The next `bytes` of a scratch area; counts only when it starts at 0. */
+/* Takes the next `bytes` of a scratch area; one that starts at address 0 is
+ * only counted. */
 WEFT_INLINE void *weft_head_take(uintptr_t *at, size_t bytes)
 {
     void *p = (void *) *at;
@@ -19,12 +20,14 @@ WEFT_INLINE void *weft_head_take(uintptr_t *at, size_t bytes)
     return p;
 }
 
-/* y (n, H) dtype = final norm of the rows row[0..n) of x; row NULL: 0..n-1. */
+/* y (n, H) in dtype = final norm of rows row[0..n-1] of x; row NULL: of rows
+ * 0..n-1. */
 void weft_head_norm(const struct weft_shape *shape, const float *final,
                     const float *x, const int32_t *row, int32_t n, void *y);
 
-/* Logits (m, n) f32 with leading dimension ld, columns [j, j + n) of block t
- * (j a multiple of the panel), of normed rows. */
+/* logits (m, n) f32 with leading dimension ld: columns [j, j + n) of block t's
+ * vocabulary, for m rows after the final norm. j is a multiple of
+ * WEFT_PANEL. */
 void weft_head_gemm(const struct weft_shape *shape,
                     const struct weft_k_head *head, int32_t t, int64_t j,
                     int64_t m, int64_t n, const void *normed, float *logits,

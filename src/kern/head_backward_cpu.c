@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backward of the language-model head. Logits are made again, a chunk of
- * rows and columns at a time, turned into their gradient in place and rounded
- * to the run's dtype; two products take it from there.
+ * Backward pass of the language-model head. Logits are recomputed, a chunk of
+ * rows and columns at a time, replaced by their gradient and rounded to the
+ * run's dtype. Two products make the gradients of weights and rows from it.
  *
- *     for rows of whole samples, or to an even row inside one
+ *     for rows of whole samples, or up to an even row inside one
  *       for block t of the range             (dX: one k chain per block)
  *         for columns of the block
  *           logits -> dlogits -> dW chain, dX chain
  *         add dX up the T tree, to the range's roots
  *       the whole: final norm backward, row by row
  *
- * Cuts in rows and columns are free: dX's chain goes on over columns, dW's
- * over rows, and bf16 pairs of rows start where a sample starts.
+ * How rows and columns are cut into chunks changes no bit: dX's chain
+ * continues over chunks of columns, dW's over chunks of rows, and no chunk
+ * separates the two rows of a bf16 pair.
  */
 #include "kern/head.h"
 #include "kern/layer.h"
@@ -23,8 +24,8 @@ enum { ROWS = 256, COLUMNS = WEFT_SOFTMAX_COLUMNS, LEVELS = 4 };
 struct work {
     void *normed;      /* (rows, H) dtype */
     float *logits;     /* (rows, COLUMNS) */
-    void *dlogits;     /* (rows, COLUMNS) dtype; the logits' place in f32 */
-    float *dx[LEVELS]; /* (rows, H): what waits in the T tree; 0: its root */
+    void *dlogits;     /* (rows, COLUMNS) dtype; in f32 the same as logits */
+    float *dx[LEVELS]; /* (rows, H): sums that wait in the T tree; 0: root */
     int32_t *run;      /* (rows) rows of every sample of the chunk */
     void *dw;          /* scratch of the product */
 };
@@ -84,8 +85,8 @@ size_t weft_k_head_backward_scratch_bytes(const struct weft_shape *shape,
                                         shape->hidden);
 }
 
-/* Gradient of the chunk's logits, scaled and rounded; n columns from `first`
- * of the vocabulary, a zero column behind an odd n. */
+/* Makes the gradient of the chunk's logits, scaled and rounded: n columns from
+ * column `first` of the vocabulary, and a column of 0 if n is odd. */
 static void make_dlogits(const struct task *k, const struct work *work,
                          struct rows rows, int64_t first, int64_t n)
 {
@@ -154,14 +155,15 @@ static void add_dx(const struct task *k, const struct work *work,
     weft_k_gemm(&args);
 }
 
-/* The rows' gradient before the norm, of a root's blocks. */
+/* One root: out (rows, H) is the sum over the root's blocks of the gradient of
+ * the norm's output. */
 static void root_backward(const struct task *k, const struct work *work,
                           struct rows rows, struct weft_range root,
                           float *out)
 {
     const struct weft_shape *s = k->shape;
     float *dx[LEVELS];
-    int32_t depth = 0; /* sums that wait */
+    int32_t depth = 0; /* number of sums that wait in the tree */
     memcpy(dx, work->dx, sizeof dx);
     dx[0] = out;
     for (int32_t b = 0; b < root.n; b++) {
@@ -182,7 +184,7 @@ static void root_backward(const struct task *k, const struct work *work,
     }
 }
 
-/* Of all roots: out, `stride` floats apart. */
+/* All roots of the range: out, roots `stride` floats apart. */
 static void rows_backward(const struct task *k, const struct work *work,
                           struct rows rows, float *out, int64_t stride)
 {
@@ -194,7 +196,8 @@ static void rows_backward(const struct task *k, const struct work *work,
         root_backward(k, work, rows, root[i], out + i * stride);
 }
 
-/* The rows' gradient d (n, H) through the final norm into dx. */
+/* Backward pass of the final norm: writes rows row[0..n-1] of dx from the
+ * gradient d (n, H) of its output. */
 static void norm_backward(const struct weft_shape *s, const float *final,
                           const float *x, const int32_t *row, int32_t n,
                           const float *d, float *dx, float *grad_final)
@@ -205,8 +208,9 @@ static void norm_backward(const struct weft_shape *s, const float *final,
                                 d + i * h, dx + row[i] * h, grad_final);
 }
 
-/* The next rows and their runs; `run` and `done` (rows of *run that earlier
- * chunks took) move on. A sample is cut only at an even row. */
+/* The next chunk of rows. out receives the number of rows of each sample;
+ * *run, the next sample, and *done, how many of its rows earlier chunks had,
+ * are updated. A sample is cut only at an even row. */
 static struct rows next_rows(int32_t first, int32_t n_runs,
                              const int32_t *run_rows, int32_t *run,
                              int32_t *done, int32_t *out)
@@ -226,7 +230,7 @@ static struct rows next_rows(int32_t first, int32_t n_runs,
             *done = 0;
         }
     }
-    weft_assert(rows.n > 0); /* run_rows covers the targets */
+    weft_assert(rows.n > 0); /* run_rows adds up to the targets */
     return rows;
 }
 

@@ -2,10 +2,10 @@
 /*
  * The language-model head: final norm, logits, log-probs and entropy.
  *
- * Log-probs take WEFT_SOFTMAX_COLUMNS columns of a vocabulary block at a time
- * for up to ROWS rows, so that a chunk of logits stays in cache and the whole
- * never exists. A row's numbers do not depend on the rows beside it: products
- * do not, and everything else is per row.
+ * Log-probs are computed for WEFT_SOFTMAX_COLUMNS columns of a vocabulary
+ * block and up to ROWS rows at a time, so that a chunk of logits stays in the
+ * cache and all logits never exist at once. A row's results do not depend on
+ * other rows: those of the products do not, and all else is done per row.
  */
 #include "kern/head.h"
 
@@ -43,10 +43,10 @@ void weft_head_gemm(const struct weft_shape *s,
     weft_k_gemm(&args);
 }
 
-/* A range's part: states, and where the target is in the range its logit. */
+/* A range's part of the log-probs. */
 struct part {
     struct weft_softmax *state; /* (n, blocks of the range) */
-    float *hit;                 /* (n) scaled */
+    float *hit; /* (n): scaled logits of targets in the range */
 };
 
 static size_t part_lay(struct weft_range range, int32_t n, uintptr_t base,
@@ -72,7 +72,7 @@ struct work {
     float *logits; /* (rows, WEFT_SOFTMAX_COLUMNS) */
 };
 
-/* Lays the work area out from `base`; returns its bytes. */
+/* Divides the work area at `base`; returns its size in bytes. */
 static size_t work_lay(const struct weft_shape *s, int32_t n, uintptr_t base,
                        struct work *out)
 {
@@ -95,7 +95,7 @@ size_t weft_k_head_scratch_bytes(const struct weft_shape *shape, int32_t n)
     return work_lay(shape, n, 0, &work);
 }
 
-/* Rows of a range's part, from the first of theirs on. */
+/* Some rows of a range's part; pointers are to the first of them. */
 struct rows {
     const struct weft_shape *s;
     struct weft_range range;
@@ -105,7 +105,7 @@ struct rows {
     struct part part;
 };
 
-/* A chunk of n columns from j of block t. */
+/* Adds a chunk of logits, columns [j, j + n) of block t, to the states. */
 static void take_chunk(const struct rows *rows, const float *logits,
                        int32_t t, int64_t j, int64_t n)
 {

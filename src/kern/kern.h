@@ -2,19 +2,21 @@
 /*
  * Kernels: numerical operations on plain pointers, one thread, no allocation.
  *
- * The numerics contract (doc/numerics.md; design section 3) holds for every
- * function here: what a row yields depends on that row's sample prefix, the
- * weights, dtype, instruction set and the partition into T blocks; never on
- * how many rows or samples share a call. Sums over tokens continue one f32
- * chain in the gradient tile, so the cut into micro-batches does not matter.
+ * The numerics contract (doc/numerics.md) holds for every function here: the
+ * result of a row (token) depends on the tokens before it in its sample, the
+ * weights, dtype, instruction set and the partition into T tensor blocks, and
+ * never on how many rows or samples share a call. A sum over tokens is one
+ * chain of f32 additions in sample order, and the gradient tile is its first
+ * term, so the cut into micro-batches does not matter: such a gradient is said
+ * to *continue*.
  *
  * Letters: M rows (tokens), H hidden, A query heads, D head size, F MLP
  * columns, V vocabulary, T blocks. Activations: the residual stream and its
  * gradient are f32 (M, H); inputs of products are rounded to the run's dtype.
  *
  * Scratch: every function that needs workspace takes `scratch`, 64-byte
- * aligned, of at least the bytes the matching *_scratch_bytes() says; its
- * contents need not survive.
+ * aligned, of at least as many bytes as the matching *_scratch_bytes()
+ * returns. The caller may use it for other things between calls.
  */
 #ifndef WEFT_KERN_KERN_H
 #define WEFT_KERN_KERN_H
@@ -35,19 +37,20 @@ enum weft_isa {
     WEFT_N_ISAS
 };
 
-/* The best set this CPU runs. */
+/* The best instruction set that this CPU and this build have. */
 enum weft_isa weft_k_isa_detect(void);
 
 /* "c", "avx2", "avx512", "avx512_bf16" */
 const char *weft_k_isa_name(enum weft_isa isa);
 
-/* Whether the two give the same bits: all sets with fused multiply-adds do,
- * plain C rounds every product. */
+/* Whether kernels of both sets give the same bits: all sets with fused
+ * multiply-adds do; plain C rounds every product. */
 bool weft_k_isa_same_bits(enum weft_isa a, enum weft_isa b);
 
-/* Chooses the kernels for the whole process; call once before others (tests
- * may call it again). `name` NULL: WEFT_ISA from the environment if set, else
- * the best. Errors: unknown name, set this CPU lacks. */
+/* Chooses the kernels for the whole process; call it once, before any kernel
+ * (tests may call it again). `name` NULL: WEFT_ISA from the environment if it
+ * is set, else the best set. Errors: the name is unknown, or the CPU lacks the
+ * set. */
 int weft_k_init(const char *name, struct weft_err *err);
 enum weft_isa weft_k_isa(void);
 
@@ -56,18 +59,20 @@ enum weft_isa weft_k_isa(void);
 /* A published matrix: panels [n_pad/32][k][32] f32, or
  * [n_pad/32][k/2][32][2] bf16 (k even). */
 
-/* Y (M, n) = sum over blocks b of X_b (M, k[b]) W_b (n, k[b])^T, f32.
- * Within a block k is one ascending FMA chain per output element (bf16: pairs
- * of k, the CPU's dot product); blocks are joined by the binary tree of
- * weft_tree order ((0+1)+(2+3))+... in f32. n_blocks is 1..8, any number (a
- * non-power-of-two joins by pairing from the left at each level).
- * x[b]: row-major in `dtype`, leading dimension ldx[b]; w[b] published, k[b]
- * (bf16: even) the leading part of its panels. A transposed tile is a
- * published matrix of k_pad rows and panels of depth n_pad: dX = dY W has
- * n = K, k[b] = N and, where N is not n_pad, kstride[b] = n_pad.
+/* Y (M, n) = sum over blocks b of X_b (M, k[b]) W_b (n, k[b])^T, in f32.
+ * Within a block, every output element is one chain of fused multiply-adds
+ * over ascending k (bf16: of the CPU's dot products of pairs of k). The sums
+ * of the blocks are added in f32 by a binary tree, ((0+1)+(2+3))+...; n_blocks
+ * is 1..8, and where it is no power of two every level of the tree pairs
+ * neighbours from the left.
+ * x[b]: row-major in `dtype`, leading dimension ldx[b].
+ * w[b]: a published matrix; k[b] (bf16: even) is how much of the depth of its
+ * panels is used. A transposed tile is a published matrix of k_pad rows whose
+ * panels have the depth n_pad: dX = dY W has n = K, k[b] = N and, where N is
+ * not n_pad, kstride[b] = n_pad.
  * bias: (n) f32 or NULL, added after the tree. residual: (M, n) f32 with
  * leading dimension ldy or NULL, added after the bias (may alias y).
- * y: f32 or, when y_dtype is BF16, rounded; leading dimension ldy. */
+ * y: leading dimension ldy; f32 or, when y_dtype is BF16, rounded. */
 struct weft_k_gemm_args {
     enum weft_dtype dtype, y_dtype;
     int64_t m, n;
@@ -81,17 +86,17 @@ struct weft_k_gemm_args {
     const float *residual;
     void *y;
     int64_t ldy;
-    bool accumulate; /* start block 0's chain from y (f32, n_blocks 1) */
+    bool accumulate; /* block 0's chain starts from y (f32, n_blocks 1) */
 };
 void weft_k_gemm(const struct weft_k_gemm_args *args);
 
-/* G += dY^T X over the rows of a micro-batch, in sample order: for every
- * (n, k) one f32 chain that starts from the gradient's present value.
- * dy: (M, n) dtype, x: (M, k) dtype, row-major; grad: flat order of a matrix
- * part (n_pad panels; padding rows are left alone).
- * bf16 takes two tokens per step: `run_rows` (n_runs) are the row counts of
- * the samples in order, and an odd sample is padded with a zero token, so the
- * chain does not depend on neighbours. */
+/* G += dY^T X over the rows of a micro-batch, in sample order: every element
+ * (n, k) is one f32 chain that starts from the gradient's present value.
+ * dy: (M, n) and x: (M, k), row-major in `dtype`. grad: a matrix part in flat
+ * order; padding rows of its last panel are not changed.
+ * In bf16 a step takes two tokens. `run_rows` (n_runs) holds the number of
+ * rows of each sample, in order; a sample with an odd number is padded with a
+ * zero token, so that its pairs do not depend on the samples around it. */
 struct weft_k_gemm_dw_args {
     enum weft_dtype dtype;
     int64_t n, k;
@@ -108,29 +113,30 @@ size_t weft_k_gemm_dw_scratch_bytes(enum weft_dtype dtype, int64_t n_rows,
                                     int32_t n_runs, int64_t n, int64_t k);
 void weft_k_gemm_dw(const struct weft_k_gemm_dw_args *args);
 
-/* Master weights (flat f32) to the published forward and transposed tiles.
- * bwd may be NULL (a frozen model). For f32 the forward tile is the flat order
- * itself. */
+/* Converts master weights (flat f32) to the published forward tile and its
+ * transpose. bwd may be NULL (a frozen model). In f32 the forward tile has the
+ * flat order itself. */
 void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
                     const float *master, void *fwd, void *bwd);
 
-/* The same of some chunks (base/shape.h), forward alone: master and fwd begin
- * with the first of them. */
+/* The same for some chunks of a tile (base/shape.h) and the forward tile
+ * alone. master and fwd point to the first of these chunks. */
 void weft_k_publish_chunks(const struct weft_layout *layout,
                            enum weft_dtype dtype, struct weft_range chunks,
                            const float *master, void *fwd);
 
-/* dst += src, n elements (one addition of a tree). */
+/* dst (n) += src (n): one addition of a tree. */
 void weft_k_add(float *dst, const float *src, size_t n);
-/* Sum of squares in double: 4096-element tiles, each in order of 16 partial sums, tiles
- * in index order. */
+/* Sum of squares in double. Every 4096 elements are summed in 16 partial
+ * sums; the results are added in index order. */
 double weft_k_sum_squares(const float *x, size_t n);
-/* What keeps a gradient of this norm to at most `clip`: min(1, clip / (norm +
- * 1e-6)), as torch.nn.utils.clip_grad_norm_; clip 0: 1. */
+/* The factor that limits a gradient of this norm to `clip`:
+ * min(1, clip / (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_().
+ * clip 0: no limit, the factor is 1. */
 float weft_k_clip_scale(double norm, float clip);
 
-/* Moments of numbers that come tile by tile; the same tiles in the same order
- * give the same bits. Begin with all fields 0. */
+/* Moments of numbers that are added tile by tile; the same tiles in the same
+ * order give the same bits. All fields are 0 at first. */
 struct weft_k_moments {
     int64_t n;
     double mean,
@@ -138,16 +144,17 @@ struct weft_k_moments {
     double min, max;
 };
 void weft_k_moments_add(struct weft_k_moments *m, int32_t n, const float *x);
-/* 1 / sqrt(unbiased variance + 1e-8), of two numbers or more. */
+/* 1 / sqrt(unbiased variance + 1e-8); n is 2 or more. */
 double weft_k_moments_rstd(const struct weft_k_moments *m);
 
 /* ---- Rows ------------------------------------------------------------- */
 
-/* y = dtype(x / rms(x) * w), rms with eps; (M, H). */
+/* y (M, H) = dtype(x / sqrt(mean(x^2) + eps) * w), the mean over a row. */
 void weft_k_rmsnorm(enum weft_dtype dtype, int64_t m, int64_t h, float eps,
                     const float *x, const float *w, void *y);
-/* dx (M, H) += gradient through the norm of dy (f32); dw (H) continues its
- * chain over rows in order (NULL: not wanted). */
+/* dy (M, H) is the gradient of the norm's output. dx (M, H) += the gradient of
+ * its input; the weight's gradient dw (H) continues, rows in order (NULL: not
+ * wanted). */
 void weft_k_rmsnorm_backward(int64_t m, int64_t h, float eps, const float *x,
                              const float *w, const float *dy, float *dx,
                              float *dw);
@@ -161,7 +168,7 @@ struct weft_k_run {
     int32_t n;
 };
 
-/* Rows of several runs one after another, no padding. */
+/* The rows of several runs, one after another without padding. */
 struct weft_k_batch {
     int32_t n_rows, n_runs;
     const struct weft_k_run *run;
@@ -188,10 +195,11 @@ struct weft_k_layer {
     const float *norms; /* WEFT_TILE_NORMS, flat */
 };
 
-/* x (M, H) -> y (M, H), may be the same. With `kv`, keys and values of the rows
- * are written to, and attention reads, the cache (layer index `layer`);
- * without, runs must start at pos 0 and be whole prefixes. `saved`: what
- * backward needs beside x (NULL: inference, or recompute). */
+/* One decoder layer, x (M, H) -> y (M, H); y may be x. With `kv`, keys and
+ * values of the rows are written to the cache, as layer `layer`, and attention
+ * reads the cache. Without, every run must start at position 0. `saved`
+ * (weft_k_layer_saved_bytes()) receives what the backward pass needs besides
+ * x; NULL for inference, or when the backward pass recomputes it. */
 size_t weft_k_layer_saved_bytes(const struct weft_shape *shape,
                                 int64_t n_rows);
 size_t weft_k_layer_forward_scratch_bytes(const struct weft_shape *shape,
@@ -202,10 +210,11 @@ void weft_k_layer_forward(const struct weft_shape *shape,
                           const struct weft_k_kv *kv, const float *x,
                           float *y, void *saved, void *scratch);
 
-/* dx (M, H): gradient of the output in, of the input out. x: the layer's
- * input. saved NULL: recomputed from x. grad[t]: WEFT_TILE_LAYER flat order
- * of block t, grad_norms: WEFT_TILE_NORMS; both continue. Gradients of KV
- * rows shared by blocks are accumulated in the owner's tile only. */
+/* dx (M, H): the gradient of the layer's output on entry, of its input on
+ * return. x: the layer's input. saved NULL: it is recomputed from x. grad[t]
+ * (WEFT_TILE_LAYER of block t, flat order) and grad_norms (WEFT_TILE_NORMS)
+ * continue. Where several blocks hold a KV head, only the tile of the head's
+ * owner receives its gradient. */
 size_t weft_k_layer_backward_scratch_bytes(const struct weft_shape *shape,
                                            const struct weft_k_batch *batch,
                                            bool recompute);
@@ -215,9 +224,9 @@ void weft_k_layer_backward(const struct weft_shape *shape,
                            const void *saved, float *dx, float *const grad[],
                            float *grad_norms, void *scratch);
 
-/* Sums of squares of some chunks of a tile's gradient, which begins with the
- * first of them, without replicas that its block does not own. sum_out
- * (chunks.n): weft_k_sum_squares() of each. */
+/* sum_out (chunks.n): weft_k_sum_squares() of each of some chunks of a tile's
+ * gradient, without replicas of KV heads that the block does not own. grad
+ * points to the first of these chunks. */
 void weft_k_chunk_squares(const struct weft_shape *shape,
                           enum weft_tile_kind kind, int32_t block,
                           struct weft_range chunks, const float *grad,
@@ -225,17 +234,19 @@ void weft_k_chunk_squares(const struct weft_shape *shape,
 
 /* ---- Embedding -------------------------------------------------------- */
 
-/* x (M, H) f32 = rows of the table; table[t]: WEFT_TILE_EMBED published. */
+/* x (n, H) f32: row i is that of token[i]. table[t]: WEFT_TILE_EMBED of block
+ * t, published. */
 void weft_k_embed(const struct weft_shape *shape, const void *const table[],
                   int32_t n, const int32_t *token, float *x);
-/* grad[t] (n_vocab, H) continues, rows in order. */
+/* dx (n, H). grad[t] (n_vocab of block t, H) continues, rows in order. */
 void weft_k_embed_backward(const struct weft_shape *shape, int32_t n,
                            const int32_t *token, const float *dx,
                            float *const grad[]);
-/* Tied weights: adds the embedding's gradient (natural order) of block t to
- * the head's (flat order), some chunks that both begin with; and makes the
- * published table from the published head, in its place if it is the same:
- * both have room for n_vocab rounded up to WEFT_PANEL rows. */
+/* For tied weights: weft_k_tied_add_gradient() adds the gradient of block t's
+ * embedding (row-major) to that of its head (flat order); both point to the
+ * first of `chunks`. weft_k_tied_table() makes the published embedding table
+ * from the published head; table may be head. Both have room for n_vocab
+ * rounded up to WEFT_PANEL rows. */
 void weft_k_tied_add_gradient(const struct weft_shape *shape, int32_t t,
                               struct weft_range chunks,
                               const float *embed_grad, float *head_grad);
@@ -251,18 +262,18 @@ struct weft_k_head {
     const float *final; /* WEFT_TILE_FINAL, flat */
 };
 
-/* Rows that predict: row[i] of x (M, H) predicts token target[i]. */
+/* Rows that predict a token: row[i] of x (M, H) predicts target[i]. */
 struct weft_k_targets {
     int32_t n;
     const int32_t *row; /* ascending */
     const int32_t *target;
 };
 
-/* log p(target) under softmax(logits / temperature) over the whole
- * vocabulary; entropy of that distribution (NULL: not wanted); lse for the
- * backward (NULL: not wanted). Never more than a chunk of logits exists.
- * Order: design section 3 (per vocabulary block with the local maximum,
- * merged by the T tree). */
+/* logp_out (n): log p(target) under softmax(logits / temperature) over the
+ * whole vocabulary. entropy_out (n): entropy of that distribution. lse_out
+ * (n): log-sum-exp, which the backward pass takes. The last two may be NULL.
+ * Only a chunk of the logits exists at a time; the order of the sums is that
+ * of kern/softmax.h. */
 size_t weft_k_head_scratch_bytes(const struct weft_shape *shape, int32_t n);
 void weft_k_head_logprob(const struct weft_shape *shape,
                          const struct weft_k_head *head, const float *x,
@@ -271,9 +282,9 @@ void weft_k_head_logprob(const struct weft_shape *shape,
                          float *entropy_out, float *lse_out, void *scratch);
 
 /* Gradient of sum_i dlogp[i] * logp[i] + dentropy[i] * entropy[i].
- * dx (M = n_rows, H) is overwritten (zero in rows that predict nothing);
- * grad[t], grad_final continue. run_rows as in weft_k_gemm_dw, but counting
- * the predicting rows of every sample. */
+ * dx (n_rows, H) is overwritten, with 0 in rows that predict nothing; grad[t]
+ * and grad_final continue. run_rows (n_runs): the number of rows of each
+ * sample that predict a token (see struct weft_k_gemm_dw_args). */
 size_t weft_k_head_backward_scratch_bytes(const struct weft_shape *shape,
                                           int32_t n, int32_t n_runs);
 void weft_k_head_backward(
@@ -284,14 +295,15 @@ void weft_k_head_backward(
     const float *dentropy, float *dx, float *const grad[], float *grad_final,
     void *scratch);
 
-/* Logits (n, V) f32 (before temperature) of n rows of x (n, H): for sampling. */
+/* For sampling: logits (n, V) f32 of x (n, H), not divided by the
+ * temperature. */
 void weft_k_head_logits(const struct weft_shape *shape,
                         const struct weft_k_head *head, int32_t n,
                         const float *x, float *logits, void *scratch);
 
-/* value[i] = score . norm(x[row[i]]), f32, order of 16 partial sums; targets->target is
- * not read. Backward: dx (n_rows, H) is overwritten, as above; grad_final
- * continues. */
+/* value_out[i] = the dot product of the score vector and norm(x[row[i]]), f32,
+ * in 16 partial sums; targets->target is not read. Backward: dx (n_rows, H) is
+ * overwritten, with 0 in other rows; grad_final continues. */
 size_t weft_k_value_scratch_bytes(const struct weft_shape *shape);
 void weft_k_value(const struct weft_shape *shape, const float *final,
                   const float *x, const struct weft_k_targets *targets,
@@ -310,16 +322,17 @@ struct weft_k_sampling {
     float top_p;       /* 1: all */
     uint64_t seed;
 };
-/* One token from logits (V): the largest top_k, then of these the smallest
- * set whose share of their probability reaches top_p (never empty); ties by
- * the lower id. One Philox uniform keyed (seed, SAMPLE, a, b, position) goes
- * through the distribution function: in descending probability where top_k or
- * top_p cut, else in the order of ids. logp_out: log softmax(logits /
- * temperature)[token] over the whole vocabulary, the bits of
- * weft_k_head_logprob() with inv_temperature = 1 / temperature. scratch:
- * V * 8 bytes. Returns -1, and leaves logp_out alone, when the logits hold a
- * NaN or no finite largest number (-infinity alone is a token that cannot
- * come). */
+/* Draws one token from logits (V). The candidates are the top_k largest
+ * logits, and of these the smallest set whose share of the candidates'
+ * probability reaches top_p (never empty); of equal logits the lower id comes
+ * first. One Philox uniform number keyed (seed, SAMPLE, a, b, position) is
+ * looked up in the distribution function, which runs over candidates in
+ * descending probability where top_k or top_p cut, else over ids. logp_out:
+ * log softmax(logits / temperature)[token] over the whole vocabulary, with the
+ * bits of weft_k_head_logprob() for inv_temperature = 1 / temperature.
+ * scratch: V * 8 bytes. Returns -1, without writing logp_out, when a logit is
+ * NaN or the largest one is not finite (a single logit of -infinity is a token
+ * that is never drawn). */
 int32_t weft_k_sample(const struct weft_shape *shape,
                       const struct weft_k_sampling *sampling,
                       const float *logits, uint32_t a, uint32_t b,
@@ -332,20 +345,22 @@ enum weft_kl { WEFT_KL_NONE, WEFT_KL_K1, WEFT_KL_K2, WEFT_KL_K3 };
 /* Estimate of the KL divergence from the reference at one sampled token
  * (Schulman 2020, "Approximating KL divergence"), with d = logp - ref: k1 = d,
  * k2 = d^2 / 2, k3 = exp(-d) - 1 + d, but at most 10. The slope is the
- * estimate's derivative by logp, 0 beyond that bound. */
+ * estimate's derivative with respect to logp, 0 where k3 is bounded. */
 struct weft_k_kl {
     double value, slope;
 };
 struct weft_k_kl weft_k_kl(enum weft_kl kind, float logp, float ref);
 
 /* The coefficient after n samples whose mean KL was `kl` (Ziegler et al. 2019,
- * section 2.2): coef (1 + e n / horizon), e = kl / target - 1 kept in +-0.2. */
+ * section 2.2): coef (1 + e n / horizon), with e = kl / target - 1 clipped to
+ * [-0.2, 0.2]. */
 double weft_k_kl_adapt(double coef, double kl, double target, int32_t n,
                        int32_t horizon);
 
 /* Generalised advantage estimation (Schulman et al. 2016) of one response of
- * n tokens, gamma and lambda in [0, 1]: backwards recursion in f32.
- * reward, value (n); bootstrap: value after the last token (0 when it ended).
+ * n tokens, gamma and lambda in [0, 1]: a recursion from the last token to the
+ * first, in f32. reward, value (n); bootstrap: the value after the last token
+ * (0 when the response ended).
  * advantage_out, return_out (n) with return = advantage + value. */
 void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 const float *value, float bootstrap, float *advantage_out,
@@ -353,9 +368,10 @@ void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
 
 /* PPO's policy loss of tokens i = 0..n-1 of one sample. w: weight of each
  * token in the mini-batch's mean; it scales the gradients and WEFT_STAT_LOSS,
- * not the other statistics. Log-ratios are clamped to 20, with gradient 0
- * beyond, as verl does. ref_logp may be NULL without a KL.
- * Statistics are added to `stat` (the maxima joined), in token order. */
+ * not the other statistics. Log-ratios are clamped to [-20, 20], with gradient
+ * 0 outside, as in verl. ref_logp may be NULL when there is no KL term.
+ * Statistics are added to `stat`, maxima by taking the larger, in token
+ * order. */
 struct weft_k_policy {
     float clip_low, clip_high; /* ratio kept in [1 - low, 1 + high] */
     float dual_clip;           /* c > 1: loss >= -c A for A < 0; 0: off */
@@ -384,8 +400,8 @@ void weft_k_policy_loss(const struct weft_k_policy *policy, int32_t n,
                         double stat[WEFT_N_POLICY_STATS]);
 
 /* Clipped value loss: w * 0.5 * max((v-R)^2, (clip(v, v_old +- eps) - R)^2);
- * clip <= 0: no clipping. Statistics are added, and only LOSS carries w, as
- * above. */
+ * clip <= 0: no clipping. Statistics are added to `stat`; w scales LOSS alone
+ * of them. */
 enum weft_value_stat {
     WEFT_VSTAT_LOSS,
     WEFT_VSTAT_CLIPPED,
@@ -403,8 +419,8 @@ struct weft_k_adamw {
     float lr, beta1, beta2, eps, weight_decay;
     int64_t step; /* 1 for the first update; bias correction in double */
 };
-/* n elements: g = grad * scale; decoupled decay (Loshchilov & Hutter 2019).
- * master, m, v are updated. */
+/* One AdamW step of n elements with the gradient grad * scale and decoupled
+ * weight decay (Loshchilov & Hutter 2019). master, m, v are updated. */
 void weft_k_adamw(const struct weft_k_adamw *o, size_t n, float scale,
                   const float *grad, float *master, float *m, float *v);
 

@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-/* Bound of k3, whose exponential would drown all other tokens; verl's
- * (0.9.1, trainer/ppo/core_algos.py: kl_penalty_forward). */
+/* Bound of k3, as in verl (0.9.1, trainer/ppo/core_algos.py:
+ * kl_penalty_forward): without it the exponential of one token could exceed
+ * the sum of all others. */
 static const double K3_MAX = 10;
 
 struct weft_k_kl weft_k_kl(enum weft_kl kind, float logp, float ref)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attention half of a decoder layer backwards: from the O product to the
- * heads, where members exchange what they share, then to the QKV product and
- * the norm before it.
+ * Backward pass of a decoder layer's attention half, in two steps: the O
+ * product and the heads, after which members of the tp group exchange the
+ * gradients of KV heads that they share; then the QKV product and the norm
+ * before it.
  */
 #include "kern/layer_backward.h"
 
@@ -13,11 +14,11 @@ struct attention {
     struct weft_layer_backward b;
     float *dqkv[WEFT_MAX_BLOCKS]; /* (M, qkv) */
     float *work;                  /* (2, T, D) */
-    /* to the heads */
+    /* used by weft_k_heads_backward() */
     void *dy;    /* (M, H) in dtype */
     float *datt; /* (M, q) of one block */
     float *heads;
-    /* to the QKV product, in the same place */
+    /* used by weft_k_qkv_backward(), in the same memory */
     struct weft_rope_table rope;
     void *normed;                        /* (M, H) in dtype */
     void *dqkv_rounded[WEFT_MAX_BLOCKS]; /* (M, qkv) in dtype */
@@ -102,7 +103,7 @@ static void begin(struct attention *a, const void *saved, float *dqkv,
     weft_layer_backward_begin(&a->b, saved);
 }
 
-/* ---- To the heads ------------------------------------------------------- */
+/* ---- O product and heads ------------------------------------------------ */
 
 static void attend(const struct attention *at, int32_t t)
 {
@@ -168,9 +169,9 @@ void weft_k_heads_backward(const struct weft_shape *s,
     weft_layer_share_heads(s, range, m, a.dqkv, shared, a.work);
 }
 
-/* ---- To the QKV product ------------------------------------------------- */
+/* ---- QKV product -------------------------------------------------------- */
 
-/* The gradients of the weights of block t. */
+/* Makes the gradients of block t's QKV weights and bias. */
 static void qkv_weights(const struct attention *a, int32_t t)
 {
     const struct weft_layer_backward *b = &a->b;
@@ -185,7 +186,8 @@ static void qkv_weights(const struct attention *a, int32_t t)
     weft_layer_dw(b, &w, b->s->hidden, a->dqkv_rounded[t], a->normed);
 }
 
-/* The range's first KV head is not its own: the owner takes it back to x. */
+/* If another member owns the range's first KV head, clears this replica's
+ * gradient: the owner multiplies it by the weights, and it must count once. */
 static void drop_replica(const struct attention *a)
 {
     const struct weft_shape *s = a->b.s;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Norm of q and k, RoPE and rounding of a row of block t's product. */
+/* From a row of block t's QKV product: norms of q and k, RoPE, rounding. */
 static void finish_qkv(const struct weft_layer_forward *f, int32_t t,
                        int64_t row, const float *cos_sin, float *qkv)
 {
@@ -72,7 +72,7 @@ static const int32_t *pages_of(const struct weft_k_kv *kv,
     return kv->page + (int64_t) run->slot * kv->pages_per_slot;
 }
 
-/* Attention of run i's rows, first row `row`, over KV head `head` of block
+/* Attention of run i, whose first row is `row`, over KV head `head` of block
  * t. */
 static void attend(const struct weft_layer_forward *f,
                    const struct weft_k_kv *kv, int32_t layer, int32_t i,

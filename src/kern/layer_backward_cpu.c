@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decoder layer backwards: the products of its blocks, and the whole of it
- * as its parts over [0, T), one after another. Gradients that enter products
- * are rounded to the run's dtype; what blocks share goes through the T tree
- * in f32 first.
+ * Backward pass of a decoder layer: the products of its blocks, and the whole
+ * layer, which is its parts over [0, T), one after another. Gradients are
+ * rounded to the run's dtype before products; sums over blocks are made by the
+ * T tree in f32 before that.
  */
 #include "kern/layer_backward.h"
 
@@ -145,16 +145,16 @@ size_t weft_k_part_backward_scratch_bytes(const struct weft_shape *shape,
 /* ---- The whole ---------------------------------------------------------- */
 
 struct whole {
-    float *x_mid; /* (M, H), then the saved part: of a recomputation */
+    float *x_mid; /* (M, H), then the saved part; where it is recomputed */
     char *saved;
     float *dnormed;           /* (M, H) */
-    float *dqkv, *head_norms; /* in the attention half */
+    float *dqkv, *head_norms; /* of the attention half */
     void *mlp, *attention;    /* scratch of the halves */
-    void *recompute;          /* and of a forward pass before them */
+    void *recompute;          /* scratch of the recomputation */
 };
 
-/* Where everything lies in scratch. The two halves, and the forward pass of
- * a recomputation, use one place after another. */
+/* Divides the scratch memory. The recomputation and the two halves run one
+ * after another and use the same memory. */
 static void whole_at(const struct weft_shape *s,
                      const struct weft_k_batch *batch, bool recompute,
                      struct weft_arena *arena, struct whole *w)

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decoder layer forwards, a range of its blocks or all of them:
+ * Forward pass of a decoder layer, of a range of its blocks or all of them:
  *
  *     x -> norm -> q, k, v (block by block) -> norm of q, k -> RoPE
  *       -> attention -> O product (T tree) + x = x_mid
  *       -> norm -> gate, up -> silu(gate) up -> down product (T tree) + x_mid
  *
- * Rounded to the run's dtype: the norms' outputs, q, k, v after RoPE,
- * attention's output, gate, up and their product; all else is f32. Rows go
- * through in chunks, which shows in no bit: only attention looks at others.
- * The whole takes a chunk from O to its end at once; parts stop at the sums
- * over blocks, of which they make the roots.
+ * Rounded to the run's dtype are the norms' outputs, q, k, v after RoPE,
+ * attention's output, gate, up and their product; all else is f32. Rows are
+ * computed in chunks, which changes no bit, as only attention reads other
+ * rows. The whole layer computes a chunk from the O product to the end at
+ * once; a part ends at each sum over blocks, of which it makes the roots.
  */
 #include "kern/layer_forward.h"
 
 /* ---- Sums over blocks --------------------------------------------------- */
 
-/* Where rows of a sum over blocks go: roots without anything, or the whole
- * with bias and residual. */
+/* Output of a sum over blocks: its roots, without bias and residual; or, if
+ * the range is all blocks, the sum with them. */
 struct sum {
     const float *bias, *residual; /* (H), (M, H) or NULL */
     float *y;                     /* (n_roots, M, H) */
 };
 
-/* Rows r..r + n - 1; g says which products. */
+/* Rows r..r + n - 1 of a sum over blocks; g has the operands. */
 static void add_up(const struct weft_layer_forward *f,
                    struct weft_k_gemm_args *g, int64_t r, int64_t n,
                    const struct sum *to)
@@ -52,7 +52,7 @@ static void project_o(const struct weft_layer_forward *f, int64_t r,
     add_up(f, &g, r, n, to);
 }
 
-/* The MLP of rows r..r + n - 1; to->y NULL: only gate and up. */
+/* The MLP for rows r..r + n - 1; to->y NULL: only gate and up. */
 static void mlp(const struct weft_layer_forward *f, int64_t r, int64_t n,
                 const float *x_mid, const struct sum *to)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A decoder layer on its way forward: what its halves have in common. */
+/* What both halves of a decoder layer's forward pass need. */
 #ifndef WEFT_KERN_LAYER_FORWARD_H
 #define WEFT_KERN_LAYER_FORWARD_H
 
 #include "kern/layer.h"
 #include "kern/rows.h"
 
-enum { WEFT_CHUNK_ROWS = 512 }; /* their activations stay near the core */
+/* rows computed at a time, so that their activations stay in the cache */
+enum { WEFT_CHUNK_ROWS = 512 };
 
-/* A range of a layer's blocks. */
+/* The forward pass of a range of a layer's blocks. */
 struct weft_layer_forward {
     const struct weft_shape *s;
     struct weft_range range;
@@ -28,12 +29,12 @@ struct weft_layer_forward {
     float *pages, *attention;
 };
 
-/* Finds the rest when shape, range, weights and batch are there; saved: the
- * range's part, or NULL. */
+/* Sets the other members when shape, range, weights and batch are set; saved:
+ * the range's part of what the backward pass needs, or NULL. */
 void weft_layer_forward_begin(struct weft_layer_forward *f, void *saved,
                               void *scratch);
 
-/* Up to the input of the O product. */
+/* Computes the layer up to the input of the O product. */
 void weft_layer_attention(struct weft_layer_forward *f, int32_t layer,
                           const struct weft_k_kv *kv, const float *x);
 

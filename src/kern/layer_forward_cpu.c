@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a layer's forward pass reads, and where it works. */
+/* Sets up a layer's forward pass: addresses of weights and of scratch. */
 #include "kern/layer_forward.h"
 
-/* Where everything lies in scratch. Only row counts matter. */
+/* Divides the scratch memory; of the batch it reads the row counts alone. */
 static void forward_at(struct weft_layer_forward *f, struct weft_arena *arena,
                        bool has_saved)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradients of KV heads that several blocks read: dk and dv are added up
- * by the T tree before they go on.
+ * The gradients of KV heads that several blocks read: the blocks' dk and dv
+ * are added by the T tree before the backward pass continues.
  *
- * For a head that only blocks of a range read, the range does it by itself.
- * Where others read it too, every member sends what its roots make of it, and
- * all members finish the tree.
+ * Where all blocks that read a head belong to one member, that member adds
+ * them. Otherwise every such member sends the sums of its roots, and all of
+ * them do the remaining additions of the tree.
  */
 #include "kern/layer.h"
 
@@ -21,7 +21,7 @@ static struct weft_range holders_of(const struct weft_shape *s, int32_t kv)
     return r;
 }
 
-/* n <= 0: none. */
+/* The intersection of two ranges; n <= 0 if it is empty. */
 static struct weft_range common(struct weft_range a, struct weft_range b)
 {
     int32_t first = a.first > b.first ? a.first : b.first;
@@ -38,14 +38,15 @@ static struct weft_range heads_of(const struct weft_shape *s,
     return (struct weft_range){first, last->kv0 + last->n_kv - first};
 }
 
-/* What a range sends: dk and dv (2, M, D) of a head, of each root with blocks
- * that hold it. */
+/* A range sends dk and dv (2, M, D) for every pair of a shared KV head and a
+ * root of the range with a block that holds the head. */
 struct slot {
     int32_t kv;
     struct weft_range root;
 };
 
-/* Only a range's first and last head can be held outside of it too. */
+/* Lists what a range sends; returns how many. Only the first and the last KV
+ * head of a range can be held by blocks outside it. */
 static int32_t slots_of(const struct weft_shape *s, struct weft_range range,
                         struct slot out[2 * WEFT_MAX_ROOTS])
 {
@@ -69,7 +70,7 @@ size_t weft_k_shared_kv_bytes(const struct weft_shape *s,
          * (size_t) s->head_dim * sizeof(float);
 }
 
-/* Rows of dk or dv by block, or by a root's first block; NULL: none. */
+/* A head's dk or dv by block, or by a root's first block; NULL: none. */
 struct partials {
     const float *x[WEFT_MAX_BLOCKS];
     int64_t ld[WEFT_MAX_BLOCKS];
@@ -114,7 +115,7 @@ static struct partials of_members(const struct weft_shape *s, int64_t m,
     return p;
 }
 
-/* Row r of the sum over a subtree's blocks; it lies in work (T, D). */
+/* Row r of the sum over a subtree's blocks; the result lies in work (T, D). */
 static const float *sum_row(const struct partials *p, struct weft_range tree,
                             int64_t r, int64_t d, float *work)
 {
@@ -146,7 +147,7 @@ void weft_layer_share_heads(const struct weft_shape *s,
     }
 }
 
-/* dk or dv of one head. */
+/* Sums up dk or dv of one head. */
 static void join_head(const struct weft_shape *s, struct weft_range mine,
                       int64_t m, int32_t kv, bool is_v,
                       const struct partials *p, float *const dqkv[],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KV heads: their places in the cache, and their replicas where neighbouring
+ * KV heads: where they lie in the cache, and their replicas where several
  * blocks read the same head.
  */
 #include "kern/layer.h"
@@ -111,8 +111,8 @@ static void copy_head(const struct weft_shape *s, int32_t from, int32_t to,
                (size_t) s->head_dim * sizeof(float));
 }
 
-/* The lowest block of the range that holds block t's first KV head; the
- * others of a block are its own. */
+/* The lowest block of the range that holds block t's first KV head. Block t
+ * owns its other KV heads itself. */
 static int32_t first_holder(const struct weft_shape *s,
                             struct weft_range range, int32_t t)
 {
@@ -141,7 +141,7 @@ void weft_k_share_range(const struct weft_shape *s, struct weft_range range,
     }
 }
 
-/* Whether row n of block t's QKV part (or element of its bias) counts. */
+/* Whether block t owns row n of its QKV part (or element n of its bias). */
 static bool row_is_owned(const struct weft_shape *s, int32_t t, int64_t n)
 {
     const struct weft_block *b = &s->block[t];
@@ -152,12 +152,13 @@ static bool row_is_owned(const struct weft_shape *s, int32_t t, int64_t n)
         && weft_shape_kv_owner(s, b->kv0 + (int32_t) (head % b->n_kv)) == t;
 }
 
-/* Elements of a part from `begin` on, replicas of other blocks left out. */
+/* Sum of squares of n elements of a part, the first of which is element
+ * `begin`, without replicas of KV heads that other blocks own. */
 static double owned_sum(const struct weft_shape *s, int32_t t,
                         const struct weft_part *p, size_t begin, size_t n,
                         const float *grad)
 {
-    enum { STRIP = 4096 }; /* as weft_k_sum_squares() cuts */
+    enum { STRIP = 4096 }; /* the same as in weft_k_sum_squares() */
     double sum = 0;
     for (size_t at = 0; at < n; at += STRIP) {
         float strip[STRIP];
@@ -182,7 +183,7 @@ void weft_k_chunk_squares(const struct weft_shape *s,
 {
     struct weft_layout l;
     weft_layout_get(s, kind, t, &l);
-    /* A head's replica can only be the first of its block. */
+    /* Only the first KV head of a block can be a replica. */
     bool replica = kind == WEFT_TILE_LAYER
                 && weft_shape_kv_owner(s, s->block[t].kv0) != t;
     size_t first = weft_layout_chunk(&l, chunks.first);

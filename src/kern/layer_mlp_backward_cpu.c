@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MLP half of a decoder layer backwards, and the norm before it. */
+/* Backward pass of a decoder layer's MLP half and of the norm before it. */
 #include "kern/layer_backward.h"
 
 struct mlp {

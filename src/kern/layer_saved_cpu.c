@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a layer keeps for its backward pass: where it lies. */
+/* The layout of what a layer keeps for its backward pass. */
 #include "kern/layer.h"
 
 void weft_layer_saved_at(const struct weft_shape *s, struct weft_range range,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of q and k back through RoPE and norms. */
+/* Backward pass of RoPE and of q's and k's norms. */
 #include "kern/layer.h"
 
 #include <string.h>
 
 #include "kern/rows.h"
 
-/* n heads of a row through their norm; sum (D) continues the gradient of its
- * weight (NULL: not wanted). */
+/* Backward pass of the norm for n heads of a row: g (n, D) is overwritten by
+ * the gradient of the norm's input x. sum (D): the gradient of the weight is
+ * added (NULL: not wanted). */
 static void norm_heads(const struct weft_layer_unrotate *u, int64_t n,
                        const float *x, const float *w, float *g, float *sum)
 {
@@ -19,8 +20,8 @@ static void norm_heads(const struct weft_layer_unrotate *u, int64_t n,
     memcpy(g, u->row, bytes);
 }
 
-/* A row's gradients of the norms' weights, by root: the tree over blocks
- * comes before the chain over rows. */
+/* Writes the roots of one row's gradients of the norms' weights: blocks are
+ * added by the tree first, rows by a chain later. */
 static void norm_roots(const struct weft_layer_unrotate *u, int64_t row)
 {
     const struct weft_shape *s = u->s;
@@ -52,8 +53,9 @@ static void norm_row(const struct weft_layer_unrotate *u, int64_t row)
         x += n_q;
         g += n_q;
         if (weft_shape_kv_owner(s, s->block[t].kv0) != t) {
-            /* A replica, which only the first can be: a gradient where it is
-             * the range's first, and counted by the owner. */
+            /* This block's first KV head is a replica. Its gradient is kept if
+             * the block is the range's first; the norm's weight receives its
+             * share from the owner alone. */
             if (t == u->range.first)
                 norm_heads(u, 1, x, u->knorm, g, NULL);
             x += d;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small products inside attention, for the instruction set this file is
- * compiled for; comes after rows_impl.h.
+ * The small products inside attention, compiled for one instruction set and
+ * included after rows_impl.h.
  */
 
 /* C (rows, cols) = [C +] A (rows, k) B (k, cols), each element one ascending
@@ -15,10 +15,11 @@ struct mm {
     float *c;
     int64_t ldc;
     bool b_bf16, add;
-    const char *ahead; /* where the next b lies, to fetch it early; or NULL */
+    const char *ahead; /* the next product's b, to prefetch; or NULL */
 };
 
-/* `nv` vectors of columns from c0; the last one has `tail` columns. */
+/* Rows from r0 and `nv` vectors of columns from c0; the last vector has `tail`
+ * columns. */
 WEFT_INLINE void mm_block(const struct mm *t, const int rows, const int nv,
                           const bool bf16, const bool partial, int64_t r0,
                           int64_t c0, int64_t tail)
@@ -33,7 +34,7 @@ WEFT_INLINE void mm_block(const struct mm *t, const int rows, const int nv,
     const float *a = t->a + r0 * t->ars;
     const float *bf = (const float *) t->b + c0;
     const uint16_t *bh = (const uint16_t *) t->b + c0;
-    /* Few rows wait for memory more than they compute. */
+    /* With few rows, loads take longer than arithmetic, so b is prefetched. */
     const char *ahead = rows <= 3 ? t->ahead : NULL;
     const int size = bf16 ? 2 : 4;
     if (ahead)

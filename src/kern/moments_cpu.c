@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-/* Two passes over a tile, so that nothing cancels; tiles are merged as in
- * Chan, Golub and LeVeque 1983, "Algorithms for computing the sample
- * variance", equation 1.5. */
+/* A second pass over a tile subtracts its mean, so that large numbers do not
+ * cancel. Tiles are merged as in Chan, Golub and LeVeque 1983, "Algorithms for
+ * computing the sample variance", equation 1.5. */
 void weft_k_moments_add(struct weft_k_moments *m, int32_t n, const float *x)
 {
     double sum = 0, squares = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moving numbers into the order that products read: bf16 pairs, steps of
- * columns, transposes. Part of stream_impl.h; the including file may define
- * TRANSPOSE8 (simd_transpose.h). Pairs are little-endian, as x86 reads them.
+ * Copying numbers into the order that products read: bf16 pairs, steps of
+ * columns, transposes. Included by stream_impl.h; the file that includes that
+ * may define TRANSPOSE8 (simd_transpose.h). The first bf16 of a pair is the
+ * low half of 4 bytes, as on little-endian machines.
  */
 #include <string.h>
 
@@ -32,7 +33,7 @@ static void stream_to_bf16(const float *restrict src, size_t n,
         dst[i] = (uint16_t) bf16_bits(src[i]);
 }
 
-/* Columns of one step; x1 NULL: a pair's second token is missing. */
+/* n columns of one step; x1 NULL: the pair has no second token. */
 WEFT_INLINE void pack_f32(const char *x, int64_t n, char *dst)
 {
     memcpy(dst, x, (size_t) n * sizeof(float));
@@ -51,7 +52,8 @@ WEFT_INLINE void pack_bf16(const char *x0, const char *x1, int64_t n,
     memcpy(dst, step, (size_t) n * sizeof step[0]);
 }
 
-/* `copy` columns of every step, a constant where it is called from. */
+/* Packs `copy` columns of every step; callers give a constant, so that the
+ * compiler unrolls. */
 WEFT_INLINE void pack_columns(enum weft_dtype dtype, int64_t steps,
                               const int32_t *row0, const int32_t *row1,
                               const char *x, int64_t ldx, const int64_t copy,
@@ -93,7 +95,6 @@ static void stream_pack_steps(enum weft_dtype dtype, int64_t steps,
     }
 }
 
-/* Two bf16 as they lie in memory, the first in the low half. */
 static void stream_pair_bf16(const float *restrict src, int64_t k,
                              uint16_t *restrict dst)
 {
@@ -123,7 +124,7 @@ static void stream_transpose(enum weft_dtype dtype, const float *src,
     int width = WEFT_PANEL;
     if (dtype == WEFT_F32) {
         memcpy(from, src, sizeof from);
-    } else { /* a pair of columns goes as one */
+    } else { /* a pair of columns is moved as one element of 4 bytes */
         stream_to_bf16(src, SQUARE, half);
         memcpy(from, half, sizeof half);
         width /= 2;

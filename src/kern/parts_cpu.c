@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Roots: the subtrees of the T tree that a range of blocks makes by itself,
- * and their join. Joining goes from left to right as a binary counter does;
- * a root that is the right half of the last one's parent completes it:
+ * Roots: the subtrees of the T tree that lie inside a range of blocks, and
+ * their join. Roots are joined from left to right, as a binary counter counts:
+ * a root that is the right child of the last root's parent is added to it at
+ * once, and the sum is the parent:
  *
  *     [0, 3) of T = 8    01 2
  *     + [3, 8): 3        01 2+3       0123
@@ -14,7 +15,8 @@
 
 #include "kern/ops.h"
 
-enum { STRIP = 1024 }; /* floats of every pending root near the core */
+/* floats of each root joined at a time, so that pending ones stay in cache */
+enum { STRIP = 1024 };
 
 int32_t weft_k_roots(int32_t n_blocks, struct weft_range range,
                      struct weft_range root_out[WEFT_MAX_ROOTS])
@@ -30,14 +32,14 @@ int32_t weft_k_roots(int32_t n_blocks, struct weft_range range,
     return n_roots;
 }
 
-/* Roots that wait for their right neighbour. */
+/* Roots that wait for their right sibling. */
 struct pending {
     int32_t n;
     struct weft_range root[WEFT_MAX_ROOTS];
     _Alignas(64) float sum[WEFT_MAX_ROOTS][STRIP];
 };
 
-/* The next root in block order, n floats of it. */
+/* Adds the next root in block order, n floats of it. */
 static void push(struct pending *p, struct weft_range root, const float *x,
                  size_t n)
 {

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* Bound of the log-ratios. */
+/* Log-ratios are clamped to [-LOG_RATIO_MAX, LOG_RATIO_MAX]. */
 static const float LOG_RATIO_MAX = 20;
 
 struct term {
@@ -47,7 +47,7 @@ static struct term clipped(const struct weft_k_policy *p, float ratio,
 
 static void add_max(double *max, double x)
 {
-    if (x > *max || isnan(x)) /* a NaN comes in, and stays */
+    if (x > *max || isnan(x)) /* once *max is NaN it stays so */
         *max = x;
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Master weights to what products read: forward panels and the transpose. */
+/* Converts master weights to the forms that products read: forward panels and
+ * their transpose. */
 #include "kern/parts.h"
 
 #include <string.h>
 
 #include "kern/ops.h"
 
-/* Rows k0..k0 + 31 of a panel (k, 32): where they are, or made in `square`
- * from pairs of bf16; zero beyond k. */
+/* Rows k0..k0 + 31 of a panel (k, 32) as f32, 0 from row k on. Returns their
+ * address in the panel if they can be read there, else `square`. */
 static const float *square_of(enum weft_dtype dtype, const void *panel,
                               int64_t k, int64_t k0, float *square)
 {
@@ -29,8 +30,8 @@ static const float *square_of(enum weft_dtype dtype, const void *panel,
     return square;
 }
 
-/* One panel (k, 32) of `from` is rows n0.. of every transposed panel of
- * (n_pad, 32), of which there are k_pad / 32. */
+/* Writes one panel (k, 32), in dtype `from`, to rows n0.. of the k_pad / 32
+ * transposed panels of (n_pad, 32). */
 static void transposed(enum weft_dtype from, enum weft_dtype dtype,
                        const struct weft_part *p, const void *panel,
                        int64_t n0, char *bwd)

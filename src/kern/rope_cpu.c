@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Angles of rotary embeddings (Su et al. 2021), with the linear and Llama-3
- * scalings. Frequencies are rounded to f32 like those of published models;
- * angles and their sines are made in double by our own arithmetic, so that
- * no mathematics library decides a bit.
+ * scalings. Frequencies are rounded to f32, as other implementations do.
+ * Angles, sines and cosines are computed in double by the code below, so that
+ * they do not depend on a mathematics library.
  */
 #include <math.h>
 
 #include "kern/layer.h"
 
-/* Llama-3's scaling: long waves are stretched by `factor`, short ones kept,
- * those between blended (transformers, modeling_rope_utils). */
+/* Llama-3's scaling (transformers, modeling_rope_utils): long wavelengths are
+ * multiplied by `factor`, short ones kept, those between interpolated. */
 static double llama3(const struct weft_shape *s, double f)
 {
     double waves = s->rope_original * f / (2 * 3.14159265358979323846);
@@ -35,7 +35,7 @@ void weft_rope_frequencies(const struct weft_shape *s, float *out)
     }
 }
 
-/* Series of sine and cosine on |r| <= pi / 4: below 1e-13. */
+/* Taylor series of sine and cosine on |r| <= pi / 4; error below 1e-13. */
 static double sine(double r)
 {
     double x = r * r, s = 1.0 / 6227020800.0;
@@ -64,7 +64,8 @@ static double cosine(double r)
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out)
 {
-    /* pi / 2 as 33 bits and the rest (fdlibm): exact up to 2^20 turns. */
+    /* pi / 2 as its first 33 bits and the rest (fdlibm): the reduction is
+     * exact for up to 2^20 turns. */
     const double high = 1.57079632673412561417e+00;
     const double low = 6.07710050650619224932e-11;
     for (int64_t i = 0; i < d / 2; i++) {

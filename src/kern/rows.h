@@ -3,19 +3,19 @@
  * Operations on rows that a decoder layer is made of, besides its products:
  * one table per instruction set. Internal to the kernels.
  *
- * Sums over a row's elements run in 16 partial sums (four chains of partial sums while 64
- * elements remain), folded 8, 4, 2, 1; sums over rows are one chain in row
- * order. A row never sees another row.
+ * A sum over a row's elements has 16 partial sums (four times 16 while 64
+ * elements remain), which are added by a binary tree. A sum over rows is one
+ * chain in row order. No result of a row depends on another row.
  */
 #ifndef WEFT_KERN_ROWS_H
 #define WEFT_KERN_ROWS_H
 
 #include "kern/kern.h"
 
-/* Query rows of one sequence over one KV head. Segment s of the keys lies at
- * kv + page[s] * page_bytes (page NULL: s * page_bytes): K (D, 64), then
- * V (64, D), in kv_dtype. Row i sits at position pos + i and sees the keys
- * 0..pos + i; memory of later keys is never used. */
+/* Attention of query rows of one sequence over one KV head. Segment s of 64
+ * keys lies at kv + page[s] * page_bytes (page NULL: kv + s * page_bytes): K
+ * (D, 64), then V (64, D), in kv_dtype. Row i has the position pos + i and
+ * attends to the keys 0..pos + i; later keys are never used. */
 struct weft_attention {
     enum weft_dtype dtype, kv_dtype;
     int32_t head_dim, n_group; /* query heads that read this KV head */
@@ -25,7 +25,7 @@ struct weft_attention {
     const char *kv;
     const int32_t *page;
     size_t page_bytes;
-    const char *next; /* a segment wanted after these; or NULL */
+    const char *next; /* segment to prefetch for the next call; or NULL */
     float scale;      /* of q . k */
     void *out;        /* (n, ldo) in dtype, head g at g * D */
     int64_t ldo;
@@ -34,7 +34,7 @@ struct weft_attention {
     float *scratch; /* weft_attention_scratch() */
 };
 
-/* Backward of a whole sequence (pos 0). */
+/* Backward pass of attention over a whole sequence, from position 0. */
 struct weft_attention_backward {
     enum weft_dtype dtype;
     int32_t head_dim, n_group, n;
@@ -57,16 +57,16 @@ struct weft_row_ops {
     void (*rmsnorm_backward)(int64_t m, int64_t h, float eps, const float *x,
                              const float *w, const float *dy, float *dx,
                              float *dw);
-    /* gate_up (m, 2 ff): panels of 32 gates, 32 ups; ff a multiple of 32.
-     * y (m, ff) = silu(gate) * up. */
+    /* y (m, ff) = silu(gate) * up. gate_up (m, 2 ff): in every row 32 gates
+     * and 32 ups alternate; ff is a multiple of 32. */
     void (*swiglu)(enum weft_dtype dtype, int64_t m, int64_t ff,
                    const void *gate_up, void *y);
     void (*swiglu_backward)(enum weft_dtype dtype, int64_t m, int64_t ff,
                             const void *gate_up, const float *dy,
                             void *dgate_up);
-    /* Rotates n_heads rows of d: (x1, x2) = (x1 cos - x2 sin,
-     * x2 cos + x1 sin), halves d / 2 apart; cos_sin: d / 2 cosines, then
-     * sines. inverse: by the negative angle. */
+    /* Rotates x (n_heads, d) in place: (x1, x2) becomes (x1 cos - x2 sin,
+     * x2 cos + x1 sin), where x1 and x2 are d / 2 elements apart. cos_sin: d /
+     * 2 cosines, then as many sines. inverse: by the negative angle. */
     void (*rope)(int64_t n_heads, int64_t d, const float *cos_sin,
                  bool inverse, float *x);
     /* y (n) = dtype(x) */
@@ -76,8 +76,8 @@ struct weft_row_ops {
                      float *sum);
     void (*attention)(const struct weft_attention *a);
     void (*attention_backward)(const struct weft_attention_backward *a);
-    /* Keys and values (n, ld) in dtype as f32 segments (pages of
-     * weft_attention_segment() floats) from position 0. */
+    /* Copies keys and values (n, ld) of positions 0..n-1 into f32 segments of
+     * weft_attention_segment() floats each. */
     void (*pack_kv)(enum weft_dtype dtype, int64_t d, int64_t n,
                     const void *k, const void *v, int64_t ld, float *dst);
 };
@@ -88,7 +88,7 @@ extern const struct weft_row_ops weft_rows_c, weft_rows_avx2,
 /* The table of the instruction set that weft_k_init() chose. */
 const struct weft_row_ops *weft_row_ops(void);
 
-/* Query rows times heads that share the loads of a segment. */
+/* How many pairs of query row and query head share one load of a segment. */
 enum { WEFT_ATTENTION_ITEMS = 48 };
 
 /* Floats of scratch. */

@@ -34,7 +34,8 @@ WEFT_INLINE void row_store(enum weft_dtype dtype, void *p, int64_t i,
     }
 }
 
-/* Calls `body` with a constant dtype, so that each copy is straight code. */
+/* Calls `body` with a constant dtype, so that its copies have no branches on
+ * the dtype. */
 #define BY_DTYPE(dtype, body, ...)                                           \
     do {                                                                     \
         if ((dtype) == WEFT_BF16)                                            \
@@ -148,7 +149,7 @@ static void swiglu(enum weft_dtype dtype, int64_t m, int64_t ff,
     BY_DTYPE(dtype, swiglu_body, m * ff, gate_up, y);
 }
 
-/* With s = 1 / (1 + e^-g): d silu = s (1 + g (1 - s)). */
+/* With s = 1 / (1 + e^-g), the derivative of silu(g) is s (1 + g (1 - s)). */
 WEFT_INLINE void swiglu_backward_body(enum weft_dtype dtype, int64_t n,
                                       const void *gu, const float *dy,
                                       void *dgu)

@@ -2,11 +2,11 @@
 /*
  * Sampling the next token.
  *
- * Without a cut the distribution function is walked in the order of ids, a
- * chunk at a time. With top-k or top-p it is walked in the order of falling
- * logits, without sorting the vocabulary: tokens are dealt to buckets by
- * their distance from the maximum, and only a bucket in which something is
- * decided (the top-k cut, the top-p cut, the draw) is sorted.
+ * Without top-k and top-p, probabilities are added up in the order of ids, a
+ * chunk at a time. With one of them they are added up in descending order,
+ * without sorting the whole vocabulary: tokens are put into buckets by their
+ * distance from the maximum, and only a bucket that contains a boundary (of
+ * top-k, of top-p, or the drawn token) is sorted.
  */
 #include "kern/softmax.h"
 
@@ -29,21 +29,21 @@ struct pool {
     double weight[BUCKETS]; /* sums in the order of ids */
 };
 
-/* All buckets before `bucket`, and the first n_in items of it. */
+/* The tokens of all buckets before `bucket`, and the first n_in of its own. */
 struct prefix {
     int32_t bucket, n_in;
     double weight;
 };
 
-/* Distance from the maximum in buckets. Rounding keeps the order: a larger
- * logit is never in a later bucket. */
+/* A token's bucket, as a float. Rounding is monotonic, so a larger logit is
+ * never in a later bucket. */
 static float place(const struct pool *p, float logit)
 {
     return (p->max - logit * p->scale) * p->per_unit;
 }
 
-/* Fills an empty pool: tokens with exponents above `low` (< 0); no branch to
- * guess wrong. */
+/* Fills an empty pool with the tokens whose exponent is above `low` (< 0). The
+ * loop has no branch, as it would often be mispredicted. */
 static void pool_fill(struct pool *p, const float *logits, int32_t v,
                       float low)
 {
@@ -73,7 +73,7 @@ static bool before(struct item a, struct item b)
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/* Restores the heap (last item in order on top) below `i`. */
+/* Restores the heap below `i`; the item that is last in order is on top. */
 static void sift(struct item *item, int32_t i, int32_t n)
 {
     struct item x = item[i];
@@ -92,7 +92,7 @@ static void sort(struct item *item, int32_t n)
     int32_t sorted = 1;
     while (sorted < n && before(item[sorted - 1], item[sorted]))
         sorted++;
-    if (sorted >= n) /* so are many equal logits */
+    if (sorted >= n) /* e.g. when many logits are equal */
         return;
     for (int32_t i = n / 2; i-- > 0;)
         sift(item, i, n);
@@ -104,7 +104,7 @@ static void sort(struct item *item, int32_t n)
     }
 }
 
-/* Brings a bucket's items to the front, in order. */
+/* Moves a bucket's items to the front of the pool and sorts them. */
 static void sort_bucket(struct pool *p, int32_t bucket)
 {
     int32_t n = 0;
@@ -126,7 +126,7 @@ static double item_weight(const struct pool *p, int32_t i)
     return (double) e;
 }
 
-/* The largest k. */
+/* The k tokens with the largest logits. */
 static struct prefix take_count(struct pool *p, int32_t k)
 {
     struct prefix all = {0, 0, 0};
@@ -179,7 +179,7 @@ static int32_t draw_cut(const struct weft_shape *s,
     struct pool p = {.item = scratch, .scale = scale, .max = all->max};
     float low = WEFT_EXP_MIN;
     bool top_k = sampling->top_k > 0 && sampling->top_k < s->vocab;
-    if (!top_k) { /* all tokens below weigh less than 1 - top_p together */
+    if (!top_k) { /* the tokens left out weigh less than 1 - top_p together */
         double tail = (1 - (double) sampling->top_p) / s->vocab;
         low = fmaxf(low, fminf((float) log(tail), -1));
     }
@@ -220,7 +220,7 @@ static int32_t draw_all(const struct weft_shape *s, const float *logits,
                 return j + i;
         }
     }
-    return greedy(s, logits); /* rounding carried us past the end */
+    return greedy(s, logits); /* rounding: no prefix reached the draw */
 }
 
 int32_t weft_k_sample(const struct weft_shape *s,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tile_impl.h and stream_impl.h want to know of AVX-512. */
+/* The macros that tile_impl.h and stream_impl.h need, for AVX-512. */
 #ifndef WEFT_KERN_SIMD_AVX512_H
 #define WEFT_KERN_SIMD_AVX512_H
 

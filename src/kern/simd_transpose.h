@@ -14,7 +14,8 @@ WEFT_INLINE void transpose8(const uint32_t *from, int64_t ldf, uint32_t *to,
                             int64_t ldt)
 {
     __m256 r[8], t[8];
-    /* Rows i and i + 4 in the halves of one register, pairs, fours. */
+    /* First rows i and i + 4 share a register; then the two unpackings
+     * interleave pairs of rows, and the shuffles groups of four. */
     for (int i = 0; i < 4; i++) {
         const void *at = from + i * ldf, *below = from + (i + 4) * ldf;
         const float *low = at, *high = below;

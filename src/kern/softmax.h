@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax over the vocabulary in pieces, the one order that head, sampler and
- * backward share. A vocabulary block is cut into chunks of
- * WEFT_SOFTMAX_COLUMNS; a chunk's sums run in 16 partial sums relative to its own
- * maximum, chunks are merged left to right, blocks by the T tree. Nothing
- * depends on how many rows or columns a caller has at hand.
+ * Softmax over the vocabulary in pieces, in one order of additions that the
+ * head, its backward pass and the sampler share. A vocabulary block is cut
+ * into chunks of WEFT_SOFTMAX_COLUMNS. A chunk's sums are relative to its own
+ * maximum and have 16 partial sums; chunks are merged from left to right,
+ * blocks by the T tree. Nothing depends on how many rows or columns a caller
+ * processes at a time.
  */
 #ifndef WEFT_KERN_SOFTMAX_H
 #define WEFT_KERN_SOFTMAX_H
@@ -21,15 +22,15 @@ struct weft_softmax {
 
 /* Row operations of one instruction set. */
 struct weft_softmax_ops {
-    /* Largest of n >= 1 numbers, NaN left out. */
+    /* The largest of n >= 1 numbers; NaN are ignored. */
     float (*max)(const float *x, int64_t n);
-    /* e[j] = e^(x[j] * scale - base), 0 below -87; their sum and their dot
-     * product with the exponents. */
+    /* e[j] = e^(x[j] * scale - base), but 0 where the exponent is below -87;
+     * the sum of e, and the dot product of e and the exponents. */
     void (*exp)(const float *x, int64_t n, float scale, float base, float *e,
                 float *sum_out, float *dot_out);
     /* x[j] = scale * -(p_j (a + b (z_j - lse + entropy))) with
      * z = x * scale, p = e^(z - lse): the gradient of
-     * a log p(target) + b entropy but for the target's own term. */
+     * a log p(target) + b entropy, without the target's own term. */
     void (*grad)(float *x, int64_t n, float scale, float lse, float entropy,
                  float a, float b);
 };
@@ -38,18 +39,19 @@ const struct weft_softmax_ops *weft_softmax_ops(void);
 extern const struct weft_softmax_ops weft_softmax_c, weft_softmax_avx2,
     weft_softmax_avx512;
 
-/* One chunk, n <= WEFT_SOFTMAX_COLUMNS, of logits times `scale`. */
+/* The state of one chunk, n <= WEFT_SOFTMAX_COLUMNS, of logits times
+ * `scale`. */
 struct weft_softmax weft_softmax_chunk(const float *logits, int64_t n,
                                        float scale);
 struct weft_softmax weft_softmax_merge(struct weft_softmax a,
                                        struct weft_softmax b);
-/* The tree over blocks; overwrites them. */
+/* Merges the states of n blocks by the T tree; overwrites them. */
 struct weft_softmax weft_softmax_tree(struct weft_softmax *block, int32_t n);
-/* A whole row of V logits. */
+/* The state of a whole row of V logits. */
 struct weft_softmax weft_softmax_row(const struct weft_shape *shape,
                                      const float *logits, float scale);
 
-/* log sum e^z, and the entropy. */
+/* log(sum e^z), and the entropy of the distribution. */
 float weft_softmax_lse(const struct weft_softmax *s);
 float weft_softmax_entropy(const struct weft_softmax *s);
 

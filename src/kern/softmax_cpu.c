@@ -29,7 +29,7 @@ struct weft_softmax weft_softmax_chunk(const float *logits, int64_t n,
     float e[WEFT_SOFTMAX_COLUMNS];
     struct weft_softmax s;
     s.max = ops->max(logits, n) * scale;
-    /* all -infinity: sums of zeros, unless a NaN is among them */
+    /* if all logits are -infinity, the sums are 0; with a NaN they are NaN */
     ops->exp(logits, n, scale, s.max == -INFINITY ? 0 : s.max, e, &s.sum,
              &s.dot);
     return s;
@@ -43,7 +43,7 @@ struct weft_softmax weft_softmax_merge(struct weft_softmax a,
         return (struct weft_softmax){max, a.sum + b.sum, a.dot + b.dot};
     float da = a.max - max, db = b.max - max;
     float ea = weft_expf(da), eb = weft_expf(db);
-    da = ea > 0 ? da : 0; /* not -infinity */
+    da = ea > 0 ? da : 0; /* -infinity would make the dot product NaN */
     db = eb > 0 ? db : 0;
     return (struct weft_softmax){
         max,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Row operations of softmax.h for the instruction set this file is compiled
- * for; the including file defines OPS, the name of the table. Element j is
- * partial sum j mod 16, one chain each.
+ * Row operations of softmax.h, compiled for one instruction set; the including
+ * file defines OPS, the name of the table. Element j is added to partial sum
+ * j mod 16.
  */
 #include "kern/softmax.h"
 #include "kern/vec16.h"
@@ -12,7 +12,7 @@ static float softmax_max(const float *x, int64_t n)
     weft_v16 max = v_set1(-INFINITY);
     int64_t j = 0;
     for (; j + WEFT_LANES <= n; j += WEFT_LANES)
-        max = v_max(v_load(x + j), max); /* a NaN leaves the second */
+        max = v_max(v_load(x + j), max); /* of a NaN and max: max */
     if (j < n)
         max = v_max(v_keep(v_load_n(x + j, n - j), n - j, -INFINITY), max);
     return v_max_of(max);
@@ -23,7 +23,8 @@ static void softmax_exp(const float *x, int64_t n, float scale, float base,
 {
     weft_v16 sum = v_set1(0), dot = v_set1(0);
     weft_v16 scale_ = v_set1(scale), base_ = v_set1(base);
-    weft_v16 floor_ = v_set1(WEFT_EXP_MIN); /* no 0 * -infinity in dot */
+    /* the smallest exponent, so that dot has no 0 * -infinity */
+    weft_v16 floor_ = v_set1(WEFT_EXP_MIN);
     int64_t j = 0;
     for (; j + WEFT_LANES <= n; j += WEFT_LANES) {
         weft_v16 d = v_sub(v_mul(v_load(x + j), scale_), base_);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Elementwise operations of ops.h: plain loops that compilers vectorise for
- * the instruction set of the including file. The same bits in every set: no
- * fused multiply-adds, sums in a fixed order. The including file defines SQRT16
- * (x[i] = sqrt x[i], 16 floats) before, and what pack_impl.h says.
+ * the instruction set of the including file. They have the same bits in every
+ * set, as there are no fused multiply-adds and sums have a fixed order. The
+ * including file defines SQRT16(x), which replaces 16 floats by their square
+ * roots, and may define what pack_impl.h names.
  */
 #include <math.h>
 #include <string.h>
@@ -75,7 +76,8 @@ struct adamw_step {
     float scale, keep, beta1, beta2, rest1, rest2, step_size, root_bias2, eps;
 };
 
-/* The moments; root = v. Functions of their own, so that restrict counts. */
+/* Updates the moments; root = v. This and adamw_master() are functions of
+ * their own so that compilers honour restrict. */
 WEFT_NOINLINE
 static void adamw_moments(const struct adamw_step *s, size_t n,
                           const float *restrict grad, float *restrict m,

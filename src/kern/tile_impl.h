@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles of ops.h with vectors of the instruction set the including file is
- * compiled for. It defines VEC (a type of LANES floats), LANES, MAX_ROWS,
- * ZERO, LOAD, STORE, SPLAT (of step_of(p), to every element), PREFETCH and
- * DOT_F32, DOT_BF16 (acc + step).
+ * Tiles of ops.h with vectors of one instruction set. The including file
+ * defines VEC (a type of LANES floats), LANES, MAX_ROWS, ZERO, LOAD, STORE,
+ * SPLAT (copies step_of(p) to every element), PREFETCH, and DOT_F32 and
+ * DOT_BF16 (return acc + step).
  *
- * The instruction for pairs of bf16 takes numbers below 2^-126 for zero and
- * makes zeros of such sums, whatever the mode of the processor is. A set
- * without it, which defines BF16_BY_FMA, computes in that mode: then the bits
- * are the same.
+ * The instruction for pairs of bf16 treats inputs below 2^-126 as zero and
+ * replaces such results by zero, whatever mode the processor is in. An
+ * instruction set without it defines BF16_BY_FMA; the processor is then set to
+ * a mode in which multiply-adds do the same, so that the bits are the same.
  *
- * Accumulators are named variables, not arrays: compilers keep them in
- * registers then. A pass makes 2 * LANES columns of all rows.
+ * Accumulators are named variables and not arrays, as compilers then keep them
+ * in registers. A pass computes 2 * LANES columns of all rows.
  */
 #include <string.h>
 
@@ -52,7 +52,8 @@ WEFT_INLINE int32_t step_of(const char *p)
         STORE(c + i * ldc + LANES, b##i);                                    \
     }
 
-/* Bytes of w fetched ahead: a step is too short to hide memory. */
+/* How many bytes ahead w is prefetched. A step takes less time than a load
+ * from memory. */
 #define AHEAD 4096
 
 #define PASS(name, row)                                                      \
@@ -125,8 +126,8 @@ TILE(tile_packed_bf16, pass_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)
 TILE(rows_bf16, pass_bf16, ldx_, WEFT_STEP_BYTES)
 TILE(rows_packed_bf16, pass_bf16, WEFT_STEP_BYTES, PACKED_STRIDE)
 
-/* Calls of functions that are not inlined stay between the two changes of the
- * mode. */
+/* rows_of is never inlined, so that the compiler cannot move its arithmetic
+ * out of the part between the two changes of the mode. */
 #define FLUSHED(name, rows_of)                                               \
     static void name(int rows, int64_t steps, const void *x, int64_t ldx,    \
                      const void *w, float *c, int64_t ldc, bool cont)        \

@@ -2,10 +2,10 @@
 /*
  * The scalar head (reward model, critic) and the critic's loss.
  *
- * FINAL's flat order is the norm's weight (H), then, at the next multiple of
- * 16, the score vector (H). The product with the score vector runs in 16 partial sums
- * (element j in sum j mod 16), which are joined by a binary tree. Everything is
- * f32.
+ * The flat order of a WEFT_TILE_FINAL is the norm's weight (H), then, at the
+ * next multiple of 16, the score vector (H). The product with the score vector
+ * has 16 partial sums (element j is added to sum j mod 16), which are added by
+ * a binary tree. Everything is f32.
  */
 #include "kern/kern.h"
 
@@ -31,7 +31,7 @@ static const float *score_of(const struct weft_shape *s, const float *final)
     return final + weft_layout_part(&layout, WEFT_PART_SCORE)->offset;
 }
 
-/* A normed row, and its gradient. */
+/* Room for a row after the norm, and for its gradient. */
 size_t weft_k_value_scratch_bytes(const struct weft_shape *s)
 {
     return 2 * (size_t) s->hidden * sizeof(float);
@@ -51,7 +51,7 @@ void weft_k_value(const struct weft_shape *s, const float *final,
     }
 }
 
-/* value = score . y: dscore += dv y, dy = dv score. */
+/* value is the dot product of score and y, so dscore += dv y, dy = dv score. */
 void weft_k_value_backward(const struct weft_shape *s, const float *final,
                            int32_t n_rows, const float *x,
                            const struct weft_k_targets *targets,
@@ -87,7 +87,7 @@ void weft_k_value_loss(float clip, int32_t n, float w, const float *value,
         }
         float square = error * error, other = kept - ret[i];
         dvalue[i] = w * error;
-        if (other * other > square) { /* then v is outside: no gradient */
+        if (other * other > square) { /* v is clipped: no gradient */
             square = other * other;
             dvalue[i] = 0;
             stat[WEFT_VSTAT_CLIPPED] += 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vectors of sixteen f32, for files compiled once per instruction set: one AVX-512
- * register, two AVX2 registers, or an array. Lane i always does the same
- * arithmetic, sums over elements fold 8, 4, 2, 1: only the presence of fused
- * multiply-adds tells the instruction sets apart.
+ * Vectors of sixteen f32, for files that are compiled once per instruction
+ * set: one AVX-512 register, two AVX2 registers, or an array. Every set does
+ * the same arithmetic on element i, and adds elements by the same binary tree
+ * (8 pairs, then 4, 2, 1). Results differ only between sets with and without
+ * fused multiply-adds.
  */
 #ifndef WEFT_KERN_VEC16_H
 #define WEFT_KERN_VEC16_H
@@ -51,7 +52,7 @@ WEFT_INLINE weft_v16 v_load_bf16_n(const uint16_t *p, int64_t n)
     return v_load_bf16(h);
 }
 
-/* Folds: 8, 4, 2, 1. */
+/* Sum and maximum of the elements, by a binary tree: 8 pairs, then 4, 2, 1. */
 #ifdef __AVX2__
 WEFT_INLINE float v_sum(weft_v16 v)
 {

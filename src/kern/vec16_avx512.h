@@ -17,7 +17,7 @@ typedef __m512 weft_v16;
 #define v_low(a) _mm512_castps512_ps256(a)
 #define v_high(a) _mm512_extractf32x8_ps(a, 1)
 
-/* Lanes from n on are 0; memory behind them is not touched. */
+/* Loads n elements; the others become 0, and their memory is not read. */
 WEFT_INLINE weft_v16 v_load_n(const float *p, int64_t n)
 {
     return _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1u), p);
@@ -32,7 +32,7 @@ WEFT_INLINE weft_v16 v_load_bf16(const uint16_t *p)
         _mm256_loadu_si256((const __m256i *) (const void *) p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(u, 16));
 }
-/* Lanes from n on become x. */
+/* Elements from n on become x. */
 WEFT_INLINE weft_v16 v_keep(weft_v16 a, int64_t n, float x)
 {
     return _mm512_mask_mov_ps(_mm512_set1_ps(x), (__mmask16) ((1u << n) - 1u),
