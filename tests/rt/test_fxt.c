@@ -109,26 +109,8 @@ static void read_paje(const char *path, struct paje *out)
     CHECK_INT(unknown, 0);
 }
 
-/* Events come by time, those of one time as they were; definitions, which have
- * none, before them; other lines as they were. */
-static void test_mend(void)
+static void check_mended(const char *raw, const char *mended)
 {
-    static const char raw[] = "%EventDef\tPajeDefineEntityValue\t6\n"
-                              "%\tAlias\tstring\n%EndEventDef\n"
-                              "%EventDef PajeSetState 10\n"
-                              "%\tTime\tdate\n%\tValue\tstring\n"
-                              "%EndEventDef\n"
-                              "10\t2.5\ta\n10\t0.5\tb\n10\t2.5\tc\n"
-                              "6\tx\tS\tx\t\"255 0 51\"\n"
-                              "10\t10\td\n10\t9\te\n";
-    static const char mended[] = "%EventDef\tPajeDefineEntityValue\t6\n"
-                                 "%\tAlias\tstring\n%EndEventDef\n"
-                                 "%EventDef PajeSetState 10\n"
-                                 "%\tTime\tdate\n%\tValue\tstring\n"
-                                 "%EndEventDef\n"
-                                 "6\tx\tS\tx\t\"1.0000 0.0000 0.2000\"\n"
-                                 "10\t0.5\tb\n10\t2.5\ta\n10\t2.5\tc\n"
-                                 "10\t9\te\n10\t10\td\n";
     char dir[] = "/tmp/weft-test-XXXXXX", in[64], out[64], got[1024];
     struct weft_err err;
     REQUIRE(mkdtemp(dir) != NULL);
@@ -147,6 +129,53 @@ static void test_mend(void)
     CHECK_FAILS(weft_paje_mend("/tmp/weft-no/raw", out, &err), WEFT_ENOTFOUND,
                 err, "/tmp/weft-no/raw");
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+/* Events come by time, those of one time as they were; definitions, which have
+ * none, before them; other lines as they were. */
+static void test_mend_order(void)
+{
+#define HEADER                                                               \
+    "%EventDef\tPajeDefineEntityValue\t6\n"                                  \
+    "%\tAlias\tstring\n%EndEventDef\n"                                       \
+    "%EventDef PajeSetState 10\n"                                            \
+    "%\tTime\tdate\n%\tValue\tstring\n"                                      \
+    "%EndEventDef\n"
+    check_mended(HEADER "10\t2.5\ta\n10\t0.5\tb\n10\t2.5\tc\n"
+                        "6\tx\tS\tx\t\"255 0 51\"\n"
+                        "10\t10\td\n10\t9\te\n",
+                 HEADER "6\tx\tS\tx\t\"1.0000 0.0000 0.2000\"\n"
+                        "10\t0.5\tb\n10\t2.5\ta\n10\t2.5\tc\n"
+                        "10\t9\te\n10\t10\td\n");
+#undef HEADER
+}
+
+/* A thread without a container gets one before its first event, once, among
+ * the events of its rank; other names that nobody knows stay as they are. */
+static void test_mend_containers(void)
+{
+#define HEADER                                                               \
+    "%EventDef\tPajeCreateContainer\t7\n"                                    \
+    "%\tTime\tdate\n%\tAlias\tstring\n%\tType\tstring\n"                     \
+    "%\tContainer\tstring\n%\tName\tstring\n%EndEventDef\n"                  \
+    "%EventDef PajeNewEvent 9\n"                                             \
+    "%\tTime\tdate\n%\tType\tstring\n%\tContainer\tstring\n"                 \
+    "%EndEventDef\n"                                                         \
+    "%EventDef PajePushState 11\n"                                           \
+    "%\tTime\tdate\n%\tContainer\tstring\n%EndEventDef\n"
+    check_mended(
+        HEADER "7\t0.0\t0_p\tP\troot\t0_program\n"
+               "7\t0.0\t1_p\tP\troot\t1_program\n"
+               "7\t1\t1_t5\tUT\t1_p\t1_UserThread5\n"
+               "11\t4\t1_t77\n9\t3\tx\t1_t77\n11\t3\t1_t5\n11\t3\t1_t77\n"
+               "11\t2\t2_t77\n11\t2\t1_tx\n",
+        HEADER "7\t0.0\t0_p\tP\troot\t0_program\n"
+               "7\t0.0\t1_p\tP\troot\t1_program\n"
+               "7\t1\t1_t5\tUT\t1_p\t1_UserThread5\n"
+               "11\t2\t2_t77\n11\t2\t1_tx\n"
+               "7\t3\t1_t77\tUT\t1_p\t1_UserThread77\n"
+               "9\t3\tx\t1_t77\n11\t3\t1_t5\n11\t3\t1_t77\n11\t4\t1_t77\n");
+#undef HEADER
 }
 
 static void check_only_paje(const char *dir)
@@ -245,7 +274,8 @@ int main(void)
 {
     static const struct weft_test tests[] = {
         {"test_fxt_refused", test_fxt_refused}, /* before StarPU starts */
-        {"test_mend", test_mend},
+        {"test_mend_order", test_mend_order},
+        {"test_mend_containers", test_mend_containers},
         {"test_fxt_trace", test_fxt_trace}};
     struct weft_err err;
     char *argv[] = {"test_fxt", NULL};
