@@ -190,18 +190,24 @@ int weft_cmd_train(int argc, char **argv)
         if (!strchr(override[i], '='))
             return weft_cli_usage("train", "'%s' is no key=value word",
                                   override[i]);
-    struct weft_err err = {0};
+    struct weft_err err = {0}, prepare_err;
     struct weft_config config;
+    int prepare_rc = weft_trace_prepare(file, n, override, argv,
+                                        &prepare_err);
     int stopped_by = 0, rc = weft_world_open(&err);
     if (rc)
         return weft_cli_fail("train", &err);
     rc = weft_config_read(file, n, override, &config, &err);
     bool read = !rc;
     rc = weft_world_agree(rc, &err);
+    if (!rc && prepare_rc)
+        err = prepare_err;
     if (!rc)
-        rc = weft_trace_prepare(&config, argv, &err);
-    if (!rc)
+        rc = weft_world_agree(prepare_rc, &err);
+    if (!rc) {
+        weft_trace_report(&config);
         rc = train(file, n, override, quiet, &config, &stopped_by, &err);
+    }
     if (read)
         weft_config_release(&config);
     /* Errors are common to all ranks, and the first rank prints them. It does

@@ -15,8 +15,10 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "config.h"
 #include "rt/internal.h"
+#include "rt/world.h"
 
 extern char **environ;
 
@@ -145,40 +147,123 @@ void weft_fxt_off(void)
     setenv("STARPU_FXT_TRACE", "0", 1);
 }
 
-/* ---- Conversion ------------------------------------------------------- */
+/* ---- Gathering -------------------------------------------------------- */
 
-/* Finds the file that StarPU wrote; its name contains the user's:
- * prof_file_<user>_<rank>. */
-static int find_profile(const char *dir, char *name, size_t size,
-                        struct weft_err *err)
+/* Ranks' traces that starpu_fxt_tool reads at most. */
+enum { MOST_RANKS = STARPU_FXT_MAX_FILES };
+
+/* The name of a rank's trace in the work folder. */
+static void name_of(int rank, char name[16])
 {
-    DIR *d = opendir(dir);
+    snprintf(name, 16, "rank-%d", rank);
+}
+
+static void path_of(int rank, char path[sizeof work_folder + 16])
+{
+    char name[16];
+    name_of(rank, name);
+    snprintf(path, sizeof work_folder + 16, "%s/%s", work_folder, name);
+}
+
+/* Gives its name to the file that StarPU wrote, prof_file_<user>_<rank>. */
+static int find_own(struct weft_err *err)
+{
+    char from[sizeof work_folder + 264], to[sizeof work_folder + 16];
+    DIR *d = opendir(work_folder);
     if (!d)
-        return weft_err_sys(err, "read", dir);
+        return weft_err_sys(err, "read", work_folder);
     bool found = false;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         if (strncmp(e->d_name, "prof_file_", 10) != 0)
             continue;
-        snprintf(name, size, "%s", e->d_name);
+        snprintf(from, sizeof from, "%s/%s", work_folder, e->d_name);
         found = true;
     }
     closedir(d);
     if (!found)
         return weft_err_set(err, WEFT_ENOTFOUND,
-                            "StarPU left no trace in '%s'", dir);
-    return 0;
+                            "StarPU left no trace in '%s'", work_folder);
+    path_of(weft_world_rank(), to);
+    return rename(from, to) ? weft_err_sys(err, "rename", from) : 0;
 }
 
-static int run_tool(const char *dir, const char *profile,
-                    struct weft_err *err)
+enum { PIECE_BYTES = 1 << 22 };
+
+static void send_own(const struct weft_map *own)
 {
-    const char *tool = tool_path();
-    char *const argv[] = {
-        (char *) (uintptr_t) tool,    "-c", "-no-smooth", "-i",
-        (char *) (uintptr_t) profile, NULL};
+    weft_world_send(0, &own->n, sizeof own->n);
+    for (size_t at = 0; at < own->n; at += PIECE_BYTES) {
+        size_t n = own->n - at;
+        weft_world_send(0, own->data + at, n < PIECE_BYTES ? n : PIECE_BYTES);
+    }
+}
+
+/* Takes all pieces even when they cannot be written: the rank sends them. */
+static int receive(int rank, char *piece, struct weft_err *err)
+{
+    char path[sizeof work_folder + 16];
+    size_t left;
+    int rc = 0;
+    path_of(rank, path);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        rc = weft_err_sys(err, "write", path);
+    weft_world_receive(rank, &left, sizeof left);
+    while (left > 0) {
+        size_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
+        weft_world_receive(rank, piece, n);
+        left -= n;
+        if (!rc && fwrite(piece, 1, n, f) != n)
+            rc = weft_err_sys(err, "write", path);
+    }
+    if (f && fclose(f) != 0 && !rc)
+        rc = weft_err_sys(err, "write", path);
+    return rc;
+}
+
+static int receive_all(int n_ranks, char *piece, struct weft_err *err)
+{
+    struct weft_err later;
+    int rc = 0;
+    for (int r = 1; r < n_ranks; r++) {
+        int one = receive(r, piece, rc ? &later : err);
+        rc = rc ? rc : one;
+    }
+    return rc;
+}
+
+/* Brings the traces of the first n_ranks ranks into rank 0's work folder: the
+ * ranks may be on different machines. Collective. */
+static int gather(int n_ranks, struct weft_err *err)
+{
+    char path[sizeof work_folder + 16], *piece = NULL;
+    struct weft_map own = {0};
+    int rank = weft_world_rank(), rc = find_own(err);
+    if (!rc && rank > 0) {
+        path_of(rank, path);
+        rc = weft_map_open(path, &own, err);
+    } else if (!rc && n_ranks > 1) {
+        piece = weft_alloc(PIECE_BYTES, 1);
+        rc = piece ? 0 : weft_err_nomem(err, "a trace", PIECE_BYTES);
+    }
+    rc = weft_world_agree(rc, err);
+    if (!rc && rank == 0)
+        rc = receive_all(n_ranks, piece, err);
+    else if (!rc && rank < n_ranks)
+        send_own(&own);
+    weft_map_close(&own);
+    weft_free(piece);
+    return weft_world_agree(rc, err);
+}
+
+/* ---- Conversion ------------------------------------------------------- */
+
+static int run_tool(char *const argv[], struct weft_err *err)
+{
+    const char *tool = argv[0];
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, dir);
+    posix_spawn_file_actions_addchdir_np(&actions, work_folder);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
@@ -199,20 +284,39 @@ static int run_tool(const char *dir, const char *profile,
     return 0;
 }
 
-static int convert(const char *dir, struct weft_err *err)
+/* starpu_fxt_tool puts the ranks' clocks right by the barrier that StarPU-MPI
+ * has them pass at its start. */
+static int merge(int n_ranks, struct weft_err *err)
 {
-    char profile[280], raw[sizeof work_folder + 16], path[4096];
+    static char tool[4096], colours[] = "-c", exact[] = "-no-smooth",
+                            input[] = "-i";
+    char name[MOST_RANKS][16], *argv[3 + 2 * MOST_RANKS + 1];
+    int n = 0;
+    snprintf(tool, sizeof tool, "%s", tool_path());
+    argv[n++] = tool;
+    argv[n++] = colours;
+    argv[n++] = exact;
+    for (int r = 0; r < n_ranks; r++) {
+        name_of(r, name[r]);
+        argv[n++] = input;
+        argv[n++] = name[r];
+    }
+    argv[n] = NULL;
+    return run_tool(argv, err);
+}
+
+static int convert(int n_ranks, const char *dir, struct weft_err *err)
+{
+    char raw[sizeof work_folder + 16], path[4096];
     struct stat st;
-    int rc = find_profile(work_folder, profile, sizeof profile, err);
-    if (!rc)
-        rc = run_tool(work_folder, profile, err);
+    int rc = merge(n_ranks, err);
     if (rc)
         return rc;
     snprintf(raw, sizeof raw, "%s/paje.trace", work_folder);
     snprintf(path, sizeof path, "%s/paje.trace", dir);
     if (stat(raw, &st) || st.st_size == 0)
         return weft_err_set(err, WEFT_EFORMAT,
-                            "starpu_fxt_tool made nothing of '%s'", profile);
+                            "starpu_fxt_tool made nothing of StarPU's trace");
     rc = weft_dir_create(dir, err);
     if (!rc)
         rc = weft_paje_mend(raw, path, err);
@@ -225,14 +329,36 @@ void weft_rt_fxt_stop(struct weft_rt *rt)
         starpu_fxt_stop_profiling();
 }
 
+/* Whether rank 0 has the folder around `dir`: a run that ended before its own
+ * folder was made leaves no trace. */
+static bool has_place(const char *dir)
+{
+    char *parent = weft_path_parent(dir);
+    bool there = parent && weft_dir_exists(parent);
+    weft_free(parent);
+    weft_world_share(&there, sizeof there);
+    return there;
+}
+
 int weft_fxt_end(const char *dir, struct weft_err *err)
 {
-    int rc = 0;
-    /* A run that ended before its own folder was made leaves no trace. */
-    char *parent = dir ? weft_path_parent(dir) : NULL;
-    if (parent && weft_dir_exists(parent))
-        rc = convert(dir, err);
-    weft_free(parent);
+    int n_ranks = weft_world_size(), rank = weft_world_rank();
+    if (!has_place(dir))
+        return 0;
+    if (n_ranks > MOST_RANKS) {
+        n_ranks = MOST_RANKS;
+        if (rank == 0)
+            weft_warn("StarPU's trace holds ranks 0 to %d, as many as "
+                      "starpu_fxt_tool reads",
+                      n_ranks - 1);
+    }
+    int rc = gather(n_ranks, err);
+    if (!rc && rank == 0)
+        rc = convert(n_ranks, dir, err);
+    return weft_world_agree(rc, err);
+}
+
+void weft_fxt_clear(void)
+{
     (void) weft_dir_remove(work_folder, NULL);
-    return rc;
 }

@@ -8,7 +8,9 @@
  *         rc = weft_fxt_reexec(argv, &err); // returns only on errors
  *     ... options.fxt_dir = "<run>/trace"; weft_rt_start(&options, ...)
  *
- * weft_rt_stop() then leaves <run>/trace/paje.trace, for ViTE.
+ * weft_rt_stop() then leaves <run>/trace/paje.trace, for ViTE, with the events
+ * of all ranks. All ranks start again, before weft_world_open(): MPI does not
+ * survive exec(). All ranks trace, or none.
  */
 #ifndef WEFT_RT_FXT_H
 #define WEFT_RT_FXT_H

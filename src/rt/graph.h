@@ -53,7 +53,8 @@ struct weft_rt_options {
     int nap;
     bool profile;        /* keep task records for traces and timings */
     const char *fxt_dir; /* StarPU's own trace: weft_rt_stop() leaves
-                             paje.trace there (rt/fxt.h); NULL: no */
+                             paje.trace there (rt/fxt.h); NULL: no, which
+                             all ranks must agree on */
     /* for tests (rt/modes.c): a body that writes what it may only read is an
      * error; what it may only write is filled with NaN before */
     bool check_modes;

@@ -220,17 +220,21 @@ static int starpu_start(struct weft_rt *rt,
     return 0;
 }
 
-static void rt_free(struct weft_rt *rt)
+static void starpu_stop(struct weft_rt *rt)
 {
-    struct weft_err err;
-    if (!rt)
-        return;
     weft_watchdog_stop(rt);
     if (rt->starpu_on)
         starpu_shutdown();
-    if (rt->fxt_began
-        && weft_fxt_end(rt->starpu_on ? rt->fxt_dir : NULL, &err))
-        weft_warn("%s", err.text);
+    rt->starpu_on = false;
+}
+
+static void rt_free(struct weft_rt *rt)
+{
+    if (!rt)
+        return;
+    starpu_stop(rt);
+    if (rt->fxt_began)
+        weft_fxt_clear();
     for (int d = 0; rt->worker && d < rt->n_devices; d++) {
         weft_exec_clear(&rt->worker[d].exec);
         pthread_mutex_destroy(&rt->worker[d].mutex);
@@ -253,10 +257,6 @@ static int prepare(const struct weft_rt_options *options,
     int rc = check_joined(err);
     if (!rc)
         rc = check_environment(err);
-    if (!rc && options->fxt_dir && weft_world_size() > 1)
-        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
-                          "StarPU's own traces are of one process; the "
-                          "others (weft_rt_write_trace) are of all");
     if (!rc)
         rc = weft_topology_read(topology, err);
     if (rc)
@@ -364,6 +364,7 @@ err_started:
 
 void weft_rt_stop(struct weft_rt *rt)
 {
+    struct weft_err err;
     if (!rt)
         return;
     weft_external_abandon_all(rt);
@@ -376,6 +377,9 @@ void weft_rt_stop(struct weft_rt *rt)
         rt->codelet = rt->codelet->next;
     }
     weft_transfer_stop(rt);
+    starpu_stop(rt);
+    if (rt->fxt_dir && weft_fxt_end(rt->fxt_dir, &err) && rt->rank == 0)
+        weft_warn("%s", err.text);
     rt_free(rt);
     atomic_store(&started, false);
 }

@@ -9,22 +9,8 @@
 #include "base/log.h"
 #include "rt/fxt.h"
 
-int weft_trace_prepare(const struct weft_config *config, char **argv,
-                       struct weft_err *err)
+static int start_again(char **argv, struct weft_err *err)
 {
-    if (!config->trace || !weft_fxt_needed())
-        return 0;
-    if (weft_world_size() > 1) {
-        if (weft_world_rank() == 0)
-            weft_info("with several processes the trace is trace.json alone, "
-                      "without StarPU's own events");
-        return 0;
-    }
-    if (!weft_fxt_built()) {
-        weft_info("this build has no StarPU with FxT: the trace is "
-                  "trace.json alone");
-        return 0;
-    }
     /* argv begins with the command's name; the program's comes before it. */
     static char name[] = "weft";
     size_t n = 0;
@@ -38,6 +24,28 @@ int weft_trace_prepare(const struct weft_config *config, char **argv,
     int rc = weft_fxt_reexec(all, err);
     weft_free(all);
     return rc;
+}
+
+int weft_trace_prepare(const char *file, int n_override,
+                       const char *const *override, char **argv,
+                       struct weft_err *err)
+{
+    struct weft_config config;
+    struct weft_err later; /* who reads it next says what is wrong */
+    if (!weft_fxt_needed() || !weft_fxt_built()
+        || weft_config_read(file, n_override, override, &config, &later))
+        return 0;
+    bool wanted = config.trace;
+    weft_config_release(&config);
+    return wanted ? start_again(argv, err) : 0;
+}
+
+void weft_trace_report(const struct weft_config *config)
+{
+    bool all = weft_world_min(!weft_fxt_needed()) != 0;
+    if (config->trace && !all && weft_world_rank() == 0)
+        weft_info("this build has no StarPU with FxT: the trace is "
+                  "trace.json alone");
 }
 
 bool weft_trace_has_paje(const char *run_dir)

@@ -249,9 +249,11 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                          struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    /* A run that is done already keeps the trace it has. */
-    bool traces = c->trace && weft_world_size() == 1 && !weft_fxt_needed()
-               && !weft_trainer_done(t);
+    /* A run that is done already keeps the trace it has. All ranks trace, or
+     * none: StarPU-MPI has those that do wait for one another. */
+    bool traces = weft_world_min(c->trace && !weft_fxt_needed()
+                                 && !weft_trainer_done(t))
+               != 0;
     struct weft_context_options options = {
         .isa = c->numerics.isa,
         .rt = {.n_devices = c->runtime.devices,

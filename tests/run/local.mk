@@ -38,6 +38,7 @@ check_PROGRAMS += %D%/test_checkpoint
 check_PROGRAMS += %D%/test_resume
 %C%_test_resume_LDADD = $(all_libs)
 sh_tests += %D%/ranks.sh
+sh_tests += %D%/trace.sh
 sh_tests += %D%/gsm8k.sh
 EXTRA_DIST += %D%/run_fixture.h
 check_PROGRAMS += %D%/test_info
