@@ -10,8 +10,9 @@ struct entry {
     int32_t place;
 };
 
-/* Open addressing; looked up by address, never walked in that order for
- * anything but releasing. */
+/* A hash table with open addressing, by address of the tile. Entries are
+ * visited in the table's order only to release them, as that order differs
+ * between processes. */
 struct weft_g_copies {
     struct weft_rt *rt;
     struct entry *entry; /* (capacity), a power of two */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of tiles at other places, made when first asked for and kept until
- * they are dropped: the data between calls (tokens, log-probs, values,
- * advantages), which change no more once written.
+ * Copies at other places of the data that passes between model function calls
+ * (tokens, log-probs, values, advantages), which does not change once it is
+ * written. A copy is made when it is first asked for and kept until all are
+ * dropped.
  */
 #ifndef WEFT_GRAPHS_COPIES_H
 #define WEFT_GRAPHS_COPIES_H
@@ -15,20 +16,20 @@ int weft_g_copies_create(struct weft_rt *rt, struct weft_g_copies **out,
                          struct weft_err *err);
 /* NULL is allowed. */
 void weft_g_copies_free(struct weft_g_copies *copies);
-/* Releases all copies; tasks inserted so far still find them. */
+/* Releases all copies; tasks that are already inserted can still use them. */
 void weft_g_copies_drop(struct weft_g_copies *copies);
 
-/* The tile at `place`: itself, the copy made before, or a new one. Borrowed
- * until the drop. NULL stays NULL. After an error (memory) the sequence is
- * failed and the tile itself is returned. */
+/* Returns the tile at `place`: `tile` itself, an earlier copy, or a new copy.
+ * It is borrowed until weft_g_copies_drop(). `tile` NULL: NULL. When memory is
+ * out, the sequence is failed and `tile` is returned. */
 struct weft_tile *weft_g_copy_at(struct weft_g_copies *copies,
                                  struct weft_seq *seq,
                                  const struct weft_where *where,
                                  struct weft_tile *tile, int32_t place);
 
-/* One copy that nobody else asks for: a temporary tile of the same size and
- * class at `place`, filled from `tile`. The caller releases it. NULL: the
- * sequence is failed. */
+/* Makes a copy for the caller alone: a temporary tile of the same size and
+ * class at `place`. The caller releases it. NULL when memory is out; the
+ * sequence is then failed. */
 struct weft_tile *weft_g_copy_to(struct weft_seq *seq,
                                  const struct weft_where *where,
                                  struct weft_rt *rt, struct weft_tile *tile,

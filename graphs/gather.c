@@ -5,8 +5,8 @@
 #include "graphs/shard.h"
 #include "graphs/tiles.h"
 
-/* Buffers of one stage of one replica: two layers in turn, the embedding, the
- * head. Tiles of a layer differ in size by block only. */
+/* Buffers of one stage of one replica: two that layers use in turn, one for
+ * the embedding, one for the head. All layers have tiles of the same sizes. */
 enum { LAYER_A, LAYER_B, EMBED, HEAD, N_BUFFERS };
 
 struct buffer {
@@ -16,9 +16,9 @@ struct buffer {
 struct weft_g_gather {
     const struct weft_g_model *model;
     bool sharded;
-    struct buffer *buffer;         /* (dp, pp, N_BUFFERS) */
-    int32_t *turn;                 /* (dp, pp) */
-    struct weft_params *fwd, *bwd; /* (n_places): what was asked for last */
+    struct buffer *buffer; /* (dp, pp, N_BUFFERS) */
+    int32_t *turn;         /* (dp, pp): how many layers were gathered */
+    struct weft_params *fwd, *bwd; /* (n_places): what was gathered last */
 };
 
 static enum weft_tile_kind kind_of(int32_t which)
@@ -37,7 +37,7 @@ static bool has_buffer(const struct weft_shape *s,
                             : true;
 }
 
-/* ---- Buffers ----------------------------------------------------------------- */
+/* ---- Buffers ----------------------------------------------------------- */
 
 typedef int (*buffer_fn)(void *arg, const struct weft_g_stage *stage,
                          int32_t which, int32_t place, int32_t block,
@@ -205,10 +205,11 @@ void weft_g_gather_bytes(const struct weft_shape *shape,
         (void) for_each_buffer(shape, home, count, bytes);
 }
 
-/* ---- Gathering ---------------------------------------------------------------- */
+/* ---- Gathering --------------------------------------------------------- */
 
-/* A whole tile at `place`: its only owner's own, or in the buffer, into which
- * the owners' pieces come. A tied embedding comes as pieces of the head. */
+/* Returns a whole tile at `place`: the place's own if it owns all of it, else
+ * the buffer, to which the owners' pieces are copied. A tied embedding is made
+ * of the head's pieces. */
 static struct weft_tile *fetch(struct weft_g_gather *g,
                                const struct weft_g_pass *pass,
                                enum weft_tile_kind kind, int32_t layer,
@@ -236,7 +237,7 @@ static struct weft_tile *fetch(struct weft_g_gather *g,
     return buffer;
 }
 
-/* A member's blocks of a parameter group, into g->fwd and g->bwd. */
+/* Sets g->fwd and g->bwd for a member's blocks of a parameter group. */
 static void gather_blocks(struct weft_g_gather *g,
                           const struct weft_g_pass *pass,
                           const struct weft_g_member *at,
@@ -264,7 +265,7 @@ static void gather_blocks(struct weft_g_gather *g,
                                fwd->embed);
 }
 
-/* A parameter group at all members' places. */
+/* Sets g->fwd and g->bwd for a parameter group at all members' places. */
 static void gather(struct weft_g_gather *g, const struct weft_g_pass *pass,
                    const struct weft_g_stage *stage,
                    enum weft_param_group group, int32_t layer, int32_t which,

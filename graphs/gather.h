@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Published weights as a stage of the training layout reads them: its places'
- * own, or, with ZeRO 3, put together from their owners' pieces before every
- * use in a few buffers, which the use after next waits for.
+ * Published weights as a stage of the training layout reads them. Below ZeRO 3
+ * they are the tiles at the stage's places. With ZeRO 3 they are copied from
+ * their owners' pieces into a buffer before every use; two layers take turns
+ * with two buffers, so the next use can be prepared during the present one.
  */
 #ifndef WEFT_GRAPHS_GATHER_H
 #define WEFT_GRAPHS_GATHER_H
@@ -11,7 +12,8 @@
 
 struct weft_g_gather;
 
-/* For all stages and replicas of a trained model. Errors: WEFT_ENOMEM. */
+/* Creates the buffers for all stages and replicas of a trained model, which is
+ * borrowed. Errors: WEFT_ENOMEM. */
 int weft_g_gather_create(const struct weft_g_model *model,
                          struct weft_g_gather **out, struct weft_err *err);
 void weft_g_gather_free(struct weft_g_gather *gather); /* NULL is allowed */
@@ -20,11 +22,13 @@ void weft_g_gather_bytes(const struct weft_shape *shape,
                          const struct weft_g_layout *home,
                          size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
-/* Weights by place; valid until the next call for the same stage. */
+/* These three return the weights by place, valid until the next call for the
+ * same stage. */
 const struct weft_params *weft_g_gather_embed(struct weft_g_gather *gather,
                                               const struct weft_g_pass *pass,
                                               const struct weft_g_stage *at);
-/* transposed: those too, see weft_g_gather_transposed(). */
+/* transposed: gathers the transposed weights, too; see
+ * weft_g_gather_transposed(). */
 const struct weft_params *weft_g_gather_layer(struct weft_g_gather *gather,
                                               const struct weft_g_pass *pass,
                                               const struct weft_g_stage *at,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation. A replica on one device decodes a chunk in one task; one of
- * several devices goes step by step through its stages and members:
+ * Generation. A replica on one device decodes a chunk of steps in one task. A
+ * replica on several devices has tasks for every step, stage and member:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
- * Stages are kept busy by as many instances as there are stages.
+ * There are as many instances as stages, so that every stage has work.
  */
 #include "base/alloc.h"
 #include "graphs/stage.h"
@@ -153,7 +153,8 @@ int32_t weft_g_generate_place(const struct weft_g_generate *gen,
     return weft_tile_place(gen->instance[instance].state);
 }
 
-/* Chunks come before inference on a device: they are the critical path. */
+/* On a device chunks have priority over inference, as the next phase waits for
+ * generation. */
 static struct weft_where where_of(const struct weft_g_instance *instance,
                                   int32_t iteration)
 {
@@ -165,7 +166,7 @@ static struct weft_where where_of(const struct weft_g_instance *instance,
                                .layer = -1};
 }
 
-/* ---- Step by step ------------------------------------------------------------- */
+/* ---- Step by step ------------------------------------------------------ */
 
 struct step {
     struct weft_g_generate *gen;
@@ -193,8 +194,8 @@ static void layers(struct step *s, const struct weft_g_stage *stage,
     }
 }
 
-/* Logits by vocabulary, then the draws at home, the last stage's first
- * member. */
+/* Members compute the logits of their vocabulary; then the last stage's first
+ * member, which is the instance's home, draws the tokens. */
 static void draw(struct step *s, const struct weft_g_stage *stage,
                  const struct weft_g_value *batch,
                  const struct weft_g_value *x)

@@ -20,7 +20,7 @@ int32_t weft_g_infer_out_place(const struct weft_g_layout *layout, int32_t dp)
     return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0)->place;
 }
 
-/* Packs the samples at the first stage's place number 0. */
+/* Packs the samples into a batch, at the first stage's place number 0. */
 static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
                                     const struct weft_g_stage *first,
                                     enum weft_pack_targets targets, int32_t n,
@@ -37,7 +37,8 @@ static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
     return batch;
 }
 
-/* The stages one after another; x of the last is `out`'s input. */
+/* Submits the stages one after another; the last one writes the samples' `out`
+ * tiles. */
 static void through(const struct weft_g_pass *pass,
                     const struct weft_g_view *view, int32_t dp,
                     enum weft_g_infer_kind kind, float inv_temperature,
@@ -53,7 +54,8 @@ static void through(const struct weft_g_pass *pass,
             weft_g_value_rows(pass, &stage, "activation", &x);
             weft_g_stage_embed(pass, &stage, view->fwd, &b, &x);
         } else {
-            /* Layers work in place, so a shared tile will do. */
+            /* Layers write their output over their input, so the stage can
+             * use the tiles of the previous one. */
             weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
                                 weft_g_rows_bytes(pass), &b, &x);
             weft_g_value_fetch(pass, &before, &previous, &stage, &x);

@@ -31,7 +31,7 @@ static int32_t n_members(const struct weft_g_layout *l)
 static bool is_any_device(const struct weft_g_job *job,
                           const struct weft_g_layout *l)
 {
-    /* dp covers whole ranks, and these are places */
+    /* the replicas are all devices of whole ranks, and a rank is one place */
     return l->plan.tp == 1 && l->plan.pp == 1
         && (!job->place_per_device || job->n_devices == 1)
         && l->plan.mesh.n_devices == job->n_devices;

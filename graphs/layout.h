@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A call's layout on the devices of this job: who computes which layers and
- * blocks, and at which places that needs tiles.
+ * A call's layout on the devices of this job: which device computes which
+ * layers and blocks, and at which places the tiles for them lie.
  */
 #ifndef WEFT_GRAPHS_LAYOUT_H
 #define WEFT_GRAPHS_LAYOUT_H
@@ -33,13 +33,13 @@ struct weft_g_job weft_g_job_of(const struct weft_rt *rt);
 int32_t weft_g_job_n_places(const struct weft_g_job *job);
 int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device);
 
-/* The layout of `call` in a checked plan. Release also after an error.
- * Errors: WEFT_ENOMEM, dp above WEFT_G_MAX_DP. */
+/* The layout of `call` in a plan that was checked. Release it also after an
+ * error. Errors: WEFT_ENOMEM, dp above WEFT_G_MAX_DP. */
 int weft_g_layout_init(const struct weft_g_job *job,
                        const struct weft_shape *shape,
                        const struct weft_plan *plan, enum weft_call call,
                        struct weft_g_layout *out, struct weft_err *err);
-/* Data parallel on devices 0 .. dp - 1. */
+/* A layout with data parallelism alone, on devices 0 .. dp - 1. */
 int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,
                          int32_t dp, struct weft_g_layout *out,
                          struct weft_err *err);
@@ -53,8 +53,8 @@ const struct weft_g_member *weft_g_layout_member(
 int32_t weft_g_layout_stage_of(const struct weft_g_layout *layout,
                                int32_t layer);
 
-/* The tp group that computes a stage of one replica. Its members are in
- * block order, and those of a place are neighbours. */
+/* The tp group that computes a stage of one replica. Its members are in block
+ * order, and those at the same place follow one another. */
 struct weft_g_stage {
     int32_t dp, index;
     int32_t first, end; /* layers */
@@ -68,8 +68,9 @@ struct weft_g_stage {
 void weft_g_stage_get(const struct weft_g_layout *layout, int32_t dp,
                       int32_t stage, struct weft_g_stage *out);
 
-/* Distinct places of the members (0 .. dp - 1, stage, tp), ascending by dp
- * index; out (dp). Returns how many. tp -1: of all tp indices (dp * tp). */
+/* Distinct places of the members (0 .. dp - 1, stage, tp), ordered by dp
+ * index; out (dp). Returns how many. tp -1: of all tp indices; out (dp *
+ * tp). */
 int32_t weft_g_layout_places(const struct weft_g_layout *layout,
                              int32_t stage, int32_t tp, int32_t *out);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the calls' temporary tiles take at most: the counterparts of
- * pipeline.c, stage*.c, update.c, infer.c and generate.c, which make them. The
- * order of tasks on devices (open tasks among them) makes these bounds.
+ * Upper bounds of the memory of calls' temporary tiles, which pipeline.c,
+ * stage*.c, update.c, infer.c and generate.c create. They hold because tasks
+ * run in a fixed order on each device, and tasks that allocate tiles are part
+ * of this order.
  */
 #include "graphs/shard.h"
 #include "graphs/stage.h"
@@ -40,8 +41,8 @@ static size_t logits_part(const struct weft_shape *s, struct weft_range range,
     return (size_t) (n * s->vocab) * sizeof(float);
 }
 
-/* At place number q: its members' parts, joined ones, and what comes from the
- * others. */
+/* Bytes of an exchange at place number q: its members' parts, their join, and
+ * the parts of other places. */
 static size_t exchange_bytes(const struct weft_shape *shape,
                              const struct weft_g_stage *stage, int32_t q,
                              part_fn part, int64_t n, bool joins)
@@ -119,7 +120,7 @@ static bool has_place(const struct weft_g_stage *stage, int32_t place)
     return false;
 }
 
-/* Stage number s of replica i; no places when there is none. */
+/* Stage number s of replica i; a stage without places if there is none. */
 static struct weft_g_stage stage_or_none(const struct weft_g_layout *home,
                                          int32_t i, int32_t s)
 {
@@ -137,7 +138,7 @@ static size_t batch_bytes(const struct weft_g_rows *most, bool columns)
     return layout.bytes;
 }
 
-/* Micro-batches between forward and backward on a stage, at most. */
+/* The most micro-batches that are between forward and backward on a stage. */
 static int64_t in_flight(const struct weft_g_layout *home, int32_t s,
                          const struct weft_g_train_size *size)
 {
@@ -145,7 +146,8 @@ static int64_t in_flight(const struct weft_g_layout *home, int32_t s,
                        : weft_min64(home->plan.pp - s, size->n_flights);
 }
 
-/* Rows that a flight keeps at place number q of stage s of replica i. */
+/* How many values (n_rows, H) a micro-batch in flight keeps at place number q
+ * of stage s of replica i. */
 static int64_t kept_rows(const struct weft_g_layout *home, int32_t i,
                          int32_t s, int32_t q)
 {
@@ -157,7 +159,7 @@ static int64_t kept_rows(const struct weft_g_layout *home, int32_t i,
     return layers + (s == 0 || gets_x) + (mid ? layers : 0);
 }
 
-/* What a member keeps of a layer for its backward. */
+/* Bytes that member k keeps of a layer for the backward pass. */
 static size_t saved_bytes(const struct weft_shape *shape,
                           const struct weft_g_stage *stage, int32_t k,
                           int64_t n_rows)
@@ -181,8 +183,8 @@ size_t weft_g_held_bytes(const struct weft_shape *shape,
     return sum;
 }
 
-/* Inputs, outputs and gradients of rows at place number q, and what their
- * passing on takes. */
+/* Adds inputs, outputs and gradients of layers at place number q, and the
+ * tiles that exchanges and messages between stages need. */
 static void count_rows(const struct weft_shape *shape,
                        const struct weft_g_layout *home, int32_t i, int32_t s,
                        int32_t q, const struct weft_g_train_size *size,
@@ -198,7 +200,7 @@ static void count_rows(const struct weft_shape *shape,
     bool gets_x = s > 0 && !has_place(&before, place);
     bool gets_dx = !stage.is_last && !has_place(&after, place);
     int64_t n = flights * kept_rows(home, i, s, q);
-    n += 1 + gets_x; /* gradient; the one before, which is being fetched */
+    n += 1 + gets_x; /* a gradient; the next input, which is being received */
     n += tp && home->plan.recompute;
     size_t x = (size_t) (size->most.n_rows * shape->hidden) * sizeof(float);
     bytes[WEFT_MEM_ACTIVATIONS] += (size_t) n * x;
@@ -245,8 +247,9 @@ static int32_t replica_of(const struct weft_g_layout *home, int32_t n_groups,
     }
 }
 
-/* Most nodes of lo .. lo + size - 1 that wait while the sum is not complete:
- * a replica's leaves come in order, those of several in any. */
+/* The most nodes of the subtree over groups lo .. lo + size - 1 that wait at a
+ * time for the rest of it. Leaves of one replica arrive in order, those of
+ * different replicas in any order. */
 static int32_t waiting(const struct weft_g_layout *home, int32_t n_groups,
                        int32_t lo, int32_t size)
 {
@@ -262,9 +265,9 @@ static int32_t waiting(const struct weft_g_layout *home, int32_t n_groups,
     return a > b ? a : b;
 }
 
-/* Copies of a shard at its owner when replicas give their roots in order:
- * pending[k] is the root of 2^k groups that waits, 2: a copy, 1: the owner's
- * own, 0: none. */
+/* The most copies of a shard at its owner at a time, when replicas give their
+ * roots in order. pending[k]: the root of 2^k groups that waits; 0: none, 1:
+ * the owner's own tile, 2: a copy. */
 static int32_t root_copies(const struct weft_g_model *m,
                            const struct weft_g_shard *shard, int32_t n_groups)
 {
@@ -312,7 +315,7 @@ static void count_shard(const struct weft_g_model *m,
     copies += size->messages && copies > 0;
     at[WEFT_MEM_GRADIENTS] += (size_t) copies * weft_g_shard_bytes(m, shard);
     if (m->shape.tied && shard->bundle.group == WEFT_GROUP_EMBED)
-        return; /* it counts with the head */
+        return; /* its sum is added to the head's, which is counted */
     at[WEFT_MEM_SAMPLES] += squares;
     bytes[m->home.member[0].place][WEFT_MEM_SAMPLES] += squares;
 }
@@ -349,7 +352,8 @@ void weft_g_train_bytes(const struct weft_shape *shape,
 
 /* ---- Inference and generation ------------------------------------------- */
 
-/* Rows through the stages of one replica, whose layers work in place. */
+/* Adds the tiles of n_rows rows in the stages of one replica. A layer writes
+ * its output over its input. */
 static void count_through(const struct weft_shape *shape,
                           const struct weft_g_layout *layout, int32_t i,
                           int64_t n_rows, int64_t n_targets, part_fn head,

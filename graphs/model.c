@@ -10,8 +10,9 @@ static const enum weft_mem_class class_of[] = {
     WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
     WEFT_MEM_GRADIENTS};
 
-/* A tied embedding's table is made of the head, in its own memory where that
- * comes from elsewhere: it has room for the head's padding. */
+/* The kind whose size a tile has. The table of a tied embedding is made from
+ * the head; where the head is another place's, it is copied into the table
+ * first, so the table has room for the head's padding. */
 static enum weft_tile_kind room_of(const struct weft_shape *shape,
                                    enum weft_tile_kind kind)
 {
@@ -121,8 +122,8 @@ struct weft_layer_tiles weft_g_bundle_tiles(const struct weft_g_model *m,
 
 /* ---- Who holds what --------------------------------------------------- */
 
-/* Calls visit for the tiles of a bundle at one place, the group's norms among
- * them or not; or, of the shard at its owner's, for what that has of them. */
+/* Calls visit for the tiles of a bundle at one place, with or without the
+ * group's norms. With a shard: for the parts of the tiles that it owns. */
 static int visit_bundle(const struct weft_shape *s,
                         const struct weft_g_layout *home,
                         const struct weft_g_bundle *b, int32_t place,
@@ -152,8 +153,8 @@ static int visit_bundle(const struct weft_shape *s,
                  b->layer, 0, chunks);
 }
 
-/* Published norms are at every member's place: whether bundle b is the first
- * of its group there. */
+/* Whether bundle b is the first of its group at the place. As published norms
+ * are at every member's place, they are visited with that bundle. */
 static bool is_first_at(const struct weft_g_layout *home,
                         const struct weft_g_bundle *b, int32_t place)
 {
@@ -168,7 +169,7 @@ static bool is_first_at(const struct weft_g_layout *home,
     return true;
 }
 
-/* The shards of a bundle, each at its owner's. */
+/* Visits the shards of a bundle, each at its owner's place. */
 static int visit_shards(const struct weft_shape *s,
                         const struct weft_g_layout *home,
                         const struct weft_g_bundle *b, weft_g_tile_fn visit,
@@ -184,8 +185,8 @@ static int visit_shards(const struct weft_shape *s,
     return rc;
 }
 
-/* Every (place, tile) of a use, once. With ZeRO 3 transposes and tied tables
- * are made when they are read. */
+/* Visits every tile of a use at every place once. With ZeRO 3 there are no
+ * transposes and tied tables, which are made whenever they are read. */
 static int for_each_tile(const struct weft_shape *s,
                          const struct weft_g_layout *home, enum use use,
                          weft_g_tile_fn visit, void *arg)
@@ -254,12 +255,12 @@ struct weft_tile *weft_g_params_tile(const struct weft_params *p,
 struct creation {
     const struct weft_g_model *model;
     enum use use;
-    struct weft_params *at; /* by place; or one for all places */
+    struct weft_params *at; /* (n_places), or one for all places */
     bool one;
     struct weft_err *err;
 };
 
-/* Cuts a whole tile into what owners have of it. */
+/* Cuts a whole tile into the pieces of its owners. */
 static int cut(const struct creation *c, struct weft_tile *tile,
                enum weft_tile_kind kind, int32_t layer, int32_t block)
 {
@@ -416,8 +417,9 @@ int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
 {
     struct weft_range mine = weft_plan_range(n_groups, dp, d);
     int32_t most = 0, held = 0;
-    /* A binary counter over the replica's leaves: a node's right child is
-     * given back once both children are the replica's own. */
+    /* Sets are joined as a binary counter counts the replica's leaves: the
+     * right one of two siblings is free again after it is added to the left
+     * one. */
     for (int32_t g = mine.first; g < mine.first + mine.n; g++) {
         held++;
         most = held > most ? held : most;
@@ -429,7 +431,7 @@ int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
     return most;
 }
 
-/* Every tile of one replica's gradient set. */
+/* Visits every tile of one replica's gradient set. */
 static int for_each_gradient(const struct weft_shape *s,
                              const struct weft_g_layout *home, int32_t d,
                              weft_g_tile_fn visit, void *arg)

@@ -86,7 +86,7 @@ void weft_g_flight_release(const struct weft_g_train *t,
     f->kept = NULL;
 }
 
-/* ---- Forward --------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------- */
 
 static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
                  const struct weft_g_stage *first,
@@ -137,7 +137,8 @@ void weft_g_flight_expect(const struct weft_g_train *t,
                         weft_g_rows_bytes(&f->pass), NULL, &in->x);
 }
 
-/* The batch at the subtask's places, and the other thing it receives. */
+/* Brings what a subtask receives to the stage's places: the batch, and its
+ * input or the gradient of its output. */
 static struct weft_g_arrival arrive(struct weft_g_flight *f,
                                     const struct weft_g_stage *stage,
                                     bool backward)
@@ -189,7 +190,7 @@ void weft_g_flight_forward(const struct weft_g_train *t,
     weft_g_value_release(&in.batch);
 }
 
-/* ---- Backward --------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------- */
 
 static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
                  const struct weft_g_stage *stage,
@@ -230,7 +231,7 @@ static void layer_backward(const struct weft_g_train *t,
     weft_g_stage_layer_backward(pass, stage, fwd, bwd, l, batch, &f->x[l],
                                 &f->kept[l], &f->dx[stage->index], grad);
     weft_g_kept_release(&f->kept[l]);
-    /* What another stage's value shares is released with that one. */
+    /* Tiles that another stage's value shares are released with that value. */
     weft_g_value_release(&f->x[l]);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameter reallocation: from the places that have a tile to those that a
- * call needs it at. Blocks are the common refinement of all layouts, so that
- * every pair of layouts is a set of whole tiles to move, or of all pieces of
- * tiles where ZeRO has cut them; which ones, the places say, and from where,
- * plan/ does.
+ * Parameter reallocation: copies tiles from the places that have them to the
+ * places at which a call needs them. All layouts consist of the same tensor
+ * blocks, so going from one layout to another is copying whole tiles, or all
+ * pieces of a tile where ZeRO has cut it. The places of both layouts determine
+ * which tiles; weft_plan_moves() chooses the sources.
  */
 #include "base/alloc.h"
 #include "codelets/parts.h"
@@ -50,7 +50,8 @@ static void for_each_need(const struct weft_shape *s,
         }
 }
 
-/* Tiles in a row: 0 embedding, then layers, then head; blocks, then norms. */
+/* Tiles are numbered by group (embedding, layers, head), ROW numbers for each:
+ * its blocks, then its norms. */
 enum { ROW = WEFT_MAX_BLOCKS + 1 };
 
 static size_t index_of(const struct weft_shape *s, enum weft_tile_kind kind,
@@ -77,7 +78,8 @@ static enum weft_tile_kind kind_at(const struct weft_shape *s, size_t index,
                     : WEFT_TILE_LAYER;
 }
 
-/* need[place][index]: the layout's call reads the tile there. */
+/* need[place * n + index]: whether a call of the layout reads the tile at the
+ * place. */
 struct needs {
     const struct weft_shape *shape;
     size_t n;
@@ -112,13 +114,13 @@ struct opening {
     struct weft_seq *seq;
     const struct weft_where *where;
     int32_t *node, *have, *want; /* (n_places) */
-    int32_t *lack;               /* (n_places): of one piece */
+    int32_t *lack;               /* (n_places): places that lack a piece */
     double *sent;
     struct weft_move *move; /* (n_places) */
     struct weft_err *err;
 };
 
-/* One tile of the view. */
+/* One tile of the view: which places have it, and which need a copy. */
 struct wanted {
     enum weft_tile_kind kind;
     int32_t layer, block;
@@ -141,7 +143,8 @@ static int keep(struct weft_g_view *v, struct weft_tile *tile,
     return 0;
 }
 
-/* What the place's last task of an optimizer step writes, or NULL. */
+/* The tile that the last task of an optimizer step at the place writes, or
+ * NULL. */
 static struct weft_tile *last_state(const struct weft_g_model *m,
                                     int32_t place)
 {
@@ -162,8 +165,8 @@ static struct weft_tile *last_state(const struct weft_g_model *m,
     return NULL;
 }
 
-/* A temporary tile for each place that wants it, cut into n as its sources
- * are. */
+/* Creates a temporary tile at each place that needs a copy, cut into n pieces
+ * like its sources. */
 static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
                       const size_t at[])
 {
@@ -190,7 +193,7 @@ static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
     return rc;
 }
 
-/* The view's tile of a kind at a place. */
+/* The view's tile at a place. */
 static struct weft_tile *tile_at(const struct opening *o,
                                  const struct wanted *w, int32_t place)
 {
@@ -198,7 +201,7 @@ static struct weft_tile *tile_at(const struct opening *o,
                               w->block);
 }
 
-/* One tile: to the places that want it from those that have it whole. */
+/* Copies one tile from places that have all of it. */
 static int move_tile(struct opening *o, const struct wanted *w)
 {
     const struct weft_g_model *m = o->view->model;
@@ -207,7 +210,7 @@ static int move_tile(struct opening *o, const struct wanted *w)
     int32_t n = m->trained ? weft_g_published_cut(
                     &m->shape, &m->home, w->kind, w->layer, w->block, at)
                            : 1;
-    if (m->home.plan.zero >= 3) /* there is one piece */
+    if (m->home.plan.zero >= 3) /* its only owner has it as one piece */
         n = 1;
     int rc = make_tiles(o, w, n, at);
     n = rc ? 0
@@ -221,7 +224,8 @@ static int move_tile(struct opening *o, const struct wanted *w)
     return rc;
 }
 
-/* Piece number i of a tile, from its owner or whoever has got it. */
+/* Copies piece number i of a tile from its owner, or from a place that
+ * received it before. */
 static void move_piece(struct opening *o, const struct wanted *w, int32_t i,
                        const struct weft_g_piece *piece,
                        struct weft_tile *owned)
@@ -249,7 +253,8 @@ static void move_piece(struct opening *o, const struct wanted *w, int32_t i,
     }
 }
 
-/* One tile that nobody has whole; a tied embedding from the head's pieces. */
+/* Copies one tile of which no place has all, piece by piece; a tied embedding
+ * from the head's pieces. */
 static int move_pieces(struct opening *o, const struct wanted *w)
 {
     struct weft_g_view *v = o->view;
@@ -277,7 +282,7 @@ static int move_pieces(struct opening *o, const struct wanted *w)
     return rc;
 }
 
-/* Whether a place's tile of the model is all of it. */
+/* Whether a place's tile is the whole tile, and not a piece. */
 static bool is_whole(const struct weft_g_model *m,
                      const struct weft_tile *tile, enum weft_tile_kind kind,
                      int32_t block)
@@ -379,7 +384,7 @@ void weft_g_view_close(struct weft_g_view *v)
     *v = (struct weft_g_view){0};
 }
 
-/* What a place has whole need not come. */
+/* Removes the tiles that a place has anyway from those that it needs. */
 static int note_home(void *arg, int32_t place, enum weft_tile_kind kind,
                      int32_t layer, int32_t block,
                      const struct weft_range *chunks)

@@ -11,7 +11,7 @@ static size_t elements(const struct weft_shape *s, enum weft_tile_kind kind,
     return l.n_flat;
 }
 
-/* Of a kind's blocks first .. end - 1. */
+/* Number of elements of a kind's blocks first .. end - 1. */
 static size_t elements_of(const struct weft_shape *s,
                           enum weft_tile_kind kind, int32_t first,
                           int32_t end)
@@ -22,7 +22,7 @@ static size_t elements_of(const struct weft_shape *s,
     return n;
 }
 
-/* The tp member whose range has the block; norms are member 0's. */
+/* The tp member whose range has the block; norms belong to member 0. */
 static int32_t member_of(const struct weft_shape *s,
                          const struct weft_g_layout *home, int32_t block)
 {
@@ -33,7 +33,7 @@ static int32_t member_of(const struct weft_shape *s,
     return k;
 }
 
-/* A tile's place in its row. */
+/* A tile's first element and its row's length, in elements. */
 struct position {
     int32_t stage, tp;
     size_t begin, total;
@@ -67,7 +67,7 @@ static struct position position_of(const struct weft_shape *s,
              + (norms ? elements(s, WEFT_TILE_FINAL, 0) : 0);
     size_t layers = (size_t) (home->first_layer[p.stage + 1] - first_layer)
                   * one;
-    bool apart = s->tied && is_head; /* a row of its own */
+    bool apart = s->tied && is_head; /* a tied head is a row of its own */
     p.total = apart ? head : embed + layers + (s->tied ? 0 : head);
     if (is_head)
         p.begin = apart ? 0 : embed + layers;
@@ -93,7 +93,7 @@ int32_t weft_g_pieces(const struct weft_shape *s,
     int32_t n_places = weft_g_layout_places(home, p.stage, p.tp, place);
     weft_layout_get(s, kind, block, &l);
     int32_t end = weft_layout_n_chunks(&l);
-    /* from the range that the tile begins in */
+    /* the first place whose range can contain the tile's beginning */
     int32_t j = p.total > 0
                   ? (int32_t) (p.begin * (size_t) n_places / p.total)
                   : n_places;
@@ -129,7 +129,7 @@ int32_t weft_g_published_cut(const struct weft_shape *s,
 {
     struct weft_g_piece piece[WEFT_G_MAX_DP];
     bool vocabulary = kind == WEFT_TILE_EMBED || kind == WEFT_TILE_HEAD;
-    /* without ZeRO only a tied head goes anywhere, to the first stage */
+    /* without ZeRO only a tied head is copied, to the first stage */
     if (home->plan.zero == 0 && !(s->tied && vocabulary && home->plan.pp > 1))
         return 1;
     int32_t n = weft_g_pieces(s, home, kind, layer, block, piece);
@@ -156,7 +156,7 @@ struct weft_range weft_g_chunks_at(const struct weft_g_model *m, bool state,
 
 /* ---- Shards of bundles -------------------------------------------------- */
 
-/* Of a bundle's tiles number `index`, if there is one. */
+/* Finds tile number `index` of a bundle. False: there is none. */
 static bool has_tile(const struct weft_shape *s,
                      const struct weft_g_layout *home,
                      const struct weft_g_bundle *b, int32_t index,
@@ -189,7 +189,7 @@ int32_t weft_g_shards(const struct weft_g_model *m,
         int32_t n_pieces = weft_g_pieces(&m->shape, &m->home, kind, b->layer,
                                          i < WEFT_MAX_BLOCKS ? i : 0, piece);
         for (int32_t k = 0; k < n_pieces; k++) {
-            /* owners come in order: the last shard's, or a new one */
+            /* owners are in order: either the last shard's or the next */
             if (n == 0 || out[n - 1].place != piece[k].place)
                 out[n++] = (struct weft_g_shard){.bundle = *b,
                                                  .place = piece[k].place};

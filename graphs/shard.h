@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who reduces and updates what. The parameters of a stage that one tp member
- * has are a row of tiles: embedding, layers, head. The places of its n
- * replicas divide the row's elements into n equal ranges, rounded to chunks
- * (base/shape.h), so that a range cuts at most two tiles:
+ * Which place reduces the gradients of which parameters and updates them. The
+ * parameters of one tp member in a stage are a row of tiles: embedding,
+ * layers, head. The places of the member's n replicas divide the row's
+ * elements into n equal ranges, rounded to chunks (base/shape.h), so that a
+ * range cuts at most two tiles:
  *
  *     tiles     | embedding     | layer 0   | layer 1   | head          |
  *     owners    | place 0    | place 1    | place 2     | place 3       |
  *
- * With ZeRO a place holds of optimizer state (and weights) its range alone. A
- * tied embedding has no state, and its gradient is added to the head's: it is
- * divided as the head is, among the last stage's places. Such a head makes two
- * gradients to hold of one state; it is a row of its own, so that each place
- * has as much of it as of the layers.
+ * With ZeRO a place holds the optimizer state (and weights) of its range
+ * alone. A tied embedding has no optimizer state, and its gradient is added to
+ * the head's. So it is divided as the head is, among the last stage's places.
+ * As places hold two gradients for one state of a tied head, it is a row of
+ * its own, and each place owns an equal share of it.
  */
 #ifndef WEFT_GRAPHS_SHARD_H
 #define WEFT_GRAPHS_SHARD_H
 
 #include "graphs/graphs.h"
 
-/* What an owner has of one tile. */
+/* The chunks of one tile that a place owns. */
 struct weft_g_piece {
     int32_t place;
     struct weft_range chunks;
@@ -29,25 +30,25 @@ int32_t weft_g_pieces(const struct weft_shape *shape,
                       const struct weft_g_layout *home,
                       enum weft_tile_kind kind, int32_t layer, int32_t block,
                       struct weft_g_piece *out);
-/* Where a gradient tile, or a published one, is cut into these: the bytes,
- * out (WEFT_G_MAX_DP). */
+/* The n - 1 byte offsets at which a gradient tile (or a published one) is cut
+ * into these pieces, out (WEFT_G_MAX_DP). */
 void weft_g_pieces_cut(const struct weft_shape *shape,
                        enum weft_tile_kind kind, int32_t block,
                        bool published, int32_t n,
                        const struct weft_g_piece *piece, size_t *out);
 
-/* What an owner has of one bundle. */
+/* The part of one bundle that a place owns. */
 struct weft_g_shard {
     struct weft_g_bundle bundle;
     int32_t place;
     struct weft_chunks chunks;
-    int32_t part[WEFT_GROUP_TILES]; /* of whole tiles' parts its number */
+    int32_t part[WEFT_GROUP_TILES]; /* its number among a tile's pieces */
 };
 /* The shards of a bundle in order, out (WEFT_G_MAX_DP). Returns how many. */
 int32_t weft_g_shards(const struct weft_g_model *model,
                       const struct weft_g_bundle *bundle,
                       struct weft_g_shard *out);
-/* A shard's parts of the whole tiles in `params`. */
+/* The parts of the whole tiles in `params` that belong to the shard. */
 struct weft_layer_tiles weft_g_shard_parts(const struct weft_g_model *model,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params);
@@ -59,8 +60,8 @@ struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *model,
 size_t weft_g_shard_bytes(const struct weft_g_model *model,
                           const struct weft_g_shard *shard);
 
-/* Pieces into which the published tiles of a model at home are cut, where
- * they lie whole: 1: they are not. Bytes as weft_g_pieces_cut(). */
+/* The number of pieces into which a whole published tile of the home layout is
+ * cut; 1 if it is not cut. Offsets as in weft_g_pieces_cut(). */
 int32_t weft_g_published_cut(const struct weft_shape *shape,
                              const struct weft_g_layout *home,
                              enum weft_tile_kind kind, int32_t layer,

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 
-/* ---- Surroundings ---------------------------------------------------------- */
+/* ---- Tasks and tiles --------------------------------------------------- */
 
 int weft_g_order_init(struct weft_rt *rt, struct weft_g_order *out,
                       struct weft_err *err)
@@ -62,7 +62,7 @@ static void copy(const struct weft_g_pass *pass, struct weft_tile *from,
         weft_insert_copy(pass->seq, &where, from, to);
 }
 
-/* ---- Values ----------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------ */
 
 void weft_g_value_create(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage, const char *kind,
@@ -89,8 +89,8 @@ void weft_g_value_rows(const struct weft_g_pass *pass,
                         weft_g_rows_bytes(pass), out);
 }
 
-/* The place of `from` that `place` copies from: itself, one of its node, or
- * in turn. Returns its number. */
+/* The number of the place of `from` from which `place` copies a value: itself,
+ * a place of the same node, or else any, by turns. */
 static int32_t source(const struct weft_g_pass *pass,
                       const struct weft_g_stage *from, int32_t place,
                       int32_t turn)
@@ -194,9 +194,9 @@ void weft_g_value_release(struct weft_g_value *value)
     *value = (struct weft_g_value){{NULL}, {false}};
 }
 
-/* ---- Exchange ---------------------------------------------------------------- */
+/* ---- Exchange ---------------------------------------------------------- */
 
-/* Members of place number p: [lead, end). */
+/* The end of the members at place number p, which begin at stage->lead[p]. */
 static int32_t members_end(const struct weft_g_stage *stage, int32_t p)
 {
     return p + 1 < stage->n_places ? stage->lead[p + 1] : stage->n;
@@ -219,7 +219,7 @@ static struct weft_range place_range(const struct weft_g_stage *stage,
     return range;
 }
 
-/* Place p's parts as it sends them; returns how many. */
+/* The parts that place number p sends; returns how many. */
 static int32_t outgoing(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage, int32_t p,
                         struct weft_tile *const member[],
@@ -298,7 +298,7 @@ void weft_g_exchange_release(struct weft_g_exchange *x)
     x->n_temp = 0;
 }
 
-/* ---- Forward ------------------------------------------------------------------ */
+/* ---- Forward ----------------------------------------------------------- */
 
 void weft_g_stage_embed(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stage's tp group does with a micro-batch, as tasks of its members:
- * the one description of the mathematics' order, for every call and layout.
- * With one member a layer is one task; else members contribute parts, which
- * are exchanged between the group's places and joined at each (codelets/
- * parts.h). Out of memory fails the sequence; nothing is returned.
+ * The tasks by which a stage's tp group computes a micro-batch. Every call and
+ * layout uses these functions, so the order of the computation is written
+ * once. With one member a layer is one task; otherwise members compute parts,
+ * which are exchanged between the group's places and joined at each of them
+ * (codelets/parts.h). When memory is out the functions fail the sequence and
+ * return no error.
  */
 #ifndef WEFT_GRAPHS_STAGE_H
 #define WEFT_GRAPHS_STAGE_H
@@ -12,20 +13,20 @@
 #include "codelets/parts.h"
 #include "graphs/graphs.h"
 
-/* A value of which every place of a stage has a copy, by the number of the
- * place in the stage. */
+/* A value of which every place of a stage has a copy; at[p] is the copy at
+ * place number p of the stage. */
 struct weft_g_value {
     struct weft_tile *at[WEFT_MAX_BLOCKS];
-    bool own[WEFT_MAX_BLOCKS]; /* else another value's */
+    bool own[WEFT_MAX_BLOCKS]; /* false: the tile belongs to another value */
 };
 
-/* Surroundings of a micro-batch's tasks. */
+/* What all tasks of a micro-batch have in common. */
 struct weft_g_pass {
     struct weft_rt *rt;
     struct weft_seq *seq;
     const char *name; /* of the model */
     const struct weft_shape *shape;
-    struct weft_where where;    /* but the device and position */
+    struct weft_where where;    /* without device and position */
     struct weft_g_order *order; /* NULL: no strict positions */
     bool any_device;
     int64_t n_rows; /* at most */
@@ -40,7 +41,7 @@ struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
                               const char *kind, enum weft_mem_class c,
                               int32_t layer, size_t bytes, int32_t place);
 
-/* ---- Values -------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------ */
 
 void weft_g_value_create(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage, const char *kind,
@@ -51,40 +52,42 @@ size_t weft_g_rows_bytes(const struct weft_g_pass *pass);
 void weft_g_value_rows(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage, const char *kind,
                        struct weft_g_value *out);
-/* Tiles for a value of `from` at the places of `to` that it does not lie at:
- * their memory is taken in the turn of the places' first members (without an
- * order: when `after`, a value of `to`, has been written), so that what is
- * sent early waits at its sender. */
+/* Creates tiles for a value of stage `from` at those places of stage `to` that
+ * have no copy of it. Their memory is allocated by a task in the order of the
+ * first member at the place (without an order: after the task that writes
+ * `after`, a value of `to`), so that data which is sent early waits at the
+ * sender. */
 void weft_g_value_expect(const struct weft_g_pass *pass,
                          const struct weft_g_stage *from,
                          const struct weft_g_stage *to, enum weft_mem_class c,
                          size_t bytes, const struct weft_g_value *after,
                          struct weft_g_value *out);
-/* The value of one stage at the places of another, out as expected: copied,
- * or shared. */
+/* Brings the value of stage `from` to the places of stage `to`. `out` is from
+ * weft_g_value_expect(): its tiles receive copies; at the other places it
+ * shares the tiles of `value`. */
 void weft_g_value_fetch(const struct weft_g_pass *pass,
                         const struct weft_g_stage *from,
                         const struct weft_g_value *value,
                         const struct weft_g_stage *to,
                         struct weft_g_value *out);
-/* A stage that has this place, for values that lie there. */
+/* A stage with this place alone, for values that lie there. */
 struct weft_g_stage weft_g_stage_of_place(int32_t place);
-/* A tile that lies at `place`, at the places of a stage. */
+/* Brings a tile that lies at `place` to the places of a stage. */
 void weft_g_value_of_tile(const struct weft_g_pass *pass,
                           struct weft_tile *tile, int32_t place,
                           const struct weft_g_stage *to,
                           struct weft_g_value *out);
-/* `to` may share tiles of `from`: it takes these over, the others go, and
- * `from` is empty. */
+/* Makes `to` the owner of the tiles that it shares with `from`, releases the
+ * other tiles of `from` and empties it. */
 void weft_g_value_hand_over(struct weft_g_value *from,
                             struct weft_g_value *to);
-/* Copies the tile of place number 0 to the others, which exist. */
+/* Copies the tile at place number 0 to the tiles at the other places. */
 void weft_g_value_spread(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage,
                          const struct weft_g_value *value);
 void weft_g_value_release(struct weft_g_value *value);
 
-/* ---- Forward -------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------- */
 
 /* params: published weights by place. */
 void weft_g_stage_embed(const struct weft_g_pass *pass,
@@ -93,18 +96,19 @@ void weft_g_stage_embed(const struct weft_g_pass *pass,
                         const struct weft_g_value *batch,
                         const struct weft_g_value *x);
 
-/* What a layer keeps for its backward. */
+/* What a layer keeps for its backward pass. */
 struct weft_g_kept {
     struct weft_tile *member[WEFT_MAX_BLOCKS]; /* NULL: nothing */
-    struct weft_g_value x_mid;                 /* with several members */
+    struct weft_g_value x_mid;                 /* empty with one member */
 };
 void weft_g_kept_create(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage, int32_t layer,
                         struct weft_g_kept *out);
 void weft_g_kept_release(struct weft_g_kept *kept);
 
-/* x -> y, which may be x. kv: (n members) or NULL. kept: NULL in inference;
- * recompute: fills kept from x, y is not made. */
+/* Layer `layer`: x -> y; y may be x. kv: by member, or NULL. kept: receives
+ * what the backward pass needs; NULL in inference. recompute: kept is computed
+ * from x, and y is not. */
 void weft_g_stage_layer(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage,
                         const struct weft_params *params, int32_t layer,
@@ -114,7 +118,8 @@ void weft_g_stage_layer(const struct weft_g_pass *pass,
                         const struct weft_g_value *y,
                         struct weft_g_kept *kept, bool recompute);
 
-/* Log-probs of the targets into the samples' tiles, at place number 0. */
+/* Writes log-probs of the targets to the samples' tiles `out` (n), at place
+ * number 0. */
 void weft_g_stage_logprob(const struct weft_g_pass *pass,
                           const struct weft_g_stage *stage,
                           const struct weft_params *params,
@@ -122,17 +127,18 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
                           const struct weft_g_value *x, float inv_temperature,
                           int32_t n, struct weft_tile *const out[]);
 
-/* ---- Backward ------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------- */
 
-/* Loss and the head's backward: dx is made; stats lies at place number 0. */
+/* Loss and the head's backward pass: writes dx, and the loss's statistics to
+ * stats, which lies at place number 0. */
 void weft_g_stage_loss(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *loss, const struct weft_g_value *batch,
     const struct weft_g_value *x, const struct weft_g_value *dx,
     const struct weft_params *grad, struct weft_tile *stats);
-/* dx of the layer's output becomes dx of its input. With one member and
- * nothing kept the layer is recomputed inside its task. */
+/* dx holds the gradient of the layer's output and receives that of its input.
+ * With one member and nothing kept, the task recomputes the layer itself. */
 void weft_g_stage_layer_backward(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
@@ -145,7 +151,7 @@ void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_g_value *dx,
                                  const struct weft_params *grad);
 
-/* ---- Exchange -------------------------------------------------------------- */
+/* ---- Exchange ---------------------------------------------------------- */
 
 /* Parts of all members at every place. */
 struct weft_g_exchange {
@@ -154,10 +160,11 @@ struct weft_g_exchange {
     struct weft_tile *temp[2 * WEFT_MAX_BLOCKS * WEFT_MAX_BLOCKS];
     int32_t n_temp;
 };
-/* n floats per row (per target), n_sets times: a place joins its members'
- * parts before it sends them. n 0: they are sent as they are. Members without
- * a tile have no part, but an entry. to: the first so many places get them.
- * The members' tiles stay the caller's. */
+/* Sends all members' parts to places number 0 .. to - 1. With n > 0 parts have
+ * n floats per row (per target if `targets`), n_sets times, and a place joins
+ * its members' parts before it sends them; with n = 0 it sends each member's
+ * tile. member[k] may be NULL: the member has an entry in `out` and no part.
+ * The caller still owns the members' tiles. */
 void weft_g_exchange(const struct weft_g_pass *pass,
                      const struct weft_g_stage *stage,
                      struct weft_tile *const member[],
@@ -169,8 +176,8 @@ void weft_g_exchange_release(struct weft_g_exchange *exchange);
 /* Number of member k's place in the stage. */
 int32_t weft_g_place_number(const struct weft_g_stage *stage, int32_t k);
 
-/* Every member's softmax over its vocabulary, exchanged; the caller releases
- * part (n members) and the exchange. */
+/* Computes every member's softmax over its vocabulary and exchanges them. The
+ * caller releases part[] (by member) and the exchange. */
 void weft_g_stage_head_parts(const struct weft_g_pass *pass,
                              const struct weft_g_stage *stage,
                              const struct weft_params *params,
@@ -178,7 +185,7 @@ void weft_g_stage_head_parts(const struct weft_g_pass *pass,
                              const struct weft_g_value *x,
                              float inv_temperature, struct weft_tile *part[],
                              struct weft_g_exchange *parts);
-/* A partial sum of n floats for every member. */
+/* Creates a tile for the roots of a sum of n floats, for every member. */
 void weft_g_roots_create(const struct weft_g_pass *pass,
                          const struct weft_g_stage *stage, int32_t layer,
                          int64_t n, struct weft_tile *out[]);

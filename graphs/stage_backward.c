@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stage backwards. Gradients of what the members replicate (norms) are
- * accumulated at place number 0 alone, though every place goes through the
- * norm for its own dx.
+ * The backward pass of a stage. All members have the norms' weights. Every
+ * place computes a norm's backward pass for its own dx, but only place number
+ * 0 adds to the gradient of the norm's weight.
  */
 #include "graphs/stage.h"
 
@@ -12,10 +12,10 @@ static void release_all(struct weft_tile *const tile[], int32_t n)
         weft_tile_release(tile[k]);
 }
 
-/* ---- Head -------------------------------------------------------------------- */
+/* ---- Head -------------------------------------------------------------- */
 
-/* One member, or a scalar head, which is not split: made at place number 0
- * and copied. */
+/* With one member, or a scalar head, which is not divided among members: dx is
+ * computed at place number 0 and copied to the others. */
 static void loss_whole(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
@@ -84,7 +84,7 @@ void weft_g_stage_loss(
     release_all(roots, stage->n);
 }
 
-/* ---- Layer ------------------------------------------------------------------- */
+/* ---- Layer ------------------------------------------------------------- */
 
 struct layer {
     const struct weft_g_pass *pass;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One optimizer step. Gradient groups are the leaves of a fixed binary tree;
- * a replica takes a contiguous range of them, cut into micro-batches that run
- * through its stages by 1F1B. Each stage accumulates a leaf in one chain over
- * its samples and joins finished leaves like a binary counter:
+ * One optimizer step. Gradient groups are the leaves of a fixed binary tree. A
+ * replica has a contiguous range of them, cut into micro-batches that its
+ * stages compute by 1F1B. A stage accumulates the gradient of a leaf in one
+ * chain over its samples; finished leaves are joined as a binary counter
+ * counts, so that few sums wait at a time:
  *
  *     leaf    0   1   2   3        replica 0: (0+1)   replica 1: (2+3)
  *              \ /     \ /
  *               +       +          then the replicas' roots: (0+1) + (2+3)
  *
- * With ZeRO 2 and up a replica's leaves go to the shards' owners at once, if
- * it has several.
+ * From ZeRO 2 on, a replica with several leaves sends each of them to the
+ * owners of its shards as soon as it is finished.
  */
 #include <string.h>
 
@@ -21,19 +22,19 @@
 
 enum { MAX_ROOTS = 16 };
 
-/* A root that waits at a stage: leaves lo .. lo + size - 1. */
+/* A sum over leaves lo .. lo + size - 1 that waits at a stage. */
 struct root {
     int32_t lo, size;
     struct weft_params *set; /* NULL: no sample in these leaves */
 };
 
-/* One stage of one replica, working through its subtasks in order. */
+/* One stage of one replica, whose subtasks are submitted in order. */
 struct worker {
     bool *done; /* (2, micro-batches): forwards, backwards submitted */
     int32_t n_done;
     struct weft_params *free_set[MAX_ROOTS];
     int32_t n_free;
-    struct weft_params *set; /* of the leaf in progress */
+    struct weft_params *set; /* gradient of the leaf in progress */
     struct root root[MAX_ROOTS];
     int32_t n_roots;
 };
@@ -42,7 +43,7 @@ struct replica {
     struct weft_range leaves;
     struct weft_g_flight *flight; /* (n) */
     int32_t n;
-    int32_t *leaf_end;     /* (leaves.n): flights before the leaf's end */
+    int32_t *leaf_end;     /* (leaves.n): flights up to the leaf's end */
     struct worker *worker; /* (pp) */
 };
 
@@ -51,22 +52,22 @@ struct weft_g_step {
     const struct weft_g_train *t;
     const struct weft_g_model *m;
     const struct weft_pack_sample *sample;
-    int32_t *order, *group_first; /* samples by group */
+    int32_t *order, *group_first; /* samples sorted by gradient group */
     double *cost;
     struct replica *replica; /* (dp) */
     struct weft_g_update *update;
     int32_t n_flights;
     int32_t left;                     /* subtasks not yet submitted */
     const struct weft_g_step *before; /* of the same model; NULL: none */
-    bool finished;                    /* its end has been submitted */
-    struct weft_tile *norm;           /* then */
+    bool finished;                    /* norm and AdamW are submitted */
+    struct weft_tile *norm;           /* set when finished */
     struct weft_span *span; /* of the subtask in progress; NULL: none */
     struct weft_err *err;
 };
 
-/* ---- Dealing --------------------------------------------------------------- */
+/* ---- Dealing ----------------------------------------------------------- */
 
-/* Samples by gradient group, ascending inside a group. */
+/* Sorts samples by gradient group, and by index inside a group. */
 static int deal(struct weft_g_step *b, int32_t n)
 {
     const struct weft_shape *shape = &b->m->shape;
@@ -150,7 +151,7 @@ static int replica_init(struct weft_g_step *b, int32_t d, int32_t n_samples,
     return rc;
 }
 
-/* ---- Leaves ----------------------------------------------------------------- */
+/* ---- Leaves ------------------------------------------------------------ */
 
 typedef void (*bundle_fn)(struct weft_g_step *b, int32_t d,
                           const struct weft_g_bundle *bundle,
@@ -186,7 +187,8 @@ static void zero(struct weft_g_step *b, int32_t d,
     weft_insert_zero(b->seq, &where, &tiles);
 }
 
-/* Replicas of KV rows inside a member agree before the groups are summed. */
+/* Copies the gradients of KV rows that several of a member's blocks hold to
+ * all these blocks, before groups are added. */
 static void share(struct weft_g_step *b, int32_t d,
                   const struct weft_g_bundle *bundle,
                   const struct weft_params *set)
@@ -205,8 +207,8 @@ static void push_root(struct weft_g_step *b, int32_t d, int32_t stage,
                       struct root leaf)
 {
     struct worker *w = &b->replica[d].worker[stage];
-    /* A replica's only leaf waits for its turn among the replicas', which
-     * bounds how many wait at their owners. */
+    /* A replica's only leaf is sent when all replicas' roots are, in the order
+     * of replicas, which bounds how many wait at an owner. */
     if (b->m->home.plan.zero >= 2 && b->replica[d].leaves.n > 1) {
         weft_g_update_give(b->update, d, stage, leaf.lo, 1, leaf.set, true);
         if (leaf.set)
@@ -229,8 +231,8 @@ static void push_root(struct weft_g_step *b, int32_t d, int32_t stage,
     }
 }
 
-/* Leaves of a replica's stage that end with flight number `f` (and empty ones
- * behind it; f -1: those before the first). */
+/* Ends the leaves whose last micro-batch is flight number `f`, and the leaves
+ * without samples that follow them. f -1: those before the first flight. */
 static void end_leaves(struct weft_g_step *b, int32_t d, int32_t stage,
                        int32_t f)
 {
@@ -262,7 +264,7 @@ static void give_roots(struct weft_g_step *b)
         }
 }
 
-/* All subtasks have been submitted. */
+/* Submits the end of the step, when all its subtasks are submitted. */
 static void finish(struct weft_g_step *b)
 {
     give_roots(b);
@@ -270,9 +272,9 @@ static void finish(struct weft_g_step *b)
     b->finished = true;
 }
 
-/* ---- Subtasks ------------------------------------------------------------------ */
+/* ---- Subtasks ---------------------------------------------------------- */
 
-/* Has what the subtask reads been submitted? */
+/* Whether all tasks that the subtask depends on are submitted. */
 static bool is_ready(const struct weft_g_step *b,
                      const struct weft_g_subtask *u)
 {
@@ -284,7 +286,7 @@ static bool is_ready(const struct weft_g_step *b,
     if (!u->backward)
         return w[-1].done[u->micro_batch];
     if (u->micro_batch > 0 && !w->done[n + u->micro_batch - 1])
-        return false; /* gradients are one chain */
+        return false; /* a gradient is one chain over micro-batches */
     return u->stage == last ? w->done[u->micro_batch]
                             : w[1].done[n + u->micro_batch];
 }
@@ -327,7 +329,7 @@ struct submission {
     int32_t n_steps;
 };
 
-/* The queue's next subtask that there is, or NULL. */
+/* The queue's next subtask, or NULL; skips those that do not exist. */
 static const struct weft_g_subtask *next_subtask(const struct submission *s,
                                                  struct weft_g_queue *queue)
 {
@@ -340,7 +342,7 @@ static const struct weft_g_subtask *next_subtask(const struct submission *s,
     return NULL;
 }
 
-/* Room for what the subtask receives. */
+/* Submits the allocation of what the subtask receives. */
 static void expect(const struct submission *s, const struct weft_g_subtask *u)
 {
     struct weft_g_step *b = s->step[u->step];
@@ -348,7 +350,8 @@ static void expect(const struct submission *s, const struct weft_g_subtask *u)
                          u->stage, u->backward);
 }
 
-/* The queue whose next subtask is ready and starts first, or NULL. */
+/* Of the queues whose next subtask is ready, the one whose subtask has the
+ * earliest planned start, or NULL. */
 static struct weft_g_queue *first_queue(const struct submission *s,
                                         struct weft_g_queue *queue,
                                         int32_t n_queues)
@@ -366,8 +369,9 @@ static struct weft_g_queue *first_queue(const struct submission *s,
     return first;
 }
 
-/* Inserts inputs before what reads them, and every queue in its order: so
- * insertion order is the order of positions. */
+/* Submits subtasks after those that they depend on, and every queue in its
+ * order. Tasks of a device are thus inserted in the order of their
+ * positions. */
 static void submit_queues(const struct submission *s,
                           struct weft_g_queue *queue, int32_t n_queues)
 {
@@ -382,7 +386,8 @@ static void submit_queues(const struct submission *s,
     }
 }
 
-/* A queue for every stage of every replica: 1F1B. */
+/* Submits a step with a queue for every stage of every replica, in the order
+ * of 1F1B. */
 static int submit_1f1b(struct weft_g_step *b)
 {
     const struct weft_call_plan *plan = &b->m->home.plan;
@@ -418,7 +423,7 @@ static int submit_1f1b(struct weft_g_step *b)
     return rc;
 }
 
-/* ---- The step ---------------------------------------------------------------- */
+/* ---- The step ---------------------------------------------------------- */
 
 static int init(struct weft_g_step *b, int32_t n)
 {
@@ -473,7 +478,8 @@ static void step_free(struct weft_g_step *b)
     weft_free(b);
 }
 
-/* Statistics of all micro-batches become the caller's. */
+/* Hands the statistics of all micro-batches over to the caller; returns how
+ * many there are. */
 static int32_t take_stats(struct weft_g_step *b, struct weft_g_stats *out)
 {
     int32_t n = 0;

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 
-/* ---- Small helpers ----------------------------------------------------------- */
+/* ---- Small helpers ----------------------------------------------------- */
 
 int32_t weft_g_sum_stage(const struct weft_g_update *u,
                          const struct weft_g_bundle *b)
@@ -82,7 +82,7 @@ void weft_g_copy_tiles(struct weft_g_update *u, struct weft_layer_tiles from,
     weft_g_for_each_slot(&from, &to, copy_slot, u);
 }
 
-/* Temporary tiles while they are made. */
+/* Temporary tiles that are being created. */
 struct making {
     struct weft_g_update *u;
     int32_t place, n;
@@ -106,7 +106,7 @@ static void list_slot(void *arg, struct weft_tile **tile,
     m->tile[m->n++] = *tile;
 }
 
-/* Copies of a shard's gradient at its owner's. */
+/* Copies a shard's gradient to temporary tiles at its owner's place. */
 static struct weft_layer_tiles copies_at(struct weft_g_update *u,
                                          const struct weft_g_shard *shard,
                                          struct weft_layer_tiles *from)
@@ -121,7 +121,7 @@ static struct weft_layer_tiles copies_at(struct weft_g_update *u,
     return out;
 }
 
-/* ---- The tree over gradient groups -------------------------------------------- */
+/* ---- The tree over gradient groups ------------------------------------- */
 
 /* Counts the shards of all bundles, or fills u->owned with them. */
 static void list_owned(struct weft_g_update *u)
@@ -216,7 +216,7 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
     }
 }
 
-/* left + right, siblings; the right one goes. */
+/* Adds two siblings of the tree, and releases the right one. */
 static struct weft_g_node join(struct weft_g_update *u,
                                const struct weft_g_shard *shard,
                                struct weft_g_node left,
@@ -273,13 +273,13 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
         weft_assert(o->n < WEFT_G_MAX_NODES);
         o->node[o->n++] = node;
     }
-    /* All shards are on their way before the first is waited for. */
+    /* All shards are sent before an addition waits for the first of them. */
     for (int32_t i = 0; i < u->n; i++)
         if (weft_g_bundle_stage(u->m, &u->owned[i].shard.bundle) == stage)
             settle(u, &u->owned[i]);
 }
 
-/* ---- Norm --------------------------------------------------------------------- */
+/* ---- Norm -------------------------------------------------------------- */
 
 /* The shard of another bundle that the same place owns. */
 static struct weft_g_owned *owned_at(struct weft_g_update *u, int32_t bundle,
@@ -292,8 +292,8 @@ static struct weft_g_owned *owned_at(struct weft_g_update *u, int32_t bundle,
     return &u->owned[i];
 }
 
-/* The embedding's gradient is added to the head's, of which its owners have
- * the same chunks. */
+/* Adds the embedding's gradient to the head's; a place owns the same chunks of
+ * both. */
 static void add_tied(struct weft_g_update *u)
 {
     int32_t tp = u->m->home.plan.tp;
@@ -316,7 +316,7 @@ static struct weft_tile *small_tile(struct weft_g_update *u, size_t bytes,
     return weft_g_temp(&u->pass, "norm", WEFT_MEM_SAMPLES, -1, bytes, place);
 }
 
-/* Sums of squares of a shard, at the norm's place. */
+/* Sums of squares of a shard's gradient, in a tile at the norm's place. */
 static struct weft_tile *squares_of(struct weft_g_update *u,
                                     struct weft_g_owned *o, int32_t place)
 {
@@ -339,8 +339,8 @@ static struct weft_tile *squares_of(struct weft_g_update *u,
     return copy;
 }
 
-/* The norm, at the first device's place. A tied embedding counts with the
- * head. */
+/* The gradient norm, in a tile at the first device's place. A tied embedding's
+ * gradient is part of the head's. */
 static struct weft_tile *norm_of(struct weft_g_update *u)
 {
     const struct weft_g_member *first = &u->m->home.member[0];
@@ -364,8 +364,9 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
     return norm;
 }
 
-/* The owner goes on when all have fetched a sum that lies in temporary tiles,
- * so that those of the next step do not come on top. */
+/* Where a sum lies in temporary tiles, the owner's next tasks wait until all
+ * places have copied it, so that it is released before the next step allocates
+ * its own. */
 static void close_sum(struct weft_g_update *u, struct weft_g_owned *o)
 {
     int32_t place[WEFT_G_MAX_DP];

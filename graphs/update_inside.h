@@ -6,17 +6,18 @@
 #include "graphs/shard.h"
 #include "graphs/update.h"
 
-/* The sum over groups lo .. lo + size - 1 of a shard, at its owner. */
+/* A node of the tree over groups: the sum over groups lo .. lo + size - 1 of a
+ * shard's gradient, at its owner's place. */
 struct weft_g_node {
     int32_t lo, size;
-    bool any;  /* false: no samples, a sum of nothing */
-    bool temp; /* tiles are ours */
+    bool any;  /* false: the groups have no samples and no tiles */
+    bool temp; /* the tiles are temporary and belong to the node */
     struct weft_layer_tiles tiles;
 };
 
 enum { WEFT_G_MAX_NODES = WEFT_G_MAX_DP + 8 };
 
-/* A shard, and what has come of its gradient. */
+/* A shard, and the nodes of its gradient so far. */
 struct weft_g_owned {
     struct weft_g_shard shard;
     int32_t n;
@@ -30,12 +31,13 @@ struct weft_g_update {
     struct weft_seq *seq;
     struct weft_g_pass pass;
     struct weft_g_owned
-        *owned;     /* (n): by bundle, in the order of its chunks */
-    int32_t *first; /* (n_bundles + 1): where a bundle's begin */
+        *owned;     /* (n): by bundle, then in the order of chunks */
+    int32_t *first; /* (n_bundles + 1): a bundle's first shard */
     int32_t n, n_bundles;
 };
 
-/* A tied embedding: summed with the head. */
+/* Whether the bundle is a tied embedding, whose gradient is summed at the
+ * places of the head. */
 WEFT_INLINE bool weft_g_is_tied_embed(const struct weft_g_update *u,
                                       const struct weft_g_bundle *b)
 {
@@ -45,29 +47,32 @@ WEFT_INLINE bool weft_g_is_tied_embed(const struct weft_g_update *u,
 /* The stage at whose places a bundle's gradient is summed. */
 int32_t weft_g_sum_stage(const struct weft_g_update *update,
                          const struct weft_g_bundle *bundle);
-/* Tiles of a place are a bundle's work on one of the devices that a stage's
- * replicas have there. */
+/* Where a task on a bundle's tiles at `place` runs: on one of the devices that
+ * the stage's replicas have at the place. */
 struct weft_where weft_g_update_at(const struct weft_g_update *update,
                                    const struct weft_g_bundle *bundle,
                                    int32_t stage, int32_t place);
-/* The same where it is summed, in the device's order, which bounds how many
- * copies wait there. */
+/* The same for the stage at which the bundle is summed, with the next position
+ * in the device's order, which bounds how many copies wait there. */
 struct weft_where weft_g_update_turn(const struct weft_g_update *update,
                                      const struct weft_g_bundle *bundle,
                                      int32_t place);
 
 typedef void (*weft_g_slot_fn)(void *arg, struct weft_tile **a,
                                struct weft_tile **b);
-/* Calls visit for every slot of a, with b's of the same place in it. */
+/* Calls visit for every tile pointer of a, together with b's corresponding
+ * one. */
 void weft_g_for_each_slot(struct weft_layer_tiles *a,
                           struct weft_layer_tiles *b, weft_g_slot_fn visit,
                           void *arg);
-/* Tiles of one place to the same of another, where it has them. */
+/* Copies tiles of one place to the corresponding tiles of another, where there
+ * are such. */
 void weft_g_copy_tiles(struct weft_g_update *update,
                        struct weft_layer_tiles from,
                        struct weft_layer_tiles to);
 
-/* New weights of bundle number `i`, wherever they are held. */
+/* Submits AdamW for bundle number `i`, and copies its new published weights to
+ * all places that hold them. */
 void weft_g_update_weights(struct weft_g_update *update, int32_t i,
                            struct weft_tile *norm);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdamW of what a place updates: its shards, or without ZeRO all that it has;
- * and the new published weights' way to whoever holds them.
+ * AdamW at every place, on its shards or, without ZeRO, on all weights that it
+ * has; and copying the new published weights to the other places that hold
+ * them.
  */
 #include "graphs/update_inside.h"
 
-/* ---- AdamW ---------------------------------------------------------------------- */
+/* ---- AdamW ------------------------------------------------------------- */
 
 static struct weft_tile *norm_at(struct weft_g_update *u,
                                  const struct weft_where *where,
@@ -14,7 +15,7 @@ static struct weft_tile *norm_at(struct weft_g_update *u,
     return weft_g_copy_at(u->t->copies, u->seq, where, norm, place);
 }
 
-/* AdamW of what an owner has of a bundle. */
+/* AdamW on one shard, at its owner's place. */
 static void update_shard(struct weft_g_update *u, struct weft_g_owned *o,
                          struct weft_tile *norm)
 {
@@ -31,7 +32,7 @@ static void update_shard(struct weft_g_update *u, struct weft_g_owned *o,
                       norm_at(u, &where, norm, s->place), &opt, &fwd);
 }
 
-/* A sum comes to where it lies in a whole gradient tile. */
+/* Copies the sum of a shard's tile to its part of a whole gradient tile. */
 static void bring_sum(void *arg, struct weft_tile **sum,
                       struct weft_tile **part)
 {
@@ -41,9 +42,9 @@ static void bring_sum(void *arg, struct weft_tile **sum,
         weft_insert_copy(u->seq, &where, *sum, *part);
 }
 
-/* The whole sum of a bundle at a place that updates all of it: in the
- * accumulators of one of its replicas, of which what was in them has been
- * given, or where it is. */
+/* The whole gradient of a bundle at a place that updates all of it: where it
+ * lies already, or in the accumulators of one of the place's replicas, whose
+ * own gradient was added to the sum and is no longer needed. */
 static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
                                          int32_t place)
 {
@@ -74,7 +75,7 @@ static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)
     return all;
 }
 
-/* AdamW of a bundle at every place that has it, each for itself. */
+/* AdamW on a bundle, which every place that has it does by itself. */
 static void update_bundle(struct weft_g_update *u, int32_t i,
                           struct weft_tile *norm)
 {
@@ -96,10 +97,10 @@ static void update_bundle(struct weft_g_update *u, int32_t i,
     }
 }
 
-/* ---- Published weights ------------------------------------------------------------ */
+/* ---- Published weights ------------------------------------------------- */
 
-/* What an owner has updated, to the other places that hold it; norms to all
- * members' places. */
+/* Copies a shard's new weights to the other places that hold them; norms to
+ * the places of all members. */
 static void publish_shard(struct weft_g_update *u,
                           const struct weft_g_shard *s)
 {
@@ -124,7 +125,8 @@ static void publish_shard(struct weft_g_update *u,
                               weft_g_shard_parts(m, s, &m->fwd[place[i]]));
 }
 
-/* Norms from a place that updates them to those that have no state of them. */
+/* Copies norms from a place that updates them to the places that have no
+ * optimizer state for them. */
 static void publish_norms(struct weft_g_update *u,
                           const struct weft_g_bundle *b)
 {
@@ -167,7 +169,8 @@ static void transpose(struct weft_g_update *u, const struct weft_g_bundle *b)
     }
 }
 
-/* The head's blocks from their owners to the tables of a place. */
+/* Copies the head's blocks from their owners to the embedding tables of a
+ * place. */
 static void bring_head(struct weft_g_update *u, int32_t tp, int32_t place)
 {
     const struct weft_g_model *m = u->m;
@@ -185,8 +188,8 @@ static void bring_head(struct weft_g_update *u, int32_t tp, int32_t place)
     }
 }
 
-/* Tied tables wherever there are any, of the head beside them or from its
- * owners. */
+/* Makes the embedding tables of a tied model at all places that have them:
+ * from the head at the same place, or from the head's owners. */
 static void tie(struct weft_g_update *u, const struct weft_g_bundle *head)
 {
     const struct weft_g_model *m = u->m;

@@ -51,7 +51,7 @@ void weft_k_value(const struct weft_shape *s, const float *final,
     }
 }
 
-/* value is the dot product of score and y, so dscore += dv y, dy = dv score. */
+/* value is the dot product of score and y: dscore += dv y, dy = dv score. */
 void weft_k_value_backward(const struct weft_shape *s, const float *final,
                            int32_t n_rows, const float *x,
                            const struct weft_k_targets *targets,
