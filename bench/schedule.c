@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search for fused pipeline schedules on RLHFuse's settings (Table 3; times
- * and activations as its published code has them), on shapes that the paper
- * lacks, and on a large one.
+ * The search for fused pipeline schedules on RLHFuse's settings (Table 3;
+ * times and activations as its published code has them), on shapes that the
+ * paper lacks, and on a large one.
  *
  *     bench/schedule [table3|memory|speed|shapes|large]...
  *     bench/schedule problems DIR
@@ -163,7 +163,7 @@ static void head(const char *title)
            "least", "gap", "at s", "peak", "least", "s", "evals/s");
 }
 
-/* ---- Table 3 -------------------------------------------------------------- */
+/* ---- Table 3 ----------------------------------------------------------- */
 
 /* pp0, pp1, GBS, forward times, activations; capacity of the memory bar. */
 static const struct table3 {
@@ -219,7 +219,7 @@ static void bench_memory(void)
     run_table3(true);
 }
 
-/* ---- Shapes that the paper lacks ------------------------------------------ */
+/* ---- Shapes that the paper lacks --------------------------------------- */
 
 #define DOWN(k, n, m, f, b, act)                                             \
     .pipelines = k, .stages = n, .micro_batches = m, .forward = f,           \

@@ -104,7 +104,7 @@ void weft_insert_tied_add(struct weft_seq *seq,
                             sizeof task);
 }
 
-/* ---- Norm ----------------------------------------------------------------- */
+/* ---- Norm -------------------------------------------------------------- */
 
 /* Header of a tile of partial sums: the group, and how many of the sums that
  * follow belong to each of the group's tiles. */

@@ -4,7 +4,7 @@
 #include "codelets/member.h"
 #include "rt/codelet.h"
 
-/* ---- Embedding ------------------------------------------------------------ */
+/* ---- Embedding --------------------------------------------------------- */
 
 static int embed_part_cpu(const void *args_, void *const buf[], int n_buf,
                           struct weft_exec *x)
@@ -118,7 +118,7 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
                             &args, sizeof args);
 }
 
-/* ---- Head, forward -------------------------------------------------------- */
+/* ---- Head, forward ----------------------------------------------------- */
 
 struct head_args {
     struct weft_member_args member;
@@ -242,7 +242,7 @@ void weft_insert_logprob_merge(struct weft_seq *seq,
                             &args, sizeof args);
 }
 
-/* ---- Head, loss and backward ---------------------------------------------- */
+/* ---- Head, loss and backward ------------------------------------------- */
 
 struct merge_args {
     struct weft_join_args join;

@@ -198,7 +198,7 @@ void weft_insert_qkv_backward_part(
                             &args, sizeof args);
 }
 
-/* ---- Joins and norms ----------------------------------------------------- */
+/* ---- Joins and norms --------------------------------------------------- */
 
 static int norm_backward(const struct weft_join_args *args, bool attention,
                          struct weft_take *take, struct weft_exec *x)

@@ -51,7 +51,7 @@ size_t weft_part_dloss_bytes(int32_t n_targets)
     return weft_loss_columns_bytes(n_targets);
 }
 
-/* ---- Transposed weights -------------------------------------------------- */
+/* ---- Transposed weights ------------------------------------------------ */
 
 struct transpose_args {
     const struct weft_shape *shape;
@@ -102,7 +102,7 @@ void weft_insert_transpose(struct weft_seq *seq,
                             sizeof args);
 }
 
-/* ---- Tied tables ---------------------------------------------------------- */
+/* ---- Tied tables ------------------------------------------------------- */
 
 struct table_args {
     const struct weft_shape *shape;

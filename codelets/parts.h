@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Instructions of the members of a tensor parallel group: what kern/parts.h
- * computes, as tasks. A member reads the published tiles of its range of blocks
- * at its place and contributes roots. A join runs once per place; it reads the
- * parts of all members in block order, which have been copied to its place
- * before.
+ * computes, as tasks. A member reads the published tiles of its range of
+ * blocks at its place and contributes roots. A join runs once per place; it
+ * reads the parts of all members in block order, which have been copied to its
+ * place before.
  *
  * The conventions are those of codelets/codelets.h. Tiles of roots have
  * weft_part_bytes(); the `part` tiles of a join come with their ranges.
@@ -65,7 +65,7 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
                                      struct weft_tile *dx,
                                      const struct weft_params *grad);
 
-/* ---- Layer, forward ------------------------------------------------------ */
+/* ---- Layer, forward ---------------------------------------------------- */
 
 /* kv is NULL without a cache; saved may be NULL. */
 void weft_insert_attention_part(
@@ -102,7 +102,7 @@ void weft_insert_join_parts(struct weft_seq *seq,
                             const struct weft_part_tile part[],
                             struct weft_tile *out);
 
-/* ---- Layer, backward ----------------------------------------------------- */
+/* ---- Layer, backward --------------------------------------------------- */
 
 void weft_insert_mlp_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
@@ -152,7 +152,7 @@ void weft_insert_share_kv(struct weft_seq *seq,
                           struct weft_range range,
                           const struct weft_params *grad, int32_t layer);
 
-/* ---- Head ---------------------------------------------------------------- */
+/* ---- Head -------------------------------------------------------------- */
 
 void weft_insert_head_part(struct weft_seq *seq,
                            const struct weft_where *where,
@@ -189,7 +189,7 @@ void weft_insert_head_norm_backward(
     const struct weft_part_tile part[], struct weft_tile *dx,
     const struct weft_params *grad);
 
-/* ---- Published weights --------------------------------------------------- */
+/* ---- Published weights ------------------------------------------------- */
 
 /* Makes bwd's transposed tiles of the range from fwd's. group: LAYER or
  * HEAD. */
@@ -211,7 +211,7 @@ void weft_insert_tied_table(struct weft_seq *seq,
                             struct weft_tile *const head[],
                             struct weft_tile *const table[]);
 
-/* ---- Generation by steps -------------------------------------------------- */
+/* ---- Generation by steps ----------------------------------------------- */
 
 /* Begins a decode step: chooses rows of running sequences and writes them into
  * batch (W) as weft_step_layout() lays it out. admit is as in

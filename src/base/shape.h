@@ -58,7 +58,8 @@ struct weft_shape {
     /* the head is score (1, hidden), without a vocabulary */
     bool scalar_head;
     /* The score of a text is that of its last token other than score_pad, as
-     * in Transformers; without score_skips_pad it is that of its last token. */
+     * in Transformers; without score_skips_pad it is that of its last
+     * token. */
     bool score_skips_pad;
     int32_t score_pad;
     enum weft_dtype dtype; /* published weights, product inputs, KV */
@@ -92,7 +93,8 @@ int32_t weft_shape_kv_owner(const struct weft_shape *shape, int32_t kv);
 /* ---- Tiles of parameters ---------------------------------------------- */
 
 enum weft_tile_kind {
-    WEFT_TILE_EMBED, /* per block: token embedding, natural order (v, hidden) */
+    /* per block: token embedding, row-major (v, hidden) */
+    WEFT_TILE_EMBED,
     WEFT_TILE_LAYER, /* per layer and block: the matrices */
     WEFT_TILE_NORMS, /* per layer: replicated vectors, always f32 */
     WEFT_TILE_HEAD,  /* per block: lm_head rows; absent for a scalar head */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The machine: cores, caches, NUMA nodes, memory, and how much of them this
- * process may use (affinity mask, control group). It is read once at the start,
- * by hwloc where that is compiled in, else from the system's own counts.
+ * process may use (affinity mask, control group). It is read once at the
+ * start, by hwloc where that is compiled in, else from the system's own
+ * counts.
  */
 #ifndef WEFT_BASE_TOPOLOGY_H
 #define WEFT_BASE_TOPOLOGY_H

@@ -67,7 +67,7 @@ struct options {
     struct weft_schedule_options search;
 };
 
-/* ---- Searching ------------------------------------------------------------ */
+/* ---- Searching --------------------------------------------------------- */
 
 static bool wants_stop(void *ctx)
 {
@@ -163,7 +163,7 @@ static int take(const struct options *o,
     return 0;
 }
 
-/* ---- Results --------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------- */
 
 static int write_files(const struct options *o,
                        const struct weft_schedule_problem *problem,

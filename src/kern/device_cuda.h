@@ -21,9 +21,9 @@ struct weft_k_device {
     int clock_khz; /* 0 where CUDA does not tell */
 };
 
-/* Writes at most `max` devices (out may be NULL when max is 0) and returns
- * how many the machine has. When that is 0, `why_out` (may be NULL) is set to
- * one sentence, static storage. Starts no context: no device memory is used. */
+/* Writes at most `max` devices (out may be NULL when max is 0) and returns how
+ * many the machine has. When that is 0, `why_out` (may be NULL) is set to one
+ * sentence, static storage. Starts no context: no device memory is used. */
 int weft_k_devices_cuda(struct weft_k_device *out, int max,
                         const char **why_out);
 

@@ -25,8 +25,8 @@
  * response, chosen or rejected is a string, or a list of one assistant's
  * message. `tools` (a list, or one as a JSON string) and
  * `chat_template_kwargs` (an object) are for the chat template. A label that
- * is not a string is given as JSON text. Blank lines, CRLF, and a byte-order mark are
- * allowed.
+ * is not a string is given as JSON text. Blank lines, CRLF, and a byte-order
+ * mark are allowed.
  */
 #ifndef WEFT_MODEL_DATASET_H
 #define WEFT_MODEL_DATASET_H

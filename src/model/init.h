@@ -2,9 +2,9 @@
 /*
  * Makes a randomly initialised model folder of a given size, for tests,
  * benchmarks and first experiments. Matrices are normal with deviation `std`,
- * norms 1, biases 0. A weight is a pure function of (seed, tensor, element). So
- * folders of one seed are the same however they were written, and a scalar-head
- * model has the layers of the language model of that seed.
+ * norms 1, biases 0. A weight is a pure function of (seed, tensor, element).
+ * So folders of one seed are the same however they were written, and a
+ * scalar-head model has the layers of the language model of that seed.
  */
 #ifndef WEFT_MODEL_INIT_H
 #define WEFT_MODEL_INIT_H

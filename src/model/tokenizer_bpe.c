@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merges the bytes of a piece: always the pair of the lowest rank, the leftmost
- * of equals, until no pair is in the table. Pairs wait in a heap; one that an
- * earlier merge has made invalid is dropped when it comes out, so a piece of n
- * bytes takes n log n steps.
+ * Merges the bytes of a piece: always the pair of the lowest rank, the
+ * leftmost of equals, until no pair is in the table. Pairs wait in a heap; one
+ * that an earlier merge has made invalid is dropped when it comes out, so a
+ * piece of n bytes takes n log n steps.
  */
 #include "model/tokenizer_impl.h"
 

@@ -110,7 +110,7 @@ void weft_plan_1f1b(int32_t pp, int32_t stage, int32_t n,
 int32_t weft_plan_split_cost(int32_t n, const double *cost, int32_t parts,
                              int32_t *first_out);
 
-/* ---- Reallocation -------------------------------------------------------- */
+/* ---- Reallocation ------------------------------------------------------ */
 
 struct weft_move {
     int32_t from, to; /* places */

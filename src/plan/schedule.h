@@ -81,7 +81,7 @@ struct weft_schedule {
 };
 void weft_schedule_release(struct weft_schedule *schedule);
 
-/* ---- Files (design section 7, doc/formats.md) ---------------------------- */
+/* ---- Files (design section 7, doc/formats.md) -------------------------- */
 
 /* Errors name file, key and what would be right: inconsistent stages, times
  * that are negative or no numbers, no micro-batches, capacity below one
@@ -97,8 +97,7 @@ int weft_schedule_problem_check(const struct weft_schedule_problem *problem,
                                 struct weft_err *err);
 void weft_schedule_problem_release(struct weft_schedule_problem *problem);
 
-/* ---- Evaluating
- * ------------------------------------------------------------ */
+/* ---- Evaluating -------------------------------------------------------- */
 
 /* Starts, makespan and peak from the devices' orders: every subtask as early
  * as the rules and its device's order allow. Errors: WEFT_EINVAL for orders
@@ -106,8 +105,7 @@ void weft_schedule_problem_release(struct weft_schedule_problem *problem);
 int weft_schedule_time(const struct weft_schedule_problem *problem,
                        struct weft_schedule *schedule, struct weft_err *err);
 
-/* ---- Baselines
- * --------------------------------------------------------------- */
+/* ---- Baselines --------------------------------------------------------- */
 
 enum weft_schedule_algorithm {
     WEFT_SCHEDULE_SEARCH,
@@ -128,8 +126,7 @@ int weft_schedule_baseline(const struct weft_schedule_problem *problem,
                            enum weft_schedule_algorithm algorithm,
                            struct weft_schedule *out, struct weft_err *err);
 
-/* ---- Bounds
- * -------------------------------------------------------------------- */
+/* ---- Bounds ------------------------------------------------------------ */
 
 struct weft_schedule_bound {
     double makespan;        /* no schedule within the capacity is shorter */
@@ -153,8 +150,7 @@ int weft_schedule_bounds_tradeoff(const struct weft_schedule_problem *problem,
                                   struct weft_schedule_bound *out,
                                   struct weft_err *err);
 
-/* ---- Search
- * ---------------------------------------------------------------------- */
+/* ---- Search ------------------------------------------------------------ */
 
 struct weft_schedule_options {
     uint64_t seed;

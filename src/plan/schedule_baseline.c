@@ -126,7 +126,8 @@ static struct weft_schedule_problem only(
     return one;
 }
 
-/* Puts a model's schedule behind what `out` has, which ends at its makespan. */
+/* Puts a model's schedule behind what `out` has, which ends at its
+ * makespan. */
 static void join(struct weft_schedule *out, const struct weft_schedule *more,
                  int32_t model, int32_t mini_batch)
 {

@@ -52,8 +52,7 @@ void weft_jobshop_pair_release(struct weft_jobshop_pair *pair)
     *pair = (struct weft_jobshop_pair){0};
 }
 
-/* ---- Heads
- * ---------------------------------------------------------------- */
+/* ---- Heads ------------------------------------------------------------- */
 
 struct heads {
     const struct weft_jobshop *shop;
@@ -243,8 +242,7 @@ static bool compute_heads(const struct weft_jobshop *shop, double capacity,
     return done;
 }
 
-/* ---- One device
- * ----------------------------------------------------------- */
+/* ---- One device -------------------------------------------------------- */
 
 struct job {
     double head, left, tail;
@@ -311,8 +309,7 @@ static double preemptive(struct job *job, int32_t n, int32_t *heap)
     return bound;
 }
 
-/* ---- The bounds
- * ----------------------------------------------------------- */
+/* ---- The bounds -------------------------------------------------------- */
 
 static double chain_bound(const struct weft_jobshop_pair *pair)
 {

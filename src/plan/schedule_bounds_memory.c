@@ -165,8 +165,7 @@ double weft_jobshop_memory_bound(const struct weft_jobshop_pair *pair,
     return bound;
 }
 
-/* ---- The least peak
- * ------------------------------------------------------- */
+/* ---- The least peak ---------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {

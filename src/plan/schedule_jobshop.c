@@ -59,8 +59,7 @@ static bool equal_micro_batches(const struct weft_schedule_model *m)
     return true;
 }
 
-/* ---- Arcs
- * ----------------------------------------------------------------- */
+/* ---- Arcs -------------------------------------------------------------- */
 
 struct arcs {
     struct weft_jobshop *shop;
@@ -135,8 +134,7 @@ static void index_arcs(struct weft_jobshop *shop, const struct arcs *a)
     shop->succ_at[0] = shop->pred_at[0] = 0;
 }
 
-/* ---- Filling
- * -------------------------------------------------------------- */
+/* ---- Filling ----------------------------------------------------------- */
 
 static void fill_series(struct weft_jobshop *shop, const struct span *s,
                         int32_t p, int32_t pass, int32_t stage, bool equal)
@@ -403,8 +401,7 @@ void weft_jobshop_release(struct weft_jobshop *shop)
     *shop = (struct weft_jobshop){0};
 }
 
-/* ---- Random numbers
- * ----------------------------------------------------------- */
+/* ---- Random numbers ---------------------------------------------------- */
 
 uint32_t weft_jobshop_draw(struct weft_jobshop_rng *rng)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A schedule problem as a job shop, inside of the search: operations on
- * machines (devices), arcs with lags between them, and series, whose operations
- * keep their order. Turned around in time a shop is a shop again: heads become
- * tails, and the pass that takes memory the one that gives it back.
+ * machines (devices), arcs with lags between them, and series, whose
+ * operations keep their order. Turned around in time a shop is a shop again:
+ * heads become tails, and the pass that takes memory the one that gives it
+ * back.
  *
  * After a model's last backward pass of a mini-batch comes an operation on no
  * device (-1) for its sync and optimizer step.
@@ -134,8 +135,7 @@ double weft_jobshop_refute(const struct weft_jobshop *shop, double capacity,
 double weft_jobshop_peak_bound(struct weft_jobshop_pair *pair,
                                double makespan, int effort);
 
-/* ---- Random numbers: a stream per restart
- * --------------------------------- */
+/* ---- Random numbers: a stream per restart ------------------------------ */
 
 struct weft_jobshop_rng {
     uint64_t seed, count;
@@ -147,15 +147,14 @@ int32_t weft_jobshop_below(struct weft_jobshop_rng *rng,
                            int32_t n); /* [0, n) */
 double weft_jobshop_uniform(struct weft_jobshop_rng *rng, double a, double b);
 
-/* ---- Constructing: list scheduling
- * ---------------------------------------- */
+/* ---- Constructing: list scheduling ------------------------------------- */
 
 enum {
     WEFT_RULE_TERMS = 3
 }; /* due date: offset, per micro-batch, per stage */
 
-/* Of a series's kind (model, pass) the operation of micro-batch i on stage s is
- * due at term[0] + term[1] i + term[2] s. */
+/* Of a series's kind (model, pass) the operation of micro-batch i on stage s
+ * is due at term[0] + term[1] i + term[2] s. */
 struct weft_jobshop_rule {
     bool reversed;
     /* 0: a device never idles while an operation is ready; 1: it may idle for
@@ -199,8 +198,7 @@ double weft_jobshop_list_build(struct weft_jobshop_list *list,
                                const double *tail, double capacity,
                                double enough, int32_t *sequence_out);
 
-/* ---- Improving: swaps of neighbours
- * --------------------------------------- */
+/* ---- Improving: swaps of neighbours ------------------------------------ */
 
 /* An operation of a walk, in one cache line. Most operations have one arc in
  * and one arc out, which are kept here; the job shop has the others. */
@@ -267,8 +265,7 @@ double weft_jobshop_walk_estimate(const struct weft_jobshop_walk *walk,
 bool weft_jobshop_walk_swap(struct weft_jobshop_walk *walk, int32_t u,
                             int32_t v);
 
-/* ---- Improving: less memory within a deadline
- * ----------------------------- */
+/* ---- Improving: less memory within a deadline -------------------------- */
 
 struct weft_jobshop_metropolis {
     struct weft_jobshop_walk *walk; /* borrowed */
@@ -302,8 +299,7 @@ void weft_jobshop_metropolis_run(struct weft_jobshop_metropolis *metropolis,
  * enough. */
 bool weft_jobshop_walk_repair(struct weft_jobshop_walk *walk);
 
-/* ---- A restart: a stream of rules and walks
- * ------------------------------- */
+/* ---- A restart: a stream of rules and walks ---------------------------- */
 
 struct weft_jobshop_restart;
 /* What the restarts of a search share. */
@@ -335,7 +331,8 @@ int weft_jobshop_restart_create(const struct weft_jobshop_goal *goal,
                                 struct weft_jobshop_restart **out,
                                 struct weft_err *err);
 void weft_jobshop_restart_free(struct weft_jobshop_restart *restart);
-/* Continues for n evaluations; fewer only if it reached the goal or was cut. */
+/* Continues for n evaluations; fewer only if it reached the goal or was
+ * cut. */
 void weft_jobshop_restart_run(struct weft_jobshop_restart *restart,
                               int64_t evaluations);
 const struct weft_jobshop_best *weft_jobshop_restart_best(

@@ -172,8 +172,7 @@ int weft_schedule_write(const struct weft_schedule_problem *problem,
         weft_schedule_json(problem, schedule, report), path, err);
 }
 
-/* ---- A problem
- * ------------------------------------------------------------ */
+/* ---- A problem --------------------------------------------------------- */
 
 /* x (micro_batches, stages), a list per micro-batch. */
 static void put_table(FILE *f, const char *key, const double *x,

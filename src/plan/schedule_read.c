@@ -185,8 +185,7 @@ int weft_schedule_check(const struct weft_schedule_problem *problem,
     return rc;
 }
 
-/* ---- Reading
- * -------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------- */
 
 static int read_model(const struct weft_schedule_problem *problem,
                       const json_t *entry, const char *subject, int32_t *out,

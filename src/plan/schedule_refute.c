@@ -10,8 +10,7 @@
 /* Ancestors are kept as bits: 32 MiB. */
 enum { MOST_OPS = 16384, MOST_TRIES = 64 };
 
-/* ---- Preparing
- * ------------------------------------------------------------ */
+/* ---- Preparing --------------------------------------------------------- */
 
 static void add(struct weft_refute *r, int side, int32_t x, int32_t y,
                 double lag)
@@ -229,8 +228,7 @@ static void release(struct weft_refute *r)
     weft_free(r->clash);
 }
 
-/* ---- Drawing what follows
- * ------------------------------------------------- */
+/* ---- Drawing what follows ---------------------------------------------- */
 
 static void sweep(struct weft_refute *r, int side)
 {
@@ -336,8 +334,7 @@ static bool try_makespan(struct weft_refute *r, double makespan,
     return r->refuted;
 }
 
-/* ---- The bound
- * ------------------------------------------------------------ */
+/* ---- The bound --------------------------------------------------------- */
 
 /* The least makespan among bound, bound + step, ... that is not refuted; the
  * distance doubles until one is not refuted. */

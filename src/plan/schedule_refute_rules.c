@@ -53,8 +53,7 @@ static void follow_order(struct weft_refute *r, int side, const int32_t *op,
         job[i].risen = later(job[i].head, job[i].risen);
 }
 
-/* ---- Sets
- * ----------------------------------------------------------------- */
+/* ---- Sets -------------------------------------------------------------- */
 
 /* Of the jobs below a node, by head: the time of those that are in the set,
  * and when they have all ended; the same with one of the others beside them,
@@ -143,8 +142,7 @@ static void follow_sets(struct weft_refute *r, const int32_t *by_due,
     }
 }
 
-/* ---- Memory
- * --------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------ */
 
 static bool can_precede(const struct weft_refute *r, int32_t x, int32_t y)
 {

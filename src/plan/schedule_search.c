@@ -103,8 +103,7 @@ static void run_round(struct search *s, int32_t n_threads)
             weft_jobshop_restart_best(s->restart[i])->evaluations;
 }
 
-/* ---- Preparing
- * ------------------------------------------------------------ */
+/* ---- Preparing --------------------------------------------------------- */
 
 /* About a minute on one core; fewer for large problems, whose swaps take
  * longer. */
@@ -175,8 +174,7 @@ static void release(struct search *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-/* ---- Results
- * -------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------- */
 
 static bool better(const struct weft_jobshop_best *a,
                    const struct weft_jobshop_best *b)
@@ -302,8 +300,7 @@ int weft_schedule_prove(const struct weft_schedule_problem *problem,
     return rc;
 }
 
-/* ---- The front
- * ------------------------------------------------------------ */
+/* ---- The front --------------------------------------------------------- */
 
 enum { MOST_FRONT = 16 };
 

@@ -68,8 +68,7 @@ static double temperature(struct weft_jobshop_restart *r, double hot)
     return between(r, hot * pow(COLD / hot, 0.8), hot);
 }
 
-/* ---- Windows
- * -------------------------------------------------------------- */
+/* ---- Windows ----------------------------------------------------------- */
 
 /* Writes the operations of a window into r->move: a stretch of time around a
  * place that holds too much. Returns how many they are. */
@@ -117,8 +116,7 @@ static double mend(struct weft_jobshop_restart *r, double deadline,
     return excess;
 }
 
-/* ---- Turns
- * ---------------------------------------------------------------- */
+/* ---- Turns ------------------------------------------------------------- */
 
 /* Anneals r->annealed, then the best result again and again, from a lower
  * temperature each time, until it fits. Returns the least excess that was

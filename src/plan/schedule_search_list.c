@@ -114,8 +114,7 @@ static void begin(struct weft_jobshop_list *list)
     list->makespan = 0;
 }
 
-/* ---- Memory
- * --------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------ */
 
 /* Memory that stage u must leave free on its device for stages that are
  * drained before it. */
@@ -159,8 +158,7 @@ static bool admits(const struct weft_jobshop_list *list,
         && held + reserve(list, op->model_stage) <= list->capacity;
 }
 
-/* ---- Choosing
- * ------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------- */
 
 /* The earliest start of a series' next operation; INFINITY when it is not
  * known yet. */

@@ -146,8 +146,7 @@ bool weft_jobshop_restart_stopped(const struct weft_jobshop_restart *r)
         || weft_jobshop_restart_ended(r);
 }
 
-/* ---- Pool
- * ----------------------------------------------------------------- */
+/* ---- Pool -------------------------------------------------------------- */
 
 /* Builds a rule's schedule into r->sequence. Returns its makespan; INFINITY
  * when nothing could be built. */
@@ -338,8 +337,7 @@ static void try_rule(struct weft_jobshop_restart *r)
         weft_jobshop_restart_keep(r, makespan);
 }
 
-/* ---- Turns
- * ---------------------------------------------------------------- */
+/* ---- Turns ------------------------------------------------------------- */
 
 /* Whether annealing makes sense: there is a schedule that is short enough and
  * holds too much, or less memory may be possible. */

@@ -80,8 +80,7 @@ void weft_jobshop_walk_release(struct weft_jobshop_walk *walk)
     *walk = (struct weft_jobshop_walk){0};
 }
 
-/* ---- Heads and tails
- * ------------------------------------------------------ */
+/* ---- Heads and tails --------------------------------------------------- */
 
 static double later(double a, double b)
 {
@@ -143,8 +142,7 @@ static double makespan_of(const struct weft_jobshop_walk *w)
     return makespan;
 }
 
-/* ---- Order
- * ---------------------------------------------------------------- */
+/* ---- Order ------------------------------------------------------------- */
 
 struct timed {
     double start;
@@ -197,8 +195,7 @@ static bool sort_by_start(struct weft_jobshop_walk *w)
     return n_order == n;
 }
 
-/* ---- What is held too much
- * ------------------------------------------------ */
+/* ---- What is held too much --------------------------------------------- */
 
 /* The excess is rounded up to the smallest activation, since at least that
  * must go. */
@@ -239,8 +236,7 @@ double weft_jobshop_walk_excess(const struct weft_jobshop_walk *w, int32_t u,
     return over(w, held) - over(w, w->held[u]);
 }
 
-/* ---- Loading and storing
- * -------------------------------------------------- */
+/* ---- Loading and storing ----------------------------------------------- */
 
 bool weft_jobshop_walk_load(struct weft_jobshop_walk *w,
                             const int32_t *sequence, double capacity,
@@ -287,8 +283,7 @@ void weft_jobshop_walk_store(const struct weft_jobshop_walk *w,
     }
 }
 
-/* ---- Swapping
- * ------------------------------------------------------------- */
+/* ---- Swapping ---------------------------------------------------------- */
 
 bool weft_jobshop_walk_may_swap(const struct weft_jobshop_walk *w, int32_t u,
                                 int32_t v)

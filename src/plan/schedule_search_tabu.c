@@ -28,8 +28,7 @@ static int64_t *tabu(struct weft_jobshop_restart *r, int32_t u, int32_t v)
     return &r->tabu[(h ^ h >> 15) % WEFT_JOBSHOP_TABU];
 }
 
-/* ---- Candidates
- * ----------------------------------------------------------- */
+/* ---- Candidates -------------------------------------------------------- */
 
 /* An operation whose end determines the start of x; -1 when x starts at 0. It
  * is the neighbour on the device only if no arc determines the start, or by a
@@ -115,8 +114,7 @@ static int32_t choose(struct weft_jobshop_restart *r, int32_t n_critical,
     return best;
 }
 
-/* ---- One walk
- * ------------------------------------------------------------- */
+/* ---- One walk ---------------------------------------------------------- */
 
 static void change_price(struct weft_jobshop_restart *r)
 {
@@ -171,8 +169,7 @@ static void improve(struct weft_jobshop_restart *r)
     r->best.updates = w->n_updates;
 }
 
-/* ---- Where it begins
- * ------------------------------------------------------ */
+/* ---- Where it begins --------------------------------------------------- */
 
 /* Starts from the elite, perturbed by a few random swaps. */
 static bool load_elite(struct weft_jobshop_restart *r, bool strict)

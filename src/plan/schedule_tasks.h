@@ -69,7 +69,7 @@ void weft_schedule_append(const struct weft_schedule_problem *problem,
 int weft_schedule_greedy(const struct weft_schedule_problem *problem,
                          struct weft_schedule *out, struct weft_err *err);
 
-/* ---- Text ---------------------------------------------------------------- */
+/* ---- Text -------------------------------------------------------------- */
 
 /* As JSON: the fewest digits that read back, null where it is none; a string
  * in quotes. */

@@ -75,8 +75,7 @@ int weft_schedule_write_perfetto(const struct weft_schedule_problem *problem,
                                     err);
 }
 
-/* ---- Paje
- * ----------------------------------------------------------------- */
+/* ---- Paje -------------------------------------------------------------- */
 
 static const char paje_head[] =
     "%EventDef PajeDefineContainerType 0\n%  Alias string\n%  Type string\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The interface between the runtime and Weft's own scheduling policies, for the
- * rooms rt and sched.
+ * The interface between the runtime and Weft's own scheduling policies, for
+ * the rooms rt and sched.
  */
 #ifndef WEFT_RT_POLICY_H
 #define WEFT_RT_POLICY_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages between ranks copy one rank's tile into another's. StarPU-MPI posts
- * the send when the sender's tile has its turn among the tasks, and the receive
- * when the receiver's tile has. The two sides of a copy are matched by its
- * number among the copies from one rank to the other, which all ranks insert in
- * the same order.
+ * the send when the sender's tile has its turn among the tasks, and the
+ * receive when the receiver's tile has. The two sides of a copy are matched by
+ * its number among the copies from one rank to the other, which all ranks
+ * insert in the same order.
  */
 #include "rt/internal.h"
 

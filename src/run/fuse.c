@@ -376,7 +376,7 @@ static int search_together(const struct weft_trainer *t,
     return rc;
 }
 
-/* ---- The order ----------------------------------------------------------- */
+/* ---- The order --------------------------------------------------------- */
 
 /* As large as the largest of the steps, or the file's: what a step does not
  * have is left out. */
@@ -439,7 +439,7 @@ static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
     return rc ? rc : weft_schedule_time(&turn->problem, &turn->planned, err);
 }
 
-/* ---- Submitting ---------------------------------------------------------- */
+/* ---- Submitting -------------------------------------------------------- */
 
 /* A subtask's subtasks: its stages, forward or back. */
 static void add_subtasks(const struct weft_fuse_model *m,

@@ -15,7 +15,7 @@
 /* The first iteration finds caches and memory cold. */
 enum { WRITE_EVERY_S = 1, WARM_ITERATIONS = 2 };
 
-/* ---- When subtasks ran ------------------------------------------------------ */
+/* ---- When subtasks ran ------------------------------------------------- */
 
 /* The planned schedule with measured times, from the first start on. */
 static int read_spans(struct weft_fuse_turn *s, struct weft_err *err)
@@ -167,7 +167,7 @@ int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
     return rc;
 }
 
-/* ---- Files ---------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------- */
 
 static int write_pictures(const struct weft_trainer *t,
                           const struct weft_fuse_turn *s,

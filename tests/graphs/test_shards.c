@@ -102,7 +102,7 @@ static void everywhere(layout_fn check)
         }
 }
 
-/* ---- Pieces -------------------------------------------------------------- */
+/* ---- Pieces ------------------------------------------------------------ */
 
 /* Of a row's elements what each replica has, and its tiles. */
 struct share {
@@ -196,7 +196,7 @@ static void test_pieces(void)
     everywhere(check_rows);
 }
 
-/* ---- Memory -------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------ */
 
 /* Training's bytes at the fullest place; of all classes: WEFT_MEM_ALL. */
 static void most_bytes(const struct weft_shape *s, struct weft_g_layout *home,

@@ -154,7 +154,7 @@ static inline void ref_visit_norms(const struct weft_shape *s,
     }
 }
 
-/* ---- Arithmetic ---------------------------------------------------------- */
+/* ---- Arithmetic -------------------------------------------------------- */
 
 /* y (m, n) = x (m, k) w^T + b */
 static inline double *ref_linear(int64_t m, const double *x, int64_t n,

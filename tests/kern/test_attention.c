@@ -241,7 +241,7 @@ static void test_extremes(void)
     each_isa(extremes);
 }
 
-/* ---- Backward ------------------------------------------------------------ */
+/* ---- Backward ---------------------------------------------------------- */
 
 static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g,
                         int32_t n)

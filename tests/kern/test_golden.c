@@ -182,7 +182,7 @@ static struct weft_k_layer layer_of(struct model *m, int32_t layer,
     return w;
 }
 
-/* ---- Forward and backward ------------------------------------------------ */
+/* ---- Forward and backward ---------------------------------------------- */
 
 static void *alloc(size_t bytes)
 {
@@ -305,7 +305,7 @@ static void forward_backward(struct model *m)
     weft_free(dx);
 }
 
-/* ---- By the files' names -------------------------------------------------- */
+/* ---- By the files' names ----------------------------------------------- */
 
 /* A tied model's one matrix is the head's tile. */
 static bool counts(const struct model *m, const struct tile *t)

@@ -13,7 +13,7 @@ static float noise(uint32_t stream, int64_t i)
     return (float) weft_rng_normal(3, WEFT_RNG_INIT, stream, 0, (uint32_t) i);
 }
 
-/* ---- Roots --------------------------------------------------------------- */
+/* ---- Roots ------------------------------------------------------------- */
 
 static void test_roots_are_subtrees(void)
 {
@@ -119,7 +119,7 @@ static void test_join_rows_adds_bias_then_residual(void)
         }
 }
 
-/* ---- Embedding ----------------------------------------------------------- */
+/* ---- Embedding --------------------------------------------------------- */
 
 static void embed_of(enum weft_dtype dtype, uint32_t cuts)
 {
@@ -191,7 +191,7 @@ static void test_embedding_by_parts(void)
     }
 }
 
-/* ---- Transposed weights -------------------------------------------------- */
+/* ---- Transposed weights ------------------------------------------------ */
 
 static void transpose_of(enum weft_dtype dtype, enum weft_tile_kind kind)
 {

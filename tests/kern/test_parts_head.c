@@ -92,7 +92,7 @@ static struct weft_k_head head_of(const struct model *m,
     return head;
 }
 
-/* ---- Forward ------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------- */
 
 /* logp, entropy, lse: (N) each, one after another. */
 static void check_logprob(const struct model *m, const struct split *split,
@@ -171,7 +171,7 @@ static void test_head_forward_by_parts(void)
     each_isa(forward);
 }
 
-/* ---- Backward ------------------------------------------------------------ */
+/* ---- Backward ---------------------------------------------------------- */
 
 /* Samples of odd and even lengths; the first is longer than a chunk. */
 static const int32_t run_rows[] = {261, 2, 1, 33, 103};

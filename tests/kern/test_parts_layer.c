@@ -102,7 +102,7 @@ static void each(void (*body)(struct fixture *, uint32_t cuts), size_t first,
         }
 }
 
-/* ---- Members ------------------------------------------------------------- */
+/* ---- Members ----------------------------------------------------------- */
 
 /* One member of a tp group and what it holds. */
 struct member {
@@ -193,7 +193,7 @@ static void group_forward(struct group *g, int32_t layer,
     }
 }
 
-/* ---- Forward ------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------- */
 
 static void check_saved(const struct group *g, const char *whole)
 {
@@ -316,7 +316,7 @@ static void test_roots_of_products(void)
     fixture_release(&f);
 }
 
-/* ---- Cache --------------------------------------------------------------- */
+/* ---- Cache ------------------------------------------------------------- */
 
 enum { PAGES = 6, PER_SLOT = 3, LAYERS = 2, LAYER = 1 };
 
@@ -384,7 +384,7 @@ static void test_decode_by_parts(void)
     each_isa(decode);
 }
 
-/* ---- Backward ------------------------------------------------------------ */
+/* ---- Backward ---------------------------------------------------------- */
 
 /* Gradients that continue: the same noise for both ways. */
 static void grad_init(const struct fixture *f, float *grad[], float **norms)

@@ -159,7 +159,7 @@ static void test_rmsnorm_of_zeros(void)
         CHECK(y[i] == 0);
 }
 
-/* ---- SiLU ---------------------------------------------------------------- */
+/* ---- SiLU -------------------------------------------------------------- */
 
 static void swiglu_of(enum weft_dtype dtype, int64_t m, int64_t ff)
 {
@@ -208,7 +208,7 @@ static void test_swiglu(void)
     each_isa(swiglus);
 }
 
-/* ---- Rounding, sums ------------------------------------------------------- */
+/* ---- Rounding, sums ---------------------------------------------------- */
 
 static void roundings(void)
 {

@@ -138,7 +138,7 @@ static int device_of(const struct model *m, int pipeline, int stage)
     return pipeline * width + (m->up ? width - 1 - i : i);
 }
 
-/* ---- The entries of a device --------------------------------------------- */
+/* ---- The entries of a device ------------------------------------------- */
 
 /* Enters one; its activation: what it takes or gives back. */
 static bool enter(const json_t *o, int device, int i, double *activation)
@@ -219,7 +219,7 @@ static double check_device(const json_t *list, int device)
     return peak;
 }
 
-/* ---- What waits for what --------------------------------------------------- */
+/* ---- What waits for what ----------------------------------------------- */
 
 static void after(const char *what, size_t model, int micro_batch, int stage,
                   const struct task *first, const struct task *then)

@@ -74,7 +74,7 @@ static void test_1f1b(void)
     weft_plan_1f1b(3, 1, 0, NULL); /* nothing is written */
 }
 
-/* ---- Cutting by cost ------------------------------------------------------ */
+/* ---- Cutting by cost --------------------------------------------------- */
 
 /* The least possible largest sum: every set of cuts. */
 static double best_cut(int32_t n, const double *cost, int32_t runs)

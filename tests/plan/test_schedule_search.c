@@ -16,7 +16,7 @@ static void search(const struct weft_schedule_problem *p, int64_t evaluations,
     REQUIRE_OK(weft_schedule_search(p, &o, out, &err), err);
 }
 
-/* ---- Swaps ---------------------------------------------------------------- */
+/* ---- Swaps ------------------------------------------------------------- */
 
 static void check_walk(const struct weft_jobshop_walk *w, double *start,
                        int32_t *sequence)
@@ -133,7 +133,7 @@ static void test_walk_random_swaps(void)
         random_swaps(&d);
 }
 
-/* ---- Annealing of memory -------------------------------------------------- */
+/* ---- Annealing of memory ----------------------------------------------- */
 
 /* What holds too much, counted in the sequence itself. */
 static void check_excess(const struct weft_jobshop_walk *w, int32_t *sequence)
@@ -260,7 +260,7 @@ static void test_settle_window(void)
     CHECK(n_moved > 20);
 }
 
-/* ---- Lists ---------------------------------------------------------------- */
+/* ---- Lists ------------------------------------------------------------- */
 
 /* Every rule gives a whole schedule within any capacity in which each model
  * alone can run, and, backwards too, the makespan that its orders have. */
@@ -308,7 +308,7 @@ static void test_list_never_stuck(void)
         random_lists(&d);
 }
 
-/* ---- Search --------------------------------------------------------------- */
+/* ---- Search ------------------------------------------------------------ */
 
 static void check_against_exhaustive(const struct weft_schedule_problem *p)
 {

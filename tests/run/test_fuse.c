@@ -38,7 +38,7 @@ static void same(const char *name, const char *const *word)
 #define SAME(name, ...)                                                      \
     same(name, (const char *const[]){FUSED, __VA_ARGS__, NULL})
 
-/* ---- The same bits ------------------------------------------------------- */
+/* ---- The same bits ----------------------------------------------------- */
 
 #define OTHERS(tp)                                                           \
     {"actor_generate", 0, 8, 8 / tp, tp, 1, NULL},                           \
@@ -113,7 +113,7 @@ static void test_fuse_warmup(void)
     serial = all;
 }
 
-/* ---- What ran ------------------------------------------------------------ */
+/* ---- What ran ---------------------------------------------------------- */
 
 static char *path_of(const char *run, const char *file, char path[600])
 {
@@ -249,7 +249,7 @@ static void test_fuse_record(void)
     check_record("record-merged", false);
 }
 
-/* ---- From a file --------------------------------------------------------- */
+/* ---- From a file ------------------------------------------------------- */
 
 static int refused(const char *const *word, struct weft_err *err)
 {
