@@ -9,6 +9,8 @@ plan_sources = \
 	%D%/order.c \
 	%D%/plan_explain.c \
 	%D%/plan_json.c \
+	%D%/recording.c %D%/recording.h \
+	%D%/recording_order.c \
 	%D%/stages.c \
 	%D%/schedule.h \
 	%D%/schedule_baseline.c \

@@ -77,9 +77,12 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
                       alike ? "" : ", which is cut otherwise");
         return;
     }
-    if (weft_tile_is_here(src) && weft_tile_is_here(dst))
+    if (same_rank(src, dst) && weft_tile_is_here(src)) {
         copy_here(seq, where, src, dst);
-    else
+        return;
+    }
+    weft_record_message(rt, where, src, dst);
+    if (!rt->is_dry)
         weft_transfer_insert(seq, where, src, dst);
 }
 

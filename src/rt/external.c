@@ -45,7 +45,7 @@ static void finish(struct weft_external *e)
     weft_tile_unhold(tile);
     atomic_fetch_sub(&rt->n_external, 1);
     atomic_fetch_add(&rt->n_ended, 1);
-    weft_seq_end(seq, lot);
+    weft_seq_end(seq, lot, 1);
 }
 
 /* Called by StarPU, from any thread, when it is the tile's turn. */
@@ -65,9 +65,13 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
                         const struct weft_where *where,
                         struct weft_external **out, struct weft_err *err)
 {
-    (void) where; /* it runs nowhere */
     struct weft_rt *rt = seq->rt;
     if (!weft_tile_is_here(tile)) {
+        *out = NULL;
+        return 0;
+    }
+    weft_record_answer(rt, where, tile);
+    if (rt->is_dry) {
         *out = NULL;
         return 0;
     }
@@ -84,7 +88,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
     weft_tile_hold(tile);
     atomic_fetch_add(&tile->n_writers, 1);
     atomic_fetch_add(&rt->n_external, 1);
-    e->lot = weft_seq_begin(seq);
+    e->lot = weft_seq_begin(seq, 1);
     pthread_mutex_lock(&rt->mutex);
     e->next = rt->external;
     rt->external = e;

@@ -24,6 +24,8 @@
 #include "plan/task.h"
 #include "rt/tile.h"
 
+struct weft_recording; /* plan/recording.h */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -61,6 +63,9 @@ struct weft_rt_options {
     double watchdog_s; /* report when nothing moves for so long; 0: off */
     /* limit for all tiles; 0: the machine's memory */
     size_t memory_limit_bytes;
+    /* notes what this rank inserts, beside running it; the caller's, who
+     * reads it after weft_rt_stop(). NULL: no */
+    struct weft_recording *recording;
 };
 
 /* Starts StarPU in this process (one runtime per process), and StarPU-MPI
@@ -79,6 +84,21 @@ void weft_rt_fxt_stop(struct weft_rt *rt);
 /* Whether StarPU-MPI can sleep while it waits, as ranks that share cores
  * need. */
 bool weft_rt_messages_nap(void);
+
+/* A runtime that records what is inserted and runs nothing, for any job:
+ * there is no StarPU, no MPI, and tiles have sizes but no memory, so that they
+ * cannot be acquired. Waiting returns at once, and ranks are not asked. There
+ * may be several, beside one that runs. Stopped like any other. Errors:
+ * WEFT_ENOMEM. */
+struct weft_record_options {
+    int n_ranks, n_devices; /* devices of a rank */
+    bool place_per_device;
+    int rank;                         /* whose tasks; -1: of all ranks */
+    struct weft_recording *recording; /* outlives the runtime */
+};
+int weft_rt_record(const struct weft_record_options *options,
+                   struct weft_rt **out, struct weft_err *err);
+bool weft_rt_is_dry(const struct weft_rt *rt);
 
 int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
 int weft_rt_devices_per_rank(const struct weft_rt *rt);

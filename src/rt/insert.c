@@ -159,8 +159,9 @@ static void task_ended(void *arg)
     struct weft_seq *seq = t->seq;
     int64_t lot = t->lot;
     task_drop_tiles(t);
+    int n = t->n_held;
     weft_free(t);
-    weft_seq_end(seq, lot);
+    weft_seq_end(seq, lot, n);
 }
 
 /* ---- Inserting -------------------------------------------------------- */
@@ -365,7 +366,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
             atomic_fetch_add(&tile->n_writers, 1);
     }
     atomic_fetch_add(&t->codelet->n_pending, 1);
-    t->lot = weft_seq_begin(t->seq);
+    t->lot = weft_seq_begin(t->seq, t->n_held);
     WEFT_TSAN_RELEASE(t);
     int rc = starpu_task_submit(task);
     if (!rc)
@@ -373,7 +374,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     task_leave_tiles(t);
     task_drop_tiles(t);
-    weft_seq_end(t->seq, t->lot);
+    weft_seq_end(t->seq, t->lot, t->n_held);
     return rc;
 }
 
@@ -382,8 +383,8 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
 static bool device_is_here(const struct weft_rt *rt, int device)
 {
     int local = device - rt->first_device;
-    return (local >= 0 && local < rt->n_devices) || device < 0
-        || device >= rt->n_devices * rt->n_ranks;
+    return rt->all_ranks || (local >= 0 && local < rt->n_devices)
+        || device < 0 || device >= rt->n_devices * rt->n_ranks;
 }
 
 bool weft_seq_is_here(const struct weft_seq *seq,
@@ -406,7 +407,7 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
     int rc = weft_where_check(rt, op, where, &err);
     if (!rc) {
         int place = place_of(rt, where, access, n_access);
-        if (weft_rt_place_rank(rt, place) != rt->rank)
+        if (!weft_rt_has_place(rt, place))
             return;
         if (here.device < 0 && rt->places_per_rank > 1)
             here.device = place;
@@ -426,6 +427,9 @@ void weft_insert_here(struct weft_seq *seq,
 {
     struct weft_rt *rt = seq->rt;
     rt->n_inserted++;
+    weft_record_task(rt, codelet->starpu.name, where, access, n_access);
+    if (rt->is_dry)
+        return;
     struct weft_task *t = task_create(access, n_access, args, args_bytes);
     struct starpu_task *task = NULL;
     if (!t)

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "plan/recording.h"
 #include "rt/codelet.h"
 #include "rt/policy.h"
 #include "rt/world.h"
@@ -57,7 +58,8 @@ int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
  * of another rank has neither handle nor memory. */
 struct weft_tile {
     struct weft_rt *rt;
-    starpu_data_handle_t handle; /* NULL: of another rank */
+    starpu_data_handle_t handle; /* NULL: of another rank, or a recorder's */
+    bool here;                   /* of this rank */
     struct weft_tile_id id;
     enum weft_mem_class mem;
     size_t bytes;
@@ -75,6 +77,7 @@ struct weft_tile {
     atomic_int n_receives;  /* how many of these writers are messages */
     atomic_int trouble;     /* error code that posting a message met */
     double message_us;      /* when one was last posted */
+    int32_t number;         /* in the runtime's recording, if it makes one */
     uint64_t mark;          /* last insertion that listed this tile ... */
     int slot;               /* ... and the number of its handle there */
     struct weft_tile *next; /* next one in the list of free structs */
@@ -171,9 +174,9 @@ struct weft_seq {
     struct weft_seq *next; /* in the runtime's list; guarded by rt->mutex */
 };
 
-/* counts one task more; returns its lot */
-int64_t weft_seq_begin(struct weft_seq *seq);
-void weft_seq_end(struct weft_seq *seq, int64_t lot); /* one less */
+/* Counts one task more, with n accesses; returns its lot. */
+int64_t weft_seq_begin(struct weft_seq *seq, int n_accesses);
+void weft_seq_end(struct weft_seq *seq, int64_t lot, int n_accesses);
 /* Records an error, unless there was one before; err->code is not 0. at:
  * number of copies inserted before what failed. */
 void weft_seq_record(struct weft_seq *seq, int64_t at,
@@ -209,6 +212,10 @@ struct weft_rt {
     const struct weft_policy *policy; /* NULL: one of StarPU's */
     int min_priority, max_priority;   /* of StarPU's */
     bool profile, nap, check_modes, starpu_on;
+    /* what is inserted is noted there; NULL: nowhere */
+    struct weft_recording *recording;
+    bool is_dry;    /* it records and runs nothing: there is no StarPU */
+    bool all_ranks; /* and what it records is of all ranks */
     double start_s;
     char *fxt_dir; /* NULL: no trace */
     bool fxt_began;
@@ -223,8 +230,9 @@ struct weft_rt {
         *message_time;       /* ring (WEFT_MESSAGE_TIMES) or NULL */
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
-    atomic_long n_pending; /* tasks and messages of all sequences */
-    long most_pending;
+    /* tasks and messages of all sequences, and what they take */
+    atomic_long n_pending, pending_bytes;
+    long most_pending, most_pending_bytes;
     struct weft_pool *pool;
     struct weft_worker *worker; /* (n_devices) */
     int64_t n_records;          /* ring of one worker */
@@ -265,6 +273,22 @@ void weft_interface_messages(void); /* tells StarPU-MPI */
 #endif
 
 double weft_rt_now_us(const struct weft_rt *rt);
+/* Whether this runtime runs, or records, what happens at a place. */
+bool weft_rt_has_place(const struct weft_rt *rt, int place);
+
+/* Recording (record.c). They do nothing where there is no recording. */
+void weft_record_tile(struct weft_tile *tile, bool permanent);
+void weft_record_part(const struct weft_tile *part); /* of part->whole */
+void weft_record_release(const struct weft_tile *tile);
+/* A task with the parts of its tiles; where->device is one of the job. */
+void weft_record_task(struct weft_rt *rt, const char *op,
+                      const struct weft_where *where,
+                      const struct weft_access *access, int n_access);
+/* A message from src to dst, one of which may be another rank's. */
+void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
+                         struct weft_tile *src, struct weft_tile *dst);
+void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
+                        const struct weft_tile *tile);
 
 /* Checks device, position, chain and call. `op` is named in the error's
  * text. */

@@ -15,6 +15,7 @@ rt_sources = \
 	%D%/paje.c \
 	%D%/policy.h \
 	%D%/pool.c \
+	%D%/record.c \
 	%D%/profile.c \
 	%D%/seq.c \
 	%D%/start.c \

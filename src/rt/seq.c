@@ -91,12 +91,16 @@ void weft_seq_free(struct weft_seq *seq)
     weft_free(seq);
 }
 
-int64_t weft_seq_begin(struct weft_seq *seq)
+int64_t weft_seq_begin(struct weft_seq *seq, int n_accesses)
 {
     struct weft_rt *rt = seq->rt;
+    long more = (long) weft_rec_task_bytes(n_accesses);
     long n = atomic_fetch_add(&rt->n_pending, 1) + 1;
+    long bytes = atomic_fetch_add(&rt->pending_bytes, more) + more;
     if (n > rt->most_pending)
         rt->most_pending = n;
+    if (bytes > rt->most_pending_bytes)
+        rt->most_pending_bytes = bytes;
     pthread_mutex_lock(&seq->mutex);
     int64_t lot = seq->lot;
     seq->n_pending++;
@@ -105,9 +109,11 @@ int64_t weft_seq_begin(struct weft_seq *seq)
     return lot;
 }
 
-void weft_seq_end(struct weft_seq *seq, int64_t lot)
+void weft_seq_end(struct weft_seq *seq, int64_t lot, int n_accesses)
 {
     atomic_fetch_sub(&seq->rt->n_pending, 1);
+    atomic_fetch_sub(&seq->rt->pending_bytes,
+                     (long) weft_rec_task_bytes(n_accesses));
     pthread_mutex_lock(&seq->mutex);
     bool last_of_lot = --seq->n_in_lot[lot % WEFT_LOTS] == 0;
     if (--seq->n_pending == 0 || last_of_lot)
@@ -131,6 +137,10 @@ int64_t weft_seq_lot(struct weft_seq *seq)
     wait_slot(seq, lot);
     seq->lot = lot;
     pthread_mutex_unlock(&seq->mutex);
+    if (seq->rt->recording) {
+        weft_recording_wait_lot(seq->rt->recording, lot - WEFT_LOTS);
+        weft_recording_lot(seq->rt->recording);
+    }
     return lot;
 }
 
@@ -142,6 +152,8 @@ void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot)
     if (lot > seq->lot - WEFT_LOTS)
         wait_slot(seq, lot);
     pthread_mutex_unlock(&seq->mutex);
+    if (seq->rt->recording)
+        weft_recording_wait_lot(seq->rt->recording, lot);
 }
 
 void weft_rt_records(const struct weft_rt *rt, long *now_out, long *peak_out)
@@ -194,7 +206,7 @@ static int control_step(struct weft_seq *seq, int64_t wish)
 {
     struct weft_rt *rt = seq->rt;
     int rc = atomic_load(&seq->failed);
-    if (rt->n_ranks == 1 || seq->common)
+    if (rt->n_ranks == 1 || rt->is_dry || seq->common)
         return rc;
     int64_t least[] = {rc ? failure_order(seq) : INT64_MAX,
                        rt->n_copies,
@@ -222,6 +234,8 @@ int weft_seq_wait(struct weft_seq *seq, struct weft_err *err)
     enum { WAIT = -1 };
     int rc = control_step(seq, WAIT);
     drain(seq);
+    if (seq->rt->recording)
+        weft_recording_wait(seq->rt->recording);
     if (!rc)
         rc = control_step(seq, WAIT);
     if (rc) {
@@ -240,7 +254,7 @@ int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
     int rc = control_step(seq, (int64_t) bytes);
     if (rc)
         weft_seq_status(seq, err);
-    else
+    else if (!seq->rt->is_dry)
         weft_world_share(data, bytes);
     return rc;
 }

@@ -299,6 +299,7 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
     rt->profile = options->profile;
     rt->check_modes = options->check_modes;
     rt->last_transfer = &rt->transfer;
+    rt->recording = options->recording;
     rt->start_s = weft_clock_s();
     size_t limit = options->memory_limit_bytes;
     if (!limit)
@@ -325,6 +326,32 @@ static int start_here(struct weft_rt *rt,
     if (!rc && (options->watchdog_s > 0 || rt->n_ranks > 1))
         rc = weft_watchdog_start(rt, options->watchdog_s, err);
     return rc;
+}
+
+int weft_rt_record(const struct weft_record_options *options,
+                   struct weft_rt **out, struct weft_err *err)
+{
+    struct weft_rt *rt = weft_alloc(1, sizeof *rt);
+    if (!rt)
+        return weft_err_nomem(err, "a recorder", sizeof *rt);
+    pthread_mutex_init(&rt->mutex, NULL);
+    rt->is_dry = true;
+    rt->recording = options->recording;
+    rt->all_ranks = options->rank < 0;
+    rt->rank = rt->all_ranks ? 0 : options->rank;
+    rt->n_ranks = options->n_ranks;
+    rt->n_devices = options->n_devices;
+    rt->first_device = rt->rank * rt->n_devices;
+    rt->places_per_rank = options->place_per_device ? rt->n_devices : 1;
+    rt->first_place = rt->rank * rt->places_per_rank;
+    rt->last_transfer = &rt->transfer;
+    *out = rt;
+    return 0;
+}
+
+bool weft_rt_is_dry(const struct weft_rt *rt)
+{
+    return rt->is_dry;
 }
 
 int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
@@ -367,6 +394,13 @@ void weft_rt_stop(struct weft_rt *rt)
     struct weft_err err;
     if (!rt)
         return;
+    if (rt->is_dry) {
+        while (rt->seq)
+            weft_seq_free(rt->seq);
+        weft_tile_free_all(rt);
+        rt_free(rt);
+        return;
+    }
     weft_external_abandon_all(rt);
     starpu_task_wait_for_all();
     while (rt->seq)

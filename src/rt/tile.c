@@ -38,6 +38,11 @@ void weft_tile_label(const struct weft_tile *tile, char *text, size_t size)
 
 /* ---- Places ----------------------------------------------------------- */
 
+bool weft_rt_has_place(const struct weft_rt *rt, int place)
+{
+    return rt->all_ranks || weft_rt_place_rank(rt, place) == rt->rank;
+}
+
 int weft_rt_n_places(const struct weft_rt *rt)
 {
     return rt->n_ranks * rt->places_per_rank;
@@ -60,7 +65,7 @@ int weft_tile_place(const struct weft_tile *tile)
 
 bool weft_tile_is_here(const struct weft_tile *tile)
 {
-    return tile->handle != NULL;
+    return tile->here;
 }
 
 /* ---- Life ------------------------------------------------------------- */
@@ -81,7 +86,8 @@ static struct weft_tile *tile_get(struct weft_rt *rt, bool here)
     if (!tile)
         return NULL;
     tile->rt = rt;
-    if (here)
+    tile->here = here;
+    if (here && !rt->is_dry)
         weft_tile_register(tile);
     pthread_mutex_lock(&rt->mutex);
     tile->all = rt->all_tile;
@@ -102,7 +108,7 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
                             "a tile of %s wants place %d; there are 0 to %d",
                             weft_mem_class_name(c), id->place,
                             weft_rt_n_places(rt) - 1);
-    bool here = weft_rt_place_rank(rt, id->place) == rt->rank;
+    bool here = weft_rt_has_place(rt, id->place);
     struct weft_tile *tile = tile_get(rt, here);
     if (!tile)
         return weft_err_nomem(err, "a tile", sizeof *tile);
@@ -112,7 +118,8 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     tile->mark = 0;
     atomic_store(&tile->n_users, 1);
     atomic_store(&tile->n_refs, 1);
-    if (here && !temporary && !weft_tile_data(tile, true)) {
+    weft_record_tile(tile, !temporary);
+    if (here && !temporary && !rt->is_dry && !weft_tile_data(tile, true)) {
         int rc = weft_tile_refuse(tile, err);
         weft_tile_release(tile);
         return rc;
@@ -246,8 +253,7 @@ void weft_tile_drop(struct weft_tile *tile)
         return;
     struct weft_rt *rt = tile->rt;
     struct weft_tile *whole = tile->whole;
-    struct weft_tile **list = tile->handle ? &rt->free_tile
-                                           : &rt->free_foreign;
+    struct weft_tile **list = tile->here ? &rt->free_tile : &rt->free_foreign;
     tile->whole = NULL;
     tile->offset = 0;
     pthread_mutex_lock(&rt->mutex);
@@ -267,8 +273,10 @@ void weft_tile_unhold(struct weft_tile *tile)
 /* Drops the owner's references to the parts. */
 static void parts_drop(struct weft_tile **part, int n)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        weft_record_release(part[i]);
         weft_tile_unhold(part[i]);
+    }
     weft_free(part);
 }
 
@@ -279,6 +287,7 @@ void weft_tile_release(struct weft_tile *tile)
     parts_drop(tile->part, tile->n_parts);
     tile->part = NULL;
     tile->n_parts = 0;
+    weft_record_release(tile);
     weft_tile_unhold(tile);
 }
 
@@ -314,6 +323,7 @@ static int part_create(struct weft_tile *whole, size_t begin, size_t end,
         return rc;
     part->whole = whole;
     part->offset = begin;
+    weft_record_part(part);
     weft_tile_hold(whole);
     *out = part;
     return 0;
@@ -455,13 +465,15 @@ void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
         [WEFT_READ] = STARPU_R,
         [WEFT_WRITE] = STARPU_W,
         [WEFT_READ_WRITE] = STARPU_RW};
-    weft_assert(tile->handle); /* a tile of another rank has no memory */
+    /* tiles of other ranks, and recorded ones, have no memory */
+    weft_assert(tile->handle);
     for (int i = 0; i < weft_tile_n_parts(tile); i++) {
         struct weft_tile *part = weft_tile_part(tile, i);
         int rc = starpu_data_acquire(part->handle, access[mode]);
         weft_assert(rc == 0); /* it fails only inside a task */
         WEFT_TSAN_ACQUIRE(part);
     }
+    weft_tile_await(tile);
     /* When the sequence has failed, nobody wrote the tile; it is then
      * zeros. */
     return weft_tile_data(tile, true);
@@ -492,6 +504,10 @@ void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
     *now_out = pool->all.now_bytes[c];
     *peak_out = pool->all.peak_bytes[c];
     pthread_mutex_unlock(&pool->mutex);
+    if (c == WEFT_MEM_TASKS) {
+        *now_out = (size_t) atomic_load(&rt->pending_bytes);
+        *peak_out = (size_t) rt->most_pending_bytes;
+    }
 }
 
 void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
@@ -504,6 +520,9 @@ void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
     for (int i = 0; i < rt->places_per_rank; i++)
         peak_out[rt->first_place + i] = pool->place[i].peak_bytes[c];
     pthread_mutex_unlock(&pool->mutex);
+    /* records are a rank's, and count at its first place */
+    if (c == WEFT_MEM_TASKS || c == WEFT_N_MEM_CLASSES)
+        peak_out[rt->first_place] += (size_t) rt->most_pending_bytes;
     _Static_assert(sizeof(size_t) == sizeof(int64_t), "64-bit sizes");
     weft_world_reduce((int64_t *) peak_out, n, WEFT_MAX);
 }

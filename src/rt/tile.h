@@ -84,6 +84,9 @@ enum weft_mode { WEFT_READ, WEFT_WRITE, WEFT_READ_WRITE };
  * the room run only. */
 void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode);
 void weft_tile_unacquire(struct weft_tile *tile);
+/* For runtimes that only record: notes that the program waits here for the
+ * tasks that write the tile, as it would to read it. */
+void weft_tile_await(struct weft_tile *tile);
 
 /* True when every task inserted so far that writes the tile has ended, so
  * that acquiring for reading would not wait. */

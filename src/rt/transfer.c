@@ -109,7 +109,7 @@ static void ended(void *arg)
     weft_tile_unhold(t->tile);
     weft_free(t);
     atomic_fetch_add(&rt->n_ended, 1);
-    weft_seq_end(seq, lot);
+    weft_seq_end(seq, lot, 1);
 }
 
 /* Starts the numbers again; called when no message is under way anywhere.
@@ -168,7 +168,7 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
         atomic_fetch_add(&tile->n_writers, 1);
     }
     link_in(rt, t);
-    t->lot = weft_seq_begin(seq);
+    t->lot = weft_seq_begin(seq, 1);
     post(rt, t);
 }
 

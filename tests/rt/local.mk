@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	%D%/test_profile \
 	%D%/test_rank_programs \
 	%D%/test_ranks \
+	%D%/test_record \
 	%D%/test_start \
 	%D%/test_tile \
 	%D%/test_watchdog
@@ -21,6 +22,8 @@ check_PROGRAMS += \
 %C%_test_ranks_SOURCES = %D%/test_ranks.c %D%/rank_fixture.h
 %C%_test_ranks_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_ranks_LDADD = $(rt_libs)
+%C%_test_record_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_record_LDADD = $(rt_libs)
 %C%_test_start_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_start_LDADD = $(rt_libs)
 %C%_test_tile_CPPFLAGS = $(STARPU_CPPFLAGS)

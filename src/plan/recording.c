@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/recording.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void weft_recording_init(struct weft_recording *r)
+{
+    *r = (struct weft_recording){.task = NULL};
+}
+
+void weft_recording_release(struct weft_recording *r)
+{
+    weft_free(r->task);
+    weft_free(r->access);
+    weft_free(r->tile);
+    weft_free(r->wait);
+    weft_free(r->op);
+    weft_free(r->lot);
+    weft_recording_init(r);
+}
+
+int weft_recording_status(const struct weft_recording *r,
+                          struct weft_err *err)
+{
+    if (!r->full)
+        return 0;
+    return weft_err_set(err, WEFT_ENOMEM,
+                        "no memory to record more than %lld tasks",
+                        (long long) r->n_tasks);
+}
+
+/* Makes room for n elements more; false when there is none, from then on. */
+static bool room(struct weft_recording *r, void *array, int64_t used,
+                 int64_t *capacity, int64_t n, size_t size)
+{
+    void **list = array;
+    if (r->full)
+        return false;
+    if (used + n <= *capacity)
+        return true;
+    int64_t more = *capacity ? *capacity * 2 : 1024;
+    while (more < used + n)
+        more *= 2;
+    void *larger = weft_realloc(*list, (size_t) more, size);
+    r->full = !larger;
+    if (larger) {
+        *list = larger;
+        *capacity = more;
+    }
+    return larger != NULL;
+}
+
+/* ---- Adding ------------------------------------------------------------ */
+
+int32_t weft_recording_tile(struct weft_recording *r,
+                            const struct weft_rec_tile *tile)
+{
+    enum { MOST = 1 << 30 };
+    if (r->n_tiles >= MOST)
+        r->full = true;
+    if (!room(r, &r->tile, r->n_tiles, &r->tile_room, 1, sizeof *r->tile))
+        return 0;
+    r->tile[r->n_tiles] = *tile;
+    r->tile[r->n_tiles].created = r->n_tasks;
+    r->tile[r->n_tiles].released = -1;
+    return (int32_t) r->n_tiles++;
+}
+
+void weft_recording_release_tile(struct weft_recording *r, int32_t tile)
+{
+    if (tile < r->n_tiles)
+        r->tile[tile].released = r->n_tasks;
+}
+
+/* The number of an operation. Names are constants of the program, so that
+ * most comparisons end with the pointers. */
+static uint16_t op_of(struct weft_recording *r, const char *op)
+{
+    for (int64_t i = 0; i < r->n_ops; i++)
+        if (r->op[i] == op)
+            return (uint16_t) i;
+    for (int64_t i = 0; i < r->n_ops; i++)
+        if (strcmp(r->op[i], op) == 0)
+            return (uint16_t) i;
+    if (!room(r, &r->op, r->n_ops, &r->op_room, 1, sizeof *r->op))
+        return 0;
+    r->op[r->n_ops] = op;
+    return (uint16_t) r->n_ops++;
+}
+
+void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
+                         const char *op, const struct weft_where *where,
+                         int32_t place)
+{
+    uint16_t number = op_of(r, op);
+    if (!room(r, &r->task, r->n_tasks, &r->task_room, 1, sizeof *r->task))
+        return;
+    r->task[r->n_tasks++] = (struct weft_rec_task){
+        .position = where->position,
+        .access = r->n_accesses,
+        .device = where->device,
+        .place = place,
+        .iteration = where->iteration,
+        .micro_batch = where->micro_batch,
+        .layer = where->layer,
+        .priority = where->priority,
+        .op = number,
+        .call = (uint8_t) where->call,
+        .chain = (uint8_t) where->chain,
+        .kind = (uint8_t) kind};
+}
+
+void weft_recording_access(struct weft_recording *r, int32_t tile, int mode)
+{
+    if (!room(r, &r->access, r->n_accesses, &r->access_room, 1,
+              sizeof *r->access))
+        return;
+    r->access[r->n_accesses++] = (struct weft_rec_access){
+        .tile = (uint32_t) tile & 0x3fffffffu, .mode = (unsigned) mode & 3u};
+    r->task[r->n_tasks - 1].n_access++;
+}
+
+int64_t weft_recording_lot(struct weft_recording *r)
+{
+    if (room(r, &r->lot, r->n_lots, &r->lot_room, 1, sizeof *r->lot))
+        r->lot[r->n_lots++] = r->n_tasks;
+    return r->n_lots;
+}
+
+static void add_wait(struct weft_recording *r, int64_t ended, int32_t tile)
+{
+    if (room(r, &r->wait, r->n_waits, &r->wait_room, 1, sizeof *r->wait))
+        r->wait[r->n_waits++] = (struct weft_rec_wait){r->n_tasks, ended,
+                                                       tile};
+}
+
+void weft_recording_wait(struct weft_recording *r)
+{
+    add_wait(r, r->n_tasks, -1);
+}
+
+void weft_recording_wait_tile(struct weft_recording *r, int32_t tile)
+{
+    add_wait(r, 0, tile);
+}
+
+void weft_recording_wait_lot(struct weft_recording *r, int64_t lot)
+{
+    /* lots count from 1; lot n ends where n + 1 begins */
+    if (lot >= 1 && lot < r->n_lots)
+        add_wait(r, r->lot[lot], -1);
+}
+
+/* ---- Reading ----------------------------------------------------------- */
+
+const char *weft_recording_op(const struct weft_recording *r, int64_t task)
+{
+    return r->op[r->task[task].op];
+}
+
+/* Whether two tasks are alike but for the numbers of their operations and
+ * accesses, which depend on the recordings. */
+static bool same_task(const struct weft_recording *a,
+                      const struct weft_recording *b, int64_t i)
+{
+    struct weft_rec_task x = a->task[i], y = b->task[i];
+    return x.position == y.position && x.n_access == y.n_access
+        && x.device == y.device && x.place == y.place
+        && x.iteration == y.iteration && x.micro_batch == y.micro_batch
+        && x.layer == y.layer && x.priority == y.priority && x.call == y.call
+        && x.chain == y.chain && x.kind == y.kind
+        && strcmp(weft_recording_op(a, i), weft_recording_op(b, i)) == 0
+        && memcmp(a->access + x.access, b->access + y.access,
+                  (size_t) x.n_access * sizeof *a->access)
+               == 0;
+}
+
+static bool same_tile(const struct weft_rec_tile *x,
+                      const struct weft_rec_tile *y)
+{
+    return x->bytes == y->bytes && x->created == y->created
+        && x->released == y->released && x->place == y->place
+        && x->whole == y->whole && x->mem == y->mem
+        && x->permanent == y->permanent;
+}
+
+bool weft_recording_same(const struct weft_recording *a,
+                         const struct weft_recording *b, char *text,
+                         size_t size)
+{
+    for (int64_t i = 0; i < a->n_tasks && i < b->n_tasks; i++)
+        if (!same_task(a, b, i)) {
+            snprintf(text, size, "task %lld: %s (call %d, layer %d) or %s",
+                     (long long) i, weft_recording_op(a, i),
+                     (int) a->task[i].call, (int) a->task[i].layer,
+                     weft_recording_op(b, i));
+            return false;
+        }
+    for (int64_t i = 0; i < a->n_tiles && i < b->n_tiles; i++)
+        if (!same_tile(&a->tile[i], &b->tile[i])) {
+            snprintf(text, size, "tile %lld: %zu bytes or %zu, task %lld",
+                     (long long) i, a->tile[i].bytes, b->tile[i].bytes,
+                     (long long) a->tile[i].created);
+            return false;
+        }
+    snprintf(text, size, "%lld tasks and %lld tiles, or %lld and %lld",
+             (long long) a->n_tasks, (long long) a->n_tiles,
+             (long long) b->n_tasks, (long long) b->n_tiles);
+    return a->n_tasks == b->n_tasks && a->n_tiles == b->n_tiles;
+}

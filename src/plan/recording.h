@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A recording: the tasks and tiles of a run as data, in the order in which
+ * graph functions inserted them. Recordings are made by rt (rt/graph.h), with
+ * or without running the tasks; prediction and simulation read them.
+ */
+#ifndef WEFT_PLAN_RECORDING_H
+#define WEFT_PLAN_RECORDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "plan/task.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A tile, or a part of one: parts have no memory of their own. */
+struct weft_rec_tile {
+    size_t bytes;
+    int64_t created, released; /* numbers of the tasks that were recorded
+                                  before; released -1: never */
+    int32_t place;
+    int32_t whole;  /* number of the tile that it is a part of; -1: none */
+    uint8_t mem;    /* enum weft_mem_class */
+    bool permanent; /* has its memory from creation, not from the first task
+                       that writes it */
+};
+
+/* A tile's number and how a task uses it: 0 reads, 1 writes, 2 both (enum
+ * weft_mode of rt/tile.h). */
+struct weft_rec_access {
+    uint32_t tile : 30, mode : 2;
+};
+
+enum weft_rec_kind {
+    WEFT_REC_TASK,    /* runs on a device of its place */
+    WEFT_REC_MESSAGE, /* from one rank to another: it has no device */
+    WEFT_REC_ANSWER   /* from outside: it has no place */
+};
+
+struct weft_rec_task {
+    int64_t position; /* as in struct weft_where, down to layer */
+    int64_t access;   /* number of its first access */
+    int32_t n_access;
+    int32_t device; /* in the job; -1: any of its place */
+    int32_t place;  /* -1: none */
+    int32_t iteration, micro_batch, layer;
+    int32_t priority;
+    uint16_t op; /* its operation's number, see weft_recording_op() */
+    uint8_t call, chain, kind;
+};
+
+/* Where the inserting thread waited, between two tasks. */
+struct weft_rec_wait {
+    int64_t task;  /* number of tasks recorded before */
+    int64_t ended; /* tasks before this number had ended then */
+    int32_t tile;  /* and those that had written this one; -1: none */
+};
+
+struct weft_recording {
+    struct weft_rec_task *task;
+    struct weft_rec_access *access;
+    struct weft_rec_tile *tile;
+    struct weft_rec_wait *wait;
+    const char **op;
+    int64_t n_tasks, n_accesses, n_tiles, n_waits, n_ops;
+    /* in elements */
+    int64_t task_room, access_room, tile_room, wait_room, op_room;
+    int64_t *lot; /* (n_lots) where lots begin, in tasks */
+    int64_t n_lots, lot_room;
+    bool full; /* memory or numbers ran out: what came then is missing */
+};
+
+/* The caller frees it with weft_recording_release(). */
+void weft_recording_init(struct weft_recording *r);
+void weft_recording_release(struct weft_recording *r);
+/* 0, or WEFT_ENOMEM when something is missing. */
+int weft_recording_status(const struct weft_recording *r,
+                          struct weft_err *err);
+
+/* Adds a tile; `created` is filled in. Returns its number. */
+int32_t weft_recording_tile(struct weft_recording *r,
+                            const struct weft_rec_tile *tile);
+void weft_recording_release_tile(struct weft_recording *r, int32_t tile);
+/* Adds a task at `place`, which has no accesses yet; `op` lives as long as r.
+ * weft_recording_access() then adds them one by one. */
+void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
+                         const char *op, const struct weft_where *where,
+                         int32_t place);
+void weft_recording_access(struct weft_recording *r, int32_t tile, int mode);
+/* A lot begins (rt/graph.h): its number. */
+int64_t weft_recording_lot(struct weft_recording *r);
+/* The program waited for all tasks, or for those of a lot. */
+void weft_recording_wait(struct weft_recording *r);
+/* ... for the tasks that write the tile. */
+void weft_recording_wait_tile(struct weft_recording *r, int32_t tile);
+void weft_recording_wait_lot(struct weft_recording *r, int64_t lot);
+
+/* The operation of a task, as in messages and traces: "layer_forward". */
+const char *weft_recording_op(const struct weft_recording *r, int64_t task);
+
+/* Finds the first difference of two recordings' tasks and tiles. Returns true
+ * when there is none; else `text` names it. */
+bool weft_recording_same(const struct weft_recording *a,
+                         const struct weft_recording *b, char *text,
+                         size_t size);
+
+/* What tasks wait for, by their data: a task that reads a tile waits for the
+ * last one that wrote it; one that writes it, also for those that have read it
+ * since. Indexed by access. */
+struct weft_rec_order {
+    const struct weft_recording *r;
+    int64_t *task;   /* (n_accesses) whose access it is */
+    int64_t *before; /* (n_accesses) the tile's access before it; -1: none */
+    int64_t *writer; /* (n_accesses) the last one before it that writes */
+};
+/* Borrows r. Errors: WEFT_ENOMEM. */
+int weft_rec_order_create(const struct weft_recording *r,
+                          struct weft_rec_order *out, struct weft_err *err);
+void weft_rec_order_release(struct weft_rec_order *order);
+/* Calls visit with the number of every task that `task` waits for itself; a
+ * number may come more than once. */
+void weft_rec_order_visit(const struct weft_rec_order *order, int64_t task,
+                          void (*visit)(void *ctx, int64_t before),
+                          void *ctx);
+
+/* Bytes that the runtime and StarPU hold for a task with n accesses from its
+ * insertion to its end, its arguments apart: as measured with StarPU 1.3
+ * (tests/rt/test_record.c measures again). */
+size_t weft_rec_task_bytes(int64_t n_accesses);
+
+/* The most tasks and messages of a rank that are inserted and may not have
+ * ended at one time, given where the program waited; most_out (n_ranks).
+ * Errors: WEFT_ENOMEM. */
+struct weft_rec_open {
+    int64_t tasks, bytes;
+};
+int weft_recording_open(const struct weft_recording *r, int32_t n_ranks,
+                        int32_t places_per_rank,
+                        struct weft_rec_open *most_out, struct weft_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Notes in a recording (plan/recording.h) what is inserted: the one back end
+ * of the insert contract that runs nothing, and a log beside the other. */
+#include "rt/internal.h"
+
+void weft_record_tile(struct weft_tile *tile, bool permanent)
+{
+    struct weft_recording *r = tile->rt->recording;
+    if (!r)
+        return;
+    tile->number = weft_recording_tile(
+        r, &(struct weft_rec_tile){.bytes = tile->bytes,
+                                   .place = tile->id.place,
+                                   .whole = -1,
+                                   .mem = (uint8_t) tile->mem,
+                                   .permanent = permanent});
+}
+
+void weft_record_part(const struct weft_tile *part)
+{
+    struct weft_recording *r = part->rt->recording;
+    if (r && part->number < r->n_tiles)
+        r->tile[part->number].whole = part->whole->number;
+}
+
+void weft_record_release(const struct weft_tile *tile)
+{
+    if (tile->rt->recording)
+        weft_recording_release_tile(tile->rt->recording, tile->number);
+}
+
+/* An access to a tile is one to each of its parts. */
+static void add_access(struct weft_recording *r, struct weft_tile *tile,
+                       enum weft_mode mode)
+{
+    for (int i = 0; i < weft_tile_n_parts(tile); i++)
+        weft_recording_access(r, weft_tile_part(tile, i)->number, (int) mode);
+}
+
+void weft_record_task(struct weft_rt *rt, const char *op,
+                      const struct weft_where *where,
+                      const struct weft_access *access, int n_access)
+{
+    struct weft_recording *r = rt->recording;
+    if (!r)
+        return;
+    int place = where->device >= 0 ? weft_rt_place_of(rt, where->device)
+              : n_access > 0       ? weft_tile_place(access[0].tile)
+                                   : 0;
+    weft_recording_task(r, WEFT_REC_TASK, op, where, place);
+    for (int i = 0; i < n_access; i++)
+        add_access(r, access[i].tile, access[i].mode);
+}
+
+void weft_tile_await(struct weft_tile *tile)
+{
+    struct weft_recording *r = tile->rt->recording;
+    for (int i = 0; r && tile->here && i < weft_tile_n_parts(tile); i++)
+        weft_recording_wait_tile(r, weft_tile_part(tile, i)->number);
+}
+
+void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
+                         struct weft_tile *src, struct weft_tile *dst)
+{
+    struct weft_recording *r = rt->recording;
+    bool sends = weft_tile_is_here(src), receives = weft_tile_is_here(dst);
+    struct weft_where who = *where;
+    if (!r || (!sends && !receives))
+        return;
+    who.device = -1;
+    who.position = 0;
+    weft_recording_task(r, WEFT_REC_MESSAGE,
+                        sends && receives ? "message"
+                        : sends           ? "send"
+                                          : "receive",
+                        &who, weft_tile_place(receives ? dst : src));
+    if (sends)
+        add_access(r, src, WEFT_READ);
+    if (receives)
+        add_access(r, dst, WEFT_WRITE);
+}
+
+void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
+                        const struct weft_tile *tile)
+{
+    struct weft_recording *r = rt->recording;
+    if (!r)
+        return;
+    weft_recording_task(r, WEFT_REC_ANSWER, "answer", where, -1);
+    weft_recording_access(r, tile->number, WEFT_WRITE);
+}
