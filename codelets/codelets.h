@@ -179,6 +179,22 @@ void weft_insert_gen_retire(struct weft_seq *seq,
                             struct weft_tile *state,
                             struct weft_tile *rollout);
 
+/* What the controller would read when the samples' lengths were known: plays
+ * an instance's chunks without a model or a runtime. n_total: by sample, the
+ * tokens that it ends with, prompt included. */
+struct weft_gen_play;
+int weft_gen_play_create(int32_t n_slots, int32_t max_total,
+                         int32_t prefill_tokens, struct weft_gen_play **out,
+                         struct weft_err *err);
+void weft_gen_play_free(struct weft_gen_play *play); /* NULL is allowed */
+/* status: weft_gen_status_bytes(n_slots). Errors: WEFT_ENOMEM. */
+int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
+                        const struct weft_gen_args *args, int32_t n_admit,
+                        const struct weft_gen_admit *admit,
+                        const int32_t *n_total,
+                        struct weft_gen_status *status, struct weft_err *err);
+void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
+
 /* ---- Advantages ------------------------------------------------------- */
 
 struct weft_gae_args {

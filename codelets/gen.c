@@ -67,6 +67,18 @@ void weft_gen_admit(const struct weft_gen_view *view,
     }
 }
 
+void weft_gen_free_slot(const struct weft_gen_view *view, int32_t index)
+{
+    struct weft_gen_state *state = view->state;
+    struct weft_gen_slot *slot = &view->slot[index];
+    const int32_t *page = view->page
+                        + (int64_t) index * state->pages_per_slot;
+    int32_t n = (int32_t) weft_ceil_div(slot->n_cached, WEFT_PAGE_TOKENS);
+    for (int32_t i = 0; i < n; i++)
+        view->free_page[state->n_free++] = page[i];
+    *slot = (struct weft_gen_slot){.sample = -1};
+}
+
 /* Takes free pages for the positions pos .. end - 1; false when none are
  * left. */
 static bool take_pages(const struct weft_gen_view *view, int32_t slot,

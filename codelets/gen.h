@@ -43,6 +43,8 @@ struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state);
 
 void weft_gen_admit(const struct weft_gen_view *view,
                     const struct weft_gen_task *task);
+/* Gives back a slot with its pages. */
+void weft_gen_free_slot(const struct weft_gen_view *view, int32_t slot);
 
 /* One step's rows. */
 struct weft_gen_rows {

@@ -2,8 +2,7 @@
 /* Copying a finished sample out of its slot. */
 #include <string.h>
 
-#include "codelets/access_list.h"
-#include "rt/codelet.h"
+#include "codelets/gen.h"
 
 struct retire_args {
     int32_t slot;
@@ -15,29 +14,21 @@ static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
 {
     const struct retire_args *args = args_;
     weft_assert(n_buf == 2);
-    struct weft_gen_state *state = buf[0];
+    struct weft_gen_view view = weft_gen_view_of(buf[0]);
     struct weft_rollout *out = buf[1];
-    char *base = (char *) state;
-    struct weft_gen_slot *slot = (struct weft_gen_slot *) (base + state->slot)
-                               + args->slot;
-    int32_t *page = (int32_t *) (base + state->page)
-                  + (int64_t) args->slot * state->pages_per_slot;
-    int32_t *free_page = (int32_t *) (base + state->free_page);
-    int64_t at = (int64_t) args->slot * state->max_total;
+    const struct weft_gen_slot *slot = &view.slot[args->slot];
+    int64_t at = (int64_t) args->slot * view.state->max_total;
 
     if (!slot->done || slot->n_total > args->capacity)
         return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
                             "slot %d retires before it is done", args->slot);
     *out = (struct weft_rollout){args->capacity, slot->n_prompt,
                                  slot->n_total, slot->done == 1};
-    memcpy(weft_rollout_token(out), (int32_t *) (base + state->token) + at,
+    memcpy(weft_rollout_token(out), view.token + at,
            (size_t) slot->n_total * 4);
-    memcpy(weft_rollout_logp(out), (float *) (base + state->logp) + at,
+    memcpy(weft_rollout_logp(out), view.logp + at,
            (size_t) slot->n_total * 4);
-    int32_t n = (int32_t) weft_ceil_div(slot->n_cached, WEFT_PAGE_TOKENS);
-    for (int32_t i = 0; i < n; i++)
-        free_page[state->n_free++] = page[i];
-    *slot = (struct weft_gen_slot){.sample = -1};
+    weft_gen_free_slot(&view, args->slot);
     return 0;
 }
 

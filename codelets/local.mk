@@ -9,6 +9,7 @@ codelets_sources = \
 	%D%/emulate.c \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c \
+	%D%/gen_play.c \
 	%D%/gen_retire.c \
 	%D%/gen_step.c \
 	%D%/gradient.c \

@@ -363,9 +363,10 @@ static int search_together(const struct weft_trainer *t,
     struct weft_subtask *task = (void *) data;
     int32_t *n = (void *) (data + lists);
     struct weft_schedule found;
-    if (weft_world_rank() == 0 && search(t, turn, &found, err)) {
+    bool first = weft_world_rank() == 0 || t->recorded;
+    if (first && search(t, turn, &found, err)) {
         weft_seq_fail(t->seq, err->code, "%s", err->text);
-    } else if (weft_world_rank() == 0) {
+    } else if (first) {
         pack(&found, n, task);
         weft_schedule_release(&found);
     }

@@ -35,6 +35,7 @@ run_sources = \
 	%D%/process.c %D%/process.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
+	%D%/recorded.c %D%/recorded.h \
 	%D%/renderer.c %D%/renderer.h \
 	%D%/report.c %D%/report.h \
 	%D%/reward.c %D%/reward.h \
@@ -50,6 +51,7 @@ run_sources = \
 	%D%/text.c %D%/text.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
+	%D%/trainer_step.c \
 	%D%/verify_compare.c %D%/verify_compare.h \
 	%D%/verify_job.c %D%/verify_job.h \
 	%D%/verify_rows.c %D%/verify_rows.h

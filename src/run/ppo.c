@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "run/fuse.h"
+#include "run/recorded.h"
 
 static bool needs_reference(const struct weft_config *c)
 {
@@ -43,6 +44,14 @@ static int on_finished(void *ctx, int32_t index, struct weft_sample *s,
     return weft_ppo_calls_add(ctx, index);
 }
 
+/* Given, or the longest there can be. */
+static int32_t recorded_length(const struct weft_ppo *p, int32_t i)
+{
+    const struct weft_recorded *r = p->t->recorded;
+    return r->n_total ? r->n_total[(p->iteration - r->first) * p->n + i]
+                      : p->sample[i].limit;
+}
+
 static void draw_prompts(struct weft_ppo *p)
 {
     struct weft_trainer *t = p->t;
@@ -59,6 +68,8 @@ static void draw_prompts(struct weft_ppo *p)
             .limit = prompt->n_prompt + c->rollout.max_new_tokens,
             .token = prompt->token,
         };
+        if (t->recorded)
+            p->sample[i].n_total = recorded_length(p, i);
     }
 }
 
@@ -295,7 +306,8 @@ static int submit(struct weft_ppo *p)
 {
     int rc = advantages(p);
     /* An error here is rank 0's: it goes on until all meet. */
-    if (!rc && weft_world_rank() == 0 && weft_ppo_rewards(p)) {
+    bool first = weft_world_rank() == 0 || p->t->recorded;
+    if (!rc && first && weft_ppo_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);
     }
@@ -324,7 +336,7 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
         rc = weft_seq_wait(t->seq, err);
     }
     weft_g_order_reset(&t->order_of_tasks);
-    if (!rc) {
+    if (!rc && !t->recorded) {
         weft_rt_times_all(t->rt, p->iteration, p->time);
         p->start_s = start;
         rc = weft_fuse_measure(t, err);

@@ -36,6 +36,10 @@ int weft_ppo_rewards(struct weft_ppo *p)
 {
     struct weft_trainer *t = p->t;
     size_t n = (size_t) p->n;
+    for (int32_t i = 0; t->recorded && i < p->n; i++)
+        weft_tile_await(p->extra[i].home.rollout);
+    if (t->recorded)
+        return 0;
     p->rewards.start_s = weft_rt_clock_s(t->rt);
     struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
     int rc = 0;

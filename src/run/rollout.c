@@ -5,6 +5,12 @@
 
 #include "base/alloc.h"
 
+/* An instance of which only the lengths are known. */
+struct played {
+    struct weft_gen_play *play;
+    struct weft_gen_status *status[2]; /* after the last two chunks */
+};
+
 struct control {
     struct weft_seq *seq;
     struct weft_g_generate *gen;
@@ -18,6 +24,8 @@ struct control {
                                  first place; NULL: they lie there */
     struct weft_gen_admit *admit; /* (n_slots) */
     struct weft_gen_status *status;
+    struct played *played; /* (n_instances) of a recording; else NULL */
+    int32_t *n_total;      /* (n) of it: the samples' lengths */
     weft_rollout_fn on_finished;
     void *ctx;
     struct weft_rollout_stats stats;
@@ -28,7 +36,7 @@ void weft_rollout_reset(struct weft_g_generate *gen)
 {
     for (int32_t i = 0; i < gen->n_instances; i++) {
         struct weft_tile *tile = gen->instance[i].state;
-        if (!weft_tile_is_here(tile))
+        if (!weft_tile_is_here(tile) || weft_rt_is_dry(gen->model->rt))
             continue;
         struct weft_gen_state *state = weft_tile_acquire(tile, WEFT_WRITE);
         int32_t pages = (int32_t) weft_ceil_div(gen->max_total,
@@ -59,6 +67,19 @@ static void send_status(struct control *c, int32_t instance)
         0);
 }
 
+/* A recorded chunk is played at once. */
+static void play(struct control *c, int32_t instance, int32_t n_admit)
+{
+    struct played *p = &c->played[instance];
+    const struct weft_g_instance *i = &c->gen->instance[instance];
+    struct weft_err err;
+    int rc = weft_gen_play_chunk(p->play, c->seq, c->args, n_admit, c->admit,
+                                 c->n_total, p->status[(i->n_chunks - 1) % 2],
+                                 &err);
+    if (rc)
+        weft_seq_fail(c->seq, rc, "%s", err.text);
+}
+
 /* Submits a chunk that admits at most `most` waiting prompts, if the instance
  * then has anything to do. */
 static void submit(struct control *c, int32_t instance, int32_t most)
@@ -79,6 +100,8 @@ static void submit(struct control *c, int32_t instance, int32_t most)
     weft_g_generate_chunk(c->seq, c->gen, c->view, instance, c->args, n_admit,
                           c->admit);
     send_status(c, instance);
+    if (c->played)
+        play(c, instance, n_admit);
     c->in_flight[instance]++;
     c->stats.n_chunks++;
 }
@@ -101,6 +124,8 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
         return rc;
     weft_g_generate_retire(c->seq, c->gen, instance, slot, c->args->iteration,
                            sample->rollout);
+    if (c->played)
+        weft_gen_play_retire(c->played[instance].play, slot);
     sample->n_total = status->n_total;
     sample->finished = true;
     c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
@@ -116,7 +141,10 @@ static int advance(struct control *c, int32_t instance)
     struct weft_tile **copy = &c->there[2 * instance + k];
     struct weft_tile *tile = *copy ? *copy : i->status[k];
     size_t bytes = weft_gen_status_bytes(c->gen->n_slots);
-    if (weft_world_rank() == 0) {
+    if (c->played) {
+        memcpy(c->status, c->played[instance].status[k], bytes);
+        weft_tile_await(tile);
+    } else if (weft_world_rank() == 0) {
         memcpy(c->status, weft_tile_acquire(tile, WEFT_READ), bytes);
         weft_tile_unacquire(tile);
     }
@@ -136,6 +164,40 @@ static int advance(struct control *c, int32_t instance)
     if (!rc)
         submit(c, instance, c->gen->n_slots);
     return rc;
+}
+
+static void played_release(struct control *c)
+{
+    for (int32_t i = 0; c->played && i < c->gen->n_instances; i++) {
+        weft_gen_play_free(c->played[i].play);
+        weft_free(c->played[i].status[0]);
+        weft_free(c->played[i].status[1]);
+    }
+    weft_free(c->played);
+    weft_free(c->n_total);
+}
+
+static int played_init(struct control *c)
+{
+    const struct weft_g_generate *g = c->gen;
+    size_t bytes = weft_gen_status_bytes(g->n_slots);
+    int rc = 0;
+    c->played = weft_alloc((size_t) g->n_instances, sizeof *c->played);
+    c->n_total = weft_alloc((size_t) c->n, sizeof *c->n_total);
+    for (int32_t i = 0; c->n_total && i < c->n; i++)
+        c->n_total[i] = c->sample[i].n_total;
+    for (int32_t i = 0; c->played && i < g->n_instances && !rc; i++) {
+        struct played *p = &c->played[i];
+        rc = weft_gen_play_create(g->n_slots, g->max_total,
+                                  c->args->prefill_tokens, &p->play, c->err);
+        p->status[0] = weft_alloc(1, bytes);
+        p->status[1] = weft_alloc(1, bytes);
+        if (!rc && (!p->status[0] || !p->status[1]))
+            rc = weft_err_nomem(c->err, "recording generation", bytes);
+    }
+    return c->played && c->n_total
+             ? rc
+             : weft_err_nomem(c->err, "recording generation", bytes);
 }
 
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
@@ -168,6 +230,10 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
         rc = weft_err_nomem(err, "generation", n_slots * n_instances * 4);
         goto out;
     }
+    if (weft_rt_is_dry(gen->model->rt))
+        rc = played_init(&c);
+    if (rc)
+        goto out;
     memset(c.slot, 0xff, n_slots * n_instances * sizeof *c.slot);
     int32_t share = (int32_t) weft_ceil_div(n, gen->n_instances);
     for (int32_t i = 0; i < gen->n_instances; i++)
@@ -181,6 +247,7 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
                 rc = advance(&c, i);
     *stats_out = c.stats;
 out:
+    played_release(&c);
     weft_free(c.slot);
     weft_free(c.in_flight);
     for (size_t i = 0; c.there && i < 2 * n_instances; i++)

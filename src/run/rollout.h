@@ -9,10 +9,10 @@
 #include "graphs/graphs.h"
 
 struct weft_sample {
-    int32_t prompt; /* index into the caller's prompts */
-    int32_t n_prompt, n_total;
-    int32_t limit;        /* tokens at most, prompt included */
-    const int32_t *token; /* the prompt's tokens; borrowed */
+    int32_t prompt;            /* index into the caller's prompts */
+    int32_t n_prompt, n_total; /* a recorded sample's n_total is given */
+    int32_t limit;             /* tokens at most, prompt included */
+    const int32_t *token;      /* the prompt's tokens; borrowed */
     bool finished;
     struct weft_tile *rollout; /* from when it is finished; the caller
                                   releases it */

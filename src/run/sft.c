@@ -31,7 +31,7 @@ static int fill(struct sft *s, int32_t i, struct weft_err *err)
                               err);
     if (rc)
         return rc;
-    if (weft_tile_is_here(s->pack[i].rollout)) {
+    if (!t->recorded && weft_tile_is_here(s->pack[i].rollout)) {
         struct weft_rollout *r = weft_tile_acquire(s->pack[i].rollout,
                                                    WEFT_WRITE);
         *r = (struct weft_rollout){p->n, p->n_prompt, p->n, 1};
@@ -133,9 +133,10 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
     }
     s.lr = train.adamw.lr;
     t->actor_steps++;
-    if (!rc && weft_world_rank() == 0)
+    if (!rc && !t->recorded && weft_world_rank() == 0)
         rc = report(&s, err);
-    rc = weft_world_agree(rc, err);
+    if (!t->recorded)
+        rc = weft_world_agree(rc, err);
     weft_g_copies_free(train.copies);
     for (int32_t i = 0; s.pack && i < s.n; i++)
         weft_tile_release(s.pack[i].rollout);

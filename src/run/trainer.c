@@ -19,16 +19,28 @@
 #include "run/memory.h"
 #include "run/plan_needs.h"
 #include "run/prompts.h"
+#include "run/recorded.h"
 #include "run/run_dir.h"
 #include "run/store.h"
 
 /* ---- What ppo.c and sft.c ask ----------------------------------------- */
+
+static const struct weft_run_prompt *longest(const struct weft_trainer *t)
+{
+    const struct weft_run_prompt *most = t->prompt;
+    for (int32_t i = 1; i < t->n_prompts; i++)
+        if (t->prompt[i].n > most->n)
+            most = &t->prompt[i];
+    return most;
+}
 
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k)
 {
     int64_t epoch = k / t->n_prompts;
     uint32_t i = (uint32_t) (k % t->n_prompts);
+    if (t->recorded && !t->recorded->n_total)
+        return longest(t);
     if (!t->config.data.shuffle)
         return &t->prompt[i];
     if (t->order_epoch != epoch) {
@@ -83,7 +95,7 @@ int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
     int rc = weft_g_model_init(t->rt, weft_call_name(m->home), &m->arch.shape,
                                false, weft_trainer_layout(t, m->home, m),
                                &m->tiles, err);
-    if (rc)
+    if (rc || t->recorded)
         return rc;
     rc = weft_store_load(m->folder, NULL, &m->arch, &m->tiles, &why);
     if (rc)
@@ -219,7 +231,7 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
         rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
                               sizeof(struct weft_kl_state), &t->kl_state,
                               err);
-    if (rc || !weft_tile_is_here(t->kl_state))
+    if (rc || t->recorded || !weft_tile_is_here(t->kl_state))
         return rc;
     struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
     *kl = (struct weft_kl_state){.coef = (double) c->ppo.kl_coef};
@@ -262,6 +274,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                .profile = true,
                .fxt_dir = traces ? fxt_dir : NULL,
                .watchdog_s = c->runtime.watchdog_s,
+               .recording = t->log,
                .memory_limit_bytes = (size_t) (c->runtime.memory_limit_gib
                                                * 1073741824.0)}};
     int rc = weft_context_open_with(&options, &t->context, err);
@@ -323,6 +336,18 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
     return rc;
 }
 
+int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
+    if (!rc)
+        rc = for_each_model(t, create_tiles, err);
+    if (!rc)
+        rc = create_state(t, err);
+    if (!rc && t->config.train.intra_stage_fusion)
+        rc = weft_fuse_open(t, err);
+    return rc;
+}
+
 static int create_all(struct weft_trainer *t, struct weft_err *err)
 {
     char trace[4096];
@@ -335,13 +360,7 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
     if (!rc)
         rc = weft_memory_check(t, err);
     if (!rc)
-        rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
-    if (!rc)
-        rc = for_each_model(t, create_tiles, err);
-    if (!rc)
-        rc = create_state(t, err);
-    if (!rc && t->config.train.intra_stage_fusion)
-        rc = weft_fuse_open(t, err);
+        rc = weft_trainer_create_tiles(t, err);
     return weft_world_agree(rc, err);
 }
 
@@ -422,14 +441,16 @@ int weft_trainer_predict(const struct weft_config *config,
     return rc;
 }
 
-int weft_trainer_open(const char *config, int n_override,
-                      const char *const *override, struct weft_trainer **out,
-                      struct weft_err *err)
+int weft_trainer_open_logged(const char *config, int n_override,
+                             const char *const *override,
+                             struct weft_recording *log,
+                             struct weft_trainer **out, struct weft_err *err)
 {
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     t->order_epoch = -1;
+    t->log = log;
     int rc = weft_config_read(config, n_override, override, &t->config, err);
     rc = weft_world_agree(rc, err);
     if (!rc)
@@ -440,6 +461,14 @@ int weft_trainer_open(const char *config, int n_override,
     }
     *out = t;
     return 0;
+}
+
+int weft_trainer_open(const char *config, int n_override,
+                      const char *const *override, struct weft_trainer **out,
+                      struct weft_err *err)
+{
+    return weft_trainer_open_logged(config, n_override, override, NULL, out,
+                                    err);
 }
 
 static void model_release(struct weft_run_model *m)
@@ -470,15 +499,10 @@ static void write_trace(struct weft_trainer *t)
         weft_warn("%s", err.text);
 }
 
-void weft_trainer_close(struct weft_trainer *t)
+void weft_trainer_release_tiles(struct weft_trainer *t)
 {
-    if (!t)
-        return;
     weft_ppo_forget(t);
-    write_trace(t);
-    if (t->seq)
-        weft_seq_free(t->seq);
-    weft_run_dir_undo(t);    /* before the runtime ends, which writes there */
+    weft_seq_free(t->seq);
     weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
     weft_tile_release(t->kl_state);
@@ -487,9 +511,19 @@ void weft_trainer_close(struct weft_trainer *t)
     model_release(&t->reference);
     for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
         model_release(&t->reward[r]);
+    weft_g_order_release(&t->order_of_tasks);
+}
+
+void weft_trainer_close(struct weft_trainer *t)
+{
+    if (!t)
+        return;
+    weft_ppo_forget(t);
+    write_trace(t);
+    weft_run_dir_undo(t); /* before the runtime ends, which writes there */
+    weft_trainer_release_tiles(t);
     for (int i = 0; i < WEFT_N_CALLS; i++)
         weft_g_layout_release(&t->layout[i]);
-    weft_g_order_release(&t->order_of_tasks);
     weft_plan_release(&t->plan);
     weft_context_close(t->context);
     weft_rewards_close(t->rewards);
@@ -508,89 +542,4 @@ void weft_trainer_close(struct weft_trainer *t)
     weft_free(t->resumed);
     weft_config_release(&t->config);
     weft_free(t);
-}
-
-/* ---- Stepping --------------------------------------------------------- */
-
-bool weft_trainer_done(const struct weft_trainer *t)
-{
-    return t->iteration >= t->config.iterations;
-}
-
-int32_t weft_trainer_iteration(const struct weft_trainer *t)
-{
-    return t->iteration;
-}
-
-int weft_trainer_metric(const struct weft_trainer *t, const char *tag,
-                        double *out)
-{
-    return weft_metrics_get(t->metrics, tag, out) ? 0 : WEFT_ENOTFOUND;
-}
-
-const struct weft_metrics *weft_trainer_metrics(const struct weft_trainer *t)
-{
-    return t->metrics;
-}
-
-void weft_trainer_set_reward(struct weft_trainer *t, weft_reward_fn fn,
-                             void *ctx)
-{
-    if (t->rewards) /* an SFT run has none */
-        weft_rewards_set_callback(t->rewards, fn, ctx);
-}
-
-static bool checkpoint_due(const struct weft_trainer *t)
-{
-    int32_t every = t->config.checkpoint.every;
-    return weft_trainer_done(t) || (every > 0 && t->iteration % every == 0);
-}
-
-/* What was taken so far stands beside what was predicted. */
-static int measure(struct weft_trainer *t, struct weft_err *err)
-{
-    int rc = weft_memory_measure(t, err);
-    if (!rc && weft_world_rank() == 0)
-        rc = weft_memory_write(t, err);
-    return weft_world_agree(rc, err);
-}
-
-int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
-{
-    if (weft_trainer_done(t))
-        return weft_err_set(err, WEFT_ESTATE,
-                            "the run has made its %d iterations",
-                            t->config.iterations);
-    weft_metrics_clear(t->metrics);
-    int rc = t->config.algorithm == WEFT_ALGO_PPO ? weft_ppo_iteration(t, err)
-                                                  : weft_sft_step(t, err);
-    if (rc)
-        return rc;
-    t->iteration++;
-    weft_metrics_set(t->metrics, "timing_s/save_checkpoint", t->last_save_s);
-    weft_metrics_set(t->metrics, "training/global_step", t->iteration);
-    if (weft_world_rank() == 0)
-        rc = weft_metrics_write(t->metrics_writer, t->iteration, t->metrics,
-                                err);
-    rc = weft_world_agree(rc, err);
-    if (!rc)
-        rc = weft_metrics_share(t->metrics, err);
-    if (t->iteration - t->began >= t->config.trace_iterations)
-        weft_rt_fxt_stop(t->rt);
-    /* Metrics first: resuming drops lines beyond its checkpoint, and can't
-     * make up one that is missing. */
-    t->last_save_s = 0;
-    if (!rc && checkpoint_due(t))
-        rc = weft_trainer_checkpoint(t, err);
-    if (!rc && checkpoint_due(t))
-        rc = measure(t, err);
-    return rc;
-}
-
-int weft_trainer_checkpoint(struct weft_trainer *t, struct weft_err *err)
-{
-    double start = weft_clock_s();
-    int rc = weft_checkpoint_write(t, err);
-    t->last_save_s = weft_clock_s() - start;
-    return rc;
 }

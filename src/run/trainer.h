@@ -76,6 +76,9 @@ struct weft_trainer {
     uint32_t *order;     /* permutation of the prompts ... */
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
 
+    struct weft_recording
+        *log; /* notes what is inserted; NULL: nobody asks */
+    const struct weft_recorded *recorded; /* of a run that is recorded only */
     struct weft_fuse *fuse; /* schedules of fused training; run/fuse.h */
     struct weft_ppo *next;  /* the next iteration, generated ahead; or NULL */
 
@@ -95,6 +98,18 @@ struct weft_trainer {
 int weft_trainer_predict(const struct weft_config *config,
                          const struct weft_g_job *job, struct weft_plan *plan,
                          struct weft_err *err);
+
+/* weft_trainer_open() of a run that notes beside running what this rank
+ * inserts. `log` is the caller's, who reads it after closing. */
+int weft_trainer_open_logged(const char *config, int n_override,
+                             const char *const *override,
+                             struct weft_recording *log,
+                             struct weft_trainer **out, struct weft_err *err);
+
+/* The tiles of models, generation and state, and the schedules' order: needs
+ * a runtime, layouts and prompts. Release also after an error. */
+int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err);
+void weft_trainer_release_tiles(struct weft_trainer *t);
 
 /* The prompt that the run's k-th draw takes (epochs of permutations). */
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,

@@ -95,6 +95,12 @@ whole() # RUN: and nothing is half-written
         complain "$1 has temporary files: $(find "$1" -name '*.tmp*')"
 }
 
+# ---- What is recorded without running is what runs -------------------------
+for n in 2 4; do
+    mpi -n $n "$WEFT_BUILDDIR/tests/run/test_recorded" ||
+        complain "recorded, $n ranks: $?"
+done
+
 # ---- The same bits ----------------------------------------------------------
 # shellcheck disable=SC2086
 "$weft" train -q "$quick/ppo.yaml" run_dir=one $common runtime.devices=1 \

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "model/init.h"
+#include "run/trainer.h"
 
 struct fixture {
     char dir[256];
@@ -97,10 +98,10 @@ static inline void fixture_remove(struct fixture *f)
 }
 
 /* Opens a run in folder `name` of the fixture with "key=value" words, NULL at
- * their end. */
-static inline struct weft_trainer *fixture_open(const struct fixture *f,
-                                                const char *name,
-                                                const char *const *word)
+ * their end. It notes in `log` what it inserts; NULL: it does not. */
+static inline struct weft_trainer *fixture_open_logged(
+    const struct fixture *f, const char *name, const char *const *word,
+    struct weft_recording *log)
 {
     struct weft_err err;
     char run[512];
@@ -112,9 +113,18 @@ static inline struct weft_trainer *fixture_open(const struct fixture *f,
         all[n] = word[n - 1];
         n++;
     }
-    REQUIRE_OK(weft_trainer_open(f->config, n, all, &trainer, &err), err);
+    REQUIRE_OK(
+        weft_trainer_open_logged(f->config, n, all, log, &trainer, &err),
+        err);
     weft_trainer_set_reward(trainer, fixture_reward, NULL);
     return trainer;
+}
+
+static inline struct weft_trainer *fixture_open(const struct fixture *f,
+                                                const char *name,
+                                                const char *const *word)
+{
+    return fixture_open_logged(f, name, word, NULL);
 }
 
 static inline void fixture_steps(struct weft_trainer *trainer, int n)
@@ -161,13 +171,12 @@ static inline const char *fixture_plan(const struct fixture *f,
 static inline struct weft_hash fixture_hash(const struct fixture *f,
                                             const char *name, int iteration)
 {
-    static const char *const file[] = {
-        "actor/model",
-        "critic/model",
-        "optimizer/actor/exp_avg",
-        "optimizer/actor/exp_avg_sq",
-        "optimizer/critic/exp_avg",
-        "optimizer/critic/exp_avg_sq"};
+    static const char *const file[] = {"actor/model",
+                                       "critic/model",
+                                       "optimizer/actor/exp_avg",
+                                       "optimizer/actor/exp_avg_sq",
+                                       "optimizer/critic/exp_avg",
+                                       "optimizer/critic/exp_avg_sq"};
     struct weft_hash hash[WEFT_COUNT(file)];
     struct weft_err err;
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/recorded.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "run/fuse.h"
+
+/* A run of its own that borrows from t what describes it. */
+static struct weft_trainer *describe(const struct weft_trainer *t,
+                                     const struct weft_recorded *how)
+{
+    struct weft_trainer *d = weft_alloc(1, sizeof *d);
+    uint32_t *order = weft_alloc((size_t) t->n_prompts, sizeof *order);
+    if (!d || !order) {
+        weft_free(d);
+        weft_free(order);
+        return NULL;
+    }
+    *d = (struct weft_trainer){.config = t->config,
+                               .plan = t->plan,
+                               .job = t->job,
+                               .n_prompts = t->n_prompts,
+                               .prompt = t->prompt,
+                               .max_prompt = t->max_prompt,
+                               .n_stop = t->n_stop,
+                               .iteration = how->first,
+                               .order = order,
+                               .order_epoch = -1,
+                               .recorded = how};
+    memcpy(d->layout, t->layout, sizeof d->layout);
+    memcpy(d->stop, t->stop, sizeof d->stop);
+    d->actor.arch = t->actor.arch;
+    d->critic.arch = t->critic.arch;
+    d->reference.arch = t->reference.arch;
+    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++) {
+        d->reward[r].arch = t->reward[r].arch;
+        d->reward[r].layout = t->reward[r].layout;
+    }
+    return d;
+}
+
+static int record(struct weft_trainer *d, struct weft_recording *out,
+                  struct weft_err *err)
+{
+    const struct weft_record_options options = {
+        .n_ranks = d->job.n_ranks,
+        .n_devices = d->job.n_devices,
+        .place_per_device = d->job.place_per_device,
+        .rank = d->recorded->rank,
+        .recording = out};
+    int rc = weft_rt_record(&options, &d->rt, err);
+    if (!rc)
+        rc = weft_seq_create(d->rt, &d->seq, err);
+    if (!rc)
+        rc = weft_trainer_create_tiles(d, err);
+    for (int32_t i = 0; i < d->recorded->iterations && !rc; i++) {
+        rc = d->config.algorithm == WEFT_ALGO_PPO ? weft_ppo_iteration(d, err)
+                                                  : weft_sft_step(d, err);
+        d->iteration++;
+    }
+    return rc ? rc : weft_recording_status(out, err);
+}
+
+int weft_run_record(const struct weft_trainer *t,
+                    const struct weft_recorded *how,
+                    struct weft_recording *out, struct weft_err *err)
+{
+    struct weft_trainer *d = describe(t, how);
+    if (!d)
+        return weft_err_nomem(err, "recording a run", sizeof *d);
+    int rc = record(d, out, err);
+    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
+        d->reward[r].layout = (struct weft_g_layout){0}; /* t's */
+    weft_trainer_release_tiles(d);
+    weft_rt_stop(d->rt);
+    weft_free(d->order);
+    weft_free(d);
+    return rc;
+}
+
+/* The number of samples, n or more, that fills every gradient group: then no
+ * way of dealing n to the groups makes more micro-batches. */
+static int64_t fill_groups(int64_t n, int64_t n_groups)
+{
+    return n > n_groups ? n_groups * weft_ceil_div(n, n_groups) : n;
+}
+
+static void fill_batch(struct weft_config *c)
+{
+    int32_t groups = c->numerics.gradient_groups;
+    int64_t each = c->rollout.samples_per_prompt;
+    int64_t n = c->rollout.prompts * each, parts = c->ppo.mini_batches;
+    c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
+    if (c->algorithm == WEFT_ALGO_PPO)
+        c->rollout.prompts = (int32_t) weft_ceil_div(
+            parts * fill_groups(weft_ceil_div(n, parts), groups), each);
+}
+
+/* An iteration in which all that can overlap does. Of an update with a window
+ * only as many epochs as fill it twice: the others are the same again. Fused
+ * training inserts the same tasks in an order that only a search finds. */
+int weft_run_record_open(const struct weft_trainer *t,
+                         struct weft_rec_open *out, struct weft_err *err)
+{
+    struct weft_trainer few = *t;
+    struct weft_recording r;
+    struct weft_config *c = &few.config;
+    const struct weft_recorded how = {
+        .rank = -1, .first = c->ppo.critic_warmup, .iterations = 1};
+    if (c->train.intra_stage_fusion)
+        c->train.mini_batches_ahead *= c->train.joined_mini_batches;
+    c->train.intra_stage_fusion = false;
+    int64_t ahead = c->train.mini_batches_ahead;
+    int64_t wanted = weft_ceil_div(2 * (ahead + 1), c->ppo.mini_batches);
+    if (ahead > 0 && wanted < c->ppo.epochs)
+        c->ppo.epochs = (int32_t) wanted;
+    fill_batch(c);
+    c->checkpoint.every = 0;
+    c->iterations = how.first + 2;
+    weft_recording_init(&r);
+    int rc = weft_run_record(&few, &how, &r, err);
+    if (!rc)
+        rc = weft_recording_open(
+            &r, few.job.n_ranks,
+            few.job.place_per_device ? few.job.n_devices : 1, out, err);
+    weft_recording_release(&r);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run recorded without running: the training loop inserts its iterations
+ * into a recorder (weft_rt_record()). What the loop would learn from tiles and
+ * from outside while it inserts is the samples' lengths; here they are given.
+ */
+#ifndef WEFT_RUN_RECORDED_H
+#define WEFT_RUN_RECORDED_H
+
+#include "plan/recording.h"
+#include "run/trainer.h"
+
+struct weft_recorded {
+    int rank; /* whose tasks; -1: of all ranks */
+    int32_t first, iterations;
+    /* (iterations, samples) tokens of every sample, prompt included; NULL:
+     * every prompt is the longest of the data, and every sample goes to its
+     * limit, which gives the most micro-batches */
+    const int32_t *n_total;
+};
+
+/* Records iterations of the run that `t` describes: needs configuration,
+ * architectures, prompts and layouts, but no runtime. Errors: WEFT_ENOMEM,
+ * those of a schedule's file. */
+int weft_run_record(const struct weft_trainer *t,
+                    const struct weft_recorded *how,
+                    struct weft_recording *out, struct weft_err *err);
+
+/* The most task records of each rank at one time; out (n_ranks), where window
+ * and overlap are as configured. */
+int weft_run_record_open(const struct weft_trainer *t,
+                         struct weft_rec_open *out, struct weft_err *err);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run does between its opening and its end: an iteration after the
+ * other, with metrics, checkpoints and what memory was taken. */
+#include "base/clock.h"
+#include "run/checkpoint.h"
+#include "run/memory.h"
+#include "run/run_dir.h"
+#include "run/trainer.h"
+
+bool weft_trainer_done(const struct weft_trainer *t)
+{
+    return t->iteration >= t->config.iterations;
+}
+
+int32_t weft_trainer_iteration(const struct weft_trainer *t)
+{
+    return t->iteration;
+}
+
+int weft_trainer_metric(const struct weft_trainer *t, const char *tag,
+                        double *out)
+{
+    return weft_metrics_get(t->metrics, tag, out) ? 0 : WEFT_ENOTFOUND;
+}
+
+const struct weft_metrics *weft_trainer_metrics(const struct weft_trainer *t)
+{
+    return t->metrics;
+}
+
+void weft_trainer_set_reward(struct weft_trainer *t, weft_reward_fn fn,
+                             void *ctx)
+{
+    if (t->rewards) /* an SFT run has none */
+        weft_rewards_set_callback(t->rewards, fn, ctx);
+}
+
+static bool checkpoint_due(const struct weft_trainer *t)
+{
+    int32_t every = t->config.checkpoint.every;
+    return weft_trainer_done(t) || (every > 0 && t->iteration % every == 0);
+}
+
+/* What was taken so far stands beside what was predicted. */
+static int measure(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = weft_memory_measure(t, err);
+    if (!rc && weft_world_rank() == 0)
+        rc = weft_memory_write(t, err);
+    return weft_world_agree(rc, err);
+}
+
+int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
+{
+    if (weft_trainer_done(t))
+        return weft_err_set(err, WEFT_ESTATE,
+                            "the run has made its %d iterations",
+                            t->config.iterations);
+    weft_metrics_clear(t->metrics);
+    int rc = t->config.algorithm == WEFT_ALGO_PPO ? weft_ppo_iteration(t, err)
+                                                  : weft_sft_step(t, err);
+    if (rc)
+        return rc;
+    t->iteration++;
+    weft_metrics_set(t->metrics, "timing_s/save_checkpoint", t->last_save_s);
+    weft_metrics_set(t->metrics, "training/global_step", t->iteration);
+    if (weft_world_rank() == 0)
+        rc = weft_metrics_write(t->metrics_writer, t->iteration, t->metrics,
+                                err);
+    rc = weft_world_agree(rc, err);
+    if (!rc)
+        rc = weft_metrics_share(t->metrics, err);
+    if (t->iteration - t->began >= t->config.trace_iterations)
+        weft_rt_fxt_stop(t->rt);
+    /* Metrics first: resuming drops lines beyond its checkpoint, and can't
+     * make up one that is missing. */
+    t->last_save_s = 0;
+    if (!rc && checkpoint_due(t))
+        rc = weft_trainer_checkpoint(t, err);
+    if (!rc && checkpoint_due(t))
+        rc = measure(t, err);
+    return rc;
+}
+
+int weft_trainer_checkpoint(struct weft_trainer *t, struct weft_err *err)
+{
+    double start = weft_clock_s();
+    int rc = weft_checkpoint_write(t, err);
+    t->last_save_s = weft_clock_s() - start;
+    return rc;
+}

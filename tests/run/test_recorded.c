@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A recorded run has the tasks and tiles of the run that was executed, one by
+ * one; and what it says of open tasks bounds what there were. ranks.sh runs
+ * it on several ranks, each of which compares its own. */
+#include "run/ppo.h"
+#include "run/recorded.h"
+#include "run_fixture.h"
+
+enum { STEPS = 2, SAMPLES = 12 };
+
+static struct fixture fixture;
+
+struct lengths {
+    int32_t n_total[STEPS + 1][SAMPLES];
+    int32_t response[STEPS * SAMPLES];
+    int32_t n;
+};
+
+/* Like fixture_reward(), and notes the lengths of responses. */
+static int note_length(void *ctx, const struct weft_reward_sample *sample,
+                       double *score_out, struct weft_err *err)
+{
+    struct lengths *l = ctx;
+    REQUIRE(l->n < STEPS * SAMPLES);
+    l->response[l->n++] = sample->n_tokens;
+    return fixture_reward(NULL, sample, score_out, err);
+}
+
+/* Lengths of the run's samples, also of those generated ahead. */
+static void read_lengths(struct weft_trainer *t, struct lengths *l)
+{
+    for (int32_t k = 0; k < l->n; k++) {
+        const struct weft_run_prompt *prompt = weft_trainer_draw(
+            t, k / t->config.rollout.samples_per_prompt);
+        l->n_total[k / SAMPLES][k % SAMPLES] = prompt->n_prompt
+                                             + l->response[k];
+    }
+    for (int32_t i = 0; t->next && i < SAMPLES; i++)
+        l->n_total[l->n / SAMPLES][i] = t->next->sample[i].n_total;
+}
+
+/* Runs `steps` iterations and records them; out: of the run. */
+static void check_same(const char *name, int steps, const char *const *word)
+{
+    struct lengths lengths = {.n = 0};
+    struct weft_recording ran, recorded;
+    struct weft_rec_open open[4];
+    struct weft_err err;
+    char text[200];
+    weft_recording_init(&ran);
+    weft_recording_init(&recorded);
+    struct weft_trainer *t = fixture_open_logged(&fixture, name, word, &ran);
+    weft_trainer_set_reward(t, note_length, &lengths);
+    fixture_steps(t, steps);
+    weft_world_share(&lengths, sizeof lengths); /* rank 0's */
+    read_lengths(t, &lengths);
+    struct weft_recorded how = {.rank = weft_world_rank(),
+
+                                .first = 0,
+                                .iterations = steps,
+                                .n_total = lengths.n_total[0]};
+    REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
+    REQUIRE_OK(weft_run_record_open(t, open, &err), err);
+    long now, most;
+    weft_rt_records(t->rt, &now, &most);
+    int64_t said = open[weft_world_rank()].tasks;
+    CHECK(most <= said);
+    if (most > said)
+        printf("%s: %ld open tasks, %lld recorded\n", name, most,
+               (long long) said);
+    weft_trainer_close(t);
+    CHECK(ran.n_tasks > 50);
+    bool same = weft_recording_same(&ran, &recorded, text, sizeof text);
+    CHECK(same);
+    if (!same)
+        printf("%s: %s\n", name, text);
+    weft_recording_release(&ran);
+    weft_recording_release(&recorded);
+}
+
+/* Devices of a rank, so that the job has n. */
+static const char *devices(int n)
+{
+    static char word[2][32];
+    static int next;
+    char *out = word[next++ % 2];
+    snprintf(out, sizeof word[0], "runtime.devices=%d",
+             n / weft_world_size());
+    return out;
+}
+
+static void test_same(void)
+{
+    static const char *const word[][6] = {
+        {"runtime.devices=1"},
+        {"runtime.devices=1", "runtime.overlap=false"},
+        {"runtime.devices=2", "rollout.slots=2", "rollout.chunk_tokens=3"},
+        {"runtime.devices=4", "layout=dp2pp2,zero=2"},
+        {"runtime.devices=4", "layout=dp2tp2", "runtime.place=device",
+         "rollout.prefill_tokens=16"},
+        {"runtime.devices=4", "layout=dp4,zero=3",
+         "train.mini_batches_ahead=1"},
+        {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"}};
+    for (size_t i = 0; i < WEFT_COUNT(word); i++) {
+        char name[32];
+        const char *all[8] = {NULL};
+        int n = 0;
+        for (int k = 0; word[i][k]; k++)
+            all[n++] = word[i][k];
+        if (strcmp(all[0], "runtime.devices=4") == 0)
+            all[0] = devices(4);
+        snprintf(name, sizeof name, "same-%zu", i);
+        check_same(name, STEPS, all);
+    }
+}
+
+/* The second iteration's order is from measured times. */
+static void test_same_fused(void)
+{
+    const char *word[] = {devices(4), "layout=dp2pp2",
+                          "train.intra_stage_fusion=true", NULL};
+    check_same("fused", 1, word);
+}
+
+static void setup(void)
+{
+    struct weft_err err;
+    REQUIRE_OK(weft_world_open(&err), err);
+    if (weft_world_rank() == 0)
+        fixture_make(&fixture);
+    weft_world_share(&fixture, sizeof fixture);
+}
+
+static void teardown(void)
+{
+    weft_world_min(0); /* nobody needs it any more */
+    if (weft_world_rank() == 0)
+        fixture_remove(&fixture);
+    weft_world_close();
+}
+
+WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
+           {"test_same_fused", test_same_fused}, {"teardown", teardown})
