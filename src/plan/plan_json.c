@@ -140,8 +140,13 @@ static int read_device(const json_t *item, const char *subject,
         rc = weft_err_set(err, WEFT_EINVAL, "%s: device %d is given twice",
                           subject, (int) device);
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
-        rc = weft_json_int(item, subject, known[c], 0, (int64_t) 1 << 50,
-                           &table[device][c], err);
+        /* plans of older versions have no "tasks" */
+        rc = c == WEFT_MEM_TASKS
+               ? weft_json_int_or(item, subject, known[c], 0,
+                                  (int64_t) 1 << 50, 0, &table[device][c],
+                                  err)
+               : weft_json_int(item, subject, known[c], 0, (int64_t) 1 << 50,
+                               &table[device][c], err);
         sum += table[device][c];
     }
     if (!rc)

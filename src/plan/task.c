@@ -12,6 +12,7 @@ const char *weft_call_name(enum weft_call call)
 const char *weft_mem_class_name(enum weft_mem_class c)
 {
     static const char *const name[WEFT_N_MEM_CLASSES] = {
-        "weights", "gradients", "optimizer", "kv", "activations", "samples"};
+        "weights",     "gradients", "optimizer", "kv",
+        "activations", "samples",   "tasks"};
     return name[c];
 }

@@ -36,6 +36,7 @@ enum weft_mem_class {
     WEFT_MEM_KV,
     WEFT_MEM_ACTIVATIONS,
     WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
+    WEFT_MEM_TASKS,   /* records of tasks that have not ended */
     WEFT_N_MEM_CLASSES
 };
 /* Index of the sum where bytes are given by class. */

@@ -9,6 +9,7 @@
 #include "base/topology.h"
 #include "plan/deal.h"
 #include "run/plan_needs.h"
+#include "run/recorded.h"
 
 /* Tiles that are there all the time, what waits for generation's messages, and
  * tiles of calls. */
@@ -363,6 +364,24 @@ static int table_create(const struct weft_trainer *t,
     return *out ? 0 : weft_err_nomem(err, "a memory plan", n * sizeof **out);
 }
 
+/* Records of tasks: a rank's, at its first place. */
+static int predict_tasks(struct weft_trainer *t, struct weft_err *err)
+{
+    size_t n = (size_t) t->job.n_ranks;
+    struct weft_rec_open *open = weft_alloc(n, sizeof *open);
+    int rc = open ? weft_run_record_open(t, open, err)
+                  : weft_err_nomem(err, "a memory plan", n * sizeof *open);
+    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++) {
+        if (t->job.place_per_device && d % t->job.n_devices > 0)
+            continue;
+        int64_t bytes = open[d / t->job.n_devices].bytes;
+        t->plan.memory[d][WEFT_MEM_TASKS] = bytes;
+        t->plan.memory[d][WEFT_MEM_ALL] += bytes;
+    }
+    weft_free(open);
+    return rc;
+}
+
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
 {
     struct budget b;
@@ -381,7 +400,7 @@ int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
             t->plan.memory[d][c] = peak_of(
                 &b, weft_g_job_place_of(&t->job, d), c);
     budget_release(&b);
-    return rc;
+    return rc ? rc : predict_tasks(t, err);
 }
 
 /* ---- Measured --------------------------------------------------------- */
@@ -445,6 +464,7 @@ static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_ACTIVATIONS] = "lower train.micro_batch_tokens or set "
                              "train.recompute",
     [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
+    [WEFT_MEM_TASKS] = "lower train.mini_batches_ahead",
 };
 
 /* whose_out: the words before the number. */

@@ -7,7 +7,7 @@
 #include "run/trainer.h"
 
 /* Fills t->plan.memory, an upper bound: needs architectures, prompts and
- * layouts, but no runtime. Errors: WEFT_ENOMEM. */
+ * layouts, but no runtime. Errors: WEFT_ENOMEM, those of recording. */
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
 /* Refuses a prediction that does not fit runtime.memory_limit_gib, or what
  * the machine has free; the sentence names the largest class and the nearest

@@ -50,13 +50,17 @@ static void test_explain_memory(void)
     REQUIRE(text != NULL);
     const char *at = strstr(text, "\nMiB at most");
     CHECK_STR(at, "\nMiB at most          weights    gradients    optimizer"
-                  "           kv  activations      samples          all\n"
+                  "           kv  activations      samples        tasks"
+                  "          all\n"
                   "device 0                 0.0          0.0          0.0"
-                  "          0.0          0.0          0.0          0.0\n"
+                  "          0.0          0.0          0.0          0.0"
+                  "          0.0\n"
                   "device 1-2               1.0          0.0          0.0"
-                  "          1.5          0.0          0.0          2.0\n"
+                  "          1.5          0.0          0.0          0.0"
+                  "          2.0\n"
                   "device 3                 0.0          0.0          0.0"
-                  "          0.0          0.0          0.0          0.0\n");
+                  "          0.0          0.0          0.0          0.0"
+                  "          0.0\n");
     weft_free(text);
 }
 
@@ -76,11 +80,14 @@ static void test_explain_measured(void)
     REQUIRE(text != NULL);
     CHECK_STR(strstr(text, "device 0-1"),
               "device 0-1               0.0          0.0          0.0"
-              "          2.0          0.0          0.0          2.0\n"
+              "          2.0          0.0          0.0          0.0"
+              "          2.0\n"
               "  measured               0.0          0.0          0.0"
-              "          1.5          0.0          0.0          1.5\n"
+              "          1.5          0.0          0.0          0.0"
+              "          1.5\n"
               "  %                        -            -            -"
-              "         75.0            -            -         75.0\n");
+              "         75.0            -            -            -"
+              "         75.0\n");
     weft_free(text);
     measured[1][WEFT_MEM_KV]++;
     text = weft_plan_explain(&p);
