@@ -49,7 +49,7 @@ static double bucket_mean(const double *v, size_t from, size_t to)
     return count > 0 ? sum / (double) count : NAN;
 }
 
-/* Least (sign 1) or greatest (sign -1) of a bucket. */
+/* The least (sign 1) or greatest (sign -1) number of a bucket. */
 static double bucket_end(const double *v, size_t from, size_t to, int sign)
 {
     double best = NAN;
@@ -67,7 +67,7 @@ static void fill_series(struct plot *p, int s, size_t k, size_t from,
     p->y[at] = bucket_mean(in->y, from, to);
     p->low[at] = in->low ? bucket_end(in->low, from, to, 1) : NAN;
     p->high[at] = in->high ? bucket_end(in->high, from, to, -1) : NAN;
-    if (p->c->stacked) { /* from the series below to its sum with this */
+    if (p->c->stacked) { /* an area between the sums without and with it */
         double below = s > 0 ? p->high[at - p->n] : 0;
         p->low[at] = below;
         p->high[at] = below + (isfinite(p->y[at]) ? p->y[at] : 0);
@@ -83,7 +83,7 @@ static void include(struct plot *p, double v)
     p->y1 = v > p->y1 ? v : p->y1;
 }
 
-/* False: no memory, or nothing to show. */
+/* Computes the plot's numbers. False: no memory, or nothing to show. */
 static bool prepare(struct plot *p)
 {
     const struct weft_chart *c = p->c;

@@ -9,7 +9,7 @@ enum { WEFT_CHART_SERIES = 8 };
 
 struct weft_chart_series {
     const char *label;
-    const double *y;          /* (n) not finite: a gap */
+    const double *y;          /* (n); where not finite, the line has a gap */
     const double *low, *high; /* (n) a band around y; NULL: none */
 };
 
@@ -22,7 +22,7 @@ struct weft_chart {
     bool stacked; /* areas on top of each other, from 0 */
 };
 
-/* Appends a <figure>. Nothing when no value is finite. */
+/* Appends a <figure>, or nothing when no value is finite. */
 void weft_chart_add(const struct weft_chart *chart, struct weft_text *out);
 
 /* The step of about n ticks over a span: 1, 2 or 5 times a power of ten. */

@@ -29,7 +29,8 @@ static const char *const tokenizer_files[] = {
     "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
     "special_tokens_map.json"};
 
-/* dir/name; a path too long for the system becomes "", which no call takes. */
+/* dir/name; a path that is too long for the system becomes "", for which every
+ * system call fails. */
 static const char *path_of(char buf[PATH_BYTES], const char *dir,
                            const char *name)
 {
@@ -68,14 +69,15 @@ static void part_path(char out[PART_BYTES], const struct part *part,
              in_model_folder ? "" : "optimizer/", name, part->stem);
 }
 
-/* What model folders are written in. */
+/* The dtype in which model folders are written. */
 static enum weft_dtype folder_dtype(const struct weft_config *c)
 {
     return c->checkpoint.dtype < 0 ? c->numerics.dtype
                                    : (enum weft_dtype) c->checkpoint.dtype;
 }
 
-/* Weights in f32 are the masters: then these have no file of their own. */
+/* Whether a part has a file. Masters have none if the weights are written in
+ * f32, as both are then the same. */
 static bool has_part(const struct part *part, enum weft_dtype dtype)
 {
     return part->in_model_folder || part->what != WEFT_STORE_MASTER
@@ -105,7 +107,7 @@ int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
         int k = 0;
         if (sscanf(e->d_name, "iteration-%d", &k) != 1 || k < 0)
             continue;
-        checkpoint_name(name, k); /* spelt otherwise, it is not ours */
+        checkpoint_name(name, k); /* other spellings are not checkpoints */
         if (strcmp(name, e->d_name) != 0)
             continue;
         int32_t *more = weft_realloc(found, (size_t) n + 1, sizeof *found);
@@ -127,7 +129,7 @@ int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
 
 /* ---- Writing ---------------------------------------------------------- */
 
-/* The tensors of a model; collective, rank 0 writes. */
+/* Writes the tensors of a model on rank 0. Collective. */
 static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
                          const char *stage, const char *name,
                          struct weft_manifest *manifest, struct weft_err *err)
@@ -156,7 +158,7 @@ static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
     return rc;
 }
 
-/* What makes the folder a model's that other programs open. */
+/* Writes the files besides tensors that make it a Hugging Face folder. */
 static int write_files(struct weft_run_model *m, enum weft_dtype dtype,
                        const char *stage, const char *name,
                        struct weft_err *err)
@@ -177,7 +179,7 @@ static int write_files(struct weft_run_model *m, enum weft_dtype dtype,
     return rc;
 }
 
-/* Where the run stands. */
+/* Sets the manifest's state of the run. */
 static void set_state(struct weft_trainer *t, struct weft_manifest *m)
 {
     const struct weft_config *c = &t->config;
@@ -203,7 +205,7 @@ static void set_state(struct weft_trainer *t, struct weft_manifest *m)
     }
 }
 
-/* Removes all but the newest `keep`. */
+/* Removes all checkpoints except the newest `keep`. */
 static int prune(const struct weft_config *c, struct weft_err *err)
 {
     int32_t *found, n;
@@ -218,7 +220,7 @@ static int prune(const struct weft_config *c, struct weft_err *err)
     return rc;
 }
 
-/* Rank 0 makes the folder complete and lets it appear. */
+/* On rank 0: completes the folder and gives it its final name. */
 static int finish(struct weft_trainer *t, const char *stage,
                   const char *final, struct weft_manifest *manifest,
                   struct weft_err *err)
@@ -273,8 +275,8 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* The run's files that a checkpoint of that format must have, and their
- * contents. */
+/* Checks that the checkpoint has the files that its format requires, and their
+ * checksums. */
 static int verify(const struct weft_trainer *t, const char *folder,
                   const struct weft_manifest *m, struct weft_err *err)
 {
@@ -315,7 +317,8 @@ static int same_int(const char *folder, const char *key, int64_t saved,
     return same(folder, key, a, b, "; the numbers would change", err);
 }
 
-/* Moving between the sets of one class changes no bit. */
+/* Checks that this process's instruction set gives the same bits as the one
+ * that wrote the checkpoint. */
 static int check_isa(const char *folder, enum weft_isa saved,
                      struct weft_err *err)
 {
@@ -338,7 +341,7 @@ static int check_isa(const char *folder, enum weft_isa saved,
                         remedy);
 }
 
-/* What fixes the numbers is as it was. */
+/* Checks that everything on which results depend is as it was. */
 static int check_state(const struct weft_trainer *t, const char *folder,
                        const struct weft_manifest *m, struct weft_err *err)
 {
@@ -351,7 +354,7 @@ static int check_state(const struct weft_trainer *t, const char *folder,
     if (!rc)
         rc = same_int(folder, "gradient_groups", m->gradient_groups,
                       c->numerics.gradient_groups, err);
-    /* Later formats tell whether the data is the same file. */
+    /* Later formats have a checksum of the data file instead. */
     if (!rc && m->format == WEFT_MANIFEST_FORMAT_1)
         rc = same_int(folder, "prompts", m->prompts, t->n_prompts, err);
     if (!rc)
@@ -376,7 +379,8 @@ static void apply_state(struct weft_trainer *t, const struct weft_manifest *m)
     }
 }
 
-/* dtype: of the model folder. apart: its optimizer state has a folder. */
+/* dtype: of the model folder. apart: the optimizer state has a folder of its
+ * own. */
 static int read_model(struct weft_run_model *m, const char *folder,
                       const char *name, enum weft_dtype dtype, bool apart,
                       struct weft_err *err)
@@ -405,7 +409,7 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     bool apart = m->format != WEFT_MANIFEST_FORMAT_1;
     if (!rc)
         rc = check_state(t, folder, m, err);
-    if (!rc && weft_world_rank() == 0) /* one is enough */
+    if (!rc && weft_world_rank() == 0) /* logged by one rank */
         rc = verify(t, folder, m, err);
     rc = weft_world_agree(rc, err);
     if (!rc)

@@ -15,10 +15,10 @@
 #include "base/file.h"
 
 enum { NOT_STARTED = 127, PAUSE_NS = 5000000 };
-static const double GRACE_S = 5; /* between the signals that end it */
+static const double GRACE_S = 5; /* time between signals to end the child */
 
-/* In the child, a group of its own: Ctrl-C is the parent's, who ends all of
- * it. */
+/* Runs in the child: becomes the program, in a process group of its own.
+ * Ctrl-C then reaches only the parent, which ends the whole group. */
 static void become(const struct weft_child *c, pid_t parent)
 {
     sigset_t none;
@@ -26,7 +26,7 @@ static void become(const struct weft_child *c, pid_t parent)
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) /* it ended before the line above */
+    if (getppid() != parent) /* the parent ended before the call above */
         _exit(NOT_STARTED);
     int in = open("/dev/null", O_RDONLY);
     int out = open(c->log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -50,8 +50,9 @@ static int must_end(const struct weft_child *c, double start,
     return 0;
 }
 
-/* Waits for the child's end. The first signal lets a launcher of ranks end
- * them; a run takes two before it ends at once. */
+/* Waits for the child's end, and signals it if it must end. It gets several
+ * signals, as an MPI launcher first ends its ranks, and a run ends at once
+ * only at the second signal. */
 static int wait_end(const struct weft_child *c, pid_t pid, double start,
                     int *status, struct weft_err *err)
 {
@@ -72,13 +73,15 @@ static int wait_end(const struct weft_child *c, pid_t pid, double start,
         nanosleep(&pause, NULL);
     }
     if (rc)
-        kill(-pid, SIGKILL); /* what it has started and left behind */
-    waitpid(pid, status, 0); /* until here the number is its own */
+        kill(-pid, SIGKILL); /* processes that the child has started */
+    /* only now can the system give the pid to another process */
+    waitpid(pid, status, 0);
     return rc;
 }
 
-/* Copies the line that says it best: the last "weft COMMAND: ...", else the
- * first that has words, as launchers of ranks go on to explain. */
+/* Copies the line of the log that describes the failure: the last "weft
+ * COMMAND: ...", else the first that is not empty, as MPI launchers print the
+ * error first and then explanations. */
 static void last_words(const char *log, char *out, size_t n)
 {
     char *text, *line, *state = NULL;
@@ -125,7 +128,7 @@ int weft_child_run(const struct weft_child *child, double *seconds_out,
         become(child, parent);
     if (pid < 0)
         return weft_err_sys(err, "start", child->argv[0]);
-    setpgid(pid, pid); /* whoever of the two comes first */
+    setpgid(pid, pid); /* the child does it, too; the first one counts */
     int rc = wait_end(child, pid, start, &status, err);
     *seconds_out = weft_clock_s() - start;
     return rc ? rc : judge(child, status, err);

@@ -7,7 +7,8 @@
 #include "base/hash.h"
 #include "run/config_keys.h"
 
-/* Keys that are a machine's own; the runtime compares numbers of devices. */
+/* Whether a key may differ between machines. (The runtime compares numbers of
+ * devices.) */
 static bool is_own(const struct weft_config_key *key)
 {
     static const char *const own[] = {"runtime.devices", "runtime.nap",
@@ -19,7 +20,7 @@ static bool is_own(const struct weft_config_key *key)
     return key->type == WEFT_KEY_PATH || key->type == WEFT_KEY_PATH_CWD;
 }
 
-/* "name is value", a line each. */
+/* Appends a line "name is value" for each key. */
 static void add_keys(const struct weft_config_key *key, size_t n,
                      unsigned flag, const void *base, const char *prefix,
                      struct weft_text *out)
@@ -108,7 +109,8 @@ static int describe(const struct weft_trainer *t, struct weft_text *out,
     return rc ? rc : weft_text_check(out, "the configuration", err);
 }
 
-/* The first line of a that is another in b; both end in a newline. */
+/* WEFT_EINVAL: names the first line in which the texts differ. Both end in a
+ * newline. */
 static int compare(const char *mine, const char *first, struct weft_err *err)
 {
     for (;;) {

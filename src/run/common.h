@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all ranks of a run must have in common: every rank reads its own files,
- * and ranks that read different ones would not insert the same tasks. */
+/* Checks that all ranks of a run have read the same. Every rank reads its own
+ * files, and ranks that read different ones would not insert the same
+ * tasks. */
 #ifndef WEFT_RUN_COMMON_H
 #define WEFT_RUN_COMMON_H
 
 #include "run/text.h"
 #include "run/trainer.h"
 
-/* Compares configuration (but for paths, which may be a node's own), plan,
- * models and data, which have been read, with rank 0's. Collective; errors
- * are the rank's own. WEFT_EINVAL: names what differs. */
+/* Compares configuration (without paths, which may differ between nodes),
+ * plan, models and data with rank 0's, when they have been read. Collective;
+ * each rank returns its own error. WEFT_EINVAL: the text names what
+ * differs. */
 int weft_run_common(const struct weft_trainer *trainer, struct weft_err *err);
-/* The same of lines of text; rc: whether this rank has them. */
+/* The same for lines of text "name is value". rc: this rank's error in making
+ * them, or 0. */
 int weft_run_same(const struct weft_text *mine, int rc, struct weft_err *err);
 
 #endif

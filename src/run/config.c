@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a configuration: the tree of the file, then the words of the
- * command line over it, are matched with the table; what nobody gave takes
- * its default; then the whole is checked.
+ * Reads a configuration: keys in the file's tree and in words of the command
+ * line, which override them, are looked up in the table. Keys that were not
+ * given get their defaults; then combinations are checked.
  */
 #include "run/config.h"
 
@@ -21,10 +21,10 @@
 
 enum { MAX_KEYS = 128, MAX_NAME = 256 };
 
-/* A word of the command line as a node. */
+/* A word of the command line, made into a node. */
 struct word {
-    struct weft_yaml node;  /* a scalar: text and name are ours */
-    struct weft_yaml *tree; /* or a value that was YAML itself */
+    struct weft_yaml node;  /* a scalar, which owns its text and name */
+    struct weft_yaml *tree; /* or the tree of a value that was YAML */
 };
 
 struct reader {
@@ -85,7 +85,8 @@ static bool is_group(const char *name)
     return false;
 }
 
-/* Of an unknown map its first key says more, where that is understood. */
+/* Error of an unknown key. If it is a map whose first key can be explained,
+ * the error is that key's. */
 static int unknown(const struct reader *r, const struct weft_yaml *node,
                    const char *name)
 {
@@ -168,7 +169,7 @@ static bool is_utf8(const char *s)
     return true;
 }
 
-/* What a word says stands in no line of a file. */
+/* Removes line numbers, as words of the command line are in no file. */
 static void forget_lines(struct weft_yaml *node)
 {
     node->line = 0;
@@ -176,8 +177,8 @@ static void forget_lines(struct weft_yaml *node)
         forget_lines(node->child[i]);
 }
 
-/* The value as a node: YAML where it is quoted or of the reward list, else
- * the text as it stands. */
+/* Makes a node of the value: YAML if it is quoted or for the list `reward`,
+ * else a scalar with the text as it is. */
 static int word_node(struct reader *r, const char *text, bool yaml,
                      struct word *w, const struct weft_yaml **out)
 {
@@ -355,7 +356,7 @@ static int fill(struct reader *r)
         else
             rc = node ? set_value(r, key, node, r->c)
                       : set_standard(r, key, r->c);
-        if (k == 0) /* the algorithm, which the others' defaults follow */
+        if (k == 0) /* the algorithm; other keys' defaults depend on it */
             bit = weft_config_bit(r->c->algorithm);
     }
     return rc;
@@ -366,8 +367,8 @@ static bool is_given(const struct reader *r, const char *name)
     return r->given[find(name)] != NULL;
 }
 
-/* A folder that cannot be read is refused when it is opened, by a sentence
- * that says why. */
+/* Sets the default of numerics.dtype. If the folder cannot be read, opening it
+ * later gives the error. */
 static void derive_dtype(struct reader *r)
 {
     struct weft_arch arch;
@@ -376,10 +377,11 @@ static void derive_dtype(struct reader *r)
         r->c->numerics.dtype = arch.shape.dtype;
 }
 
-/* Every group zeroes a gradient and adds it to another one, and holds up to
- * log2(G) of them: with a model of 20M parameters and mini-batches of 128
- * samples of 15 tokens, 64 groups in place of 4 took 1.8 times the CPU time of
- * training and 1.7 times the memory (2026-11). Long samples do not notice. */
+/* Each group costs zeroing a gradient and adding it to another, and up to
+ * log2(G) gradients are held at a time. With a model of 20M parameters and
+ * mini-batches of 128 samples of 15 tokens, 64 groups instead of 4 took 1.8
+ * times the CPU time of training and 1.7 times the memory (2026-11). With long
+ * samples the difference is small. */
 static int32_t default_groups(const struct weft_config *c)
 {
     enum { FEW = 4, GROUP_TOKENS = 512 };
@@ -398,7 +400,7 @@ static int32_t default_groups(const struct weft_config *c)
     return groups;
 }
 
-/* Defaults that follow other keys. */
+/* Sets defaults that depend on other keys. */
 static int derive(struct reader *r)
 {
     struct weft_config *c = r->c;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration of a run: one YAML file, overridden by key=value words,
- * validated whole before anything starts. An unknown key is refused with the
- * nearest known one; every message names file, line and key.
+ * The configuration of a run: one YAML file and key=value words that override
+ * it. All of it is checked before the run starts. An unknown key is an error
+ * that names the most similar known one; every message names file, line and
+ * key.
  *
- * The table in config.c is the one description of the keys: it parses, checks
- * ranges, gives defaults, and prints the reference (`weft train --keys`).
+ * Keys are described in one table (config_table.c), which is used for parsing,
+ * range checks, defaults and the reference (`weft train --keys`).
  */
 #ifndef WEFT_RUN_CONFIG_H
 #define WEFT_RUN_CONFIG_H
@@ -42,10 +43,12 @@ enum weft_reward_type {
  * the first two iterations, or after each. */
 enum weft_fuse_search { WEFT_FUSE_ONCE, WEFT_FUSE_EACH_ITERATION };
 
-/* What a tile's copies are kept for: all devices of a node, or each device. */
+/* Whether copies of a tile are kept for all devices of a node, or for each
+ * device. */
 enum weft_place { WEFT_PLACE_NODE, WEFT_PLACE_DEVICE };
 
-/* Digests of what an iteration computed: none, or with the numbers, too. */
+/* Digests of what an iteration computed: none, hashes, or hashes and the
+ * numbers themselves. */
 enum weft_digest_kind {
     WEFT_DIGEST_NONE,
     WEFT_DIGEST_HASHES,
@@ -72,7 +75,7 @@ struct weft_optimizer_config {
     float lr; /* actor 1e-6, critic 1e-5, sft 1e-5 */
     enum weft_lr_schedule schedule;
     int32_t warmup_steps;
-    float min_lr_ratio; /* of lr, at the end of linear and cosine */
+    float min_lr_ratio; /* share of lr at the end of linear and cosine */
     float beta1, beta2, eps, weight_decay; /* 0.9 0.999 1e-8 0 */
     float grad_clip; /* global norm; 0: off; default 1 */
 };
@@ -85,7 +88,7 @@ struct weft_config {
 
     struct {
         char *path;
-        char *prompt_key, *response_key, *label_key; /* NULL: found */
+        char *prompt_key, *response_key, *label_key; /* NULL: detected */
         char *template; /* "auto" (default), "none", or what
                            weft_chat_open() takes */
         char *date;     /* YYYY-MM-DD, for templates that write one */
@@ -96,12 +99,12 @@ struct weft_config {
         bool add_eos;       /* sft: end the response with EOS, true */
     } data;
 
-    struct { /* folders; critic.model may be a language model's folder, whose
-                trunk then gets a zero scalar head; reference.model defaults
-                to actor.model */
+    struct { /* folders. critic.model may be a language model's, which then
+                gets a scalar head of zeros; reference.model defaults to
+                actor.model */
         char *actor, *critic, *reference;
-        bool reference_offload; /* keep it in the file mapping between uses:
-                                   published afresh each iteration */
+        bool reference_offload; /* no memory for it between uses: it is read
+                                   and published again each iteration */
     } model;
 
     int32_t n_rewards;
@@ -149,18 +152,18 @@ struct weft_config {
         int32_t zero;               /* 0..3 */
         bool recompute;             /* false */
         bool intra_stage_fusion;    /* false */
-        int32_t joined_mini_batches;           /* fused: of a schedule; 1 */
+        int32_t joined_mini_batches;           /* fused: per schedule; 1 */
         int32_t mini_batches_ahead;            /* 16; 0: all */
         char *schedule;                        /* fused; NULL: searched */
         enum weft_fuse_search schedule_search; /* once */
-        int32_t schedule_evaluations;          /* 0: by its size */
+        int32_t schedule_evaluations;          /* 0: by schedule size */
     } train;
 
     struct {
         enum weft_dtype dtype;   /* f32, bf16; the actor folder's */
         int32_t tensor_blocks;   /* T; 0: default of the model */
-        int32_t gradient_groups; /* G; by the size of a mini-batch */
-        bool default_groups;     /* nobody has set gradient_groups */
+        int32_t gradient_groups; /* G; default by mini-batch size */
+        bool default_groups;     /* gradient_groups is the default */
         char *isa;               /* NULL: the best of this CPU */
     } numerics;
 
@@ -183,7 +186,7 @@ struct weft_config {
         bool accept_changed_inputs; /* go on when files read have changed */
     } resume;
 
-    char *plan;   /* file; NULL: of layout, or data parallel */
+    char *plan;   /* file; NULL: `layout`, else data parallel */
     char *layout; /* "dp2tp2pp1,zero=1" for all calls; not with plan */
 
     bool trace;               /* false */
@@ -195,32 +198,34 @@ struct weft_config {
     enum weft_digest_kind digest; /* none */
 };
 
-/* Reads FILE, applies n_override words "a.b=value" (YAML scalars), fills
- * defaults, checks every range and combination. Paths are relative to the
- * file's folder; run_dir and overriding words to the working directory.
- * Release with weft_config_release(). */
+/* Reads the file, applies n_override words "a.b=value" (YAML scalars), fills
+ * in defaults, and checks every range and combination. Paths in the file are
+ * relative to its folder; run_dir and paths in words are relative to the
+ * working directory. Release with weft_config_release(). */
 int weft_config_read(const char *path, int n_override,
                      const char *const *override, struct weft_config *out,
                      struct weft_err *err);
-/* The same from memory; `name` is for messages, `dir` for relative paths. */
+/* The same for a file's text in memory (n bytes). name: stands in messages for
+ * the file's; dir: the folder of relative paths. */
 int weft_config_parse(const char *text, size_t n, const char *name,
                       const char *dir, int n_override,
                       const char *const *override, struct weft_config *out,
                       struct weft_err *err);
 void weft_config_release(struct weft_config *config);
 
-/* The whole effective configuration as YAML (what the run directory keeps,
- * absolute paths); reading it back gives the same configuration. */
+/* Writes the whole effective configuration as YAML with absolute paths, as the
+ * run directory keeps it. Reading it back gives the same configuration. */
 int weft_config_write(const struct weft_config *config, const char *path,
                       struct weft_err *err);
 
-/* The keys that may not change when a run resumes (those that fix the
- * numbers): compares and names the first that differs. */
+/* Compares the keys on which results depend, which may not change when a run
+ * resumes. WEFT_EINVAL: the text names the first that differs. */
 int weft_config_check_resume(const struct weft_config *old,
                              const struct weft_config *now,
                              struct weft_err *err);
 
-/* Reference of all keys: name, type, default, meaning; one per line. */
+/* Prints the reference of all keys: name, type, default, meaning; one per
+ * line. */
 void weft_config_print_keys(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What keys demand of each other, and of a resumed run. */
+/* Checks combinations of keys, and changes when a run resumes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct check {
     struct weft_err *err;
 };
 
-/* The sentence stands at the key's line, where it was given. */
+/* Writes an error with the file and line of the key, if it was given. */
 WEFT_PRINTF(3, 4)
 static int wrong(const struct check *k, const char *key, const char *fmt, ...)
 {
@@ -225,8 +225,8 @@ int weft_config_check_reward(const struct weft_reward_config *w,
 
 /* ---- Resuming --------------------------------------------------------- */
 
-/* A path that is not there any more, and has the name of the new one: the
- * folder moved. */
+/* Whether a path has probably been moved: the old one does not exist any more,
+ * and the new one has the same last part. */
 static bool moved(const char *old, const char *now)
 {
     const char *a = strrchr(old, '/'), *b = strrchr(now, '/');
@@ -251,8 +251,8 @@ static bool same(const struct weft_config_key *k, const void *old,
                  *(char *const *) ((const char *) now + k->offset));
 }
 
-/* The first key among n that fixes numbers and differs, or NULL. accept: files
- * may be others. */
+/* The first of n keys that differs and on which results depend, or NULL.
+ * accept: paths of files may differ. */
 static const struct weft_config_key *differing(
     const struct weft_config_key *keys, size_t n, unsigned bit,
     unsigned numbers, bool accept, const void *old, const void *now,
@@ -266,7 +266,7 @@ static const struct weft_config_key *differing(
     return NULL;
 }
 
-/* A changed number of iterations moves the learning rates along. */
+/* Whether learning rates depend on the number of iterations. */
 static bool scheduled(const struct weft_config *c)
 {
     return c->actor_optim.schedule != WEFT_LR_CONSTANT

@@ -12,11 +12,11 @@ enum weft_key_type {
     WEFT_KEY_FLOAT,    /* float */
     WEFT_KEY_DOUBLE,   /* double */
     WEFT_KEY_BOOL,     /* bool */
-    WEFT_KEY_ENUM,     /* int or an enum: `min` for the first of `words` */
+    WEFT_KEY_ENUM,     /* int or an enum; the first of `words` is `min` */
     WEFT_KEY_STRING,   /* char * */
     WEFT_KEY_WORD,     /* char *, one of `words` */
     WEFT_KEY_PATH,     /* char *, absolute; relative to the file's folder */
-    WEFT_KEY_PATH_CWD, /* char *, absolute; to the working directory */
+    WEFT_KEY_PATH_CWD, /* the same, relative to the working directory */
     WEFT_KEY_LIST      /* char *[WEFT_MAX_ARGV + 1] */
 };
 
@@ -24,7 +24,7 @@ enum {
     WEFT_KEY_PPO = 1, /* algorithms that know the key */
     WEFT_KEY_SFT = 2,
     WEFT_KEY_BOTH = 3,
-    WEFT_KEY_NUMBERS = 4, /* fixes the numbers: the same when resuming */
+    WEFT_KEY_NUMBERS = 4, /* results depend on it: may not change on resume */
     WEFT_KEY_REQUIRED = 8
 };
 
@@ -41,11 +41,12 @@ struct weft_config_key {
 
 extern const struct weft_config_key weft_config_keys[];
 extern const size_t weft_config_n_keys;
-/* Of a list item of `reward`; offsets into struct weft_reward_config. */
+/* Keys of an item of the list `reward`; offsets into struct
+ * weft_reward_config. */
 extern const struct weft_config_key weft_reward_keys[];
 extern const size_t weft_reward_n_keys;
 
-/* Bit of the reward keys that fix the numbers, beside the types' bits. */
+/* Flag of reward keys on which results depend, besides the types' bits. */
 enum { WEFT_REWARD_KEY_NUMBERS = 1 << 16 };
 
 /* Bit of an algorithm in a key's flags. */
@@ -54,9 +55,9 @@ static inline unsigned weft_config_bit(enum weft_algorithm algorithm)
     return algorithm == WEFT_ALGO_SFT ? WEFT_KEY_SFT : WEFT_KEY_PPO;
 }
 
-/* The key that was probably meant by the dotted `name` of an unknown one: our
- * own at another place or misspelt, or what TRL, verl or OpenRLHF call it.
- * NULL: none. */
+/* The key that was probably meant by the unknown dotted `name`: one of Weft's
+ * that is misspelt or in another group, or one that TRL, verl or OpenRLHF call
+ * so. NULL: none. */
 const char *weft_config_meant(const char *name);
 
 /* The meaning of a key, or of the list "reward". */
@@ -75,8 +76,8 @@ const char *weft_config_word(const char *words, int i, size_t *n_out);
 
 struct weft_yaml;
 
-/* Sets a key in `base` from a node that is not null; relative paths are under
- * the absolute folder `dir`. Errors name the node's place. */
+/* Sets a key in `base` from a node that is not null; paths are relative to the
+ * absolute folder `dir`. Errors name the node's file and line. */
 int weft_config_set(const struct weft_config_key *key,
                     const struct weft_yaml *node, const char *dir, void *base,
                     struct weft_err *err);
@@ -84,11 +85,11 @@ int weft_config_set(const struct weft_config_key *key,
 /* The working directory. Caller frees; NULL: no memory. */
 char *weft_config_cwd(void);
 
-/* What is wrong with the whole. given[k]: where key k was set, or NULL. */
+/* Checks combinations of keys. given[k]: the node that set key k, or NULL. */
 int weft_config_check(const struct weft_config *config, const char *name,
                       const struct weft_yaml *const *given,
                       struct weft_err *err);
-/* What is wrong with one reward, set at `node`. */
+/* Checks one reward, which `node` set. */
 int weft_config_check_reward(const struct weft_reward_config *reward,
                              const struct weft_yaml *node,
                              struct weft_err *err);

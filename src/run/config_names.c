@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which key was meant by a name that is none: Weft's own, misspelt or at the
- * wrong place, or another framework's name of the same thing. */
+/* Guesses which key was meant by an unknown name: a misspelt key, one in the
+ * wrong group, or another framework's name for it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/edit_distance.h"
 #include "run/config_keys.h"
 
-/* What TRL, verl and OpenRLHF call our keys; matched with the last part of a
- * dotted name. A size that is a count here is told by the key's meaning,
- * which the message shows. */
+/* What TRL, verl and OpenRLHF call Weft's keys; compared with the last part of
+ * a dotted name. Some mean a size where Weft's key is a count; the message
+ * shows the key's meaning, which says so. */
 static const struct foreign_name {
     const char *ours;
     const char *theirs; /* between bars */
@@ -111,7 +111,8 @@ static const char *last_part(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* critic.learning_rate means the critic's key. */
+/* The key of the model that is named first: critic.learning_rate means the
+ * critic's key. */
 static const char *of_same_model(const char *name, const char *ours)
 {
     char other[64];

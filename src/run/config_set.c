@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Putting one value of the YAML tree into the configuration. */
+/* Sets one key of the configuration from a value of the YAML tree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static int nomem(const struct weft_config_key *k, struct weft_err *err)
 
 /* ---- Paths ------------------------------------------------------------ */
 
-/* Removes "." and resolves ".." by the text alone, in place. */
+/* Removes "." and resolves ".." in the text, in place, without looking at the
+ * file system. */
 static void path_clean(char *path)
 {
     char *out = path;
@@ -149,7 +150,8 @@ static int set_text(const struct weft_config_key *k,
         return weft_yaml_err(node, err, WEFT_EINVAL, "'%s' must not be empty",
                              k->name);
     char *value;
-    /* Words of the command line (no line number) mean the shell's folder. */
+    /* Paths in words of the command line, which have no line number, are
+     * relative to the working directory. */
     bool here = k->type == WEFT_KEY_PATH_CWD
              || (k->type == WEFT_KEY_PATH && node->line == 0);
     if (k->type == WEFT_KEY_PATH && !here) {

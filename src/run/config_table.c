@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every key of the configuration, once. Keys of a group stand together. */
+/* The table of the configuration's keys. Keys of a group follow one
+ * another. */
 #include "run/config_keys.h"
 
 #include <math.h>
@@ -193,8 +194,8 @@ const struct weft_config_key weft_config_keys[] = {
     INT("ppo.critic_warmup", ppo.critic_warmup, "0", 0, MANY, PPO | NUM,
         "iterations that train the critic alone"),
 
-    /* The learning rates are verl's; AdamW's settings are PyTorch's, but for
-     * weight decay, which TRL leaves out. */
+    /* Default learning rates are verl's. AdamW's settings are PyTorch's,
+     * except for weight decay, which is 0 as in TRL. */
     OPTIMIZER("actor", actor_optim, "1e-6", BOTH),
     OPTIMIZER("critic", critic_optim, "1e-5", PPO),
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The configuration as text: YAML that reads back the same, the reference. */
+/* Writes the configuration as YAML, and prints the reference of keys. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,8 +55,8 @@ bool weft_config_value(const struct weft_config_key *key, const void *base,
     }
 }
 
-/* Opens the groups of a dotted name that the name before it was not in;
- * returns the last part and its depth. */
+/* Writes the lines of those groups of a dotted name that the name before it is
+ * not in; returns the name's last part, and its depth. */
 static const char *open_groups(const char *name, const char *before,
                                int *depth_out, struct weft_text *out)
 {

@@ -5,7 +5,8 @@
 #include "kern/kern.h"
 #include "sched/sched.h"
 
-/* One kernel set for all ranks: the best that each of them has. */
+/* Chooses one instruction set for all ranks: the best that all of them
+ * have. */
 static int kernels_init(const char *isa, struct weft_err *err)
 {
     int rc = weft_world_agree(weft_k_init(isa, err), err);

@@ -12,15 +12,15 @@ struct weft_context_options {
 
 struct weft_context {
     struct weft_rt *rt;
-    struct weft_seq *seq; /* of models opened by hand */
+    struct weft_seq *seq; /* for models that weft_model_open() opens */
 };
 
-/* weft_context_open() of weft.h with everything said. */
+/* weft_context_open() of weft.h with all options. */
 int weft_context_open_with(const struct weft_context_options *options,
                            struct weft_context **out, struct weft_err *err);
 
-/* Waits for the sequence's tasks, also after an error: returns `rc` and leaves
- * `err` when rc is one, else the sequence's own error. */
+/* Waits for the sequence's tasks, also when rc is an error. Returns rc,
+ * without changing `err`, if it is an error, else the sequence's own error. */
 int weft_run_wait(struct weft_seq *seq, int rc, struct weft_err *err);
 
 #endif

@@ -27,7 +27,7 @@ char *weft_digest_path(const char *run_dir, int64_t iteration)
     return weft_path_join(run_dir, name);
 }
 
-/* A sample's part of a column: n numbers of 4 bytes. */
+/* The numbers of one sample in a column: n of 4 bytes. */
 struct part {
     struct weft_tile *tile; /* NULL: the run has no such column */
     const void *data;
@@ -84,7 +84,7 @@ static void add_values(struct weft_text *t, enum column c,
     weft_text_add(t, "]");
 }
 
-/* A column's digest over all samples in index order, then of each. */
+/* Adds a column's digest over all samples in index order, then of each. */
 static int add_column(struct weft_text *t, const struct weft_ppo *p,
                       enum column c)
 {
@@ -120,7 +120,7 @@ static int add_column(struct weft_text *t, const struct weft_ppo *p,
     return 0;
 }
 
-/* The bits of the steps' gradient norms. */
+/* Adds the bits of the steps' gradient norms. */
 static void add_norms(struct weft_text *t, const char *name,
                       const struct weft_ppo_update *u)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an iteration computed, as digests: <run>/digests/000012.json, so that
- * two runs that should have the same bits can be compared, and the first
- * number that differs be named (run/verify.h).
+ * Digests of what an iteration computed, in <run>/digests/000012.json. With
+ * them two runs that should have the same bits can be compared, and the first
+ * number that differs can be named (run/verify_compare.h).
  */
 #ifndef WEFT_RUN_DIGEST_H
 #define WEFT_RUN_DIGEST_H
 
 #include "run/ppo.h"
 
-/* Writes the file of the finished iteration as `digest` says, or nothing.
- * Waits for the samples' tiles. Errors: of base/file.h. */
+/* Writes the file of the finished iteration if the key `digest` asks for it.
+ * Waits for the samples' tiles. Errors: those of base/file.h. */
 int weft_digest_write(const struct weft_ppo *p);
 
 /* Path of an iteration's file (from 1). Caller frees; NULL: no memory. */

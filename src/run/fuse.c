@@ -85,7 +85,8 @@ void weft_fuse_free(struct weft_fuse *fuse)
     weft_free(fuse);
 }
 
-/* Seconds are not known yet: a time of 1 is that of a forward of cost 1. */
+/* Sets a model's stages. Times are not measured yet; the unit is the time of a
+ * forward pass of cost 1. */
 static int open_model(struct weft_fuse *fuse, int i,
                       const struct weft_run_model *run, int32_t tp,
                       struct weft_err *err)
@@ -109,7 +110,8 @@ static int open_model(struct weft_fuse *fuse, int i,
     return 0;
 }
 
-/* The models' pipelines; times and activations are zeros. */
+/* Makes a problem of the models' pipelines, with all times and activations
+ * 0. */
 static int make_problem(const struct weft_fuse *fuse,
                         const struct weft_fuse_size *size,
                         struct weft_schedule_problem *out,
@@ -144,7 +146,7 @@ static int make_problem(const struct weft_fuse *fuse,
     return rc;
 }
 
-/* Takes the schedule over, after an error too. */
+/* Adds a schedule for a size; takes ownership of it, also after an error. */
 static int add_order(struct weft_fuse *fuse,
                      const struct weft_fuse_size *size,
                      struct weft_schedule *schedule,
@@ -160,7 +162,7 @@ static int add_order(struct weft_fuse *fuse,
     return 0;
 }
 
-/* Is it a whole schedule of its own size? */
+/* Checks that the schedule is complete for its size. */
 static int check_whole(const struct weft_fuse *fuse,
                        const struct weft_fuse_size *size,
                        struct weft_schedule *schedule, struct weft_err *err)
@@ -198,7 +200,8 @@ static int read_order(struct weft_fuse *fuse, const char *path,
     return rc;
 }
 
-/* A step of the run finds its micro-batches in the file. */
+/* Checks that the schedule from the file has enough micro-batches for the
+ * run's steps. */
 static int check_order(const struct weft_trainer *t, struct weft_err *err)
 {
     static const enum weft_call call[] = {WEFT_CALL_ACTOR_TRAIN,
@@ -253,8 +256,9 @@ int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
 
 /* ---- A turn's problem --------------------------------------------------- */
 
-/* The mean over the mini-batches and pipelines that have this micro-batch; 0:
- * none does. step: (mini-batches, models), from the model's first on. */
+/* The mean cost and rows of a micro-batch over the mini-batches and pipelines
+ * that have it; 0: none has. step: (mini-batches, models), from the model's
+ * first one on. */
 static void cost_of(const struct weft_fuse_model *m,
                     struct weft_g_step *const step[], int32_t n_steps,
                     int32_t micro_batch, double *cost_out,
@@ -307,7 +311,7 @@ static int search(const struct weft_trainer *t,
                   struct weft_schedule *out, struct weft_err *err)
 {
     int64_t evaluations = t->config.train.schedule_evaluations;
-    if (evaluations == 0) /* seconds for 10^5 subtasks */
+    if (evaluations == 0) /* so many take seconds for 10^5 subtasks */
         evaluations = 200000 + 50 * weft_schedule_count(&turn->problem);
     struct weft_schedule_options options = {.seed = t->config.seed,
                                             .evaluations = evaluations,
@@ -320,7 +324,7 @@ static int search(const struct weft_trainer *t,
     return rc;
 }
 
-/* Lists of subtasks, device after device, and back. */
+/* Converts a schedule to one array of subtasks, by device; and back. */
 static void pack(const struct weft_schedule *s, int32_t *n,
                  struct weft_subtask *task)
 {
@@ -347,8 +351,8 @@ static int unpack(int32_t n_devices, int32_t *n, struct weft_subtask *task,
     return rc;
 }
 
-/* Rank 0 searches: other processors may round otherwise, and find another
- * schedule. Collective. */
+/* Rank 0 searches and sends the schedule to the others, which could find
+ * another one if their processors round differently. Collective. */
 static int search_together(const struct weft_trainer *t,
                            const struct weft_fuse_turn *turn,
                            struct weft_schedule *out, struct weft_err *err)
@@ -379,8 +383,8 @@ static int search_together(const struct weft_trainer *t,
 
 /* ---- The order --------------------------------------------------------- */
 
-/* As large as the largest of the steps, or the file's: what a step does not
- * have is left out. */
+/* The size of the largest step, or of the file's schedule. Subtasks that a
+ * step does not have are skipped. */
 static struct weft_fuse_size size_of(const struct weft_trainer *t,
                                      struct weft_g_step *const step[],
                                      int32_t n_steps)
@@ -391,7 +395,7 @@ static struct weft_fuse_size size_of(const struct weft_trainer *t,
         return fuse->order->size;
     for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
         const struct weft_fuse_model *m = &fuse->model[i];
-        size.n[i] = 1; /* a pipeline without any has an empty one */
+        size.n[i] = 1; /* without micro-batches: one that is skipped */
         for (int32_t k = 0; k < n_steps; k++)
             for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
                 int32_t n = weft_g_step_n(step[k * WEFT_FUSE_MODELS + i], d);
@@ -416,7 +420,7 @@ static int find_order(struct weft_trainer *t, struct weft_fuse_turn *turn,
     return rc ? rc : add_order(fuse, size, &schedule, out, err);
 }
 
-/* The turn's problem, and its planned schedule. */
+/* Makes the problem of these steps, and its schedule. */
 static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
                      int32_t n_steps, struct weft_fuse_turn *turn,
                      struct weft_err *err)
@@ -442,7 +446,8 @@ static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
 
 /* ---- Submitting -------------------------------------------------------- */
 
-/* A subtask's subtasks: its stages, forward or back. */
+/* Adds the subtasks of the model's stages that a subtask of the schedule
+ * stands for. */
 static void add_subtasks(const struct weft_fuse_model *m,
                          const struct weft_subtask *k, struct weft_span *span,
                          struct weft_g_subtask *subtask)
@@ -520,8 +525,7 @@ int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
     struct weft_fuse_turn *turn = weft_alloc(1, sizeof *turn);
     if (!turn)
         return weft_err_nomem(err, "a schedule", sizeof *turn);
-    *fuse->last =
-        turn; /* its spans must outlive the tasks, after errors too */
+    *fuse->last = turn; /* tasks write its spans, also after an error */
     fuse->last = &turn->next;
     if (fuse->search_again)
         forget_orders(fuse);

@@ -10,32 +10,33 @@ enum { WEFT_FUSE_MODELS = 2 };
 
 struct weft_fuse_model {
     const struct weft_run_model *run;
-    int32_t merge;  /* stages of the model that are one of the schedule */
+    int32_t merge;  /* stages of the model per stage of the schedule */
     int32_t stages; /* of the schedule */
-    double *rate;   /* (stages, 2): time of forward, backward per cost */
-    double update;  /* time from a step's last backward to its new weights */
+    double *rate;   /* (stages, 2): time per cost of forward, backward */
+    double update;  /* time from a step's last backward to the end of AdamW */
 };
 
-/* Micro-batches of each model's pipelines, and mini-batches. */
+/* Number of micro-batches of each model's pipelines, and of mini-batches. */
 struct weft_fuse_size {
     int32_t n[WEFT_FUSE_MODELS], mini_batches;
 };
 
-/* Devices' orders for a size. */
+/* The schedule that is used for a size. */
 struct weft_fuse_order {
     struct weft_fuse_size size;
     struct weft_schedule schedule;
     struct weft_fuse_order *next;
 };
 
-/* Optimizer steps of both models under one schedule, in this iteration. */
+/* Optimizer steps of both models that this iteration submitted under one
+ * schedule. */
 struct weft_fuse_turn {
     struct weft_schedule_problem problem;
     struct weft_schedule planned;
     struct weft_schedule measured; /* after weft_fuse_measure() */
-    double *cost;           /* of the micro-batches, model after model */
-    struct weft_span *span; /* (n_tasks) device after device; and of the
-                               updates: (mini-batches, models) */
+    double *cost;                  /* of the micro-batches, by model */
+    struct weft_span *span; /* (n_tasks) by device; then those of updates:
+                               (mini-batches, models) */
     size_t n_tasks, n_spans;
     struct weft_fuse_turn *next;
 };
@@ -45,12 +46,12 @@ struct weft_fuse {
     int32_t n_devices; /* of the schedule */
     struct weft_fuse_order *order;
     struct weft_fuse_turn *turn, **last;
-    int32_t n_learned; /* iterations whose times the rates are; 0: they are
-                          no seconds */
-    bool was_measured; /* this iteration's plans are in seconds */
+    int32_t n_learned; /* iterations from whose times the rates were made; 0:
+                          none, and rates are not in seconds */
+    bool was_measured; /* this iteration's schedules are in seconds */
     bool search_again;
-    double written_s;                    /* files, at */
-    struct weft_schedule_comparison all; /* of the iteration: sums, means */
+    double written_s;                    /* when files were written */
+    struct weft_schedule_comparison all; /* the iteration's sums and means */
 };
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fused training as it ran: stage times for the next schedule, and the plan
- * beside what was measured. */
+/* Measures fused training: stage times for the next schedule, and the
+ * comparison of planned and measured schedules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +12,14 @@
 #include "run/fuse_inside.h"
 #include "run/metrics.h"
 
-/* The first iteration finds caches and memory cold. */
+/* Times of the first iteration are too long, as caches are cold and memory is
+ * touched for the first time. */
 enum { WRITE_EVERY_S = 1, WARM_ITERATIONS = 2 };
 
 /* ---- When subtasks ran ------------------------------------------------- */
 
-/* The planned schedule with measured times, from the first start on. */
+/* Makes the measured schedule: the planned one with measured times since the
+ * first start. */
 static int read_spans(struct weft_fuse_turn *s, struct weft_err *err)
 {
     double first = INFINITY;
@@ -51,8 +53,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The median, over the iteration, of a pass's times on a stage per cost; 0:
- * it did not run. `ratio`: room for all of them. */
+/* The median over the iteration of a stage's time per cost, forward or
+ * backward; 0: none ran. `ratio`: room for all of these times. */
 static double rate_of(const struct weft_fuse *fuse, int32_t model,
                       int32_t stage, bool backward, double *ratio)
 {
@@ -73,7 +75,7 @@ static double rate_of(const struct weft_fuse *fuse, int32_t model,
     return n > 0 ? ratio[n / 2] : 0;
 }
 
-/* The median time from a step's last backward to its new weights. */
+/* The median time from a step's last backward pass to the end of AdamW. */
 static double update_of(const struct weft_fuse *fuse, int32_t model,
                         double *ratio)
 {
@@ -98,7 +100,8 @@ static double update_of(const struct weft_fuse *fuse, int32_t model,
     return n > 0 ? ratio[n / 2] : 0;
 }
 
-/* Every rank has the same times, and so the same rates. */
+/* Updates the rates from the measured times, which are the same on all
+ * ranks. */
 static int learn(struct weft_fuse *fuse, struct weft_err *err)
 {
     size_t n = 0;
@@ -119,7 +122,8 @@ static int learn(struct weft_fuse *fuse, struct weft_err *err)
     return 0;
 }
 
-/* The iteration's turns: sums of times, means of shares. */
+/* Compares the iteration's schedules with their plans: sums of times, means of
+ * shares. */
 static int compare(struct weft_fuse *fuse, struct weft_err *err)
 {
     struct weft_schedule_comparison *all = &fuse->all, one;

@@ -21,7 +21,7 @@
 
 enum { MAX_DEVICES = 16 };
 
-/* Each overrides what the configuration says. */
+/* Environment variables; each overrides a key of the configuration. */
 static const struct {
     const char *name, *meaning;
 } variable[] = {
@@ -34,7 +34,7 @@ struct facts {
     int n_devices;
     const char *why_none;
     enum weft_isa best, chosen;
-    struct weft_err isa_err; /* WEFT_ISA makes no sense */
+    struct weft_err isa_err; /* WEFT_ISA is invalid */
 };
 
 static int collect(struct facts *f, struct weft_err *err)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this build and this machine are, for `weft info`. */
+/* Describes this build and this machine, for `weft info`. */
 #ifndef WEFT_RUN_INFO_H
 #define WEFT_RUN_INFO_H
 
 #include "run/text.h"
 
-/* Appends it as text for people, or as one JSON object. Starts no runtime.
- * Errors: memory, hwloc. */
+/* Appends the description as text, or as one JSON object. Starts no runtime.
+ * Errors: no memory, an error of hwloc. */
 int weft_info(bool json, struct weft_text *out, struct weft_err *err);
 
 #endif

@@ -15,16 +15,16 @@
 #include "run/common.h"
 #include "run/plan_needs.h"
 
-enum { THREADS = 4 }; /* of one file; the loader works beside them */
+enum { THREADS = 4 }; /* that read a file while weights are loaded */
 
 struct weft_inputs {
     size_t n;
     struct weft_manifest_input *input;
-    struct weft_manifest kept; /* inputs of the checkpoint, not read now */
+    struct weft_manifest kept; /* of the checkpoint: files not read now */
     pthread_t thread;
     bool started;
     atomic_bool stop;
-    int rc; /* of the thread, with its text */
+    int rc; /* result of the thread */
     struct weft_err err;
 };
 
@@ -56,7 +56,7 @@ static bool has(const struct weft_inputs *in, const char *key,
     return false;
 }
 
-/* An ordinary file, if it is there. */
+/* Adds dir/name if it is a regular file. */
 static int add_if(struct weft_inputs *in, const char *key, const char *dir,
                   const char *name, struct weft_err *err)
 {
@@ -70,7 +70,7 @@ static int add_if(struct weft_inputs *in, const char *key, const char *dir,
     return rc;
 }
 
-/* The files that hold a folder's tensors. */
+/* Adds the files that hold a folder's tensors. */
 static int add_weights(struct weft_inputs *in, const char *role,
                        const char *folder, struct weft_err *err)
 {
@@ -96,7 +96,7 @@ static int add_model(struct weft_inputs *in, const char *role,
     return rc || !weights ? rc : add_weights(in, role, folder, err);
 }
 
-/* What beside the weights makes texts of ids and ids of texts. */
+/* Adds the files of a folder's tokenizer and templates. */
 static int add_tokenizer(struct weft_inputs *in, const char *role,
                          const char *folder, struct weft_err *err)
 {
@@ -123,7 +123,7 @@ static int add_reward(struct weft_inputs *in,
         return 0;
     snprintf(key, sizeof key, "reward[%d].command", (int) i);
     for (int k = 0; reward->command[k] && !rc; k++)
-        /* a program without a slash is found elsewhere */
+        /* a program's name without a slash is searched in PATH */
         if (k > 0 || strchr(reward->command[k], '/'))
             rc = add_if(in, key, reward->directory ? reward->directory : ".",
                         reward->command[k], err);
@@ -149,7 +149,8 @@ static int list(struct weft_inputs *in, const struct weft_config *c,
 
 /* ---- Reading them ----------------------------------------------------- */
 
-/* One file under several keys is read once. */
+/* Takes the checksum of file i from an earlier entry for the same file. False:
+ * there is none. */
 static bool read_before(struct weft_inputs *in, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -191,7 +192,7 @@ int weft_inputs_start(const struct weft_config *config, bool resumes,
         return rc;
     }
     in->started = pthread_create(&in->thread, NULL, read_files, in) == 0;
-    if (!in->started) /* no thread to be had: now, then */
+    if (!in->started) /* the thread could not be started: read now */
         read_files(in);
     *out = in;
     return 0;
@@ -238,8 +239,9 @@ int weft_inputs_common(const struct weft_inputs *in, struct weft_err *err)
         if (strstr(in->input[i].key, ".command"))
             continue;
         weft_hash_format(in->input[i].hash, digits);
-        weft_text_addf(&text, "'%s' of %s has %llu bytes with the checksum "
-                              "%s\n",
+        weft_text_addf(&text,
+                       "'%s' of %s has %llu bytes with the checksum "
+                       "%s\n",
                        name_of(in->input[i].path), in->input[i].key,
                        (unsigned long long) in->input[i].n_bytes, digits);
     }
@@ -287,7 +289,7 @@ int weft_inputs_compare(struct weft_inputs *in, const struct weft_manifest *m,
 {
     int rc = 0;
     if (m->format == WEFT_MANIFEST_FORMAT_1)
-        return 0; /* it does not say */
+        return 0; /* format 1 has no inputs */
     for (size_t i = 0; i < in->n && !rc; i++) {
         const struct weft_manifest_input *now = &in->input[i];
         const struct weft_manifest_input *old = find(m->input, m->n_inputs,

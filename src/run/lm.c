@@ -79,7 +79,7 @@ static const struct weft_where anywhere = {.device = -1,
 
 /* ---- Generation ------------------------------------------------------- */
 
-/* Tokens of a prompt of n and the longest response to it. */
+/* Number of tokens of a prompt of n tokens with the longest response. */
 static int32_t longest_text(const struct weft_shape *shape,
                             const struct weft_lm_options *o, int32_t n)
 {
@@ -193,7 +193,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
 
 /* ---- Scoring ---------------------------------------------------------- */
 
-/* Tiles of texts first .. first + n - 1 as one packed inference. */
+/* Submits inference of n texts as one packed micro-batch. */
 static int submit(struct weft_model *m, const struct weft_g_view *view,
                   struct weft_g_copies *copies, int32_t n,
                   const struct weft_lm_prompt *text, float temperature,

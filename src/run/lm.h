@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model outside of training: what weft.h's models and `weft generate`,
- * `weft score` share. */
+/* A model outside training, for the models of weft.h, `weft generate` and
+ * `weft score`. */
 #ifndef WEFT_RUN_LM_H
 #define WEFT_RUN_LM_H
 
@@ -35,27 +35,28 @@ struct weft_lm_options {
     bool ignore_eos;
 };
 
-/* Called per sample in order: prompt p (from 0), sample s of it. */
+/* Called for each sample in order: sample s of prompt p, both from 0. */
 typedef int (*weft_lm_sample_fn)(void *ctx, int32_t p, int32_t s,
                                  const struct weft_rollout *rollout,
                                  struct weft_err *err);
 
-/* Generates `samples` completions of each of n prompts on all devices. A
- * sample's numbers depend on its prompt, its index and the seed alone. */
+/* Generates options->samples completions of each of n prompts on all devices.
+ * A completion depends only on its prompt, its index and the seed. */
 int weft_lm_generate(struct weft_model *model,
                      const struct weft_lm_options *options, int32_t n,
                      const struct weft_lm_prompt *prompt,
                      weft_lm_sample_fn on_sample, void *ctx,
                      struct weft_err *err);
 
-/* For n texts of n_token[i] tokens: log p(token j | before) into logp[i][j]
- * for j >= 1 (language model), or the score into logp[i][0]. */
+/* Scores n texts. A language model writes log p(token j | tokens before it) of
+ * text i to logp[i][j] for j >= 1; a model with a scalar head writes the score
+ * to logp[i][0]. */
 int weft_lm_score(struct weft_model *model, int32_t n,
                   const struct weft_lm_prompt *text, float temperature,
                   float *const logp[], struct weft_err *err);
 
-/* Ids that end a response: the configuration's and generation_config's. At
- * most 16. */
+/* Writes the ids that end a response, of the model's config.json and
+ * generation_config.json; returns how many, at most 16. */
 int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16]);
 
 #endif

@@ -16,17 +16,17 @@
 #include "run/renderer.h"
 #include "run/text.h"
 
-enum { BATCH = 256 }; /* rows that are worked on together */
+enum { BATCH = 256 }; /* rows computed at a time */
 
-/* An open model, its data, and where lines go. */
+/* An open model, its data, and the output. */
 struct job {
     const struct weft_lm_file_options *o;
     struct weft_context *context;
     struct weft_model *model;
     struct weft_renderer renderer;
-    struct weft_dataset *data; /* NULL: the one prompt */
+    struct weft_dataset *data; /* NULL: a single prompt */
     int64_t n;                 /* rows */
-    FILE *out;                 /* stdout, or a file beside its place */
+    FILE *out;                 /* stdout, or a temporary file */
     char *beside;
     double start_s;
     int64_t n_lines;
@@ -62,7 +62,7 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
                                               .date = o->date};
     int rc = weft_renderer_init(&how, &j->renderer, err);
     if (!rc && o->data) {
-        /* a text, a prompt, or ready tokens: looked at row by row */
+        /* each row may have a text, a prompt or tokens */
         struct weft_dataset_keys keys = {.need = WEFT_NEED_NOTHING};
         if (o->lm.samples > 0)
             keys.need = WEFT_NEED_PROMPT;
@@ -84,7 +84,8 @@ static int job_open(struct job *j, const struct weft_lm_file_options *o,
     return rc;
 }
 
-/* Ends the output and puts it in its place, or removes it after an error. */
+/* Closes the output and gives it its final name, or removes it after an
+ * error. */
 static int job_close(struct job *j, int rc, struct weft_err *err)
 {
     if (j->out && j->out != stdout) {
@@ -125,7 +126,7 @@ static void add_ids(struct weft_text *line, const int32_t *id, int32_t n)
         weft_text_addf(line, "%s%d", i ? ", " : "", id[i]);
 }
 
-/* NaN is null. */
+/* Appends a JSON list; NaN becomes null. */
 static void add_floats(struct weft_text *line, const float *x, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -293,8 +294,8 @@ static int read_tokens(const struct job *j, const struct weft_row *row,
     return rc;
 }
 
-/* A line's text: a conversation through the template, or prompt and response
- * as one plain text. */
+/* Encodes a line's text: a conversation by the template, or prompt and
+ * response as one plain text. */
 static int encode_line(struct job *j, const struct weft_row *row,
                        struct weft_rendered *out, struct weft_err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of prompts and texts through a model: `weft generate`, `weft score`.
- * Lines in, lines out, in order; formats in doc/formats.md. */
+/* `weft generate` and `weft score`: reads a file of prompts or texts, and
+ * writes a line for each row in the same order. Formats: doc/formats.md. */
 #ifndef WEFT_RUN_LM_FILE_H
 #define WEFT_RUN_LM_FILE_H
 
@@ -8,10 +8,10 @@
 
 struct weft_lm_file_options {
     const char *model;         /* folder */
-    const char *data, *prompt; /* one of them */
-    const char *output;        /* NULL: stdout. A file is written whole */
+    const char *data, *prompt; /* one of them, the other NULL */
+    const char *output; /* NULL: stdout; a file appears when complete */
     const char *chat_template; /* as in struct weft_renderer_options */
-    const char *date;          /* too */
+    const char *date;          /* the same */
     const char *dtype;
     int32_t limit; /* rows; 0: all */
     int32_t devices;
@@ -20,7 +20,7 @@ struct weft_lm_file_options {
 
 int weft_lm_file_generate(const struct weft_lm_file_options *options,
                           struct weft_err *err);
-/* lm.sampling.temperature counts; the rest of lm does not. */
+/* Of options->lm only sampling.temperature is used. */
 int weft_lm_file_score(const struct weft_lm_file_options *options,
                        struct weft_err *err);
 

@@ -19,7 +19,7 @@ enum { PATH_BYTES = 4096, MAX_BYTES = 1 << 28 };
 
 enum type { INT, REAL, VERSION, DTYPE, ISA };
 
-/* One description for reading, checking and writing. */
+/* The keys, for reading, checking and writing. */
 static const struct key {
     const char *name;
     enum type type;
@@ -68,7 +68,7 @@ static void path_in(char path[PATH_BYTES], const char *folder,
                     const char *name)
 {
     if (snprintf(path, PATH_BYTES, "%s/%s", folder, name) >= PATH_BYTES)
-        path[0] = 0; /* which no call takes */
+        path[0] = 0; /* system calls fail for it */
 }
 
 /* ---- Making one ------------------------------------------------------- */
@@ -103,8 +103,8 @@ static struct weft_manifest_file *new_file(struct weft_manifest *m,
     return more;
 }
 
-/* Checksums are computed beside nothing else: by all processors, few enough
- * that a disk is not asked for everything at once. */
+/* Number of threads that compute checksums: nothing else runs then, so as many
+ * as processors, but few enough not to slow down a disk. */
 static int n_threads(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -125,8 +125,8 @@ int weft_manifest_add_input(struct weft_manifest *m, const char *key,
                             const char *path, uint64_t n_bytes,
                             struct weft_hash hash, struct weft_err *err)
 {
-    struct weft_manifest_input *more = weft_realloc(
-        m->input, m->n_inputs + 1, sizeof *more);
+    struct weft_manifest_input *more = weft_realloc(m->input, m->n_inputs + 1,
+                                                    sizeof *more);
     if (!more)
         return weft_err_nomem(err, "a manifest", sizeof *more);
     m->input = more;
@@ -196,8 +196,8 @@ static void add_inputs(const struct weft_manifest *m, struct weft_text *t)
         weft_text_add_json(t, in->key);
         weft_text_add(t, ", \"path\": ");
         weft_text_add_json(t, in->path);
-        weft_text_addf(t, ", \"bytes\": %" PRIu64 ", \"xxh3\": ",
-                       in->n_bytes);
+        weft_text_addf(t,
+                       ", \"bytes\": %" PRIu64 ", \"xxh3\": ", in->n_bytes);
         add_digits(t, in->hash);
         weft_text_add(t, "}");
     }
@@ -232,7 +232,7 @@ int weft_manifest_write(const struct weft_manifest *m, const char *folder,
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* The text ends in the checksum of what is before it. */
+/* Whether the text ends in the checksum of all before it. */
 static bool has_checksum(const char *text, size_t n)
 {
     char mark[32], end[WEFT_HASH_DIGITS + 8];
@@ -270,8 +270,8 @@ static int read_key(const json_t *o, const char *subject,
         return weft_json_int(o, subject, key->name, key->low, key->high,
                              (int64_t *) (void *) at, err);
     if (key->type == REAL)
-        return weft_json_double(o, subject, key->name,
-                                (double *) (void *) at, err);
+        return weft_json_double(o, subject, key->name, (double *) (void *) at,
+                                err);
     int rc = weft_json_string(o, subject, key->name, &word, err);
     if (rc)
         return rc;
@@ -392,7 +392,7 @@ static int read_inputs(const json_t *o, const char *subject,
     return 0;
 }
 
-/* No key but ours. */
+/* Checks that there are no unknown keys. */
 static int check_keys(const json_t *o, const char *subject, int64_t format,
                       struct weft_err *err)
 {

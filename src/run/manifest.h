@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A checkpoint's manifest.json: where the run stood, what the folder must
- * hold, and what the run has read. Nothing in it is taken on trust: it ends
- * in a checksum of itself, every key is required, of its type and in range,
- * and no other is allowed. doc/formats.md describes the keys.
+ * A checkpoint's manifest.json: the state of the run, the files of the
+ * checkpoint and those that the run has read. It ends in a checksum of itself.
+ * Every key is required and checked for type and range, and unknown keys are
+ * errors. doc/formats.md describes the keys.
  */
 #ifndef WEFT_RUN_MANIFEST_H
 #define WEFT_RUN_MANIFEST_H
@@ -12,18 +12,18 @@
 #include "base/file_hash.h"
 #include "kern/kern.h"
 
-/* Format 1 had Adam's moments beside the weights in the model's folder, one
- * checksum per file, none of itself, and no inputs. */
+/* In format 1 Adam's moments were in the model's folder, each file had one
+ * checksum, and the manifest had no checksum of itself and no inputs. */
 enum { WEFT_MANIFEST_FORMAT_1 = 1, WEFT_MANIFEST_FORMAT = 2 };
 
-/* A file of the checkpoint, by its path inside. */
+/* A file of the checkpoint; its name is the path inside the folder. */
 struct weft_manifest_file {
     char name[64];
     struct weft_file_hash hash;
-    struct weft_hash whole; /* format 1: of all bytes; no chunks */
+    struct weft_hash whole; /* format 1: of all bytes, without chunks */
 };
 
-/* A file that the run read, under the configuration's key. */
+/* A file that the run read, and the configuration's key that names it. */
 struct weft_manifest_input {
     char *key, *path;
     uint64_t n_bytes;
@@ -45,7 +45,8 @@ struct weft_manifest {
 
 void weft_manifest_release(struct weft_manifest *manifest);
 
-/* Adds folder/name, which is read now. Errors: of base/file_hash.h. */
+/* Reads the file folder/name and adds it. Errors: those of
+ * base/file_hash.h. */
 int weft_manifest_add_file(struct weft_manifest *manifest, const char *folder,
                            const char *name, struct weft_err *err);
 /* Adds an input; key and path are copied. */
@@ -53,15 +54,15 @@ int weft_manifest_add_input(struct weft_manifest *manifest, const char *key,
                             const char *path, uint64_t n_bytes,
                             struct weft_hash hash, struct weft_err *err);
 
-/* To folder/manifest.json. */
+/* Writes folder/manifest.json. */
 int weft_manifest_write(const struct weft_manifest *manifest,
                         const char *folder, struct weft_err *err);
-/* Reads and checks it; iteration: the folder's. Release with
- * weft_manifest_release(). Errors name file and key. */
+/* Reads and checks folder/manifest.json; iteration: what the folder's name
+ * says. Release with weft_manifest_release(). Errors name file and key. */
 int weft_manifest_read(const char *folder, int32_t iteration,
                        struct weft_manifest *out, struct weft_err *err);
-/* The manifest's files are the n named ones, and each holds what the manifest
- * says. Reads all of them. */
+/* Checks that the manifest's files are the n named ones, and that the checksum
+ * of each is right. Reads all of them. */
 int weft_manifest_verify(const struct weft_manifest *manifest,
                          const char *folder, const char *const *name,
                          size_t n, struct weft_err *err);

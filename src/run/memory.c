@@ -11,8 +11,8 @@
 #include "run/plan_needs.h"
 #include "run/recorded.h"
 
-/* Tiles that are there all the time, what waits for generation's messages, and
- * tiles of calls. */
+/* When tiles exist: all the time; from the submission of generation on, to
+ * receive its messages; or during a call. */
 enum phase {
     ALWAYS,
     AHEAD,
@@ -62,13 +62,13 @@ static int32_t n_samples(const struct weft_trainer *t)
                      : c->train.batch;
 }
 
-/* Samples that fit a micro-batch by its rows, whatever their lengths. */
+/* How many samples of any length fit into a micro-batch, by its rows. */
 static int64_t fit_rows(const struct weft_trainer *t)
 {
     return weft_max64(1, t->config.train.micro_batch_tokens / longest(t));
 }
 
-/* The most rows of a micro-batch by its rows. */
+/* The most rows of a micro-batch that is limited by rows. */
 static int64_t row_budget(const struct weft_trainer *t)
 {
     int64_t l = longest(t), budget = t->config.train.micro_batch_tokens;
@@ -77,7 +77,8 @@ static int64_t row_budget(const struct weft_trainer *t)
     return weft_max64(budget, l);
 }
 
-/* The most of n samples: their number and targets follow from the rows. */
+/* The size of n samples with n_rows rows in all, with the most runs and
+ * targets. */
 static struct weft_g_rows rows_of(const struct weft_trainer *t, int64_t n,
                                   int64_t n_rows)
 {
@@ -88,8 +89,8 @@ static struct weft_g_rows rows_of(const struct weft_trainer *t, int64_t n,
     return (struct weft_g_rows){n_rows, (int32_t) runs, (int32_t) targets};
 }
 
-/* Rows of a part when n samples are cut in parts of about the same cost: the
- * dearest costs no more than k of the longest. */
+/* The most rows of a part when samples are cut into parts of about the same
+ * cost, none of which costs more than k of the longest samples. */
 static int64_t rows_by_cost(const struct weft_trainer *t,
                             const struct weft_shape *shape, int64_t k)
 {
@@ -169,8 +170,7 @@ static void count_inference(struct budget *b, const struct weft_run_model *m,
         rows = each * longest(t);
     }
     int64_t share = weft_ceil_div(weft_ceil_div(n, each), dp);
-    /* A device finishes a micro-batch before it begins the next one, unless
-     * it waits for others. */
+    /* A device on its own ends a micro-batch before it begins the next one. */
     if (layout->plan.tp * layout->plan.pp == 1)
         share = weft_min64(share, layout->any_device ? t->job.n_devices : 1);
     struct weft_g_rows all = rows_of(t, n, share * rows);
@@ -187,8 +187,8 @@ static void count_frozen(struct budget *b, const struct weft_run_model *m,
     count_inference(b, m, call, INFER);
 }
 
-/* A checkpoint's tiles come to rank 0 one after another: the last may still
- * be on its way out. */
+/* For a checkpoint, tiles are copied to rank 0 one after another; there can be
+ * two at a time, as one may not be released yet. */
 static void count_saved(struct budget *b, const struct weft_shape *shape)
 {
     size_t most = 0;
@@ -243,8 +243,8 @@ static bool serves(const struct weft_g_layout *layout, int32_t place)
     return false;
 }
 
-/* Whether tiles of samples may lie at a place: where a call makes or packs
- * them, and where the controller reads them. */
+/* Whether tiles of samples may lie at a place: calls write or pack them there,
+ * or the controller reads them there. */
 static bool has_samples(const struct weft_trainer *t, int32_t place)
 {
     bool has = place == 0;
@@ -309,9 +309,10 @@ static size_t sum_of(const struct budget *b, enum phase phase, int32_t place,
     return sum;
 }
 
-/* What can come together. Inference may still run when the critic's training
- * begins; the actor's needs all of it. What is generated ahead needs the
- * actor's new weights, its values the critic's. */
+/* Phases that can overlap. Inference may still run when the critic's training
+ * begins, but must have ended before the actor's begins. Generation of the
+ * next iteration needs the actor's new weights, and inference of its values
+ * the critic's. */
 static const bool together[][N_PHASES] = {
     {[GENERATE] = true, [INFER] = true, [VALUES] = true},
     {[INFER] = true, [VALUES] = true, [CRITIC] = true},
@@ -467,7 +468,7 @@ static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_TASKS] = "lower train.mini_batches_ahead",
 };
 
-/* whose_out: the words before the number. */
+/* whose_out: the words that describe the limit in messages. */
 static int memory_limit(const struct weft_trainer *t, size_t *out,
                         const char **whose_out, struct weft_err *err)
 {
@@ -480,13 +481,13 @@ static int memory_limit(const struct weft_trainer *t, size_t *out,
     int rc = weft_topology_read(&machine, err);
     if (rc)
         return rc;
-    *out = (size_t) machine.free_bytes; /* or what a control group leaves */
+    *out = (size_t) machine.free_bytes; /* control groups are considered */
     *whose_out = machine.of_process ? "ulimit -v leaves it"
                                     : "this machine has free";
     return 0;
 }
 
-/* What the places of this rank take, by class. */
+/* Bytes at all places of this rank, by class. */
 static void sum_rank(const struct weft_trainer *t,
                      int64_t out[WEFT_MEM_ALL + 1])
 {
@@ -498,12 +499,12 @@ static void sum_rank(const struct weft_trainer *t,
             out[c] += t->plan.memory[d][c];
 }
 
-/* What may help, from what costs least time. */
+/* Changes that may save memory, in the order of the time that they cost. */
 static const struct change {
     const char *text;
     int32_t zero;
     bool recompute;
-    int32_t tp, pp; /* factors, in exchange for dp */
+    int32_t tp, pp; /* factors by which dp is divided */
 } changes[] = {
     {"train.recompute", 0, true, 1, 1},
     {"train.zero 1", 1, false, 1, 1},
@@ -514,7 +515,7 @@ static const struct change {
     {"twice the pp and train.zero 1", 1, false, 1, 2},
 };
 
-/* Training's layouts with a change, where it can be had. */
+/* Changes a training call's layout as far as that is possible. */
 static int apply(struct weft_trainer *t, const struct change *change,
                  enum weft_call call, const struct weft_shape *shape,
                  struct weft_err *err)
@@ -533,7 +534,7 @@ static int apply(struct weft_trainer *t, const struct change *change,
                               &t->layout[call], err);
 }
 
-/* Bytes of this rank with a change; negative: not known. */
+/* Bytes of this rank with a change; negative if they cannot be predicted. */
 static int64_t bytes_with(const struct weft_trainer *t,
                           const struct change *change)
 {

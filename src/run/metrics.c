@@ -133,7 +133,7 @@ const char *weft_metrics_at(const struct weft_metrics *metrics, size_t i,
 
 /* ---- TRL's names ------------------------------------------------------ */
 
-/* Of its PPO, GRPO and SFT trainers, where they mean the same number. */
+/* Names in TRL's PPO, GRPO and SFT trainers that mean the same number. */
 static const struct {
     const char *tag, *trl;
 } alias[] = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.jsonl: appending, cutting back upon resume, reading by columns. */
+/* metrics.jsonl: appends lines, removes later ones on resume, reads
+ * columns. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -21,7 +22,7 @@ enum { SYNC_EVERY_S = 1 };
 struct weft_metrics_writer {
     char *path;
     int fd;
-    off_t n_bytes; /* whole lines */
+    off_t n_bytes; /* of complete lines */
     bool trl;
     double synced_s;
     struct weft_tensorboard *tensorboard;
@@ -29,11 +30,11 @@ struct weft_metrics_writer {
 
 /* ---- Lines ------------------------------------------------------------ */
 
-/* Goes over the lines of a file's text. */
+/* A position among the lines of a file's text. */
 struct lines {
     const char *at, *end;
     int number;
-    bool torn; /* the line just read was the last, without a line feed */
+    bool torn; /* the present line has no line feed; it is the last */
 };
 
 static bool next_line(struct lines *l, const char **line, size_t *n)
@@ -56,7 +57,7 @@ static bool is_empty(const char *line, size_t n)
     return n == 0;
 }
 
-/* A record, or NULL for a last line that was torn. */
+/* Parses a record; NULL for an incomplete last line. */
 static int parse_line(const char *path, const struct lines *l,
                       const char *line, size_t n, json_t **out,
                       int64_t *iteration, struct weft_err *err)
@@ -107,7 +108,7 @@ static int keep_lines(const char *path, const char *text, size_t n_text,
     return weft_text_check(keep, path, err);
 }
 
-/* Leaves in the file what the run keeps. */
+/* Removes the lines of iterations after n_iterations from the file. */
 static int cut_back(const char *path, int64_t n_iterations,
                     struct weft_err *err)
 {
@@ -199,7 +200,7 @@ static void add_record(struct weft_text *t, bool trl, int64_t iteration,
     weft_text_add(t, "}\n");
 }
 
-/* All of the line or nothing of it. */
+/* Appends the line; after an error removes what was written of it. */
 static int append(struct weft_metrics_writer *w, const struct weft_text *line,
                   struct weft_err *err)
 {
@@ -339,7 +340,7 @@ int weft_metrics_read(const char *path, struct weft_metrics_table *out,
     t.iteration = weft_alloc(room, sizeof *t.iteration);
     rc = t.iteration ? read_lines(path, text, n, room, &t, err)
                      : weft_err_nomem(err, path, room * 8);
-    for (size_t k = 1; k < t.n_tags; k++) /* columns of n_rows, not of room */
+    for (size_t k = 1; k < t.n_tags; k++) /* move columns together */
         memmove(t.value + k * t.n_rows, t.value + k * room,
                 t.n_rows * sizeof *t.value);
     weft_free(text);

@@ -26,7 +26,7 @@ int weft_run_arch(const struct weft_config *config, enum weft_run_role role,
         return rc;
     }
     if (role == WEFT_RUN_CRITIC)
-        weft_arch_make_scalar(&arch); /* a language model's trunk will do */
+        weft_arch_make_scalar(&arch); /* of a language model: new head */
     if (arch.shape.scalar_head != scalar)
         return weft_err_set(
             err, WEFT_EINVAL, "%s: '%s' %s", name, folder,
@@ -118,7 +118,7 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
 
 /* ---- The plan --------------------------------------------------------- */
 
-/* The configuration's word where the layout's text has none. */
+/* Applies the configuration's keys where the layout's text does not say. */
 static void apply_keys(const struct weft_config *c, struct weft_plan *plan)
 {
     struct weft_call_plan *ref = &plan->call[WEFT_CALL_REF_INFER];

@@ -16,7 +16,8 @@ struct play {
 
 enum { PASSES = 3 };
 
-/* Subtasks of the first n models, weight passes counted everywhere. */
+/* Number of subtasks of the first n models, as if all had passes for
+ * weights. */
 static size_t n_ids(const struct weft_schedule_problem *problem, int32_t n)
 {
     size_t ids = 0;
@@ -39,7 +40,8 @@ static size_t id_of(const struct play *p, const struct weft_subtask *k)
     return n_ids(p->problem, k->model) + at * PASSES + (size_t) k->pass;
 }
 
-/* What must be over before k starts, but for its device's order. */
+/* The subtasks that must end before k starts, besides its device's
+ * predecessor. */
 static int32_t before_of(const struct play *p, const struct weft_subtask *k,
                          struct weft_subtask out[WEFT_EMULATE_BEFORE])
 {
@@ -108,7 +110,8 @@ static void insert(struct play *p, const struct weft_subtask *k,
         problem->latency * p->unit_s, n, tile, is_far, p->span[id_of(p, k)]);
 }
 
-/* Every device in its order, inputs before what reads them. */
+/* Inserts all subtasks, in the order of every device, and after those that
+ * they depend on. */
 static int insert_all(struct play *p, struct weft_err *err)
 {
     const struct weft_schedule *s = p->schedule;
@@ -150,7 +153,7 @@ static int create_spans(struct play *p, struct weft_err *err)
     return rc;
 }
 
-/* Measured times to the schedule, in units from the first start on. */
+/* Writes measured times to the schedule, in units since the first start. */
 static void read_spans(struct play *p)
 {
     struct weft_schedule *s = p->schedule;

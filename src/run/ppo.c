@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One PPO iteration as a submission: generation; per finished samples the
- * inference of reference, critic and reward models; advantages; training of
- * critic and actor. Nothing waits for a whole stage but what its data need.
+ * Submits one PPO iteration: generation; inference of reference, critic and
+ * reward models on samples as they finish; advantages; training of critic and
+ * actor. Each task waits only for the data that it reads.
  */
 #include "run/ppo.h"
 
@@ -25,7 +25,7 @@ float weft_ppo_inv_temperature(const struct weft_config *c)
     return c->rollout.temperature > 0 ? 1 / c->rollout.temperature : 1;
 }
 
-/* A tile at the first place, the controller's. */
+/* A temporary tile at the first place, where rank 0 reads. */
 static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
                 struct weft_tile **out)
 {
@@ -113,7 +113,7 @@ static int generate(struct weft_ppo *p)
 
 /* ---- Advantages ------------------------------------------------------- */
 
-/* What a sample's calls made, at the first place. */
+/* Copies the results of a sample's calls to the first place. */
 static void fetch_results(struct weft_ppo *p, int32_t i,
                           const struct weft_where *where)
 {
@@ -197,7 +197,8 @@ static int advantages(struct weft_ppo *p)
 
 /* ---- The iteration ---------------------------------------------------- */
 
-/* Answers that are still owed, so that what was submitted can run out. */
+/* After an error: completes the tiles that wait for rewards, so that the tasks
+ * which read them can end. */
 static void give_up(struct weft_ppo *p)
 {
     static const double none = 0;
@@ -265,7 +266,8 @@ void weft_ppo_forget(struct weft_trainer *t)
     t->next = NULL;
 }
 
-/* The iteration's samples: generated during the last one, or now. */
+/* Takes the samples that were generated during the last iteration, or
+ * generates them now. */
 static int begin(struct weft_trainer *t, struct weft_ppo **out,
                  struct weft_err *err)
 {
@@ -279,9 +281,9 @@ static int begin(struct weft_trainer *t, struct weft_ppo **out,
     return rc ? rc : generate(*out);
 }
 
-/* The next iteration's generation needs the actor's new weights, but not the
- * critic's: it runs beside the critic's training. Not across a checkpoint,
- * which holds no samples. */
+/* Begins the next iteration's generation. It needs the actor's new weights,
+ * but not the critic's, so it runs during the critic's training. It does not
+ * begin before a checkpoint, as checkpoints contain no samples. */
 static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
@@ -292,7 +294,7 @@ static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
     return rc ? rc : generate(t->next);
 }
 
-/* What rank 0 will read of an update, at the first place. */
+/* Copies the results of an update that rank 0 reads to the first place. */
 static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
 {
     for (int32_t k = 0; k < u->n_stats; k++)
@@ -301,11 +303,13 @@ static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
         weft_trainer_fetch(p->t, &u->norm[k]);
 }
 
-/* Training waits for its own mini-batches, all of which need the rewards. */
+/* Submits the rest of the iteration. The rewards are computed before training,
+ * as weft_ppo_train() waits for mini-batches, which need them. */
 static int submit(struct weft_ppo *p)
 {
     int rc = advantages(p);
-    /* An error here is rank 0's: it goes on until all meet. */
+    /* An error here happens on rank 0 alone, which continues until all ranks
+     * agree on it. */
     bool first = weft_world_rank() == 0 || p->t->recorded;
     if (!rc && first && weft_ppo_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
@@ -327,7 +331,7 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
         rc = submit(p);
     if (!rc)
         rc = generate_ahead(t, err);
-    if (rc) { /* let what is submitted run out as no-ops */
+    if (rc) { /* submitted tasks then end without doing anything */
         weft_seq_fail(t->seq, rc, "%s", err && err->code ? err->text : "");
         if (p)
             give_up(p);

@@ -5,31 +5,32 @@
 
 #include "run/trainer.h"
 
-/* Tiles of one sample beside its rollout, where they are made. */
+/* Tiles of one sample besides its rollout, at the places where they are
+ * written. */
 struct weft_ppo_sample {
     struct weft_tile *ref, *value, *advantage, *score;
     struct weft_tile *model_score[WEFT_MAX_REWARDS];
     struct weft_external *answer; /* fills `score`; NULL once completed */
-    /* The same at the first place, where rank 0 reads them; borrowed. */
+    /* The same at the first place, where rank 0 reads them. Borrowed. */
     struct {
         struct weft_tile *rollout, *ref, *value;
         struct weft_tile *model_score[WEFT_MAX_REWARDS];
     } home;
 };
 
-/* An inference call on samples as they finish. */
+/* An inference call, which gets samples as their generation ends. */
 struct weft_ppo_call {
     enum weft_call call;
     struct weft_run_model *model;
-    int32_t reward; /* its number; -1: none */
-    bool open;      /* the view */
+    int32_t reward; /* number of the reward; -1: none */
+    bool open;      /* the view is open */
     struct weft_g_view view;
-    int32_t *waiting; /* (n) finished, not yet in a micro-batch */
+    int32_t *waiting; /* (n) samples that are not yet in a micro-batch */
     int32_t n_waiting, waiting_rows;
-    int32_t n_flushed; /* micro-batches */
+    int32_t n_flushed; /* micro-batches submitted */
 };
 
-/* What a sample says, decoded. */
+/* The text of a sample. */
 struct weft_ppo_text {
     struct weft_row row;
     struct weft_str prompt, response;
@@ -37,13 +38,13 @@ struct weft_ppo_text {
     bool ended;
 };
 
-/* What a training call left to be read. */
+/* The results of a training call that rank 0 reads. */
 struct weft_ppo_update {
     struct weft_g_stats *stats; /* (n_stats) of all micro-batches */
     int32_t n_stats;
     struct weft_tile **norm; /* (n_norms) one per optimizer step */
     int32_t n_norms;
-    int32_t first_stats; /* entries of the very first step */
+    int32_t first_stats; /* entries of the first step */
     double lr;
 };
 
@@ -59,7 +60,7 @@ struct weft_ppo {
     struct weft_ppo_update actor_update, critic_update;
     struct weft_ppo_text *text;       /* (n) from the rewards on */
     double (*part)[WEFT_MAX_REWARDS]; /* (n) unweighted rewards */
-    struct weft_g_view actor;         /* weights as generation sees them */
+    struct weft_g_view actor;         /* weights for generation */
     struct weft_ppo_call call[2 + WEFT_MAX_REWARDS];
     int32_t n_calls;
     struct weft_g_copies *copies;
@@ -71,42 +72,47 @@ struct weft_ppo {
 
 float weft_ppo_inv_temperature(const struct weft_config *config);
 
-/* Inference calls of the iteration, before generation. */
+/* Sets up the iteration's inference calls; call it before generation. */
 int weft_ppo_calls_init(struct weft_ppo *p);
-/* A sample is finished: it joins the micro-batches of all calls, which are
- * submitted as they fill. */
+/* Adds a sample whose generation has ended to the micro-batches of all calls;
+ * full micro-batches are submitted. */
 int weft_ppo_calls_add(struct weft_ppo *p, int32_t index);
-/* Submits what waits; the calls need their weights no more. */
+/* Submits the remaining micro-batches, and closes the views of the calls'
+ * weights. */
 int weft_ppo_calls_end(struct weft_ppo *p);
 void weft_ppo_calls_release(struct weft_ppo *p);
 
-/* Submits all epochs and mini-batches of actor and critic, a mini-batch of
- * each in turn, or both fused into one schedule; waits while too many of them
- * have not ended (train.mini_batches_ahead), so the rewards must be there. */
+/* Submits all epochs and mini-batches of actor and critic: one mini-batch of
+ * each alternately, or both fused into one schedule. Waits while more than
+ * train.mini_batches_ahead of them have not ended; so the rewards must be
+ * computed before. */
 int weft_ppo_train(struct weft_ppo *p);
 void weft_ppo_update_release(struct weft_ppo_update *update);
 
-/* Computes the rewards that are not models' (rules, programs, callback) and
- * lets the graph go on. On an error answers are still owed. */
+/* Computes the rewards that are not models (rules, programs, callback) and
+ * completes the tiles that wait for them. After an error some of these tiles
+ * are not completed. */
 int weft_ppo_rewards(struct weft_ppo *p);
 void weft_ppo_texts_release(struct weft_ppo *p);
 
-/* Seconds of one batch of samples. Its generation may run while the batch
- * before it trains, so that `step`, from its first task of generation to its
- * last one of training, is longer than its turn: the time between the ends of
- * two iterations. Calls lie inside of `step`, from their first task to their
- * last; `adv` and `gen_work` are the work of tasks, summed over devices. */
+/* Seconds of one batch of samples. `step` is the time from its first
+ * generation task to its last training task. As its generation may run while
+ * the previous batch trains, `step` can be longer than the time between the
+ * ends of two iterations. The time of a call is from its first task to its
+ * last; `adv` and `gen_work` are the run times of tasks, summed over
+ * devices. */
 struct weft_ppo_times {
     double gen, gen_work, reward, ref, values, adv;
     double update_critic, update_actor, step;
 };
-/* time: the batch's, of all ranks; rewards: of the host. */
+/* time: of the batch's calls on all ranks; rewards: when rank 0 computed the
+ * rewards. */
 void weft_ppo_times_get(const struct weft_call_time time[WEFT_N_CALLS],
                         const struct weft_span *rewards,
                         struct weft_ppo_times *out);
 
-/* Reads tiles of the finished iteration into the trainer's metrics, and
- * writes samples. The sequence must have been waited for. Rank 0 alone. */
+/* Sets the trainer's metrics from the tiles of the finished iteration, and
+ * writes samples. Call it on rank 0 alone, after the wait for the sequence. */
 int weft_ppo_report(struct weft_ppo *p);
 
 #endif

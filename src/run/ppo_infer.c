@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inference of finished samples by the reference, the critic and the reward
- * models: each call packs them into micro-batches of its own, which go to its
- * replicas in turn.
+ * models. Each call packs them into micro-batches of its own, which its
+ * replicas get in turn.
  */
 #include "base/alloc.h"
 #include "run/ppo.h"
@@ -66,7 +66,7 @@ static struct weft_tile **out_of(struct weft_ppo *p,
                                           : &x->value;
 }
 
-/* The weights where the call needs them, from its first micro-batch on. */
+/* Opens the view of the weights at the call's first micro-batch. */
 static int open_view(struct weft_ppo *p, struct weft_ppo_call *c)
 {
     struct weft_where where = where_of(p, c);
@@ -127,7 +127,8 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
     return rc;
 }
 
-/* Does a sample of so many rows open a new micro-batch? */
+/* Whether a sample of so many rows does not fit into the present
+ * micro-batch. */
 static bool is_full(const struct weft_ppo *p, const struct weft_ppo_call *c,
                     int32_t rows)
 {

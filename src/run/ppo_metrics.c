@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a finished iteration says: sums are taken over samples in index order,
- * so a metric has the same bits on every placement. Tags are verl's.
+ * Metrics of a finished iteration. Sums are over samples in index order, so a
+ * metric has the same bits for every placement. Tags are verl's.
  */
 #include <math.h>
 #include <string.h>
@@ -51,8 +51,8 @@ static int add_stats(const struct weft_ppo *p,
     return 0;
 }
 
-/* A sample of a mini-batch appears once per epoch: epochs are added apart, so
- * that by_sample above holds one entry each. */
+/* Sums an update's statistics, one epoch after another: a sample has one entry
+ * per epoch, and add_stats() takes one entry of each sample. */
 static int sum_update(const struct weft_ppo *p,
                       const struct weft_ppo_update *u, enum weft_loss loss,
                       struct sums *out)
@@ -119,8 +119,9 @@ static void set3(struct weft_metrics *m, const char *tag, double mean,
     weft_metrics_setf(m, min, "%s/min", tag);
 }
 
-/* Equal scores teach nothing: usually the reward finds no answer at all. Said
- * once, until scores differ again. */
+/* Warns if all scores are equal: nothing can be learned from them, and usually
+ * the reward finds no answer in any response. It warns again only after scores
+ * have differed. */
 static void warn_equal_scores(const struct weft_ppo *p,
                               const struct columns *c)
 {
@@ -190,7 +191,7 @@ static int report_updates(const struct weft_ppo *p)
     weft_metrics_set(m, "critic/grad_norm", mean_norm(&p->critic_update));
     weft_metrics_set(m, "critic/lr", p->critic_update.lr);
     if (p->actor_update.n_norms == 0)
-        return 0; /* the critic warms up */
+        return 0; /* only the critic is trained (ppo.critic_warmup) */
     rc = sum_update(p, &p->actor_update, WEFT_LOSS_POLICY, &s);
     if (rc)
         return rc;
@@ -251,7 +252,7 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
                      (double) total / 1073741824.0);
 }
 
-/* Scores of reward models belong to the record as well. */
+/* Reads the scores of reward models. */
 static void read_model_scores(struct weft_ppo *p)
 {
     for (int32_t i = 0; i < p->n; i++)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewards that no task computes: rules, programs, the caller's function. */
+/* Computes the rewards for which there are no tasks: rules, programs, the
+ * caller's function. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
 #include "run/ppo.h"
 
-/* Decodes sample i's response; reads its rollout (waits until it is there). */
+/* Waits for the rollout of sample i and decodes its response. */
 static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
 {
     struct weft_trainer *t = p->t;

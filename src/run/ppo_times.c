@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long an iteration and its calls took, from the times of its tasks. */
+/* Computes how long an iteration and its calls took, from its tasks' times. */
 #include "run/ppo.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static double length(const struct weft_call_time *t)
     return t->n_tasks > 0 ? t->last_s - t->first_s : 0;
 }
 
-/* Of two spans together; what lies between them does not count. */
+/* The length of the union of two spans. */
 static double together(const struct weft_call_time *t,
                        const struct weft_span *span)
 {

@@ -23,8 +23,8 @@ struct training {
     const struct weft_optimizer_config *optim;
     int64_t *steps;
     struct weft_ppo_update *update;
-    struct weft_g_train train;     /* of every step, but for what changes */
-    uint32_t *order;               /* (n) of the epoch */
+    struct weft_g_train train;     /* what all steps have in common */
+    uint32_t *order;               /* (n) samples in the epoch's order */
     struct weft_pack_sample *pack; /* (n) in that order */
     struct one_step *step;         /* (n_steps) submitted together */
     int32_t n_steps;
@@ -114,7 +114,7 @@ static void training_release(struct training *r)
     weft_free(r->pack);
 }
 
-/* What the samples of the step carry into the graph. */
+/* Sets the tiles and numbers of the step's samples that its tasks read. */
 static void fill_pack(const struct training *r, struct one_step *o)
 {
     const struct weft_ppo *p = r->p;
@@ -143,7 +143,7 @@ static void fill_pack(const struct training *r, struct one_step *o)
     }
 }
 
-/* Optimizer step k of epoch e. */
+/* Begins optimizer step k of epoch e. */
 static int step_begin(struct training *r, int32_t e, int32_t k,
                       struct one_step *o)
 {
@@ -186,7 +186,7 @@ static void step_end(struct training *r, struct one_step *o)
         u->first_stats = n_stats;
 }
 
-/* Optimizer steps k .. k + n_steps - 1 of n models together. */
+/* Submits optimizer steps k .. k + n_steps - 1 of n models together. */
 static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
                  int32_t n_steps)
 {
@@ -208,10 +208,10 @@ static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
     return rc;
 }
 
-/* Mini-batch number n of the update (joined ones count as one) is submitted
- * next, as a lot of tasks of its own, when number n - mini_batches_ahead has
- * ended. It needs nothing of later ones, so every rank waits for its own part
- * of it. */
+/* Waits until mini-batch number n - mini_batches_ahead of the update has
+ * ended; the tasks of number n, which is submitted next, are a new lot
+ * (rt/graph.h). Joined mini-batches count as one. Every rank waits only for
+ * its own tasks, which do not depend on later mini-batches. */
 static void open_window(struct weft_trainer *t, int32_t n)
 {
     int32_t ahead = t->config.train.mini_batches_ahead;
@@ -222,8 +222,8 @@ static void open_window(struct weft_trainer *t, int32_t n)
         weft_seq_wait_lot(t->seq, lot - ahead);
 }
 
-/* All epochs and mini-batches of n models, fused or in turn. The actor's
- * tasks have priority, so that a device they share does them first. */
+/* Submits all epochs and mini-batches of n models, fused or alternately. The
+ * actor's tasks have priority on devices that both models use. */
 static int train(struct training r[], int32_t n, bool fused)
 {
     struct weft_trainer *t = r->p->t;

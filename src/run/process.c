@@ -16,7 +16,7 @@
 
 enum {
     TERM_S = 1, /* from SIGTERM to SIGKILL */
-    KILL_S = 10 /* then: a program that the kernel does not let go */
+    KILL_S = 10 /* after SIGKILL: the kernel may hold the process longer */
 };
 
 /* The thread that started the program, and what it knows. */
@@ -25,9 +25,9 @@ struct weft_keeper {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
     bool started, ended;
-    int why;       /* errno of a start that failed, else 0 */
-    pid_t pid;     /* a zombie once it has ended: the number stays its own */
-    siginfo_t end; /* once it has ended */
+    int why;       /* errno if the start failed, else 0 */
+    pid_t pid;     /* not waited for after its end, so it is not reused */
+    siginfo_t end; /* set when the program has ended */
 
     /* Read by the thread while it starts. */
     char *const *command;
@@ -45,7 +45,7 @@ static void close_fd(int *fd)
 
 /* ---- Starting --------------------------------------------------------- */
 
-/* In the child: becomes the program, or says why not and ends. */
+/* Runs in the child: becomes the program, or reports errno and ends. */
 WEFT_NORETURN static void become(const struct weft_keeper *k, pid_t parent)
 {
     sigset_t none;
@@ -55,7 +55,7 @@ WEFT_NORETURN static void become(const struct weft_keeper *k, pid_t parent)
     signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it ended before the line above */
+    if (getppid() != parent) /* the parent ended before the call above */
         _exit(127);
     bool ok = !k->directory || chdir(k->directory) == 0;
     for (int i = 0; i < 3; i++)
@@ -78,7 +78,7 @@ static int start(struct weft_keeper *k)
         become(k, parent);
     if (k->pid < 0)
         return errno;
-    setpgid(k->pid, k->pid); /* whoever of the two comes first */
+    setpgid(k->pid, k->pid); /* the child does it, too; the first counts */
     close_fd(&k->report[1]);
     ssize_t got = read(k->report[0], &why, sizeof why);
     if (got == (ssize_t) sizeof why && why != 0) {
@@ -109,8 +109,9 @@ static void *keep(void *arg)
     return NULL;
 }
 
-/* Pipes for stdin, stdout, stderr and the report: ours keep from blocking.
- * None may be one of the first three numbers, which the child gives away. */
+/* Makes pipes for stdin, stdout, stderr and the report of a failed start.
+ * Weft's ends do not block. No descriptor may be 0, 1 or 2, which the child
+ * replaces. */
 static int make_pipes(struct weft_keeper *k, struct weft_process *p)
 {
     int end[4][2];
@@ -139,7 +140,8 @@ static int make_pipes(struct weft_keeper *k, struct weft_process *p)
     return 0;
 }
 
-/* The thread takes no signals: they are the program's own business. */
+/* Starts the thread with all signals blocked, so that other threads of the
+ * program handle them. */
 static int start_keeper(struct weft_keeper *k)
 {
     sigset_t all, before;
@@ -262,10 +264,10 @@ void weft_process_close(struct weft_process *process, double grace_s)
         kill(-k->pid, SIGTERM);
         wait_end(k, TERM_S);
     }
-    kill(-k->pid, SIGKILL); /* it, or those that it has left behind */
+    kill(-k->pid, SIGKILL); /* the program or its remaining children */
     if (!wait_end(k, KILL_S)) {
         pthread_detach(
-            k->thread); /* the kernel holds it; so it keeps its thread */
+            k->thread); /* the program cannot end; nor can its thread */
         return;
     }
     pthread_join(k->thread, NULL);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that runs beside Weft, at the other end of three pipes.
+ * A child process that is connected to Weft by three pipes.
  *
- * It is a process group of its own, so that Ctrl-C does not reach it, and it
- * does not outlive Weft, however that ends. Linux ends a child when the thread
- * that forked it ends; so a thread is kept for that as long as the program
- * runs, whichever thread started it.
+ * It has a process group of its own, so that Ctrl-C does not reach it, and it
+ * ends when Weft ends for any reason. For this Linux is told to signal the
+ * child when its parent ends; as it does so when the thread that forked the
+ * child ends, a separate thread forks it and lives as long as the child.
  */
 #ifndef WEFT_RUN_PROCESS_H
 #define WEFT_RUN_PROCESS_H
@@ -19,19 +19,21 @@ struct weft_process {
     struct weft_keeper *keeper;
 };
 
-/* Starts command[0] (found on PATH, NULL at the end) in `directory` (NULL:
- * here). SIGPIPE is ignored from here on unless a handler is set. Errors:
- * WEFT_ENOTFOUND, WEFT_EIO; `process` is closed then. */
+/* Starts command[0], which is searched in PATH; command ends in NULL.
+ * directory: its working directory (NULL: the present one). SIGPIPE is ignored
+ * from now on unless it has a handler. Errors: WEFT_ENOTFOUND, WEFT_EIO;
+ * `process` is then closed. */
 int weft_process_open(char *const *command, const char *directory,
                       struct weft_process *process, struct weft_err *err);
 
-/* Waits up to `s` for its end. Returns whether it has ended, and how: "ended
- * with status 3", "was ended by signal 9 (Killed)". */
+/* Waits up to `s` seconds for the process to end. Returns whether it has
+ * ended; how_out: "ended with status 3", "was ended by signal 9 (Killed)". */
 bool weft_process_ended(const struct weft_process *process, double s,
                         char how_out[64]);
 
-/* Closes the pipes, waits up to grace_s for the end, then ends the process
- * group, children of the program too. A second call does nothing. */
+/* Closes the pipes, waits up to grace_s seconds for the process to end, then
+ * kills its process group with all children in it. A second call does
+ * nothing. */
 void weft_process_close(struct weft_process *process, double grace_s);
 
 #endif

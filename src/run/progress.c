@@ -12,7 +12,7 @@
 struct weft_progress {
     FILE *out;
     bool terminal;
-    bool drawn; /* a bar stands below the lines */
+    bool drawn; /* a bar is shown below the lines */
     int64_t n_total;
     double last_s; /* end of the last iteration */
     double step_s; /* moving mean of an iteration's time; < 0: none yet */
@@ -49,7 +49,7 @@ static void add(struct line *l, const char *fmt, ...)
         l->n = l->n + (size_t) n < l->room ? l->n + (size_t) n : l->room - 1;
 }
 
-/* "  name value" where the record has the tag. */
+/* Adds "  name value" if the record has the tag. */
 static void add_metric(struct line *l, const struct weft_metrics *m,
                        const char *name, const char *tag)
 {

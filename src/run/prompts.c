@@ -11,9 +11,9 @@
 
 /* ---- Long texts ------------------------------------------------------- */
 
-/* What data.long_prompts says of a row of which `part` has n tokens where
- * `limit` are allowed; why ends the sentence of a refusal. keep_out: use the
- * row, cut. */
+/* Applies data.long_prompts to a row of which `part` has n tokens and `limit`
+ * are allowed: error, skip, or truncate. why: the end of the error's text.
+ * keep_out: the row is used, and must be truncated. */
 static int judge_long(const struct weft_trainer *t,
                       const struct weft_row *row, const char *part, int32_t n,
                       int32_t limit, const char *why, bool *keep_out,
@@ -29,7 +29,7 @@ static int judge_long(const struct weft_trainer *t,
                         t->config.data.path, row->line, part, n, why, limit);
 }
 
-/* A prompt loses its beginning: its end matters most. */
+/* Truncates a long prompt at its beginning, as its end matters most. */
 static int limit_prompt(const struct weft_trainer *t,
                         const struct weft_row *row, struct weft_run_prompt *p,
                         bool *keep_out, struct weft_err *err)
@@ -58,7 +58,7 @@ static int limit_prompt(const struct weft_trainer *t,
     return 0;
 }
 
-/* A response loses its end. */
+/* Truncates a long response at its end. */
 static int limit_whole(const struct weft_trainer *t,
                        const struct weft_row *row, struct weft_run_prompt *p,
                        bool *keep_out, struct weft_err *err)
@@ -88,8 +88,8 @@ static int check_label(const struct weft_trainer *t,
 
 /* ---- Rows ------------------------------------------------------------- */
 
-/* Prompt and response. A text without a prompt begins with its first token:
- * something must predict from. */
+/* Encodes prompt and response. Without a prompt the first token of the
+ * response is the prompt, as the next ones are predicted from it. */
 static int encode_pair(struct weft_trainer *t, const struct weft_row *row,
                        struct weft_run_prompt *p, struct weft_err *err)
 {
@@ -104,7 +104,7 @@ static int encode_pair(struct weft_trainer *t, const struct weft_row *row,
     if (r.n == r.n_prompt)
         return weft_err_set(err, WEFT_EINVAL, "the response is empty");
     if (!r.templated && t->config.data.add_eos)
-        p->token[p->n++] = t->end; /* the renderer leaves room */
+        p->token[p->n++] = t->end; /* the renderer allocates one more */
     if (p->n_prompt == 0)
         p->n_prompt = 1;
     if (r.cut && !t->warned_cut)
@@ -199,7 +199,8 @@ static int find_turn_end(const struct weft_trainer *t, int32_t *out,
     return rc;
 }
 
-/* End-of-sequence ids of the model, the template's turn end, rollout.stop. */
+/* Collects the ids that end a response: the model's, the end of the template's
+ * turn, rollout.stop. */
 static int collect_stops(struct weft_trainer *t, struct weft_err *err)
 {
     t->n_stop = weft_lm_stop_ids(&t->actor.arch, t->stop);
@@ -239,7 +240,7 @@ static int collect_stops(struct weft_trainer *t, struct weft_err *err)
     return 0;
 }
 
-/* Rules compare with the row's label. */
+/* Whether a reward compares with the row's label. */
 static bool wants_labels(const struct weft_config *c)
 {
     for (int32_t r = 0; r < c->n_rewards; r++)

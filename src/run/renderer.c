@@ -20,7 +20,7 @@ int weft_renderer_init(const struct weft_renderer_options *o,
         rc = weft_chat_open(r.automatic ? "folder" : o->template, o->folder,
                             &date, &r.chat, &inner);
         if (rc == WEFT_ENOTFOUND && r.automatic)
-            rc = 0; /* plain texts need none */
+            rc = 0; /* plain text needs no template */
         else if (rc)
             rc = weft_err_set(err, rc, "%s", inner.text);
     }
@@ -47,7 +47,7 @@ static json_t *message(const char *role, struct weft_str content)
                      content.n);
 }
 
-/* The row's messages behind the system's; with_answer: with the response.
+/* The system message and the row's messages; with_answer: and the response.
  * NULL when memory is out. */
 static json_t *conversation(const struct weft_renderer *r,
                             const struct weft_row *row, bool with_answer)
@@ -89,14 +89,15 @@ static int render(const struct weft_renderer *r, const struct weft_row *row,
     return rc;
 }
 
-/* A template speaks for the row. */
+/* Whether a template renders the row. */
 static bool is_templated(const struct weft_renderer *r,
                          const struct weft_row *row)
 {
     return r->chat && (row->prompt.s || row->messages);
 }
 
-/* Conversations need a template, and a prompt that ends in a question. */
+/* Checks a row: messages need a template, and must not end with the
+ * assistant's. */
 static int check(const struct weft_renderer *r, const struct weft_row *row,
                  struct weft_err *err)
 {
@@ -157,8 +158,8 @@ static int encode(const struct weft_tokenizer *tokenizer, struct weft_str s,
     return rc;
 }
 
-/* A prompt that spells special tokens has been through a template; "auto"
- * would put another around it. */
+/* A prompt whose text contains special tokens was rendered by a template
+ * before, and "auto" would render it again: this is an error. */
 static int check_plain(const struct weft_renderer *r,
                        const struct weft_tokenizer *tokenizer,
                        const struct weft_row *row, struct weft_err *err)
@@ -188,7 +189,8 @@ int weft_renderer_encode_prompt(const struct weft_renderer *r,
 {
     struct weft_rendered done = {.templated = is_templated(r, row)};
     struct weft_str text = {0};
-    /* Also without a template: prompts that come rendered spell them. */
+    /* Special tokens are also recognised without a template, as the prompts
+     * may have been rendered before. */
     unsigned flags = WEFT_TOK_SPECIAL
                    | (done.templated ? 0 : WEFT_TOK_ADD_BOS);
     int rc = weft_renderer_prompt(r, row, &text, err);
@@ -204,7 +206,7 @@ int weft_renderer_encode_prompt(const struct weft_renderer *r,
     return 0;
 }
 
-/* The whole conversation in place of its prompt. */
+/* Replaces the ids of the prompt by those of the whole conversation. */
 static int encode_whole(const struct weft_renderer *r,
                         const struct weft_tokenizer *tokenizer,
                         const struct weft_row *row,
@@ -228,7 +230,7 @@ static int encode_whole(const struct weft_renderer *r,
     return 0;
 }
 
-/* A plain response behind a plain prompt. */
+/* Appends the ids of a plain response to those of a plain prompt. */
 static int append_response(const struct weft_tokenizer *tokenizer,
                            const struct weft_row *row,
                            struct weft_rendered *to, struct weft_err *err)

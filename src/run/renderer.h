@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of data as texts and token ids: through a chat template, or plain. */
+/* Turns rows of data into texts and token ids, with a chat template or as
+ * plain text. */
 #ifndef WEFT_RUN_RENDERER_H
 #define WEFT_RUN_RENDERER_H
 
@@ -8,29 +9,29 @@
 #include "model/tokenizer.h"
 
 struct weft_renderer_options {
-    /* "none": plain texts; "auto": the folder's template where it has one,
-     * else plain; or what weft_chat_open() takes */
+    /* "none": plain text; "auto": the folder's template if it has one, else
+     * plain text; or a value that weft_chat_open() accepts */
     const char *template;
-    const char *key;    /* what sets the template, for sentences */
+    const char *key;    /* key that sets the template, for messages */
     const char *folder; /* of the model */
-    const char *system; /* put first; NULL: none */
+    const char *system; /* system message that is put first; NULL: none */
     const char *date;   /* YYYY-MM-DD, for templates that write one */
 };
 
-/* All pointers are borrowed but chat. */
+/* All pointers except chat are borrowed. */
 struct weft_renderer {
-    struct weft_chat *chat; /* NULL: plain */
+    struct weft_chat *chat; /* NULL: plain text */
     const char *key, *folder, *system;
-    bool automatic; /* "auto" */
+    bool automatic; /* the template is "auto" */
 };
 
 /* A row's tokens; free with weft_free(). */
 struct weft_rendered {
     int32_t *token; /* (n) */
     int32_t n;
-    int32_t n_prompt; /* of them; what follows is the response */
-    bool templated;   /* by a chat template, which ends its turns itself */
-    bool cut;         /* the prompt's last tokens are not in the whole text */
+    int32_t n_prompt; /* how many are the prompt; the response follows */
+    bool templated;   /* by a chat template, which writes the ends of turns */
+    bool cut;         /* the whole text lacks the prompt's last tokens */
 };
 
 /* Release with weft_renderer_release(). Errors: WEFT_EINVAL (a system message
@@ -39,9 +40,10 @@ int weft_renderer_init(const struct weft_renderer_options *options,
                        struct weft_renderer *out, struct weft_err *err);
 void weft_renderer_release(struct weft_renderer *renderer);
 
-/* The prompt's text, with the assistant's turn opened. The caller releases
- * it. Errors: WEFT_EINVAL (messages without a template; what the template
- * refuses), WEFT_EUNSUPPORTED. They name no row. */
+/* The prompt's text, including what opens the assistant's turn. The caller
+ * releases it. Errors, which do not name the row: WEFT_EINVAL (messages
+ * without a template, messages that the template refuses),
+ * WEFT_EUNSUPPORTED. */
 int weft_renderer_prompt(const struct weft_renderer *renderer,
                          const struct weft_row *row,
                          struct weft_str *text_out, struct weft_err *err);
@@ -53,11 +55,11 @@ int weft_renderer_encode_prompt(const struct weft_renderer *renderer,
                                 struct weft_rendered *out,
                                 struct weft_err *err);
 
-/* The ids of prompt and response. With a template they are those of the whole
- * conversation, as TRL has them: the response is what follows the prompt with
- * the assistant's turn opened, so it holds what the template writes before
- * and behind the answer. Where the whole does not begin with the prompt, the
- * prompt is what both begin with (cut is set). */
+/* The ids of prompt and response. With a template they are the ids of the
+ * whole conversation, as in TRL. The response is what follows the prompt of
+ * weft_renderer_encode_prompt(), so it includes what the template writes
+ * before and after the answer. If the whole conversation does not begin with
+ * that prompt, the prompt is their common beginning, and `cut` is set. */
 int weft_renderer_encode_pair(const struct weft_renderer *renderer,
                               const struct weft_tokenizer *tokenizer,
                               const struct weft_row *row,

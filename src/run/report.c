@@ -126,7 +126,7 @@ static void add_tile(struct page *p, const char *value, const char *what)
     weft_text_add(&p->out, "</span></div>\n");
 }
 
-/* "first -> last" of a metric, where there is one. */
+/* Adds "first -> last" of a metric, if the run has it. */
 static void add_change(struct page *p, const char *tag, const char *what)
 {
     const double *v = column(p, tag);
@@ -138,7 +138,8 @@ static void add_change(struct page *p, const char *tag, const char *what)
     add_tile(p, text, what);
 }
 
-/* Seconds in iterations: a batch's own time has others' in it. */
+/* The run's time in iterations. (Times of batches overlap, so they cannot be
+ * added.) */
 static double seconds_of(struct page *p)
 {
     const double *rate = column(p, "perf/steps_per_s");
@@ -190,7 +191,7 @@ static void add_head(struct page *p)
 
 /* ---- Charts ----------------------------------------------------------- */
 
-/* A line of the chart; the band's tags may be NULL. */
+/* A line of a chart; low and high, the tags of its band, may be NULL. */
 struct wanted {
     const char *label, *tag, *low, *high;
 };
@@ -318,7 +319,7 @@ static void add_times(struct page *p)
 
 /* ---- The fused schedule ----------------------------------------------- */
 
-/* An SVG file as an image of its own, so that its styles stay inside. */
+/* Adds an SVG file as an <img>, so that its styles do not affect the page. */
 static void add_picture(struct page *p, const char *file, const char *says)
 {
     static const char plain[] = " '(),-./:;=!*[]{}";
@@ -355,7 +356,7 @@ static void add_planned(struct page *p, const char *what, const char *planned,
                    range_of(a, n).mean, range_of(b, n).mean);
 }
 
-/* Of runs with train.intra_stage_fusion. */
+/* Adds the schedules of a run with train.intra_stage_fusion. */
 static void add_schedule(struct page *p)
 {
     size_t n = p->table.n_rows;
@@ -451,7 +452,7 @@ static int add_samples(struct page *p, int64_t iteration, const char *path,
     return rc;
 }
 
-/* Of the last iteration that has any, and of the first. */
+/* Adds the samples of the last and the first iteration that has any. */
 static int add_all_samples(struct page *p, struct weft_err *err)
 {
     int64_t found[2] = {-1, -1};
@@ -517,7 +518,7 @@ static void add_config(struct page *p)
     weft_free(path);
 }
 
-/* Links to what else the run directory holds. */
+/* Adds links to the other files of the run directory. */
 static void add_files(struct page *p)
 {
     static const char *const file[] = {

@@ -12,7 +12,7 @@
 #include "run/config_keys.h"
 #include "run/reward_program.h"
 
-/* What a reward has open, by its type. */
+/* What an open reward needs, by its type. */
 struct state {
     pcre2_code *pattern;
     pcre2_match_data *match;
@@ -55,7 +55,7 @@ static struct weft_str trim(struct weft_str x)
     return x;
 }
 
-/* Equal but for commas. */
+/* Whether two numbers are equal except for commas. */
 static bool equal_number(struct weft_str a, struct weft_str b)
 {
     size_t i = 0, j = 0;
@@ -96,8 +96,7 @@ static struct weft_str last_marked(struct weft_str text)
     return found;
 }
 
-/* The last number that is not a mere point; such a point if there is no
- * other. */
+/* The last number that is more than a "."; such a "." if there is no other. */
 static struct weft_str last_number(struct weft_str text)
 {
     struct weft_str found = {text.s, 0};
@@ -124,7 +123,7 @@ bool weft_reward_gsm8k(struct weft_str response, struct weft_str label,
         return false;
     if (!flexible)
         return equal_number(answer, truth);
-    /* verl takes the commas out of the label alone. */
+    /* As in verl, commas are removed from the label alone. */
     return !memchr(answer.s, ',', answer.n) && equal_number(answer, truth);
 }
 
@@ -163,7 +162,8 @@ static int open_pattern(const struct weft_reward_config *c, struct state *s,
                             c->name, c->pattern, (size_t) at,
                             (const char *) why);
     }
-    (void) pcre2_jit_compile(s->pattern, PCRE2_JIT_COMPLETE); /* if it can */
+    /* without a JIT compiler PCRE2 interprets the pattern */
+    (void) pcre2_jit_compile(s->pattern, PCRE2_JIT_COMPLETE);
     s->match = pcre2_match_data_create(1, NULL);
     return s->match ? 0 : weft_err_nomem(err, c->name, 64);
 }
@@ -215,8 +215,8 @@ void weft_rewards_set_callback(struct weft_rewards *rewards,
 
 /* ---- Computing -------------------------------------------------------- */
 
-/* A pattern that runs into PCRE2's limits counts as not found: the text is
- * the policy's, and it must not be able to end the run. */
+/* Whether the pattern is found. If matching exceeds PCRE2's limits it counts
+ * as not found: the policy writes the text, and no text may end the run. */
 static bool found(const struct weft_reward_config *c, struct state *s,
                   struct weft_str text)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rewards that are not models: rules on the text, outside programs, the
- * caller's function. A run's score is the weighted sum of all of them (and of
- * its reward models, which the graph adds).
+ * Rewards that are not models: rules on the text, external programs, the
+ * caller's function. A sample's score is the weighted sum of all of them and
+ * of the reward models' scores, which a task adds.
  *
  *     gsm8k        1 when the number after the last "#### " (method strict,
- *                  the default; commas do not count) or the last number
+ *                  the default; commas are ignored) or the last number
  *                  (flexible) is the label's, as in verl's rule
  *     exact_match  1 when the response is the label, blanks around trimmed
- *     boxed        1 when the last \boxed{...} is the label's, up to the
- *                  spellings of LaTeX that the MATH benchmark ignores
+ *     boxed        1 when the last \boxed{...} is the label's, except for
+ *                  LaTeX spellings that the MATH benchmark ignores
  *     regex        1 when the PCRE2 pattern is found in the response
  *     length       -|tokens - target| / target; method most: 0 up to the
  *                  target, least: 0 from the target on
@@ -27,31 +27,31 @@ int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
                       struct weft_rewards **out, struct weft_err *err);
 void weft_rewards_close(struct weft_rewards *rewards); /* NULL is allowed */
 
-/* The name of the first reward that compares with the row's label, or NULL. */
+/* The name of the first reward that needs the row's label, or NULL. */
 const char *weft_rewards_label_user(const struct weft_reward_config *config,
                                     int32_t n);
 
-/* Serves `type: callback`. */
+/* Sets the function for rewards of `type: callback`. */
 void weft_rewards_set_callback(struct weft_rewards *rewards,
                                weft_reward_fn fn, void *ctx);
 
-/* Scores n samples: part[i][r] is sample i's unweighted reward r. Entries of
- * reward models are left alone. Waits for the programs. Errors: a rule
- * without a label, a program that fails, a score that is not finite; nothing
- * that was written is to be used then. */
+/* Scores n samples: part[i][r] becomes the unweighted reward r of sample i.
+ * Entries of reward models are not changed. Waits for the programs. Errors: a
+ * rule needs a label and the row has none, a program fails, a score is not
+ * finite; part is then undefined. */
 int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
                          const struct weft_reward_sample *sample,
                          double (*part)[WEFT_MAX_REWARDS],
                          struct weft_err *err);
 
-/* The weighted sum of one sample's parts that are not models', in the order
- * of the configuration. */
+/* The weighted sum of a sample's rewards that are not models, added in the
+ * order of the configuration. */
 double weft_rewards_sum(const struct weft_rewards *rewards,
                         const double part[WEFT_MAX_REWARDS]);
 
-/* ---- The rules, for who wants one alone ------------------------------- */
+/* ---- The single rules ------------------------------------------------- */
 
-/* label: the number, or a solution that ends in "#### number". */
+/* label: a number, or a solution that ends in "#### number". */
 bool weft_reward_gsm8k(struct weft_str response, struct weft_str label,
                        bool flexible);
 bool weft_reward_exact(struct weft_str response, struct weft_str label);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the last \boxed{...} of a response is the label, after what the
- * MATH benchmark's is_equiv (Hendrycks et al., arXiv 2103.03874) ignores:
+ * Compares the last \boxed{...} of a response with the label. It ignores what
+ * is_equiv of the MATH benchmark ignores (Hendrycks et al., arXiv 2103.03874):
  * sizes of fractions and brackets, degrees, dollars, per cent, units, a short
- * left side of an equation, braces left out, 0.5 and a/b for fractions.
+ * left side of an equation, missing braces, 0.5 and a/b for fractions.
  */
 #include <string.h>
 
@@ -76,8 +76,8 @@ static bool fix_sqrt(struct weft_text *t)
     return ok;
 }
 
-/* One \frac's arguments: "12" -> "{1}{2}", "1{2}" -> "{1}{2}". *p moves
- * behind them. False: there are less than two. */
+/* Appends the arguments of a \frac: "12" -> "{1}{2}", "1{2}" -> "{1}{2}"; *p
+ * is advanced past them. False: there are fewer than two. */
 static bool fix_frac(struct weft_str *p, struct weft_text *out)
 {
     size_t a = character(*p);
@@ -108,7 +108,7 @@ static bool fix_fracs(struct weft_text *t)
             return false;
         }
         if (p.s[0] != '{' && !fix_frac(&p, &out)) {
-            weft_text_release(&out); /* the text stays as it was */
+            weft_text_release(&out); /* the text is not changed */
             return true;
         }
     }
@@ -117,7 +117,7 @@ static bool fix_fracs(struct weft_text *t)
     return true;
 }
 
-/* Bytes of a whole number without idle zeros at the beginning; 0: none. */
+/* Bytes of an integer without leading zeros; 0: there is none. */
 static size_t whole(struct weft_str p)
 {
     size_t sign = p.n > 0 && p.s[0] == '-', n = sign;
@@ -145,14 +145,14 @@ static void fix_slash(struct weft_text *t)
     become(t, &out);
 }
 
-/* Keeps the text from its byte `from` on. */
+/* Removes the first `from` bytes. */
 static void drop(struct weft_text *t, size_t from)
 {
     t->n -= from;
     memmove(t->data, t->data + from, t->n + 1);
 }
 
-/* A left side of at most two characters goes. */
+/* Removes the left side of an equation if it has at most two characters. */
 static void drop_left_side(struct weft_text *t)
 {
     struct weft_str p = text_of(t);
@@ -166,7 +166,8 @@ static void drop_left_side(struct weft_text *t)
         drop(t, equals + 1);
 }
 
-/* Leaves what comes after a unit, "\text{ apples}", out. False: two units. */
+/* Removes a unit, "\text{ apples}", and all after it. False: there are two
+ * units. */
 static bool drop_unit(struct weft_text *t)
 {
     static const char mark[] = "\\text{ ";
@@ -193,7 +194,8 @@ static void add_zero(struct weft_text *t)
     t->data[0] = '0';
 }
 
-/* False: no number of arguments fits; then only equal texts are equal. */
+/* Normalises the text. False: a command has too few arguments; such a text
+ * only equals the same text. */
 static bool normalise(struct weft_text *t)
 {
     static const char *const gone[] = {"\\left", "\\right", "^{\\circ}",
@@ -228,8 +230,8 @@ static bool normalise(struct weft_text *t)
     return true;
 }
 
-/* The inside of the last \boxed{...}, or what follows a last "\boxed " up to
- * a dollar. False: there is none, or it is not closed. */
+/* The content of the last \boxed{...}, or what follows the last "\boxed " up
+ * to a "$". False: there is none, or it is not closed. */
 static bool last_boxed(struct weft_str text, struct weft_str *out)
 {
     static const char word[] = "\\boxed";

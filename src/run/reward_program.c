@@ -22,9 +22,9 @@ enum {
     LINE_BYTES = 1000,        /* shown of a line of its stderr */
     SHOWN_BYTES = 1 << 18,    /* shown of its stderr per batch ... */
     LINE_COST = 64,           /* ... where each line has some in front */
-    LAST_BYTES = 1 << 20,     /* read of its stderr after the end: a pipe */
+    LAST_BYTES = 1 << 20,     /* read of its stderr after its end, at most */
     PIECE = 16384,
-    END_S = 10 /* for an end after its output's */
+    END_S = 10 /* time to end after it closes its output */
 };
 
 struct weft_reward_program {
@@ -32,14 +32,14 @@ struct weft_reward_program {
     char shown[80]; /* the command, for messages */
     double timeout_s;
     struct weft_process process;
-    struct weft_text answer; /* read, not yet a whole line */
-    struct weft_text words;  /* the same of its stderr */
+    struct weft_text answer; /* read so far of an incomplete line */
+    struct weft_text words;  /* the same for its stderr */
     char last_words[200];    /* the last line of its stderr */
     size_t n_shown;          /* bytes of its stderr in this batch */
     int64_t n_dropped;       /* lines of it that were not shown */
 };
 
-/* What one call is at. */
+/* The state of one call. */
 struct batch {
     struct weft_reward_program *p;
     struct weft_text question;
@@ -53,7 +53,7 @@ struct batch {
 
 /* ---- Starting and ending ---------------------------------------------- */
 
-/* The words of a command, in one line that may be cut. */
+/* Writes the words of a command in one line, which may be cut off. */
 static void show(char *const *command, char *out, size_t room)
 {
     struct weft_text t = {0};
@@ -110,7 +110,8 @@ static void pass_on(struct weft_reward_program *p, const char *line, size_t n)
     weft_info("reward %s: %s", p->name, shown);
 }
 
-/* A program that writes without end must not fill the log. */
+/* Logs how many lines of stderr were not shown. There is a limit, so that a
+ * program cannot fill the log. */
 static void tell_dropped(struct weft_reward_program *p)
 {
     if (p->n_dropped > 0)
@@ -120,7 +121,7 @@ static void tell_dropped(struct weft_reward_program *p)
     p->n_shown = 0;
 }
 
-/* Takes whole lines from the front of a text. */
+/* Logs and removes the complete lines of a program's stderr. */
 static void pass_lines(struct weft_reward_program *p, bool all)
 {
     struct weft_text *t = &p->words;
@@ -140,8 +141,8 @@ static void pass_lines(struct weft_reward_program *p, bool all)
     t->n = left;
 }
 
-/* Reads what is there, a piece at most. Returns the bytes; 0 when there are
- * none, at the end of the stream with *fd closed. */
+/* Reads what is available, at most a piece; returns how many bytes. 0: nothing
+ * is available; at the end of the stream *fd is also closed. */
 static size_t drain(int *fd, struct weft_text *to)
 {
     char piece[PIECE];
@@ -155,8 +156,8 @@ static size_t drain(int *fd, struct weft_text *to)
     return n > 0 ? (size_t) n : 0;
 }
 
-/* Its last words, after what is still on the way: no more than a pipe holds,
- * as some programs never stop. */
+/* The last line of its stderr, after reading what is still in the pipe, up to
+ * a limit, as the program may never stop writing. */
 static const char *last_words(struct weft_reward_program *p, char out[256])
 {
     size_t n = 0, piece = 1;
@@ -282,7 +283,8 @@ static int take_lines(struct batch *b)
 
 /* ---- A batch ---------------------------------------------------------- */
 
-/* It closed its output, mostly by ending. */
+/* The error when the program has closed its output, usually because it has
+ * ended. */
 static int ended(struct batch *b)
 {
     char how[64] = "closed its output";
@@ -308,13 +310,14 @@ static void put_question(struct weft_text *t, int32_t index,
                    s->n_tokens, s->ended ? "stop" : "length");
     size_t start = t->n;
     weft_text_add(t, s->row ? s->row : "null");
-    for (size_t i = start; i < t->n; i++) /* one line, whatever it was */
+    for (size_t i = start; i < t->n; i++) /* keep it on one line */
         if (t->data[i] == '\n' || t->data[i] == '\r')
             t->data[i] = ' ';
     weft_text_add(t, "}\n");
 }
 
-/* Writes what fits. A program that takes no more input may still answer. */
+/* Writes as much as the pipe takes. If the program has closed its input, it
+ * may still answer. */
 static void write_some(struct batch *b)
 {
     int *in = &b->p->process.in;
@@ -363,7 +366,7 @@ static int turn(struct batch *b)
     return rc;
 }
 
-/* What came since the last batch belongs to no question. */
+/* Checks that the program has written nothing since the last batch. */
 static int check_quiet(struct batch *b)
 {
     struct weft_reward_program *p = b->p;

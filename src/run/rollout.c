@@ -21,7 +21,7 @@ struct control {
     int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
     int32_t *in_flight; /* (n_instances): chunks whose status is unread */
     struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
-                                 first place; NULL: they lie there */
+                                 first place; NULL: it is their own place */
     struct weft_gen_admit *admit; /* (n_slots) */
     struct weft_gen_status *status;
     struct played *played; /* (n_instances) of a recording; else NULL */
@@ -48,7 +48,7 @@ void weft_rollout_reset(struct weft_g_generate *gen)
     }
 }
 
-/* The newest chunk's status goes to the controller. */
+/* Submits the copy of the newest chunk's status to the controller's place. */
 static void send_status(struct control *c, int32_t instance)
 {
     const struct weft_g_instance *i = &c->gen->instance[instance];
@@ -80,8 +80,8 @@ static void play(struct control *c, int32_t instance, int32_t n_admit)
         weft_seq_fail(c->seq, rc, "%s", err.text);
 }
 
-/* Submits a chunk that admits at most `most` waiting prompts, if the instance
- * then has anything to do. */
+/* Submits a chunk that admits at most `most` waiting prompts, unless the
+ * instance would then have no samples. */
 static void submit(struct control *c, int32_t instance, int32_t most)
 {
     int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller of generation: admits prompts to instances, reads the status
- * of chunk k while chunk k + 1 runs, retires finished samples at once.
+ * The controller of generation. It admits prompts to instances, reads the
+ * status of chunk k while chunk k + 1 runs, and retires finished samples as
+ * soon as it reads that they are.
  */
 #ifndef WEFT_RUN_ROLLOUT_H
 #define WEFT_RUN_ROLLOUT_H
@@ -14,7 +15,7 @@ struct weft_sample {
     int32_t limit;             /* tokens at most, prompt included */
     const int32_t *token;      /* the prompt's tokens; borrowed */
     bool finished;
-    struct weft_tile *rollout; /* from when it is finished; the caller
+    struct weft_tile *rollout; /* set when generation has ended; the caller
                                   releases it */
 };
 
@@ -23,8 +24,8 @@ struct weft_rollout_stats {
     int64_t n_chunks;
 };
 
-/* Called as each sample finishes, in the order of finishing; may insert tasks
- * that read sample->rollout. */
+/* Called for each sample when its generation has ended; may insert tasks that
+ * read sample->rollout. */
 typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
                                struct weft_sample *sample,
                                struct weft_err *err);
@@ -32,9 +33,9 @@ typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
 /* Clears the states of all instances. Waits. */
 void weft_rollout_reset(struct weft_g_generate *gen);
 
-/* Runs n samples to their end. Rank 0 reads the statuses, all ranks act on
- * them alike. On return all chunks are submitted, retired samples' tiles may
- * still be pending. Collective. */
+/* Generates n samples. Rank 0 reads the statuses and sends them to the others,
+ * so that all ranks submit the same tasks. On return all chunks are submitted,
+ * but tasks that copy retired samples may still have to run. Collective. */
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
                      const struct weft_g_view *view,
                      const struct weft_gen_args *args, int32_t n,

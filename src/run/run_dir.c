@@ -16,7 +16,8 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* dir/name; a path too long for the system becomes "", which no call takes. */
+/* dir/name; a path that is too long for the system becomes "", for which every
+ * system call fails. */
 static const char *path_of(char buf[PATH_BYTES], const char *dir,
                            const char *name)
 {
@@ -25,8 +26,9 @@ static const char *path_of(char buf[PATH_BYTES], const char *dir,
     return buf;
 }
 
-/* Whether a run may begin there: what one leaves that ended before it had
- * written its configuration, or was undone, does not count. */
+/* Whether a new run may use the folder: it has nothing, or only what remains
+ * of a run that ended before it had written its configuration, or that was
+ * undone. */
 static int is_empty(const char *dir, bool *out, struct weft_err *err)
 {
     static const char part[] = ".config.yaml.tmp-";
@@ -66,7 +68,7 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
     int rc = weft_config_read(path, 0, NULL, &old, err);
     if (rc)
         return rc;
-    /* What it was by default when the run began. */
+    /* The default may have changed; the run keeps its own. */
     if (t->config.numerics.default_groups)
         t->config.numerics.gradient_groups = old.numerics.gradient_groups;
     rc = weft_config_check_resume(&old, &t->config, err);
@@ -150,7 +152,7 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
     static const char *const folder[] = {"samples", "checkpoints"};
     const char *run = t->config.run_dir;
     char path[PATH_BYTES];
-    /* First of all: it is what makes the folder a run's. */
+    /* This file comes first: a folder with it is a run directory. */
     int rc = weft_config_write(&t->config, path_of(path, run, "config.yaml"),
                                err);
     if (!rc)
@@ -170,8 +172,8 @@ int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err)
 
 static const char events[] = "events.out.tfevents.";
 
-/* What begin leaves: these files, and folders with nothing in them but the
- * event file. */
+/* What weft_run_dir_begin() creates: these files, and these folders, which are
+ * empty but for TensorBoard's event file. */
 static const char *const made_file[] = {"config.yaml", "plan.json",
                                         "metrics.jsonl", "lock"};
 static const char *const made_folder[] = {"samples", "checkpoints",
@@ -185,9 +187,9 @@ static bool is_one_of(const char *name, const char *const *list, size_t n)
     return false;
 }
 
-/* Calls for each entry but . and ..; true when all calls are. */
-static bool for_each_entry(const char *dir, bool (*fn)(const char *dir,
-                                                       const char *name))
+/* Calls fn for each entry except . and ..; true if all calls return true. */
+static bool for_each_entry(const char *dir,
+                           bool (*fn)(const char *dir, const char *name))
 {
     DIR *d = opendir(dir);
     bool all = true;
@@ -228,8 +230,7 @@ void weft_run_dir_undo(struct weft_trainer *t)
 {
     const char *run = t->config.run_dir;
     char path[PATH_BYTES];
-    if (t->lock <= 0 || t->iteration > 0
-        || !for_each_entry(run, is_made))
+    if (t->lock <= 0 || t->iteration > 0 || !for_each_entry(run, is_made))
         return;
     weft_metrics_writer_close(t->metrics_writer);
     t->metrics_writer = NULL;

@@ -12,22 +12,24 @@
 
 #include "run/trainer.h"
 
-/* Finds out whether run_dir holds a run: then checks that the configuration
- * fits it, and returns its newest checkpoint's folder (NULL: none yet; the
- * caller frees), with its iteration in t->iteration. Creates nothing. Errors:
- * a folder that is no run and not empty, another configuration. */
+/* If run_dir holds a run, checks that the configuration fits it.
+ * checkpoint_out receives the folder of its newest checkpoint (the caller
+ * frees; NULL: there is none) and t->iteration that checkpoint's iteration.
+ * Creates nothing. Errors: the folder is not empty and holds no run, or a run
+ * with another configuration. */
 int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
                       struct weft_err *err);
-/* Creates the run directory and takes its lock, which the process holds until
- * it ends: two runs in one directory would mix. What killed processes left
- * half-written there is removed. Errors: it is taken. */
+/* Creates the run directory and locks it until the process ends, so that no
+ * two processes write to it. Then removes incomplete files and folders that
+ * killed processes left there. Errors: another process has the lock. */
 int weft_run_dir_lock(struct weft_trainer *t, struct weft_err *err);
-/* Creates the run directory's files where missing, opens the metrics (cut
- * back to the iteration resumed from). */
+/* Creates the files that the run directory lacks, and opens the metrics, from
+ * which it removes iterations after the one that the run resumes from. */
 int weft_run_dir_begin(struct weft_trainer *t, struct weft_err *err);
-/* Of a new run that did not finish an iteration, in the process that holds
- * the lock: takes away what lock and begin made, if nothing else is there, so
- * that the next start may have another configuration. */
+/* If the run is new, has finished no iteration and this process has the lock,
+ * removes what weft_run_dir_lock() and weft_run_dir_begin() created, unless
+ * the directory has other files. The next start may then have another
+ * configuration. */
 void weft_run_dir_undo(struct weft_trainer *t);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of an iteration for people to read:
- * <run>/samples/000012.jsonl, a line per sample. A file is written whole or
- * not at all.
+ * Writes the samples of an iteration for people to read, one line each, to
+ * <run>/samples/000012.jsonl. The file appears when it is complete.
  */
 #ifndef WEFT_RUN_SAMPLES_H
 #define WEFT_RUN_SAMPLES_H
@@ -13,14 +12,15 @@
 struct weft_sample_record {
     int64_t index; /* within the iteration */
     struct weft_str prompt, response;
-    struct weft_str label;         /* none: the row has none */
-    double score;                  /* weighted sum */
+    struct weft_str label;         /* s NULL: the row has none */
+    double score;                  /* weighted sum of rewards */
     double part[WEFT_MAX_REWARDS]; /* unweighted rewards */
     int32_t n_tokens;              /* of the response */
     bool ended;                    /* finish_reason "stop", else "length" */
 };
 
-/* Writes n samples of an iteration (from 1); reward names the parts. */
+/* Writes n samples of an iteration (from 1). reward: has the names of the
+ * records' parts. */
 int weft_samples_write(const char *run_dir, int64_t iteration,
                        const struct weft_reward_config *reward,
                        int32_t n_rewards, int32_t n,
@@ -30,8 +30,8 @@ int weft_samples_write(const char *run_dir, int64_t iteration,
 /* Path of an iteration's file. Caller frees; NULL: no memory. */
 char *weft_samples_path(const char *run_dir, int64_t iteration);
 
-/* Removes the files of iterations beyond n_iterations (of a process that
- * died before its next checkpoint). */
+/* Removes the files of iterations after n_iterations, which a process wrote
+ * that died before its next checkpoint. */
 int weft_samples_truncate(const char *run_dir, int64_t n_iterations,
                           struct weft_err *err);
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "rt/graph.h"
 
-/* Doubles from 0 on are ordered as their bits are. */
+/* The bits of a double >= 0, which are ordered like the numbers. */
 static int64_t bits_of(double x)
 {
     int64_t bits;
@@ -14,15 +14,17 @@ static int64_t bits_of(double x)
     return bits;
 }
 
-/* Among ranks that are still in, those whose value is least. */
+/* Whether this rank is among those, of the ranks that are `in`, that have the
+ * least value. Collective. */
 static bool stay(bool in, int64_t value)
 {
     int64_t least = weft_world_min(in ? value : INT64_MAX);
     return in && value == least;
 }
 
-/* The rank whose result is best: as one process compares its restarts, which
- * ends in the round in which a first one meets the bounds. */
+/* The rank whose result is best. Results are compared as a single process
+ * compares its restarts, which stops after the round in which the first of
+ * them reaches the bounds. */
 static int winner(bool found, const struct weft_schedule_result *r)
 {
     bool in = stay(found, bits_of(r->schedule.makespan));
@@ -32,7 +34,8 @@ static int winner(bool found, const struct weft_schedule_result *r)
     return (int) weft_world_max(in ? weft_world_rank() : -1);
 }
 
-/* Its schedule to all: where there is none yet, room for it is made. */
+/* Sends the rank's schedule to all; allocates it where a rank has found
+ * none. */
 static int share_schedule(const struct weft_schedule_problem *problem,
                           int rank, bool found, struct weft_schedule *s,
                           struct weft_err *err)
@@ -82,7 +85,7 @@ static int search(const struct weft_schedule_problem *problem,
     own.restart_stride = weft_world_size();
     int rc = weft_schedule_search(problem, &own, &r, err);
     bool found = rc == 0;
-    /* One schedule is enough; other failures are everybody's. */
+    /* It is enough that one rank finds a schedule; other errors fail all. */
     if (weft_world_max(found) > 0 && rc == WEFT_ENOTFOUND)
         rc = 0;
     rc = weft_world_agree(rc, err);

@@ -45,7 +45,7 @@ static int fill(struct sft *s, int32_t i, struct weft_err *err)
     return 0;
 }
 
-/* What rank 0 will read, at the first place. */
+/* Copies the results that rank 0 reads to the first place. */
 static void fetch_results(struct sft *s)
 {
     for (int32_t k = 0; k < s->n_stats; k++)
@@ -53,7 +53,7 @@ static void fetch_results(struct sft *s)
     weft_trainer_fetch(s->t, &s->norm);
 }
 
-/* Sums in the batch's order of samples. */
+/* Sets metrics; sums are in the batch's order of samples. */
 static int report(struct sft *s, struct weft_err *err)
 {
     enum { N = WEFT_N_POLICY_STATS };

@@ -48,7 +48,7 @@ struct walk {
     struct weft_weights_writer *writer; /* saving */
     enum weft_store_what what;
     struct weft_seq *seq;
-    int rc;      /* saving: the first failure; all tiles are walked */
+    int rc;      /* saving: the first error; all tiles are still visited */
     float *flat; /* room for the largest tile */
     struct weft_err *err;
 };
@@ -126,7 +126,7 @@ static size_t n_elements(const struct weft_layout *layout,
          - weft_layout_chunk(layout, chunks.first);
 }
 
-/* The flat values of a tile to all that place p has of it. */
+/* Writes the flat values of a tile to the tiles of all uses at place p. */
 static void fill_place(const struct walk *w, int32_t p,
                        enum weft_tile_kind kind, int32_t layer, int32_t block)
 {
@@ -150,7 +150,7 @@ static void fill_place(const struct walk *w, int32_t p,
                               weft_tile_acquire(fwd, WEFT_WRITE));
         weft_tile_unacquire(fwd);
     }
-    if (opt) { /* moments zero, the master beside them where it is apart */
+    if (opt) { /* moments are 0; the master is there if it is separate */
         struct weft_range has = weft_g_chunks_at(m, true, p, kind, layer,
                                                  block);
         float *state = weft_tile_acquire(opt, WEFT_WRITE);
@@ -198,8 +198,8 @@ int weft_store_load(const char *folder, const char *stem,
 
 /* ---- Masters and moments ---------------------------------------------- */
 
-/* The use that has the flat vector that `what` means, and as which of the
- * tile's vectors. */
+/* The use whose tiles have what `what` means, and which of their vectors it
+ * is. */
 static const struct weft_params *use_of(const struct walk *w,
                                         enum weft_tile_kind kind,
                                         int32_t *vector_out)
@@ -210,8 +210,8 @@ static const struct weft_params *use_of(const struct walk *w,
     return master && !apart ? w->model->fwd : w->model->opt;
 }
 
-/* All ranks submit the way of one place's tile to the first place; rank 0
- * takes the vector's chunks that it holds. */
+/* All ranks submit the copy of one place's tile to the first place; rank 0
+ * then takes those chunks of the vector that the tile has. */
 static void gather_part(struct walk *w, struct weft_tile *tile,
                         const struct weft_layout *layout,
                         struct weft_range has, int32_t vector, int32_t layer)
@@ -232,7 +232,8 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     weft_tile_release(copy);
 }
 
-/* From the first places that have its chunks, in their order. */
+/* Saves a tile, of which it takes each chunk from the first place that has
+ * it. */
 static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
                      int32_t block)
 {
@@ -240,7 +241,7 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
     int32_t vector, next = 0;
     const struct weft_params *use = use_of(w, kind, &vector);
     if (w->model->shape.tied && kind == WEFT_TILE_EMBED)
-        return 0; /* the head's tiles are the weights */
+        return 0; /* tied: the head's tiles are saved */
     weft_layout_get(&w->model->shape, kind, block, &layout);
     for (int32_t n = weft_layout_n_chunks(&layout); next < n;)
         for (int32_t p = 0; p < w->model->n_places && next < n; p++) {

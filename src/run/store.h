@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between model folders and tiles. Folders know global tensor names, tiles
- * know blocks; neither knows the other's cut, so a folder loads into any
- * partition.
+ * Reads model folders into tiles, and writes tiles to folders. Folders have
+ * whole tensors with global names, tiles have blocks of them, so any folder
+ * can be loaded into any partition.
  */
 #ifndef WEFT_RUN_STORE_H
 #define WEFT_RUN_STORE_H
@@ -10,20 +10,21 @@
 #include "graphs/graphs.h"
 #include "model/arch.h"
 
-/* Reads a folder's configuration for a run: dtype "f32" or "bf16" of the
- * published weights (NULL: the folder's, f32 for f16), tensor blocks (0: the
- * default). */
+/* Reads the architecture of a model folder. dtype: "f32" or "bf16", that of
+ * the published weights (NULL: the folder's; f32 if that is f16).
+ * tensor_blocks: 0 for the default. */
 int weft_store_arch(const char *folder, const char *dtype,
                     int32_t tensor_blocks, struct weft_arch *out,
                     struct weft_err *err);
 
-/* The folder holds a tokenizer.json. */
+/* Whether the folder has a tokenizer.json. */
 bool weft_store_has_tokenizer(const char *folder);
 
-/* Weights into the tiles of this process, reading only what it needs, once;
- * a trained model gets masters and transposed copies too, moments zero. `stem` NULL: "model". A scalar head that the folder
- * lacks (a language model's folder opened for a critic) starts at zero.
- * Waits for the tiles. */
+/* Loads weights into the tiles of this process. It reads each tensor that the
+ * process needs once. A trained model gets masters and transposed weights,
+ * too, and its moments become 0. stem NULL: "model". A scalar head that the
+ * folder lacks (when a language model's folder is opened for a critic) becomes
+ * 0. Waits for the tiles. */
 int weft_store_load(const char *folder, const char *stem,
                     const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err);
@@ -34,14 +35,15 @@ enum weft_store_what {
     WEFT_STORE_EXP_AVG_SQ
 };
 
-/* Masters or moments of a trained model to <dir>/<stem>.safetensors under
- * the tensors' global names, rounded to dtype: rank 0 writes, tile by tile as
- * they come. Collective; an error is every rank's. */
+/* Writes masters or moments of a trained model to <dir>/<stem>.safetensors,
+ * rounded to dtype, under the tensors' global names. Tiles are sent to rank 0
+ * one after another, which writes them. Collective; all ranks return the same
+ * error. */
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
                     enum weft_store_what what, enum weft_dtype dtype,
                     const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err);
-/* Moments back. (Masters: weft_store_load.) */
+/* Loads moments. (Masters are loaded by weft_store_load().) */
 int weft_store_load_moment(const char *dir, const char *stem,
                            enum weft_store_what what,
                            const struct weft_arch *arch,

@@ -135,7 +135,7 @@ static int put_record(struct weft_tensorboard *tb,
     return rc;
 }
 
-/* The file's version, and where a resumed run starts. */
+/* Writes the file's version, and the step after which a resumed run starts. */
 static int put_head(struct weft_tensorboard *tb, int64_t n_done,
                     struct weft_err *err)
 {

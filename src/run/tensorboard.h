@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorBoard's event files, encoded by hand: TFRecords of the protobuf
- * message Event with scalar summaries (tensorboard/compat/proto).
+ * Writes TensorBoard's event files without its library: TFRecords of the
+ * protobuf message Event with scalar summaries (tensorboard/compat/proto).
  */
 #ifndef WEFT_RUN_TENSORBOARD_H
 #define WEFT_RUN_TENSORBOARD_H
@@ -10,12 +10,14 @@
 
 struct weft_tensorboard;
 
-/* A new events.out.tfevents file in `dir`, which is created. n_done > 0: a
- * resumed run; what earlier files say of later steps is then disregarded. */
+/* Creates `dir` and a new events.out.tfevents file in it. n_done > 0: the run
+ * resumes after that step, and TensorBoard will ignore later steps of earlier
+ * files. */
 int weft_tensorboard_open(const char *dir, int64_t n_done,
                           struct weft_tensorboard **out,
                           struct weft_err *err);
-/* All metrics as scalars of a step; trl_names as in metrics.jsonl. */
+/* Writes all metrics as scalars of a step; trl_names: also under TRL's names,
+ * as in metrics.jsonl. */
 int weft_tensorboard_write(struct weft_tensorboard *tb, int64_t step,
                            bool trl_names, const struct weft_metrics *metrics,
                            struct weft_err *err);

@@ -75,8 +75,8 @@ void weft_text_addf(struct weft_text *text, const char *fmt, ...)
     va_end(again);
 }
 
-/* Calls `escape` for every ASCII character, which returns false when the
- * character stands for itself. */
+/* Calls `escape` for every ASCII character; if it returns false, the character
+ * is appended as it is. */
 static void add_escaped(struct weft_text *text, const char *s, size_t n,
                         bool (*escape)(struct weft_text *text, char c))
 {
@@ -177,7 +177,7 @@ void weft_text_add_number(struct weft_text *text, double x)
         if (strtod(out, NULL) == x)
             break;
     }
-    /* "-0" would be read as a whole number, which has no sign. */
+    /* "-0" would be read as an integer, and lose its sign. */
     weft_text_add(text, x == 0 && signbit(x) ? "-0.0" : out);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A string that grows. Memory that runs out is remembered, further text is
- * dropped, and weft_text_check() says so once at the end.
+ * A string to which text is appended. When memory runs out, further text is
+ * dropped, and weft_text_check() returns the error at the end.
  */
 #ifndef WEFT_RUN_TEXT_H
 #define WEFT_RUN_TEXT_H
@@ -15,7 +15,8 @@ struct weft_text {
 };
 
 void weft_text_release(struct weft_text *text);
-/* 0, or WEFT_ENOMEM with `what` in the sentence. */
+/* Returns WEFT_ENOMEM if memory ran out, else 0; `what` is for the error's
+ * text. */
 int weft_text_check(const struct weft_text *text, const char *what,
                     struct weft_err *err);
 
@@ -24,18 +25,18 @@ void weft_text_add_n(struct weft_text *text, const char *s, size_t n);
 void weft_text_addf(struct weft_text *text, const char *fmt, ...)
     WEFT_PRINTF(2, 3);
 
-/* A JSON string with its quotes, pure ASCII but for valid UTF-8; each byte
- * that is not UTF-8 becomes U+FFFD. NULL: null. */
+/* Appends a JSON string with its quotes. Valid UTF-8 stays as it is, any other
+ * byte becomes U+FFFD. s NULL: null. */
 void weft_text_add_json(struct weft_text *text, const char *s);
-/* The same of a text, whose zero bytes become \u0000. */
+/* The same for a text that may have zero bytes, which become \u0000. */
 void weft_text_add_json_str(struct weft_text *text, struct weft_str s);
-/* A JSON number with the fewest digits that read back to the same bits;
- * null when it is not finite. */
+/* Appends a JSON number with the fewest digits that are read back as the same
+ * bits; null if it is not finite. */
 void weft_text_add_number(struct weft_text *text, double x);
 /* The same with float's precision. */
 void weft_text_add_float(struct weft_text *text, float x);
-/* Text for HTML: & < > " are escaped, control characters and what is not
- * UTF-8 become U+FFFD. */
+/* Appends text for HTML: & < > " are escaped; control characters and bytes
+ * that are not UTF-8 become U+FFFD. */
 void weft_text_add_html(struct weft_text *text, const char *s);
 void weft_text_add_html_str(struct weft_text *text, struct weft_str s);
 

@@ -11,7 +11,7 @@
 
 static int start_again(char **argv, struct weft_err *err)
 {
-    /* argv begins with the command's name; the program's comes before it. */
+    /* argv begins with the command's name; add the program's before it. */
     static char name[] = "weft";
     size_t n = 0;
     while (argv[n])

@@ -5,19 +5,20 @@
 
 #include "run/config.h"
 
-/* StarPU's own trace needs a StarPU built with FxT: when the run that is
- * configured so wants a trace and one is known, the process is started again
- * (exec) on it with the same words (argv: the command's name and its words, as
- * weft_cmd_train() has them); otherwise returns 0, also when the configuration
- * cannot be read. Before weft_world_open(), as MPI does not survive exec().
- * Errors: the start fails, or that StarPU does not trace. */
+/* StarPU's own trace needs a StarPU that was built with FxT. If the
+ * configuration asks for a trace and there is such a StarPU, this starts the
+ * program again (exec) with it and the same arguments; argv: the command's
+ * name and its arguments, as weft_cmd_train() gets them. Otherwise it returns
+ * 0, also when the configuration cannot be read. Call it before
+ * weft_world_open(), as MPI does not survive exec(). Errors: the program
+ * cannot be started, or that StarPU does not trace. */
 int weft_trace_prepare(const char *file, int n_override,
                        const char *const *override, char **argv,
                        struct weft_err *err);
-/* Says so when the run wants a trace and a rank's build has no StarPU for it.
+/* Logs a warning if the run asks for a trace and a rank has no StarPU for it.
  * Collective. */
 void weft_trace_report(const struct weft_config *config);
-/* run_dir/trace/paje.trace is there. */
+/* Whether there is a file run_dir/trace/paje.trace. */
 bool weft_trace_has_paje(const char *run_dir);
 
 #endif

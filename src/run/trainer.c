@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run from its configuration to its end: opening, stepping, closing. */
+/* Opens a run from its configuration, runs its iterations, closes it. */
 #include "run/trainer.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@
 #include "run/run_dir.h"
 #include "run/store.h"
 
-/* ---- What ppo.c and sft.c ask ----------------------------------------- */
+/* ---- For ppo.c and sft.c ---------------------------------------------- */
 
 static const struct weft_run_prompt *longest(const struct weft_trainer *t)
 {
@@ -212,7 +212,7 @@ static int load_frozen(struct weft_trainer *t, struct weft_run_model *m,
     return trained ? 0 : load_weights(t, m, folder, name, trained, err);
 }
 
-/* The run's state tiles: generation, KL controller. */
+/* Creates the tiles of the run's state: generation, KL controller. */
 static int create_state(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
@@ -284,8 +284,8 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     return weft_seq_create(t->rt, &t->seq, err);
 }
 
-/* The plan (unless it is there already), every call's layout on the job's
- * devices, and what that takes. */
+/* Makes the plan unless there is one, the layout of every call on the job's
+ * devices, and predicts the memory. */
 static int make_plan(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_run_needs needs;
@@ -312,7 +312,7 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
     return rc ? rc : weft_memory_predict(t, err);
 }
 
-/* Architectures, tokenizer and prompts. */
+/* Reads architectures, tokenizer and prompts. */
 static int read_data(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = for_each_model(t, read_arch, err);
@@ -323,7 +323,8 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
     return rc ? rc : check_positions(t, err);
 }
 
-/* What needs no runtime; every rank must have read the same. */
+/* Reads what needs no runtime, and checks that all ranks have read the
+ * same. */
 static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
@@ -354,7 +355,7 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
     snprintf(trace, sizeof trace, "%s/trace", t->config.run_dir);
     int rc = start_runtime(t, trace, err);
     if (rc)
-        return rc; /* common to all */
+        return rc; /* the same on all ranks */
     t->job = weft_g_job_of(t->rt);
     rc = make_plan(t, err);
     if (!rc)
@@ -364,8 +365,8 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
     return weft_world_agree(rc, err);
 }
 
-/* The files that were read beside the loading: the same at all ranks, and
- * those that the run began with. */
+/* Checks that the files that were read during loading are the same on all
+ * ranks, and the same as when the run began. */
 static int check_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = weft_world_agree(weft_inputs_finish(t->inputs, err), err);
@@ -383,7 +384,7 @@ static int load_all(struct weft_trainer *t, const char *checkpoint,
     int rc = 0;
     bool first = weft_world_rank() == 0;
     if (checkpoint && first)
-        rc = weft_run_dir_lock(t, err); /* nobody may prune it meanwhile */
+        rc = weft_run_dir_lock(t, err); /* so that none removes it */
     rc = weft_world_agree(rc, err);
     if (!rc)
         rc = for_each_model(t, checkpoint ? load_frozen : load_weights, err);
@@ -428,7 +429,7 @@ int weft_trainer_predict(const struct weft_config *config,
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
-    t->config = *config; /* and both are given back */
+    t->config = *config; /* the caller still owns it, and the plan */
     t->plan = *plan;
     t->job = *job;
     int rc = read_data(t, err);
@@ -482,13 +483,13 @@ static void model_release(struct weft_run_model *m)
     weft_free(m->folder);
 }
 
-/* trace/trace.json of a run that wants it; a failure is said, no more. */
+/* Writes trace/trace.json if the run asks for it; an error is only logged. */
 static void write_trace(struct weft_trainer *t)
 {
     char path[4096];
     struct weft_err err;
     if (!t->config.trace || !t->metrics || !t->rt || t->began == t->iteration)
-        return; /* nothing ran: an earlier trace stays */
+        return; /* no task ran: keep an earlier trace */
     snprintf(path, sizeof path, "%s/trace", t->config.run_dir);
     int rc = weft_world_rank() == 0 ? weft_dir_create(path, &err) : 0;
     rc = weft_world_agree(rc, &err);

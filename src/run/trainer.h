@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of a run (struct weft_trainer of weft.h): its models as tiles,
- * its data, and where it stands. ppo.c and sft.c advance it by an iteration,
- * checkpoint.c writes and reads its state, trainer.c opens and closes it.
+ * The members of a run (struct weft_trainer of weft.h): its models as tiles,
+ * its data and its state. trainer.c opens and closes it, ppo.c and sft.c run
+ * an iteration, checkpoint.c writes and reads the state.
  */
 #ifndef WEFT_RUN_TRAINER_H
 #define WEFT_RUN_TRAINER_H
@@ -25,19 +25,19 @@
 struct weft_run_model {
     struct weft_arch arch;
     struct weft_g_model tiles;
-    struct weft_g_grads grads; /* trained models */
+    struct weft_g_grads grads; /* of trained models */
     struct weft_g_gather *gather;
     enum weft_call home;         /* the call whose layout its tiles have */
-    struct weft_g_layout layout; /* reward models: of the call they share */
-    char *folder;                /* where its weights came from */
+    struct weft_g_layout layout; /* of a reward model's inference call */
+    char *folder;                /* from which its weights were read */
     bool open;
-    bool offload; /* no memory holds it between uses */
+    bool offload; /* its tiles are released between uses */
 };
 
 /* A row of the data, tokenised. */
 struct weft_run_prompt {
     int32_t *token;
-    int32_t n, n_prompt; /* sft: prompt and response; else n == n_prompt */
+    int32_t n, n_prompt; /* n > n_prompt: with a response (sft) */
     size_t row;          /* in the data set */
 };
 
@@ -48,7 +48,7 @@ struct weft_trainer {
     struct weft_seq *seq;
     struct weft_plan plan;
     struct weft_g_job job;
-    struct weft_g_layout layout[WEFT_N_CALLS]; /* of the calls it makes, but
+    struct weft_g_layout layout[WEFT_N_CALLS]; /* of the run's calls, without
                                                   REWARD_INFER */
     struct weft_g_order order_of_tasks;
 
@@ -60,18 +60,18 @@ struct weft_trainer {
     int32_t n_prompts;
     struct weft_run_prompt *prompt;
     int32_t max_prompt;
-    bool warned_cut; /* of conversations that change their prompts */
+    bool warned_cut; /* that a conversation does not begin with its prompt */
 
-    int32_t end; /* what SFT puts after a plain response */
+    int32_t end; /* id that SFT appends to a plain response */
     int32_t n_stop;
     int32_t stop[16]; /* ids that end a response */
     struct weft_g_generate gen;
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
 
-    /* State of the run: all of it is in a checkpoint. */
-    int32_t iteration; /* finished so far ... */
-    int32_t began;     /* ... when this process took it up */
+    /* State of the run, which checkpoints contain. */
+    int32_t iteration; /* iterations finished so far ... */
+    int32_t began;     /* ... and when this process started */
     int64_t actor_steps, critic_steps;
     uint32_t *order;     /* permutation of the prompts ... */
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
@@ -80,21 +80,21 @@ struct weft_trainer {
         *log; /* notes what is inserted; NULL: nobody asks */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
     struct weft_fuse *fuse; /* schedules of fused training; run/fuse.h */
-    struct weft_ppo *next;  /* the next iteration, generated ahead; or NULL */
+    struct weft_ppo *next;  /* next iteration if its generation has begun */
 
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;
-    bool scores_were_equal;     /* in the last iteration, and that was said */
-    struct weft_inputs *inputs; /* the files it reads */
-    struct weft_manifest *resumed; /* from whose checkpoint, while opening */
+    bool scores_were_equal;        /* in the last iteration, with a warning */
+    struct weft_inputs *inputs;    /* the files that the run reads */
+    struct weft_manifest *resumed; /* of the checkpoint, while opening */
     int lock;                      /* of the run directory; 0: not held */
-    char *made_dir; /* highest folder made for the run directory; or NULL */
+    char *made_dir; /* topmost folder that the run created, or NULL */
 };
 
-/* Fills plan->memory with what a run of the configuration on such a job will
- * take at most. Nothing is started; models' folders and data are read, as the
- * run would. Errors: those of opening a run. */
+/* Sets plan->memory to the most memory that a run of the configuration needs
+ * on such a job. Reads models' folders and data as the run would, but starts
+ * no runtime. Errors: those of weft_trainer_open(). */
 int weft_trainer_predict(const struct weft_config *config,
                          const struct weft_g_job *job, struct weft_plan *plan,
                          struct weft_err *err);
@@ -111,20 +111,22 @@ int weft_trainer_open_logged(const char *config, int n_override,
 int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err);
 void weft_trainer_release_tiles(struct weft_trainer *t);
 
-/* The prompt that the run's k-th draw takes (epochs of permutations). */
+/* The k-th prompt of the run. In every epoch each prompt is drawn once, in a
+ * new random order if data.shuffle. */
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k);
 
-/* A frozen model's weights are there between these two: an offloaded one is
- * read from its folder (the operating system's memory, if it is still there)
- * while other calls run, and gives its tiles back at the end; otherwise
- * nothing happens. A folder that cannot be read fails the sequence. */
+/* Between these two calls the tiles of a frozen model hold its weights. If the
+ * model is offloaded, begin reads them from its folder while other calls run
+ * (the operating system may still have the files in its cache), and end
+ * releases the tiles. Otherwise both do nothing. A folder that cannot be read
+ * fails the sequence. */
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              struct weft_err *err);
 void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m);
 
-/* The layout of a call with a model: reward models, which may differ in
- * layers and blocks, have one each. */
+/* The layout of a call with a model. Reward models may differ in layers and
+ * blocks, so each has its own. */
 const struct weft_g_layout *weft_trainer_layout(
     const struct weft_trainer *t, enum weft_call call,
     const struct weft_run_model *m);
@@ -138,7 +140,7 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps);
 
 int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err);
-/* Drops what was generated ahead. */
+/* Frees the next iteration, if its generation has begun. */
 void weft_ppo_forget(struct weft_trainer *t);
 int weft_sft_step(struct weft_trainer *t, struct weft_err *err);
 

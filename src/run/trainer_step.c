@@ -41,7 +41,7 @@ static bool checkpoint_due(const struct weft_trainer *t)
     return weft_trainer_done(t) || (every > 0 && t->iteration % every == 0);
 }
 
-/* What was taken so far stands beside what was predicted. */
+/* Writes measured memory beside the prediction. */
 static int measure(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = weft_memory_measure(t, err);
@@ -72,8 +72,8 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
         rc = weft_metrics_share(t->metrics, err);
     if (t->iteration - t->began >= t->config.trace_iterations)
         weft_rt_fxt_stop(t->rt);
-    /* Metrics first: resuming drops lines beyond its checkpoint, and can't
-     * make up one that is missing. */
+    /* Metrics are written before the checkpoint: resuming removes lines after
+     * the checkpoint, but cannot add missing ones. */
     t->last_save_s = 0;
     if (!rc && checkpoint_due(t))
         rc = weft_trainer_checkpoint(t, err);

@@ -18,7 +18,8 @@ static const char *const norms_name[] = {"actor_grad_norms",
                                          "critic_grad_norms"};
 static const char *const model_name[] = {"actor", "critic"};
 static const char *const stem_name[] = {"model", "exp_avg", "exp_avg_sq"};
-enum { N_FILES = 6 }; /* of a checkpoint in f32: each stem of each model */
+/* tensor files of a checkpoint in f32: each stem of each model */
+enum { N_FILES = 6 };
 
 static int read_digests(const char *run_dir, int32_t iteration, json_t **out,
                         struct weft_err *err)
@@ -159,7 +160,7 @@ static const char *value_text(const json_t *list, long i, char out[32])
     return out;
 }
 
-/* Says where a column parts; false when it does not. */
+/* Describes the first difference in a column; false: there is none. */
 static bool find_in_column(const json_t *one, const json_t *other,
                            const char *name, int32_t iteration, char *out,
                            size_t n)
@@ -167,7 +168,7 @@ static bool find_in_column(const json_t *one, const json_t *other,
     const json_t *a = json_object_get(one, name),
                  *b = json_object_get(other, name);
     char x[32], y[32];
-    bool none = !a && !b; /* a run without a reference */
+    bool none = !a && !b; /* e.g. runs without a reference model */
     if (none
         || json_equal(json_object_get(a, "all"), json_object_get(b, "all")))
         return false;
@@ -242,7 +243,7 @@ static bool same_form(const struct weft_st_tensor *a,
         && memcmp(a->dim, b->dim, (size_t) a->n_dims * sizeof *a->dim) == 0;
 }
 
-/* Says where two tensors of one form part. */
+/* Describes the first difference of two tensors of the same shape. */
 static void find_element(const struct weft_st_tensor *a,
                          const struct weft_st_tensor *b, int file, char *out,
                          size_t n)

@@ -14,9 +14,9 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- The built-in job ------------------------------------------------- */
 
-/* Small, yet with everything whose order could go wrong: KV heads that blocks
- * share, uneven stages, tied and untied heads, biases, several optimizer
- * steps, a reward model, a KL controller that moves. */
+/* A small job that uses everything whose order could change bits: KV heads
+ * that blocks share, uneven stages, tied and untied heads, biases, several
+ * optimizer steps, a reward model, an adaptive KL controller. */
 static const char job_yaml[] =
     "algorithm: ppo\n"
     "seed: 1\n"
@@ -160,7 +160,7 @@ static void addf(struct words *w, const char *fmt, ...)
     add(w, text);
 }
 
-/* The words of a text, which are apart by blanks. */
+/* Adds the words of a text, which blanks separate. */
 static void add_split(struct words *w, const char *text)
 {
     while (text && *(text += strspn(text, " "))) {
@@ -170,7 +170,7 @@ static void add_split(struct words *w, const char *text)
     }
 }
 
-/* What is the same in every row, whatever the configuration says. */
+/* Words that override the configuration in every row. */
 static const char *const fixed_words[] = {
     "digest=values",         "checkpoint.every=0",
     "checkpoint.keep=1",     "samples_kept=0",
@@ -182,7 +182,8 @@ static const char *const fixed_words[] = {
 
 /* ---- A row ------------------------------------------------------------ */
 
-/* Where a row is kept: dir/f32/tp2, with .log and .json beside it. */
+/* The path of a row's folder, dir/f32/tp2, or with a suffix of its .log or
+ * .json. */
 static const char *row_path(const struct weft_verify_job *job,
                             const struct weft_verify_row *row,
                             enum weft_dtype dtype, const char *suffix,
@@ -212,7 +213,7 @@ static void add_row_words(const struct weft_verify_job *job,
         addf(w, "plan=%s", row_path(job, row, dtype, ".json", path));
 }
 
-/* A plan's text without what it takes; NULL: no memory. */
+/* A plan's text without memory numbers; NULL: no memory. */
 static char *plan_text(const struct weft_plan *plan)
 {
     struct weft_plan alone = *plan;
@@ -220,8 +221,8 @@ static char *plan_text(const struct weft_plan *plan)
     return weft_plan_json(&alone);
 }
 
-/* Whether the job can be done so: too few layers, heads or samples are found
- * here. plan_out: the plan's text; the caller frees. */
+/* Checks whether the job can run with the row's layout: it may have too few
+ * layers, heads or samples. plan_out: the plan's text; the caller frees. */
 static int check(const struct weft_verify_job *job,
                  const struct weft_verify_row *row, const struct words *w,
                  char **plan_out, struct weft_err *err)
@@ -273,7 +274,7 @@ void weft_verify_explain(struct weft_err *err)
                      err->text);
 }
 
-/* Trains; the run's folder is there afterwards. */
+/* Runs `weft train`, which creates the run's folder. */
 static int train(const struct weft_verify_job *job,
                  const struct weft_verify_row *row, enum weft_dtype dtype,
                  const struct words *w, double *seconds, struct weft_err *err)
@@ -303,8 +304,8 @@ static int train(const struct weft_verify_job *job,
     return rc;
 }
 
-/* Whether the run followed the row's plan, or all would agree with nothing
- * shown. */
+/* Checks that the run used the row's plan; otherwise equal results would prove
+ * nothing. */
 static int check_followed(const char *run_dir, const char *expected,
                           struct weft_err *err)
 {
@@ -345,7 +346,7 @@ static int judge(const struct weft_verify_job *job,
     return rc;
 }
 
-/* The checkpoint goes when it was compared: it is what takes room. */
+/* Removes a row's checkpoint after the comparison, as it is large. */
 static void remove_row(const struct weft_verify_job *job,
                        const struct weft_verify_row *row,
                        enum weft_dtype dtype)

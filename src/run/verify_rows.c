@@ -7,8 +7,8 @@
 
 /* ---- A layout for each call ------------------------------------------- */
 
-/* Generation, reward, reference, critic's inference; actor's, critic's
- * training. */
+/* The order of calls is: generation; inference of reward, reference and
+ * critic; training of actor and critic. */
 
 /* Every model goes from one layout to another within an iteration. */
 static const struct weft_verify_mix realloc_mix = {{{0, "dp4"},
@@ -22,11 +22,11 @@ static const struct weft_verify_mix realloc_mix = {{{0, "dp4"},
 static const struct weft_verify_mix split_mix = {
     {{0, "dp2"}, {2, "dp2"}, {0, "pp2"}, {2, "tp2"}, {0, "tp2"}, {2, "pp2"}}};
 
-/* Few devices for each call, and other ones for training and inference. */
+/* Few devices for each call, and different ones for training and inference. */
 static const struct weft_verify_mix apart_mix = {
     {{3, "dp1"}, {2, "dp1"}, {2, "tp2"}, {1, "dp1"}, {0, "dp2"}, {3, "dp1"}}};
 
-/* All that a call may say. */
+/* Every option that a call may have. */
 static const struct weft_verify_mix options_mix = {
     {{0, "tp2pp2"},
      {0, "tp2,micro_batches=2,offload"},
@@ -35,8 +35,8 @@ static const struct weft_verify_mix options_mix = {
      {0, "dp4,zero=3,micro_batches=2,recompute"},
      {0, "dp2pp2,zero=1,micro_batches=5"}}};
 
-/* Actor and critic train under one schedule, a group of two devices for a
- * stage: two of the critic's stages are one of the schedule's. */
+/* Actor and critic train under one schedule whose stages have two devices; two
+ * of the critic's stages are one of the schedule's. */
 static const struct weft_verify_mix fused_mix = {
     {{0, "dp4"},
      {0, "dp4"},
