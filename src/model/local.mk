@@ -3,6 +3,7 @@ model_sources = \
 	%D%/arch.c \
 	%D%/arch.h \
 	%D%/arch_check.c \
+	%D%/arch_read.c \
 	%D%/arch_write.c \
 	%D%/chat.c \
 	%D%/chat.h \
