@@ -20,3 +20,4 @@ sh_tests += %D%/chat_rows.sh
 sh_tests += %D%/long_rows.sh
 sh_tests += %D%/schedule.sh
 EXTRA_DIST += %D%/expect.sh
+EXTRA_DIST += %D%/sft_rows.sh

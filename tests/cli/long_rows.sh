@@ -3,39 +3,15 @@
 # Rows that are too long, by their prompts or their responses: what is trained
 # after `data.long_prompts` has cut or skipped them is, weight for weight, what
 # is trained on data that are short to begin with.
-set -u
-weft=$WEFT_BUILDDIR/weft
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-failed=0
-fail() { echo "FAIL $*"; cat err; failed=1; }
-
-"$weft" init --hidden 32 --layers 1 --heads 2 --intermediate 64 \
-    --tokenizer bytes --max-positions 64 -o model >err 2>&1 || fail "init"
-cat >sft.yaml <<'Y'
-algorithm: sft
-iterations: 1
-data: {path: rows.jsonl, max_prompt_tokens: 8, add_eos: false, shuffle: false}
-model: {actor: model}
-train: {batch: 3}
-Y
+# shellcheck disable=SC2034
+data="max_prompt_tokens: 8, add_eos: false, shuffle: false" batch=3
+. "$WEFT_SRCDIR/tests/cli/sft_rows.sh"
 
 row() # prompt, response
 {
     printf '{"prompt": "%s", "response": "%s"}\n' "$1" "$2"
 }
 many() { printf "%$2s" '' | tr ' ' "$1"; }
-
-train() # name, words...: the weights are in name.safetensors
-{
-    name=$1
-    shift
-    "$weft" train -q sft.yaml "run_dir=$dir/$name" "$@" >out 2>err ||
-        return 1
-    cp "$name"/checkpoints/iteration-*/actor/model.safetensors \
-        "$name.safetensors"
-}
 
 { row ab cd; row pp "$(many x 80)"; row "$(many y 92)abcdefgh" zz; } >long.jsonl
 { row ab cd; row pp "$(many x 62)"; row abcdefgh zz; } >cut.jsonl
