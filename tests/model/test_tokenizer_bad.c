@@ -25,6 +25,15 @@ static void expect(const char *json, int rc, const char *part)
 #define DECODER "\"decoder\":{\"type\":\"ByteLevel\"},"
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
 
+/* The same for a tokenizer whose model has these keys. */
+static void expect_model(const char *keys, int rc, const char *part)
+{
+    char json[1024];
+    snprintf(json, sizeof json,
+             "{" PRE DECODER "\"model\":{\"type\":\"BPE\",%s}}", keys);
+    expect(json, rc, part);
+}
+
 static void test_tokenizer_parse_bad(void)
 {
     expect("", WEFT_EFORMAT, "t.json:1: empty");
@@ -51,72 +60,71 @@ static void test_tokenizer_parse_bad(void)
            ":\"Prepend\"}]}," MODEL(VOCAB) "}",
            WEFT_EUNSUPPORTED, "normalizer 'Prepend'");
     expect("{" PRE MODEL(VOCAB) "}", WEFT_EUNSUPPORTED, "decoder 'nothing'");
-    expect("{" PRE DECODER MODEL("\"merges\":[]") "}", WEFT_ENOTFOUND,
-           "model: 'vocab' is missing");
-    expect("{" PRE DECODER MODEL(VOCAB) "}", WEFT_ENOTFOUND,
-           "model: 'merges' is missing");
-    expect("{" PRE DECODER MODEL(VOCAB ",\"merges\":[\"ab\"]") "}",
-           WEFT_EFORMAT, "model.merges[0] must be");
-    expect("{" PRE DECODER MODEL(VOCAB ",\"merges\":[\"a b c\"]") "}",
-           WEFT_EFORMAT, "model.merges[0] must be");
-    expect("{" PRE DECODER MODEL(VOCAB
-                                 ",\"merges\":[\"a b\",[\"b\",\"c\"]]") "}",
-           WEFT_EFORMAT, "model.merges[1]: 'c' is not in");
-    expect("{" PRE DECODER MODEL(VOCAB ",\"merges\":[[\"b\",\"a\"]]") "}",
-           WEFT_EFORMAT, "model.merges[0]: 'ba' is not in");
-    expect("{" PRE DECODER MODEL(VOCAB ",\"merges\":[[\"ab\",\"a\"]]") "}",
-           WEFT_EFORMAT, "together are not in");
-    expect("{" PRE DECODER MODEL(VOCAB ",\"merges\":[[\"a\",7]]") "}",
-           WEFT_EFORMAT, "model.merges[0] must be");
-    expect("{" PRE DECODER MODEL("\"vocab\":{\"a\":-1}") "}", WEFT_EFORMAT,
-           "the id of 'a' must be an integer from 0 on, not negative");
-    expect("{" PRE DECODER MODEL("\"vocab\":{\"a\":\"x\"}") "}", WEFT_EFORMAT,
-           "not a string");
-    expect("{" PRE DECODER MODEL("\"vocab\":{\"a\":4000000000}") "}",
-           WEFT_EUNSUPPORTED, "too large");
-    expect("{" PRE DECODER MODEL("\"vocab\":{\"a\":1,\"b\":1}") "}",
-           WEFT_EFORMAT, "both have id 1");
-    expect("{" PRE DECODER MODEL("\"vocab\":{\"a\":1,\"a\":2}") "}",
-           WEFT_EFORMAT, "duplicate object key");
-    expect("{" PRE DECODER MODEL("\"dropout\":0.1," VOCAB) "}",
-           WEFT_EUNSUPPORTED, "'dropout' is 0.1");
-    expect(
-        "{" PRE DECODER MODEL("\"end_of_word_suffix\":\"</w>\"," VOCAB) "}",
-        WEFT_EUNSUPPORTED, "'end_of_word_suffix'");
-    expect("{" PRE DECODER MODEL("\"unk_token\":\"?\"," VOCAB) "}",
-           WEFT_EFORMAT, "unk_token '?' is not in");
-    expect("{" PRE DECODER MODEL("\"vocab\":{},\"merges\":[]") "}",
-           WEFT_EFORMAT, "has no tokens");
+    expect_model("\"merges\":[]", WEFT_ENOTFOUND,
+                 "model: 'vocab' is missing");
+    expect_model(VOCAB, WEFT_ENOTFOUND, "model: 'merges' is missing");
+    expect_model(VOCAB ",\"merges\":[\"ab\"]", WEFT_EFORMAT,
+                 "model.merges[0] must be");
+    expect_model(VOCAB ",\"merges\":[\"a b c\"]", WEFT_EFORMAT,
+                 "model.merges[0] must be");
+    expect_model(VOCAB ",\"merges\":[\"a b\",[\"b\",\"c\"]]", WEFT_EFORMAT,
+                 "model.merges[1]: 'c' is not in");
+    expect_model(VOCAB ",\"merges\":[[\"b\",\"a\"]]", WEFT_EFORMAT,
+                 "model.merges[0]: 'ba' is not in");
+    expect_model(VOCAB ",\"merges\":[[\"ab\",\"a\"]]", WEFT_EFORMAT,
+                 "together are not in");
+    expect_model(VOCAB ",\"merges\":[[\"a\",7]]", WEFT_EFORMAT,
+                 "model.merges[0] must be");
+    expect_model("\"vocab\":{\"a\":-1}", WEFT_EFORMAT,
+                 "the id of 'a' must be an integer from 0 on, not negative");
+    expect_model("\"vocab\":{\"a\":\"x\"}", WEFT_EFORMAT, "not a string");
+    expect_model("\"vocab\":{\"a\":4000000000}", WEFT_EUNSUPPORTED,
+                 "too large");
+    expect_model("\"vocab\":{\"a\":1,\"b\":1}", WEFT_EFORMAT,
+                 "both have id 1");
+    expect_model("\"vocab\":{\"a\":1,\"a\":2}", WEFT_EFORMAT,
+                 "duplicate object key");
+    expect_model("\"dropout\":0.1," VOCAB, WEFT_EUNSUPPORTED,
+                 "'dropout' is 0.1");
+    expect_model("\"end_of_word_suffix\":\"</w>\"," VOCAB, WEFT_EUNSUPPORTED,
+                 "'end_of_word_suffix'");
+    expect_model("\"unk_token\":\"?\"," VOCAB, WEFT_EFORMAT,
+                 "unk_token '?' is not in");
+    expect_model("\"vocab\":{},\"merges\":[]", WEFT_EFORMAT, "has no tokens");
 }
 
 #define GOOD MODEL(VOCAB ",\"merges\":[\"a b\"]")
 
+/* The same for a good tokenizer with another key. */
+static void expect_with(const char *key, int rc, const char *part)
+{
+    char json[1024];
+    snprintf(json, sizeof json, "{" PRE DECODER GOOD ",%s}", key);
+    expect(json, rc, part);
+}
+
 static void test_tokenizer_parse_bad_parts(void)
 {
-    expect("{" PRE DECODER GOOD ",\"added_tokens\":{}}", WEFT_EFORMAT,
-           "'added_tokens' must be an array");
-    expect("{" PRE DECODER GOOD ",\"added_tokens\":[{\"id\":3}]}",
-           WEFT_ENOTFOUND, "added_tokens[0]: 'content' is missing");
-    expect("{" PRE DECODER GOOD ",\"added_tokens\":[1]}", WEFT_EFORMAT,
-           "added_tokens[0]: must be an object");
-    expect("{" PRE DECODER GOOD
-           ",\"added_tokens\":[{\"id\":-3,\"content\":\"x\"}]}",
-           WEFT_EINVAL, "added_tokens[0]: 'id' is -3");
+    expect_with("\"added_tokens\":{}", WEFT_EFORMAT,
+                "'added_tokens' must be an array");
+    expect_with("\"added_tokens\":[{\"id\":3}]", WEFT_ENOTFOUND,
+                "added_tokens[0]: 'content' is missing");
+    expect_with("\"added_tokens\":[1]", WEFT_EFORMAT,
+                "added_tokens[0]: must be an object");
+    expect_with("\"added_tokens\":[{\"id\":-3,\"content\":\"x\"}]",
+                WEFT_EINVAL, "added_tokens[0]: 'id' is -3");
     expect("{\"normalizer\":{\"type\":\"NFC\"}," PRE DECODER GOOD
            ",\"added_tokens\":[{\"id\":3,\"content\":\"\\u00e9e\"},"
            "{\"id\":4,\"content\":\"e\\u0301e\"}]}",
            WEFT_EINVAL, "two added tokens are the same text");
-    expect("{" PRE DECODER GOOD
-           ",\"post_processor\":{\"type\":\"BertProcessing\"}}",
-           WEFT_EUNSUPPORTED, "'BertProcessing'");
-    expect("{" PRE DECODER GOOD
-           ",\"post_processor\":{\"type\":\"TemplateProcessing\","
-           "\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}}",
-           WEFT_EFORMAT, "'<s>' of the template has no ids");
-    expect("{" PRE DECODER GOOD
-           ",\"post_processor\":{\"type\":\"TemplateProcessing\","
-           "\"single\":[]}}",
-           WEFT_EFORMAT, "does not hold the text");
+    expect_with("\"post_processor\":{\"type\":\"BertProcessing\"}",
+                WEFT_EUNSUPPORTED, "'BertProcessing'");
+    expect_with("\"post_processor\":{\"type\":\"TemplateProcessing\","
+                "\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}",
+                WEFT_EFORMAT, "'<s>' of the template has no ids");
+    expect_with("\"post_processor\":{\"type\":\"TemplateProcessing\","
+                "\"single\":[]}",
+                WEFT_EFORMAT, "does not hold the text");
     expect("{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{"
            "\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}," DECODER GOOD
            "}",
