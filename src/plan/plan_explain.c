@@ -39,26 +39,48 @@ static void put_call(FILE *f, enum weft_call call,
                                              : "no");
 }
 
-static void put_bytes(FILE *f, const char *name, const char *devices,
+/* The columns are the classes of a place, their sum, and, in plans that
+ * offload, what the host keeps beside them. */
+static int column(int i)
+{
+    return i < WEFT_MEM_HOST  ? i
+         : i == WEFT_MEM_HOST ? WEFT_MEM_ALL
+                              : WEFT_MEM_HOST;
+}
+
+static int n_columns(const struct weft_plan *plan)
+{
+    int64_t n = (int64_t) plan->n_nodes * plan->n_devices;
+    for (int64_t d = 0; d < n; d++)
+        if ((plan->memory && plan->memory[d][WEFT_MEM_HOST] > 0)
+            || (plan->measured && plan->measured[d][WEFT_MEM_HOST] > 0))
+            return WEFT_MEM_ALL + 1;
+    return WEFT_MEM_ALL;
+}
+
+static void put_bytes(FILE *f, const char *name, const char *devices, int n,
                       const int64_t bytes[WEFT_MEM_ALL + 1])
 {
     fprintf(f, "%s %-*s", name, 14 - (int) strlen(name), devices);
-    for (int c = 0; c <= WEFT_MEM_ALL; c++)
-        fprintf(f, "  %11.1f", (double) bytes[c] / (1024 * 1024));
+    for (int i = 0; i < n; i++)
+        fprintf(f, "  %11.1f", (double) bytes[column(i)] / (1024 * 1024));
     fputs("\n", f);
 }
 
 /* Measured in percent of predicted. */
-static void put_share(FILE *f, const int64_t predicted[WEFT_MEM_ALL + 1],
+static void put_share(FILE *f, int n,
+                      const int64_t predicted[WEFT_MEM_ALL + 1],
                       const int64_t measured[WEFT_MEM_ALL + 1])
 {
     fprintf(f, "%-15s", "  %");
-    for (int c = 0; c <= WEFT_MEM_ALL; c++)
+    for (int i = 0; i < n; i++) {
+        int c = column(i);
         if (predicted[c] > 0)
             fprintf(f, "  %11.1f",
                     100 * (double) measured[c] / (double) predicted[c]);
         else
             fprintf(f, "  %11s", "-");
+    }
     fputs("\n", f);
 }
 
@@ -71,10 +93,16 @@ static bool same(int64_t (*table)[WEFT_MEM_ALL + 1], int64_t a, int64_t b)
 static void put_memory(FILE *f, const struct weft_plan *plan)
 {
     int64_t n = (int64_t) plan->n_nodes * plan->n_devices, end;
+    int wide = n_columns(plan);
     fprintf(f, "\n%-15s", "MiB at most");
-    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
-        fprintf(f, "  %11s", weft_mem_class_name((enum weft_mem_class) c));
-    fprintf(f, "  %11s\n", "all");
+    for (int i = 0; i < wide; i++) {
+        int c = column(i);
+        fprintf(f, "  %11s",
+                c == WEFT_MEM_ALL
+                    ? "all"
+                    : weft_mem_class_name((enum weft_mem_class) c));
+    }
+    fputs("\n", f);
     for (int64_t d = 0; d < n; d = end) {
         char devices[48];
         for (end = d + 1; end < n; end++)
@@ -82,12 +110,12 @@ static void put_memory(FILE *f, const struct weft_plan *plan)
                 break;
         range(d, end - d, devices);
         if (plan->memory)
-            put_bytes(f, "device", devices, plan->memory[d]);
+            put_bytes(f, "device", devices, wide, plan->memory[d]);
         if (plan->measured)
-            put_bytes(f, "  measured", plan->memory ? "" : devices,
+            put_bytes(f, "  measured", plan->memory ? "" : devices, wide,
                       plan->measured[d]);
         if (plan->memory && plan->measured)
-            put_share(f, plan->memory[d], plan->measured[d]);
+            put_share(f, wide, plan->memory[d], plan->measured[d]);
     }
 }
 

@@ -140,14 +140,15 @@ static int read_device(const json_t *item, const char *subject,
         rc = weft_err_set(err, WEFT_EINVAL, "%s: device %d is given twice",
                           subject, (int) device);
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
-        /* plans of older versions have no "tasks" */
-        rc = c == WEFT_MEM_TASKS
+        /* plans of older versions have neither "tasks" nor "host" */
+        rc = c == WEFT_MEM_TASKS || c == WEFT_MEM_HOST
                ? weft_json_int_or(item, subject, known[c], 0,
                                   (int64_t) 1 << 50, 0, &table[device][c],
                                   err)
                : weft_json_int(item, subject, known[c], 0, (int64_t) 1 << 50,
                                &table[device][c], err);
-        sum += table[device][c];
+        if (weft_mem_class_at_place((enum weft_mem_class) c))
+            sum += table[device][c];
     }
     if (!rc)
         rc = weft_json_int_or(item, subject, "all", 0, sum, sum,

@@ -13,6 +13,11 @@ const char *weft_mem_class_name(enum weft_mem_class c)
 {
     static const char *const name[WEFT_N_MEM_CLASSES] = {
         "weights",     "gradients", "optimizer", "kv",
-        "activations", "samples",   "tasks"};
+        "activations", "samples",   "tasks",     "host"};
     return name[c];
+}
+
+bool weft_mem_class_at_place(enum weft_mem_class c)
+{
+    return c != WEFT_MEM_HOST;
 }

@@ -7,6 +7,7 @@
 #ifndef WEFT_PLAN_TASK_H
 #define WEFT_PLAN_TASK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -37,12 +38,16 @@ enum weft_mem_class {
     WEFT_MEM_ACTIVATIONS,
     WEFT_MEM_SAMPLES, /* tokens, log-probs, values, metrics */
     WEFT_MEM_TASKS,   /* records of tasks that have not ended */
+    WEFT_MEM_HOST,    /* copies of weights that are offloaded */
     WEFT_N_MEM_CLASSES
 };
 /* Index of the sum where bytes are given by class. */
 enum { WEFT_MEM_ALL = WEFT_N_MEM_CLASSES };
 
 const char *weft_mem_class_name(enum weft_mem_class c); /* "weights", ... */
+/* Whether a class is part of a place's memory: of the sum of all classes, and
+ * of what a limit bounds. The host's copies lie beside it. */
+bool weft_mem_class_at_place(enum weft_mem_class c);
 
 enum { WEFT_N_CHAINS = 4 };
 

@@ -14,7 +14,7 @@
 
 enum { WEFT_POOL_CLASSES = 64 + 8 * 36 };
 
-struct weft_usage { /* bytes by class, and at last their total */
+struct weft_usage { /* bytes by class, and at last a place's total */
     size_t now_bytes[WEFT_N_MEM_CLASSES + 1];
     size_t peak_bytes[WEFT_N_MEM_CLASSES + 1];
 };
@@ -24,7 +24,7 @@ struct weft_pool {
     pthread_mutex_t mutex;
     /* lists; a block begins with the link to the next */
     void *free[WEFT_POOL_CLASSES];
-    size_t held_bytes;   /* given out */
+    size_t held_bytes;   /* given out, of classes that the limit bounds */
     size_t cached_bytes; /* in the lists */
     size_t limit_bytes;  /* of held_bytes */
     struct weft_usage all;

@@ -68,26 +68,40 @@ static void count_up(struct weft_usage *u, int c, size_t bytes)
         u->peak_bytes[c] = u->now_bytes[c];
 }
 
+static void count_down(struct weft_usage *u, int c, size_t bytes)
+{
+    u->now_bytes[c] -= bytes;
+}
+
+/* Counts a need in its class, and in the total where the class is part of
+ * it. */
+static void count(struct weft_usage *u, const struct weft_need *need,
+                  void (*count_one)(struct weft_usage *u, int c,
+                                    size_t bytes))
+{
+    count_one(u, need->c, need->bytes);
+    if (weft_mem_class_at_place(need->c))
+        count_one(u, WEFT_N_MEM_CLASSES, need->bytes);
+}
+
 /* mutex is held */
 static void count_get(struct weft_pool *pool, const struct weft_need *need)
 {
     /* A block's bytes beyond those asked for are never touched, so they take
      * no memory and are not counted. */
-    pool->held_bytes += need->bytes;
-    count_up(&pool->all, need->c, need->bytes);
-    count_up(&pool->all, WEFT_N_MEM_CLASSES, need->bytes);
-    count_up(&pool->place[need->place], need->c, need->bytes);
-    count_up(&pool->place[need->place], WEFT_N_MEM_CLASSES, need->bytes);
+    if (weft_mem_class_at_place(need->c))
+        pool->held_bytes += need->bytes;
+    count(&pool->all, need, count_up);
+    count(&pool->place[need->place], need, count_up);
 }
 
 /* mutex is held */
 static void count_put(struct weft_pool *pool, const struct weft_need *need)
 {
-    pool->held_bytes -= need->bytes;
-    pool->all.now_bytes[need->c] -= need->bytes;
-    pool->all.now_bytes[WEFT_N_MEM_CLASSES] -= need->bytes;
-    pool->place[need->place].now_bytes[need->c] -= need->bytes;
-    pool->place[need->place].now_bytes[WEFT_N_MEM_CLASSES] -= need->bytes;
+    if (weft_mem_class_at_place(need->c))
+        pool->held_bytes -= need->bytes;
+    count(&pool->all, need, count_down);
+    count(&pool->place[need->place], need, count_down);
 }
 
 /* Bytes of the limit that are not given out. */
@@ -103,7 +117,8 @@ static size_t left(const struct weft_pool *pool)
 static bool reserve(struct weft_pool *pool, const struct weft_need *need,
                     int i, size_t rounded, void **block_out)
 {
-    if (need->bytes > left(pool) && !need->beyond_limit)
+    bool limited = weft_mem_class_at_place(need->c) && !need->beyond_limit;
+    if (limited && need->bytes > left(pool))
         return false;
     count_get(pool, need);
     *block_out = pool->free[i];
@@ -179,6 +194,13 @@ int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
     double unheld = (double) left(pool) / mib;
     double same = (double) pool->all.now_bytes[need->c] / mib;
     pthread_mutex_unlock(&pool->mutex);
+    if (!weft_mem_class_at_place(need->c))
+        return weft_err_set(err, WEFT_ENOMEM,
+                            "out of memory: '%s' wants %.1f MiB of this "
+                            "machine's memory, beside the %.1f MiB that "
+                            "tiles may take; %s holds %.1f MiB",
+                            what, (double) need->bytes / mib, limit, name,
+                            same);
     return weft_err_set(err, WEFT_ENOMEM,
                         "out of memory: '%s' wants %.1f MiB of %s; %.1f of "
                         "%.1f MiB are left, %s hold %.1f MiB",

@@ -96,6 +96,35 @@ static void test_explain_measured(void)
     weft_free(text);
 }
 
+/* What the host keeps has a column where there is some, beside the sum. */
+static void test_explain_host(void)
+{
+    struct weft_plan p = {.n_nodes = 1, .n_devices = 1};
+    int64_t memory[1][WEFT_MEM_ALL + 1] = {{0}};
+    int64_t measured[1][WEFT_MEM_ALL + 1] = {{0}};
+    p.memory = memory;
+    p.measured = measured;
+    memory[0][WEFT_MEM_WEIGHTS] = memory[0][WEFT_MEM_ALL] = 2 << 20;
+    memory[0][WEFT_MEM_HOST] = 4 << 20;
+    measured[0][WEFT_MEM_HOST] = 1 << 20;
+    char *text = weft_plan_explain(&p);
+    REQUIRE(text != NULL);
+    CHECK_STR(
+        strstr(text, "  samples"),
+        "  samples        tasks          all         host\n"
+        "device 0                 2.0          0.0          0.0"
+        "          0.0          0.0          0.0          0.0          2.0"
+        "          4.0\n"
+        "  measured               0.0          0.0          0.0"
+        "          0.0          0.0          0.0          0.0          0.0"
+        "          1.0\n"
+        "  %                      0.0            -            -"
+        "            -            -            -            -          0.0"
+        "         25.0\n");
+    weft_free(text);
+}
+
 WEFT_TESTS("plan/plan_explain", {"test_explain_calls", test_explain_calls},
            {"test_explain_memory", test_explain_memory},
-           {"test_explain_measured", test_explain_measured})
+           {"test_explain_measured", test_explain_measured},
+           {"test_explain_host", test_explain_host})

@@ -114,7 +114,8 @@ static void test_plan_read_defaults(void)
                          "\"calls\":{},\"memory\":["
                          "{\"device\":1,\"weights\":10,\"gradients\":20,"
                          "\"optimizer\":30,\"kv\":40,\"activations\":50,"
-                         "\"samples\":60,\"tasks\":70}," ROW("") "]}",
+                         "\"samples\":60,\"tasks\":70,\"host\":80}," ROW(
+                             ",\"host\":8") "]}",
                          &p),
                err);
     for (int k = 0; k < WEFT_N_MEM_CLASSES; k++) {
@@ -122,7 +123,12 @@ static void test_plan_read_defaults(void)
         CHECK_INT(p.memory[0][k], k == WEFT_MEM_TASKS ? 0 : k + 1);
         CHECK_INT(p.memory[1][k], 10 * (k + 1));
     }
-    CHECK_INT(p.memory[0][WEFT_MEM_ALL], 21); /* their sum */
+    CHECK_INT(p.memory[0][WEFT_MEM_ALL], 21); /* the sum, but of the host */
+    weft_plan_release(&p);
+    /* as older plans are, and runs that offload nothing */
+    REQUIRE_OK(read_text(MEMORY("[" ROW("") "]"), &p), err);
+    CHECK_INT(p.memory[0][WEFT_MEM_HOST], 0);
+    CHECK_INT(p.memory[0][WEFT_MEM_ALL], 21);
     weft_plan_release(&p);
     unlink(path);
 }
@@ -182,6 +188,9 @@ static void test_plan_read_refused(void)
         {MEMORY("[1]"), ": memory[0] must be an object, not an integer",
          WEFT_EFORMAT},
         {MEMORY("[" ROW(",\"all\":22") "]"),
+         ": memory[0]: 'all' is 22, but must be between 0 and 21",
+         WEFT_EINVAL},
+        {MEMORY("[" ROW(",\"host\":7,\"all\":22") "]"),
          ": memory[0]: 'all' is 22, but must be between 0 and 21",
          WEFT_EINVAL},
         {MEMORY("[{\"device\":0}]"), ": memory[0]: 'weights' is missing",

@@ -216,6 +216,39 @@ static void test_limit(void)
     stop();
 }
 
+/* What the host keeps is counted in its class alone, and no limit bounds it. */
+static void test_host(void)
+{
+    enum { MIB = 1 << 20 };
+    struct weft_err err;
+    struct weft_tile *host, *all, *more;
+    size_t peak[1];
+    start((size_t) 10 * MIB);
+    REQUIRE_OK(
+        weft_tile_create(rt, &id, WEFT_MEM_HOST, 64 * MIB, &host, &err), err);
+    CHECK_INT(now_bytes(WEFT_MEM_HOST), 64 * MIB);
+    CHECK_INT(now_bytes((enum weft_mem_class) WEFT_MEM_ALL), 0);
+    REQUIRE_OK(
+        weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, 10 * MIB, &all, &err),
+        err);
+    CHECK_FAILS(weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, 64, &more, &err),
+                WEFT_ENOMEM, err, "0.0 of 10.0 MiB are left");
+    CHECK_FAILS(
+        weft_tile_create(rt, &id, WEFT_MEM_HOST, SIZE_MAX / 2, &more, &err),
+        WEFT_ENOMEM, err,
+        "of this machine's memory, beside the 10.0 MiB that tiles may take; "
+        "host holds 64.0 MiB");
+    weft_tile_release(host);
+    weft_tile_release(all);
+    CHECK_INT(now_bytes(WEFT_MEM_HOST), 0);
+    CHECK_INT(now_bytes((enum weft_mem_class) WEFT_MEM_ALL), 0);
+    weft_rt_memory_places(rt, (enum weft_mem_class) WEFT_MEM_ALL, peak);
+    CHECK_INT(peak[0], 10 * MIB);
+    weft_rt_memory_places(rt, WEFT_MEM_HOST, peak);
+    CHECK_INT(peak[0], 64 * MIB);
+    stop();
+}
+
 /* Every size fits its class, and classes waste an eighth at most. */
 static void test_pool_sizes(void)
 {
@@ -322,5 +355,5 @@ WEFT_TESTS("rt/tile", {"test_permanent", test_permanent},
            {"test_asked_after_body", test_asked_after_body},
            {"test_temporary", test_temporary},
            {"test_temporary_unwritten", test_temporary_unwritten},
-           {"test_limit", test_limit}, {"test_pool_sizes", test_pool_sizes},
-           {"test_ready", test_ready})
+           {"test_limit", test_limit}, {"test_host", test_host},
+           {"test_pool_sizes", test_pool_sizes}, {"test_ready", test_ready})
