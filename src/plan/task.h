@@ -66,6 +66,8 @@ struct weft_where {
                            on a device are independent */
     enum weft_call call;
     int32_t iteration, micro_batch, layer; /* for traces; -1: none */
+    bool restores; /* brings offloaded weights back: its time is no part of
+                      its call's, but counted beside it */
     struct weft_span *span; /* widened to hold the task's time, on the clock
                                of weft_rt_times(); lives until the next wait.
                                NULL: nobody asks */

@@ -209,6 +209,10 @@ struct weft_call_time {
     int64_t n_tasks;
     double busy_s;          /* sum over tasks and devices */
     double first_s, last_s; /* since weft_rt_start */
+    /* Of tasks that restore (struct weft_where), which do not count above:
+     * their time, summed like busy_s, and of it the part in which another
+     * device of the same rank ran a task of another call. */
+    double restore_s, hidden_s;
 };
 /* Seconds since weft_rt_start(). */
 double weft_rt_clock_s(const struct weft_rt *rt);

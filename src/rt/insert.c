@@ -77,7 +77,10 @@ static void widen(struct weft_rt *rt, struct weft_span *span, double start_s,
 static void note_end(struct weft_worker *w, const struct weft_task *t)
 {
     struct weft_rt *rt = w->exec.rt;
-    double now = weft_rt_now_us(rt);
+    double now = weft_rt_now_us(rt), hidden_s = 0;
+    bool restores = t->where.restores;
+    if (restores && rt->profile) /* takes the other workers' locks */
+        hidden_s = weft_rt_hidden_s(rt, w, t->where.call, w->since_us, now);
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
     if (rt->profile) {
@@ -89,9 +92,15 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
                 t->where.iteration,
                 t->where.micro_batch,
                 t->where.layer,
-                (int32_t) t->where.call};
-        weft_times_add(&w->times, t->where.iteration, t->where.call,
-                       w->since_us * 1e-6, now * 1e-6);
+                (int16_t) t->where.call,
+                restores};
+        if (restores)
+            weft_times_add_restore(&w->times, t->where.iteration,
+                                   t->where.call, (now - w->since_us) * 1e-6,
+                                   hidden_s);
+        else
+            weft_times_add(&w->times, t->where.iteration, t->where.call,
+                           w->since_us * 1e-6, now * 1e-6);
     }
     pthread_mutex_unlock(&w->mutex);
     /* only this worker's thread writes since_us, so no lock is needed */

@@ -117,7 +117,8 @@ struct weft_record {
     const struct weft_codelet *codelet;
     double start_us, end_us; /* since weft_rt_start */
     int32_t iteration, micro_batch, layer;
-    int32_t call;
+    int16_t call;
+    bool restores;
 };
 
 struct weft_exec {
@@ -141,6 +142,10 @@ struct weft_times {
 };
 void weft_times_add(struct weft_times *times, int32_t iteration,
                     enum weft_call call, double start_s, double end_s);
+/* Adds a task that restores (struct weft_where). */
+void weft_times_add_restore(struct weft_times *times, int32_t iteration,
+                            enum weft_call call, double restore_s,
+                            double hidden_s);
 /* No tasks: zeros. */
 struct weft_call_time weft_times_get(const struct weft_times *times,
                                      int32_t iteration, enum weft_call call);
@@ -155,6 +160,15 @@ struct weft_worker {
     int64_t n_records;          /* ever */
     struct weft_times times;
 };
+
+/* Seconds of a span in which at least one of n others lasts; sorts them. */
+double weft_span_covered(const struct weft_span *of, size_t n,
+                         struct weft_span by[]);
+/* Seconds between two times, since weft_rt_start, in which another device of
+ * this rank than w's ran a task of another call (not WEFT_CALL_NONE, and none
+ * that restores). Of what ended before, it sees what is in the records. */
+double weft_rt_hidden_s(struct weft_rt *rt, const struct weft_worker *w,
+                        enum weft_call call, double start_us, double end_us);
 
 /* ---- Sequences and tasks ---------------------------------------------- */
 

@@ -6,6 +6,7 @@ rt_sources = \
 	%D%/external.c \
 	%D%/fxt.c %D%/fxt.h \
 	%D%/graph.h \
+	%D%/hidden.c \
 	%D%/insert.c \
 	%D%/interface.c \
 	%D%/internal.h \

@@ -16,20 +16,38 @@ static const char *const call_colour[WEFT_N_CALLS] = {
     "rail_load",     "rail_animation",       "thread_state_uninterruptible",
     "rail_response", "thread_state_iowait"};
 
+/* The iteration's times; those of two iterations before make room. */
+static struct weft_call_time *times_of(struct weft_times *times,
+                                       int32_t iteration, enum weft_call call)
+{
+    int slot = iteration % (int) WEFT_COUNT(times->kept);
+    if (times->kept[slot].iteration != iteration)
+        memset(&times->kept[slot], 0, sizeof times->kept[slot]);
+    times->kept[slot].iteration = iteration;
+    return &times->kept[slot].call[call];
+}
+
 void weft_times_add(struct weft_times *times, int32_t iteration,
                     enum weft_call call, double start_s, double end_s)
 {
     if (iteration < 0)
         return;
-    int slot = iteration % (int) WEFT_COUNT(times->kept);
-    if (times->kept[slot].iteration != iteration)
-        memset(&times->kept[slot], 0, sizeof times->kept[slot]);
-    times->kept[slot].iteration = iteration;
-    struct weft_call_time *t = &times->kept[slot].call[call];
+    struct weft_call_time *t = times_of(times, iteration, call);
     if (t->n_tasks++ == 0)
         t->first_s = start_s;
     t->last_s = end_s;
     t->busy_s += end_s - start_s;
+}
+
+void weft_times_add_restore(struct weft_times *times, int32_t iteration,
+                            enum weft_call call, double restore_s,
+                            double hidden_s)
+{
+    if (iteration < 0)
+        return;
+    struct weft_call_time *t = times_of(times, iteration, call);
+    t->restore_s += restore_s;
+    t->hidden_s += hidden_s;
 }
 
 struct weft_call_time weft_times_get(const struct weft_times *times,
@@ -56,6 +74,8 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
         struct weft_call_time time = weft_times_get(&w->times, iteration,
                                                     call);
         pthread_mutex_unlock(&w->mutex);
+        sum.restore_s += time.restore_s;
+        sum.hidden_s += time.hidden_s;
         if (time.n_tasks == 0)
             continue;
         if (sum.n_tasks == 0 || time.first_s < sum.first_s)
@@ -73,23 +93,28 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
                        struct weft_call_time out[WEFT_N_CALLS])
 {
-    int64_t sum[2 * WEFT_N_CALLS], least[2 * WEFT_N_CALLS];
+    int64_t sum[4 * WEFT_N_CALLS], least[2 * WEFT_N_CALLS];
     for (int c = 0; c < WEFT_N_CALLS; c++) {
         struct weft_call_time t;
         weft_rt_times(rt, iteration, (enum weft_call) c, &t);
         bool none = t.n_tasks == 0;
-        sum[2 * c] = t.n_tasks;
-        sum[2 * c + 1] = llrint(t.busy_s * 1e9);
+        sum[4 * c] = t.n_tasks;
+        sum[4 * c + 1] = llrint(t.busy_s * 1e9);
+        sum[4 * c + 2] = llrint(t.restore_s * 1e9);
+        sum[4 * c + 3] = llrint(t.hidden_s * 1e9);
         least[2 * c] = none ? INT64_MAX : llrint(t.first_s * 1e9);
         least[2 * c + 1] = none ? INT64_MAX : -llrint(t.last_s * 1e9);
     }
     weft_world_reduce(sum, WEFT_COUNT(sum), WEFT_SUM);
     weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
     for (int c = 0; c < WEFT_N_CALLS; c++) {
-        out[c] = (struct weft_call_time){.n_tasks = sum[2 * c]};
-        if (sum[2 * c] == 0)
+        out[c] = (struct weft_call_time){
+            .n_tasks = sum[4 * c],
+            .busy_s = (double) sum[4 * c + 1] * 1e-9,
+            .restore_s = (double) sum[4 * c + 2] * 1e-9,
+            .hidden_s = (double) sum[4 * c + 3] * 1e-9};
+        if (sum[4 * c] == 0)
             continue;
-        out[c].busy_s = (double) sum[2 * c + 1] * 1e-9;
         out[c].first_s = (double) least[2 * c] * 1e-9;
         out[c].last_s = -(double) least[2 * c + 1] * 1e-9;
     }

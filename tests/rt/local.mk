@@ -3,6 +3,7 @@ sh_tests += %D%/ranks.sh
 check_PROGRAMS += \
 	%D%/test_fxt \
 	%D%/test_graph \
+	%D%/test_hidden \
 	%D%/test_profile \
 	%D%/test_rank_programs \
 	%D%/test_ranks \
@@ -14,6 +15,8 @@ check_PROGRAMS += \
 %C%_test_fxt_LDADD = $(rt_libs)
 %C%_test_graph_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_graph_LDADD = $(rt_libs)
+%C%_test_hidden_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_hidden_LDADD = $(rt_libs)
 %C%_test_profile_CPPFLAGS = $(STARPU_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_profile_LDADD = $(rt_libs)
 %C%_test_rank_programs_SOURCES = %D%/test_rank_programs.c %D%/rank_fixture.h
