@@ -45,6 +45,28 @@ void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
                         const struct weft_g_layout *home,
                         size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
+/* A frozen model between its uses: tiles of class host, one copy on each rank
+ * for all of its places, as a model that has but these (fwd) at the first
+ * place that needs them. Release with weft_g_model_release(). */
+int weft_g_host_init(struct weft_rt *rt, const char *name,
+                     const struct weft_shape *shape,
+                     const struct weft_g_layout *home,
+                     struct weft_g_model *out, struct weft_err *err);
+/* Adds the bytes that it takes. */
+void weft_g_host_bytes(const struct weft_shape *shape,
+                       const struct weft_g_layout *home,
+                       size_t (*bytes)[WEFT_N_MEM_CLASSES]);
+/* Submits bringing it back: makes the model's tiles, which get their memory
+ * when tasks copy the host's into them, layer by layer; what reads a tile
+ * waits for that one. A place begins when it is done with the optimizer steps
+ * of `trained` inserted before. `where`: call, iteration and priority. The
+ * tiles are given back by weft_g_model_release(), also after an error; the
+ * host's stay. */
+int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
+                   const struct weft_g_model *host,
+                   const struct weft_g_model *trained,
+                   struct weft_g_model *out, struct weft_err *err);
+
 /* The tile of a kind in `params`, or NULL. layer and block are ignored where
  * the kind has none. */
 struct weft_tile *weft_g_params_tile(const struct weft_params *params,

@@ -60,6 +60,7 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
                     weft_plan_range(shape->n_blocks, call->tp, k)};
             }
     out->any_device = is_any_device(job, out);
+    out->places_per_rank = job->place_per_device ? job->n_devices : 1;
     return 0;
 }
 

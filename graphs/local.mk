@@ -8,6 +8,7 @@ graphs_sources = \
 	%D%/layout.c %D%/layout.h \
 	%D%/memory.c \
 	%D%/model.c \
+	%D%/offload.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \
 	%D%/shard.c %D%/shard.h \

@@ -4,11 +4,11 @@
 #include "graphs/tiles.h"
 
 /* What a set of parameter-shaped tiles is for. */
-enum use { USE_FWD, USE_BWD, USE_OPT, USE_GRAD };
+enum use { USE_FWD, USE_BWD, USE_OPT, USE_GRAD, USE_HOST };
 
 static const enum weft_mem_class class_of[] = {
     WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
-    WEFT_MEM_GRADIENTS};
+    WEFT_MEM_GRADIENTS, WEFT_MEM_HOST};
 
 /* The kind whose size a tile has. The table of a tied embedding is made from
  * the head; where the head is another place's, it is copied into the table
@@ -25,14 +25,16 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
                         const struct weft_range *chunks)
 {
     struct weft_layout l;
-    weft_layout_get(shape, use == USE_FWD ? room_of(shape, kind) : kind,
-                    block, &l);
+    bool published = use == USE_FWD || use == USE_HOST;
+    weft_layout_get(shape, published ? room_of(shape, kind) : kind, block,
+                    &l);
     struct weft_range all = {0, weft_layout_n_chunks(&l)};
     struct weft_range some = chunks ? *chunks : all;
     size_t begin = weft_layout_chunk(&l, some.first);
     size_t end = weft_layout_chunk(&l, weft_range_end(some));
     switch (use) {
     case USE_FWD:
+    case USE_HOST:
         return weft_layout_chunk_byte(&l, shape->dtype, weft_range_end(some))
              - weft_layout_chunk_byte(&l, shape->dtype, some.first);
     case USE_BWD:
@@ -185,8 +187,21 @@ static int visit_shards(const struct weft_shape *s,
     return rc;
 }
 
+/* Whether an earlier one of n places is of the same rank as place[n]. */
+static bool has_rank(const struct weft_g_layout *home, const int32_t *place,
+                     int32_t n)
+{
+    for (int32_t k = 0; k < n; k++)
+        if (place[k] / home->places_per_rank
+            == place[n] / home->places_per_rank)
+            return true;
+    return false;
+}
+
 /* Visits every tile of a use at every place once. With ZeRO 3 there are no
- * transposes and tied tables, which are made whenever they are read. */
+ * transposes and tied tables, which are made whenever they are read. The
+ * host's tiles are at the first place of a rank that needs them, for all of
+ * its places. */
 static int for_each_tile(const struct weft_shape *s,
                          const struct weft_g_layout *home, enum use use,
                          weft_g_tile_fn visit, void *arg)
@@ -207,7 +222,10 @@ static int for_each_tile(const struct weft_shape *s,
                                          place);
         for (int32_t k = 0; k < n && !rc; k++) {
             bool norms = b.tp == 0
-                      || (use == USE_FWD && is_first_at(home, &b, place[k]));
+                      || ((use == USE_FWD || use == USE_HOST)
+                          && is_first_at(home, &b, place[k]));
+            if (use == USE_HOST && has_rank(home, place, k))
+                continue;
             rc = visit_bundle(s, home, &b, place[k], norms, NULL, visit, arg);
         }
     }
@@ -283,7 +301,8 @@ static int create(void *arg, int32_t place, enum weft_tile_kind kind,
                   const struct weft_range *chunks)
 {
     static const char *const name[] = {"weights", "transposed weights",
-                                       "optimizer state", "gradient"};
+                                       "optimizer state", "gradient",
+                                       "weights on the host"};
     const struct creation *c = arg;
     size_t bytes = use_bytes(&c->model->shape, c->use, kind, block, chunks);
     struct weft_tile_id id = {c->model->name, name[c->use], 0,
@@ -322,8 +341,8 @@ static void params_release(const struct weft_shape *shape,
     *p = (struct weft_params){0};
 }
 
-static int use_init(struct weft_g_model *m, enum use use,
-                    struct weft_params **out, struct weft_err *err)
+int weft_g_params_create(const struct weft_g_model *m,
+                         struct weft_params **out, struct weft_err *err)
 {
     size_t n = (size_t) m->n_places;
     *out = weft_alloc(n, sizeof **out);
@@ -332,14 +351,22 @@ static int use_init(struct weft_g_model *m, enum use use,
     int rc = 0;
     for (int32_t p = 0; p < m->n_places && !rc; p++)
         rc = layers_alloc(m, &(*out)[p], err);
+    return rc;
+}
+
+static int use_init(struct weft_g_model *m, enum use use,
+                    struct weft_params **out, struct weft_err *err)
+{
+    int rc = weft_g_params_create(m, out, err);
     struct creation c = {m, use, *out, false, err};
     return rc ? rc : for_each_tile(&m->shape, &m->home, use, create, &c);
 }
 
-int weft_g_model_init(struct weft_rt *rt, const char *name,
-                      const struct weft_shape *shape, bool trained,
-                      const struct weft_g_layout *home,
-                      struct weft_g_model *out, struct weft_err *err)
+/* All but the tiles. */
+static int model_begin(struct weft_rt *rt, const char *name,
+                       const struct weft_shape *shape, bool trained,
+                       const struct weft_g_layout *home,
+                       struct weft_g_model *out, struct weft_err *err)
 {
     *out = (struct weft_g_model){.rt = rt,
                                  .name = name,
@@ -349,6 +376,15 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
     int rc = weft_g_layout_copy(home, &out->home, err);
     if (!trained)
         out->home.plan.zero = 0;
+    return rc;
+}
+
+int weft_g_model_init(struct weft_rt *rt, const char *name,
+                      const struct weft_shape *shape, bool trained,
+                      const struct weft_g_layout *home,
+                      struct weft_g_model *out, struct weft_err *err)
+{
+    int rc = model_begin(rt, name, shape, trained, home, out, err);
     if (!rc)
         rc = use_init(out, USE_FWD, &out->fwd, err);
     if (!rc && trained)
@@ -356,6 +392,15 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
     if (!rc && trained)
         rc = use_init(out, USE_OPT, &out->opt, err);
     return rc;
+}
+
+int weft_g_host_init(struct weft_rt *rt, const char *name,
+                     const struct weft_shape *shape,
+                     const struct weft_g_layout *home,
+                     struct weft_g_model *out, struct weft_err *err)
+{
+    int rc = model_begin(rt, name, shape, false, home, out, err);
+    return rc ? rc : use_init(out, USE_HOST, &out->fwd, err);
 }
 
 void weft_g_model_release(struct weft_g_model *m)
@@ -409,6 +454,15 @@ void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
         count_use(shape, &at, USE_BWD, bytes);
         count_use(shape, &at, USE_OPT, bytes);
     }
+}
+
+void weft_g_host_bytes(const struct weft_shape *shape,
+                       const struct weft_g_layout *home,
+                       size_t (*bytes)[WEFT_N_MEM_CLASSES])
+{
+    struct weft_g_layout at = *home;
+    at.plan.zero = 0;
+    count_use(shape, &at, USE_HOST, bytes);
 }
 
 /* ---- Gradients -------------------------------------------------------- */

@@ -143,9 +143,7 @@ static int keep(struct weft_g_view *v, struct weft_tile *tile,
     return 0;
 }
 
-/* The tile that the last task of an optimizer step at the place writes, or
- * NULL. */
-static struct weft_tile *last_state(const struct weft_g_model *m,
+struct weft_tile *weft_g_last_state(const struct weft_g_model *m,
                                     int32_t place)
 {
     const struct weft_params *opt = m->trained ? &m->opt[place] : NULL;
@@ -187,8 +185,8 @@ static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
         if (!rc)
             rc = weft_tile_cut(*to, n, at, o->err);
         if (!rc)
-            weft_insert_open(o->seq, o->where, last_state(m, o->want[i]), 1,
-                             to);
+            weft_insert_open(o->seq, o->where,
+                             weft_g_last_state(m, o->want[i]), 1, to);
     }
     return rc;
 }

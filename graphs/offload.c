@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a frozen model's weights back from the host's copy. */
+#include "graphs/tiles.h"
+
+struct restoring {
+    struct weft_seq *seq;
+    const struct weft_where *where;
+    const struct weft_g_model *host, *trained;
+    struct weft_g_model *out;
+    struct weft_err *err;
+};
+
+/* The copy of a tile that the place's rank keeps, at any of its places. */
+static struct weft_tile *copy_of(const struct weft_g_model *host,
+                                 int32_t place, enum weft_tile_kind kind,
+                                 int32_t layer, int32_t block)
+{
+    int32_t n = host->home.places_per_rank, first = place / n * n;
+    struct weft_tile *tile = NULL;
+    for (int32_t p = first; p < first + n && !tile; p++)
+        tile = weft_g_params_tile(&host->fwd[p], kind, layer, block);
+    return tile;
+}
+
+static int restore(void *arg, int32_t place, enum weft_tile_kind kind,
+                   int32_t layer, int32_t block,
+                   const struct weft_range *chunks)
+{
+    const struct restoring *r = arg;
+    const struct weft_g_model *m = r->out;
+    struct weft_tile *from = copy_of(r->host, place, kind, layer, block);
+    struct weft_tile **to = weft_g_params_slot(&m->fwd[place], kind, layer,
+                                               block);
+    struct weft_tile_id id = {m->name, "weights", 0, layer, block, place};
+    struct weft_tile *state = weft_g_last_state(r->trained, place);
+    struct weft_where where = *r->where;
+    weft_assert(from && !chunks);
+    int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS,
+                                   weft_tile_bytes(from), to, r->err);
+    if (rc)
+        return rc;
+    where.device = -1;
+    where.position = 0;
+    where.layer = layer;
+    where.restores = true;
+    if (state)
+        weft_insert_open(r->seq, &where, state, 1, to);
+    weft_insert_copy(r->seq, &where, from, *to);
+    return 0;
+}
+
+int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
+                   const struct weft_g_model *host,
+                   const struct weft_g_model *trained,
+                   struct weft_g_model *out, struct weft_err *err)
+{
+    *out = (struct weft_g_model){.rt = host->rt,
+                                 .name = host->name,
+                                 .shape = host->shape,
+                                 .n_places = host->n_places};
+    struct restoring r = {seq, where, host, trained, out, err};
+    int rc = weft_g_layout_copy(&host->home, &out->home, err);
+    if (!rc)
+        rc = weft_g_params_create(out, &out->fwd, err);
+    return rc ? rc : weft_g_home_visit(&out->shape, &out->home, restore, &r);
+}
