@@ -103,8 +103,8 @@ struct weft_config {
                 gets a scalar head of zeros; reference.model defaults to
                 actor.model */
         char *actor, *critic, *reference;
-        bool reference_offload; /* no memory for it between uses: it is read
-                                   and published again each iteration */
+        bool reference_offload; /* its weights leave their places between
+                                   uses; the host keeps a copy */
     } model;
 
     int32_t n_rewards;

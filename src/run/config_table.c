@@ -126,7 +126,7 @@ const struct weft_config_key weft_config_keys[] = {
     PATH("model.reference", model.reference, PPO | NUM,
          "folder of the reference; model.actor"),
     BOOL("model.reference_offload", model.reference_offload, "false", PPO,
-         "keep it in its file between uses"),
+         "the host keeps its weights between uses"),
 
     INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, PPO | NUM,
         "prompts per iteration (fewer than verl's 1024: for one node)"),

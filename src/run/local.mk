@@ -21,6 +21,7 @@ run_sources = \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/manifest.c %D%/manifest.h \
 	%D%/memory.c %D%/memory.h \
+	%D%/memory_check.c \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \
 	%D%/metrics_share.c \

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/topology.h"
 #include "plan/deal.h"
 #include "run/plan_needs.h"
 #include "run/recorded.h"
@@ -184,6 +183,8 @@ static void count_frozen(struct budget *b, const struct weft_run_model *m,
     const struct weft_g_layout *home = weft_trainer_layout(b->t, call, m);
     enum phase phase = home->plan.offload ? INFER : ALWAYS;
     weft_g_model_bytes(&m->arch.shape, false, home, b->phase[phase]);
+    if (home->plan.offload)
+        weft_g_host_bytes(&m->arch.shape, home, b->phase[ALWAYS]);
     count_inference(b, m, call, INFER);
 }
 
@@ -305,7 +306,8 @@ static size_t sum_of(const struct budget *b, enum phase phase, int32_t place,
     if (c != WEFT_MEM_ALL)
         return bytes[c];
     for (int k = 0; k < WEFT_N_MEM_CLASSES; k++)
-        sum += bytes[k];
+        sum += weft_mem_class_at_place((enum weft_mem_class) k) ? bytes[k]
+                                                                : 0;
     return sum;
 }
 
@@ -451,151 +453,4 @@ int weft_memory_write(const struct weft_trainer *t, struct weft_err *err)
     char path[4096];
     snprintf(path, sizeof path, "%s/plan.json", t->config.run_dir);
     return weft_plan_write(&t->plan, path, err);
-}
-
-/* ---- Does it fit ------------------------------------------------------ */
-
-static const char *const remedy[WEFT_N_MEM_CLASSES] = {
-    [WEFT_MEM_WEIGHTS] = "use a smaller model, numerics.dtype bf16, more "
-                         "stages (pp) or tensor parallel members (tp)",
-    [WEFT_MEM_GRADIENTS] = "lower numerics.gradient_groups, or raise tp, pp "
-                           "or ZeRO",
-    [WEFT_MEM_OPTIMIZER] = "use a smaller model, or raise tp, pp or ZeRO",
-    [WEFT_MEM_KV] = "lower rollout.slots or rollout.max_new_tokens",
-    [WEFT_MEM_ACTIVATIONS] = "lower train.micro_batch_tokens or set "
-                             "train.recompute",
-    [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
-    [WEFT_MEM_TASKS] = "lower train.mini_batches_ahead",
-};
-
-/* whose_out: the words that describe the limit in messages. */
-static int memory_limit(const struct weft_trainer *t, size_t *out,
-                        const char **whose_out, struct weft_err *err)
-{
-    struct weft_topology machine;
-    double limit_gib = t->config.runtime.memory_limit_gib;
-    *out = (size_t) (limit_gib * 1073741824.0);
-    *whose_out = "runtime.memory_limit_gib is";
-    if (*out)
-        return 0;
-    int rc = weft_topology_read(&machine, err);
-    if (rc)
-        return rc;
-    *out = (size_t) machine.free_bytes; /* control groups are considered */
-    *whose_out = machine.of_process ? "ulimit -v leaves it"
-                                    : "this machine has free";
-    return 0;
-}
-
-/* Bytes at all places of this rank, by class. */
-static void sum_rank(const struct weft_trainer *t,
-                     int64_t out[WEFT_MEM_ALL + 1])
-{
-    int32_t n = t->job.place_per_device ? t->job.n_devices : 1;
-    int32_t first = weft_world_rank() * t->job.n_devices;
-    memset(out, 0, (WEFT_MEM_ALL + 1) * sizeof *out);
-    for (int32_t d = first; d < first + n; d++)
-        for (int c = 0; c <= WEFT_MEM_ALL; c++)
-            out[c] += t->plan.memory[d][c];
-}
-
-/* Changes that may save memory, in the order of the time that they cost. */
-static const struct change {
-    const char *text;
-    int32_t zero;
-    bool recompute;
-    int32_t tp, pp; /* factors by which dp is divided */
-} changes[] = {
-    {"train.recompute", 0, true, 1, 1},
-    {"train.zero 1", 1, false, 1, 1},
-    {"train.zero 2", 2, false, 1, 1},
-    {"train.zero 3", 3, false, 1, 1},
-    {"twice the tp", 0, false, 2, 1},
-    {"twice the pp", 0, false, 1, 2},
-    {"twice the pp and train.zero 1", 1, false, 1, 2},
-};
-
-/* Changes a training call's layout as far as that is possible. */
-static int apply(struct weft_trainer *t, const struct change *change,
-                 enum weft_call call, const struct weft_shape *shape,
-                 struct weft_err *err)
-{
-    struct weft_call_plan *plan = &t->plan.call[call];
-    int32_t factor = change->tp * change->pp;
-    plan->zero = plan->zero > change->zero ? plan->zero : change->zero;
-    plan->recompute = plan->recompute || change->recompute;
-    if (plan->dp % factor == 0 && plan->tp * change->tp <= shape->n_blocks
-        && plan->pp * change->pp <= shape->n_layers) {
-        plan->dp /= factor;
-        plan->tp *= change->tp;
-        plan->pp *= change->pp;
-    }
-    return weft_g_layout_init(&t->job, shape, &t->plan, call,
-                              &t->layout[call], err);
-}
-
-/* Bytes of this rank with a change; negative if they cannot be predicted. */
-static int64_t bytes_with(const struct weft_trainer *t,
-                          const struct change *change)
-{
-    struct weft_trainer other = *t;
-    struct weft_err ignored;
-    int64_t sum[WEFT_MEM_ALL + 1] = {[WEFT_MEM_ALL] = -1};
-    enum weft_call actor = WEFT_CALL_ACTOR_TRAIN;
-    enum weft_call critic = WEFT_CALL_CRITIC_TRAIN;
-    other.plan.memory = NULL;
-    other.layout[actor].member = other.layout[critic].member = NULL;
-    int rc = apply(&other, change, actor, &t->actor.arch.shape, &ignored);
-    if (!rc && is_ppo(t))
-        rc = apply(&other, change, critic, &t->critic.arch.shape, &ignored);
-    if (!rc)
-        rc = weft_memory_predict(&other, &ignored);
-    if (!rc)
-        sum_rank(&other, sum);
-    weft_free(other.layout[actor].member);
-    weft_free(other.layout[critic].member);
-    weft_free(other.plan.memory);
-    return sum[WEFT_MEM_ALL];
-}
-
-static int refuse(const struct weft_trainer *t,
-                  const int64_t sum[WEFT_MEM_ALL + 1], double limit,
-                  const char *whose, struct weft_err *err)
-{
-    const double gib = 1073741824.0;
-    char advice[200];
-    int most = 0;
-    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
-        if (sum[c] > sum[most])
-            most = c;
-    snprintf(advice, sizeof advice, "%s", remedy[most]);
-    for (size_t i = 0; i < WEFT_COUNT(changes); i++) {
-        int64_t bytes = bytes_with(t, &changes[i]);
-        if (bytes < 0 || (double) bytes > limit)
-            continue;
-        snprintf(advice, sizeof advice, "with %s it would need %.2f GiB",
-                 changes[i].text, (double) bytes / gib);
-        break;
-    }
-    return weft_err_set(
-        err, WEFT_ENOMEM,
-        "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, is "
-        "%s: %s",
-        (double) sum[WEFT_MEM_ALL] / gib, whose, limit / gib,
-        (double) sum[most] / gib,
-        weft_mem_class_name((enum weft_mem_class) most), advice);
-}
-
-int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
-{
-    int64_t sum[WEFT_MEM_ALL + 1];
-    const char *whose;
-    size_t limit;
-    int rc = memory_limit(t, &limit, &whose, err);
-    if (rc)
-        return rc;
-    sum_rank(t, sum);
-    if ((size_t) sum[WEFT_MEM_ALL] > limit)
-        return refuse(t, sum, (double) limit, whose, err);
-    return 0;
 }

@@ -11,7 +11,8 @@
 int weft_memory_predict(struct weft_trainer *t, struct weft_err *err);
 /* Errors: the prediction exceeds runtime.memory_limit_gib, or the machine's
  * free memory. The text names the largest class, and the smallest change of
- * the layout that fits, or keys whose values to lower. */
+ * the layout that fits, or keys whose values to lower. The host's copies
+ * of offloaded weights must fit the free memory beside the rest. */
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
 /* Sets t->plan.measured to the peaks so far, and warns of those above the
  * prediction. Collective. Errors: WEFT_ENOMEM. */

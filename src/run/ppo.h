@@ -23,6 +23,7 @@ struct weft_ppo_call {
     enum weft_call call;
     struct weft_run_model *model;
     int32_t reward; /* number of the reward; -1: none */
+    bool begun;     /* the model's weights are there, or on their way */
     bool open;      /* the view is open */
     struct weft_g_view view;
     int32_t *waiting; /* (n) samples that are not yet in a micro-batch */
@@ -72,7 +73,8 @@ struct weft_ppo {
 
 float weft_ppo_inv_temperature(const struct weft_config *config);
 
-/* Sets up the iteration's inference calls; call it before generation. */
+/* Sets up the iteration's inference calls; call it before generation, during
+ * which offloaded weights come back. */
 int weft_ppo_calls_init(struct weft_ppo *p);
 /* Adds a sample whose generation has ended to the micro-batches of all calls;
  * full micro-batches are submitted. */
@@ -100,10 +102,12 @@ void weft_ppo_texts_release(struct weft_ppo *p);
  * the previous batch trains, `step` can be longer than the time between the
  * ends of two iterations. The time of a call is from its first task to its
  * last; `adv` and `gen_work` are the run times of tasks, summed over
- * devices. */
+ * devices. `offload` is that of the copies that bring offloaded weights back,
+ * `hidden` the part of it beside which the same rank ran another call. */
 struct weft_ppo_times {
     double gen, gen_work, reward, ref, values, adv;
     double update_critic, update_actor, step;
+    double offload, hidden;
 };
 /* time: of the batch's calls on all ranks; rewards: when rank 0 computed the
  * rewards. */

@@ -26,9 +26,20 @@ static int add_call(struct weft_ppo *p, enum weft_call call,
         .model = model,
         .reward = reward,
         .waiting = weft_alloc((size_t) p->n, sizeof *c->waiting)};
-    return c->waiting
-             ? 0
-             : weft_err_nomem(p->err, "inference", (size_t) p->n * 4);
+    if (!c->waiting)
+        return weft_err_nomem(p->err, "inference", (size_t) p->n * 4);
+    c->begun = true;
+    return weft_trainer_model_begin(p->t, model, p->iteration, p->err);
+}
+
+/* The call needs its weights no more. */
+static void close_call(struct weft_ppo_call *c)
+{
+    if (c->open)
+        weft_g_view_close(&c->view);
+    if (c->begun)
+        weft_trainer_model_end(c->model);
+    c->open = c->begun = false;
 }
 
 int weft_ppo_calls_init(struct weft_ppo *p)
@@ -49,8 +60,7 @@ int weft_ppo_calls_init(struct weft_ppo *p)
 void weft_ppo_calls_release(struct weft_ppo *p)
 {
     for (int32_t k = 0; k < p->n_calls; k++) {
-        if (p->call[k].open)
-            weft_g_view_close(&p->call[k].view);
+        close_call(&p->call[k]);
         weft_free(p->call[k].waiting);
     }
     p->n_calls = 0;
@@ -72,9 +82,6 @@ static int open_view(struct weft_ppo *p, struct weft_ppo_call *c)
     struct weft_where where = where_of(p, c);
     if (c->open)
         return 0;
-    int rc = weft_trainer_model_begin(p->t, c->model, p->err);
-    if (rc)
-        return rc;
     c->open = true;
     return weft_g_view_open(p->t->seq, &where, &c->model->tiles,
                             weft_trainer_layout(p->t, c->call, c->model),
@@ -160,10 +167,7 @@ int weft_ppo_calls_end(struct weft_ppo *p)
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
         struct weft_ppo_call *c = &p->call[k];
         rc = flush(p, c);
-        if (c->open)
-            weft_g_view_close(&c->view);
-        c->open = false;
-        weft_trainer_model_end(p->t, c->model);
+        close_call(c);
     }
     return rc;
 }

@@ -87,25 +87,23 @@ const struct weft_g_layout *weft_trainer_layout(
 }
 
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
-                             struct weft_err *err)
+                             int32_t iteration, struct weft_err *err)
 {
-    struct weft_err why;
+    /* whatever else is ready comes first */
+    const struct weft_where where = {.device = -1,
+                                     .priority = -1,
+                                     .call = m->home,
+                                     .iteration = iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
     if (!m->offload)
         return 0;
-    int rc = weft_g_model_init(t->rt, weft_call_name(m->home), &m->arch.shape,
-                               false, weft_trainer_layout(t, m->home, m),
-                               &m->tiles, err);
-    if (rc || t->recorded)
-        return rc;
-    rc = weft_store_load(m->folder, NULL, &m->arch, &m->tiles, &why);
-    if (rc)
-        weft_seq_fail(t->seq, rc, "%s", why.text);
-    return 0;
+    return weft_g_restore(t->seq, &where, &m->host, &t->actor.tiles,
+                          &m->tiles, err);
 }
 
-void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m)
+void weft_trainer_model_end(struct weft_run_model *m)
 {
-    (void) t;
     if (m->offload)
         weft_g_model_release(&m->tiles);
 }
@@ -179,7 +177,9 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
     if (!m->folder)
         return weft_err_nomem(err, name, strlen(folder));
     if (m->offload)
-        return 0;
+        return weft_g_host_init(t->rt, name, &m->arch.shape,
+                                weft_trainer_layout(t, m->home, m), &m->host,
+                                err);
     int rc = weft_g_model_init(t->rt, name, &m->arch.shape, trained,
                                weft_trainer_layout(t, m->home, m), &m->tiles,
                                err);
@@ -195,11 +195,10 @@ static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
                         const char *folder, const char *name, bool trained,
                         struct weft_err *err)
 {
+    const struct weft_g_model *tiles = m->offload ? &m->host : &m->tiles;
     (void) t;
     (void) trained;
-    if (m->offload)
-        return 0;
-    int rc = weft_store_load(folder, NULL, &m->arch, &m->tiles, err);
+    int rc = weft_store_load(folder, NULL, &m->arch, tiles, err);
     if (rc)
         weft_err_prefix(err, "%s", name);
     return rc;
@@ -480,6 +479,7 @@ static void model_release(struct weft_run_model *m)
     weft_g_grads_release(&m->tiles, &m->grads);
     weft_g_gather_free(m->gather);
     weft_g_model_release(&m->tiles);
+    weft_g_model_release(&m->host);
     weft_free(m->folder);
 }
 

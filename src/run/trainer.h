@@ -31,7 +31,8 @@ struct weft_run_model {
     struct weft_g_layout layout; /* of a reward model's inference call */
     char *folder;                /* from which its weights were read */
     bool open;
-    bool offload; /* its tiles are released between uses */
+    bool offload;             /* its tiles are released between uses */
+    struct weft_g_model host; /* if so: the copies that they are made of */
 };
 
 /* A row of the data, tokenised. */
@@ -117,13 +118,12 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k);
 
 /* Between these two calls the tiles of a frozen model hold its weights. If the
- * model is offloaded, begin reads them from its folder while other calls run
- * (the operating system may still have the files in its cache), and end
- * releases the tiles. Otherwise both do nothing. A folder that cannot be read
- * fails the sequence. */
+ * model is offloaded, begin submits tasks that copy them from the host when
+ * devices have nothing else to do, and end releases the tiles after their last
+ * use. Otherwise both do nothing. */
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
-                             struct weft_err *err);
-void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m);
+                             int32_t iteration, struct weft_err *err);
+void weft_trainer_model_end(struct weft_run_model *m);
 
 /* The layout of a call with a model. Reward models may differ in layers and
  * blocks, so each has its own. */

@@ -129,6 +129,19 @@ tail -n 1 p2f/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
 ppo 2 p2s runtime.devices=1 $fused train.schedule="$dir/p2f/schedule/fused.json" ||
     complain "2 ranks, a schedule's file: $?"
 same p2s one
+# Reference and a reward model offloaded, each rank keeps what it computes with.
+judge="reward=[{type: model, model: $dir/one/checkpoints/iteration-000006/critic}]"
+ppo 1 j1 runtime.devices=1 "$judge" || complain "a reward model, 1 rank: $?"
+ppo 2 j2 runtime.devices=2 layout=tp2pp2,offload "$judge" ||
+    complain "offload, 2 ranks: $?"
+same j2 j1
+ppo 3 j3 runtime.devices=1 layout=dp3,offload "$judge" ||
+    complain "offload, 3 ranks: $?"
+same j3 j1
+tail -n 1 j3/metrics.jsonl | grep -q '"perf/offload_hidden_ratio": [01]' ||
+    complain "offload is not measured: $(tail -n 1 j3/metrics.jsonl)"
+"$weft" plan --explain j3/plan.json | grep -q ' host$' ||
+    complain "the plan does not say what the host keeps"
 sft 1 s1 runtime.devices=1 || complain "sft, 1 rank: $?"
 sft 2 s2 runtime.devices=2 layout=dp2tp2,zero=3 || complain "sft, 2 ranks: $?"
 same s2 s1
@@ -267,6 +280,18 @@ ppo 1 stopped iterations=24 runtime.devices=2 "$reward" ||
 same stopped whole
 whole stopped
 
+# ---- Offload ----------------------------------------------------------------
+# A folder that goes away while the ranks have its weights on the host.
+cp -r "$quick/model" gone
+start lost 3 2 runtime.devices=1 "model.reference=$dir/gone" \
+    model.reference_offload=true
+rm -rf gone
+: >go
+ended
+[ $status = 0 ] || complain "a folder that goes away: $status"
+same lost whole
+whole lost
+
 # ---- Errors of one rank -----------------------------------------------------
 # two STATUS 'part of the sentence' words... -- words of rank 1
 two()
@@ -348,19 +373,4 @@ two 1 "ended with status 4 after answering 2 of 4 samples" program.yaml \
     run_dir=bad --
 whole bad
 [ "$(ls bad/checkpoints)" = iteration-000001 ] || complain "no checkpoint is kept"
-
-# A folder that goes away under rank 1, which reads it again every iteration.
-cp -r "$quick/model" gone
-rm -rf bad
-rm -f over
-(
-    until [ "$(lines bad)" -ge 1 ] || [ -e over ]; do sleep 0.1; done
-    rm -rf gone
-) &
-second="model.reference=$dir/gone"
-# shellcheck disable=SC2086
-two 1 "rank 1: .*gone" $base model.reference_offload=true iterations=500 --
-: >over
-wait
-whole bad
 exit $failed

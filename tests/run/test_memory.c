@@ -142,6 +142,11 @@ static const char *const uniform[][7] = {
      "iterations=2", "train.intra_stage_fusion=true"},
     {"runtime.devices=4", "layout=dp2pp2,zero=1", "runtime.place=node",
      "iterations=2", "runtime.overlap=false"},
+    {"runtime.devices=1", "layout=dp1,offload", "iterations=2"},
+    {"runtime.devices=4", "layout=tp2pp2,offload", "runtime.place=device",
+     "iterations=2"},
+    {"runtime.devices=4", "layout=dp4,zero=3,offload", "runtime.place=device",
+     "iterations=2"},
 };
 
 /* ZeRO at up to 16 replicas: the fullest of devices has of each model's
@@ -254,6 +259,35 @@ static void test_memory_sft(void)
     }
 }
 
+/* Where training takes most, no frozen weights lie beside it: what is
+ * predicted with offload is less than what is taken without. */
+static void test_memory_offload(void)
+{
+    static const char *const layout[] = {"layout=dp1", "layout=dp1,offload"};
+    struct weft_plan plan[2];
+    for (int k = 0; k < 2; k++) {
+        struct weft_err err;
+        char path[600], name[32];
+        const char *words[] = {layout[k],
+                               "runtime.devices=1",
+                               "iterations=2",
+                               "train.micro_batch_tokens=512",
+                               "ppo.mini_batches=1",
+                               "rollout.prompts=32",
+                               NULL};
+        snprintf(name, sizeof name, "offload-%d", k);
+        compare(name, words);
+        snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
+        REQUIRE_OK(weft_plan_read(path, &plan[k], &err), err);
+    }
+    const int64_t *there = plan[0].measured[0], *off = plan[1].memory[0];
+    CHECK(off[WEFT_MEM_ALL] < there[WEFT_MEM_ALL]);
+    CHECK(plan[0].memory[0][WEFT_MEM_HOST] == 0 && off[WEFT_MEM_HOST] > 0);
+    CHECK_INT(plan[1].measured[0][WEFT_MEM_HOST], off[WEFT_MEM_HOST]);
+    weft_plan_release(&plan[0]);
+    weft_plan_release(&plan[1]);
+}
+
 /* What the run of folder `name` was predicted to take, in GiB. */
 static double predicted(const char *name)
 {
@@ -314,6 +348,53 @@ static void test_memory_refuses(void)
     compare("fits", words);
 }
 
+/* Writes text up to a key, and that with another number; returns the rest. */
+static const char *put_number(FILE *f, const char *text, const char *key,
+                              int value)
+{
+    const char *at = strstr(text, key);
+    REQUIRE(at != NULL);
+    at += strlen(key);
+    fprintf(f, "%.*s%d", (int) (at - text), text, value);
+    return at + strspn(at, "0123456789");
+}
+
+/* A reference whose copy no machine has room for, beside a limit that allows
+ * all that lies at places. */
+static void test_memory_host(void)
+{
+    struct weft_err err;
+    struct weft_trainer *t = NULL;
+    char path[600], run[600], reference[600], *text;
+    size_t n;
+    snprintf(path, sizeof path, "%s/vast", fixture.dir);
+    REQUIRE_OK(weft_dir_create(path, &err), err);
+    snprintf(path, sizeof path, "%s/small-model/config.json", fixture.dir);
+    REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
+    snprintf(path, sizeof path, "%s/vast/config.json", fixture.dir);
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    const char *next = put_number(f, text,
+                                  "\"intermediate_size\": ", 1 << 20);
+    next = put_number(f, next, "\"num_hidden_layers\": ", 1 << 10);
+    fprintf(f, "%s", next);
+    fclose(f);
+    weft_free(text);
+    snprintf(path, sizeof path, "%s/vast/model.safetensors", fixture.dir);
+    snprintf(run, sizeof run, "%s/small-model/model.safetensors",
+             fixture.dir);
+    REQUIRE_OK(weft_file_copy(run, path, &err), err); /* too few of them */
+    snprintf(run, sizeof run, "run_dir=%s/refused", fixture.dir);
+    snprintf(reference, sizeof reference, "model.reference=%s/vast",
+             fixture.dir);
+    const char *words[] = {run, reference, "model.reference_offload=true",
+                           "runtime.memory_limit_gib=1000000"};
+    CHECK_FAILS(weft_trainer_open(fixture.config, 4, words, &t, &err),
+                WEFT_ENOMEM, err,
+                "are copies of offloaded weights (class host): offload fewer "
+                "models, or use smaller ones");
+}
+
 static void test_memory_remove(void)
 {
     fixture_remove(&fixture);
@@ -324,5 +405,7 @@ WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_sharded", test_memory_sharded},
            {"test_memory_mixed", test_memory_mixed},
            {"test_memory_sft", test_memory_sft},
+           {"test_memory_offload", test_memory_offload},
            {"test_memory_refuses", test_memory_refuses},
+           {"test_memory_host", test_memory_host},
            {"remove", test_memory_remove})

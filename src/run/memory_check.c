@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a run fits what it may take, and what helps where it does not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/topology.h"
+#include "run/memory.h"
+
+static const char *const remedy[WEFT_N_MEM_CLASSES] = {
+    [WEFT_MEM_WEIGHTS] = "use a smaller model, numerics.dtype bf16, more "
+                         "stages (pp) or tensor parallel members (tp)",
+    [WEFT_MEM_GRADIENTS] = "lower numerics.gradient_groups, or raise tp, pp "
+                           "or ZeRO",
+    [WEFT_MEM_OPTIMIZER] = "use a smaller model, or raise tp, pp or ZeRO",
+    [WEFT_MEM_KV] = "lower rollout.slots or rollout.max_new_tokens",
+    [WEFT_MEM_ACTIVATIONS] = "lower train.micro_batch_tokens or set "
+                             "train.recompute",
+    [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
+    [WEFT_MEM_TASKS] = "lower train.mini_batches_ahead",
+    [WEFT_MEM_HOST] = "offload fewer models, or use smaller ones",
+};
+
+/* What the machine has free, or what its control group or ulimit leaves.
+ * whose_out: the words that describe the limit in messages. */
+static int machine_limit(size_t *out, const char **whose_out,
+                         struct weft_err *err)
+{
+    struct weft_topology machine;
+    int rc = weft_topology_read(&machine, err);
+    if (rc)
+        return rc;
+    *out = (size_t) machine.free_bytes;
+    *whose_out = machine.of_process ? "ulimit -v leaves it"
+                                    : "this machine has free";
+    return 0;
+}
+
+/* The same for what lies at places alone. */
+static int memory_limit(const struct weft_trainer *t, size_t *out,
+                        const char **whose_out, struct weft_err *err)
+{
+    double limit_gib = t->config.runtime.memory_limit_gib;
+    *out = (size_t) (limit_gib * 1073741824.0);
+    *whose_out = "runtime.memory_limit_gib is";
+    return *out ? 0 : machine_limit(out, whose_out, err);
+}
+
+/* Bytes at all places of this rank, by class. */
+static void sum_rank(const struct weft_trainer *t,
+                     int64_t out[WEFT_MEM_ALL + 1])
+{
+    int32_t n = t->job.place_per_device ? t->job.n_devices : 1;
+    int32_t first = weft_world_rank() * t->job.n_devices;
+    memset(out, 0, (WEFT_MEM_ALL + 1) * sizeof *out);
+    for (int32_t d = first; d < first + n; d++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            out[c] += t->plan.memory[d][c];
+}
+
+/* Changes that may save memory, in the order of the time that they cost. */
+static const struct change {
+    const char *text;
+    int32_t zero;
+    bool recompute;
+    int32_t tp, pp; /* factors by which dp is divided */
+} changes[] = {
+    {"train.recompute", 0, true, 1, 1},
+    {"train.zero 1", 1, false, 1, 1},
+    {"train.zero 2", 2, false, 1, 1},
+    {"train.zero 3", 3, false, 1, 1},
+    {"twice the tp", 0, false, 2, 1},
+    {"twice the pp", 0, false, 1, 2},
+    {"twice the pp and train.zero 1", 1, false, 1, 2},
+};
+
+/* Changes a training call's layout as far as that is possible. */
+static int apply(struct weft_trainer *t, const struct change *change,
+                 enum weft_call call, const struct weft_shape *shape,
+                 struct weft_err *err)
+{
+    struct weft_call_plan *plan = &t->plan.call[call];
+    int32_t factor = change->tp * change->pp;
+    plan->zero = plan->zero > change->zero ? plan->zero : change->zero;
+    plan->recompute = plan->recompute || change->recompute;
+    if (plan->dp % factor == 0 && plan->tp * change->tp <= shape->n_blocks
+        && plan->pp * change->pp <= shape->n_layers) {
+        plan->dp /= factor;
+        plan->tp *= change->tp;
+        plan->pp *= change->pp;
+    }
+    return weft_g_layout_init(&t->job, shape, &t->plan, call,
+                              &t->layout[call], err);
+}
+
+/* Bytes of this rank with a change; negative if they cannot be predicted. */
+static int64_t bytes_with(const struct weft_trainer *t,
+                          const struct change *change)
+{
+    struct weft_trainer other = *t;
+    struct weft_err ignored;
+    int64_t sum[WEFT_MEM_ALL + 1] = {[WEFT_MEM_ALL] = -1};
+    enum weft_call actor = WEFT_CALL_ACTOR_TRAIN;
+    enum weft_call critic = WEFT_CALL_CRITIC_TRAIN;
+    other.plan.memory = NULL;
+    other.layout[actor].member = other.layout[critic].member = NULL;
+    int rc = apply(&other, change, actor, &t->actor.arch.shape, &ignored);
+    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
+        rc = apply(&other, change, critic, &t->critic.arch.shape, &ignored);
+    if (!rc)
+        rc = weft_memory_predict(&other, &ignored);
+    if (!rc)
+        sum_rank(&other, sum);
+    weft_free(other.layout[actor].member);
+    weft_free(other.layout[critic].member);
+    weft_free(other.plan.memory);
+    return sum[WEFT_MEM_ALL];
+}
+
+static int refuse(const struct weft_trainer *t,
+                  const int64_t sum[WEFT_MEM_ALL + 1], double limit,
+                  const char *whose, struct weft_err *err)
+{
+    const double gib = 1073741824.0;
+    char advice[200];
+    int most = 0;
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        if (weft_mem_class_at_place((enum weft_mem_class) c)
+            && sum[c] > sum[most])
+            most = c;
+    snprintf(advice, sizeof advice, "%s", remedy[most]);
+    for (size_t i = 0; i < WEFT_COUNT(changes); i++) {
+        int64_t bytes = bytes_with(t, &changes[i]);
+        if (bytes < 0 || (double) bytes > limit)
+            continue;
+        snprintf(advice, sizeof advice, "with %s it would need %.2f GiB",
+                 changes[i].text, (double) bytes / gib);
+        break;
+    }
+    return weft_err_set(
+        err, WEFT_ENOMEM,
+        "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, is "
+        "%s: %s",
+        (double) sum[WEFT_MEM_ALL] / gib, whose, limit / gib,
+        (double) sum[most] / gib,
+        weft_mem_class_name((enum weft_mem_class) most), advice);
+}
+
+/* The host's copies lie beside what the limit bounds, in the machine's
+ * memory. */
+static int check_host(const int64_t sum[WEFT_MEM_ALL + 1],
+                      struct weft_err *err)
+{
+    const double gib = 1073741824.0;
+    const char *whose;
+    size_t limit;
+    int64_t host = sum[WEFT_MEM_HOST], all = sum[WEFT_MEM_ALL] + host;
+    if (host == 0)
+        return 0;
+    int rc = machine_limit(&limit, &whose, err);
+    if (rc || (size_t) all <= limit)
+        return rc;
+    return weft_err_set(
+        err, WEFT_ENOMEM,
+        "the run needs %.2f GiB and %s %.2f GiB; %.2f GiB of "
+        "it are copies of offloaded weights (class %s): %s",
+        (double) all / gib, whose, (double) limit / gib, (double) host / gib,
+        weft_mem_class_name(WEFT_MEM_HOST), remedy[WEFT_MEM_HOST]);
+}
+
+int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
+{
+    int64_t sum[WEFT_MEM_ALL + 1];
+    const char *whose;
+    size_t limit;
+    int rc = memory_limit(t, &limit, &whose, err);
+    if (rc)
+        return rc;
+    sum_rank(t, sum);
+    if ((size_t) sum[WEFT_MEM_ALL] > limit)
+        return refuse(t, sum, (double) limit, whose, err);
+    return check_host(sum, err);
+}
