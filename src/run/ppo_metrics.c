@@ -215,6 +215,14 @@ static int report_updates(const struct weft_ppo *p)
     return 0;
 }
 
+static bool offloads(const struct weft_trainer *t)
+{
+    bool any = t->reference.offload;
+    for (int32_t r = 0; r < t->config.n_rewards; r++)
+        any = any || t->reward[r].offload;
+    return any;
+}
+
 static void report_times(const struct weft_ppo *p, const struct columns *c)
 {
     struct weft_rt *rt = p->t->rt;
@@ -241,12 +249,17 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
     weft_metrics_set(m, "perf/generation_tokens_per_s",
                      (double) p->rollout.n_decoded * weft_mesh_size(mesh)
                          / s.gen_work);
+    if (offloads(p->t)) {
+        weft_metrics_set(m, "perf/offload_s", s.offload);
+        weft_metrics_set(m, "perf/offload_hidden_ratio",
+                         s.offload > 0 ? s.hidden / s.offload : 0);
+    }
     long records, most_records;
     weft_rt_records(rt, &records, &most_records);
     weft_metrics_set(m, "perf/max_task_records", (double) most_records);
     for (int k = 0; k < WEFT_N_MEM_CLASSES; k++) {
         weft_rt_memory(rt, (enum weft_mem_class) k, &now, &peak);
-        total += peak;
+        total += weft_mem_class_at_place((enum weft_mem_class) k) ? peak : 0;
     }
     weft_metrics_set(m, "perf/max_memory_allocated_gb",
                      (double) total / 1073741824.0);

@@ -41,4 +41,8 @@ void weft_ppo_times_get(const struct weft_call_time time[WEFT_N_CALLS],
         .update_actor = length(actor),
         .step = fmax(end - gen->first_s, 0),
     };
+    for (int c = 0; c < WEFT_N_CALLS; c++) {
+        out->offload += time[c].restore_s;
+        out->hidden += time[c].hidden_s;
+    }
 }

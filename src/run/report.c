@@ -276,6 +276,19 @@ static const struct wanted calls[] = {
     LINE(NULL, NULL),
 };
 
+static void add_offload(struct page *p)
+{
+    size_t n = p->table.n_rows;
+    struct range took = range_of(column(p, "perf/offload_s"), n);
+    struct range hidden = range_of(column(p, "perf/offload_hidden_ratio"), n);
+    if (took.n > 0 && hidden.n > 0)
+        weft_text_addf(&p->out,
+                       "<p class=\"sub\">Copying offloaded weights back took "
+                       "devices %.3g s of an iteration; %.0f%% of it ran "
+                       "beside other calls.</p>\n",
+                       took.mean, 100 * hidden.mean);
+}
+
 static void add_times(struct page *p)
 {
     size_t n = p->table.n_rows;
@@ -290,6 +303,8 @@ static void add_times(struct page *p)
     CHART("Iteration", "seconds from a batch's first task to its last",
           LINE("iteration", "timing_s/step"));
     CHART("Steps", "per second", LINE("iterations", "perf/steps_per_s"));
+    CHART("Offloaded weights", "fraction of their copying that was hidden",
+          LINE("hidden", "perf/offload_hidden_ratio"));
     weft_text_add(&p->out, "</div>\n");
     if (step.n == 0)
         return;
@@ -315,6 +330,7 @@ static void add_times(struct page *p)
                    "their data allow it, and a batch is generated while "
                    "the one before it trains.</p>\n",
                    step.mean, step.min, step.max);
+    add_offload(p);
 }
 
 /* ---- The fused schedule ----------------------------------------------- */

@@ -90,7 +90,7 @@ static void test_report_chart(void)
     weft_text_release(&out);
 }
 
-static void write_run(const char *dir, int n)
+static void write_run(const char *dir, int n, bool offloads)
 {
     struct weft_metrics *m;
     struct weft_metrics_writer *w;
@@ -116,6 +116,10 @@ static void write_run(const char *dir, int n)
         weft_metrics_set(m, "timing_s/step", 2.5);
         weft_metrics_set(m, "perf/steps_per_s", 1 / 1.7);
         weft_metrics_set(m, "perf/total_num_tokens", 3400);
+        if (offloads) {
+            weft_metrics_set(m, "perf/offload_s", i % 2 ? 0.25 : 0.75);
+            weft_metrics_set(m, "perf/offload_hidden_ratio", i % 2 ? 1 : 0.5);
+        }
         REQUIRE_OK(weft_metrics_write(w, i, m, &err), err);
     }
     weft_metrics_writer_close(w);
@@ -149,7 +153,7 @@ static void test_report_page(void)
     char dir[] = "/tmp/weft-report-XXXXXX", *path = NULL, *text;
     size_t n;
     REQUIRE(mkdtemp(dir) != NULL);
-    write_run(dir, 60);
+    write_run(dir, 60, false);
     REQUIRE_OK(weft_report_write(dir, NULL, &path, &err), err);
     REQUIRE(path && strncmp(path, dir, strlen(dir)) == 0);
     CHECK_STR(path + strlen(dir), "/report.html");
@@ -178,6 +182,28 @@ static void test_report_page(void)
     REQUIRE_OK(weft_report_write(dir, other, NULL, &err), err);
     CHECK(weft_file_exists(other));
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+/* What came back from the host, and how much of that was hidden. */
+static void test_report_offload(void)
+{
+    char dir[] = "/tmp/weft-report-XXXXXX", *path, *text;
+    size_t n;
+    for (int offloads = 0; offloads < 2; offloads++) {
+        snprintf(dir, sizeof dir, "/tmp/weft-report-XXXXXX");
+        REQUIRE(mkdtemp(dir) != NULL);
+        write_run(dir, 4, offloads);
+        REQUIRE_OK(weft_report_write(dir, NULL, &path, &err), err);
+        REQUIRE_OK(weft_file_read(path, 0, &text, &n, &err), err);
+        CHECK_INT(count(text, "<figure>"), 9 + offloads);
+        CHECK_INT(count(text, "Copying offloaded weights back took devices "
+                              "0.5 s of an iteration; 75% of it ran beside "
+                              "other calls."),
+                  offloads);
+        weft_free(text);
+        weft_free(path);
+        REQUIRE_OK(weft_dir_remove(dir, &err), err);
+    }
 }
 
 /* Fused training: planned beside measured, the pictures as they are. */
@@ -256,5 +282,6 @@ static void test_report_fails(void)
 WEFT_TESTS("run/report", {"test_report_step", test_report_step},
            {"test_report_chart", test_report_chart},
            {"test_report_page", test_report_page},
+           {"test_report_offload", test_report_offload},
            {"test_report_schedule", test_report_schedule},
            {"test_report_fails", test_report_fails})

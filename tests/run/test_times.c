@@ -29,6 +29,14 @@ static void test_times_of_spans(void)
     CHECK(t.adv == 0.5); /* not its wait for the rewards */
     CHECK(t.update_actor == 6 && t.update_critic == 18);
     CHECK(t.step == 31);
+    CHECK(t.offload == 0 && t.hidden == 0);
+    time[WEFT_CALL_REF_INFER].restore_s = 2;
+    time[WEFT_CALL_REF_INFER].hidden_s = 0.5;
+    time[WEFT_CALL_REWARD_INFER].restore_s = 4;
+    time[WEFT_CALL_REWARD_INFER].hidden_s = 2.5;
+    weft_ppo_times_get(time, &rewards, &t);
+    CHECK(t.offload == 6 && t.hidden == 3);
+    CHECK(t.ref == 7 && t.reward == 3); /* restoring is no part of them */
     /* Reward models before, during and around the host's rewards. */
     static const double model[][3] = {
         {14, 19, 8}, {14, 21, 9}, {21, 22, 3}, {19, 25, 6}, {22, 26, 6}};
