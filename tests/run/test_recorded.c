@@ -100,7 +100,9 @@ static void test_same(void)
          "rollout.prefill_tokens=16"},
         {"runtime.devices=4", "layout=dp4,zero=3",
          "train.mini_batches_ahead=1"},
-        {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"}};
+        {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"},
+        {"runtime.devices=4", "layout=tp2pp2,offload",
+         "runtime.place=device"}};
     for (size_t i = 0; i < WEFT_COUNT(word); i++) {
         char name[32];
         const char *all[8] = {NULL};
