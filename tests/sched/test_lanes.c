@@ -164,7 +164,8 @@ static void test_positions_chains(void)
     note(12, (struct weft_where){.position = 2, .chain = 1});
     note(11, (struct weft_where){.position = 1, .chain = 1});
     note(2, (struct weft_where){.position = 2});
-    for (int i = 0; i < 2000 && atomic_load(&ran.n_noted) < 2; i++)
+    /* a limit of minutes, for what would hang */
+    for (int i = 0; i < 600000 && atomic_load(&ran.n_noted) < 2; i++)
         usleep(1000);
     CHECK_INT(ran.n, 2);
     CHECK_INT(ran.id[0], 11);
@@ -280,24 +281,46 @@ static void test_error_opens_gates(void)
     stop();
 }
 
-static double cpu_s(void)
+struct use {
+    double cpu_s;  /* of the process */
+    long n_sleeps; /* of its other threads: switches that they asked for */
+};
+
+static struct use use_now(void)
 {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double) (u.ru_utime.tv_sec + u.ru_stime.tv_sec)
-         + (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+    struct rusage all, own;
+    getrusage(RUSAGE_SELF, &all);
+    getrusage(RUSAGE_THREAD, &own);
+    return (struct use){
+        (double) (all.ru_utime.tv_sec + all.ru_stime.tv_sec)
+            + (double) (all.ru_utime.tv_usec + all.ru_stime.tv_usec) * 1e-6,
+        all.ru_nvcsw - own.ru_nvcsw};
 }
 
-/* Against what spinning would take, which a busy machine takes too. */
+/* Between two naps, each of which grows to 10 ms, an idle device looks for work
+ * and takes microseconds: counted in naps, as on a busy machine a device that
+ * spins gets little time as well. */
 static void test_nap_uses_little(void)
 {
-    start(8, 1);
-    double cpu = cpu_s(), begin = weft_clock_s();
-    usleep(500000);
+    enum { D = 8, N = 50 * D, SHORT = 20 };
+    const double nap_s = 0.01, look_s = 0.001;
+    start(D, 1);
+    struct use first = use_now(), used = {0, 0};
+    double begin = weft_clock_s();
+    while (used.n_sleeps < N && used.cpu_s < N * look_s) {
+        usleep(1000);
+        struct use now = use_now();
+        used.cpu_s = now.cpu_s - first.cpu_s;
+        used.n_sleeps = now.n_sleeps - first.n_sleeps;
+    }
     double took = weft_clock_s() - begin;
-    cpu = cpu_s() - cpu;
-    printf("\n    8 idle devices: %.1f %% of a core ", cpu / took * 100);
-    CHECK(cpu < 0.3 * took);
+    printf(
+        "\n    %d idle devices: %ld naps, %.1f us each, %.1f %% of a core ",
+        D, used.n_sleeps, used.cpu_s / (double) used.n_sleeps * 1e6,
+        used.cpu_s / took * 100);
+    CHECK(used.n_sleeps >= N);
+    /* no more than so many fit into the time */
+    CHECK((double) used.n_sleeps <= D * (took / nap_s + SHORT));
     stop();
 }
 
