@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shape of a model, its logical partition into T tensor blocks, and where
- * every parameter lies in a tile.
+ * The shape of a model, its partition into T tensor blocks, and the layout of
+ * parameters in tiles.
  *
- * The partition fixes the numbers (doc/numerics.md); it is chosen once per
- * run and belongs to the checkpoint. Every layer is cut into T blocks: a range
- * of query heads with the KV heads they read, a range of MLP columns; the
- * embedding and the head are cut by vocabulary.
+ * Results depend on the partition (doc/numerics.md), so it is chosen once per
+ * run and stored in checkpoints. Every layer is cut into T blocks: each has a
+ * range of query heads with the KV heads that they read, and a range of MLP
+ * columns. The embedding and the head are cut by vocabulary.
  *
- * Parameters live in *flat* order: for each tile one f32 vector holding its
- * parts one after another. A matrix part W (N, K) is stored as panels of
- * WEFT_PANEL rows: flat[panel][k][row], n = panel * WEFT_PANEL + row, N
- * padded with zero rows. Master weights, gradients and Adam moments all use
- * flat order, so the optimizer is elementwise; the published weights that
- * products read are the same order in the run's dtype (bf16: pairs of k
- * interleaved), plus the packed transpose for dX.
+ * A tile is one f32 vector in *flat* order, which holds the tile's parts one
+ * after another. A matrix part W (N, K) is stored as panels of WEFT_PANEL
+ * rows: flat[panel][k][row] is W[panel * WEFT_PANEL + row][k], and N is padded
+ * with rows of 0. Master weights, gradients and Adam's moments have flat
+ * order, so that the optimizer works elementwise. The *published* weights,
+ * which products read, have the same order in the run's dtype (bf16: pairs of
+ * k interleaved); for dX there is also a published transpose.
  */
 #ifndef WEFT_BASE_SHAPE_H
 #define WEFT_BASE_SHAPE_H
@@ -27,17 +27,17 @@ extern "C" {
 #endif
 
 enum {
-    WEFT_PANEL = 32,      /* rows of a matrix part that lie side by side */
-    WEFT_FF_GRAIN = 64,   /* MLP and vocabulary are dealt in such panels */
-    WEFT_MAX_BLOCKS = 8,  /* T */
+    WEFT_PANEL = 32,     /* rows of a panel of a matrix part */
+    WEFT_FF_GRAIN = 64,  /* MLP columns and vocabulary are cut at multiples */
+    WEFT_MAX_BLOCKS = 8, /* T */
     WEFT_PAGE_TOKENS = 64 /* KV page, and the aligned attention segment */
 };
 
 enum weft_rope { WEFT_ROPE_DEFAULT, WEFT_ROPE_LINEAR, WEFT_ROPE_LLAMA3 };
 
-/* One tensor block: ranges [x0, x0 + n_x). KV heads may be shared by
- * neighbouring blocks; then each holds a replica and the first block that
- * holds the head owns it. */
+/* One tensor block: ranges [x0, x0 + n_x). Where neighbouring blocks read the
+ * same KV head, each holds a replica of it; the first of them owns the
+ * head. */
 struct weft_block {
     int32_t head0, n_heads; /* query heads */
     int32_t kv0, n_kv;      /* KV heads they read */
@@ -67,7 +67,7 @@ struct weft_shape {
     struct weft_block block[WEFT_MAX_BLOCKS];
 };
 
-/* The tensor blocks, or other numbered things, first .. first + n - 1. */
+/* Tensor blocks, chunks, ... number first .. first + n - 1. */
 struct weft_range {
     int32_t first, n;
 };
@@ -123,7 +123,7 @@ enum weft_part_id {
 /* One part of a tile. Vectors have k = 0. */
 struct weft_part {
     enum weft_part_id id;
-    int32_t n, k;     /* rows that count (before padding), columns */
+    int32_t n, k;     /* rows without padding, columns */
     int32_t n_pad;    /* n rounded up to WEFT_PANEL (vectors, embed: n) */
     size_t offset;    /* first element in flat order */
     size_t n_flat;    /* elements: n_pad * max(k, 1) */

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSONL data: one JSON object per line, with the keys of TRL, verl, SkyRL,
- * OpenRLHF, slime, NeMo-RL, ROLL, ReaLHF or GSM8K, found or named.
+ * JSONL data: one JSON object (a row) per line. Its keys are named by the
+ * caller, or detected: those of TRL, verl, SkyRL, OpenRLHF, slime, NeMo-RL,
+ * ROLL, ReaLHF and GSM8K are known.
  *
- * Opening reads the file once: finds the prompt's key in the first row,
- * checks every row, and remembers where the lines begin. Rows are built when
- * asked for, so the file may be larger than memory. Found keys, the first that
- * a row has:
+ * Opening a file reads it once: it detects the prompt's key in the first row,
+ * checks every row, and records where lines begin. Rows are built when they
+ * are asked for, so the file may be larger than memory. Of these keys the
+ * first that a row has is used:
  *
  *     prompt    prompt, messages, conversations, question, problem,
  *               instruction, input, query; else the common beginning of
- *               chosen and rejected; `text` alone is a response without a
- *               prompt
- *     response  completion, response, output, answer; of messages the last
- *               turn when it is the assistant's
+ *               chosen and rejected. A row that has only `text` is a response
+ *               without a prompt
+ *     response  completion, response, output, answer; or the last of the
+ *               messages if it is the assistant's
  *     label     label, ground_truth, reward_model.ground_truth,
  *               reward_spec.ground_truth, answer, solution, expected_answer,
  *               target
  *     chosen    chosen, pos_answers        rejected  rejected, neg_answers
  *
- * A prompt is a string, or a list of {"role", "content"} (also {"from",
- * "value"}; `messages` also as a JSON string); a content is a string, or a
- * list of {"type": "text", "text"}, and messages keep what else they have. A
- * response, chosen or rejected is a string, or a list of one assistant's
- * message. `tools` (a list, or one as a JSON string) and
- * `chat_template_kwargs` (an object) are for the chat template. A label that
- * is not a string is given as JSON text. Blank lines, CRLF, and a byte-order
- * mark are allowed.
+ * A prompt is a string or a list of messages {"role", "content"} or {"from",
+ * "value"}; `messages` may also be such a list as a JSON string. A content is
+ * a string or a list of {"type": "text", "text"}; other keys of messages are
+ * kept. A response, chosen or rejected is a string, or a list of one message
+ * of the assistant. `tools` (a list, also as a JSON string) and
+ * `chat_template_kwargs` (an object) are passed to the chat template. A label
+ * that is not a string is returned as JSON text. Blank lines, CRLF, and a
+ * byte-order mark are allowed.
  */
 #ifndef WEFT_MODEL_DATASET_H
 #define WEFT_MODEL_DATASET_H
@@ -43,11 +44,11 @@ enum weft_dataset_need {
     WEFT_NEED_RESPONSE = 2,
     WEFT_NEED_LABEL = 4,
     WEFT_NEED_PAIR = 8,    /* both chosen and rejected */
-    WEFT_NEED_NOTHING = 16 /* any object; keys are found for each row */
+    WEFT_NEED_NOTHING = 16 /* any object; keys are detected for each row */
 };
 
-/* The keys to read; those that are NULL are found in the data. A dot leads
- * into an object. A named key must be in every row. */
+/* The keys to read; those that are NULL are detected. In "a.b", b is a key of
+ * the object a. A named key must be in every row. */
 struct weft_dataset_keys {
     const char *prompt, *response, *label, *chosen, *rejected;
     unsigned need; /* weft_dataset_need; 0: WEFT_NEED_PROMPT */
@@ -60,7 +61,7 @@ struct weft_row {
     struct weft_str prompt;
     json_t *messages;  /* the prompt as messages; NULL: there are none */
     json_t *answer;    /* the response as a message; NULL: a text, or none */
-    json_t *variables; /* what the row gives a chat template; NULL: nothing */
+    json_t *variables; /* the row's variables for a chat template, or NULL */
     struct weft_str response, label;  /* none: the row has none */
     struct weft_str chosen, rejected; /* none: the row has none */
     char *json;                       /* the whole line */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Oniguruma's (Ruby's) regular expressions as PCRE2's over an alphabet of
- * bytes: every character, class and property of the pattern is a set of
- * characters by Weft's own tables, the sets make the alphabet, and the pattern
- * for PCRE2 consists of bytes of it. So no version of PCRE2 knows better what
- * a letter is.
+ * Translates Oniguruma's (Ruby's) regular expressions into patterns for PCRE2
+ * over an alphabet of at most 256 bytes. Every character, class and property
+ * of the pattern becomes a set of characters by Weft's own Unicode tables.
+ * Characters that belong to the same sets are one byte of the alphabet; the
+ * pattern for PCRE2, and texts that it is matched with, consist of such bytes.
+ * So what matches does not depend on the Unicode version of PCRE2.
  */
 #include "model/pattern.h"
 
@@ -15,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PCRE2 recurses while compiling; nobody nests this deep. */
+/* Limits: PCRE2 recurses for nested groups; no real pattern comes near. */
 enum { MAX_GROUPS = 1000, MAX_CLASSES = 16, MAX_SETS = 2000 };
 
-/* Syntax that both have, or a set of characters. */
+/* A part of the translated pattern: text for PCRE2, or a set of characters. */
 struct part {
-    const char *text; /* NULL: the set */
+    const char *text; /* NULL: set number `set` */
     size_t n, set;
 };
 
@@ -34,7 +35,7 @@ struct translation {
     size_t n_sets, sets_capacity;
     int depth;
     bool fold[MAX_GROUPS + 1]; /* whether a group's case is ignored */
-    char last; /* a letter right before whose case is ignored, or 0 */
+    char last; /* the preceding letter if its case is ignored, or 0 */
     struct weft_err *err;
 };
 
@@ -60,7 +61,7 @@ static int put(struct translation *t, const char *text)
     return put_part(t, (struct part){.text = text, .n = strlen(text)});
 }
 
-/* Takes n characters as they are. */
+/* Copies n characters of the pattern. */
 static int copy(struct translation *t, size_t n)
 {
     int rc = put_part(t, (struct part){.text = t->from, .n = n});
@@ -68,14 +69,14 @@ static int copy(struct translation *t, size_t n)
     return rc;
 }
 
-/* Takes n characters and writes others. */
+/* Replaces n characters of the pattern by `text`. */
 static int swap(struct translation *t, size_t n, const char *text)
 {
     t->from += n;
     return put(t, text);
 }
 
-/* Takes over the set. */
+/* Adds the set as a part; takes ownership of it. */
 static int put_set(struct translation *t, struct weft_charset *set)
 {
     int rc = 0;
@@ -135,7 +136,7 @@ static bool is_hex(char c)
 
 /* ---- Characters ------------------------------------------------------- */
 
-/* \xHH, \x{H..}, \uHHHH */
+/* Reads \xHH, \x{H..} or \uHHHH. */
 static int hexadecimal(struct translation *t, uint32_t *out)
 {
     const char *p = t->from + 2;
@@ -154,7 +155,7 @@ static int hexadecimal(struct translation *t, uint32_t *out)
     if (n == 0 || (t->from[1] == 'u' && n != 4) || (braces && *p++ != '}'))
         return refuse(t, t->from, 2);
     unsigned long c = strtoul(digits, NULL, 16);
-    /* \xc3 is a byte of UTF-8 there, a character here. */
+    /* For Oniguruma \xc3 is a byte of UTF-8, not the character U+00C3. */
     if (c > 0x10ffff || (t->from[1] == 'x' && !braces && c >= 0x80))
         return refuse(t, t->from, (size_t) (p - t->from));
     t->from = p;
@@ -162,7 +163,7 @@ static int hexadecimal(struct translation *t, uint32_t *out)
     return 0;
 }
 
-/* A character that is escaped. */
+/* Reads an escaped character. */
 static int escaped(struct translation *t, uint32_t *out)
 {
     static const char name[] = "nrtfvae", value[] = "\n\r\t\f\v\a\x1b";
@@ -191,8 +192,9 @@ static int character(struct translation *t, uint32_t *out)
     return 0;
 }
 
-/* Adds characters, and what they are when case is ignored: known for ASCII,
- * where a long s and the Kelvin sign belong to s and k. */
+/* Adds characters and, if case is ignored, those that differ from them in case
+ * alone. That is supported for ASCII letters, to whose s and k belong the long
+ * s and the Kelvin sign. */
 static int add(struct translation *t, struct weft_charset *set,
                uint32_t first, uint32_t last)
 {
@@ -213,7 +215,8 @@ static int add(struct translation *t, struct weft_charset *set,
     return rc;
 }
 
-/* Without case, "ss" matches a sharp s, "st", "ff", "fi", "fl" ligatures. */
+/* If case is ignored, Oniguruma lets "ss" match a sharp s, and "st", "ff",
+ * "fi" and "fl" match ligatures: these are refused. */
 static int check_ligature(struct translation *t, uint32_t c)
 {
     char now = c < 0x80 && is_letter((char) c) ? (char) (c | 0x20) : 0;
@@ -242,7 +245,7 @@ static int literal(struct translation *t)
 
 /* ---- Classes ---------------------------------------------------------- */
 
-/* \p{L}, \P{^Nd} */
+/* Reads \p{L}, \P{^Nd}, ... */
 static int property(struct translation *t, struct weft_charset *out)
 {
     const char *name = t->from + 3;
@@ -278,7 +281,7 @@ static int shorthand(struct translation *t, struct weft_charset *set)
     char c = t->from[1];
     int rc = 0;
     if (t->fold[t->depth] && c != 's' && c != 'd') {
-        rc = refuse(t, t->from, 2); /* what case does to it differs */
+        rc = refuse(t, t->from, 2); /* PCRE2 ignores case differently */
     } else if (c == 'p' || c == 'P') {
         rc = property(t, &own);
     } else {
@@ -295,7 +298,7 @@ static int shorthand(struct translation *t, struct weft_charset *set)
 
 static int class(struct translation *t, struct weft_charset *out, int depth);
 
-/* A character, a range, \s..., or a class within a class. */
+/* Reads a character, a range, \s..., or a class within a class. */
 static int class_item(struct translation *t, struct weft_charset *set,
                       int depth)
 {
@@ -305,7 +308,7 @@ static int class_item(struct translation *t, struct weft_charset *set,
     if (*t->from == '[') {
         const char *start = t->from;
         rc = class(t, &inner, depth + 1);
-        /* Oniguruma 6.9 adds too much of it. */
+        /* For such a class Oniguruma 6.9 adds too many characters. */
         if (!rc && start[1] == '^'
             && (inner.n == 0 || inner.range[0].first >= 0x80))
             rc = refuse(t, start, (size_t) (t->from - start));
@@ -330,13 +333,13 @@ static int class_item(struct translation *t, struct weft_charset *set,
     } else if (!rc && !whole) {
         rc = add(t, set, first, last);
     }
-    /* What is no range reads as one: the engines differ. */
+    /* It looks like a range from a class, which engines read differently. */
     if (!rc && whole && t->from[0] == '-' && t->from[1] != ']')
         return refuse(t, t->from, strnlen(t->from, 2));
     return rc;
 }
 
-/* What stands in a class up to "&&" or ']'. */
+/* Reads the items of a class up to "&&" or ']'. */
 static int class_items(struct translation *t, struct weft_charset *set,
                        int depth)
 {
@@ -349,7 +352,7 @@ static int class_items(struct translation *t, struct weft_charset *set,
     return rc;
 }
 
-/* [...]; classes within it, and intersections. */
+/* Reads [...], with classes in it and intersections. */
 static int class(struct translation *t, struct weft_charset *out, int depth)
 {
     bool inverse = t->from[1] == '^';
@@ -376,7 +379,7 @@ static int class(struct translation *t, struct weft_charset *out, int depth)
     return !rc && inverse ? weft_charset_invert(out, t->err) : rc;
 }
 
-/* Oniguruma's \w outside of brackets has these as well. */
+/* Adds numbers that only Oniguruma's \w outside of brackets has. */
 static int add_latin_numbers(struct translation *t, struct weft_charset *set,
                              bool inverse)
 {
@@ -413,7 +416,7 @@ static int put_class(struct translation *t)
 
 /* ---- Groups and repeats ----------------------------------------------- */
 
-/* What may stand between '(' and the group's content. */
+/* Reads the beginning of a group, up to its content. */
 static int group(struct translation *t)
 {
     static const struct {
@@ -422,7 +425,7 @@ static int group(struct translation *t)
                    {"(?<=", "(?<="}, {"(?<!", "(?<!"}, {"(?>", "(?>"},
                    {"(?i:", "(?:"},  {"(?-i:", "(?:"}};
     if (t->from == t->start && strncmp(t->from, "(?i)", 4) == 0) {
-        t->fold[0] = true; /* elsewhere its reach differs */
+        t->fold[0] = true; /* only here both apply it to the whole pattern */
         t->from += 4;
         return 0;
     }
@@ -431,7 +434,7 @@ static int group(struct translation *t)
     t->depth++;
     t->fold[t->depth] = t->fold[t->depth - 1];
     if (t->from[1] != '?')
-        return swap(t, 1, "(?:"); /* captures are not used */
+        return swap(t, 1, "(?:"); /* what a group captures is not used */
     for (size_t i = 0; i < sizeof opening / sizeof opening[0]; i++) {
         size_t n = strlen(opening[i].from);
         if (strncmp(t->from, opening[i].from, n) != 0)
@@ -443,7 +446,7 @@ static int group(struct translation *t)
     return refuse(t, t->from, strnlen(t->from, 3));
 }
 
-/* {n}, {n,}, {n,m}, Ruby's {,m}; another brace is a character. */
+/* Reads {n}, {n,}, {n,m} or Ruby's {,m}; any other brace is a character. */
 static int braces(struct translation *t)
 {
     const char *p = t->from + 1;
@@ -457,7 +460,7 @@ static int braces(struct translation *t)
     }
     if (*after != '}' || low + high == 0 || t->from == t->start)
         return literal(t);
-    /* Repeats of the repeat there; possessive, or lazy, here. */
+    /* Oniguruma repeats the repetition; for PCRE2 it is possessive or lazy. */
     if (after[1] == '+' || (fixed && after[1] == '?'))
         return refuse(t, t->from, (size_t) (after + 2 - t->from));
     if (low == 0) {
@@ -491,7 +494,8 @@ static int next(struct translation *t)
     return c == '{' ? braces(t) : copy(t, 1);
 }
 
-/* The set's bytes as a class of PCRE2: at most 4 * 256 + 2 characters. */
+/* Writes a set of bytes as a class of PCRE2, at most 4 * 256 + 2 characters;
+ * returns the end. */
 static char *spell(const bool member[256], char *out)
 {
     char *start = out;
@@ -503,7 +507,7 @@ static char *spell(const bool member[256], char *out)
             n++;
         }
     *out++ = ']';
-    if (n == 0) /* never */
+    if (n == 0) /* it never matches */
         out = start + sprintf(start, "(?!)");
     return out;
 }

@@ -16,9 +16,10 @@ struct weft_pattern {
     struct weft_alphabet *alphabet;
 };
 
-/* plain: the pattern is a text that is looked for as it is. `subject` begins
- * the sentences. Release it with weft_pattern_release(). Errors:
- * WEFT_EUNSUPPORTED, WEFT_EFORMAT, WEFT_ENOMEM. */
+/* Translates a pattern. plain: it is no regular expression, but a text to
+ * search for. `subject` begins the text of errors. Release with
+ * weft_pattern_release(). Errors: WEFT_EUNSUPPORTED, WEFT_EFORMAT,
+ * WEFT_ENOMEM. */
 int weft_pattern_translate(const char *pattern, bool plain,
                            const char *subject, struct weft_pattern *out,
                            struct weft_err *err);

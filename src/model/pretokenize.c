@@ -16,14 +16,14 @@ enum { MAX_STEPS = 16 };
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"     \
     "\\s+(?!\\S)|\\s+"
 
-/* What a Split does with its matches, by Hugging Face's names. */
+/* What a Split does with its matches; the names are Hugging Face's. */
 enum behavior { ISOLATED, REMOVED, CONTIGUOUS, WITH_PREVIOUS, WITH_NEXT };
 
 struct step {
-    pcre2_code *code; /* NULL: put a space in front unless there is one */
+    pcre2_code *code; /* NULL: prepend a space unless there is one */
     struct weft_pattern pattern;
     enum behavior behavior;
-    bool invert; /* what is not matched counts as matched */
+    bool invert; /* matches and the parts between them change roles */
 };
 
 struct weft_pretokenizer {
@@ -31,7 +31,7 @@ struct weft_pretokenizer {
     struct step step[MAX_STEPS];
 };
 
-/* A text in the bytes of a step's alphabet. */
+/* A text, written in bytes of a step's alphabet (model/pattern.h). */
 struct spelling {
     unsigned char *byte;
     size_t n, capacity;
@@ -311,7 +311,7 @@ struct part {
 };
 
 /* Finds matches one after another, as Oniguruma's iterator does: an empty
- * match right behind the last one is skipped. */
+ * match at the end of the last one is skipped. */
 struct finder {
     const struct step *step;
     const char *text;
@@ -319,7 +319,7 @@ struct finder {
     const struct spelling *spelling; /* the text's */
     size_t at;              /* character where the next search begins */
     size_t last_end;        /* end of the last match; SIZE_MAX: none yet */
-    size_t character, byte; /* where the last asked character begins */
+    size_t character, byte; /* of the last call of byte_of() */
 };
 
 static int finder_init(struct running *r, int step, const char *text,
@@ -343,7 +343,8 @@ static int finder_init(struct running *r, int step, const char *text,
     return 0;
 }
 
-/* The byte where a character begins, not before the last one asked for. */
+/* The byte at which a character begins. Calls must not go back to an earlier
+ * character. */
 static size_t byte_of(struct finder *f, size_t character)
 {
     if (f->spelling->n == f->n) /* ASCII */
@@ -392,7 +393,7 @@ static int emit(struct running *r, int next, const char *text, size_t start,
     return end > start ? run_step(r, next, text + start, end - start) : 0;
 }
 
-/* For Isolated and Removed: parts go to the next step as they are found. */
+/* For Isolated and Removed: passes parts to the next step as it finds them. */
 static int split_direct(struct running *r, int step, const char *text,
                         size_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pre-tokenizers: how a text falls into pieces that merges never cross. */
+/* Pre-tokenizers: cut a text into pieces, each of which is tokenised alone. */
 #ifndef WEFT_MODEL_PRETOKENIZE_H
 #define WEFT_MODEL_PRETOKENIZE_H
 
@@ -10,7 +10,7 @@
 struct weft_pretokenizer;
 
 /* Reads the "pre_tokenizer" value of a tokenizer.json (NULL: missing).
- * `subject` begins the sentences. Free with weft_pretokenizer_free().
+ * `subject` begins the text of errors. Free with weft_pretokenizer_free().
  * Errors: WEFT_EUNSUPPORTED (a kind Weft does not have, named),
  * WEFT_EFORMAT, WEFT_ENOMEM. */
 int weft_pretokenizer_read(const json_t *value, const char *subject,

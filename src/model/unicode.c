@@ -8,7 +8,7 @@
 
 /* ---- UTF-8 ------------------------------------------------------------ */
 
-/* Table 3-7 of the Unicode standard: what may follow a lead byte. */
+/* Which bytes may follow a lead byte: table 3-7 of the Unicode standard. */
 int weft_utf8_next(const char *p, size_t n, uint32_t *out)
 {
     const unsigned char *b = (const unsigned char *) p;
@@ -173,8 +173,8 @@ static uint8_t class_of(uint32_t c)
                               weft_unicode_n_combining, c);
 }
 
-/* Canonical ordering by a counting sort per run of marks: linear in its
- * length, which a text chooses. */
+/* Puts a run of marks into canonical order by a counting sort, whose time is
+ * linear in the run's length: a text may have very long runs. */
 static int order_run(uint32_t *c, size_t n, struct mark **scratch,
                      size_t *capacity, struct weft_err *err)
 {
@@ -313,7 +313,8 @@ static uint32_t compose_two(uint32_t a, uint32_t b)
 static size_t compose(uint32_t *c, size_t n)
 {
     size_t at = 0, starter = SIZE_MAX;
-    uint8_t last = 0; /* class of what stays between the starter and here */
+    /* combining class of the last mark kept since the starter */
+    uint8_t last = 0;
     for (size_t i = 0; i < n; i++) {
         uint8_t class = class_of(c[i]);
         bool next = starter != SIZE_MAX && starter + 1 == at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * StarPU's own traces. They need a StarPU built with FxT, which is slower, so
- * that a program links the plain one: a run with a trace starts itself again
- * with the other library.
+ * StarPU's own traces. They need a StarPU that was built with FxT. As that one
+ * is slower, the program is linked with one without FxT, and a run with a
+ * trace starts itself again with the other library.
  *
  *     if (trace && weft_fxt_needed())
  *         rc = weft_fxt_reexec(argv, &err); // returns only on errors

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequences: how many tasks are left, and the first error.
+ * Sequences: count the tasks that have not ended, and keep the first error.
  *
- * With several ranks, waiting and agreeing meet in one control step: each
- * says whether its sequence has failed, how many copies it has inserted and
- * what it came for.
+ * With several ranks, weft_seq_wait() and sharing rank 0's data both make
+ * control steps. In a control step every rank tells the others whether its
+ * sequence has failed, how many copies it has inserted, and why it makes the
+ * step (its wish).
  *
- *   some failed    all take the sentence of the first of them, whatever
- *                  they came for; it is common now, so that the
- *                  weft_seq_wait() which tells it asks nobody again
- *   none failed    all must have come for the same: rank 0's data, or to
- *                  wait. Who waits does so for its own tasks and transfers
- *                  now, and steps once more: something may have failed.
+ *   some failed    All ranks take the error of the rank that failed first,
+ *                  whatever their wishes. As all have it then, the
+ *                  weft_seq_wait() that returns it makes no further step.
+ *   none failed    All must have the same wish: to share rank 0's data, or to
+ *                  wait. To wait, a rank now waits for its own tasks and
+ *                  transfers, and then makes another step, as a task may have
+ *                  failed meanwhile.
  *
- * The first is who failed after the fewest copies, then the lowest rank: a
- * failure reaches another rank by a copy alone, so that what it does to tasks
- * there was inserted after more.
+ * The rank that failed first is the one that had inserted the fewest copies
+ * when it failed, and of several the lowest. Only a copy can bring a failure
+ * to another rank, so tasks that fail there because of it were inserted after
+ * more copies.
  *
- * Different numbers of copies, or different wishes, are a bug that would let
- * a rank wait for ever: the job ends. Bodies do nothing after an error, but
- * transfers go on, so ranks that have inserted the same copies all come to
- * the end of them.
+ * Different numbers of copies, or different wishes, are a bug that would make
+ * a rank wait for ever, so the job is ended. After an error tasks do nothing,
+ * but transfers are still made; so ranks that have inserted the same copies
+ * all finish them.
  */
 #include "rt/internal.h"
 
@@ -148,7 +151,7 @@ void weft_seq_wait_lot(struct weft_seq *seq, int64_t lot)
 {
     pthread_mutex_lock(&seq->mutex);
     weft_assert(lot >= 0 && lot < seq->lot);
-    /* older lots have ended: weft_seq_lot() waited */
+    /* older lots have ended, as weft_seq_lot() waited for them */
     if (lot > seq->lot - WEFT_LOTS)
         wait_slot(seq, lot);
     pthread_mutex_unlock(&seq->mutex);
@@ -200,8 +203,8 @@ static int64_t failure_order(struct weft_seq *seq)
     return at * seq->rt->n_ranks + seq->rt->rank;
 }
 
-/* `wish` is what the caller came for and must be the same on all ranks.
- * Returns 0 or the code of the common error. */
+/* `wish` must be the same on all ranks. Returns 0 or the code of the common
+ * error. */
 static int control_step(struct weft_seq *seq, int64_t wish)
 {
     struct weft_rt *rt = seq->rt;

@@ -8,14 +8,14 @@
  * them and give it back after the last task that was inserted before
  * weft_tile_release(). All buffers are aligned to 64 bytes.
  *
- * Places. A tile lies at one place: the memory of a rank (all its CPU devices
- * share it; place = rank) or, with options.place_per_device, of one device
- * (place = device), as GPUs and NUMA nodes have it. Tasks use tiles of their
- * device's place only; weft_insert_copy() moves data between places. A tile
- * of another rank is known here by its struct alone: it has no memory and
- * cannot be acquired, but is created, copied and released like any other.
+ * Places. A tile lies at one place: the memory of a rank, which all its CPU
+ * devices share (place = rank), or with options.place_per_device the memory of
+ * one device (place = device), as for GPUs and NUMA nodes. Tasks use only
+ * tiles at their device's place; weft_insert_copy() copies data between
+ * places. All ranks create, copy and release the tiles of all ranks; in other
+ * ranks than its own a tile has no memory and cannot be acquired.
  *
- * This header is free of StarPU.
+ * This header does not include StarPU's.
  */
 #ifndef WEFT_RT_TILE_H
 #define WEFT_RT_TILE_H
@@ -54,12 +54,12 @@ int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
  * waiting for them; the pointer is invalid at once. NULL is allowed. */
 void weft_tile_release(struct weft_tile *tile);
 
-/* Cuts a tile that no task has used at the bytes at[0] < ... < at[n - 2],
- * multiples of 64, into n parts: tiles that lie in its memory and that tasks
- * and copies use one by one. What uses the tile itself uses all of its parts.
- * n 1: in one piece again. Parts go with the tile or with its next cut; they
- * cannot be cut, and are not the caller's to release. Errors: WEFT_ENOMEM.
- * See also weft_insert_cut(). */
+/* Cuts a tile that no task has used yet into n parts, at the bytes at[0] < ...
+ * < at[n - 2], which are multiples of 64. A part is a tile in the tile's
+ * memory that tasks and copies can use alone; a task that uses the tile itself
+ * uses all parts. n 1: the tile is in one piece again. Parts are valid until
+ * the tile is cut again or released; they cannot be cut, and the caller must
+ * not release them. Errors: WEFT_ENOMEM. See also weft_insert_cut(). */
 int weft_tile_cut(struct weft_tile *tile, int n, const size_t at[],
                   struct weft_err *err);
 int weft_tile_cut_like(struct weft_tile *tile, const struct weft_tile *like,

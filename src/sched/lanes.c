@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy "lanes": runs the plan's order and keeps devices busy.
+ * Policy "lanes": tasks with positions run in the plan's order; other tasks
+ * run while the next one of the order is not ready. (plan/task.h: struct
+ * weft_where.)
  *
  *   push ---> has a position, not its turn ---> gate (device, chain)
  *     |                                            | its turn
  *     +--> device d ---> lane d: ready, by priority, then insertion
  *     +--> any device -> shared: the same
- *   pop of device d: the better of lane d and shared
+ *   pop of device d: the task of lane d or of shared that comes first
  *
- * A position's turn comes when the one before it has been popped; a device
- * is one worker, so it has ended then. Among equals of a lane a task with a
- * position goes first: the rest fills gaps.
+ * It is a position's turn when the task with the position before it has been
+ * popped. That task ends before the next pop, as a device is one worker. Of
+ * tasks with the same priority those with a position come first.
  *
- * `state.mutex` guards everything but the counters that pop reads to see that
- * there is nothing. No lock of StarPU's is taken while it is held. A worker
- * without work naps on its lane's condition when asked to, and else returns
- * to StarPU's polling.
+ * `state.mutex` guards everything except the counters, which pop reads first
+ * to see whether there are tasks. No lock of StarPU is taken while it is held.
+ * If napping is configured, a worker without tasks sleeps on its lane's
+ * condition; otherwise it returns to StarPU, which polls.
  */
 #include "sched/sched.h"
 
@@ -27,8 +29,8 @@
 #include "sched/heap.h"
 
 enum {
-    /* A push ends a nap; these limits are for shutdown, and for tasks that do
-     * not come through the policy. */
+    /* A push ends a nap. These limits are for the end of StarPU, and for tasks
+     * that it does not push to the policy. */
     NAP_FIRST_US = 1000,
     NAP_LAST_US = 10000
 };
