@@ -236,7 +236,7 @@ static struct weft_g_node join(struct weft_g_update *u,
 }
 
 /* Joins siblings as long as there are any. */
-static void settle(struct weft_g_update *u, struct weft_g_owned *o)
+static void join_siblings(struct weft_g_update *u, struct weft_g_owned *o)
 {
     for (int32_t i = 0; i < o->n; i++)
         for (int32_t k = 0; k < o->n; k++) {
@@ -276,7 +276,7 @@ void weft_g_update_give(struct weft_g_update *u, int32_t dp, int32_t stage,
     /* All shards are sent before an addition waits for the first of them. */
     for (int32_t i = 0; i < u->n; i++)
         if (weft_g_bundle_stage(u->m, &u->owned[i].shard.bundle) == stage)
-            settle(u, &u->owned[i]);
+            join_siblings(u, &u->owned[i]);
 }
 
 /* ---- Norm -------------------------------------------------------------- */

@@ -33,8 +33,8 @@ static void update_shard(struct weft_g_update *u, struct weft_g_owned *o,
 }
 
 /* Copies the sum of a shard's tile to its part of a whole gradient tile. */
-static void bring_sum(void *arg, struct weft_tile **sum,
-                      struct weft_tile **part)
+static void copy_sum(void *arg, struct weft_tile **sum,
+                     struct weft_tile **part)
 {
     const struct weft_g_update *u = arg;
     struct weft_where where = u->pass.where;
@@ -61,7 +61,7 @@ static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
     for (int32_t k = u->first[i]; k < u->first[i + 1]; k++) {
         struct weft_layer_tiles part = weft_g_shard_parts(
             m, &u->owned[k].shard, &u->t->grads->set[d][0]);
-        weft_g_for_each_slot(&u->owned[k].node[0].tiles, &part, bring_sum, u);
+        weft_g_for_each_slot(&u->owned[k].node[0].tiles, &part, copy_sum, u);
     }
     return weft_g_bundle_tiles(m, &b, &u->t->grads->set[d][0]);
 }
@@ -171,7 +171,7 @@ static void transpose(struct weft_g_update *u, const struct weft_g_bundle *b)
 
 /* Copies the head's blocks from their owners to the embedding tables of a
  * place. */
-static void bring_head(struct weft_g_update *u, int32_t tp, int32_t place)
+static void copy_head(struct weft_g_update *u, int32_t tp, int32_t place)
 {
     const struct weft_g_model *m = u->m;
     for (int32_t i = u->first[tp]; i < u->first[tp + 1]; i++) {
@@ -201,7 +201,7 @@ static void tie(struct weft_g_update *u, const struct weft_g_bundle *head)
         struct weft_where where = weft_g_update_at(u, &embed, 0, place[i]);
         bool beside = fwd->head.block[range.first] != NULL;
         if (!beside)
-            bring_head(u, head->tp, place[i]);
+            copy_head(u, head->tp, place[i]);
         weft_insert_tied_table(u->seq, &where, &m->shape, range,
                                beside ? fwd->head.block : NULL, fwd->embed);
     }
