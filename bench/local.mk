@@ -22,7 +22,7 @@ EXTRA_DIST += %D%/layouts.sh
 bench_programs += %D%/schedule
 EXTRA_DIST += %D%/schedule_cpsat.py
 %C%_schedule_SOURCES = %D%/schedule.c
-%C%_schedule_LDADD = $(plan_libs)
+%C%_schedule_LDADD = $(schedule_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)

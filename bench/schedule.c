@@ -18,8 +18,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "plan/schedule_file.h"
-#include "plan/schedule_jobshop.h"
+#include "schedule/file.h"
+#include "schedule/jobshop.h"
 
 enum { MOST_MODELS = 3 };
 

@@ -9,7 +9,7 @@ src=${WEFT_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
 
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree/tools" "$tree/src/plan" "$tree/src/base" "$tree/src/kern" \
+mkdir -p "$tree/tools" "$tree/src/plan" "$tree/src/schedule/search" "$tree/src/base" "$tree/src/kern" \
     "$tree/src/rt" \
     "$tree/codelets" "$tree/graphs" "$tree/examples" "$tree/build/src/plan" \
     "$tree/tests/kern"
@@ -22,6 +22,8 @@ put src/plan/cost.c "$spdx" '#include <starpu.h>' '#include "rt/tile.h"' \
     'int weft_x(void);' \
     'int weft_x(void) { if (starpu_init(0)) abort(); return 0; }'
 put src/plan/local.mk 'plan_sources ='
+put src/schedule/search/rule.c "$spdx" '#include "plan/layout.h"'
+put src/schedule/local.mk 'schedule_sources = %D%/rule.c'
 put src/kern/add_cpu.c "$spdx" '#include "base/err.h"' \
     '#include "model/hf.h"' '#include "../base/err.h"' \
     'void weft_k_add(void);' 'void weft_k_add(void)' '{' '}'
@@ -49,6 +51,8 @@ expect()
 }
 expect 'src/plan/cost.c:2: plan must not know <starpu.h>'
 expect 'src/plan/cost.c:3: plan must not know "rt/tile.h"'
+expect 'src/schedule/search/rule.c:2: schedule must not know "plan/layout.h"'
+expect 'src/schedule/search/rule.c: not in src/schedule/local.mk'
 expect 'src/kern/add_cpu.c:3: kern must not know "model/hf.h"'
 expect 'src/kern/add_cpu.c:4: includes "../base/err.h"'
 expect 'src/kern/add_cpu.c: no test'

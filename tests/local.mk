@@ -56,6 +56,7 @@ if WEFT_HAVE_CUNIT
 include tests/base/local.mk
 include tests/model/local.mk
 include tests/kern/local.mk
+include tests/schedule/local.mk
 include tests/plan/local.mk
 include tests/rt/local.mk
 include tests/sched/local.mk

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "plan/schedule_file.h"
+#include "schedule/file.h"
 #include "run/play.h"
 #include "run/schedule_job.h"
 

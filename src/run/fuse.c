@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "plan/deal.h"
-#include "plan/schedule_tasks.h"
+#include "schedule/tasks.h"
 #include "run/fuse_inside.h"
 #include "run/memory.h"
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_RUN_FUSE_INSIDE_H
 #define WEFT_RUN_FUSE_INSIDE_H
 
-#include "plan/schedule_file.h"
+#include "schedule/file.h"
 #include "run/trainer.h"
 
 enum { WEFT_FUSE_MODELS = 2 };

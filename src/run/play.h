@@ -7,7 +7,7 @@
 #ifndef WEFT_RUN_PLAY_H
 #define WEFT_RUN_PLAY_H
 
-#include "plan/schedule.h"
+#include "schedule/schedule.h"
 
 /* Plays `schedule` of `problem` with unit_s seconds per unit of time. Replaces
  * start and end of the subtasks and the makespan by measured ones, in units

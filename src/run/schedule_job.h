@@ -3,7 +3,7 @@
 #ifndef WEFT_RUN_SCHEDULE_JOB_H
 #define WEFT_RUN_SCHEDULE_JOB_H
 
-#include "plan/schedule.h"
+#include "schedule/schedule.h"
 
 /* As weft_schedule_search_until(), with the restarts divided among the ranks;
  * options->first and stride are ignored. All ranks must give the same problem

@@ -6,7 +6,7 @@ set -u
 command=schedule
 options=-q # lines of progress depend on the clock
 . "$WEFT_SRCDIR/tests/cli/expect.sh"
-check=$WEFT_BUILDDIR/tests/plan/check_schedule
+check=$WEFT_BUILDDIR/tests/schedule/check_schedule
 examples=$WEFT_SRCDIR/examples/schedules
 
 checked() # PROBLEM SCHEDULE

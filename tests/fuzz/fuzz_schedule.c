@@ -3,15 +3,15 @@
  * chooses: refused with a sentence, or one that keeps every rule, and is
  * written and read again.
  *
- * fuzz-sources: src/plan/schedule_problem.c src/plan/schedule_tasks.c
- * fuzz-sources: src/plan/schedule_read.c src/plan/schedule_json.c
- * fuzz-sources: src/plan/schedule_time.c src/plan/schedule_greedy.c
- * fuzz-sources: src/plan/schedule_baseline.c */
+ * fuzz-sources: src/schedule/problem.c src/schedule/tasks.c
+ * fuzz-sources: src/schedule/read.c src/schedule/json.c
+ * fuzz-sources: src/schedule/time.c src/schedule/greedy.c
+ * fuzz-sources: src/schedule/baseline.c */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/schedule_file.h"
+#include "schedule/file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -3,21 +3,21 @@
  * problem whose greedy schedule is written and read again, and whose bounds
  * that does not beat.
  *
- * fuzz-sources: src/plan/schedule_problem.c src/plan/schedule_tasks.c
- * fuzz-sources: src/plan/schedule_read.c src/plan/schedule_json.c
- * fuzz-sources: src/plan/schedule_time.c src/plan/schedule_greedy.c
- * fuzz-sources: src/plan/schedule_baseline.c src/plan/schedule_bounds.c
- * fuzz-sources: src/plan/schedule_bounds_memory.c
- * fuzz-sources: src/plan/schedule_refute.c src/plan/schedule_refute_rules.c
- * fuzz-sources: src/plan/schedule_jobshop.c */
+ * fuzz-sources: src/schedule/problem.c src/schedule/tasks.c
+ * fuzz-sources: src/schedule/read.c src/schedule/json.c
+ * fuzz-sources: src/schedule/time.c src/schedule/greedy.c
+ * fuzz-sources: src/schedule/baseline.c src/schedule/bounds.c
+ * fuzz-sources: src/schedule/bounds_memory.c
+ * fuzz-sources: src/schedule/refute.c src/schedule/refute_rules.c
+ * fuzz-sources: src/schedule/jobshop.c */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/schedule_file.h"
-#include "plan/schedule_tasks.h"
+#include "schedule/file.h"
+#include "schedule/tasks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

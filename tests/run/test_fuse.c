@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "plan/schedule_file.h"
-#include "plan/schedule_tasks.h"
+#include "schedule/file.h"
+#include "schedule/tasks.h"
 
 #define FUSED "train.intra_stage_fusion=true"
 
