@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "schedule/file.h"
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 enum { MOST_MODELS = 3 };
 

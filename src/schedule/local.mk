@@ -15,11 +15,12 @@ schedule_sources = \
 	%D%/refute_rules.c \
 	%D%/schedule.h \
 	%D%/search/anneal.c \
+	%D%/search/draw.c \
 	%D%/search/list.c \
 	%D%/search/metropolis.c \
 	%D%/search/restart.c %D%/search/restart.h \
 	%D%/search/rule.c \
-	%D%/search/search.c \
+	%D%/search/search.c %D%/search/search.h \
 	%D%/search/swap.c \
 	%D%/search/tabu.c \
 	%D%/search/until.c \
@@ -28,3 +29,4 @@ schedule_sources = \
 	%D%/tasks.c %D%/tasks.h \
 	%D%/time.c \
 	%D%/trace.c
+EXTRA_DIST += %D%/README

@@ -6,7 +6,7 @@
 #include "harness.h"
 
 #include "base/alloc.h"
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 /* Random numbers in [low, high], whole ones. */
 struct draw {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 struct weft_jobshop_list {
     const struct weft_jobshop *shop;

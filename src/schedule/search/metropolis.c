@@ -9,7 +9,7 @@
  */
 #include <math.h>
 
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 enum { MOST_STEPS = 16 }; /* of two bits */
 

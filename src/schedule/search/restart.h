@@ -6,7 +6,7 @@
 #ifndef WEFT_SCHEDULE_SEARCH_RESTART_H
 #define WEFT_SCHEDULE_SEARCH_RESTART_H
 
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 enum { WEFT_JOBSHOP_POOL = 24, WEFT_JOBSHOP_TABU = 1 << 14 };
 

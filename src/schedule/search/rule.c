@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 enum { N_PASSES = 3 };
 

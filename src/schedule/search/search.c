@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/topology.h"
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 #include "schedule/tasks.h"
 
 enum { DEFAULT_RESTARTS = 4, N_ROUNDS = 64, MOST_THREADS = 256 };

@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "schedule/jobshop.h"
+#include "schedule/search/search.h"
 
 /* What no swap changes. */
 static void set_node(struct weft_jobshop_node *node,
