@@ -11,7 +11,7 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/tools" "$tree/src/plan" "$tree/src/schedule/search" "$tree/src/base" "$tree/src/kern" \
     "$tree/src/rt" \
-    "$tree/codelets" "$tree/graphs" "$tree/examples" "$tree/build/src/plan" \
+    "$tree/codelets" "$tree/graphs" "$tree/examples" "$tree/build/src/plan/.libs" \
     "$tree/tests/kern"
 cp "$src/tools/check-layers" "$tree/tools/"
 spdx='/* SPDX-License-Identifier: Apache-2.0 */'
@@ -36,7 +36,7 @@ put examples/01.c "$spdx" '#include "run/trainer.h"'
 
 sed -e '/#include/d' "$tree/src/plan/cost.c" >"$tree/bare.c"
 if command -v "${CC:-cc}" >/dev/null; then
-    "${CC:-cc}" -c -o "$tree/build/src/plan/libplan_la-cost.o" "$tree/bare.c"
+    "${CC:-cc}" -c -o "$tree/build/src/plan/.libs/libplan_la-cost.o" "$tree/bare.c"
 fi
 if "$tree/tools/check-layers" "$tree/build" >"$tree/out"; then
     echo "check-layers accepts a tree full of offences"
