@@ -340,12 +340,19 @@ int32_t weft_k_sample(const struct weft_shape *shape,
 
 /* ---- Reinforcement learning ------------------------------------------- */
 
-enum weft_kl { WEFT_KL_NONE, WEFT_KL_K1, WEFT_KL_K2, WEFT_KL_K3 };
+enum weft_kl {
+    WEFT_KL_NONE,
+    WEFT_KL_K1,
+    WEFT_KL_K2,
+    WEFT_KL_K3,
+    WEFT_KL_ABS
+};
 
 /* Estimate of the KL divergence from the reference at one sampled token
  * (Schulman 2020, "Approximating KL divergence"), with d = logp - ref: k1 = d,
- * k2 = d^2 / 2, k3 = exp(-d) - 1 + d, but at most 10. The slope is the
- * estimate's derivative with respect to logp, 0 where k3 is bounded. */
+ * k2 = d^2 / 2, k3 = exp(-d) - 1 + d, but at most 10; abs = |d| is verl's. The
+ * slope is the estimate's derivative with respect to logp, 0 where k3 is
+ * bounded, and for abs at d = 0. */
 struct weft_k_kl {
     double value, slope;
 };
@@ -357,6 +364,44 @@ struct weft_k_kl weft_k_kl(enum weft_kl kind, float logp, float ref);
 double weft_k_kl_adapt(double coef, double kl, double target, int32_t n,
                        int32_t horizon);
 
+/* Whether training goes on after n samples with the statistics stat (n,
+ * WEFT_N_POLICY_STATS) of a policy loss: 1, or 0 when the mean over their
+ * tokens of old_logp - logp is above limit or NaN. Sums run over samples in
+ * order. Without a token the gate is 1. */
+float weft_k_kl_gate(float limit, int32_t n, const double *stat);
+
+/* DAPO's penalty for a long response (arXiv 2503.14476, equation 13): 0 for a
+ * length of at most max - cache tokens, from there a straight line to -1 at
+ * max, and -1 above. 0 <= cache <= max. */
+double weft_k_overlong(int32_t length, int32_t max, int32_t cache);
+
+/* (r - mean) * rstd, clipped to [low, high] where low < high; NaN stays NaN.
+ * The moments are those of the same reward of other samples; NULL: r is only
+ * clipped. Of fewer than two numbers rstd is 1. */
+double weft_k_reward(const struct weft_k_moments *moments, float low,
+                     float high, double r);
+
+/* Advantages of the n responses to one prompt, from the score r of each:
+ *   GRPO   (r - mean) / (std + 1e-6), the unbiased standard deviation
+ *          (arXiv 2402.03300; the epsilon is verl's, TRL's is
+ *          1e-4)
+ *   MEAN   r - mean (Dr. GRPO, arXiv 2503.20783, and the REINFORCE++
+ *          baseline, arXiv 2501.03262, whose batch is whitened afterwards)
+ *   RLOO   r - mean of the others (arXiv 2402.14740)
+ *   REMAX  r - baseline, the score of the greedy response (arXiv 2310.10505)
+ * `baseline` is read by REMAX alone. Equal scores give exact zeros. A single
+ * response has nothing to be compared with: mean is then 0 and std 1, as in
+ * verl. The sums run over the responses in order. */
+enum weft_group_advantage {
+    WEFT_ADVANTAGE_GRPO,
+    WEFT_ADVANTAGE_MEAN,
+    WEFT_ADVANTAGE_RLOO,
+    WEFT_ADVANTAGE_REMAX
+};
+void weft_k_group_advantage(enum weft_group_advantage kind, int32_t n,
+                            const double *score, double baseline,
+                            double *out);
+
 /* Generalised advantage estimation (Schulman et al. 2016) of one response of
  * n tokens, gamma and lambda in [0, 1]: a recursion from the last token to the
  * first, in f32. reward, value (n); bootstrap: the value after the last token
@@ -366,18 +411,35 @@ void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 const float *value, float bootstrap, float *advantage_out,
                 float *return_out);
 
-/* PPO's policy loss of tokens i = 0..n-1 of one sample. w: weight of each
- * token in the mini-batch's mean; it scales the gradients and WEFT_STAT_LOSS,
- * not the other statistics. Log-ratios are clamped to [-20, 20], with gradient
- * 0 outside, as in verl. ref_logp may be NULL when there is no KL term.
- * Statistics are added to `stat`, maxima by taking the larger, in token
- * order. */
+/* The policy loss of tokens i = 0..n-1, which are one sample's response. w:
+ * weight of each token in the mini-batch's mean; it scales the gradients and
+ * WEFT_STAT_LOSS, not the other statistics. With the ratio r of the token's
+ * probability to the old one, its advantage A, and clip() to
+ * [1 - clip_low, 1 + clip_high]:
+ *   PPO    max(-A r, -A clip(r))
+ *   GSPO   the same with the sample's r = exp(mean of log-ratios), whose
+ *          gradient reaches every token (arXiv 2507.18071; with
+ *          advantages that differ by token GSPO-token)
+ *   CISPO  -A clip(r) log p, without a gradient through clip(r) (MiniMax-M1,
+ *          arXiv 2506.13585)
+ * Log-ratios are clamped to [-20, 20], the mean of GSPO to at most 10, with
+ * gradient 0 outside, as in verl. Only PPO has dual_clip. ref_logp may be
+ * NULL when there is no KL term. Statistics are added to `stat`, maxima by
+ * taking the larger, in token order; CLIPPED counts tokens that the clip
+ * changed (PPO, GSPO: where it decides the loss), PPO_KL and the maxima are
+ * those of single tokens for every kind. */
+enum weft_policy_kind {
+    WEFT_POLICY_PPO,
+    WEFT_POLICY_GSPO,
+    WEFT_POLICY_CISPO
+};
 struct weft_k_policy {
     float clip_low, clip_high; /* ratio kept in [1 - low, 1 + high] */
-    float dual_clip;           /* c > 1: loss >= -c A for A < 0; 0: off */
+    float dual_clip;           /* c > 1: loss <= -c A for A < 0; 0: off */
     float entropy_coef;
     float kl_coef; /* KL to the reference in the loss */
     enum weft_kl kl;
+    enum weft_policy_kind kind;
 };
 enum weft_policy_stat { /* sums over the sample's tokens, f64; PPO_KL is
                          * the sum of old_logp - logp */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimates of the KL divergence from the reference, and the controller of
- * its coefficient. */
+/* Estimates of the KL divergence from the reference, the controller of its
+ * coefficient, and the gate that ends training at a limit. */
 #include "kern/kern.h"
 
 #include <math.h>
@@ -23,6 +23,8 @@ struct weft_k_kl weft_k_kl(enum weft_kl kind, float logp, float ref)
         if (k > K3_MAX)
             return (struct weft_k_kl){K3_MAX, 0};
         return (struct weft_k_kl){k, -expm1(-d)};
+    case WEFT_KL_ABS:
+        return (struct weft_k_kl){fabs(d), d > 0 ? 1 : d < 0 ? -1 : d};
     default:
         return (struct weft_k_kl){0, 0};
     }
@@ -33,4 +35,14 @@ double weft_k_kl_adapt(double coef, double kl, double target, int32_t n,
 {
     double error = fmax(fmin(kl / target - 1, 0.2), -0.2);
     return coef * (1 + error * n / horizon);
+}
+
+float weft_k_kl_gate(float limit, int32_t n, const double *stat)
+{
+    double kl = 0, tokens = 0;
+    for (int32_t i = 0; i < n; i++) {
+        kl += stat[i * WEFT_N_POLICY_STATS + WEFT_STAT_PPO_KL];
+        tokens += stat[i * WEFT_N_POLICY_STATS + WEFT_STAT_TOKENS];
+    }
+    return tokens == 0 || kl / tokens <= (double) limit ? 1 : 0;
 }

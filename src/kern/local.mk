@@ -9,6 +9,7 @@ kern_sources = \
 	%D%/gae_cpu.c \
 	%D%/gemm_cpu.c \
 	%D%/gemm_dw_cpu.c \
+	%D%/group_advantage_cpu.c \
 	%D%/head.h \
 	%D%/head_backward_cpu.c \
 	%D%/head_cpu.c \
@@ -38,6 +39,7 @@ kern_sources = \
 	%D%/policy_loss_cpu.c \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
+	%D%/reward_cpu.c \
 	%D%/rope_cpu.c \
 	%D%/rows.h \
 	%D%/rows_c.c \

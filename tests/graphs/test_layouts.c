@@ -73,7 +73,7 @@ static struct weft_loss_args loss_of(enum weft_loss loss)
     return (struct weft_loss_args){
         .loss = loss,
         .inv_temperature = 1.25f,
-        .policy = {0.2f, 0.3f, 0, 0.01f, 0.1f, WEFT_KL_K3},
+        .policy = {0.2f, 0.3f, 0, 0.01f, 0.1f, WEFT_KL_K3, WEFT_POLICY_PPO},
         .value_clip = 0.2f};
 }
 

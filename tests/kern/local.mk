@@ -6,6 +6,10 @@ check_PROGRAMS += %D%/test_embed
 check_PROGRAMS += %D%/test_gae
 %C%_test_gae_LDADD = $(kern_libs)
 %C%_test_gae_SOURCES = %D%/test_gae.c %D%/ppo_golden.h
+check_PROGRAMS += %D%/test_group_advantage
+%C%_test_group_advantage_LDADD = $(kern_libs)
+%C%_test_group_advantage_SOURCES = %D%/test_group_advantage.c \
+	%D%/ppo_golden.h
 check_PROGRAMS += %D%/test_kl
 %C%_test_kl_LDADD = $(kern_libs)
 check_PROGRAMS += %D%/test_moments

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the cases of tests/data/ppo/ppo.txt (made by make_ppo_goldens.py). */
+/* Reads the cases of tests/data/ppo/ppo.txt (made by make_ppo_goldens.py) and
+ * of other files in its form. */
 #ifndef WEFT_TESTS_PPO_GOLDEN_H
 #define WEFT_TESTS_PPO_GOLDEN_H
 
@@ -75,11 +76,27 @@ static inline void golden_near(const struct golden *g, const char *what,
     CHECK(near);
 }
 
-static inline FILE *golden_open(void)
+/* The same with a tolerance that is relative alone, down to numbers that a
+ * float hardly holds. */
+static inline void golden_relative(const struct golden *g, const char *what,
+                                   double actual, double expected,
+                                   double tolerance)
 {
-    FILE *f = fopen(weft_test_data("ppo/ppo.txt"), "r");
+    double size = expected < 0 ? -expected : expected;
+    golden_near(g, what, actual, expected,
+                (tolerance * size + 1e-37) / (1 + size));
+}
+
+static inline FILE *golden_open_file(const char *path)
+{
+    FILE *f = fopen(weft_test_data(path), "r");
     REQUIRE(f != NULL);
     return f;
+}
+
+static inline FILE *golden_open(void)
+{
+    return golden_open_file("ppo/ppo.txt");
 }
 
 #endif

@@ -28,6 +28,7 @@ static void test_kl_closed_forms(void)
         check(WEFT_KL_K1, d, x, 1);
         check(WEFT_KL_K2, d, x * x / 2, x);
         check(WEFT_KL_K3, d, exp(-x) - 1 + x, 1 - exp(-x));
+        check(WEFT_KL_ABS, d, fabs(x), x == 0 ? 0 : x / fabs(x));
     }
     /* Near 0 the exponential's own digits cancel: the series
      * d^2/2 - d^3/6 + d^4/24, whose next term is 2^-36 of the first. */
@@ -50,7 +51,7 @@ static void test_kl_bound(void)
     CHECK(k.value == 10 && k.slope == 0);
     check(WEFT_KL_K1, -40, -40, 1);
     check(WEFT_KL_K2, -40, 800, -40);
-    for (int kind = WEFT_KL_K1; kind <= WEFT_KL_K3; kind++)
+    for (int kind = WEFT_KL_K1; kind <= WEFT_KL_ABS; kind++)
         CHECK(isnan(weft_k_kl((enum weft_kl) kind, NAN, -1).value));
 }
 
@@ -89,7 +90,24 @@ static void test_kl_adapt(void)
     CHECK(fabs(weft_k_kl_adapt(0.3, -99, 2, 30, 60) - 0.3 * 0.9) < 1e-15);
 }
 
+/* The mean over all tokens decides, and the limit itself is allowed. */
+static void test_kl_gate(void)
+{
+    double stat[2][WEFT_N_POLICY_STATS] = {{0}};
+    CHECK(weft_k_kl_gate(0.5f, 2, stat[0]) == 1); /* no token */
+    stat[0][WEFT_STAT_PPO_KL] = 3;
+    stat[0][WEFT_STAT_TOKENS] = 2;
+    stat[1][WEFT_STAT_PPO_KL] = -1;
+    stat[1][WEFT_STAT_TOKENS] = 2;
+    CHECK(weft_k_kl_gate(0.5f, 2, stat[0]) == 1);
+    CHECK(weft_k_kl_gate(0.49f, 2, stat[0]) == 0);
+    CHECK(weft_k_kl_gate(0.5f, 1, stat[0]) == 0);
+    CHECK(weft_k_kl_gate(0.5f, 0, stat[0]) == 1);
+    stat[1][WEFT_STAT_PPO_KL] = (double) NAN;
+    CHECK(weft_k_kl_gate(0.5f, 2, stat[0]) == 0);
+}
+
 WEFT_TESTS("kern/kl", {"test_kl_closed_forms", test_kl_closed_forms},
            {"test_kl_bound", test_kl_bound},
            {"test_kl_expectation", test_kl_expectation},
-           {"test_kl_adapt", test_kl_adapt})
+           {"test_kl_adapt", test_kl_adapt}, {"test_kl_gate", test_kl_gate})

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PPO's policy loss against verl with autograd, and finite differences. */
+/* Policy losses against verl with autograd, and finite differences. */
 #include "kern/kern.h"
 
 #include <math.h>
@@ -80,21 +80,107 @@ static void test_policy_loss_golden(void)
     CHECK_INT(n_cases, 8);
 }
 
+/* GSPO and CISPO. A weight is a few roundings of an exponential in f32 whose
+ * exponent is small or clamped. */
+static void check_kind(const struct golden *g)
+{
+    struct weft_k_policy p = {
+        .clip_low = golden_number(g, "low"),
+        .clip_high = golden_number(g, "high"),
+        .dual_clip = 1.5f, /* is PPO's alone */
+        .entropy_coef = golden_number(g, "entropy_coef"),
+        .kl_coef = golden_number(g, "kl_coef"),
+        .kl = (enum weft_kl) golden_number(g, "kl"),
+        .kind = (enum weft_policy_kind) golden_number(g, "kind"),
+    };
+    struct inputs in;
+    float dlogp[GOLDEN_MAX_N], dentropy[GOLDEN_MAX_N];
+    double stat[WEFT_N_POLICY_STATS] = {0};
+    golden_row(g, "logp", in.logp);
+    golden_row(g, "old", in.old);
+    golden_row(g, "ref", in.ref);
+    golden_row(g, "advantage", in.advantage);
+    golden_row(g, "entropy", in.entropy);
+    weft_k_policy_loss(&p, g->n, golden_number(g, "w"), in.logp, in.old,
+                       in.ref, in.advantage, in.entropy, dlogp, dentropy,
+                       stat);
+    for (int i = 0; i < g->n; i++) {
+        if (p.kl_coef == 0)
+            golden_relative(g, "dlogp", dlogp[i], golden_get(g, "dlogp")[i],
+                            1e-6);
+        else /* two terms that may cancel */
+            golden_near(g, "dlogp", dlogp[i], golden_get(g, "dlogp")[i],
+                        1e-7);
+        golden_relative(g, "dentropy", dentropy[i],
+                        golden_get(g, "dentropy")[i], 1e-6);
+    }
+    golden_near(g, "loss", stat[WEFT_STAT_LOSS], golden_get(g, "loss")[0],
+                1e-6);
+    golden_near(g, "pg_loss", stat[WEFT_STAT_PG_LOSS],
+                golden_get(g, "pg_loss")[0], 1e-6);
+    golden_near(g, "clipped", stat[WEFT_STAT_CLIPPED],
+                golden_get(g, "clipped")[0], 1e-6);
+    golden_near(g, "kl_sum", stat[WEFT_STAT_KL], golden_get(g, "kl_sum")[0],
+                1e-6);
+    CHECK(stat[WEFT_STAT_CLIPPED_LOWER] == 0);
+    CHECK(stat[WEFT_STAT_TOKENS] == g->n);
+}
+
+static void test_policy_loss_kinds(void)
+{
+    FILE *f = golden_open_file("algorithms/goldens.txt");
+    static struct golden g;
+    int n_cases = 0;
+    while (golden_next(f, "policy", &g)) {
+        check_kind(&g);
+        n_cases++;
+    }
+    fclose(f);
+    CHECK_INT(n_cases, 22);
+}
+
 /* Before the first update the ratio is 1 to the bit, and the gradient is that
  * of the plain policy gradient. */
 static void test_policy_loss_first_update(void)
 {
-    const struct weft_k_policy p = {0.2f, 0.2f, 3, 0, 0, WEFT_KL_NONE};
-    float logp[5] = {-0.1f, -20, -1e-7f, 0, -3.3f}, zero[5] = {0};
-    float advantage[5] = {1, -2, 0, 5, -0.5f}, dlogp[5], dentropy[5];
-    double stat[WEFT_N_POLICY_STATS] = {0};
-    weft_k_policy_loss(&p, 5, 0.25f, logp, logp, NULL, advantage, zero, dlogp,
-                       dentropy, stat);
-    CHECK(stat[WEFT_STAT_RATIO_MAX_DEV] == 0);
-    CHECK(stat[WEFT_STAT_LOGP_DIFF_MAX] == 0);
-    CHECK(stat[WEFT_STAT_CLIPPED] == 0);
-    for (int i = 0; i < 5; i++)
-        CHECK(dlogp[i] == -0.25f * advantage[i]);
+    for (int kind = WEFT_POLICY_PPO; kind <= WEFT_POLICY_CISPO; kind++) {
+        const struct weft_k_policy p = {.clip_low = 0.2f,
+                                        .clip_high = 0.2f,
+                                        .dual_clip = 3,
+                                        .kind = (enum weft_policy_kind) kind};
+        float logp[5] = {-0.1f, -20, -1e-7f, 0, -3.3f}, zero[5] = {0};
+        float advantage[5] = {1, -2, 0, 5, -0.5f}, dlogp[5], dentropy[5];
+        double stat[WEFT_N_POLICY_STATS] = {0};
+        weft_k_policy_loss(&p, 5, 0.25f, logp, logp, NULL, advantage, zero,
+                           dlogp, dentropy, stat);
+        CHECK(stat[WEFT_STAT_RATIO_MAX_DEV] == 0);
+        CHECK(stat[WEFT_STAT_LOGP_DIFF_MAX] == 0);
+        CHECK(stat[WEFT_STAT_CLIPPED] == 0);
+        for (int i = 0; i < 5; i++)
+            CHECK(dlogp[i] == -0.25f * advantage[i]);
+    }
+}
+
+/* A ratio that is exactly at a limit (only that of equal log-probs is exact)
+ * is not clipped and has its whole gradient; torch's maximum takes the mean
+ * of both sides there. */
+static void test_policy_loss_at_the_limit(void)
+{
+    static const float limits[2][2] = {{0, 0.2f}, {0.2f, 0}};
+    for (int kind = WEFT_POLICY_PPO; kind <= WEFT_POLICY_CISPO; kind++)
+        for (int k = 0; k < 2; k++) {
+            const struct weft_k_policy p = {
+                .clip_low = limits[k][0],
+                .clip_high = limits[k][1],
+                .kind = (enum weft_policy_kind) kind};
+            float logp[3] = {-1, -2, -0.5f}, a[3] = {1, -1, 0};
+            float entropy[3] = {0}, d[3], de[3];
+            double stat[WEFT_N_POLICY_STATS] = {0};
+            weft_k_policy_loss(&p, 3, 0.5f, logp, logp, NULL, a, entropy, d,
+                               de, stat);
+            CHECK(stat[WEFT_STAT_CLIPPED] == 0);
+            CHECK(d[0] == -0.5f && d[1] == 0.5f && d[2] == 0);
+        }
 }
 
 static double loss_at(const struct weft_k_policy *p, float logp,
@@ -110,11 +196,12 @@ static double loss_at(const struct weft_k_policy *p, float logp,
 static void test_policy_loss_finite_differences(void)
 {
     static const float logps[] = {-5, -3.1f, -2.2f, -1.9f, -1.5f, -0.25f};
-    for (int kl = WEFT_KL_NONE; kl <= WEFT_KL_K3; kl++)
+    for (int kl = WEFT_KL_NONE; kl <= WEFT_KL_ABS; kl++)
         for (size_t i = 0; i < WEFT_COUNT(logps); i++)
             for (float a = -1.5f; a < 2; a += 3) {
-                struct weft_k_policy p = {0.2f,   0.3f, 2,
-                                          0.125f, 0.5f, (enum weft_kl) kl};
+                struct weft_k_policy p = {
+                    0.2f,           0.3f, 2, 0.125f, 0.5f, (enum weft_kl) kl,
+                    WEFT_POLICY_PPO};
                 float x = logps[i], old = -2, ref = -1.5f, e = 0.75f;
                 float step = 0x1p-7f, dlogp, dentropy;
                 double stat[WEFT_N_POLICY_STATS] = {0};
@@ -137,7 +224,8 @@ static void test_policy_loss_finite_differences(void)
 static void test_policy_loss_adds_statistics(void)
 {
     /* two calls over parts of a sample sum to one call, to the bit */
-    const struct weft_k_policy p = {0.2f, 0.2f, 3, 0.01f, 0.1f, WEFT_KL_K3};
+    const struct weft_k_policy p = {
+        0.2f, 0.2f, 3, 0.01f, 0.1f, WEFT_KL_K3, WEFT_POLICY_PPO};
     float logp[7], old[7], ref[7], a[7], e[7], d1[7], d2[7], de[7];
     for (int i = 0; i < 7; i++) {
         logp[i] = -(float) i / 3 - 0.1f;
@@ -157,7 +245,8 @@ static void test_policy_loss_adds_statistics(void)
 
 static void test_policy_loss_shows_nan(void)
 {
-    const struct weft_k_policy p = {0.2f, 0.2f, 0, 0, 0, WEFT_KL_NONE};
+    const struct weft_k_policy p = {0.2f,         0.2f,           0, 0, 0,
+                                    WEFT_KL_NONE, WEFT_POLICY_PPO};
     float logp[3] = {-1, NAN, -1}, old[3] = {-1, -1, -1.5f};
     float a[3] = {1, 1, 1}, e[3] = {0}, d[3], de[3];
     double stat[WEFT_N_POLICY_STATS] = {0};
@@ -169,7 +258,9 @@ static void test_policy_loss_shows_nan(void)
 
 WEFT_TESTS("kern/policy_loss",
            {"test_policy_loss_golden", test_policy_loss_golden},
+           {"test_policy_loss_kinds", test_policy_loss_kinds},
            {"test_policy_loss_first_update", test_policy_loss_first_update},
+           {"test_policy_loss_at_the_limit", test_policy_loss_at_the_limit},
            {"test_policy_loss_finite_differences",
             test_policy_loss_finite_differences},
            {"test_policy_loss_adds_statistics",
