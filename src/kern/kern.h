@@ -475,6 +475,89 @@ void weft_k_value_loss(float clip, int32_t n, float w, const float *value,
                        const float *old_value, const float *ret,
                        float *dvalue, double stat[WEFT_N_VALUE_STATS]);
 
+/* ---- Preferences ------------------------------------------------------ */
+
+/* Statistics of losses over chosen and rejected responses. Those of a pair are
+ * added to the chosen run's, so that sums over runs are sums over pairs. A
+ * reward is beta * (log p - log p_ref) of the response, or the score of a
+ * reward model. */
+enum weft_preference_stat {
+    WEFT_PSTAT_LOSS,            /* times the weight */
+    WEFT_PSTAT_CHOSEN,          /* number of chosen runs */
+    WEFT_PSTAT_REJECTED,        /* number of rejected runs */
+    WEFT_PSTAT_CHOSEN_REWARD,   /* sums over these runs ... */
+    WEFT_PSTAT_REJECTED_REWARD, /* ... and those */
+    WEFT_PSTAT_MARGIN,          /* sum over pairs: chosen - rejected reward */
+    WEFT_PSTAT_ACCURACY,        /* number of pairs whose margin is > 0 */
+    WEFT_PSTAT_CHOSEN_LOGP,     /* sums of log p of responses; 0 for scores */
+    WEFT_PSTAT_REJECTED_LOGP,
+    WEFT_PSTAT_TOKENS,
+    WEFT_N_PREFERENCE_STATS
+};
+
+/* The tokens of one response, at least one. */
+struct weft_k_response {
+    int32_t n;
+    const float *logp, *ref_logp; /* (n) */
+    float *dlogp;                 /* (n), written */
+    double *stat;                 /* (WEFT_N_PREFERENCE_STATS), added to */
+};
+
+/* Losses of a pair of responses to a prompt, with L = log p of a response, the
+ * sum over its tokens, and h = (L - L_ref of chosen) - (that of rejected):
+ *   SIGMOID  -(1 - s) log sigmoid(beta h) - s log sigmoid(-beta h)
+ *            (DPO, arXiv 2305.18290, equation 7; s > 0: Mitchell 2023, "A note
+ *            on DPO with noisy preferences")
+ *   ROBUST   ((1 - s) of the first term - s of the second) / (1 - 2 s)
+ *            (arXiv 2403.00409)
+ *   HINGE    max(0, 1 - beta h) (SLiC, arXiv 2305.10425)
+ *   IPO      (h - 1 / (2 beta))^2 (arXiv 2310.12036, equation 17)
+ * w is the weight of the pair in the mini-batch's mean. Sums are in double, in
+ * token order. The rewards among the statistics are of sums over tokens for
+ * every kind, as in TRL. */
+enum weft_pair_kind {
+    WEFT_PAIR_SIGMOID,
+    WEFT_PAIR_ROBUST,
+    WEFT_PAIR_HINGE,
+    WEFT_PAIR_IPO
+};
+struct weft_k_pairs {
+    enum weft_pair_kind kind;
+    float beta;             /* > 0 */
+    float label_smoothing;  /* s of SIGMOID and ROBUST, in [0, 0.5) */
+    bool reference_free;    /* L_ref is 0, ref_logp is not read */
+    bool length_normalised; /* L and L_ref are means over tokens */
+};
+void weft_k_pair_loss(const struct weft_k_pairs *pairs, float w,
+                      const struct weft_k_response *chosen,
+                      const struct weft_k_response *rejected);
+
+/* KTO's loss of one response (arXiv 2402.01306), with the reward
+ * r = L - L_ref as above: of a desirable one
+ * desirable * (1 - sigmoid(beta (r - kl))), of another one
+ * undesirable * (1 - sigmoid(beta (kl - r))). kl is the batch's estimate from
+ * weft_k_kto_kl(); no gradient goes through it. Only the statistics of the
+ * response's own kind are added. */
+struct weft_k_kto {
+    float beta; /* > 0 */
+    float desirable, undesirable;
+};
+void weft_k_kto_loss(const struct weft_k_kto *kto, float w, bool is_desirable,
+                     double kl, const struct weft_k_response *response);
+/* The estimate: the mean over n responses of other prompts of L - L_ref, but
+ * at least 0. sum: of their L - L_ref; weft_k_log_ratio() gives each. */
+double weft_k_kto_kl(int32_t n, double sum);
+double weft_k_log_ratio(int32_t n, const float *logp, const float *ref_logp);
+
+/* A reward model's loss of a pair (Bradley & Terry 1952; Stiennon et al. 2020,
+ * section 3.4): -log sigmoid(chosen - rejected - margin), the margin as in
+ * arXiv 2307.09288, equation 2, plus center * (chosen + rejected)^2
+ * (arXiv 2312.09244). score, dscore: of chosen and rejected. The
+ * statistics of each run are added to its own. */
+void weft_k_bradley_terry(float center, float w, float margin,
+                          const float score[2], float dscore[2],
+                          double *const stat[2]);
+
 /* ---- Optimizer -------------------------------------------------------- */
 
 struct weft_k_adamw {

@@ -37,6 +37,7 @@ kern_sources = \
 	%D%/parts.h \
 	%D%/parts_cpu.c \
 	%D%/policy_loss_cpu.c \
+	%D%/preference_loss_cpu.c \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
 	%D%/reward_cpu.c \

@@ -17,6 +17,10 @@ check_PROGRAMS += %D%/test_moments
 check_PROGRAMS += %D%/test_policy_loss
 %C%_test_policy_loss_LDADD = $(kern_libs)
 %C%_test_policy_loss_SOURCES = %D%/test_policy_loss.c %D%/ppo_golden.h
+check_PROGRAMS += %D%/test_preference_loss
+%C%_test_preference_loss_LDADD = $(kern_libs)
+%C%_test_preference_loss_SOURCES = %D%/test_preference_loss.c \
+	%D%/ppo_golden.h
 check_PROGRAMS += %D%/test_value
 %C%_test_value_LDADD = $(kern_libs)
 %C%_test_value_SOURCES = %D%/test_value.c %D%/ppo_golden.h
