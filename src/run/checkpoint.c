@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -205,17 +206,39 @@ static void set_state(struct weft_trainer *t, struct weft_manifest *m)
     }
 }
 
+/* Removes a checkpoint under the name of what is half-written: a process that
+ * is killed meanwhile leaves no half of a checkpoint, and the next start sweeps
+ * the rest away. */
+static int remove_old(const struct weft_config *c, int32_t iteration,
+                      struct weft_err *err)
+{
+    char *path = weft_checkpoint_path(c->run_dir, iteration);
+    size_t size = strlen(c->run_dir) + 80;
+    char *half = weft_alloc(size, 1);
+    int rc = path && half ? 0 : weft_err_nomem(err, "a path", size);
+    if (!rc)
+        rc = weft_dir_may_be_removed(path, err);
+    if (!rc) {
+        char *name = strrchr(path, '/');
+        snprintf(half, size, "%.*s/.%s.tmp-%ld", (int) (name - path), path,
+                 name + 1, (long) getpid());
+        if (rename(path, half))
+            rc = weft_err_sys(err, "remove", path);
+    }
+    if (!rc)
+        rc = weft_dir_remove(half, err);
+    weft_free(half);
+    weft_free(path);
+    return rc;
+}
+
 /* Removes all checkpoints except the newest `keep`. */
 static int prune(const struct weft_config *c, struct weft_err *err)
 {
     int32_t *found, n;
     int rc = weft_checkpoint_list(c->run_dir, &found, &n, err);
-    for (int32_t i = c->checkpoint.keep; i < n && !rc; i++) {
-        char *path = weft_checkpoint_path(c->run_dir, found[i]);
-        rc = path ? weft_dir_remove(path, err)
-                  : weft_err_nomem(err, "a path", strlen(c->run_dir));
-        weft_free(path);
-    }
+    for (int32_t i = c->checkpoint.keep; i < n && !rc; i++)
+        rc = remove_old(c, found[i], err);
     weft_free(found);
     return rc;
 }
