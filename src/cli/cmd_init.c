@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "model/init.h"
+#include "run/init.h"
 
 int weft_cmd_init(int argc, char **argv);
 extern const char weft_help_init[];

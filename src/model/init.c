@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/init.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/rng.h"
 #include "model/tensors.h"
-#include "model/tokenizer.h"
 #include "model/weights.h"
 
 /* ---- Presets ---------------------------------------------------------- */
@@ -60,134 +57,6 @@ bool weft_init_preset(const char *name, struct weft_init_options *o)
         return true;
     }
     return false;
-}
-
-/* ---- Tokenizers ------------------------------------------------------- */
-
-/* The byte tokenizer's special tokens; the first ends a text. */
-static const char *const byte_specials[] = {"<|endoftext|>", "<|im_start|>",
-                                            "<|im_end|>"};
-static const char byte_config[] =
-    "{\n"
-    "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
-    "  \"eos_token\": \"<|endoftext|>\",\n"
-    "  \"pad_token\": \"<|endoftext|>\",\n"
-    "  \"clean_up_tokenization_spaces\": false\n"
-    "}\n";
-
-/* The files of a tokenizer in a Hugging Face folder; only the first is
- * required. */
-static const char *const tokenizer_files[] = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "chat_template.jinja",   "vocab.json",
-    "merges.txt"};
-
-static int write_byte_tokenizer(const char *dir, struct weft_err *err)
-{
-    char *json = weft_path_join(dir, tokenizer_files[0]);
-    char *config = weft_path_join(dir, tokenizer_files[1]);
-    int rc = json && config ? 0 : weft_err_nomem(err, dir, strlen(dir));
-    if (!rc)
-        rc = weft_tokenizer_write_bytes(json, byte_specials,
-                                        WEFT_COUNT(byte_specials), err);
-    if (!rc)
-        rc = weft_file_write(config, byte_config, sizeof byte_config - 1,
-                             err);
-    weft_free(json);
-    weft_free(config);
-    return rc;
-}
-
-static int copy_tokenizer(const char *from, const char *dir,
-                          struct weft_err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < WEFT_COUNT(tokenizer_files) && !rc; i++) {
-        char *a = weft_path_join(from, tokenizer_files[i]);
-        char *b = weft_path_join(dir, tokenizer_files[i]);
-        if (!a || !b)
-            rc = weft_err_nomem(err, dir, strlen(dir));
-        else if (weft_file_exists(a))
-            rc = weft_file_copy(a, b, err);
-        else if (i == 0)
-            rc = weft_err_set(err, WEFT_ENOTFOUND,
-                              "no tokenizer in '%s': it has no "
-                              "tokenizer.json",
-                              from);
-        weft_free(a);
-        weft_free(b);
-    }
-    return rc;
-}
-
-/* The id of a key such as "eos_token", which holds a text, or a map with its
- * content. -1: none. */
-static int32_t special_id(const struct weft_tokenizer *tok,
-                          const json_t *config, const char *key)
-{
-    const json_t *v = json_object_get(config, key);
-    if (json_is_object(v))
-        v = json_object_get(v, "content");
-    return json_is_string(v) ? weft_tokenizer_find(tok, json_string_value(v))
-                             : -1;
-}
-
-/* Takes vocabulary size and special ids from the tokenizer in `dir`. */
-static int take_ids(const char *dir, struct weft_arch *a,
-                    struct weft_err *err)
-{
-    struct weft_tokenizer *tok = NULL;
-    char *path = weft_path_join(dir, tokenizer_files[1]), *text = NULL;
-    size_t n;
-    json_t *config = NULL;
-    int rc = path ? weft_tokenizer_open(dir, &tok, err)
-                  : weft_err_nomem(err, dir, strlen(dir));
-    if (!rc && weft_file_exists(path)) {
-        json_error_t e;
-        rc = weft_file_read(path, (size_t) 16 << 20, &text, &n, err);
-        config = rc ? NULL : json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-        if (!rc && !config)
-            rc = weft_err_set(err, WEFT_EFORMAT, "'%s': line %d: %s", path,
-                              e.line, e.text);
-    }
-    if (rc)
-        goto out;
-    int32_t size = weft_tokenizer_size(tok);
-    if (a->shape.vocab == 0)
-        a->shape.vocab = size;
-    if (a->shape.vocab < size)
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "a vocabulary of %d is smaller than the "
-                          "tokenizer's %d tokens",
-                          a->shape.vocab, size);
-    a->bos = special_id(tok, config, "bos_token");
-    a->pad = special_id(tok, config, "pad_token");
-    int32_t eos = special_id(tok, config, "eos_token");
-    if (eos >= 0)
-        a->eos[a->n_eos++] = eos;
-out:
-    json_decref(config);
-    weft_free(text);
-    weft_free(path);
-    weft_tokenizer_free(tok);
-    return rc;
-}
-
-static int make_tokenizer(const struct weft_init_options *o, const char *dir,
-                          struct weft_arch *a, struct weft_err *err)
-{
-    int rc;
-    if (!o->tokenizer && a->shape.vocab == 0)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "without a tokenizer the vocabulary's size must "
-                            "be given");
-    if (!o->tokenizer)
-        return 0;
-    if (strcmp(o->tokenizer, "bytes") == 0)
-        rc = write_byte_tokenizer(dir, err);
-    else
-        rc = copy_tokenizer(o->tokenizer, dir, err);
-    return rc ? rc : take_ids(dir, a, err);
 }
 
 /* ---- Weights ---------------------------------------------------------- */
@@ -273,7 +142,7 @@ out:
     return rc;
 }
 
-/* ---- The folder ------------------------------------------------------- */
+/* ---- The model --------------------------------------------------------- */
 
 static int check_options(const struct weft_init_options *o,
                          struct weft_err *err)
@@ -326,36 +195,19 @@ static void describe(const struct weft_init_options *o, struct weft_arch *a)
         weft_arch_make_scalar(a);
 }
 
-int weft_init_model(const struct weft_init_options *o, const char *dir,
-                    struct weft_arch *arch_out, struct weft_err *err)
+int weft_init_arch(const struct weft_init_options *o, struct weft_arch *out,
+                   struct weft_err *err)
 {
-    struct weft_arch a;
-    char *stage;
     int rc = check_options(o, err);
-    if (!rc && !weft_path_is_free(dir))
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "'%s' exists already; remove it or choose another "
-                          "name",
-                          dir);
-    if (rc)
-        return rc;
-    describe(o, &a);
-    rc = weft_dir_stage(dir, &stage, err);
-    if (rc)
-        return rc;
-    rc = make_tokenizer(o, stage, &a, err);
     if (!rc)
-        rc = weft_arch_check(&a, err);
-    if (!rc)
-        rc = weft_arch_write(stage, &a, err);
-    if (!rc)
-        rc = write_weights(o, stage, &a, err);
-    if (!rc)
-        rc = weft_dir_commit(stage, dir, false, err);
-    else
-        (void) weft_dir_remove(stage, NULL);
-    weft_free(stage);
-    if (!rc && arch_out)
-        *arch_out = a;
+        describe(o, out);
     return rc;
+}
+
+int weft_init_write(const struct weft_init_options *o,
+                    const struct weft_arch *arch, const char *dir,
+                    struct weft_err *err)
+{
+    int rc = weft_arch_write(dir, arch, err);
+    return rc ? rc : write_weights(o, dir, arch, err);
 }

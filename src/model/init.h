@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a randomly initialised model folder of a given size, for tests,
- * benchmarks and first experiments. Matrices are normal with deviation `std`,
+ * Randomly initialised models of a given size, for tests, benchmarks and first
+ * experiments; run/init.h makes whole folders of them. Matrices are normal with deviation `std`,
  * norms 1, biases 0. A weight is a pure function of (seed, tensor, element).
  * So folders of one seed are the same however they were written, and a
  * scalar-head model has the layers of the language model of that seed.
@@ -24,8 +24,8 @@ struct weft_init_options {
     bool tied, attention_bias, scalar_head;
     enum weft_dtype dtype; /* of the files */
     uint64_t seed;
-    const char *tokenizer;    /* NULL: none; "bytes": a byte-level one; else a
-                              folder whose tokenizer is copied */
+    const char *tokenizer; /* of the folder, by weft_tokenizer_place(); NULL:
+                              none */
     uint64_t max_shard_bytes; /* 0: one file */
 };
 
@@ -33,9 +33,14 @@ struct weft_init_options {
  * other options alone. False when there is none of that name. */
 bool weft_init_preset(const char *name, struct weft_init_options *options);
 
-/* Makes the folder; on failure nothing is left. `dir` must be an empty folder,
- * or not exist. arch_out (may be NULL) gets what was made. */
-int weft_init_model(const struct weft_init_options *options, const char *dir,
-                    struct weft_arch *arch_out, struct weft_err *err);
+/* Describes the model of these options; its vocabulary is as given, its special
+ * ids are none. Errors: WEFT_EINVAL. */
+int weft_init_arch(const struct weft_init_options *options,
+                   struct weft_arch *out, struct weft_err *err);
+
+/* Writes configuration and weights into a folder. */
+int weft_init_write(const struct weft_init_options *options,
+                    const struct weft_arch *arch, const char *dir,
+                    struct weft_err *err);
 
 #endif

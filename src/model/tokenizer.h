@@ -73,4 +73,17 @@ bool weft_tokenizer_is_special(const struct weft_tokenizer *tok, int32_t id);
 int weft_tokenizer_write_bytes(const char *path, const char *const *special,
                                size_t n, struct weft_err *err);
 
+/* What a model's configuration says of its tokenizer; an id is -1 for none. */
+struct weft_tokenizer_ids {
+    int32_t size; /* weft_tokenizer_size() */
+    int32_t bos, eos, pad;
+};
+
+/* Puts a tokenizer into a model folder: `which` is "bytes" for a byte-level
+ * one, or a folder whose tokenizer is copied. Errors: WEFT_ENOTFOUND,
+ * WEFT_EFORMAT, those of writing files. */
+int weft_tokenizer_place(const char *which, const char *dir,
+                         struct weft_tokenizer_ids *out,
+                         struct weft_err *err);
+
 #endif

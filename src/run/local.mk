@@ -2,8 +2,8 @@
 run_sources = \
 	%D%/chart.c %D%/chart.h \
 	%D%/checkpoint.c %D%/checkpoint.h \
-	%D%/common.c %D%/common.h \
 	%D%/child.c %D%/child.h \
+	%D%/common.c %D%/common.h \
 	%D%/config.c %D%/config.h \
 	%D%/config_check.c \
 	%D%/config_keys.h \
@@ -13,9 +13,11 @@ run_sources = \
 	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
-	%D%/fuse.c %D%/fuse.h %D%/fuse_inside.h \
+	%D%/fuse.c %D%/fuse.h \
+	%D%/fuse_inside.h \
 	%D%/fuse_measure.c \
 	%D%/info.c %D%/info.h \
+	%D%/init.c %D%/init.h \
 	%D%/inputs.c %D%/inputs.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
@@ -30,9 +32,9 @@ run_sources = \
 	%D%/ppo.c %D%/ppo.h \
 	%D%/ppo_infer.c \
 	%D%/ppo_metrics.c \
+	%D%/ppo_reward.c \
 	%D%/ppo_times.c \
 	%D%/ppo_train.c \
-	%D%/ppo_reward.c \
 	%D%/process.c %D%/process.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \

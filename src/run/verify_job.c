@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "model/init.h"
+#include "run/init.h"
 #include "run/plan_needs.h"
 #include "run/text.h"
 

@@ -12,8 +12,6 @@ check_PROGRAMS += %D%/test_weights_refused
 %C%_test_weights_refused_SOURCES = %D%/test_weights_refused.c \
 	%D%/weights_fixture.h
 %C%_test_weights_refused_LDADD = $(model_libs)
-check_PROGRAMS += %D%/test_init
-%C%_test_init_LDADD = $(model_libs)
 check_PROGRAMS += %D%/test_tokenizer
 %C%_test_tokenizer_LDADD = $(model_libs)
 check_PROGRAMS += %D%/test_tokenizer_bad

@@ -73,3 +73,5 @@ check_PROGRAMS += %D%/test_zero_bytes
 check_PROGRAMS += %D%/test_renderer
 %C%_test_renderer_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_renderer_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_init
+%C%_test_init_LDADD = $(service_libs)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/init.c: what `weft init` makes is a model that opens, is normal where
+/* run/init.c: what `weft init` makes is a model that opens, is normal where
  * it should be, and is a function of the seed. */
 #include <dirent.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "harness.h"
-#include "model/init.h"
+#include "run/init.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
 #include "model/weights.h"
@@ -274,7 +274,7 @@ static void test_presets(void)
     CHECK(!weft_init_preset("7e", &(struct weft_init_options){0}));
 }
 
-WEFT_TESTS("model/init", {"test_folder", test_folder},
+WEFT_TESTS("run/init", {"test_folder", test_folder},
            {"test_distribution", test_distribution}, {"test_seed", test_seed},
            {"test_same_numbers", test_same_numbers},
            {"test_copied_tokenizer", test_copied_tokenizer},
