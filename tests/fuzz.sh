@@ -3,8 +3,8 @@
 #
 # Builds the fuzz targets tests/fuzz/fuzz_*.c with clang's libFuzzer and the
 # address and undefined-behaviour sanitizers, and runs each for a short while
-# on its corpus, tests/fuzz/corpus/<name>/. A target is linked with the base
-# and model rooms and the sources it names in a line "fuzz-sources: a.c b.c".
+# on its corpus, tests/fuzz/corpus/<name>/. A target is linked with the rooms
+# base, model and text and the sources it names in a line "fuzz-sources: a.c b.c".
 #
 # WEFT_FUZZ_SECONDS (5) per target; 0 only builds them. The programs stay in
 # the build folder's fuzz/ for longer runs: fuzz/fuzz_x CORPUS.
@@ -47,12 +47,14 @@ compile()
 
 fuzzing=-fsanitize=fuzzer-no-link
 library=
-for f in "$src"/src/base/*.c "$src"/src/model/*.c; do
-    # Only what the build lists.
-    grep -qsF "/${f##*/}" "$src/src/base/local.mk" \
-        "$src/src/model/local.mk" || continue
-    compile "$f"
-    library="$library $obj"
+for room in base model text; do
+    for f in $(cd "$src/src/$room" && find . -name '*.c' | LC_ALL=C sort); do
+        # Only what the build lists.
+        f=${f#./}
+        grep -qF "/$f" "$src/src/$room/local.mk" || continue
+        compile "$src/src/$room/$f"
+        library="$library $obj"
+    done
 done
 
 failed=0

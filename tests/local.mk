@@ -55,6 +55,7 @@ sh_tests = \
 if WEFT_HAVE_CUNIT
 include tests/base/local.mk
 include tests/model/local.mk
+include tests/text/local.mk
 include tests/kern/local.mk
 include tests/schedule/local.mk
 include tests/plan/local.mk

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 #include "run/text.h"
 
 WEFT_COMMAND(tokenize);

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
-#include "model/chat.h"
+#include "text/chat.h"
 #include "run/config_keys.h"
 
 struct check {

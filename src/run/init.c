@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 /* Places the tokenizer, and takes vocabulary size and special ids from it. */
 static int place_tokenizer(const struct weft_init_options *o, const char *dir,

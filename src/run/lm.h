@@ -6,7 +6,7 @@
 
 #include "graphs/graphs.h"
 #include "model/arch.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 #include "run/rollout.h"
 
 struct weft_model {

@@ -4,9 +4,9 @@
 #ifndef WEFT_RUN_RENDERER_H
 #define WEFT_RUN_RENDERER_H
 
-#include "model/chat.h"
-#include "model/dataset.h"
-#include "model/tokenizer.h"
+#include "text/chat.h"
+#include "text/dataset.h"
+#include "text/tokenizer.h"
 
 struct weft_renderer_options {
     /* "none": plain text; "auto": the folder's template if it has one, else

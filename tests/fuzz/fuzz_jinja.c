@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "model/jinja.h"
+#include "text/jinja/jinja.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n);
 

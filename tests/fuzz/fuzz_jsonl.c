@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "model/chat.h"
-#include "model/dataset.h"
+#include "text/chat.h"
+#include "text/dataset.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n);
 

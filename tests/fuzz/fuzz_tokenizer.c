@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n);
 

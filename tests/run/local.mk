@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la $(model_libs)
+service_libs = libweft_run.la libweft_model.la $(text_libs)
 
 check_PROGRAMS += %D%/test_config
 %C%_test_config_LDADD = $(service_libs)

@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/str.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 #include "run/reward.h"
 
 /* Path of a GSM8K file in a static buffer, or NULL when it is not there. */

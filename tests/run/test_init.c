@@ -11,7 +11,7 @@
 #include "harness.h"
 #include "run/init.h"
 #include "model/safetensors.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 #include "model/weights.h"
 
 static char dir[64];

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "model/unicode.h"
+#include "text/unicode/unicode.h"
 #include "run/samples.h"
 
 enum { MOST = 64 };

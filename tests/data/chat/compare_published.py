@@ -3,8 +3,8 @@
 """Compares Weft's renderings of published chat templates with Transformers'.
 
     pip install transformers jinja2
-    make tests/model/render_jinja
-    python3 compare_published.py FOLDER BUILD/tests/model/render_jinja
+    make tests/text/render_jinja
+    python3 compare_published.py FOLDER BUILD/tests/text/render_jinja
 
 FOLDER holds templates (*.jinja) that others published; none of them is part
 of Weft. Every template is rendered for conversations of 0 to 5 turns, with and
