@@ -35,11 +35,11 @@ int weft_cmd_info(int argc, char **argv)
                         0, 0, &first, &status))
         return status;
     struct weft_err err = {0};
-    struct weft_text text = {0};
+    struct weft_string text = {0};
     int rc = weft_info(json, &text, &err);
     if (!rc)
         fwrite(text.data, 1, text.n, stdout);
-    weft_text_release(&text);
+    weft_string_release(&text);
     if (rc)
         return weft_cli_fail("info", &err);
     return weft_cli_finish("info");

@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/string.h"
+#include "run/report.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/report.h"
-#include "run/text.h"
 
 WEFT_COMMAND(report);
 
@@ -43,13 +43,13 @@ int weft_cmd_report(int argc, char **argv)
     char *path = NULL;
     if (weft_report_write(argv[first], output, &path, &err) != 0)
         return weft_cli_fail("report", &err);
-    struct weft_text text = {0};
-    weft_text_add_json(&text, path);
+    struct weft_string text = {0};
+    weft_string_add_json(&text, path);
     if (json)
         printf("{\"report\": %s}\n", text.data ? text.data : "null");
     else
         puts(path);
-    weft_text_release(&text);
+    weft_string_release(&text);
     weft_free(path);
     return weft_cli_finish("report");
 }

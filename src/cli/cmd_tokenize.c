@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/string.h"
+#include "text/tokenizer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "text/tokenizer.h"
-#include "run/text.h"
 
 WEFT_COMMAND(tokenize);
 
@@ -139,10 +139,10 @@ static int decode(const struct weft_tokenizer *tok, const struct options *o,
         rc = weft_tokenizer_decode(tok, id, n_ids, o->skip_special, &text,
                                    &n_text, err);
     if (!rc && o->json) {
-        struct weft_text out = {0};
-        weft_text_add_json_str(&out, (struct weft_str){text, n_text});
+        struct weft_string out = {0};
+        weft_string_add_json_str(&out, (struct weft_str){text, n_text});
         printf("{\"text\": %s}\n", out.data ? out.data : "null");
-        weft_text_release(&out);
+        weft_string_release(&out);
     } else if (!rc) {
         fwrite(text, 1, n_text, stdout);
         putchar('\n');

@@ -11,11 +11,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/string.h"
+#include "run/config.h"
+#include "run/verify_job.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/config.h"
-#include "run/text.h"
-#include "run/verify_job.h"
 
 WEFT_COMMAND(verify);
 
@@ -171,17 +171,17 @@ static void put_row(struct table *t, const struct weft_verify_row *row,
     t->why = r->why;
 }
 
-static void add_hash(struct weft_text *t, const char *name, uint64_t hash)
+static void add_hash(struct weft_string *t, const char *name, uint64_t hash)
 {
-    weft_text_addf(t, ", \"%s\": \"%016" PRIx64 "\"", name, hash);
+    weft_string_addf(t, ", \"%s\": \"%016" PRIx64 "\"", name, hash);
 }
 
-static void add_words(struct weft_text *t, const char *name,
+static void add_words(struct weft_string *t, const char *name,
                       const char *words)
 {
     if (words[0]) {
-        weft_text_addf(t, ", \"%s\": ", name);
-        weft_text_add_json(t, words);
+        weft_string_addf(t, ", \"%s\": ", name);
+        weft_string_add_json(t, words);
     }
 }
 
@@ -189,13 +189,13 @@ static void put_json(const struct table *table,
                      const struct weft_verify_row *row, const char *label,
                      const struct weft_verify_result *r)
 {
-    struct weft_text t = {0};
-    weft_text_addf(&t,
-                   "%s\n {\"row\": \"%s\", \"ranks\": %d, \"devices\": %d, "
-                   "\"state\": \"%s\", \"seconds\": ",
-                   table->n_done > 0 ? "," : "", label, row->ranks,
-                   row->ranks * row->devices, state_name[r->state]);
-    weft_text_add_number(&t, r->seconds);
+    struct weft_string t = {0};
+    weft_string_addf(&t,
+                     "%s\n {\"row\": \"%s\", \"ranks\": %d, \"devices\": %d, "
+                     "\"state\": \"%s\", \"seconds\": ",
+                     table->n_done > 0 ? "," : "", label, row->ranks,
+                     row->ranks * row->devices, state_name[r->state]);
+    weft_string_add_number(&t, r->seconds);
     if (r->state <= WEFT_VERIFY_DIFFERS) {
         add_hash(&t, "rollouts", r->hashes.tokens);
         add_hash(&t, "logprobs", r->hashes.logprobs);
@@ -206,9 +206,9 @@ static void put_json(const struct table *table,
     } else {
         add_words(&t, "why", r->why.text);
     }
-    weft_text_add(&t, "}");
+    weft_string_add(&t, "}");
     fputs(t.data ? t.data : "", stdout);
-    weft_text_release(&t);
+    weft_string_release(&t);
 }
 
 static void summary(const struct table *t)

@@ -133,7 +133,7 @@ static double py(const struct plot *p, double y)
 /* ---- Drawing ---------------------------------------------------------- */
 
 /* "25k" rather than 25000. */
-static void add_tick(struct weft_text *out, double v)
+static void add_tick(struct weft_string *out, double v)
 {
     static const char unit[] = {'k', 'M', 'G', 'T'};
     int k = -1;
@@ -142,73 +142,74 @@ static void add_tick(struct weft_text *out, double v)
             v /= 1000;
             k++;
         }
-    weft_text_addf(out, "%.4g", v);
+    weft_string_addf(out, "%.4g", v);
     if (k >= 0)
-        weft_text_addf(out, "%c", unit[k]);
+        weft_string_addf(out, "%c", unit[k]);
 }
 
-static void add_grid(const struct plot *p, struct weft_text *out)
+static void add_grid(const struct plot *p, struct weft_string *out)
 {
     double step = weft_chart_step(p->y1 - p->y0, 4);
     for (double k = ceil(p->y0 / step); k * step <= p->y1; k++) {
         double y = py(p, k * step);
-        weft_text_addf(out,
-                       "<line class=\"grid\" x1=\"%d\" x2=\"%d\" "
-                       "y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" "
-                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
-                       LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 3.5);
+        weft_string_addf(out,
+                         "<line class=\"grid\" x1=\"%d\" x2=\"%d\" "
+                         "y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" "
+                         "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
+                         LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 3.5);
         add_tick(out, k == 0 ? 0.0 : k * step);
-        weft_text_add(out, "</text>");
+        weft_string_add(out, "</text>");
     }
     step = fmax(1, weft_chart_step(p->x1 - p->x0, 5));
     for (double k = ceil(p->x0 / step); k * step <= p->x1; k++)
-        weft_text_addf(out,
-                       "<text class=\"tick\" x=\"%.1f\" y=\"%d\" "
-                       "text-anchor=\"middle\">%.0f</text>",
-                       px(p, k * step), HEIGHT - 6, k * step);
+        weft_string_addf(out,
+                         "<text class=\"tick\" x=\"%.1f\" y=\"%d\" "
+                         "text-anchor=\"middle\">%.0f</text>",
+                         px(p, k * step), HEIGHT - 6, k * step);
 }
 
 /* The band's outline: along its upper edge and back along the lower. */
-static void add_band(const struct plot *p, int s, struct weft_text *out)
+static void add_band(const struct plot *p, int s, struct weft_string *out)
 {
     const double *low = p->low + (size_t) s * p->n;
     const double *high = p->high + (size_t) s * p->n;
     size_t start = out->n;
     bool any = false;
-    weft_text_addf(out, "<path class=\"%s s%d\" d=\"",
-                   p->c->stacked ? "area" : "band", s);
+    weft_string_addf(out, "<path class=\"%s s%d\" d=\"",
+                     p->c->stacked ? "area" : "band", s);
     for (size_t k = 0; k < p->n; k++)
         if (isfinite(low[k]) && isfinite(high[k])) {
-            weft_text_addf(out, "%c%.1f %.1f", any ? 'L' : 'M',
-                           px(p, p->x[k]), py(p, high[k]));
+            weft_string_addf(out, "%c%.1f %.1f", any ? 'L' : 'M',
+                             px(p, p->x[k]), py(p, high[k]));
             any = true;
         }
     for (size_t k = p->n; any && k-- > 0;)
         if (isfinite(low[k]) && isfinite(high[k]))
-            weft_text_addf(out, "L%.1f %.1f", px(p, p->x[k]), py(p, low[k]));
-    weft_text_add(out, "Z\"/>");
+            weft_string_addf(out, "L%.1f %.1f", px(p, p->x[k]),
+                             py(p, low[k]));
+    weft_string_add(out, "Z\"/>");
     if (!any && !out->failed) {
         out->n = start;
         out->data[start] = 0;
     }
 }
 
-static void add_line(const struct plot *p, int s, struct weft_text *out)
+static void add_line(const struct plot *p, int s, struct weft_string *out)
 {
     const double *y = p->y + (size_t) s * p->n;
     bool pen = false;
-    weft_text_addf(out, "<path class=\"line s%d\" d=\"", s);
+    weft_string_addf(out, "<path class=\"line s%d\" d=\"", s);
     for (size_t k = 0; k < p->n; k++) {
         if (isfinite(y[k]))
-            weft_text_addf(out, "%c%.1f %.1f", pen ? 'L' : 'M',
-                           px(p, p->x[k]), py(p, y[k]));
+            weft_string_addf(out, "%c%.1f %.1f", pen ? 'L' : 'M',
+                             px(p, p->x[k]), py(p, y[k]));
         pen = isfinite(y[k]);
     }
-    weft_text_add(out, "\"/>");
+    weft_string_add(out, "\"/>");
 }
 
 /* Dots, which show their numbers under the pointer. */
-static void add_dots(const struct plot *p, int s, struct weft_text *out)
+static void add_dots(const struct plot *p, int s, struct weft_string *out)
 {
     const struct weft_chart_series *in = &p->c->series[s];
     const double *y = p->y + (size_t) s * p->n;
@@ -216,41 +217,42 @@ static void add_dots(const struct plot *p, int s, struct weft_text *out)
     for (size_t k = 0; k < p->n; k++) {
         if (!isfinite(y[k]))
             continue;
-        weft_text_addf(out,
-                       "<circle class=\"%s s%d\" cx=\"%.1f\" cy=\"%.1f\" "
-                       "r=\"%s\"><title>",
-                       few ? "dot" : "hit", s, px(p, p->x[k]), py(p, y[k]),
-                       few ? "2" : "4");
-        weft_text_add_html(out, in->label);
-        weft_text_addf(out, " %.5g, iteration %.0f</title></circle>",
-                       p->n == p->c->n ? in->y[k] : y[k], p->x[k]);
+        weft_string_addf(out,
+                         "<circle class=\"%s s%d\" cx=\"%.1f\" cy=\"%.1f\" "
+                         "r=\"%s\"><title>",
+                         few ? "dot" : "hit", s, px(p, p->x[k]), py(p, y[k]),
+                         few ? "2" : "4");
+        weft_string_add_html(out, in->label);
+        weft_string_addf(out, " %.5g, iteration %.0f</title></circle>",
+                         p->n == p->c->n ? in->y[k] : y[k], p->x[k]);
     }
 }
 
-static void add_head(const struct weft_chart *c, struct weft_text *out)
+static void add_head(const struct weft_chart *c, struct weft_string *out)
 {
-    weft_text_add(out, "<figure><figcaption><b>");
-    weft_text_add_html(out, c->title);
-    weft_text_add(out, "</b>");
+    weft_string_add(out, "<figure><figcaption><b>");
+    weft_string_add_html(out, c->title);
+    weft_string_add(out, "</b>");
     if (c->unit) {
-        weft_text_add(out, " <span class=\"unit\">");
-        weft_text_add_html(out, c->unit);
-        weft_text_add(out, "</span>");
+        weft_string_add(out, " <span class=\"unit\">");
+        weft_string_add_html(out, c->unit);
+        weft_string_add(out, "</span>");
     }
     for (int s = 0; s < c->n_series && c->n_series > 1; s++) {
-        weft_text_addf(out, " <span class=\"key\"><i class=\"s%d\"></i>", s);
-        weft_text_add_html(out, c->series[s].label);
-        weft_text_add(out, "</span>");
+        weft_string_addf(out, " <span class=\"key\"><i class=\"s%d\"></i>",
+                         s);
+        weft_string_add_html(out, c->series[s].label);
+        weft_string_add(out, "</span>");
     }
-    weft_text_addf(out,
-                   "</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" "
-                   "aria-label=\"",
-                   WIDTH, HEIGHT);
-    weft_text_add_html(out, c->title);
-    weft_text_add(out, "\">");
+    weft_string_addf(out,
+                     "</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" "
+                     "aria-label=\"",
+                     WIDTH, HEIGHT);
+    weft_string_add_html(out, c->title);
+    weft_string_add(out, "\">");
 }
 
-void weft_chart_add(const struct weft_chart *chart, struct weft_text *out)
+void weft_chart_add(const struct weft_chart *chart, struct weft_string *out)
 {
     struct plot p = {.c = chart};
     if (prepare(&p)) {
@@ -262,7 +264,7 @@ void weft_chart_add(const struct weft_chart *chart, struct weft_text *out)
             add_line(&p, s, out);
         for (int s = 0; s < chart->n_series; s++)
             add_dots(&p, s, out);
-        weft_text_add(out, "</svg></figure>\n");
+        weft_string_add(out, "</svg></figure>\n");
     }
     weft_free(p.x);
 }

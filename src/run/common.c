@@ -23,37 +23,37 @@ static bool is_own(const struct weft_config_key *key)
 /* Appends a line "name is value" for each key. */
 static void add_keys(const struct weft_config_key *key, size_t n,
                      unsigned flag, const void *base, const char *prefix,
-                     struct weft_text *out)
+                     struct weft_string *out)
 {
     for (size_t i = 0; i < n; i++) {
         if (!(key[i].flags & flag) || is_own(&key[i]))
             continue;
-        weft_text_addf(out, "'%s%s' is ", prefix, key[i].name);
+        weft_string_addf(out, "'%s%s' is ", prefix, key[i].name);
         if (!weft_config_value(&key[i], base, out))
-            weft_text_add(out, "not set");
-        weft_text_add(out, "\n");
+            weft_string_add(out, "not set");
+        weft_string_add(out, "\n");
     }
 }
 
 static void add_hash(const char *what, struct weft_hash hash,
-                     struct weft_text *out)
+                     struct weft_string *out)
 {
     char digits[WEFT_HASH_DIGITS + 1];
     weft_hash_format(hash, digits);
-    weft_text_addf(out, "%s has the checksum %s\n", what, digits);
+    weft_string_addf(out, "%s has the checksum %s\n", what, digits);
 }
 
 static void add_model(const char *name, const struct weft_run_model *m,
-                      struct weft_text *out)
+                      struct weft_string *out)
 {
     const struct weft_shape *s = &m->arch.shape;
     if (s->n_layers > 0)
-        weft_text_addf(out, "the %s's model has %d layers and %lld numbers\n",
-                       name, (int) s->n_layers,
-                       (long long) weft_shape_n_params(s));
+        weft_string_addf(
+            out, "the %s's model has %d layers and %lld numbers\n", name,
+            (int) s->n_layers, (long long) weft_shape_n_params(s));
 }
 
-static int add_plans(const struct weft_config *c, struct weft_text *out,
+static int add_plans(const struct weft_config *c, struct weft_string *out,
                      struct weft_err *err)
 {
     struct weft_hash hash;
@@ -72,7 +72,7 @@ static int add_plans(const struct weft_config *c, struct weft_text *out,
     return rc;
 }
 
-static int add_prompts(const struct weft_trainer *t, struct weft_text *out,
+static int add_prompts(const struct weft_trainer *t, struct weft_string *out,
                        struct weft_err *err)
 {
     struct weft_hasher *hasher = weft_hasher_create();
@@ -88,13 +88,13 @@ static int add_prompts(const struct weft_trainer *t, struct weft_text *out,
     return 0;
 }
 
-static int describe(const struct weft_trainer *t, struct weft_text *out,
+static int describe(const struct weft_trainer *t, struct weft_string *out,
                     struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     add_keys(weft_config_keys, weft_config_n_keys,
              weft_config_bit(c->algorithm), c, "", out);
-    weft_text_addf(out, "'reward' is a list of %d\n", (int) c->n_rewards);
+    weft_string_addf(out, "'reward' is a list of %d\n", (int) c->n_rewards);
     for (int32_t r = 0; r < c->n_rewards; r++) {
         add_keys(weft_reward_keys, weft_reward_n_keys,
                  1u << c->reward[r].type, &c->reward[r], "reward.", out);
@@ -106,7 +106,7 @@ static int describe(const struct weft_trainer *t, struct weft_text *out,
     int rc = add_plans(c, out, err);
     if (!rc)
         rc = add_prompts(t, out, err);
-    return rc ? rc : weft_text_check(out, "the configuration", err);
+    return rc ? rc : weft_string_check(out, "the configuration", err);
 }
 
 /* WEFT_EINVAL: names the first line in which the texts differ. Both end in a
@@ -127,7 +127,8 @@ static int compare(const char *mine, const char *first, struct weft_err *err)
     }
 }
 
-int weft_run_same(const struct weft_text *mine, int rc, struct weft_err *err)
+int weft_run_same(const struct weft_string *mine, int rc,
+                  struct weft_err *err)
 {
     char *first = NULL;
     size_t n = mine->n + 1;
@@ -151,9 +152,9 @@ int weft_run_same(const struct weft_text *mine, int rc, struct weft_err *err)
 
 int weft_run_common(const struct weft_trainer *t, struct weft_err *err)
 {
-    struct weft_text mine = {0};
+    struct weft_string mine = {0};
     int rc = describe(t, &mine, err);
     rc = weft_run_same(&mine, rc, err);
-    weft_text_release(&mine);
+    weft_string_release(&mine);
     return rc;
 }

@@ -5,7 +5,7 @@
 #ifndef WEFT_RUN_COMMON_H
 #define WEFT_RUN_COMMON_H
 
-#include "run/text.h"
+#include "base/string.h"
 #include "run/trainer.h"
 
 /* Compares configuration (without paths, which may differ between nodes),
@@ -15,6 +15,7 @@
 int weft_run_common(const struct weft_trainer *trainer, struct weft_err *err);
 /* The same for lines of text "name is value". rc: this rank's error in making
  * them, or 0. */
-int weft_run_same(const struct weft_text *mine, int rc, struct weft_err *err);
+int weft_run_same(const struct weft_string *mine, int rc,
+                  struct weft_err *err);
 
 #endif

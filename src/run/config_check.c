@@ -235,15 +235,16 @@ static bool moved(const char *old, const char *now)
 }
 
 static bool same(const struct weft_config_key *k, const void *old,
-                 const void *now, struct weft_text *a, struct weft_text *b)
+                 const void *now, struct weft_string *a,
+                 struct weft_string *b)
 {
     a->n = b->n = 0;
     bool has_a = weft_config_value(k, old, a);
     bool has_b = weft_config_value(k, now, b);
     if (!has_a)
-        weft_text_add(a, "not set");
+        weft_string_add(a, "not set");
     if (!has_b)
-        weft_text_add(b, "not set");
+        weft_string_add(b, "not set");
     if (a->failed || b->failed || strcmp(a->data, b->data) == 0)
         return true;
     return has_a && has_b && k->type == WEFT_KEY_PATH
@@ -256,7 +257,7 @@ static bool same(const struct weft_config_key *k, const void *old,
 static const struct weft_config_key *differing(
     const struct weft_config_key *keys, size_t n, unsigned bit,
     unsigned numbers, bool accept, const void *old, const void *now,
-    struct weft_text *a, struct weft_text *b)
+    struct weft_string *a, struct weft_string *b)
 {
     for (size_t i = 0; i < n; i++)
         if ((keys[i].flags & bit) && (keys[i].flags & numbers)
@@ -286,7 +287,7 @@ static int refuse(const struct weft_config *now, const char *key,
 
 static int check_reward_resume(const struct weft_config *old,
                                const struct weft_config *now,
-                               struct weft_text *a, struct weft_text *b,
+                               struct weft_string *a, struct weft_string *b,
                                struct weft_err *err)
 {
     if (old->n_rewards != now->n_rewards)
@@ -313,7 +314,7 @@ int weft_config_check_resume(const struct weft_config *old,
                              const struct weft_config *now,
                              struct weft_err *err)
 {
-    struct weft_text a = {0}, b = {0};
+    struct weft_string a = {0}, b = {0};
     const struct weft_config_key *k = differing(
         weft_config_keys, weft_config_n_keys, weft_config_bit(now->algorithm),
         WEFT_KEY_NUMBERS, now->resume.accept_changed_inputs, old, now, &a,
@@ -329,10 +330,10 @@ int weft_config_check_resume(const struct weft_config *old,
     else
         rc = check_reward_resume(old, now, &a, &b, err);
     if (!rc)
-        rc = weft_text_check(&a, "the configuration", err);
+        rc = weft_string_check(&a, "the configuration", err);
     if (!rc)
-        rc = weft_text_check(&b, "the configuration", err);
-    weft_text_release(&a);
-    weft_text_release(&b);
+        rc = weft_string_check(&b, "the configuration", err);
+    weft_string_release(&a);
+    weft_string_release(&b);
     return rc;
 }

@@ -3,8 +3,8 @@
 #ifndef WEFT_RUN_CONFIG_KEYS_H
 #define WEFT_RUN_CONFIG_KEYS_H
 
+#include "base/string.h"
 #include "run/config.h"
-#include "run/text.h"
 
 enum weft_key_type {
     WEFT_KEY_INT,      /* int32_t */
@@ -69,7 +69,7 @@ const char *weft_config_standard(const struct weft_config_key *key,
 
 /* Appends a key's value in `base` as YAML; false: it is NULL. */
 bool weft_config_value(const struct weft_config_key *key, const void *base,
-                       struct weft_text *out);
+                       struct weft_string *out);
 
 /* The i-th of "a|b|c" (its length in n_out), or NULL. */
 const char *weft_config_word(const char *words, int i, size_t *n_out);

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "run/text.h"
+#include "base/string.h"
 
 enum column { TOKENS, LOGPROBS, REF_LOGPROBS, VALUES, ADVANTAGES, N_COLUMNS };
 
@@ -63,34 +63,34 @@ static void part_end(const struct part *part)
         weft_tile_unacquire(part->tile);
 }
 
-static void add_digest(struct weft_text *t, uint64_t digest)
+static void add_digest(struct weft_string *t, uint64_t digest)
 {
-    weft_text_addf(t, "\"%016" PRIx64 "\"", digest);
+    weft_string_addf(t, "\"%016" PRIx64 "\"", digest);
 }
 
-static void add_values(struct weft_text *t, enum column c,
+static void add_values(struct weft_string *t, enum column c,
                        const struct part *part)
 {
     const int32_t *token = part->data;
     const float *x = part->data;
-    weft_text_add(t, "[");
+    weft_string_add(t, "[");
     for (int32_t k = 0; k < part->n; k++) {
-        weft_text_add(t, k > 0 ? ", " : "");
+        weft_string_add(t, k > 0 ? ", " : "");
         if (c == TOKENS)
-            weft_text_addf(t, "%d", token[k]);
+            weft_string_addf(t, "%d", token[k]);
         else
-            weft_text_add_float(t, x[k]);
+            weft_string_add_float(t, x[k]);
     }
-    weft_text_add(t, "]");
+    weft_string_add(t, "]");
 }
 
 /* Adds a column's digest over all samples in index order, then of each. */
-static int add_column(struct weft_text *t, const struct weft_ppo *p,
+static int add_column(struct weft_string *t, const struct weft_ppo *p,
                       enum column c)
 {
     bool values = p->t->config.digest == WEFT_DIGEST_VALUES;
     struct weft_hasher *all = weft_hasher_create();
-    struct weft_text each = {0};
+    struct weft_string each = {0};
     struct part part = {0};
     if (!all)
         return weft_err_nomem(p->err, "digests", 1024);
@@ -100,7 +100,7 @@ static int add_column(struct weft_text *t, const struct weft_ppo *p,
             break;
         size_t bytes = (size_t) part.n * 4;
         weft_hasher_add(all, part.data, bytes);
-        weft_text_add(&each, i > 0 ? ",\n  " : "");
+        weft_string_add(&each, i > 0 ? ",\n  " : "");
         if (values)
             add_values(&each, c, &part);
         else
@@ -108,59 +108,59 @@ static int add_column(struct weft_text *t, const struct weft_ppo *p,
         part_end(&part);
     }
     if (part.tile) {
-        weft_text_addf(t, ",\n \"%s\": {\"all\": ", column_name[c]);
+        weft_string_addf(t, ",\n \"%s\": {\"all\": ", column_name[c]);
         add_digest(t, weft_hasher_digest64(all));
-        weft_text_addf(t, ", \"%s\": [\n  ", values ? "values" : "samples");
-        weft_text_add(t, each.data ? each.data : "");
-        weft_text_add(t, "]}");
+        weft_string_addf(t, ", \"%s\": [\n  ", values ? "values" : "samples");
+        weft_string_add(t, each.data ? each.data : "");
+        weft_string_add(t, "]}");
     }
     t->failed = t->failed || each.failed;
-    weft_text_release(&each);
+    weft_string_release(&each);
     weft_hasher_free(all);
     return 0;
 }
 
 /* Adds the bits of the steps' gradient norms. */
-static void add_norms(struct weft_text *t, const char *name,
+static void add_norms(struct weft_string *t, const char *name,
                       const struct weft_ppo_update *u)
 {
-    weft_text_addf(t, ",\n \"%s\": [", name);
+    weft_string_addf(t, ",\n \"%s\": [", name);
     for (int32_t i = 0; i < u->n_norms; i++) {
         const struct weft_grad_norm *norm = weft_tile_acquire(u->norm[i],
                                                               WEFT_READ);
         uint64_t bits;
         memcpy(&bits, &norm->norm, sizeof bits);
-        weft_text_add(t, i > 0 ? ", " : "");
+        weft_string_add(t, i > 0 ? ", " : "");
         add_digest(t, bits);
         weft_tile_unacquire(u->norm[i]);
     }
-    weft_text_add(t, "]");
+    weft_string_add(t, "]");
 }
 
 int weft_digest_write(const struct weft_ppo *p)
 {
     const struct weft_config *config = &p->t->config;
     int64_t iteration = p->iteration + 1;
-    struct weft_text t = {0};
+    struct weft_string t = {0};
     int rc = 0;
     if (config->digest == WEFT_DIGEST_NONE)
         return 0;
-    weft_text_addf(&t, "{\"iteration\": %lld", (long long) iteration);
+    weft_string_addf(&t, "{\"iteration\": %lld", (long long) iteration);
     for (int c = 0; c < N_COLUMNS && !rc; c++)
         rc = add_column(&t, p, (enum column) c);
     add_norms(&t, "actor_grad_norms", &p->actor_update);
     add_norms(&t, "critic_grad_norms", &p->critic_update);
-    weft_text_add(&t, "}\n");
+    weft_string_add(&t, "}\n");
     char *path = weft_digest_path(config->run_dir, iteration);
     char *dir = path ? weft_path_parent(path) : NULL;
     t.failed = t.failed || !dir;
     if (!rc)
-        rc = weft_text_check(&t, "digests", p->err);
+        rc = weft_string_check(&t, "digests", p->err);
     if (!rc)
         rc = weft_dir_create(dir, p->err);
     if (!rc)
         rc = weft_file_write(path, t.data, t.n, p->err);
-    weft_text_release(&t);
+    weft_string_release(&t);
     weft_free(dir);
     weft_free(path);
     return rc;

@@ -49,7 +49,7 @@ static int collect(struct facts *f, struct weft_err *err)
 
 /* ---- Text ------------------------------------------------------------- */
 
-static void add_bytes(struct weft_text *out, int64_t bytes)
+static void add_bytes(struct weft_string *out, int64_t bytes)
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double x = (double) bytes;
@@ -57,175 +57,182 @@ static void add_bytes(struct weft_text *out, int64_t bytes)
     for (; x >= 1024 && k + 1 < WEFT_COUNT(unit); k++)
         x /= 1024;
     if (bytes <= 0)
-        weft_text_add(out, "unknown");
+        weft_string_add(out, "unknown");
     else
-        weft_text_addf(out, "%.4g %s", x, unit[k]);
+        weft_string_addf(out, "%.4g %s", x, unit[k]);
 }
 
-static void add_size(struct weft_text *out, const char *name, int64_t bytes)
+static void add_size(struct weft_string *out, const char *name, int64_t bytes)
 {
-    weft_text_addf(out, "  %-12s ", name);
+    weft_string_addf(out, "  %-12s ", name);
     add_bytes(out, bytes);
-    weft_text_add(out, "\n");
+    weft_string_add(out, "\n");
 }
 
-static void text_machine(const struct weft_topology *m, struct weft_text *out)
+static void text_machine(const struct weft_topology *m,
+                         struct weft_string *out)
 {
-    weft_text_addf(out, "\nmachine\n  %-12s %s\n", "CPU",
-                   m->cpu_name[0] ? m->cpu_name : "unknown");
-    weft_text_addf(out,
-                   "  %-12s %d in %d package%s, %d hardware threads, %d "
-                   "usable\n",
-                   "cores", m->n_cores, m->n_packages,
-                   m->n_packages == 1 ? "" : "s", m->n_threads, m->n_usable);
+    weft_string_addf(out, "\nmachine\n  %-12s %s\n", "CPU",
+                     m->cpu_name[0] ? m->cpu_name : "unknown");
+    weft_string_addf(out,
+                     "  %-12s %d in %d package%s, %d hardware threads, %d "
+                     "usable\n",
+                     "cores", m->n_cores, m->n_packages,
+                     m->n_packages == 1 ? "" : "s", m->n_threads,
+                     m->n_usable);
     add_size(out, "L1 data", m->l1d_bytes);
     add_size(out, "L2", m->l2_bytes);
-    weft_text_addf(out, "  %-12s ", "L3");
+    weft_string_addf(out, "  %-12s ", "L3");
     if (m->n_l3 > 1)
-        weft_text_addf(out, "%d x ", m->n_l3);
+        weft_string_addf(out, "%d x ", m->n_l3);
     add_bytes(out, m->l3_bytes);
-    weft_text_addf(out, "\n  %-12s %d", "NUMA nodes", m->n_numa);
+    weft_string_addf(out, "\n  %-12s %d", "NUMA nodes", m->n_numa);
     for (int i = 0; i < m->n_numa && i < WEFT_TOPOLOGY_NUMA_MAX; i++) {
-        weft_text_add(out, i == 0 ? ": " : ", ");
+        weft_string_add(out, i == 0 ? ": " : ", ");
         add_bytes(out, m->numa_bytes[i]);
     }
-    weft_text_add(out, "\n");
+    weft_string_add(out, "\n");
     add_size(out, "memory", m->memory_bytes);
     add_size(out, "free", m->free_bytes);
 }
 
-static void text_devices(const struct facts *f, struct weft_text *out)
+static void text_devices(const struct facts *f, struct weft_string *out)
 {
-    weft_text_add(out, "\nCUDA devices\n");
+    weft_string_add(out, "\nCUDA devices\n");
     if (f->n_devices == 0)
-        weft_text_addf(out, "  none: %s\n",
-                       f->why_none ? f->why_none : "no reason given");
+        weft_string_addf(out, "  none: %s\n",
+                         f->why_none ? f->why_none : "no reason given");
     for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++) {
         const struct weft_k_device *d = &f->device[i];
-        weft_text_addf(out,
-                       "  %d: %s, compute capability %d.%d, %d "
-                       "multiprocessors, ",
-                       i, d->name, d->major, d->minor, d->n_multiprocessors);
+        weft_string_addf(out,
+                         "  %d: %s, compute capability %d.%d, %d "
+                         "multiprocessors, ",
+                         i, d->name, d->major, d->minor,
+                         d->n_multiprocessors);
         add_bytes(out, d->memory_bytes);
-        weft_text_add(out, "\n");
+        weft_string_add(out, "\n");
     }
 }
 
-static void add_text(const struct facts *f, struct weft_text *out)
+static void add_text(const struct facts *f, struct weft_string *out)
 {
-    weft_text_addf(out, "weft %s\n\nbuild\n%s", weft_version(),
-                   WEFT_CONFIGURE_SUMMARY);
-    weft_text_addf(out, "\nruntime\n  %-12s %s\n  %-12s %s\n  %-12s %s\n",
-                   "StarPU", WEFT_STARPU_NAME, "MPI", WEFT_MPI_NAME, "CUDA",
-                   WEFT_CUDA_NAME);
+    weft_string_addf(out, "weft %s\n\nbuild\n%s", weft_version(),
+                     WEFT_CONFIGURE_SUMMARY);
+    weft_string_addf(out, "\nruntime\n  %-12s %s\n  %-12s %s\n  %-12s %s\n",
+                     "StarPU", WEFT_STARPU_NAME, "MPI", WEFT_MPI_NAME, "CUDA",
+                     WEFT_CUDA_NAME);
 #ifdef WEFT_HAVE_MPI
-    weft_text_addf(out, "  %-12s StarPU %s while it waits for one%s\n",
-                   "messages", weft_rt_messages_nap() ? "sleeps" : "spins",
-                   weft_rt_messages_nap() ? ""
-                                          : ": slow where ranks share cores");
+    weft_string_addf(
+        out, "  %-12s StarPU %s while it waits for one%s\n", "messages",
+        weft_rt_messages_nap() ? "sleeps" : "spins",
+        weft_rt_messages_nap() ? "" : ": slow where ranks share cores");
 #endif
     text_machine(&f->machine, out);
     text_devices(f, out);
-    weft_text_addf(out, "\nkernels\n  %-12s %s\n  %-12s %s", "best here",
-                   weft_k_isa_name(f->best), "chosen",
-                   weft_k_isa_name(f->chosen));
+    weft_string_addf(out, "\nkernels\n  %-12s %s\n  %-12s %s", "best here",
+                     weft_k_isa_name(f->best), "chosen",
+                     weft_k_isa_name(f->chosen));
     if (f->isa_err.code)
-        weft_text_addf(out, " (%s)", f->isa_err.text);
-    weft_text_addf(out, "\n  %-12s", "same bits");
+        weft_string_addf(out, " (%s)", f->isa_err.text);
+    weft_string_addf(out, "\n  %-12s", "same bits");
     for (int i = 0; i < WEFT_N_ISAS; i++)
         if (weft_k_isa_same_bits((enum weft_isa) i, f->chosen))
-            weft_text_addf(out, " %s", weft_k_isa_name((enum weft_isa) i));
-    weft_text_addf(out,
-                   "\n\nlimits\n  %-12s %d CPU devices, %d tensor blocks, %d "
-                   "rewards\n\nenvironment\n",
-                   "a run", weft_rt_max_devices(), WEFT_MAX_BLOCKS,
-                   WEFT_MAX_REWARDS);
+            weft_string_addf(out, " %s", weft_k_isa_name((enum weft_isa) i));
+    weft_string_addf(
+        out,
+        "\n\nlimits\n  %-12s %d CPU devices, %d tensor blocks, %d "
+        "rewards\n\nenvironment\n",
+        "a run", weft_rt_max_devices(), WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
         const char *value = getenv(variable[i].name);
-        weft_text_addf(out, "  %-12s %s%s  %s\n", variable[i].name,
-                       value ? "= " : "not set", value ? value : "",
-                       variable[i].meaning);
+        weft_string_addf(out, "  %-12s %s%s  %s\n", variable[i].name,
+                         value ? "= " : "not set", value ? value : "",
+                         variable[i].meaning);
     }
 }
 
 /* ---- JSON ------------------------------------------------------------- */
 
-static void add_key(struct weft_text *out, const char *key, const char *value)
+static void add_key(struct weft_string *out, const char *key,
+                    const char *value)
 {
-    weft_text_addf(out, "\"%s\": ", key);
-    weft_text_add_json(out, value);
+    weft_string_addf(out, "\"%s\": ", key);
+    weft_string_add_json(out, value);
 }
 
-static void json_machine(const struct weft_topology *m, struct weft_text *out)
+static void json_machine(const struct weft_topology *m,
+                         struct weft_string *out)
 {
-    weft_text_add(out, ", \"machine\": {");
+    weft_string_add(out, ", \"machine\": {");
     add_key(out, "cpu", m->cpu_name);
-    weft_text_addf(out,
-                   ", \"packages\": %d, \"cores\": %d, \"threads\": %d, "
-                   "\"usable\": %d, \"l1d_bytes\": %lld, \"l2_bytes\": %lld, "
-                   "\"l3_bytes\": %lld, \"l3_caches\": %d, \"numa_bytes\": [",
-                   m->n_packages, m->n_cores, m->n_threads, m->n_usable,
-                   (long long) m->l1d_bytes, (long long) m->l2_bytes,
-                   (long long) m->l3_bytes, m->n_l3);
+    weft_string_addf(
+        out,
+        ", \"packages\": %d, \"cores\": %d, \"threads\": %d, "
+        "\"usable\": %d, \"l1d_bytes\": %lld, \"l2_bytes\": %lld, "
+        "\"l3_bytes\": %lld, \"l3_caches\": %d, \"numa_bytes\": [",
+        m->n_packages, m->n_cores, m->n_threads, m->n_usable,
+        (long long) m->l1d_bytes, (long long) m->l2_bytes,
+        (long long) m->l3_bytes, m->n_l3);
     for (int i = 0; i < m->n_numa && i < WEFT_TOPOLOGY_NUMA_MAX; i++)
-        weft_text_addf(out, "%s%lld", i > 0 ? ", " : "",
-                       (long long) m->numa_bytes[i]);
-    weft_text_addf(out, "], \"memory_bytes\": %lld, \"free_bytes\": %lld}",
-                   (long long) m->memory_bytes, (long long) m->free_bytes);
+        weft_string_addf(out, "%s%lld", i > 0 ? ", " : "",
+                         (long long) m->numa_bytes[i]);
+    weft_string_addf(out, "], \"memory_bytes\": %lld, \"free_bytes\": %lld}",
+                     (long long) m->memory_bytes, (long long) m->free_bytes);
 }
 
-static void json_devices(const struct facts *f, struct weft_text *out)
+static void json_devices(const struct facts *f, struct weft_string *out)
 {
-    weft_text_add(out, ", \"cuda_devices\": [");
+    weft_string_add(out, ", \"cuda_devices\": [");
     for (int i = 0; i < f->n_devices && i < MAX_DEVICES; i++) {
         const struct weft_k_device *d = &f->device[i];
-        weft_text_add(out, i > 0 ? ", {" : "{");
+        weft_string_add(out, i > 0 ? ", {" : "{");
         add_key(out, "name", d->name);
-        weft_text_addf(out,
-                       ", \"memory_bytes\": %lld, \"compute_capability\": "
-                       "\"%d.%d\", \"multiprocessors\": %d}",
-                       (long long) d->memory_bytes, d->major, d->minor,
-                       d->n_multiprocessors);
+        weft_string_addf(out,
+                         ", \"memory_bytes\": %lld, \"compute_capability\": "
+                         "\"%d.%d\", \"multiprocessors\": %d}",
+                         (long long) d->memory_bytes, d->major, d->minor,
+                         d->n_multiprocessors);
     }
-    weft_text_add(out, "], ");
+    weft_string_add(out, "], ");
     add_key(out, "cuda_devices_why_none",
             f->n_devices == 0 ? f->why_none : NULL);
 }
 
-static void add_json(const struct facts *f, struct weft_text *out)
+static void add_json(const struct facts *f, struct weft_string *out)
 {
-    weft_text_add(out, "{");
+    weft_string_add(out, "{");
     add_key(out, "version", weft_version());
-    weft_text_add(out, ", ");
+    weft_string_add(out, ", ");
     add_key(out, "build", WEFT_CONFIGURE_SUMMARY);
-    weft_text_add(out, ", ");
+    weft_string_add(out, ", ");
     add_key(out, "starpu", WEFT_STARPU_NAME);
-    weft_text_add(out, ", ");
+    weft_string_add(out, ", ");
     add_key(out, "mpi", WEFT_MPI_NAME);
-    weft_text_add(out, ", ");
+    weft_string_add(out, ", ");
     add_key(out, "cuda", WEFT_CUDA_NAME);
-    weft_text_addf(out, ", \"messages_nap\": %s",
-                   weft_rt_messages_nap() ? "true" : "false");
+    weft_string_addf(out, ", \"messages_nap\": %s",
+                     weft_rt_messages_nap() ? "true" : "false");
     json_machine(&f->machine, out);
     json_devices(f, out);
-    weft_text_add(out, ", \"kernels\": {");
+    weft_string_add(out, ", \"kernels\": {");
     add_key(out, "best", weft_k_isa_name(f->best));
-    weft_text_add(out, ", ");
+    weft_string_add(out, ", ");
     add_key(out, "chosen", weft_k_isa_name(f->chosen));
-    weft_text_add(out, ", ");
+    weft_string_add(out, ", ");
     add_key(out, "error", f->isa_err.code ? f->isa_err.text : NULL);
-    weft_text_addf(out,
-                   "}, \"limits\": {\"devices\": %d, \"tensor_blocks\": %d, "
-                   "\"rewards\": %d}, \"environment\": {",
-                   weft_rt_max_devices(), WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
+    weft_string_addf(
+        out,
+        "}, \"limits\": {\"devices\": %d, \"tensor_blocks\": %d, "
+        "\"rewards\": %d}, \"environment\": {",
+        weft_rt_max_devices(), WEFT_MAX_BLOCKS, WEFT_MAX_REWARDS);
     for (size_t i = 0; i < WEFT_COUNT(variable); i++) {
-        weft_text_add(out, i > 0 ? ", " : "");
+        weft_string_add(out, i > 0 ? ", " : "");
         add_key(out, variable[i].name, getenv(variable[i].name));
     }
-    weft_text_add(out, "}}\n");
+    weft_string_add(out, "}}\n");
 }
 
-int weft_info(bool json, struct weft_text *out, struct weft_err *err)
+int weft_info(bool json, struct weft_string *out, struct weft_err *err)
 {
     struct facts f;
     int rc = collect(&f, err);
@@ -235,5 +242,5 @@ int weft_info(bool json, struct weft_text *out, struct weft_err *err)
         add_json(&f, out);
     else
         add_text(&f, out);
-    return weft_text_check(out, "the report", err);
+    return weft_string_check(out, "the report", err);
 }

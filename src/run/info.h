@@ -3,10 +3,10 @@
 #ifndef WEFT_RUN_INFO_H
 #define WEFT_RUN_INFO_H
 
-#include "run/text.h"
+#include "base/string.h"
 
 /* Appends the description as text, or as one JSON object. Starts no runtime.
  * Errors: no memory, an error of hwloc. */
-int weft_info(bool json, struct weft_text *out, struct weft_err *err);
+int weft_info(bool json, struct weft_string *out, struct weft_err *err);
 
 #endif

@@ -233,21 +233,21 @@ static const char *name_of(const char *path)
 
 int weft_inputs_common(const struct weft_inputs *in, struct weft_err *err)
 {
-    struct weft_text text = {0};
+    struct weft_string text = {0};
     for (size_t i = 0; i < in->n; i++) {
         char digits[WEFT_HASH_DIGITS + 1];
         if (strstr(in->input[i].key, ".command"))
             continue;
         weft_hash_format(in->input[i].hash, digits);
-        weft_text_addf(&text,
-                       "'%s' of %s has %llu bytes with the checksum "
-                       "%s\n",
-                       name_of(in->input[i].path), in->input[i].key,
-                       (unsigned long long) in->input[i].n_bytes, digits);
+        weft_string_addf(&text,
+                         "'%s' of %s has %llu bytes with the checksum "
+                         "%s\n",
+                         name_of(in->input[i].path), in->input[i].key,
+                         (unsigned long long) in->input[i].n_bytes, digits);
     }
-    int rc = weft_text_check(&text, "a run's files", err);
+    int rc = weft_string_check(&text, "a run's files", err);
     rc = weft_run_same(&text, rc, err);
-    weft_text_release(&text);
+    weft_string_release(&text);
     return rc;
 }
 

@@ -12,9 +12,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/string.h"
 #include "run/context.h"
 #include "run/renderer.h"
-#include "run/text.h"
 
 enum { BATCH = 256 }; /* rows computed at a time */
 
@@ -40,9 +40,9 @@ static int open_output(struct job *j, struct weft_err *err)
     j->out = stdout;
     if (!j->o->output)
         return 0;
-    struct weft_text name = {0};
-    weft_text_addf(&name, "%s.part", j->o->output);
-    int rc = weft_text_check(&name, "a path", err);
+    struct weft_string name = {0};
+    weft_string_addf(&name, "%s.part", j->o->output);
+    int rc = weft_string_check(&name, "a path", err);
     if (rc)
         return rc;
     j->beside = name.data;
@@ -107,31 +107,31 @@ static int job_close(struct job *j, int rc, struct weft_err *err)
     return rc;
 }
 
-static int put_line(struct job *j, struct weft_text *line,
+static int put_line(struct job *j, struct weft_string *line,
                     struct weft_err *err)
 {
-    weft_text_add(line, "\n");
-    int rc = weft_text_check(line, "a line", err);
+    weft_string_add(line, "\n");
+    int rc = weft_string_check(line, "a line", err);
     if (!rc && fwrite(line->data, 1, line->n, j->out) != line->n)
         rc = weft_err_sys(err, "write",
                           j->o->output ? j->o->output : "standard output");
-    weft_text_release(line);
+    weft_string_release(line);
     j->n_lines++;
     return rc;
 }
 
-static void add_ids(struct weft_text *line, const int32_t *id, int32_t n)
+static void add_ids(struct weft_string *line, const int32_t *id, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
-        weft_text_addf(line, "%s%d", i ? ", " : "", id[i]);
+        weft_string_addf(line, "%s%d", i ? ", " : "", id[i]);
 }
 
 /* Appends a JSON list; NaN becomes null. */
-static void add_floats(struct weft_text *line, const float *x, int32_t n)
+static void add_floats(struct weft_string *line, const float *x, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
-        weft_text_add(line, i ? ", " : "");
-        weft_text_add_float(line, x[i]);
+        weft_string_add(line, i ? ", " : "");
+        weft_string_add_float(line, x[i]);
     }
 }
 
@@ -203,26 +203,26 @@ static int write_sample(void *ctx, int32_t p, int32_t s,
     struct job *j = ctx;
     const int32_t *token = weft_rollout_token(r);
     int32_t n = r->n_total - r->n_prompt;
-    struct weft_text line = {0};
+    struct weft_string line = {0};
     char *text = NULL;
     size_t n_text;
     int rc = weft_tokenizer_decode(j->model->tokenizer, token + r->n_prompt,
                                    (size_t) n, true, &text, &n_text, err);
     if (rc)
         return rc;
-    weft_text_addf(&line,
-                   "{\"index\": %lld, \"sample\": %d, "
-                   "\"prompt_tokens\": [",
-                   (long long) (j->first + p), s);
+    weft_string_addf(&line,
+                     "{\"index\": %lld, \"sample\": %d, "
+                     "\"prompt_tokens\": [",
+                     (long long) (j->first + p), s);
     add_ids(&line, token, r->n_prompt);
-    weft_text_add(&line, "], \"tokens\": [");
+    weft_string_add(&line, "], \"tokens\": [");
     add_ids(&line, token + r->n_prompt, n);
-    weft_text_add(&line, "], \"logprobs\": [");
+    weft_string_add(&line, "], \"logprobs\": [");
     add_floats(&line, weft_rollout_logp(r) + r->n_prompt, n);
-    weft_text_add(&line, "], \"text\": ");
-    weft_text_add_json_str(&line, (struct weft_str){text, n_text});
-    weft_text_addf(&line, ", \"finish_reason\": \"%s\"}",
-                   r->ended ? "stop" : "length");
+    weft_string_add(&line, "], \"text\": ");
+    weft_string_add_json_str(&line, (struct weft_str){text, n_text});
+    weft_string_addf(&line, ", \"finish_reason\": \"%s\"}",
+                     r->ended ? "stop" : "length");
     weft_free(text);
     return put_line(j, &line, err);
 }
@@ -307,15 +307,15 @@ static int encode_line(struct job *j, const struct weft_row *row,
                                              out, err)
                  : weft_renderer_encode_prompt(&j->renderer, tokenizer, row,
                                                out, err);
-    struct weft_text text = {0};
-    weft_text_add_n(&text, row->prompt.s, row->prompt.n);
-    weft_text_add_n(&text, row->response.s, row->response.n);
-    int rc = weft_text_check(&text, "a text", err);
+    struct weft_string text = {0};
+    weft_string_add_n(&text, row->prompt.s, row->prompt.n);
+    weft_string_add_n(&text, row->response.s, row->response.n);
+    int rc = weft_string_check(&text, "a text", err);
     joined.prompt = (struct weft_str){text.data, text.n};
     if (!rc)
         rc = weft_renderer_encode_prompt(&j->renderer, tokenizer, &joined,
                                          out, err);
-    weft_text_release(&text);
+    weft_string_release(&text);
     return rc;
 }
 
@@ -364,17 +364,18 @@ static int score_batch(struct job *j, int32_t n, struct weft_err *err)
         rc = weft_lm_score(j->model, n, j->prompt,
                            j->o->lm.sampling.temperature, value, err);
     for (int32_t i = 0; i < n && !rc; i++) {
-        struct weft_text line = {0};
-        weft_text_addf(&line, "{\"index\": %lld, ", (long long) j->first + i);
+        struct weft_string line = {0};
+        weft_string_addf(&line, "{\"index\": %lld, ",
+                         (long long) j->first + i);
         if (scalar) {
-            weft_text_add(&line, "\"score\": ");
+            weft_string_add(&line, "\"score\": ");
         } else {
-            weft_text_add(&line, "\"tokens\": [");
+            weft_string_add(&line, "\"tokens\": [");
             add_ids(&line, j->prompt[i].token, j->prompt[i].n);
-            weft_text_add(&line, "], \"logprobs\": [");
+            weft_string_add(&line, "], \"logprobs\": [");
         }
         add_floats(&line, value[i], scalar ? 1 : j->prompt[i].n);
-        weft_text_add(&line, scalar ? "}" : "]}");
+        weft_string_add(&line, scalar ? "}" : "]}");
         rc = put_line(j, &line, err);
     }
     for (int32_t i = 0; i < n; i++)

@@ -51,7 +51,6 @@ run_sources = \
 	%D%/sft.c \
 	%D%/store.c %D%/store.h \
 	%D%/tensorboard.c %D%/tensorboard.h \
-	%D%/text.c %D%/text.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c \

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "run/text.h"
+#include "base/string.h"
 
 enum { PATH_BYTES = 4096, MAX_BYTES = 1 << 28 };
 
@@ -141,92 +141,93 @@ int weft_manifest_add_input(struct weft_manifest *m, const char *key,
 /* ---- Writing ---------------------------------------------------------- */
 
 static void add_key(const struct weft_manifest *m, const struct key *key,
-                    struct weft_text *t)
+                    struct weft_string *t)
 {
     const char *at = (const char *) m + key->offset;
-    weft_text_addf(t, "%s \"%s\": ", t->n > 2 ? ",\n" : "", key->name);
+    weft_string_addf(t, "%s \"%s\": ", t->n > 2 ? ",\n" : "", key->name);
     switch (key->type) {
     case INT:
-        weft_text_addf(t, "%" PRId64, *(const int64_t *) at);
+        weft_string_addf(t, "%" PRId64, *(const int64_t *) at);
         break;
     case REAL:
-        weft_text_add_number(t, *(const double *) at);
+        weft_string_add_number(t, *(const double *) at);
         break;
     case VERSION:
-        weft_text_add_json(t, at);
+        weft_string_add_json(t, at);
         break;
     case DTYPE:
     case ISA:
-        weft_text_add_json(t, word_of(key->type, *(const int *) at));
+        weft_string_add_json(t, word_of(key->type, *(const int *) at));
         break;
     }
 }
 
-static void add_digits(struct weft_text *t, struct weft_hash hash)
+static void add_digits(struct weft_string *t, struct weft_hash hash)
 {
     char digits[WEFT_HASH_DIGITS + 1];
     weft_hash_format(hash, digits);
-    weft_text_addf(t, "\"%s\"", digits);
+    weft_string_addf(t, "\"%s\"", digits);
 }
 
-static void add_files(const struct weft_manifest *m, struct weft_text *t)
+static void add_files(const struct weft_manifest *m, struct weft_string *t)
 {
-    weft_text_addf(t, ",\n \"%s\": {", files);
+    weft_string_addf(t, ",\n \"%s\": {", files);
     for (size_t i = 0; i < m->n_files; i++) {
         const struct weft_file_hash *h = &m->file[i].hash;
-        weft_text_add(t, i > 0 ? ",\n  " : "\n  ");
-        weft_text_add_json(t, m->file[i].name);
-        weft_text_addf(t, ": {\"bytes\": %" PRIu64 ", \"xxh3\": [",
-                       h->n_bytes);
+        weft_string_add(t, i > 0 ? ",\n  " : "\n  ");
+        weft_string_add_json(t, m->file[i].name);
+        weft_string_addf(t, ": {\"bytes\": %" PRIu64 ", \"xxh3\": [",
+                         h->n_bytes);
         for (size_t k = 0; k < h->n_chunks; k++) {
-            weft_text_add(t, k > 0 ? ", " : "");
+            weft_string_add(t, k > 0 ? ", " : "");
             add_digits(t, h->chunk[k]);
         }
-        weft_text_add(t, "]}");
+        weft_string_add(t, "]}");
     }
-    weft_text_add(t, "\n }");
+    weft_string_add(t, "\n }");
 }
 
-static void add_inputs(const struct weft_manifest *m, struct weft_text *t)
+static void add_inputs(const struct weft_manifest *m, struct weft_string *t)
 {
-    weft_text_addf(t, ",\n \"%s\": [", inputs);
+    weft_string_addf(t, ",\n \"%s\": [", inputs);
     for (size_t i = 0; i < m->n_inputs; i++) {
         const struct weft_manifest_input *in = &m->input[i];
-        weft_text_add(t, i > 0 ? ",\n  {\"key\": " : "\n  {\"key\": ");
-        weft_text_add_json(t, in->key);
-        weft_text_add(t, ", \"path\": ");
-        weft_text_add_json(t, in->path);
-        weft_text_addf(t,
-                       ", \"bytes\": %" PRIu64 ", \"xxh3\": ", in->n_bytes);
+        weft_string_add(t, i > 0 ? ",\n  {\"key\": " : "\n  {\"key\": ");
+        weft_string_add_json(t, in->key);
+        weft_string_add(t, ", \"path\": ");
+        weft_string_add_json(t, in->path);
+        weft_string_addf(t,
+                         ", \"bytes\": %" PRIu64 ", \"xxh3\": ", in->n_bytes);
         add_digits(t, in->hash);
-        weft_text_add(t, "}");
+        weft_string_add(t, "}");
     }
-    weft_text_add(t, "\n ]");
+    weft_string_add(t, "\n ]");
 }
 
 int weft_manifest_write(const struct weft_manifest *m, const char *folder,
                         struct weft_err *err)
 {
     char path[PATH_BYTES];
-    struct weft_text t = {0};
-    weft_text_add(&t, "{\n");
+    struct weft_string t = {0};
+    weft_string_add(&t, "{\n");
     for (size_t i = 0; i < WEFT_COUNT(keys); i++)
         add_key(m, &keys[i], &t);
-    weft_text_addf(&t, ",\n \"%s\": %d", chunk_bytes, WEFT_FILE_CHUNK_BYTES);
+    weft_string_addf(&t, ",\n \"%s\": %d", chunk_bytes,
+                     WEFT_FILE_CHUNK_BYTES);
     add_files(m, &t);
     add_inputs(m, &t);
-    int rc = weft_text_check(&t, "a manifest", err);
+    int rc = weft_string_check(&t, "a manifest", err);
     if (!rc) {
         struct weft_hash hash = weft_hash128(t.data, t.n);
-        weft_text_addf(&t, ",\n \"%s\": ", checksum);
+        weft_string_addf(&t, ",\n \"%s\": ", checksum);
         add_digits(&t, hash);
-        weft_text_add(&t, "\n}\n");
-        rc = weft_text_check(&t, "a manifest", err);
+        weft_string_add(&t, "\n}\n");
+        rc = weft_string_check(&t, "a manifest", err);
     }
     path_in(path, folder, "manifest.json");
     if (!rc)
         rc = weft_file_write(path, t.data, t.n, err);
-    weft_text_release(&t);
+    weft_string_release(&t);
     return rc;
 }
 

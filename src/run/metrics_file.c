@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/string.h"
 #include "run/metrics.h"
 #include "run/tensorboard.h"
-#include "run/text.h"
 
 enum { SYNC_EVERY_S = 1 };
 
@@ -83,7 +83,7 @@ static int parse_line(const char *path, const struct lines *l,
 
 /* Appends to `keep` the lines of at most n_iterations. */
 static int keep_lines(const char *path, const char *text, size_t n_text,
-                      int64_t n_iterations, struct weft_text *keep,
+                      int64_t n_iterations, struct weft_string *keep,
                       struct weft_err *err)
 {
     struct lines l = {text, text + n_text, 0, false};
@@ -101,11 +101,11 @@ static int keep_lines(const char *path, const char *text, size_t n_text,
             continue;
         json_decref(o);
         if (iteration <= n_iterations) {
-            weft_text_add_n(keep, line, n);
-            weft_text_add(keep, "\n");
+            weft_string_add_n(keep, line, n);
+            weft_string_add(keep, "\n");
         }
     }
-    return weft_text_check(keep, path, err);
+    return weft_string_check(keep, path, err);
 }
 
 /* Removes the lines of iterations after n_iterations from the file. */
@@ -119,12 +119,12 @@ static int cut_back(const char *path, int64_t n_iterations,
     int rc = weft_file_read(path, 0, &text, &n, err);
     if (rc)
         return rc;
-    struct weft_text keep = {0};
+    struct weft_string keep = {0};
     if (n_iterations > 0)
         rc = keep_lines(path, text, n, n_iterations, &keep, err);
     if (!rc && (keep.n != n || (n > 0 && memcmp(keep.data, text, n) != 0)))
         rc = weft_file_write(path, keep.n > 0 ? keep.data : "", keep.n, err);
-    weft_text_release(&keep);
+    weft_string_release(&keep);
     weft_free(text);
     return rc;
 }
@@ -176,20 +176,20 @@ int weft_metrics_open(const char *run_dir, int64_t n_iterations,
 
 /* ---- Writing ---------------------------------------------------------- */
 
-static void add_pair(struct weft_text *t, const char *tag, double value)
+static void add_pair(struct weft_string *t, const char *tag, double value)
 {
-    weft_text_add(t, ", ");
-    weft_text_add_json(t, tag);
-    weft_text_add(t, ": ");
-    weft_text_add_number(t, value);
+    weft_string_add(t, ", ");
+    weft_string_add_json(t, tag);
+    weft_string_add(t, ": ");
+    weft_string_add_number(t, value);
 }
 
-static void add_record(struct weft_text *t, bool trl, int64_t iteration,
+static void add_record(struct weft_string *t, bool trl, int64_t iteration,
                        const struct weft_metrics *metrics)
 {
     char name[WEFT_METRICS_ALIASES][WEFT_METRICS_TAG];
     double value;
-    weft_text_addf(t, "{\"iteration\": %lld", (long long) iteration);
+    weft_string_addf(t, "{\"iteration\": %lld", (long long) iteration);
     for (size_t i = 0; i < weft_metrics_n(metrics); i++) {
         const char *tag = weft_metrics_at(metrics, i, &value);
         add_pair(t, tag, value);
@@ -197,12 +197,12 @@ static void add_record(struct weft_text *t, bool trl, int64_t iteration,
         for (size_t k = 0; k < n; k++)
             add_pair(t, name[k], value);
     }
-    weft_text_add(t, "}\n");
+    weft_string_add(t, "}\n");
 }
 
 /* Appends the line; after an error removes what was written of it. */
-static int append(struct weft_metrics_writer *w, const struct weft_text *line,
-                  struct weft_err *err)
+static int append(struct weft_metrics_writer *w,
+                  const struct weft_string *line, struct weft_err *err)
 {
     size_t done = 0;
     while (done < line->n) {
@@ -224,13 +224,13 @@ int weft_metrics_write(struct weft_metrics_writer *writer, int64_t iteration,
                        const struct weft_metrics *metrics,
                        struct weft_err *err)
 {
-    struct weft_text line = {0};
+    struct weft_string line = {0};
     add_record(&line, writer->trl, iteration, metrics);
     line.failed = line.failed || weft_metrics_failed(metrics);
-    int rc = weft_text_check(&line, "metrics", err);
+    int rc = weft_string_check(&line, "metrics", err);
     if (!rc)
         rc = append(writer, &line, err);
-    weft_text_release(&line);
+    weft_string_release(&line);
     if (!rc && writer->tensorboard)
         rc = weft_tensorboard_write(writer->tensorboard, iteration,
                                     writer->trl, metrics, err);

@@ -19,7 +19,7 @@ enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
 struct page {
     const char *run_dir;
     struct weft_metrics_table table;
-    struct weft_text out;
+    struct weft_string out;
 };
 
 static const char style[] =
@@ -119,11 +119,11 @@ static struct range range_of(const double *v, size_t n)
 
 static void add_tile(struct page *p, const char *value, const char *what)
 {
-    weft_text_add(&p->out, "<div class=\"tile\"><b>");
-    weft_text_add_html(&p->out, value);
-    weft_text_add(&p->out, "</b><span>");
-    weft_text_add_html(&p->out, what);
-    weft_text_add(&p->out, "</span></div>\n");
+    weft_string_add(&p->out, "<div class=\"tile\"><b>");
+    weft_string_add_html(&p->out, value);
+    weft_string_add(&p->out, "</b><span>");
+    weft_string_add_html(&p->out, what);
+    weft_string_add(&p->out, "</span></div>\n");
 }
 
 /* Adds "first -> last" of a metric, if the run has it. */
@@ -155,7 +155,7 @@ static void add_tiles(struct page *p)
     double seconds = seconds_of(p);
     struct range tokens = range_of(column(p, "perf/total_num_tokens"), n);
     char text[64], took[24];
-    weft_text_add(&p->out, "<div class=\"tiles\">\n");
+    weft_string_add(&p->out, "<div class=\"tiles\">\n");
     snprintf(text, sizeof text, "%lld",
              n > 0 ? (long long) p->table.iteration[n - 1] : 0LL);
     add_tile(p, text, "iterations");
@@ -168,24 +168,24 @@ static void add_tiles(struct page *p)
         snprintf(text, sizeof text, "%.0f", tokens.sum / seconds);
         add_tile(p, text, "tokens per second");
     }
-    weft_text_add(&p->out, "</div>\n");
+    weft_string_add(&p->out, "</div>\n");
 }
 
 static void add_head(struct page *p)
 {
     char *name = weft_path_name(p->run_dir);
-    weft_text_add(
+    weft_string_add(
         &p->out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
                  "\n<meta name=\"viewport\" content=\"width=device-width\">\n"
                  "<title>");
-    weft_text_add_html(&p->out, name ? name : "run");
-    weft_text_add(&p->out, " - weft</title>\n");
-    weft_text_add(&p->out, style);
-    weft_text_add(&p->out, "<h1>");
-    weft_text_add_html(&p->out, name ? name : "run");
-    weft_text_add(&p->out, "</h1>\n<p class=\"sub\">");
-    weft_text_add_html(&p->out, p->run_dir);
-    weft_text_addf(&p->out, " \xc2\xb7 weft %s</p>\n", weft_version());
+    weft_string_add_html(&p->out, name ? name : "run");
+    weft_string_add(&p->out, " - weft</title>\n");
+    weft_string_add(&p->out, style);
+    weft_string_add(&p->out, "<h1>");
+    weft_string_add_html(&p->out, name ? name : "run");
+    weft_string_add(&p->out, "</h1>\n<p class=\"sub\">");
+    weft_string_add_html(&p->out, p->run_dir);
+    weft_string_addf(&p->out, " \xc2\xb7 weft %s</p>\n", weft_version());
     weft_free(name);
 }
 
@@ -230,7 +230,7 @@ static void add_chart(struct page *p, const char *title, const char *unit,
 
 static void add_curves(struct page *p)
 {
-    weft_text_add(&p->out, "<h2>Learning</h2>\n<div class=\"charts\">\n");
+    weft_string_add(&p->out, "<h2>Learning</h2>\n<div class=\"charts\">\n");
     CHART("Score", "mean, band: least to most",
           BAND("score", "critic/score"));
     CHART("Loss", "nats per token", LINE("loss", "train/loss"));
@@ -259,7 +259,7 @@ static void add_curves(struct page *p)
           LINE("critic", "critic/lr"), LINE("rate", "train/lr"));
     CHART("Rollout against training", "largest difference of log-probs",
           LINE("difference", "rollout_train_logprob_abs_diff_max"));
-    weft_text_add(&p->out, "</div>\n");
+    weft_string_add(&p->out, "</div>\n");
 }
 
 /* ---- Time ------------------------------------------------------------- */
@@ -282,18 +282,19 @@ static void add_offload(struct page *p)
     struct range took = range_of(column(p, "perf/offload_s"), n);
     struct range hidden = range_of(column(p, "perf/offload_hidden_ratio"), n);
     if (took.n > 0 && hidden.n > 0)
-        weft_text_addf(&p->out,
-                       "<p class=\"sub\">Copying offloaded weights back took "
-                       "devices %.3g s of an iteration; %.0f%% of it ran "
-                       "beside other calls.</p>\n",
-                       took.mean, 100 * hidden.mean);
+        weft_string_addf(
+            &p->out,
+            "<p class=\"sub\">Copying offloaded weights back took "
+            "devices %.3g s of an iteration; %.0f%% of it ran "
+            "beside other calls.</p>\n",
+            took.mean, 100 * hidden.mean);
 }
 
 static void add_times(struct page *p)
 {
     size_t n = p->table.n_rows;
     struct range step = range_of(column(p, "timing_s/step"), n);
-    weft_text_add(&p->out, "<h2>Time</h2>\n<div class=\"charts\">\n");
+    weft_string_add(&p->out, "<h2>Time</h2>\n<div class=\"charts\">\n");
     add_chart(p, "Calls", "seconds from first to last task, stacked", true,
               calls);
     CHART("Throughput", "tokens per second and device",
@@ -305,10 +306,10 @@ static void add_times(struct page *p)
     CHART("Steps", "per second", LINE("iterations", "perf/steps_per_s"));
     CHART("Offloaded weights", "fraction of their copying that was hidden",
           LINE("hidden", "perf/offload_hidden_ratio"));
-    weft_text_add(&p->out, "</div>\n");
+    weft_string_add(&p->out, "</div>\n");
     if (step.n == 0)
         return;
-    weft_text_add(
+    weft_string_add(
         &p->out,
         "<div class=\"wide times\"><table><tr><th>call<th class=\"n\">"
         "mean s<th class=\"n\">least<th class=\"n\">most"
@@ -316,20 +317,21 @@ static void add_times(struct page *p)
     for (const struct wanted *c = calls; c->tag; c++) {
         struct range r = range_of(column(p, c->tag), n);
         if (r.n > 0)
-            weft_text_addf(&p->out,
-                           "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
-                           "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%"
-                           "</tr>\n",
-                           c->label, r.mean, r.min, r.max,
-                           step.mean > 0 ? 100 * r.mean / step.mean : 0);
+            weft_string_addf(&p->out,
+                             "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
+                             "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%"
+                             "</tr>\n",
+                             c->label, r.mean, r.min, r.max,
+                             step.mean > 0 ? 100 * r.mean / step.mean : 0);
     }
-    weft_text_addf(&p->out,
-                   "<tr><td>iteration<td class=\"n\">%.3f<td class=\"n\">"
-                   "%.3f<td class=\"n\">%.3f<td class=\"n\">100%%</tr>\n"
-                   "</table></div>\n<p class=\"sub\">Calls run at once where "
-                   "their data allow it, and a batch is generated while "
-                   "the one before it trains.</p>\n",
-                   step.mean, step.min, step.max);
+    weft_string_addf(
+        &p->out,
+        "<tr><td>iteration<td class=\"n\">%.3f<td class=\"n\">"
+        "%.3f<td class=\"n\">%.3f<td class=\"n\">100%%</tr>\n"
+        "</table></div>\n<p class=\"sub\">Calls run at once where "
+        "their data allow it, and a batch is generated while "
+        "the one before it trains.</p>\n",
+        step.mean, step.min, step.max);
     add_offload(p);
 }
 
@@ -342,19 +344,19 @@ static void add_picture(struct page *p, const char *file, const char *says)
     char *path = weft_path_join(p->run_dir, file), *text = NULL;
     size_t n = 0;
     if (path && weft_file_read(path, 0, &text, &n, NULL) == 0) {
-        weft_text_addf(&p->out,
-                       "<p><img style=\"max-width:100%%\" alt=\"%s\" "
-                       "src=\"data:image/svg+xml,",
-                       says);
+        weft_string_addf(&p->out,
+                         "<p><img style=\"max-width:100%%\" alt=\"%s\" "
+                         "src=\"data:image/svg+xml,",
+                         says);
         for (size_t i = 0; i < n; i++) {
             char c = text[i];
             if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
                 || (c >= 'A' && c <= 'Z') || (c && strchr(plain, c)))
-                weft_text_add_n(&p->out, &c, 1);
+                weft_string_add_n(&p->out, &c, 1);
             else
-                weft_text_addf(&p->out, "%%%02X", (unsigned) (uint8_t) c);
+                weft_string_addf(&p->out, "%%%02X", (unsigned) (uint8_t) c);
         }
-        weft_text_add(&p->out, "\"></p>\n");
+        weft_string_add(&p->out, "\"></p>\n");
     }
     weft_free(text);
     weft_free(path);
@@ -365,11 +367,12 @@ static void add_planned(struct page *p, const char *what, const char *planned,
 {
     size_t n = p->table.n_rows;
     const double *a = column(p, planned), *b = column(p, measured);
-    weft_text_addf(&p->out,
-                   "<tr><td>%s<td class=\"n\">%.4g<td class=\"n\">%.4g", what,
-                   last_of(a, n), last_of(b, n));
-    weft_text_addf(&p->out, "<td class=\"n\">%.4g<td class=\"n\">%.4g</tr>\n",
-                   range_of(a, n).mean, range_of(b, n).mean);
+    weft_string_addf(&p->out,
+                     "<tr><td>%s<td class=\"n\">%.4g<td class=\"n\">%.4g",
+                     what, last_of(a, n), last_of(b, n));
+    weft_string_addf(&p->out,
+                     "<td class=\"n\">%.4g<td class=\"n\">%.4g</tr>\n",
+                     range_of(a, n).mean, range_of(b, n).mean);
 }
 
 /* Adds the schedules of a run with train.intra_stage_fusion. */
@@ -379,30 +382,32 @@ static void add_schedule(struct page *p)
     const double *kept = column(p, "schedule/in_order");
     if (range_of(kept, n).n == 0)
         return;
-    weft_text_add(&p->out, "<h2>Fused schedule</h2>\n<div class=\"charts\">");
+    weft_string_add(&p->out,
+                    "<h2>Fused schedule</h2>\n<div class=\"charts\">");
     CHART("Makespan of actor's and critic's training", "seconds",
           LINE("planned", "schedule/planned_s"),
           LINE("measured", "schedule/measured_s"));
     CHART("Bubbles", "share of the devices' time",
           LINE("planned", "schedule/planned_bubble"),
           LINE("measured", "schedule/measured_bubble"));
-    weft_text_add(&p->out,
-                  "</div>\n<div class=\"wide times\"><table><tr><th>"
-                  "<th class=\"n\">planned, last<th class=\"n\">measured"
-                  "<th class=\"n\">planned, mean<th class=\"n\">measured"
-                  "</tr>\n");
+    weft_string_add(&p->out,
+                    "</div>\n<div class=\"wide times\"><table><tr><th>"
+                    "<th class=\"n\">planned, last<th class=\"n\">measured"
+                    "<th class=\"n\">planned, mean<th class=\"n\">measured"
+                    "</tr>\n");
     add_planned(p, "makespan, s", "schedule/planned_s",
                 "schedule/measured_s");
     add_planned(p, "bubbles", "schedule/planned_bubble",
                 "schedule/measured_bubble");
     add_planned(p, "peak activation of a device, MiB",
                 "schedule/planned_peak_mib", "schedule/measured_peak_mib");
-    weft_text_addf(&p->out,
-                   "</table></div>\n<p class=\"sub\">Starts were off by %.3g "
-                   "s in the mean of the last iteration; devices kept the "
-                   "planned order in %.0f of %zu iterations.</p>\n",
-                   last_of(column(p, "schedule/start_error_s"), n),
-                   range_of(kept, n).sum, range_of(kept, n).n);
+    weft_string_addf(
+        &p->out,
+        "</table></div>\n<p class=\"sub\">Starts were off by %.3g "
+        "s in the mean of the last iteration; devices kept the "
+        "planned order in %.0f of %zu iterations.</p>\n",
+        last_of(column(p, "schedule/start_error_s"), n),
+        range_of(kept, n).sum, range_of(kept, n).n);
     add_picture(p, "schedule/planned.svg", "the planned schedule");
     add_picture(p, "schedule/measured.svg", "the schedule as it ran");
 }
@@ -413,20 +418,20 @@ static void add_text_cell(struct page *p, const json_t *value)
 {
     struct weft_str s = weft_json_str(value);
     size_t shown = s.n < MAX_TEXT ? s.n : MAX_TEXT;
-    weft_text_add(&p->out, "<td class=\"t\"><div>");
-    weft_text_add_html_str(&p->out, (struct weft_str){s.s, shown});
+    weft_string_add(&p->out, "<td class=\"t\"><div>");
+    weft_string_add_html_str(&p->out, (struct weft_str){s.s, shown});
     if (shown < s.n)
-        weft_text_add(&p->out, " ...");
-    weft_text_add(&p->out, "</div>");
+        weft_string_add(&p->out, " ...");
+    weft_string_add(&p->out, "</div>");
 }
 
 static void add_sample(struct page *p, const json_t *o)
 {
-    weft_text_add(&p->out, "<tr>");
+    weft_string_add(&p->out, "<tr>");
     add_text_cell(p, json_object_get(o, "prompt"));
     add_text_cell(p, json_object_get(o, "response"));
     add_text_cell(p, json_object_get(o, "label"));
-    weft_text_addf(
+    weft_string_addf(
         &p->out, "<td class=\"n\">%.4g<td class=\"n\">%lld<td>%s</tr>\n",
         json_number_value(json_object_get(o, "score")),
         (long long) json_integer_value(json_object_get(o, "n_tokens")),
@@ -447,11 +452,12 @@ static int add_samples(struct page *p, int64_t iteration, const char *path,
     int rc = weft_file_read(path, 0, &text, &n, err);
     if (rc)
         return rc;
-    weft_text_addf(&p->out,
-                   "<h2>Samples of iteration %lld</h2>\n<div class=\"wide\">"
-                   "<table><tr><th>prompt<th>response<th>label"
-                   "<th class=\"n\">score<th class=\"n\">tokens<th></tr>\n",
-                   (long long) iteration);
+    weft_string_addf(
+        &p->out,
+        "<h2>Samples of iteration %lld</h2>\n<div class=\"wide\">"
+        "<table><tr><th>prompt<th>response<th>label"
+        "<th class=\"n\">score<th class=\"n\">tokens<th></tr>\n",
+        (long long) iteration);
     char *line = text;
     while (!rc && line < text + n && number < MAX_SAMPLES) {
         char *feed = memchr(line, '\n', (size_t) (text + n - line));
@@ -463,7 +469,7 @@ static int add_samples(struct page *p, int64_t iteration, const char *path,
         json_decref(o);
         line += len + 1;
     }
-    weft_text_add(&p->out, "</table></div>\n");
+    weft_string_add(&p->out, "</table></div>\n");
     weft_free(text);
     return rc;
 }
@@ -498,26 +504,26 @@ static int add_all_samples(struct page *p, struct weft_err *err)
 static void add_table(struct page *p)
 {
     size_t n = p->table.n_rows;
-    weft_text_add(&p->out,
-                  "<h2>All metrics</h2>\n<details><summary>first, last, mean,"
-                  " least, most</summary>\n<div class=\"wide\"><table><tr>"
-                  "<th>tag<th class=\"n\">first<th class=\"n\">last"
-                  "<th class=\"n\">mean<th class=\"n\">least<th class=\"n\">"
-                  "most</tr>\n");
+    weft_string_add(
+        &p->out, "<h2>All metrics</h2>\n<details><summary>first, last, mean,"
+                 " least, most</summary>\n<div class=\"wide\"><table><tr>"
+                 "<th>tag<th class=\"n\">first<th class=\"n\">last"
+                 "<th class=\"n\">mean<th class=\"n\">least<th class=\"n\">"
+                 "most</tr>\n");
     for (size_t k = 0; k < p->table.n_tags; k++) {
         const double *v = p->table.value + k * n;
         struct range r = range_of(v, n);
         if (r.n == 0)
             continue;
-        weft_text_add(&p->out, "<tr><td>");
-        weft_text_add_html(&p->out, p->table.tag[k]);
-        weft_text_addf(&p->out,
-                       "<td class=\"n\">%.5g<td class=\"n\">%.5g"
-                       "<td class=\"n\">%.5g<td class=\"n\">%.5g"
-                       "<td class=\"n\">%.5g</tr>\n",
-                       first_of(v, n), last_of(v, n), r.mean, r.min, r.max);
+        weft_string_add(&p->out, "<tr><td>");
+        weft_string_add_html(&p->out, p->table.tag[k]);
+        weft_string_addf(&p->out,
+                         "<td class=\"n\">%.5g<td class=\"n\">%.5g"
+                         "<td class=\"n\">%.5g<td class=\"n\">%.5g"
+                         "<td class=\"n\">%.5g</tr>\n",
+                         first_of(v, n), last_of(v, n), r.mean, r.min, r.max);
     }
-    weft_text_add(&p->out, "</table></div></details>\n");
+    weft_string_add(&p->out, "</table></div></details>\n");
 }
 
 static void add_config(struct page *p)
@@ -525,10 +531,10 @@ static void add_config(struct page *p)
     char *path = weft_path_join(p->run_dir, "config.yaml"), *text = NULL;
     size_t n;
     if (path && weft_file_read(path, 0, &text, &n, NULL) == 0) {
-        weft_text_add(&p->out, "<h2>Configuration</h2>\n<details open>"
-                               "<summary>config.yaml</summary><pre>");
-        weft_text_add_html(&p->out, text);
-        weft_text_add(&p->out, "</pre></details>\n");
+        weft_string_add(&p->out, "<h2>Configuration</h2>\n<details open>"
+                                 "<summary>config.yaml</summary><pre>");
+        weft_string_add_html(&p->out, text);
+        weft_string_add(&p->out, "</pre></details>\n");
         weft_free(text);
     }
     weft_free(path);
@@ -540,15 +546,15 @@ static void add_files(struct page *p)
     static const char *const file[] = {
         "metrics.jsonl", "config.yaml", "samples", "checkpoints",
         "tensorboard",   "trace",       "schedule"};
-    weft_text_add(&p->out, "<h2>Files</h2>\n<ul>\n");
+    weft_string_add(&p->out, "<h2>Files</h2>\n<ul>\n");
     for (size_t i = 0; i < WEFT_COUNT(file); i++) {
         char *path = weft_path_join(p->run_dir, file[i]);
         if (path && (weft_file_exists(path) || weft_dir_exists(path)))
-            weft_text_addf(&p->out, "<li><a href=\"%s\">%s</a></li>\n",
-                           file[i], file[i]);
+            weft_string_addf(&p->out, "<li><a href=\"%s\">%s</a></li>\n",
+                             file[i], file[i]);
         weft_free(path);
     }
-    weft_text_add(&p->out, "</ul>\n");
+    weft_string_add(&p->out, "</ul>\n");
 }
 
 static int compose(struct page *p, bool inside, struct weft_err *err)
@@ -565,8 +571,8 @@ static int compose(struct page *p, bool inside, struct weft_err *err)
     add_table(p);
     if (inside)
         add_files(p);
-    weft_text_add(&p->out, "</html>\n");
-    return weft_text_check(&p->out, "the report", err);
+    weft_string_add(&p->out, "</html>\n");
+    return weft_string_check(&p->out, "the report", err);
 }
 
 int weft_report_write(const char *run_dir, const char *path, char **path_out,
@@ -590,7 +596,7 @@ int weft_report_write(const char *run_dir, const char *path, char **path_out,
     if (!rc)
         rc = weft_file_write(out, p.out.data, p.out.n, err);
     weft_metrics_table_clear(&p.table);
-    weft_text_release(&p.out);
+    weft_string_release(&p.out);
     weft_free(metrics);
     if (!rc && path_out)
         *path_out = out;

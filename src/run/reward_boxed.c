@@ -8,35 +8,35 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/string.h"
 #include "base/utf8.h"
 #include "run/reward.h"
-#include "run/text.h"
 
-static struct weft_str text_of(const struct weft_text *t)
+static struct weft_str text_of(const struct weft_string *t)
 {
     return (struct weft_str){t->data, t->n};
 }
 
-static void become(struct weft_text *t, struct weft_text *other)
+static void become(struct weft_string *t, struct weft_string *other)
 {
     other->failed = other->failed || t->failed;
-    weft_text_release(t);
+    weft_string_release(t);
     *t = *other;
 }
 
-static void replace(struct weft_text *t, const char *from, const char *to)
+static void replace(struct weft_string *t, const char *from, const char *to)
 {
-    struct weft_text out = {0};
+    struct weft_string out = {0};
     struct weft_str p = text_of(t);
     size_t at = weft_str_find(p, from);
     if (at == SIZE_MAX)
         return;
     for (; at != SIZE_MAX; at = weft_str_find(p, from)) {
-        weft_text_add_n(&out, p.s, at);
-        weft_text_add(&out, to);
+        weft_string_add_n(&out, p.s, at);
+        weft_string_add(&out, to);
         p = weft_str_after(p, at + strlen(from));
     }
-    weft_text_add_n(&out, p.s, p.n);
+    weft_string_add_n(&out, p.s, p.n);
     become(t, &out);
 }
 
@@ -47,22 +47,22 @@ static size_t character(struct weft_str p)
     return n > 0 ? n : p.n > 0;
 }
 
-static void add_braced(struct weft_text *out, struct weft_str p, size_t n)
+static void add_braced(struct weft_string *out, struct weft_str p, size_t n)
 {
-    weft_text_add(out, "{");
-    weft_text_add_n(out, p.s, n);
-    weft_text_add(out, "}");
+    weft_string_add(out, "{");
+    weft_string_add_n(out, p.s, n);
+    weft_string_add(out, "}");
 }
 
 /* "\sqrt3" -> "\sqrt{3}". False: nothing follows the root. */
-static bool fix_sqrt(struct weft_text *t)
+static bool fix_sqrt(struct weft_string *t)
 {
-    struct weft_text out = {0};
+    struct weft_string out = {0};
     struct weft_str p = text_of(t);
     size_t at;
     bool ok = true;
     while (ok && (at = weft_str_find(p, "\\sqrt")) != SIZE_MAX) {
-        weft_text_add_n(&out, p.s, at + 5);
+        weft_string_add_n(&out, p.s, at + 5);
         p = weft_str_after(p, at + 5);
         ok = p.n > 0 && !weft_str_starts(p, "\\sqrt");
         if (ok && p.s[0] != '{') {
@@ -71,14 +71,14 @@ static bool fix_sqrt(struct weft_text *t)
             p = weft_str_after(p, n);
         }
     }
-    weft_text_add_n(&out, p.s, p.n);
+    weft_string_add_n(&out, p.s, p.n);
     become(t, &out);
     return ok;
 }
 
 /* Appends the arguments of a \frac: "12" -> "{1}{2}", "1{2}" -> "{1}{2}"; *p
  * is advanced past them. False: there are fewer than two. */
-static bool fix_frac(struct weft_str *p, struct weft_text *out)
+static bool fix_frac(struct weft_str *p, struct weft_string *out)
 {
     size_t a = character(*p);
     struct weft_str second = weft_str_after(*p, a);
@@ -89,30 +89,30 @@ static bool fix_frac(struct weft_str *p, struct weft_text *out)
     if (second.s[0] != '{')
         add_braced(out, second, b);
     else
-        weft_text_add(out, "{");
+        weft_string_add(out, "{");
     *p = weft_str_after(second, b);
     return true;
 }
 
 /* False: nothing at all follows a \frac. */
-static bool fix_fracs(struct weft_text *t)
+static bool fix_fracs(struct weft_string *t)
 {
-    struct weft_text out = {0};
+    struct weft_string out = {0};
     struct weft_str p = text_of(t);
     size_t at;
     while ((at = weft_str_find(p, "\\frac")) != SIZE_MAX) {
-        weft_text_add_n(&out, p.s, at + 5);
+        weft_string_add_n(&out, p.s, at + 5);
         p = weft_str_after(p, at + 5);
         if (p.n == 0 || weft_str_starts(p, "\\frac")) {
-            weft_text_release(&out);
+            weft_string_release(&out);
             return false;
         }
         if (p.s[0] != '{' && !fix_frac(&p, &out)) {
-            weft_text_release(&out); /* the text is not changed */
+            weft_string_release(&out); /* the text is not changed */
             return true;
         }
     }
-    weft_text_add_n(&out, p.s, p.n);
+    weft_string_add_n(&out, p.s, p.n);
     become(t, &out);
     return true;
 }
@@ -129,7 +129,7 @@ static size_t whole(struct weft_str p)
 }
 
 /* "a/b" of whole numbers -> "\frac{a}{b}" */
-static void fix_slash(struct weft_text *t)
+static void fix_slash(struct weft_string *t)
 {
     struct weft_str p = text_of(t);
     size_t n = whole(p);
@@ -138,22 +138,22 @@ static void fix_slash(struct weft_text *t)
     struct weft_str below = weft_str_after(p, n + 1);
     if (below.n == 0 || whole(below) != below.n)
         return;
-    struct weft_text out = {0};
-    weft_text_add(&out, "\\frac");
+    struct weft_string out = {0};
+    weft_string_add(&out, "\\frac");
     add_braced(&out, p, n);
     add_braced(&out, below, below.n);
     become(t, &out);
 }
 
 /* Removes the first `from` bytes. */
-static void drop(struct weft_text *t, size_t from)
+static void drop(struct weft_string *t, size_t from)
 {
     t->n -= from;
     memmove(t->data, t->data + from, t->n + 1);
 }
 
 /* Removes the left side of an equation if it has at most two characters. */
-static void drop_left_side(struct weft_text *t)
+static void drop_left_side(struct weft_string *t)
 {
     struct weft_str p = text_of(t);
     size_t equals = weft_str_find(p, "="), n = 0;
@@ -168,7 +168,7 @@ static void drop_left_side(struct weft_text *t)
 
 /* Removes a unit, "\text{ apples}", and all after it. False: there are two
  * units. */
-static bool drop_unit(struct weft_text *t)
+static bool drop_unit(struct weft_string *t)
 {
     static const char mark[] = "\\text{ ";
     struct weft_str p = text_of(t);
@@ -183,11 +183,11 @@ static bool drop_unit(struct weft_text *t)
 }
 
 /* ".5" -> "0.5" */
-static void add_zero(struct weft_text *t)
+static void add_zero(struct weft_string *t)
 {
     if (t->data[0] != '.')
         return;
-    weft_text_add(t, " "); /* room for the zero */
+    weft_string_add(t, " "); /* room for the zero */
     if (t->failed)
         return;
     memmove(t->data + 1, t->data, t->n - 1);
@@ -196,7 +196,7 @@ static void add_zero(struct weft_text *t)
 
 /* Normalises the text. False: a command has too few arguments; such a text
  * only equals the same text. */
-static bool normalise(struct weft_text *t)
+static bool normalise(struct weft_string *t)
 {
     static const char *const gone[] = {"\\left", "\\right", "^{\\circ}",
                                        "^\\circ", "\\$"};
@@ -270,15 +270,15 @@ int weft_reward_boxed(struct weft_str response, struct weft_str label,
     if (!last_boxed(response, &answer))
         return 0;
     (void) last_boxed(label, &truth);
-    struct weft_text a = {0}, b = {0};
-    weft_text_add_n(&a, answer.s, answer.n);
-    weft_text_add_n(&b, truth.s, truth.n);
+    struct weft_string a = {0}, b = {0};
+    weft_string_add_n(&a, answer.s, answer.n);
+    weft_string_add_n(&b, truth.s, truth.n);
     if (normalise(&a) && normalise(&b))
         *out = weft_str_equal(text_of(&a), text_of(&b));
     else
         *out = weft_str_equal(answer, truth);
     int rc = a.failed || b.failed ? WEFT_ENOMEM : 0;
-    weft_text_release(&a);
-    weft_text_release(&b);
+    weft_string_release(&a);
+    weft_string_release(&b);
     return rc;
 }

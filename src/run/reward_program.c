@@ -13,9 +13,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/string.h"
 #include "base/utf8.h"
 #include "run/process.h"
-#include "run/text.h"
 
 enum {
     MAX_LINE_BYTES = 1 << 20, /* of an answer */
@@ -32,17 +32,17 @@ struct weft_reward_program {
     char shown[80]; /* the command, for messages */
     double timeout_s;
     struct weft_process process;
-    struct weft_text answer; /* read so far of an incomplete line */
-    struct weft_text words;  /* the same for its stderr */
-    char last_words[200];    /* the last line of its stderr */
-    size_t n_shown;          /* bytes of its stderr in this batch */
-    int64_t n_dropped;       /* lines of it that were not shown */
+    struct weft_string answer; /* read so far of an incomplete line */
+    struct weft_string words;  /* the same for its stderr */
+    char last_words[200];      /* the last line of its stderr */
+    size_t n_shown;            /* bytes of its stderr in this batch */
+    int64_t n_dropped;         /* lines of it that were not shown */
 };
 
 /* The state of one call. */
 struct batch {
     struct weft_reward_program *p;
-    struct weft_text question;
+    struct weft_string question;
     size_t n_written;
     int32_t n, n_answered, n_bare;
     bool *answered;
@@ -56,11 +56,11 @@ struct batch {
 /* Writes the words of a command in one line, which may be cut off. */
 static void show(char *const *command, char *out, size_t room)
 {
-    struct weft_text t = {0};
+    struct weft_string t = {0};
     for (size_t i = 0; command[i]; i++)
-        weft_text_addf(&t, "%s%s", i > 0 ? " " : "", command[i]);
+        weft_string_addf(&t, "%s%s", i > 0 ? " " : "", command[i]);
     weft_utf8_printable(t.data ? t.data : "", t.n, out, room);
-    weft_text_release(&t);
+    weft_string_release(&t);
 }
 
 int weft_reward_program_open(const char *name, char *const *command,
@@ -88,8 +88,8 @@ void weft_reward_program_close(struct weft_reward_program *program)
     if (!program)
         return;
     weft_process_close(&program->process, 1);
-    weft_text_release(&program->answer);
-    weft_text_release(&program->words);
+    weft_string_release(&program->answer);
+    weft_string_release(&program->words);
     weft_free(program);
 }
 
@@ -124,7 +124,7 @@ static void tell_dropped(struct weft_reward_program *p)
 /* Logs and removes the complete lines of a program's stderr. */
 static void pass_lines(struct weft_reward_program *p, bool all)
 {
-    struct weft_text *t = &p->words;
+    struct weft_string *t = &p->words;
     char *line = t->data, *end;
     if (!line)
         return;
@@ -143,12 +143,12 @@ static void pass_lines(struct weft_reward_program *p, bool all)
 
 /* Reads what is available, at most a piece; returns how many bytes. 0: nothing
  * is available; at the end of the stream *fd is also closed. */
-static size_t drain(int *fd, struct weft_text *to)
+static size_t drain(int *fd, struct weft_string *to)
 {
     char piece[PIECE];
     ssize_t n = read(*fd, piece, sizeof piece);
     if (n > 0)
-        weft_text_add_n(to, piece, (size_t) n);
+        weft_string_add_n(to, piece, (size_t) n);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
         close(*fd);
         *fd = -1;
@@ -261,9 +261,9 @@ static int take_line(struct batch *b, char *line, size_t n)
 
 static int take_lines(struct batch *b)
 {
-    struct weft_text *t = &b->p->answer;
+    struct weft_string *t = &b->p->answer;
     char *line = t->data, *end;
-    int rc = weft_text_check(t, "a reward program's answers", b->err);
+    int rc = weft_string_check(t, "a reward program's answers", b->err);
     size_t left = t->n;
     while (!rc && line && (end = memchr(line, '\n', left)) != NULL) {
         size_t n = (size_t) (end - line);
@@ -295,25 +295,25 @@ static int ended(struct batch *b)
                b->n_answered, b->n);
 }
 
-static void put_question(struct weft_text *t, int32_t index,
+static void put_question(struct weft_string *t, int32_t index,
                          const struct weft_reward_sample *s)
 {
-    weft_text_addf(t, "{\"index\": %d, \"prompt\": ", index);
-    weft_text_add_json_str(t, s->prompt);
-    weft_text_add(t, ", \"response\": ");
-    weft_text_add_json_str(t, s->response);
-    weft_text_add(t, ", \"label\": ");
-    weft_text_add_json_str(t, s->label);
-    weft_text_addf(t,
-                   ", \"n_tokens\": %d, \"finish_reason\": \"%s\", "
-                   "\"row\": ",
-                   s->n_tokens, s->ended ? "stop" : "length");
+    weft_string_addf(t, "{\"index\": %d, \"prompt\": ", index);
+    weft_string_add_json_str(t, s->prompt);
+    weft_string_add(t, ", \"response\": ");
+    weft_string_add_json_str(t, s->response);
+    weft_string_add(t, ", \"label\": ");
+    weft_string_add_json_str(t, s->label);
+    weft_string_addf(t,
+                     ", \"n_tokens\": %d, \"finish_reason\": \"%s\", "
+                     "\"row\": ",
+                     s->n_tokens, s->ended ? "stop" : "length");
     size_t start = t->n;
-    weft_text_add(t, s->row ? s->row : "null");
+    weft_string_add(t, s->row ? s->row : "null");
     for (size_t i = start; i < t->n; i++) /* keep it on one line */
         if (t->data[i] == '\n' || t->data[i] == '\r')
             t->data[i] = ' ';
-    weft_text_add(t, "}\n");
+    weft_string_add(t, "}\n");
 }
 
 /* Writes as much as the pipe takes. If the program has closed its input, it
@@ -359,7 +359,7 @@ static int turn(struct batch *b)
         return 0;
     drain(&x->out, &p->answer);
     if (x->out < 0 && p->answer.n > 0) /* a last line without a line feed */
-        weft_text_add(&p->answer, "\n");
+        weft_string_add(&p->answer, "\n");
     int rc = take_lines(b);
     if (!rc && x->out < 0 && b->n_answered < b->n)
         rc = ended(b);
@@ -394,7 +394,7 @@ int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
         put_question(&b.question, i, &sample[i]);
     if (!b.answered || !b.score)
         b.question.failed = true;
-    rc = weft_text_check(&b.question, "a reward program's questions", err);
+    rc = weft_string_check(&b.question, "a reward program's questions", err);
     if (!program->process.keeper)
         rc = weft_err_set(err, WEFT_ESTATE,
                           "reward '%s': program '%s' was ended after an "
@@ -413,7 +413,7 @@ int weft_reward_program_score(struct weft_reward_program *program, int32_t n,
     tell_dropped(program);
     if (rc)
         weft_process_close(&program->process, 0);
-    weft_text_release(&b.question);
+    weft_string_release(&b.question);
     weft_free(b.answered);
     weft_free(b.score);
     return rc;

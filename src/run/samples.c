@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "run/text.h"
+#include "base/string.h"
 
 char *weft_samples_path(const char *run_dir, int64_t iteration)
 {
@@ -20,30 +20,30 @@ char *weft_samples_path(const char *run_dir, int64_t iteration)
     return weft_path_join(run_dir, name);
 }
 
-static void add_sample(struct weft_text *t, int64_t iteration,
+static void add_sample(struct weft_string *t, int64_t iteration,
                        const struct weft_reward_config *reward,
                        int32_t n_rewards, const struct weft_sample_record *s)
 {
-    weft_text_addf(t, "{\"iteration\": %lld, \"index\": %lld, \"prompt\": ",
-                   (long long) iteration, (long long) s->index);
-    weft_text_add_json_str(t, s->prompt);
-    weft_text_add(t, ", \"response\": ");
-    weft_text_add_json_str(t, s->response);
+    weft_string_addf(t, "{\"iteration\": %lld, \"index\": %lld, \"prompt\": ",
+                     (long long) iteration, (long long) s->index);
+    weft_string_add_json_str(t, s->prompt);
+    weft_string_add(t, ", \"response\": ");
+    weft_string_add_json_str(t, s->response);
     if (s->label.s) {
-        weft_text_add(t, ", \"label\": ");
-        weft_text_add_json_str(t, s->label);
+        weft_string_add(t, ", \"label\": ");
+        weft_string_add_json_str(t, s->label);
     }
-    weft_text_add(t, ", \"score\": ");
-    weft_text_add_number(t, s->score);
-    weft_text_add(t, ", \"rewards\": {");
+    weft_string_add(t, ", \"score\": ");
+    weft_string_add_number(t, s->score);
+    weft_string_add(t, ", \"rewards\": {");
     for (int32_t r = 0; r < n_rewards; r++) {
-        weft_text_add(t, r > 0 ? ", " : "");
-        weft_text_add_json(t, reward[r].name);
-        weft_text_add(t, ": ");
-        weft_text_add_number(t, s->part[r]);
+        weft_string_add(t, r > 0 ? ", " : "");
+        weft_string_add_json(t, reward[r].name);
+        weft_string_add(t, ": ");
+        weft_string_add_number(t, s->part[r]);
     }
-    weft_text_addf(t, "}, \"n_tokens\": %d, \"finish_reason\": \"%s\"}\n",
-                   s->n_tokens, s->ended ? "stop" : "length");
+    weft_string_addf(t, "}, \"n_tokens\": %d, \"finish_reason\": \"%s\"}\n",
+                     s->n_tokens, s->ended ? "stop" : "length");
 }
 
 int weft_samples_write(const char *run_dir, int64_t iteration,
@@ -52,18 +52,18 @@ int weft_samples_write(const char *run_dir, int64_t iteration,
                        const struct weft_sample_record *sample,
                        struct weft_err *err)
 {
-    struct weft_text t = {0};
+    struct weft_string t = {0};
     char *path = weft_samples_path(run_dir, iteration);
     char *dir = path ? weft_path_parent(path) : NULL;
     for (int32_t i = 0; i < n; i++)
         add_sample(&t, iteration, reward, n_rewards, &sample[i]);
     t.failed = t.failed || !dir;
-    int rc = weft_text_check(&t, "samples", err);
+    int rc = weft_string_check(&t, "samples", err);
     if (!rc)
         rc = weft_dir_create(dir, err);
     if (!rc)
         rc = weft_file_write(path, t.data ? t.data : "", t.n, err);
-    weft_text_release(&t);
+    weft_string_release(&t);
     weft_free(dir);
     weft_free(path);
     return rc;

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "run/text.h"
+#include "base/string.h"
 
 struct weft_tensorboard {
     char *path;
@@ -39,39 +39,39 @@ static uint32_t masked_crc(const void *data, size_t n)
 
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-static void add_varint(struct weft_text *t, uint64_t v)
+static void add_varint(struct weft_string *t, uint64_t v)
 {
     char byte[10];
     size_t n = 0;
     for (; v >= 0x80; v >>= 7)
         byte[n++] = (char) (v | 0x80);
     byte[n++] = (char) v;
-    weft_text_add_n(t, byte, n);
+    weft_string_add_n(t, byte, n);
 }
 
-static void add_key(struct weft_text *t, unsigned field, enum wire type)
+static void add_key(struct weft_string *t, unsigned field, enum wire type)
 {
     add_varint(t, field << 3 | type);
 }
 
 /* n low bytes of v, little-endian */
-static void add_fixed(struct weft_text *t, uint64_t v, size_t n)
+static void add_fixed(struct weft_string *t, uint64_t v, size_t n)
 {
     char byte[8];
     for (size_t i = 0; i < n; i++)
         byte[i] = (char) (v >> 8 * i);
-    weft_text_add_n(t, byte, n);
+    weft_string_add_n(t, byte, n);
 }
 
-static void add_bytes(struct weft_text *t, unsigned field, const char *data,
+static void add_bytes(struct weft_string *t, unsigned field, const char *data,
                       size_t n)
 {
     add_key(t, field, WIRE_BYTES);
     add_varint(t, n);
-    weft_text_add_n(t, data, n);
+    weft_string_add_n(t, data, n);
 }
 
-static void add_double(struct weft_text *t, unsigned field, double x)
+static void add_double(struct weft_string *t, unsigned field, double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -79,7 +79,7 @@ static void add_double(struct weft_text *t, unsigned field, double x)
     add_fixed(t, bits, 8);
 }
 
-static void add_float(struct weft_text *t, unsigned field, float x)
+static void add_float(struct weft_string *t, unsigned field, float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -90,7 +90,7 @@ static void add_float(struct weft_text *t, unsigned field, float x)
 /* ---- Events ----------------------------------------------------------- */
 
 /* Event { double wall_time = 1; int64 step = 2; ... } */
-static void begin_event(struct weft_text *event, int64_t step)
+static void begin_event(struct weft_string *event, int64_t step)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -101,29 +101,29 @@ static void begin_event(struct weft_text *event, int64_t step)
 
 /* Summary { repeated Value value = 1; }
  * Value { string tag = 1; float simple_value = 2; } */
-static void add_scalar(struct weft_text *summary, const char *tag,
+static void add_scalar(struct weft_string *summary, const char *tag,
                        double value)
 {
-    struct weft_text v = {0};
+    struct weft_string v = {0};
     add_bytes(&v, 1, tag, strlen(tag));
     add_float(&v, 2, (float) value);
     add_bytes(summary, 1, v.data ? v.data : "", v.n);
     summary->failed = summary->failed || v.failed;
-    weft_text_release(&v);
+    weft_string_release(&v);
 }
 
 /* TFRecord: u64 length, its masked CRC, data, its masked CRC. */
 static int put_record(struct weft_tensorboard *tb,
-                      const struct weft_text *event, struct weft_err *err)
+                      const struct weft_string *event, struct weft_err *err)
 {
-    struct weft_text r = {0};
+    struct weft_string r = {0};
     add_fixed(&r, event->n, 8);
     if (!r.failed)
         add_fixed(&r, masked_crc(r.data, 8), 4);
-    weft_text_add_n(&r, event->data ? event->data : "", event->n);
+    weft_string_add_n(&r, event->data ? event->data : "", event->n);
     add_fixed(&r, masked_crc(event->data ? event->data : "", event->n), 4);
     r.failed = r.failed || event->failed;
-    int rc = weft_text_check(&r, "an event", err);
+    int rc = weft_string_check(&r, "an event", err);
     for (size_t done = 0; !rc && done < r.n;) {
         ssize_t n = write(tb->fd, r.data + done, r.n - done);
         if (n > 0)
@@ -131,7 +131,7 @@ static int put_record(struct weft_tensorboard *tb,
         else if (n == 0 || errno != EINTR)
             rc = weft_err_sys(err, "write", tb->path);
     }
-    weft_text_release(&r);
+    weft_string_release(&r);
     return rc;
 }
 
@@ -141,7 +141,7 @@ static int put_head(struct weft_tensorboard *tb, int64_t n_done,
 {
     static const char version[] = "brain.Event:2";
     static const char start[] = {1 << 3 | WIRE_VARINT, 1};
-    struct weft_text event = {0};
+    struct weft_string event = {0};
     begin_event(&event, 0);
     add_bytes(&event, 3, version, sizeof version - 1);
     int rc = put_record(tb, &event, err);
@@ -151,7 +151,7 @@ static int put_head(struct weft_tensorboard *tb, int64_t n_done,
         add_bytes(&event, 7, start, sizeof start);
         rc = put_record(tb, &event, err);
     }
-    weft_text_release(&event);
+    weft_string_release(&event);
     return rc;
 }
 
@@ -201,7 +201,7 @@ int weft_tensorboard_write(struct weft_tensorboard *tb, int64_t step,
                            struct weft_err *err)
 {
     char name[WEFT_METRICS_ALIASES][WEFT_METRICS_TAG];
-    struct weft_text event = {0}, summary = {0};
+    struct weft_string event = {0}, summary = {0};
     double value;
     for (size_t i = 0; i < weft_metrics_n(metrics); i++) {
         const char *tag = weft_metrics_at(metrics, i, &value);
@@ -214,8 +214,8 @@ int weft_tensorboard_write(struct weft_tensorboard *tb, int64_t step,
     add_bytes(&event, 5, summary.data ? summary.data : "", summary.n);
     event.failed = event.failed || summary.failed;
     int rc = put_record(tb, &event, err);
-    weft_text_release(&event);
-    weft_text_release(&summary);
+    weft_string_release(&event);
+    weft_string_release(&summary);
     return rc;
 }
 

@@ -6,9 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/string.h"
 #include "run/init.h"
 #include "run/plan_needs.h"
-#include "run/text.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -88,14 +88,14 @@ static int write_prompts(const char *dir, struct weft_err *err)
     static const char words[] = "the weft goes over and under the warp, and "
                                 "the cloth is the same";
     enum { N = 16 };
-    struct weft_text t = {0};
+    struct weft_string t = {0};
     for (int i = 0; i < N; i++)
-        weft_text_addf(&t, "{\"prompt\": \"%.*s\"}\n",
-                       1 + i * i * 59 / ((N - 1) * (N - 1)), words);
-    int rc = weft_text_check(&t, "prompts", err);
+        weft_string_addf(&t, "{\"prompt\": \"%.*s\"}\n",
+                         1 + i * i * 59 / ((N - 1) * (N - 1)), words);
+    int rc = weft_string_check(&t, "prompts", err);
     if (!rc)
         rc = write_file(dir, "prompts.jsonl", t.data, err);
-    weft_text_release(&t);
+    weft_string_release(&t);
     return rc;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The boxed answer of a response against a label: the first byte says how long
- * the label is. fuzz-sources: src/run/reward_boxed.c src/run/text.c */
+ * the label is. fuzz-sources: src/run/reward_boxed.c */
 #include <stdlib.h>
 
 #include "base/str.h"

@@ -5,8 +5,7 @@
  *
  * fuzz-sources: src/run/config.c src/run/config_check.c src/run/config_set.c
  * fuzz-sources: src/run/config_names.c src/run/config_table.c
- * fuzz-sources: src/run/config_write.c
- * fuzz-sources: src/run/text.c */
+ * fuzz-sources: src/run/config_write.c */
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,13 +11,13 @@ static struct weft_err err;
 
 static json_t *info(void)
 {
-    struct weft_text text = {0};
+    struct weft_string text = {0};
     REQUIRE_OK(weft_info(true, &text, &err), err);
     json_t *o = json_loadb(text.data, text.n, JSON_REJECT_DUPLICATES, NULL);
     REQUIRE(o != NULL);
     CHECK(text.data[text.n - 1] == '\n');
     CHECK(strchr(text.data, '\n') == text.data + text.n - 1);
-    weft_text_release(&text);
+    weft_string_release(&text);
     return o;
 }
 
@@ -70,11 +70,11 @@ static void test_info_text(void)
         "machine\n  CPU", "cores",
         "CUDA devices\n", "kernels\n  best here",
         "limits\n",       "environment\n  WEFT_ISA     not set"};
-    struct weft_text text = {0};
+    struct weft_string text = {0};
     REQUIRE_OK(weft_info(false, &text, &err), err);
     for (size_t i = 0; i < WEFT_COUNT(part); i++)
         CHECK(strstr(text.data, part[i]) != NULL);
-    weft_text_release(&text);
+    weft_string_release(&text);
 }
 
 WEFT_TESTS("run/info", {"test_info_json", test_info_json},

@@ -13,7 +13,7 @@
 #include "base/utf8.h"
 #include "harness.h"
 #include "run/samples.h"
-#include "run/text.h"
+#include "base/string.h"
 
 static struct weft_err err;
 static char dir[64], path[128];
@@ -333,20 +333,20 @@ static void test_metrics_samples(void)
 
 static void test_metrics_text(void)
 {
-    struct weft_text t = {0};
+    struct weft_string t = {0};
     static const float f[] = {0.1f,          1e-8f,  16777216, 0.95f,
                               3.4028235e38f, 1e-45f, -0.0f};
     for (size_t i = 0; i < WEFT_COUNT(f); i++) {
         t.n = 0;
-        weft_text_add_float(&t, f[i]);
+        weft_string_add_float(&t, f[i]);
         float back = strtof(t.data, NULL);
         CHECK(memcmp(&back, &f[i], sizeof back) == 0);
     }
     t.n = 0;
-    weft_text_add_float(&t, 0.95f);
+    weft_string_add_float(&t, 0.95f);
     CHECK_STR(t.data, "0.95");
     t.n = 0;
-    weft_text_add_number(&t, 0.1);
+    weft_string_add_number(&t, 0.1);
     CHECK_STR(t.data, "0.1");
     static const struct {
         const char *s;
@@ -370,7 +370,7 @@ static void test_metrics_text(void)
     };
     for (size_t i = 0; i < WEFT_COUNT(utf8); i++)
         CHECK_INT(weft_utf8_length(utf8[i].s, strlen(utf8[i].s)), utf8[i].n);
-    weft_text_release(&t);
+    weft_string_release(&t);
 }
 
 WEFT_TESTS("run/metrics", {"test_metrics_record", test_metrics_record},

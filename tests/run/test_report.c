@@ -38,7 +38,7 @@ static void test_report_chart(void)
     static int64_t x[1000];
     static double y[1000];
     struct weft_chart c = {.title = "A <b> & c", .x = x, .n_series = 1};
-    struct weft_text out = {0};
+    struct weft_string out = {0};
     c.series[0] = (struct weft_chart_series){"y", y, NULL, NULL};
     weft_chart_add(&c, &out); /* no points */
     CHECK_INT(out.n, 0);
@@ -87,7 +87,7 @@ static void test_report_chart(void)
     weft_chart_add(&c, &out);
     CHECK_INT(count(out.data, "class=\"area"), 2);
     CHECK_INT(count(out.data, "class=\"line"), 0);
-    weft_text_release(&out);
+    weft_string_release(&out);
 }
 
 static void write_run(const char *dir, int n, bool offloads)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/text.h"
+#include "base/string.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,20 +9,20 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-void weft_text_release(struct weft_text *text)
+void weft_string_release(struct weft_string *text)
 {
     weft_free(text->data);
-    *text = (struct weft_text){0};
+    *text = (struct weft_string){0};
 }
 
-int weft_text_check(const struct weft_text *text, const char *what,
-                    struct weft_err *err)
+int weft_string_check(const struct weft_string *text, const char *what,
+                      struct weft_err *err)
 {
     return text->failed ? weft_err_nomem(err, what, text->n) : 0;
 }
 
 /* Room for n more bytes and a zero byte. */
-static bool reserve(struct weft_text *t, size_t n)
+static bool reserve(struct weft_string *t, size_t n)
 {
     if (t->failed)
         return false;
@@ -46,7 +46,7 @@ static bool reserve(struct weft_text *t, size_t n)
     return true;
 }
 
-void weft_text_add_n(struct weft_text *text, const char *s, size_t n)
+void weft_string_add_n(struct weft_string *text, const char *s, size_t n)
 {
     if (!reserve(text, n))
         return;
@@ -56,12 +56,12 @@ void weft_text_add_n(struct weft_text *text, const char *s, size_t n)
     text->data[text->n] = 0;
 }
 
-void weft_text_add(struct weft_text *text, const char *s)
+void weft_string_add(struct weft_string *text, const char *s)
 {
-    weft_text_add_n(text, s, strlen(s));
+    weft_string_add_n(text, s, strlen(s));
 }
 
-void weft_text_addf(struct weft_text *text, const char *fmt, ...)
+void weft_string_addf(struct weft_string *text, const char *fmt, ...)
 {
     va_list ap, again;
     va_start(ap, fmt);
@@ -77,8 +77,8 @@ void weft_text_addf(struct weft_text *text, const char *fmt, ...)
 
 /* Calls `escape` for every ASCII character; if it returns false, the character
  * is appended as it is. */
-static void add_escaped(struct weft_text *text, const char *s, size_t n,
-                        bool (*escape)(struct weft_text *text, char c))
+static void add_escaped(struct weft_string *text, const char *s, size_t n,
+                        bool (*escape)(struct weft_string *text, char c))
 {
     size_t start = 0, i = 0;
     while (i < n) {
@@ -87,59 +87,59 @@ static void add_escaped(struct weft_text *text, const char *s, size_t n,
             i += len;
             continue;
         }
-        weft_text_add_n(text, s + start, i - start);
+        weft_string_add_n(text, s + start, i - start);
         if (len == 0)
-            weft_text_add(text, "\xef\xbf\xbd");
+            weft_string_add(text, "\xef\xbf\xbd");
         else if (!escape(text, s[i]))
-            weft_text_add_n(text, s + i, 1);
+            weft_string_add_n(text, s + i, 1);
         start = ++i;
     }
-    weft_text_add_n(text, s + start, n - start);
+    weft_string_add_n(text, s + start, n - start);
 }
 
-static bool escape_json(struct weft_text *text, char c)
+static bool escape_json(struct weft_string *text, char c)
 {
     switch (c) {
     case '"':
-        weft_text_add(text, "\\\"");
+        weft_string_add(text, "\\\"");
         return true;
     case '\\':
-        weft_text_add(text, "\\\\");
+        weft_string_add(text, "\\\\");
         return true;
     case '\n':
-        weft_text_add(text, "\\n");
+        weft_string_add(text, "\\n");
         return true;
     case '\t':
-        weft_text_add(text, "\\t");
+        weft_string_add(text, "\\t");
         return true;
     case '\r':
-        weft_text_add(text, "\\r");
+        weft_string_add(text, "\\r");
         return true;
     default:
         if ((unsigned char) c >= 0x20 && c != 0x7f)
             return false;
-        weft_text_addf(text, "\\u%04x", (unsigned) c);
+        weft_string_addf(text, "\\u%04x", (unsigned) c);
         return true;
     }
 }
 
-void weft_text_add_json_str(struct weft_text *text, struct weft_str s)
+void weft_string_add_json_str(struct weft_string *text, struct weft_str s)
 {
     if (!s.s) {
-        weft_text_add(text, "null");
+        weft_string_add(text, "null");
         return;
     }
-    weft_text_add(text, "\"");
+    weft_string_add(text, "\"");
     add_escaped(text, s.s, s.n, escape_json);
-    weft_text_add(text, "\"");
+    weft_string_add(text, "\"");
 }
 
-void weft_text_add_json(struct weft_text *text, const char *s)
+void weft_string_add_json(struct weft_string *text, const char *s)
 {
-    weft_text_add_json_str(text, weft_str_of(s));
+    weft_string_add_json_str(text, weft_str_of(s));
 }
 
-static bool escape_html(struct weft_text *text, char c)
+static bool escape_html(struct weft_string *text, char c)
 {
     const char *as = c == '&' ? "&amp;"
                    : c == '<' ? "&lt;"
@@ -151,25 +151,25 @@ static bool escape_html(struct weft_text *text, char c)
         as = "\xef\xbf\xbd";
     if (!as)
         return false;
-    weft_text_add(text, as);
+    weft_string_add(text, as);
     return true;
 }
 
-void weft_text_add_html_str(struct weft_text *text, struct weft_str s)
+void weft_string_add_html_str(struct weft_string *text, struct weft_str s)
 {
     add_escaped(text, s.s, s.n, escape_html);
 }
 
-void weft_text_add_html(struct weft_text *text, const char *s)
+void weft_string_add_html(struct weft_string *text, const char *s)
 {
-    weft_text_add_html_str(text, weft_str_of(s));
+    weft_string_add_html_str(text, weft_str_of(s));
 }
 
-void weft_text_add_number(struct weft_text *text, double x)
+void weft_string_add_number(struct weft_string *text, double x)
 {
     char out[40];
     if (!isfinite(x)) {
-        weft_text_add(text, "null");
+        weft_string_add(text, "null");
         return;
     }
     for (int digits = 15; digits <= 17; digits++) {
@@ -178,14 +178,14 @@ void weft_text_add_number(struct weft_text *text, double x)
             break;
     }
     /* "-0" would be read as an integer, and lose its sign. */
-    weft_text_add(text, x == 0 && signbit(x) ? "-0.0" : out);
+    weft_string_add(text, x == 0 && signbit(x) ? "-0.0" : out);
 }
 
-void weft_text_add_float(struct weft_text *text, float x)
+void weft_string_add_float(struct weft_string *text, float x)
 {
     char out[40];
     if (!isfinite(x)) {
-        weft_text_add(text, "null");
+        weft_string_add(text, "null");
         return;
     }
     for (int digits = 6; digits <= 9; digits++) {
@@ -193,5 +193,5 @@ void weft_text_add_float(struct weft_text *text, float x)
         if (strtof(out, NULL) == x)
             break;
     }
-    weft_text_add(text, x == 0 && signbit(x) ? "-0.0" : out);
+    weft_string_add(text, x == 0 && signbit(x) ? "-0.0" : out);
 }
