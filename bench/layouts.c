@@ -85,12 +85,11 @@ static void layout_of(const struct weft_shape *shape, const char *text,
                                     .n_devices = devices,
                                     .gradient_groups = gradient_groups,
                                     .n_samples = 1 << 20};
-    needs.shape[WEFT_CALL_ACTOR_TRAIN] = shape;
+    needs.shape[1] = shape;
     CHECK(weft_plan_uniform(text, &needs, &plan, &err));
     CHECK(weft_plan_check(&plan, &needs, &err));
     struct weft_g_job job = weft_g_job_of(context->rt);
-    CHECK(weft_g_layout_init(&job, shape, &plan, WEFT_CALL_ACTOR_TRAIN, out,
-                             &err));
+    CHECK(weft_g_layout_init(&job, shape, &plan, 1, out, &err));
     weft_plan_release(&plan);
 }
 
@@ -292,7 +291,7 @@ static struct submission step(struct weft_g_train *train, int32_t n,
                               const struct weft_pack_sample *text)
 {
     struct weft_g_stats *stats = weft_alloc((size_t) n, sizeof *stats);
-    struct weft_call_time own, all[WEFT_N_CALLS];
+    struct weft_call_time own, all[WEFT_MAX_CALLS];
     struct submission out;
     struct weft_tile *norm;
     int32_t n_stats;
@@ -345,7 +344,7 @@ static void submit_row(const struct weft_shape *shape, const char *text)
         .adamw = {1e-4f, 0.9f, 0.999f, 1e-8f, 0, 1},
         .grad_clip = 1,
         .micro_batch_rows = TOKENS,
-        .call = WEFT_CALL_ACTOR_TRAIN};
+        .call = 1};
     struct submission best = {1e300, 1e300, 0, 0};
     for (int i = 0; i < REPEAT; i++) {
         struct submission s = step(&train, n, sample);

@@ -155,12 +155,13 @@ int32_t weft_g_generate_place(const struct weft_g_generate *gen,
 
 /* On a device chunks have priority over inference, as the next phase waits for
  * generation. */
-static struct weft_where where_of(const struct weft_g_instance *instance,
+static struct weft_where where_of(const struct weft_g_generate *gen,
+                                  const struct weft_g_instance *instance,
                                   int32_t iteration)
 {
     return (struct weft_where){.device = instance->home,
                                .priority = 2,
-                               .call = WEFT_CALL_ACTOR_GENERATE,
+                               .call = gen->call,
                                .iteration = iteration,
                                .micro_batch = -1,
                                .layer = -1};
@@ -283,7 +284,7 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
 {
     struct weft_g_instance *instance = &gen->instance[index];
     const struct weft_g_model *model = gen->model;
-    struct weft_where where = where_of(instance, args->iteration);
+    struct weft_where where = where_of(gen, instance, args->iteration);
     struct weft_tile *status = instance->status[instance->n_chunks % 2];
     where.micro_batch = (int32_t) instance->n_chunks++;
     if (is_one_device(&gen->layout)) {
@@ -314,7 +315,7 @@ void weft_g_generate_retire(struct weft_seq *seq,
                             struct weft_tile *rollout)
 {
     const struct weft_g_instance *instance = &gen->instance[index];
-    struct weft_where where = where_of(instance, iteration);
+    struct weft_where where = where_of(gen, instance, iteration);
     where.priority = 3;
     weft_insert_gen_retire(seq, &where, slot, instance->state, rollout);
 }

@@ -230,7 +230,7 @@ struct weft_g_train {
     struct weft_k_adamw adamw;
     float grad_clip;
     int32_t micro_batch_rows; /* used if the plan sets no number of them */
-    enum weft_call call;
+    int32_t call;
     int32_t chain;
     int priority;
     int32_t iteration;
@@ -349,6 +349,7 @@ struct weft_g_instance {
 struct weft_g_generate {
     const struct weft_g_model *model;
     struct weft_g_layout layout;
+    int32_t call; /* its tasks' number in the dataflow graph; 0 until set */
     int32_t n_instances, n_slots, max_total;
     struct weft_g_instance *instance;
 };

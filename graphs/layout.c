@@ -66,7 +66,7 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
 
 int weft_g_layout_init(const struct weft_g_job *job,
                        const struct weft_shape *shape,
-                       const struct weft_plan *plan, enum weft_call call,
+                       const struct weft_plan *plan, int32_t call,
                        struct weft_g_layout *out, struct weft_err *err)
 {
     return init(job, shape, plan, &plan->call[call], out, err);

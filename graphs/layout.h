@@ -38,7 +38,7 @@ int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device);
  * error. Errors: WEFT_ENOMEM, dp above WEFT_G_MAX_DP. */
 int weft_g_layout_init(const struct weft_g_job *job,
                        const struct weft_shape *shape,
-                       const struct weft_plan *plan, enum weft_call call,
+                       const struct weft_plan *plan, int32_t call,
                        struct weft_g_layout *out, struct weft_err *err);
 /* A layout with data parallelism alone, on devices 0 .. dp - 1. */
 int weft_g_layout_simple(struct weft_rt *rt, const struct weft_shape *shape,

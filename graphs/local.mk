@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 graphs_sources = \
+	%D%/algorithms.h \
 	%D%/copies.c %D%/copies.h \
 	%D%/gather.c %D%/gather.h \
 	%D%/generate.c \
@@ -9,8 +10,10 @@ graphs_sources = \
 	%D%/memory.c \
 	%D%/model.c \
 	%D%/offload.c \
+	%D%/ppo.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \
+	%D%/sft.c \
 	%D%/shard.c %D%/shard.h \
 	%D%/stage.c %D%/stage.h \
 	%D%/stage_backward.c \

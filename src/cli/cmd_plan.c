@@ -38,6 +38,8 @@ const char weft_help_plan[] =
     "and\n"
     "                          devices: its own)\n"
     "      --explain PLAN.json print a file as a table\n"
+    "      --graph             print the algorithm's dataflow graph: roles,\n"
+    "                          calls, what they read and write\n"
     "      --json              print JSON instead of the table\n"
     "      --help              this text\n"
     "\n"
@@ -48,7 +50,7 @@ const char weft_help_plan[] =
 struct options {
     const char *from, *output, *check, *explain;
     int32_t nodes, devices; /* 0: not given */
-    bool json;
+    bool json, graph;
 };
 
 static int print(const struct weft_plan *plan, bool json,
@@ -60,6 +62,19 @@ static int print(const struct weft_plan *plan, bool json,
     fputs(text, stdout);
     weft_free(text);
     return 0;
+}
+
+static int print_graph(const struct weft_config *config, struct weft_err *err)
+{
+    struct weft_dataflow flow;
+    int rc = weft_run_flow(config, &flow, err);
+    char *text = rc ? NULL : weft_flow_text(&flow);
+    if (!rc && !text)
+        rc = weft_err_nomem(err, "a graph", sizeof flow);
+    if (!rc)
+        fputs(text, stdout);
+    weft_free(text);
+    return rc;
 }
 
 /* Counts the devices that a run without 'runtime.devices' has: one per
@@ -107,7 +122,10 @@ static int check(const struct options *o, const struct weft_config *config,
                  struct weft_plan *out, struct weft_err *err)
 {
     struct weft_run_needs needs;
-    int rc = weft_plan_read(o->check, out, err);
+    struct weft_dataflow flow;
+    int rc = weft_run_flow(config, &flow, err);
+    if (!rc)
+        rc = weft_plan_read(o->check, &flow, out, err);
     if (rc)
         return rc;
     rc = weft_run_needs_read(config, o->nodes ? o->nodes : out->n_nodes,
@@ -162,16 +180,17 @@ static int run(const struct options *o, const char *file, int n_override,
     struct weft_plan plan = {0};
     int rc;
     if (o->explain) {
-        rc = weft_plan_read(o->explain, &plan, err);
+        rc = weft_plan_read(o->explain, NULL, &plan, err);
     } else {
         rc = weft_config_read(file, n_override, override, &config, err);
         if (rc)
             return rc;
-        rc = o->check ? check(o, &config, &plan, err)
+        rc = o->graph ? print_graph(&config, err)
+           : o->check ? check(o, &config, &plan, err)
                       : make(o, &config, &plan, err);
         weft_config_release(&config);
     }
-    if (!rc)
+    if (!rc && !o->graph)
         rc = print(&plan, o->json, err);
     weft_plan_release(&plan);
     return rc;
@@ -186,6 +205,8 @@ static const char *misuse(const struct options *o, bool config)
                "option but --json";
     if (!o->explain && !config)
         return "give a configuration file";
+    if (o->graph && (makes || o->check || o->nodes || o->devices || o->json))
+        return "--graph takes a configuration and no other option";
     if (o->check && makes)
         return "--check makes no plan: leave out --from and --output";
     if (o->from && strncmp(o->from, "layout=", 7) != 0)
@@ -203,6 +224,7 @@ int weft_cmd_plan(int argc, char **argv)
         {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
         {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},
+        {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
     };
     int first, status;

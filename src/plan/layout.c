@@ -15,40 +15,25 @@ void weft_plan_release(struct weft_plan *plan)
     *plan = (struct weft_plan){0};
 }
 
-int weft_plan_calls(enum weft_call out[WEFT_N_CALLS])
+static void begin(const struct weft_plan_needs *needs, struct weft_plan *out)
 {
-    int n = 0;
-    for (int c = 0; c < WEFT_N_CALLS; c++)
-        if (c != WEFT_CALL_NONE && c != WEFT_CALL_ADVANTAGE)
-            out[n++] = (enum weft_call) c;
-    return n;
-}
-
-bool weft_plan_call_trains(enum weft_call call)
-{
-    return call == WEFT_CALL_ACTOR_TRAIN || call == WEFT_CALL_CRITIC_TRAIN;
-}
-
-bool weft_plan_call_frozen(enum weft_call call)
-{
-    return call == WEFT_CALL_REWARD_INFER || call == WEFT_CALL_REF_INFER;
+    *out = (struct weft_plan){.n_nodes = needs->n_nodes,
+                              .n_devices = needs->n_devices,
+                              .flow = *needs->flow};
 }
 
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out)
 {
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
-    *out = (struct weft_plan){.n_nodes = needs->n_nodes,
-                              .n_devices = needs->n_devices};
-    for (int i = 0; i < n; i++) {
-        struct weft_call_plan *c = &out->call[call[i]];
+    begin(needs, out);
+    for (int32_t i = 1; i < out->flow.n_calls; i++) {
+        struct weft_call_plan *c = &out->call[i];
         int64_t most = (int64_t) needs->n_nodes * needs->n_devices;
-        if (!needs->shape[call[i]])
+        if (!weft_flow_placed(&out->flow, i))
             continue;
-        if (weft_plan_call_trains(call[i]))
+        if (weft_flow_trains(&out->flow, i))
             most = weft_min64(most, needs->gradient_groups);
-        else if (call[i] == WEFT_CALL_ACTOR_GENERATE)
+        else if (out->flow.call[i].kind == WEFT_GENERATE)
             most = weft_min64(most, needs->n_samples);
         c->mesh = weft_mesh_largest(needs->n_nodes, needs->n_devices,
                                     weft_max64(most, 1));
@@ -159,10 +144,8 @@ static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err)
 {
-    enum weft_call call[WEFT_N_CALLS];
     struct weft_call_plan all = {0};
     const char *at = layout;
-    int n = weft_plan_calls(call);
     int rc = parse_degrees(layout, &at, &all, err);
     if (!rc)
         rc = parse_options(layout, at, &all, err);
@@ -170,18 +153,17 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
         rc = find_mesh(layout, needs, &all, err);
     if (rc)
         return rc;
-    *out = (struct weft_plan){.n_nodes = needs->n_nodes,
-                              .n_devices = needs->n_devices};
-    for (int i = 0; i < n; i++) {
-        bool trains = weft_plan_call_trains(call[i]);
-        struct weft_call_plan *c = &out->call[call[i]];
-        if (!needs->shape[call[i]])
+    begin(needs, out);
+    for (int32_t i = 1; i < out->flow.n_calls; i++) {
+        bool trains = weft_flow_trains(&out->flow, i);
+        struct weft_call_plan *c = &out->call[i];
+        if (!weft_flow_placed(&out->flow, i))
             continue;
         *c = all;
         c->zero = trains ? all.zero : 0;
         c->recompute = trains && all.recompute;
-        c->offload = weft_plan_call_frozen(call[i]) && all.offload;
-        if (call[i] == WEFT_CALL_ACTOR_GENERATE)
+        c->offload = weft_flow_frozen(&out->flow, i) && all.offload;
+        if (out->flow.call[i].kind == WEFT_GENERATE)
             c->micro_batches = 0;
     }
     return 0;

@@ -14,7 +14,7 @@
 #define WEFT_PLAN_LAYOUT_H
 
 #include "base/shape.h"
-#include "plan/task.h"
+#include "plan/dataflow.h"
 
 enum {
     WEFT_MAX_NODES = 1024,
@@ -46,11 +46,13 @@ struct weft_call_plan {
     bool contiguous, reversed;
 };
 
-/* A call that is not used has dp 0. Calls: enum weft_call but NONE and
- * ADVANTAGE, which runs at the controller. */
+/* Calls are numbered as in `flow`; those without a place, as steps are, have
+ * dp 0. */
 struct weft_plan {
     int32_t n_nodes, n_devices; /* of each node */
-    struct weft_call_plan call[WEFT_N_CALLS];
+    struct weft_dataflow flow;  /* of which plans that were read without their
+                                   run know calls and roles by name alone */
+    struct weft_call_plan call[WEFT_MAX_CALLS];
     /* Peak bytes of device d by class, then of all together, which need not
      * come at one time; a shared place counts at each device. (n_nodes *
      * n_devices); NULL: not known. */
@@ -59,12 +61,6 @@ struct weft_plan {
 };
 
 void weft_plan_release(struct weft_plan *plan);
-
-/* The calls a plan may have, in table order; returns how many (6). */
-int weft_plan_calls(enum weft_call out[WEFT_N_CALLS]);
-bool weft_plan_call_trains(enum weft_call call);
-bool weft_plan_call_frozen(
-    enum weft_call call); /* of a model never trained */
 
 /* ---- Places ----------------------------------------------------------- */
 
@@ -131,10 +127,11 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
 /* What a plan is made for. */
 enum { WEFT_MAX_GROUPS = 64 }; /* G at most */
 struct weft_plan_needs {
+    const struct weft_dataflow *flow; /* whose calls have places */
     int32_t n_nodes, n_devices;
     int32_t gradient_groups;
-    int32_t n_samples;                            /* of an iteration */
-    const struct weft_shape *shape[WEFT_N_CALLS]; /* NULL: unused call */
+    int32_t n_samples;                              /* of an iteration */
+    const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */
 };
 
 /* Every call data parallel on as many devices as it can use: training on the
@@ -149,7 +146,7 @@ void weft_plan_default(const struct weft_plan_needs *needs,
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 
-/* Every call that the needs have a shape for (others are not looked at): the
+/* Every call of the graph that has a model: the
  * plan's cluster is the run's, the mesh is a mesh and inside of it, dp * tp *
  * pp is its size, tp <= T, dp <= G (train), dp <= n_samples (generate), pp <=
  * layers, zero 0 to 3, and options only where they mean something. Sentences
@@ -170,12 +167,13 @@ bool weft_plan_idle(const struct weft_plan *plan,
 /* ---- Files ------------------------------------------------------------ */
 
 /* plan.json (doc/formats.md). Reading: unknown keys, missing ones that have no
- * default, wrong types are refused with the key's path; a call that is not
- * there is not used. Whether the plan is any good: weft_plan_check(). Release
+ * default, wrong types are refused with the key's path. Calls that `flow` does
+ * not have are left out; flow NULL: the file's calls are what their names
+ * say. A call that is not there has no place. Whether the plan is any good: weft_plan_check(). Release
  * with weft_plan_release(). Errors: those of weft_json_read() and its
  * getters, WEFT_ENOMEM. */
-int weft_plan_read(const char *path, struct weft_plan *out,
-                   struct weft_err *err);
+int weft_plan_read(const char *path, const struct weft_dataflow *flow,
+                   struct weft_plan *out, struct weft_err *err);
 int weft_plan_write(const struct weft_plan *plan, const char *path,
                     struct weft_err *err);
 /* The text of the file. The caller frees. NULL: out of memory. */

@@ -7,7 +7,7 @@
 struct check {
     const struct weft_plan *plan;
     const struct weft_plan_needs *needs;
-    enum weft_call call;
+    int32_t call;
     const struct weft_call_plan *c;
     struct weft_err *err;
 };
@@ -22,7 +22,17 @@ static int wrong(const struct check *k, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     return weft_err_set(k->err, WEFT_EINVAL, "%s: %s",
-                        weft_call_name(k->call), text);
+                        k->needs->flow->call[k->call].name, text);
+}
+
+static const struct weft_shape *shape_of(const struct check *k)
+{
+    return k->needs->shape[k->needs->flow->call[k->call].role];
+}
+
+static bool generates(const struct check *k)
+{
+    return k->needs->flow->call[k->call].kind == WEFT_GENERATE;
 }
 
 static int32_t power_below(int32_t n)
@@ -84,7 +94,7 @@ static int check_degrees(const struct check *k)
 
 static int check_blocks(const struct check *k)
 {
-    const struct weft_shape *s = k->needs->shape[k->call];
+    const struct weft_shape *s = shape_of(k);
     int32_t tp = k->c->tp, raised = power_below(tp);
     if (tp <= s->n_blocks)
         return 0;
@@ -102,7 +112,7 @@ static int check_blocks(const struct check *k)
 
 static int check_layers(const struct check *k)
 {
-    int32_t pp = k->c->pp, layers = k->needs->shape[k->call]->n_layers;
+    int32_t pp = k->c->pp, layers = shape_of(k)->n_layers;
     if (pp > layers)
         return wrong(k,
                      "pp %d is more than the model's %d layers; take pp "
@@ -119,12 +129,12 @@ static int check_samples(const struct check *k)
     int32_t dp = k->c->dp, groups = k->needs->gradient_groups;
     int32_t samples = k->needs->n_samples, raised = power_below(dp);
     raised *= raised < dp ? 2 : 1;
-    if (weft_plan_call_trains(k->call) && dp > groups)
+    if (weft_flow_trains(k->needs->flow, k->call) && dp > groups)
         return wrong(k,
                      "dp %d is more than the %d gradient groups; take dp "
                      "%d, or numerics.gradient_groups %d",
                      dp, groups, groups, raised);
-    if (k->call == WEFT_CALL_ACTOR_GENERATE && dp > samples)
+    if (generates(k) && dp > samples)
         return wrong(k,
                      "dp %d is more than the %d samples of an iteration; "
                      "take dp %d, or more rollout.prompts",
@@ -135,7 +145,7 @@ static int check_samples(const struct check *k)
 static int check_options(const struct check *k)
 {
     const struct weft_call_plan *c = k->c;
-    bool trains = weft_plan_call_trains(k->call);
+    bool trains = weft_flow_trains(k->needs->flow, k->call);
     if (c->zero < 0 || c->zero > 3)
         return wrong(k, "zero %d must be 0 to 3", c->zero);
     if (c->zero > 0 && !trains)
@@ -143,13 +153,12 @@ static int check_options(const struct check *k)
                      c->zero);
     if (c->recompute && !trains)
         return wrong(k, "recompute is for calls that train");
-    if (c->offload && !weft_plan_call_frozen(k->call))
-        return wrong(k, "offload is for frozen models (reward_infer, "
-                        "ref_infer)");
+    if (c->offload && !weft_flow_frozen(k->needs->flow, k->call))
+        return wrong(k, "offload is for models that are never trained");
     if (c->micro_batches < 0)
         return wrong(k, "micro_batches %d must be at least 0",
                      c->micro_batches);
-    if (c->micro_batches > 0 && k->call == WEFT_CALL_ACTOR_GENERATE)
+    if (c->micro_batches > 0 && generates(k))
         return wrong(k,
                      "micro_batches %d is for calls that infer or train; "
                      "take 0",
@@ -178,8 +187,7 @@ static int check_call(const struct check *k)
 int weft_plan_check(const struct weft_plan *plan,
                     const struct weft_plan_needs *needs, struct weft_err *err)
 {
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call), rc = 0;
+    int rc = 0;
     if (plan->n_nodes != needs->n_nodes
         || plan->n_devices != needs->n_devices)
         return weft_err_set(err, WEFT_EINVAL,
@@ -187,9 +195,9 @@ int weft_plan_check(const struct weft_plan *plan,
                             "run has %d of %d",
                             plan->n_nodes, plan->n_devices, needs->n_nodes,
                             needs->n_devices);
-    for (int i = 0; i < n && !rc; i++) {
-        struct check k = {plan, needs, call[i], &plan->call[call[i]], err};
-        if (needs->shape[call[i]])
+    for (int32_t i = 1; i < needs->flow->n_calls && !rc; i++) {
+        struct check k = {plan, needs, i, &plan->call[i], err};
+        if (weft_flow_placed(needs->flow, i))
             rc = check_call(&k);
     }
     return rc;

@@ -14,11 +14,9 @@ static bool trains_on(const struct weft_plan *plan,
                       const struct weft_plan_needs *needs, int32_t node,
                       int32_t device)
 {
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
-    for (int i = 0; i < n; i++)
-        if (weft_plan_call_trains(call[i]) && needs->shape[call[i]]
-            && has(&plan->call[call[i]].mesh, node, device))
+    for (int32_t i = 1; i < needs->flow->n_calls; i++)
+        if (weft_flow_trains(needs->flow, i)
+            && has(&plan->call[i].mesh, node, device))
             return true;
     return false;
 }
@@ -49,14 +47,12 @@ bool weft_plan_idle(const struct weft_plan *plan,
 {
     int64_t all = (int64_t) plan->n_nodes * plan->n_devices;
     int64_t idle = count_idle(plan, needs);
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
-    for (int i = 0; i < n && idle > 0; i++) {
-        const struct weft_call_plan *c = &plan->call[call[i]];
-        const struct weft_shape *s = needs->shape[call[i]];
+    for (int32_t i = 1; i < needs->flow->n_calls && idle > 0; i++) {
+        const struct weft_call_plan *c = &plan->call[i];
         int32_t groups = needs->gradient_groups, used = c->dp * c->tp * c->pp;
-        if (!s || !weft_plan_call_trains(call[i]))
+        if (!weft_flow_trains(needs->flow, i))
             continue;
+        const struct weft_shape *s = needs->shape[needs->flow->call[i].role];
         bool by_groups = c->dp == groups && groups < WEFT_MAX_GROUPS;
         int32_t blocks = weft_shape_default_blocks(s);
         if (!by_groups && (c->tp != s->n_blocks || s->n_blocks >= blocks))
@@ -65,7 +61,7 @@ bool weft_plan_idle(const struct weft_plan *plan,
                  "%lld of %lld devices train nothing: %s has %s %d, all that "
                  "numerics.%s allows; a new run may set it to %d, this one "
                  "take a layout with more %s",
-                 (long long) idle, (long long) all, weft_call_name(call[i]),
+                 (long long) idle, (long long) all, needs->flow->call[i].name,
                  by_groups ? "dp" : "tp", by_groups ? c->dp : c->tp,
                  by_groups ? "gradient_groups" : "tensor_blocks",
                  by_groups ? raised(groups, all, used, WEFT_MAX_GROUPS)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 plan_sources = \
+	%D%/dataflow.c %D%/dataflow.h \
 	%D%/deal.c %D%/deal.h \
 	%D%/layout.c %D%/layout.h \
 	%D%/layout_check.c \

@@ -18,25 +18,27 @@ static const char *range(int64_t first, int64_t n, char out[48])
     return out;
 }
 
-static void put_call(FILE *f, enum weft_call call,
-                     const struct weft_call_plan *c)
+static void put_call(FILE *f, const struct weft_plan *plan, int32_t call)
 {
+    const struct weft_dataflow *flow = &plan->flow;
+    const struct weft_call_plan *c = &plan->call[call];
     char nodes[48], devices[48], parts[16] = "by tokens";
-    if (call == WEFT_CALL_ACTOR_GENERATE)
+    if (flow->call[call].kind == WEFT_GENERATE)
         snprintf(parts, sizeof parts, "-");
     else if (c->micro_batches > 0)
         snprintf(parts, sizeof parts, "%d", c->micro_batches);
     fprintf(f, "%-14s  %-9s  %-9s  %4d  %2d  %2d  %-13s  ",
-            weft_call_name(call), range(c->mesh.node, c->mesh.n_nodes, nodes),
+            flow->call[call].name,
+            range(c->mesh.node, c->mesh.n_nodes, nodes),
             range(c->mesh.device, c->mesh.n_devices, devices), c->dp, c->tp,
             c->pp, parts);
-    if (weft_plan_call_trains(call))
+    if (weft_flow_trains(flow, call))
         fprintf(f, "%4d  %-9s  -\n", c->zero, c->recompute ? "yes" : "no");
     else
         fprintf(f, "   -  -          %s\n",
-                !weft_plan_call_frozen(call) ? "-"
-                : c->offload                 ? "yes"
-                                             : "no");
+                !weft_flow_frozen(flow, call) ? "-"
+                : c->offload                  ? "yes"
+                                              : "no");
 }
 
 /* The columns are the classes of a place, their sum, and, in plans that
@@ -123,8 +125,6 @@ char *weft_plan_explain(const struct weft_plan *plan)
 {
     char *text = NULL;
     size_t size = 0;
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
@@ -132,9 +132,9 @@ char *weft_plan_explain(const struct weft_plan *plan)
             plan->n_devices);
     fprintf(f, "%-14s  %-9s  %-9s  %4s  tp  pp  micro-batches  zero  %s\n",
             "call", "nodes", "devices", "dp", "recompute  offload");
-    for (int i = 0; i < n; i++)
-        if (plan->call[call[i]].dp > 0)
-            put_call(f, call[i], &plan->call[call[i]]);
+    for (int32_t i = 1; i < plan->flow.n_calls; i++)
+        if (plan->call[i].dp > 0)
+            put_call(f, plan, i);
     if (plan->memory || plan->measured)
         put_memory(f, plan);
     bool failed = ferror(f) != 0;

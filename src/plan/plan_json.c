@@ -94,27 +94,72 @@ static int read_call(const json_t *object, const char *subject,
     return rc;
 }
 
+/* Without the run's graph a call is what its name says. */
+static int guess_calls(const json_t *calls, const char *subject,
+                       struct weft_dataflow *flow, struct weft_err *err)
+{
+    const char *name;
+    json_t *one;
+    json_object_foreach((json_t *) (uintptr_t) calls, name, one)
+    {
+        if (weft_flow_guess(flow, name) > 0)
+            continue;
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: '%.40s' is no name of a call: at most %d "
+                            "bytes that end in _generate, _infer or _train",
+                            subject, name, WEFT_MAX_NAME - 1);
+    }
+    return 0;
+}
+
+/* Calls that the run does not make are left out, if they are calls at all and
+ * those that it makes are all there: else they may be misnamed. */
+static int check_names(const json_t *calls, const char *subject,
+                       const struct weft_dataflow *flow, struct weft_err *err)
+{
+    const char *known[2 * WEFT_MAX_CALLS], *name;
+    struct weft_dataflow other;
+    size_t n = 0;
+    json_t *one;
+    bool all = true;
+    for (int32_t i = 1; i < flow->n_calls; i++)
+        if (weft_flow_placed(flow, i)) {
+            known[n++] = flow->call[i].name;
+            all = all && json_object_get(calls, flow->call[i].name);
+        }
+    weft_flow_init(&other);
+    json_object_foreach((json_t *) (uintptr_t) calls, name, one)
+    {
+        if (all && weft_flow_find_call(flow, name) < 0
+            && weft_flow_guess(&other, name) > 0)
+            known[n++] = name;
+    }
+    return weft_json_keys(calls, subject, known, n, err);
+}
+
 static int read_calls(const json_t *root, const char *path,
                       struct weft_plan *out, struct weft_err *err)
 {
     char subject[MAX_SUBJECT];
-    const char *name[WEFT_N_CALLS];
-    enum weft_call call[WEFT_N_CALLS];
+    struct weft_dataflow *flow = &out->flow;
     json_t *calls = NULL, *one = NULL;
-    int n = weft_plan_calls(call);
     int rc = weft_json_object(root, path, "calls", &calls, err);
-    for (int i = 0; i < n; i++)
-        name[i] = weft_call_name(call[i]);
     snprintf(subject, sizeof subject, "%.400s: calls", path);
+    if (!rc && flow->n_calls == 1)
+        rc = guess_calls(calls, subject, flow, err);
     if (!rc)
-        rc = weft_json_keys(calls, subject, name, (size_t) n, err);
-    for (int i = 0; i < n && !rc; i++) {
-        rc = weft_json_object_or(calls, subject, name[i], &one, err);
+        rc = check_names(calls, subject, flow, err);
+    for (int32_t i = 1; i < flow->n_calls && !rc; i++) {
+        char inner[MAX_SUBJECT];
+        if (!weft_flow_placed(flow, i))
+            continue;
+        rc = weft_json_object_or(calls, subject, flow->call[i].name, &one,
+                                 err);
         if (rc || !one)
             continue;
-        char inner[MAX_SUBJECT];
-        snprintf(inner, sizeof inner, "%.400s: calls.%s", path, name[i]);
-        rc = read_call(one, inner, &out->call[call[i]], err);
+        snprintf(inner, sizeof inner, "%.400s: calls.%s", path,
+                 flow->call[i].name);
+        rc = read_call(one, inner, &out->call[i], err);
     }
     return rc;
 }
@@ -218,11 +263,15 @@ static int read_root(const json_t *root, const char *path,
     return rc;
 }
 
-int weft_plan_read(const char *path, struct weft_plan *out,
-                   struct weft_err *err)
+int weft_plan_read(const char *path, const struct weft_dataflow *flow,
+                   struct weft_plan *out, struct weft_err *err)
 {
     struct weft_plan plan = {0};
     json_t *root = NULL;
+    if (flow)
+        plan.flow = *flow;
+    else
+        weft_flow_init(&plan.flow);
     int rc = weft_json_read(path, MAX_BYTES, &root, err);
     if (rc)
         return rc;
@@ -280,8 +329,6 @@ char *weft_plan_json(const struct weft_plan *plan)
 {
     char *text = NULL;
     size_t size = 0;
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
     int64_t n_devices = (int64_t) plan->n_nodes * plan->n_devices;
     const char *comma = "";
     FILE *f = open_memstream(&text, &size);
@@ -290,11 +337,11 @@ char *weft_plan_json(const struct weft_plan *plan)
     fprintf(f, "{\"format\": %d, \"nodes\": %d, \"devices\": %d,\n", FORMAT,
             plan->n_nodes, plan->n_devices);
     fputs(" \"calls\": {", f);
-    for (int i = 0; i < n; i++) {
-        if (plan->call[call[i]].dp == 0)
+    for (int32_t i = 1; i < plan->flow.n_calls; i++) {
+        if (plan->call[i].dp == 0)
             continue;
-        fprintf(f, "%s\n  \"%s\": ", comma, weft_call_name(call[i]));
-        put_call(f, &plan->call[call[i]]);
+        fprintf(f, "%s\n  \"%s\": ", comma, plan->flow.call[i].name);
+        put_call(f, &plan->call[i]);
         comma = ",";
     }
     fputs("\n }", f);

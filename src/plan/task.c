@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/task.h"
 
-const char *weft_call_name(enum weft_call call)
-{
-    static const char *const name[WEFT_N_CALLS] = {
-        "none",         "actor_generate", "reward_infer", "ref_infer",
-        "critic_infer", "advantage",      "actor_train",  "critic_train"};
-    return name[call];
-}
-
 const char *weft_mem_class_name(enum weft_mem_class c)
 {
     static const char *const name[WEFT_N_MEM_CLASSES] = {

@@ -14,20 +14,9 @@
 extern "C" {
 #endif
 
-/* Model function calls, for traces and timings. */
-enum weft_call {
-    WEFT_CALL_NONE,
-    WEFT_CALL_ACTOR_GENERATE,
-    WEFT_CALL_REWARD_INFER,
-    WEFT_CALL_REF_INFER,
-    WEFT_CALL_CRITIC_INFER,
-    WEFT_CALL_ADVANTAGE,
-    WEFT_CALL_ACTOR_TRAIN,
-    WEFT_CALL_CRITIC_TRAIN,
-    WEFT_N_CALLS
-};
-
-const char *weft_call_name(enum weft_call call); /* "actor_generate", ... */
+/* Calls of a dataflow graph (plan/dataflow.h) at most. They are numbered from
+ * 1 on; 0 is no call. */
+enum { WEFT_MAX_CALLS = 32 };
 
 /* Memory classes of the plan; accounted separately. */
 enum weft_mem_class {
@@ -64,7 +53,7 @@ struct weft_where {
                            each weft_seq_wait() and have no gaps. */
     int32_t chain;    /* 0..WEFT_N_CHAINS-1: positions of several chains
                            on a device are independent */
-    enum weft_call call;
+    int32_t call;     /* number in the dataflow graph; 0: of none */
     int32_t iteration, micro_batch, layer; /* for traces; -1: none */
     bool restores; /* brings offloaded weights back: its time is no part of
                       its call's, but counted beside it */

@@ -205,6 +205,10 @@ void weft_external_complete(struct weft_external *external, const void *data,
 
 /* ---- What ran --------------------------------------------------------- */
 
+/* Names calls 0 .. n - 1 in traces and messages; the strings outlive rt. Others
+ * are "none". */
+void weft_rt_name_calls(struct weft_rt *rt, int n, const char *const name[]);
+
 struct weft_call_time {
     int64_t n_tasks;
     double busy_s;          /* sum over tasks and devices */
@@ -218,13 +222,13 @@ struct weft_call_time {
 double weft_rt_clock_s(const struct weft_rt *rt);
 /* Totals of the ended tasks of an iteration (struct weft_where). They are kept
  * until tasks of the second iteration after it run. Needs options.profile. */
-void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
+void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,
                    struct weft_call_time *out);
 /* The same of all ranks together: sums, the earliest start and the latest end.
  * Clocks start in weft_rt_start(), which all ranks leave together.
  * Collective. */
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
-                       struct weft_call_time out[WEFT_N_CALLS]);
+                       struct weft_call_time out[WEFT_MAX_CALLS]);
 /* Merges spans of tasks (struct weft_where) over all ranks: each gets the
  * earliest start and the latest end. Collective. Errors: WEFT_ENOMEM. */
 int weft_rt_spans_all(size_t n, struct weft_span span[],

@@ -48,14 +48,14 @@ static void add(struct others *o, double start_us, double end_us)
 }
 
 /* Whether a task hides one of `call` that restores. */
-static bool hides(int other, bool restores, enum weft_call call)
+static bool hides(int other, bool restores, int32_t call)
 {
-    return !restores && other != WEFT_CALL_NONE && other != (int) call;
+    return !restores && other > 0 && other != call;
 }
 
 /* What a device ran after start_us. */
 static void add_device(struct weft_worker *v, int64_t n_kept, double start_us,
-                       double end_us, enum weft_call call, struct others *o)
+                       double end_us, int32_t call, struct others *o)
 {
     pthread_mutex_lock(&v->mutex);
     if (v->running && hides((int) v->where.call, v->where.restores, call))
@@ -72,7 +72,7 @@ static void add_device(struct weft_worker *v, int64_t n_kept, double start_us,
 }
 
 double weft_rt_hidden_s(struct weft_rt *rt, const struct weft_worker *w,
-                        enum weft_call call, double start_us, double end_us)
+                        int32_t call, double start_us, double end_us)
 {
     struct others o = {NULL, 0, 0};
     for (int d = 0; d < rt->n_devices; d++)

@@ -303,7 +303,7 @@ int weft_where_check(const struct weft_rt *rt, const char *op,
         return weft_err_set(err, WEFT_EINVAL,
                             "%s: there is no chain %d; 0 to %d", op,
                             where->chain, WEFT_N_CHAINS - 1);
-    if (where->call < 0 || where->call >= WEFT_N_CALLS)
+    if (where->call < 0 || where->call >= WEFT_MAX_CALLS)
         return weft_err_set(err, WEFT_EINVAL, "%s: unknown call %d", op,
                             (int) where->call);
     return 0;

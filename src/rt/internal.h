@@ -137,18 +137,17 @@ void weft_exec_clear(struct weft_exec *x);
 struct weft_times {
     struct {
         int32_t iteration;
-        struct weft_call_time call[WEFT_N_CALLS];
+        struct weft_call_time call[WEFT_MAX_CALLS];
     } kept[2];
 };
-void weft_times_add(struct weft_times *times, int32_t iteration,
-                    enum weft_call call, double start_s, double end_s);
+void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
+                    double start_s, double end_s);
 /* Adds a task that restores (struct weft_where). */
 void weft_times_add_restore(struct weft_times *times, int32_t iteration,
-                            enum weft_call call, double restore_s,
-                            double hidden_s);
+                            int32_t call, double restore_s, double hidden_s);
 /* No tasks: zeros. */
 struct weft_call_time weft_times_get(const struct weft_times *times,
-                                     int32_t iteration, enum weft_call call);
+                                     int32_t iteration, int32_t call);
 
 struct weft_worker {
     struct weft_exec exec;
@@ -165,10 +164,10 @@ struct weft_worker {
 double weft_span_covered(const struct weft_span *of, size_t n,
                          struct weft_span by[]);
 /* Seconds between two times, since weft_rt_start, in which another device of
- * this rank than w's ran a task of another call (not WEFT_CALL_NONE, and none
+ * this rank than w's ran a task of another call (not of none, and none
  * that restores). Of what ended before, it sees what is in the records. */
 double weft_rt_hidden_s(struct weft_rt *rt, const struct weft_worker *w,
-                        enum weft_call call, double start_us, double end_us);
+                        int32_t call, double start_us, double end_us);
 
 /* ---- Sequences and tasks ---------------------------------------------- */
 
@@ -231,7 +230,8 @@ struct weft_rt {
     bool is_dry;    /* it records and runs nothing: there is no StarPU */
     bool all_ranks; /* and what it records is of all ranks */
     double start_s;
-    char *fxt_dir; /* NULL: no trace */
+    const char *call_name[WEFT_MAX_CALLS]; /* NULL: none */
+    char *fxt_dir;                         /* NULL: no trace */
     bool fxt_began;
     atomic_bool fxt_stopped;
     int64_t n_inserted; /* also numbers the tasks */
@@ -289,6 +289,8 @@ void weft_interface_messages(void); /* tells StarPU-MPI */
 double weft_rt_now_us(const struct weft_rt *rt);
 /* Whether this runtime runs, or records, what happens at a place. */
 bool weft_rt_has_place(const struct weft_rt *rt, int place);
+
+const char *weft_rt_call_name(const struct weft_rt *rt, int32_t call);
 
 /* Recording (record.c). They do nothing where there is no recording. */
 void weft_record_tile(struct weft_tile *tile, bool permanent);

@@ -10,15 +10,26 @@
 #include "base/alloc.h"
 #include "rt/internal.h"
 
+void weft_rt_name_calls(struct weft_rt *rt, int n, const char *const name[])
+{
+    for (int c = 0; c < WEFT_MAX_CALLS; c++)
+        rt->call_name[c] = c < n ? name[c] : NULL;
+}
+
+const char *weft_rt_call_name(const struct weft_rt *rt, int32_t call)
+{
+    return rt->call_name[call] ? rt->call_name[call] : "none";
+}
+
 /* Colour names that Chrome's and Perfetto's viewers know. */
-static const char *const call_colour[WEFT_N_CALLS] = {
+static const char *const call_colour[8] = {
     "grey",          "thread_state_running", "rail_idle",
     "rail_load",     "rail_animation",       "thread_state_uninterruptible",
     "rail_response", "thread_state_iowait"};
 
 /* The iteration's times; those of two iterations before make room. */
 static struct weft_call_time *times_of(struct weft_times *times,
-                                       int32_t iteration, enum weft_call call)
+                                       int32_t iteration, int32_t call)
 {
     int slot = iteration % (int) WEFT_COUNT(times->kept);
     if (times->kept[slot].iteration != iteration)
@@ -27,8 +38,8 @@ static struct weft_call_time *times_of(struct weft_times *times,
     return &times->kept[slot].call[call];
 }
 
-void weft_times_add(struct weft_times *times, int32_t iteration,
-                    enum weft_call call, double start_s, double end_s)
+void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
+                    double start_s, double end_s)
 {
     if (iteration < 0)
         return;
@@ -40,8 +51,7 @@ void weft_times_add(struct weft_times *times, int32_t iteration,
 }
 
 void weft_times_add_restore(struct weft_times *times, int32_t iteration,
-                            enum weft_call call, double restore_s,
-                            double hidden_s)
+                            int32_t call, double restore_s, double hidden_s)
 {
     if (iteration < 0)
         return;
@@ -51,7 +61,7 @@ void weft_times_add_restore(struct weft_times *times, int32_t iteration,
 }
 
 struct weft_call_time weft_times_get(const struct weft_times *times,
-                                     int32_t iteration, enum weft_call call)
+                                     int32_t iteration, int32_t call)
 {
     int slot = iteration % (int) WEFT_COUNT(times->kept);
     if (times->kept[slot].iteration != iteration)
@@ -64,7 +74,7 @@ double weft_rt_clock_s(const struct weft_rt *rt)
     return weft_rt_now_us(rt) * 1e-6;
 }
 
-void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
+void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,
                    struct weft_call_time *out)
 {
     struct weft_call_time sum = {0};
@@ -91,12 +101,12 @@ void weft_rt_times(struct weft_rt *rt, int32_t iteration, enum weft_call call,
 /* Times are summed as whole nanoseconds, so that the order of adding does not
  * matter and all ranks get the same sums. */
 void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
-                       struct weft_call_time out[WEFT_N_CALLS])
+                       struct weft_call_time out[WEFT_MAX_CALLS])
 {
-    int64_t sum[4 * WEFT_N_CALLS], least[2 * WEFT_N_CALLS];
-    for (int c = 0; c < WEFT_N_CALLS; c++) {
+    int64_t sum[4 * WEFT_MAX_CALLS], least[2 * WEFT_MAX_CALLS];
+    for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         struct weft_call_time t;
-        weft_rt_times(rt, iteration, (enum weft_call) c, &t);
+        weft_rt_times(rt, iteration, c, &t);
         bool none = t.n_tasks == 0;
         sum[4 * c] = t.n_tasks;
         sum[4 * c + 1] = llrint(t.busy_s * 1e9);
@@ -107,7 +117,7 @@ void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
     }
     weft_world_reduce(sum, WEFT_COUNT(sum), WEFT_SUM);
     weft_world_reduce(least, WEFT_COUNT(least), WEFT_MIN);
-    for (int c = 0; c < WEFT_N_CALLS; c++) {
+    for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         out[c] = (struct weft_call_time){
             .n_tasks = sum[4 * c],
             .busy_s = (double) sum[4 * c + 1] * 1e-9,
@@ -149,16 +159,16 @@ static void write_number(FILE *f, const char *key, int32_t value)
         fprintf(f, ",\"%s\":%d", key, value);
 }
 
-static void write_record(FILE *f, int rank, int device,
+static void write_record(FILE *f, const struct weft_rt *rt, int device,
                          const struct weft_record *r)
 {
+    const char *name = weft_rt_call_name(rt, r->call);
     fprintf(f,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,"
             "\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cname\":\"%s\","
             "\"args\":{\"call\":\"%s\"",
-            r->codelet->starpu.name, weft_call_name(r->call), rank, device,
-            r->start_us, r->end_us - r->start_us, call_colour[r->call],
-            weft_call_name(r->call));
+            r->codelet->starpu.name, name, rt->rank, device, r->start_us,
+            r->end_us - r->start_us, call_colour[r->call % 8], name);
     write_number(f, "iteration", r->iteration);
     write_number(f, "micro_batch", r->micro_batch);
     write_number(f, "layer", r->layer);
@@ -179,7 +189,7 @@ static void write_device(FILE *f, struct weft_rt *rt, int d)
     int64_t end = w->n_records;
     int64_t first = end > rt->n_records ? end - rt->n_records : 0;
     for (int64_t i = first; i < end; i++)
-        write_record(f, rank, device, &w->record[i % rt->n_records]);
+        write_record(f, rt, device, &w->record[i % rt->n_records]);
     pthread_mutex_unlock(&w->mutex);
 }
 

@@ -38,7 +38,7 @@ static void report_running(struct weft_rt *rt)
             weft_warn("  device %d runs %s (%s, iteration %d, micro-batch "
                       "%d, layer %d) for %.1f s",
                       rt->first_device + d, codelet->starpu.name,
-                      weft_call_name(where.call), where.iteration,
+                      weft_rt_call_name(rt, where.call), where.iteration,
                       where.micro_batch, where.layer,
                       (weft_rt_now_us(rt) - since) * 1e-6);
     }

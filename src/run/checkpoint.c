@@ -131,9 +131,10 @@ int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
 /* ---- Writing ---------------------------------------------------------- */
 
 /* Writes the tensors of a model on rank 0. Collective. */
-static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
-                         const char *stage, const char *name,
-                         struct weft_manifest *manifest, struct weft_err *err)
+static int write_tensors(struct weft_trainer *t,
+                         const struct weft_run_model *m, const char *stage,
+                         const char *name, struct weft_manifest *manifest,
+                         struct weft_err *err)
 {
     char dir[2][PATH_BYTES] = {"", ""}, relative[PART_BYTES];
     enum weft_dtype dtype = folder_dtype(&t->config);
@@ -160,7 +161,7 @@ static int write_tensors(struct weft_trainer *t, struct weft_run_model *m,
 }
 
 /* Writes the files besides tensors that make it a Hugging Face folder. */
-static int write_files(struct weft_run_model *m, enum weft_dtype dtype,
+static int write_files(const struct weft_run_model *m, enum weft_dtype dtype,
                        const char *stage, const char *name,
                        struct weft_err *err)
 {
@@ -180,6 +181,16 @@ static int write_files(struct weft_run_model *m, enum weft_dtype dtype,
     return rc;
 }
 
+/* The k-th trained model, or NULL. */
+static const struct weft_run_model *trained(const struct weft_trainer *t,
+                                            int k)
+{
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        if (t->flow.role[r].trained && k-- == 0)
+            return &t->model[r];
+    return NULL;
+}
+
 /* Sets the manifest's state of the run. */
 static void set_state(struct weft_trainer *t, struct weft_manifest *m)
 {
@@ -187,12 +198,13 @@ static void set_state(struct weft_trainer *t, struct weft_manifest *m)
     m->format = WEFT_MANIFEST_FORMAT;
     snprintf(m->weft, sizeof m->weft, "%s", weft_version());
     m->iteration = t->iteration;
-    m->actor_steps = t->actor_steps;
-    m->critic_steps = t->critic_steps;
+    for (int k = 0; k < WEFT_MANIFEST_MODELS; k++) {
+        const struct weft_run_model *model = trained(t, k);
+        m->model[k].steps = model ? model->steps : 0;
+        m->model[k].blocks = model ? model->arch.shape.n_blocks : 0;
+    }
     m->seed = (int64_t) c->seed;
     m->prompts = t->n_prompts;
-    m->actor_blocks = t->actor.arch.shape.n_blocks;
-    m->critic_blocks = t->critic.arch.shape.n_blocks;
     m->gradient_groups = c->numerics.gradient_groups;
     m->dtype = c->numerics.dtype;
     m->model_dtype = folder_dtype(c);
@@ -249,9 +261,10 @@ static int finish(struct weft_trainer *t, const char *stage,
                   struct weft_err *err)
 {
     enum weft_dtype dtype = folder_dtype(&t->config);
-    int rc = write_files(&t->actor, dtype, stage, "actor", err);
-    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = write_files(&t->critic, dtype, stage, "critic", err);
+    int rc = 0;
+    for (int k = 0; trained(t, k) && !rc; k++)
+        rc = write_files(trained(t, k), dtype, stage,
+                         trained(t, k)->tiles.name, err);
     set_state(t, manifest);
     if (!rc)
         rc = weft_inputs_add(t->inputs, manifest, err);
@@ -278,10 +291,9 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
     if (!rc && first)
         rc = weft_dir_stage(final, &stage, err);
     rc = weft_world_agree(rc, err);
-    if (!rc)
-        rc = write_tensors(t, &t->actor, stage, "actor", &manifest, err);
-    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = write_tensors(t, &t->critic, stage, "critic", &manifest, err);
+    for (int k = 0; trained(t, k) && !rc; k++)
+        rc = write_tensors(t, trained(t, k), stage, trained(t, k)->tiles.name,
+                           &manifest, err);
     if (!rc && first)
         rc = finish(t, stage, final, &manifest, err);
     else if (stage)
@@ -303,16 +315,14 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
 static int verify(const struct weft_trainer *t, const char *folder,
                   const struct weft_manifest *m, struct weft_err *err)
 {
-    static const char *const model[] = {"actor", "critic"};
-    char path[2 * WEFT_COUNT(parts)][PART_BYTES];
+    char path[WEFT_MANIFEST_MODELS * WEFT_COUNT(parts)][PART_BYTES];
     const char *name[WEFT_COUNT(path)];
     size_t n = 0;
-    int n_models = t->config.algorithm == WEFT_ALGO_PPO ? 2 : 1;
-    for (int k = 0; k < n_models; k++)
+    for (int k = 0; trained(t, k); k++)
         for (size_t i = 0; i < WEFT_COUNT(parts); i++) {
             if (!has_part(&parts[i], m->model_dtype))
                 continue;
-            part_path(path[n], &parts[i], model[k],
+            part_path(path[n], &parts[i], trained(t, k)->tiles.name,
                       m->format == WEFT_MANIFEST_FORMAT_1
                           || parts[i].in_model_folder);
             name[n] = path[n];
@@ -369,11 +379,13 @@ static int check_state(const struct weft_trainer *t, const char *folder,
                        const struct weft_manifest *m, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    int rc = same_int(folder, "actor_blocks", m->actor_blocks,
-                      t->actor.arch.shape.n_blocks, err);
-    if (!rc)
-        rc = same_int(folder, "critic_blocks", m->critic_blocks,
-                      t->critic.arch.shape.n_blocks, err);
+    int rc = 0;
+    for (int k = 0; trained(t, k) && !rc; k++) {
+        char key[WEFT_MAX_NAME + 16];
+        snprintf(key, sizeof key, "%s_blocks", trained(t, k)->tiles.name);
+        rc = same_int(folder, key, m->model[k].blocks,
+                      trained(t, k)->arch.shape.n_blocks, err);
+    }
     if (!rc)
         rc = same_int(folder, "gradient_groups", m->gradient_groups,
                       c->numerics.gradient_groups, err);
@@ -392,8 +404,9 @@ static int check_state(const struct weft_trainer *t, const char *folder,
 static void apply_state(struct weft_trainer *t, const struct weft_manifest *m)
 {
     t->iteration = (int32_t) m->iteration;
-    t->actor_steps = m->actor_steps;
-    t->critic_steps = m->critic_steps;
+    for (int k = 0, r = 0; r < t->flow.n_roles; r++)
+        if (t->flow.role[r].trained)
+            t->model[r].steps = m->model[k++].steps;
     if (t->kl_state && weft_tile_is_here(t->kl_state)) {
         struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
         kl->coef = m->kl_coef;
@@ -435,12 +448,10 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     if (!rc && weft_world_rank() == 0) /* logged by one rank */
         rc = verify(t, folder, m, err);
     rc = weft_world_agree(rc, err);
-    if (!rc)
-        rc = read_model(&t->actor, folder, "actor", m->model_dtype, apart,
-                        err);
-    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = read_model(&t->critic, folder, "critic", m->model_dtype, apart,
-                        err);
+    for (int32_t r = 0; r < t->flow.n_roles && !rc; r++)
+        if (t->flow.role[r].trained)
+            rc = read_model(&t->model[r], folder, t->flow.role[r].name,
+                            m->model_dtype, apart, err);
     if (!rc)
         apply_state(t, m);
     if (!rc && weft_world_rank() == 0)

@@ -98,11 +98,9 @@ static int describe(const struct weft_trainer *t, struct weft_string *out,
     for (int32_t r = 0; r < c->n_rewards; r++) {
         add_keys(weft_reward_keys, weft_reward_n_keys,
                  1u << c->reward[r].type, &c->reward[r], "reward.", out);
-        add_model("reward", &t->reward[r], out);
     }
-    add_model("actor", &t->actor, out);
-    add_model("critic", &t->critic, out);
-    add_model("reference", &t->reference, out);
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        add_model(t->flow.role[r].name, &t->model[r], out);
     int rc = add_plans(c, out, err);
     if (!rc)
         rc = add_prompts(t, out, err);

@@ -38,11 +38,11 @@ static struct part part_begin(const struct weft_ppo *p, int32_t i,
                               enum column c)
 {
     const struct weft_sample *s = &p->sample[i];
-    const struct weft_ppo_sample *x = &p->extra[i];
-    struct weft_tile *const tile[N_COLUMNS] = {x->home.rollout,
-                                               x->home.rollout, x->home.ref,
-                                               x->home.value, x->advantage};
-    struct part part = {.tile = tile[c], .n = s->n_total - s->n_prompt};
+    static const enum weft_field_type type[N_COLUMNS] = {
+        WEFT_FIELD_ROLLOUT, WEFT_FIELD_ROLLOUT, WEFT_FIELD_LOGP,
+        WEFT_FIELD_VALUE, WEFT_FIELD_ADVANTAGE};
+    struct part part = {.tile = weft_ppo_home(p, i, type[c]),
+                        .n = s->n_total - s->n_prompt};
     if (!part.tile)
         return part;
     part.data = weft_tile_acquire(part.tile, WEFT_READ);
@@ -124,7 +124,7 @@ static int add_column(struct weft_string *t, const struct weft_ppo *p,
 static void add_norms(struct weft_string *t, const char *name,
                       const struct weft_ppo_update *u)
 {
-    weft_string_addf(t, ",\n \"%s\": [", name);
+    weft_string_addf(t, ",\n \"%s_grad_norms\": [", name);
     for (int32_t i = 0; i < u->n_norms; i++) {
         const struct weft_grad_norm *norm = weft_tile_acquire(u->norm[i],
                                                               WEFT_READ);
@@ -148,8 +148,9 @@ int weft_digest_write(const struct weft_ppo *p)
     weft_string_addf(&t, "{\"iteration\": %lld", (long long) iteration);
     for (int c = 0; c < N_COLUMNS && !rc; c++)
         rc = add_column(&t, p, (enum column) c);
-    add_norms(&t, "actor_grad_norms", &p->actor_update);
-    add_norms(&t, "critic_grad_norms", &p->critic_update);
+    for (int32_t r = 0; r < p->t->flow.n_roles; r++)
+        if (p->t->flow.role[r].trained)
+            add_norms(&t, p->t->flow.role[r].name, &p->update[r]);
     weft_string_add(&t, "}\n");
     char *path = weft_digest_path(config->run_dir, iteration);
     char *dir = path ? weft_path_parent(path) : NULL;

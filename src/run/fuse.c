@@ -9,27 +9,48 @@
 #include "run/fuse_inside.h"
 #include "run/memory.h"
 
+/* The two training calls that are fused, in the order of the graph. */
+static void fused_calls(const struct weft_dataflow *flow,
+                        int32_t out[WEFT_FUSE_MODELS])
+{
+    int n = 0;
+    for (int32_t i = 1; i < flow->n_calls && n < WEFT_FUSE_MODELS; i++)
+        if (weft_flow_trains(flow, i))
+            out[n++] = i;
+    weft_assert(n == WEFT_FUSE_MODELS);
+}
+
+static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)
+{
+    return &t->model[t->flow.call[call].role];
+}
+
 int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err)
 {
-    struct weft_call_plan *a = &plan->call[WEFT_CALL_ACTOR_TRAIN];
-    struct weft_call_plan *b = &plan->call[WEFT_CALL_CRITIC_TRAIN];
+    int32_t call[WEFT_FUSE_MODELS];
+    fused_calls(&plan->flow, call);
+    const char *first = plan->flow.call[call[0]].name;
+    const char *second = plan->flow.call[call[1]].name;
+    struct weft_call_plan *a = &plan->call[call[0]];
+    struct weft_call_plan *b = &plan->call[call[1]];
     struct weft_call_plan *wide = a->tp >= b->tp ? a : b;
     struct weft_call_plan *thin = wide == a ? b : a;
     if (a->mesh.node != b->mesh.node || a->mesh.n_nodes != b->mesh.n_nodes
         || a->mesh.device != b->mesh.device
         || a->mesh.n_devices != b->mesh.n_devices)
         return weft_err_set(err, WEFT_EINVAL,
-                            "train.intra_stage_fusion: actor_train and "
-                            "critic_train need the same mesh");
+                            "train.intra_stage_fusion: %s and %s need the "
+                            "same mesh",
+                            first, second);
     if (thin->tp <= 0 || wide->tp % thin->tp != 0
         || thin->pp % (wide->tp / thin->tp) != 0)
         return weft_err_set(
             err, WEFT_EINVAL,
-            "train.intra_stage_fusion: actor_train has tp %d, pp %d and "
-            "critic_train tp %d, pp %d; the larger tp must be a multiple of "
+            "train.intra_stage_fusion: %s has tp %d, pp %d and "
+            "%s tp %d, pp %d; the larger tp must be a multiple of "
             "the other, and that one's pp of the quotient, so that its "
             "stages fill groups of devices",
-            a->tp, a->pp, b->tp, b->pp);
+            first, a->tp, a->pp, second, b->tp, b->pp);
     a->contiguous = b->contiguous = true;
     a->reversed = false;
     b->reversed = true;
@@ -117,7 +138,6 @@ static int make_problem(const struct weft_fuse *fuse,
                         struct weft_schedule_problem *out,
                         struct weft_err *err)
 {
-    static const char *const name[] = {"actor", "critic"};
     *out = (struct weft_schedule_problem){
         .n_devices = fuse->n_devices,
         .mini_batches = size->mini_batches,
@@ -128,7 +148,7 @@ static int make_problem(const struct weft_fuse *fuse,
         struct weft_schedule_model *m = &out->model[out->n_models++];
         size_t cells = (size_t) size->n[i] * (size_t) f->stages;
         *m = (struct weft_schedule_model){
-            .name = weft_strdup(name[i]),
+            .name = weft_strdup(f->run->tiles.name),
             .pipelines = f->run->tiles.home.plan.dp,
             .stages = f->stages,
             .chunks = 1,
@@ -204,8 +224,6 @@ static int read_order(struct weft_fuse *fuse, const char *path,
  * run's steps. */
 static int check_order(const struct weft_trainer *t, struct weft_err *err)
 {
-    static const enum weft_call call[] = {WEFT_CALL_ACTOR_TRAIN,
-                                          WEFT_CALL_CRITIC_TRAIN};
     const char *file = t->config.train.schedule;
     const struct weft_fuse *fuse = t->fuse;
     int32_t n[WEFT_FUSE_MODELS];
@@ -216,20 +234,22 @@ static int check_order(const struct weft_trainer *t, struct weft_err *err)
                                 "%s: a schedule needs as many micro-batches "
                                 "in every step: set train.micro_batches",
                                 file);
-        n[i] = weft_run_micro_batches(t, &run->arch.shape, call[i]);
+        n[i] = weft_run_micro_batches(t, &run->arch.shape, run->home);
     }
     const int32_t *has = fuse->order->size.n;
     if (n[0] <= has[0] && n[1] <= has[1])
         return 0;
     return weft_err_set(err, WEFT_EINVAL,
-                        "%s: a schedule of %d micro-batches of the actor and "
-                        "%d of the critic; the run's steps have %d and %d",
-                        file, has[0], has[1], n[0], n[1]);
+                        "%s: a schedule of %d micro-batches of the %s and "
+                        "%d of the %s; the run's steps have %d and %d",
+                        file, has[0], fuse->model[0].run->tiles.name, has[1],
+                        fuse->model[1].run->tiles.name, n[0], n[1]);
 }
 
 int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
 {
-    const struct weft_run_model *model[] = {&t->actor, &t->critic};
+    const struct weft_run_model *model[WEFT_FUSE_MODELS];
+    int32_t call[WEFT_FUSE_MODELS];
     struct weft_fuse *fuse = weft_alloc(1, sizeof *fuse);
     int32_t tp = 1;
     int rc = fuse ? 0 : weft_err_nomem(err, "a schedule", sizeof *fuse);
@@ -237,6 +257,9 @@ int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
         return rc;
     t->fuse = fuse;
     fuse->last = &fuse->turn;
+    fused_calls(&t->flow, call);
+    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+        model[i] = model_of(t, call[i]);
     for (int i = 0; i < WEFT_FUSE_MODELS; i++)
         if (model[i]->tiles.home.plan.tp > tp)
             tp = model[i]->tiles.home.plan.tp;

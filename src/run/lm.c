@@ -71,11 +71,8 @@ int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16])
     return n;
 }
 
-static const struct weft_where anywhere = {.device = -1,
-                                           .call = WEFT_CALL_REWARD_INFER,
-                                           .iteration = -1,
-                                           .micro_batch = -1,
-                                           .layer = -1};
+static const struct weft_where anywhere = {
+    .device = -1, .iteration = -1, .micro_batch = -1, .layer = -1};
 
 /* ---- Generation ------------------------------------------------------- */
 

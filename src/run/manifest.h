@@ -15,6 +15,7 @@
 /* In format 1 Adam's moments were in the model's folder, each file had one
  * checksum, and the manifest had no checksum of itself and no inputs. */
 enum { WEFT_MANIFEST_FORMAT_1 = 1, WEFT_MANIFEST_FORMAT = 2 };
+enum { WEFT_MANIFEST_MODELS = 2 };
 
 /* A file of the checkpoint; its name is the path inside the folder. */
 struct weft_manifest_file {
@@ -33,9 +34,12 @@ struct weft_manifest_input {
 struct weft_manifest {
     int64_t format;
     char weft[64]; /* version of the program that wrote it */
-    int64_t iteration, actor_steps, critic_steps;
+    int64_t iteration;
+    struct {
+        int64_t steps, blocks;     /* 0: the run has no such role */
+    } model[WEFT_MANIFEST_MODELS]; /* of trained roles, in order */
     double kl_coef, kl_last;
-    int64_t seed, actor_blocks, critic_blocks, gradient_groups, prompts;
+    int64_t seed, gradient_groups, prompts;
     enum weft_dtype dtype, model_dtype;
     enum weft_isa isa;
     size_t n_files, n_inputs;

@@ -36,6 +36,12 @@ static bool is_ppo(const struct weft_trainer *t)
     return t->config.algorithm == WEFT_ALGO_PPO;
 }
 
+static const struct weft_shape *shape_of(const struct weft_trainer *t,
+                                         int32_t call)
+{
+    return &t->model[t->flow.call[call].role].arch.shape;
+}
+
 static int32_t max_new(const struct weft_trainer *t)
 {
     return is_ppo(t) ? t->config.rollout.max_new_tokens : 0;
@@ -56,9 +62,7 @@ static int64_t shortest(const struct weft_trainer *t)
 
 static int32_t n_samples(const struct weft_trainer *t)
 {
-    const struct weft_config *c = &t->config;
-    return is_ppo(t) ? c->rollout.prompts * c->rollout.samples_per_prompt
-                     : c->train.batch;
+    return weft_run_samples(&t->config);
 }
 
 /* How many samples of any length fit into a micro-batch, by its rows. */
@@ -101,7 +105,7 @@ static int64_t rows_by_cost(const struct weft_trainer *t,
 
 static struct weft_g_train_size train_size(const struct weft_trainer *t,
                                            const struct weft_shape *shape,
-                                           enum weft_call call)
+                                           int32_t call)
 {
     const struct weft_config *c = &t->config;
     const struct weft_call_plan *plan = &t->layout[call].plan;
@@ -116,7 +120,7 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
     cuts = parts > 0 ? weft_min64(parts, of_group)
                      : weft_ceil_div(of_group, fit_rows(t));
     size_t stats = (size_t) weft_loss_n_stats(
-        call == WEFT_CALL_CRITIC_TRAIN ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY);
+        shape->scalar_head ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY);
     return (struct weft_g_train_size){
         .most = rows_of(t, of_group, rows),
         .n_flights = (int32_t) weft_min64(
@@ -130,8 +134,7 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
 }
 
 int32_t weft_run_micro_batches(const struct weft_trainer *t,
-                               const struct weft_shape *shape,
-                               enum weft_call call)
+                               const struct weft_shape *shape, int32_t call)
 {
     return train_size(t, shape, call).n_flights;
 }
@@ -139,7 +142,7 @@ int32_t weft_run_micro_batches(const struct weft_trainer *t,
 /* ---- Models ----------------------------------------------------------- */
 
 static void count_trained(struct budget *b, const struct weft_run_model *m,
-                          enum weft_call call, enum phase phase)
+                          int32_t call, enum phase phase)
 {
     const struct weft_trainer *t = b->t;
     const struct weft_g_layout *home = &t->layout[call];
@@ -158,10 +161,10 @@ static void count_trained(struct budget *b, const struct weft_run_model *m,
 }
 
 static void count_inference(struct budget *b, const struct weft_run_model *m,
-                            enum weft_call call, enum phase phase)
+                            int32_t call, enum phase phase)
 {
     const struct weft_trainer *t = b->t;
-    const struct weft_g_layout *layout = weft_trainer_layout(t, call, m);
+    const struct weft_g_layout *layout = &t->layout[call];
     int64_t n = n_samples(t), dp = layout->plan.dp, rows = row_budget(t);
     int64_t each = fit_rows(t), parts = layout->plan.micro_batches;
     if (parts > 0) {
@@ -178,9 +181,9 @@ static void count_inference(struct budget *b, const struct weft_run_model *m,
 }
 
 static void count_frozen(struct budget *b, const struct weft_run_model *m,
-                         enum weft_call call)
+                         int32_t call)
 {
-    const struct weft_g_layout *home = weft_trainer_layout(b->t, call, m);
+    const struct weft_g_layout *home = &b->t->layout[call];
     enum phase phase = home->plan.offload ? INFER : ALWAYS;
     weft_g_model_bytes(&m->arch.shape, false, home, b->phase[phase]);
     if (home->plan.offload)
@@ -209,12 +212,12 @@ static void count_saved(struct budget *b, const struct weft_shape *shape)
 
 /* ---- Generation and samples -------------------------------------------- */
 
-static void count_generation(struct budget *b)
+static void count_generation(struct budget *b, int32_t call)
 {
     const struct weft_trainer *t = b->t;
     const struct weft_config *c = &t->config;
-    const struct weft_g_layout *layout = &t->layout[WEFT_CALL_ACTOR_GENERATE];
-    const struct weft_shape *shape = &t->actor.arch.shape;
+    const struct weft_g_layout *layout = &t->layout[call];
+    const struct weft_shape *shape = shape_of(t, call);
     int32_t n = n_samples(t);
     int32_t instances = weft_g_generate_instances(layout, n);
     struct weft_g_decode_size size = {
@@ -249,10 +252,8 @@ static bool serves(const struct weft_g_layout *layout, int32_t place)
 static bool has_samples(const struct weft_trainer *t, int32_t place)
 {
     bool has = place == 0;
-    for (int c = 0; c < WEFT_N_CALLS; c++)
+    for (int c = 0; c < WEFT_MAX_CALLS; c++)
         has = has || serves(&t->layout[c], place);
-    for (int32_t r = 0; r < t->config.n_rewards; r++)
-        has = has || serves(&t->reward[r].layout, place);
     return has;
 }
 
@@ -273,27 +274,37 @@ static void count_samples(struct budget *b)
                 + sizeof(struct weft_kl_state);
 }
 
-static int count_ppo(struct budget *b, struct weft_err *err)
+/* Copies of weights that a call needs beside those of the role's training. */
+static int count_view(struct budget *b, int32_t call, enum phase phase,
+                      struct weft_err *err)
 {
     const struct weft_trainer *t = b->t;
-    const struct weft_g_layout *layout = t->layout;
-    const struct weft_shape *actor = &t->actor.arch.shape;
-    const struct weft_shape *critic = &t->critic.arch.shape;
-    count_trained(b, &t->critic, WEFT_CALL_CRITIC_TRAIN, CRITIC);
-    count_inference(b, &t->critic, WEFT_CALL_CRITIC_INFER, VALUES);
-    if (weft_run_has_reference(&t->config))
-        count_frozen(b, &t->reference, WEFT_CALL_REF_INFER);
-    for (int32_t r = 0; r < t->config.n_rewards; r++)
-        if (t->config.reward[r].type == WEFT_REWARD_MODEL)
-            count_frozen(b, &t->reward[r], WEFT_CALL_REWARD_INFER);
-    count_generation(b);
-    int rc = weft_g_view_bytes(actor, &layout[WEFT_CALL_ACTOR_TRAIN],
-                               &layout[WEFT_CALL_ACTOR_GENERATE], b->n_places,
-                               b->phase[GENERATE], err);
-    return rc ? rc
-              : weft_g_view_bytes(critic, &layout[WEFT_CALL_CRITIC_TRAIN],
-                                  &layout[WEFT_CALL_CRITIC_INFER],
-                                  b->n_places, b->phase[VALUES], err);
+    int32_t home = weft_flow_call_of(&t->flow, WEFT_TRAIN,
+                                     t->flow.call[call].role);
+    return weft_g_view_bytes(shape_of(t, call), &t->layout[home],
+                             &t->layout[call], b->n_places, b->phase[phase],
+                             err);
+}
+
+/* The policy's training needs all inference; that of others does not. */
+static int count_call(struct budget *b, int32_t call, struct weft_err *err)
+{
+    const struct weft_trainer *t = b->t;
+    const struct weft_run_model *m = &t->model[t->flow.call[call].role];
+    enum weft_call_kind kind = t->flow.call[call].kind;
+    if (kind == WEFT_TRAIN)
+        count_trained(b, m, call,
+                      t->flow.call[call].role == 0 ? ACTOR : CRITIC);
+    else if (weft_flow_frozen(&t->flow, call))
+        count_frozen(b, m, call);
+    else if (kind == WEFT_INFER)
+        count_inference(b, m, call, VALUES);
+    else
+        count_generation(b, call);
+    if (kind == WEFT_TRAIN || weft_flow_frozen(&t->flow, call))
+        return 0;
+    return count_view(b, call, kind == WEFT_GENERATE ? GENERATE : VALUES,
+                      err);
 }
 
 /* ---- Together --------------------------------------------------------- */
@@ -392,12 +403,12 @@ int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
     if (!rc)
         rc = table_create(t, &t->plan.memory, err);
     if (!rc) {
-        count_trained(&b, &t->actor, WEFT_CALL_ACTOR_TRAIN, ACTOR);
-        count_saved(&b, &t->actor.arch.shape);
+        count_saved(&b, &t->model[0].arch.shape);
         count_samples(&b);
     }
-    if (!rc && is_ppo(t))
-        rc = count_ppo(&b, err);
+    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
+        if (weft_flow_placed(&t->flow, i))
+            rc = count_call(&b, i, err);
     for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++)
         for (int c = 0; c <= WEFT_MEM_ALL; c++)
             t->plan.memory[d][c] = peak_of(

@@ -76,7 +76,7 @@ static const struct change {
 
 /* Changes a training call's layout as far as that is possible. */
 static int apply(struct weft_trainer *t, const struct change *change,
-                 enum weft_call call, const struct weft_shape *shape,
+                 int32_t call, const struct weft_shape *shape,
                  struct weft_err *err)
 {
     struct weft_call_plan *plan = &t->plan.call[call];
@@ -100,19 +100,22 @@ static int64_t bytes_with(const struct weft_trainer *t,
     struct weft_trainer other = *t;
     struct weft_err ignored;
     int64_t sum[WEFT_MEM_ALL + 1] = {[WEFT_MEM_ALL] = -1};
-    enum weft_call actor = WEFT_CALL_ACTOR_TRAIN;
-    enum weft_call critic = WEFT_CALL_CRITIC_TRAIN;
+    int rc = 0;
     other.plan.memory = NULL;
-    other.layout[actor].member = other.layout[critic].member = NULL;
-    int rc = apply(&other, change, actor, &t->actor.arch.shape, &ignored);
-    if (!rc && t->config.algorithm == WEFT_ALGO_PPO)
-        rc = apply(&other, change, critic, &t->critic.arch.shape, &ignored);
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        if (weft_flow_trains(&t->flow, i))
+            other.layout[i].member = NULL;
+    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
+        if (weft_flow_trains(&t->flow, i))
+            rc = apply(&other, change, i,
+                       &t->model[t->flow.call[i].role].arch.shape, &ignored);
     if (!rc)
         rc = weft_memory_predict(&other, &ignored);
     if (!rc)
         sum_rank(&other, sum);
-    weft_free(other.layout[actor].member);
-    weft_free(other.layout[critic].member);
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        if (weft_flow_trains(&t->flow, i))
+            weft_free(other.layout[i].member);
     weft_free(other.plan.memory);
     return sum[WEFT_MEM_ALL];
 }

@@ -2,9 +2,19 @@
 #include "run/plan_needs.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "graphs/algorithms.h"
+#include "run/config_keys.h"
 #include "run/fuse.h"
 #include "run/store.h"
+
+int32_t weft_run_samples(const struct weft_config *c)
+{
+    return c->algorithm == WEFT_ALGO_PPO
+             ? c->rollout.prompts * c->rollout.samples_per_prompt
+             : c->train.batch;
+}
 
 bool weft_run_has_reference(const struct weft_config *config)
 {
@@ -12,91 +22,89 @@ bool weft_run_has_reference(const struct weft_config *config)
         && config->ppo.kl_place != WEFT_KL_NOWHERE;
 }
 
-int weft_run_arch(const struct weft_config *config, enum weft_run_role role,
-                  const char *folder, const char *name,
-                  const struct weft_shape *actor, struct weft_arch *out,
+int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err)
 {
-    bool scalar = role == WEFT_RUN_CRITIC || role == WEFT_RUN_REWARD;
+    struct weft_flow_needs needs = {
+        .reference = weft_run_has_reference(config),
+        .kl_in_loss = config->ppo.kl_place == WEFT_KL_IN_LOSS};
+    for (int32_t r = 0; r < config->n_rewards; r++)
+        if (config->reward[r].type == WEFT_REWARD_MODEL)
+            needs.reward[needs.n_rewards++] = r;
+    if (config->algorithm == WEFT_ALGO_PPO)
+        weft_flow_ppo(&needs, out);
+    else
+        weft_flow_sft(&needs, out);
+    return weft_flow_check(out, err);
+}
+
+/* ---- Models ------------------------------------------------------------ */
+
+/* The value of the key "PREFIX" "NAME" "END" in the configuration. */
+static const void *value_of(const struct weft_config *c, const char *prefix,
+                            const char *name, const char *end)
+{
+    char key[WEFT_MAX_NAME + 32];
+    snprintf(key, sizeof key, "%s%s%s", prefix, name, end);
+    for (size_t i = 0; i < weft_config_n_keys; i++)
+        if (strcmp(weft_config_keys[i].name, key) == 0)
+            return (const char *) c + weft_config_keys[i].offset;
+    return NULL;
+}
+
+const char *weft_run_folder(const struct weft_config *config,
+                            const struct weft_role *role)
+{
+    if (role->index >= 0)
+        return config->reward[role->index].model;
+    char *const *folder = value_of(config, "model.", role->name, "");
+    weft_assert(folder);
+    return *folder;
+}
+
+const struct weft_optimizer_config *weft_run_optimizer(
+    const struct weft_config *config, const struct weft_role *role)
+{
+    const char *lr = value_of(config, "", role->name, ".lr");
+    weft_assert(lr);
+    return (const void *) (lr - offsetof(struct weft_optimizer_config, lr));
+}
+
+int weft_run_arch(const struct weft_config *config,
+                  const struct weft_dataflow *flow, int32_t index,
+                  const struct weft_shape *policy, struct weft_arch *out,
+                  struct weft_err *err)
+{
+    const struct weft_role *role = &flow->role[index];
+    const char *folder = weft_run_folder(config, role);
+    char name[WEFT_MAX_NAME];
     struct weft_arch arch;
+    snprintf(name, sizeof name, "%s", role->name);
+    if (role->index >= 0) /* as the configuration's list counts them */
+        snprintf(name, sizeof name, "reward %d", (int) role->index);
     int rc = weft_store_arch(folder, weft_dtype_name(config->numerics.dtype),
                              config->numerics.tensor_blocks, &arch, err);
     if (rc) {
         weft_err_prefix(err, "%s", name);
         return rc;
     }
-    if (role == WEFT_RUN_CRITIC)
-        weft_arch_make_scalar(&arch); /* of a language model: new head */
-    if (arch.shape.scalar_head != scalar)
+    if (role->scalar && role->trained)
+        weft_arch_make_scalar(&arch); /* a language model's trunk will do */
+    if (arch.shape.scalar_head != role->scalar)
         return weft_err_set(
             err, WEFT_EINVAL, "%s: '%s' %s", name, folder,
-            scalar ? "is a language model; a reward model has a scalar head "
-                     "(architectures ...ForSequenceClassification)"
-                   : "has a scalar head; a language model is needed");
-    if (role != WEFT_RUN_ACTOR && arch.shape.vocab != actor->vocab)
+            role->scalar
+                ? "is a language model; a reward model has a scalar head "
+                  "(architectures ...ForSequenceClassification)"
+                : "has a scalar head; a language model is needed");
+    if (index > 0 && arch.shape.vocab != policy->vocab)
         return weft_err_set(err, WEFT_EINVAL,
-                            "%s: '%s' has a vocabulary of %d, the actor's is "
+                            "%s: '%s' has a vocabulary of %d, the %s's is "
                             "%d; models of a run share the tokenizer",
-                            name, folder, arch.shape.vocab, actor->vocab);
+                            name, folder, arch.shape.vocab,
+                            flow->role[0].name, policy->vocab);
     *out = arch;
     return 0;
-}
-
-/* ---- Needs ------------------------------------------------------------ */
-
-static int read_shape(const struct weft_config *c, enum weft_run_role role,
-                      const char *folder, const char *name,
-                      const struct weft_shape *actor, struct weft_shape *out,
-                      struct weft_err *err)
-{
-    struct weft_arch arch;
-    int rc = weft_run_arch(c, role, folder, name, actor, &arch, err);
-    if (!rc)
-        *out = arch.shape;
-    return rc;
-}
-
-static int read_rewards(const struct weft_config *c,
-                        struct weft_run_needs *out, struct weft_err *err)
-{
-    struct weft_shape *all = &out->reward;
-    int32_t n = 0;
-    int rc = 0;
-    for (int32_t r = 0; r < c->n_rewards && !rc; r++) {
-        char name[16];
-        struct weft_shape s;
-        if (c->reward[r].type != WEFT_REWARD_MODEL)
-            continue;
-        snprintf(name, sizeof name, "reward %d", (int) r);
-        rc = read_shape(c, WEFT_RUN_REWARD, c->reward[r].model, name,
-                        &out->actor, &s, err);
-        if (!rc && n++ == 0)
-            *all = s;
-        if (!rc && s.n_layers < all->n_layers)
-            all->n_layers = s.n_layers;
-        if (!rc && s.n_blocks < all->n_blocks) /* a divisor: both are 2^k */
-            rc = weft_shape_partition(all, s.n_blocks, err);
-    }
-    out->plan.shape[WEFT_CALL_REWARD_INFER] = n > 0 ? all : NULL;
-    return rc;
-}
-
-static int read_ppo(const struct weft_config *c, struct weft_run_needs *out,
-                    struct weft_err *err)
-{
-    const struct weft_shape **shape = out->plan.shape;
-    out->plan.n_samples = c->rollout.prompts * c->rollout.samples_per_prompt;
-    shape[WEFT_CALL_ACTOR_GENERATE] = &out->actor;
-    shape[WEFT_CALL_CRITIC_INFER] = &out->critic;
-    shape[WEFT_CALL_CRITIC_TRAIN] = &out->critic;
-    int rc = read_shape(c, WEFT_RUN_CRITIC, c->model.critic, "critic",
-                        &out->actor, &out->critic, err);
-    if (!rc && weft_run_has_reference(c)) {
-        shape[WEFT_CALL_REF_INFER] = &out->reference;
-        rc = read_shape(c, WEFT_RUN_REFERENCE, c->model.reference,
-                        "reference", &out->actor, &out->reference, err);
-    }
-    return rc ? rc : read_rewards(c, out, err);
 }
 
 int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
@@ -104,15 +112,19 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                         struct weft_err *err)
 {
     *out = (struct weft_run_needs){
-        .plan = {.n_nodes = n_nodes,
+        .plan = {.flow = &out->flow,
+                 .n_nodes = n_nodes,
                  .n_devices = n_devices,
                  .gradient_groups = config->numerics.gradient_groups,
-                 .n_samples = config->train.batch}};
-    out->plan.shape[WEFT_CALL_ACTOR_TRAIN] = &out->actor;
-    int rc = read_shape(config, WEFT_RUN_ACTOR, config->model.actor, "actor",
-                        NULL, &out->actor, err);
-    if (!rc && config->algorithm == WEFT_ALGO_PPO)
-        rc = read_ppo(config, out, err);
+                 .n_samples = weft_run_samples(config)}};
+    int rc = weft_run_flow(config, &out->flow, err);
+    for (int32_t r = 0; r < out->flow.n_roles && !rc; r++) {
+        struct weft_arch arch;
+        rc = weft_run_arch(config, &out->flow, r, &out->shape[0], &arch, err);
+        if (!rc)
+            out->shape[r] = arch.shape;
+        out->plan.shape[r] = &out->shape[r];
+    }
     return rc;
 }
 
@@ -121,10 +133,13 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
 /* Applies the configuration's keys where the layout's text does not say. */
 static void apply_keys(const struct weft_config *c, struct weft_plan *plan)
 {
-    struct weft_call_plan *ref = &plan->call[WEFT_CALL_REF_INFER];
-    for (int i = 0; i < WEFT_N_CALLS; i++) {
+    const struct weft_dataflow *flow = &plan->flow;
+    for (int32_t i = 1; i < flow->n_calls; i++) {
         struct weft_call_plan *k = &plan->call[i];
-        if (k->dp == 0 || !weft_plan_call_trains((enum weft_call) i))
+        if (weft_flow_frozen(flow, i)
+            && flow->role[flow->call[i].role].index < 0)
+            k->offload = k->offload || c->model.reference_offload;
+        if (!weft_flow_trains(flow, i))
             continue;
         if (k->micro_batches == 0)
             k->micro_batches = c->train.micro_batches;
@@ -132,8 +147,6 @@ static void apply_keys(const struct weft_config *c, struct weft_plan *plan)
             k->zero = c->train.zero;
         k->recompute = k->recompute || c->train.recompute;
     }
-    if (ref->dp > 0)
-        ref->offload = ref->offload || c->model.reference_offload;
 }
 
 int weft_run_plan(const struct weft_config *config,
@@ -143,7 +156,7 @@ int weft_run_plan(const struct weft_config *config,
     struct weft_plan plan = {0};
     int rc = 0;
     if (config->plan)
-        rc = weft_plan_read(config->plan, &plan, err);
+        rc = weft_plan_read(config->plan, needs->flow, &plan, err);
     else if (config->layout)
         rc = weft_plan_uniform(config->layout, needs, &plan, err);
     else
@@ -152,9 +165,6 @@ int weft_run_plan(const struct weft_config *config,
         return rc;
     if (!config->plan)
         apply_keys(config, &plan);
-    for (int c = 0; c < WEFT_N_CALLS; c++)
-        if (!needs->shape[c])
-            plan.call[c] = (struct weft_call_plan){0};
     if (config->train.intra_stage_fusion)
         rc = weft_fuse_plan(&plan, err);
     if (!rc)

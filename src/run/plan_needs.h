@@ -10,32 +10,38 @@
 #include "plan/layout.h"
 #include "run/config.h"
 
-enum weft_run_role {
-    WEFT_RUN_ACTOR,
-    WEFT_RUN_CRITIC,
-    WEFT_RUN_REFERENCE,
-    WEFT_RUN_REWARD
-};
-
 bool weft_run_has_reference(const struct weft_config *config);
+/* Samples of an iteration. */
+int32_t weft_run_samples(const struct weft_config *config);
 
-/* Reads the architecture of a folder for the run's model of that role. dtype
- * and tensor blocks are the run's; a critic gets a scalar head. name: for
- * messages; actor: the actor's shape, ignored for the actor itself. Errors:
- * those of weft_store_arch(), a head of the wrong kind, a vocabulary other
- * than the actor's. */
-int weft_run_arch(const struct weft_config *config, enum weft_run_role role,
-                  const char *folder, const char *name,
-                  const struct weft_shape *actor, struct weft_arch *out,
+/* The dataflow graph of the configuration's algorithm. Errors: those of
+ * weft_flow_check(). */
+int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err);
 
-/* What a plan is made for. It must not be copied, as `plan` points to the
- * shapes in it. */
+/* The folder that a role's model is made from, as the configuration says. */
+const char *weft_run_folder(const struct weft_config *config,
+                            const struct weft_role *role);
+/* The optimizer of a trained role, which the configuration has keys for. */
+const struct weft_optimizer_config *weft_run_optimizer(
+    const struct weft_config *config, const struct weft_role *role);
+
+/* Reads the architecture of a role's folder. dtype and tensor blocks are the
+ * run's; a trained role with a scalar head may come from a language model.
+ * policy: the shape of role 0, ignored for that role itself. Errors: those of
+ * weft_store_arch(), a head of the wrong kind, a vocabulary other than the
+ * policy's. */
+int weft_run_arch(const struct weft_config *config,
+                  const struct weft_dataflow *flow, int32_t role,
+                  const struct weft_shape *policy, struct weft_arch *out,
+                  struct weft_err *err);
+
+/* What a plan is made for. It must not be copied, as `plan` points to what is
+ * beside it. */
 struct weft_run_needs {
     struct weft_plan_needs plan;
-    struct weft_shape actor, critic, reference;
-    struct weft_shape reward; /* of several reward models: the fewest layers
-                                 and blocks, so that a layout fits each */
+    struct weft_dataflow flow;
+    struct weft_shape shape[WEFT_MAX_ROLES];
 };
 
 /* Reads the models' folders. Errors: those of weft_run_arch(). */

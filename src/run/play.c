@@ -93,8 +93,7 @@ static void insert(struct play *p, const struct weft_subtask *k,
     int32_t n = before_of(p, k, before);
     struct weft_where where = {.device = device,
                                .position = position,
-                               .call = k->model == 0 ? WEFT_CALL_ACTOR_TRAIN
-                                                     : WEFT_CALL_CRITIC_TRAIN,
+                               .call = 1 + k->model,
                                .iteration = -1,
                                .micro_batch = k->micro_batch,
                                .layer = k->stage};

@@ -15,9 +15,18 @@
 #include "run/fuse.h"
 #include "run/recorded.h"
 
-static bool needs_reference(const struct weft_config *c)
+struct weft_tile *weft_ppo_field(const struct weft_ppo *p, int32_t sample,
+                                 enum weft_field_type type)
 {
-    return c->ppo.kl_place != WEFT_KL_NOWHERE;
+    int32_t f = p->field[type];
+    return f < 0 ? NULL : p->extra[sample].field[f];
+}
+
+struct weft_tile *weft_ppo_home(const struct weft_ppo *p, int32_t sample,
+                                enum weft_field_type type)
+{
+    int32_t f = p->field[type];
+    return f < 0 ? NULL : p->extra[sample].home[f];
 }
 
 float weft_ppo_inv_temperature(const struct weft_config *c)
@@ -39,9 +48,10 @@ static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
 static int on_finished(void *ctx, int32_t index, struct weft_sample *s,
                        struct weft_err *err)
 {
-    (void) s;
+    struct weft_ppo *p = ctx;
     (void) err;
-    return weft_ppo_calls_add(ctx, index);
+    p->extra[index].field[p->field[WEFT_FIELD_ROLLOUT]] = s->rollout;
+    return weft_ppo_calls_add(p, index);
 }
 
 /* Given, or the longest there can be. */
@@ -89,7 +99,7 @@ static int generate(struct weft_ppo *p)
     };
     struct weft_where where = {.device = -1,
                                .priority = 2,
-                               .call = WEFT_CALL_ACTOR_GENERATE,
+                               .call = t->gen.call,
                                .iteration = p->iteration,
                                .micro_batch = -1,
                                .layer = -1};
@@ -98,14 +108,13 @@ static int generate(struct weft_ppo *p)
     weft_rollout_reset(&t->gen);
     int rc = weft_ppo_calls_init(p);
     if (!rc)
-        rc = weft_g_view_open(t->seq, &where, &t->actor.tiles,
-                              &t->layout[WEFT_CALL_ACTOR_GENERATE], &p->actor,
-                              p->err);
+        rc = weft_g_view_open(t->seq, &where, t->gen.model, &t->gen.layout,
+                              &p->policy, p->err);
     if (!rc)
-        rc = weft_rollout_run(t->seq, &t->gen, &p->actor, &args, p->n,
+        rc = weft_rollout_run(t->seq, &t->gen, &p->policy, &args, p->n,
                               p->sample, on_finished, p, &p->rollout, p->err);
-    if (p->actor.model)
-        weft_g_view_close(&p->actor);
+    if (p->policy.model)
+        weft_g_view_close(&p->policy);
     if (!rc)
         rc = weft_ppo_calls_end(p);
     return rc;
@@ -113,19 +122,25 @@ static int generate(struct weft_ppo *p)
 
 /* ---- Advantages ------------------------------------------------------- */
 
-/* Copies the results of a sample's calls to the first place. */
+/* Copies what a sample's calls have made to the first place. */
 static void fetch_results(struct weft_ppo *p, int32_t i,
                           const struct weft_where *where)
 {
     struct weft_ppo_sample *x = &p->extra[i];
-    struct weft_seq *seq = p->t->seq;
-    x->home.rollout = weft_g_copy_at(p->copies, seq, where,
-                                     p->sample[i].rollout, 0);
-    x->home.ref = weft_g_copy_at(p->copies, seq, where, x->ref, 0);
-    x->home.value = weft_g_copy_at(p->copies, seq, where, x->value, 0);
-    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
-        x->home.model_score[r] = weft_g_copy_at(p->copies, seq, where,
-                                                x->model_score[r], 0);
+    for (int32_t f = 0; f < p->t->flow.n_fields; f++)
+        x->home[f] = weft_g_copy_at(p->copies, p->t->seq, where, x->field[f],
+                                    0);
+}
+
+/* Makes a tile for one of the sample's fields at the first place. */
+static int field_temp(struct weft_ppo *p, int32_t i,
+                      enum weft_field_type type, size_t bytes)
+{
+    struct weft_ppo_sample *x = &p->extra[i];
+    int32_t f = p->field[type];
+    int rc = temp(p, p->t->flow.field[f].name, bytes, &x->field[f]);
+    x->home[f] = x->field[f];
+    return rc;
 }
 
 static int advantage(struct weft_ppo *p, int32_t i,
@@ -138,24 +153,39 @@ static int advantage(struct weft_ppo *p, int32_t i,
     struct weft_tile *model_score[WEFT_MAX_REWARDS];
     int32_t n_models = 0;
     fetch_results(p, i, where);
-    for (int32_t r = 0; r < t->config.n_rewards; r++)
-        if (x->home.model_score[r])
-            model_score[n_models++] = x->home.model_score[r];
-    int rc = temp(p, "score", sizeof(double), &x->score);
+    for (int32_t f = 0; f < t->flow.n_fields; f++)
+        if (t->flow.field[f].type == WEFT_FIELD_SCORE)
+            model_score[n_models++] = x->home[f];
+    int rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
     if (!rc)
-        rc = weft_external_begin(t->seq, x->score, where, &x->answer, p->err);
+        rc = weft_external_begin(t->seq,
+                                 weft_ppo_home(p, i, WEFT_FIELD_ANSWER),
+                                 where, &x->answer, p->err);
     if (!rc)
-        rc = temp(p, "advantages",
-                  weft_advantage_bytes(s->n_total - s->n_prompt),
-                  &x->advantage);
+        rc = field_temp(p, i, WEFT_FIELD_ADVANTAGE,
+                        weft_advantage_bytes(s->n_total - s->n_prompt));
     if (rc)
         return rc;
-    p->advantage[i] = x->advantage;
+    p->advantage[i] = weft_ppo_home(p, i, WEFT_FIELD_ADVANTAGE);
     args->sample = i;
-    weft_insert_gae(t->seq, where, args, x->home.rollout, x->home.ref,
-                    x->home.value, x->score, model_score, t->kl_state,
-                    x->advantage);
+    weft_insert_gae(t->seq, where, args,
+                    weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT),
+                    weft_ppo_home(p, i, WEFT_FIELD_LOGP),
+                    weft_ppo_home(p, i, WEFT_FIELD_VALUE),
+                    weft_ppo_home(p, i, WEFT_FIELD_ANSWER), model_score,
+                    t->kl_state, p->advantage[i]);
     return 0;
+}
+
+/* The call that writes a type of field. */
+static int32_t writer_of(const struct weft_ppo *p, enum weft_field_type type)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    uint32_t set = weft_flow_bit(p->field[type]);
+    int32_t i = 1;
+    while (i < flow->n_calls && !(flow->call[i].writes & set))
+        i++;
+    return i < flow->n_calls ? i : 0;
 }
 
 static int advantages(struct weft_ppo *p)
@@ -163,7 +193,7 @@ static int advantages(struct weft_ppo *p)
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
     struct weft_where where = {.device = -1,
-                               .call = WEFT_CALL_ADVANTAGE,
+                               .call = writer_of(p, WEFT_FIELD_ADVANTAGE),
                                .iteration = p->iteration,
                                .micro_batch = -1,
                                .layer = -1};
@@ -177,9 +207,10 @@ static int advantages(struct weft_ppo *p)
         .reward_clip = c->ppo.reward_clip,
         .iteration = p->iteration,
     };
-    for (int32_t r = 0; r < c->n_rewards; r++)
-        if (c->reward[r].type == WEFT_REWARD_MODEL)
-            args.weight[args.n_models++] = c->reward[r].weight;
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        if (t->flow.role[r].index >= 0)
+            args.weight[args.n_models++] =
+                c->reward[t->flow.role[r].index].weight;
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
     for (int32_t i = 0; i < p->n && !rc; i++)
         rc = advantage(p, i, &where, &args);
@@ -187,7 +218,7 @@ static int advantages(struct weft_ppo *p)
         return rc;
     weft_insert_moments(t->seq, &where, c->ppo.whiten_advantages, p->n,
                         p->advantage, p->moments);
-    if (needs_reference(c))
+    if (p->field[WEFT_FIELD_LOGP] >= 0)
         weft_insert_kl_update(t->seq, &where,
                               c->ppo.kl_control == WEFT_KL_ADAPTIVE,
                               c->ppo.kl_target, c->ppo.kl_horizon, p->n,
@@ -213,20 +244,15 @@ static void ppo_free(struct weft_ppo *p)
 {
     for (int32_t i = 0; p->sample && p->extra && i < p->n; i++) {
         struct weft_ppo_sample *x = &p->extra[i];
-        weft_tile_release(p->sample[i].rollout);
-        weft_tile_release(x->ref);
-        weft_tile_release(x->value);
-        weft_tile_release(x->advantage);
-        weft_tile_release(x->score);
-        for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
-            weft_tile_release(x->model_score[r]);
+        for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
+            weft_tile_release(x->field[f]);
     }
     weft_g_copies_free(p->copies);
     weft_ppo_calls_release(p);
     weft_tile_release(p->moments);
     weft_ppo_texts_release(p);
-    weft_ppo_update_release(&p->actor_update);
-    weft_ppo_update_release(&p->critic_update);
+    for (int32_t r = 0; r < WEFT_MAX_ROLES; r++)
+        weft_ppo_update_release(&p->update[r]);
     weft_free(p->sample);
     weft_free(p->extra);
     weft_free(p->prompt);
@@ -253,6 +279,9 @@ static int ppo_create(struct weft_trainer *t, int32_t iteration,
         .prompt = weft_alloc(n, sizeof *p->prompt),
         .advantage = weft_alloc(n, sizeof *p->advantage),
     };
+    for (int k = 0; k < WEFT_N_FIELD_TYPES; k++)
+        p->field[k] = weft_flow_field_of(&t->flow, UINT32_MAX,
+                                         (enum weft_field_type) k);
     *out = p;
     if (!p->sample || !p->extra || !p->prompt || !p->advantage)
         return weft_err_nomem(err, "an iteration", n * sizeof *p->extra);
@@ -317,8 +346,8 @@ static int submit(struct weft_ppo *p)
     }
     if (!rc)
         rc = weft_ppo_train(p);
-    update_home(p, &p->actor_update);
-    update_home(p, &p->critic_update);
+    for (int32_t r = 0; r < p->t->flow.n_roles; r++)
+        update_home(p, &p->update[r]);
     return rc;
 }
 

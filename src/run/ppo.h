@@ -5,30 +5,27 @@
 
 #include "run/trainer.h"
 
-/* Tiles of one sample besides its rollout, at the places where they are
- * written. */
+/* Tiles of one sample, by the fields of the dataflow graph; NULL: not there
+ * (yet). */
 struct weft_ppo_sample {
-    struct weft_tile *ref, *value, *advantage, *score;
-    struct weft_tile *model_score[WEFT_MAX_REWARDS];
-    struct weft_external *answer; /* fills `score`; NULL once completed */
-    /* The same at the first place, where rank 0 reads them. Borrowed. */
-    struct {
-        struct weft_tile *rollout, *ref, *value;
-        struct weft_tile *model_score[WEFT_MAX_REWARDS];
-    } home;
+    struct weft_tile *field[WEFT_MAX_FIELDS]; /* where they are made */
+    /* the same at the first place, where rank 0 reads them; borrowed */
+    struct weft_tile *home[WEFT_MAX_FIELDS];
+    struct weft_external *answer; /* fills the rewards' field; NULL once
+                                     completed */
 };
 
-/* An inference call, which gets samples as their generation ends. */
+/* An inference call on samples as they finish. */
 struct weft_ppo_call {
-    enum weft_call call;
+    int32_t call;
     struct weft_run_model *model;
-    int32_t reward; /* number of the reward; -1: none */
-    bool begun;     /* the model's weights are there, or on their way */
-    bool open;      /* the view is open */
+    int32_t field; /* what it writes */
+    bool begun;    /* the model's weights are there, or on their way */
+    bool open;     /* the view is open */
     struct weft_g_view view;
-    int32_t *waiting; /* (n) samples that are not yet in a micro-batch */
+    int32_t *waiting; /* (n) finished, not yet in a micro-batch */
     int32_t n_waiting, waiting_rows;
-    int32_t n_flushed; /* micro-batches submitted */
+    int32_t n_flushed; /* micro-batches */
 };
 
 /* The text of a sample. */
@@ -47,29 +44,38 @@ struct weft_ppo_update {
     int32_t n_norms;
     int32_t first_stats; /* entries of the first step */
     double lr;
+    enum weft_loss loss;
 };
 
 struct weft_ppo {
     struct weft_trainer *t;
     int32_t iteration, n;
-    struct weft_sample *sample;            /* (n) */
-    struct weft_ppo_sample *extra;         /* (n) */
+    int32_t field[WEFT_N_FIELD_TYPES]; /* the graph's first of a type; -1 */
+    struct weft_sample *sample;        /* (n) */
+    struct weft_ppo_sample *extra;     /* (n) */
     const struct weft_run_prompt **prompt; /* (n) */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
-    struct weft_tile **advantage; /* (n) in index order */
-    struct weft_ppo_update actor_update, critic_update;
+    struct weft_tile **advantage;                  /* (n) in index order */
+    struct weft_ppo_update update[WEFT_MAX_ROLES]; /* of trained roles */
     struct weft_ppo_text *text;       /* (n) from the rewards on */
     double (*part)[WEFT_MAX_REWARDS]; /* (n) unweighted rewards */
-    struct weft_g_view actor;         /* weights for generation */
-    struct weft_ppo_call call[2 + WEFT_MAX_REWARDS];
+    struct weft_g_view policy;        /* weights for generation */
+    struct weft_ppo_call call[WEFT_MAX_CALLS];
     int32_t n_calls;
     struct weft_g_copies *copies;
     double start_s;           /* of the iteration's own turn, see below */
     struct weft_span rewards; /* weft_ppo_rewards(), on the runtime's clock */
-    struct weft_call_time time[WEFT_N_CALLS]; /* of all ranks */
+    struct weft_call_time time[WEFT_MAX_CALLS]; /* of all ranks */
     struct weft_err *err;
 };
+
+/* A sample's tile in its first field of that type, where it was made or at the
+ * first place; NULL: there is none. */
+struct weft_tile *weft_ppo_field(const struct weft_ppo *p, int32_t sample,
+                                 enum weft_field_type type);
+struct weft_tile *weft_ppo_home(const struct weft_ppo *p, int32_t sample,
+                                enum weft_field_type type);
 
 float weft_ppo_inv_temperature(const struct weft_config *config);
 
@@ -111,7 +117,8 @@ struct weft_ppo_times {
 };
 /* time: of the batch's calls on all ranks; rewards: when rank 0 computed the
  * rewards. */
-void weft_ppo_times_get(const struct weft_call_time time[WEFT_N_CALLS],
+void weft_ppo_times_get(const struct weft_dataflow *flow,
+                        const struct weft_call_time time[WEFT_MAX_CALLS],
                         const struct weft_span *rewards,
                         struct weft_ppo_times *out);
 

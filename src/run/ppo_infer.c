@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inference of finished samples by the reference, the critic and the reward
- * models. Each call packs them into micro-batches of its own, which its
- * replicas get in turn.
+ * The graph's inference calls on finished samples: each packs them into
+ * micro-batches of its own, which go to its replicas in turn.
  */
 #include "base/alloc.h"
 #include "run/ppo.h"
@@ -17,19 +16,23 @@ static struct weft_where where_of(const struct weft_ppo *p,
                                .layer = -1};
 }
 
-static int add_call(struct weft_ppo *p, enum weft_call call,
-                    struct weft_run_model *model, int32_t reward)
+static int add_call(struct weft_ppo *p, int32_t call)
 {
+    struct weft_trainer *t = p->t;
+    const struct weft_flow_call *f = &t->flow.call[call];
     struct weft_ppo_call *c = &p->call[p->n_calls++];
+    int32_t field = 0;
+    while (!(f->writes & weft_flow_bit(field)))
+        field++;
     *c = (struct weft_ppo_call){
         .call = call,
-        .model = model,
-        .reward = reward,
+        .model = &t->model[f->role],
+        .field = field,
         .waiting = weft_alloc((size_t) p->n, sizeof *c->waiting)};
     if (!c->waiting)
         return weft_err_nomem(p->err, "inference", (size_t) p->n * 4);
     c->begun = true;
-    return weft_trainer_model_begin(p->t, model, p->iteration, p->err);
+    return weft_trainer_model_begin(p->t, c->model, p->iteration, p->err);
 }
 
 /* The call needs its weights no more. */
@@ -44,16 +47,11 @@ static void close_call(struct weft_ppo_call *c)
 
 int weft_ppo_calls_init(struct weft_ppo *p)
 {
-    struct weft_trainer *t = p->t;
-    const struct weft_config *config = &t->config;
+    const struct weft_dataflow *flow = &p->t->flow;
     int rc = 0;
-    if (config->ppo.kl_place != WEFT_KL_NOWHERE)
-        rc = add_call(p, WEFT_CALL_REF_INFER, &t->reference, -1);
-    if (!rc)
-        rc = add_call(p, WEFT_CALL_CRITIC_INFER, &t->critic, -1);
-    for (int32_t r = 0; r < config->n_rewards && !rc; r++)
-        if (config->reward[r].type == WEFT_REWARD_MODEL)
-            rc = add_call(p, WEFT_CALL_REWARD_INFER, &t->reward[r], r);
+    for (int32_t i = 1; i < flow->n_calls && !rc; i++)
+        if (flow->call[i].kind == WEFT_INFER)
+            rc = add_call(p, i);
     return rc;
 }
 
@@ -66,17 +64,8 @@ void weft_ppo_calls_release(struct weft_ppo *p)
     p->n_calls = 0;
 }
 
-/* The tile of a sample that the call writes. */
-static struct weft_tile **out_of(struct weft_ppo *p,
-                                 const struct weft_ppo_call *c, int32_t i)
-{
-    struct weft_ppo_sample *x = &p->extra[i];
-    return c->reward >= 0                 ? &x->model_score[c->reward]
-         : c->call == WEFT_CALL_REF_INFER ? &x->ref
-                                          : &x->value;
-}
-
-/* Opens the view of the weights at the call's first micro-batch. */
+/* Moves the weights to where the call needs them, before its first
+ * micro-batch. */
 static int open_view(struct weft_ppo *p, struct weft_ppo_call *c)
 {
     struct weft_where where = where_of(p, c);
@@ -84,19 +73,23 @@ static int open_view(struct weft_ppo *p, struct weft_ppo_call *c)
         return 0;
     c->open = true;
     return weft_g_view_open(p->t->seq, &where, &c->model->tiles,
-                            weft_trainer_layout(p->t, c->call, c->model),
-                            &c->view, p->err);
+                            &p->t->layout[c->call], &c->view, p->err);
+}
+
+static enum weft_g_infer_kind kind_of(enum weft_field_type type)
+{
+    return type == WEFT_FIELD_SCORE ? WEFT_INFER_SCORE
+         : type == WEFT_FIELD_LOGP  ? WEFT_INFER_LOGPROB
+                                    : WEFT_INFER_VALUE;
 }
 
 static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
 {
-    static const char *const kind_name[] = {"score", "value",
-                                            "reference log-probs"};
     struct weft_trainer *t = p->t;
-    const struct weft_g_layout *layout = weft_trainer_layout(t, c->call,
-                                                             c->model);
+    const struct weft_field *field = &t->flow.field[c->field];
+    const struct weft_g_layout *layout = &t->layout[c->call];
     int32_t n = c->n_waiting, dp = c->n_flushed % layout->plan.dp;
-    bool ref = c->call == WEFT_CALL_REF_INFER, score = c->reward >= 0;
+    enum weft_g_infer_kind kind = kind_of(field->type);
     if (n == 0)
         return 0;
     int rc = open_view(p, c);
@@ -105,14 +98,15 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
     if (!sample)
         return weft_err_nomem(p->err, "inference",
                               (size_t) n * sizeof *sample);
-    struct weft_tile_id id = {"sample", kind_name[score ? 0 : ref ? 2 : 1],
-                              0,        -1,
-                              -1,       weft_g_infer_out_place(layout, dp)};
+    struct weft_tile_id id = {
+        "sample", field->name, 0, -1, -1, weft_g_infer_out_place(layout, dp)};
     for (int32_t k = 0; k < n && !rc; k++) {
         int32_t i = c->waiting[k];
         const struct weft_sample *s = &p->sample[i];
-        struct weft_tile **out = out_of(p, c, i);
-        size_t values = score ? 1 : (size_t) (s->n_total - s->n_prompt);
+        struct weft_tile **out = &p->extra[i].field[c->field];
+        size_t values = kind == WEFT_INFER_SCORE
+                          ? 1
+                          : (size_t) (s->n_total - s->n_prompt);
         rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES,
                                    values * sizeof(float), out, p->err);
         sample[k] = (struct weft_g_infer_sample){.rollout = s->rollout,
@@ -122,10 +116,7 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
     }
     struct weft_where where = where_of(p, c);
     if (!rc)
-        weft_g_infer(t->seq, &where, &c->view, dp,
-                     score ? WEFT_INFER_SCORE
-                     : ref ? WEFT_INFER_LOGPROB
-                           : WEFT_INFER_VALUE,
+        weft_g_infer(t->seq, &where, &c->view, dp, kind,
                      weft_ppo_inv_temperature(&t->config), n, sample,
                      p->copies);
     c->n_waiting = c->waiting_rows = 0;

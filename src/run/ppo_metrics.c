@@ -93,10 +93,9 @@ struct columns {
 static void read_sample(const struct weft_ppo *p, int32_t i,
                         struct columns *c)
 {
-    const struct weft_ppo_sample *x = &p->extra[i];
-    const struct weft_advantage *a = weft_tile_acquire(x->advantage,
-                                                       WEFT_READ);
-    const float *value = weft_tile_acquire(x->home.value, WEFT_READ);
+    struct weft_tile *advantage = weft_ppo_home(p, i, WEFT_FIELD_ADVANTAGE);
+    struct weft_tile *values = weft_ppo_home(p, i, WEFT_FIELD_VALUE);
+    const struct weft_advantage *a = weft_tile_acquire(advantage, WEFT_READ);
     c->score[i] = a->raw_score;
     c->reward[i] = a->reward_sum;
     c->length[i] = a->n;
@@ -105,10 +104,13 @@ static void read_sample(const struct weft_ppo *p, int32_t i,
     c->kl_coef = a->kl_coef;
     c->rows += p->sample[i].n_total;
     c->clipped += a->ended ? 0 : 1;
-    weft_k_moments_add(&c->values, a->n, value);
     weft_k_moments_add(&c->returns, a->n, weft_return_of(a));
-    weft_tile_unacquire(x->home.value);
-    weft_tile_unacquire(x->advantage);
+    if (values) {
+        weft_k_moments_add(&c->values, a->n,
+                           weft_tile_acquire(values, WEFT_READ));
+        weft_tile_unacquire(values);
+    }
+    weft_tile_unacquire(advantage);
 }
 
 static void set3(struct weft_metrics *m, const char *tag, double mean,
@@ -150,12 +152,14 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     set3(m, "critic/advantages", (a->of.mean - a->mean) * a->rstd,
          (a->of.max - a->mean) * a->rstd, (a->of.min - a->mean) * a->rstd);
     /* an advantage is its return minus its value */
-    weft_metrics_set(
-        m, "critic/vf_explained_var",
-        1 - a->of.squares / tokens / (returns->squares / tokens + 1e-5));
+    if (values->n > 0)
+        weft_metrics_set(
+            m, "critic/vf_explained_var",
+            1 - a->of.squares / tokens / (returns->squares / tokens + 1e-5));
     weft_tile_unacquire(p->moments);
     set3(m, "critic/returns", returns->mean, returns->max, returns->min);
-    set3(m, "critic/values", values->mean, values->max, values->min);
+    if (values->n > 0)
+        set3(m, "critic/values", values->mean, values->max, values->min);
     if (config->ppo.kl_place == WEFT_KL_IN_REWARD) {
         weft_metrics_set(m, "actor/reward_kl_penalty", c->kl_sum / tokens);
         weft_metrics_set(m, "actor/reward_kl_penalty_coeff", c->kl_coef);
@@ -174,28 +178,33 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     }
 }
 
-static int report_updates(const struct weft_ppo *p)
+static int report_values(const struct weft_ppo *p,
+                         const struct weft_ppo_update *u)
 {
     struct weft_metrics *m = p->t->metrics;
-    const struct weft_config *c = &p->t->config;
     struct sums s;
-    int rc = sum_update(p, &p->critic_update, WEFT_LOSS_VALUE, &s);
+    int rc = sum_update(p, u, u->loss, &s);
     if (rc)
         return rc;
     double n = s.all[WEFT_VSTAT_TOKENS];
     /* LOSS carries each token's weight: a mini-batch's sum is its mean. */
     weft_metrics_set(m, "critic/vf_loss",
-                     s.all[WEFT_VSTAT_LOSS] / p->critic_update.n_norms);
+                     s.all[WEFT_VSTAT_LOSS] / u->n_norms);
     weft_metrics_set(m, "critic/vf_clipfrac", s.all[WEFT_VSTAT_CLIPPED] / n);
     weft_metrics_set(m, "critic/vpred_mean", s.all[WEFT_VSTAT_VALUE] / n);
-    weft_metrics_set(m, "critic/grad_norm", mean_norm(&p->critic_update));
-    weft_metrics_set(m, "critic/lr", p->critic_update.lr);
-    if (p->actor_update.n_norms == 0)
-        return 0; /* only the critic is trained (ppo.critic_warmup) */
-    rc = sum_update(p, &p->actor_update, WEFT_LOSS_POLICY, &s);
+    return 0;
+}
+
+static int report_policy(const struct weft_ppo *p,
+                         const struct weft_ppo_update *u)
+{
+    struct weft_metrics *m = p->t->metrics;
+    const struct weft_config *c = &p->t->config;
+    struct sums s;
+    int rc = sum_update(p, u, u->loss, &s);
     if (rc)
         return rc;
-    n = s.all[WEFT_STAT_TOKENS];
+    double n = s.all[WEFT_STAT_TOKENS];
     weft_metrics_set(m, "actor/pg_loss", s.all[WEFT_STAT_PG_LOSS] / n);
     weft_metrics_set(m, "actor/pg_clipfrac", s.all[WEFT_STAT_CLIPPED] / n);
     weft_metrics_set(m, "actor/pg_clipfrac_lower",
@@ -206,8 +215,6 @@ static int report_updates(const struct weft_ppo *p)
         weft_metrics_set(m, "actor/kl_loss", s.all[WEFT_STAT_KL] / n);
         weft_metrics_set(m, "actor/kl_coef", (double) c->ppo.kl_coef);
     }
-    weft_metrics_set(m, "actor/grad_norm", mean_norm(&p->actor_update));
-    weft_metrics_set(m, "actor/lr", p->actor_update.lr);
     weft_metrics_set(m, "rollout_train_logprob_abs_diff_max",
                      s.first[WEFT_STAT_LOGP_DIFF_MAX]);
     weft_metrics_set(m, "actor/first_ratio_abs_dev_max",
@@ -215,11 +222,29 @@ static int report_updates(const struct weft_ppo *p)
     return 0;
 }
 
+/* A role that was not trained in this iteration has no norms. */
+static int report_updates(const struct weft_ppo *p)
+{
+    struct weft_metrics *m = p->t->metrics;
+    int rc = 0;
+    for (int32_t r = 0; r < p->t->flow.n_roles && !rc; r++) {
+        const struct weft_ppo_update *u = &p->update[r];
+        const char *role = p->t->flow.role[r].name;
+        if (u->n_norms == 0)
+            continue;
+        rc = u->loss == WEFT_LOSS_VALUE ? report_values(p, u)
+                                        : report_policy(p, u);
+        weft_metrics_setf(m, mean_norm(u), "%s/grad_norm", role);
+        weft_metrics_setf(m, u->lr, "%s/lr", role);
+    }
+    return rc;
+}
+
 static bool offloads(const struct weft_trainer *t)
 {
-    bool any = t->reference.offload;
-    for (int32_t r = 0; r < t->config.n_rewards; r++)
-        any = any || t->reward[r].offload;
+    bool any = false;
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        any = any || t->model[r].offload;
     return any;
 }
 
@@ -228,11 +253,10 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
     struct weft_rt *rt = p->t->rt;
     struct weft_metrics *m = p->t->metrics;
     double turn = weft_clock_s() - p->start_s;
-    const struct weft_mesh *mesh =
-        &p->t->plan.call[WEFT_CALL_ACTOR_GENERATE].mesh;
+    const struct weft_mesh *mesh = &p->t->plan.call[p->t->gen.call].mesh;
     struct weft_ppo_times s;
     size_t now, peak, total = 0;
-    weft_ppo_times_get(p->time, &p->rewards, &s);
+    weft_ppo_times_get(&p->t->flow, p->time, &p->rewards, &s);
     weft_metrics_set(m, "timing_s/gen", s.gen);
     weft_metrics_set(m, "timing_s/reward", s.reward);
     weft_metrics_set(m, "timing_s/ref", s.ref);
@@ -268,15 +292,19 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
 /* Reads the scores of reward models. */
 static void read_model_scores(struct weft_ppo *p)
 {
-    for (int32_t i = 0; i < p->n; i++)
-        for (int32_t r = 0; r < p->t->config.n_rewards; r++) {
-            struct weft_tile *tile = p->extra[i].home.model_score[r];
-            if (!tile)
-                continue;
-            p->part[i][r] = (double) *(const float *) weft_tile_acquire(
+    const struct weft_dataflow *flow = &p->t->flow;
+    for (int32_t k = 0; k < p->n_calls; k++) {
+        int32_t f = p->call[k].field;
+        int32_t reward = flow->role[p->call[k].model->role].index;
+        if (flow->field[f].type != WEFT_FIELD_SCORE)
+            continue;
+        for (int32_t i = 0; i < p->n; i++) {
+            struct weft_tile *tile = p->extra[i].home[f];
+            p->part[i][reward] = (double) *(const float *) weft_tile_acquire(
                 tile, WEFT_READ);
             weft_tile_unacquire(tile);
         }
+    }
 }
 
 static int write_samples(const struct weft_ppo *p, const struct columns *c)

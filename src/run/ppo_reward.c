@@ -11,7 +11,7 @@
 static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
 {
     struct weft_trainer *t = p->t;
-    struct weft_tile *tile = p->extra[i].home.rollout;
+    struct weft_tile *tile = weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT);
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
     char *text = NULL;
     size_t n = 0;
@@ -38,7 +38,7 @@ int weft_ppo_rewards(struct weft_ppo *p)
     struct weft_trainer *t = p->t;
     size_t n = (size_t) p->n;
     for (int32_t i = 0; t->recorded && i < p->n; i++)
-        weft_tile_await(p->extra[i].home.rollout);
+        weft_tile_await(weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT));
     if (t->recorded)
         return 0;
     p->rewards.start_s = weft_rt_clock_s(t->rt);

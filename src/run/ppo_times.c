@@ -21,27 +21,53 @@ static double together(const struct weft_call_time *t,
     return both - fmax(common, 0);
 }
 
-void weft_ppo_times_get(const struct weft_call_time time[WEFT_N_CALLS],
+/* Adds a call's tasks to those of others. */
+static void join(struct weft_call_time *sum, const struct weft_call_time *t)
+{
+    if (t->n_tasks == 0)
+        return;
+    bool first = sum->n_tasks == 0;
+    sum->first_s = first ? t->first_s : fmin(sum->first_s, t->first_s);
+    sum->last_s = first ? t->last_s : fmax(sum->last_s, t->last_s);
+    sum->busy_s += t->busy_s;
+    sum->n_tasks += t->n_tasks;
+}
+
+/* verl's names, by what calls do and write. */
+void weft_ppo_times_get(const struct weft_dataflow *flow,
+                        const struct weft_call_time time[WEFT_MAX_CALLS],
                         const struct weft_span *rewards,
                         struct weft_ppo_times *out)
 {
-    const struct weft_call_time *gen = &time[WEFT_CALL_ACTOR_GENERATE];
-    const struct weft_call_time *actor = &time[WEFT_CALL_ACTOR_TRAIN];
-    const struct weft_call_time *critic = &time[WEFT_CALL_CRITIC_TRAIN];
-    double end = fmax(actor->n_tasks > 0 ? actor->last_s : 0,
-                      critic->n_tasks > 0 ? critic->last_s : 0);
+    struct weft_call_time gen = {0}, score = {0}, ref = {0}, value = {0},
+                          steps = {0}, policy = {0}, critic = {0}, train;
+    for (int32_t i = 1; i < flow->n_calls; i++) {
+        const struct weft_flow_call *c = &flow->call[i];
+        bool scalar = c->role >= 0 && flow->role[c->role].scalar;
+        bool scores = weft_flow_field_of(flow, c->writes, WEFT_FIELD_SCORE)
+                   >= 0;
+        join(c->kind == WEFT_GENERATE ? &gen
+             : c->kind == WEFT_STEP   ? &steps
+             : c->kind == WEFT_TRAIN  ? (scalar ? &critic : &policy)
+             : scores                 ? &score
+             : scalar                 ? &value
+                                      : &ref,
+             &time[i]);
+    }
+    train = policy;
+    join(&train, &critic);
     *out = (struct weft_ppo_times){
-        .gen = length(gen),
-        .gen_work = gen->busy_s,
-        .reward = together(&time[WEFT_CALL_REWARD_INFER], rewards),
-        .ref = length(&time[WEFT_CALL_REF_INFER]),
-        .values = length(&time[WEFT_CALL_CRITIC_INFER]),
-        .adv = time[WEFT_CALL_ADVANTAGE].busy_s,
-        .update_critic = length(critic),
-        .update_actor = length(actor),
-        .step = fmax(end - gen->first_s, 0),
+        .gen = length(&gen),
+        .gen_work = gen.busy_s,
+        .reward = together(&score, rewards),
+        .ref = length(&ref),
+        .values = length(&value),
+        .adv = steps.busy_s,
+        .update_critic = length(&critic),
+        .update_actor = length(&policy),
+        .step = fmax(train.last_s - gen.first_s, 0),
     };
-    for (int c = 0; c < WEFT_N_CALLS; c++) {
+    for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         out->offload += time[c].restore_s;
         out->hidden += time[c].hidden_s;
     }

@@ -19,9 +19,8 @@ struct one_step {
 /* One model's training calls. */
 struct training {
     struct weft_ppo *p;
-    bool actor;
-    const struct weft_optimizer_config *optim;
-    int64_t *steps;
+    struct weft_run_model *model;
+    bool policy; /* or it learns values */
     struct weft_ppo_update *update;
     struct weft_g_train train;     /* what all steps have in common */
     uint32_t *order;               /* (n) samples in the epoch's order */
@@ -51,20 +50,26 @@ static int by_index(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int training_init(struct weft_ppo *p, bool actor, struct training *out)
+static enum weft_loss loss_of(const struct weft_run_model *m)
+{
+    return m->arch.shape.scalar_head ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY;
+}
+
+static int training_init(struct weft_ppo *p, int32_t call,
+                         struct training *out)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
-    struct weft_run_model *model = actor ? &t->actor : &t->critic;
-    struct weft_ppo_update *u = actor ? &p->actor_update : &p->critic_update;
-    bool fused = c->train.intra_stage_fusion;
+    struct weft_run_model *model = &t->model[t->flow.call[call].role];
+    struct weft_ppo_update *u = &p->update[model->role];
+    bool fused = c->train.intra_stage_fusion, policy = model->role == 0;
     int32_t joined = fused ? c->train.joined_mini_batches : 1;
     size_t n = (size_t) p->n, epochs = (size_t) c->ppo.epochs;
+    u->loss = loss_of(model);
     *out = (struct training){
         .p = p,
-        .actor = actor,
-        .optim = actor ? &c->actor_optim : &c->critic_optim,
-        .steps = actor ? &t->actor_steps : &t->critic_steps,
+        .model = model,
+        .policy = policy,
         .update = u,
         .train =
             {
@@ -73,7 +78,7 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
                 .gather = model->gather,
                 .order = &t->order_of_tasks,
                 .copies = p->copies,
-                .loss = {.loss = actor ? WEFT_LOSS_POLICY : WEFT_LOSS_VALUE,
+                .loss = {.loss = u->loss,
                          .inv_temperature = weft_ppo_inv_temperature(c),
                          .value_clip = c->ppo.value_clip,
                          .policy = {.clip_low = c->ppo.clip_low,
@@ -82,19 +87,18 @@ static int training_init(struct weft_ppo *p, bool actor, struct training *out)
                                     .entropy_coef = c->ppo.entropy_coef,
                                     .kl_coef = c->ppo.kl_coef}},
                 .micro_batch_rows = c->train.micro_batch_tokens,
-                .call = actor ? WEFT_CALL_ACTOR_TRAIN
-                              : WEFT_CALL_CRITIC_TRAIN,
-                .chain = actor || fused ? 0 : 1,
-                .priority = actor || fused, /* generation waits for it */
+                .call = call,
+                .chain = policy || fused ? 0 : 1,
+                .priority = policy || fused, /* generation waits for it */
                 .iteration = p->iteration,
-                .moments = actor ? p->moments : NULL,
+                .moments = policy ? p->moments : NULL,
             },
         .order = weft_alloc(n, sizeof *out->order),
         .pack = weft_alloc(n, sizeof *out->pack),
         .step = weft_alloc((size_t) joined, sizeof *out->step),
         .n_steps = joined,
     };
-    out->train.grad_clip = out->optim->grad_clip;
+    out->train.grad_clip = model->optim->grad_clip;
     if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
         out->train.loss.policy.kl = (enum weft_kl) c->ppo.kl_kind;
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
@@ -119,8 +123,8 @@ static void fill_pack(const struct training *r, struct one_step *o)
 {
     const struct weft_ppo *p = r->p;
     const struct weft_config *c = &p->t->config;
-    enum weft_loss_agg aggregation = r->actor ? c->ppo.aggregation
-                                              : WEFT_AGG_TOKEN_MEAN;
+    enum weft_loss_agg aggregation = r->policy ? c->ppo.aggregation
+                                               : WEFT_AGG_TOKEN_MEAN;
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
@@ -128,12 +132,12 @@ static void fill_pack(const struct training *r, struct one_step *o)
     }
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
-        const struct weft_ppo_sample *x = &p->extra[o->index[i]];
+        int32_t k = (int32_t) o->index[i];
         o->pack[i] = (struct weft_pack_sample){
             .rollout = s->rollout,
-            .advantage = x->advantage,
-            .value = x->value,
-            .ref = x->ref,
+            .advantage = weft_ppo_field(p, k, WEFT_FIELD_ADVANTAGE),
+            .value = weft_ppo_field(p, k, WEFT_FIELD_VALUE),
+            .ref = weft_ppo_field(p, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
             .weight = weight_of(aggregation, o->n, n_tokens,
@@ -161,11 +165,12 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                            .n = b - a,
                            .index = r->order + a,
                            .pack = r->pack + a};
-    o->train.loss.exact_first = r->actor && e == 0 && k == 0;
-    o->train.adamw = weft_adamw_at(
-        r->optim, *r->steps, (int64_t) c->ppo.epochs * parts * c->iterations);
+    o->train.loss.exact_first = r->policy && e == 0 && k == 0;
+    o->train.adamw = weft_adamw_at(r->model->optim, r->model->steps,
+                                   (int64_t) c->ppo.epochs * parts
+                                       * c->iterations);
     r->update->lr = (double) o->train.adamw.lr;
-    (*r->steps)++;
+    r->model->steps++;
     fill_pack(r, o);
     return weft_g_step_begin(p->t->seq, &o->train, o->n, o->pack, &o->step,
                              p->err);
@@ -242,20 +247,23 @@ static int train(struct training r[], int32_t n, bool fused)
     return rc;
 }
 
+/* The policy learns nothing during the critic's warm-up. */
 int weft_ppo_train(struct weft_ppo *p)
 {
-    const struct weft_config *c = &p->t->config;
-    struct training r[2] = {{.p = NULL}, {.p = NULL}};
-    bool actor = p->iteration >= c->ppo.critic_warmup;
-    int rc = actor ? training_init(p, true, &r[0]) : 0;
+    const struct weft_trainer *t = p->t;
+    const struct weft_config *c = &t->config;
+    struct training r[WEFT_MAX_ROLES] = {{.p = NULL}};
+    bool warm = p->iteration >= c->ppo.critic_warmup;
+    int32_t n = 0;
+    int rc = 0;
+    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
+        if (weft_flow_trains(&t->flow, i)
+            && (warm || t->flow.call[i].role != 0))
+            rc = training_init(p, i, &r[n++]);
     if (!rc)
-        rc = training_init(p, false, &r[1]);
-    if (!rc && actor)
-        rc = train(r, 2, c->train.intra_stage_fusion);
-    else if (!rc)
-        rc = train(&r[1], 1, false);
-    training_release(&r[0]);
-    training_release(&r[1]);
+        rc = train(r, n, warm && c->train.intra_stage_fusion);
+    for (int32_t i = 0; i < n; i++)
+        training_release(&r[i]);
     return rc;
 }
 

@@ -35,7 +35,7 @@ static int limit_prompt(const struct weft_trainer *t,
                         bool *keep_out, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    int32_t room = t->actor.arch.shape.max_positions;
+    int32_t room = t->model[0].arch.shape.max_positions;
     bool ppo = c->algorithm == WEFT_ALGO_PPO, model;
     if (ppo)
         room -= c->rollout.max_new_tokens;
@@ -63,7 +63,7 @@ static int limit_whole(const struct weft_trainer *t,
                        const struct weft_row *row, struct weft_run_prompt *p,
                        bool *keep_out, struct weft_err *err)
 {
-    int32_t limit = t->actor.arch.shape.max_positions;
+    int32_t limit = t->model[0].arch.shape.max_positions;
     if (p->n <= limit)
         return 0;
     int rc = judge_long(t, row, "text (prompt and response)", p->n, limit,
@@ -132,7 +132,7 @@ static int encode_prompt(struct weft_trainer *t, const struct weft_row *row,
 static int check_ids(const struct weft_trainer *t,
                      const struct weft_run_prompt *p, struct weft_err *err)
 {
-    int32_t vocab = t->actor.arch.shape.vocab;
+    int32_t vocab = t->model[0].arch.shape.vocab;
     for (int32_t k = 0; k < p->n; k++)
         if (p->token[k] >= vocab)
             return weft_err_set(err, WEFT_EINVAL,
@@ -203,7 +203,7 @@ static int find_turn_end(const struct weft_trainer *t, int32_t *out,
  * turn, rollout.stop. */
 static int collect_stops(struct weft_trainer *t, struct weft_err *err)
 {
-    t->n_stop = weft_lm_stop_ids(&t->actor.arch, t->stop);
+    t->n_stop = weft_lm_stop_ids(&t->model[0].arch, t->stop);
     t->end = t->n_stop > 0 ? t->stop[0] : -1;
     if (t->renderer.chat && t->n_stop < 16) {
         int32_t id;
@@ -302,7 +302,7 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
                           "(data.max_prompt_tokens %d, the model's positions "
                           "%d)",
                           c->data.path, c->data.max_prompt_tokens,
-                          t->actor.arch.shape.max_positions);
+                          t->model[0].arch.shape.max_positions);
     if (!rc && (size_t) t->n_prompts < rows)
         weft_info("%zu of %zu rows are too long and skipped",
                   rows - (size_t) t->n_prompts, rows);

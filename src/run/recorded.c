@@ -20,6 +20,7 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
     *d = (struct weft_trainer){.config = t->config,
                                .plan = t->plan,
                                .job = t->job,
+                               .flow = t->flow,
                                .n_prompts = t->n_prompts,
                                .prompt = t->prompt,
                                .max_prompt = t->max_prompt,
@@ -30,13 +31,8 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .recorded = how};
     memcpy(d->layout, t->layout, sizeof d->layout);
     memcpy(d->stop, t->stop, sizeof d->stop);
-    d->actor.arch = t->actor.arch;
-    d->critic.arch = t->critic.arch;
-    d->reference.arch = t->reference.arch;
-    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++) {
-        d->reward[r].arch = t->reward[r].arch;
-        d->reward[r].layout = t->reward[r].layout;
-    }
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        d->model[r].arch = t->model[r].arch;
     return d;
 }
 
@@ -70,8 +66,6 @@ int weft_run_record(const struct weft_trainer *t,
     if (!d)
         return weft_err_nomem(err, "recording a run", sizeof *d);
     int rc = record(d, out, err);
-    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
-        d->reward[r].layout = (struct weft_g_layout){0}; /* t's */
     weft_trainer_release_tiles(d);
     weft_rt_stop(d->rt);
     weft_free(d->order);

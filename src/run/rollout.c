@@ -55,7 +55,7 @@ static void send_status(struct control *c, int32_t instance)
     int64_t k = (i->n_chunks - 1) % 2;
     const struct weft_where where = {.device = -1,
                                      .priority = 3,
-                                     .call = WEFT_CALL_ACTOR_GENERATE,
+                                     .call = c->gen->call,
                                      .iteration = c->args->iteration,
                                      .micro_batch = -1,
                                      .layer = -1};

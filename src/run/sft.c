@@ -105,16 +105,16 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
         .start_s = weft_clock_s(),
     };
     struct weft_g_train train = {
-        .model = &t->actor.tiles,
-        .grads = &t->actor.grads,
+        .model = &t->model[0].tiles,
+        .grads = &t->model[0].grads,
         .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
-        .adamw = weft_adamw_at(&c->actor_optim, t->actor_steps,
+        .adamw = weft_adamw_at(t->model[0].optim, t->model[0].steps,
                                c->iterations),
-        .grad_clip = c->actor_optim.grad_clip,
+        .grad_clip = t->model[0].optim->grad_clip,
         .micro_batch_rows = c->train.micro_batch_tokens,
-        .gather = t->actor.gather,
+        .gather = t->model[0].gather,
         .order = &t->order_of_tasks,
-        .call = WEFT_CALL_ACTOR_TRAIN,
+        .call = t->model[0].home,
         .iteration = t->iteration,
     };
     int rc = s.pack && s.stats
@@ -132,7 +132,7 @@ int weft_sft_step(struct weft_trainer *t, struct weft_err *err)
         weft_g_order_reset(&t->order_of_tasks);
     }
     s.lr = train.adamw.lr;
-    t->actor_steps++;
+    t->model[0].steps++;
     if (!rc && !t->recorded && weft_world_rank() == 0)
         rc = report(&s, err);
     if (!t->recorded)

@@ -79,11 +79,9 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                  .step = step + 1};
 }
 
-const struct weft_g_layout *weft_trainer_layout(
-    const struct weft_trainer *t, enum weft_call call,
-    const struct weft_run_model *m)
+static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)
 {
-    return call == WEFT_CALL_REWARD_INFER ? &m->layout : &t->layout[call];
+    return &t->model[t->flow.call[call].role];
 }
 
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
@@ -98,7 +96,7 @@ int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                                      .layer = -1};
     if (!m->offload)
         return 0;
-    return weft_g_restore(t->seq, &where, &m->host, &t->actor.tiles,
+    return weft_g_restore(t->seq, &where, &m->host, &t->model[0].tiles,
                           &m->tiles, err);
 }
 
@@ -124,91 +122,69 @@ void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile)
 
 /* ---- Opening ---------------------------------------------------------- */
 
-/* Calls visit for every model the run has. */
+/* Calls visit for every model of the run, in the order of roles. */
 typedef int (*model_fn)(struct weft_trainer *t, struct weft_run_model *m,
-                        const char *folder, const char *name, bool trained,
                         struct weft_err *err);
 
 static int for_each_model(struct weft_trainer *t, model_fn visit,
                           struct weft_err *err)
 {
-    static const char *const reward_name[WEFT_MAX_REWARDS] = {
-        "reward 0", "reward 1", "reward 2", "reward 3",
-        "reward 4", "reward 5", "reward 6", "reward 7"};
-    const struct weft_config *c = &t->config;
-    int rc = visit(t, &t->actor, c->model.actor, "actor", true, err);
-    if (!rc && c->algorithm == WEFT_ALGO_PPO)
-        rc = visit(t, &t->critic, c->model.critic, "critic", true, err);
-    if (!rc && weft_run_has_reference(c))
-        rc = visit(t, &t->reference, c->model.reference, "reference", false,
-                   err);
-    for (int32_t r = 0; r < c->n_rewards && !rc; r++)
-        if (c->reward[r].type == WEFT_REWARD_MODEL)
-            rc = visit(t, &t->reward[r], c->reward[r].model, reward_name[r],
-                       false, err);
+    int rc = 0;
+    for (int32_t r = 0; r < t->flow.n_roles && !rc; r++) {
+        t->model[r].role = r;
+        rc = visit(t, &t->model[r], err);
+    }
     return rc;
 }
 
 static int read_arch(struct weft_trainer *t, struct weft_run_model *m,
-                     const char *folder, const char *name, bool trained,
                      struct weft_err *err)
 {
-    enum weft_run_role role = m == &t->actor     ? WEFT_RUN_ACTOR
-                            : m == &t->critic    ? WEFT_RUN_CRITIC
-                            : m == &t->reference ? WEFT_RUN_REFERENCE
-                                                 : WEFT_RUN_REWARD;
-    (void) trained;
-    return weft_run_arch(&t->config, role, folder, name, &t->actor.arch.shape,
-                         &m->arch, err);
+    return weft_run_arch(&t->config, &t->flow, m->role,
+                         &t->model[0].arch.shape, &m->arch, err);
 }
 
 static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
-                        const char *folder, const char *name, bool trained,
                         struct weft_err *err)
 {
-    const struct weft_config *c = &t->config;
-    m->home = m == &t->actor     ? WEFT_CALL_ACTOR_TRAIN
-            : m == &t->critic    ? WEFT_CALL_CRITIC_TRAIN
-            : m == &t->reference ? WEFT_CALL_REF_INFER
-                                 : WEFT_CALL_REWARD_INFER;
+    const struct weft_role *role = &t->flow.role[m->role];
+    const char *folder = weft_run_folder(&t->config, role);
+    m->home = weft_flow_call_of(
+        &t->flow, role->trained ? WEFT_TRAIN : WEFT_INFER, m->role);
     m->open = true;
+    m->optim = role->trained ? weft_run_optimizer(&t->config, role) : NULL;
     m->offload = t->plan.call[m->home].offload;
     m->folder = weft_strdup(folder);
     if (!m->folder)
-        return weft_err_nomem(err, name, strlen(folder));
+        return weft_err_nomem(err, role->name, strlen(folder));
     if (m->offload)
-        return weft_g_host_init(t->rt, name, &m->arch.shape,
-                                weft_trainer_layout(t, m->home, m), &m->host,
-                                err);
-    int rc = weft_g_model_init(t->rt, name, &m->arch.shape, trained,
-                               weft_trainer_layout(t, m->home, m), &m->tiles,
+        return weft_g_host_init(t->rt, role->name, &m->arch.shape,
+                                &t->layout[m->home], &m->host, err);
+    int rc = weft_g_model_init(t->rt, role->name, &m->arch.shape,
+                               role->trained, &t->layout[m->home], &m->tiles,
                                err);
-    if (!rc && trained)
-        rc = weft_g_grads_init(&m->tiles, c->numerics.gradient_groups,
+    if (!rc && role->trained)
+        rc = weft_g_grads_init(&m->tiles, t->config.numerics.gradient_groups,
                                &m->grads, err);
-    if (!rc && trained)
+    if (!rc && role->trained)
         rc = weft_g_gather_create(&m->tiles, &m->gather, err);
     return rc;
 }
 
 static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
-                        const char *folder, const char *name, bool trained,
                         struct weft_err *err)
 {
     const struct weft_g_model *tiles = m->offload ? &m->host : &m->tiles;
-    (void) t;
-    (void) trained;
-    int rc = weft_store_load(folder, NULL, &m->arch, tiles, err);
+    int rc = weft_store_load(m->folder, NULL, &m->arch, tiles, err);
     if (rc)
-        weft_err_prefix(err, "%s", name);
+        weft_err_prefix(err, "%s", t->flow.role[m->role].name);
     return rc;
 }
 
 static int load_frozen(struct weft_trainer *t, struct weft_run_model *m,
-                       const char *folder, const char *name, bool trained,
                        struct weft_err *err)
 {
-    return trained ? 0 : load_weights(t, m, folder, name, trained, err);
+    return t->flow.role[m->role].trained ? 0 : load_weights(t, m, err);
 }
 
 /* Creates the tiles of the run's state: generation, KL controller. */
@@ -216,16 +192,18 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     struct weft_tile_id id = {"run", "KL controller", 0, -1, -1, 0};
-    if (c->algorithm != WEFT_ALGO_PPO)
+    int32_t call = weft_flow_call_of(&t->flow, WEFT_GENERATE, -1);
+    if (call < 0)
         return 0;
-    const struct weft_g_layout *layout = &t->layout[WEFT_CALL_ACTOR_GENERATE];
-    int32_t n = c->rollout.prompts * c->rollout.samples_per_prompt;
+    const struct weft_g_layout *layout = &t->layout[call];
+    int32_t n = weft_run_samples(c);
     int32_t instances = weft_g_generate_instances(layout, n);
     int32_t slots = (int32_t) weft_min64(c->rollout.slots,
                                          weft_ceil_div(n, instances));
-    int rc = weft_g_generate_init(&t->actor.tiles, layout, instances, slots,
-                                  t->max_prompt + c->rollout.max_new_tokens,
-                                  &t->gen, err);
+    int rc = weft_g_generate_init(
+        &model_of(t, call)->tiles, layout, instances, slots,
+        t->max_prompt + c->rollout.max_new_tokens, &t->gen, err);
+    t->gen.call = call;
     if (!rc)
         rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
                               sizeof(struct weft_kl_state), &t->kl_state,
@@ -241,7 +219,7 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
 static int check_positions(const struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    int32_t limit = t->actor.arch.shape.max_positions;
+    int32_t limit = t->model[0].arch.shape.max_positions;
     int32_t longest = t->max_prompt
                     + (c->algorithm == WEFT_ALGO_PPO
                            ? c->rollout.max_new_tokens
@@ -280,6 +258,10 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     if (rc)
         return rc;
     t->rt = t->context->rt;
+    const char *name[WEFT_MAX_CALLS];
+    for (int32_t i = 0; i < t->flow.n_calls; i++)
+        name[i] = t->flow.call[i].name;
+    weft_rt_name_calls(t->rt, t->flow.n_calls, name);
     return weft_seq_create(t->rt, &t->seq, err);
 }
 
@@ -288,8 +270,6 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
 static int make_plan(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_run_needs needs;
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
     int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
                                  &needs, err);
     if (!rc && t->plan.n_nodes == 0)
@@ -298,23 +278,19 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
     if (!rc && t->rt && weft_world_rank() == 0
         && weft_plan_idle(&t->plan, &needs.plan, idle, sizeof idle))
         weft_warn("%s", idle);
-    for (int i = 0; i < n && !rc; i++)
-        if (t->plan.call[call[i]].dp > 0 && call[i] != WEFT_CALL_REWARD_INFER)
-            rc = weft_g_layout_init(&t->job, needs.plan.shape[call[i]],
-                                    &t->plan, call[i], &t->layout[call[i]],
-                                    err);
-    for (int32_t r = 0; r < t->config.n_rewards && !rc; r++)
-        if (t->config.reward[r].type == WEFT_REWARD_MODEL)
-            rc = weft_g_layout_init(&t->job, &t->reward[r].arch.shape,
-                                    &t->plan, WEFT_CALL_REWARD_INFER,
-                                    &t->reward[r].layout, err);
+    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
+        if (weft_flow_placed(&t->flow, i))
+            rc = weft_g_layout_init(&t->job, &model_of(t, i)->arch.shape,
+                                    &t->plan, i, &t->layout[i], err);
     return rc ? rc : weft_memory_predict(t, err);
 }
 
 /* Reads architectures, tokenizer and prompts. */
 static int read_data(struct weft_trainer *t, struct weft_err *err)
 {
-    int rc = for_each_model(t, read_arch, err);
+    int rc = weft_run_flow(&t->config, &t->flow, err);
+    if (!rc)
+        rc = for_each_model(t, read_arch, err);
     if (!rc)
         rc = weft_tokenizer_open(t->config.model.actor, &t->tokenizer, err);
     if (!rc)
@@ -473,7 +449,6 @@ int weft_trainer_open(const char *config, int n_override,
 
 static void model_release(struct weft_run_model *m)
 {
-    weft_g_layout_release(&m->layout);
     if (!m->open)
         return;
     weft_g_grads_release(&m->tiles, &m->grads);
@@ -507,11 +482,8 @@ void weft_trainer_release_tiles(struct weft_trainer *t)
     weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
     weft_tile_release(t->kl_state);
-    model_release(&t->actor);
-    model_release(&t->critic);
-    model_release(&t->reference);
-    for (int32_t r = 0; r < WEFT_MAX_REWARDS; r++)
-        model_release(&t->reward[r]);
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        model_release(&t->model[r]);
     weft_g_order_release(&t->order_of_tasks);
 }
 
@@ -523,7 +495,7 @@ void weft_trainer_close(struct weft_trainer *t)
     write_trace(t);
     weft_run_dir_undo(t); /* before the runtime ends, which writes there */
     weft_trainer_release_tiles(t);
-    for (int i = 0; i < WEFT_N_CALLS; i++)
+    for (int i = 0; i < WEFT_MAX_CALLS; i++)
         weft_g_layout_release(&t->layout[i]);
     weft_plan_release(&t->plan);
     weft_context_close(t->context);

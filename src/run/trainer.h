@@ -10,6 +10,7 @@
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "model/arch.h"
+#include "plan/dataflow.h"
 #include "text/dataset.h"
 #include "text/tokenizer.h"
 #include "run/config.h"
@@ -27,9 +28,12 @@ struct weft_run_model {
     struct weft_g_model tiles;
     struct weft_g_grads grads; /* of trained models */
     struct weft_g_gather *gather;
-    enum weft_call home;         /* the call whose layout its tiles have */
-    struct weft_g_layout layout; /* of a reward model's inference call */
-    char *folder;                /* from which its weights were read */
+    int32_t role; /* in the dataflow graph */
+    int32_t home; /* the call whose layout its tiles have */
+    const struct weft_optimizer_config *optim; /* of trained models */
+    int64_t steps; /* optimizer steps done, of trained models; state of the
+                          run, which checkpoints contain */
+    char *folder;  /* from which its weights were read */
     bool open;
     bool offload;             /* its tiles are released between uses */
     struct weft_g_model host; /* if so: the copies that they are made of */
@@ -49,12 +53,11 @@ struct weft_trainer {
     struct weft_seq *seq;
     struct weft_plan plan;
     struct weft_g_job job;
-    struct weft_g_layout layout[WEFT_N_CALLS]; /* of the run's calls, without
-                                                  REWARD_INFER */
+    struct weft_dataflow flow;
+    struct weft_g_layout layout[WEFT_MAX_CALLS];
     struct weft_g_order order_of_tasks;
 
-    struct weft_run_model actor, critic, reference;
-    struct weft_run_model reward[WEFT_MAX_REWARDS]; /* type: model */
+    struct weft_run_model model[WEFT_MAX_ROLES];
     struct weft_tokenizer *tokenizer;
     struct weft_renderer renderer;
     struct weft_dataset *data;
@@ -71,9 +74,8 @@ struct weft_trainer {
     struct weft_rewards *rewards;
 
     /* State of the run, which checkpoints contain. */
-    int32_t iteration; /* iterations finished so far ... */
-    int32_t began;     /* ... and when this process started */
-    int64_t actor_steps, critic_steps;
+    int32_t iteration;   /* iterations finished so far ... */
+    int32_t began;       /* ... and when this process started */
     uint32_t *order;     /* permutation of the prompts ... */
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
 
@@ -124,12 +126,6 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              int32_t iteration, struct weft_err *err);
 void weft_trainer_model_end(struct weft_run_model *m);
-
-/* The layout of a call with a model. Reward models may differ in layers and
- * blocks, so each has its own. */
-const struct weft_g_layout *weft_trainer_layout(
-    const struct weft_trainer *t, enum weft_call call,
-    const struct weft_run_model *m);
 
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
 void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);

@@ -312,7 +312,7 @@ static int check_followed(const char *run_dir, const char *expected,
     char path[PATH_BYTES + 16];
     struct weft_plan plan;
     snprintf(path, sizeof path, "%s/plan.json", run_dir);
-    int rc = weft_plan_read(path, &plan, err);
+    int rc = weft_plan_read(path, NULL, &plan, err);
     if (rc)
         return rc;
     char *text = plan_text(&plan);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graphs/algorithms.h"
+
 /* ---- A layout for each call ------------------------------------------- */
 
 /* The order of calls is: generation; inference of reward, reference and
@@ -171,24 +173,26 @@ static struct weft_mesh mesh_of(const struct weft_verify_row *row,
 int weft_verify_plan(const struct weft_verify_row *row, struct weft_plan *out,
                      struct weft_err *err)
 {
-    static const struct weft_shape any;
     struct weft_plan_needs needs = {.n_nodes = row->ranks,
                                     .n_devices = row->devices};
-    enum weft_call call[WEFT_N_CALLS];
-    int n = weft_plan_calls(call);
-    *out = (struct weft_plan){.n_nodes = row->ranks,
-                              .n_devices = row->devices};
-    for (int i = 0; i < n; i++)
-        needs.shape[call[i]] = &any;
-    for (int i = 0; i < n; i++) {
+    struct weft_dataflow flow;
+    int n = 0;
+    weft_flow_ppo(
+        &(struct weft_flow_needs){.reference = true, .n_rewards = 1}, &flow);
+    needs.flow = &flow;
+    *out = (struct weft_plan){
+        .n_nodes = row->ranks, .n_devices = row->devices, .flow = flow};
+    for (int32_t i = 1; i < flow.n_calls; i++) {
         struct weft_plan uniform;
-        struct weft_call_plan *c = &out->call[call[i]];
-        int rc = weft_plan_uniform(row->mix->call[i].layout, &needs, &uniform,
+        struct weft_call_plan *c = &out->call[i];
+        if (!weft_flow_placed(&flow, i))
+            continue;
+        int rc = weft_plan_uniform(row->mix->call[n].layout, &needs, &uniform,
                                    err);
         if (rc)
             return rc;
-        *c = uniform.call[call[i]];
-        c->mesh = mesh_of(row, row->mix->call[i].first,
+        *c = uniform.call[i];
+        c->mesh = mesh_of(row, row->mix->call[n++].first,
                           weft_mesh_size(&c->mesh));
     }
     return 0;

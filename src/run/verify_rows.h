@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "plan/layout.h"
 
-/* A layout for each call, in the order of weft_plan_calls(), written as in the
+/* A layout for each call, in the order of PPO's graph, written as in the
  * key `layout`; it uses devices from `first` on. */
 struct weft_verify_mix {
     struct {

@@ -95,5 +95,10 @@ if [ -w /dev/full ]; then
     "$weft" plan --explain plan.json >/dev/full 2>err
     [ $? = 1 ] || fail "a full disk"
 fi
+"$weft" plan --graph "$ppo" >graph || fail "plan --graph"
+grep -q '^critic: trained, scalar head$' graph || fail "the graph's roles"
+grep -A 2 '^actor_train: trains actor, version i to i + 1$' graph |
+    grep -q 'reads  rollout, advantages$' || fail "the graph's calls"
+expect 2 "--graph takes a configuration" "$ppo" --graph --json
 [ ! -e x ] || fail "a refused plan left a file"
 exit "$failed"

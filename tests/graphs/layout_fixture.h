@@ -3,6 +3,7 @@
 #ifndef WEFT_TESTS_LAYOUT_FIXTURE_H
 #define WEFT_TESTS_LAYOUT_FIXTURE_H
 
+#include "calls.h"
 #include "codelets/task_fixture.h"
 
 #include "base/hash.h"
@@ -73,7 +74,7 @@ static inline void layout_open(struct task_fixture *f,
     int32_t n = d->dp * d->tp * d->pp;
     struct weft_g_job job = weft_g_job_of(f->rt);
     struct weft_plan plan = {.n_nodes = 1, .n_devices = DEVICES};
-    plan.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
+    plan.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         .mesh = {0, 1, d->first, n},
         .dp = d->dp,
         .tp = d->tp,
@@ -82,8 +83,7 @@ static inline void layout_open(struct task_fixture *f,
         .micro_batches = d->micro_batches,
         .recompute = d->recompute};
     REQUIRE_OK(
-        weft_g_layout_init(&job, s, &plan, WEFT_CALL_ACTOR_TRAIN, out, &err),
-        err);
+        weft_g_layout_init(&job, s, &plan, CALL_ACTOR_TRAIN, out, &err), err);
 }
 
 static const struct degrees one_device = {1, 1, 1, 0, 0, 0, false};

@@ -5,6 +5,7 @@
  * where a replica's range of groups begins in the middle of a subtree. With
  * beta1 = 0 Adam's first moment is the gradient to the bit.
  */
+#include "calls.h"
 #include "codelets/task_fixture.h"
 
 #include "graphs/gather.h"
@@ -85,7 +86,7 @@ static size_t gradient(int32_t n_groups, int32_t dp, int32_t zero, int32_t n,
         .loss = {.loss = WEFT_LOSS_SFT, .inv_temperature = 1},
         .adamw = {.lr = 1e-3f, .beta2 = 0.5f, .eps = 1, .step = 1},
         .micro_batch_rows = 24,
-        .call = WEFT_CALL_ACTOR_TRAIN};
+        .call = CALL_ACTOR_TRAIN};
     REQUIRE_OK(
         weft_g_train_step(f.seq, &t, n, pack, stats, &n_stats, &norm, &err),
         err);

@@ -5,6 +5,7 @@
  * shared that another layout would have to send; some layouts are run again
  * with one place for all.
  */
+#include "calls.h"
 #include "graphs/gather.h"
 #include "layout_fixture.h"
 
@@ -149,7 +150,7 @@ static void train(struct task_fixture *f, const struct sketch *k,
                              .loss = loss_of(k->loss),
                              .grad_clip = 1,
                              .micro_batch_rows = 40,
-                             .call = WEFT_CALL_ACTOR_TRAIN};
+                             .call = CALL_ACTOR_TRAIN};
     steps(f, &t, n, pack, out);
     model_hash(&f->model, out->hash);
     for (int32_t i = 0; i < n; i++) {

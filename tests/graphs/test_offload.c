@@ -7,17 +7,18 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "base/alloc.h"
 #include "graphs/tiles.h"
 #include "layout_fixture.h"
 #include "rt/codelet.h"
 
 static const struct weft_where behind = {.device = -1,
-                                           .priority = -1,
-                                           .call = WEFT_CALL_REF_INFER,
-                                           .iteration = 1,
-                                           .micro_batch = -1,
-                                           .layer = -1};
+                                         .priority = -1,
+                                         .call = CALL_REF_INFER,
+                                         .iteration = 1,
+                                         .micro_batch = -1,
+                                         .layer = -1};
 
 static const struct degrees homes[] = {
     {1, 1, 1, 3, 0, 0, false}, {4, 1, 1, 0, 0, 0, false},
@@ -89,8 +90,8 @@ static void restore_once(struct task_fixture *f,
     struct weft_err err;
     struct weft_g_model back;
     size_t before = now_bytes(f, WEFT_MEM_WEIGHTS);
-    REQUIRE_OK(
-        weft_g_restore(f->seq, &behind, host, &f->model, &back, &err), err);
+    REQUIRE_OK(weft_g_restore(f->seq, &behind, host, &f->model, &back, &err),
+               err);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     CHECK_INT(now_bytes(f, WEFT_MEM_WEIGHTS), before + expected->bytes);
     sum_tiles(&back, &found);

@@ -5,6 +5,7 @@
  * and a chunk, and within 5 %; there are hardly more pieces than tiles and
  * replicas; memory falls as 1/dp, and from level to level.
  */
+#include "calls.h"
 #include "graphs/shard.h"
 
 #include "graphs/gather.h"
@@ -63,7 +64,7 @@ static void layout_open(const struct weft_shape *s, const int32_t d[3],
     int32_t n = d[0] * d[1] * d[2];
     struct weft_g_job job = {1, n, true};
     struct weft_plan plan = {.n_nodes = 1, .n_devices = n};
-    plan.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
+    plan.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         .mesh = {0, 1, 0, n},
         .dp = d[0],
         .tp = d[1],
@@ -71,8 +72,7 @@ static void layout_open(const struct weft_shape *s, const int32_t d[3],
         .zero = zero};
     REQUIRE(n <= MOST_PLACES);
     REQUIRE_OK(
-        weft_g_layout_init(&job, s, &plan, WEFT_CALL_ACTOR_TRAIN, out, &err),
-        err);
+        weft_g_layout_init(&job, s, &plan, CALL_ACTOR_TRAIN, out, &err), err);
 }
 
 static struct weft_shape shape_of(size_t i)

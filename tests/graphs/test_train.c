@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "calls.h"
 #include "codelets/task_fixture.h"
 
 #include "base/hash.h"
@@ -79,7 +80,7 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
             .adamw = {1e-2f, 0.9f, 0.999f, 1e-8f, 0.1f, step + 1},
             .grad_clip = 1,
             .micro_batch_rows = rows,
-            .call = WEFT_CALL_ACTOR_TRAIN};
+            .call = CALL_ACTOR_TRAIN};
         REQUIRE_OK(weft_g_train_step(f.seq, &t, n, pack, stats, &n_stats,
                                      &norm, &err),
                    err);

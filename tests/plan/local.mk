@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += %D%/test_dataflow
+%C%_test_dataflow_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_recording
 %C%_test_recording_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_deal

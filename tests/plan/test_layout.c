@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "calls.h"
 #include "harness.h"
 
 #include "plan/layout.h"
@@ -7,6 +8,8 @@ static const struct weft_shape shape = {.n_layers = 4, .n_blocks = 2};
 static struct weft_err err;
 static struct weft_plan p;
 
+static struct weft_dataflow flow;
+
 /* Six calls on n_nodes nodes of n_devices; G 4, 6 samples. */
 static struct weft_plan_needs needs(int32_t n_nodes, int32_t n_devices)
 {
@@ -14,45 +17,28 @@ static struct weft_plan_needs needs(int32_t n_nodes, int32_t n_devices)
                                 .n_devices = n_devices,
                                 .gradient_groups = 4,
                                 .n_samples = 6};
-    enum weft_call call[WEFT_N_CALLS];
-    int k = weft_plan_calls(call);
-    for (int i = 0; i < k; i++)
-        n.shape[call[i]] = &shape;
+    flow = *calls_flow();
+    n.flow = &flow;
+    for (int r = 0; r < N_ROLES; r++)
+        n.shape[r] = &shape;
     return n;
-}
-
-static void test_plan_calls(void)
-{
-    enum weft_call call[WEFT_N_CALLS];
-    REQUIRE(weft_plan_calls(call) == 6);
-    CHECK_STR(weft_call_name(call[0]), "actor_generate");
-    CHECK_STR(weft_call_name(call[1]), "reward_infer");
-    CHECK_STR(weft_call_name(call[2]), "ref_infer");
-    CHECK_STR(weft_call_name(call[3]), "critic_infer");
-    CHECK_STR(weft_call_name(call[4]), "actor_train");
-    CHECK_STR(weft_call_name(call[5]), "critic_train");
-    for (int i = 0; i < 6; i++) {
-        CHECK_INT(weft_plan_call_trains(call[i]), i >= 4);
-        CHECK_INT(weft_plan_call_frozen(call[i]), i == 1 || i == 2);
-    }
 }
 
 static void check_default(int32_t n_nodes, int32_t n_devices,
                           int32_t generate, int32_t infer, int32_t train)
 {
     struct weft_plan_needs n = needs(n_nodes, n_devices);
-    n.shape[WEFT_CALL_REF_INFER] = NULL;
+    flow.call[CALL_REF_INFER].role = -1; /* a step */
     weft_plan_default(&n, &p);
     CHECK_INT(p.n_nodes, n_nodes);
     CHECK_INT(p.n_devices, n_devices);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_GENERATE].dp, generate);
-    CHECK_INT(p.call[WEFT_CALL_CRITIC_INFER].dp, infer);
-    CHECK_INT(p.call[WEFT_CALL_REWARD_INFER].dp, infer);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_TRAIN].dp, train);
-    CHECK_INT(p.call[WEFT_CALL_CRITIC_TRAIN].dp, train);
-    CHECK_INT(p.call[WEFT_CALL_REF_INFER].dp, 0);
-    CHECK_INT(p.call[WEFT_CALL_ADVANTAGE].dp, 0);
-    for (int c = 0; c < WEFT_N_CALLS; c++)
+    CHECK_INT(p.call[CALL_ACTOR_GENERATE].dp, generate);
+    CHECK_INT(p.call[CALL_CRITIC_INFER].dp, infer);
+    CHECK_INT(p.call[CALL_REWARD_INFER].dp, infer);
+    CHECK_INT(p.call[CALL_ACTOR_TRAIN].dp, train);
+    CHECK_INT(p.call[CALL_CRITIC_TRAIN].dp, train);
+    CHECK_INT(p.call[CALL_REF_INFER].dp, 0);
+    for (int c = 0; c < WEFT_MAX_CALLS; c++)
         if (p.call[c].dp > 0) {
             CHECK(p.call[c].tp == 1 && p.call[c].pp == 1);
             CHECK_INT(weft_mesh_size(&p.call[c].mesh), p.call[c].dp);
@@ -72,31 +58,29 @@ static void test_plan_default(void)
 static void test_plan_uniform(void)
 {
     struct weft_plan_needs n = needs(2, 4);
-    n.shape[WEFT_CALL_CRITIC_INFER] = NULL;
+    flow.call[CALL_CRITIC_INFER].role = -1;
     REQUIRE_OK(weft_plan_uniform("dp2tp2pp1,zero=1,micro_batches=3,recompute,"
                                  "offload",
                                  &n, &p, &err),
                err);
-    for (int c = 0; c < WEFT_N_CALLS; c++) {
+    for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         const struct weft_call_plan *k = &p.call[c];
-        bool used = n.shape[c] != NULL;
-        bool trains = weft_plan_call_trains((enum weft_call) c);
+        bool used = weft_flow_placed(&flow, c);
+        bool trains = c == CALL_ACTOR_TRAIN || c == CALL_CRITIC_TRAIN;
         CHECK_INT(k->dp, used ? 2 : 0);
         CHECK_INT(k->tp, used ? 2 : 0);
         CHECK_INT(k->pp, used);
         CHECK_INT(weft_mesh_size(&k->mesh), used ? 4 : 0);
         CHECK_INT(k->zero, trains);
         CHECK_INT(k->recompute, trains);
-        CHECK_INT(k->offload,
-                  c == WEFT_CALL_REF_INFER || c == WEFT_CALL_REWARD_INFER);
-        CHECK_INT(k->micro_batches,
-                  used && c != WEFT_CALL_ACTOR_GENERATE ? 3 : 0);
+        CHECK_INT(k->offload, c == CALL_REF_INFER || c == CALL_REWARD_INFER);
+        CHECK_INT(k->micro_batches, used && c != CALL_ACTOR_GENERATE ? 3 : 0);
     }
     REQUIRE_OK(weft_plan_uniform("pp2dp4", &n, &p, &err), err);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_TRAIN].dp, 4);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_TRAIN].tp, 1);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_TRAIN].pp, 2);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_TRAIN].mesh.n_nodes, 2);
+    CHECK_INT(p.call[CALL_ACTOR_TRAIN].dp, 4);
+    CHECK_INT(p.call[CALL_ACTOR_TRAIN].tp, 1);
+    CHECK_INT(p.call[CALL_ACTOR_TRAIN].pp, 2);
+    CHECK_INT(p.call[CALL_ACTOR_TRAIN].mesh.n_nodes, 2);
 }
 
 static void test_plan_uniform_refused(void)
@@ -133,7 +117,6 @@ static void test_plan_uniform_refused(void)
                     WEFT_EINVAL, err, bad[i].part);
 }
 
-WEFT_TESTS("plan/layout", {"test_plan_calls", test_plan_calls},
-           {"test_plan_default", test_plan_default},
+WEFT_TESTS("plan/layout", {"test_plan_default", test_plan_default},
            {"test_plan_uniform", test_plan_uniform},
            {"test_plan_uniform_refused", test_plan_uniform_refused})

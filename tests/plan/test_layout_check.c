@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "calls.h"
 #include "harness.h"
 
 #include "plan/layout.h"
@@ -18,14 +19,16 @@ static struct weft_plan_needs needs = {
     .n_nodes = 2, .n_devices = 4, .gradient_groups = 4, .n_samples = 6};
 static struct weft_err err;
 static struct weft_plan p;
+static struct weft_dataflow flow;
 
 static void fresh(void)
 {
-    memset(needs.shape, 0, sizeof needs.shape);
-    needs.shape[WEFT_CALL_ACTOR_GENERATE] = &actor;
-    needs.shape[WEFT_CALL_REF_INFER] = &actor;
-    needs.shape[WEFT_CALL_ACTOR_TRAIN] = &actor;
-    needs.shape[WEFT_CALL_CRITIC_TRAIN] = &critic;
+    flow = *calls_flow();
+    flow.call[CALL_REWARD_INFER].role = -1; /* they have no place */
+    flow.call[CALL_CRITIC_INFER].role = -1;
+    needs.flow = &flow;
+    needs.shape[ROLE_ACTOR] = needs.shape[ROLE_REF] = &actor;
+    needs.shape[ROLE_CRITIC] = &critic;
     weft_plan_default(&needs, &p);
 }
 
@@ -36,15 +39,14 @@ static struct weft_call_plan on(struct weft_mesh mesh, int32_t dp, int32_t tp,
         .mesh = mesh, .dp = dp, .tp = tp, .pp = pp};
 }
 
-static void refused(enum weft_call call, struct weft_call_plan c,
-                    const char *part)
+static void refused(int32_t call, struct weft_call_plan c, const char *part)
 {
     fresh();
     p.call[call] = c;
     CHECK_FAILS(weft_plan_check(&p, &needs, &err), WEFT_EINVAL, err, part);
 }
 
-static void accepted(enum weft_call call, struct weft_call_plan c)
+static void accepted(int32_t call, struct weft_call_plan c)
 {
     fresh();
     p.call[call] = c;
@@ -72,15 +74,14 @@ static void test_check_meshes(void)
                 for (int32_t devices = -1; devices <= 5; devices++) {
                     struct weft_mesh m = {node, nodes, device, devices};
                     fresh();
-                    p.call[WEFT_CALL_REF_INFER] = on(m, nodes * devices, 1,
-                                                     1);
-                    if (p.call[WEFT_CALL_REF_INFER].dp == 0)
+                    p.call[CALL_REF_INFER] = on(m, nodes * devices, 1, 1);
+                    if (p.call[CALL_REF_INFER].dp == 0)
                         continue; /* not used */
                     CHECK_INT(weft_plan_check(&p, &needs, &err) == 0,
                               is_mesh(&m));
                 }
     struct weft_mesh m = {0, INT32_MAX, 0, 4};
-    refused(WEFT_CALL_REF_INFER, on(m, 1, 1, 1),
+    refused(CALL_REF_INFER, on(m, 1, 1, 1),
             "ref_infer: a mesh of "
             "2147483647 nodes");
 }
@@ -90,53 +91,53 @@ static void test_check_mesh_sentences(void)
     const struct weft_mesh beyond = {1, 2, 0, 4}, wide = {0, 1, 2, 3};
     const struct weft_mesh odd = {0, 1, 1, 2}, three = {0, 1, 0, 3};
     const struct weft_mesh parts = {0, 2, 0, 2};
-    refused(WEFT_CALL_REF_INFER, on(beyond, 8, 1, 1),
+    refused(CALL_REF_INFER, on(beyond, 8, 1, 1),
             "ref_infer: a mesh of 2 nodes from node 1 on does not fit the 2 "
             "nodes");
-    refused(WEFT_CALL_REF_INFER, on(wide, 3, 1, 1),
+    refused(CALL_REF_INFER, on(wide, 3, 1, 1),
             "ref_infer: a mesh of 3 devices from device 2 on does not fit "
             "the 4 devices of a node");
-    refused(WEFT_CALL_REF_INFER, on(odd, 2, 1, 1),
+    refused(CALL_REF_INFER, on(odd, 2, 1, 1),
             "ref_infer: devices 1 to 2 are no mesh: a part of a node is a "
             "power of two and begins at a multiple of it, like 0 to 1");
-    refused(WEFT_CALL_REF_INFER, on(three, 3, 1, 1), "like 0 to 1");
-    refused(WEFT_CALL_REF_INFER, on(parts, 4, 1, 1),
+    refused(CALL_REF_INFER, on(three, 3, 1, 1), "like 0 to 1");
+    refused(CALL_REF_INFER, on(parts, 4, 1, 1),
             "ref_infer: a mesh of 2 nodes has all 4 devices of each, not 2");
 }
 
 static void test_check_degrees(void)
 {
     const struct weft_mesh all = {0, 2, 0, 4}, node = {1, 1, 0, 4};
-    accepted(WEFT_CALL_ACTOR_TRAIN, on(all, 2, 2, 2));
-    accepted(WEFT_CALL_ACTOR_TRAIN, on(all, 1, 2, 4));
-    accepted(WEFT_CALL_ACTOR_TRAIN, on(node, 4, 1, 1));
-    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 0, 1, 1),
+    accepted(CALL_ACTOR_TRAIN, on(all, 2, 2, 2));
+    accepted(CALL_ACTOR_TRAIN, on(all, 1, 2, 4));
+    accepted(CALL_ACTOR_TRAIN, on(node, 4, 1, 1));
+    refused(CALL_ACTOR_TRAIN, on(all, 0, 1, 1),
             "actor_train: the run makes this call, but the plan has no "
             "place for it");
-    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 8, 0, 1),
+    refused(CALL_ACTOR_TRAIN, on(all, 8, 0, 1),
             "actor_train: dp 8, tp 0 and pp 1 must be at least 1");
-    refused(WEFT_CALL_ACTOR_TRAIN, on(all, -4, -2, 1), "must be at least 1");
-    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 2, 2, 1),
+    refused(CALL_ACTOR_TRAIN, on(all, -4, -2, 1), "must be at least 1");
+    refused(CALL_ACTOR_TRAIN, on(all, 2, 2, 1),
             "actor_train: dp 2 x tp 2 x pp 1 is 4 devices, but the mesh has "
             "8");
-    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 65536, 65536, 1), "4294967296");
-    refused(WEFT_CALL_ACTOR_TRAIN, on(node, 1, 4, 1),
+    refused(CALL_ACTOR_TRAIN, on(all, 65536, 65536, 1), "4294967296");
+    refused(CALL_ACTOR_TRAIN, on(node, 1, 4, 1),
             "actor_train: tp 4 is more than the model's 2 tensor blocks; "
             "take tp 2, or numerics.tensor_blocks 4");
-    refused(WEFT_CALL_CRITIC_TRAIN, on(node, 2, 2, 1),
+    refused(CALL_CRITIC_TRAIN, on(node, 2, 2, 1),
             "critic_train: tp 2 is more than the model's 1 tensor blocks; "
             "take tp 1");
     CHECK(strstr(err.text, "numerics") == NULL);
-    refused(WEFT_CALL_CRITIC_TRAIN, on(node, 1, 1, 4),
+    refused(CALL_CRITIC_TRAIN, on(node, 1, 1, 4),
             "critic_train: pp 4 is more than the model's 2 layers; take pp "
             "2");
-    refused(WEFT_CALL_ACTOR_TRAIN, on(all, 8, 1, 1),
+    refused(CALL_ACTOR_TRAIN, on(all, 8, 1, 1),
             "actor_train: dp 8 is more than the 4 gradient groups; take dp "
             "4, or numerics.gradient_groups 8");
-    refused(WEFT_CALL_ACTOR_GENERATE, on(all, 8, 1, 1),
+    refused(CALL_ACTOR_GENERATE, on(all, 8, 1, 1),
             "actor_generate: dp 8 is more than the 6 samples of an "
             "iteration; take dp 6, or more rollout.prompts");
-    accepted(WEFT_CALL_REF_INFER, on(all, 8, 1, 1));
+    accepted(CALL_REF_INFER, on(all, 8, 1, 1));
 }
 
 /* The key to raise is a power of two, the degree need not be. */
@@ -144,13 +145,15 @@ static void test_check_raised(void)
 {
     const struct weft_mesh all = {0, 3, 0, 2};
     struct weft_plan_needs three = {
-        .n_nodes = 3, .n_devices = 2, .gradient_groups = 4};
-    three.shape[WEFT_CALL_ACTOR_TRAIN] = &actor;
+        .n_nodes = 3, .n_devices = 2, .gradient_groups = 4, .n_samples = 6};
+    fresh();
+    three.flow = &flow;
+    memcpy(three.shape, needs.shape, sizeof three.shape);
     weft_plan_default(&three, &p);
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 6, 1, 1);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 6, 1, 1);
     CHECK_FAILS(weft_plan_check(&p, &three, &err), WEFT_EINVAL, err,
                 "take dp 4, or numerics.gradient_groups 8");
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 2, 3, 1);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 2, 3, 1);
     CHECK_FAILS(weft_plan_check(&p, &three, &err), WEFT_EINVAL, err,
                 "take tp 2, or numerics.tensor_blocks 4");
 }
@@ -158,17 +161,22 @@ static void test_check_raised(void)
 static void test_check_stages(void)
 {
     const struct weft_mesh all = {0, 2, 0, 64};
-    struct weft_plan_needs many = {
-        .n_nodes = 2, .n_devices = 64, .gradient_groups = 4};
+    struct weft_plan_needs many = {.n_nodes = 2,
+                                   .n_devices = 64,
+                                   .gradient_groups = 4,
+                                   .n_samples = 600};
     struct weft_shape deep = actor;
     deep.n_layers = 200;
-    many.shape[WEFT_CALL_ACTOR_TRAIN] = &deep;
+    fresh();
+    many.flow = &flow;
+    memcpy(many.shape, needs.shape, sizeof many.shape);
+    many.shape[ROLE_ACTOR] = &deep;
     weft_plan_default(&many, &p);
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 1, 1, 128);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 1, 1, 128);
     CHECK_FAILS(weft_plan_check(&p, &many, &err), WEFT_EINVAL, err,
                 "actor_train: pp 128 is more than the 64 stages there may "
                 "be");
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on(all, 2, 1, 64);
+    p.call[CALL_ACTOR_TRAIN] = on(all, 2, 1, 64);
     REQUIRE_OK(weft_plan_check(&p, &many, &err), err);
 }
 
@@ -177,33 +185,32 @@ static void test_check_options(void)
     const struct weft_mesh one = {0, 1, 3, 1};
     struct weft_call_plan c = on(one, 1, 1, 1);
     c.zero = 4;
-    refused(WEFT_CALL_ACTOR_TRAIN, c, "actor_train: zero 4 must be 0 to 3");
+    refused(CALL_ACTOR_TRAIN, c, "actor_train: zero 4 must be 0 to 3");
     c.zero = -1;
-    refused(WEFT_CALL_ACTOR_TRAIN, c, "zero -1 must be 0 to 3");
+    refused(CALL_ACTOR_TRAIN, c, "zero -1 must be 0 to 3");
     c.zero = 3;
-    accepted(WEFT_CALL_ACTOR_TRAIN, c);
-    refused(WEFT_CALL_REF_INFER, c,
+    accepted(CALL_ACTOR_TRAIN, c);
+    refused(CALL_REF_INFER, c,
             "ref_infer: zero 3 is for calls that train; take zero 0");
     c = on(one, 1, 1, 1);
     c.recompute = true;
-    accepted(WEFT_CALL_CRITIC_TRAIN, c);
-    refused(WEFT_CALL_REF_INFER, c,
+    accepted(CALL_CRITIC_TRAIN, c);
+    refused(CALL_REF_INFER, c,
             "ref_infer: recompute is for calls that train");
     c = on(one, 1, 1, 1);
     c.offload = true;
-    accepted(WEFT_CALL_REF_INFER, c);
-    refused(WEFT_CALL_ACTOR_TRAIN, c,
-            "actor_train: offload is for frozen models (reward_infer, "
-            "ref_infer)");
+    accepted(CALL_REF_INFER, c);
+    refused(CALL_ACTOR_TRAIN, c,
+            "actor_train: offload is for models that are never trained");
     c = on(one, 1, 1, 1);
     c.micro_batches = 2;
-    accepted(WEFT_CALL_REF_INFER, c);
-    accepted(WEFT_CALL_ACTOR_TRAIN, c);
-    refused(WEFT_CALL_ACTOR_GENERATE, c,
+    accepted(CALL_REF_INFER, c);
+    accepted(CALL_ACTOR_TRAIN, c);
+    refused(CALL_ACTOR_GENERATE, c,
             "actor_generate: micro_batches 2 is for calls that infer or "
             "train; take 0");
     c.micro_batches = -2;
-    refused(WEFT_CALL_REF_INFER, c,
+    refused(CALL_REF_INFER, c,
             "ref_infer: micro_batches -2 must be at least 0");
 }
 
@@ -211,7 +218,7 @@ static void test_check_cluster(void)
 {
     fresh();
     REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
-    p.call[WEFT_CALL_REWARD_INFER].tp = -7; /* a call that nobody makes */
+    p.call[CALL_REWARD_INFER].tp = -7; /* a call that nobody makes */
     REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
     p.n_devices = 8;
     CHECK_FAILS(weft_plan_check(&p, &needs, &err), WEFT_EINVAL, err,
@@ -240,20 +247,18 @@ static void test_idle(void)
     fresh();
     idle("4 of 8 devices train nothing: actor_train has dp 4, all that "
          "numerics.gradient_groups allows; a new run may set it to 8");
-    p.call[WEFT_CALL_CRITIC_TRAIN] = on(other, 4, 1, 1);
+    p.call[CALL_CRITIC_TRAIN] = on(other, 4, 1, 1);
     idle(NULL); /* the other half is the critic's */
-    p.call[WEFT_CALL_CRITIC_TRAIN] = on(all, 4, 1, 2);
+    p.call[CALL_CRITIC_TRAIN] = on(all, 4, 1, 2);
     idle(NULL);
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on(half, 2, 2, 1);
-    p.call[WEFT_CALL_CRITIC_TRAIN] = on(half, 2, 1, 2);
+    p.call[CALL_ACTOR_TRAIN] = on(half, 2, 2, 1);
+    p.call[CALL_CRITIC_TRAIN] = on(half, 2, 1, 2);
     idle("actor_train has tp 2, all that numerics.tensor_blocks allows; a "
          "new run may set it to 4");
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on(half, 2, 1, 2);
+    p.call[CALL_ACTOR_TRAIN] = on(half, 2, 1, 2);
     idle(NULL); /* nothing keeps the layout from more */
-    p.call[WEFT_CALL_CRITIC_TRAIN] = on((struct weft_mesh){0, 1, 0, 1}, 1, 1,
-                                        1);
-    p.call[WEFT_CALL_ACTOR_TRAIN] = on((struct weft_mesh){0, 1, 0, 1}, 1, 1,
-                                       1);
+    p.call[CALL_CRITIC_TRAIN] = on((struct weft_mesh){0, 1, 0, 1}, 1, 1, 1);
+    p.call[CALL_ACTOR_TRAIN] = on((struct weft_mesh){0, 1, 0, 1}, 1, 1, 1);
     idle(NULL);
     needs.gradient_groups = 1;
     idle("7 of 8 devices train nothing: actor_train has dp 1, all that "

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "calls.h"
 #include "harness.h"
 
 #include "base/alloc.h"
@@ -6,22 +7,22 @@
 
 static void test_explain_calls(void)
 {
-    struct weft_plan p = {.n_nodes = 2, .n_devices = 2};
+    struct weft_plan p = {
+        .n_nodes = 2, .n_devices = 2, .flow = *calls_flow()};
     const struct weft_mesh all = {0, 2, 0, 2}, one = {1, 1, 1, 1};
-    p.call[WEFT_CALL_ACTOR_GENERATE] = (struct weft_call_plan){
+    p.call[CALL_ACTOR_GENERATE] = (struct weft_call_plan){
         .mesh = all, .dp = 4, .tp = 1, .pp = 1};
-    p.call[WEFT_CALL_REF_INFER] = (struct weft_call_plan){
+    p.call[CALL_REF_INFER] = (struct weft_call_plan){
         .mesh = one, .dp = 1, .tp = 1, .pp = 1, .offload = true};
-    p.call[WEFT_CALL_CRITIC_INFER] = (struct weft_call_plan){
+    p.call[CALL_CRITIC_INFER] = (struct weft_call_plan){
         .mesh = one, .dp = 1, .tp = 1, .pp = 1};
-    p.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
-        .mesh = all,
-        .dp = 1,
-        .tp = 2,
-        .pp = 2,
-        .micro_batches = 8,
-        .zero = 1,
-        .recompute = true};
+    p.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){.mesh = all,
+                                                       .dp = 1,
+                                                       .tp = 2,
+                                                       .pp = 2,
+                                                       .micro_batches = 8,
+                                                       .zero = 1,
+                                                       .recompute = true};
     char *text = weft_plan_explain(&p);
     CHECK_STR(text, "nodes 2, devices of each 2\n\n"
                     "call            nodes      devices      dp  tp  pp  "

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "calls.h"
 #include "harness.h"
 
 #include <unistd.h>
@@ -14,7 +15,7 @@ static int read_text(const char *text, struct weft_plan *out)
 {
     struct weft_err e;
     REQUIRE_OK(weft_file_write(path, text, strlen(text), &e), e);
-    return weft_plan_read(path, out, &err);
+    return weft_plan_read(path, calls_flow(), out, &err);
 }
 
 static void open_file(void)
@@ -28,10 +29,11 @@ static void open_file(void)
 /* Two calls with nothing at its default. */
 static struct weft_plan example(void)
 {
-    struct weft_plan p = {.n_nodes = 2, .n_devices = 2};
-    p.call[WEFT_CALL_REF_INFER] = (struct weft_call_plan){
+    struct weft_plan p = {
+        .n_nodes = 2, .n_devices = 2, .flow = *calls_flow()};
+    p.call[CALL_REF_INFER] = (struct weft_call_plan){
         {1, 1, 1, 1}, 1, 1, 1, .micro_batches = 7, .offload = true};
-    p.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
+    p.call[CALL_ACTOR_TRAIN] = (struct weft_call_plan){
         {0, 2, 0, 2},     2, 1, 2, .micro_batches = 3, .zero = 2,
         .recompute = true};
     p.memory = weft_alloc(4, sizeof *p.memory);
@@ -49,7 +51,7 @@ static void check_same(const struct weft_plan *a, const struct weft_plan *b)
 {
     CHECK_INT(a->n_nodes, b->n_nodes);
     CHECK_INT(a->n_devices, b->n_devices);
-    for (int c = 0; c < WEFT_N_CALLS; c++) {
+    for (int c = 0; c < WEFT_MAX_CALLS; c++) {
         const struct weft_call_plan *x = &a->call[c], *y = &b->call[c];
         CHECK(memcmp(&x->mesh, &y->mesh, sizeof x->mesh) == 0);
         CHECK(x->dp == y->dp && x->tp == y->tp && x->pp == y->pp);
@@ -71,7 +73,7 @@ static void test_plan_round_trip(void)
     struct weft_plan p = example(), q;
     open_file();
     REQUIRE_OK(weft_plan_write(&p, path, &err), err);
-    REQUIRE_OK(weft_plan_read(path, &q, &err), err);
+    REQUIRE_OK(weft_plan_read(path, calls_flow(), &q, &err), err);
     check_same(&p, &q);
     char *a = weft_plan_json(&p), *b = weft_plan_json(&q);
     CHECK_STR(a, b);
@@ -82,7 +84,7 @@ static void test_plan_round_trip(void)
     weft_free(p.measured);
     p.memory = p.measured = NULL;
     REQUIRE_OK(weft_plan_write(&p, path, &err), err);
-    REQUIRE_OK(weft_plan_read(path, &q, &err), err);
+    REQUIRE_OK(weft_plan_read(path, calls_flow(), &q, &err), err);
     check_same(&p, &q);
     CHECK(q.memory == NULL && q.measured == NULL);
     weft_plan_release(&q);
@@ -105,10 +107,10 @@ static void test_plan_read_defaults(void)
     struct weft_plan p;
     open_file();
     REQUIRE_OK(read_text(TRAIN(MESH ",\"dp\":1,\"tp\":1,\"pp\":1"), &p), err);
-    const struct weft_call_plan *c = &p.call[WEFT_CALL_ACTOR_TRAIN];
+    const struct weft_call_plan *c = &p.call[CALL_ACTOR_TRAIN];
     CHECK(c->dp == 1 && c->micro_batches == 0 && c->zero == 0);
     CHECK(!c->recompute && !c->offload && !p.memory && !p.measured);
-    CHECK_INT(p.call[WEFT_CALL_ACTOR_GENERATE].dp, 0);
+    CHECK_INT(p.call[CALL_ACTOR_GENERATE].dp, 0);
     weft_plan_release(&p);
     REQUIRE_OK(read_text("{\"format\":1,\"nodes\":1,\"devices\":2,"
                          "\"calls\":{},\"memory\":["
@@ -211,7 +213,7 @@ static void test_plan_read_refused(void)
         CHECK(strncmp(err.text, path, strlen(path)) == 0);
     }
     unlink(path);
-    CHECK_FAILS(weft_plan_read("/nonexistent/p.json", &p, &err),
+    CHECK_FAILS(weft_plan_read("/nonexistent/p.json", NULL, &p, &err),
                 WEFT_ENOTFOUND, err, "/nonexistent/p.json");
     p = (struct weft_plan){.n_nodes = 1, .n_devices = 1};
     CHECK(weft_plan_write(&p, "/nonexistent/p.json", &err) != 0);

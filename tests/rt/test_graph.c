@@ -243,7 +243,7 @@ static void test_where_is_checked(void)
                {{.device = -1, .position = 1}, "position 1 needs a device"},
                {{.position = -4}, "position -4"},
                {{.chain = WEFT_N_CHAINS}, "there is no chain 4"},
-               {{.call = WEFT_N_CALLS}, "unknown call 8"}};
+               {{.call = WEFT_MAX_CALLS}, "unknown call 32"}};
     struct weft_err err;
     start(2);
     struct weft_tile *tile = tile_of(1, 8);

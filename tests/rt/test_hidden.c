@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "harness.h"
 #include "rt/codelet.h"
 #include "rt/internal.h"
@@ -46,7 +47,7 @@ static void test_covered(void)
 static void test_times_of_restore(void)
 {
     static struct weft_times times;
-    const enum weft_call ref = WEFT_CALL_REF_INFER;
+    const int32_t ref = CALL_REF_INFER;
     weft_times_add_restore(&times, 3, ref, 2, 0.5);
     weft_times_add(&times, 3, ref, 10, 14);
     weft_times_add_restore(&times, 3, ref, 4, 1.5);
@@ -58,8 +59,8 @@ static void test_times_of_restore(void)
     CHECK(weft_times_get(&times, 4, ref).restore_s == 0);
 }
 
-static void record(int device, double start_us, double end_us,
-                   enum weft_call call, bool restores)
+static void record(int device, double start_us, double end_us, int32_t call,
+                   bool restores)
 {
     struct weft_worker *w = &rt->worker[device];
     w->record[w->n_records++ % rt->n_records] = (struct weft_record){
@@ -76,8 +77,8 @@ static void record(int device, double start_us, double end_us,
  */
 static void test_hidden_of_records(void)
 {
-    const enum weft_call ref = WEFT_CALL_REF_INFER;
-    const enum weft_call gen = WEFT_CALL_ACTOR_GENERATE;
+    const int32_t ref = CALL_REF_INFER;
+    const int32_t gen = CALL_ACTOR_GENERATE;
     const struct weft_worker *w;
     start();
     w = &rt->worker[0];
@@ -86,14 +87,14 @@ static void test_hidden_of_records(void)
     record(1, 0, 100, gen, false);
     record(1, 150, 250, gen, false); /* 50 */
     record(1, 250, 300, ref, false);
-    record(1, 300, 380, WEFT_CALL_NONE, false);
-    record(2, 0, 360, WEFT_CALL_REWARD_INFER, true);
+    record(1, 300, 380, CALL_NONE, false);
+    record(2, 0, 360, CALL_REWARD_INFER, true);
     record(2, 240, 270, gen, false); /* 20 more */
     double us = weft_rt_hidden_s(rt, w, ref, 200, 400) * 1e6;
     CHECK(us > 69.999 && us < 70.001);
     /* and what is running */
     rt->worker[1].running = (const struct weft_codelet *) rt;
-    rt->worker[1].where.call = WEFT_CALL_ACTOR_TRAIN;
+    rt->worker[1].where.call = CALL_ACTOR_TRAIN;
     rt->worker[1].since_us = 380;
     us = weft_rt_hidden_s(rt, w, ref, 200, 400) * 1e6;
     CHECK(us > 89.999 && us < 90.001);
@@ -149,7 +150,7 @@ static int let_go_cpu(const void *args, void *const buf[], int n_buf,
 }
 WEFT_CODELET(let_go, 0x0, let_go_cpu)
 
-static void insert(const struct weft_codelet *codelet, enum weft_call call,
+static void insert(const struct weft_codelet *codelet, int32_t call,
                    int device, bool restores)
 {
     const useconds_t us = 2000;
@@ -163,22 +164,22 @@ static void insert(const struct weft_codelet *codelet, enum weft_call call,
 }
 
 /* Restoring for 2 ms on device 0, while device 1 is in one task of a call. */
-static void restore_beside(enum weft_call call, struct weft_call_time *out)
+static void restore_beside(int32_t call, struct weft_call_time *out)
 {
     struct weft_err err;
-    struct weft_call_time all[WEFT_N_CALLS];
+    struct weft_call_time all[WEFT_MAX_CALLS];
     start();
     atomic_store(&state, 0);
     insert(&weft_cl_other, call, 1, false);
     while (atomic_load(&state) != 1)
         usleep(100);
-    insert(&weft_cl_restore, WEFT_CALL_REF_INFER, 0, true);
-    insert(&weft_cl_let_go, WEFT_CALL_NONE, 0, false);
+    insert(&weft_cl_restore, CALL_REF_INFER, 0, true);
+    insert(&weft_cl_let_go, CALL_NONE, 0, false);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     weft_rt_times_all(rt, 5, all);
-    weft_rt_times(rt, 5, WEFT_CALL_REF_INFER, out);
-    CHECK(all[WEFT_CALL_REF_INFER].restore_s > out->restore_s - 1e-8);
-    CHECK(all[WEFT_CALL_REF_INFER].hidden_s > out->hidden_s - 1e-8);
+    weft_rt_times(rt, 5, CALL_REF_INFER, out);
+    CHECK(all[CALL_REF_INFER].restore_s > out->restore_s - 1e-8);
+    CHECK(all[CALL_REF_INFER].hidden_s > out->hidden_s - 1e-8);
     CHECK(out->restore_s >= 0.002);
     stop();
 }
@@ -186,11 +187,11 @@ static void restore_beside(enum weft_call call, struct weft_call_time *out)
 static void test_hidden_of_tasks(void)
 {
     struct weft_call_time t;
-    restore_beside(WEFT_CALL_ACTOR_GENERATE, &t);
+    restore_beside(CALL_ACTOR_GENERATE, &t);
     /* the other lasts longer */
     CHECK(fabs(t.hidden_s - t.restore_s) < 1e-9);
     CHECK_INT(t.n_tasks, 0);
-    restore_beside(WEFT_CALL_REF_INFER, &t); /* not another call */
+    restore_beside(CALL_REF_INFER, &t); /* not another call */
     CHECK(t.hidden_s == 0);
     CHECK_INT(t.n_tasks, 1);
 }

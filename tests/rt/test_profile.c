@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "calls.h"
 #include "harness.h"
 #include "rt/codelet.h"
 #include "rt/internal.h"
@@ -30,6 +31,7 @@ static void start(bool profile)
     struct weft_rt_options options = {
         .n_devices = 2, .nap = 1, .profile = profile};
     REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    weft_rt_name_calls(rt, N_CALLS, calls_name);
     REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
 }
 
@@ -39,7 +41,7 @@ static void stop(void)
     weft_rt_stop(rt);
 }
 
-static void insert(const struct weft_codelet *codelet, enum weft_call call,
+static void insert(const struct weft_codelet *codelet, int32_t call,
                    int device, int32_t layer, useconds_t us)
 {
     weft_insert(seq, codelet, &us, sizeof us, NULL, 0,
@@ -57,14 +59,14 @@ static void test_times(void)
     double begin = weft_clock_s();
     start(true);
     for (int i = 0; i < 10; i++) {
-        insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, i % 2, i, 5000);
-        insert(&weft_cl_other, WEFT_CALL_REF_INFER, 0, i, 1000);
+        insert(&weft_cl_nap, CALL_ACTOR_TRAIN, i % 2, i, 5000);
+        insert(&weft_cl_other, CALL_REF_INFER, 0, i, 1000);
     }
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     double wall = weft_clock_s() - begin;
-    weft_rt_times(rt, 2, WEFT_CALL_ACTOR_TRAIN, &train);
-    weft_rt_times(rt, 2, WEFT_CALL_REF_INFER, &infer);
-    weft_rt_times(rt, 2, WEFT_CALL_ADVANTAGE, &none);
+    weft_rt_times(rt, 2, CALL_ACTOR_TRAIN, &train);
+    weft_rt_times(rt, 2, CALL_REF_INFER, &infer);
+    weft_rt_times(rt, 2, CALL_CRITIC_INFER, &none);
     CHECK_INT(train.n_tasks, 10);
     CHECK_INT(infer.n_tasks, 10);
     CHECK_INT(none.n_tasks, 0);
@@ -73,7 +75,7 @@ static void test_times(void)
     CHECK(infer.busy_s >= 0.010 && infer.busy_s <= 2 * wall);
     CHECK(train.first_s >= 0 && train.last_s <= wall);
     CHECK(train.last_s - train.first_s >= 0.025);
-    weft_rt_times(rt, 1, WEFT_CALL_ACTOR_TRAIN, &none);
+    weft_rt_times(rt, 1, CALL_ACTOR_TRAIN, &none);
     CHECK_INT(none.n_tasks, 0);
     stop();
 }
@@ -81,12 +83,11 @@ static void test_times(void)
 /* Two iterations at once: generation of the second while the first trains. */
 static void test_times_overlap(void)
 {
-    const enum weft_call gen = WEFT_CALL_ACTOR_GENERATE,
-                         train = WEFT_CALL_CRITIC_TRAIN;
+    const int32_t gen = CALL_ACTOR_GENERATE, train = CALL_CRITIC_TRAIN;
     static struct weft_times times;
     const struct {
         int32_t iteration;
-        enum weft_call call;
+        int32_t call;
         double start, end;
     } task[] = {{6, gen, 1, 2},   {6, gen, 2, 4},   {6, train, 4, 5},
                 {7, gen, 5, 6},   {6, train, 6, 9}, {7, gen, 9, 10},
@@ -96,7 +97,7 @@ static void test_times_overlap(void)
                        task[i].end);
     const struct {
         int32_t iteration;
-        enum weft_call call;
+        int32_t call;
         int n;
         double first, last, busy;
     } sum[] = {{6, gen, 2, 1, 4, 3},  {6, train, 2, 4, 9, 4},
@@ -166,8 +167,8 @@ static void test_trace(void)
     REQUIRE(mkdtemp(dir) != NULL);
     start(true);
     for (int i = 0; i < 10; i++) {
-        insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, 1, i, 2000);
-        insert(&weft_cl_other, WEFT_CALL_REF_INFER, 0, i, 2000);
+        insert(&weft_cl_nap, CALL_ACTOR_TRAIN, 1, i, 2000);
+        insert(&weft_cl_other, CALL_REF_INFER, 0, i, 2000);
     }
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     snprintf(path, sizeof path, "%s/trace.json", dir);
@@ -206,7 +207,7 @@ static void test_trace_bounded(void)
     int64_t kept = rt->n_records;
     rt->n_records = 16;
     for (int i = 0; i < 100; i++)
-        insert(&weft_cl_nap, WEFT_CALL_ACTOR_TRAIN, 0, i, 0);
+        insert(&weft_cl_nap, CALL_ACTOR_TRAIN, 0, i, 0);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
     REQUIRE_OK(weft_rt_write_trace(rt, path, &err), err);
     rt->n_records = kept;

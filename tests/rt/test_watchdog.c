@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "harness.h"
 #include "rt/codelet.h"
 #include "rt/internal.h"
@@ -43,6 +44,7 @@ static void start(double watchdog_s)
     fflush(stderr);
     dup2(caught, 2);
     REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    weft_rt_name_calls(rt, N_CALLS, calls_name);
     REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
     REQUIRE_OK(weft_tile_create(rt, &(struct weft_tile_id){0},
                                 WEFT_MEM_SAMPLES, 8, &tile, &err),
@@ -72,7 +74,7 @@ static void stop(void)
 }
 
 static const struct weft_where where = {.device = 1,
-                                        .call = WEFT_CALL_REF_INFER,
+                                        .call = CALL_REF_INFER,
                                         .iteration = 3,
                                         .micro_batch = 4,
                                         .layer = 5};

@@ -48,7 +48,7 @@ static void test_exact_first(void)
     fixture_make(&fixture);
     for (size_t i = 0; i < WEFT_COUNT(layout); i++) {
         struct weft_trainer *t = generated_ahead(layout[i], layout[i]);
-        scale(t->actor.tiles.fwd[0].head.norms, 1.001f);
+        scale(t->model[0].tiles.fwd[0].head.norms, 1.001f);
         CHECK_FAILS(weft_trainer_step(t, &err), WEFT_EINTERNAL, err,
                     "rollout and training disagree");
         check_run_ended(t, layout[i]);
@@ -64,7 +64,7 @@ static void test_gradient_not_finite(void)
         char name[16];
         snprintf(name, sizeof name, "broken-%zu", i);
         struct weft_trainer *t = generated_ahead(name, "layout=dp2tp1pp1");
-        scale(t->critic.tiles.fwd[0].head.norms, broken[i]);
+        scale(t->model[1].tiles.fwd[0].head.norms, broken[i]);
         CHECK_FAILS(weft_trainer_step(t, &err), WEFT_ENUMERIC, err,
                     "the gradient is not finite");
         check_run_ended(t, name);

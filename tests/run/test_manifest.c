@@ -58,13 +58,10 @@ static int verify(struct weft_err *err)
 static const struct weft_manifest made = {.format = WEFT_MANIFEST_FORMAT,
                                           .weft = "0.1.0",
                                           .iteration = 12,
-                                          .actor_steps = 24,
-                                          .critic_steps = 36,
+                                          .model = {{24, 4}, {36, 2}},
                                           .kl_coef = 0.1,
                                           .kl_last = -1e-30,
                                           .seed = 0x7ffffffffffffff1,
-                                          .actor_blocks = 4,
-                                          .critic_blocks = 2,
                                           .gradient_groups = 8,
                                           .prompts = 7,
                                           .dtype = WEFT_BF16,
@@ -97,12 +94,12 @@ static void test_manifest_round_trip(void)
     REQUIRE_OK(weft_manifest_read(dir, 12, &m, &err), err);
     CHECK_STR(m.weft, made.weft);
     CHECK_INT(m.iteration, 12);
-    CHECK_INT(m.actor_steps, 24);
-    CHECK_INT(m.critic_steps, 36);
+    CHECK_INT(m.model[0].steps, 24);
+    CHECK_INT(m.model[1].steps, 36);
     CHECK(m.kl_coef == 0.1 && m.kl_last == -1e-30);
     CHECK(m.seed == made.seed);
-    CHECK_INT(m.actor_blocks, 4);
-    CHECK_INT(m.critic_blocks, 2);
+    CHECK_INT(m.model[0].blocks, 4);
+    CHECK_INT(m.model[1].blocks, 2);
     CHECK_INT(m.gradient_groups, 8);
     CHECK_INT(m.prompts, 7);
     CHECK_INT(m.dtype, WEFT_BF16);
@@ -197,8 +194,7 @@ static void refused(const char *from, const char *to, const char *part)
     char *good = get("manifest.json", &n);
     edit(from, to);
     int rc = verify(&err);
-    if (rc == 0 || !strstr(err.text, part)
-        || !strstr(err.text, "manifest"))
+    if (rc == 0 || !strstr(err.text, part) || !strstr(err.text, "manifest"))
         printf("\n    '%s' for '%s': %d '%s'\n", to, from, rc, err.text);
     CHECK(rc != 0);
     CHECK(strstr(err.text, part) != NULL);
@@ -251,7 +247,8 @@ static void test_manifest_keys(void)
 static void test_manifest_lists(void)
 {
     refused("\"actor/a\"", "\"actor/../a\"", "'files' lacks 'actor/a'");
-    refused("\"files\": {", "\"files\": {\"x\": {\"bytes\": 0, \"xxh3\": []},",
+    refused("\"files\": {",
+            "\"files\": {\"x\": {\"bytes\": 0, \"xxh3\": []},",
             "'files' has 'x'");
     refused("\"files\"", "\"file\"", "file");
     refused("\"inputs\"", "\"input\"", "input");

@@ -103,7 +103,7 @@ static void compare_run(const char *name, const char *const *words,
     fixture_steps(t, 2);
     weft_trainer_close(t);
     snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
-    REQUIRE_OK(weft_plan_read(path, &plan, &err), err);
+    REQUIRE_OK(weft_plan_read(path, NULL, &plan, &err), err);
     REQUIRE(plan.memory && plan.measured);
     bool ok = within(&plan, tight);
     char *text = ok ? NULL : weft_plan_explain(&plan);
@@ -166,7 +166,7 @@ static double fullest(const char *name, double *all_out)
     char path[600];
     double sum = 0, most = 0;
     snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
-    REQUIRE_OK(weft_plan_read(path, &p, &err), err);
+    REQUIRE_OK(weft_plan_read(path, NULL, &p, &err), err);
     *all_out = 0;
     for (int32_t d = 0; d < p.n_devices; d++) {
         double state = (double) p.measured[d][WEFT_MEM_OPTIMIZER];
@@ -278,7 +278,7 @@ static void test_memory_offload(void)
         snprintf(name, sizeof name, "offload-%d", k);
         compare(name, words);
         snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
-        REQUIRE_OK(weft_plan_read(path, &plan[k], &err), err);
+        REQUIRE_OK(weft_plan_read(path, NULL, &plan[k], &err), err);
     }
     const int64_t *there = plan[0].measured[0], *off = plan[1].memory[0];
     CHECK(off[WEFT_MEM_ALL] < there[WEFT_MEM_ALL]);
@@ -296,7 +296,7 @@ static double predicted(const char *name)
     char path[600];
     double sum = 0;
     snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
-    REQUIRE_OK(weft_plan_read(path, &plan, &err), err);
+    REQUIRE_OK(weft_plan_read(path, NULL, &plan, &err), err);
     for (int32_t d = 0; d < plan.n_devices; d++)
         sum += (double) plan.memory[d][WEFT_MEM_ALL];
     weft_plan_release(&plan);

@@ -9,9 +9,12 @@ static struct weft_config config;
 static struct weft_run_needs needs;
 static struct weft_plan plan;
 
-static const struct weft_call_plan *call(enum weft_call c)
+/* The plan of the call of that name; none: zeros. */
+static const struct weft_call_plan *call(const char *name)
 {
-    return &plan.call[c];
+    static const struct weft_call_plan none;
+    int32_t i = weft_flow_find_call(&plan.flow, name);
+    return i < 0 ? &none : &plan.call[i];
 }
 
 /* The fixture's run on 2 nodes of 2 with up to three words. */
@@ -57,6 +60,13 @@ static void init_model(const char *name, int32_t layers, int32_t heads,
     REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
 }
 
+static const struct weft_shape *shape(const char *role)
+{
+    int32_t r = weft_flow_find_role(&needs.flow, role);
+    REQUIRE(r >= 0 && needs.plan.shape[r] == &needs.shape[r]);
+    return &needs.shape[r];
+}
+
 static void test_needs_ppo(void)
 {
     open_run(NULL, NULL, NULL);
@@ -66,16 +76,12 @@ static void test_needs_ppo(void)
     CHECK_INT(p->n_devices, 5);
     CHECK_INT(p->gradient_groups, 4);
     CHECK_INT(p->n_samples, 12);
-    CHECK(p->shape[WEFT_CALL_ACTOR_GENERATE] == &needs.actor);
-    CHECK(p->shape[WEFT_CALL_ACTOR_TRAIN] == &needs.actor);
-    CHECK(p->shape[WEFT_CALL_REF_INFER] == &needs.reference);
-    CHECK(p->shape[WEFT_CALL_CRITIC_INFER] == &needs.critic);
-    CHECK(p->shape[WEFT_CALL_CRITIC_TRAIN] == &needs.critic);
-    CHECK(p->shape[WEFT_CALL_REWARD_INFER] == NULL);
-    CHECK(p->shape[WEFT_CALL_ADVANTAGE] == NULL);
-    CHECK_INT(needs.actor.n_layers, 2);
-    CHECK_INT(needs.actor.n_blocks, 4);
-    CHECK(!needs.actor.scalar_head && needs.critic.scalar_head);
+    CHECK_INT(p->flow->n_roles, 3);
+    const struct weft_shape *actor = shape("actor");
+    CHECK_INT(actor->n_layers, 2);
+    CHECK_INT(actor->n_blocks, 4);
+    CHECK(!actor->scalar_head && shape("critic")->scalar_head);
+    CHECK(!shape("reference")->scalar_head);
     weft_config_release(&config);
 }
 
@@ -83,7 +89,8 @@ static void test_needs_calls(void)
 {
     open_run("ppo.kl.place=none", "ppo.kl.controller=fixed", NULL);
     REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
-    CHECK(needs.plan.shape[WEFT_CALL_REF_INFER] == NULL);
+    CHECK_INT(weft_flow_find_role(&needs.flow, "reference"), -1);
+    CHECK_INT(weft_flow_find_call(&needs.flow, "ref_infer"), -1);
     weft_config_release(&config);
 
     char path[512];
@@ -94,13 +101,14 @@ static void test_needs_calls(void)
     REQUIRE_OK(weft_file_write(path, sft, sizeof sft - 1, &err), err);
     REQUIRE_OK(weft_config_read(path, 0, NULL, &config, &err), err);
     REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
-    for (int c = 0; c < WEFT_N_CALLS; c++)
-        CHECK_INT(needs.plan.shape[c] != NULL, c == WEFT_CALL_ACTOR_TRAIN);
+    CHECK_INT(needs.flow.n_roles, 1);
+    CHECK_INT(needs.flow.n_calls, 2);
+    CHECK_INT(weft_flow_find_call(&needs.flow, "actor_train"), 1);
     CHECK_INT(needs.plan.n_samples, 7);
     weft_config_release(&config);
 }
 
-/* Two reward models: what a layout may ask is what both have. */
+/* Two reward models are two roles, each with a call of its own. */
 static void test_needs_rewards(void)
 {
     char word[2048];
@@ -112,10 +120,11 @@ static void test_needs_rewards(void)
              f.dir, f.dir);
     open_run(word, NULL, NULL);
     REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
-    CHECK(needs.plan.shape[WEFT_CALL_REWARD_INFER] == &needs.reward);
-    CHECK_INT(needs.reward.n_layers, 3);
-    CHECK_INT(needs.reward.n_blocks, 2);
-    CHECK_INT(needs.reward.block[1].head0, 4);
+    CHECK_INT(shape("reward")->n_layers, 3);
+    CHECK_INT(shape("reward")->n_blocks, 4);
+    CHECK_INT(shape("reward_2")->n_layers, 5);
+    CHECK_INT(shape("reward_2")->n_blocks, 2);
+    CHECK(weft_flow_find_call(&needs.flow, "reward_2_infer") > 0);
     weft_config_release(&config);
 }
 
@@ -148,17 +157,16 @@ static void test_needs_refused(void)
 static void test_plan_of_keys(void)
 {
     REQUIRE_OK(make(NULL, NULL, NULL), err);
-    CHECK_INT(call(WEFT_CALL_REF_INFER)->dp, 4);
-    CHECK_INT(call(WEFT_CALL_ACTOR_TRAIN)->dp, 4);
-    CHECK(!call(WEFT_CALL_ACTOR_TRAIN)->recompute);
-    CHECK(!call(WEFT_CALL_REF_INFER)->offload);
+    CHECK_INT(call("ref_infer")->dp, 4);
+    CHECK_INT(call("actor_train")->dp, 4);
+    CHECK(!call("actor_train")->recompute);
+    CHECK(!call("ref_infer")->offload);
 
     REQUIRE_OK(
         make("train.zero=2", "train.micro_batches=3", "train.recompute=true"),
         err);
-    for (int c = 0; c < WEFT_N_CALLS; c++) {
-        bool trains = c == WEFT_CALL_ACTOR_TRAIN
-                   || c == WEFT_CALL_CRITIC_TRAIN;
+    for (int c = 1; c < plan.flow.n_calls; c++) {
+        bool trains = plan.flow.call[c].kind == WEFT_TRAIN;
         CHECK_INT(plan.call[c].zero, trains ? 2 : 0);
         CHECK_INT(plan.call[c].micro_batches, trains ? 3 : 0);
         CHECK_INT(plan.call[c].recompute, trains);
@@ -167,10 +175,10 @@ static void test_plan_of_keys(void)
     REQUIRE_OK(make("layout=dp2tp2,zero=1", "train.zero=2",
                     "model.reference_offload=true"),
                err);
-    CHECK_INT(call(WEFT_CALL_ACTOR_TRAIN)->tp, 2);
-    CHECK_INT(call(WEFT_CALL_ACTOR_TRAIN)->zero, 1);
-    CHECK(call(WEFT_CALL_REF_INFER)->offload);
-    CHECK_INT(call(WEFT_CALL_REWARD_INFER)->dp, 0);
+    CHECK_INT(call("actor_train")->tp, 2);
+    CHECK_INT(call("actor_train")->zero, 1);
+    CHECK(call("ref_infer")->offload);
+    CHECK_INT(call("reward_infer")->dp, 0);
     CHECK_FAILS(make("layout=dp1tp1pp4", NULL, NULL), WEFT_EINVAL, err,
                 "actor_generate: pp 4 is more than the model's 2 layers");
     CHECK_FAILS(make("layout=dp3", NULL, NULL), WEFT_EINVAL, err,
@@ -184,17 +192,18 @@ static void test_plan_of_file(void)
     snprintf(path, sizeof path, "%s/plan.json", f.dir);
     snprintf(word, sizeof word, "plan=%s", path);
     REQUIRE_OK(make("layout=tp2pp2,zero=3", NULL, NULL), err);
-    plan.call[WEFT_CALL_REWARD_INFER] = plan.call[WEFT_CALL_REF_INFER];
+    int32_t more = weft_flow_guess(&plan.flow, "reward_infer");
+    plan.call[more] = *call("ref_infer");
     REQUIRE_OK(weft_plan_write(&plan, path, &err), err);
     REQUIRE_OK(make(word, "train.zero=1", "train.recompute=true"), err);
-    CHECK_INT(call(WEFT_CALL_ACTOR_TRAIN)->pp, 2);
-    CHECK_INT(call(WEFT_CALL_ACTOR_TRAIN)->zero, 3);
-    CHECK(!call(WEFT_CALL_ACTOR_TRAIN)->recompute);
-    CHECK_INT(call(WEFT_CALL_REWARD_INFER)->dp, 0);
+    CHECK_INT(call("actor_train")->pp, 2);
+    CHECK_INT(call("actor_train")->zero, 3);
+    CHECK(!call("actor_train")->recompute);
+    CHECK_INT(call("reward_infer")->dp, 0);
     weft_plan_release(&plan);
 
     REQUIRE_OK(make("layout=tp2pp2", NULL, NULL), err);
-    plan.call[WEFT_CALL_CRITIC_INFER].dp = 0;
+    plan.call[weft_flow_find_call(&plan.flow, "critic_infer")].dp = 0;
     REQUIRE_OK(weft_plan_write(&plan, path, &err), err);
     CHECK_FAILS(make(word, NULL, NULL), WEFT_EINVAL, err,
                 "plan.json: critic_infer: the run makes this call");

@@ -2,6 +2,7 @@
 /* Times of an iteration: from given spans, and of a run that generates ahead. */
 #include <math.h>
 
+#include "graphs/algorithms.h"
 #include "run/ppo.h"
 #include "run_fixture.h"
 
@@ -11,18 +12,30 @@ static struct weft_call_time span(double first, double last, double busy)
         .n_tasks = 3, .busy_s = busy, .first_s = first, .last_s = last};
 }
 
+static struct weft_call_time *of(const struct weft_dataflow *flow,
+                                 struct weft_call_time *time,
+                                 const char *call)
+{
+    int32_t i = weft_flow_find_call(flow, call);
+    REQUIRE(i > 0);
+    return &time[i];
+}
+
 static void test_times_of_spans(void)
 {
-    struct weft_call_time time[WEFT_N_CALLS] = {
-        [WEFT_CALL_ACTOR_GENERATE] = span(10, 18, 4),
-        [WEFT_CALL_REF_INFER] = span(12, 19, 1),
-        [WEFT_CALL_CRITIC_INFER] = span(13, 20, 1),
-        [WEFT_CALL_ADVANTAGE] = span(15, 24, 0.5),
-        [WEFT_CALL_ACTOR_TRAIN] = span(24, 30, 5),
-        [WEFT_CALL_CRITIC_TRAIN] = span(23, 41, 6)};
+    struct weft_dataflow flow;
+    weft_flow_ppo(
+        &(struct weft_flow_needs){.reference = true, .n_rewards = 1}, &flow);
+    struct weft_call_time time[WEFT_MAX_CALLS] = {{0}};
+    *of(&flow, time, "actor_generate") = span(10, 18, 4);
+    *of(&flow, time, "ref_infer") = span(12, 19, 1);
+    *of(&flow, time, "critic_infer") = span(13, 20, 1);
+    *of(&flow, time, "advantage") = span(15, 24, 0.5);
+    *of(&flow, time, "actor_train") = span(24, 30, 5);
+    *of(&flow, time, "critic_train") = span(23, 41, 6);
     struct weft_span rewards = {20, 23};
     struct weft_ppo_times t;
-    weft_ppo_times_get(time, &rewards, &t);
+    weft_ppo_times_get(&flow, time, &rewards, &t);
     CHECK(t.gen == 8 && t.gen_work == 4);
     CHECK(t.ref == 7 && t.values == 7);
     CHECK(t.reward == 3);
@@ -30,27 +43,27 @@ static void test_times_of_spans(void)
     CHECK(t.update_actor == 6 && t.update_critic == 18);
     CHECK(t.step == 31);
     CHECK(t.offload == 0 && t.hidden == 0);
-    time[WEFT_CALL_REF_INFER].restore_s = 2;
-    time[WEFT_CALL_REF_INFER].hidden_s = 0.5;
-    time[WEFT_CALL_REWARD_INFER].restore_s = 4;
-    time[WEFT_CALL_REWARD_INFER].hidden_s = 2.5;
-    weft_ppo_times_get(time, &rewards, &t);
+    of(&flow, time, "ref_infer")->restore_s = 2;
+    of(&flow, time, "ref_infer")->hidden_s = 0.5;
+    of(&flow, time, "reward_infer")->restore_s = 4;
+    of(&flow, time, "reward_infer")->hidden_s = 2.5;
+    weft_ppo_times_get(&flow, time, &rewards, &t);
     CHECK(t.offload == 6 && t.hidden == 3);
     CHECK(t.ref == 7 && t.reward == 3); /* restoring is no part of them */
     /* Reward models before, during and around the host's rewards. */
     static const double model[][3] = {
         {14, 19, 8}, {14, 21, 9}, {21, 22, 3}, {19, 25, 6}, {22, 26, 6}};
     for (size_t i = 0; i < WEFT_COUNT(model); i++) {
-        time[WEFT_CALL_REWARD_INFER] = span(model[i][0], model[i][1], 1);
-        weft_ppo_times_get(time, &rewards, &t);
+        *of(&flow, time, "reward_infer") = span(model[i][0], model[i][1], 1);
+        weft_ppo_times_get(&flow, time, &rewards, &t);
         CHECK(t.reward == model[i][2]);
     }
     /* Only the critic trains while it warms up; or nothing ran at all. */
-    time[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_time){.n_tasks = 0};
-    weft_ppo_times_get(time, &rewards, &t);
+    *of(&flow, time, "actor_train") = (struct weft_call_time){.n_tasks = 0};
+    weft_ppo_times_get(&flow, time, &rewards, &t);
     CHECK(t.update_actor == 0 && t.step == 31);
     memset(time, 0, sizeof time);
-    weft_ppo_times_get(time, &(struct weft_span){0, 0}, &t);
+    weft_ppo_times_get(&flow, time, &(struct weft_span){0, 0}, &t);
     CHECK(t.step == 0 && t.gen == 0 && t.reward == 0);
 }
 

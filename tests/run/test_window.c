@@ -28,12 +28,12 @@ static struct weft_hash run(const char *name, const char *ahead,
     struct weft_trainer *t = fixture_open(&fixture, name, word);
     *out = (struct held){.most = 0};
     for (int32_t i = 0; i < 2; i++) {
-        struct weft_call_time time[WEFT_N_CALLS];
+        struct weft_call_time time[WEFT_MAX_CALLS];
         int64_t training = 0, rest = 0;
         fixture_steps(t, 1);
         weft_rt_times_all(t->rt, i, time);
-        for (int c = 0; c < WEFT_N_CALLS; c++)
-            if (weft_plan_call_trains((enum weft_call) c))
+        for (int c = 0; c < WEFT_MAX_CALLS; c++)
+            if (weft_flow_trains(&t->flow, c))
                 training += time[c].n_tasks;
             else
                 rest += time[c].n_tasks;

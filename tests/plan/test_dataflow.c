@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dataflow graphs: what is refused, the order of calls, names alone. */
+#include "harness.h"
+
+#include "base/alloc.h"
+#include "plan/dataflow.h"
+
+static struct weft_dataflow g;
+static struct weft_err err;
+
+static uint32_t field(const char *name, enum weft_field_type type)
+{
+    return weft_flow_bit(weft_flow_field(&g, name, type));
+}
+
+/* A policy that learns from a frozen judge's scores. */
+static void make(void)
+{
+    weft_flow_init(&g);
+    int32_t policy = weft_flow_role(&g, "policy", true, false);
+    int32_t judge = weft_flow_role(&g, "judge", false, true);
+    uint32_t text = field("text", WEFT_FIELD_ROLLOUT);
+    uint32_t score = field("score", WEFT_FIELD_SCORE);
+    uint32_t gain = field("gain", WEFT_FIELD_ADVANTAGE);
+    weft_flow_call(&g, "policy_train", WEFT_TRAIN, policy, text | gain, 0);
+    weft_flow_call(&g, "gain", WEFT_STEP, -1, score, gain);
+    weft_flow_call(&g, "judge_infer", WEFT_INFER, judge, text, score);
+    weft_flow_call(&g, "policy_generate", WEFT_GENERATE, policy, 0, text);
+}
+
+static void refused(const char *part)
+{
+    CHECK_FAILS(weft_flow_check(&g, &err), WEFT_EINVAL, err, part);
+}
+
+static void test_check(void)
+{
+    make();
+    REQUIRE_OK(weft_flow_check(&g, &err), err);
+    weft_flow_role(&g, "idler", false, false);
+    refused("no call uses the role idler");
+    make();
+    g.role[1].trained = true;
+    refused("the role judge is to be trained, but no call does");
+    make();
+    g.role[0].trained = false;
+    refused("the role policy is frozen, but a call trains it");
+    make();
+    g.call[3].writes = 0;
+    refused("the call gain reads 'score', which no call writes");
+    make();
+    g.call[4].writes |= 1u << 1;
+    refused("the calls judge_infer and policy_generate both write 'score'");
+    make();
+    g.call[3].reads |= 1u << 2; /* the judge waits for what waits for it */
+    refused("the call policy_train waits for what it writes itself");
+    make();
+    g.call[3].role = -1;
+    refused("the call judge_infer has no role");
+    make();
+    for (int i = 0; i < WEFT_MAX_CALLS; i++)
+        weft_flow_call(&g, "more", WEFT_STEP, -1, 0, 0);
+    refused("31 calls");
+    make();
+    for (int i = 0; i < WEFT_MAX_ROLES; i++)
+        weft_flow_role(&g, "more", false, false);
+    refused("16 roles");
+}
+
+static void test_order(void)
+{
+    int32_t order[WEFT_MAX_CALLS];
+    make();
+    weft_flow_order(&g, order);
+    CHECK(order[0] == 4 && order[1] == 3 && order[2] == 2 && order[3] == 1);
+}
+
+static void test_asking(void)
+{
+    make();
+    CHECK(weft_flow_trains(&g, 1) && !weft_flow_trains(&g, 4));
+    CHECK(weft_flow_frozen(&g, 3) && !weft_flow_frozen(&g, 1));
+    CHECK(!weft_flow_frozen(&g, 2) && !weft_flow_placed(&g, 2));
+    CHECK(!weft_flow_placed(&g, 0) && !weft_flow_placed(&g, 5));
+    CHECK_INT(weft_flow_find_call(&g, "gain"), 2);
+    CHECK_INT(weft_flow_find_call(&g, "none"), -1);
+    CHECK_INT(weft_flow_find_role(&g, "judge"), 1);
+    CHECK_INT(weft_flow_call_of(&g, WEFT_INFER, -1), 3);
+    CHECK_INT(weft_flow_call_of(&g, WEFT_TRAIN, 1), -1);
+    CHECK_INT(weft_flow_field_of(&g, UINT32_MAX, WEFT_FIELD_SCORE), 1);
+    CHECK_INT(weft_flow_field_of(&g, 1, WEFT_FIELD_SCORE), -1);
+    CHECK_INT(weft_flow_bit(-1), 0);
+}
+
+static void test_guess(void)
+{
+    weft_flow_init(&g);
+    CHECK_INT(weft_flow_guess(&g, "critic_infer"), 1);
+    CHECK(weft_flow_frozen(&g, 1)); /* so far */
+    CHECK_INT(weft_flow_guess(&g, "actor_generate"), 2);
+    CHECK_INT(weft_flow_guess(&g, "critic_train"), 3);
+    CHECK(!weft_flow_frozen(&g, 1) && weft_flow_trains(&g, 3));
+    CHECK_INT(g.n_roles, 2);
+    CHECK_INT(weft_flow_guess(&g, "_train"), -1);
+    CHECK_INT(weft_flow_guess(&g, "advantage"), -1);
+    CHECK_INT(weft_flow_guess(&g, "a_name_of_no_less_than_32_b_train"), -1);
+}
+
+static void test_text(void)
+{
+    make();
+    char *text = weft_flow_text(&g);
+    CHECK_STR(text,
+              "Roles\n"
+              "policy: trained\n"
+              "judge: frozen, scalar head\n"
+              "\n"
+              "Calls of iteration i, in an order that their data allow\n"
+              "policy_generate: generates with policy, version i\n"
+              "    writes text\n"
+              "judge_infer: infers with judge\n"
+              "    reads  text\n"
+              "    writes score\n"
+              "gain: computes\n"
+              "    reads  score\n"
+              "    writes gain\n"
+              "policy_train: trains policy, version i to i + 1\n"
+              "    reads  text, gain\n");
+    weft_free(text);
+}
+
+WEFT_TESTS("plan/dataflow", {"test_check", test_check},
+           {"test_order", test_order}, {"test_asking", test_asking},
+           {"test_guess", test_guess}, {"test_text", test_text})
