@@ -13,6 +13,7 @@ static const struct fixture_call wide[] = {
     {"actor_generate", 0, 8, 2, 2, 2, NULL},
     {"ref_infer", 0, 8, 2, 4, 1, ", \"micro_batches\": 2"},
     {"reward_infer", 0, 8, 4, 2, 1, NULL},
+    {"reward_2_infer", 0, 8, 1, 2, 4, NULL},
     {"critic_infer", 0, 8, 8, 1, 1, NULL},
     {"actor_train", 0, 8, 1, 4, 2, ", \"recompute\": true"},
     {"critic_train", 0, 8, 4, 1, 2, ", \"zero\": 3"},
@@ -22,6 +23,7 @@ static const struct fixture_call apart[] = {
     {"actor_generate", 0, 4, 1, 4, 1, NULL},
     {"ref_infer", 4, 2, 1, 1, 2, ", \"offload\": true"},
     {"reward_infer", 6, 2, 1, 2, 1, ", \"offload\": true"},
+    {"reward_2_infer", 4, 4, 2, 2, 1, ", \"offload\": true"},
     {"critic_infer", 4, 4, 1, 2, 2, ", \"micro_batches\": 3"},
     {"actor_train", 0, 4, 2, 1, 2, ", \"zero\": 2, \"micro_batches\": 2"},
     {"critic_train", 4, 4, 2, 2, 1, ", \"zero\": 1, \"recompute\": true"},
@@ -31,6 +33,7 @@ static const struct fixture_call mixed[] = {
     {"actor_generate", 0, 8, 8, 1, 1, NULL},
     {"ref_infer", 7, 1, 1, 1, 1, NULL},
     {"reward_infer", 2, 2, 2, 1, 1, NULL},
+    {"reward_2_infer", 5, 1, 1, 1, 1, NULL},
     {"critic_infer", 4, 2, 1, 2, 1, NULL},
     {"actor_train", 0, 4, 1, 2, 2, ", \"zero\": 3, \"micro_batches\": 3"},
     {"critic_train", 2, 2, 1, 1, 2, NULL},
@@ -121,8 +124,8 @@ static void make_judge(const char *name, int32_t layers, int32_t heads)
     REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
 }
 
-/* Two reward models of different depths and numbers of blocks share a call's
- * layout. */
+/* Two reward models of different depths and numbers of blocks, each with a
+ * call of its own; runs without the second leave its line out. */
 static void test_plans_rewards(void)
 {
     char reward[1400];
