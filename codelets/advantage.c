@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From rewards to advantages; moments of advantages; the KL controller. */
-#include <math.h>
 #include <string.h>
 
-#include "codelets/access_list.h"
-#include "rt/codelet.h"
+#include "codelets/score.h"
 
 struct gae_task {
     struct weft_gae_args gae;
     bool value, ref, score;
 };
-
-static double total_score(const struct gae_task *t, struct weft_take *take)
-{
-    double score = t->score ? *(const double *) weft_take(take) : 0;
-    for (int32_t i = 0; i < t->gae.n_models; i++)
-        score += (double) t->gae.weight[i]
-               * (double) *(const float *) weft_take(take);
-    return score;
-}
 
 static int gae_cpu(const void *args, void *const buf[], int n_buf,
                    struct weft_exec *x)
@@ -26,45 +15,22 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
     const struct gae_task *t = args;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_advantage *a = weft_take(&take);
-    const struct weft_rollout *r = weft_take(&take);
-    const struct weft_kl_state *kl = weft_take(&take);
+    struct weft_score_inputs in = {.rollout = weft_take(&take)};
+    in.kl = weft_take(&take);
     const float *value = t->value ? weft_take(&take) : NULL;
-    const float *ref = t->ref ? weft_take(&take) : NULL;
-    int32_t n = r->n_total - r->n_prompt;
-    const float *logp = weft_rollout_logp(r) + r->n_prompt;
+    in.ref = t->ref ? weft_take(&take) : NULL;
+    in.score = t->score ? weft_take(&take) : NULL;
+    weft_take_model_scores(&take, t->gae.n_models, &in);
+    weft_take_end(&take);
+    int32_t n = in.rollout->n_total - in.rollout->n_prompt;
     float *reward = weft_exec_scratch(x, (size_t) n * 2 * sizeof *reward);
     if (!reward)
         return WEFT_ENOMEM;
     if (!value)
         value = memset(reward + n, 0, (size_t) n * sizeof *value);
-
-    memset(a, 0, sizeof *a);
-    a->n = n;
-    a->ended = r->ended;
-    a->raw_score = total_score(t, &take);
-    weft_take_end(&take);
-    if (!isfinite((float) a->raw_score))
-        return weft_err_set(weft_exec_err(x), WEFT_ENUMERIC,
-                            "iteration %d: the score of sample %d is no "
-                            "finite f32 number: %g",
-                            t->gae.iteration + 1, t->gae.sample,
-                            a->raw_score);
-    double score = a->raw_score;
-    if (!r->ended)
-        score -= (double) t->gae.missing_eos_penalty;
-    if (t->gae.reward_clip > 0)
-        score = fmax(fmin(score, (double) t->gae.reward_clip),
-                     -(double) t->gae.reward_clip);
-    a->score = score;
-    a->kl_coef = kl->coef;
-    for (int32_t i = 0; i < n; i++) {
-        float from = ref ? ref[i] : logp[i];
-        double penalty = kl->coef * weft_k_kl(t->gae.kl, logp[i], from).value;
-        a->kl_sum += (double) logp[i] - (double) from;
-        a->reward_sum -= penalty;
-        reward[i] = (float) (i == n - 1 ? score - penalty : -penalty);
-    }
-    a->reward_sum += score;
+    int rc = weft_score_sample(&t->gae, t->gae.sample, &in, a, reward, x);
+    if (rc)
+        return rc;
     /* The score ends the episode even where the length limit cut the response,
      * so no value follows its last token. */
     weft_k_gae(n, t->gae.gamma, t->gae.lambda, reward, value, 0,

@@ -197,14 +197,20 @@ void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
 
 /* ---- Advantages ------------------------------------------------------- */
 
+enum { WEFT_MAX_MODEL_SCORES = 8 };
+
+/* A sample's score is the weighted sum of its rewards, minus the penalties for
+ * a missing end and for length, then clipped to +-reward_clip. */
 struct weft_gae_args {
     float gamma, lambda;
     enum weft_kl kl; /* estimator of the KL penalty; NONE: no penalty */
     float missing_eos_penalty;
-    float reward_clip;         /* 0: off */
-    int32_t n_models;          /* reward tiles that are summed ... */
-    float weight[8];           /* ... with these weights */
+    float reward_clip; /* 0: off */
+    int32_t n_models;  /* reward tiles that are summed ... */
+    float weight[WEFT_MAX_MODEL_SCORES]; /* ... with these weights */
     int32_t iteration, sample; /* for the error message about a wrong score */
+    float overlong_factor;     /* of weft_k_overlong(); 0: off */
+    int32_t overlong_max, overlong_cache; /* response tokens */
 };
 /* Computes advantage (W) of one sample from its rollout, reference log-probs
  * (NULL: no KL), values (NULL: zeros), the outside score (double; NULL: none),
@@ -215,6 +221,50 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *value, struct weft_tile *score,
                      struct weft_tile *const model_score[],
                      struct weft_tile *kl_state, struct weft_tile *advantage);
+
+/* Advantages of the n responses to one prompt. */
+struct weft_group_args {
+    enum weft_group_advantage kind;
+    /* As for weft_insert_gae(), but gamma and lambda are not used, and
+     * `sample` is the index of the group's first sample. */
+    struct weft_gae_args reward;
+};
+struct weft_group_sample {
+    struct weft_tile *rollout;
+    struct weft_tile *ref, *score; /* NULL for all of the group, or none */
+    struct weft_tile *model_score[WEFT_MAX_MODEL_SCORES]; /* (n_models) */
+    struct weft_tile *advantage;                          /* (W) */
+};
+/* Computes the advantages of the n samples of a group, which are given in the
+ * order of their indices. A sample is compared by its score minus the KL
+ * penalties of its tokens (reward_sum), and every token has the advantage of
+ * its sample. baseline: of REMAX alone, the struct weft_advantage of the
+ * greedy response, whose score is subtracted; a group of one with MEAN
+ * computes it. */
+void weft_insert_group_advantage(struct weft_seq *seq,
+                                 const struct weft_where *where,
+                                 const struct weft_group_args *args,
+                                 int32_t n,
+                                 const struct weft_group_sample *sample,
+                                 struct weft_tile *kl_state,
+                                 struct weft_tile *baseline);
+
+/* Brings one reward model's scores of n samples into one unit: shaped[i] (W,
+ * float) = weft_k_reward() of score[i] (float). moments (RW, a struct
+ * weft_k_moments) are of these scores; with `running` they are those of all
+ * calls, and 0 before the first. NULL: scores are only clipped. Samples are
+ * given in the order of their indices. */
+struct weft_reward_shape_args {
+    bool running;
+    float low, high; /* clip; low >= high: off */
+};
+void weft_insert_reward_shape(struct weft_seq *seq,
+                              const struct weft_where *where,
+                              const struct weft_reward_shape_args *args,
+                              int32_t n, struct weft_tile *const score[],
+                              struct weft_tile *moments,
+                              struct weft_tile *const shaped[]);
+
 /* Computes moments (W) over n samples, which must be given in the order of
  * their indices. Without `whiten` mean is 0 and rstd 1. */
 void weft_insert_moments(struct weft_seq *seq, const struct weft_where *where,

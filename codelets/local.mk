@@ -14,6 +14,7 @@ codelets_sources = \
 	%D%/gen_step.c \
 	%D%/gradient.c \
 	%D%/group.h \
+	%D%/group_advantage.c \
 	%D%/head.h \
 	%D%/head_part.c \
 	%D%/infer.c \
@@ -24,4 +25,5 @@ codelets_sources = \
 	%D%/member.h \
 	%D%/open.c \
 	%D%/pack.c \
-	%D%/parts.c %D%/parts.h
+	%D%/parts.c %D%/parts.h \
+	%D%/score.c %D%/score.h

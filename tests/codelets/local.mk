@@ -2,3 +2,7 @@
 check_PROGRAMS += %D%/test_advantage
 %C%_test_advantage_LDADD = $(graphs_libs)
 %C%_test_advantage_SOURCES = %D%/test_advantage.c %D%/task_fixture.h
+check_PROGRAMS += %D%/test_group_advantage
+%C%_test_group_advantage_LDADD = $(graphs_libs)
+%C%_test_group_advantage_SOURCES = %D%/test_group_advantage.c \
+	%D%/task_fixture.h
