@@ -59,7 +59,9 @@ struct weft_pack_sample {
     struct weft_tile *rollout;
     struct weft_tile *advantage, *value, *ref;
     int32_t n_prompt, n_total; /* known by the controller */
-    float weight;              /* weight of each of its tokens in the loss */
+    float
+        weight;  /* of each of its tokens in the loss; 0: it counts nowhere */
+    float label; /* KTO: > 0 is desirable; BRADLEY_TERRY: a pair's margin */
     bool skips_pad; /* a score's row is that of the last token but `pad` */
     int32_t pad;
 };
@@ -123,7 +125,19 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
                        struct weft_tile *x, int32_t n,
                        struct weft_tile *const out[]);
 
-enum weft_loss { WEFT_LOSS_POLICY, WEFT_LOSS_SFT, WEFT_LOSS_VALUE };
+/* Statistics: enum weft_policy_stat of POLICY and SFT, weft_value_stat of
+ * VALUE, weft_preference_stat of the others. VALUE and BRADLEY_TERRY are
+ * losses of a scalar head. */
+enum weft_loss {
+    WEFT_LOSS_POLICY,
+    WEFT_LOSS_SFT,
+    WEFT_LOSS_VALUE,
+    /* Runs 2 i and 2 i + 1 of a micro-batch are the chosen and the rejected
+     * response of a pair and have the pair's weight. */
+    WEFT_LOSS_PAIRS,
+    WEFT_LOSS_KTO,          /* runs by themselves, with labels */
+    WEFT_LOSS_BRADLEY_TERRY /* pairs with one score (WEFT_TARGETS_LAST) each */
+};
 
 struct weft_loss_args {
     enum weft_loss loss;
@@ -131,9 +145,17 @@ struct weft_loss_args {
     struct weft_k_policy policy;
     float value_clip;
     bool exact_first; /* the first update: ratios must be 1 exactly */
+    struct weft_k_pairs pairs;
+    struct weft_k_kto kto;
+    float center; /* of BRADLEY_TERRY */
+    /* Tiles that the task reads, at the place of its device. gate: a float
+     * that multiplies the weights; NULL: 1. kto_kl: a double, for KTO. */
+    struct weft_tile *gate, *kto_kl;
 };
 /* Runs head forward, loss and head backward; writes dx (W) and adds to the
- * head's gradients. stats (W): double[n_runs][weft_loss_n_stats(loss)]. */
+ * head's gradients. stats (W): double[n_runs][weft_loss_n_stats(loss)]. A run
+ * whose weight, times the gate, is 0 adds nothing: its gradients are 0 and
+ * its statistics stay 0. */
 void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_shape *shape,
                       const struct weft_params *fwd,
@@ -143,6 +165,29 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *dx, const struct weft_params *grad,
                       struct weft_tile *stats);
 int32_t weft_loss_n_stats(enum weft_loss loss);
+
+/* Closes the gate (RW, a float that somebody sets to 1 before) when the mean
+ * KL from the old policy of all samples of `stats` is above limit
+ * (weft_k_kl_gate()); it never opens one. stats[k].tile: statistics of n runs
+ * of a policy loss, which are those of the n samples of these indices; no
+ * index comes twice. Sums run over samples by index, so the gate does not
+ * depend on the cut into micro-batches. */
+struct weft_gate_stats {
+    struct weft_tile *tile;
+    int32_t n;
+    const int32_t *sample; /* (n) */
+};
+void weft_insert_kl_gate(struct weft_seq *seq, const struct weft_where *where,
+                         float limit, int32_t n,
+                         const struct weft_gate_stats *stats,
+                         struct weft_tile *gate);
+/* Writes kl (W, a double), KTO's estimate from n responses of n_tokens[i]
+ * tokens to the prompts of others. logp, ref: log-probs of their tokens under
+ * policy and reference. */
+void weft_insert_kto_kl(struct weft_seq *seq, const struct weft_where *where,
+                        int32_t n, const int32_t *n_tokens,
+                        struct weft_tile *const logp[],
+                        struct weft_tile *const ref[], struct weft_tile *kl);
 
 /* ---- Generation ------------------------------------------------------- */
 

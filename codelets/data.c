@@ -24,6 +24,7 @@ void weft_batch_layout(int32_t n_rows, int32_t n_runs, int32_t n_targets,
     b.row = take(&b.bytes, n_targets, 4);
     b.target = take(&b.bytes, n_targets, 4);
     b.weight = take(&b.bytes, n_runs, 4);
+    b.label = take(&b.bytes, n_runs, 4);
     b.old_logp = take(&b.bytes, n, 4);
     b.ref_logp = take(&b.bytes, n, 4);
     b.advantage = take(&b.bytes, n, 4);

@@ -246,7 +246,7 @@ void weft_insert_logprob_merge(struct weft_seq *seq,
 
 struct merge_args {
     struct weft_join_args join;
-    struct weft_loss_args loss;
+    struct weft_loss_task loss;
     bool stats;
 };
 
@@ -261,16 +261,17 @@ static int loss_merge_cpu(const void *args_, void *const buf[], int n_buf,
     take_head_parts(&take, &args->join, part);
     struct weft_loss_columns c = weft_loss_columns_of(weft_take(&take),
                                                       targets.n);
-    size_t stats_bytes = (size_t) b->n_runs * WEFT_N_POLICY_STATS
-                       * sizeof(double);
+    size_t width = (size_t) weft_loss_n_stats(args->loss.args.loss);
+    size_t stats_bytes = (size_t) b->n_runs * width * sizeof(double);
     double *stats = args->stats ? weft_take(&take)
                                 : weft_exec_scratch(x, stats_bytes);
+    struct weft_loss_call call = weft_loss_call_take(&take, &args->loss);
     weft_take_end(&take);
     if (!stats)
         return WEFT_ENOMEM;
     weft_k_head_merge(args->join.shape, &targets, args->join.n_parts, part,
                       c.logp, c.entropy, c.lse);
-    return weft_language_loss(&args->loss, b, &c, stats, x);
+    return weft_language_loss(&call, b, &c, stats, x);
 }
 
 WEFT_CODELET(loss_merge, 0xe57373, loss_merge_cpu)
@@ -285,14 +286,15 @@ void weft_insert_loss_merge(struct weft_seq *seq,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct merge_args args = {.join = weft_join_args_of(shape, n_parts, part),
-                              .loss = *loss};
+    struct merge_args args = {
+        .join = weft_join_args_of(shape, n_parts, part)};
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add_parts(&access, n_parts, part);
     weft_access_list_add(&access, dloss, WEFT_WRITE);
     args.stats = weft_access_list_add_optional(&access, stats, WEFT_WRITE);
+    args.loss = weft_loss_task_add(&access, loss);
     weft_access_list_insert(&access, seq, where, &weft_cl_loss_merge, &args,
                             sizeof args);
 }

@@ -7,6 +7,7 @@ codelets_sources = \
 	%D%/data.c %D%/data.h \
 	%D%/embed.c \
 	%D%/emulate.c \
+	%D%/gate.c \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c \
 	%D%/gen_play.c \
@@ -26,4 +27,5 @@ codelets_sources = \
 	%D%/open.c \
 	%D%/pack.c \
 	%D%/parts.c %D%/parts.h \
+	%D%/preference.c \
 	%D%/score.c %D%/score.h

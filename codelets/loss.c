@@ -8,13 +8,42 @@
 
 struct loss_task {
     const struct weft_shape *shape;
-    struct weft_loss_args loss;
+    struct weft_loss_task loss;
 };
 
 int32_t weft_loss_n_stats(enum weft_loss loss)
 {
-    return loss == WEFT_LOSS_VALUE ? (int32_t) WEFT_N_VALUE_STATS
-                                   : (int32_t) WEFT_N_POLICY_STATS;
+    switch (loss) {
+    case WEFT_LOSS_VALUE:
+        return WEFT_N_VALUE_STATS;
+    case WEFT_LOSS_PAIRS:
+    case WEFT_LOSS_KTO:
+    case WEFT_LOSS_BRADLEY_TERRY:
+        return WEFT_N_PREFERENCE_STATS;
+    default:
+        return WEFT_N_POLICY_STATS;
+    }
+}
+
+struct weft_loss_task weft_loss_task_add(struct weft_access_list *access,
+                                         const struct weft_loss_args *args)
+{
+    struct weft_loss_task task = {.args = *args};
+    task.gate = weft_access_list_add_optional(access, args->gate, WEFT_READ);
+    task.kto_kl = weft_access_list_add_optional(access, args->kto_kl,
+                                                WEFT_READ);
+    return task;
+}
+
+struct weft_loss_call weft_loss_call_take(struct weft_take *take,
+                                          const struct weft_loss_task *task)
+{
+    struct weft_loss_call call = {.args = &task->args, .gate = 1};
+    if (task->gate)
+        call.gate = *(const float *) weft_take(take);
+    if (task->kto_kl)
+        call.kto_kl = *(const double *) weft_take(take);
+    return call;
 }
 
 /* Gets scratch for the columns and returns `rest_bytes` more behind them. */
@@ -55,34 +84,55 @@ static int check_exact(const double *stat, int32_t sample,
         sample, stat[WEFT_STAT_RATIO_MAX_DEV], stat[WEFT_STAT_LOGP_DIFF_MAX]);
 }
 
-int weft_language_loss(const struct weft_loss_args *loss,
+/* Run i, whose first target is `at`. */
+static int run_loss(const struct weft_loss_call *call,
+                    const struct weft_batch *b,
+                    const struct weft_loss_columns *c, int32_t i, int32_t at,
+                    double *stats, struct weft_exec *x)
+{
+    const struct weft_loss_args *loss = call->args;
+    const int32_t *run_targets = weft_batch_at(b, b->run_targets);
+    const float *weight = weft_batch_at(b, b->weight);
+    const float *label = weft_batch_at(b, b->label);
+    double *stat = stats + i * weft_loss_n_stats(loss->loss);
+    int32_t n = run_targets[i];
+    float w = weight[i] * call->gate;
+    if (w == 0)
+        return 0;
+    if (loss->loss == WEFT_LOSS_SFT) {
+        sft_loss(n, w, c->logp + at, c->entropy + at, c->dlogp + at, stat);
+        return 0;
+    }
+    if (loss->loss == WEFT_LOSS_KTO) {
+        struct weft_k_response r = weft_response_of(b, c, i, at, stats);
+        weft_k_kto_loss(&loss->kto, w, label[i] > 0, call->kto_kl, &r);
+        return 0;
+    }
+    weft_k_policy_loss(&loss->policy, n, w, c->logp + at,
+                       (float *) weft_batch_at(b, b->old_logp) + at,
+                       (float *) weft_batch_at(b, b->ref_logp) + at,
+                       (float *) weft_batch_at(b, b->advantage) + at,
+                       c->entropy + at, c->dlogp + at, c->dentropy + at,
+                       stat);
+    return loss->exact_first ? check_exact(stat, i, x) : 0;
+}
+
+int weft_language_loss(const struct weft_loss_call *call,
                        const struct weft_batch *b,
                        const struct weft_loss_columns *c, double *stats,
                        struct weft_exec *x)
 {
     const int32_t *run_targets = weft_batch_at(b, b->run_targets);
-    const float *weight = weft_batch_at(b, b->weight);
-    memset(stats, 0,
-           (size_t) b->n_runs * WEFT_N_POLICY_STATS * sizeof *stats);
+    size_t width = (size_t) weft_loss_n_stats(call->args->loss);
+    int rc = 0;
+    memset(stats, 0, (size_t) b->n_runs * width * sizeof *stats);
+    memset(c->dlogp, 0, (size_t) b->n_targets * sizeof *c->dlogp);
     memset(c->dentropy, 0, (size_t) b->n_targets * sizeof *c->dentropy);
-    for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++]) {
-        double *stat = stats + (size_t) i * WEFT_N_POLICY_STATS;
-        int32_t n = run_targets[i];
-        if (loss->loss == WEFT_LOSS_SFT) {
-            sft_loss(n, weight[i], c->logp + at, c->entropy + at,
-                     c->dlogp + at, stat);
-            continue;
-        }
-        weft_k_policy_loss(&loss->policy, n, weight[i], c->logp + at,
-                           (float *) weft_batch_at(b, b->old_logp) + at,
-                           (float *) weft_batch_at(b, b->ref_logp) + at,
-                           (float *) weft_batch_at(b, b->advantage) + at,
-                           c->entropy + at, c->dlogp + at, c->dentropy + at,
-                           stat);
-        if (loss->exact_first && check_exact(stat, i, x))
-            return WEFT_EINTERNAL;
-    }
-    return 0;
+    if (call->args->loss == WEFT_LOSS_PAIRS)
+        return weft_pair_losses(call, b, c, stats, x);
+    for (int32_t i = 0, at = 0; i < b->n_runs && !rc; at += run_targets[i++])
+        rc = run_loss(call, b, c, i, at, stats, x);
+    return rc;
 }
 
 static int language_loss(const struct loss_task *t, struct weft_take *take,
@@ -98,6 +148,7 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
     weft_take_blocks(take, shape->n_blocks, grad);
     float *grad_final = weft_take(take);
     double *stats = weft_take(take);
+    struct weft_loss_call call = weft_loss_call_take(take, &t->loss);
     weft_take_end(take);
     struct weft_k_targets targets = weft_batch_targets(b);
     size_t forward = weft_k_head_scratch_bytes(shape, targets.n);
@@ -108,21 +159,41 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
                              forward > backward ? forward : backward, &c);
     if (!rest)
         return WEFT_ENOMEM;
-    weft_k_head_logprob(shape, &head, in, &targets, t->loss.inv_temperature,
-                        c.logp, c.entropy, c.lse, rest);
-    int rc = weft_language_loss(&t->loss, b, &c, stats, x);
+    weft_k_head_logprob(shape, &head, in, &targets,
+                        call.args->inv_temperature, c.logp, c.entropy, c.lse,
+                        rest);
+    int rc = weft_language_loss(&call, b, &c, stats, x);
     if (rc)
         return rc;
     weft_k_head_backward(shape, &head, b->n_rows, in, &targets, b->n_runs,
                          weft_batch_at(b, b->run_targets),
-                         t->loss.inv_temperature, c.lse, c.entropy, c.dlogp,
-                         weft_loss_has_entropy(&t->loss) ? c.dentropy : NULL,
+                         call.args->inv_temperature, c.lse, c.entropy,
+                         c.dlogp,
+                         weft_loss_has_entropy(call.args) ? c.dentropy : NULL,
                          dx, (float *const *) grad, grad_final, rest);
     return 0;
 }
 
-static int value_loss(const struct loss_task *t, struct weft_take *take,
-                      struct weft_exec *x)
+static void value_losses(const struct weft_loss_call *call,
+                         const struct weft_batch *b, const float *value,
+                         float *dvalue, double *stats)
+{
+    const int32_t *run_targets = weft_batch_at(b, b->run_targets);
+    const float *weight = weft_batch_at(b, b->weight);
+    for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++]) {
+        float w = weight[i] * call->gate;
+        if (w != 0)
+            weft_k_value_loss(
+                call->args->value_clip, run_targets[i], w, value + at,
+                (float *) weft_batch_at(b, b->old_value) + at,
+                (float *) weft_batch_at(b, b->ret) + at, dvalue + at,
+                stats + (size_t) i * WEFT_N_VALUE_STATS);
+    }
+}
+
+/* Losses of a scalar head. */
+static int scalar_loss(const struct loss_task *t, struct weft_take *take,
+                       struct weft_exec *x)
 {
     const float *final = weft_take(take);
     const struct weft_batch *b = weft_take(take);
@@ -130,25 +201,27 @@ static int value_loss(const struct loss_task *t, struct weft_take *take,
     float *dx = weft_take(take);
     float *grad_final = weft_take(take);
     double *stats = weft_take(take);
+    struct weft_loss_call call = weft_loss_call_take(take, &t->loss);
     weft_take_end(take);
     struct weft_k_targets targets = weft_batch_targets(b);
-    const int32_t *run_targets = weft_batch_at(b, b->run_targets);
-    const float *weight = weft_batch_at(b, b->weight);
-    struct weft_loss_columns w;
+    size_t width = (size_t) weft_loss_n_stats(call.args->loss);
+    struct weft_loss_columns c;
     void *rest = columns_get(x, targets.n,
-                             weft_k_value_scratch_bytes(t->shape), &w);
+                             weft_k_value_scratch_bytes(t->shape), &c);
+    int rc = 0;
     if (!rest)
         return WEFT_ENOMEM;
 
-    weft_k_value(t->shape, final, in, &targets, w.logp, rest);
-    memset(stats, 0, (size_t) b->n_runs * WEFT_N_VALUE_STATS * sizeof *stats);
-    for (int32_t i = 0, at = 0; i < b->n_runs; at += run_targets[i++])
-        weft_k_value_loss(
-            t->loss.value_clip, run_targets[i], weight[i], w.logp + at,
-            (float *) weft_batch_at(b, b->old_value) + at,
-            (float *) weft_batch_at(b, b->ret) + at, w.dlogp + at,
-            stats + (size_t) i * WEFT_N_VALUE_STATS);
-    weft_k_value_backward(t->shape, final, b->n_rows, in, &targets, w.dlogp,
+    weft_k_value(t->shape, final, in, &targets, c.logp, rest);
+    memset(stats, 0, (size_t) b->n_runs * width * sizeof *stats);
+    memset(c.dlogp, 0, (size_t) targets.n * sizeof *c.dlogp);
+    if (call.args->loss == WEFT_LOSS_VALUE)
+        value_losses(&call, b, c.logp, c.dlogp, stats);
+    else
+        rc = weft_score_losses(&call, b, c.logp, c.dlogp, stats, x);
+    if (rc)
+        return rc;
+    weft_k_value_backward(t->shape, final, b->n_rows, in, &targets, c.dlogp,
                           dx, grad_final, rest);
     return 0;
 }
@@ -158,8 +231,8 @@ static int loss_cpu(const void *args, void *const buf[], int n_buf,
 {
     const struct loss_task *t = args;
     struct weft_take take = {buf, n_buf, 0};
-    return t->loss.loss == WEFT_LOSS_VALUE ? value_loss(t, &take, x)
-                                           : language_loss(t, &take, x);
+    return t->shape->scalar_head ? scalar_loss(t, &take, x)
+                                 : language_loss(t, &take, x);
 }
 
 WEFT_CODELET(loss, 0xef5350, loss_cpu)
@@ -175,7 +248,7 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct loss_task task = {shape, *args};
+    struct loss_task task = {.shape = shape};
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add_layer(&access, &fwd->head, WEFT_READ);
@@ -185,6 +258,7 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add(&access, dx, WEFT_WRITE);
     weft_access_list_add_layer(&access, &grad->head, WEFT_READ_WRITE);
     weft_access_list_add(&access, stats, WEFT_WRITE);
+    task.loss = weft_loss_task_add(&access, args);
     weft_access_list_insert(&access, seq, where, &weft_cl_loss, &task,
                             sizeof task);
 }

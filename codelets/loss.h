@@ -36,12 +36,44 @@ WEFT_INLINE bool weft_loss_has_entropy(const struct weft_loss_args *loss)
     return loss->loss == WEFT_LOSS_POLICY && loss->policy.entropy_coef != 0;
 }
 
+/* The arguments of a loss and which of its small tiles there are; when its
+ * body runs, with the numbers in them. */
+struct weft_loss_task {
+    struct weft_loss_args args;
+    bool gate, kto_kl;
+};
+struct weft_loss_call {
+    const struct weft_loss_args *args;
+    float gate;
+    double kto_kl;
+};
+/* Adds the tiles after all others. */
+struct weft_loss_task weft_loss_task_add(struct weft_access_list *access,
+                                         const struct weft_loss_args *args);
+struct weft_loss_call weft_loss_call_take(struct weft_take *take,
+                                          const struct weft_loss_task *task);
+
 /* Computes dlogp and dentropy from logp and entropy, and the statistics of
  * every sample. */
-int weft_language_loss(const struct weft_loss_args *loss,
+int weft_language_loss(const struct weft_loss_call *call,
                        const struct weft_batch *batch,
                        const struct weft_loss_columns *c, double *stats,
                        struct weft_exec *x);
+
+/* The parts of it that are over pairs of runs, and over pairs of scores, where
+ * gradients and statistics are 0 before. weft_response_of(): a run whose first
+ * target is `at`. */
+int weft_pair_losses(const struct weft_loss_call *call,
+                     const struct weft_batch *batch,
+                     const struct weft_loss_columns *c, double *stats,
+                     struct weft_exec *x);
+int weft_score_losses(const struct weft_loss_call *call,
+                      const struct weft_batch *batch, const float *score,
+                      float *dscore, double *stats, struct weft_exec *x);
+struct weft_k_response weft_response_of(const struct weft_batch *batch,
+                                        const struct weft_loss_columns *c,
+                                        int32_t run, int32_t at,
+                                        double *stats);
 
 /* Copies the results of all targets to the tiles of their samples, in
  * order. */

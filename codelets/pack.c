@@ -8,7 +8,7 @@
 
 struct pack_sample {
     int32_t n_prompt, n_total;
-    float weight;
+    float weight, label;
     bool skips_pad;
     int32_t pad;
     bool advantage, value, ref; /* which tiles follow its rollout */
@@ -93,6 +93,7 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
     int32_t *row = weft_batch_at(b, b->row);
     int32_t *target = weft_batch_at(b, b->target);
     float *weight = weft_batch_at(b, b->weight);
+    float *label = weft_batch_at(b, b->label);
     for (int32_t i = 0; i < args->n; i++) {
         const struct pack_sample *s = &args->sample[i];
         const struct weft_rollout *r = weft_take(&take);
@@ -111,6 +112,7 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
         memcpy(token + row0, t, (size_t) s->n_total * sizeof *t);
         run_targets[i] = n;
         weight[i] = s->weight;
+        label[i] = s->label;
         for (int32_t j = 0; j < n; j++) {
             row[target0 + j] = row0 + first + j;
             target[target0 + j] = last ? 0 : t[first + j + 1];
@@ -158,6 +160,7 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
         *p = (struct pack_sample){.n_prompt = s->n_prompt,
                                   .n_total = s->n_total,
                                   .weight = s->weight,
+                                  .label = s->label,
                                   .skips_pad = s->skips_pad,
                                   .pad = s->pad};
         weft_access_list_add(&access, s->rollout, WEFT_READ);

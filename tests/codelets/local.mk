@@ -6,3 +6,6 @@ check_PROGRAMS += %D%/test_group_advantage
 %C%_test_group_advantage_LDADD = $(graphs_libs)
 %C%_test_group_advantage_SOURCES = %D%/test_group_advantage.c \
 	%D%/task_fixture.h
+check_PROGRAMS += %D%/test_losses
+%C%_test_losses_LDADD = $(graphs_libs)
+%C%_test_losses_SOURCES = %D%/test_losses.c %D%/task_fixture.h
