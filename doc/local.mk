@@ -3,6 +3,7 @@
 EXTRA_DIST += %D%/help2man.sh
 # Pages and examples are installed in the folders that their links mean.
 nobase_dist_doc_DATA += \
+	%D%/algorithms.md \
 	%D%/chat.md \
 	%D%/formats.md \
 	%D%/hacking.md \
