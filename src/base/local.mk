@@ -11,6 +11,7 @@ base_sources = \
 	%D%/file_remove.c \
 	%D%/hash.c %D%/hash.h \
 	%D%/json.c %D%/json.h \
+	%D%/limits.h \
 	%D%/log.c %D%/log.h \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \

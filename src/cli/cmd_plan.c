@@ -6,10 +6,11 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/topology.h"
+#include "run/plan_needs.h"
+#include "run/run_config.h"
+#include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/plan_needs.h"
-#include "run/trainer.h"
 
 WEFT_COMMAND(plan);
 
@@ -182,7 +183,7 @@ static int run(const struct options *o, const char *file, int n_override,
     if (o->explain) {
         rc = weft_plan_read(o->explain, NULL, &plan, err);
     } else {
-        rc = weft_config_read(file, n_override, override, &config, err);
+        rc = weft_run_config_read(file, n_override, override, &config, err);
         if (rc)
             return rc;
         rc = o->graph ? print_graph(&config, err)

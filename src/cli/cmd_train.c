@@ -6,13 +6,14 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/cli.h"
-#include "cli/command.h"
-#include "run/config.h"
+#include "config/config.h"
 #include "run/metrics.h"
 #include "run/progress.h"
 #include "run/report.h"
+#include "run/run_config.h"
 #include "run/trace.h"
+#include "cli/cli.h"
+#include "cli/command.h"
 
 WEFT_COMMAND(train);
 
@@ -197,7 +198,7 @@ int weft_cmd_train(int argc, char **argv)
     int stopped_by = 0, rc = weft_world_open(&err);
     if (rc)
         return weft_cli_fail("train", &err);
-    rc = weft_config_read(file, n, override, &config, &err);
+    rc = weft_run_config_read(file, n, override, &config, &err);
     bool read = !rc;
     rc = weft_world_agree(rc, &err);
     if (!rc && prepare_rc)

@@ -12,7 +12,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/string.h"
-#include "run/config.h"
+#include "config/config.h"
+#include "run/run_config.h"
 #include "run/verify_job.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -368,8 +369,8 @@ static int check_config(const struct weft_verify_job *job,
                         struct weft_err *err)
 {
     struct weft_config config;
-    int rc = weft_config_read(job->config, job->n_words, job->word, &config,
-                              err);
+    int rc = weft_run_config_read(job->config, job->n_words, job->word,
+                                  &config, err);
     if (rc)
         return rc;
     if (config.algorithm != WEFT_ALGO_PPO)

@@ -13,6 +13,7 @@
 #ifndef WEFT_PLAN_LAYOUT_H
 #define WEFT_PLAN_LAYOUT_H
 
+#include "base/limits.h"
 #include "base/shape.h"
 #include "plan/dataflow.h"
 
@@ -125,7 +126,6 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
 /* ---- Making and checking ---------------------------------------------- */
 
 /* What a plan is made for. */
-enum { WEFT_MAX_GROUPS = 64 }; /* G at most */
 struct weft_plan_needs {
     const struct weft_dataflow *flow; /* whose calls have places */
     int32_t n_nodes, n_devices;

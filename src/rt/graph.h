@@ -21,6 +21,7 @@
 #ifndef WEFT_RT_GRAPH_H
 #define WEFT_RT_GRAPH_H
 
+#include "base/limits.h"
 #include "plan/task.h"
 #include "rt/tile.h"
 
@@ -41,10 +42,6 @@ WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
 /* ---- Start and stop --------------------------------------------------- */
 
 struct weft_policy; /* sched/sched.h */
-
-/* The most devices that a run may ask for; a StarPU that was built with a
- * smaller maxcpus allows fewer. */
-enum { WEFT_MAX_DEVICES = 64 };
 
 struct weft_rt_options {
     int n_devices; /* CPU devices (workers) of a rank; 0: one per core */
@@ -125,7 +122,6 @@ int weft_seq_wait(struct weft_seq *seq, struct weft_err *err);
  * program that waits for lots holds the records of a few lots, not of all
  * tasks, at a time. Returns the lot's number. At most WEFT_LOTS lots are open,
  * so the call waits for the lot WEFT_LOTS numbers before. Local. */
-enum { WEFT_LOTS = 64 };
 int64_t weft_seq_lot(struct weft_seq *seq);
 /* Waits until this rank's tasks and transfers of a lot have ended, in error or
  * not; positions go on, and no error is reported. What they depend on must

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 /* Whether a key may differ between machines. (The runtime compares numbers of
  * devices.) */

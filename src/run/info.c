@@ -9,8 +9,8 @@
 #include "base/topology.h"
 #include "kern/device_cuda.h"
 #include "kern/kern.h"
+#include "config/keys.h"
 #include "rt/graph.h"
-#include "run/config_keys.h"
 
 #ifndef WEFT_MPI_NAME
 #define WEFT_MPI_NAME "none"

@@ -10,7 +10,7 @@
 #ifndef WEFT_RUN_INPUTS_H
 #define WEFT_RUN_INPUTS_H
 
-#include "run/config.h"
+#include "config/config.h"
 #include "run/manifest.h"
 
 struct weft_inputs;

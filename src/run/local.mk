@@ -4,13 +4,6 @@ run_sources = \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/child.c %D%/child.h \
 	%D%/common.c %D%/common.h \
-	%D%/config.c %D%/config.h \
-	%D%/config_check.c \
-	%D%/config_keys.h \
-	%D%/config_names.c \
-	%D%/config_set.c \
-	%D%/config_table.c \
-	%D%/config_write.c \
 	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
 	%D%/fuse.c %D%/fuse.h \
@@ -45,6 +38,7 @@ run_sources = \
 	%D%/reward_boxed.c \
 	%D%/reward_program.c %D%/reward_program.h \
 	%D%/rollout.c %D%/rollout.h \
+	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
 	%D%/samples.c %D%/samples.h \
 	%D%/schedule_job.c %D%/schedule_job.h \

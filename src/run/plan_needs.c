@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/keys.h"
 #include "graphs/algorithms.h"
-#include "run/config_keys.h"
 #include "run/fuse.h"
 #include "run/store.h"
 

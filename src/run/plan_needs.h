@@ -7,8 +7,8 @@
 #define WEFT_RUN_PLAN_NEEDS_H
 
 #include "model/arch.h"
+#include "config/config.h"
 #include "plan/layout.h"
-#include "run/config.h"
 
 bool weft_run_has_reference(const struct weft_config *config);
 /* Samples of an iteration. */

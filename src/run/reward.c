@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 #include "run/reward_program.h"
 
 /* What an open reward needs, by its type. */

@@ -17,7 +17,7 @@
 #ifndef WEFT_RUN_REWARD_H
 #define WEFT_RUN_REWARD_H
 
-#include "run/config.h"
+#include "config/config.h"
 
 struct weft_rewards;
 

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "run/checkpoint.h"
+#include "run/run_config.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -65,7 +66,7 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
         return rc;
     }
     struct weft_config old;
-    int rc = weft_config_read(path, 0, NULL, &old, err);
+    int rc = weft_run_config_read(path, 0, NULL, &old, err);
     if (rc)
         return rc;
     /* The default may have changed; the run keeps its own. */

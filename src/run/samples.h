@@ -6,7 +6,7 @@
 #ifndef WEFT_RUN_SAMPLES_H
 #define WEFT_RUN_SAMPLES_H
 
-#include "run/config.h"
+#include "config/config.h"
 
 /* All texts are borrowed; bytes that are not UTF-8 become U+FFFD. */
 struct weft_sample_record {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "rt/fxt.h"
+#include "run/run_config.h"
 
 static int start_again(char **argv, struct weft_err *err)
 {
@@ -33,7 +34,7 @@ int weft_trace_prepare(const char *file, int n_override,
     struct weft_config config;
     struct weft_err later; /* who reads it next says what is wrong */
     if (!weft_fxt_needed() || !weft_fxt_built()
-        || weft_config_read(file, n_override, override, &config, &later))
+        || weft_run_config_read(file, n_override, override, &config, &later))
         return 0;
     bool wanted = config.trace;
     weft_config_release(&config);

@@ -3,7 +3,7 @@
 #ifndef WEFT_RUN_TRACE_H
 #define WEFT_RUN_TRACE_H
 
-#include "run/config.h"
+#include "config/config.h"
 
 /* StarPU's own trace needs a StarPU that was built with FxT. If the
  * configuration asks for a trace and there is such a StarPU, this starts the

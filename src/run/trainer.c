@@ -20,6 +20,7 @@
 #include "run/plan_needs.h"
 #include "run/prompts.h"
 #include "run/recorded.h"
+#include "run/run_config.h"
 #include "run/run_dir.h"
 #include "run/store.h"
 
@@ -427,7 +428,8 @@ int weft_trainer_open_logged(const char *config, int n_override,
         return weft_err_nomem(err, "a run", sizeof *t);
     t->order_epoch = -1;
     t->log = log;
-    int rc = weft_config_read(config, n_override, override, &t->config, err);
+    int rc = weft_run_config_read(config, n_override, override, &t->config,
+                                  err);
     rc = weft_world_agree(rc, err);
     if (!rc)
         rc = open_all(t, err);

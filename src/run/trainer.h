@@ -7,13 +7,13 @@
 #ifndef WEFT_RUN_TRAINER_H
 #define WEFT_RUN_TRAINER_H
 
-#include "graphs/gather.h"
-#include "graphs/graphs.h"
 #include "model/arch.h"
 #include "plan/dataflow.h"
 #include "text/dataset.h"
 #include "text/tokenizer.h"
-#include "run/config.h"
+#include "config/config.h"
+#include "graphs/gather.h"
+#include "graphs/graphs.h"
 #include "run/inputs.h"
 #include "run/metrics.h"
 #include "run/prompts.h"

@@ -9,6 +9,7 @@
 #include "base/string.h"
 #include "run/init.h"
 #include "run/plan_needs.h"
+#include "run/run_config.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -230,8 +231,8 @@ static int check(const struct weft_verify_job *job,
     struct weft_config config;
     struct weft_run_needs needs;
     struct weft_plan plan = {0};
-    int rc = weft_config_read(job->config, (int) w->n,
-                              (const char *const *) w->word, &config, err);
+    int rc = weft_run_config_read(
+        job->config, (int) w->n, (const char *const *) w->word, &config, err);
     if (rc)
         return rc;
     rc = weft_run_needs_read(&config, row->ranks, row->devices, &needs, err);

@@ -3,13 +3,13 @@
  * command line: refused with a sentence, or a configuration that may go on
  * with itself.
  *
- * fuzz-sources: src/run/config.c src/run/config_check.c src/run/config_set.c
- * fuzz-sources: src/run/config_names.c src/run/config_table.c
- * fuzz-sources: src/run/config_write.c */
+ * fuzz-sources: src/config/read.c src/config/check.c src/config/set.c
+ * fuzz-sources: src/config/names.c src/config/table.c src/config/write.c
+ * fuzz-sources: src/run/run_config.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/config.h"
+#include "run/run_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -18,8 +18,8 @@ static void check(const char *text, size_t n, int n_words,
 {
     struct weft_config c;
     struct weft_err err = {0};
-    int rc = weft_config_parse(text, n, "run.yaml", "/", n_words, word, &c,
-                               &err);
+    int rc = weft_config_parse(text, n, "run.yaml", "/", n_words, word,
+                               weft_run_config_rules, &c, &err);
     if (rc) {
         if (!err.text[0] || err.code != rc)
             abort();

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_model.la $(text_libs)
+service_libs = libweft_run.la libweft_config.la libweft_model.la $(text_libs)
 
-check_PROGRAMS += %D%/test_config
-%C%_test_config_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_reward
 %C%_test_reward_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_reward_program
@@ -73,5 +71,7 @@ check_PROGRAMS += %D%/test_zero_bytes
 check_PROGRAMS += %D%/test_renderer
 %C%_test_renderer_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_renderer_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_run_config
+%C%_test_run_config_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_init
 %C%_test_init_LDADD = $(service_libs)

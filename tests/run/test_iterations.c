@@ -11,9 +11,9 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "kern/kern.h"
 #include "model/safetensors.h"
-#include "run/config_keys.h"
+#include "kern/kern.h"
+#include "config/keys.h"
 #include "run/digest.h"
 
 /* |found - expected| <= TOLERANCE (1 + |expected|). Rounding to f32 (6e-8)

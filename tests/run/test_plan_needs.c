@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/plan_needs.h"
+#include "run/run_config.h"
 
 #include "run_fixture.h"
 
@@ -26,7 +27,7 @@ static void open_run(const char *a, const char *b, const char *c)
         n++;
     if (!f.config[0])
         fixture_make(&f);
-    REQUIRE_OK(weft_config_read(f.config, n, word, &config, &err), err);
+    REQUIRE_OK(weft_run_config_read(f.config, n, word, &config, &err), err);
 }
 
 static int make(const char *a, const char *b, const char *c)
@@ -99,7 +100,7 @@ static void test_needs_calls(void)
                               "train.batch: 7\n";
     snprintf(path, sizeof path, "%s/sft.yaml", f.dir);
     REQUIRE_OK(weft_file_write(path, sft, sizeof sft - 1, &err), err);
-    REQUIRE_OK(weft_config_read(path, 0, NULL, &config, &err), err);
+    REQUIRE_OK(weft_run_config_read(path, 0, NULL, &config, &err), err);
     REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
     CHECK_INT(needs.flow.n_roles, 1);
     CHECK_INT(needs.flow.n_calls, 2);

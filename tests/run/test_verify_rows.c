@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "run/plan_needs.h"
+#include "run/run_config.h"
 #include "run/verify_job.h"
 
 /* The row's words one by one, after runtime.devices. */
@@ -36,7 +37,7 @@ static void test_verify_rows_fit(void)
         struct weft_run_needs needs;
         struct weft_plan plan;
         int n = split(row, text, sizeof text, word);
-        REQUIRE_OK(weft_config_read(config, n, word, &c, &err), err);
+        REQUIRE_OK(weft_run_config_read(config, n, word, &c, &err), err);
         REQUIRE_OK(
             weft_run_needs_read(&c, row->ranks, row->devices, &needs, &err),
             err);

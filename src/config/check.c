@@ -5,8 +5,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
-#include "text/chat.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 struct check {
     const struct weft_config *c;
@@ -58,20 +57,13 @@ static int check_optimizer(const struct check *k, const char *who,
     return 0;
 }
 
-static int check_data(const struct check *k)
+static int check_rules(const struct check *k,
+                       const struct weft_config_rule *rule)
 {
-    const char *t = k->c->data.template;
-    struct weft_date date;
     struct weft_err err = {0};
-    if (strcmp(t, "none") != 0 && strcmp(t, "auto") != 0
-        && !weft_chat_is_name(t))
-        return wrong(k, "data.template",
-                     "'data.template' must be auto, none, folder, chatml, "
-                     "llama3, mistral, or a pattern that holds {content}, "
-                     "not '%s'",
-                     t);
-    if (weft_date_read(k->c->data.date, &date, &err))
-        return wrong(k, "data.date", "'data.date': %s", err.text);
+    for (; rule && rule->key; rule++)
+        if (rule->check(k->c, &err))
+            return wrong(k, rule->key, "%s", err.text);
     return 0;
 }
 
@@ -172,12 +164,13 @@ static int check_ppo(const struct check *k)
 
 int weft_config_check(const struct weft_config *config, const char *name,
                       const struct weft_yaml *const *given,
+                      const struct weft_config_rule *rules,
                       struct weft_err *err)
 {
     struct check k = {config, name, given, err};
     int rc = check_required(&k);
     if (!rc)
-        rc = check_data(&k);
+        rc = check_rules(&k, rules);
     if (!rc)
         rc = check_numerics(&k);
     if (!rc)

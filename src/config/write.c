@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 static void add_list(char *const *item, struct weft_string *out)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/edit_distance.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 /* What TRL, verl and OpenRLHF call Weft's keys; compared with the last part of
  * a dotted name. Some mean a size where Weft's key is a count; the message

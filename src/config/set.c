@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/yaml.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 enum { MAX_WORDS = 256 };
 

@@ -5,11 +5,13 @@
  * that names the most similar known one; every message names file, line and
  * key.
  *
- * Keys are described in one table (config_table.c), which is used for parsing,
- * range checks, defaults and the reference (`weft train --keys`).
+ * Keys are described in one table (table.c), which is used for parsing,
+ * range checks, defaults and the reference (`weft train --keys`). What only
+ * other rooms know of a value is handed to the reader as rules; run's are in
+ * run/run_config.h.
  */
-#ifndef WEFT_RUN_CONFIG_H
-#define WEFT_RUN_CONFIG_H
+#ifndef WEFT_CONFIG_CONFIG_H
+#define WEFT_CONFIG_CONFIG_H
 
 #include "base/dtype.h"
 #include "base/err.h"
@@ -160,7 +162,8 @@ struct weft_config {
     } train;
 
     struct {
-        enum weft_dtype dtype;   /* f32, bf16; the actor folder's */
+        enum weft_dtype dtype;   /* f32, bf16 */
+        bool default_dtype;      /* dtype is the default: the actor's */
         int32_t tensor_blocks;   /* T; 0: default of the model */
         int32_t gradient_groups; /* G; default by mini-batch size */
         bool default_groups;     /* gradient_groups is the default */
@@ -198,19 +201,29 @@ struct weft_config {
     enum weft_digest_kind digest; /* none */
 };
 
+/* A check of a key's value. The error is told with the key's file and line. A
+ * list of rules ends with one without a key. */
+struct weft_config_rule {
+    const char *key;
+    int (*check)(const struct weft_config *config, struct weft_err *err);
+};
+
 /* Reads the file, applies n_override words "a.b=value" (YAML scalars), fills
- * in defaults, and checks every range and combination. Paths in the file are
- * relative to its folder; run_dir and paths in words are relative to the
- * working directory. Release with weft_config_release(). */
+ * in defaults, and checks every range and combination, and the rules (NULL:
+ * none). Paths in the file are relative to its folder; run_dir and paths in
+ * words are relative to the working directory. Release with
+ * weft_config_release(). */
 int weft_config_read(const char *path, int n_override,
-                     const char *const *override, struct weft_config *out,
-                     struct weft_err *err);
+                     const char *const *override,
+                     const struct weft_config_rule *rules,
+                     struct weft_config *out, struct weft_err *err);
 /* The same for a file's text in memory (n bytes). name: stands in messages for
  * the file's; dir: the folder of relative paths. */
 int weft_config_parse(const char *text, size_t n, const char *name,
                       const char *dir, int n_override,
-                      const char *const *override, struct weft_config *out,
-                      struct weft_err *err);
+                      const char *const *override,
+                      const struct weft_config_rule *rules,
+                      struct weft_config *out, struct weft_err *err);
 void weft_config_release(struct weft_config *config);
 
 /* Writes the whole effective configuration as YAML with absolute paths, as the

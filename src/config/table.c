@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of the configuration's keys. Keys of a group follow one
  * another. */
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "plan/layout.h"
-#include "rt/graph.h"
+#include "base/limits.h"
 
 #define AT(field) offsetof(struct weft_config, field)
 #define NUM WEFT_KEY_NUMBERS

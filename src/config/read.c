@@ -4,7 +4,7 @@
  * line, which override them, are looked up in the table. Keys that were not
  * given get their defaults; then combinations are checked.
  */
-#include "run/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,10 @@
 #include "base/alloc.h"
 #include "base/edit_distance.h"
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "base/yaml.h"
-#include "model/arch.h"
-#include "plan/layout.h"
-#include "run/config_keys.h"
+#include "config/keys.h"
 
 enum { MAX_KEYS = 128, MAX_NAME = 256 };
 
@@ -30,6 +29,7 @@ struct word {
 struct reader {
     const char *name;
     char *dir; /* absolute */
+    const struct weft_config_rule *rules;
     struct weft_config *c;
     const struct weft_yaml *given[MAX_KEYS];
     const struct weft_yaml *reward;
@@ -367,16 +367,6 @@ static bool is_given(const struct reader *r, const char *name)
     return r->given[find(name)] != NULL;
 }
 
-/* Sets the default of numerics.dtype. If the folder cannot be read, opening it
- * later gives the error. */
-static void derive_dtype(struct reader *r)
-{
-    struct weft_arch arch;
-    if (r->c->model.actor
-        && weft_arch_read(r->c->model.actor, &arch, NULL) == 0)
-        r->c->numerics.dtype = arch.shape.dtype;
-}
-
 /* Each group costs zeroing a gradient and adding it to another, and up to
  * log2(G) gradients are held at a time. With a model of 20M parameters and
  * mini-batches of 128 samples of 15 tokens, 64 groups instead of 4 took 1.8
@@ -405,8 +395,7 @@ static int derive(struct reader *r)
 {
     struct weft_config *c = r->c;
     int64_t n = (int64_t) c->rollout.prompts * c->rollout.samples_per_prompt;
-    if (!is_given(r, "numerics.dtype"))
-        derive_dtype(r);
+    c->numerics.default_dtype = !is_given(r, "numerics.dtype");
     if (!is_given(r, "ppo.mini_batches") && c->ppo.mini_batches > n)
         c->ppo.mini_batches = (int32_t) n;
     c->numerics.default_groups = c->numerics.gradient_groups == 0;
@@ -444,17 +433,18 @@ static int read_tree(struct reader *r, const struct weft_yaml *root,
     if (!rc)
         rc = derive(r);
     if (!rc)
-        rc = weft_config_check(r->c, r->name, r->given, r->err);
+        rc = weft_config_check(r->c, r->name, r->given, r->rules, r->err);
     return rc;
 }
 
 int weft_config_parse(const char *text, size_t n, const char *name,
                       const char *dir, int n_override,
-                      const char *const *override, struct weft_config *out,
-                      struct weft_err *err)
+                      const char *const *override,
+                      const struct weft_config_rule *rules,
+                      struct weft_config *out, struct weft_err *err)
 {
     struct weft_config c = {0};
-    struct reader r = {.name = name, .c = &c, .err = err};
+    struct reader r = {.name = name, .rules = rules, .c = &c, .err = err};
     struct weft_yaml *root = NULL;
     char *real = realpath(dir, NULL);
     weft_assert(weft_config_n_keys <= MAX_KEYS);
@@ -479,8 +469,9 @@ int weft_config_parse(const char *text, size_t n, const char *name,
 }
 
 int weft_config_read(const char *path, int n_override,
-                     const char *const *override, struct weft_config *out,
-                     struct weft_err *err)
+                     const char *const *override,
+                     const struct weft_config_rule *rules,
+                     struct weft_config *out, struct weft_err *err)
 {
     char *text, *dir;
     size_t n;
@@ -489,7 +480,7 @@ int weft_config_read(const char *path, int n_override,
         return rc;
     dir = weft_path_parent(path);
     rc = dir ? weft_config_parse(text, n, path, dir, n_override, override,
-                                 out, err)
+                                 rules, out, err)
              : weft_err_nomem(err, path, strlen(path));
     weft_free(dir);
     weft_free(text);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of configuration keys, shared by the files config*.c. */
-#ifndef WEFT_RUN_CONFIG_KEYS_H
-#define WEFT_RUN_CONFIG_KEYS_H
+#ifndef WEFT_CONFIG_KEYS_H
+#define WEFT_CONFIG_KEYS_H
 
 #include "base/string.h"
-#include "run/config.h"
+#include "config/config.h"
 
 enum weft_key_type {
     WEFT_KEY_INT,      /* int32_t */
@@ -85,9 +85,10 @@ int weft_config_set(const struct weft_config_key *key,
 /* The working directory. Caller frees; NULL: no memory. */
 char *weft_config_cwd(void);
 
-/* Checks combinations of keys. given[k]: the node that set key k, or NULL. */
+/* Checks combinations of keys, then rules. given[k]: the node that set key k, or NULL. */
 int weft_config_check(const struct weft_config *config, const char *name,
                       const struct weft_yaml *const *given,
+                      const struct weft_config_rule *rules,
                       struct weft_err *err);
 /* Checks one reward, which `node` set. */
 int weft_config_check_reward(const struct weft_reward_config *reward,

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Limits of a run that its configuration and the rooms which keep to them
+ * share. */
+#ifndef WEFT_BASE_LIMITS_H
+#define WEFT_BASE_LIMITS_H
+
+enum {
+    WEFT_MAX_GROUPS = 64, /* gradient groups, G */
+    /* Devices of a rank; a StarPU that was built with a smaller maxcpus allows
+     * fewer. */
+    WEFT_MAX_DEVICES = 64,
+    WEFT_LOTS = 64 /* open at a time (weft_seq_lot()) */
+};
+
+#endif
