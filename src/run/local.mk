@@ -28,15 +28,11 @@ run_sources = \
 	%D%/ppo_reward.c \
 	%D%/ppo_times.c \
 	%D%/ppo_train.c \
-	%D%/process.c %D%/process.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/renderer.c %D%/renderer.h \
 	%D%/report.c %D%/report.h \
-	%D%/reward.c %D%/reward.h \
-	%D%/reward_boxed.c \
-	%D%/reward_program.c %D%/reward_program.h \
 	%D%/rollout.c %D%/rollout.h \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \

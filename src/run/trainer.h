@@ -8,17 +8,17 @@
 #define WEFT_RUN_TRAINER_H
 
 #include "model/arch.h"
-#include "plan/dataflow.h"
 #include "text/dataset.h"
 #include "text/tokenizer.h"
 #include "config/config.h"
+#include "plan/dataflow.h"
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
+#include "reward/reward.h"
 #include "run/inputs.h"
 #include "run/metrics.h"
 #include "run/prompts.h"
 #include "run/renderer.h"
-#include "run/reward.h"
 #include "run/rollout.h"
 #include "run/samples.h"
 

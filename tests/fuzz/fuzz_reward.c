@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The boxed answer of a response against a label: the first byte says how long
- * the label is. fuzz-sources: src/run/reward_boxed.c */
+ * the label is. fuzz-sources: src/reward/boxed.c */
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "run/reward.h"
+#include "reward/reward.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n);
 

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_config.la libweft_model.la $(text_libs)
+service_libs = libweft_run.la libweft_reward.la libweft_config.la libweft_model.la $(text_libs)
 
-check_PROGRAMS += %D%/test_reward
-%C%_test_reward_LDADD = $(service_libs)
-check_PROGRAMS += %D%/test_reward_program
-%C%_test_reward_program_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_metrics
 %C%_test_metrics_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_times

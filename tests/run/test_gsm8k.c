@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "text/tokenizer.h"
-#include "run/reward.h"
+#include "reward/reward.h"
 
 /* Path of a GSM8K file in a static buffer, or NULL when it is not there. */
 static const char *gsm8k(const char *name)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/reward.h"
+#include "reward/reward.h"
 
 #include <math.h>
 
@@ -344,7 +344,7 @@ static void test_reward_zeros(void)
     CHECK(matches_str("\\x00", STR("a\0")));
 }
 
-WEFT_TESTS("run/reward", {"test_reward_gsm8k", test_reward_gsm8k},
+WEFT_TESTS("reward/reward", {"test_reward_gsm8k", test_reward_gsm8k},
            {"test_reward_exact", test_reward_exact},
            {"test_reward_boxed", test_reward_boxed},
            {"test_reward_boxed_any", test_reward_boxed_any},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/reward.h"
+#include "reward/reward.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/keys.h"
-#include "run/reward_program.h"
+#include "reward/program.h"
 
 /* What an open reward needs, by its type. */
 struct state {

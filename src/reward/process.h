@@ -7,8 +7,8 @@
  * child when its parent ends; as it does so when the thread that forked the
  * child ends, a separate thread forks it and lives as long as the child.
  */
-#ifndef WEFT_RUN_PROCESS_H
-#define WEFT_RUN_PROCESS_H
+#ifndef WEFT_REWARD_PROCESS_H
+#define WEFT_REWARD_PROCESS_H
 
 #include "base/err.h"
 

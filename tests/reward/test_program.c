@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/reward_program.h"
+#include "reward/program.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -466,5 +466,5 @@ int main(void)
         {"test_reward_program_close", test_reward_program_close},
         {"test_reward_program_parent_dies", test_reward_program_parent_dies}};
     alarm(600); /* whoever waits for an end that does not come */
-    return weft_test_main("run/reward_program", tests, WEFT_COUNT(tests));
+    return weft_test_main("reward/program", tests, WEFT_COUNT(tests));
 }

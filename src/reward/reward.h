@@ -14,8 +14,8 @@
  *     length       -|tokens - target| / target; method most: 0 up to the
  *                  target, least: 0 from the target on
  */
-#ifndef WEFT_RUN_REWARD_H
-#define WEFT_RUN_REWARD_H
+#ifndef WEFT_REWARD_REWARD_H
+#define WEFT_REWARD_REWARD_H
 
 #include "config/config.h"
 

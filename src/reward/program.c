@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/reward_program.h"
+#include "reward/program.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/string.h"
 #include "base/utf8.h"
-#include "run/process.h"
+#include "reward/process.h"
 
 enum {
     MAX_LINE_BYTES = 1 << 20, /* of an answer */

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "base/string.h"
 #include "base/utf8.h"
-#include "run/reward.h"
+#include "reward/reward.h"
 
 static struct weft_str text_of(const struct weft_string *t)
 {

@@ -11,8 +11,8 @@
  * only numbers, of which the k-th is the score of sample k. It must flush its
  * output, and end when its input ends. Its stderr is copied to Weft's.
  */
-#ifndef WEFT_RUN_REWARD_PROGRAM_H
-#define WEFT_RUN_REWARD_PROGRAM_H
+#ifndef WEFT_REWARD_PROGRAM_H
+#define WEFT_REWARD_PROGRAM_H
 
 #include "base/err.h"
 
