@@ -199,7 +199,7 @@ int32_t weft_trainer_iteration(const struct weft_trainer *trainer);
  * ranks. Errors: WEFT_ENOTFOUND. */
 int weft_trainer_metric(const struct weft_trainer *trainer, const char *tag,
                         double *out);
-/* All of them (run/metrics.h); borrowed until the next step. */
+/* All of them (record/metrics.h); borrowed until the next step. */
 struct weft_metrics;
 const struct weft_metrics *weft_trainer_metrics(
     const struct weft_trainer *trainer);

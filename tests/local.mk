@@ -65,6 +65,7 @@ include tests/sched/local.mk
 include tests/codelets/local.mk
 include tests/graphs/local.mk
 include tests/reward/local.mk
+include tests/record/local.mk
 include tests/run/local.mk
 include tests/cli/local.mk
 endif

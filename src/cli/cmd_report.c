@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/string.h"
-#include "run/report.h"
+#include "record/report.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 

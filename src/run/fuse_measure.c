@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "record/metrics.h"
 #include "run/fuse.h"
 #include "run/fuse_inside.h"
-#include "run/metrics.h"
 
 /* Times of the first iteration are too long, as caches are cold and memory is
  * touched for the first time. */

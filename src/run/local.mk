@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 run_sources = \
-	%D%/chart.c %D%/chart.h \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/child.c %D%/child.h \
 	%D%/common.c %D%/common.h \
@@ -17,9 +16,6 @@ run_sources = \
 	%D%/manifest.c %D%/manifest.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \
-	%D%/metrics.c %D%/metrics.h \
-	%D%/metrics_file.c \
-	%D%/metrics_share.c \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/play.c %D%/play.h \
 	%D%/ppo.c %D%/ppo.h \
@@ -28,19 +24,15 @@ run_sources = \
 	%D%/ppo_reward.c \
 	%D%/ppo_times.c \
 	%D%/ppo_train.c \
-	%D%/progress.c %D%/progress.h \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/renderer.c %D%/renderer.h \
-	%D%/report.c %D%/report.h \
 	%D%/rollout.c %D%/rollout.h \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
-	%D%/samples.c %D%/samples.h \
 	%D%/schedule_job.c %D%/schedule_job.h \
 	%D%/sft.c \
 	%D%/store.c %D%/store.h \
-	%D%/tensorboard.c %D%/tensorboard.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c \

@@ -15,12 +15,12 @@
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "reward/reward.h"
+#include "record/metrics.h"
+#include "record/samples.h"
 #include "run/inputs.h"
-#include "run/metrics.h"
 #include "run/prompts.h"
 #include "run/renderer.h"
 #include "run/rollout.h"
-#include "run/samples.h"
 
 /* One of the run's models. */
 struct weft_run_model {

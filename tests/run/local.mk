@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_reward.la libweft_config.la libweft_model.la $(text_libs)
+service_libs = libweft_run.la libweft_reward.la libweft_record.la libweft_config.la libweft_model.la $(text_libs)
 
-check_PROGRAMS += %D%/test_metrics
-%C%_test_metrics_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_times
 %C%_test_times_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_window
@@ -13,12 +11,6 @@ check_PROGRAMS += %D%/test_recorded
 check_PROGRAMS += %D%/test_digest
 %C%_test_digest_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_digest_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_progress
-%C%_test_progress_LDADD = $(service_libs) -lutil
-check_PROGRAMS += %D%/test_report
-%C%_test_report_LDADD = $(service_libs)
-check_PROGRAMS += %D%/test_tensorboard
-%C%_test_tensorboard_LDADD = $(service_libs)
 check_PROGRAMS += %D%/test_iterations
 %C%_test_iterations_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_iterations_LDADD = $(all_libs)

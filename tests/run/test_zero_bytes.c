@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "text/unicode/unicode.h"
-#include "run/samples.h"
+#include "record/samples.h"
 
 enum { MOST = 64 };
 

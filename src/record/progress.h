@@ -7,12 +7,12 @@
  *
  * and on a terminal a bar below the lines.
  */
-#ifndef WEFT_RUN_PROGRESS_H
-#define WEFT_RUN_PROGRESS_H
+#ifndef WEFT_RECORD_PROGRESS_H
+#define WEFT_RECORD_PROGRESS_H
 
 #include <stdio.h>
 
-#include "run/metrics.h"
+#include "record/metrics.h"
 
 struct weft_progress;
 

@@ -5,8 +5,8 @@
  * and to a TensorBoard event file if the configuration asks for one. Tags are
  * verl's; the name set "trl" adds TRL's names for the same numbers.
  */
-#ifndef WEFT_RUN_METRICS_H
-#define WEFT_RUN_METRICS_H
+#ifndef WEFT_RECORD_METRICS_H
+#define WEFT_RECORD_METRICS_H
 
 #include "base/err.h"
 

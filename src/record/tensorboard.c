@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/tensorboard.h"
+#include "record/tensorboard.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Line charts as SVG inside an HTML page; colours are the page's CSS. */
-#ifndef WEFT_RUN_CHART_H
-#define WEFT_RUN_CHART_H
+#ifndef WEFT_RECORD_CHART_H
+#define WEFT_RECORD_CHART_H
 
 #include "base/string.h"
 

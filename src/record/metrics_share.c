@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "rt/graph.h"
-#include "run/metrics.h"
+#include "record/metrics.h"
 
 struct row {
     char tag[WEFT_METRICS_TAG];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/chart.h"
+#include "record/chart.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/samples.h"
+#include "record/samples.h"
 
 #include <dirent.h>
 #include <errno.h>

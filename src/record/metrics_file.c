@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/string.h"
-#include "run/metrics.h"
-#include "run/tensorboard.h"
+#include "record/metrics.h"
+#include "record/tensorboard.h"
 
 enum { SYNC_EVERY_S = 1 };
 

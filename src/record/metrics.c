@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/metrics.h"
+#include "record/metrics.h"
 
 #include <math.h>
 #include <stdio.h>

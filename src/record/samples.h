@@ -3,8 +3,8 @@
  * Writes the samples of an iteration for people to read, one line each, to
  * <run>/samples/000012.jsonl. The file appears when it is complete.
  */
-#ifndef WEFT_RUN_SAMPLES_H
-#define WEFT_RUN_SAMPLES_H
+#ifndef WEFT_RECORD_SAMPLES_H
+#define WEFT_RECORD_SAMPLES_H
 
 #include "config/config.h"
 

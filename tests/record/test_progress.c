@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/progress.h"
+#include "record/progress.h"
 
 #include <math.h>
 #include <pty.h>
@@ -125,7 +125,8 @@ static void test_progress_terminal(void)
     weft_metrics_free(m);
 }
 
-WEFT_TESTS("run/progress", {"test_progress_duration", test_progress_duration},
+WEFT_TESTS("record/progress",
+           {"test_progress_duration", test_progress_duration},
            {"test_progress_line", test_progress_line},
            {"test_progress_file", test_progress_file},
            {"test_progress_terminal", test_progress_terminal})

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/metrics.h"
+#include "record/metrics.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "harness.h"
-#include "run/samples.h"
+#include "record/samples.h"
 #include "base/string.h"
 
 static struct weft_err err;
@@ -373,7 +373,7 @@ static void test_metrics_text(void)
     weft_string_release(&t);
 }
 
-WEFT_TESTS("run/metrics", {"test_metrics_record", test_metrics_record},
+WEFT_TESTS("record/metrics", {"test_metrics_record", test_metrics_record},
            {"test_metrics_write", test_metrics_write},
            {"test_metrics_resume", test_metrics_resume},
            {"test_metrics_torn", test_metrics_torn},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/tensorboard.h"
+#include "record/tensorboard.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -220,6 +220,7 @@ static void test_tensorboard_resume(void)
     weft_tensorboard_close(NULL);
 }
 
-WEFT_TESTS("run/tensorboard", {"test_tensorboard_crc", test_tensorboard_crc},
+WEFT_TESTS("record/tensorboard",
+           {"test_tensorboard_crc", test_tensorboard_crc},
            {"test_tensorboard_file", test_tensorboard_file},
            {"test_tensorboard_resume", test_tensorboard_resume})

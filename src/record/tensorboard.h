@@ -3,10 +3,10 @@
  * Writes TensorBoard's event files without its library: TFRecords of the
  * protobuf message Event with scalar summaries (tensorboard/compat/proto).
  */
-#ifndef WEFT_RUN_TENSORBOARD_H
-#define WEFT_RUN_TENSORBOARD_H
+#ifndef WEFT_RECORD_TENSORBOARD_H
+#define WEFT_RECORD_TENSORBOARD_H
 
-#include "run/metrics.h"
+#include "record/metrics.h"
 
 struct weft_tensorboard;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/report.h"
+#include "record/report.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -9,10 +9,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "run/chart.h"
-#include "run/metrics.h"
-#include "run/progress.h"
-#include "run/samples.h"
+#include "record/chart.h"
+#include "record/metrics.h"
+#include "record/progress.h"
+#include "record/samples.h"
 
 enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
 

@@ -3,8 +3,8 @@
  * Describes a run on one self-contained HTML page: curves of metrics.jsonl,
  * times of calls, samples, configuration.
  */
-#ifndef WEFT_RUN_REPORT_H
-#define WEFT_RUN_REPORT_H
+#ifndef WEFT_RECORD_REPORT_H
+#define WEFT_RECORD_REPORT_H
 
 #include "base/err.h"
 

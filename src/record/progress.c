@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/progress.h"
+#include "record/progress.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/report.h"
+#include "record/report.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "harness.h"
-#include "run/chart.h"
-#include "run/metrics.h"
-#include "run/samples.h"
+#include "record/chart.h"
+#include "record/metrics.h"
+#include "record/samples.h"
 
 static struct weft_err err;
 
@@ -279,7 +279,7 @@ static void test_report_fails(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
-WEFT_TESTS("run/report", {"test_report_step", test_report_step},
+WEFT_TESTS("record/report", {"test_report_step", test_report_step},
            {"test_report_chart", test_report_chart},
            {"test_report_page", test_report_page},
            {"test_report_offload", test_report_offload},

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+record_sources = \
+	%D%/chart.c %D%/chart.h \
+	%D%/metrics.c %D%/metrics.h \
+	%D%/metrics_file.c \
+	%D%/metrics_share.c \
+	%D%/progress.c %D%/progress.h \
+	%D%/report.c %D%/report.h \
+	%D%/samples.c %D%/samples.h \
+	%D%/tensorboard.c %D%/tensorboard.h
