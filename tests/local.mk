@@ -67,6 +67,7 @@ include tests/graphs/local.mk
 include tests/reward/local.mk
 include tests/record/local.mk
 include tests/run/local.mk
+include tests/verify/local.mk
 include tests/cli/local.mk
 endif
 

@@ -14,7 +14,7 @@
 #include "base/string.h"
 #include "config/config.h"
 #include "run/run_config.h"
-#include "run/verify_job.h"
+#include "verify/job.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 

@@ -2,7 +2,7 @@
 /*
  * Digests of what an iteration computed, in <run>/digests/000012.json. With
  * them two runs that should have the same bits can be compared, and the first
- * number that differs can be named (run/verify_compare.h).
+ * number that differs can be named (verify/compare.h).
  */
 #ifndef WEFT_RUN_DIGEST_H
 #define WEFT_RUN_DIGEST_H

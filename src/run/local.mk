@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 run_sources = \
 	%D%/checkpoint.c %D%/checkpoint.h \
-	%D%/child.c %D%/child.h \
 	%D%/common.c %D%/common.h \
 	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
@@ -35,7 +34,5 @@ run_sources = \
 	%D%/store.c %D%/store.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
-	%D%/trainer_step.c \
-	%D%/verify_compare.c %D%/verify_compare.h \
-	%D%/verify_job.c %D%/verify_job.h \
-	%D%/verify_rows.c %D%/verify_rows.h
+	%D%/trainer_step.c
+

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_reward.la libweft_record.la libweft_config.la libweft_model.la $(text_libs)
+service_libs = libweft_run.la libweft_reward.la libweft_record.la \
+	libweft_config.la libweft_model.la $(text_libs)
 
 check_PROGRAMS += %D%/test_times
 %C%_test_times_LDADD = $(all_libs)
@@ -36,12 +37,6 @@ check_PROGRAMS += %D%/test_gsm8k
 %C%_test_gsm8k_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_plan_needs
 %C%_test_plan_needs_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_child
-%C%_test_child_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_verify_compare
-%C%_test_verify_compare_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_verify_rows
-%C%_test_verify_rows_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_play
 %C%_test_play_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_plans

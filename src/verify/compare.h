@@ -4,8 +4,8 @@
  * their iterations (`digest: values`), and the tensors of their last
  * checkpoint, whose model folders must be in f32 (`checkpoint.dtype`).
  */
-#ifndef WEFT_RUN_VERIFY_COMPARE_H
-#define WEFT_RUN_VERIFY_COMPARE_H
+#ifndef WEFT_VERIFY_COMPARE_H
+#define WEFT_VERIFY_COMPARE_H
 
 #include "base/err.h"
 

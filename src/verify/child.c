@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/child.h"
+#include "verify/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

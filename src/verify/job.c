@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/verify_job.h"
+#include "verify/job.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "run/child.h"
+#include "verify/child.h"
 
 static char log_path[64];
 static volatile sig_atomic_t stop;
@@ -90,5 +90,5 @@ int main(void)
         {"test_child_fails", test_child_fails},
         {"test_child_is_ended", test_child_is_ended}};
     alarm(600); /* should something not end */
-    return weft_test_main("run/child", tests, WEFT_COUNT(tests));
+    return weft_test_main("verify/child", tests, WEFT_COUNT(tests));
 }

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "run/plan_needs.h"
 #include "run/run_config.h"
-#include "run/verify_job.h"
+#include "verify/job.h"
 
 /* The row's words one by one, after runtime.devices. */
 static int split(const struct weft_verify_row *row, char *text, size_t n,
@@ -116,6 +116,6 @@ static void test_verify_rows_names(void)
     CHECK(!weft_verify_matches(row, WEFT_F32, "ref"));
 }
 
-WEFT_TESTS("run/verify_rows", {"test_verify_rows_fit", test_verify_rows_fit},
+WEFT_TESTS("verify/rows", {"test_verify_rows_fit", test_verify_rows_fit},
            {"test_verify_rows_mixes", test_verify_rows_mixes},
            {"test_verify_rows_names", test_verify_rows_names})

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "model/safetensors.h"
-#include "run/verify_compare.h"
+#include "verify/compare.h"
 
 static char dir[256];
 enum { ITERATIONS = 2 };
@@ -60,9 +60,9 @@ static void write_tensors(const struct made *m, const char *model,
     struct weft_st_spec spec[] = {{"a.weight", WEFT_F32, 2, m->cols},
                                   {"b.weight", WEFT_F32, 2, 0}};
     snprintf(path, sizeof path,
-             "%s/%s/checkpoints/iteration-%06d/%s%s/%s.safetensors",
-             dir, m->name, ITERATIONS,
-             strcmp(stem, "model") ? "optimizer/" : "", model, stem);
+             "%s/%s/checkpoints/iteration-%06d/%s%s/%s.safetensors", dir,
+             m->name, ITERATIONS, strcmp(stem, "model") ? "optimizer/" : "",
+             model, stem);
     matrix[4] = changed ? m->weight : matrix[4];
     vector[1] = changed ? m->moment : vector[1];
     REQUIRE_OK(weft_st_writer_open(path, missing ? 1 : WEFT_COUNT(spec), spec,
@@ -198,7 +198,7 @@ static void test_verify_compare_refuses(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
-WEFT_TESTS("run/verify_compare",
+WEFT_TESTS("verify/compare",
            {"test_verify_compare_names", test_verify_compare_names},
            {"test_verify_compare_tensors", test_verify_compare_tensors},
            {"test_verify_compare_refuses", test_verify_compare_refuses})

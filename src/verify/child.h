@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a program to its end, with its output in a file. */
-#ifndef WEFT_RUN_CHILD_H
-#define WEFT_RUN_CHILD_H
+#ifndef WEFT_VERIFY_CHILD_H
+#define WEFT_VERIFY_CHILD_H
 
 #include <signal.h>
 

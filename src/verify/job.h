@@ -4,12 +4,12 @@
  * process `weft train` in a folder of its own; its results are compared with
  * those of the reference row.
  */
-#ifndef WEFT_RUN_VERIFY_JOB_H
-#define WEFT_RUN_VERIFY_JOB_H
+#ifndef WEFT_VERIFY_JOB_H
+#define WEFT_VERIFY_JOB_H
 
-#include "run/child.h"
-#include "run/verify_compare.h"
-#include "run/verify_rows.h"
+#include "verify/child.h"
+#include "verify/compare.h"
+#include "verify/rows.h"
 
 struct weft_verify_job {
     const char *dir;    /* existing folder for all that is written */

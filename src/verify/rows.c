@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/verify_rows.h"
+#include "verify/rows.h"
 
 #include <fnmatch.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/verify_compare.h"
+#include "verify/compare.h"
 
 #include <stdio.h>
 #include <stdlib.h>

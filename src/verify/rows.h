@@ -3,8 +3,8 @@
  * The ways (rows) in which `weft verify` runs one job: layouts, micro-batches,
  * places, ranks. All must give the same bits; the first row is the reference.
  */
-#ifndef WEFT_RUN_VERIFY_ROWS_H
-#define WEFT_RUN_VERIFY_ROWS_H
+#ifndef WEFT_VERIFY_ROWS_H
+#define WEFT_VERIFY_ROWS_H
 
 #include "base/dtype.h"
 #include "base/err.h"
