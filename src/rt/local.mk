@@ -24,3 +24,4 @@ rt_sources = \
 	%D%/transfer.c \
 	%D%/watchdog.c \
 	%D%/world.c %D%/world.h
+EXTRA_DIST += %D%/README
