@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The algorithms as dataflow graphs, one file each (ReaL, Figure 4). Role 0 is
+ * The algorithms as values, one file each: a dataflow graph (ReaL, Figure 4),
+ * how advantages follow from scores, and which loss the policy has. Role 0 is
  * the policy: its tokenizer and its positions are the run's.
  */
 #ifndef WEFT_GRAPHS_ALGORITHMS_H
 #define WEFT_GRAPHS_ALGORITHMS_H
 
+#include "codelets/codelets.h"
 #include "plan/dataflow.h"
 
 /* What a configuration asks of its algorithm's graph. */
@@ -17,9 +19,27 @@ struct weft_flow_needs {
     int32_t reward[8];
 };
 
-void weft_flow_ppo(const struct weft_flow_needs *needs,
-                   struct weft_dataflow *out);
-void weft_flow_sft(const struct weft_flow_needs *needs,
-                   struct weft_dataflow *out);
+enum weft_advantage_rule {
+    WEFT_BY_TOKENS, /* from rewards of tokens: GAE, or returns without values */
+    WEFT_BY_GROUPS /* by comparing the responses to a prompt */
+};
+
+struct weft_algorithm {
+    const char *name;  /* as in the configuration */
+    const char *about; /* what it is, with its source */
+    void (*flow)(const struct weft_flow_needs *needs,
+                 struct weft_dataflow *out);
+    enum weft_advantage_rule advantage;
+    enum weft_group_advantage group; /* of BY_GROUPS */
+    enum weft_policy_kind policy;
+};
+
+extern const struct weft_algorithm weft_ppo, weft_sft, weft_grpo,
+    weft_dr_grpo, weft_rloo, weft_reinforce_pp, weft_reinforce_pp_baseline,
+    weft_gspo, weft_cispo;
+
+/* The i-th algorithm, in the order of the configuration's words; NULL after the
+ * last. */
+const struct weft_algorithm *weft_algorithm_get(int i);
 
 #endif

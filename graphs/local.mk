@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 graphs_sources = \
-	%D%/algorithms.h \
+	%D%/algorithms.c %D%/algorithms.h \
+	%D%/cispo.c \
 	%D%/copies.c %D%/copies.h \
+	%D%/dr_grpo.c \
 	%D%/gather.c %D%/gather.h \
 	%D%/generate.c \
 	%D%/graphs.h \
+	%D%/grpo.c \
+	%D%/gspo.c \
 	%D%/infer.c \
 	%D%/layout.c %D%/layout.h \
 	%D%/memory.c \
 	%D%/model.c \
 	%D%/offload.c \
+	%D%/policy.c %D%/policy.h \
 	%D%/ppo.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \
+	%D%/reinforce_pp.c \
+	%D%/reinforce_pp_baseline.c \
+	%D%/rloo.c \
 	%D%/sft.c \
 	%D%/shard.c %D%/shard.h \
 	%D%/stage.c %D%/stage.h \

@@ -85,7 +85,7 @@ static int summary(const struct weft_config *config, double seconds,
     const char *run = from_here(config->run_dir);
     char path[4096], took[24];
     struct weft_metrics_table table;
-    bool ppo = config->algorithm == WEFT_ALGO_PPO;
+    bool ppo = weft_config_generates(config);
     const char *tag = ppo ? "critic/score/mean" : "train/loss";
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
     int rc = weft_metrics_read(path, &table, err);

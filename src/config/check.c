@@ -159,7 +159,14 @@ static int check_ppo(const struct check *k)
                      "'ppo.critic_warmup' is %d of %d iterations: the actor "
                      "would never be trained",
                      c->ppo.critic_warmup, c->iterations);
-    return check_optimizer(k, "critic", &c->critic_optim);
+    if (weft_config_groups(c) && c->rollout.samples_per_prompt < 2)
+        return wrong(k, "rollout.samples_per_prompt",
+                     "algorithm %s compares the responses to a prompt: "
+                     "'rollout.samples_per_prompt' must be at least 2",
+                     weft_config_algorithm(c));
+    return c->algorithm == WEFT_ALGO_PPO
+             ? check_optimizer(k, "critic", &c->critic_optim)
+             : 0;
 }
 
 int weft_config_check(const struct weft_config *config, const char *name,
@@ -177,7 +184,7 @@ int weft_config_check(const struct weft_config *config, const char *name,
         rc = check_plan(&k);
     if (!rc)
         rc = check_optimizer(&k, "actor", &config->actor_optim);
-    if (!rc && config->algorithm == WEFT_ALGO_PPO)
+    if (!rc && weft_config_generates(config))
         rc = check_ppo(&k);
     return rc;
 }

@@ -16,7 +16,19 @@
 #include "base/dtype.h"
 #include "base/err.h"
 
-enum weft_algorithm { WEFT_ALGO_PPO, WEFT_ALGO_SFT };
+/* In the order of the words of the key `algorithm`. */
+enum weft_algorithm_id {
+    WEFT_ALGO_PPO,
+    WEFT_ALGO_SFT,
+    WEFT_ALGO_GRPO,
+    WEFT_ALGO_DR_GRPO,
+    WEFT_ALGO_RLOO,
+    WEFT_ALGO_REINFORCE_PP,
+    WEFT_ALGO_REINFORCE_PP_BASELINE,
+    WEFT_ALGO_GSPO,
+    WEFT_ALGO_CISPO,
+    WEFT_N_ALGOS
+};
 
 enum weft_lr_schedule { WEFT_LR_CONSTANT, WEFT_LR_LINEAR, WEFT_LR_COSINE };
 
@@ -83,7 +95,7 @@ struct weft_optimizer_config {
 };
 
 struct weft_config {
-    enum weft_algorithm algorithm;
+    enum weft_algorithm_id algorithm;
     uint64_t seed; /* 1 */
     char *run_dir;
     int32_t iterations; /* PPO iterations, or SFT steps */
@@ -225,6 +237,13 @@ int weft_config_parse(const char *text, size_t n, const char *name,
                       const struct weft_config_rule *rules,
                       struct weft_config *out, struct weft_err *err);
 void weft_config_release(struct weft_config *config);
+
+/* The algorithm's word: "ppo". */
+const char *weft_config_algorithm(const struct weft_config *config);
+/* Whether it learns from responses that it generates, not from the data's. */
+bool weft_config_generates(const struct weft_config *config);
+/* Whether it compares the responses to one prompt. */
+bool weft_config_groups(const struct weft_config *config);
 
 /* Writes the whole effective configuration as YAML with absolute paths, as the
  * run directory keeps it. Reading it back gives the same configuration. */

@@ -20,12 +20,11 @@ enum weft_key_type {
     WEFT_KEY_LIST      /* char *[WEFT_MAX_ARGV + 1] */
 };
 
+/* Flags of a key: a bit per algorithm that knows it, and these. */
 enum {
-    WEFT_KEY_PPO = 1, /* algorithms that know the key */
-    WEFT_KEY_SFT = 2,
-    WEFT_KEY_BOTH = 3,
-    WEFT_KEY_NUMBERS = 4, /* results depend on it: may not change on resume */
-    WEFT_KEY_REQUIRED = 8
+    WEFT_KEY_NUMBERS = 1 << 24, /* results depend on it: may not change on
+                                   resume */
+    WEFT_KEY_REQUIRED = 1 << 25
 };
 
 struct weft_config_key {
@@ -50,9 +49,9 @@ extern const size_t weft_reward_n_keys;
 enum { WEFT_REWARD_KEY_NUMBERS = 1 << 16 };
 
 /* Bit of an algorithm in a key's flags. */
-static inline unsigned weft_config_bit(enum weft_algorithm algorithm)
+static inline unsigned weft_config_bit(enum weft_algorithm_id algorithm)
 {
-    return algorithm == WEFT_ALGO_SFT ? WEFT_KEY_SFT : WEFT_KEY_PPO;
+    return 1u << algorithm;
 }
 
 /* The key that was probably meant by the unknown dotted `name`: one of Weft's
@@ -65,7 +64,7 @@ const char *weft_config_meaning(const char *name);
 
 /* The default of a key under an algorithm. */
 const char *weft_config_standard(const struct weft_config_key *key,
-                                 enum weft_algorithm algorithm);
+                                 enum weft_algorithm_id algorithm);
 
 /* Appends a key's value in `base` as YAML; false: it is NULL. */
 bool weft_config_value(const struct weft_config_key *key, const void *base,

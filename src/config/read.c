@@ -328,7 +328,7 @@ static int read_rewards(struct reader *r)
     int rc = 0;
     if (!node || weft_yaml_is_null(node))
         return 0;
-    if (r->c->algorithm != WEFT_ALGO_PPO)
+    if (!weft_config_generates(r->c))
         return weft_yaml_err(node, r->err, WEFT_EINVAL,
                              "'reward' is not a key of algorithm sft");
     if (node->type != WEFT_YAML_LIST)
@@ -352,7 +352,7 @@ static int fill(struct reader *r)
         if (node && k > 0 && !(key->flags & bit))
             rc = weft_yaml_err(node, r->err, WEFT_EINVAL,
                                "'%s' is not a key of algorithm %s", key->name,
-                               bit == WEFT_KEY_SFT ? "sft" : "ppo");
+                               weft_config_algorithm(r->c));
         else
             rc = node ? set_value(r, key, node, r->c)
                       : set_standard(r, key, r->c);
@@ -375,14 +375,14 @@ static bool is_given(const struct reader *r, const char *name)
 static int32_t default_groups(const struct weft_config *c)
 {
     enum { FEW = 4, GROUP_TOKENS = 512 };
-    bool ppo = c->algorithm == WEFT_ALGO_PPO;
-    int64_t n = ppo
+    bool generates = weft_config_generates(c);
+    int64_t n = generates
                   ? (int64_t) c->rollout.prompts
                         * c->rollout.samples_per_prompt / c->ppo.mini_batches
                   : c->train.batch;
     int64_t tokens = n
-                   * (ppo ? c->rollout.max_new_tokens
-                          : c->data.max_prompt_tokens);
+                   * (generates ? c->rollout.max_new_tokens
+                                : c->data.max_prompt_tokens);
     int64_t most = weft_max64(tokens / GROUP_TOKENS, FEW);
     int32_t groups = 1;
     while (groups < WEFT_MAX_GROUPS && 2 * groups <= n && 2 * groups <= most)

@@ -4,15 +4,20 @@
 #include "config/keys.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
 
 #define AT(field) offsetof(struct weft_config, field)
 #define NUM WEFT_KEY_NUMBERS
-#define PPO WEFT_KEY_PPO
-#define SFT WEFT_KEY_SFT
-#define BOTH WEFT_KEY_BOTH
+#define BIT(algorithm) (1u << WEFT_ALGO_##algorithm)
+#define SFT BIT(SFT)
+#define ALL (BIT(CISPO) * 2 - 1)
+#define RL (ALL & ~SFT)
+#define CRITIC BIT(PPO) /* those that have one */
+/* Those whose rewards are of tokens, not of responses. */
+#define TOKENS (BIT(PPO) | BIT(REINFORCE_PP))
 #define REQ WEFT_KEY_REQUIRED
 #define MANY 1e9
 
@@ -76,202 +81,207 @@
         FLOAT(who ".grad_clip", optim.grad_clip, "1", 0, 1e6, flags | NUM,   \
               "largest global gradient norm; 0: off")
 
-const struct weft_config_key weft_config_keys[] = {
-    ENUM("algorithm", algorithm, "ppo", WEFT_ALGO_PPO, "ppo|sft", BOTH | NUM,
-         "what to train: PPO, or supervised fine-tuning"),
-    {"seed", WEFT_KEY_SEED, AT(seed), "1", 0, 9.2e18, NULL, BOTH | NUM,
-     "of every random number"},
-    {"run_dir", WEFT_KEY_PATH_CWD, AT(run_dir), NULL, 0, 0, NULL, BOTH,
-     "where the run is kept; runs/<file's name>"},
-    INT("iterations", iterations, NULL, 1, MANY, BOTH | REQ,
-        "PPO iterations, or SFT steps"),
+#define ALGORITHMS                                                           \
+    "ppo|sft|grpo|dr_grpo|rloo|reinforce_pp|reinforce_pp_baseline|gspo|"     \
+    "cispo"
 
-    PATH("data.path", data.path, BOTH | NUM | REQ, "a JSONL file"),
-    STRING("data.prompt_key", data.prompt_key, NULL, BOTH | NUM,
+const struct weft_config_key weft_config_keys[] = {
+    ENUM("algorithm", algorithm, "ppo", WEFT_ALGO_PPO, ALGORITHMS, ALL | NUM,
+         "how to train: PPO, supervised fine-tuning, or RL without a critic"),
+    {"seed", WEFT_KEY_SEED, AT(seed), "1", 0, 9.2e18, NULL, ALL | NUM,
+     "of every random number"},
+    {"run_dir", WEFT_KEY_PATH_CWD, AT(run_dir), NULL, 0, 0, NULL, ALL,
+     "where the run is kept; runs/<file's name>"},
+    INT("iterations", iterations, NULL, 1, MANY, ALL | REQ,
+        "of generating and training, or SFT steps"),
+
+    PATH("data.path", data.path, ALL | NUM | REQ, "a JSONL file"),
+    STRING("data.prompt_key", data.prompt_key, NULL, ALL | NUM,
            "key of the prompt or messages; else found"),
     STRING("data.response_key", data.response_key, NULL, SFT | NUM,
            "key of the response; else found"),
-    STRING("data.label_key", data.label_key, NULL, PPO | NUM,
+    STRING("data.label_key", data.label_key, NULL, RL | NUM,
            "key of the label for rules; else found"),
     STRING(
-        "data.template", data.template, "auto", BOTH | NUM,
+        "data.template", data.template, "auto", ALL | NUM,
         "chat template of messages, and of plain prompts as a user's: auto "
         "(the model folder's; without one plain prompts stay as they "
         "are), none, folder, chatml, llama3, mistral, or a "
         "pattern with {role} and {content}"),
-    STRING("data.date", data.date, "2024-07-26", BOTH | NUM,
+    STRING("data.date", data.date, "2024-07-26", ALL | NUM,
            "today's date for templates that write it; fixed, so that texts "
            "do not change with the calendar"),
-    STRING("data.system", data.system, NULL, BOTH | NUM,
+    STRING("data.system", data.system, NULL, ALL | NUM,
            "system message put first"),
     INT("data.max_prompt_tokens", data.max_prompt_tokens, "512", 1, 1e7,
-        BOTH | NUM,
+        ALL | NUM,
         "longest prompt; prompt and response together may be as long as the "
         "model's positions"),
     WORD("data.long_prompts", data.long_prompts, "refuse",
-         "refuse|skip|truncate", BOTH | NUM,
+         "refuse|skip|truncate", ALL | NUM,
          "what becomes of rows that are longer; truncate cuts a prompt's "
          "beginning, a response's end"),
-    BOOL("data.shuffle", data.shuffle, "true", BOTH | NUM,
+    BOOL("data.shuffle", data.shuffle, "true", ALL | NUM,
          "a new order every epoch"),
     BOOL("data.add_eos", data.add_eos, "true", SFT | NUM,
          "end a plain response with EOS; a chat template ends its turns "
          "itself"),
 
-    PATH("model.actor", model.actor, BOTH | NUM | REQ,
+    PATH("model.actor", model.actor, ALL | NUM | REQ,
          "folder of the language model to train"),
-    PATH("model.critic", model.critic, PPO | NUM | REQ,
+    PATH("model.critic", model.critic, CRITIC | NUM | REQ,
          "folder with a scalar head, or a language model's trunk"),
-    PATH("model.reference", model.reference, PPO | NUM,
+    PATH("model.reference", model.reference, RL | NUM,
          "folder of the reference; model.actor"),
-    BOOL("model.reference_offload", model.reference_offload, "false", PPO,
+    BOOL("model.reference_offload", model.reference_offload, "false", RL,
          "the host keeps its weights between uses"),
 
-    INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, PPO | NUM,
+    INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, RL | NUM,
         "prompts per iteration (fewer than verl's 1024: for one node)"),
     INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1, 1e5,
-        PPO | NUM, "responses to each (PPO in verl and TRL)"),
+        RL | NUM, "responses to each (PPO in verl and TRL)"),
     INT("rollout.max_new_tokens", rollout.max_new_tokens, "512", 1, 1e7,
-        PPO | NUM, "longest response (verl's default)"),
+        RL | NUM, "longest response (verl's default)"),
     FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
-          PPO | NUM, "divides the logits; 1: the policy itself is sampled"),
-    INT("rollout.top_k", rollout.top_k, "0", 0, MANY, PPO | NUM,
+          RL | NUM, "divides the logits; 1: the policy itself is sampled"),
+    INT("rollout.top_k", rollout.top_k, "0", 0, MANY, RL | NUM,
         "sample from the k likeliest; 0: all"),
-    FLOAT("rollout.top_p", rollout.top_p, "1", 1e-6, 1, PPO | NUM,
+    FLOAT("rollout.top_p", rollout.top_p, "1", 1e-6, 1, RL | NUM,
           "sample from this much probability"),
-    STRING("rollout.stop", rollout.stop, NULL, PPO | NUM,
+    STRING("rollout.stop", rollout.stop, NULL, RL | NUM,
            "text that ends a response"),
-    INT("rollout.slots", rollout.slots, "32", 1, 65536, PPO,
+    INT("rollout.slots", rollout.slots, "32", 1, 65536, RL,
         "sequences decoded together, per device"),
-    INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, PPO,
+    INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, RL,
         "decode steps per task"),
-    INT("rollout.prefill_tokens", rollout.prefill_tokens, "256", 1, 1e6, PPO,
+    INT("rollout.prefill_tokens", rollout.prefill_tokens, "256", 1, 1e6, RL,
         "prompt rows per step"),
 
-    INT("ppo.epochs", ppo.epochs, "1", 1, 1000, PPO | NUM,
+    INT("ppo.epochs", ppo.epochs, "1", 1, 1000, RL | NUM,
         "passes over an iteration's samples (verl's; TRL's is 4)"),
-    INT("ppo.mini_batches", ppo.mini_batches, "4", 1, 1e6, PPO | NUM,
+    INT("ppo.mini_batches", ppo.mini_batches, "4", 1, 1e6, RL | NUM,
         "optimizer steps per epoch (verl's 1024 samples by 256); at most "
         "one per sample"),
-    FLOAT("ppo.gamma", ppo.gamma, "1", 0, 1, PPO | NUM,
+    FLOAT("ppo.gamma", ppo.gamma, "1", 0, 1, TOKENS | NUM,
           "discount; 1: only the whole response is scored"),
-    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, PPO | NUM,
+    FLOAT("ppo.lambda", ppo.lambda, "0.95", 0, 1, CRITIC | NUM,
           "GAE's lambda (TRL's; verl's is 1)"),
-    BOOL("ppo.whiten_advantages", ppo.whiten_advantages, "true", PPO | NUM,
+    BOOL("ppo.whiten_advantages", ppo.whiten_advantages, "true", RL | NUM,
          "mean 0 and variance 1 over the iteration"),
-    FLOAT("ppo.clip_low", ppo.clip_low, "0.2", 0, 1, PPO | NUM,
+    FLOAT("ppo.clip_low", ppo.clip_low, "0.2", 0, 1, RL | NUM,
           "ratio is clipped below 1 - this (Schulman et al. 2017)"),
-    FLOAT("ppo.clip_high", ppo.clip_high, "0.2", 0, 1e6, PPO | NUM,
+    FLOAT("ppo.clip_high", ppo.clip_high, "0.2", 0, 1e6, RL | NUM,
           "ratio is clipped above 1 + this"),
-    FLOAT("ppo.dual_clip", ppo.dual_clip, "0", 0, 1e6, PPO | NUM,
+    FLOAT("ppo.dual_clip", ppo.dual_clip, "0", 0, 1e6, RL | NUM,
           "bound for negative advantages, above 1; 0: off"),
-    FLOAT("ppo.value_clip", ppo.value_clip, "0.2", 0, 1e6, PPO | NUM,
+    FLOAT("ppo.value_clip", ppo.value_clip, "0.2", 0, 1e6, CRITIC | NUM,
           "clips value changes (TRL's; verl's is 0.5); 0: off"),
-    FLOAT("ppo.entropy_coef", ppo.entropy_coef, "0", -1e3, 1e3, PPO | NUM,
+    FLOAT("ppo.entropy_coef", ppo.entropy_coef, "0", -1e3, 1e3, RL | NUM,
           "weight of the entropy bonus"),
     ENUM("ppo.kl.place", ppo.kl_place, "reward", WEFT_KL_IN_REWARD,
-         "reward|loss|none", PPO | NUM, "where the KL penalty goes"),
-    ENUM("ppo.kl.kind", ppo.kl_kind, "k1", 1, "k1|k2|k3", PPO | NUM,
+         "reward|loss|none", RL | NUM, "where the KL penalty goes"),
+    ENUM("ppo.kl.kind", ppo.kl_kind, "k1", 1, "k1|k2|k3", RL | NUM,
          "its estimator"),
-    FLOAT("ppo.kl.coef", ppo.kl_coef, "0.05", 0, 1e6, PPO | NUM,
+    FLOAT("ppo.kl.coef", ppo.kl_coef, "0.05", 0, 1e6, RL | NUM,
           "its weight, adaptive: at first (TRL's PPO)"),
     ENUM("ppo.kl.controller", ppo.kl_control, "fixed", WEFT_KL_FIXED,
-         "fixed|adaptive", PPO | NUM, "how the weight moves"),
-    FLOAT("ppo.kl.target", ppo.kl_target, "6", 1e-9, 1e6, PPO | NUM,
+         "fixed|adaptive", RL | NUM, "how the weight moves"),
+    FLOAT("ppo.kl.target", ppo.kl_target, "6", 1e-9, 1e6, RL | NUM,
           "adaptive: KL aimed at (Ziegler et al. 2019)"),
-    INT("ppo.kl.horizon", ppo.kl_horizon, "10000", 1, MANY, PPO | NUM,
+    INT("ppo.kl.horizon", ppo.kl_horizon, "10000", 1, MANY, RL | NUM,
         "adaptive: samples to get there (Ziegler et al. 2019)"),
     ENUM("ppo.aggregation", ppo.aggregation, "token-mean",
          WEFT_AGG_TOKEN_MEAN,
          "token-mean|seq-mean-token-sum|seq-mean-token-mean"
          "|seq-mean-token-sum-norm",
-         PPO | NUM, "how tokens' losses become one (verl's names, default)"),
+         RL | NUM, "how tokens' losses become one (verl's names, default)"),
     FLOAT("ppo.missing_eos_penalty", ppo.missing_eos_penalty, "0", 0, 1e6,
-          PPO | NUM, "off the score of a cut response"),
-    FLOAT("ppo.reward_clip", ppo.reward_clip, "0", 0, 1e6, PPO | NUM,
+          RL | NUM, "off the score of a cut response"),
+    FLOAT("ppo.reward_clip", ppo.reward_clip, "0", 0, 1e6, RL | NUM,
           "clips the score to +-this; 0: off"),
-    INT("ppo.critic_warmup", ppo.critic_warmup, "0", 0, MANY, PPO | NUM,
+    INT("ppo.critic_warmup", ppo.critic_warmup, "0", 0, MANY, CRITIC | NUM,
         "iterations that train the critic alone"),
 
     /* Default learning rates are verl's. AdamW's settings are PyTorch's,
      * except for weight decay, which is 0 as in TRL. */
-    OPTIMIZER("actor", actor_optim, "1e-6", BOTH),
-    OPTIMIZER("critic", critic_optim, "1e-5", PPO),
+    OPTIMIZER("actor", actor_optim, "1e-6", ALL),
+    OPTIMIZER("critic", critic_optim, "1e-5", CRITIC),
 
     INT("train.batch", train.batch, "32", 1, 1e6, SFT | NUM,
         "samples per step"),
     INT("train.micro_batch_tokens", train.micro_batch_tokens, "1024", 1, 1e8,
-        BOTH, "rows per micro-batch"),
-    INT("train.micro_batches", train.micro_batches, "0", 0, 1e6, BOTH,
+        ALL, "rows per micro-batch"),
+    INT("train.micro_batches", train.micro_batches, "0", 0, 1e6, ALL,
         "parts of each gradient group; 0: by tokens"),
-    INT("train.zero", train.zero, "0", 0, 3, BOTH,
+    INT("train.zero", train.zero, "0", 0, 3, ALL,
         "split over dp: 1 optimizer, 2 and gradients, 3 and weights"),
-    BOOL("train.intra_stage_fusion", train.intra_stage_fusion, "false", PPO,
+    BOOL("train.intra_stage_fusion", train.intra_stage_fusion, "false",
+         CRITIC,
          "actor and critic share one bidirectional pipeline schedule"),
     INT("train.joined_mini_batches", train.joined_mini_batches, "1", 1, 1e6,
-        PPO, "of an epoch in one fused schedule"),
+        CRITIC, "of an epoch in one fused schedule"),
     INT("train.mini_batches_ahead", train.mini_batches_ahead, "16", 0,
-        WEFT_LOTS - 1, PPO,
+        WEFT_LOTS - 1, RL,
         "submitted and not ended; 0: all (a task's record has 7 kB)"),
-    PATH("train.schedule", train.schedule, PPO,
+    PATH("train.schedule", train.schedule, CRITIC,
          "the fused schedule, of weft schedule; else it is searched"),
     ENUM("train.schedule_search", train.schedule_search, "once",
-         WEFT_FUSE_ONCE, "once|iteration", PPO,
+         WEFT_FUSE_ONCE, "once|iteration", CRITIC,
          "with stage times of the first two iterations, or of each"),
     INT("train.schedule_evaluations", train.schedule_evaluations, "0", 0,
-        MANY, PPO, "of a search; 0: by the schedule's size"),
-    BOOL("train.recompute", train.recompute, "false", BOTH,
+        MANY, CRITIC, "of a search; 0: by the schedule's size"),
+    BOOL("train.recompute", train.recompute, "false", ALL,
          "recompute activations, for less memory"),
 
     ENUM("numerics.dtype", numerics.dtype, NULL, WEFT_F32, "f32|bf16",
-         BOTH | NUM,
+         ALL | NUM,
          "of weights and activations; else model.actor's (f16: f32)"),
     INT("numerics.tensor_blocks", numerics.tensor_blocks, "0", 0, 8,
-        BOTH | NUM, "T: 1, 2, 4 or 8; 0: the model's default"),
+        ALL | NUM, "T: 1, 2, 4 or 8; 0: the model's default"),
     INT("numerics.gradient_groups", numerics.gradient_groups, "0", 0,
-        WEFT_MAX_GROUPS, BOTH | NUM,
+        WEFT_MAX_GROUPS, ALL | NUM,
         "G: largest data parallel degree, a power of two; 0: at most 64, a "
         "mini-batch's samples, and its longest tokens / 512 (if above 4)"),
-    WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16",
-         BOTH, "kernels; else the best of this CPU"),
+    WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16", ALL,
+         "kernels; else the best of this CPU"),
 
-    INT("runtime.devices", runtime.devices, "0", 0, WEFT_MAX_DEVICES, BOTH,
+    INT("runtime.devices", runtime.devices, "0", 0, WEFT_MAX_DEVICES, ALL,
         "CPU devices; 0: one per core"),
     ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,
-         "node|device", BOTH, "who keeps copies: a node, or each device"),
-    BOOL("runtime.overlap", runtime.overlap, "true", PPO,
+         "node|device", ALL, "who keeps copies: a node, or each device"),
+    BOOL("runtime.overlap", runtime.overlap, "true", RL,
          "generate ahead while the critic trains"),
-    ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", BOTH,
+    ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", ALL,
          "idle devices sleep instead of spinning"),
-    DOUBLE("runtime.watchdog_s", runtime.watchdog_s, "300", 0, 1e9, BOTH,
+    DOUBLE("runtime.watchdog_s", runtime.watchdog_s, "300", 0, 1e9, ALL,
            "report when nothing moves for this long; 0: off"),
     DOUBLE("runtime.memory_limit_gib", runtime.memory_limit_gib, "0", 0, 1e6,
-           BOTH, "0: what the machine has"),
+           ALL, "0: what the machine has"),
 
-    INT("checkpoint.every", checkpoint.every, "10", 0, MANY, BOTH,
+    INT("checkpoint.every", checkpoint.every, "10", 0, MANY, ALL,
         "iterations; 0: only at the end"),
-    INT("checkpoint.keep", checkpoint.keep, "2", 1, MANY, BOTH,
+    INT("checkpoint.keep", checkpoint.keep, "2", 1, MANY, ALL,
         "newest checkpoints kept"),
-    ENUM("checkpoint.dtype", checkpoint.dtype, "run", -1, "run|f32|bf16",
-         BOTH, "of the weights in a checkpoint's model folders"),
+    ENUM("checkpoint.dtype", checkpoint.dtype, "run", -1, "run|f32|bf16", ALL,
+         "of the weights in a checkpoint's model folders"),
 
     BOOL("resume.accept_changed_inputs", resume.accept_changed_inputs,
-         "false", BOTH, "go on though files that the run reads have changed"),
+         "false", ALL, "go on though files that the run reads have changed"),
 
-    PATH("plan", plan, BOTH, "file of 'weft plan'; else layout's"),
-    STRING("layout", layout, NULL, BOTH,
+    PATH("plan", plan, ALL, "file of 'weft plan'; else layout's"),
+    STRING("layout", layout, NULL, ALL,
            "of all calls, like dp2tp2pp1,zero=1; else data parallel"),
 
-    BOOL("trace", trace, "false", BOTH, "write StarPU's trace and our own"),
-    INT("trace_iterations", trace_iterations, "3", 1, INT32_MAX, BOTH,
+    BOOL("trace", trace, "false", ALL, "write StarPU's trace and our own"),
+    INT("trace_iterations", trace_iterations, "3", 1, INT32_MAX, ALL,
         "iterations that StarPU's trace holds, the first of this start"),
-    BOOL("tensorboard", tensorboard, "false", BOTH, "write an event file"),
-    WORD("metric_names", metric_names, "verl", "verl|trl", BOTH,
+    BOOL("tensorboard", tensorboard, "false", ALL, "write an event file"),
+    WORD("metric_names", metric_names, "verl", "verl|trl", ALL,
          "trl adds TRL's names"),
-    INT("samples_kept", samples_kept, "8", -1, MANY, PPO,
+    INT("samples_kept", samples_kept, "8", -1, MANY, RL,
         "samples written per iteration; -1: all"),
-    ENUM("digest", digest, "false", WEFT_DIGEST_NONE, "false|true|values",
-         PPO, "write hashes of an iteration's numbers, or all"),
+    ENUM("digest", digest, "false", WEFT_DIGEST_NONE, "false|true|values", RL,
+         "write hashes of an iteration's numbers, or all"),
 };
 const size_t weft_config_n_keys = WEFT_COUNT(weft_config_keys);
 
@@ -307,12 +317,74 @@ const struct weft_config_key weft_reward_keys[] = {
 };
 const size_t weft_reward_n_keys = WEFT_COUNT(weft_reward_keys);
 
+/* Defaults of algorithms that differ from the table's, with their sources. */
+static const struct {
+    enum weft_algorithm_id algorithm;
+    const char *key, *standard;
+} standards[] = {
+    {WEFT_ALGO_SFT, "actor.lr", "1e-5"},
+    /* verl's GRPO example: 5 responses; a power of two for groups */
+    {WEFT_ALGO_GRPO, "rollout.samples_per_prompt", "8"},
+    {WEFT_ALGO_GRPO, "ppo.whiten_advantages", "false"},
+    {WEFT_ALGO_GRPO, "ppo.kl.place", "loss"},
+    {WEFT_ALGO_GRPO, "ppo.kl.kind", "k3"},
+    {WEFT_ALGO_GRPO, "ppo.kl.coef", "0.001"}, /* verl's */
+    {WEFT_ALGO_GRPO, "ppo.aggregation", "seq-mean-token-mean"},
+    /* arXiv 2503.20783: no KL, sums over tokens divided by a constant */
+    {WEFT_ALGO_DR_GRPO, "rollout.samples_per_prompt", "8"},
+    {WEFT_ALGO_DR_GRPO, "ppo.whiten_advantages", "false"},
+    {WEFT_ALGO_DR_GRPO, "ppo.kl.place", "none"},
+    {WEFT_ALGO_DR_GRPO, "ppo.aggregation", "seq-mean-token-sum-norm"},
+    /* arXiv 2402.14740: k = 4, the KL in the reward, whole responses */
+    {WEFT_ALGO_RLOO, "rollout.samples_per_prompt", "4"},
+    {WEFT_ALGO_RLOO, "ppo.whiten_advantages", "false"},
+    {WEFT_ALGO_RLOO, "ppo.aggregation", "seq-mean-token-sum"},
+    /* arXiv 2501.03262, section 3.3 */
+    {WEFT_ALGO_REINFORCE_PP_BASELINE, "rollout.samples_per_prompt", "8"},
+    {WEFT_ALGO_REINFORCE_PP_BASELINE, "ppo.kl.place", "loss"},
+    {WEFT_ALGO_REINFORCE_PP_BASELINE, "ppo.kl.kind", "k2"},
+    {WEFT_ALGO_REINFORCE_PP_BASELINE, "ppo.kl.coef", "0.001"},
+    /* arXiv 2507.18071, section 5.1 */
+    {WEFT_ALGO_GSPO, "rollout.samples_per_prompt", "8"},
+    {WEFT_ALGO_GSPO, "ppo.whiten_advantages", "false"},
+    {WEFT_ALGO_GSPO, "ppo.kl.place", "none"},
+    {WEFT_ALGO_GSPO, "ppo.clip_low", "3e-4"},
+    {WEFT_ALGO_GSPO, "ppo.clip_high", "4e-4"},
+    {WEFT_ALGO_GSPO, "ppo.aggregation", "seq-mean-token-mean"},
+    /* arXiv 2506.13585: no lower bound, no KL, tokens count alike */
+    {WEFT_ALGO_CISPO, "rollout.samples_per_prompt", "8"},
+    {WEFT_ALGO_CISPO, "ppo.whiten_advantages", "false"},
+    {WEFT_ALGO_CISPO, "ppo.kl.place", "none"},
+    {WEFT_ALGO_CISPO, "ppo.clip_low", "1"},
+};
+
 const char *weft_config_standard(const struct weft_config_key *key,
-                                 enum weft_algorithm algorithm)
+                                 enum weft_algorithm_id algorithm)
 {
-    if (algorithm == WEFT_ALGO_SFT && strcmp(key->name, "actor.lr") == 0)
-        return "1e-5";
+    for (size_t i = 0; i < WEFT_COUNT(standards); i++)
+        if (standards[i].algorithm == algorithm
+            && strcmp(standards[i].key, key->name) == 0)
+            return standards[i].standard;
     return key->standard;
+}
+
+bool weft_config_generates(const struct weft_config *c)
+{
+    return c->algorithm != WEFT_ALGO_SFT;
+}
+
+bool weft_config_groups(const struct weft_config *c)
+{
+    return weft_config_generates(c) && !(TOKENS & 1u << c->algorithm);
+}
+
+const char *weft_config_algorithm(const struct weft_config *c)
+{
+    static char word[WEFT_N_ALGOS][32];
+    size_t n;
+    const char *at = weft_config_word(ALGORITHMS, (int) c->algorithm, &n);
+    snprintf(word[c->algorithm], sizeof word[0], "%.*s", (int) n, at);
+    return word[c->algorithm];
 }
 
 const char *weft_config_word(const char *words, int i, size_t *n_out)

@@ -187,6 +187,19 @@ static void print_key(const struct weft_config_key *k, const char *prefix,
     weft_string_release(&type);
 }
 
+/* Which algorithms know a key, where not all do. */
+static const char *whose(unsigned flags)
+{
+    const unsigned all = (1u << WEFT_N_ALGOS) - 1;
+    const unsigned sft = 1u << WEFT_ALGO_SFT, ppo = 1u << WEFT_ALGO_PPO;
+    flags &= all;
+    return flags == all          ? ""
+         : flags == (all & ~sft) ? " (not sft)"
+         : flags == sft          ? " (sft)"
+         : flags == ppo          ? " (ppo)"
+                                 : " (ppo, reinforce_pp)";
+}
+
 void weft_config_print_keys(void)
 {
     printf("%-27s  %-22s  %-10s  %s\n", "key", "values", "default",
@@ -202,12 +215,9 @@ void weft_config_print_keys(void)
         if (sft != k->standard)
             snprintf(standard + strlen(standard),
                      sizeof standard - strlen(standard), " %s", sft);
-        print_key(k, "", standard,
-                  (k->flags & WEFT_KEY_BOTH) == WEFT_KEY_PPO   ? " (ppo)"
-                  : (k->flags & WEFT_KEY_BOTH) == WEFT_KEY_SFT ? " (sft)"
-                                                               : "");
+        print_key(k, "", standard, whose(k->flags));
     }
-    puts("\nreward: a list of maps, one per reward (ppo):");
+    puts("\nreward: a list of maps, one per reward (not sft):");
     for (size_t i = 0; i < weft_reward_n_keys; i++) {
         const struct weft_config_key *k = &weft_reward_keys[i];
         print_key(k, "- ", i == 0 ? "(required)" : k->standard, "");

@@ -133,15 +133,21 @@ static int add_reward(struct weft_inputs *in,
 static int list(struct weft_inputs *in, const struct weft_config *c,
                 bool resumes, struct weft_err *err)
 {
+    struct weft_dataflow flow = {.n_roles = 0};
     int rc = add(in, "data.path", c->data.path, err);
     if (!rc)
         rc = add_tokenizer(in, "model.actor", c->model.actor, err);
     if (!rc)
-        rc = add_model(in, "model.actor", c->model.actor, !resumes, err);
-    if (!rc && c->algorithm == WEFT_ALGO_PPO)
-        rc = add_model(in, "model.critic", c->model.critic, !resumes, err);
-    if (!rc && weft_run_has_reference(c))
-        rc = add_model(in, "model.reference", c->model.reference, true, err);
+        rc = weft_run_flow(c, &flow, err);
+    for (int32_t r = 0; r < flow.n_roles && !rc; r++) {
+        const struct weft_role *role = &flow.role[r];
+        char key[WEFT_MAX_NAME + 8];
+        if (role->index >= 0)
+            continue; /* with the rewards */
+        snprintf(key, sizeof key, "model.%s", role->name);
+        rc = add_model(in, key, weft_run_folder(c, role),
+                       !resumes || !role->trained, err);
+    }
     for (int32_t i = 0; i < c->n_rewards && !rc; i++)
         rc = add_reward(in, &c->reward[i], i, err);
     return rc;

@@ -31,9 +31,9 @@ struct budget {
 
 /* ---- Sizes ------------------------------------------------------------ */
 
-static bool is_ppo(const struct weft_trainer *t)
+static bool generates(const struct weft_trainer *t)
 {
-    return t->config.algorithm == WEFT_ALGO_PPO;
+    return weft_config_generates(&t->config);
 }
 
 static const struct weft_shape *shape_of(const struct weft_trainer *t,
@@ -44,7 +44,7 @@ static const struct weft_shape *shape_of(const struct weft_trainer *t,
 
 static int32_t max_new(const struct weft_trainer *t)
 {
-    return is_ppo(t) ? t->config.rollout.max_new_tokens : 0;
+    return generates(t) ? t->config.rollout.max_new_tokens : 0;
 }
 
 static int64_t longest(const struct weft_trainer *t)
@@ -87,8 +87,8 @@ static struct weft_g_rows rows_of(const struct weft_trainer *t, int64_t n,
 {
     n_rows = weft_min64(n_rows, n * longest(t));
     int64_t runs = weft_min64(n, n_rows / shortest(t));
-    int64_t targets = is_ppo(t) ? weft_min64(n_rows, runs * max_new(t))
-                                : n_rows;
+    int64_t targets = generates(t) ? weft_min64(n_rows, runs * max_new(t))
+                                   : n_rows;
     return (struct weft_g_rows){n_rows, (int32_t) runs, (int32_t) targets};
 }
 
@@ -110,9 +110,9 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
     const struct weft_config *c = &t->config;
     const struct weft_call_plan *plan = &t->layout[call].plan;
     int32_t groups = c->numerics.gradient_groups;
-    int32_t steps = is_ppo(t) ? c->ppo.epochs * c->ppo.mini_batches : 1;
+    int32_t steps = generates(t) ? c->ppo.epochs * c->ppo.mini_batches : 1;
     int64_t n = weft_ceil_div(n_samples(t),
-                              is_ppo(t) ? c->ppo.mini_batches : 1);
+                              generates(t) ? c->ppo.mini_batches : 1);
     int64_t of_group = weft_ceil_div(n, groups), parts = plan->micro_batches;
     int64_t rows = row_budget(t), cuts;
     if (parts > 0)
@@ -130,7 +130,7 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
         .n_steps = steps,
         .messages = t->job.n_ranks > 1,
         .stats_bytes = (size_t) n_samples(t) * stats * sizeof(double)
-                     * (size_t) (is_ppo(t) ? c->ppo.epochs : 1)};
+                     * (size_t) (generates(t) ? c->ppo.epochs : 1)};
 }
 
 int32_t weft_run_micro_batches(const struct weft_trainer *t,
@@ -262,7 +262,8 @@ static void count_samples(struct budget *b)
     const struct weft_trainer *t = b->t;
     size_t n = (size_t) n_samples(t), new = (size_t) max_new(t);
     size_t each = weft_rollout_bytes((int32_t) longest(t));
-    if (is_ppo(t)) /* reference log-probs, values, scores of models, score */
+    if (generates(
+            t)) /* reference log-probs, values, scores of models, score */
         each += weft_advantage_bytes((int32_t) new) + 2 * new * sizeof(float)
               + (size_t) t->config.n_rewards * sizeof(float) + sizeof(double);
     if (t->config.runtime.overlap) /* two iterations' */

@@ -5,21 +5,26 @@
 #include <string.h>
 
 #include "config/keys.h"
-#include "graphs/algorithms.h"
 #include "run/fuse.h"
 #include "run/store.h"
 
 int32_t weft_run_samples(const struct weft_config *c)
 {
-    return c->algorithm == WEFT_ALGO_PPO
+    return weft_config_generates(c)
              ? c->rollout.prompts * c->rollout.samples_per_prompt
              : c->train.batch;
 }
 
 bool weft_run_has_reference(const struct weft_config *config)
 {
-    return config->algorithm == WEFT_ALGO_PPO
+    return weft_config_generates(config)
         && config->ppo.kl_place != WEFT_KL_NOWHERE;
+}
+
+const struct weft_algorithm *weft_run_algorithm(
+    const struct weft_config *config)
+{
+    return weft_algorithm_get((int) config->algorithm);
 }
 
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
@@ -31,10 +36,7 @@ int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
     for (int32_t r = 0; r < config->n_rewards; r++)
         if (config->reward[r].type == WEFT_REWARD_MODEL)
             needs.reward[needs.n_rewards++] = r;
-    if (config->algorithm == WEFT_ALGO_PPO)
-        weft_flow_ppo(&needs, out);
-    else
-        weft_flow_sft(&needs, out);
+    weft_run_algorithm(config)->flow(&needs, out);
     return weft_flow_check(out, err);
 }
 

@@ -6,6 +6,7 @@
 #ifndef WEFT_RUN_PLAN_NEEDS_H
 #define WEFT_RUN_PLAN_NEEDS_H
 
+#include "graphs/algorithms.h"
 #include "model/arch.h"
 #include "config/config.h"
 #include "plan/layout.h"
@@ -14,8 +15,10 @@ bool weft_run_has_reference(const struct weft_config *config);
 /* Samples of an iteration. */
 int32_t weft_run_samples(const struct weft_config *config);
 
-/* The dataflow graph of the configuration's algorithm. Errors: those of
+/* The configuration's algorithm, and its dataflow graph. Errors: those of
  * weft_flow_check(). */
+const struct weft_algorithm *weft_run_algorithm(
+    const struct weft_config *config);
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err);
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "run/fuse.h"
+#include "run/plan_needs.h"
 #include "run/recorded.h"
 
 struct weft_tile *weft_ppo_field(const struct weft_ppo *p, int32_t sample,
@@ -143,37 +144,74 @@ static int field_temp(struct weft_ppo *p, int32_t i,
     return rc;
 }
 
-static int advantage(struct weft_ppo *p, int32_t i,
-                     const struct weft_where *where,
-                     struct weft_gae_args *args)
+/* What is known of sample i before its advantage, and the tiles for its reward
+ * from outside and for the advantage. */
+static int begin_advantage(struct weft_ppo *p, int32_t i,
+                           const struct weft_where *where)
 {
-    struct weft_trainer *t = p->t;
     struct weft_ppo_sample *x = &p->extra[i];
     const struct weft_sample *s = &p->sample[i];
-    struct weft_tile *model_score[WEFT_MAX_REWARDS];
-    int32_t n_models = 0;
     fetch_results(p, i, where);
-    for (int32_t f = 0; f < t->flow.n_fields; f++)
-        if (t->flow.field[f].type == WEFT_FIELD_SCORE)
-            model_score[n_models++] = x->home[f];
     int rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
     if (!rc)
-        rc = weft_external_begin(t->seq,
+        rc = weft_external_begin(p->t->seq,
                                  weft_ppo_home(p, i, WEFT_FIELD_ANSWER),
                                  where, &x->answer, p->err);
     if (!rc)
         rc = field_temp(p, i, WEFT_FIELD_ADVANTAGE,
                         weft_advantage_bytes(s->n_total - s->n_prompt));
-    if (rc)
-        return rc;
     p->advantage[i] = weft_ppo_home(p, i, WEFT_FIELD_ADVANTAGE);
+    return rc;
+}
+
+/* Lists a sample's scores by reward models, in the order of the graph. */
+static void list_scores(const struct weft_ppo *p, int32_t i,
+                        struct weft_tile *out[])
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    for (int32_t f = 0, n = 0; f < flow->n_fields; f++)
+        if (flow->field[f].type == WEFT_FIELD_SCORE)
+            out[n++] = p->extra[i].home[f];
+}
+
+static void by_tokens(struct weft_ppo *p, int32_t i,
+                      const struct weft_where *where,
+                      struct weft_gae_args *args)
+{
+    struct weft_tile *score[WEFT_MAX_REWARDS];
+    list_scores(p, i, score);
     args->sample = i;
-    weft_insert_gae(t->seq, where, args,
+    weft_insert_gae(p->t->seq, where, args,
                     weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT),
                     weft_ppo_home(p, i, WEFT_FIELD_LOGP),
                     weft_ppo_home(p, i, WEFT_FIELD_VALUE),
-                    weft_ppo_home(p, i, WEFT_FIELD_ANSWER), model_score,
-                    t->kl_state, p->advantage[i]);
+                    weft_ppo_home(p, i, WEFT_FIELD_ANSWER), score,
+                    p->t->kl_state, p->advantage[i]);
+}
+
+/* The n samples from i on, which answer one prompt. */
+static int by_group(struct weft_ppo *p, int32_t i, int32_t n,
+                    const struct weft_where *where,
+                    const struct weft_gae_args *args)
+{
+    struct weft_group_args group = {
+        .kind = weft_run_algorithm(&p->t->config)->group, .reward = *args};
+    struct weft_group_sample *sample = weft_alloc((size_t) n, sizeof *sample);
+    if (!sample)
+        return weft_err_nomem(p->err, "advantages",
+                              (size_t) n * sizeof *sample);
+    group.reward.sample = i;
+    for (int32_t k = 0; k < n; k++) {
+        sample[k] = (struct weft_group_sample){
+            .rollout = weft_ppo_home(p, i + k, WEFT_FIELD_ROLLOUT),
+            .ref = weft_ppo_home(p, i + k, WEFT_FIELD_LOGP),
+            .score = weft_ppo_home(p, i + k, WEFT_FIELD_ANSWER),
+            .advantage = p->advantage[i + k]};
+        list_scores(p, i + k, sample[k].model_score);
+    }
+    weft_insert_group_advantage(p->t->seq, where, &group, n, sample,
+                                p->t->kl_state, NULL);
+    weft_free(sample);
     return 0;
 }
 
@@ -199,7 +237,7 @@ static int advantages(struct weft_ppo *p)
                                .layer = -1};
     struct weft_gae_args args = {
         .gamma = c->ppo.gamma,
-        .lambda = c->ppo.lambda,
+        .lambda = p->field[WEFT_FIELD_VALUE] >= 0 ? c->ppo.lambda : 1,
         .kl = c->ppo.kl_place == WEFT_KL_IN_REWARD
                 ? (enum weft_kl) c->ppo.kl_kind
                 : WEFT_KL_NONE,
@@ -213,7 +251,13 @@ static int advantages(struct weft_ppo *p)
                 c->reward[t->flow.role[r].index].weight;
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
     for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = advantage(p, i, &where, &args);
+        rc = begin_advantage(p, i, &where);
+    bool groups = weft_run_algorithm(c)->advantage == WEFT_BY_GROUPS;
+    int32_t each = c->rollout.samples_per_prompt;
+    for (int32_t i = 0; i < p->n && !rc && !groups; i++)
+        by_tokens(p, i, &where, &args);
+    for (int32_t i = 0; i < p->n && !rc && groups; i += each)
+        rc = by_group(p, i, each, &where, &args);
     if (rc)
         return rc;
     weft_insert_moments(t->seq, &where, c->ppo.whiten_advantages, p->n,

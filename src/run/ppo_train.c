@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "run/fuse.h"
+#include "run/plan_needs.h"
 #include "run/ppo.h"
 
 /* An optimizer step in progress. */
@@ -81,7 +82,8 @@ static int training_init(struct weft_ppo *p, int32_t call,
                 .loss = {.loss = u->loss,
                          .inv_temperature = weft_ppo_inv_temperature(c),
                          .value_clip = c->ppo.value_clip,
-                         .policy = {.clip_low = c->ppo.clip_low,
+                         .policy = {.kind = weft_run_algorithm(c)->policy,
+                                    .clip_low = c->ppo.clip_low,
                                     .clip_high = c->ppo.clip_high,
                                     .dual_clip = c->ppo.dual_clip,
                                     .entropy_coef = c->ppo.entropy_coef,

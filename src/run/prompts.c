@@ -36,7 +36,7 @@ static int limit_prompt(const struct weft_trainer *t,
 {
     const struct weft_config *c = &t->config;
     int32_t room = t->model[0].arch.shape.max_positions;
-    bool ppo = c->algorithm == WEFT_ALGO_PPO, model;
+    bool ppo = weft_config_generates(c), model;
     if (ppo)
         room -= c->rollout.max_new_tokens;
     model = ppo && room > 0 && room < c->data.max_prompt_tokens;
@@ -146,7 +146,7 @@ static int encode_row(struct weft_trainer *t, size_t i,
                       struct weft_run_prompt *p, bool *keep_out,
                       struct weft_err *err)
 {
-    bool sft = t->config.algorithm == WEFT_ALGO_SFT;
+    bool sft = !weft_config_generates(&t->config);
     struct weft_row row;
     *p = (struct weft_run_prompt){.row = i};
     *keep_out = true;
@@ -254,7 +254,7 @@ static bool wants_labels(const struct weft_config *c)
 int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    bool sft = c->algorithm == WEFT_ALGO_SFT;
+    bool sft = !weft_config_generates(c);
     struct weft_dataset_keys keys = {
         .prompt = c->data.prompt_key,
         .response = c->data.response_key,

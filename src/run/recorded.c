@@ -51,8 +51,8 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
     if (!rc)
         rc = weft_trainer_create_tiles(d, err);
     for (int32_t i = 0; i < d->recorded->iterations && !rc; i++) {
-        rc = d->config.algorithm == WEFT_ALGO_PPO ? weft_ppo_iteration(d, err)
-                                                  : weft_sft_step(d, err);
+        rc = weft_config_generates(&d->config) ? weft_ppo_iteration(d, err)
+                                               : weft_sft_step(d, err);
         d->iteration++;
     }
     return rc ? rc : weft_recording_status(out, err);
@@ -86,7 +86,7 @@ static void fill_batch(struct weft_config *c)
     int64_t each = c->rollout.samples_per_prompt;
     int64_t n = c->rollout.prompts * each, parts = c->ppo.mini_batches;
     c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
-    if (c->algorithm == WEFT_ALGO_PPO)
+    if (weft_config_generates(c))
         c->rollout.prompts = (int32_t) weft_ceil_div(
             parts * fill_groups(weft_ceil_div(n, parts), groups), each);
 }

@@ -222,9 +222,8 @@ static int check_positions(const struct weft_trainer *t, struct weft_err *err)
     const struct weft_config *c = &t->config;
     int32_t limit = t->model[0].arch.shape.max_positions;
     int32_t longest = t->max_prompt
-                    + (c->algorithm == WEFT_ALGO_PPO
-                           ? c->rollout.max_new_tokens
-                           : 0);
+                    + (weft_config_generates(c) ? c->rollout.max_new_tokens
+                                                : 0);
     if (longest > limit)
         return weft_err_set(err, WEFT_EINVAL,
                             "texts of up to %d tokens exceed the actor's %d "
@@ -305,7 +304,7 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     int rc = read_data(t, err);
-    if (!rc && c->algorithm == WEFT_ALGO_PPO && weft_world_rank() == 0)
+    if (!rc && weft_config_generates(c) && weft_world_rank() == 0)
         rc = weft_rewards_open(c->reward, c->n_rewards, &t->rewards, err);
     rc = weft_world_agree(rc, err);
     if (!rc && weft_world_size() > 1)

@@ -177,7 +177,7 @@ int weft_verify_plan(const struct weft_verify_row *row, struct weft_plan *out,
                                     .n_devices = row->devices};
     struct weft_dataflow flow;
     int n = 0;
-    weft_flow_ppo(
+    weft_ppo.flow(
         &(struct weft_flow_needs){.reference = true, .n_rewards = 1}, &flow);
     needs.flow = &flow;
     *out = (struct weft_plan){

@@ -24,7 +24,7 @@ static struct weft_call_time *of(const struct weft_dataflow *flow,
 static void test_times_of_spans(void)
 {
     struct weft_dataflow flow;
-    weft_flow_ppo(
+    weft_ppo.flow(
         &(struct weft_flow_needs){.reference = true, .n_rewards = 1}, &flow);
     struct weft_call_time time[WEFT_MAX_CALLS] = {{0}};
     *of(&flow, time, "actor_generate") = span(10, 18, 4);

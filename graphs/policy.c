@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the graphs of policy-gradient methods share: the policy generates,
+ * frozen models infer, advantages follow from their scores. */
+#include "graphs/policy.h"
+
+#include <stdio.h>
+
+/* Adds reward models, each a role with a call of its own. Returns what they
+ * write. */
+static uint32_t add_rewards(const struct weft_flow_needs *needs,
+                            uint32_t rollout, struct weft_dataflow *out)
+{
+    uint32_t scores = 0;
+    for (int32_t i = 0; i < needs->n_rewards; i++) {
+        char role[WEFT_MAX_NAME] = "reward", call[WEFT_MAX_NAME],
+             field[WEFT_MAX_NAME] = "score";
+        if (i > 0) {
+            snprintf(role, sizeof role, "reward_%d", (int) i + 1);
+            snprintf(field, sizeof field, "score %d", (int) i + 1);
+        }
+        snprintf(call, sizeof call, "%.20s_infer", role);
+        int32_t r = weft_flow_role(out, role, false, true);
+        out->role[r].index = needs->reward[i];
+        uint32_t score = weft_flow_bit(
+            weft_flow_field(out, field, WEFT_FIELD_SCORE));
+        weft_flow_call(out, call, WEFT_INFER, r, rollout, score);
+        scores |= score;
+    }
+    return scores;
+}
+
+static uint32_t field(struct weft_dataflow *out, const char *name,
+                      enum weft_field_type type)
+{
+    return weft_flow_bit(weft_flow_field(out, name, type));
+}
+
+void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
+                      struct weft_dataflow *out)
+{
+    weft_flow_init(out);
+    int32_t actor = weft_flow_role(out, "actor", true, false), critic = -1;
+    uint32_t rollout = field(out, "rollout", WEFT_FIELD_ROLLOUT);
+    uint32_t answer = field(out, "rewards", WEFT_FIELD_ANSWER);
+    uint32_t advantage = field(out, "advantages", WEFT_FIELD_ADVANTAGE);
+    uint32_t ref = 0, value = 0;
+    if (has_critic) {
+        critic = weft_flow_role(out, "critic", true, true);
+        value = field(out, "values", WEFT_FIELD_VALUE);
+    }
+    weft_flow_call(out, "actor_generate", WEFT_GENERATE, actor, 0, rollout);
+    uint32_t scores = add_rewards(needs, rollout, out);
+    if (needs->reference) {
+        int32_t r = weft_flow_role(out, "reference", false, false);
+        ref = field(out, "reference log-probs", WEFT_FIELD_LOGP);
+        weft_flow_call(out, "ref_infer", WEFT_INFER, r, rollout, ref);
+    }
+    if (has_critic)
+        weft_flow_call(out, "critic_infer", WEFT_INFER, critic, rollout,
+                       value);
+    weft_flow_call(out, "reward", WEFT_STEP, -1, rollout, answer);
+    weft_flow_call(out, "advantage", WEFT_STEP, -1,
+                   rollout | answer | scores | ref | value, advantage);
+    weft_flow_call(out, "actor_train", WEFT_TRAIN, actor,
+                   rollout | advantage | (needs->kl_in_loss ? ref : 0), 0);
+    if (has_critic)
+        weft_flow_call(out, "critic_train", WEFT_TRAIN, critic,
+                       rollout | value | advantage, 0);
+}
+
+void weft_flow_no_critic(const struct weft_flow_needs *needs,
+                         struct weft_dataflow *out)
+{
+    weft_flow_policy(needs, false, out);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph that policy-gradient methods are variants of. */
+#ifndef WEFT_GRAPHS_POLICY_H
+#define WEFT_GRAPHS_POLICY_H
+
+#include "graphs/algorithms.h"
+
+void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
+                      struct weft_dataflow *out);
+void weft_flow_no_critic(const struct weft_flow_needs *needs,
+                         struct weft_dataflow *out);
+
+#endif
