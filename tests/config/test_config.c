@@ -362,7 +362,7 @@ static void test_config_sft(void)
     CHECK_FAILS(parse(SFT "reward: [gsm8k]\n", 0, NULL), WEFT_EINVAL, err,
                 "'reward' is not a key of algorithm sft");
     CHECK_FAILS(parse("algorithm: dpo\n", 0, NULL), WEFT_EINVAL, err,
-                "'algorithm' must be ppo or sft, not 'dpo'");
+                "reinforce_pp_baseline, gspo or cispo, not 'dpo'");
 }
 
 static void test_config_override(void)

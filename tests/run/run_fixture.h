@@ -168,6 +168,25 @@ static inline const char *fixture_plan(const struct fixture *f,
 }
 
 /* Hash over both models' masters and moments in a checkpoint. */
+static inline struct weft_hash fixture_hash_of(const struct fixture *f,
+                                               const char *name,
+                                               int iteration, size_t n,
+                                               const char *const *file)
+{
+    struct weft_hash hash[8];
+    struct weft_err err;
+    for (size_t i = 0; i < n; i++) {
+        char path[768];
+        uint64_t bytes;
+        snprintf(path, sizeof path,
+                 "%s/%s/checkpoints/iteration-%06d/%s.safetensors", f->dir,
+                 name, iteration, file[i]);
+        REQUIRE_OK(weft_hash_file(path, &hash[i], &bytes, &err), err);
+        REQUIRE(bytes > 1000);
+    }
+    return weft_hash128(hash, n * sizeof hash[0]);
+}
+
 static inline struct weft_hash fixture_hash(const struct fixture *f,
                                             const char *name, int iteration)
 {
@@ -177,18 +196,7 @@ static inline struct weft_hash fixture_hash(const struct fixture *f,
                                        "optimizer/actor/exp_avg_sq",
                                        "optimizer/critic/exp_avg",
                                        "optimizer/critic/exp_avg_sq"};
-    struct weft_hash hash[WEFT_COUNT(file)];
-    struct weft_err err;
-    for (size_t i = 0; i < WEFT_COUNT(file); i++) {
-        char path[768];
-        uint64_t bytes;
-        snprintf(path, sizeof path,
-                 "%s/%s/checkpoints/iteration-%06d/%s.safetensors", f->dir,
-                 name, iteration, file[i]);
-        REQUIRE_OK(weft_hash_file(path, &hash[i], &bytes, &err), err);
-        REQUIRE(bytes > 1000);
-    }
-    return weft_hash128(hash, sizeof hash);
+    return fixture_hash_of(f, name, iteration, WEFT_COUNT(file), file);
 }
 
 #endif

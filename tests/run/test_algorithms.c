@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every algorithm that generates: the table agrees with the configuration's
+ * words, layouts give the same bits, different algorithms different ones. */
+#include "run/plan_needs.h"
+#include "run/run_config.h"
+#include "run_fixture.h"
+
+static struct fixture fixture;
+
+/* As the fixture's, without what only PPO has. */
+static const char yaml[] =
+    "seed: 5\n"
+    "run_dir: unset\n"
+    "iterations: 2\n"
+    "data: {path: prompts.jsonl}\n"
+    "model: {actor: model}\n"
+    "reward: [{type: callback, name: low}]\n"
+    "rollout: {prompts: 3, samples_per_prompt: 4, max_new_tokens: 9}\n"
+    "ppo: {epochs: 2, mini_batches: 2}\n"
+    "actor: {lr: 1e-3}\n"
+    "train: {micro_batch_tokens: 64}\n"
+    "checkpoint: {every: 0, dtype: f32}\n";
+
+static const char *word_of(const struct weft_algorithm *a)
+{
+    static char word[64];
+    snprintf(word, sizeof word, "algorithm=%s", a->name);
+    return word;
+}
+
+static struct weft_hash run(const struct weft_algorithm *a, int k,
+                            const char *const *layout)
+{
+    char name[64];
+    const char *word[8] = {word_of(a)};
+    for (int i = 0; layout[i]; i++)
+        word[i + 1] = layout[i];
+    snprintf(name, sizeof name, "%s-%d", a->name, k);
+    struct weft_trainer *t = fixture_open(&fixture, name, word);
+    fixture_steps(t, 2);
+    CHECK_INT(weft_trainer_iteration(t), 2);
+    weft_trainer_close(t);
+    const char *const file[] = {"actor/model", "optimizer/actor/exp_avg"};
+    return fixture_hash_of(&fixture, name, 2, 2, file);
+}
+
+static void test_layouts(void)
+{
+    static const char *const layout[][6] = {
+        {"runtime.devices=1"},
+        {"runtime.devices=4", "layout=dp2pp2,zero=2", "rollout.slots=2"},
+        {"runtime.devices=4", "layout=tp2pp2,recompute",
+         "runtime.place=device"},
+        {"runtime.devices=3", "layout=dp2", "train.micro_batch_tokens=32",
+         "rollout.chunk_tokens=2"}};
+    struct weft_err err;
+    struct weft_hash seen[16];
+    int n_seen = 0;
+    fixture_make(&fixture);
+    REQUIRE_OK(weft_file_write(fixture.config, yaml, sizeof yaml - 1, &err),
+               err);
+    for (int i = 0; weft_algorithm_get(i); i++) {
+        const struct weft_algorithm *a = weft_algorithm_get(i);
+        if (a == &weft_sft || a == &weft_ppo) /* other tests' */
+            continue;
+        struct weft_hash one = run(a, 0, layout[0]);
+        for (int k = 1; k < (int) WEFT_COUNT(layout); k++)
+            CHECK(weft_hash_equal(one, run(a, k, layout[k])));
+        for (int k = 0; k < n_seen; k++)
+            CHECK(!weft_hash_equal(one, seen[k]));
+        seen[n_seen++] = one;
+    }
+    CHECK_INT(n_seen, 7);
+}
+
+/* The configuration's words are the table's names, in order, and each graph
+ * stands. */
+static void test_table(void)
+{
+    struct weft_err err;
+    struct weft_dataflow flow;
+    const struct weft_algorithm *a;
+    int n = 0;
+    for (; (a = weft_algorithm_get(n)) != NULL; n++) {
+        struct weft_config c = {.algorithm = (enum weft_algorithm_id) n};
+        CHECK_STR(weft_config_algorithm(&c), a->name);
+        CHECK_INT(weft_config_groups(&c),
+                  weft_config_generates(&c)
+                      && a->advantage == WEFT_BY_GROUPS);
+        for (int k = 0; k < 8; k++) {
+            a->flow(&(struct weft_flow_needs){.reference = k & 1,
+                                              .kl_in_loss = k & 2,
+                                              .n_rewards = k & 4 ? 3 : 0},
+                    &flow);
+            REQUIRE_OK(weft_flow_check(&flow, &err), err);
+        }
+    }
+    CHECK_INT(n, WEFT_N_ALGOS);
+}
+
+static void refused(const char *algorithm, const char *word, const char *part)
+{
+    struct weft_err err;
+    struct weft_config c;
+    const char *all[] = {algorithm, word};
+    CHECK_FAILS(weft_run_config_read(fixture.config, 2, all, &c, &err),
+                WEFT_EINVAL, err, part);
+}
+
+static void test_refused(void)
+{
+    refused("algorithm=grpo", "rollout.samples_per_prompt=1",
+            "compares the responses to a prompt: "
+            "'rollout.samples_per_prompt' must be at least 2");
+    refused("algorithm=gspo", "model.critic=x",
+            "'model.critic' is not a key of algorithm gspo");
+    refused("algorithm=rloo", "ppo.lambda=1",
+            "'ppo.lambda' is not a key of algorithm rloo");
+    refused("algorithm=cispo", "ppo.gamma=0.9",
+            "'ppo.gamma' is not a key of algorithm cispo");
+    refused("algorithm=grop", "seed=1", "'algorithm' must be ppo");
+    fixture_remove(&fixture);
+}
+
+WEFT_TESTS("run/algorithms", {"test_table", test_table},
+           {"test_layouts", test_layouts}, {"test_refused", test_refused})
