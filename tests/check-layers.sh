@@ -27,6 +27,8 @@ put src/schedule/local.mk 'schedule_sources = %D%/rule.c'
 put src/kern/add_cpu.c "$spdx" '#include "base/err.h"' \
     '#include "model/hf.h"' '#include "../base/err.h"' \
     'void weft_k_add(void);' 'void weft_k_add(void)' '{' '}'
+put tests/extra.h "$spdx"
+put tests/local.mk 'EXTRA_DIST ='
 put src/base/file.c "$spdx" 'void f(void) {' 'rmdir("a");' '}'
 put src/base/file_remove.c "$spdx" 'void g(void) {' 'rmdir("a");' '}'
 put src/rt/tile.h "$spdx" 'struct starpu_task;'
@@ -56,6 +58,7 @@ expect 'src/schedule/search/rule.c: not in src/schedule/local.mk'
 expect 'src/kern/add_cpu.c:3: kern must not know "model/hf.h"'
 expect 'src/kern/add_cpu.c:4: includes "../base/err.h"'
 expect 'src/kern/add_cpu.c: no test'
+expect 'tests/extra.h: not in tests/local.mk'
 expect 'src/base/file.c:3: removes folders'
 expect 'src/rt/tile.h:2: names StarPU or MPI'
 expect 'graphs/ppo.c:2: graphs must not know "kern/kern.h"'
