@@ -29,6 +29,7 @@ nobase_dist_doc_DATA += \
 	%D%/quickstart/model/model.safetensors \
 	%D%/quickstart/model/tokenizer.json \
 	%D%/quickstart/model/tokenizer_config.json \
+	%D%/quickstart/grpo.yaml \
 	%D%/quickstart/ppo.yaml \
 	%D%/quickstart/prompts.jsonl \
 	%D%/quickstart/sft.jsonl \
