@@ -34,14 +34,14 @@ struct part {
     int32_t n;
 };
 
-static struct part part_begin(const struct weft_ppo *p, int32_t i,
+static struct part part_begin(const struct weft_iteration *p, int32_t i,
                               enum column c)
 {
     const struct weft_sample *s = &p->sample[i];
     static const enum weft_field_type type[N_COLUMNS] = {
         WEFT_FIELD_ROLLOUT, WEFT_FIELD_ROLLOUT, WEFT_FIELD_LOGP,
         WEFT_FIELD_VALUE, WEFT_FIELD_ADVANTAGE};
-    struct part part = {.tile = weft_ppo_home(p, i, type[c]),
+    struct part part = {.tile = weft_iteration_home(p, i, type[c]),
                         .n = s->n_total - s->n_prompt};
     if (!part.tile)
         return part;
@@ -85,7 +85,7 @@ static void add_values(struct weft_string *t, enum column c,
 }
 
 /* Adds a column's digest over all samples in index order, then of each. */
-static int add_column(struct weft_string *t, const struct weft_ppo *p,
+static int add_column(struct weft_string *t, const struct weft_iteration *p,
                       enum column c)
 {
     bool values = p->t->config.digest == WEFT_DIGEST_VALUES;
@@ -122,7 +122,7 @@ static int add_column(struct weft_string *t, const struct weft_ppo *p,
 
 /* Adds the bits of the steps' gradient norms. */
 static void add_norms(struct weft_string *t, const char *name,
-                      const struct weft_ppo_update *u)
+                      const struct weft_iteration_update *u)
 {
     weft_string_addf(t, ",\n \"%s_grad_norms\": [", name);
     for (int32_t i = 0; i < u->n_norms; i++) {
@@ -137,7 +137,7 @@ static void add_norms(struct weft_string *t, const char *name,
     weft_string_add(t, "]");
 }
 
-int weft_digest_write(const struct weft_ppo *p)
+int weft_digest_write(const struct weft_iteration *p)
 {
     const struct weft_config *config = &p->t->config;
     int64_t iteration = p->iteration + 1;

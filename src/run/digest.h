@@ -7,11 +7,11 @@
 #ifndef WEFT_RUN_DIGEST_H
 #define WEFT_RUN_DIGEST_H
 
-#include "run/ppo.h"
+#include "run/iteration.h"
 
 /* Writes the file of the finished iteration if the key `digest` asks for it.
  * Waits for the samples' tiles. Errors: those of base/file.h. */
-int weft_digest_write(const struct weft_ppo *p);
+int weft_digest_write(const struct weft_iteration *p);
 
 /* Path of an iteration's file (from 1). Caller frees; NULL: no memory. */
 char *weft_digest_path(const char *run_dir, int64_t iteration);

@@ -17,12 +17,12 @@ run_sources = \
 	%D%/memory_check.c \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/play.c %D%/play.h \
-	%D%/ppo.c %D%/ppo.h \
-	%D%/ppo_infer.c \
-	%D%/ppo_metrics.c \
-	%D%/ppo_reward.c \
-	%D%/ppo_times.c \
-	%D%/ppo_train.c \
+	%D%/iteration.c %D%/iteration.h \
+	%D%/iteration_infer.c \
+	%D%/iteration_metrics.c \
+	%D%/iteration_reward.c \
+	%D%/iteration_times.c \
+	%D%/iteration_train.c \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/renderer.c %D%/renderer.h \

@@ -478,7 +478,7 @@ static void write_trace(struct weft_trainer *t)
 
 void weft_trainer_release_tiles(struct weft_trainer *t)
 {
-    weft_ppo_forget(t);
+    weft_iteration_forget(t);
     weft_seq_free(t->seq);
     weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
@@ -492,7 +492,7 @@ void weft_trainer_close(struct weft_trainer *t)
 {
     if (!t)
         return;
-    weft_ppo_forget(t);
+    weft_iteration_forget(t);
     write_trace(t);
     weft_run_dir_undo(t); /* before the runtime ends, which writes there */
     weft_trainer_release_tiles(t);

@@ -83,7 +83,8 @@ struct weft_trainer {
         *log; /* notes what is inserted; NULL: nobody asks */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
     struct weft_fuse *fuse; /* schedules of fused training; run/fuse.h */
-    struct weft_ppo *next;  /* next iteration if its generation has begun */
+    struct weft_iteration
+        *next; /* next iteration if its generation has begun */
 
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
@@ -135,9 +136,9 @@ void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);
 struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps);
 
-int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err);
+int weft_iteration_run(struct weft_trainer *t, struct weft_err *err);
 /* Frees the next iteration, if its generation has begun. */
-void weft_ppo_forget(struct weft_trainer *t);
+void weft_iteration_forget(struct weft_trainer *t);
 int weft_sft_step(struct weft_trainer *t, struct weft_err *err);
 
 #endif

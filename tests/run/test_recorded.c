@@ -2,7 +2,7 @@
 /* A recorded run has the tasks and tiles of the run that was executed, one by
  * one; and what it says of open tasks bounds what there were. ranks.sh runs
  * it on several ranks, each of which compares its own. */
-#include "run/ppo.h"
+#include "run/iteration.h"
 #include "run/recorded.h"
 #include "run_fixture.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "graphs/algorithms.h"
-#include "run/ppo.h"
+#include "run/iteration.h"
 #include "run_fixture.h"
 
 static struct weft_call_time span(double first, double last, double busy)
@@ -34,8 +34,8 @@ static void test_times_of_spans(void)
     *of(&flow, time, "actor_train") = span(24, 30, 5);
     *of(&flow, time, "critic_train") = span(23, 41, 6);
     struct weft_span rewards = {20, 23};
-    struct weft_ppo_times t;
-    weft_ppo_times_get(&flow, time, &rewards, &t);
+    struct weft_iteration_times t;
+    weft_iteration_times_get(&flow, time, &rewards, &t);
     CHECK(t.gen == 8 && t.gen_work == 4);
     CHECK(t.ref == 7 && t.values == 7);
     CHECK(t.reward == 3);
@@ -47,7 +47,7 @@ static void test_times_of_spans(void)
     of(&flow, time, "ref_infer")->hidden_s = 0.5;
     of(&flow, time, "reward_infer")->restore_s = 4;
     of(&flow, time, "reward_infer")->hidden_s = 2.5;
-    weft_ppo_times_get(&flow, time, &rewards, &t);
+    weft_iteration_times_get(&flow, time, &rewards, &t);
     CHECK(t.offload == 6 && t.hidden == 3);
     CHECK(t.ref == 7 && t.reward == 3); /* restoring is no part of them */
     /* Reward models before, during and around the host's rewards. */
@@ -55,15 +55,15 @@ static void test_times_of_spans(void)
         {14, 19, 8}, {14, 21, 9}, {21, 22, 3}, {19, 25, 6}, {22, 26, 6}};
     for (size_t i = 0; i < WEFT_COUNT(model); i++) {
         *of(&flow, time, "reward_infer") = span(model[i][0], model[i][1], 1);
-        weft_ppo_times_get(&flow, time, &rewards, &t);
+        weft_iteration_times_get(&flow, time, &rewards, &t);
         CHECK(t.reward == model[i][2]);
     }
     /* Only the critic trains while it warms up; or nothing ran at all. */
     *of(&flow, time, "actor_train") = (struct weft_call_time){.n_tasks = 0};
-    weft_ppo_times_get(&flow, time, &rewards, &t);
+    weft_iteration_times_get(&flow, time, &rewards, &t);
     CHECK(t.update_actor == 0 && t.step == 31);
     memset(time, 0, sizeof time);
-    weft_ppo_times_get(&flow, time, &(struct weft_span){0, 0}, &t);
+    weft_iteration_times_get(&flow, time, &(struct weft_span){0, 0}, &t);
     CHECK(t.step == 0 && t.gen == 0 && t.reward == 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mini-batches submitted a few at a time: how many tasks are held, and that
  * the bits stay. */
-#include "run/ppo.h"
+#include "run/iteration.h"
 #include "run_fixture.h"
 
 enum { SAMPLES = 50, EPOCHS = 5, MINI_BATCHES = SAMPLES * EPOCHS };

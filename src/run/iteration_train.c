@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "run/fuse.h"
 #include "run/plan_needs.h"
-#include "run/ppo.h"
+#include "run/iteration.h"
 
 /* An optimizer step in progress. */
 struct one_step {
@@ -19,10 +19,10 @@ struct one_step {
 
 /* One model's training calls. */
 struct training {
-    struct weft_ppo *p;
+    struct weft_iteration *p;
     struct weft_run_model *model;
     bool policy; /* or it learns values */
-    struct weft_ppo_update *update;
+    struct weft_iteration_update *update;
     struct weft_g_train train;     /* what all steps have in common */
     uint32_t *order;               /* (n) samples in the epoch's order */
     struct weft_pack_sample *pack; /* (n) in that order */
@@ -56,13 +56,13 @@ static enum weft_loss loss_of(const struct weft_run_model *m)
     return m->arch.shape.scalar_head ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY;
 }
 
-static int training_init(struct weft_ppo *p, int32_t call,
+static int training_init(struct weft_iteration *p, int32_t call,
                          struct training *out)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
     struct weft_run_model *model = &t->model[t->flow.call[call].role];
-    struct weft_ppo_update *u = &p->update[model->role];
+    struct weft_iteration_update *u = &p->update[model->role];
     bool fused = c->train.intra_stage_fusion, policy = model->role == 0;
     int32_t joined = fused ? c->train.joined_mini_batches : 1;
     size_t n = (size_t) p->n, epochs = (size_t) c->ppo.epochs;
@@ -80,7 +80,7 @@ static int training_init(struct weft_ppo *p, int32_t call,
                 .order = &t->order_of_tasks,
                 .copies = p->copies,
                 .loss = {.loss = u->loss,
-                         .inv_temperature = weft_ppo_inv_temperature(c),
+                         .inv_temperature = weft_iteration_inv_temperature(c),
                          .value_clip = c->ppo.value_clip,
                          .policy = {.kind = weft_run_algorithm(c)->policy,
                                     .clip_low = c->ppo.clip_low,
@@ -123,7 +123,7 @@ static void training_release(struct training *r)
 /* Sets the tiles and numbers of the step's samples that its tasks read. */
 static void fill_pack(const struct training *r, struct one_step *o)
 {
-    const struct weft_ppo *p = r->p;
+    const struct weft_iteration *p = r->p;
     const struct weft_config *c = &p->t->config;
     enum weft_loss_agg aggregation = r->policy ? c->ppo.aggregation
                                                : WEFT_AGG_TOKEN_MEAN;
@@ -137,9 +137,9 @@ static void fill_pack(const struct training *r, struct one_step *o)
         int32_t k = (int32_t) o->index[i];
         o->pack[i] = (struct weft_pack_sample){
             .rollout = s->rollout,
-            .advantage = weft_ppo_field(p, k, WEFT_FIELD_ADVANTAGE),
-            .value = weft_ppo_field(p, k, WEFT_FIELD_VALUE),
-            .ref = weft_ppo_field(p, k, WEFT_FIELD_LOGP),
+            .advantage = weft_iteration_field(p, k, WEFT_FIELD_ADVANTAGE),
+            .value = weft_iteration_field(p, k, WEFT_FIELD_VALUE),
+            .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
             .weight = weight_of(aggregation, o->n, n_tokens,
@@ -153,7 +153,7 @@ static void fill_pack(const struct training *r, struct one_step *o)
 static int step_begin(struct training *r, int32_t e, int32_t k,
                       struct one_step *o)
 {
-    struct weft_ppo *p = r->p;
+    struct weft_iteration *p = r->p;
     const struct weft_config *c = &p->t->config;
     int32_t parts = c->ppo.mini_batches;
     int32_t a = (int32_t) ((int64_t) p->n * k / parts);
@@ -180,7 +180,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
 
 static void step_end(struct training *r, struct one_step *o)
 {
-    struct weft_ppo_update *u = r->update;
+    struct weft_iteration_update *u = r->update;
     struct weft_g_stats *stats = u->stats + u->n_stats;
     int32_t n_stats;
     weft_g_step_end(o->step, stats, &n_stats, &u->norm[u->n_norms]);
@@ -250,7 +250,7 @@ static int train(struct training r[], int32_t n, bool fused)
 }
 
 /* The policy learns nothing during the critic's warm-up. */
-int weft_ppo_train(struct weft_ppo *p)
+int weft_iteration_train(struct weft_iteration *p)
 {
     const struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
@@ -269,7 +269,7 @@ int weft_ppo_train(struct weft_ppo *p)
     return rc;
 }
 
-void weft_ppo_update_release(struct weft_ppo_update *u)
+void weft_iteration_update_release(struct weft_iteration_update *u)
 {
     for (int32_t i = 0; i < u->n_stats; i++) {
         weft_tile_release(u->stats[i].tile);

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "run/digest.h"
 #include "run/fuse.h"
-#include "run/ppo.h"
+#include "run/iteration.h"
 
 /* Sums of a training call's statistics, and of its first step alone. */
 struct sums {
@@ -25,9 +25,10 @@ static bool is_maximum(enum weft_loss loss, int32_t k)
 }
 
 /* Adds entries [from, to) of the update's statistics, by sample index. */
-static int add_stats(const struct weft_ppo *p,
-                     const struct weft_ppo_update *u, enum weft_loss loss,
-                     int32_t from, int32_t to, double *sum)
+static int add_stats(const struct weft_iteration *p,
+                     const struct weft_iteration_update *u,
+                     enum weft_loss loss, int32_t from, int32_t to,
+                     double *sum)
 {
     int32_t n_stats = weft_loss_n_stats(loss);
     size_t row = (size_t) n_stats;
@@ -53,9 +54,9 @@ static int add_stats(const struct weft_ppo *p,
 
 /* Sums an update's statistics, one epoch after another: a sample has one entry
  * per epoch, and add_stats() takes one entry of each sample. */
-static int sum_update(const struct weft_ppo *p,
-                      const struct weft_ppo_update *u, enum weft_loss loss,
-                      struct sums *out)
+static int sum_update(const struct weft_iteration *p,
+                      const struct weft_iteration_update *u,
+                      enum weft_loss loss, struct sums *out)
 {
     *out = (struct sums){{0}, {0}};
     int32_t from = 0, seen = 0;
@@ -71,7 +72,7 @@ static int sum_update(const struct weft_ppo *p,
     return rc;
 }
 
-static double mean_norm(const struct weft_ppo_update *u)
+static double mean_norm(const struct weft_iteration_update *u)
 {
     double sum = 0;
     for (int32_t i = 0; i < u->n_norms; i++) {
@@ -90,11 +91,12 @@ struct columns {
     struct weft_k_moments values, returns; /* per token */
 };
 
-static void read_sample(const struct weft_ppo *p, int32_t i,
+static void read_sample(const struct weft_iteration *p, int32_t i,
                         struct columns *c)
 {
-    struct weft_tile *advantage = weft_ppo_home(p, i, WEFT_FIELD_ADVANTAGE);
-    struct weft_tile *values = weft_ppo_home(p, i, WEFT_FIELD_VALUE);
+    struct weft_tile *advantage = weft_iteration_home(p, i,
+                                                      WEFT_FIELD_ADVANTAGE);
+    struct weft_tile *values = weft_iteration_home(p, i, WEFT_FIELD_VALUE);
     const struct weft_advantage *a = weft_tile_acquire(advantage, WEFT_READ);
     c->score[i] = a->raw_score;
     c->reward[i] = a->reward_sum;
@@ -124,7 +126,7 @@ static void set3(struct weft_metrics *m, const char *tag, double mean,
 /* Warns if all scores are equal: nothing can be learned from them, and usually
  * the reward finds no answer in any response. It warns again only after scores
  * have differed. */
-static void warn_equal_scores(const struct weft_ppo *p,
+static void warn_equal_scores(const struct weft_iteration *p,
                               const struct columns *c)
 {
     bool equal = p->n > 1;
@@ -138,7 +140,8 @@ static void warn_equal_scores(const struct weft_ppo *p,
     p->t->scores_were_equal = equal;
 }
 
-static void report_samples(const struct weft_ppo *p, const struct columns *c)
+static void report_samples(const struct weft_iteration *p,
+                           const struct columns *c)
 {
     struct weft_metrics *m = p->t->metrics;
     const struct weft_config *config = &p->t->config;
@@ -178,8 +181,8 @@ static void report_samples(const struct weft_ppo *p, const struct columns *c)
     }
 }
 
-static int report_values(const struct weft_ppo *p,
-                         const struct weft_ppo_update *u)
+static int report_values(const struct weft_iteration *p,
+                         const struct weft_iteration_update *u)
 {
     struct weft_metrics *m = p->t->metrics;
     struct sums s;
@@ -195,8 +198,8 @@ static int report_values(const struct weft_ppo *p,
     return 0;
 }
 
-static int report_policy(const struct weft_ppo *p,
-                         const struct weft_ppo_update *u)
+static int report_policy(const struct weft_iteration *p,
+                         const struct weft_iteration_update *u)
 {
     struct weft_metrics *m = p->t->metrics;
     const struct weft_config *c = &p->t->config;
@@ -223,12 +226,12 @@ static int report_policy(const struct weft_ppo *p,
 }
 
 /* A role that was not trained in this iteration has no norms. */
-static int report_updates(const struct weft_ppo *p)
+static int report_updates(const struct weft_iteration *p)
 {
     struct weft_metrics *m = p->t->metrics;
     int rc = 0;
     for (int32_t r = 0; r < p->t->flow.n_roles && !rc; r++) {
-        const struct weft_ppo_update *u = &p->update[r];
+        const struct weft_iteration_update *u = &p->update[r];
         const char *role = p->t->flow.role[r].name;
         if (u->n_norms == 0)
             continue;
@@ -248,15 +251,16 @@ static bool offloads(const struct weft_trainer *t)
     return any;
 }
 
-static void report_times(const struct weft_ppo *p, const struct columns *c)
+static void report_times(const struct weft_iteration *p,
+                         const struct columns *c)
 {
     struct weft_rt *rt = p->t->rt;
     struct weft_metrics *m = p->t->metrics;
     double turn = weft_clock_s() - p->start_s;
     const struct weft_mesh *mesh = &p->t->plan.call[p->t->gen.call].mesh;
-    struct weft_ppo_times s;
+    struct weft_iteration_times s;
     size_t now, peak, total = 0;
-    weft_ppo_times_get(&p->t->flow, p->time, &p->rewards, &s);
+    weft_iteration_times_get(&p->t->flow, p->time, &p->rewards, &s);
     weft_metrics_set(m, "timing_s/gen", s.gen);
     weft_metrics_set(m, "timing_s/reward", s.reward);
     weft_metrics_set(m, "timing_s/ref", s.ref);
@@ -290,7 +294,7 @@ static void report_times(const struct weft_ppo *p, const struct columns *c)
 }
 
 /* Reads the scores of reward models. */
-static void read_model_scores(struct weft_ppo *p)
+static void read_model_scores(struct weft_iteration *p)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     for (int32_t k = 0; k < p->n_calls; k++) {
@@ -307,7 +311,8 @@ static void read_model_scores(struct weft_ppo *p)
     }
 }
 
-static int write_samples(const struct weft_ppo *p, const struct columns *c)
+static int write_samples(const struct weft_iteration *p,
+                         const struct columns *c)
 {
     const struct weft_config *config = &p->t->config;
     int32_t n = config->samples_kept < 0 || config->samples_kept > p->n
@@ -318,7 +323,7 @@ static int write_samples(const struct weft_ppo *p, const struct columns *c)
     if (!record)
         return weft_err_nomem(p->err, "samples", (size_t) n * sizeof *record);
     for (int32_t i = 0; i < n; i++) {
-        const struct weft_ppo_text *text = &p->text[i];
+        const struct weft_iteration_text *text = &p->text[i];
         record[i] = (struct weft_sample_record){
             .index = i,
             .prompt = text->prompt,
@@ -337,7 +342,7 @@ static int write_samples(const struct weft_ppo *p, const struct columns *c)
     return rc;
 }
 
-int weft_ppo_report(struct weft_ppo *p)
+int weft_iteration_report(struct weft_iteration *p)
 {
     size_t n = (size_t) p->n;
     double *column = weft_alloc(4 * n, sizeof *column);

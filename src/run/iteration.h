@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One PPO iteration's working state, shared by ppo.c and ppo_metrics.c. */
-#ifndef WEFT_RUN_PPO_H
-#define WEFT_RUN_PPO_H
+/* One iteration's working state, shared by the files iteration*.c. */
+#ifndef WEFT_RUN_ITERATION_H
+#define WEFT_RUN_ITERATION_H
 
 #include "run/trainer.h"
 
 /* Tiles of one sample, by the fields of the dataflow graph; NULL: not there
  * (yet). */
-struct weft_ppo_sample {
+struct weft_iteration_sample {
     struct weft_tile *field[WEFT_MAX_FIELDS]; /* where they are made */
     /* the same at the first place, where rank 0 reads them; borrowed */
     struct weft_tile *home[WEFT_MAX_FIELDS];
@@ -16,7 +16,7 @@ struct weft_ppo_sample {
 };
 
 /* An inference call on samples as they finish. */
-struct weft_ppo_call {
+struct weft_iteration_call {
     int32_t call;
     struct weft_run_model *model;
     int32_t field; /* what it writes */
@@ -29,7 +29,7 @@ struct weft_ppo_call {
 };
 
 /* The text of a sample. */
-struct weft_ppo_text {
+struct weft_iteration_text {
     struct weft_row row;
     struct weft_str prompt, response;
     int32_t n_tokens;
@@ -37,7 +37,7 @@ struct weft_ppo_text {
 };
 
 /* The results of a training call that rank 0 reads. */
-struct weft_ppo_update {
+struct weft_iteration_update {
     struct weft_g_stats *stats; /* (n_stats) of all micro-batches */
     int32_t n_stats;
     struct weft_tile **norm; /* (n_norms) one per optimizer step */
@@ -47,61 +47,65 @@ struct weft_ppo_update {
     enum weft_loss loss;
 };
 
-struct weft_ppo {
+struct weft_iteration {
     struct weft_trainer *t;
     int32_t iteration, n;
-    int32_t field[WEFT_N_FIELD_TYPES]; /* the graph's first of a type; -1 */
-    struct weft_sample *sample;        /* (n) */
-    struct weft_ppo_sample *extra;     /* (n) */
+    int32_t field[WEFT_N_FIELD_TYPES];   /* the graph's first of a type; -1 */
+    struct weft_sample *sample;          /* (n) */
+    struct weft_iteration_sample *extra; /* (n) */
     const struct weft_run_prompt **prompt; /* (n) */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
-    struct weft_tile **advantage;                  /* (n) in index order */
-    struct weft_ppo_update update[WEFT_MAX_ROLES]; /* of trained roles */
-    struct weft_ppo_text *text;       /* (n) from the rewards on */
+    struct weft_tile **advantage; /* (n) in index order */
+    struct weft_iteration_update
+        update[WEFT_MAX_ROLES];       /* of trained roles */
+    struct weft_iteration_text *text; /* (n) from the rewards on */
     double (*part)[WEFT_MAX_REWARDS]; /* (n) unweighted rewards */
     struct weft_g_view policy;        /* weights for generation */
-    struct weft_ppo_call call[WEFT_MAX_CALLS];
+    struct weft_iteration_call call[WEFT_MAX_CALLS];
     int32_t n_calls;
     struct weft_g_copies *copies;
-    double start_s;           /* of the iteration's own turn, see below */
-    struct weft_span rewards; /* weft_ppo_rewards(), on the runtime's clock */
+    double start_s; /* of the iteration's own turn, see below */
+    struct weft_span
+        rewards; /* weft_iteration_rewards(), on the runtime's clock */
     struct weft_call_time time[WEFT_MAX_CALLS]; /* of all ranks */
     struct weft_err *err;
 };
 
 /* A sample's tile in its first field of that type, where it was made or at the
  * first place; NULL: there is none. */
-struct weft_tile *weft_ppo_field(const struct weft_ppo *p, int32_t sample,
-                                 enum weft_field_type type);
-struct weft_tile *weft_ppo_home(const struct weft_ppo *p, int32_t sample,
-                                enum weft_field_type type);
+struct weft_tile *weft_iteration_field(const struct weft_iteration *p,
+                                       int32_t sample,
+                                       enum weft_field_type type);
+struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
+                                      int32_t sample,
+                                      enum weft_field_type type);
 
-float weft_ppo_inv_temperature(const struct weft_config *config);
+float weft_iteration_inv_temperature(const struct weft_config *config);
 
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
-int weft_ppo_calls_init(struct weft_ppo *p);
+int weft_iteration_calls_init(struct weft_iteration *p);
 /* Adds a sample whose generation has ended to the micro-batches of all calls;
  * full micro-batches are submitted. */
-int weft_ppo_calls_add(struct weft_ppo *p, int32_t index);
+int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
 /* Submits the remaining micro-batches, and closes the views of the calls'
  * weights. */
-int weft_ppo_calls_end(struct weft_ppo *p);
-void weft_ppo_calls_release(struct weft_ppo *p);
+int weft_iteration_calls_end(struct weft_iteration *p);
+void weft_iteration_calls_release(struct weft_iteration *p);
 
 /* Submits all epochs and mini-batches of actor and critic: one mini-batch of
  * each alternately, or both fused into one schedule. Waits while more than
  * train.mini_batches_ahead of them have not ended; so the rewards must be
  * computed before. */
-int weft_ppo_train(struct weft_ppo *p);
-void weft_ppo_update_release(struct weft_ppo_update *update);
+int weft_iteration_train(struct weft_iteration *p);
+void weft_iteration_update_release(struct weft_iteration_update *update);
 
 /* Computes the rewards that are not models (rules, programs, callback) and
  * completes the tiles that wait for them. After an error some of these tiles
  * are not completed. */
-int weft_ppo_rewards(struct weft_ppo *p);
-void weft_ppo_texts_release(struct weft_ppo *p);
+int weft_iteration_rewards(struct weft_iteration *p);
+void weft_iteration_texts_release(struct weft_iteration *p);
 
 /* Seconds of one batch of samples. `step` is the time from its first
  * generation task to its last training task. As its generation may run while
@@ -110,20 +114,20 @@ void weft_ppo_texts_release(struct weft_ppo *p);
  * last; `adv` and `gen_work` are the run times of tasks, summed over
  * devices. `offload` is that of the copies that bring offloaded weights back,
  * `hidden` the part of it beside which the same rank ran another call. */
-struct weft_ppo_times {
+struct weft_iteration_times {
     double gen, gen_work, reward, ref, values, adv;
     double update_critic, update_actor, step;
     double offload, hidden;
 };
 /* time: of the batch's calls on all ranks; rewards: when rank 0 computed the
  * rewards. */
-void weft_ppo_times_get(const struct weft_dataflow *flow,
-                        const struct weft_call_time time[WEFT_MAX_CALLS],
-                        const struct weft_span *rewards,
-                        struct weft_ppo_times *out);
+void weft_iteration_times_get(
+    const struct weft_dataflow *flow,
+    const struct weft_call_time time[WEFT_MAX_CALLS],
+    const struct weft_span *rewards, struct weft_iteration_times *out);
 
 /* Sets the trainer's metrics from the tiles of the finished iteration, and
  * writes samples. Call it on rank 0 alone, after the wait for the sequence. */
-int weft_ppo_report(struct weft_ppo *p);
+int weft_iteration_report(struct weft_iteration *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes how long an iteration and its calls took, from its tasks' times. */
-#include "run/ppo.h"
+#include "run/iteration.h"
 
 #include <math.h>
 
@@ -34,10 +34,10 @@ static void join(struct weft_call_time *sum, const struct weft_call_time *t)
 }
 
 /* verl's names, by what calls do and write. */
-void weft_ppo_times_get(const struct weft_dataflow *flow,
-                        const struct weft_call_time time[WEFT_MAX_CALLS],
-                        const struct weft_span *rewards,
-                        struct weft_ppo_times *out)
+void weft_iteration_times_get(
+    const struct weft_dataflow *flow,
+    const struct weft_call_time time[WEFT_MAX_CALLS],
+    const struct weft_span *rewards, struct weft_iteration_times *out)
 {
     struct weft_call_time gen = {0}, score = {0}, ref = {0}, value = {0},
                           steps = {0}, policy = {0}, critic = {0}, train;
@@ -56,7 +56,7 @@ void weft_ppo_times_get(const struct weft_dataflow *flow,
     }
     train = policy;
     join(&train, &critic);
-    *out = (struct weft_ppo_times){
+    *out = (struct weft_iteration_times){
         .gen = length(&gen),
         .gen_work = gen.busy_s,
         .reward = together(&score, rewards),

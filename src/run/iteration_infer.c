@@ -4,10 +4,10 @@
  * micro-batches of its own, which go to its replicas in turn.
  */
 #include "base/alloc.h"
-#include "run/ppo.h"
+#include "run/iteration.h"
 
-static struct weft_where where_of(const struct weft_ppo *p,
-                                  const struct weft_ppo_call *c)
+static struct weft_where where_of(const struct weft_iteration *p,
+                                  const struct weft_iteration_call *c)
 {
     return (struct weft_where){.device = -1,
                                .call = c->call,
@@ -16,15 +16,15 @@ static struct weft_where where_of(const struct weft_ppo *p,
                                .layer = -1};
 }
 
-static int add_call(struct weft_ppo *p, int32_t call)
+static int add_call(struct weft_iteration *p, int32_t call)
 {
     struct weft_trainer *t = p->t;
     const struct weft_flow_call *f = &t->flow.call[call];
-    struct weft_ppo_call *c = &p->call[p->n_calls++];
+    struct weft_iteration_call *c = &p->call[p->n_calls++];
     int32_t field = 0;
     while (!(f->writes & weft_flow_bit(field)))
         field++;
-    *c = (struct weft_ppo_call){
+    *c = (struct weft_iteration_call){
         .call = call,
         .model = &t->model[f->role],
         .field = field,
@@ -36,7 +36,7 @@ static int add_call(struct weft_ppo *p, int32_t call)
 }
 
 /* The call needs its weights no more. */
-static void close_call(struct weft_ppo_call *c)
+static void close_call(struct weft_iteration_call *c)
 {
     if (c->open)
         weft_g_view_close(&c->view);
@@ -45,7 +45,7 @@ static void close_call(struct weft_ppo_call *c)
     c->open = c->begun = false;
 }
 
-int weft_ppo_calls_init(struct weft_ppo *p)
+int weft_iteration_calls_init(struct weft_iteration *p)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     int rc = 0;
@@ -55,7 +55,7 @@ int weft_ppo_calls_init(struct weft_ppo *p)
     return rc;
 }
 
-void weft_ppo_calls_release(struct weft_ppo *p)
+void weft_iteration_calls_release(struct weft_iteration *p)
 {
     for (int32_t k = 0; k < p->n_calls; k++) {
         close_call(&p->call[k]);
@@ -66,7 +66,7 @@ void weft_ppo_calls_release(struct weft_ppo *p)
 
 /* Moves the weights to where the call needs them, before its first
  * micro-batch. */
-static int open_view(struct weft_ppo *p, struct weft_ppo_call *c)
+static int open_view(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     struct weft_where where = where_of(p, c);
     if (c->open)
@@ -83,7 +83,7 @@ static enum weft_g_infer_kind kind_of(enum weft_field_type type)
                                     : WEFT_INFER_VALUE;
 }
 
-static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
+static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     struct weft_trainer *t = p->t;
     const struct weft_field *field = &t->flow.field[c->field];
@@ -117,7 +117,7 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
     struct weft_where where = where_of(p, c);
     if (!rc)
         weft_g_infer(t->seq, &where, &c->view, dp, kind,
-                     weft_ppo_inv_temperature(&t->config), n, sample,
+                     weft_iteration_inv_temperature(&t->config), n, sample,
                      p->copies);
     c->n_waiting = c->waiting_rows = 0;
     c->n_flushed++;
@@ -127,8 +127,8 @@ static int flush(struct weft_ppo *p, struct weft_ppo_call *c)
 
 /* Whether a sample of so many rows does not fit into the present
  * micro-batch. */
-static bool is_full(const struct weft_ppo *p, const struct weft_ppo_call *c,
-                    int32_t rows)
+static bool is_full(const struct weft_iteration *p,
+                    const struct weft_iteration_call *c, int32_t rows)
 {
     const struct weft_call_plan *plan = &p->t->plan.call[c->call];
     if (plan->micro_batches > 0)
@@ -138,12 +138,12 @@ static bool is_full(const struct weft_ppo *p, const struct weft_ppo_call *c,
         && c->waiting_rows + rows > p->t->config.train.micro_batch_tokens;
 }
 
-int weft_ppo_calls_add(struct weft_ppo *p, int32_t index)
+int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
 {
     int32_t rows = p->sample[index].n_total;
     int rc = 0;
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
-        struct weft_ppo_call *c = &p->call[k];
+        struct weft_iteration_call *c = &p->call[k];
         if (is_full(p, c, rows))
             rc = flush(p, c);
         c->waiting[c->n_waiting++] = index;
@@ -152,11 +152,11 @@ int weft_ppo_calls_add(struct weft_ppo *p, int32_t index)
     return rc;
 }
 
-int weft_ppo_calls_end(struct weft_ppo *p)
+int weft_iteration_calls_end(struct weft_iteration *p)
 {
     int rc = 0;
     for (int32_t k = 0; k < p->n_calls && !rc; k++) {
-        struct weft_ppo_call *c = &p->call[k];
+        struct weft_iteration_call *c = &p->call[k];
         rc = flush(p, c);
         close_call(c);
     }

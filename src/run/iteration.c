@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Submits one PPO iteration: generation; inference of reference, critic and
- * reward models on samples as they finish; advantages; training of critic and
- * actor. Each task waits only for the data that it reads.
+ * Submits one iteration of an algorithm that generates, by its dataflow graph:
+ * generation; inference on samples as they finish; rewards and advantages;
+ * training. Each task waits only for the data that it reads.
  */
-#include "run/ppo.h"
+#include "run/iteration.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +16,29 @@
 #include "run/plan_needs.h"
 #include "run/recorded.h"
 
-struct weft_tile *weft_ppo_field(const struct weft_ppo *p, int32_t sample,
-                                 enum weft_field_type type)
+struct weft_tile *weft_iteration_field(const struct weft_iteration *p,
+                                       int32_t sample,
+                                       enum weft_field_type type)
 {
     int32_t f = p->field[type];
     return f < 0 ? NULL : p->extra[sample].field[f];
 }
 
-struct weft_tile *weft_ppo_home(const struct weft_ppo *p, int32_t sample,
-                                enum weft_field_type type)
+struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
+                                      int32_t sample,
+                                      enum weft_field_type type)
 {
     int32_t f = p->field[type];
     return f < 0 ? NULL : p->extra[sample].home[f];
 }
 
-float weft_ppo_inv_temperature(const struct weft_config *c)
+float weft_iteration_inv_temperature(const struct weft_config *c)
 {
     return c->rollout.temperature > 0 ? 1 / c->rollout.temperature : 1;
 }
 
 /* A temporary tile at the first place, where rank 0 reads. */
-static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
+static int temp(struct weft_iteration *p, const char *kind, size_t bytes,
                 struct weft_tile **out)
 {
     struct weft_tile_id id = {"sample", kind, 0, -1, -1, 0};
@@ -49,21 +51,21 @@ static int temp(struct weft_ppo *p, const char *kind, size_t bytes,
 static int on_finished(void *ctx, int32_t index, struct weft_sample *s,
                        struct weft_err *err)
 {
-    struct weft_ppo *p = ctx;
+    struct weft_iteration *p = ctx;
     (void) err;
     p->extra[index].field[p->field[WEFT_FIELD_ROLLOUT]] = s->rollout;
-    return weft_ppo_calls_add(p, index);
+    return weft_iteration_calls_add(p, index);
 }
 
 /* Given, or the longest there can be. */
-static int32_t recorded_length(const struct weft_ppo *p, int32_t i)
+static int32_t recorded_length(const struct weft_iteration *p, int32_t i)
 {
     const struct weft_recorded *r = p->t->recorded;
     return r->n_total ? r->n_total[(p->iteration - r->first) * p->n + i]
                       : p->sample[i].limit;
 }
 
-static void draw_prompts(struct weft_ppo *p)
+static void draw_prompts(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
@@ -84,7 +86,7 @@ static void draw_prompts(struct weft_ppo *p)
     }
 }
 
-static int generate(struct weft_ppo *p)
+static int generate(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
@@ -107,7 +109,7 @@ static int generate(struct weft_ppo *p)
     memcpy(args.stop, t->stop, sizeof t->stop);
     draw_prompts(p);
     weft_rollout_reset(&t->gen);
-    int rc = weft_ppo_calls_init(p);
+    int rc = weft_iteration_calls_init(p);
     if (!rc)
         rc = weft_g_view_open(t->seq, &where, t->gen.model, &t->gen.layout,
                               &p->policy, p->err);
@@ -117,27 +119,27 @@ static int generate(struct weft_ppo *p)
     if (p->policy.model)
         weft_g_view_close(&p->policy);
     if (!rc)
-        rc = weft_ppo_calls_end(p);
+        rc = weft_iteration_calls_end(p);
     return rc;
 }
 
 /* ---- Advantages ------------------------------------------------------- */
 
 /* Copies what a sample's calls have made to the first place. */
-static void fetch_results(struct weft_ppo *p, int32_t i,
+static void fetch_results(struct weft_iteration *p, int32_t i,
                           const struct weft_where *where)
 {
-    struct weft_ppo_sample *x = &p->extra[i];
+    struct weft_iteration_sample *x = &p->extra[i];
     for (int32_t f = 0; f < p->t->flow.n_fields; f++)
         x->home[f] = weft_g_copy_at(p->copies, p->t->seq, where, x->field[f],
                                     0);
 }
 
 /* Makes a tile for one of the sample's fields at the first place. */
-static int field_temp(struct weft_ppo *p, int32_t i,
+static int field_temp(struct weft_iteration *p, int32_t i,
                       enum weft_field_type type, size_t bytes)
 {
-    struct weft_ppo_sample *x = &p->extra[i];
+    struct weft_iteration_sample *x = &p->extra[i];
     int32_t f = p->field[type];
     int rc = temp(p, p->t->flow.field[f].name, bytes, &x->field[f]);
     x->home[f] = x->field[f];
@@ -146,26 +148,26 @@ static int field_temp(struct weft_ppo *p, int32_t i,
 
 /* What is known of sample i before its advantage, and the tiles for its reward
  * from outside and for the advantage. */
-static int begin_advantage(struct weft_ppo *p, int32_t i,
+static int begin_advantage(struct weft_iteration *p, int32_t i,
                            const struct weft_where *where)
 {
-    struct weft_ppo_sample *x = &p->extra[i];
+    struct weft_iteration_sample *x = &p->extra[i];
     const struct weft_sample *s = &p->sample[i];
     fetch_results(p, i, where);
     int rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
     if (!rc)
         rc = weft_external_begin(p->t->seq,
-                                 weft_ppo_home(p, i, WEFT_FIELD_ANSWER),
+                                 weft_iteration_home(p, i, WEFT_FIELD_ANSWER),
                                  where, &x->answer, p->err);
     if (!rc)
         rc = field_temp(p, i, WEFT_FIELD_ADVANTAGE,
                         weft_advantage_bytes(s->n_total - s->n_prompt));
-    p->advantage[i] = weft_ppo_home(p, i, WEFT_FIELD_ADVANTAGE);
+    p->advantage[i] = weft_iteration_home(p, i, WEFT_FIELD_ADVANTAGE);
     return rc;
 }
 
 /* Lists a sample's scores by reward models, in the order of the graph. */
-static void list_scores(const struct weft_ppo *p, int32_t i,
+static void list_scores(const struct weft_iteration *p, int32_t i,
                         struct weft_tile *out[])
 {
     const struct weft_dataflow *flow = &p->t->flow;
@@ -174,7 +176,7 @@ static void list_scores(const struct weft_ppo *p, int32_t i,
             out[n++] = p->extra[i].home[f];
 }
 
-static void by_tokens(struct weft_ppo *p, int32_t i,
+static void by_tokens(struct weft_iteration *p, int32_t i,
                       const struct weft_where *where,
                       struct weft_gae_args *args)
 {
@@ -182,15 +184,15 @@ static void by_tokens(struct weft_ppo *p, int32_t i,
     list_scores(p, i, score);
     args->sample = i;
     weft_insert_gae(p->t->seq, where, args,
-                    weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT),
-                    weft_ppo_home(p, i, WEFT_FIELD_LOGP),
-                    weft_ppo_home(p, i, WEFT_FIELD_VALUE),
-                    weft_ppo_home(p, i, WEFT_FIELD_ANSWER), score,
+                    weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT),
+                    weft_iteration_home(p, i, WEFT_FIELD_LOGP),
+                    weft_iteration_home(p, i, WEFT_FIELD_VALUE),
+                    weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score,
                     p->t->kl_state, p->advantage[i]);
 }
 
 /* The n samples from i on, which answer one prompt. */
-static int by_group(struct weft_ppo *p, int32_t i, int32_t n,
+static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
                     const struct weft_where *where,
                     const struct weft_gae_args *args)
 {
@@ -203,9 +205,9 @@ static int by_group(struct weft_ppo *p, int32_t i, int32_t n,
     group.reward.sample = i;
     for (int32_t k = 0; k < n; k++) {
         sample[k] = (struct weft_group_sample){
-            .rollout = weft_ppo_home(p, i + k, WEFT_FIELD_ROLLOUT),
-            .ref = weft_ppo_home(p, i + k, WEFT_FIELD_LOGP),
-            .score = weft_ppo_home(p, i + k, WEFT_FIELD_ANSWER),
+            .rollout = weft_iteration_home(p, i + k, WEFT_FIELD_ROLLOUT),
+            .ref = weft_iteration_home(p, i + k, WEFT_FIELD_LOGP),
+            .score = weft_iteration_home(p, i + k, WEFT_FIELD_ANSWER),
             .advantage = p->advantage[i + k]};
         list_scores(p, i + k, sample[k].model_score);
     }
@@ -216,7 +218,8 @@ static int by_group(struct weft_ppo *p, int32_t i, int32_t n,
 }
 
 /* The call that writes a type of field. */
-static int32_t writer_of(const struct weft_ppo *p, enum weft_field_type type)
+static int32_t writer_of(const struct weft_iteration *p,
+                         enum weft_field_type type)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     uint32_t set = weft_flow_bit(p->field[type]);
@@ -226,7 +229,7 @@ static int32_t writer_of(const struct weft_ppo *p, enum weft_field_type type)
     return i < flow->n_calls ? i : 0;
 }
 
-static int advantages(struct weft_ppo *p)
+static int advantages(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
@@ -274,7 +277,7 @@ static int advantages(struct weft_ppo *p)
 
 /* After an error: completes the tiles that wait for rewards, so that the tasks
  * which read them can end. */
-static void give_up(struct weft_ppo *p)
+static void give_up(struct weft_iteration *p)
 {
     static const double none = 0;
     for (int32_t i = 0; p->extra && i < p->n; i++)
@@ -284,19 +287,19 @@ static void give_up(struct weft_ppo *p)
         }
 }
 
-static void ppo_free(struct weft_ppo *p)
+static void ppo_free(struct weft_iteration *p)
 {
     for (int32_t i = 0; p->sample && p->extra && i < p->n; i++) {
-        struct weft_ppo_sample *x = &p->extra[i];
+        struct weft_iteration_sample *x = &p->extra[i];
         for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
             weft_tile_release(x->field[f]);
     }
     weft_g_copies_free(p->copies);
-    weft_ppo_calls_release(p);
+    weft_iteration_calls_release(p);
     weft_tile_release(p->moments);
-    weft_ppo_texts_release(p);
+    weft_iteration_texts_release(p);
     for (int32_t r = 0; r < WEFT_MAX_ROLES; r++)
-        weft_ppo_update_release(&p->update[r]);
+        weft_iteration_update_release(&p->update[r]);
     weft_free(p->sample);
     weft_free(p->extra);
     weft_free(p->prompt);
@@ -305,15 +308,15 @@ static void ppo_free(struct weft_ppo *p)
 }
 
 static int ppo_create(struct weft_trainer *t, int32_t iteration,
-                      struct weft_ppo **out, struct weft_err *err)
+                      struct weft_iteration **out, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     size_t n = (size_t) c->rollout.prompts
              * (size_t) c->rollout.samples_per_prompt;
-    struct weft_ppo *p = weft_alloc(1, sizeof *p);
+    struct weft_iteration *p = weft_alloc(1, sizeof *p);
     if (!p)
         return weft_err_nomem(err, "an iteration", sizeof *p);
-    *p = (struct weft_ppo){
+    *p = (struct weft_iteration){
         .t = t,
         .iteration = iteration,
         .n = (int32_t) n,
@@ -332,7 +335,7 @@ static int ppo_create(struct weft_trainer *t, int32_t iteration,
     return weft_g_copies_create(t->rt, &p->copies, err);
 }
 
-void weft_ppo_forget(struct weft_trainer *t)
+void weft_iteration_forget(struct weft_trainer *t)
 {
     if (t->next)
         ppo_free(t->next);
@@ -341,7 +344,7 @@ void weft_ppo_forget(struct weft_trainer *t)
 
 /* Takes the samples that were generated during the last iteration, or
  * generates them now. */
-static int begin(struct weft_trainer *t, struct weft_ppo **out,
+static int begin(struct weft_trainer *t, struct weft_iteration **out,
                  struct weft_err *err)
 {
     *out = t->next;
@@ -368,7 +371,8 @@ static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
 }
 
 /* Copies the results of an update that rank 0 reads to the first place. */
-static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
+static void update_home(struct weft_iteration *p,
+                        struct weft_iteration_update *u)
 {
     for (int32_t k = 0; k < u->n_stats; k++)
         weft_trainer_fetch(p->t, &u->stats[k].tile);
@@ -377,27 +381,27 @@ static void update_home(struct weft_ppo *p, struct weft_ppo_update *u)
 }
 
 /* Submits the rest of the iteration. The rewards are computed before training,
- * as weft_ppo_train() waits for mini-batches, which need them. */
-static int submit(struct weft_ppo *p)
+ * as weft_iteration_train() waits for mini-batches, which need them. */
+static int submit(struct weft_iteration *p)
 {
     int rc = advantages(p);
     /* An error here happens on rank 0 alone, which continues until all ranks
      * agree on it. */
     bool first = weft_world_rank() == 0 || p->t->recorded;
-    if (!rc && first && weft_ppo_rewards(p)) {
+    if (!rc && first && weft_iteration_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);
     }
     if (!rc)
-        rc = weft_ppo_train(p);
+        rc = weft_iteration_train(p);
     for (int32_t r = 0; r < p->t->flow.n_roles; r++)
         update_home(p, &p->update[r]);
     return rc;
 }
 
-int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
+int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
 {
-    struct weft_ppo *p = NULL;
+    struct weft_iteration *p = NULL;
     double start = weft_clock_s();
     int rc = begin(t, &p, err);
     if (!rc)
@@ -418,12 +422,12 @@ int weft_ppo_iteration(struct weft_trainer *t, struct weft_err *err)
         p->start_s = start;
         rc = weft_fuse_measure(t, err);
         if (!rc && weft_world_rank() == 0)
-            rc = weft_ppo_report(p);
+            rc = weft_iteration_report(p);
         rc = weft_world_agree(rc, err);
     }
     weft_fuse_forget(t);
     if (rc)
-        weft_ppo_forget(t);
+        weft_iteration_forget(t);
     if (p)
         ppo_free(p);
     return rc;

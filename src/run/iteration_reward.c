@@ -5,13 +5,14 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "run/ppo.h"
+#include "run/iteration.h"
 
 /* Waits for the rollout of sample i and decodes its response. */
-static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
+static int decode(struct weft_iteration *p, int32_t i,
+                  struct weft_iteration_text *out)
 {
     struct weft_trainer *t = p->t;
-    struct weft_tile *tile = weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT);
+    struct weft_tile *tile = weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT);
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
     char *text = NULL;
     size_t n = 0;
@@ -33,12 +34,12 @@ static int decode(struct weft_ppo *p, int32_t i, struct weft_ppo_text *out)
     return rc;
 }
 
-int weft_ppo_rewards(struct weft_ppo *p)
+int weft_iteration_rewards(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     size_t n = (size_t) p->n;
     for (int32_t i = 0; t->recorded && i < p->n; i++)
-        weft_tile_await(weft_ppo_home(p, i, WEFT_FIELD_ROLLOUT));
+        weft_tile_await(weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT));
     if (t->recorded)
         return 0;
     p->rewards.start_s = weft_rt_clock_s(t->rt);
@@ -49,7 +50,7 @@ int weft_ppo_rewards(struct weft_ppo *p)
     if (!sample || !p->text || !p->part)
         rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
     for (int32_t i = 0; i < p->n && !rc; i++) {
-        struct weft_ppo_text *text = &p->text[i];
+        struct weft_iteration_text *text = &p->text[i];
         rc = decode(p, i, text);
         sample[i] = (struct weft_reward_sample){
             .prompt = text->prompt,
@@ -74,7 +75,7 @@ int weft_ppo_rewards(struct weft_ppo *p)
     return rc;
 }
 
-void weft_ppo_texts_release(struct weft_ppo *p)
+void weft_iteration_texts_release(struct weft_iteration *p)
 {
     for (int32_t i = 0; p->text && i < p->n; i++) {
         weft_row_release(&p->text[i].row);
