@@ -381,8 +381,8 @@ def values_of(critic, s):
     return critic.scalar(s.tokens[:-1])[s.n_prompt - 1:]
 
 
-def advantages(c, s, kl_coef):
-    """Rewards and the sum over l of (gamma lambda)^l delta, written out."""
+def rewards(c, s, kl_coef):
+    """The reward of each token: KL penalties, and the score at the last."""
     s.raw = WEIGHT["rule"] * rule(s.label, s.n, s.ended) \
         + WEIGHT["model"] * s.model_score
     s.score = s.raw - (0 if s.ended else c["ppo.missing_eos_penalty"])
@@ -396,6 +396,12 @@ def advantages(c, s, kl_coef):
     reward = -penalty
     reward[-1] += s.score
     s.reward_sum = float(reward.sum())
+    return reward
+
+
+def advantages(c, s, kl_coef):
+    """The sum over l of (gamma lambda)^l delta, written out."""
+    reward = rewards(c, s, kl_coef)
     following = torch.cat([s.value[1:], torch.zeros(1)])
     delta = reward + c["ppo.gamma"] * following - s.value
     decay = c["ppo.gamma"] * c["ppo.lambda"]
@@ -403,6 +409,25 @@ def advantages(c, s, kl_coef):
         sum(decay ** (k - t) * delta[k] for k in range(t, s.n))
         for t in range(s.n)])
     s.ret = s.advantage + s.value
+
+
+def whiten(c, samples):
+    all_ = torch.cat([s.advantage for s in samples])
+    for s in samples:
+        s.white = s.advantage
+        if c["ppo.whiten_advantages"]:
+            s.white = (s.advantage - all_.mean()) / (
+                all_.var() + 1e-8).sqrt()
+
+
+def next_kl_coef(c, samples, kl_coef):
+    if c["ppo.kl.controller"] == "fixed":
+        return kl_coef
+    kl = sum(float((s.logp - s.ref).sum()) for s in samples) / len(samples)
+    error = kl / c["ppo.kl.target"] - 1
+    keep_away(abs(error), 0.2)
+    return kl_coef * (1 + max(-0.2, min(error, 0.2)) * len(
+        samples) / c["ppo.kl.horizon"])
 
 
 def weight_of(c, batch, s):
@@ -415,24 +440,30 @@ def weight_of(c, batch, s):
             }[c["ppo.aggregation"]]
 
 
-def policy_loss(c, actor, batch, stat):
+def ppo_term(c, s, logp):
+    """Each token's loss, and which are clipped."""
+    ratio = (logp - s.logp).exp()
+    keep_away(ratio.detach(), 1 - c["ppo.clip_low"])
+    keep_away(ratio.detach(), 1 + c["ppo.clip_high"])
+    plain = -s.white * ratio
+    clipped = -s.white * ratio.clamp(1 - c["ppo.clip_low"],
+                                     1 + c["ppo.clip_high"])
+    pg = torch.maximum(plain, clipped)
+    lower = torch.zeros(s.n, dtype=torch.bool)
+    if c["ppo.dual_clip"] > 0:
+        bound = -s.white * c["ppo.dual_clip"]
+        negative = s.white < 0
+        keep_away((pg - bound).detach()[negative])
+        lower = negative & (pg > bound)
+        pg = torch.where(lower, bound, pg)
+    return pg, clipped > plain, lower
+
+
+def policy_loss(c, actor, batch, stat, term=ppo_term):
     total = 0
     for s in batch:
         logp, entropy = picked(actor, s, c["rollout.temperature"])
-        ratio = (logp - s.logp).exp()
-        keep_away(ratio.detach(), 1 - c["ppo.clip_low"])
-        keep_away(ratio.detach(), 1 + c["ppo.clip_high"])
-        plain = -s.white * ratio
-        clipped = -s.white * ratio.clamp(1 - c["ppo.clip_low"],
-                                         1 + c["ppo.clip_high"])
-        pg = torch.maximum(plain, clipped)
-        lower = torch.zeros(s.n, dtype=torch.bool)
-        if c["ppo.dual_clip"] > 0:
-            bound = -s.white * c["ppo.dual_clip"]
-            negative = s.white < 0
-            keep_away((pg - bound).detach()[negative])
-            lower = negative & (pg > bound)
-            pg = torch.where(lower, bound, pg)
+        pg, clipped, lower = term(c, s, logp)
         kl = torch.zeros(s.n)
         if c["ppo.kl.place"] == "loss":
             kl = kl_estimate(c["ppo.kl.kind"], logp, s.ref)
@@ -440,7 +471,7 @@ def policy_loss(c, actor, batch, stat):
             pg - c["ppo.entropy_coef"] * entropy
             + c["ppo.kl.coef"] * kl).sum()
         for key, x in (("tokens", torch.ones(s.n)), ("pg_loss", pg),
-                       ("pg_clipfrac", clipped > plain),
+                       ("pg_clipfrac", clipped),
                        ("pg_clipfrac_lower", lower),
                        ("ppo_kl", s.logp - logp), ("entropy", entropy),
                        ("kl_loss", kl)):
@@ -508,19 +539,22 @@ def probe(out, tag, rows):
 
 
 def record(c, samples, kl_coef, actor, critic):
+    """`critic` None: the algorithm has none."""
     out, cat = {}, lambda key: torch.cat([getattr(s, key) for s in samples])
     spread(out, "critic/score", [s.raw for s in samples])
     spread(out, "critic/rewards", [s.reward_sum for s in samples])
     spread(out, "critic/advantages", cat("white"))
     spread(out, "critic/returns", cat("ret"))
-    spread(out, "critic/values", cat("value"))
+    if critic:
+        spread(out, "critic/values", cat("value"))
     spread(out, "response_length", [s.n for s in samples])
     spread(out, "prompt_length", [s.n_prompt for s in samples])
     out["response_length/clip_ratio"] = sum(
         not s.ended for s in samples) / len(samples)
-    out["critic/vf_explained_var"] = 1 - float(
-        (cat("ret") - cat("value")).var(unbiased=False)
-        / (cat("ret").var(unbiased=False) + 1e-5))
+    if critic:
+        out["critic/vf_explained_var"] = 1 - float(
+            (cat("ret") - cat("value")).var(unbiased=False)
+            / (cat("ret").var(unbiased=False) + 1e-5))
     out["reward/rule/mean"] = sum(rule(s.label, s.n, s.ended)
                                   for s in samples) / len(samples)
     out["reward/model/mean"] = sum(s.model_score
@@ -532,10 +566,11 @@ def record(c, samples, kl_coef, actor, critic):
     if c["ppo.kl.place"] == "reward":
         out["actor/reward_kl_penalty"] = sum(k1) / len(cat("logp"))
         out["actor/reward_kl_penalty_coeff"] = kl_coef
-    stat, norms, rate = critic
-    out["critic/vf_loss"] = stat["vf_loss"] / len(norms)
-    for key in ("vf_clipfrac", "vpred_mean"):
-        out["critic/" + key] = stat[key] / stat["tokens"]
+    if critic:
+        stat, norms, rate = critic
+        out["critic/vf_loss"] = stat["vf_loss"] / len(norms)
+        for key in ("vf_clipfrac", "vpred_mean"):
+            out["critic/" + key] = stat[key] / stat["tokens"]
     for who, result in (("critic", critic), ("actor", actor)):
         if not result:
             continue
@@ -562,7 +597,8 @@ def record(c, samples, kl_coef, actor, critic):
     probe(out, "samples/model", [s.model_score for s in samples])
     probe(out, "tokens", [s.tokens for s in samples])
     probe(out, "logprobs", [s.logp for s in samples])
-    probe(out, "values", [s.value for s in samples])
+    if critic:
+        probe(out, "values", [s.value for s in samples])
     probe(out, "advantages", [s.advantage for s in samples])
     return out
 
@@ -576,13 +612,19 @@ def record_weights(out, who, model, each):
         probe(out, f"{who}.{n}", [x])
 
 
-def run(c, folder, each):
+def load(c, folder):
+    """The models, the prompts' tokens, and the tokens that end."""
     tokenizer = Tokenizer.from_file(str(folder / "actor/tokenizer.json"))
     prompts = [tokenizer.encode(p).ids for p in PROMPTS]
     model = {name: Llama(folder / name) for name in MODELS}
     stops = {model["actor"].config["eos_token_id"]}
     if c["rollout.stop"]:
         stops |= set(tokenizer.encode(c["rollout.stop"]).ids)
+    return model, prompts, stops
+
+
+def run(c, folder, each):
+    model, prompts, stops = load(c, folder)
     actor = Trained(c, "actor", model[c["model.actor"]])
     critic = Trained(c, "critic", model["critic"])
     kl_coef, out = c["ppo.kl.coef"], {}
@@ -596,20 +638,8 @@ def run(c, folder, each):
                 s.value = values_of(critic.model, s)
                 s.model_score = float(model["reward"].scalar(s.tokens)[-1])
                 advantages(c, s, kl_coef)
-        all_ = torch.cat([s.advantage for s in samples])
-        for s in samples:
-            s.white = s.advantage
-            if c["ppo.whiten_advantages"]:
-                s.white = (s.advantage - all_.mean()) / (
-                    all_.var() + 1e-8).sqrt()
-        used = kl_coef
-        if c["ppo.kl.controller"] == "adaptive":
-            kl = sum(float((s.logp - s.ref).sum())
-                     for s in samples) / len(samples)
-            error = kl / c["ppo.kl.target"] - 1
-            keep_away(abs(error), 0.2)
-            kl_coef *= 1 + max(-0.2, min(error, 0.2)) * len(
-                samples) / c["ppo.kl.horizon"]
+        whiten(c, samples)
+        used, kl_coef = kl_coef, next_kl_coef(c, samples, kl_coef)
         a = train(c, iteration, samples, actor, policy_loss) \
             if iteration >= c["ppo.critic_warmup"] else None
         b = train(c, iteration, samples, critic, value_loss)
@@ -630,7 +660,8 @@ def differs(a, b, by):
 TOLERANCE = 1e-4  # of the test
 
 
-def main():
+def main(base, runs, run):
+    """Prints the runs: `base`, and `base` with changes."""
     global margin
     with tempfile.TemporaryDirectory() as temp:
         folder = pathlib.Path(temp)
@@ -639,11 +670,11 @@ def main():
                             str(folder / name)], check=True,
                            stdout=subprocess.DEVNULL)
         first, bad = {}, 0
-        for change in RUNS:
+        for change in runs:
             margin = math.inf
-            out = run({**BASE, **change}, folder, not change)
+            out = run({**base, **change}, folder, not change)
             print("run", " ".join(f"{k}={json.dumps(v).strip(chr(34))}"
-                                  for k, v in (change or BASE).items()))
+                                  for k, v in (change or base).items()))
             for key, x in out.items():
                 if key not in first or "weights" in key \
                         or differs(first[key], x, TOLERANCE / 100):
@@ -662,4 +693,5 @@ def main():
         sys.exit(f"{bad} runs are near a jump or change nothing")
 
 
-main()
+if __name__ == "__main__":
+    main(BASE, RUNS, run)
