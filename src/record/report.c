@@ -12,6 +12,7 @@
 #include "record/chart.h"
 #include "record/metrics.h"
 #include "record/progress.h"
+#include "record/report_style.h"
 #include "record/samples.h"
 
 enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
@@ -21,55 +22,6 @@ struct page {
     struct weft_metrics_table table;
     struct weft_string out;
 };
-
-static const char style[] =
-    "<style>\n"
-    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--rule:#e3e7ec;--card:#"
-    "f6f8fa;"
-    "--c0:#2563c9;--c1:#d9660a;--c2:#12875a;--c3:#a83279;--c4:#7a5cd0;"
-    "--c5:#8a7a00;--c6:#0b8aa0;--c7:#b3261e}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e6e9ed;"
-    "--dim:#98a2b0;--rule:#2c333b;--card:#1c2126;--c0:#6ea8ff;--c1:#ffa45c;"
-    "--c2:#4fcf9b;--c3:#ee8cc6;--c4:#b7a1ff;--c5:#d9c544;--c6:#57cfe4;"
-    "--c7:#ff8a80}}\n"
-    "*{box-sizing:border-box}"
-    "body{margin:0 auto;max-width:1120px;padding:24px 20px 60px;"
-    "background:var(--bg);color:var(--fg);"
-    "font:15px/1.5 system-ui,sans-serif}\n"
-    "h1{font-size:22px;margin:0}h2{font-size:17px;margin:34px 0 10px}"
-    "p.sub{color:var(--dim);margin:2px 0 18px}\n"
-    ".tiles{display:flex;flex-wrap:wrap;gap:12px}"
-    ".tile{background:var(--card);border-radius:8px;padding:10px 16px;"
-    "min-width:132px}.tile b{display:block;font-size:20px;font-weight:600}"
-    ".tile span{color:var(--dim);font-size:13px}\n"
-    ".charts{display:grid;gap:22px 28px;"
-    "grid-template-columns:repeat(auto-fill,minmax(340px,1fr))}"
-    "figure{margin:0;min-width:0}figcaption{font-size:14px;margin-bottom:2px}"
-    "svg{width:100%;display:block}.unit{color:var(--dim)}"
-    ".key{color:var(--dim);white-space:nowrap;margin-left:8px;font-size:13px}"
-    ".key i{display:inline-block;width:10px;height:10px;border-radius:2px;"
-    "margin-right:4px;background:currentColor}\n"
-    ".grid{stroke:var(--rule)}.tick{fill:var(--dim);font-size:11px}"
-    ".line{fill:none;stroke:currentColor;stroke-width:1.8;"
-    "stroke-linejoin:round}.band{fill:currentColor;opacity:.13}"
-    ".area{fill:currentColor;opacity:.75}.dot{fill:currentColor}"
-    ".hit{fill:transparent}.hit:hover{fill:currentColor}\n"
-    ".s0{color:var(--c0)}.s1{color:var(--c1)}.s2{color:var(--c2)}"
-    ".s3{color:var(--c3)}.s4{color:var(--c4)}.s5{color:var(--c5)}"
-    ".s6{color:var(--c6)}.s7{color:var(--c7)}\n"
-    "table{border-collapse:collapse;width:100%;font-size:14px}"
-    "th{text-align:left;color:var(--dim);font-weight:500}"
-    "th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--rule);"
-    "vertical-align:top}td.n,th.n{text-align:right;"
-    "font-variant-numeric:tabular-nums;white-space:nowrap}"
-    "td.t{white-space:pre-wrap;overflow-wrap:anywhere;"
-    "font-family:ui-monospace,monospace;font-size:13px}"
-    "td.t div{max-height:220px;overflow:auto}"
-    ".wide{overflow-x:auto;margin-top:16px}.times{max-width:640px}"
-    "pre{background:var(--card);border-radius:8px;padding:12px;"
-    "overflow-x:auto;font-size:13px}"
-    "summary{cursor:pointer}a{color:var(--c0)}\n"
-    "</style>\n";
 
 /* ---- Numbers of a column ---------------------------------------------- */
 
