@@ -80,6 +80,8 @@ struct count {
     bool *ended;    /* (n_tasks) */
     int64_t *stack; /* (n_tasks) ended ones whose predecessors are not yet */
     int64_t n_stack;
+    int64_t *late; /* (n_tasks) ended, with records that are still there */
+    int64_t n_late;
     int64_t *last_writer;       /* (n_tiles) its task so far; -1 */
     int64_t first_open;         /* all tasks before have ended */
     struct weft_rec_open *open; /* (n_ranks) now ... */
@@ -129,7 +131,7 @@ static void end(void *ctx, int64_t task)
     if (c->ended[task])
         return;
     c->ended[task] = true;
-    add(c, task, -1);
+    c->late[c->n_late++] = task;
     c->stack[c->n_stack++] = task;
 }
 
@@ -141,10 +143,21 @@ static void end_all(struct count *c, int64_t task)
         weft_rec_order_visit(&c->order, c->stack[--c->n_stack], end, c);
 }
 
+static void give_back(struct count *c)
+{
+    while (c->n_late > 0)
+        add(c, c->late[--c->n_late], -1);
+}
+
+/* Who waits for a tile may go on before the records of what has ended are
+ * given back, so these count until the next wait. Who waits for a lot waits
+ * for its records. */
 static void wait(struct count *c, const struct weft_rec_wait *w)
 {
+    give_back(c);
     for (; c->first_open < w->ended; c->first_open++)
         end(c, c->first_open);
+    give_back(c);
     c->n_stack = 0; /* what they waited for is among them */
     if (w->tile >= 0 && c->last_writer[w->tile] >= 0)
         end_all(c, c->last_writer[w->tile]);
@@ -164,9 +177,10 @@ static int count_init(struct count *c, int32_t n_ranks, struct weft_err *err)
     size_t n = (size_t) c->r->n_tasks, tiles = (size_t) c->r->n_tiles;
     c->ended = weft_alloc(n, sizeof *c->ended);
     c->stack = weft_alloc(n, sizeof *c->stack);
+    c->late = weft_alloc(n, sizeof *c->late);
     c->last_writer = weft_alloc(tiles, sizeof *c->last_writer);
     c->open = weft_alloc((size_t) n_ranks, sizeof *c->open);
-    if (!c->ended || !c->stack || !c->last_writer || !c->open)
+    if (!c->ended || !c->stack || !c->late || !c->last_writer || !c->open)
         return weft_err_nomem(err, "counting open tasks", n * 8);
     memset(c->last_writer, 0xff, tiles * sizeof *c->last_writer);
     return weft_rec_order_create(c->r, &c->order, err);
@@ -176,6 +190,7 @@ static void count_release(struct count *c)
 {
     weft_free(c->ended);
     weft_free(c->stack);
+    weft_free(c->late);
     weft_free(c->last_writer);
     weft_free(c->open);
     weft_rec_order_release(&c->order);

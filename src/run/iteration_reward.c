@@ -38,9 +38,7 @@ int weft_iteration_rewards(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     size_t n = (size_t) p->n;
-    for (int32_t i = 0; t->recorded && i < p->n; i++)
-        weft_tile_await(weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT));
-    if (t->recorded)
+    if (t->recorded) /* only rank 0 waits here; the others go on */
         return 0;
     p->rewards.start_s = weft_rt_clock_s(t->rt);
     struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);

@@ -164,7 +164,7 @@ static void test_open(void)
         seed = round;
         struct weft_recording r;
         struct weft_rec_open most[RANKS], expected[RANKS] = {{0}};
-        bool ended[N] = {false};
+        bool ended[N] = {false}, gone[N] = {false};
         int64_t w = 0;
         make(&r, N);
         for (int64_t t = 0; t < N; t++) {
@@ -172,6 +172,7 @@ static void test_open(void)
             for (; w < r.n_waits && r.wait[w].task <= t; w++) {
                 for (int64_t a = 0; a < r.wait[w].ended; a++)
                     end(&r, a, ended);
+                memcpy(gone, ended, sizeof gone); /* until the next wait */
                 bool uses;
                 for (int64_t a = t - 1; a >= 0 && r.wait[w].tile >= 0; a--)
                     if (writes(&r, a, r.wait[w].tile, &uses)) {
@@ -180,7 +181,7 @@ static void test_open(void)
                     }
             }
             for (int64_t a = 0; a <= t; a++)
-                if (!ended[a])
+                if (!gone[a])
                     count(&r, a, open);
             for (int i = 0; i < RANKS; i++) {
                 if (open[i].tasks > expected[i].tasks)
