@@ -81,11 +81,15 @@ static void layout_of(const struct weft_shape *shape, const char *text,
 {
     int32_t devices = weft_rt_devices_per_rank(context->rt);
     struct weft_plan plan;
-    struct weft_plan_needs needs = {.n_nodes = weft_world_size(),
+    struct weft_dataflow flow;
+    weft_flow_init(&flow);
+    CHECK(weft_flow_guess(&flow, "actor_train") != 1);
+    struct weft_plan_needs needs = {.flow = &flow,
+                                    .n_nodes = weft_world_size(),
                                     .n_devices = devices,
                                     .gradient_groups = gradient_groups,
                                     .n_samples = 1 << 20};
-    needs.shape[1] = shape;
+    needs.shape[0] = shape;
     CHECK(weft_plan_uniform(text, &needs, &plan, &err));
     CHECK(weft_plan_check(&plan, &needs, &err));
     struct weft_g_job job = weft_g_job_of(context->rt);
@@ -401,7 +405,7 @@ static void bench_submit(void)
 static void print_memory(const char *name, const char *path)
 {
     struct weft_plan plan;
-    CHECK(weft_plan_read(path, &plan, &err));
+    CHECK(weft_plan_read(path, NULL, &plan, &err));
     int32_t n = plan.n_nodes * plan.n_devices;
     printf("%-22s", name);
     for (int c = 0; c <= WEFT_MEM_ALL && plan.measured; c++) {

@@ -12,6 +12,7 @@
 #include "plan/layout.h"
 
 enum { PLACES = 4, T = 4, COLUMN = 196, ROW = 26 };
+enum { TRAIN = 1 }; /* the plan's one call */
 
 /* Of examples/quickstart. */
 static struct weft_shape quickstart(void)
@@ -58,7 +59,7 @@ static bool has(const struct weft_shape *s, const int32_t *first,
                 const struct weft_plan *plan, int32_t row, int32_t column,
                 int32_t place)
 {
-    const struct weft_call_plan *call = &plan->call[WEFT_CALL_ACTOR_TRAIN];
+    const struct weft_call_plan *call = &plan->call[TRAIN];
     for (int32_t stage = 0; stage < call->pp; stage++)
         for (int32_t k = 0; k < call->tp; k++) {
             struct weft_range r = weft_plan_range(T, call->tp, k);
@@ -103,7 +104,7 @@ void draw_moves(void)
     int32_t first[3];
     double sent[PLACES] = {0}, got[PLACES] = {0}, kept[PLACES] = {0};
     double across = 0;
-    plan.call[WEFT_CALL_ACTOR_TRAIN] = (struct weft_call_plan){
+    plan.call[TRAIN] = (struct weft_call_plan){
         .mesh = {0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2};
     weft_plan_stages(&s, 2, first);
     svg_begin(880, 290);
