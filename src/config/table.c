@@ -222,7 +222,7 @@ const struct weft_config_key weft_config_keys[] = {
         CRITIC, "of an epoch in one fused schedule"),
     INT("train.mini_batches_ahead", train.mini_batches_ahead, "16", 0,
         WEFT_LOTS - 1, RL,
-        "submitted and not ended; 0: all (a task's record has 7 kB)"),
+        "submitted and not ended; 0: all (a task's record has 4 kB)"),
     PATH("train.schedule", train.schedule, CRITIC,
          "the fused schedule, of weft schedule; else it is searched"),
     ENUM("train.schedule_search", train.schedule_search, "once",
