@@ -31,6 +31,7 @@ struct weft_algorithm {
                  struct weft_dataflow *out);
     enum weft_advantage_rule advantage;
     enum weft_group_advantage group; /* of BY_GROUPS */
+    enum weft_loss loss;             /* of role 0 */
     enum weft_policy_kind policy;
 };
 

@@ -239,6 +239,11 @@ static int check_cycles(const struct weft_dataflow *flow,
     return 0;
 }
 
+static bool without_model(enum weft_call_kind kind)
+{
+    return kind == WEFT_STEP || kind == WEFT_DATA;
+}
+
 int weft_flow_check(const struct weft_dataflow *flow, struct weft_err *err)
 {
     if (flow->n_roles > WEFT_MAX_ROLES || flow->n_fields > WEFT_MAX_FIELDS
@@ -249,7 +254,7 @@ int weft_flow_check(const struct weft_dataflow *flow, struct weft_err *err)
                             WEFT_MAX_ROLES, WEFT_MAX_FIELDS,
                             WEFT_MAX_CALLS - 1);
     for (int32_t i = 1; i < flow->n_calls; i++)
-        if ((flow->call[i].role < 0) != (flow->call[i].kind == WEFT_STEP)
+        if ((flow->call[i].role < 0) != without_model(flow->call[i].kind)
             || flow->call[i].role >= flow->n_roles)
             return weft_err_set(err, WEFT_EINVAL,
                                 "the call %s has no role, or is a step with "
@@ -290,7 +295,7 @@ static void put_fields(FILE *f, const struct weft_dataflow *flow,
 static void put_call(FILE *f, const struct weft_dataflow *flow, int32_t i)
 {
     static const char *const does[] = {"generates with", "infers with",
-                                       "trains", "computes"};
+                                       "trains", "computes", "takes samples"};
     const struct weft_flow_call *c = &flow->call[i];
     fprintf(f, "%s: %s", c->name, does[c->kind]);
     if (c->role >= 0)

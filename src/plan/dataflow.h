@@ -4,7 +4,8 @@
  * algorithm is, as data. A graph has roles (models that are trained or
  * frozen), fields (what a sample has: a rollout, log-probs, a score), and
  * calls, each of which does one thing with its role's model and reads and
- * writes fields of samples; steps are calls without a model. Edges follow from
+ * writes fields of samples; steps are calls without a model. Samples begin with
+ * a call that generates them or takes them from the data. Edges follow from
  * the fields. In iteration i, a call of a trained role reads version i of its
  * weights; the role's training call writes version i + 1.
  *
@@ -53,7 +54,8 @@ enum weft_call_kind {
     WEFT_GENERATE, /* samples responses to prompts */
     WEFT_INFER,    /* forward pass on finished samples */
     WEFT_TRAIN,    /* optimizer steps on mini-batches */
-    WEFT_STEP      /* no model: rewards, advantages */
+    WEFT_STEP,     /* no model: rewards, advantages */
+    WEFT_DATA      /* no model: rows of the data are the samples */
 };
 
 struct weft_flow_call {

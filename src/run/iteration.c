@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Submits one iteration of an algorithm that generates, by its dataflow graph:
- * generation; inference on samples as they finish; rewards and advantages;
- * training. Each task waits only for the data that it reads.
+ * Submits one iteration of an algorithm, by its dataflow graph: samples, which
+ * are generated or come from the data; inference on samples as they finish;
+ * rewards and advantages; training. Each task waits only for the data that it
+ * reads.
  */
 #include "run/iteration.h"
 
@@ -86,10 +87,13 @@ static void draw_prompts(struct weft_iteration *p)
     }
 }
 
+/* Generates the samples, or takes them from the data. */
 static int generate(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
+    if (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0)
+        return weft_iteration_data(p);
     struct weft_gen_args args = {
         .sampling = {.temperature = c->rollout.temperature,
                      .top_k = c->rollout.top_k,
@@ -287,7 +291,7 @@ static void give_up(struct weft_iteration *p)
         }
 }
 
-static void ppo_free(struct weft_iteration *p)
+static void iteration_free(struct weft_iteration *p)
 {
     for (int32_t i = 0; p->sample && p->extra && i < p->n; i++) {
         struct weft_iteration_sample *x = &p->extra[i];
@@ -307,12 +311,10 @@ static void ppo_free(struct weft_iteration *p)
     weft_free(p);
 }
 
-static int ppo_create(struct weft_trainer *t, int32_t iteration,
-                      struct weft_iteration **out, struct weft_err *err)
+static int iteration_create(struct weft_trainer *t, int32_t iteration,
+                            struct weft_iteration **out, struct weft_err *err)
 {
-    const struct weft_config *c = &t->config;
-    size_t n = (size_t) c->rollout.prompts
-             * (size_t) c->rollout.samples_per_prompt;
+    size_t n = (size_t) weft_run_samples(&t->config);
     struct weft_iteration *p = weft_alloc(1, sizeof *p);
     if (!p)
         return weft_err_nomem(err, "an iteration", sizeof *p);
@@ -338,7 +340,7 @@ static int ppo_create(struct weft_trainer *t, int32_t iteration,
 void weft_iteration_forget(struct weft_trainer *t)
 {
     if (t->next)
-        ppo_free(t->next);
+        iteration_free(t->next);
     t->next = NULL;
 }
 
@@ -353,20 +355,23 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
         (*out)->err = err;
         return 0;
     }
-    int rc = ppo_create(t, t->iteration, out, err);
+    int rc = iteration_create(t, t->iteration, out, err);
     return rc ? rc : generate(*out);
 }
 
 /* Begins the next iteration's generation. It needs the actor's new weights,
- * but not the critic's, so it runs during the critic's training. It does not
- * begin before a checkpoint, as checkpoints contain no samples. */
+ * but not the critic's, so it runs during the critic's training; inference on
+ * samples from the data needs neither. It does not begin before a checkpoint,
+ * as checkpoints contain no samples. */
 static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
     if (!t->config.runtime.overlap || done >= t->config.iterations
-        || (every > 0 && done % every == 0))
+        || (every > 0 && done % every == 0)
+        || (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0
+            && weft_flow_call_of(&t->flow, WEFT_INFER, -1) < 0))
         return 0;
-    int rc = ppo_create(t, done, &t->next, err);
+    int rc = iteration_create(t, done, &t->next, err);
     return rc ? rc : generate(t->next);
 }
 
@@ -384,11 +389,12 @@ static void update_home(struct weft_iteration *p,
  * as weft_iteration_train() waits for mini-batches, which need them. */
 static int submit(struct weft_iteration *p)
 {
-    int rc = advantages(p);
+    int rc = p->field[WEFT_FIELD_ADVANTAGE] >= 0 ? advantages(p) : 0;
     /* An error here happens on rank 0 alone, which continues until all ranks
      * agree on it. */
     bool first = weft_world_rank() == 0 || p->t->recorded;
-    if (!rc && first && weft_iteration_rewards(p)) {
+    if (!rc && first && p->field[WEFT_FIELD_ANSWER] >= 0
+        && weft_iteration_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);
     }
@@ -422,13 +428,15 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
         p->start_s = start;
         rc = weft_fuse_measure(t, err);
         if (!rc && weft_world_rank() == 0)
-            rc = weft_iteration_report(p);
+            rc = p->field[WEFT_FIELD_ADVANTAGE] >= 0
+                   ? weft_iteration_report(p)
+                   : weft_iteration_report_data(p);
         rc = weft_world_agree(rc, err);
     }
     weft_fuse_forget(t);
     if (rc)
         weft_iteration_forget(t);
     if (p)
-        ppo_free(p);
+        iteration_free(p);
     return rc;
 }

@@ -83,10 +83,13 @@ struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
 
 float weft_iteration_inv_temperature(const struct weft_config *config);
 
+/* Makes the iteration's samples from rows of the data. */
+int weft_iteration_data(struct weft_iteration *p);
+
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
 int weft_iteration_calls_init(struct weft_iteration *p);
-/* Adds a sample whose generation has ended to the micro-batches of all calls;
+/* Adds a sample whose tokens are there, or on their way, to the micro-batches of all calls;
  * full micro-batches are submitted. */
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
 /* Submits the remaining micro-batches, and closes the views of the calls'
@@ -129,5 +132,17 @@ void weft_iteration_times_get(
 /* Sets the trainer's metrics from the tiles of the finished iteration, and
  * writes samples. Call it on rank 0 alone, after the wait for the sequence. */
 int weft_iteration_report(struct weft_iteration *p);
+/* The same of samples from the data. */
+int weft_iteration_report_data(struct weft_iteration *p);
+/* Sums of an update's statistics over samples, in the order of their indices:
+ * of all its epochs, and of its first step alone. */
+struct weft_iteration_sums {
+    double all[WEFT_N_POLICY_STATS], first[WEFT_N_POLICY_STATS];
+};
+int weft_iteration_sum_update(const struct weft_iteration *p,
+                              const struct weft_iteration_update *u,
+                              struct weft_iteration_sums *out);
+/* The mean gradient norm of an update's steps. */
+double weft_iteration_mean_norm(const struct weft_iteration_update *u);
 
 #endif

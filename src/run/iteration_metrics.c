@@ -13,11 +13,6 @@
 #include "run/fuse.h"
 #include "run/iteration.h"
 
-/* Sums of a training call's statistics, and of its first step alone. */
-struct sums {
-    double all[WEFT_N_POLICY_STATS], first[WEFT_N_POLICY_STATS];
-};
-
 static bool is_maximum(enum weft_loss loss, int32_t k)
 {
     return loss == WEFT_LOSS_POLICY
@@ -26,11 +21,10 @@ static bool is_maximum(enum weft_loss loss, int32_t k)
 
 /* Adds entries [from, to) of the update's statistics, by sample index. */
 static int add_stats(const struct weft_iteration *p,
-                     const struct weft_iteration_update *u,
-                     enum weft_loss loss, int32_t from, int32_t to,
-                     double *sum)
+                     const struct weft_iteration_update *u, int32_t from,
+                     int32_t to, double *sum)
 {
-    int32_t n_stats = weft_loss_n_stats(loss);
+    int32_t n_stats = weft_loss_n_stats(u->loss);
     size_t row = (size_t) n_stats;
     double *by_sample = weft_alloc((size_t) p->n * row, sizeof *by_sample);
     if (!by_sample)
@@ -46,7 +40,7 @@ static int add_stats(const struct weft_iteration *p,
     for (int32_t i = 0; i < p->n; i++)
         for (int32_t k = 0; k < n_stats; k++) {
             double v = by_sample[(size_t) i * row + (size_t) k];
-            sum[k] = is_maximum(loss, k) ? fmax(sum[k], v) : sum[k] + v;
+            sum[k] = is_maximum(u->loss, k) ? fmax(sum[k], v) : sum[k] + v;
         }
     weft_free(by_sample);
     return 0;
@@ -54,17 +48,17 @@ static int add_stats(const struct weft_iteration *p,
 
 /* Sums an update's statistics, one epoch after another: a sample has one entry
  * per epoch, and add_stats() takes one entry of each sample. */
-static int sum_update(const struct weft_iteration *p,
-                      const struct weft_iteration_update *u,
-                      enum weft_loss loss, struct sums *out)
+int weft_iteration_sum_update(const struct weft_iteration *p,
+                              const struct weft_iteration_update *u,
+                              struct weft_iteration_sums *out)
 {
-    *out = (struct sums){{0}, {0}};
+    *out = (struct weft_iteration_sums){{0}, {0}};
     int32_t from = 0, seen = 0;
-    int rc = add_stats(p, u, loss, 0, u->first_stats, out->first);
+    int rc = add_stats(p, u, 0, u->first_stats, out->first);
     for (int32_t k = 0; k < u->n_stats && !rc; k++) {
         seen += u->stats[k].n;
         if (seen == p->n) { /* the end of an epoch */
-            rc = add_stats(p, u, loss, from, k + 1, out->all);
+            rc = add_stats(p, u, from, k + 1, out->all);
             from = k + 1;
             seen = 0;
         }
@@ -72,7 +66,7 @@ static int sum_update(const struct weft_iteration *p,
     return rc;
 }
 
-static double mean_norm(const struct weft_iteration_update *u)
+double weft_iteration_mean_norm(const struct weft_iteration_update *u)
 {
     double sum = 0;
     for (int32_t i = 0; i < u->n_norms; i++) {
@@ -185,8 +179,8 @@ static int report_values(const struct weft_iteration *p,
                          const struct weft_iteration_update *u)
 {
     struct weft_metrics *m = p->t->metrics;
-    struct sums s;
-    int rc = sum_update(p, u, u->loss, &s);
+    struct weft_iteration_sums s;
+    int rc = weft_iteration_sum_update(p, u, &s);
     if (rc)
         return rc;
     double n = s.all[WEFT_VSTAT_TOKENS];
@@ -203,8 +197,8 @@ static int report_policy(const struct weft_iteration *p,
 {
     struct weft_metrics *m = p->t->metrics;
     const struct weft_config *c = &p->t->config;
-    struct sums s;
-    int rc = sum_update(p, u, u->loss, &s);
+    struct weft_iteration_sums s;
+    int rc = weft_iteration_sum_update(p, u, &s);
     if (rc)
         return rc;
     double n = s.all[WEFT_STAT_TOKENS];
@@ -237,7 +231,8 @@ static int report_updates(const struct weft_iteration *p)
             continue;
         rc = u->loss == WEFT_LOSS_VALUE ? report_values(p, u)
                                         : report_policy(p, u);
-        weft_metrics_setf(m, mean_norm(u), "%s/grad_norm", role);
+        weft_metrics_setf(m, weft_iteration_mean_norm(u), "%s/grad_norm",
+                          role);
         weft_metrics_setf(m, u->lr, "%s/lr", role);
     }
     return rc;

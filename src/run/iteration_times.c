@@ -47,7 +47,7 @@ void weft_iteration_times_get(
         bool scores = weft_flow_field_of(flow, c->writes, WEFT_FIELD_SCORE)
                    >= 0;
         join(c->kind == WEFT_GENERATE ? &gen
-             : c->kind == WEFT_STEP   ? &steps
+             : c->role < 0            ? &steps
              : c->kind == WEFT_TRAIN  ? (scalar ? &critic : &policy)
              : scores                 ? &score
              : scalar                 ? &value

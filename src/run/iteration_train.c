@@ -51,9 +51,10 @@ static int by_index(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static enum weft_loss loss_of(const struct weft_run_model *m)
+static enum weft_loss loss_of(const struct weft_config *c,
+                              const struct weft_run_model *m)
 {
-    return m->arch.shape.scalar_head ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY;
+    return m->role == 0 ? weft_run_algorithm(c)->loss : WEFT_LOSS_VALUE;
 }
 
 static int training_init(struct weft_iteration *p, int32_t call,
@@ -65,8 +66,8 @@ static int training_init(struct weft_iteration *p, int32_t call,
     struct weft_iteration_update *u = &p->update[model->role];
     bool fused = c->train.intra_stage_fusion, policy = model->role == 0;
     int32_t joined = fused ? c->train.joined_mini_batches : 1;
-    size_t n = (size_t) p->n, epochs = (size_t) c->ppo.epochs;
-    u->loss = loss_of(model);
+    size_t n = (size_t) p->n, epochs = (size_t) weft_run_epochs(c);
+    u->loss = loss_of(c, model);
     *out = (struct training){
         .p = p,
         .model = model,
@@ -104,7 +105,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
     if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
         out->train.loss.policy.kl = (enum weft_kl) c->ppo.kl_kind;
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
-    u->norm = weft_alloc(epochs * (size_t) c->ppo.mini_batches,
+    u->norm = weft_alloc(epochs * (size_t) weft_run_mini_batches(c),
                          sizeof *u->norm);
     return out->order && out->pack && out->step && u->stats && u->norm
              ? 0
@@ -125,8 +126,9 @@ static void fill_pack(const struct training *r, struct one_step *o)
 {
     const struct weft_iteration *p = r->p;
     const struct weft_config *c = &p->t->config;
-    enum weft_loss_agg aggregation = r->policy ? c->ppo.aggregation
-                                               : WEFT_AGG_TOKEN_MEAN;
+    enum weft_loss_agg aggregation = r->train.loss.loss == WEFT_LOSS_POLICY
+                                       ? c->ppo.aggregation
+                                       : WEFT_AGG_TOKEN_MEAN;
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
@@ -155,7 +157,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
 {
     struct weft_iteration *p = r->p;
     const struct weft_config *c = &p->t->config;
-    int32_t parts = c->ppo.mini_batches;
+    int32_t parts = weft_run_mini_batches(c);
     int32_t a = (int32_t) ((int64_t) p->n * k / parts);
     int32_t b = (int32_t) ((int64_t) p->n * (k + 1) / parts);
     if (k == 0)
@@ -169,7 +171,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                            .pack = r->pack + a};
     o->train.loss.exact_first = r->policy && e == 0 && k == 0;
     o->train.adamw = weft_adamw_at(r->model->optim, r->model->steps,
-                                   (int64_t) c->ppo.epochs * parts
+                                   (int64_t) weft_run_epochs(c) * parts
                                        * c->iterations);
     r->update->lr = (double) o->train.adamw.lr;
     r->model->steps++;
@@ -235,9 +237,9 @@ static int train(struct training r[], int32_t n, bool fused)
 {
     struct weft_trainer *t = r->p->t;
     const struct weft_config *c = &t->config;
-    int32_t all = c->ppo.mini_batches, joined = r->n_steps, n_open = 0,
-            rc = 0;
-    for (int32_t e = 0; e < c->ppo.epochs && !rc; e++)
+    int32_t all = weft_run_mini_batches(c), joined = r->n_steps, n_open = 0;
+    int rc = 0;
+    for (int32_t e = 0; e < weft_run_epochs(c) && !rc; e++)
         for (int32_t k = 0; k < all && !rc; k += joined) {
             int32_t count = joined < all - k ? joined : all - k;
             open_window(t, n_open++);

@@ -18,6 +18,7 @@ run_sources = \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/play.c %D%/play.h \
 	%D%/iteration.c %D%/iteration.h \
+	%D%/iteration_data.c \
 	%D%/iteration_infer.c \
 	%D%/iteration_metrics.c \
 	%D%/iteration_reward.c \
@@ -30,7 +31,6 @@ run_sources = \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
 	%D%/schedule_job.c %D%/schedule_job.h \
-	%D%/sft.c \
 	%D%/store.c %D%/store.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \

@@ -15,6 +15,16 @@ int32_t weft_run_samples(const struct weft_config *c)
              : c->train.batch;
 }
 
+int32_t weft_run_epochs(const struct weft_config *c)
+{
+    return weft_config_generates(c) ? c->ppo.epochs : 1;
+}
+
+int32_t weft_run_mini_batches(const struct weft_config *c)
+{
+    return weft_config_generates(c) ? c->ppo.mini_batches : 1;
+}
+
 bool weft_run_has_reference(const struct weft_config *config)
 {
     return weft_config_generates(config)

@@ -12,8 +12,11 @@
 #include "plan/layout.h"
 
 bool weft_run_has_reference(const struct weft_config *config);
-/* Samples of an iteration. */
+/* Samples of an iteration; how often it passes over them, and in how many
+ * optimizer steps each time. */
 int32_t weft_run_samples(const struct weft_config *config);
+int32_t weft_run_epochs(const struct weft_config *config);
+int32_t weft_run_mini_batches(const struct weft_config *config);
 
 /* The configuration's algorithm, and its dataflow graph. Errors: those of
  * weft_flow_check(). */

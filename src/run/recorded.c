@@ -51,8 +51,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
     if (!rc)
         rc = weft_trainer_create_tiles(d, err);
     for (int32_t i = 0; i < d->recorded->iterations && !rc; i++) {
-        rc = weft_config_generates(&d->config) ? weft_iteration_run(d, err)
-                                               : weft_sft_step(d, err);
+        rc = weft_iteration_run(d, err);
         d->iteration++;
     }
     return rc ? rc : weft_recording_status(out, err);

@@ -24,7 +24,7 @@
 #include "run/run_dir.h"
 #include "run/store.h"
 
-/* ---- For ppo.c and sft.c ---------------------------------------------- */
+/* ---- For iterations ---------------------------------------------------- */
 
 static const struct weft_run_prompt *longest(const struct weft_trainer *t)
 {

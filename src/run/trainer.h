@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The members of a run (struct weft_trainer of weft.h): its models as tiles,
- * its data and its state. trainer.c opens and closes it, ppo.c and sft.c run
- * an iteration, checkpoint.c writes and reads the state.
+ * its data and its state. trainer.c opens and closes it, iteration.c runs an
+ * iteration, checkpoint.c writes and reads the state.
  */
 #ifndef WEFT_RUN_TRAINER_H
 #define WEFT_RUN_TRAINER_H
@@ -139,6 +139,5 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
 int weft_iteration_run(struct weft_trainer *t, struct weft_err *err);
 /* Frees the next iteration, if its generation has begun. */
 void weft_iteration_forget(struct weft_trainer *t);
-int weft_sft_step(struct weft_trainer *t, struct weft_err *err);
 
 #endif

@@ -57,8 +57,7 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
                             "the run has made its %d iterations",
                             t->config.iterations);
     weft_metrics_clear(t->metrics);
-    int rc = weft_config_generates(&t->config) ? weft_iteration_run(t, err)
-                                               : weft_sft_step(t, err);
+    int rc = weft_iteration_run(t, err);
     if (rc)
         return rc;
     t->iteration++;

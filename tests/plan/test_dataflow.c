@@ -58,6 +58,11 @@ static void test_check(void)
     g.call[3].role = -1;
     refused("the call judge_infer has no role");
     make();
+    g.call[4].kind = WEFT_DATA; /* the policy's, as before */
+    refused("the call policy_generate has no role, or is a step with one");
+    g.call[4].role = -1;
+    REQUIRE_OK(weft_flow_check(&g, &err), err);
+    make();
     for (int i = 0; i < WEFT_MAX_CALLS; i++)
         weft_flow_call(&g, "more", WEFT_STEP, -1, 0, 0);
     refused("31 calls");

@@ -40,7 +40,8 @@ static void read_lengths(struct weft_trainer *t, struct lengths *l)
 }
 
 /* Runs `steps` iterations and records them; out: of the run. */
-static void check_same(const char *name, int steps, const char *const *word)
+static void check_same(const struct fixture *f, const char *name, int steps,
+                       const char *const *word)
 {
     struct lengths lengths = {.n = 0};
     struct weft_recording ran, recorded;
@@ -49,13 +50,12 @@ static void check_same(const char *name, int steps, const char *const *word)
     char text[200];
     weft_recording_init(&ran);
     weft_recording_init(&recorded);
-    struct weft_trainer *t = fixture_open_logged(&fixture, name, word, &ran);
+    struct weft_trainer *t = fixture_open_logged(f, name, word, &ran);
     weft_trainer_set_reward(t, note_length, &lengths);
     fixture_steps(t, steps);
     weft_world_share(&lengths, sizeof lengths); /* rank 0's */
     read_lengths(t, &lengths);
     struct weft_recorded how = {.rank = weft_world_rank(),
-
                                 .first = 0,
                                 .iterations = steps,
                                 .n_total = lengths.n_total[0]};
@@ -112,7 +112,46 @@ static void test_same(void)
         if (strcmp(all[0], "runtime.devices=4") == 0)
             all[0] = devices(4);
         snprintf(name, sizeof name, "same-%zu", i);
-        check_same(name, STEPS, all);
+        check_same(&fixture, name, STEPS, all);
+    }
+}
+
+/* Samples that come from the data. */
+static void test_same_data(void)
+{
+    static const char yaml[] = "algorithm: sft\n"
+                               "iterations: 4\n"
+                               "run_dir: unset\n"
+                               "data: {path: rows.jsonl}\n"
+                               "model: {actor: model}\n"
+                               "train: {batch: 12, micro_batch_tokens: 64}\n"
+                               "checkpoint: {every: 0}\n";
+    static const char *const word[][3] = {
+        {"runtime.devices=1"},
+        {"runtime.devices=4", "layout=dp2pp2,zero=2"},
+        {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"}};
+    struct fixture rows = fixture;
+    struct weft_err err;
+    char path[600];
+    snprintf(path, sizeof path, "%s/rows.jsonl", rows.dir);
+    snprintf(rows.config, sizeof rows.config, "%s/data.yaml", rows.dir);
+    if (weft_world_rank() == 0) {
+        FILE *f = fopen(path, "w");
+        REQUIRE(f != NULL);
+        for (int i = 0; i < 30; i++)
+            fprintf(f, "{\"prompt\": \"%d\", \"completion\": \"%.*s\"}\n", i,
+                    1 + i * 5 % 23, "and so on, and so forth");
+        fclose(f);
+        REQUIRE_OK(weft_file_write(rows.config, yaml, sizeof yaml - 1, &err),
+                   err);
+    }
+    weft_world_min(0); /* the files are there */
+    for (size_t i = 0; i < WEFT_COUNT(word); i++) {
+        const char *all[] = {i > 0 ? devices(4) : word[i][0], word[i][1],
+                             NULL};
+        char name[32];
+        snprintf(name, sizeof name, "data-%zu", i);
+        check_same(&rows, name, STEPS, all);
     }
 }
 
@@ -121,7 +160,7 @@ static void test_same_fused(void)
 {
     const char *word[] = {devices(4), "layout=dp2pp2",
                           "train.intra_stage_fusion=true", NULL};
-    check_same("fused", 1, word);
+    check_same(&fixture, "fused", 1, word);
 }
 
 static void setup(void)
@@ -142,4 +181,5 @@ static void teardown(void)
 }
 
 WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
+           {"test_same_data", test_same_data},
            {"test_same_fused", test_same_fused}, {"teardown", teardown})
