@@ -175,7 +175,7 @@ int weft_trainer_open(const char *config, int n_override,
 struct weft_reward_sample {
     struct weft_str prompt, response;
     struct weft_str label; /* none when the row has none */
-    const char *row;       /* the data's JSON line */
+    const char *row;       /* the data's JSON line, with all its columns */
     int32_t n_tokens;      /* of the response */
     bool ended;
 };
@@ -184,10 +184,17 @@ struct weft_reward_sample {
 typedef int (*weft_reward_fn)(void *ctx,
                               const struct weft_reward_sample *sample,
                               double *score_out, struct weft_err *err);
-/* Serves the rewards of `type: callback`. weft_trainer_step() calls it, on
+/* The same for n samples at once: a score of each into score_out (n). */
+typedef int (*weft_reward_batch_fn)(void *ctx, int32_t n,
+                                    const struct weft_reward_sample *sample,
+                                    double *score_out, struct weft_err *err);
+/* Serve the rewards of `type: callback`, one sample or an iteration's samples
+ * at a time; the function set last counts. weft_trainer_step() calls it, on
  * rank 0 alone. */
 void weft_trainer_set_reward(struct weft_trainer *trainer, weft_reward_fn fn,
                              void *ctx);
+void weft_trainer_set_reward_batch(struct weft_trainer *trainer,
+                                   weft_reward_batch_fn fn, void *ctx);
 
 /* One iteration (PPO) or step (SFT); writes metrics, samples, and a
  * checkpoint when one is due. */

@@ -205,14 +205,14 @@ int weft_config_check_reward(const struct weft_reward_config *w,
     if (missing)
         return weft_yaml_err(node, err, WEFT_EINVAL, "a reward of type %s",
                              missing);
-    bool of_gsm8k = w->method
-                 && (strcmp(w->method, "strict") == 0
-                     || strcmp(w->method, "flexible") == 0);
-    if (w->method && of_gsm8k != (w->type == WEFT_REWARD_GSM8K))
+    bool strictness = w->method
+                   && (strcmp(w->method, "strict") == 0
+                       || strcmp(w->method, "flexible") == 0);
+    bool of_length = w->type == WEFT_REWARD_LENGTH;
+    if (w->method && strictness == of_length)
         return weft_yaml_err(
             node, err, WEFT_EINVAL, "'method' must be %s, not '%s'",
-            w->type == WEFT_REWARD_GSM8K ? "strict or flexible"
-                                         : "around, most or least",
+            of_length ? "around, most or least" : "strict or flexible",
             w->method);
     for (const char *p = w->name; *p; p++)
         if (*p == ' ' || *p == '/' || (unsigned char) *p < 0x20)

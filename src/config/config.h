@@ -45,12 +45,14 @@ enum weft_kl_control { WEFT_KL_FIXED, WEFT_KL_ADAPTIVE };
 enum weft_reward_type {
     WEFT_REWARD_MODEL,
     WEFT_REWARD_GSM8K,
-    WEFT_REWARD_EXACT,   /* exact_match: response equals label, trimmed */
-    WEFT_REWARD_BOXED,   /* last \boxed{...} equals label */
-    WEFT_REWARD_REGEX,   /* PCRE2 pattern found in the response */
-    WEFT_REWARD_LENGTH,  /* -|tokens - target| / target, or 0 inside */
-    WEFT_REWARD_PROGRAM, /* JSON lines over stdin/stdout */
-    WEFT_REWARD_CALLBACK /* given through the public header */
+    WEFT_REWARD_EXACT,    /* exact_match: response equals label, trimmed */
+    WEFT_REWARD_BOXED,    /* last \boxed{...} equals label */
+    WEFT_REWARD_REGEX,    /* PCRE2 pattern found in the response */
+    WEFT_REWARD_LENGTH,   /* -|tokens - target| / target, or 0 inside */
+    WEFT_REWARD_PROGRAM,  /* JSON lines over stdin/stdout */
+    WEFT_REWARD_CALLBACK, /* given through the public header */
+    WEFT_REWARD_THINK_ANSWER, /* <think>...</think><answer>...</answer> */
+    WEFT_N_REWARD_TYPES
 };
 
 /* When fused training searches its schedule with measured stage times: after
@@ -76,8 +78,8 @@ struct weft_reward_config {
     float weight;   /* default 1 */
     char *name;     /* metric tag; default: the type's name */
     char *model;    /* model: folder with a scalar head */
-    char *method;   /* gsm8k: "strict" (default), "flexible"; length:
-                             "around" (default), "most", "least" */
+    char *method;   /* gsm8k, think_answer: "strict" (default), "flexible";
+                       length: "around" (default), "most", "least" */
     char *pattern;  /* regex */
     int32_t target; /* length: tokens */
     char *command[WEFT_MAX_ARGV + 1]; /* program; NULL-terminated */

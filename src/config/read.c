@@ -314,9 +314,10 @@ static int read_reward(struct reader *r, const struct weft_yaml *node)
         rc = w->name ? 0 : nomem(r);
     }
     if (!rc && !w->method
-        && (w->type == WEFT_REWARD_GSM8K || w->type == WEFT_REWARD_LENGTH)) {
-        w->method = weft_strdup(w->type == WEFT_REWARD_GSM8K ? "strict"
-                                                             : "around");
+        && (w->type == WEFT_REWARD_GSM8K || w->type == WEFT_REWARD_LENGTH
+            || w->type == WEFT_REWARD_THINK_ANSWER)) {
+        w->method = weft_strdup(w->type == WEFT_REWARD_LENGTH ? "around"
+                                                              : "strict");
         rc = w->method ? 0 : nomem(r);
     }
     return rc ? rc : weft_config_check_reward(w, node, r->err);

@@ -287,12 +287,14 @@ const size_t weft_config_n_keys = WEFT_COUNT(weft_config_keys);
 
 #undef AT
 #define AT(field) offsetof(struct weft_reward_config, field)
-#define ANY ((1u << (WEFT_REWARD_CALLBACK + 1)) - 1)
+#define ANY ((1u << WEFT_N_REWARD_TYPES) - 1)
 #define OF(type) (1u << WEFT_REWARD_##type)
 #define RNUM WEFT_REWARD_KEY_NUMBERS
 
 /* In the order of the enum. */
-#define TYPES "model|gsm8k|exact_match|boxed|regex|length|program|callback"
+#define TYPES                                                                \
+    "model|gsm8k|exact_match|boxed|regex|length|program|callback|"           \
+    "think_answer"
 
 const struct weft_config_key weft_reward_keys[] = {
     ENUM("type", type, NULL, WEFT_REWARD_MODEL, TYPES, ANY | RNUM,
@@ -302,9 +304,9 @@ const struct weft_config_key weft_reward_keys[] = {
     STRING("name", name, NULL, ANY, "in metrics; the type's name"),
     PATH("model", model, OF(MODEL) | RNUM, "folder with a scalar head"),
     WORD("method", method, NULL, "strict|flexible|around|most|least",
-         OF(GSM8K) | OF(LENGTH) | RNUM,
-         "gsm8k: strict (default), flexible; length: around (default), "
-         "most, least"),
+         OF(GSM8K) | OF(LENGTH) | OF(THINK_ANSWER) | RNUM,
+         "gsm8k and think_answer: strict (default), flexible; length: "
+         "around (default), most, least"),
     STRING("pattern", pattern, NULL, OF(REGEX) | RNUM,
            "PCRE2 pattern to be found in the response"),
     INT("target", target, NULL, 1, 1e7, OF(LENGTH) | RNUM, "tokens"),

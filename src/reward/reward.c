@@ -24,7 +24,8 @@ struct weft_rewards {
     const struct weft_reward_config *config;
     int32_t n;
     struct state state[WEFT_MAX_REWARDS];
-    weft_reward_fn callback;
+    weft_reward_fn callback; /* or callback_all, or neither */
+    weft_reward_batch_fn callback_all;
     void *callback_ctx;
 };
 
@@ -145,21 +146,39 @@ double weft_reward_length(int32_t n_tokens, int32_t target,
 
 /* ---- Opening ---------------------------------------------------------- */
 
+/* The patterns of think_answer. Strict is that of open-r1's format_reward
+ * (2025), whose $ stands before any newline; flexible is one pair of tags after
+ * the other with nothing but blanks around and between. */
+static const char strict[] = "^<think>\\n.*?\\n</think>\\n"
+                             "<answer>\\n.*?\\n</answer>(?m:$)",
+                  flexible[] = "^\\s*<think>.*?</think>\\s*"
+                               "<answer>.*?</answer>\\s*$";
+
+static const char *pattern_of(const struct weft_reward_config *c)
+{
+    if (c->type != WEFT_REWARD_THINK_ANSWER)
+        return c->pattern;
+    return strcmp(c->method, "strict") == 0 ? strict : flexible;
+}
+
 static int open_pattern(const struct weft_reward_config *c, struct state *s,
                         struct weft_err *err)
 {
+    const char *pattern = pattern_of(c);
+    uint32_t all = c->type == WEFT_REWARD_THINK_ANSWER ? PCRE2_DOTALL : 0;
     PCRE2_UCHAR why[160];
     PCRE2_SIZE at;
     int code;
-    s->pattern = pcre2_compile(
-        (PCRE2_SPTR) c->pattern, PCRE2_ZERO_TERMINATED,
-        PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &at, NULL);
+    s->pattern = pcre2_compile((PCRE2_SPTR) pattern, PCRE2_ZERO_TERMINATED,
+                               all | PCRE2_UTF | PCRE2_UCP
+                                   | PCRE2_MATCH_INVALID_UTF,
+                               &code, &at, NULL);
     if (!s->pattern) {
         pcre2_get_error_message(code, why, sizeof why);
         return weft_err_set(err, WEFT_EINVAL,
                             "reward '%s': the pattern '%s' is wrong at byte "
                             "%zu: %s",
-                            c->name, c->pattern, (size_t) at,
+                            c->name, pattern, (size_t) at,
                             (const char *) why);
     }
     /* without a JIT compiler PCRE2 interprets the pattern */
@@ -179,7 +198,8 @@ int weft_rewards_open(const struct weft_reward_config *config, int32_t n,
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
         const struct weft_reward_config *c = &config[i];
-        if (c->type == WEFT_REWARD_REGEX)
+        if (c->type == WEFT_REWARD_REGEX
+            || c->type == WEFT_REWARD_THINK_ANSWER)
             rc = open_pattern(c, &r->state[i], err);
         if (c->type == WEFT_REWARD_PROGRAM)
             rc = weft_reward_program_open(c->name, c->command, c->directory,
@@ -210,6 +230,15 @@ void weft_rewards_set_callback(struct weft_rewards *rewards,
                                weft_reward_fn fn, void *ctx)
 {
     rewards->callback = fn;
+    rewards->callback_all = NULL;
+    rewards->callback_ctx = ctx;
+}
+
+void weft_rewards_set_batch(struct weft_rewards *rewards,
+                            weft_reward_batch_fn fn, void *ctx)
+{
+    rewards->callback = NULL;
+    rewards->callback_all = fn;
     rewards->callback_ctx = ctx;
 }
 
@@ -245,27 +274,48 @@ static int needs_label(const struct weft_reward_config *c, int32_t i,
                         c->name, i, sample->row ? sample->row : "not known");
 }
 
+/* Calls the function for the n samples one by one, or once for all. */
+static int call(const struct weft_rewards *r,
+                const struct weft_reward_config *c, int32_t n,
+                const struct weft_reward_sample *sample, double *score,
+                struct weft_err *err)
+{
+    static const char failed[] = "the function failed";
+    struct weft_err why = {0};
+    int rc = 0;
+    if (r->callback_all) {
+        rc = r->callback_all(r->callback_ctx, n, sample, score, &why);
+        return rc ? weft_err_set(err, rc, "reward '%s': %s", c->name,
+                                 why.text[0] ? why.text : failed)
+                  : 0;
+    }
+    for (int32_t i = 0; i < n && !rc; i++) {
+        rc = r->callback(r->callback_ctx, &sample[i], &score[i], &why);
+        if (rc)
+            weft_err_set(err, rc, "reward '%s': sample %d: %s", c->name, i,
+                         why.text[0] ? why.text : failed);
+    }
+    return rc;
+}
+
 static int by_callback(const struct weft_rewards *r,
-                       const struct weft_reward_config *c, int32_t i,
-                       const struct weft_reward_sample *sample, double *out,
+                       const struct weft_reward_config *c, int32_t n,
+                       const struct weft_reward_sample *sample, double *score,
                        struct weft_err *err)
 {
-    struct weft_err why = {0};
-    if (!r->callback)
+    if (!r->callback && !r->callback_all)
         return weft_err_set(err, WEFT_ESTATE,
                             "reward '%s' is a callback, but no function was "
                             "given (weft_trainer_set_reward)",
                             c->name);
-    int rc = r->callback(r->callback_ctx, sample, out, &why);
-    if (rc)
-        return weft_err_set(err, rc, "reward '%s': sample %d: %s", c->name, i,
-                            why.text[0] ? why.text : "the function failed");
-    if (!isfinite((float) *out))
-        return weft_err_set(err, WEFT_ENUMERIC,
-                            "reward '%s': the function gave sample %d a "
-                            "score that is no finite f32 number: %g",
-                            c->name, i, *out);
-    return 0;
+    int rc = call(r, c, n, sample, score, err);
+    for (int32_t i = 0; i < n && !rc; i++)
+        if (!isfinite((float) score[i]))
+            rc = weft_err_set(err, WEFT_ENUMERIC,
+                              "reward '%s': the function gave sample %d a "
+                              "score that is no finite f32 number: %g",
+                              c->name, i, score[i]);
+    return rc;
 }
 
 static int compute_one(struct weft_rewards *r, int32_t which, int32_t i,
@@ -294,28 +344,30 @@ static int compute_one(struct weft_rewards *r, int32_t which, int32_t i,
         if (rc == WEFT_ENOMEM)
             rc = weft_err_nomem(err, c->name, sample->response.n);
         break;
-    case WEFT_REWARD_REGEX:
-        yes = found(c, &r->state[which], sample->response);
-        break;
     case WEFT_REWARD_LENGTH:
         *out = weft_reward_length(sample->n_tokens, c->target, c->method);
         return 0;
-    default:
-        return by_callback(r, c, i, sample, out, err);
+    default: /* WEFT_REWARD_REGEX, WEFT_REWARD_THINK_ANSWER */
+        yes = found(c, &r->state[which], sample->response);
+        break;
     }
     *out = yes;
     return rc;
 }
 
-static int by_program(struct weft_rewards *r, int32_t which, int32_t n,
-                      const struct weft_reward_sample *sample,
-                      double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
+/* A reward that sees all samples at once. */
+static int by_others(struct weft_rewards *r, int32_t which, int32_t n,
+                     const struct weft_reward_sample *sample,
+                     double (*part)[WEFT_MAX_REWARDS], struct weft_err *err)
 {
+    const struct weft_reward_config *c = &r->config[which];
     double *score = weft_alloc((size_t) n, sizeof *score);
     if (!score)
         return weft_err_nomem(err, "scores", (size_t) n * sizeof *score);
-    int rc = weft_reward_program_score(r->state[which].program, n, sample,
-                                       score, err);
+    int rc = c->type == WEFT_REWARD_PROGRAM
+               ? weft_reward_program_score(r->state[which].program, n, sample,
+                                           score, err)
+               : by_callback(r, c, n, sample, score, err);
     for (int32_t i = 0; i < n && !rc; i++)
         part[i][which] = score[i];
     weft_free(score);
@@ -332,8 +384,8 @@ int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
         enum weft_reward_type type = rewards->config[k].type;
         if (type == WEFT_REWARD_MODEL)
             continue;
-        if (type == WEFT_REWARD_PROGRAM)
-            rc = by_program(rewards, k, n, sample, part, err);
+        if (type == WEFT_REWARD_PROGRAM || type == WEFT_REWARD_CALLBACK)
+            rc = by_others(rewards, k, n, sample, part, err);
         else
             for (int32_t i = 0; i < n && !rc; i++)
                 rc = compute_one(rewards, k, i, &sample[i], &part[i][k], err);

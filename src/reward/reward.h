@@ -11,6 +11,10 @@
  *     boxed        1 when the last \boxed{...} is the label's, except for
  *                  LaTeX spellings that the MATH benchmark ignores
  *     regex        1 when the PCRE2 pattern is found in the response
+ *     think_answer 1 when the response is <think>...</think> and then
+ *                  <answer>...</answer>: method strict (the default) wants
+ *                  each tag on a line of its own, as open-r1's format_reward;
+ *                  flexible allows blanks around the tags
  *     length       -|tokens - target| / target; method most: 0 up to the
  *                  target, least: 0 from the target on
  */
@@ -31,9 +35,12 @@ void weft_rewards_close(struct weft_rewards *rewards); /* NULL is allowed */
 const char *weft_rewards_label_user(const struct weft_reward_config *config,
                                     int32_t n);
 
-/* Sets the function for rewards of `type: callback`. */
+/* Sets the function for rewards of `type: callback`: one that gets a sample,
+ * or one that gets all of a batch. The last one set counts. */
 void weft_rewards_set_callback(struct weft_rewards *rewards,
                                weft_reward_fn fn, void *ctx);
+void weft_rewards_set_batch(struct weft_rewards *rewards,
+                            weft_reward_batch_fn fn, void *ctx);
 
 /* Scores n samples: part[i][r] becomes the unweighted reward r of sample i.
  * Entries of reward models are not changed. Waits for the programs. Errors: a

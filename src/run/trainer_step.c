@@ -35,6 +35,13 @@ void weft_trainer_set_reward(struct weft_trainer *t, weft_reward_fn fn,
         weft_rewards_set_callback(t->rewards, fn, ctx);
 }
 
+void weft_trainer_set_reward_batch(struct weft_trainer *t,
+                                   weft_reward_batch_fn fn, void *ctx)
+{
+    if (t->rewards)
+        weft_rewards_set_batch(t->rewards, fn, ctx);
+}
+
 static bool checkpoint_due(const struct weft_trainer *t)
 {
     int32_t every = t->config.checkpoint.every;

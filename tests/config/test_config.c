@@ -219,8 +219,9 @@ static void test_config_rewards(void)
     } bad[] = {
         {"[]", "run.yaml: 'reward' is missing"},
         {"[{weight: 1}]", "run.yaml:4: a reward has no 'type'"},
-        {"[{type: gsm}]", "'type' must be model, gsm8k, exact_match, boxed, "
-                          "regex, length, program or callback, not 'gsm'"},
+        {"[{type: gsm}]",
+         "'type' must be model, gsm8k, exact_match, boxed, "
+         "regex, length, program, callback or think_answer, not 'gsm'"},
         {"[{type: regex}]", "type regex needs 'pattern'"},
         {"[{type: model}]", "type model needs 'model'"},
         {"[{type: length}]", "type length needs 'target'"},

@@ -293,6 +293,106 @@ static void test_reward_regex(void)
                 "reward 'r': the pattern 'a(b' is wrong at byte 3: missing");
 }
 
+/* Expected: Python's re.match() with DOTALL of
+ * ^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$ (and MULTILINE), as in
+ * open-r1's rewards.py, and of
+ * ^\s*<think>.*?</think>\s*<answer>.*?</answer>\s*$ */
+static void test_reward_think_answer(void)
+{
+    static const struct {
+        const char *response;
+        bool strict, flexible;
+    } known[] = {
+        {"<think>\na\n</think>\n<answer>\nb\n</answer>", true, true},
+        {"<think>a</think><answer>b</answer>", false, true},
+        {"<think>a</think>\n\n<answer>b</answer>\n", false, true},
+        {" <think>a</think> <answer>b</answer>", false, true},
+        {"<think>\na\n</think>\n<answer>\nb\n</answer>\nmore", true, false},
+        {"<think>\na\n</think>\n<answer>\nb\n</answer> more", false, false},
+        {"so <think>a</think><answer>b</answer>", false, false},
+        {"<think>a</think>b", false, false},
+        {"<answer>b</answer>", false, false},
+        {"<think>a<answer>b</answer></think>", false, false},
+        {"<think>a</think>x<answer>b</answer>", false, false},
+        {"<think></think><answer></answer>", false, true},
+        {"<think>\n\n</think>\n<answer>\n\n</answer>", true, true},
+        {"<think>\n</think>\n<answer>\n</answer>", false, true},
+        {"<think>a</think><answer>b</answer><answer>c</answer>", false, true},
+        {"<think>a</think></think><answer>b</answer>", false, true},
+        {"", false, false},
+        {"<think>a</think><answer>b</answer", false, false},
+        {"<think>a\nb</think><answer>\n1\n2</answer>", false, true},
+        {"<Think>a</Think><answer>b</answer>", false, false},
+        {"<think>\na\n</think>\n<answer>\nb\n</answer>\n", true, true},
+        {"\n<think>\na\n</think>\n<answer>\nb\n</answer>", false, true},
+    };
+    static char method[2][16] = {"strict", "flexible"};
+    for (int k = 0; k < 2; k++) {
+        struct weft_reward_config c = {.type = WEFT_REWARD_THINK_ANSWER,
+                                       .weight = 1,
+                                       .name = "t",
+                                       .method = method[k]};
+        struct weft_rewards *r = NULL;
+        REQUIRE_OK(weft_rewards_open(&c, 1, &r, &err), err);
+        for (size_t i = 0; i < WEFT_COUNT(known); i++) {
+            bool right = k ? known[i].flexible : known[i].strict;
+            struct weft_reward_sample s = {
+                .response = weft_str_of(known[i].response)};
+            double part[1][WEFT_MAX_REWARDS] = {{-1}};
+            REQUIRE_OK(weft_rewards_compute(r, 1, &s, part, &err), err);
+            if (part[0][0] != right)
+                printf("\n    %s: case %zu\n", c.method, i);
+            CHECK(part[0][0] == right);
+        }
+        weft_rewards_close(r);
+    }
+}
+
+/* A score is the sample's tokens and the number of samples; the last fails. */
+static int all_at_once(void *ctx, int32_t n,
+                       const struct weft_reward_sample *sample, double *out,
+                       struct weft_err *e)
+{
+    ++*(int *) ctx;
+    for (int32_t i = 0; i < n; i++) {
+        if (sample[i].n_tokens == 13)
+            return weft_err_set(e, WEFT_EINVAL, "thirteen");
+        out[i] = sample[i].n_tokens == 14 ? (double) INFINITY
+                                          : (double) (sample[i].n_tokens + n);
+    }
+    return 0;
+}
+
+static void test_reward_batch(void)
+{
+    struct weft_reward_config c = {
+        .type = WEFT_REWARD_CALLBACK, .weight = 1, .name = "d"};
+    struct weft_reward_sample s[3] = {
+        {.n_tokens = 1}, {.n_tokens = 2}, {.n_tokens = 3}};
+    struct weft_rewards *r = NULL;
+    double part[3][WEFT_MAX_REWARDS], factor = 2;
+    int calls = 0;
+    REQUIRE_OK(weft_rewards_open(&c, 1, &r, &err), err);
+    weft_rewards_set_callback(r, twice, &factor);
+    weft_rewards_set_batch(r, all_at_once, &calls);
+    REQUIRE_OK(weft_rewards_compute(r, 3, s, part, &err), err);
+    CHECK_INT(calls, 1);
+    for (int i = 0; i < 3; i++)
+        CHECK(part[i][0] == i + 1 + 3);
+    s[1].n_tokens = 13;
+    CHECK_FAILS(weft_rewards_compute(r, 3, s, part, &err), WEFT_EINVAL, err,
+                "reward 'd': thirteen");
+    s[1].n_tokens = 14;
+    CHECK_FAILS(weft_rewards_compute(r, 3, s, part, &err), WEFT_ENUMERIC, err,
+                "the function gave sample 1 a score that is no finite f32 "
+                "number: inf");
+    s[1].n_tokens = 5;
+    weft_rewards_set_callback(r, twice, &factor); /* the last one counts */
+    REQUIRE_OK(weft_rewards_compute(r, 3, s, part, &err), err);
+    CHECK(part[1][0] == 10);
+    weft_rewards_close(r);
+}
+
 #define LITERAL(s)                                                           \
     {                                                                        \
         s, sizeof s - 1                                                      \
@@ -351,4 +451,6 @@ WEFT_TESTS("reward/reward", {"test_reward_gsm8k", test_reward_gsm8k},
            {"test_reward_length", test_reward_length},
            {"test_reward_compute", test_reward_compute},
            {"test_reward_regex", test_reward_regex},
+           {"test_reward_think_answer", test_reward_think_answer},
+           {"test_reward_batch", test_reward_batch},
            {"test_reward_zeros", test_reward_zeros})
