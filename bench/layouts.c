@@ -19,7 +19,7 @@
 #include "config.h"
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
-#include "run/context.h"
+#include "lm/context.h"
 
 #ifdef WEFT_HAVE_MPI
 #include <mpi.h>

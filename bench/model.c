@@ -20,8 +20,8 @@
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "rt/codelet.h"
-#include "run/context.h"
-#include "run/rollout.h"
+#include "lm/context.h"
+#include "lm/rollout.h"
 
 #define CHECK(call)                                                          \
     do {                                                                     \

@@ -66,6 +66,7 @@ include tests/codelets/local.mk
 include tests/graphs/local.mk
 include tests/reward/local.mk
 include tests/record/local.mk
+include tests/lm/local.mk
 include tests/run/local.mk
 include tests/verify/local.mk
 include tests/cli/local.mk

@@ -4,9 +4,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "lm/lm_file.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/lm_file.h"
 
 WEFT_COMMAND(generate);
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lm/init.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/init.h"
 
 int weft_cmd_init(int argc, char **argv);
 extern const char weft_help_init[];

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lm/lm_file.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "run/lm_file.h"
 
 WEFT_COMMAND(score);
 

@@ -11,8 +11,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "lm/store.h"
 #include "run/manifest.h"
-#include "run/store.h"
 
 enum { PATH_BYTES = 4096, PART_BYTES = 64 };
 

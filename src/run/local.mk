@@ -2,16 +2,12 @@
 run_sources = \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/common.c %D%/common.h \
-	%D%/context.c %D%/context.h \
 	%D%/digest.c %D%/digest.h \
 	%D%/fuse.c %D%/fuse.h \
 	%D%/fuse_inside.h \
 	%D%/fuse_measure.c \
 	%D%/info.c %D%/info.h \
-	%D%/init.c %D%/init.h \
 	%D%/inputs.c %D%/inputs.h \
-	%D%/lm.c %D%/lm.h \
-	%D%/lm_file.c %D%/lm_file.h \
 	%D%/manifest.c %D%/manifest.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \
@@ -26,12 +22,9 @@ run_sources = \
 	%D%/iteration_train.c \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/recorded.c %D%/recorded.h \
-	%D%/renderer.c %D%/renderer.h \
-	%D%/rollout.c %D%/rollout.h \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
 	%D%/schedule_job.c %D%/schedule_job.h \
-	%D%/store.c %D%/store.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c

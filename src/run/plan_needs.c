@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "config/keys.h"
+#include "lm/store.h"
 #include "run/fuse.h"
-#include "run/store.h"
 
 int32_t weft_run_samples(const struct weft_config *c)
 {

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "codelets/codelets.h"
-#include "run/context.h"
+#include "lm/context.h"
 
 struct play {
     const struct weft_schedule_problem *problem;

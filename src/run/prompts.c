@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "run/lm.h"
+#include "lm/lm.h"
 #include "run/trainer.h"
 
 /* ---- Long texts ------------------------------------------------------- */

@@ -12,9 +12,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "rt/fxt.h"
+#include "lm/context.h"
+#include "lm/store.h"
 #include "run/checkpoint.h"
 #include "run/common.h"
-#include "run/context.h"
 #include "run/fuse.h"
 #include "run/memory.h"
 #include "run/plan_needs.h"
@@ -22,7 +23,6 @@
 #include "run/recorded.h"
 #include "run/run_config.h"
 #include "run/run_dir.h"
-#include "run/store.h"
 
 /* ---- For iterations ---------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 
 #include "model/arch.h"
 #include "text/dataset.h"
+#include "text/renderer.h"
 #include "text/tokenizer.h"
 #include "config/config.h"
 #include "plan/dataflow.h"
@@ -17,10 +18,9 @@
 #include "reward/reward.h"
 #include "record/metrics.h"
 #include "record/samples.h"
+#include "lm/rollout.h"
 #include "run/inputs.h"
 #include "run/prompts.h"
-#include "run/renderer.h"
-#include "run/rollout.h"
 
 /* One of the run's models. */
 struct weft_run_model {

@@ -25,6 +25,7 @@ text_sources = \
 	%D%/jinja/value.c \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/pretokenize.c %D%/pretokenize.h \
+	%D%/renderer.c %D%/renderer.h \
 	%D%/tokenizer.c %D%/tokenizer.h \
 	%D%/tokenizer_added.c \
 	%D%/tokenizer_bpe.c \

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/string.h"
-#include "run/init.h"
+#include "lm/init.h"
 #include "run/plan_needs.h"
 #include "run/run_config.h"
 

@@ -96,17 +96,19 @@ expect 1 "'chunks' above 1" "$examples/65b_33b.json" --algorithm interleaved
 expect 1 "opposite directions" "$examples/65b_33b.json" --algorithm chimera
 
 # ---- Ctrl-C -----------------------------------------------------------------
-# 15, not 2: a background job of a shell without job control ignores 2.
+# 15, not 2: a background job of a shell without job control ignores 2. It is
+# sent when weft catches it, not the shell that will become weft.
 "$weft" schedule "$examples/lengths.json" --evaluations 1000000000000 \
     -o cut >out 2>err &
 pid=$!
-until caught=$(awk '/^SigCgt/ { print $2 }' /proc/$pid/status) &&
-    [ $((0x$caught & 1 << 14)) != 0 ]; do # it would die of the signal
+until caught=$(awk '/^Name:/ { weft = $2 == "weft" }
+    /^SigCgt/ && weft { print $2 }' /proc/$pid/status) && [ -n "$caught" ] &&
+    [ $((0x$caught & 1 << 14)) != 0 ]; do # else it would die of the signal
     kill -0 $pid || break
     sleep 0.1
 done
 kill -15 $pid
-wait $pid || fail "a search that is stopped"
+wait $pid || fail "a search that is stopped: $?"
 grep -q "cut short; this is the best so far" err || fail "it does not say so"
 checked "$examples/lengths.json" cut
 

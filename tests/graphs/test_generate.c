@@ -2,7 +2,7 @@
 /* What generation says of its tokens is what a forward pass says of them. */
 #include "codelets/task_fixture.h"
 
-#include "run/rollout.h"
+#include "lm/rollout.h"
 
 enum { N = 9, NEW = 80 };
 

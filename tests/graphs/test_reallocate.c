@@ -6,7 +6,7 @@
  */
 #include "graphs/tiles.h"
 #include "layout_fixture.h"
-#include "run/rollout.h"
+#include "lm/rollout.h"
 
 /* Where the models are at home; ZeRO counts where they are trained. */
 static const struct degrees homes[] = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_reward.la libweft_record.la \
+service_libs = libweft_run.la libweft_lm.la libweft_reward.la libweft_record.la \
 	libweft_config.la libweft_model.la $(text_libs)
 
 check_PROGRAMS += %D%/test_times
@@ -55,10 +55,5 @@ check_PROGRAMS += %D%/test_offload
 check_PROGRAMS += %D%/test_zero_bytes
 %C%_test_zero_bytes_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_zero_bytes_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_renderer
-%C%_test_renderer_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-%C%_test_renderer_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_run_config
 %C%_test_run_config_LDADD = $(service_libs)
-check_PROGRAMS += %D%/test_init
-%C%_test_init_LDADD = $(service_libs)

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "run/init.h"
+#include "lm/init.h"
 #include "run/trainer.h"
 
 struct fixture {

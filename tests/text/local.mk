@@ -17,3 +17,6 @@ EXTRA_PROGRAMS += %D%/render_jinja
 check_PROGRAMS += %D%/test_pretokenize
 %C%_test_pretokenize_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_pretokenize_LDADD = $(text_libs)
+check_PROGRAMS += %D%/test_renderer
+%C%_test_renderer_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+%C%_test_renderer_LDADD = $(text_libs)

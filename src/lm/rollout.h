@@ -4,8 +4,8 @@
  * status of chunk k while chunk k + 1 runs, and retires finished samples as
  * soon as it reads that they are.
  */
-#ifndef WEFT_RUN_ROLLOUT_H
-#define WEFT_RUN_ROLLOUT_H
+#ifndef WEFT_LM_ROLLOUT_H
+#define WEFT_LM_ROLLOUT_H
 
 #include "graphs/graphs.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/renderer.h"
+#include "text/renderer.h"
 
 #include <string.h>
 

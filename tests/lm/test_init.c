@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "harness.h"
-#include "run/init.h"
 #include "model/safetensors.h"
 #include "text/tokenizer.h"
 #include "model/weights.h"
+#include "lm/init.h"
 
 static char dir[64];
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "run/renderer.h"
+#include "text/renderer.h"
 
 /* A model folder of a golden template (NULL: none) in a new folder. */
 static void make_folder(char dir[], const char *template)

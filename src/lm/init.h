@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes randomly initialised model folders: a model of model/init.h and its
  * tokenizer. */
-#ifndef WEFT_RUN_INIT_H
-#define WEFT_RUN_INIT_H
+#ifndef WEFT_LM_INIT_H
+#define WEFT_LM_INIT_H
 
 #include "model/init.h"
 

@@ -4,8 +4,8 @@
  * whole tensors with global names, tiles have blocks of them, so any folder
  * can be loaded into any partition.
  */
-#ifndef WEFT_RUN_STORE_H
-#define WEFT_RUN_STORE_H
+#ifndef WEFT_LM_STORE_H
+#define WEFT_LM_STORE_H
 
 #include "graphs/graphs.h"
 #include "model/arch.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns rows of data into texts and token ids, with a chat template or as
  * plain text. */
-#ifndef WEFT_RUN_RENDERER_H
-#define WEFT_RUN_RENDERER_H
+#ifndef WEFT_TEXT_RENDERER_H
+#define WEFT_TEXT_RENDERER_H
 
 #include "text/chat.h"
 #include "text/dataset.h"

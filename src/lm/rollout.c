@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/rollout.h"
+#include "lm/rollout.h"
 
 #include <string.h>
 

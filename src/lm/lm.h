@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model outside training, for the models of weft.h, `weft generate` and
  * `weft score`. */
-#ifndef WEFT_RUN_LM_H
-#define WEFT_RUN_LM_H
+#ifndef WEFT_LM_LM_H
+#define WEFT_LM_LM_H
 
 #include "graphs/graphs.h"
 #include "model/arch.h"
 #include "text/tokenizer.h"
-#include "run/rollout.h"
+#include "lm/rollout.h"
 
 struct weft_model {
     struct weft_context *context;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/lm.h"
+#include "lm/lm.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "run/context.h"
-#include "run/store.h"
+#include "lm/context.h"
+#include "lm/store.h"
 
 enum { SLOTS = 32, CHUNK_STEPS = 16, PREFILL_ROWS = 256, SCORE_ROWS = 2048 };
 
@@ -173,7 +173,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
         weft_rollout_reset(&gen);
         rc = weft_rollout_run(seq, &gen, &view, &args, n, sample, NULL, NULL,
                               &stats, err);
-        rc = weft_run_wait(seq, rc, err);
+        rc = weft_context_wait(seq, rc, err);
     }
     if (!rc)
         rc = deliver(sample, n, o->samples, on_sample, ctx, err);
@@ -252,7 +252,7 @@ int weft_lm_score(struct weft_model *m, int32_t n,
             rows = 0;
         }
     }
-    rc = weft_run_wait(m->context->seq, rc, err);
+    rc = weft_context_wait(m->context->seq, rc, err);
     for (int32_t i = 0; i < n; i++) {
         if (!rc) {
             const float *v = weft_tile_acquire(sample[i].out, WEFT_READ);

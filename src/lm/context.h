@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process's runtime: kernels, StarPU, memory limit. */
-#ifndef WEFT_RUN_CONTEXT_H
-#define WEFT_RUN_CONTEXT_H
+#ifndef WEFT_LM_CONTEXT_H
+#define WEFT_LM_CONTEXT_H
 
 #include "rt/graph.h"
 
@@ -21,6 +21,6 @@ int weft_context_open_with(const struct weft_context_options *options,
 
 /* Waits for the sequence's tasks, also when rc is an error. Returns rc,
  * without changing `err`, if it is an error, else the sequence's own error. */
-int weft_run_wait(struct weft_seq *seq, int rc, struct weft_err *err);
+int weft_context_wait(struct weft_seq *seq, int rc, struct weft_err *err);
 
 #endif

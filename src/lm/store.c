@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/store.h"
+#include "lm/store.h"
 
 #include <stdio.h>
 #include <string.h>

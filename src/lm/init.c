@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/init.h"
+#include "lm/init.h"
 
 #include "base/alloc.h"
 #include "base/file.h"

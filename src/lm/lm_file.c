@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/lm_file.h"
+#include "lm/lm_file.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/string.h"
-#include "run/context.h"
-#include "run/renderer.h"
+#include "text/renderer.h"
+#include "lm/context.h"
 
 enum { BATCH = 256 }; /* rows computed at a time */
 

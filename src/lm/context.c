@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/context.h"
+#include "lm/context.h"
 
 #include "base/alloc.h"
 #include "kern/kern.h"
@@ -62,7 +62,7 @@ struct weft_rt *weft_context_rt(struct weft_context *context)
     return context->rt;
 }
 
-int weft_run_wait(struct weft_seq *seq, int rc, struct weft_err *err)
+int weft_context_wait(struct weft_seq *seq, int rc, struct weft_err *err)
 {
     int first = weft_seq_wait(seq, rc ? NULL : err);
     return rc ? rc : first;

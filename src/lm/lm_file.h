@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `weft generate` and `weft score`: reads a file of prompts or texts, and
  * writes a line for each row in the same order. Formats: doc/formats.md. */
-#ifndef WEFT_RUN_LM_FILE_H
-#define WEFT_RUN_LM_FILE_H
+#ifndef WEFT_LM_LM_FILE_H
+#define WEFT_LM_LM_FILE_H
 
-#include "run/lm.h"
+#include "lm/lm.h"
 
 struct weft_lm_file_options {
     const char *model;         /* folder */

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+lm_sources = \
+	%D%/context.c %D%/context.h \
+	%D%/init.c %D%/init.h \
+	%D%/lm.c %D%/lm.h \
+	%D%/lm_file.c %D%/lm_file.h \
+	%D%/rollout.c %D%/rollout.h \
+	%D%/store.c %D%/store.h

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += %D%/test_init
+%C%_test_init_LDADD = libweft_lm.la $(text_libs) $(model_libs)
