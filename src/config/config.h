@@ -71,13 +71,23 @@ enum weft_digest_kind {
     WEFT_DIGEST_VALUES
 };
 
+/* Whether a reward is brought to mean 0 and variance 1: not, over the
+ * iteration's samples, or over all samples so far. */
+enum weft_normalize {
+    WEFT_NORMALIZE_NONE,
+    WEFT_NORMALIZE_BATCH,
+    WEFT_NORMALIZE_RUNNING
+};
+
 enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32 };
 
 struct weft_reward_config {
     enum weft_reward_type type;
-    float weight;   /* default 1 */
-    char *name;     /* metric tag; default: the type's name */
-    char *model;    /* model: folder with a scalar head */
+    float weight;                  /* default 1 */
+    enum weft_normalize normalize; /* none */
+    float clip;                    /* then clipped to +- this; 0: off */
+    char *name;                    /* metric tag; default: the type's name */
+    char *model;                   /* model: folder with a scalar head */
     char *method;   /* gsm8k, think_answer: "strict" (default), "flexible";
                        length: "around" (default), "most", "least" */
     char *pattern;  /* regex */

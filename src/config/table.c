@@ -301,6 +301,12 @@ const struct weft_config_key weft_reward_keys[] = {
          "which reward"),
     FLOAT("weight", weight, "1", -1e6, 1e6, ANY | RNUM,
           "factor in the score"),
+    ENUM("normalize", normalize, "none", WEFT_NORMALIZE_NONE,
+         "none|batch|running", ANY | RNUM,
+         "to mean 0 and variance 1, before the weight: over the iteration's "
+         "samples, or over all samples so far"),
+    FLOAT("clip", clip, "0", 0, 1e6, ANY | RNUM,
+          "then clipped to +-this, before the weight; 0: off"),
     STRING("name", name, NULL, ANY, "in metrics; the type's name"),
     PATH("model", model, OF(MODEL) | RNUM, "folder with a scalar head"),
     WORD("method", method, NULL, "strict|flexible|around|most|least",

@@ -18,6 +18,7 @@ struct state {
     pcre2_match_data *match;
     bool warned;
     struct weft_reward_program *program;
+    struct weft_k_moments moments; /* if it is normalised */
 };
 
 struct weft_rewards {
@@ -391,6 +392,38 @@ int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
                 rc = compute_one(rewards, k, i, &sample[i], &part[i][k], err);
     }
     return rc;
+}
+
+struct weft_k_moments *weft_rewards_moments(struct weft_rewards *rewards,
+                                            int32_t r)
+{
+    return &rewards->state[r].moments;
+}
+
+/* As weft_insert_reward_shape() does for models. */
+static void shape(const struct weft_reward_config *c,
+                  struct weft_k_moments *moments, int32_t which, int32_t n,
+                  double (*part)[WEFT_MAX_REWARDS])
+{
+    bool normalize = c->normalize != WEFT_NORMALIZE_NONE;
+    if (c->normalize == WEFT_NORMALIZE_BATCH)
+        *moments = (struct weft_k_moments){.n = 0};
+    for (int32_t i = 0; i < n && normalize; i++) {
+        float x = (float) part[i][which];
+        weft_k_moments_add(moments, 1, &x);
+    }
+    for (int32_t i = 0; i < n; i++)
+        part[i][which] = weft_k_reward(normalize ? moments : NULL, -c->clip,
+                                       c->clip, part[i][which]);
+}
+
+void weft_rewards_shape(struct weft_rewards *rewards, int32_t n,
+                        double (*part)[WEFT_MAX_REWARDS])
+{
+    for (int32_t k = 0; k < rewards->n; k++)
+        if (rewards->config[k].type != WEFT_REWARD_MODEL)
+            shape(&rewards->config[k], &rewards->state[k].moments, k, n,
+                  part);
 }
 
 double weft_rewards_sum(const struct weft_rewards *rewards,

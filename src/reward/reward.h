@@ -22,6 +22,7 @@
 #define WEFT_REWARD_REWARD_H
 
 #include "config/config.h"
+#include "kern/kern.h"
 
 struct weft_rewards;
 
@@ -50,6 +51,15 @@ int weft_rewards_compute(struct weft_rewards *rewards, int32_t n,
                          const struct weft_reward_sample *sample,
                          double (*part)[WEFT_MAX_REWARDS],
                          struct weft_err *err);
+
+/* Normalises and clips the rewards of n samples that are not models, as their
+ * keys say; samples are in the order of their indices. */
+void weft_rewards_shape(struct weft_rewards *rewards, int32_t n,
+                        double (*part)[WEFT_MAX_REWARDS]);
+/* The moments of reward r, which are the run's state if it is normalised over
+ * all samples. */
+struct weft_k_moments *weft_rewards_moments(struct weft_rewards *rewards,
+                                            int32_t r);
 
 /* The weighted sum of a sample's rewards that are not models, added in the
  * order of the configuration. */

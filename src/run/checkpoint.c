@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "lm/store.h"
 #include "run/manifest.h"
+#include "run/reward_state.h"
 
 enum { PATH_BYTES = 4096, PART_BYTES = 64 };
 
@@ -267,6 +268,8 @@ static int finish(struct weft_trainer *t, const char *stage,
                          trained(t, k)->tiles.name, err);
     set_state(t, manifest);
     if (!rc)
+        rc = weft_reward_state_save(t, manifest, err);
+    if (!rc)
         rc = weft_inputs_add(t->inputs, manifest, err);
     if (!rc)
         rc = weft_manifest_write(manifest, stage, err);
@@ -454,6 +457,8 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                             m->model_dtype, apart, err);
     if (!rc)
         apply_state(t, m);
+    if (!rc)
+        rc = weft_reward_state_load(t, m, err);
     if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);
     return rc;

@@ -170,14 +170,18 @@ static int begin_advantage(struct weft_iteration *p, int32_t i,
     return rc;
 }
 
-/* Lists a sample's scores by reward models, in the order of the graph. */
+/* Lists a sample's scores by reward models, in the order of the graph, as they
+ * enter its score. */
 static void list_scores(const struct weft_iteration *p, int32_t i,
                         struct weft_tile *out[])
 {
     const struct weft_dataflow *flow = &p->t->flow;
+    const struct weft_iteration_sample *x = &p->extra[i];
     for (int32_t f = 0, n = 0; f < flow->n_fields; f++)
-        if (flow->field[f].type == WEFT_FIELD_SCORE)
-            out[n++] = p->extra[i].home[f];
+        if (flow->field[f].type == WEFT_FIELD_SCORE) {
+            out[n] = x->shaped[n] ? x->shaped[n] : x->home[f];
+            n++;
+        }
 }
 
 static void by_tokens(struct weft_iteration *p, int32_t i,
@@ -259,6 +263,8 @@ static int advantages(struct weft_iteration *p)
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
     for (int32_t i = 0; i < p->n && !rc; i++)
         rc = begin_advantage(p, i, &where);
+    if (!rc)
+        rc = weft_iteration_shape_scores(p, &where);
     bool groups = weft_run_algorithm(c)->advantage == WEFT_BY_GROUPS;
     int32_t each = c->rollout.samples_per_prompt;
     for (int32_t i = 0; i < p->n && !rc && !groups; i++)
@@ -297,6 +303,8 @@ static void iteration_free(struct weft_iteration *p)
         struct weft_iteration_sample *x = &p->extra[i];
         for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
             weft_tile_release(x->field[f]);
+        for (int32_t k = 0; k < WEFT_MAX_REWARDS; k++)
+            weft_tile_release(x->shaped[k]);
     }
     weft_g_copies_free(p->copies);
     weft_iteration_calls_release(p);

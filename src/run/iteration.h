@@ -11,6 +11,9 @@ struct weft_iteration_sample {
     struct weft_tile *field[WEFT_MAX_FIELDS]; /* where they are made */
     /* the same at the first place, where rank 0 reads them; borrowed */
     struct weft_tile *home[WEFT_MAX_FIELDS];
+    struct weft_tile *shaped[WEFT_MAX_REWARDS]; /* models' scores in the unit
+                                                   of their key; NULL: as
+                                                   they are */
     struct weft_external *answer; /* fills the rewards' field; NULL once
                                      completed */
 };
@@ -103,6 +106,10 @@ void weft_iteration_calls_release(struct weft_iteration *p);
  * computed before. */
 int weft_iteration_train(struct weft_iteration *p);
 void weft_iteration_update_release(struct weft_iteration_update *update);
+
+/* Submits the normalising and clipping of reward models' scores. */
+int weft_iteration_shape_scores(struct weft_iteration *p,
+                                const struct weft_where *where);
 
 /* Computes the rewards that are not models (rules, programs, callback) and
  * completes the tiles that wait for them. After an error some of these tiles

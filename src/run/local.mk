@@ -9,6 +9,8 @@ run_sources = \
 	%D%/info.c %D%/info.h \
 	%D%/inputs.c %D%/inputs.h \
 	%D%/manifest.c %D%/manifest.h \
+	%D%/manifest_numbers.c %D%/manifest_numbers.h \
+	%D%/reward_state.c %D%/reward_state.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \
 	%D%/plan_needs.c %D%/plan_needs.h \

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/string.h"
+#include "run/manifest_numbers.h"
 
 enum { PATH_BYTES = 4096, MAX_BYTES = 1 << 28 };
 
@@ -83,6 +84,7 @@ void weft_manifest_release(struct weft_manifest *m)
     }
     weft_free(m->file);
     weft_free(m->input);
+    weft_free(m->number);
     *m = (struct weft_manifest){0};
 }
 
@@ -214,6 +216,7 @@ int weft_manifest_write(const struct weft_manifest *m, const char *folder,
         add_key(m, &keys[i], &t);
     weft_string_addf(&t, ",\n \"%s\": %d", chunk_bytes,
                      WEFT_FILE_CHUNK_BYTES);
+    weft_manifest_numbers_write(m, &t);
     add_files(m, &t);
     add_inputs(m, &t);
     int rc = weft_string_check(&t, "a manifest", err);
@@ -397,7 +400,7 @@ static int read_inputs(const json_t *o, const char *subject,
 static int check_keys(const json_t *o, const char *subject, int64_t format,
                       struct weft_err *err)
 {
-    const char *known[WEFT_COUNT(keys) + 4];
+    const char *known[WEFT_COUNT(keys) + 5];
     size_t n = 0;
     for (size_t i = 0; i < WEFT_COUNT(keys); i++)
         if (in_format(&keys[i], format))
@@ -407,6 +410,7 @@ static int check_keys(const json_t *o, const char *subject, int64_t format,
         known[n++] = chunk_bytes;
         known[n++] = inputs;
         known[n++] = checksum;
+        known[n++] = "numbers";
     }
     return weft_json_keys(o, subject, known, n, err);
 }
@@ -426,6 +430,8 @@ static int read_all(const json_t *o, const char *subject,
         rc = read_files(o, subject, m, err);
     if (!rc && m->format != WEFT_MANIFEST_FORMAT_1)
         rc = read_inputs(o, subject, m, err);
+    if (!rc)
+        rc = weft_manifest_numbers_read(o, subject, m, err);
     return rc;
 }
 

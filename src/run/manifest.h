@@ -31,6 +31,12 @@ struct weft_manifest_input {
     struct weft_hash hash; /* weft_file_hash_whole() */
 };
 
+/* State that only some runs have. */
+struct weft_manifest_number {
+    char name[48];
+    double value;
+};
+
 struct weft_manifest {
     int64_t format;
     char weft[64]; /* version of the program that wrote it */
@@ -42,9 +48,10 @@ struct weft_manifest {
     int64_t seed, gradient_groups, prompts;
     enum weft_dtype dtype, model_dtype;
     enum weft_isa isa;
-    size_t n_files, n_inputs;
+    size_t n_files, n_inputs, n_numbers;
     struct weft_manifest_file *file;
     struct weft_manifest_input *input;
+    struct weft_manifest_number *number;
 };
 
 void weft_manifest_release(struct weft_manifest *manifest);
@@ -57,6 +64,13 @@ int weft_manifest_add_file(struct weft_manifest *manifest, const char *folder,
 int weft_manifest_add_input(struct weft_manifest *manifest, const char *key,
                             const char *path, uint64_t n_bytes,
                             struct weft_hash hash, struct weft_err *err);
+
+/* Adds a finite number; the name is copied. */
+int weft_manifest_add_number(struct weft_manifest *manifest, const char *name,
+                             double value, struct weft_err *err);
+/* Finds a number by its name. Errors: there is none. */
+int weft_manifest_number(const struct weft_manifest *manifest,
+                         const char *name, double *out, struct weft_err *err);
 
 /* Writes folder/manifest.json. */
 int weft_manifest_write(const struct weft_manifest *manifest,

@@ -265,7 +265,8 @@ static void count_samples(struct budget *b)
     if (generates(
             t)) /* reference log-probs, values, scores of models, score */
         each += weft_advantage_bytes((int32_t) new) + 2 * new * sizeof(float)
-              + (size_t) t->config.n_rewards * sizeof(float) + sizeof(double);
+              + 2 * (size_t) t->config.n_rewards * sizeof(float)
+              + sizeof(double);
     if (t->config.runtime.overlap) /* two iterations' */
         n *= 2;
     for (int32_t p = 0; p < b->n_places; p++)

@@ -21,6 +21,7 @@
 #include "run/plan_needs.h"
 #include "run/prompts.h"
 #include "run/recorded.h"
+#include "run/reward_state.h"
 #include "run/run_config.h"
 #include "run/run_dir.h"
 
@@ -205,6 +206,8 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
         &model_of(t, call)->tiles, layout, instances, slots,
         t->max_prompt + c->rollout.max_new_tokens, &t->gen, err);
     t->gen.call = call;
+    if (!rc)
+        rc = weft_reward_state_create(t, err);
     if (!rc)
         rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
                               sizeof(struct weft_kl_state), &t->kl_state,
@@ -483,6 +486,7 @@ void weft_trainer_release_tiles(struct weft_trainer *t)
     weft_fuse_free(t->fuse); /* tasks write its spans */
     weft_g_generate_release(&t->gen);
     weft_tile_release(t->kl_state);
+    weft_reward_state_release(t);
     for (int32_t r = 0; r < t->flow.n_roles; r++)
         model_release(&t->model[r]);
     weft_g_order_release(&t->order_of_tasks);

@@ -72,6 +72,7 @@ struct weft_trainer {
     struct weft_g_generate gen;
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
+    struct weft_tile *reward_moments[WEFT_MAX_REWARDS]; /* reward_state.h */
 
     /* State of the run, which checkpoints contain. */
     int32_t iteration;   /* iterations finished so far ... */

@@ -10,6 +10,7 @@ check_PROGRAMS += %D%/test_window
 check_PROGRAMS += %D%/test_algorithms
 %C%_test_algorithms_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_rewards
+%C%_test_rewards_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 %C%_test_rewards_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_recorded
 %C%_test_recorded_LDADD = $(all_libs)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run/manifest.c: every byte of a manifest and of the files it names counts,
  * and every key is missed, and refused where it is wrong. */
+#include <math.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -83,6 +84,8 @@ static void test_manifest_make(void)
     REQUIRE_OK(weft_manifest_add_input(&m, "data.path", "/d/\"x\".jsonl", 99,
                                        weft_hash128("x", 1), &err),
                err);
+    REQUIRE_OK(weft_manifest_add_number(&m, "more", 1.0 / 3, &err), err);
+    REQUIRE_OK(weft_manifest_add_number(&m, "less", -0.0, &err), err);
     REQUIRE_OK(weft_manifest_write(&m, dir, &err), err);
     weft_manifest_release(&m);
 }
@@ -114,6 +117,13 @@ static void test_manifest_round_trip(void)
     CHECK_STR(m.input[0].path, "/d/\"x\".jsonl");
     CHECK_INT(m.input[0].n_bytes, 99);
     CHECK(weft_hash_equal(m.input[0].hash, weft_hash128("x", 1)));
+    double x = 0;
+    REQUIRE_OK(weft_manifest_number(&m, "more", &x, &err), err);
+    CHECK(x == 1.0 / 3);
+    REQUIRE_OK(weft_manifest_number(&m, "less", &x, &err), err);
+    CHECK(x == 0 && signbit(x));
+    CHECK_FAILS(weft_manifest_number(&m, "other", &x, &err), WEFT_EFORMAT,
+                err, "'numbers' lacks 'other'");
     weft_manifest_release(&m);
     REQUIRE_OK(verify(&err), err);
     CHECK_FAILS(weft_manifest_read(dir, 13, &m, &err), WEFT_EFORMAT, err,
@@ -260,6 +270,8 @@ static void test_manifest_lists(void)
     refused("\"xxh3\": [", "\"xxh3\": [1, ", "2 checksums");
     refused("\"bytes\": 99, ", "", "inputs[0]");
     refused("\"key\": ", "\"keys\": ", "keys");
+    refused("\"numbers\": {", "\"numbers\": {\"x\": \"1\", ", "numbers");
+    refused("\"numbers\"", "\"number\"", "number");
     refused("\"path\": \"/d", "\"path\": 1, \"way\": \"/d", "way");
 }
 

@@ -2,6 +2,9 @@
 /* Rewards in whole runs: what they see, and how their numbers are shaped. */
 #include "run_fixture.h"
 
+#include <jansson.h>
+#include <math.h>
+
 static struct fixture fixture;
 
 static struct weft_hash run(const char *name, const char *const *word, int n)
@@ -79,8 +82,131 @@ static void test_columns(void)
     REQUIRE_OK(weft_trainer_metric(t, "reward/p/mean", &mean), err);
     CHECK(mean == 0.75);
     weft_trainer_close(t);
+}
+
+/* ---- Normalising and clipping ----------------------------------------- */
+
+enum { STEPS = 3, SAMPLES = 12 };
+
+static void make_judge(void)
+{
+    struct weft_init_options o = fixture_model();
+    struct weft_err err;
+    char path[512];
+    o.scalar_head = true;
+    o.tied = false;
+    o.seed = 11;
+    snprintf(path, sizeof path, "%s/judge", fixture.dir);
+    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+}
+
+struct scores {
+    double rule[STEPS * SAMPLES], model[STEPS * SAMPLES];
+    double score[STEPS * SAMPLES];
+};
+
+static void read_scores(const char *name, struct scores *out)
+{
+    static char line[1 << 16];
+    int n = 0;
+    for (int k = 1; k <= STEPS; k++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s/samples/%06d.jsonl", fixture.dir,
+                 name, k);
+        FILE *f = fopen(path, "r");
+        REQUIRE(f != NULL);
+        for (; fgets(line, sizeof line, f); n++) {
+            json_t *o = json_loads(line, JSON_ALLOW_NUL, NULL), *r;
+            REQUIRE(o != NULL && n < STEPS * SAMPLES);
+            r = json_object_get(o, "rewards");
+            out->rule[n] = json_number_value(json_object_get(r, "rule"));
+            out->model[n] = json_number_value(json_object_get(r, "judge"));
+            out->score[n] = json_number_value(json_object_get(o, "score"));
+            json_decref(o);
+        }
+        fclose(f);
+    }
+    CHECK_INT(n, STEPS * SAMPLES);
+}
+
+/* x[i] by mean and unbiased variance of x[from .. to), clipped. */
+static double shaped(const double *x, int i, int from, int to, double clip)
+{
+    double mean = 0, squares = 0;
+    for (int k = from; k < to; k++)
+        mean += x[k] / (to - from);
+    for (int k = from; k < to; k++)
+        squares += (x[k] - mean) * (x[k] - mean);
+    double y = (x[i] - mean) / sqrt(squares / (to - from - 1) + 1e-8);
+    return clip > 0 ? fmin(fmax(y, -clip), clip) : y;
+}
+
+#define RULE "{type: callback, name: rule, weight: 2, "
+#define JUDGE "{type: model, name: judge, model: judge, weight: 0.5, "
+
+/* running: over all samples up to the iteration's end; else the iteration's. */
+static void check_scores(const char *name, bool rule_running,
+                         bool model_running, double clip)
+{
+    struct scores s;
+    int n_clipped = 0;
+    read_scores(name, &s);
+    for (int i = 0; i < STEPS * SAMPLES; i++) {
+        int begin = i / SAMPLES * SAMPLES, end = begin + SAMPLES;
+        double a = shaped(s.rule, i, rule_running ? 0 : begin, end, clip);
+        double b = shaped(s.model, i, model_running ? 0 : begin, end, 0);
+        CHECK(fabs(s.score[i] - (2 * a + 0.5 * b)) < 1e-5);
+        n_clipped += fabs(a) == clip;
+    }
+    CHECK(n_clipped > 0);
+}
+
+static void test_normalize(void)
+{
+    const char *word[] = {"reward=[" RULE
+                          "normalize: running, clip: 1.5}, " JUDGE
+                          "normalize: batch}]",
+                          "samples_kept=-1", NULL};
+    make_judge();
+    run("normal-1", word, STEPS);
+    check_scores("normal-1", true, false, 1.5);
+    word[0] = "reward=[" RULE "normalize: batch, clip: 1.25}, " JUDGE
+              "normalize: running}]";
+    run("normal-2", word, STEPS);
+    check_scores("normal-2", false, true, 1.25);
+}
+
+/* Layouts change nothing; what is over all samples so far outlasts the
+ * process. */
+static void test_normalize_state(void)
+{
+    static const char rewards[] = "reward=[" RULE
+                                  "normalize: running}, " JUDGE
+                                  "normalize: running, clip: 2}]";
+    const char *one[] = {rewards, NULL};
+    const char *more[][4] = {
+        {rewards, "runtime.devices=4", "layout=dp2pp2", NULL},
+        {rewards, "runtime.devices=4", "layout=tp2pp2",
+         "runtime.place=device"}};
+    const char *parts[] = {rewards, "checkpoint.every=1", NULL};
+    struct weft_hash hash = run("whole", one, STEPS);
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        const char *word[] = {more[i][0], more[i][1], more[i][2], more[i][3],
+                              NULL};
+        snprintf(name, sizeof name, "laid-%d", i);
+        CHECK(weft_hash_equal(hash, run(name, word, STEPS)));
+    }
+    for (int i = 0; i < STEPS; i++) {
+        struct weft_trainer *t = fixture_open(&fixture, "parts", parts);
+        CHECK_INT(weft_trainer_iteration(t), i);
+        fixture_steps(t, 1);
+        weft_trainer_close(t);
+    }
+    CHECK(weft_hash_equal(hash, fixture_hash(&fixture, "parts", STEPS)));
     fixture_remove(&fixture);
 }
 
 WEFT_TESTS("run/rewards", {"test_batch", test_batch},
-           {"test_columns", test_columns})
+           {"test_columns", test_columns}, {"test_normalize", test_normalize},
+           {"test_normalize_state", test_normalize_state})
