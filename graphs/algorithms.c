@@ -2,19 +2,22 @@
 /* The table of algorithms: a new one is a line here. */
 #include "graphs/algorithms.h"
 
-static const struct weft_algorithm *const algorithms[] = {
-    &weft_ppo,
-    &weft_sft,
-    &weft_grpo,
-    &weft_dr_grpo,
-    &weft_rloo,
-    &weft_reinforce_pp,
-    &weft_reinforce_pp_baseline,
-    &weft_gspo,
-    &weft_cispo,
+const struct weft_config_algorithm *const weft_algorithms[] = {
+    &weft_ppo.config,
+    &weft_sft.config,
+    &weft_grpo.config,
+    &weft_dr_grpo.config,
+    &weft_rloo.config,
+    &weft_reinforce_pp.config,
+    &weft_reinforce_pp_baseline.config,
+    &weft_gspo.config,
+    &weft_cispo.config,
+    NULL,
 };
 
-const struct weft_algorithm *weft_algorithm_get(int i)
+const struct weft_algorithm *weft_algorithm_of(
+    const struct weft_config *config)
 {
-    return i >= 0 && i < (int) WEFT_COUNT(algorithms) ? algorithms[i] : NULL;
+    const char *part = (const char *) config->algorithm;
+    return (const void *) (part - offsetof(struct weft_algorithm, config));
 }

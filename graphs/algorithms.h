@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The algorithms as values, one file each: a dataflow graph (ReaL, Figure 4),
- * how advantages follow from scores, and which loss the policy has. Role 0 is
- * the policy: its tokenizer and its positions are the run's.
+ * The algorithms as values, one file each: its keys and defaults, a dataflow
+ * graph (ReaL, Figure 4), how advantages follow from scores, and which loss the
+ * policy has. Role 0 is the policy: its tokenizer and its positions are the
+ * run's.
  */
 #ifndef WEFT_GRAPHS_ALGORITHMS_H
 #define WEFT_GRAPHS_ALGORITHMS_H
 
 #include "codelets/codelets.h"
+#include "config/schema.h"
 #include "plan/dataflow.h"
 
 /* What a configuration asks of its algorithm's graph. */
@@ -25,8 +27,7 @@ enum weft_advantage_rule {
 };
 
 struct weft_algorithm {
-    const char *name;  /* as in the configuration */
-    const char *about; /* what it is, with its source */
+    struct weft_config_algorithm config; /* name, keys, defaults, checks */
     void (*flow)(const struct weft_flow_needs *needs,
                  struct weft_dataflow *out);
     enum weft_advantage_rule advantage;
@@ -39,8 +40,11 @@ extern const struct weft_algorithm weft_ppo, weft_sft, weft_grpo,
     weft_dr_grpo, weft_rloo, weft_reinforce_pp, weft_reinforce_pp_baseline,
     weft_gspo, weft_cispo;
 
-/* The i-th algorithm, in the order of the configuration's words; NULL after the
- * last. */
-const struct weft_algorithm *weft_algorithm_get(int i);
+/* All of them; NULL ends them. The first is the configuration's default. */
+extern const struct weft_config_algorithm *const weft_algorithms[];
+
+/* The algorithm that a configuration was read with. */
+const struct weft_algorithm *weft_algorithm_of(
+    const struct weft_config *config);
 
 #endif

@@ -10,6 +10,8 @@ graphs_sources = \
 	%D%/grpo.c \
 	%D%/gspo.c \
 	%D%/infer.c \
+	%D%/keys.h %D%/keys_data.c %D%/keys_policy.c %D%/keys_roles.c \
+	%D%/keys_values.c \
 	%D%/layout.c %D%/layout.h \
 	%D%/memory.c \
 	%D%/model.c \

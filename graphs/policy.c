@@ -39,19 +39,22 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
                       struct weft_dataflow *out)
 {
     weft_flow_init(out);
-    int32_t actor = weft_flow_role(out, "actor", true, false), critic = -1;
+    int32_t actor = weft_flow_slot(out, "actor", true, false,
+                                   WEFT_SLOT_ACTOR),
+            critic = -1;
     uint32_t rollout = field(out, "rollout", WEFT_FIELD_ROLLOUT);
     uint32_t answer = field(out, "rewards", WEFT_FIELD_ANSWER);
     uint32_t advantage = field(out, "advantages", WEFT_FIELD_ADVANTAGE);
     uint32_t ref = 0, value = 0;
     if (has_critic) {
-        critic = weft_flow_role(out, "critic", true, true);
+        critic = weft_flow_slot(out, "critic", true, true, WEFT_SLOT_CRITIC);
         value = field(out, "values", WEFT_FIELD_VALUE);
     }
     weft_flow_call(out, "actor_generate", WEFT_GENERATE, actor, 0, rollout);
     uint32_t scores = add_rewards(needs, rollout, out);
     if (needs->reference) {
-        int32_t r = weft_flow_role(out, "reference", false, false);
+        int32_t r = weft_flow_slot(out, "reference", false, false,
+                                   WEFT_SLOT_REFERENCE);
         ref = field(out, "reference log-probs", WEFT_FIELD_LOGP);
         weft_flow_call(out, "ref_infer", WEFT_INFER, r, rollout, ref);
     }

@@ -4,6 +4,7 @@
 #define WEFT_GRAPHS_POLICY_H
 
 #include "graphs/algorithms.h"
+#include "graphs/keys.h"
 
 void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
                       struct weft_dataflow *out);

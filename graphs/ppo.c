@@ -7,10 +7,23 @@ static void flow(const struct weft_flow_needs *needs,
     weft_flow_policy(needs, true, out);
 }
 
+static const struct weft_config_table *const tables[] = {&weft_actor_keys,
+                                                         &weft_critic_keys,
+                                                         &weft_reference_keys,
+                                                         &weft_policy_keys,
+                                                         &weft_value_keys,
+                                                         &weft_token_keys,
+                                                         NULL};
+
 const struct weft_algorithm weft_ppo = {
-    .name = "ppo",
-    .about = "a critic's values, advantages by GAE, clipped ratios (Schulman "
-             "et al. 2017; Ouyang et al. 2022)",
+    .config =
+        {
+            .name = "ppo",
+            .about = "a critic's values, advantages by GAE, clipped ratios "
+                     "(Schulman et al. 2017; Ouyang et al. 2022)",
+            .generates = true,
+            .tables = tables,
+        },
     .flow = flow,
     .advantage = WEFT_BY_TOKENS,
     .policy = WEFT_POLICY_PPO,

@@ -4,7 +4,8 @@
 # Builds the fuzz targets tests/fuzz/fuzz_*.c with clang's libFuzzer and the
 # address and undefined-behaviour sanitizers, and runs each for a short while
 # on its corpus, tests/fuzz/corpus/<name>/. A target is linked with the rooms
-# base, model and text and the sources it names in a line "fuzz-sources: a.c b.c".
+# base, model and text and the sources it names in a line "fuzz-sources: a.c b.c";
+# graphs/algorithms.c brings the files of its algorithms.
 #
 # WEFT_FUZZ_SECONDS (5) per target; 0 only builds them. The programs stay in
 # the build folder's fuzz/ for longer runs: fuzz/fuzz_x CORPUS.
@@ -36,7 +37,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *p, unsigned long n)
 compile()
 {
     obj=$work/obj/$(echo "${1#"$src"/}" | tr '/' '-' | sed 's/\.c$/.o/')
-    if [ -e "$obj" ] && [ -z "$(find "$1" "$src/src" "$build/config.h" \
+    if [ -e "$obj" ] && [ -z "$(find "$1" "$src/src" "$src/graphs" "$build/config.h" \
         \( -path "$1" -o -name '*.h' \) -newer "$obj" -print -quit)" ]; then
         return
     fi
@@ -62,7 +63,13 @@ for f in "$src"/tests/fuzz/fuzz_*.c; do
     name=$(basename "$f" .c)
     compile "$f"
     objects=$obj
-    for extra in $(sed -n 's/.*fuzz-sources: *//p' "$f" | sed 's,\*/,,'); do
+    sources=$(sed -n 's/.*fuzz-sources: *//p' "$f" | sed 's,\*/,,')
+    case $sources in
+    *graphs/algorithms.c*)
+        sources="$sources $(sed -n 's,^ *&weft_\([a-z_]*\)\.config.*,graphs/\1.c,p' \
+            "$src/graphs/algorithms.c")" ;;
+    esac
+    for extra in $sources; do
         compile "$src/$extra"
         objects="$objects $obj"
     done

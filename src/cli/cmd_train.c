@@ -179,7 +179,7 @@ int weft_cmd_train(int argc, char **argv)
                         0, -1, &first, &status))
         return status;
     if (keys) {
-        weft_config_print_keys();
+        weft_config_print_keys(&weft_run_schema);
         return weft_cli_finish("train");
     }
     if (first == argc)

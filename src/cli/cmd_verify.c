@@ -373,7 +373,7 @@ static int check_config(const struct weft_verify_job *job,
                                   &config, err);
     if (rc)
         return rc;
-    if (config.algorithm != WEFT_ALGO_PPO)
+    if (strcmp(weft_config_algorithm(&config), "ppo") != 0)
         rc = weft_err_set(err, WEFT_EUNSUPPORTED,
                           "'%s' is not of algorithm ppo; only such runs can "
                           "be compared",

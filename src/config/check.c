@@ -10,6 +10,7 @@
 struct check {
     const struct weft_config *c;
     const char *name;
+    const struct weft_key_list *list;
     const struct weft_yaml *const *given;
     struct weft_err *err;
 };
@@ -23,8 +24,8 @@ static int wrong(const struct check *k, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    for (size_t i = 0; i < weft_config_n_keys; i++)
-        if (strcmp(weft_config_keys[i].name, key) == 0 && k->given[i])
+    for (size_t i = 0; i < k->list->n; i++)
+        if (strcmp(k->list->key[i]->name, key) == 0 && k->given[i])
             return weft_yaml_err(k->given[i], k->err, WEFT_EINVAL, "%s",
                                  text);
     return weft_err_set(k->err, WEFT_EINVAL, "%s: %s", k->name, text);
@@ -32,27 +33,40 @@ static int wrong(const struct check *k, const char *key, const char *fmt, ...)
 
 static int check_required(const struct check *k)
 {
-    unsigned bit = weft_config_bit(k->c->algorithm);
-    for (size_t i = 0; i < weft_config_n_keys; i++) {
-        const struct weft_config_key *key = &weft_config_keys[i];
-        if ((key->flags & WEFT_KEY_REQUIRED) && (key->flags & bit)
-            && !k->given[i])
+    for (size_t i = 0; i < k->list->n; i++) {
+        const struct weft_config_key *key = k->list->key[i];
+        if ((key->flags & WEFT_KEY_REQUIRED) && !k->given[i]
+            && weft_config_knows(k->c->algorithm, key))
             return wrong(k, key->name, "'%s' is missing: %s", key->name,
                          key->meaning);
     }
     return 0;
 }
 
-static int check_optimizer(const struct check *k, const char *who,
-                           const struct weft_optimizer_config *o)
+/* The optimizer whose lowest learning rate the key is, or NULL. */
+static const struct weft_optimizer_config *optimizer_of(
+    const struct weft_config *c, const struct weft_config_key *key)
 {
-    char key[64];
-    if (o->schedule == WEFT_LR_CONSTANT && o->min_lr_ratio > 0) {
-        snprintf(key, sizeof key, "%s.min_lr_ratio", who);
-        return wrong(k, key,
-                     "'%s' has no meaning with a constant schedule; "
-                     "set %s.schedule to linear or cosine",
-                     key, who);
+    static const char end[] = ".min_lr_ratio";
+    size_t n = strlen(key->name);
+    if (n < sizeof end || strcmp(key->name + n - (sizeof end - 1), end) != 0
+        || !weft_config_knows(c->algorithm, key))
+        return NULL;
+    return (const void *) ((const char *) c + key->offset
+                           - offsetof(struct weft_optimizer_config,
+                                      min_lr_ratio));
+}
+
+static int check_optimizers(const struct check *k)
+{
+    for (size_t i = 0; i < k->list->n; i++) {
+        const struct weft_config_key *key = k->list->key[i];
+        const struct weft_optimizer_config *o = optimizer_of(k->c, key);
+        if (o && o->schedule == WEFT_LR_CONSTANT && o->min_lr_ratio > 0)
+            return wrong(k, key->name,
+                         "'%s' has no meaning with a constant schedule; "
+                         "set %.*s.schedule to linear or cosine",
+                         key->name, (int) strcspn(key->name, "."), key->name);
     }
     return 0;
 }
@@ -90,10 +104,6 @@ static int check_plan(const struct check *k)
         return wrong(k, "layout",
                      "'layout' and 'plan' exclude each other: the plan's "
                      "file has a layout for each call");
-    if (k->c->train.schedule && !k->c->train.intra_stage_fusion)
-        return wrong(k, "train.schedule",
-                     "'train.schedule' is the order of fused training: set "
-                     "train.intra_stage_fusion, or leave it out");
     return 0;
 }
 
@@ -114,79 +124,34 @@ static int check_rewards(const struct check *k)
     return 0;
 }
 
-static int check_samples(const struct check *k)
+/* Rules of the algorithm's tables, and its own. */
+static int check_all_rules(const struct check *k)
 {
-    const struct weft_config *c = k->c;
-    int64_t n = (int64_t) c->rollout.prompts * c->rollout.samples_per_prompt;
-    if (n > 10 * 1000 * 1000)
-        return wrong(k, "rollout.prompts",
-                     "'rollout.prompts' times samples_per_prompt is %lld "
-                     "samples; at most 10000000 fit an iteration",
-                     (long long) n);
-    if (c->ppo.mini_batches > n)
-        return wrong(k, "ppo.mini_batches",
-                     "'ppo.mini_batches' is %d, but an iteration has only "
-                     "%lld samples (rollout.prompts times "
-                     "samples_per_prompt)",
-                     c->ppo.mini_batches, (long long) n);
-    return 0;
-}
-
-static int check_ppo(const struct check *k)
-{
-    const struct weft_config *c = k->c;
-    int rc = check_rewards(k);
-    if (!rc)
-        rc = check_samples(k);
-    if (rc)
-        return rc;
-    if (c->ppo.dual_clip > 0 && c->ppo.dual_clip <= 1)
-        return wrong(k, "ppo.dual_clip",
-                     "'ppo.dual_clip' must be above 1 (3 is usual), or 0 "
-                     "for off, not %g",
-                     (double) c->ppo.dual_clip);
-    if (c->ppo.kl_control == WEFT_KL_ADAPTIVE
-        && c->ppo.kl_place != WEFT_KL_IN_REWARD)
-        return wrong(k, "ppo.kl.controller",
-                     "'ppo.kl.controller' adaptive needs 'ppo.kl.place' "
-                     "reward");
-    if (c->ppo.kl_control == WEFT_KL_ADAPTIVE && c->ppo.kl_coef <= 0)
-        return wrong(k, "ppo.kl.coef",
-                     "'ppo.kl.coef' must be above 0 for the adaptive "
-                     "controller, which multiplies it");
-    if (c->ppo.critic_warmup >= c->iterations)
-        return wrong(k, "ppo.critic_warmup",
-                     "'ppo.critic_warmup' is %d of %d iterations: the actor "
-                     "would never be trained",
-                     c->ppo.critic_warmup, c->iterations);
-    if (weft_config_groups(c) && c->rollout.samples_per_prompt < 2)
-        return wrong(k, "rollout.samples_per_prompt",
-                     "algorithm %s compares the responses to a prompt: "
-                     "'rollout.samples_per_prompt' must be at least 2",
-                     weft_config_algorithm(c));
-    return c->algorithm == WEFT_ALGO_PPO
-             ? check_optimizer(k, "critic", &c->critic_optim)
-             : 0;
+    const struct weft_config_algorithm *a = k->c->algorithm;
+    int rc = 0;
+    for (size_t i = 0; a->tables[i] && !rc; i++)
+        rc = check_rules(k, a->tables[i]->rules);
+    return rc ? rc : check_rules(k, a->rules);
 }
 
 int weft_config_check(const struct weft_config *config, const char *name,
+                      const struct weft_key_list *list,
                       const struct weft_yaml *const *given,
-                      const struct weft_config_rule *rules,
                       struct weft_err *err)
 {
-    struct check k = {config, name, given, err};
+    struct check k = {config, name, list, given, err};
     int rc = check_required(&k);
     if (!rc)
-        rc = check_rules(&k, rules);
+        rc = check_rules(&k, config->schema->rules);
     if (!rc)
         rc = check_numerics(&k);
     if (!rc)
         rc = check_plan(&k);
     if (!rc)
-        rc = check_optimizer(&k, "actor", &config->actor_optim);
+        rc = check_optimizers(&k);
     if (!rc && weft_config_generates(config))
-        rc = check_ppo(&k);
-    return rc;
+        rc = check_rewards(&k);
+    return rc ? rc : check_all_rules(&k);
 }
 
 int weft_config_check_reward(const struct weft_reward_config *w,
@@ -252,27 +217,53 @@ static bool same(const struct weft_config_key *k, const void *old,
                  *(char *const *) ((const char *) now + k->offset));
 }
 
-/* The first of n keys that differs and on which results depend, or NULL.
- * accept: paths of files may differ. */
-static const struct weft_config_key *differing(
-    const struct weft_config_key *keys, size_t n, unsigned bit,
-    unsigned numbers, bool accept, const void *old, const void *now,
-    struct weft_string *a, struct weft_string *b)
+/* Whether a key of these flags may not change. accept: paths of files may. */
+static bool changed(const struct weft_config_key *k, unsigned numbers,
+                    bool accept, const void *old, const void *now,
+                    struct weft_string *a, struct weft_string *b)
 {
-    for (size_t i = 0; i < n; i++)
-        if ((keys[i].flags & bit) && (keys[i].flags & numbers)
-            && !(accept && keys[i].type == WEFT_KEY_PATH)
-            && !same(&keys[i], old, now, a, b))
-            return &keys[i];
+    return (k->flags & numbers) && !(accept && k->type == WEFT_KEY_PATH)
+        && !same(k, old, now, a, b);
+}
+
+/* The first key that differs and on which results depend, or NULL. */
+static const struct weft_config_key *differing(
+    const struct weft_key_list *list, const struct weft_config *old,
+    const struct weft_config *now, struct weft_string *a,
+    struct weft_string *b)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (weft_config_knows(now->algorithm, list->key[i])
+            && changed(list->key[i], WEFT_KEY_NUMBERS,
+                       now->resume.accept_changed_inputs, old, now, a, b))
+            return list->key[i];
+    return NULL;
+}
+
+static const struct weft_config_key *differing_reward(
+    const struct weft_reward_config *old,
+    const struct weft_reward_config *now, bool accept, struct weft_string *a,
+    struct weft_string *b)
+{
+    unsigned types = 1u << now->type | 1u << old->type;
+    for (size_t i = 0; i < weft_reward_n_keys; i++)
+        if ((weft_reward_keys[i].flags & types)
+            && changed(&weft_reward_keys[i], WEFT_REWARD_KEY_NUMBERS, accept,
+                       old, now, a, b))
+            return &weft_reward_keys[i];
     return NULL;
 }
 
 /* Whether learning rates depend on the number of iterations. */
-static bool scheduled(const struct weft_config *c)
+static bool scheduled(const struct weft_config *c,
+                      const struct weft_key_list *list)
 {
-    return c->actor_optim.schedule != WEFT_LR_CONSTANT
-        || (c->algorithm == WEFT_ALGO_PPO
-            && c->critic_optim.schedule != WEFT_LR_CONSTANT);
+    for (size_t i = 0; i < list->n; i++) {
+        const struct weft_optimizer_config *o = optimizer_of(c, list->key[i]);
+        if (o && o->schedule != WEFT_LR_CONSTANT)
+            return true;
+    }
+    return false;
 }
 
 static int refuse(const struct weft_config *now, const char *key,
@@ -296,11 +287,9 @@ static int check_reward_resume(const struct weft_config *old,
                             "only go on with what it began with",
                             now->run_dir, old->n_rewards, now->n_rewards);
     for (int32_t r = 0; r < now->n_rewards; r++) {
-        const struct weft_config_key *k = differing(
-            weft_reward_keys, weft_reward_n_keys,
-            1u << now->reward[r].type | 1u << old->reward[r].type,
-            WEFT_REWARD_KEY_NUMBERS, now->resume.accept_changed_inputs,
-            &old->reward[r], &now->reward[r], a, b);
+        const struct weft_config_key *k = differing_reward(
+            &old->reward[r], &now->reward[r],
+            now->resume.accept_changed_inputs, a, b);
         char name[96];
         if (!k)
             continue;
@@ -315,14 +304,13 @@ int weft_config_check_resume(const struct weft_config *old,
                              struct weft_err *err)
 {
     struct weft_string a = {0}, b = {0};
-    const struct weft_config_key *k = differing(
-        weft_config_keys, weft_config_n_keys, weft_config_bit(now->algorithm),
-        WEFT_KEY_NUMBERS, now->resume.accept_changed_inputs, old, now, &a,
-        &b);
+    struct weft_key_list list;
+    weft_config_list(now->schema, &list);
+    const struct weft_config_key *k = differing(&list, old, now, &a, &b);
     int rc = 0;
     if (k)
         rc = refuse(now, k->name, a.data, b.data, err);
-    else if (old->iterations != now->iterations && scheduled(now))
+    else if (old->iterations != now->iterations && scheduled(now, &list))
         rc = weft_err_set(err, WEFT_EINVAL,
                           "the run in '%s' has %d iterations, not %d, and "
                           "its learning rate's schedule depends on them",

@@ -5,10 +5,11 @@
  * that names the most similar known one; every message names file, line and
  * key.
  *
- * Keys are described in one table (table.c), which is used for parsing,
- * range checks, defaults and the reference (`weft train --keys`). What only
- * other rooms know of a value is handed to the reader as rules; run's are in
- * run/run_config.h.
+ * Keys are described in tables (config/schema.h), which are used for parsing,
+ * range checks, defaults and the reference (`weft train --keys`). Keys of every
+ * run are in table.c; which algorithms there are and what keys they have is
+ * handed to the reader as a schema, as is what only other rooms know of a
+ * value. The schema of Weft's runs is in run/run_config.h.
  */
 #ifndef WEFT_CONFIG_CONFIG_H
 #define WEFT_CONFIG_CONFIG_H
@@ -16,19 +17,8 @@
 #include "base/dtype.h"
 #include "base/err.h"
 
-/* In the order of the words of the key `algorithm`. */
-enum weft_algorithm_id {
-    WEFT_ALGO_PPO,
-    WEFT_ALGO_SFT,
-    WEFT_ALGO_GRPO,
-    WEFT_ALGO_DR_GRPO,
-    WEFT_ALGO_RLOO,
-    WEFT_ALGO_REINFORCE_PP,
-    WEFT_ALGO_REINFORCE_PP_BASELINE,
-    WEFT_ALGO_GSPO,
-    WEFT_ALGO_CISPO,
-    WEFT_N_ALGOS
-};
+struct weft_config_algorithm;
+struct weft_config_schema;
 
 enum weft_lr_schedule { WEFT_LR_CONSTANT, WEFT_LR_LINEAR, WEFT_LR_COSINE };
 
@@ -79,7 +69,7 @@ enum weft_normalize {
     WEFT_NORMALIZE_RUNNING
 };
 
-enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32 };
+enum { WEFT_MAX_REWARDS = 8, WEFT_MAX_ARGV = 32, WEFT_CONFIG_ROLES = 8 };
 
 struct weft_reward_config {
     enum weft_reward_type type;
@@ -98,7 +88,7 @@ struct weft_reward_config {
 };
 
 struct weft_optimizer_config {
-    float lr; /* actor 1e-6, critic 1e-5, sft 1e-5 */
+    float lr;
     enum weft_lr_schedule schedule;
     int32_t warmup_steps;
     float min_lr_ratio; /* share of lr at the end of linear and cosine */
@@ -106,11 +96,20 @@ struct weft_optimizer_config {
     float grad_clip; /* global norm; 0: off; default 1 */
 };
 
+/* Settings of one role of the algorithm's dataflow graph. */
+struct weft_role_config {
+    char *folder; /* its model's */
+    bool offload; /* its weights leave their places between uses; the host
+                     keeps a copy */
+    struct weft_optimizer_config optim; /* if it is trained */
+};
+
 struct weft_config {
-    enum weft_algorithm_id algorithm;
+    const struct weft_config_schema *schema; /* that it was read with */
+    const struct weft_config_algorithm *algorithm;
     uint64_t seed; /* 1 */
     char *run_dir;
-    int32_t iterations; /* PPO iterations, or SFT steps */
+    int32_t iterations; /* of generating and training, or steps */
 
     struct {
         char *path;
@@ -122,16 +121,12 @@ struct weft_config {
         int32_t max_prompt_tokens; /* 512 */
         char *long_prompts; /* "refuse" (default), "skip", "truncate" */
         bool shuffle;       /* true */
-        bool add_eos;       /* sft: end the response with EOS, true */
+        bool add_eos;       /* end a plain response with EOS, true */
     } data;
 
-    struct { /* folders. critic.model may be a language model's, which then
-                gets a scalar head of zeros; reference.model defaults to
-                actor.model */
-        char *actor, *critic, *reference;
-        bool reference_offload; /* its weights leave their places between
-                                   uses; the host keeps a copy */
-    } model;
+    /* By the slots that the algorithm's keys fill; 0 is the model that gives
+     * the run its tokenizer and dtype. */
+    struct weft_role_config role[WEFT_CONFIG_ROLES];
 
     int32_t n_rewards;
     struct weft_reward_config reward[WEFT_MAX_REWARDS];
@@ -166,13 +161,11 @@ struct weft_config {
         enum weft_loss_agg aggregation;  /* token-mean */
         float missing_eos_penalty;       /* subtracted from the score, 0 */
         float reward_clip;               /* 0 off */
-        int32_t critic_warmup;           /* iterations training critic only */
-    } ppo;
-
-    struct weft_optimizer_config actor_optim, critic_optim; /* sft: actor */
+        int32_t warmup; /* iterations that do not train role 0; 0 */
+    } policy;
 
     struct {
-        int32_t batch;              /* sft: samples per step, 32 */
+        int32_t batch;              /* samples per step, 32 */
         int32_t micro_batch_tokens; /* rows per micro-batch, 1024 */
         int32_t micro_batches;      /* of each gradient group; 0: by tokens */
         int32_t zero;               /* 0..3 */
@@ -187,7 +180,7 @@ struct weft_config {
 
     struct {
         enum weft_dtype dtype;   /* f32, bf16 */
-        bool default_dtype;      /* dtype is the default: the actor's */
+        bool default_dtype;      /* dtype is the default: role 0's */
         int32_t tensor_blocks;   /* T; 0: default of the model */
         int32_t gradient_groups; /* G; default by mini-batch size */
         bool default_groups;     /* gradient_groups is the default */
@@ -200,7 +193,7 @@ struct weft_config {
         int32_t nap;             /* -1 auto, 0, 1 */
         double watchdog_s;       /* 300 */
         double memory_limit_gib; /* 0: what the machine has */
-        bool overlap;            /* generate ahead while the critic trains */
+        bool overlap;            /* generate ahead while others train */
     } runtime;
 
     struct {
@@ -225,37 +218,28 @@ struct weft_config {
     enum weft_digest_kind digest; /* none */
 };
 
-/* A check of a key's value. The error is told with the key's file and line. A
- * list of rules ends with one without a key. */
-struct weft_config_rule {
-    const char *key;
-    int (*check)(const struct weft_config *config, struct weft_err *err);
-};
-
 /* Reads the file, applies n_override words "a.b=value" (YAML scalars), fills
- * in defaults, and checks every range and combination, and the rules (NULL:
- * none). Paths in the file are relative to its folder; run_dir and paths in
- * words are relative to the working directory. Release with
- * weft_config_release(). */
+ * in defaults, and checks every range and combination, and the schema's rules.
+ * The schema is borrowed until the configuration is released. Paths in the
+ * file are relative to its folder; run_dir and paths in words are relative to
+ * the working directory. Release with weft_config_release(). */
 int weft_config_read(const char *path, int n_override,
                      const char *const *override,
-                     const struct weft_config_rule *rules,
+                     const struct weft_config_schema *schema,
                      struct weft_config *out, struct weft_err *err);
 /* The same for a file's text in memory (n bytes). name: stands in messages for
  * the file's; dir: the folder of relative paths. */
 int weft_config_parse(const char *text, size_t n, const char *name,
                       const char *dir, int n_override,
                       const char *const *override,
-                      const struct weft_config_rule *rules,
+                      const struct weft_config_schema *schema,
                       struct weft_config *out, struct weft_err *err);
 void weft_config_release(struct weft_config *config);
 
-/* The algorithm's word: "ppo". */
+/* The algorithm's word. */
 const char *weft_config_algorithm(const struct weft_config *config);
 /* Whether it learns from responses that it generates, not from the data's. */
 bool weft_config_generates(const struct weft_config *config);
-/* Whether it compares the responses to one prompt. */
-bool weft_config_groups(const struct weft_config *config);
 
 /* Writes the whole effective configuration as YAML with absolute paths, as the
  * run directory keeps it. Reading it back gives the same configuration. */
@@ -268,8 +252,8 @@ int weft_config_check_resume(const struct weft_config *old,
                              const struct weft_config *now,
                              struct weft_err *err);
 
-/* Prints the reference of all keys: name, type, default, meaning; one per
- * line. */
-void weft_config_print_keys(void);
+/* Prints the reference of all keys: name, type, default, meaning, and which
+ * algorithms have the key or another default; one per line. */
+void weft_config_print_keys(const struct weft_config_schema *schema);
 
 #endif

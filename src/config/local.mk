@@ -5,6 +5,7 @@ config_sources = \
 	%D%/keys.h \
 	%D%/names.c \
 	%D%/read.c \
+	%D%/schema.c %D%/schema.h \
 	%D%/set.c \
 	%D%/table.c \
 	%D%/write.c

@@ -18,7 +18,7 @@
 #include "base/yaml.h"
 #include "config/keys.h"
 
-enum { MAX_KEYS = 128, MAX_NAME = 256 };
+enum { MAX_NAME = 256 };
 
 /* A word of the command line, made into a node. */
 struct word {
@@ -29,9 +29,9 @@ struct word {
 struct reader {
     const char *name;
     char *dir; /* absolute */
-    const struct weft_config_rule *rules;
+    struct weft_key_list list;
     struct weft_config *c;
-    const struct weft_yaml *given[MAX_KEYS];
+    const struct weft_yaml *given[WEFT_MAX_KEYS]; /* by the list's order */
     const struct weft_yaml *reward;
     int32_t n_words;
     struct word *word;
@@ -67,20 +67,20 @@ static int set_standard(const struct reader *r,
 /* ---- Names ------------------------------------------------------------ */
 
 /* Index of a key, or -1. */
-static int find(const char *name)
+static int find(const struct reader *r, const char *name)
 {
-    for (size_t i = 0; i < weft_config_n_keys; i++)
-        if (strcmp(weft_config_keys[i].name, name) == 0)
+    for (size_t i = 0; i < r->list.n; i++)
+        if (strcmp(r->list.key[i]->name, name) == 0)
             return (int) i;
     return -1;
 }
 
-static bool is_group(const char *name)
+static bool is_group(const struct reader *r, const char *name)
 {
     size_t n = strlen(name);
-    for (size_t i = 0; i < weft_config_n_keys; i++)
-        if (strncmp(weft_config_keys[i].name, name, n) == 0
-            && weft_config_keys[i].name[n] == '.')
+    for (size_t i = 0; i < r->list.n; i++)
+        if (strncmp(r->list.key[i]->name, name, n) == 0
+            && r->list.key[i]->name[n] == '.')
             return true;
     return false;
 }
@@ -90,18 +90,19 @@ static bool is_group(const char *name)
 static int unknown(const struct reader *r, const struct weft_yaml *node,
                    const char *name)
 {
-    const char *meant = weft_config_meant(name);
+    const char *meant = weft_config_meant(r->c->schema, name);
     char inside[MAX_NAME];
     if (node->type == WEFT_YAML_MAP && node->n > 0) {
         snprintf(inside, sizeof inside, "%.100s.%.100s", name, node->key[0]);
-        if (weft_config_meant(inside))
+        if (weft_config_meant(r->c->schema, inside))
             return unknown(r, node->child[0], inside);
     }
     if (meant)
         return weft_yaml_err(node, r->err, WEFT_EINVAL,
                              "unknown key '%.100s'; did you mean '%s'? That "
                              "is: %s",
-                             name, meant, weft_config_meaning(meant));
+                             name, meant,
+                             weft_config_meaning(r->c->schema, meant));
     return weft_yaml_err(node, r->err, WEFT_EINVAL,
                          "unknown key '%.100s'; 'weft train --keys' lists "
                          "all",
@@ -111,7 +112,7 @@ static int unknown(const struct reader *r, const struct weft_yaml *node,
 static int give(struct reader *r, const char *name,
                 const struct weft_yaml *node, bool again)
 {
-    int k = find(name);
+    int k = find(r, name);
     if (k < 0)
         return unknown(r, node, name);
     if (r->given[k] && !again)
@@ -127,7 +128,7 @@ static int walk(struct reader *r, const struct weft_yaml *map,
 {
     char name[MAX_NAME], what[64];
     if (map->type != WEFT_YAML_MAP && *prefix) {
-        const char *meant = weft_config_meant(prefix);
+        const char *meant = weft_config_meant(r->c->schema, prefix);
         return weft_yaml_err(map, r->err, WEFT_EINVAL,
                              "'%s' must be a map of keys, not %s%s%s%s",
                              prefix, weft_yaml_what(map, what),
@@ -145,7 +146,7 @@ static int walk(struct reader *r, const struct weft_yaml *map,
                  map->key[i]);
         if (strcmp(name, "reward") == 0)
             r->reward = child;
-        else if (!is_group(name))
+        else if (!is_group(r, name))
             rc = give(r, name, child, false);
         else if (!weft_yaml_is_null(child))
             rc = walk(r, child, name);
@@ -331,7 +332,8 @@ static int read_rewards(struct reader *r)
         return 0;
     if (!weft_config_generates(r->c))
         return weft_yaml_err(node, r->err, WEFT_EINVAL,
-                             "'reward' is not a key of algorithm sft");
+                             "'reward' is not a key of algorithm %s",
+                             weft_config_algorithm(r->c));
     if (node->type != WEFT_YAML_LIST)
         return read_reward(r, node);
     for (size_t i = 0; i < node->n && !rc; i++)
@@ -341,31 +343,48 @@ static int read_rewards(struct reader *r)
 
 /* ---- The whole -------------------------------------------------------- */
 
+/* The algorithm comes first: other keys' defaults depend on it. */
+static int fill_algorithm(struct reader *r)
+{
+    const struct weft_config_algorithm *const *all = r->c->schema->algorithms;
+    const struct weft_yaml *node = r->given[0];
+    struct weft_string words = {0};
+    int which = 0, rc = 0;
+    if (node && !weft_yaml_is_null(node)) {
+        weft_config_algorithm_words(r->c->schema, &words);
+        struct weft_config_key key = *r->list.key[0];
+        key.type = WEFT_KEY_ENUM;
+        key.offset = 0;
+        key.words = words.data;
+        rc = words.failed ? nomem(r) : set_value(r, &key, node, &which);
+    }
+    weft_string_release(&words);
+    r->c->algorithm = all[which];
+    return rc;
+}
+
 static int fill(struct reader *r)
 {
-    unsigned bit = 0;
-    int rc = 0;
-    for (size_t k = 0; k < weft_config_n_keys && !rc; k++) {
-        const struct weft_config_key *key = &weft_config_keys[k];
+    int rc = fill_algorithm(r);
+    for (size_t k = 1; k < r->list.n && !rc; k++) {
+        const struct weft_config_key *key = r->list.key[k];
         const struct weft_yaml *node = r->given[k];
         if (node && weft_yaml_is_null(node))
             node = r->given[k] = NULL;
-        if (node && k > 0 && !(key->flags & bit))
+        if (node && !weft_config_knows(r->c->algorithm, key))
             rc = weft_yaml_err(node, r->err, WEFT_EINVAL,
                                "'%s' is not a key of algorithm %s", key->name,
                                weft_config_algorithm(r->c));
         else
             rc = node ? set_value(r, key, node, r->c)
                       : set_standard(r, key, r->c);
-        if (k == 0) /* the algorithm; other keys' defaults depend on it */
-            bit = weft_config_bit(r->c->algorithm);
     }
     return rc;
 }
 
 static bool is_given(const struct reader *r, const char *name)
 {
-    return r->given[find(name)] != NULL;
+    return r->given[find(r, name)] != NULL;
 }
 
 /* Each group costs zeroing a gradient and adding it to another, and up to
@@ -377,10 +396,10 @@ static int32_t default_groups(const struct weft_config *c)
 {
     enum { FEW = 4, GROUP_TOKENS = 512 };
     bool generates = weft_config_generates(c);
-    int64_t n = generates
-                  ? (int64_t) c->rollout.prompts
-                        * c->rollout.samples_per_prompt / c->ppo.mini_batches
-                  : c->train.batch;
+    int64_t n = generates ? (int64_t) c->rollout.prompts
+                                * c->rollout.samples_per_prompt
+                                / c->policy.mini_batches
+                          : c->train.batch;
     int64_t tokens = n
                    * (generates ? c->rollout.max_new_tokens
                                 : c->data.max_prompt_tokens);
@@ -391,22 +410,30 @@ static int32_t default_groups(const struct weft_config *c)
     return groups;
 }
 
+/* What the algorithm's tables derive. */
+static int derive_tables(struct reader *r)
+{
+    int rc = 0;
+    for (size_t t = 0; r->c->algorithm->tables[t] && !rc; t++) {
+        const struct weft_config_derived *d =
+            r->c->algorithm->tables[t]->derived;
+        for (; d && d->key && !rc; d++)
+            rc = is_given(r, d->key) ? 0 : d->set(r->c);
+    }
+    return rc ? nomem(r) : 0;
+}
+
 /* Sets defaults that depend on other keys. */
 static int derive(struct reader *r)
 {
     struct weft_config *c = r->c;
-    int64_t n = (int64_t) c->rollout.prompts * c->rollout.samples_per_prompt;
+    int rc = derive_tables(r);
+    if (rc)
+        return rc;
     c->numerics.default_dtype = !is_given(r, "numerics.dtype");
-    if (!is_given(r, "ppo.mini_batches") && c->ppo.mini_batches > n)
-        c->ppo.mini_batches = (int32_t) n;
     c->numerics.default_groups = c->numerics.gradient_groups == 0;
     if (c->numerics.default_groups)
         c->numerics.gradient_groups = default_groups(c);
-    if (!c->model.reference && c->model.actor) {
-        c->model.reference = weft_strdup(c->model.actor);
-        if (!c->model.reference)
-            return nomem(r);
-    }
     if (c->run_dir)
         return 0;
     char *name = weft_path_name(r->name), *cwd = weft_config_cwd();
@@ -434,21 +461,22 @@ static int read_tree(struct reader *r, const struct weft_yaml *root,
     if (!rc)
         rc = derive(r);
     if (!rc)
-        rc = weft_config_check(r->c, r->name, r->given, r->rules, r->err);
+        rc = weft_config_check(r->c, r->name, &r->list, r->given, r->err);
     return rc;
 }
 
 int weft_config_parse(const char *text, size_t n, const char *name,
                       const char *dir, int n_override,
                       const char *const *override,
-                      const struct weft_config_rule *rules,
+                      const struct weft_config_schema *schema,
                       struct weft_config *out, struct weft_err *err)
 {
-    struct weft_config c = {0};
-    struct reader r = {.name = name, .rules = rules, .c = &c, .err = err};
+    struct weft_config c = {.schema = schema,
+                            .algorithm = schema->algorithms[0]};
+    struct reader r = {.name = name, .c = &c, .err = err};
     struct weft_yaml *root = NULL;
     char *real = realpath(dir, NULL);
-    weft_assert(weft_config_n_keys <= MAX_KEYS);
+    weft_config_list(schema, &r.list);
     r.dir = weft_strdup(real ? real : dir);
     free(real);
     int rc = r.dir ? weft_yaml_parse(text, n, name, &root, err) : nomem(&r);
@@ -471,7 +499,7 @@ int weft_config_parse(const char *text, size_t n, const char *name,
 
 int weft_config_read(const char *path, int n_override,
                      const char *const *override,
-                     const struct weft_config_rule *rules,
+                     const struct weft_config_schema *schema,
                      struct weft_config *out, struct weft_err *err)
 {
     char *text, *dir;
@@ -481,32 +509,33 @@ int weft_config_read(const char *path, int n_override,
         return rc;
     dir = weft_path_parent(path);
     rc = dir ? weft_config_parse(text, n, path, dir, n_override, override,
-                                 rules, out, err)
+                                 schema, out, err)
              : weft_err_nomem(err, path, strlen(path));
     weft_free(dir);
     weft_free(text);
     return rc;
 }
 
-static void release(const struct weft_config_key *keys, size_t n, void *base)
+static void release(const struct weft_config_key *key, void *base)
 {
-    for (size_t k = 0; k < n; k++) {
-        char **at = (char **) ((char *) base + keys[k].offset);
-        if (keys[k].type == WEFT_KEY_LIST)
-            for (size_t i = 0; i < WEFT_MAX_ARGV; i++)
-                weft_free(at[i]);
-        else if (keys[k].type == WEFT_KEY_STRING
-                 || keys[k].type == WEFT_KEY_WORD
-                 || keys[k].type == WEFT_KEY_PATH
-                 || keys[k].type == WEFT_KEY_PATH_CWD)
-            weft_free(*at);
-    }
+    char **at = (char **) ((char *) base + key->offset);
+    if (key->type == WEFT_KEY_LIST)
+        for (size_t i = 0; i < WEFT_MAX_ARGV; i++)
+            weft_free(at[i]);
+    else if (key->type == WEFT_KEY_STRING || key->type == WEFT_KEY_WORD
+             || key->type == WEFT_KEY_PATH || key->type == WEFT_KEY_PATH_CWD)
+        weft_free(*at);
 }
 
 void weft_config_release(struct weft_config *config)
 {
-    release(weft_config_keys, weft_config_n_keys, config);
+    struct weft_key_list list = {.n = 0};
+    if (config->schema)
+        weft_config_list(config->schema, &list);
+    for (size_t k = 0; k < list.n; k++)
+        release(list.key[k], config);
     for (int32_t i = 0; i < config->n_rewards; i++)
-        release(weft_reward_keys, weft_reward_n_keys, &config->reward[i]);
+        for (size_t k = 0; k < weft_reward_n_keys; k++)
+            release(&weft_reward_keys[k], &config->reward[i]);
     *config = (struct weft_config){0};
 }

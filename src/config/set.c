@@ -10,7 +10,7 @@
 #include "base/yaml.h"
 #include "config/keys.h"
 
-enum { MAX_WORDS = 256 };
+enum { MAX_WORDS = 1024 };
 
 static int nomem(const struct weft_config_key *k, struct weft_err *err)
 {

@@ -44,6 +44,10 @@ bool weft_config_value(const struct weft_config_key *key, const void *base,
                                 *(const int *) at - (int) key->min, &n);
         weft_string_add_n(out, word ? word : "?", word ? n : 1);
         return true;
+    case WEFT_KEY_ALGORITHM:
+        weft_string_add(
+            out, (*(const struct weft_config_algorithm *const *) at)->name);
+        return true;
     case WEFT_KEY_LIST:
         if (*(char *const *) at)
             add_list(at, out);
@@ -96,13 +100,15 @@ static void add_reward(const struct weft_reward_config *reward,
 static void add_all(const struct weft_config *c, struct weft_string *out)
 {
     const char *before = "";
+    struct weft_key_list list;
+    weft_config_list(c->schema, &list);
     weft_string_addf(out, "# The effective configuration, by weft %s.\n",
                      weft_version());
-    for (size_t i = 0; i < weft_config_n_keys; i++) {
-        const struct weft_config_key *k = &weft_config_keys[i];
+    for (size_t i = 0; i < list.n; i++) {
+        const struct weft_config_key *k = list.key[i];
         struct weft_string value = {0};
         int depth;
-        if ((k->flags & weft_config_bit(c->algorithm))
+        if (weft_config_knows(c->algorithm, k)
             && weft_config_value(k, c, &value) && value.data) {
             const char *last = open_groups(k->name, before, &depth, out);
             weft_string_addf(out, "%*s%s: %s\n", 2 * depth, "", last,
@@ -176,50 +182,106 @@ static void add_type(const struct weft_config_key *k, struct weft_string *out)
     }
 }
 
+/* Which algorithms are listed. */
+typedef bool (*is_fn)(const struct weft_config_algorithm *algorithm,
+                      const struct weft_config_key *key);
+
+/* " (a, b)", those that are, or " (not c)"; nothing if all are. */
+static void add_whose(const struct weft_config_schema *schema, is_fn is,
+                      const struct weft_config_key *k,
+                      struct weft_string *out)
+{
+    int n = 0, all = 0;
+    for (; schema->algorithms[all]; all++)
+        n += is(schema->algorithms[all], k);
+    bool most = 2 * n > all;
+    const char *before = most ? " (not " : " (";
+    for (int a = 0; a < all && n < all; a++)
+        if (is(schema->algorithms[a], k) != most) {
+            weft_string_addf(out, "%s%s", before,
+                             schema->algorithms[a]->name);
+            before = ", ";
+        }
+    weft_string_add(out, n < all ? ")" : "");
+}
+
+/* "; 1e-5 for a, b; 3 for c" */
+static void add_defaults(const struct weft_config_schema *schema,
+                         const struct weft_config_key *k,
+                         struct weft_string *out)
+{
+    const struct weft_config_algorithm *const *all = schema->algorithms;
+    for (int a = 0; all[a]; a++) {
+        const char *own = weft_config_standard(k, all[a]);
+        int before = 0;
+        while (before < a
+               && strcmp(weft_config_standard(k, all[before]), own) != 0)
+            before++;
+        if (own == k->standard || before < a)
+            continue;
+        weft_string_addf(out, "; %s for %s", own, all[a]->name);
+        for (int b = a + 1; all[b]; b++)
+            if (strcmp(weft_config_standard(k, all[b]), own) == 0)
+                weft_string_addf(out, ", %s", all[b]->name);
+    }
+}
+
+static bool generates(const struct weft_config_algorithm *algorithm,
+                      const struct weft_config_key *key)
+{
+    (void) key;
+    return algorithm->generates;
+}
+
 static void print_key(const struct weft_config_key *k, const char *prefix,
-                      const char *standard, const char *only)
+                      const char *type, const char *standard,
+                      const char *more)
 {
-    struct weft_string type = {0};
-    add_type(k, &type);
     printf("%s%-*s  %-22s  %-10s  %s%s\n", prefix,
-           (int) (27 - strlen(prefix)), k->name, type.data ? type.data : "",
-           standard ? standard : "-", k->meaning, only);
+           (int) (27 - strlen(prefix)), k->name, type,
+           standard ? standard : "-", k->meaning, more);
+}
+
+static void print_one(const struct weft_config_schema *schema,
+                      const struct weft_config_key *k)
+{
+    struct weft_string type = {0}, more = {0};
+    const char *standard = k->flags & WEFT_KEY_REQUIRED ? "(required)"
+                                                        : k->standard;
+    if (k->type == WEFT_KEY_ALGORITHM) {
+        weft_config_algorithm_words(schema, &type);
+        standard = schema->algorithms[0]->name;
+    } else {
+        add_type(k, &type);
+    }
+    if (k->standard)
+        add_defaults(schema, k, &more);
+    add_whose(schema, weft_config_knows, k, &more);
+    print_key(k, "", type.data ? type.data : "", standard,
+              more.data ? more.data : "");
     weft_string_release(&type);
+    weft_string_release(&more);
 }
 
-/* Which algorithms know a key, where not all do. */
-static const char *whose(unsigned flags)
+void weft_config_print_keys(const struct weft_config_schema *schema)
 {
-    const unsigned all = (1u << WEFT_N_ALGOS) - 1;
-    const unsigned sft = 1u << WEFT_ALGO_SFT, ppo = 1u << WEFT_ALGO_PPO;
-    flags &= all;
-    return flags == all          ? ""
-         : flags == (all & ~sft) ? " (not sft)"
-         : flags == sft          ? " (sft)"
-         : flags == ppo          ? " (ppo)"
-                                 : " (ppo, reinforce_pp)";
-}
-
-void weft_config_print_keys(void)
-{
+    struct weft_key_list list;
+    struct weft_string whose = {0};
+    weft_config_list(schema, &list);
     printf("%-27s  %-22s  %-10s  %s\n", "key", "values", "default",
            "meaning");
-    for (size_t i = 0; i < weft_config_n_keys; i++) {
-        const struct weft_config_key *k = &weft_config_keys[i];
-        const char *sft = weft_config_standard(k, WEFT_ALGO_SFT);
-        char standard[48];
-        snprintf(standard, sizeof standard, "%s",
-                 k->standard                    ? k->standard
-                 : k->flags & WEFT_KEY_REQUIRED ? "(required)"
-                                                : "-");
-        if (sft != k->standard)
-            snprintf(standard + strlen(standard),
-                     sizeof standard - strlen(standard), " %s", sft);
-        print_key(k, "", standard, whose(k->flags));
-    }
-    puts("\nreward: a list of maps, one per reward (not sft):");
+    for (size_t i = 0; i < list.n; i++)
+        print_one(schema, list.key[i]);
+    add_whose(schema, generates, NULL, &whose);
+    printf("\nreward: a list of maps, one per reward%s:\n",
+           whose.data ? whose.data : "");
+    weft_string_release(&whose);
     for (size_t i = 0; i < weft_reward_n_keys; i++) {
         const struct weft_config_key *k = &weft_reward_keys[i];
-        print_key(k, "- ", i == 0 ? "(required)" : k->standard, "");
+        struct weft_string type = {0};
+        add_type(k, &type);
+        print_key(k, "- ", type.data ? type.data : "",
+                  i == 0 ? "(required)" : k->standard, "");
+        weft_string_release(&type);
     }
 }

@@ -33,7 +33,7 @@ int32_t weft_flow_role(struct weft_dataflow *flow, const char *name,
 {
     int32_t i = next(&flow->n_roles, WEFT_MAX_ROLES);
     flow->role[i] = (struct weft_role){
-        .trained = trained, .scalar = scalar, .index = -1};
+        .trained = trained, .scalar = scalar, .index = -1, .slot = -1};
     set_name(flow->role[i].name, name);
     return i;
 }

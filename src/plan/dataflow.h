@@ -32,6 +32,8 @@ struct weft_role {
     bool scalar;   /* its head gives one number per token */
     int32_t index; /* reward models: which of the configuration's rewards;
                       else -1 */
+    int32_t slot;  /* others: where its settings are in the configuration;
+                      -1: nowhere */
 };
 
 /* What a field of a sample holds. */

@@ -20,19 +20,30 @@ static bool is_own(const struct weft_config_key *key)
     return key->type == WEFT_KEY_PATH || key->type == WEFT_KEY_PATH_CWD;
 }
 
-/* Appends a line "name is value" for each key. */
-static void add_keys(const struct weft_config_key *key, size_t n,
-                     unsigned flag, const void *base, const char *prefix,
-                     struct weft_string *out)
+/* Appends a line "name is value". */
+static void add_key(const struct weft_config_key *key, const void *base,
+                    const char *prefix, struct weft_string *out)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (!(key[i].flags & flag) || is_own(&key[i]))
-            continue;
-        weft_string_addf(out, "'%s%s' is ", prefix, key[i].name);
-        if (!weft_config_value(&key[i], base, out))
-            weft_string_add(out, "not set");
-        weft_string_add(out, "\n");
-    }
+    if (is_own(key))
+        return;
+    weft_string_addf(out, "'%s%s' is ", prefix, key->name);
+    if (!weft_config_value(key, base, out))
+        weft_string_add(out, "not set");
+    weft_string_add(out, "\n");
+}
+
+static void add_config(const struct weft_config *c, struct weft_string *out)
+{
+    struct weft_key_list list;
+    weft_config_list(c->schema, &list);
+    for (size_t i = 0; i < list.n; i++)
+        if (weft_config_knows(c->algorithm, list.key[i]))
+            add_key(list.key[i], c, "", out);
+    weft_string_addf(out, "'reward' is a list of %d\n", (int) c->n_rewards);
+    for (int32_t r = 0; r < c->n_rewards; r++)
+        for (size_t i = 0; i < weft_reward_n_keys; i++)
+            if (weft_reward_keys[i].flags & 1u << c->reward[r].type)
+                add_key(&weft_reward_keys[i], &c->reward[r], "reward.", out);
 }
 
 static void add_hash(const char *what, struct weft_hash hash,
@@ -92,13 +103,7 @@ static int describe(const struct weft_trainer *t, struct weft_string *out,
                     struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    add_keys(weft_config_keys, weft_config_n_keys,
-             weft_config_bit(c->algorithm), c, "", out);
-    weft_string_addf(out, "'reward' is a list of %d\n", (int) c->n_rewards);
-    for (int32_t r = 0; r < c->n_rewards; r++) {
-        add_keys(weft_reward_keys, weft_reward_n_keys,
-                 1u << c->reward[r].type, &c->reward[r], "reward.", out);
-    }
+    add_config(c, out);
     for (int32_t r = 0; r < t->flow.n_roles; r++)
         add_model(t->flow.role[r].name, &t->model[r], out);
     int rc = add_plans(c, out, err);

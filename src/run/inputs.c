@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "config/keys.h"
 #include "model/safetensors.h"
 #include "rt/graph.h"
 #include "run/common.h"
@@ -130,23 +131,28 @@ static int add_reward(struct weft_inputs *in,
     return rc;
 }
 
+/* The key that names the folder of a role's model. */
+static const char *folder_key(const struct weft_config *c, int32_t slot)
+{
+    return weft_config_name(c, &c->role[slot].folder);
+}
+
 static int list(struct weft_inputs *in, const struct weft_config *c,
                 bool resumes, struct weft_err *err)
 {
     struct weft_dataflow flow = {.n_roles = 0};
     int rc = add(in, "data.path", c->data.path, err);
     if (!rc)
-        rc = add_tokenizer(in, "model.actor", c->model.actor, err);
+        rc = add_tokenizer(in, folder_key(c, 0), c->role[0].folder, err);
     if (!rc)
         rc = weft_run_flow(c, &flow, err);
     for (int32_t r = 0; r < flow.n_roles && !rc; r++) {
         const struct weft_role *role = &flow.role[r];
-        char key[WEFT_MAX_NAME + 8];
         if (role->index >= 0)
             continue; /* with the rewards */
-        snprintf(key, sizeof key, "model.%s", role->name);
-        rc = add_model(in, key, weft_run_folder(c, role),
-                       !resumes || !role->trained, err);
+        rc = add_model(in, folder_key(c, role->slot),
+                       weft_run_folder(c, role), !resumes || !role->trained,
+                       err);
     }
     for (int32_t i = 0; i < c->n_rewards && !rc; i++)
         rc = add_reward(in, &c->reward[i], i, err);

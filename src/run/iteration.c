@@ -205,7 +205,7 @@ static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
                     const struct weft_gae_args *args)
 {
     struct weft_group_args group = {
-        .kind = weft_run_algorithm(&p->t->config)->group, .reward = *args};
+        .kind = weft_algorithm_of(&p->t->config)->group, .reward = *args};
     struct weft_group_sample *sample = weft_alloc((size_t) n, sizeof *sample);
     if (!sample)
         return weft_err_nomem(p->err, "advantages",
@@ -247,13 +247,13 @@ static int advantages(struct weft_iteration *p)
                                .micro_batch = -1,
                                .layer = -1};
     struct weft_gae_args args = {
-        .gamma = c->ppo.gamma,
-        .lambda = p->field[WEFT_FIELD_VALUE] >= 0 ? c->ppo.lambda : 1,
-        .kl = c->ppo.kl_place == WEFT_KL_IN_REWARD
-                ? (enum weft_kl) c->ppo.kl_kind
+        .gamma = c->policy.gamma,
+        .lambda = p->field[WEFT_FIELD_VALUE] >= 0 ? c->policy.lambda : 1,
+        .kl = c->policy.kl_place == WEFT_KL_IN_REWARD
+                ? (enum weft_kl) c->policy.kl_kind
                 : WEFT_KL_NONE,
-        .missing_eos_penalty = c->ppo.missing_eos_penalty,
-        .reward_clip = c->ppo.reward_clip,
+        .missing_eos_penalty = c->policy.missing_eos_penalty,
+        .reward_clip = c->policy.reward_clip,
         .iteration = p->iteration,
     };
     for (int32_t r = 0; r < t->flow.n_roles; r++)
@@ -265,7 +265,7 @@ static int advantages(struct weft_iteration *p)
         rc = begin_advantage(p, i, &where);
     if (!rc)
         rc = weft_iteration_shape_scores(p, &where);
-    bool groups = weft_run_algorithm(c)->advantage == WEFT_BY_GROUPS;
+    bool groups = weft_algorithm_of(c)->advantage == WEFT_BY_GROUPS;
     int32_t each = c->rollout.samples_per_prompt;
     for (int32_t i = 0; i < p->n && !rc && !groups; i++)
         by_tokens(p, i, &where, &args);
@@ -273,12 +273,12 @@ static int advantages(struct weft_iteration *p)
         rc = by_group(p, i, each, &where, &args);
     if (rc)
         return rc;
-    weft_insert_moments(t->seq, &where, c->ppo.whiten_advantages, p->n,
+    weft_insert_moments(t->seq, &where, c->policy.whiten_advantages, p->n,
                         p->advantage, p->moments);
     if (p->field[WEFT_FIELD_LOGP] >= 0)
         weft_insert_kl_update(t->seq, &where,
-                              c->ppo.kl_control == WEFT_KL_ADAPTIVE,
-                              c->ppo.kl_target, c->ppo.kl_horizon, p->n,
+                              c->policy.kl_control == WEFT_KL_ADAPTIVE,
+                              c->policy.kl_target, c->policy.kl_horizon, p->n,
                               p->advantage, t->kl_state);
     return 0;
 }

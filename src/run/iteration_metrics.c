@@ -157,11 +157,11 @@ static void report_samples(const struct weft_iteration *p,
     set3(m, "critic/returns", returns->mean, returns->max, returns->min);
     if (values->n > 0)
         set3(m, "critic/values", values->mean, values->max, values->min);
-    if (config->ppo.kl_place == WEFT_KL_IN_REWARD) {
+    if (config->policy.kl_place == WEFT_KL_IN_REWARD) {
         weft_metrics_set(m, "actor/reward_kl_penalty", c->kl_sum / tokens);
         weft_metrics_set(m, "actor/reward_kl_penalty_coeff", c->kl_coef);
     }
-    if (config->ppo.kl_place != WEFT_KL_NOWHERE)
+    if (config->policy.kl_place != WEFT_KL_NOWHERE)
         weft_metrics_set(m, "objective/kl", c->kl_sum / p->n);
     weft_metrics_set_spread(m, "response_length", n, c->length);
     weft_metrics_set(m, "response_length/clip_ratio", c->clipped / p->n);
@@ -208,9 +208,9 @@ static int report_policy(const struct weft_iteration *p,
                      s.all[WEFT_STAT_CLIPPED_LOWER] / n);
     weft_metrics_set(m, "actor/ppo_kl", s.all[WEFT_STAT_PPO_KL] / n);
     weft_metrics_set(m, "actor/entropy", s.all[WEFT_STAT_ENTROPY] / n);
-    if (c->ppo.kl_place == WEFT_KL_IN_LOSS) {
+    if (c->policy.kl_place == WEFT_KL_IN_LOSS) {
         weft_metrics_set(m, "actor/kl_loss", s.all[WEFT_STAT_KL] / n);
-        weft_metrics_set(m, "actor/kl_coef", (double) c->ppo.kl_coef);
+        weft_metrics_set(m, "actor/kl_coef", (double) c->policy.kl_coef);
     }
     weft_metrics_set(m, "rollout_train_logprob_abs_diff_max",
                      s.first[WEFT_STAT_LOGP_DIFF_MAX]);

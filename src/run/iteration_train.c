@@ -54,7 +54,7 @@ static int by_index(const void *a, const void *b)
 static enum weft_loss loss_of(const struct weft_config *c,
                               const struct weft_run_model *m)
 {
-    return m->role == 0 ? weft_run_algorithm(c)->loss : WEFT_LOSS_VALUE;
+    return m->role == 0 ? weft_algorithm_of(c)->loss : WEFT_LOSS_VALUE;
 }
 
 static int training_init(struct weft_iteration *p, int32_t call,
@@ -82,13 +82,13 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .copies = p->copies,
                 .loss = {.loss = u->loss,
                          .inv_temperature = weft_iteration_inv_temperature(c),
-                         .value_clip = c->ppo.value_clip,
-                         .policy = {.kind = weft_run_algorithm(c)->policy,
-                                    .clip_low = c->ppo.clip_low,
-                                    .clip_high = c->ppo.clip_high,
-                                    .dual_clip = c->ppo.dual_clip,
-                                    .entropy_coef = c->ppo.entropy_coef,
-                                    .kl_coef = c->ppo.kl_coef}},
+                         .value_clip = c->policy.value_clip,
+                         .policy = {.kind = weft_algorithm_of(c)->policy,
+                                    .clip_low = c->policy.clip_low,
+                                    .clip_high = c->policy.clip_high,
+                                    .dual_clip = c->policy.dual_clip,
+                                    .entropy_coef = c->policy.entropy_coef,
+                                    .kl_coef = c->policy.kl_coef}},
                 .micro_batch_rows = c->train.micro_batch_tokens,
                 .call = call,
                 .chain = policy || fused ? 0 : 1,
@@ -102,8 +102,8 @@ static int training_init(struct weft_iteration *p, int32_t call,
         .n_steps = joined,
     };
     out->train.grad_clip = model->optim->grad_clip;
-    if (c->ppo.kl_place == WEFT_KL_IN_LOSS)
-        out->train.loss.policy.kl = (enum weft_kl) c->ppo.kl_kind;
+    if (c->policy.kl_place == WEFT_KL_IN_LOSS)
+        out->train.loss.policy.kl = (enum weft_kl) c->policy.kl_kind;
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
     u->norm = weft_alloc(epochs * (size_t) weft_run_mini_batches(c),
                          sizeof *u->norm);
@@ -127,7 +127,7 @@ static void fill_pack(const struct training *r, struct one_step *o)
     const struct weft_iteration *p = r->p;
     const struct weft_config *c = &p->t->config;
     enum weft_loss_agg aggregation = r->train.loss.loss == WEFT_LOSS_POLICY
-                                       ? c->ppo.aggregation
+                                       ? c->policy.aggregation
                                        : WEFT_AGG_TOKEN_MEAN;
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < o->n; i++) {
@@ -257,7 +257,7 @@ int weft_iteration_train(struct weft_iteration *p)
     const struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
     struct training r[WEFT_MAX_ROLES] = {{.p = NULL}};
-    bool warm = p->iteration >= c->ppo.critic_warmup;
+    bool warm = p->iteration >= c->policy.warmup;
     int32_t n = 0;
     int rc = 0;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)

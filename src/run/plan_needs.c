@@ -2,9 +2,7 @@
 #include "run/plan_needs.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#include "config/keys.h"
 #include "lm/store.h"
 #include "run/fuse.h"
 
@@ -17,24 +15,18 @@ int32_t weft_run_samples(const struct weft_config *c)
 
 int32_t weft_run_epochs(const struct weft_config *c)
 {
-    return weft_config_generates(c) ? c->ppo.epochs : 1;
+    return weft_config_generates(c) ? c->policy.epochs : 1;
 }
 
 int32_t weft_run_mini_batches(const struct weft_config *c)
 {
-    return weft_config_generates(c) ? c->ppo.mini_batches : 1;
+    return weft_config_generates(c) ? c->policy.mini_batches : 1;
 }
 
 bool weft_run_has_reference(const struct weft_config *config)
 {
     return weft_config_generates(config)
-        && config->ppo.kl_place != WEFT_KL_NOWHERE;
-}
-
-const struct weft_algorithm *weft_run_algorithm(
-    const struct weft_config *config)
-{
-    return weft_algorithm_get((int) config->algorithm);
+        && config->policy.kl_place != WEFT_KL_NOWHERE;
 }
 
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
@@ -42,44 +34,27 @@ int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
 {
     struct weft_flow_needs needs = {
         .reference = weft_run_has_reference(config),
-        .kl_in_loss = config->ppo.kl_place == WEFT_KL_IN_LOSS};
+        .kl_in_loss = config->policy.kl_place == WEFT_KL_IN_LOSS};
     for (int32_t r = 0; r < config->n_rewards; r++)
         if (config->reward[r].type == WEFT_REWARD_MODEL)
             needs.reward[needs.n_rewards++] = r;
-    weft_run_algorithm(config)->flow(&needs, out);
+    weft_algorithm_of(config)->flow(&needs, out);
     return weft_flow_check(out, err);
 }
 
 /* ---- Models ------------------------------------------------------------ */
 
-/* The value of the key "PREFIX" "NAME" "END" in the configuration. */
-static const void *value_of(const struct weft_config *c, const char *prefix,
-                            const char *name, const char *end)
-{
-    char key[WEFT_MAX_NAME + 32];
-    snprintf(key, sizeof key, "%s%s%s", prefix, name, end);
-    for (size_t i = 0; i < weft_config_n_keys; i++)
-        if (strcmp(weft_config_keys[i].name, key) == 0)
-            return (const char *) c + weft_config_keys[i].offset;
-    return NULL;
-}
-
 const char *weft_run_folder(const struct weft_config *config,
                             const struct weft_role *role)
 {
-    if (role->index >= 0)
-        return config->reward[role->index].model;
-    char *const *folder = value_of(config, "model.", role->name, "");
-    weft_assert(folder);
-    return *folder;
+    return role->index >= 0 ? config->reward[role->index].model
+                            : config->role[role->slot].folder;
 }
 
 const struct weft_optimizer_config *weft_run_optimizer(
     const struct weft_config *config, const struct weft_role *role)
 {
-    const char *lr = value_of(config, "", role->name, ".lr");
-    weft_assert(lr);
-    return (const void *) (lr - offsetof(struct weft_optimizer_config, lr));
+    return &config->role[role->slot].optim;
 }
 
 int weft_run_arch(const struct weft_config *config,
@@ -148,9 +123,11 @@ static void apply_keys(const struct weft_config *c, struct weft_plan *plan)
     const struct weft_dataflow *flow = &plan->flow;
     for (int32_t i = 1; i < flow->n_calls; i++) {
         struct weft_call_plan *k = &plan->call[i];
-        if (weft_flow_frozen(flow, i)
-            && flow->role[flow->call[i].role].index < 0)
-            k->offload = k->offload || c->model.reference_offload;
+        if (!weft_flow_placed(flow, i))
+            continue;
+        const struct weft_role *role = &flow->role[flow->call[i].role];
+        if (weft_flow_frozen(flow, i) && role->slot >= 0)
+            k->offload = k->offload || c->role[role->slot].offload;
         if (!weft_flow_trains(flow, i))
             continue;
         if (k->micro_batches == 0)

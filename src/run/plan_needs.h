@@ -18,10 +18,8 @@ int32_t weft_run_samples(const struct weft_config *config);
 int32_t weft_run_epochs(const struct weft_config *config);
 int32_t weft_run_mini_batches(const struct weft_config *config);
 
-/* The configuration's algorithm, and its dataflow graph. Errors: those of
+/* The dataflow graph of the configuration's algorithm. Errors: those of
  * weft_flow_check(). */
-const struct weft_algorithm *weft_run_algorithm(
-    const struct weft_config *config);
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err);
 

@@ -236,7 +236,7 @@ static int collect_stops(struct weft_trainer *t, struct weft_err *err)
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' names no eos_token_id; set it in its "
                             "config.json",
-                            t->config.model.actor);
+                            t->config.role[0].folder);
     return 0;
 }
 
@@ -266,7 +266,7 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
     const struct weft_renderer_options options = {
         .template = c->data.template,
         .key = "data.template",
-        .folder = c->model.actor,
+        .folder = c->role[0].folder,
         .system = c->data.system,
         .date = c->data.date};
     int rc = weft_renderer_init(&options, &t->renderer, err);

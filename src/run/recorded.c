@@ -83,7 +83,7 @@ static void fill_batch(struct weft_config *c)
 {
     int32_t groups = c->numerics.gradient_groups;
     int64_t each = c->rollout.samples_per_prompt;
-    int64_t n = c->rollout.prompts * each, parts = c->ppo.mini_batches;
+    int64_t n = c->rollout.prompts * each, parts = c->policy.mini_batches;
     c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
     if (weft_config_generates(c))
         c->rollout.prompts = (int32_t) weft_ceil_div(
@@ -100,14 +100,14 @@ int weft_run_record_open(const struct weft_trainer *t,
     struct weft_recording r;
     struct weft_config *c = &few.config;
     const struct weft_recorded how = {
-        .rank = -1, .first = c->ppo.critic_warmup, .iterations = 1};
+        .rank = -1, .first = c->policy.warmup, .iterations = 1};
     if (c->train.intra_stage_fusion)
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;
     c->train.intra_stage_fusion = false;
     int64_t ahead = c->train.mini_batches_ahead;
-    int64_t wanted = weft_ceil_div(2 * (ahead + 1), c->ppo.mini_batches);
-    if (ahead > 0 && wanted < c->ppo.epochs)
-        c->ppo.epochs = (int32_t) wanted;
+    int64_t wanted = weft_ceil_div(2 * (ahead + 1), c->policy.mini_batches);
+    if (ahead > 0 && wanted < c->policy.epochs)
+        c->policy.epochs = (int32_t) wanted;
     fill_batch(c);
     c->checkpoint.every = 0;
     c->iterations = how.first + 2;

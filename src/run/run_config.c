@@ -5,6 +5,7 @@
 
 #include "model/arch.h"
 #include "text/chat.h"
+#include "graphs/algorithms.h"
 
 static int check_template(const struct weft_config *c, struct weft_err *err)
 {
@@ -28,15 +29,18 @@ static int check_date(const struct weft_config *c, struct weft_err *err)
     return 0;
 }
 
-const struct weft_config_rule weft_run_config_rules[] = {
+static const struct weft_config_rule rules[] = {
     {"data.template", check_template}, {"data.date", check_date}, {0}};
+
+const struct weft_config_schema weft_run_schema = {
+    .algorithms = weft_algorithms, .rules = rules};
 
 /* If the folder cannot be read, opening it later gives the error. */
 static void derive_dtype(struct weft_config *c)
 {
     struct weft_arch arch;
-    if (c->numerics.default_dtype && c->model.actor
-        && weft_arch_read(c->model.actor, &arch, NULL) == 0)
+    if (c->numerics.default_dtype && c->role[0].folder
+        && weft_arch_read(c->role[0].folder, &arch, NULL) == 0)
         c->numerics.dtype = arch.shape.dtype;
 }
 
@@ -44,8 +48,8 @@ int weft_run_config_read(const char *path, int n_override,
                          const char *const *override, struct weft_config *out,
                          struct weft_err *err)
 {
-    int rc = weft_config_read(path, n_override, override,
-                              weft_run_config_rules, out, err);
+    int rc = weft_config_read(path, n_override, override, &weft_run_schema,
+                              out, err);
     if (!rc)
         derive_dtype(out);
     return rc;

@@ -4,7 +4,7 @@
 #ifndef WEFT_RUN_RUN_CONFIG_H
 #define WEFT_RUN_RUN_CONFIG_H
 
-#include "config/config.h"
+#include "config/schema.h"
 
 /* What weft_config_read() does. A dtype that is not given is that of the
  * actor's folder. */
@@ -12,6 +12,7 @@ int weft_run_config_read(const char *path, int n_override,
                          const char *const *override, struct weft_config *out,
                          struct weft_err *err);
 
-extern const struct weft_config_rule weft_run_config_rules[];
+/* All algorithms, and what text knows of values. */
+extern const struct weft_config_schema weft_run_schema;
 
 #endif

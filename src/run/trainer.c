@@ -215,7 +215,7 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
     if (rc || t->recorded || !weft_tile_is_here(t->kl_state))
         return rc;
     struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
-    *kl = (struct weft_kl_state){.coef = (double) c->ppo.kl_coef};
+    *kl = (struct weft_kl_state){.coef = (double) c->policy.kl_coef};
     weft_tile_unacquire(t->kl_state);
     return 0;
 }
@@ -295,7 +295,8 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
     if (!rc)
         rc = for_each_model(t, read_arch, err);
     if (!rc)
-        rc = weft_tokenizer_open(t->config.model.actor, &t->tokenizer, err);
+        rc = weft_tokenizer_open(t->config.role[0].folder, &t->tokenizer,
+                                 err);
     if (!rc)
         rc = weft_prompts_load(t, err);
     return rc ? rc : check_positions(t, err);

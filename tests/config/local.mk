@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += %D%/test_config
-%C%_test_config_LDADD = $(config_libs)
+%C%_test_config_LDADD = libweft_graphs.la libweft_config.la $(plan_libs)

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "graphs/algorithms.h"
 #include "harness.h"
 
 /* The least a PPO run needs. */
@@ -15,13 +16,15 @@
     "model: {actor: m/a, critic: m/c}\n"                                     \
     "reward: [{type: gsm8k}]\n"
 
+static const struct weft_config_schema schema = {
+    .algorithms = weft_algorithms};
 static struct weft_config c;
 static struct weft_err err;
 
 static int parse(const char *text, int n, const char *const *words)
 {
     return weft_config_parse(text, strlen(text), "run.yaml", "/", n, words,
-                             NULL, &c, &err);
+                             &schema, &c, &err);
 }
 
 static int with(const char *more)
@@ -78,7 +81,7 @@ static int word(const char *w)
 static void test_config_defaults(void)
 {
     REQUIRE_OK(parse(LEAST, 0, NULL), err);
-    CHECK_INT(c.algorithm, WEFT_ALGO_PPO);
+    CHECK_STR(weft_config_algorithm(&c), "ppo");
     CHECK_INT(c.seed, 1);
     CHECK_INT(c.iterations, 3);
     CHECK_STR(c.data.path, "/p.jsonl");
@@ -88,9 +91,9 @@ static void test_config_defaults(void)
     CHECK_INT(c.data.max_prompt_tokens, 512);
     CHECK_STR(c.data.long_prompts, "refuse");
     CHECK(c.data.shuffle && c.data.add_eos);
-    CHECK_STR(c.model.actor, "/m/a");
-    CHECK_STR(c.model.reference, "/m/a");
-    CHECK(!c.model.reference_offload);
+    CHECK_STR(c.role[0].folder, "/m/a");
+    CHECK_STR(c.role[2].folder, "/m/a");
+    CHECK(!c.role[2].offload);
     CHECK_INT(c.rollout.prompts, 64);
     CHECK_INT(c.rollout.max_new_tokens, 512);
     CHECK(c.rollout.temperature == 1 && c.rollout.top_p == 1);
@@ -98,19 +101,19 @@ static void test_config_defaults(void)
     CHECK_INT(c.rollout.chunk_tokens, 16);
     CHECK_INT(c.rollout.prefill_tokens, 256);
     CHECK(c.rollout.stop == NULL);
-    CHECK_INT(c.ppo.epochs, 1);
-    CHECK_INT(c.ppo.mini_batches, 4);
-    CHECK(c.ppo.gamma == 1 && c.ppo.lambda == 0.95f);
-    CHECK(c.ppo.clip_low == 0.2f && c.ppo.clip_high == 0.2f);
-    CHECK(c.ppo.dual_clip == 0 && c.ppo.value_clip == 0.2f);
-    CHECK_INT(c.ppo.kl_place, WEFT_KL_IN_REWARD);
-    CHECK_INT(c.ppo.kl_kind, 1);
-    CHECK(c.ppo.kl_coef == 0.05f && c.ppo.kl_target == 6);
-    CHECK_INT(c.ppo.kl_horizon, 10000);
-    CHECK_INT(c.ppo.aggregation, WEFT_AGG_TOKEN_MEAN);
-    CHECK(c.actor_optim.lr == 1e-6f && c.critic_optim.lr == 1e-5f);
-    CHECK(c.actor_optim.beta1 == 0.9f && c.critic_optim.beta2 == 0.999f);
-    CHECK(c.actor_optim.eps == 1e-8f && c.actor_optim.grad_clip == 1);
+    CHECK_INT(c.policy.epochs, 1);
+    CHECK_INT(c.policy.mini_batches, 4);
+    CHECK(c.policy.gamma == 1 && c.policy.lambda == 0.95f);
+    CHECK(c.policy.clip_low == 0.2f && c.policy.clip_high == 0.2f);
+    CHECK(c.policy.dual_clip == 0 && c.policy.value_clip == 0.2f);
+    CHECK_INT(c.policy.kl_place, WEFT_KL_IN_REWARD);
+    CHECK_INT(c.policy.kl_kind, 1);
+    CHECK(c.policy.kl_coef == 0.05f && c.policy.kl_target == 6);
+    CHECK_INT(c.policy.kl_horizon, 10000);
+    CHECK_INT(c.policy.aggregation, WEFT_AGG_TOKEN_MEAN);
+    CHECK(c.role[0].optim.lr == 1e-6f && c.role[1].optim.lr == 1e-5f);
+    CHECK(c.role[0].optim.beta1 == 0.9f && c.role[1].optim.beta2 == 0.999f);
+    CHECK(c.role[0].optim.eps == 1e-8f && c.role[0].optim.grad_clip == 1);
     CHECK_INT(c.train.micro_batch_tokens, 1024);
     CHECK_INT(c.train.micro_batches, 0);
     CHECK_INT(c.train.zero, 0);
@@ -160,10 +163,10 @@ static void test_config_values(void)
     CHECK(c.rollout.temperature == 0.1f);
     CHECK_INT(c.rollout.top_k, 50);
     CHECK_STR(c.rollout.stop, "\n");
-    CHECK(c.ppo.lambda == 0.5f);
-    CHECK_INT(c.ppo.kl_place, WEFT_KL_NOWHERE);
-    CHECK_INT(c.ppo.kl_kind, 3);
-    CHECK_INT(c.ppo.aggregation, WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM);
+    CHECK(c.policy.lambda == 0.5f);
+    CHECK_INT(c.policy.kl_place, WEFT_KL_NOWHERE);
+    CHECK_INT(c.policy.kl_kind, 3);
+    CHECK_INT(c.policy.aggregation, WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM);
     CHECK_INT(c.numerics.dtype, WEFT_BF16);
     CHECK_STR(c.numerics.isa, "avx2");
     CHECK_INT(c.runtime.nap, 1);
@@ -171,7 +174,7 @@ static void test_config_values(void)
     CHECK_INT(c.train.zero, 2);
     CHECK_INT(c.train.micro_batches, 3);
     CHECK_STR(c.plan, "/plan.json");
-    CHECK(c.actor_optim.lr == 3e-4f && c.trace);
+    CHECK(c.role[0].optim.lr == 3e-4f && c.trace);
     CHECK_INT(c.digest, WEFT_DIGEST_HASHES);
     weft_config_release(&c);
 }
@@ -194,7 +197,7 @@ static void test_config_rewards(void)
         "- {type: boxed}\n"
         "- {type: callback}\n";
     REQUIRE_OK(weft_config_parse(text, sizeof text - 1, "run.yaml", "/tmp", 0,
-                                 NULL, NULL, &c, &err),
+                                 NULL, &schema, &c, &err),
                err);
     REQUIRE(c.n_rewards == 8);
     CHECK_INT(c.reward[0].type, WEFT_REWARD_EXACT);
@@ -257,7 +260,7 @@ static void test_config_rewards(void)
 static void test_config_derived(void)
 {
     REQUIRE_OK(word("rollout.prompts=3"), err);
-    CHECK_INT(c.ppo.mini_batches, 3);
+    CHECK_INT(c.policy.mini_batches, 3);
     weft_config_release(&c);
 }
 
@@ -343,7 +346,7 @@ static void test_config_refused(void)
     CHECK_FAILS(parse("a: [1\nb: 2\n", 0, NULL), WEFT_EFORMAT, err,
                 "run.yaml:");
     CHECK_FAILS(
-        weft_config_read("/nonexistent/run.yaml", 0, NULL, NULL, &c, &err),
+        weft_config_read("/nonexistent/run.yaml", 0, NULL, &schema, &c, &err),
         WEFT_ENOTFOUND, err, "/nonexistent/run.yaml");
 }
 
@@ -351,9 +354,9 @@ static void test_config_sft(void)
 {
 #define SFT "algorithm: sft\niterations: 5\ndata.path: d\nmodel.actor: a\n"
     REQUIRE_OK(parse(SFT "train.batch: 7\n", 0, NULL), err);
-    CHECK_INT(c.algorithm, WEFT_ALGO_SFT);
+    CHECK_STR(weft_config_algorithm(&c), "sft");
     CHECK_INT(c.train.batch, 7);
-    CHECK(c.actor_optim.lr == 1e-5f);
+    CHECK(c.role[0].optim.lr == 1e-5f);
     CHECK_INT(c.n_rewards, 0);
     weft_config_release(&c);
     CHECK_FAILS(parse(SFT "ppo: {epochs: 2}\n", 0, NULL), WEFT_EINVAL, err,
@@ -378,7 +381,7 @@ static void test_config_override(void)
                                         "reward=[{type: boxed, weight: 3}]"};
     REQUIRE_OK(parse(LEAST "seed: 4\n", (int) WEFT_COUNT(words), words), err);
     CHECK_INT(c.iterations, 9);
-    CHECK(c.ppo.lambda == 0.8f);
+    CHECK(c.policy.lambda == 0.8f);
     CHECK_STR(c.run_dir, "/x");
     CHECK_STR(c.data.system, "a: b # c");
     CHECK_STR(c.data.prompt_key, "q\n");
@@ -394,10 +397,10 @@ static void test_config_override(void)
         "reward=[{type: model, model: rm}, {type: program, command: [g]}]"};
     REQUIRE_OK(parse(LEAST, (int) WEFT_COUNT(paths), paths), err);
     size_t n = strlen(cwd);
-    CHECK_STR(c.model.actor, "/m/a");
-    CHECK(strncmp(c.model.reference, cwd, n) == 0);
-    CHECK_STR(c.model.reference + n, "/r");
-    CHECK_STR(c.model.critic + n, "/q");
+    CHECK_STR(c.role[0].folder, "/m/a");
+    CHECK(strncmp(c.role[2].folder, cwd, n) == 0);
+    CHECK_STR(c.role[2].folder + n, "/r");
+    CHECK_STR(c.role[1].folder + n, "/q");
     CHECK_STR(c.reward[0].model + n, "/rm");
     CHECK_STR(c.reward[1].directory, cwd);
     free(cwd);
@@ -428,7 +431,7 @@ static void check_round_trip(const char *text)
     snprintf(path, sizeof path, "%s/config.yaml", dir);
     snprintf(again, sizeof again, "%s/again.yaml", dir);
     REQUIRE_OK(weft_config_write(&c, path, &err), err);
-    REQUIRE_OK(weft_config_read(path, 0, NULL, NULL, &d, &err), err);
+    REQUIRE_OK(weft_config_read(path, 0, NULL, &schema, &d, &err), err);
     REQUIRE_OK(weft_config_write(&d, again, &err), err);
     CHECK_INT(weft_config_check_resume(&c, &d, &err), 0);
     CHECK_STR(d.run_dir, c.run_dir);
@@ -514,7 +517,7 @@ static void test_config_damaged(void)
         "ppo: {kl: {coef: 0.1}, clip_low: 0.1}\nseed: 3\n";
     char copy[sizeof text];
     for (size_t i = 0; i < sizeof text - 1; i++) {
-        if (weft_config_parse(text, i, "f", "/", 0, NULL, NULL, &c, &err)
+        if (weft_config_parse(text, i, "f", "/", 0, NULL, &schema, &c, &err)
             == 0)
             weft_config_release(&c);
         else
@@ -523,7 +526,7 @@ static void test_config_damaged(void)
             memcpy(copy, text, sizeof text);
             copy[i] = "\xff\0[\n"[k];
             if (weft_config_parse(copy, sizeof text - 1, "f", "/", 0, NULL,
-                                  NULL, &c, &err)
+                                  &schema, &c, &err)
                 == 0)
                 weft_config_release(&c);
             else

@@ -5,7 +5,10 @@
  *
  * fuzz-sources: src/config/read.c src/config/check.c src/config/set.c
  * fuzz-sources: src/config/names.c src/config/table.c src/config/write.c
- * fuzz-sources: src/run/run_config.c */
+ * fuzz-sources: src/config/schema.c src/run/run_config.c src/plan/dataflow.c
+ * fuzz-sources: graphs/algorithms.c graphs/policy.c graphs/keys_data.c
+ * fuzz-sources: graphs/keys_policy.c graphs/keys_roles.c graphs/keys_values.c
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +22,7 @@ static void check(const char *text, size_t n, int n_words,
     struct weft_config c;
     struct weft_err err = {0};
     int rc = weft_config_parse(text, n, "run.yaml", "/", n_words, word,
-                               weft_run_config_rules, &c, &err);
+                               &weft_run_schema, &c, &err);
     if (rc) {
         if (!err.text[0] || err.code != rc)
             abort();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_lm.la libweft_reward.la libweft_record.la \
+service_libs = libweft_run.la libweft_lm.la libweft_graphs.la libweft_plan.la \
+	libweft_reward.la libweft_record.la \
 	libweft_config.la libweft_model.la $(text_libs)
 
 check_PROGRAMS += %D%/test_times

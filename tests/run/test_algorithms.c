@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every algorithm that generates: the table agrees with the configuration's
- * words, layouts give the same bits, different algorithms different ones. */
+/* Every algorithm: its graph stands and its roles have settings; every one that
+ * generates: layouts give the same bits, different algorithms different ones. */
+#include "config/keys.h"
 #include "run/plan_needs.h"
 #include "run/run_config.h"
 #include "run_fixture.h"
@@ -24,7 +25,7 @@ static const char yaml[] =
 static const char *word_of(const struct weft_algorithm *a)
 {
     static char word[64];
-    snprintf(word, sizeof word, "algorithm=%s", a->name);
+    snprintf(word, sizeof word, "algorithm=%s", a->config.name);
     return word;
 }
 
@@ -35,7 +36,7 @@ static struct weft_hash run(const struct weft_algorithm *a, int k,
     const char *word[8] = {word_of(a)};
     for (int i = 0; layout[i]; i++)
         word[i + 1] = layout[i];
-    snprintf(name, sizeof name, "%s-%d", a->name, k);
+    snprintf(name, sizeof name, "%s-%d", a->config.name, k);
     struct weft_trainer *t = fixture_open(&fixture, name, word);
     fixture_steps(t, 2);
     CHECK_INT(weft_trainer_iteration(t), 2);
@@ -59,8 +60,9 @@ static void test_layouts(void)
     fixture_make(&fixture);
     REQUIRE_OK(weft_file_write(fixture.config, yaml, sizeof yaml - 1, &err),
                err);
-    for (int i = 0; weft_algorithm_get(i); i++) {
-        const struct weft_algorithm *a = weft_algorithm_get(i);
+    for (int i = 0; weft_algorithms[i]; i++) {
+        const struct weft_algorithm *a = weft_algorithm_of(
+            &(struct weft_config){.algorithm = weft_algorithms[i]});
         if (a == &weft_sft || a == &weft_ppo) /* other tests' */
             continue;
         struct weft_hash one = run(a, 0, layout[0]);
@@ -73,29 +75,35 @@ static void test_layouts(void)
     CHECK_INT(n_seen, 7);
 }
 
-/* The configuration's words are the table's names, in order, and each graph
- * stands. */
+/* Each graph stands, and its roles have settings. */
 static void test_table(void)
 {
     struct weft_err err;
     struct weft_dataflow flow;
-    const struct weft_algorithm *a;
-    int n = 0;
-    for (; (a = weft_algorithm_get(n)) != NULL; n++) {
-        struct weft_config c = {.algorithm = (enum weft_algorithm_id) n};
-        CHECK_STR(weft_config_algorithm(&c), a->name);
-        CHECK_INT(weft_config_groups(&c),
-                  weft_config_generates(&c)
-                      && a->advantage == WEFT_BY_GROUPS);
+    for (int n = 0; weft_algorithms[n]; n++) {
+        struct weft_config c = {.schema = &weft_run_schema,
+                                .algorithm = weft_algorithms[n]};
+        const struct weft_algorithm *a = weft_algorithm_of(&c);
+        CHECK(&a->config == weft_algorithms[n]);
         for (int k = 0; k < 8; k++) {
             a->flow(&(struct weft_flow_needs){.reference = k & 1,
                                               .kl_in_loss = k & 2,
                                               .n_rewards = k & 4 ? 3 : 0},
                     &flow);
             REQUIRE_OK(weft_flow_check(&flow, &err), err);
+            for (int32_t r = 0; r < flow.n_roles; r++) {
+                const struct weft_role *role = &flow.role[r];
+                CHECK((role->slot < 0) == (role->index >= 0));
+                if (role->slot < 0)
+                    continue;
+                CHECK(weft_config_name(&c, &c.role[role->slot].folder)
+                      != NULL);
+                CHECK(!role->trained
+                      || weft_config_name(&c, &c.role[role->slot].optim.lr)
+                             != NULL);
+            }
         }
     }
-    CHECK_INT(n, WEFT_N_ALGOS);
 }
 
 static void refused(const char *algorithm, const char *word, const char *part)

@@ -16,6 +16,7 @@
 #include "kern/kern.h"
 #include "config/keys.h"
 #include "run/digest.h"
+#include "run/run_config.h"
 
 /* |found - expected| <= TOLERANCE (1 + |expected|). Rounding to f32 (6e-8)
  * is enlarged by products of some hundred terms, by the division by Adam's
@@ -227,6 +228,8 @@ static void probe_add(struct probe *p, double x)
 }
 
 static double worst;
+static struct weft_key_list keys;
+
 static int n_bad;
 static const char *what; /* the run, for messages */
 
@@ -445,22 +448,22 @@ static void check_file(const char *path, bool varied[])
         if (n == 0)
             first = run;
         check_run(&run, NULL);
-        for (size_t k = 0; k < weft_config_n_keys; k++)
-            varied[k] |= varies(&run, weft_config_keys[k].name);
+        for (size_t k = 0; k < keys.n; k++)
+            varied[k] |= varies(&run, keys.key[k]->name);
     }
     fclose(f);
 }
 
 static void test_iterations(void)
 {
-    bool varied[256] = {false};
-    REQUIRE(weft_config_n_keys <= WEFT_COUNT(varied));
+    bool varied[WEFT_MAX_KEYS] = {false};
+    weft_config_list(&weft_run_schema, &keys);
     make();
     check_file("ppo/iterations.txt", varied);
     printf("\n    largest relative difference %.2g\n    ", worst);
     /* Every key of these groups that changes numbers was varied. */
-    for (size_t k = 0; k < weft_config_n_keys; k++) {
-        const struct weft_config_key *key = &weft_config_keys[k];
+    for (size_t k = 0; k < keys.n; k++) {
+        const struct weft_config_key *key = keys.key[k];
         bool due = strncmp(key->name, "rollout.", 8) == 0
                 || strncmp(key->name, "ppo.", 4) == 0
                 || strncmp(key->name, "actor.", 6) == 0

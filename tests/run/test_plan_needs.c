@@ -103,8 +103,8 @@ static void test_needs_calls(void)
     REQUIRE_OK(weft_run_config_read(path, 0, NULL, &config, &err), err);
     REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
     CHECK_INT(needs.flow.n_roles, 1);
-    CHECK_INT(needs.flow.n_calls, 2);
-    CHECK_INT(weft_flow_find_call(&needs.flow, "actor_train"), 1);
+    CHECK_INT(needs.flow.n_calls, 3);
+    CHECK_INT(weft_flow_find_call(&needs.flow, "actor_train"), 2);
     CHECK_INT(needs.plan.n_samples, 7);
     weft_config_release(&config);
 }

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of algorithms that learn from responses they generate. */
+#include "base/limits.h"
+#include "graphs/keys.h"
+
+static const struct weft_config_key keys[] = {
+    KEY_INT("rollout.prompts", rollout.prompts, "64", 1, 1e6, KEY_NUM,
+            "prompts per iteration (fewer than verl's 1024: for one node)"),
+    KEY_INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1,
+            1e5, KEY_NUM, "responses to each (PPO in verl and TRL)"),
+    KEY_INT("rollout.max_new_tokens", rollout.max_new_tokens, "512", 1, 1e7,
+            KEY_NUM, "longest response (verl's default)"),
+    KEY_FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
+              KEY_NUM, "divides the logits; 1: the policy itself is sampled"),
+    KEY_INT("rollout.top_k", rollout.top_k, "0", 0, KEY_MANY, KEY_NUM,
+            "sample from the k likeliest; 0: all"),
+    KEY_FLOAT("rollout.top_p", rollout.top_p, "1", 1e-6, 1, KEY_NUM,
+              "sample from this much probability"),
+    KEY_STRING("rollout.stop", rollout.stop, NULL, KEY_NUM,
+               "text that ends a response"),
+    KEY_INT("rollout.slots", rollout.slots, "32", 1, 65536, 0,
+            "sequences decoded together, per device"),
+    KEY_INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, 0,
+            "decode steps per task"),
+    KEY_INT("rollout.prefill_tokens", rollout.prefill_tokens, "256", 1, 1e6,
+            0, "prompt rows per step"),
+    KEY_INT("ppo.epochs", policy.epochs, "1", 1, 1000, KEY_NUM,
+            "passes over an iteration's samples (verl's; TRL's is 4)"),
+    KEY_INT("ppo.mini_batches", policy.mini_batches, "4", 1, 1e6, KEY_NUM,
+            "optimizer steps per epoch (verl's 1024 samples by 256); at most "
+            "one per sample"),
+    KEY_BOOL("ppo.whiten_advantages", policy.whiten_advantages, "true",
+             KEY_NUM, "mean 0 and variance 1 over the iteration"),
+    KEY_FLOAT("ppo.clip_low", policy.clip_low, "0.2", 0, 1, KEY_NUM,
+              "ratio is clipped below 1 - this (Schulman et al. 2017)"),
+    KEY_FLOAT("ppo.clip_high", policy.clip_high, "0.2", 0, 1e6, KEY_NUM,
+              "ratio is clipped above 1 + this"),
+    KEY_FLOAT("ppo.dual_clip", policy.dual_clip, "0", 0, 1e6, KEY_NUM,
+              "bound for negative advantages, above 1; 0: off"),
+    KEY_FLOAT("ppo.entropy_coef", policy.entropy_coef, "0", -1e3, 1e3,
+              KEY_NUM, "weight of the entropy bonus"),
+    KEY_ENUM("ppo.kl.place", policy.kl_place, "reward", WEFT_KL_IN_REWARD,
+             "reward|loss|none", KEY_NUM, "where the KL penalty goes"),
+    KEY_ENUM("ppo.kl.kind", policy.kl_kind, "k1", 1, "k1|k2|k3", KEY_NUM,
+             "its estimator"),
+    KEY_FLOAT("ppo.kl.coef", policy.kl_coef, "0.05", 0, 1e6, KEY_NUM,
+              "its weight, adaptive: at first (TRL's PPO)"),
+    KEY_ENUM("ppo.kl.controller", policy.kl_control, "fixed", WEFT_KL_FIXED,
+             "fixed|adaptive", KEY_NUM, "how the weight moves"),
+    KEY_FLOAT("ppo.kl.target", policy.kl_target, "6", 1e-9, 1e6, KEY_NUM,
+              "adaptive: KL aimed at (Ziegler et al. 2019)"),
+    KEY_INT("ppo.kl.horizon", policy.kl_horizon, "10000", 1, KEY_MANY,
+            KEY_NUM, "adaptive: samples to get there (Ziegler et al. 2019)"),
+    KEY_ENUM("ppo.aggregation", policy.aggregation, "token-mean",
+             WEFT_AGG_TOKEN_MEAN,
+             "token-mean|seq-mean-token-sum|seq-mean-token-mean"
+             "|seq-mean-token-sum-norm",
+             KEY_NUM,
+             "how tokens' losses become one (verl's names, default)"),
+    KEY_FLOAT("ppo.missing_eos_penalty", policy.missing_eos_penalty, "0", 0,
+              1e6, KEY_NUM, "off the score of a cut response"),
+    KEY_FLOAT("ppo.reward_clip", policy.reward_clip, "0", 0, 1e6, KEY_NUM,
+              "clips the score to +-this; 0: off"),
+    KEY_STRING("data.label_key", data.label_key, NULL, KEY_NUM,
+               "key of the label for rules; else found"),
+    KEY_INT("train.mini_batches_ahead", train.mini_batches_ahead, "16", 0,
+            WEFT_LOTS - 1, 0,
+            "submitted and not ended; 0: all (a task's record has 4 kB)"),
+    KEY_BOOL("runtime.overlap", runtime.overlap, "true", 0,
+             "generate ahead while the critic trains"),
+    KEY_INT("samples_kept", samples_kept, "8", -1, KEY_MANY, 0,
+            "samples written per iteration; -1: all"),
+    KEY_ENUM("digest", digest, "false", WEFT_DIGEST_NONE, "false|true|values",
+             0, "write hashes of an iteration's numbers, or all"),
+    KEY_END};
+
+static const struct weft_config_alias aliases[] = {
+    {"rollout.samples_per_prompt",
+     "|n|num_generations|n_samples_per_prompt|num_return_sequences"
+     "|num_sample_generations|n_samples|"},
+    {"rollout.max_new_tokens",
+     "|max_completion_length|response_length|max_response_length|max_tokens"
+     "|generate_max_len|max_gen_len|"},
+    {"rollout.prompts", "|rollout_batch_size|train_batch_size|gen_batch_size"
+                        "|num_prompts|n_prompts|"},
+    {"rollout.stop", "|stop_sequences|stop_token|stop_strings|"},
+    {"rollout.slots", "|max_num_seqs|"},
+    {"data.label_key", "|ground_truth_key|answer_key|"},
+    {"ppo.mini_batches", "|ppo_mini_batch_size|num_mini_batches"
+                         "|mini_batch_size|minibatch_size|"},
+    {"ppo.epochs", "|num_ppo_epochs|ppo_epochs|num_iterations|max_epochs|"},
+    {"ppo.kl.coef", "|kl_coef|init_kl_coef|init_kl_coeff|kl_coeff|beta"
+                    "|kl_loss_coef|kl_penalty_coef|"},
+    {"ppo.kl.kind", "|kl_estimator|kl_penalty|kl_loss_type|"},
+    {"ppo.kl.target", "|target_kl|kl_target|"},
+    {"ppo.kl.horizon", "|kl_horizon|"},
+    {"ppo.kl.place", "|use_kl_loss|use_kl_in_reward|"},
+    {"ppo.kl.controller", "|kl_ctrl|adap_kl_ctrl|adaptive_kl|"},
+    {"ppo.clip_low",
+     "|cliprange|clip_range|clip_ratio|eps_clip|epsilon|clip_ratio_low"
+     "|epsilon_low|"},
+    {"ppo.clip_high", "|clip_ratio_high|epsilon_high|eps_clip_high|"},
+    {"ppo.dual_clip", "|clip_ratio_c|dual_clip_ratio|"},
+    {"ppo.entropy_coef", "|entropy_coeff|ent_coef|entropy_loss_coef|"},
+    {"ppo.whiten_advantages", "|whiten_rewards|normalize_advantage"
+                              "|scale_rewards|use_whitening|"},
+    {"ppo.aggregation", "|loss_agg_mode|loss_type|"},
+    {"ppo.reward_clip", "|reward_clip_range|cliprange_reward|"},
+    {NULL, NULL}};
+
+/* ---- What follows from other keys -------------------------------------- */
+
+static int64_t samples(const struct weft_config *c)
+{
+    return (int64_t) c->rollout.prompts * c->rollout.samples_per_prompt;
+}
+
+/* At most one mini-batch per sample. */
+static int derive_mini_batches(struct weft_config *c)
+{
+    c->policy.mini_batches = (int32_t) weft_min64(c->policy.mini_batches,
+                                                  samples(c));
+    return 0;
+}
+
+static const struct weft_config_derived derived[] = {
+    {"ppo.mini_batches", derive_mini_batches}, {NULL, NULL}};
+
+/* ---- Checks ------------------------------------------------------------ */
+
+static int check_samples(const struct weft_config *c, struct weft_err *err)
+{
+    if (samples(c) > 10 * 1000 * 1000)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'rollout.prompts' times samples_per_prompt is "
+                            "%lld samples; at most 10000000 fit an iteration",
+                            (long long) samples(c));
+    return 0;
+}
+
+static int check_mini_batches(const struct weft_config *c,
+                              struct weft_err *err)
+{
+    if (c->policy.mini_batches > samples(c))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'ppo.mini_batches' is %d, but an iteration has "
+                            "only %lld samples (rollout.prompts times "
+                            "samples_per_prompt)",
+                            c->policy.mini_batches, (long long) samples(c));
+    return 0;
+}
+
+static int check_dual_clip(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->policy.dual_clip > 0 && c->policy.dual_clip <= 1)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'ppo.dual_clip' must be above 1 (3 is usual), "
+                            "or 0 for off, not %g",
+                            (double) c->policy.dual_clip);
+    return 0;
+}
+
+static int check_controller(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->policy.kl_control == WEFT_KL_ADAPTIVE
+        && c->policy.kl_place != WEFT_KL_IN_REWARD)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'ppo.kl.controller' adaptive needs "
+                            "'ppo.kl.place' reward");
+    return 0;
+}
+
+static int check_coef(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->policy.kl_control == WEFT_KL_ADAPTIVE && c->policy.kl_coef <= 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'ppo.kl.coef' must be above 0 for the adaptive "
+                            "controller, which multiplies it");
+    return 0;
+}
+
+static const struct weft_config_rule rules[] = {
+    {"rollout.prompts", check_samples},
+    {"ppo.mini_batches", check_mini_batches},
+    {"ppo.dual_clip", check_dual_clip},
+    {"ppo.kl.controller", check_controller},
+    {"ppo.kl.coef", check_coef},
+    {NULL, NULL}};
+
+const struct weft_config_table weft_policy_keys = {
+    .keys = keys, .derived = derived, .rules = rules, .aliases = aliases};
+
+/* ---- Some of them ------------------------------------------------------ */
+
+static const struct weft_config_key token_keys[] = {
+    KEY_FLOAT("ppo.gamma", policy.gamma, "1", 0, 1, KEY_NUM,
+              "discount; 1: only the whole response is scored"),
+    KEY_END};
+
+const struct weft_config_table weft_token_keys = {.keys = token_keys};
+
+const struct weft_config_table *const weft_policy_tables[] = {
+    &weft_actor_keys, &weft_reference_keys, &weft_policy_keys, NULL};
+
+static int check_group(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->rollout.samples_per_prompt < 2)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "algorithm %s compares the responses to a "
+                            "prompt: 'rollout.samples_per_prompt' must be at "
+                            "least 2",
+                            c->algorithm->name);
+    return 0;
+}
+
+const struct weft_config_rule weft_group_rules[] = {
+    {"rollout.samples_per_prompt", check_group}, {NULL, NULL}};

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of roles: where their models come from, how they are trained. */
+#include "base/alloc.h"
+#include "graphs/keys.h"
+
+/* Default learning rates are verl's. AdamW's settings are PyTorch's, except
+ * for weight decay, which is 0 as in TRL. */
+#define OPTIMIZER(who, slot, lr_standard)                                    \
+    KEY_FLOAT(who ".lr", role[slot].optim.lr, lr_standard, 0, 10, KEY_NUM,   \
+              "learning rate at its highest (verl's)"),                      \
+        KEY_ENUM(who ".schedule", role[slot].optim.schedule, "constant",     \
+                 WEFT_LR_CONSTANT, "constant|linear|cosine", KEY_NUM,        \
+                 "learning rate after the warm-up"),                         \
+        KEY_INT(who ".warmup_steps", role[slot].optim.warmup_steps, "0", 0,  \
+                KEY_MANY, KEY_NUM, "optimizer steps of linear warm-up"),     \
+        KEY_FLOAT(who ".min_lr_ratio", role[slot].optim.min_lr_ratio, "0",   \
+                  0, 1, KEY_NUM, "of lr, at the end of linear and cosine"),  \
+        KEY_FLOAT(who ".beta1", role[slot].optim.beta1, "0.9", 0, 0.99999,   \
+                  KEY_NUM, "AdamW: decay of the first moment"),              \
+        KEY_FLOAT(who ".beta2", role[slot].optim.beta2, "0.999", 0,          \
+                  0.99999999, KEY_NUM, "AdamW: decay of the second moment"), \
+        KEY_FLOAT(who ".eps", role[slot].optim.eps, "1e-8", 1e-20, 1,        \
+                  KEY_NUM, "AdamW: added to the root"),                      \
+        KEY_FLOAT(who ".weight_decay", role[slot].optim.weight_decay, "0",   \
+                  0, 10, KEY_NUM, "AdamW: decoupled weight decay"),          \
+        KEY_FLOAT(who ".grad_clip", role[slot].optim.grad_clip, "1", 0, 1e6, \
+                  KEY_NUM, "largest global gradient norm; 0: off")
+
+/* ---- The policy --------------------------------------------------------- */
+
+static const struct weft_config_key actor[] = {
+    KEY_PATH("model.actor", role[WEFT_SLOT_ACTOR].folder, KEY_NUM | KEY_REQ,
+             "folder of the language model to train"),
+    OPTIMIZER("actor", WEFT_SLOT_ACTOR, "1e-6"), KEY_END};
+
+static const struct weft_config_alias actor_aliases[] = {
+    {"actor.lr", "|learning_rate|actor_learning_rate|"},
+    {"actor.schedule", "|lr_scheduler_type|lr_scheduler|lr_decay_style|"},
+    {"actor.warmup_steps", "|num_warmup_steps|lr_warmup_steps|warmup_ratio"
+                           "|lr_warmup_steps_ratio|lr_warmup_ratio|"},
+    {"actor.grad_clip", "|max_grad_norm|clip_grad|max_norm|grad_norm|"},
+    {"actor.beta1", "|adam_beta1|betas|adam_betas|"},
+    {"actor.beta2", "|adam_beta2|"},
+    {"actor.eps", "|adam_epsilon|epsilon_adam|"},
+    {"actor.weight_decay", "|l2|"},
+    {"model.actor", "|model_name_or_path|pretrain|model_path|policy"
+                    "|sft_model_path|actor_model|"},
+    {NULL, NULL}};
+
+const struct weft_config_table weft_actor_keys = {.keys = actor,
+                                                  .aliases = actor_aliases};
+
+/* ---- The critic --------------------------------------------------------- */
+
+static const struct weft_config_key critic[] = {
+    KEY_PATH("model.critic", role[WEFT_SLOT_CRITIC].folder, KEY_NUM | KEY_REQ,
+             "folder with a scalar head, or a language model's trunk"),
+    OPTIMIZER("critic", WEFT_SLOT_CRITIC, "1e-5"), KEY_END};
+
+static const struct weft_config_alias critic_aliases[] = {
+    {"critic.lr", "|critic_learning_rate|value_learning_rate|"},
+    {"model.critic",
+     "|value_model_path|critic_pretrain|value_model|critic_model|"},
+    {NULL, NULL}};
+
+const struct weft_config_table weft_critic_keys = {.keys = critic,
+                                                   .aliases = critic_aliases};
+
+/* ---- The reference ------------------------------------------------------ */
+
+static const struct weft_config_key reference[] = {
+    KEY_PATH("model.reference", role[WEFT_SLOT_REFERENCE].folder, KEY_NUM,
+             "folder of the reference; model.actor"),
+    KEY_BOOL("model.reference_offload", role[WEFT_SLOT_REFERENCE].offload,
+             "false", 0, "the host keeps its weights between uses"),
+    KEY_END};
+
+static const struct weft_config_alias reference_aliases[] = {
+    {"model.reference",
+     "|ref_model|ref_model_path|reference_model|ref_pretrain|"},
+    {NULL, NULL}};
+
+static int derive_reference(struct weft_config *c)
+{
+    const char *actor_folder = c->role[WEFT_SLOT_ACTOR].folder;
+    char **folder = &c->role[WEFT_SLOT_REFERENCE].folder;
+    if (actor_folder)
+        *folder = weft_strdup(actor_folder);
+    return !actor_folder || *folder ? 0 : WEFT_ENOMEM;
+}
+
+static const struct weft_config_derived reference_derived[] = {
+    {"model.reference", derive_reference}, {NULL, NULL}};
+
+const struct weft_config_table weft_reference_keys = {
+    .keys = reference,
+    .derived = reference_derived,
+    .aliases = reference_aliases};
+
+int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
+                       bool trained, bool scalar, enum weft_role_slot slot)
+{
+    int32_t i = weft_flow_role(flow, name, trained, scalar);
+    flow->role[i].slot = slot;
+    return i;
+}
