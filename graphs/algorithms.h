@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The algorithms as values, one file each: its keys and defaults, a dataflow
- * graph (ReaL, Figure 4), how advantages follow from scores, and which loss the
- * policy has. Role 0 is the policy: its tokenizer and its positions are the
+ * graph (ReaL, Figure 4), how advantages follow from scores, and what its keys
+ * make of an iteration: losses, rewards, epochs. Role 0 is the policy: its tokenizer and its positions are the
  * run's.
  */
 #ifndef WEFT_GRAPHS_ALGORITHMS_H
@@ -26,6 +26,27 @@ enum weft_advantage_rule {
     WEFT_BY_GROUPS /* by comparing the responses to a prompt */
 };
 
+/* How a trained role learns. */
+struct weft_learning {
+    struct weft_loss_args loss; /* without what changes from step to step */
+    enum weft_loss_agg aggregation;
+};
+
+/* What a configuration makes of its algorithm's iterations. */
+struct weft_settings {
+    struct weft_flow_needs needs;
+    int32_t epochs, mini_batches; /* of an iteration's samples */
+    int32_t warmup;               /* iterations that do not train role 0 */
+    struct weft_learning learn[WEFT_CONFIG_ROLES]; /* by roles' slots */
+    struct weft_gae_args reward;                   /* of every sample */
+    bool whiten;
+    int32_t max_new;  /* tokens of a response */
+    double kl_coef;   /* at first ... */
+    bool kl_adaptive; /* ... and moved by Ziegler's controller */
+    float kl_target;
+    int32_t kl_horizon;
+};
+
 struct weft_algorithm {
     struct weft_config_algorithm config; /* name, keys, defaults, checks */
     void (*flow)(const struct weft_flow_needs *needs,
@@ -34,6 +55,10 @@ struct weft_algorithm {
     enum weft_group_advantage group; /* of BY_GROUPS */
     enum weft_loss loss;             /* of role 0 */
     enum weft_policy_kind policy;
+    /* Sets what differs from one pass over all samples in one mini-batch, with
+     * `loss`; NULL: nothing. */
+    void (*settings)(const struct weft_config *config,
+                     struct weft_settings *out);
 };
 
 extern const struct weft_algorithm weft_ppo, weft_sft, weft_grpo,
@@ -46,5 +71,14 @@ extern const struct weft_config_algorithm *const weft_algorithms[];
 /* The algorithm that a configuration was read with. */
 const struct weft_algorithm *weft_algorithm_of(
     const struct weft_config *config);
+
+void weft_settings_of(const struct weft_config *config,
+                      struct weft_settings *out);
+
+/* A sample's weight in the loss of a step on n samples with n_tokens response
+ * tokens, of which it has len. */
+float weft_sample_weight(const struct weft_settings *settings,
+                         const struct weft_learning *learning, int32_t n,
+                         int64_t n_tokens, int32_t len);
 
 #endif

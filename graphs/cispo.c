@@ -24,4 +24,5 @@ const struct weft_algorithm weft_cispo = {
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_CISPO,
+    .settings = weft_policy_settings,
 };

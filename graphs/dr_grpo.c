@@ -25,4 +25,5 @@ const struct weft_algorithm weft_dr_grpo = {
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_MEAN,
     .policy = WEFT_POLICY_PPO,
+    .settings = weft_policy_settings,
 };

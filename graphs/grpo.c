@@ -27,4 +27,5 @@ const struct weft_algorithm weft_grpo = {
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_PPO,
+    .settings = weft_policy_settings,
 };

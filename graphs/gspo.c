@@ -26,4 +26,5 @@ const struct weft_algorithm weft_gspo = {
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_GSPO,
+    .settings = weft_policy_settings,
 };

@@ -23,6 +23,7 @@ graphs_sources = \
 	%D%/reinforce_pp.c \
 	%D%/reinforce_pp_baseline.c \
 	%D%/rloo.c \
+	%D%/settings.c \
 	%D%/sft.c \
 	%D%/shard.c %D%/shard.h \
 	%D%/stage.c %D%/stage.h \

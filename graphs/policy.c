@@ -76,3 +76,35 @@ void weft_flow_no_critic(const struct weft_flow_needs *needs,
 {
     weft_flow_policy(needs, false, out);
 }
+
+void weft_policy_settings(const struct weft_config *c,
+                          struct weft_settings *out)
+{
+    struct weft_learning *learn = &out->learn[WEFT_SLOT_ACTOR];
+    bool in_loss = c->policy.kl_place == WEFT_KL_IN_LOSS;
+    enum weft_kl kl = (enum weft_kl) c->policy.kl_kind;
+    out->needs.reference = c->policy.kl_place != WEFT_KL_NOWHERE;
+    out->needs.kl_in_loss = in_loss;
+    out->epochs = c->policy.epochs;
+    out->mini_batches = c->policy.mini_batches;
+    learn->aggregation = c->policy.aggregation;
+    learn->loss.policy = (struct weft_k_policy){
+        .kind = weft_algorithm_of(c)->policy,
+        .clip_low = c->policy.clip_low,
+        .clip_high = c->policy.clip_high,
+        .dual_clip = c->policy.dual_clip,
+        .entropy_coef = c->policy.entropy_coef,
+        .kl_coef = c->policy.kl_coef,
+        .kl = in_loss ? kl : WEFT_KL_NONE};
+    out->reward.gamma = c->policy.gamma;
+    out->reward.lambda = 1;
+    if (c->policy.kl_place == WEFT_KL_IN_REWARD)
+        out->reward.kl = kl;
+    out->reward.missing_eos_penalty = c->policy.missing_eos_penalty;
+    out->reward.reward_clip = c->policy.reward_clip;
+    out->whiten = c->policy.whiten_advantages;
+    out->kl_coef = (double) c->policy.kl_coef;
+    out->kl_adaptive = c->policy.kl_control == WEFT_KL_ADAPTIVE;
+    out->kl_target = c->policy.kl_target;
+    out->kl_horizon = c->policy.kl_horizon;
+}

@@ -11,4 +11,8 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
 void weft_flow_no_critic(const struct weft_flow_needs *needs,
                          struct weft_dataflow *out);
 
+/* What ppo.* and rollout.* say of the policy's loss and the rewards. */
+void weft_policy_settings(const struct weft_config *config,
+                          struct weft_settings *out);
+
 #endif

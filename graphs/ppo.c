@@ -7,6 +7,16 @@ static void flow(const struct weft_flow_needs *needs,
     weft_flow_policy(needs, true, out);
 }
 
+static void settings(const struct weft_config *c, struct weft_settings *out)
+{
+    struct weft_learning *values = &out->learn[WEFT_SLOT_CRITIC];
+    weft_policy_settings(c, out);
+    out->reward.lambda = c->policy.lambda;
+    values->loss.loss = WEFT_LOSS_VALUE;
+    values->loss.value_clip = c->policy.value_clip;
+    out->warmup = c->policy.warmup;
+}
+
 static const struct weft_config_table *const tables[] = {&weft_actor_keys,
                                                          &weft_critic_keys,
                                                          &weft_reference_keys,
@@ -27,4 +37,5 @@ const struct weft_algorithm weft_ppo = {
     .flow = flow,
     .advantage = WEFT_BY_TOKENS,
     .policy = WEFT_POLICY_PPO,
+    .settings = settings,
 };

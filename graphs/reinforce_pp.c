@@ -17,4 +17,5 @@ const struct weft_algorithm weft_reinforce_pp = {
     .flow = weft_flow_no_critic,
     .advantage = WEFT_BY_TOKENS, /* with values 0 and lambda 1: returns */
     .policy = WEFT_POLICY_PPO,
+    .settings = weft_policy_settings,
 };

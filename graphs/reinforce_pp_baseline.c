@@ -25,4 +25,5 @@ const struct weft_algorithm weft_reinforce_pp_baseline = {
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_MEAN,
     .policy = WEFT_POLICY_PPO,
+    .settings = weft_policy_settings,
 };

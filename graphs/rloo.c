@@ -24,4 +24,5 @@ const struct weft_algorithm weft_rloo = {
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_RLOO,
     .policy = WEFT_POLICY_PPO,
+    .settings = weft_policy_settings,
 };

@@ -246,20 +246,9 @@ static int advantages(struct weft_iteration *p)
                                .iteration = p->iteration,
                                .micro_batch = -1,
                                .layer = -1};
-    struct weft_gae_args args = {
-        .gamma = c->policy.gamma,
-        .lambda = p->field[WEFT_FIELD_VALUE] >= 0 ? c->policy.lambda : 1,
-        .kl = c->policy.kl_place == WEFT_KL_IN_REWARD
-                ? (enum weft_kl) c->policy.kl_kind
-                : WEFT_KL_NONE,
-        .missing_eos_penalty = c->policy.missing_eos_penalty,
-        .reward_clip = c->policy.reward_clip,
-        .iteration = p->iteration,
-    };
-    for (int32_t r = 0; r < t->flow.n_roles; r++)
-        if (t->flow.role[r].index >= 0)
-            args.weight[args.n_models++] =
-                c->reward[t->flow.role[r].index].weight;
+    const struct weft_settings *set = &t->settings;
+    struct weft_gae_args args = set->reward;
+    args.iteration = p->iteration;
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
     for (int32_t i = 0; i < p->n && !rc; i++)
         rc = begin_advantage(p, i, &where);
@@ -273,12 +262,11 @@ static int advantages(struct weft_iteration *p)
         rc = by_group(p, i, each, &where, &args);
     if (rc)
         return rc;
-    weft_insert_moments(t->seq, &where, c->policy.whiten_advantages, p->n,
-                        p->advantage, p->moments);
+    weft_insert_moments(t->seq, &where, set->whiten, p->n, p->advantage,
+                        p->moments);
     if (p->field[WEFT_FIELD_LOGP] >= 0)
-        weft_insert_kl_update(t->seq, &where,
-                              c->policy.kl_control == WEFT_KL_ADAPTIVE,
-                              c->policy.kl_target, c->policy.kl_horizon, p->n,
+        weft_insert_kl_update(t->seq, &where, set->kl_adaptive,
+                              set->kl_target, set->kl_horizon, p->n,
                               p->advantage, t->kl_state);
     return 0;
 }

@@ -30,31 +30,18 @@ struct training {
     int32_t n_steps;
 };
 
-static float weight_of(enum weft_loss_agg aggregation, int32_t n,
-                       int64_t n_tokens, int32_t len, int32_t max_len)
-{
-    switch (aggregation) {
-    case WEFT_AGG_SEQ_MEAN_TOKEN_SUM:
-        return 1 / (float) n;
-    case WEFT_AGG_SEQ_MEAN_TOKEN_MEAN:
-        return 1 / ((float) n * (float) len);
-    case WEFT_AGG_SEQ_MEAN_TOKEN_SUM_NORM:
-        return 1 / ((float) n * (float) max_len);
-    default:
-        return 1 / (float) n_tokens;
-    }
-}
-
 static int by_index(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
     return x < y ? -1 : x > y;
 }
 
-static enum weft_loss loss_of(const struct weft_config *c,
-                              const struct weft_run_model *m)
+/* How a call's role learns. */
+static const struct weft_learning *learning_of(const struct weft_trainer *t,
+                                               int32_t call)
 {
-    return m->role == 0 ? weft_algorithm_of(c)->loss : WEFT_LOSS_VALUE;
+    int32_t role = t->flow.call[call].role;
+    return &t->settings.learn[t->flow.role[role].slot];
 }
 
 static int training_init(struct weft_iteration *p, int32_t call,
@@ -66,8 +53,9 @@ static int training_init(struct weft_iteration *p, int32_t call,
     struct weft_iteration_update *u = &p->update[model->role];
     bool fused = c->train.intra_stage_fusion, policy = model->role == 0;
     int32_t joined = fused ? c->train.joined_mini_batches : 1;
-    size_t n = (size_t) p->n, epochs = (size_t) weft_run_epochs(c);
-    u->loss = loss_of(c, model);
+    size_t n = (size_t) p->n, epochs = (size_t) t->settings.epochs;
+    const struct weft_learning *learning = learning_of(t, call);
+    u->loss = learning->loss.loss;
     *out = (struct training){
         .p = p,
         .model = model,
@@ -80,15 +68,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .gather = model->gather,
                 .order = &t->order_of_tasks,
                 .copies = p->copies,
-                .loss = {.loss = u->loss,
-                         .inv_temperature = weft_iteration_inv_temperature(c),
-                         .value_clip = c->policy.value_clip,
-                         .policy = {.kind = weft_algorithm_of(c)->policy,
-                                    .clip_low = c->policy.clip_low,
-                                    .clip_high = c->policy.clip_high,
-                                    .dual_clip = c->policy.dual_clip,
-                                    .entropy_coef = c->policy.entropy_coef,
-                                    .kl_coef = c->policy.kl_coef}},
+                .loss = learning->loss,
                 .micro_batch_rows = c->train.micro_batch_tokens,
                 .call = call,
                 .chain = policy || fused ? 0 : 1,
@@ -102,10 +82,8 @@ static int training_init(struct weft_iteration *p, int32_t call,
         .n_steps = joined,
     };
     out->train.grad_clip = model->optim->grad_clip;
-    if (c->policy.kl_place == WEFT_KL_IN_LOSS)
-        out->train.loss.policy.kl = (enum weft_kl) c->policy.kl_kind;
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
-    u->norm = weft_alloc(epochs * (size_t) weft_run_mini_batches(c),
+    u->norm = weft_alloc(epochs * (size_t) t->settings.mini_batches,
                          sizeof *u->norm);
     return out->order && out->pack && out->step && u->stats && u->norm
              ? 0
@@ -125,10 +103,8 @@ static void training_release(struct training *r)
 static void fill_pack(const struct training *r, struct one_step *o)
 {
     const struct weft_iteration *p = r->p;
-    const struct weft_config *c = &p->t->config;
-    enum weft_loss_agg aggregation = r->train.loss.loss == WEFT_LOSS_POLICY
-                                       ? c->policy.aggregation
-                                       : WEFT_AGG_TOKEN_MEAN;
+    const struct weft_settings *set = &p->t->settings;
+    const struct weft_learning *learning = learning_of(p->t, r->train.call);
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
@@ -144,9 +120,8 @@ static void fill_pack(const struct training *r, struct one_step *o)
             .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
-            .weight = weight_of(aggregation, o->n, n_tokens,
-                                s->n_total - s->n_prompt,
-                                c->rollout.max_new_tokens),
+            .weight = weft_sample_weight(set, learning, o->n, n_tokens,
+                                         s->n_total - s->n_prompt),
         };
     }
 }
@@ -157,7 +132,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
 {
     struct weft_iteration *p = r->p;
     const struct weft_config *c = &p->t->config;
-    int32_t parts = weft_run_mini_batches(c);
+    int32_t parts = p->t->settings.mini_batches;
     int32_t a = (int32_t) ((int64_t) p->n * k / parts);
     int32_t b = (int32_t) ((int64_t) p->n * (k + 1) / parts);
     if (k == 0)
@@ -171,7 +146,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                            .pack = r->pack + a};
     o->train.loss.exact_first = r->policy && e == 0 && k == 0;
     o->train.adamw = weft_adamw_at(r->model->optim, r->model->steps,
-                                   (int64_t) weft_run_epochs(c) * parts
+                                   (int64_t) p->t->settings.epochs * parts
                                        * c->iterations);
     r->update->lr = (double) o->train.adamw.lr;
     r->model->steps++;
@@ -236,10 +211,9 @@ static void open_window(struct weft_trainer *t, int32_t n)
 static int train(struct training r[], int32_t n, bool fused)
 {
     struct weft_trainer *t = r->p->t;
-    const struct weft_config *c = &t->config;
-    int32_t all = weft_run_mini_batches(c), joined = r->n_steps, n_open = 0;
+    int32_t all = t->settings.mini_batches, joined = r->n_steps, n_open = 0;
     int rc = 0;
-    for (int32_t e = 0; e < weft_run_epochs(c) && !rc; e++)
+    for (int32_t e = 0; e < t->settings.epochs && !rc; e++)
         for (int32_t k = 0; k < all && !rc; k += joined) {
             int32_t count = joined < all - k ? joined : all - k;
             open_window(t, n_open++);
@@ -257,7 +231,7 @@ int weft_iteration_train(struct weft_iteration *p)
     const struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
     struct training r[WEFT_MAX_ROLES] = {{.p = NULL}};
-    bool warm = p->iteration >= c->policy.warmup;
+    bool warm = p->iteration >= t->settings.warmup;
     int32_t n = 0;
     int rc = 0;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)

@@ -110,10 +110,8 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
     const struct weft_config *c = &t->config;
     const struct weft_call_plan *plan = &t->layout[call].plan;
     int32_t groups = c->numerics.gradient_groups;
-    int32_t steps = generates(t) ? c->policy.epochs * c->policy.mini_batches
-                                 : 1;
-    int64_t n = weft_ceil_div(n_samples(t),
-                              generates(t) ? c->policy.mini_batches : 1);
+    int32_t steps = t->settings.epochs * t->settings.mini_batches;
+    int64_t n = weft_ceil_div(n_samples(t), t->settings.mini_batches);
     int64_t of_group = weft_ceil_div(n, groups), parts = plan->micro_batches;
     int64_t rows = row_budget(t), cuts;
     if (parts > 0)
@@ -131,7 +129,7 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
         .n_steps = steps,
         .messages = t->job.n_ranks > 1,
         .stats_bytes = (size_t) n_samples(t) * stats * sizeof(double)
-                     * (size_t) (generates(t) ? c->policy.epochs : 1)};
+                     * (size_t) t->settings.epochs};
 }
 
 int32_t weft_run_micro_batches(const struct weft_trainer *t,

@@ -13,32 +13,12 @@ int32_t weft_run_samples(const struct weft_config *c)
              : c->train.batch;
 }
 
-int32_t weft_run_epochs(const struct weft_config *c)
-{
-    return weft_config_generates(c) ? c->policy.epochs : 1;
-}
-
-int32_t weft_run_mini_batches(const struct weft_config *c)
-{
-    return weft_config_generates(c) ? c->policy.mini_batches : 1;
-}
-
-bool weft_run_has_reference(const struct weft_config *config)
-{
-    return weft_config_generates(config)
-        && config->policy.kl_place != WEFT_KL_NOWHERE;
-}
-
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err)
 {
-    struct weft_flow_needs needs = {
-        .reference = weft_run_has_reference(config),
-        .kl_in_loss = config->policy.kl_place == WEFT_KL_IN_LOSS};
-    for (int32_t r = 0; r < config->n_rewards; r++)
-        if (config->reward[r].type == WEFT_REWARD_MODEL)
-            needs.reward[needs.n_rewards++] = r;
-    weft_algorithm_of(config)->flow(&needs, out);
+    struct weft_settings settings;
+    weft_settings_of(config, &settings);
+    weft_algorithm_of(config)->flow(&settings.needs, out);
     return weft_flow_check(out, err);
 }
 

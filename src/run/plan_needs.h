@@ -11,12 +11,9 @@
 #include "config/config.h"
 #include "plan/layout.h"
 
-bool weft_run_has_reference(const struct weft_config *config);
 /* Samples of an iteration; how often it passes over them, and in how many
  * optimizer steps each time. */
 int32_t weft_run_samples(const struct weft_config *config);
-int32_t weft_run_epochs(const struct weft_config *config);
-int32_t weft_run_mini_batches(const struct weft_config *config);
 
 /* The dataflow graph of the configuration's algorithm. Errors: those of
  * weft_flow_check(). */

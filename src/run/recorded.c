@@ -18,6 +18,7 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
         return NULL;
     }
     *d = (struct weft_trainer){.config = t->config,
+                               .settings = t->settings,
                                .plan = t->plan,
                                .job = t->job,
                                .flow = t->flow,
@@ -79,11 +80,11 @@ static int64_t fill_groups(int64_t n, int64_t n_groups)
     return n > n_groups ? n_groups * weft_ceil_div(n, n_groups) : n;
 }
 
-static void fill_batch(struct weft_config *c)
+static void fill_batch(struct weft_config *c, int64_t parts)
 {
     int32_t groups = c->numerics.gradient_groups;
     int64_t each = c->rollout.samples_per_prompt;
-    int64_t n = c->rollout.prompts * each, parts = c->policy.mini_batches;
+    int64_t n = c->rollout.prompts * each;
     c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
     if (weft_config_generates(c))
         c->rollout.prompts = (int32_t) weft_ceil_div(
@@ -99,16 +100,17 @@ int weft_run_record_open(const struct weft_trainer *t,
     struct weft_trainer few = *t;
     struct weft_recording r;
     struct weft_config *c = &few.config;
+    struct weft_settings *s = &few.settings;
     const struct weft_recorded how = {
-        .rank = -1, .first = c->policy.warmup, .iterations = 1};
+        .rank = -1, .first = s->warmup, .iterations = 1};
     if (c->train.intra_stage_fusion)
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;
     c->train.intra_stage_fusion = false;
     int64_t ahead = c->train.mini_batches_ahead;
-    int64_t wanted = weft_ceil_div(2 * (ahead + 1), c->policy.mini_batches);
-    if (ahead > 0 && wanted < c->policy.epochs)
-        c->policy.epochs = (int32_t) wanted;
-    fill_batch(c);
+    int64_t wanted = weft_ceil_div(2 * (ahead + 1), s->mini_batches);
+    if (ahead > 0 && wanted < s->epochs)
+        s->epochs = (int32_t) wanted;
+    fill_batch(c, s->mini_batches);
     c->checkpoint.every = 0;
     c->iterations = how.first + 2;
     weft_recording_init(&r);

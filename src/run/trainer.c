@@ -215,7 +215,7 @@ static int create_state(struct weft_trainer *t, struct weft_err *err)
     if (rc || t->recorded || !weft_tile_is_here(t->kl_state))
         return rc;
     struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
-    *kl = (struct weft_kl_state){.coef = (double) c->policy.kl_coef};
+    *kl = (struct weft_kl_state){.coef = t->settings.kl_coef};
     weft_tile_unacquire(t->kl_state);
     return 0;
 }
@@ -291,6 +291,7 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
 /* Reads architectures, tokenizer and prompts. */
 static int read_data(struct weft_trainer *t, struct weft_err *err)
 {
+    weft_settings_of(&t->config, &t->settings);
     int rc = weft_run_flow(&t->config, &t->flow, err);
     if (!rc)
         rc = for_each_model(t, read_arch, err);

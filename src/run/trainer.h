@@ -13,6 +13,7 @@
 #include "text/tokenizer.h"
 #include "config/config.h"
 #include "plan/dataflow.h"
+#include "graphs/algorithms.h"
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "reward/reward.h"
@@ -48,6 +49,8 @@ struct weft_run_prompt {
 
 struct weft_trainer {
     struct weft_config config;
+    struct weft_settings settings; /* what the configuration makes of the
+                                      algorithm */
     struct weft_context *context;
     struct weft_rt *rt;
     struct weft_seq *seq;
