@@ -12,7 +12,7 @@ nobase_dist_doc_DATA += \
 	%D%/numerics.md \
 	%D%/performance.md \
 	%D%/schedules.md
-pictures = blocks groups layer mesh moves schedule schedule_greedy \
+pictures = blocks graph groups layer mesh moves schedule schedule_greedy \
 	schedule_measured schedule_planned timeline zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
@@ -31,8 +31,8 @@ CLEANFILES += $(man1_MANS)
 	$(AM_V_GEN)sh $(srcdir)/doc/help2man.sh ./weft$(EXEEXT) $* >$@.new && \
 	    mv $@.new $@
 
-# The pictures of layouts.md and schedules.md, into the source tree: `make pictures`. The
-# timeline is drawn from a run of its own.
+# The pictures of algorithms.md, layouts.md and schedules.md, into the source
+# tree: `make pictures`. The timeline is drawn from a run of its own.
 EXTRA_PROGRAMS += %D%/pictures/draw
 %C%_pictures_draw_SOURCES = %D%/pictures/draw.c %D%/pictures/draw.h \
 	%D%/pictures/moves.c %D%/pictures/svg.h %D%/pictures/timeline.c

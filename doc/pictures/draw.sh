@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make pictures`: draws the pictures of doc/layouts.md and
+# `make pictures`: draws the pictures of doc/algorithms.md, doc/layouts.md and
 # doc/schedules.md anew.
 set -eu
 draw=$WEFT_BUILDDIR/doc/pictures/draw
@@ -11,6 +11,10 @@ trap 'rm -rf "$dir"' EXIT
 for picture in mesh blocks layer groups zero moves; do
     "$draw" $picture >"$out/$picture.svg"
 done
+
+"$WEFT_BUILDDIR/weft" plan "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" \
+    --nodes 2 --devices 4 --from layout=dp2tp2pp2 --svg "$out/graph.svg" \
+    >"$dir/log"
 
 problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
 "$WEFT_BUILDDIR/weft" schedule "$problem" \

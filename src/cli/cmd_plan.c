@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/topology.h"
 #include "run/plan_needs.h"
@@ -41,15 +42,18 @@ const char weft_help_plan[] =
     "      --explain PLAN.json print a file as a table\n"
     "      --graph             print the algorithm's dataflow graph: roles,\n"
     "                          calls, what they read and write\n"
+    "      --svg FILE          draw the graph, and beneath each call its\n"
+    "                          devices in the plan\n"
     "      --json              print JSON instead of the table\n"
     "      --help              this text\n"
     "\n"
     "example:\n"
     "  weft plan examples/quickstart/ppo.yaml --from layout=dp2tp2 "
-    "--devices 4\n";
+    "--devices 4\n"
+    "  weft plan examples/quickstart/ppo.yaml --graph --svg graph.svg\n";
 
 struct options {
-    const char *from, *output, *check, *explain;
+    const char *from, *output, *check, *explain, *svg;
     int32_t nodes, devices; /* 0: not given */
     bool json, graph;
 };
@@ -65,15 +69,23 @@ static int print(const struct weft_plan *plan, bool json,
     return 0;
 }
 
-static int print_graph(const struct weft_config *config, struct weft_err *err)
+static int print_graph(const struct weft_dataflow *flow, struct weft_err *err)
 {
-    struct weft_dataflow flow;
-    int rc = weft_run_flow(config, &flow, err);
-    char *text = rc ? NULL : weft_flow_text(&flow);
-    if (!rc && !text)
-        rc = weft_err_nomem(err, "a graph", sizeof flow);
-    if (!rc)
-        fputs(text, stdout);
+    char *text = weft_flow_text(flow);
+    if (!text)
+        return weft_err_nomem(err, "a graph", sizeof *flow);
+    fputs(text, stdout);
+    weft_free(text);
+    return 0;
+}
+
+static int draw(const struct weft_plan *plan, const char *path,
+                struct weft_err *err)
+{
+    char *text = weft_plan_svg(plan);
+    if (!text)
+        return weft_err_nomem(err, "a picture", 4096);
+    int rc = weft_file_write(path, text, strlen(text), err);
     weft_free(text);
     return rc;
 }
@@ -186,13 +198,16 @@ static int run(const struct options *o, const char *file, int n_override,
         rc = weft_run_config_read(file, n_override, override, &config, err);
         if (rc)
             return rc;
-        rc = o->graph ? print_graph(&config, err)
-           : o->check ? check(o, &config, &plan, err)
-                      : make(o, &config, &plan, err);
+        rc = o->graph && !o->svg ? weft_run_flow(&config, &plan.flow, err)
+           : o->check            ? check(o, &config, &plan, err)
+                                 : make(o, &config, &plan, err);
         weft_config_release(&config);
     }
-    if (!rc && !o->graph)
-        rc = print(&plan, o->json, err);
+    if (!rc && o->svg)
+        rc = draw(&plan, o->svg, err);
+    if (!rc)
+        rc = o->graph ? print_graph(&plan.flow, err)
+                      : print(&plan, o->json, err);
     weft_plan_release(&plan);
     return rc;
 }
@@ -201,13 +216,17 @@ static int run(const struct options *o, const char *file, int n_override,
 static const char *misuse(const struct options *o, bool config)
 {
     bool makes = o->from || o->output;
-    if (o->explain && (config || makes || o->check || o->nodes || o->devices))
+    if (o->explain
+        && (config || makes || o->check || o->nodes || o->devices || o->graph
+            || o->svg))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
         return "give a configuration file";
-    if (o->graph && (makes || o->check || o->nodes || o->devices || o->json))
-        return "--graph takes a configuration and no other option";
+    if (o->graph && o->json)
+        return "--graph has no JSON";
+    if (o->graph && !o->svg && (makes || o->check || o->nodes || o->devices))
+        return "--graph makes no plan, but with --svg";
     if (o->check && makes)
         return "--check makes no plan: leave out --from and --output";
     if (o->from && strncmp(o->from, "layout=", 7) != 0)
@@ -226,6 +245,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
+        {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
     };
     int first, status;

@@ -182,5 +182,9 @@ char *weft_plan_json(const struct weft_plan *plan);
  * recompute, offload; then memory per device by class where it is known,
  * predicted beside measured. The caller frees. NULL: out of memory. */
 char *weft_plan_explain(const struct weft_plan *plan);
+/* The dataflow graph with the plan's meshes, as SVG. The plan's graph has
+ * fields: it was made or read for a run. The caller frees. NULL: out of
+ * memory. */
+char *weft_plan_svg(const struct weft_plan *plan);
 
 #endif

@@ -10,6 +10,7 @@ plan_sources = \
 	%D%/order.c \
 	%D%/plan_explain.c \
 	%D%/plan_json.c \
+	%D%/plan_svg.c \
 	%D%/recording.c %D%/recording.h \
 	%D%/recording_order.c \
 	%D%/stages.c \

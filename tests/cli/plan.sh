@@ -99,6 +99,9 @@ fi
 grep -q '^critic: trained, scalar head$' graph || fail "the graph's roles"
 grep -A 2 '^actor_train: trains actor, version i to i + 1$' graph |
     grep -q 'reads  rollout, advantages$' || fail "the graph's calls"
-expect 2 "--graph takes a configuration" "$ppo" --graph --json
+expect 2 "--graph has no JSON" "$ppo" --graph --json
+expect 2 "--graph makes no plan" "$ppo" --graph --devices 4
+expect 2 "--explain takes a plan alone" --explain plan.json --svg x
+expect 1 "nowhere" "$ppo" --svg nowhere/x
 [ ! -e x ] || fail "a refused plan left a file"
 exit "$failed"

@@ -21,3 +21,5 @@ check_PROGRAMS += %D%/test_plan_json
 %C%_test_plan_json_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_plan_explain
 %C%_test_plan_explain_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_plan_svg
+%C%_test_plan_svg_LDADD = $(plan_libs)
