@@ -19,6 +19,7 @@ struct weft_flow_needs {
     int32_t n_rewards; /* reward models, and their numbers in the
                           configuration's list of rewards */
     int32_t reward[8];
+    bool reads_text[8]; /* it has a tokenizer of its own */
 };
 
 enum weft_advantage_rule {

@@ -13,7 +13,8 @@ static uint32_t add_rewards(const struct weft_flow_needs *needs,
     uint32_t scores = 0;
     for (int32_t i = 0; i < needs->n_rewards; i++) {
         char role[WEFT_MAX_NAME] = "reward", call[WEFT_MAX_NAME],
-             field[WEFT_MAX_NAME] = "score";
+             field[WEFT_MAX_NAME] = "score", text[WEFT_MAX_NAME];
+        uint32_t read = rollout;
         if (i > 0) {
             snprintf(role, sizeof role, "reward_%d", (int) i + 1);
             snprintf(field, sizeof field, "score %d", (int) i + 1);
@@ -21,9 +22,17 @@ static uint32_t add_rewards(const struct weft_flow_needs *needs,
         snprintf(call, sizeof call, "%.20s_infer", role);
         int32_t r = weft_flow_role(out, role, false, true);
         out->role[r].index = needs->reward[i];
+        if (needs->reads_text[i]) {
+            snprintf(call, sizeof call, "%.20s_encode", role);
+            snprintf(text, sizeof text, "text of %.20s", role);
+            read = weft_flow_bit(
+                weft_flow_field(out, text, WEFT_FIELD_ROLLOUT));
+            weft_flow_call(out, call, WEFT_STEP, -1, rollout, read);
+            snprintf(call, sizeof call, "%.20s_infer", role);
+        }
         uint32_t score = weft_flow_bit(
             weft_flow_field(out, field, WEFT_FIELD_SCORE));
-        weft_flow_call(out, call, WEFT_INFER, r, rollout, score);
+        weft_flow_call(out, call, WEFT_INFER, r, read, score);
         scores |= score;
     }
     return scores;

@@ -167,6 +167,11 @@ int weft_config_check_reward(const struct weft_reward_config *w,
         missing = "length needs 'target', in tokens";
     if (w->type == WEFT_REWARD_PROGRAM && !w->command[0])
         missing = "program needs 'command', like [python3, grade.py]";
+    if (w->max_tokens > 0 && !w->own_tokenizer)
+        return weft_yaml_err(node, err, WEFT_EINVAL,
+                             "'max_tokens' is of texts that are encoded "
+                             "anew; set own_tokenizer: true, or leave it "
+                             "out");
     if (missing)
         return weft_yaml_err(node, err, WEFT_EINVAL, "a reward of type %s",
                              missing);

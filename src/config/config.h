@@ -78,6 +78,8 @@ struct weft_reward_config {
     float clip;                    /* then clipped to +- this; 0: off */
     char *name;                    /* metric tag; default: the type's name */
     char *model;                   /* model: folder with a scalar head */
+    bool own_tokenizer; /* model: reads texts in its folder's tokens */
+    int32_t max_tokens; /* model with own_tokenizer: of a text; 0: default */
     char *method;   /* gsm8k, think_answer: "strict" (default), "flexible";
                        length: "around" (default), "most", "least" */
     char *pattern;  /* regex */

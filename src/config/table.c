@@ -156,6 +156,13 @@ const struct weft_config_key weft_reward_keys[] = {
               "then clipped to +-this, before the weight; 0: off"),
     KEY_STRING("name", name, NULL, ANY, "in metrics; the type's name"),
     KEY_PATH("model", model, OF(MODEL) | RNUM, "folder with a scalar head"),
+    KEY_BOOL("own_tokenizer", own_tokenizer, "false", OF(MODEL) | RNUM,
+             "texts are encoded anew, with the folder's tokenizer and chat "
+             "template; else the policy's tokens are read"),
+    KEY_INT("max_tokens", max_tokens, "0", 0, 1e7, OF(MODEL) | RNUM,
+            "own_tokenizer: longest text, of a longer one the end; 0: twice "
+            "data.max_prompt_tokens and rollout.max_new_tokens, or what the "
+            "model has positions for"),
     KEY_WORD("method", method, NULL, "strict|flexible|around|most|least",
              OF(GSM8K) | OF(LENGTH) | OF(THINK_ANSWER) | RNUM,
              "gsm8k and think_answer: strict (default), flexible; length: "

@@ -118,7 +118,9 @@ static int add_reward(struct weft_inputs *in,
     int rc = 0;
     if (reward->type == WEFT_REWARD_MODEL) {
         snprintf(key, sizeof key, "reward[%d].model", (int) i);
-        return add_model(in, key, reward->model, true, err);
+        if (reward->own_tokenizer)
+            rc = add_tokenizer(in, key, reward->model, err);
+        return rc ? rc : add_model(in, key, reward->model, true, err);
     }
     if (reward->type != WEFT_REWARD_PROGRAM || weft_world_rank() != 0)
         return 0;

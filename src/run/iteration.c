@@ -385,7 +385,9 @@ static void update_home(struct weft_iteration *p,
  * as weft_iteration_train() waits for mini-batches, which need them. */
 static int submit(struct weft_iteration *p)
 {
-    int rc = p->field[WEFT_FIELD_ADVANTAGE] >= 0 ? advantages(p) : 0;
+    int rc = weft_iteration_retokenise(p);
+    if (!rc && p->field[WEFT_FIELD_ADVANTAGE] >= 0)
+        rc = advantages(p);
     /* An error here happens on rank 0 alone, which continues until all ranks
      * agree on it. */
     bool first = weft_world_rank() == 0 || p->t->recorded;

@@ -22,6 +22,7 @@ struct weft_iteration_sample {
 struct weft_iteration_call {
     int32_t call;
     struct weft_run_model *model;
+    int32_t input; /* what it reads: a rollout, or a text in its tokens */
     int32_t field; /* what it writes */
     bool begun;    /* the model's weights are there, or on their way */
     bool open;     /* the view is open */
@@ -29,6 +30,8 @@ struct weft_iteration_call {
     int32_t *waiting; /* (n) finished, not yet in a micro-batch */
     int32_t n_waiting, waiting_rows;
     int32_t n_flushed; /* micro-batches */
+    int32_t *length;   /* (n) tokens of its input, where that is a text; NULL:
+                          those of the samples */
 };
 
 /* The text of a sample. */
@@ -99,6 +102,17 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
  * weights. */
 int weft_iteration_calls_end(struct weft_iteration *p);
 void weft_iteration_calls_release(struct weft_iteration *p);
+/* Submits a call, which has not begun, on all samples. */
+int weft_iteration_call_all(struct weft_iteration *p,
+                            struct weft_iteration_call *c);
+
+/* On rank 0: waits for the samples and decodes them, once. */
+int weft_iteration_texts(struct weft_iteration *p);
+void weft_iteration_texts_release(struct weft_iteration *p);
+/* Encodes the texts of all samples for the calls that read them in tokens of
+ * their own, and submits these calls. Rank 0 waits for the samples, and the
+ * others for rank 0. */
+int weft_iteration_retokenise(struct weft_iteration *p);
 
 /* Submits all epochs and mini-batches of actor and critic: one mini-batch of
  * each alternately, or both fused into one schedule. Waits while more than
@@ -115,7 +129,6 @@ int weft_iteration_shape_scores(struct weft_iteration *p,
  * completes the tiles that wait for them. After an error some of these tiles
  * are not completed. */
 int weft_iteration_rewards(struct weft_iteration *p);
-void weft_iteration_texts_release(struct weft_iteration *p);
 
 /* Seconds of one batch of samples. `step` is the time from its first
  * generation task to its last training task. As its generation may run while

@@ -24,12 +24,17 @@ static int add_call(struct weft_iteration *p, int32_t call)
     int32_t field = 0;
     while (!(f->writes & weft_flow_bit(field)))
         field++;
+    int32_t input = weft_flow_field_of(&t->flow, f->reads,
+                                       WEFT_FIELD_ROLLOUT);
+    bool text = input != p->field[WEFT_FIELD_ROLLOUT];
     *c = (struct weft_iteration_call){
         .call = call,
         .model = &t->model[f->role],
+        .input = input,
         .field = field,
+        .length = text ? weft_alloc((size_t) p->n, sizeof *c->length) : NULL,
         .waiting = weft_alloc((size_t) p->n, sizeof *c->waiting)};
-    if (!c->waiting)
+    if (!c->waiting || (text && !c->length))
         return weft_err_nomem(p->err, "inference", (size_t) p->n * 4);
     c->begun = true;
     return weft_trainer_model_begin(p->t, c->model, p->iteration, p->err);
@@ -60,6 +65,7 @@ void weft_iteration_calls_release(struct weft_iteration *p)
     for (int32_t k = 0; k < p->n_calls; k++) {
         close_call(&p->call[k]);
         weft_free(p->call[k].waiting);
+        weft_free(p->call[k].length);
     }
     p->n_calls = 0;
 }
@@ -81,6 +87,12 @@ static enum weft_g_infer_kind kind_of(enum weft_field_type type)
     return type == WEFT_FIELD_SCORE ? WEFT_INFER_SCORE
          : type == WEFT_FIELD_LOGP  ? WEFT_INFER_LOGPROB
                                     : WEFT_INFER_VALUE;
+}
+
+static int32_t length_of(const struct weft_iteration *p,
+                         const struct weft_iteration_call *c, int32_t sample)
+{
+    return c->length ? c->length[sample] : p->sample[sample].n_total;
 }
 
 static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
@@ -109,10 +121,11 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
                           : (size_t) (s->n_total - s->n_prompt);
         rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES,
                                    values * sizeof(float), out, p->err);
-        sample[k] = (struct weft_g_infer_sample){.rollout = s->rollout,
-                                                 .n_prompt = s->n_prompt,
-                                                 .n_total = s->n_total,
-                                                 .out = *out};
+        sample[k] = (struct weft_g_infer_sample){
+            .rollout = p->extra[i].field[c->input],
+            .n_prompt = c->length ? c->length[i] : s->n_prompt,
+            .n_total = length_of(p, c, i),
+            .out = *out};
     }
     struct weft_where where = where_of(p, c);
     if (!rc)
@@ -138,27 +151,46 @@ static bool is_full(const struct weft_iteration *p,
         && c->waiting_rows + rows > p->t->config.train.micro_batch_tokens;
 }
 
+static int add(struct weft_iteration *p, struct weft_iteration_call *c,
+               int32_t index)
+{
+    int32_t rows = length_of(p, c, index);
+    int rc = is_full(p, c, rows) ? flush(p, c) : 0;
+    c->waiting[c->n_waiting++] = index;
+    c->waiting_rows += rows;
+    return rc;
+}
+
+static int end(struct weft_iteration *p, struct weft_iteration_call *c)
+{
+    int rc = flush(p, c);
+    close_call(c);
+    return rc;
+}
+
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
 {
-    int32_t rows = p->sample[index].n_total;
     int rc = 0;
-    for (int32_t k = 0; k < p->n_calls && !rc; k++) {
-        struct weft_iteration_call *c = &p->call[k];
-        if (is_full(p, c, rows))
-            rc = flush(p, c);
-        c->waiting[c->n_waiting++] = index;
-        c->waiting_rows += rows;
-    }
+    for (int32_t k = 0; k < p->n_calls && !rc; k++)
+        if (!p->call[k].length)
+            rc = add(p, &p->call[k], index);
     return rc;
 }
 
 int weft_iteration_calls_end(struct weft_iteration *p)
 {
     int rc = 0;
-    for (int32_t k = 0; k < p->n_calls && !rc; k++) {
-        struct weft_iteration_call *c = &p->call[k];
-        rc = flush(p, c);
-        close_call(c);
-    }
+    for (int32_t k = 0; k < p->n_calls && !rc; k++)
+        if (!p->call[k].length)
+            rc = end(p, &p->call[k]);
     return rc;
+}
+
+int weft_iteration_call_all(struct weft_iteration *p,
+                            struct weft_iteration_call *c)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = add(p, c, i);
+    return rc ? rc : end(p, c);
 }

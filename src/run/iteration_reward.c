@@ -4,36 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/str.h"
 #include "run/iteration.h"
 #include "run/reward_state.h"
-
-/* Waits for the rollout of sample i and decodes its response. */
-static int decode(struct weft_iteration *p, int32_t i,
-                  struct weft_iteration_text *out)
-{
-    struct weft_trainer *t = p->t;
-    struct weft_tile *tile = weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT);
-    const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
-    char *text = NULL;
-    size_t n = 0;
-    int rc = weft_seq_status(t->seq, p->err);
-    if (!rc) {
-        out->ended = r->ended;
-        out->n_tokens = r->n_total - r->n_prompt;
-        rc = weft_tokenizer_decode(
-            t->tokenizer, weft_rollout_token(r) + r->n_prompt,
-            (size_t) out->n_tokens, true, &text, &n, p->err);
-        out->response = (struct weft_str){text, n};
-    }
-    weft_tile_unacquire(tile);
-    if (!rc)
-        rc = weft_dataset_row(t->data, p->prompt[i]->row, &out->row, p->err);
-    if (!rc)
-        rc = weft_renderer_prompt(&t->renderer, &out->row, &out->prompt,
-                                  p->err);
-    return rc;
-}
 
 int weft_iteration_rewards(struct weft_iteration *p)
 {
@@ -43,14 +15,12 @@ int weft_iteration_rewards(struct weft_iteration *p)
         return 0;
     p->rewards.start_s = weft_rt_clock_s(t->rt);
     struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
-    int rc = 0;
-    p->text = weft_alloc(n, sizeof *p->text);
+    int rc = weft_iteration_texts(p);
     p->part = weft_alloc(n, sizeof *p->part);
-    if (!sample || !p->text || !p->part)
+    if (!rc && (!sample || !p->part))
         rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
     for (int32_t i = 0; i < p->n && !rc; i++) {
-        struct weft_iteration_text *text = &p->text[i];
-        rc = decode(p, i, text);
+        const struct weft_iteration_text *text = &p->text[i];
         sample[i] = (struct weft_reward_sample){
             .prompt = text->prompt,
             .response = text->response,
@@ -128,15 +98,4 @@ int weft_iteration_shape_scores(struct weft_iteration *p,
         k++;
     }
     return rc;
-}
-
-void weft_iteration_texts_release(struct weft_iteration *p)
-{
-    for (int32_t i = 0; p->text && i < p->n; i++) {
-        weft_row_release(&p->text[i].row);
-        weft_str_release(&p->text[i].prompt);
-        weft_str_release(&p->text[i].response);
-    }
-    weft_free(p->text);
-    weft_free(p->part);
 }

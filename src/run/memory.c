@@ -9,6 +9,7 @@
 #include "plan/deal.h"
 #include "run/plan_needs.h"
 #include "run/recorded.h"
+#include "run/reward_text.h"
 
 /* When tiles exist: all the time; from the submission of generation on, to
  * receive its messages; or during a call. */
@@ -166,15 +167,25 @@ static void count_inference(struct budget *b, const struct weft_run_model *m,
     const struct weft_g_layout *layout = &t->layout[call];
     int64_t n = n_samples(t), dp = layout->plan.dp, rows = row_budget(t);
     int64_t each = fit_rows(t), parts = layout->plan.micro_batches;
+    int32_t reward = t->flow.role[m->role].index;
+    int64_t text = reward < 0 ? 0 : weft_reward_text_limit(t, reward);
+    int64_t most = text > 0 ? text : longest(t);
+    if (text > 0) {
+        each = weft_max64(1, t->config.train.micro_batch_tokens / text);
+        rows = weft_max64(t->config.train.micro_batch_tokens, text);
+    }
     if (parts > 0) {
         each = weft_ceil_div(n, dp * parts);
-        rows = each * longest(t);
+        rows = each * most;
     }
     int64_t share = weft_ceil_div(weft_ceil_div(n, each), dp);
     /* A device on its own ends a micro-batch before it begins the next one. */
     if (layout->plan.tp * layout->plan.pp == 1)
         share = weft_min64(share, layout->any_device ? t->job.n_devices : 1);
     struct weft_g_rows all = rows_of(t, n, share * rows);
+    if (text > 0)
+        all = (struct weft_g_rows){weft_min64(share * rows, n * text),
+                                   (int32_t) n, (int32_t) n};
     weft_g_infer_bytes(&m->arch.shape, layout, &all, (int32_t) share,
                        b->phase[phase]);
 }
@@ -266,6 +277,9 @@ static void count_samples(struct budget *b)
         each += weft_advantage_bytes((int32_t) new) + 2 * new * sizeof(float)
               + 2 * (size_t) t->config.n_rewards * sizeof(float)
               + sizeof(double);
+    for (int32_t r = 0; r < t->config.n_rewards; r++)
+        if (weft_reward_text_limit(t, r) > 0)
+            each += weft_rollout_bytes(weft_reward_text_limit(t, r));
     if (t->config.runtime.overlap) /* two iterations' */
         n *= 2;
     for (int32_t p = 0; p < b->n_places; p++)

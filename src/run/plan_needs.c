@@ -64,12 +64,15 @@ int weft_run_arch(const struct weft_config *config,
                 ? "is a language model; a reward model has a scalar head "
                   "(architectures ...ForSequenceClassification)"
                 : "has a scalar head; a language model is needed");
-    if (index > 0 && arch.shape.vocab != policy->vocab)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "%s: '%s' has a vocabulary of %d, the %s's is "
-                            "%d; models of a run share the tokenizer",
-                            name, folder, arch.shape.vocab,
-                            flow->role[0].name, policy->vocab);
+    bool own = role->index >= 0 && config->reward[role->index].own_tokenizer;
+    if (index > 0 && !own && arch.shape.vocab != policy->vocab)
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "%s: '%s' has a vocabulary of %d, the %s's is "
+            "%d; models of a run share the tokenizer%s",
+            name, folder, arch.shape.vocab, flow->role[0].name, policy->vocab,
+            role->index >= 0 ? " unless the reward has own_tokenizer: true"
+                             : "");
     *out = arch;
     return 0;
 }

@@ -32,6 +32,7 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .recorded = how};
     memcpy(d->layout, t->layout, sizeof d->layout);
     memcpy(d->stop, t->stop, sizeof d->stop);
+    memcpy(d->reward_text, t->reward_text, sizeof d->reward_text);
     for (int32_t r = 0; r < t->flow.n_roles; r++)
         d->model[r].arch = t->model[r].arch;
     return d;

@@ -17,6 +17,9 @@ struct weft_recorded {
      * every prompt is the longest of the data, and every sample goes to its
      * limit, which gives the most micro-batches */
     const int32_t *n_total;
+    /* (iterations, rewards, samples) tokens of the texts that reward models
+     * with a tokenizer of their own read; NULL: the most that they read */
+    const int32_t *n_text;
 };
 
 /* Records iterations of the run that `t` describes: needs configuration,

@@ -22,6 +22,7 @@
 #include "run/prompts.h"
 #include "run/recorded.h"
 #include "run/reward_state.h"
+#include "run/reward_text.h"
 #include "run/run_config.h"
 #include "run/run_dir.h"
 
@@ -300,6 +301,8 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
                                  err);
     if (!rc)
         rc = weft_prompts_load(t, err);
+    if (!rc)
+        rc = weft_reward_text_open(t, err);
     return rc ? rc : check_positions(t, err);
 }
 
@@ -507,6 +510,7 @@ void weft_trainer_close(struct weft_trainer *t)
     weft_plan_release(&t->plan);
     weft_context_close(t->context);
     weft_rewards_close(t->rewards);
+    weft_reward_text_close(t);
     weft_metrics_writer_close(t->metrics_writer);
     weft_metrics_free(t->metrics);
     weft_prompts_release(t);

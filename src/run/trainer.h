@@ -75,6 +75,8 @@ struct weft_trainer {
     struct weft_g_generate gen;
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
+    struct weft_reward_text
+        *reward_text[WEFT_MAX_REWARDS]; /* reward_text.h; NULL: none */
     struct weft_tile *reward_moments[WEFT_MAX_REWARDS]; /* reward_state.h */
 
     /* State of the run, which checkpoints contain. */

@@ -4,6 +4,7 @@
  * it on several ranks, each of which compares its own. */
 #include "run/iteration.h"
 #include "run/recorded.h"
+#include "run/reward_text.h"
 #include "run_fixture.h"
 
 enum { STEPS = 2, SAMPLES = 12 };
@@ -14,6 +15,8 @@ struct lengths {
     int32_t n_total[STEPS + 1][SAMPLES];
     int32_t response[STEPS * SAMPLES];
     int32_t n;
+    struct weft_trainer *trainer;
+    int32_t text[STEPS + 1][2][SAMPLES]; /* of the second reward's model */
 };
 
 /* Like fixture_reward(), and notes the lengths of responses. */
@@ -22,6 +25,15 @@ static int note_length(void *ctx, const struct weft_reward_sample *sample,
 {
     struct lengths *l = ctx;
     REQUIRE(l->n < STEPS * SAMPLES);
+    if (l->trainer->reward_text[1]) {
+        int32_t *token = NULL, n = 0;
+        REQUIRE_OK(weft_reward_text_encode(l->trainer, 1, NULL,
+                                           sample->prompt, sample->response,
+                                           &token, &n, err),
+                   *err);
+        weft_array_free(token);
+        l->text[l->n / SAMPLES][1][l->n % SAMPLES] = n;
+    }
     l->response[l->n++] = sample->n_tokens;
     return fixture_reward(NULL, sample, score_out, err);
 }
@@ -51,14 +63,17 @@ static void check_same(const struct fixture *f, const char *name, int steps,
     weft_recording_init(&ran);
     weft_recording_init(&recorded);
     struct weft_trainer *t = fixture_open_logged(f, name, word, &ran);
+    lengths.trainer = t;
     weft_trainer_set_reward(t, note_length, &lengths);
     fixture_steps(t, steps);
     weft_world_share(&lengths, sizeof lengths); /* rank 0's */
+    lengths.trainer = t;
     read_lengths(t, &lengths);
     struct weft_recorded how = {.rank = weft_world_rank(),
                                 .first = 0,
                                 .iterations = steps,
-                                .n_total = lengths.n_total[0]};
+                                .n_total = lengths.n_total[0],
+                                .n_text = lengths.text[0][0]};
     REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
     REQUIRE_OK(weft_run_record_open(t, open, &err), err);
     long now, most;
@@ -155,6 +170,34 @@ static void test_same_data(void)
     }
 }
 
+/* A reward model that reads texts in its own tokens. */
+static void test_same_text(void)
+{
+    char reward[800];
+    struct weft_init_options o = fixture_model();
+    struct weft_err err;
+    char path[600];
+    o.scalar_head = true;
+    o.tied = false;
+    snprintf(path, sizeof path, "%s/judge", fixture.dir);
+    snprintf(reward, sizeof reward,
+             "reward=[{type: callback, name: low}, {type: model, name: "
+             "judge, model: \"%s\", own_tokenizer: true, normalize: "
+             "running}]",
+             path);
+    if (weft_world_rank() == 0)
+        REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    weft_world_min(0); /* the folder is there */
+    const char *word[][5] = {{devices(4), reward, "layout=dp2pp2"},
+                             {devices(4), reward, "layout=tp2pp2,offload",
+                              "runtime.place=device"}};
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "text-%d", i);
+        check_same(&fixture, name, STEPS, word[i]);
+    }
+}
+
 /* The second iteration's order is from measured times. */
 static void test_same_fused(void)
 {
@@ -182,4 +225,5 @@ static void teardown(void)
 
 WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
            {"test_same_data", test_same_data},
+           {"test_same_text", test_same_text},
            {"test_same_fused", test_same_fused}, {"teardown", teardown})

@@ -204,9 +204,156 @@ static void test_normalize_state(void)
         weft_trainer_close(t);
     }
     CHECK(weft_hash_equal(hash, fixture_hash(&fixture, "parts", STEPS)));
+}
+
+/* ---- Another tokenizer ------------------------------------------------- */
+
+static void copy(const char *from, const char *folder, const char *name)
+{
+    struct weft_err err;
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", fixture.dir, folder);
+    REQUIRE_OK(weft_dir_create(path, &err), err);
+    snprintf(path, sizeof path, "%s/%s/%s", fixture.dir, folder, name);
+    REQUIRE_OK(weft_file_copy(weft_test_data(from), path, &err), err);
+}
+
+/* A reward model with a trained tokenizer: others' tokens, and fewer. */
+static void make_other_judge(void)
+{
+    struct weft_init_options o = fixture_model();
+    struct weft_err err;
+    char path[512], tokenizer[512];
+    copy("tokenizer/gpt2.json", "words", "tokenizer.json");
+    snprintf(tokenizer, sizeof tokenizer, "%s/words", fixture.dir);
+    snprintf(path, sizeof path, "%s/other", fixture.dir);
+    o.scalar_head = true;
+    o.tied = false;
+    o.seed = 13;
+    o.tokenizer = tokenizer;
+    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+}
+
+/* Each text by itself through the same model, without a run. skip: what the
+ * policy's template wrote before and behind the prompt; write: what the reward
+ * model's writes before it, between it and the response, and behind. */
+static void check_texts(const char *name, const char *const skip[2],
+                        const char *const write[3])
+{
+    static char line[1 << 16], text[1 << 16];
+    struct weft_context *context;
+    struct weft_model *judge;
+    struct weft_err err;
+    char path[600];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/other", fixture.dir);
+    REQUIRE_OK(weft_context_open(1, &context, &err), err);
+    REQUIRE_OK(weft_model_open(context, path, NULL, &judge, &err), err);
+    snprintf(path, sizeof path, "%s/%s/samples/000001.jsonl", fixture.dir,
+             name);
+    FILE *f = fopen(path, "r");
+    REQUIRE(f != NULL);
+    for (; fgets(line, sizeof line, f); n++) {
+        json_t *o = json_loads(line, JSON_ALLOW_NUL, NULL);
+        REQUIRE(o != NULL);
+        json_t *prompt = json_object_get(o, "prompt");
+        json_t *response = json_object_get(o, "response");
+        size_t a = json_string_length(prompt), at = 0;
+        size_t b = json_string_length(response);
+        const char *p = json_string_value(prompt);
+        a -= strlen(skip[0]) + strlen(skip[1]);
+        CHECK(strncmp(p, skip[0], strlen(skip[0])) == 0);
+        p += strlen(skip[0]);
+        CHECK(strcmp(p + a, skip[1]) == 0);
+        at += (size_t) sprintf(text, "%s", write[0]);
+        memcpy(text + at, p, a);
+        at += a;
+        at += (size_t) sprintf(text + at, "%s", write[1]);
+        memcpy(text + at, json_string_value(response), b);
+        at += b;
+        at += (size_t) sprintf(text + at, "%s", write[2]);
+        float score = NAN;
+        REQUIRE_OK(weft_model_score(judge, text, at, &score, &err), err);
+        double found = json_number_value(
+            json_object_get(json_object_get(o, "rewards"), "other"));
+        CHECK(fabs(found - (double) score) < 1e-5 * (1 + fabs(found)));
+        json_decref(o);
+    }
+    fclose(f);
+    CHECK_INT(n, SAMPLES);
+    weft_model_close(judge);
+    weft_context_close(context);
+}
+
+#define OTHER                                                                \
+    "reward=[{type: model, name: other, model: other, own_tokenizer: true}]"
+
+static void test_other_tokenizer(void)
+{
+    const char *word[] = {OTHER, "samples_kept=-1", NULL};
+    const char *more[][5] = {
+        {OTHER, "runtime.devices=4", "layout=dp2pp2"},
+        {OTHER, "runtime.devices=4", "layout=tp2pp2", "runtime.place=device"},
+        {OTHER, "runtime.devices=3", "train.micro_batch_tokens=200",
+         "runtime.overlap=false"}};
+    make_other_judge();
+    struct weft_hash hash = run("other-1", word, STEPS);
+    check_texts("other-1", (const char *[]){"", ""},
+                (const char *[]){"", "", ""});
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "other-laid-%d", i);
+        CHECK(weft_hash_equal(hash, run(name, more[i], STEPS)));
+    }
+}
+
+/* By the template of the reward model, which is not the policy's. */
+static void test_other_template(void)
+{
+    static const char *const skip[] = {"<user>", "</user><assistant>"};
+    static const char *const write[] = {"<|im_start|>user\n",
+                                        "<|im_end|>\n<|im_start|>assistant\n",
+                                        "<|im_end|>\n"};
+    const char *word[] = {OTHER, "samples_kept=-1",
+                          "data.template=<{role}>{content}</{role}>",
+                          "iterations=1", NULL};
+    char path[600];
+    copy("chat/chatml.jinja", "other", "chat_template.jinja");
+    snprintf(path, sizeof path, "%s/other/chat_template.jinja", fixture.dir);
+    run("template", word, 1);
+    check_texts("template", skip, write);
+    REQUIRE(unlink(path) == 0);
+}
+
+/* A text that is too long loses its beginning. */
+static void test_other_cut(void)
+{
+    static const char rewards[] =
+        "reward=[{type: model, name: other, model: other, own_tokenizer: "
+        "true, max_tokens: 3}]";
+    const char *word[] = {rewards, "iterations=1", NULL};
+    struct weft_trainer *t;
+    struct weft_err err;
+    run("cut", word, 1);
+    word[0] = "reward=[{type: model, name: other, model: other}]";
+    CHECK_FAILS(weft_trainer_open(fixture.config, 1, word, &t, &err),
+                WEFT_EINVAL, err,
+                "models of a run share the tokenizer unless the reward has "
+                "own_tokenizer: true");
+    word[0] = "reward=[{type: model, name: other, model: other, "
+              "own_tokenizer: true, max_tokens: 300}]";
+    CHECK_FAILS(weft_trainer_open(fixture.config, 1, word, &t, &err),
+                WEFT_EINVAL, err, "max_tokens is 300, but");
+    word[0] = "reward=[{type: model, name: other, model: other, "
+              "max_tokens: 30}]";
+    CHECK_FAILS(weft_trainer_open(fixture.config, 1, word, &t, &err),
+                WEFT_EINVAL, err, "set own_tokenizer: true");
     fixture_remove(&fixture);
 }
 
 WEFT_TESTS("run/rewards", {"test_batch", test_batch},
            {"test_columns", test_columns}, {"test_normalize", test_normalize},
-           {"test_normalize_state", test_normalize_state})
+           {"test_normalize_state", test_normalize_state},
+           {"test_other_tokenizer", test_other_tokenizer},
+           {"test_other_template", test_other_template},
+           {"test_other_cut", test_other_cut})

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samples as texts, and inference calls that read these texts in tokens of
+ * their own. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "run/iteration.h"
+#include "run/recorded.h"
+#include "run/reward_text.h"
+
+/* Waits for the rollout of sample i and decodes its response. */
+static int decode(struct weft_iteration *p, int32_t i,
+                  struct weft_iteration_text *out)
+{
+    struct weft_trainer *t = p->t;
+    struct weft_tile *tile = weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT);
+    const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
+    char *text = NULL;
+    size_t n = 0;
+    int rc = weft_seq_status(t->seq, p->err);
+    if (!rc) {
+        out->ended = r->ended;
+        out->n_tokens = r->n_total - r->n_prompt;
+        rc = weft_tokenizer_decode(
+            t->tokenizer, weft_rollout_token(r) + r->n_prompt,
+            (size_t) out->n_tokens, true, &text, &n, p->err);
+        out->response = (struct weft_str){text, n};
+    }
+    weft_tile_unacquire(tile);
+    if (!rc)
+        rc = weft_dataset_row(t->data, p->prompt[i]->row, &out->row, p->err);
+    if (!rc)
+        rc = weft_renderer_prompt(&t->renderer, &out->row, &out->prompt,
+                                  p->err);
+    return rc;
+}
+
+int weft_iteration_texts(struct weft_iteration *p)
+{
+    int rc = 0;
+    if (p->text)
+        return 0;
+    p->text = weft_alloc((size_t) p->n, sizeof *p->text);
+    if (!p->text)
+        return weft_err_nomem(p->err, "texts",
+                              (size_t) p->n * sizeof *p->text);
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = decode(p, i, &p->text[i]);
+    return rc;
+}
+
+void weft_iteration_texts_release(struct weft_iteration *p)
+{
+    for (int32_t i = 0; p->text && i < p->n; i++) {
+        weft_row_release(&p->text[i].row);
+        weft_str_release(&p->text[i].prompt);
+        weft_str_release(&p->text[i].response);
+    }
+    weft_free(p->text);
+    weft_free(p->part);
+}
+
+/* ---- Texts in other tokens --------------------------------------------- */
+
+/* On rank 0: the tokens of all samples, and their numbers. */
+static int encode_all(struct weft_iteration *p, int32_t reward,
+                      int32_t **token, int32_t *length)
+{
+    int rc = weft_iteration_texts(p);
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = weft_reward_text_encode(p->t, reward, &p->text[i].row,
+                                     p->text[i].prompt, p->text[i].response,
+                                     &token[i], &length[i], p->err);
+    return rc;
+}
+
+/* Lengths of a run that is only recorded: given, or the longest. */
+static void recorded_lengths(const struct weft_iteration *p, int32_t reward,
+                             int32_t *length)
+{
+    const struct weft_recorded *r = p->t->recorded;
+    int64_t at = ((int64_t) (p->iteration - r->first) * p->t->config.n_rewards
+                  + reward)
+               * p->n;
+    for (int32_t i = 0; i < p->n; i++)
+        length[i] = r->n_text ? r->n_text[at + i]
+                              : weft_reward_text_limit(p->t, reward);
+}
+
+/* All ranks learn the lengths. */
+static int agree(struct weft_iteration *p, int32_t reward, int32_t **token,
+                 int32_t *length)
+{
+    struct weft_trainer *t = p->t;
+    if (t->recorded)
+        recorded_lengths(p, reward, length);
+    else if (weft_world_rank() == 0 && encode_all(p, reward, token, length))
+        weft_seq_fail(t->seq, p->err->code, "%s", p->err->text);
+    return weft_seq_agree(t->seq, length, (size_t) p->n * sizeof *length,
+                          p->err);
+}
+
+/* A rollout that has no response, only what the model reads. */
+static int put(struct weft_iteration *p, int32_t i, int32_t field,
+               const struct weft_where *where, const int32_t *token,
+               int32_t n)
+{
+    struct weft_trainer *t = p->t;
+    struct weft_iteration_sample *x = &p->extra[i];
+    const struct weft_tile_id id = {
+        "sample", t->flow.field[field].name, 0, -1, -1, 0};
+    size_t bytes = weft_rollout_bytes(n);
+    struct weft_external *answer = NULL;
+    struct weft_rollout *r = token ? weft_alloc(1, bytes) : NULL;
+    int rc = token && !r ? weft_err_nomem(p->err, "a text", bytes) : 0;
+    if (!rc)
+        rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES, bytes,
+                                   &x->field[field], p->err);
+    if (!rc)
+        rc = weft_external_begin(t->seq, x->field[field], where, &answer,
+                                 p->err);
+    x->home[field] = x->field[field];
+    if (!rc && r) {
+        *r = (struct weft_rollout){n, n, n, 1};
+        memcpy(weft_rollout_token(r), token, (size_t) n * sizeof *token);
+        weft_external_complete(answer, r, bytes);
+    }
+    weft_free(r);
+    return rc;
+}
+
+static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
+{
+    struct weft_trainer *t = p->t;
+    const struct weft_where where = {.device = -1,
+                                     .call = c->call,
+                                     .iteration = p->iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
+    int32_t reward = t->flow.role[c->model->role].index;
+    int32_t rollout = p->field[WEFT_FIELD_ROLLOUT];
+    int32_t **token = weft_alloc((size_t) p->n, sizeof *token);
+    int rc = token ? 0 : weft_err_nomem(p->err, "texts", (size_t) p->n * 8);
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        p->extra[i].home[rollout] = weft_g_copy_at(
+            p->copies, t->seq, &where, p->extra[i].field[rollout], 0);
+    if (!rc)
+        rc = agree(p, reward, token, c->length);
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = put(p, i, c->input, &where, token[i], c->length[i]);
+    for (int32_t i = 0; token && i < p->n; i++)
+        weft_free(token[i]);
+    weft_free(token);
+    return rc ? rc : weft_iteration_call_all(p, c);
+}
+
+int weft_iteration_retokenise(struct weft_iteration *p)
+{
+    int rc = 0;
+    for (int32_t k = 0; k < p->n_calls && !rc; k++)
+        if (p->call[k].length)
+            rc = retokenise(p, &p->call[k]);
+    return rc;
+}
