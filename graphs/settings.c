@@ -12,6 +12,8 @@ void weft_settings_of(const struct weft_config *c, struct weft_settings *out)
         .max_new = generates ? c->rollout.max_new_tokens : 0};
     for (int32_t r = 0; r < c->n_rewards; r++)
         if (c->reward[r].type == WEFT_REWARD_MODEL) {
+            out->needs.reads_text[out->needs.n_rewards] =
+                c->reward[r].own_tokenizer;
             out->needs.reward[out->needs.n_rewards++] = r;
             out->reward.weight[out->reward.n_models++] = c->reward[r].weight;
         }
