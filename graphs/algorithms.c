@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of algorithms: a new one is a line here. */
 #include "graphs/algorithms.h"
 
+#define ENTRY(name) &weft_##name.config,
+
 const struct weft_config_algorithm *const weft_algorithms[] = {
-    &weft_ppo.config,
-    &weft_sft.config,
-    &weft_grpo.config,
-    &weft_dr_grpo.config,
-    &weft_rloo.config,
-    &weft_reinforce_pp.config,
-    &weft_reinforce_pp_baseline.config,
-    &weft_gspo.config,
-    &weft_cispo.config,
-    NULL,
-};
+    WEFT_ALGORITHMS(ENTRY) NULL};
 
 const struct weft_algorithm *weft_algorithm_of(
     const struct weft_config *config)

@@ -2,8 +2,8 @@
 /*
  * The algorithms as values, one file each: its keys and defaults, a dataflow
  * graph (ReaL, Figure 4), how advantages follow from scores, and what its keys
- * make of an iteration: losses, rewards, epochs. Role 0 is the policy: its tokenizer and its positions are the
- * run's.
+ * make of an iteration: losses, rewards, epochs. Role 0 is the policy: its
+ * tokenizer and its positions are the run's. doc/hacking.md adds one in full.
  */
 #ifndef WEFT_GRAPHS_ALGORITHMS_H
 #define WEFT_GRAPHS_ALGORITHMS_H
@@ -62,11 +62,23 @@ struct weft_algorithm {
                      struct weft_settings *out);
 };
 
-extern const struct weft_algorithm weft_ppo, weft_sft, weft_grpo,
-    weft_dr_grpo, weft_rloo, weft_reinforce_pp, weft_reinforce_pp_baseline,
-    weft_gspo, weft_cispo;
+/* A new algorithm is a line here; the first is the configuration's default. */
+#define WEFT_ALGORITHMS(A)   \
+    A(ppo)                   \
+    A(sft)                   \
+    A(grpo)                  \
+    A(dr_grpo)               \
+    A(rloo)                  \
+    A(reinforce_pp)          \
+    A(reinforce_pp_baseline) \
+    A(gspo)                  \
+    A(cispo)
 
-/* All of them; NULL ends them. The first is the configuration's default. */
+#define WEFT_ALGORITHM_DECLARE(name) \
+    extern const struct weft_algorithm weft_##name;
+WEFT_ALGORITHMS(WEFT_ALGORITHM_DECLARE)
+
+/* All of them, in that order; NULL ends them. */
 extern const struct weft_config_algorithm *const weft_algorithms[];
 
 /* The algorithm that a configuration was read with. */

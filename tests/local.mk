@@ -49,6 +49,7 @@ sh_tests = \
 	%D%/recipe.sh \
 	%D%/install.sh \
 	%D%/library.sh \
+	%D%/new_algorithm.sh \
 	%D%/fuzz.sh \
 	%D%/check-layers.sh
 
