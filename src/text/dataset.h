@@ -19,12 +19,14 @@
  *               reward_spec.ground_truth, answer, solution, expected_answer,
  *               target
  *     chosen    chosen, pos_answers        rejected  rejected, neg_answers
+ *     margin    margin
+ *     scores    score_chosen and score_rejected
  *
  * A prompt is a string or a list of messages {"role", "content"} or {"from",
  * "value"}; `messages` may also be such a list as a JSON string. A content is
  * a string or a list of {"type": "text", "text"}; other keys of messages are
  * kept. A response, chosen or rejected is a string, or a list of one message
- * of the assistant. `tools` (a list, also as a JSON string) and
+ * of the assistant; chosen and rejected may repeat the prompt before it. `tools` (a list, also as a JSON string) and
  * `chat_template_kwargs` (an object) are passed to the chat template. A label
  * that is not a string is returned as JSON text. Blank lines, CRLF, and a
  * byte-order mark are allowed.
@@ -33,6 +35,7 @@
 #define WEFT_TEXT_DATASET_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/str.h"
 
@@ -43,8 +46,9 @@ enum weft_dataset_need {
     WEFT_NEED_PROMPT = 1,
     WEFT_NEED_RESPONSE = 2,
     WEFT_NEED_LABEL = 4,
-    WEFT_NEED_PAIR = 8,    /* both chosen and rejected */
-    WEFT_NEED_NOTHING = 16 /* any object; keys are detected for each row */
+    WEFT_NEED_PAIR = 8,     /* both chosen and rejected */
+    WEFT_NEED_EXAMPLE = 32, /* a pair, or a response and its label */
+    WEFT_NEED_NOTHING = 16  /* any object; keys are detected for each row */
 };
 
 /* The keys to read; those that are NULL are detected. In "a.b", b is a key of
@@ -64,7 +68,11 @@ struct weft_row {
     json_t *variables; /* the row's variables for a chat template, or NULL */
     struct weft_str response, label;  /* none: the row has none */
     struct weft_str chosen, rejected; /* none: the row has none */
-    char *json;                       /* the whole line */
+    /* these as messages; NULL: a text, or none */
+    json_t *chosen_answer, *rejected_answer;
+    bool has_margin, has_scores; /* read if the caller needs pairs */
+    double margin, score[2];     /* of chosen and rejected */
+    char *json;                  /* the whole line */
 };
 
 /* Opens a file; keys may be NULL. Close with weft_dataset_close(). Errors:

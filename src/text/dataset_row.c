@@ -353,9 +353,11 @@ static int split_pair(const struct filling *f, const json_t *chosen,
                && json_equal(json_array_get(chosen, n),
                              json_array_get(rejected, n)))
             n++;
-        rc = read_turn(f, chosen, n, "chosen", &row->chosen, NULL);
+        rc = read_turn(f, chosen, n, "chosen", &row->chosen,
+                       &row->chosen_answer);
         if (!rc)
-            rc = read_turn(f, rejected, n, "rejected", &row->rejected, NULL);
+            rc = read_turn(f, rejected, n, "rejected", &row->rejected,
+                           &row->rejected_answer);
         if (!rc)
             rc = read_messages(f, chosen, n, "chosen");
     } else {
@@ -370,12 +372,40 @@ static int split_pair(const struct filling *f, const json_t *chosen,
 /* Reads chosen or rejected of a row that has a prompt of its own; lists may
  * repeat the prompt. */
 static int read_side(const struct filling *f, const json_t *value,
-                     const char *key, struct weft_str *out)
+                     const char *key, struct weft_str *out,
+                     json_t **message_out)
 {
     size_t n = json_array_size(value);
     if (n > 1)
-        return read_turn(f, value, n - 1, key, out, NULL);
-    return read_answer(f, value, key, out, NULL);
+        return read_turn(f, value, n - 1, key, out, message_out);
+    return read_answer(f, value, key, out, message_out);
+}
+
+/* Whether the row has that key; its number into `out`. */
+static int read_number(const struct filling *f, const char *key, bool *has,
+                       double *out)
+{
+    const json_t *value = weft_json_find(f->object, key);
+    *has = value != NULL;
+    *out = json_number_value(value);
+    if (!value || json_is_number(value))
+        return 0;
+    return weft_err_set(f->err, WEFT_EFORMAT,
+                        "%s: '%s' must be a number, not %s", f->subject, key,
+                        weft_json_type(value));
+}
+
+static int fill_margin(const struct filling *f)
+{
+    struct weft_row *row = f->row;
+    bool has[2] = {false, false};
+    int rc = read_number(f, "margin", &row->has_margin, &row->margin);
+    if (!rc)
+        rc = read_number(f, "score_chosen", &has[0], &row->score[0]);
+    if (!rc)
+        rc = read_number(f, "score_rejected", &has[1], &row->score[1]);
+    row->has_scores = has[0] && has[1];
+    return rc;
 }
 
 static int fill_pair(const struct filling *f)
@@ -389,7 +419,8 @@ static int fill_pair(const struct filling *f)
                          ? weft_json_find(f->object, rejected_key)
                          : first_of(f->object, REJECTED_KEYS, &rejected_key);
     bool wanted = named->need & WEFT_NEED_PAIR
-               || f->format->form == WEFT_PROMPT_COMMON;
+               || f->format->form == WEFT_PROMPT_COMMON
+               || (named->need & WEFT_NEED_EXAMPLE && (chosen || rejected));
     if (!chosen && (named->chosen || wanted))
         return no_named_key(f, "chosen answer",
                             chosen_key ? chosen_key : "chosen");
@@ -401,13 +432,24 @@ static int fill_pair(const struct filling *f)
     int rc = one_answer(f, chosen_key, &chosen);
     if (!rc)
         rc = one_answer(f, rejected_key, &rejected);
+    if (!rc && named->need & WEFT_NEED_PAIR)
+        rc = fill_margin(f);
     if (!rc && f->format->form == WEFT_PROMPT_COMMON)
         return split_pair(f, chosen, rejected);
     if (!rc)
-        rc = read_side(f, chosen, chosen_key, &f->row->chosen);
+        rc = read_side(f, chosen, chosen_key, &f->row->chosen,
+                       &f->row->chosen_answer);
     if (!rc)
-        rc = read_side(f, rejected, rejected_key, &f->row->rejected);
+        rc = read_side(f, rejected, rejected_key, &f->row->rejected,
+                       &f->row->rejected_answer);
     return rc;
+}
+
+/* Whether the row must have what `need` says, or is a pair instead. */
+static bool needs(const struct filling *f, enum weft_dataset_need need)
+{
+    unsigned set = f->format->named.need;
+    return set & need || (set & WEFT_NEED_EXAMPLE && !f->row->chosen.s);
 }
 
 /* ---- Response and label ----------------------------------------------- */
@@ -441,7 +483,7 @@ static int fill_response(const struct filling *f)
     }
     if (value)
         return read_answer(f, value, key, &f->row->response, &f->row->answer);
-    if (named->need & WEFT_NEED_RESPONSE)
+    if (needs(f, WEFT_NEED_RESPONSE))
         return no_key(f->object, f->subject, "response",
                       "'completion', 'response', 'output' or 'answer' "
                       "(another can be named)",
@@ -457,7 +499,7 @@ static int fill_label(const struct filling *f)
                               : first_of(f->object, LABEL_KEYS, &key);
     if (!value && named->label)
         return no_named_key(f, "label", named->label);
-    if (!value && named->need & WEFT_NEED_LABEL)
+    if (!value && needs(f, WEFT_NEED_LABEL))
         return no_key(f->object, f->subject, "label",
                       "'label', 'ground_truth', 'answer' or 'solution' "
                       "(another can be named)",
@@ -548,6 +590,8 @@ void weft_row_release(struct weft_row *row)
     weft_str_release(&row->label);
     weft_str_release(&row->chosen);
     weft_str_release(&row->rejected);
+    json_decref(row->chosen_answer);
+    json_decref(row->rejected_answer);
     weft_free(row->json);
     memset(row, 0, sizeof *row);
 }

@@ -471,6 +471,66 @@ static void test_dataset_parse_needs(void)
         "'label'");
 }
 
+/* What a pair says of itself beside its texts. */
+static void test_dataset_row_margin(void)
+{
+    static const struct weft_dataset_keys pair = {.need = WEFT_NEED_PAIR};
+    struct weft_dataset *d = parse(
+        "{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"r\", "
+        "\"margin\": -0.5}\n"
+        "{\"prompt\": \"p\", \"chosen\": [{\"role\": \"user\", "
+        "\"content\": \"p\"}, {\"role\": \"assistant\", \"content\": "
+        "\"c\", \"thinking\": \"t\"}], \"rejected\": \"r\", "
+        "\"score_chosen\": 8, \"score_rejected\": 2.5}\n",
+        &pair);
+    struct weft_row row = row_of(d, 0);
+    CHECK(row.has_margin && !row.has_scores && row.margin == -0.5);
+    CHECK(!row.chosen_answer && !row.rejected_answer);
+    weft_row_release(&row);
+    row = row_of(d, 1);
+    CHECK(!row.has_margin && row.has_scores);
+    CHECK(row.score[0] == 8 && row.score[1] == 2.5);
+    check_same(row.chosen, "c");
+    CHECK_STR(
+        json_string_value(json_object_get(row.chosen_answer, "thinking")),
+        "t");
+    weft_row_release(&row);
+    weft_dataset_close(d);
+}
+
+/* KTO's rows, and pairs in their place. */
+static void test_dataset_row_examples(void)
+{
+    static const struct weft_dataset_keys keys = {.need = WEFT_NEED_PROMPT
+                                                        | WEFT_NEED_EXAMPLE};
+    struct weft_dataset *d = parse(
+        "{\"prompt\": \"p\", \"completion\": \"c\", \"label\": false}\n"
+        "{\"prompt\": \"p\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
+        &keys);
+    struct weft_row row = row_of(d, 0);
+    check_same(row.response, "c");
+    check_same(row.label, "false");
+    weft_row_release(&row);
+    row = row_of(d, 1);
+    check_same(row.chosen, "a");
+    check_same(row.rejected, "b");
+    weft_row_release(&row);
+    weft_dataset_close(d);
+    refused_for(WEFT_NEED_PROMPT | WEFT_NEED_EXAMPLE,
+                "{\"prompt\": \"p\", \"completion\": \"c\"}", WEFT_ENOTFOUND,
+                "d.jsonl:1: no label");
+    refused_for(WEFT_NEED_PROMPT | WEFT_NEED_EXAMPLE,
+                "{\"prompt\": \"p\", \"label\": true}", WEFT_ENOTFOUND,
+                "d.jsonl:1: no response");
+    refused_for(WEFT_NEED_PROMPT | WEFT_NEED_EXAMPLE,
+                "{\"prompt\": \"p\", \"chosen\": \"a\", \"label\": true}",
+                WEFT_ENOTFOUND, "no rejected answer");
+    refused_for(WEFT_NEED_PAIR,
+                "{\"prompt\": \"p\", \"chosen\": \"a\", \"rejected\": "
+                "\"b\", \"score_chosen\": [1]}",
+                WEFT_EFORMAT, "'score_chosen' must be a number");
+}
+
 /* ---- Files, size, order ----------------------------------------------- */
 
 static void test_dataset_open(void)
@@ -525,6 +585,8 @@ WEFT_TESTS("text/dataset", {"test_dataset_row_texts", test_dataset_row_texts},
            {"test_dataset_row_zeros", test_dataset_row_zeros},
            {"test_dataset_row_chat", test_dataset_row_chat},
            {"test_dataset_row_pairs", test_dataset_row_pairs},
+           {"test_dataset_row_margin", test_dataset_row_margin},
+           {"test_dataset_row_examples", test_dataset_row_examples},
            {"test_dataset_named_keys", test_dataset_named_keys},
            {"test_dataset_need_nothing", test_dataset_need_nothing},
            {"test_dataset_lines", test_dataset_lines},
