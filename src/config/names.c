@@ -101,9 +101,10 @@ const char *weft_config_meant(const struct weft_config_schema *schema,
 {
     struct weft_key_list list;
     weft_config_list(schema, &list);
-    const char *meant = ending_with(&list, name);
+    /* several keys may end alike: `beta` is that of RL first */
+    const char *meant = from_foreign(schema, &list, name);
     if (!meant)
-        meant = from_foreign(schema, &list, name);
+        meant = ending_with(&list, name);
     if (!meant)
         meant = nearest_spelling(&list, name);
     if (!meant)

@@ -363,15 +363,18 @@ static int fill_algorithm(struct reader *r)
     return rc;
 }
 
-static int fill(struct reader *r)
+/* Sets the keys that the algorithm knows, or the others. */
+static int fill_keys(struct reader *r, bool known)
 {
-    int rc = fill_algorithm(r);
+    int rc = 0;
     for (size_t k = 1; k < r->list.n && !rc; k++) {
         const struct weft_config_key *key = r->list.key[k];
         const struct weft_yaml *node = r->given[k];
+        if (weft_config_knows(r->c->algorithm, key) != known)
+            continue;
         if (node && weft_yaml_is_null(node))
             node = r->given[k] = NULL;
-        if (node && !weft_config_knows(r->c->algorithm, key))
+        if (node && !known)
             rc = weft_yaml_err(node, r->err, WEFT_EINVAL,
                                "'%s' is not a key of algorithm %s", key->name,
                                weft_config_algorithm(r->c));
@@ -380,6 +383,16 @@ static int fill(struct reader *r)
                       : set_standard(r, key, r->c);
     }
     return rc;
+}
+
+/* Keys of several algorithms may have one field: that of the algorithm's own
+ * key comes last. */
+static int fill(struct reader *r)
+{
+    int rc = fill_algorithm(r);
+    if (!rc)
+        rc = fill_keys(r, false);
+    return rc ? rc : fill_keys(r, true);
 }
 
 static bool is_given(const struct reader *r, const char *name)
@@ -516,15 +529,20 @@ int weft_config_read(const char *path, int n_override,
     return rc;
 }
 
+/* Keys of several algorithms may have one field, which is freed once. */
 static void release(const struct weft_config_key *key, void *base)
 {
     char **at = (char **) ((char *) base + key->offset);
-    if (key->type == WEFT_KEY_LIST)
-        for (size_t i = 0; i < WEFT_MAX_ARGV; i++)
-            weft_free(at[i]);
-    else if (key->type == WEFT_KEY_STRING || key->type == WEFT_KEY_WORD
-             || key->type == WEFT_KEY_PATH || key->type == WEFT_KEY_PATH_CWD)
-        weft_free(*at);
+    size_t n = key->type == WEFT_KEY_LIST ? WEFT_MAX_ARGV
+             : key->type == WEFT_KEY_STRING || key->type == WEFT_KEY_WORD
+                       || key->type == WEFT_KEY_PATH
+                       || key->type == WEFT_KEY_PATH_CWD
+                 ? 1
+                 : 0;
+    for (size_t i = 0; i < n; i++) {
+        weft_free(at[i]);
+        at[i] = NULL;
+    }
 }
 
 void weft_config_release(struct weft_config *config)
