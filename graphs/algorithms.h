@@ -14,7 +14,7 @@
 
 /* What a configuration asks of its algorithm's graph. */
 struct weft_flow_needs {
-    bool reference;    /* a KL penalty to a reference ... */
+    bool reference;    /* a reference, to which a KL is penalised ... */
     bool kl_in_loss;   /* ... in the loss, not in the reward */
     int32_t n_rewards; /* reward models, and their numbers in the
                           configuration's list of rewards */
@@ -48,13 +48,23 @@ struct weft_settings {
     int32_t kl_horizon;
 };
 
+/* What a row of the data becomes. */
+enum weft_rows {
+    WEFT_ROWS_PROMPT,   /* a prompt that is to be answered */
+    WEFT_ROWS_RESPONSE, /* a prompt and its response */
+    WEFT_ROWS_PAIR,     /* two samples: the chosen response, the rejected */
+    WEFT_ROWS_LABELLED  /* a prompt and a response that is desirable or not;
+                           two from a pair */
+};
+
 struct weft_algorithm {
     struct weft_config_algorithm config; /* name, keys, defaults, checks */
     void (*flow)(const struct weft_flow_needs *needs,
                  struct weft_dataflow *out);
     enum weft_advantage_rule advantage;
     enum weft_group_advantage group; /* of BY_GROUPS */
-    enum weft_loss loss;             /* of role 0 */
+    enum weft_rows rows;
+    enum weft_loss loss; /* of role 0 */
     enum weft_policy_kind policy;
     /* Sets what differs from one pass over all samples in one mini-batch, with
      * `loss`; NULL: nothing. */
@@ -63,18 +73,21 @@ struct weft_algorithm {
 };
 
 /* A new algorithm is a line here; the first is the configuration's default. */
-#define WEFT_ALGORITHMS(A)   \
-    A(ppo)                   \
-    A(sft)                   \
-    A(grpo)                  \
-    A(dr_grpo)               \
-    A(rloo)                  \
-    A(reinforce_pp)          \
-    A(reinforce_pp_baseline) \
-    A(gspo)                  \
+#define WEFT_ALGORITHMS(A)                                                   \
+    A(ppo)                                                                   \
+    A(sft)                                                                   \
+    A(dpo)                                                                   \
+    A(kto)                                                                   \
+    A(reward_model)                                                          \
+    A(grpo)                                                                  \
+    A(dr_grpo)                                                               \
+    A(rloo)                                                                  \
+    A(reinforce_pp)                                                          \
+    A(reinforce_pp_baseline)                                                 \
+    A(gspo)                                                                  \
     A(cispo)
 
-#define WEFT_ALGORITHM_DECLARE(name) \
+#define WEFT_ALGORITHM_DECLARE(name)                                         \
     extern const struct weft_algorithm weft_##name;
 WEFT_ALGORITHMS(WEFT_ALGORITHM_DECLARE)
 

@@ -230,6 +230,7 @@ struct weft_g_train {
     struct weft_k_adamw adamw;
     float grad_clip;
     int32_t micro_batch_rows; /* used if the plan sets no number of them */
+    int32_t unit; /* samples that stay together, like a pair's two; 0: 1 */
     int32_t call;
     int32_t chain;
     int priority;

@@ -14,7 +14,8 @@
 enum weft_role_slot {
     WEFT_SLOT_ACTOR,
     WEFT_SLOT_CRITIC,
-    WEFT_SLOT_REFERENCE
+    WEFT_SLOT_REFERENCE,
+    WEFT_SLOT_SCORE = WEFT_SLOT_ACTOR /* a reward model that is trained */
 };
 
 /* weft_flow_role() of a role that has these settings. */
@@ -24,12 +25,15 @@ int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
 extern const struct weft_config_table
     weft_actor_keys,     /* model.actor, actor.* */
     weft_critic_keys,    /* model.critic, critic.* */
+    weft_score_keys,     /* model.reward_model, reward_model.* */
     weft_reference_keys, /* model.reference* */
     weft_policy_keys,    /* rollout.*, ppo.* of all that generate */
     weft_value_keys,     /* of what learns values, and is fused */
     weft_token_keys,     /* of rewards per token */
     weft_batch_keys,     /* of steps on batches of the data */
-    weft_response_keys;  /* of responses in the data */
+    weft_response_keys,  /* of responses in the data */
+    weft_pair_keys,      /* of chosen and rejected responses */
+    weft_label_keys;     /* data.label_key */
 
 /* Those of an algorithm that generates and has no critic. */
 extern const struct weft_config_table *const weft_policy_tables[];

@@ -61,8 +61,6 @@ static const struct weft_config_key keys[] = {
               1e6, KEY_NUM, "off the score of a cut response"),
     KEY_FLOAT("ppo.reward_clip", policy.reward_clip, "0", 0, 1e6, KEY_NUM,
               "clips the score to +-this; 0: off"),
-    KEY_STRING("data.label_key", data.label_key, NULL, KEY_NUM,
-               "key of the label for rules; else found"),
     KEY_INT("train.mini_batches_ahead", train.mini_batches_ahead, "16", 0,
             WEFT_LOTS - 1, 0,
             "submitted and not ended; 0: all (a task's record has 4 kB)"),
@@ -85,7 +83,6 @@ static const struct weft_config_alias aliases[] = {
                         "|num_prompts|n_prompts|"},
     {"rollout.stop", "|stop_sequences|stop_token|stop_strings|"},
     {"rollout.slots", "|max_num_seqs|"},
-    {"data.label_key", "|ground_truth_key|answer_key|"},
     {"ppo.mini_batches", "|ppo_mini_batch_size|num_mini_batches"
                          "|mini_batch_size|minibatch_size|"},
     {"ppo.epochs", "|num_ppo_epochs|ppo_epochs|num_iterations|max_epochs|"},
@@ -200,7 +197,8 @@ static const struct weft_config_key token_keys[] = {
 const struct weft_config_table weft_token_keys = {.keys = token_keys};
 
 const struct weft_config_table *const weft_policy_tables[] = {
-    &weft_actor_keys, &weft_reference_keys, &weft_policy_keys, NULL};
+    &weft_actor_keys, &weft_reference_keys, &weft_policy_keys,
+    &weft_label_keys, NULL};
 
 static int check_group(const struct weft_config *c, struct weft_err *err)
 {

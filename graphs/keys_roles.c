@@ -5,9 +5,9 @@
 
 /* Default learning rates are verl's. AdamW's settings are PyTorch's, except
  * for weight decay, which is 0 as in TRL. */
-#define OPTIMIZER(who, slot, lr_standard)                                    \
+#define OPTIMIZER(who, slot, lr_standard, whose)                             \
     KEY_FLOAT(who ".lr", role[slot].optim.lr, lr_standard, 0, 10, KEY_NUM,   \
-              "learning rate at its highest (verl's)"),                      \
+              "learning rate at its highest (" whose "'s)"),                 \
         KEY_ENUM(who ".schedule", role[slot].optim.schedule, "constant",     \
                  WEFT_LR_CONSTANT, "constant|linear|cosine", KEY_NUM,        \
                  "learning rate after the warm-up"),                         \
@@ -31,7 +31,7 @@
 static const struct weft_config_key actor[] = {
     KEY_PATH("model.actor", role[WEFT_SLOT_ACTOR].folder, KEY_NUM | KEY_REQ,
              "folder of the language model to train"),
-    OPTIMIZER("actor", WEFT_SLOT_ACTOR, "1e-6"), KEY_END};
+    OPTIMIZER("actor", WEFT_SLOT_ACTOR, "1e-6", "verl"), KEY_END};
 
 static const struct weft_config_alias actor_aliases[] = {
     {"actor.lr", "|learning_rate|actor_learning_rate|"},
@@ -55,7 +55,7 @@ const struct weft_config_table weft_actor_keys = {.keys = actor,
 static const struct weft_config_key critic[] = {
     KEY_PATH("model.critic", role[WEFT_SLOT_CRITIC].folder, KEY_NUM | KEY_REQ,
              "folder with a scalar head, or a language model's trunk"),
-    OPTIMIZER("critic", WEFT_SLOT_CRITIC, "1e-5"), KEY_END};
+    OPTIMIZER("critic", WEFT_SLOT_CRITIC, "1e-5", "verl"), KEY_END};
 
 static const struct weft_config_alias critic_aliases[] = {
     {"critic.lr", "|critic_learning_rate|value_learning_rate|"},
@@ -65,6 +65,20 @@ static const struct weft_config_alias critic_aliases[] = {
 
 const struct weft_config_table weft_critic_keys = {.keys = critic,
                                                    .aliases = critic_aliases};
+
+/* ---- A reward model ------------------------------------------------------ */
+
+static const struct weft_config_key score[] = {
+    KEY_PATH("model.reward_model", role[WEFT_SLOT_SCORE].folder,
+             KEY_NUM | KEY_REQ,
+             "folder with a scalar head, or a language model's trunk"),
+    OPTIMIZER("reward_model", WEFT_SLOT_SCORE, "9e-6", "OpenRLHF"), KEY_END};
+
+static const struct weft_config_alias score_aliases[] = {
+    {"model.reward_model", "|reward_pretrain|"}, {NULL, NULL}};
+
+const struct weft_config_table weft_score_keys = {.keys = score,
+                                                  .aliases = score_aliases};
 
 /* ---- The reference ------------------------------------------------------ */
 

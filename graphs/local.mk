@@ -3,6 +3,8 @@ graphs_sources = \
 	%D%/algorithms.c %D%/algorithms.h \
 	%D%/cispo.c \
 	%D%/copies.c %D%/copies.h \
+	%D%/deal.c %D%/deal.h \
+	%D%/dpo.c \
 	%D%/dr_grpo.c \
 	%D%/gather.c %D%/gather.h \
 	%D%/generate.c \
@@ -12,16 +14,19 @@ graphs_sources = \
 	%D%/infer.c \
 	%D%/keys.h %D%/keys_data.c %D%/keys_policy.c %D%/keys_roles.c \
 	%D%/keys_values.c \
+	%D%/kto.c \
 	%D%/layout.c %D%/layout.h \
 	%D%/memory.c \
 	%D%/model.c \
 	%D%/offload.c \
 	%D%/policy.c %D%/policy.h \
+	%D%/preference.h \
 	%D%/ppo.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \
 	%D%/reinforce_pp.c \
 	%D%/reinforce_pp_baseline.c \
+	%D%/reward_model.c \
 	%D%/rloo.c \
 	%D%/settings.c \
 	%D%/sft.c \

@@ -5,6 +5,12 @@
 
 #include "base/alloc.h"
 
+static enum weft_pack_targets targets_of(const struct weft_g_train *t)
+{
+    return t->loss.loss == WEFT_LOSS_BRADLEY_TERRY ? WEFT_TARGETS_LAST
+                                                   : WEFT_TARGETS_RESPONSE;
+}
+
 int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
                        int32_t dp, int32_t group, int32_t number, int32_t n,
                        const int32_t *index,
@@ -46,7 +52,8 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
     for (int32_t i = 0; i < n; i++) {
         const struct weft_pack_sample *s = &sample[index[i]];
         out->pass.n_rows += s->n_total;
-        out->pass.n_targets += s->n_total - s->n_prompt;
+        out->pass.n_targets += weft_pack_n_targets(targets_of(t), s->n_prompt,
+                                                   s->n_total);
     }
     weft_batch_layout((int32_t) out->pass.n_rows, n, out->pass.n_targets,
                       true, &layout);
@@ -104,6 +111,8 @@ static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
         struct weft_tile **tile[] = {&here[i].rollout, &here[i].advantage,
                                      &here[i].value, &here[i].ref};
         here[i] = sample[f->index[i]];
+        here[i].skips_pad = pass->shape->score_skips_pad;
+        here[i].pad = pass->shape->score_pad;
         for (size_t k = 0; k < WEFT_COUNT(tile); k++)
             *tile[k] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
                                       *tile[k], place);
@@ -112,7 +121,7 @@ static void pack(const struct weft_g_train *t, struct weft_g_flight *f,
                            f->batch_bytes, place);
     struct weft_where where = weft_g_where_at(pass, &first->member[0]);
     weft_insert_pack(
-        pass->seq, &where, WEFT_TARGETS_RESPONSE, true, f->n, here,
+        pass->seq, &where, targets_of(t), true, f->n, here,
         weft_g_copy_at(t->copies, pass->seq, &pass->where, t->moments, place),
         f->batch);
     weft_free(here);
@@ -207,7 +216,11 @@ static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
     f->stats = weft_g_temp(pass, "statistics", WEFT_MEM_SAMPLES, -1, bytes,
                            stage->place[0]);
     weft_g_value_rows(pass, stage, "gradient of activation", &f->dx[s]);
-    weft_g_stage_loss(pass, stage, fwd, bwd, &t->loss, batch, &f->out[s],
+    struct weft_g_value kl = {{NULL}, {false}};
+    for (int32_t p = 0; p < stage->n_places; p++)
+        kl.at[p] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
+                                  t->loss.kto_kl, stage->place[p]);
+    weft_g_stage_loss(pass, stage, fwd, bwd, &t->loss, &kl, batch, &f->out[s],
                       &f->dx[s], grad, f->stats);
     weft_g_value_release(&f->out[s]);
 }

@@ -17,13 +17,11 @@ static void settings(const struct weft_config *c, struct weft_settings *out)
     out->warmup = c->policy.warmup;
 }
 
-static const struct weft_config_table *const tables[] = {&weft_actor_keys,
-                                                         &weft_critic_keys,
-                                                         &weft_reference_keys,
-                                                         &weft_policy_keys,
-                                                         &weft_value_keys,
-                                                         &weft_token_keys,
-                                                         NULL};
+static const struct weft_config_table *const tables[] = {
+    &weft_actor_keys,     &weft_critic_keys,
+    &weft_reference_keys, &weft_policy_keys,
+    &weft_label_keys,     &weft_value_keys,
+    &weft_token_keys,     NULL};
 
 const struct weft_algorithm weft_ppo = {
     .config =

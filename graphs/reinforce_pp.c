@@ -3,7 +3,7 @@
 
 static const struct weft_config_table *const tables[] = {
     &weft_actor_keys, &weft_reference_keys, &weft_policy_keys,
-    &weft_token_keys, NULL};
+    &weft_label_keys, &weft_token_keys,     NULL};
 
 const struct weft_algorithm weft_reinforce_pp = {
     .config =

@@ -31,5 +31,6 @@ const struct weft_algorithm weft_sft = {
             .defaults = defaults,
         },
     .flow = flow,
+    .rows = WEFT_ROWS_RESPONSE,
     .loss = WEFT_LOSS_SFT,
 };

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "graphs/deal.h"
 #include "graphs/pipeline.h"
 #include "graphs/update.h"
-#include "plan/deal.h"
 
 enum { MAX_ROOTS = 16 };
 
@@ -52,8 +52,7 @@ struct weft_g_step {
     const struct weft_g_train *t;
     const struct weft_g_model *m;
     const struct weft_pack_sample *sample;
-    int32_t *order, *group_first; /* samples sorted by gradient group */
-    double *cost;
+    struct weft_g_deal deal; /* samples to gradient groups */
     struct replica *replica; /* (dp) */
     struct weft_g_update *update;
     int32_t n_flights;
@@ -65,56 +64,16 @@ struct weft_g_step {
     struct weft_err *err;
 };
 
-/* ---- Dealing ----------------------------------------------------------- */
-
-/* Sorts samples by gradient group, and by index inside a group. */
-static int deal(struct weft_g_step *b, int32_t n)
-{
-    const struct weft_shape *shape = &b->m->shape;
-    int32_t n_groups = b->t->grads->n_groups;
-    int32_t *group = weft_alloc((size_t) n, sizeof *group);
-    if (!group)
-        return weft_err_nomem(b->err, "a mini-batch", (size_t) n * 4);
-    for (int32_t i = 0; i < n; i++)
-        b->cost[i] = weft_plan_sample_cost(shape, b->sample[i].n_total);
-    int rc = weft_plan_deal(n, b->cost, n_groups, group, b->err);
-    int32_t at = 0;
-    for (int32_t g = 0; g < n_groups && !rc; g++) {
-        b->group_first[g] = at;
-        for (int32_t i = 0; i < n; i++)
-            if (group[i] == g)
-                b->order[at++] = i;
-    }
-    b->group_first[n_groups] = at;
-    weft_free(group);
-    return rc;
-}
-
-/* Cuts a group's samples into micro-batches; first_out (n + 1). */
-static int32_t cut(const struct weft_g_step *b, const int32_t *index,
-                   int32_t n, double *cost, int32_t *rows, int32_t *first_out)
-{
-    int32_t parts = b->m->home.plan.micro_batches;
-    for (int32_t i = 0; i < n; i++) {
-        cost[i] = b->cost[index[i]];
-        rows[i] = b->sample[index[i]].n_total;
-    }
-    return n == 0 ? 0
-         : parts > 0
-             ? weft_plan_split_cost(n, cost, parts, first_out)
-             : weft_plan_split(n, rows, b->t->micro_batch_rows, first_out);
-}
-
-static int replica_flights(struct weft_g_step *b, int32_t d, double *cost,
-                           int32_t *rows, int32_t *first)
+static int replica_flights(struct weft_g_step *b, int32_t d, int32_t *first)
 {
     struct replica *r = &b->replica[d];
     int rc = 0;
     for (int32_t k = 0; k < r->leaves.n && !rc; k++) {
         int32_t g = r->leaves.first + k, n;
-        const int32_t *index = b->order + b->group_first[g];
-        n = b->group_first[g + 1] - b->group_first[g];
-        int32_t parts = cut(b, index, n, cost, rows, first);
+        const int32_t *index = weft_g_deal_group(&b->deal, g, &n);
+        int32_t parts = weft_g_deal_cut(&b->deal, g,
+                                        b->m->home.plan.micro_batches,
+                                        b->t->micro_batch_rows, first);
         for (int32_t i = 0; i < parts && !rc; i++) {
             rc = weft_g_flight_init(b->t, b->seq, d, g, b->n_flights++,
                                     first[i + 1] - first[i], index + first[i],
@@ -127,7 +86,7 @@ static int replica_flights(struct weft_g_step *b, int32_t d, double *cost,
 }
 
 static int replica_init(struct weft_g_step *b, int32_t d, int32_t n_samples,
-                        double *cost, int32_t *rows, int32_t *first)
+                        int32_t *first)
 {
     struct replica *r = &b->replica[d];
     const struct weft_g_grads *grads = b->t->grads;
@@ -139,7 +98,7 @@ static int replica_init(struct weft_g_step *b, int32_t d, int32_t n_samples,
     if (!r->flight || !r->leaf_end || !r->worker)
         return weft_err_nomem(b->err, "a mini-batch",
                               (size_t) n_samples * sizeof *r->flight);
-    int rc = replica_flights(b, d, cost, rows, first);
+    int rc = replica_flights(b, d, first);
     for (int32_t s = 0; s < pp && !rc; s++) {
         struct worker *w = &r->worker[s];
         w->done = weft_alloc(2 * (size_t) r->n + 1, sizeof *w->done);
@@ -427,30 +386,22 @@ static int submit_1f1b(struct weft_g_step *b)
 
 static int init(struct weft_g_step *b, int32_t n)
 {
-    size_t groups = (size_t) b->t->grads->n_groups, count = (size_t) n;
-    size_t dp = (size_t) b->t->grads->dp;
-    int32_t *rows = weft_alloc(count, sizeof *rows);
+    size_t count = (size_t) n, dp = (size_t) b->t->grads->dp;
     int32_t *first = weft_alloc(count + 1, sizeof *first);
-    double *cost = weft_alloc(count, sizeof *cost);
     int rc = 0;
-    b->order = weft_alloc(count, sizeof *b->order);
-    b->group_first = weft_alloc(groups + 1, sizeof *b->group_first);
-    b->cost = weft_alloc(count, sizeof *b->cost);
     b->replica = weft_alloc(dp, sizeof *b->replica);
-    if (!rows || !first || !cost || !b->order || !b->group_first || !b->cost
-        || !b->replica)
+    if (!first || !b->replica)
         rc = weft_err_nomem(b->err, "a mini-batch", count * 8);
     if (!rc)
-        rc = deal(b, n);
+        rc = weft_g_deal_init(&b->m->shape, b->t->grads->n_groups, b->t->unit,
+                              n, b->sample, &b->deal, b->err);
     for (size_t d = 0; d < dp && !rc; d++) {
-        rc = replica_init(b, (int32_t) d, n, cost, rows, first);
+        rc = replica_init(b, (int32_t) d, n, first);
         b->left += 2 * b->m->home.plan.pp * b->replica[d].n;
     }
     if (!rc)
         rc = weft_g_update_create(b->t, b->seq, &b->update, b->err);
-    weft_free(rows);
     weft_free(first);
-    weft_free(cost);
     return rc;
 }
 
@@ -471,9 +422,7 @@ static void step_free(struct weft_g_step *b)
     }
     weft_g_update_free(b->update);
     weft_tile_release(b->norm);
-    weft_free(b->order);
-    weft_free(b->group_first);
-    weft_free(b->cost);
+    weft_g_deal_release(&b->deal);
     weft_free(b->replica);
     weft_free(b);
 }
@@ -525,7 +474,7 @@ double weft_g_step_cost(const struct weft_g_step *step, int32_t dp,
     const struct weft_g_flight *f = &step->replica[dp].flight[micro_batch];
     double cost = 0;
     for (int32_t i = 0; i < f->n; i++)
-        cost += step->cost[f->index[i]];
+        cost += step->deal.cost[f->index[i]];
     *n_rows_out = f->pass.n_rows;
     return cost;
 }

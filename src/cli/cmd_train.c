@@ -10,6 +10,7 @@
 #include "record/metrics.h"
 #include "record/progress.h"
 #include "record/report.h"
+#include "run/plan_needs.h"
 #include "run/run_config.h"
 #include "run/trace.h"
 #include "cli/cli.h"
@@ -79,6 +80,25 @@ static const char *program(void)
     return from_here(path);
 }
 
+/* What tells best whether the run has learned, and its name; NULL: nothing. */
+static const double *learned(const struct weft_metrics_table *table,
+                             const char **name_out)
+{
+    static const struct {
+        const char *name, *tag;
+    } tags[] = {{"score", "critic/score/mean"},
+                {"accuracy", "rewards/accuracies"},
+                {"accuracy", "accuracy"},
+                {"loss", "train/loss"}};
+    for (size_t i = 0; i < WEFT_COUNT(tags); i++) {
+        const double *column = weft_metrics_column(table, tags[i].tag);
+        *name_out = tags[i].name;
+        if (column)
+            return column;
+    }
+    return NULL;
+}
+
 static int summary(const struct weft_config *config, double seconds,
                    struct weft_err *err)
 {
@@ -86,17 +106,16 @@ static int summary(const struct weft_config *config, double seconds,
     char path[4096], took[24];
     struct weft_metrics_table table;
     bool ppo = weft_config_generates(config);
-    const char *tag = ppo ? "critic/score/mean" : "train/loss";
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
     int rc = weft_metrics_read(path, &table, err);
     if (rc)
         return rc;
-    const double *column = weft_metrics_column(&table, tag);
+    const char *name;
+    const double *column = learned(&table, &name);
     if (column && table.n_rows > 0) {
         double before = column[0], after = last_mean(column, table.n_rows);
-        printf("%s   %.3f before, %.3f after %lld iterations (%s)\n",
-               ppo ? "score" : "loss ", before, after,
-               (long long) table.iteration[table.n_rows - 1],
+        printf("%-7s %.3f before, %.3f after %lld iterations (%s)\n", name,
+               before, after, (long long) table.iteration[table.n_rows - 1],
                weft_progress_duration(seconds, took));
     }
     weft_metrics_table_clear(&table);
@@ -108,10 +127,14 @@ static int summary(const struct weft_config *config, double seconds,
     if (ppo && config->samples_kept != 0)
         printf("samples tail -n 3 \"$(ls %s/samples/*.jsonl | tail -n 1)\"\n",
                run);
-    printf("model   %s generate "
-           "\"$(ls -d %s/checkpoints/*/actor | tail -n 1)\" "
-           "--data %s --limit 3\n",
-           program(), run, from_here(config->data.path));
+    struct weft_dataflow flow;
+    if (weft_run_flow(config, &flow, NULL) == 0) {
+        const struct weft_role *role = &flow.role[0];
+        printf("model   %s %s \"$(ls -d %s/checkpoints/*/%s | tail -n 1)\" "
+               "--data %s --limit 3\n",
+               program(), role->scalar ? "score" : "generate", run,
+               role->name, from_here(config->data.path));
+    }
     if (config->trace) {
         printf("trace   open %s/trace/trace.json in ui.perfetto.dev\n", run);
         if (weft_trace_has_paje(run))

@@ -20,6 +20,9 @@
 struct weft_config_algorithm;
 struct weft_config_schema;
 
+/* Where reward models learn a pair's margin from. */
+enum weft_margin { WEFT_MARGIN_ROW, WEFT_MARGIN_SCORES, WEFT_MARGIN_NONE };
+
 enum weft_lr_schedule { WEFT_LR_CONSTANT, WEFT_LR_LINEAR, WEFT_LR_COSINE };
 
 enum weft_loss_agg {
@@ -116,6 +119,7 @@ struct weft_config {
     struct {
         char *path;
         char *prompt_key, *response_key, *label_key; /* NULL: detected */
+        char *chosen_key, *rejected_key;             /* the same */
         char *template; /* "auto" (default), "none", or what
                            weft_chat_open() takes */
         char *date;     /* YYYY-MM-DD, for templates that write one */
@@ -165,6 +169,18 @@ struct weft_config {
         float reward_clip;               /* 0 off */
         int32_t warmup; /* iterations that do not train role 0; 0 */
     } policy;
+
+    /* Learning from preferences. Enumerations are those of the kernels. */
+    struct {
+        int32_t loss;                 /* sigmoid, robust, hinge, ipo */
+        float beta;                   /* 0.1 */
+        float label_smoothing;        /* 0 */
+        bool reference_free;          /* false */
+        int32_t length_normalised;    /* -1: as is usual for the loss; 0, 1 */
+        float desirable, undesirable; /* weights of KTO's responses, 1 */
+        enum weft_margin margin;      /* row */
+        float center;                 /* 0: off */
+    } preference;
 
     struct {
         int32_t batch;              /* samples per step, 32 */

@@ -39,11 +39,13 @@ struct weft_role {
 /* What a field of a sample holds. */
 enum weft_field_type {
     WEFT_FIELD_ROLLOUT,   /* tokens, and log-probs of those generated */
+    WEFT_FIELD_MISMATCH,  /* tokens: the prompt with another's response */
     WEFT_FIELD_LOGP,      /* f32 per response token */
     WEFT_FIELD_VALUE,     /* f32 per response token */
     WEFT_FIELD_SCORE,     /* one f32: a reward model's */
     WEFT_FIELD_ANSWER,    /* one f64: rewards from outside of the graph */
     WEFT_FIELD_ADVANTAGE, /* struct weft_advantage */
+    WEFT_FIELD_KL,        /* one f64 of all samples */
     WEFT_N_FIELD_TYPES
 };
 

@@ -185,9 +185,19 @@ static void add_curves(struct page *p)
     weft_string_add(&p->out, "<h2>Learning</h2>\n<div class=\"charts\">\n");
     CHART("Score", "mean, band: least to most",
           BAND("score", "critic/score"));
-    CHART("Loss", "nats per token", LINE("loss", "train/loss"));
+    CHART("Loss", NULL, LINE("loss", "train/loss"));
+    CHART("Accuracy", "share of pairs that are put in order",
+          LINE("accuracy", "rewards/accuracies"),
+          LINE("accuracy", "accuracy"));
+    CHART("Rewards", "means of chosen and rejected responses",
+          LINE("chosen", "rewards/chosen"),
+          LINE("rejected", "rewards/rejected"));
+    CHART("Log-probs of responses", "nats", LINE("chosen", "logps/chosen"),
+          LINE("rejected", "logps/rejected"));
     CHART("KL to the reference", "nats per token",
           LINE("KL", "actor/reward_kl_penalty"), LINE("KL", "actor/kl_loss"));
+    CHART("KL of mismatched responses", "nats per response",
+          LINE("KL", "kl"));
     CHART("KL coefficient", NULL,
           LINE("coefficient", "actor/reward_kl_penalty_coeff"));
     CHART("Entropy", "nats per token", LINE("entropy", "actor/entropy"),

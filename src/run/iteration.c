@@ -33,6 +33,14 @@ struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
     return f < 0 ? NULL : p->extra[sample].home[f];
 }
 
+const struct weft_sample *weft_iteration_read_by(
+    const struct weft_iteration *p, int32_t call, int32_t index)
+{
+    uint32_t other = weft_flow_bit(p->field[WEFT_FIELD_MISMATCH]);
+    return p->t->flow.call[call].reads & other ? &p->other[index]
+                                               : &p->sample[index];
+}
+
 float weft_iteration_inv_temperature(const struct weft_config *c)
 {
     return c->rollout.temperature > 0 ? 1 / c->rollout.temperature : 1;
@@ -225,9 +233,8 @@ static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
     return 0;
 }
 
-/* The call that writes a type of field. */
-static int32_t writer_of(const struct weft_iteration *p,
-                         enum weft_field_type type)
+int32_t weft_iteration_writer(const struct weft_iteration *p,
+                              enum weft_field_type type)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     uint32_t set = weft_flow_bit(p->field[type]);
@@ -241,11 +248,12 @@ static int advantages(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
-    struct weft_where where = {.device = -1,
-                               .call = writer_of(p, WEFT_FIELD_ADVANTAGE),
-                               .iteration = p->iteration,
-                               .micro_batch = -1,
-                               .layer = -1};
+    struct weft_where where = {
+        .device = -1,
+        .call = weft_iteration_writer(p, WEFT_FIELD_ADVANTAGE),
+        .iteration = p->iteration,
+        .micro_batch = -1,
+        .layer = -1};
     const struct weft_settings *set = &t->settings;
     struct weft_gae_args args = set->reward;
     args.iteration = p->iteration;
@@ -297,10 +305,12 @@ static void iteration_free(struct weft_iteration *p)
     weft_g_copies_free(p->copies);
     weft_iteration_calls_release(p);
     weft_tile_release(p->moments);
+    weft_tile_release(p->kl);
     weft_iteration_texts_release(p);
     for (int32_t r = 0; r < WEFT_MAX_ROLES; r++)
         weft_iteration_update_release(&p->update[r]);
     weft_free(p->sample);
+    weft_free(p->other);
     weft_free(p->extra);
     weft_free(p->prompt);
     weft_free(p->advantage);
@@ -388,6 +398,8 @@ static int submit(struct weft_iteration *p)
     int rc = weft_iteration_retokenise(p);
     if (!rc && p->field[WEFT_FIELD_ADVANTAGE] >= 0)
         rc = advantages(p);
+    if (!rc && p->field[WEFT_FIELD_KL] >= 0)
+        rc = weft_iteration_kl(p);
     /* An error here happens on rank 0 alone, which continues until all ranks
      * agree on it. */
     bool first = weft_world_rank() == 0 || p->t->recorded;

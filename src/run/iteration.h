@@ -56,12 +56,14 @@ struct weft_iteration_update {
 struct weft_iteration {
     struct weft_trainer *t;
     int32_t iteration, n;
-    int32_t field[WEFT_N_FIELD_TYPES];   /* the graph's first of a type; -1 */
-    struct weft_sample *sample;          /* (n) */
-    struct weft_iteration_sample *extra; /* (n) */
+    int32_t field[WEFT_N_FIELD_TYPES]; /* the graph's first of a type; -1 */
+    struct weft_sample *sample;        /* (n) */
+    struct weft_sample *other; /* (n) with others' responses; NULL: none */
+    struct weft_iteration_sample *extra;   /* (n) */
     const struct weft_run_prompt **prompt; /* (n) */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
+    struct weft_tile *kl;         /* KTO's */
     struct weft_tile **advantage; /* (n) in index order */
     struct weft_iteration_update
         update[WEFT_MAX_ROLES];       /* of trained roles */
@@ -89,8 +91,19 @@ struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
 
 float weft_iteration_inv_temperature(const struct weft_config *config);
 
+/* The sample that a call reads: of the prompt's own response, or of
+ * another's. */
+const struct weft_sample *weft_iteration_read_by(
+    const struct weft_iteration *p, int32_t call, int32_t index);
+/* The first call that writes a type of field; 0: none. */
+int32_t weft_iteration_writer(const struct weft_iteration *p,
+                              enum weft_field_type type);
+
 /* Makes the iteration's samples from rows of the data. */
 int weft_iteration_data(struct weft_iteration *p);
+
+/* Submits the estimate of the KL from responses to other prompts. */
+int weft_iteration_kl(struct weft_iteration *p);
 
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
@@ -156,8 +169,9 @@ int weft_iteration_report(struct weft_iteration *p);
 int weft_iteration_report_data(struct weft_iteration *p);
 /* Sums of an update's statistics over samples, in the order of their indices:
  * of all its epochs, and of its first step alone. */
+enum { WEFT_MAX_STATS = 32 };
 struct weft_iteration_sums {
-    double all[WEFT_N_POLICY_STATS], first[WEFT_N_POLICY_STATS];
+    double all[WEFT_MAX_STATS], first[WEFT_MAX_STATS];
 };
 int weft_iteration_sum_update(const struct weft_iteration *p,
                               const struct weft_iteration_update *u,

@@ -1,87 +1,143 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples that come from rows of the data, and metrics of learning them. */
-#include <math.h>
+/* Samples that come from rows of the data. */
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/alloc.h"
 #include "run/iteration.h"
+#include "run/recorded.h"
 
-/* Sample i, whose tokens rank 0 writes. */
-static int fill(struct weft_iteration *p, int32_t i)
+/* The tile of a sample's tokens: those of one row's prompt, then those of a
+ * row's response. Rank 0 writes them. */
+static int tile_of(struct weft_iteration *p, const char *kind,
+                   const struct weft_sample *s,
+                   const struct weft_run_prompt *prompt,
+                   const struct weft_run_prompt *response,
+                   struct weft_tile **out)
 {
     struct weft_trainer *t = p->t;
+    struct weft_tile_id id = {"sample", kind, 0, -1, -1, 0};
+    size_t n_prompt = (size_t) s->n_prompt, n_total = (size_t) s->n_total;
+    int rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
+                              weft_rollout_bytes(s->n_total), out, p->err);
+    if (rc || t->recorded || !weft_tile_is_here(*out))
+        return rc;
+    struct weft_rollout *r = weft_tile_acquire(*out, WEFT_WRITE);
+    *r = (struct weft_rollout){s->n_total, s->n_prompt, s->n_total, 1};
+    int32_t *token = weft_rollout_token(r);
+    memcpy(token, prompt->token, n_prompt * sizeof *token);
+    memcpy(token + n_prompt, response->token + response->n_prompt,
+           (n_total - n_prompt) * sizeof *token);
+    weft_tile_unacquire(*out);
+    return 0;
+}
+
+static int fill(struct weft_iteration *p, int32_t i)
+{
     struct weft_sample *s = &p->sample[i];
     int32_t field = p->field[WEFT_FIELD_ROLLOUT];
     const struct weft_run_prompt *row = weft_trainer_draw(
-        t, (int64_t) p->iteration * p->n + i);
-    struct weft_tile_id id = {"sample", "text", 0, -1, -1, 0};
+        p->t, (int64_t) p->iteration * p->n + i);
     *s = (struct weft_sample){.prompt = i,
                               .n_prompt = row->n_prompt,
                               .n_total = row->n,
                               .limit = row->n,
                               .token = row->token,
                               .finished = true};
-    int rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
-                              weft_rollout_bytes(row->n), &s->rollout,
-                              p->err);
-    if (rc)
-        return rc;
     p->prompt[i] = row;
+    int rc = tile_of(p, "text", s, row, row, &s->rollout);
     p->extra[i].field[field] = p->extra[i].home[field] = s->rollout;
-    if (!t->recorded && weft_tile_is_here(s->rollout)) {
-        struct weft_rollout *r = weft_tile_acquire(s->rollout, WEFT_WRITE);
-        *r = (struct weft_rollout){row->n, row->n_prompt, row->n, 1};
-        memcpy(weft_rollout_token(r), row->token, (size_t) row->n * 4);
-        weft_tile_unacquire(s->rollout);
-    }
-    return 0;
+    return rc;
+}
+
+/* ---- Responses to other prompts ----------------------------------------- */
+
+/* Sample i's prompt with the response of the sample before it, as far as it
+ * fits. A recorded one is as long as can be. */
+static int fill_other(struct weft_iteration *p, int32_t i)
+{
+    const struct weft_trainer *t = p->t;
+    const struct weft_run_prompt *row = p->prompt[i];
+    const struct weft_run_prompt *before = p->prompt[(i + p->n - 1) % p->n];
+    struct weft_sample *s = &p->other[i];
+    int32_t field = p->field[WEFT_FIELD_MISMATCH];
+    int64_t n = (int64_t) row->n_prompt + before->n - before->n_prompt;
+    bool longest = t->recorded && !t->recorded->n_total;
+    *s = p->sample[i];
+    s->n_total = longest ? t->max_prompt
+                         : (int32_t) weft_min64(n, t->max_prompt);
+    int rc = tile_of(p, "mismatched text", s, row, before, &s->rollout);
+    p->extra[i].field[field] = p->extra[i].home[field] = s->rollout;
+    return rc;
+}
+
+static int fill_others(struct weft_iteration *p)
+{
+    int rc = 0;
+    p->other = weft_alloc((size_t) p->n, sizeof *p->other);
+    if (!p->other)
+        return weft_err_nomem(p->err, "samples",
+                              (size_t) p->n * sizeof *p->other);
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = fill_other(p, i);
+    return rc;
 }
 
 int weft_iteration_data(struct weft_iteration *p)
 {
     int rc = weft_iteration_calls_init(p);
-    for (int32_t i = 0; i < p->n && !rc; i++) {
+    for (int32_t i = 0; i < p->n && !rc; i++)
         rc = fill(p, i);
-        if (!rc)
-            rc = weft_iteration_calls_add(p, i);
-    }
+    if (!rc && p->field[WEFT_FIELD_MISMATCH] >= 0)
+        rc = fill_others(p);
+    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = weft_iteration_calls_add(p, i);
     return rc ? rc : weft_iteration_calls_end(p);
 }
 
-/* ---- Metrics ----------------------------------------------------------- */
-
-static void report_times(const struct weft_iteration *p, double rows)
+/* What a call on mismatched responses writes: that of a trained role, or of
+ * the reference. */
+static int32_t mismatched(const struct weft_iteration *p, bool trained)
 {
-    struct weft_metrics *m = p->t->metrics;
-    double dt = weft_clock_s() - p->start_s;
-    weft_metrics_set(m, "timing_s/step", dt);
-    weft_metrics_set(m, "perf/total_num_tokens", rows);
-    weft_metrics_set(m, "perf/time_per_step", dt);
-    weft_metrics_set(m, "perf/steps_per_s", 1 / dt);
-    weft_metrics_set(m, "perf/throughput",
-                     rows / dt / weft_rt_n_devices(p->t->rt));
+    const struct weft_dataflow *flow = &p->t->flow;
+    uint32_t other = weft_flow_bit(p->field[WEFT_FIELD_MISMATCH]);
+    for (int32_t i = 1; i < flow->n_calls; i++)
+        if (flow->call[i].reads & other
+            && flow->role[flow->call[i].role].trained == trained)
+            return weft_flow_field_of(flow, flow->call[i].writes,
+                                      WEFT_FIELD_LOGP);
+    return -1;
 }
 
-int weft_iteration_report_data(struct weft_iteration *p)
+int weft_iteration_kl(struct weft_iteration *p)
 {
-    struct weft_metrics *m = p->t->metrics;
-    const struct weft_iteration_update *u = &p->update[0];
-    struct weft_iteration_sums s;
-    int rc = weft_iteration_sum_update(p, u, &s);
-    if (rc)
-        return rc;
-    double n = 0, rows = 0;
-    for (int32_t i = 0; i < p->n; i++) {
-        n += p->sample[i].n_total - p->sample[i].n_prompt;
-        rows += p->sample[i].n_total;
+    struct weft_trainer *t = p->t;
+    size_t n = (size_t) p->n;
+    struct weft_where where = {
+        .device = -1,
+        .call = weft_iteration_writer(p, WEFT_FIELD_KL),
+        .iteration = p->iteration,
+        .micro_batch = -1,
+        .layer = -1};
+    struct weft_tile_id id = {"run", "KL", 0, -1, -1, 0};
+    int32_t policy = mismatched(p, true), ref = mismatched(p, false);
+    struct weft_tile **tile = weft_alloc(2 * n, sizeof *tile);
+    int32_t *n_tokens = weft_alloc(n, sizeof *n_tokens);
+    int rc = tile && n_tokens ? 0 : weft_err_nomem(p->err, "the KL", 24 * n);
+    if (!rc)
+        rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES,
+                                   sizeof(double), &p->kl, p->err);
+    for (int32_t i = 0; i < p->n && !rc; i++) {
+        struct weft_iteration_sample *x = &p->extra[i];
+        n_tokens[i] = p->other[i].n_total - p->other[i].n_prompt;
+        tile[i] = weft_g_copy_at(p->copies, t->seq, &where, x->field[policy],
+                                 0);
+        tile[p->n + i] = weft_g_copy_at(p->copies, t->seq, &where,
+                                        x->field[ref], 0);
     }
-    double nll = s.all[WEFT_STAT_PG_LOSS] / n;
-    weft_metrics_set(m, "train/loss", nll);
-    weft_metrics_set(m, "train/perplexity", exp(nll));
-    weft_metrics_set(m, "train/entropy", s.all[WEFT_STAT_ENTROPY] / n);
-    weft_metrics_set(m, "train/grad_norm", weft_iteration_mean_norm(u));
-    weft_metrics_set(m, "train/lr", u->lr);
-    weft_metrics_set(m, "train/n_tokens", n);
-    report_times(p, rows);
-    return 0;
+    if (!rc)
+        weft_insert_kto_kl(t->seq, &where, p->n, n_tokens, tile, tile + n,
+                           p->kl);
+    weft_free(tile);
+    weft_free(n_tokens);
+    return rc;
 }

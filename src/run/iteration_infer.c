@@ -16,6 +16,16 @@ static struct weft_where where_of(const struct weft_iteration *p,
                                .layer = -1};
 }
 
+/* The number of calls that have begun and not ended with a model. */
+static int32_t users(const struct weft_iteration *p,
+                     const struct weft_run_model *model)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < p->n_calls; k++)
+        n += p->call[k].begun && p->call[k].model == model;
+    return n;
+}
+
 static int add_call(struct weft_iteration *p, int32_t call)
 {
     struct weft_trainer *t = p->t;
@@ -26,7 +36,9 @@ static int add_call(struct weft_iteration *p, int32_t call)
         field++;
     int32_t input = weft_flow_field_of(&t->flow, f->reads,
                                        WEFT_FIELD_ROLLOUT);
-    bool text = input != p->field[WEFT_FIELD_ROLLOUT];
+    bool text = input >= 0 && input != p->field[WEFT_FIELD_ROLLOUT];
+    if (input < 0)
+        input = p->field[WEFT_FIELD_MISMATCH];
     *c = (struct weft_iteration_call){
         .call = call,
         .model = &t->model[f->role],
@@ -37,15 +49,18 @@ static int add_call(struct weft_iteration *p, int32_t call)
     if (!c->waiting || (text && !c->length))
         return weft_err_nomem(p->err, "inference", (size_t) p->n * 4);
     c->begun = true;
-    return weft_trainer_model_begin(p->t, c->model, p->iteration, p->err);
+    return users(p, c->model) > 1
+             ? 0
+             : weft_trainer_model_begin(p->t, c->model, p->iteration, p->err);
 }
 
 /* The call needs its weights no more. */
-static void close_call(struct weft_iteration_call *c)
+static void close_call(const struct weft_iteration *p,
+                       struct weft_iteration_call *c)
 {
     if (c->open)
         weft_g_view_close(&c->view);
-    if (c->begun)
+    if (c->begun && users(p, c->model) == 1)
         weft_trainer_model_end(c->model);
     c->open = c->begun = false;
 }
@@ -63,7 +78,7 @@ int weft_iteration_calls_init(struct weft_iteration *p)
 void weft_iteration_calls_release(struct weft_iteration *p)
 {
     for (int32_t k = 0; k < p->n_calls; k++) {
-        close_call(&p->call[k]);
+        close_call(p, &p->call[k]);
         weft_free(p->call[k].waiting);
         weft_free(p->call[k].length);
     }
@@ -92,7 +107,8 @@ static enum weft_g_infer_kind kind_of(enum weft_field_type type)
 static int32_t length_of(const struct weft_iteration *p,
                          const struct weft_iteration_call *c, int32_t sample)
 {
-    return c->length ? c->length[sample] : p->sample[sample].n_total;
+    return c->length ? c->length[sample]
+                     : weft_iteration_read_by(p, c->call, sample)->n_total;
 }
 
 static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
@@ -114,7 +130,7 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
         "sample", field->name, 0, -1, -1, weft_g_infer_out_place(layout, dp)};
     for (int32_t k = 0; k < n && !rc; k++) {
         int32_t i = c->waiting[k];
-        const struct weft_sample *s = &p->sample[i];
+        const struct weft_sample *s = weft_iteration_read_by(p, c->call, i);
         struct weft_tile **out = &p->extra[i].field[c->field];
         size_t values = kind == WEFT_INFER_SCORE
                           ? 1
@@ -164,7 +180,7 @@ static int add(struct weft_iteration *p, struct weft_iteration_call *c,
 static int end(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     int rc = flush(p, c);
-    close_call(c);
+    close_call(p, c);
     return rc;
 }
 

@@ -25,6 +25,7 @@ static int add_stats(const struct weft_iteration *p,
                      int32_t to, double *sum)
 {
     int32_t n_stats = weft_loss_n_stats(u->loss);
+    weft_assert(n_stats <= WEFT_MAX_STATS);
     size_t row = (size_t) n_stats;
     double *by_sample = weft_alloc((size_t) p->n * row, sizeof *by_sample);
     if (!by_sample)

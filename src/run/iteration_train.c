@@ -70,6 +70,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .copies = p->copies,
                 .loss = learning->loss,
                 .micro_batch_rows = c->train.micro_batch_tokens,
+                .unit = weft_run_unit(c),
                 .call = call,
                 .chain = policy || fused ? 0 : 1,
                 .priority = policy || fused, /* generation waits for it */
@@ -82,6 +83,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
         .n_steps = joined,
     };
     out->train.grad_clip = model->optim->grad_clip;
+    out->train.loss.kto_kl = p->kl;
     u->stats = weft_alloc(epochs * n, sizeof *u->stats);
     u->norm = weft_alloc(epochs * (size_t) t->settings.mini_batches,
                          sizeof *u->norm);
@@ -105,6 +107,7 @@ static void fill_pack(const struct training *r, struct one_step *o)
     const struct weft_iteration *p = r->p;
     const struct weft_settings *set = &p->t->settings;
     const struct weft_learning *learning = learning_of(p->t, r->train.call);
+    int32_t unit = weft_run_unit(&p->t->config);
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
@@ -120,8 +123,9 @@ static void fill_pack(const struct training *r, struct one_step *o)
             .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
-            .weight = weft_sample_weight(set, learning, o->n, n_tokens,
+            .weight = weft_sample_weight(set, learning, o->n / unit, n_tokens,
                                          s->n_total - s->n_prompt),
+            .label = p->prompt[k]->label,
         };
     }
 }

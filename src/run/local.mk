@@ -19,12 +19,14 @@ run_sources = \
 	%D%/play.c %D%/play.h \
 	%D%/iteration.c %D%/iteration.h \
 	%D%/iteration_data.c \
+	%D%/iteration_data_metrics.c \
 	%D%/iteration_infer.c \
 	%D%/iteration_metrics.c \
 	%D%/iteration_reward.c \
 	%D%/iteration_times.c \
 	%D%/iteration_train.c \
 	%D%/prompts.c %D%/prompts.h \
+	%D%/prompts_row.c \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \

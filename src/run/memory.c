@@ -66,17 +66,20 @@ static int32_t n_samples(const struct weft_trainer *t)
     return weft_run_samples(&t->config);
 }
 
-/* How many samples of any length fit into a micro-batch, by its rows. */
-static int64_t fit_rows(const struct weft_trainer *t)
+/* How many units of samples of any length fit into a micro-batch, by its
+ * rows. */
+static int64_t fit_rows(const struct weft_trainer *t, int32_t unit)
 {
-    return weft_max64(1, t->config.train.micro_batch_tokens / longest(t));
+    return weft_max64(1, t->config.train.micro_batch_tokens
+                             / (unit * longest(t)));
 }
 
 /* The most rows of a micro-batch that is limited by rows. */
-static int64_t row_budget(const struct weft_trainer *t)
+static int64_t row_budget(const struct weft_trainer *t, int32_t unit)
 {
-    int64_t l = longest(t), budget = t->config.train.micro_batch_tokens;
-    if (shortest(t) == l)
+    int64_t l = unit * longest(t);
+    int64_t budget = t->config.train.micro_batch_tokens;
+    if (unit * shortest(t) == l)
         budget -= budget % l;
     return weft_max64(budget, l);
 }
@@ -110,19 +113,21 @@ static struct weft_g_train_size train_size(const struct weft_trainer *t,
 {
     const struct weft_config *c = &t->config;
     const struct weft_call_plan *plan = &t->layout[call].plan;
-    int32_t groups = c->numerics.gradient_groups;
+    int32_t groups = c->numerics.gradient_groups, unit = weft_run_unit(c);
     int32_t steps = t->settings.epochs * t->settings.mini_batches;
-    int64_t n = weft_ceil_div(n_samples(t), t->settings.mini_batches);
+    int64_t n = weft_ceil_div(n_samples(t) / unit, /* units */
+                              t->settings.mini_batches);
     int64_t of_group = weft_ceil_div(n, groups), parts = plan->micro_batches;
-    int64_t rows = row_budget(t), cuts;
+    int64_t rows = row_budget(t, unit), cuts;
     if (parts > 0)
-        rows = rows_by_cost(t, shape, weft_ceil_div(of_group, parts));
+        rows = rows_by_cost(t, shape, unit * weft_ceil_div(of_group, parts));
     cuts = parts > 0 ? weft_min64(parts, of_group)
-                     : weft_ceil_div(of_group, fit_rows(t));
+                     : weft_ceil_div(of_group, fit_rows(t, unit));
+    int32_t slot = t->flow.role[t->flow.call[call].role].slot;
     size_t stats = (size_t) weft_loss_n_stats(
-        shape->scalar_head ? WEFT_LOSS_VALUE : WEFT_LOSS_POLICY);
+        t->settings.learn[slot].loss.loss);
     return (struct weft_g_train_size){
-        .most = rows_of(t, of_group, rows),
+        .most = rows_of(t, unit * of_group, rows),
         .n_flights = (int32_t) weft_min64(
             n, cuts * weft_ceil_div(groups, plan->dp)),
         .fused = c->train.intra_stage_fusion,
@@ -165,8 +170,8 @@ static void count_inference(struct budget *b, const struct weft_run_model *m,
 {
     const struct weft_trainer *t = b->t;
     const struct weft_g_layout *layout = &t->layout[call];
-    int64_t n = n_samples(t), dp = layout->plan.dp, rows = row_budget(t);
-    int64_t each = fit_rows(t), parts = layout->plan.micro_batches;
+    int64_t n = n_samples(t), dp = layout->plan.dp, rows = row_budget(t, 1);
+    int64_t each = fit_rows(t, 1), parts = layout->plan.micro_batches;
     int32_t reward = t->flow.role[m->role].index;
     int64_t text = reward < 0 ? 0 : weft_reward_text_limit(t, reward);
     int64_t most = text > 0 ? text : longest(t);
@@ -190,13 +195,23 @@ static void count_inference(struct budget *b, const struct weft_run_model *m,
                        b->phase[phase]);
 }
 
+/* The call in whose layout the weights of a call's role lie. */
+static int32_t home_of(const struct weft_trainer *t, int32_t call)
+{
+    int32_t role = t->flow.call[call].role;
+    return weft_flow_call_of(
+        &t->flow, t->flow.role[role].trained ? WEFT_TRAIN : WEFT_INFER, role);
+}
+
 static void count_frozen(struct budget *b, const struct weft_run_model *m,
                          int32_t call)
 {
     const struct weft_g_layout *home = &b->t->layout[call];
     enum phase phase = home->plan.offload ? INFER : ALWAYS;
-    weft_g_model_bytes(&m->arch.shape, false, home, b->phase[phase]);
-    if (home->plan.offload)
+    bool first = call == home_of(b->t, call); /* of calls of the role */
+    if (first)
+        weft_g_model_bytes(&m->arch.shape, false, home, b->phase[phase]);
+    if (first && home->plan.offload)
         weft_g_host_bytes(&m->arch.shape, home, b->phase[ALWAYS]);
     count_inference(b, m, call, INFER);
 }
@@ -267,13 +282,27 @@ static bool has_samples(const struct weft_trainer *t, int32_t place)
     return has;
 }
 
+/* A sample's bytes when it comes from the data. */
+static size_t bytes_of_fields(const struct weft_trainer *t)
+{
+    size_t bytes = 0, l = (size_t) longest(t);
+    for (int32_t f = 0; f < t->flow.n_fields; f++) {
+        enum weft_field_type type = t->flow.field[f].type;
+        bytes += type == WEFT_FIELD_ROLLOUT || type == WEFT_FIELD_MISMATCH
+                   ? weft_rollout_bytes((int32_t) l)
+                   : l * sizeof(float);
+    }
+    return bytes;
+}
+
 static void count_samples(struct budget *b)
 {
     const struct weft_trainer *t = b->t;
     size_t n = (size_t) n_samples(t), new = (size_t) max_new(t);
     size_t each = weft_rollout_bytes((int32_t) longest(t));
-    if (generates(
-            t)) /* reference log-probs, values, scores of models, score */
+    if (!generates(t))
+        each = bytes_of_fields(t);
+    else /* reference log-probs, values, scores of models, score */
         each += weft_advantage_bytes((int32_t) new) + 2 * new * sizeof(float)
               + 2 * (size_t) t->config.n_rewards * sizeof(float)
               + sizeof(double);
@@ -294,8 +323,7 @@ static int count_view(struct budget *b, int32_t call, enum phase phase,
                       struct weft_err *err)
 {
     const struct weft_trainer *t = b->t;
-    int32_t home = weft_flow_call_of(&t->flow, WEFT_TRAIN,
-                                     t->flow.call[call].role);
+    int32_t home = home_of(t, call);
     return weft_g_view_bytes(shape_of(t, call), &t->layout[home],
                              &t->layout[call], b->n_places, b->phase[phase],
                              err);
@@ -316,9 +344,12 @@ static int count_call(struct budget *b, int32_t call, struct weft_err *err)
         count_inference(b, m, call, VALUES);
     else
         count_generation(b, call);
-    if (kind == WEFT_TRAIN || weft_flow_frozen(&t->flow, call))
+    if (call == home_of(t, call))
         return 0;
-    return count_view(b, call, kind == WEFT_GENERATE ? GENERATE : VALUES,
+    return count_view(b, call,
+                      kind == WEFT_GENERATE              ? GENERATE
+                      : weft_flow_frozen(&t->flow, call) ? INFER
+                                                         : VALUES,
                       err);
 }
 
@@ -346,16 +377,21 @@ static const bool together[][N_PHASES] = {
     {[INFER] = true, [VALUES] = true, [CRITIC] = true},
     {[ACTOR] = true, [CRITIC] = true},
     {[GENERATE] = true, [INFER] = true, [CRITIC] = true}}; /* ahead */
+/* Training on the data's samples begins with the first micro-batch whose
+ * inference has ended, and that on the next iteration's may run beside it. */
+static const bool from_data[N_PHASES] = {
+    [INFER] = true, [VALUES] = true, [ACTOR] = true, [CRITIC] = true};
 
 static int64_t peak_of(const struct budget *b, int32_t place, int c)
 {
-    size_t most = 0, n = WEFT_COUNT(together);
-    if (!b->t->config.runtime.overlap)
+    const bool(*set)[N_PHASES] = generates(b->t) ? together : &from_data;
+    size_t most = 0, n = generates(b->t) ? WEFT_COUNT(together) : 1;
+    if (n > 1 && !b->t->config.runtime.overlap)
         n--;
     for (size_t k = 0; k < n; k++) {
         size_t sum = 0;
         for (int i = 0; i < N_PHASES; i++)
-            if (together[k][i])
+            if (set[k][i])
                 sum += sum_of(b, (enum phase) i, place, c);
         most = sum > most ? sum : most;
     }

@@ -6,11 +6,16 @@
 #include "lm/store.h"
 #include "run/fuse.h"
 
+int32_t weft_run_unit(const struct weft_config *c)
+{
+    return weft_algorithm_of(c)->rows == WEFT_ROWS_PAIR ? 2 : 1;
+}
+
 int32_t weft_run_samples(const struct weft_config *c)
 {
     return weft_config_generates(c)
              ? c->rollout.prompts * c->rollout.samples_per_prompt
-             : c->train.batch;
+             : c->train.batch * weft_run_unit(c);
 }
 
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,

@@ -11,8 +11,9 @@
 #include "config/config.h"
 #include "plan/layout.h"
 
-/* Samples of an iteration; how often it passes over them, and in how many
- * optimizer steps each time. */
+/* Samples that are dealt and split together: 2 of a pair, else 1. */
+int32_t weft_run_unit(const struct weft_config *config);
+/* Samples of an iteration. */
 int32_t weft_run_samples(const struct weft_config *config);
 
 /* The dataflow graph of the configuration's algorithm. Errors: those of

@@ -5,180 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "lm/lm.h"
+#include "run/plan_needs.h"
 #include "run/trainer.h"
-
-/* ---- Long texts ------------------------------------------------------- */
-
-/* Applies data.long_prompts to a row of which `part` has n tokens and `limit`
- * are allowed: error, skip, or truncate. why: the end of the error's text.
- * keep_out: the row is used, and must be truncated. */
-static int judge_long(const struct weft_trainer *t,
-                      const struct weft_row *row, const char *part, int32_t n,
-                      int32_t limit, const char *why, bool *keep_out,
-                      struct weft_err *err)
-{
-    const char *rule = t->config.data.long_prompts;
-    *keep_out = strcmp(rule, "skip") != 0;
-    if (strcmp(rule, "refuse") != 0)
-        return 0;
-    return weft_err_set(err, WEFT_EINVAL,
-                        "'%s' line %zu: the %s has %d tokens, %s %d; shorten "
-                        "it, or set data.long_prompts to skip or truncate",
-                        t->config.data.path, row->line, part, n, why, limit);
-}
-
-/* Truncates a long prompt at its beginning, as its end matters most. */
-static int limit_prompt(const struct weft_trainer *t,
-                        const struct weft_row *row, struct weft_run_prompt *p,
-                        bool *keep_out, struct weft_err *err)
-{
-    const struct weft_config *c = &t->config;
-    int32_t room = t->model[0].arch.shape.max_positions;
-    bool ppo = weft_config_generates(c), model;
-    if (ppo)
-        room -= c->rollout.max_new_tokens;
-    model = ppo && room > 0 && room < c->data.max_prompt_tokens;
-    int32_t limit = model ? room : c->data.max_prompt_tokens;
-    int32_t over = p->n_prompt - limit;
-    if (over <= 0)
-        return 0;
-    int rc = judge_long(t, row, "prompt", p->n_prompt, limit,
-                        model ? "the model's positions less "
-                                "rollout.max_new_tokens are"
-                              : "data.max_prompt_tokens is",
-                        keep_out, err);
-    if (rc || !*keep_out)
-        return rc;
-    memmove(p->token, p->token + over,
-            (size_t) (p->n - over) * sizeof *p->token);
-    p->n -= over;
-    p->n_prompt -= over;
-    return 0;
-}
-
-/* Truncates a long response at its end. */
-static int limit_whole(const struct weft_trainer *t,
-                       const struct weft_row *row, struct weft_run_prompt *p,
-                       bool *keep_out, struct weft_err *err)
-{
-    int32_t limit = t->model[0].arch.shape.max_positions;
-    if (p->n <= limit)
-        return 0;
-    int rc = judge_long(t, row, "text (prompt and response)", p->n, limit,
-                        "the model's positions are", keep_out, err);
-    if (!rc && *keep_out)
-        p->n = limit;
-    return rc;
-}
-
-static int check_label(const struct weft_trainer *t,
-                       const struct weft_row *row, struct weft_err *err)
-{
-    const struct weft_config *c = &t->config;
-    const char *user = weft_rewards_label_user(c->reward, c->n_rewards);
-    if (!user || row->label.s)
-        return 0;
-    return weft_err_set(err, WEFT_EINVAL,
-                        "'%s' line %zu: no label, which reward '%s' compares "
-                        "with; set data.label_key to its key",
-                        c->data.path, row->line, user);
-}
-
-/* ---- Rows ------------------------------------------------------------- */
-
-/* Encodes prompt and response. Without a prompt the first token of the
- * response is the prompt, as the next ones are predicted from it. */
-static int encode_pair(struct weft_trainer *t, const struct weft_row *row,
-                       struct weft_run_prompt *p, struct weft_err *err)
-{
-    struct weft_rendered r;
-    int rc = weft_renderer_encode_pair(&t->renderer, t->tokenizer, row, &r,
-                                       err);
-    if (rc)
-        return rc;
-    p->token = r.token;
-    p->n = r.n;
-    p->n_prompt = r.n_prompt;
-    if (r.n == r.n_prompt)
-        return weft_err_set(err, WEFT_EINVAL, "the response is empty");
-    if (!r.templated && t->config.data.add_eos)
-        p->token[p->n++] = t->end; /* the renderer allocates one more */
-    if (p->n_prompt == 0)
-        p->n_prompt = 1;
-    if (r.cut && !t->warned_cut)
-        weft_warn(
-            "'%s' line %zu: the conversation's tokens do not begin with its "
-            "prompt's; what is learned follows what both begin with",
-            t->config.data.path, row->line);
-    t->warned_cut = t->warned_cut || r.cut;
-    return 0;
-}
-
-static int encode_prompt(struct weft_trainer *t, const struct weft_row *row,
-                         struct weft_run_prompt *p, struct weft_err *err)
-{
-    struct weft_rendered r;
-    int rc = weft_renderer_encode_prompt(&t->renderer, t->tokenizer, row, &r,
-                                         err);
-    if (rc)
-        return rc;
-    p->token = r.token;
-    p->n = p->n_prompt = r.n;
-    return 0;
-}
-
-static int check_ids(const struct weft_trainer *t,
-                     const struct weft_run_prompt *p, struct weft_err *err)
-{
-    int32_t vocab = t->model[0].arch.shape.vocab;
-    for (int32_t k = 0; k < p->n; k++)
-        if (p->token[k] >= vocab)
-            return weft_err_set(err, WEFT_EINVAL,
-                                "the tokenizer gives id %d, the model's "
-                                "vocabulary has %d",
-                                p->token[k], vocab);
-    return 0;
-}
-
-static int encode_row(struct weft_trainer *t, size_t i,
-                      struct weft_run_prompt *p, bool *keep_out,
-                      struct weft_err *err)
-{
-    bool sft = !weft_config_generates(&t->config);
-    struct weft_row row;
-    *p = (struct weft_run_prompt){.row = i};
-    *keep_out = true;
-    int rc = weft_dataset_row(t->data, i, &row, err);
-    if (rc)
-        return rc;
-    rc = check_label(t, &row, err);
-    if (!rc) {
-        rc = sft ? encode_pair(t, &row, p, err)
-                 : encode_prompt(t, &row, p, err);
-        if (rc)
-            weft_err_prefix(err, "'%s' line %zu", t->config.data.path,
-                            row.line);
-    }
-    if (!rc)
-        rc = limit_prompt(t, &row, p, keep_out, err);
-    if (!rc && *keep_out && sft)
-        rc = limit_whole(t, &row, p, keep_out, err);
-    if (!rc && *keep_out) {
-        if (p->n < 1 || (sft && p->n <= p->n_prompt))
-            rc = weft_err_set(err, WEFT_EINVAL, "nothing to %s",
-                              sft ? "learn from one token"
-                                  : "start from: the prompt is empty");
-        else
-            rc = check_ids(t, p, err);
-        if (rc)
-            weft_err_prefix(err, "'%s' line %zu", t->config.data.path,
-                            row.line);
-    }
-    weft_row_release(&row);
-    return rc;
-}
 
 /* ---- A run's data ----------------------------------------------------- */
 
@@ -251,18 +80,50 @@ static bool wants_labels(const struct weft_config *c)
     return false;
 }
 
+/* What every row of the data must have. */
+static unsigned needs_of(const struct weft_config *c)
+{
+    switch (weft_algorithm_of(c)->rows) {
+    case WEFT_ROWS_RESPONSE:
+        return WEFT_NEED_RESPONSE;
+    case WEFT_ROWS_PAIR:
+        return WEFT_NEED_PROMPT | WEFT_NEED_PAIR;
+    case WEFT_ROWS_LABELLED:
+        return WEFT_NEED_PROMPT | WEFT_NEED_EXAMPLE;
+    default:
+        return WEFT_NEED_PROMPT | (wants_labels(c) ? WEFT_NEED_LABEL : 0);
+    }
+}
+
+/* The longest text there can be; with mismatched responses, of any prompt with
+ * any response. */
+static void set_longest(struct weft_trainer *t)
+{
+    int32_t prompt = 0, response = 0, whole = 0;
+    for (int32_t i = 0; i < t->n_prompts; i++) {
+        const struct weft_run_prompt *p = &t->prompt[i];
+        prompt = p->n_prompt > prompt ? p->n_prompt : prompt;
+        response = p->n - p->n_prompt > response ? p->n - p->n_prompt
+                                                 : response;
+        whole = p->n > whole ? p->n : whole;
+    }
+    if (weft_algorithm_of(&t->config)->rows == WEFT_ROWS_LABELLED)
+        whole = (int32_t) weft_min64(t->model[0].arch.shape.max_positions,
+                                     (int64_t) prompt + response);
+    t->max_prompt = whole;
+}
+
 int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    bool sft = !weft_config_generates(c);
     struct weft_dataset_keys keys = {
         .prompt = c->data.prompt_key,
         .response = c->data.response_key,
         .label = c->data.label_key,
-        .need = sft ? WEFT_NEED_RESPONSE : WEFT_NEED_PROMPT,
+        .chosen = c->data.chosen_key,
+        .rejected = c->data.rejected_key,
+        .need = needs_of(c),
     };
-    if (!sft && wants_labels(c))
-        keys.need |= WEFT_NEED_LABEL;
     const struct weft_renderer_options options = {
         .template = c->data.template,
         .key = "data.template",
@@ -276,26 +137,21 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
         rc = weft_dataset_open(c->data.path, &keys, &t->data, err);
     if (rc)
         return rc;
-    size_t rows = weft_dataset_size(t->data);
-    if (rows > INT32_MAX)
+    size_t rows = weft_dataset_size(t->data), most = 2 * rows, n_used = 0;
+    if (most > INT32_MAX)
         return weft_err_set(err, WEFT_EINVAL, "'%s' has %zu rows; at most %d",
-                            c->data.path, rows, INT32_MAX);
-    t->prompt = weft_alloc(rows, sizeof *t->prompt);
-    t->order = weft_alloc(rows, sizeof *t->order);
+                            c->data.path, rows, INT32_MAX / 2);
+    t->prompt = weft_alloc(most, sizeof *t->prompt);
+    t->order = weft_alloc(most, sizeof *t->order);
     if (!t->prompt || !t->order)
-        return weft_err_nomem(err, "prompts", rows * sizeof *t->prompt);
+        return weft_err_nomem(err, "prompts", most * sizeof *t->prompt);
     for (size_t i = 0; i < rows && !rc; i++) {
-        struct weft_run_prompt *p = &t->prompt[t->n_prompts];
-        bool keep;
-        rc = encode_row(t, i, p, &keep, err);
-        if (rc || !keep) {
-            weft_free(p->token);
-            p->token = NULL;
-            continue;
-        }
-        t->max_prompt = (int32_t) weft_max64(t->max_prompt, p->n);
-        t->n_prompts++;
+        int32_t n = 0;
+        rc = weft_prompts_row(t, i, t->prompt + t->n_prompts, &n, err);
+        n_used += n > 0;
+        t->n_prompts += n;
     }
+    set_longest(t);
     if (!rc && t->n_prompts == 0)
         rc = weft_err_set(err, WEFT_EINVAL,
                           "'%s': every row is too long "
@@ -303,9 +159,9 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
                           "%d)",
                           c->data.path, c->data.max_prompt_tokens,
                           t->model[0].arch.shape.max_positions);
-    if (!rc && (size_t) t->n_prompts < rows)
-        weft_info("%zu of %zu rows are too long and skipped",
-                  rows - (size_t) t->n_prompts, rows);
+    if (!rc && n_used < rows)
+        weft_info("%zu of %zu rows are too long and skipped", rows - n_used,
+                  rows);
     return rc;
 }
 

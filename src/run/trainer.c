@@ -40,18 +40,19 @@ static const struct weft_run_prompt *longest(const struct weft_trainer *t)
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k)
 {
-    int64_t epoch = k / t->n_prompts;
-    uint32_t i = (uint32_t) (k % t->n_prompts);
+    int32_t unit = weft_run_unit(&t->config), n = t->n_prompts / unit;
+    int64_t epoch = k / unit / n;
+    uint32_t i = (uint32_t) (k / unit % n), at = (uint32_t) (k % unit);
     if (t->recorded && !t->recorded->n_total)
         return longest(t);
     if (!t->config.data.shuffle)
-        return &t->prompt[i];
+        return &t->prompt[i * (uint32_t) unit + at];
     if (t->order_epoch != epoch) {
-        weft_dataset_order((uint32_t) t->n_prompts, t->config.seed,
-                           (uint32_t) epoch, t->order);
+        weft_dataset_order((uint32_t) n, t->config.seed, (uint32_t) epoch,
+                           t->order);
         t->order_epoch = epoch;
     }
-    return &t->prompt[t->order[i]];
+    return &t->prompt[t->order[i] * (uint32_t) unit + at];
 }
 
 /* Learning rate of optimizer step `step` (from 0) out of n_steps. */

@@ -43,8 +43,9 @@ struct weft_run_model {
 /* A row of the data, tokenised. */
 struct weft_run_prompt {
     int32_t *token;
-    int32_t n, n_prompt; /* n > n_prompt: with a response (sft) */
+    int32_t n, n_prompt; /* n > n_prompt: with a response */
     size_t row;          /* in the data set */
+    float label;         /* KTO: 1 is desirable; a pair's margin */
 };
 
 struct weft_trainer {
@@ -65,7 +66,7 @@ struct weft_trainer {
     struct weft_renderer renderer;
     struct weft_dataset *data;
     int32_t n_prompts;
-    struct weft_run_prompt *prompt;
+    struct weft_run_prompt *prompt; /* a pair's two follow one another */
     int32_t max_prompt;
     bool warned_cut; /* that a conversation does not begin with its prompt */
 
@@ -122,7 +123,8 @@ int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err);
 void weft_trainer_release_tiles(struct weft_trainer *t);
 
 /* The k-th prompt of the run. In every epoch each prompt is drawn once, in a
- * new random order if data.shuffle. */
+ * new random order if data.shuffle. The two texts of a pair are drawn one
+ * after the other. */
 const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
                                                 int64_t k);
 

@@ -365,8 +365,28 @@ static void test_config_sft(void)
                 "not a key of algorithm sft");
     CHECK_FAILS(parse(SFT "reward: [gsm8k]\n", 0, NULL), WEFT_EINVAL, err,
                 "'reward' is not a key of algorithm sft");
-    CHECK_FAILS(parse("algorithm: dpo\n", 0, NULL), WEFT_EINVAL, err,
-                "reinforce_pp_baseline, gspo or cispo, not 'dpo'");
+    CHECK_FAILS(parse("algorithm: orpo\n", 0, NULL), WEFT_EINVAL, err,
+                "reinforce_pp_baseline, gspo or cispo, not 'orpo'");
+}
+
+/* Keys of several algorithms may have one field. */
+static void test_config_shared_field(void)
+{
+#define PAIRS "iterations: 5\ndata.path: d\nalgorithm: "
+    REQUIRE_OK(parse(PAIRS "dpo\nmodel.actor: a\ndpo.beta: 0.5\n", 0, NULL),
+               err);
+    CHECK(c.preference.beta == 0.5f);
+    CHECK(strstr(c.role[0].folder, "/a") != NULL);
+    weft_config_release(&c);
+    REQUIRE_OK(parse(PAIRS "reward_model\nmodel.reward_model: r\n"
+                           "reward_model.lr: 0.25\n",
+                     0, NULL),
+               err);
+    CHECK(c.role[0].optim.lr == 0.25f);
+    CHECK(strstr(c.role[0].folder, "/r") != NULL);
+    weft_config_release(&c);
+    CHECK_FAILS(parse(PAIRS "dpo\nmodel.actor: a\nkto.beta: 0.5\n", 0, NULL),
+                WEFT_EINVAL, err, "'kto.beta' is not a key of algorithm dpo");
 }
 
 static void test_config_override(void)
@@ -542,6 +562,7 @@ WEFT_TESTS("config/config", {"test_config_groups", test_config_groups},
            {"test_config_derived", test_config_derived},
            {"test_config_refused", test_config_refused},
            {"test_config_sft", test_config_sft},
+           {"test_config_shared_field", test_config_shared_field},
            {"test_config_override", test_config_override},
            {"test_config_write", test_config_write},
            {"test_config_resume", test_config_resume},

@@ -134,17 +134,19 @@ static void test_same(void)
 /* Samples that come from the data. */
 static void test_same_data(void)
 {
-    static const char yaml[] = "algorithm: sft\n"
-                               "iterations: 4\n"
+    static const char yaml[] = "iterations: 4\n"
                                "run_dir: unset\n"
                                "data: {path: rows.jsonl}\n"
-                               "model: {actor: model}\n"
                                "train: {batch: 12, micro_batch_tokens: 64}\n"
                                "checkpoint: {every: 0}\n";
-    static const char *const word[][3] = {
-        {"runtime.devices=1"},
-        {"runtime.devices=4", "layout=dp2pp2,zero=2"},
-        {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"}};
+    static const char *const algorithm[][2] = {
+        {"algorithm=sft", "model.actor="},
+        {"algorithm=dpo", "model.actor="},
+        {"algorithm=kto", "model.actor="},
+        {"algorithm=reward_model", "model.reward_model="}};
+    static const char *const layout[] = {
+        "layout=dp1", "layout=dp2pp2,zero=2",
+        "layout=tp2pp2,recompute,micro_batches=2", "layout=dp2tp2,offload"};
     struct fixture rows = fixture;
     struct weft_err err;
     char path[600];
@@ -154,20 +156,30 @@ static void test_same_data(void)
         FILE *f = fopen(path, "w");
         REQUIRE(f != NULL);
         for (int i = 0; i < 30; i++)
-            fprintf(f, "{\"prompt\": \"%d\", \"completion\": \"%.*s\"}\n", i,
-                    1 + i * 5 % 23, "and so on, and so forth");
+            fprintf(f,
+                    "{\"prompt\": \"%d\", \"completion\": \"%.*s\", "
+                    "\"chosen\": \"%.*s\", \"rejected\": \"no\"}\n",
+                    i, 1 + i * 5 % 23, "and so on, and so forth",
+                    1 + i * 7 % 19, "yes, and so forth, and so on");
         fclose(f);
         REQUIRE_OK(weft_file_write(rows.config, yaml, sizeof yaml - 1, &err),
                    err);
     }
     weft_world_min(0); /* the files are there */
-    for (size_t i = 0; i < WEFT_COUNT(word); i++) {
-        const char *all[] = {i > 0 ? devices(4) : word[i][0], word[i][1],
-                             NULL};
-        char name[32];
-        snprintf(name, sizeof name, "data-%zu", i);
-        check_same(&rows, name, STEPS, all);
-    }
+    for (size_t i = 0; i < WEFT_COUNT(algorithm); i++)
+        for (size_t k = 0; k < WEFT_COUNT(layout); k++) {
+            char model[600], name[64];
+            const char *all[] = {k > 0 ? devices(4) : "runtime.devices=1",
+                                 algorithm[i][0],
+                                 model,
+                                 layout[k],
+                                 k == 3 ? "runtime.place=device" : NULL,
+                                 NULL};
+            snprintf(model, sizeof model, "%s%s/model", algorithm[i][1],
+                     rows.dir);
+            snprintf(name, sizeof name, "data-%zu-%zu", i, k);
+            check_same(&rows, name, STEPS, all);
+        }
 }
 
 /* A reward model that reads texts in its own tokens. */
