@@ -20,6 +20,7 @@
 #include "graphs/gather.h"
 #include "graphs/graphs.h"
 #include "lm/context.h"
+#include "tests/train_step.h"
 
 #ifdef WEFT_HAVE_MPI
 #include <mpi.h>
@@ -301,8 +302,7 @@ static struct submission step(struct weft_g_train *train, int32_t n,
     int32_t n_stats;
     train->iteration++;
     double wall = weft_clock_s(), cpu = thread_s();
-    CHECK(
-        weft_g_train_step(seq, train, n, text, stats, &n_stats, &norm, &err));
+    CHECK(train_step(seq, train, n, text, stats, &n_stats, &norm, &err));
     out.cpu_s = thread_s() - cpu;
     CHECK(weft_seq_wait(seq, &err));
     out.wall_s = weft_clock_s() - wall;

@@ -32,4 +32,8 @@ bench-layouts: %D%/layouts %D%/model weft$(EXEEXT)
 # The search for fused pipeline schedules: all tables.
 bench-schedule: %D%/schedule
 	%D%/schedule
-.PHONY: bench bench-layouts bench-schedule
+# A step of GRPO beside TRL's.
+EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
+bench-grpo: weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
+.PHONY: bench bench-grpo bench-layouts bench-schedule

@@ -22,6 +22,7 @@
 #include "rt/codelet.h"
 #include "lm/context.h"
 #include "lm/rollout.h"
+#include "tests/train_step.h"
 
 #define CHECK(call)                                                          \
     do {                                                                     \
@@ -187,8 +188,8 @@ static double train_graph(const struct weft_g_model *m,
         .micro_batch_rows = MB_ROWS,
         .call = 1};
     double start = weft_clock_s();
-    CHECK(weft_g_train_step(seq, &train, N_TEXTS, texts, stats, &n_stats,
-                            &norm, &err));
+    CHECK(train_step(seq, &train, N_TEXTS, texts, stats, &n_stats, &norm,
+                     &err));
     CHECK(weft_seq_wait(seq, &err));
     double s = weft_clock_s() - start;
     weft_g_order_reset(&order);

@@ -275,17 +275,6 @@ size_t weft_g_held_bytes(const struct weft_shape *shape,
                          const struct weft_g_layout *home, int32_t stage,
                          int64_t n_rows);
 
-/* Submits one optimizer step on a mini-batch of n samples: divides them into
- * gradient groups, replicas and micro-batches, and inserts forward and
- * backward passes (1F1B), the tree over groups, the gradient norm and AdamW.
- * stats_out (capacity n) receives *n_stats_out entries; norm_out receives the
- * tile of struct weft_grad_norm, which the caller releases. Both lie at the
- * places where they are computed. Errors: WEFT_ENOMEM. */
-int weft_g_train_step(struct weft_seq *seq, const struct weft_g_train *train,
-                      int32_t n, const struct weft_pack_sample *sample,
-                      struct weft_g_stats *stats_out, int32_t *n_stats_out,
-                      struct weft_tile **norm_out, struct weft_err *err);
-
 /* The same in three parts, so that steps of several models can be submitted
  * together. After an error of weft_g_step_begin() (WEFT_ENOMEM) or a later
  * function, free the step by weft_g_step_abandon(). `train` and `sample` are
@@ -329,7 +318,9 @@ int weft_g_step_submit(struct weft_g_step *const step[], int32_t n_steps,
                        struct weft_g_queue *queue, int32_t n_queues,
                        struct weft_err *err);
 void weft_g_step_abandon(struct weft_g_step *step); /* NULL is allowed */
-/* Outputs as weft_g_train_step(). Frees the step. */
+/* stats_out (capacity: the mini-batch's samples) receives *n_stats_out entries;
+ * norm_out receives the tile of struct weft_grad_norm, which the caller
+ * releases. Both lie at the places where they are computed. Frees the step. */
 void weft_g_step_end(struct weft_g_step *step, struct weft_g_stats *stats_out,
                      int32_t *n_stats_out, struct weft_tile **norm_out);
 

@@ -33,7 +33,7 @@ struct weft_g_flight {
 };
 
 /* Prepares micro-batch number `number` of gradient group `group` for replica
- * dp: samples index[0..n-1] of `sample`, which is that of weft_g_train_step().
+ * dp: samples index[0..n-1] of `sample`, which is that of weft_g_step_begin().
  * Errors: WEFT_ENOMEM. */
 int weft_g_flight_init(const struct weft_g_train *train, struct weft_seq *seq,
                        int32_t dp, int32_t group, int32_t number, int32_t n,

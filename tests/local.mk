@@ -68,13 +68,14 @@ include tests/graphs/local.mk
 include tests/reward/local.mk
 include tests/record/local.mk
 include tests/lm/local.mk
+include tests/fuse/local.mk
 include tests/run/local.mk
 include tests/verify/local.mk
 include tests/cli/local.mk
 endif
 
 TESTS += $(sh_tests) $(check_PROGRAMS)
-EXTRA_DIST += $(sh_tests) %D%/calls.h %D%/harness.h %D%/data %D%/fuzz
+EXTRA_DIST += $(sh_tests) %D%/calls.h %D%/harness.h %D%/train_step.h %D%/data %D%/fuzz
 
 # The fuzz targets, for long runs: build/fuzz/fuzz_x tests/fuzz/corpus/x
 fuzz:

@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "schedule/file.h"
-#include "run/play.h"
-#include "run/schedule_job.h"
+#include "fuse/play.h"
+#include "fuse/schedule_job.h"
 
 WEFT_COMMAND(schedule);
 

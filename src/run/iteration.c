@@ -5,6 +5,7 @@
  * rewards and advantages; training. Each task waits only for the data that it
  * reads.
  */
+#include "fuse/fuse.h"
 #include "run/iteration.h"
 
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "run/fuse.h"
 #include "run/plan_needs.h"
 #include "run/recorded.h"
 
@@ -436,14 +436,14 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
     if (!rc && !t->recorded) {
         weft_rt_times_all(t->rt, p->iteration, p->time);
         p->start_s = start;
-        rc = weft_fuse_measure(t, err);
+        rc = weft_fuse_measure(t->fuse, err);
         if (!rc && weft_world_rank() == 0)
             rc = p->field[WEFT_FIELD_ADVANTAGE] >= 0
                    ? weft_iteration_report(p)
                    : weft_iteration_report_data(p);
         rc = weft_world_agree(rc, err);
     }
-    weft_fuse_forget(t);
+    weft_fuse_forget(t->fuse);
     if (rc)
         weft_iteration_forget(t);
     if (p)

@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "fuse/fuse.h"
 #include "run/digest.h"
-#include "run/fuse.h"
 #include "run/iteration.h"
 
 static bool is_maximum(enum weft_loss loss, int32_t k)
@@ -184,7 +184,7 @@ static int report_values(const struct weft_iteration *p,
     int rc = weft_iteration_sum_update(p, u, &s);
     if (rc)
         return rc;
-    double n = fmax(s.all[WEFT_VSTAT_TOKENS], 1); /* 0: all cut */
+    double n = s.all[WEFT_VSTAT_TOKENS];
     /* LOSS carries each token's weight: a mini-batch's sum is its mean. */
     weft_metrics_set(m, "critic/vf_loss",
                      s.all[WEFT_VSTAT_LOSS] / u->n_norms);
@@ -202,7 +202,7 @@ static int report_policy(const struct weft_iteration *p,
     int rc = weft_iteration_sum_update(p, u, &s);
     if (rc)
         return rc;
-    double n = fmax(s.all[WEFT_STAT_TOKENS], 1); /* 0: all cut */
+    double n = s.all[WEFT_STAT_TOKENS];
     weft_metrics_set(m, "actor/pg_loss", s.all[WEFT_STAT_PG_LOSS] / n);
     weft_metrics_set(m, "actor/pg_clipfrac", s.all[WEFT_STAT_CLIPPED] / n);
     weft_metrics_set(m, "actor/pg_clipfrac_lower",
@@ -358,7 +358,9 @@ int weft_iteration_report(struct weft_iteration *p)
         rc = p->t->config.samples_kept == 0 ? 0 : write_samples(p, &c);
     }
     if (!rc)
-        rc = weft_fuse_report(p->t, p->err);
+        rc = weft_fuse_report(p->t->fuse,
+                              p->t->iteration + 1 >= p->t->config.iterations,
+                              p->t->metrics, p->err);
     if (!rc)
         rc = weft_digest_write(p);
     weft_free(column);

@@ -3,9 +3,6 @@ run_sources = \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/common.c %D%/common.h \
 	%D%/digest.c %D%/digest.h \
-	%D%/fuse.c %D%/fuse.h \
-	%D%/fuse_inside.h \
-	%D%/fuse_measure.c \
 	%D%/info.c %D%/info.h \
 	%D%/inputs.c %D%/inputs.h \
 	%D%/manifest.c %D%/manifest.h \
@@ -16,7 +13,6 @@ run_sources = \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \
 	%D%/plan_needs.c %D%/plan_needs.h \
-	%D%/play.c %D%/play.h \
 	%D%/iteration.c %D%/iteration.h \
 	%D%/iteration_data.c \
 	%D%/iteration_data_metrics.c \
@@ -30,7 +26,6 @@ run_sources = \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
-	%D%/schedule_job.c %D%/schedule_job.h \
 	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/fuse.h"
 #include "run/plan_needs.h"
 
 #include <stdio.h>
 
 #include "lm/store.h"
-#include "run/fuse.h"
 
 int32_t weft_run_unit(const struct weft_config *c)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/fuse.h"
 #include "run/recorded.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
-#include "run/fuse.h"
 
 /* A run of its own that borrows from t what describes it. */
 static struct weft_trainer *describe(const struct weft_trainer *t,

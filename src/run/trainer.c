@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a run from its configuration, runs its iterations, closes it. */
+#include "fuse/fuse.h"
 #include "run/trainer.h"
 
 #include <math.h>
@@ -16,7 +17,6 @@
 #include "lm/store.h"
 #include "run/checkpoint.h"
 #include "run/common.h"
-#include "run/fuse.h"
 #include "run/memory.h"
 #include "run/plan_needs.h"
 #include "run/prompts.h"
@@ -321,6 +321,22 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
     return rc;
 }
 
+/* The models that train under one schedule. */
+static int open_fuse(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_fuse_options o = {
+        .config = &t->config, .seq = t->seq, .recorded = t->recorded != NULL};
+    for (int32_t i = 1; i < t->flow.n_calls; i++) {
+        if (!weft_flow_trains(&t->flow, i))
+            continue;
+        const struct weft_run_model *m = &t->model[t->flow.call[i].role];
+        o.model[o.n_models] = &m->tiles;
+        o.n_micro_batches[o.n_models++] = weft_run_micro_batches(
+            t, &m->arch.shape, m->home);
+    }
+    return weft_fuse_open(&o, &t->fuse, err);
+}
+
 int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = weft_g_order_init(t->rt, &t->order_of_tasks, err);
@@ -329,7 +345,7 @@ int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err)
     if (!rc)
         rc = create_state(t, err);
     if (!rc && t->config.train.intra_stage_fusion)
-        rc = weft_fuse_open(t, err);
+        rc = open_fuse(t, err);
     return rc;
 }
 

@@ -89,7 +89,7 @@ struct weft_trainer {
     struct weft_recording
         *log; /* notes what is inserted; NULL: nobody asks */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
-    struct weft_fuse *fuse; /* schedules of fused training; run/fuse.h */
+    struct weft_fuse *fuse; /* schedules of fused training; fuse/fuse.h */
     struct weft_iteration
         *next; /* next iteration if its generation has begun */
 

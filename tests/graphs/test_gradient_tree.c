@@ -6,6 +6,7 @@
  * beta1 = 0 Adam's first moment is the gradient to the bit.
  */
 #include "calls.h"
+#include "train_step.h"
 #include "codelets/task_fixture.h"
 
 #include "graphs/gather.h"
@@ -87,9 +88,8 @@ static size_t gradient(int32_t n_groups, int32_t dp, int32_t zero, int32_t n,
         .adamw = {.lr = 1e-3f, .beta2 = 0.5f, .eps = 1, .step = 1},
         .micro_batch_rows = 24,
         .call = CALL_ACTOR_TRAIN};
-    REQUIRE_OK(
-        weft_g_train_step(f.seq, &t, n, pack, stats, &n_stats, &norm, &err),
-        err);
+    REQUIRE_OK(train_step(f.seq, &t, n, pack, stats, &n_stats, &norm, &err),
+               err);
     REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
     size_t n_numbers = read_moments(&f.model, out);
     for (int32_t k = 0; k < n_stats; k++) {

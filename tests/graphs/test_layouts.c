@@ -6,6 +6,7 @@
  * with one place for all.
  */
 #include "calls.h"
+#include "train_step.h"
 #include "graphs/gather.h"
 #include "layout_fixture.h"
 
@@ -106,9 +107,9 @@ static void steps(struct task_fixture *f, struct weft_g_train *t, int32_t n,
         int32_t n_stats;
         t->adamw = (struct weft_k_adamw){1e-2f, 0.9f, 0.999f,
                                          1e-8f, 0.1f, step + 1};
-        REQUIRE_OK(weft_g_train_step(f->seq, t, n, pack, stats, &n_stats,
-                                     &norm, &err),
-                   err);
+        REQUIRE_OK(
+            train_step(f->seq, t, n, pack, stats, &n_stats, &norm, &err),
+            err);
         REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
         weft_g_order_reset(t->order);
         weft_g_copies_drop(t->copies);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calls.h"
+#include "train_step.h"
 #include "codelets/task_fixture.h"
 
 #include "base/hash.h"
@@ -81,9 +82,9 @@ static struct weft_hash train(int devices, int32_t n_groups, int32_t dp,
             .grad_clip = 1,
             .micro_batch_rows = rows,
             .call = CALL_ACTOR_TRAIN};
-        REQUIRE_OK(weft_g_train_step(f.seq, &t, n, pack, stats, &n_stats,
-                                     &norm, &err),
-                   err);
+        REQUIRE_OK(
+            train_step(f.seq, &t, n, pack, stats, &n_stats, &norm, &err),
+            err);
         REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
         weft_g_order_reset(&order);
         weft_g_copies_drop(copies);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_lm.la libweft_graphs.la libweft_plan.la \
+service_libs = libweft_run.la libweft_fuse.la libweft_lm.la libweft_graphs.la libweft_plan.la \
 	libweft_reward.la libweft_record.la \
 	libweft_config.la libweft_model.la $(text_libs)
 
@@ -45,8 +45,6 @@ check_PROGRAMS += %D%/test_gsm8k
 %C%_test_gsm8k_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_plan_needs
 %C%_test_plan_needs_LDADD = $(all_libs)
-check_PROGRAMS += %D%/test_play
-%C%_test_play_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_plans
 %C%_test_plans_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_fuse

@@ -306,7 +306,7 @@ static void test_fuse_too_many(void)
                                         "rollout.prompts=60", NULL},
                   &err)
           == WEFT_EINVAL);
-    CHECK(strstr(err.text, "16 and 16") != NULL);
+    CHECK(strstr(err.text, "the run's steps have 16") != NULL);
 }
 
 static void test_fuse_layouts(void)

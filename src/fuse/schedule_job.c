@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/schedule_job.h"
+#include "fuse/schedule_job.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * only sleep for the planned times, so that a schedule of 16 stages can be
  * tried on two cores.
  */
-#ifndef WEFT_RUN_PLAY_H
-#define WEFT_RUN_PLAY_H
+#ifndef WEFT_FUSE_PLAY_H
+#define WEFT_FUSE_PLAY_H
 
 #include "schedule/schedule.h"
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fuse.c, which submits, and fuse_measure.c share. */
-#ifndef WEFT_RUN_FUSE_INSIDE_H
-#define WEFT_RUN_FUSE_INSIDE_H
+/* What fuse.c, which submits, and measure.c share. */
+#ifndef WEFT_FUSE_INSIDE_H
+#define WEFT_FUSE_INSIDE_H
 
 #include "schedule/file.h"
-#include "run/trainer.h"
-
-enum { WEFT_FUSE_MODELS = 2 };
+#include "fuse/fuse.h"
 
 struct weft_fuse_model {
-    const struct weft_run_model *run;
+    const struct weft_g_model *tiles;
     int32_t merge;  /* stages of the model per stage of the schedule */
     int32_t stages; /* of the schedule */
     double *rate;   /* (stages, 2): time per cost of forward, backward */
@@ -18,7 +16,7 @@ struct weft_fuse_model {
 
 /* Number of micro-batches of each model's pipelines, and of mini-batches. */
 struct weft_fuse_size {
-    int32_t n[WEFT_FUSE_MODELS], mini_batches;
+    int32_t n[WEFT_MAX_ROLES], mini_batches;
 };
 
 /* The schedule that is used for a size. */
@@ -28,7 +26,7 @@ struct weft_fuse_order {
     struct weft_fuse_order *next;
 };
 
-/* Optimizer steps of both models that this iteration submitted under one
+/* Optimizer steps of all models that this iteration submitted under one
  * schedule. */
 struct weft_fuse_turn {
     struct weft_schedule_problem problem;
@@ -42,7 +40,9 @@ struct weft_fuse_turn {
 };
 
 struct weft_fuse {
-    struct weft_fuse_model model[WEFT_FUSE_MODELS];
+    struct weft_fuse_options options;
+    int n_models;
+    struct weft_fuse_model model[WEFT_MAX_ROLES];
     int32_t n_devices; /* of the schedule */
     struct weft_fuse_order *order;
     struct weft_fuse_turn *turn, **last;
@@ -53,5 +53,9 @@ struct weft_fuse {
     double written_s;                    /* when files were written */
     struct weft_schedule_comparison all; /* the iteration's sums and means */
 };
+
+/* Where a model's micro-batches begin in the costs of a turn. */
+size_t weft_fuse_first(const struct weft_schedule_problem *problem,
+                       int model);
 
 #endif

@@ -1,60 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/fuse.h"
+#include "fuse/fuse.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "plan/deal.h"
 #include "schedule/tasks.h"
-#include "run/fuse_inside.h"
-#include "run/memory.h"
+#include "fuse/inside.h"
 
-/* The two training calls that are fused, in the order of the graph. */
-static void fused_calls(const struct weft_dataflow *flow,
-                        int32_t out[WEFT_FUSE_MODELS])
+/* Whether stages of `thin` fill the devices of stages of `wide`. */
+static bool fits(const struct weft_call_plan *thin,
+                 const struct weft_call_plan *wide)
 {
-    int n = 0;
-    for (int32_t i = 1; i < flow->n_calls && n < WEFT_FUSE_MODELS; i++)
-        if (weft_flow_trains(flow, i))
-            out[n++] = i;
-    weft_assert(n == WEFT_FUSE_MODELS);
+    return thin->tp > 0 && wide->tp % thin->tp == 0
+        && thin->pp % (wide->tp / thin->tp) == 0;
 }
 
-static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)
+static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
 {
-    return &t->model[t->flow.call[call].role];
+    return a->node == b->node && a->n_nodes == b->n_nodes
+        && a->device == b->device && a->n_devices == b->n_devices;
 }
 
-int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err)
+/* Checks two training calls, and turns the second one round where `odd`. */
+static int fuse_pair(struct weft_plan *plan, int32_t first, int32_t second,
+                     bool odd, struct weft_err *err)
 {
-    int32_t call[WEFT_FUSE_MODELS];
-    fused_calls(&plan->flow, call);
-    const char *first = plan->flow.call[call[0]].name;
-    const char *second = plan->flow.call[call[1]].name;
-    struct weft_call_plan *a = &plan->call[call[0]];
-    struct weft_call_plan *b = &plan->call[call[1]];
-    struct weft_call_plan *wide = a->tp >= b->tp ? a : b;
-    struct weft_call_plan *thin = wide == a ? b : a;
-    if (a->mesh.node != b->mesh.node || a->mesh.n_nodes != b->mesh.n_nodes
-        || a->mesh.device != b->mesh.device
-        || a->mesh.n_devices != b->mesh.n_devices)
+    struct weft_call_plan *a = &plan->call[first], *b = &plan->call[second];
+    const char *name[] = {plan->flow.call[first].name,
+                          plan->flow.call[second].name};
+    bool wide = a->tp >= b->tp;
+    if (!same_mesh(&a->mesh, &b->mesh))
         return weft_err_set(err, WEFT_EINVAL,
                             "train.intra_stage_fusion: %s and %s need the "
                             "same mesh",
-                            first, second);
-    if (thin->tp <= 0 || wide->tp % thin->tp != 0
-        || thin->pp % (wide->tp / thin->tp) != 0)
+                            name[0], name[1]);
+    if (!fits(wide ? b : a, wide ? a : b))
         return weft_err_set(
             err, WEFT_EINVAL,
             "train.intra_stage_fusion: %s has tp %d, pp %d and "
             "%s tp %d, pp %d; the larger tp must be a multiple of "
             "the other, and that one's pp of the quotient, so that its "
             "stages fill groups of devices",
-            first, a->tp, a->pp, second, b->tp, b->pp);
+            name[0], a->tp, a->pp, name[1], b->tp, b->pp);
     a->contiguous = b->contiguous = true;
-    a->reversed = false;
-    b->reversed = true;
+    b->reversed = odd;
     return 0;
+}
+
+int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err)
+{
+    const struct weft_dataflow *flow = &plan->flow;
+    int32_t call[WEFT_MAX_ROLES], n = 0;
+    int rc = 0;
+    for (int32_t i = 1; i < flow->n_calls; i++)
+        if (weft_flow_trains(flow, i))
+            call[n++] = i;
+    if (n < 2)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "train.intra_stage_fusion: this algorithm trains "
+                            "one model; there is nothing to fuse it with");
+    plan->call[call[0]].reversed = false;
+    for (int32_t i = 0; i < n && !rc; i++)
+        for (int32_t k = i + 1; k < n && !rc; k++)
+            rc = fuse_pair(plan, call[i], call[k], k % 2 == 1, err);
+    return rc;
 }
 
 /* ---- Shapes ------------------------------------------------------------- */
@@ -79,10 +89,10 @@ static void forget_turns(struct weft_fuse *fuse)
     fuse->last = &fuse->turn;
 }
 
-void weft_fuse_forget(struct weft_trainer *t)
+void weft_fuse_forget(struct weft_fuse *fuse)
 {
-    if (t->fuse)
-        forget_turns(t->fuse);
+    if (fuse)
+        forget_turns(fuse);
 }
 
 static void forget_orders(struct weft_fuse *fuse)
@@ -101,7 +111,7 @@ void weft_fuse_free(struct weft_fuse *fuse)
         return;
     forget_turns(fuse);
     forget_orders(fuse);
-    for (int m = 0; m < WEFT_FUSE_MODELS; m++)
+    for (int m = 0; m < fuse->n_models; m++)
         weft_free(fuse->model[m].rate);
     weft_free(fuse);
 }
@@ -109,13 +119,13 @@ void weft_fuse_free(struct weft_fuse *fuse)
 /* Sets a model's stages. Times are not measured yet; the unit is the time of a
  * forward pass of cost 1. */
 static int open_model(struct weft_fuse *fuse, int i,
-                      const struct weft_run_model *run, int32_t tp,
+                      const struct weft_g_model *tiles, int32_t tp,
                       struct weft_err *err)
 {
-    const struct weft_call_plan *plan = &run->tiles.home.plan;
-    const int32_t *first = run->tiles.home.first_layer;
+    const struct weft_call_plan *plan = &tiles->home.plan;
+    const int32_t *first = tiles->home.first_layer;
     struct weft_fuse_model *m = &fuse->model[i];
-    m->run = run;
+    m->tiles = tiles;
     m->merge = tp / plan->tp;
     m->stages = plan->pp / m->merge;
     m->rate = weft_alloc(2 * (size_t) m->stages, sizeof *m->rate);
@@ -123,7 +133,7 @@ static int open_model(struct weft_fuse *fuse, int i,
         return weft_err_nomem(err, "a schedule", 16 * (size_t) m->stages);
     for (int32_t s = 0; s < m->stages; s++) {
         int32_t layers = first[(s + 1) * m->merge] - first[s * m->merge];
-        double share = weft_plan_stage_share(&run->arch.shape, layers,
+        double share = weft_plan_stage_share(&tiles->shape, layers,
                                              s == m->stages - 1);
         m->rate[2 * s] = share;
         m->rate[2 * s + 1] = share * (plan->recompute ? 3 : 2);
@@ -141,19 +151,19 @@ static int make_problem(const struct weft_fuse *fuse,
     *out = (struct weft_schedule_problem){
         .n_devices = fuse->n_devices,
         .mini_batches = size->mini_batches,
-        .model = weft_alloc(WEFT_FUSE_MODELS, sizeof *out->model)};
+        .model = weft_alloc((size_t) fuse->n_models, sizeof *out->model)};
     int rc = out->model ? 0 : weft_err_nomem(err, "a schedule", 256);
-    for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++) {
+    for (int i = 0; i < fuse->n_models && !rc; i++) {
         const struct weft_fuse_model *f = &fuse->model[i];
         struct weft_schedule_model *m = &out->model[out->n_models++];
         size_t cells = (size_t) size->n[i] * (size_t) f->stages;
         *m = (struct weft_schedule_model){
-            .name = weft_strdup(f->run->tiles.name),
-            .pipelines = f->run->tiles.home.plan.dp,
+            .name = weft_strdup(f->tiles->name),
+            .pipelines = f->tiles->home.plan.dp,
             .stages = f->stages,
             .chunks = 1,
             .micro_batches = size->n[i],
-            .up = i == 1,
+            .up = i % 2 == 1,
             .forward = weft_alloc(cells, sizeof(double)),
             .backward = weft_alloc(cells, sizeof(double)),
             .activation = weft_alloc(cells, sizeof(double)),
@@ -207,7 +217,7 @@ static int read_order(struct weft_fuse *fuse, const char *path,
     if (rc)
         return rc;
     rc = weft_schedule_read_order(&p, path, &s, err);
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+    for (int i = 0; i < fuse->n_models; i++)
         size.n[i] = p.model[i].micro_batches;
     weft_schedule_problem_release(&p);
     if (rc)
@@ -222,59 +232,62 @@ static int read_order(struct weft_fuse *fuse, const char *path,
 
 /* Checks that the schedule from the file has enough micro-batches for the
  * run's steps. */
-static int check_order(const struct weft_trainer *t, struct weft_err *err)
+static int check_order(const struct weft_fuse *fuse, struct weft_err *err)
 {
-    const char *file = t->config.train.schedule;
-    const struct weft_fuse *fuse = t->fuse;
-    int32_t n[WEFT_FUSE_MODELS];
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
-        const struct weft_run_model *run = fuse->model[i].run;
-        if (run->tiles.home.plan.micro_batches == 0)
+    const char *file = fuse->options.config->train.schedule;
+    for (int i = 0; i < fuse->n_models; i++) {
+        const struct weft_g_model *tiles = fuse->model[i].tiles;
+        int32_t n = fuse->options.n_micro_batches[i];
+        int32_t has = fuse->order->size.n[i];
+        if (tiles->home.plan.micro_batches == 0)
             return weft_err_set(err, WEFT_EINVAL,
                                 "%s: a schedule needs as many micro-batches "
                                 "in every step: set train.micro_batches",
                                 file);
-        n[i] = weft_run_micro_batches(t, &run->arch.shape, run->home);
+        if (n > has)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "%s: a schedule of %d micro-batches of the "
+                                "%s; the run's steps have %d",
+                                file, has, tiles->name, n);
     }
-    const int32_t *has = fuse->order->size.n;
-    if (n[0] <= has[0] && n[1] <= has[1])
-        return 0;
-    return weft_err_set(err, WEFT_EINVAL,
-                        "%s: a schedule of %d micro-batches of the %s and "
-                        "%d of the %s; the run's steps have %d and %d",
-                        file, has[0], fuse->model[0].run->tiles.name, has[1],
-                        fuse->model[1].run->tiles.name, n[0], n[1]);
+    return 0;
 }
 
-int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
+int weft_fuse_open(const struct weft_fuse_options *options,
+                   struct weft_fuse **out, struct weft_err *err)
 {
-    const struct weft_run_model *model[WEFT_FUSE_MODELS];
-    int32_t call[WEFT_FUSE_MODELS];
+    const struct weft_config *c = options->config;
     struct weft_fuse *fuse = weft_alloc(1, sizeof *fuse);
     int32_t tp = 1;
-    int rc = fuse ? 0 : weft_err_nomem(err, "a schedule", sizeof *fuse);
-    if (rc)
-        return rc;
-    t->fuse = fuse;
+    int rc = 0;
+    *out = fuse;
+    if (!fuse)
+        return weft_err_nomem(err, "a schedule", sizeof *fuse);
+    fuse->options = *options;
+    fuse->n_models = options->n_models;
     fuse->last = &fuse->turn;
-    fused_calls(&t->flow, call);
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
-        model[i] = model_of(t, call[i]);
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
-        if (model[i]->tiles.home.plan.tp > tp)
-            tp = model[i]->tiles.home.plan.tp;
-    for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++)
-        rc = open_model(fuse, i, model[i], tp, err);
-    if (!rc) {
+    for (int i = 0; i < fuse->n_models; i++)
+        if (options->model[i]->home.plan.tp > tp)
+            tp = options->model[i]->home.plan.tp;
+    for (int i = 0; i < fuse->n_models && !rc; i++)
+        rc = open_model(fuse, i, options->model[i], tp, err);
+    if (!rc)
         fuse->n_devices = fuse->model[0].stages
-                        * model[0]->tiles.home.plan.dp;
-        if (t->config.train.schedule)
-            rc = read_order(fuse, t->config.train.schedule,
-                            t->config.train.joined_mini_batches, err);
-        if (!rc && t->config.train.schedule)
-            rc = check_order(t, err);
-    }
+                        * options->model[0]->home.plan.dp;
+    if (!rc && c->train.schedule)
+        rc = read_order(fuse, c->train.schedule, c->train.joined_mini_batches,
+                        err);
+    if (!rc && c->train.schedule)
+        rc = check_order(fuse, err);
     return rc;
+}
+
+size_t weft_fuse_first(const struct weft_schedule_problem *p, int model)
+{
+    size_t n = 0;
+    for (int i = 0; i < model; i++)
+        n += (size_t) p->model[i].micro_batches;
+    return n;
 }
 
 /* ---- A turn's problem --------------------------------------------------- */
@@ -282,7 +295,7 @@ int weft_fuse_open(struct weft_trainer *t, struct weft_err *err)
 /* The mean cost and rows of a micro-batch over the mini-batches and pipelines
  * that have it; 0: none has. step: (mini-batches, models), from the model's
  * first one on. */
-static void cost_of(const struct weft_fuse_model *m,
+static void cost_of(const struct weft_fuse_model *m, int n_models,
                     struct weft_g_step *const step[], int32_t n_steps,
                     int32_t micro_batch, double *cost_out,
                     int64_t *n_rows_out)
@@ -290,8 +303,8 @@ static void cost_of(const struct weft_fuse_model *m,
     int64_t n = 0, rows = 0, r;
     double cost = 0;
     for (int32_t i = 0; i < n_steps; i++)
-        for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
-            const struct weft_g_step *s = step[i * WEFT_FUSE_MODELS];
+        for (int32_t d = 0; d < m->tiles->home.plan.dp; d++) {
+            const struct weft_g_step *s = step[i * n_models];
             if (micro_batch >= weft_g_step_n(s, d))
                 continue;
             cost += weft_g_step_cost(s, d, micro_batch, &r);
@@ -307,19 +320,18 @@ static double held_mib(const struct weft_fuse_model *m, int32_t stage,
 {
     double sum = 0;
     for (int32_t k = 0; k < m->merge; k++)
-        sum += (double) weft_g_held_bytes(&m->run->arch.shape,
-                                          &m->run->tiles.home,
+        sum += (double) weft_g_held_bytes(&m->tiles->shape, &m->tiles->home,
                                           stage * m->merge + k, n_rows);
     return sum / 1048576.0;
 }
 
-static void fill_model(const struct weft_fuse_model *f,
+static void fill_model(const struct weft_fuse_model *f, int n_models,
                        struct weft_g_step *const step[], int32_t n_steps,
                        struct weft_schedule_model *out, double *cost)
 {
     for (int32_t i = 0; i < out->micro_batches; i++) {
         int64_t rows;
-        cost_of(f, step, n_steps, i, &cost[i], &rows);
+        cost_of(f, n_models, step, n_steps, i, &cost[i], &rows);
         for (int32_t s = 0; s < f->stages; s++) {
             int32_t at = i * f->stages + s;
             out->forward[at] = cost[i] * f->rate[2 * s];
@@ -329,14 +341,15 @@ static void fill_model(const struct weft_fuse_model *f,
     }
 }
 
-static int search(const struct weft_trainer *t,
+static int search(const struct weft_fuse *fuse,
                   const struct weft_fuse_turn *turn,
                   struct weft_schedule *out, struct weft_err *err)
 {
-    int64_t evaluations = t->config.train.schedule_evaluations;
+    const struct weft_config *c = fuse->options.config;
+    int64_t evaluations = c->train.schedule_evaluations;
     if (evaluations == 0) /* so many take seconds for 10^5 subtasks */
         evaluations = 200000 + 50 * weft_schedule_count(&turn->problem);
-    struct weft_schedule_options options = {.seed = t->config.seed,
+    struct weft_schedule_options options = {.seed = c->seed,
                                             .evaluations = evaluations,
                                             .n_threads = 1,
                                             .restart_stride = 1};
@@ -376,7 +389,7 @@ static int unpack(int32_t n_devices, int32_t *n, struct weft_subtask *task,
 
 /* Rank 0 searches and sends the schedule to the others, which could find
  * another one if their processors round differently. Collective. */
-static int search_together(const struct weft_trainer *t,
+static int search_together(const struct weft_fuse *fuse,
                            const struct weft_fuse_turn *turn,
                            struct weft_schedule *out, struct weft_err *err)
 {
@@ -390,14 +403,14 @@ static int search_together(const struct weft_trainer *t,
     struct weft_subtask *task = (void *) data;
     int32_t *n = (void *) (data + lists);
     struct weft_schedule found;
-    bool first = weft_world_rank() == 0 || t->recorded;
-    if (first && search(t, turn, &found, err)) {
-        weft_seq_fail(t->seq, err->code, "%s", err->text);
+    bool first = weft_world_rank() == 0 || fuse->options.recorded;
+    if (first && search(fuse, turn, &found, err)) {
+        weft_seq_fail(fuse->options.seq, err->code, "%s", err->text);
     } else if (first) {
         pack(&found, n, task);
         weft_schedule_release(&found);
     }
-    int rc = weft_seq_agree(t->seq, data, bytes, err);
+    int rc = weft_seq_agree(fuse->options.seq, data, bytes, err);
     if (!rc)
         rc = unpack(turn->problem.n_devices, n, task, out, err);
     weft_free(data);
@@ -408,60 +421,59 @@ static int search_together(const struct weft_trainer *t,
 
 /* The size of the largest step, or of the file's schedule. Subtasks that a
  * step does not have are skipped. */
-static struct weft_fuse_size size_of(const struct weft_trainer *t,
+static struct weft_fuse_size size_of(const struct weft_fuse *fuse,
                                      struct weft_g_step *const step[],
                                      int32_t n_steps)
 {
-    const struct weft_fuse *fuse = t->fuse;
     struct weft_fuse_size size = {.mini_batches = n_steps};
-    if (t->config.train.schedule)
+    if (fuse->options.config->train.schedule)
         return fuse->order->size;
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++) {
+    for (int i = 0; i < fuse->n_models; i++) {
         const struct weft_fuse_model *m = &fuse->model[i];
         size.n[i] = 1; /* without micro-batches: one that is skipped */
         for (int32_t k = 0; k < n_steps; k++)
-            for (int32_t d = 0; d < m->run->tiles.home.plan.dp; d++) {
-                int32_t n = weft_g_step_n(step[k * WEFT_FUSE_MODELS + i], d);
+            for (int32_t d = 0; d < m->tiles->home.plan.dp; d++) {
+                int32_t n = weft_g_step_n(step[k * fuse->n_models + i], d);
                 size.n[i] = n > size.n[i] ? n : size.n[i];
             }
     }
     return size;
 }
 
-static int find_order(struct weft_trainer *t, struct weft_fuse_turn *turn,
+static int find_order(struct weft_fuse *fuse, struct weft_fuse_turn *turn,
                       const struct weft_fuse_size *size,
                       struct weft_fuse_order **out, struct weft_err *err)
 {
-    struct weft_fuse *fuse = t->fuse;
     struct weft_schedule schedule;
     for (struct weft_fuse_order *o = fuse->order; o; o = o->next)
         if (memcmp(&o->size, size, sizeof *size) == 0) {
             *out = o;
             return 0;
         }
-    int rc = search_together(t, turn, &schedule, err);
+    int rc = search_together(fuse, turn, &schedule, err);
     return rc ? rc : add_order(fuse, size, &schedule, out, err);
 }
 
 /* Makes the problem of these steps, and its schedule. */
-static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
+static int plan_turn(struct weft_fuse *fuse, struct weft_g_step *const step[],
                      int32_t n_steps, struct weft_fuse_turn *turn,
                      struct weft_err *err)
 {
-    struct weft_fuse *fuse = t->fuse;
     struct weft_fuse_order *order = NULL;
-    struct weft_fuse_size size = size_of(t, step, n_steps);
-    size_t n = (size_t) size.n[0] + (size_t) size.n[1];
+    struct weft_fuse_size size = size_of(fuse, step, n_steps);
+    size_t n = 0;
+    for (int i = 0; i < fuse->n_models; i++)
+        n += (size_t) size.n[i];
     int rc = make_problem(fuse, &size, &turn->problem, err);
     turn->cost = weft_alloc(n, sizeof *turn->cost);
     if (!rc && !turn->cost)
         rc = weft_err_nomem(err, "a schedule", n * sizeof *turn->cost);
-    for (int i = 0; i < WEFT_FUSE_MODELS && !rc; i++)
-        fill_model(&fuse->model[i], step + i, n_steps,
+    for (int i = 0; i < fuse->n_models && !rc; i++)
+        fill_model(&fuse->model[i], fuse->n_models, step + i, n_steps,
                    &turn->problem.model[i],
-                   turn->cost + (i == 1 ? size.n[0] : 0));
+                   turn->cost + weft_fuse_first(&turn->problem, i));
     if (!rc)
-        rc = find_order(t, turn, &size, &order, err);
+        rc = find_order(fuse, turn, &size, &order, err);
     if (!rc)
         rc = weft_schedule_copy(&order->schedule, &turn->planned, err);
     return rc ? rc : weft_schedule_time(&turn->problem, &turn->planned, err);
@@ -471,14 +483,14 @@ static int plan_turn(struct weft_trainer *t, struct weft_g_step *const step[],
 
 /* Adds the subtasks of the model's stages that a subtask of the schedule
  * stands for. */
-static void add_subtasks(const struct weft_fuse_model *m,
+static void add_subtasks(const struct weft_fuse_model *m, int n_models,
                          const struct weft_subtask *k, struct weft_span *span,
                          struct weft_g_subtask *subtask)
 {
     bool backward = k->pass != WEFT_PASS_FORWARD;
     for (int32_t i = 0; i < m->merge; i++)
         subtask[i] = (struct weft_g_subtask){
-            .step = k->mini_batch * WEFT_FUSE_MODELS + k->model,
+            .step = k->mini_batch * n_models + k->model,
             .dp = k->pipeline,
             .stage = k->stage * m->merge + (backward ? m->merge - 1 - i : i),
             .micro_batch = k->micro_batch,
@@ -499,7 +511,7 @@ static void fill_queues(const struct weft_fuse *fuse,
         for (int32_t i = 0; i < s->n[d]; i++) {
             const struct weft_fuse_model *m =
                 &fuse->model[s->task[d][i].model];
-            add_subtasks(m, &s->task[d][i], span++, subtask);
+            add_subtasks(m, fuse->n_models, &s->task[d][i], span++, subtask);
             subtask += m->merge;
             queue[d].n += m->merge;
         }
@@ -511,13 +523,13 @@ static int submit(const struct weft_fuse *fuse, struct weft_fuse_turn *turn,
                   struct weft_err *err)
 {
     const struct weft_schedule *s = &turn->planned;
-    int32_t n_all = n_steps * WEFT_FUSE_MODELS;
+    int32_t n_all = n_steps * fuse->n_models;
     size_t merge = 1;
     for (int32_t d = 0; d < s->n_devices; d++)
         turn->n_tasks += (size_t) s->n[d];
     turn->n_spans = turn->n_tasks
-                  + (size_t) turn->problem.mini_batches * WEFT_FUSE_MODELS;
-    for (int i = 0; i < WEFT_FUSE_MODELS; i++)
+                  + (size_t) (turn->problem.mini_batches * fuse->n_models);
+    for (int i = 0; i < fuse->n_models; i++)
         if ((size_t) fuse->model[i].merge > merge)
             merge = (size_t) fuse->model[i].merge;
     struct weft_g_queue *queue = weft_alloc((size_t) s->n_devices,
@@ -541,10 +553,9 @@ static int submit(const struct weft_fuse *fuse, struct weft_fuse_turn *turn,
     return rc;
 }
 
-int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
+int weft_fuse_submit(struct weft_fuse *fuse, struct weft_g_step *const step[],
                      int32_t n, struct weft_err *err)
 {
-    struct weft_fuse *fuse = t->fuse;
     struct weft_fuse_turn *turn = weft_alloc(1, sizeof *turn);
     if (!turn)
         return weft_err_nomem(err, "a schedule", sizeof *turn);
@@ -552,8 +563,8 @@ int weft_fuse_submit(struct weft_trainer *t, struct weft_g_step *const step[],
     fuse->last = &turn->next;
     if (fuse->search_again)
         forget_orders(fuse);
-    if (t->config.train.schedule_search == WEFT_FUSE_ONCE)
+    if (fuse->options.config->train.schedule_search == WEFT_FUSE_ONCE)
         fuse->search_again = false;
-    int rc = plan_turn(t, step, n, turn, err);
+    int rc = plan_turn(fuse, step, n, turn, err);
     return rc ? rc : submit(fuse, turn, step, n, err);
 }

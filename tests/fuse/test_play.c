@@ -3,7 +3,7 @@
 #include "harness.h"
 
 #include "base/alloc.h"
-#include "run/play.h"
+#include "fuse/play.h"
 
 static double *constant(int32_t n, double value)
 {

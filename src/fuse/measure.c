@@ -9,8 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "record/metrics.h"
-#include "run/fuse.h"
-#include "run/fuse_inside.h"
+#include "fuse/inside.h"
 
 /* Times of the first iteration are too long, as caches are cold and memory is
  * touched for the first time. */
@@ -60,8 +59,7 @@ static double rate_of(const struct weft_fuse *fuse, int32_t model,
 {
     size_t n = 0;
     for (const struct weft_fuse_turn *s = fuse->turn; s; s = s->next) {
-        const double *cost = s->cost
-                           + (model ? s->problem.model[0].micro_batches : 0);
+        const double *cost = s->cost + weft_fuse_first(&s->problem, model);
         for (int32_t d = 0; d < s->measured.n_devices; d++)
             for (int32_t i = 0; i < s->measured.n[d]; i++) {
                 const struct weft_subtask *k = &s->measured.task[d][i];
@@ -83,7 +81,7 @@ static double update_of(const struct weft_fuse *fuse, int32_t model,
     for (const struct weft_fuse_turn *s = fuse->turn; s; s = s->next)
         for (int32_t b = 0; b < s->problem.mini_batches; b++) {
             double end =
-                s->span[s->n_tasks + (size_t) (b * WEFT_FUSE_MODELS + model)]
+                s->span[s->n_tasks + (size_t) (b * fuse->n_models + model)]
                     .end_s;
             double last = 0;
             size_t at = 0;
@@ -110,7 +108,7 @@ static int learn(struct weft_fuse *fuse, struct weft_err *err)
     double *ratio = weft_alloc(n, sizeof *ratio);
     if (!ratio)
         return weft_err_nomem(err, "stage times", n * sizeof *ratio);
-    for (int32_t m = 0; m < WEFT_FUSE_MODELS; m++) {
+    for (int32_t m = 0; m < fuse->n_models; m++) {
         for (int32_t i = 0; i < 2 * fuse->model[m].stages; i++) {
             double rate = rate_of(fuse, m, i / 2, i % 2, ratio);
             if (rate > 0)
@@ -151,9 +149,8 @@ static int compare(struct weft_fuse *fuse, struct weft_err *err)
     return rc;
 }
 
-int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
+int weft_fuse_measure(struct weft_fuse *fuse, struct weft_err *err)
 {
-    struct weft_fuse *fuse = t->fuse;
     int rc = 0;
     if (!fuse || !fuse->turn)
         return 0;
@@ -162,18 +159,19 @@ int weft_fuse_measure(struct weft_trainer *t, struct weft_err *err)
     fuse->was_measured = fuse->n_learned > 0;
     if (!rc)
         rc = compare(fuse, err);
-    bool again = t->config.train.schedule_search == WEFT_FUSE_EACH_ITERATION;
+    const struct weft_config *c = fuse->options.config;
+    bool again = c->train.schedule_search == WEFT_FUSE_EACH_ITERATION;
     if (!rc && (again || fuse->n_learned < WARM_ITERATIONS)) {
         rc = learn(fuse, err);
         fuse->n_learned++;
-        fuse->search_again = !t->config.train.schedule;
+        fuse->search_again = !c->train.schedule;
     }
     return rc;
 }
 
 /* ---- Files ------------------------------------------------------------- */
 
-static int write_pictures(const struct weft_trainer *t,
+static int write_pictures(const struct weft_config *c,
                           const struct weft_fuse_turn *s,
                           struct weft_schedule_report *report,
                           struct weft_err *err)
@@ -181,20 +179,19 @@ static int write_pictures(const struct weft_trainer *t,
     char path[4200];
     report->until = fmax(s->planned.makespan, s->measured.makespan);
     report->title = "planned (s, MiB)";
-    snprintf(path, sizeof path, "%s/schedule/planned.svg", t->config.run_dir);
+    snprintf(path, sizeof path, "%s/schedule/planned.svg", c->run_dir);
     int rc = weft_schedule_write_svg(&s->problem, &s->planned, report, path,
                                      err);
     report->title = "measured (s, MiB)";
     report->optimal = false;
     report->serial_1f1b = NAN; /* not measured */
-    snprintf(path, sizeof path, "%s/schedule/measured.svg",
-             t->config.run_dir);
+    snprintf(path, sizeof path, "%s/schedule/measured.svg", c->run_dir);
     return rc ? rc
               : weft_schedule_write_svg(&s->problem, &s->measured, report,
                                         path, err);
 }
 
-static int write_files(const struct weft_trainer *t, struct weft_fuse_turn *s,
+static int write_files(const struct weft_config *c, struct weft_fuse_turn *s,
                        struct weft_err *err)
 {
     struct weft_schedule_comparison comparison;
@@ -220,28 +217,26 @@ static int write_files(const struct weft_trainer *t, struct weft_fuse_turn *s,
         .serial_peak_activation = serial.peak_activation,
         .greedy = NAN,
         .optimal = s->planned.makespan <= bound.makespan * (1 + 1e-9),
-        .seed = t->config.seed,
+        .seed = c->seed,
         .seconds = NAN,
         .measured = &s->measured,
         .comparison = &comparison};
     weft_schedule_release(&serial);
-    snprintf(path, sizeof path, "%s/schedule", t->config.run_dir);
+    snprintf(path, sizeof path, "%s/schedule", c->run_dir);
     rc = weft_dir_create(path, err);
-    snprintf(path, sizeof path, "%s/schedule/problem.json",
-             t->config.run_dir);
+    snprintf(path, sizeof path, "%s/schedule/problem.json", c->run_dir);
     if (!rc)
         rc = weft_schedule_problem_write(&s->problem, path, err);
-    snprintf(path, sizeof path, "%s/schedule/fused.json", t->config.run_dir);
+    snprintf(path, sizeof path, "%s/schedule/fused.json", c->run_dir);
     if (!rc)
         rc = weft_schedule_write(&s->problem, &s->planned, &report, path,
                                  err);
-    return rc ? rc : write_pictures(t, s, &report, err);
+    return rc ? rc : write_pictures(c, s, &report, err);
 }
 
-int weft_fuse_report(struct weft_trainer *t, struct weft_err *err)
+int weft_fuse_report(struct weft_fuse *fuse, bool last,
+                     struct weft_metrics *m, struct weft_err *err)
 {
-    struct weft_fuse *fuse = t->fuse;
-    struct weft_metrics *m = t->metrics;
     if (!fuse || !fuse->turn || !fuse->was_measured)
         return 0;
     const struct weft_schedule_comparison *all = &fuse->all;
@@ -254,12 +249,11 @@ int weft_fuse_report(struct weft_trainer *t, struct weft_err *err)
     weft_metrics_set(m, "schedule/measured_peak_mib", all->peak);
     weft_metrics_set(m, "schedule/in_order", all->in_order);
     double now = weft_clock_s();
-    if (t->iteration + 1 < t->config.iterations
-        && now - fuse->written_s < WRITE_EVERY_S)
+    if (!last && now - fuse->written_s < WRITE_EVERY_S)
         return 0;
     fuse->written_s = now;
-    struct weft_fuse_turn *last = fuse->turn;
-    while (last->next)
-        last = last->next;
-    return write_files(t, last, err);
+    struct weft_fuse_turn *last_turn = fuse->turn;
+    while (last_turn->next)
+        last_turn = last_turn->next;
+    return write_files(fuse->options.config, last_turn, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches for a schedule on all ranks of the job. */
-#ifndef WEFT_RUN_SCHEDULE_JOB_H
-#define WEFT_RUN_SCHEDULE_JOB_H
+#ifndef WEFT_FUSE_SCHEDULE_JOB_H
+#define WEFT_FUSE_SCHEDULE_JOB_H
 
 #include "schedule/schedule.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/play.h"
+#include "fuse/play.h"
 
 #include "base/alloc.h"
 #include "codelets/codelets.h"

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += %D%/test_play
+%C%_test_play_LDADD = $(all_libs)
