@@ -41,6 +41,7 @@ struct weft_settings {
     struct weft_learning learn[WEFT_CONFIG_ROLES]; /* by roles' slots */
     struct weft_gae_args reward;                   /* of every sample */
     bool whiten;
+    bool skip_cut;    /* responses without an end are not learned from */
     int32_t max_new;  /* tokens of a response */
     double kl_coef;   /* at first ... */
     bool kl_adaptive; /* ... and moved by Ziegler's controller */
@@ -85,7 +86,8 @@ struct weft_algorithm {
     A(reinforce_pp)                                                          \
     A(reinforce_pp_baseline)                                                 \
     A(gspo)                                                                  \
-    A(cispo)
+    A(cispo)                                                                 \
+    A(dapo)
 
 #define WEFT_ALGORITHM_DECLARE(name)                                         \
     extern const struct weft_algorithm weft_##name;

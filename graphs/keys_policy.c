@@ -41,7 +41,7 @@ static const struct weft_config_key keys[] = {
               KEY_NUM, "weight of the entropy bonus"),
     KEY_ENUM("ppo.kl.place", policy.kl_place, "reward", WEFT_KL_IN_REWARD,
              "reward|loss|none", KEY_NUM, "where the KL penalty goes"),
-    KEY_ENUM("ppo.kl.kind", policy.kl_kind, "k1", 1, "k1|k2|k3", KEY_NUM,
+    KEY_ENUM("ppo.kl.kind", policy.kl_kind, "k1", 1, "k1|k2|k3|abs", KEY_NUM,
              "its estimator"),
     KEY_FLOAT("ppo.kl.coef", policy.kl_coef, "0.05", 0, 1e6, KEY_NUM,
               "its weight, adaptive: at first (TRL's PPO)"),
@@ -61,6 +61,14 @@ static const struct weft_config_key keys[] = {
               1e6, KEY_NUM, "off the score of a cut response"),
     KEY_FLOAT("ppo.reward_clip", policy.reward_clip, "0", 0, 1e6, KEY_NUM,
               "clips the score to +-this; 0: off"),
+    KEY_INT("ppo.overlong.cache", policy.overlong_cache, "0", 0, 1e7, KEY_NUM,
+            "so many tokens before rollout.max_new_tokens a penalty for "
+            "length begins, which grows to overlong.factor (DAPO); 0: off"),
+    KEY_FLOAT("ppo.overlong.factor", policy.overlong_factor, "1", 0, 1e6,
+              KEY_NUM, "off the score of a response of all tokens"),
+    KEY_BOOL("ppo.overlong.filter", policy.overlong_filter, "false", KEY_NUM,
+             "cut responses are not learned from, their rewards count for "
+             "others (DAPO; TRL's mask_truncated_completions)"),
     KEY_INT("train.mini_batches_ahead", train.mini_batches_ahead, "16", 0,
             WEFT_LOTS - 1, 0,
             "submitted and not ended; 0: all (a task's record has 4 kB)"),
@@ -102,6 +110,11 @@ static const struct weft_config_alias aliases[] = {
     {"ppo.whiten_advantages", "|whiten_rewards|normalize_advantage"
                               "|scale_rewards|use_whitening|"},
     {"ppo.aggregation", "|loss_agg_mode|loss_type|"},
+    {"ppo.overlong.cache", "|overlong_buffer|overlong_buffer_len"
+                           "|soft_punish_cache|"},
+    {"ppo.overlong.factor", "|overlong_penalty_factor|penalty_factor|"},
+    {"ppo.overlong.filter", "|mask_truncated_completions|overlong_filter"
+                            "|filter_overlong|"},
     {"ppo.reward_clip", "|reward_clip_range|cliprange_reward|"},
     {NULL, NULL}};
 
@@ -176,7 +189,19 @@ static int check_coef(const struct weft_config *c, struct weft_err *err)
     return 0;
 }
 
+static int check_overlong(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->policy.overlong_cache > c->rollout.max_new_tokens)
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "'ppo.overlong.cache' is %d tokens, but a "
+            "response has at most %d (rollout.max_new_tokens)",
+            c->policy.overlong_cache, c->rollout.max_new_tokens);
+    return 0;
+}
+
 static const struct weft_config_rule rules[] = {
+    {"ppo.overlong.cache", check_overlong},
     {"rollout.prompts", check_samples},
     {"ppo.mini_batches", check_mini_batches},
     {"ppo.dual_clip", check_dual_clip},

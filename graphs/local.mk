@@ -3,6 +3,7 @@ graphs_sources = \
 	%D%/algorithms.c %D%/algorithms.h \
 	%D%/cispo.c \
 	%D%/copies.c %D%/copies.h \
+	%D%/dapo.c \
 	%D%/deal.c %D%/deal.h \
 	%D%/dpo.c \
 	%D%/dr_grpo.c \

@@ -111,6 +111,11 @@ void weft_policy_settings(const struct weft_config *c,
         out->reward.kl = kl;
     out->reward.missing_eos_penalty = c->policy.missing_eos_penalty;
     out->reward.reward_clip = c->policy.reward_clip;
+    if (c->policy.overlong_cache > 0)
+        out->reward.overlong_factor = c->policy.overlong_factor;
+    out->reward.overlong_max = c->rollout.max_new_tokens;
+    out->reward.overlong_cache = c->policy.overlong_cache;
+    out->skip_cut = c->policy.overlong_filter;
     out->whiten = c->policy.whiten_advantages;
     out->kl_coef = (double) c->policy.kl_coef;
     out->kl_adaptive = c->policy.kl_control == WEFT_KL_ADAPTIVE;

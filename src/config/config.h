@@ -159,7 +159,7 @@ struct weft_config {
         float value_clip;                /* 0.2; 0 off */
         float entropy_coef;              /* 0 */
         enum weft_kl_place kl_place;     /* in reward */
-        int32_t kl_kind;                 /* 1, 2, 3: k1 k2 k3 */
+        int32_t kl_kind;                 /* enum weft_kl from 1 */
         float kl_coef;                   /* 0.05 */
         enum weft_kl_control kl_control; /* fixed */
         float kl_target;                 /* 6 */
@@ -167,6 +167,9 @@ struct weft_config {
         enum weft_loss_agg aggregation;  /* token-mean */
         float missing_eos_penalty;       /* subtracted from the score, 0 */
         float reward_clip;               /* 0 off */
+        int32_t overlong_cache;          /* tokens; 0 off */
+        float overlong_factor;           /* 1 */
+        bool overlong_filter;            /* false */
         int32_t warmup; /* iterations that do not train role 0; 0 */
     } policy;
 

@@ -128,6 +128,7 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
         weft_gen_play_retire(c->played[instance].play, slot);
     sample->n_total = status->n_total;
     sample->finished = true;
+    sample->ended = status->done == 1;
     c->slot[(int64_t) instance * c->gen->n_slots + slot] = -1;
     c->n_finished++;
     return c->on_finished ? c->on_finished(c->ctx, index, sample, c->err) : 0;

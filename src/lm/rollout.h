@@ -15,6 +15,7 @@ struct weft_sample {
     int32_t limit;             /* tokens at most, prompt included */
     const int32_t *token;      /* the prompt's tokens; borrowed */
     bool finished;
+    bool ended; /* by a token that ends responses, not by its limit */
     struct weft_tile *rollout; /* set when generation has ended; the caller
                                   releases it */
 };

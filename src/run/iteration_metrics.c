@@ -184,7 +184,7 @@ static int report_values(const struct weft_iteration *p,
     int rc = weft_iteration_sum_update(p, u, &s);
     if (rc)
         return rc;
-    double n = s.all[WEFT_VSTAT_TOKENS];
+    double n = fmax(s.all[WEFT_VSTAT_TOKENS], 1); /* 0: all cut */
     /* LOSS carries each token's weight: a mini-batch's sum is its mean. */
     weft_metrics_set(m, "critic/vf_loss",
                      s.all[WEFT_VSTAT_LOSS] / u->n_norms);
@@ -202,7 +202,7 @@ static int report_policy(const struct weft_iteration *p,
     int rc = weft_iteration_sum_update(p, u, &s);
     if (rc)
         return rc;
-    double n = s.all[WEFT_STAT_TOKENS];
+    double n = fmax(s.all[WEFT_STAT_TOKENS], 1); /* 0: all cut */
     weft_metrics_set(m, "actor/pg_loss", s.all[WEFT_STAT_PG_LOSS] / n);
     weft_metrics_set(m, "actor/pg_clipfrac", s.all[WEFT_STAT_CLIPPED] / n);
     weft_metrics_set(m, "actor/pg_clipfrac_lower",

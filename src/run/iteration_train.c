@@ -109,13 +109,18 @@ static void fill_pack(const struct training *r, struct one_step *o)
     const struct weft_learning *learning = learning_of(p->t, r->train.call);
     int32_t unit = weft_run_unit(&p->t->config);
     int64_t n_tokens = 0;
+    int32_t n = 0;
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
+        if (set->skip_cut && !s->ended)
+            continue;
         n_tokens += s->n_total - s->n_prompt;
+        n++;
     }
     for (int32_t i = 0; i < o->n; i++) {
         const struct weft_sample *s = &p->sample[o->index[i]];
         int32_t k = (int32_t) o->index[i];
+        bool skip = set->skip_cut && !s->ended;
         o->pack[i] = (struct weft_pack_sample){
             .rollout = s->rollout,
             .advantage = weft_iteration_field(p, k, WEFT_FIELD_ADVANTAGE),
@@ -123,8 +128,10 @@ static void fill_pack(const struct training *r, struct one_step *o)
             .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
-            .weight = weft_sample_weight(set, learning, o->n / unit, n_tokens,
-                                         s->n_total - s->n_prompt),
+            .weight = skip ? 0
+                           : weft_sample_weight(set, learning, n / unit,
+                                                n_tokens,
+                                                s->n_total - s->n_prompt),
             .label = p->prompt[k]->label,
         };
     }

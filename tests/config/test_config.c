@@ -306,7 +306,7 @@ static void test_config_refused(void)
         {"trace: 1", "must be true or false"},
         {"ppo: {kl: {place: off}}",
          "'ppo.kl.place' must be reward, loss or none, not 'off'"},
-        {"ppo: {kl: {kind: k4}}", "must be k1, k2 or k3"},
+        {"ppo: {kl: {kind: k4}}", "must be k1, k2, k3 or abs"},
         {"data: {path: q}", "run.yaml:5: key 'data' is given twice"},
         {"data.path: q", "'data.path' is given twice, first in line 2"},
         {"model.critic: ''", "given twice"},
@@ -366,7 +366,7 @@ static void test_config_sft(void)
     CHECK_FAILS(parse(SFT "reward: [gsm8k]\n", 0, NULL), WEFT_EINVAL, err,
                 "'reward' is not a key of algorithm sft");
     CHECK_FAILS(parse("algorithm: orpo\n", 0, NULL), WEFT_EINVAL, err,
-                "reinforce_pp_baseline, gspo or cispo, not 'orpo'");
+                "reinforce_pp_baseline, gspo, cispo or dapo, not 'orpo'");
 }
 
 /* Keys of several algorithms may have one field. */

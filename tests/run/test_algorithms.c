@@ -72,7 +72,7 @@ static void test_layouts(void)
             CHECK(!weft_hash_equal(one, seen[k]));
         seen[n_seen++] = one;
     }
-    CHECK_INT(n_seen, 7);
+    CHECK_INT(n_seen, 8);
 }
 
 /* Each graph stands, and its roles have settings. */
@@ -126,6 +126,8 @@ static void test_refused(void)
             "'ppo.lambda' is not a key of algorithm rloo");
     refused("algorithm=cispo", "ppo.gamma=0.9",
             "'ppo.gamma' is not a key of algorithm cispo");
+    refused("algorithm=dapo", "ppo.overlong.cache=10",
+            "'ppo.overlong.cache' is 10 tokens, but a response has at most");
     refused("algorithm=grop", "seed=1", "'algorithm' must be ppo");
     fixture_remove(&fixture);
 }

@@ -17,7 +17,8 @@ import torch
 
 import make_iterations as m
 
-GROUPS = ("grpo", "dr_grpo", "rloo", "reinforce_pp_baseline", "gspo", "cispo")
+GROUPS = ("grpo", "dr_grpo", "rloo", "reinforce_pp_baseline", "gspo", "cispo",
+          "dapo")
 CRITIC = ("critic.", "ppo.gamma", "ppo.lambda", "ppo.value_clip",
           "ppo.critic_warmup")
 PAPERS = ("ppo.kl.place", "ppo.kl.kind", "ppo.aggregation",
@@ -31,11 +32,11 @@ BASE = {
     "ppo.reward_clip": 0.4,
 }
 for key in ("ppo.clip_low", "ppo.clip_high", "ppo.kl.target",
-            "ppo.kl.horizon"):
+            "ppo.kl.horizon", "ppo.overlong.cache"):
     del BASE[key]
 
 ANY = {"ppo.kl.controller": "fixed", "ppo.clip_low": 0.2,
-       "ppo.clip_high": 0.2}
+       "ppo.clip_high": 0.2, "ppo.overlong.cache": 0}
 STANDARDS = {
     # arXiv 2402.03300, equations 3 and 4 (an unbiased std: torch, TRL, verl)
     "grpo": {"ppo.kl.place": "loss", "ppo.kl.kind": "k3",
@@ -62,6 +63,11 @@ STANDARDS = {
              "ppo.aggregation": "seq-mean-token-mean",
              "ppo.whiten_advantages": False, "ppo.clip_low": 3e-4,
              "ppo.clip_high": 4e-4},
+    # arXiv 2503.14476, section 4.1: a fifth of the longest is the cache
+    "dapo": {"ppo.kl.place": "none", "ppo.kl.kind": "k1",
+             "ppo.aggregation": "token-mean",
+             "ppo.whiten_advantages": False, "ppo.clip_high": 0.28,
+             "ppo.overlong.cache": BASE["rollout.max_new_tokens"] // 5},
     # arXiv 2506.13585, equations 4 and 5; no lower limit
     "cispo": {"ppo.kl.place": "none", "ppo.kl.kind": "k1",
               "ppo.aggregation": "token-mean",
@@ -91,6 +97,9 @@ RUNS = [
     {"algorithm": "cispo"},
     {"algorithm": "cispo", **CLIP, "ppo.kl.place": "loss",
      "ppo.kl.kind": "k3", "ppo.aggregation": "seq-mean-token-mean"},
+    {"algorithm": "dapo"},
+    {"algorithm": "dapo", **CLIP, "ppo.overlong.cache": 4,
+     "ppo.overlong.filter": True},
 ]
 
 

@@ -66,6 +66,9 @@ BASE = {
     "ppo.aggregation": "token-mean",
     "ppo.missing_eos_penalty": 0.3,
     "ppo.reward_clip": 0,
+    "ppo.overlong.cache": 0,
+    "ppo.overlong.factor": 1,
+    "ppo.overlong.filter": False,
     "ppo.critic_warmup": 0,
     "actor.lr": 4e-3,
     "actor.schedule": "linear",
@@ -116,6 +119,7 @@ RUNS = [
     {"ppo.entropy_coef": 0},
     {"ppo.kl.kind": "k2"},
     {"ppo.kl.kind": "k3"},
+    {"ppo.kl.kind": "abs"},
     {"ppo.kl.coef": 0.3},
     {"ppo.kl.controller": "fixed"},
     {"ppo.kl.target": 16.5},
@@ -124,11 +128,16 @@ RUNS = [
     {"ppo.kl.kind": "k1", **IN_LOSS},
     {"ppo.kl.kind": "k2", **IN_LOSS},
     {"ppo.kl.kind": "k3", **IN_LOSS},
+    {"ppo.kl.kind": "abs", **IN_LOSS},
     {"ppo.aggregation": "seq-mean-token-sum"},
     {"ppo.aggregation": "seq-mean-token-mean"},
     {"ppo.aggregation": "seq-mean-token-sum-norm"},
     {"ppo.missing_eos_penalty": 0.8},
     {"ppo.reward_clip": 0.4},
+    {"ppo.overlong.cache": 4},
+    {"ppo.overlong.cache": 3, "ppo.overlong.factor": 0.4},
+    {"ppo.overlong.filter": True},
+    {"ppo.overlong.filter": True, "ppo.aggregation": "seq-mean-token-mean"},
     {"ppo.critic_warmup": 1},
     {"ppo.critic_warmup": 1, "actor.schedule": "cosine", "iterations": 3},
 ] + [{f"{who}.{key}": value} for who in ("actor", "critic")
@@ -298,6 +307,9 @@ def kl_estimate(kind, logp, ref):
         return d
     if kind == "k2":
         return d * d / 2
+    if kind == "abs":
+        keep_away(d.detach())
+        return d.abs()
     k = (-d).exp() - 1 + d
     keep_away(k.detach(), 10)
     return k.clamp(max=10)
@@ -386,6 +398,10 @@ def rewards(c, s, kl_coef):
     s.raw = WEIGHT["rule"] * rule(s.label, s.n, s.ended) \
         + WEIGHT["model"] * s.model_score
     s.score = s.raw - (0 if s.ended else c["ppo.missing_eos_penalty"])
+    if c["ppo.overlong.cache"] > 0:  # DAPO, equation 13
+        begin = c["rollout.max_new_tokens"] - c["ppo.overlong.cache"]
+        s.score -= c["ppo.overlong.factor"] * max(0, s.n - begin) / c[
+            "ppo.overlong.cache"]
     if c["ppo.reward_clip"] > 0:
         keep_away(abs(s.score), c["ppo.reward_clip"])
         s.score = max(-c["ppo.reward_clip"],
@@ -430,6 +446,16 @@ def next_kl_coef(c, samples, kl_coef):
         samples) / c["ppo.kl.horizon"])
 
 
+def learned(c, batch):
+    """Those that are learned from."""
+    return [s for s in batch if s.ended or not c["ppo.overlong.filter"]]
+
+
+def nothing(model):
+    """A loss of 0 with gradients of 0."""
+    return sum(0 * p.sum() for p in model.p.values())
+
+
 def weight_of(c, batch, s):
     tokens = sum(x.n for x in batch)
     return {"token-mean": 1 / tokens,
@@ -460,7 +486,7 @@ def ppo_term(c, s, logp):
 
 
 def policy_loss(c, actor, batch, stat, term=ppo_term):
-    total = 0
+    total, batch = nothing(actor), learned(c, batch)
     for s in batch:
         logp, entropy = picked(actor, s, c["rollout.temperature"])
         pg, clipped, lower = term(c, s, logp)
@@ -480,7 +506,7 @@ def policy_loss(c, actor, batch, stat, term=ppo_term):
 
 
 def value_loss(c, critic, batch, stat):
-    total = 0
+    total, batch = nothing(critic), learned(c, batch)
     for s in batch:
         v = values_of(critic, s)
         plain = other = (v - s.ret) ** 2
