@@ -2,14 +2,16 @@
 /*
  * The algorithms as values, one file each: its keys and defaults, a dataflow
  * graph (ReaL, Figure 4), how advantages follow from scores, and what its keys
- * make of an iteration: losses, rewards, epochs. Role 0 is the policy: its
- * tokenizer and its positions are the run's. doc/hacking.md adds one in full.
+ * make of an iteration: losses, rewards, epochs; and its metrics. Role 0 is the
+ * policy: its tokenizer and its positions are the run's. doc/hacking.md adds one
+ * in full.
  */
 #ifndef WEFT_GRAPHS_ALGORITHMS_H
 #define WEFT_GRAPHS_ALGORITHMS_H
 
 #include "codelets/codelets.h"
 #include "config/schema.h"
+#include "graphs/metrics.h"
 #include "plan/dataflow.h"
 
 /* What a configuration asks of its algorithm's graph. */
@@ -71,6 +73,7 @@ struct weft_algorithm {
      * `loss`; NULL: nothing. */
     void (*settings)(const struct weft_config *config,
                      struct weft_settings *out);
+    const struct weft_told *told; /* metrics and their charts */
 };
 
 /* A new algorithm is a line here; the first is the configuration's default. */

@@ -25,4 +25,5 @@ const struct weft_algorithm weft_cispo = {
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_CISPO,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
 };

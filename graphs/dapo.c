@@ -43,6 +43,7 @@ const struct weft_algorithm weft_dapo = {
         },
     .flow = weft_flow_no_critic,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
     .advantage = WEFT_BY_GROUPS,
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_PPO,

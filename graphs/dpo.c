@@ -92,4 +92,5 @@ const struct weft_algorithm weft_dpo = {
     .rows = WEFT_ROWS_PAIR,
     .loss = WEFT_LOSS_PAIRS,
     .settings = settings,
+    .told = &weft_pairs_told,
 };

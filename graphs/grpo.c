@@ -28,4 +28,5 @@ const struct weft_algorithm weft_grpo = {
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_PPO,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
 };

@@ -27,4 +27,5 @@ const struct weft_algorithm weft_gspo = {
     .group = WEFT_ADVANTAGE_GRPO,
     .policy = WEFT_POLICY_GSPO,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
 };

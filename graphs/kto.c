@@ -92,4 +92,5 @@ const struct weft_algorithm weft_kto = {
     .rows = WEFT_ROWS_LABELLED,
     .loss = WEFT_LOSS_KTO,
     .settings = settings,
+    .told = &weft_singles_told,
 };

@@ -18,10 +18,11 @@ graphs_sources = \
 	%D%/kto.c \
 	%D%/layout.c %D%/layout.h \
 	%D%/memory.c \
+	%D%/metrics.c %D%/metrics.h \
 	%D%/model.c \
 	%D%/offload.c \
 	%D%/policy.c %D%/policy.h \
-	%D%/preference.h \
+	%D%/preference.c %D%/preference.h \
 	%D%/ppo.c \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/reallocate.c \

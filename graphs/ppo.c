@@ -23,6 +23,15 @@ static const struct weft_config_table *const tables[] = {
     &weft_label_keys,     &weft_value_keys,
     &weft_token_keys,     NULL};
 
+static const struct weft_metric *const metrics[] = {
+    weft_sample_metrics, weft_policy_metrics, weft_value_metrics,
+    weft_time_metrics, NULL};
+
+static const struct weft_told told = {.metrics = metrics,
+                                      .curves = weft_policy_curves,
+                                      .times = weft_policy_times,
+                                      .watched = weft_policy_watched};
+
 const struct weft_algorithm weft_ppo = {
     .config =
         {
@@ -36,4 +45,5 @@ const struct weft_algorithm weft_ppo = {
     .advantage = WEFT_BY_TOKENS,
     .policy = WEFT_POLICY_PPO,
     .settings = settings,
+    .told = &told,
 };

@@ -14,4 +14,8 @@ WEFT_INLINE uint32_t weft_flow_add(struct weft_dataflow *flow,
     return weft_flow_bit(weft_flow_field(flow, name, type));
 }
 
+/* Metrics of pairs, of single responses, of scores of pairs. */
+extern const struct weft_told weft_pairs_told, weft_singles_told,
+    weft_scores_told;
+
 #endif

@@ -18,4 +18,5 @@ const struct weft_algorithm weft_reinforce_pp = {
     .advantage = WEFT_BY_TOKENS, /* with values 0 and lambda 1: returns */
     .policy = WEFT_POLICY_PPO,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
 };

@@ -26,4 +26,5 @@ const struct weft_algorithm weft_reinforce_pp_baseline = {
     .group = WEFT_ADVANTAGE_MEAN,
     .policy = WEFT_POLICY_PPO,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
 };

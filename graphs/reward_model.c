@@ -51,4 +51,5 @@ const struct weft_algorithm weft_reward_model = {
     .rows = WEFT_ROWS_PAIR,
     .loss = WEFT_LOSS_BRADLEY_TERRY,
     .settings = settings,
+    .told = &weft_scores_told,
 };

@@ -25,4 +25,5 @@ const struct weft_algorithm weft_rloo = {
     .group = WEFT_ADVANTAGE_RLOO,
     .policy = WEFT_POLICY_PPO,
     .settings = weft_policy_settings,
+    .told = &weft_policy_told,
 };

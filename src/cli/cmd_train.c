@@ -10,6 +10,7 @@
 #include "record/metrics.h"
 #include "record/progress.h"
 #include "record/report.h"
+#include "record/told.h"
 #include "run/plan_needs.h"
 #include "run/run_config.h"
 #include "run/trace.h"
@@ -80,42 +81,23 @@ static const char *program(void)
     return from_here(path);
 }
 
-/* What tells best whether the run has learned, and its name; NULL: nothing. */
-static const double *learned(const struct weft_metrics_table *table,
-                             const char **name_out)
-{
-    static const struct {
-        const char *name, *tag;
-    } tags[] = {{"score", "critic/score/mean"},
-                {"accuracy", "rewards/accuracies"},
-                {"accuracy", "accuracy"},
-                {"loss", "train/loss"}};
-    for (size_t i = 0; i < WEFT_COUNT(tags); i++) {
-        const double *column = weft_metrics_column(table, tags[i].tag);
-        *name_out = tags[i].name;
-        if (column)
-            return column;
-    }
-    return NULL;
-}
-
 static int summary(const struct weft_config *config, double seconds,
                    struct weft_err *err)
 {
     const char *run = from_here(config->run_dir);
     char path[4096], took[24];
     struct weft_metrics_table table;
-    bool ppo = weft_config_generates(config);
+    const struct weft_watched *headline = weft_told_headline(config);
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
     int rc = weft_metrics_read(path, &table, err);
     if (rc)
         return rc;
-    const char *name;
-    const double *column = learned(&table, &name);
+    const double *column = weft_metrics_column(&table, headline->tag);
     if (column && table.n_rows > 0) {
         double before = column[0], after = last_mean(column, table.n_rows);
-        printf("%-7s %.3f before, %.3f after %lld iterations (%s)\n", name,
-               before, after, (long long) table.iteration[table.n_rows - 1],
+        printf("%-7s %.3f before, %.3f after %lld iterations (%s)\n",
+               headline->name, before, after,
+               (long long) table.iteration[table.n_rows - 1],
                weft_progress_duration(seconds, took));
     }
     weft_metrics_table_clear(&table);
@@ -124,7 +106,7 @@ static int summary(const struct weft_config *config, double seconds,
         return rc;
     printf("report  xdg-open %s/report.html\n", run);
     printf("metrics tail -n 1 %s/metrics.jsonl\n", run);
-    if (ppo && config->samples_kept != 0)
+    if (weft_config_generates(config) && config->samples_kept != 0)
         printf("samples tail -n 3 \"$(ls %s/samples/*.jsonl | tail -n 1)\"\n",
                run);
     struct weft_dataflow flow;

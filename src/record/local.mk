@@ -8,4 +8,5 @@ record_sources = \
 	%D%/report.c %D%/report.h \
 	%D%/report_style.h \
 	%D%/samples.c %D%/samples.h \
-	%D%/tensorboard.c %D%/tensorboard.h
+	%D%/tensorboard.c %D%/tensorboard.h \
+	%D%/told.c %D%/told.h

@@ -8,15 +8,16 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "record/told.h"
 
 struct weft_progress {
     FILE *out;
     bool terminal;
     bool drawn; /* a bar is shown below the lines */
     int64_t n_total;
-    double last_s; /* end of the last iteration */
-    double step_s; /* moving mean of an iteration's time; < 0: none yet */
-    double score;  /* of the last iteration; NaN: none */
+    double last_s;   /* end of the last iteration */
+    double step_s;   /* moving mean of an iteration's time; < 0: none yet */
+    double changing; /* metric of the last iteration; NaN: none */
 };
 
 const char *weft_progress_duration(double s, char out[24])
@@ -49,13 +50,27 @@ static void add(struct line *l, const char *fmt, ...)
         l->n = l->n + (size_t) n < l->room ? l->n + (size_t) n : l->room - 1;
 }
 
-/* Adds "  name value" if the record has the tag. */
-static void add_metric(struct line *l, const struct weft_metrics *m,
-                       const char *name, const char *tag)
+/* Adds "  name value" if the record has the tag, and how it changed. */
+static void add_watched(struct line *l, const struct weft_metrics *m,
+                        const struct weft_watched *w, double before)
 {
     double v;
-    if (weft_metrics_get(m, tag, &v))
-        add(l, "  %s %.3g", name, v);
+    if (!weft_metrics_get(m, w->tag, &v))
+        return;
+    add(l, "  %s %.3g", w->name, v);
+    if (w->change && isfinite(before))
+        add(l, " (%+.2g)", v - before + 0.0);
+}
+
+/* The metric whose change is shown; NaN: the record has none. */
+static double changing(const struct weft_metrics *m)
+{
+    const struct weft_watched *w;
+    double v = NAN;
+    for (int i = 0; (w = weft_told_watched(i)) != NULL; i++)
+        if (w->change && weft_metrics_get(m, w->tag, &v))
+            break;
+    return v;
 }
 
 const char *weft_progress_line(int64_t iteration, int64_t n_total,
@@ -64,20 +79,14 @@ const char *weft_progress_line(int64_t iteration, int64_t n_total,
                                size_t n)
 {
     struct line l = {out, 0, n};
-    double score, tokens, rate;
+    const struct weft_watched *w;
+    double tokens, rate;
     char eta[24];
     out[0] = 0;
     add(&l, "iteration %lld/%lld", (long long) iteration,
         (long long) n_total);
-    if (weft_metrics_get(metrics, "critic/score/mean", &score)) {
-        add(&l, "  score %.3g", score);
-        if (isfinite(before))
-            add(&l, " (%+.2g)", score - before + 0.0);
-    }
-    add_metric(&l, metrics, "loss", "train/loss");
-    add_metric(&l, metrics, "kl", "actor/reward_kl_penalty");
-    add_metric(&l, metrics, "kl", "actor/kl_loss");
-    add_metric(&l, metrics, "length", "response_length/mean");
+    for (int i = 0; (w = weft_told_watched(i)) != NULL; i++)
+        add_watched(&l, metrics, w, before);
     if (weft_metrics_get(metrics, "perf/total_num_tokens", &tokens)
         && weft_metrics_get(metrics, "perf/steps_per_s", &rate))
         add(&l, "  tok/s %.0f", tokens * rate);
@@ -129,7 +138,7 @@ struct weft_progress *weft_progress_create(FILE *out, int64_t n_done,
         .n_total = n_total,
         .last_s = now_s,
         .step_s = -1,
-        .score = NAN,
+        .changing = NAN,
     };
     if (p->terminal)
         draw(p, n_done, -1);
@@ -150,13 +159,12 @@ void weft_progress_step(struct weft_progress *progress, int64_t iteration,
     double eta_s = p->step_s * (double) (p->n_total - iteration);
     erase(p);
     fprintf(p->out, "%s\n",
-            weft_progress_line(iteration, p->n_total, metrics, p->score,
+            weft_progress_line(iteration, p->n_total, metrics, p->changing,
                                eta_s, line, sizeof line));
     if (p->terminal)
         draw(p, iteration, eta_s);
     fflush(p->out);
-    if (!weft_metrics_get(metrics, "critic/score/mean", &p->score))
-        p->score = NAN;
+    p->changing = changing(metrics);
 }
 
 void weft_progress_pause(struct weft_progress *progress)

@@ -14,6 +14,7 @@
 #include "record/progress.h"
 #include "record/report_style.h"
 #include "record/samples.h"
+#include "record/told.h"
 
 enum { MAX_SAMPLES = 12, MAX_TEXT = 4000 };
 
@@ -111,9 +112,10 @@ static void add_tiles(struct page *p)
     snprintf(text, sizeof text, "%lld",
              n > 0 ? (long long) p->table.iteration[n - 1] : 0LL);
     add_tile(p, text, "iterations");
-    add_change(p, "critic/score/mean", "score, first to last");
-    add_change(p, "train/loss", "loss, first to last");
-    add_change(p, "response_length/mean", "response tokens");
+    const struct weft_watched *w;
+    for (int i = 0; (w = weft_told_watched(i)) != NULL; i++)
+        if (w->tile)
+            add_change(p, w->tag, w->tile);
     if (seconds > 0)
         add_tile(p, weft_progress_duration(seconds, took), "in iterations");
     if (tokens.n > 0 && seconds > 0) {
@@ -172,71 +174,56 @@ static void add_chart(struct page *p, const char *title, const char *unit,
     {                                                                        \
         label, tag, NULL, NULL                                               \
     }
-#define BAND(label, tag)                                                     \
-    {                                                                        \
-        label, tag "/mean", tag "/min", tag "/max"                           \
-    }
 #define CHART(title, unit, ...)                                              \
     add_chart(p, title, unit, false,                                         \
               (const struct wanted[]){__VA_ARGS__, LINE(NULL, NULL)})
 
+/* Adds the chart that begins with a line of a table; returns the line after
+ * its last. */
+static const struct weft_curve *add_curve(struct page *p,
+                                          const struct weft_curve *first)
+{
+    struct wanted wanted[WEFT_CHART_SERIES + 1] = {{NULL}};
+    char band[WEFT_CHART_SERIES][3][WEFT_METRICS_TAG];
+    const struct weft_curve *c = first;
+    int n = 0;
+    for (; c->tag && strcmp(c->title, first->title) == 0
+           && n < WEFT_CHART_SERIES;
+         c++, n++) {
+        static const char *const end[] = {"mean", "min", "max"};
+        wanted[n] = (struct wanted){.label = c->label, .tag = c->tag};
+        for (int k = 0; k < 3; k++)
+            snprintf(band[n][k], sizeof band[n][k], "%s/%s", c->tag, end[k]);
+        if (c->band)
+            wanted[n] = (struct wanted){c->label, band[n][0], band[n][1],
+                                        band[n][2]};
+    }
+    add_chart(p, first->title, first->unit, false, wanted);
+    return c;
+}
+
+/* Whether one of the first lists has drawn the chart. */
+static bool drawn(int lists, const struct weft_curve *c)
+{
+    for (int i = 0; i < lists; i++)
+        for (const struct weft_curve *o = weft_told_curves(i); o->tag; o++)
+            if (strcmp(o->tag, c->tag) == 0
+                && strcmp(o->title, c->title) == 0)
+                return true;
+    return false;
+}
+
 static void add_curves(struct page *p)
 {
+    const struct weft_curve *c;
     weft_string_add(&p->out, "<h2>Learning</h2>\n<div class=\"charts\">\n");
-    CHART("Score", "mean, band: least to most",
-          BAND("score", "critic/score"));
-    CHART("Loss", NULL, LINE("loss", "train/loss"));
-    CHART("Accuracy", "share of pairs that are put in order",
-          LINE("accuracy", "rewards/accuracies"),
-          LINE("accuracy", "accuracy"));
-    CHART("Rewards", "means of chosen and rejected responses",
-          LINE("chosen", "rewards/chosen"),
-          LINE("rejected", "rewards/rejected"));
-    CHART("Log-probs of responses", "nats", LINE("chosen", "logps/chosen"),
-          LINE("rejected", "logps/rejected"));
-    CHART("KL to the reference", "nats per token",
-          LINE("KL", "actor/reward_kl_penalty"), LINE("KL", "actor/kl_loss"));
-    CHART("KL of mismatched responses", "nats per response",
-          LINE("KL", "kl"));
-    CHART("KL coefficient", NULL,
-          LINE("coefficient", "actor/reward_kl_penalty_coeff"));
-    CHART("Entropy", "nats per token", LINE("entropy", "actor/entropy"),
-          LINE("entropy", "train/entropy"));
-    CHART("Policy loss", NULL, LINE("policy loss", "actor/pg_loss"));
-    CHART("Value loss", NULL, LINE("value loss", "critic/vf_loss"));
-    CHART("Explained variance of the values", NULL,
-          LINE("explained", "critic/vf_explained_var"));
-    CHART("Clipped", "fraction of tokens",
-          LINE("policy", "actor/pg_clipfrac"),
-          LINE("dual clip", "actor/pg_clipfrac_lower"),
-          LINE("value", "critic/vf_clipfrac"));
-    CHART("Response length", "tokens; band: least to most",
-          BAND("length", "response_length"));
-    CHART("Cut responses", "fraction without an end",
-          LINE("cut", "response_length/clip_ratio"));
-    CHART("Gradient norm", NULL, LINE("actor", "actor/grad_norm"),
-          LINE("critic", "critic/grad_norm"),
-          LINE("norm", "train/grad_norm"));
-    CHART("Learning rate", NULL, LINE("actor", "actor/lr"),
-          LINE("critic", "critic/lr"), LINE("rate", "train/lr"));
-    CHART("Rollout against training", "largest difference of log-probs",
-          LINE("difference", "rollout_train_logprob_abs_diff_max"));
+    for (int i = 0; (c = weft_told_curves(i)) != NULL; i++)
+        while (c->tag)
+            c = drawn(i, c) ? c + 1 : add_curve(p, c);
     weft_string_add(&p->out, "</div>\n");
 }
 
 /* ---- Time ------------------------------------------------------------- */
-
-static const struct wanted calls[] = {
-    LINE("generate", "timing_s/gen"),
-    LINE("reward", "timing_s/reward"),
-    LINE("reference", "timing_s/ref"),
-    LINE("values", "timing_s/values"),
-    LINE("advantages", "timing_s/adv"),
-    LINE("train critic", "timing_s/update_critic"),
-    LINE("train actor", "timing_s/update_actor"),
-    LINE("checkpoint", "timing_s/save_checkpoint"),
-    LINE(NULL, NULL),
-};
 
 static void add_offload(struct page *p)
 {
@@ -252,13 +239,42 @@ static void add_offload(struct page *p)
             took.mean, 100 * hidden.mean);
 }
 
+#define SAVING "checkpoint", "timing_s/save_checkpoint"
+
+static void add_calls(struct page *p)
+{
+    struct wanted wanted[WEFT_CHART_SERIES + 1] = {{NULL}};
+    const struct weft_curve *c, *first = NULL;
+    int n = 0;
+    for (int i = 0; (c = weft_told_times(i)) != NULL; i++)
+        for (first = first ? first : c; c->tag && n + 1 < WEFT_CHART_SERIES;
+             c++)
+            wanted[n++] = (struct wanted){.label = c->label, .tag = c->tag};
+    wanted[n] = (struct wanted){SAVING, NULL, NULL};
+    if (first)
+        add_chart(p, first->title, first->unit, true, wanted);
+}
+
+/* A row of the table of times, if the run has the metric. */
+static void add_row(struct page *p, const char *label, const char *tag,
+                    double step)
+{
+    struct range r = range_of(column(p, tag), p->table.n_rows);
+    if (r.n > 0)
+        weft_string_addf(&p->out,
+                         "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
+                         "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%"
+                         "</tr>\n",
+                         label, r.mean, r.min, r.max,
+                         step > 0 ? 100 * r.mean / step : 0);
+}
+
 static void add_times(struct page *p)
 {
     size_t n = p->table.n_rows;
     struct range step = range_of(column(p, "timing_s/step"), n);
     weft_string_add(&p->out, "<h2>Time</h2>\n<div class=\"charts\">\n");
-    add_chart(p, "Calls", "seconds from first to last task, stacked", true,
-              calls);
+    add_calls(p);
     CHART("Throughput", "tokens per second and device",
           LINE("all", "perf/throughput"));
     CHART("Generation", "tokens per second",
@@ -276,16 +292,11 @@ static void add_times(struct page *p)
         "<div class=\"wide times\"><table><tr><th>call<th class=\"n\">"
         "mean s<th class=\"n\">least<th class=\"n\">most"
         "<th class=\"n\">of an iteration</tr>\n");
-    for (const struct wanted *c = calls; c->tag; c++) {
-        struct range r = range_of(column(p, c->tag), n);
-        if (r.n > 0)
-            weft_string_addf(&p->out,
-                             "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
-                             "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%"
-                             "</tr>\n",
-                             c->label, r.mean, r.min, r.max,
-                             step.mean > 0 ? 100 * r.mean / step.mean : 0);
-    }
+    const struct weft_curve *c;
+    for (int i = 0; (c = weft_told_times(i)) != NULL; i++)
+        for (; c->tag; c++)
+            add_row(p, c->label, c->tag, step.mean);
+    add_row(p, SAVING, step.mean);
     weft_string_addf(
         &p->out,
         "<tr><td>iteration<td class=\"n\">%.3f<td class=\"n\">"
@@ -346,7 +357,7 @@ static void add_schedule(struct page *p)
         return;
     weft_string_add(&p->out,
                     "<h2>Fused schedule</h2>\n<div class=\"charts\">");
-    CHART("Makespan of actor's and critic's training", "seconds",
+    CHART("Makespan of the fused training", "seconds",
           LINE("planned", "schedule/planned_s"),
           LINE("measured", "schedule/measured_s"));
     CHART("Bubbles", "share of the devices' time",

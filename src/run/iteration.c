@@ -438,9 +438,7 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
         p->start_s = start;
         rc = weft_fuse_measure(t->fuse, err);
         if (!rc && weft_world_rank() == 0)
-            rc = p->field[WEFT_FIELD_ADVANTAGE] >= 0
-                   ? weft_iteration_report(p)
-                   : weft_iteration_report_data(p);
+            rc = weft_iteration_report(p);
         rc = weft_world_agree(rc, err);
     }
     weft_fuse_forget(t->fuse);

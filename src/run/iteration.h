@@ -147,12 +147,12 @@ int weft_iteration_rewards(struct weft_iteration *p);
  * generation task to its last training task. As its generation may run while
  * the previous batch trains, `step` can be longer than the time between the
  * ends of two iterations. The time of a call is from its first task to its
- * last; `adv` and `gen_work` are the run times of tasks, summed over
+ * last; `steps` and `gen_work` are the run times of tasks, summed over
  * devices. `offload` is that of the copies that bring offloaded weights back,
  * `hidden` the part of it beside which the same rank ran another call. */
 struct weft_iteration_times {
-    double gen, gen_work, reward, ref, values, adv;
-    double update_critic, update_actor, step;
+    double gen, gen_work, scoring, logps, valuing, steps;
+    double train_values, train_policy, step;
     double offload, hidden;
 };
 /* time: of the batch's calls on all ranks; rewards: when rank 0 computed the
@@ -165,18 +165,5 @@ void weft_iteration_times_get(
 /* Sets the trainer's metrics from the tiles of the finished iteration, and
  * writes samples. Call it on rank 0 alone, after the wait for the sequence. */
 int weft_iteration_report(struct weft_iteration *p);
-/* The same of samples from the data. */
-int weft_iteration_report_data(struct weft_iteration *p);
-/* Sums of an update's statistics over samples, in the order of their indices:
- * of all its epochs, and of its first step alone. */
-enum { WEFT_MAX_STATS = 32 };
-struct weft_iteration_sums {
-    double all[WEFT_MAX_STATS], first[WEFT_MAX_STATS];
-};
-int weft_iteration_sum_update(const struct weft_iteration *p,
-                              const struct weft_iteration_update *u,
-                              struct weft_iteration_sums *out);
-/* The mean gradient norm of an update's steps. */
-double weft_iteration_mean_norm(const struct weft_iteration_update *u);
 
 #endif

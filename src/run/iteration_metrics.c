@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics of a finished iteration. Sums are over samples in index order, so a
- * metric has the same bits for every placement. Tags are verl's.
+ * Metrics of a finished iteration, as the algorithm's table says. Sums are over
+ * samples in index order, so a metric has the same bits for every placement.
  */
 #include <math.h>
 #include <string.h>
@@ -12,6 +12,14 @@
 #include "fuse/fuse.h"
 #include "run/digest.h"
 #include "run/iteration.h"
+
+enum { MAX_STATS = 32 };
+
+/* Sums of an update's statistics over samples, in the order of their indices:
+ * of all its epochs, and of its first step alone. */
+struct sums {
+    double all[MAX_STATS], first[MAX_STATS];
+};
 
 static bool is_maximum(enum weft_loss loss, int32_t k)
 {
@@ -25,7 +33,7 @@ static int add_stats(const struct weft_iteration *p,
                      int32_t to, double *sum)
 {
     int32_t n_stats = weft_loss_n_stats(u->loss);
-    weft_assert(n_stats <= WEFT_MAX_STATS);
+    weft_assert(n_stats <= MAX_STATS);
     size_t row = (size_t) n_stats;
     double *by_sample = weft_alloc((size_t) p->n * row, sizeof *by_sample);
     if (!by_sample)
@@ -49,11 +57,10 @@ static int add_stats(const struct weft_iteration *p,
 
 /* Sums an update's statistics, one epoch after another: a sample has one entry
  * per epoch, and add_stats() takes one entry of each sample. */
-int weft_iteration_sum_update(const struct weft_iteration *p,
-                              const struct weft_iteration_update *u,
-                              struct weft_iteration_sums *out)
+static int sum_update(const struct weft_iteration *p,
+                      const struct weft_iteration_update *u, struct sums *out)
 {
-    *out = (struct weft_iteration_sums){{0}, {0}};
+    *out = (struct sums){{0}, {0}};
     int32_t from = 0, seen = 0;
     int rc = add_stats(p, u, 0, u->first_stats, out->first);
     for (int32_t k = 0; k < u->n_stats && !rc; k++) {
@@ -67,7 +74,7 @@ int weft_iteration_sum_update(const struct weft_iteration *p,
     return rc;
 }
 
-double weft_iteration_mean_norm(const struct weft_iteration_update *u)
+static double mean_norm(const struct weft_iteration_update *u)
 {
     double sum = 0;
     for (int32_t i = 0; i < u->n_norms; i++) {
@@ -79,28 +86,28 @@ double weft_iteration_mean_norm(const struct weft_iteration_update *u)
     return sum / u->n_norms;
 }
 
-/* Columns over the iteration's samples. */
-struct columns {
-    double *score, *reward, *length, *prompt;
-    double kl_sum, kl_coef, clipped, rows;
+/* What was measured. */
+struct measured {
+    struct weft_iteration *p;
+    double *column[WEFT_N_COLUMNS]; /* (n) each */
+    double rows;
     struct weft_k_moments values, returns; /* per token */
+    struct sums sums[WEFT_MAX_ROLES];      /* of roles trained */
+    struct weft_iteration_times time;
 };
 
-static void read_sample(const struct weft_iteration *p, int32_t i,
-                        struct columns *c)
+static void read_advantage(struct measured *c, int32_t i)
 {
+    const struct weft_iteration *p = c->p;
     struct weft_tile *advantage = weft_iteration_home(p, i,
                                                       WEFT_FIELD_ADVANTAGE);
     struct weft_tile *values = weft_iteration_home(p, i, WEFT_FIELD_VALUE);
     const struct weft_advantage *a = weft_tile_acquire(advantage, WEFT_READ);
-    c->score[i] = a->raw_score;
-    c->reward[i] = a->reward_sum;
-    c->length[i] = a->n;
-    c->prompt[i] = p->sample[i].n_prompt;
-    c->kl_sum += a->kl_sum;
-    c->kl_coef = a->kl_coef;
-    c->rows += p->sample[i].n_total;
-    c->clipped += a->ended ? 0 : 1;
+    c->column[WEFT_OF_SCORE][i] = a->raw_score;
+    c->column[WEFT_OF_REWARD][i] = a->reward_sum;
+    c->column[WEFT_OF_KL][i] = a->kl_sum;
+    c->column[WEFT_OF_KL_WEIGHT][i] = a->kl_coef;
+    c->column[WEFT_OF_CUT][i] = a->ended ? 0 : 1;
     weft_k_moments_add(&c->returns, a->n, weft_return_of(a));
     if (values) {
         weft_k_moments_add(&c->values, a->n,
@@ -110,6 +117,31 @@ static void read_sample(const struct weft_iteration *p, int32_t i,
     weft_tile_unacquire(advantage);
 }
 
+static void read_samples(struct measured *c)
+{
+    const struct weft_iteration *p = c->p;
+    for (int32_t i = 0; i < p->n; i++) {
+        const struct weft_sample *s = &p->sample[i];
+        c->column[WEFT_OF_RESPONSE][i] = s->n_total - s->n_prompt;
+        c->column[WEFT_OF_PROMPT][i] = s->n_prompt;
+        c->rows += s->n_total;
+        if (p->field[WEFT_FIELD_ADVANTAGE] >= 0)
+            read_advantage(c, i);
+    }
+}
+
+/* A role that was not trained in this iteration has no norms. */
+static int read_updates(struct measured *c)
+{
+    int rc = 0;
+    for (int32_t r = 0; r < c->p->t->flow.n_roles && !rc; r++)
+        if (c->p->update[r].n_norms > 0)
+            rc = sum_update(c->p, &c->p->update[r], &c->sums[r]);
+    return rc;
+}
+
+/* ---- The table --------------------------------------------------------- */
+
 static void set3(struct weft_metrics *m, const char *tag, double mean,
                  double max, double min)
 {
@@ -118,125 +150,192 @@ static void set3(struct weft_metrics *m, const char *tag, double mean,
     weft_metrics_setf(m, min, "%s/min", tag);
 }
 
-/* Warns if all scores are equal: nothing can be learned from them, and usually
- * the reward finds no answer in any response. It warns again only after scores
- * have differed. */
-static void warn_equal_scores(const struct weft_iteration *p,
-                              const struct columns *c)
+/* One number of each sample. */
+static void report_column(const struct measured *c,
+                          const struct weft_metric *metric)
 {
-    bool equal = p->n > 1;
-    for (int32_t i = 1; i < p->n && equal; i++)
-        equal = c->score[i] == c->score[0];
-    if (equal && !p->t->scores_were_equal)
-        weft_warn("iteration %d: all %d scores are %g, which tells no "
-                  "response from another; look at samples/ and at the "
-                  "reward's keys",
-                  p->iteration + 1, p->n, c->score[0]);
-    p->t->scores_were_equal = equal;
+    struct weft_metrics *m = c->p->t->metrics;
+    const double *v = c->column[metric->of];
+    int32_t n = c->p->n;
+    double sum = 0;
+    if (metric->how == WEFT_SPREAD) {
+        weft_metrics_set_spread(m, metric->tag, (size_t) n, v);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++)
+        sum += v[i];
+    weft_metrics_set(m, metric->tag,
+                     metric->how == WEFT_MEAN ? sum / n
+                     : metric->how == WEFT_PER_TOKEN
+                         ? sum / (double) c->returns.n
+                     : metric->how == WEFT_LAST ? v[n - 1]
+                                                : sum);
 }
 
-static void report_samples(const struct weft_iteration *p,
-                           const struct columns *c)
+/* Moments of tokens; of values only if there are any. */
+static void report_tokens(const struct measured *c,
+                          const struct weft_metric *metric)
 {
-    struct weft_metrics *m = p->t->metrics;
-    const struct weft_config *config = &p->t->config;
-    size_t n = (size_t) p->n;
+    struct weft_metrics *m = c->p->t->metrics;
     const struct weft_k_moments *values = &c->values, *returns = &c->returns;
     double tokens = (double) returns->n;
-    warn_equal_scores(p, c);
-    weft_metrics_set_spread(m, "critic/score", n, c->score);
-    weft_metrics_set_spread(m, "critic/rewards", n, c->reward);
-    const struct weft_moments *a = weft_tile_acquire(p->moments, WEFT_READ);
-    set3(m, "critic/advantages", (a->of.mean - a->mean) * a->rstd,
-         (a->of.max - a->mean) * a->rstd, (a->of.min - a->mean) * a->rstd);
-    /* an advantage is its return minus its value */
-    if (values->n > 0)
+    const struct weft_moments *a = weft_tile_acquire(c->p->moments,
+                                                     WEFT_READ);
+    if (metric->of == WEFT_OF_ADVANTAGES)
+        set3(m, metric->tag, (a->of.mean - a->mean) * a->rstd,
+             (a->of.max - a->mean) * a->rstd,
+             (a->of.min - a->mean) * a->rstd);
+    else if (metric->of == WEFT_OF_RETURNS)
+        set3(m, metric->tag, returns->mean, returns->max, returns->min);
+    else if (metric->of == WEFT_OF_VALUES && values->n > 0)
+        set3(m, metric->tag, values->mean, values->max, values->min);
+    else if (values->n > 0) /* an advantage is its return minus its value */
         weft_metrics_set(
-            m, "critic/vf_explained_var",
+            m, metric->tag,
             1 - a->of.squares / tokens / (returns->squares / tokens + 1e-5));
-    weft_tile_unacquire(p->moments);
-    set3(m, "critic/returns", returns->mean, returns->max, returns->min);
-    if (values->n > 0)
-        set3(m, "critic/values", values->mean, values->max, values->min);
-    if (config->policy.kl_place == WEFT_KL_IN_REWARD) {
-        weft_metrics_set(m, "actor/reward_kl_penalty", c->kl_sum / tokens);
-        weft_metrics_set(m, "actor/reward_kl_penalty_coeff", c->kl_coef);
-    }
-    if (config->policy.kl_place != WEFT_KL_NOWHERE)
-        weft_metrics_set(m, "objective/kl", c->kl_sum / p->n);
-    weft_metrics_set_spread(m, "response_length", n, c->length);
-    weft_metrics_set(m, "response_length/clip_ratio", c->clipped / p->n);
-    weft_metrics_set_spread(m, "prompt_length", n, c->prompt);
+    weft_tile_unacquire(c->p->moments);
+}
+
+static void report_each_reward(const struct measured *c,
+                               const struct weft_metric *metric)
+{
+    const struct weft_iteration *p = c->p;
+    const struct weft_config *config = &p->t->config;
     for (int32_t r = 0; r < config->n_rewards; r++) {
         double sum = 0;
         for (int32_t i = 0; i < p->n; i++)
             sum += p->part[i][r];
-        weft_metrics_setf(m, sum / p->n, "reward/%s/mean",
-                          config->reward[r].name);
+        weft_metrics_setf(p->t->metrics, sum / p->n, "%s/%s/mean",
+                          metric->tag, config->reward[r].name);
     }
 }
 
-static int report_values(const struct weft_iteration *p,
-                         const struct weft_iteration_update *u)
+/* False: it is the mean of nothing. */
+static bool statistic(const struct weft_metric *metric, const double *sum,
+                      int32_t n_steps, double *out)
 {
-    struct weft_metrics *m = p->t->metrics;
-    struct weft_iteration_sums s;
-    int rc = weft_iteration_sum_update(p, u, &s);
-    if (rc)
-        return rc;
-    double n = fmax(s.all[WEFT_VSTAT_TOKENS], 1); /* 0: all cut */
-    /* LOSS carries each token's weight: a mini-batch's sum is its mean. */
-    weft_metrics_set(m, "critic/vf_loss",
-                     s.all[WEFT_VSTAT_LOSS] / u->n_norms);
-    weft_metrics_set(m, "critic/vf_clipfrac", s.all[WEFT_VSTAT_CLIPPED] / n);
-    weft_metrics_set(m, "critic/vpred_mean", s.all[WEFT_VSTAT_VALUE] / n);
-    return 0;
+    const double *v = sum + metric->statistic, *n = sum + metric->by;
+    switch (metric->how) {
+    case WEFT_PER_STEP:
+        *out = v[0] / n_steps;
+        return true;
+    case WEFT_PER_TOKEN:
+        *out = v[0] / fmax(n[0], 1);
+        return true;
+    case WEFT_MEAN:
+        *out = v[0] / n[0];
+        return n[0] > 0;
+    case WEFT_PERPLEXITY:
+        *out = exp(v[0] / n[0]);
+        return n[0] > 0;
+    case WEFT_DIFFERENCE:
+        *out = v[0] / n[0] - v[1] / n[1];
+        return n[0] > 0 && n[1] > 0;
+    case WEFT_MIDDLE:
+        *out = (v[0] + v[1]) / (2 * n[0]);
+        return n[0] > 0;
+    default:
+        *out = v[0];
+        return true;
+    }
 }
 
-static int report_policy(const struct weft_iteration *p,
-                         const struct weft_iteration_update *u)
+static void report_update(const struct measured *c,
+                          const struct weft_metric *metric)
 {
-    struct weft_metrics *m = p->t->metrics;
-    const struct weft_config *c = &p->t->config;
-    struct weft_iteration_sums s;
-    int rc = weft_iteration_sum_update(p, u, &s);
-    if (rc)
-        return rc;
-    double n = fmax(s.all[WEFT_STAT_TOKENS], 1); /* 0: all cut */
-    weft_metrics_set(m, "actor/pg_loss", s.all[WEFT_STAT_PG_LOSS] / n);
-    weft_metrics_set(m, "actor/pg_clipfrac", s.all[WEFT_STAT_CLIPPED] / n);
-    weft_metrics_set(m, "actor/pg_clipfrac_lower",
-                     s.all[WEFT_STAT_CLIPPED_LOWER] / n);
-    weft_metrics_set(m, "actor/ppo_kl", s.all[WEFT_STAT_PPO_KL] / n);
-    weft_metrics_set(m, "actor/entropy", s.all[WEFT_STAT_ENTROPY] / n);
-    if (c->policy.kl_place == WEFT_KL_IN_LOSS) {
-        weft_metrics_set(m, "actor/kl_loss", s.all[WEFT_STAT_KL] / n);
-        weft_metrics_set(m, "actor/kl_coef", (double) c->policy.kl_coef);
-    }
-    weft_metrics_set(m, "rollout_train_logprob_abs_diff_max",
-                     s.first[WEFT_STAT_LOGP_DIFF_MAX]);
-    weft_metrics_set(m, "actor/first_ratio_abs_dev_max",
-                     s.first[WEFT_STAT_RATIO_MAX_DEV]);
-    return 0;
+    const struct weft_trainer *t = c->p->t;
+    int32_t r = 0;
+    while (r < t->flow.n_roles && t->flow.role[r].slot != metric->slot)
+        r++;
+    const struct weft_iteration_update *u = &c->p->update[r];
+    if (r == t->flow.n_roles || u->n_norms == 0)
+        return;
+    const struct weft_loss_args *loss = &t->settings.learn[metric->slot].loss;
+    double v = 0;
+    bool is = true;
+    if (metric->of == WEFT_OF_NORM)
+        v = mean_norm(u);
+    else if (metric->of == WEFT_OF_RATE)
+        v = u->lr;
+    else if (metric->of == WEFT_OF_LOSS_KL_COEF)
+        v = (double) loss->policy.kl_coef;
+    else if (metric->of == WEFT_OF_FIRST_STEP)
+        is = statistic(metric, c->sums[r].first, 1, &v);
+    else
+        is = statistic(metric, c->sums[r].all, u->n_norms, &v);
+    if (is)
+        weft_metrics_set(t->metrics, metric->tag, v);
 }
 
-/* A role that was not trained in this iteration has no norms. */
-static int report_updates(const struct weft_iteration *p)
+/* The KL that a step of the graph estimates. */
+static void report_kl(const struct measured *c,
+                      const struct weft_metric *metric)
 {
-    struct weft_metrics *m = p->t->metrics;
-    int rc = 0;
-    for (int32_t r = 0; r < p->t->flow.n_roles && !rc; r++) {
-        const struct weft_iteration_update *u = &p->update[r];
-        const char *role = p->t->flow.role[r].name;
-        if (u->n_norms == 0)
-            continue;
-        rc = u->loss == WEFT_LOSS_VALUE ? report_values(p, u)
-                                        : report_policy(p, u);
-        weft_metrics_setf(m, weft_iteration_mean_norm(u), "%s/grad_norm",
-                          role);
-        weft_metrics_setf(m, u->lr, "%s/lr", role);
-    }
-    return rc;
+    const struct weft_iteration *p = c->p;
+    if (!p->kl)
+        return;
+    const double *kl = weft_tile_acquire(p->kl, WEFT_READ);
+    weft_metrics_set(p->t->metrics, metric->tag, *kl);
+    weft_tile_unacquire(p->kl);
+}
+
+static void report_time(const struct measured *c,
+                        const struct weft_metric *metric)
+{
+    const struct weft_iteration_times *s = &c->time;
+    const double of[] = {s->gen,         s->scoring, s->logps,
+                         s->valuing,     s->steps,   s->train_values,
+                         s->train_policy};
+    weft_metrics_set(c->p->t->metrics, metric->tag,
+                     of[metric->of - WEFT_OF_GENERATION]);
+}
+
+static void report_one(const struct measured *c,
+                       const struct weft_metric *metric)
+{
+    if (metric->of < WEFT_N_COLUMNS)
+        report_column(c, metric);
+    else if (metric->of < WEFT_OF_KL_ESTIMATE)
+        report_tokens(c, metric);
+    else if (metric->of == WEFT_OF_KL_ESTIMATE)
+        report_kl(c, metric);
+    else if (metric->of == WEFT_OF_EACH_REWARD)
+        report_each_reward(c, metric);
+    else if (metric->of < WEFT_OF_GENERATION)
+        report_update(c, metric);
+    else
+        report_time(c, metric);
+}
+
+static void report_table(const struct measured *c)
+{
+    const struct weft_trainer *t = c->p->t;
+    const struct weft_metric *const *list =
+        weft_algorithm_of(&t->config)->told->metrics;
+    for (; *list; list++)
+        for (const struct weft_metric *m = *list; m->tag; m++)
+            if (!m->when || m->when(&t->settings))
+                report_one(c, m);
+}
+
+/* ---- Of every run ------------------------------------------------------ */
+
+/* Warns if all scores are equal: nothing can be learned from them, and usually
+ * the reward finds no answer in any response. It warns again only after scores
+ * have differed. */
+static void warn_equal_scores(const struct measured *c)
+{
+    const struct weft_iteration *p = c->p;
+    const double *score = c->column[WEFT_OF_SCORE];
+    bool equal = p->n > 1;
+    for (int32_t i = 1; i < p->n && equal; i++)
+        equal = score[i] == score[0];
+    if (equal && !p->t->scores_were_equal)
+        weft_warn("iteration %d: all %d scores are %g, which tells no "
+                  "response from another; look at samples/ and at the "
+                  "reward's keys",
+                  p->iteration + 1, p->n, score[0]);
+    p->t->scores_were_equal = equal;
 }
 
 static bool offloads(const struct weft_trainer *t)
@@ -247,46 +346,47 @@ static bool offloads(const struct weft_trainer *t)
     return any;
 }
 
-static void report_times(const struct weft_iteration *p,
-                         const struct columns *c)
+static void report_memory(const struct weft_iteration *p)
 {
-    struct weft_rt *rt = p->t->rt;
     struct weft_metrics *m = p->t->metrics;
-    double turn = weft_clock_s() - p->start_s;
-    const struct weft_mesh *mesh = &p->t->plan.call[p->t->gen.call].mesh;
-    struct weft_iteration_times s;
     size_t now, peak, total = 0;
-    weft_iteration_times_get(&p->t->flow, p->time, &p->rewards, &s);
-    weft_metrics_set(m, "timing_s/gen", s.gen);
-    weft_metrics_set(m, "timing_s/reward", s.reward);
-    weft_metrics_set(m, "timing_s/ref", s.ref);
-    weft_metrics_set(m, "timing_s/values", s.values);
-    weft_metrics_set(m, "timing_s/adv", s.adv);
-    weft_metrics_set(m, "timing_s/update_critic", s.update_critic);
-    weft_metrics_set(m, "timing_s/update_actor", s.update_actor);
-    weft_metrics_set(m, "timing_s/step", s.step);
-    weft_metrics_set(m, "perf/total_num_tokens", c->rows);
-    weft_metrics_set(m, "perf/time_per_step", s.step);
-    weft_metrics_set(m, "perf/steps_per_s", 1 / turn);
-    weft_metrics_set(m, "perf/throughput",
-                     c->rows / turn / weft_rt_n_devices(rt));
-    weft_metrics_set(m, "perf/generation_tokens_per_s",
-                     (double) p->rollout.n_decoded * weft_mesh_size(mesh)
-                         / s.gen_work);
-    if (offloads(p->t)) {
-        weft_metrics_set(m, "perf/offload_s", s.offload);
-        weft_metrics_set(m, "perf/offload_hidden_ratio",
-                         s.offload > 0 ? s.hidden / s.offload : 0);
-    }
     long records, most_records;
-    weft_rt_records(rt, &records, &most_records);
+    weft_rt_records(p->t->rt, &records, &most_records);
     weft_metrics_set(m, "perf/max_task_records", (double) most_records);
     for (int k = 0; k < WEFT_N_MEM_CLASSES; k++) {
-        weft_rt_memory(rt, (enum weft_mem_class) k, &now, &peak);
+        weft_rt_memory(p->t->rt, (enum weft_mem_class) k, &now, &peak);
         total += weft_mem_class_at_place((enum weft_mem_class) k) ? peak : 0;
     }
     weft_metrics_set(m, "perf/max_memory_allocated_gb",
                      (double) total / 1073741824.0);
+}
+
+/* A step on the data's samples takes the time of its turn. */
+static void report_speed(const struct measured *c, bool generates)
+{
+    const struct weft_iteration *p = c->p;
+    struct weft_metrics *m = p->t->metrics;
+    double turn = weft_clock_s() - p->start_s;
+    double step = generates ? c->time.step : turn;
+    weft_metrics_set(m, "timing_s/step", step);
+    weft_metrics_set(m, "perf/total_num_tokens", c->rows);
+    weft_metrics_set(m, "perf/time_per_step", step);
+    weft_metrics_set(m, "perf/steps_per_s", 1 / turn);
+    weft_metrics_set(m, "perf/throughput",
+                     c->rows / turn / weft_rt_n_devices(p->t->rt));
+    if (!generates)
+        return;
+    const struct weft_mesh *mesh = &p->t->plan.call[p->t->gen.call].mesh;
+    weft_metrics_set(m, "perf/generation_tokens_per_s",
+                     (double) p->rollout.n_decoded * weft_mesh_size(mesh)
+                         / c->time.gen_work);
+    if (offloads(p->t)) {
+        weft_metrics_set(m, "perf/offload_s", c->time.offload);
+        weft_metrics_set(
+            m, "perf/offload_hidden_ratio",
+            c->time.offload > 0 ? c->time.hidden / c->time.offload : 0);
+    }
+    report_memory(p);
 }
 
 /* Reads the scores of reward models. */
@@ -307,8 +407,7 @@ static void read_model_scores(struct weft_iteration *p)
     }
 }
 
-static int write_samples(const struct weft_iteration *p,
-                         const struct columns *c)
+static int write_samples(const struct weft_iteration *p, const double *score)
 {
     const struct weft_config *config = &p->t->config;
     int32_t n = config->samples_kept < 0 || config->samples_kept > p->n
@@ -325,7 +424,7 @@ static int write_samples(const struct weft_iteration *p,
             .prompt = text->prompt,
             .response = text->response,
             .label = text->row.label,
-            .score = c->score[i],
+            .score = score[i],
             .n_tokens = text->n_tokens,
             .ended = text->ended,
         };
@@ -338,31 +437,47 @@ static int write_samples(const struct weft_iteration *p,
     return rc;
 }
 
+/* What is told of samples that were generated alone. */
+static int report_generated(const struct measured *c)
+{
+    struct weft_trainer *t = c->p->t;
+    int rc = 0;
+    warn_equal_scores(c);
+    if (t->config.samples_kept != 0)
+        rc = write_samples(c->p, c->column[WEFT_OF_SCORE]);
+    if (!rc)
+        rc = weft_fuse_report(t->fuse,
+                              t->iteration + 1 >= t->config.iterations,
+                              t->metrics, c->p->err);
+    return rc ? rc : weft_digest_write(c->p);
+}
+
 int weft_iteration_report(struct weft_iteration *p)
 {
+    bool generates = weft_config_generates(&p->t->config);
     size_t n = (size_t) p->n;
-    double *column = weft_alloc(4 * n, sizeof *column);
-    if (!column)
-        return weft_err_nomem(p->err, "metrics", 4 * n * sizeof *column);
-    struct columns c = {.score = column,
-                        .reward = column + n,
-                        .length = column + 2 * n,
-                        .prompt = column + 3 * n};
-    for (int32_t i = 0; i < p->n; i++)
-        read_sample(p, i, &c);
-    read_model_scores(p);
-    report_samples(p, &c);
-    int rc = report_updates(p);
+    double *column = weft_alloc(WEFT_N_COLUMNS * n, sizeof *column);
+    struct measured *c = weft_alloc(1, sizeof *c);
+    int rc = column && c
+               ? 0
+               : weft_err_nomem(p->err, "metrics",
+                                WEFT_N_COLUMNS * n * sizeof *column);
     if (!rc) {
-        report_times(p, &c);
-        rc = p->t->config.samples_kept == 0 ? 0 : write_samples(p, &c);
+        c->p = p;
+        for (size_t k = 0; k < WEFT_N_COLUMNS; k++)
+            c->column[k] = column + k * n;
+        read_samples(c);
+        if (generates)
+            read_model_scores(p);
+        weft_iteration_times_get(&p->t->flow, p->time, &p->rewards, &c->time);
+        rc = read_updates(c);
     }
-    if (!rc)
-        rc = weft_fuse_report(p->t->fuse,
-                              p->t->iteration + 1 >= p->t->config.iterations,
-                              p->t->metrics, p->err);
-    if (!rc)
-        rc = weft_digest_write(p);
+    if (!rc) {
+        report_table(c);
+        report_speed(c, generates);
+        rc = generates ? report_generated(c) : 0;
+    }
+    weft_free(c);
     weft_free(column);
     return rc;
 }

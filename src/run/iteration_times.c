@@ -33,14 +33,14 @@ static void join(struct weft_call_time *sum, const struct weft_call_time *t)
     sum->n_tasks += t->n_tasks;
 }
 
-/* verl's names, by what calls do and write. */
+/* By what calls do and write. */
 void weft_iteration_times_get(
     const struct weft_dataflow *flow,
     const struct weft_call_time time[WEFT_MAX_CALLS],
     const struct weft_span *rewards, struct weft_iteration_times *out)
 {
-    struct weft_call_time gen = {0}, score = {0}, ref = {0}, value = {0},
-                          steps = {0}, policy = {0}, critic = {0}, train;
+    struct weft_call_time gen = {0}, score = {0}, logps = {0}, value = {0},
+                          steps = {0}, policy = {0}, values = {0}, train;
     for (int32_t i = 1; i < flow->n_calls; i++) {
         const struct weft_flow_call *c = &flow->call[i];
         bool scalar = c->role >= 0 && flow->role[c->role].scalar;
@@ -48,23 +48,23 @@ void weft_iteration_times_get(
                    >= 0;
         join(c->kind == WEFT_GENERATE ? &gen
              : c->role < 0            ? &steps
-             : c->kind == WEFT_TRAIN  ? (scalar ? &critic : &policy)
+             : c->kind == WEFT_TRAIN  ? (scalar ? &values : &policy)
              : scores                 ? &score
              : scalar                 ? &value
-                                      : &ref,
+                                      : &logps,
              &time[i]);
     }
     train = policy;
-    join(&train, &critic);
+    join(&train, &values);
     *out = (struct weft_iteration_times){
         .gen = length(&gen),
         .gen_work = gen.busy_s,
-        .reward = together(&score, rewards),
-        .ref = length(&ref),
-        .values = length(&value),
-        .adv = steps.busy_s,
-        .update_critic = length(&critic),
-        .update_actor = length(&policy),
+        .scoring = together(&score, rewards),
+        .logps = length(&logps),
+        .valuing = length(&value),
+        .steps = steps.busy_s,
+        .train_values = length(&values),
+        .train_policy = length(&policy),
         .step = fmax(train.last_s - gen.first_s, 0),
     };
     for (int c = 0; c < WEFT_MAX_CALLS; c++) {

@@ -6,8 +6,8 @@
  * fuzz-sources: src/config/read.c src/config/check.c src/config/set.c
  * fuzz-sources: src/config/names.c src/config/table.c src/config/write.c
  * fuzz-sources: src/config/schema.c src/run/run_config.c src/plan/dataflow.c
- * fuzz-sources: graphs/algorithms.c graphs/policy.c graphs/settings.c
- * fuzz-sources: graphs/keys_data.c
+ * fuzz-sources: graphs/algorithms.c graphs/policy.c graphs/settings.c graphs/metrics.c
+ * fuzz-sources: graphs/keys_data.c graphs/preference.c
  * fuzz-sources: graphs/keys_policy.c graphs/keys_roles.c graphs/keys_values.c
  */
 #include <stdlib.h>

@@ -75,7 +75,7 @@ static void test_layouts(void)
     CHECK_INT(n_seen, 8);
 }
 
-/* Each graph stands, and its roles have settings. */
+/* Each graph stands, its roles have settings, its metrics are told. */
 static void test_table(void)
 {
     struct weft_err err;
@@ -85,6 +85,8 @@ static void test_table(void)
                                 .algorithm = weft_algorithms[n]};
         const struct weft_algorithm *a = weft_algorithm_of(&c);
         CHECK(&a->config == weft_algorithms[n]);
+        REQUIRE(a->told && a->told->metrics && a->told->curves);
+        REQUIRE(a->told->watched && a->told->watched[0].tag);
         for (int k = 0; k < 8; k++) {
             a->flow(&(struct weft_flow_needs){.reference = k & 1,
                                               .kl_in_loss = k & 2,

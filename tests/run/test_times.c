@@ -37,10 +37,10 @@ static void test_times_of_spans(void)
     struct weft_iteration_times t;
     weft_iteration_times_get(&flow, time, &rewards, &t);
     CHECK(t.gen == 8 && t.gen_work == 4);
-    CHECK(t.ref == 7 && t.values == 7);
-    CHECK(t.reward == 3);
-    CHECK(t.adv == 0.5); /* not its wait for the rewards */
-    CHECK(t.update_actor == 6 && t.update_critic == 18);
+    CHECK(t.logps == 7 && t.valuing == 7);
+    CHECK(t.scoring == 3);
+    CHECK(t.steps == 0.5); /* not its wait for the rewards */
+    CHECK(t.train_policy == 6 && t.train_values == 18);
     CHECK(t.step == 31);
     CHECK(t.offload == 0 && t.hidden == 0);
     of(&flow, time, "ref_infer")->restore_s = 2;
@@ -49,22 +49,22 @@ static void test_times_of_spans(void)
     of(&flow, time, "reward_infer")->hidden_s = 2.5;
     weft_iteration_times_get(&flow, time, &rewards, &t);
     CHECK(t.offload == 6 && t.hidden == 3);
-    CHECK(t.ref == 7 && t.reward == 3); /* restoring is no part of them */
+    CHECK(t.logps == 7 && t.scoring == 3); /* restoring is no part of them */
     /* Reward models before, during and around the host's rewards. */
     static const double model[][3] = {
         {14, 19, 8}, {14, 21, 9}, {21, 22, 3}, {19, 25, 6}, {22, 26, 6}};
     for (size_t i = 0; i < WEFT_COUNT(model); i++) {
         *of(&flow, time, "reward_infer") = span(model[i][0], model[i][1], 1);
         weft_iteration_times_get(&flow, time, &rewards, &t);
-        CHECK(t.reward == model[i][2]);
+        CHECK(t.scoring == model[i][2]);
     }
     /* Only the critic trains while it warms up; or nothing ran at all. */
     *of(&flow, time, "actor_train") = (struct weft_call_time){.n_tasks = 0};
     weft_iteration_times_get(&flow, time, &rewards, &t);
-    CHECK(t.update_actor == 0 && t.step == 31);
+    CHECK(t.train_policy == 0 && t.step == 31);
     memset(time, 0, sizeof time);
     weft_iteration_times_get(&flow, time, &(struct weft_span){0, 0}, &t);
-    CHECK(t.step == 0 && t.gen == 0 && t.reward == 0);
+    CHECK(t.step == 0 && t.gen == 0 && t.scoring == 0);
 }
 
 static double metric(struct weft_trainer *t, const char *tag)
