@@ -66,8 +66,8 @@ for f in "$src"/tests/fuzz/fuzz_*.c; do
     sources=$(sed -n 's/.*fuzz-sources: *//p' "$f" | sed 's,\*/,,')
     case $sources in
     *graphs/algorithms.c*)
-        sources="$sources $(sed -n 's,^ *&weft_\([a-z_]*\)\.config.*,graphs/\1.c,p' \
-            "$src/graphs/algorithms.c")" ;;
+        sources="$sources $(sed -n 's,^ *A(\([a-z_]*\)).*,graphs/\1.c,p' \
+            "$src/graphs/algorithms.h")" ;;
     esac
     for extra in $sources; do
         compile "$src/$extra"

@@ -15,7 +15,6 @@ run_sources = \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/iteration.c %D%/iteration.h \
 	%D%/iteration_data.c \
-	 \
 	%D%/iteration_infer.c \
 	%D%/iteration_metrics.c \
 	%D%/iteration_reward.c \
