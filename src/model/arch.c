@@ -370,6 +370,8 @@ void weft_arch_make_scalar(struct weft_arch *a)
 {
     a->shape.scalar_head = true;
     a->shape.tied = false; /* a scalar head has no lm_head to tie */
+    a->shape.score_skips_pad = a->pad >= 0;
+    a->shape.score_pad = a->shape.score_skips_pad ? a->pad : 0;
 }
 
 static void add_eos(struct reader *r, struct weft_arch *a, json_int_t id)

@@ -60,6 +60,9 @@ int weft_run_arch(const struct weft_config *config,
         weft_err_prefix(err, "%s", name);
         return rc;
     }
+    if (role->scalar && role->trained && index == 0 && arch.pad < 0
+        && arch.n_eos > 0)
+        arch.pad = arch.eos[0]; /* as TRL does; Transformers wants one */
     if (role->scalar && role->trained)
         weft_arch_make_scalar(&arch); /* a language model's trunk will do */
     if (arch.shape.scalar_head != role->scalar)

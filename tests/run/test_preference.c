@@ -177,7 +177,7 @@ static void test_pytorch(void)
     }
     weft_trainer_close(t);
     fclose(f);
-    CHECK_INT(n_runs, 17);
+    CHECK_INT(n_runs, 18);
     printf("\n    largest relative difference %.2g\n    ", worst);
 }
 
@@ -245,6 +245,28 @@ static void test_layouts(void)
             CHECK(weft_hash_equal(one, h));
         }
     }
+}
+
+/* A model without a padding token pads with the end of a text. */
+static void test_pad(void)
+{
+    struct weft_err err;
+    char *text, *at;
+    size_t n;
+    make_model("bare", 3, false);
+    REQUIRE_OK(weft_file_read("bare/config.json", 1 << 16, &text, &n, &err),
+               err);
+    REQUIRE((at = strstr(text, "\"pad_token_id\": 256,")) != NULL);
+    memset(at, ' ', strlen("\"pad_token_id\": 256,"));
+    REQUIRE_OK(weft_file_write("bare/config.json", text, n, &err), err);
+    weft_free(text);
+    const char *const bare[] = {algorithm[2][0], algorithm[2][1],
+                                "model.reward_model=bare"};
+    struct weft_hash a = hash_of(algorithm[2], "padded", "runtime.devices=1",
+                                 "layout=dp1", NULL);
+    struct weft_hash b = hash_of(bare, "bare-run", "runtime.devices=1",
+                                 "layout=dp1", NULL);
+    CHECK(weft_hash_equal(a, b));
 }
 
 /* A run that ends after one step and goes on has the weights of one that does
@@ -352,5 +374,5 @@ static void test_remove(void)
 
 WEFT_TESTS("run/preference", {"make", test_make},
            {"test_pytorch", test_pytorch}, {"test_layouts", test_layouts},
-           {"test_resume", test_resume}, {"test_refused", test_refused},
-           {"remove", test_remove})
+           {"test_pad", test_pad}, {"test_resume", test_resume},
+           {"test_refused", test_refused}, {"remove", test_remove})

@@ -49,6 +49,7 @@ RUNS = [
     {**REWARD, "reward_model.margin": "scores"},
     {**REWARD, "reward_model.margin": "none", "data.shuffle": False},
     {**REWARD, "reward_model.center": 0.1},
+    {**REWARD, "model.reward_model": "actor", "iterations": 3},
 ]
 
 
@@ -196,6 +197,10 @@ def run(given, folder, who):
     if c["algorithm"] == "kto":  # a pair's two are rows of their own
         units = [(row, [s]) for row, unit in units for s in unit]
     model = m.Llama(folder / c["model." + who])
+    if who == "reward_model" and "lm_head.weight" in model.p:
+        head = model.p.pop("lm_head.weight")  # a language model's trunk
+        model.p["score.weight"] = torch.zeros(
+            1, head.shape[1], requires_grad=True)
     reference = m.Llama(folder / "reference")
     trained, lines = m.Trained(c, who, model), []
     for step in range(c["iterations"]):
@@ -209,6 +214,8 @@ def run(given, folder, who):
             loss, c["iterations"])
         lines += [(step + 1, tag, x) for tag, x in out.items()]
     moved = {}
+    if set(model.p) != set(model.first):
+        return lines
     m.probe(moved, who, [model.p[n].detach() - model.first[n]
                          for n in sorted(model.p)])
     lines += [(c["iterations"], "weights/" + tag, x)
