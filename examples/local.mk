@@ -29,9 +29,13 @@ nobase_dist_doc_DATA += \
 	%D%/quickstart/model/model.safetensors \
 	%D%/quickstart/model/tokenizer.json \
 	%D%/quickstart/model/tokenizer_config.json \
+	%D%/quickstart/dpo.yaml \
 	%D%/quickstart/grpo.yaml \
+	%D%/quickstart/kto.yaml \
+	%D%/quickstart/pairs.jsonl \
 	%D%/quickstart/ppo.yaml \
 	%D%/quickstart/prompts.jsonl \
+	%D%/quickstart/reward_model.yaml \
 	%D%/quickstart/sft.jsonl \
 	%D%/quickstart/sft.yaml \
 	%D%/schedules/65b_33b.json \

@@ -9,7 +9,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 
 cp "$example/make-data.sh" "$dir" && "$dir/make-data.sh" || exit 1
-for f in sft.jsonl prompts.jsonl; do
+for f in sft.jsonl prompts.jsonl pairs.jsonl; do
     cmp "$dir/$f" "$example/$f" || { echo "FAIL: $f is not the script's"; exit 1; }
 done
 "$weft" init --hidden 128 --layers 2 --heads 4 --intermediate 384 \
