@@ -6,6 +6,8 @@ set -eu
 
 src=${WEFT_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
 "$src/tools/check-layers" "${WEFT_BUILDDIR:-}"
+python=$(command -v python3 || true)
+if [ -n "$python" ]; then "$python" "$src/tools/check-names"; fi
 
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -78,4 +80,28 @@ for good in plan/cost.c:4 kern/add_cpu.c:2 graphs/ppo.c:3 \
         missed=1
     fi
 done
+[ "$missed" = 0 ] || { cat "$tree/out"; exit 1; }
+
+# Names of algorithms, roles and calls, in code but not in comments.
+[ -n "$python" ] || { echo "no python3: names are not checked"; exit 0; }
+rm -rf "$tree/src" "$tree/graphs"
+mkdir -p "$tree/src/run" "$tree/src/plan"
+cp -r "$src/graphs" "$tree/graphs"
+cp "$src/tools/check-names" "$tree/tools/"
+put src/run/a.c "$spdx" '/* as for the critic' ' * of ppo */' \
+    'int critic_steps;' 'const char *call = "actor_generate";' \
+    'extern int weft_grpo;' 'int factor, reactor_x; /* no actor */'
+put src/plan/b.h 'enum { WEFT_SFT_STEP };'
+if "$python" "$tree/tools/check-names" >"$tree/out"; then
+    echo "check-names accepts a tree full of offences"
+    exit 1
+fi
+expect 'src/run/a.c:4: names critic'
+expect 'src/run/a.c:5: names actor_generate'
+expect 'src/run/a.c:6: names grpo'
+expect 'src/plan/b.h:1: names SFT'
+if grep -qE 'a.c:[237]' "$tree/out"; then
+    echo "check-names refuses what is allowed"
+    missed=1
+fi
 [ "$missed" = 0 ] || { cat "$tree/out"; exit 1; }

@@ -18,9 +18,9 @@ enum phase {
     AHEAD,
     GENERATE,
     INFER,  /* frozen models */
-    VALUES, /* inference of the critic */
-    ACTOR,
-    CRITIC,
+    VALUES, /* inference of a trained role */
+    FIRST,  /* training of role 0 ... */
+    OTHERS, /* ... and of the others */
     N_PHASES
 };
 
@@ -337,7 +337,7 @@ static int count_call(struct budget *b, int32_t call, struct weft_err *err)
     enum weft_call_kind kind = t->flow.call[call].kind;
     if (kind == WEFT_TRAIN)
         count_trained(b, m, call,
-                      t->flow.call[call].role == 0 ? ACTOR : CRITIC);
+                      t->flow.call[call].role == 0 ? FIRST : OTHERS);
     else if (weft_flow_frozen(&t->flow, call))
         count_frozen(b, m, call);
     else if (kind == WEFT_INFER)
@@ -374,13 +374,13 @@ static size_t sum_of(const struct budget *b, enum phase phase, int32_t place,
  * the critic's. */
 static const bool together[][N_PHASES] = {
     {[GENERATE] = true, [INFER] = true, [VALUES] = true},
-    {[INFER] = true, [VALUES] = true, [CRITIC] = true},
-    {[ACTOR] = true, [CRITIC] = true},
-    {[GENERATE] = true, [INFER] = true, [CRITIC] = true}}; /* ahead */
+    {[INFER] = true, [VALUES] = true, [OTHERS] = true},
+    {[FIRST] = true, [OTHERS] = true},
+    {[GENERATE] = true, [INFER] = true, [OTHERS] = true}}; /* ahead */
 /* Training on the data's samples begins with the first micro-batch whose
  * inference has ended, and that on the next iteration's may run beside it. */
 static const bool from_data[N_PHASES] = {
-    [INFER] = true, [VALUES] = true, [ACTOR] = true, [CRITIC] = true};
+    [INFER] = true, [VALUES] = true, [FIRST] = true, [OTHERS] = true};
 
 static int64_t peak_of(const struct budget *b, int32_t place, int c)
 {

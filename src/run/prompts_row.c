@@ -36,10 +36,10 @@ static int limit_prompt(const struct weft_trainer *t,
 {
     const struct weft_config *c = &t->config;
     int32_t room = t->model[0].arch.shape.max_positions;
-    bool ppo = weft_config_generates(c), model;
-    if (ppo)
+    bool generates = weft_config_generates(c), model;
+    if (generates)
         room -= c->rollout.max_new_tokens;
-    model = ppo && room > 0 && room < c->data.max_prompt_tokens;
+    model = generates && room > 0 && room < c->data.max_prompt_tokens;
     int32_t limit = model ? room : c->data.max_prompt_tokens;
     int32_t over = p->n_prompt - limit;
     if (over <= 0)

@@ -231,11 +231,11 @@ static int check_positions(const struct weft_trainer *t, struct weft_err *err)
                                                 : 0);
     if (longest > limit)
         return weft_err_set(err, WEFT_EINVAL,
-                            "texts of up to %d tokens exceed the actor's %d "
+                            "texts of up to %d tokens exceed the %s's %d "
                             "positions (max_position_embeddings); lower "
                             "data.max_prompt_tokens or "
                             "rollout.max_new_tokens",
-                            longest, limit);
+                            longest, t->flow.role[0].name, limit);
     return 0;
 }
 
