@@ -43,6 +43,8 @@ struct weft_settings {
     struct weft_learning learn[WEFT_CONFIG_ROLES]; /* by roles' slots */
     struct weft_gae_args reward;                   /* of every sample */
     bool whiten;
+    int32_t refills;  /* how often prompts are replaced whose responses all
+                        have one score */
     bool skip_cut;    /* responses without an end are not learned from */
     int32_t max_new;  /* tokens of a response */
     double kl_coef;   /* at first ... */

@@ -24,6 +24,7 @@ static const struct weft_config_table *const tables[] = {&weft_actor_keys,
  * a mean over tokens, clipped at 0.2 below. */
 static const struct weft_config_default defaults[] = {
     {"rollout.samples_per_prompt", "16"},
+    {"rollout.refills", "9"}, /* 10 batches at most in verl's recipe */
     {"ppo.whiten_advantages", "false"},
     {"ppo.kl.place", "none"},
     {"ppo.clip_high", "0.28"},
@@ -33,7 +34,7 @@ const struct weft_algorithm weft_dapo = {
     .config =
         {
             .name = "dapo",
-            .about = "GRPO with a higher upper clip, a mean over tokens and "
+            .about = "GRPO with a higher upper clip, a mean over tokens, "
                      "a penalty for length (Yu et al. 2025, arXiv "
                      "2503.14476)",
             .generates = true,

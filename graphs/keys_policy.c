@@ -8,6 +8,9 @@ static const struct weft_config_key keys[] = {
             "prompts per iteration (fewer than verl's 1024: for one node)"),
     KEY_INT("rollout.samples_per_prompt", rollout.samples_per_prompt, "1", 1,
             1e5, KEY_NUM, "responses to each (PPO in verl and TRL)"),
+    KEY_INT("rollout.refills", rollout.refills, "0", 0, 1000, KEY_NUM,
+            "how often an iteration replaces prompts whose responses all "
+            "have one score by the data's next (DAPO's dynamic sampling)"),
     KEY_INT("rollout.max_new_tokens", rollout.max_new_tokens, "512", 1, 1e7,
             KEY_NUM, "longest response (verl's default)"),
     KEY_FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
@@ -84,6 +87,8 @@ static const struct weft_config_alias aliases[] = {
     {"rollout.samples_per_prompt",
      "|n|num_generations|n_samples_per_prompt|num_return_sequences"
      "|num_sample_generations|n_samples|"},
+    {"rollout.refills", "|max_num_gen_batches|filter_groups"
+                        "|dynamic_filtering|"},
     {"rollout.max_new_tokens",
      "|max_completion_length|response_length|max_response_length|max_tokens"
      "|generate_max_len|max_gen_len|"},
@@ -189,6 +194,16 @@ static int check_coef(const struct weft_config *c, struct weft_err *err)
     return 0;
 }
 
+static int check_refills(const struct weft_config *c, struct weft_err *err)
+{
+    if (c->rollout.refills > 0 && c->rollout.samples_per_prompt < 2)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'rollout.refills' compares the responses to a "
+                            "prompt: 'rollout.samples_per_prompt' must be at "
+                            "least 2");
+    return 0;
+}
+
 static int check_overlong(const struct weft_config *c, struct weft_err *err)
 {
     if (c->policy.overlong_cache > c->rollout.max_new_tokens)
@@ -201,6 +216,7 @@ static int check_overlong(const struct weft_config *c, struct weft_err *err)
 }
 
 static const struct weft_config_rule rules[] = {
+    {"rollout.refills", check_refills},
     {"ppo.overlong.cache", check_overlong},
     {"rollout.prompts", check_samples},
     {"ppo.mini_batches", check_mini_batches},

@@ -140,6 +140,7 @@ struct weft_config {
     struct {
         int32_t prompts;            /* per iteration, 64 */
         int32_t samples_per_prompt; /* 1 */
+        int32_t refills;            /* 0 */
         int32_t max_new_tokens;     /* 512 */
         float temperature;          /* 1 */
         int32_t top_k;              /* 0 */

@@ -267,6 +267,9 @@ static int finish(struct weft_trainer *t, const char *stage,
         rc = write_files(trained(t, k), dtype, stage,
                          trained(t, k)->tiles.name, err);
     set_state(t, manifest);
+    if (!rc && t->settings.refills > 0)
+        rc = weft_manifest_add_number(manifest, "prompts_drawn",
+                                      (double) weft_trainer_drawn(t), err);
     if (!rc)
         rc = weft_reward_state_save(t, manifest, err);
     if (!rc)
@@ -457,6 +460,10 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                             m->model_dtype, apart, err);
     if (!rc)
         apply_state(t, m);
+    double drawn = (double) m->iteration * t->config.rollout.prompts;
+    if (!rc && t->settings.refills > 0)
+        rc = weft_manifest_number(m, "prompts_drawn", &drawn, err);
+    t->drawn = (int64_t) drawn;
     if (!rc)
         rc = weft_reward_state_load(t, m, err);
     if (!rc && weft_world_rank() == 0)

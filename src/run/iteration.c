@@ -55,86 +55,6 @@ static int temp(struct weft_iteration *p, const char *kind, size_t bytes,
                                  p->err);
 }
 
-/* ---- Generation -------------------------------------------------------- */
-
-static int on_finished(void *ctx, int32_t index, struct weft_sample *s,
-                       struct weft_err *err)
-{
-    struct weft_iteration *p = ctx;
-    (void) err;
-    p->extra[index].field[p->field[WEFT_FIELD_ROLLOUT]] = s->rollout;
-    return weft_iteration_calls_add(p, index);
-}
-
-/* Given, or the longest there can be. */
-static int32_t recorded_length(const struct weft_iteration *p, int32_t i)
-{
-    const struct weft_recorded *r = p->t->recorded;
-    return r->n_total ? r->n_total[(p->iteration - r->first) * p->n + i]
-                      : p->sample[i].limit;
-}
-
-static void draw_prompts(struct weft_iteration *p)
-{
-    struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
-    int32_t per_prompt = c->rollout.samples_per_prompt;
-    for (int32_t i = 0; i < p->n; i++) {
-        int64_t k = (int64_t) p->iteration * c->rollout.prompts
-                  + i / per_prompt;
-        const struct weft_run_prompt *prompt = weft_trainer_draw(t, k);
-        p->prompt[i] = prompt;
-        p->sample[i] = (struct weft_sample){
-            .prompt = i / per_prompt,
-            .n_prompt = prompt->n_prompt,
-            .limit = prompt->n_prompt + c->rollout.max_new_tokens,
-            .token = prompt->token,
-        };
-        if (t->recorded)
-            p->sample[i].n_total = recorded_length(p, i);
-    }
-}
-
-/* Generates the samples, or takes them from the data. */
-static int generate(struct weft_iteration *p)
-{
-    struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
-    if (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0)
-        return weft_iteration_data(p);
-    struct weft_gen_args args = {
-        .sampling = {.temperature = c->rollout.temperature,
-                     .top_k = c->rollout.top_k,
-                     .top_p = c->rollout.top_p,
-                     .seed = c->seed},
-        .iteration = p->iteration,
-        .n_steps = c->rollout.chunk_tokens,
-        .prefill_tokens = c->rollout.prefill_tokens,
-        .n_stop = t->n_stop,
-    };
-    struct weft_where where = {.device = -1,
-                               .priority = 2,
-                               .call = t->gen.call,
-                               .iteration = p->iteration,
-                               .micro_batch = -1,
-                               .layer = -1};
-    memcpy(args.stop, t->stop, sizeof t->stop);
-    draw_prompts(p);
-    weft_rollout_reset(&t->gen);
-    int rc = weft_iteration_calls_init(p);
-    if (!rc)
-        rc = weft_g_view_open(t->seq, &where, t->gen.model, &t->gen.layout,
-                              &p->policy, p->err);
-    if (!rc)
-        rc = weft_rollout_run(t->seq, &t->gen, &p->policy, &args, p->n,
-                              p->sample, on_finished, p, &p->rollout, p->err);
-    if (p->policy.model)
-        weft_g_view_close(&p->policy);
-    if (!rc)
-        rc = weft_iteration_calls_end(p);
-    return rc;
-}
-
 /* ---- Advantages ------------------------------------------------------- */
 
 /* Copies what a sample's calls have made to the first place. */
@@ -313,6 +233,8 @@ static void iteration_free(struct weft_iteration *p)
     weft_free(p->other);
     weft_free(p->extra);
     weft_free(p->prompt);
+    weft_free(p->index);
+    weft_free(p->round_sample);
     weft_free(p->advantage);
     weft_free(p);
 }
@@ -332,21 +254,33 @@ static int iteration_create(struct weft_trainer *t, int32_t iteration,
         .sample = weft_alloc(n, sizeof *p->sample),
         .extra = weft_alloc(n, sizeof *p->extra),
         .prompt = weft_alloc(n, sizeof *p->prompt),
+        .index = weft_alloc(n, sizeof *p->index),
+        .round_sample = weft_alloc(n, sizeof *p->round_sample),
+        .n_round = (int32_t) n,
+        .first_prompt = t->drawn,
         .advantage = weft_alloc(n, sizeof *p->advantage),
     };
     for (int k = 0; k < WEFT_N_FIELD_TYPES; k++)
         p->field[k] = weft_flow_field_of(&t->flow, UINT32_MAX,
                                          (enum weft_field_type) k);
     *out = p;
-    if (!p->sample || !p->extra || !p->prompt || !p->advantage)
+    if (!p->sample || !p->extra || !p->prompt || !p->advantage || !p->index
+        || !p->round_sample)
         return weft_err_nomem(err, "an iteration", n * sizeof *p->extra);
     return weft_g_copies_create(t->rt, &p->copies, err);
 }
 
+int64_t weft_trainer_drawn(const struct weft_trainer *t)
+{
+    return t->next ? t->next->first_prompt : t->drawn;
+}
+
 void weft_iteration_forget(struct weft_trainer *t)
 {
-    if (t->next)
+    if (t->next) {
+        t->drawn = t->next->first_prompt;
         iteration_free(t->next);
+    }
     t->next = NULL;
 }
 
@@ -362,7 +296,7 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
         return 0;
     }
     int rc = iteration_create(t, t->iteration, out, err);
-    return rc ? rc : generate(*out);
+    return rc ? rc : weft_iteration_generate(*out);
 }
 
 /* Begins the next iteration's generation. It needs the actor's new weights,
@@ -378,7 +312,7 @@ static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
             && weft_flow_call_of(&t->flow, WEFT_INFER, -1) < 0))
         return 0;
     int rc = iteration_create(t, done, &t->next, err);
-    return rc ? rc : generate(t->next);
+    return rc ? rc : weft_iteration_generate(t->next);
 }
 
 /* Copies the results of an update that rank 0 reads to the first place. */
@@ -395,7 +329,7 @@ static void update_home(struct weft_iteration *p,
  * as weft_iteration_train() waits for mini-batches, which need them. */
 static int submit(struct weft_iteration *p)
 {
-    int rc = weft_iteration_retokenise(p);
+    int rc = weft_iteration_refill(p);
     if (!rc && p->field[WEFT_FIELD_ADVANTAGE] >= 0)
         rc = advantages(p);
     if (!rc && p->field[WEFT_FIELD_KL] >= 0)

@@ -14,6 +14,9 @@ struct weft_iteration_sample {
     struct weft_tile *shaped[WEFT_MAX_REWARDS]; /* models' scores in the unit
                                                    of their key; NULL: as
                                                    they are */
+    bool encoded; /* its texts were, for the calls that read them */
+    bool fetched; /* what its score is made of is at the first place */
+    bool scored;  /* rank 0 has its rewards that are not models */
     struct weft_external *answer; /* fills the rewards' field; NULL once
                                      completed */
 };
@@ -40,6 +43,7 @@ struct weft_iteration_text {
     struct weft_str prompt, response;
     int32_t n_tokens;
     bool ended;
+    bool there; /* the text has been decoded */
 };
 
 /* The results of a training call that rank 0 reads. */
@@ -61,6 +65,12 @@ struct weft_iteration {
     struct weft_sample *other; /* (n) with others' responses; NULL: none */
     struct weft_iteration_sample *extra;   /* (n) */
     const struct weft_run_prompt **prompt; /* (n) */
+    int64_t first_prompt; /* prompts that the run drew before */
+    int32_t round;        /* of generation, from 0 */
+    int32_t *index;       /* (n_round) the samples of the round ... */
+    int32_t n_round;
+    struct weft_sample *round_sample; /* (n_round) ... while it lasts */
+    int32_t n_refilled;               /* prompts that were replaced */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
     struct weft_tile *kl;         /* KTO's */
@@ -99,6 +109,11 @@ const struct weft_sample *weft_iteration_read_by(
 int32_t weft_iteration_writer(const struct weft_iteration *p,
                               enum weft_field_type type);
 
+/* Generates the iteration's samples, or takes them from the data. */
+int weft_iteration_generate(struct weft_iteration *p);
+/* Computes what inference of the texts gives, and replaces prompts whose
+ * responses all have one score, as often as the run says. */
+int weft_iteration_refill(struct weft_iteration *p);
 /* Makes the iteration's samples from rows of the data. */
 int weft_iteration_data(struct weft_iteration *p);
 
@@ -115,14 +130,15 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
  * weights. */
 int weft_iteration_calls_end(struct weft_iteration *p);
 void weft_iteration_calls_release(struct weft_iteration *p);
-/* Submits a call, which has not begun, on all samples. */
+/* Submits a call, which has not begun, on samples whose texts are new. */
 int weft_iteration_call_all(struct weft_iteration *p,
                             struct weft_iteration_call *c);
 
 /* On rank 0: waits for the samples and decodes them, once. */
 int weft_iteration_texts(struct weft_iteration *p);
 void weft_iteration_texts_release(struct weft_iteration *p);
-/* Encodes the texts of all samples for the calls that read them in tokens of
+void weft_iteration_text_clear(struct weft_iteration_text *text);
+/* Encodes the texts of new samples for the calls that read them in tokens of
  * their own, and submits these calls. Rank 0 waits for the samples, and the
  * others for rank 0. */
 int weft_iteration_retokenise(struct weft_iteration *p);
@@ -142,6 +158,10 @@ int weft_iteration_shape_scores(struct weft_iteration *p,
  * completes the tiles that wait for them. After an error some of these tiles
  * are not completed. */
 int weft_iteration_rewards(struct weft_iteration *p);
+/* On rank 0: computes `part` of samples that are new, but for models; and
+ * reads models' scores into it, once their tiles are at the first place. */
+int weft_iteration_score(struct weft_iteration *p);
+void weft_iteration_model_scores(struct weft_iteration *p);
 
 /* Seconds of one batch of samples. `step` is the time from its first
  * generation task to its last training task. As its generation may run while

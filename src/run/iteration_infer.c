@@ -207,6 +207,7 @@ int weft_iteration_call_all(struct weft_iteration *p,
 {
     int rc = 0;
     for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = add(p, c, i);
+        if (!p->extra[i].encoded)
+            rc = add(p, c, i);
     return rc ? rc : end(p, c);
 }

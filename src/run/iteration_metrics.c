@@ -390,7 +390,7 @@ static void report_speed(const struct measured *c, bool generates)
 }
 
 /* Reads the scores of reward models. */
-static void read_model_scores(struct weft_iteration *p)
+void weft_iteration_model_scores(struct weft_iteration *p)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     for (int32_t k = 0; k < p->n_calls; k++) {
@@ -400,6 +400,8 @@ static void read_model_scores(struct weft_iteration *p)
             continue;
         for (int32_t i = 0; i < p->n; i++) {
             struct weft_tile *tile = p->extra[i].home[f];
+            if (!tile) /* read before */
+                continue;
             p->part[i][reward] = (double) *(const float *) weft_tile_acquire(
                 tile, WEFT_READ);
             weft_tile_unacquire(tile);
@@ -437,12 +439,34 @@ static int write_samples(const struct weft_iteration *p, const double *score)
     return rc;
 }
 
+/* Prompts whose responses all have one score, and those that were replaced for
+ * it. */
+static void report_equal(const struct measured *c)
+{
+    const struct weft_iteration *p = c->p;
+    const double *score = c->column[WEFT_OF_SCORE];
+    struct weft_metrics *m = p->t->metrics;
+    int32_t each = p->t->config.rollout.samples_per_prompt, n_equal = 0;
+    if (each < 2)
+        return;
+    for (int32_t i = 0; i < p->n; i += each) {
+        int32_t k = 1;
+        while (k < each && score[i + k] == score[i])
+            k++;
+        n_equal += k == each;
+    }
+    weft_metrics_set(m, "rollout/equal_prompts", n_equal);
+    if (p->t->settings.refills > 0)
+        weft_metrics_set(m, "rollout/refilled_prompts", p->n_refilled);
+}
+
 /* What is told of samples that were generated alone. */
 static int report_generated(const struct measured *c)
 {
     struct weft_trainer *t = c->p->t;
     int rc = 0;
     warn_equal_scores(c);
+    report_equal(c);
     if (t->config.samples_kept != 0)
         rc = write_samples(c->p, c->column[WEFT_OF_SCORE]);
     if (!rc)
@@ -468,7 +492,7 @@ int weft_iteration_report(struct weft_iteration *p)
             c->column[k] = column + k * n;
         read_samples(c);
         if (generates)
-            read_model_scores(p);
+            weft_iteration_model_scores(p);
         weft_iteration_times_get(&p->t->flow, p->time, &p->rewards, &c->time);
         rc = read_updates(c);
     }

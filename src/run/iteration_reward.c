@@ -7,21 +7,17 @@
 #include "run/iteration.h"
 #include "run/reward_state.h"
 
-int weft_iteration_rewards(struct weft_iteration *p)
+/* Lists the samples that have no rewards yet. */
+static int32_t list_new(const struct weft_iteration *p, int32_t *index,
+                        struct weft_reward_sample *sample)
 {
-    struct weft_trainer *t = p->t;
-    size_t n = (size_t) p->n;
-    if (t->recorded) /* only rank 0 waits here; the others go on */
-        return 0;
-    p->rewards.start_s = weft_rt_clock_s(t->rt);
-    struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
-    int rc = weft_iteration_texts(p);
-    p->part = weft_alloc(n, sizeof *p->part);
-    if (!rc && (!sample || !p->part))
-        rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
-    for (int32_t i = 0; i < p->n && !rc; i++) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n; i++) {
         const struct weft_iteration_text *text = &p->text[i];
-        sample[i] = (struct weft_reward_sample){
+        if (p->extra[i].scored)
+            continue;
+        index[n] = i;
+        sample[n++] = (struct weft_reward_sample){
             .prompt = text->prompt,
             .response = text->response,
             .label = text->row.label,
@@ -30,17 +26,50 @@ int weft_iteration_rewards(struct weft_iteration *p)
             .ended = text->ended,
         };
     }
-    double(*shaped)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *shaped);
-    if (!rc && !shaped)
-        rc = weft_err_nomem(p->err, "rewards", n * sizeof *shaped);
+    return n;
+}
+
+int weft_iteration_score(struct weft_iteration *p)
+{
+    size_t n = (size_t) p->n;
+    struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
+    double(*part)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *part);
+    int32_t *index = weft_alloc(n, sizeof *index), n_new = 0;
+    int rc = weft_iteration_texts(p);
+    if (!p->part)
+        p->part = weft_alloc(n, sizeof *p->part);
+    if (!rc && (!sample || !part || !index || !p->part))
+        rc = weft_err_nomem(p->err, "rewards", n * sizeof *p->part);
     if (!rc)
-        rc = weft_rewards_compute(t->rewards, p->n, sample, p->part, p->err);
+        n_new = list_new(p, index, sample);
+    if (!rc && n_new > 0)
+        rc = weft_rewards_compute(p->t->rewards, n_new, sample, part, p->err);
+    if (rc)
+        weft_err_prefix(p->err, "iteration %d", p->iteration + 1);
+    for (int32_t k = 0; k < n_new && !rc; k++) {
+        memcpy(p->part[index[k]], part[k], sizeof part[k]);
+        p->extra[index[k]].scored = true;
+    }
+    weft_free(index);
+    weft_free(part);
+    weft_free(sample);
+    return rc;
+}
+
+int weft_iteration_rewards(struct weft_iteration *p)
+{
+    struct weft_trainer *t = p->t;
+    size_t n = (size_t) p->n;
+    if (t->recorded) /* only rank 0 waits here; the others go on */
+        return 0;
+    p->rewards.start_s = weft_rt_clock_s(t->rt);
+    double(*shaped)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *shaped);
+    int rc = shaped ? weft_iteration_score(p)
+                    : weft_err_nomem(p->err, "rewards", n * sizeof *shaped);
     if (!rc) {
         memcpy(shaped, p->part, n * sizeof *shaped);
         weft_rewards_shape(t->rewards, p->n, shaped);
     }
-    if (rc)
-        weft_err_prefix(p->err, "iteration %d", p->iteration + 1);
     for (int32_t i = 0; i < p->n && !rc; i++) {
         double score = weft_rewards_sum(t->rewards, shaped[i]);
         weft_external_complete(p->extra[i].answer, &score, sizeof score);
@@ -48,7 +77,6 @@ int weft_iteration_rewards(struct weft_iteration *p)
     }
     p->rewards.end_s = weft_rt_clock_s(t->rt);
     weft_free(shaped);
-    weft_free(sample);
     return rc;
 }
 

@@ -39,39 +39,47 @@ static int decode(struct weft_iteration *p, int32_t i,
 int weft_iteration_texts(struct weft_iteration *p)
 {
     int rc = 0;
-    if (p->text)
-        return 0;
-    p->text = weft_alloc((size_t) p->n, sizeof *p->text);
+    if (!p->text)
+        p->text = weft_alloc((size_t) p->n, sizeof *p->text);
     if (!p->text)
         return weft_err_nomem(p->err, "texts",
                               (size_t) p->n * sizeof *p->text);
     for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = decode(p, i, &p->text[i]);
+        if (!p->text[i].there) {
+            rc = decode(p, i, &p->text[i]);
+            p->text[i].there = true;
+        }
     return rc;
+}
+
+void weft_iteration_text_clear(struct weft_iteration_text *text)
+{
+    weft_row_release(&text->row);
+    weft_str_release(&text->prompt);
+    weft_str_release(&text->response);
+    *text = (struct weft_iteration_text){.there = false};
 }
 
 void weft_iteration_texts_release(struct weft_iteration *p)
 {
-    for (int32_t i = 0; p->text && i < p->n; i++) {
-        weft_row_release(&p->text[i].row);
-        weft_str_release(&p->text[i].prompt);
-        weft_str_release(&p->text[i].response);
-    }
+    for (int32_t i = 0; p->text && i < p->n; i++)
+        weft_iteration_text_clear(&p->text[i]);
     weft_free(p->text);
     weft_free(p->part);
 }
 
 /* ---- Texts in other tokens --------------------------------------------- */
 
-/* On rank 0: the tokens of all samples, and their numbers. */
+/* On rank 0: the tokens of new samples, and their numbers. */
 static int encode_all(struct weft_iteration *p, int32_t reward,
                       int32_t **token, int32_t *length)
 {
     int rc = weft_iteration_texts(p);
     for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = weft_reward_text_encode(p->t, reward, &p->text[i].row,
-                                     p->text[i].prompt, p->text[i].response,
-                                     &token[i], &length[i], p->err);
+        if (!p->extra[i].encoded)
+            rc = weft_reward_text_encode(
+                p->t, reward, &p->text[i].row, p->text[i].prompt,
+                p->text[i].response, &token[i], &length[i], p->err);
     return rc;
 }
 
@@ -143,12 +151,14 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
     int32_t **token = weft_alloc((size_t) p->n, sizeof *token);
     int rc = token ? 0 : weft_err_nomem(p->err, "texts", (size_t) p->n * 8);
     for (int32_t i = 0; i < p->n && !rc; i++)
-        p->extra[i].home[rollout] = weft_g_copy_at(
-            p->copies, t->seq, &where, p->extra[i].field[rollout], 0);
+        if (!p->extra[i].encoded)
+            p->extra[i].home[rollout] = weft_g_copy_at(
+                p->copies, t->seq, &where, p->extra[i].field[rollout], 0);
     if (!rc)
         rc = agree(p, reward, token, c->length);
     for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = put(p, i, c->input, &where, token[i], c->length[i]);
+        if (!p->extra[i].encoded)
+            rc = put(p, i, c->input, &where, token[i], c->length[i]);
     for (int32_t i = 0; token && i < p->n; i++)
         weft_free(token[i]);
     weft_free(token);
@@ -161,5 +171,7 @@ int weft_iteration_retokenise(struct weft_iteration *p)
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (p->call[k].length)
             rc = retokenise(p, &p->call[k]);
+    for (int32_t i = 0; i < p->n; i++)
+        p->extra[i].encoded = true;
     return rc;
 }

@@ -7,6 +7,7 @@ run_sources = \
 	%D%/inputs.c %D%/inputs.h \
 	%D%/manifest.c %D%/manifest.h \
 	%D%/manifest_numbers.c %D%/manifest_numbers.h \
+	%D%/iteration_generate.c \
 	%D%/iteration_text.c \
 	%D%/reward_text.c %D%/reward_text.h \
 	%D%/reward_state.c %D%/reward_state.h \

@@ -27,6 +27,8 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .max_prompt = t->max_prompt,
                                .n_stop = t->n_stop,
                                .iteration = how->first,
+                               .drawn = (int64_t) how->first
+                                      * t->config.rollout.prompts,
                                .order = order,
                                .order_epoch = -1,
                                .recorded = how};

@@ -13,7 +13,9 @@
 struct weft_recorded {
     int rank; /* whose tasks; -1: of all ranks */
     int32_t first, iterations;
-    /* (iterations, samples) tokens of every sample, prompt included; NULL:
+    /* (iterations, rollout.refills + 1, samples) tokens of every sample of
+     * every round of generation, prompt included, 0 if it is not generated in
+     * that round; NULL:
      * every prompt is the longest of the data, and every sample goes to its
      * limit, which gives the most micro-batches */
     const int32_t *n_total;

@@ -81,6 +81,7 @@ struct weft_trainer {
     struct weft_tile *reward_moments[WEFT_MAX_REWARDS]; /* reward_state.h */
 
     /* State of the run, which checkpoints contain. */
+    int64_t drawn;       /* prompts, also of an iteration that has begun */
     int32_t iteration;   /* iterations finished so far ... */
     int32_t began;       /* ... and when this process started */
     uint32_t *order;     /* permutation of the prompts ... */
@@ -145,6 +146,8 @@ struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
                                   int64_t step, int64_t n_steps);
 
 int weft_iteration_run(struct weft_trainer *t, struct weft_err *err);
+/* The prompts that finished iterations have drawn. */
+int64_t weft_trainer_drawn(const struct weft_trainer *t);
 /* Frees the next iteration, if its generation has begun. */
 void weft_iteration_forget(struct weft_trainer *t);
 

@@ -32,11 +32,13 @@ BASE = {
     "ppo.reward_clip": 0.4,
 }
 for key in ("ppo.clip_low", "ppo.clip_high", "ppo.kl.target",
-            "ppo.kl.horizon", "ppo.overlong.cache"):
+            "ppo.kl.horizon", "ppo.overlong.cache",
+            "rollout.refills"):
     del BASE[key]
 
 ANY = {"ppo.kl.controller": "fixed", "ppo.clip_low": 0.2,
-       "ppo.clip_high": 0.2, "ppo.overlong.cache": 0}
+       "ppo.clip_high": 0.2, "ppo.overlong.cache": 0,
+       "rollout.refills": 0}
 STANDARDS = {
     # arXiv 2402.03300, equations 3 and 4 (an unbiased std: torch, TRL, verl)
     "grpo": {"ppo.kl.place": "loss", "ppo.kl.kind": "k3",
@@ -67,6 +69,7 @@ STANDARDS = {
     "dapo": {"ppo.kl.place": "none", "ppo.kl.kind": "k1",
              "ppo.aggregation": "token-mean",
              "ppo.whiten_advantages": False, "ppo.clip_high": 0.28,
+             "rollout.refills": 9,
              "ppo.overlong.cache": BASE["rollout.max_new_tokens"] // 5},
     # arXiv 2506.13585, equations 4 and 5; no lower limit
     "cispo": {"ppo.kl.place": "none", "ppo.kl.kind": "k1",
@@ -100,6 +103,9 @@ RUNS = [
     {"algorithm": "dapo"},
     {"algorithm": "dapo", **CLIP, "ppo.overlong.cache": 4,
      "ppo.overlong.filter": True},
+    {"algorithm": "dapo", "rollout.top_k": 3, "rollout.max_new_tokens": 2,
+     "rollout.samples_per_prompt": 2, "rollout.refills": 1,
+     "ppo.overlong.cache": 0, "ppo.reward_clip": 0},
 ]
 
 
@@ -170,13 +176,13 @@ def run(c, folder, each):
     actor = m.Trained(c, "actor", model[c["model.actor"]])
     kl_coef, out, equal, unequal = c["ppo.kl.coef"], {}, 0, 0
     for iteration in range(c["iterations"]):
-        samples = m.roll_out(c, iteration, actor.model, prompts, stops)
+        samples = m.roll_out(c, iteration, actor.model, prompts, stops,
+                             model["reward"])
         with torch.no_grad():
             for s in samples:
                 s.logp, s.ref = (
                     m.picked(x, s, c["rollout.temperature"])[0]
                     for x in (actor.model, model["reference"]))
-                s.model_score = float(model["reward"].scalar(s.tokens)[-1])
             advantages(c, samples, kl_coef)
         m.whiten(c, samples)
         trained = m.train(c, iteration, samples, actor,

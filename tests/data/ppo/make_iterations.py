@@ -42,6 +42,7 @@ BASE = {
     "data.shuffle": True,
     "rollout.prompts": 4,
     "rollout.samples_per_prompt": 2,
+    "rollout.refills": 0,
     "rollout.max_new_tokens": 7,
     "rollout.temperature": 0.9,
     "rollout.top_k": 0,
@@ -100,6 +101,7 @@ RUNS = [
     {"data.shuffle": False},
     {"rollout.prompts": 3},
     {"rollout.samples_per_prompt": 3},
+    {"rollout.refills": 2, "rollout.top_k": 2, "rollout.max_new_tokens": 2},
     {"rollout.max_new_tokens": 5},
     {"rollout.temperature": 1.25},
     {"rollout.top_k": 9},
@@ -356,28 +358,48 @@ class Sample:
     pass
 
 
-def roll_out(c, iteration, actor, prompts, stops):
-    n = c["rollout.prompts"] * c["rollout.samples_per_prompt"]
-    out = []
-    for i in range(n):
-        k = iteration * c["rollout.prompts"] + i // c[
-            "rollout.samples_per_prompt"]
-        epoch, at = divmod(k, len(prompts))
-        if c["data.shuffle"]:
-            at = permutation(c["seed"], SHUFFLE, epoch, 0, len(prompts))[at]
-        s = Sample()
-        s.label, s.tokens = at, list(prompts[at])
-        s.n_prompt, s.ended = len(s.tokens), False
-        with torch.no_grad():
-            while len(s.tokens) - s.n_prompt < c["rollout.max_new_tokens"] \
-                    and not s.ended:
-                logp = actor.log_softmax(s.tokens, c["rollout.temperature"])
-                s.tokens.append(draw(logp[-1], c, iteration, i,
-                                     len(s.tokens)))
-                s.ended = s.tokens[-1] in stops
-        s.n = len(s.tokens) - s.n_prompt
-        out.append(s)
-    return out
+def respond(c, iteration, actor, prompts, stops, k, key):
+    """A response to the run's k-th prompt."""
+    epoch, at = divmod(k, len(prompts))
+    if c["data.shuffle"]:
+        at = permutation(c["seed"], SHUFFLE, epoch, 0, len(prompts))[at]
+    s = Sample()
+    s.label, s.tokens = at, list(prompts[at])
+    s.n_prompt, s.ended = len(s.tokens), False
+    while len(s.tokens) - s.n_prompt < c["rollout.max_new_tokens"] \
+            and not s.ended:
+        logp = actor.log_softmax(s.tokens, c["rollout.temperature"])
+        s.tokens.append(draw(logp[-1], c, iteration, key, len(s.tokens)))
+        s.ended = s.tokens[-1] in stops
+    s.n = len(s.tokens) - s.n_prompt
+    return s
+
+
+def are_equal(group):
+    return all(s.raw == group[0].raw for s in group)
+
+
+def roll_out(c, iteration, actor, prompts, stops, judge):
+    """Prompts whose responses have one score are replaced by the next."""
+    each = c["rollout.samples_per_prompt"]
+    n, again, out = c["rollout.prompts"], range(c["rollout.prompts"]), {}
+    c.setdefault("drawn", 0)
+    c["refilled"] = -n
+    with torch.no_grad():
+        for round_ in range(c["rollout.refills"] + 1):
+            for j, g in enumerate(again):
+                out[g] = [respond(c, iteration, actor, prompts, stops,
+                                  c["drawn"] + j,
+                                  (round_ * n + j) * each + e)
+                          for e in range(each)]
+                for s in out[g]:
+                    s.model_score = float(judge.scalar(s.tokens)[-1])
+                    s.raw = WEIGHT["rule"] * rule(s.label, s.n, s.ended) \
+                        + WEIGHT["model"] * s.model_score
+            c["drawn"] += len(again)
+            c["refilled"] += len(again)
+            again = [g for g in range(n) if are_equal(out[g])]
+    return [s for g in range(n) for s in out[g]]
 
 
 def picked(model, s, temperature):
@@ -395,8 +417,6 @@ def values_of(critic, s):
 
 def rewards(c, s, kl_coef):
     """The reward of each token: KL penalties, and the score at the last."""
-    s.raw = WEIGHT["rule"] * rule(s.label, s.n, s.ended) \
-        + WEIGHT["model"] * s.model_score
     s.score = s.raw - (0 if s.ended else c["ppo.missing_eos_penalty"])
     if c["ppo.overlong.cache"] > 0:  # DAPO, equation 13
         begin = c["rollout.max_new_tokens"] - c["ppo.overlong.cache"]
@@ -581,6 +601,13 @@ def record(c, samples, kl_coef, actor, critic):
         out["critic/vf_explained_var"] = 1 - float(
             (cat("ret") - cat("value")).var(unbiased=False)
             / (cat("ret").var(unbiased=False) + 1e-5))
+    each = c["rollout.samples_per_prompt"]
+    if each > 1:
+        out["rollout/equal_prompts"] = sum(
+            are_equal(samples[i:i + each])
+            for i in range(0, len(samples), each))
+    if c["rollout.refills"]:
+        out["rollout/refilled_prompts"] = c["refilled"]
     out["reward/rule/mean"] = sum(rule(s.label, s.n, s.ended)
                                   for s in samples) / len(samples)
     out["reward/model/mean"] = sum(s.model_score
@@ -655,14 +682,14 @@ def run(c, folder, each):
     critic = Trained(c, "critic", model["critic"])
     kl_coef, out = c["ppo.kl.coef"], {}
     for iteration in range(c["iterations"]):
-        samples = roll_out(c, iteration, actor.model, prompts, stops)
+        samples = roll_out(c, iteration, actor.model, prompts, stops,
+                           model["reward"])
         with torch.no_grad():
             for s in samples:
                 s.logp = picked(actor.model, s, c["rollout.temperature"])[0]
                 s.ref = picked(model["reference"], s,
                                c["rollout.temperature"])[0]
                 s.value = values_of(critic.model, s)
-                s.model_score = float(model["reward"].scalar(s.tokens)[-1])
                 advantages(c, s, kl_coef)
         whiten(c, samples)
         used, kl_coef = kl_coef, next_kl_coef(c, samples, kl_coef)
