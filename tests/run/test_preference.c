@@ -2,8 +2,8 @@
 /*
  * Learning from preferences: whole steps of DPO, KTO and reward models against
  * PyTorch (tests/data/preference/preferences.txt, which make_preferences.py
- * beside it computed in float64 from the papers); one hash in all layouts; and
- * what is said of data from which nothing can be learned.
+ * beside it computed in float64 from the papers), and one of TRL's trainers;
+ * one hash in all layouts; and what is said of data from which nothing can be learned.
  */
 #include "run_fixture.h"
 
@@ -119,6 +119,7 @@ static double moved(const char *start, const char *end, bool size)
 }
 
 static double worst;
+static int n_files;
 
 /* A line "step tag number", or "-" for a tag that is not there. */
 static void compare(const char *line, int step, struct weft_trainer *t,
@@ -152,20 +153,21 @@ static void compare(const char *line, int step, struct weft_trainer *t,
     CHECK(there && miss <= TOLERANCE);
 }
 
-static void test_pytorch(void)
+/* Every run of a file; returns how many. */
+static int check_file(const char *path)
 {
     static struct words w;
     char line[4096], name[64];
     struct weft_err err;
     struct weft_trainer *t = NULL;
     int n_runs = 0, step = 0;
-    FILE *f = fopen(weft_test_data("preference/preferences.txt"), "r");
+    FILE *f = fopen(weft_test_data(path), "r");
     REQUIRE(f != NULL);
     while (fgets(line, sizeof line, f)) {
         if (strncmp(line, "run", 3) == 0) {
             snprintf(w.text, sizeof w.text, "%s", line + 3);
             split(&w);
-            snprintf(name, sizeof name, "golden-%d", n_runs++);
+            snprintf(name, sizeof name, "golden-%d-%d", n_files, n_runs++);
             weft_trainer_close(t);
             t = fixture_open(&fixture, name, w.word);
             step = 0;
@@ -177,8 +179,20 @@ static void test_pytorch(void)
     }
     weft_trainer_close(t);
     fclose(f);
-    CHECK_INT(n_runs, 18);
+    n_files++;
     printf("\n    largest relative difference %.2g\n    ", worst);
+    return n_runs;
+}
+
+static void test_pytorch(void)
+{
+    CHECK_INT(check_file("preference/preferences.txt"), 18);
+}
+
+/* One optimizer step of TRL's trainers, made by make_trl.py. */
+static void test_trl(void)
+{
+    CHECK_INT(check_file("preference/trl.txt"), 10);
 }
 
 /* ---- Layouts ------------------------------------------------------------ */
@@ -373,6 +387,7 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/preference", {"make", test_make},
-           {"test_pytorch", test_pytorch}, {"test_layouts", test_layouts},
-           {"test_pad", test_pad}, {"test_resume", test_resume},
-           {"test_refused", test_refused}, {"remove", test_remove})
+           {"test_pytorch", test_pytorch}, {"test_trl", test_trl},
+           {"test_layouts", test_layouts}, {"test_pad", test_pad},
+           {"test_resume", test_resume}, {"test_refused", test_refused},
+           {"remove", test_remove})
