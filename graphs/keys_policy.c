@@ -79,8 +79,6 @@ static const struct weft_config_key keys[] = {
              "generate ahead while the critic trains"),
     KEY_INT("samples_kept", samples_kept, "8", -1, KEY_MANY, 0,
             "samples written per iteration; -1: all"),
-    KEY_ENUM("digest", digest, "false", WEFT_DIGEST_NONE, "false|true|values",
-             0, "write hashes of an iteration's numbers, or all"),
     KEY_END};
 
 static const struct weft_config_alias aliases[] = {

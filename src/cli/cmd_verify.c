@@ -12,8 +12,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/string.h"
-#include "config/config.h"
+#include "config/schema.h"
 #include "run/run_config.h"
+#include "verify/builtin.h"
 #include "verify/job.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -23,22 +24,26 @@ WEFT_COMMAND(verify);
 const char weft_help_verify[] =
     "usage: weft verify [options] [CONFIG.yaml [key=value ...]]\n"
     "\n"
-    "Runs a short PPO job in many layouts and compares the bits. Data,\n"
+    "Runs short jobs in many layouts and compares the bits. Data,\n"
     "tensor and pipeline parallel, ZeRO, micro-batches, models that move\n"
     "between layouts, offload, several processes, f32 and bf16: rollouts,\n"
     "log-probs, gradient norms, weights and optimizer state must be those "
     "of\n"
-    "one device. Without CONFIG a small job of random models is run; take a\n"
-    "short one of yours (few prompts, few tokens), as each row runs all of\n"
-    "it. Rows that the machine, the build or the job can't do are said to "
-    "be\n"
-    "skipped, and why. Status: 0 when all others agree and there are any,\n"
-    "else 1.\n"
+    "one device. Without CONFIG a small job of random models is run with "
+    "every\n"
+    "algorithm; take a short one of yours (few prompts, few tokens), as "
+    "each\n"
+    "row runs all of it. Rows that the machine, the build or the job can't "
+    "do\n"
+    "are said to be skipped, and why. Status: 0 when all others agree and "
+    "there\n"
+    "are any, else 1.\n"
     "\n"
     "options:\n"
     "      --quick             a few rows of every kind\n"
-    "      --rows PATTERN      rows whose name matches, like 'tp*' or\n"
-    "                          'f32/ranks*'\n"
+    "      --rows PATTERN      rows whose name matches, like 'tp*',\n"
+    "                          'f32/ranks*' or 'grpo/*'\n"
+    "      --algorithm NAME    of the small job, this one alone\n"
     "      --dtype D           f32, bf16 or both (default)\n"
     "      --iterations K      of each row; default: 2\n"
     "      --list              print the rows' names, run none\n"
@@ -52,10 +57,11 @@ const char weft_help_verify[] =
     "\n"
     "example:\n"
     "  weft verify --quick\n"
+    "  weft verify --algorithm dpo\n"
     "  weft verify --quick examples/quickstart/ppo.yaml rollout.prompts=4\n";
 
 struct options {
-    const char *rows, *dtype, *mpiexec, *dir;
+    const char *rows, *algorithm, *dtype, *mpiexec, *dir;
     bool quick, list, keep, json;
     int32_t iterations;
     double timeout_s;
@@ -70,33 +76,65 @@ static bool has_dtype(const struct options *o, enum weft_dtype dtype)
         || strcmp(o->dtype, weft_dtype_name(dtype)) == 0;
 }
 
-/* Whether the options choose a row. The reference of a dtype is run when any
- * of its rows is. */
-static bool chosen(const struct options *o, const struct weft_verify_row *row,
-                   enum weft_dtype dtype)
+/* The runs that are asked for, those of an algorithm and a data type one after
+ * another, the reference first. */
+struct cases {
+    struct weft_verify_case *one; /* (n) */
+    int n;
+};
+
+/* Adds an algorithm's runs of a data type. The reference is run when any other
+ * is. */
+static void add_cases(const struct options *o,
+                      const struct weft_config_algorithm *algorithm,
+                      bool whole, enum weft_dtype dtype, struct cases *out)
 {
-    return has_dtype(o, dtype) && (!o->quick || row->quick >> dtype & 1)
-        && weft_verify_matches(row, dtype, o->rows);
+    struct weft_verify_case c = {weft_verify_row(0), algorithm, dtype};
+    int first = out->n;
+    bool alone = weft_verify_matches(&c, o->rows);
+    out->one[out->n++] = c;
+    for (size_t i = 1; (c.row = weft_verify_row(i)) != NULL; i++)
+        if (weft_verify_has(&c, whole)
+            && (!o->quick || weft_verify_is_quick(&c, whole))
+            && weft_verify_matches(&c, o->rows))
+            out->one[out->n++] = c;
+    c.row = weft_verify_row(0);
+    if (out->n == first + 1
+        && (!alone || (o->quick && !weft_verify_is_quick(&c, whole))))
+        out->n = first;
 }
 
-static int count(const struct options *o, enum weft_dtype dtype)
+/* given: the algorithm of the user's configuration, which runs the whole
+ * matrix; NULL: all, of which the first one does. */
+static int make_cases(const struct options *o,
+                      const struct weft_config_algorithm *given,
+                      struct cases *out, struct weft_err *err)
 {
-    const struct weft_verify_row *row;
-    int n = 0;
-    for (size_t i = 1; (row = weft_verify_row(i)) != NULL; i++)
-        n += chosen(o, row, dtype);
-    return n + (n > 0 || chosen(o, weft_verify_row(0), dtype));
+    const struct weft_config_algorithm *const *all =
+        weft_run_schema.algorithms;
+    size_t n_rows = 0, n = 0;
+    while (weft_verify_row(n_rows))
+        n_rows++;
+    while (all[n])
+        n++;
+    *out = (struct cases){weft_alloc(2 * n * n_rows, sizeof *out->one), 0};
+    if (!out->one)
+        return weft_err_nomem(err, "rows", n * n_rows);
+    for (size_t i = 0; i < n; i++)
+        for (int d = WEFT_F32; d <= WEFT_BF16; d++)
+            if (has_dtype(o, (enum weft_dtype) d)
+                && (!given || all[i] == given)
+                && (!o->algorithm || strcmp(o->algorithm, all[i]->name) == 0))
+                add_cases(o, all[i], given || i == 0, (enum weft_dtype) d,
+                          out);
+    return 0;
 }
 
-static void list(const struct options *o)
+static void list(const struct cases *cases)
 {
-    const struct weft_verify_row *row;
-    char label[64];
-    for (int d = WEFT_F32; d <= WEFT_BF16; d++)
-        for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++)
-            if (i == 0 ? count(o, (enum weft_dtype) d) > 0
-                       : chosen(o, row, (enum weft_dtype) d))
-                puts(weft_verify_label(row, (enum weft_dtype) d, label));
+    char label[96];
+    for (int i = 0; i < cases->n; i++)
+        puts(weft_verify_label(&cases->one[i], label));
 }
 
 /* ---- The table -------------------------------------------------------- */
@@ -119,7 +157,7 @@ static void head(const struct table *t)
     if (t->json)
         fputs("{\"rows\": [", stdout);
     else
-        printf("%-26s %5s %7s  %-8s  %-8s  %-8s  %-8s  %7s\n", "row", "ranks",
+        printf("%-38s %5s %7s  %-8s  %-8s  %-8s  %-8s  %7s\n", "row", "ranks",
                "devices", "rollouts", "logprobs", "norms", "weights",
                "seconds");
     fflush(stdout);
@@ -157,9 +195,9 @@ static void put_row(struct table *t, const struct weft_verify_row *row,
     static const char *const shown[] = {"ok", "DIFFERS", "FAILED", "skipped"};
     const struct weft_verify_hashes *h = &r->hashes;
     bool there = r->state <= WEFT_VERIFY_DIFFERS;
-    printf("%-26s %5d %7d", label, row->ranks, row->ranks * row->devices);
+    printf("%-38s %5d %7d", label, row->ranks, row->ranks * row->devices);
     put_hash(h->tokens, there);
-    put_hash(h->logprobs, there);
+    put_hash(h->logprobs, there && h->logprobs != 0);
     put_hash(h->norms, there);
     put_hash(h->weights, there);
     printf("  %7.1f  %s\n", r->seconds, shown[r->state]);
@@ -199,7 +237,8 @@ static void put_json(const struct table *table,
     weft_string_add_number(&t, r->seconds);
     if (r->state <= WEFT_VERIFY_DIFFERS) {
         add_hash(&t, "rollouts", r->hashes.tokens);
-        add_hash(&t, "logprobs", r->hashes.logprobs);
+        if (r->hashes.logprobs != 0)
+            add_hash(&t, "logprobs", r->hashes.logprobs);
         add_hash(&t, "grad_norms", r->hashes.norms);
         add_hash(&t, "weights", r->hashes.weights);
         add_words(&t, "first_number", r->difference.number);
@@ -234,20 +273,20 @@ static void summary(const struct table *t)
 
 /* ---- Running ---------------------------------------------------------- */
 
-/* Runs a row. False: no further row of this dtype makes sense. */
-static bool run_row(const struct weft_verify_job *job, struct table *t,
-                    const struct weft_verify_row *row, enum weft_dtype dtype,
-                    struct weft_err *err)
+/* Runs a row. False: no further one makes sense. */
+static bool run_case(const struct weft_verify_job *job, struct table *t,
+                     const struct weft_verify_case *c, struct weft_err *err)
 {
     struct weft_verify_result r;
-    char label[64];
-    weft_verify_label(row, dtype, label);
+    char label[96];
+    bool reference = c->row == weft_verify_row(0);
+    weft_verify_label(c, label);
     show_progress(t, label);
-    weft_verify_run(job, row, dtype, &r);
+    weft_verify_run(job, c, &r);
     erase_progress(t);
     if (weft_cli_stop)
         return false;
-    if (row == weft_verify_row(0) && r.state != WEFT_VERIFY_OK) {
+    if (reference && r.state != WEFT_VERIFY_OK) {
         *err = r.why;
         weft_err_prefix(err, "%s", label);
         return false;
@@ -255,33 +294,29 @@ static bool run_row(const struct weft_verify_job *job, struct table *t,
     if (t->n_done == 0)
         head(t);
     if (t->json)
-        put_json(t, row, label, &r);
+        put_json(t, c->row, label, &r);
     else
-        put_row(t, row, label, &r);
+        put_row(t, c->row, label, &r);
     fflush(stdout);
     t->n[r.state]++;
     t->n_done++;
-    if (row != weft_verify_row(0) && r.state != WEFT_VERIFY_SKIPPED)
+    if (!reference && r.state != WEFT_VERIFY_SKIPPED)
         t->n_compared++;
     if (r.state == WEFT_VERIFY_SKIPPED)
         t->skipped = r.why;
     return true;
 }
 
-static int run_rows(const struct options *o,
-                    const struct weft_verify_job *job, struct table *t,
-                    struct weft_err *err)
+static int run_cases(const struct weft_verify_job *job,
+                     const struct cases *cases, struct table *t,
+                     struct weft_err *err)
 {
-    const struct weft_verify_row *row;
     bool goes_on = true;
-    for (int d = WEFT_F32; d <= WEFT_BF16 && goes_on; d++) {
-        enum weft_dtype dtype = (enum weft_dtype) d;
-        if (count(o, dtype) == 0)
-            continue;
-        for (size_t i = 0; goes_on && (row = weft_verify_row(i)) != NULL; i++)
-            if (i == 0 || chosen(o, row, dtype))
-                goes_on = run_row(job, t, row, dtype, err);
-        weft_verify_end(job, dtype);
+    for (int i = 0; i < cases->n && goes_on; i++) {
+        const struct weft_verify_case *c = &cases->one[i];
+        goes_on = run_case(job, t, c, err);
+        if (i + 1 == cases->n || !goes_on || c[1].row == weft_verify_row(0))
+            weft_verify_end(job, c);
     }
     if (t->n_done > 0)
         summary(t);
@@ -364,34 +399,27 @@ static int make_dir(const char *parent, char *out, size_t n,
     return mkdtemp(out) ? 0 : weft_err_sys(err, "write to", parent);
 }
 
-/* Reports an error in the configuration before the first row. */
-static int check_config(const struct weft_verify_job *job,
-                        struct weft_err *err)
+/* The algorithm of the user's configuration. Reports an error in it before the
+ * first row. */
+static int read_algorithm(const struct weft_verify_job *job,
+                          const struct weft_config_algorithm **out,
+                          struct weft_err *err)
 {
     struct weft_config config;
     int rc = weft_run_config_read(job->config, job->n_words, job->word,
                                   &config, err);
     if (rc)
         return rc;
-    if (strcmp(weft_config_algorithm(&config), "ppo") != 0)
-        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
-                          "'%s' is not of algorithm ppo; only such runs can "
-                          "be compared",
-                          job->config);
+    *out = config.algorithm;
     weft_config_release(&config);
-    return rc;
+    return 0;
 }
 
-static int verify(const struct options *o, int n_words, char **word,
-                  struct table *t, struct weft_err *err)
+static int verify(const struct options *o, struct weft_verify_job *job,
+                  const struct cases *cases, struct table *t,
+                  struct weft_err *err)
 {
-    char dir[3000], program[4096], *config = NULL;
-    struct weft_verify_job job = {.dir = dir,
-                                  .iterations = o->iterations,
-                                  .program = program,
-                                  .timeout_s = o->timeout_s,
-                                  .keep = o->keep,
-                                  .stop = &weft_cli_stop};
+    char dir[3000], program[4096];
     struct weft_err why_not;
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0)
@@ -402,26 +430,98 @@ static int verify(const struct options *o, int n_words, char **word,
     int rc = make_dir(o->dir, dir, sizeof dir, err);
     if (rc)
         return rc;
-    if (n_words > 0) {
-        job.config = word[0];
-        job.n_words = n_words - 1;
-        job.word = (const char *const *) word + 1;
-    } else {
-        rc = weft_verify_make(dir, &config, err);
-        job.config = config;
-    }
+    job->dir = dir;
+    job->program = program;
+    if (!job->config)
+        rc = weft_verify_make(dir, err);
     if (!rc)
-        rc = check_config(&job, err);
+        find_mpiexec(job, o->mpiexec, &why_not);
     if (!rc)
-        find_mpiexec(&job, o->mpiexec, &why_not);
-    if (!rc)
-        rc = run_rows(o, &job, t, err);
+        rc = run_cases(job, cases, t, err);
     if (o->keep)
         fprintf(stderr, "weft: the runs are in %s\n", dir);
     else
         (void) weft_dir_remove(dir, NULL);
-    weft_free(config);
     return rc;
+}
+
+/* What the results say of the status. */
+static int conclude(const struct table *t)
+{
+    int status = weft_cli_finish("verify");
+    struct weft_err err = {0};
+    if (t->n[WEFT_VERIFY_SKIPPED] > 0 && t->n_compared == 0) {
+        weft_err_set(&err, WEFT_EUNSUPPORTED,
+                     "no row could be compared with the reference: %s",
+                     t->skipped.text);
+        return weft_cli_fail("verify", &err);
+    }
+    bool bad = t->n[WEFT_VERIFY_DIFFERS] + t->n[WEFT_VERIFY_FAILED] > 0;
+    return bad ? WEFT_EXIT_FAILED : status;
+}
+
+static int list_or_run(const struct options *o, int n_words, char **word,
+                       struct cases *cases)
+{
+    const struct weft_config_algorithm *given = NULL;
+    struct weft_verify_job job = {.iterations = o->iterations,
+                                  .timeout_s = o->timeout_s,
+                                  .keep = o->keep,
+                                  .stop = &weft_cli_stop};
+    struct weft_err err = {0};
+    int rc = 0;
+    if (n_words > 0) {
+        job.config = word[0];
+        job.n_words = n_words - 1;
+        job.word = (const char *const *) word + 1;
+        rc = read_algorithm(&job, &given, &err);
+    }
+    if (!rc)
+        rc = make_cases(o, given, cases, &err);
+    if (rc)
+        return weft_cli_fail("verify", &err);
+    if (cases->n == 0)
+        return weft_cli_usage("verify",
+                              "no row matches '%s'; see weft verify --list",
+                              o->rows ? o->rows : o->algorithm);
+    if (o->list) {
+        list(cases);
+        return weft_cli_finish("verify");
+    }
+    struct table t = {
+        .json = o->json, .terminal = isatty(2), .n_rows = cases->n};
+    if (verify(o, &job, cases, &t, &err) == 0)
+        return conclude(&t);
+    int status = weft_cli_fail("verify", &err);
+    return err.code == WEFT_EINTERRUPTED ? weft_cli_stop_status(weft_cli_stop)
+                                         : status;
+}
+
+/* Says what is wrong with options and words; false: nothing. */
+static bool misused(const struct options *o, int n_words, char **word,
+                    int *status)
+{
+    if (!has_dtype(o, WEFT_F32) && !has_dtype(o, WEFT_BF16)) {
+        *status = weft_cli_usage(
+            "verify", "'--dtype' must be f32, bf16 or both, not '%s'",
+            o->dtype);
+        return true;
+    }
+    if (o->algorithm && n_words > 0) {
+        *status = weft_cli_usage(
+            "verify", "leave out --algorithm: the configuration says it");
+        return true;
+    }
+    for (int i = 0; i < n_words; i++)
+        if (!strchr(word[i], '=') != (i == 0)) {
+            *status = weft_cli_usage(
+                "verify",
+                i == 0 ? "give a configuration file before '%s'"
+                       : "'%s' is no key=value word",
+                word[i]);
+            return true;
+        }
+    return false;
 }
 
 int weft_cmd_verify(int argc, char **argv)
@@ -430,6 +530,7 @@ int weft_cmd_verify(int argc, char **argv)
     const struct weft_cli_option table[] = {
         {0, "quick", WEFT_CLI_FLAG, &o.quick, 0, 0},
         {0, "rows", WEFT_CLI_STRING, &o.rows, 0, 0},
+        {0, "algorithm", WEFT_CLI_STRING, &o.algorithm, 0, 0},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
         {0, "iterations", WEFT_CLI_INT, &o.iterations, 1, 1000},
         {0, "list", WEFT_CLI_FLAG, &o.list, 0, 0},
@@ -440,41 +541,12 @@ int weft_cmd_verify(int argc, char **argv)
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
     };
     int first, status;
+    struct cases cases = {0};
     if (!weft_cli_parse(argc, argv, weft_help_verify, table,
-                        WEFT_COUNT(table), 0, -1, &first, &status))
+                        WEFT_COUNT(table), 0, -1, &first, &status)
+        || misused(&o, argc - first, argv + first, &status))
         return status;
-    if (!has_dtype(&o, WEFT_F32) && !has_dtype(&o, WEFT_BF16))
-        return weft_cli_usage("verify",
-                              "'--dtype' must be f32, bf16 or both, not '%s'",
-                              o.dtype);
-    for (int i = first; i < argc; i++)
-        if (!strchr(argv[i], '=') != (i == first))
-            return weft_cli_usage("verify",
-                                  i == first ? "give a configuration file "
-                                               "before '%s'"
-                                             : "'%s' is no key=value word",
-                                  argv[i]);
-    struct table t = {.json = o.json, .terminal = isatty(2)};
-    t.n_rows = count(&o, WEFT_F32) + count(&o, WEFT_BF16);
-    if (t.n_rows == 0)
-        return weft_cli_usage(
-            "verify", "no row matches '%s'; see weft verify --list", o.rows);
-    struct weft_err err = {0};
-    if (o.list)
-        list(&o);
-    else if (verify(&o, argc - first, argv + first, &t, &err) != 0) {
-        status = weft_cli_fail("verify", &err);
-        return err.code == WEFT_EINTERRUPTED
-                 ? weft_cli_stop_status(weft_cli_stop)
-                 : status;
-    }
-    status = weft_cli_finish("verify");
-    if (t.n[WEFT_VERIFY_SKIPPED] > 0 && t.n_compared == 0) {
-        weft_err_set(&err, WEFT_EUNSUPPORTED,
-                     "no row could be compared with the reference: %s",
-                     t.skipped.text);
-        return weft_cli_fail("verify", &err);
-    }
-    bool bad = t.n[WEFT_VERIFY_DIFFERS] + t.n[WEFT_VERIFY_FAILED] > 0;
-    return bad ? WEFT_EXIT_FAILED : status;
+    status = list_or_run(&o, argc - first, argv + first, &cases);
+    weft_free(cases.one);
+    return status;
 }

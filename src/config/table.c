@@ -89,6 +89,8 @@ static const struct weft_config_key last[] = {
     KEY_BOOL("tensorboard", tensorboard, "false", 0, "write an event file"),
     KEY_WORD("metric_names", metric_names, "verl", "verl|trl", 0,
              "trl adds TRL's names"),
+    KEY_ENUM("digest", digest, "false", WEFT_DIGEST_NONE, "false|true|values",
+             0, "write hashes of an iteration's numbers, or all"),
     KEY_END};
 
 /* What TRL, verl and OpenRLHF call Weft's keys; compared with the last part of

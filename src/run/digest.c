@@ -43,6 +43,8 @@ static struct part part_begin(const struct weft_iteration *p, int32_t i,
         WEFT_FIELD_VALUE, WEFT_FIELD_ADVANTAGE};
     struct part part = {.tile = weft_iteration_home(p, i, type[c]),
                         .n = s->n_total - s->n_prompt};
+    if (c == LOGPROBS && !weft_config_generates(&p->t->config))
+        part.tile = NULL; /* the data's responses have none */
     if (!part.tile)
         return part;
     part.data = weft_tile_acquire(part.tile, WEFT_READ);

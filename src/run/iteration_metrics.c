@@ -463,17 +463,21 @@ static void report_equal(const struct measured *c)
 /* What is told of samples that were generated alone. */
 static int report_generated(const struct measured *c)
 {
-    struct weft_trainer *t = c->p->t;
-    int rc = 0;
     warn_equal_scores(c);
     report_equal(c);
-    if (t->config.samples_kept != 0)
-        rc = write_samples(c->p, c->column[WEFT_OF_SCORE]);
-    if (!rc)
-        rc = weft_fuse_report(t->fuse,
+    return c->p->t->config.samples_kept == 0
+             ? 0
+             : write_samples(c->p, c->column[WEFT_OF_SCORE]);
+}
+
+/* Files beside the metrics. */
+static int write_files(const struct weft_iteration *p)
+{
+    struct weft_trainer *t = p->t;
+    int rc = weft_fuse_report(t->fuse,
                               t->iteration + 1 >= t->config.iterations,
-                              t->metrics, c->p->err);
-    return rc ? rc : weft_digest_write(c->p);
+                              t->metrics, p->err);
+    return rc ? rc : weft_digest_write(p);
 }
 
 int weft_iteration_report(struct weft_iteration *p)
@@ -500,6 +504,7 @@ int weft_iteration_report(struct weft_iteration *p)
         report_table(c);
         report_speed(c, generates);
         rc = generates ? report_generated(c) : 0;
+        rc = rc ? rc : write_files(p);
     }
     weft_free(c);
     weft_free(column);

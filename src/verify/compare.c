@@ -10,16 +10,20 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "model/safetensors.h"
+#include "plan/dataflow.h"
 #include "run/digest.h"
 
 enum { PATH_BYTES = 4096 };
 
-static const char *const norms_name[] = {"actor_grad_norms",
-                                         "critic_grad_norms"};
-static const char *const model_name[] = {"actor", "critic"};
 static const char *const stem_name[] = {"model", "exp_avg", "exp_avg_sq"};
-/* tensor files of a checkpoint in f32: each stem of each model */
-enum { N_FILES = 6 };
+enum { N_STEMS = 3 };
+
+/* The trained roles of a run: those that have gradient norms in its digests,
+ * and folders of tensors in its checkpoints. */
+struct roles {
+    char name[WEFT_MAX_ROLES][WEFT_MAX_NAME];
+    int n;
+};
 
 static int read_digests(const char *run_dir, int32_t iteration, json_t **out,
                         struct weft_err *err)
@@ -36,27 +40,57 @@ static int read_digests(const char *run_dir, int32_t iteration, json_t **out,
     return rc;
 }
 
-static int open_tensors(const char *run_dir, int32_t iteration, int file,
+/* Whether a key of digests is "<role>_grad_norms". */
+static bool is_norms(const char *key, struct roles *roles)
+{
+    static const char end[] = "_grad_norms";
+    size_t n = strlen(key), m = sizeof end - 1;
+    if (n <= m || n - m >= WEFT_MAX_NAME || strcmp(key + n - m, end) != 0)
+        return false;
+    if (roles && roles->n < WEFT_MAX_ROLES)
+        snprintf(roles->name[roles->n++], WEFT_MAX_NAME, "%.*s",
+                 (int) (n - m), key);
+    return true;
+}
+
+static int read_roles(const char *run_dir, int32_t iteration,
+                      struct roles *out, struct weft_err *err)
+{
+    json_t *o, *ignored;
+    const char *key;
+    out->n = 0;
+    int rc = read_digests(run_dir, iteration, &o, err);
+    if (rc)
+        return rc;
+    json_object_foreach(o, key, ignored)(void) is_norms(key, out);
+    json_decref(o);
+    return 0;
+}
+
+/* A checkpoint's weights (stem 0) or moments of one role. */
+static int open_tensors(const char *run_dir, int32_t iteration,
+                        const char *role, int stem,
                         struct weft_safetensors **out, struct weft_err *err)
 {
     char dir[PATH_BYTES];
     if (snprintf(dir, sizeof dir, "%s/checkpoints/iteration-%06d/%s%s",
-                 run_dir, (int) iteration, file % 3 ? "optimizer/" : "",
-                 model_name[file / 3])
+                 run_dir, (int) iteration, stem ? "optimizer/" : "", role)
         >= PATH_BYTES)
         return weft_err_set(err, WEFT_EINVAL, "'%s' is too long a path",
                             run_dir);
-    return weft_safetensors_open(dir, stem_name[file % 3], out, err);
+    return weft_safetensors_open(dir, stem_name[stem], out, err);
 }
 
 /* ---- Hashes ----------------------------------------------------------- */
 
-/* Adds the digest of a column. */
+/* Adds the digest of a column, if the run has it. */
 static int hash_column(const json_t *o, const char *name,
                        struct weft_hasher *h, struct weft_err *err)
 {
     json_t *column;
     const char *all;
+    if (!json_object_get(o, name))
+        return 0;
     int rc = weft_json_object(o, "digests", name, &column, err);
     if (!rc)
         rc = weft_json_string(column, name, "all", &all, err);
@@ -84,22 +118,47 @@ static int hash_norms(const json_t *o, const char *name,
     return 0;
 }
 
+/* The norms of all trained roles. */
+static int hash_all_norms(const json_t *o, struct weft_hasher *h,
+                          struct weft_err *err)
+{
+    const char *key;
+    json_t *ignored;
+    int rc = 0;
+    json_object_foreach((json_t *) (uintptr_t) o, key,
+                        ignored) if (!rc && is_norms(key, NULL))
+        rc = hash_norms(o, key, h, err);
+    return rc;
+}
+
+static int hash_file(const char *run_dir, int32_t iteration, const char *role,
+                     int stem, struct weft_hasher *h, struct weft_err *err)
+{
+    struct weft_safetensors *st;
+    int rc = open_tensors(run_dir, iteration, role, stem, &st, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < weft_safetensors_count(st); i++) {
+        const struct weft_st_tensor *t = weft_safetensors_get(st, i);
+        weft_hasher_add(h, t->name, strlen(t->name));
+        weft_hasher_add(h, t->data, t->n_bytes);
+    }
+    weft_safetensors_close(st);
+    return 0;
+}
+
 static int hash_tensors(const char *run_dir, int32_t iteration,
                         struct weft_hasher *h, struct weft_err *err)
 {
-    int rc = 0;
-    for (int f = 0; f < N_FILES && !rc; f++) {
-        struct weft_safetensors *st;
-        rc = open_tensors(run_dir, iteration, f, &st, err);
-        if (rc)
-            return rc;
-        for (size_t i = 0; i < weft_safetensors_count(st); i++) {
-            const struct weft_st_tensor *t = weft_safetensors_get(st, i);
-            weft_hasher_add(h, t->name, strlen(t->name));
-            weft_hasher_add(h, t->data, t->n_bytes);
-        }
-        weft_safetensors_close(st);
-    }
+    struct roles roles;
+    int rc = read_roles(run_dir, iteration, &roles, err);
+    for (int r = 0; r < roles.n && !rc; r++)
+        for (int stem = 0; stem < N_STEMS && !rc; stem++)
+            rc = hash_file(run_dir, iteration, roles.name[r], stem, h, err);
+    if (!rc && roles.n == 0)
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "'%s': the digests have no gradient norms",
+                          run_dir);
     return rc;
 }
 
@@ -107,6 +166,7 @@ int weft_verify_read(const char *run_dir, int32_t iterations,
                      struct weft_verify_hashes *out, struct weft_err *err)
 {
     enum { TOKENS, LOGPROBS, NORMS, WEIGHTS, N };
+    bool has_logprobs = false;
     struct weft_hasher *h[N];
     int rc = 0;
     for (int i = 0; i < N; i++)
@@ -117,11 +177,12 @@ int weft_verify_read(const char *run_dir, int32_t iterations,
         rc = read_digests(run_dir, k, &o, err);
         if (rc)
             break;
+        has_logprobs = json_object_get(o, "logprobs") != NULL;
         rc = hash_column(o, "tokens", h[TOKENS], err);
         if (!rc)
             rc = hash_column(o, "logprobs", h[LOGPROBS], err);
-        for (int i = 0; i < 2 && !rc; i++)
-            rc = hash_norms(o, norms_name[i], h[NORMS], err);
+        if (!rc)
+            rc = hash_all_norms(o, h[NORMS], err);
         json_decref(o);
     }
     if (!rc)
@@ -129,7 +190,7 @@ int weft_verify_read(const char *run_dir, int32_t iterations,
     if (!rc)
         *out = (struct weft_verify_hashes){
             .tokens = weft_hasher_digest64(h[TOKENS]),
-            .logprobs = weft_hasher_digest64(h[LOGPROBS]),
+            .logprobs = has_logprobs ? weft_hasher_digest64(h[LOGPROBS]) : 0,
             .norms = weft_hasher_digest64(h[NORMS]),
             .weights = weft_hasher_digest64(h[WEIGHTS])};
     for (int i = 0; i < N; i++)
@@ -225,8 +286,10 @@ static int find_number(const char *run_dir, const char *other_dir,
         const char *name;
         for (int c = 0; !rc && !found && (name = weft_digest_column(c)); c++)
             found = find_in_column(one, other, name, k, out, n);
-        for (int i = 0; i < 2 && !rc && !found; i++)
-            found = find_in_norms(one, other, norms_name[i], k, out, n);
+        json_t *ignored;
+        json_object_foreach(one, name, ignored) if (!rc && !found
+                                                    && is_norms(name, NULL))
+            found = find_in_norms(one, other, name, k, out, n);
         json_decref(one);
         json_decref(other);
     }
@@ -245,8 +308,8 @@ static bool same_form(const struct weft_st_tensor *a,
 
 /* Describes the first difference of two tensors of the same shape. */
 static void find_element(const struct weft_st_tensor *a,
-                         const struct weft_st_tensor *b, int file, char *out,
-                         size_t n)
+                         const struct weft_st_tensor *b, const char *role,
+                         int stem, char *out, size_t n)
 {
     size_t i = 0, width = a->n_bytes / a->n;
     float x, y;
@@ -258,14 +321,14 @@ static void find_element(const struct weft_st_tensor *a,
     snprintf(out, n,
              "%s %s: tensor '%.160s' differs at element %zu of %s: %.9g and "
              "%.9g",
-             model_name[file / 3], stem_name[file % 3], a->name, i,
+             role, stem_name[stem], a->name, i,
              weft_st_shape_text(a->dim, a->n_dims, shape), (double) x,
              (double) y);
 }
 
 static bool find_in_file(const struct weft_safetensors *one,
-                         const struct weft_safetensors *other, int file,
-                         char *out, size_t n)
+                         const struct weft_safetensors *other,
+                         const char *role, int stem, char *out, size_t n)
 {
     for (size_t i = 0; i < weft_safetensors_count(one); i++) {
         const struct weft_st_tensor *a = weft_safetensors_get(one, i);
@@ -274,11 +337,11 @@ static bool find_in_file(const struct weft_safetensors *one,
         if (!same_form(a, b)) {
             snprintf(out, n,
                      "%s %s: tensor '%.160s' is missing, or of another form",
-                     model_name[file / 3], stem_name[file % 3], a->name);
+                     role, stem_name[stem], a->name);
             return true;
         }
         if (memcmp(a->data, b->data, a->n_bytes) != 0) {
-            find_element(a, b, file, out, n);
+            find_element(a, b, role, stem, out, n);
             return true;
         }
     }
@@ -289,15 +352,18 @@ static int find_tensor(const char *run_dir, const char *other_dir,
                        int32_t iteration, char *out, size_t n,
                        struct weft_err *err)
 {
+    struct roles roles;
     bool found = false;
-    int rc = 0;
-    for (int f = 0; f < N_FILES && !rc && !found; f++) {
+    int rc = read_roles(run_dir, iteration, &roles, err);
+    for (int f = 0; f < roles.n * N_STEMS && !rc && !found; f++) {
         struct weft_safetensors *one = NULL, *other = NULL;
-        rc = open_tensors(run_dir, iteration, f, &one, err);
+        const char *role = roles.name[f / N_STEMS];
+        int stem = f % N_STEMS;
+        rc = open_tensors(run_dir, iteration, role, stem, &one, err);
         if (!rc)
-            rc = open_tensors(other_dir, iteration, f, &other, err);
+            rc = open_tensors(other_dir, iteration, role, stem, &other, err);
         if (!rc)
-            found = find_in_file(one, other, f, out, n);
+            found = find_in_file(one, other, role, stem, out, n);
         weft_safetensors_close(one);
         weft_safetensors_close(other);
     }

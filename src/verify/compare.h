@@ -11,7 +11,7 @@
 
 /* Hashes over all iterations; weights: over all tensors. */
 struct weft_verify_hashes {
-    uint64_t tokens, logprobs, norms, weights;
+    uint64_t tokens, logprobs, norms, weights; /* logprobs: 0 without */
 };
 
 /* Reads a run of that many iterations, the last of which has a checkpoint.

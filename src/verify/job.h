@@ -13,7 +13,8 @@
 
 struct weft_verify_job {
     const char *dir;    /* existing folder for all that is written */
-    const char *config; /* the configuration's file */
+    const char *config; /* the configuration's file; NULL: the built-in job
+                           (verify/builtin.h), made in `dir` */
     int n_words;
     const char *const *word; /* (n_words) key=value */
     int32_t iterations;
@@ -40,22 +41,21 @@ struct weft_verify_result {
     struct weft_err why; /* of FAILED, SKIPPED */
 };
 
-/* Creates in `dir` what the built-in job needs: two random models, prompts,
- * and the configuration, whose path is config_out (the caller frees). Errors:
- * those of model/init.h. */
-int weft_verify_make(const char *dir, char **config_out,
-                     struct weft_err *err);
+/* Whether the job can run a case. Errors: it has too few layers, heads or
+ * samples, or no launcher of ranks. */
+int weft_verify_check(const struct weft_verify_job *job,
+                      const struct weft_verify_case *c, struct weft_err *err);
 
-/* Runs a row. The first row that is run for a dtype must be row 0, the
- * reference: the others are compared with its folder, which is kept until
- * weft_verify_end(). */
+/* Runs a case. The first row that is run for an algorithm and a data type must
+ * be row 0, the reference: the others are compared with its folder, which is
+ * kept until weft_verify_end(). */
 void weft_verify_run(const struct weft_verify_job *job,
-                     const struct weft_verify_row *row, enum weft_dtype dtype,
+                     const struct weft_verify_case *c,
                      struct weft_verify_result *out);
-
-/* Removes the reference's folder of a dtype, unless job->keep. */
+/* Removes the reference's folder of c's algorithm and data type, unless
+ * job->keep. */
 void weft_verify_end(const struct weft_verify_job *job,
-                     enum weft_dtype dtype);
+                     const struct weft_verify_case *c);
 
 /* If `err` is a known error of an MPI launcher, adds how to avoid it. */
 void weft_verify_explain(struct weft_err *err);

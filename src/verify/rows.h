@@ -2,21 +2,31 @@
 /*
  * The ways (rows) in which `weft verify` runs one job: layouts, micro-batches,
  * places, ranks. All must give the same bits; the first row is the reference.
+ * The first algorithm runs all of them, the others a choice.
  */
 #ifndef WEFT_VERIFY_ROWS_H
 #define WEFT_VERIFY_ROWS_H
 
 #include "base/dtype.h"
 #include "base/err.h"
+#include "config/schema.h"
 #include "plan/layout.h"
 
-/* A layout for each call, in the order of PPO's graph, written as in the
- * key `layout`; it uses devices from `first` on. */
+/* A layout as in the key `layout`, on devices from `first` on. */
+struct weft_verify_place {
+    int32_t first;
+    const char *layout;
+};
+
+/* A layout for each call: the first, second, ... of its kind in the order of
+ * the graph; after the last comes the first again. */
 struct weft_verify_mix {
-    struct {
-        int32_t first;
-        const char *layout;
-    } call[6];
+    struct weft_verify_place generate[2], infer[3], train[2];
+};
+
+enum {
+    WEFT_VERIFY_ALL = 1 << 8,      /* every algorithm runs the row ... */
+    WEFT_VERIFY_ALL_QUICK = 1 << 9 /* ... also in a quick run, in f32 */
 };
 
 struct weft_verify_row {
@@ -24,22 +34,38 @@ struct weft_verify_row {
     int32_t ranks, devices;            /* devices of each rank */
     const char *words;                 /* "key=value key=value"; NULL: none */
     const struct weft_verify_mix *mix; /* NULL: no plan file */
-    unsigned quick; /* bit 1 << dtype: the row is part of a quick run */
+    unsigned flags; /* bit 1 << dtype: part of a quick run of the first
+                       algorithm; and those above */
 };
 
 /* The i-th row, or NULL after the last. */
 const struct weft_verify_row *weft_verify_row(size_t i);
 
+/* Whether an algorithm has the key of a word key=value. */
+bool weft_verify_knows(const struct weft_config_algorithm *algorithm,
+                       const char *word);
 /* The plan of a row that has a mix. It fails only if the table has a bug. */
-int weft_verify_plan(const struct weft_verify_row *row, struct weft_plan *out,
+int weft_verify_plan(const struct weft_verify_row *row,
+                     const struct weft_dataflow *flow, struct weft_plan *out,
                      struct weft_err *err);
 
-/* Writes "f32/tp2"; returns out. */
-const char *weft_verify_label(const struct weft_verify_row *row,
-                              enum weft_dtype dtype, char out[64]);
-/* Whether the label, or the part after the dtype, matches a shell pattern;
- * NULL: any. */
-bool weft_verify_matches(const struct weft_verify_row *row,
-                         enum weft_dtype dtype, const char *pattern);
+/* A row with an algorithm and a data type: one run. */
+struct weft_verify_case {
+    const struct weft_verify_row *row;
+    const struct weft_config_algorithm *algorithm;
+    enum weft_dtype dtype;
+};
+
+/* Whether a case is one of the matrix: the algorithm has the row's keys, and
+ * is to run the whole matrix, or the row is every algorithm's. */
+bool weft_verify_has(const struct weft_verify_case *c, bool whole);
+/* The same in a quick run. */
+bool weft_verify_is_quick(const struct weft_verify_case *c, bool whole);
+/* Writes "ppo/f32/tp2"; returns out. */
+const char *weft_verify_label(const struct weft_verify_case *c, char out[96]);
+/* Whether the label, or the part after the algorithm or the data type, matches
+ * a shell pattern; NULL: any. */
+bool weft_verify_matches(const struct weft_verify_case *c,
+                         const char *pattern);
 
 #endif

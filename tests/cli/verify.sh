@@ -40,13 +40,24 @@ expect()
 
 # ---- Which rows -------------------------------------------------------------
 expect 0 "bf16/ranks4-tp4" --list
-[ "$(grep -c '^f32/' out)" = "$(grep -c '^bf16/' out)" ] || fail "--list"
-expect 0 "f32/reference" --list --quick
-n=$(wc -l <out)
+[ "$(grep -c '/f32/' out)" = "$(grep -c '/bf16/' out)" ] || fail "--list"
+algorithms=$(cut -d / -f 1 out | sort -u)
+for a in $algorithms; do
+    n=$(grep -c "^$a/f32/" out)
+    [ "$n" -ge 12 ] && grep -q "^$a/f32/ranks4" out ||
+        fail "$a has $n rows of f32"
+done
+grep -q '^dpo/bf16/ranks2' out || fail "other algorithms"
+expect 0 "ppo/f32/reference" --list --quick
+n=$(grep -c ppo out)
 [ "$n" -ge 8 ] && [ "$n" -le 16 ] || fail "--quick has $n rows"
-expect 0 "bf16/reference" --list --rows 'bf16/dp?'
+expect 0 "bf16/reference" --list --algorithm ppo --rows 'bf16/dp?'
 [ "$(wc -l <out)" = 4 ] || fail "--rows"
-expect 0 "f32/tp4" --list --dtype f32
+expect 0 "sft/f32/reference" --list --algorithm sft
+[ "$(cut -d / -f 1 out | sort -u)" = sft ] || fail "--algorithm"
+expect 2 "no row matches 'pop'" --algorithm pop
+expect 2 "leave out --algorithm" --algorithm ppo "$config"
+expect 0 "ppo/f32/tp4" --list --dtype f32
 ! grep -q bf16 out || fail "--dtype"
 expect 2 "no row matches 'dp9'" --rows dp9
 expect 2 "must be f32, bf16 or both" --dtype f16
@@ -55,10 +66,11 @@ expect 2 "'more' is no key=value word" "$config" more
 expect 2 "'--iterations' must be from 1" --iterations 0
 
 # ---- The same bits ----------------------------------------------------------
-expect 0 "6 rows of the same bits" --rows 'dp[23]' --iterations 1
-awk '/^f32/ { print $4, $5, $6, $7 }' out | sort -u >hashes
+expect 0 "6 rows of the same bits" --algorithm ppo --rows 'dp[23]' \
+    --iterations 1
+awk '/^ppo.f32/ { print $4, $5, $6, $7 }' out | sort -u >hashes
 [ "$(wc -l <hashes)" = 1 ] || fail "f32 hashes"
-[ "$(awk '/^bf16/ { print $4, $5, $6, $7 }' out | sort -u | cat hashes - |
+[ "$(awk '/^ppo.bf16/ { print $4, $5, $6, $7 }' out | sort -u | cat hashes - |
     sort -u | wc -l)" = 2 ] || fail "bf16 hashes"
 all=$("$weft" verify --list --quick | wc -l)
 if [ $mpi = yes ]; then # nothing of the built-in job is skipped
@@ -68,7 +80,7 @@ else
     expect 0 "$((all - 2)) rows of the same bits, 2 skipped" --quick
 fi
 expect 0 "2 rows of the same bits" "$config" --rows f32/decode-steps
-expect 0 '{"row": "f32/dp2", "ranks": 1, "devices": 2, "state": "ok"' \
+expect 0 '{"row": "ppo/f32/dp2", "ranks": 1, "devices": 2, "state": "ok"' \
     "$config" --rows f32/dp2 --json
 grep -q '^\], "ok": 2, "differs": 0, "failed": 0, "skipped": 0}$' out ||
     fail "--json"
@@ -82,7 +94,7 @@ while read -r line; do i=$((${i:-0} + 1)); echo $((n * i)); done
 END
 chance="reward=[{type: program, directory: $dir, command: [sh, reward.sh]}]"
 expect 1 "1 DIFFER, 0 FAILED" "$config" "$chance" --rows f32/dp2
-grep -q '^f32/dp2 .* DIFFERS$' out || fail "DIFFERS"
+grep -q '^ppo/f32/dp2 .* DIFFERS$' out || fail "DIFFERS"
 grep -q "^    iteration 1: advantages of sample 0 differ at 0: " out ||
     fail "the first number"
 grep -q "^    actor model: tensor 'lm_head.weight' differs at element " out ||
@@ -101,8 +113,8 @@ grep -q "^    layout 'pp4,.*\|^    .*pp 4 .*2 layers" out ||
     fail "why pp4 is skipped"
 expect 1 "weft verify: argument 'seed=x': 'seed' must be" "$config" seed=x
 expect 1 "cannot" nothing.yaml
-expect 1 "algorithm ppo" "${config%/*}/quickstart/sft.yaml" \
-    "model.actor=${config%/*}/quickstart/model" --rows dp2
+expect 0 "2 rows of the same bits" "${config%/*}/quickstart/sft.yaml" \
+    "model.actor=${config%/*}/quickstart/model" train.batch=4 --rows f32/dp2
 if [ $mpi = no ]; then
     expect 1 "built without MPI" "$config" --rows f32/ranks2-dp2
 else
@@ -134,7 +146,7 @@ fi
 "$weft" verify --dir tmp --keep --rows f32/dp2 "$config" >out 2>err ||
     fail "--keep"
 kept=$(echo tmp/weft-verify-*)
-[ -s "$kept/f32/dp2/digests/000002.json" ] && [ -e "$kept/f32/dp2.log" ] &&
+[ -s "$kept/ppo/f32/dp2/digests/000002.json" ] && [ -e "$kept/ppo/f32/dp2.log" ] &&
     grep -qx "weft: the runs are in $kept" err || fail "--keep"
 rm -rf tmp/*
 "$weft" verify --dir tmp --dtype f32 iterations=1000 "$config" >out 2>err &&
@@ -142,7 +154,7 @@ rm -rf tmp/*
 "$weft" verify --dir tmp --dtype f32 --iterations 1000 "$config" \
     >out 2>err &
 pid=$!
-until [ -e "$(echo tmp/weft-verify-*/f32/reference.log)" ]; do # a row runs
+until [ -e "$(echo tmp/weft-verify-*/ppo/f32/reference.log)" ]; do # a row runs
     kill -0 $pid || break
     sleep 0.1
 done

@@ -5,54 +5,44 @@
 #include "harness.h"
 
 #include "base/file.h"
-#include "run/plan_needs.h"
-#include "run/run_config.h"
+#include "graphs/algorithms.h"
+#include "verify/builtin.h"
 #include "verify/job.h"
 
-/* The row's words one by one, after runtime.devices. */
-static int split(const struct weft_verify_row *row, char *text, size_t n,
-                 const char **word)
-{
-    int k = 0;
-    char *state;
-    snprintf(text, n, "%s", row->words ? row->words : "");
-    for (char *w = strtok_r(text, " ", &state); w;
-         w = strtok_r(NULL, " ", &state))
-        word[k++] = w;
-    return k;
-}
-
+/* Every algorithm's rows, in both data types. */
 static void test_verify_rows_fit(void)
 {
-    char dir[256], text[256], *config;
-    const char *word[8];
+    char dir[256];
     struct weft_err err;
-    const struct weft_verify_row *row;
+    struct weft_verify_case c;
+    struct weft_verify_job job = {
+        .dir = dir, .iterations = 2, .mpiexec = "none"};
     snprintf(dir, sizeof dir, "%s/weft-test-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(dir) != NULL);
-    REQUIRE_OK(weft_verify_make(dir, &config, &err), err);
-    for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++) {
-        struct weft_config c;
-        struct weft_run_needs needs;
-        struct weft_plan plan;
-        int n = split(row, text, sizeof text, word);
-        REQUIRE_OK(weft_run_config_read(config, n, word, &c, &err), err);
-        REQUIRE_OK(
-            weft_run_needs_read(&c, row->ranks, row->devices, &needs, &err),
-            err);
-        CHECK_INT(needs.flow.n_roles, 4); /* all calls are exercised */
-        if (row->mix) {
-            REQUIRE_OK(weft_verify_plan(row, &plan, &err), err);
-            REQUIRE_OK(weft_plan_check(&plan, &needs.plan, &err), err);
-        } else {
-            REQUIRE_OK(weft_run_plan(&c, &needs.plan, &plan, &err), err);
+    REQUIRE_OK(weft_verify_make(dir, &err), err);
+    for (int k = 0; (c.algorithm = weft_algorithms[k]) != NULL; k++)
+        for (int d = WEFT_F32; d <= WEFT_BF16; d++) {
+            int n = 0, ranks = 1;
+            c.dtype = (enum weft_dtype) d;
+            for (size_t i = 0; (c.row = weft_verify_row(i)) != NULL; i++) {
+                if (!weft_verify_has(&c, k == 0))
+                    continue;
+                n++;
+                ranks = c.row->ranks > ranks ? c.row->ranks : ranks;
+                REQUIRE_OK(weft_verify_check(&job, &c, &err), err);
+            }
+            CHECK(n >= 12 && ranks == 4);
         }
-        weft_plan_release(&plan);
-        weft_config_release(&c);
-    }
-    free(config);
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
+}
+
+/* The graph of the first algorithm, with a reward model. */
+static void first_flow(struct weft_dataflow *out)
+{
+    const struct weft_config c = {.algorithm = weft_algorithms[0]};
+    weft_algorithm_of(&c)->flow(
+        &(struct weft_flow_needs){.reference = true, .n_rewards = 1}, out);
 }
 
 /* A mix names the same devices on 1 x 4, 2 x 2 and 4 x 1. */
@@ -61,8 +51,10 @@ static void test_verify_rows_mixes(void)
     static const int ranks[] = {1, 2, 4};
     const struct weft_verify_row *row;
     struct weft_plan plan[3];
+    struct weft_dataflow flow;
     struct weft_err err;
     int seen = 0;
+    first_flow(&flow);
     for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++) {
         if (!row->mix)
             continue;
@@ -71,19 +63,24 @@ static void test_verify_rows_mixes(void)
             struct weft_verify_row other = *row;
             other.ranks = ranks[k];
             other.devices = 4 / ranks[k];
-            REQUIRE_OK(weft_verify_plan(&other, &plan[k], &err), err);
+            REQUIRE_OK(weft_verify_plan(&other, &flow, &plan[k], &err), err);
         }
-        for (int c = 1, n = -1; c < plan[0].flow.n_calls; c++) {
-            n += weft_flow_placed(&plan[0].flow, c);
+        int n[WEFT_STEP] = {0};
+        for (int c = 1; c < flow.n_calls; c++) {
+            enum weft_call_kind kind = flow.call[c].kind;
+            if (!weft_flow_placed(&flow, c))
+                continue;
+            const struct weft_verify_place *place =
+                kind == WEFT_GENERATE ? &row->mix->generate[n[kind]++]
+                : kind == WEFT_INFER  ? &row->mix->infer[n[kind]++]
+                                      : &row->mix->train[n[kind]++];
             for (int k = 0; k < 3; k++) {
                 const struct weft_call_plan *p = &plan[k].call[c];
                 int32_t size = p->dp * p->tp * p->pp;
-                if (size == 0)
-                    continue; /* a step */
                 CHECK_INT(weft_mesh_size(&p->mesh), size);
                 for (int32_t d = 0; d < size; d++)
                     CHECK_INT(weft_mesh_device(&plan[k], &p->mesh, d),
-                              row->mix->call[n].first + d);
+                              place->first + d);
             }
         }
     }
@@ -93,11 +90,11 @@ static void test_verify_rows_mixes(void)
 static void test_verify_rows_names(void)
 {
     const struct weft_verify_row *row, *other;
-    char label[64];
+    char label[96];
     int quick[2] = {0, 0};
     for (size_t i = 0; (row = weft_verify_row(i)) != NULL; i++) {
-        quick[0] += row->quick & 1;
-        quick[1] += row->quick >> 1 & 1;
+        quick[0] += row->flags & 1;
+        quick[1] += row->flags >> 1 & 1;
         CHECK(!(row->words && row->mix && strstr(row->words, "layout=")));
         for (size_t k = 0; k < i; k++) {
             other = weft_verify_row(k);
@@ -107,13 +104,17 @@ static void test_verify_rows_names(void)
     CHECK(quick[0] >= 6 && quick[1] >= 4 && quick[0] + quick[1] <= 16);
     row = weft_verify_row(0);
     CHECK(row->ranks == 1 && row->devices == 1 && !row->words && !row->mix
-          && row->quick == 3);
-    CHECK_STR(weft_verify_label(row, WEFT_BF16, label), "bf16/reference");
-    CHECK(weft_verify_matches(row, WEFT_F32, NULL));
-    CHECK(weft_verify_matches(row, WEFT_F32, "ref*"));
-    CHECK(weft_verify_matches(row, WEFT_F32, "f32/ref*"));
-    CHECK(!weft_verify_matches(row, WEFT_F32, "bf16/*"));
-    CHECK(!weft_verify_matches(row, WEFT_F32, "ref"));
+          && (row->flags & 3) == 3);
+    struct weft_verify_case c = {row, weft_algorithms[0], WEFT_BF16};
+    CHECK_STR(weft_verify_label(&c, label), "ppo/bf16/reference");
+    c.dtype = WEFT_F32;
+    CHECK(weft_verify_matches(&c, NULL));
+    CHECK(weft_verify_matches(&c, "ref*"));
+    CHECK(weft_verify_matches(&c, "f32/ref*"));
+    CHECK(weft_verify_matches(&c, "ppo/*"));
+    CHECK(!weft_verify_matches(&c, "bf16/*"));
+    CHECK(!weft_verify_matches(&c, "grpo/*"));
+    CHECK(!weft_verify_matches(&c, "ref"));
 }
 
 WEFT_TESTS("verify/rows", {"test_verify_rows_fit", test_verify_rows_fit},
