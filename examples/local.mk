@@ -30,7 +30,14 @@ nobase_dist_doc_DATA += \
 	%D%/quickstart/model/tokenizer.json \
 	%D%/quickstart/model/tokenizer_config.json \
 	%D%/quickstart/dpo.yaml \
+	%D%/quickstart/cispo.yaml \
+	%D%/quickstart/dapo.yaml \
+	%D%/quickstart/dr_grpo.yaml \
 	%D%/quickstart/grpo.yaml \
+	%D%/quickstart/gspo.yaml \
+	%D%/quickstart/reinforce_pp.yaml \
+	%D%/quickstart/reinforce_pp_baseline.yaml \
+	%D%/quickstart/rloo.yaml \
 	%D%/quickstart/kto.yaml \
 	%D%/quickstart/pairs.jsonl \
 	%D%/quickstart/ppo.yaml \
