@@ -38,6 +38,8 @@ static int adamw_cpu(const void *args, void *const buf[], int n_buf,
     void *const *grad = buf + 1, *const *opt = grad + n_tiles,
                 *const *fwd = opt + n_tiles;
     weft_assert(fwd + n_tiles == buf + n_buf);
+    if (norm->skip != 0)
+        return 0;
 
     for (int32_t i = 0; i < n_tiles; i++) {
         struct weft_layout layout;

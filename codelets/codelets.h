@@ -386,16 +386,17 @@ size_t weft_squares_bytes(const struct weft_shape *shape,
 struct weft_grad_norm {
     double norm;
     float scale; /* 1, or clip / norm */
-    float reserved;
+    float skip;  /* 1: the step is not made, its gate is closed */
 };
 /* Computes norm (W), the square root of the sum of all partial sums. The order
  * is fixed: groups in order, in a group the blocks and then the norms, in a
  * tile its chunks. partial (n) must be sorted by group, and in a group by the
- * chunks that they hold. Fails the sequence when the norm is not finite. */
+ * chunks that they hold. Fails the sequence when the norm is not finite. gate: a
+ * float (NULL: 1); 0 makes weft_insert_adamw() do nothing. */
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
                            int32_t n, struct weft_tile *const partial[],
-                           struct weft_tile *norm);
+                           struct weft_tile *gate, struct weft_tile *norm);
 /* Does one AdamW step on chunks of a group: updates optimizer tiles (each flat
  * f32: [master, bf16 runs only] m, v) and published forward weights. It does
  * not update what is derived from whole weight tiles; weft_insert_transpose()

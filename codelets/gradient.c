@@ -192,6 +192,7 @@ void weft_insert_sum_squares(struct weft_seq *seq,
 struct norm_task {
     float clip;
     int32_t n;
+    bool gate;
 };
 
 /* The sum of squares of tile number `index` of a group, whose sums are in n
@@ -230,7 +231,8 @@ static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
     const struct norm_task *t = args;
-    weft_assert(n_buf == 1 + t->n);
+    weft_assert(n_buf == 1 + t->n + t->gate);
+    bool skip = t->gate && *(const float *) buf[n_buf - 1] == 0;
     struct weft_grad_norm *out = buf[0];
     double norm = sqrt(squares_sum(buf + 1, t->n));
     if (!isfinite(norm))
@@ -238,7 +240,8 @@ static int grad_norm_cpu(const void *args, void *const buf[], int n_buf,
                             "the gradient is not finite (norm %f); lower the "
                             "learning rate or look at the rewards",
                             norm);
-    *out = (struct weft_grad_norm){norm, weft_k_clip_scale(norm, t->clip), 0};
+    *out = (struct weft_grad_norm){norm, weft_k_clip_scale(norm, t->clip),
+                                   skip};
     return 0;
 }
 
@@ -247,16 +250,18 @@ WEFT_CODELET(grad_norm, 0x004d40, grad_norm_cpu)
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
                            int32_t n, struct weft_tile *const partial[],
-                           struct weft_tile *norm)
+                           struct weft_tile *gate, struct weft_tile *norm)
 {
     if (!weft_seq_is_here(seq, where))
         return;
-    struct norm_task task = {clip, n};
+    struct norm_task task = {clip, n, gate != NULL};
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, norm, WEFT_WRITE);
     for (int32_t i = 0; i < n; i++)
         weft_access_list_add(&access, partial[i], WEFT_READ);
+    if (gate)
+        weft_access_list_add(&access, gate, WEFT_READ);
     weft_access_list_insert(&access, seq, where, &weft_cl_grad_norm, &task,
                             sizeof task);
 }

@@ -43,6 +43,7 @@ struct weft_settings {
     struct weft_learning learn[WEFT_CONFIG_ROLES]; /* by roles' slots */
     struct weft_gae_args reward;                   /* of every sample */
     bool whiten;
+    float kl_stop; /* of a mini-batch, ends an iteration's updates; 0: off */
     int32_t refills;  /* how often prompts are replaced whose responses all
                         have one score */
     bool skip_cut;    /* responses without an end are not learned from */

@@ -54,6 +54,9 @@ static const struct weft_config_key keys[] = {
               "adaptive: KL aimed at (Ziegler et al. 2019)"),
     KEY_INT("ppo.kl.horizon", policy.kl_horizon, "10000", 1, KEY_MANY,
             KEY_NUM, "adaptive: samples to get there (Ziegler et al. 2019)"),
+    KEY_FLOAT("ppo.kl.stop", policy.kl_stop, "0", 0, 1e6, KEY_NUM,
+              "once a mini-batch's mean KL from the policy that generated is "
+              "above this, the iteration's others change nothing; 0: off"),
     KEY_ENUM("ppo.aggregation", policy.aggregation, "token-mean",
              WEFT_AGG_TOKEN_MEAN,
              "token-mean|seq-mean-token-sum|seq-mean-token-mean"

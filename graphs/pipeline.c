@@ -216,12 +216,15 @@ static void loss(const struct weft_g_train *t, struct weft_g_flight *f,
     f->stats = weft_g_temp(pass, "statistics", WEFT_MEM_SAMPLES, -1, bytes,
                            stage->place[0]);
     weft_g_value_rows(pass, stage, "gradient of activation", &f->dx[s]);
-    struct weft_g_value kl = {{NULL}, {false}};
-    for (int32_t p = 0; p < stage->n_places; p++)
+    struct weft_g_value kl = {{NULL}, {false}}, gate = kl;
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        gate.at[p] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
+                                    t->loss.gate, stage->place[p]);
         kl.at[p] = weft_g_copy_at(t->copies, pass->seq, &pass->where,
                                   t->loss.kto_kl, stage->place[p]);
-    weft_g_stage_loss(pass, stage, fwd, bwd, &t->loss, &kl, batch, &f->out[s],
-                      &f->dx[s], grad, f->stats);
+    }
+    weft_g_stage_loss(pass, stage, fwd, bwd, &t->loss, &kl, &gate, batch,
+                      &f->out[s], &f->dx[s], grad, f->stats);
     weft_g_value_release(&f->out[s]);
 }
 

@@ -115,6 +115,7 @@ void weft_policy_settings(const struct weft_config *c,
         out->reward.overlong_factor = c->policy.overlong_factor;
     out->reward.overlong_max = c->rollout.max_new_tokens;
     out->reward.overlong_cache = c->policy.overlong_cache;
+    out->kl_stop = c->policy.kl_stop;
     out->refills = c->rollout.refills;
     out->skip_cut = c->policy.overlong_filter;
     out->whiten = c->policy.whiten_advantages;

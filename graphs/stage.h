@@ -130,14 +130,15 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
 /* ---- Backward ---------------------------------------------------------- */
 
 /* Loss and the head's backward pass: writes dx, and the loss's statistics to
- * stats, which lies at place number 0. kl: loss->kto_kl at each place. */
+ * stats, which lies at place number 0. kl, gate: loss->kto_kl and loss->gate at
+ * each place. */
 void weft_g_stage_loss(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *batch, const struct weft_g_value *x,
-    const struct weft_g_value *dx, const struct weft_params *grad,
-    struct weft_tile *stats);
+    const struct weft_g_value *gate, const struct weft_g_value *batch,
+    const struct weft_g_value *x, const struct weft_g_value *dx,
+    const struct weft_params *grad, struct weft_tile *stats);
 /* dx holds the gradient of the layer's output and receives that of its input.
  * With one member and nothing kept, the task recomputes the layer itself. */
 void weft_g_stage_layer_backward(

@@ -20,13 +20,14 @@ static void loss_whole(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *batch, const struct weft_g_value *x,
-    const struct weft_g_value *dx, const struct weft_params *grad,
-    struct weft_tile *stats)
+    const struct weft_g_value *gate, const struct weft_g_value *batch,
+    const struct weft_g_value *x, const struct weft_g_value *dx,
+    const struct weft_params *grad, struct weft_tile *stats)
 {
     struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
     struct weft_loss_args here = *loss;
     here.kto_kl = kl->at[0];
+    here.gate = gate->at[0];
     weft_insert_loss(pass->seq, &where, pass->shape, &fwd[stage->place[0]],
                      &bwd[stage->place[0]], &here, batch->at[0], x->at[0],
                      dx->at[0], grad, stats);
@@ -37,15 +38,15 @@ void weft_g_stage_loss(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *batch, const struct weft_g_value *x,
-    const struct weft_g_value *dx, const struct weft_params *grad,
-    struct weft_tile *stats)
+    const struct weft_g_value *gate, const struct weft_g_value *batch,
+    const struct weft_g_value *x, const struct weft_g_value *dx,
+    const struct weft_params *grad, struct weft_tile *stats)
 {
     struct weft_tile *part[WEFT_MAX_BLOCKS], *roots[WEFT_MAX_BLOCKS];
     struct weft_g_exchange parts;
     struct weft_g_value dloss;
     if (stage->n == 1 || pass->shape->scalar_head) {
-        loss_whole(pass, stage, fwd, bwd, loss, kl, batch, x, dx, grad,
+        loss_whole(pass, stage, fwd, bwd, loss, kl, gate, batch, x, dx, grad,
                    stats);
         return;
     }
@@ -58,6 +59,7 @@ void weft_g_stage_loss(
             pass, &stage->member[stage->lead[p]]);
         struct weft_loss_args here = *loss;
         here.kto_kl = kl->at[p];
+        here.gate = gate->at[p];
         weft_insert_loss_merge(pass->seq, &where, pass->shape, &here,
                                batch->at[p], parts.n[p], parts.part[p],
                                dloss.at[p], p == 0 ? stats : NULL);

@@ -357,7 +357,10 @@ static struct weft_tile *norm_of(struct weft_g_update *u)
     where.device = first->device;
     if (squares)
         weft_insert_grad_norm(u->seq, &where, u->t->grad_clip, (int32_t) n,
-                              squares, norm);
+                              squares,
+                              weft_g_copy_at(u->t->copies, u->seq, &where,
+                                             u->t->loss.gate, first->place),
+                              norm);
     else
         weft_seq_fail(u->seq, WEFT_ENOMEM, "out of memory for a norm");
     weft_free(squares);

@@ -164,6 +164,7 @@ struct weft_config {
         float kl_coef;                   /* 0.05 */
         enum weft_kl_control kl_control; /* fixed */
         float kl_target;                 /* 6 */
+        float kl_stop;                   /* 0 off */
         int32_t kl_horizon;              /* 10000 samples */
         enum weft_loss_agg aggregation;  /* token-mean */
         float missing_eos_penalty;       /* subtracted from the score, 0 */

@@ -52,7 +52,9 @@ struct weft_iteration_update {
     int32_t n_stats;
     struct weft_tile **norm; /* (n_norms) one per optimizer step */
     int32_t n_norms;
-    int32_t first_stats; /* entries of the first step */
+    int32_t first_stats;     /* entries of the first step */
+    struct weft_tile **gate; /* (n_gates) whether steps are made; NULL: all */
+    int32_t n_gates;
     double lr;
     enum weft_loss loss;
 };

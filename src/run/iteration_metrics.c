@@ -460,11 +460,28 @@ static void report_equal(const struct measured *c)
         weft_metrics_set(m, "rollout/refilled_prompts", p->n_refilled);
 }
 
+/* Steps that were not made, once the KL was above its limit. */
+static void report_stopped(const struct weft_iteration *p)
+{
+    const struct weft_iteration_update *u = &p->update[0];
+    int32_t n = 0;
+    if (p->t->settings.kl_stop <= 0)
+        return;
+    for (int32_t i = 0; i < u->n_norms; i++) {
+        const struct weft_grad_norm *norm = weft_tile_acquire(u->norm[i],
+                                                              WEFT_READ);
+        n += norm->skip != 0;
+        weft_tile_unacquire(u->norm[i]);
+    }
+    weft_metrics_set(p->t->metrics, "actor/kl_stopped_mini_batches", n);
+}
+
 /* What is told of samples that were generated alone. */
 static int report_generated(const struct measured *c)
 {
     warn_equal_scores(c);
     report_equal(c);
+    report_stopped(c->p);
     return c->p->t->config.samples_kept == 0
              ? 0
              : write_samples(c->p, c->column[WEFT_OF_SCORE]);

@@ -137,6 +137,78 @@ static void fill_pack(const struct training *r, struct one_step *o)
     }
 }
 
+/* ---- Early stop -------------------------------------------------------- */
+
+static struct weft_where where_of(const struct training *r)
+{
+    return (struct weft_where){.device = -1,
+                               .priority = r->train.priority,
+                               .call = r->train.call,
+                               .iteration = r->p->iteration,
+                               .micro_batch = -1,
+                               .layer = -1};
+}
+
+/* Makes the gate of the first step, which is open. */
+static int gate_init(struct training *r)
+{
+    struct weft_iteration *p = r->p;
+    struct weft_trainer *t = p->t;
+    struct weft_iteration_update *u = r->update;
+    const struct weft_where where = where_of(r);
+    const struct weft_tile_id id = {"run", "gate", 0, -1, -1, 0};
+    static const float is_open = 1;
+    size_t n = (size_t) t->settings.epochs
+             * (size_t) t->settings.mini_batches;
+    struct weft_external *answer = NULL;
+    if (!r->policy || t->settings.kl_stop <= 0)
+        return 0;
+    u->gate = weft_alloc(n + 1, sizeof *u->gate);
+    if (!u->gate)
+        return weft_err_nomem(p->err, "training", n * sizeof *u->gate);
+    int rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES,
+                                   sizeof(float), &u->gate[0], p->err);
+    if (rc)
+        return rc;
+    u->n_gates = 1;
+    rc = weft_external_begin(t->seq, u->gate[0], &where, &answer, p->err);
+    if (!rc && !t->recorded)
+        weft_external_complete(answer, &is_open, sizeof is_open);
+    r->train.loss.gate = u->gate[0];
+    return rc;
+}
+
+/* Makes the gate of the next step from that of the last and its statistics. A
+ * gate's tile is never changed, as copies are found by its address. */
+static void gate_next(struct training *r, int32_t n,
+                      const struct weft_g_stats *stats)
+{
+    struct weft_trainer *t = r->p->t;
+    struct weft_iteration_update *u = r->update;
+    const struct weft_where where = where_of(r);
+    if (!u->gate)
+        return;
+    struct weft_gate_stats *s = weft_alloc((size_t) n, sizeof *s);
+    struct weft_tile *gate = weft_g_copy_to(t->seq, &where, t->rt,
+                                            u->gate[u->n_gates - 1],
+                                            WEFT_MEM_SAMPLES, "gate", 0);
+    if (!s || !gate) {
+        weft_seq_fail(t->seq, WEFT_ENOMEM, "out of memory for a gate");
+        weft_free(s);
+        return;
+    }
+    for (int32_t k = 0; k < n; k++)
+        s[k] = (struct weft_gate_stats){
+            weft_g_copy_at(r->p->copies, t->seq, &where, stats[k].tile, 0),
+            stats[k].n, stats[k].sample};
+    weft_insert_kl_gate(t->seq, &where, t->settings.kl_stop, n, s, gate);
+    weft_free(s);
+    u->gate[u->n_gates++] = gate;
+    r->train.loss.gate = gate;
+}
+
+/* ---- Steps -------------------------------------------------------------- */
+
 /* Begins optimizer step k of epoch e. */
 static int step_begin(struct training *r, int32_t e, int32_t k,
                       struct one_step *o)
@@ -177,6 +249,7 @@ static void step_end(struct training *r, struct one_step *o)
         for (int32_t i = 0; i < stats[k].n; i++)
             stats[k].sample[i] = (int32_t) o->index[stats[k].sample[i]];
     u->n_stats += n_stats;
+    gate_next(r, n_stats, stats);
     if (u->n_norms++ == 0)
         u->first_stats = n_stats;
 }
@@ -247,8 +320,11 @@ int weft_iteration_train(struct weft_iteration *p)
     int rc = 0;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
         if (weft_flow_trains(&t->flow, i)
-            && (warm || t->flow.call[i].role != 0))
+            && (warm || t->flow.call[i].role != 0)) {
             rc = training_init(p, i, &r[n++]);
+            if (!rc)
+                rc = gate_init(&r[n - 1]);
+        }
     if (!rc)
         rc = train(r, n, warm && c->train.intra_stage_fusion);
     for (int32_t i = 0; i < n; i++)
@@ -264,6 +340,9 @@ void weft_iteration_update_release(struct weft_iteration_update *u)
     }
     for (int32_t i = 0; i < u->n_norms; i++)
         weft_tile_release(u->norm[i]);
+    for (int32_t i = 0; i < u->n_gates; i++)
+        weft_tile_release(u->gate[i]);
+    weft_free(u->gate);
     weft_free(u->stats);
     weft_free(u->norm);
 }

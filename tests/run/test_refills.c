@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts whose responses all have one score are replaced: with the same bits
- * on every layout, after a resume, and no more often than the run says. */
+/* Prompts whose responses all have one score are replaced, and updates stop at
+ * a limit of the KL: with the same bits on every layout, after a resume, and no
+ * more often than the run says. */
 #include "run/iteration.h"
 #include "run/recorded.h"
 #include "run_fixture.h"
@@ -22,7 +23,7 @@ static const char yaml[] =
     "          model: judge, own_tokenizer: true, weight: 0}]\n"
     "rollout: {prompts: 4, samples_per_prompt: 2, max_new_tokens: 9,\n"
     "          refills: 3}\n"
-    "ppo: {epochs: 2, mini_batches: 2}\n"
+    "ppo: {epochs: 2, mini_batches: 2, kl: {stop: 1.0e-6}}\n"
     "actor: {lr: 1e-3}\n"
     "train: {micro_batch_tokens: 64}\n"
     "checkpoint: {every: 0, dtype: f32}\n";
@@ -82,15 +83,17 @@ static void test_layouts(void)
         {"runtime.devices=3", "layout=dp2", "rollout.chunk_tokens=2",
          "runtime.overlap=false"}};
     struct weft_hash first = {0};
-    double refilled = 0;
+    double refilled = 0, stopped = 0;
     for (int i = 0; i < (int) WEFT_COUNT(layout); i++) {
         char name[32];
         snprintf(name, sizeof name, "laid-%d", i);
         struct weft_trainer *t = open_run(name, layout[i]);
         for (int k = 0; k < STEPS; k++) {
             fixture_steps(t, 1);
-            if (i == 0)
-                refilled += metric(t, "rollout/refilled_prompts");
+            if (i > 0)
+                continue;
+            refilled += metric(t, "rollout/refilled_prompts");
+            stopped += metric(t, "actor/kl_stopped_mini_batches");
         }
         weft_trainer_close(t);
         if (i == 0)
@@ -98,6 +101,7 @@ static void test_layouts(void)
         CHECK(weft_hash_equal(first, hash_of(name)));
     }
     CHECK(refilled > 0);
+    CHECK(stopped > 0);
     static const char *const off[] = {"rollout.refills=0", NULL};
     struct weft_trainer *t = open_run("off", off);
     fixture_steps(t, STEPS);

@@ -64,6 +64,7 @@ BASE = {
     "ppo.kl.controller": "adaptive",
     "ppo.kl.target": 14,
     "ppo.kl.horizon": 20,
+    "ppo.kl.stop": 0,
     "ppo.aggregation": "token-mean",
     "ppo.missing_eos_penalty": 0.3,
     "ppo.reward_clip": 0,
@@ -131,6 +132,7 @@ RUNS = [
     {"ppo.kl.kind": "k2", **IN_LOSS},
     {"ppo.kl.kind": "k3", **IN_LOSS},
     {"ppo.kl.kind": "abs", **IN_LOSS},
+    {"ppo.kl.stop": 0.001},
     {"ppo.aggregation": "seq-mean-token-sum"},
     {"ppo.aggregation": "seq-mean-token-mean"},
     {"ppo.aggregation": "seq-mean-token-sum-norm"},
@@ -338,6 +340,15 @@ class Trained:
         self.optim = torch.optim.AdamW(
             self.params, lr=0, betas=(c[who + ".beta1"], c[who + ".beta2"]),
             eps=c[who + ".eps"], weight_decay=c[who + ".weight_decay"])
+
+    def leave_out(self, n_steps):
+        """A step that is not made, but counted."""
+        rate = learning_rate(self.c, self.who, self.step, n_steps)
+        self.step += 1
+        for p in self.params:
+            if p in self.optim.state:
+                self.optim.state[p]["step"] += 1
+        return 0, rate
 
     def update(self, loss, n_steps):
         """Returns the gradient's norm before clipping, and the rate."""
@@ -552,14 +563,27 @@ def train(c, iteration, samples, trained, loss_of):
     n, parts, stat, norms, rate = (len(samples), c["ppo.mini_batches"], {},
                                    [], 0)
     n_steps = c["ppo.epochs"] * parts * c["iterations"]
+    stopped = False
+    c.setdefault("left", 0)
     for epoch in range(c["ppo.epochs"]):
         order = permutation(c["seed"], MINIBATCH, iteration, epoch, n)
         for k in range(parts):
             batch = [samples[i]
                      for i in sorted(order[n * k // parts:
                                            n * (k + 1) // parts])]
-            norm, rate = trained.update(
-                loss_of(c, trained.model, batch, stat), n_steps)
+            if stopped:
+                norm, rate = trained.leave_out(n_steps)
+                c["left"] += 1
+            else:
+                own = {}
+                norm, rate = trained.update(
+                    loss_of(c, trained.model, batch, own), n_steps)
+                for key, x in own.items():
+                    stat[key] = stat.get(key, 0) + x
+                if c["ppo.kl.stop"] and "ppo_kl" in own:
+                    kl = own["ppo_kl"] / own["tokens"]
+                    keep_away(kl, c["ppo.kl.stop"])
+                    stopped = kl > c["ppo.kl.stop"]
             norms.append(norm)
     return stat, norms, rate
 
@@ -637,6 +661,8 @@ def record(c, samples, kl_coef, actor, critic):
         # before the first update the ratio is 1, to the bit
         out["rollout_train_logprob_abs_diff_max"] = 0
         out["actor/first_ratio_abs_dev_max"] = 0
+        if c["ppo.kl.stop"]:
+            out["actor/kl_stopped_mini_batches"] = c.pop("left")
         for key in ("pg_loss", "pg_clipfrac", "pg_clipfrac_lower", "ppo_kl",
                     "entropy"):
             out["actor/" + key] = stat[key] / stat["tokens"]
