@@ -66,13 +66,18 @@ int32_t weft_recording_tile(struct weft_recording *r,
     r->tile[r->n_tiles] = *tile;
     r->tile[r->n_tiles].created = r->n_tasks;
     r->tile[r->n_tiles].released = -1;
+    r->tile[r->n_tiles].early = weft_rec_is_early(r->when);
+    r->tile[r->n_tiles].ends_early = weft_rec_is_early(r->when);
     return (int32_t) r->n_tiles++;
 }
 
 void weft_recording_release_tile(struct weft_recording *r, int32_t tile)
 {
-    if (tile < r->n_tiles)
-        r->tile[tile].released = r->n_tasks;
+    if (tile >= r->n_tiles)
+        return;
+    r->tile[tile].released = r->n_tasks;
+    r->tile[tile].ends_early = r->tile[tile].ends_early
+                            && weft_rec_is_early(r->when);
 }
 
 /* The number of an operation. Names are constants of the program, so that
@@ -110,7 +115,13 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
         .op = number,
         .call = (uint8_t) where->call,
         .chain = (uint8_t) where->chain,
-        .kind = (uint8_t) kind};
+        .kind = (uint8_t) kind,
+        .when = (uint8_t) r->when};
+}
+
+void weft_recording_when(struct weft_recording *r, enum weft_rec_when when)
+{
+    r->when = when;
 }
 
 void weft_recording_access(struct weft_recording *r, int32_t tile, int mode)
@@ -121,6 +132,9 @@ void weft_recording_access(struct weft_recording *r, int32_t tile, int mode)
     r->access[r->n_accesses++] = (struct weft_rec_access){
         .tile = (uint32_t) tile & 0x3fffffffu, .mode = (unsigned) mode & 3u};
     r->task[r->n_tasks - 1].n_access++;
+    int32_t whole = r->tile[tile].whole;
+    if (!weft_rec_is_early(r->when))
+        r->tile[whole < 0 ? tile : whole].ends_early = false;
 }
 
 int64_t weft_recording_lot(struct weft_recording *r)
@@ -130,28 +144,29 @@ int64_t weft_recording_lot(struct weft_recording *r)
     return r->n_lots;
 }
 
-static void add_wait(struct weft_recording *r, int64_t ended, int32_t tile)
+static void add_wait(struct weft_recording *r, int64_t ended, int32_t tile,
+                     bool local)
 {
     if (room(r, &r->wait, r->n_waits, &r->wait_room, 1, sizeof *r->wait))
         r->wait[r->n_waits++] = (struct weft_rec_wait){r->n_tasks, ended,
-                                                       tile};
+                                                       tile, local};
 }
 
 void weft_recording_wait(struct weft_recording *r)
 {
-    add_wait(r, r->n_tasks, -1);
+    add_wait(r, r->n_tasks, -1, false);
 }
 
 void weft_recording_wait_tile(struct weft_recording *r, int32_t tile)
 {
-    add_wait(r, 0, tile);
+    add_wait(r, 0, tile, false);
 }
 
 void weft_recording_wait_lot(struct weft_recording *r, int64_t lot)
 {
     /* lots count from 1; lot n ends where n + 1 begins */
     if (lot >= 1 && lot < r->n_lots)
-        add_wait(r, r->lot[lot], -1);
+        add_wait(r, r->lot[lot], -1, true);
 }
 
 /* ---- Reading ----------------------------------------------------------- */

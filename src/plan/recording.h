@@ -27,6 +27,9 @@ struct weft_rec_tile {
     uint8_t mem;    /* enum weft_mem_class */
     bool permanent; /* has its memory from creation, not from the first task
                        that writes it */
+    /* created early (enum weft_rec_when); created, used and released early and
+     * never in turn */
+    bool early, ends_early;
 };
 
 /* A tile's number and how a task uses it: 0 reads, 1 writes, 2 both (enum
@@ -34,6 +37,26 @@ struct weft_rec_tile {
 struct weft_rec_access {
     uint32_t tile : 30, mode : 2;
 };
+
+/* Whether a task, or the creation or release of a tile, is always in its turn.
+ * What is done when a sample has ended comes at other times in another run:
+ * it could be inserted as soon as the last wait is over that is not for a
+ * tile, but in its turn among the like. */
+enum weft_rec_when {
+    WEFT_REC_IN_TURN,
+    WEFT_REC_EARLY,
+    /* and it reads what is written until then by its iteration's tasks that
+       are in their turn: which of them, that run decides */
+    WEFT_REC_EARLIEST,
+    /* in its turn; these of an iteration come one after another, after all of
+       its earliest ones and what those read */
+    WEFT_REC_AFTER_SAMPLES
+};
+
+static inline bool weft_rec_is_early(int when)
+{
+    return when == WEFT_REC_EARLY || when == WEFT_REC_EARLIEST;
+}
 
 enum weft_rec_kind {
     WEFT_REC_TASK,    /* runs on a device of its place */
@@ -51,6 +74,7 @@ struct weft_rec_task {
     int32_t priority;
     uint16_t op; /* its operation's number, see weft_recording_op() */
     uint8_t call, chain, kind;
+    uint8_t when; /* enum weft_rec_when */
 };
 
 /* Where the inserting thread waited, between two tasks. */
@@ -58,6 +82,8 @@ struct weft_rec_wait {
     int64_t task;  /* number of tasks recorded before */
     int64_t ended; /* tasks before this number had ended then */
     int32_t tile;  /* and those that had written this one; -1: none */
+    bool local;    /* each rank waited for its own tasks alone; else no rank
+                      went on before all of them had ended */
 };
 
 struct weft_recording {
@@ -71,6 +97,7 @@ struct weft_recording {
     int64_t task_room, access_room, tile_room, wait_room, op_room;
     int64_t *lot; /* (n_lots) where lots begin, in tasks */
     int64_t n_lots, lot_room;
+    enum weft_rec_when when; /* what is recorded now */
     bool full; /* memory or numbers ran out: what came then is missing */
 };
 
@@ -91,6 +118,9 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
                          const char *op, const struct weft_where *where,
                          int32_t place);
 void weft_recording_access(struct weft_recording *r, int32_t tile, int mode);
+/* What is recorded from here on is in its turn, or what is done when a sample
+ * has ended: see enum weft_rec_when. */
+void weft_recording_when(struct weft_recording *r, enum weft_rec_when when);
 /* A lot begins (rt/graph.h): its number. */
 int64_t weft_recording_lot(struct weft_recording *r);
 /* The program waited for all tasks, or for those of a lot. */
@@ -141,6 +171,17 @@ struct weft_rec_open {
 int weft_recording_open(const struct weft_recording *r, int32_t n_ranks,
                         int32_t places_per_rank,
                         struct weft_rec_open *most_out, struct weft_err *err);
+
+/* The most bytes of each class, and of all classes together, that tiles can
+ * take at each place at one time, in whatever order tasks run that data,
+ * positions and waits allow; out (n_places). Classes that are no part of a
+ * place's memory are not part of the sum, and records of tasks are not
+ * counted. It is an upper bound, often the least one.
+ * Errors: WEFT_ENOMEM. */
+int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
+                          int32_t places_per_rank,
+                          int64_t (*out)[WEFT_MEM_ALL + 1],
+                          struct weft_err *err);
 
 #ifdef __cplusplus
 }

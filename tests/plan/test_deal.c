@@ -121,5 +121,4 @@ static void test_stage_share(void)
 WEFT_TESTS("plan/deal", {"test_deal_sizes", test_deal_sizes},
            {"test_deal_by_hand", test_deal_by_hand},
            {"test_deal_ties_by_index", test_deal_ties_by_index},
-           {"test_split", test_split},
-           {"test_stage_share", test_stage_share})
+           {"test_split", test_split}, {"test_stage_share", test_stage_share})

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much memory the tiles of a recording can take.
+ *
+ * Tiles a and b are never there together if a has ended before b begins
+ * (recording_reach.h). What can be there together is a set of tiles no two of
+ * which are ordered so, and the heaviest such set is sought. Bytes are handed
+ * on: a tile that begins takes bytes of tiles that have ended before it, each
+ * byte once, and new ones for the rest. Every byte is then handed down a
+ * sequence of tiles that are there one after another, so that of any set
+ * that is there together each takes bytes of its own. Hence the new bytes are
+ * at least what any such set takes:
+ *
+ *     a 4 ---> c 3    c takes 3 of a's 4 bytes, d takes 1 of them and 2 of
+ *      \      /       b's, so that no more than a and b, 4 + 2, are there
+ *     b 2 -> d 3      at a time
+ *
+ * A message's end is told to the tasks that wait for it before its tile's
+ * memory is given back. One thread of a rank does both, message by message, so
+ * that one tile at most is there for longer than the order says.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "plan/recording_reach.h"
+
+enum { READS = 0, WAITS = 0 };
+
+/* When something is done: after so many tasks were recorded. What is done when
+ * a sample ends may be done as early as after `tasks`, but in the order of
+ * `turn` among the like. */
+struct moment {
+    int64_t tasks, turn;
+};
+
+/* A tile with memory at the place that is looked at. */
+struct piece {
+    struct moment begin, released; /* tasks INT64_MAX: never */
+    int64_t bytes, left;           /* left: not handed on yet */
+    uint8_t mem;
+    bool far;     /* messages use it, and it ends */
+    int32_t lane; /* of the task that begins it; -1: none */
+    size_t clock; /* begin of its numbers, in struct play */
+};
+
+/* Of pieces that have ended: a heap, by the number of the task in a lane that
+ * all of a piece's uses have ended before. */
+struct heap {
+    struct entry {
+        int32_t after, piece;
+    } * entry;
+    int32_t n, room;
+};
+
+struct play {
+    const struct weft_recording *r;
+    struct weft_rec_reach reach;
+    int64_t *first, *last; /* (n_tiles) accesses; -1: none */
+    int32_t *part, *next;  /* (n_tiles) lists of parts; -1: end */
+    int32_t *end_of;       /* (n_places) end of its tiles in the next list */
+    int32_t *at;           /* (n_tiles) wholes by place */
+    struct piece *piece;   /* (n_pieces) by begin */
+    struct release *release; /* (n_pieces) by release */
+    int32_t n_pieces;
+    /* (n_pieces, 2, n_lanes): what has ended when it begins, and the first
+     * tasks after its end */
+    int32_t *clock;
+    struct heap *heap; /* (n_lanes) */
+    bool full;         /* no memory */
+};
+
+/* ---- Tiles ------------------------------------------------------------- */
+
+static void list_accesses(struct play *p)
+{
+    const struct weft_recording *r = p->r;
+    memset(p->first, 0xff, (size_t) r->n_tiles * sizeof *p->first);
+    memset(p->last, 0xff, (size_t) r->n_tiles * sizeof *p->last);
+    for (int64_t a = 0; a < r->n_accesses; a++) {
+        uint32_t tile = r->access[a].tile;
+        if (p->first[tile] < 0)
+            p->first[tile] = a;
+        p->last[tile] = a;
+    }
+}
+
+/* Sorts tiles by place, and lists parts at their wholes. */
+static void list_tiles(struct play *p, int32_t n_places)
+{
+    const struct weft_recording *r = p->r;
+    memset(p->part, 0xff, (size_t) r->n_tiles * sizeof *p->part);
+    for (int64_t i = 0; i < r->n_tiles; i++) {
+        int32_t whole = r->tile[i].whole;
+        if (whole >= 0) {
+            p->next[i] = p->part[whole];
+            p->part[whole] = (int32_t) i;
+        } else if (r->tile[i].place + 1 < n_places) {
+            p->end_of[r->tile[i].place + 1]++;
+        }
+    }
+    for (int32_t k = 1; k < n_places; k++)
+        p->end_of[k] += p->end_of[k - 1];
+    for (int64_t i = 0; i < r->n_tiles; i++)
+        if (r->tile[i].whole < 0)
+            p->at[p->end_of[r->tile[i].place]++] = (int32_t) i;
+}
+
+static bool is_before(struct moment a, struct moment b)
+{
+    return a.tasks != b.tasks ? a.tasks < b.tasks : a.turn < b.turn;
+}
+
+/* When something could be done that was done after so many tasks. */
+static struct moment moment_of(const struct play *p, int64_t tasks,
+                               bool early)
+{
+    if (!early)
+        return (struct moment){tasks, tasks};
+    int32_t w = weft_rec_reach_wait(&p->reach, tasks + 1, true);
+    return (struct moment){w > 0 ? p->r->wait[w - 1].task - 1 : -1, tasks};
+}
+
+/* The first use of a tile or of a part of it; tasks INT64_MAX: there is
+ * none. */
+static struct moment first_use(const struct play *p, int32_t tile)
+{
+    struct moment first = {INT64_MAX, 0};
+    for (int32_t k = tile; k >= 0; k = k == tile ? p->part[k] : p->next[k]) {
+        if (p->first[k] < 0)
+            continue;
+        int64_t t = p->reach.order.task[p->first[k]];
+        struct moment m = moment_of(p, t,
+                                    weft_rec_is_early(p->r->task[t].when));
+        first = is_before(m, first) ? m : first;
+    }
+    return first;
+}
+
+/* What was released when as many tasks were recorded as at the creation of a
+ * permanent tile may have been released after that. */
+static struct moment begin_of(const struct play *p, int32_t tile)
+{
+    const struct weft_rec_tile *t = &p->r->tile[tile];
+    return t->permanent ? moment_of(p, t->created - 1, t->early)
+                        : first_use(p, tile);
+}
+
+static struct moment release_of(const struct play *p, int32_t tile)
+{
+    const struct weft_rec_tile *t = &p->r->tile[tile];
+    bool used = first_use(p, tile).tasks
+             != INT64_MAX; /* so it has an order */
+    return t->released < 0 ? (struct moment){INT64_MAX, 0}
+                           : moment_of(p, t->released, t->ends_early && used);
+}
+
+/* ---- Begin and end of a piece ------------------------------------------ */
+
+static int32_t *has_of(const struct play *p, const struct piece *b)
+{
+    return p->clock + b->clock;
+}
+
+static int32_t *ends_of(const struct play *p, const struct piece *b)
+{
+    return p->clock + b->clock + p->reach.n_lanes;
+}
+
+/* Lowers what has ended when the piece begins to what has ended before a task
+ * that may be the first to use it. A message gets memory as soon as the
+ * receiver expects it, whatever the sender does. */
+static void may_begin(struct play *p, struct piece *b, int64_t task)
+{
+    const int32_t *has = weft_rec_reach_has(&p->reach, task);
+    int32_t *out = has_of(p, b);
+    bool far = p->r->task[task].kind == WEFT_REC_MESSAGE;
+    for (int32_t l = 0; l < p->reach.n_lanes; l++) {
+        int32_t h = far ? 0 : has[l];
+        if (far && l == WAITS)
+            h = weft_rec_reach_wait(&p->reach, task + 1,
+                                    weft_rec_is_early(p->r->task[task].when));
+        out[l] = h < out[l] ? h : out[l];
+    }
+    b->lane = p->reach.lane[task];
+}
+
+static void may_end(struct play *p, struct piece *b, int64_t task)
+{
+    const int32_t *leads = weft_rec_reach_leads(&p->reach, task);
+    int32_t *out = ends_of(p, b);
+    for (int32_t l = 0; l < p->reach.n_lanes; l++)
+        out[l] = leads[l] > out[l] ? leads[l] : out[l];
+    b->far = b->far || p->r->task[task].kind == WEFT_REC_MESSAGE;
+}
+
+/* Follows the uses of a tile or a part: the first may begin the piece, the
+ * last that writes and those after it may end it. */
+static void follow(struct play *p, struct piece *b, int64_t tile)
+{
+    const struct weft_rec_order *order = &p->reach.order;
+    int64_t a = p->last[tile];
+    if (a < 0)
+        return;
+    if (!p->r->tile[tile].permanent)
+        may_begin(p, b, order->task[p->first[tile]]);
+    int64_t writer = p->r->access[a].mode == READS ? order->writer[a] : a;
+    for (; a >= 0 && a >= writer; a = order->before[a])
+        may_end(p, b, order->task[a]);
+}
+
+static void fill_clock(struct play *p, struct piece *b, int32_t tile)
+{
+    const struct weft_rec_tile *t = &p->r->tile[tile];
+    int32_t *has = has_of(p, b), *ends = ends_of(p, b);
+    for (int32_t l = 0; l < p->reach.n_lanes; l++) {
+        has[l] = t->permanent ? 0 : WEFT_REC_NEVER;
+        ends[l] = 0;
+    }
+    if (t->permanent)
+        has[WAITS] = weft_rec_reach_wait(&p->reach, t->created, t->early);
+    follow(p, b, tile);
+    for (int32_t k = p->part[tile]; k >= 0; k = p->next[k])
+        follow(p, b, k);
+}
+
+/* ---- Pieces of a place ------------------------------------------------- */
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    if (is_before(x->begin, y->begin) || is_before(y->begin, x->begin))
+        return is_before(x->begin, y->begin) ? -1 : 1;
+    return x->clock < y->clock ? -1 : x->clock > y->clock;
+}
+
+/* Adds a tile, unless it never has memory. */
+static void add_piece(struct play *p, int32_t tile)
+{
+    const struct weft_rec_tile *t = &p->r->tile[tile];
+    struct piece *b = &p->piece[p->n_pieces];
+    *b = (struct piece){.begin = begin_of(p, tile),
+                        .released = release_of(p, tile),
+                        .bytes = (int64_t) t->bytes,
+                        .mem = t->mem,
+                        .lane = -1,
+                        .clock = (size_t) p->n_pieces * 2
+                               * (size_t) p->reach.n_lanes};
+    if (b->begin.tasks == INT64_MAX)
+        return;
+    fill_clock(p, b, tile);
+    p->n_pieces++;
+}
+
+struct release {
+    struct moment at;
+    int32_t piece;
+};
+
+static int by_release(const void *a, const void *b)
+{
+    const struct release *x = a, *y = b;
+    if (is_before(x->at, y->at) || is_before(y->at, x->at))
+        return is_before(x->at, y->at) ? -1 : 1;
+    return x->piece < y->piece ? -1 : x->piece > y->piece;
+}
+
+static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
+{
+    int32_t from = place > 0 ? p->end_of[place - 1] : 0;
+    size_t n = (size_t) (p->end_of[place] - from);
+    p->n_pieces = 0;
+    p->piece = weft_alloc(n, sizeof *p->piece);
+    p->release = weft_alloc(n, sizeof *p->release);
+    p->clock = weft_alloc(n * 2 * (size_t) p->reach.n_lanes,
+                          sizeof *p->clock);
+    p->heap = weft_alloc((size_t) p->reach.n_lanes, sizeof *p->heap);
+    if (!p->piece || !p->release || !p->clock || !p->heap)
+        return weft_err_nomem(err, "a memory plan", n * sizeof *p->piece);
+    for (size_t i = 0; i < n; i++)
+        add_piece(p, p->at[(size_t) from + i]);
+    qsort(p->piece, (size_t) p->n_pieces, sizeof *p->piece, by_begin);
+    for (int32_t i = 0; i < p->n_pieces; i++)
+        p->release[i] = (struct release){p->piece[i].released, i};
+    qsort(p->release, (size_t) p->n_pieces, sizeof *p->release, by_release);
+    return 0;
+}
+
+static void pieces_free(struct play *p)
+{
+    for (int32_t l = 0; p->heap && l < p->reach.n_lanes; l++)
+        weft_free(p->heap[l].entry);
+    weft_free(p->heap);
+    weft_free(p->piece);
+    weft_free(p->release);
+    weft_free(p->clock);
+    p->heap = NULL;
+    p->piece = NULL;
+    p->release = NULL;
+    p->clock = NULL;
+}
+
+/* ---- Handing on -------------------------------------------------------- */
+
+static void push(struct play *p, struct heap *h, struct entry e)
+{
+    if (h->n == h->room) {
+        int32_t more = h->room * 2 + 64;
+        struct entry *larger = weft_realloc(h->entry, (size_t) more,
+                                            sizeof *larger);
+        p->full = p->full || !larger;
+        if (!larger)
+            return;
+        h->entry = larger;
+        h->room = more;
+    }
+    int32_t i = h->n++;
+    for (; i > 0 && h->entry[(i - 1) / 2].after > e.after; i = (i - 1) / 2)
+        h->entry[i] = h->entry[(i - 1) / 2];
+    h->entry[i] = e;
+}
+
+static void pop(struct heap *h)
+{
+    struct entry e = h->entry[--h->n];
+    int32_t i = 0, k;
+    while ((k = 2 * i + 1) < h->n) {
+        k += k + 1 < h->n && h->entry[k + 1].after < h->entry[k].after;
+        if (h->entry[k].after >= e.after)
+            break;
+        h->entry[i] = h->entry[k];
+        i = k;
+    }
+    h->entry[i] = e;
+}
+
+static void has_ended(struct play *p, int32_t i)
+{
+    const int32_t *ends = ends_of(p, &p->piece[i]);
+    for (int32_t l = 0; l < p->reach.n_lanes; l++)
+        if (ends[l] != WEFT_REC_NEVER)
+            push(p, &p->heap[l], (struct entry){ends[l], i});
+}
+
+/* Takes up to `wanted` bytes of what has ended before task number `has` of a
+ * lane; returns what is still wanted. */
+static int64_t take(struct play *p, int32_t lane, int32_t has, int64_t wanted)
+{
+    struct heap *h = &p->heap[lane];
+    while (wanted > 0 && h->n > 0 && h->entry[0].after <= has) {
+        struct piece *a = &p->piece[h->entry[0].piece];
+        int64_t n = a->left < wanted ? a->left : wanted;
+        a->left -= n;
+        wanted -= n;
+        if (a->left == 0)
+            pop(h);
+    }
+    return wanted;
+}
+
+/* Bytes that a piece takes of none that has ended. First those of its own lane
+ * are taken, then what fewer other pieces could take; what has ended before a
+ * wait is left to all later ones. */
+static int64_t new_bytes(struct play *p, const struct piece *b)
+{
+    const int32_t *has = has_of(p, b);
+    int64_t wanted = b->bytes;
+    if (b->lane >= 0)
+        wanted = take(p, b->lane, has[b->lane], wanted);
+    for (int32_t l = p->reach.n_lanes - 1; l >= 0 && wanted > 0; l--)
+        wanted = take(p, l, has[l], wanted);
+    return wanted;
+}
+
+static bool is_in(const struct piece *b, int c)
+{
+    return c == WEFT_MEM_ALL
+             ? weft_mem_class_at_place((enum weft_mem_class) b->mem)
+             : b->mem == c;
+}
+
+/* The bound for class c. */
+static int64_t most_of(struct play *p, int c)
+{
+    int64_t sum = 0, late = 0;
+    int32_t r = 0;
+    for (int32_t l = 0; l < p->reach.n_lanes; l++)
+        p->heap[l].n = 0;
+    for (int32_t i = 0; i < p->n_pieces; i++)
+        p->piece[i].left = p->piece[i].bytes;
+    for (int32_t i = 0; i < p->n_pieces; i++) {
+        struct piece *b = &p->piece[i];
+        for (; r < p->n_pieces && !is_before(b->begin, p->release[r].at); r++)
+            if (is_in(&p->piece[p->release[r].piece], c))
+                has_ended(p, p->release[r].piece);
+        if (!is_in(b, c))
+            continue;
+        sum += new_bytes(p, b);
+        if (b->far && b->released.tasks != INT64_MAX && b->bytes > late)
+            late = b->bytes;
+    }
+    return sum + late;
+}
+
+static int play_place(struct play *p, int32_t place,
+                      int64_t out[WEFT_MEM_ALL + 1], struct weft_err *err)
+{
+    int64_t sum = 0;
+    int rc = weft_rec_reach_look(&p->reach, place, err);
+    if (!rc)
+        rc = pieces_create(p, place, err);
+    for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
+        out[c] = most_of(p, c);
+        if (weft_mem_class_at_place((enum weft_mem_class) c))
+            sum += out[c];
+    }
+    if (!rc) {
+        out[WEFT_MEM_ALL] = most_of(p, WEFT_MEM_ALL);
+        if (out[WEFT_MEM_ALL] > sum)
+            out[WEFT_MEM_ALL] = sum;
+    }
+    pieces_free(p);
+    return rc || !p->full ? rc : weft_err_nomem(err, "a memory plan", 1);
+}
+
+/* ---- All --------------------------------------------------------------- */
+
+static int play_init(struct play *p, int32_t n_places,
+                     int32_t places_per_rank, struct weft_err *err)
+{
+    size_t n = (size_t) p->r->n_tiles;
+    int rc = weft_rec_reach_create(p->r, places_per_rank, &p->reach, err);
+    if (rc)
+        return rc;
+    p->first = weft_alloc(n, sizeof *p->first);
+    p->last = weft_alloc(n, sizeof *p->last);
+    p->part = weft_alloc(n, sizeof *p->part);
+    p->next = weft_alloc(n, sizeof *p->next);
+    p->at = weft_alloc(n, sizeof *p->at);
+    p->end_of = weft_alloc((size_t) n_places, sizeof *p->end_of);
+    if (!p->first || !p->last || !p->part || !p->next || !p->at || !p->end_of)
+        return weft_err_nomem(err, "a memory plan", n * sizeof *p->first);
+    list_accesses(p);
+    list_tiles(p, n_places);
+    return 0;
+}
+
+static void play_release(struct play *p)
+{
+    if (p->reach.r)
+        weft_rec_reach_release(&p->reach);
+    weft_free(p->first);
+    weft_free(p->last);
+    weft_free(p->part);
+    weft_free(p->next);
+    weft_free(p->at);
+    weft_free(p->end_of);
+}
+
+int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
+                          int32_t places_per_rank,
+                          int64_t (*out)[WEFT_MEM_ALL + 1],
+                          struct weft_err *err)
+{
+    struct play p = {.r = r};
+    int rc = play_init(&p, n_places, places_per_rank, err);
+    for (int32_t k = 0; k < n_places && !rc; k++)
+        rc = play_place(&p, k, out[k], err);
+    play_release(&p);
+    return rc;
+}

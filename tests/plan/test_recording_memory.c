@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory that recordings can take, against all orders in which the tasks
+ * of small random ones can run: a search over every state that two ranks with
+ * their programs, tasks and messages can come to. The bound is never less than
+ * what is there in any of them, and mostly no more.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "harness.h"
+#include "plan/recording.h"
+
+enum {
+    READ,
+    WRITE,
+    BOTH,
+    RANKS = 2,
+    TASKS = 6,
+    TILES = 6,
+    EVENTS = 31,
+    DEVICES = 4 /* two of each rank */
+};
+
+static uint32_t seed;
+
+static int draw(int n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int) (seed >> 8) % n;
+}
+
+/* ---- Random recordings ------------------------------------------------- */
+
+enum kind { CREATE, RELEASE, TASK, WAIT };
+
+/* What the program does, in its order. */
+struct event {
+    enum kind kind;
+    int number; /* of the tile, task or wait */
+    bool early;
+};
+
+struct story {
+    struct weft_recording r;
+    struct event event[EVENTS];
+    int n;
+    bool written[2 * TILES], released[2 * TILES];
+    int64_t position[DEVICES];
+};
+
+static void add(struct story *s, enum kind kind, int64_t number)
+{
+    REQUIRE(s->n < EVENTS);
+    s->event[s->n++] = (struct event){kind, (int) number,
+                                      weft_rec_is_early(s->r.when)};
+}
+
+static void create(struct story *s)
+{
+    struct weft_rec_tile tile = {.bytes = (size_t) (1 + draw(9)),
+                                 .place = draw(RANKS),
+                                 .whole = -1,
+                                 .mem = draw(2) ? WEFT_MEM_ACTIVATIONS
+                                                : WEFT_MEM_GRADIENTS,
+                                 .permanent = draw(4) == 0};
+    int32_t number = weft_recording_tile(&s->r, &tile);
+    s->written[number] = tile.permanent;
+    add(s, CREATE, number);
+    if (draw(5) > 0 || s->r.n_tiles + 2 > 2 * TILES)
+        return;
+    tile.whole = number; /* it is cut */
+    tile.permanent = false;
+    for (int i = 0; i < 2; i++)
+        s->written[weft_recording_tile(&s->r, &tile)] = s->written[number];
+}
+
+static bool is_cut(const struct story *s, int64_t tile)
+{
+    for (int64_t i = 0; i < s->r.n_tiles; i++)
+        if (s->r.tile[i].whole == tile)
+            return true;
+    return false;
+}
+
+/* A tile of the rank that tasks may use, or -1. rank -1: of any. */
+static int some_tile(const struct story *s, int rank)
+{
+    for (int tries = 0; tries < 8 && s->r.n_tiles > 0; tries++) {
+        int i = draw((int) s->r.n_tiles);
+        if (!s->released[i] && !is_cut(s, i)
+            && (rank < 0 || s->r.tile[i].place == rank))
+            return i;
+    }
+    return -1;
+}
+
+static void use(struct story *s, int tile, int mode)
+{
+    const struct weft_rec_task *t = &s->r.task[s->r.n_tasks - 1];
+    for (int64_t a = t->access; a < t->access + t->n_access; a++)
+        if ((int) s->r.access[a].tile == tile)
+            return;
+    weft_recording_access(&s->r, tile, s->written[tile] ? mode : WRITE);
+    s->written[tile] = true;
+}
+
+static bool message(struct story *s)
+{
+    const struct weft_where where = {.device = -1, .iteration = 1};
+    int from = some_tile(s, -1);
+    if (from < 0 || !s->written[from])
+        return false;
+    int to = some_tile(s, !s->r.tile[from].place);
+    if (to < 0)
+        return false;
+    weft_recording_task(&s->r, WEFT_REC_MESSAGE, "message", &where,
+                        s->r.tile[to].place);
+    use(s, from, READ);
+    weft_recording_access(&s->r, to, WRITE);
+    s->written[to] = true;
+    return true;
+}
+
+static void insert(struct story *s)
+{
+    int place = draw(RANKS);
+    struct weft_where where = {.device = -1, .iteration = draw(2)};
+    if (draw(4) == 0 && message(s)) {
+        add(s, TASK, s->r.n_tasks - 1);
+        return;
+    }
+    if (draw(2)) {
+        where.device = 2 * place + draw(2);
+        where.position = ++s->position[where.device];
+    }
+    weft_recording_task(&s->r, WEFT_REC_TASK, "task", &where, place);
+    for (int k = 1 + draw(3); k > 0; k--) {
+        int tile = some_tile(s, place);
+        if (tile >= 0)
+            use(s, tile, draw(3));
+    }
+    add(s, TASK, s->r.n_tasks - 1);
+}
+
+static void release(struct story *s)
+{
+    int tile = some_tile(s, -1);
+    if (tile < 0)
+        return;
+    if (s->r.tile[tile].whole >= 0)
+        tile = s->r.tile[tile].whole;
+    for (int i = 0; i < (int) s->r.n_tiles; i++)
+        if (i == tile || s->r.tile[i].whole == tile) {
+            weft_recording_release_tile(&s->r, i);
+            s->released[i] = true;
+        }
+    add(s, RELEASE, tile);
+    s->event[s->n - 1].early = s->r.tile[tile].ends_early;
+}
+
+static void wait(struct story *s)
+{
+    int tile, kind = draw(3);
+    int64_t before = s->r.n_waits;
+    if (kind == 0) {
+        weft_recording_wait(&s->r);
+        memset(s->position, 0, sizeof s->position);
+    } else if (kind == 1 && (tile = some_tile(s, -1)) >= 0) {
+        weft_recording_wait_tile(&s->r, tile);
+    } else if (kind == 2) {
+        weft_recording_lot(&s->r);
+        if (s->r.n_lots > 1)
+            weft_recording_wait_lot(&s->r, s->r.n_lots - 1);
+    }
+    if (s->r.n_waits > before)
+        add(s, WAIT, before);
+}
+
+static void make(struct story *s)
+{
+    memset(s, 0, sizeof *s);
+    weft_recording_init(&s->r);
+    while (s->n < EVENTS - 1 && s->r.n_tasks < TASKS) {
+        int what = draw(12);
+        bool waits = what == 6 || (what < 4 && s->r.n_tiles >= TILES);
+        weft_recording_when(&s->r, waits || draw(4)
+                                       ? WEFT_REC_IN_TURN
+                                       : WEFT_REC_EARLY
+                                             + (enum weft_rec_when) draw(3));
+        if (waits)
+            wait(s);
+        else if (what < 4)
+            create(s);
+        else if (what < 6)
+            release(s);
+        else
+            insert(s);
+    }
+}
+
+/* ---- All orders -------------------------------------------------------- */
+
+enum state { WAITING, RUNNING, ENDED };
+
+/* Each rank's program, how far it has come with what may be early, what the
+ * tasks do, and the message of each rank that has ended and still holds its
+ * tile (its number + 1). */
+struct now {
+    uint8_t at[RANKS], ahead[RANKS], task[TASKS], late[RANKS];
+};
+
+struct search {
+    const struct story *s;
+    const struct weft_recording *r;
+    bool after[TASKS][TASKS]; /* [b][a]: b waits for a */
+    int inserted[TASKS];      /* its event */
+    uint64_t *seen;
+    size_t n_seen, room;
+    struct now *stack;
+    size_t n_stack;
+    int64_t most[RANKS][WEFT_MEM_ALL + 1];
+};
+
+static int mode_of(const struct weft_recording *r, int task, int tile)
+{
+    const struct weft_rec_task *t = &r->task[task];
+    for (int64_t a = t->access; a < t->access + t->n_access; a++)
+        if ((int) r->access[a].tile == tile)
+            return (int) r->access[a].mode;
+    return -1;
+}
+
+static bool is_message(const struct search *x, int task)
+{
+    return x->r->task[task].kind == WEFT_REC_MESSAGE;
+}
+
+/* The ranks that insert a task. */
+static bool is_of(const struct search *x, int task, int rank)
+{
+    return is_message(x, task) || x->r->task[task].place == rank;
+}
+
+static bool conflict(const struct search *x, int a, int b)
+{
+    for (int i = 0; i < (int) x->r->n_tiles; i++) {
+        int m = mode_of(x->r, a, i), n = mode_of(x->r, b, i);
+        if (m >= 0 && n >= 0 && m + n > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Task b is after a sample's task, and what that reads in its iteration. */
+static void after_sample(struct search *x, int b, int sample)
+{
+    const struct weft_rec_task *t = x->r->task;
+    x->after[b][sample] = true;
+    for (int a = 0; a < sample; a++)
+        if (!weft_rec_is_early(t[a].when) && conflict(x, a, sample)
+            && t[a].iteration == t[sample].iteration)
+            x->after[b][a] = true;
+}
+
+static void relate(struct search *x)
+{
+    const struct weft_recording *r = x->r;
+    for (int b = 0; b < (int) r->n_tasks; b++)
+        for (int a = 0; a < b; a++) {
+            const struct weft_rec_task *s = &r->task[a], *t = &r->task[b];
+            bool open = t->when == WEFT_REC_EARLIEST
+                     && !weft_rec_is_early(s->when)
+                     && t->iteration == s->iteration;
+            x->after[b][a] = x->after[b][a] || (!open && conflict(x, a, b));
+            bool like = t->when == WEFT_REC_AFTER_SAMPLES
+                     && t->iteration == s->iteration;
+            if (like && s->when == WEFT_REC_AFTER_SAMPLES)
+                x->after[b][a] = true;
+            if (like && s->when == WEFT_REC_EARLIEST)
+                after_sample(x, b, a);
+            if (s->position > 0 && t->position > s->position
+                && s->device == t->device) {
+                bool all = false; /* positions began again between them */
+                for (int64_t w = 0; w < r->n_waits; w++)
+                    all = all
+                       || (r->wait[w].tile < 0 && !r->wait[w].local
+                           && r->wait[w].task > a && r->wait[w].task <= b);
+                x->after[b][a] = x->after[b][a] || !all;
+            }
+        }
+}
+
+static bool is_hard(const struct search *x, int event)
+{
+    const struct event *v = &x->s->event[event];
+    return v->kind == WAIT && x->r->wait[v->number].tile < 0;
+}
+
+static void find_events(struct search *x)
+{
+    for (int e = 0; e < x->s->n; e++)
+        if (x->s->event[e].kind == TASK)
+            x->inserted[x->s->event[e].number] = e;
+}
+
+/* Whether a rank has done what its program does in an event. */
+static bool is_done(const struct search *x, const struct now *now, int rank,
+                    int event)
+{
+    return event < now->at[rank]
+        || (x->s->event[event].early && event < now->ahead[rank]);
+}
+
+static bool is_in(const struct search *x, const struct now *now, int task,
+                  int rank)
+{
+    return is_done(x, now, rank, x->inserted[task]);
+}
+
+/* Whether what a task waits for has ended. of_tile: only what its use of this
+ * tile waits for; -1: all. */
+static bool may_run(const struct search *x, const struct now *now, int task,
+                    int of_tile)
+{
+    for (int a = 0; a < task; a++) {
+        if (!x->after[task][a] || now->task[a] == ENDED)
+            continue;
+        if (of_tile < 0 || mode_of(x->r, a, of_tile) >= 0)
+            return false;
+    }
+    return true;
+}
+
+static bool wait_over(const struct search *x, const struct now *now, int rank,
+                      int event)
+{
+    const struct weft_rec_wait *w = &x->r->wait[x->s->event[event].number];
+    int last = -1;
+    for (int a = 0; a < (int) w->task && w->tile >= 0; a++)
+        if (mode_of(x->r, a, w->tile) > READ)
+            last = a;
+    if (w->tile >= 0)
+        return last < 0 || now->task[last] == ENDED;
+    for (int a = 0; a < (int) w->ended; a++)
+        if ((!w->local || is_of(x, a, rank)) && now->task[a] != ENDED)
+            return false;
+    for (int i = 0; i < RANKS; i++) /* the drain sees the callback's end */
+        if ((!w->local || i == rank) && now->late[i]
+            && now->late[i] - 1 < w->ended)
+            return false;
+    for (int i = 0; i < RANKS && !w->local; i++)
+        if (now->at[i] < event)
+            return false;
+    return true;
+}
+
+/* Whether the tile at `rank` is there; parts count as their whole. */
+static bool is_there(const struct search *x, const struct now *now, int tile)
+{
+    const struct weft_rec_tile *t = &x->r->tile[tile];
+    int rank = t->place;
+    bool begun = false, all = true, released = false;
+    for (int e = 0; e < x->s->n; e++) {
+        const struct event *v = &x->s->event[e];
+        if (!is_done(x, now, rank, e))
+            continue;
+        begun = begun
+             || (t->permanent && v->kind == CREATE && v->number == tile);
+        released = released || (v->kind == RELEASE && v->number == tile);
+    }
+    for (int a = 0; a < (int) x->r->n_tasks; a++)
+        for (int i = 0; i < (int) x->r->n_tiles; i++) {
+            if ((i != tile && x->r->tile[i].whole != tile)
+                || mode_of(x->r, a, i) < 0)
+                continue;
+            bool sends = is_message(x, a) && mode_of(x->r, a, i) == READ;
+            begun = begun || (now->task[a] != WAITING && !sends);
+            all = all && now->task[a] == ENDED && now->late[rank] != a + 1;
+        }
+    return begun && !(released && all);
+}
+
+static void measure(struct search *x, const struct now *now)
+{
+    int64_t sum[RANKS][WEFT_MEM_ALL + 1] = {{0}};
+    for (int i = 0; i < (int) x->r->n_tiles; i++) {
+        const struct weft_rec_tile *t = &x->r->tile[i];
+        if (t->whole >= 0 || !is_there(x, now, i))
+            continue;
+        sum[t->place][t->mem] += (int64_t) t->bytes;
+        sum[t->place][WEFT_MEM_ALL] += (int64_t) t->bytes;
+    }
+    for (int k = 0; k < RANKS; k++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            if (sum[k][c] > x->most[k][c])
+                x->most[k][c] = sum[k][c];
+}
+
+static uint64_t key_of(const struct now *now)
+{
+    uint64_t key = 1;
+    for (int k = 0; k < RANKS; k++)
+        key = ((key * 32 + now->at[k]) * 32 + now->ahead[k]) * 8
+            + now->late[k];
+    for (int t = 0; t < TASKS; t++)
+        key = key * 4 + now->task[t];
+    return key;
+}
+
+/* Adds a state to those that are to be looked at, unless it was before. */
+static void come_to(struct search *x, const struct now *now)
+{
+    uint64_t key = key_of(now);
+    size_t i = (size_t) (key * 0x9e3779b97f4a7c15u >> 32) & (x->room - 1);
+    while (x->seen[i] && x->seen[i] != key)
+        i = (i + 1) & (x->room - 1);
+    if (x->seen[i])
+        return;
+    x->seen[i] = key;
+    x->n_seen++;
+    REQUIRE(x->n_seen < x->room / 2);
+    x->stack[x->n_stack++] = *now;
+    measure(x, now);
+}
+
+static void programs_go_on(struct search *x, const struct now *now)
+{
+    for (int k = 0; k < RANKS; k++) {
+        struct now next = *now;
+        if (now->late[k]) {
+            next.late[k] = 0;
+            come_to(x, &next);
+        }
+        next = *now;
+        int ahead = now->ahead[k] > now->at[k] ? now->ahead[k] : now->at[k];
+        if (ahead < x->s->n && !is_hard(x, ahead)) {
+            next.ahead[k] = (uint8_t) (ahead + 1);
+            come_to(x, &next);
+        }
+        next = *now;
+        if (now->at[k] == x->s->n
+            || (x->s->event[now->at[k]].kind == WAIT
+                && !wait_over(x, now, k, now->at[k])))
+            continue;
+        next.at[k]++;
+        if (next.ahead[k] <= next.at[k])
+            next.ahead[k] = 0;
+        come_to(x, &next);
+    }
+}
+
+static void message_goes_on(struct search *x, const struct now *now, int t)
+{
+    struct now next = *now;
+    int from = (int) x->r->access[x->r->task[t].access].tile;
+    int to = (int) x->r->access[x->r->task[t].access + 1].tile;
+    int src = x->r->tile[from].place, dst = x->r->tile[to].place;
+    if (now->task[t] == WAITING && is_in(x, now, t, dst)
+        && may_run(x, now, t, to)) {
+        next.task[t] = RUNNING; /* it has its memory */
+        come_to(x, &next);
+    }
+    if (now->task[t] == RUNNING && is_in(x, now, t, src)
+        && may_run(x, now, t, -1) && !now->late[src] && !now->late[dst]) {
+        next.task[t] = ENDED;
+        next.late[src] = next.late[dst] = (uint8_t) (t + 1);
+        come_to(x, &next);
+    }
+}
+
+static void task_goes_on(struct search *x, const struct now *now, int t)
+{
+    struct now next = *now;
+    if (now->task[t] == WAITING
+        && (!is_in(x, now, t, x->r->task[t].place)
+            || !may_run(x, now, t, -1)))
+        return;
+    if (now->task[t] == ENDED)
+        return;
+    next.task[t]++;
+    come_to(x, &next);
+}
+
+static void search_all(struct search *x)
+{
+    struct now now = {.at = {0}};
+    x->n_seen = x->n_stack = 0;
+    memset(x->seen, 0, x->room * sizeof *x->seen);
+    memset(x->most, 0, sizeof x->most);
+    memset(x->after, 0, sizeof x->after);
+    x->r = &x->s->r;
+    relate(x);
+    find_events(x);
+    come_to(x, &now);
+    while (x->n_stack > 0) {
+        now = x->stack[--x->n_stack];
+        programs_go_on(x, &now);
+        for (int t = 0; t < (int) x->r->n_tasks; t++)
+            if (is_message(x, t))
+                message_goes_on(x, &now, t);
+            else
+                task_goes_on(x, &now, t);
+    }
+}
+
+static void test_all_orders(void)
+{
+    struct weft_err err;
+    struct search x = {.room = 1 << 22};
+    int64_t sum = 0, least = 0;
+    int n_same = 0, n = 0;
+    x.seen = weft_alloc(x.room, sizeof *x.seen);
+    x.stack = weft_alloc(x.room, sizeof *x.stack);
+    REQUIRE(x.seen && x.stack);
+    for (uint32_t round = 0; round < 150; round++) {
+        struct story s;
+        int64_t most[RANKS][WEFT_MEM_ALL + 1];
+        seed = round;
+        make(&s);
+        x.s = &s;
+        search_all(&x);
+        REQUIRE_OK(weft_recording_memory(&s.r, RANKS, 1, most, &err), err);
+        for (int k = 0; k < RANKS; k++)
+            for (int c = 0; c <= WEFT_MEM_ALL; c++) {
+                CHECK(most[k][c] >= x.most[k][c]);
+                if (most[k][c] < x.most[k][c])
+                    printf("round %u, place %d, class %d: %lld, not %lld\n",
+                           round, k, c, (long long) most[k][c],
+                           (long long) x.most[k][c]);
+                sum += most[k][c];
+                least += x.most[k][c];
+                n += x.most[k][c] > 0;
+                n_same += x.most[k][c] > 0 && most[k][c] == x.most[k][c];
+            }
+        weft_recording_release(&s.r);
+    }
+    printf("%d of %d are the most there can be; together %.3f of it\n",
+           n_same, n, (double) sum / (double) least);
+    CHECK(n_same >= n * 8 / 10);
+    weft_free(x.seen);
+    weft_free(x.stack);
+}
+
+WEFT_TESTS("plan/recording_memory", {"test_all_orders", test_all_orders})
