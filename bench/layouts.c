@@ -178,16 +178,12 @@ static void moves_row(const struct weft_shape *shape, const char *from,
 {
     struct weft_g_layout home, layout;
     struct weft_g_model m;
-    size_t least = 0, moved = 0, n = (size_t) weft_rt_n_places(context->rt);
-    size_t(*bytes)[WEFT_N_MEM_CLASSES] = weft_alloc(n, sizeof *bytes);
+    size_t least = 0, moved = 0;
     double best = 1e300, best_plain = 1e300;
     layout_of(shape, from, 8, &home);
     layout_of(shape, to, 8, &layout);
     CHECK(weft_g_model_init(context->rt, "bench", shape, home.plan.zero > 0,
                             &home, &m, &err));
-    CHECK(weft_g_view_bytes(shape, &home, &layout, (int32_t) n, bytes, &err));
-    for (size_t p = 0; p < n; p++)
-        least += bytes[p][WEFT_MEM_WEIGHTS];
     for (int i = 0; i < REPEAT; i++) {
         struct weft_g_view view;
         CHECK(weft_seq_wait(seq, &err)); /* all ranks are here */
@@ -197,6 +193,9 @@ static void moves_row(const struct weft_shape *shape, const char *from,
         CHECK(weft_seq_wait(seq, &err));
         double s = weft_clock_s() - start;
         moved = view.copied_bytes;
+        least = 0;
+        for (int32_t k = 0; k < view.n_copies; k++)
+            least += weft_tile_bytes(view.copy[k]);
         weft_g_view_close(&view);
         best = s < best ? s : best;
         s = moved > 0 ? plain_s(plain, moved, was) : 0;
@@ -211,7 +210,6 @@ static void moves_row(const struct weft_shape *shape, const char *from,
     weft_g_model_release(&m);
     weft_g_layout_release(&home);
     weft_g_layout_release(&layout);
-    weft_free(bytes);
 }
 
 static void bench_moves(void)

@@ -185,26 +185,6 @@ void weft_g_gather_free(struct weft_g_gather *g)
     weft_free(g);
 }
 
-static int count(void *arg, const struct weft_g_stage *stage, int32_t which,
-                 int32_t place, int32_t block, size_t fwd_bytes,
-                 size_t bwd_bytes)
-{
-    size_t(*bytes)[WEFT_N_MEM_CLASSES] = arg;
-    (void) stage;
-    (void) which;
-    (void) block;
-    bytes[place][WEFT_MEM_WEIGHTS] += fwd_bytes + bwd_bytes;
-    return 0;
-}
-
-void weft_g_gather_bytes(const struct weft_shape *shape,
-                         const struct weft_g_layout *home,
-                         size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    if (home->plan.zero >= 3)
-        (void) for_each_buffer(shape, home, count, bytes);
-}
-
 /* ---- Gathering --------------------------------------------------------- */
 
 /* Returns a whole tile at `place`: the place's own if it owns all of it, else

@@ -17,11 +17,6 @@ struct weft_g_gather;
 int weft_g_gather_create(const struct weft_g_model *model,
                          struct weft_g_gather **out, struct weft_err *err);
 void weft_g_gather_free(struct weft_g_gather *gather); /* NULL is allowed */
-/* Adds the buffers' bytes, by place. */
-void weft_g_gather_bytes(const struct weft_shape *shape,
-                         const struct weft_g_layout *home,
-                         size_t (*bytes)[WEFT_N_MEM_CLASSES]);
-
 /* These three return the weights by place, valid until the next call for the
  * same stage. */
 const struct weft_params *weft_g_gather_embed(struct weft_g_gather *gather,

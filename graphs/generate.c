@@ -20,6 +20,13 @@ static bool is_one_device(const struct weft_g_layout *layout)
     return layout->plan.tp == 1 && layout->plan.pp == 1;
 }
 
+/* The member of a replica that draws tokens. */
+static const struct weft_g_member *home_of(const struct weft_g_layout *layout,
+                                           int32_t dp)
+{
+    return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0);
+}
+
 static size_t arena_bytes(const struct weft_shape *shape,
                           const struct weft_g_layout *layout, int32_t stage,
                           const struct weft_g_member *member, int32_t pages)
@@ -34,30 +41,6 @@ int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
                                   int32_t n)
 {
     return (int32_t) weft_min64(layout->plan.dp * layout->plan.pp, n);
-}
-
-void weft_g_generate_bytes(const struct weft_shape *shape,
-                           const struct weft_g_layout *layout,
-                           int32_t n_instances, int32_t n_slots,
-                           int32_t max_total,
-                           size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    int32_t pages = n_pages(n_slots, max_total), pp = layout->plan.pp;
-    struct weft_gen_state state;
-    weft_gen_state_layout(n_slots, max_total, pages, &state);
-    for (int32_t i = 0; i < n_instances; i++) {
-        int32_t d = i % layout->plan.dp;
-        int32_t home = weft_g_layout_member(layout, d, pp - 1, 0)->place;
-        bytes[home][WEFT_MEM_SAMPLES] += state.bytes
-                                       + 2 * weft_gen_status_bytes(n_slots);
-        for (int32_t s = 0; s < pp; s++)
-            for (int32_t k = 0; k < layout->plan.tp; k++) {
-                const struct weft_g_member *m = weft_g_layout_member(layout,
-                                                                     d, s, k);
-                bytes[m->place][WEFT_MEM_KV] += arena_bytes(shape, layout, s,
-                                                            m, pages);
-            }
-    }
 }
 
 static int arenas_init(struct weft_g_generate *gen,
@@ -91,8 +74,7 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
     const struct weft_g_model *model = gen->model;
     struct weft_g_instance *instance = &gen->instance[i];
     instance->dp = i % gen->layout.plan.dp;
-    const struct weft_g_member *home = weft_g_layout_member(
-        &gen->layout, instance->dp, gen->layout.plan.pp - 1, 0);
+    const struct weft_g_member *home = home_of(&gen->layout, instance->dp);
     struct weft_tile_id id = {model->name, "decode state", 0, -1,
                               -1,          home->place};
     struct weft_gen_state layout;
@@ -165,6 +147,19 @@ static struct weft_where where_of(const struct weft_g_generate *gen,
                                .iteration = iteration,
                                .micro_batch = -1,
                                .layer = -1};
+}
+
+/* The order in which an instance's steps run on each device, and its chain.
+ * Instances of a replica do not wait for one another; where there are more of
+ * them than chains, the others have no order but that of their data. */
+static struct weft_g_order *order_of(const struct weft_g_generate *gen,
+                                     int32_t index, int32_t *chain_out)
+{
+    int32_t chain = WEFT_CHAIN_GENERATE + index / gen->layout.plan.dp;
+    if (chain >= WEFT_N_CHAINS)
+        return NULL;
+    *chain_out = chain;
+    return gen->model->order;
 }
 
 /* ---- Step by step ------------------------------------------------------ */
@@ -267,8 +262,8 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
         s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
                                layout.bytes,
                                weft_tile_place(s->instance->state));
-        struct weft_where where = s->pass.where;
-        where.device = s->instance->home;
+        struct weft_where where = weft_g_where_at(
+            &s->pass, home_of(&gen->layout, s->instance->dp));
         weft_insert_gen_begin(s->pass.seq, &where, s->args,
                               i == 0 ? n_admit : 0, admit, i == 0,
                               s->instance->state, s->status, s->batch);
@@ -294,12 +289,14 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               instance->arena[0], status);
         return;
     }
+    struct weft_g_order *order = order_of(gen, index, &where.chain);
     struct step s = {.gen = gen,
                      .view = view,
                      .instance = instance,
                      .args = args,
                      .status = status,
-                     .pass = {.rt = model->rt,
+                     .pass = {.order = order,
+                              .rt = model->rt,
                               .seq = seq,
                               .name = model->name,
                               .shape = &model->shape,

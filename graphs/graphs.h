@@ -19,6 +19,7 @@
  * optimizer state from level 1 on, of gradients that wait to be added from
  * level 2 on, of published weights at level 3, where transposes and tied
  * tables are not kept. */
+struct weft_g_order;
 struct weft_g_model {
     struct weft_rt *rt;
     const char *name;        /* "actor": in messages and traces */
@@ -28,6 +29,8 @@ struct weft_g_model {
     int32_t n_places;
     struct weft_params *fwd, *bwd, *opt; /* (n_places): whole tiles, or the
                                             part that the place owns */
+    /* in which inference and generation run; NULL: in any */
+    struct weft_g_order *order;
 };
 
 /* Creates the tiles, zeroed, of a partitioned shape. `name` is borrowed until
@@ -40,11 +43,6 @@ int weft_g_model_init(struct weft_rt *rt, const char *name,
                       struct weft_g_model *out, struct weft_err *err);
 void weft_g_model_release(struct weft_g_model *model);
 
-/* Adds the bytes that weft_g_model_init() would take, by place and class. */
-void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
-                        const struct weft_g_layout *home,
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
-
 /* A frozen model between its uses: tiles of class host, one copy on each rank
  * for all of its places, as a model that has but these (fwd) at the first
  * place that needs them. Release with weft_g_model_release(). */
@@ -52,10 +50,6 @@ int weft_g_host_init(struct weft_rt *rt, const char *name,
                      const struct weft_shape *shape,
                      const struct weft_g_layout *home,
                      struct weft_g_model *out, struct weft_err *err);
-/* Adds the bytes that it takes. */
-void weft_g_host_bytes(const struct weft_shape *shape,
-                       const struct weft_g_layout *home,
-                       size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 /* Submits bringing it back: makes the model's tiles, which get their memory
  * when tasks copy the host's into them, layer by layer; what reads a tile
  * waits for that one. A place begins when it is done with the optimizer steps
@@ -131,13 +125,6 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_g_layout *layout,
                      struct weft_g_view *out, struct weft_err *err);
 void weft_g_view_close(struct weft_g_view *view);
-/* Adds the bytes of these copies, by place (n_places). Errors: WEFT_ENOMEM. */
-int weft_g_view_bytes(const struct weft_shape *shape,
-                      const struct weft_g_layout *home,
-                      const struct weft_g_layout *layout, int32_t n_places,
-                      size_t (*bytes)[WEFT_N_MEM_CLASSES],
-                      struct weft_err *err);
-
 /* ---- Gradients -------------------------------------------------------- */
 
 /* Accumulators for n_groups gradient groups that dp replicas share. A replica
@@ -156,11 +143,6 @@ void weft_g_grads_release(const struct weft_g_model *model,
 /* How many sets replica `d` of dp needs: at most log2(its groups) + 1, and one
  * more for each end of its range of groups that is not aligned. */
 int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d);
-/* Adds the bytes of all sets, by place. */
-void weft_g_grads_bytes(const struct weft_shape *shape,
-                        const struct weft_g_layout *home, int32_t n_groups,
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
-
 /* ---- Inference -------------------------------------------------------- */
 
 /* Size of a micro-batch, or of several. */
@@ -182,29 +164,19 @@ struct weft_g_infer_sample {
     struct weft_tile *out; /* written */
 };
 
-/* The place at which replica `dp` packs its samples; and the one at which the
- * `out` tiles of its samples must lie. */
-int32_t weft_g_infer_pack_place(const struct weft_g_layout *layout,
-                                int32_t dp);
+/* The place at which the `out` tiles of replica `dp`'s samples must lie. */
 int32_t weft_g_infer_out_place(const struct weft_g_layout *layout,
                                int32_t dp);
 
 /* Submits inference of one packed micro-batch of n samples by replica `dp` of
- * the model. Rollout tiles may lie at any place. */
+ * the model. Rollout tiles may lie at any place. most: for recordings, the
+ * size that the micro-batch's tiles get; NULL: that of its samples. */
 void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                   const struct weft_g_view *view, int32_t dp,
                   enum weft_g_infer_kind kind, float inv_temperature,
                   int32_t n, const struct weft_g_infer_sample *sample,
-                  struct weft_g_copies *copies);
-
-/* Adds the bytes of an inference call's temporary tiles, by place. `all` is
- * the total size of a replica's n micro-batches, which may be in flight at the
- * same time. */
-void weft_g_infer_bytes(const struct weft_shape *shape,
-                        const struct weft_g_layout *layout,
-                        const struct weft_g_rows *all,
-                        int32_t n_micro_batches,
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
+                  struct weft_g_copies *copies,
+                  const struct weft_g_rows *most);
 
 /* ---- Training --------------------------------------------------------- */
 
@@ -236,6 +208,9 @@ struct weft_g_train {
     int priority;
     int32_t iteration;
     struct weft_tile *moments; /* whitening; NULL: none */
+    /* for recordings: the size that every micro-batch's tiles get; NULL: that
+     * of its samples */
+    const struct weft_g_rows *most;
 };
 
 /* Statistics of one micro-batch: double[n][weft_loss_n_stats], sample[i] is
@@ -245,29 +220,6 @@ struct weft_g_stats {
     int32_t n;
     int32_t *sample;
 };
-
-/* The sizes on which a training call's memory depends. */
-struct weft_g_train_size {
-    struct weft_g_rows most; /* the largest micro-batch */
-    int32_t n_flights;       /* micro-batches of a replica in a step */
-    bool fused;              /* not 1F1B: all may be in flight */
-    int32_t n_groups;        /* gradient groups */
-    int32_t n_steps;         /* submitted together */
-    /* Places are of several ranks: tiles that were received are released a
-     * little after their last reader. */
-    bool messages;
-    size_t stats_bytes; /* statistics of all micro-batches */
-};
-
-/* Adds the bytes of a training call's temporary tiles, by place: micro-batches
- * in flight, gradients that are sent to their owners, statistics. `ahead`
- * receives separately what may be allocated before the call runs, as it is
- * submitted: the tiles of the first messages. */
-void weft_g_train_bytes(const struct weft_shape *shape,
-                        const struct weft_g_layout *home,
-                        const struct weft_g_train_size *size,
-                        size_t (*ahead)[WEFT_N_MEM_CLASSES],
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES]);
 
 /* Bytes that a micro-batch of n_rows holds at a stage's places between the
  * stage's forward and backward pass. */
@@ -358,27 +310,6 @@ void weft_g_generate_release(struct weft_g_generate *gen);
 /* How many instances a layout has for n samples. */
 int32_t weft_g_generate_instances(const struct weft_g_layout *layout,
                                   int32_t n);
-/* Adds the bytes of what weft_g_generate_init() creates, by place. */
-void weft_g_generate_bytes(const struct weft_shape *shape,
-                           const struct weft_g_layout *layout,
-                           int32_t n_instances, int32_t n_slots,
-                           int32_t max_total,
-                           size_t (*bytes)[WEFT_N_MEM_CLASSES]);
-
-struct weft_g_decode_size {
-    int32_t n_instances, n_slots, max_total;
-    int32_t prefill_tokens, n_steps; /* per step; per chunk */
-    int32_t n_chunks;                /* submitted at a time */
-};
-/* Adds the bytes of decode steps' temporary tiles, by place. `ahead` receives
- * separately the tiles that messages fill, which are allocated on
- * submission. */
-void weft_g_decode_bytes(const struct weft_shape *shape,
-                         const struct weft_g_layout *layout,
-                         const struct weft_g_decode_size *size,
-                         size_t (*ahead)[WEFT_N_MEM_CLASSES],
-                         size_t (*bytes)[WEFT_N_MEM_CLASSES]);
-
 /* Submits the next chunk of an instance; its status goes to
  * instance->status[chunk % 2], at the place of instance->home. */
 void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,

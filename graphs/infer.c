@@ -9,12 +9,6 @@ static enum weft_pack_targets targets_of(enum weft_g_infer_kind kind)
                                           : WEFT_TARGETS_RESPONSE;
 }
 
-int32_t weft_g_infer_pack_place(const struct weft_g_layout *layout,
-                                int32_t dp)
-{
-    return weft_g_layout_member(layout, dp, 0, 0)->place;
-}
-
 int32_t weft_g_infer_out_place(const struct weft_g_layout *layout, int32_t dp)
 {
     return weft_g_layout_member(layout, dp, layout->plan.pp - 1, 0)->place;
@@ -24,10 +18,11 @@ int32_t weft_g_infer_out_place(const struct weft_g_layout *layout, int32_t dp)
 static struct weft_tile *pack_batch(const struct weft_g_pass *pass,
                                     const struct weft_g_stage *first,
                                     enum weft_pack_targets targets, int32_t n,
-                                    const struct weft_pack_sample *pack)
+                                    const struct weft_pack_sample *pack,
+                                    int32_t n_runs)
 {
     struct weft_batch layout;
-    weft_batch_layout((int32_t) pass->n_rows, n, pass->n_targets, false,
+    weft_batch_layout((int32_t) pass->n_rows, n_runs, pass->n_targets, false,
                       &layout);
     struct weft_tile *batch = weft_g_temp(pass, "inference batch",
                                           WEFT_MEM_SAMPLES, -1, layout.bytes,
@@ -86,7 +81,8 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                   const struct weft_g_view *view, int32_t dp,
                   enum weft_g_infer_kind kind, float inv_temperature,
                   int32_t n, const struct weft_g_infer_sample *sample,
-                  struct weft_g_copies *copies)
+                  struct weft_g_copies *copies,
+                  const struct weft_g_rows *most)
 {
     const struct weft_g_model *model = view->model;
     enum weft_pack_targets targets = targets_of(kind);
@@ -99,6 +95,7 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
                                .name = model->name,
                                .shape = &model->shape,
                                .where = *where,
+                               .order = model->order,
                                .any_device = view->layout.any_device};
     if (!pack || !out) {
         weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for %d samples", n);
@@ -118,7 +115,12 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
         pass.n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,
                                               sample[i].n_total);
     }
-    batch = pack_batch(&pass, &first, targets, n, pack);
+    if (most) {
+        pass.n_rows = most->n_rows;
+        pass.n_targets = most->n_targets;
+    }
+    batch = pack_batch(&pass, &first, targets, n, pack,
+                       most ? most->n_runs : n);
     through(&pass, view, dp, kind, inv_temperature, n, out, batch,
             first.place[0]);
 out:

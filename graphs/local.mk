@@ -17,7 +17,7 @@ graphs_sources = \
 	%D%/keys_values.c \
 	%D%/kto.c \
 	%D%/layout.c %D%/layout.h \
-	%D%/memory.c \
+	%D%/held.c \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/model.c \
 	%D%/offload.c \

@@ -415,56 +415,6 @@ void weft_g_model_release(struct weft_g_model *m)
     m->fwd = m->bwd = m->opt = NULL;
 }
 
-/* ---- Counting --------------------------------------------------------- */
-
-struct count {
-    const struct weft_shape *shape;
-    enum use use;
-    size_t (*bytes)[WEFT_N_MEM_CLASSES];
-};
-
-static int count(void *arg, int32_t place, enum weft_tile_kind kind,
-                 int32_t layer, int32_t block,
-                 const struct weft_range *chunks)
-{
-    const struct count *c = arg;
-    (void) layer;
-    c->bytes[place][class_of[c->use]] += use_bytes(c->shape, c->use, kind,
-                                                   block, chunks);
-    return 0;
-}
-
-static void count_use(const struct weft_shape *shape,
-                      const struct weft_g_layout *home, enum use use,
-                      size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    struct count c = {shape, use, bytes};
-    (void) for_each_tile(shape, home, use, count, &c);
-}
-
-void weft_g_model_bytes(const struct weft_shape *shape, bool trained,
-                        const struct weft_g_layout *home,
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    struct weft_g_layout at = *home;
-    if (!trained)
-        at.plan.zero = 0;
-    count_use(shape, &at, USE_FWD, bytes);
-    if (trained) {
-        count_use(shape, &at, USE_BWD, bytes);
-        count_use(shape, &at, USE_OPT, bytes);
-    }
-}
-
-void weft_g_host_bytes(const struct weft_shape *shape,
-                       const struct weft_g_layout *home,
-                       size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    struct weft_g_layout at = *home;
-    at.plan.zero = 0;
-    count_use(shape, &at, USE_HOST, bytes);
-}
-
 /* ---- Gradients -------------------------------------------------------- */
 
 int32_t weft_g_grads_needed(int32_t n_groups, int32_t dp, int32_t d)
@@ -549,15 +499,4 @@ void weft_g_grads_release(const struct weft_g_model *model,
     weft_free(grads->n_sets);
     weft_free(grads->set);
     *grads = (struct weft_g_grads){0};
-}
-
-void weft_g_grads_bytes(const struct weft_shape *shape,
-                        const struct weft_g_layout *home, int32_t n_groups,
-                        size_t (*bytes)[WEFT_N_MEM_CLASSES])
-{
-    for (int32_t d = 0; d < home->plan.dp; d++)
-        for (int32_t i = n_sets(home, n_groups, d); i > 0; i--) {
-            struct count c = {shape, USE_GRAD, bytes};
-            (void) for_each_gradient(shape, home, d, count, &c);
-        }
 }

@@ -48,6 +48,7 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
     if (!f.index || !f.x || !f.kept || !f.out || !f.dx || !f.in)
         return weft_err_nomem(err, "a micro-batch", layers * sizeof *f.kept);
     struct weft_batch layout;
+    int32_t n_runs = n;
     memcpy(f.index, index, (size_t) n * sizeof *index);
     for (int32_t i = 0; i < n; i++) {
         const struct weft_pack_sample *s = &sample[index[i]];
@@ -55,7 +56,12 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
         out->pass.n_targets += weft_pack_n_targets(targets_of(t), s->n_prompt,
                                                    s->n_total);
     }
-    weft_batch_layout((int32_t) out->pass.n_rows, n, out->pass.n_targets,
+    if (t->most) {
+        out->pass.n_rows = t->most->n_rows;
+        out->pass.n_targets = t->most->n_targets;
+        n_runs = t->most->n_runs;
+    }
+    weft_batch_layout((int32_t) out->pass.n_rows, n_runs, out->pass.n_targets,
                       true, &layout);
     out->batch_bytes = layout.bytes;
     return 0;

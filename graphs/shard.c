@@ -231,21 +231,3 @@ struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *m,
 {
     return shard_tiles(m, shard, params, false);
 }
-
-size_t weft_g_shard_bytes(const struct weft_g_model *m,
-                          const struct weft_g_shard *shard)
-{
-    size_t n = 0;
-    for (int32_t i = 0; i < WEFT_GROUP_TILES; i++) {
-        struct weft_layout l;
-        enum weft_tile_kind kind;
-        struct weft_range chunks = shard->chunks.of[i];
-        if (chunks.n == 0
-            || !has_tile(&m->shape, &m->home, &shard->bundle, i, &kind))
-            continue;
-        weft_layout_get(&m->shape, kind, i < WEFT_MAX_BLOCKS ? i : 0, &l);
-        n += weft_layout_chunk(&l, weft_range_end(chunks))
-           - weft_layout_chunk(&l, chunks.first);
-    }
-    return n * sizeof(float);
-}

@@ -56,10 +56,6 @@ struct weft_layer_tiles weft_g_shard_parts(const struct weft_g_model *model,
 struct weft_layer_tiles weft_g_shard_tiles(const struct weft_g_model *model,
                                            const struct weft_g_shard *shard,
                                            const struct weft_params *params);
-/* Bytes of the shard's gradient. */
-size_t weft_g_shard_bytes(const struct weft_g_model *model,
-                          const struct weft_g_shard *shard);
-
 /* The number of pieces into which a whole published tile of the home layout is
  * cut; 1 if it is not cut. Offsets as in weft_g_pieces_cut(). */
 int32_t weft_g_published_cut(const struct weft_shape *shape,

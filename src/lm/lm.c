@@ -219,7 +219,8 @@ static int submit(struct weft_model *m, const struct weft_g_view *view,
     if (!rc)
         weft_g_infer(m->context->seq, &anywhere, view, 0,
                      scalar ? WEFT_INFER_SCORE : WEFT_INFER_LOGPROB_ALL,
-                     temperature > 0 ? 1 / temperature : 1, n, out, copies);
+                     temperature > 0 ? 1 / temperature : 1, n, out, copies,
+                     NULL);
     return rc;
 }
 

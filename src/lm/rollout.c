@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/recording.h"
 
 /* An instance of which only the lengths are known. */
 struct played {
@@ -122,8 +123,10 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
                                    &sample->rollout, c->err);
     if (rc)
         return rc;
+    weft_rt_when(c->gen->model->rt, WEFT_REC_EARLIEST);
     weft_g_generate_retire(c->seq, c->gen, instance, slot, c->args->iteration,
                            sample->rollout);
+    weft_rt_when(c->gen->model->rt, WEFT_REC_EARLY);
     if (c->played)
         weft_gen_play_retire(c->played[instance].play, slot);
     sample->n_total = status->n_total;
@@ -159,9 +162,11 @@ static int advance(struct control *c, int32_t instance)
     c->stats.n_prefilled += c->status->n_prefilled;
     const struct weft_gen_slot *slot = (const void *) (c->status + 1);
     const int32_t *mine = c->slot + (int64_t) instance * c->gen->n_slots;
+    weft_rt_when(c->gen->model->rt, WEFT_REC_EARLY);
     for (int32_t s = 0; s < c->gen->n_slots && !rc; s++)
         if (mine[s] >= 0 && slot[s].sample == mine[s] && slot[s].done)
             rc = retire(c, instance, s, &slot[s]);
+    weft_rt_when(c->gen->model->rt, WEFT_REC_IN_TURN);
     if (!rc)
         submit(c, instance, c->gen->n_slots);
     return rc;

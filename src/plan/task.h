@@ -38,7 +38,14 @@ const char *weft_mem_class_name(enum weft_mem_class c); /* "weights", ... */
  * of what a limit bounds. The host's copies lie beside it. */
 bool weft_mem_class_at_place(enum weft_mem_class c);
 
-enum { WEFT_N_CHAINS = 4 };
+/* Of a device: two for training, then those of inference calls, then those of
+ * the instances that generate. */
+enum {
+    WEFT_CHAIN_INFER = 2,
+    WEFT_N_INFER_CHAINS = 6,
+    WEFT_CHAIN_GENERATE = WEFT_CHAIN_INFER + WEFT_N_INFER_CHAINS,
+    WEFT_N_CHAINS = WEFT_CHAIN_GENERATE + 8
+};
 
 /* When something ran, in seconds; end_s 0: it has not. */
 struct weft_span {

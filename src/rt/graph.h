@@ -90,12 +90,17 @@ bool weft_rt_messages_nap(void);
 struct weft_record_options {
     int n_ranks, n_devices; /* devices of a rank */
     bool place_per_device;
-    int rank;                         /* whose tasks; -1: of all ranks */
+    int rank; /* whose tasks; -1: of all ranks */
+    /* When samples end is not known: what weft_rt_when() says is noted. */
+    bool open_ends;
     struct weft_recording *recording; /* outlives the runtime */
 };
 int weft_rt_record(const struct weft_record_options *options,
                    struct weft_rt **out, struct weft_err *err);
 bool weft_rt_is_dry(const struct weft_rt *rt);
+/* What is inserted from here on is in its turn, or comes when a sample has
+ * ended: a recorder with open ends notes it. when: enum weft_rec_when. */
+void weft_rt_when(struct weft_rt *rt, int when);
 
 int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
 int weft_rt_devices_per_rank(const struct weft_rt *rt);

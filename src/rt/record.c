@@ -23,6 +23,12 @@ void weft_record_part(const struct weft_tile *part)
         r->tile[part->number].whole = part->whole->number;
 }
 
+void weft_rt_when(struct weft_rt *rt, int when)
+{
+    if (rt->open_ends)
+        weft_recording_when(rt->recording, (enum weft_rec_when) when);
+}
+
 void weft_record_release(const struct weft_tile *tile)
 {
     if (tile->rt->recording)

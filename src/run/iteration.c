@@ -86,11 +86,14 @@ static int begin_advantage(struct weft_iteration *p, int32_t i,
     struct weft_iteration_sample *x = &p->extra[i];
     const struct weft_sample *s = &p->sample[i];
     fetch_results(p, i, where);
+    /* answers come when rank 0 has read all samples */
+    weft_rt_when(p->t->rt, WEFT_REC_AFTER_SAMPLES);
     int rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
     if (!rc)
         rc = weft_external_begin(p->t->seq,
                                  weft_iteration_home(p, i, WEFT_FIELD_ANSWER),
                                  where, &x->answer, p->err);
+    weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
     if (!rc)
         rc = field_temp(p, i, WEFT_FIELD_ADVANTAGE,
                         weft_advantage_bytes(s->n_total - s->n_prompt));

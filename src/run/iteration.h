@@ -24,6 +24,7 @@ struct weft_iteration_sample {
 /* An inference call on samples as they finish. */
 struct weft_iteration_call {
     int32_t call;
+    int32_t chain; /* of its tasks (plan/task.h) */
     struct weft_run_model *model;
     int32_t input; /* what it reads: a rollout, or a text in its tokens */
     int32_t field; /* what it writes */

@@ -106,7 +106,11 @@ static int run_round(struct weft_iteration *p)
     int rc = weft_iteration_calls_init(p);
     if (!rc)
         rc = roll_out(p);
-    return rc ? rc : weft_iteration_calls_end(p);
+    weft_rt_when(p->t->rt, WEFT_REC_EARLY);
+    if (!rc)
+        rc = weft_iteration_calls_end(p);
+    weft_rt_when(p->t->rt, WEFT_REC_IN_TURN);
+    return rc;
 }
 
 int weft_iteration_generate(struct weft_iteration *p)

@@ -5,11 +5,14 @@
  */
 #include "base/alloc.h"
 #include "run/iteration.h"
+#include "run/largest.h"
+#include "run/recorded.h"
 
 static struct weft_where where_of(const struct weft_iteration *p,
                                   const struct weft_iteration_call *c)
 {
     return (struct weft_where){.device = -1,
+                               .chain = c->chain,
                                .call = c->call,
                                .iteration = p->iteration,
                                .micro_batch = c->n_flushed,
@@ -41,6 +44,7 @@ static int add_call(struct weft_iteration *p, int32_t call)
         input = p->field[WEFT_FIELD_MISMATCH];
     *c = (struct weft_iteration_call){
         .call = call,
+        .chain = WEFT_CHAIN_INFER + (p->n_calls - 1) % WEFT_N_INFER_CHAINS,
         .model = &t->model[f->role],
         .input = input,
         .field = field,
@@ -144,10 +148,11 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
             .out = *out};
     }
     struct weft_where where = where_of(p, c);
+    struct weft_g_rows most = weft_run_most_infer(t, c->call);
     if (!rc)
         weft_g_infer(t->seq, &where, &c->view, dp, kind,
                      weft_iteration_inv_temperature(&t->config), n, sample,
-                     p->copies);
+                     p->copies, weft_run_bounds(t) ? &most : NULL);
     c->n_waiting = c->waiting_rows = 0;
     c->n_flushed++;
     weft_free(sample);

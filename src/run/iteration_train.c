@@ -5,8 +5,10 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "fuse/fuse.h"
+#include "run/largest.h"
 #include "run/plan_needs.h"
 #include "run/iteration.h"
+#include "run/recorded.h"
 
 /* An optimizer step in progress. */
 struct one_step {
@@ -24,6 +26,7 @@ struct training {
     bool policy; /* or it learns values */
     struct weft_iteration_update *update;
     struct weft_g_train train;     /* what all steps have in common */
+    struct weft_g_rows most;       /* the largest micro-batch there can be */
     uint32_t *order;               /* (n) samples in the epoch's order */
     struct weft_pack_sample *pack; /* (n) in that order */
     struct one_step *step;         /* (n_steps) submitted together */
@@ -61,6 +64,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
         .model = model,
         .policy = policy,
         .update = u,
+        .most = weft_run_most_train(t, call),
         .train =
             {
                 .model = &model->tiles,
@@ -76,6 +80,7 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .priority = policy || fused, /* generation waits for it */
                 .iteration = p->iteration,
                 .moments = policy ? p->moments : NULL,
+                .most = weft_run_bounds(t) ? &out->most : NULL,
             },
         .order = weft_alloc(n, sizeof *out->order),
         .pack = weft_alloc(n, sizeof *out->pack),

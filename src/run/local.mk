@@ -11,6 +11,7 @@ run_sources = \
 	%D%/iteration_text.c \
 	%D%/reward_text.c %D%/reward_text.h \
 	%D%/reward_state.c %D%/reward_state.h \
+	%D%/largest.c %D%/largest.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \
 	%D%/plan_needs.c %D%/plan_needs.h \

@@ -18,11 +18,6 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
  * prediction. Collective. Errors: WEFT_ENOMEM. */
 int weft_memory_measure(struct weft_trainer *t, struct weft_err *err);
 
-/* The most micro-batches of a pipeline in an optimizer step of a training
- * call. */
-int32_t weft_run_micro_batches(const struct weft_trainer *t,
-                               const struct weft_shape *shape, int32_t call);
-
 /* Writes <run>/plan.json: the plan, predicted memory, and measured memory if
  * there is any. */
 int weft_memory_write(const struct weft_trainer *t, struct weft_err *err);

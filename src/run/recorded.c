@@ -48,6 +48,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         .n_devices = d->job.n_devices,
         .place_per_device = d->job.place_per_device,
         .rank = d->recorded->rank,
+        .open_ends = !d->recorded->n_total,
         .recording = out};
     int rc = weft_rt_record(&options, &d->rt, err);
     if (!rc)
@@ -83,45 +84,52 @@ static int64_t fill_groups(int64_t n, int64_t n_groups)
     return n > n_groups ? n_groups * weft_ceil_div(n, n_groups) : n;
 }
 
-static void fill_batch(struct weft_config *c, int64_t parts)
+static void fill_batch(struct weft_trainer *t)
 {
+    struct weft_config *c = &t->config;
     int32_t groups = c->numerics.gradient_groups;
+    int32_t call = weft_flow_call_of(&t->flow, WEFT_GENERATE, -1);
     int64_t each = c->rollout.samples_per_prompt;
     int64_t n = c->rollout.prompts * each;
+    int64_t parts = t->settings.mini_batches;
     c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
-    if (weft_config_generates(c))
-        c->rollout.prompts = (int32_t) weft_ceil_div(
-            parts * fill_groups(weft_ceil_div(n, parts), groups), each);
+    if (call < 0)
+        return;
+    /* no more slots than without these samples */
+    int32_t instances = weft_g_generate_instances(&t->layout[call],
+                                                  (int32_t) n);
+    c->rollout.slots = (int32_t) weft_min64(c->rollout.slots,
+                                            weft_ceil_div(n, instances));
+    c->rollout.prompts = (int32_t) weft_ceil_div(
+        parts * fill_groups(weft_ceil_div(n, parts), groups), each);
 }
 
-/* An iteration in which all that can overlap does. Of an update with a window
- * only as many epochs as fill it twice: the others are the same again. Fused
- * training inserts the same tasks in an order that only a search finds. */
-int weft_run_record_open(const struct weft_trainer *t,
-                         struct weft_rec_open *out, struct weft_err *err)
+/* Fused training inserts the same tasks in an order that only a search
+ * finds. */
+static void forget_order(const struct weft_trainer *t,
+                         struct weft_recording *r)
 {
-    struct weft_trainer few = *t;
-    struct weft_recording r;
-    struct weft_config *c = &few.config;
-    struct weft_settings *s = &few.settings;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        if (weft_flow_trains(&t->flow, r->task[i].call))
+            r->task[i].position = 0;
+}
+
+int weft_run_record_bound(const struct weft_trainer *t,
+                          struct weft_recording *out, struct weft_err *err)
+{
+    struct weft_trainer most = *t;
+    struct weft_config *c = &most.config;
     const struct weft_recorded how = {
-        .rank = -1, .first = s->warmup, .iterations = 1};
-    if (c->train.intra_stage_fusion)
+        .rank = -1, .first = t->settings.warmup, .iterations = 1};
+    bool fused = c->train.intra_stage_fusion;
+    if (fused)
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;
     c->train.intra_stage_fusion = false;
-    int64_t ahead = c->train.mini_batches_ahead;
-    int64_t wanted = weft_ceil_div(2 * (ahead + 1), s->mini_batches);
-    if (ahead > 0 && wanted < s->epochs)
-        s->epochs = (int32_t) wanted;
-    fill_batch(c, s->mini_batches);
+    fill_batch(&most);
     c->checkpoint.every = 0;
     c->iterations = how.first + 2;
-    weft_recording_init(&r);
-    int rc = weft_run_record(&few, &how, &r, err);
-    if (!rc)
-        rc = weft_recording_open(
-            &r, few.job.n_ranks,
-            few.job.place_per_device ? few.job.n_devices : 1, out, err);
-    weft_recording_release(&r);
+    int rc = weft_run_record(&most, &how, out, err);
+    if (!rc && fused)
+        forget_order(t, out);
     return rc;
 }

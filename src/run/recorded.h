@@ -31,9 +31,16 @@ int weft_run_record(const struct weft_trainer *t,
                     const struct weft_recorded *how,
                     struct weft_recording *out, struct weft_err *err);
 
-/* The most task records of each rank at one time; out (n_ranks), where window
- * and overlap are as configured. */
-int weft_run_record_open(const struct weft_trainer *t,
-                         struct weft_rec_open *out, struct weft_err *err);
+/* Whether a recording is made with unknown lengths: micro-batches then get the
+ * largest size there can be. */
+static inline bool weft_run_bounds(const struct weft_trainer *t)
+{
+    return t->recorded && !t->recorded->n_total;
+}
+
+/* Records an iteration in which all that can overlap does, with the largest
+ * micro-batches and the most of them that there can be. */
+int weft_run_record_bound(const struct weft_trainer *t,
+                          struct weft_recording *out, struct weft_err *err);
 
 #endif

@@ -17,6 +17,7 @@
 #include "lm/store.h"
 #include "run/checkpoint.h"
 #include "run/common.h"
+#include "run/largest.h"
 #include "run/memory.h"
 #include "run/plan_needs.h"
 #include "run/prompts.h"
@@ -100,8 +101,10 @@ int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                                      .layer = -1};
     if (!m->offload)
         return 0;
-    return weft_g_restore(t->seq, &where, &m->host, &t->model[0].tiles,
-                          &m->tiles, err);
+    int rc = weft_g_restore(t->seq, &where, &m->host, &t->model[0].tiles,
+                            &m->tiles, err);
+    m->tiles.order = &t->order_of_tasks;
+    return rc;
 }
 
 void weft_trainer_model_end(struct weft_run_model *m)
@@ -167,6 +170,7 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
     int rc = weft_g_model_init(t->rt, role->name, &m->arch.shape,
                                role->trained, &t->layout[m->home], &m->tiles,
                                err);
+    m->tiles.order = &t->order_of_tasks;
     if (!rc && role->trained)
         rc = weft_g_grads_init(&m->tiles, t->config.numerics.gradient_groups,
                                &m->grads, err);
@@ -331,8 +335,7 @@ static int open_fuse(struct weft_trainer *t, struct weft_err *err)
             continue;
         const struct weft_run_model *m = &t->model[t->flow.call[i].role];
         o.model[o.n_models] = &m->tiles;
-        o.n_micro_batches[o.n_models++] = weft_run_micro_batches(
-            t, &m->arch.shape, m->home);
+        o.n_micro_batches[o.n_models++] = weft_run_micro_batches(t, m->home);
     }
     return weft_fuse_open(&o, &t->fuse, err);
 }

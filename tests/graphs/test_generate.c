@@ -100,7 +100,7 @@ static void score(struct task_fixture *f, const struct text *text,
                err);
     REQUIRE_OK(weft_g_copies_create(f->rt, &copies, &err), err);
     weft_g_infer(f->seq, &anywhere, &view, 0, WEFT_INFER_LOGPROB,
-                 temperature > 0 ? 1 / temperature : 1, N, s, copies);
+                 temperature > 0 ? 1 / temperature : 1, N, s, copies, NULL);
     weft_g_view_close(&view);
     weft_g_copies_free(copies);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);

@@ -86,7 +86,8 @@ static void infer(struct task_fixture *f, const struct degrees *d,
                         weft_g_infer_out_place(&layout, r))};
             if (mine.n > 0)
                 weft_g_infer(f->seq, &anywhere, &view, r, kind[scalar][q],
-                             0.8f, mine.n, sample[q] + mine.first, copies);
+                             0.8f, mine.n, sample[q] + mine.first, copies,
+                             NULL);
         }
     weft_g_view_close(&view);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
@@ -327,18 +328,6 @@ static size_t check_tiles(const struct weft_g_view *v)
     return bytes;
 }
 
-static size_t bytes_predicted(const struct weft_g_view *v)
-{
-    struct weft_err err;
-    size_t bytes[DEVICES][WEFT_N_MEM_CLASSES] = {{0}}, sum = 0;
-    REQUIRE_OK(weft_g_view_bytes(&v->model->shape, &v->model->home,
-                                 &v->layout, DEVICES, bytes, &err),
-               err);
-    for (int p = 0; p < DEVICES; p++)
-        sum += bytes[p][WEFT_MEM_WEIGHTS];
-    return sum;
-}
-
 /* From the model's home to a call's layout; returns the bytes moved. */
 static size_t reallocate(struct task_fixture *f, const struct degrees *d)
 {
@@ -358,7 +347,6 @@ static size_t reallocate(struct task_fixture *f, const struct degrees *d)
     CHECK_INT(after.copied_bytes - before.copied_bytes, bytes);
     for (int32_t i = 0; i < view.n_copies; i++)
         made += weft_tile_bytes(view.copy[i]);
-    CHECK_INT(bytes_predicted(&view), made);
     CHECK(made >= bytes); /* what a place owns of them does not travel */
     weft_g_view_close(&view);
     weft_g_layout_release(&layout);

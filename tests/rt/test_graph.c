@@ -242,7 +242,7 @@ static void test_where_is_checked(void)
                {{.device = -2}, "there is no device -2"},
                {{.device = -1, .position = 1}, "position 1 needs a device"},
                {{.position = -4}, "position -4"},
-               {{.chain = WEFT_N_CHAINS}, "there is no chain 4"},
+               {{.chain = WEFT_N_CHAINS}, "there is no chain 16"},
                {{.call = WEFT_MAX_CALLS}, "unknown call 32"}};
     struct weft_err err;
     start(2);

@@ -24,9 +24,9 @@ static struct weft_hash hash_of(const char *run, int iteration,
 {
     struct weft_hash hash;
     struct weft_err err;
-    REQUIRE_OK(weft_hash_file(path_of(run, iteration, file), &hash, bytes,
-                              &err),
-               err);
+    REQUIRE_OK(
+        weft_hash_file(path_of(run, iteration, file), &hash, bytes, &err),
+        err);
     return hash;
 }
 
@@ -61,13 +61,13 @@ static void check_rounded(const char *run, const char *name)
     struct weft_safetensors *half, *full;
     char path[64];
     struct weft_err err;
-    REQUIRE_OK(weft_safetensors_open(path_of(run, 2, name), "model", &half,
-                                     &err),
-               err);
+    REQUIRE_OK(
+        weft_safetensors_open(path_of(run, 2, name), "model", &half, &err),
+        err);
     snprintf(path, sizeof path, "optimizer/%s", name);
-    REQUIRE_OK(weft_safetensors_open(path_of(run, 2, path), "master", &full,
-                                     &err),
-               err);
+    REQUIRE_OK(
+        weft_safetensors_open(path_of(run, 2, path), "master", &full, &err),
+        err);
     size_t wrong = 0;
     CHECK_INT(weft_safetensors_count(half), weft_safetensors_count(full));
     for (size_t i = 0; i < weft_safetensors_count(full); i++) {
@@ -251,8 +251,8 @@ static int again(const char *name, int n, const char *a, const char *b,
     snprintf(run, sizeof run, "run_dir=%s/%s", fixture.dir, name);
     snprintf(reference, sizeof reference, "model.reference=%s/reference",
              fixture.dir);
-    const char *const all[] = {run, reference, "iterations=9",
-                               "checkpoint.every=1", a, b};
+    const char *const all[] = {
+        run, reference, "iterations=9", "checkpoint.every=1", a, b};
     int rc = weft_trainer_open(fixture.config, 4 + (a != NULL) + (b != NULL),
                                all, &t, err);
     if (!rc) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What runs take is what was predicted: at every place no class takes more,
- * and all together no less than ten elevenths of it, on texts of the longest
+ * and all together no less than four fifths of it, on texts of the longest
  * length. What does not fit is refused before anything is there. Ranks:
  * ranks.sh beside this.
  */
@@ -63,8 +63,9 @@ static void write_plan(const char *path, const char *const call[])
     fclose(f);
 }
 
-/* tight: and no less than ten elevenths of it all, but for records of tasks:
- * how many there are depends on how fast tasks end. */
+/* tight: and no less than four fifths of it all, as in one run not all is
+ * there together that may be; but for records of tasks: how many there are
+ * depends on how fast tasks end. */
 static bool within(const struct weft_plan *p, bool tight)
 {
     bool ok = true;
@@ -77,7 +78,7 @@ static bool within(const struct weft_plan *p, bool tight)
         int64_t held = took[WEFT_MEM_ALL] - took[WEFT_MEM_TASKS];
         ok = ok
           && (!tight || tiles < 100000
-              || (double) tiles <= 1.1 * (double) held);
+              || (double) tiles <= 1.25 * (double) held);
     }
     return ok;
 }
@@ -186,9 +187,9 @@ static void test_memory_sharded(void)
         char name[32];
         const char *all[12] = {
             "runtime.place=device", "numerics.gradient_groups=16",
-            "numerics.dtype=f32", "rollout.samples_per_prompt=4",
-            "ppo.mini_batches=1"};
-        int n = 5;
+            "numerics.dtype=f32",   "rollout.samples_per_prompt=4",
+            "ppo.mini_batches=1",   "train.micro_batch_tokens=16"};
+        int n = 6;
         for (int k = 0; sharded[i][k]; k++)
             all[n++] = sharded[i][k];
         snprintf(name, sizeof name, "sharded-%zu", i);
@@ -201,6 +202,18 @@ static void test_memory_sharded(void)
         CHECK(i < 2 || took <= before);
         before = took;
     }
+}
+
+/* Samples of the next iteration are generated while stages of 16 devices
+ * train: which of them that is depends on who is late. */
+static void test_memory_overlap(void)
+{
+    static const char *const words[] = {
+        "runtime.devices=16",          "layout=dp4pp4",
+        "iterations=3",                "runtime.place=device",
+        "numerics.gradient_groups=16", "rollout.samples_per_prompt=4",
+        "runtime.overlap=true",        NULL};
+    compare_run("overlap", words, false);
 }
 
 static void test_memory_uniform(void)
@@ -236,7 +249,9 @@ static void test_memory_mixed(void)
                           "runtime.overlap=false", NULL};
     snprintf(word, sizeof word, "plan=%s/plan.json", fixture.dir);
     write_plan(word + 5, calls);
-    compare("mixed", device);
+    /* where the actor is not trained, nothing orders its weights for the next
+     * generation after those for the last */
+    compare_run("mixed", device, false);
     compare("mixed-node", node);
 }
 
@@ -403,6 +418,7 @@ static void test_memory_remove(void)
 WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
            {"test_memory_sharded", test_memory_sharded},
+           {"test_memory_overlap", test_memory_overlap},
            {"test_memory_mixed", test_memory_mixed},
            {"test_memory_sft", test_memory_sft},
            {"test_memory_offload", test_memory_offload},
