@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "run/plan_needs.h"
 #include "run/recorded.h"
 
 /* ---- Predicted -------------------------------------------------------- */
@@ -66,6 +67,28 @@ static void add_saved(const struct weft_trainer *t,
         add_to(place[0], WEFT_MEM_OPTIMIZER, 2 * (int64_t) most);
 }
 
+/* Which samples end first decides where they are inferred and trained, and so
+ * which of their tiles are copied between places: in another run it may be all
+ * of them, at any place. They are counted beside what was recorded. */
+static void add_copies(const struct weft_trainer *t,
+                       int64_t (*place)[WEFT_MEM_ALL + 1])
+{
+    const struct weft_config *c = &t->config;
+    int32_t n_places = weft_g_job_n_places(&t->job);
+    int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
+    int64_t n = weft_run_samples(c) * (c->runtime.overlap ? 2 : 1);
+    int64_t each = (int64_t) weft_rollout_bytes((int32_t) tokens)
+                 + (int64_t) weft_advantage_bytes((int32_t) tokens)
+                 + tokens * t->flow.n_fields * (int64_t) sizeof(float);
+    if (n_places == 1 || weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0)
+        return;
+    for (int32_t p = 0; p < n_places; p++)
+        add_to(place[p], WEFT_MEM_SAMPLES, n * each);
+    for (int32_t i = 0; i < t->job.n_ranks; i++)
+        add_to(place[i * places_per_rank(t)], WEFT_MEM_TASKS,
+               n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
+}
+
 static int play(const struct weft_trainer *t,
                 int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
 {
@@ -79,6 +102,8 @@ static int play(const struct weft_trainer *t,
         rc = add_tasks(t, &r, place, err);
     if (!rc)
         add_saved(t, &r, place);
+    if (!rc)
+        add_copies(t, place);
     weft_recording_release(&r);
     return rc;
 }

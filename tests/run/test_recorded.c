@@ -97,7 +97,8 @@ static void check_same(const struct fixture *f, const char *name, int steps,
         printf("%s: %ld open tasks, %lld recorded\n", name, most,
                (long long) said);
     weft_trainer_close(t);
-    CHECK(ran.n_tasks > 50);
+    /* other ranks may have nothing to do */
+    CHECK(weft_world_rank() > 0 || ran.n_tasks > 50);
     bool same = weft_recording_same(&ran, &recorded, text, sizeof text);
     CHECK(same);
     if (!same)
