@@ -5,7 +5,14 @@
 
 #include "base/alloc.h"
 
-enum { READS = 0, SOFT_LANES = 24, WAITS = 0 };
+enum { READS = 0, WAITS = 0 };
+
+/* Lanes of tasks without positions. Large recordings get fewer, so that their
+ * prediction takes less time and may be less tight. */
+static int32_t soft_lanes(const struct weft_recording *r)
+{
+    return r->n_tasks < 200000 ? 24 : 2;
+}
 
 /* A lane at the place that is looked from. */
 struct weft_rec_lane {
@@ -374,7 +381,7 @@ int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
                         struct weft_err *err)
 {
     int32_t n_strict = strict_lanes(x, place);
-    int rc = make_room(x, n_strict + SOFT_LANES, err);
+    int rc = make_room(x, n_strict + soft_lanes(x->r), err);
     if (rc)
         return rc;
     look_back(x, place, n_strict);
