@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 record_sources = \
 	%D%/chart.c %D%/chart.h \
+	%D%/manifest.c %D%/manifest.h \
+	%D%/manifest_numbers.c %D%/manifest_numbers.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \
 	%D%/metrics_share.c \

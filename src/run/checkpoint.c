@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "lm/store.h"
-#include "run/manifest.h"
+#include "record/manifest.h"
 #include "run/reward_state.h"
 
 enum { PATH_BYTES = 4096, PART_BYTES = 64 };

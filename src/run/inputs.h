@@ -11,7 +11,7 @@
 #define WEFT_RUN_INPUTS_H
 
 #include "config/config.h"
-#include "run/manifest.h"
+#include "record/manifest.h"
 
 struct weft_inputs;
 

@@ -5,8 +5,6 @@ run_sources = \
 	%D%/digest.c %D%/digest.h \
 	%D%/info.c %D%/info.h \
 	%D%/inputs.c %D%/inputs.h \
-	%D%/manifest.c %D%/manifest.h \
-	%D%/manifest_numbers.c %D%/manifest_numbers.h \
 	%D%/iteration_generate.c \
 	%D%/iteration_text.c \
 	%D%/reward_text.c %D%/reward_text.h \

@@ -5,7 +5,7 @@
 #ifndef WEFT_RUN_REWARD_STATE_H
 #define WEFT_RUN_REWARD_STATE_H
 
-#include "run/manifest.h"
+#include "record/manifest.h"
 #include "run/trainer.h"
 
 /* Whether a reward's numbers are changed before they are weighted. */

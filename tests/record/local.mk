@@ -7,3 +7,5 @@ check_PROGRAMS += %D%/test_report
 %C%_test_report_LDADD = $(record_libs)
 check_PROGRAMS += %D%/test_tensorboard
 %C%_test_tensorboard_LDADD = $(record_libs)
+check_PROGRAMS += %D%/test_manifest
+%C%_test_manifest_LDADD = $(all_libs)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/manifest.h"
+#include "record/manifest.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/string.h"
-#include "run/manifest_numbers.h"
+#include "record/manifest_numbers.h"
 
 enum { PATH_BYTES = 4096, MAX_BYTES = 1 << 28 };
 

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "run/manifest.h"
+#include "record/manifest.h"
 
 static char dir[] = "/tmp/weft-manifest-XXXXXX";
 static const char *const names[] = {"actor/a", "optimizer/actor/b"};
@@ -323,7 +323,7 @@ static void test_manifest_remove(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
-WEFT_TESTS("run/manifest", {"test_manifest_make", test_manifest_make},
+WEFT_TESTS("record/manifest", {"test_manifest_make", test_manifest_make},
            {"test_manifest_round_trip", test_manifest_round_trip},
            {"test_manifest_damaged", test_manifest_damaged},
            {"test_manifest_files_damaged", test_manifest_files_damaged},

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading and writing of a manifest's "numbers". */
-#ifndef WEFT_RUN_MANIFEST_NUMBERS_H
-#define WEFT_RUN_MANIFEST_NUMBERS_H
+#ifndef WEFT_RECORD_MANIFEST_NUMBERS_H
+#define WEFT_RECORD_MANIFEST_NUMBERS_H
 
 #include "base/json.h"
 #include "base/string.h"
-#include "run/manifest.h"
+#include "record/manifest.h"
 
 /* Appends ",\n \"numbers\": {...}" if there are any. */
 void weft_manifest_numbers_write(const struct weft_manifest *m,

@@ -5,8 +5,8 @@
  * Every key is required and checked for type and range, and unknown keys are
  * errors. doc/formats.md describes the keys.
  */
-#ifndef WEFT_RUN_MANIFEST_H
-#define WEFT_RUN_MANIFEST_H
+#ifndef WEFT_RECORD_MANIFEST_H
+#define WEFT_RECORD_MANIFEST_H
 
 #include "base/dtype.h"
 #include "base/file_hash.h"

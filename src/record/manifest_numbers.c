@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "run/manifest_numbers.h"
+#include "record/manifest_numbers.h"
 
 static const char key[] = "numbers";
 
