@@ -141,32 +141,42 @@ static int read_config(const struct weft_verify_job *job,
                                 (const char *const *) w->word, out, err);
 }
 
-/* Writes the plan of a row with a mix, and adds the word that asks for it. */
+/* Writes the plan of a row with a mix. */
 static int write_mix(const struct weft_verify_job *job,
-                     const struct weft_verify_case *c, struct words *w,
-                     struct weft_err *err)
+                     const struct weft_verify_case *c, struct weft_err *err)
 {
     char path[PATH_BYTES];
     struct weft_config config;
     struct weft_dataflow flow;
     struct weft_plan plan;
-    int rc = read_config(job, c, w, &config, err);
+    struct words w = {0};
+    add_row_words(job, c, &w);
+    int rc = w.failed ? weft_err_nomem(err, "arguments", PATH_BYTES)
+                      : read_config(job, c, &w, &config, err);
+    words_release(&w);
     if (rc)
         return rc;
     rc = weft_run_flow(&config, &flow, err);
     weft_config_release(&config);
     if (!rc)
         rc = weft_verify_plan(c->row, &flow, &plan, err);
-    row_path(job, c, ".json", path);
-    addf(w, "plan=%s", path);
-    return rc ? rc : weft_plan_write(&plan, path, err);
+    return rc ? rc
+              : weft_plan_write(&plan, row_path(job, c, ".json", path), err);
 }
 
-/* Checks whether the job can run with the row's layout: it may have too few
- * layers, heads or samples. plan_out: the plan's text; the caller frees. */
-static int check(const struct weft_verify_job *job,
-                 const struct weft_verify_case *c, const struct words *w,
-                 char **plan_out, struct weft_err *err)
+static void add_all_words(const struct weft_verify_job *job,
+                          const struct weft_verify_case *c, struct words *w)
+{
+    char path[PATH_BYTES];
+    add_row_words(job, c, w);
+    if (c->row->mix)
+        addf(w, "plan=%s", row_path(job, c, ".json", path));
+}
+
+static int check_layout(const struct weft_verify_job *job,
+                        const struct weft_verify_case *c,
+                        const struct words *w, char **plan_out,
+                        struct weft_err *err)
 {
     struct weft_config config;
     struct weft_run_needs needs;
@@ -185,32 +195,25 @@ static int check(const struct weft_verify_job *job,
     return rc;
 }
 
-static int prepare(const struct weft_verify_job *job,
-                   const struct weft_verify_case *c, struct words *w,
-                   char **plan_out, struct weft_err *err)
+int weft_verify_check(const struct weft_verify_job *job,
+                      const struct weft_verify_case *c, char **plan_out,
+                      struct weft_err *err)
 {
     char dir[PATH_BYTES];
+    struct words w = {0};
     snprintf(dir, sizeof dir, "%s/%s/%s", job->dir, c->algorithm->name,
              weft_dtype_name(c->dtype));
     int rc = weft_dir_create(dir, err);
-    add_row_words(job, c, w);
     if (!rc && c->row->mix)
-        rc = write_mix(job, c, w, err);
-    if (!rc && w->failed)
+        rc = write_mix(job, c, err);
+    add_all_words(job, c, &w);
+    if (!rc && w.failed)
         rc = weft_err_nomem(err, "arguments", PATH_BYTES);
     if (!rc && c->row->ranks > 1 && !job->mpiexec)
         rc = weft_err_set(err, WEFT_ENOTFOUND, "%s", job->no_mpi);
-    return rc ? rc : check(job, c, w, plan_out, err);
-}
-
-int weft_verify_check(const struct weft_verify_job *job,
-                      const struct weft_verify_case *c, struct weft_err *err)
-{
-    struct words w = {0};
-    char *plan = NULL;
-    int rc = prepare(job, c, &w, &plan, err);
+    if (!rc)
+        rc = check_layout(job, c, &w, plan_out, err);
     words_release(&w);
-    weft_free(plan);
     return rc;
 }
 
@@ -225,8 +228,8 @@ void weft_verify_explain(struct weft_err *err)
 
 /* Runs `weft train`, which creates the run's folder. */
 static int train(const struct weft_verify_job *job,
-                 const struct weft_verify_case *c, const struct words *w,
-                 double *seconds, struct weft_err *err)
+                 const struct weft_verify_case *c, double *seconds,
+                 struct weft_err *err)
 {
     char log[PATH_BYTES], config[PATH_BYTES];
     struct words argv = {0};
@@ -239,8 +242,7 @@ static int train(const struct weft_verify_job *job,
     add(&argv, "train");
     add(&argv, "-q");
     add(&argv, config_of(job, c, config));
-    for (size_t i = 0; i < w->n; i++)
-        add(&argv, w->word[i]);
+    add_all_words(job, c, &argv);
     struct weft_child child = {.argv = argv.word,
                                .log = row_path(job, c, ".log", log),
                                .timeout_s = job->timeout_s,
@@ -318,20 +320,18 @@ void weft_verify_run(const struct weft_verify_job *job,
 {
     bool reference = c->row == weft_verify_row(0);
     char *plan = NULL;
-    struct words w = {0};
     *out = (struct weft_verify_result){.state = WEFT_VERIFY_OK};
-    int rc = prepare(job, c, &w, &plan, &out->why);
+    int rc = weft_verify_check(job, c, &plan, &out->why);
     if (rc && !reference)
         out->state = WEFT_VERIFY_SKIPPED;
     if (!rc)
-        rc = train(job, c, &w, &out->seconds, &out->why);
+        rc = train(job, c, &out->seconds, &out->why);
     if (!rc)
         rc = judge(job, c, plan, out);
     if (rc && out->state != WEFT_VERIFY_SKIPPED)
         out->state = WEFT_VERIFY_FAILED;
     if (!reference)
         remove_row(job, c);
-    words_release(&w);
     weft_free(plan);
 }
 

@@ -41,10 +41,12 @@ struct weft_verify_result {
     struct weft_err why; /* of FAILED, SKIPPED */
 };
 
-/* Whether the job can run a case. Errors: it has too few layers, heads or
- * samples, or no launcher of ranks. */
+/* Whether the job can run a case. plan_out: the text of its plan; the caller
+ * frees. Errors: it has too few layers, heads or samples, or no launcher of
+ * ranks. */
 int weft_verify_check(const struct weft_verify_job *job,
-                      const struct weft_verify_case *c, struct weft_err *err);
+                      const struct weft_verify_case *c, char **plan_out,
+                      struct weft_err *err);
 
 /* Runs a case. The first row that is run for an algorithm and a data type must
  * be row 0, the reference: the others are compared with its folder, which is
