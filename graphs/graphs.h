@@ -53,9 +53,10 @@ int weft_g_host_init(struct weft_rt *rt, const char *name,
 /* Submits bringing it back: makes the model's tiles, which get their memory
  * when tasks copy the host's into them, layer by layer; what reads a tile
  * waits for that one. A place begins when it is done with the optimizer steps
- * of `trained` inserted before. `where`: call, iteration and priority. The
- * tiles are given back by weft_g_model_release(), also after an error; the
- * host's stay. */
+ * of `trained` inserted before. `where`: call, iteration and priority. `out` is
+ * zeroed, or what an earlier call brought back and was released since, with
+ * tasks that may not have ended. The tiles are given back by
+ * weft_g_model_release(), also after an error; the host's stay. */
 int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
                    const struct weft_g_model *host,
                    const struct weft_g_model *trained,

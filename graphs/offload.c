@@ -54,10 +54,12 @@ int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
                    const struct weft_g_model *trained,
                    struct weft_g_model *out, struct weft_err *err)
 {
-    *out = (struct weft_g_model){.rt = host->rt,
-                                 .name = host->name,
-                                 .shape = host->shape,
-                                 .n_places = host->n_places};
+    /* Tasks of the last use may still read the shape: it is written once. */
+    if (!out->rt)
+        out->shape = host->shape;
+    out->rt = host->rt;
+    out->name = host->name;
+    out->n_places = host->n_places;
     struct restoring r = {seq, where, host, trained, out, err};
     int rc = weft_g_layout_copy(&host->home, &out->home, err);
     if (!rc)

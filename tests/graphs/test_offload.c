@@ -88,7 +88,7 @@ static void restore_once(struct task_fixture *f,
 {
     static struct sum found;
     struct weft_err err;
-    struct weft_g_model back;
+    struct weft_g_model back = {.rt = NULL};
     size_t before = now_bytes(f, WEFT_MEM_WEIGHTS);
     REQUIRE_OK(weft_g_restore(f->seq, &behind, host, &f->model, &back, &err),
                err);
@@ -101,6 +101,14 @@ static void restore_once(struct task_fixture *f,
           == 0);
     weft_g_model_release(&back);
     CHECK_INT(now_bytes(f, WEFT_MEM_WEIGHTS), before);
+    /* Tasks may still read the shape when the next use begins: it is not
+     * written again. */
+    back.shape.vocab++;
+    REQUIRE_OK(weft_g_restore(f->seq, &behind, host, &f->model, &back, &err),
+               err);
+    CHECK_INT(back.shape.vocab, host->shape.vocab + 1);
+    REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
+    weft_g_model_release(&back);
 }
 
 /* The host keeps one copy of each tile. */
@@ -201,7 +209,7 @@ static void test_restore_waits(void)
     struct task_fixture f, *at = &f;
     struct weft_err err;
     struct weft_g_layout home;
-    struct weft_g_model host, back;
+    struct weft_g_model host, back = {.rt = NULL};
     struct weft_where where = behind;
     struct weft_shape shape = shape_of(&sketches[0]);
     fixture_open_rt(&f, DEVICES, false);
