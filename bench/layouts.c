@@ -17,8 +17,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "config.h"
-#include "graphs/gather.h"
-#include "graphs/graphs.h"
+#include "graphs/calls/gather.h"
+#include "graphs/calls/calls.h"
 #include "lm/context.h"
 #include "tests/train_step.h"
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_TRAIN_STEP_H
 #define WEFT_TESTS_TRAIN_STEP_H
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 
 /* Begins, submits and ends a step; outputs are those of weft_g_step_end(). */
 static inline int train_step(

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 #include "pictures/svg.h"
 #include "plan/layout.h"
 

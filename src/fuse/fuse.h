@@ -11,7 +11,7 @@
 #define WEFT_FUSE_FUSE_H
 
 #include "config/config.h"
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 #include "record/metrics.h"
 
 struct weft_fuse;

@@ -4,7 +4,7 @@
 #ifndef WEFT_LM_LM_H
 #define WEFT_LM_LM_H
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 #include "model/arch.h"
 #include "text/tokenizer.h"
 #include "lm/rollout.h"

@@ -7,7 +7,7 @@
 #ifndef WEFT_LM_ROLLOUT_H
 #define WEFT_LM_ROLLOUT_H
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 
 struct weft_sample {
     int32_t prompt;            /* index into the caller's prompts */

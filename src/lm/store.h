@@ -7,7 +7,7 @@
 #ifndef WEFT_LM_STORE_H
 #define WEFT_LM_STORE_H
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 #include "model/arch.h"
 
 /* Reads the architecture of a model folder. dtype: "f32" or "bf16", that of

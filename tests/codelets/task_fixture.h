@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 #include "kern/parts.h"
 #include "sched/sched.h"
 

@@ -9,7 +9,7 @@
 #include "train_step.h"
 #include "codelets/task_fixture.h"
 
-#include "graphs/gather.h"
+#include "graphs/calls/gather.h"
 #include "plan/deal.h"
 
 enum { N = 13, MAX_GROUPS = 16, ROOM = 1 << 18 };

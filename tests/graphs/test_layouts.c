@@ -7,7 +7,7 @@
  */
 #include "calls.h"
 #include "train_step.h"
-#include "graphs/gather.h"
+#include "graphs/calls/gather.h"
 #include "layout_fixture.h"
 
 enum { G = 4 };

@@ -9,7 +9,7 @@
 
 #include "calls.h"
 #include "base/alloc.h"
-#include "graphs/tiles.h"
+#include "graphs/calls/tiles.h"
 #include "layout_fixture.h"
 #include "rt/codelet.h"
 

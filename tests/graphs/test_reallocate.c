@@ -4,7 +4,7 @@
  * another: the bits of one device. Reallocation brings every tile that a call
  * needs, and moves no more than it must.
  */
-#include "graphs/tiles.h"
+#include "graphs/calls/tiles.h"
 #include "layout_fixture.h"
 #include "lm/rollout.h"
 

@@ -6,9 +6,9 @@
  * replicas; memory falls as 1/dp, and from level to level.
  */
 #include "calls.h"
-#include "graphs/shard.h"
+#include "graphs/calls/shard.h"
 
-#include "graphs/gather.h"
+#include "graphs/calls/gather.h"
 #include "tests/harness.h"
 
 static const struct weft_shape shapes[] = {

@@ -4,7 +4,7 @@
 #include "codelets/task_fixture.h"
 
 #include "base/hash.h"
-#include "graphs/gather.h"
+#include "graphs/calls/gather.h"
 
 enum { N = 7 };
 static const int32_t lengths[N] = {5, 33, 9, 64, 70, 2, 21};

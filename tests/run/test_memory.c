@@ -208,11 +208,14 @@ static void test_memory_sharded(void)
  * train: which of them that is depends on who is late. */
 static void test_memory_overlap(void)
 {
-    static const char *const words[] = {
-        "runtime.devices=16",          "layout=dp4pp4",
-        "iterations=2",                "runtime.place=device",
-        "numerics.gradient_groups=16", "rollout.samples_per_prompt=4",
-        "runtime.overlap=true",        NULL};
+    static const char *const words[] = {"runtime.devices=16",
+                                        "layout=dp4pp4",
+                                        "iterations=2",
+                                        "runtime.place=device",
+                                        "numerics.gradient_groups=16",
+                                        "rollout.samples_per_prompt=4",
+                                        "runtime.overlap=true",
+                                        NULL};
     compare_run("overlap", words, false);
 }
 

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "graphs/deal.h"
-#include "graphs/pipeline.h"
-#include "graphs/update.h"
+#include "graphs/calls/deal.h"
+#include "graphs/calls/pipeline.h"
+#include "graphs/calls/update.h"
 
 enum { MAX_ROOTS = 16 };
 

@@ -8,8 +8,8 @@
  */
 #include "base/alloc.h"
 #include "codelets/parts.h"
-#include "graphs/shard.h"
-#include "graphs/tiles.h"
+#include "graphs/calls/shard.h"
+#include "graphs/calls/tiles.h"
 
 /* Calls visit for every tile that a stage's places need, once per place. */
 typedef void (*need_fn)(void *arg, int32_t place, enum weft_tile_kind kind,

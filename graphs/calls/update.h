@@ -4,10 +4,10 @@
  * groups, each shard (graphs/shard.h) of which is added at its owner's place;
  * the norm; AdamW; and copying the published weights to all replicas.
  */
-#ifndef WEFT_GRAPHS_UPDATE_H
-#define WEFT_GRAPHS_UPDATE_H
+#ifndef WEFT_CALLS_UPDATE_H
+#define WEFT_CALLS_UPDATE_H
 
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 struct weft_g_update;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
-#include "graphs/shard.h"
-#include "graphs/tiles.h"
+#include "graphs/calls/shard.h"
+#include "graphs/calls/tiles.h"
 
 /* What a set of parameter-shaped tiles is for. */
 enum use { USE_FWD, USE_BWD, USE_OPT, USE_GRAD, USE_HOST };

@@ -4,7 +4,7 @@
  * place computes a norm's backward pass for its own dx, but only place number
  * 0 adds to the gradient of the norm's weight.
  */
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 static void release_all(struct weft_tile *const tile[], int32_t n)
 {

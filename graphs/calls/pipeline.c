@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/pipeline.h"
+#include "graphs/calls/pipeline.h"
 
 #include <string.h>
 

@@ -3,11 +3,11 @@
  * Forward and backward pass of one training micro-batch on one stage, and the
  * values that stages pass to one another.
  */
-#ifndef WEFT_GRAPHS_PIPELINE_H
-#define WEFT_GRAPHS_PIPELINE_H
+#ifndef WEFT_CALLS_PIPELINE_H
+#define WEFT_CALLS_PIPELINE_H
 
-#include "graphs/gather.h"
-#include "graphs/stage.h"
+#include "graphs/calls/gather.h"
+#include "graphs/calls/stage.h"
 
 /* What a stage's subtask receives. */
 struct weft_g_arrival {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brings a frozen model's weights back from the host's copy. */
-#include "graphs/tiles.h"
+#include "graphs/calls/tiles.h"
 
 struct restoring {
     struct weft_seq *seq;

@@ -4,12 +4,12 @@
  * model, a layout and samples into calls of codelets/codelets.h. They never
  * wait for tasks (src/run does) and never compute.
  */
-#ifndef WEFT_GRAPHS_GRAPHS_H
-#define WEFT_GRAPHS_GRAPHS_H
+#ifndef WEFT_CALLS_CALLS_H
+#define WEFT_CALLS_CALLS_H
 
 #include "codelets/codelets.h"
-#include "graphs/copies.h"
-#include "graphs/layout.h"
+#include "graphs/calls/copies.h"
+#include "graphs/calls/layout.h"
 
 /* ---- A model's tiles -------------------------------------------------- */
 

@@ -4,8 +4,8 @@
  * micro-batches (plan/deal.h). Samples of a unit, like chosen and rejected of
  * a pair, follow one another and stay together.
  */
-#ifndef WEFT_GRAPHS_DEAL_H
-#define WEFT_GRAPHS_DEAL_H
+#ifndef WEFT_CALLS_DEAL_H
+#define WEFT_CALLS_DEAL_H
 
 #include "base/err.h"
 #include "codelets/codelets.h"

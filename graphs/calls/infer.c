@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 static enum weft_pack_targets targets_of(enum weft_g_infer_kind kind)
 {

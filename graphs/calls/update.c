@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/update_inside.h"
+#include "graphs/calls/update_inside.h"
 
 #include "base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a micro-batch holds between its forward and backward pass. */
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 static bool has_place(const struct weft_g_stage *stage, int32_t place)
 {

@@ -4,7 +4,7 @@
  * has; and copying the new published weights to the other places that hold
  * them.
  */
-#include "graphs/update_inside.h"
+#include "graphs/calls/update_inside.h"
 
 /* ---- AdamW ------------------------------------------------------------- */
 

@@ -3,8 +3,8 @@
  * A call's layout on the devices of this job: which device computes which
  * layers and blocks, and at which places the tiles for them lie.
  */
-#ifndef WEFT_GRAPHS_LAYOUT_H
-#define WEFT_GRAPHS_LAYOUT_H
+#ifndef WEFT_CALLS_LAYOUT_H
+#define WEFT_CALLS_LAYOUT_H
 
 #include "plan/layout.h"
 #include "rt/graph.h"

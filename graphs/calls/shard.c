@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/shard.h"
+#include "graphs/calls/shard.h"
 
-#include "graphs/tiles.h"
+#include "graphs/calls/tiles.h"
 
 static size_t elements(const struct weft_shape *s, enum weft_tile_kind kind,
                        int32_t block)

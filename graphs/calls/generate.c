@@ -8,7 +8,7 @@
  * There are as many instances as stages, so that every stage has work.
  */
 #include "base/alloc.h"
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 static int32_t n_pages(int32_t n_slots, int32_t max_total)
 {

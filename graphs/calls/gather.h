@@ -5,10 +5,10 @@
  * their owners' pieces into a buffer before every use; two layers take turns
  * with two buffers, so the next use can be prepared during the present one.
  */
-#ifndef WEFT_GRAPHS_GATHER_H
-#define WEFT_GRAPHS_GATHER_H
+#ifndef WEFT_CALLS_GATHER_H
+#define WEFT_CALLS_GATHER_H
 
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 struct weft_g_gather;
 

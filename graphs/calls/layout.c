@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/layout.h"
+#include "graphs/calls/layout.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/copies.h"
+#include "graphs/calls/copies.h"
 
 #include <string.h>
 

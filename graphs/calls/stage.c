@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/stage.h"
+#include "graphs/calls/stage.h"
 
 #include "base/alloc.h"
 

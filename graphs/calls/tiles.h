@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Visits a model's tiles; for the files of graphs/ alone. */
-#ifndef WEFT_GRAPHS_TILES_H
-#define WEFT_GRAPHS_TILES_H
+#ifndef WEFT_CALLS_TILES_H
+#define WEFT_CALLS_TILES_H
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 
 /* A set without tiles for every place (m->n_places). Goes with the model, also
  * after an error (WEFT_ENOMEM). */

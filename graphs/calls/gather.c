@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/gather.h"
+#include "graphs/calls/gather.h"
 
 #include "base/alloc.h"
-#include "graphs/shard.h"
-#include "graphs/tiles.h"
+#include "graphs/calls/shard.h"
+#include "graphs/calls/tiles.h"
 
 /* Buffers of one stage of one replica: two that layers use in turn, one for
  * the embedding, one for the head. All layers have tiles of the same sizes. */

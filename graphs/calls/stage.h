@@ -7,11 +7,11 @@
  * (codelets/parts.h). When memory is out the functions fail the sequence and
  * return no error.
  */
-#ifndef WEFT_GRAPHS_STAGE_H
-#define WEFT_GRAPHS_STAGE_H
+#ifndef WEFT_CALLS_STAGE_H
+#define WEFT_CALLS_STAGE_H
 
 #include "codelets/parts.h"
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 
 /* A value of which every place of a stage has a copy; at[p] is the copy at
  * place number p of the stage. */

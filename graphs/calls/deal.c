@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graphs/deal.h"
+#include "graphs/calls/deal.h"
 
 #include "base/alloc.h"
 #include "plan/deal.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What update.c and update_weights.c share. */
-#ifndef WEFT_GRAPHS_UPDATE_INSIDE_H
-#define WEFT_GRAPHS_UPDATE_INSIDE_H
+#ifndef WEFT_CALLS_UPDATE_INSIDE_H
+#define WEFT_CALLS_UPDATE_INSIDE_H
 
-#include "graphs/shard.h"
-#include "graphs/update.h"
+#include "graphs/calls/shard.h"
+#include "graphs/calls/update.h"
 
 /* A node of the tree over groups: the sum over groups lo .. lo + size - 1 of a
  * shard's gradient, at its owner's place. */

@@ -5,8 +5,8 @@
  * written. A copy is made when it is first asked for and kept until all are
  * dropped.
  */
-#ifndef WEFT_GRAPHS_COPIES_H
-#define WEFT_GRAPHS_COPIES_H
+#ifndef WEFT_CALLS_COPIES_H
+#define WEFT_CALLS_COPIES_H
 
 #include "codelets/codelets.h"
 

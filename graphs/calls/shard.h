@@ -15,10 +15,10 @@
  * As places hold two gradients for one state of a tied head, it is a row of
  * its own, and each place owns an equal share of it.
  */
-#ifndef WEFT_GRAPHS_SHARD_H
-#define WEFT_GRAPHS_SHARD_H
+#ifndef WEFT_CALLS_SHARD_H
+#define WEFT_CALLS_SHARD_H
 
-#include "graphs/graphs.h"
+#include "graphs/calls/calls.h"
 
 /* The chunks of one tile that a place owns. */
 struct weft_g_piece {
