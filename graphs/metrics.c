@@ -17,6 +17,11 @@ static bool kl_in_loss(const struct weft_settings *made)
     return made->needs.kl_in_loss;
 }
 
+static bool kl_stops(const struct weft_settings *made)
+{
+    return made->kl_stop > 0;
+}
+
 static bool kl_somewhere(const struct weft_settings *made)
 {
     return made->needs.reference;
@@ -64,6 +69,8 @@ const struct weft_metric weft_policy_metrics[] = {
                  WEFT_STAT_RATIO_MAX_DEV),
     METRIC_ROLE("actor/grad_norm", WEFT_OF_NORM, POLICY),
     METRIC_ROLE("actor/lr", WEFT_OF_RATE, POLICY),
+    {"actor/kl_stopped_mini_batches", WEFT_OF_LEFT_OUT, WEFT_AS_IT_IS, POLICY,
+     0, 0, kl_stops},
     METRIC_END};
 
 #define VALUES WEFT_SLOT_CRITIC

@@ -41,6 +41,7 @@ enum weft_measured {
     WEFT_OF_STATISTIC,    /* a loss's, summed over samples and epochs */
     WEFT_OF_FIRST_STEP,   /* the same of the first mini-batch alone */
     WEFT_OF_NORM,         /* of the gradient, mean over steps */
+    WEFT_OF_LEFT_OUT,     /* optimizer steps that a gate has left out */
     WEFT_OF_RATE,         /* the last learning rate */
     WEFT_OF_LOSS_KL_COEF, /* the weight of the KL in the loss */
 

@@ -86,6 +86,19 @@ static double mean_norm(const struct weft_iteration_update *u)
     return sum / u->n_norms;
 }
 
+/* Optimizer steps that a gate has left out. */
+static double n_left_out(const struct weft_iteration_update *u)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < u->n_norms; i++) {
+        const struct weft_grad_norm *norm = weft_tile_acquire(u->norm[i],
+                                                              WEFT_READ);
+        n += norm->skip != 0;
+        weft_tile_unacquire(u->norm[i]);
+    }
+    return n;
+}
+
 /* What was measured. */
 struct measured {
     struct weft_iteration *p;
@@ -255,6 +268,8 @@ static void report_update(const struct measured *c,
     bool is = true;
     if (metric->of == WEFT_OF_NORM)
         v = mean_norm(u);
+    else if (metric->of == WEFT_OF_LEFT_OUT)
+        v = n_left_out(u);
     else if (metric->of == WEFT_OF_RATE)
         v = u->lr;
     else if (metric->of == WEFT_OF_LOSS_KL_COEF)
@@ -460,28 +475,11 @@ static void report_equal(const struct measured *c)
         weft_metrics_set(m, "rollout/refilled_prompts", p->n_refilled);
 }
 
-/* Steps that were not made, once the KL was above its limit. */
-static void report_stopped(const struct weft_iteration *p)
-{
-    const struct weft_iteration_update *u = &p->update[0];
-    int32_t n = 0;
-    if (p->t->settings.kl_stop <= 0)
-        return;
-    for (int32_t i = 0; i < u->n_norms; i++) {
-        const struct weft_grad_norm *norm = weft_tile_acquire(u->norm[i],
-                                                              WEFT_READ);
-        n += norm->skip != 0;
-        weft_tile_unacquire(u->norm[i]);
-    }
-    weft_metrics_set(p->t->metrics, "actor/kl_stopped_mini_batches", n);
-}
-
 /* What is told of samples that were generated alone. */
 static int report_generated(const struct measured *c)
 {
     warn_equal_scores(c);
     report_equal(c);
-    report_stopped(c->p);
     return c->p->t->config.samples_kept == 0
              ? 0
              : write_samples(c->p, c->column[WEFT_OF_SCORE]);
