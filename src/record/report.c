@@ -183,7 +183,7 @@ static void add_chart(struct page *p, const char *title, const char *unit,
 static const struct weft_curve *add_curve(struct page *p,
                                           const struct weft_curve *first)
 {
-    struct wanted wanted[WEFT_CHART_SERIES + 1] = {{NULL}};
+    struct wanted wanted[WEFT_CHART_SERIES + 1] = {{.tag = NULL}};
     char band[WEFT_CHART_SERIES][3][WEFT_METRICS_TAG];
     const struct weft_curve *c = first;
     int n = 0;
@@ -243,7 +243,7 @@ static void add_offload(struct page *p)
 
 static void add_calls(struct page *p)
 {
-    struct wanted wanted[WEFT_CHART_SERIES + 1] = {{NULL}};
+    struct wanted wanted[WEFT_CHART_SERIES + 1] = {{.tag = NULL}};
     const struct weft_curve *c, *first = NULL;
     int n = 0;
     for (int i = 0; (c = weft_told_times(i)) != NULL; i++)
