@@ -14,11 +14,15 @@
 #include "base/string.h"
 #include "record/manifest_numbers.h"
 
-enum { PATH_BYTES = 4096, MAX_BYTES = 1 << 28 };
+enum {
+    PATH_BYTES = 4096,
+    WHERE_BYTES = PATH_BYTES + 128,
+    MAX_BYTES = 1 << 28
+};
 
 /* ---- Keys ------------------------------------------------------------- */
 
-enum type { INT, REAL, VERSION, DTYPE, ISA };
+enum type { INT, VERSION, DTYPE, ISA };
 
 /* The keys, for reading, checking and writing. */
 static const struct key {
@@ -28,31 +32,19 @@ static const struct key {
     int64_t low, high; /* of INT */
 } keys[] = {
 #define AT(field) offsetof(struct weft_manifest, field)
-    {"format", INT, AT(format), 1, WEFT_MANIFEST_FORMAT},
+    {"format", INT, AT(format), WEFT_MANIFEST_FORMAT, WEFT_MANIFEST_FORMAT},
     {"weft", VERSION, AT(weft), 0, 0},
     {"iteration", INT, AT(iteration), 0, INT32_MAX},
-    {"actor_steps", INT, AT(model[0].steps), 0, INT64_MAX},
-    {"critic_steps", INT, AT(model[1].steps), 0, INT64_MAX},
-    {"kl_coef", REAL, AT(kl_coef), 0, 0},
-    {"kl_last", REAL, AT(kl_last), 0, 0},
     {"seed", INT, AT(seed), 0, INT64_MAX},
-    {"actor_blocks", INT, AT(model[0].blocks), 1, 8},
-    {"critic_blocks", INT, AT(model[1].blocks), 0, 8},
     {"gradient_groups", INT, AT(gradient_groups), 1, 64},
-    {"prompts", INT, AT(prompts), 1, INT32_MAX},
     {"dtype", DTYPE, AT(dtype), 0, 0},
     {"isa", ISA, AT(isa), 0, 0},
-    {"model_dtype", DTYPE, AT(model_dtype), 0, 0}, /* not in format 1 */
+    {"model_dtype", DTYPE, AT(model_dtype), 0, 0},
 #undef AT
 };
-static const char chunk_bytes[] = "chunk_bytes", files[] = "files",
-                  inputs[] = "inputs", checksum[] = "checksum";
-
-static bool in_format(const struct key *key, int64_t format)
-{
-    return format != WEFT_MANIFEST_FORMAT_1
-        || strcmp(key->name, "model_dtype") != 0;
-}
+static const char chunk_bytes[] = "chunk_bytes", roles[] = "roles",
+                  files[] = "files", inputs[] = "inputs",
+                  checksum[] = "checksum";
 
 static const char *word_of(enum type type, int value)
 {
@@ -83,6 +75,7 @@ void weft_manifest_release(struct weft_manifest *m)
         weft_free(m->input[i].path);
     }
     weft_free(m->file);
+    weft_free(m->role);
     weft_free(m->input);
     weft_free(m->number);
     *m = (struct weft_manifest){0};
@@ -123,6 +116,30 @@ int weft_manifest_add_file(struct weft_manifest *m, const char *folder,
              : WEFT_ENOMEM;
 }
 
+int weft_manifest_add_role(struct weft_manifest *m, const char *name,
+                           int64_t steps, int64_t blocks,
+                           struct weft_err *err)
+{
+    struct weft_manifest_role *more = weft_realloc(m->role, m->n_roles + 1,
+                                                   sizeof *more);
+    if (!more)
+        return weft_err_nomem(err, "a manifest", sizeof *more);
+    m->role = more;
+    more += m->n_roles++;
+    *more = (struct weft_manifest_role){.steps = steps, .blocks = blocks};
+    snprintf(more->name, sizeof more->name, "%s", name);
+    return 0;
+}
+
+const struct weft_manifest_role *weft_manifest_role(
+    const struct weft_manifest *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_roles; i++)
+        if (strcmp(m->role[i].name, name) == 0)
+            return &m->role[i];
+    return NULL;
+}
+
 int weft_manifest_add_input(struct weft_manifest *m, const char *key,
                             const char *path, uint64_t n_bytes,
                             struct weft_hash hash, struct weft_err *err)
@@ -151,9 +168,6 @@ static void add_key(const struct weft_manifest *m, const struct key *key,
     case INT:
         weft_string_addf(t, "%" PRId64, *(const int64_t *) at);
         break;
-    case REAL:
-        weft_string_add_number(t, *(const double *) at);
-        break;
     case VERSION:
         weft_string_add_json(t, at);
         break;
@@ -169,6 +183,20 @@ static void add_digits(struct weft_string *t, struct weft_hash hash)
     char digits[WEFT_HASH_DIGITS + 1];
     weft_hash_format(hash, digits);
     weft_string_addf(t, "\"%s\"", digits);
+}
+
+static void add_roles(const struct weft_manifest *m, struct weft_string *t)
+{
+    weft_string_addf(t, ",\n \"%s\": {", roles);
+    for (size_t i = 0; i < m->n_roles; i++) {
+        const struct weft_manifest_role *r = &m->role[i];
+        weft_string_add(t, i > 0 ? ",\n  " : "\n  ");
+        weft_string_add_json(t, r->name);
+        weft_string_addf(
+            t, ": {\"steps\": %" PRId64 ", \"blocks\": %" PRId64 "}",
+            r->steps, r->blocks);
+    }
+    weft_string_add(t, "\n }");
 }
 
 static void add_files(const struct weft_manifest *m, struct weft_string *t)
@@ -216,6 +244,7 @@ int weft_manifest_write(const struct weft_manifest *m, const char *folder,
         add_key(m, &keys[i], &t);
     weft_string_addf(&t, ",\n \"%s\": %d", chunk_bytes,
                      WEFT_FILE_CHUNK_BYTES);
+    add_roles(m, &t);
     weft_manifest_numbers_write(m, &t);
     add_files(m, &t);
     add_inputs(m, &t);
@@ -273,9 +302,6 @@ static int read_key(const json_t *o, const char *subject,
     if (key->type == INT)
         return weft_json_int(o, subject, key->name, key->low, key->high,
                              (int64_t *) (void *) at, err);
-    if (key->type == REAL)
-        return weft_json_double(o, subject, key->name, (double *) (void *) at,
-                                err);
     int rc = weft_json_string(o, subject, key->name, &word, err);
     if (rc)
         return rc;
@@ -317,11 +343,53 @@ static int read_chunks(const json_t *entry, const char *subject,
     return rc;
 }
 
+/* The object `name` of the manifest's object `list`; where: what errors name. */
+static int read_entry(const json_t *entry, const char *subject,
+                      const char *list, const char *name,
+                      const char *const *known, size_t n_known, char *where,
+                      struct weft_err *err)
+{
+    snprintf(where, WHERE_BYTES, "%s: '%s': '%.64s'", subject, list, name);
+    if (!json_is_object(entry))
+        return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
+                            where, weft_json_type(entry));
+    return weft_json_keys(entry, where, known, n_known, err);
+}
+
+static int read_roles(const json_t *o, const char *subject,
+                      struct weft_manifest *m, struct weft_err *err)
+{
+    static const char *const known[] = {"steps", "blocks"};
+    char where[WHERE_BYTES];
+    json_t *all, *entry;
+    const char *name;
+    int rc = weft_json_object(o, subject, roles, &all, err);
+    if (rc)
+        return rc;
+    json_object_foreach(all, name, entry)
+    {
+        int64_t steps, blocks;
+        rc = read_entry(entry, subject, roles, name, known, WEFT_COUNT(known),
+                        where, err);
+        if (!rc)
+            rc = weft_json_int(entry, where, "steps", 0, INT64_MAX, &steps,
+                               err);
+        if (!rc)
+            rc = weft_json_int(entry, where, "blocks", 1, INT32_MAX, &blocks,
+                               err);
+        if (!rc)
+            rc = weft_manifest_add_role(m, name, steps, blocks, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static int read_files(const json_t *o, const char *subject,
                       struct weft_manifest *m, struct weft_err *err)
 {
     static const char *const known[] = {"bytes", "xxh3"};
-    bool whole = m->format == WEFT_MANIFEST_FORMAT_1;
+    char where[WHERE_BYTES];
     json_t *all, *entry;
     const char *name;
     int rc = weft_json_object(o, subject, files, &all, err);
@@ -329,26 +397,17 @@ static int read_files(const json_t *o, const char *subject,
         return rc;
     json_object_foreach(all, name, entry)
     {
-        char where[PATH_BYTES + 128];
         int64_t bytes = 0;
-        snprintf(where, sizeof where, "%s: '%s': '%.64s'", subject, files,
-                 name);
         struct weft_manifest_file *f = new_file(m, name, err);
         if (!f)
             return WEFT_ENOMEM;
-        if (!json_is_object(entry))
-            return weft_err_set(err, WEFT_EFORMAT,
-                                "%s must be an object, not %s", where,
-                                weft_json_type(entry));
-        rc = weft_json_keys(entry, where, known, WEFT_COUNT(known), err);
+        rc = read_entry(entry, subject, files, name, known, WEFT_COUNT(known),
+                        where, err);
         if (!rc)
             rc = weft_json_int(entry, where, "bytes", 0, INT64_MAX, &bytes,
                                err);
         f->hash.n_bytes = (uint64_t) bytes;
-        if (!rc && whole)
-            rc = scan_digits(where, name, json_object_get(entry, "xxh3"),
-                             &f->whole, err);
-        else if (!rc)
+        if (!rc)
             rc = read_chunks(entry, where, f, err);
         if (rc)
             return rc;
@@ -367,7 +426,7 @@ static int read_inputs(const json_t *o, const char *subject,
         return rc;
     json_array_foreach(all, i, entry)
     {
-        char where[PATH_BYTES + 128];
+        char where[WHERE_BYTES];
         const char *key, *path;
         int64_t bytes;
         struct weft_hash hash;
@@ -397,21 +456,14 @@ static int read_inputs(const json_t *o, const char *subject,
 }
 
 /* Checks that there are no unknown keys. */
-static int check_keys(const json_t *o, const char *subject, int64_t format,
+static int check_keys(const json_t *o, const char *subject,
                       struct weft_err *err)
 {
-    const char *known[WEFT_COUNT(keys) + 5];
-    size_t n = 0;
+    const char *known[WEFT_COUNT(keys) + 6] = {chunk_bytes, roles,  "numbers",
+                                               files,       inputs, checksum};
+    size_t n = 6;
     for (size_t i = 0; i < WEFT_COUNT(keys); i++)
-        if (in_format(&keys[i], format))
-            known[n++] = keys[i].name;
-    known[n++] = files;
-    if (format != WEFT_MANIFEST_FORMAT_1) {
-        known[n++] = chunk_bytes;
-        known[n++] = inputs;
-        known[n++] = checksum;
-        known[n++] = "numbers";
-    }
+        known[n++] = keys[i].name;
     return weft_json_keys(o, subject, known, n, err);
 }
 
@@ -419,16 +471,16 @@ static int read_all(const json_t *o, const char *subject,
                     struct weft_manifest *m, struct weft_err *err)
 {
     int64_t size = WEFT_FILE_CHUNK_BYTES;
-    int rc = check_keys(o, subject, m->format, err);
-    m->model_dtype = WEFT_F32; /* format 1 */
+    int rc = check_keys(o, subject, err);
     for (size_t i = 0; i < WEFT_COUNT(keys) && !rc; i++)
-        if (in_format(&keys[i], m->format))
-            rc = read_key(o, subject, &keys[i], m, err);
-    if (!rc && m->format != WEFT_MANIFEST_FORMAT_1)
+        rc = read_key(o, subject, &keys[i], m, err);
+    if (!rc)
         rc = weft_json_int(o, subject, chunk_bytes, size, size, &size, err);
     if (!rc)
+        rc = read_roles(o, subject, m, err);
+    if (!rc)
         rc = read_files(o, subject, m, err);
-    if (!rc && m->format != WEFT_MANIFEST_FORMAT_1)
+    if (!rc)
         rc = read_inputs(o, subject, m, err);
     if (!rc)
         rc = weft_manifest_numbers_read(o, subject, m, err);
@@ -447,9 +499,14 @@ static int parse(const char *text, size_t n, const char *path,
         rc = weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
                           path, weft_json_type(o));
     if (!rc)
-        rc = weft_json_int(o, path, keys[0].name, keys[0].low, keys[0].high,
-                           &m->format, err);
-    if (!rc && !whole && m->format != WEFT_MANIFEST_FORMAT_1)
+        rc = weft_json_int(o, path, "format", 1, INT32_MAX, &m->format, err);
+    if (!rc && m->format != WEFT_MANIFEST_FORMAT)
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "%s: 'format' is %" PRId64
+                          ", which another version "
+                          "of weft has written; this one reads %d",
+                          path, m->format, WEFT_MANIFEST_FORMAT);
+    if (!rc && !whole)
         rc = weft_err_set(err, WEFT_EFORMAT,
                           "%s: 'checksum' is not that of the text before it: "
                           "the file is damaged",
@@ -497,26 +554,20 @@ static int damaged(const char *path, const char *folder, const char *how,
                         path, how, folder);
 }
 
-static int verify_file(const struct weft_manifest_file *f, bool whole,
-                       const char *folder, struct weft_err *err)
+static int verify_file(const struct weft_manifest_file *f, const char *folder,
+                       struct weft_err *err)
 {
     char path[PATH_BYTES], how[160] = "";
     struct weft_file_hash found = {0};
-    struct weft_hash hash = f->whole;
-    uint64_t bytes;
     path_in(path, folder, f->name);
-    int rc = whole ? weft_hash_file(path, &hash, &bytes, err)
-                   : weft_file_hash_read(path, n_threads(), &found, err);
+    int rc = weft_file_hash_read(path, n_threads(), &found, err);
     if (rc)
         return rc;
-    if (!whole)
-        bytes = found.n_bytes;
+    uint64_t bytes = found.n_bytes;
     if (bytes != f->hash.n_bytes)
         snprintf(how, sizeof how,
                  "it has %" PRIu64 " bytes where its manifest says %" PRIu64,
                  bytes, f->hash.n_bytes);
-    else if (whole && !weft_hash_equal(hash, f->whole))
-        snprintf(how, sizeof how, "its checksum is not its manifest's");
     for (size_t i = 0; i < found.n_chunks && !how[0]; i++)
         if (!weft_hash_equal(found.chunk[i], f->hash.chunk[i])) {
             uint64_t at = (uint64_t) i * WEFT_FILE_CHUNK_BYTES;
@@ -543,7 +594,6 @@ int weft_manifest_verify(const struct weft_manifest *m, const char *folder,
                          const char *const *name, size_t n,
                          struct weft_err *err)
 {
-    bool whole = m->format == WEFT_MANIFEST_FORMAT_1;
     int rc = 0;
     for (size_t i = 0; i < n; i++)
         if (!find_file(m, name[i]))
@@ -562,6 +612,6 @@ int weft_manifest_verify(const struct weft_manifest *m, const char *folder,
                                 folder, m->file[i].name);
     }
     for (size_t i = 0; i < n && !rc; i++)
-        rc = verify_file(find_file(m, name[i]), whole, folder, err);
+        rc = verify_file(find_file(m, name[i]), folder, err);
     return rc;
 }

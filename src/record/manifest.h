@@ -12,16 +12,19 @@
 #include "base/file_hash.h"
 #include "kern/kern.h"
 
-/* In format 1 Adam's moments were in the model's folder, each file had one
- * checksum, and the manifest had no checksum of itself and no inputs. */
-enum { WEFT_MANIFEST_FORMAT_1 = 1, WEFT_MANIFEST_FORMAT = 2 };
-enum { WEFT_MANIFEST_MODELS = 2 };
+enum { WEFT_MANIFEST_FORMAT = 3 };
+
+/* A trained role. */
+struct weft_manifest_role {
+    char name[32];
+    int64_t steps;  /* of the optimizer, done */
+    int64_t blocks; /* tensor blocks */
+};
 
 /* A file of the checkpoint; its name is the path inside the folder. */
 struct weft_manifest_file {
     char name[64];
     struct weft_file_hash hash;
-    struct weft_hash whole; /* format 1: of all bytes, without chunks */
 };
 
 /* A file that the run read, and the configuration's key that names it. */
@@ -41,14 +44,11 @@ struct weft_manifest {
     int64_t format;
     char weft[64]; /* version of the program that wrote it */
     int64_t iteration;
-    struct {
-        int64_t steps, blocks;     /* 0: the run has no such role */
-    } model[WEFT_MANIFEST_MODELS]; /* of trained roles, in order */
-    double kl_coef, kl_last;
-    int64_t seed, gradient_groups, prompts;
+    int64_t seed, gradient_groups;
     enum weft_dtype dtype, model_dtype;
     enum weft_isa isa;
-    size_t n_files, n_inputs, n_numbers;
+    size_t n_roles, n_files, n_inputs, n_numbers;
+    struct weft_manifest_role *role;
     struct weft_manifest_file *file;
     struct weft_manifest_input *input;
     struct weft_manifest_number *number;
@@ -60,6 +60,13 @@ void weft_manifest_release(struct weft_manifest *manifest);
  * base/file_hash.h. */
 int weft_manifest_add_file(struct weft_manifest *manifest, const char *folder,
                            const char *name, struct weft_err *err);
+/* Adds a trained role; the name is copied. */
+int weft_manifest_add_role(struct weft_manifest *manifest, const char *name,
+                           int64_t steps, int64_t blocks,
+                           struct weft_err *err);
+/* The role of that name, or NULL. */
+const struct weft_manifest_role *weft_manifest_role(
+    const struct weft_manifest *manifest, const char *name);
 /* Adds an input; key and path are copied. */
 int weft_manifest_add_input(struct weft_manifest *manifest, const char *key,
                             const char *path, uint64_t n_bytes,

@@ -192,31 +192,47 @@ static const struct weft_run_model *trained(const struct weft_trainer *t,
     return NULL;
 }
 
+static const char kl_coef[] = "kl_coef", kl_last[] = "kl_last",
+                  prompts_drawn[] = "prompts_drawn";
+
+static int save_kl(struct weft_trainer *t, struct weft_manifest *m,
+                   struct weft_err *err)
+{
+    if (!t->kl_state || !weft_tile_is_here(t->kl_state))
+        return 0;
+    const struct weft_kl_state *kl = weft_tile_acquire(t->kl_state,
+                                                       WEFT_READ);
+    int rc = weft_manifest_add_number(m, kl_coef, kl->coef, err);
+    if (!rc)
+        rc = weft_manifest_add_number(m, kl_last, kl->last_kl, err);
+    weft_tile_unacquire(t->kl_state);
+    return rc;
+}
+
 /* Sets the manifest's state of the run. */
-static void set_state(struct weft_trainer *t, struct weft_manifest *m)
+static int set_state(struct weft_trainer *t, struct weft_manifest *m,
+                     struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
+    const struct weft_run_model *model;
+    int rc = 0;
     m->format = WEFT_MANIFEST_FORMAT;
     snprintf(m->weft, sizeof m->weft, "%s", weft_version());
     m->iteration = t->iteration;
-    for (int k = 0; k < WEFT_MANIFEST_MODELS; k++) {
-        const struct weft_run_model *model = trained(t, k);
-        m->model[k].steps = model ? model->steps : 0;
-        m->model[k].blocks = model ? model->arch.shape.n_blocks : 0;
-    }
     m->seed = (int64_t) c->seed;
-    m->prompts = t->n_prompts;
     m->gradient_groups = c->numerics.gradient_groups;
     m->dtype = c->numerics.dtype;
     m->model_dtype = folder_dtype(c);
     m->isa = weft_k_isa();
-    if (t->kl_state && weft_tile_is_here(t->kl_state)) {
-        const struct weft_kl_state *kl = weft_tile_acquire(t->kl_state,
-                                                           WEFT_READ);
-        m->kl_coef = kl->coef;
-        m->kl_last = kl->last_kl;
-        weft_tile_unacquire(t->kl_state);
-    }
+    for (int k = 0; (model = trained(t, k)) != NULL && !rc; k++)
+        rc = weft_manifest_add_role(m, model->tiles.name, model->steps,
+                                    model->arch.shape.n_blocks, err);
+    if (!rc && t->settings.refills > 0)
+        rc = weft_manifest_add_number(m, prompts_drawn,
+                                      (double) weft_trainer_drawn(t), err);
+    if (!rc)
+        rc = save_kl(t, m, err);
+    return rc ? rc : weft_reward_state_save(t, m, err);
 }
 
 /* Removes a checkpoint under the name of what is half-written: a process that
@@ -266,12 +282,8 @@ static int finish(struct weft_trainer *t, const char *stage,
     for (int k = 0; trained(t, k) && !rc; k++)
         rc = write_files(trained(t, k), dtype, stage,
                          trained(t, k)->tiles.name, err);
-    set_state(t, manifest);
-    if (!rc && t->settings.refills > 0)
-        rc = weft_manifest_add_number(manifest, "prompts_drawn",
-                                      (double) weft_trainer_drawn(t), err);
     if (!rc)
-        rc = weft_reward_state_save(t, manifest, err);
+        rc = set_state(t, manifest, err);
     if (!rc)
         rc = weft_inputs_add(t->inputs, manifest, err);
     if (!rc)
@@ -316,12 +328,12 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
 
 /* ---- Reading ---------------------------------------------------------- */
 
-/* Checks that the checkpoint has the files that its format requires, and their
+/* Checks that the checkpoint has the files of a run such as this, and their
  * checksums. */
 static int verify(const struct weft_trainer *t, const char *folder,
                   const struct weft_manifest *m, struct weft_err *err)
 {
-    char path[WEFT_MANIFEST_MODELS * WEFT_COUNT(parts)][PART_BYTES];
+    char path[WEFT_MAX_ROLES * WEFT_COUNT(parts)][PART_BYTES];
     const char *name[WEFT_COUNT(path)];
     size_t n = 0;
     for (int k = 0; trained(t, k); k++)
@@ -329,8 +341,7 @@ static int verify(const struct weft_trainer *t, const char *folder,
             if (!has_part(&parts[i], m->model_dtype))
                 continue;
             part_path(path[n], &parts[i], trained(t, k)->tiles.name,
-                      m->format == WEFT_MANIFEST_FORMAT_1
-                          || parts[i].in_model_folder);
+                      parts[i].in_model_folder);
             name[n] = path[n];
             n++;
         }
@@ -387,17 +398,20 @@ static int check_state(const struct weft_trainer *t, const char *folder,
     const struct weft_config *c = &t->config;
     int rc = 0;
     for (int k = 0; trained(t, k) && !rc; k++) {
-        char key[WEFT_MAX_NAME + 16];
-        snprintf(key, sizeof key, "%s_blocks", trained(t, k)->tiles.name);
-        rc = same_int(folder, key, m->model[k].blocks,
-                      trained(t, k)->arch.shape.n_blocks, err);
+        const char *name = trained(t, k)->tiles.name;
+        const struct weft_manifest_role *role = weft_manifest_role(m, name);
+        char what[WEFT_MAX_NAME + 32];
+        snprintf(what, sizeof what, "tensor blocks of %s", name);
+        rc = role ? same_int(folder, what, role->blocks,
+                             trained(t, k)->arch.shape.n_blocks, err)
+                  : weft_err_set(err, WEFT_EFORMAT,
+                                 "'%s/manifest.json': 'roles' lacks '%s', "
+                                 "which this run trains",
+                                 folder, name);
     }
     if (!rc)
         rc = same_int(folder, "gradient_groups", m->gradient_groups,
                       c->numerics.gradient_groups, err);
-    /* Later formats have a checksum of the data file instead. */
-    if (!rc && m->format == WEFT_MANIFEST_FORMAT_1)
-        rc = same_int(folder, "prompts", m->prompts, t->n_prompts, err);
     if (!rc)
         rc = same_int(folder, "seed", m->seed, (int64_t) c->seed, err);
     if (!rc)
@@ -407,24 +421,40 @@ static int check_state(const struct weft_trainer *t, const char *folder,
     return rc ? rc : check_isa(folder, m->isa, err);
 }
 
-static void apply_state(struct weft_trainer *t, const struct weft_manifest *m)
+static int load_kl(struct weft_trainer *t, const struct weft_manifest *m,
+                   struct weft_err *err)
 {
-    t->iteration = (int32_t) m->iteration;
-    for (int k = 0, r = 0; r < t->flow.n_roles; r++)
-        if (t->flow.role[r].trained)
-            t->model[r].steps = m->model[k++].steps;
-    if (t->kl_state && weft_tile_is_here(t->kl_state)) {
-        struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
-        kl->coef = m->kl_coef;
-        kl->last_kl = m->kl_last;
-        weft_tile_unacquire(t->kl_state);
-    }
+    if (!t->kl_state || !weft_tile_is_here(t->kl_state))
+        return 0;
+    struct weft_kl_state *kl = weft_tile_acquire(t->kl_state, WEFT_WRITE);
+    int rc = weft_manifest_number(m, kl_coef, &kl->coef, err);
+    if (!rc)
+        rc = weft_manifest_number(m, kl_last, &kl->last_kl, err);
+    weft_tile_unacquire(t->kl_state);
+    return rc;
 }
 
-/* dtype: of the model folder. apart: the optimizer state has a folder of its
- * own. */
+static int apply_state(struct weft_trainer *t, const struct weft_manifest *m,
+                       struct weft_err *err)
+{
+    double drawn = (double) m->iteration * t->config.rollout.prompts;
+    int rc = 0;
+    t->iteration = (int32_t) m->iteration;
+    for (int32_t r = 0; r < t->flow.n_roles; r++)
+        if (t->flow.role[r].trained)
+            t->model[r].steps =
+                weft_manifest_role(m, t->flow.role[r].name)->steps;
+    if (t->settings.refills > 0)
+        rc = weft_manifest_number(m, prompts_drawn, &drawn, err);
+    t->drawn = (int64_t) drawn;
+    if (!rc)
+        rc = load_kl(t, m, err);
+    return rc ? rc : weft_reward_state_load(t, m, err);
+}
+
+/* dtype: of the model folder. */
 static int read_model(struct weft_run_model *m, const char *folder,
-                      const char *name, enum weft_dtype dtype, bool apart,
+                      const char *name, enum weft_dtype dtype,
                       struct weft_err *err)
 {
     char dir[PATH_BYTES];
@@ -432,7 +462,7 @@ static int read_model(struct weft_run_model *m, const char *folder,
     model_path(dir, folder, name, in_model_folder);
     int rc = weft_store_load(dir, in_model_folder ? "model" : "master",
                              &m->arch, &m->tiles, err);
-    model_path(dir, folder, name, !apart);
+    model_path(dir, folder, name, false);
     for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++)
         if (parts[i].what != WEFT_STORE_MASTER)
             rc = weft_store_load_moment(dir, parts[i].stem, parts[i].what,
@@ -448,7 +478,6 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
         return weft_err_nomem(err, "a manifest", sizeof *m);
     t->resumed = m;
     int rc = weft_manifest_read(folder, t->iteration, m, err);
-    bool apart = m->format != WEFT_MANIFEST_FORMAT_1;
     if (!rc)
         rc = check_state(t, folder, m, err);
     if (!rc && weft_world_rank() == 0) /* logged by one rank */
@@ -457,15 +486,9 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     for (int32_t r = 0; r < t->flow.n_roles && !rc; r++)
         if (t->flow.role[r].trained)
             rc = read_model(&t->model[r], folder, t->flow.role[r].name,
-                            m->model_dtype, apart, err);
+                            m->model_dtype, err);
     if (!rc)
-        apply_state(t, m);
-    double drawn = (double) m->iteration * t->config.rollout.prompts;
-    if (!rc && t->settings.refills > 0)
-        rc = weft_manifest_number(m, "prompts_drawn", &drawn, err);
-    t->drawn = (int64_t) drawn;
-    if (!rc)
-        rc = weft_reward_state_load(t, m, err);
+        rc = apply_state(t, m, err);
     if (!rc && weft_world_rank() == 0)
         weft_info("resuming from %s", folder);
     return rc;

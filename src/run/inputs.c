@@ -302,8 +302,6 @@ int weft_inputs_compare(struct weft_inputs *in, const struct weft_manifest *m,
                         bool accept, struct weft_err *err)
 {
     int rc = 0;
-    if (m->format == WEFT_MANIFEST_FORMAT_1)
-        return 0; /* format 1 has no inputs */
     for (size_t i = 0; i < in->n && !rc; i++) {
         const struct weft_manifest_input *now = &in->input[i];
         const struct weft_manifest_input *old = find(m->input, m->n_inputs,

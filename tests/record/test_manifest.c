@@ -59,12 +59,8 @@ static int verify(struct weft_err *err)
 static const struct weft_manifest made = {.format = WEFT_MANIFEST_FORMAT,
                                           .weft = "0.1.0",
                                           .iteration = 12,
-                                          .model = {{24, 4}, {36, 2}},
-                                          .kl_coef = 0.1,
-                                          .kl_last = -1e-30,
                                           .seed = 0x7ffffffffffffff1,
                                           .gradient_groups = 8,
-                                          .prompts = 7,
                                           .dtype = WEFT_BF16,
                                           .model_dtype = WEFT_F32,
                                           .isa = WEFT_ISA_AVX2};
@@ -84,6 +80,8 @@ static void test_manifest_make(void)
     REQUIRE_OK(weft_manifest_add_input(&m, "data.path", "/d/\"x\".jsonl", 99,
                                        weft_hash128("x", 1), &err),
                err);
+    REQUIRE_OK(weft_manifest_add_role(&m, "actor", 24, 4, &err), err);
+    REQUIRE_OK(weft_manifest_add_role(&m, "critic", 36, 2, &err), err);
     REQUIRE_OK(weft_manifest_add_number(&m, "more", 1.0 / 3, &err), err);
     REQUIRE_OK(weft_manifest_add_number(&m, "less", -0.0, &err), err);
     REQUIRE_OK(weft_manifest_write(&m, dir, &err), err);
@@ -97,14 +95,15 @@ static void test_manifest_round_trip(void)
     REQUIRE_OK(weft_manifest_read(dir, 12, &m, &err), err);
     CHECK_STR(m.weft, made.weft);
     CHECK_INT(m.iteration, 12);
-    CHECK_INT(m.model[0].steps, 24);
-    CHECK_INT(m.model[1].steps, 36);
-    CHECK(m.kl_coef == 0.1 && m.kl_last == -1e-30);
     CHECK(m.seed == made.seed);
-    CHECK_INT(m.model[0].blocks, 4);
-    CHECK_INT(m.model[1].blocks, 2);
+    const struct weft_manifest_role *critic = weft_manifest_role(&m,
+                                                                 "critic");
+    REQUIRE(m.n_roles == 2 && critic);
+    CHECK_STR(m.role[0].name, "actor");
+    CHECK_INT(critic->steps, 36);
+    CHECK_INT(critic->blocks, 2);
+    CHECK(!weft_manifest_role(&m, "critics"));
     CHECK_INT(m.gradient_groups, 8);
-    CHECK_INT(m.prompts, 7);
     CHECK_INT(m.dtype, WEFT_BF16);
     CHECK_INT(m.model_dtype, WEFT_F32);
     CHECK_INT(m.isa, WEFT_ISA_AVX2);
@@ -218,18 +217,11 @@ static void test_manifest_keys(void)
 {
     static const char *const key[][4] = {
         /* key and value; a wrong type; out of range */
-        {"format", " \"format\": 2", "\"2\"", "3"},
+        {"format", " \"format\": 3", "\"3\"", "0"},
         {"weft", " \"weft\": \"0.1.0\"", "1", NULL},
         {"iteration", " \"iteration\": 12", "12.5", "-5"},
-        {"actor_steps", " \"actor_steps\": 24", "true", "-1"},
-        {"critic_steps", " \"critic_steps\": 36", "null", "-1"},
-        {"kl_coef", " \"kl_coef\": 0.1", "\"0.1\"", NULL},
-        {"kl_last", " \"kl_last\": -1e-30", "[]", NULL},
         {"seed", " \"seed\": 9223372036854775793", "{}", "-1"},
-        {"actor_blocks", " \"actor_blocks\": 4", "\"\"", "9"},
-        {"critic_blocks", " \"critic_blocks\": 2", "2.5", "-1"},
         {"gradient_groups", " \"gradient_groups\": 8", "false", "0"},
-        {"prompts", " \"prompts\": 7", "\"7\"", "0"},
         {"dtype", " \"dtype\": \"bf16\"", "16", "\"f16\""},
         {"isa", " \"isa\": \"avx2\"", "2", "\"mmx\""},
         {"model_dtype", " \"model_dtype\": \"f32\"", "null", "\"f64\""},
@@ -272,49 +264,20 @@ static void test_manifest_lists(void)
     refused("\"key\": ", "\"keys\": ", "keys");
     refused("\"numbers\": {", "\"numbers\": {\"x\": \"1\", ", "numbers");
     refused("\"numbers\"", "\"number\"", "number");
+    refused("\"steps\": 24, ", "", "'roles': 'actor'");
+    refused("\"steps\": 24", "\"steps\": -1", "'roles': 'actor'");
+    refused("\"blocks\": 4", "\"blocks\": 0", "'roles': 'actor'");
+    refused("\"blocks\": 4", "\"bocks\": 4", "bocks");
+    refused("\"roles\": {", "\"roles\": {\"x\": 1,", "'roles': 'x'");
+    refused("\"roles\"", "\"rolls\"", "roles");
     refused("\"path\": \"/d", "\"path\": 1, \"way\": \"/d", "way");
 }
 
-/* As programs before format 2 wrote it: no checksum of itself; its keys are
- * required all the same, and so are the files' checksums. */
-static void test_manifest_format_1(void)
+/* What other versions have written. */
+static void test_manifest_formats(void)
 {
-    static const char *const line[] = {
-        "\"format\": 1",          "\"weft\": \"0.1.0\"",
-        "\"iteration\": 12",      "\"actor_steps\": 24",
-        "\"critic_steps\": 36",   "\"kl_coef\": 0.1",
-        "\"kl_last\": 0",         "\"seed\": 1",
-        "\"actor_blocks\": 4",    "\"critic_blocks\": 2",
-        "\"gradient_groups\": 8", "\"dtype\": \"f32\"",
-        "\"isa\": \"c\"",         "\"prompts\": 7"};
-    struct weft_err err;
-    char text[2048], files[512], digits[2][WEFT_HASH_DIGITS + 1];
-    weft_hash_format(weft_hash128("the first file", 15), digits[0]);
-    weft_hash_format(weft_hash128("the other", 10), digits[1]);
-    snprintf(files, sizeof files,
-             "\"files\": {\"actor/a\": {\"bytes\": 15, \"xxh3\": \"%s\"}, "
-             "\"optimizer/actor/b\": {\"bytes\": 10, \"xxh3\": \"%s\"}}",
-             digits[0], digits[1]);
-    for (size_t without = 0; without <= WEFT_COUNT(line) + 1; without++) {
-        size_t n = 0;
-        bool all = without > WEFT_COUNT(line);
-        for (size_t i = 0; i < WEFT_COUNT(line); i++)
-            if (i != without)
-                n += (size_t) snprintf(text + n, sizeof text - n, "%c %s\n",
-                                       n ? ',' : '{', line[i]);
-        n += (size_t) snprintf(text + n, sizeof text - n, ", %s}",
-                               without == WEFT_COUNT(line) ? "\"x\": 1"
-                                                           : files);
-        put("manifest.json", text, n);
-        if (all)
-            REQUIRE_OK(verify(&err), err);
-        else
-            CHECK(verify(&err) != 0);
-    }
-    put(names[0], "the worst file", 15);
-    CHECK_FAILS(verify(&err), WEFT_EFORMAT, err, "actor/a' is damaged");
-    put(names[0], "the first file!", 16);
-    CHECK_FAILS(verify(&err), WEFT_EFORMAT, err, "has 16 bytes");
+    refused("\"format\": 3", "\"format\": 2", "'format' is 2, which another");
+    refused("\"format\": 3", "\"format\": 4", "this one reads 3");
 }
 
 static void test_manifest_remove(void)
@@ -329,5 +292,5 @@ WEFT_TESTS("record/manifest", {"test_manifest_make", test_manifest_make},
            {"test_manifest_files_damaged", test_manifest_files_damaged},
            {"test_manifest_keys", test_manifest_keys},
            {"test_manifest_lists", test_manifest_lists},
-           {"test_manifest_format_1", test_manifest_format_1},
+           {"test_manifest_formats", test_manifest_formats},
            {"test_manifest_remove", test_manifest_remove})

@@ -126,64 +126,6 @@ static void test_checkpoint_dtypes_resume(void)
                     "half-whole", "actor/model.safetensors"));
 }
 
-/* ---- The first format ------------------------------------------------- */
-
-/* Makes of a checkpoint what programs before format 2 wrote: moments beside
- * the weights, one checksum per file, none of the manifest. */
-static void make_format_1(const char *name, int iteration)
-{
-    static const char *const model[] = {"actor", "critic"};
-    static const char *const stem[] = {"model", "exp_avg", "exp_avg_sq"};
-    static const char *const key[] = {
-        "weft",          "iteration",       "actor_steps", "critic_steps",
-        "kl_coef",       "kl_last",         "seed",        "actor_blocks",
-        "critic_blocks", "gradient_groups", "dtype",       "isa",
-        "prompts"};
-    json_error_t where;
-    const char *path = path_of(name, iteration, "manifest.json");
-    json_t *now = json_load_file(path, 0, &where);
-    json_t *old = json_pack("{s:i}", "format", 1), *files = json_object();
-    REQUIRE(now != NULL);
-    for (size_t i = 0; i < WEFT_COUNT(key); i++) {
-        json_t *value = json_object_get(now, key[i]);
-        REQUIRE(value && json_object_set(old, key[i], value) == 0);
-    }
-    for (int i = 0; i < 6; i++) {
-        char from[96], to[96], digits[WEFT_HASH_DIGITS + 1];
-        snprintf(from, sizeof from, "optimizer/%s/%s.safetensors",
-                 model[i / 3], stem[i % 3]);
-        snprintf(to, sizeof to, "%s/%s.safetensors", model[i / 3],
-                 stem[i % 3]);
-        if (i % 3 != 0)
-            REQUIRE(rename(path_of(name, iteration, from),
-                           path_of(name, iteration, to))
-                    == 0);
-        uint64_t bytes;
-        weft_hash_format(hash_of(name, iteration, to, &bytes), digits);
-        json_object_set_new(files, to,
-                            json_pack("{s:I, s:s}", "bytes",
-                                      (json_int_t) bytes, "xxh3", digits));
-    }
-    json_object_set_new(old, "files", files);
-    REQUIRE(json_dump_file(old, path_of(name, iteration, "manifest.json"),
-                           JSON_INDENT(1))
-            == 0);
-    REQUIRE(rmdir(path_of(name, iteration, "optimizer/actor")) == 0);
-    REQUIRE(rmdir(path_of(name, iteration, "optimizer/critic")) == 0);
-    REQUIRE(rmdir(path_of(name, iteration, "optimizer")) == 0);
-    json_decref(now);
-    json_decref(old);
-}
-
-static void test_checkpoint_format_1(void)
-{
-    run("old", 1, NULL, NULL);
-    make_format_1("old", 1);
-    run("old", 1, NULL, NULL);
-    CHECK(weft_hash_equal(fixture_hash(&fixture, "old", 2),
-                          fixture_hash(&fixture, "whole", 2)));
-}
-
 /* ---- Instruction sets ------------------------------------------------- */
 
 static int open_with(const char *name, const char *isa, const char *dtype,
@@ -359,7 +301,6 @@ static void test_checkpoint_remove(void)
 WEFT_TESTS("run/checkpoint", {"test_checkpoint_make", test_checkpoint_make},
            {"test_checkpoint_model_folders", test_checkpoint_model_folders},
            {"test_checkpoint_dtypes_resume", test_checkpoint_dtypes_resume},
-           {"test_checkpoint_format_1", test_checkpoint_format_1},
            {"test_checkpoint_isa", test_checkpoint_isa},
            {"test_checkpoint_inputs", test_checkpoint_inputs},
            {"test_checkpoint_input_paths", test_checkpoint_input_paths},
