@@ -65,6 +65,41 @@ static inline struct weft_init_options fixture_model(void)
                                       .tokenizer = "bytes"};
 }
 
+/* A model of random weights in folder `name`. */
+static inline void fixture_init_model(const struct fixture *f,
+                                      const char *name,
+                                      const struct weft_init_options *o)
+{
+    struct weft_err err;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    REQUIRE_OK(weft_init_model(o, path, NULL, &err), err);
+}
+
+/* A small Llama with an alphabet of bytes in folder `name`. tokenizer: "bytes",
+ * or NULL: none. */
+static inline void fixture_make_model(const struct fixture *f,
+                                      const char *name, uint64_t seed,
+                                      bool scalar, bool tied,
+                                      const char *tokenizer)
+{
+    struct weft_init_options o = {.family = WEFT_LLAMA,
+                                  .hidden = 64,
+                                  .layers = 2,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 16,
+                                  .intermediate = 128,
+                                  .vocab = 259,
+                                  .std = 0.2,
+                                  .dtype = WEFT_F32,
+                                  .seed = seed,
+                                  .scalar_head = scalar,
+                                  .tied = tied,
+                                  .tokenizer = tokenizer};
+    fixture_init_model(f, name, &o);
+}
+
 static inline void fixture_make(struct fixture *f)
 {
     struct weft_err err;
@@ -73,8 +108,7 @@ static inline void fixture_make(struct fixture *f)
     snprintf(f->dir, sizeof f->dir, "%s/weft-test-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(f->dir) != NULL);
-    snprintf(path, sizeof path, "%s/model", f->dir);
-    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    fixture_init_model(f, "model", &o);
     snprintf(path, sizeof path, "%s/prompts.jsonl", f->dir);
     FILE *data = fopen(path, "w");
     REQUIRE(data != NULL);

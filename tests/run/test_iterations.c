@@ -120,29 +120,6 @@ static int rule(void *ctx, const struct weft_reward_sample *s,
     return 0;
 }
 
-static void make_model(const char *name, uint64_t seed, bool scalar,
-                       bool tied, const char *tokenizer)
-{
-    struct weft_err err;
-    char path[512];
-    struct weft_init_options o = {.family = WEFT_LLAMA,
-                                  .hidden = 64,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 16,
-                                  .intermediate = 128,
-                                  .vocab = 259,
-                                  .std = 0.2,
-                                  .dtype = WEFT_F32,
-                                  .seed = seed,
-                                  .scalar_head = scalar,
-                                  .tied = tied,
-                                  .tokenizer = tokenizer};
-    snprintf(path, sizeof path, "%s/%s", fixture.dir, name);
-    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
-}
-
 static void make(void)
 {
     static const char *const prompt[] = {"a",  "bee",      "the sea",
@@ -153,11 +130,11 @@ static void make(void)
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(fixture.dir) != NULL);
     REQUIRE(chdir(fixture.dir) == 0); /* words have paths */
-    make_model("actor", 3, false, false, "bytes");
-    make_model("reference", 4, false, false, "bytes");
-    make_model("critic", 5, true, false, "bytes");
-    make_model("reward", 6, true, false, NULL);
-    make_model("tied", 9, false, true, "bytes");
+    fixture_make_model(&fixture, "actor", 3, false, false, "bytes");
+    fixture_make_model(&fixture, "reference", 4, false, false, "bytes");
+    fixture_make_model(&fixture, "critic", 5, true, false, "bytes");
+    fixture_make_model(&fixture, "reward", 6, true, false, NULL);
+    fixture_make_model(&fixture, "tied", 9, false, true, "bytes");
     snprintf(path, sizeof path, "%s/prompts.jsonl", fixture.dir);
     FILE *f = fopen(path, "w");
     REQUIRE(f != NULL);

@@ -14,27 +14,6 @@
 
 static struct fixture fixture;
 
-static void make_model(const char *name, uint64_t seed, bool scalar)
-{
-    struct weft_err err;
-    char path[512];
-    struct weft_init_options o = {.family = WEFT_LLAMA,
-                                  .hidden = 64,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 16,
-                                  .intermediate = 128,
-                                  .vocab = 259,
-                                  .std = 0.2,
-                                  .dtype = WEFT_F32,
-                                  .seed = seed,
-                                  .scalar_head = scalar,
-                                  .tokenizer = "bytes"};
-    snprintf(path, sizeof path, "%s/%s", fixture.dir, name);
-    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
-}
-
 static void copy_data(const char *name)
 {
     struct weft_err err;
@@ -56,9 +35,9 @@ static void test_make(void)
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(fixture.dir) != NULL);
     REQUIRE(chdir(fixture.dir) == 0); /* words have paths */
-    make_model("actor", 3, false);
-    make_model("reference", 4, false);
-    make_model("critic", 5, true);
+    fixture_make_model(&fixture, "actor", 3, false, false, "bytes");
+    fixture_make_model(&fixture, "reference", 4, false, false, "bytes");
+    fixture_make_model(&fixture, "critic", 5, true, false, "bytes");
     copy_data("pairs.jsonl");
     copy_data("rows.jsonl");
     snprintf(fixture.config, sizeof fixture.config, "%s/run.yaml",
@@ -267,7 +246,7 @@ static void test_pad(void)
     struct weft_err err;
     char *text, *at;
     size_t n;
-    make_model("bare", 3, false);
+    fixture_make_model(&fixture, "bare", 3, false, false, "bytes");
     REQUIRE(unlink("bare/generation_config.json") == 0); /* it pads, too */
     REQUIRE_OK(weft_file_read("bare/config.json", 1 << 16, &text, &n, &err),
                err);

@@ -63,12 +63,10 @@ static void setup(void)
 {
     struct weft_init_options o = fixture_model();
     struct weft_err err;
-    char path[512];
     fixture_make(&fixture);
     o.scalar_head = true;
     o.tied = false;
-    snprintf(path, sizeof path, "%s/judge", fixture.dir);
-    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    fixture_init_model(&fixture, "judge", &o);
     REQUIRE_OK(weft_file_write(fixture.config, yaml, sizeof yaml - 1, &err),
                err);
 }

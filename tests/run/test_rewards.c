@@ -91,13 +91,10 @@ enum { STEPS = 3, SAMPLES = 12 };
 static void make_judge(void)
 {
     struct weft_init_options o = fixture_model();
-    struct weft_err err;
-    char path[512];
     o.scalar_head = true;
     o.tied = false;
     o.seed = 11;
-    snprintf(path, sizeof path, "%s/judge", fixture.dir);
-    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    fixture_init_model(&fixture, "judge", &o);
 }
 
 struct scores {
@@ -222,16 +219,14 @@ static void copy(const char *from, const char *folder, const char *name)
 static void make_other_judge(void)
 {
     struct weft_init_options o = fixture_model();
-    struct weft_err err;
-    char path[512], tokenizer[512];
+    char tokenizer[512];
     copy("tokenizer/gpt2.json", "words", "tokenizer.json");
     snprintf(tokenizer, sizeof tokenizer, "%s/words", fixture.dir);
-    snprintf(path, sizeof path, "%s/other", fixture.dir);
     o.scalar_head = true;
     o.tied = false;
     o.seed = 13;
     o.tokenizer = tokenizer;
-    REQUIRE_OK(weft_init_model(&o, path, NULL, &err), err);
+    fixture_init_model(&fixture, "other", &o);
 }
 
 /* Each text by itself through the same model, without a run. skip: what the
