@@ -8,16 +8,22 @@
 #define ACTOR WEFT_SLOT_ACTOR
 #define SCORE WEFT_SLOT_SCORE
 
-static const struct weft_metric update[] = {
-    STAT("train/loss", WEFT_AS_IT_IS, ACTOR, LOSS, LOSS),
-    STAT("rewards/chosen", WEFT_MEAN, ACTOR, CHOSEN_REWARD, CHOSEN),
-    STAT("rewards/rejected", WEFT_MEAN, ACTOR, REJECTED_REWARD, REJECTED),
+/* Of the role with that slot. */
+#define OF_REWARDS(slot)                                                     \
+    STAT("train/loss", WEFT_AS_IT_IS, slot, LOSS, LOSS),                     \
+        STAT("rewards/chosen", WEFT_MEAN, slot, CHOSEN_REWARD, CHOSEN),      \
+        STAT("rewards/rejected", WEFT_MEAN, slot, REJECTED_REWARD, REJECTED)
+#define OF_UPDATE(slot)                                                      \
+    METRIC_ROLE("train/grad_norm", WEFT_OF_NORM, slot),                      \
+        METRIC_ROLE("train/lr", WEFT_OF_RATE, slot),                         \
+        METRIC("train/n_tokens", WEFT_OF_RESPONSE, WEFT_SUM)
+
+static const struct weft_metric of_policy[] = {
+    OF_REWARDS(ACTOR),
     STAT("logps/chosen", WEFT_MEAN, ACTOR, CHOSEN_LOGP, CHOSEN),
     STAT("logps/rejected", WEFT_MEAN, ACTOR, REJECTED_LOGP, REJECTED),
     METRIC("kl", WEFT_OF_KL_ESTIMATE, WEFT_AS_IT_IS),
-    METRIC_ROLE("train/grad_norm", WEFT_OF_NORM, ACTOR),
-    METRIC_ROLE("train/lr", WEFT_OF_RATE, ACTOR),
-    METRIC("train/n_tokens", WEFT_OF_RESPONSE, WEFT_SUM),
+    OF_UPDATE(ACTOR),
     METRIC_END};
 
 static const struct weft_metric of_pairs[] = {
@@ -30,21 +36,17 @@ static const struct weft_metric of_singles[] = {
     METRIC_END};
 
 static const struct weft_metric of_scores[] = {
-    STAT("train/loss", WEFT_AS_IT_IS, SCORE, LOSS, LOSS),
+    OF_REWARDS(SCORE),
     STAT("accuracy", WEFT_MEAN, SCORE, ACCURACY, CHOSEN),
     STAT("margin", WEFT_MEAN, SCORE, MARGIN, CHOSEN),
     STAT("mean_reward", WEFT_MIDDLE, SCORE, CHOSEN_REWARD, CHOSEN),
-    STAT("rewards/chosen", WEFT_MEAN, SCORE, CHOSEN_REWARD, CHOSEN),
-    STAT("rewards/rejected", WEFT_MEAN, SCORE, REJECTED_REWARD, REJECTED),
-    METRIC_ROLE("train/grad_norm", WEFT_OF_NORM, SCORE),
-    METRIC_ROLE("train/lr", WEFT_OF_RATE, SCORE),
-    METRIC("train/n_tokens", WEFT_OF_RESPONSE, WEFT_SUM),
+    OF_UPDATE(SCORE),
     METRIC_END};
 
-static const struct weft_metric *const pair_metrics[] = {update, of_pairs,
+static const struct weft_metric *const pair_metrics[] = {of_policy, of_pairs,
                                                          NULL};
-static const struct weft_metric *const single_metrics[] = {update, of_singles,
-                                                           NULL};
+static const struct weft_metric *const single_metrics[] = {of_policy,
+                                                           of_singles, NULL};
 static const struct weft_metric *const score_metrics[] = {of_scores, NULL};
 
 #define IN_ORDER                                                             \

@@ -17,6 +17,7 @@ base_sources = \
 	%D%/shape.c %D%/shape.h \
 	%D%/str.c %D%/str.h \
 	%D%/string.c %D%/string.h \
+	%D%/svg.c %D%/svg.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/utf8.c %D%/utf8.h \
 	%D%/version.c \

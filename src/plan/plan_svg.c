@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/svg.h"
 #include "plan/layout.h"
 
 /* Pixels. */
@@ -26,8 +27,6 @@ enum {
 /* Of a device's row, and of all rows together. */
 enum { LEAST_DEVICE = 2, MOST_DEVICE = 18, ALL_DEVICES = 512, DIGIT = 7 };
 
-static const char *const colour[] = {"#2f6fb5", "#c9405c", "#3b8f45",
-                                     "#d0801f", "#7b52a8", "#23908a"};
 static const char *const no_role = "#707070";
 
 struct picture {
@@ -46,7 +45,8 @@ struct picture {
 static const char *colour_of(const struct weft_dataflow *flow, int32_t call)
 {
     int32_t role = flow->call[call].role;
-    return role < 0 ? no_role : colour[(size_t) role % WEFT_COUNT(colour)];
+    return role < 0 ? no_role
+                    : weft_svg_colour((size_t) role, WEFT_SVG_PLAIN);
 }
 
 /* ---- Places ------------------------------------------------------------ */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/svg.h"
 
 /* In the viewBox's units, which are pixels at the usual width. */
 enum {
@@ -27,13 +28,6 @@ struct plot {
     double *y, *low, *high; /* (n_series, n) */
     double x0, x1, y0, y1;
 };
-
-double weft_chart_step(double span, int n)
-{
-    double raw = span / n, power = pow(10, floor(log10(raw)));
-    double times = raw / power;
-    return power * (times <= 1 ? 1 : times <= 2 ? 2 : times <= 5 ? 5 : 10);
-}
 
 /* ---- Numbers ---------------------------------------------------------- */
 
@@ -149,7 +143,7 @@ static void add_tick(struct weft_string *out, double v)
 
 static void add_grid(const struct plot *p, struct weft_string *out)
 {
-    double step = weft_chart_step(p->y1 - p->y0, 4);
+    double step = weft_svg_step(p->y1 - p->y0, 4);
     for (double k = ceil(p->y0 / step); k * step <= p->y1; k++) {
         double y = py(p, k * step);
         weft_string_addf(out,
@@ -160,7 +154,7 @@ static void add_grid(const struct plot *p, struct weft_string *out)
         add_tick(out, k == 0 ? 0.0 : k * step);
         weft_string_add(out, "</text>");
     }
-    step = fmax(1, weft_chart_step(p->x1 - p->x0, 5));
+    step = fmax(1, weft_svg_step(p->x1 - p->x0, 5));
     for (double k = ceil(p->x0 / step); k * step <= p->x1; k++)
         weft_string_addf(out,
                          "<text class=\"tick\" x=\"%.1f\" y=\"%d\" "

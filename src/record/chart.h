@@ -25,7 +25,4 @@ struct weft_chart {
 /* Appends a <figure>, or nothing when no value is finite. */
 void weft_chart_add(const struct weft_chart *chart, struct weft_string *out);
 
-/* The step of about n ticks over a span: 1, 2 or 5 times a power of ten. */
-double weft_chart_step(double span, int n);
-
 #endif

@@ -32,6 +32,7 @@ struct weft_metrics_writer {
 
 /* A position among the lines of a file's text. */
 struct lines {
+    const char *path; /* errors name it */
     const char *at, *end;
     int number;
     bool torn; /* the present line has no line feed; it is the last */
@@ -57,25 +58,37 @@ static bool is_empty(const char *line, size_t n)
     return n == 0;
 }
 
-/* Parses a record; NULL for an incomplete last line. */
-static int parse_line(const char *path, const struct lines *l,
-                      const char *line, size_t n, json_t **out,
-                      int64_t *iteration, struct weft_err *err)
+/* A line of the file, and what is in it. */
+struct record {
+    const char *line;
+    size_t n;
+    json_t *o; /* NULL: there is no more */
+    int64_t iteration;
+};
+
+/* Reads the next record that is whole; the caller drops r->o. */
+static int next_record(struct lines *l, struct record *r,
+                       struct weft_err *err)
 {
     char name[4200];
+    *r = (struct record){.line = NULL};
+    do
+        if (!next_line(l, &r->line, &r->n))
+            return 0;
+    while (is_empty(r->line, r->n));
     err = l->torn ? NULL : err;
-    snprintf(name, sizeof name, "%s:%d", path, l->number);
-    int rc = weft_json_parse(line, n, name, out, err);
-    if (!rc && !json_is_object(*out))
+    snprintf(name, sizeof name, "%s:%d", l->path, l->number);
+    int rc = weft_json_parse(r->line, r->n, name, &r->o, err);
+    if (!rc && !json_is_object(r->o))
         rc = weft_err_set(err, WEFT_EFORMAT, "%s: not a JSON object", name);
     else if (!rc)
-        rc = weft_json_int(*out, name, "iteration", 0, INT64_MAX, iteration,
-                           err);
+        rc = weft_json_int(r->o, name, "iteration", 0, INT64_MAX,
+                           &r->iteration, err);
     if (!rc)
         return 0;
-    if (*out)
-        json_decref(*out);
-    *out = NULL;
+    if (r->o)
+        json_decref(r->o);
+    r->o = NULL;
     return l->torn ? 0 : rc;
 }
 
@@ -86,26 +99,17 @@ static int keep_lines(const char *path, const char *text, size_t n_text,
                       int64_t n_iterations, struct weft_string *keep,
                       struct weft_err *err)
 {
-    struct lines l = {text, text + n_text, 0, false};
-    const char *line;
-    size_t n;
-    while (next_line(&l, &line, &n)) {
-        json_t *o = NULL;
-        int64_t iteration = 0;
-        if (is_empty(line, n))
-            continue;
-        int rc = parse_line(path, &l, line, n, &o, &iteration, err);
-        if (rc)
-            return rc;
-        if (!o)
-            continue;
-        json_decref(o);
-        if (iteration <= n_iterations) {
-            weft_string_add_n(keep, line, n);
+    struct lines l = {path, text, text + n_text, 0, false};
+    struct record r;
+    int rc;
+    while (!(rc = next_record(&l, &r, err)) && r.o) {
+        json_decref(r.o);
+        if (r.iteration <= n_iterations) {
+            weft_string_add_n(keep, r.line, r.n);
             weft_string_add(keep, "\n");
         }
     }
-    return weft_string_check(keep, path, err);
+    return rc ? rc : weft_string_check(keep, path, err);
 }
 
 /* Removes the lines of iterations after n_iterations from the file. */
@@ -308,22 +312,17 @@ static int read_lines(const char *path, const char *text, size_t n_text,
                       size_t room, struct weft_metrics_table *t,
                       struct weft_err *err)
 {
-    struct lines l = {text, text + n_text, 0, false};
-    const char *line;
-    size_t n;
-    while (next_line(&l, &line, &n)) {
-        json_t *o = NULL;
-        int64_t iteration = 0;
-        if (is_empty(line, n))
-            continue;
-        int rc = parse_line(path, &l, line, n, &o, &iteration, err);
-        if (!rc && o && take_record(t, o, iteration, room) != 0)
+    struct lines l = {path, text, text + n_text, 0, false};
+    struct record r;
+    int rc;
+    while (!(rc = next_record(&l, &r, err)) && r.o) {
+        if (take_record(t, r.o, r.iteration, room) != 0)
             rc = weft_err_nomem(err, path, n_text);
-        json_decref(o);
+        json_decref(r.o);
         if (rc)
-            return rc;
+            break;
     }
-    return 0;
+    return rc;
 }
 
 int weft_metrics_read(const char *path, struct weft_metrics_table *out,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/svg.h"
 #include "schedule/tasks.h"
 
 /* Pixels. */
@@ -23,14 +24,6 @@ enum {
 };
 enum { FOOT = 34, MOST_ROW = 20, ALL_ROWS = 1200, DIGIT = 6, PLOT_TICKS = 8 };
 
-/* Forward, backward, weight; a model takes the next line, and the first one
- * again after the last. */
-static const char *const colour[][3] = {
-    {"#a9cdf0", "#2f6fb5", "#1b4477"}, {"#f7b9c4", "#c9405c", "#84203a"},
-    {"#b5dfb0", "#3b8f45", "#1f5a2c"}, {"#fbd59b", "#d0801f", "#8a500c"},
-    {"#d3c1e8", "#7b52a8", "#4b2d70"}, {"#a8e0dc", "#23908a", "#115a57"},
-};
-
 struct picture {
     FILE *f;
     const struct weft_schedule_problem *problem;
@@ -42,9 +35,10 @@ struct picture {
     int32_t device; /* that is plotted */
 };
 
+/* Forward passes are light, backward ones plain, weights' dark. */
 static const char *colour_of(int32_t model, enum weft_pass pass)
 {
-    return colour[(size_t) model % WEFT_COUNT(colour)][pass];
+    return weft_svg_colour((size_t) model, (enum weft_svg_shade) pass);
 }
 
 static double x_of(const struct picture *p, double time)
@@ -66,20 +60,6 @@ static void put_escaped(FILE *f, const char *text)
         default:
             fputc(*text, f);
         }
-}
-
-/* Steps of about n ticks: 1, 2 or 5 times a power of ten; 1 where a span is
- * nothing, or as good as. */
-static double tick_of(double span, int n)
-{
-    if (!(span > 1e-290))
-        return 1;
-    double step = pow(10, floor(log10(span / n)));
-    static const double factor[] = {1, 2, 5, 10};
-    for (size_t i = 0; i < WEFT_COUNT(factor); i++)
-        if (span / (step * factor[i]) <= n)
-            return step * factor[i];
-    return step * 10;
 }
 
 /* ---- Parts -------------------------------------------------------------- */
@@ -171,7 +151,7 @@ static void put_rows(const struct picture *p)
 static void put_times(const struct picture *p)
 {
     double bottom = TOP + p->schedule->n_devices * p->row;
-    double end = p->schedule->makespan, step = tick_of(end, 12);
+    double end = p->schedule->makespan, step = weft_svg_step(end, 12);
     for (double t = 0; t <= end; t += step)
         fprintf(p->f,
                 "<text x=\"%.2f\" y=\"%.2f\" class=\"n\">%g</text>\n"
@@ -234,7 +214,7 @@ static void put_memory(const struct picture *p)
             "holds most: %g</text>\n",
             LEFT, p->plot, MEMORY, x_of(p, p->schedule->makespan), LEFT,
             p->plot - 6, p->device, peak);
-    double step = tick_of(top, PLOT_TICKS / 2);
+    double step = weft_svg_step(top, PLOT_TICKS / 2);
     for (double y = 0; y <= top; y += step)
         fprintf(p->f, "<text x=\"%d\" y=\"%.2f\" class=\"e\">%g</text>\n",
                 LEFT - 6, p->plot + MEMORY * (1 - y / top) + 3.5, y);

@@ -131,61 +131,42 @@ static char *plan_text(const struct weft_plan *plan)
     return weft_plan_json(&alone);
 }
 
-static int read_config(const struct weft_verify_job *job,
-                       const struct weft_verify_case *c,
-                       const struct words *w, struct weft_config *out,
-                       struct weft_err *err)
+/* Writes the plan of a row with a mix, and names it in the configuration. */
+static int write_mix(const struct weft_verify_case *c, const char *path,
+                     struct weft_config *config, struct weft_err *err)
 {
-    char path[PATH_BYTES];
-    return weft_run_config_read(config_of(job, c, path), (int) w->n,
-                                (const char *const *) w->word, out, err);
-}
-
-/* Writes the plan of a row with a mix. */
-static int write_mix(const struct weft_verify_job *job,
-                     const struct weft_verify_case *c, struct weft_err *err)
-{
-    char path[PATH_BYTES];
-    struct weft_config config;
     struct weft_dataflow flow;
     struct weft_plan plan;
-    struct words w = {0};
-    add_row_words(job, c, &w);
-    int rc = w.failed ? weft_err_nomem(err, "arguments", PATH_BYTES)
-                      : read_config(job, c, &w, &config, err);
-    words_release(&w);
-    if (rc)
-        return rc;
-    rc = weft_run_flow(&config, &flow, err);
-    weft_config_release(&config);
+    int rc = weft_run_flow(config, &flow, err);
     if (!rc)
         rc = weft_verify_plan(c->row, &flow, &plan, err);
-    return rc ? rc
-              : weft_plan_write(&plan, row_path(job, c, ".json", path), err);
+    if (!rc)
+        rc = weft_plan_write(&plan, path, err);
+    if (!rc && !(config->plan = weft_strdup(path)))
+        rc = weft_err_nomem(err, "a path", PATH_BYTES);
+    return rc;
 }
 
-static void add_all_words(const struct weft_verify_job *job,
-                          const struct weft_verify_case *c, struct words *w)
-{
-    char path[PATH_BYTES];
-    add_row_words(job, c, w);
-    if (c->row->mix)
-        addf(w, "plan=%s", row_path(job, c, ".json", path));
-}
-
+/* Checks that the layout can run, and returns its plan. */
 static int check_layout(const struct weft_verify_job *job,
                         const struct weft_verify_case *c,
                         const struct words *w, char **plan_out,
                         struct weft_err *err)
 {
+    char path[PATH_BYTES];
     struct weft_config config;
     struct weft_run_needs needs;
     struct weft_plan plan = {0};
-    int rc = read_config(job, c, w, &config, err);
+    int rc = weft_run_config_read(config_of(job, c, path), (int) w->n,
+                                  (const char *const *) w->word, &config,
+                                  err);
     if (rc)
         return rc;
-    rc = weft_run_needs_read(&config, c->row->ranks, c->row->devices, &needs,
-                             err);
+    if (c->row->mix)
+        rc = write_mix(c, row_path(job, c, ".json", path), &config, err);
+    if (!rc)
+        rc = weft_run_needs_read(&config, c->row->ranks, c->row->devices,
+                                 &needs, err);
     if (!rc)
         rc = weft_run_plan(&config, &needs.plan, &plan, err);
     if (!rc && !(*plan_out = plan_text(&plan)))
@@ -204,9 +185,7 @@ int weft_verify_check(const struct weft_verify_job *job,
     snprintf(dir, sizeof dir, "%s/%s/%s", job->dir, c->algorithm->name,
              weft_dtype_name(c->dtype));
     int rc = weft_dir_create(dir, err);
-    if (!rc && c->row->mix)
-        rc = write_mix(job, c, err);
-    add_all_words(job, c, &w);
+    add_row_words(job, c, &w);
     if (!rc && w.failed)
         rc = weft_err_nomem(err, "arguments", PATH_BYTES);
     if (!rc && c->row->ranks > 1 && !job->mpiexec)
@@ -242,7 +221,9 @@ static int train(const struct weft_verify_job *job,
     add(&argv, "train");
     add(&argv, "-q");
     add(&argv, config_of(job, c, config));
-    add_all_words(job, c, &argv);
+    add_row_words(job, c, &argv);
+    if (c->row->mix)
+        addf(&argv, "plan=%s", row_path(job, c, ".json", log));
     struct weft_child child = {.argv = argv.word,
                                .log = row_path(job, c, ".log", log),
                                .timeout_s = job->timeout_s,

@@ -14,16 +14,6 @@
 
 static struct weft_err err;
 
-static void test_report_step(void)
-{
-    CHECK(weft_chart_step(1, 4) == 0.5);
-    CHECK(weft_chart_step(0.8, 4) == 0.2);
-    CHECK(weft_chart_step(100, 5) == 20);
-    CHECK(weft_chart_step(101, 5) == 50);
-    CHECK(weft_chart_step(3e-7, 3) > 0.99e-7
-          && weft_chart_step(3e-7, 3) < 1.01e-7);
-}
-
 /* How often a word stands in a text. */
 static int count(const char *text, const char *word)
 {
@@ -279,8 +269,7 @@ static void test_report_fails(void)
     REQUIRE_OK(weft_dir_remove(dir, &err), err);
 }
 
-WEFT_TESTS("record/report", {"test_report_step", test_report_step},
-           {"test_report_chart", test_report_chart},
+WEFT_TESTS("record/report", {"test_report_chart", test_report_chart},
            {"test_report_page", test_report_page},
            {"test_report_offload", test_report_offload},
            {"test_report_schedule", test_report_schedule},

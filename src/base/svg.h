@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What pictures have in common: colours, and where ticks are. */
+#ifndef WEFT_BASE_SVG_H
+#define WEFT_BASE_SVG_H
+
+#include <stddef.h>
+
+enum weft_svg_shade { WEFT_SVG_LIGHT, WEFT_SVG_PLAIN, WEFT_SVG_DARK };
+
+/* The i-th colour, "#2f6fb5"; after the last comes the first again. */
+const char *weft_svg_colour(size_t i, enum weft_svg_shade shade);
+
+/* The least step of 1, 2 or 5 times a power of ten that makes at most n steps
+ * of a span; 1 where the span is nothing, or as good as. */
+double weft_svg_step(double span, int n);
+
+#endif
