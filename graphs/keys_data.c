@@ -16,6 +16,9 @@ const struct weft_config_table weft_response_keys = {.keys = response,
 static const struct weft_config_key batch[] = {
     KEY_INT("train.batch", train.batch, "32", 1, 1e6, KEY_NUM,
             "samples per step; pairs count as one"),
+    KEY_DOUBLE("epochs", epochs, "0", 0, 1e6, 0,
+               "how often the data is gone through, in place of iterations; "
+               "an epoch's last step has the rows that are left"),
     KEY_BOOL("data.add_eos", data.add_eos, "true", KEY_NUM,
              "end a plain response with EOS; a chat template ends its turns "
              "itself"),

@@ -201,6 +201,8 @@ void weft_trainer_set_reward_batch(struct weft_trainer *trainer,
 int weft_trainer_step(struct weft_trainer *trainer, struct weft_err *err);
 bool weft_trainer_done(const struct weft_trainer *trainer);
 int32_t weft_trainer_iteration(const struct weft_trainer *trainer);
+/* How many the run has in all. */
+int32_t weft_trainer_iterations(const struct weft_trainer *trainer);
 
 /* A metric of the last step by its tag ("critic/score/mean"), the same on all
  * ranks. Errors: WEFT_ENOTFOUND. */

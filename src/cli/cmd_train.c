@@ -144,7 +144,8 @@ static int train(const char *file, int n_override,
     if (!quiet && weft_world_rank() == 0)
         progress = weft_progress_create(stderr,
                                         weft_trainer_iteration(trainer),
-                                        config->iterations, weft_clock_s());
+                                        weft_trainer_iterations(trainer),
+                                        weft_clock_s());
     weft_cli_catch_stop(weft_world_rank() == 0
                             ? "weft: stops after this iteration, with a "
                               "checkpoint; the next signal ends it at once\n"

@@ -98,6 +98,24 @@ static int check_numerics(const struct check *k)
     return 0;
 }
 
+/* Exactly one says how long the run is. */
+static int check_length(const struct check *k)
+{
+    const struct weft_config *c = k->c;
+    bool both = !weft_config_generates(c);
+    if (c->iterations > 0 && c->epochs > 0)
+        return wrong(k, "epochs",
+                     "'epochs' is %.10g and 'iterations' is %d; set the one "
+                     "to 0 that is not to say how long the run is",
+                     c->epochs, c->iterations);
+    if (c->iterations == 0 && c->epochs == 0)
+        return wrong(k, "iterations", "'iterations' is missing%s: %s",
+                     both ? " (and 'epochs', which may stand in its place)"
+                          : "",
+                     weft_config_meaning(c->schema, "iterations"));
+    return 0;
+}
+
 static int check_plan(const struct check *k)
 {
     if (k->c->plan && k->c->layout)
@@ -140,7 +158,9 @@ int weft_config_check(const struct weft_config *config, const char *name,
                       struct weft_err *err)
 {
     struct check k = {config, name, list, given, err};
-    int rc = check_required(&k);
+    int rc = check_length(&k);
+    if (!rc)
+        rc = check_required(&k);
     if (!rc)
         rc = check_rules(&k, config->schema->rules);
     if (!rc)
@@ -271,6 +291,34 @@ static bool scheduled(const struct weft_config *c,
     return false;
 }
 
+/* A run whose learning rates depend on its length keeps it, and a run by epochs
+ * cuts the data otherwise than one by iterations. */
+static int check_resumed_length(const struct weft_config *old,
+                                const struct weft_config *now,
+                                const struct weft_key_list *list,
+                                struct weft_err *err)
+{
+    bool was = old->epochs > 0, is = now->epochs > 0;
+    if (was == is && old->iterations == now->iterations
+        && !(old->epochs < now->epochs || old->epochs > now->epochs))
+        return 0;
+    if (was != is)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the run in '%s' has its length from '%s', not "
+                            "from '%s'; it can only go on with what it began "
+                            "with",
+                            now->run_dir, was ? "epochs" : "iterations",
+                            is ? "epochs" : "iterations");
+    if (!scheduled(now, list))
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "the run in '%s' has %.10g %s, not %.10g, and its "
+                        "learning rate's schedule depends on them",
+                        now->run_dir, was ? old->epochs : old->iterations,
+                        was ? "epochs" : "iterations",
+                        is ? now->epochs : now->iterations);
+}
+
 static int refuse(const struct weft_config *now, const char *key,
                   const char *a, const char *b, struct weft_err *err)
 {
@@ -315,12 +363,9 @@ int weft_config_check_resume(const struct weft_config *old,
     int rc = 0;
     if (k)
         rc = refuse(now, k->name, a.data, b.data, err);
-    else if (old->iterations != now->iterations && scheduled(now, &list))
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "the run in '%s' has %d iterations, not %d, and "
-                          "its learning rate's schedule depends on them",
-                          now->run_dir, old->iterations, now->iterations);
     else
+        rc = check_resumed_length(old, now, &list, err);
+    if (!rc)
         rc = check_reward_resume(old, now, &a, &b, err);
     if (!rc)
         rc = weft_string_check(&a, "the configuration", err);

@@ -114,7 +114,9 @@ struct weft_config {
     const struct weft_config_algorithm *algorithm;
     uint64_t seed; /* 1 */
     char *run_dir;
-    int32_t iterations; /* of generating and training, or steps */
+    int32_t iterations; /* of generating and training, or steps; 0: as many
+                           as the epochs */
+    double epochs;      /* of the data; 0: the iterations say */
 
     struct {
         char *path;

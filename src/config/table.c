@@ -10,8 +10,9 @@ static const struct weft_config_key first[] = {
      "of every random number"},
     {"run_dir", WEFT_KEY_PATH_CWD, KEY_AT(run_dir), NULL, 0, 0, NULL, 0,
      "where the run is kept; runs/<file's name>"},
-    KEY_INT("iterations", iterations, NULL, 1, KEY_MANY, KEY_REQ,
-            "of generating and training, or steps on the data"),
+    KEY_INT("iterations", iterations, NULL, 0, KEY_MANY, 0,
+            "of generating and training, or steps on the data; 0: as many as "
+            "the epochs"),
     KEY_PATH("data.path", data.path, KEY_NUM | KEY_REQ, "a JSONL file"),
     KEY_STRING("data.prompt_key", data.prompt_key, NULL, KEY_NUM,
                "key of the prompt or messages; else found"),
@@ -109,9 +110,9 @@ static const struct weft_config_alias aliases[] = {
      "|per_device_train_batch_size|micro_train_batch_size"
      "|ppo_max_token_len_per_gpu|micro_batch_size"
      "|gradient_accumulation_steps|"},
-    {"iterations", "|num_train_epochs|total_epochs|max_steps"
-                   "|total_training_steps|num_episodes|total_episodes"
-                   "|epochs|steps|"},
+    {"iterations", "|total_epochs|max_steps|total_training_steps"
+                   "|num_episodes|total_episodes|steps|"},
+    {"epochs", "|num_train_epochs|max_epochs|num_epochs|"},
     {"reward", "|reward_model_path|reward_pretrain|reward_funcs|reward_model"
                "|reward_fn|remote_rm_url|"},
     {"run_dir", "|output_dir|default_local_dir|save_path|ckpt_path"

@@ -245,7 +245,10 @@ static void iteration_free(struct weft_iteration *p)
 static int iteration_create(struct weft_trainer *t, int32_t iteration,
                             struct weft_iteration **out, struct weft_err *err)
 {
-    size_t n = (size_t) weft_run_samples(&t->config);
+    int64_t first = t->drawn;
+    size_t n = (size_t) (weft_config_generates(&t->config)
+                             ? weft_run_samples(&t->config)
+                             : weft_prompts_batch(t, iteration, &first));
     struct weft_iteration *p = weft_alloc(1, sizeof *p);
     if (!p)
         return weft_err_nomem(err, "an iteration", sizeof *p);
@@ -260,7 +263,7 @@ static int iteration_create(struct weft_trainer *t, int32_t iteration,
         .index = weft_alloc(n, sizeof *p->index),
         .round_sample = weft_alloc(n, sizeof *p->round_sample),
         .n_round = (int32_t) n,
-        .first_prompt = t->drawn,
+        .first_prompt = first,
         .advantage = weft_alloc(n, sizeof *p->advantage),
     };
     for (int k = 0; k < WEFT_N_FIELD_TYPES; k++)
@@ -309,7 +312,7 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
 static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
-    if (!t->config.runtime.overlap || done >= t->config.iterations
+    if (!t->config.runtime.overlap || done >= t->n_iterations
         || (every > 0 && done % every == 0)
         || (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0
             && weft_flow_call_of(&t->flow, WEFT_INFER, -1) < 0))

@@ -31,12 +31,12 @@ static int tile_of(struct weft_iteration *p, const char *kind,
     return 0;
 }
 
-static int fill(struct weft_iteration *p, int32_t i)
+/* k: the number of the sample among all that the run draws. */
+static int fill(struct weft_iteration *p, int32_t i, int64_t k)
 {
     struct weft_sample *s = &p->sample[i];
     int32_t field = p->field[WEFT_FIELD_ROLLOUT];
-    const struct weft_run_prompt *row = weft_trainer_draw(
-        p->t, (int64_t) p->iteration * p->n + i);
+    const struct weft_run_prompt *row = weft_trainer_draw(p->t, k);
     *s = (struct weft_sample){.prompt = i,
                               .n_prompt = row->n_prompt,
                               .n_total = row->n,
@@ -86,7 +86,7 @@ int weft_iteration_data(struct weft_iteration *p)
 {
     int rc = weft_iteration_calls_init(p);
     for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = fill(p, i);
+        rc = fill(p, i, p->first_prompt + i);
     if (!rc && p->field[WEFT_FIELD_MISMATCH] >= 0)
         rc = fill_others(p);
     for (int32_t i = 0; i < p->n && !rc; i++)

@@ -489,8 +489,7 @@ static int report_generated(const struct measured *c)
 static int write_files(const struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
-    int rc = weft_fuse_report(t->fuse,
-                              t->iteration + 1 >= t->config.iterations,
+    int rc = weft_fuse_report(t->fuse, t->iteration + 1 >= t->n_iterations,
                               t->metrics, p->err);
     return rc ? rc : weft_digest_write(p);
 }
@@ -518,6 +517,9 @@ int weft_iteration_report(struct weft_iteration *p)
     if (!rc) {
         report_table(c);
         report_speed(c, generates);
+        if (!generates)
+            weft_metrics_set(p->t->metrics, "epoch",
+                             weft_prompts_epoch(p->t, p->iteration));
         rc = generates ? report_generated(c) : 0;
         rc = rc ? rc : write_files(p);
     }

@@ -235,7 +235,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
     o->train.loss.exact_first = r->policy && e == 0 && k == 0;
     o->train.adamw = weft_adamw_at(r->model->optim, r->model->steps,
                                    (int64_t) p->t->settings.epochs * parts
-                                       * c->iterations);
+                                       * p->t->n_iterations);
     r->update->lr = (double) o->train.adamw.lr;
     r->model->steps++;
     fill_pack(r, o);

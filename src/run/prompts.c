@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/prompts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -163,6 +164,63 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
         weft_info("%zu of %zu rows are too long and skipped", rows - n_used,
                   rows);
     return rc;
+}
+
+/* ---- Iterations -------------------------------------------------------- */
+
+static int64_t steps_of_epoch(const struct weft_trainer *t)
+{
+    return weft_ceil_div(t->n_prompts, weft_run_samples(&t->config));
+}
+
+int32_t weft_prompts_batch(const struct weft_trainer *t, int32_t iteration,
+                           int64_t *first_out)
+{
+    int32_t unit = weft_run_unit(&t->config), n = t->n_prompts / unit;
+    int32_t batch = weft_run_samples(&t->config) / unit;
+    int32_t steps = (int32_t) steps_of_epoch(t);
+    int64_t first = (int64_t) iteration * batch;
+    if (t->config.epochs > 0) {
+        int32_t at = iteration % steps * batch;
+        first = (int64_t) (iteration / steps) * n + at;
+        batch = batch < n - at ? batch : n - at;
+    }
+    *first_out = first * unit;
+    return batch * unit;
+}
+
+double weft_prompts_epoch(const struct weft_trainer *t, int32_t iteration)
+{
+    int64_t first;
+    int32_t n = weft_prompts_batch(t, iteration, &first);
+    if (t->config.epochs > 0)
+        return (double) (iteration + 1) / (double) steps_of_epoch(t);
+    return (double) (first + n) / t->n_prompts;
+}
+
+int weft_prompts_iterations(const struct weft_trainer *t, int32_t *out,
+                            struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    int64_t steps = steps_of_epoch(t);
+    /* of 0.1 epochs with 30 steps 3, though the product is more than 3 */
+    double n = c->epochs > 0 ? ceil(c->epochs * (double) steps - 1e-6)
+                             : c->iterations;
+    if (c->epochs > 0 && weft_algorithm_of(c)->rows == WEFT_ROWS_LABELLED
+        && t->n_prompts % c->train.batch == 1)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'epochs' leaves one of '%s''s %d rows for an "
+                            "epoch's last step, which has no other response "
+                            "to estimate the KL from; take another "
+                            "train.batch",
+                            c->data.path, t->n_prompts);
+    if (n > INT32_MAX / 2)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'epochs' is %.10g, with %lld steps in each: "
+                            "more than can be counted",
+                            c->epochs, (long long) steps);
+    *out = n < 1 ? 1 : (int32_t) n;
+    return 0;
 }
 
 void weft_prompts_release(struct weft_trainer *t)

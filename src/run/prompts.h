@@ -17,6 +17,20 @@ struct weft_trainer;
 int weft_prompts_load(struct weft_trainer *t, struct weft_err *err);
 void weft_prompts_release(struct weft_trainer *t);
 
+/* The samples of an iteration that come from rows of the data, and the number
+ * of the first for weft_trainer_draw(). With epochs the rows that are left at
+ * an epoch's end are an iteration of their own, else it goes on in the next
+ * epoch. */
+int32_t weft_prompts_batch(const struct weft_trainer *t, int32_t iteration,
+                           int64_t *first_out);
+/* How often the data has been gone through at the iteration's end: with epochs
+ * by steps, as in Transformers, else by rows. */
+double weft_prompts_epoch(const struct weft_trainer *t, int32_t iteration);
+/* The iterations of the run. Needs the prompts. Errors: WEFT_EINVAL (more than
+ * can be counted). */
+int weft_prompts_iterations(const struct weft_trainer *t, int32_t *out,
+                            struct weft_err *err);
+
 /* Tokenises row i of the data as the algorithm wants rows: up to two texts
  * into out, how many into n_out; 0: the row is skipped. */
 struct weft_run_prompt;

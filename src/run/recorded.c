@@ -27,6 +27,7 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .max_prompt = t->max_prompt,
                                .n_stop = t->n_stop,
                                .iteration = how->first,
+                               .n_iterations = t->n_iterations,
                                .drawn = (int64_t) how->first
                                       * t->config.rollout.prompts,
                                .order = order,
@@ -127,7 +128,8 @@ int weft_run_record_bound(const struct weft_trainer *t,
     c->train.intra_stage_fusion = false;
     fill_batch(&most);
     c->checkpoint.every = 0;
-    c->iterations = how.first + 2;
+    c->epochs = 0; /* whole batches */
+    most.n_iterations = how.first + 2;
     int rc = weft_run_record(&most, &how, out, err);
     if (!rc && fused)
         forget_order(t, out);

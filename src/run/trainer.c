@@ -307,6 +307,8 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
     if (!rc)
         rc = weft_prompts_load(t, err);
     if (!rc)
+        rc = weft_prompts_iterations(t, &t->n_iterations, err);
+    if (!rc)
         rc = weft_reward_text_open(t, err);
     return rc ? rc : check_positions(t, err);
 }

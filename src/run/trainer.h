@@ -83,7 +83,8 @@ struct weft_trainer {
     /* State of the run, which checkpoints contain. */
     int64_t drawn;       /* prompts, also of an iteration that has begun */
     int32_t iteration;   /* iterations finished so far ... */
-    int32_t began;       /* ... and when this process started */
+    int32_t began;       /* ... and when this process started ... */
+    int32_t n_iterations; /* ... of so many */
     uint32_t *order;     /* permutation of the prompts ... */
     int64_t order_epoch; /* ... of this epoch; -1: none yet */
 

@@ -9,12 +9,17 @@
 
 bool weft_trainer_done(const struct weft_trainer *t)
 {
-    return t->iteration >= t->config.iterations;
+    return t->iteration >= t->n_iterations;
 }
 
 int32_t weft_trainer_iteration(const struct weft_trainer *t)
 {
     return t->iteration;
+}
+
+int32_t weft_trainer_iterations(const struct weft_trainer *t)
+{
+    return t->n_iterations;
 }
 
 int weft_trainer_metric(const struct weft_trainer *t, const char *tag,
@@ -62,7 +67,7 @@ int weft_trainer_step(struct weft_trainer *t, struct weft_err *err)
     if (weft_trainer_done(t))
         return weft_err_set(err, WEFT_ESTATE,
                             "the run has made its %d iterations",
-                            t->config.iterations);
+                            t->n_iterations);
     weft_metrics_clear(t->metrics);
     int rc = weft_iteration_run(t, err);
     if (rc)

@@ -75,7 +75,8 @@ static const char *const fixed_words[] = {
     "layout=null",           "plan=null",
     "train.micro_batches=0", "train.zero=0",
     "train.recompute=false", "model.reference_offload=false",
-    "runtime.place=node",    "checkpoint.dtype=f32"};
+    "runtime.place=node",    "checkpoint.dtype=f32",
+    "epochs=0"};
 
 /* ---- A row ------------------------------------------------------------ */
 

@@ -369,6 +369,45 @@ static void test_config_sft(void)
                 "reinforce_pp_baseline, gspo, cispo or dapo, not 'orpo'");
 }
 
+/* Opens an SFT run of epochs again, of a linear schedule or none. */
+static int resume_epochs(const char *schedule, const char *length)
+{
+    struct weft_config old;
+    char text[200];
+    snprintf(text, sizeof text,
+             "algorithm: sft\ndata.path: d\nmodel.actor: a\nactor.schedule: "
+             "%s\nepochs: 2.5\n",
+             schedule);
+    REQUIRE_OK(parse(text, 0, NULL), err);
+    old = c;
+    CHECK(old.epochs > 2.4 && old.iterations == 0);
+    const char *const words[] = {"epochs=0", length};
+    REQUIRE_OK(parse(text, 2, words), err);
+    int rc = weft_config_check_resume(&old, &c, &err);
+    weft_config_release(&c);
+    weft_config_release(&old);
+    return rc;
+}
+
+static void test_config_epochs(void)
+{
+    CHECK_INT(resume_epochs("constant", "epochs=4"), 0);
+    CHECK_INT(resume_epochs("linear", "epochs=2.5"), 0);
+    CHECK_FAILS(resume_epochs("linear", "epochs=4"), WEFT_EINVAL, err,
+                "has 2.5 epochs, not 4, and its learning rate's schedule");
+    CHECK_FAILS(resume_epochs("constant", "iterations=4"), WEFT_EINVAL, err,
+                "has its length from 'epochs', not from 'iterations'");
+    CHECK_FAILS(parse(SFT "epochs: 2\n", 0, NULL), WEFT_EINVAL, err,
+                "run.yaml:5: 'epochs' is 2 and 'iterations' is 5; set the "
+                "one to 0");
+    CHECK_FAILS(parse("algorithm: sft\n", 0, NULL), WEFT_EINVAL, err,
+                "'iterations' is missing (and 'epochs', which may stand");
+    CHECK_FAILS(parse(SFT "num_train_epochs: 2\n", 0, NULL), WEFT_EINVAL, err,
+                "did you mean 'epochs'?");
+    CHECK_FAILS(parse("epochs: 2\n", 0, NULL), WEFT_EINVAL, err,
+                "'epochs' is not a key of algorithm ppo");
+}
+
 /* Keys of several algorithms may have one field. */
 static void test_config_shared_field(void)
 {
@@ -562,6 +601,7 @@ WEFT_TESTS("config/config", {"test_config_groups", test_config_groups},
            {"test_config_derived", test_config_derived},
            {"test_config_refused", test_config_refused},
            {"test_config_sft", test_config_sft},
+           {"test_config_epochs", test_config_epochs},
            {"test_config_shared_field", test_config_shared_field},
            {"test_config_override", test_config_override},
            {"test_config_write", test_config_write},

@@ -165,7 +165,7 @@ static int check_file(const char *path)
 
 static void test_pytorch(void)
 {
-    CHECK_INT(check_file("preference/preferences.txt"), 18);
+    CHECK_INT(check_file("preference/preferences.txt"), 24);
 }
 
 /* One optimizer step of TRL's trainers, made by make_trl.py. */
@@ -177,6 +177,7 @@ static void test_trl(void)
 /* ---- Layouts ------------------------------------------------------------ */
 
 static const char *const algorithm[][3] = {
+    {"algorithm=sft", "data.path=rows.jsonl", "model.actor=actor"},
     {"algorithm=dpo", "data.path=pairs.jsonl", "model.actor=actor"},
     {"algorithm=kto", "data.path=rows.jsonl", "model.actor=actor"},
     {"algorithm=reward_model", "data.path=pairs.jsonl",
@@ -195,7 +196,7 @@ static struct weft_hash hash_of(const char *const words[3], const char *name,
     const char *word[] = {words[0],
                           words[1],
                           words[2],
-                          "iterations=3",
+                          "epochs=1.5", /* 3 steps: the second is small */
                           "train.batch=5",
                           reward ? "reward_model.lr=1e-3" : "actor.lr=1e-3",
                           "train.micro_batch_tokens=64",
@@ -254,9 +255,9 @@ static void test_pad(void)
     memset(at, ' ', strlen("\"pad_token_id\": 256,"));
     REQUIRE_OK(weft_file_write("bare/config.json", text, n, &err), err);
     weft_free(text);
-    const char *const bare[] = {algorithm[2][0], algorithm[2][1],
+    const char *const bare[] = {algorithm[3][0], algorithm[3][1],
                                 "model.reward_model=bare"};
-    struct weft_hash a = hash_of(algorithm[2], "padded", "runtime.devices=1",
+    struct weft_hash a = hash_of(algorithm[3], "padded", "runtime.devices=1",
                                  "layout=dp1", NULL);
     struct weft_hash b = hash_of(bare, "bare-run", "runtime.devices=1",
                                  "layout=dp1", NULL);
@@ -272,7 +273,7 @@ static void test_resume(void)
         const char *word[] = {algorithm[a][0],
                               algorithm[a][1],
                               algorithm[a][2],
-                              "iterations=4",
+                              a % 2 ? "iterations=4" : "epochs=2",
                               "train.batch=5",
                               "checkpoint.every=1",
                               NULL};
@@ -350,6 +351,17 @@ static void test_refused(void)
             "line 2: the label is 'good'; it must be true or false");
     refused("algorithm=kto", "{\"prompt\": \"p\", \"chosen\": \"c\"}",
             "bad.jsonl:2: no rejected answer");
+    refused("algorithm=kto iterations=0 epochs=1 train.batch=2",
+            "{\"prompt\": \"p\", \"completion\": \"c\", \"label\": true}",
+            "leaves one of");
+    refused("algorithm=dpo epochs=2", "",
+            "'epochs' is 2 and 'iterations' is 1; set the one to 0");
+    refused("algorithm=dpo iterations=0", "",
+            "'iterations' is missing (and 'epochs', which may stand in its "
+            "place)");
+    refused("algorithm=dpo iterations=0 epochs=-1", "", "'epochs' must be");
+    refused("algorithm=dpo iterations=0 train.batch=1 epochs=1e9", "",
+            "'epochs' must be");
     refused("algorithm=kto train.batch=1", "", "must be at least 2");
     refused("algorithm=dpo dpo.loss=ipo dpo.label_smoothing=0.1", "",
             "'dpo.label_smoothing' has a meaning with dpo.loss sigmoid");

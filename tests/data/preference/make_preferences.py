@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two whole steps of DPO, KTO and reward models in PyTorch, in float64.
+"""Whole steps of SFT, DPO, KTO and reward models in PyTorch, in float64.
 
     pip install torch safetensors tokenizers
     python3 make_preferences.py BUILD/weft > preferences.txt
@@ -31,6 +31,9 @@ OPTIMIZER = {"lr": 4e-3, "schedule": "linear", "warmup_steps": 1,
 DPO = {"algorithm": "dpo", "data.path": "pairs.jsonl"}
 KTO = {"algorithm": "kto", "data.path": "rows.jsonl"}
 REWARD = {"algorithm": "reward_model", "data.path": "pairs.jsonl"}
+SFT = {"algorithm": "sft", "data.path": "rows.jsonl"}
+# The rows that are left at an epoch's end are a step of their own.
+EPOCHS = {"iterations": 0, "epochs": 2}
 RUNS = [
     {**DPO},
     {**DPO, "dpo.beta": 0.5},
@@ -50,6 +53,12 @@ RUNS = [
     {**REWARD, "reward_model.margin": "none", "data.shuffle": False},
     {**REWARD, "reward_model.center": 0.1},
     {**REWARD, "model.reward_model": "actor", "iterations": 3},
+    {**SFT, "iterations": 3},
+    {**SFT, **EPOCHS},
+    {**DPO, **EPOCHS},
+    {**KTO, **EPOCHS, "epochs": 1.5},
+    {**REWARD, **EPOCHS, "data.shuffle": False},
+    {**SFT, **EPOCHS, "train.batch": 9},
 ]
 
 
@@ -158,6 +167,11 @@ def kto(c, batch, model, reference, out):
     return torch.stack(losses).mean()
 
 
+def sft(c, batch, model, reference, out):
+    losses = torch.stack([log_prob(model, s) for _, (s,) in batch])
+    return -losses.sum() / sum(s.n for _, (s,) in batch)
+
+
 def score(model, tokens):
     """Of the last token that is no padding, as Transformers has it."""
     pad = model.config.get("pad_token_id")
@@ -188,7 +202,23 @@ STANDARDS = {"data.shuffle": True, "dpo.loss": "sigmoid", "dpo.beta": 0.1,
              "dpo.length_normalised": "auto", "kto.beta": 0.1,
              "kto.desirable_weight": 1, "kto.undesirable_weight": 1,
              "reward_model.margin": "row", "reward_model.center": 0}
-LOSS = {"dpo": dpo, "kto": kto, "reward_model": reward_model}
+LOSS = {"sft": sft, "dpo": dpo, "kto": kto, "reward_model": reward_model}
+
+
+def batches(c, units):
+    """Of each step, and how often the data has been gone through then."""
+    n, size = c["train.batch"], len(units)
+    if "epochs" not in c:
+        return [([drawn(c, units, k * n + i) for i in range(n)],
+                 (k + 1) * n / size) for k in range(c["iterations"])]
+    steps, epoch = -(-size // n), 0
+    out = []
+    while len(out) < c["epochs"] * steps:
+        order = [drawn(c, units, epoch * size + i) for i in range(size)]
+        out += [(order[k * n:(k + 1) * n], epoch + (k + 1) / steps)
+                for k in range(steps)]
+        epoch += 1
+    return out[:m.math.ceil(c["epochs"] * steps)]
 
 
 def run(given, folder, who):
@@ -203,22 +233,21 @@ def run(given, folder, who):
             1, head.shape[1], requires_grad=True)
     reference = m.Llama(folder / "reference")
     trained, lines = m.Trained(c, who, model), []
-    for step in range(c["iterations"]):
-        n = c["train.batch"]
-        batch = [drawn(c, units, step * n + i) for i in range(n)]
-        out = {}
+    steps = batches(c, units)
+    for step, (batch, epoch) in enumerate(steps):
+        out = {"epoch": epoch}
         loss = LOSS[c["algorithm"]](c, batch, model, reference, out)
         out["train/loss"] = float(loss.detach())
         out["train/n_tokens"] = sum(s.n for _, unit in batch for s in unit)
         out["train/grad_norm"], out["train/lr"] = trained.update(
-            loss, c["iterations"])
+            loss, len(steps))
         lines += [(step + 1, tag, x) for tag, x in out.items()]
     moved = {}
     if set(model.p) != set(model.first):
         return lines
     m.probe(moved, who, [model.p[n].detach() - model.first[n]
                          for n in sorted(model.p)])
-    lines += [(c["iterations"], "weights/" + tag, x)
+    lines += [(len(steps), "weights/" + tag, x)
               for tag, x in moved.items()]
     return lines
 
@@ -238,7 +267,7 @@ def main():
             c = {**BASE, **{f"{who}.{k}": v for k, v in OPTIMIZER.items()},
                  f"model.{who}": "actor" if who == "actor" else "critic",
                  **change}
-            if who == "actor":
+            if c["algorithm"] in ("dpo", "kto"):
                 c["model.reference"] = "reference"
             print("run", " ".join(f"{k}={json.dumps(v).strip(chr(34))}"
                                   for k, v in c.items()))
