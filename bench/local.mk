@@ -23,6 +23,9 @@ bench_programs += %D%/schedule
 EXTRA_DIST += %D%/schedule_cpsat.py
 %C%_schedule_SOURCES = %D%/schedule.c
 %C%_schedule_LDADD = $(schedule_libs)
+bench_programs += %D%/record
+%C%_record_SOURCES = %D%/record.c
+%C%_record_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
@@ -32,8 +35,11 @@ bench-layouts: %D%/layouts %D%/model weft$(EXEEXT)
 # The search for fused pipeline schedules: all tables.
 bench-schedule: %D%/schedule
 	%D%/schedule
+# What recordings cost.
+bench-record: %D%/record
+	%D%/record
 # A step of GRPO beside TRL's.
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
-.PHONY: bench bench-grpo bench-layouts bench-schedule
+.PHONY: bench bench-grpo bench-layouts bench-record bench-schedule

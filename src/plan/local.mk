@@ -12,6 +12,7 @@ plan_sources = \
 	%D%/plan_json.c \
 	%D%/plan_svg.c \
 	%D%/recording.c %D%/recording.h \
+	%D%/recording_before.c \
 	%D%/recording_memory.c \
 	%D%/recording_order.c \
 	%D%/recording_reach.c %D%/recording_reach.h \

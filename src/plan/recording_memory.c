@@ -182,7 +182,7 @@ static void may_begin(struct play *p, struct piece *b, int64_t task)
                                     weft_rec_is_early(p->r->task[task].when));
         out[l] = h < out[l] ? h : out[l];
     }
-    b->lane = p->reach.lane[task];
+    b->lane = weft_rec_reach_lane(&p->reach, task);
 }
 
 static void may_end(struct play *p, struct piece *b, int64_t task)

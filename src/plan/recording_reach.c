@@ -14,143 +14,57 @@ static int32_t soft_lanes(const struct weft_recording *r)
     return r->n_tasks < 200000 ? 24 : 2;
 }
 
-/* A lane at the place that is looked from. */
-struct weft_rec_lane {
-    int32_t n;    /* tasks so far */
-    int64_t last; /* the latest of them */
-};
+/* ---- Of all places ----------------------------------------------------- */
 
-/* ---- Predecessors ------------------------------------------------------ */
-
-struct finder {
-    struct weft_rec_reach *x;
-    int64_t task;
-    int32_t *seen; /* (n_tasks) the last one that it was found for, + 1 */
-    /* (n_samples) the samples' earliest tasks, and what these read */
-    int32_t *sample;
-    int64_t n_samples, sample_room;
-    int64_t after_samples; /* the latest one that is after them; -1: none */
-    bool full;
-};
-
-/* Adds a number to a list. */
-static void append(struct finder *f, int32_t **list, int64_t *n,
-                   int64_t *room, int64_t number)
+void weft_rec_reach_pass(const struct weft_rec_reach *x, int64_t task,
+                         struct weft_rec_over *o)
 {
-    if (*n == *room) {
-        int64_t more = *room * 2 + 1024;
-        int32_t *larger = weft_realloc(*list, (size_t) more, sizeof *larger);
-        f->full = f->full || !larger;
-        if (!larger)
-            return;
-        *list = larger;
-        *room = more;
+    for (; o->w < x->r->n_waits && x->r->wait[o->w].task <= task; o->w++) {
+        const struct weft_rec_wait *w = &x->r->wait[o->w];
+        o->local = (int32_t) o->w + 1;
+        if (!w->local)
+            o->all = o->local;
+        if (w->tile < 0)
+            o->early = o->local;
+        if (w->tile < 0 && !w->local)
+            o->end = w->ended;
     }
-    (*list)[(*n)++] = (int32_t) number;
 }
 
-static void add_before(struct finder *f, int64_t before)
+static void lower(int32_t *a, int32_t b)
 {
-    struct weft_rec_reach *x = f->x;
-    if (f->seen[before] == (int32_t) f->task + 1)
-        return;
-    f->seen[before] = (int32_t) f->task + 1;
-    append(f, &x->before, &x->n_before, &x->before_room, before);
+    *a = b < *a ? b : *a;
 }
 
-static void find(void *ctx, int64_t before)
+/* Notes the first wait, of some kind, that all tasks before a number have
+ * ended before. */
+static void end_before(int32_t *wait, int64_t *from, int64_t ended,
+                       int32_t number)
 {
-    struct finder *f = ctx;
-    const struct weft_rec_task *t = &f->x->r->task[f->task];
-    const struct weft_rec_task *b = &f->x->r->task[before];
-    if (t->when != WEFT_REC_EARLIEST || weft_rec_is_early(b->when)
-        || t->iteration != b->iteration)
-        add_before(f, before);
-    else
-        append(f, &f->sample, &f->n_samples, &f->sample_room, before);
+    for (; *from < ended; ++*from)
+        lower(&wait[*from], number);
 }
 
-/* Adds the samples' tasks of its iteration before a task that is after all of
- * them. */
-static void find_samples(struct finder *f)
-{
-    const struct weft_rec_task *t = &f->x->r->task[f->task];
-    if (t->when == WEFT_REC_EARLIEST)
-        append(f, &f->sample, &f->n_samples, &f->sample_room, f->task);
-    if (t->when != WEFT_REC_AFTER_SAMPLES)
-        return;
-    int64_t last = f->after_samples;
-    f->after_samples = f->task;
-    if (last >= 0 && f->x->r->task[last].iteration == t->iteration) {
-        add_before(f, last);
-        return;
-    }
-    for (int64_t i = 0; i < f->n_samples; i++)
-        if (f->x->r->task[f->sample[i]].iteration == t->iteration)
-            add_before(f, f->sample[i]);
-}
-
-/* The latest task with a position, by device and chain. */
-struct turns {
-    int64_t *last;  /* (n_devices, WEFT_N_CHAINS) -1: none */
-    int64_t all, w; /* tasks that a wait for all has ended; next wait */
-};
-
-static void find_turn(struct finder *f, struct turns *turns)
-{
-    const struct weft_recording *r = f->x->r;
-    const struct weft_rec_task *t = &r->task[f->task];
-    for (; turns->w < r->n_waits && r->wait[turns->w].task <= f->task;
-         turns->w++)
-        if (r->wait[turns->w].tile < 0 && !r->wait[turns->w].local)
-            turns->all = r->wait[turns->w].ended;
-    if (t->kind != WEFT_REC_TASK || t->position <= 0)
-        return;
-    int64_t *last = &turns->last[t->device * WEFT_N_CHAINS + t->chain];
-    if (*last >= turns->all) {
-        /* positions begin again only after a wait for all */
-        weft_assert(r->task[*last].position < t->position);
-        add_before(f, *last);
-    }
-    *last = f->task;
-}
-
-static int find_all(struct weft_rec_reach *x, struct weft_err *err)
-{
-    size_t n = (size_t) x->r->n_tasks;
-    size_t n_lanes = (size_t) x->n_devices * WEFT_N_CHAINS;
-    struct finder f = {
-        .x = x, .seen = weft_alloc(n, sizeof *f.seen), .after_samples = -1};
-    struct turns turns = {.last = weft_alloc(n_lanes, sizeof *turns.last)};
-    f.full = !f.seen || !turns.last;
-    if (!f.full)
-        memset(turns.last, 0xff, n_lanes * sizeof *turns.last);
-    for (; f.task < x->r->n_tasks && !f.full; f.task++) {
-        x->first[f.task] = x->n_before;
-        weft_rec_order_visit(&x->order, f.task, find, &f);
-        find_samples(&f);
-        find_turn(&f, &turns);
-    }
-    x->first[x->r->n_tasks] = x->n_before;
-    weft_free(f.seen);
-    weft_free(f.sample);
-    weft_free(turns.last);
-    return f.full ? weft_err_nomem(err, "the order of tasks", n * 16) : 0;
-}
-
-/* The last task that had written the tile of each wait. */
-static int find_writers(struct weft_rec_reach *x, struct weft_err *err)
+/* Notes for every task the first waits that it has ended before. */
+static int find_waits(struct weft_rec_reach *x, struct weft_err *err)
 {
     const struct weft_recording *r = x->r;
+    int64_t all = 0, local = 0, w = 0;
     int32_t *last = weft_alloc((size_t) r->n_tiles, sizeof *last);
-    int64_t w = 0;
     if (!last)
         return weft_err_nomem(err, "the order of tasks",
                               (size_t) r->n_tiles * sizeof *last);
     memset(last, 0xff, (size_t) r->n_tiles * sizeof *last);
+    for (int64_t t = 0; t < r->n_tasks; t++)
+        x->wait_all[t] = x->wait_local[t] = WEFT_REC_NEVER;
     for (int64_t t = 0; t <= r->n_tasks; t++) {
-        for (; w < r->n_waits && r->wait[w].task <= t; w++)
-            x->writer[w] = r->wait[w].tile < 0 ? -1 : last[r->wait[w].tile];
+        for (; w < r->n_waits && r->wait[w].task <= t; w++) {
+            const struct weft_rec_wait *v = &r->wait[w];
+            end_before(v->local ? x->wait_local : x->wait_all,
+                       v->local ? &local : &all, v->ended, (int32_t) w + 1);
+            if (v->tile >= 0 && last[v->tile] >= 0)
+                lower(&x->wait_all[last[v->tile]], (int32_t) w + 1);
+        }
         for (int64_t a = t < r->n_tasks ? r->task[t].access : 0;
              t < r->n_tasks && a < r->task[t].access + r->task[t].n_access;
              a++)
@@ -158,32 +72,101 @@ static int find_writers(struct weft_rec_reach *x, struct weft_err *err)
                 last[r->access[a].tile] = (int32_t) t;
     }
     weft_free(last);
+    for (int64_t t = 0; t < r->n_tasks; t++) {
+        int32_t head = x->head[x->group[t]];
+        lower(&x->wait_all[head], x->wait_all[t]);
+        lower(&x->wait_local[head], x->wait_local[t]);
+    }
     return 0;
+}
+
+static int32_t rank_of(const struct weft_rec_reach *x, int32_t place)
+{
+    return place / x->places_per_rank;
+}
+
+/* Sorts tasks by place. */
+static void list_tasks(struct weft_rec_reach *x)
+{
+    int64_t n = x->r->n_tasks;
+    for (int64_t t = 0; t < n; t++) {
+        const struct weft_rec_task *task = &x->r->task[t];
+        x->place_of[t] = task->kind == WEFT_REC_TASK ? task->place : -1;
+        if (x->place_of[t] >= 0)
+            x->number[t] = (int32_t) x->at_end[task->place]++;
+    }
+    for (int32_t k = 1; k < x->n_places; k++)
+        x->at_end[k] += x->at_end[k - 1];
+    for (int64_t t = 0; t < n; t++) {
+        int32_t place = x->place_of[t];
+        if (place >= 0)
+            x->at[(place > 0 ? x->at_end[place - 1] : 0) + x->number[t]] =
+                (int32_t) t;
+    }
+}
+
+static int list_ranks(struct weft_rec_reach *x, struct weft_err *err)
+{
+    const struct weft_recording *r = x->r;
+    x->rank = weft_alloc((size_t) x->n_groups, sizeof *x->rank);
+    if (!x->rank)
+        return weft_err_nomem(err, "the order of tasks",
+                              (size_t) x->n_groups * sizeof *x->rank);
+    for (int64_t k = 0; k < x->n_groups; k++) {
+        const struct weft_rec_task *t = &r->task[x->head[k]];
+        const struct weft_rec_access *a = &r->access[t->access];
+        for (int i = 0; i < 2; i++)
+            x->rank[k][i] = t->kind == WEFT_REC_TASK
+                              ? rank_of(x, t->place)
+                              : rank_of(
+                                  x, r->tile[a[i % t->n_access].tile].place);
+    }
+    return 0;
+}
+
+static bool tables_create(struct weft_rec_reach *x)
+{
+    size_t n = (size_t) x->r->n_tasks;
+    x->first = weft_alloc(n + 1, sizeof *x->first);
+    x->group = weft_alloc(n, sizeof *x->group);
+    x->at = weft_alloc(n, sizeof *x->at);
+    x->at_end = weft_alloc((size_t) x->n_places, sizeof *x->at_end);
+    x->number = weft_alloc(n, sizeof *x->number);
+    x->place_of = weft_alloc(n, sizeof *x->place_of);
+    x->wait_all = weft_alloc(n, sizeof *x->wait_all);
+    x->wait_local = weft_alloc(n, sizeof *x->wait_local);
+    x->of_device = weft_alloc((size_t) x->n_devices * WEFT_N_CHAINS,
+                              sizeof *x->of_device);
+    return x->first && x->group && x->at && x->at_end && x->number
+        && x->place_of && x->wait_all && x->wait_local && x->of_device;
 }
 
 int weft_rec_reach_create(const struct weft_recording *r,
                           int32_t places_per_rank, struct weft_rec_reach *out,
                           struct weft_err *err)
 {
-    size_t n = (size_t) r->n_tasks;
     *out = (struct weft_rec_reach){.r = r,
                                    .places_per_rank = places_per_rank};
     weft_assert(r->n_tasks < INT32_MAX);
-    for (int64_t t = 0; t < r->n_tasks; t++)
-        if (r->task[t].device >= out->n_devices)
-            out->n_devices = r->task[t].device + 1;
-    out->first = weft_alloc(n + 1, sizeof *out->first);
-    out->lane = weft_alloc(n, sizeof *out->lane);
-    out->writer = weft_alloc((size_t) r->n_waits, sizeof *out->writer);
-    out->of_device = weft_alloc((size_t) out->n_devices * WEFT_N_CHAINS,
-                                sizeof *out->of_device);
+    for (int64_t t = 0; t < r->n_tasks; t++) {
+        const struct weft_rec_task *task = &r->task[t];
+        if (task->device >= out->n_devices)
+            out->n_devices = task->device + 1;
+        if (task->place >= out->n_places)
+            out->n_places = task->place + 1;
+    }
     int rc = weft_rec_order_create(r, &out->order, err);
-    if (!rc && (!out->first || !out->lane || !out->writer || !out->of_device))
-        rc = weft_err_nomem(err, "the order of tasks", n * 16);
+    if (!rc && !tables_create(out))
+        rc = weft_err_nomem(err, "the order of tasks",
+                            (size_t) r->n_tasks * 28);
     if (!rc)
-        rc = find_all(out, err);
+        rc = weft_rec_reach_find(out, err);
     if (!rc)
-        rc = find_writers(out, err);
+        rc = find_waits(out, err);
+    if (!rc)
+        rc = list_ranks(out, err);
+    if (!rc)
+        list_tasks(out);
     if (rc)
         weft_rec_reach_release(out);
     return rc;
@@ -194,7 +177,15 @@ void weft_rec_reach_release(struct weft_rec_reach *x)
     weft_rec_order_release(&x->order);
     weft_free(x->first);
     weft_free(x->before);
-    weft_free(x->writer);
+    weft_free(x->group);
+    weft_free(x->head);
+    weft_free(x->at);
+    weft_free(x->at_end);
+    weft_free(x->number);
+    weft_free(x->rank);
+    weft_free(x->place_of);
+    weft_free(x->wait_all);
+    weft_free(x->wait_local);
     weft_free(x->lane);
     weft_free(x->has);
     weft_free(x->leads);
@@ -205,32 +196,72 @@ void weft_rec_reach_release(struct weft_rec_reach *x)
 
 /* ---- From a place ------------------------------------------------------ */
 
-static int32_t rank_of(const struct weft_rec_reach *x, int32_t place)
+static bool is_here(const struct weft_rec_reach *x, int64_t task)
 {
-    return place / x->places_per_rank;
+    return x->place_of[task] == x->place;
 }
 
-/* Whether a task, or an end of a message, is of the rank. */
-static bool is_of(const struct weft_rec_reach *x, int64_t task, int32_t rank)
+/* Whether a node's task, or an end of its message, is of the place's rank. */
+static bool is_of_rank(const struct weft_rec_reach *x, int64_t node)
 {
-    const struct weft_rec_task *t = &x->r->task[task];
-    if (t->kind == WEFT_REC_TASK)
-        return rank_of(x, t->place) == rank;
-    for (int64_t a = t->access; a < t->access + t->n_access; a++)
-        if (rank_of(x, x->r->tile[x->r->access[a].tile].place) == rank)
-            return true;
-    return false;
+    int32_t rank = rank_of(x, x->place);
+    return node >= x->n_groups || x->rank[node][0] == rank
+        || x->rank[node][1] == rank;
+}
+
+/* The number of what is looked at in place of a task. */
+static size_t node_of(const struct weft_rec_reach *x, int64_t task)
+{
+    return (size_t) (is_here(x, task) ? x->n_groups + x->number[task]
+                                      : x->group[task]);
+}
+
+/* The tasks at the place, from the first one on. */
+static const int32_t *tasks_here(const struct weft_rec_reach *x,
+                                 int64_t *n_out)
+{
+    bool any = x->place < x->n_places;
+    int64_t from = any && x->place > 0 ? x->at_end[x->place - 1] : 0;
+    *n_out = any ? x->at_end[x->place] - from : 0;
+    return x->at + from;
+}
+
+/* Goes through the first tasks of groups elsewhere, and all tasks of the
+ * place. */
+struct walk {
+    const int32_t *here;
+    int64_t n_here, i, k;
+};
+
+static int64_t next_task(const struct weft_rec_reach *x, struct walk *w)
+{
+    while (w->k < x->n_groups && is_here(x, x->head[w->k]))
+        w->k++;
+    bool here = w->i < w->n_here
+             && (w->k == x->n_groups || w->here[w->i] < x->head[w->k]);
+    return here ? w->here[w->i++] : w->k < x->n_groups ? x->head[w->k++] : -1;
+}
+
+static int64_t previous_task(const struct weft_rec_reach *x, struct walk *w)
+{
+    while (w->k > 0 && is_here(x, x->head[w->k - 1]))
+        w->k--;
+    bool here = w->i > 0
+             && (w->k == 0 || w->here[w->i - 1] > x->head[w->k - 1]);
+    return here ? w->here[--w->i] : w->k > 0 ? x->head[--w->k] : -1;
 }
 
 /* The lanes of devices at the place; the waits' is number 0. */
-static int32_t strict_lanes(struct weft_rec_reach *x, int32_t place)
+static int32_t strict_lanes(struct weft_rec_reach *x)
 {
     int32_t n = 1;
+    int64_t n_here;
+    const int32_t *here = tasks_here(x, &n_here);
     memset(x->of_device, 0xff,
            (size_t) x->n_devices * WEFT_N_CHAINS * sizeof *x->of_device);
-    for (int64_t i = 0; i < x->r->n_tasks; i++) {
-        const struct weft_rec_task *t = &x->r->task[i];
-        if (t->kind != WEFT_REC_TASK || t->position <= 0 || t->place != place)
+    for (int64_t i = 0; i < n_here; i++) {
+        const struct weft_rec_task *t = &x->r->task[here[i]];
+        if (!weft_rec_reach_is_strict(t))
             continue;
         int32_t *lane = &x->of_device[t->device * WEFT_N_CHAINS + t->chain];
         if (*lane < 0)
@@ -242,20 +273,24 @@ static int32_t strict_lanes(struct weft_rec_reach *x, int32_t place)
 static int make_room(struct weft_rec_reach *x, int32_t n_lanes,
                      struct weft_err *err)
 {
+    int64_t n_here;
+    tasks_here(x, &n_here);
     x->n_lanes = n_lanes;
-    if (n_lanes > x->room_lanes) {
-        size_t n = (size_t) x->r->n_tasks * (size_t) n_lanes;
+    x->n_nodes = x->n_groups + n_here;
+    int64_t n = x->n_nodes * n_lanes;
+    if (n > x->room) {
+        x->room = 0;
         weft_free(x->has);
         weft_free(x->leads);
+        weft_free(x->lane);
         weft_free(x->open);
-        x->has = weft_alloc(n, sizeof *x->has);
-        x->leads = weft_alloc(n, sizeof *x->leads);
-        x->open = weft_alloc((size_t) n_lanes, sizeof *x->open);
-        x->room_lanes = n_lanes;
-        if (!x->has || !x->leads || !x->open) {
-            x->room_lanes = 0;
-            return weft_err_nomem(err, "the order of tasks", n * 8);
-        }
+        x->has = weft_alloc((size_t) n, sizeof *x->has);
+        x->leads = weft_alloc((size_t) n, sizeof *x->leads);
+        x->lane = weft_alloc((size_t) n, sizeof *x->lane);
+        x->open = weft_alloc((size_t) n, sizeof *x->open);
+        if (!x->has || !x->leads || !x->lane || !x->open)
+            return weft_err_nomem(err, "the order of tasks", (size_t) n * 8);
+        x->room = n;
     }
     memset(x->open, 0, (size_t) n_lanes * sizeof *x->open);
     return 0;
@@ -278,57 +313,37 @@ static int32_t soft_lane(const struct weft_rec_reach *x, int32_t first,
 }
 
 static int32_t lane_of(const struct weft_rec_reach *x, int64_t task,
-                       int32_t place, int32_t n_strict, const int32_t *has)
+                       int32_t n_strict, const int32_t *has)
 {
     const struct weft_rec_task *t = &x->r->task[task];
-    if (t->kind != WEFT_REC_TASK || t->place != place)
-        return -1;
-    return t->position > 0
+    return !is_here(x, task) ? -1
+         : weft_rec_reach_is_strict(t)
              ? x->of_device[t->device * WEFT_N_CHAINS + t->chain]
              : soft_lane(x, n_strict, has);
 }
 
-/* Waits that are over when tasks are inserted, by what the tasks are. */
-struct over {
-    int64_t w;
-    int32_t all;   /* the last that ends no rank's tasks alone */
-    int32_t local; /* the last */
-    int32_t early; /* the last that is not for a tile */
-};
-
-static void pass_waits(const struct weft_rec_reach *x, int64_t task,
-                       struct over *o)
+static void look_back(struct weft_rec_reach *x, int32_t n_strict)
 {
-    for (; o->w < x->r->n_waits && x->r->wait[o->w].task <= task; o->w++) {
-        const struct weft_rec_wait *w = &x->r->wait[o->w];
-        o->local = (int32_t) o->w + 1;
-        if (!w->local)
-            o->all = o->local;
-        if (w->tile < 0)
-            o->early = o->local;
-    }
-}
-
-static void look_back(struct weft_rec_reach *x, int32_t place,
-                      int32_t n_strict)
-{
-    struct over over = {0};
+    struct weft_rec_over over = {0};
+    struct walk w = {0};
     size_t n = (size_t) x->n_lanes;
-    for (int64_t t = 0; t < x->r->n_tasks; t++) {
-        int32_t *has = x->has + (size_t) t * n;
+    w.here = tasks_here(x, &w.n_here);
+    for (int64_t t = next_task(x, &w); t >= 0; t = next_task(x, &w)) {
+        size_t node = node_of(x, t);
+        int32_t *has = x->has + node * n;
         memset(has, 0, n * sizeof *has);
         for (int64_t k = x->first[t]; k < x->first[t + 1]; k++) {
-            const int32_t *b = x->has + (size_t) x->before[k] * n;
+            const int32_t *b = x->has + node_of(x, x->before[k]) * n;
             for (size_t l = 0; l < n; l++)
                 has[l] = b[l] > has[l] ? b[l] : has[l];
         }
-        pass_waits(x, t, &over);
+        weft_rec_reach_pass(x, t, &over);
         int32_t waits = weft_rec_is_early(x->r->task[t].when) ? over.early
-                      : is_of(x, t, rank_of(x, place))        ? over.local
+                      : is_of_rank(x, (int64_t) node)         ? over.local
                                                               : over.all;
         has[WAITS] = waits > has[WAITS] ? waits : has[WAITS];
-        int32_t lane = lane_of(x, t, place, n_strict, has);
-        x->lane[t] = lane;
+        int32_t lane = lane_of(x, t, n_strict, has);
+        x->lane[node] = lane;
         if (lane >= 0) {
             x->open[lane].last = t;
             has[lane] = ++x->open[lane].n;
@@ -336,41 +351,24 @@ static void look_back(struct weft_rec_reach *x, int32_t place,
     }
 }
 
-/* Notes for every task the first wait that it has ended before. */
-static void first_waits(struct weft_rec_reach *x, int32_t place)
+static void look_ahead(struct weft_rec_reach *x)
 {
+    struct walk w = {.k = x->n_groups};
     size_t n = (size_t) x->n_lanes;
-    int32_t rank = rank_of(x, place);
-    int64_t done = 0, local = 0;
-    for (int64_t i = 0; i < x->r->n_waits; i++) {
-        const struct weft_rec_wait *w = &x->r->wait[i];
-        int32_t number = (int32_t) i + 1;
-        int64_t *from = w->local ? &local : &done;
-        for (; *from < w->ended; ++*from) {
-            int32_t *leads = x->leads + (size_t) *from * n;
-            if (leads[WAITS] == WEFT_REC_NEVER
-                && (!w->local || is_of(x, *from, rank)))
-                leads[WAITS] = number;
-        }
-        if (x->writer[i] < 0)
-            continue;
-        int32_t *leads = x->leads + (size_t) x->writer[i] * n;
-        leads[WAITS] = leads[WAITS] < number ? leads[WAITS] : number;
-    }
-}
-
-static void look_ahead(struct weft_rec_reach *x, int32_t place)
-{
-    size_t n = (size_t) x->n_lanes;
-    for (int64_t i = 0; i < x->r->n_tasks * (int64_t) n; i++)
+    for (int64_t i = 0; i < x->n_nodes * (int64_t) n; i++)
         x->leads[i] = WEFT_REC_NEVER;
-    first_waits(x, place);
-    for (int64_t t = x->r->n_tasks - 1; t >= 0; t--) {
-        int32_t *leads = x->leads + (size_t) t * n;
-        if (x->lane[t] >= 0)
-            leads[x->lane[t]] = x->has[(size_t) t * n + (size_t) x->lane[t]];
+    w.here = tasks_here(x, &w.n_here);
+    w.i = w.n_here;
+    for (int64_t t = previous_task(x, &w); t >= 0; t = previous_task(x, &w)) {
+        size_t node = node_of(x, t);
+        int32_t *leads = x->leads + node * n;
+        lower(&leads[WAITS], x->wait_all[t]);
+        if (x->wait_local[t] < leads[WAITS] && is_of_rank(x, (int64_t) node))
+            leads[WAITS] = x->wait_local[t];
+        if (x->lane[node] >= 0)
+            leads[x->lane[node]] = x->has[node * n + (size_t) x->lane[node]];
         for (int64_t k = x->first[t]; k < x->first[t + 1]; k++) {
-            int32_t *b = x->leads + (size_t) x->before[k] * n;
+            int32_t *b = x->leads + node_of(x, x->before[k]) * n;
             for (size_t l = 0; l < n; l++)
                 b[l] = leads[l] < b[l] ? leads[l] : b[l];
         }
@@ -380,25 +378,38 @@ static void look_ahead(struct weft_rec_reach *x, int32_t place)
 int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
                         struct weft_err *err)
 {
-    int32_t n_strict = strict_lanes(x, place);
+    x->place = place;
+    int32_t n_strict = strict_lanes(x);
     int rc = make_room(x, n_strict + soft_lanes(x->r), err);
     if (rc)
         return rc;
-    look_back(x, place, n_strict);
-    look_ahead(x, place);
+    look_back(x, n_strict);
+    look_ahead(x);
     return 0;
+}
+
+/* Others are known by their group alone. */
+static size_t exact_node(const struct weft_rec_reach *x, int64_t task)
+{
+    weft_assert(is_here(x, task) || x->head[x->group[task]] == task);
+    return node_of(x, task);
 }
 
 const int32_t *weft_rec_reach_has(const struct weft_rec_reach *x,
                                   int64_t task)
 {
-    return x->has + (size_t) task * (size_t) x->n_lanes;
+    return x->has + exact_node(x, task) * (size_t) x->n_lanes;
 }
 
 const int32_t *weft_rec_reach_leads(const struct weft_rec_reach *x,
                                     int64_t task)
 {
-    return x->leads + (size_t) task * (size_t) x->n_lanes;
+    return x->leads + exact_node(x, task) * (size_t) x->n_lanes;
+}
+
+int32_t weft_rec_reach_lane(const struct weft_rec_reach *x, int64_t task)
+{
+    return x->lane[exact_node(x, task)];
 }
 
 int32_t weft_rec_reach_wait(const struct weft_rec_reach *x, int64_t tasks,

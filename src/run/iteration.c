@@ -5,7 +5,6 @@
  * rewards and advantages; training. Each task waits only for the data that it
  * reads.
  */
-#include "fuse/fuse.h"
 #include "run/iteration.h"
 
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "fuse/fuse.h"
 #include "run/plan_needs.h"
 #include "run/recorded.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/fuse.h"
 #include "run/recorded.h"
 
 #include <string.h>

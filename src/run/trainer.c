@@ -274,8 +274,8 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     return weft_seq_create(t->rt, &t->seq, err);
 }
 
-/* Makes the plan unless there is one, the layout of every call on the job's
- * devices, and predicts the memory. */
+/* Makes the plan unless there is one, and the layout of every call on the
+ * job's devices. */
 static int make_plan(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_run_needs needs;
@@ -291,7 +291,7 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
         if (weft_flow_placed(&t->flow, i))
             rc = weft_g_layout_init(&t->job, &model_of(t, i)->arch.shape,
                                     &t->plan, i, &t->layout[i], err);
-    return rc ? rc : weft_memory_predict(t, err);
+    return rc;
 }
 
 /* Reads architectures, tokenizer and prompts. */
@@ -364,6 +364,8 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
     t->job = weft_g_job_of(t->rt);
     rc = make_plan(t, err);
     if (!rc)
+        rc = weft_memory_predict(t, err);
+    if (!rc)
         rc = weft_memory_check(t, err);
     if (!rc)
         rc = weft_trainer_create_tiles(t, err);
@@ -427,23 +429,47 @@ static int open_all(struct weft_trainer *t, struct weft_err *err)
     return rc;
 }
 
-int weft_trainer_predict(const struct weft_config *config,
-                         const struct weft_g_job *job, struct weft_plan *plan,
-                         struct weft_err *err)
+int weft_trainer_describe(const struct weft_config *config,
+                          const struct weft_g_job *job,
+                          const struct weft_plan *plan,
+                          struct weft_trainer **out, struct weft_err *err)
 {
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
-    t->config = *config; /* the caller still owns it, and the plan */
+    t->config = *config;
     t->plan = *plan;
     t->job = *job;
     int rc = read_data(t, err);
     if (!rc)
         rc = make_plan(t, err);
-    *plan = t->plan;
+    if (!rc)
+        *out = t;
+    else
+        weft_trainer_forget(t);
+    return rc;
+}
+
+void weft_trainer_forget(struct weft_trainer *t)
+{
+    if (!t)
+        return;
+    t->config = (struct weft_config){0}; /* still its owner's */
     t->plan = (struct weft_plan){0};
-    t->config = (struct weft_config){0};
     weft_trainer_close(t);
+}
+
+int weft_trainer_predict(const struct weft_config *config,
+                         const struct weft_g_job *job, struct weft_plan *plan,
+                         struct weft_err *err)
+{
+    struct weft_trainer *t;
+    int rc = weft_trainer_describe(config, job, plan, &t, err);
+    if (rc)
+        return rc;
+    rc = weft_memory_predict(t, err);
+    *plan = t->plan;
+    weft_trainer_forget(t);
     return rc;
 }
 

@@ -105,6 +105,16 @@ struct weft_trainer {
     char *made_dir; /* topmost folder that the run created, or NULL */
 };
 
+/* A run that is described, and neither starts a runtime nor leaves anything:
+ * recordings are made of it (run/recorded.h). Reads models' folders and data as
+ * a run would; plan->n_nodes 0: makes a plan. Configuration and plan stay the
+ * caller's, who keeps them until weft_trainer_forget(); what the plan gets
+ * in between is in (*out)->plan. Errors: those of weft_trainer_open(). */
+int weft_trainer_describe(const struct weft_config *config,
+                          const struct weft_g_job *job,
+                          const struct weft_plan *plan,
+                          struct weft_trainer **out, struct weft_err *err);
+void weft_trainer_forget(struct weft_trainer *t);
 /* Sets plan->memory to the most memory that a run of the configuration needs
  * on such a job. Reads models' folders and data as the run would, but starts
  * no runtime. Errors: those of weft_trainer_open(). */

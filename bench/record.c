@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What it costs to record an iteration of PPO on all ranks of a job, and to
+ * play it for the memory that each place can need: microseconds of processor
+ * time and bytes for each task, and the memory of the process in all.
+ *
+ *     bench/record [case]
+ *
+ * A case is a line of the table below; all are run without one, each in a
+ * process of its own.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "lm/init.h"
+#include "run/recorded.h"
+#include "run/run_config.h"
+
+struct size {
+    const char *name;
+    int hidden, layers, heads, kv_heads, intermediate, vocab;
+};
+
+static const struct size sizes[] = {{"110m", 768, 12, 12, 12, 2048, 32000},
+                                    {"7b", 4096, 32, 32, 32, 11008, 32000},
+                                    {"70b", 8192, 80, 64, 8, 28672, 32000}};
+
+/* Places are devices. */
+static const struct row {
+    const char *actor, *critic, *layout;
+    int nodes, devices;
+    const char *word[6]; /* of the configuration */
+} rows[] = {
+    {"110m", "110m", "dp1", 1, 1, {0}},
+    {"110m", "110m", "dp4,zero=1", 1, 4, {0}},
+    {"110m", "110m", "dp2tp2", 1, 4, {0}},
+    {"110m", "110m", "dp2pp2,zero=2", 1, 4, {0}},
+    {"110m", "110m", "dp2pp2", 1, 4, {"train.intra_stage_fusion=true"}},
+    {"7b",
+     "7b",
+     "dp16pp4,zero=1",
+     8,
+     8,
+     {"numerics.gradient_groups=16", "numerics.dtype=bf16",
+      "rollout.max_new_tokens=1024"}},
+    {"7b",
+     "7b",
+     "dp2tp8pp4,zero=1",
+     8,
+     8,
+     {"numerics.gradient_groups=16", "numerics.dtype=bf16"}},
+};
+
+static const char yaml[] =
+    "algorithm: ppo\n"
+    "run_dir: unset\n"
+    "iterations: 10\n"
+    "data: {path: prompts.jsonl}\n"
+    "reward: [{type: callback, name: none}]\n"
+    "rollout: {prompts: 128, max_new_tokens: 256, slots: 64,\n"
+    "          chunk_tokens: 16}\n"
+    "ppo: {mini_batches: 4}\n"
+    "train: {micro_batch_tokens: 4096}\n"
+    "runtime: {place: device}\n";
+
+static struct weft_err err;
+
+#define CHECK(call)                                                          \
+    do {                                                                     \
+        if ((call) != 0) {                                                   \
+            fprintf(stderr, "record: %s\n", err.text);                       \
+            exit(1);                                                         \
+        }                                                                    \
+    } while (0)
+
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+static double peak_mib(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double) use.ru_maxrss / 1024;
+}
+
+/* A small model's folder, of which only the configuration is read, and that
+ * with another size. */
+static void make_model(const char *dir, const struct size *size)
+{
+    struct weft_init_options o = {.family = WEFT_LLAMA,
+                                  .hidden = 32,
+                                  .layers = 1,
+                                  .heads = 1,
+                                  .kv_heads = 1,
+                                  .head_dim = 32,
+                                  .intermediate = 32,
+                                  .max_positions = 4096,
+                                  .std = 0.1,
+                                  .dtype = WEFT_F32,
+                                  .tokenizer = "bytes"};
+    char path[600], text[700];
+    snprintf(path, sizeof path, "%s/%s", dir, size->name);
+    CHECK(weft_init_model(&o, path, NULL, &err));
+    int n = snprintf(text, sizeof text,
+                     "{\"model_type\": \"llama\", \"hidden_size\": %d, "
+                     "\"num_hidden_layers\": %d, \"num_attention_heads\": "
+                     "%d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+                     "\"intermediate_size\": %d, \"vocab_size\": %d, "
+                     "\"max_position_embeddings\": 4096, "
+                     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1e4, "
+                     "\"torch_dtype\": \"float32\"}\n",
+                     size->hidden, size->layers, size->heads, size->kv_heads,
+                     size->hidden / size->heads, size->intermediate,
+                     size->vocab);
+    snprintf(path, sizeof path, "%s/%s/config.json", dir, size->name);
+    CHECK(weft_file_write(path, text, (size_t) n, &err));
+}
+
+static void make_files(const char *dir)
+{
+    char path[600];
+    for (size_t i = 0; i < WEFT_COUNT(sizes); i++)
+        make_model(dir, &sizes[i]);
+    snprintf(path, sizeof path, "%s/run.yaml", dir);
+    CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
+    snprintf(path, sizeof path, "%s/prompts.jsonl", dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < 256; i++) /* of 32 to 95 tokens */
+        fprintf(f, "{\"prompt\": \"%0*d\"}\n", 32 + i % 64, i);
+    if (!f || fclose(f) != 0) {
+        fprintf(stderr, "record: cannot write %s\n", path);
+        exit(1);
+    }
+}
+
+static void describe(const char *dir, const struct row *row,
+                     struct weft_config *config, struct weft_plan *plan,
+                     struct weft_trainer **out)
+{
+    char path[600], actor[700], critic[700], reference[700], layout[64];
+    const char *all[12] = {actor, critic, reference, layout};
+    int n = 4;
+    snprintf(path, sizeof path, "%s/run.yaml", dir);
+    snprintf(actor, sizeof actor, "model.actor=%s/%s", dir, row->actor);
+    snprintf(critic, sizeof critic, "model.critic=%s/%s", dir, row->critic);
+    snprintf(reference, sizeof reference, "model.reference=%s/%s", dir,
+             row->actor);
+    snprintf(layout, sizeof layout, "layout=%s", row->layout);
+    for (int i = 0; row->word[i]; i++)
+        all[n++] = row->word[i];
+    CHECK(weft_run_config_read(path, n, all, config, &err));
+    const struct weft_g_job job = {row->nodes, row->devices, true};
+    CHECK(weft_trainer_describe(config, &job, plan, out, &err));
+}
+
+static double bytes_of(const struct weft_recording *r)
+{
+    return (double) r->task_room * sizeof *r->task
+         + (double) r->access_room * sizeof *r->access
+         + (double) r->tile_room * sizeof *r->tile
+         + (double) r->wait_room * sizeof *r->wait;
+}
+
+static void measure(const char *dir, const struct row *row)
+{
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    struct weft_recording r;
+    int32_t n_places = row->nodes * row->devices;
+    int64_t(*place)[WEFT_MEM_ALL + 1] = weft_alloc((size_t) n_places,
+                                                   sizeof *place);
+    struct weft_rec_open *open = weft_alloc((size_t) row->nodes,
+                                            sizeof *open);
+    describe(dir, row, &config, &plan, &t);
+    weft_recording_init(&r);
+    double before_mib = peak_mib(), start = cpu_s();
+    CHECK(weft_run_record_bound(t, &r, &err));
+    double recorded_s = cpu_s() - start, recorded_mib = peak_mib();
+    start = cpu_s();
+    CHECK(weft_recording_memory(&r, n_places, row->devices, place, &err));
+    CHECK(weft_recording_open(&r, row->nodes, row->devices, open, &err));
+    double played_s = cpu_s() - start;
+    double n = (double) r.n_tasks;
+    printf("%-5s %-5s %-17s %7d %9lld %9.2f %7.0f %9.2f %7.0f %8.2f %6.0f\n",
+           row->actor, row->critic, row->layout, n_places,
+           (long long) r.n_tasks, recorded_s / n * 1e6, bytes_of(&r) / n,
+           played_s / n * 1e6, (peak_mib() - recorded_mib) * 1048576 / n,
+           recorded_s + played_s, peak_mib() - before_mib);
+    weft_recording_release(&r);
+    weft_trainer_forget(t);
+    weft_config_release(&config);
+    weft_free(place);
+    weft_free(open);
+}
+
+int main(int argc, char **argv)
+{
+    char dir[256];
+    int only = argc > 1 ? atoi(argv[1]) : 0, failed = 0;
+    if (argc > 2 || only < 0 || only > (int) WEFT_COUNT(rows)) {
+        fprintf(stderr, "usage: record [1-%d]\n", (int) WEFT_COUNT(rows));
+        return 2;
+    }
+    snprintf(dir, sizeof dir, "%s/weft-record-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (!mkdtemp(dir)) {
+        perror("record");
+        return 1;
+    }
+    make_files(dir);
+    printf(
+        "                                             recorded, each    "
+        "played, each     together\nactor critic layout            devices "
+        "    tasks        us   bytes        us   bytes        s    MiB\n");
+    fflush(stdout);
+    for (int i = 0; i < (int) WEFT_COUNT(rows); i++) {
+        if (only && only != i + 1)
+            continue;
+        pid_t child = fork();
+        int status = 1;
+        if (child == 0) {
+            measure(dir, &rows[i]);
+            fflush(stdout);
+            _exit(0);
+        }
+        failed |= child < 0 || waitpid(child, &status, 0) < 0 || status != 0;
+    }
+    weft_dir_remove(dir, NULL);
+    return failed ? 1 : 0;
+}

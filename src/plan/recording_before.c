@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What comes before each task, as few edges as say it, and groups of tasks that
+ * places other than their own need not tell apart.
+ *
+ * Tasks with positions of a device and chain, from one wait for all to the
+ * next, are a segment: each comes before the next. So of several tasks of a
+ * segment only the last is noted, and that only by the first task of a segment
+ * that comes after it. A task of which only one task of its own place comes
+ * directly before it is reached from elsewhere through that one alone: both
+ * are of one group, unless it uses tiles of another place.
+ */
+#include "plan/recording_reach.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { READS = 0 };
+
+/* By a pair of segments: the last task of the one that a task of the other
+ * was found to come after. */
+struct pairs {
+    struct pair {
+        int32_t of, before, last; /* of: + 1; 0: empty */
+    } * pair;
+    size_t n, room; /* room: a power of two */
+};
+
+struct finder {
+    struct weft_rec_reach *x;
+    int64_t task;
+    int32_t *segment; /* (n_tasks) its first task */
+    int32_t *mark;    /* (n_tasks) a segment's entry in `found` + 1 */
+    int32_t *found;   /* (n_found) what comes before the task */
+    int64_t n_found, found_room;
+    struct pairs pairs;
+    /* (n_samples) the samples' earliest tasks, and what these read */
+    int32_t *sample;
+    int64_t n_samples, sample_room;
+    int64_t after_samples; /* the latest one that is after them; -1: none */
+    int64_t *last; /* (n_devices, WEFT_N_CHAINS) latest with a position */
+    int64_t all;   /* tasks that a wait for all has ended */
+    struct weft_rec_over over;
+    int32_t *over_all, *over_local; /* (n_kept) by the first of the group */
+    int64_t kept_room, over_room, local_room;
+    bool full;
+};
+
+/* Adds a number to a list. */
+static void append(struct finder *f, int32_t **list, int64_t *n,
+                   int64_t *room, int64_t number)
+{
+    if (*n == *room) {
+        int64_t more = *room * 2 + 1024;
+        int32_t *larger = weft_realloc(*list, (size_t) more, sizeof *larger);
+        f->full = f->full || !larger;
+        if (!larger)
+            return;
+        *list = larger;
+        *room = more;
+    }
+    (*list)[(*n)++] = (int32_t) number;
+}
+
+/* ---- Pairs of segments ------------------------------------------------- */
+
+static struct pair *slot_of(const struct pairs *p, int32_t of, int32_t before)
+{
+    uint64_t key = (uint64_t) (uint32_t) of << 32 | (uint32_t) before;
+    size_t i = (size_t) (key * 0x9e3779b97f4a7c15u >> 20) & (p->room - 1);
+    while (p->pair[i].of
+           && (p->pair[i].of != of || p->pair[i].before != before))
+        i = (i + 1) & (p->room - 1);
+    return &p->pair[i];
+}
+
+static bool pairs_grow(struct pairs *p)
+{
+    struct pairs larger = {.n = p->n, .room = p->room ? p->room * 2 : 1024};
+    larger.pair = weft_alloc(larger.room, sizeof *larger.pair);
+    for (size_t i = 0; i < p->room && larger.pair; i++)
+        if (p->pair[i].of)
+            *slot_of(&larger, p->pair[i].of, p->pair[i].before) = p->pair[i];
+    if (!larger.pair)
+        return false;
+    weft_free(p->pair);
+    *p = larger;
+    return true;
+}
+
+/* Whether a task of segment `of` was noted to come after this task or a later
+ * one of its segment; if not, it is now. */
+static bool is_known(struct finder *f, int32_t of, int32_t before)
+{
+    struct pairs *p = &f->pairs;
+    if (2 * p->n >= p->room && !pairs_grow(p)) {
+        f->full = true;
+        return false;
+    }
+    struct pair *at = slot_of(p, of + 1, f->segment[before]);
+    if (at->of && at->last >= before)
+        return true;
+    p->n += !at->of;
+    *at = (struct pair){of + 1, f->segment[before], before};
+    return false;
+}
+
+/* ---- What comes before a task ------------------------------------------ */
+
+static void add_before(struct finder *f, int64_t before)
+{
+    int32_t *mark = &f->mark[f->segment[before]];
+    if (*mark == 0) {
+        append(f, &f->found, &f->n_found, &f->found_room, before);
+        *mark = (int32_t) f->n_found;
+    } else if (f->found[*mark - 1] < before) {
+        f->found[*mark - 1] = (int32_t) before;
+    }
+}
+
+static void find(void *ctx, int64_t before)
+{
+    struct finder *f = ctx;
+    const struct weft_rec_task *t = &f->x->r->task[f->task];
+    const struct weft_rec_task *b = &f->x->r->task[before];
+    if (t->when != WEFT_REC_EARLIEST || weft_rec_is_early(b->when)
+        || t->iteration != b->iteration)
+        add_before(f, before);
+    else
+        append(f, &f->sample, &f->n_samples, &f->sample_room, before);
+}
+
+/* Adds the samples' tasks of its iteration before a task that is after all of
+ * them. */
+static void find_samples(struct finder *f)
+{
+    const struct weft_rec_task *t = &f->x->r->task[f->task];
+    if (t->when == WEFT_REC_EARLIEST)
+        append(f, &f->sample, &f->n_samples, &f->sample_room, f->task);
+    if (t->when != WEFT_REC_AFTER_SAMPLES)
+        return;
+    int64_t last = f->after_samples;
+    f->after_samples = f->task;
+    if (last >= 0 && f->x->r->task[last].iteration == t->iteration) {
+        add_before(f, last);
+        return;
+    }
+    for (int64_t i = 0; i < f->n_samples; i++)
+        if (f->x->r->task[f->sample[i]].iteration == t->iteration)
+            add_before(f, f->sample[i]);
+}
+
+/* Puts the task into its segment, if it has a position. */
+static bool find_turn(struct finder *f)
+{
+    const struct weft_recording *r = f->x->r;
+    const struct weft_rec_task *t = &r->task[f->task];
+    f->segment[f->task] = (int32_t) f->task;
+    if (!weft_rec_reach_is_strict(t))
+        return false;
+    int64_t *last = &f->last[t->device * WEFT_N_CHAINS + t->chain];
+    if (*last >= f->all) {
+        /* positions begin again only after a wait for all */
+        weft_assert(r->task[*last].position < t->position);
+        f->segment[f->task] = f->segment[*last];
+        add_before(f, *last);
+    }
+    *last = f->task;
+    return true;
+}
+
+/* Notes what was found and does not follow. */
+static void keep_edges(struct finder *f, bool strict)
+{
+    struct weft_rec_reach *x = f->x;
+    int32_t own = f->segment[f->task];
+    for (int64_t i = 0; i < f->n_found; i++) {
+        int32_t before = f->found[i], segment = f->segment[before];
+        f->mark[segment] = 0;
+        if (!strict || segment == own || !is_known(f, own, before))
+            append(f, &x->before, &x->n_before, &x->before_room, before);
+    }
+    f->n_found = 0;
+}
+
+/* ---- Groups ------------------------------------------------------------ */
+
+/* Whether all that it uses is at its place. */
+static bool stays(const struct weft_recording *r, int64_t task)
+{
+    const struct weft_rec_task *t = &r->task[task];
+    int64_t a = t->access, end = a + t->n_access;
+    while (a < end && r->tile[r->access[a].tile].place == t->place)
+        a++;
+    return t->kind == WEFT_REC_TASK && a == end;
+}
+
+/* The group of the only task that comes directly before it, if it has no
+ * other wait behind it; -1: none. */
+static int32_t group_of(const struct finder *f, int32_t all, int32_t local)
+{
+    const struct weft_rec_reach *x = f->x;
+    int64_t first = x->first[f->task];
+    if (x->n_before != first + 1)
+        return -1;
+    const struct weft_rec_task *t = &x->r->task[f->task];
+    const struct weft_rec_task *b = &x->r->task[x->before[first]];
+    int32_t group = x->group[x->before[first]];
+    return t->place == b->place && all <= f->over_all[group]
+                && (x->places_per_rank == 1 || local <= f->over_local[group])
+                && stays(x->r, f->task)
+             ? group
+             : -1;
+}
+
+static void join_group(struct finder *f)
+{
+    struct weft_rec_reach *x = f->x;
+    bool early = weft_rec_is_early(x->r->task[f->task].when);
+    int32_t all = early ? f->over.early : f->over.all;
+    int32_t local = early ? f->over.early : f->over.local;
+    int32_t group = group_of(f, all, local);
+    if (group < 0) {
+        int64_t n = x->n_groups, same = n;
+        group = (int32_t) n;
+        append(f, &f->over_all, &n, &f->over_room, all);
+        append(f, &f->over_local, &same, &f->local_room, local);
+        append(f, &x->head, &x->n_groups, &f->kept_room, f->task);
+    }
+    x->group[f->task] = group;
+}
+
+/* ---- All --------------------------------------------------------------- */
+
+static void find_all(struct finder *f)
+{
+    struct weft_rec_reach *x = f->x;
+    for (; f->task < x->r->n_tasks && !f->full; f->task++) {
+        x->first[f->task] = x->n_before;
+        weft_rec_reach_pass(x, f->task, &f->over);
+        if (f->over.end > f->all)
+            f->all = f->over.end;
+        bool strict = find_turn(f);
+        weft_rec_order_visit(&x->order, f->task, find, f);
+        find_samples(f);
+        keep_edges(f, strict);
+        join_group(f);
+    }
+    x->first[x->r->n_tasks] = x->n_before;
+}
+
+int weft_rec_reach_find(struct weft_rec_reach *x, struct weft_err *err)
+{
+    size_t n = (size_t) x->r->n_tasks;
+    size_t n_lanes = (size_t) x->n_devices * WEFT_N_CHAINS;
+    struct finder f = {.x = x,
+                       .segment = weft_alloc(n, sizeof *f.segment),
+                       .mark = weft_alloc(n, sizeof *f.mark),
+                       .last = weft_alloc(n_lanes, sizeof *f.last),
+                       .after_samples = -1};
+    f.full = !f.segment || !f.mark || !f.last;
+    if (!f.full) {
+        memset(f.last, 0xff, n_lanes * sizeof *f.last);
+        find_all(&f);
+    }
+    weft_free(f.segment);
+    weft_free(f.mark);
+    weft_free(f.found);
+    weft_free(f.pairs.pair);
+    weft_free(f.sample);
+    weft_free(f.last);
+    weft_free(f.over_all);
+    weft_free(f.over_local);
+    return f.full ? weft_err_nomem(err, "the order of tasks", n * 16) : 0;
+}
