@@ -30,6 +30,7 @@ AC_DEFUN([WEFT_SUMMARY], [
     WEFT_SUMMARY_HAVE([FxT traces], [fxt])
     WEFT_SUMMARY_HAVE([MPI], [mpi])
     WEFT_SUMMARY_HAVE([CUDA], [cuda])
+    WEFT_SUMMARY_HAVE([C++ (tests)], [cxx])
     WEFT_SUMMARY_HAVE([hwloc], [hwloc])
     WEFT_SUMMARY_HAVE([jansson], [jansson])
     WEFT_SUMMARY_HAVE([libyaml], [yaml])

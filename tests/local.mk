@@ -57,6 +57,7 @@ if WEFT_HAVE_CUNIT
 include tests/base/local.mk
 include tests/model/local.mk
 include tests/text/local.mk
+include tests/cuda/local.mk
 include tests/kern/local.mk
 include tests/config/local.mk
 include tests/schedule/local.mk

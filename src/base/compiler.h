@@ -13,7 +13,11 @@ extern "C" {
 #if defined(__GNUC__) || defined(__clang__)
 #define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define WEFT_NORETURN __attribute__((noreturn))
+#ifdef __CUDACC__ /* kernels call these functions, too */
+#define WEFT_INLINE static inline __host__ __device__
+#else
 #define WEFT_INLINE static inline __attribute__((always_inline))
+#endif
 #define WEFT_NOINLINE __attribute__((noinline))
 #define WEFT_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEFT_UNLIKELY(x) __builtin_expect(!!(x), 0)

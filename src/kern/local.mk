@@ -4,6 +4,7 @@ kern_sources = \
 	%D%/adamw_cpu.c \
 	%D%/attention_backward_impl.h \
 	%D%/attention_impl.h \
+	%D%/cuda_lang.h \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
 	%D%/gae_cpu.c \
@@ -15,6 +16,7 @@ kern_sources = \
 	%D%/head_cpu.c \
 	%D%/isa.c \
 	%D%/kern.h \
+	%D%/kern_cuda.h \
 	%D%/kl_cpu.c \
 	%D%/layer.h \
 	%D%/layer_attention_backward_cpu.c \
@@ -66,5 +68,8 @@ kern_avx512_sources = %D%/ops_avx512.c %D%/rows_avx512.c \
 	%D%/softmax_avx512.c
 kern_avx512bf16_sources = %D%/ops_avx512bf16.c
 # With CUDA, and what stands in for it without.
-kern_cuda_sources = %D%/device_cuda.cu
+# cuda_kernels also run on the CPU, for tests (tests/cuda).
+cuda_kernels = \
+	%D%/rows_cuda.cu
+kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 kern_nocuda_sources = %D%/device_none.c

@@ -12,6 +12,10 @@
 
 #include "kern/kern.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { WEFT_SOFTMAX_COLUMNS = 1024 };
 
 /* Of numbers z: max z, sum e^(z - max), sum e^(z - max) (z - max). NaN and
@@ -55,4 +59,7 @@ struct weft_softmax weft_softmax_row(const struct weft_shape *shape,
 float weft_softmax_lse(const struct weft_softmax *s);
 float weft_softmax_entropy(const struct weft_softmax *s);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -18,6 +18,8 @@ WEFT_INLINE float weft_fmaf(float a, float b, float c)
 {
 #ifdef __FMA__
     return __builtin_fmaf(a, b, c);
+#elif defined(WEFT_KERN_CUDA_LANG_H)
+    return fmaf(a, b, c);
 #else
     return a * b + c;
 #endif

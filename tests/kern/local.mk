@@ -87,3 +87,17 @@ check_PROGRAMS += %D%/test_attention
 %C%_test_attention_LDADD = $(kern_libs)
 %C%_test_attention_SOURCES = %D%/test_attention.c %D%/layer_fixture.h \
 	%D%/layer_reference.h %D%/each_isa.h
+
+# Kernels for GPUs, on the CPU and on a card (see tests/cuda/local.mk).
+if WEFT_HAVE_CXX
+check_PROGRAMS += %D%/test_rows_cuda
+%C%_test_rows_cuda_CPPFLAGS = $(cuda_test_flags)
+%C%_test_rows_cuda_LDADD = $(cuda_test_libs)
+endif
+if WEFT_HAVE_CUDA
+check_PROGRAMS += %D%/card_rows_cuda
+%C%_card_rows_cuda_SOURCES = %D%/test_rows_cuda.c
+%C%_card_rows_cuda_CPPFLAGS = $(card_test_flags)
+%C%_card_rows_cuda_LDADD = $(kern_libs)
+endif
+EXTRA_DIST += %D%/test_rows_cuda.c

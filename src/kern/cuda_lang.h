@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What kernels for GPUs are written with. They are compiled twice: by nvcc,
+ * and as C++ for the executor of tests/cuda, whose <cuda_runtime.h> has its
+ * own WEFT_LAUNCH and WEFT_SHARED. Included first by every *_cuda.cu.
+ *
+ * Sums are written to have the order of the CPU's kernels (vec16.h: partial
+ * sums of every 16th element, added by a binary tree), whatever the number of
+ * threads, so that both give the same bits. No floating-point atomics: their
+ * order is not defined.
+ */
+#ifndef WEFT_KERN_CUDA_LANG_H
+#define WEFT_KERN_CUDA_LANG_H
+
+#include <cuda_runtime.h>
+
+#include "kern/kern_cuda.h"
+#include "kern/vec.h"
+
+#ifndef WEFT_LAUNCH
+/* A block's variable. */
+#define WEFT_SHARED(type, name) __shared__ type name
+/* Errors stay with CUDA: cudaGetLastError(). */
+#define WEFT_LAUNCH(kernel, grid, block, stream, ...)                        \
+    kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#endif
+
+enum { WEFT_WARP = 32 };
+#define WEFT_FULL_WARP 0xffffffffu
+
+/* x added up over pairs of lanes that are `from`, `from` / 2, ... `to` apart;
+ * every lane has the sum, with the same bits. */
+template <class T>
+static __device__ __forceinline__ T warp_sum(T x, int from, int to)
+{
+    for (int apart = from; apart >= to; apart /= 2)
+        x = x + __shfl_xor_sync(WEFT_FULL_WARP, x, apart);
+    return x;
+}
+
+static __device__ __forceinline__ float warp_max(float x, int from)
+{
+    for (int apart = from; apart >= 1; apart /= 2) {
+        float y = __shfl_xor_sync(WEFT_FULL_WARP, x, apart);
+        x = x > y ? x : y;
+    }
+    return x;
+}
+
+/* Number i of an array in a dtype. */
+template <enum weft_dtype DTYPE>
+static __device__ __forceinline__ float load_as(const void *p, int64_t i)
+{
+    return DTYPE == WEFT_BF16 ? weft_bf16_to_f32(((const uint16_t *) p)[i])
+                              : ((const float *) p)[i];
+}
+
+template <enum weft_dtype DTYPE>
+static __device__ __forceinline__ void store_as(void *p, int64_t i, float x)
+{
+    if (DTYPE == WEFT_BF16)
+        ((uint16_t *) p)[i] = weft_f32_to_bf16(x);
+    else
+        ((float *) p)[i] = x;
+}
+
+/* Four numbers at once, where i is a multiple of 4 and p of 16 bytes (bf16:
+ * 8). */
+template <enum weft_dtype DTYPE>
+static __device__ __forceinline__ float4 load4_as(const void *p, int64_t i)
+{
+    if (DTYPE == WEFT_F32)
+        return ((const float4 *) p)[i / 4];
+    uint2 u = ((const uint2 *) p)[i / 4];
+    float4 x;
+    x.x = weft_f32_of(u.x << 16);
+    x.y = weft_f32_of(u.x & 0xffff0000u);
+    x.z = weft_f32_of(u.y << 16);
+    x.w = weft_f32_of(u.y & 0xffff0000u);
+    return x;
+}
+
+template <enum weft_dtype DTYPE>
+static __device__ __forceinline__ void store4_as(void *p, int64_t i, float4 x)
+{
+    if (DTYPE == WEFT_F32) {
+        ((float4 *) p)[i / 4] = x;
+        return;
+    }
+    uint2 u;
+    u.x = weft_f32_to_bf16(x.x) | (uint32_t) weft_f32_to_bf16(x.y) << 16;
+    u.y = weft_f32_to_bf16(x.z) | (uint32_t) weft_f32_to_bf16(x.w) << 16;
+    ((uint2 *) p)[i / 4] = u;
+}
+
+/* Calls a host function with the dtype as a constant. */
+#define WEFT_BY_DTYPE(dtype, function, ...)                                  \
+    do {                                                                     \
+        if ((dtype) == WEFT_BF16)                                            \
+            function<WEFT_BF16>(__VA_ARGS__);                                \
+        else                                                                 \
+            function<WEFT_F32>(__VA_ARGS__);                                 \
+    } while (0)
+
+/* Blocks for n things, per_block to a block. */
+static inline unsigned blocks_for(int64_t n, int64_t per_block)
+{
+    return (unsigned) ((n + per_block - 1) / per_block);
+}
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of a layer on a GPU: norm, activation, rotation, rounding, and sums
+ * over rows. Every sum has the order of rows_impl.h.
+ */
+#include "kern/cuda_lang.h"
+
+enum { ROW_WARPS = 4, ELEMENTS = 256 };
+
+/* ---- Norm: a warp per row ---------------------------------------------- */
+
+/* The CPU has 64 partial sums, each of every 64th element; what is left behind
+ * the last multiple of 64 goes to the first 16. A lane has sums 2 lane and
+ * 2 lane + 1, whose elements are neighbours; `pairs`: they can be read at
+ * once. */
+static __device__ float row_inv_rms(int64_t h, float eps, const float *x,
+                                    bool pairs, int lane)
+{
+    float s0 = 0, s1 = 0;
+    int64_t i = 0;
+#pragma unroll 4
+    for (; i + 64 <= h; i += 64) {
+        float2 a;
+        if (pairs) {
+            a = *(const float2 *) (x + i + 2 * lane);
+        } else {
+            a.x = x[i + 2 * lane];
+            a.y = x[i + 2 * lane + 1];
+        }
+        s0 = fmaf(a.x, a.x, s0);
+        s1 = fmaf(a.y, a.y, s1);
+    }
+    for (i += 2 * lane; lane < 8 && i < h; i += 16) {
+        float b = i + 1 < h ? x[i + 1] : 0;
+        s0 = fmaf(x[i], x[i], s0);
+        s1 = fmaf(b, b, s1);
+    }
+    /* (0-15 + 16-31) + (32-47 + 48-63), then the tree over 16 */
+    s0 = warp_sum(warp_sum(s0, 8, 8), 16, 16);
+    s1 = warp_sum(warp_sum(s1, 8, 8), 16, 16);
+    float sum = warp_sum(s0, 4, 1) + warp_sum(s1, 4, 1);
+    return 1.0f / sqrtf(sum / (float) h + eps);
+}
+
+template <enum weft_dtype DTYPE>
+static __global__ void rmsnorm(int64_t m, int64_t h, float eps,
+                               const float *x, const float *w, void *y)
+{
+    int lane = threadIdx.x % WEFT_WARP;
+    int64_t r = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WEFT_WARP;
+    if (r >= m)
+        return; /* a whole warp */
+    x += r * h;
+    float inv = row_inv_rms(h, eps, x, h % 2 == 0, lane);
+    int64_t i = 4 * lane;
+    if (h % 4 == 0)
+        for (; i < h; i += 4 * WEFT_WARP) {
+            float4 a = *(const float4 *) (x + i);
+            float4 b = *(const float4 *) (w + i);
+            a.x = a.x * inv * b.x;
+            a.y = a.y * inv * b.y;
+            a.z = a.z * inv * b.z;
+            a.w = a.w * inv * b.w;
+            store4_as<DTYPE>(y, r * h + i, a);
+        }
+    else
+        for (i = lane; i < h; i += WEFT_WARP)
+            store_as<DTYPE>(y, r * h + i, x[i] * inv * w[i]);
+}
+
+template <enum weft_dtype DTYPE>
+static void rmsnorm_of(cudaStream_t stream, int64_t m, int64_t h, float eps,
+                       const float *x, const float *w, void *y)
+{
+    WEFT_LAUNCH(rmsnorm<DTYPE>, blocks_for(m, ROW_WARPS),
+                ROW_WARPS * WEFT_WARP, stream, m, h, eps, x, w, y);
+}
+
+void weft_k_rmsnorm_cuda(cudaStream_t stream, enum weft_dtype dtype,
+                         int64_t m, int64_t h, float eps, const float *x,
+                         const float *w, void *y)
+{
+    if (m > 0)
+        WEFT_BY_DTYPE(dtype, rmsnorm_of, stream, m, h, eps, x, w, y);
+}
+
+/* With n = x / rms: dx += (w dy - n mean(w dy n)) / rms. Keeps 1 / rms for the
+ * weight's gradient. */
+static __global__ void rmsnorm_dx(int64_t m, int64_t h, float eps,
+                                  const float *x, const float *w,
+                                  const float *dy, float *dx,
+                                  float *inv_out)
+{
+    int lane = threadIdx.x % WEFT_WARP;
+    int64_t r = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WEFT_WARP;
+    if (r >= m)
+        return;
+    x += r * h;
+    dy += r * h;
+    dx += r * h;
+    float inv = row_inv_rms(h, eps, x, h % 2 == 0, lane);
+    float s = 0;
+#pragma unroll 4
+    for (int64_t i = lane; i < h; i += WEFT_WARP)
+        s = fmaf(dy[i] * w[i], x[i] * inv, s);
+    float mean = -warp_sum(s, 16, 1) / (float) h;
+#pragma unroll 4
+    for (int64_t i = lane; i < h; i += WEFT_WARP) {
+        float d = fmaf(x[i] * inv, mean, dy[i] * w[i]);
+        dx[i] = fmaf(d, inv, dx[i]);
+    }
+    if (lane == 0)
+        inv_out[r] = inv;
+}
+
+/* ---- Sums over rows ----------------------------------------------------- */
+
+/* A column is one chain over all rows, so there are few chains. A block has 32
+ * columns: all its threads fetch the next STEPS rows while the first warp adds
+ * those before. */
+enum { STEPS = 64, FETCHERS = 8, EACH = STEPS / FETCHERS };
+
+struct row_steps {
+    float a[STEPS][WEFT_WARP], b[STEPS][WEFT_WARP];
+};
+
+/* sum[j] += sum over rows of dy[i][j] * x[i][j] * inv[i], as fused steps; with
+ * IS_SUM only of dy. */
+template <bool IS_SUM>
+static __global__ void row_chain(int64_t m, int64_t n, int64_t ld,
+                                 const float *dy, const float *x,
+                                 const float *inv, float *sum)
+{
+    WEFT_SHARED(struct row_steps, step);
+    int lane = threadIdx.x, fetcher = threadIdx.y;
+    int64_t j = (int64_t) blockIdx.x * WEFT_WARP + lane;
+    bool adds = fetcher == 0 && j < n;
+    float a[EACH], b[EACH], total = adds ? sum[j] : 0;
+    for (int64_t first = 0; first < m + STEPS; first += STEPS) {
+        for (int e = 0; e < EACH; e++) {
+            int64_t i = first + e * FETCHERS + fetcher;
+            bool is_there = i < m && j < n;
+            a[e] = is_there ? dy[i * ld + j] : 0;
+            b[e] = is_there && !IS_SUM ? x[i * ld + j] * inv[i] : 0;
+        }
+        int64_t before = first - STEPS;
+        int n_before = (int) weft_min64(m - before, STEPS);
+        for (int e = 0; adds && before >= 0 && e < n_before; e++)
+            total = IS_SUM ? total + step.a[e][lane]
+                           : fmaf(step.a[e][lane], step.b[e][lane], total);
+        __syncthreads();
+        for (int e = 0; e < EACH; e++) {
+            step.a[e * FETCHERS + fetcher][lane] = a[e];
+            if (!IS_SUM)
+                step.b[e * FETCHERS + fetcher][lane] = b[e];
+        }
+        __syncthreads();
+    }
+    if (adds)
+        sum[j] = total;
+}
+
+void weft_k_rmsnorm_backward_cuda(cudaStream_t stream, int64_t m, int64_t h,
+                                  float eps, const float *x, const float *w,
+                                  const float *dy, float *dx, float *dw,
+                                  float *scratch)
+{
+    if (m <= 0)
+        return;
+    WEFT_LAUNCH(rmsnorm_dx, blocks_for(m, ROW_WARPS), ROW_WARPS * WEFT_WARP,
+                stream, m, h, eps, x, w, dy, dx, scratch);
+    if (dw)
+        WEFT_LAUNCH(row_chain<false>, blocks_for(h, WEFT_WARP),
+                    dim3(WEFT_WARP, FETCHERS), stream, m, h, h, dy, x,
+                    scratch, dw);
+}
+
+void weft_k_add_rows_cuda(cudaStream_t stream, int64_t m, int64_t n,
+                          const float *x, int64_t ldx, float *sum)
+{
+    if (m > 0)
+        WEFT_LAUNCH(row_chain<true>, blocks_for(n, WEFT_WARP),
+                    dim3(WEFT_WARP, FETCHERS), stream, m, n, ldx, x, NULL,
+                    NULL, sum);
+}
+
+/* ---- Activation: four columns to a thread -------------------------------- */
+
+/* Where column i of y, a multiple of 4, has its gate; its up is 32 behind. */
+static __device__ __forceinline__ int64_t gate_of(int64_t i)
+{
+    return i / WEFT_PANEL * 2 * WEFT_PANEL + i % WEFT_PANEL;
+}
+
+static __device__ __forceinline__ float swiglu_at(float g, float u)
+{
+    return g / (1.0f + weft_expf(0.0f - g)) * u;
+}
+
+template <enum weft_dtype DTYPE>
+static __global__ void swiglu(int64_t n, const void *gate_up, void *y)
+{
+    int64_t i = 4 * ((int64_t) blockIdx.x * ELEMENTS + threadIdx.x);
+    if (i >= n)
+        return;
+    float4 g = load4_as<DTYPE>(gate_up, gate_of(i));
+    float4 u = load4_as<DTYPE>(gate_up, gate_of(i) + WEFT_PANEL);
+    g.x = swiglu_at(g.x, u.x);
+    g.y = swiglu_at(g.y, u.y);
+    g.z = swiglu_at(g.z, u.z);
+    g.w = swiglu_at(g.w, u.w);
+    store4_as<DTYPE>(y, i, g);
+}
+
+template <enum weft_dtype DTYPE>
+static void swiglu_of(cudaStream_t stream, int64_t n, const void *gate_up,
+                      void *y)
+{
+    WEFT_LAUNCH(swiglu<DTYPE>, blocks_for(n, 4 * ELEMENTS), ELEMENTS, stream,
+                n, gate_up, y);
+}
+
+void weft_k_swiglu_cuda(cudaStream_t stream, enum weft_dtype dtype, int64_t m,
+                        int64_t ff, const void *gate_up, void *y)
+{
+    if (m > 0)
+        WEFT_BY_DTYPE(dtype, swiglu_of, stream, m * ff, gate_up, y);
+}
+
+/* With s = 1 / (1 + e^-g), the derivative of silu(g) is s (1 + g (1 - s)).
+ * Replaces g and u by their gradients. */
+static __device__ __forceinline__ void swiglu_slope(float *g, float *u,
+                                                    float d)
+{
+    float s = 1.0f / (1.0f + weft_expf(0.0f - *g));
+    float slope = s * fmaf(*g, 1.0f - s, 1.0f);
+    float dg = d * *u * slope;
+    *u = d * (*g * s);
+    *g = dg;
+}
+
+template <enum weft_dtype DTYPE>
+static __global__ void swiglu_backward(int64_t n, const void *gate_up,
+                                       const float *dy, void *dgate_up)
+{
+    int64_t i = 4 * ((int64_t) blockIdx.x * ELEMENTS + threadIdx.x);
+    if (i >= n)
+        return;
+    float4 g = load4_as<DTYPE>(gate_up, gate_of(i));
+    float4 u = load4_as<DTYPE>(gate_up, gate_of(i) + WEFT_PANEL);
+    float4 d = load4_as<WEFT_F32>(dy, i);
+    swiglu_slope(&g.x, &u.x, d.x);
+    swiglu_slope(&g.y, &u.y, d.y);
+    swiglu_slope(&g.z, &u.z, d.z);
+    swiglu_slope(&g.w, &u.w, d.w);
+    store4_as<DTYPE>(dgate_up, gate_of(i), g);
+    store4_as<DTYPE>(dgate_up, gate_of(i) + WEFT_PANEL, u);
+}
+
+template <enum weft_dtype DTYPE>
+static void swiglu_backward_of(cudaStream_t stream, int64_t n,
+                               const void *gate_up, const float *dy,
+                               void *dgate_up)
+{
+    WEFT_LAUNCH(swiglu_backward<DTYPE>, blocks_for(n, 4 * ELEMENTS), ELEMENTS,
+                stream, n, gate_up, dy, dgate_up);
+}
+
+void weft_k_swiglu_backward_cuda(cudaStream_t stream, enum weft_dtype dtype,
+                                 int64_t m, int64_t ff, const void *gate_up,
+                                 const float *dy, void *dgate_up)
+{
+    if (m > 0)
+        WEFT_BY_DTYPE(dtype, swiglu_backward_of, stream, m * ff, gate_up, dy,
+                      dgate_up);
+}
+
+/* ---- Rotation: a thread per pair ----------------------------------------- */
+
+static __global__ void rope(int64_t n_pairs, int64_t n_heads, int64_t half,
+                            int64_t ld, const float *cos_sin,
+                            const int32_t *at, float sign, float *x)
+{
+    int64_t pair = (int64_t) blockIdx.x * ELEMENTS + threadIdx.x;
+    if (pair >= n_pairs)
+        return;
+    int64_t i = pair % half, head = pair / half % n_heads;
+    int64_t row = pair / half / n_heads;
+    const float *angle = cos_sin + at[row] * 2 * half;
+    float *p = x + row * ld + head * 2 * half + i;
+    float c = angle[i], s = angle[half + i] * sign;
+    float a = p[0], b = p[half];
+    p[0] = a * c - b * s;
+    p[half] = b * c + a * s;
+}
+
+void weft_k_rope_cuda(cudaStream_t stream, int64_t m, int64_t n_heads,
+                      int64_t d, int64_t ld, const float *cos_sin,
+                      const int32_t *at, bool inverse, float *x)
+{
+    int64_t n = m * n_heads * (d / 2);
+    if (n > 0)
+        WEFT_LAUNCH(rope, blocks_for(n, ELEMENTS), ELEMENTS, stream, n,
+                    n_heads, d / 2, ld, cos_sin, at, inverse ? -1.0f : 1.0f,
+                    x);
+}
+
+/* ---- Rounding ------------------------------------------------------------- */
+
+template <enum weft_dtype DTYPE>
+static __global__ void round_rows(int64_t n, const float *x, void *y)
+{
+    int64_t i = 4 * ((int64_t) blockIdx.x * ELEMENTS + threadIdx.x);
+    if (i + 4 <= n)
+        store4_as<DTYPE>(y, i, load4_as<WEFT_F32>(x, i));
+    else
+        for (; i < n; i++)
+            store_as<DTYPE>(y, i, x[i]);
+}
+
+template <enum weft_dtype DTYPE>
+static void round_of(cudaStream_t stream, int64_t n, const float *x, void *y)
+{
+    WEFT_LAUNCH(round_rows<DTYPE>, blocks_for(n, 4 * ELEMENTS), ELEMENTS,
+                stream, n, x, y);
+}
+
+void weft_k_round_cuda(cudaStream_t stream, enum weft_dtype dtype, int64_t n,
+                       const float *x, void *y)
+{
+    if (n > 0)
+        WEFT_BY_DTYPE(dtype, round_of, stream, n, x, y);
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs kernels on the CPU (see cuda_runtime.h beside this).
+ *
+ * A fibre is started by makecontext(); later switches are setjmp() and
+ * longjmp(), which make no system call. Only C's library is used, so that C
+ * programs can link this without the library of C++.
+ */
+#undef _FORTIFY_SOURCE /* its longjmp() refuses to change stacks */
+#include <cuda_runtime.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum {
+    MAX_THREADS = 1024,
+    MAX_SHARED = 16,
+    WARP = 32,
+    STACK_BYTES = 128 << 10,
+    SHARED_BYTES = 48 << 10, /* what every GPU has */
+    POISON = 0xff            /* a NaN of every format */
+};
+
+enum state { RUNS, AT_BARRIER, AT_SHUFFLE, ENDED };
+
+struct fibre {
+    struct weft_exec_thread id;
+    unsigned rank; /* in its block */
+    enum state state;
+    bool is_made, is_new; /* new: not started yet */
+    int line;             /* where it waits */
+    unsigned mask;
+    jmp_buf jump;
+    ucontext_t start;
+};
+
+/* What lanes gave to shuffles. Two, in turns: a lane reads one while another
+ * lane may already write to the next. */
+struct warp {
+    unsigned turn[WARP];
+    uint64_t gave[2][WARP];
+};
+
+struct variable {
+    char *page, *at;
+    size_t pages_bytes, n_bytes;
+    int line;
+};
+
+struct weft_exec_thread *weft_exec_now;
+dim3 weft_exec_grid, weft_exec_block;
+
+static struct fibre fibres[MAX_THREADS], *now;
+static struct warp warps[MAX_THREADS / WARP];
+static unsigned n_threads;
+static char *stacks;
+static jmp_buf scheduler;
+static void (*body_fn)(void *);
+static void *body_arg;
+static struct variable shared[MAX_SHARED];
+static int n_shared, order;
+static cudaError_t last_error;
+static char sentence[256];
+
+/* ---- Memory ------------------------------------------------------------ */
+
+/* n_bytes of poison that end less than 16 bytes before a page without rights;
+ * those bytes, and those before, are checked by is_intact(). */
+static bool guarded(size_t n_bytes, struct variable *out)
+{
+    size_t page = (size_t) sysconf(_SC_PAGESIZE);
+    size_t room = (n_bytes + 15) / 16 * 16;
+    size_t bytes = (room + 64 + page - 1) / page * page;
+    char *p = (char *) mmap(NULL, bytes + page, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || mprotect(p + bytes, page, PROT_NONE) != 0)
+        return false;
+    memset(p, POISON, bytes);
+    *out = variable{p, p + bytes - room, bytes, n_bytes, 0};
+    return true;
+}
+
+static bool is_poison(const char *from, const char *to)
+{
+    while (from < to)
+        if ((unsigned char) *from++ != POISON)
+            return false;
+    return true;
+}
+
+static bool is_intact(const struct variable *v)
+{
+    return is_poison(v->page, v->at)
+        && is_poison(v->at + v->n_bytes, v->page + v->pages_bytes);
+}
+
+static void unmap(const struct variable *v)
+{
+    munmap(v->page, v->pages_bytes + (size_t) sysconf(_SC_PAGESIZE));
+}
+
+/* Device memory, to find an allocation by its address. */
+static struct variable *device;
+static size_t n_device, max_device;
+
+cudaError_t cudaMalloc(void **out, size_t n_bytes)
+{
+    if (n_device == max_device) {
+        size_t more = max_device ? 2 * max_device : 64;
+        void *p = realloc(device, more * sizeof *device);
+        if (!p)
+            return cudaErrorMemoryAllocation;
+        device = (struct variable *) p;
+        max_device = more;
+    }
+    if (!guarded(n_bytes, &device[n_device]))
+        return cudaErrorMemoryAllocation;
+    *out = device[n_device++].at;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    for (size_t i = 0; p && i < n_device; i++) {
+        if (device[i].at != p)
+            continue;
+        bool intact = is_intact(&device[i]);
+        unmap(&device[i]);
+        device[i] = device[--n_device];
+        if (n_device == 0) {
+            free(device);
+            device = NULL;
+            max_device = 0;
+        }
+        if (!intact) {
+            snprintf(sentence, sizeof sentence,
+                     "device memory was written outside of an allocation");
+            return last_error = cudaErrorLaunchFailure;
+        }
+        return cudaSuccess;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t n_bytes,
+                       enum cudaMemcpyKind)
+{
+    memcpy(to, from, n_bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t n_bytes, cudaStream_t)
+{
+    memset(to, value, n_bytes);
+    return cudaSuccess;
+}
+
+/* ---- Errors ------------------------------------------------------------ */
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return last_error;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaSuccess ? "no error" : sentence;
+}
+
+const char *weft_exec_sentence(void)
+{
+    return sentence;
+}
+
+static void fail(const char *what, int line)
+{
+    if (last_error == cudaSuccess)
+        snprintf(sentence, sizeof sentence, "line %d: %s", line, what);
+    last_error = cudaErrorLaunchFailure;
+}
+
+/* ---- Fibres ------------------------------------------------------------ */
+
+void weft_exec_order(int which)
+{
+    order = which;
+}
+
+static unsigned common_divisor(unsigned a, unsigned b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+/* The number of the i-th of n whose turn it is. */
+static unsigned turn_of(unsigned i, unsigned n)
+{
+    if (order == 0)
+        return i;
+    if (order == 1)
+        return n - 1 - i;
+    unsigned step = n / 3 + 1;
+    while (common_divisor(step, n) != 1)
+        step++;
+    return (unsigned) (((uint64_t) i * step + (unsigned) order) % n);
+}
+
+/* The fibre whose turn it is waits until the scheduler goes on with it. */
+static void wait(enum state state, int line)
+{
+    struct fibre *self = now;
+    self->state = state;
+    self->line = line;
+    if (_setjmp(self->jump) == 0)
+        _longjmp(scheduler, 1);
+}
+
+/* A fibre runs one thread of a block, then one of the next. */
+static void fibre_main(void)
+{
+    for (;;) {
+        body_fn(body_arg);
+        wait(ENDED, 0);
+    }
+}
+
+/* A fibre of an earlier block may stand inside a kernel that failed. */
+static void make_fibre(struct fibre *f, unsigned rank)
+{
+    f->is_made = f->is_new = true;
+    getcontext(&f->start);
+    f->start.uc_stack.ss_sp = stacks + (size_t) rank * STACK_BYTES;
+    f->start.uc_stack.ss_size = STACK_BYTES;
+    f->start.uc_link = NULL;
+    makecontext(&f->start, fibre_main, 0);
+}
+
+static void resume(struct fibre *f)
+{
+    now = f;
+    weft_exec_now = &f->id;
+    f->state = RUNS;
+    if (_setjmp(scheduler) != 0)
+        return;
+    if (!f->is_new)
+        _longjmp(f->jump, 1);
+    f->is_new = false;
+    setcontext(&f->start);
+}
+
+unsigned weft_exec_lane(void)
+{
+    return now->rank % WARP;
+}
+
+void weft_exec_barrier(int line)
+{
+    wait(AT_BARRIER, line);
+}
+
+void weft_exec_shuffle(unsigned mask, int from, int line, const void *give,
+                       void *get, size_t n_bytes)
+{
+    struct warp *w = &warps[now->rank / WARP];
+    unsigned lane = now->rank % WARP, turn = w->turn[lane]++ & 1;
+    if (!(mask >> lane & 1) || from < 0 || from >= WARP
+        || !(mask >> from & 1))
+        fail("a lane shuffles with one that its mask leaves out", line);
+    memcpy(&w->gave[turn][lane], give, n_bytes);
+    now->mask = mask;
+    wait(AT_SHUFFLE, line);
+    memcpy(get, &w->gave[turn][from & (WARP - 1)], n_bytes);
+}
+
+void *weft_exec_shared(size_t n_bytes, int line)
+{
+    size_t used = n_bytes;
+    for (int i = 0; i < n_shared; i++) {
+        if (shared[i].line == line && shared[i].n_bytes == n_bytes)
+            return shared[i].at;
+        used += shared[i].n_bytes;
+    }
+    if (used > SHARED_BYTES || n_shared == MAX_SHARED
+        || !guarded(n_bytes, &shared[n_shared])) {
+        fprintf(stderr, "line %d: a block has no room for %zu bytes of shared"
+                        " memory\n", line, used);
+        abort();
+    }
+    shared[n_shared].line = line;
+    return shared[n_shared++].at;
+}
+
+/* ---- The scheduler ----------------------------------------------------- */
+
+/* Threads of the warp that begins with thread `first`. */
+static unsigned warp_size(unsigned first)
+{
+    unsigned left = n_threads - first;
+    return left < (unsigned) WARP ? left : (unsigned) WARP;
+}
+
+/* Lets lanes go on whose shuffle is complete. Returns whether there are any;
+ * fails when a lane waits for one that is elsewhere. */
+static bool release_shuffles(unsigned first)
+{
+    unsigned n = warp_size(first);
+    bool any = false;
+    for (unsigned lane = 0; lane < n; lane++) {
+        const struct fibre *f = &fibres[first + lane];
+        if (f->state != AT_SHUFFLE)
+            continue;
+        unsigned mask = f->mask;
+        int line = f->line;
+        for (unsigned other = 0; other < WARP; other++) {
+            if (!(mask >> other & 1))
+                continue;
+            const struct fibre *o = &fibres[first + other];
+            if (other >= n || o->state != AT_SHUFFLE || o->mask != mask
+                || o->line != line) {
+                fail("lanes of a warp meet at different shuffles", line);
+                return false;
+            }
+        }
+        for (unsigned other = 0; other < n; other++)
+            if (mask >> other & 1)
+                fibres[first + other].state = RUNS;
+        any = true;
+    }
+    return any;
+}
+
+/* Whether all threads stand at one barrier; lets them go on. */
+static bool release_barrier(void)
+{
+    for (unsigned i = 0; i < n_threads; i++)
+        if (fibres[i].state != AT_BARRIER
+            || fibres[i].line != fibres[0].line) {
+            fail("some threads of a block do not reach a barrier",
+                 fibres[i].state == AT_BARRIER ? fibres[i].line
+                                               : fibres[0].line);
+            return false;
+        }
+    for (unsigned i = 0; i < n_threads; i++)
+        fibres[i].state = RUNS;
+    return true;
+}
+
+/* Runs the threads of a warp until all wait at a barrier or have ended. */
+static void run_warp(unsigned first)
+{
+    unsigned n = warp_size(first);
+    do {
+        for (unsigned i = 0; i < n; i++) {
+            struct fibre *f = &fibres[first + turn_of(i, n)];
+            if (f->state == RUNS)
+                resume(f);
+        }
+    } while (last_error == cudaSuccess && release_shuffles(first));
+}
+
+static bool all_ended(void)
+{
+    for (unsigned i = 0; i < n_threads; i++)
+        if (fibres[i].state != ENDED)
+            return false;
+    return true;
+}
+
+static void check_shared(void)
+{
+    for (int i = 0; i < n_shared; i++) {
+        if (!is_intact(&shared[i]))
+            fail("shared memory is written outside of its variable",
+                 shared[i].line);
+        memset(shared[i].at, POISON, shared[i].n_bytes);
+    }
+}
+
+static void run_block(unsigned x, unsigned y, unsigned z)
+{
+    dim3 b = weft_exec_block;
+    memset(warps, 0, sizeof warps);
+    for (unsigned i = 0; i < n_threads; i++) {
+        struct fibre *f = &fibres[i];
+        f->id.thread = uint3{i % b.x, i / b.x % b.y, i / b.x / b.y};
+        f->id.block = uint3{x, y, z};
+        f->rank = i;
+        if (!f->is_made || f->state != ENDED)
+            make_fibre(f, i);
+        f->state = RUNS;
+    }
+    unsigned n_warps = (n_threads + WARP - 1) / WARP;
+    for (;;) {
+        for (unsigned w = 0; w < n_warps; w++)
+            if (last_error == cudaSuccess)
+                run_warp(turn_of(w, n_warps) * WARP);
+        if (last_error != cudaSuccess || all_ended() || !release_barrier())
+            break;
+    }
+    check_shared();
+}
+
+void weft_exec_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
+{
+    n_threads = block.x * block.y * block.z;
+    uint64_t n_blocks = (uint64_t) grid.x * grid.y * grid.z;
+    if (n_threads == 0 || n_threads > MAX_THREADS || n_blocks == 0
+        || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
+        snprintf(sentence, sizeof sentence,
+                 "a launch of %u x %u x %u blocks of %u threads", grid.x,
+                 grid.y, grid.z, n_threads);
+        last_error = cudaErrorInvalidConfiguration;
+        return;
+    }
+    if (!stacks)
+        stacks = (char *) mmap(NULL, (size_t) MAX_THREADS * STACK_BYTES,
+                               PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                               -1, 0);
+    if (stacks == MAP_FAILED)
+        abort();
+    weft_exec_grid = grid;
+    weft_exec_block = block;
+    body_fn = body;
+    body_arg = arg;
+    for (uint64_t i = 0; i < n_blocks && last_error == cudaSuccess; i++) {
+        uint64_t at = turn_of((unsigned) i, (unsigned) n_blocks);
+        run_block((unsigned) (at % grid.x),
+                  (unsigned) (at / grid.x % grid.y),
+                  (unsigned) (at / grid.x / grid.y));
+    }
+    while (n_shared > 0)
+        unmap(&shared[--n_shared]);
+}
