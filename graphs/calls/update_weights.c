@@ -68,6 +68,7 @@ static struct weft_layer_tiles whole_sum(struct weft_g_update *u, int32_t i,
 
 static struct weft_chunks all_chunks(const struct weft_g_update *u, int32_t i)
 {
+    weft_assert(u->first[i] < u->first[i + 1]);
     struct weft_chunks all = u->owned[u->first[i]].shard.chunks;
     for (int32_t k = u->first[i] + 1; k < u->first[i + 1]; k++)
         for (int32_t t = 0; t < WEFT_GROUP_TILES; t++)
@@ -212,6 +213,8 @@ void weft_g_update_weights(struct weft_g_update *u, int32_t i,
 {
     int32_t zero = u->m->home.plan.zero;
     struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
+    if (u->first[i] == u->first[i + 1])
+        return; /* no tiles: a scalar head is at tp member 0 alone */
     if (zero == 0) {
         update_bundle(u, i, norm);
         publish_norms(u, &b);
