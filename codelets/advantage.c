@@ -6,7 +6,7 @@
 
 struct gae_task {
     struct weft_gae_args gae;
-    bool value, ref, score;
+    bool value, ref, score, baseline;
 };
 
 static int gae_cpu(const void *args, void *const buf[], int n_buf,
@@ -20,6 +20,8 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
     const float *value = t->value ? weft_take(&take) : NULL;
     in.ref = t->ref ? weft_take(&take) : NULL;
     in.score = t->score ? weft_take(&take) : NULL;
+    const struct weft_advantage *baseline = t->baseline ? weft_take(&take)
+                                                        : NULL;
     weft_take_model_scores(&take, t->gae.n_models, &in);
     weft_take_end(&take);
     int32_t n = in.rollout->n_total - in.rollout->n_prompt;
@@ -35,6 +37,9 @@ static int gae_cpu(const void *args, void *const buf[], int n_buf,
      * so no value follows its last token. */
     weft_k_gae(n, t->gae.gamma, t->gae.lambda, reward, value, 0,
                weft_advantage_of(a), weft_return_of(a));
+    if (baseline)
+        weft_k_baseline(n, weft_return_of(a), baseline->score,
+                        weft_advantage_of(a));
     return 0;
 }
 
@@ -45,7 +50,8 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *rollout, struct weft_tile *ref,
                      struct weft_tile *value, struct weft_tile *score,
                      struct weft_tile *const model_score[],
-                     struct weft_tile *kl_state, struct weft_tile *advantage)
+                     struct weft_tile *kl_state, struct weft_tile *baseline,
+                     struct weft_tile *advantage)
 {
     if (!weft_seq_is_here(seq, where))
         return;
@@ -58,6 +64,9 @@ void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
     task.value = weft_access_list_add_optional(&access, value, WEFT_READ);
     task.ref = weft_access_list_add_optional(&access, ref, WEFT_READ);
     task.score = weft_access_list_add_optional(&access, score, WEFT_READ);
+    weft_assert(!baseline || !value);
+    task.baseline = weft_access_list_add_optional(&access, baseline,
+                                                  WEFT_READ);
     for (int32_t i = 0; i < args->n_models; i++)
         weft_access_list_add(&access, model_score[i], WEFT_READ);
     weft_access_list_insert(&access, seq, where, &weft_cl_gae, &task,

@@ -259,13 +259,16 @@ struct weft_gae_args {
 };
 /* Computes advantage (W) of one sample from its rollout, reference log-probs
  * (NULL: no KL), values (NULL: zeros), the outside score (double; NULL: none),
- * reward models' scores (float each), and the KL state. */
+ * reward models' scores (float each), and the KL state. baseline: the struct
+ * weft_advantage of another response, whose score is then subtracted from the
+ * returns, in place of values (ReMax); NULL: none. */
 void weft_insert_gae(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_gae_args *args,
                      struct weft_tile *rollout, struct weft_tile *ref,
                      struct weft_tile *value, struct weft_tile *score,
                      struct weft_tile *const model_score[],
-                     struct weft_tile *kl_state, struct weft_tile *advantage);
+                     struct weft_tile *kl_state, struct weft_tile *baseline,
+                     struct weft_tile *advantage);
 
 /* Advantages of the n responses to one prompt. */
 struct weft_group_args {
@@ -283,16 +286,13 @@ struct weft_group_sample {
 /* Computes the advantages of the n samples of a group, which are given in the
  * order of their indices. A sample is compared by its score minus the KL
  * penalties of its tokens (reward_sum), and every token has the advantage of
- * its sample. baseline: of REMAX alone, the struct weft_advantage of the
- * greedy response, whose score is subtracted; a group of one with MEAN
- * computes it. */
+ * its sample. */
 void weft_insert_group_advantage(struct weft_seq *seq,
                                  const struct weft_where *where,
                                  const struct weft_group_args *args,
                                  int32_t n,
                                  const struct weft_group_sample *sample,
-                                 struct weft_tile *kl_state,
-                                 struct weft_tile *baseline);
+                                 struct weft_tile *kl_state);
 
 /* Brings one reward model's scores of n samples into one unit: shaped[i] (W,
  * float) = weft_k_reward() of score[i] (float). moments (RW, a struct

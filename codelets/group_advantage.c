@@ -5,7 +5,7 @@
 struct group_task {
     struct weft_group_args group;
     int32_t n;
-    bool baseline, ref, score; /* which tiles there are */
+    bool ref, score; /* which tiles there are */
 };
 
 /* Every token has the sample's advantage, and no value is part of it. */
@@ -24,8 +24,6 @@ static int group_advantage_cpu(const void *args, void *const buf[], int n_buf,
     size_t n = (size_t) t->n;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_score_inputs in = {.kl = weft_take(&take)};
-    const struct weft_advantage *baseline = t->baseline ? weft_take(&take)
-                                                        : NULL;
     struct weft_advantage **a = weft_exec_scratch(x, n * sizeof *a);
     double *score = weft_exec_scratch(x, n * 2 * sizeof *score);
     if (!a || !score)
@@ -43,8 +41,7 @@ static int group_advantage_cpu(const void *args, void *const buf[], int n_buf,
         score[i] = a[i]->reward_sum;
     }
     weft_take_end(&take);
-    weft_k_group_advantage(t->group.kind, t->n, score,
-                           baseline ? baseline->score : 0, score + n);
+    weft_k_group_advantage(t->group.kind, t->n, score, score + n);
     for (int32_t i = 0; i < t->n; i++)
         put_advantage(a[i], score[(int32_t) n + i]);
     return 0;
@@ -57,8 +54,7 @@ void weft_insert_group_advantage(struct weft_seq *seq,
                                  const struct weft_group_args *args,
                                  int32_t n,
                                  const struct weft_group_sample *sample,
-                                 struct weft_tile *kl_state,
-                                 struct weft_tile *baseline)
+                                 struct weft_tile *kl_state)
 {
     if (!weft_seq_is_here(seq, where))
         return;
@@ -66,9 +62,6 @@ void weft_insert_group_advantage(struct weft_seq *seq,
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, kl_state, WEFT_READ);
-    weft_assert((args->kind == WEFT_ADVANTAGE_REMAX) == (baseline != NULL));
-    task.baseline = weft_access_list_add_optional(&access, baseline,
-                                                  WEFT_READ);
     for (int32_t i = 0; i < n; i++) {
         const struct weft_group_sample *s = &sample[i];
         weft_assert(!s->ref == !sample->ref && !s->score == !sample->score);

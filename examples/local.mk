@@ -38,6 +38,7 @@ nobase_dist_doc_DATA += \
 	%D%/quickstart/reinforce_pp.yaml \
 	%D%/quickstart/reinforce_pp_baseline.yaml \
 	%D%/quickstart/rloo.yaml \
+	%D%/quickstart/remax.yaml \
 	%D%/quickstart/kto.yaml \
 	%D%/quickstart/pairs.jsonl \
 	%D%/quickstart/ppo.yaml \

@@ -89,6 +89,7 @@ struct weft_algorithm {
     A(grpo)                                                                  \
     A(dr_grpo)                                                               \
     A(rloo)                                                                  \
+    A(remax)                                                                 \
     A(reinforce_pp)                                                          \
     A(reinforce_pp_baseline)                                                 \
     A(gspo)                                                                  \

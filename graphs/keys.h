@@ -22,6 +22,14 @@ enum weft_role_slot {
 int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
                        bool trained, bool scalar, enum weft_role_slot slot);
 
+/* Adds a field and returns its set. */
+WEFT_INLINE uint32_t weft_flow_add(struct weft_dataflow *flow,
+                                   const char *name,
+                                   enum weft_field_type type)
+{
+    return weft_flow_bit(weft_flow_field(flow, name, type));
+}
+
 extern const struct weft_config_table
     weft_actor_keys,     /* model.actor, actor.* */
     weft_critic_keys,    /* model.critic, critic.* */

@@ -16,6 +16,7 @@ graphs_sources = \
 	%D%/preference.c %D%/preference.h \
 	%D%/reinforce_pp.c \
 	%D%/reinforce_pp_baseline.c \
+	%D%/remax.c \
 	%D%/reward_model.c \
 	%D%/rloo.c \
 	%D%/settings.c \

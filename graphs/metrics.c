@@ -102,6 +102,8 @@ static const struct weft_metric *const metrics[] = {
 
 const struct weft_curve weft_policy_curves[] = {
     CURVE_BAND("Score", "mean, band: least to most", "score", "critic/score"),
+    CURVE("Score", "mean, band: least to most", "baseline",
+          "critic/baseline/mean"),
     CURVE("KL to the reference", "nats per token", "KL",
           "actor/reward_kl_penalty"),
     CURVE("KL to the reference", "nats per token", "KL", "actor/kl_loss"),

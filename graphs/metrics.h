@@ -21,6 +21,7 @@ enum weft_measured {
     WEFT_OF_KL,        /* the KL to the reference, summed over tokens */
     WEFT_OF_KL_WEIGHT, /* the coefficient in the reward */
     WEFT_OF_CUT,       /* 1: it has no end */
+    WEFT_OF_BASELINE,  /* the score that its own is compared with */
     /* ... and from what was generated or read. */
     WEFT_OF_RESPONSE, /* tokens */
     WEFT_OF_PROMPT,   /* tokens */

@@ -5,43 +5,46 @@
 
 #include <stdio.h>
 
-/* Adds reward models, each a role with a call of its own. Returns what they
- * write. */
-static uint32_t add_rewards(const struct weft_flow_needs *needs,
-                            uint32_t rollout, struct weft_dataflow *out)
+static int32_t reward_role(const struct weft_flow_needs *needs, int32_t i,
+                           const char *name, struct weft_dataflow *out)
 {
+    int32_t r = weft_flow_find_role(out, name);
+    if (r < 0)
+        r = weft_flow_role(out, name, false, true);
+    out->role[r].index = needs->reward[i];
+    return r;
+}
+
+uint32_t weft_flow_rewards(const struct weft_flow_needs *needs,
+                           const char *which, uint32_t rollout,
+                           struct weft_dataflow *out)
+{
+    const char *join = which[0] ? "_" : "", *space = which[0] ? " " : "";
     uint32_t scores = 0;
     for (int32_t i = 0; i < needs->n_rewards; i++) {
         char role[WEFT_MAX_NAME] = "reward", call[WEFT_MAX_NAME],
-             field[WEFT_MAX_NAME] = "score", text[WEFT_MAX_NAME];
+             field[WEFT_MAX_NAME], number[8] = "";
         uint32_t read = rollout;
         if (i > 0) {
             snprintf(role, sizeof role, "reward_%d", (int) i + 1);
-            snprintf(field, sizeof field, "score %d", (int) i + 1);
+            snprintf(number, sizeof number, " %d", (int) i + 1);
         }
-        snprintf(call, sizeof call, "%.20s_infer", role);
-        int32_t r = weft_flow_role(out, role, false, true);
-        out->role[r].index = needs->reward[i];
+        int32_t r = reward_role(needs, i, role, out);
         if (needs->reads_text[i]) {
-            snprintf(call, sizeof call, "%.20s_encode", role);
-            snprintf(text, sizeof text, "text of %.20s", role);
-            read = weft_flow_bit(
-                weft_flow_field(out, text, WEFT_FIELD_ROLLOUT));
+            snprintf(call, sizeof call, "%.8s%s%.12s_encode", which, join,
+                     role);
+            snprintf(field, sizeof field, "%.8s%stext of %.12s", which, space,
+                     role);
+            read = weft_flow_add(out, field, WEFT_FIELD_ROLLOUT);
             weft_flow_call(out, call, WEFT_STEP, -1, rollout, read);
-            snprintf(call, sizeof call, "%.20s_infer", role);
         }
-        uint32_t score = weft_flow_bit(
-            weft_flow_field(out, field, WEFT_FIELD_SCORE));
+        snprintf(call, sizeof call, "%.8s%s%.12s_infer", which, join, role);
+        snprintf(field, sizeof field, "%.8s%sscore%s", which, space, number);
+        uint32_t score = weft_flow_add(out, field, WEFT_FIELD_SCORE);
         weft_flow_call(out, call, WEFT_INFER, r, read, score);
         scores |= score;
     }
     return scores;
-}
-
-static uint32_t field(struct weft_dataflow *out, const char *name,
-                      enum weft_field_type type)
-{
-    return weft_flow_bit(weft_flow_field(out, name, type));
 }
 
 void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
@@ -51,20 +54,21 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
     int32_t actor = weft_flow_slot(out, "actor", true, false,
                                    WEFT_SLOT_ACTOR),
             critic = -1;
-    uint32_t rollout = field(out, "rollout", WEFT_FIELD_ROLLOUT);
-    uint32_t answer = field(out, "rewards", WEFT_FIELD_ANSWER);
-    uint32_t advantage = field(out, "advantages", WEFT_FIELD_ADVANTAGE);
+    uint32_t rollout = weft_flow_add(out, "rollout", WEFT_FIELD_ROLLOUT);
+    uint32_t answer = weft_flow_add(out, "rewards", WEFT_FIELD_ANSWER);
+    uint32_t advantage = weft_flow_add(out, "advantages",
+                                       WEFT_FIELD_ADVANTAGE);
     uint32_t ref = 0, value = 0;
     if (has_critic) {
         critic = weft_flow_slot(out, "critic", true, true, WEFT_SLOT_CRITIC);
-        value = field(out, "values", WEFT_FIELD_VALUE);
+        value = weft_flow_add(out, "values", WEFT_FIELD_VALUE);
     }
     weft_flow_call(out, "actor_generate", WEFT_GENERATE, actor, 0, rollout);
-    uint32_t scores = add_rewards(needs, rollout, out);
+    uint32_t scores = weft_flow_rewards(needs, "", rollout, out);
     if (needs->reference) {
         int32_t r = weft_flow_slot(out, "reference", false, false,
                                    WEFT_SLOT_REFERENCE);
-        ref = field(out, "reference log-probs", WEFT_FIELD_LOGP);
+        ref = weft_flow_add(out, "reference log-probs", WEFT_FIELD_LOGP);
         weft_flow_call(out, "ref_infer", WEFT_INFER, r, rollout, ref);
     }
     if (has_critic)

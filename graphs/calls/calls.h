@@ -295,6 +295,7 @@ struct weft_g_generate {
     const struct weft_g_model *model;
     struct weft_g_layout layout;
     int32_t call; /* its tasks' number in the dataflow graph; 0 until set */
+    int32_t first_chain; /* of its instances', where others generate, too */
     int32_t n_instances, n_slots, max_total;
     struct weft_g_instance *instance;
 };

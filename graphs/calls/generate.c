@@ -155,7 +155,8 @@ static struct weft_where where_of(const struct weft_g_generate *gen,
 static struct weft_g_order *order_of(const struct weft_g_generate *gen,
                                      int32_t index, int32_t *chain_out)
 {
-    int32_t chain = WEFT_CHAIN_GENERATE + index / gen->layout.plan.dp;
+    int32_t chain = WEFT_CHAIN_GENERATE + gen->first_chain
+                  + index / gen->layout.plan.dp;
     if (chain >= WEFT_N_CHAINS)
         return NULL;
     *chain_out = chain;

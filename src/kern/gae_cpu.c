@@ -16,3 +16,10 @@ void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
         next = v;
     }
 }
+
+void weft_k_baseline(int32_t n, const float *ret, double baseline,
+                     float *advantage_out)
+{
+    for (int32_t i = 0; i < n; i++)
+        advantage_out[i] = (float) ((double) ret[i] - baseline);
+}

@@ -45,7 +45,7 @@ static void rloo(int32_t n, const double *score, double *out)
 }
 
 void weft_k_group_advantage(enum weft_group_advantage kind, int32_t n,
-                            const double *score, double baseline, double *out)
+                            const double *score, double *out)
 {
     switch (kind) {
     case WEFT_ADVANTAGE_GRPO:
@@ -56,10 +56,6 @@ void weft_k_group_advantage(enum weft_group_advantage kind, int32_t n,
         return;
     case WEFT_ADVANTAGE_RLOO:
         rloo(n, score, out);
-        return;
-    case WEFT_ADVANTAGE_REMAX:
-        for (int32_t i = 0; i < n; i++)
-            out[i] = score[i] - baseline;
         return;
     }
 }

@@ -388,19 +388,16 @@ double weft_k_reward(const struct weft_k_moments *moments, float low,
  *   MEAN   r - mean (Dr. GRPO, arXiv 2503.20783, and the REINFORCE++
  *          baseline, arXiv 2501.03262, whose batch is whitened afterwards)
  *   RLOO   r - mean of the others (arXiv 2402.14740)
- *   REMAX  r - baseline, the score of the greedy response (arXiv 2310.10505)
- * `baseline` is read by REMAX alone. Equal scores give exact zeros. A single
- * response has nothing to be compared with: mean is then 0 and std 1, as in
- * verl. The sums run over the responses in order. */
+ * Equal scores give exact zeros. A single response has nothing to be compared
+ * with: mean is then 0 and std 1, as in verl. The sums run over the responses
+ * in order. */
 enum weft_group_advantage {
     WEFT_ADVANTAGE_GRPO,
     WEFT_ADVANTAGE_MEAN,
-    WEFT_ADVANTAGE_RLOO,
-    WEFT_ADVANTAGE_REMAX
+    WEFT_ADVANTAGE_RLOO
 };
 void weft_k_group_advantage(enum weft_group_advantage kind, int32_t n,
-                            const double *score, double baseline,
-                            double *out);
+                            const double *score, double *out);
 
 /* Generalised advantage estimation (Schulman et al. 2016) of one response of
  * n tokens, gamma and lambda in [0, 1]: a recursion from the last token to the
@@ -410,6 +407,12 @@ void weft_k_group_advantage(enum weft_group_advantage kind, int32_t n,
 void weft_k_gae(int32_t n, float gamma, float lambda, const float *reward,
                 const float *value, float bootstrap, float *advantage_out,
                 float *return_out);
+
+/* Advantages of n tokens from their returns, less a number that does not depend
+ * on the response: in ReMax the score of the prompt's greedy one (arXiv
+ * 2310.10505). ret, advantage_out (n). */
+void weft_k_baseline(int32_t n, const float *ret, double baseline,
+                     float *advantage_out);
 
 /* The policy loss of tokens i = 0..n-1, which are one sample's response. w:
  * weight of each token in the mini-batch's mean; it scales the gradients and

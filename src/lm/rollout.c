@@ -206,6 +206,95 @@ static int played_init(struct control *c)
              : weft_err_nomem(c->err, "recording generation", bytes);
 }
 
+static void control_release(struct control *c)
+{
+    size_t n_copies = 2 * (size_t) c->gen->n_instances;
+    played_release(c);
+    weft_free(c->slot);
+    weft_free(c->in_flight);
+    for (size_t i = 0; c->there && i < n_copies; i++)
+        weft_tile_release(c->there[i]);
+    weft_free(c->there);
+    weft_free(c->admit);
+    weft_free(c->status);
+}
+
+static int control_init(struct weft_seq *seq,
+                        const struct weft_rollout_job *job,
+                        struct weft_err *err, struct control *c)
+{
+    size_t n_slots = (size_t) job->gen->n_slots;
+    size_t n_instances = (size_t) job->gen->n_instances;
+    *c = (struct control){
+        .seq = seq,
+        .gen = job->gen,
+        .view = job->view,
+        .args = job->args,
+        .n = job->n,
+        .sample = job->sample,
+        .on_finished = job->on_finished,
+        .ctx = job->ctx,
+        .err = err,
+        .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),
+        .in_flight = weft_alloc(n_instances, sizeof *c->in_flight),
+        .there = weft_alloc(2 * n_instances, sizeof *c->there),
+        .admit = weft_alloc(n_slots, sizeof *c->admit),
+        .status = weft_alloc(1, weft_gen_status_bytes(job->gen->n_slots)),
+    };
+    if (!c->slot || !c->in_flight || !c->there || !c->admit || !c->status)
+        return weft_err_nomem(err, "generation", n_slots * n_instances * 4);
+    memset(c->slot, 0xff, n_slots * n_instances * sizeof *c->slot);
+    return weft_rt_is_dry(job->gen->model->rt) ? played_init(c) : 0;
+}
+
+/* The first two chunks of every instance, which share the samples. */
+static void start(struct control *c)
+{
+    int32_t share = (int32_t) weft_ceil_div(c->n, c->gen->n_instances);
+    for (int32_t i = 0; i < c->gen->n_instances; i++)
+        submit(c, i, share);
+    for (int32_t i = 0; i < c->gen->n_instances; i++)
+        if (c->in_flight[i])
+            submit(c, i, 0);
+}
+
+/* Reads a status of every instance that has one to come. */
+static int advance_all(struct control *c, bool *going_on)
+{
+    int rc = 0;
+    if (c->n_finished == c->n)
+        return 0;
+    for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
+        if (c->in_flight[i] > 0)
+            rc = advance(c, i);
+    *going_on = *going_on || c->n_finished < c->n;
+    return rc;
+}
+
+int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
+                         struct weft_rollout_job *job, struct weft_err *err)
+{
+    struct control *c = weft_alloc((size_t) n, sizeof *c);
+    int32_t n_made = 0;
+    int rc = c ? 0 : weft_err_nomem(err, "generation", sizeof *c);
+    bool going_on = true;
+    for (int32_t k = 0; k < n && !rc; k++)
+        rc = control_init(seq, &job[k], err, &c[n_made++]);
+    for (int32_t k = 0; k < n && !rc; k++)
+        start(&c[k]);
+    while (going_on && !rc) {
+        going_on = false;
+        for (int32_t k = 0; k < n && !rc; k++)
+            rc = advance_all(&c[k], &going_on);
+    }
+    for (int32_t k = 0; k < n_made; k++) {
+        job[k].stats = c[k].stats;
+        control_release(&c[k]);
+    }
+    weft_free(c);
+    return rc;
+}
+
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
                      const struct weft_g_view *view,
                      const struct weft_gen_args *args, int32_t n,
@@ -213,53 +302,14 @@ int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
                      void *ctx, struct weft_rollout_stats *stats_out,
                      struct weft_err *err)
 {
-    size_t n_slots = (size_t) gen->n_slots;
-    size_t n_instances = (size_t) gen->n_instances;
-    struct control c = {
-        .seq = seq,
-        .gen = gen,
-        .view = view,
-        .args = args,
-        .n = n,
-        .sample = sample,
-        .on_finished = on_finished,
-        .ctx = ctx,
-        .err = err,
-        .slot = weft_alloc(n_slots * n_instances, sizeof *c.slot),
-        .in_flight = weft_alloc(n_instances, sizeof *c.in_flight),
-        .there = weft_alloc(2 * n_instances, sizeof *c.there),
-        .admit = weft_alloc(n_slots, sizeof *c.admit),
-        .status = weft_alloc(1, weft_gen_status_bytes(gen->n_slots)),
-    };
-    int rc = 0;
-    if (!c.slot || !c.in_flight || !c.there || !c.admit || !c.status) {
-        rc = weft_err_nomem(err, "generation", n_slots * n_instances * 4);
-        goto out;
-    }
-    if (weft_rt_is_dry(gen->model->rt))
-        rc = played_init(&c);
-    if (rc)
-        goto out;
-    memset(c.slot, 0xff, n_slots * n_instances * sizeof *c.slot);
-    int32_t share = (int32_t) weft_ceil_div(n, gen->n_instances);
-    for (int32_t i = 0; i < gen->n_instances; i++)
-        submit(&c, i, share);
-    for (int32_t i = 0; i < gen->n_instances; i++)
-        if (c.in_flight[i])
-            submit(&c, i, 0);
-    while (c.n_finished < n && !rc)
-        for (int32_t i = 0; i < gen->n_instances && !rc; i++)
-            if (c.in_flight[i] > 0)
-                rc = advance(&c, i);
-    *stats_out = c.stats;
-out:
-    played_release(&c);
-    weft_free(c.slot);
-    weft_free(c.in_flight);
-    for (size_t i = 0; c.there && i < 2 * n_instances; i++)
-        weft_tile_release(c.there[i]);
-    weft_free(c.there);
-    weft_free(c.admit);
-    weft_free(c.status);
+    struct weft_rollout_job job = {.gen = gen,
+                                   .view = view,
+                                   .args = args,
+                                   .n = n,
+                                   .sample = sample,
+                                   .on_finished = on_finished,
+                                   .ctx = ctx};
+    int rc = weft_rollout_run_all(seq, 1, &job, err);
+    *stats_out = job.stats;
     return rc;
 }

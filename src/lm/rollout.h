@@ -34,9 +34,26 @@ typedef int (*weft_rollout_fn)(void *ctx, int32_t index,
 /* Clears the states of all instances. Waits. */
 void weft_rollout_reset(struct weft_g_generate *gen);
 
-/* Generates n samples. Rank 0 reads the statuses and sends them to the others,
- * so that all ranks submit the same tasks. On return all chunks are submitted,
- * but tasks that copy retired samples may still have to run. Collective. */
+/* One of several generations. */
+struct weft_rollout_job {
+    struct weft_g_generate *gen;
+    const struct weft_g_view *view;
+    const struct weft_gen_args *args;
+    int32_t n;
+    struct weft_sample *sample; /* (n) */
+    weft_rollout_fn on_finished;
+    void *ctx;
+    struct weft_rollout_stats stats; /* set */
+};
+
+/* Generates the samples of n jobs at the same time. Rank 0 reads the statuses
+ * and sends them to the others, so that all ranks submit the same tasks. On
+ * return all chunks are submitted, but tasks that copy retired samples may
+ * still have to run. Collective. */
+int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
+                         struct weft_rollout_job *job, struct weft_err *err);
+
+/* The same of one. */
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
                      const struct weft_g_view *view,
                      const struct weft_gen_args *args, int32_t n,

@@ -132,6 +132,37 @@ int32_t weft_flow_field_of(const struct weft_dataflow *flow, uint32_t set,
     return -1;
 }
 
+int32_t weft_flow_writer(const struct weft_dataflow *flow, int32_t field)
+{
+    for (int32_t i = 1; i < flow->n_calls; i++)
+        if (flow->call[i].writes & weft_flow_bit(field))
+            return i;
+    return -1;
+}
+
+static int32_t first_of(uint32_t set)
+{
+    int32_t field = 0;
+    while (field < WEFT_MAX_FIELDS - 1 && !(set & weft_flow_bit(field)))
+        field++;
+    return field;
+}
+
+int32_t weft_flow_origin(const struct weft_dataflow *flow, int32_t field)
+{
+    int32_t writer = weft_flow_writer(flow, field);
+    return writer > 0 && flow->call[writer].reads
+             ? weft_flow_origin(flow, first_of(flow->call[writer].reads))
+             : field;
+}
+
+int32_t weft_flow_origin_of_call(const struct weft_dataflow *flow,
+                                 int32_t call)
+{
+    const struct weft_flow_call *c = &flow->call[call];
+    return weft_flow_origin(flow, first_of(c->reads ? c->reads : c->writes));
+}
+
 bool weft_flow_placed(const struct weft_dataflow *flow, int32_t call)
 {
     return call > 0 && call < flow->n_calls && flow->call[call].role >= 0;
@@ -151,14 +182,6 @@ bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call)
 
 /* ---- Checking ---------------------------------------------------------- */
 
-static int32_t writer_of(const struct weft_dataflow *flow, int32_t field)
-{
-    for (int32_t i = 1; i < flow->n_calls; i++)
-        if (flow->call[i].writes & weft_flow_bit(field))
-            return i;
-    return -1;
-}
-
 /* The first call that is not done and reads nothing of one that is not done;
  * -1: none. */
 static int32_t ready(const struct weft_dataflow *flow, const bool *done)
@@ -167,7 +190,7 @@ static int32_t ready(const struct weft_dataflow *flow, const bool *done)
         bool waits = done[i];
         for (int32_t f = 0; f < flow->n_fields && !waits; f++)
             if (flow->call[i].reads & weft_flow_bit(f)) {
-                int32_t w = writer_of(flow, f);
+                int32_t w = weft_flow_writer(flow, f);
                 waits = w > 0 && !done[w];
             }
         if (!waits)
@@ -180,7 +203,7 @@ static int check_fields(const struct weft_dataflow *flow,
                         struct weft_err *err)
 {
     for (int32_t f = 0; f < flow->n_fields; f++) {
-        int32_t writer = writer_of(flow, f);
+        int32_t writer = weft_flow_writer(flow, f);
         for (int32_t i = 1; i < flow->n_calls; i++) {
             if (i > writer && writer > 0
                 && (flow->call[i].writes & weft_flow_bit(f)))
@@ -304,6 +327,8 @@ static void put_call(FILE *f, const struct weft_dataflow *flow, int32_t i)
         fputs(", version i to i + 1", f);
     else if (c->role >= 0 && flow->role[c->role].trained)
         fputs(", version i", f);
+    if (c->greedy)
+        fputs(", the likeliest tokens once per prompt", f);
     put_fields(f, flow, "reads ", c->reads);
     put_fields(f, flow, "writes", c->writes);
     fputs("\n", f);

@@ -67,6 +67,8 @@ struct weft_flow_call {
     enum weft_call_kind kind;
     int32_t role;           /* -1: a step */
     uint32_t reads, writes; /* sets of fields: bit i is field[i] */
+    bool
+        greedy; /* generates one response to a prompt: the likeliest tokens */
 };
 
 /* call[0] is none: tasks of no call, "none". n_calls counts it. */
@@ -111,6 +113,15 @@ int32_t weft_flow_call_of(const struct weft_dataflow *flow,
 /* The first field of that type in a set; -1: none. */
 int32_t weft_flow_field_of(const struct weft_dataflow *flow, uint32_t set,
                            enum weft_field_type type);
+/* The call that writes a field; -1: none. */
+int32_t weft_flow_writer(const struct weft_dataflow *flow, int32_t field);
+/* The field that the samples of a field began with: itself if they are
+ * generated or of the data there, else that of the first field which its
+ * writer reads. */
+int32_t weft_flow_origin(const struct weft_dataflow *flow, int32_t field);
+/* The same of the samples that a call works on. */
+int32_t weft_flow_origin_of_call(const struct weft_dataflow *flow,
+                                 int32_t call);
 bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call);
 /* Whether the call's model is never trained: its weights may leave memory
  * between uses. */

@@ -34,7 +34,9 @@ void weft_plan_default(const struct weft_plan_needs *needs,
         if (weft_flow_trains(&out->flow, i))
             most = weft_min64(most, needs->gradient_groups);
         else if (out->flow.call[i].kind == WEFT_GENERATE)
-            most = weft_min64(most, needs->n_samples);
+            most = weft_min64(most, out->flow.call[i].greedy
+                                        ? needs->n_prompts
+                                        : needs->n_samples);
         c->mesh = weft_mesh_largest(needs->n_nodes, needs->n_devices,
                                     weft_max64(most, 1));
         c->dp = weft_mesh_size(&c->mesh);

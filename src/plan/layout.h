@@ -72,6 +72,8 @@ struct weft_mesh weft_mesh_largest(int32_t n_nodes, int32_t n_devices,
 /* Device number of the mesh's i-th device. */
 int32_t weft_mesh_device(const struct weft_plan *plan,
                          const struct weft_mesh *mesh, int32_t i);
+bool weft_mesh_has(const struct weft_plan *plan, const struct weft_mesh *mesh,
+                   int32_t device);
 /* Device of a member. */
 int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,
@@ -130,7 +132,7 @@ struct weft_plan_needs {
     const struct weft_dataflow *flow; /* whose calls have places */
     int32_t n_nodes, n_devices;
     int32_t gradient_groups;
-    int32_t n_samples;                              /* of an iteration */
+    int32_t n_samples, n_prompts;                   /* of an iteration */
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */
 };
 
@@ -148,8 +150,8 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
 
 /* Every call of the graph that has a model: the
  * plan's cluster is the run's, the mesh is a mesh and inside of it, dp * tp *
- * pp is its size, tp <= T, dp <= G (train), dp <= n_samples (generate), pp <=
- * layers, zero 0 to 3, and options only where they mean something. Sentences
+ * pp is its size, tp <= T, dp <= G (train), dp <= n_samples (generate;
+ * n_prompts where it is greedy), pp <= layers, zero 0 to 3, and options only where they mean something. Sentences
  * name call, number, and the nearest that would do or the key of the
  * configuration to raise (numerics.tensor_blocks, numerics.gradient_groups).
  * Errors: WEFT_EINVAL. */

@@ -127,7 +127,9 @@ static int check_layers(const struct check *k)
 static int check_samples(const struct check *k)
 {
     int32_t dp = k->c->dp, groups = k->needs->gradient_groups;
-    int32_t samples = k->needs->n_samples, raised = power_below(dp);
+    bool greedy = k->needs->flow->call[k->call].greedy;
+    int32_t samples = greedy ? k->needs->n_prompts : k->needs->n_samples;
+    int32_t raised = power_below(dp);
     raised *= raised < dp ? 2 : 1;
     if (weft_flow_trains(k->needs->flow, k->call) && dp > groups)
         return wrong(k,

@@ -29,6 +29,14 @@ int32_t weft_mesh_device(const struct weft_plan *plan,
          + i % mesh->n_devices;
 }
 
+bool weft_mesh_has(const struct weft_plan *plan, const struct weft_mesh *mesh,
+                   int32_t device)
+{
+    int32_t node = device / plan->n_devices - mesh->node;
+    int32_t k = device % plan->n_devices - mesh->device;
+    return node >= 0 && node < mesh->n_nodes && k >= 0 && k < mesh->n_devices;
+}
+
 int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,
                          int32_t stage, int32_t tp)

@@ -93,23 +93,26 @@ static int add_column(struct weft_string *t, const struct weft_iteration *p,
     bool values = p->t->config.digest == WEFT_DIGEST_VALUES;
     struct weft_hasher *all = weft_hasher_create();
     struct weft_string each = {0};
-    struct part part = {0};
     if (!all)
         return weft_err_nomem(p->err, "digests", 1024);
-    for (int32_t i = 0; i < p->n; i++) {
-        part = part_begin(p, i, c);
+    /* all that was generated, but only what is learned from has the rest */
+    int32_t n = c <= LOGPROBS ? p->n_all : p->n;
+    bool any = false;
+    for (int32_t i = 0; i < n; i++) {
+        struct part part = part_begin(p, i, c);
         if (!part.tile)
-            break;
+            continue;
         size_t bytes = (size_t) part.n * 4;
         weft_hasher_add(all, part.data, bytes);
-        weft_string_add(&each, i > 0 ? ",\n  " : "");
+        weft_string_add(&each, any ? ",\n  " : "");
+        any = true;
         if (values)
             add_values(&each, c, &part);
         else
             add_digest(&each, weft_hash64(part.data, bytes));
         part_end(&part);
     }
-    if (part.tile) {
+    if (any) {
         weft_string_addf(t, ",\n \"%s\": {\"all\": ", column_name[c]);
         add_digest(t, weft_hasher_digest64(all));
         weft_string_addf(t, ", \"%s\": [\n  ", values ? "values" : "samples");

@@ -17,11 +17,26 @@
 #include "run/plan_needs.h"
 #include "run/recorded.h"
 
+const struct weft_iteration_set *weft_iteration_set(
+    const struct weft_iteration *p, int32_t sample)
+{
+    const struct weft_iteration_set *s = p->set;
+    while (sample >= s->first + s->n)
+        s++;
+    return s;
+}
+
+int32_t weft_iteration_prompt(const struct weft_iteration *p, int32_t sample)
+{
+    const struct weft_iteration_set *s = weft_iteration_set(p, sample);
+    return (sample - s->first) / s->each;
+}
+
 struct weft_tile *weft_iteration_field(const struct weft_iteration *p,
                                        int32_t sample,
                                        enum weft_field_type type)
 {
-    int32_t f = p->field[type];
+    int32_t f = weft_iteration_set(p, sample)->of[type];
     return f < 0 ? NULL : p->extra[sample].field[f];
 }
 
@@ -29,16 +44,8 @@ struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
                                       int32_t sample,
                                       enum weft_field_type type)
 {
-    int32_t f = p->field[type];
+    int32_t f = weft_iteration_set(p, sample)->of[type];
     return f < 0 ? NULL : p->extra[sample].home[f];
-}
-
-const struct weft_sample *weft_iteration_read_by(
-    const struct weft_iteration *p, int32_t call, int32_t index)
-{
-    uint32_t other = weft_flow_bit(p->field[WEFT_FIELD_MISMATCH]);
-    return p->t->flow.call[call].reads & other ? &p->other[index]
-                                               : &p->sample[index];
 }
 
 float weft_iteration_inv_temperature(const struct weft_config *c)
@@ -72,7 +79,7 @@ static int field_temp(struct weft_iteration *p, int32_t i,
                       enum weft_field_type type, size_t bytes)
 {
     struct weft_iteration_sample *x = &p->extra[i];
-    int32_t f = p->field[type];
+    int32_t f = weft_iteration_set(p, i)->of[type];
     int rc = temp(p, p->t->flow.field[f].name, bytes, &x->field[f]);
     x->home[f] = x->field[f];
     return rc;
@@ -108,11 +115,27 @@ static void list_scores(const struct weft_iteration *p, int32_t i,
 {
     const struct weft_dataflow *flow = &p->t->flow;
     const struct weft_iteration_sample *x = &p->extra[i];
+    int32_t set = (int32_t) (weft_iteration_set(p, i) - p->set);
     for (int32_t f = 0, n = 0; f < flow->n_fields; f++)
-        if (flow->field[f].type == WEFT_FIELD_SCORE) {
+        if (flow->field[f].type == WEFT_FIELD_SCORE && p->set_of[f] == set) {
             out[n] = x->shaped[n] ? x->shaped[n] : x->home[f];
             n++;
         }
+}
+
+struct weft_tile *weft_iteration_baseline(const struct weft_iteration *p,
+                                          int32_t i)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    int32_t call = weft_iteration_writer(weft_iteration_set(p, i),
+                                         WEFT_FIELD_ADVANTAGE);
+    int32_t f = weft_flow_field_of(flow, flow->call[call].reads,
+                                   WEFT_FIELD_ADVANTAGE);
+    if (f < 0)
+        return NULL;
+    const struct weft_iteration_set *other = &p->set[p->set_of[f]];
+    return p
+        ->advantage[other->first + weft_iteration_prompt(p, i) * other->each];
 }
 
 static void by_tokens(struct weft_iteration *p, int32_t i,
@@ -122,12 +145,12 @@ static void by_tokens(struct weft_iteration *p, int32_t i,
     struct weft_tile *score[WEFT_MAX_REWARDS];
     list_scores(p, i, score);
     args->sample = i;
-    weft_insert_gae(p->t->seq, where, args,
-                    weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT),
-                    weft_iteration_home(p, i, WEFT_FIELD_LOGP),
-                    weft_iteration_home(p, i, WEFT_FIELD_VALUE),
-                    weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score,
-                    p->t->kl_state, p->advantage[i]);
+    weft_insert_gae(
+        p->t->seq, where, args, weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT),
+        weft_iteration_home(p, i, WEFT_FIELD_LOGP),
+        weft_iteration_home(p, i, WEFT_FIELD_VALUE),
+        weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score, p->t->kl_state,
+        weft_iteration_baseline(p, i), p->advantage[i]);
 }
 
 /* The n samples from i on, which answer one prompt. */
@@ -151,51 +174,63 @@ static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
         list_scores(p, i + k, sample[k].model_score);
     }
     weft_insert_group_advantage(p->t->seq, where, &group, n, sample,
-                                p->t->kl_state, NULL);
+                                p->t->kl_state);
     weft_free(sample);
     return 0;
 }
 
-int32_t weft_iteration_writer(const struct weft_iteration *p,
+int32_t weft_iteration_writer(const struct weft_iteration_set *set,
                               enum weft_field_type type)
 {
-    const struct weft_dataflow *flow = &p->t->flow;
-    uint32_t set = weft_flow_bit(p->field[type]);
-    int32_t i = 1;
-    while (i < flow->n_calls && !(flow->call[i].writes & set))
-        i++;
-    return i < flow->n_calls ? i : 0;
+    int32_t i = weft_flow_writer(&set->p->t->flow, set->of[type]);
+    return i > 0 ? i : 0;
+}
+
+static struct weft_where where_of(const struct weft_iteration_set *set)
+{
+    return (struct weft_where){
+        .device = -1,
+        .call = weft_iteration_writer(set, WEFT_FIELD_ADVANTAGE),
+        .iteration = set->p->iteration,
+        .micro_batch = -1,
+        .layer = -1};
+}
+
+/* The set's advantages, from their scores. */
+static int compare(struct weft_iteration *p,
+                   const struct weft_iteration_set *set)
+{
+    struct weft_where where = where_of(set);
+    struct weft_gae_args args = p->t->settings.reward;
+    bool groups = weft_algorithm_of(&p->t->config)->advantage
+               == WEFT_BY_GROUPS;
+    int32_t end = set->first + set->n;
+    int rc = 0;
+    args.iteration = p->iteration;
+    for (int32_t i = set->first; i < end && !groups; i++)
+        by_tokens(p, i, &where, &args);
+    for (int32_t i = set->first; i < end && groups && !rc; i += set->each)
+        rc = by_group(p, i, set->each, &where, &args);
+    return rc;
 }
 
 static int advantages(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
-    struct weft_where where = {
-        .device = -1,
-        .call = weft_iteration_writer(p, WEFT_FIELD_ADVANTAGE),
-        .iteration = p->iteration,
-        .micro_batch = -1,
-        .layer = -1};
     const struct weft_settings *set = &t->settings;
-    struct weft_gae_args args = set->reward;
-    args.iteration = p->iteration;
+    struct weft_where where = where_of(p->set);
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
-    for (int32_t i = 0; i < p->n && !rc; i++)
+    for (int32_t i = 0; i < p->n_all && !rc; i++)
         rc = begin_advantage(p, i, &where);
     if (!rc)
         rc = weft_iteration_shape_scores(p, &where);
-    bool groups = weft_algorithm_of(c)->advantage == WEFT_BY_GROUPS;
-    int32_t each = c->rollout.samples_per_prompt;
-    for (int32_t i = 0; i < p->n && !rc && !groups; i++)
-        by_tokens(p, i, &where, &args);
-    for (int32_t i = 0; i < p->n && !rc && groups; i += each)
-        rc = by_group(p, i, each, &where, &args);
+    for (int32_t k = p->n_sets - 1; k >= 0 && !rc; k--)
+        rc = compare(p, &p->set[k]); /* baselines first */
     if (rc)
         return rc;
     weft_insert_moments(t->seq, &where, set->whiten, p->n, p->advantage,
                         p->moments);
-    if (p->field[WEFT_FIELD_LOGP] >= 0)
+    if (p->set->of[WEFT_FIELD_LOGP] >= 0)
         weft_insert_kl_update(t->seq, &where, set->kl_adaptive,
                               set->kl_target, set->kl_horizon, p->n,
                               p->advantage, t->kl_state);
@@ -209,7 +244,7 @@ static int advantages(struct weft_iteration *p)
 static void give_up(struct weft_iteration *p)
 {
     static const double none = 0;
-    for (int32_t i = 0; p->extra && i < p->n; i++)
+    for (int32_t i = 0; p->extra && i < p->n_all; i++)
         if (p->extra[i].answer) {
             weft_external_complete(p->extra[i].answer, &none, sizeof none);
             p->extra[i].answer = NULL;
@@ -218,7 +253,7 @@ static void give_up(struct weft_iteration *p)
 
 static void iteration_free(struct weft_iteration *p)
 {
-    for (int32_t i = 0; p->sample && p->extra && i < p->n; i++) {
+    for (int32_t i = 0; p->sample && p->extra && i < p->n_all; i++) {
         struct weft_iteration_sample *x = &p->extra[i];
         for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
             weft_tile_release(x->field[f]);
@@ -233,7 +268,6 @@ static void iteration_free(struct weft_iteration *p)
     for (int32_t r = 0; r < WEFT_MAX_ROLES; r++)
         weft_iteration_update_release(&p->update[r]);
     weft_free(p->sample);
-    weft_free(p->other);
     weft_free(p->extra);
     weft_free(p->prompt);
     weft_free(p->index);
@@ -242,33 +276,62 @@ static void iteration_free(struct weft_iteration *p)
     weft_free(p);
 }
 
+/* Lists the graph's sets of samples. n_rows: those from the data. */
+static void make_sets(struct weft_iteration *p, int32_t n_rows)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    for (int32_t f = 0; f < flow->n_fields; f++) {
+        if (weft_flow_origin(flow, f) != f)
+            continue;
+        struct weft_iteration_set *s = &p->set[p->n_sets++];
+        int32_t call = weft_flow_writer(flow, f);
+        *s = (struct weft_iteration_set){
+            .p = p,
+            .field = f,
+            .call = call,
+            .first = p->n_all,
+            .n = flow->call[call].kind == WEFT_DATA
+                   ? n_rows
+                   : weft_run_samples_at(&p->t->config, flow, f),
+            .each = flow->call[call].kind == WEFT_GENERATE
+                         && !flow->call[call].greedy
+                      ? p->t->config.rollout.samples_per_prompt
+                      : 1};
+        s->n_round = s->n;
+        p->n_all += s->n;
+        for (int k = 0; k < WEFT_N_FIELD_TYPES; k++)
+            s->of[k] = -1;
+    }
+    p->n = p->set[0].n;
+    for (int32_t f = flow->n_fields - 1; f >= 0; f--) {
+        int32_t origin = weft_flow_origin(flow, f), k = 0;
+        while (p->set[k].field != origin)
+            k++;
+        p->set_of[f] = k;
+        p->set[k].of[flow->field[f].type] = f;
+    }
+}
+
 static int iteration_create(struct weft_trainer *t, int32_t iteration,
                             struct weft_iteration **out, struct weft_err *err)
 {
     int64_t first = t->drawn;
-    size_t n = (size_t) (weft_config_generates(&t->config)
-                             ? weft_run_samples(&t->config)
-                             : weft_prompts_batch(t, iteration, &first));
+    int32_t n_rows = weft_config_generates(&t->config)
+                       ? 0
+                       : weft_prompts_batch(t, iteration, &first);
     struct weft_iteration *p = weft_alloc(1, sizeof *p);
     if (!p)
         return weft_err_nomem(err, "an iteration", sizeof *p);
     *p = (struct weft_iteration){
-        .t = t,
-        .iteration = iteration,
-        .n = (int32_t) n,
-        .err = err,
-        .sample = weft_alloc(n, sizeof *p->sample),
-        .extra = weft_alloc(n, sizeof *p->extra),
-        .prompt = weft_alloc(n, sizeof *p->prompt),
-        .index = weft_alloc(n, sizeof *p->index),
-        .round_sample = weft_alloc(n, sizeof *p->round_sample),
-        .n_round = (int32_t) n,
-        .first_prompt = first,
-        .advantage = weft_alloc(n, sizeof *p->advantage),
-    };
-    for (int k = 0; k < WEFT_N_FIELD_TYPES; k++)
-        p->field[k] = weft_flow_field_of(&t->flow, UINT32_MAX,
-                                         (enum weft_field_type) k);
+        .t = t, .iteration = iteration, .err = err, .first_prompt = first};
+    make_sets(p, n_rows);
+    size_t n = (size_t) p->n_all;
+    p->sample = weft_alloc(n, sizeof *p->sample);
+    p->extra = weft_alloc(n, sizeof *p->extra);
+    p->prompt = weft_alloc(n, sizeof *p->prompt);
+    p->index = weft_alloc(n, sizeof *p->index);
+    p->round_sample = weft_alloc(n, sizeof *p->round_sample);
+    p->advantage = weft_alloc(n, sizeof *p->advantage);
     *out = p;
     if (!p->sample || !p->extra || !p->prompt || !p->advantage || !p->index
         || !p->round_sample)
@@ -336,14 +399,14 @@ static void update_home(struct weft_iteration *p,
 static int submit(struct weft_iteration *p)
 {
     int rc = weft_iteration_refill(p);
-    if (!rc && p->field[WEFT_FIELD_ADVANTAGE] >= 0)
+    if (!rc && p->set->of[WEFT_FIELD_ADVANTAGE] >= 0)
         rc = advantages(p);
-    if (!rc && p->field[WEFT_FIELD_KL] >= 0)
+    if (!rc && p->n_sets > 1 && p->set[1].of[WEFT_FIELD_KL] >= 0)
         rc = weft_iteration_kl(p);
     /* An error here happens on rank 0 alone, which continues until all ranks
      * agree on it. */
     bool first = weft_world_rank() == 0 || p->t->recorded;
-    if (!rc && first && p->field[WEFT_FIELD_ANSWER] >= 0
+    if (!rc && first && p->set->of[WEFT_FIELD_ANSWER] >= 0
         && weft_iteration_rewards(p)) {
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);

@@ -5,6 +5,17 @@
 
 #include "run/trainer.h"
 
+/* Samples that begin in the same field of the graph: what a call generates or
+ * takes from the data. The first set is learned from. */
+struct weft_iteration_set {
+    struct weft_iteration *p;
+    int32_t field, call; /* where they begin, and the call that writes it */
+    int32_t first, n, each; /* samples first .. first + n - 1; of a prompt */
+    int32_t of[WEFT_N_FIELD_TYPES]; /* its first field of a type; -1 */
+    struct weft_g_view policy;      /* weights for generation */
+    int32_t n_round; /* of the round of generation: index[first ..] */
+};
+
 /* Tiles of one sample, by the fields of the dataflow graph; NULL: not there
  * (yet). */
 struct weft_iteration_sample {
@@ -24,18 +35,19 @@ struct weft_iteration_sample {
 /* An inference call on samples as they finish. */
 struct weft_iteration_call {
     int32_t call;
-    int32_t chain; /* of its tasks (plan/task.h) */
+    int32_t chain;                        /* of its tasks (plan/task.h) */
+    const struct weft_iteration_set *set; /* of samples */
     struct weft_run_model *model;
     int32_t input; /* what it reads: a rollout, or a text in its tokens */
     int32_t field; /* what it writes */
     bool begun;    /* the model's weights are there, or on their way */
     bool open;     /* the view is open */
     struct weft_g_view view;
-    int32_t *waiting; /* (n) finished, not yet in a micro-batch */
+    int32_t *waiting; /* (set's n) finished, not yet in a micro-batch */
     int32_t n_waiting, waiting_rows;
     int32_t n_flushed; /* micro-batches */
-    int32_t *length;   /* (n) tokens of its input, where that is a text; NULL:
-                          those of the samples */
+    int32_t *length;   /* (n_all) tokens of its input, where that is a text;
+                          NULL: those of the samples */
 };
 
 /* The text of a sample. */
@@ -62,27 +74,27 @@ struct weft_iteration_update {
 
 struct weft_iteration {
     struct weft_trainer *t;
-    int32_t iteration, n;
-    int32_t field[WEFT_N_FIELD_TYPES]; /* the graph's first of a type; -1 */
-    struct weft_sample *sample;        /* (n) */
-    struct weft_sample *other; /* (n) with others' responses; NULL: none */
-    struct weft_iteration_sample *extra;   /* (n) */
-    const struct weft_run_prompt **prompt; /* (n) */
+    int32_t iteration;
+    int32_t n, n_all; /* samples that are learned from; of all sets */
+    struct weft_iteration_set set[WEFT_MAX_FIELDS];
+    int32_t n_sets;
+    int32_t set_of[WEFT_MAX_FIELDS];     /* of samples that have the field */
+    struct weft_sample *sample;          /* (n_all) */
+    struct weft_iteration_sample *extra; /* (n_all) */
+    const struct weft_run_prompt **prompt; /* (n_all) */
     int64_t first_prompt; /* prompts that the run drew before */
     int32_t round;        /* of generation, from 0 */
-    int32_t *index;       /* (n_round) the samples of the round ... */
-    int32_t n_round;
-    struct weft_sample *round_sample; /* (n_round) ... while it lasts */
+    int32_t *index;       /* (n_all) the samples of the round, by sets ... */
+    struct weft_sample *round_sample; /* (n_all) ... while it lasts */
     int32_t n_refilled;               /* prompts that were replaced */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
     struct weft_tile *kl;         /* KTO's */
-    struct weft_tile **advantage; /* (n) in index order */
+    struct weft_tile **advantage; /* (n_all) in index order */
     struct weft_iteration_update
         update[WEFT_MAX_ROLES];       /* of trained roles */
-    struct weft_iteration_text *text; /* (n) from the rewards on */
-    double (*part)[WEFT_MAX_REWARDS]; /* (n) unweighted rewards */
-    struct weft_g_view policy;        /* weights for generation */
+    struct weft_iteration_text *text; /* (n_all) from the rewards on */
+    double (*part)[WEFT_MAX_REWARDS]; /* (n_all) unweighted rewards */
     struct weft_iteration_call call[WEFT_MAX_CALLS];
     int32_t n_calls;
     struct weft_g_copies *copies;
@@ -93,8 +105,13 @@ struct weft_iteration {
     struct weft_err *err;
 };
 
-/* A sample's tile in its first field of that type, where it was made or at the
- * first place; NULL: there is none. */
+/* The set of a sample; and which of its prompts the sample is of. */
+const struct weft_iteration_set *weft_iteration_set(
+    const struct weft_iteration *p, int32_t sample);
+int32_t weft_iteration_prompt(const struct weft_iteration *p, int32_t sample);
+
+/* A sample's tile in its set's first field of that type, where it was made or
+ * at the first place; NULL: there is none. */
 struct weft_tile *weft_iteration_field(const struct weft_iteration *p,
                                        int32_t sample,
                                        enum weft_field_type type);
@@ -102,14 +119,16 @@ struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
                                       int32_t sample,
                                       enum weft_field_type type);
 
+/* The advantage of the sample that this one is compared with: the first for
+ * its prompt in another set, where the call that computes its own reads one;
+ * NULL: none. */
+struct weft_tile *weft_iteration_baseline(const struct weft_iteration *p,
+                                          int32_t sample);
+
 float weft_iteration_inv_temperature(const struct weft_config *config);
 
-/* The sample that a call reads: of the prompt's own response, or of
- * another's. */
-const struct weft_sample *weft_iteration_read_by(
-    const struct weft_iteration *p, int32_t call, int32_t index);
-/* The first call that writes a type of field; 0: none. */
-int32_t weft_iteration_writer(const struct weft_iteration *p,
+/* The call that writes a set's first field of that type; 0: none. */
+int32_t weft_iteration_writer(const struct weft_iteration_set *set,
                               enum weft_field_type type);
 
 /* Generates the iteration's samples, or takes them from the data. */

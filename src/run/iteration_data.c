@@ -35,7 +35,7 @@ static int tile_of(struct weft_iteration *p, const char *kind,
 static int fill(struct weft_iteration *p, int32_t i, int64_t k)
 {
     struct weft_sample *s = &p->sample[i];
-    int32_t field = p->field[WEFT_FIELD_ROLLOUT];
+    int32_t field = p->set->field;
     const struct weft_run_prompt *row = weft_trainer_draw(p->t, k);
     *s = (struct weft_sample){.prompt = i,
                               .n_prompt = row->n_prompt,
@@ -51,34 +51,23 @@ static int fill(struct weft_iteration *p, int32_t i, int64_t k)
 
 /* ---- Responses to other prompts ----------------------------------------- */
 
-/* Sample i's prompt with the response of the sample before it, as far as it
- * fits. A recorded one is as long as can be. */
-static int fill_other(struct weft_iteration *p, int32_t i)
+/* In a set of its own, sample i's prompt with the response of the sample before
+ * it, as far as it fits. A recorded one is as long as can be. */
+static int fill_other(struct weft_iteration *p,
+                      const struct weft_iteration_set *set, int32_t i)
 {
     const struct weft_trainer *t = p->t;
     const struct weft_run_prompt *row = p->prompt[i];
     const struct weft_run_prompt *before = p->prompt[(i + p->n - 1) % p->n];
-    struct weft_sample *s = &p->other[i];
-    int32_t field = p->field[WEFT_FIELD_MISMATCH];
+    int32_t field = set->field, other = set->first + i;
+    struct weft_sample *s = &p->sample[other];
     int64_t n = (int64_t) row->n_prompt + before->n - before->n_prompt;
     bool longest = t->recorded && !t->recorded->n_total;
     *s = p->sample[i];
     s->n_total = longest ? t->max_prompt
                          : (int32_t) weft_min64(n, t->max_prompt);
     int rc = tile_of(p, "mismatched text", s, row, before, &s->rollout);
-    p->extra[i].field[field] = p->extra[i].home[field] = s->rollout;
-    return rc;
-}
-
-static int fill_others(struct weft_iteration *p)
-{
-    int rc = 0;
-    p->other = weft_alloc((size_t) p->n, sizeof *p->other);
-    if (!p->other)
-        return weft_err_nomem(p->err, "samples",
-                              (size_t) p->n * sizeof *p->other);
-    for (int32_t i = 0; i < p->n && !rc; i++)
-        rc = fill_other(p, i);
+    p->extra[other].field[field] = p->extra[other].home[field] = s->rollout;
     return rc;
 }
 
@@ -87,9 +76,9 @@ int weft_iteration_data(struct weft_iteration *p)
     int rc = weft_iteration_calls_init(p);
     for (int32_t i = 0; i < p->n && !rc; i++)
         rc = fill(p, i, p->first_prompt + i);
-    if (!rc && p->field[WEFT_FIELD_MISMATCH] >= 0)
-        rc = fill_others(p);
-    for (int32_t i = 0; i < p->n && !rc; i++)
+    for (int32_t i = 0; i < p->n && p->n_sets > 1 && !rc; i++)
+        rc = fill_other(p, &p->set[1], i);
+    for (int32_t i = 0; i < p->n_all && !rc; i++)
         rc = weft_iteration_calls_add(p, i);
     return rc ? rc : weft_iteration_calls_end(p);
 }
@@ -99,7 +88,7 @@ int weft_iteration_data(struct weft_iteration *p)
 static int32_t mismatched(const struct weft_iteration *p, bool trained)
 {
     const struct weft_dataflow *flow = &p->t->flow;
-    uint32_t other = weft_flow_bit(p->field[WEFT_FIELD_MISMATCH]);
+    uint32_t other = weft_flow_bit(p->set[1].field);
     for (int32_t i = 1; i < flow->n_calls; i++)
         if (flow->call[i].reads & other
             && flow->role[flow->call[i].role].trained == trained)
@@ -114,7 +103,7 @@ int weft_iteration_kl(struct weft_iteration *p)
     size_t n = (size_t) p->n;
     struct weft_where where = {
         .device = -1,
-        .call = weft_iteration_writer(p, WEFT_FIELD_KL),
+        .call = weft_iteration_writer(&p->set[1], WEFT_FIELD_KL),
         .iteration = p->iteration,
         .micro_batch = -1,
         .layer = -1};
@@ -127,8 +116,10 @@ int weft_iteration_kl(struct weft_iteration *p)
         rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES,
                                    sizeof(double), &p->kl, p->err);
     for (int32_t i = 0; i < p->n && !rc; i++) {
-        struct weft_iteration_sample *x = &p->extra[i];
-        n_tokens[i] = p->other[i].n_total - p->other[i].n_prompt;
+        int32_t other = p->set[1].first + i;
+        const struct weft_sample *s = &p->sample[other];
+        struct weft_iteration_sample *x = &p->extra[other];
+        n_tokens[i] = s->n_total - s->n_prompt;
         tile[i] = weft_g_copy_at(p->copies, t->seq, &where, x->field[policy],
                                  0);
         tile[p->n + i] = weft_g_copy_at(p->copies, t->seq, &where,

@@ -18,11 +18,12 @@
 static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
                        struct weft_err *err)
 {
-    struct weft_iteration *p = ctx;
-    int32_t i = p->index[k];
+    const struct weft_iteration_set *set = ctx;
+    struct weft_iteration *p = set->p;
+    int32_t i = p->index[set->first + k];
     (void) err;
     p->sample[i] = *s;
-    p->extra[i].field[p->field[WEFT_FIELD_ROLLOUT]] = s->rollout;
+    p->extra[i].field[set->field] = s->rollout;
     return weft_iteration_calls_add(p, i);
 }
 
@@ -33,43 +34,42 @@ static int32_t given(const struct weft_iteration *p, int32_t i)
     int64_t at = (int64_t) (p->iteration - r->first)
                    * (p->t->settings.refills + 1)
                + p->round;
-    return r->n_total[at * p->n + i];
+    return r->n_total[at * p->n_all + i];
 }
 
-/* Draws the prompts of the round's samples: the data's next. */
-static void draw_prompts(struct weft_iteration *p)
+/* Draws the prompts of the set's samples in this round: the data's next, the
+ * same for all sets. */
+static void draw_prompts(struct weft_iteration_set *s)
 {
+    struct weft_iteration *p = s->p;
     struct weft_trainer *t = p->t;
-    const struct weft_config *c = &t->config;
-    int32_t per_prompt = c->rollout.samples_per_prompt;
-    for (int32_t k = 0; k < p->n_round; k++) {
-        int32_t i = p->index[k];
+    for (int32_t k = 0; k < s->n_round; k++) {
+        int32_t i = p->index[s->first + k];
+        struct weft_sample *out = &p->round_sample[s->first + k];
         const struct weft_run_prompt *prompt = weft_trainer_draw(
-            t, t->drawn + k / per_prompt);
+            t, t->drawn + k / s->each);
         p->prompt[i] = prompt;
-        p->round_sample[k] = (struct weft_sample){
-            .prompt = i / per_prompt,
+        *out = (struct weft_sample){
+            .prompt = weft_iteration_prompt(p, i),
             .n_prompt = prompt->n_prompt,
-            .limit = prompt->n_prompt + c->rollout.max_new_tokens,
+            .limit = prompt->n_prompt + t->config.rollout.max_new_tokens,
             .token = prompt->token,
         };
         if (t->recorded)
-            p->round_sample[k].n_total = t->recorded->n_total
-                                           ? given(p, i)
-                                           : p->round_sample[k].limit;
+            out->n_total = t->recorded->n_total ? given(p, i) : out->limit;
     }
-    t->drawn += p->n_round / per_prompt;
 }
 
-static int roll_out(struct weft_iteration *p)
+static struct weft_gen_args args_of(const struct weft_iteration_set *s)
 {
-    struct weft_trainer *t = p->t;
+    const struct weft_iteration *p = s->p;
+    const struct weft_trainer *t = p->t;
     const struct weft_config *c = &t->config;
-    struct weft_rollout_stats stats = {0};
+    bool greedy = t->flow.call[s->call].greedy;
     struct weft_gen_args args = {
-        .sampling = {.temperature = c->rollout.temperature,
-                     .top_k = c->rollout.top_k,
-                     .top_p = c->rollout.top_p,
+        .sampling = {.temperature = greedy ? 0 : c->rollout.temperature,
+                     .top_k = greedy ? 0 : c->rollout.top_k,
+                     .top_p = greedy ? 1 : c->rollout.top_p,
                      .seed = c->seed},
         .iteration = p->iteration,
         .first_sample = p->round * p->n,
@@ -77,31 +77,67 @@ static int roll_out(struct weft_iteration *p)
         .prefill_tokens = c->rollout.prefill_tokens,
         .n_stop = t->n_stop,
     };
-    struct weft_where where = {.device = -1,
-                               .priority = 2,
-                               .call = t->gen.call,
-                               .iteration = p->iteration,
-                               .micro_batch = -1,
-                               .layer = -1};
     memcpy(args.stop, t->stop, sizeof t->stop);
-    weft_rollout_reset(&t->gen);
-    int rc = weft_g_view_open(t->seq, &where, t->gen.model, &t->gen.layout,
-                              &p->policy, p->err);
+    return args;
+}
+
+/* Moves the policy's weights to where the set is generated. */
+static int open_view(struct weft_iteration_set *s)
+{
+    struct weft_trainer *t = s->p->t;
+    struct weft_g_generate *gen = &t->gen[s->call];
+    const struct weft_where where = {.device = -1,
+                                     .priority = 2,
+                                     .call = s->call,
+                                     .iteration = s->p->iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
+    weft_rollout_reset(gen);
+    return weft_g_view_open(t->seq, &where, gen->model, &gen->layout,
+                            &s->policy, s->p->err);
+}
+
+/* Generates the round's samples of all sets at the same time. */
+static int roll_out(struct weft_iteration *p)
+{
+    size_t n = (size_t) p->n_sets;
+    struct weft_rollout_job *job = weft_alloc(n, sizeof *job);
+    struct weft_gen_args *args = weft_alloc(n, sizeof *args);
+    int rc = job && args
+               ? 0
+               : weft_err_nomem(p->err, "generation", n * sizeof *args);
+    for (int32_t k = 0; k < p->n_sets && !rc; k++) {
+        struct weft_iteration_set *s = &p->set[k];
+        args[k] = args_of(s);
+        job[k] = (struct weft_rollout_job){.gen = &p->t->gen[s->call],
+                                           .view = &s->policy,
+                                           .args = &args[k],
+                                           .n = s->n_round,
+                                           .sample = p->round_sample
+                                                   + s->first,
+                                           .on_finished = on_finished,
+                                           .ctx = s};
+        rc = open_view(s);
+    }
     if (!rc)
-        rc = weft_rollout_run(t->seq, &t->gen, &p->policy, &args, p->n_round,
-                              p->round_sample, on_finished, p, &stats,
-                              p->err);
-    if (p->policy.model)
-        weft_g_view_close(&p->policy);
-    p->rollout.n_decoded += stats.n_decoded;
-    p->rollout.n_prefilled += stats.n_prefilled;
-    p->rollout.n_chunks += stats.n_chunks;
+        rc = weft_rollout_run_all(p->t->seq, p->n_sets, job, p->err);
+    for (int32_t k = 0; job && k < p->n_sets; k++) {
+        if (p->set[k].policy.model)
+            weft_g_view_close(&p->set[k].policy);
+        p->rollout.n_decoded += job[k].stats.n_decoded;
+        p->rollout.n_prefilled += job[k].stats.n_prefilled;
+        p->rollout.n_chunks += job[k].stats.n_chunks;
+    }
+    weft_free(job);
+    weft_free(args);
     return rc;
 }
 
 static int run_round(struct weft_iteration *p)
 {
-    draw_prompts(p);
+    for (int32_t k = 0; k < p->n_sets; k++)
+        draw_prompts(&p->set[k]);
+    p->t->drawn += p->set->n_round / p->set->each;
     weft_iteration_calls_release(p);
     int rc = weft_iteration_calls_init(p);
     if (!rc)
@@ -117,7 +153,7 @@ int weft_iteration_generate(struct weft_iteration *p)
 {
     if (weft_flow_call_of(&p->t->flow, WEFT_GENERATE, -1) < 0)
         return weft_iteration_data(p);
-    for (int32_t i = 0; i < p->n; i++)
+    for (int32_t i = 0; i < p->n_all; i++)
         p->index[i] = i;
     return run_round(p);
 }
@@ -132,11 +168,11 @@ static void fetch_scores(struct weft_iteration *p)
                                      .micro_batch = -1,
                                      .layer = -1};
     const struct weft_dataflow *flow = &p->t->flow;
-    for (int32_t i = 0; i < p->n; i++) {
+    for (int32_t i = 0; i < p->n_all; i++) {
         struct weft_iteration_sample *x = &p->extra[i];
         for (int32_t f = 0; f < flow->n_fields && !x->fetched; f++)
             if (flow->field[f].type == WEFT_FIELD_SCORE
-                || f == p->field[WEFT_FIELD_ROLLOUT])
+                || f == weft_iteration_set(p, i)->field)
                 x->home[f] = weft_g_copy_at(p->copies, p->t->seq, &where,
                                             x->field[f], 0);
         x->fetched = true;
@@ -153,19 +189,19 @@ static double score_of(const struct weft_iteration *p, int32_t i)
     return sum;
 }
 
-/* Sets again[g] where the responses to prompt g have one score. */
+/* Sets again[g] where the responses to prompt g, of all sets, have one
+ * score. */
 static int compare(struct weft_iteration *p, uint8_t *again)
 {
-    int32_t each = p->t->config.rollout.samples_per_prompt;
     int rc = weft_iteration_score(p);
     if (rc)
         return rc;
     weft_iteration_model_scores(p);
-    for (int32_t i = 0; i < p->n; i += each) {
-        bool equal = true;
-        for (int32_t k = 1; k < each && equal; k++)
-            equal = score_of(p, i + k) == score_of(p, i);
-        again[i / each] = equal;
+    memset(again, 1, (size_t) (p->n / p->set->each));
+    for (int32_t i = 0; i < p->n_all; i++) {
+        int32_t g = weft_iteration_prompt(p, i);
+        if (score_of(p, i) != score_of(p, g * p->set->each))
+            again[g] = 0;
     }
     return 0;
 }
@@ -173,7 +209,7 @@ static int compare(struct weft_iteration *p, uint8_t *again)
 /* Of a run that is only recorded: given, or all. */
 static void recorded(const struct weft_iteration *p, uint8_t *again)
 {
-    int32_t each = p->t->config.rollout.samples_per_prompt;
+    int32_t each = p->set->each;
     for (int32_t i = 0; i < p->n; i += each)
         again[i / each] = !p->t->recorded->n_total || given(p, i) != 0;
 }
@@ -182,8 +218,7 @@ static void recorded(const struct weft_iteration *p, uint8_t *again)
 static int choose(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
-    int32_t each = t->config.rollout.samples_per_prompt;
-    size_t groups = (size_t) (p->n / each);
+    size_t groups = (size_t) (p->n / p->set->each);
     uint8_t *again = weft_alloc(groups, 1);
     if (!again)
         return weft_err_nomem(p->err, "prompts", groups);
@@ -193,28 +228,35 @@ static int choose(struct weft_iteration *p)
     else if (weft_world_rank() == 0 && compare(p, again))
         weft_seq_fail(t->seq, p->err->code, "%s", p->err->text);
     int rc = weft_seq_agree(t->seq, again, groups, p->err);
-    p->n_round = 0;
-    for (int32_t i = 0; i < p->n && !rc; i++)
-        if (again[i / each])
-            p->index[p->n_round++] = i;
+    for (int32_t k = 0; k < p->n_sets; k++)
+        p->set[k].n_round = 0;
+    for (int32_t i = 0, k = 0; i < p->n_all && !rc; i++) {
+        k += i >= p->set[k].first + p->set[k].n;
+        if (again[weft_iteration_prompt(p, i)])
+            p->index[p->set[k].first + p->set[k].n_round++] = i;
+    }
     weft_free(again);
     return rc;
+}
+
+static void drop_sample(struct weft_iteration *p, int32_t i)
+{
+    struct weft_iteration_sample *x = &p->extra[i];
+    for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
+        weft_tile_release(x->field[f]);
+    *x = (struct weft_iteration_sample){.answer = NULL};
+    if (p->text)
+        weft_iteration_text_clear(&p->text[i]);
 }
 
 /* Forgets the samples of this round. Copies are found by tiles' addresses,
  * which new tiles may have: all are dropped. */
 static void drop(struct weft_iteration *p)
 {
-    for (int32_t k = 0; k < p->n_round; k++) {
-        int32_t i = p->index[k];
-        struct weft_iteration_sample *x = &p->extra[i];
-        for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
-            weft_tile_release(x->field[f]);
-        *x = (struct weft_iteration_sample){.answer = NULL};
-        if (p->text)
-            weft_iteration_text_clear(&p->text[i]);
-    }
-    for (int32_t i = 0; i < p->n; i++)
+    for (int32_t s = 0; s < p->n_sets; s++)
+        for (int32_t k = 0; k < p->set[s].n_round; k++)
+            drop_sample(p, p->index[p->set[s].first + k]);
+    for (int32_t i = 0; i < p->n_all; i++)
         for (int32_t f = 0; f < WEFT_MAX_FIELDS; f++)
             p->extra[i].home[f] = NULL;
     weft_g_copies_drop(p->copies);
@@ -226,10 +268,10 @@ int weft_iteration_refill(struct weft_iteration *p)
     int rc = weft_iteration_retokenise(p);
     for (p->round = 1; p->round <= rounds && !rc; p->round++) {
         rc = choose(p);
-        if (rc || p->n_round == 0)
+        if (rc || p->set->n_round == 0)
             break;
         drop(p);
-        p->n_refilled += p->n_round / p->t->config.rollout.samples_per_prompt;
+        p->n_refilled += p->set->n_round / p->set->each;
         rc = run_round(p);
         if (!rc)
             rc = weft_iteration_retokenise(p);

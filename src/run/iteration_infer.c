@@ -39,19 +39,22 @@ static int add_call(struct weft_iteration *p, int32_t call)
         field++;
     int32_t input = weft_flow_field_of(&t->flow, f->reads,
                                        WEFT_FIELD_ROLLOUT);
-    bool text = input >= 0 && input != p->field[WEFT_FIELD_ROLLOUT];
     if (input < 0)
-        input = p->field[WEFT_FIELD_MISMATCH];
+        input = weft_flow_field_of(&t->flow, f->reads, WEFT_FIELD_MISMATCH);
+    const struct weft_iteration_set *set = &p->set[p->set_of[input]];
+    bool text = input != set->field;
+    size_t n = (size_t) p->n_all;
     *c = (struct weft_iteration_call){
         .call = call,
         .chain = WEFT_CHAIN_INFER + (p->n_calls - 1) % WEFT_N_INFER_CHAINS,
+        .set = set,
         .model = &t->model[f->role],
         .input = input,
         .field = field,
-        .length = text ? weft_alloc((size_t) p->n, sizeof *c->length) : NULL,
-        .waiting = weft_alloc((size_t) p->n, sizeof *c->waiting)};
+        .length = text ? weft_alloc(n, sizeof *c->length) : NULL,
+        .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting)};
     if (!c->waiting || (text && !c->length))
-        return weft_err_nomem(p->err, "inference", (size_t) p->n * 4);
+        return weft_err_nomem(p->err, "inference", n * 4);
     c->begun = true;
     return users(p, c->model) > 1
              ? 0
@@ -111,8 +114,7 @@ static enum weft_g_infer_kind kind_of(enum weft_field_type type)
 static int32_t length_of(const struct weft_iteration *p,
                          const struct weft_iteration_call *c, int32_t sample)
 {
-    return c->length ? c->length[sample]
-                     : weft_iteration_read_by(p, c->call, sample)->n_total;
+    return c->length ? c->length[sample] : p->sample[sample].n_total;
 }
 
 static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
@@ -134,7 +136,7 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
         "sample", field->name, 0, -1, -1, weft_g_infer_out_place(layout, dp)};
     for (int32_t k = 0; k < n && !rc; k++) {
         int32_t i = c->waiting[k];
-        const struct weft_sample *s = weft_iteration_read_by(p, c->call, i);
+        const struct weft_sample *s = &p->sample[i];
         struct weft_tile **out = &p->extra[i].field[c->field];
         size_t values = kind == WEFT_INFER_SCORE
                           ? 1
@@ -167,7 +169,7 @@ static bool is_full(const struct weft_iteration *p,
     const struct weft_call_plan *plan = &p->t->plan.call[c->call];
     if (plan->micro_batches > 0)
         return c->n_waiting
-            >= weft_ceil_div(p->n, plan->dp * plan->micro_batches);
+            >= weft_ceil_div(c->set->n, plan->dp * plan->micro_batches);
     return c->n_waiting > 0
         && c->waiting_rows + rows > p->t->config.train.micro_batch_tokens;
 }
@@ -191,9 +193,10 @@ static int end(struct weft_iteration *p, struct weft_iteration_call *c)
 
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
 {
+    const struct weft_iteration_set *set = weft_iteration_set(p, index);
     int rc = 0;
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
-        if (!p->call[k].length)
+        if (!p->call[k].length && p->call[k].set == set)
             rc = add(p, &p->call[k], index);
     return rc;
 }
@@ -210,8 +213,9 @@ int weft_iteration_calls_end(struct weft_iteration *p)
 int weft_iteration_call_all(struct weft_iteration *p,
                             struct weft_iteration_call *c)
 {
+    int32_t first = c->set->first, n = c->set->n;
     int rc = 0;
-    for (int32_t i = 0; i < p->n && !rc; i++)
+    for (int32_t i = first; i < first + n && !rc; i++)
         if (!p->extra[i].encoded)
             rc = add(p, c, i);
     return rc ? rc : end(p, c);

@@ -109,6 +109,18 @@ struct measured {
     struct weft_iteration_times time;
 };
 
+/* The score of the response that a sample is compared with; 0: of none. */
+static double baseline_of(const struct weft_iteration *p, int32_t i)
+{
+    struct weft_tile *tile = weft_iteration_baseline(p, i);
+    if (!tile)
+        return 0;
+    const struct weft_advantage *a = weft_tile_acquire(tile, WEFT_READ);
+    double score = a->raw_score;
+    weft_tile_unacquire(tile);
+    return score;
+}
+
 static void read_advantage(struct measured *c, int32_t i)
 {
     const struct weft_iteration *p = c->p;
@@ -121,6 +133,7 @@ static void read_advantage(struct measured *c, int32_t i)
     c->column[WEFT_OF_KL][i] = a->kl_sum;
     c->column[WEFT_OF_KL_WEIGHT][i] = a->kl_coef;
     c->column[WEFT_OF_CUT][i] = a->ended ? 0 : 1;
+    c->column[WEFT_OF_BASELINE][i] = baseline_of(p, i);
     weft_k_moments_add(&c->returns, a->n, weft_return_of(a));
     if (values) {
         weft_k_moments_add(&c->values, a->n,
@@ -138,7 +151,7 @@ static void read_samples(struct measured *c)
         c->column[WEFT_OF_RESPONSE][i] = s->n_total - s->n_prompt;
         c->column[WEFT_OF_PROMPT][i] = s->n_prompt;
         c->rows += s->n_total;
-        if (p->field[WEFT_FIELD_ADVANTAGE] >= 0)
+        if (p->set->of[WEFT_FIELD_ADVANTAGE] >= 0)
             read_advantage(c, i);
     }
 }
@@ -376,6 +389,21 @@ static void report_memory(const struct weft_iteration *p)
                      (double) total / 1073741824.0);
 }
 
+/* The devices on which some call generates. */
+static int32_t n_generating(const struct weft_trainer *t)
+{
+    const struct weft_plan *plan = &t->plan;
+    int32_t n = 0;
+    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++) {
+        bool does = false;
+        for (int32_t i = 1; i < t->flow.n_calls; i++)
+            if (t->flow.call[i].kind == WEFT_GENERATE)
+                does = does || weft_mesh_has(plan, &plan->call[i].mesh, d);
+        n += does;
+    }
+    return n;
+}
+
 /* A step on the data's samples takes the time of its turn. */
 static void report_speed(const struct measured *c, bool generates)
 {
@@ -391,9 +419,8 @@ static void report_speed(const struct measured *c, bool generates)
                      c->rows / turn / weft_rt_n_devices(p->t->rt));
     if (!generates)
         return;
-    const struct weft_mesh *mesh = &p->t->plan.call[p->t->gen.call].mesh;
     weft_metrics_set(m, "perf/generation_tokens_per_s",
-                     (double) p->rollout.n_decoded * weft_mesh_size(mesh)
+                     (double) p->rollout.n_decoded * n_generating(p->t)
                          / c->time.gen_work);
     if (offloads(p->t)) {
         weft_metrics_set(m, "perf/offload_s", c->time.offload);
@@ -413,7 +440,8 @@ void weft_iteration_model_scores(struct weft_iteration *p)
         int32_t reward = flow->role[p->call[k].model->role].index;
         if (flow->field[f].type != WEFT_FIELD_SCORE)
             continue;
-        for (int32_t i = 0; i < p->n; i++) {
+        const struct weft_iteration_set *s = p->call[k].set;
+        for (int32_t i = s->first; i < s->first + s->n; i++) {
             struct weft_tile *tile = p->extra[i].home[f];
             if (!tile) /* read before */
                 continue;

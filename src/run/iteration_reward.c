@@ -12,7 +12,7 @@ static int32_t list_new(const struct weft_iteration *p, int32_t *index,
                         struct weft_reward_sample *sample)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < p->n; i++) {
+    for (int32_t i = 0; i < p->n_all; i++) {
         const struct weft_iteration_text *text = &p->text[i];
         if (p->extra[i].scored)
             continue;
@@ -31,7 +31,7 @@ static int32_t list_new(const struct weft_iteration *p, int32_t *index,
 
 int weft_iteration_score(struct weft_iteration *p)
 {
-    size_t n = (size_t) p->n;
+    size_t n = (size_t) p->n_all;
     struct weft_reward_sample *sample = weft_alloc(n, sizeof *sample);
     double(*part)[WEFT_MAX_REWARDS] = weft_alloc(n, sizeof *part);
     int32_t *index = weft_alloc(n, sizeof *index), n_new = 0;
@@ -59,7 +59,7 @@ int weft_iteration_score(struct weft_iteration *p)
 int weft_iteration_rewards(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
-    size_t n = (size_t) p->n;
+    size_t n = (size_t) p->n_all;
     if (t->recorded) /* only rank 0 waits here; the others go on */
         return 0;
     p->rewards.start_s = weft_rt_clock_s(t->rt);
@@ -68,9 +68,9 @@ int weft_iteration_rewards(struct weft_iteration *p)
                     : weft_err_nomem(p->err, "rewards", n * sizeof *shaped);
     if (!rc) {
         memcpy(shaped, p->part, n * sizeof *shaped);
-        weft_rewards_shape(t->rewards, p->n, shaped);
+        weft_rewards_shape(t->rewards, p->n_all, shaped);
     }
-    for (int32_t i = 0; i < p->n && !rc; i++) {
+    for (int32_t i = 0; i < p->n_all && !rc; i++) {
         double score = weft_rewards_sum(t->rewards, shaped[i]);
         weft_external_complete(p->extra[i].answer, &score, sizeof score);
         p->extra[i].answer = NULL;
@@ -80,50 +80,74 @@ int weft_iteration_rewards(struct weft_iteration *p)
     return rc;
 }
 
-/* The scores in field f, the k-th of reward models. */
-static int shape_field(struct weft_iteration *p,
-                       const struct weft_where *where, int32_t f, int32_t k,
-                       int32_t reward)
+/* The reward that a field has the scores of; -1: none. */
+static int32_t reward_of(const struct weft_dataflow *flow, int32_t field)
 {
-    struct weft_trainer *t = p->t;
-    const struct weft_reward_config *c = &t->config.reward[reward];
+    return flow->field[field].type == WEFT_FIELD_SCORE
+             ? flow->role[flow->call[weft_flow_writer(flow, field)].role]
+                   .index
+             : -1;
+}
+
+/* Lists the scores of a reward model, then makes and lists as many tiles for
+ * those in the unit of its key. Sets follow one another in the order of fields.
+ * Returns how many in *n_out. */
+static int list_scores(struct weft_iteration *p, int32_t reward,
+                       struct weft_tile **list, struct weft_tile **shaped,
+                       int32_t *n_out)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    const struct weft_tile_id id = {"sample", "shaped score", 0, -1, -1, 0};
+    int32_t rank[WEFT_MAX_FIELDS] = {0}; /* of the set's scores */
+    int rc = 0;
+    *n_out = 0;
+    for (int32_t f = 0; f < flow->n_fields; f++) {
+        const struct weft_iteration_set *s = &p->set[p->set_of[f]];
+        int32_t k = rank[p->set_of[f]];
+        rank[p->set_of[f]] += reward_of(flow, f) >= 0;
+        for (int32_t i = s->first;
+             i < s->first + s->n && reward_of(flow, f) == reward && !rc;
+             i++) {
+            struct weft_tile **out = &p->extra[i].shaped[k];
+            rc = weft_tile_create_temp(p->t->rt, &id, WEFT_MEM_SAMPLES,
+                                       sizeof(float), out, p->err);
+            list[*n_out] = p->extra[i].home[f];
+            shaped[(*n_out)++] = *out;
+        }
+    }
+    return rc;
+}
+
+static int shape_reward(struct weft_iteration *p,
+                        const struct weft_where *where, int32_t reward)
+{
+    const struct weft_reward_config *c = &p->t->config.reward[reward];
     const struct weft_reward_shape_args args = {
         .running = c->normalize == WEFT_NORMALIZE_RUNNING,
         .low = -c->clip,
         .high = c->clip};
-    const struct weft_tile_id id = {"sample", "shaped score", 0, -1, -1, 0};
-    size_t n = (size_t) p->n;
+    size_t n = (size_t) p->n_all;
+    int32_t n_scores;
     struct weft_tile **list = weft_alloc(2 * n, sizeof *list);
-    int rc = list ? 0 : weft_err_nomem(p->err, "scores", 2 * n * 8);
-    for (size_t i = 0; i < n && !rc; i++) {
-        list[i] = p->extra[i].home[f];
-        rc = weft_tile_create_temp(t->rt, &id, WEFT_MEM_SAMPLES,
-                                   sizeof(float), &p->extra[i].shaped[k],
-                                   p->err);
-        list[n + i] = p->extra[i].shaped[k];
-    }
+    if (!list)
+        return weft_err_nomem(p->err, "scores", 2 * n * sizeof *list);
+    int rc = list_scores(p, reward, list, list + n, &n_scores);
     if (!rc)
-        weft_insert_reward_shape(t->seq, where, &args, p->n, list,
-                                 t->reward_moments[reward], list + n);
+        weft_insert_reward_shape(p->t->seq, where, &args, n_scores, list,
+                                 p->t->reward_moments[reward], list + n);
     weft_free(list);
     return rc;
 }
 
+/* All sets' scores of a reward are in one unit. */
 int weft_iteration_shape_scores(struct weft_iteration *p,
                                 const struct weft_where *where)
 {
-    const struct weft_dataflow *flow = &p->t->flow;
+    const struct weft_config *c = &p->t->config;
     int rc = 0;
-    for (int32_t f = 0, k = 0; f < flow->n_fields && !rc; f++) {
-        int32_t i = 1;
-        if (flow->field[f].type != WEFT_FIELD_SCORE)
-            continue;
-        while (!(flow->call[i].writes & weft_flow_bit(f)))
-            i++;
-        int32_t reward = flow->role[flow->call[i].role].index;
-        if (weft_reward_is_shaped(&p->t->config.reward[reward]))
-            rc = shape_field(p, where, f, k, reward);
-        k++;
-    }
+    for (int32_t r = 0; r < c->n_rewards && !rc; r++)
+        if (c->reward[r].type == WEFT_REWARD_MODEL
+            && weft_reward_is_shaped(&c->reward[r]))
+            rc = shape_reward(p, where, r);
     return rc;
 }

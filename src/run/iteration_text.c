@@ -14,7 +14,8 @@ static int decode(struct weft_iteration *p, int32_t i,
                   struct weft_iteration_text *out)
 {
     struct weft_trainer *t = p->t;
-    struct weft_tile *tile = weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT);
+    struct weft_tile *tile =
+        p->extra[i].home[weft_iteration_set(p, i)->field];
     const struct weft_rollout *r = weft_tile_acquire(tile, WEFT_READ);
     char *text = NULL;
     size_t n = 0;
@@ -40,11 +41,11 @@ int weft_iteration_texts(struct weft_iteration *p)
 {
     int rc = 0;
     if (!p->text)
-        p->text = weft_alloc((size_t) p->n, sizeof *p->text);
+        p->text = weft_alloc((size_t) p->n_all, sizeof *p->text);
     if (!p->text)
         return weft_err_nomem(p->err, "texts",
-                              (size_t) p->n * sizeof *p->text);
-    for (int32_t i = 0; i < p->n && !rc; i++)
+                              (size_t) p->n_all * sizeof *p->text);
+    for (int32_t i = 0; i < p->n_all && !rc; i++)
         if (!p->text[i].there) {
             rc = decode(p, i, &p->text[i]);
             p->text[i].there = true;
@@ -62,7 +63,7 @@ void weft_iteration_text_clear(struct weft_iteration_text *text)
 
 void weft_iteration_texts_release(struct weft_iteration *p)
 {
-    for (int32_t i = 0; p->text && i < p->n; i++)
+    for (int32_t i = 0; p->text && i < p->n_all; i++)
         weft_iteration_text_clear(&p->text[i]);
     weft_free(p->text);
     weft_free(p->part);
@@ -70,16 +71,17 @@ void weft_iteration_texts_release(struct weft_iteration *p)
 
 /* ---- Texts in other tokens --------------------------------------------- */
 
-/* On rank 0: the tokens of new samples, and their numbers. */
-static int encode_all(struct weft_iteration *p, int32_t reward,
-                      int32_t **token, int32_t *length)
+/* On rank 0: the tokens of the call's new samples, and their numbers. */
+static int encode_all(struct weft_iteration *p,
+                      const struct weft_iteration_call *c, int32_t reward,
+                      int32_t **token)
 {
     int rc = weft_iteration_texts(p);
-    for (int32_t i = 0; i < p->n && !rc; i++)
+    for (int32_t i = c->set->first; i < c->set->first + c->set->n && !rc; i++)
         if (!p->extra[i].encoded)
             rc = weft_reward_text_encode(
                 p->t, reward, &p->text[i].row, p->text[i].prompt,
-                p->text[i].response, &token[i], &length[i], p->err);
+                p->text[i].response, &token[i], &c->length[i], p->err);
     return rc;
 }
 
@@ -90,23 +92,24 @@ static void recorded_lengths(const struct weft_iteration *p, int32_t reward,
     const struct weft_recorded *r = p->t->recorded;
     int64_t at = ((int64_t) (p->iteration - r->first) * p->t->config.n_rewards
                   + reward)
-               * p->n;
-    for (int32_t i = 0; i < p->n; i++)
+               * p->n_all;
+    for (int32_t i = 0; i < p->n_all; i++)
         length[i] = r->n_text ? r->n_text[at + i]
                               : weft_reward_text_limit(p->t, reward);
 }
 
 /* All ranks learn the lengths. */
-static int agree(struct weft_iteration *p, int32_t reward, int32_t **token,
-                 int32_t *length)
+static int agree(struct weft_iteration *p,
+                 const struct weft_iteration_call *c, int32_t reward,
+                 int32_t **token)
 {
     struct weft_trainer *t = p->t;
     if (t->recorded)
-        recorded_lengths(p, reward, length);
-    else if (weft_world_rank() == 0 && encode_all(p, reward, token, length))
+        recorded_lengths(p, reward, c->length);
+    else if (weft_world_rank() == 0 && encode_all(p, c, reward, token))
         weft_seq_fail(t->seq, p->err->code, "%s", p->err->text);
-    return weft_seq_agree(t->seq, length, (size_t) p->n * sizeof *length,
-                          p->err);
+    return weft_seq_agree(t->seq, c->length,
+                          (size_t) p->n_all * sizeof *c->length, p->err);
 }
 
 /* A rollout that has no response, only what the model reads. */
@@ -147,19 +150,22 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
                                      .micro_batch = -1,
                                      .layer = -1};
     int32_t reward = t->flow.role[c->model->role].index;
-    int32_t rollout = p->field[WEFT_FIELD_ROLLOUT];
-    int32_t **token = weft_alloc((size_t) p->n, sizeof *token);
-    int rc = token ? 0 : weft_err_nomem(p->err, "texts", (size_t) p->n * 8);
-    for (int32_t i = 0; i < p->n && !rc; i++)
+    size_t n = (size_t) p->n_all;
+    int32_t first = c->set->first, end = first + c->set->n;
+    int32_t **token = weft_alloc(n, sizeof *token);
+    int rc = token ? 0 : weft_err_nomem(p->err, "texts", n * sizeof *token);
+    for (int32_t i = 0; i < p->n_all && !rc; i++) {
+        int32_t rollout = weft_iteration_set(p, i)->field;
         if (!p->extra[i].encoded)
             p->extra[i].home[rollout] = weft_g_copy_at(
                 p->copies, t->seq, &where, p->extra[i].field[rollout], 0);
+    }
     if (!rc)
-        rc = agree(p, reward, token, c->length);
-    for (int32_t i = 0; i < p->n && !rc; i++)
+        rc = agree(p, c, reward, token);
+    for (int32_t i = first; i < end && !rc; i++)
         if (!p->extra[i].encoded)
             rc = put(p, i, c->input, &where, token[i], c->length[i]);
-    for (int32_t i = 0; token && i < p->n; i++)
+    for (int32_t i = 0; token && i < p->n_all; i++)
         weft_free(token[i]);
     weft_free(token);
     return rc ? rc : weft_iteration_call_all(p, c);
@@ -171,7 +177,7 @@ int weft_iteration_retokenise(struct weft_iteration *p)
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
         if (p->call[k].length)
             rc = retokenise(p, &p->call[k]);
-    for (int32_t i = 0; i < p->n; i++)
+    for (int32_t i = 0; i < p->n_all; i++)
         p->extra[i].encoded = true;
     return rc;
 }

@@ -103,7 +103,9 @@ struct weft_g_rows weft_run_most_infer(const struct weft_trainer *t,
                                        int32_t call)
 {
     const struct weft_call_plan *plan = &t->layout[call].plan;
-    int64_t n = weft_run_samples(&t->config), parts = plan->micro_batches;
+    int64_t parts = plan->micro_batches;
+    int64_t n = weft_run_samples_at(&t->config, &t->flow,
+                                    weft_flow_origin_of_call(&t->flow, call));
     int32_t reward = t->flow.role[t->flow.call[call].role].index;
     int64_t text = reward < 0 ? 0 : weft_reward_text_limit(t, reward);
     if (parts > 0) /* so many samples, of any lengths */

@@ -76,10 +76,14 @@ static void add_copies(const struct weft_trainer *t,
     const struct weft_config *c = &t->config;
     int32_t n_places = weft_g_job_n_places(&t->job);
     int64_t tokens = t->max_prompt + c->rollout.max_new_tokens;
-    int64_t n = weft_run_samples(c) * (c->runtime.overlap ? 2 : 1);
+    int64_t n = 0;
     int64_t each = (int64_t) weft_rollout_bytes((int32_t) tokens)
                  + (int64_t) weft_advantage_bytes((int32_t) tokens)
                  + tokens * t->flow.n_fields * (int64_t) sizeof(float);
+    for (int32_t f = 0; f < t->flow.n_fields; f++)
+        if (weft_flow_origin(&t->flow, f) == f)
+            n += weft_run_samples_at(c, &t->flow, f);
+    n *= c->runtime.overlap ? 2 : 1;
     if (n_places == 1 || weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0)
         return;
     for (int32_t p = 0; p < n_places; p++)

@@ -18,6 +18,14 @@ int32_t weft_run_samples(const struct weft_config *c)
              : c->train.batch * weft_run_unit(c);
 }
 
+int32_t weft_run_samples_at(const struct weft_config *c,
+                            const struct weft_dataflow *flow, int32_t field)
+{
+    int32_t writer = weft_flow_writer(flow, weft_flow_origin(flow, field));
+    return writer > 0 && flow->call[writer].greedy ? c->rollout.prompts
+                                                   : weft_run_samples(c);
+}
+
 int weft_run_flow(const struct weft_config *config, struct weft_dataflow *out,
                   struct weft_err *err)
 {
@@ -94,7 +102,8 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                  .n_nodes = n_nodes,
                  .n_devices = n_devices,
                  .gradient_groups = config->numerics.gradient_groups,
-                 .n_samples = weft_run_samples(config)}};
+                 .n_samples = weft_run_samples(config),
+                 .n_prompts = config->rollout.prompts}};
     int rc = weft_run_flow(config, &out->flow, err);
     for (int32_t r = 0; r < out->flow.n_roles && !rc; r++) {
         struct weft_arch arch;

@@ -13,8 +13,11 @@
 
 /* Samples that are dealt and split together: 2 of a pair, else 1. */
 int32_t weft_run_unit(const struct weft_config *config);
-/* Samples of an iteration. */
+/* Samples of an iteration that are learned from. */
 int32_t weft_run_samples(const struct weft_config *config);
+/* Samples that have a field of the graph. */
+int32_t weft_run_samples_at(const struct weft_config *config,
+                            const struct weft_dataflow *flow, int32_t field);
 
 /* The dataflow graph of the configuration's algorithm. Errors: those of
  * weft_flow_check(). */

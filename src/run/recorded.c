@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "run/plan_needs.h"
 
 /* A run of its own that borrows from t what describes it. */
 static struct weft_trainer *describe(const struct weft_trainer *t,
@@ -84,22 +85,28 @@ static int64_t fill_groups(int64_t n, int64_t n_groups)
     return n > n_groups ? n_groups * weft_ceil_div(n, n_groups) : n;
 }
 
+static int64_t most_slots(const struct weft_trainer *t, int32_t call)
+{
+    int32_t n = weft_run_samples_at(&t->config, &t->flow,
+                                    weft_flow_origin_of_call(&t->flow, call));
+    return weft_ceil_div(n, weft_g_generate_instances(&t->layout[call], n));
+}
+
 static void fill_batch(struct weft_trainer *t)
 {
     struct weft_config *c = &t->config;
-    int32_t groups = c->numerics.gradient_groups;
-    int32_t call = weft_flow_call_of(&t->flow, WEFT_GENERATE, -1);
+    int32_t groups = c->numerics.gradient_groups, slots = 0;
     int64_t each = c->rollout.samples_per_prompt;
     int64_t n = c->rollout.prompts * each;
     int64_t parts = t->settings.mini_batches;
     c->train.batch = (int32_t) fill_groups(c->train.batch, groups);
-    if (call < 0)
+    if (!weft_config_generates(c))
         return;
     /* no more slots than without these samples */
-    int32_t instances = weft_g_generate_instances(&t->layout[call],
-                                                  (int32_t) n);
-    c->rollout.slots = (int32_t) weft_min64(c->rollout.slots,
-                                            weft_ceil_div(n, instances));
+    for (int32_t i = 1; i < t->flow.n_calls; i++)
+        if (t->flow.call[i].kind == WEFT_GENERATE)
+            slots = (int32_t) weft_max64(slots, most_slots(t, i));
+    c->rollout.slots = (int32_t) weft_min64(c->rollout.slots, slots);
     c->rollout.prompts = (int32_t) weft_ceil_div(
         parts * fill_groups(weft_ceil_div(n, parts), groups), each);
 }

@@ -13,14 +13,14 @@
 struct weft_recorded {
     int rank; /* whose tasks; -1: of all ranks */
     int32_t first, iterations;
-    /* (iterations, rollout.refills + 1, samples) tokens of every sample of
-     * every round of generation, prompt included, 0 if it is not generated in
-     * that round; NULL:
-     * every prompt is the longest of the data, and every sample goes to its
-     * limit, which gives the most micro-batches */
+    /* (iterations, rollout.refills + 1, samples of all sets) tokens of every
+     * sample of every round of generation, prompt included, 0 if it is not
+     * generated in that round; NULL: every prompt is the longest of the data,
+     * and every sample goes to its limit, which gives the most micro-batches */
     const int32_t *n_total;
-    /* (iterations, rewards, samples) tokens of the texts that reward models
-     * with a tokenizer of their own read; NULL: the most that they read */
+    /* (iterations, rewards, samples of all sets) tokens of the texts that
+     * reward models with a tokenizer of their own read; NULL: the most that
+     * they read */
     const int32_t *n_text;
 };
 

@@ -195,23 +195,37 @@ static int load_frozen(struct weft_trainer *t, struct weft_run_model *m,
     return t->flow.role[m->role].trained ? 0 : load_weights(t, m, err);
 }
 
-/* Creates the tiles of the run's state: generation, KL controller. */
-static int create_state(struct weft_trainer *t, struct weft_err *err)
+/* chain: the first that no other call's instances have. */
+static int create_generation(struct weft_trainer *t, int32_t call,
+                             int32_t *chain, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
-    struct weft_tile_id id = {"run", "KL controller", 0, -1, -1, 0};
-    int32_t call = weft_flow_call_of(&t->flow, WEFT_GENERATE, -1);
-    if (call < 0)
-        return 0;
     const struct weft_g_layout *layout = &t->layout[call];
-    int32_t n = weft_run_samples(c);
+    int32_t n = weft_run_samples_at(c, &t->flow,
+                                    weft_flow_origin_of_call(&t->flow, call));
     int32_t instances = weft_g_generate_instances(layout, n);
     int32_t slots = (int32_t) weft_min64(c->rollout.slots,
                                          weft_ceil_div(n, instances));
     int rc = weft_g_generate_init(
         &model_of(t, call)->tiles, layout, instances, slots,
-        t->max_prompt + c->rollout.max_new_tokens, &t->gen, err);
-    t->gen.call = call;
+        t->max_prompt + c->rollout.max_new_tokens, &t->gen[call], err);
+    t->gen[call].call = call;
+    t->gen[call].first_chain = *chain;
+    *chain += layout->plan.pp;
+    return rc;
+}
+
+/* Creates the tiles of the run's state: generation, KL controller. */
+static int create_state(struct weft_trainer *t, struct weft_err *err)
+{
+    struct weft_tile_id id = {"run", "KL controller", 0, -1, -1, 0};
+    int32_t chain = 0;
+    int rc = 0;
+    if (!weft_config_generates(&t->config))
+        return 0;
+    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
+        if (t->flow.call[i].kind == WEFT_GENERATE)
+            rc = create_generation(t, i, &chain, err);
     if (!rc)
         rc = weft_reward_state_create(t, err);
     if (!rc)
@@ -537,7 +551,8 @@ void weft_trainer_release_tiles(struct weft_trainer *t)
     weft_iteration_forget(t);
     weft_seq_free(t->seq);
     weft_fuse_free(t->fuse); /* tasks write its spans */
-    weft_g_generate_release(&t->gen);
+    for (int32_t i = 0; i < t->flow.n_calls; i++)
+        weft_g_generate_release(&t->gen[i]);
     weft_tile_release(t->kl_state);
     weft_reward_state_release(t);
     for (int32_t r = 0; r < t->flow.n_roles; r++)

@@ -72,8 +72,8 @@ struct weft_trainer {
 
     int32_t end; /* id that SFT appends to a plain response */
     int32_t n_stop;
-    int32_t stop[16]; /* ids that end a response */
-    struct weft_g_generate gen;
+    int32_t stop[16];                           /* ids that end a response */
+    struct weft_g_generate gen[WEFT_MAX_CALLS]; /* of calls that generate */
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;
     struct weft_reward_text

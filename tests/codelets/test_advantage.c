@@ -172,7 +172,7 @@ static void check_all(struct task_fixture *f, const struct weft_gae_args *g,
         leave_out(&x[i], i, absent);
         advantage[i] = x[i].advantage;
         weft_insert_gae(f->seq, &anywhere, g, x[i].rollout, x[i].ref,
-                        x[i].value, x[i].score, &x[i].model, kl,
+                        x[i].value, x[i].score, &x[i].model, kl, NULL,
                         x[i].advantage);
     }
     weft_insert_moments(f->seq, &anywhere, whiten, N, advantage, moments);
@@ -259,7 +259,7 @@ static void test_not_finite(void)
         *(double *) weft_tile_acquire(x.score, WEFT_WRITE) = bad[i].score;
         weft_tile_unacquire(x.score);
         weft_insert_gae(f.seq, &anywhere, &g, x.rollout, x.ref, x.value,
-                        x.score, NULL, kl, x.advantage);
+                        x.score, NULL, kl, NULL, x.advantage);
         CHECK_FAILS(weft_seq_wait(f.seq, &err), WEFT_ENUMERIC, err,
                     bad[i].part);
         /* Told once; the sequence goes on. */
@@ -270,6 +270,51 @@ static void test_not_finite(void)
     fixture_stop(&f);
 }
 
+/* Returns, less the score of another response, without the penalties of its
+ * KL and of a token's past. */
+static void test_baseline(void)
+{
+    struct task_fixture f;
+    struct weft_err err;
+    struct inputs x, other;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
+    struct weft_gae_args g = {.gamma = 1,
+                              .lambda = 1,
+                              .kl = WEFT_KL_K1,
+                              .missing_eos_penalty = 0.75f,
+                              .n_models = 1,
+                              .weight = {0.25f}};
+    fixture_start(&f, 1, &shape, false);
+    struct weft_tile *kl = fixture_tile(&f, sizeof(struct weft_kl_state));
+    ((struct weft_kl_state *) weft_tile_acquire(kl, WEFT_WRITE))->coef = 0.3;
+    weft_tile_unacquire(kl);
+    make(&f, &x, 2);
+    make(&f, &other, 1);
+    leave_out(&x, 2, NO_VALUE);
+    weft_insert_gae(f.seq, &anywhere, &g, other.rollout, other.ref, NULL,
+                    other.score, &other.model, kl, NULL, other.advantage);
+    weft_insert_gae(f.seq, &anywhere, &g, x.rollout, x.ref, NULL, x.score,
+                    &x.model, kl, other.advantage, x.advantage);
+    REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
+    const struct weft_advantage *a = weft_tile_acquire(x.advantage,
+                                                       WEFT_READ);
+    /* the other was cut */
+    double baseline = other.outside + 0.25 * other.model_score - 0.75;
+    double rest = x.outside + 0.25 * x.model_score;
+    for (int32_t t = n_response[2] - 1; t >= 0; t--) {
+        rest -= 0.3 * ((double) x.logp[t] - (double) x.reference[t]);
+        CHECK(fabs((double) weft_return_of(a)[t] - rest) < 1e-5);
+        CHECK(fabs((double) weft_advantage_of(a)[t] - (rest - baseline))
+              < 1e-5);
+    }
+    weft_tile_unacquire(x.advantage);
+    release(&x);
+    release(&other);
+    weft_tile_release(kl);
+    fixture_stop(&f);
+}
+
 WEFT_TESTS("codelets/advantage", {"test_advantage", test_advantage},
+           {"test_baseline", test_baseline},
            {"test_absent_tiles", test_absent_tiles},
            {"test_not_finite", test_not_finite})

@@ -11,7 +11,7 @@ static const int32_t n_response[N] = {1, 4, 7, 12};
 struct inputs {
     struct weft_group_sample group[N];
     struct weft_tile *gae[N]; /* what weft_insert_gae() makes of the same */
-    struct weft_tile *kl, *greedy;
+    struct weft_tile *kl;
 };
 
 static void put_double(struct weft_tile *tile, double x)
@@ -64,7 +64,6 @@ static void make(struct task_fixture *f, bool ref, bool score,
     ((struct weft_kl_state *) weft_tile_acquire(x->kl, WEFT_WRITE))->coef =
         0.3;
     weft_tile_unacquire(x->kl);
-    x->greedy = fixture_tile(f, weft_advantage_bytes(n_response[0]));
 }
 
 static void release(struct inputs *x)
@@ -80,12 +79,10 @@ static void release(struct inputs *x)
         weft_tile_release(x->gae[i]);
     }
     weft_tile_release(x->kl);
-    weft_tile_release(x->greedy);
 }
 
 /* The formulas, from the scores of all. */
-static double expected(enum weft_group_advantage kind, const double *r, int i,
-                       double greedy)
+static double expected(enum weft_group_advantage kind, const double *r, int i)
 {
     double mean = 0, squares = 0;
     for (int k = 0; k < N; k++)
@@ -97,8 +94,6 @@ static double expected(enum weft_group_advantage kind, const double *r, int i,
         return (r[i] - mean) / (sqrt(squares / (N - 1)) + 1e-6);
     case WEFT_ADVANTAGE_RLOO:
         return r[i] - (mean * N - r[i]) / (N - 1);
-    case WEFT_ADVANTAGE_REMAX:
-        return r[i] - greedy;
     default:
         return r[i] - mean;
     }
@@ -108,8 +103,6 @@ static void check_group(const struct inputs *x,
                         enum weft_group_advantage kind)
 {
     double score[N];
-    const struct weft_advantage *greedy = weft_tile_acquire(x->greedy,
-                                                            WEFT_READ);
     for (int i = 0; i < N; i++) {
         const struct weft_advantage *g = weft_tile_acquire(x->gae[i],
                                                            WEFT_READ);
@@ -121,7 +114,7 @@ static void check_group(const struct inputs *x,
         weft_tile_unacquire(x->gae[i]);
     }
     for (int i = 0; i < N; i++) {
-        double e = expected(kind, score, i, greedy->score);
+        double e = expected(kind, score, i);
         const struct weft_advantage *a = weft_tile_acquire(
             x->group[i].advantage, WEFT_READ);
         CHECK_INT(a->n, n_response[i]);
@@ -131,7 +124,6 @@ static void check_group(const struct inputs *x,
         }
         weft_tile_unacquire(x->group[i].advantage);
     }
-    weft_tile_unacquire(x->greedy);
 }
 
 static void run(struct task_fixture *f, const struct weft_gae_args *reward,
@@ -140,20 +132,13 @@ static void run(struct task_fixture *f, const struct weft_gae_args *reward,
     struct weft_err err;
     struct inputs x;
     struct weft_group_args args = {kind, *reward};
-    struct weft_group_args alone = {WEFT_ADVANTAGE_MEAN, *reward};
     make(f, ref, score, &x);
     for (int i = 0; i < N; i++) {
         struct weft_group_sample *s = &x.group[i];
         weft_insert_gae(f->seq, &anywhere, reward, s->rollout, s->ref, NULL,
-                        s->score, s->model_score, x.kl, x.gae[i]);
+                        s->score, s->model_score, x.kl, NULL, x.gae[i]);
     }
-    struct weft_group_sample greedy = x.group[0];
-    greedy.advantage = x.greedy;
-    weft_insert_group_advantage(f->seq, &anywhere, &alone, 1, &greedy, x.kl,
-                                NULL);
-    weft_insert_group_advantage(f->seq, &anywhere, &args, N, x.group, x.kl,
-                                kind == WEFT_ADVANTAGE_REMAX ? x.greedy
-                                                             : NULL);
+    weft_insert_group_advantage(f->seq, &anywhere, &args, N, x.group, x.kl);
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     check_group(&x, kind);
     release(&x);
@@ -167,7 +152,7 @@ static void test_group_advantage(void)
     struct task_fixture f;
     struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
     fixture_start(&f, 2, &shape, false);
-    for (int kind = 0; kind <= WEFT_ADVANTAGE_REMAX; kind++)
+    for (int kind = 0; kind <= WEFT_ADVANTAGE_RLOO; kind++)
         for (int absent = 0; absent < 4; absent++) {
             struct weft_gae_args reward = plain;
             reward.kl = absent & 1 ? WEFT_KL_NONE : WEFT_KL_K2;
@@ -193,8 +178,7 @@ static void test_overlong(void)
     args.reward.overlong_cache = 4;
     fixture_start(&f, 1, &shape, false);
     make(&f, false, true, &x);
-    weft_insert_group_advantage(f.seq, &anywhere, &args, N, x.group, x.kl,
-                                NULL);
+    weft_insert_group_advantage(f.seq, &anywhere, &args, N, x.group, x.kl);
     REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
     for (int i = 0; i < N; i++) {
         const struct weft_advantage *a = weft_tile_acquire(
@@ -218,8 +202,7 @@ static void test_group_not_finite(void)
     fixture_start(&f, 1, &shape, false);
     make(&f, false, true, &x);
     put_double(x.group[2].score, (double) NAN);
-    weft_insert_group_advantage(f.seq, &anywhere, &args, N, x.group, x.kl,
-                                NULL);
+    weft_insert_group_advantage(f.seq, &anywhere, &args, N, x.group, x.kl);
     CHECK_FAILS(
         weft_seq_wait(f.seq, &err), WEFT_ENUMERIC, err,
         "iteration 3: the score of sample 42 is no finite f32 number");

@@ -12,18 +12,32 @@ static void check_case(const struct golden *g)
         enum weft_group_advantage kind;
         const char *key;
     } kinds[] = {
-        {WEFT_ADVANTAGE_GRPO, "grpo"},    {WEFT_ADVANTAGE_MEAN, "mean"},
-        {WEFT_ADVANTAGE_MEAN, "mean_rf"}, {WEFT_ADVANTAGE_RLOO, "rloo"},
-        {WEFT_ADVANTAGE_REMAX, "remax"},
+        {WEFT_ADVANTAGE_GRPO, "grpo"},
+        {WEFT_ADVANTAGE_MEAN, "mean"},
+        {WEFT_ADVANTAGE_MEAN, "mean_rf"},
+        {WEFT_ADVANTAGE_RLOO, "rloo"},
     };
     double out[GOLDEN_MAX_N];
     for (size_t k = 0; k < WEFT_COUNT(kinds); k++) {
         weft_k_group_advantage(kinds[k].kind, g->n, golden_get(g, "score"),
-                               golden_get(g, "greedy")[0], out);
+                               out);
         /* double; scores of size 1e6 differ by about 1 */
         for (int i = 0; i < g->n; i++)
             golden_near(g, kinds[k].key, out[i],
                         golden_get(g, kinds[k].key)[i], 1e-9);
+    }
+}
+
+/* A response's return is its score at every token. */
+static void check_baseline(const struct golden *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        float ret = (float) golden_get(g, "score")[i], out[3] = {0, 0, 7};
+        float both[2] = {ret, ret};
+        weft_k_baseline(2, both, golden_get(g, "greedy")[0], out);
+        golden_near(g, "remax", (double) out[1], golden_get(g, "remax")[i],
+                    1e-6); /* f32 */
+        CHECK(out[0] == out[1] && out[2] == 7);
     }
 }
 
@@ -34,6 +48,7 @@ static void test_group_advantage_golden(void)
     int n_cases = 0;
     while (golden_next(f, "advantage", &g)) {
         check_case(&g);
+        check_baseline(&g);
         n_cases++;
     }
     fclose(f);
@@ -46,12 +61,12 @@ static void test_group_advantage_equal_scores(void)
     static const double scores[] = {0, 0.1, -0.7, 1e30, 1.0 / 3};
     for (size_t k = 0; k < WEFT_COUNT(scores); k++)
         for (int32_t n = 2; n <= 16; n++)
-            for (int kind = 0; kind <= WEFT_ADVANTAGE_REMAX; kind++) {
+            for (int kind = 0; kind <= WEFT_ADVANTAGE_RLOO; kind++) {
                 double score[16], out[16];
                 for (int32_t i = 0; i < n; i++)
                     score[i] = scores[k];
                 weft_k_group_advantage((enum weft_group_advantage) kind, n,
-                                       score, scores[k], out);
+                                       score, out);
                 for (int32_t i = 0; i < n; i++)
                     CHECK(out[i] == 0);
             }
@@ -60,8 +75,8 @@ static void test_group_advantage_equal_scores(void)
 static void test_group_advantage_shows_nan(void)
 {
     double score[3] = {1, (double) NAN, 2}, out[3];
-    for (int kind = 0; kind < WEFT_ADVANTAGE_REMAX; kind++) {
-        weft_k_group_advantage((enum weft_group_advantage) kind, 3, score, 0,
+    for (int kind = 0; kind <= WEFT_ADVANTAGE_RLOO; kind++) {
+        weft_k_group_advantage((enum weft_group_advantage) kind, 3, score,
                                out);
         CHECK(isnan(out[0]) && isnan(out[1]) && isnan(out[2]));
     }

@@ -72,6 +72,34 @@ static void test_check(void)
     refused("16 roles");
 }
 
+/* Samples begin where they are generated or taken from data. */
+static void test_origin(void)
+{
+    make();
+    CHECK_INT(weft_flow_writer(&g, 1), 3);
+    uint32_t other = field("other text", WEFT_FIELD_ROLLOUT);
+    CHECK_INT(weft_flow_writer(&g, 3), -1);
+    int32_t call = weft_flow_call(&g, "again_generate", WEFT_GENERATE, 0, 0,
+                                  other);
+    weft_flow_call(&g, "both", WEFT_STEP, -1, 1u << 2 | other,
+                   field("both", WEFT_FIELD_ANSWER));
+    weft_flow_call(&g, "one", WEFT_STEP, -1, other,
+                   field("one", WEFT_FIELD_ANSWER));
+    REQUIRE_OK(weft_flow_check(&g, &err), err);
+    static const int32_t origin[] = {0, 0, 0, 3, 0, 3};
+    for (int32_t f = 0; f < 6; f++)
+        CHECK_INT(weft_flow_origin(&g, f), origin[f]);
+    CHECK_INT(weft_flow_origin_of_call(&g, 1), 0); /* policy_train */
+    CHECK_INT(weft_flow_origin_of_call(&g, call), 3);
+    CHECK_INT(weft_flow_origin_of_call(&g, call + 2), 3);
+    g.call[call].greedy = true;
+    char *text = weft_flow_text(&g);
+    CHECK(text
+          && strstr(text, "again_generate: generates with policy, version i, "
+                          "the likeliest tokens once per prompt\n"));
+    weft_free(text);
+}
+
 static void test_order(void)
 {
     int32_t order[WEFT_MAX_CALLS];
@@ -135,5 +163,6 @@ static void test_text(void)
 }
 
 WEFT_TESTS("plan/dataflow", {"test_check", test_check},
-           {"test_order", test_order}, {"test_asking", test_asking},
-           {"test_guess", test_guess}, {"test_text", test_text})
+           {"test_origin", test_origin}, {"test_order", test_order},
+           {"test_asking", test_asking}, {"test_guess", test_guess},
+           {"test_text", test_text})

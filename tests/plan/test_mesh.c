@@ -69,6 +69,20 @@ static void test_mesh_largest(void)
             }
 }
 
+static void test_mesh_has(void)
+{
+    const struct weft_plan plan = {.n_nodes = 4, .n_devices = 8};
+    static const struct weft_mesh mesh[] = {
+        {0, 1, 0, 1}, {3, 1, 7, 1}, {1, 1, 2, 2}, {1, 2, 0, 8}, {0, 4, 0, 8}};
+    for (size_t k = 0; k < WEFT_COUNT(mesh); k++)
+        for (int32_t d = 0; d < 32; d++) {
+            bool has = false;
+            for (int32_t i = 0; i < weft_mesh_size(&mesh[k]); i++)
+                has = has || weft_mesh_device(&plan, &mesh[k], i) == d;
+            CHECK(weft_mesh_has(&plan, &mesh[k], d) == has);
+        }
+}
+
 /* Members are the mesh's devices, each once; a tp group is side by side. */
 static void test_plan_device(void)
 {
@@ -115,5 +129,6 @@ static void test_plan_range(void)
 WEFT_TESTS("plan/mesh", {"test_mesh_devices", test_mesh_devices},
            {"test_mesh_device", test_mesh_device},
            {"test_mesh_largest", test_mesh_largest},
+           {"test_mesh_has", test_mesh_has},
            {"test_plan_device", test_plan_device},
            {"test_plan_range", test_plan_range})

@@ -72,7 +72,32 @@ static void test_layouts(void)
             CHECK(!weft_hash_equal(one, seen[k]));
         seen[n_seen++] = one;
     }
-    CHECK_INT(n_seen, 8);
+    CHECK_INT(n_seen, 9);
+}
+
+/* Two calls generate: together, on parts of the devices, one after another. */
+static void test_two_generations(void)
+{
+    static const struct fixture_call apart[] = {
+        {"actor_generate", 0, 4, 2, 1, 2, NULL},
+        {"actor_greedy_generate", 4, 2, 1, 2, 1, NULL},
+        {"ref_infer", 6, 2, 2, 1, 1, ", \"offload\": true"},
+        {"actor_train", 0, 8, 2, 2, 2, ", \"zero\": 1"},
+        {0}};
+    static const struct fixture_call across[] = {
+        {"actor_generate", 6, 2, 1, 2, 1, NULL},
+        {"actor_greedy_generate", 4, 4, 1, 2, 2, NULL},
+        {"ref_infer", 0, 1, 1, 1, 1, NULL},
+        {"actor_train", 0, 4, 4, 1, 1, ", \"zero\": 3"},
+        {0}};
+    const char *const layout[][4] = {
+        {"runtime.devices=1"},
+        {"runtime.devices=8", fixture_plan(&fixture, "apart", apart)},
+        {"runtime.devices=8", fixture_plan(&fixture, "across", across),
+         "runtime.place=device"}};
+    struct weft_hash one = run(&weft_remax, 10, layout[0]);
+    for (int k = 1; k < (int) WEFT_COUNT(layout); k++)
+        CHECK(weft_hash_equal(one, run(&weft_remax, 10 + k, layout[k])));
 }
 
 /* Each graph stands, its roles have settings, its metrics are told. */
@@ -135,4 +160,6 @@ static void test_refused(void)
 }
 
 WEFT_TESTS("run/algorithms", {"test_table", test_table},
-           {"test_layouts", test_layouts}, {"test_refused", test_refused})
+           {"test_layouts", test_layouts},
+           {"test_two_generations", test_two_generations},
+           {"test_refused", test_refused})

@@ -3,28 +3,41 @@
  * one; and what it says of open tasks bounds what there were. ranks.sh runs
  * it on several ranks, each of which compares its own. */
 #include "run/iteration.h"
+#include "run/plan_needs.h"
 #include "run/recorded.h"
 #include "run/reward_text.h"
 #include "run_fixture.h"
 
-enum { STEPS = 2, SAMPLES = 12 };
+enum { STEPS = 2, SAMPLES = 12, MOST = 18 };
 
 static struct fixture fixture;
 
 struct lengths {
-    int32_t n_total[STEPS + 1][SAMPLES];
-    int32_t response[STEPS * SAMPLES];
+    int32_t all; /* samples of an iteration, with those that are not learned
+                    from */
+    int32_t n_total[(STEPS + 1) * MOST]; /* (iterations, all) */
+    int32_t response[STEPS * MOST];
     int32_t n;
     struct weft_trainer *trainer;
-    int32_t text[STEPS + 1][2][SAMPLES]; /* of the second reward's model */
+    int32_t text[(STEPS + 1) * 2 * MOST]; /* (iterations, 2, all), of the
+                                             second reward's model */
 };
+
+static int32_t n_all(const struct weft_trainer *t)
+{
+    int32_t n = 0;
+    for (int32_t f = 0; f < t->flow.n_fields; f++)
+        if (weft_flow_origin(&t->flow, f) == f)
+            n += weft_run_samples_at(&t->config, &t->flow, f);
+    return n;
+}
 
 /* Like fixture_reward(), and notes the lengths of responses. */
 static int note_length(void *ctx, const struct weft_reward_sample *sample,
                        double *score_out, struct weft_err *err)
 {
     struct lengths *l = ctx;
-    REQUIRE(l->n < STEPS * SAMPLES);
+    REQUIRE(l->n < STEPS * l->all);
     if (l->trainer->reward_text[1]) {
         int32_t *token = NULL, n = 0;
         REQUIRE_OK(weft_reward_text_encode(l->trainer, 1, NULL,
@@ -32,7 +45,7 @@ static int note_length(void *ctx, const struct weft_reward_sample *sample,
                                            &token, &n, err),
                    *err);
         weft_array_free(token);
-        l->text[l->n / SAMPLES][1][l->n % SAMPLES] = n;
+        l->text[(l->n / l->all * 2 + 1) * l->all + l->n % l->all] = n;
     }
     l->response[l->n++] = sample->n_tokens;
     return fixture_reward(NULL, sample, score_out, err);
@@ -41,14 +54,17 @@ static int note_length(void *ctx, const struct weft_reward_sample *sample,
 /* Lengths of the run's samples, also of those generated ahead. */
 static void read_lengths(struct weft_trainer *t, struct lengths *l)
 {
+    const struct weft_config *c = &t->config;
     for (int32_t k = 0; k < l->n; k++) {
-        const struct weft_run_prompt *prompt = weft_trainer_draw(
-            t, k / t->config.rollout.samples_per_prompt);
-        l->n_total[k / SAMPLES][k % SAMPLES] = prompt->n_prompt
-                                             + l->response[k];
+        int32_t i = k % l->all;
+        int32_t prompt = i < SAMPLES ? i / c->rollout.samples_per_prompt
+                                     : i - SAMPLES;
+        prompt += k / l->all * c->rollout.prompts;
+        l->n_total[k] = weft_trainer_draw(t, prompt)->n_prompt
+                      + l->response[k];
     }
-    for (int32_t i = 0; t->next && i < SAMPLES; i++)
-        l->n_total[l->n / SAMPLES][i] = t->next->sample[i].n_total;
+    for (int32_t i = 0; t->next && i < l->all; i++)
+        l->n_total[l->n + i] = t->next->sample[i].n_total;
 }
 
 /* The most open tasks of each rank that are predicted. */
@@ -77,6 +93,9 @@ static void check_same(const struct fixture *f, const char *name, int steps,
     weft_recording_init(&recorded);
     struct weft_trainer *t = fixture_open_logged(f, name, word, &ran);
     lengths.trainer = t;
+    lengths.all = n_all(t);
+    REQUIRE(lengths.all <= MOST
+            || !weft_config_generates(&t->config)); /* no room is needed */
     weft_trainer_set_reward(t, note_length, &lengths);
     fixture_steps(t, steps);
     weft_world_share(&lengths, sizeof lengths); /* rank 0's */
@@ -85,8 +104,8 @@ static void check_same(const struct fixture *f, const char *name, int steps,
     struct weft_recorded how = {.rank = weft_world_rank(),
                                 .first = 0,
                                 .iterations = steps,
-                                .n_total = lengths.n_total[0],
-                                .n_text = lengths.text[0][0]};
+                                .n_total = lengths.n_total,
+                                .n_text = lengths.text};
     REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
     read_open(t, open);
     long now, most;
@@ -196,6 +215,62 @@ static void test_same_data(void)
         }
 }
 
+static const char two[] = "algorithm: remax\n"
+                          "iterations: 4\n"
+                          "run_dir: unset\n"
+                          "data: {path: prompts.jsonl}\n"
+                          "model: {actor: model}\n"
+                          "reward: [{type: callback, name: low}]\n"
+                          "rollout: {prompts: 6, samples_per_prompt: 2, "
+                          "max_new_tokens: 9}\n"
+                          "ppo: {mini_batches: 2}\n"
+                          "actor: {lr: 1e-3}\n"
+                          "train: {micro_batch_tokens: 64}\n"
+                          "checkpoint: {every: 0}\n";
+
+/* A run in which two calls generate. */
+static struct fixture two_fixture(void)
+{
+    struct fixture f = fixture;
+    struct weft_err err;
+    snprintf(f.config, sizeof f.config, "%s/two.yaml", f.dir);
+    if (weft_world_rank() == 0)
+        REQUIRE_OK(weft_file_write(f.config, two, sizeof two - 1, &err), err);
+    weft_world_min(0); /* the file is there */
+    return f;
+}
+
+/* They do on the same devices, with layouts of their own, apart. */
+static void test_same_two(void)
+{
+    static const struct fixture_call shared[] = {
+        {"actor_generate", 0, 4, 1, 2, 2, NULL},
+        {"actor_greedy_generate", 0, 4, 2, 1, 2, NULL},
+        {"ref_infer", 0, 4, 4, 1, 1, NULL},
+        {"actor_train", 0, 4, 2, 2, 1, ", \"zero\": 2"},
+        {0}};
+    static const struct fixture_call apart[] = {
+        {"actor_generate", 0, 2, 1, 2, 1, NULL},
+        {"actor_greedy_generate", 3, 1, 1, 1, 1, NULL},
+        {"ref_infer", 2, 1, 1, 1, 1, ", \"offload\": true"},
+        {"actor_train", 0, 4, 1, 2, 2, NULL},
+        {0}};
+    struct fixture f = two_fixture();
+    const char *const word[][4] = {
+        {"runtime.devices=1"},
+        {devices(4), "layout=dp2pp2"},
+        {"runtime.devices=8", fixture_plan(&f, "shared", shared)},
+        {"runtime.devices=8", fixture_plan(&f, "apart", apart)},
+        {"runtime.devices=8", fixture_plan(&f, "apart", apart),
+         "runtime.place=device"}};
+    size_t n = weft_world_size() > 1 ? 2 : WEFT_COUNT(word);
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "two-%zu", i);
+        check_same(&f, name, STEPS, word[i]);
+    }
+}
+
 /* A reward model that reads texts in its own tokens. */
 static void test_same_text(void)
 {
@@ -222,6 +297,8 @@ static void test_same_text(void)
         snprintf(name, sizeof name, "text-%d", i);
         check_same(&fixture, name, STEPS, word[i]);
     }
+    struct fixture f = two_fixture();
+    check_same(&f, "text-two", STEPS, word[0]);
 }
 
 /* The second iteration's order is from measured times. */
@@ -251,5 +328,6 @@ static void teardown(void)
 
 WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
            {"test_same_data", test_same_data},
+           {"test_same_two", test_same_two},
            {"test_same_text", test_same_text},
            {"test_same_fused", test_same_fused}, {"teardown", teardown})

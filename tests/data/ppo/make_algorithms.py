@@ -52,6 +52,11 @@ STANDARDS = {
     "rloo": {"ppo.kl.place": "reward", "ppo.kl.kind": "k1",
              "ppo.aggregation": "seq-mean-token-sum",
              "ppo.whiten_advantages": False},
+    # arXiv 2310.10505, algorithm 1; KL as in verl: a token has the rest of the
+    # rewards, less the score of the greedy response
+    "remax": {"ppo.kl.place": "reward", "ppo.kl.kind": "k1",
+              "ppo.aggregation": "seq-mean-token-sum",
+              "ppo.whiten_advantages": False},
     # arXiv 2501.03262: the k1 in a token's reward, whitened over the batch
     "reinforce_pp": {"ppo.kl.place": "reward", "ppo.kl.kind": "k1",
                      "ppo.aggregation": "token-mean", "ppo.gamma": 1,
@@ -89,6 +94,12 @@ RUNS = [
     {"algorithm": "rloo"},
     {"algorithm": "rloo", "ppo.kl.place": "none", **CLIP,
      "rollout.samples_per_prompt": 4},
+    {"algorithm": "remax"},
+    {"algorithm": "remax", **CLIP, "ppo.kl.place": "none",
+     "rollout.samples_per_prompt": 1, "rollout.prompts": 6,
+     "rollout.temperature": 1.25, "rollout.top_k": 9},
+    {"algorithm": "remax", "rollout.top_k": 3, "rollout.max_new_tokens": 2,
+     "rollout.samples_per_prompt": 2, "rollout.refills": 1},
     {"algorithm": "reinforce_pp"},
     {"algorithm": "reinforce_pp", "ppo.gamma": 0.9, **CLIP,
      "rollout.samples_per_prompt": 1, "rollout.prompts": 6},
@@ -128,6 +139,13 @@ def advantages(c, samples, kl_coef):
     """Sets every sample's; before whitening."""
     global equal, unequal
     reward = [m.rewards(c, s, kl_coef) for s in samples]
+    for s, x in zip(samples, reward):
+        s.ret = x.flip(0).cumsum(0).flip(0)
+    if c["algorithm"] == "remax":
+        for s in samples:
+            m.rewards({**c, "ppo.kl.place": "none"}, s.greedy, 0)
+            s.advantage = s.ret - s.greedy.score
+        return
     if c["algorithm"] == "reinforce_pp":
         for s, x in zip(samples, reward):
             s.advantage = torch.stack([
@@ -167,6 +185,17 @@ def cispo_term(c, s, logp):
             (ratio < low) | (ratio > high), torch.zeros(s.n))
 
 
+def apart(c, responses):
+    """The sampled responses, which know the greedy one to their prompt, and
+    the greedy ones."""
+    n = c["rollout.samples_per_prompt"] + 1
+    groups = [responses[i:i + n] for i in range(0, len(responses), n)]
+    for g in groups:
+        for s in g[:-1]:
+            s.greedy = g[-1]
+    return [s for g in groups for s in g[:-1]], [g[-1] for g in groups]
+
+
 def run(c, folder, each):
     global equal, unequal
     c = {**ANY, **STANDARDS[c["algorithm"]], **c}
@@ -177,8 +206,13 @@ def run(c, folder, each):
     kl_coef, out, equal, unequal = c["ppo.kl.coef"], {}, 0, 0
     for iteration in range(c["iterations"]):
         samples = m.roll_out(c, iteration, actor.model, prompts, stops,
-                             model["reward"])
+                             model["reward"], c["algorithm"] == "remax")
+        greedy = []
+        if c["algorithm"] == "remax":
+            samples, greedy = apart(c, samples)
         with torch.no_grad():
+            for s in greedy:
+                s.logp = m.picked(actor.model, s, 1)[0]
             for s in samples:
                 s.logp, s.ref = (
                     m.picked(x, s, c["rollout.temperature"])[0]
@@ -187,7 +221,11 @@ def run(c, folder, each):
         m.whiten(c, samples)
         trained = m.train(c, iteration, samples, actor,
                           functools.partial(m.policy_loss, term=term))
-        for tag, x in m.record(c, samples, kl_coef, trained, None).items():
+        found = m.record(c, samples, kl_coef, trained, None, greedy)
+        if greedy:
+            m.spread(found, "critic/baseline",
+                     [s.greedy.raw for s in samples])
+        for tag, x in found.items():
             out[f"{iteration + 1} {tag}"] = x
     if c["algorithm"] in GROUPS and c["ppo.kl.place"] != "reward" \
             and not (equal and unequal):

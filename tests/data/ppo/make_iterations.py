@@ -369,8 +369,14 @@ class Sample:
     pass
 
 
+def likeliest(logp):
+    top = logp.exp().topk(2)
+    keep_away(top.values[0] - top.values[1])
+    return int(top.indices[0])
+
+
 def respond(c, iteration, actor, prompts, stops, k, key):
-    """A response to the run's k-th prompt."""
+    """A response to the run's k-th prompt; `key` None: the likeliest."""
     epoch, at = divmod(k, len(prompts))
     if c["data.shuffle"]:
         at = permutation(c["seed"], SHUFFLE, epoch, 0, len(prompts))[at]
@@ -380,7 +386,8 @@ def respond(c, iteration, actor, prompts, stops, k, key):
     while len(s.tokens) - s.n_prompt < c["rollout.max_new_tokens"] \
             and not s.ended:
         logp = actor.log_softmax(s.tokens, c["rollout.temperature"])
-        s.tokens.append(draw(logp[-1], c, iteration, key, len(s.tokens)))
+        s.tokens.append(likeliest(logp[-1]) if key is None else draw(
+            logp[-1], c, iteration, key, len(s.tokens)))
         s.ended = s.tokens[-1] in stops
     s.n = len(s.tokens) - s.n_prompt
     return s
@@ -390,8 +397,9 @@ def are_equal(group):
     return all(s.raw == group[0].raw for s in group)
 
 
-def roll_out(c, iteration, actor, prompts, stops, judge):
-    """Prompts whose responses have one score are replaced by the next."""
+def roll_out(c, iteration, actor, prompts, stops, judge, greedy=False):
+    """Prompts whose responses have one score are replaced by the next. With
+    `greedy` a prompt's last response is the likeliest."""
     each = c["rollout.samples_per_prompt"]
     n, again, out = c["rollout.prompts"], range(c["rollout.prompts"]), {}
     c.setdefault("drawn", 0)
@@ -403,6 +411,9 @@ def roll_out(c, iteration, actor, prompts, stops, judge):
                                   c["drawn"] + j,
                                   (round_ * n + j) * each + e)
                           for e in range(each)]
+                if greedy:
+                    out[g].append(respond(c, iteration, actor, prompts, stops,
+                                          c["drawn"] + j, None))
                 for s in out[g]:
                     s.model_score = float(judge.scalar(s.tokens)[-1])
                     s.raw = WEIGHT["rule"] * rule(s.label, s.n, s.ended) \
@@ -608,7 +619,7 @@ def probe(out, tag, rows):
         (x * torch.cos(0.7 * torch.arange(len(x)) + 0.3)).sum()) / size
 
 
-def record(c, samples, kl_coef, actor, critic):
+def record(c, samples, kl_coef, actor, critic, greedy=()):
     """`critic` None: the algorithm has none."""
     out, cat = {}, lambda key: torch.cat([getattr(s, key) for s in samples])
     spread(out, "critic/score", [s.raw for s in samples])
@@ -674,8 +685,8 @@ def record(c, samples, kl_coef, actor, critic):
     out["samples/stop"] = sum(s.ended for s in samples)
     probe(out, "samples/rule", [rule(s.label, s.n, s.ended) for s in samples])
     probe(out, "samples/model", [s.model_score for s in samples])
-    probe(out, "tokens", [s.tokens for s in samples])
-    probe(out, "logprobs", [s.logp for s in samples])
+    probe(out, "tokens", [s.tokens for s in (*samples, *greedy)])
+    probe(out, "logprobs", [s.logp for s in (*samples, *greedy)])
     if critic:
         probe(out, "values", [s.value for s in samples])
     probe(out, "advantages", [s.advantage for s in samples])
