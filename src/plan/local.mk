@@ -13,6 +13,7 @@ plan_sources = \
 	%D%/plan_svg.c \
 	%D%/recording.c %D%/recording.h \
 	%D%/recording_before.c \
+	%D%/recording_gang.c \
 	%D%/recording_memory.c \
 	%D%/recording_order.c \
 	%D%/recording_reach.c %D%/recording_reach.h \

@@ -19,6 +19,9 @@ void weft_recording_release(struct weft_recording *r)
     weft_free(r->wait);
     weft_free(r->op);
     weft_free(r->lot);
+    weft_free(r->gang);
+    weft_free(r->released);
+    weft_free(r->slot);
     weft_recording_init(r);
 }
 
@@ -78,6 +81,17 @@ void weft_recording_release_tile(struct weft_recording *r, int32_t tile)
     r->tile[tile].released = r->n_tasks;
     r->tile[tile].ends_early = r->tile[tile].ends_early
                             && weft_rec_is_early(r->when);
+    if (r->n_marks > 0
+        && room(r, &r->released, r->n_released, &r->released_room, 1,
+                sizeof *r->released))
+        r->released[r->n_released++] = tile;
+}
+
+void weft_recording_gang(struct weft_recording *r,
+                         const struct weft_rec_gang *gang)
+{
+    if (room(r, &r->gang, r->n_gangs, &r->gang_room, 1, sizeof *r->gang))
+        r->gang[r->n_gangs++] = *gang;
 }
 
 /* The number of an operation. Names are constants of the program, so that
@@ -147,6 +161,7 @@ int64_t weft_recording_lot(struct weft_recording *r)
 static void add_wait(struct weft_recording *r, int64_t ended, int32_t tile,
                      bool local)
 {
+    weft_assert(r->n_marks == 0);
     if (room(r, &r->wait, r->n_waits, &r->wait_room, 1, sizeof *r->wait))
         r->wait[r->n_waits++] = (struct weft_rec_wait){r->n_tasks, ended,
                                                        tile, local};

@@ -30,6 +30,7 @@ struct weft_rec_tile {
     /* created early (enum weft_rec_when); created, used and released early and
      * never in turn */
     bool early, ends_early;
+    bool gang; /* all temporaries of a class of a gang's member */
 };
 
 /* A tile's number and how a task uses it: 0 reads, 1 writes, 2 both (enum
@@ -86,6 +87,24 @@ struct weft_rec_wait {
                       went on before all of them had ended */
 };
 
+/* The task of one member of a tp group that stands for its part in the
+ * expansion of an instruction: what it takes while it runs is a tile that it
+ * alone writes, and other tiles are those of its place. The members' tasks
+ * follow one another, begin together and end together. */
+struct weft_rec_gang {
+    int64_t task; /* its number */
+    int32_t member, n_members;
+    int64_t n_expanded;     /* tasks and messages that it stands for */
+    int64_t received_bytes; /* from other members' places */
+    struct weft_work work;  /* of all members together */
+};
+
+/* Where an instruction that has not ended began. */
+enum { WEFT_REC_GANGS_WITHIN = 4 };
+struct weft_rec_mark {
+    int64_t task, access, tile, gang, released;
+};
+
 struct weft_recording {
     struct weft_rec_task *task;
     struct weft_rec_access *access;
@@ -97,6 +116,14 @@ struct weft_recording {
     int64_t task_room, access_room, tile_room, wait_room, op_room;
     int64_t *lot; /* (n_lots) where lots begin, in tasks */
     int64_t n_lots, lot_room;
+    struct weft_rec_gang *gang; /* (n_gangs) by task */
+    int64_t n_gangs, gang_room;
+    /* of instructions that have not ended: where they began; tiles released
+     * since */
+    struct weft_rec_mark mark[WEFT_REC_GANGS_WITHIN];
+    int32_t n_marks;
+    int32_t *released, *slot;
+    int64_t n_released, released_room, slot_room;
     enum weft_rec_when when; /* what is recorded now */
     bool full; /* memory or numbers ran out: what came then is missing */
 };
@@ -128,6 +155,21 @@ void weft_recording_wait(struct weft_recording *r);
 /* ... for the tasks that write the tile. */
 void weft_recording_wait_tile(struct weft_recording *r, int32_t tile);
 void weft_recording_wait_lot(struct weft_recording *r, int64_t lot);
+
+/* Replaces what is recorded between them, an instruction's expansion, by a
+ * task `op` of each member, unless nothing was. There is no wait between them.
+ * Instructions may hold others, which they then replace, too. */
+void weft_recording_gang_begin(struct weft_recording *r);
+void weft_recording_gang_end(struct weft_recording *r, const char *op,
+                             int32_t layer, const struct weft_work *work);
+/* Says that the next task is a gang's. */
+void weft_recording_gang(struct weft_recording *r,
+                         const struct weft_rec_gang *gang);
+
+/* The tasks of the gang that a task belongs to: *first_out .. *end_out - 1; a
+ * task of none is alone. */
+void weft_recording_members(const struct weft_recording *r, int64_t task,
+                            int64_t *first_out, int64_t *end_out);
 
 /* The operation of a task, as in messages and traces: "layer_forward". */
 const char *weft_recording_op(const struct weft_recording *r, int64_t task);

@@ -9,6 +9,9 @@
  * that comes after it. A task of which only one task of its own place comes
  * directly before it is reached from elsewhere through that one alone: both
  * are of one group, unless it uses tiles of another place.
+ *
+ * Members of a gang (struct weft_rec_gang) begin together and end together:
+ * what comes before one comes before each, and what one comes before, all do.
  */
 #include "plan/recording_reach.h"
 
@@ -30,9 +33,10 @@ struct pairs {
 struct finder {
     struct weft_rec_reach *x;
     int64_t task;
-    int32_t *segment; /* (n_tasks) its first task */
-    int32_t *mark;    /* (n_tasks) a segment's entry in `found` + 1 */
-    int32_t *found;   /* (n_found) what comes before the task */
+    int64_t first, end; /* of the task's gang */
+    int32_t *segment;   /* (n_tasks) its first task */
+    int32_t *mark;      /* (n_tasks) a segment's entry in `found` + 1 */
+    int32_t *found;     /* (n_found) what comes before the task */
     int64_t n_found, found_room;
     struct pairs pairs;
     /* (n_samples) the samples' earliest tasks, and what these read */
@@ -108,7 +112,7 @@ static bool is_known(struct finder *f, int32_t of, int32_t before)
 
 /* ---- What comes before a task ------------------------------------------ */
 
-static void add_before(struct finder *f, int64_t before)
+static void add_one(struct finder *f, int64_t before)
 {
     int32_t *mark = &f->mark[f->segment[before]];
     if (*mark == 0) {
@@ -117,6 +121,16 @@ static void add_before(struct finder *f, int64_t before)
     } else if (f->found[*mark - 1] < before) {
         f->found[*mark - 1] = (int32_t) before;
     }
+}
+
+static void add_before(struct finder *f, int64_t before)
+{
+    int64_t i, end;
+    if (before >= f->first)
+        return;
+    weft_recording_members(f->x->r, before, &i, &end);
+    for (; i < end; i++)
+        add_one(f, i);
 }
 
 static void find(void *ctx, int64_t before)
@@ -151,36 +165,41 @@ static void find_samples(struct finder *f)
             add_before(f, f->sample[i]);
 }
 
-/* Puts the task into its segment, if it has a position. */
-static bool find_turn(struct finder *f)
+/* Puts a task into its segment, if it has a position. */
+static void find_turn(struct finder *f, int64_t task)
 {
     const struct weft_recording *r = f->x->r;
-    const struct weft_rec_task *t = &r->task[f->task];
-    f->segment[f->task] = (int32_t) f->task;
+    const struct weft_rec_task *t = &r->task[task];
+    f->segment[task] = (int32_t) task;
     if (!weft_rec_reach_is_strict(t))
-        return false;
+        return;
     int64_t *last = &f->last[t->device * WEFT_N_CHAINS + t->chain];
     if (*last >= f->all) {
         /* positions begin again only after a wait for all */
         weft_assert(r->task[*last].position < t->position);
-        f->segment[f->task] = f->segment[*last];
+        f->segment[task] = f->segment[*last];
         add_before(f, *last);
     }
-    *last = f->task;
-    return true;
+    *last = task;
 }
 
 /* Notes what was found and does not follow. */
-static void keep_edges(struct finder *f, bool strict)
+static void keep_edges(struct finder *f)
 {
     struct weft_rec_reach *x = f->x;
+    bool strict = weft_rec_reach_is_strict(&x->r->task[f->task]);
     int32_t own = f->segment[f->task];
     for (int64_t i = 0; i < f->n_found; i++) {
         int32_t before = f->found[i], segment = f->segment[before];
-        f->mark[segment] = 0;
         if (!strict || segment == own || !is_known(f, own, before))
             append(f, &x->before, &x->n_before, &x->before_room, before);
     }
+}
+
+static void forget_found(struct finder *f)
+{
+    for (int64_t i = 0; i < f->n_found; i++)
+        f->mark[f->segment[f->found[i]]] = 0;
     f->n_found = 0;
 }
 
@@ -233,19 +252,31 @@ static void join_group(struct finder *f)
 
 /* ---- All --------------------------------------------------------------- */
 
+/* Finds what comes before the members f->first .. f->end - 1. */
+static void find_gang(struct finder *f)
+{
+    for (int64_t i = f->first; i < f->end; i++) {
+        find_turn(f, i);
+        weft_rec_order_visit(&f->x->order, i, find, f);
+    }
+    find_samples(f);
+}
+
 static void find_all(struct finder *f)
 {
     struct weft_rec_reach *x = f->x;
-    for (; f->task < x->r->n_tasks && !f->full; f->task++) {
-        x->first[f->task] = x->n_before;
+    while (f->task < x->r->n_tasks && !f->full) {
         weft_rec_reach_pass(x, f->task, &f->over);
         if (f->over.end > f->all)
             f->all = f->over.end;
-        bool strict = find_turn(f);
-        weft_rec_order_visit(&x->order, f->task, find, f);
-        find_samples(f);
-        keep_edges(f, strict);
-        join_group(f);
+        weft_recording_members(x->r, f->task, &f->first, &f->end);
+        find_gang(f);
+        for (; f->task < f->end; f->task++) {
+            x->first[f->task] = x->n_before;
+            keep_edges(f);
+            join_group(f);
+        }
+        forget_found(f);
     }
     x->first[x->r->n_tasks] = x->n_before;
 }

@@ -47,6 +47,15 @@ enum {
     WEFT_N_CHAINS = WEFT_CHAIN_GENERATE + 8
 };
 
+/* What an instruction of a tp group works on (rt/graph.h), for costs: so many
+ * rows at most pass so many layers so many times. */
+struct weft_work {
+    int64_t n_rows;
+    int32_t n_targets; /* rows of the head; 0: none */
+    int32_t n_layers;  /* 0: of no layer */
+    int32_t n_steps;
+};
+
 /* When something ran, in seconds; end_s 0: it has not. */
 struct weft_span {
     double start_s, end_s;

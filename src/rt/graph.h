@@ -93,6 +93,9 @@ struct weft_record_options {
     int rank; /* whose tasks; -1: of all ranks */
     /* When samples end is not known: what weft_rt_when() says is noted. */
     bool open_ends;
+    /* Of an instruction of a tp group (weft_gang_begin()) one task per member
+     * is noted, instead of what it expands to. */
+    bool gangs;
     struct weft_recording *recording; /* outlives the runtime */
 };
 int weft_rt_record(const struct weft_record_options *options,
@@ -188,6 +191,18 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
  * cut so already. */
 void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
                      struct weft_tile *tile, int n, const size_t at[]);
+
+/* ---- Instructions of a tp group ---------------------------------------- */
+
+/* What is inserted between the two is the expansion of instruction `op`: tasks
+ * of the group's members, and the copies by which they exchange temporary
+ * tiles of the expansion. Other tiles are used at their own place, and
+ * nothing is waited for. Tasks run, and are recorded, one by one, unless the
+ * recorder keeps instructions. Instructions may hold others. `op` is a
+ * constant of the program; layer -1: none. */
+void weft_gang_begin(struct weft_rt *rt);
+void weft_gang_end(struct weft_rt *rt, const char *op, int32_t layer,
+                   const struct weft_work *work);
 
 /* ---- Answers from outside --------------------------------------------- */
 

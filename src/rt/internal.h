@@ -230,6 +230,7 @@ struct weft_rt {
     bool is_dry;    /* it records and runs nothing: there is no StarPU */
     bool all_ranks; /* and what it records is of all ranks */
     bool open_ends; /* when samples end is not known */
+    bool gangs;     /* it records instructions, not what they expand to */
     double start_s;
     const char *call_name[WEFT_MAX_CALLS]; /* NULL: none */
     char *fxt_dir;                         /* NULL: no trace */

@@ -29,6 +29,19 @@ void weft_rt_when(struct weft_rt *rt, int when)
         weft_recording_when(rt->recording, (enum weft_rec_when) when);
 }
 
+void weft_gang_begin(struct weft_rt *rt)
+{
+    if (rt->gangs)
+        weft_recording_gang_begin(rt->recording);
+}
+
+void weft_gang_end(struct weft_rt *rt, const char *op, int32_t layer,
+                   const struct weft_work *work)
+{
+    if (rt->gangs)
+        weft_recording_gang_end(rt->recording, op, layer, work);
+}
+
 void weft_record_release(const struct weft_tile *tile)
 {
     if (tile->rt->recording)

@@ -339,6 +339,7 @@ int weft_rt_record(const struct weft_record_options *options,
     rt->recording = options->recording;
     rt->all_ranks = options->rank < 0;
     rt->open_ends = options->open_ends;
+    rt->gangs = options->gangs;
     rt->rank = rt->all_ranks ? 0 : options->rank;
     rt->n_ranks = options->n_ranks;
     rt->n_devices = options->n_devices;
