@@ -186,8 +186,14 @@ static void layers(struct step *s, const struct weft_g_stage *stage,
             kv[k] = (struct weft_part_kv){
                 s->instance->arena[stage->index * tp + k], l - stage->first,
                 stage->end - stage->first};
-        weft_g_stage_layer(&s->pass, stage, s->view->fwd, l, batch, x, kv, x,
-                           NULL, false);
+        weft_g_layer_forward(&(struct weft_g_layer){.pass = &s->pass,
+                                                    .stage = stage,
+                                                    .fwd = s->view->fwd,
+                                                    .index = l,
+                                                    .batch = batch,
+                                                    .x = x,
+                                                    .y = x,
+                                                    .kv = kv});
     }
 }
 
@@ -202,15 +208,13 @@ static void draw(struct step *s, const struct weft_g_stage *stage,
     struct weft_g_exchange parts;
     size_t bytes = (size_t) s->gen->n_slots * (size_t) pass->shape->vocab
                  * sizeof(float);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
-        logits[k] = weft_g_temp(pass, "logits", WEFT_MEM_ACTIVATIONS, -1,
-                                bytes, m->place);
-        weft_insert_logits_part(pass->seq, &where, pass->shape, m->blocks,
-                                &s->view->fwd[m->place], batch->at[p],
-                                x->at[p], logits[k]);
+    struct weft_g_turn t = {0};
+    while (weft_g_next_member(pass, stage, &t)) {
+        logits[t.k] = weft_g_temp(pass, "logits", WEFT_MEM_ACTIVATIONS, -1,
+                                  bytes, t.m->place);
+        weft_insert_logits_part(pass->seq, &t.where, pass->shape, t.m->blocks,
+                                &s->view->fwd[t.m->place], batch->at[t.p],
+                                x->at[t.p], logits[t.k]);
     }
     weft_g_exchange(pass, stage, logits, batch, true, 0, 1, 1, &parts);
     struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
@@ -218,8 +222,23 @@ static void draw(struct step *s, const struct weft_g_stage *stage,
                            batch->at[0], parts.n[0], parts.part[0],
                            s->instance->state, s->status);
     weft_g_exchange_release(&parts);
-    for (int32_t k = 0; k < stage->n; k++)
-        weft_tile_release(logits[k]);
+    weft_g_release_all(logits, stage->n);
+}
+
+/* A decode step of a stage. */
+static void stage_step(struct step *s, const struct weft_g_stage *stage,
+                       const struct weft_g_value *batch,
+                       const struct weft_g_value *x)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    weft_gang_begin(pass->rt);
+    if (stage->is_first)
+        weft_g_stage_embed(pass, stage, s->view->fwd, batch, x);
+    layers(s, stage, batch, x);
+    if (stage->is_last)
+        draw(s, stage, batch, x);
+    weft_g_gang_end(pass, "decode_step", -1, stage->end - stage->first,
+                    stage->is_last ? pass->n_targets : 0, 1);
 }
 
 static void through_stages(struct step *s)
@@ -233,21 +252,37 @@ static void through_stages(struct step *s)
         weft_g_value_of_tile(pass, s->batch, home, &stage, &batch);
         if (stage.is_first) {
             weft_g_value_rows(pass, &stage, "activation", &x);
-            weft_g_stage_embed(pass, &stage, s->view->fwd, &batch, &x);
         } else {
             weft_g_value_expect(pass, &before, &stage, WEFT_MEM_ACTIVATIONS,
                                 weft_g_rows_bytes(pass), &batch, &x);
             weft_g_value_fetch(pass, &before, &previous, &stage, &x);
         }
-        layers(s, &stage, &batch, &x);
-        if (stage.is_last)
-            draw(s, &stage, &batch, &x);
+        stage_step(s, &stage, &batch, &x);
         weft_g_value_release(&batch);
         weft_g_value_hand_over(&previous, &x);
         previous = x;
         before = stage;
     }
     weft_g_value_release(&previous);
+}
+
+/* One group alone has a step, and a chunk of them, as one instruction. */
+static bool is_one_group(const struct step *s)
+{
+    return s->gen->layout.plan.pp == 1;
+}
+
+static void begin(const struct step *s)
+{
+    if (is_one_group(s))
+        weft_gang_begin(s->pass.rt);
+}
+
+static void end(const struct step *s, const char *op, int32_t n_steps)
+{
+    if (is_one_group(s))
+        weft_g_gang_end(&s->pass, op, -1, s->pass.shape->n_layers,
+                        s->pass.n_targets, n_steps);
 }
 
 static void chunk_by_steps(struct step *s, int32_t n_admit,
@@ -260,6 +295,7 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
         rows, gen->n_slots,
         (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS), &layout);
     for (int32_t i = 0; i < s->args->n_steps; i++) {
+        begin(s);
         s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
                                layout.bytes,
                                weft_tile_place(s->instance->state));
@@ -270,6 +306,7 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
                               s->instance->state, s->status, s->batch);
         through_stages(s);
         weft_tile_release(s->batch);
+        end(s, "decode_step", 1);
     }
 }
 
@@ -281,30 +318,30 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
     struct weft_g_instance *instance = &gen->instance[index];
     const struct weft_g_model *model = gen->model;
     struct weft_where where = where_of(gen, instance, args->iteration);
-    struct weft_tile *status = instance->status[instance->n_chunks % 2];
-    where.micro_batch = (int32_t) instance->n_chunks++;
-    if (is_one_device(&gen->layout)) {
-        int32_t place = weft_tile_place(instance->state);
-        weft_insert_gen_chunk(seq, &where, &model->shape, &view->fwd[place],
-                              args, n_admit, admit, instance->state,
-                              instance->arena[0], status);
-        return;
-    }
-    struct weft_g_order *order = order_of(gen, index, &where.chain);
+    where.micro_batch = (int32_t) instance->n_chunks;
     struct step s = {.gen = gen,
                      .view = view,
                      .instance = instance,
                      .args = args,
-                     .status = status,
-                     .pass = {.order = order,
-                              .rt = model->rt,
+                     .status = instance->status[instance->n_chunks++ % 2],
+                     .pass = {.rt = model->rt,
                               .seq = seq,
                               .name = model->name,
                               .shape = &model->shape,
                               .where = where,
                               .n_rows = gen->n_slots + args->prefill_tokens,
                               .n_targets = gen->n_slots}};
-    chunk_by_steps(&s, n_admit, admit);
+    int32_t place = weft_tile_place(instance->state);
+    begin(&s);
+    if (is_one_device(&gen->layout)) {
+        weft_insert_gen_chunk(seq, &where, &model->shape, &view->fwd[place],
+                              args, n_admit, admit, instance->state,
+                              instance->arena[0], s.status);
+    } else {
+        s.pass.order = order_of(gen, index, &s.pass.where.chain);
+        chunk_by_steps(&s, n_admit, admit);
+    }
+    end(&s, "decode_chunk", args->n_steps);
 }
 
 void weft_g_generate_retire(struct weft_seq *seq,

@@ -56,8 +56,13 @@ static void through(const struct weft_g_pass *pass,
             weft_g_value_fetch(pass, &before, &previous, &stage, &x);
         }
         for (int32_t l = stage.first; l < stage.end; l++)
-            weft_g_stage_layer(pass, &stage, view->fwd, l, &b, &x, NULL, &x,
-                               NULL, false);
+            weft_g_layer_forward(&(struct weft_g_layer){.pass = pass,
+                                                        .stage = &stage,
+                                                        .fwd = view->fwd,
+                                                        .index = l,
+                                                        .batch = &b,
+                                                        .x = &x,
+                                                        .y = &x});
         if (stage.is_last
             && (kind == WEFT_INFER_LOGPROB
                 || kind == WEFT_INFER_LOGPROB_ALL)) {

@@ -197,10 +197,15 @@ void weft_g_flight_forward(const struct weft_g_train *t,
         weft_g_value_rows(pass, &stage, "activation", y);
         if (keep)
             weft_g_kept_create(pass, &stage, l, &f->kept[l]);
-        weft_g_stage_layer(
-            pass, &stage, weft_g_gather_layer(gather, pass, &stage, l, false),
-            l, &in.batch, &f->x[l], NULL, y, keep ? &f->kept[l] : NULL,
-            false);
+        weft_g_layer_forward(&(struct weft_g_layer){
+            .pass = pass,
+            .stage = &stage,
+            .fwd = weft_g_gather_layer(gather, pass, &stage, l, false),
+            .index = l,
+            .batch = &in.batch,
+            .x = &f->x[l],
+            .y = y,
+            .kept = keep ? &f->kept[l] : NULL});
     }
     weft_g_value_release(&in.batch);
 }
@@ -242,16 +247,20 @@ static void layer_backward(const struct weft_g_train *t,
                            struct weft_g_gather *gather)
 {
     struct weft_g_pass *pass = &f->pass;
-    const struct weft_params *bwd, *fwd;
-    fwd = weft_g_gather_layer(gather, pass, stage, l, true);
-    bwd = weft_g_gather_transposed(gather);
-    if (t->model->home.plan.recompute && stage->n > 1) {
-        weft_g_kept_create(pass, stage, l, &f->kept[l]);
-        weft_g_stage_layer(pass, stage, fwd, l, batch, &f->x[l], NULL, NULL,
-                           &f->kept[l], true);
-    }
-    weft_g_stage_layer_backward(pass, stage, fwd, bwd, l, batch, &f->x[l],
-                                &f->kept[l], &f->dx[stage->index], grad);
+    const struct weft_params *fwd = weft_g_gather_layer(gather, pass, stage,
+                                                        l, true);
+    weft_g_layer_backward(
+        &(struct weft_g_layer){.pass = pass,
+                               .stage = stage,
+                               .fwd = fwd,
+                               .index = l,
+                               .batch = batch,
+                               .x = &f->x[l],
+                               .kept = &f->kept[l],
+                               .bwd = weft_g_gather_transposed(gather),
+                               .grad = grad,
+                               .dx = &f->dx[stage->index]},
+        t->model->home.plan.recompute);
     weft_g_kept_release(&f->kept[l]);
     /* Tiles that another stage's value shares are released with that value. */
     weft_g_value_release(&f->x[l]);

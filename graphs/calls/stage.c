@@ -38,6 +38,58 @@ struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
     return where;
 }
 
+/* The end of the members at place number p, which begin at stage->lead[p]. */
+static int32_t members_end(const struct weft_g_stage *stage, int32_t p)
+{
+    return p + 1 < stage->n_places ? stage->lead[p + 1] : stage->n;
+}
+
+/* Number of member k's place in the stage. */
+static int32_t place_number(const struct weft_g_stage *stage, int32_t k)
+{
+    int32_t p = 0;
+    while (members_end(stage, p) <= k)
+        p++;
+    return p;
+}
+
+bool weft_g_next_member(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *stage,
+                        struct weft_g_turn *t)
+{
+    if (t->next >= stage->n)
+        return false;
+    t->k = t->next++;
+    t->m = &stage->member[t->k];
+    t->p = place_number(stage, t->k);
+    t->where = weft_g_where_at(pass, t->m);
+    return true;
+}
+
+bool weft_g_next_place(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       struct weft_g_turn *t)
+{
+    if (t->next >= stage->n_places)
+        return false;
+    t->p = t->next++;
+    t->k = stage->lead[t->p];
+    t->m = &stage->member[t->k];
+    t->where = weft_g_where_at(pass, t->m);
+    return true;
+}
+
+void weft_g_gang_end(const struct weft_g_pass *pass, const char *op,
+                     int32_t layer, int32_t n_layers, int32_t n_targets,
+                     int32_t n_steps)
+{
+    weft_gang_end(pass->rt, op, layer,
+                  &(struct weft_work){.n_rows = pass->n_rows,
+                                      .n_targets = n_targets,
+                                      .n_layers = n_layers,
+                                      .n_steps = n_steps});
+}
+
 struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
                               const char *kind, enum weft_mem_class c,
                               int32_t layer, size_t bytes, int32_t place)
@@ -196,20 +248,6 @@ void weft_g_value_release(struct weft_g_value *value)
 
 /* ---- Exchange ---------------------------------------------------------- */
 
-/* The end of the members at place number p, which begin at stage->lead[p]. */
-static int32_t members_end(const struct weft_g_stage *stage, int32_t p)
-{
-    return p + 1 < stage->n_places ? stage->lead[p + 1] : stage->n;
-}
-
-int32_t weft_g_place_number(const struct weft_g_stage *stage, int32_t k)
-{
-    int32_t p = 0;
-    while (members_end(stage, p) <= k)
-        p++;
-    return p;
-}
-
 static struct weft_range place_range(const struct weft_g_stage *stage,
                                      int32_t p)
 {
@@ -300,42 +338,53 @@ void weft_g_exchange_release(struct weft_g_exchange *x)
 
 /* ---- Forward ----------------------------------------------------------- */
 
+void weft_g_release_all(struct weft_tile *const tile[], int32_t n)
+{
+    for (int32_t k = 0; k < n; k++)
+        weft_tile_release(tile[k]);
+}
+
+static void embed(const struct weft_g_pass *pass,
+                  const struct weft_g_stage *stage,
+                  const struct weft_params *params,
+                  const struct weft_g_value *batch,
+                  const struct weft_g_value *x)
+{
+    struct weft_tile *part[WEFT_MAX_BLOCKS] = {NULL};
+    struct weft_g_exchange parts;
+    struct weft_g_turn t = {0}, join = {0};
+    if (stage->n_places == 1) {
+        weft_g_next_member(pass, stage, &t);
+        weft_insert_embed(pass->seq, &t.where, pass->shape,
+                          &params[t.m->place], batch->at[0], x->at[0]);
+        return;
+    }
+    while (weft_g_next_member(pass, stage, &t)) {
+        part[t.k] = weft_g_temp(pass, "embedding", WEFT_MEM_ACTIVATIONS, -1,
+                                weft_g_rows_bytes(pass), t.m->place);
+        weft_insert_embed_part(pass->seq, &t.where, pass->shape, t.m->blocks,
+                               &params[t.m->place], batch->at[t.p],
+                               part[t.k]);
+    }
+    weft_g_exchange(pass, stage, part, batch, false, 0, 1, stage->n_places,
+                    &parts);
+    while (weft_g_next_place(pass, stage, &join))
+        weft_insert_embed_select(pass->seq, &join.where, pass->shape,
+                                 batch->at[join.p], parts.n[join.p],
+                                 parts.part[join.p], x->at[join.p]);
+    weft_g_exchange_release(&parts);
+    weft_g_release_all(part, stage->n);
+}
+
 void weft_g_stage_embed(const struct weft_g_pass *pass,
                         const struct weft_g_stage *stage,
                         const struct weft_params *params,
                         const struct weft_g_value *batch,
                         const struct weft_g_value *x)
 {
-    struct weft_tile *part[WEFT_MAX_BLOCKS] = {NULL};
-    struct weft_g_exchange parts;
-    if (stage->n_places == 1) {
-        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
-        weft_insert_embed(pass->seq, &where, pass->shape,
-                          &params[stage->place[0]], batch->at[0], x->at[0]);
-        return;
-    }
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        int32_t p = weft_g_place_number(stage, k);
-        part[k] = weft_g_temp(pass, "embedding", WEFT_MEM_ACTIVATIONS, -1,
-                              (size_t) (pass->n_rows * pass->shape->hidden)
-                                  * sizeof(float),
-                              m->place);
-        struct weft_where where = weft_g_where_at(pass, m);
-        weft_insert_embed_part(pass->seq, &where, pass->shape, m->blocks,
-                               &params[m->place], batch->at[p], part[k]);
-    }
-    weft_g_exchange(pass, stage, part, batch, false, 0, 1, stage->n_places,
-                    &parts);
-    for (int32_t p = 0; p < stage->n_places; p++) {
-        struct weft_where where = weft_g_where_at(
-            pass, &stage->member[stage->lead[p]]);
-        weft_insert_embed_select(pass->seq, &where, pass->shape, batch->at[p],
-                                 parts.n[p], parts.part[p], x->at[p]);
-    }
-    weft_g_exchange_release(&parts);
-    for (int32_t k = 0; k < stage->n; k++)
-        weft_tile_release(part[k]);
+    weft_gang_begin(pass->rt);
+    embed(pass, stage, params, batch, x);
+    weft_g_gang_end(pass, "embed", -1, 0, 0, 1);
 }
 
 void weft_g_kept_create(const struct weft_g_pass *pass,
@@ -358,8 +407,7 @@ void weft_g_kept_create(const struct weft_g_pass *pass,
 
 void weft_g_kept_release(struct weft_g_kept *kept)
 {
-    for (int32_t k = 0; k < WEFT_MAX_BLOCKS; k++)
-        weft_tile_release(kept->member[k]);
+    weft_g_release_all(kept->member, WEFT_MAX_BLOCKS);
     weft_g_value_release(&kept->x_mid);
     *kept = (struct weft_g_kept){{NULL}, {{NULL}, {false}}};
 }
@@ -376,85 +424,76 @@ void weft_g_roots_create(const struct weft_g_pass *pass,
 }
 
 /* y = x + sum of the members' roots, at every place; releases the roots. */
-static void join(const struct weft_g_pass *pass,
-                 const struct weft_g_stage *stage,
-                 const struct weft_params *params, int32_t layer,
-                 bool attention, const struct weft_g_value *batch,
+static void join(const struct weft_g_layer *l, bool attention,
                  struct weft_tile *roots[], const struct weft_g_value *x,
                  const struct weft_g_value *y)
 {
+    const struct weft_g_pass *pass = l->pass;
     struct weft_g_exchange parts;
-    weft_g_exchange(pass, stage, roots, batch, false, pass->shape->hidden, 1,
-                    stage->n_places, &parts);
-    for (int32_t p = 0; p < stage->n_places; p++) {
-        struct weft_where where = weft_g_where_at(
-            pass, &stage->member[stage->lead[p]]);
-        weft_insert_join_rows(pass->seq, &where, pass->shape,
-                              &params[stage->place[p]], layer, attention,
-                              batch->at[p], parts.n[p], parts.part[p],
-                              x->at[p], y->at[p]);
-    }
+    struct weft_g_turn t = {0};
+    weft_g_exchange(pass, l->stage, roots, l->batch, false,
+                    pass->shape->hidden, 1, l->stage->n_places, &parts);
+    while (weft_g_next_place(pass, l->stage, &t))
+        weft_insert_join_rows(pass->seq, &t.where, pass->shape,
+                              &l->fwd[t.m->place], l->index, attention,
+                              l->batch->at[t.p], parts.n[t.p],
+                              parts.part[t.p], x->at[t.p], y->at[t.p]);
     weft_g_exchange_release(&parts);
-    for (int32_t k = 0; k < stage->n; k++)
-        weft_tile_release(roots[k]);
+    weft_g_release_all(roots, l->stage->n);
 }
 
-void weft_g_stage_layer(const struct weft_g_pass *pass,
-                        const struct weft_g_stage *stage,
-                        const struct weft_params *params, int32_t layer,
-                        const struct weft_g_value *batch,
-                        const struct weft_g_value *x,
-                        const struct weft_part_kv *kv,
-                        const struct weft_g_value *y,
-                        struct weft_g_kept *kept, bool recompute)
+static void forward(const struct weft_g_layer *l)
 {
+    const struct weft_g_pass *pass = l->pass;
+    const struct weft_g_stage *stage = l->stage;
     struct weft_tile *roots[WEFT_MAX_BLOCKS];
     struct weft_g_value temp = {{NULL}, {false}};
+    struct weft_g_turn t = {0}, u = {0};
     if (stage->n == 1) {
-        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
-        weft_insert_layer_forward(pass->seq, &where, pass->shape,
-                                  &params[stage->place[0]], layer,
-                                  batch->at[0], x->at[0], kv, y->at[0],
-                                  kept ? kept->member[0] : NULL);
+        weft_g_next_member(pass, stage, &t);
+        weft_insert_layer_forward(
+            pass->seq, &t.where, pass->shape, &l->fwd[t.m->place], l->index,
+            l->batch->at[0], l->x->at[0], l->kv, l->y->at[0],
+            l->kept ? l->kept->member[0] : NULL);
         return;
     }
     int64_t n = pass->n_rows * pass->shape->hidden;
-    if (!kept)
+    if (!l->kept)
         weft_g_value_rows(pass, stage, "activation", &temp);
-    const struct weft_g_value *x_mid = kept ? &kept->x_mid : &temp;
-    weft_g_roots_create(pass, stage, layer, n, roots);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
-        weft_insert_attention_part(pass->seq, &where, pass->shape, m->blocks,
-                                   &params[m->place], layer, batch->at[p],
-                                   x->at[p], kv ? &kv[k] : NULL,
-                                   kept ? kept->member[k] : NULL, roots[k]);
-    }
-    join(pass, stage, params, layer, true, batch, roots, x, x_mid);
-    if (!recompute)
-        weft_g_roots_create(pass, stage, layer, n, roots);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
-        weft_insert_mlp_part(pass->seq, &where, pass->shape, m->blocks,
-                             &params[m->place], layer, batch->at[p],
-                             x_mid->at[p], kept ? kept->member[k] : NULL,
-                             recompute ? NULL : roots[k]);
-    }
-    if (!recompute)
-        join(pass, stage, params, layer, false, batch, roots, x_mid, y);
+    const struct weft_g_value *x_mid = l->kept ? &l->kept->x_mid : &temp;
+    weft_g_roots_create(pass, stage, l->index, n, roots);
+    while (weft_g_next_member(pass, stage, &t))
+        weft_insert_attention_part(
+            pass->seq, &t.where, pass->shape, t.m->blocks,
+            &l->fwd[t.m->place], l->index, l->batch->at[t.p], l->x->at[t.p],
+            l->kv ? &l->kv[t.k] : NULL, l->kept ? l->kept->member[t.k] : NULL,
+            roots[t.k]);
+    join(l, true, roots, l->x, x_mid);
+    if (l->y)
+        weft_g_roots_create(pass, stage, l->index, n, roots);
+    while (weft_g_next_member(pass, stage, &u))
+        weft_insert_mlp_part(
+            pass->seq, &u.where, pass->shape, u.m->blocks,
+            &l->fwd[u.m->place], l->index, l->batch->at[u.p], x_mid->at[u.p],
+            l->kept ? l->kept->member[u.k] : NULL, l->y ? roots[u.k] : NULL);
+    if (l->y)
+        join(l, false, roots, x_mid, l->y);
     weft_g_value_release(&temp);
 }
 
-void weft_g_stage_logprob(const struct weft_g_pass *pass,
-                          const struct weft_g_stage *stage,
-                          const struct weft_params *params,
-                          const struct weft_g_value *batch,
-                          const struct weft_g_value *x, float inv_temperature,
-                          int32_t n, struct weft_tile *const out[])
+void weft_g_layer_forward(const struct weft_g_layer *l)
+{
+    weft_gang_begin(l->pass->rt);
+    forward(l);
+    weft_g_gang_end(l->pass, "layer_forward", l->index, 1, 0, 1);
+}
+
+static void logprob(const struct weft_g_pass *pass,
+                    const struct weft_g_stage *stage,
+                    const struct weft_params *params,
+                    const struct weft_g_value *batch,
+                    const struct weft_g_value *x, float inv_temperature,
+                    int32_t n, struct weft_tile *const out[])
 {
     struct weft_tile *part[WEFT_MAX_BLOCKS];
     struct weft_g_exchange parts;
@@ -471,8 +510,19 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
     weft_insert_logprob_merge(pass->seq, &where, pass->shape, batch->at[0],
                               parts.n[0], parts.part[0], n, out);
     weft_g_exchange_release(&parts);
-    for (int32_t k = 0; k < stage->n; k++)
-        weft_tile_release(part[k]);
+    weft_g_release_all(part, stage->n);
+}
+
+void weft_g_stage_logprob(const struct weft_g_pass *pass,
+                          const struct weft_g_stage *stage,
+                          const struct weft_params *params,
+                          const struct weft_g_value *batch,
+                          const struct weft_g_value *x, float inv_temperature,
+                          int32_t n, struct weft_tile *const out[])
+{
+    weft_gang_begin(pass->rt);
+    logprob(pass, stage, params, batch, x, inv_temperature, n, out);
+    weft_g_gang_end(pass, "logprob", -1, 0, pass->n_targets, 1);
 }
 
 void weft_g_stage_head_parts(const struct weft_g_pass *pass,
@@ -483,16 +533,14 @@ void weft_g_stage_head_parts(const struct weft_g_pass *pass,
                              float inv_temperature, struct weft_tile *part[],
                              struct weft_g_exchange *parts)
 {
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
-        part[k] = weft_g_temp(
+    struct weft_g_turn t = {0};
+    while (weft_g_next_member(pass, stage, &t)) {
+        part[t.k] = weft_g_temp(
             pass, "softmax of a range", WEFT_MEM_ACTIVATIONS, -1,
-            weft_part_head_bytes(m->blocks, pass->n_targets), m->place);
-        weft_insert_head_part(pass->seq, &where, pass->shape, m->blocks,
-                              &params[m->place], batch->at[p], x->at[p],
-                              inv_temperature, part[k]);
+            weft_part_head_bytes(t.m->blocks, pass->n_targets), t.m->place);
+        weft_insert_head_part(pass->seq, &t.where, pass->shape, t.m->blocks,
+                              &params[t.m->place], batch->at[t.p], x->at[t.p],
+                              inv_temperature, part[t.k]);
     }
     weft_g_exchange(pass, stage, part, batch, true, 0, 1, stage->n_places,
                     parts);

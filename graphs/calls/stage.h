@@ -6,6 +6,10 @@
  * which are exchanged between the group's places and joined at each of them
  * (codelets/parts.h). When memory is out the functions fail the sequence and
  * return no error.
+ *
+ * What a stage is asked to do is an instruction, however many members it has:
+ * embedding, a layer forwards or backwards, the head. The tasks are its one
+ * expansion (weft_gang_begin()).
  */
 #ifndef WEFT_CALLS_STAGE_H
 #define WEFT_CALLS_STAGE_H
@@ -36,6 +40,26 @@ struct weft_g_pass {
 /* `where` of a task on a member's device; takes the next position. */
 struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
                                   const struct weft_g_member *member);
+/* Goes through a stage's members, or through the first members at its places;
+ * 0 at first. Each takes the next position of its device. */
+struct weft_g_turn {
+    int32_t next;
+    int32_t k, p; /* number of the member, and of its place */
+    const struct weft_g_member *m;
+    struct weft_where where;
+};
+bool weft_g_next_member(const struct weft_g_pass *pass,
+                        const struct weft_g_stage *stage,
+                        struct weft_g_turn *turn);
+bool weft_g_next_place(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       struct weft_g_turn *turn);
+/* Ends an instruction that weft_gang_begin() began, on the rows of a pass; see
+ * struct weft_work. */
+void weft_g_gang_end(const struct weft_g_pass *pass, const char *op,
+                     int32_t layer, int32_t n_layers, int32_t n_targets,
+                     int32_t n_steps);
+void weft_g_release_all(struct weft_tile *const tile[], int32_t n);
 /* A temporary tile; NULL after the sequence has failed. */
 struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
                               const char *kind, enum weft_mem_class c,
@@ -106,17 +130,26 @@ void weft_g_kept_create(const struct weft_g_pass *pass,
                         struct weft_g_kept *out);
 void weft_g_kept_release(struct weft_g_kept *kept);
 
-/* Layer `layer`: x -> y; y may be x. kv: by member, or NULL. kept: receives
- * what the backward pass needs; NULL in inference. recompute: kept is computed
- * from x, and y is not. */
-void weft_g_stage_layer(const struct weft_g_pass *pass,
-                        const struct weft_g_stage *stage,
-                        const struct weft_params *params, int32_t layer,
-                        const struct weft_g_value *batch,
-                        const struct weft_g_value *x,
-                        const struct weft_part_kv *kv,
-                        const struct weft_g_value *y,
-                        struct weft_g_kept *kept, bool recompute);
+/* A layer, forwards or backwards. */
+struct weft_g_layer {
+    const struct weft_g_pass *pass;
+    const struct weft_g_stage *stage;
+    const struct weft_params *fwd; /* by place, as the others */
+    int32_t index;
+    const struct weft_g_value *batch, *x;
+    /* Forward: y may be x; NULL: only what is kept is computed. kept receives
+     * what the backward pass needs; NULL: nothing. kv: by member, or NULL. */
+    const struct weft_g_value *y;
+    const struct weft_g_kept *kept;
+    const struct weft_part_kv *kv;
+    /* Backward: dx holds the gradient of the layer's output and receives that
+     * of its input. */
+    const struct weft_params *bwd, *grad;
+    const struct weft_g_value *dx;
+};
+void weft_g_layer_forward(const struct weft_g_layer *layer);
+/* Computes again what the layer would have kept, if `recompute`. */
+void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute);
 
 /* Writes log-probs of the targets to the samples' tiles `out` (n), at place
  * number 0. */
@@ -139,14 +172,6 @@ void weft_g_stage_loss(
     const struct weft_g_value *gate, const struct weft_g_value *batch,
     const struct weft_g_value *x, const struct weft_g_value *dx,
     const struct weft_params *grad, struct weft_tile *stats);
-/* dx holds the gradient of the layer's output and receives that of its input.
- * With one member and nothing kept, the task recomputes the layer itself. */
-void weft_g_stage_layer_backward(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *fwd, const struct weft_params *bwd,
-    int32_t layer, const struct weft_g_value *batch,
-    const struct weft_g_value *x, const struct weft_g_kept *kept,
-    const struct weft_g_value *dx, const struct weft_params *grad);
 void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_g_stage *stage,
                                  const struct weft_g_value *batch,
@@ -174,9 +199,6 @@ void weft_g_exchange(const struct weft_g_pass *pass,
                      int64_t n, int32_t n_sets, int32_t to,
                      struct weft_g_exchange *out);
 void weft_g_exchange_release(struct weft_g_exchange *exchange);
-
-/* Number of member k's place in the stage. */
-int32_t weft_g_place_number(const struct weft_g_stage *stage, int32_t k);
 
 /* Computes every member's softmax over its vocabulary and exchanges them. The
  * caller releases part[] (by member) and the exchange. */

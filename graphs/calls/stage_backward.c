@@ -6,12 +6,6 @@
  */
 #include "graphs/calls/stage.h"
 
-static void release_all(struct weft_tile *const tile[], int32_t n)
-{
-    for (int32_t k = 0; k < n; k++)
-        weft_tile_release(tile[k]);
-}
-
 /* ---- Head -------------------------------------------------------------- */
 
 /* With one member, or a scalar head, which is not divided among members: dx is
@@ -31,10 +25,9 @@ static void loss_whole(
     weft_insert_loss(pass->seq, &where, pass->shape, &fwd[stage->place[0]],
                      &bwd[stage->place[0]], &here, batch->at[0], x->at[0],
                      dx->at[0], grad, stats);
-    weft_g_value_spread(pass, stage, dx);
 }
 
-void weft_g_stage_loss(
+static void loss_parts(
     const struct weft_g_pass *pass, const struct weft_g_stage *stage,
     const struct weft_params *fwd, const struct weft_params *bwd,
     const struct weft_loss_args *loss, const struct weft_g_value *kl,
@@ -45,112 +38,101 @@ void weft_g_stage_loss(
     struct weft_tile *part[WEFT_MAX_BLOCKS], *roots[WEFT_MAX_BLOCKS];
     struct weft_g_exchange parts;
     struct weft_g_value dloss;
-    if (stage->n == 1 || pass->shape->scalar_head) {
-        loss_whole(pass, stage, fwd, bwd, loss, kl, gate, batch, x, dx, grad,
-                   stats);
-        return;
-    }
+    struct weft_g_turn t = {0}, u = {0}, v = {0};
     weft_g_stage_head_parts(pass, stage, fwd, batch, x, loss->inv_temperature,
                             part, &parts);
     weft_g_value_create(pass, stage, "loss gradient", WEFT_MEM_ACTIVATIONS,
                         weft_part_dloss_bytes(pass->n_targets), &dloss);
-    for (int32_t p = 0; p < stage->n_places; p++) {
-        struct weft_where where = weft_g_where_at(
-            pass, &stage->member[stage->lead[p]]);
+    while (weft_g_next_place(pass, stage, &t)) {
         struct weft_loss_args here = *loss;
-        here.kto_kl = kl->at[p];
-        here.gate = gate->at[p];
-        weft_insert_loss_merge(pass->seq, &where, pass->shape, &here,
-                               batch->at[p], parts.n[p], parts.part[p],
-                               dloss.at[p], p == 0 ? stats : NULL);
+        here.kto_kl = kl->at[t.p];
+        here.gate = gate->at[t.p];
+        weft_insert_loss_merge(pass->seq, &t.where, pass->shape, &here,
+                               batch->at[t.p], parts.n[t.p], parts.part[t.p],
+                               dloss.at[t.p], t.p == 0 ? stats : NULL);
     }
     weft_g_exchange_release(&parts);
     weft_g_roots_create(pass, stage, -1,
                         (int64_t) pass->n_targets * pass->shape->hidden,
                         roots);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
-        weft_insert_head_backward_part(pass->seq, &where, pass->shape,
-                                       m->blocks, &fwd[m->place],
-                                       &bwd[m->place], loss, batch->at[p],
-                                       x->at[p], dloss.at[p], grad, roots[k]);
-    }
+    while (weft_g_next_member(pass, stage, &u))
+        weft_insert_head_backward_part(
+            pass->seq, &u.where, pass->shape, u.m->blocks, &fwd[u.m->place],
+            &bwd[u.m->place], loss, batch->at[u.p], x->at[u.p], dloss.at[u.p],
+            grad, roots[u.k]);
     weft_g_exchange(pass, stage, roots, batch, true, pass->shape->hidden, 1,
                     stage->n_places, &parts);
-    for (int32_t p = 0; p < stage->n_places; p++) {
-        struct weft_where where = weft_g_where_at(
-            pass, &stage->member[stage->lead[p]]);
-        weft_insert_head_norm_backward(pass->seq, &where, pass->shape,
-                                       &fwd[stage->place[p]], batch->at[p],
-                                       x->at[p], parts.n[p], parts.part[p],
-                                       dx->at[p], p == 0 ? grad : NULL);
-    }
+    while (weft_g_next_place(pass, stage, &v))
+        weft_insert_head_norm_backward(
+            pass->seq, &v.where, pass->shape, &fwd[v.m->place],
+            batch->at[v.p], x->at[v.p], parts.n[v.p], parts.part[v.p],
+            dx->at[v.p], v.p == 0 ? grad : NULL);
     weft_g_exchange_release(&parts);
     weft_g_value_release(&dloss);
-    release_all(part, stage->n);
-    release_all(roots, stage->n);
+    weft_g_release_all(part, stage->n);
+    weft_g_release_all(roots, stage->n);
+}
+
+void weft_g_stage_loss(
+    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
+    const struct weft_params *fwd, const struct weft_params *bwd,
+    const struct weft_loss_args *loss, const struct weft_g_value *kl,
+    const struct weft_g_value *gate, const struct weft_g_value *batch,
+    const struct weft_g_value *x, const struct weft_g_value *dx,
+    const struct weft_params *grad, struct weft_tile *stats)
+{
+    bool whole = stage->n == 1 || pass->shape->scalar_head;
+    weft_gang_begin(pass->rt);
+    (whole ? loss_whole : loss_parts)(pass, stage, fwd, bwd, loss, kl, gate,
+                                      batch, x, dx, grad, stats);
+    weft_g_gang_end(pass, "loss", -1, 0, pass->n_targets, 1);
+    if (whole)
+        weft_g_value_spread(pass, stage, dx);
 }
 
 /* ---- Layer ------------------------------------------------------------- */
 
-struct layer {
-    const struct weft_g_pass *pass;
-    const struct weft_g_stage *stage;
-    const struct weft_params *fwd, *bwd, *grad;
-    int32_t index;
-    const struct weft_g_value *batch, *x, *dx;
-    const struct weft_g_kept *kept;
-    struct weft_tile *roots[WEFT_MAX_BLOCKS];
-};
-
-static void roots_create(struct layer *l)
+static void roots_create(const struct weft_g_layer *l,
+                         struct weft_tile *out[])
 {
     weft_g_roots_create(l->pass, l->stage, l->index,
-                        l->pass->n_rows * l->pass->shape->hidden, l->roots);
+                        l->pass->n_rows * l->pass->shape->hidden, out);
 }
 
-static void mlp(struct layer *l)
+static void mlp(const struct weft_g_layer *l)
 {
     const struct weft_g_pass *pass = l->pass;
-    const struct weft_g_stage *stage = l->stage;
+    struct weft_tile *roots[WEFT_MAX_BLOCKS];
     struct weft_g_exchange parts;
-    roots_create(l);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
+    struct weft_g_turn t = {0}, u = {0};
+    roots_create(l, roots);
+    while (weft_g_next_member(pass, l->stage, &t))
         weft_insert_mlp_backward_part(
-            pass->seq, &where, pass->shape, m->blocks, &l->fwd[m->place],
-            &l->bwd[m->place], l->index, l->batch->at[p],
-            l->kept->x_mid.at[p], l->kept->member[k], l->dx->at[p], l->grad,
-            l->roots[k]);
-    }
-    weft_g_exchange(pass, stage, l->roots, l->batch, false,
-                    pass->shape->hidden, 1, stage->n_places, &parts);
-    for (int32_t p = 0; p < stage->n_places; p++) {
-        struct weft_where where = weft_g_where_at(
-            pass, &stage->member[stage->lead[p]]);
+            pass->seq, &t.where, pass->shape, t.m->blocks,
+            &l->fwd[t.m->place], &l->bwd[t.m->place], l->index,
+            l->batch->at[t.p], l->kept->x_mid.at[t.p], l->kept->member[t.k],
+            l->dx->at[t.p], l->grad, roots[t.k]);
+    weft_g_exchange(pass, l->stage, roots, l->batch, false,
+                    pass->shape->hidden, 1, l->stage->n_places, &parts);
+    while (weft_g_next_place(pass, l->stage, &u))
         weft_insert_mlp_norm_backward(
-            pass->seq, &where, pass->shape, &l->fwd[stage->place[p]],
-            l->index, l->batch->at[p], l->kept->x_mid.at[p], parts.n[p],
-            parts.part[p], l->dx->at[p], p == 0 ? l->grad : NULL);
-    }
+            pass->seq, &u.where, pass->shape, &l->fwd[u.m->place], l->index,
+            l->batch->at[u.p], l->kept->x_mid.at[u.p], parts.n[u.p],
+            parts.part[u.p], l->dx->at[u.p], u.p == 0 ? l->grad : NULL);
     weft_g_exchange_release(&parts);
-    release_all(l->roots, stage->n);
+    weft_g_release_all(roots, l->stage->n);
 }
 
 /* Tiles of the attention half, by member. */
 struct heads {
     struct weft_tile *dqkv[WEFT_MAX_BLOCKS], *shared[WEFT_MAX_BLOCKS];
-    struct weft_tile *norms[WEFT_MAX_BLOCKS];
+    struct weft_tile *norms[WEFT_MAX_BLOCKS], *roots[WEFT_MAX_BLOCKS];
 };
 
-static void heads_create(const struct layer *l, struct heads *h)
+static void heads_create(const struct weft_g_layer *l, struct heads *h)
 {
     const struct weft_g_pass *pass = l->pass;
-    *h = (struct heads){{NULL}, {NULL}, {NULL}};
+    *h = (struct heads){{NULL}, {NULL}, {NULL}, {NULL}};
     for (int32_t k = 0; k < l->stage->n; k++) {
         const struct weft_g_member *m = &l->stage->member[k];
         size_t shared = weft_part_shared_bytes(pass->shape, m->blocks,
@@ -172,93 +154,86 @@ static void heads_create(const struct layer *l, struct heads *h)
     }
 }
 
-static void attend(struct layer *l, struct heads *h)
+static void attend(const struct weft_g_layer *l, struct heads *h)
 {
     const struct weft_g_pass *pass = l->pass;
-    const struct weft_g_stage *stage = l->stage;
     struct weft_g_exchange shared;
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
+    struct weft_g_turn t = {0}, u = {0};
+    while (weft_g_next_member(pass, l->stage, &t))
         weft_insert_heads_backward_part(
-            pass->seq, &where, pass->shape, m->blocks, &l->fwd[m->place],
-            &l->bwd[m->place], l->index, l->batch->at[p], l->kept->member[k],
-            l->dx->at[p], l->grad, h->dqkv[k], h->shared[k]);
-    }
-    weft_g_exchange(pass, stage, h->shared, l->batch, false, 0, 1,
-                    stage->n_places, &shared);
-    roots_create(l);
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
+            pass->seq, &t.where, pass->shape, t.m->blocks,
+            &l->fwd[t.m->place], &l->bwd[t.m->place], l->index,
+            l->batch->at[t.p], l->kept->member[t.k], l->dx->at[t.p], l->grad,
+            h->dqkv[t.k], h->shared[t.k]);
+    weft_g_exchange(pass, l->stage, h->shared, l->batch, false, 0, 1,
+                    l->stage->n_places, &shared);
+    roots_create(l, h->roots);
+    while (weft_g_next_member(pass, l->stage, &u))
         weft_insert_qkv_backward_part(
-            pass->seq, &where, pass->shape, m->blocks, &l->fwd[m->place],
-            &l->bwd[m->place], l->index, l->batch->at[p], l->x->at[p],
-            l->kept->member[k], shared.n[p], shared.part[p], h->dqkv[k],
-            l->grad, l->roots[k], h->norms[k]);
-    }
+            pass->seq, &u.where, pass->shape, u.m->blocks,
+            &l->fwd[u.m->place], &l->bwd[u.m->place], l->index,
+            l->batch->at[u.p], l->x->at[u.p], l->kept->member[u.k],
+            shared.n[u.p], shared.part[u.p], h->dqkv[u.k], l->grad,
+            h->roots[u.k], h->norms[u.k]);
     weft_g_exchange_release(&shared);
 }
 
-static void attention(struct layer *l)
+static void attention(const struct weft_g_layer *l)
 {
     const struct weft_g_pass *pass = l->pass;
-    const struct weft_g_stage *stage = l->stage;
     struct weft_g_exchange parts, norms = {.n_temp = 0};
+    struct weft_g_turn t = {0};
     struct heads h;
     heads_create(l, &h);
     attend(l, &h);
-    weft_g_exchange(pass, stage, l->roots, l->batch, false,
-                    pass->shape->hidden, 1, stage->n_places, &parts);
+    weft_g_exchange(pass, l->stage, h.roots, l->batch, false,
+                    pass->shape->hidden, 1, l->stage->n_places, &parts);
     if (pass->shape->qk_norm)
-        weft_g_exchange(pass, stage, h.norms, l->batch, false,
+        weft_g_exchange(pass, l->stage, h.norms, l->batch, false,
                         pass->shape->head_dim, 2, 1, &norms);
-    for (int32_t p = 0; p < stage->n_places; p++) {
-        struct weft_where where = weft_g_where_at(
-            pass, &stage->member[stage->lead[p]]);
+    while (weft_g_next_place(pass, l->stage, &t))
         weft_insert_attention_norm_backward(
-            pass->seq, &where, pass->shape, &l->fwd[stage->place[p]],
-            l->index, l->batch->at[p], l->x->at[p], parts.n[p], parts.part[p],
-            pass->shape->qk_norm && p == 0 ? norms.part[0] : NULL,
-            l->dx->at[p], p == 0 ? l->grad : NULL);
-    }
+            pass->seq, &t.where, pass->shape, &l->fwd[t.m->place], l->index,
+            l->batch->at[t.p], l->x->at[t.p], parts.n[t.p], parts.part[t.p],
+            pass->shape->qk_norm && t.p == 0 ? norms.part[0] : NULL,
+            l->dx->at[t.p], t.p == 0 ? l->grad : NULL);
     weft_g_exchange_release(&parts);
     weft_g_exchange_release(&norms);
-    release_all(l->roots, stage->n);
-    release_all(h.dqkv, stage->n);
-    release_all(h.shared, stage->n);
-    release_all(h.norms, stage->n);
+    weft_g_release_all(h.roots, l->stage->n);
+    weft_g_release_all(h.dqkv, l->stage->n);
+    weft_g_release_all(h.shared, l->stage->n);
+    weft_g_release_all(h.norms, l->stage->n);
 }
 
-void weft_g_stage_layer_backward(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *fwd, const struct weft_params *bwd,
-    int32_t layer, const struct weft_g_value *batch,
-    const struct weft_g_value *x, const struct weft_g_kept *kept,
-    const struct weft_g_value *dx, const struct weft_params *grad)
+static void backward(const struct weft_g_layer *l)
 {
-    struct layer l = {.pass = pass,
-                      .stage = stage,
-                      .fwd = fwd,
-                      .bwd = bwd,
-                      .grad = grad,
-                      .index = layer,
-                      .batch = batch,
-                      .x = x,
-                      .dx = dx,
-                      .kept = kept};
-    if (stage->n > 1) {
-        mlp(&l);
-        attention(&l);
+    struct weft_g_turn t = {0};
+    if (l->stage->n > 1) {
+        mlp(l);
+        attention(l);
         return;
     }
-    struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
-    weft_insert_layer_backward(pass->seq, &where, pass->shape,
-                               &fwd[stage->place[0]], &bwd[stage->place[0]],
-                               layer, batch->at[0], x->at[0], kept->member[0],
-                               dx->at[0], grad);
+    weft_g_next_member(l->pass, l->stage, &t);
+    weft_insert_layer_backward(l->pass->seq, &t.where, l->pass->shape,
+                               &l->fwd[t.m->place], &l->bwd[t.m->place],
+                               l->index, l->batch->at[0], l->x->at[0],
+                               l->kept->member[0], l->dx->at[0], l->grad);
+}
+
+/* One member recomputes the layer in the task itself. */
+void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute)
+{
+    struct weft_g_layer l = *layer;
+    struct weft_g_kept kept = {{NULL}, {{NULL}, {false}}};
+    weft_gang_begin(l.pass->rt);
+    if (recompute && l.stage->n > 1) {
+        weft_g_kept_create(l.pass, l.stage, l.index, &kept);
+        l.kept = &kept;
+        weft_g_layer_forward(&l);
+    }
+    backward(&l);
+    weft_g_kept_release(&kept);
+    weft_g_gang_end(l.pass, "layer_backward", l.index, 1, 0, 1);
 }
 
 void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
@@ -267,12 +242,11 @@ void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_g_value *dx,
                                  const struct weft_params *grad)
 {
-    for (int32_t k = 0; k < stage->n; k++) {
-        const struct weft_g_member *m = &stage->member[k];
-        struct weft_where where = weft_g_where_at(pass, m);
-        int32_t p = weft_g_place_number(stage, k);
-        weft_insert_embed_backward_part(pass->seq, &where, pass->shape,
-                                        m->blocks, batch->at[p], dx->at[p],
-                                        grad);
-    }
+    struct weft_g_turn t = {0};
+    weft_gang_begin(pass->rt);
+    while (weft_g_next_member(pass, stage, &t))
+        weft_insert_embed_backward_part(pass->seq, &t.where, pass->shape,
+                                        t.m->blocks, batch->at[t.p],
+                                        dx->at[t.p], grad);
+    weft_g_gang_end(pass, "embed_backward", -1, 0, 0, 1);
 }

@@ -116,14 +116,18 @@ typedef void (*bundle_fn)(struct weft_g_step *b, int32_t d,
                           const struct weft_g_bundle *bundle,
                           const struct weft_params *set);
 
+/* For the bundles of a stage, as one instruction of its group. */
 static void for_each_bundle(struct weft_g_step *b, int32_t d, int32_t stage,
-                            const struct weft_params *set, bundle_fn visit)
+                            const struct weft_params *set, const char *op,
+                            bundle_fn visit)
 {
+    weft_gang_begin(b->m->rt);
     for (int32_t i = 0; i < weft_g_n_bundles(b->m); i++) {
         struct weft_g_bundle bundle = weft_g_bundle_get(b->m, i);
         if (weft_g_bundle_stage(b->m, &bundle) == stage)
             visit(b, d, &bundle, set);
     }
+    weft_gang_end(b->m->rt, op, -1, &(struct weft_work){.n_steps = 1});
 }
 
 static struct weft_where bundle_where(struct weft_g_step *b, int32_t d,
@@ -203,7 +207,7 @@ static void end_leaves(struct weft_g_step *b, int32_t d, int32_t stage,
             continue;
         struct root root = {r->leaves.first + k, 1, NULL};
         if (r->leaf_end[k] > begin) {
-            for_each_bundle(b, d, stage, w->set, share);
+            for_each_bundle(b, d, stage, w->set, "share_kv", share);
             root.set = w->set;
             w->set = NULL;
         }
@@ -258,7 +262,7 @@ static void submit_backward(struct weft_g_step *b,
     if (!w->set) {
         weft_assert(w->n_free > 0);
         w->set = w->free_set[--w->n_free];
-        for_each_bundle(b, u->dp, u->stage, w->set, zero);
+        for_each_bundle(b, u->dp, u->stage, w->set, "zero", zero);
     }
     weft_g_flight_backward(b->t, f, u->stage, w->set, b->t->gather);
 }

@@ -202,6 +202,7 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
                        const struct weft_params *left,
                        const struct weft_params *right)
 {
+    weft_gang_begin(u->m->rt);
     for (int32_t i = 0; i < u->n_bundles; i++) {
         struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
         if (weft_g_bundle_stage(u->m, &b) != stage)
@@ -214,6 +215,8 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
         where.layer = b.layer;
         weft_insert_grad_add(u->seq, &where, &l, &r);
     }
+    weft_gang_end(u->m->rt, "grad_add", -1,
+                  &(struct weft_work){.n_steps = 1});
 }
 
 /* Adds two siblings of the tree, and releases the right one. */

@@ -50,6 +50,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         .place_per_device = d->job.place_per_device,
         .rank = d->recorded->rank,
         .open_ends = !d->recorded->n_total,
+        .gangs = d->recorded->gangs,
         .recording = out};
     int rc = weft_rt_record(&options, &d->rt, err);
     if (!rc)

@@ -11,7 +11,8 @@
 #include "run/trainer.h"
 
 struct weft_recorded {
-    int rank; /* whose tasks; -1: of all ranks */
+    int rank;   /* whose tasks; -1: of all ranks */
+    bool gangs; /* instructions of tp groups, not what they expand to */
     int32_t first, iterations;
     /* (iterations, rollout.refills + 1, samples of all sets) tokens of every
      * sample of every round of generation, prompt included, 0 if it is not

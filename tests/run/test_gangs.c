@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A recording of instructions of tp groups beside one of what they expand to:
+ * the same tiles outside, the same order, every expanded task in one
+ * instruction, about as much memory, and as many tasks of a member whatever tp
+ * is. */
+#include "base/alloc.h"
+#include "run/recorded.h"
+#include "run/run_config.h"
+#include "run_fixture.h"
+
+enum { MOST_WORDS = 8, STEPS = 1, SAMPLES = 12 };
+
+static struct fixture fixture;
+
+/* A run on a job of n_ranks with n_devices each. */
+struct layout {
+    const char *name;
+    int n_ranks, n_devices;
+    bool place_per_device;
+    const char *word[MOST_WORDS];
+};
+
+static struct weft_config config;
+static struct weft_plan plan;
+
+static struct weft_trainer *describe(const struct layout *l)
+{
+    struct weft_g_job job = {l->n_ranks, l->n_devices, l->place_per_device};
+    struct weft_trainer *t;
+    struct weft_err err;
+    const char *word[MOST_WORDS + 3] = {
+        "data.shuffle=false", "numerics.gradient_groups=2",
+        l->place_per_device ? "runtime.place=device" : "runtime.place=node"};
+    int n = 3;
+    for (int i = 0; i < MOST_WORDS && l->word[i]; i++)
+        word[n++] = l->word[i];
+    plan = (struct weft_plan){0};
+    REQUIRE_OK(weft_run_config_read(fixture.config, n, word, &config, &err),
+               err);
+    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    plan = t->plan; /* ours */
+    return t;
+}
+
+static void forget(struct weft_trainer *t)
+{
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
+/* lengths: some, or the longest. */
+static void record(const struct weft_trainer *t, bool lengths, bool gangs,
+                   struct weft_recording *out)
+{
+    int32_t n_total[STEPS + 1][SAMPLES];
+    struct weft_err err;
+    struct weft_recorded how = {.rank = -1,
+                                .gangs = gangs,
+                                .iterations = STEPS,
+                                .n_total = lengths ? n_total[0] : NULL};
+    for (int i = 0; i <= STEPS; i++)
+        for (int k = 0; k < SAMPLES; k++)
+            n_total[i][k] = t->prompt[(i * SAMPLES + k) / 2 % t->n_prompts].n
+                          + 1 + (i + k) * 5 % 12;
+    weft_recording_init(out);
+    REQUIRE_OK(weft_run_record(t, &how, out, &err), err);
+}
+
+/* ---- One beside the other ---------------------------------------------- */
+
+struct pair {
+    struct weft_recording all, gangs;
+    int64_t *of;   /* (all.n_tasks) number of the instruction or task */
+    int64_t *node; /* (gangs.n_tasks) likewise */
+    int64_t n;
+};
+
+static const struct weft_rec_gang *gang_at(const struct weft_recording *r,
+                                           int64_t *g, int64_t task)
+{
+    while (*g < r->n_gangs && r->gang[*g].task < task)
+        ++*g;
+    return *g < r->n_gangs && r->gang[*g].task == task ? &r->gang[*g] : NULL;
+}
+
+static bool alike(const struct pair *p, int64_t a, int64_t b)
+{
+    const struct weft_rec_task *x = &p->all.task[a], *y = &p->gangs.task[b];
+    return x->device == y->device && x->place == y->place
+        && x->priority == y->priority && x->call == y->call
+        && x->chain == y->chain && x->micro_batch == y->micro_batch
+        && x->position == y->position && x->kind == y->kind
+        && x->layer == y->layer && x->n_access == y->n_access
+        && strcmp(weft_recording_op(&p->all, a),
+                  weft_recording_op(&p->gangs, b))
+               == 0;
+}
+
+/* Numbers instructions; every expanded task is in one, or stands alone. */
+static void match_tasks(struct pair *p)
+{
+    const struct weft_recording *r = &p->gangs;
+    int64_t e = 0, g = 0;
+    bool same = true;
+    for (int64_t i = 0; i < r->n_tasks; p->n++) {
+        const struct weft_rec_gang *gang = gang_at(r, &g, i);
+        int64_t n_tasks = gang ? gang->n_members : 1, n = gang ? 0 : 1;
+        if (!gang)
+            same = same && e < p->all.n_tasks && alike(p, e, i);
+        for (int64_t k = 0; k < n_tasks; k++, i++) {
+            if (gang) {
+                same = same && gang[k].task == i && gang[k].member == k;
+                n += gang[k].n_expanded;
+            }
+            p->node[i] = p->n;
+        }
+        for (int64_t k = 0; k < n && e < p->all.n_tasks; k++)
+            p->of[e++] = p->n;
+        same = same && n > 0;
+    }
+    CHECK(same);
+    REQUIRE(e == p->all.n_tasks);
+}
+
+/* For every tile: 0 if no task uses it, 1 + the one instruction or task that
+ * does, or -1 if several do. */
+static int64_t *users(const struct weft_recording *r, const int64_t *node)
+{
+    int64_t *user = weft_alloc((size_t) r->n_tiles + 1, sizeof *user);
+    REQUIRE(user != NULL);
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        for (int64_t x = r->task[i].access;
+             x < r->task[i].access + r->task[i].n_access; x++) {
+            int64_t *u = &user[r->access[x].tile];
+            *u = *u == 0 || *u == node[i] + 1 ? node[i] + 1 : -1;
+        }
+    return user;
+}
+
+/* The next tile that is outside of instructions and used. */
+static int64_t next_tile(const struct weft_recording *r, const int64_t *user,
+                         const bool *is_gang, int64_t i)
+{
+    for (; i < r->n_tiles; i++) {
+        const struct weft_rec_tile *t = &r->tile[i];
+        bool within = !t->permanent && t->whole < 0 && t->released >= 0
+                   && user[i] > 0 && is_gang[user[i] - 1];
+        if (!t->gang && !within && user[i] != 0)
+            break;
+        CHECK(!t->gang || within);
+    }
+    return i;
+}
+
+/* Finds the tiles of one in the other, in the same order, but those that one
+ * instruction alone uses. */
+static void match_tiles(const struct pair *p)
+{
+    const struct weft_recording *a = &p->all, *b = &p->gangs;
+    int64_t *of_a = users(a, p->of), *of_b = users(b, p->node), i = 0, k = 0;
+    bool *is_gang = weft_alloc((size_t) p->n + 1, sizeof *is_gang);
+    bool same = true;
+    for (int64_t g = 0; g < b->n_gangs; g++)
+        is_gang[p->node[b->gang[g].task]] = true;
+    for (;; i++, k++) {
+        i = next_tile(a, of_a, is_gang, i);
+        k = next_tile(b, of_b, is_gang, k);
+        if (i == a->n_tiles || k == b->n_tiles)
+            break;
+        const struct weft_rec_tile *x = &a->tile[i], *y = &b->tile[k];
+        same = same && x->bytes == y->bytes && x->place == y->place
+            && x->mem == y->mem && x->permanent == y->permanent
+            && of_a[i] == of_b[k] && (x->whole < 0) == (y->whole < 0)
+            && (x->released < 0) == (y->released < 0);
+    }
+    CHECK(same);
+    CHECK(i == a->n_tiles && k == b->n_tiles);
+    weft_free(of_a);
+    weft_free(of_b);
+    weft_free(is_gang);
+}
+
+/* What a task or an instruction must wait for: pairs of numbers. */
+struct edges {
+    const int64_t *node;
+    int64_t now, n, room;
+    int64_t (*edge)[2];
+};
+
+static void add_edge(void *ctx, int64_t before)
+{
+    struct edges *e = ctx;
+    if (e->node[before] == e->now)
+        return;
+    if (e->n == e->room) {
+        e->room = e->room * 2 + 1024;
+        e->edge = weft_realloc(e->edge, (size_t) e->room, sizeof *e->edge);
+        REQUIRE(e->edge != NULL);
+    }
+    e->edge[e->n][0] = e->now;
+    e->edge[e->n++][1] = e->node[before];
+}
+
+static int by_edge(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0])
+                        : (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+static void find_edges(const struct weft_recording *r, const int64_t *node,
+                       struct edges *out)
+{
+    struct weft_rec_order order;
+    struct weft_err err;
+    int64_t n = 0;
+    *out = (struct edges){.node = node};
+    REQUIRE_OK(weft_rec_order_create(r, &order, &err), err);
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        out->now = node[i];
+        weft_rec_order_visit(&order, i, add_edge, out);
+    }
+    weft_rec_order_release(&order);
+    qsort(out->edge, (size_t) out->n, sizeof *out->edge, by_edge);
+    for (int64_t i = 0; i < out->n; i++)
+        if (i == 0 || by_edge(out->edge[i], out->edge[i - 1]) != 0)
+            memmove(out->edge[n++], out->edge[i], sizeof *out->edge);
+    out->n = n;
+}
+
+static void match_order(const struct pair *p)
+{
+    struct edges a, b;
+    find_edges(&p->all, p->of, &a);
+    find_edges(&p->gangs, p->node, &b);
+    CHECK(a.n == b.n && a.n > 10);
+    CHECK(memcmp(a.edge, b.edge, (size_t) a.n * sizeof *a.edge) == 0);
+    weft_free(a.edge);
+    weft_free(b.edge);
+}
+
+/* Members that begin and end together are bound to take a little less than
+ * tasks that may overlap with those of the next instruction; their
+ * temporaries, which are all taken to be there together, more. */
+static void match_memory(const struct layout *l, const struct pair *p)
+{
+    enum { FLOOR = 64 << 10 };
+    int32_t per_rank = l->place_per_device ? l->n_devices : 1;
+    int32_t n = l->n_ranks * per_rank;
+    int64_t(*a)[WEFT_MEM_ALL + 1] = weft_alloc((size_t) n, sizeof *a);
+    int64_t(*b)[WEFT_MEM_ALL + 1] = weft_alloc((size_t) n, sizeof *b);
+    struct weft_err err;
+    REQUIRE(a && b);
+    REQUIRE_OK(weft_recording_memory(&p->all, n, per_rank, a, &err), err);
+    REQUIRE_OK(weft_recording_memory(&p->gangs, n, per_rank, b, &err), err);
+    for (int32_t k = 0; k < n; k++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++) {
+            double ratio = (double) b[k][c] / (double) a[k][c];
+            bool close = a[k][c] < FLOOR || (ratio >= 0.95 && ratio <= 1.5);
+            CHECK(close);
+            if (!close)
+                printf("%s: place %d, class %d: %lld bytes by instruction, "
+                       "%lld by task\n",
+                       l->name, k, c, (long long) b[k][c],
+                       (long long) a[k][c]);
+        }
+    weft_free(a);
+    weft_free(b);
+}
+
+static void compare(const struct layout *l, bool lengths)
+{
+    struct weft_trainer *t = describe(l);
+    struct pair p = {.n = 0};
+    record(t, lengths, false, &p.all);
+    record(t, lengths, true, &p.gangs);
+    p.of = weft_alloc((size_t) p.all.n_tasks, sizeof *p.of);
+    p.node = weft_alloc((size_t) p.gangs.n_tasks, sizeof *p.node);
+    REQUIRE(p.of && p.node);
+    CHECK(p.all.n_gangs == 0);
+    match_tasks(&p);
+    match_tiles(&p);
+    match_order(&p);
+    match_memory(l, &p);
+    weft_free(p.of);
+    weft_free(p.node);
+    weft_recording_release(&p.all);
+    weft_recording_release(&p.gangs);
+    forget(t);
+}
+
+static void test_alike(void)
+{
+    static const struct layout layout[] = {
+        {"dp1", 1, 1, false, {NULL}},
+        {"dp2pp2", 4, 1, false, {"layout=dp2pp2,zero=2"}},
+        {"tp2", 2, 1, false, {"layout=tp2"}},
+        {"tp4", 4, 1, false, {"layout=tp4", "rollout.chunk_tokens=3"}},
+        {"tp4 in one place", 1, 4, false, {"layout=tp4"}},
+        {"tp4 in two", 2, 2, false, {"layout=tp4,recompute"}},
+        {"tp4 at devices", 1, 4, true, {"layout=tp4"}},
+        {"tp2pp2", 2, 2, true, {"layout=tp2pp2,recompute,micro_batches=2"}},
+        {"tp2pp2 offload", 2, 2, true, {"layout=tp2pp2,offload"}},
+        {"dp2tp2", 4, 1, false, {"layout=dp2tp2,zero=3"}},
+        {"dp2tp2 ahead",
+         2,
+         2,
+         true,
+         {"layout=dp2tp2", "train.mini_batches_ahead=1"}},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(layout); i++) {
+        compare(&layout[i], false);
+        compare(&layout[i], true);
+    }
+    static const struct layout fused = {
+        "fused",
+        4,
+        1,
+        false,
+        {"layout=tp2pp2", "train.intra_stage_fusion=true"}};
+    compare(&fused, true);
+}
+
+/* Untied, without norms of heads. */
+static void test_other_model(void)
+{
+    char word[3][600];
+    static const char *const role[] = {"actor", "critic", "reference"};
+    struct layout l = {"llama", 2, 2, true, {"layout=tp2pp2"}};
+    fixture_make_model(&fixture, "llama", 7, false, false, "bytes");
+    for (int i = 0; i < 3; i++) {
+        snprintf(word[i], sizeof word[i], "model.%s=%s/llama", role[i],
+                 fixture.dir);
+        l.word[1 + i] = word[i];
+    }
+    compare(&l, true);
+    l.n_ranks = 4;
+    l.n_devices = 1;
+    l.word[0] = "layout=dp2tp2,recompute";
+    compare(&l, false);
+}
+
+/* ---- How many there are ------------------------------------------------ */
+
+static int64_t count(const struct weft_recording *r, int32_t place,
+                     int32_t call, const char *op)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        n += r->task[i].place == place && r->task[i].call == call
+          && strcmp(weft_recording_op(r, i), op) == 0;
+    return n;
+}
+
+/* Of a member of a stage. Two gradient groups of three samples each, each cut
+ * into one micro-batch, in two mini-batches and two epochs: 8 micro-batches. */
+static void check_training(const struct weft_recording *r, int32_t place,
+                           int32_t call, int layers, bool first, bool last)
+{
+    enum { MICRO = 8 };
+    CHECK(count(r, place, call, "layer_forward") == MICRO * layers);
+    CHECK(count(r, place, call, "layer_backward") == MICRO * layers);
+    CHECK(count(r, place, call, "embed") == (first ? MICRO : 0));
+    CHECK(count(r, place, call, "loss") == (last ? MICRO : 0));
+    CHECK(count(r, place, call, "embed_backward") == (first ? MICRO : 0));
+    CHECK(count(r, place, call, "attention_part") == 0);
+}
+
+static void check_counts(const struct weft_trainer *t,
+                         const struct weft_recording *r, int tp, int pp)
+{
+    static int64_t steps[3];
+    const int layers = t->model[0].arch.shape.n_layers / pp;
+    for (int32_t call = 1; call < t->flow.n_calls; call++)
+        for (int p = 0; p < tp * pp; p++) {
+            const struct weft_run_model *m =
+                &t->model[t->flow.call[call].role];
+            bool first = p / tp == 0, last = p / tp == pp - 1;
+            /* a scalar head is on the first member */
+            bool head = last && (!m->arch.shape.scalar_head || p % tp == 0);
+            if (weft_flow_trains(&t->flow, call)) {
+                check_training(r, p, call, layers, first, head);
+            } else if (t->flow.call[call].kind == WEFT_INFER) {
+                int64_t n = count(r, 0, call, "embed");
+                CHECK(n > 0);
+                CHECK(count(r, p, call, "layer_forward") == n * layers);
+            } else if (t->flow.call[call].kind == WEFT_GENERATE) {
+                int64_t n = count(r, p, call,
+                                  pp > 1 ? "decode_step" : "decode_chunk");
+                if (tp == 1 && p == 0)
+                    steps[pp] = n;
+                CHECK(n > 0 && n == steps[pp]);
+            }
+        }
+}
+
+static void test_count(void)
+{
+    for (int tp = 1; tp <= 4; tp *= 2)
+        for (int pp = 1; pp <= 2; pp++) {
+            char word[64];
+            const struct layout l = {
+                "count", tp * pp, 1, false, {word, "rollout.chunk_tokens=3"}};
+            snprintf(word, sizeof word, "layout=tp%dpp%d,micro_batches=1", tp,
+                     pp);
+            struct weft_trainer *t = describe(&l);
+            struct weft_recording r;
+            record(t, true, true, &r);
+            check_counts(t, &r, tp, pp);
+            weft_recording_release(&r);
+            forget(t);
+        }
+}
+
+static void setup(void)
+{
+    struct weft_err err;
+    REQUIRE_OK(weft_world_open(&err), err);
+    fixture_make(&fixture);
+}
+
+static void teardown(void)
+{
+    fixture_remove(&fixture);
+    weft_world_close();
+}
+
+WEFT_TESTS("run/gangs", {"setup", setup}, {"test_alike", test_alike},
+           {"test_other_model", test_other_model}, {"test_count", test_count},
+           {"teardown", teardown})
