@@ -12,6 +12,7 @@ void weft_plan_release(struct weft_plan *plan)
 {
     weft_free(plan->memory);
     weft_free(plan->measured);
+    weft_free(plan->replayed);
     *plan = (struct weft_plan){0};
 }
 

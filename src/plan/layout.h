@@ -59,6 +59,8 @@ struct weft_plan {
      * n_devices); NULL: not known. */
     int64_t (*memory)[WEFT_MEM_ALL + 1];   /* predicted, an upper bound */
     int64_t (*measured)[WEFT_MEM_ALL + 1]; /* of a run with this plan */
+    /* predicted again, knowing how long that run's samples were */
+    int64_t (*replayed)[WEFT_MEM_ALL + 1];
 };
 
 void weft_plan_release(struct weft_plan *plan);

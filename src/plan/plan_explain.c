@@ -55,7 +55,8 @@ static int n_columns(const struct weft_plan *plan)
     int64_t n = (int64_t) plan->n_nodes * plan->n_devices;
     for (int64_t d = 0; d < n; d++)
         if ((plan->memory && plan->memory[d][WEFT_MEM_HOST] > 0)
-            || (plan->measured && plan->measured[d][WEFT_MEM_HOST] > 0))
+            || (plan->measured && plan->measured[d][WEFT_MEM_HOST] > 0)
+            || (plan->replayed && plan->replayed[d][WEFT_MEM_HOST] > 0))
             return WEFT_MEM_ALL + 1;
     return WEFT_MEM_ALL;
 }
@@ -108,7 +109,8 @@ static void put_memory(FILE *f, const struct weft_plan *plan)
     for (int64_t d = 0; d < n; d = end) {
         char devices[48];
         for (end = d + 1; end < n; end++)
-            if (!same(plan->memory, d, end) || !same(plan->measured, d, end))
+            if (!same(plan->memory, d, end) || !same(plan->measured, d, end)
+                || !same(plan->replayed, d, end))
                 break;
         range(d, end - d, devices);
         if (plan->memory)
@@ -116,6 +118,8 @@ static void put_memory(FILE *f, const struct weft_plan *plan)
         if (plan->measured)
             put_bytes(f, "  measured", plan->memory ? "" : devices, wide,
                       plan->measured[d]);
+        if (plan->replayed)
+            put_bytes(f, "  replayed", "", wide, plan->replayed[d]);
         if (plan->memory && plan->measured)
             put_share(f, wide, plan->memory[d], plan->measured[d]);
     }

@@ -40,8 +40,9 @@ static const struct {
              {"contiguous", AT(contiguous)},
              {"reversed", AT(reversed)}};
 
-static const char *const top_keys[] = {"format", "nodes",  "devices",
-                                       "calls",  "memory", "measured_memory"};
+static const char *const top_keys[] = {
+    "format", "nodes",           "devices",        "calls",
+    "memory", "measured_memory", "replayed_memory"};
 static const char *const call_keys[] = {
     "mesh", "dp",        "tp",      "pp",         "micro_batches",
     "zero", "recompute", "offload", "contiguous", "reversed"};
@@ -260,6 +261,9 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = read_memory(root, path, "measured_memory", out, &out->measured,
                          err);
+    if (!rc)
+        rc = read_memory(root, path, "replayed_memory", out, &out->replayed,
+                         err);
     return rc;
 }
 
@@ -349,6 +353,8 @@ char *weft_plan_json(const struct weft_plan *plan)
         put_memory(f, "memory", n_devices, plan->memory);
     if (plan->measured)
         put_memory(f, "measured_memory", n_devices, plan->measured);
+    if (plan->replayed)
+        put_memory(f, "replayed_memory", n_devices, plan->replayed);
     fputs("}\n", f);
     bool failed = ferror(f) != 0;
     if (fclose(f) != 0 || failed) {

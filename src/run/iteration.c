@@ -272,6 +272,8 @@ static void iteration_free(struct weft_iteration *p)
     weft_free(p->prompt);
     weft_free(p->index);
     weft_free(p->round_sample);
+    weft_free(p->n_total);
+    weft_free(p->n_text);
     weft_free(p->advantage);
     weft_free(p);
 }
@@ -332,9 +334,13 @@ static int iteration_create(struct weft_trainer *t, int32_t iteration,
     p->index = weft_alloc(n, sizeof *p->index);
     p->round_sample = weft_alloc(n, sizeof *p->round_sample);
     p->advantage = weft_alloc(n, sizeof *p->advantage);
+    p->n_total = weft_alloc(n * (size_t) (t->settings.refills + 1),
+                            sizeof *p->n_total);
+    p->n_text = weft_alloc(n * (size_t) t->config.n_rewards,
+                           sizeof *p->n_text);
     *out = p;
     if (!p->sample || !p->extra || !p->prompt || !p->advantage || !p->index
-        || !p->round_sample)
+        || !p->round_sample || !p->n_total || !p->n_text)
         return weft_err_nomem(err, "an iteration", n * sizeof *p->extra);
     return weft_g_copies_create(t->rt, &p->copies, err);
 }
@@ -439,7 +445,9 @@ int weft_iteration_run(struct weft_trainer *t, struct weft_err *err)
     if (!rc && !t->recorded) {
         weft_rt_times_all(t->rt, p->iteration, p->time);
         p->start_s = start;
-        rc = weft_fuse_measure(t->fuse, err);
+        rc = weft_replay_keep(t, p, err);
+        if (!rc)
+            rc = weft_fuse_measure(t->fuse, err);
         if (!rc && weft_world_rank() == 0)
             rc = weft_iteration_report(p);
         rc = weft_world_agree(rc, err);

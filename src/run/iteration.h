@@ -87,6 +87,8 @@ struct weft_iteration {
     int32_t *index;       /* (n_all) the samples of the round, by sets ... */
     struct weft_sample *round_sample; /* (n_all) ... while it lasts */
     int32_t n_refilled;               /* prompts that were replaced */
+    /* lengths as in struct weft_recorded, noted for a replay */
+    int32_t *n_total, *n_text;
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
     struct weft_tile *kl;         /* KTO's */

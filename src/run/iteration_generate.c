@@ -23,6 +23,7 @@ static int on_finished(void *ctx, int32_t k, struct weft_sample *s,
     int32_t i = p->index[set->first + k];
     (void) err;
     p->sample[i] = *s;
+    p->n_total[(int64_t) p->round * p->n_all + i] = s->n_total;
     p->extra[i].field[set->field] = s->rollout;
     return weft_iteration_calls_add(p, i);
 }

@@ -163,8 +163,10 @@ static int retokenise(struct weft_iteration *p, struct weft_iteration_call *c)
     if (!rc)
         rc = agree(p, c, reward, token);
     for (int32_t i = first; i < end && !rc; i++)
-        if (!p->extra[i].encoded)
+        if (!p->extra[i].encoded) {
+            p->n_text[(int64_t) reward * p->n_all + i] = c->length[i];
             rc = put(p, i, c->input, &where, token[i], c->length[i]);
+        }
     for (int32_t i = 0; token && i < p->n_all; i++)
         weft_free(token[i]);
     weft_free(token);

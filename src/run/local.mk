@@ -23,6 +23,7 @@ run_sources = \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/prompts_row.c \
 	%D%/recorded.c %D%/recorded.h \
+	%D%/replay.c %D%/replay.h \
 	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
 	%D%/trace.c %D%/trace.h \

@@ -2,6 +2,7 @@
 #include "run/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -50,9 +51,9 @@ static int add_tasks(const struct weft_trainer *t,
 
 /* Checkpoints are not recorded: their tiles are copied to rank 0 one after
  * another, and there can be two copies at a time, as one may not be released
- * yet. */
+ * yet; mostly it is. */
 static void add_saved(const struct weft_trainer *t,
-                      const struct weft_recording *r,
+                      const struct weft_recording *r, int64_t n_copies,
                       int64_t (*place)[WEFT_MEM_ALL + 1])
 {
     size_t most = 0;
@@ -64,7 +65,7 @@ static void add_saved(const struct weft_trainer *t,
             most = tile->bytes;
     }
     if (t->job.n_ranks > 1)
-        add_to(place[0], WEFT_MEM_OPTIMIZER, 2 * (int64_t) most);
+        add_to(place[0], WEFT_MEM_OPTIMIZER, n_copies * (int64_t) most);
 }
 
 /* Which samples end first decides where they are inferred and trained, and so
@@ -93,37 +94,105 @@ static void add_copies(const struct weft_trainer *t,
                n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
 }
 
-static int play(const struct weft_trainer *t,
-                int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
+/* Plays a recording: what each place takes. */
+static int play(const struct weft_trainer *t, const struct weft_recording *r,
+                int64_t n_copies, int64_t (*place)[WEFT_MEM_ALL + 1],
+                struct weft_err *err)
+{
+    int rc = weft_recording_memory(r, weft_g_job_n_places(&t->job),
+                                   places_per_rank(t), place, err);
+    if (!rc)
+        rc = add_tasks(t, r, place, err);
+    if (!rc)
+        add_saved(t, r, n_copies, place);
+    return rc;
+}
+
+static int play_bound(const struct weft_trainer *t,
+                      int64_t (*place)[WEFT_MEM_ALL + 1],
+                      struct weft_err *err)
 {
     struct weft_recording r;
     weft_recording_init(&r);
     int rc = weft_run_record_bound(t, &r, err);
     if (!rc)
-        rc = weft_recording_memory(&r, weft_g_job_n_places(&t->job),
-                                   places_per_rank(t), place, err);
-    if (!rc)
-        rc = add_tasks(t, &r, place, err);
-    if (!rc)
-        add_saved(t, &r, place);
+        rc = play(t, &r, 2, place, err);
     if (!rc)
         add_copies(t, place);
     weft_recording_release(&r);
     return rc;
 }
 
-int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
+/* The most of the kept iterations. */
+static int play_again(const struct weft_trainer *t,
+                      int64_t (*place)[WEFT_MEM_ALL + 1],
+                      struct weft_err *err)
+{
+    int32_t n = weft_g_job_n_places(&t->job);
+    int64_t(*one)[WEFT_MEM_ALL + 1] = weft_alloc((size_t) n, sizeof *one);
+    int rc = one ? 0 : weft_err_nomem(err, "a memory plan", (size_t) n * 8);
+    for (int32_t i = 0; i < t->replays.n && !rc; i++) {
+        struct weft_recording r;
+        weft_recording_init(&r);
+        rc = weft_run_record_again(t, &t->replays.kept[i], &r, err);
+        if (!rc)
+            rc = play(t, &r, 1, one, err);
+        for (int32_t k = 0; k < n && !rc; k++)
+            for (int c = 0; c <= WEFT_MEM_ALL; c++)
+                place[k][c] = weft_max64(place[k][c], one[k][c]);
+        weft_recording_release(&r);
+    }
+    weft_free(one);
+    return rc;
+}
+
+/* Fills a table by device with what places take. */
+static int tabulate(const struct weft_trainer *t,
+                    int (*fill)(const struct weft_trainer *t,
+                                int64_t (*place)[WEFT_MEM_ALL + 1],
+                                struct weft_err *err),
+                    int64_t (**out)[WEFT_MEM_ALL + 1], struct weft_err *err)
 {
     size_t n = (size_t) weft_g_job_n_places(&t->job);
     int64_t(*place)[WEFT_MEM_ALL + 1] = weft_alloc(n, sizeof *place);
-    int rc = place ? table_create(t, &t->plan.memory, err)
+    int rc = place ? table_create(t, out, err)
                    : weft_err_nomem(err, "a memory plan", n * sizeof *place);
     if (!rc)
-        rc = play(t, place, err);
+        rc = fill(t, place, err);
     for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++)
-        for (int c = 0; c <= WEFT_MEM_ALL; c++)
-            t->plan.memory[d][c] = place[weft_g_job_place_of(&t->job, d)][c];
+        memcpy((*out)[d], place[weft_g_job_place_of(&t->job, d)],
+               sizeof(*out)[d]);
     weft_free(place);
+    return rc;
+}
+
+int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
+{
+    return tabulate(t, play_bound, &t->plan.memory, err);
+}
+
+/* The prediction bounds an iteration's own lengths, too. */
+static void no_more(int64_t bytes[WEFT_MEM_ALL + 1],
+                    const int64_t bound[WEFT_MEM_ALL + 1])
+{
+    int64_t sum = 0;
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+        bytes[c] = weft_min64(bytes[c], bound[c]);
+        if (weft_mem_class_at_place((enum weft_mem_class) c))
+            sum += bytes[c];
+    }
+    bytes[WEFT_MEM_ALL] = weft_min64(
+        weft_min64(bytes[WEFT_MEM_ALL], bound[WEFT_MEM_ALL]), sum);
+}
+
+int weft_memory_replay(struct weft_trainer *t, struct weft_err *err)
+{
+    if (!t->replays.changed)
+        return 0;
+    t->replays.changed = false;
+    int rc = tabulate(t, play_again, &t->plan.replayed, err);
+    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++)
+        no_more(t->plan.replayed[d], t->plan.memory[d]);
     return rc;
 }
 

@@ -18,8 +18,13 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
  * prediction. Collective. Errors: WEFT_ENOMEM. */
 int weft_memory_measure(struct weft_trainer *t, struct weft_err *err);
 
-/* Writes <run>/plan.json: the plan, predicted memory, and measured memory if
- * there is any. */
+/* Sets t->plan.replayed to what the iterations kept in t->replays take when they
+ * are recorded as they ran: the prediction for these lengths. Local. Errors:
+ * WEFT_ENOMEM, those of recording. */
+int weft_memory_replay(struct weft_trainer *t, struct weft_err *err);
+
+/* Writes <run>/plan.json: the plan, predicted memory, and measured and
+ * replayed memory if there is any. */
 int weft_memory_write(const struct weft_trainer *t, struct weft_err *err);
 
 #endif

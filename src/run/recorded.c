@@ -28,8 +28,7 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .n_stop = t->n_stop,
                                .iteration = how->first,
                                .n_iterations = t->n_iterations,
-                               .drawn = (int64_t) how->first
-                                      * t->config.rollout.prompts,
+                               .drawn = how->drawn,
                                .order = order,
                                .order_epoch = -1,
                                .recorded = how};
@@ -77,6 +76,19 @@ int weft_run_record(const struct weft_trainer *t,
     weft_free(d->order);
     weft_free(d);
     return rc;
+}
+
+int weft_run_record_again(const struct weft_trainer *t,
+                          const struct weft_replay *replay,
+                          struct weft_recording *out, struct weft_err *err)
+{
+    const struct weft_recorded how = {.rank = -1,
+                                      .first = replay->iteration,
+                                      .iterations = 1,
+                                      .drawn = replay->drawn,
+                                      .n_total = replay->n_total,
+                                      .n_text = replay->n_text};
+    return weft_run_record(t, &how, out, err);
 }
 
 /* The number of samples, n or more, that fills every gradient group: then no

@@ -14,6 +14,7 @@ struct weft_recorded {
     int rank;   /* whose tasks; -1: of all ranks */
     bool gangs; /* instructions of tp groups, not what they expand to */
     int32_t first, iterations;
+    int64_t drawn; /* prompts before the first iteration */
     /* (iterations, rollout.refills + 1, samples of all sets) tokens of every
      * sample of every round of generation, prompt included, 0 if it is not
      * generated in that round; NULL: every prompt is the longest of the data,
@@ -38,6 +39,12 @@ static inline bool weft_run_bounds(const struct weft_trainer *t)
 {
     return t->recorded && !t->recorded->n_total;
 }
+
+/* Records an iteration that ran, as it was, and what the next one began
+ * with. */
+int weft_run_record_again(const struct weft_trainer *t,
+                          const struct weft_replay *replay,
+                          struct weft_recording *out, struct weft_err *err);
 
 /* Records an iteration in which all that can overlap does, with the largest
  * micro-batches and the most of them that there can be. */

@@ -571,6 +571,7 @@ void weft_trainer_close(struct weft_trainer *t)
     for (int i = 0; i < WEFT_MAX_CALLS; i++)
         weft_g_layout_release(&t->layout[i]);
     weft_plan_release(&t->plan);
+    weft_replays_release(&t->replays);
     weft_context_close(t->context);
     weft_rewards_close(t->rewards);
     weft_reward_text_close(t);

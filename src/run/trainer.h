@@ -22,6 +22,7 @@
 #include "lm/rollout.h"
 #include "run/inputs.h"
 #include "run/prompts.h"
+#include "run/replay.h"
 
 /* One of the run's models. */
 struct weft_run_model {
@@ -81,15 +82,16 @@ struct weft_trainer {
     struct weft_tile *reward_moments[WEFT_MAX_REWARDS]; /* reward_state.h */
 
     /* State of the run, which checkpoints contain. */
-    int64_t drawn;       /* prompts, also of an iteration that has begun */
-    int32_t iteration;   /* iterations finished so far ... */
-    int32_t began;       /* ... and when this process started ... */
+    int64_t drawn;        /* prompts, also of an iteration that has begun */
+    int32_t iteration;    /* iterations finished so far ... */
+    int32_t began;        /* ... and when this process started ... */
     int32_t n_iterations; /* ... of so many */
-    uint32_t *order;     /* permutation of the prompts ... */
-    int64_t order_epoch; /* ... of this epoch; -1: none yet */
+    uint32_t *order;      /* permutation of the prompts ... */
+    int64_t order_epoch;  /* ... of this epoch; -1: none yet */
 
     struct weft_recording
         *log; /* notes what is inserted; NULL: nobody asks */
+    struct weft_replays replays; /* iterations to record as they ran */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
     struct weft_fuse *fuse; /* schedules of fused training; fuse/fuse.h */
     struct weft_iteration

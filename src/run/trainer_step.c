@@ -58,6 +58,8 @@ static int measure(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = weft_memory_measure(t, err);
     if (!rc && weft_world_rank() == 0)
+        rc = weft_memory_replay(t, err);
+    if (!rc && weft_world_rank() == 0)
         rc = weft_memory_write(t, err);
     return weft_world_agree(rc, err);
 }

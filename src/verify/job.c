@@ -128,7 +128,7 @@ static void add_row_words(const struct weft_verify_job *job,
 static char *plan_text(const struct weft_plan *plan)
 {
     struct weft_plan alone = *plan;
-    alone.memory = alone.measured = NULL;
+    alone.memory = alone.measured = alone.replayed = NULL;
     return weft_plan_json(&alone);
 }
 

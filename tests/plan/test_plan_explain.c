@@ -65,7 +65,8 @@ static void test_explain_memory(void)
     weft_free(text);
 }
 
-/* Predicted, measured and their ratio, one below the other. */
+/* Predicted, measured, replayed and the ratio of the first two, one below the
+ * other. */
 static void test_explain_measured(void)
 {
     struct weft_plan p = {.n_nodes = 1, .n_devices = 2};
@@ -90,6 +91,25 @@ static void test_explain_measured(void)
               "         75.0            -            -            -"
               "         75.0\n");
     weft_free(text);
+    int64_t replayed[2][WEFT_MEM_ALL + 1] = {{0}};
+    replayed[0][WEFT_MEM_KV] = replayed[1][WEFT_MEM_KV] = 25 << 16;
+    p.replayed = replayed;
+    text = weft_plan_explain(&p);
+    REQUIRE(text != NULL);
+    CHECK(strstr(text,
+                 "          1.5\n"
+                 "  replayed               0.0          0.0          0.0"
+                 "          1.6          0.0          0.0          0.0"
+                 "          0.0\n"
+                 "  %  ")
+          != NULL);
+    weft_free(text);
+    replayed[1][WEFT_MEM_KV]++;
+    text = weft_plan_explain(&p);
+    REQUIRE(text != NULL);
+    CHECK(strstr(text, "\ndevice 1 ") != NULL);
+    weft_free(text);
+    p.replayed = NULL;
     measured[1][WEFT_MEM_KV]++;
     text = weft_plan_explain(&p);
     REQUIRE(text != NULL);

@@ -38,11 +38,13 @@ static struct weft_plan example(void)
         .recompute = true};
     p.memory = weft_alloc(4, sizeof *p.memory);
     p.measured = weft_alloc(4, sizeof *p.measured);
-    REQUIRE(p.memory != NULL && p.measured != NULL);
+    p.replayed = weft_alloc(4, sizeof *p.replayed);
+    REQUIRE(p.memory && p.measured && p.replayed);
     for (int d = 0; d < 4; d++)
         for (int c = 0; c <= WEFT_MEM_ALL; c++) {
             p.memory[d][c] = d < 2 ? ((int64_t) 1 << 40) + c : d * 1000 + c;
             p.measured[d][c] = d * 100 + c;
+            p.replayed[d][c] = d * 10 + c;
         }
     return p;
 }
@@ -61,11 +63,14 @@ static void check_same(const struct weft_plan *a, const struct weft_plan *b)
         CHECK_INT(x->offload, y->offload);
     }
     size_t n = (size_t) (a->n_nodes * a->n_devices);
-    CHECK(!a->memory == !b->memory && !a->measured == !b->measured);
+    CHECK(!a->memory == !b->memory && !a->measured == !b->measured
+          && !a->replayed == !b->replayed);
     if (a->memory && b->memory)
         CHECK(memcmp(a->memory, b->memory, n * sizeof *a->memory) == 0);
     if (a->measured && b->measured)
         CHECK(memcmp(a->measured, b->measured, n * sizeof *a->measured) == 0);
+    if (a->replayed && b->replayed)
+        CHECK(memcmp(a->replayed, b->replayed, n * sizeof *a->replayed) == 0);
 }
 
 static void test_plan_round_trip(void)
@@ -82,7 +87,8 @@ static void test_plan_round_trip(void)
     weft_plan_release(&q);
     weft_free(p.memory);
     weft_free(p.measured);
-    p.memory = p.measured = NULL;
+    weft_free(p.replayed);
+    p.memory = p.measured = p.replayed = NULL;
     REQUIRE_OK(weft_plan_write(&p, path, &err), err);
     REQUIRE_OK(weft_plan_read(path, calls_flow(), &q, &err), err);
     check_same(&p, &q);

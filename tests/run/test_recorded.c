@@ -80,6 +80,28 @@ static void read_open(const struct weft_trainer *t, struct weft_rec_open *out)
     weft_recording_release(&r);
 }
 
+/* What the run has kept of its iterations, to be played again. */
+static void check_kept(const struct weft_trainer *t, const struct lengths *l)
+{
+    size_t all = (size_t) l->all;
+    CHECK(t->replays.n == STEPS || t->iteration < STEPS);
+    for (int32_t k = 0; k < t->replays.n; k++) {
+        const struct weft_replay *r = &t->replays.kept[k];
+        CHECK_INT(r->iteration, k);
+        if (!weft_config_generates(&t->config))
+            continue;
+        CHECK_INT(r->drawn, k * t->config.rollout.prompts);
+        CHECK(memcmp(r->n_total, l->n_total + (size_t) k * all,
+                     all * sizeof *r->n_total)
+              == 0);
+        if (t->reward_text[1])
+            CHECK(memcmp(r->n_text + all,
+                         l->text + ((size_t) k * 2 + 1) * all,
+                         all * sizeof *r->n_text)
+                  == 0);
+    }
+}
+
 /* Runs `steps` iterations and records them; out: of the run. */
 static void check_same(const struct fixture *f, const char *name, int steps,
                        const char *const *word)
@@ -101,6 +123,7 @@ static void check_same(const struct fixture *f, const char *name, int steps,
     weft_world_share(&lengths, sizeof lengths); /* rank 0's */
     lengths.trainer = t;
     read_lengths(t, &lengths);
+    check_kept(t, &lengths);
     struct weft_recorded how = {.rank = weft_world_rank(),
                                 .first = 0,
                                 .iterations = steps,
