@@ -59,6 +59,47 @@ void weft_k_round_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
 void weft_k_add_rows_cuda(struct CUstream_st *stream, int64_t m, int64_t n,
                           const float *x, int64_t ldx, float *sum);
 
+/* ---- Weights: bits of the CPU ----------------------------------------- */
+
+/* Products on a GPU read matrices row by row: the published tile has the
+ * offsets of the CPU's (fwd_bytes of each part), but a matrix is (n_pad, k),
+ * row-major in dtype, and there is no transposed tile. */
+void weft_k_publish_cuda(struct CUstream_st *stream,
+                         const struct weft_layout *layout,
+                         enum weft_dtype dtype, const float *master,
+                         void *fwd);
+
+void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
+                     size_t n);
+/* sum_out[i], i < n_chunks: the sum of squares of the elements
+ * begin[i]..begin[i + 1] - 1 of x. begin (n_chunks + 1): device memory. */
+void weft_k_sum_squares_cuda(struct CUstream_st *stream, int32_t n_chunks,
+                             const int64_t *begin, const float *x,
+                             double *sum_out);
+/* grad, master, m, v: 16-byte aligned. scale: one number. */
+void weft_k_adamw_cuda(struct CUstream_st *stream,
+                       const struct weft_k_adamw *o, size_t n,
+                       const float *scale, const float *grad, float *master,
+                       float *m, float *v);
+
+/* A table, or gradient, that is NULL: rows of its tokens are left out. */
+void weft_k_embed_cuda(struct CUstream_st *stream,
+                       const struct weft_shape *shape,
+                       const void *const table[], int32_t n,
+                       const int32_t *token, float *x);
+void weft_k_embed_backward_cuda(struct CUstream_st *stream,
+                                const struct weft_shape *shape, int32_t n,
+                                const int32_t *token, const float *dx,
+                                float *const grad[]);
+
+/* ---- Reinforcement learning ------------------------------------------- */
+
+/* bootstrap: one number, or NULL for 0. Bits of the CPU. */
+void weft_k_gae_cuda(struct CUstream_st *stream, int32_t n, float gamma,
+                     float lambda, const float *reward, const float *value,
+                     const float *bootstrap, float *advantage_out,
+                     float *return_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plain C for every machine; the names of the others say what they need.
 kern_sources = \
+	%D%/adamw.h \
 	%D%/adamw_cpu.c \
 	%D%/attention_backward_impl.h \
 	%D%/attention_impl.h \
@@ -70,6 +71,11 @@ kern_avx512bf16_sources = %D%/ops_avx512bf16.c
 # With CUDA, and what stands in for it without.
 # cuda_kernels also run on the CPU, for tests (tests/cuda).
 cuda_kernels = \
+	%D%/adamw_cuda.cu \
+	%D%/embed_cuda.cu \
+	%D%/gae_cuda.cu \
+	%D%/publish_cuda.cu \
+	%D%/reduce_cuda.cu \
 	%D%/rows_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 kern_nocuda_sources = %D%/device_none.c

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kern/adamw.h"
 #include "kern/pack_impl.h"
 
 enum { SUM_TILE = 4096 };
@@ -71,32 +72,28 @@ static double stream_sum_squares(const float *x, size_t n)
     return total;
 }
 
-/* Constants of one AdamW step. */
-struct adamw_step {
-    float scale, keep, beta1, beta2, rest1, rest2, step_size, root_bias2, eps;
-};
-
 /* Updates the moments; root = v. This and adamw_master() are functions of
  * their own so that compilers honour restrict. */
 WEFT_NOINLINE
-static void adamw_moments(const struct adamw_step *s, size_t n,
-                          const float *restrict grad, float *restrict m,
-                          float *restrict v, float *restrict root)
+static void adamw_moments(const struct weft_adamw_step *s, float scale,
+                          size_t n, const float *restrict grad,
+                          float *restrict m, float *restrict v,
+                          float *restrict root)
 {
-    const struct adamw_step c = *s;
+    const struct weft_adamw_step c = *s;
     for (size_t i = 0; i < n; i++) {
-        float g = grad[i] * c.scale;
+        float g = grad[i] * scale;
         m[i] = c.beta1 * m[i] + c.rest1 * g;
         root[i] = v[i] = c.beta2 * v[i] + c.rest2 * g * g;
     }
 }
 
 WEFT_NOINLINE
-static void adamw_master(const struct adamw_step *s, size_t n,
+static void adamw_master(const struct weft_adamw_step *s, size_t n,
                          const float *restrict m, const float *restrict root,
                          float *restrict master)
 {
-    const struct adamw_step c = *s;
+    const struct weft_adamw_step c = *s;
     for (size_t i = 0; i < n; i++)
         master[i] = c.keep * master[i]
                   - c.step_size * m[i] / (root[i] * c.root_bias2 + c.eps);
@@ -106,23 +103,11 @@ static void stream_adamw(const struct weft_k_adamw *o, size_t n, float scale,
                          const float *grad, float *master, float *m, float *v)
 {
     enum { BLOCK = 512 };
-    double bias1 = 1 - pow(o->beta1, (double) o->step);
-    double bias2 = 1 - pow(o->beta2, (double) o->step);
-    const struct adamw_step s = {
-        .scale = scale,
-        .keep = (float) (1 - (double) o->lr * o->weight_decay),
-        .beta1 = o->beta1,
-        .beta2 = o->beta2,
-        .rest1 = (float) (1 - (double) o->beta1),
-        .rest2 = (float) (1 - (double) o->beta2),
-        .step_size = (float) (o->lr / bias1),
-        .root_bias2 = (float) (1 / sqrt(bias2)),
-        .eps = o->eps,
-    };
+    const struct weft_adamw_step s = weft_adamw_step(o);
     float root[BLOCK] = {0};
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t some = n - at < BLOCK ? n - at : BLOCK;
-        adamw_moments(&s, some, grad + at, m + at, v + at, root);
+        adamw_moments(&s, scale, some, grad + at, m + at, v + at, root);
         for (size_t i = 0; i < some; i += LANES_16)
             SQRT16(root + i);
         adamw_master(&s, some, m + at, root, master + at);

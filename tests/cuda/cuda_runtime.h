@@ -154,9 +154,9 @@ inline unsigned __ballot_sync(unsigned mask, bool x,
             all |= (unsigned) weft_exec_shuffled(mask, x, i, line) << i;
     return all;
 }
-inline int __popc(unsigned x)
+inline int __ffs(int x) /* 1 for the lowest bit */
 {
-    return __builtin_popcount(x);
+    return __builtin_ffs(x);
 }
 
 /* ---- Shared memory, launches ------------------------------------------ */
