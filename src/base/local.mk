@@ -13,6 +13,7 @@ base_sources = \
 	%D%/json.c %D%/json.h \
 	%D%/limits.h \
 	%D%/log.c %D%/log.h \
+	%D%/philox.h \
 	%D%/rng.c %D%/rng.h \
 	%D%/shape.c %D%/shape.h \
 	%D%/str.c %D%/str.h \

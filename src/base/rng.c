@@ -2,30 +2,15 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "base/philox.h"
 
 void weft_philox(const uint32_t counter[4], const uint32_t key[2],
                  uint32_t out[4])
 {
-    /* Constants of the paper, section 4.3. */
-    const uint32_t m0 = 0xD2511F53u, m1 = 0xCD9E8D57u;
-    const uint32_t w0 = 0x9E3779B9u, w1 = 0xBB67AE85u;
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2],
-             c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
-
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t) m0 * c0, p1 = (uint64_t) m1 * c2;
-        c0 = (uint32_t) (p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t) p1;
-        c2 = (uint32_t) (p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t) p0;
-        k0 += w0;
-        k1 += w1;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    memcpy(out, counter, 4 * sizeof *out);
+    weft_philox_rounds(out, key[0], key[1]);
 }
 
 void weft_rng_words(uint64_t seed, enum weft_rng_purpose purpose, uint32_t a,
@@ -41,7 +26,7 @@ float weft_rng_uniform(uint64_t seed, enum weft_rng_purpose purpose,
 {
     uint32_t w[4];
     weft_rng_words(seed, purpose, a, b, c, w);
-    return (float) (w[0] >> 8) * 0x1p-24f;
+    return weft_philox_uniform(w[0]);
 }
 
 double weft_rng_normal(uint64_t seed, enum weft_rng_purpose purpose,

@@ -92,6 +92,50 @@ void weft_k_embed_backward_cuda(struct CUstream_st *stream,
                                 const int32_t *token, const float *dx,
                                 float *const grad[]);
 
+/* ---- The head ---------------------------------------------------------- */
+
+/* Chunks of logits come from products; they are bits of the CPU's for the same
+ * logits, but for the double logarithm of lse (one unit in the last place).
+ *
+ * _take: n columns of m rows, logits (m, ld), the first of them token `first`,
+ * join the state of each row (m, ld_state); is_first: they begin it. All
+ * columns of a vocabulary block, from left to right, in pieces of multiples of
+ * 1024. hit (m): the scaled logits of targets among them.
+ * _merge: state (m, n_blocks) of all blocks to log-probs, entropies and
+ * log-sum-exps; the last two may be NULL; state is only read.
+ * _gradient: out (m, ldo) in dtype = the gradient of sum_i dlogp[i] logp[i] +
+ * dentropy[i] entropy[i] with respect to n columns of unscaled logits. entropy
+ * and dentropy may be NULL. */
+struct weft_softmax; /* kern/softmax.h */
+void weft_k_head_take_cuda(struct CUstream_st *stream, int32_t m,
+                           int64_t first, int64_t n, bool is_first,
+                           const float *logits, int64_t ld,
+                           float inv_temperature, const int32_t *target,
+                           struct weft_softmax *state, int64_t ld_state,
+                           float *hit);
+void weft_k_head_merge_cuda(struct CUstream_st *stream, int32_t m,
+                            int32_t n_blocks,
+                            const struct weft_softmax *state,
+                            const float *hit, float *logp_out,
+                            float *entropy_out, float *lse_out);
+void weft_k_head_gradient_cuda(struct CUstream_st *stream,
+                               enum weft_dtype dtype, int32_t m,
+                               int64_t first, int64_t n, const float *logits,
+                               int64_t ld, float inv_temperature,
+                               const int32_t *target, const float *lse,
+                               const float *entropy, const float *dlogp,
+                               const float *dentropy, void *out, int64_t ldo);
+
+/* Draws a token from each of m rows of logits (m, ld), as weft_k_sample() for
+ * (a, b, position) = at (m, 3); -1 where it says so. From the whole
+ * distribution or greedily: top_k and top_p are not read. The tokens are the
+ * CPU's. */
+void weft_k_sample_cuda(struct CUstream_st *stream,
+                        const struct weft_shape *shape,
+                        const struct weft_k_sampling *sampling, int32_t m,
+                        const float *logits, int64_t ld, const uint32_t *at,
+                        int32_t *token_out, float *logp_out);
+
 /* ---- Reinforcement learning ------------------------------------------- */
 
 /* bootstrap: one number, or NULL for 0. Bits of the CPU. */

@@ -55,6 +55,7 @@ kern_sources = \
 	%D%/softmax.h \
 	%D%/softmax_c.c \
 	%D%/softmax_cpu.c \
+	%D%/softmax_cuda.h \
 	%D%/softmax_impl.h \
 	%D%/stream_impl.h \
 	%D%/tile_impl.h \
@@ -74,8 +75,10 @@ cuda_kernels = \
 	%D%/adamw_cuda.cu \
 	%D%/embed_cuda.cu \
 	%D%/gae_cuda.cu \
+	%D%/head_cuda.cu \
 	%D%/publish_cuda.cu \
 	%D%/reduce_cuda.cu \
-	%D%/rows_cuda.cu
+	%D%/rows_cuda.cu \
+	%D%/sample_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 kern_nocuda_sources = %D%/device_none.c

@@ -11,6 +11,7 @@
 #define WEFT_KERN_SOFTMAX_H
 
 #include "kern/kern.h"
+#include "kern/vec.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,17 +48,51 @@ extern const struct weft_softmax_ops weft_softmax_c, weft_softmax_avx2,
  * `scale`. */
 struct weft_softmax weft_softmax_chunk(const float *logits, int64_t n,
                                        float scale);
-struct weft_softmax weft_softmax_merge(struct weft_softmax a,
-                                       struct weft_softmax b);
-/* Merges the states of n blocks by the T tree; overwrites them. */
-struct weft_softmax weft_softmax_tree(struct weft_softmax *block, int32_t n);
 /* The state of a whole row of V logits. */
 struct weft_softmax weft_softmax_row(const struct weft_shape *shape,
                                      const float *logits, float scale);
 
+/* ---- Also on GPUs, with the same bits ---------------------------------- */
+
+WEFT_INLINE struct weft_softmax weft_softmax_merge(struct weft_softmax a,
+                                                   struct weft_softmax b)
+{
+    struct weft_softmax s;
+    s.max = a.max > b.max ? a.max : b.max;
+    if (s.max == -INFINITY) {
+        s.sum = a.sum + b.sum;
+        s.dot = a.dot + b.dot;
+        return s;
+    }
+    float da = a.max - s.max, db = b.max - s.max;
+    float ea = weft_expf_unfused(da), eb = weft_expf_unfused(db);
+    da = ea > 0 ? da : 0; /* -infinity would make the dot product NaN */
+    db = eb > 0 ? db : 0;
+    s.sum = a.sum * ea + b.sum * eb;
+    s.dot = (a.dot + a.sum * da) * ea + (b.dot + b.sum * db) * eb;
+    return s;
+}
+
+/* Merges the states of n blocks by the T tree; overwrites them. */
+WEFT_INLINE struct weft_softmax weft_softmax_tree(struct weft_softmax *block,
+                                                  int32_t n)
+{
+    for (int32_t step = 1; step < n; step *= 2)
+        for (int32_t t = 0; t + step < n; t += 2 * step)
+            block[t] = weft_softmax_merge(block[t], block[t + step]);
+    return block[0];
+}
+
 /* log(sum e^z), and the entropy of the distribution. */
-float weft_softmax_lse(const struct weft_softmax *s);
-float weft_softmax_entropy(const struct weft_softmax *s);
+WEFT_INLINE float weft_softmax_lse(const struct weft_softmax *s)
+{
+    return s->max + (float) log((double) s->sum);
+}
+
+WEFT_INLINE float weft_softmax_entropy(const struct weft_softmax *s)
+{
+    return (float) (log((double) s->sum) - (double) s->dot / (double) s->sum);
+}
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax over the vocabulary: chunks, merges, and the tree over blocks. */
+/* Softmax over the vocabulary: chunks, and whole rows. */
 #include "kern/softmax.h"
 
 #include <config.h>
-
-#include "kern/vec.h"
 
 const struct weft_softmax_ops *weft_softmax_ops(void)
 {
@@ -35,31 +33,6 @@ struct weft_softmax weft_softmax_chunk(const float *logits, int64_t n,
     return s;
 }
 
-struct weft_softmax weft_softmax_merge(struct weft_softmax a,
-                                       struct weft_softmax b)
-{
-    float max = a.max > b.max ? a.max : b.max;
-    if (max == -INFINITY)
-        return (struct weft_softmax){max, a.sum + b.sum, a.dot + b.dot};
-    float da = a.max - max, db = b.max - max;
-    float ea = weft_expf(da), eb = weft_expf(db);
-    da = ea > 0 ? da : 0; /* -infinity would make the dot product NaN */
-    db = eb > 0 ? db : 0;
-    return (struct weft_softmax){
-        max,
-        a.sum * ea + b.sum * eb,
-        (a.dot + a.sum * da) * ea + (b.dot + b.sum * db) * eb,
-    };
-}
-
-struct weft_softmax weft_softmax_tree(struct weft_softmax *block, int32_t n)
-{
-    for (int32_t step = 1; step < n; step *= 2)
-        for (int32_t t = 0; t + step < n; t += 2 * step)
-            block[t] = weft_softmax_merge(block[t], block[t + step]);
-    return block[0];
-}
-
 struct weft_softmax weft_softmax_row(const struct weft_shape *shape,
                                      const float *logits, float scale)
 {
@@ -74,14 +47,4 @@ struct weft_softmax weft_softmax_row(const struct weft_shape *shape,
         }
     }
     return weft_softmax_tree(block, shape->n_blocks);
-}
-
-float weft_softmax_lse(const struct weft_softmax *s)
-{
-    return s->max + (float) log((double) s->sum);
-}
-
-float weft_softmax_entropy(const struct weft_softmax *s)
-{
-    return (float) (log((double) s->sum) - (double) s->dot / (double) s->sum);
 }

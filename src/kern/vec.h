@@ -9,6 +9,7 @@
 #define WEFT_KERN_VEC_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -54,26 +55,43 @@ WEFT_INLINE float weft_f32_of(uint32_t u)
 #define WEFT_EXP_C6 1.3981999507e-3f
 #define WEFT_EXP_C7 1.9875691500e-4f
 
-/* e^x within 2 ulp; 0 below -87, infinity above 88.37, NaN of NaN. */
-WEFT_INLINE float weft_expf(float x)
+/* Fused, or rounded twice. */
+WEFT_INLINE float weft_exp_step(bool fused, float a, float b, float c)
 {
-    float shifted = weft_fmaf(x, WEFT_EXP_LOG2E, WEFT_EXP_MAGIC);
+    return fused ? weft_fmaf(a, b, c) : a * b + c;
+}
+
+WEFT_INLINE float weft_exp_of(bool fused, float x)
+{
+    float shifted = weft_exp_step(fused, x, WEFT_EXP_LOG2E, WEFT_EXP_MAGIC);
     float n = shifted - WEFT_EXP_MAGIC;
-    float r = weft_fmaf(n, -WEFT_EXP_LN2_HI, x);
-    r = weft_fmaf(n, -WEFT_EXP_LN2_LO, r);
+    float r = weft_exp_step(fused, n, -WEFT_EXP_LN2_HI, x);
+    r = weft_exp_step(fused, n, -WEFT_EXP_LN2_LO, r);
     float p = WEFT_EXP_C7;
-    p = weft_fmaf(p, r, WEFT_EXP_C6);
-    p = weft_fmaf(p, r, WEFT_EXP_C5);
-    p = weft_fmaf(p, r, WEFT_EXP_C4);
-    p = weft_fmaf(p, r, WEFT_EXP_C3);
-    p = weft_fmaf(p, r, WEFT_EXP_C2);
-    p = weft_fmaf(p, r * r, r) + 1.0f;
+    p = weft_exp_step(fused, p, r, WEFT_EXP_C6);
+    p = weft_exp_step(fused, p, r, WEFT_EXP_C5);
+    p = weft_exp_step(fused, p, r, WEFT_EXP_C4);
+    p = weft_exp_step(fused, p, r, WEFT_EXP_C3);
+    p = weft_exp_step(fused, p, r, WEFT_EXP_C2);
+    p = weft_exp_step(fused, p, r * r, r) + 1.0f;
     p *= weft_f32_of((weft_f32_bits(shifted) << 23) + 0x3f800000u);
     /* Bits instead of branches: compilers give up on the latter. */
     uint32_t u = weft_f32_bits(p);
     u &= (uint32_t) (x < WEFT_EXP_MIN) - 1u;
     uint32_t over = 0u - (uint32_t) (x > WEFT_EXP_MAX);
     return weft_f32_of((u & ~over) | (over & 0x7f800000u));
+}
+
+/* e^x within 2 ulp; 0 below -87, infinity above 88.37, NaN of NaN. */
+WEFT_INLINE float weft_expf(float x)
+{
+    return weft_exp_of(true, x);
+}
+
+/* The same with the bits that plain C has, whatever the instruction set. */
+WEFT_INLINE float weft_expf_unfused(float x)
+{
+    return weft_exp_of(false, x);
 }
 
 /* log x within 2 ulp; -infinity of 0 (and of subnormal numbers), NaN of

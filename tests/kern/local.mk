@@ -96,6 +96,9 @@ check_PROGRAMS += %D%/test_rows_cuda
 check_PROGRAMS += %D%/test_weights_cuda
 %C%_test_weights_cuda_CPPFLAGS = $(cuda_test_flags)
 %C%_test_weights_cuda_LDADD = $(cuda_test_libs)
+check_PROGRAMS += %D%/test_head_cuda
+%C%_test_head_cuda_CPPFLAGS = $(cuda_test_flags)
+%C%_test_head_cuda_LDADD = $(cuda_test_libs)
 endif
 if WEFT_HAVE_CUDA
 check_PROGRAMS += %D%/card_rows_cuda
@@ -106,6 +109,11 @@ check_PROGRAMS += %D%/card_weights_cuda
 %C%_card_weights_cuda_SOURCES = %D%/test_weights_cuda.c
 %C%_card_weights_cuda_CPPFLAGS = $(card_test_flags)
 %C%_card_weights_cuda_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/card_head_cuda
+%C%_card_head_cuda_SOURCES = %D%/test_head_cuda.c
+%C%_card_head_cuda_CPPFLAGS = $(card_test_flags)
+%C%_card_head_cuda_LDADD = $(kern_libs)
 endif
+EXTRA_DIST += %D%/test_head_cuda.c
 EXTRA_DIST += %D%/test_weights_cuda.c
 EXTRA_DIST += %D%/test_rows_cuda.c

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head on a GPU, from logits: states of chunks, log-probs, gradients and
+ * draws are the CPU's, whatever the pieces in which logits come. */
+#include "../cuda/test_device.h"
+
+#include <math.h>
+
+#include "kern/softmax.h"
+
+/* A vocabulary of two blocks, each more than one launch's 16 chunks of 1024
+ * when `is_large`, with odd ends. */
+static struct weft_shape shape_of(bool is_large)
+{
+    struct weft_shape s = {.hidden = 16, .n_blocks = 2};
+    int32_t first = is_large ? 17 * 1024 + 64 : 1024;
+    int32_t second = is_large ? 1025 : 37;
+    s.block[0] = (struct weft_block){.vocab0 = 0, .n_vocab = first};
+    s.block[1] = (struct weft_block){.vocab0 = first, .n_vocab = second};
+    s.vocab = first + second;
+    return s;
+}
+
+/* Rows with ordinary logits, far ones, equal ones, one of -infinity. */
+static float *logits_of(int64_t m, int64_t v)
+{
+    float *z = host_rows(3, m * v);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < v; j++) {
+            float *x = &z[i * v + j];
+            *x = i % 4 == 1 ? *x * 30 : i % 4 == 2 ? 2.5f : *x;
+            if (i % 4 == 3 && (j % 5 == 0 || j > v - 40))
+                *x = -INFINITY;
+        }
+    return z;
+}
+
+/* logp, entropy and lse are of logarithms in double, whose last bit may be
+ * another on a card. */
+static void close_to(const float *dev, const float *host, int64_t n)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    if (cpu_is_fused()) {
+        CHECK(dev_same(dev, host, (size_t) n * 4));
+        return;
+    }
+#endif
+    float *got = host_rows(1, n);
+    dev_get(got, dev, (size_t) n * 4);
+    for (int64_t i = 0; i < n; i++)
+        CHECK(fabsf(got[i] - host[i]) <= 1e-5f * (1 + fabsf(host[i])));
+    weft_free(got);
+}
+
+static void head_of(bool is_large, int64_t piece, float scale)
+{
+    enum { M = 6 };
+    struct weft_shape s = shape_of(is_large);
+    int64_t v = s.vocab;
+    size_t row_floats = (size_t) M * 4;
+    float *z = logits_of(M, v), *z_ = dev_put(z, (size_t) (M * v) * 4);
+    int32_t target[M] = {0, s.block[1].vocab0, 1023, 7, s.block[1].vocab0 - 1,
+                         (int32_t) v - 1};
+    int32_t *target_ = dev_put(target, sizeof target);
+    struct weft_softmax *state_ = dev_new(2 * M * sizeof *state_), all[M];
+    float *hit_ = dev_new(row_floats), *logp_ = dev_new(row_floats);
+    float *entropy_ = dev_new(row_floats), *lse_ = dev_new(row_floats);
+    for (int t = 0; t < 2; t++) {
+        int64_t n = s.block[t].n_vocab, v0 = s.block[t].vocab0;
+        for (int64_t j = 0; j < n; j += piece)
+            weft_k_head_take_cuda(0, M, v0 + j, weft_min64(piece, n - j),
+                                  j == 0, z_ + v0 + j, v, scale, target_,
+                                  state_ + t, 2, hit_);
+    }
+    weft_k_head_merge_cuda(0, M, 2, state_, hit_, logp_, entropy_, lse_);
+    float logp[M], entropy[M], lse[M];
+    for (int i = 0; i < M; i++) {
+        all[i] = weft_softmax_row(&s, z + i * v, scale);
+        lse[i] = weft_softmax_lse(&all[i]);
+        entropy[i] = weft_softmax_entropy(&all[i]);
+        logp[i] = z[i * v + target[i]] * scale - lse[i];
+        double max = -INFINITY, sum = 0, dot = 0;
+        for (int64_t j = 0; j < v; j++)
+            max = fmax(max, (double) z[i * v + j] * (double) scale);
+        for (int64_t j = 0; j < v; j++) {
+            double d = (double) z[i * v + j] * (double) scale - max;
+            sum += exp(d);
+            dot += d > -700 ? exp(d) * d : 0;
+        }
+        CHECK(fabs((double) lse[i] - (max + log(sum))) < 1e-4);
+        CHECK(fabs((double) entropy[i] - (log(sum) - dot / sum)) < 1e-4);
+    }
+    close_to(lse_, lse, M);
+    close_to(entropy_, entropy, M);
+    /* a target of probability 0 has log-prob -infinity in both */
+    float got[M];
+    dev_get(got, logp_, sizeof got);
+    for (int i = 0; i < M; i++)
+        CHECK(got[i] == logp[i] || fabsf(got[i] - logp[i]) < 1e-4f);
+
+    /* The gradient from the CPU's lse and entropy: the same bits. */
+    float dlogp[M] = {0.5f, -1, 2, 0.1f, -0.25f, 1};
+    float dentropy[M] = {0, 0.5f, 0, -0.1f, 1, 0};
+    float *dlogp_ = dev_put(dlogp, sizeof dlogp);
+    float *dentropy_ = dev_put(dentropy, sizeof dentropy);
+    dev_set(lse_, lse, row_floats);
+    dev_set(entropy_, entropy, row_floats);
+    for (int d = WEFT_F32; d <= WEFT_BF16; d++) {
+        enum weft_dtype dtype = (enum weft_dtype) d;
+        size_t bytes = (size_t) (M * v) * weft_dtype_bytes(dtype);
+        char *dz_ = dev_new(bytes);
+        float *expect = host_copy(z, M * v);
+        for (int64_t j = 0; j < v; j += piece)
+            weft_k_head_gradient_cuda(
+                0, dtype, M, j, weft_min64(piece, v - j), z_ + j, v, scale,
+                target_, lse_, entropy_, dlogp_, dentropy_,
+                dz_ + (size_t) j * weft_dtype_bytes(dtype), v);
+        for (int i = 0; i < M; i++) {
+            weft_softmax_ops()->grad(expect + i * v, v, scale, lse[i],
+                                     dentropy[i] == 0 ? 0 : entropy[i],
+                                     dlogp[i], dentropy[i]);
+            expect[i * v + target[i]] += scale * dlogp[i];
+        }
+        void *rounded = host_as(dtype, expect, M * v);
+        if (cpu_is_fused())
+            CHECK(dev_same(dz_, rounded, bytes));
+        dev_free(dz_);
+        weft_free(expect);
+        weft_free(rounded);
+    }
+    void *dev[] = {z_,   target_, state_, hit_,     logp_, entropy_,
+                   lse_, dlogp_,  dentropy_};
+    for (size_t i = 0; i < WEFT_COUNT(dev); i++)
+        dev_free(dev[i]);
+    weft_free(z);
+}
+
+static void heads(void)
+{
+    head_of(false, 1024, 1);
+    head_of(true, 1 << 20, 0.7f);
+    head_of(true, 16 * 1024, 1 / 0.9f);
+    head_of(true, 2048, 1);
+}
+
+static void test_head(void)
+{
+    each_order(heads);
+}
+
+/* ---- Draws ------------------------------------------------------------- */
+
+static void draw_of(bool is_large, float temperature)
+{
+    enum { M = 24 };
+    struct weft_shape s = shape_of(is_large);
+    struct weft_k_sampling sampling = {temperature, 0, 1, 0x123456789abcdefu};
+    int64_t v = s.vocab;
+    float *z = logits_of(M, v), logp[M], got_logp[M];
+    uint32_t at[3 * M];
+    int32_t token[M], got[M];
+    void *scratch = weft_alloc_aligned((size_t) v, 8);
+    for (uint32_t i = 0; i < 3 * M; i++)
+        at[i] = i * i;
+    z[4 * v + 5] = NAN; /* no draw from these two */
+    z[8 * v + v - 1] = INFINITY;
+    for (int64_t j = 0; j < v; j++)
+        z[12 * v + j] = j == v - 1 ? 0 : -INFINITY; /* only the last */
+    for (int i = 0; i < M; i++) {
+        logp[i] = 7;
+        token[i] = weft_k_sample(&s, &sampling, z + i * v, at[3 * i],
+                                 at[3 * i + 1], at[3 * i + 2], &logp[i],
+                                 scratch);
+    }
+    CHECK_INT(token[4], -1);
+    CHECK_INT(token[12], (int32_t) v - 1);
+    float *z_ = dev_put(z, (size_t) (M * v) * 4), *logp_ = dev_new(M * 4);
+    uint32_t *at_ = dev_put(at, sizeof at);
+    int32_t *token_ = dev_new(M * 4);
+    weft_k_sample_cuda(0, &s, &sampling, M, z_, v, at_, token_, logp_);
+    dev_get(got, token_, sizeof got);
+    dev_get(got_logp, logp_, sizeof got_logp);
+    for (int i = 0; i < M && cpu_is_fused(); i++) {
+        CHECK_INT(got[i], token[i]);
+        if (token[i] >= 0)
+            CHECK(fabsf(got_logp[i] - logp[i]) <= 1e-6f * fabsf(logp[i]));
+    }
+    /* A row alone. */
+    weft_k_sample_cuda(0, &s, &sampling, 1, z_ + 5 * v, v, at_ + 15, token_,
+                       logp_);
+    CHECK(dev_same(token_, &got[5], 4));
+    CHECK(dev_same(logp_, &got_logp[5], 4));
+    dev_free(z_);
+    dev_free(logp_);
+    dev_free(at_);
+    dev_free(token_);
+    weft_free(z);
+    weft_free(scratch);
+}
+
+static void draws(void)
+{
+    draw_of(false, 1);
+    draw_of(false, 0);
+    draw_of(true, 0.8f);
+    draw_of(true, 3);
+    draw_of(true, 0);
+}
+
+static void test_sample(void)
+{
+    each_order(draws);
+}
+
+WEFT_CUDA_TESTS("kern/head_cuda", {"test_head", test_head},
+                {"test_sample", test_sample})
