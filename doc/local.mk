@@ -6,6 +6,7 @@ nobase_dist_doc_DATA += \
 	%D%/algorithms.md \
 	%D%/chat.md \
 	%D%/formats.md \
+	%D%/gpu.md \
 	%D%/hacking.md \
 	%D%/install.md \
 	%D%/layouts.md \

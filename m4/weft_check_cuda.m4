@@ -16,6 +16,12 @@ AC_DEFUN([WEFT_CHECK_CUDA], [
         [], [with_cuda=guess])
     AC_ARG_VAR([NVCC], [CUDA compiler])
     AC_ARG_VAR([NVCC_GENCODE], [-gencode flags for nvcc])
+    AS_IF([test -z "$NVCC_GENCODE"], [
+        # Hopper and newer by PTX; Ampere until CUDA drops it.
+        NVCC_GENCODE="-gencode=arch=compute_80,code=sm_80"
+        NVCC_GENCODE="$NVCC_GENCODE -gencode=arch=compute_90,code=sm_90"
+        NVCC_GENCODE="$NVCC_GENCODE -gencode=arch=compute_90,code=compute_90"
+    ])
     weft_have_cuda=no
     weft_why_cuda="switched off by --without-cuda"
     CUDA_CFLAGS=
@@ -41,12 +47,6 @@ AC_DEFUN([WEFT_CHECK_CUDA], [
                 [test -r "$weft_cuda_lib/libcudart_static.a"],
                 [CUDA_LIBS="-L$weft_cuda_lib -lcudart_static -ldl -lpthread -lstdc++"],
                 [CUDA_LIBS="-L$weft_cuda_lib -Wl,-rpath,$weft_cuda_lib -lcudart -lstdc++"])
-            AS_IF([test -z "$NVCC_GENCODE"], [
-                # Hopper and newer by PTX; Ampere until CUDA drops it.
-                NVCC_GENCODE="-gencode=arch=compute_80,code=sm_80"
-                NVCC_GENCODE="$NVCC_GENCODE -gencode=arch=compute_90,code=sm_90"
-                NVCC_GENCODE="$NVCC_GENCODE -gencode=arch=compute_90,code=compute_90"
-            ])
             AC_MSG_CHECKING([that $NVCC compiles and the result links])
             AS_ECHO(["#include <cuda_runtime.h>
 extern \"C\" int weft_n(void);

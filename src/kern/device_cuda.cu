@@ -17,7 +17,8 @@ static int fill(struct weft_k_device *d, int device)
     cudaDeviceProp prop;
     if (cudaGetDeviceProperties(&prop, device) != cudaSuccess)
         return -1;
-    snprintf(d->name, sizeof d->name, "%s", prop.name);
+    snprintf(d->name, sizeof d->name, "%.*s", (int) sizeof d->name - 1,
+             prop.name);
     d->memory_bytes = (int64_t) prop.totalGlobalMem;
     d->major = prop.major;
     d->minor = prop.minor;

@@ -144,6 +144,19 @@ void weft_k_gae_cuda(struct CUstream_st *stream, int32_t n, float gamma,
                      const float *bootstrap, float *advantage_out,
                      float *return_out);
 
+/* One sample's response; w: one number, stat: added to. Of the CPU's bits where
+ * exp() has them: the sums are in its order. */
+void weft_k_policy_loss_cuda(struct CUstream_st *stream,
+                             const struct weft_k_policy *policy, int32_t n,
+                             const float *w, const float *logp,
+                             const float *old_logp, const float *ref_logp,
+                             const float *advantage, const float *entropy,
+                             float *dlogp, float *dentropy, double *stat);
+void weft_k_value_loss_cuda(struct CUstream_st *stream, float clip, int32_t n,
+                            const float *w, const float *value,
+                            const float *old_value, const float *ret,
+                            float *dvalue, double *stat);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,7 @@ kern_sources = \
 	%D%/pack_impl.h \
 	%D%/parts.h \
 	%D%/parts_cpu.c \
+	%D%/policy_loss.h \
 	%D%/policy_loss_cpu.c \
 	%D%/preference_loss_cpu.c \
 	%D%/publish_cpu.c \
@@ -76,6 +77,7 @@ cuda_kernels = \
 	%D%/embed_cuda.cu \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \
+	%D%/policy_loss_cuda.cu \
 	%D%/publish_cuda.cu \
 	%D%/reduce_cuda.cu \
 	%D%/rows_cuda.cu \

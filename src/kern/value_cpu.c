@@ -7,7 +7,7 @@
  * has 16 partial sums (element j is added to sum j mod 16), which are added by
  * a binary tree. Everything is f32.
  */
-#include "kern/kern.h"
+#include "kern/policy_loss.h"
 
 #include <string.h>
 
@@ -80,20 +80,10 @@ void weft_k_value_loss(float clip, int32_t n, float w, const float *value,
                        float *dvalue, double stat[WEFT_N_VALUE_STATS])
 {
     for (int32_t i = 0; i < n; i++) {
-        float v = value[i], kept = v, error = v - ret[i];
-        if (clip > 0) {
-            float low = old_value[i] - clip, high = old_value[i] + clip;
-            kept = v < low ? low : v > high ? high : v;
-        }
-        float square = error * error, other = kept - ret[i];
-        dvalue[i] = w * error;
-        if (other * other > square) { /* v is clipped: no gradient */
-            square = other * other;
-            dvalue[i] = 0;
-            stat[WEFT_VSTAT_CLIPPED] += 1;
-        }
-        stat[WEFT_VSTAT_LOSS] += 0.5 * (double) w * (double) square;
-        stat[WEFT_VSTAT_VALUE] += (double) v;
-        stat[WEFT_VSTAT_TOKENS] += 1;
+        double one[WEFT_N_VALUE_STATS];
+        weft_value_loss_token(clip, w, value[i], old_value[i], ret[i],
+                              &dvalue[i], one);
+        for (int k = 0; k < WEFT_N_VALUE_STATS; k++)
+            stat[k] += one[k];
     }
 }
