@@ -2,7 +2,9 @@
 /*
  * What it costs to record an iteration of PPO on all ranks of a job, and to
  * play it for the memory that each place can need: microseconds of processor
- * time and bytes for each task, and the memory of the process in all.
+ * time and bytes for each task, and the memory of the process in all. `stand
+ * for`: what the tasks expand to, where instructions of tp groups are recorded;
+ * elsewhere the same number.
  *
  *     bench/record [case]
  *
@@ -37,25 +39,37 @@ static const struct row {
     const char *actor, *critic, *layout;
     int nodes, devices;
     const char *word[6]; /* of the configuration */
+    bool gangs;          /* instructions of tp groups are recorded */
 } rows[] = {
-    {"110m", "110m", "dp1", 1, 1, {0}},
-    {"110m", "110m", "dp4,zero=1", 1, 4, {0}},
-    {"110m", "110m", "dp2tp2", 1, 4, {0}},
-    {"110m", "110m", "dp2pp2,zero=2", 1, 4, {0}},
-    {"110m", "110m", "dp2pp2", 1, 4, {"train.intra_stage_fusion=true"}},
+    {"110m", "110m", "dp1", 1, 1, {0}, false},
+    {"110m", "110m", "dp4,zero=1", 1, 4, {0}, false},
+    {"110m", "110m", "dp2tp2", 1, 4, {0}, false},
+    {"110m", "110m", "dp2pp2,zero=2", 1, 4, {0}, false},
+    {"110m",
+     "110m",
+     "dp2pp2",
+     1,
+     4,
+     {"train.intra_stage_fusion=true"},
+     false},
     {"7b",
      "7b",
      "dp16pp4,zero=1",
      8,
      8,
      {"numerics.gradient_groups=16", "numerics.dtype=bf16",
-      "rollout.max_new_tokens=1024"}},
+      "rollout.max_new_tokens=1024"},
+     false},
     {"7b",
      "7b",
      "dp2tp8pp4,zero=1",
      8,
      8,
-     {"numerics.gradient_groups=16", "numerics.dtype=bf16"}},
+     {"numerics.gradient_groups=16", "numerics.dtype=bf16"},
+     false},
+    {"7b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true},
+    {"70b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true},
+    {"70b", "7b", "dp4tp8pp4,zero=1", 16, 8, {"numerics.dtype=bf16"}, true},
 };
 
 static const char yaml[] =
@@ -169,7 +183,29 @@ static double bytes_of(const struct weft_recording *r)
     return (double) r->task_room * sizeof *r->task
          + (double) r->access_room * sizeof *r->access
          + (double) r->tile_room * sizeof *r->tile
-         + (double) r->wait_room * sizeof *r->wait;
+         + (double) r->wait_room * sizeof *r->wait
+         + (double) r->gang_room * sizeof *r->gang;
+}
+
+/* Tasks that those of the recording stand for. */
+static int64_t expanded(const struct weft_recording *r)
+{
+    int64_t n = r->n_tasks - r->n_gangs;
+    for (int64_t i = 0; i < r->n_gangs; i++)
+        n += r->gang[i].n_expanded;
+    return n;
+}
+
+static void record(const struct weft_trainer *t, bool gangs,
+                   struct weft_recording *out)
+{
+    const struct weft_recorded how = {.rank = -1,
+                                      .gangs = true,
+                                      .first = t->settings.warmup,
+                                      .iterations = 1};
+    weft_recording_init(out);
+    CHECK(gangs ? weft_run_record(t, &how, out, &err)
+                : weft_run_record_bound(t, out, &err));
 }
 
 static void measure(const char *dir, const struct row *row)
@@ -184,20 +220,21 @@ static void measure(const char *dir, const struct row *row)
     struct weft_rec_open *open = weft_alloc((size_t) row->nodes,
                                             sizeof *open);
     describe(dir, row, &config, &plan, &t);
-    weft_recording_init(&r);
     double before_mib = peak_mib(), start = cpu_s();
-    CHECK(weft_run_record_bound(t, &r, &err));
+    record(t, row->gangs, &r);
     double recorded_s = cpu_s() - start, recorded_mib = peak_mib();
     start = cpu_s();
     CHECK(weft_recording_memory(&r, n_places, row->devices, place, &err));
     CHECK(weft_recording_open(&r, row->nodes, row->devices, open, &err));
     double played_s = cpu_s() - start;
     double n = (double) r.n_tasks;
-    printf("%-5s %-5s %-17s %7d %9lld %9.2f %7.0f %9.2f %7.0f %8.2f %6.0f\n",
+    printf("%-5s %-5s %-17s %7d %9lld %9lld %9.2f %7.0f %9.2f %7.0f %8.2f "
+           "%6.0f\n",
            row->actor, row->critic, row->layout, n_places,
-           (long long) r.n_tasks, recorded_s / n * 1e6, bytes_of(&r) / n,
-           played_s / n * 1e6, (peak_mib() - recorded_mib) * 1048576 / n,
-           recorded_s + played_s, peak_mib() - before_mib);
+           (long long) r.n_tasks, (long long) expanded(&r),
+           recorded_s / n * 1e6, bytes_of(&r) / n, played_s / n * 1e6,
+           (peak_mib() - recorded_mib) * 1048576 / n, recorded_s + played_s,
+           peak_mib() - before_mib);
     weft_recording_release(&r);
     weft_trainer_forget(t);
     weft_config_release(&config);
@@ -221,9 +258,10 @@ int main(int argc, char **argv)
     }
     make_files(dir);
     printf(
-        "                                             recorded, each    "
-        "played, each     together\nactor critic layout            devices "
-        "    tasks        us   bytes        us   bytes        s    MiB\n");
+        "                                                       recorded, "
+        "each    played, each     together\nactor critic layout            "
+        "devices     tasks stand for        us   bytes        us   bytes     "
+        "   s    MiB\n");
     fflush(stdout);
     for (int i = 0; i < (int) WEFT_COUNT(rows); i++) {
         if (only && only != i + 1)
