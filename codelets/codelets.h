@@ -59,6 +59,11 @@ struct weft_pack_sample {
     struct weft_tile *rollout;
     struct weft_tile *advantage, *value, *ref;
     int32_t n_prompt, n_total; /* known by the controller */
+    /* The tokens that are targets of a response, ascending and not the first;
+     * n_learned in all. NULL: all that follow the prompt. Such a sample has no
+     * advantages, values and reference. */
+    const struct weft_range *learned; /* (n_ranges) */
+    int32_t n_ranges, n_learned;
     float
         weight;  /* of each of its tokens in the loss; 0: it counts nowhere */
     float label; /* KTO: > 0 is desirable; BRADLEY_TERRY: a pair's margin */
@@ -72,10 +77,9 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
                       enum weft_pack_targets targets, bool columns, int32_t n,
                       const struct weft_pack_sample *sample,
                       struct weft_tile *moments, struct weft_tile *batch);
-/* The number of targets of a sample of n_total tokens, n_prompt of them the
- * prompt. */
-int32_t weft_pack_n_targets(enum weft_pack_targets targets, int32_t n_prompt,
-                            int32_t n_total);
+/* The number of a sample's targets. */
+int32_t weft_pack_n_targets(enum weft_pack_targets targets,
+                            const struct weft_pack_sample *sample);
 
 /* ---- Layers ----------------------------------------------------------- */
 

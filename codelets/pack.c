@@ -7,7 +7,8 @@
 #include "rt/codelet.h"
 
 struct pack_sample {
-    int32_t n_prompt, n_total;
+    int32_t n_prompt, n_total, n_targets;
+    int32_t n_ranges; /* of learned tokens; 0: the last n_targets */
     float weight, label;
     bool skips_pad;
     int32_t pad;
@@ -19,20 +20,47 @@ struct pack_args {
     bool columns, moments;
     int32_t n;
     struct weft_batch layout;
-    struct pack_sample sample[]; /* (n) */
+    struct pack_sample sample[]; /* (n), then the ranges of all samples */
 };
 
-int32_t weft_pack_n_targets(enum weft_pack_targets targets, int32_t n_prompt,
-                            int32_t n_total)
+int32_t weft_pack_n_targets(enum weft_pack_targets targets,
+                            const struct weft_pack_sample *s)
 {
     switch (targets) {
     case WEFT_TARGETS_LAST:
         return 1;
     case WEFT_TARGETS_ALL:
-        return n_total - 1;
+        return s->n_total - 1;
     default:
-        return n_total - n_prompt;
+        return s->learned ? s->n_learned : s->n_total - s->n_prompt;
     }
+}
+
+static struct weft_range *ranges_of(const struct pack_args *args)
+{
+    return (struct weft_range *) (uintptr_t) (args->sample + args->n);
+}
+
+/* How many ranges of a sample matter. */
+static int32_t n_ranges_of(enum weft_pack_targets targets,
+                           const struct weft_pack_sample *s)
+{
+    return targets == WEFT_TARGETS_RESPONSE && s->learned ? s->n_ranges : 0;
+}
+
+/* The rows and targets of a sample that learns ranges of its tokens; row0: the
+ * row of its first token. */
+static void put_ranges(const struct pack_sample *s,
+                       const struct weft_range *range, const int32_t *token,
+                       int32_t row0, int32_t *row, int32_t *target)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < s->n_ranges; k++)
+        for (int32_t i = 0; i < range[k].n; i++, n++) {
+            row[n] = row0 + range[k].first + i - 1;
+            target[n] = token[range[k].first + i];
+        }
+    weft_assert(n == s->n_targets);
 }
 
 /* The row of a score: the last token that is no padding; of nothing but
@@ -84,6 +112,7 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
     struct weft_batch *b = weft_take(&take);
     const struct weft_moments *moments = args->moments ? weft_take(&take)
                                                        : NULL;
+    const struct weft_range *range = ranges_of(args);
     int32_t row0 = 0, target0 = 0;
 
     *b = args->layout;
@@ -104,8 +133,7 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
                                 r->n_prompt, r->n_total - r->n_prompt,
                                 s->n_prompt, s->n_total - s->n_prompt);
         const int32_t *t = weft_rollout_token(r);
-        int32_t n = weft_pack_n_targets(args->targets, s->n_prompt,
-                                        s->n_total);
+        int32_t n = s->n_targets;
         bool last = args->targets == WEFT_TARGETS_LAST;
         int32_t first = last ? score_row(s, t) : s->n_total - n - 1;
         run[i] = (struct weft_k_run){.slot = i, .n = s->n_total};
@@ -113,7 +141,10 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
         run_targets[i] = n;
         weight[i] = s->weight;
         label[i] = s->label;
-        for (int32_t j = 0; j < n; j++) {
+        if (s->n_ranges > 0)
+            put_ranges(s, range, t, row0, row + target0, target + target0);
+        range += s->n_ranges;
+        for (int32_t j = 0; j < n && s->n_ranges == 0; j++) {
             row[target0 + j] = row0 + first + j;
             target[target0 + j] = last ? 0 : t[first + j + 1];
         }
@@ -137,6 +168,9 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
         return;
     size_t bytes = sizeof(struct pack_args)
                  + (size_t) n * sizeof(struct pack_sample);
+    for (int32_t i = 0; i < n; i++)
+        bytes += (size_t) n_ranges_of(targets, &sample[i])
+               * sizeof(struct weft_range);
     struct pack_args *args = weft_alloc(1, bytes);
     if (!args) {
         weft_seq_fail(seq, WEFT_ENOMEM, "out of memory packing %d samples",
@@ -152,17 +186,25 @@ void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
     args->targets = targets;
     args->columns = columns;
     args->n = n;
+    struct weft_range *range = ranges_of(args);
     for (int32_t i = 0; i < n; i++) {
         const struct weft_pack_sample *s = &sample[i];
         rows += s->n_total;
-        n_targets += weft_pack_n_targets(targets, s->n_prompt, s->n_total);
         struct pack_sample *p = &args->sample[i];
-        *p = (struct pack_sample){.n_prompt = s->n_prompt,
-                                  .n_total = s->n_total,
-                                  .weight = s->weight,
-                                  .label = s->label,
-                                  .skips_pad = s->skips_pad,
-                                  .pad = s->pad};
+        *p = (struct pack_sample){
+            .n_prompt = s->n_prompt,
+            .n_total = s->n_total,
+            .n_targets = weft_pack_n_targets(targets, s),
+            .n_ranges = n_ranges_of(targets, s),
+            .weight = s->weight,
+            .label = s->label,
+            .skips_pad = s->skips_pad,
+            .pad = s->pad};
+        n_targets += p->n_targets;
+        for (int32_t k = 0; k < p->n_ranges; k++)
+            *range++ = s->learned[k];
+        weft_assert(p->n_ranges == 0
+                    || !(s->advantage || s->value || s->ref));
         weft_access_list_add(&access, s->rollout, WEFT_READ);
         if (columns) {
             p->advantage = weft_access_list_add_optional(

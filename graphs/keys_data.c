@@ -5,10 +5,18 @@
 static const struct weft_config_key response[] = {
     KEY_STRING("data.response_key", data.response_key, NULL, KEY_NUM,
                "key of the response; else found"),
+    KEY_ENUM("data.learn", data.learn, "response", WEFT_LEARN_RESPONSE,
+             "response|assistant|all", KEY_NUM,
+             "what of a row: its response, a conversation's last answer; all "
+             "turns of the assistant, which the template marks by {% "
+             "generation %}; all tokens"),
     KEY_END};
 
 static const struct weft_config_alias aliases[] = {
-    {"data.response_key", "|output_key|completion_key|"}, {NULL, NULL}};
+    {"data.learn", "|assistant_only_loss|completion_only_loss"
+                   "|train_on_responses_only|train_on_inputs|"},
+    {"data.response_key", "|output_key|completion_key|"},
+    {NULL, NULL}};
 
 const struct weft_config_table weft_response_keys = {.keys = response,
                                                      .aliases = aliases};

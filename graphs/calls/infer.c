@@ -117,8 +117,7 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
             .pad = model->shape.score_pad};
         out[i] = sample[i].out;
         pass.n_rows += sample[i].n_total;
-        pass.n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,
-                                              sample[i].n_total);
+        pass.n_targets += weft_pack_n_targets(targets, &pack[i]);
     }
     if (most) {
         pass.n_rows = most->n_rows;

@@ -53,8 +53,7 @@ int weft_g_flight_init(const struct weft_g_train *t, struct weft_seq *seq,
     for (int32_t i = 0; i < n; i++) {
         const struct weft_pack_sample *s = &sample[index[i]];
         out->pass.n_rows += s->n_total;
-        out->pass.n_targets += weft_pack_n_targets(targets_of(t), s->n_prompt,
-                                                   s->n_total);
+        out->pass.n_targets += weft_pack_n_targets(targets_of(t), s);
     }
     if (t->most) {
         out->pass.n_rows = t->most->n_rows;

@@ -23,6 +23,10 @@ struct weft_config_schema;
 /* Where reward models learn a pair's margin from. */
 enum weft_margin { WEFT_MARGIN_ROW, WEFT_MARGIN_SCORES, WEFT_MARGIN_NONE };
 
+/* What SFT learns of a row: the response, all turns of the assistant, or all
+ * tokens. */
+enum weft_learn { WEFT_LEARN_RESPONSE, WEFT_LEARN_ASSISTANT, WEFT_LEARN_ALL };
+
 enum weft_lr_schedule { WEFT_LR_CONSTANT, WEFT_LR_LINEAR, WEFT_LR_COSINE };
 
 enum weft_loss_agg {
@@ -127,9 +131,10 @@ struct weft_config {
         char *date;     /* YYYY-MM-DD, for templates that write one */
         char *system;   /* system message put first; NULL: none */
         int32_t max_prompt_tokens; /* 512 */
-        char *long_prompts; /* "refuse" (default), "skip", "truncate" */
-        bool shuffle;       /* true */
-        bool add_eos;       /* end a plain response with EOS, true */
+        char *long_prompts;    /* "refuse" (default), "skip", "truncate" */
+        bool shuffle;          /* true */
+        enum weft_learn learn; /* response */
+        bool add_eos;          /* end a plain response with EOS, true */
     } data;
 
     /* By the slots that the algorithm's keys fill; 0 is the model that gives

@@ -93,6 +93,8 @@ static int add_prompts(const struct weft_trainer *t, struct weft_string *out,
         const struct weft_run_prompt *p = &t->prompt[i];
         weft_hasher_add(hasher, &p->n_prompt, sizeof p->n_prompt);
         weft_hasher_add(hasher, p->token, (size_t) p->n * sizeof *p->token);
+        weft_hasher_add(hasher, p->learned,
+                        (size_t) p->n_ranges * sizeof *p->learned);
     }
     add_hash("the data", weft_hasher_digest128(hasher), out);
     weft_hasher_free(hasher);

@@ -140,6 +140,8 @@ int weft_iteration_generate(struct weft_iteration *p);
 int weft_iteration_refill(struct weft_iteration *p);
 /* Makes the iteration's samples from rows of the data. */
 int weft_iteration_data(struct weft_iteration *p);
+/* How many tokens of a sample are learned. */
+int32_t weft_iteration_learned(const struct weft_iteration *p, int32_t index);
 
 /* Submits the estimate of the KL from responses to other prompts. */
 int weft_iteration_kl(struct weft_iteration *p);

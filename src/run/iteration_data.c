@@ -71,6 +71,13 @@ static int fill_other(struct weft_iteration *p,
     return rc;
 }
 
+int32_t weft_iteration_learned(const struct weft_iteration *p, int32_t i)
+{
+    const struct weft_sample *s = &p->sample[i];
+    return p->prompt[i]->learned ? p->prompt[i]->n_learned
+                                 : s->n_total - s->n_prompt;
+}
+
 int weft_iteration_data(struct weft_iteration *p)
 {
     int rc = weft_iteration_calls_init(p);

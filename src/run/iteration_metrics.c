@@ -148,7 +148,7 @@ static void read_samples(struct measured *c)
     const struct weft_iteration *p = c->p;
     for (int32_t i = 0; i < p->n; i++) {
         const struct weft_sample *s = &p->sample[i];
-        c->column[WEFT_OF_RESPONSE][i] = s->n_total - s->n_prompt;
+        c->column[WEFT_OF_RESPONSE][i] = weft_iteration_learned(p, i);
         c->column[WEFT_OF_PROMPT][i] = s->n_prompt;
         c->rows += s->n_total;
         if (p->set->of[WEFT_FIELD_ADVANTAGE] >= 0)

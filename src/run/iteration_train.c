@@ -119,7 +119,7 @@ static void fill_pack(const struct training *r, struct one_step *o)
         const struct weft_sample *s = &p->sample[o->index[i]];
         if (set->skip_cut && !s->ended)
             continue;
-        n_tokens += s->n_total - s->n_prompt;
+        n_tokens += weft_iteration_learned(p, (int32_t) o->index[i]);
         n++;
     }
     for (int32_t i = 0; i < o->n; i++) {
@@ -133,10 +133,13 @@ static void fill_pack(const struct training *r, struct one_step *o)
             .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
+            .learned = p->prompt[k]->learned,
+            .n_ranges = p->prompt[k]->n_ranges,
+            .n_learned = p->prompt[k]->n_learned,
             .weight = skip ? 0
                            : weft_sample_weight(set, learning, n / unit,
                                                 n_tokens,
-                                                s->n_total - s->n_prompt),
+                                                weft_iteration_learned(p, k)),
             .label = p->prompt[k]->label,
         };
     }

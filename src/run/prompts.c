@@ -226,7 +226,7 @@ int weft_prompts_iterations(const struct weft_trainer *t, int32_t *out,
 void weft_prompts_release(struct weft_trainer *t)
 {
     for (int32_t i = 0; t->prompt && i < t->n_prompts; i++)
-        weft_free(t->prompt[i].token);
+        weft_prompts_release_row(&t->prompt[i]);
     weft_free(t->prompt);
     weft_renderer_release(&t->renderer);
 }

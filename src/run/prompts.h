@@ -37,5 +37,6 @@ struct weft_run_prompt;
 int weft_prompts_row(struct weft_trainer *t, size_t i,
                      struct weft_run_prompt *out, int32_t *n_out,
                      struct weft_err *err);
+void weft_prompts_release_row(struct weft_run_prompt *row);
 
 #endif

@@ -55,7 +55,24 @@ static int limit_prompt(const struct weft_trainer *t,
             (size_t) (p->n - over) * sizeof *p->token);
     p->n -= over;
     p->n_prompt -= over;
+    for (int32_t i = 0; i < p->n_ranges; i++)
+        p->learned[i].first -= over;
     return 0;
+}
+
+static void cut_end(struct weft_run_prompt *p, int32_t n)
+{
+    p->n = n;
+    while (p->n_ranges > 0) {
+        struct weft_range *last = &p->learned[p->n_ranges - 1];
+        int32_t over = weft_range_end(*last) - n;
+        if (over <= 0)
+            return;
+        over = over < last->n ? over : last->n;
+        last->n -= over;
+        p->n_learned -= over;
+        p->n_ranges -= last->n == 0;
+    }
 }
 
 /* Truncates a long response at its end. */
@@ -69,7 +86,7 @@ static int limit_whole(const struct weft_trainer *t,
     int rc = judge_long(t, row, "text (prompt and response)", p->n, limit,
                         "the model's positions are", keep_out, err);
     if (!rc && *keep_out)
-        p->n = limit;
+        cut_end(p, limit);
     return rc;
 }
 
@@ -88,6 +105,29 @@ static int check_label(const struct weft_trainer *t,
 
 /* ---- Texts ------------------------------------------------------------ */
 
+/* What of an encoded row is learned, if not all that follows the prompt: the
+ * ranges of what the assistant says, but for the first token, which nothing
+ * predicts. */
+static int find_ranges(const bool *said, struct weft_run_prompt *p,
+                       struct weft_err *err)
+{
+    int32_t n = 0;
+    for (int32_t i = 1; i < p->n; i++)
+        n += said[i] && !(i > 1 && said[i - 1]);
+    p->learned = weft_alloc((size_t) n + 1, sizeof *p->learned);
+    if (!p->learned)
+        return weft_err_nomem(err, "a row", (size_t) n * 8);
+    for (int32_t i = 1; i < p->n; i++) {
+        if (!said[i])
+            continue;
+        if (i == 1 || !said[i - 1])
+            p->learned[p->n_ranges++] = (struct weft_range){i, 0};
+        p->learned[p->n_ranges - 1].n++;
+        p->n_learned++;
+    }
+    return 0;
+}
+
 /* Encodes prompt and response. Without a prompt the first token of the
  * response is the prompt, as the next ones are predicted from it. what: which
  * response, for messages. */
@@ -95,14 +135,21 @@ static int encode_response(struct weft_trainer *t, const struct weft_row *row,
                            const char *what, struct weft_run_prompt *p,
                            struct weft_err *err)
 {
+    enum weft_learn learn = t->config.data.learn;
     struct weft_rendered r;
-    int rc = weft_renderer_encode_pair(&t->renderer, t->tokenizer, row, &r,
-                                       err);
+    int rc = (learn == WEFT_LEARN_ASSISTANT ? weft_renderer_encode_turns
+                                            : weft_renderer_encode_pair)(
+        &t->renderer, t->tokenizer, row, &r, err);
     if (rc)
         return rc;
     p->token = r.token;
     p->n = r.n;
-    p->n_prompt = r.n_prompt;
+    p->n_prompt = learn == WEFT_LEARN_ALL ? 0 : r.n_prompt;
+    if (r.said)
+        rc = find_ranges(r.said, p, err);
+    weft_free(r.said);
+    if (rc)
+        return rc;
     if (r.n == r.n_prompt || row->response.n == 0)
         return weft_err_set(err, WEFT_EINVAL, "the %sresponse is empty",
                             what);
@@ -243,7 +290,8 @@ static int check_text(const struct weft_trainer *t,
                       const struct weft_run_prompt *p, bool responds,
                       struct weft_err *err)
 {
-    if (p->n < 1 || (responds && p->n <= p->n_prompt))
+    bool none = p->n <= p->n_prompt || (p->learned && p->n_learned == 0);
+    if (p->n < 1 || (responds && none))
         return weft_err_set(err, WEFT_EINVAL, "nothing to %s",
                             responds ? "learn from one token"
                                      : "start from: the prompt is empty");
@@ -288,6 +336,12 @@ static int limit(const struct weft_trainer *t, const struct weft_row *row,
     return rc;
 }
 
+void weft_prompts_release_row(struct weft_run_prompt *row)
+{
+    weft_free(row->token);
+    weft_free(row->learned);
+}
+
 int weft_prompts_row(struct weft_trainer *t, size_t i,
                      struct weft_run_prompt *out, int32_t *n_out,
                      struct weft_err *err)
@@ -307,8 +361,8 @@ int weft_prompts_row(struct weft_trainer *t, size_t i,
         rc = limit(t, &row, rows != WEFT_ROWS_PROMPT, n, p, &keep, err);
     weft_row_release(&row);
     if (rc || !keep) {
-        weft_free(p[0].token);
-        weft_free(p[1].token);
+        weft_prompts_release_row(&p[0]);
+        weft_prompts_release_row(&p[1]);
         n = 0;
     }
     *n_out = n;

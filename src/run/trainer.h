@@ -44,9 +44,12 @@ struct weft_run_model {
 /* A row of the data, tokenised. */
 struct weft_run_prompt {
     int32_t *token;
-    int32_t n, n_prompt; /* n > n_prompt: with a response */
-    size_t row;          /* in the data set */
-    float label;         /* KTO: 1 is desirable; a pair's margin */
+    int32_t n, n_prompt;        /* n > n_prompt: with a response */
+    struct weft_range *learned; /* (n_ranges) tokens that are learned;
+                                   NULL: all that follow the prompt */
+    int32_t n_ranges, n_learned;
+    size_t row;  /* in the data set */
+    float label; /* KTO: 1 is desirable; a pair's margin */
 };
 
 struct weft_trainer {

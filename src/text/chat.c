@@ -88,6 +88,13 @@ static void put_part(struct text *t, const char *s, size_t n,
     put_literal(t, s, (size_t) (end - s));
 }
 
+/* Writes a message's content and what the pattern has after it. */
+static void put_turn(struct text *t, const char *after)
+{
+    put(t, "{{- text(m.content) -}}");
+    put_part(t, after, strlen(after), "{{- m.role -}}");
+}
+
 static int parse_pattern(const char *pattern, struct weft_jinja **out,
                          struct weft_err *err)
 {
@@ -100,9 +107,11 @@ static int parse_pattern(const char *pattern, struct weft_jinja **out,
                             pattern);
     put(&t, WEFT_CHAT_TEXT "{%- for m in messages -%}");
     put_part(&t, pattern, before, "{{- m.role -}}");
-    put(&t, "{{- text(m.content) -}}");
-    put_part(&t, after, strlen(after), "{{- m.role -}}");
-    put(&t, "{%- endfor -%}{%- if add_generation_prompt -%}");
+    put(&t, "{%- if m.role == 'assistant' -%}{%- generation -%}");
+    put_turn(&t, after);
+    put(&t, "{%- endgeneration -%}{%- else -%}");
+    put_turn(&t, after);
+    put(&t, "{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}");
     put_part(&t, pattern, before, "{{- 'assistant' -}}");
     put(&t, "{%- endif -%}");
     int rc = t.failed ? weft_err_nomem(err, "a chat template", t.n)
@@ -372,12 +381,33 @@ int weft_chat_render(const struct weft_chat *c, const json_t *messages,
                      const json_t *variables, bool add_generation_prompt,
                      struct weft_str *text_out, struct weft_err *err)
 {
+    return weft_chat_render_marked(
+        c, messages, variables, add_generation_prompt, text_out, NULL, err);
+}
+
+bool weft_chat_has_marks(const struct weft_chat *c)
+{
+    return weft_jinja_has_marks(c->jinja);
+}
+
+const char *weft_chat_source(const struct weft_chat *c)
+{
+    return weft_jinja_name(c->jinja);
+}
+
+int weft_chat_render_marked(const struct weft_chat *c, const json_t *messages,
+                            const json_t *variables,
+                            bool add_generation_prompt,
+                            struct weft_str *text_out,
+                            struct weft_jinja_marks *marks_out,
+                            struct weft_err *err)
+{
     json_t *context = context_of(c, messages, variables,
                                  add_generation_prompt);
     if (!context)
         return weft_err_nomem(err, "messages", 0);
     int rc = weft_jinja_render(c->jinja, context, &c->date, NULL, text_out,
-                               err);
+                               marks_out, err);
     json_decref(context);
     return rc;
 }

@@ -42,6 +42,19 @@ int weft_chat_render(const struct weft_chat *chat, const json_t *messages,
                      const json_t *variables, bool add_generation_prompt,
                      struct weft_str *text_out, struct weft_err *err);
 
+/* The same, with the assistant's parts; marks_out as weft_jinja_render().
+ */
+int weft_chat_render_marked(const struct weft_chat *chat,
+                            const json_t *messages, const json_t *variables,
+                            bool add_generation_prompt,
+                            struct weft_str *text_out,
+                            struct weft_jinja_marks *marks_out,
+                            struct weft_err *err);
+/* Whether the template marks what the assistant says, as those built in do and
+ * patterns; and where it is from: a file, a name. Borrowed. */
+bool weft_chat_has_marks(const struct weft_chat *chat);
+const char *weft_chat_source(const struct weft_chat *chat);
+
 /* What the template writes behind the assistant's answer, such as
  * "<|im_end|>\n", "<|eot_id|>" or "</s>"; "" when that cannot be found out.
  * Borrowed. */

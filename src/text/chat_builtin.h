@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates by name, as Jinja; only chat.c includes this.
  *
- * text() joins a content that is a list of parts. */
+ * text() joins a content that is a list of parts. What the assistant writes,
+ * with the end of its turn, is marked by {% generation %}. */
 #ifndef WEFT_TEXT_CHAT_BUILTIN_H
 #define WEFT_TEXT_CHAT_BUILTIN_H
 
@@ -13,8 +14,11 @@
 
 static const char WEFT_CHAT_CHATML[] = WEFT_CHAT_TEXT
     "{%- for m in messages -%}"
-    "{{ '<|im_start|>' ~ m.role ~ '\\n' ~ text(m.content) ~ "
-    "'<|im_end|>\\n' }}"
+    "{{ '<|im_start|>' ~ m.role ~ '\\n' }}"
+    "{%- if m.role == 'assistant' -%}"
+    "{%- generation -%}{{ text(m.content) ~ '<|im_end|>\\n' }}"
+    "{%- endgeneration -%}"
+    "{%- else -%}{{ text(m.content) ~ '<|im_end|>\\n' }}{%- endif -%}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}"
     "{{ '<|im_start|>assistant\\n' }}"
@@ -23,8 +27,11 @@ static const char WEFT_CHAT_CHATML[] = WEFT_CHAT_TEXT
 static const char WEFT_CHAT_LLAMA3[] = WEFT_CHAT_TEXT
     "{{- '<|begin_of_text|>' -}}"
     "{%- for m in messages -%}"
-    "{{ '<|start_header_id|>' ~ m.role ~ '<|end_header_id|>\\n\\n' ~ "
-    "text(m.content)|trim ~ '<|eot_id|>' }}"
+    "{{ '<|start_header_id|>' ~ m.role ~ '<|end_header_id|>\\n\\n' }}"
+    "{%- if m.role == 'assistant' -%}"
+    "{%- generation -%}{{ text(m.content)|trim ~ '<|eot_id|>' }}"
+    "{%- endgeneration -%}"
+    "{%- else -%}{{ text(m.content)|trim ~ '<|eot_id|>' }}{%- endif -%}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}"
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}"
@@ -48,7 +55,8 @@ static const char WEFT_CHAT_MISTRAL[] = WEFT_CHAT_TEXT
     "{{ '[INST] ' ~ (ns.system if loop.last else '') ~ text(m.content) ~ "
     "'[/INST]' }}"
     "{%- else -%}"
-    "{{ ' ' ~ text(m.content)|trim ~ '</s>' }}"
+    "{%- generation -%}{{ ' ' ~ text(m.content)|trim ~ '</s>' }}"
+    "{%- endgeneration -%}"
     "{%- endif -%}"
     "{%- endfor -%}";
 

@@ -70,6 +70,7 @@ struct weft_row {
     struct weft_str chosen, rejected; /* none: the row has none */
     /* these as messages; NULL: a text, or none */
     json_t *chosen_answer, *rejected_answer;
+    bool last_turn; /* the response was the last of the prompt's messages */
     bool has_margin, has_scores; /* read if the caller needs pairs */
     double margin, score[2];     /* of chosen and rejected */
     char *json;                  /* the whole line */

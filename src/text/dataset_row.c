@@ -259,6 +259,7 @@ static int prompt_list(const struct filling *f, const json_t *list,
         int rc = read_turn(f, list, n, key, &row->response, &row->answer);
         if (rc)
             return rc;
+        row->last_turn = true;
     }
     return read_messages(f, list, n, key);
 }
@@ -466,6 +467,7 @@ static int fill_response(const struct filling *f)
         weft_str_release(&f->row->response);
         json_decref(f->row->answer);
         f->row->answer = NULL;
+        f->row->last_turn = false;
     } else if (f->row->response.s) {
         return 0; /* it was the conversation's last turn */
     } else if (f->format->form == WEFT_PROMPT_NONE) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/renderer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -78,13 +79,13 @@ static json_t *conversation(const struct weft_renderer *r,
 
 static int render(const struct weft_renderer *r, const struct weft_row *row,
                   bool with_answer, struct weft_str *text_out,
-                  struct weft_err *err)
+                  struct weft_jinja_marks *marks_out, struct weft_err *err)
 {
     json_t *messages = conversation(r, row, with_answer);
     if (!messages)
         return weft_err_nomem(err, "messages", 0);
-    int rc = weft_chat_render(r->chat, messages, row->variables, !with_answer,
-                              text_out, err);
+    int rc = weft_chat_render_marked(r->chat, messages, row->variables,
+                                     !with_answer, text_out, marks_out, err);
     json_decref(messages);
     return rc;
 }
@@ -134,7 +135,7 @@ int weft_renderer_prompt(const struct weft_renderer *r,
     if (rc)
         return rc;
     if (is_templated(r, row))
-        return render(r, row, false, text_out, err);
+        return render(r, row, false, text_out, NULL, err);
     return weft_str_copy(row->prompt.s ? row->prompt : weft_str_of(""),
                          text_out, err);
 }
@@ -214,7 +215,7 @@ static int encode_whole(const struct weft_renderer *r,
 {
     struct weft_str text = {0};
     int32_t *token = NULL, n = 0, same = 0;
-    int rc = render(r, row, true, &text, err);
+    int rc = render(r, row, true, &text, NULL, err);
     if (!rc)
         rc = encode(tokenizer, text, WEFT_TOK_SPECIAL, &token, &n, err);
     weft_str_release(&text);
@@ -267,6 +268,148 @@ int weft_renderer_encode_pair(const struct weft_renderer *r,
         weft_free(done.token);
         return rc;
     }
+    *out = done;
+    return 0;
+}
+
+/* ---- What the assistant says ------------------------------------------- */
+
+static int check_marks(const struct weft_renderer *r,
+                       const struct weft_row *row, struct weft_err *err)
+{
+    if (!is_templated(r, row))
+        return weft_err_set(err, WEFT_EINVAL,
+                            "there is no conversation with turns of the "
+                            "assistant, as no chat template renders the row");
+    if (weft_chat_has_marks(r->chat))
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "the chat template '%s' does not mark what the "
+                        "assistant says; put {%% generation %%} and "
+                        "{%% endgeneration %%} around it",
+                        weft_chat_source(r->chat));
+}
+
+/* The byte at which the character before offset `end` begins. */
+static size_t last_character(struct weft_str text, size_t end)
+{
+    size_t at = end > 0 ? end - 1 : 0;
+    while (at > 0 && ((unsigned char) text.s[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+/* A byte of the text, the id that holds it, and whose it is: 2 i of the first
+ * character of mark i, 2 i + 1 of its last. */
+struct place {
+    size_t at, id, number;
+};
+
+static int by_byte(const void *a, const void *b)
+{
+    size_t x = ((const struct place *) a)->at;
+    size_t y = ((const struct place *) b)->at;
+    return (x > y) - (x < y);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    size_t x = ((const struct place *) a)->number;
+    size_t y = ((const struct place *) b)->number;
+    return (x > y) - (x < y);
+}
+
+/* Encodes a text and finds the ids of the places, which are in any order. */
+static int encode_places(const struct weft_tokenizer *tokenizer,
+                         struct weft_str text, size_t n, struct place *place,
+                         int32_t **token_out, size_t *n_out,
+                         struct weft_err *err)
+{
+    size_t *at = weft_alloc(2 * n + 1, sizeof *at), *id = at ? at + n : NULL;
+    if (!at)
+        return weft_err_nomem(err, "a text's marks", n * sizeof *at);
+    qsort(place, n, sizeof *place, by_byte);
+    for (size_t i = 0; i < n; i++)
+        at[i] = place[i].at;
+    int rc = weft_tokenizer_encode_at(tokenizer, text.s, text.n,
+                                      WEFT_TOK_SPECIAL, n, at, token_out,
+                                      n_out, id, err);
+    for (size_t i = 0; i < n && !rc; i++)
+        place[i].id = id[i];
+    qsort(place, n, sizeof *place, by_number);
+    weft_free(at);
+    return rc;
+}
+
+/* Encodes a text and sets `said`. A mark goes from the id of its first
+ * character to that of its last. */
+static int encode_marked(const struct weft_tokenizer *tokenizer,
+                         struct weft_str text,
+                         const struct weft_jinja_marks *marks,
+                         struct weft_rendered *out, struct weft_err *err)
+{
+    size_t n = 0, n_places = 2 * marks->n;
+    struct place *place = weft_alloc(n_places + 1, sizeof *place);
+    if (!place)
+        return weft_err_nomem(err, "a text's marks", n_places * 24);
+    for (size_t i = 0; i < marks->n; i++) {
+        place[2 * i] = (struct place){marks->mark[i].start, 0, 2 * i};
+        place[2 * i + 1] = (struct place){
+            last_character(text, marks->mark[i].end), 0, 2 * i + 1};
+    }
+    int rc = encode_places(tokenizer, text, n_places, place, &out->token, &n,
+                           err);
+    if (!rc && n > INT32_MAX / 4)
+        rc = weft_err_set(err, WEFT_EINVAL, "a text of %zu tokens", n);
+    if (!rc) {
+        out->n = (int32_t) n;
+        out->said = weft_alloc(n + 1, sizeof *out->said);
+        rc = out->said ? 0 : weft_err_nomem(err, "a text's marks", n);
+    }
+    for (size_t i = 0; i < marks->n && !rc; i++)
+        for (size_t k = place[2 * i].id; k <= place[2 * i + 1].id && k < n;
+             k++)
+            out->said[k] = true;
+    weft_free(place);
+    return rc;
+}
+
+int weft_renderer_encode_turns(const struct weft_renderer *r,
+                               const struct weft_tokenizer *tokenizer,
+                               const struct weft_row *row,
+                               struct weft_rendered *out,
+                               struct weft_err *err)
+{
+    struct weft_rendered pair = {0}, done = {0};
+    struct weft_jinja_marks marks = {0};
+    struct weft_str text = {0};
+    int rc = check_marks(r, row, err);
+    if (!rc)
+        rc = weft_renderer_encode_pair(r, tokenizer, row, &pair, err);
+    weft_free(pair.token);
+    if (!rc)
+        rc = render(r, row, true, &text, &marks, err);
+    if (!rc)
+        rc = encode_marked(tokenizer, text, &marks, &done, err);
+    weft_str_release(&text);
+    weft_free(marks.mark);
+    int32_t first = row->last_turn ? 0 : pair.n_prompt;
+    for (int32_t i = 0; i < first && !rc; i++)
+        done.said[i] = false;
+    while (!rc && done.n_prompt < done.n && !done.said[done.n_prompt])
+        done.n_prompt++;
+    if (!rc && done.n_prompt == done.n)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "the chat template '%s' marks nothing of the row "
+                          "as the assistant's",
+                          weft_chat_source(r->chat));
+    if (rc) {
+        weft_free(done.token);
+        weft_free(done.said);
+        return rc;
+    }
+    done.templated = true;
+    done.cut = pair.cut;
     *out = done;
     return 0;
 }

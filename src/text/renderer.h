@@ -25,10 +25,11 @@ struct weft_renderer {
     bool automatic; /* the template is "auto" */
 };
 
-/* A row's tokens; free with weft_free(). */
+/* A row's tokens; free `token` and `said` with weft_free(). */
 struct weft_rendered {
     int32_t *token; /* (n) */
     int32_t n;
+    bool *said; /* (n) whether the assistant says it; NULL: nobody asks */
     int32_t n_prompt; /* how many are the prompt; the response follows */
     bool templated;   /* by a chat template, which writes the ends of turns */
     bool cut;         /* the whole text lacks the prompt's last tokens */
@@ -65,5 +66,18 @@ int weft_renderer_encode_pair(const struct weft_renderer *renderer,
                               const struct weft_row *row,
                               struct weft_rendered *out,
                               struct weft_err *err);
+
+/* The ids of prompt and response by a template that marks what the assistant
+ * says ({% generation %}), with these marks in said: an id is the assistant's
+ * if a mark begins or ends in it, or it is between, as Transformers'
+ * return_assistant_tokens_mask has it. n_prompt is the number of ids before
+ * the first of them. Of a row whose response is not the last of the
+ * prompt's own messages, the prompt's are left out, as in TRL. More errors:
+ * WEFT_EINVAL (no template, one without marks, nothing of the row is marked). */
+int weft_renderer_encode_turns(const struct weft_renderer *renderer,
+                               const struct weft_tokenizer *tokenizer,
+                               const struct weft_row *row,
+                               struct weft_rendered *out,
+                               struct weft_err *err);
 
 #endif

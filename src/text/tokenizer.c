@@ -9,19 +9,49 @@
 
 /* ---- Encoding --------------------------------------------------------- */
 
+/* Offsets whose ids are looked for. */
+struct places {
+    size_t next;      /* those before `next` are found */
+    size_t limit;     /* those from `limit` on are behind this part */
+    size_t *at;       /* offsets in the text, then indices of ids */
+    const char *text; /* the part: its first byte, ... */
+    size_t offset;    /* ... and that byte's offset */
+};
+
 struct encoding {
     const struct weft_tokenizer *tok;
     bool special; /* whether to find special tokens too */
     struct weft_tok_ids ids;
     struct weft_tok_word word;
     struct weft_pre_scratch *scratch; /* created with the first piece */
+    struct places places;
     struct weft_err *err;
 };
+
+/* The places up to `end`, which is in the part, are in id number `id`. */
+static void found(struct encoding *e, const char *end, size_t id)
+{
+    struct places *p = &e->places;
+    while (p->next < p->limit
+           && p->at[p->next] < p->offset + (size_t) (end - p->text))
+        p->at[p->next++] = id;
+}
 
 static int piece(void *ctx, const char *text, size_t n, struct weft_err *err)
 {
     struct encoding *e = ctx;
-    return weft_tok_merge_piece(e->tok, text, n, &e->word, &e->ids, err);
+    const struct weft_tok_ids *ids = &e->ids;
+    size_t id = ids->n;
+    int rc = weft_tok_merge_piece(e->tok, text, n, &e->word, &e->ids, err);
+    if (rc || e->places.next == e->places.limit)
+        return rc;
+    for (const char *at = text; id < ids->n; id++) {
+        size_t left = n - (size_t) (at - text);
+        size_t length = e->tok->token[ids->id[id]].n_bytes;
+        at += id + 1 == ids->n || length > left ? left : length;
+        found(e, at, id);
+    }
+    return 0;
 }
 
 static int encode_plain(struct encoding *e, const char *text, size_t n)
@@ -117,9 +147,44 @@ static int cut(struct encoding *e, const struct weft_tok_trie *trie,
             rc = weft_tok_ids_push(&e->ids, t->id, e->err);
         if (rc)
             return rc;
+        found(e, text + end, e->ids.n - 1);
         done = end;
     }
     return done < n ? fn(e, text + done, n - done) : 0;
+}
+
+/* Sets the places in n bytes of the part to what they are after NFC, whose text
+ * becomes the part; the caller puts the part back that is returned. */
+static int enter_normal(struct encoding *e, const char *text, size_t n,
+                        const char *normal, struct places *before)
+{
+    struct places *p = &e->places;
+    size_t start = p->offset + (size_t) (text - p->text), i;
+    *before = *p;
+    for (i = p->next; i < p->limit && p->at[i] < start + n; i++) {
+        char *front = NULL;
+        size_t n_front = 0;
+        int rc = weft_unicode_nfc(text, p->at[i] - start, &front, &n_front,
+                                  e->err);
+        weft_free(front);
+        if (rc)
+            return rc;
+        p->at[i] = start + n_front;
+    }
+    p->limit = i;
+    p->text = normal;
+    p->offset = start;
+    return 0;
+}
+
+/* Back in the part around; places that no id has held are in the next. */
+static void leave_normal(struct encoding *e, const struct places *before)
+{
+    size_t next = e->places.next;
+    for (; next < e->places.limit; next++)
+        e->places.at[next] = e->ids.n;
+    e->places = *before;
+    e->places.next = next;
 }
 
 /* Encodes text in which the tokens that are found before normalisation have
@@ -131,9 +196,14 @@ static int encode_raw(struct encoding *e, const char *text, size_t n)
         return cut(e, &tok->normal, text, n, encode_plain);
     char *normal = NULL;
     size_t n_normal = 0;
+    struct places before;
     int rc = weft_unicode_nfc(text, n, &normal, &n_normal, e->err);
     if (!rc)
+        rc = enter_normal(e, text, n, normal, &before);
+    if (!rc)
         rc = cut(e, &tok->normal, normal, n_normal, encode_plain);
+    if (!rc)
+        leave_normal(e, &before);
     weft_free(normal);
     return rc;
 }
@@ -152,8 +222,22 @@ int weft_tokenizer_encode(const struct weft_tokenizer *tok, const char *text,
                           size_t n_bytes, unsigned flags, int32_t **ids_out,
                           size_t *n_out, struct weft_err *err)
 {
-    struct encoding e = {
-        .tok = tok, .special = flags & WEFT_TOK_SPECIAL, .err = err};
+    return weft_tokenizer_encode_at(tok, text, n_bytes, flags, 0, NULL,
+                                    ids_out, n_out, NULL, err);
+}
+
+int weft_tokenizer_encode_at(const struct weft_tokenizer *tok,
+                             const char *text, size_t n_bytes, unsigned flags,
+                             size_t n_at, const size_t *at, int32_t **ids_out,
+                             size_t *n_out, size_t *index_out,
+                             struct weft_err *err)
+{
+    struct encoding e = {.tok = tok,
+                         .special = flags & WEFT_TOK_SPECIAL,
+                         .places = {.limit = n_at, .at = index_out},
+                         .err = err};
+    if (n_at > 0)
+        memcpy(index_out, at, n_at * sizeof *at);
     char *repaired = NULL;
     bool wrap = flags & WEFT_TOK_ADD_BOS;
     int rc = 0;
@@ -166,10 +250,13 @@ int weft_tokenizer_encode(const struct weft_tokenizer *tok, const char *text,
         rc = weft_utf8_repair(text, n_bytes, &repaired, &n_bytes, err);
         text = repaired;
     }
+    e.places.text = text;
     if (!rc && wrap)
         rc = push_all(&e, tok->prefix, tok->n_prefix);
     if (!rc)
         rc = cut(&e, &tok->raw, text, n_bytes, encode_raw);
+    for (size_t i = e.places.next; i < n_at; i++)
+        index_out[i] = e.ids.n;
     if (!rc && wrap)
         rc = push_all(&e, tok->suffix, tok->n_suffix);
     weft_free(repaired);

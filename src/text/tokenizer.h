@@ -43,6 +43,16 @@ int weft_tokenizer_encode(const struct weft_tokenizer *tok, const char *text,
                           size_t n_bytes, unsigned flags, int32_t **ids_out,
                           size_t *n_out, struct weft_err *err);
 
+/* The same, and which ids hold some bytes of the text: at (n_at) are ascending
+ * offsets below n_bytes, index_out[i] is the index of the id that holds the
+ * byte at[i], or the next id's where no id holds it, or *n_out. Where NFC
+ * changes the text, a byte is found by what is in front of it. */
+int weft_tokenizer_encode_at(const struct weft_tokenizer *tok,
+                             const char *text, size_t n_bytes, unsigned flags,
+                             size_t n_at, const size_t *at, int32_t **ids_out,
+                             size_t *n_out, size_t *index_out,
+                             struct weft_err *err);
+
 /* Decodes n ids into zero-terminated text; bytes that do not form UTF-8 become
  * U+FFFD. Ids without a token, as padded embeddings have them, give nothing,
  * as in the library. skip_special leaves special tokens out. The caller frees

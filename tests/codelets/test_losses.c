@@ -102,8 +102,7 @@ static void pack(struct world *w, enum weft_pack_targets targets, int32_t n,
     for (int32_t i = 0; i < n; i++) {
         sample[i] = w->sample[index[i]];
         out->n_rows += sample[i].n_total;
-        out->n_targets += weft_pack_n_targets(targets, sample[i].n_prompt,
-                                              sample[i].n_total);
+        out->n_targets += weft_pack_n_targets(targets, &sample[i]);
     }
     weft_batch_layout(out->n_rows, n, out->n_targets, true, &layout);
     out->batch = fixture_tile(&w->f, layout.bytes);

@@ -19,10 +19,10 @@ static void copy_data(const char *name)
     struct weft_err err;
     char from[256], *text;
     size_t n;
-    snprintf(from, sizeof from, "preference/%s", name);
+    snprintf(from, sizeof from, "%s", name);
     REQUIRE_OK(weft_file_read(weft_test_data(from), 1 << 20, &text, &n, &err),
                err);
-    REQUIRE_OK(weft_file_write(name, text, n, &err), err);
+    REQUIRE_OK(weft_file_write(strchr(name, '/') + 1, text, n, &err), err);
     weft_free(text);
 }
 
@@ -38,8 +38,9 @@ static void test_make(void)
     fixture_make_model(&fixture, "actor", 3, false, false, "bytes");
     fixture_make_model(&fixture, "reference", 4, false, false, "bytes");
     fixture_make_model(&fixture, "critic", 5, true, false, "bytes");
-    copy_data("pairs.jsonl");
-    copy_data("rows.jsonl");
+    copy_data("preference/pairs.jsonl");
+    copy_data("preference/rows.jsonl");
+    copy_data("sft/turns.jsonl");
     snprintf(fixture.config, sizeof fixture.config, "%s/run.yaml",
              fixture.dir);
     REQUIRE_OK(weft_file_write(fixture.config, yaml, sizeof yaml - 1, &err),
@@ -168,16 +169,16 @@ static void test_pytorch(void)
     CHECK_INT(check_file("preference/preferences.txt"), 24);
 }
 
-/* One optimizer step of TRL's trainers, made by make_trl.py. */
+/* One optimizer step of TRL's trainers, and two epochs of SFT, made by make_trl.py. */
 static void test_trl(void)
 {
-    CHECK_INT(check_file("preference/trl.txt"), 10);
+    CHECK_INT(check_file("preference/trl.txt"), 12);
 }
 
 /* ---- Layouts ------------------------------------------------------------ */
 
 static const char *const algorithm[][3] = {
-    {"algorithm=sft", "data.path=rows.jsonl", "model.actor=actor"},
+    {"algorithm=sft", "data.path=turns.jsonl", "model.actor=actor"},
     {"algorithm=dpo", "data.path=pairs.jsonl", "model.actor=actor"},
     {"algorithm=kto", "data.path=rows.jsonl", "model.actor=actor"},
     {"algorithm=reward_model", "data.path=pairs.jsonl",
@@ -188,6 +189,7 @@ static struct weft_hash hash_of(const char *const words[3], const char *name,
                                 const char *more)
 {
     bool reward = strstr(words[0], "reward") != NULL;
+    bool sft = strstr(words[0], "sft") != NULL;
     static const char *const file[2][3] = {
         {"actor/model", "optimizer/actor/exp_avg",
          "optimizer/actor/exp_avg_sq"},
@@ -196,8 +198,11 @@ static struct weft_hash hash_of(const char *const words[3], const char *name,
     const char *word[] = {words[0],
                           words[1],
                           words[2],
+                          "data.template=[{role}]{content};",
+                          sft ? "data.learn=assistant"
+                              : "data.max_prompt_tokens=500",
+                          sft ? "train.batch=3" : "train.batch=5",
                           "epochs=1.5", /* 3 steps: the second is small */
-                          "train.batch=5",
                           reward ? "reward_model.lr=1e-3" : "actor.lr=1e-3",
                           "train.micro_batch_tokens=64",
                           "numerics.gradient_groups=4",
@@ -274,8 +279,9 @@ static void test_resume(void)
                               algorithm[a][1],
                               algorithm[a][2],
                               a % 2 ? "iterations=4" : "epochs=2",
-                              "train.batch=5",
+                              a == 0 ? "train.batch=3" : "train.batch=5",
                               "checkpoint.every=1",
+                              "data.template=[{role}]{content};",
                               NULL};
         const char *file = reward ? "reward_model/model" : "actor/model";
         char name[2][64];

@@ -26,7 +26,7 @@ static json_t *render(const json_t *request)
                               &err);
     if (!rc)
         rc = weft_jinja_render(jinja, json_object_get(request, "context"),
-                               &date, NULL, &out, &err);
+                               &date, NULL, &out, NULL, &err);
     weft_jinja_free(jinja);
     if (rc)
         return json_pack("{s:s, s:i}", "error", err.text, "code", rc);

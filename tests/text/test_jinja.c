@@ -16,7 +16,7 @@ static int render(const char *text, const json_t *context,
     struct weft_jinja *jinja = NULL;
     int rc = weft_jinja_parse(text, strlen(text), "t.jinja", &jinja, err);
     if (!rc)
-        rc = weft_jinja_render(jinja, context, &DAY, limits, out, err);
+        rc = weft_jinja_render(jinja, context, &DAY, limits, out, NULL, err);
     weft_jinja_free(jinja);
     return rc;
 }

@@ -104,6 +104,7 @@ enum weft_jnode_kind {
     /* statements */
     WEFT_JN_TEXT,  /* name: the text */
     WEFT_JN_PRINT, /* a */
+    WEFT_JN_MARK,  /* the same of an INNER, which is noted */
     WEFT_JN_IF,    /* a: condition; item: body; other: else */
     WEFT_JN_FOR,   /* a: target; b: iterated; c: filter or NULL; item: body;
                        other: else; op: 1 recursive */
@@ -183,8 +184,11 @@ struct weft_jstate {
     uint64_t steps;
     int nesting;
     struct weft_jinja_limits limits;
+    bool has_marks; /* parsing only: there is a MARK */
     /* rendering only */
-    struct weft_jout *out;
+    struct weft_jout *out, *outermost;
+    struct weft_jinja_marks marks;
+    size_t marks_capacity;
     struct weft_date date;
 };
 

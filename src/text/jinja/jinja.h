@@ -35,6 +35,16 @@ struct weft_jinja_limits {
     int nesting;         /* statements and expressions in one another: 500 */
 };
 
+/* The parts of a text that {% generation %} blocks have printed. As in
+ * Transformers, what one prints in a macro or in a `set` block counts as if it
+ * stood where the text ended then. */
+struct weft_jinja_marks {
+    struct weft_jinja_mark {
+        size_t start, end; /* bytes */
+    } * mark;
+    size_t n;
+};
+
 /* Reads "YYYY-MM-DD". Errors: WEFT_EINVAL. */
 int weft_date_read(const char *text, struct weft_date *out,
                    struct weft_err *err);
@@ -46,14 +56,22 @@ int weft_jinja_parse(const char *text, size_t n, const char *name,
                      struct weft_jinja **out, struct weft_err *err);
 void weft_jinja_free(struct weft_jinja *jinja); /* NULL is allowed */
 
-/* Renders on `context`, an object. limits may be NULL. The caller releases
- * text_out. Threads may render one template at once. Errors:
+/* Renders on `context`, an object. limits may be NULL, and marks_out if nobody
+ * asks what is marked. The caller releases text_out, and frees marks_out->mark
+ * with weft_free(). Threads may render one template at once. Errors:
  * WEFT_EINVAL (the template calls raise_exception(), uses a value in a way
  * that it does not allow, or exceeds a limit), WEFT_EUNSUPPORTED (a construct
  * that Weft does not run), WEFT_ENOMEM. */
 int weft_jinja_render(const struct weft_jinja *jinja, const json_t *context,
                       const struct weft_date *date,
                       const struct weft_jinja_limits *limits,
-                      struct weft_str *text_out, struct weft_err *err);
+                      struct weft_str *text_out,
+                      struct weft_jinja_marks *marks_out,
+                      struct weft_err *err);
+
+/* Whether the template has {% generation %} blocks. */
+bool weft_jinja_has_marks(const struct weft_jinja *jinja);
+/* The name that it was parsed with. Borrowed. */
+const char *weft_jinja_name(const struct weft_jinja *jinja);
 
 #endif

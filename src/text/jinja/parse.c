@@ -336,7 +336,8 @@ static struct weft_jnode *parse_with(struct weft_jparser *p)
  * Its body is a macro's in Jinja: a scope of its own. */
 static struct weft_jnode *parse_generation(struct weft_jparser *p)
 {
-    struct weft_jnode *node = weft_j_node(p, WEFT_JN_PRINT);
+    struct weft_jnode *node = weft_j_node(p, WEFT_JN_MARK);
+    p->st->has_marks = true;
     int loops = p->loops;
     p->loops = 0;
     node->a = inner(p, "endgeneration");

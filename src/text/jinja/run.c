@@ -81,6 +81,8 @@ struct weft_jvalue weft_j_run_text(struct weft_jstate *st,
 {
     struct weft_jout out = {0}, *outer = st->out;
     st->out = &out;
+    if (!outer)
+        st->outermost = &out;
     (void) run_all(st, scope, node, n);
     st->out = outer;
     return weft_j_taken(&out);
@@ -143,6 +145,34 @@ static void run_call_block(struct weft_jstate *st, struct weft_jscope *scope,
     weft_j_add_value(st, st->out, weft_j_call(st, f, &args));
 }
 
+static size_t n_characters(struct weft_str text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.n; i++)
+        n += ((unsigned char) text.s[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* The mark's end is a number of characters until the whole text is there. */
+static void run_mark(struct weft_jstate *st, struct weft_jscope *scope,
+                     const struct weft_jnode *node)
+{
+    struct weft_jvalue text = weft_j_eval(st, scope, node->a);
+    struct weft_jinja_marks *m = &st->marks;
+    size_t start = st->outermost->n;
+    if (m->n == st->marks_capacity) {
+        st->marks_capacity = 2 * m->n + 4;
+        struct weft_jinja_mark *more = weft_j_alloc(st, st->marks_capacity,
+                                                    sizeof *more);
+        if (m->n > 0)
+            memcpy(more, m->mark, m->n * sizeof *more);
+        m->mark = more;
+    }
+    m->mark[m->n++] = (struct weft_jinja_mark){start,
+                                               n_characters(text.text)};
+    weft_j_add_value(st, st->out, text);
+}
+
 static enum weft_jflow run_one(struct weft_jstate *st,
                                struct weft_jscope *scope,
                                const struct weft_jnode *node)
@@ -154,6 +184,9 @@ static enum weft_jflow run_one(struct weft_jstate *st,
         break;
     case WEFT_JN_PRINT:
         weft_j_add_value(st, st->out, weft_j_eval(st, scope, node->a));
+        break;
+    case WEFT_JN_MARK:
+        run_mark(st, scope, node);
         break;
     case WEFT_JN_IF:
         if (weft_j_truth(weft_j_eval(st, scope, node->a)))
@@ -277,10 +310,48 @@ static struct weft_jvalue render(struct weft_jstate *st,
                            jinja->root->n);
 }
 
+/* The byte that is n characters behind byte `at`, or the text's end. */
+static size_t advance(struct weft_str text, size_t at, size_t n)
+{
+    for (; n > 0 && at < text.n; n--)
+        for (at++;
+             at < text.n && ((unsigned char) text.s[at] & 0xc0) == 0x80;)
+            at++;
+    return at;
+}
+
+/* Gives the caller a copy of what the arena holds. */
+static int copy_marks(const struct weft_jinja_marks *from,
+                      struct weft_str text, struct weft_jinja_marks *out,
+                      struct weft_err *err)
+{
+    struct weft_jinja_mark *mark = weft_alloc(from->n + 1, sizeof *mark);
+    if (!mark)
+        return weft_err_nomem(err, "a text's marks", from->n * sizeof *mark);
+    if (from->n > 0)
+        memcpy(mark, from->mark, from->n * sizeof *mark);
+    for (size_t i = 0; i < from->n; i++)
+        mark[i].end = advance(text, mark[i].start, mark[i].end);
+    *out = (struct weft_jinja_marks){mark, from->n};
+    return 0;
+}
+
+bool weft_jinja_has_marks(const struct weft_jinja *jinja)
+{
+    return jinja->state.has_marks;
+}
+
+const char *weft_jinja_name(const struct weft_jinja *jinja)
+{
+    return jinja->name;
+}
+
 int weft_jinja_render(const struct weft_jinja *jinja, const json_t *context,
                       const struct weft_date *date,
                       const struct weft_jinja_limits *limits,
-                      struct weft_str *text_out, struct weft_err *err)
+                      struct weft_str *text_out,
+                      struct weft_jinja_marks *marks_out,
+                      struct weft_err *err)
 {
     struct weft_jstate *st = weft_alloc(1, sizeof *st);
     if (!st)
@@ -292,6 +363,11 @@ int weft_jinja_render(const struct weft_jinja *jinja, const json_t *context,
                                err);
     }
     int rc = st->rc;
+    if (!rc && marks_out) {
+        rc = copy_marks(&st->marks, *text_out, marks_out, err);
+        if (rc)
+            weft_str_release(text_out);
+    }
     weft_j_release(st);
     weft_free(st);
     return rc;

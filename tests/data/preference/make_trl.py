@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer step of TRL's DPO, KTO and reward trainers, in float32.
+"""One optimizer step of TRL's DPO, KTO and reward trainers, in float32; of
+its SFT trainer two epochs of ../sft/turns.jsonl, whose last step is smaller.
 
     pip install trl==1.16.0
     python3 make_trl.py BUILD/weft > trl.txt
@@ -23,7 +24,7 @@ from datasets.table import InMemoryTable
 from transformers import (AutoModelForCausalLM,
                           AutoModelForSequenceClassification, AutoTokenizer)
 from trl import (DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig,
-                 RewardTrainer)
+                 RewardTrainer, SFTConfig, SFTTrainer)
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "ppo"))
@@ -38,6 +39,14 @@ OPTIMIZER = {"lr": LR, "beta1": BETAS[0], "beta2": BETAS[1], "eps": EPS,
 DPO = {"algorithm": "dpo", "data.path": "pairs.jsonl"}
 KTO = {"algorithm": "kto", "data.path": "rows.jsonl"}
 REWARD = {"algorithm": "reward_model", "data.path": "pairs.jsonl"}
+# Conversations, of which every turn of the assistant is learned, or all.
+SFT = {"algorithm": "sft", "data.path": "turns.jsonl", "iterations": 0,
+       "epochs": 2, "train.batch": 2, "data.template": "[{role}]{content};",
+       "actor.schedule": "linear"}
+TEMPLATE = ("{%- for m in messages -%}[{{ m.role }}]"
+            "{%- if m.role == 'assistant' -%}{%- generation -%}"
+            "{{ m.content }};{%- endgeneration -%}"
+            "{%- else -%}{{ m.content }};{%- endif -%}{%- endfor -%}")
 RUNS = [  # Weft's words, TRL's
     (DPO, {}),
     ({**DPO, "dpo.beta": 0.5}, {"beta": 0.5}),
@@ -56,13 +65,15 @@ RUNS = [  # Weft's words, TRL's
     (REWARD, {}),
     ({**REWARD, "reward_model.center": 0.1},
      {"center_rewards_coefficient": 0.1}),
+    ({**SFT, "data.learn": "assistant"}, {"assistant_only_loss": True}),
+    ({**SFT, "data.learn": "all"}, {}),
 ]
-TAGS = {"dpo": ("rewards/chosen", "rewards/rejected", "rewards/margins",
+TAGS = {"sft": ("epoch",), "dpo": ("rewards/chosen", "rewards/rejected", "rewards/margins",
                 "rewards/accuracies", "logps/chosen", "logps/rejected"),
         "kto": ("rewards/chosen", "rewards/rejected", "rewards/margins",
                 "logps/chosen", "logps/rejected", "kl"),
         "reward_model": ("accuracy", "margin", "mean_reward")}
-COLUMNS = {"dpo": ("prompt", "chosen", "rejected"),
+COLUMNS = {"sft": ("messages",), "dpo": ("prompt", "chosen", "rejected"),
            "kto": ("prompt", "completion", "label"),
            "reward_model": ("prompt", "chosen", "rejected", "margin")}
 
@@ -73,18 +84,22 @@ def load(kind, folder):
 
 def step(words, trl, folder):
     name = words["algorithm"]
-    rows = [json.loads(x) for x in
-            (HERE / words["data.path"]).read_text().splitlines()[:N]]
+    sft, size = name == "sft", words.get("train.batch", N)
+    path = HERE / ("../sft" if sft else ".") / words["data.path"]
+    rows = [json.loads(x) for x in path.read_text().splitlines()]
+    rows = rows if sft else rows[:N]
     table = pyarrow.Table.from_pylist(
         [{k: row.get(k, 0.0) for k in COLUMNS[name]} for row in rows])
     data = Dataset(InMemoryTable(table), fingerprint=name)
     config, trainer = {"dpo": (DPOConfig, DPOTrainer),
                        "kto": (KTOConfig, KTOTrainer),
+                       "sft": (SFTConfig, SFTTrainer),
                        "reward_model": (RewardConfig, RewardTrainer)}[name]
     args = config(
-        output_dir=str(folder / "trl"), max_steps=1, logging_steps=1,
-        per_device_train_batch_size=N, learning_rate=LR,
-        lr_scheduler_type="constant", adam_beta1=BETAS[0],
+        output_dir=str(folder / "trl"), max_steps=-1 if sft else 1,
+        num_train_epochs=2, logging_steps=1,
+        per_device_train_batch_size=size, learning_rate=LR,
+        lr_scheduler_type="linear" if sft else "constant", adam_beta1=BETAS[0],
         adam_beta2=BETAS[1], adam_epsilon=EPS, max_grad_norm=CLIP,
         weight_decay=0, bf16=False, use_cpu=True, report_to=[],
         save_strategy="no", gradient_checkpointing=False,
@@ -96,21 +111,27 @@ def step(words, trl, folder):
         model = load(AutoModelForSequenceClassification, folder / "critic")
     else:
         model = load(AutoModelForCausalLM, folder / "actor")
+        tokenizer.chat_template = TEMPLATE if sft else None
+    if name in ("dpo", "kto"):
         more["ref_model"] = load(AutoModelForCausalLM, folder / "reference")
     first = {k: v.detach().clone() for k, v in model.named_parameters()}
     t = trainer(model=model, args=args, train_dataset=data,
                 processing_class=tokenizer, **more)
     t.train()
-    log = next(x for x in t.state.log_history if "loss" in x)
-    out = [(tag, log[tag]) for tag in TAGS[name]]
-    out += [("train/loss", log["loss"]), ("train/grad_norm", log["grad_norm"])]
+    logs, out = [x for x in t.state.log_history if "loss" in x], []
+    for i, log in enumerate(logs):
+        out += [(i + 1, tag, log[tag]) for tag in TAGS[name]]
+        out += [(i + 1, "train/" + tag, log[tag])
+                for tag in ("loss", "grad_norm")]
+        if sft:
+            out.append((i + 1, "train/lr", log["learning_rate"]))
     now, moved = dict(t.model.named_parameters()), {}
     torch.set_default_dtype(torch.float64)  # of the probe's cosines
     m.probe(moved, "weights/" + ("reward_model" if name == "reward_model"
                                  else "actor"),
             [(now[k].detach() - first[k]).double() for k in sorted(first)])
     torch.set_default_dtype(torch.float32)
-    return out + list(moved.items())
+    return out + [(len(logs), tag, x) for tag, x in moved.items()]
 
 
 def main():
@@ -126,14 +147,14 @@ def main():
             c = {**BASE, **{f"{who}.{k}": v for k, v in OPTIMIZER.items()},
                  f"model.{who}": "actor" if who == "actor" else "critic",
                  **words}
-            if who == "actor":
+            if words["algorithm"] in ("dpo", "kto"):
                 c["model.reference"] = "reference"
             with contextlib.redirect_stdout(sys.stderr):
                 lines = step(words, trl, folder)
             print("run", " ".join(f"{k}={json.dumps(v).strip(chr(34))}"
                                   for k, v in c.items()))
-            for tag, x in lines:
-                print(1, tag, f"{x:.9g}")
+            for step_, tag, x in lines:
+                print(step_, tag, f"{x:.9g}")
 
 
 if __name__ == "__main__":
