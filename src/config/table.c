@@ -43,7 +43,9 @@ static const struct weft_config_key first[] = {
 
 static const struct weft_config_key last[] = {
     KEY_INT("train.micro_batch_tokens", train.micro_batch_tokens, "1024", 1,
-            1e8, 0, "rows per micro-batch"),
+            1e8, 0,
+            "most tokens of a micro-batch, which holds whole samples without "
+            "padding; a longer sample has one of its own"),
     KEY_INT("train.micro_batches", train.micro_batches, "0", 0, 1e6, 0,
             "parts of each gradient group; 0: by tokens"),
     KEY_INT("train.zero", train.zero, "0", 0, 3, 0,
@@ -109,7 +111,10 @@ static const struct weft_config_alias aliases[] = {
      "|ppo_micro_batch_size|ppo_micro_batch_size_per_gpu"
      "|per_device_train_batch_size|micro_train_batch_size"
      "|ppo_max_token_len_per_gpu|micro_batch_size"
-     "|gradient_accumulation_steps|"},
+     "|gradient_accumulation_steps|packing|packing_samples|padding_free"
+     "|use_remove_padding|use_dynamic_bsz|use_dynamic_batch"
+     "|log_prob_max_token_len_per_gpu|max_tokens_per_gpu"
+     "|max_tokens_per_micro_batch|"},
     {"iterations", "|total_epochs|max_steps|total_training_steps"
                    "|num_episodes|total_episodes|steps|"},
     {"epochs", "|num_train_epochs|max_epochs|num_epochs|"},

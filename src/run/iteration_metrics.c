@@ -405,6 +405,19 @@ static int32_t n_generating(const struct weft_trainer *t)
 }
 
 /* A step on the data's samples takes the time of its turn. */
+/* The micro-batches of role 0's updates, and what they held. */
+static void report_micro_batches(const struct measured *c)
+{
+    const struct weft_iteration *p = c->p;
+    struct weft_metrics *m = p->t->metrics;
+    int32_t n = p->update[0].n_stats;
+    if (n == 0) /* it was not trained */
+        return;
+    weft_metrics_set(m, "perf/micro_batches", n);
+    weft_metrics_set(m, "perf/tokens_per_micro_batch",
+                     c->rows * p->t->settings.epochs / n);
+}
+
 static void report_speed(const struct measured *c, bool generates)
 {
     const struct weft_iteration *p = c->p;
@@ -417,6 +430,7 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "perf/steps_per_s", 1 / turn);
     weft_metrics_set(m, "perf/throughput",
                      c->rows / turn / weft_rt_n_devices(p->t->rt));
+    report_micro_batches(c);
     if (!generates)
         return;
     weft_metrics_set(m, "perf/generation_tokens_per_s",

@@ -1,0 +1,150 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What decides in the middle of an iteration, as several ranks: prompts that are
+# replaced, updates that end at a limit of the KL, reward models that read texts
+# in tokens of their own; and epochs of data. One process and ranks, in several
+# layouts, have the same bits.
+set -u
+weft=$WEFT_BUILDDIR/weft
+if [ -z "${WEFT_MPIEXEC:-}" ] ||
+    ! "$WEFT_BUILDDIR/tests/rt/test_ranks" --has-mpi; then
+    echo "skipped: built without MPI"
+    exit 77
+fi
+# Open MPI's plug-ins are gone when leaks would be looked for.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+export ASAN_OPTIONS
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failed=0
+
+complain()
+{
+    echo "FAILED: $1"
+    cat log
+    failed=1
+}
+
+bits() # RUN: checksums of the last checkpoint's tensors
+{
+    last=$(find "$1/checkpoints" -name 'iteration-*' -prune | sort | tail -n 1)
+    find "$last" -name '*.safetensors' | sort | while read -r file; do
+        echo "${file#"$1"} $(cksum <"$file")"
+    done
+}
+
+above_zero() # RUN TAG: in some iteration
+{
+    awk -v tag="\"$2\": " '
+        { at = index($0, tag); if (at) sum += substr($0, at + length(tag)) }
+        END { exit !(sum > 0) }' "$1/metrics.jsonl" ||
+        complain "$1 has no $2"
+}
+
+# compare NAME words...: one process, and each line of layouts
+compare()
+{
+    name=$1
+    shift
+    "$weft" train -q "$name.yaml" "run_dir=$name-one" runtime.devices=1 "$@" \
+        >log 2>&1 || complain "$name, one process: $?"
+    while read -r n words; do
+        run=$name-$n-$(echo "$words" | cksum | cut -d ' ' -f 1)
+        # shellcheck disable=SC2086
+        timeout 600 "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
+            "$weft" train -q "$name.yaml" "run_dir=$run" $words "$@" \
+            >log 2>&1 </dev/null || complain "$name, $n ranks, $words: $?"
+        if [ -z "$(bits "$name-one")" ] ||
+            [ "$(bits "$run")" != "$(bits "$name-one")" ]; then
+            complain "$name, $n ranks, $words: other bits than one process"
+        fi
+    done <layouts
+}
+
+cat >layouts <<'TEXT'
+2 runtime.devices=1 layout=tp2
+2 runtime.devices=2 layout=dp2pp2,zero=2 runtime.place=device
+4 runtime.devices=1 layout=tp2pp2,recompute
+4 runtime.devices=2 layout=dp4tp2,zero=3
+TEXT
+
+init() # FOLDER words...
+{
+    out=$1
+    shift
+    "$weft" init --hidden 64 --layers 2 --heads 4 --kv-heads 2 --std 0.2 "$@" \
+        -o "$out" >log 2>&1 || complain "init $out"
+}
+mkdir words
+cp "$WEFT_SRCDIR/tests/data/tokenizer/gpt2.json" words/tokenizer.json
+init model --seed 3
+init reference --seed 4
+init judge --seed 5 --scalar --tokenizer words
+init trained --seed 6 --scalar
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
+    printf '{"prompt": "%.*s", "label": "%d"}\n' $((3 * i)) \
+        'the quick brown fox jumps over the lazy dog' $i
+done >prompts.jsonl
+cp "$WEFT_SRCDIR"/tests/data/preference/*.jsonl \
+    "$WEFT_SRCDIR"/tests/data/sft/turns.jsonl .
+
+rollout='rollout: {prompts: 4, samples_per_prompt: 2, max_new_tokens: 9, slots: 2'
+rest='train: {micro_batch_tokens: 64, mini_batches_ahead: 1}
+data: {path: prompts.jsonl}
+checkpoint: {every: 0, dtype: f32}'
+
+# ---- Replaced prompts, an early end, a judge's own tokens -------------------
+cat >refills.yaml <<YAML
+algorithm: dapo
+iterations: 3
+model: {actor: model}
+reward: [{type: regex, pattern: '^[ -O]'},
+         {type: model, name: judge, model: judge, own_tokenizer: true, weight: 0}]
+$rollout, refills: 3}
+ppo: {epochs: 2, mini_batches: 2, kl: {stop: 1.0e-6}}
+actor: {lr: 1.0e-3}
+$rest
+YAML
+compare refills
+above_zero refills-one rollout/refilled_prompts
+above_zero refills-one actor/kl_stopped_mini_batches
+
+# ---- ... that decides, beside a critic and a reference ----------------------
+cat >judged.yaml <<YAML
+algorithm: ppo
+iterations: 2
+model: {actor: model, critic: model, reference: reference}
+reward: [{type: model, name: judge, model: judge, own_tokenizer: true,
+          normalize: running, clip: 2},
+         {type: model, name: own, model: trained}]
+$rollout}
+ppo: {epochs: 2, mini_batches: 2, kl: {stop: 1.0e-5, coef: 0.1}}
+actor: {lr: 1.0e-3}
+critic: {lr: 1.0e-3}
+$rest
+YAML
+compare judged
+above_zero judged-one actor/kl_stopped_mini_batches
+
+# ---- Epochs, with a smaller step at their ends ------------------------------
+data() # ALGORITHM BATCH MODELS DATA
+{
+    cat >"$1.yaml" <<YAML
+algorithm: $1
+epochs: 2
+model: {$3}
+data: {$4}
+train: {batch: $2, micro_batch_tokens: 64}
+numerics: {gradient_groups: 4}
+checkpoint: {every: 0, dtype: f32}
+YAML
+    compare "$1"
+}
+# Every turn of the assistant is learned.
+data sft 3 'actor: model' \
+    'path: turns.jsonl, learn: assistant, template: "[{role}]{content};"'
+data kto 5 'actor: model, reference: reference' 'path: rows.jsonl'
+data reward_model 4 'reward_model: trained' 'path: pairs.jsonl'
+
+exit $failed
