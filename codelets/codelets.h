@@ -244,6 +244,12 @@ int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
                         struct weft_gen_status *status, struct weft_err *err);
 void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
 
+/* out (W, weft_rollout_bytes() of its tokens) is the rollout with other
+ * log-probs (float per response token) in place of its own. */
+void weft_insert_reread(struct weft_seq *seq, const struct weft_where *where,
+                        struct weft_tile *rollout, struct weft_tile *logp,
+                        struct weft_tile *out);
+
 /* ---- Advantages ------------------------------------------------------- */
 
 enum { WEFT_MAX_MODEL_SCORES = 8 };

@@ -100,3 +100,41 @@ void weft_insert_value(struct weft_seq *seq, const struct weft_where *where,
     struct infer_args args = {shape, 1.0f};
     insert(seq, where, &weft_cl_value, &args, &fwd->head, batch, x, n, out);
 }
+
+/* ---- Log-probs in place of a rollout's ---------------------------------- */
+
+static int reread_cpu(const void *args, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    struct weft_take take = {buf, n_buf, 0};
+    struct weft_rollout *out = weft_take(&take);
+    const struct weft_rollout *r = weft_take(&take);
+    const float *logp = weft_take(&take);
+    size_t n = (size_t) (r->n_total - r->n_prompt);
+    (void) args;
+    (void) x;
+    weft_take_end(&take);
+    *out = (struct weft_rollout){r->n_total, r->n_prompt, r->n_total,
+                                 r->ended};
+    memcpy(weft_rollout_token(out), weft_rollout_token(r),
+           (size_t) r->n_total * sizeof(int32_t));
+    memset(weft_rollout_logp(out), 0, (size_t) r->n_prompt * sizeof *logp);
+    memcpy(weft_rollout_logp(out) + r->n_prompt, logp, n * sizeof *logp);
+    return 0;
+}
+
+WEFT_CODELET(reread, 0xffcc80, reread_cpu)
+
+void weft_insert_reread(struct weft_seq *seq, const struct weft_where *where,
+                        struct weft_tile *rollout, struct weft_tile *logp,
+                        struct weft_tile *out)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, out, WEFT_WRITE);
+    weft_access_list_add(&access, rollout, WEFT_READ);
+    weft_access_list_add(&access, logp, WEFT_READ);
+    weft_access_list_insert(&access, seq, where, &weft_cl_reread, NULL, 0);
+}

@@ -18,6 +18,7 @@
 struct weft_flow_needs {
     bool reference;    /* a reference, to which a KL is penalised ... */
     bool kl_in_loss;   /* ... in the loss, not in the reward */
+    bool recompute;    /* the policy's log-probs, once more by inference */
     int32_t n_rewards; /* reward models, and their numbers in the
                           configuration's list of rewards */
     int32_t reward[8];
@@ -46,6 +47,7 @@ struct weft_settings {
     float kl_stop; /* of a mini-batch, ends an iteration's updates; 0: off */
     int32_t refills;  /* how often prompts are replaced whose responses all
                         have one score */
+    bool exact;       /* log-probs of rollout and training are the same */
     bool skip_cut;    /* responses without an end are not learned from */
     int32_t max_new;  /* tokens of a response */
     double kl_coef;   /* at first ... */

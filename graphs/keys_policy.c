@@ -57,6 +57,9 @@ static const struct weft_config_key keys[] = {
     KEY_FLOAT("ppo.kl.stop", policy.kl_stop, "0", 0, 1e6, KEY_NUM,
               "once a mini-batch's mean KL from the policy that generated is "
               "above this, the iteration's others change nothing; 0: off"),
+    KEY_BOOL("ppo.recompute_logprobs", policy.recompute_logprobs, "false", 0,
+             "inference computes the log-probs of responses once more, and "
+             "these count as the old ones (verl's old_log_prob)"),
     KEY_ENUM("ppo.aggregation", policy.aggregation, "token-mean",
              WEFT_AGG_TOKEN_MEAN,
              "token-mean|seq-mean-token-sum|seq-mean-token-mean"

@@ -27,7 +27,14 @@ static bool kl_somewhere(const struct weft_settings *made)
     return made->needs.reference;
 }
 
+static bool recomputes(const struct weft_settings *made)
+{
+    return made->needs.recompute;
+}
+
 const struct weft_metric weft_sample_metrics[] = {
+    METRIC_WHEN("training/rollout_probs_diff", WEFT_OF_ROLLOUT_PROBS,
+                WEFT_SPREAD, recomputes),
     METRIC("critic/score", WEFT_OF_SCORE, WEFT_SPREAD),
     METRIC("critic/rewards", WEFT_OF_REWARD, WEFT_SPREAD),
     METRIC("critic/advantages", WEFT_OF_ADVANTAGES, WEFT_SPREAD),
@@ -91,6 +98,8 @@ const struct weft_metric weft_time_metrics[] = {
     METRIC("timing_s/gen", WEFT_OF_GENERATION, WEFT_AS_IT_IS),
     METRIC("timing_s/reward", WEFT_OF_SCORING, WEFT_AS_IT_IS),
     METRIC("timing_s/ref", WEFT_OF_LOGPS, WEFT_AS_IT_IS),
+    METRIC_WHEN("timing_s/old_log_prob", WEFT_OF_OLD_LOGPS, WEFT_AS_IT_IS,
+                recomputes),
     METRIC("timing_s/values", WEFT_OF_VALUING, WEFT_AS_IT_IS),
     METRIC("timing_s/adv", WEFT_OF_STEPS, WEFT_AS_IT_IS),
     METRIC("timing_s/update_critic", WEFT_OF_TRAINING_VALUES, WEFT_AS_IT_IS),
@@ -136,6 +145,7 @@ const struct weft_curve weft_policy_curves[] = {
 const struct weft_curve weft_policy_times[] = {
     TIME("generate", "timing_s/gen"),
     TIME("reward", "timing_s/reward"),
+    TIME("log-probs", "timing_s/old_log_prob"),
     TIME("reference", "timing_s/ref"),
     TIME("values", "timing_s/values"),
     TIME("advantages", "timing_s/adv"),

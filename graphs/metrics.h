@@ -31,6 +31,7 @@ enum weft_measured {
     WEFT_OF_ADVANTAGES = WEFT_N_COLUMNS,
     WEFT_OF_RETURNS,
     WEFT_OF_VALUES,
+    WEFT_OF_ROLLOUT_PROBS, /* |p of generation - p of inference| */
     WEFT_OF_EXPLAINED, /* variance of the returns that the values explain */
 
     WEFT_OF_KL_ESTIMATE, /* from mismatched responses */
@@ -48,8 +49,9 @@ enum weft_measured {
 
     /* Seconds of a kind of call, from its first task to its last. */
     WEFT_OF_GENERATION,
-    WEFT_OF_SCORING, /* of rewards on the host and reward models */
-    WEFT_OF_LOGPS,   /* of a frozen role */
+    WEFT_OF_SCORING,   /* of rewards on the host and reward models */
+    WEFT_OF_LOGPS,     /* of a frozen role */
+    WEFT_OF_OLD_LOGPS, /* of one that is trained */
     WEFT_OF_VALUING,
     WEFT_OF_STEPS, /* run times of tasks without a model */
     WEFT_OF_TRAINING_VALUES,

@@ -47,6 +47,20 @@ uint32_t weft_flow_rewards(const struct weft_flow_needs *needs,
     return scores;
 }
 
+/* The policy's log-probs as inference computes them take the place of those
+ * that generation has computed. */
+static uint32_t recompute(int32_t actor, uint32_t rollout,
+                          struct weft_dataflow *out)
+{
+    uint32_t logp = weft_flow_add(out, "actor log-probs",
+                                  WEFT_FIELD_OLD_LOGP);
+    uint32_t old = weft_flow_add(out, "recomputed rollout",
+                                 WEFT_FIELD_REREAD);
+    weft_flow_call(out, "actor_infer", WEFT_INFER, actor, rollout, logp);
+    weft_flow_call(out, "old_logprobs", WEFT_STEP, -1, rollout | logp, old);
+    return old;
+}
+
 void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
                       struct weft_dataflow *out)
 {
@@ -74,11 +88,13 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
     if (has_critic)
         weft_flow_call(out, "critic_infer", WEFT_INFER, critic, rollout,
                        value);
+    uint32_t old = needs->recompute ? recompute(actor, rollout, out) : 0;
     weft_flow_call(out, "reward", WEFT_STEP, -1, rollout, answer);
     weft_flow_call(out, "advantage", WEFT_STEP, -1,
-                   rollout | answer | scores | ref | value, advantage);
+                   rollout | old | answer | scores | ref | value, advantage);
     weft_flow_call(out, "actor_train", WEFT_TRAIN, actor,
-                   rollout | advantage | (needs->kl_in_loss ? ref : 0), 0);
+                   rollout | old | advantage | (needs->kl_in_loss ? ref : 0),
+                   0);
     if (has_critic)
         weft_flow_call(out, "critic_train", WEFT_TRAIN, critic,
                        rollout | value | advantage, 0);
@@ -98,6 +114,8 @@ void weft_policy_settings(const struct weft_config *c,
     enum weft_kl kl = (enum weft_kl) c->policy.kl_kind;
     out->needs.reference = c->policy.kl_place != WEFT_KL_NOWHERE;
     out->needs.kl_in_loss = in_loss;
+    out->needs.recompute = c->policy.recompute_logprobs;
+    out->exact = c->numerics.exact;
     out->epochs = c->policy.epochs;
     out->mini_batches = c->policy.mini_batches;
     learn->aggregation = c->policy.aggregation;

@@ -60,6 +60,7 @@ static const struct weft_curve curves[] = {
     {IN_ORDER, "accuracy", false},
     {REWARDS, "chosen", "rewards/chosen", false},
     {REWARDS, "rejected", "rewards/rejected", false},
+    {REWARDS, "margin", "rewards/margins", false},
     {LOGPS, "chosen", "logps/chosen", false},
     {LOGPS, "rejected", "logps/rejected", false},
     CURVE("KL of mismatched responses", "nats per response", "KL", "kl"),
@@ -84,8 +85,10 @@ static const struct weft_watched watched_scores[] = {
     {"accuracy", "accuracy", "accuracy, first to last", false},
     WATCHED_LOSS,
     WATCHED_END};
-static const struct weft_watched watched_singles[] = {WATCHED_LOSS,
-                                                      WATCHED_END};
+static const struct weft_watched watched_singles[] = {
+    {"margin", "rewards/margins", "margin, first to last", false},
+    WATCHED_LOSS,
+    WATCHED_END};
 
 const struct weft_told weft_pairs_told = {
     .metrics = pair_metrics, .curves = curves, .watched = watched_pairs};

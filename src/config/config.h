@@ -162,6 +162,7 @@ struct weft_config {
         int32_t epochs, mini_batches;    /* 1, 4 or the samples */
         float gamma, lambda;             /* 1, 0.95 */
         bool whiten_advantages;          /* true */
+        bool recompute_logprobs;         /* false */
         float clip_low, clip_high;       /* 0.2, 0.2 */
         float dual_clip;                 /* 0 off; typical 3 */
         float value_clip;                /* 0.2; 0 off */
@@ -215,6 +216,7 @@ struct weft_config {
         int32_t gradient_groups; /* G; default by mini-batch size */
         bool default_groups;     /* gradient_groups is the default */
         char *isa;               /* NULL: the best of this CPU */
+        bool exact;              /* true */
     } numerics;
 
     struct {

@@ -64,6 +64,9 @@ static const struct weft_config_key last[] = {
         "mini-batch's samples, and its longest tokens / 512 (if above 4)"),
     KEY_WORD("numerics.isa", numerics.isa, NULL, "c|avx2|avx512|avx512_bf16",
              0, "kernels; else the best of this CPU"),
+    KEY_BOOL("numerics.exact", numerics.exact, "true", 0,
+             "a run ends where training has other log-probs than generation; "
+             "false: metrics only tell the difference"),
     KEY_INT("runtime.devices", runtime.devices, "0", 0, WEFT_MAX_DEVICES, 0,
             "CPU devices; 0: one per core"),
     KEY_ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,

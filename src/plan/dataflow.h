@@ -41,6 +41,8 @@ enum weft_field_type {
     WEFT_FIELD_ROLLOUT,   /* tokens, and log-probs of those generated */
     WEFT_FIELD_MISMATCH,  /* tokens: the prompt with another's response */
     WEFT_FIELD_LOGP,      /* f32 per response token */
+    WEFT_FIELD_OLD_LOGP,  /* the same, of the policy that generated */
+    WEFT_FIELD_REREAD,    /* a rollout with these in place of its own */
     WEFT_FIELD_VALUE,     /* f32 per response token */
     WEFT_FIELD_SCORE,     /* one f32: a reward model's */
     WEFT_FIELD_ANSWER,    /* one f64: rewards from outside of the graph */

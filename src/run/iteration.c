@@ -53,6 +53,14 @@ float weft_iteration_inv_temperature(const struct weft_config *c)
     return c->rollout.temperature > 0 ? 1 / c->rollout.temperature : 1;
 }
 
+struct weft_tile *weft_iteration_rollout(const struct weft_iteration *p,
+                                         int32_t sample)
+{
+    struct weft_tile *tile = weft_iteration_home(p, sample,
+                                                 WEFT_FIELD_REREAD);
+    return tile ? tile : weft_iteration_home(p, sample, WEFT_FIELD_ROLLOUT);
+}
+
 /* A temporary tile at the first place, where rank 0 reads. */
 static int temp(struct weft_iteration *p, const char *kind, size_t bytes,
                 struct weft_tile **out)
@@ -85,6 +93,41 @@ static int field_temp(struct weft_iteration *p, int32_t i,
     return rc;
 }
 
+int32_t weft_iteration_writer(const struct weft_iteration_set *set,
+                              enum weft_field_type type)
+{
+    int32_t i = weft_flow_writer(&set->p->t->flow, set->of[type]);
+    return i > 0 ? i : 0;
+}
+
+/* Where the step that writes a type of field runs. */
+static struct weft_where where_of(const struct weft_iteration_set *set,
+                                  enum weft_field_type type)
+{
+    return (struct weft_where){.device = -1,
+                               .call = weft_iteration_writer(set, type),
+                               .iteration = set->p->iteration,
+                               .micro_batch = -1,
+                               .layer = -1};
+}
+
+/* Puts the log-probs of inference in place of a rollout's. */
+static int reread(struct weft_iteration *p, int32_t i)
+{
+    const struct weft_iteration_set *set = weft_iteration_set(p, i);
+    if (set->of[WEFT_FIELD_REREAD] < 0)
+        return 0;
+    struct weft_where where = where_of(set, WEFT_FIELD_REREAD);
+    int rc = field_temp(p, i, WEFT_FIELD_REREAD,
+                        weft_rollout_bytes(p->sample[i].n_total));
+    if (!rc)
+        weft_insert_reread(p->t->seq, &where,
+                           weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT),
+                           weft_iteration_home(p, i, WEFT_FIELD_OLD_LOGP),
+                           weft_iteration_home(p, i, WEFT_FIELD_REREAD));
+    return rc;
+}
+
 /* What is known of sample i before its advantage, and the tiles for its reward
  * from outside and for the advantage. */
 static int begin_advantage(struct weft_iteration *p, int32_t i,
@@ -93,9 +136,12 @@ static int begin_advantage(struct weft_iteration *p, int32_t i,
     struct weft_iteration_sample *x = &p->extra[i];
     const struct weft_sample *s = &p->sample[i];
     fetch_results(p, i, where);
+    int rc = reread(p, i);
+    if (rc)
+        return rc;
     /* answers come when rank 0 has read all samples */
     weft_rt_when(p->t->rt, WEFT_REC_AFTER_SAMPLES);
-    int rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
+    rc = field_temp(p, i, WEFT_FIELD_ANSWER, sizeof(double));
     if (!rc)
         rc = weft_external_begin(p->t->seq,
                                  weft_iteration_home(p, i, WEFT_FIELD_ANSWER),
@@ -145,12 +191,12 @@ static void by_tokens(struct weft_iteration *p, int32_t i,
     struct weft_tile *score[WEFT_MAX_REWARDS];
     list_scores(p, i, score);
     args->sample = i;
-    weft_insert_gae(
-        p->t->seq, where, args, weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT),
-        weft_iteration_home(p, i, WEFT_FIELD_LOGP),
-        weft_iteration_home(p, i, WEFT_FIELD_VALUE),
-        weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score, p->t->kl_state,
-        weft_iteration_baseline(p, i), p->advantage[i]);
+    weft_insert_gae(p->t->seq, where, args, weft_iteration_rollout(p, i),
+                    weft_iteration_home(p, i, WEFT_FIELD_LOGP),
+                    weft_iteration_home(p, i, WEFT_FIELD_VALUE),
+                    weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score,
+                    p->t->kl_state, weft_iteration_baseline(p, i),
+                    p->advantage[i]);
 }
 
 /* The n samples from i on, which answer one prompt. */
@@ -167,7 +213,7 @@ static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
     group.reward.sample = i;
     for (int32_t k = 0; k < n; k++) {
         sample[k] = (struct weft_group_sample){
-            .rollout = weft_iteration_home(p, i + k, WEFT_FIELD_ROLLOUT),
+            .rollout = weft_iteration_rollout(p, i + k),
             .ref = weft_iteration_home(p, i + k, WEFT_FIELD_LOGP),
             .score = weft_iteration_home(p, i + k, WEFT_FIELD_ANSWER),
             .advantage = p->advantage[i + k]};
@@ -179,28 +225,11 @@ static int by_group(struct weft_iteration *p, int32_t i, int32_t n,
     return 0;
 }
 
-int32_t weft_iteration_writer(const struct weft_iteration_set *set,
-                              enum weft_field_type type)
-{
-    int32_t i = weft_flow_writer(&set->p->t->flow, set->of[type]);
-    return i > 0 ? i : 0;
-}
-
-static struct weft_where where_of(const struct weft_iteration_set *set)
-{
-    return (struct weft_where){
-        .device = -1,
-        .call = weft_iteration_writer(set, WEFT_FIELD_ADVANTAGE),
-        .iteration = set->p->iteration,
-        .micro_batch = -1,
-        .layer = -1};
-}
-
 /* The set's advantages, from their scores. */
 static int compare(struct weft_iteration *p,
                    const struct weft_iteration_set *set)
 {
-    struct weft_where where = where_of(set);
+    struct weft_where where = where_of(set, WEFT_FIELD_ADVANTAGE);
     struct weft_gae_args args = p->t->settings.reward;
     bool groups = weft_algorithm_of(&p->t->config)->advantage
                == WEFT_BY_GROUPS;
@@ -218,7 +247,7 @@ static int advantages(struct weft_iteration *p)
 {
     struct weft_trainer *t = p->t;
     const struct weft_settings *set = &t->settings;
-    struct weft_where where = where_of(p->set);
+    struct weft_where where = where_of(p->set, WEFT_FIELD_ADVANTAGE);
     int rc = temp(p, "moments", sizeof(struct weft_moments), &p->moments);
     for (int32_t i = 0; i < p->n_all && !rc; i++)
         rc = begin_advantage(p, i, &where);

@@ -120,6 +120,10 @@ struct weft_tile *weft_iteration_field(const struct weft_iteration *p,
 struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
                                       int32_t sample,
                                       enum weft_field_type type);
+/* A sample's rollout at the first place, with the log-probs that count as the
+ * old policy's. */
+struct weft_tile *weft_iteration_rollout(const struct weft_iteration *p,
+                                         int32_t sample);
 
 /* The advantage of the sample that this one is compared with: the first for
  * its prompt in another set, where the call that computes its own reads one;
@@ -197,7 +201,7 @@ void weft_iteration_model_scores(struct weft_iteration *p);
  * devices. `offload` is that of the copies that bring offloaded weights back,
  * `hidden` the part of it beside which the same rank ran another call. */
 struct weft_iteration_times {
-    double gen, gen_work, scoring, logps, valuing, steps;
+    double gen, gen_work, scoring, logps, old_logps, valuing, steps;
     double train_values, train_policy, step;
     double offload, hidden;
 };

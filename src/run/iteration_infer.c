@@ -107,8 +107,9 @@ static int open_view(struct weft_iteration *p, struct weft_iteration_call *c)
 static enum weft_g_infer_kind kind_of(enum weft_field_type type)
 {
     return type == WEFT_FIELD_SCORE ? WEFT_INFER_SCORE
-         : type == WEFT_FIELD_LOGP  ? WEFT_INFER_LOGPROB
-                                    : WEFT_INFER_VALUE;
+         : type == WEFT_FIELD_LOGP || type == WEFT_FIELD_OLD_LOGP
+             ? WEFT_INFER_LOGPROB
+             : WEFT_INFER_VALUE;
 }
 
 static int32_t length_of(const struct weft_iteration *p,

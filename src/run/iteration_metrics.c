@@ -104,8 +104,8 @@ struct measured {
     struct weft_iteration *p;
     double *column[WEFT_N_COLUMNS]; /* (n) each */
     double rows;
-    struct weft_k_moments values, returns; /* per token */
-    struct sums sums[WEFT_MAX_ROLES];      /* of roles trained */
+    struct weft_k_moments values, returns, probs; /* per token */
+    struct sums sums[WEFT_MAX_ROLES];             /* of roles trained */
     struct weft_iteration_times time;
 };
 
@@ -119,6 +119,26 @@ static double baseline_of(const struct weft_iteration *p, int32_t i)
     double score = a->raw_score;
     weft_tile_unacquire(tile);
     return score;
+}
+
+/* How far the probabilities of a response's tokens, as generation had them,
+ * are from those of inference. */
+static void read_probs(struct measured *c, int32_t i)
+{
+    const struct weft_iteration *p = c->p;
+    struct weft_tile *own = weft_iteration_home(p, i, WEFT_FIELD_ROLLOUT);
+    struct weft_tile *other = weft_iteration_home(p, i, WEFT_FIELD_OLD_LOGP);
+    if (!other)
+        return;
+    const struct weft_rollout *r = weft_tile_acquire(own, WEFT_READ);
+    const float *a = weft_rollout_logp(r) + r->n_prompt;
+    const float *b = weft_tile_acquire(other, WEFT_READ);
+    for (int32_t k = 0; k < r->n_total - r->n_prompt; k++) {
+        float diff = (float) fabs(exp((double) a[k]) - exp((double) b[k]));
+        weft_k_moments_add(&c->probs, 1, &diff);
+    }
+    weft_tile_unacquire(other);
+    weft_tile_unacquire(own);
 }
 
 static void read_advantage(struct measured *c, int32_t i)
@@ -135,6 +155,7 @@ static void read_advantage(struct measured *c, int32_t i)
     c->column[WEFT_OF_CUT][i] = a->ended ? 0 : 1;
     c->column[WEFT_OF_BASELINE][i] = baseline_of(p, i);
     weft_k_moments_add(&c->returns, a->n, weft_return_of(a));
+    read_probs(c, i);
     if (values) {
         weft_k_moments_add(&c->values, a->n,
                            weft_tile_acquire(values, WEFT_READ));
@@ -198,6 +219,17 @@ static void report_column(const struct measured *c,
                                                 : sum);
 }
 
+/* As verl names them. */
+static void report_probs(const struct measured *c, const char *tag)
+{
+    struct weft_metrics *m = c->p->t->metrics;
+    const struct weft_k_moments *x = &c->probs;
+    double n = fmax((double) x->n - 1, 1);
+    weft_metrics_setf(m, x->max, "%s_max", tag);
+    weft_metrics_setf(m, x->mean, "%s_mean", tag);
+    weft_metrics_setf(m, sqrt(x->squares / n), "%s_std", tag);
+}
+
 /* Moments of tokens; of values only if there are any. */
 static void report_tokens(const struct measured *c,
                           const struct weft_metric *metric)
@@ -213,6 +245,8 @@ static void report_tokens(const struct measured *c,
              (a->of.min - a->mean) * a->rstd);
     else if (metric->of == WEFT_OF_RETURNS)
         set3(m, metric->tag, returns->mean, returns->max, returns->min);
+    else if (metric->of == WEFT_OF_ROLLOUT_PROBS)
+        report_probs(c, metric->tag);
     else if (metric->of == WEFT_OF_VALUES && values->n > 0)
         set3(m, metric->tag, values->mean, values->max, values->min);
     else if (values->n > 0) /* an advantage is its return minus its value */
@@ -311,9 +345,9 @@ static void report_time(const struct measured *c,
                         const struct weft_metric *metric)
 {
     const struct weft_iteration_times *s = &c->time;
-    const double of[] = {s->gen,         s->scoring, s->logps,
-                         s->valuing,     s->steps,   s->train_values,
-                         s->train_policy};
+    const double of[] = {s->gen,          s->scoring,     s->logps,
+                         s->old_logps,    s->valuing,     s->steps,
+                         s->train_values, s->train_policy};
     weft_metrics_set(c->p->t->metrics, metric->tag,
                      of[metric->of - WEFT_OF_GENERATION]);
 }

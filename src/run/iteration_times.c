@@ -40,18 +40,20 @@ void weft_iteration_times_get(
     const struct weft_span *rewards, struct weft_iteration_times *out)
 {
     struct weft_call_time gen = {0}, score = {0}, logps = {0}, value = {0},
-                          steps = {0}, policy = {0}, values = {0}, train;
+                          old = {0}, steps = {0}, policy = {0}, values = {0},
+                          train;
     for (int32_t i = 1; i < flow->n_calls; i++) {
         const struct weft_flow_call *c = &flow->call[i];
         bool scalar = c->role >= 0 && flow->role[c->role].scalar;
         bool scores = weft_flow_field_of(flow, c->writes, WEFT_FIELD_SCORE)
                    >= 0;
-        join(c->kind == WEFT_GENERATE ? &gen
-             : c->role < 0            ? &steps
-             : c->kind == WEFT_TRAIN  ? (scalar ? &values : &policy)
-             : scores                 ? &score
-             : scalar                 ? &value
-                                      : &logps,
+        join(c->kind == WEFT_GENERATE      ? &gen
+             : c->role < 0                 ? &steps
+             : c->kind == WEFT_TRAIN       ? (scalar ? &values : &policy)
+             : scores                      ? &score
+             : scalar                      ? &value
+             : flow->role[c->role].trained ? &old
+                                           : &logps,
              &time[i]);
     }
     train = policy;
@@ -61,6 +63,7 @@ void weft_iteration_times_get(
         .gen_work = gen.busy_s,
         .scoring = together(&score, rewards),
         .logps = length(&logps),
+        .old_logps = length(&old),
         .valuing = length(&value),
         .steps = steps.busy_s,
         .train_values = length(&values),

@@ -126,8 +126,10 @@ static void fill_pack(const struct training *r, struct one_step *o)
         const struct weft_sample *s = &p->sample[o->index[i]];
         int32_t k = (int32_t) o->index[i];
         bool skip = set->skip_cut && !s->ended;
+        struct weft_tile *reread = weft_iteration_field(p, k,
+                                                        WEFT_FIELD_REREAD);
         o->pack[i] = (struct weft_pack_sample){
-            .rollout = s->rollout,
+            .rollout = reread ? reread : s->rollout,
             .advantage = weft_iteration_field(p, k, WEFT_FIELD_ADVANTAGE),
             .value = weft_iteration_field(p, k, WEFT_FIELD_VALUE),
             .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
@@ -235,7 +237,8 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                            .n = b - a,
                            .index = r->order + a,
                            .pack = r->pack + a};
-    o->train.loss.exact_first = r->policy && e == 0 && k == 0;
+    o->train.loss.exact_first = p->t->settings.exact && r->policy && e == 0
+                             && k == 0;
     o->train.adamw = weft_adamw_at(r->model->optim, r->model->steps,
                                    (int64_t) p->t->settings.epochs * parts
                                        * p->t->n_iterations);

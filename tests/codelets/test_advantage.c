@@ -314,7 +314,41 @@ static void test_baseline(void)
     fixture_stop(&f);
 }
 
-WEFT_TESTS("codelets/advantage", {"test_advantage", test_advantage},
+/* Log-probs of inference in place of a rollout's; the tile may be smaller. */
+static void test_reread(void)
+{
+    struct task_fixture f;
+    struct weft_err err;
+    struct inputs x;
+    struct weft_shape shape = fixture_shape(WEFT_F32, false, false);
+    fixture_start(&f, 1, &shape, false);
+    for (int i = 0; i < N; i++) {
+        int32_t n = 3 + n_response[i];
+        make(&f, &x, i);
+        struct weft_tile *out = fixture_tile(&f, weft_rollout_bytes(n));
+        weft_insert_reread(f.seq, &anywhere, x.rollout, x.ref, out);
+        REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
+        const struct weft_rollout *a = weft_tile_acquire(x.rollout,
+                                                         WEFT_READ),
+                                  *b = weft_tile_acquire(out, WEFT_READ);
+        CHECK(b->n_prompt == 3 && b->n_total == n && b->ended == a->ended);
+        CHECK_INT(b->capacity, n);
+        CHECK(memcmp(weft_rollout_token(a), weft_rollout_token(b),
+                     (size_t) n * 4)
+              == 0);
+        for (int32_t k = 0; k < n; k++)
+            CHECK(weft_rollout_logp(b)[k]
+                  == (k < 3 ? 0 : x.reference[k - 3]));
+        weft_tile_unacquire(x.rollout);
+        weft_tile_unacquire(out);
+        weft_tile_release(out);
+        release(&x);
+    }
+    fixture_stop(&f);
+}
+
+WEFT_TESTS("codelets/advantage", {"test_reread", test_reread},
+           {"test_advantage", test_advantage},
            {"test_baseline", test_baseline},
            {"test_absent_tiles", test_absent_tiles},
            {"test_not_finite", test_not_finite})

@@ -53,7 +53,9 @@ static void test_layouts(void)
         {"runtime.devices=4", "layout=tp2pp2,recompute",
          "runtime.place=device"},
         {"runtime.devices=3", "layout=dp2", "train.micro_batch_tokens=32",
-         "rollout.chunk_tokens=2"}};
+         "rollout.chunk_tokens=2"},
+        {"runtime.devices=4", "layout=tp2pp2",
+         "ppo.recompute_logprobs=true"}};
     struct weft_err err;
     struct weft_hash seen[16];
     int n_seen = 0;
@@ -112,9 +114,10 @@ static void test_table(void)
         CHECK(&a->config == weft_algorithms[n]);
         REQUIRE(a->told && a->told->metrics && a->told->curves);
         REQUIRE(a->told->watched && a->told->watched[0].tag);
-        for (int k = 0; k < 8; k++) {
+        for (int k = 0; k < 16; k++) {
             a->flow(&(struct weft_flow_needs){.reference = k & 1,
                                               .kl_in_loss = k & 2,
+                                              .recompute = k & 8,
                                               .n_rewards = k & 4 ? 3 : 0},
                     &flow);
             REQUIRE_OK(weft_flow_check(&flow, &err), err);

@@ -167,6 +167,7 @@ static void test_same(void)
         {"runtime.devices=1", "runtime.overlap=false"},
         {"runtime.devices=2", "rollout.slots=2", "rollout.chunk_tokens=3"},
         {"runtime.devices=4", "layout=dp2pp2,zero=2"},
+        {"runtime.devices=4", "layout=dp2pp2", "ppo.recompute_logprobs=true"},
         {"runtime.devices=4", "layout=dp2tp2", "runtime.place=device",
          "rollout.prefill_tokens=16"},
         {"runtime.devices=4", "layout=dp4,zero=3",
@@ -281,7 +282,7 @@ static void test_same_two(void)
     struct fixture f = two_fixture();
     const char *const word[][4] = {
         {"runtime.devices=1"},
-        {devices(4), "layout=dp2pp2"},
+        {devices(4), "layout=dp2pp2", "ppo.recompute_logprobs=true"},
         {"runtime.devices=8", fixture_plan(&f, "shared", shared)},
         {"runtime.devices=8", fixture_plan(&f, "apart", apart)},
         {"runtime.devices=8", fixture_plan(&f, "apart", apart),
