@@ -44,9 +44,9 @@ static bool room(struct weft_recording *r, void *array, int64_t used,
         return false;
     if (used + n <= *capacity)
         return true;
-    int64_t more = *capacity ? *capacity * 2 : 1024;
+    int64_t more = *capacity ? *capacity : 1024;
     while (more < used + n)
-        more *= 2;
+        more += more / 2;
     void *larger = weft_realloc(*list, (size_t) more, size);
     r->full = !larger;
     if (larger) {

@@ -278,21 +278,24 @@ static int make_room(struct weft_rec_reach *x, int32_t n_lanes,
     x->n_lanes = n_lanes;
     x->n_nodes = x->n_groups + n_here;
     int64_t n = x->n_nodes * n_lanes;
-    if (n > x->room) {
-        x->room = 0;
+    weft_free(x->open);
+    x->open = weft_alloc((size_t) n_lanes, sizeof *x->open);
+    if (n > x->room || x->n_nodes > x->node_room) {
+        x->room = x->node_room = 0;
         weft_free(x->has);
         weft_free(x->leads);
         weft_free(x->lane);
-        weft_free(x->open);
         x->has = weft_alloc((size_t) n, sizeof *x->has);
         x->leads = weft_alloc((size_t) n, sizeof *x->leads);
-        x->lane = weft_alloc((size_t) n, sizeof *x->lane);
-        x->open = weft_alloc((size_t) n, sizeof *x->open);
-        if (!x->has || !x->leads || !x->lane || !x->open)
+        x->lane = weft_alloc((size_t) x->n_nodes, sizeof *x->lane);
+        if (!x->has || !x->leads || !x->lane)
             return weft_err_nomem(err, "the order of tasks", (size_t) n * 8);
         x->room = n;
+        x->node_room = x->n_nodes;
     }
-    memset(x->open, 0, (size_t) n_lanes * sizeof *x->open);
+    if (!x->open)
+        return weft_err_nomem(err, "the order of tasks",
+                              (size_t) n_lanes * sizeof *x->open);
     return 0;
 }
 

@@ -60,7 +60,7 @@ struct weft_rec_reach {
     int32_t *wait_all, *wait_local;
     /* as seen from a place: of every group, then of every task there */
     int32_t place, n_lanes;
-    int64_t n_nodes, room;
+    int64_t n_nodes, room, node_room;
     int32_t *lane;              /* (n_nodes) -1: none */
     int32_t *has, *leads;       /* (n_nodes, n_lanes) */
     struct weft_rec_lane *open; /* (n_lanes) */
