@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "lm/init.h"
 #include "run/recorded.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 
 struct size {
     const char *name;

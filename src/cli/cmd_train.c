@@ -11,9 +11,9 @@
 #include "record/progress.h"
 #include "record/report.h"
 #include "record/told.h"
-#include "run/plan_needs.h"
-#include "run/run_config.h"
-#include "run/trace.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "job/trace.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/string.h"
 #include "config/schema.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 #include "verify/builtin.h"
 #include "verify/job.h"
 #include "cli/cli.h"

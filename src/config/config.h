@@ -9,7 +9,7 @@
  * range checks, defaults and the reference (`weft train --keys`). Keys of every
  * run are in table.c; which algorithms there are and what keys they have is
  * handed to the reader as a schema, as is what only other rooms know of a
- * value. The schema of Weft's runs is in run/run_config.h.
+ * value. The schema of Weft's runs is in job/run_config.h.
  */
 #ifndef WEFT_CONFIG_CONFIG_H
 #define WEFT_CONFIG_CONFIG_H

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "config/keys.h"
+#include "job/same.h"
 
 /* Whether a key may differ between machines. (The runtime compares numbers of
  * devices.) */
@@ -112,47 +113,6 @@ static int describe(const struct weft_trainer *t, struct weft_string *out,
     if (!rc)
         rc = add_prompts(t, out, err);
     return rc ? rc : weft_string_check(out, "the configuration", err);
-}
-
-/* WEFT_EINVAL: names the first line in which the texts differ. Both end in a
- * newline. */
-static int compare(const char *mine, const char *first, struct weft_err *err)
-{
-    for (;;) {
-        size_t a = strcspn(mine, "\n"), b = strcspn(first, "\n");
-        if (a != b || memcmp(mine, first, a) != 0)
-            return weft_err_set(err, WEFT_EINVAL,
-                                "here %.*s, but at rank 0 %.*s; all ranks "
-                                "must read the same",
-                                (int) a, mine, (int) b, first);
-        if (!mine[a])
-            return 0;
-        mine += a + 1;
-        first += a + 1;
-    }
-}
-
-int weft_run_same(const struct weft_string *mine, int rc,
-                  struct weft_err *err)
-{
-    char *first = NULL;
-    size_t n = mine->n + 1;
-    rc = weft_world_agree(rc, err);
-    if (!rc) {
-        weft_world_share(&n, sizeof n);
-        first = weft_alloc(n, 1);
-        if (!first)
-            rc = weft_err_nomem(err, "the configuration", n);
-        rc = weft_world_agree(rc, err);
-    }
-    if (!rc) {
-        if (weft_world_rank() == 0 && mine->data)
-            memcpy(first, mine->data, n);
-        weft_world_share(first, n);
-        rc = compare(mine->data ? mine->data : "", first, err);
-    }
-    weft_free(first);
-    return rc;
 }
 
 int weft_run_common(const struct weft_trainer *t, struct weft_err *err)

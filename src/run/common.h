@@ -5,7 +5,6 @@
 #ifndef WEFT_RUN_COMMON_H
 #define WEFT_RUN_COMMON_H
 
-#include "base/string.h"
 #include "run/trainer.h"
 
 /* Compares configuration (without paths, which may differ between nodes),
@@ -13,9 +12,5 @@
  * each rank returns its own error. WEFT_EINVAL: the text names what
  * differs. */
 int weft_run_common(const struct weft_trainer *trainer, struct weft_err *err);
-/* The same for lines of text "name is value". rc: this rank's error in making
- * them, or 0. */
-int weft_run_same(const struct weft_string *mine, int rc,
-                  struct weft_err *err);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "fuse/fuse.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/recorded.h"
 
 const struct weft_iteration_set *weft_iteration_set(

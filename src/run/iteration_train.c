@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "fuse/fuse.h"
 #include "run/largest.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/iteration.h"
 #include "run/recorded.h"
 

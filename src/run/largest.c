@@ -2,7 +2,7 @@
 #include "run/largest.h"
 
 #include "plan/deal.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/reward_text.h"
 
 static const struct weft_shape *shape_of(const struct weft_trainer *t,

@@ -4,7 +4,6 @@ run_sources = \
 	%D%/common.c %D%/common.h \
 	%D%/digest.c %D%/digest.h \
 	%D%/info.c %D%/info.h \
-	%D%/inputs.c %D%/inputs.h \
 	%D%/iteration_generate.c \
 	%D%/iteration_text.c \
 	%D%/reward_text.c %D%/reward_text.h \
@@ -12,7 +11,6 @@ run_sources = \
 	%D%/largest.c %D%/largest.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \
-	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/iteration.c %D%/iteration.h \
 	%D%/iteration_data.c \
 	%D%/iteration_infer.c \
@@ -24,9 +22,7 @@ run_sources = \
 	%D%/prompts_row.c \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/replay.c %D%/replay.h \
-	%D%/run_config.c %D%/run_config.h \
 	%D%/run_dir.c %D%/run_dir.h \
-	%D%/trace.c %D%/trace.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c
 

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/recorded.h"
 
 /* ---- Predicted -------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "lm/lm.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/trainer.h"
 
 /* ---- A run's data ----------------------------------------------------- */

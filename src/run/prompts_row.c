@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/prompts.h"
 #include "run/trainer.h"
 

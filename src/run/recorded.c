@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 
 /* A run of its own that borrows from t what describes it. */
 static struct weft_trainer *describe(const struct weft_trainer *t,

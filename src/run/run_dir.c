@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "run/checkpoint.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 
 enum { PATH_BYTES = 4096 };
 

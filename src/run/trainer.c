@@ -19,12 +19,12 @@
 #include "run/common.h"
 #include "run/largest.h"
 #include "run/memory.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/prompts.h"
 #include "run/recorded.h"
 #include "run/reward_state.h"
 #include "run/reward_text.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 #include "run/run_dir.h"
 
 /* ---- For iterations ---------------------------------------------------- */

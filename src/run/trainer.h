@@ -20,7 +20,7 @@
 #include "record/metrics.h"
 #include "record/samples.h"
 #include "lm/rollout.h"
-#include "run/inputs.h"
+#include "job/inputs.h"
 #include "run/prompts.h"
 #include "run/replay.h"
 

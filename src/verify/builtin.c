@@ -15,7 +15,7 @@
 #include "config/keys.h"
 #include "graphs/algorithms.h"
 #include "lm/init.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 #include "verify/rows.h"
 
 static const struct weft_init_options job_model = {.family = WEFT_QWEN3,

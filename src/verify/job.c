@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/string.h"
-#include "run/plan_needs.h"
-#include "run/run_config.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
 #include "verify/builtin.h"
 
 enum { PATH_BYTES = 4096 };

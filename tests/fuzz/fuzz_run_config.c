@@ -5,7 +5,7 @@
  *
  * fuzz-sources: src/config/read.c src/config/check.c src/config/set.c
  * fuzz-sources: src/config/names.c src/config/table.c src/config/write.c
- * fuzz-sources: src/config/schema.c src/run/run_config.c src/plan/dataflow.c
+ * fuzz-sources: src/config/schema.c src/job/run_config.c src/plan/dataflow.c
  * fuzz-sources: graphs/algorithms.c graphs/policy.c graphs/settings.c graphs/metrics.c
  * fuzz-sources: graphs/keys_data.c graphs/preference.c
  * fuzz-sources: graphs/keys_policy.c graphs/keys_roles.c graphs/keys_values.c
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run_config.h"
+#include "job/run_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

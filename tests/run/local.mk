@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What stands beside the runtime needs none of it to be tested.
-service_libs = libweft_run.la libweft_fuse.la libweft_lm.la libweft_graphs.la libweft_plan.la \
+service_libs = libweft_run.la libweft_job.la libweft_fuse.la libweft_lm.la libweft_graphs.la libweft_plan.la \
 	libweft_reward.la libweft_record.la \
 	libweft_config.la libweft_model.la $(text_libs)
 

@@ -2,8 +2,8 @@
 /* Every algorithm: its graph stands and its roles have settings; every one that
  * generates: layouts give the same bits, different algorithms different ones. */
 #include "config/keys.h"
-#include "run/plan_needs.h"
-#include "run/run_config.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
 #include "run_fixture.h"
 
 static struct fixture fixture;

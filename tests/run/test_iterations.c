@@ -16,7 +16,7 @@
 #include "kern/kern.h"
 #include "config/keys.h"
 #include "run/digest.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 
 /* |found - expected| <= TOLERANCE (1 + |expected|). Rounding to f32 (6e-8)
  * is enlarged by products of some hundred terms, by the division by Adam's

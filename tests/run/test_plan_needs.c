@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/plan_needs.h"
-#include "run/run_config.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
 
 #include "run_fixture.h"
 

@@ -3,7 +3,7 @@
  * one; and what it says of open tasks bounds what there were. ranks.sh runs
  * it on several ranks, each of which compares its own. */
 #include "run/iteration.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 #include "run/recorded.h"
 #include "run/reward_text.h"
 #include "run_fixture.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/fuse.h"
-#include "run/plan_needs.h"
+#include "job/plan_needs.h"
 
 #include <stdio.h>
 
+#include "fuse/fuse.h"
 #include "lm/store.h"
 
 int32_t weft_run_unit(const struct weft_config *c)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/trace.h"
+#include "job/trace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "rt/fxt.h"
-#include "run/run_config.h"
+#include "job/run_config.h"
 
 static int start_again(char **argv, struct weft_err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration of a run as config/config.h reads it, with what text and
  * model know of its values. */
-#ifndef WEFT_RUN_RUN_CONFIG_H
-#define WEFT_RUN_RUN_CONFIG_H
+#ifndef WEFT_JOB_RUN_CONFIG_H
+#define WEFT_JOB_RUN_CONFIG_H
 
 #include "config/schema.h"
 

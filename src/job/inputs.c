@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/inputs.h"
+#include "job/inputs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,8 +13,8 @@
 #include "config/keys.h"
 #include "model/safetensors.h"
 #include "rt/graph.h"
-#include "run/common.h"
-#include "run/plan_needs.h"
+#include "job/same.h"
+#include "job/plan_needs.h"
 
 enum { THREADS = 4 }; /* that read a file while weights are loaded */
 

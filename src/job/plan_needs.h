@@ -3,8 +3,8 @@
  * The plan of a run, made from its configuration and its models' folders,
  * without tiles or a runtime.
  */
-#ifndef WEFT_RUN_PLAN_NEEDS_H
-#define WEFT_RUN_PLAN_NEEDS_H
+#ifndef WEFT_JOB_PLAN_NEEDS_H
+#define WEFT_JOB_PLAN_NEEDS_H
 
 #include "graphs/algorithms.h"
 #include "model/arch.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/run_config.h"
+#include "job/run_config.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
  * compares them again. Weights that a resumed run takes from its checkpoint
  * are not read.
  */
-#ifndef WEFT_RUN_INPUTS_H
-#define WEFT_RUN_INPUTS_H
+#ifndef WEFT_JOB_INPUTS_H
+#define WEFT_JOB_INPUTS_H
 
 #include "config/config.h"
 #include "record/manifest.h"

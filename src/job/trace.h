@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces of a run: `trace: true`. */
-#ifndef WEFT_RUN_TRACE_H
-#define WEFT_RUN_TRACE_H
+#ifndef WEFT_JOB_TRACE_H
+#define WEFT_JOB_TRACE_H
 
 #include "config/config.h"
 

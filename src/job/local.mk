@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+job_sources = \
+	%D%/inputs.c %D%/inputs.h \
+	%D%/plan_needs.c %D%/plan_needs.h \
+	%D%/run_config.c %D%/run_config.h \
+	%D%/same.c %D%/same.h \
+	%D%/trace.c %D%/trace.h
