@@ -4,6 +4,7 @@ kern_sources = \
 	%D%/adamw.h \
 	%D%/adamw_cpu.c \
 	%D%/attention_backward_impl.h \
+	%D%/attention_cuda.h \
 	%D%/attention_impl.h \
 	%D%/cuda_lang.h \
 	%D%/device_cuda.h \
@@ -74,6 +75,8 @@ kern_avx512bf16_sources = %D%/ops_avx512bf16.c
 # cuda_kernels also run on the CPU, for tests (tests/cuda).
 cuda_kernels = \
 	%D%/adamw_cuda.cu \
+	%D%/attention_backward_cuda.cu \
+	%D%/attention_cuda.cu \
 	%D%/embed_cuda.cu \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \

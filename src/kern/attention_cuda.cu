@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention on a GPU over a paged KV cache: prefill, training and decode, with
+ * the bits of attention_impl.h. A block has 16 items, pairs of query row and
+ * query head of one KV head, and goes through the segments of 64 keys in
+ * order:
+ *
+ *     scores    64 keys x 16 items, each a chain over D     a thread: 1 x 8
+ *     softmax   of each item, 16 partial sums               16 lanes: 2 items
+ *     output    D x 16 items, each a chain over keys        a thread: 1 x 16
+ *
+ * It uses no tensor cores, whose order of sums is not the CPU's.
+ */
+#include "kern/attention_cuda.h"
+#include "kern/cuda_lang.h"
+
+enum { THREADS = 128, ITEMS = 16, PAGE = WEFT_PAGE_TOKENS, ALIGN = 4 };
+
+template <int DMAX> struct tile {
+    float q[ITEMS][DMAX];
+    float p[PAGE][ITEMS + ALIGN]; /* scores, then probabilities */
+    float max[ITEMS], sum[ITEMS], old[ITEMS];
+};
+
+/* The block's items of a run: items first..first + ITEMS - 1 of n. */
+struct place {
+    int32_t first, n, pos, row, kv_head;
+    const int32_t *page; /* of the run's sequence */
+};
+
+/* How many keys of a segment an item may attend to, 0..64. */
+static __device__ __forceinline__ int limit_of(const struct place &at,
+                                               int n_group, int item,
+                                               int segment)
+{
+    if (at.first + item >= at.n)
+        return 0;
+    int left = at.pos + (at.first + item) / n_group - segment * PAGE + 1;
+    return left < 0 ? 0 : left < PAGE ? left : PAGE;
+}
+
+/* Eight scores of one key: s[i] of the items first..first + 7. */
+template <enum weft_dtype DTYPE, int DMAX>
+static __device__ __forceinline__ void scores_of(const struct tile<DMAX> &t,
+                                                 const void *k, int d,
+                                                 int key, int first,
+                                                 float s[ITEMS / 2])
+{
+    int j = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS / 2; i++)
+        s[i] = 0;
+    for (; j + ALIGN <= d; j += ALIGN) {
+        float x[ALIGN];
+#pragma unroll
+        for (int e = 0; e < ALIGN; e++)
+            x[e] = load_as<DTYPE>(k, (j + e) * PAGE + key);
+#pragma unroll
+        for (int i = 0; i < ITEMS / 2; i++) {
+            float4 q = *(const float4 *) &t.q[first + i][j];
+            s[i] = fmaf(q.x, x[0], s[i]);
+            s[i] = fmaf(q.y, x[1], s[i]);
+            s[i] = fmaf(q.z, x[2], s[i]);
+            s[i] = fmaf(q.w, x[3], s[i]);
+        }
+    }
+    for (; j < d; j++) {
+        float x = load_as<DTYPE>(k, j * PAGE + key);
+#pragma unroll
+        for (int i = 0; i < ITEMS / 2; i++)
+            s[i] = fmaf(t.q[first + i][j], x, s[i]);
+    }
+}
+
+/* Turns an item's scores into exp(score - max); sixteen lanes, lane e has the
+ * keys e, e + 16, e + 32, e + 48. */
+template <int DMAX>
+static __device__ __forceinline__ void softmax_item(struct tile<DMAX> &t,
+                                                    int item, int limit,
+                                                    float scale)
+{
+    int lane = threadIdx.x % 16;
+    float x[4], max = -INFINITY, before = t.max[item];
+#pragma unroll
+    for (int v = 0; v < 4; v++) {
+        int key = 16 * v + lane;
+        x[v] = key < limit ? t.p[key][item] * scale : -INFINITY;
+        max = x[v] > max ? x[v] : max;
+    }
+    max = warp_max(max, 8);
+    max = max > before ? max : before;
+#pragma unroll
+    for (int v = 0; v < 4; v++)
+        x[v] = weft_expf(x[v] - max);
+    float sum = warp_sum(x[0] + x[1] + (x[2] + x[3]), 8, 1);
+    float old = weft_expf(before - max);
+    if (limit == 0) { /* the row ends before this segment */
+        if (lane == 0)
+            t.old[item] = 1;
+        return;
+    }
+#pragma unroll
+    for (int v = 0; v < 4; v++)
+        t.p[16 * v + lane][item] = x[v];
+    if (lane == 0) {
+        t.old[item] = old;
+        t.sum[item] = fmaf(t.sum[item], old, sum);
+        t.max[item] = max;
+    }
+}
+
+template <enum weft_dtype DTYPE, int DMAX>
+static __global__ void attention(struct weft_attention_cuda a)
+{
+    enum {
+        COLUMNS = DMAX < THREADS ? DMAX : THREADS,
+        EACH = DMAX / COLUMNS,               /* columns of a thread */
+        MINE = ITEMS / (THREADS / COLUMNS) /* items of a thread */
+    };
+    WEFT_SHARED(struct tile<DMAX>, t);
+    int d = a.head_dim, me = threadIdx.x;
+    struct weft_k_run run = a.run[blockIdx.z];
+    struct place at;
+    at.first = (int32_t) blockIdx.x * ITEMS;
+    at.n = run.n * a.n_group;
+    at.pos = run.pos;
+    at.row = a.first_row[blockIdx.z];
+    at.kv_head = (int32_t) blockIdx.y;
+    at.page = a.page + (int64_t) run.slot * a.pages_per_slot;
+    if (at.first >= at.n)
+        return; /* the whole block */
+    int head0 = at.kv_head * a.n_group;
+
+    for (int e = me; e < ITEMS * DMAX; e += THREADS) {
+        int item = at.first + e / DMAX, j = e % DMAX;
+        int64_t row = at.row + item / a.n_group;
+        bool is_there = item < at.n && j < d;
+        t.q[e / DMAX][j] =
+            is_there
+                ? load_as<DTYPE>(a.q, row * a.ldq
+                                          + (head0 + item % a.n_group) * d
+                                          + j)
+                : 0;
+    }
+    if (me < ITEMS) {
+        t.max[me] = -INFINITY;
+        t.sum[me] = 0;
+    }
+    float o[EACH][MINE];
+#pragma unroll
+    for (int c = 0; c < EACH; c++)
+#pragma unroll
+        for (int i = 0; i < MINE; i++)
+            o[c][i] = 0;
+    int column = me % COLUMNS, mine = me / COLUMNS * MINE;
+    int last_item = at.first + ITEMS < at.n ? ITEMS - 1 : at.n - at.first - 1;
+    int last = (at.pos + (at.first + last_item) / a.n_group) / PAGE;
+    __syncthreads();
+
+    for (int segment = 0; segment <= last; segment++) {
+        const char *k = a.kv + (size_t) at.page[segment] * a.page_bytes
+                      + (size_t) at.kv_head * a.head_bytes;
+        const void *v = k + (size_t) (d * PAGE) * (DTYPE == WEFT_BF16 ? 2 : 4);
+        float s[ITEMS / 2];
+        int key = me % PAGE, first = me / PAGE * (ITEMS / 2);
+        scores_of<DTYPE, DMAX>(t, k, d, key, first, s);
+#pragma unroll
+        for (int i = 0; i < ITEMS / 2; i++)
+            t.p[key][first + i] = s[i];
+        __syncthreads();
+        for (int item = me / 16; item < ITEMS; item += THREADS / 16)
+            softmax_item<DMAX>(t, item,
+                               limit_of(at, a.n_group, item, segment),
+                               a.scale);
+        __syncthreads();
+        int limit[MINE], n_keys = limit_of(at, a.n_group, last_item, segment);
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            limit[i] = limit_of(at, a.n_group, mine + i, segment);
+#pragma unroll
+            for (int c = 0; c < EACH; c++)
+                o[c][i] *= t.old[mine + i];
+        }
+#pragma unroll 4
+        for (int j = 0; j < n_keys; j++) {
+            float x[EACH];
+#pragma unroll
+            for (int c = 0; c < EACH; c++) {
+                int e = column + c * COLUMNS;
+                x[c] = e < d ? load_as<DTYPE>(v, j * d + e) : 0;
+            }
+#pragma unroll
+            for (int i = 0; i < MINE; i++)
+#pragma unroll
+                for (int c = 0; c < EACH; c++)
+                    if (j < limit[i])
+                        o[c][i] = fmaf(t.p[j][mine + i], x[c], o[c][i]);
+        }
+        __syncthreads();
+    }
+
+#pragma unroll
+    for (int i = 0; i < MINE; i++) {
+        int item = at.first + mine + i;
+        if (item >= at.n)
+            continue;
+        int64_t row = at.row + item / a.n_group;
+        int head = head0 + item % a.n_group;
+        float inv = 1.0f / t.sum[mine + i];
+#pragma unroll
+        for (int c = 0; c < EACH; c++) {
+            int e = column + c * COLUMNS;
+            if (e < d)
+                store_as<DTYPE>(a.out, row * a.ldo + head * d + e,
+                                o[c][i] * inv);
+        }
+        if (a.lse && column == 0)
+            a.lse[row * a.ldlse + head] = t.max[mine + i]
+                                        + weft_logf(t.sum[mine + i]);
+    }
+}
+
+template <enum weft_dtype DTYPE>
+static void attention_of(cudaStream_t stream,
+                         const struct weft_attention_cuda *a)
+{
+    int64_t items = (int64_t) a->max_rows * a->n_group;
+    dim3 grid(blocks_for(items, ITEMS), (unsigned) a->n_kv,
+              (unsigned) a->n_runs);
+    if (a->head_dim <= 64)
+        WEFT_LAUNCH((attention<DTYPE, 64>), grid, THREADS, stream, *a);
+    else if (a->head_dim <= 128)
+        WEFT_LAUNCH((attention<DTYPE, 128>), grid, THREADS, stream, *a);
+    else
+        WEFT_LAUNCH((attention<DTYPE, 256>), grid, THREADS, stream, *a);
+}
+
+void weft_k_attention_cuda(cudaStream_t stream,
+                           const struct weft_attention_cuda *a)
+{
+    if (a->n_runs > 0)
+        WEFT_BY_DTYPE(a->dtype, attention_of, stream, a);
+}
+
+/* ---- Writing to the cache ----------------------------------------------- */
+
+/* A block has up to 64 rows of a run, which lie in two pages at most, and one
+ * KV head. Neighbouring threads have neighbouring rows of K, which its page
+ * holds transposed, and neighbouring columns of V. */
+template <enum weft_dtype DTYPE>
+static __global__ void kv_write(struct weft_attention_cuda a, const void *k,
+                                const void *v, int64_t ld)
+{
+    struct weft_k_run run = a.run[blockIdx.z];
+    const int32_t *page = a.page + (int64_t) run.slot * a.pages_per_slot;
+    int d = a.head_dim, first = (int) blockIdx.x * PAGE;
+    int n = run.n - first < PAGE ? run.n - first : PAGE;
+    int64_t from = (a.first_row[blockIdx.z] + first) * ld
+                 + (int64_t) blockIdx.y * d;
+    for (int e = threadIdx.x; e < n * d; e += THREADS) {
+        int row = e % n, j = e / n, pos = run.pos + first + row;
+        char *to = (char *) a.kv + (size_t) page[pos / PAGE] * a.page_bytes
+                 + (size_t) blockIdx.y * a.head_bytes;
+        store_as<DTYPE>(to, j * PAGE + pos % PAGE,
+                        load_as<DTYPE>(k, from + row * ld + j));
+        row = e / d;
+        j = e % d;
+        pos = run.pos + first + row;
+        to = (char *) a.kv + (size_t) page[pos / PAGE] * a.page_bytes
+           + (size_t) blockIdx.y * a.head_bytes;
+        store_as<DTYPE>(to, d * PAGE + pos % PAGE * d + j,
+                        load_as<DTYPE>(v, from + row * ld + j));
+    }
+}
+
+template <enum weft_dtype DTYPE>
+static void kv_write_of(cudaStream_t stream,
+                        const struct weft_attention_cuda *a, const void *k,
+                        const void *v, int64_t ld)
+{
+    dim3 grid(blocks_for(a->max_rows, PAGE), (unsigned) a->n_kv,
+              (unsigned) a->n_runs);
+    WEFT_LAUNCH(kv_write<DTYPE>, grid, THREADS, stream, *a, k, v, ld);
+}
+
+void weft_k_kv_write_cuda(cudaStream_t stream,
+                          const struct weft_attention_cuda *a, const void *k,
+                          const void *v, int64_t ld)
+{
+    if (a->n_runs > 0)
+        WEFT_BY_DTYPE(a->dtype, kv_write_of, stream, a, k, v, ld);
+}

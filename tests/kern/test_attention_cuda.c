@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention on a GPU over a paged cache: the CPU's bits for prefill, chunks
+ * and decode at odd head sizes, groups and positions, with NaN where no key
+ * was written; a double loop; and the same bits row by row.
+ */
+#include "../cuda/test_device.h"
+
+#include <math.h>
+
+#include "kern/attention_cuda.h"
+#include "kern/rows.h"
+
+enum { RUNS = 5, KV = 2, PAGE = WEFT_PAGE_TOKENS, PAGES = 4, MAX_N = 230 };
+
+/* Positions and rows of the runs: decode at the ends of segments, a prefill of
+ * more than a segment, a chunk that begins and ends inside of segments. */
+static const struct weft_k_run runs[RUNS] = {
+    {3, 0, 1}, {0, 63, 1}, {4, 64, 1}, {1, 0, 67}, {2, 50, 90}};
+
+struct cache {
+    enum weft_dtype dtype;
+    int32_t d, g;
+    size_t size, page_bytes;
+    int32_t page[RUNS * PAGES];
+    int32_t first_row[RUNS], n_rows;
+    void *k[RUNS], *v[RUNS]; /* (pos + n, KV d) of each run's sequence */
+    char *kv, *kv_;
+    void *q, *q_;
+    int32_t *page_;
+};
+
+static struct weft_attention_cuda args_of(const struct cache *c)
+{
+    return (struct weft_attention_cuda){
+        .dtype = c->dtype,
+        .head_dim = c->d,
+        .n_kv = KV,
+        .n_group = c->g,
+        .kv = c->kv_,
+        .page_bytes = c->page_bytes,
+        .head_bytes = (size_t) (2 * c->d * PAGE) * c->size,
+        .page = c->page_,
+        .pages_per_slot = PAGES,
+        .scale = 1 / sqrtf((float) c->d),
+        .q = c->q_,
+        .ldq = KV * c->g * c->d + 2,
+        .ldo = KV * c->g * c->d,
+        .ldlse = KV * c->g};
+}
+
+/* Puts rows of a sequence into the cache, on both sides. */
+static void write_keys(struct cache *c, int32_t i, int32_t pos, int32_t n)
+{
+    int64_t ld = KV * c->d;
+    struct weft_k_run run = {runs[i].slot, pos, n};
+    int32_t zero = 0;
+    struct weft_attention_cuda a = args_of(c);
+    size_t bytes = (size_t) (n * ld) * c->size;
+    char *k_ = dev_put((char *) c->k[i] + (size_t) (pos * ld) * c->size,
+                       bytes);
+    char *v_ = dev_put((char *) c->v[i] + (size_t) (pos * ld) * c->size,
+                       bytes);
+    struct weft_k_run *run_ = dev_put(&run, sizeof run);
+    int32_t *first_ = dev_put(&zero, sizeof zero);
+    a.n_runs = 1;
+    a.max_rows = n + 3;
+    a.run = run_;
+    a.first_row = first_;
+    weft_k_kv_write_cuda(0, &a, k_, v_, ld);
+    dev_wait();
+    for (int32_t p = pos; p < pos + n; p++)
+        for (int64_t h = 0; h < KV; h++)
+            for (int64_t j = 0; j < c->d; j++) {
+                size_t from = (size_t) (p * ld + h * c->d + j) * c->size;
+                char *to = c->kv
+                         + (size_t) c->page[run.slot * PAGES + p / PAGE]
+                               * c->page_bytes
+                         + (size_t) h * a.head_bytes;
+                memcpy(to + (size_t) (j * PAGE + p % PAGE) * c->size,
+                       (char *) c->k[i] + from, c->size);
+                memcpy(to + (size_t) (c->d * PAGE + p % PAGE * c->d + j)
+                                * c->size,
+                       (char *) c->v[i] + from, c->size);
+            }
+    void *dev[] = {k_, v_, run_, first_};
+    for (size_t e = 0; e < WEFT_COUNT(dev); e++)
+        dev_free(dev[e]);
+}
+
+static void *numbers(enum weft_dtype dtype, uint32_t stream, int64_t n)
+{
+    float *x = host_rows(stream, n);
+    void *y = host_as(dtype, x, n);
+    weft_free(x);
+    return y;
+}
+
+static void cache_init(struct cache *c, enum weft_dtype dtype, int32_t d,
+                       int32_t g)
+{
+    *c = (struct cache){.dtype = dtype, .d = d, .g = g};
+    c->size = weft_dtype_bytes(dtype);
+    c->page_bytes = (size_t) (2 * KV * d * PAGE) * c->size + 64;
+    for (int i = 0; i < RUNS * PAGES; i++)
+        c->page[i] = (i * 7 + 3) % (RUNS * PAGES);
+    for (int i = 0; i < RUNS; i++) {
+        int64_t n = (int64_t) (runs[i].pos + runs[i].n) * KV * d;
+        c->first_row[i] = c->n_rows;
+        c->n_rows += runs[i].n;
+        c->k[i] = numbers(dtype, 10 + (uint32_t) i, n);
+        c->v[i] = numbers(dtype, 20 + (uint32_t) i, n);
+    }
+    size_t bytes = c->page_bytes * RUNS * PAGES;
+    c->kv = weft_alloc_aligned(bytes, 1);
+    memset(c->kv, 0xff, bytes); /* NaN */
+    c->kv_ = dev_put(c->kv, bytes);
+    c->page_ = dev_put(c->page, sizeof c->page);
+    int64_t n_q = (int64_t) c->n_rows * (KV * g * d + 2);
+    c->q = numbers(dtype, 1, n_q);
+    c->q_ = dev_put(c->q, (size_t) n_q * c->size);
+    for (int i = 0; i < RUNS; i++) {
+        if (runs[i].pos > 0)
+            write_keys(c, i, 0, runs[i].pos);
+        write_keys(c, i, runs[i].pos, runs[i].n);
+    }
+    CHECK(dev_same(c->kv_, c->kv, bytes));
+}
+
+static void cache_release(struct cache *c)
+{
+    for (int i = 0; i < RUNS; i++) {
+        weft_free(c->k[i]);
+        weft_free(c->v[i]);
+    }
+    weft_free(c->kv);
+    weft_free(c->q);
+    dev_free(c->kv_);
+    dev_free(c->page_);
+    dev_free(c->q_);
+}
+
+static double at_of(enum weft_dtype dtype, const void *p, int64_t i)
+{
+    return dtype == WEFT_F32
+             ? (double) ((const float *) p)[i]
+             : (double) weft_bf16_to_f32(((const uint16_t *) p)[i]);
+}
+
+/* Query head h of row j of run i, by the definition. */
+static void check_row(const struct cache *c, int i, int32_t j, int32_t h,
+                      const void *out, float lse)
+{
+    double p[MAX_N], max = -INFINITY, sum = 0;
+    int32_t n = runs[i].pos + j + 1, row = c->first_row[i] + j;
+    int64_t ldq = KV * c->g * c->d + 2, ld = KV * c->d;
+    int64_t kv = h / c->g * c->d;
+    for (int32_t key = 0; key < n; key++) {
+        p[key] = 0;
+        for (int64_t e = 0; e < c->d; e++)
+            p[key] += at_of(c->dtype, c->q, row * ldq + h * c->d + e)
+                    * at_of(c->dtype, c->k[i], key * ld + kv + e);
+        p[key] /= sqrt(c->d);
+        max = fmax(max, p[key]);
+    }
+    for (int32_t key = 0; key < n; key++)
+        sum += p[key] = exp(p[key] - max);
+    CHECK(fabs((double) lse - (max + log(sum))) < 1e-5);
+    for (int64_t e = 0; e < c->d; e++) {
+        double o = 0;
+        for (int32_t key = 0; key < n; key++)
+            o += p[key] / sum * at_of(c->dtype, c->v[i], key * ld + kv + e);
+        CHECK(fabs(at_of(c->dtype, out, (row * KV * c->g + h) * c->d + e) - o)
+              < (c->dtype == WEFT_F32 ? 1e-5 : 1e-2));
+    }
+}
+
+static void cpu_attention(const struct cache *c, void *out, float *lse)
+{
+    struct weft_attention_cuda a = args_of(c);
+    float *scratch = weft_alloc_aligned(weft_attention_scratch(c->d), 4);
+    for (int i = 0; i < RUNS; i++)
+        for (int64_t h = 0; h < KV; h++) {
+            int64_t row = c->first_row[i], head = h * c->g;
+            struct weft_attention cpu = {
+                .dtype = c->dtype,
+                .kv_dtype = c->dtype,
+                .head_dim = c->d,
+                .n_group = c->g,
+                .n = runs[i].n,
+                .pos = runs[i].pos,
+                .q = (char *) c->q
+                   + (size_t) (row * a.ldq + head * c->d) * c->size,
+                .ldq = a.ldq,
+                .kv = c->kv + (size_t) h * a.head_bytes,
+                .page = c->page + runs[i].slot * PAGES,
+                .page_bytes = c->page_bytes,
+                .scale = a.scale,
+                .out = (char *) out
+                     + (size_t) (row * a.ldo + head * c->d) * c->size,
+                .ldo = a.ldo,
+                .lse = lse + row * a.ldlse + head,
+                .ldlse = a.ldlse,
+                .scratch = scratch};
+            weft_row_ops()->attention(&cpu);
+        }
+    weft_free(scratch);
+}
+
+static void attention_of(enum weft_dtype dtype, int32_t d, int32_t g)
+{
+    struct cache c;
+    cache_init(&c, dtype, d, g);
+    struct weft_attention_cuda a = args_of(&c);
+    size_t heads = (size_t) c.n_rows * (size_t) (KV * g);
+    size_t bytes = heads * (size_t) d * c.size;
+    char *out = weft_alloc_aligned(bytes, 1);
+    float *lse = weft_alloc_aligned(heads, 4);
+    struct weft_k_run *run_ = dev_put(runs, sizeof runs);
+    int32_t *first_ = dev_put(c.first_row, sizeof c.first_row);
+    a.n_runs = RUNS;
+    a.max_rows = 90;
+    a.run = run_;
+    a.first_row = first_;
+    a.out = dev_new(bytes);
+    a.lse = dev_new(heads * 4);
+    weft_k_attention_cuda(0, &a);
+    cpu_attention(&c, out, lse);
+    if (cpu_is_fused()) {
+        CHECK(dev_same(a.out, out, bytes));
+        CHECK(dev_same(a.lse, lse, heads * 4));
+    }
+    dev_get(out, a.out, bytes);
+    dev_get(lse, a.lse, heads * 4);
+    for (int i = 0; i < RUNS; i++)
+        for (int32_t j = 0; j < runs[i].n; j += 33)
+            for (int32_t h = 0; h < KV * g; h++)
+                check_row(&c, i, j, h, out,
+                          lse[(c.first_row[i] + j) * KV * g + h]);
+
+    /* The last run's rows as decode steps: the same bits. */
+    void *one_ = dev_new(bytes);
+    for (int32_t j = 0; j < runs[RUNS - 1].n; j += 13) {
+        struct weft_k_run one = {runs[RUNS - 1].slot, runs[RUNS - 1].pos + j,
+                                 1};
+        int32_t row = c.first_row[RUNS - 1] + j;
+        struct weft_attention_cuda step = a;
+        dev_set(run_, &one, sizeof one);
+        dev_set(first_, &row, sizeof row);
+        step.n_runs = step.max_rows = 1;
+        step.out = one_;
+        step.lse = NULL;
+        weft_k_attention_cuda(0, &step);
+        size_t at = (size_t) (row * KV * g * d) * c.size;
+        CHECK(dev_same((char *) one_ + at, out + at,
+                       (size_t) (KV * g * d) * c.size));
+    }
+    void *dev[] = {run_, first_, a.out, a.lse, one_};
+    for (size_t i = 0; i < WEFT_COUNT(dev); i++)
+        dev_free(dev[i]);
+    weft_free(out);
+    weft_free(lse);
+    cache_release(&c);
+}
+
+static void attentions(void)
+{
+    attention_of(WEFT_F32, 10, 1);
+    attention_of(WEFT_BF16, 64, 7);
+    attention_of(WEFT_F32, 80, 3);
+    attention_of(WEFT_BF16, 128, 2);
+    attention_of(WEFT_BF16, 130, 1);
+}
+
+static void test_attention(void)
+{
+    each_order(attentions);
+}
+
+/* ---- Backward ---------------------------------------------------------- */
+
+enum { SEQUENCES = 4 };
+
+/* A batch of whole sequences; rows have q, k and v beside one another. */
+struct whole {
+    enum weft_dtype dtype;
+    int32_t d, g, n[SEQUENCES], first[SEQUENCES], rows;
+    int64_t ld, ldo, ldlse;
+    void *qkv, *out;
+    float *dout, *lse, *grad; /* grad: as qkv, in f32 */
+};
+
+static void *element(const struct whole *b, void *p, int64_t i)
+{
+    return (char *) p + (size_t) i * weft_dtype_bytes(b->dtype);
+}
+
+/* One KV head of a sequence by the CPU; its forward makes out and lse. */
+static void cpu_backward(const struct whole *b, int i, int64_t h)
+{
+    int64_t d = b->d, q0 = b->first[i] * b->ld + h * b->g * d;
+    int64_t k0 = b->first[i] * b->ld + (KV * b->g + h) * d, v0 = k0 + KV * d;
+    int64_t o0 = b->first[i] * b->ldo + h * b->g * d;
+    int64_t l0 = b->first[i] * b->ldlse + h * b->g;
+    int64_t segments = (b->n[i] + PAGE - 1) / PAGE;
+    float *kv = weft_alloc_aligned(
+        weft_attention_segment(d) * (size_t) segments, 4);
+    float *scratch = weft_alloc_aligned(
+        weft_attention_scratch(d) + weft_attention_backward_scratch(d, b->n[i]),
+        4);
+    weft_row_ops()->pack_kv(b->dtype, d, b->n[i], element(b, b->qkv, k0),
+                            element(b, b->qkv, v0), b->ld, kv);
+    struct weft_attention forward = {.dtype = b->dtype,
+                                     .kv_dtype = WEFT_F32,
+                                     .head_dim = b->d,
+                                     .n_group = b->g,
+                                     .n = b->n[i],
+                                     .q = element(b, b->qkv, q0),
+                                     .ldq = b->ld,
+                                     .kv = (char *) kv,
+                                     .page_bytes =
+                                         weft_attention_segment(d) * 4,
+                                     .scale = 0.3f,
+                                     .out = element(b, b->out, o0),
+                                     .ldo = b->ldo,
+                                     .lse = b->lse + l0,
+                                     .ldlse = b->ldlse,
+                                     .scratch = scratch};
+    weft_row_ops()->attention(&forward);
+    struct weft_attention_backward a = {.dtype = b->dtype,
+                                        .head_dim = b->d,
+                                        .n_group = b->g,
+                                        .n = b->n[i],
+                                        .q = element(b, b->qkv, q0),
+                                        .k = element(b, b->qkv, k0),
+                                        .v = element(b, b->qkv, v0),
+                                        .ldqkv = b->ld,
+                                        .out = element(b, b->out, o0),
+                                        .dout = b->dout + o0,
+                                        .ldo = b->ldo,
+                                        .lse = b->lse + l0,
+                                        .ldlse = b->ldlse,
+                                        .scale = 0.3f,
+                                        .dq = b->grad + q0,
+                                        .dk = b->grad + k0,
+                                        .dv = b->grad + v0,
+                                        .ldd = b->ld,
+                                        .scratch = scratch};
+    weft_row_ops()->attention_backward(&a);
+    weft_free(kv);
+    weft_free(scratch);
+}
+
+/* dV, dK of the first KV head and dQ of the first query head, in double. */
+static void check_gradient(const struct whole *b, int i, const float *got)
+{
+    int64_t d = b->d, row0 = b->first[i], n = b->n[i];
+    double *expect = calloc((size_t) (3 * n * d), sizeof *expect);
+    double *dq = expect, *dk = dq + n * d, *dv = dk + n * d;
+    int64_t at[3] = {0, KV * b->g * d, KV * (b->g + 1) * d};
+    for (int64_t g = 0; g < b->g; g++)
+        for (int64_t r = 0; r < n; r++) {
+            double delta = 0;
+            const float *o = b->dout + (row0 + r) * b->ldo + g * d;
+            int64_t q = (row0 + r) * b->ld + g * d;
+            for (int64_t e = 0; e < d; e++)
+                delta += (double) o[e]
+                       * at_of(b->dtype, b->out,
+                               (row0 + r) * b->ldo + g * d + e);
+            for (int64_t key = 0; key <= r; key++) {
+                int64_t k = (row0 + key) * b->ld + at[1];
+                int64_t v = (row0 + key) * b->ld + at[2];
+                double s = 0, dp = 0;
+                for (int64_t e = 0; e < d; e++) {
+                    s += at_of(b->dtype, b->qkv, q + e)
+                       * at_of(b->dtype, b->qkv, k + e);
+                    dp += (double) o[e] * at_of(b->dtype, b->qkv, v + e);
+                }
+                double p = exp(s * 0.3
+                               - (double) b->lse[(row0 + r) * b->ldlse + g]);
+                double ds = (dp - delta) * p * 0.3;
+                for (int64_t e = 0; e < d; e++) {
+                    dv[key * d + e] += p * (double) o[e];
+                    dk[key * d + e] += ds * at_of(b->dtype, b->qkv, q + e);
+                    if (g == 0)
+                        dq[r * d + e] += ds * at_of(b->dtype, b->qkv, k + e);
+                }
+            }
+        }
+    for (int part = 0; part < 3; part++)
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t e = 0; e < d; e++) {
+                double x = expect[(part * n + r) * d + e];
+                CHECK(fabs((double) got[(row0 + r) * b->ld + at[part] + e] - x)
+                      < 2e-4 * (1 + fabs(x)));
+            }
+    free(expect);
+}
+
+static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
+{
+    struct whole b = {dtype, d, g, {1, 64, 130, 17}, {0}, 0,
+                      (KV * g + 2 * KV) * d, KV * g * d, KV * g,
+                      NULL, NULL, NULL, NULL, NULL};
+    for (int i = 0; i < SEQUENCES; i++) {
+        b.first[i] = b.rows;
+        b.rows += b.n[i];
+    }
+    size_t n_out = (size_t) (b.rows * b.ldo), n_qkv = (size_t) (b.rows * b.ld);
+    size_t n_lse = (size_t) (b.rows * b.ldlse), size = weft_dtype_bytes(dtype);
+    b.qkv = numbers(dtype, 1, (int64_t) n_qkv);
+    b.out = weft_alloc_aligned(n_out, 4);
+    b.dout = host_rows(2, (int64_t) n_out);
+    b.lse = weft_alloc_aligned(n_lse, 4);
+    b.grad = host_rows(3, (int64_t) n_qkv);
+    for (int i = 0; i < SEQUENCES; i++)
+        for (int64_t h = 0; h < KV; h++)
+            cpu_backward(&b, i, h);
+    char *qkv_ = dev_put(b.qkv, n_qkv * size);
+    void *out_ = dev_put(b.out, n_out * size);
+    float *dout_ = dev_put(b.dout, n_out * 4), *grad_ = dev_new(n_qkv * 4);
+    float *lse_ = dev_put(b.lse, n_lse * 4), *delta_ = dev_new(n_lse * 4);
+    int32_t *n_ = dev_put(b.n, sizeof b.n);
+    int32_t *first_ = dev_put(b.first, sizeof b.first);
+    int64_t k0 = KV * g * d, v0 = k0 + KV * d;
+    struct weft_attention_backward_cuda a = {
+        .dtype = dtype,
+        .head_dim = d,
+        .n_kv = KV,
+        .n_group = g,
+        .n_runs = SEQUENCES,
+        .max_rows = 131,
+        .run_rows = n_,
+        .first_row = first_,
+        .q = qkv_,
+        .k = qkv_ + (size_t) k0 * size,
+        .v = qkv_ + (size_t) v0 * size,
+        .ldqkv = b.ld,
+        .out = out_,
+        .dout = dout_,
+        .ldo = b.ldo,
+        .lse = lse_,
+        .ldlse = b.ldlse,
+        .scale = 0.3f,
+        .delta = delta_,
+        .dq = grad_,
+        .dk = grad_ + k0,
+        .dv = grad_ + v0,
+        .ldd = b.ld};
+    weft_k_attention_backward_cuda(0, &a, b.rows);
+    if (cpu_is_fused())
+        CHECK(dev_same(grad_, b.grad, n_qkv * 4));
+    dev_get(b.grad, grad_, n_qkv * 4);
+    for (int i = 0; i < SEQUENCES; i++)
+        check_gradient(&b, i, b.grad);
+    void *dev[] = {qkv_, out_, dout_, grad_, lse_, delta_, n_, first_};
+    for (size_t i = 0; i < WEFT_COUNT(dev); i++)
+        dev_free(dev[i]);
+    void *host[] = {b.qkv, b.out, b.dout, b.lse, b.grad};
+    for (size_t i = 0; i < WEFT_COUNT(host); i++)
+        weft_free(host[i]);
+}
+
+static void backwards(void)
+{
+    backward_of(WEFT_F32, 10, 2);
+    backward_of(WEFT_BF16, 64, 3);
+    backward_of(WEFT_F32, 80, 1);
+    backward_of(WEFT_BF16, 130, 1);
+}
+
+static void test_attention_backward(void)
+{
+    each_order(backwards);
+}
+
+WEFT_CUDA_TESTS("kern/attention_cuda", {"test_attention", test_attention},
+                {"test_attention_backward", test_attention_backward})
