@@ -21,7 +21,8 @@ enum {
     WARP = 32,
     STACK_BYTES = 128 << 10,
     SHARED_BYTES = 48 << 10, /* what every GPU has */
-    POISON = 0xff            /* a NaN of every format */
+    POISON = 0xff,           /* a NaN of every format */
+    RIM = 0x11               /* what lies around memory */
 };
 
 enum state { RUNS, AT_BARRIER, AT_SHUFFLE, ENDED };
@@ -48,6 +49,7 @@ struct variable {
     char *page, *at;
     size_t pages_bytes, n_bytes;
     int line;
+    unsigned char rim; /* its own: a copy of another's is noticed, too */
 };
 
 struct weft_exec_thread *weft_exec_now;
@@ -68,9 +70,10 @@ static char sentence[256];
 /* ---- Memory ------------------------------------------------------------ */
 
 /* n_bytes of poison that end less than 16 bytes before a page without rights;
- * those bytes, and those before, are checked by is_intact(). */
+ * those bytes, and those before, are the rim that is_intact() checks. */
 static bool guarded(size_t n_bytes, struct variable *out)
 {
+    static unsigned char n_made;
     size_t page = (size_t) sysconf(_SC_PAGESIZE);
     size_t room = (n_bytes + 15) / 16 * 16;
     size_t bytes = (room + 64 + page - 1) / page * page;
@@ -78,23 +81,25 @@ static bool guarded(size_t n_bytes, struct variable *out)
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED || mprotect(p + bytes, page, PROT_NONE) != 0)
         return false;
-    memset(p, POISON, bytes);
-    *out = variable{p, p + bytes - room, bytes, n_bytes, 0};
+    *out = variable{p, p + bytes - room, bytes, n_bytes, 0,
+                    (unsigned char) (RIM + n_made++ % 128)};
+    memset(p, out->rim, bytes);
+    memset(out->at, POISON, n_bytes);
     return true;
 }
 
-static bool is_poison(const char *from, const char *to)
+static bool is_filled(const char *from, const char *to, unsigned char with)
 {
     while (from < to)
-        if ((unsigned char) *from++ != POISON)
+        if ((unsigned char) *from++ != with)
             return false;
     return true;
 }
 
 static bool is_intact(const struct variable *v)
 {
-    return is_poison(v->page, v->at)
-        && is_poison(v->at + v->n_bytes, v->page + v->pages_bytes);
+    return is_filled(v->page, v->at, v->rim)
+        && is_filled(v->at + v->n_bytes, v->page + v->pages_bytes, v->rim);
 }
 
 static void unmap(const struct variable *v)
