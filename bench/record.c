@@ -69,7 +69,6 @@ static const struct row {
      false},
     {"7b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true},
     {"70b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true},
-    {"70b", "7b", "dp4tp8pp4,zero=1", 16, 8, {"numerics.dtype=bf16"}, true},
 };
 
 static const char yaml[] =
