@@ -14,6 +14,9 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum {
     MAX_THREADS = 1024,
@@ -241,9 +244,13 @@ static void fibre_main(void)
 /* A fibre of an earlier block may stand inside a kernel that failed. */
 static void make_fibre(struct fibre *f, unsigned rank)
 {
+    char *stack = stacks + (size_t) rank * STACK_BYTES;
+#ifdef __SANITIZE_ADDRESS__ /* what it thinks of frames that were left */
+    __asan_unpoison_memory_region(stack, STACK_BYTES);
+#endif
     f->is_made = f->is_new = true;
     getcontext(&f->start);
-    f->start.uc_stack.ss_sp = stacks + (size_t) rank * STACK_BYTES;
+    f->start.uc_stack.ss_sp = stack;
     f->start.uc_stack.ss_size = STACK_BYTES;
     f->start.uc_link = NULL;
     makecontext(&f->start, fibre_main, 0);
