@@ -12,6 +12,10 @@
 #ifndef WEFT_KERN_CUDA_LANG_H
 #define WEFT_KERN_CUDA_LANG_H
 
+#ifdef WEFT_KERN_VEC_H
+#error "include kern/cuda_lang.h first: kern/vec.h fuses only behind it"
+#endif
+
 #include <cuda_runtime.h>
 
 #include "kern/kern_cuda.h"

@@ -3,8 +3,8 @@
  * Operations of kern.h, rows.h and ops.h on a CUDA device. A function
  * weft_k_<op>_cuda() does what weft_k_<op>() says there, with these
  * differences:
- *   - pointers to numbers are device memory, and so is scratch; structs with
- *     options, and arrays of pointers, are host memory and read before return;
+ *   - pointers to numbers are device memory, aligned to 16 bytes, and so is
+ *     scratch; structs with options, and arrays of pointers, are host memory and read before return;
  *   - the work is put on `stream`, and the function returns at once. Errors of
  *     a launch stay with CUDA: cudaGetLastError();
  *   - what depends on data is read on the device (`scale` of AdamW).
@@ -156,6 +156,16 @@ void weft_k_value_loss_cuda(struct CUstream_st *stream, float clip, int32_t n,
                             const float *w, const float *value,
                             const float *old_value, const float *ret,
                             float *dvalue, double *stat);
+
+/* w and kl: one number. The responses' pointers are device memory. */
+void weft_k_pair_loss_cuda(struct CUstream_st *stream,
+                           const struct weft_k_pairs *pairs, const float *w,
+                           const struct weft_k_response *chosen,
+                           const struct weft_k_response *rejected);
+void weft_k_kto_loss_cuda(struct CUstream_st *stream,
+                          const struct weft_k_kto *kto, const float *w,
+                          bool is_desirable, const double *kl,
+                          const struct weft_k_response *response);
 
 #ifdef __cplusplus
 }

@@ -42,6 +42,7 @@ kern_sources = \
 	%D%/parts_cpu.c \
 	%D%/policy_loss.h \
 	%D%/policy_loss_cpu.c \
+	%D%/preference_loss.h \
 	%D%/preference_loss_cpu.c \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
@@ -81,6 +82,7 @@ cuda_kernels = \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \
 	%D%/policy_loss_cuda.cu \
+	%D%/preference_loss_cuda.cu \
 	%D%/publish_cuda.cu \
 	%D%/reduce_cuda.cu \
 	%D%/rows_cuda.cu \

@@ -22,7 +22,8 @@ static void near_f32(const float *dev, const float *host, int32_t n)
 
 static void near_f64(const double *dev, const double *host, int32_t n)
 {
-    double got[WEFT_N_POLICY_STATS];
+    double got[32];
+    REQUIRE(n <= 32);
 #ifdef WEFT_CUDA_EXECUTOR
     CHECK(dev_same(dev, host, (size_t) n * 8));
 #endif
@@ -185,7 +186,85 @@ static void test_gae(void)
     each_order(gaes);
 }
 
+/* ---- Preferences ------------------------------------------------------- */
+
+enum { PSTATS = WEFT_N_PREFERENCE_STATS };
+
+/* A response on both sides. */
+struct both {
+    struct weft_k_response host, dev;
+    float *logp, *ref_logp;
+};
+
+static void both_init(struct both *b, int32_t n, uint32_t seed)
+{
+    size_t bytes = (size_t) n * 4;
+    b->logp = host_rows(seed, n);
+    b->ref_logp = host_rows(seed + 1, n);
+    double *stat = weft_alloc_aligned(PSTATS, 8);
+    for (int i = 0; i < PSTATS; i++)
+        stat[i] = 0.25 * i; /* of responses before */
+    b->host = (struct weft_k_response){n, b->logp, b->ref_logp,
+                                       host_rows(seed, n), stat};
+    b->dev = (struct weft_k_response){n, dev_put(b->logp, bytes),
+                                      dev_put(b->ref_logp, bytes),
+                                      dev_new(bytes),
+                                      dev_put(stat, PSTATS * 8)};
+}
+
+/* Compares, and frees. */
+static void both_end(struct both *b)
+{
+    near_f32(b->dev.dlogp, b->host.dlogp, b->host.n);
+    near_f64(b->dev.stat, b->host.stat, PSTATS);
+    dev_free((void *) b->dev.logp);
+    dev_free((void *) b->dev.ref_logp);
+    dev_free(b->dev.dlogp);
+    dev_free(b->dev.stat);
+    weft_free(b->logp);
+    weft_free(b->ref_logp);
+    weft_free(b->host.dlogp);
+    weft_free(b->host.stat);
+}
+
+static void preferences(void)
+{
+    float w = 0.125f, *w_ = dev_put(&w, 4);
+    double kl = 0.3, *kl_ = dev_put(&kl, 8);
+    for (size_t i = 0; i < WEFT_COUNT(lengths); i++) {
+        int32_t n = lengths[i], other = lengths[(i + 3) % 8];
+        for (int kind = 0; kind <= WEFT_PAIR_IPO; kind++)
+            for (int flags = 0; flags < 4; flags++) {
+                struct weft_k_pairs p = {(enum weft_pair_kind) kind, 0.1f,
+                                         0.2f, flags & 1, flags & 2};
+                struct both chosen, rejected;
+                both_init(&chosen, n, 1);
+                both_init(&rejected, other, 3);
+                weft_k_pair_loss(&p, w, &chosen.host, &rejected.host);
+                weft_k_pair_loss_cuda(0, &p, w_, &chosen.dev, &rejected.dev);
+                both_end(&chosen);
+                both_end(&rejected);
+            }
+        for (int is_desirable = 0; is_desirable < 2; is_desirable++) {
+            struct weft_k_kto k = {0.1f, 1.5f, 0.5f};
+            struct both b;
+            both_init(&b, n, 5);
+            weft_k_kto_loss(&k, w, is_desirable, kl, &b.host);
+            weft_k_kto_loss_cuda(0, &k, w_, is_desirable, kl_, &b.dev);
+            both_end(&b);
+        }
+    }
+    dev_free(w_);
+    dev_free(kl_);
+}
+
+static void test_preference_losses(void)
+{
+    each_order(preferences);
+}
+
 WEFT_CUDA_TESTS("kern/policy_loss_cuda",
                 {"test_policy_loss", test_policy_loss},
                 {"test_policy_loss_nan", test_policy_loss_nan},
-                {"test_value_loss", test_value_loss}, {"test_gae", test_gae})
+                {"test_value_loss", test_value_loss}, {"test_gae", test_gae},
+                {"test_preference_losses", test_preference_losses})
