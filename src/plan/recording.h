@@ -209,6 +209,7 @@ size_t weft_rec_task_bytes(int64_t n_accesses);
  * Errors: WEFT_ENOMEM. */
 struct weft_rec_open {
     int64_t tasks, bytes;
+    int64_t largest; /* bytes of one record */
 };
 int weft_recording_open(const struct weft_recording *r, int32_t n_ranks,
                         int32_t places_per_rank,

@@ -104,10 +104,12 @@ static void add_to(struct count *c, int32_t place, int64_t n_accesses,
 {
     struct weft_rec_open *now = &c->open[place / c->places_per_rank];
     struct weft_rec_open *most = &c->most[place / c->places_per_rank];
+    int64_t bytes = (int64_t) weft_rec_task_bytes(n_accesses);
     now->tasks += sign;
-    now->bytes += sign * (int64_t) weft_rec_task_bytes(n_accesses);
+    now->bytes += sign * bytes;
     most->tasks = now->tasks > most->tasks ? now->tasks : most->tasks;
     most->bytes = now->bytes > most->bytes ? now->bytes : most->bytes;
+    most->largest = bytes > most->largest ? bytes : most->largest;
 }
 
 /* Adds to the ranks that hold a record of the task; a message has one at

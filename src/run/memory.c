@@ -33,7 +33,9 @@ static void add_to(int64_t place[WEFT_MEM_ALL + 1], enum weft_mem_class c,
     place[WEFT_MEM_ALL] += bytes;
 }
 
-/* Records of tasks: a rank's, at its first place. */
+/* Records of tasks: a rank's, at its first place. A worker, or who moves
+ * messages, may have given a task's tiles back and its record not yet, however
+ * long ago that was: each can hold one. */
 static int add_tasks(const struct weft_trainer *t,
                      const struct weft_recording *r,
                      int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
@@ -44,7 +46,8 @@ static int add_tasks(const struct weft_trainer *t,
                                         open, err)
                   : weft_err_nomem(err, "a memory plan", n * sizeof *open);
     for (int32_t i = 0; i < t->job.n_ranks && !rc; i++)
-        add_to(place[i * places_per_rank(t)], WEFT_MEM_TASKS, open[i].bytes);
+        add_to(place[i * places_per_rank(t)], WEFT_MEM_TASKS,
+               open[i].bytes + (t->job.n_devices + 1) * open[i].largest);
     weft_free(open);
     return rc;
 }

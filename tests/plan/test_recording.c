@@ -139,9 +139,11 @@ static void count(const struct weft_recording *r, int64_t task,
     for (int i = 0; i < (one ? 1 : t->n_access); i++) {
         int rank = one ? t->place / PLACES
                        : rank_of(r, r->access[t->access + i].tile);
+        int64_t bytes = (int64_t) weft_rec_task_bytes(one ? t->n_access : 1);
         open[rank].tasks++;
-        open[rank].bytes += (int64_t) weft_rec_task_bytes(one ? t->n_access
-                                                              : 1);
+        open[rank].bytes += bytes;
+        if (bytes > open[rank].largest)
+            open[rank].largest = bytes;
     }
 }
 
@@ -188,12 +190,15 @@ static void test_open(void)
                     expected[i].tasks = open[i].tasks;
                 if (open[i].bytes > expected[i].bytes)
                     expected[i].bytes = open[i].bytes;
+                if (open[i].largest > expected[i].largest)
+                    expected[i].largest = open[i].largest;
             }
         }
         REQUIRE_OK(weft_recording_open(&r, RANKS, PLACES, most, &err), err);
         for (int i = 0; i < RANKS; i++) {
             CHECK_INT(most[i].tasks, expected[i].tasks);
             CHECK_INT(most[i].bytes, expected[i].bytes);
+            CHECK_INT(most[i].largest, expected[i].largest);
         }
         weft_recording_release(&r);
     }

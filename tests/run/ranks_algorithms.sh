@@ -55,6 +55,8 @@ compare()
         timeout 600 "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
             "$weft" train -q "$name.yaml" "run_dir=$run" $words "$@" \
             >log 2>&1 </dev/null || complain "$name, $n ranks, $words: $?"
+        ! grep 'were predicted' log ||
+            complain "$name, $n ranks, $words: more memory than predicted"
         if [ -z "$(bits "$name-one")" ] ||
             [ "$(bits "$run")" != "$(bits "$name-one")" ]; then
             complain "$name, $n ranks, $words: other bits than one process"
