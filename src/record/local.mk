@@ -2,7 +2,7 @@
 record_sources = \
 	%D%/chart.c %D%/chart.h \
 	%D%/manifest.c %D%/manifest.h \
-	%D%/manifest_numbers.c %D%/manifest_numbers.h \
+	%D%/manifest_state.c %D%/manifest_state.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/metrics_file.c \
 	%D%/metrics_share.c \

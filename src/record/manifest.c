@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/string.h"
-#include "record/manifest_numbers.h"
+#include "record/manifest_state.h"
 
 enum {
     PATH_BYTES = 4096,
@@ -42,9 +42,8 @@ static const struct key {
     {"model_dtype", DTYPE, AT(model_dtype), 0, 0},
 #undef AT
 };
-static const char chunk_bytes[] = "chunk_bytes", roles[] = "roles",
-                  files[] = "files", inputs[] = "inputs",
-                  checksum[] = "checksum";
+static const char chunk_bytes[] = "chunk_bytes", files[] = "files",
+                  inputs[] = "inputs", checksum[] = "checksum";
 
 static const char *word_of(enum type type, int value)
 {
@@ -116,30 +115,6 @@ int weft_manifest_add_file(struct weft_manifest *m, const char *folder,
              : WEFT_ENOMEM;
 }
 
-int weft_manifest_add_role(struct weft_manifest *m, const char *name,
-                           int64_t steps, int64_t blocks,
-                           struct weft_err *err)
-{
-    struct weft_manifest_role *more = weft_realloc(m->role, m->n_roles + 1,
-                                                   sizeof *more);
-    if (!more)
-        return weft_err_nomem(err, "a manifest", sizeof *more);
-    m->role = more;
-    more += m->n_roles++;
-    *more = (struct weft_manifest_role){.steps = steps, .blocks = blocks};
-    snprintf(more->name, sizeof more->name, "%s", name);
-    return 0;
-}
-
-const struct weft_manifest_role *weft_manifest_role(
-    const struct weft_manifest *m, const char *name)
-{
-    for (size_t i = 0; i < m->n_roles; i++)
-        if (strcmp(m->role[i].name, name) == 0)
-            return &m->role[i];
-    return NULL;
-}
-
 int weft_manifest_add_input(struct weft_manifest *m, const char *key,
                             const char *path, uint64_t n_bytes,
                             struct weft_hash hash, struct weft_err *err)
@@ -183,20 +158,6 @@ static void add_digits(struct weft_string *t, struct weft_hash hash)
     char digits[WEFT_HASH_DIGITS + 1];
     weft_hash_format(hash, digits);
     weft_string_addf(t, "\"%s\"", digits);
-}
-
-static void add_roles(const struct weft_manifest *m, struct weft_string *t)
-{
-    weft_string_addf(t, ",\n \"%s\": {", roles);
-    for (size_t i = 0; i < m->n_roles; i++) {
-        const struct weft_manifest_role *r = &m->role[i];
-        weft_string_add(t, i > 0 ? ",\n  " : "\n  ");
-        weft_string_add_json(t, r->name);
-        weft_string_addf(
-            t, ": {\"steps\": %" PRId64 ", \"blocks\": %" PRId64 "}",
-            r->steps, r->blocks);
-    }
-    weft_string_add(t, "\n }");
 }
 
 static void add_files(const struct weft_manifest *m, struct weft_string *t)
@@ -244,8 +205,7 @@ int weft_manifest_write(const struct weft_manifest *m, const char *folder,
         add_key(m, &keys[i], &t);
     weft_string_addf(&t, ",\n \"%s\": %d", chunk_bytes,
                      WEFT_FILE_CHUNK_BYTES);
-    add_roles(m, &t);
-    weft_manifest_numbers_write(m, &t);
+    weft_manifest_state_write(m, &t);
     add_files(m, &t);
     add_inputs(m, &t);
     int rc = weft_string_check(&t, "a manifest", err);
@@ -343,48 +303,6 @@ static int read_chunks(const json_t *entry, const char *subject,
     return rc;
 }
 
-/* The object `name` of the manifest's object `list`; where: what errors name. */
-static int read_entry(const json_t *entry, const char *subject,
-                      const char *list, const char *name,
-                      const char *const *known, size_t n_known, char *where,
-                      struct weft_err *err)
-{
-    snprintf(where, WHERE_BYTES, "%s: '%s': '%.64s'", subject, list, name);
-    if (!json_is_object(entry))
-        return weft_err_set(err, WEFT_EFORMAT, "%s must be an object, not %s",
-                            where, weft_json_type(entry));
-    return weft_json_keys(entry, where, known, n_known, err);
-}
-
-static int read_roles(const json_t *o, const char *subject,
-                      struct weft_manifest *m, struct weft_err *err)
-{
-    static const char *const known[] = {"steps", "blocks"};
-    char where[WHERE_BYTES];
-    json_t *all, *entry;
-    const char *name;
-    int rc = weft_json_object(o, subject, roles, &all, err);
-    if (rc)
-        return rc;
-    json_object_foreach(all, name, entry)
-    {
-        int64_t steps, blocks;
-        rc = read_entry(entry, subject, roles, name, known, WEFT_COUNT(known),
-                        where, err);
-        if (!rc)
-            rc = weft_json_int(entry, where, "steps", 0, INT64_MAX, &steps,
-                               err);
-        if (!rc)
-            rc = weft_json_int(entry, where, "blocks", 1, INT32_MAX, &blocks,
-                               err);
-        if (!rc)
-            rc = weft_manifest_add_role(m, name, steps, blocks, err);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
 static int read_files(const json_t *o, const char *subject,
                       struct weft_manifest *m, struct weft_err *err)
 {
@@ -401,8 +319,12 @@ static int read_files(const json_t *o, const char *subject,
         struct weft_manifest_file *f = new_file(m, name, err);
         if (!f)
             return WEFT_ENOMEM;
-        rc = read_entry(entry, subject, files, name, known, WEFT_COUNT(known),
-                        where, err);
+        snprintf(where, sizeof where, "%s: '%s'", subject, files);
+        rc = weft_json_object(all, where, name, &entry, err);
+        snprintf(where, sizeof where, "%s: '%s': '%.64s'", subject, files,
+                 name);
+        if (!rc)
+            rc = weft_json_keys(entry, where, known, WEFT_COUNT(known), err);
         if (!rc)
             rc = weft_json_int(entry, where, "bytes", 0, INT64_MAX, &bytes,
                                err);
@@ -459,8 +381,8 @@ static int read_inputs(const json_t *o, const char *subject,
 static int check_keys(const json_t *o, const char *subject,
                       struct weft_err *err)
 {
-    const char *known[WEFT_COUNT(keys) + 6] = {chunk_bytes, roles,  "numbers",
-                                               files,       inputs, checksum};
+    const char *known[WEFT_COUNT(keys) + 6] = {
+        chunk_bytes, "roles", "numbers", files, inputs, checksum};
     size_t n = 6;
     for (size_t i = 0; i < WEFT_COUNT(keys); i++)
         known[n++] = keys[i].name;
@@ -477,13 +399,11 @@ static int read_all(const json_t *o, const char *subject,
     if (!rc)
         rc = weft_json_int(o, subject, chunk_bytes, size, size, &size, err);
     if (!rc)
-        rc = read_roles(o, subject, m, err);
-    if (!rc)
         rc = read_files(o, subject, m, err);
     if (!rc)
         rc = read_inputs(o, subject, m, err);
     if (!rc)
-        rc = weft_manifest_numbers_read(o, subject, m, err);
+        rc = weft_manifest_state_read(o, subject, m, err);
     return rc;
 }
 

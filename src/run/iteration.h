@@ -215,5 +215,9 @@ void weft_iteration_times_get(
 /* Sets the trainer's metrics from the tiles of the finished iteration, and
  * writes samples. Call it on rank 0 alone, after the wait for the sequence. */
 int weft_iteration_report(struct weft_iteration *p);
+/* The part of it that tells of samples which were generated; score (n): of
+ * those that are learned from. */
+int weft_iteration_report_samples(struct weft_iteration *p,
+                                  const double *score);
 
 #endif

@@ -382,24 +382,6 @@ static void report_table(const struct measured *c)
 
 /* ---- Of every run ------------------------------------------------------ */
 
-/* Warns if all scores are equal: nothing can be learned from them, and usually
- * the reward finds no answer in any response. It warns again only after scores
- * have differed. */
-static void warn_equal_scores(const struct measured *c)
-{
-    const struct weft_iteration *p = c->p;
-    const double *score = c->column[WEFT_OF_SCORE];
-    bool equal = p->n > 1;
-    for (int32_t i = 1; i < p->n && equal; i++)
-        equal = score[i] == score[0];
-    if (equal && !p->t->scores_were_equal)
-        weft_warn("iteration %d: all %d scores are %g, which tells no "
-                  "response from another; look at samples/ and at the "
-                  "reward's keys",
-                  p->iteration + 1, p->n, score[0]);
-    p->t->scores_were_equal = equal;
-}
-
 static bool offloads(const struct weft_trainer *t)
 {
     bool any = false;
@@ -438,7 +420,6 @@ static int32_t n_generating(const struct weft_trainer *t)
     return n;
 }
 
-/* A step on the data's samples takes the time of its turn. */
 /* The micro-batches of role 0's updates, and what they held. */
 static void report_micro_batches(const struct measured *c)
 {
@@ -452,6 +433,7 @@ static void report_micro_batches(const struct measured *c)
                      c->rows * p->t->settings.epochs / n);
 }
 
+/* A step on the data's samples takes the time of its turn. */
 static void report_speed(const struct measured *c, bool generates)
 {
     const struct weft_iteration *p = c->p;
@@ -477,88 +459,6 @@ static void report_speed(const struct measured *c, bool generates)
             c->time.offload > 0 ? c->time.hidden / c->time.offload : 0);
     }
     report_memory(p);
-}
-
-/* Reads the scores of reward models. */
-void weft_iteration_model_scores(struct weft_iteration *p)
-{
-    const struct weft_dataflow *flow = &p->t->flow;
-    for (int32_t k = 0; k < p->n_calls; k++) {
-        int32_t f = p->call[k].field;
-        int32_t reward = flow->role[p->call[k].model->role].index;
-        if (flow->field[f].type != WEFT_FIELD_SCORE)
-            continue;
-        const struct weft_iteration_set *s = p->call[k].set;
-        for (int32_t i = s->first; i < s->first + s->n; i++) {
-            struct weft_tile *tile = p->extra[i].home[f];
-            if (!tile) /* read before */
-                continue;
-            p->part[i][reward] = (double) *(const float *) weft_tile_acquire(
-                tile, WEFT_READ);
-            weft_tile_unacquire(tile);
-        }
-    }
-}
-
-static int write_samples(const struct weft_iteration *p, const double *score)
-{
-    const struct weft_config *config = &p->t->config;
-    int32_t n = config->samples_kept < 0 || config->samples_kept > p->n
-                  ? p->n
-                  : config->samples_kept;
-    struct weft_sample_record *record = weft_alloc((size_t) n,
-                                                   sizeof *record);
-    if (!record)
-        return weft_err_nomem(p->err, "samples", (size_t) n * sizeof *record);
-    for (int32_t i = 0; i < n; i++) {
-        const struct weft_iteration_text *text = &p->text[i];
-        record[i] = (struct weft_sample_record){
-            .index = i,
-            .prompt = text->prompt,
-            .response = text->response,
-            .label = text->row.label,
-            .score = score[i],
-            .n_tokens = text->n_tokens,
-            .ended = text->ended,
-        };
-        memcpy(record[i].part, p->part[i], sizeof record[i].part);
-    }
-    int rc = weft_samples_write(config->run_dir, p->iteration + 1,
-                                config->reward, config->n_rewards, n, record,
-                                p->err);
-    weft_free(record);
-    return rc;
-}
-
-/* Prompts whose responses all have one score, and those that were replaced for
- * it. */
-static void report_equal(const struct measured *c)
-{
-    const struct weft_iteration *p = c->p;
-    const double *score = c->column[WEFT_OF_SCORE];
-    struct weft_metrics *m = p->t->metrics;
-    int32_t each = p->t->config.rollout.samples_per_prompt, n_equal = 0;
-    if (each < 2)
-        return;
-    for (int32_t i = 0; i < p->n; i += each) {
-        int32_t k = 1;
-        while (k < each && score[i + k] == score[i])
-            k++;
-        n_equal += k == each;
-    }
-    weft_metrics_set(m, "rollout/equal_prompts", n_equal);
-    if (p->t->settings.refills > 0)
-        weft_metrics_set(m, "rollout/refilled_prompts", p->n_refilled);
-}
-
-/* What is told of samples that were generated alone. */
-static int report_generated(const struct measured *c)
-{
-    warn_equal_scores(c);
-    report_equal(c);
-    return c->p->t->config.samples_kept == 0
-             ? 0
-             : write_samples(c->p, c->column[WEFT_OF_SCORE]);
 }
 
 /* Files beside the metrics. */
@@ -596,7 +496,9 @@ int weft_iteration_report(struct weft_iteration *p)
         if (!generates)
             weft_metrics_set(p->t->metrics, "epoch",
                              weft_prompts_epoch(p->t, p->iteration));
-        rc = generates ? report_generated(c) : 0;
+        rc = generates
+               ? weft_iteration_report_samples(p, c->column[WEFT_OF_SCORE])
+               : 0;
         rc = rc ? rc : write_files(p);
     }
     weft_free(c);

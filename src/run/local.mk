@@ -16,6 +16,7 @@ run_sources = \
 	%D%/iteration_infer.c \
 	%D%/iteration_metrics.c \
 	%D%/iteration_reward.c \
+	%D%/iteration_samples.c \
 	%D%/iteration_times.c \
 	%D%/iteration_train.c \
 	%D%/prompts.c %D%/prompts.h \

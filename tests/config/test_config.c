@@ -1,38 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/config.h"
+#include "config_fixture.h"
 
 #include <math.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "graphs/algorithms.h"
-#include "harness.h"
-
-/* The least a PPO run needs. */
-#define LEAST                                                                \
-    "iterations: 3\n"                                                        \
-    "data: {path: p.jsonl}\n"                                                \
-    "model: {actor: m/a, critic: m/c}\n"                                     \
-    "reward: [{type: gsm8k}]\n"
-
-static const struct weft_config_schema schema = {
-    .algorithms = weft_algorithms};
-static struct weft_config c;
-static struct weft_err err;
-
-static int parse(const char *text, int n, const char *const *words)
-{
-    return weft_config_parse(text, strlen(text), "run.yaml", "/", n, words,
-                             &schema, &c, &err);
-}
-
-static int with(const char *more)
-{
-    char text[4096];
-    snprintf(text, sizeof text, LEAST "%s", more);
-    return parse(text, 0, NULL);
-}
 
 /* The largest power of two up to 64, a mini-batch's samples, and its tokens
  * by 512, but 4 at least for the latter. */
@@ -352,7 +325,6 @@ static void test_config_refused(void)
 
 static void test_config_sft(void)
 {
-#define SFT "algorithm: sft\niterations: 5\ndata.path: d\nmodel.actor: a\n"
     REQUIRE_OK(parse(SFT "train.batch: 7\n", 0, NULL), err);
     CHECK_STR(weft_config_algorithm(&c), "sft");
     CHECK_INT(c.train.batch, 7);
@@ -367,45 +339,6 @@ static void test_config_sft(void)
                 "'reward' is not a key of algorithm sft");
     CHECK_FAILS(parse("algorithm: orpo\n", 0, NULL), WEFT_EINVAL, err,
                 "reinforce_pp_baseline, gspo, cispo or dapo, not 'orpo'");
-}
-
-/* Opens an SFT run of epochs again, of a linear schedule or none. */
-static int resume_epochs(const char *schedule, const char *length)
-{
-    struct weft_config old;
-    char text[200];
-    snprintf(text, sizeof text,
-             "algorithm: sft\ndata.path: d\nmodel.actor: a\nactor.schedule: "
-             "%s\nepochs: 2.5\n",
-             schedule);
-    REQUIRE_OK(parse(text, 0, NULL), err);
-    old = c;
-    CHECK(old.epochs > 2.4 && old.iterations == 0);
-    const char *const words[] = {"epochs=0", length};
-    REQUIRE_OK(parse(text, 2, words), err);
-    int rc = weft_config_check_resume(&old, &c, &err);
-    weft_config_release(&c);
-    weft_config_release(&old);
-    return rc;
-}
-
-static void test_config_epochs(void)
-{
-    CHECK_INT(resume_epochs("constant", "epochs=4"), 0);
-    CHECK_INT(resume_epochs("linear", "epochs=2.5"), 0);
-    CHECK_FAILS(resume_epochs("linear", "epochs=4"), WEFT_EINVAL, err,
-                "has 2.5 epochs, not 4, and its learning rate's schedule");
-    CHECK_FAILS(resume_epochs("constant", "iterations=4"), WEFT_EINVAL, err,
-                "has its length from 'epochs', not from 'iterations'");
-    CHECK_FAILS(parse(SFT "epochs: 2\n", 0, NULL), WEFT_EINVAL, err,
-                "run.yaml:5: 'epochs' is 2 and 'iterations' is 5; set the "
-                "one to 0");
-    CHECK_FAILS(parse("algorithm: sft\n", 0, NULL), WEFT_EINVAL, err,
-                "'iterations' is missing (and 'epochs', which may stand");
-    CHECK_FAILS(parse(SFT "num_train_epochs: 2\n", 0, NULL), WEFT_EINVAL, err,
-                "did you mean 'epochs'?");
-    CHECK_FAILS(parse("epochs: 2\n", 0, NULL), WEFT_EINVAL, err,
-                "'epochs' is not a key of algorithm ppo");
 }
 
 /* Keys of several algorithms may have one field. */
@@ -524,51 +457,6 @@ static void test_config_write(void)
         "- {type: length, target: 3}\n");
 }
 
-static int resume(const char *w)
-{
-    struct weft_config old;
-    REQUIRE_OK(with("actor: {schedule: cosine}\n"), err);
-    old = c;
-    char text[512];
-    snprintf(text, sizeof text, LEAST "actor: {schedule: cosine}\n");
-    int rc = parse(text, 1, &w);
-    if (!rc) {
-        rc = weft_config_check_resume(&old, &c, &err);
-        weft_config_release(&c);
-    }
-    weft_config_release(&old);
-    return rc;
-}
-
-static void test_config_resume(void)
-{
-    CHECK_INT(resume("runtime.devices=7"), 0);
-    CHECK_INT(resume("train.micro_batch_tokens=7"), 0);
-    CHECK_INT(resume("rollout.chunk_tokens=7"), 0);
-    CHECK_INT(resume("checkpoint.every=7"), 0);
-    CHECK_INT(resume("plan=p.json"), 0);
-    CHECK_INT(resume("layout=dp2"), 0);
-    CHECK_INT(resume("runtime.place=device"), 0);
-    CHECK_INT(resume("train.micro_batches=2"), 0);
-    CHECK_INT(resume("train.zero=3"), 0);
-    CHECK_INT(resume("model.actor=/other/a"), 0); /* /m/a is nowhere */
-    CHECK_FAILS(resume("model.actor=/other/b"), WEFT_EINVAL, err,
-                "has 'model.actor' \"/m/a\", not \"/other/b\"");
-    CHECK_FAILS(resume("ppo.lambda=0.9"), WEFT_EINVAL, err,
-                "has 'ppo.lambda' 0.95, not 0.9");
-    CHECK_FAILS(resume("rollout.stop=x"), WEFT_EINVAL, err,
-                "'rollout.stop' not set, not \"x\"");
-    CHECK_FAILS(resume("iterations=5"), WEFT_EINVAL, err,
-                "has 3 iterations, not 5, and its learning rate");
-    CHECK_FAILS(resume("reward=[gsm8k, boxed]"), WEFT_EINVAL, err,
-                "has 1 rewards, not 2");
-    CHECK_FAILS(resume("reward=[{type: gsm8k, weight: 2}]"), WEFT_EINVAL, err,
-                "'weight of reward 1' 1, not 2");
-    CHECK_FAILS(resume("reward=[boxed]"), WEFT_EINVAL, err,
-                "'type of reward 1' gsm8k, not boxed");
-    CHECK_INT(resume("reward=[{type: gsm8k, name: other}]"), 0);
-}
-
 /* Cut anywhere, or with any byte changed, a file is read or refused. */
 static void test_config_damaged(void)
 {
@@ -601,9 +489,7 @@ WEFT_TESTS("config/config", {"test_config_groups", test_config_groups},
            {"test_config_derived", test_config_derived},
            {"test_config_refused", test_config_refused},
            {"test_config_sft", test_config_sft},
-           {"test_config_epochs", test_config_epochs},
            {"test_config_shared_field", test_config_shared_field},
            {"test_config_override", test_config_override},
            {"test_config_write", test_config_write},
-           {"test_config_resume", test_config_resume},
            {"test_config_damaged", test_config_damaged})
