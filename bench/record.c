@@ -22,8 +22,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "lm/init.h"
-#include "run/recorded.h"
 #include "job/run_config.h"
+#include "run/recorded.h"
 
 struct size {
     const char *name;

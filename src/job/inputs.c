@@ -13,8 +13,8 @@
 #include "config/keys.h"
 #include "model/safetensors.h"
 #include "rt/graph.h"
-#include "job/same.h"
 #include "job/plan_needs.h"
+#include "job/same.h"
 
 enum { THREADS = 4 }; /* that read a file while weights are loaded */
 

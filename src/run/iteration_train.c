@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "fuse/fuse.h"
-#include "run/largest.h"
 #include "job/plan_needs.h"
+#include "run/largest.h"
 #include "run/iteration.h"
 #include "run/recorded.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "run/checkpoint.h"
 #include "job/run_config.h"
+#include "run/checkpoint.h"
 
 enum { PATH_BYTES = 4096 };
 

@@ -15,16 +15,16 @@
 #include "rt/fxt.h"
 #include "lm/context.h"
 #include "lm/store.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
 #include "run/checkpoint.h"
 #include "run/common.h"
 #include "run/largest.h"
 #include "run/memory.h"
-#include "job/plan_needs.h"
 #include "run/prompts.h"
 #include "run/recorded.h"
 #include "run/reward_state.h"
 #include "run/reward_text.h"
-#include "job/run_config.h"
 #include "run/run_dir.h"
 
 /* ---- For iterations ---------------------------------------------------- */

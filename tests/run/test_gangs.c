@@ -4,8 +4,8 @@
  * instruction, about as much memory, and as many tasks of a member whatever tp
  * is. */
 #include "base/alloc.h"
-#include "run/recorded.h"
 #include "job/run_config.h"
+#include "run/recorded.h"
 #include "run_fixture.h"
 
 enum { MOST_WORDS = 8, STEPS = 1, SAMPLES = 12 };

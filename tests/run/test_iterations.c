@@ -15,8 +15,8 @@
 #include "model/safetensors.h"
 #include "kern/kern.h"
 #include "config/keys.h"
-#include "run/digest.h"
 #include "job/run_config.h"
+#include "run/digest.h"
 
 /* |found - expected| <= TOLERANCE (1 + |expected|). Rounding to f32 (6e-8)
  * is enlarged by products of some hundred terms, by the division by Adam's

@@ -2,8 +2,8 @@
 /* A recorded run has the tasks and tiles of the run that was executed, one by
  * one; and what it says of open tasks bounds what there were. ranks.sh runs
  * it on several ranks, each of which compares its own. */
-#include "run/iteration.h"
 #include "job/plan_needs.h"
+#include "run/iteration.h"
 #include "run/recorded.h"
 #include "run/reward_text.h"
 #include "run_fixture.h"
