@@ -4,18 +4,7 @@
 # ranks; a rank that dies, Ctrl-C and errors of one rank end the job, say why,
 # leave nothing half-written, and the run goes on elsewhere.
 set -u
-weft=$WEFT_BUILDDIR/weft
-if [ -z "${WEFT_MPIEXEC:-}" ] ||
-    ! "$WEFT_BUILDDIR/tests/rt/test_ranks" --has-mpi; then
-    echo "skipped: built without MPI"
-    exit 77
-fi
-# Open MPI's plug-ins are gone when leaks would be looked for.
-ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-export ASAN_OPTIONS
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$WEFT_SRCDIR/tests/run/begin_ranks.sh"
 quick=$WEFT_SRCDIR/examples/quickstart
 # Small: beside other work every message waits for its turn on a core.
 common="rollout.prompts=8 rollout.max_new_tokens=5 iterations=4 \

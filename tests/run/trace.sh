@@ -4,18 +4,7 @@
 # messages of all. The other trace, which Weft records itself, says what has to
 # be in it.
 set -u
-weft=$WEFT_BUILDDIR/weft
-if [ -z "${WEFT_MPIEXEC:-}" ] ||
-    ! "$WEFT_BUILDDIR/tests/rt/test_ranks" --has-mpi; then
-    echo "skipped: built without MPI"
-    exit 77
-fi
-# Open MPI's plug-ins are gone when leaks would be looked for.
-ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-export ASAN_OPTIONS
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$WEFT_SRCDIR/tests/run/begin_ranks.sh"
 mkdir tmp
 quick=$WEFT_SRCDIR/examples/quickstart
 failed=0
