@@ -374,8 +374,10 @@ static void check_counts(const struct weft_trainer *t,
     const int layers = t->model[0].arch.shape.n_layers / pp;
     for (int32_t call = 1; call < t->flow.n_calls; call++)
         for (int p = 0; p < tp * pp; p++) {
-            const struct weft_run_model *m =
-                &t->model[t->flow.call[call].role];
+            int32_t role = t->flow.call[call].role;
+            if (role < 0) /* a step without a model */
+                break;
+            const struct weft_run_model *m = &t->model[role];
             bool first = p / tp == 0, last = p / tp == pp - 1;
             /* a scalar head is on the first member */
             bool head = last && (!m->arch.shape.scalar_head || p % tp == 0);
