@@ -162,16 +162,19 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
 
 /* ---- Backward ---------------------------------------------------------- */
 
-/* Loss and the head's backward pass: writes dx, and the loss's statistics to
- * stats, which lies at place number 0. kl, gate: loss->kto_kl and loss->gate at
- * each place. */
-void weft_g_stage_loss(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *fwd, const struct weft_params *bwd,
-    const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *gate, const struct weft_g_value *batch,
-    const struct weft_g_value *x, const struct weft_g_value *dx,
-    const struct weft_params *grad, struct weft_tile *stats);
+/* The loss of a micro-batch and the head's backward pass. */
+struct weft_g_loss {
+    const struct weft_g_pass *pass;
+    const struct weft_g_stage *stage;
+    const struct weft_params *fwd, *bwd, *grad; /* by place */
+    const struct weft_loss_args *args;
+    /* args->kto_kl and args->gate at each place */
+    const struct weft_g_value *kl, *gate;
+    const struct weft_g_value *batch, *x;
+    const struct weft_g_value *dx; /* is written */
+    struct weft_tile *stats;       /* the same, at place number 0 */
+};
+void weft_g_stage_loss(const struct weft_g_loss *loss);
 void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_g_stage *stage,
                                  const struct weft_g_value *batch,

@@ -8,86 +8,87 @@
 
 /* ---- Head -------------------------------------------------------------- */
 
-/* With one member, or a scalar head, which is not divided among members: dx is
- * computed at place number 0 and copied to the others. */
-static void loss_whole(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *fwd, const struct weft_params *bwd,
-    const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *gate, const struct weft_g_value *batch,
-    const struct weft_g_value *x, const struct weft_g_value *dx,
-    const struct weft_params *grad, struct weft_tile *stats)
+static struct weft_loss_args args_at(const struct weft_g_loss *l, int32_t p)
 {
-    struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
-    struct weft_loss_args here = *loss;
-    here.kto_kl = kl->at[0];
-    here.gate = gate->at[0];
-    weft_insert_loss(pass->seq, &where, pass->shape, &fwd[stage->place[0]],
-                     &bwd[stage->place[0]], &here, batch->at[0], x->at[0],
-                     dx->at[0], grad, stats);
+    struct weft_loss_args args = *l->args;
+    args.kto_kl = l->kl->at[p];
+    args.gate = l->gate->at[p];
+    return args;
 }
 
-static void loss_parts(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *fwd, const struct weft_params *bwd,
-    const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *gate, const struct weft_g_value *batch,
-    const struct weft_g_value *x, const struct weft_g_value *dx,
-    const struct weft_params *grad, struct weft_tile *stats)
+/* With one member, or a scalar head, which is not divided among members: dx is
+ * computed at place number 0 and copied to the others. */
+static void loss_whole(const struct weft_g_loss *l)
 {
+    const struct weft_g_pass *pass = l->pass;
+    struct weft_where where = weft_g_where_at(pass, &l->stage->member[0]);
+    struct weft_loss_args args = args_at(l, 0);
+    int32_t place = l->stage->place[0];
+    weft_insert_loss(pass->seq, &where, pass->shape, &l->fwd[place],
+                     &l->bwd[place], &args, l->batch->at[0], l->x->at[0],
+                     l->dx->at[0], l->grad, l->stats);
+}
+
+/* Merges the members' parts: dloss, at every place. */
+static void merge(const struct weft_g_loss *l, struct weft_tile *part[],
+                  struct weft_g_value *dloss)
+{
+    const struct weft_g_pass *pass = l->pass;
+    struct weft_g_exchange parts;
+    struct weft_g_turn t = {0};
+    weft_g_stage_head_parts(pass, l->stage, l->fwd, l->batch, l->x,
+                            l->args->inv_temperature, part, &parts);
+    weft_g_value_create(pass, l->stage, "loss gradient", WEFT_MEM_ACTIVATIONS,
+                        weft_part_dloss_bytes(pass->n_targets), dloss);
+    while (weft_g_next_place(pass, l->stage, &t)) {
+        struct weft_loss_args args = args_at(l, t.p);
+        weft_insert_loss_merge(pass->seq, &t.where, pass->shape, &args,
+                               l->batch->at[t.p], parts.n[t.p],
+                               parts.part[t.p], dloss->at[t.p],
+                               t.p == 0 ? l->stats : NULL);
+    }
+    weft_g_exchange_release(&parts);
+}
+
+static void loss_parts(const struct weft_g_loss *l)
+{
+    const struct weft_g_pass *pass = l->pass;
     struct weft_tile *part[WEFT_MAX_BLOCKS], *roots[WEFT_MAX_BLOCKS];
     struct weft_g_exchange parts;
     struct weft_g_value dloss;
-    struct weft_g_turn t = {0}, u = {0}, v = {0};
-    weft_g_stage_head_parts(pass, stage, fwd, batch, x, loss->inv_temperature,
-                            part, &parts);
-    weft_g_value_create(pass, stage, "loss gradient", WEFT_MEM_ACTIVATIONS,
-                        weft_part_dloss_bytes(pass->n_targets), &dloss);
-    while (weft_g_next_place(pass, stage, &t)) {
-        struct weft_loss_args here = *loss;
-        here.kto_kl = kl->at[t.p];
-        here.gate = gate->at[t.p];
-        weft_insert_loss_merge(pass->seq, &t.where, pass->shape, &here,
-                               batch->at[t.p], parts.n[t.p], parts.part[t.p],
-                               dloss.at[t.p], t.p == 0 ? stats : NULL);
-    }
-    weft_g_exchange_release(&parts);
-    weft_g_roots_create(pass, stage, -1,
+    struct weft_g_turn t = {0}, u = {0};
+    merge(l, part, &dloss);
+    weft_g_roots_create(pass, l->stage, -1,
                         (int64_t) pass->n_targets * pass->shape->hidden,
                         roots);
-    while (weft_g_next_member(pass, stage, &u))
+    while (weft_g_next_member(pass, l->stage, &t))
         weft_insert_head_backward_part(
-            pass->seq, &u.where, pass->shape, u.m->blocks, &fwd[u.m->place],
-            &bwd[u.m->place], loss, batch->at[u.p], x->at[u.p], dloss.at[u.p],
-            grad, roots[u.k]);
-    weft_g_exchange(pass, stage, roots, batch, true, pass->shape->hidden, 1,
-                    stage->n_places, &parts);
-    while (weft_g_next_place(pass, stage, &v))
+            pass->seq, &t.where, pass->shape, t.m->blocks,
+            &l->fwd[t.m->place], &l->bwd[t.m->place], l->args,
+            l->batch->at[t.p], l->x->at[t.p], dloss.at[t.p], l->grad,
+            roots[t.k]);
+    weft_g_exchange(pass, l->stage, roots, l->batch, true,
+                    pass->shape->hidden, 1, l->stage->n_places, &parts);
+    while (weft_g_next_place(pass, l->stage, &u))
         weft_insert_head_norm_backward(
-            pass->seq, &v.where, pass->shape, &fwd[v.m->place],
-            batch->at[v.p], x->at[v.p], parts.n[v.p], parts.part[v.p],
-            dx->at[v.p], v.p == 0 ? grad : NULL);
+            pass->seq, &u.where, pass->shape, &l->fwd[u.m->place],
+            l->batch->at[u.p], l->x->at[u.p], parts.n[u.p], parts.part[u.p],
+            l->dx->at[u.p], u.p == 0 ? l->grad : NULL);
     weft_g_exchange_release(&parts);
     weft_g_value_release(&dloss);
-    weft_g_release_all(part, stage->n);
-    weft_g_release_all(roots, stage->n);
+    weft_g_release_all(part, l->stage->n);
+    weft_g_release_all(roots, l->stage->n);
 }
 
-void weft_g_stage_loss(
-    const struct weft_g_pass *pass, const struct weft_g_stage *stage,
-    const struct weft_params *fwd, const struct weft_params *bwd,
-    const struct weft_loss_args *loss, const struct weft_g_value *kl,
-    const struct weft_g_value *gate, const struct weft_g_value *batch,
-    const struct weft_g_value *x, const struct weft_g_value *dx,
-    const struct weft_params *grad, struct weft_tile *stats)
+void weft_g_stage_loss(const struct weft_g_loss *loss)
 {
-    bool whole = stage->n == 1 || pass->shape->scalar_head;
+    const struct weft_g_pass *pass = loss->pass;
+    bool whole = loss->stage->n == 1 || pass->shape->scalar_head;
     weft_gang_begin(pass->rt);
-    (whole ? loss_whole : loss_parts)(pass, stage, fwd, bwd, loss, kl, gate,
-                                      batch, x, dx, grad, stats);
+    (whole ? loss_whole : loss_parts)(loss);
     weft_g_gang_end(pass, "loss", -1, 0, pass->n_targets, 1);
     if (whole)
-        weft_g_value_spread(pass, stage, dx);
+        weft_g_value_spread(pass, loss->stage, loss->dx);
 }
 
 /* ---- Layer ------------------------------------------------------------- */
