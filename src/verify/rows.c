@@ -115,6 +115,8 @@ static const struct weft_verify_row rows[] = {
     {"places-split", 1, 4, PLACES, &split_mix, NO},
     {"places-apart", 1, 4, PLACES, &apart_mix, NO},
     {"places-options", 1, 4, PLACES, &options_mix, NO},
+    {"places-logprobs", 1, 4, PLACES "ppo.recompute_logprobs=true",
+     &realloc_mix, ALL},
 
     {"places-fused", 1, 4, PLACES FUSED, &fused_mix, NO},
 
