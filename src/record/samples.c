@@ -42,8 +42,15 @@ static void add_sample(struct weft_string *t, int64_t iteration,
         weft_string_add(t, ": ");
         weft_string_add_number(t, s->part[r]);
     }
-    weft_string_addf(t, "}, \"n_tokens\": %d, \"finish_reason\": \"%s\"}\n",
+    weft_string_addf(t, "}, \"n_tokens\": %d, \"finish_reason\": \"%s\"",
                      s->n_tokens, s->ended ? "stop" : "length");
+    if (s->baseline.s) {
+        weft_string_add(t, ", \"baseline_response\": ");
+        weft_string_add_json_str(t, s->baseline);
+        weft_string_add(t, ", \"baseline_score\": ");
+        weft_string_add_number(t, s->baseline_score);
+    }
+    weft_string_add(t, "}\n");
 }
 
 int weft_samples_write(const char *run_dir, int64_t iteration,

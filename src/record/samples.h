@@ -17,6 +17,9 @@ struct weft_sample_record {
     double part[WEFT_MAX_REWARDS]; /* unweighted rewards */
     int32_t n_tokens;              /* of the response */
     bool ended;                    /* finish_reason "stop", else "length" */
+    struct weft_str baseline; /* the response it is compared with; s NULL:
+                                 none */
+    double baseline_score;
 };
 
 /* Writes n samples of an iteration (from 1). reward: has the names of the

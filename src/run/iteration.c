@@ -169,8 +169,7 @@ static void list_scores(const struct weft_iteration *p, int32_t i,
         }
 }
 
-struct weft_tile *weft_iteration_baseline(const struct weft_iteration *p,
-                                          int32_t i)
+int32_t weft_iteration_baseline(const struct weft_iteration *p, int32_t i)
 {
     const struct weft_dataflow *flow = &p->t->flow;
     int32_t call = weft_iteration_writer(weft_iteration_set(p, i),
@@ -178,10 +177,9 @@ struct weft_tile *weft_iteration_baseline(const struct weft_iteration *p,
     int32_t f = weft_flow_field_of(flow, flow->call[call].reads,
                                    WEFT_FIELD_ADVANTAGE);
     if (f < 0)
-        return NULL;
+        return -1;
     const struct weft_iteration_set *other = &p->set[p->set_of[f]];
-    return p
-        ->advantage[other->first + weft_iteration_prompt(p, i) * other->each];
+    return other->first + weft_iteration_prompt(p, i) * other->each;
 }
 
 static void by_tokens(struct weft_iteration *p, int32_t i,
@@ -189,13 +187,14 @@ static void by_tokens(struct weft_iteration *p, int32_t i,
                       struct weft_gae_args *args)
 {
     struct weft_tile *score[WEFT_MAX_REWARDS];
+    int32_t other = weft_iteration_baseline(p, i);
     list_scores(p, i, score);
     args->sample = i;
     weft_insert_gae(p->t->seq, where, args, weft_iteration_rollout(p, i),
                     weft_iteration_home(p, i, WEFT_FIELD_LOGP),
                     weft_iteration_home(p, i, WEFT_FIELD_VALUE),
                     weft_iteration_home(p, i, WEFT_FIELD_ANSWER), score,
-                    p->t->kl_state, weft_iteration_baseline(p, i),
+                    p->t->kl_state, other < 0 ? NULL : p->advantage[other],
                     p->advantage[i]);
 }
 

@@ -125,11 +125,11 @@ struct weft_tile *weft_iteration_home(const struct weft_iteration *p,
 struct weft_tile *weft_iteration_rollout(const struct weft_iteration *p,
                                          int32_t sample);
 
-/* The advantage of the sample that this one is compared with: the first for
- * its prompt in another set, where the call that computes its own reads one;
- * NULL: none. */
-struct weft_tile *weft_iteration_baseline(const struct weft_iteration *p,
-                                          int32_t sample);
+/* The sample that this one is compared with: the first for its prompt in
+ * another set, where the call that computes its advantage reads one; -1:
+ * none. */
+int32_t weft_iteration_baseline(const struct weft_iteration *p,
+                                int32_t sample);
 
 float weft_iteration_inv_temperature(const struct weft_config *config);
 
@@ -215,9 +215,10 @@ void weft_iteration_times_get(
 /* Sets the trainer's metrics from the tiles of the finished iteration, and
  * writes samples. Call it on rank 0 alone, after the wait for the sequence. */
 int weft_iteration_report(struct weft_iteration *p);
-/* The part of it that tells of samples which were generated; score (n): of
- * those that are learned from. */
+/* The part of it that tells of samples which were generated; score, baseline
+ * (n): of those that are learned from, and of what they are compared with. */
 int weft_iteration_report_samples(struct weft_iteration *p,
-                                  const double *score);
+                                  const double *score,
+                                  const double *baseline);
 
 #endif

@@ -112,12 +112,13 @@ struct measured {
 /* The score of the response that a sample is compared with; 0: of none. */
 static double baseline_of(const struct weft_iteration *p, int32_t i)
 {
-    struct weft_tile *tile = weft_iteration_baseline(p, i);
-    if (!tile)
+    int32_t other = weft_iteration_baseline(p, i);
+    if (other < 0)
         return 0;
-    const struct weft_advantage *a = weft_tile_acquire(tile, WEFT_READ);
+    const struct weft_advantage *a = weft_tile_acquire(p->advantage[other],
+                                                       WEFT_READ);
     double score = a->raw_score;
-    weft_tile_unacquire(tile);
+    weft_tile_unacquire(p->advantage[other]);
     return score;
 }
 
@@ -497,7 +498,8 @@ int weft_iteration_report(struct weft_iteration *p)
             weft_metrics_set(p->t->metrics, "epoch",
                              weft_prompts_epoch(p->t, p->iteration));
         rc = generates
-               ? weft_iteration_report_samples(p, c->column[WEFT_OF_SCORE])
+               ? weft_iteration_report_samples(p, c->column[WEFT_OF_SCORE],
+                                               c->column[WEFT_OF_BASELINE])
                : 0;
         rc = rc ? rc : write_files(p);
     }

@@ -65,7 +65,8 @@ static void report_equal(const struct weft_iteration *p, const double *score)
         weft_metrics_set(m, "rollout/refilled_prompts", p->n_refilled);
 }
 
-static int write_samples(const struct weft_iteration *p, const double *score)
+static int write_samples(const struct weft_iteration *p, const double *score,
+                         const double *baseline)
 {
     const struct weft_config *config = &p->t->config;
     int32_t n = config->samples_kept < 0 || config->samples_kept > p->n
@@ -77,6 +78,7 @@ static int write_samples(const struct weft_iteration *p, const double *score)
         return weft_err_nomem(p->err, "samples", (size_t) n * sizeof *record);
     for (int32_t i = 0; i < n; i++) {
         const struct weft_iteration_text *text = &p->text[i];
+        int32_t other = weft_iteration_baseline(p, i);
         record[i] = (struct weft_sample_record){
             .index = i,
             .prompt = text->prompt,
@@ -85,7 +87,10 @@ static int write_samples(const struct weft_iteration *p, const double *score)
             .score = score[i],
             .n_tokens = text->n_tokens,
             .ended = text->ended,
+            .baseline_score = baseline[i],
         };
+        if (other >= 0)
+            record[i].baseline = p->text[other].response;
         memcpy(record[i].part, p->part[i], sizeof record[i].part);
     }
     int rc = weft_samples_write(config->run_dir, p->iteration + 1,
@@ -96,9 +101,10 @@ static int write_samples(const struct weft_iteration *p, const double *score)
 }
 
 int weft_iteration_report_samples(struct weft_iteration *p,
-                                  const double *score)
+                                  const double *score,
+                                  const double *baseline)
 {
     warn_equal_scores(p, score);
     report_equal(p, score);
-    return p->t->config.samples_kept == 0 ? 0 : write_samples(p, score);
+    return p->t->config.samples_kept == 0 ? 0 : write_samples(p, score, baseline);
 }

@@ -284,7 +284,9 @@ static void test_metrics_samples(void)
         {.index = 4,
          .prompt = weft_str_of(""),
          .response = {"\x01\0more", 6},
-         .score = NAN},
+         .score = NAN,
+         .baseline = weft_str_of("g\n"),
+         .baseline_score = -2},
     };
     begin();
     REQUIRE_OK(weft_samples_write(dir, 12, reward, 2, 2, s, &err), err);
@@ -311,6 +313,11 @@ static void test_metrics_samples(void)
     CHECK_STR(json_string_value(json_object_get(b, "finish_reason")),
               "length");
     CHECK(json_object_get(b, "label") == NULL);
+    CHECK(json_object_get(a, "baseline_response") == NULL);
+    CHECK(json_object_get(a, "baseline_score") == NULL);
+    CHECK_STR(json_string_value(json_object_get(b, "baseline_response")),
+              "g\n");
+    CHECK(json_number_value(json_object_get(b, "baseline_score")) == -2);
     CHECK(json_is_null(json_object_get(b, "score")));
     const json_t *response = json_object_get(b, "response");
     CHECK_INT(json_string_length(response), 6);

@@ -225,6 +225,8 @@ def run(c, folder, each):
         if greedy:
             m.spread(found, "critic/baseline",
                      [s.greedy.raw for s in samples])
+            m.probe(found, "samples/baseline_score",
+                    [s.greedy.raw for s in samples])
         for tag, x in found.items():
             out[f"{iteration + 1} {tag}"] = x
     if c["algorithm"] in GROUPS and c["ppo.kl.place"] != "reward" \
