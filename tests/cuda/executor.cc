@@ -7,13 +7,15 @@
  * programs can link this without the library of C++.
  */
 #undef _FORTIFY_SOURCE /* its longjmp() refuses to change stacks */
-#include <cuda_runtime.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+
+#include "emulator.h"
+
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -24,8 +26,7 @@ enum {
     WARP = 32,
     STACK_BYTES = 128 << 10,
     SHARED_BYTES = 48 << 10, /* what every GPU has */
-    POISON = 0xff,           /* a NaN of every format */
-    RIM = 0x11               /* what lies around memory */
+    POISON = 0xff            /* a NaN of every format */
 };
 
 enum state { RUNS, AT_BARRIER, AT_SHUFFLE, ENDED };
@@ -49,10 +50,8 @@ struct warp {
 };
 
 struct variable {
-    char *page, *at;
-    size_t pages_bytes, n_bytes;
+    struct weft_emu_span span;
     int line;
-    unsigned char rim; /* its own: a copy of another's is noticed, too */
 };
 
 struct weft_exec_thread *weft_exec_now;
@@ -67,134 +66,38 @@ static void (*body_fn)(void *);
 static void *body_arg;
 static struct variable shared[MAX_SHARED];
 static int n_shared, order;
-static cudaError_t last_error;
-static char sentence[256];
 
 /* ---- Memory ------------------------------------------------------------ */
 
-/* n_bytes of poison that end less than 16 bytes before a page without rights;
- * those bytes, and those before, are the rim that is_intact() checks. */
+/* Shared memory ends less than 16 bytes before a page without rights. */
 static bool guarded(size_t n_bytes, struct variable *out)
 {
-    static unsigned char n_made;
+    size_t bytes = weft_emu_span_bytes(n_bytes, 16);
     size_t page = (size_t) sysconf(_SC_PAGESIZE);
-    size_t room = (n_bytes + 15) / 16 * 16;
-    size_t bytes = (room + 64 + page - 1) / page * page;
     char *p = (char *) mmap(NULL, bytes + page, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED || mprotect(p + bytes, page, PROT_NONE) != 0)
         return false;
-    *out = variable{p, p + bytes - room, bytes, n_bytes, 0,
-                    (unsigned char) (RIM + n_made++ % 128)};
-    memset(p, out->rim, bytes);
-    memset(out->at, POISON, n_bytes);
+    weft_emu_span_fill(&out->span, p, n_bytes, 16);
     return true;
-}
-
-static bool is_filled(const char *from, const char *to, unsigned char with)
-{
-    while (from < to)
-        if ((unsigned char) *from++ != with)
-            return false;
-    return true;
-}
-
-static bool is_intact(const struct variable *v)
-{
-    return is_filled(v->page, v->at, v->rim)
-        && is_filled(v->at + v->n_bytes, v->page + v->pages_bytes, v->rim);
 }
 
 static void unmap(const struct variable *v)
 {
-    munmap(v->page, v->pages_bytes + (size_t) sysconf(_SC_PAGESIZE));
-}
-
-/* Device memory, to find an allocation by its address. */
-static struct variable *device;
-static size_t n_device, max_device;
-
-cudaError_t cudaMalloc(void **out, size_t n_bytes)
-{
-    if (n_device == max_device) {
-        size_t more = max_device ? 2 * max_device : 64;
-        void *p = realloc(device, more * sizeof *device);
-        if (!p)
-            return cudaErrorMemoryAllocation;
-        device = (struct variable *) p;
-        max_device = more;
-    }
-    if (!guarded(n_bytes, &device[n_device]))
-        return cudaErrorMemoryAllocation;
-    *out = device[n_device++].at;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *p)
-{
-    for (size_t i = 0; p && i < n_device; i++) {
-        if (device[i].at != p)
-            continue;
-        bool intact = is_intact(&device[i]);
-        unmap(&device[i]);
-        device[i] = device[--n_device];
-        if (n_device == 0) {
-            free(device);
-            device = NULL;
-            max_device = 0;
-        }
-        if (!intact) {
-            snprintf(sentence, sizeof sentence,
-                     "device memory was written outside of an allocation");
-            return last_error = cudaErrorLaunchFailure;
-        }
-        return cudaSuccess;
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t n_bytes,
-                       enum cudaMemcpyKind)
-{
-    memcpy(to, from, n_bytes);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *to, int value, size_t n_bytes, cudaStream_t)
-{
-    memset(to, value, n_bytes);
-    return cudaSuccess;
+    munmap(v->span.page,
+           v->span.pages_bytes + (size_t) sysconf(_SC_PAGESIZE));
 }
 
 /* ---- Errors ------------------------------------------------------------ */
 
-cudaError_t cudaGetLastError(void)
-{
-    cudaError_t error = last_error;
-    last_error = cudaSuccess;
-    return error;
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    return last_error;
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-    return error == cudaSuccess ? "no error" : sentence;
-}
-
-const char *weft_exec_sentence(void)
-{
-    return sentence;
-}
-
 static void fail(const char *what, int line)
 {
-    if (last_error == cudaSuccess)
-        snprintf(sentence, sizeof sentence, "line %d: %s", line, what);
-    last_error = cudaErrorLaunchFailure;
+    weft_emu_fail(cudaErrorLaunchFailure, "line %d: %s", line, what);
+}
+
+static bool is_well(void)
+{
+    return weft_emu_failure() == cudaSuccess;
 }
 
 /* ---- Fibres ------------------------------------------------------------ */
@@ -297,9 +200,9 @@ void *weft_exec_shared(size_t n_bytes, int line)
 {
     size_t used = n_bytes;
     for (int i = 0; i < n_shared; i++) {
-        if (shared[i].line == line && shared[i].n_bytes == n_bytes)
-            return shared[i].at;
-        used += shared[i].n_bytes;
+        if (shared[i].line == line && shared[i].span.n_bytes == n_bytes)
+            return shared[i].span.at;
+        used += shared[i].span.n_bytes;
     }
     if (used > SHARED_BYTES || n_shared == MAX_SHARED
         || !guarded(n_bytes, &shared[n_shared])) {
@@ -308,7 +211,7 @@ void *weft_exec_shared(size_t n_bytes, int line)
         abort();
     }
     shared[n_shared].line = line;
-    return shared[n_shared++].at;
+    return shared[n_shared++].span.at;
 }
 
 /* ---- The scheduler ----------------------------------------------------- */
@@ -376,7 +279,7 @@ static void run_warp(unsigned first)
             if (f->state == RUNS)
                 resume(f);
         }
-    } while (last_error == cudaSuccess && release_shuffles(first));
+    } while (is_well() && release_shuffles(first));
 }
 
 static bool all_ended(void)
@@ -390,10 +293,10 @@ static bool all_ended(void)
 static void check_shared(void)
 {
     for (int i = 0; i < n_shared; i++) {
-        if (!is_intact(&shared[i]))
+        if (!weft_emu_span_is_intact(&shared[i].span))
             fail("shared memory is written outside of its variable",
                  shared[i].line);
-        memset(shared[i].at, POISON, shared[i].n_bytes);
+        memset(shared[i].span.at, POISON, shared[i].span.n_bytes);
     }
 }
 
@@ -413,26 +316,26 @@ static void run_block(unsigned x, unsigned y, unsigned z)
     unsigned n_warps = (n_threads + WARP - 1) / WARP;
     for (;;) {
         for (unsigned w = 0; w < n_warps; w++)
-            if (last_error == cudaSuccess)
+            if (is_well())
                 run_warp(turn_of(w, n_warps) * WARP);
-        if (last_error != cudaSuccess || all_ended() || !release_barrier())
+        if (!is_well() || all_ended() || !release_barrier())
             break;
     }
     check_shared();
 }
 
-void weft_exec_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
+bool weft_emu_can_run(dim3 grid, dim3 block)
+{
+    uint64_t threads = (uint64_t) block.x * block.y * block.z;
+    return threads > 0 && threads <= MAX_THREADS && grid.x > 0 && grid.y > 0
+        && grid.z > 0 && grid.x <= 0x7fffffffu && grid.y <= 65535
+        && grid.z <= 65535;
+}
+
+void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
 {
     n_threads = block.x * block.y * block.z;
     uint64_t n_blocks = (uint64_t) grid.x * grid.y * grid.z;
-    if (n_threads == 0 || n_threads > MAX_THREADS || n_blocks == 0
-        || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
-        snprintf(sentence, sizeof sentence,
-                 "a launch of %u x %u x %u blocks of %u threads", grid.x,
-                 grid.y, grid.z, n_threads);
-        last_error = cudaErrorInvalidConfiguration;
-        return;
-    }
     if (!stacks)
         stacks = (char *) mmap(NULL, (size_t) MAX_THREADS * STACK_BYTES,
                                PROT_READ | PROT_WRITE,
@@ -444,7 +347,7 @@ void weft_exec_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
     weft_exec_block = block;
     body_fn = body;
     body_arg = arg;
-    for (uint64_t i = 0; i < n_blocks && last_error == cudaSuccess; i++) {
+    for (uint64_t i = 0; i < n_blocks && is_well(); i++) {
         uint64_t at = turn_of((unsigned) i, (unsigned) n_blocks);
         run_block((unsigned) (at % grid.x),
                   (unsigned) (at / grid.x % grid.y),

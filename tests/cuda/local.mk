@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# The kernels for GPUs, compiled as C++ and run on the CPU.
+# The kernels for GPUs, compiled as C++ and run on the CPU by emulated cards.
 cuda_executor = %D%/libcuda_executor.a
-cuda_executor_objects = %D%/executor.o \
+emulator_sources = %D%/copies.cc %D%/cudart.cc %D%/executor.cc \
+	%D%/memory.cc %D%/streams.cc
+cuda_executor_objects = $(emulator_sources:.cc=.o) \
 	$(patsubst src/kern/%.cu,%D%/%.o,$(cuda_kernels))
-cuda_executor_headers = %D%/cuda_runtime.h %D%/test_device.h \
-	%D%/test_executor.h
+cuda_executor_headers = %D%/emulator.h %D%/test_device.h \
+	%D%/test_executor.h %D%/toolkit/include/cublas_v2.h \
+	%D%/toolkit/include/cuda.h %D%/toolkit/include/cuda_gl_interop.h \
+	%D%/toolkit/include/cuda_runtime.h \
+	%D%/toolkit/include/cuda_runtime_api.h \
+	%D%/toolkit/include/cusparse.h
 CUDA_EXECUTOR_FLAGS = -std=c++17 -ffp-contract=off -fno-exceptions \
 	-fno-rtti -fno-threadsafe-statics -Wall -Wextra -Wno-unknown-pragmas \
 	$(WEFT_WERROR) $(WEFT_INSTRUMENT_CFLAGS) -D_GNU_SOURCE \
-	-I$(srcdir)/tests/cuda -I$(srcdir)/src -I.
+	$(EMULATOR_CPPFLAGS) -I$(srcdir)/src -I.
+EMULATOR_CPPFLAGS = -I$(srcdir)/tests/cuda \
+	-I$(srcdir)/tests/cuda/toolkit/include
 V_cxx = $(V_cxx_@AM_V@)
 V_cxx_ = $(V_cxx_@AM_DEFAULT_V@)
 V_cxx_0 = @echo "  CXX     " $@;
@@ -18,7 +26,7 @@ tests/cuda/%.o: $(srcdir)/src/kern/%.cu
 	@$(MKDIR_P) $(@D)
 	$(V_cxx)$(CXX) $(CUDA_EXECUTOR_FLAGS) $(CXXFLAGS) -MMD -MP -x c++ \
 	    -c -o $@ $<
-tests/cuda/executor.o: $(srcdir)/tests/cuda/executor.cc
+$(emulator_sources:.cc=.o): tests/cuda/%.o: $(srcdir)/tests/cuda/%.cc
 	@$(MKDIR_P) $(@D)
 	$(V_cxx)$(CXX) $(CUDA_EXECUTOR_FLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 $(cuda_executor): $(cuda_executor_objects)
@@ -26,11 +34,12 @@ $(cuda_executor): $(cuda_executor_objects)
 -include $(cuda_executor_objects:.o=.d)
 CLEANFILES += $(cuda_executor) $(cuda_executor_objects) \
 	$(cuda_executor_objects:.o=.d)
-EXTRA_DIST += %D%/executor.cc $(cuda_executor_headers) %D%/no_cxx.sh
+EXTRA_DIST += $(emulator_sources) $(cuda_executor_headers) %D%/no_cxx.sh \
+	%D%/cublas.c %D%/toolkit/bin/nvcc
 
 # A test of kernels runs under the executor, and once more, as card_..., on a
 # GPU where the build has CUDA. Its source is the same.
-cuda_test_flags = -I$(srcdir)/tests/cuda $(AM_CPPFLAGS)
+cuda_test_flags = $(EMULATOR_CPPFLAGS) $(AM_CPPFLAGS)
 cuda_test_libs = $(cuda_executor) $(kern_libs)
 card_test_flags = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 
@@ -45,7 +54,12 @@ tests/cuda/test_executor_kernels.o: $(srcdir)/tests/cuda/test_executor_kernels.c
 	    -c -o $@ $<
 -include %D%/test_executor_kernels.d
 CLEANFILES += %D%/test_executor_kernels.o %D%/test_executor_kernels.d
+check_PROGRAMS += %D%/test_emulator
+%C%_test_emulator_SOURCES = %D%/test_emulator.c
+%C%_test_emulator_CPPFLAGS = $(cuda_test_flags)
+%C%_test_emulator_LDADD = $(cuda_test_libs)
 else
 sh_tests += %D%/no_cxx.sh
 endif
-EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c
+EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
+	%D%/test_emulator.c

@@ -88,10 +88,12 @@ static void wrong(enum executor_wrong what, const char *sentence)
     float *x = dev_new(64 * sizeof *x);
     CHECK(cudaGetLastError() == cudaSuccess);
     executor_wrong(what, x);
+    cudaDeviceSynchronize();
     if (what == BESIDE_DEVICE)
         cudaFree(x);
     CHECK(cudaGetLastError() != cudaSuccess);
     CHECK(strstr(weft_exec_sentence(), sentence) != NULL);
+    weft_exec_forget();
     if (what != BESIDE_DEVICE)
         dev_free(x);
     reverses(); /* goes on as if nothing had been */

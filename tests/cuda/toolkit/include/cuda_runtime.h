@@ -15,56 +15,17 @@
  *     that takes no part;
  *   - shared memory is written just outside of the kernel's variable.
  * Shared and device memory begin as NaN, and end before a page without
- * rights, where an access is a segmentation fault.
+ * rights, where an access is a segmentation fault. A launch is put on its
+ * stream, and runs when that one is waited for (cuda_runtime_api.h).
  */
 #ifndef WEFT_TESTS_CUDA_RUNTIME_H
 #define WEFT_TESTS_CUDA_RUNTIME_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#define WEFT_CUDA_EXECUTOR 1
+#include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
-extern "C" {
-#endif
-
-typedef enum cudaError {
-    cudaSuccess = 0,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInvalidConfiguration = 9,
-    cudaErrorLaunchFailure = 719
-} cudaError_t;
-enum cudaMemcpyKind {
-    cudaMemcpyHostToDevice = 1,
-    cudaMemcpyDeviceToHost = 2,
-    cudaMemcpyDeviceToDevice = 3
-};
-struct CUstream_st;
-typedef struct CUstream_st *cudaStream_t;
-
-cudaError_t cudaMalloc(void **out, size_t n_bytes);
-cudaError_t cudaFree(void *p);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t n_bytes,
-                       enum cudaMemcpyKind kind);
-cudaError_t cudaMemsetAsync(void *to, int value, size_t n_bytes,
-                            cudaStream_t stream);
-cudaError_t cudaGetLastError(void); /* forgets it, too */
-cudaError_t cudaDeviceSynchronize(void);
-const char *cudaGetErrorString(cudaError_t error);
-
-/* The last error as a sentence. */
-const char *weft_exec_sentence(void);
-/* In which order threads, and blocks, take turns: 0 ascending, 1 descending,
- * above that a permutation that depends on the number. */
-enum { WEFT_EXEC_ORDERS = 3 };
-void weft_exec_order(int order);
-
-#ifdef __cplusplus
-} /* extern "C" */
-
 #include <math.h>
+#include <tuple>
 
 #define __global__
 #define __device__
@@ -167,17 +128,51 @@ void *weft_exec_shared(size_t n_bytes, int line);
 #define WEFT_SHARED(type, name)                                              \
     type &name = *(type *) weft_exec_shared(sizeof(type), __LINE__)
 
-void weft_exec_run(dim3 grid, dim3 block, void (*body)(void *), void *arg);
-template <class F> inline void weft_exec_launch(dim3 grid, dim3 block, F body)
+/* The arguments of a launch, converted and copied when it is made. Pointers
+ * to device memory in them, in structs too, are translated when it runs to
+ * where the kernel may use the memory; what is in n_bytes at `call` is
+ * searched for them. */
+void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,
+                   void (*run)(void *call), const void *call, size_t n_bytes);
+/* Fails the launch unless a kernel may use p: device memory, or pinned. */
+void weft_exec_pointer(const void *p);
+
+template <class T> inline void weft_exec_check(T *p)
 {
-    weft_exec_run(
-        grid, block, [](void *p) { (*(F *) p)(); }, &body);
+    weft_exec_pointer((const void *) p);
+}
+template <class T> inline void weft_exec_check(const T &)
+{
+}
+template <class... P> struct weft_exec_launch {
+    void (*kernel)(P...);
+    dim3 grid, block;
+    cudaStream_t stream;
+    struct call {
+        void (*kernel)(P...);
+        std::tuple<P...> args;
+    };
+    void operator()(P... arg) const
+    {
+        struct call c = {kernel, std::tuple<P...>(arg...)};
+        (weft_exec_check(arg), ...);
+        weft_exec_put(
+            grid, block, stream,
+            [](void *p) {
+                struct call *c = (struct call *) p;
+                std::apply(c->kernel, c->args);
+            },
+            &c, sizeof c);
+    }
+};
+template <class... P>
+inline weft_exec_launch<P...> weft_exec_of(void (*kernel)(P...), dim3 grid,
+                                           dim3 block, cudaStream_t stream)
+{
+    return weft_exec_launch<P...>{kernel, grid, block, stream};
 }
 #define WEFT_LAUNCH(kernel, grid, block, stream, ...)                        \
-    do {                                                                     \
-        (void) (stream);                                                     \
-        weft_exec_launch(grid, block, [=] { kernel(__VA_ARGS__); });         \
-    } while (0)
+    weft_exec_of(kernel, grid, block, (cudaStream_t) (stream))(__VA_ARGS__)
 
 #endif
 #endif

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Emulated cards: what they are, errors, launches, memory and copies. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "emulator.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weft_emu_setup setup;
+static bool is_set_up, may_use[WEFT_EMU_CARDS][WEFT_EMU_CARDS];
+static struct weft_cards_counts counts[WEFT_EMU_CARDS];
+static cudaError_t failure;
+static char sentence[256];
+static __thread int this_card;
+static __thread cudaError_t last_error;
+
+weft_emu_guard::weft_emu_guard()
+{
+    pthread_mutex_lock(&lock);
+}
+
+weft_emu_guard::~weft_emu_guard()
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- Setup -------------------------------------------------------------- */
+
+static long number(const char *name, long otherwise, long least, long most)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text)
+        return otherwise;
+    long x = strtol(text, &end, 10);
+    if (*end || x < least || x > most) {
+        fprintf(stderr, "%s is '%s': a number from %ld to %ld, please\n",
+                name, text, least, most);
+        exit(2);
+    }
+    return x;
+}
+
+static void read_capability(void)
+{
+    const char *text = getenv("WEFT_CARDS_CAPABILITY");
+    setup.major = 9;
+    if (text && sscanf(text, "%d.%d", &setup.major, &setup.minor) != 2) {
+        fprintf(stderr, "WEFT_CARDS_CAPABILITY is '%s': 9.0, say\n", text);
+        exit(2);
+    }
+}
+
+const struct weft_emu_setup *weft_emu_setup(void)
+{
+    if (is_set_up)
+        return &setup;
+    const char *cards = getenv("WEFT_CARDS");
+    setup.has_driver = !cards || strcmp(cards, "none") != 0;
+    setup.n_cards =
+        setup.has_driver ? (int) number("WEFT_CARDS", 1, 0, WEFT_EMU_CARDS) : 0;
+    setup.memory_bytes =
+        (size_t) number("WEFT_CARDS_MEMORY", 1024, 1, 1 << 17) << 20;
+    setup.order = (int) number("WEFT_CARDS_ORDER", WEFT_CARDS_LATE, 0, 1 << 30);
+    setup.has_peers = number("WEFT_CARDS_PEER", 1, 0, 1) == 1;
+    read_capability();
+    is_set_up = true;
+    return &setup;
+}
+
+int weft_emu_card(void)
+{
+    return this_card;
+}
+
+bool weft_emu_may_use(int card, int other)
+{
+    return card == other || may_use[card][other];
+}
+
+void weft_cards_order(int order)
+{
+    weft_emu_guard guard;
+    weft_emu_order(order);
+}
+
+struct weft_cards_counts *weft_emu_counts(int card)
+{
+    return &counts[card];
+}
+
+struct weft_cards_counts weft_cards_counts(int card)
+{
+    weft_emu_guard guard;
+    return counts[card];
+}
+
+/* ---- Errors ------------------------------------------------------------- */
+
+void weft_emu_fail(cudaError_t error, const char *format, ...)
+{
+    va_list args;
+    if (failure != cudaSuccess)
+        return;
+    failure = error;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+}
+
+cudaError_t weft_emu_failure(void)
+{
+    return failure;
+}
+
+cudaError_t weft_emu_end(cudaError_t error)
+{
+    if (failure != cudaSuccess)
+        error = failure;
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        last_error = error;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    weft_emu_guard guard;
+    return failure != cudaSuccess ? failure : last_error;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    weft_emu_guard guard;
+    cudaError_t error = failure != cudaSuccess ? failure : last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+const char *weft_exec_sentence(void)
+{
+    return sentence;
+}
+
+void weft_exec_forget(void)
+{
+    weft_emu_guard guard;
+    failure = last_error = cudaSuccess;
+}
+
+static const struct {
+    cudaError_t error;
+    const char *name, *text;
+} errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+     "invalid configuration argument"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice",
+     "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice",
+     "invalid device ordinal"},
+    {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
+     "peer access is not supported between these two devices"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle",
+     "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", sentence},
+    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
+     "peer access is already enabled"},
+    {cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled",
+     "peer access has not been enabled"},
+    {cudaErrorHostMemoryAlreadyRegistered,
+     "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", sentence},
+    {cudaErrorNotSupported, "cudaErrorNotSupported",
+     "operation not supported"},
+};
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (errors[i].error == error)
+            return errors[i].text;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (errors[i].error == error)
+            return errors[i].name;
+    return "unrecognized error code";
+}
+
+/* ---- Cards -------------------------------------------------------------- */
+
+/* Why there is no such card. */
+static cudaError_t check_card(int card)
+{
+    const struct weft_emu_setup *s = weft_emu_setup();
+    if (s->n_cards == 0)
+        return s->has_driver ? cudaErrorNoDevice
+                             : cudaErrorInsufficientDriver;
+    return card >= 0 && card < s->n_cards ? cudaSuccess
+                                          : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDeviceCount(int *n_out)
+{
+    weft_emu_guard guard;
+    *n_out = weft_emu_setup()->n_cards;
+    return weft_emu_end(check_card(0));
+}
+
+cudaError_t cudaGetDevice(int *card_out)
+{
+    weft_emu_guard guard;
+    *card_out = this_card;
+    return weft_emu_end(check_card(0));
+}
+
+cudaError_t cudaSetDevice(int card)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(card);
+    if (error == cudaSuccess)
+        this_card = card;
+    return weft_emu_end(error);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int card)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(card);
+    if (error != cudaSuccess)
+        return weft_emu_end(error);
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "Emulated card");
+    out->totalGlobalMem = setup.memory_bytes;
+    out->sharedMemPerBlock = out->sharedMemPerBlockOptin = 48 << 10;
+    out->warpSize = 32;
+    out->maxThreadsPerBlock = 1024;
+    out->major = setup.major;
+    out->minor = setup.minor;
+    out->multiProcessorCount = 1;
+    out->concurrentKernels = out->unifiedAddressing = 1;
+    out->asyncEngineCount = 2;
+    out->pciBusID = card + 1;
+    return weft_emu_end(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *out, cudaDeviceAttr what, int card)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(card);
+    if (error != cudaSuccess)
+        return weft_emu_end(error);
+    switch (what) {
+    case cudaDevAttrMaxThreadsPerBlock: *out = 1024; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *out = 48 << 10; break;
+    case cudaDevAttrWarpSize: *out = 32; break;
+    case cudaDevAttrClockRate: *out = 1000000; break;
+    case cudaDevAttrMultiProcessorCount: *out = 1; break;
+    case cudaDevAttrComputeMode: *out = cudaComputeModeDefault; break;
+    case cudaDevAttrConcurrentKernels: *out = 1; break;
+    case cudaDevAttrComputeCapabilityMajor: *out = setup.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *out = setup.minor; break;
+    default: error = cudaErrorInvalidValue;
+    }
+    return weft_emu_end(error);
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(this_card);
+    if (error == cudaSuccess)
+        weft_emu_wait_card(this_card);
+    return weft_emu_end(error);
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+    weft_emu_guard guard;
+    weft_emu_streams_clear(this_card);
+    weft_emu_memory_clear(this_card);
+    memset(may_use[this_card], 0, sizeof may_use[this_card]);
+    failure = last_error = cudaSuccess;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can_out, int card, int other)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(card);
+    if (error == cudaSuccess)
+        error = check_card(other);
+    *can_out = setup.has_peers && card != other;
+    return weft_emu_end(error);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(other);
+    if (error == cudaSuccess && other == this_card)
+        error = cudaErrorInvalidDevice;
+    else if (error == cudaSuccess && !setup.has_peers)
+        error = cudaErrorPeerAccessUnsupported;
+    else if (error == cudaSuccess && may_use[this_card][other])
+        error = cudaErrorPeerAccessAlreadyEnabled;
+    if (error == cudaSuccess)
+        may_use[this_card][other] = true;
+    return weft_emu_end(error);
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int other)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(other);
+    if (error == cudaSuccess && !may_use[this_card][other])
+        error = cudaErrorPeerAccessNotEnabled;
+    if (error == cudaSuccess)
+        may_use[this_card][other] = false;
+    return weft_emu_end(error);
+}
+
+cudaError_t cudaRuntimeGetVersion(int *out)
+{
+    *out = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *out)
+{
+    weft_emu_guard guard;
+    *out = weft_emu_setup()->has_driver ? CUDART_VERSION : 0;
+    return cudaSuccess;
+}
+
+/* ---- Launches ------------------------------------------------------------ */
+
+struct alignas(16) launch {
+    dim3 grid, block;
+    size_t n_bytes;
+    void (*run)(void *);
+};
+
+/* Words that are addresses of device memory, to where that is. */
+static bool translate(int card, void *call, size_t n_bytes)
+{
+    uintptr_t *word = (uintptr_t *) call;
+    for (size_t i = 0; i < n_bytes / sizeof *word; i++) {
+        int whose = weft_emu_memory_card((void *) word[i]);
+        if (whose < 0)
+            continue;
+        if (!weft_emu_may_use(card, whose)) {
+            weft_emu_fail(cudaErrorIllegalAddress,
+                          "a kernel of card %d uses memory of card %d, "
+                          "without peer access", card, whose);
+            return false;
+        }
+        word[i] = (uintptr_t) weft_emu_memory_twin((void *) word[i]);
+    }
+    return true;
+}
+
+static void run_kernel(int card, void *what)
+{
+    struct launch *l = (struct launch *) what;
+    counts[card].n_kernels++;
+    if (translate(card, l + 1, l->n_bytes))
+        weft_emu_run(l->grid, l->block, l->run, l + 1);
+}
+
+void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,
+                   void (*run)(void *call), const void *call, size_t n_bytes)
+{
+    weft_emu_guard guard;
+    cudaError_t error = check_card(this_card);
+    struct CUstream_st *s = weft_emu_stream(stream);
+    if (error == cudaSuccess && (!s || weft_emu_stream_card(s) != this_card))
+        error = cudaErrorInvalidResourceHandle;
+    if (error == cudaSuccess && !weft_emu_can_run(grid, block)) {
+        error = cudaErrorInvalidConfiguration;
+        snprintf(sentence, sizeof sentence,
+                 "a launch of %u x %u x %u blocks of %u threads", grid.x,
+                 grid.y, grid.z, block.x * block.y * block.z);
+    }
+    if (weft_emu_end(error) != cudaSuccess)
+        return;
+    size_t total = sizeof(struct launch) + n_bytes;
+    struct launch *l = (struct launch *) malloc(total);
+    if (!l)
+        abort();
+    *l = launch{grid, block, n_bytes, run};
+    memcpy(l + 1, call, n_bytes);
+    weft_emu_put(s, run_kernel, l, total);
+    free(l);
+}
+
+void weft_exec_pointer(const void *p)
+{
+    weft_emu_guard guard;
+    if (p && weft_emu_memory_card(p) < 0 && !weft_emu_pinned_has(p, 0))
+        weft_emu_fail(cudaErrorIllegalAddress,
+                      "a kernel is given pageable memory of the host");
+}

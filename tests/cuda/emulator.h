@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the emulated cards (toolkit/include/cuda_runtime_api.h says what they
+ * are): executor.cc runs kernels, memory.cc has the memory, streams.cc what is
+ * queued, cudart.cc the rest. One lock, which the functions of CUDA take;
+ * those below are called under it. Only C's library is used, so that C
+ * programs can link this without the library of C++.
+ */
+#ifndef WEFT_TESTS_CUDA_EMULATOR_H
+#define WEFT_TESTS_CUDA_EMULATOR_H
+
+#include <cuda_runtime.h>
+
+enum { WEFT_EMU_CARDS = 8 };
+
+/* ---- Cards: cudart.cc --------------------------------------------------- */
+
+struct weft_emu_setup {
+    bool has_driver, has_peers;
+    int n_cards, order, major, minor;
+    size_t memory_bytes; /* of each */
+};
+const struct weft_emu_setup *weft_emu_setup(void);
+
+struct weft_emu_guard {
+    weft_emu_guard();
+    ~weft_emu_guard();
+};
+int weft_emu_card(void); /* of the calling thread */
+bool weft_emu_may_use(int card, int other); /* the other's memory */
+struct weft_cards_counts *weft_emu_counts(int card);
+
+/* Something failed on a card: every call fails until that is forgotten. The
+ * first sentence is kept. */
+void weft_emu_fail(cudaError_t error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+cudaError_t weft_emu_failure(void);
+/* What a function of CUDA returns: keeps the thread's last error. */
+cudaError_t weft_emu_end(cudaError_t error);
+
+/* ---- Kernels: executor.cc ----------------------------------------------- */
+
+bool weft_emu_can_run(dim3 grid, dim3 block);
+/* Errors go to weft_emu_fail(). */
+void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg);
+
+/* ---- Memory: memory.cc -------------------------------------------------- */
+
+/* n_bytes of NaN at the end of whole pages, and what lies around them. */
+struct weft_emu_span {
+    char *page, *at;
+    size_t pages_bytes, n_bytes;
+    unsigned char rim; /* its own: a copy of another's is noticed, too */
+};
+size_t weft_emu_span_bytes(size_t n_bytes, size_t align); /* whole pages */
+void weft_emu_span_fill(struct weft_emu_span *s, char *page, size_t n_bytes,
+                        size_t align);
+bool weft_emu_span_is_intact(const struct weft_emu_span *s);
+
+/* False: the card has no room. */
+bool weft_emu_memory_new(int card, size_t n_bytes, void **out);
+bool weft_emu_memory_free(void *p); /* false: not the start of an allocation */
+void weft_emu_memory_clear(int card);
+size_t weft_emu_memory_used(int card);
+/* Whose memory an address is, -1 for the host's. */
+int weft_emu_memory_card(const void *p);
+/* Whether all bytes are in one allocation. */
+bool weft_emu_memory_has(const void *p, size_t n_bytes);
+/* Where kernels and copies find what lies at a device's address. */
+char *weft_emu_memory_twin(const void *p);
+
+void *weft_emu_pinned_new(size_t n_bytes);
+bool weft_emu_pinned_add(void *p, size_t n_bytes); /* false: is there */
+/* False: not there; ours: whether by weft_emu_pinned_new(). */
+bool weft_emu_pinned_remove(void *p, bool is_ours);
+bool weft_emu_pinned_has(const void *p, size_t n_bytes);
+
+/* ---- Streams: streams.cc ------------------------------------------------ */
+
+/* The stream of a handle; NULL when there is none. */
+struct CUstream_st *weft_emu_stream(cudaStream_t stream);
+int weft_emu_stream_card(const struct CUstream_st *stream);
+/* Queues run(card, a copy of n_bytes at what). */
+void weft_emu_put(struct CUstream_st *stream, void (*run)(int, void *),
+                  const void *what, size_t n_bytes);
+/* Runs what was put there until now. */
+void weft_emu_wait(struct CUstream_st *stream);
+void weft_emu_wait_card(int card);
+void weft_emu_streams_clear(int card); /* nothing of it runs any more */
+void weft_emu_order(int order);
+
+#endif

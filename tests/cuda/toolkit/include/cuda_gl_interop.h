@@ -1,0 +1,2 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* StarPU looks for it; emulated cards draw nothing. */
