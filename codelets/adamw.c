@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One AdamW step of a parameter group, and the publishing of its weights. */
 #include "codelets/group.h"
+#include "kern/kern_cuda.h"
 #include "rt/codelet.h"
 
 struct adamw_task {
@@ -25,6 +26,36 @@ size_t weft_opt_bytes(const struct weft_shape *shape,
          * (weft_master_apart(shape, kind) ? 3 : 2);
 }
 
+/* One tile of the step. */
+struct adamw_tile {
+    struct weft_layout layout;
+    struct weft_range chunks;
+    size_t n; /* elements */
+    bool apart;
+    const float *grad;
+    float *master, *m, *v;
+    void *fwd;
+};
+
+static struct adamw_tile tile_of(const struct adamw_task *t,
+                                 void *const buf[], int32_t i)
+{
+    int32_t n_tiles = t->list.n, index = t->list.index[i];
+    struct adamw_tile tile = {.chunks = t->chunks.of[index],
+                              .grad = buf[i],
+                              .fwd = buf[2 * n_tiles + i]};
+    weft_group_layout(t->shape, t->group, index, &tile.layout);
+    tile.n = weft_layout_chunk(&tile.layout, weft_range_end(tile.chunks))
+           - weft_layout_chunk(&tile.layout, tile.chunks.first);
+    tile.apart = weft_master_apart(t->shape,
+                                   weft_group_kind(t->group, index));
+    float *opt = buf[n_tiles + i];
+    tile.master = tile.apart ? opt : tile.fwd;
+    tile.m = opt + (tile.apart ? tile.n : 0);
+    tile.v = tile.m + tile.n;
+    return tile;
+}
+
 /* Replicas of KV rows begin with equal masters and moments and get equal
  * gradients, so that they stay equal without further care. */
 static int adamw_cpu(const void *args, void *const buf[], int n_buf,
@@ -32,35 +63,43 @@ static int adamw_cpu(const void *args, void *const buf[], int n_buf,
 {
     (void) x;
     const struct adamw_task *t = args;
-    const struct weft_shape *shape = t->shape;
-    int32_t n_tiles = t->list.n;
     const struct weft_grad_norm *norm = buf[0];
-    void *const *grad = buf + 1, *const *opt = grad + n_tiles,
-                *const *fwd = opt + n_tiles;
-    weft_assert(fwd + n_tiles == buf + n_buf);
-    if (norm->skip != 0)
-        return 0;
-
-    for (int32_t i = 0; i < n_tiles; i++) {
-        struct weft_layout layout;
-        int32_t index = t->list.index[i];
-        struct weft_range chunks = t->chunks.of[index];
-        weft_group_layout(shape, t->group, index, &layout);
-        size_t n = weft_layout_chunk(&layout, chunks.first + chunks.n)
-                 - weft_layout_chunk(&layout, chunks.first);
-        bool apart = weft_master_apart(shape,
-                                       weft_group_kind(t->group, index));
-        float *master = apart ? opt[i] : fwd[i];
-        float *m = (float *) opt[i] + (apart ? n : 0);
-        weft_k_adamw(&t->adamw, n, norm->scale, grad[i], master, m, m + n);
-        if (apart)
-            weft_k_publish_chunks(&layout, shape->dtype, chunks, master,
-                                  fwd[i]);
+    weft_assert(n_buf == 1 + 3 * t->list.n);
+    for (int32_t i = 0; i < t->list.n && norm->skip == 0; i++) {
+        struct adamw_tile p = tile_of(t, buf + 1, i);
+        weft_k_adamw(&t->adamw, p.n, norm->scale, p.grad, p.master, p.m, p.v);
+        if (p.apart)
+            weft_k_publish_chunks(&p.layout, t->shape->dtype, p.chunks,
+                                  p.master, p.fwd);
     }
     return 0;
 }
 
-WEFT_CODELET(adamw, 0x2e7d32, adamw_cpu)
+/* A GPU's published matrices are row-major, so that a range of chunks, which
+ * are pieces of panels, is no piece of memory there. */
+static int adamw_cuda(const void *args, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    const struct adamw_task *t = args;
+    const struct weft_grad_norm *norm = buf[0]; /* in host memory */
+    struct CUstream_st *stream = weft_exec_stream(x);
+    weft_assert(n_buf == 1 + 3 * t->list.n);
+    for (int32_t i = 0; i < t->list.n && norm->skip == 0; i++) {
+        struct adamw_tile p = tile_of(t, buf + 1, i);
+        if (p.apart && p.chunks.n != weft_layout_n_chunks(&p.layout))
+            return weft_err_set(weft_exec_err(x), WEFT_EUNSUPPORTED,
+                                "optimizer states in pieces (ZeRO) are not "
+                                "published on GPUs yet");
+        weft_k_adamw_cuda(stream, &t->adamw, p.n, &norm->scale, p.grad,
+                          p.master, p.m, p.v);
+        if (p.apart)
+            weft_k_publish_cuda(stream, &p.layout, t->shape->dtype, p.master,
+                                p.fwd);
+    }
+    return 0;
+}
+
+WEFT_CODELET_2(adamw, 0x2e7d32, adamw_cpu, adamw_cuda)
 
 void weft_insert_adamw(
     struct weft_seq *seq, const struct weft_where *where,

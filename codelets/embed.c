@@ -1,29 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token embedding and its gradient. */
 #include "codelets/access_list.h"
+#include "kern/kern_cuda.h"
 #include "rt/codelet.h"
 
 struct embed_args {
     const struct weft_shape *shape;
 };
 
-static int embed_cpu(const void *args_, void *const buf[], int n_buf,
+struct embed_call {
+    const struct weft_shape *shape;
+    const void *table[WEFT_MAX_BLOCKS];
+    int32_t n;
+    const int32_t *token;
+    float *out;
+};
+
+static struct embed_call call_of(const struct embed_args *args,
+                                 void *const buf[], int n_buf)
+{
+    struct embed_call call = {.shape = args->shape};
+    struct weft_take take = {buf, n_buf, 0};
+    for (int b = 0; b < args->shape->n_blocks; b++)
+        call.table[b] = weft_take(&take);
+    const struct weft_batch *batch = weft_take(&take);
+    call.n = batch->n_rows;
+    call.token = weft_batch_at(batch, batch->token);
+    call.out = weft_take(&take);
+    weft_take_end(&take);
+    return call;
+}
+
+static int embed_cpu(const void *args, void *const buf[], int n_buf,
                      struct weft_exec *x)
 {
     (void) x;
-    const struct embed_args *args = args_;
-    struct weft_take take = {buf, n_buf, 0};
-    void *table[WEFT_MAX_BLOCKS];
-    weft_take_blocks(&take, args->shape->n_blocks, table);
-    const struct weft_batch *b = weft_take(&take);
-    float *out = weft_take(&take);
-    weft_take_end(&take);
-    weft_k_embed(args->shape, (const void *const *) table, b->n_rows,
-                 weft_batch_at(b, b->token), out);
+    struct embed_call c = call_of(args, buf, n_buf);
+    weft_k_embed(c.shape, c.table, c.n, c.token, c.out);
     return 0;
 }
 
-WEFT_CODELET(embed, 0x9ccc65, embed_cpu)
+static int embed_cuda(const void *args, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    struct embed_call c = call_of(args, buf, n_buf);
+    weft_k_embed_cuda(weft_exec_stream(x), c.shape, c.table, c.n, c.token,
+                      c.out);
+    return 0;
+}
+
+WEFT_CODELET_2(embed, 0x9ccc65, embed_cpu, embed_cuda)
 
 void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
                        const struct weft_shape *shape,

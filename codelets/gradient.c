@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codelets/group.h"
+#include "kern/kern_cuda.h"
 #include "rt/codelet.h"
 
 static int zero_cpu(const void *args, void *const buf[], int n_buf,
@@ -18,7 +19,17 @@ static int zero_cpu(const void *args, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(zero, 0xcfd8dc, zero_cpu)
+static int zero_cuda(const void *args, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    const struct weft_group_list *list = args;
+    weft_assert(n_buf == list->n);
+    for (int32_t i = 0; i < list->n; i++)
+        weft_k_zero_cuda(weft_exec_stream(x), buf[i], list->bytes[i]);
+    return 0;
+}
+
+WEFT_CODELET_2(zero, 0xcfd8dc, zero_cpu, zero_cuda)
 
 void weft_insert_zero(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_layer_tiles *grad)
@@ -44,7 +55,18 @@ static int grad_add_cpu(const void *args, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(grad_add, 0x26a69a, grad_add_cpu)
+static int grad_add_cuda(const void *args, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    const struct weft_group_list *list = args;
+    weft_assert(n_buf == 2 * list->n);
+    for (int32_t i = 0; i < list->n; i++)
+        weft_k_add_cuda(weft_exec_stream(x), buf[i], buf[list->n + i],
+                        list->bytes[i] / sizeof(float));
+    return 0;
+}
+
+WEFT_CODELET_2(grad_add, 0x26a69a, grad_add_cpu, grad_add_cuda)
 
 void weft_insert_grad_add(struct weft_seq *seq,
                           const struct weft_where *where,

@@ -2,27 +2,59 @@
 /* A member's parts of the embedding and the head, and their joins. */
 #include "codelets/loss.h"
 #include "codelets/member.h"
+#include "kern/kern_cuda.h"
 #include "rt/codelet.h"
 
 /* ---- Embedding --------------------------------------------------------- */
 
-static int embed_part_cpu(const void *args_, void *const buf[], int n_buf,
+/* Rows of a member's tables, or of their gradients. */
+struct embed_rows {
+    const struct weft_shape *shape;
+    struct weft_range range;
+    void *table[WEFT_MAX_BLOCKS]; /* NULL: of no block of the range */
+    int32_t n;
+    const int32_t *token;
+    float *x;
+};
+
+static struct embed_rows embed_rows_of(const struct weft_member_args *args,
+                                       void *const buf[], int n_buf,
+                                       bool table_first)
+{
+    struct embed_rows r = {.shape = args->shape, .range = args->range};
+    struct weft_take take = {buf, n_buf, 0};
+    if (table_first)
+        weft_take_range(&take, args->range, r.table);
+    const struct weft_batch *b = weft_take(&take);
+    r.n = b->n_rows;
+    r.token = weft_batch_at(b, b->token);
+    r.x = weft_take(&take);
+    if (!table_first)
+        weft_take_range(&take, args->range, r.table);
+    weft_take_end(&take);
+    return r;
+}
+
+static int embed_part_cpu(const void *args, void *const buf[], int n_buf,
                           struct weft_exec *x)
 {
     (void) x;
-    const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, n_buf, 0};
-    void *table[WEFT_MAX_BLOCKS] = {NULL};
-    weft_take_range(&take, args->range, table);
-    const struct weft_batch *b = weft_take(&take);
-    float *out = weft_take(&take);
-    weft_take_end(&take);
-    weft_k_embed_part(args->shape, args->range, (const void *const *) table,
-                      b->n_rows, weft_batch_at(b, b->token), out);
+    struct embed_rows r = embed_rows_of(args, buf, n_buf, true);
+    weft_k_embed_part(r.shape, r.range, (const void *const *) r.table, r.n,
+                      r.token, r.x);
     return 0;
 }
 
-WEFT_CODELET(embed_part, 0xa5d6a7, embed_part_cpu)
+static int embed_part_cuda(const void *args, void *const buf[], int n_buf,
+                           struct weft_exec *x)
+{
+    struct embed_rows r = embed_rows_of(args, buf, n_buf, true);
+    weft_k_embed_cuda(weft_exec_stream(x), r.shape,
+                      (const void *const *) r.table, r.n, r.token, r.x);
+    return 0;
+}
+
+WEFT_CODELET_2(embed_part, 0xa5d6a7, embed_part_cpu, embed_part_cuda)
 
 void weft_insert_embed_part(struct weft_seq *seq,
                             const struct weft_where *where,
@@ -80,23 +112,27 @@ void weft_insert_embed_select(struct weft_seq *seq,
                             sizeof args);
 }
 
-static int embed_backward_part_cpu(const void *args_, void *const buf[],
+static int embed_backward_part_cpu(const void *args, void *const buf[],
                                    int n_buf, struct weft_exec *x)
 {
     (void) x;
-    const struct weft_member_args *args = args_;
-    struct weft_take take = {buf, n_buf, 0};
-    void *grad[WEFT_MAX_BLOCKS] = {NULL};
-    const struct weft_batch *b = weft_take(&take);
-    const float *dx = weft_take(&take);
-    weft_take_range(&take, args->range, grad);
-    weft_take_end(&take);
-    weft_k_embed_backward(args->shape, b->n_rows, weft_batch_at(b, b->token),
-                          dx, (float *const *) grad);
+    struct embed_rows r = embed_rows_of(args, buf, n_buf, false);
+    weft_k_embed_backward(r.shape, r.n, r.token, r.x,
+                          (float *const *) r.table);
     return 0;
 }
 
-WEFT_CODELET(embed_backward_part, 0x81c784, embed_backward_part_cpu)
+static int embed_backward_part_cuda(const void *args, void *const buf[],
+                                    int n_buf, struct weft_exec *x)
+{
+    struct embed_rows r = embed_rows_of(args, buf, n_buf, false);
+    weft_k_embed_backward_cuda(weft_exec_stream(x), r.shape, r.n, r.token,
+                               r.x, (float *const *) r.table);
+    return 0;
+}
+
+WEFT_CODELET_2(embed_backward_part, 0x81c784, embed_backward_part_cpu,
+               embed_backward_part_cuda)
 
 void weft_insert_embed_backward_part(struct weft_seq *seq,
                                      const struct weft_where *where,

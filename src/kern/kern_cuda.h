@@ -69,6 +69,7 @@ void weft_k_publish_cuda(struct CUstream_st *stream,
                          enum weft_dtype dtype, const float *master,
                          void *fwd);
 
+void weft_k_zero_cuda(struct CUstream_st *stream, void *p, size_t n_bytes);
 void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
                      size_t n);
 /* sum_out[i], i < n_chunks: the sum of squares of the elements

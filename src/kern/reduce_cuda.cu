@@ -20,6 +20,11 @@ static __global__ void add(int64_t n, const float *src, float *dst)
         dst[i] += src[i];
 }
 
+void weft_k_zero_cuda(cudaStream_t stream, void *p, size_t n_bytes)
+{
+    cudaMemsetAsync(p, 0, n_bytes, stream);
+}
+
 void weft_k_add_cuda(cudaStream_t stream, float *dst, const float *src,
                      size_t n)
 {

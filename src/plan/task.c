@@ -13,3 +13,8 @@ bool weft_mem_class_at_place(enum weft_mem_class c)
 {
     return c != WEFT_MEM_HOST;
 }
+
+bool weft_mem_class_on_host(enum weft_mem_class c)
+{
+    return c == WEFT_MEM_SAMPLES || c == WEFT_MEM_HOST;
+}

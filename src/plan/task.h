@@ -37,6 +37,10 @@ const char *weft_mem_class_name(enum weft_mem_class c); /* "weights", ... */
 /* Whether a class is part of a place's memory: of the sum of all classes, and
  * of what a limit bounds. The host's copies lie beside it. */
 bool weft_mem_class_at_place(enum weft_mem_class c);
+/* Whether tiles of a class lie in host memory at the place of a GPU too, which
+ * then reads and writes them there: what host code reads, such as sizes,
+ * tokens, page tables, statistics, is never in a GPU's memory. */
+bool weft_mem_class_on_host(enum weft_mem_class c);
 
 /* Of a device: two for training, then those of inference calls, then those of
  * the instances that generate. */

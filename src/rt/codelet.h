@@ -10,6 +10,15 @@
  * body on one worker, unless its sequence has failed; buf holds the memory of
  * the accesses in the order they were inserted.
  *
+ * An operation that GPUs have too has a second body,
+ *
+ *     WEFT_CODELET_2(add, 0x26a69a, add_cpu, add_cuda)
+ *
+ * which puts its work on weft_exec_stream(x) and returns. It has the memory of
+ * tiles of the card in buf, which only kernels may touch; tiles whose class
+ * lies in host memory (plan/task.h) both may. Operations on such tiles alone,
+ * as on control structures, run their first body at a GPU's place too.
+ *
  * For files of the room codelets: it includes StarPU.
  */
 #ifndef WEFT_RT_CODELET_H
@@ -18,6 +27,7 @@
 #include <starpu.h>
 #include <stdatomic.h>
 
+#include "config.h"
 #include "rt/graph.h"
 
 struct weft_exec; /* what one call of a body may use; valid during the call */
@@ -35,9 +45,13 @@ struct weft_err *weft_exec_err(struct weft_exec *x);
  * WEFT_ENOMEM. The worker keeps the memory for its next body. */
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes);
 
+/* The stream of the GPU whose worker runs this body; NULL on a CPU device. */
+struct CUstream_st *weft_exec_stream(struct weft_exec *x);
+
 struct weft_codelet {
     struct starpu_codelet starpu;
     weft_body_fn cpu;
+    weft_body_fn cuda;     /* NULL: it has none */
     atomic_long n_pending; /* tasks that are inserted and have not ended */
     /* in the list of those that the runtime has seen */
     struct weft_codelet *next;
@@ -47,16 +61,27 @@ struct weft_codelet {
 /* The one function that StarPU calls; argument: struct weft_task. */
 void weft_codelet_run(void *buffers[], void *args);
 
+/* Without CUDA the second body is compiled, and left out. */
+#ifdef WEFT_HAVE_CUDA
+#define WEFT_CUDA_BODY(body) (body)
+#else
+#define WEFT_CUDA_BODY(body) (0 ? (body) : NULL)
+#endif
+
 /* colour: 0xrrggbb, for traces. */
 #define WEFT_CODELET(op, colour, body)                                       \
+    WEFT_CODELET_2(op, colour, body, (weft_body_fn) 0)
+#define WEFT_CODELET_2(op, colour, cpu_body, cuda_body)                      \
     static struct weft_codelet weft_cl_##op = {                              \
-        .starpu = {.where = STARPU_CPU,                                      \
+        .starpu = {.where = STARPU_CPU | STARPU_CUDA,                        \
                    .cpu_funcs = {weft_codelet_run},                          \
                    .cpu_funcs_name = {"weft_codelet_run"},                   \
+                   .cuda_funcs = {weft_codelet_run},                         \
                    .nbuffers = STARPU_VARIABLE_NBUFFERS,                     \
                    .name = #op,                                              \
                    .color = (colour)},                                       \
-        .cpu = (body),                                                       \
+        .cpu = (cpu_body),                                                   \
+        .cuda = WEFT_CUDA_BODY(cuda_body),                                   \
     };
 
 #endif

@@ -3,45 +3,138 @@
  * between ranks, and nothing where other ranks do it. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "rt/internal.h"
 
-static int copy_cpu(const void *args, void *const buf[], int n_buf,
+/* Memory nodes of both tiles. */
+struct copy_args {
+    size_t bytes;
+    unsigned from, to;
+};
+
+static int copy_cpu(const void *args_, void *const buf[], int n_buf,
                     struct weft_exec *x)
 {
+    const struct copy_args *args = args_;
     (void) n_buf;
     (void) x;
-    memcpy(buf[1], buf[0], *(const size_t *) args);
+    memcpy(buf[1], buf[0], args->bytes);
+    return 0;
+}
+
+static int copy_cuda(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    const struct copy_args *args = args_;
+    (void) n_buf;
+    weft_card_copy(args->to, buf[1], args->from, buf[0], args->bytes,
+                   weft_exec_stream(x));
     return 0;
 }
 WEFT_CODELET(copy, 0x90a4ae, copy_cpu)
 
-/* The device that copies here: where->device if it is at one of the two
- * places; else one of the destination, or any (-1). */
-static int copy_device(const struct weft_rt *rt, int device, int from, int to)
+/* ---- Between unlike places --------------------------------------------- */
+
+/* A node's number among those that tiles have. */
+static int number_of(const struct weft_rt *rt, const struct weft_tile *tile)
 {
+    return tile->card ? (int) (tile->card - rt->card) : rt->n_cards;
+}
+
+static unsigned node_of(const struct weft_rt *rt, int number)
+{
+    return number < rt->n_cards ? rt->card[number].node : STARPU_MAIN_RAM;
+}
+
+/* Which node an access is on belongs to the codelet, so each pair of nodes has
+ * one; else StarPU would bring both tiles to the worker's node. */
+int weft_copy_create(struct weft_rt *rt, struct weft_err *err)
+{
+    int n = rt->n_cards + 1;
+    rt->copy = weft_alloc((size_t) n * (size_t) n, sizeof *rt->copy);
+    if (!rt->copy)
+        return weft_err_nomem(err, "copies", sizeof *rt->copy);
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++) {
+            struct weft_codelet *c = &rt->copy[from * n + to];
+            c->starpu = weft_cl_copy.starpu;
+            c->starpu.specific_nodes = 1;
+            c->starpu.nodes[0] = (int) node_of(rt, from);
+            c->starpu.nodes[1] = (int) node_of(rt, to);
+            c->cpu = copy_cpu;
+            c->cuda = copy_cuda;
+        }
+    return 0;
+}
+
+void weft_copy_free(struct weft_rt *rt)
+{
+    weft_free(rt->copy);
+    rt->copy = NULL;
+}
+
+/* The device that copies here: a GPU, so that its stream does, and that of
+ * the destination, which has to find memory there; else where->device if it is
+ * at one of the two places; else one of the destination, or any (-1). */
+static int copy_device(const struct weft_rt *rt, int device,
+                       const struct weft_tile *src,
+                       const struct weft_tile *dst)
+{
+    int from = weft_tile_place(src), to = weft_tile_place(dst);
+    if (dst->card || src->card)
+        return weft_place_device(rt, dst->card ? to : from);
     if (device >= 0) {
         int place = weft_rt_place_of(rt, device);
         if (place == from || place == to)
             return device;
     }
-    return rt->places_per_rank > 1 ? to : -1;
+    return weft_place_device(rt, to);
 }
 
-static void copy_here(struct weft_seq *seq, const struct weft_where *where,
-                      struct weft_tile *src, struct weft_tile *dst)
+/* To or from a card: a copy per part, as the codelet has two nodes. */
+static void copy_unlike(struct weft_seq *seq, const struct copy_args *args,
+                        struct weft_tile *src, struct weft_tile *dst,
+                        const struct weft_where *where)
+{
+    const struct weft_rt *rt = seq->rt;
+    int n = weft_tile_n_parts(src);
+    const struct weft_codelet *codelet =
+        &rt->copy[number_of(rt, src) * (rt->n_cards + 1)
+                  + number_of(rt, dst)];
+    if (n != weft_tile_n_parts(dst)) {
+        weft_seq_fail(seq, WEFT_EINTERNAL,
+                      "a copy to or from a GPU of tiles in %d and %d parts",
+                      n, weft_tile_n_parts(dst));
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        struct weft_access access[] = {{weft_tile_part(src, i), WEFT_READ},
+                                       {weft_tile_part(dst, i), WEFT_WRITE}};
+        struct copy_args part = *args;
+        part.bytes = access[0].tile->bytes;
+        weft_insert_here(seq, codelet, &part, sizeof part, access, 2, where);
+    }
+}
+
+void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
+                    struct weft_tile *src, struct weft_tile *dst)
 {
     struct weft_rt *rt = seq->rt;
-    int from = weft_tile_place(src), to = weft_tile_place(dst);
     struct weft_access access[] = {{src, WEFT_READ}, {dst, WEFT_WRITE}};
+    struct copy_args args = {src->bytes, weft_tile_node(src),
+                             weft_tile_node(dst)};
     struct weft_where who = *where;
-    who.device = copy_device(rt, where->device, from, to);
+    who.device = copy_device(rt, where->device, src, dst);
     who.position = 0; /* copies have no turn, as messages have none */
-    if (from != to) {
+    if (src->id.place != dst->id.place) {
         rt->traffic[src->mem].n_copies++;
         rt->traffic[src->mem].copied_bytes += src->bytes;
     }
-    weft_insert_here(seq, &weft_cl_copy, &src->bytes, sizeof src->bytes,
-                     access, 2, &who);
+    if (src->card || dst->card)
+        copy_unlike(seq, &args, src, dst, &who);
+    else
+        weft_insert_here(seq, &weft_cl_copy, &args, sizeof args, access, 2,
+                         &who);
 }
 
 static bool same_rank(const struct weft_tile *a, const struct weft_tile *b)
@@ -78,7 +171,7 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
         return;
     }
     if (same_rank(src, dst) && weft_tile_is_here(src)) {
-        copy_here(seq, where, src, dst);
+        weft_copy_here(seq, where, src, dst);
         return;
     }
     weft_record_message(rt, where, src, dst);

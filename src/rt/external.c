@@ -83,6 +83,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
         weft_free(e);
         return weft_err_nomem(err, "an answer from outside", tile->bytes);
     }
+    weft_assert(!tile->card); /* the program writes it */
     e->seq = seq;
     e->tile = tile;
     weft_tile_hold(tile);

@@ -45,7 +45,12 @@ struct weft_policy; /* sched/sched.h */
 
 struct weft_rt_options {
     int n_devices; /* CPU devices (workers) of a rank; 0: one per core */
-    bool place_per_device;            /* see "Places" in rt/tile.h */
+    /* GPUs of a rank: devices that come before its CPU devices, each a place
+     * of its own. With any, tasks with device -1 are dealt to the CPU devices
+     * of their place in turn. */
+    int n_gpus;
+    size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what it has */
+    bool place_per_device;   /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows
                              devices and priorities but no positions */
     /* idle workers sleep (1) or spin (0); -1: the runtime decides */

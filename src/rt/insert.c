@@ -126,9 +126,44 @@ static void task_drop_tiles(struct weft_task *t)
         weft_tile_drop(t->held[i].tile);
 }
 
+static int run_cpu(struct weft_task *t, struct weft_exec *x)
+{
+    return x->rt->check_modes
+             ? weft_task_run_checked(t, x)
+             : t->codelet->cpu(t->args, t->buf, t->n_access, x);
+}
+
+/* The card's tile that a task uses, or NULL. */
+static const struct weft_tile *on_card(const struct weft_task *t)
+{
+    for (int i = 0; i < t->n_access; i++)
+        if (t->access[i].tile->card)
+            return t->access[i].tile;
+    return NULL;
+}
+
+/* On the worker of a card: what only uses host memory may run as anywhere. */
+static int run_at_card(struct weft_task *t, struct weft_exec *x)
+{
+    char label[160];
+    const struct weft_tile *tile = on_card(t);
+    if (!tile && (!t->codelet->cuda || x->rt->check_modes))
+        return run_cpu(t, x);
+    if (!t->codelet->cuda) {
+        weft_tile_label(tile, label, sizeof label);
+        return weft_err_set(&x->err, WEFT_EUNSUPPORTED,
+                            "does not run on GPUs yet, and '%s' lies in the "
+                            "memory of one",
+                            label);
+    }
+    int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
+    int end = weft_card_wait(x);
+    return rc ? rc : end;
+}
+
 void weft_codelet_run(void *buffers[], void *args)
 {
-    (void) buffers;
+    (void) buffers; /* a tile has its memory itself (interface.c) */
     struct weft_task *t = args;
     /* orders this after what the inserting thread wrote */
     WEFT_TSAN_ACQUIRE(t);
@@ -142,9 +177,8 @@ void weft_codelet_run(void *buffers[], void *args)
         w->exec.err.text[0] = 0;
         int rc = task_buffers(t, &w->exec.err);
         if (!rc)
-            rc = rt->check_modes
-                   ? weft_task_run_checked(t, &w->exec)
-                   : t->codelet->cpu(t->args, t->buf, t->n_access, &w->exec);
+            rc = w->exec.card ? run_at_card(t, &w->exec)
+                              : run_cpu(t, &w->exec);
         if (rc)
             task_failed(t, rc, &w->exec.err);
         weft_exec_reset(&w->exec);
@@ -402,6 +436,17 @@ bool weft_seq_is_here(const struct weft_seq *seq,
     return device_is_here(seq->rt, where->device);
 }
 
+/* The device of a task that any of its place may run; -1: the policy chooses.
+ * With cards it does not, as it would have to know which devices are CPUs. */
+static int any_device(const struct weft_rt *rt, int place)
+{
+    int device = weft_place_device(rt, place);
+    if (device >= 0 || rt->n_cards == 0)
+        return device;
+    int n = rt->n_devices - rt->n_cards;
+    return rt->first_device + rt->n_cards + (int) (rt->n_inserted % n);
+}
+
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const void *args, size_t args_bytes,
                  const struct weft_access *access, int n_access,
@@ -418,8 +463,8 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
         int place = place_of(rt, where, access, n_access);
         if (!weft_rt_has_place(rt, place))
             return;
-        if (here.device < 0 && rt->places_per_rank > 1)
-            here.device = place;
+        if (here.device < 0)
+            here.device = any_device(rt, place);
         rc = check_places(op, place, access, n_access, &err);
     }
     if (rc) {

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tile is to StarPU: a handle that orders tasks and messages. StarPU
- * neither allocates nor moves it: all CPU workers share its main memory, and
- * the memory is the pool's. StarPU-MPI asks for pointer and datatype when a
- * message is posted, so that a temporary tile gets its memory then.
+ * What a tile is to StarPU: a handle that orders tasks and messages. A tile has
+ * one copy, at its place, and its handle is at home there. The memory is the
+ * pool's, within the place's budget, so that StarPU never has to find some: it
+ * would evict, or hang, where there is none. Copies between places are tasks
+ * (copy.c); so StarPU neither allocates nor moves a tile, and a task or message
+ * that would make it do so is an error of ours, which ends the job. Host memory
+ * is reached from everywhere, and there is nothing to be moved.
+ *
+ * StarPU-MPI asks for pointer and datatype when a message is posted, so that a
+ * temporary tile gets its memory then.
  */
 #include <stdio.h>
 
@@ -38,11 +44,28 @@ static void tile_register(starpu_data_handle_t handle, home_node home,
     }
 }
 
+/* Ends the job unless a task on the node can use the tile as it is. */
+static void check_reach(const struct weft_tile *tile, unsigned node)
+{
+    struct weft_err err;
+    char label[160];
+    if (weft_tile_node(tile) == STARPU_MAIN_RAM
+        || weft_tile_node(tile) == node)
+        return;
+    weft_tile_label(tile, label, sizeof label);
+    weft_err_set(&err, WEFT_EINTERNAL,
+                 "'%s' lies in a GPU's memory, at place %d, and is wanted at "
+                 "StarPU's node %u; copy it there first",
+                 label, tile->id.place, node);
+    weft_world_abort(&err);
+}
+
 static starpu_ssize_t tile_allocate(void *data_interface, unsigned node)
 {
-    (void) data_interface;
-    (void) node;
-    return 0;
+    const struct weft_tile *tile =
+        ((struct tile_interface *) data_interface)->tile;
+    check_reach(tile, node);
+    return (starpu_ssize_t) tile->bytes;
 }
 
 static void tile_free(void *data_interface, unsigned node)
@@ -54,11 +77,11 @@ static void tile_free(void *data_interface, unsigned node)
 static int tile_copy(void *from, unsigned from_node, void *to,
                      unsigned to_node, void *async_data)
 {
-    (void) from;
-    (void) from_node;
+    const struct weft_tile *tile = ((struct tile_interface *) from)->tile;
     (void) to;
-    (void) to_node;
     (void) async_data;
+    check_reach(tile, from_node);
+    check_reach(tile, to_node);
     return 0;
 }
 
@@ -66,8 +89,9 @@ static int tile_copy(void *from, unsigned from_node, void *to,
  * the tile then, and the answer is NULL. */
 static void *tile_pointer(void *data_interface, unsigned node)
 {
-    (void) node;
     struct weft_tile *tile = ((struct tile_interface *) data_interface)->tile;
+    if (weft_tile_node(tile) != node)
+        return NULL;
     return atomic_load(&tile->n_users) > 0 ? weft_tile_message(tile) : NULL;
 }
 
@@ -124,7 +148,8 @@ static struct starpu_data_interface_ops tile_ops = {
 void weft_tile_register(struct weft_tile *tile)
 {
     struct tile_interface itf = {tile};
-    starpu_data_register(&tile->handle, STARPU_MAIN_RAM, &itf, &tile_ops);
+    starpu_data_register(&tile->handle, (int) weft_tile_node(tile), &itf,
+                         &tile_ops);
 }
 
 void weft_interface_start(void)

@@ -19,10 +19,15 @@ struct weft_usage { /* bytes by class, and at last a place's total */
     size_t peak_bytes[WEFT_N_MEM_CLASSES + 1];
 };
 
-/* Memory of tiles; blocks are kept for reuse by size. Guarded by `mutex`. */
+/* Memory of tiles: the host's, or a card's. Blocks are kept for reuse by size.
+ * Guarded by `mutex`. */
 struct weft_pool {
     pthread_mutex_t mutex;
-    /* lists; a block begins with the link to the next */
+    /* StarPU allocates the blocks, on this node: a card's memory, or host
+     * memory that cards can read; false: the system does */
+    bool is_starpus;
+    unsigned node;
+    /* lists; a block of the host begins with the link to the next */
     void *free[WEFT_POOL_CLASSES];
     size_t held_bytes;   /* given out, of classes that the limit bounds */
     size_t cached_bytes; /* in the lists */
@@ -52,12 +57,22 @@ int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
 
 /* ---- Tiles ------------------------------------------------------------ */
 
+/* A GPU of this rank, which is a place. Tiles there have its memory, and their
+ * handles are at home on its node; but for those of classes that lie in host
+ * memory (weft_mem_class_on_host()). */
+struct weft_card {
+    struct weft_pool *pool;
+    unsigned node;               /* StarPU's memory node */
+    struct weft_tile *free_tile; /* as rt->free_tile */
+};
+
 /* The handle orders the tasks; the memory is Weft's own, and StarPU moves and
  * allocates nothing (interface.c). Registering a handle costs 10 us and more,
  * so it is done once, and struct and handle are reused for later tiles. A tile
  * of another rank has neither handle nor memory. */
 struct weft_tile {
     struct weft_rt *rt;
+    struct weft_card *card;      /* whose memory it has; NULL: the host's */
     starpu_data_handle_t handle; /* NULL: of another rank, or a recorder's */
     bool here;                   /* of this rank */
     struct weft_tile_id id;
@@ -71,12 +86,14 @@ struct weft_tile {
     int n_parts; /* 0: it is not cut */
     /* NULL: temporary and not written yet, or a part */
     void *_Atomic data;
-    atomic_int n_users;     /* users of the memory: owner, bodies, messages */
-    atomic_int n_refs;      /* users of the struct: owner, StarPU's tasks */
-    atomic_int n_writers;   /* tasks that write and have not ended */
-    atomic_int n_receives;  /* how many of these writers are messages */
-    atomic_int trouble;     /* error code that posting a message met */
-    double message_us;      /* when one was last posted */
+    atomic_int n_users;    /* users of the memory: owner, bodies, messages */
+    atomic_int n_refs;     /* users of the struct: owner, StarPU's tasks */
+    atomic_int n_writers;  /* tasks that write and have not ended */
+    atomic_int n_receives; /* how many of these writers are messages */
+    atomic_int trouble;    /* error code that posting a message met */
+    double message_us;     /* when one was last posted */
+    void *acquired;        /* the program's copy of a card's tile */
+    bool acquired_writes;
     int32_t number;         /* in the runtime's recording, if it makes one */
     uint64_t mark;          /* last insertion that listed this tile ... */
     int slot;               /* ... and the number of its handle there */
@@ -108,6 +125,14 @@ void weft_tile_drop(struct weft_tile *tile);
 void weft_tile_unhold(struct weft_tile *tile);   /* both */
 void weft_tile_register(struct weft_tile *tile); /* makes its handle */
 void weft_interface_start(void);
+/* Its memory node, where its handle is at home. */
+WEFT_INLINE unsigned weft_tile_node(const struct weft_tile *tile)
+{
+    return tile->card ? tile->card->node : STARPU_MAIN_RAM;
+}
+/* The device that does what is to be done at a place of this rank by any; -1:
+ * one of those that share it. */
+int weft_place_device(const struct weft_rt *rt, int place);
 /* Frees all tiles with their handles; called when no task is left. */
 void weft_tile_free_all(struct weft_rt *rt);
 
@@ -123,6 +148,7 @@ struct weft_record {
 
 struct weft_exec {
     struct weft_rt *rt;
+    struct weft_card *card; /* NULL: a CPU device */
     struct weft_err err;
     int device;
     char *scratch;                      /* kept block */
@@ -132,6 +158,16 @@ struct weft_exec {
 
 void weft_exec_reset(struct weft_exec *x); /* after a body */
 void weft_exec_clear(struct weft_exec *x);
+
+/* What is put on a worker's stream (card.c). The host's node with any pointer
+ * of the host. _copy with stream NULL ends before it returns, as _zero does;
+ * _wait returns when all of the worker's stream is done, with the error of
+ * what failed. */
+void weft_card_zero(unsigned node, void *to, size_t bytes);
+void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
+                    const void *from, size_t bytes,
+                    struct CUstream_st *stream);
+int weft_card_wait(struct weft_exec *x);
 
 /* Times of an iteration, and of the one that begins while it ends. */
 struct weft_times {
@@ -219,9 +255,10 @@ int weft_task_run_checked(struct weft_task *t, struct weft_exec *x);
 
 struct weft_rt {
     int n_devices; /* of this rank; the first is number first_device */
+    int n_cards;   /* of these, which come first */
     int rank, n_ranks, first_device;
-    int places_per_rank;              /* 1, or n_devices */
-    int first_place;                  /* of this rank */
+    int places_per_rank; /* n_devices, or one per card and one for all CPUs */
+    int first_place;     /* of this rank */
     const struct weft_policy *policy; /* NULL: one of StarPU's */
     int min_priority, max_priority;   /* of StarPU's */
     bool profile, nap, check_modes, starpu_on;
@@ -249,7 +286,9 @@ struct weft_rt {
     /* tasks and messages of all sequences, and what they take */
     atomic_long n_pending, pending_bytes;
     long most_pending, most_pending_bytes;
-    struct weft_pool *pool;
+    struct weft_pool *pool;     /* of host memory */
+    struct weft_card *card;     /* (n_cards) */
+    struct weft_codelet *copy;  /* (n_cards + 1, n_cards + 1), copy.c */
     struct weft_worker *worker; /* (n_devices) */
     int64_t n_records;          /* ring of one worker */
     pthread_mutex_t mutex;      /* guards the lists below */
@@ -287,6 +326,13 @@ void weft_transfer_report(struct weft_rt *rt);
 #ifdef WEFT_HAVE_MPI
 void weft_interface_messages(void); /* tells StarPU-MPI */
 #endif
+
+/* The copies between unlike places. */
+int weft_copy_create(struct weft_rt *rt, struct weft_err *err);
+void weft_copy_free(struct weft_rt *rt);
+/* src and dst are here. */
+void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
+                    struct weft_tile *src, struct weft_tile *dst);
 
 double weft_rt_now_us(const struct weft_rt *rt);
 /* Whether this runtime runs, or records, what happens at a place. */

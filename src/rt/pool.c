@@ -23,6 +23,79 @@ static int size_class(size_t bytes, size_t *rounded_out)
     return 64 + (e - 12) * 8 + (int) step - 1;
 }
 
+/* The bytes of the blocks of size class i. */
+static size_t class_bytes(int i)
+{
+    if (i < 64)
+        return (size_t) (i + 1) * 64;
+    int e = 12 + (i - 64) / 8;
+    return ((size_t) 1 << e) + ((size_t) ((i - 64) % 8 + 1) << (e - 3));
+}
+
+/* Returns a block of the system's memory, or NULL. */
+static void *block_get(struct weft_pool *pool, size_t bytes)
+{
+    if (!pool->is_starpus)
+        return weft_alloc_aligned(bytes, 1);
+    return (void *) starpu_malloc_on_node_flags(pool->node, bytes,
+                                                STARPU_MALLOC_PINNED);
+}
+
+static void block_put(struct weft_pool *pool, void *block, size_t bytes)
+{
+    if (!pool->is_starpus)
+        weft_free(block);
+    else
+        starpu_free_on_node_flags(pool->node, (uintptr_t) block, bytes,
+                                  STARPU_MALLOC_PINNED);
+}
+
+/* ---- Kept blocks ------------------------------------------------------- */
+
+/* A card's memory cannot be written here, so that the lists of its blocks have
+ * links beside them. */
+struct link {
+    void *next, *block;
+};
+
+/* Takes the first kept block of class i, or returns NULL. mutex is held */
+static void *kept_take(struct weft_pool *pool, int i)
+{
+    void *block = pool->free[i];
+    if (!block)
+        return NULL;
+    if (pool->node == STARPU_MAIN_RAM) {
+        pool->free[i] = *(void **) block;
+    } else {
+        struct link *link = block;
+        block = link->block;
+        pool->free[i] = link->next;
+        weft_free(link);
+    }
+    pool->cached_bytes -= class_bytes(i);
+    return block;
+}
+
+/* Keeps a block of class i; false: out of memory. mutex is held */
+static bool kept_add(struct weft_pool *pool, int i, void *block)
+{
+    void *first = block;
+    if (pool->node == STARPU_MAIN_RAM) {
+        *(void **) block = pool->free[i];
+    } else {
+        struct link *link = weft_alloc(1, sizeof *link);
+        if (!link)
+            return false;
+        *link = (struct link){pool->free[i], block};
+        first = link;
+    }
+    pool->free[i] = first;
+    pool->cached_bytes += class_bytes(i);
+    return true;
+}
+
+/* ---- Life -------------------------------------------------------------- */
+
 struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places)
 {
     struct weft_pool *pool = weft_alloc(1, sizeof *pool);
@@ -42,13 +115,10 @@ struct weft_pool *weft_pool_create(size_t limit_bytes, int n_places)
 static void trim(struct weft_pool *pool)
 {
     for (int i = 0; i < WEFT_POOL_CLASSES; i++) {
-        while (pool->free[i]) {
-            void *block = pool->free[i];
-            pool->free[i] = *(void **) block;
-            weft_free(block);
-        }
+        void *block;
+        while ((block = kept_take(pool, i)) != NULL)
+            block_put(pool, block, class_bytes(i));
     }
-    pool->cached_bytes = 0;
 }
 
 void weft_pool_free(struct weft_pool *pool)
@@ -115,19 +185,15 @@ static size_t left(const struct weft_pool *pool)
 /* Reserves the bytes and takes a kept block, if there is one. False: beyond
  * the limit. */
 static bool reserve(struct weft_pool *pool, const struct weft_need *need,
-                    int i, size_t rounded, void **block_out)
+                    int i, void **block_out)
 {
     bool limited = weft_mem_class_at_place(need->c) && !need->beyond_limit;
     if (limited && need->bytes > left(pool))
         return false;
     count_get(pool, need);
-    *block_out = pool->free[i];
-    if (*block_out) {
-        pool->free[i] = *(void **) *block_out;
-        pool->cached_bytes -= rounded;
-    } else if (pool->cached_bytes > left(pool)) {
+    *block_out = kept_take(pool, i);
+    if (!*block_out && pool->cached_bytes > left(pool))
         trim(pool);
-    }
     return true;
 }
 
@@ -139,22 +205,22 @@ void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
     int i = size_class(need->bytes, &rounded);
     void *block = NULL;
     pthread_mutex_lock(&pool->mutex);
-    bool ok = reserve(pool, need, i, rounded, &block);
+    bool ok = reserve(pool, need, i, &block);
     pthread_mutex_unlock(&pool->mutex);
     if (!ok)
         return NULL;
-    if (block) {
-        if (need->zeroed)
-            memset(block, 0, need->bytes);
-        return block;
-    }
-    block = weft_alloc_aligned(rounded, 1);
+    /* only the system's own blocks are zeros from the start */
+    bool zero = need->zeroed && (block || pool->is_starpus);
+    if (!block)
+        block = block_get(pool, rounded);
     if (!block) {
         pthread_mutex_lock(&pool->mutex);
         trim(pool);
         pthread_mutex_unlock(&pool->mutex);
-        block = weft_alloc_aligned(rounded, 1);
+        block = block_get(pool, rounded);
     }
+    if (block && zero)
+        weft_card_zero(pool->node, block, need->bytes);
     if (!block) {
         pthread_mutex_lock(&pool->mutex);
         count_put(pool, need);
@@ -173,15 +239,11 @@ void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
     /* A block is kept if kept and used blocks together stay within the limit,
      * and kept ones within a quarter of it. */
     bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4
-             && pool->cached_bytes + rounded <= left(pool);
-    if (keep) {
-        *(void **) block = pool->free[i];
-        pool->free[i] = block;
-        pool->cached_bytes += rounded;
-    }
+             && pool->cached_bytes + rounded <= left(pool)
+             && kept_add(pool, i, block);
     pthread_mutex_unlock(&pool->mutex);
     if (!keep)
-        weft_free(block);
+        block_put(pool, block, rounded);
 }
 
 int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,

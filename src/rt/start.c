@@ -75,6 +75,8 @@ static int check_environment(struct weft_err *err)
         {"STARPU_NCPUS", NULL, "set the devices (runtime.devices)"},
         {"STARPU_RESERVE_NCPU", "0", "set the devices (runtime.devices)"},
         {"STARPU_NCUDA", "0", "devices are CPU devices"},
+        {"STARPU_NWORKER_PER_CUDA", "1", "a GPU is one device"},
+        {"STARPU_LIMIT_CUDA_MEM", NULL, "devices are CPU devices"},
         {"STARPU_NOPENCL", "0", "devices are CPU devices"},
         {"STARPU_LIMIT_CPU_MEM", NULL,
          "set the memory (runtime.memory_limit_gib)"},
@@ -157,6 +159,7 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
         struct weft_worker *w = &rt->worker[d];
         w->exec.rt = rt;
         w->exec.device = rt->first_device + d;
+        w->exec.card = d < rt->n_cards ? &rt->card[d] : NULL;
         pthread_mutex_init(&w->mutex, NULL);
         if (!rt->profile)
             continue;
@@ -166,6 +169,47 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
                                   (size_t) rt->n_records * sizeof *w->record);
     }
     return 0;
+}
+
+/* Device d is StarPU's worker d, and StarPU numbers those of CUDA first. From
+ * here on the host's memory is such that GPUs can read it. */
+static int cards_start(struct weft_rt *rt, size_t limit_bytes,
+                       struct weft_err *err)
+{
+    int n = (int) starpu_cuda_worker_get_count();
+    if (n != rt->n_cards)
+        return weft_err_set(
+            err, WEFT_EUNSUPPORTED, "cannot use %d GPUs: %s", rt->n_cards,
+            n > 0 ? "there are fewer" : "StarPU finds none, or has no CUDA");
+    rt->pool->is_starpus = true;
+    for (int i = 0; i < n; i++) {
+        struct weft_card *card = &rt->card[i];
+        weft_assert(starpu_worker_get_type(i) == STARPU_CUDA_WORKER);
+        card->node = starpu_worker_get_memory_node((unsigned) i);
+        size_t has = (size_t) starpu_memory_get_total(card->node);
+        if (limit_bytes > has)
+            return weft_err_set(err, WEFT_ENOMEM,
+                                "GPU %d has %.1f GiB for tiles; the limit is "
+                                "%.1f GiB",
+                                i, (double) has / (1 << 30),
+                                (double) limit_bytes / (1 << 30));
+        card->pool = weft_pool_create(limit_bytes ? limit_bytes : has,
+                                      rt->places_per_rank);
+        if (!card->pool)
+            return weft_err_nomem(err, "a GPU's memory", sizeof *card->pool);
+        card->pool->is_starpus = true;
+        card->pool->node = card->node;
+    }
+    return weft_copy_create(rt, err);
+}
+
+/* Gives back what StarPU has allocated, while it runs. */
+static void pools_free(struct weft_rt *rt)
+{
+    for (int i = 0; i < rt->n_cards; i++)
+        weft_pool_free(rt->card[i].pool);
+    weft_pool_free(rt->pool);
+    rt->pool = NULL;
 }
 
 static int starpu_start(struct weft_rt *rt,
@@ -189,9 +233,9 @@ static int starpu_start(struct weft_rt *rt,
     rt->fxt_began = rt->fxt_dir != NULL;
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
-    conf.ncpus = rt->n_devices;
+    conf.ncpus = rt->n_devices - rt->n_cards;
     conf.reserve_ncpus = 0;
-    conf.ncuda = 0; /* there are no GPU devices yet */
+    conf.ncuda = rt->n_cards;
     conf.nopencl = 0;
     conf.catch_signals = 0;
     conf.will_use_mpi = rt->n_ranks > 1;
@@ -208,12 +252,17 @@ static int starpu_start(struct weft_rt *rt,
         return weft_err_set(err, WEFT_EINTERNAL, "StarPU does not start: %s",
                             strerror(-rc));
     rt->starpu_on = true;
-    int n = (int) starpu_cpu_worker_get_count();
-    if (n != rt->n_devices)
+    int n = (int) starpu_cpu_worker_get_count(),
+        n_cpus = rt->n_devices - rt->n_cards;
+    if (n != n_cpus)
         return weft_err_set(err, WEFT_EINTERNAL,
                             "StarPU started %d devices instead of %d", n,
-                            rt->n_devices);
+                            n_cpus);
     weft_interface_start();
+    if (rt->n_cards > 0)
+        rc = cards_start(rt, options->gpu_memory_bytes, err);
+    if (rc)
+        return rc;
     rt->nap = nap;
     rt->min_priority = starpu_sched_get_min_priority();
     rt->max_priority = starpu_sched_get_max_priority();
@@ -223,6 +272,8 @@ static int starpu_start(struct weft_rt *rt,
 static void starpu_stop(struct weft_rt *rt)
 {
     weft_watchdog_stop(rt);
+    if (rt->card)
+        pools_free(rt);
     if (rt->starpu_on)
         starpu_shutdown();
     rt->starpu_on = false;
@@ -241,7 +292,10 @@ static void rt_free(struct weft_rt *rt)
         weft_free(rt->worker[d].record);
     }
     weft_free(rt->worker);
-    weft_pool_free(rt->pool);
+    if (!rt->card)
+        weft_pool_free(rt->pool);
+    weft_copy_free(rt);
+    weft_free(rt->card);
     pthread_mutex_destroy(&rt->mutex);
     weft_transfer_free(rt);
     weft_free(rt->fxt_dir);
@@ -266,34 +320,46 @@ static int prepare(const struct weft_rt_options *options,
     topology->n_cores = share_of(topology->n_cores, host->share);
     topology->free_bytes /= host->n_ranks;
     rc = choose_devices(options->n_devices, topology, n_devices_out, err);
-    return rc ? rc : weft_limits_check(*n_devices_out, err);
+    int n = options->n_gpus + *n_devices_out;
+    if (!rc && (options->n_gpus < 0 || n > WEFT_MAX_DEVICES))
+        rc = weft_err_set(
+            err, WEFT_EINVAL,
+            "cannot start %d GPUs beside %d other devices: 0 to "
+            "%d",
+            options->n_gpus, *n_devices_out,
+            WEFT_MAX_DEVICES - *n_devices_out);
+    return rc ? rc : weft_limits_check(n, err);
 }
 
-static int check_same(int n_devices, struct weft_err *err)
+static int check_same(const char *what, int n, struct weft_err *err)
 {
-    int first = n_devices, rc = 0;
+    int first = n, rc = 0;
     weft_world_share(&first, sizeof first);
-    if (first != n_devices)
+    if (first != n)
         rc = weft_err_set(err, WEFT_EINVAL,
-                          "cannot start %d devices: rank 0 has %d, and all "
+                          "cannot start %d %s: rank 0 has %d, and all "
                           "ranks must have the same number",
-                          n_devices, first);
+                          n, what, first);
     return weft_world_agree(rc, err);
 }
 
 static struct weft_rt *rt_create(const struct weft_rt_options *options,
                                  const struct weft_topology *topology,
-                                 int n_devices)
+                                 int n_cpus)
 {
+    int n_cards = options->n_gpus;
     struct weft_rt *rt = weft_alloc(1, sizeof *rt);
     if (!rt)
         return NULL;
     pthread_mutex_init(&rt->mutex, NULL);
-    rt->n_devices = n_devices;
+    rt->n_cards = n_cards;
+    rt->n_devices = n_cards + n_cpus;
     rt->rank = weft_world_rank();
     rt->n_ranks = weft_world_size();
-    rt->first_device = rt->rank * n_devices;
-    rt->places_per_rank = options->place_per_device ? n_devices : 1;
+    rt->first_device = rt->rank * rt->n_devices;
+    rt->places_per_rank = n_cards + (options->place_per_device ? n_cpus : 1);
+    if (n_cards > 0)
+        rt->card = weft_alloc((size_t) n_cards, sizeof *rt->card);
     rt->first_place = rt->rank * rt->places_per_rank;
     rt->policy = options->policy;
     rt->profile = options->profile;
@@ -306,7 +372,8 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
         limit = (size_t) weft_max64(topology->free_bytes, 1);
     rt->pool = weft_pool_create(limit, rt->places_per_rank);
     rt->fxt_dir = options->fxt_dir ? weft_strdup(options->fxt_dir) : NULL;
-    if (rt->pool && !rt->fxt_dir == !options->fxt_dir)
+    if (rt->pool && !rt->fxt_dir == !options->fxt_dir
+        && !rt->card == (n_cards == 0))
         return rt;
     rt_free(rt);
     return NULL;
@@ -368,7 +435,9 @@ int weft_rt_start(const struct weft_rt_options *options, struct weft_rt **out,
     int rc = weft_world_agree(prepare(options, &topology, &n_devices, err),
                               err);
     if (!rc)
-        rc = check_same(n_devices, err);
+        rc = check_same("devices", n_devices, err);
+    if (!rc)
+        rc = check_same("GPUs", options->n_gpus, err);
     if (rc)
         goto err_started;
     rt = rt_create(options, &topology, n_devices);

@@ -50,7 +50,21 @@ int weft_rt_n_places(const struct weft_rt *rt)
 
 int weft_rt_place_of(const struct weft_rt *rt, int device)
 {
-    return rt->places_per_rank == 1 ? device / rt->n_devices : device;
+    if (rt->places_per_rank == rt->n_devices)
+        return device;
+    /* the CPU devices share the last place of the rank */
+    return device / rt->n_devices * rt->places_per_rank
+         + (int) weft_min64(device % rt->n_devices, rt->n_cards);
+}
+
+int weft_place_device(const struct weft_rt *rt, int place)
+{
+    int local = place - rt->first_place;
+    if (rt->places_per_rank == 1)
+        return -1;
+    if (rt->places_per_rank == rt->n_devices)
+        return place;
+    return local < rt->n_cards ? rt->first_device + local : -1;
 }
 
 int weft_rt_place_rank(const struct weft_rt *rt, int place)
@@ -70,11 +84,31 @@ bool weft_tile_is_here(const struct weft_tile *tile)
 
 /* ---- Life ------------------------------------------------------------- */
 
+/* The card whose memory tiles of a class at a place have; NULL: the host's. */
+static struct weft_card *card_of(const struct weft_rt *rt, int place,
+                                 enum weft_mem_class c)
+{
+    int local = place - rt->first_place;
+    if (local < 0 || local >= rt->n_cards || weft_mem_class_on_host(c))
+        return NULL;
+    return &rt->card[local];
+}
+
+/* The free tiles of one home: this rank's, or none. */
+static struct weft_tile **free_list(struct weft_rt *rt, bool here,
+                                    struct weft_card *card)
+{
+    return card ? &card->free_tile
+         : here ? &rt->free_tile
+                : &rt->free_foreign;
+}
+
 /* Returns a tile struct, used before or new; for a tile of this rank it has a
  * handle. */
-static struct weft_tile *tile_get(struct weft_rt *rt, bool here)
+static struct weft_tile *tile_get(struct weft_rt *rt, bool here,
+                                  struct weft_card *card)
 {
-    struct weft_tile **list = here ? &rt->free_tile : &rt->free_foreign;
+    struct weft_tile **list = free_list(rt, here, card);
     pthread_mutex_lock(&rt->mutex);
     struct weft_tile *tile = *list;
     if (tile)
@@ -86,6 +120,7 @@ static struct weft_tile *tile_get(struct weft_rt *rt, bool here)
     if (!tile)
         return NULL;
     tile->rt = rt;
+    tile->card = card;
     tile->here = here;
     if (here && !rt->is_dry)
         weft_tile_register(tile);
@@ -109,7 +144,7 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
                             weft_mem_class_name(c), id->place,
                             weft_rt_n_places(rt) - 1);
     bool here = weft_rt_has_place(rt, id->place);
-    struct weft_tile *tile = tile_get(rt, here);
+    struct weft_tile *tile = tile_get(rt, here, card_of(rt, id->place, c));
     if (!tile)
         return weft_err_nomem(err, "a tile", sizeof *tile);
     tile->id = *id;
@@ -150,11 +185,16 @@ static struct weft_need need_of(const struct weft_tile *tile)
                                      - tile->rt->first_place};
 }
 
+static struct weft_pool *pool_of(const struct weft_tile *tile)
+{
+    return tile->card ? tile->card->pool : tile->rt->pool;
+}
+
 /* After an error a tile may have several readers and no writer; when these
  * come at the same time, the memory of the first of them counts. */
 static void *tile_fill(struct weft_tile *tile, const struct weft_need *need)
 {
-    struct weft_pool *pool = tile->rt->pool;
+    struct weft_pool *pool = pool_of(tile);
     void *none = NULL, *block = weft_pool_get(pool, need);
     if (!block || atomic_compare_exchange_strong(&tile->data, &none, block))
         return block;
@@ -195,7 +235,7 @@ int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err)
     char label[160];
     struct weft_need need = need_of(tile);
     weft_tile_label(tile, label, sizeof label);
-    return weft_pool_refuse(tile->rt->pool, &need, label, err);
+    return weft_pool_refuse(pool_of(tile), &need, label, err);
 }
 
 void *weft_tile_message(struct weft_tile *tile)
@@ -228,7 +268,7 @@ static void tile_empty(struct weft_tile *tile)
     void *data = atomic_exchange(&tile->data, NULL);
     struct weft_need need = need_of(tile);
     if (data) /* a part never has any */
-        weft_pool_put(tile->rt->pool, &need, data);
+        weft_pool_put(pool_of(tile), &need, data);
 }
 
 void weft_tile_hold(struct weft_tile *tile)
@@ -253,7 +293,7 @@ void weft_tile_drop(struct weft_tile *tile)
         return;
     struct weft_rt *rt = tile->rt;
     struct weft_tile *whole = tile->whole;
-    struct weft_tile **list = tile->here ? &rt->free_tile : &rt->free_foreign;
+    struct weft_tile **list = free_list(rt, tile->here, tile->card);
     tile->whole = NULL;
     tile->offset = 0;
     pthread_mutex_lock(&rt->mutex);
@@ -450,60 +490,29 @@ void weft_tile_free_all(struct weft_rt *rt)
         weft_free(tile);
     }
     rt->free_tile = rt->free_foreign = NULL;
+    for (int i = 0; i < rt->n_cards && rt->card; i++)
+        rt->card[i].free_tile = NULL;
 }
 
-/* ---- The program's own access ------------------------------------------ */
+/* ---- Memory ------------------------------------------------------------ */
 
 size_t weft_tile_bytes(const struct weft_tile *tile)
 {
     return tile->bytes;
 }
 
-void *weft_tile_acquire(struct weft_tile *tile, enum weft_mode mode)
-{
-    static const enum starpu_data_access_mode access[] = {
-        [WEFT_READ] = STARPU_R,
-        [WEFT_WRITE] = STARPU_W,
-        [WEFT_READ_WRITE] = STARPU_RW};
-    /* tiles of other ranks, and recorded ones, have no memory */
-    weft_assert(tile->handle);
-    for (int i = 0; i < weft_tile_n_parts(tile); i++) {
-        struct weft_tile *part = weft_tile_part(tile, i);
-        int rc = starpu_data_acquire(part->handle, access[mode]);
-        weft_assert(rc == 0); /* it fails only inside a task */
-        WEFT_TSAN_ACQUIRE(part);
-    }
-    weft_tile_await(tile);
-    /* When the sequence has failed, nobody wrote the tile; it is then
-     * zeros. */
-    return weft_tile_data(tile, true);
-}
-
-void weft_tile_unacquire(struct weft_tile *tile)
-{
-    for (int i = 0; i < weft_tile_n_parts(tile); i++) {
-        struct weft_tile *part = weft_tile_part(tile, i);
-        WEFT_TSAN_RELEASE(part);
-        starpu_data_release(part->handle);
-    }
-}
-
-bool weft_tile_ready(struct weft_tile *tile)
-{
-    for (int i = 0; i < weft_tile_n_parts(tile); i++)
-        if (atomic_load(&weft_tile_part(tile, i)->n_writers) != 0)
-            return false;
-    return true;
-}
-
 void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
                     size_t *now_out, size_t *peak_out)
 {
-    struct weft_pool *pool = rt->pool;
-    pthread_mutex_lock(&pool->mutex);
-    *now_out = pool->all.now_bytes[c];
-    *peak_out = pool->all.peak_bytes[c];
-    pthread_mutex_unlock(&pool->mutex);
+    *now_out = *peak_out = 0;
+    for (int i = 0; i <= rt->n_cards; i++) {
+        struct weft_pool *pool = i < rt->n_cards ? rt->card[i].pool
+                                                 : rt->pool;
+        pthread_mutex_lock(&pool->mutex);
+        *now_out += pool->all.now_bytes[c];
+        *peak_out += pool->all.peak_bytes[c];
+        pthread_mutex_unlock(&pool->mutex);
+    }
     if (c == WEFT_MEM_TASKS) {
         *now_out = (size_t) atomic_load(&rt->pending_bytes);
         *peak_out = (size_t) rt->most_pending_bytes;
@@ -513,13 +522,16 @@ void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
 void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
                            size_t *peak_out)
 {
-    struct weft_pool *pool = rt->pool;
     int n = weft_rt_n_places(rt);
     memset(peak_out, 0, (size_t) n * sizeof *peak_out);
-    pthread_mutex_lock(&pool->mutex);
-    for (int i = 0; i < rt->places_per_rank; i++)
-        peak_out[rt->first_place + i] = pool->place[i].peak_bytes[c];
-    pthread_mutex_unlock(&pool->mutex);
+    for (int k = 0; k <= rt->n_cards; k++) {
+        struct weft_pool *pool = k < rt->n_cards ? rt->card[k].pool
+                                                 : rt->pool;
+        pthread_mutex_lock(&pool->mutex);
+        for (int i = 0; i < rt->places_per_rank; i++)
+            peak_out[rt->first_place + i] += pool->place[i].peak_bytes[c];
+        pthread_mutex_unlock(&pool->mutex);
+    }
     /* records are a rank's, and count at its first place */
     if (c == WEFT_MEM_TASKS || c == WEFT_N_MEM_CLASSES)
         peak_out[rt->first_place] += (size_t) rt->most_pending_bytes;

@@ -10,7 +10,9 @@
  *
  * Places. A tile lies at one place: the memory of a rank, which all its CPU
  * devices share (place = rank), or with options.place_per_device the memory of
- * one device (place = device), as for GPUs and NUMA nodes. Tasks use only
+ * one device (place = device), as for NUMA nodes. A GPU is a place of its own
+ * (options.n_gpus); its tiles have its memory, but for those of classes that
+ * lie in host memory (plan/task.h). Tasks use only
  * tiles at their device's place; weft_insert_copy() copies data between
  * places. All ranks create, copy and release the tiles of all ranks; in other
  * ranks than its own a tile has no memory and cannot be acquired.
@@ -93,7 +95,8 @@ void weft_tile_await(struct weft_tile *tile);
 bool weft_tile_ready(struct weft_tile *tile);
 
 /* Memory of a class at all places of this rank together: now, and the highest
- * sum since the start. */
+ * sum since the start; the sums of the host's and of each GPU's memory are
+ * added up, each at its highest. */
 void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
                     size_t *now_out, size_t *peak_out);
 /* The highest memory of a class at each place of the job, peak_out (n_places).

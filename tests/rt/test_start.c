@@ -81,6 +81,8 @@ static void test_environment(void)
                {"STARPU_NCPUS", "1", "(runtime.devices)"},
                {"STARPU_RESERVE_NCPU", "1", "(runtime.devices)"},
                {"STARPU_NCUDA", "1", "CPU devices"},
+               {"STARPU_NWORKER_PER_CUDA", "2", "one device"},
+               {"STARPU_LIMIT_CUDA_MEM", "100", "CPU devices"},
                {"STARPU_NOPENCL", "1", "CPU devices"},
                {"STARPU_LIMIT_CPU_MEM", "100", "runtime.memory_limit_gib"}};
     struct weft_err err;
@@ -103,6 +105,25 @@ static void test_environment(void)
     unsetenv("STARPU_NCUDA");
     unsetenv("STARPU_NOPENCL");
     unsetenv("STARPU_RESERVE_NCPU");
+}
+
+/* GPUs that are not there are refused before anything runs. */
+static void test_no_gpus(void)
+{
+    struct weft_err err;
+    struct weft_rt *rt;
+    struct weft_rt_options options = {.n_devices = 1, .nap = 1, .n_gpus = -1};
+    CHECK_FAILS(start(&options, &rt, &err), WEFT_EINVAL, err,
+                "cannot start -1 GPUs beside 1 other devices");
+    options.n_gpus = 1 << 20;
+    CHECK_FAILS(start(&options, &rt, &err), WEFT_EINVAL, err,
+                "cannot start 1048576 GPUs");
+    options.n_gpus = 63;
+    CHECK_FAILS(start(&options, &rt, &err), WEFT_EUNSUPPORTED, err,
+                "cannot use 63 GPUs");
+    options.n_gpus = 0;
+    REQUIRE_OK(start(&options, &rt, &err), err);
+    weft_rt_stop(rt);
 }
 
 /* StarPU's files go to the user's cache, not into his home. */
@@ -150,4 +171,5 @@ WEFT_TESTS("rt/start", {"test_counts", test_counts},
            {"test_one_per_process", test_one_per_process},
            {"test_several_processes", test_several_processes},
            {"test_starpu_home", test_starpu_home},
-           {"test_environment", test_environment})
+           {"test_environment", test_environment},
+           {"test_no_gpus", test_no_gpus})
