@@ -418,6 +418,14 @@ void weft_insert_adamw(
     const struct weft_layer_tiles *grad, struct weft_tile *norm,
     const struct weft_layer_tiles *opt, const struct weft_layer_tiles *fwd);
 
+/* Moves a tile of a frozen model towards that of a model of the same shape:
+ * from is published. master (flat f32): what fwd is rounded from; NULL: fwd is
+ * f32, or mix is 1. */
+void weft_insert_mix(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_shape *shape, enum weft_tile_kind kind,
+                     int32_t block, float mix, struct weft_tile *from,
+                     struct weft_tile *fwd, struct weft_tile *master);
+
 /* ---- Emulation ---------------------------------------------------------- */
 
 enum { WEFT_EMULATE_BEFORE = 4 };

@@ -125,6 +125,11 @@ void weft_k_publish_chunks(const struct weft_layout *layout,
                            enum weft_dtype dtype, struct weft_range chunks,
                            const float *master, void *fwd);
 
+/* own += mix (fwd - own) for all numbers of a tile, in f32; mix 1: own = fwd.
+ * fwd is published in the run's dtype, own is in flat order. */
+void weft_k_mix(const struct weft_layout *layout, enum weft_dtype dtype,
+                float mix, const void *fwd, float *own);
+
 /* dst (n) += src (n): one addition of a tree. */
 void weft_k_add(float *dst, const float *src, size_t n);
 /* Sum of squares in double. Every 4096 elements are summed in 16 partial

@@ -34,6 +34,7 @@ kern_sources = \
 	%D%/layer_saved_cpu.c \
 	%D%/layer_unrotate_cpu.c \
 	%D%/mm_impl.h \
+	%D%/mix_cpu.c \
 	%D%/moments_cpu.c \
 	%D%/ops.h \
 	%D%/ops_c.c \

@@ -41,6 +41,10 @@ check_PROGRAMS += %D%/test_gemm
 check_PROGRAMS += %D%/test_gemm_dw
 %C%_test_gemm_dw_LDADD = $(kern_libs)
 %C%_test_gemm_dw_SOURCES = %D%/test_gemm_dw.c %D%/products.h
+check_PROGRAMS += %D%/test_mix
+%C%_test_mix_LDADD = $(kern_libs)
+%C%_test_mix_SOURCES = %D%/test_mix.c %D%/products.h
+
 check_PROGRAMS += %D%/test_publish
 %C%_test_publish_LDADD = $(kern_libs)
 %C%_test_publish_SOURCES = %D%/test_publish.c %D%/products.h
