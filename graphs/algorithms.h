@@ -16,10 +16,13 @@
 
 /* What a configuration asks of its algorithm's graph. */
 struct weft_flow_needs {
-    bool reference;    /* a reference, to which a KL is penalised ... */
-    bool kl_in_loss;   /* ... in the loss, not in the reward */
-    bool recompute;    /* the policy's log-probs, once more by inference */
-    int32_t n_rewards; /* reward models, and their numbers in the
+    bool reference;       /* a reference, to which a KL is penalised ... */
+    bool kl_in_loss;      /* ... in the loss, not in the reward */
+    bool recompute;       /* the policy's log-probs, once more by inference */
+    int32_t follow_every; /* iterations after which the reference moves to
+                             the policy; 0: never */
+    float follow_mix;     /* by how much */
+    int32_t n_rewards;    /* reward models, and their numbers in the
                           configuration's list of rewards */
     int32_t reward[8];
     bool reads_text[8]; /* it has a tokenizer of its own */

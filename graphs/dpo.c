@@ -10,8 +10,7 @@ static void flow(const struct weft_flow_needs *needs,
     uint32_t pairs = weft_flow_add(out, "pairs", WEFT_FIELD_ROLLOUT), ref = 0;
     weft_flow_call(out, "data", WEFT_DATA, -1, 0, pairs);
     if (needs->reference) {
-        int32_t r = weft_flow_slot(out, "reference", false, false,
-                                   WEFT_SLOT_REFERENCE);
+        int32_t r = weft_flow_reference(out, actor, needs);
         ref = weft_flow_add(out, "reference log-probs", WEFT_FIELD_LOGP);
         weft_flow_call(out, "ref_infer", WEFT_INFER, r, pairs, ref);
     }

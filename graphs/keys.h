@@ -22,6 +22,12 @@ enum weft_role_slot {
 int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
                        bool trained, bool scalar, enum weft_role_slot slot);
 
+/* Adds the reference of a policy's role, which it follows if the run says
+ * so. */
+struct weft_flow_needs;
+int32_t weft_flow_reference(struct weft_dataflow *flow, int32_t policy,
+                            const struct weft_flow_needs *needs);
+
 /* Adds a field and returns its set. */
 WEFT_INLINE uint32_t weft_flow_add(struct weft_dataflow *flow,
                                    const char *name,
@@ -34,7 +40,7 @@ extern const struct weft_config_table
     weft_actor_keys,     /* model.actor, actor.* */
     weft_critic_keys,    /* model.critic, critic.* */
     weft_score_keys,     /* model.reward_model, reward_model.* */
-    weft_reference_keys, /* model.reference* */
+    weft_reference_keys, /* model.reference*, reference.* */
     weft_policy_keys,    /* rollout.*, ppo.* of all that generate */
     weft_value_keys,     /* of what learns values, and is fused */
     weft_token_keys,     /* of rewards per token */

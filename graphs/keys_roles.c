@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of roles: where their models come from, how they are trained. */
 #include "base/alloc.h"
+#include "graphs/algorithms.h"
 #include "graphs/keys.h"
 
 /* Default learning rates are verl's. AdamW's settings are PyTorch's, except
@@ -87,11 +88,21 @@ static const struct weft_config_key reference[] = {
              "folder of the reference; model.actor"),
     KEY_BOOL("model.reference_offload", role[WEFT_SLOT_REFERENCE].offload,
              "false", 0, "the host keeps its weights between uses"),
+    KEY_INT("reference.every", role[WEFT_SLOT_REFERENCE].follow_every, "0", 0,
+            KEY_MANY, KEY_NUM,
+            "iterations after which its weights move to the policy's; 0: "
+            "never"),
+    KEY_FLOAT("reference.mix", role[WEFT_SLOT_REFERENCE].follow_mix, "0.6",
+              1e-6, 1, KEY_NUM,
+              "the policy's share of the new weights (TRL's); 1: a reset"),
     KEY_END};
 
 static const struct weft_config_alias reference_aliases[] = {
     {"model.reference",
      "|ref_model|ref_model_path|reference_model|ref_pretrain|"},
+    {"reference.every",
+     "|sync_ref_model|ref_model_sync_steps|ref_reset_steps|"},
+    {"reference.mix", "|ref_model_mixup_alpha|eta|"},
     {NULL, NULL}};
 
 static int derive_reference(struct weft_config *c)
@@ -106,9 +117,28 @@ static int derive_reference(struct weft_config *c)
 static const struct weft_config_derived reference_derived[] = {
     {"model.reference", derive_reference}, {NULL, NULL}};
 
+static int check_follows(const struct weft_config *c, struct weft_err *err)
+{
+    struct weft_settings settings;
+    weft_settings_of(c, &settings);
+    if (c->role[WEFT_SLOT_REFERENCE].follow_every > 0
+        && !settings.needs.reference)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'reference.every' must be 0 in a run without a "
+                            "reference (%s)",
+                            weft_config_generates(c)
+                                ? "'ppo.kl.place' is none"
+                                : "'dpo.reference_free' is true");
+    return 0;
+}
+
+static const struct weft_config_rule reference_rules[] = {
+    {"reference.every", check_follows}, {NULL, NULL}};
+
 const struct weft_config_table weft_reference_keys = {
     .keys = reference,
     .derived = reference_derived,
+    .rules = reference_rules,
     .aliases = reference_aliases};
 
 int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
@@ -116,5 +146,18 @@ int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
 {
     int32_t i = weft_flow_role(flow, name, trained, scalar);
     flow->role[i].slot = slot;
+    return i;
+}
+
+int32_t weft_flow_reference(struct weft_dataflow *flow, int32_t policy,
+                            const struct weft_flow_needs *needs)
+{
+    int32_t i = weft_flow_slot(flow, "reference", false, false,
+                               WEFT_SLOT_REFERENCE);
+    if (needs->follow_every > 0) {
+        flow->role[i].follows = policy;
+        flow->role[i].every = needs->follow_every;
+        flow->role[i].mix = needs->follow_mix;
+    }
     return i;
 }

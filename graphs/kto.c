@@ -6,12 +6,10 @@
 static void flow(const struct weft_flow_needs *needs,
                  struct weft_dataflow *out)
 {
-    (void) needs;
     weft_flow_init(out);
     int32_t actor = weft_flow_slot(out, "actor", true, false,
                                    WEFT_SLOT_ACTOR);
-    int32_t reference = weft_flow_slot(out, "reference", false, false,
-                                       WEFT_SLOT_REFERENCE);
+    int32_t reference = weft_flow_reference(out, actor, needs);
     uint32_t rows = weft_flow_add(out, "rows", WEFT_FIELD_ROLLOUT);
     uint32_t other = weft_flow_add(out, "mismatched rows",
                                    WEFT_FIELD_MISMATCH);

@@ -24,6 +24,7 @@ graphs_sources = \
 	%D%/calls/calls.h \
 	%D%/calls/copies.c %D%/calls/copies.h \
 	%D%/calls/deal.c %D%/calls/deal.h \
+	%D%/calls/follow.c \
 	%D%/calls/gather.c %D%/calls/gather.h \
 	%D%/calls/generate.c \
 	%D%/calls/held.c \

@@ -80,8 +80,7 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
     weft_flow_call(out, "actor_generate", WEFT_GENERATE, actor, 0, rollout);
     uint32_t scores = weft_flow_rewards(needs, "", rollout, out);
     if (needs->reference) {
-        int32_t r = weft_flow_slot(out, "reference", false, false,
-                                   WEFT_SLOT_REFERENCE);
+        int32_t r = weft_flow_reference(out, actor, needs);
         ref = weft_flow_add(out, "reference log-probs", WEFT_FIELD_LOGP);
         weft_flow_call(out, "ref_infer", WEFT_INFER, r, rollout, ref);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What configurations make of their algorithms' iterations. */
 #include "graphs/algorithms.h"
+#include "graphs/keys.h"
 
 void weft_settings_of(const struct weft_config *c, struct weft_settings *out)
 {
@@ -10,6 +11,8 @@ void weft_settings_of(const struct weft_config *c, struct weft_settings *out)
         .epochs = 1,
         .mini_batches = 1,
         .max_new = generates ? c->rollout.max_new_tokens : 0};
+    out->needs.follow_every = c->role[WEFT_SLOT_REFERENCE].follow_every;
+    out->needs.follow_mix = c->role[WEFT_SLOT_REFERENCE].follow_mix;
     for (int32_t r = 0; r < c->n_rewards; r++)
         if (c->reward[r].type == WEFT_REWARD_MODEL) {
             out->needs.reads_text[out->needs.n_rewards] =

@@ -29,6 +29,9 @@ struct weft_g_model {
     int32_t n_places;
     struct weft_params *fwd, *bwd, *opt; /* (n_places): whole tiles, or the
                                             part that the place owns */
+    /* (n_places) f32 in flat order, of a frozen model that keeps what fwd
+     * rounds (weft_master_apart()); NULL: none */
+    struct weft_params *master;
     /* in which inference and generation run; NULL: in any */
     struct weft_g_order *order;
 };
@@ -50,6 +53,10 @@ int weft_g_host_init(struct weft_rt *rt, const char *name,
                      const struct weft_shape *shape,
                      const struct weft_g_layout *home,
                      struct weft_g_model *out, struct weft_err *err);
+/* Adds master weights, zeroed, to a frozen model of either kind, for those
+ * tiles whose published weights are rounded. */
+int weft_g_masters_init(struct weft_g_model *model, bool on_host,
+                        struct weft_err *err);
 /* Submits bringing it back: makes the model's tiles, which get their memory
  * when tasks copy the host's into them, layer by layer; what reads a tile
  * waits for that one. A place begins when it is done with the optimizer steps
@@ -126,6 +133,21 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_g_layout *layout,
                      struct weft_g_view *out, struct weft_err *err);
 void weft_g_view_close(struct weft_g_view *view);
+
+/* Submits moving a frozen model's weights (`own`, or the host's copy of it) to
+ * mix times those of `from` and 1 - mix times its own, after all tasks that
+ * were inserted before and use either. Both have the same shape. The published
+ * weights of `from` come to the home layout of `own` as a view's do; there
+ *
+ *     master += mix (from - master), each operation rounded to f32,
+ *     fwd = master, rounded to the run's dtype;
+ *
+ * without masters fwd is f32, or mix is 1, which makes it a copy. where: call,
+ * iteration and priority. */
+int weft_g_follow(struct weft_seq *seq, const struct weft_where *where,
+                  const struct weft_g_model *from, float mix,
+                  const struct weft_g_model *own, struct weft_err *err);
+
 /* ---- Gradients -------------------------------------------------------- */
 
 /* Accumulators for n_groups gradient groups that dp replicas share. A replica

@@ -4,11 +4,26 @@
 #include "graphs/calls/tiles.h"
 
 /* What a set of parameter-shaped tiles is for. */
-enum use { USE_FWD, USE_BWD, USE_OPT, USE_GRAD, USE_HOST };
+enum use {
+    USE_FWD,
+    USE_BWD,
+    USE_OPT,
+    USE_GRAD,
+    USE_HOST,
+    USE_MASTER,
+    USE_HOST_MASTER
+};
 
 static const enum weft_mem_class class_of[] = {
-    WEFT_MEM_WEIGHTS, WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
-    WEFT_MEM_GRADIENTS, WEFT_MEM_HOST};
+    WEFT_MEM_WEIGHTS,   WEFT_MEM_WEIGHTS, WEFT_MEM_OPTIMIZER,
+    WEFT_MEM_GRADIENTS, WEFT_MEM_HOST,    WEFT_MEM_OPTIMIZER,
+    WEFT_MEM_HOST};
+
+/* Whether a rank's places share one tile. */
+static bool on_host(enum use use)
+{
+    return use == USE_HOST || use == USE_HOST_MASTER;
+}
 
 /* The kind whose size a tile has. The table of a tied embedding is made from
  * the head; where the head is another place's, it is copied into the table
@@ -43,6 +58,10 @@ static size_t use_bytes(const struct weft_shape *shape, enum use use,
         return shape->tied && kind == WEFT_TILE_EMBED
                  ? 0
                  : weft_opt_bytes(shape, kind, end - begin);
+    case USE_MASTER:
+    case USE_HOST_MASTER:
+        return weft_master_apart(shape, kind) ? (end - begin) * sizeof(float)
+                                              : 0;
     default:
         return (end - begin) * sizeof(float);
     }
@@ -224,7 +243,7 @@ static int for_each_tile(const struct weft_shape *s,
             bool norms = b.tp == 0
                       || ((use == USE_FWD || use == USE_HOST)
                           && is_first_at(home, &b, place[k]));
-            if (use == USE_HOST && has_rank(home, place, k))
+            if (on_host(use) && has_rank(home, place, k))
                 continue;
             rc = visit_bundle(s, home, &b, place[k], norms, NULL, visit, arg);
         }
@@ -300,9 +319,13 @@ static int create(void *arg, int32_t place, enum weft_tile_kind kind,
                   int32_t layer, int32_t block,
                   const struct weft_range *chunks)
 {
-    static const char *const name[] = {"weights", "transposed weights",
-                                       "optimizer state", "gradient",
-                                       "weights on the host"};
+    static const char *const name[] = {"weights",
+                                       "transposed weights",
+                                       "optimizer state",
+                                       "gradient",
+                                       "weights on the host",
+                                       "master weights",
+                                       "master weights on the host"};
     const struct creation *c = arg;
     size_t bytes = use_bytes(&c->model->shape, c->use, kind, block, chunks);
     struct weft_tile_id id = {c->model->name, name[c->use], 0,
@@ -403,16 +426,23 @@ int weft_g_host_init(struct weft_rt *rt, const char *name,
     return rc ? rc : use_init(out, USE_HOST, &out->fwd, err);
 }
 
+int weft_g_masters_init(struct weft_g_model *model, bool host,
+                        struct weft_err *err)
+{
+    return use_init(model, host ? USE_HOST_MASTER : USE_MASTER,
+                    &model->master, err);
+}
+
 void weft_g_model_release(struct weft_g_model *m)
 {
-    struct weft_params *use[] = {m->fwd, m->bwd, m->opt};
+    struct weft_params *use[] = {m->fwd, m->bwd, m->opt, m->master};
     for (size_t i = 0; i < WEFT_COUNT(use); i++) {
         for (int32_t p = 0; use[i] && p < m->n_places; p++)
             params_release(&m->shape, &use[i][p]);
         weft_free(use[i]);
     }
     weft_g_layout_release(&m->home);
-    m->fwd = m->bwd = m->opt = NULL;
+    m->fwd = m->bwd = m->opt = m->master = NULL;
 }
 
 /* ---- Gradients -------------------------------------------------------- */

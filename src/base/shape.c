@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/shape.h"
 
+#include <string.h>
+
 enum { ALIGN_FLAT = 16, ALIGN_BYTES = 64 };
 
 /* The number of panels that the narrower of MLP and vocabulary has for all
@@ -228,6 +230,30 @@ int32_t weft_layout_chunk_near(const struct weft_layout *l, size_t element)
     before = weft_layout_chunk(l, low - 1);
     return element >= after || element - before >= after - element ? low
                                                                    : low - 1;
+}
+
+static bool same_rope(const struct weft_shape *a, const struct weft_shape *b)
+{
+    /* bits: the values were read, not computed */
+    return a->rope == b->rope && a->rope_original == b->rope_original
+        && memcmp(&a->rope_theta, &b->rope_theta, sizeof a->rope_theta) == 0
+        && memcmp(&a->rope_factor, &b->rope_factor, sizeof a->rope_factor)
+               == 0
+        && memcmp(&a->rope_low, &b->rope_low, sizeof a->rope_low) == 0
+        && memcmp(&a->rope_high, &b->rope_high, sizeof a->rope_high) == 0;
+}
+
+bool weft_shape_alike(const struct weft_shape *a, const struct weft_shape *b)
+{
+    return a->hidden == b->hidden && a->n_layers == b->n_layers
+        && a->n_heads == b->n_heads && a->n_kv_heads == b->n_kv_heads
+        && a->head_dim == b->head_dim && a->intermediate == b->intermediate
+        && a->vocab == b->vocab && a->qkv_bias == b->qkv_bias
+        && a->o_bias == b->o_bias && a->qk_norm == b->qk_norm
+        && a->tied == b->tied && a->scalar_head == b->scalar_head
+        && a->dtype == b->dtype && a->n_blocks == b->n_blocks
+        && memcmp(&a->rms_eps, &b->rms_eps, sizeof a->rms_eps) == 0
+        && same_rope(a, b);
 }
 
 int64_t weft_shape_n_params(const struct weft_shape *s)

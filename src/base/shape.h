@@ -87,6 +87,10 @@ int32_t weft_shape_default_blocks(const struct weft_shape *shape);
 int weft_shape_partition(struct weft_shape *shape, int32_t n_blocks,
                          struct weft_err *err);
 
+/* Whether two models are alike but for their weights and the length of their
+ * texts; both shapes are partitioned. */
+bool weft_shape_alike(const struct weft_shape *a, const struct weft_shape *b);
+
 /* The lowest block that holds KV head `kv`. */
 int32_t weft_shape_kv_owner(const struct weft_shape *shape, int32_t kv);
 

@@ -110,6 +110,9 @@ struct weft_role_config {
     char *folder; /* its model's */
     bool offload; /* its weights leave their places between uses; the host
                      keeps a copy */
+    int32_t follow_every; /* iterations after which its weights move to the
+                             policy's; 0: never */
+    float follow_mix;     /* the policy's share */
     struct weft_optimizer_config optim; /* if it is trained */
 };
 

@@ -93,6 +93,23 @@ int weft_run_arch(const struct weft_config *config,
     return 0;
 }
 
+/* shape: of all roles. */
+static int check_follows(const struct weft_config *config,
+                         const struct weft_dataflow *flow, int32_t index,
+                         const struct weft_shape *shape, struct weft_err *err)
+{
+    const struct weft_role *role = &flow->role[index];
+    const struct weft_role *other = &flow->role[role->follows];
+    if (weft_shape_alike(&shape[index], &shape[role->follows]))
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "%s: '%s' is of another shape than the %s's '%s', "
+                        "to which its weights are to move; take a model of "
+                        "the same shape",
+                        role->name, weft_run_folder(config, role),
+                        other->name, weft_run_folder(config, other));
+}
+
 int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                         int32_t n_devices, struct weft_run_needs *out,
                         struct weft_err *err)
@@ -112,6 +129,9 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
             out->shape[r] = arch.shape;
         out->plan.shape[r] = &out->shape[r];
     }
+    for (int32_t r = 0; r < out->flow.n_roles && !rc; r++)
+        if (out->flow.role[r].follows >= 0)
+            rc = check_follows(config, &out->flow, r, out->shape, err);
     return rc;
 }
 

@@ -49,7 +49,8 @@ struct weft_run_needs {
     struct weft_shape shape[WEFT_MAX_ROLES];
 };
 
-/* Reads the models' folders. Errors: those of weft_run_arch(). */
+/* Reads the models' folders. Errors: those of weft_run_arch(), a role of
+ * another shape than that which it follows. */
 int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                         int32_t n_devices, struct weft_run_needs *out,
                         struct weft_err *err);

@@ -135,6 +135,7 @@ static void fill_place(const struct walk *w, int32_t p,
     struct weft_tile *fwd = here(m->fwd, p, kind, layer, block);
     struct weft_tile *bwd = here(m->bwd, p, kind, layer, block);
     struct weft_tile *opt = here(m->opt, p, kind, layer, block);
+    struct weft_tile *master = here(m->master, p, kind, layer, block);
     weft_layout_get(&m->shape, kind, block, &layout);
     if (fwd && bwd) {
         weft_k_publish(&layout, m->shape.dtype, w->flat,
@@ -149,6 +150,11 @@ static void fill_place(const struct walk *w, int32_t p,
                               w->flat + weft_layout_chunk(&layout, has.first),
                               weft_tile_acquire(fwd, WEFT_WRITE));
         weft_tile_unacquire(fwd);
+    }
+    if (master) {
+        memcpy(weft_tile_acquire(master, WEFT_WRITE), w->flat,
+               weft_tile_bytes(master));
+        weft_tile_unacquire(master);
     }
     if (opt) { /* moments are 0; the master is there if it is separate */
         struct weft_range has = weft_g_chunks_at(m, true, p, kind, layer,
@@ -207,14 +213,18 @@ static const struct weft_params *use_of(const struct walk *w,
     bool apart = weft_master_apart(&w->model->shape, kind);
     bool master = w->what == WEFT_STORE_MASTER;
     *vector_out = master ? 0 : apart + (w->what == WEFT_STORE_EXP_AVG_SQ);
+    if (!w->model->trained) /* without masters, fwd is not rounded from any */
+        return apart && w->model->master ? w->model->master : w->model->fwd;
     return master && !apart ? w->model->fwd : w->model->opt;
 }
 
 /* All ranks submit the copy of one place's tile to the first place; rank 0
- * then takes those chunks of the vector that the tile has. */
+ * then takes those chunks of the vector that the tile has. published: it is
+ * whole, and in the model's dtype. */
 static void gather_part(struct walk *w, struct weft_tile *tile,
                         const struct weft_layout *layout,
-                        struct weft_range has, int32_t vector, int32_t layer)
+                        struct weft_range has, int32_t vector, int32_t layer,
+                        bool published)
 {
     const struct weft_where where = {
         .device = -1, .iteration = -1, .micro_batch = -1, .layer = layer};
@@ -225,8 +235,11 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
                                      WEFT_MEM_OPTIMIZER, "to be saved", 0);
     if (w->writer && tile) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
-        memcpy(w->flat + weft_layout_chunk(layout, has.first),
-               from + (size_t) vector * n, n * sizeof *from);
+        if (published)
+            weft_k_mix(layout, w->model->shape.dtype, 1, from, w->flat);
+        else
+            memcpy(w->flat + weft_layout_chunk(layout, has.first),
+                   from + (size_t) vector * n, n * sizeof *from);
         weft_tile_unacquire(tile);
     }
     weft_tile_release(copy);
@@ -253,7 +266,8 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
                 w->model, use == w->model->opt, p, kind, layer, block);
             if (has.first != next)
                 continue;
-            gather_part(w, tile, &layout, has, vector, layer);
+            gather_part(w, tile, &layout, has, vector, layer,
+                        use == w->model->fwd && !w->model->trained);
             next += has.n;
         }
     if (!w->rc && w->writer)

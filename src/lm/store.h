@@ -35,8 +35,8 @@ enum weft_store_what {
     WEFT_STORE_EXP_AVG_SQ
 };
 
-/* Writes masters or moments of a trained model to <dir>/<stem>.safetensors,
- * rounded to dtype, under the tensors' global names. Tiles are sent to rank 0
+/* Writes masters or moments of a trained model, or the weights of another, to
+ * <dir>/<stem>.safetensors, rounded to dtype, under the tensors' global names. Tiles are sent to rank 0
  * one after another, which writes them. Collective; all ranks return the same
  * error. */
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,

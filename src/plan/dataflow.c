@@ -32,8 +32,11 @@ int32_t weft_flow_role(struct weft_dataflow *flow, const char *name,
                        bool trained, bool scalar)
 {
     int32_t i = next(&flow->n_roles, WEFT_MAX_ROLES);
-    flow->role[i] = (struct weft_role){
-        .trained = trained, .scalar = scalar, .index = -1, .slot = -1};
+    flow->role[i] = (struct weft_role){.trained = trained,
+                                       .scalar = scalar,
+                                       .index = -1,
+                                       .slot = -1,
+                                       .follows = -1};
     set_name(flow->role[i].name, name);
     return i;
 }
@@ -180,6 +183,13 @@ bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call)
         && !flow->role[flow->call[call].role].trained;
 }
 
+bool weft_flow_moves(const struct weft_dataflow *flow, int32_t role,
+                     int32_t iteration)
+{
+    const struct weft_role *r = &flow->role[role];
+    return r->follows >= 0 && (iteration + 1) % r->every == 0;
+}
+
 /* ---- Checking ---------------------------------------------------------- */
 
 /* The first call that is not done and reads nothing of one that is not done;
@@ -242,6 +252,30 @@ static int check_roles(const struct weft_dataflow *flow, struct weft_err *err)
     return 0;
 }
 
+static int check_followers(const struct weft_dataflow *flow,
+                           struct weft_err *err)
+{
+    for (int32_t r = 0; r < flow->n_roles; r++) {
+        const struct weft_role *role = &flow->role[r];
+        if (role->follows < 0)
+            continue;
+        if (role->trained || role->follows >= flow->n_roles
+            || !flow->role[role->follows].trained)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the role %s cannot follow another: a frozen "
+                                "role can, and a trained one can be followed",
+                                role->name);
+        if (role->every < 1 || !(role->mix > 0 && role->mix <= 1))
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the role %s moves every %d iterations by "
+                                "%g; it must be at least 1, and above 0 and "
+                                "at most 1",
+                                role->name, (int) role->every,
+                                (double) role->mix);
+    }
+    return 0;
+}
+
 static int check_cycles(const struct weft_dataflow *flow,
                         struct weft_err *err)
 {
@@ -285,6 +319,8 @@ int weft_flow_check(const struct weft_dataflow *flow, struct weft_err *err)
                                 flow->call[i].name);
     int rc = check_roles(flow, err);
     if (!rc)
+        rc = check_followers(flow, err);
+    if (!rc)
         rc = check_fields(flow, err);
     return rc ? rc : check_cycles(flow, err);
 }
@@ -315,6 +351,21 @@ static void put_fields(FILE *f, const struct weft_dataflow *flow,
         }
 }
 
+static void put_role(FILE *f, const struct weft_dataflow *flow, int32_t i)
+{
+    const struct weft_role *r = &flow->role[i];
+    fprintf(f, "%s: %s%s", r->name,
+            r->trained        ? "trained"
+            : r->follows >= 0 ? "not trained"
+                              : "frozen",
+            r->scalar ? ", scalar head" : "");
+    if (r->follows >= 0)
+        fprintf(f, "; every %d iterations %g of %s and %g of itself",
+                (int) r->every, (double) r->mix, flow->role[r->follows].name,
+                1 - (double) r->mix);
+    fputs("\n", f);
+}
+
 static void put_call(FILE *f, const struct weft_dataflow *flow, int32_t i)
 {
     static const char *const does[] = {"generates with", "infers with",
@@ -342,11 +393,10 @@ char *weft_flow_text(const struct weft_dataflow *flow)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    for (int32_t r = 0; r < flow->n_roles; r++)
-        fprintf(f, "%s%s: %s%s\n", r == 0 ? "Roles\n" : "",
-                flow->role[r].name,
-                flow->role[r].trained ? "trained" : "frozen",
-                flow->role[r].scalar ? ", scalar head" : "");
+    for (int32_t r = 0; r < flow->n_roles; r++) {
+        fputs(r == 0 ? "Roles\n" : "", f);
+        put_role(f, flow, r);
+    }
     fputs("\nCalls of iteration i, in an order that their data allow\n", f);
     weft_flow_order(flow, order);
     for (int32_t n = 0; n < flow->n_calls - 1; n++)

@@ -7,7 +7,8 @@
  * writes fields of samples; steps are calls without a model. Samples begin with
  * a call that generates them or takes them from the data. Edges follow from
  * the fields. In iteration i, a call of a trained role reads version i of its
- * weights; the role's training call writes version i + 1.
+ * weights; the role's training call writes version i + 1. What follows a
+ * trained role reads version i + 1 of it and writes its own next version.
  *
  * Algorithms are values of this type (graphs/<algorithm>.c). Plans, tiles,
  * checkpoints, times and traces number calls and roles as the graph does.
@@ -34,6 +35,12 @@ struct weft_role {
                       else -1 */
     int32_t slot;  /* others: where its settings are in the configuration;
                       -1: nowhere */
+    /* A frozen role may follow a trained one: after every `every`-th
+     * iteration its weights become mix times that role's and 1 - mix times
+     * its own (TRL's sync_ref_model; mix 1: a copy). */
+    int32_t follows; /* that role; -1: none */
+    int32_t every;
+    float mix;
 };
 
 /* What a field of a sample holds. */
@@ -128,12 +135,17 @@ bool weft_flow_trains(const struct weft_dataflow *flow, int32_t call);
 /* Whether the call's model is never trained: its weights may leave memory
  * between uses. */
 bool weft_flow_frozen(const struct weft_dataflow *flow, int32_t call);
+/* Whether a role's weights move to those of the role it follows when
+ * iteration number `iteration` (from 0) has trained. */
+bool weft_flow_moves(const struct weft_dataflow *flow, int32_t role,
+                     int32_t iteration);
 /* Whether the call has a model, and so a place in plans. */
 bool weft_flow_placed(const struct weft_dataflow *flow, int32_t call);
 
 /* A role that no call uses, a field that is read and not written or written
  * twice, calls that wait for one another, a trained role without a training
- * call: one sentence. Errors: WEFT_EINVAL. */
+ * call, a role that cannot follow another: one sentence. Errors:
+ * WEFT_EINVAL. */
 int weft_flow_check(const struct weft_dataflow *flow, struct weft_err *err);
 
 /* Calls 1 .. n_calls - 1 in an order in which each comes after those whose

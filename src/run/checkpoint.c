@@ -17,7 +17,7 @@
 
 enum { PATH_BYTES = 4096, PART_BYTES = 64 };
 
-/* Tensor files of a trained model in a checkpoint. */
+/* Tensor files of a model in a checkpoint; moments of a trained one. */
 static const struct part {
     const char *stem;
     enum weft_store_what what;
@@ -80,10 +80,34 @@ static enum weft_dtype folder_dtype(const struct weft_config *c)
 
 /* Whether a part has a file. Masters have none if the weights are written in
  * f32, as both are then the same. */
-static bool has_part(const struct part *part, enum weft_dtype dtype)
+static bool has_part(const struct part *part, bool trained,
+                     enum weft_dtype dtype)
 {
-    return part->in_model_folder || part->what != WEFT_STORE_MASTER
-        || dtype != WEFT_F32;
+    return part->in_model_folder
+        || (part->what == WEFT_STORE_MASTER ? dtype != WEFT_F32 : trained);
+}
+
+static const char *name_of(const struct weft_trainer *t,
+                           const struct weft_run_model *m)
+{
+    return t->flow.role[m->role].name;
+}
+
+/* The k-th model whose weights the run changes, or NULL: those that are
+ * trained, and those that have moved. `saved` is the checkpoint that is read;
+ * NULL: one is written. */
+static const struct weft_run_model *changed(const struct weft_trainer *t,
+                                            const struct weft_manifest *saved,
+                                            int k)
+{
+    for (int32_t r = 0; r < t->flow.n_roles; r++) {
+        const struct weft_role *role = &t->flow.role[r];
+        bool moved = saved ? weft_manifest_role(saved, role->name) != NULL
+                           : t->model[r].steps > 0;
+        if ((role->trained || (role->follows >= 0 && moved)) && k-- == 0)
+            return &t->model[r];
+    }
+    return NULL;
 }
 
 /* ---- Which checkpoints there are -------------------------------------- */
@@ -134,9 +158,9 @@ int weft_checkpoint_list(const char *run_dir, int32_t **out, int32_t *n_out,
 /* Writes the tensors of a model on rank 0. Collective. */
 static int write_tensors(struct weft_trainer *t,
                          const struct weft_run_model *m, const char *stage,
-                         const char *name, struct weft_manifest *manifest,
-                         struct weft_err *err)
+                         struct weft_manifest *manifest, struct weft_err *err)
 {
+    const char *name = name_of(t, m);
     char dir[2][PATH_BYTES] = {"", ""}, relative[PART_BYTES];
     enum weft_dtype dtype = folder_dtype(&t->config);
     bool first = weft_world_rank() == 0;
@@ -148,11 +172,11 @@ static int write_tensors(struct weft_trainer *t,
     rc = weft_world_agree(rc, err);
     for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++) {
         bool weights = parts[i].in_model_folder;
-        if (!has_part(&parts[i], dtype))
+        if (!has_part(&parts[i], weft_trainer_weights(m)->trained, dtype))
             continue;
         rc = weft_store_save(t->seq, dir[weights], parts[i].stem,
                              parts[i].what, weights ? dtype : WEFT_F32,
-                             &m->arch, &m->tiles, err);
+                             &m->arch, weft_trainer_weights(m), err);
         part_path(relative, &parts[i], name, weights);
         if (!rc && first)
             rc = weft_manifest_add_file(manifest, stage, relative, err);
@@ -180,16 +204,6 @@ static int write_files(const struct weft_run_model *m, enum weft_dtype dtype,
             rc = weft_file_copy(from, to, err);
     }
     return rc;
-}
-
-/* The k-th trained model, or NULL. */
-static const struct weft_run_model *trained(const struct weft_trainer *t,
-                                            int k)
-{
-    for (int32_t r = 0; r < t->flow.n_roles; r++)
-        if (t->flow.role[r].trained && k-- == 0)
-            return &t->model[r];
-    return NULL;
 }
 
 static const char kl_coef[] = "kl_coef", kl_last[] = "kl_last",
@@ -224,8 +238,8 @@ static int set_state(struct weft_trainer *t, struct weft_manifest *m,
     m->dtype = c->numerics.dtype;
     m->model_dtype = folder_dtype(c);
     m->isa = weft_k_isa();
-    for (int k = 0; (model = trained(t, k)) != NULL && !rc; k++)
-        rc = weft_manifest_add_role(m, model->tiles.name, model->steps,
+    for (int k = 0; (model = changed(t, NULL, k)) != NULL && !rc; k++)
+        rc = weft_manifest_add_role(m, name_of(t, model), model->steps,
                                     model->arch.shape.n_blocks, err);
     if (!rc && t->settings.refills > 0)
         rc = weft_manifest_add_number(m, prompts_drawn,
@@ -278,10 +292,10 @@ static int finish(struct weft_trainer *t, const char *stage,
                   struct weft_err *err)
 {
     enum weft_dtype dtype = folder_dtype(&t->config);
+    const struct weft_run_model *model;
     int rc = 0;
-    for (int k = 0; trained(t, k) && !rc; k++)
-        rc = write_files(trained(t, k), dtype, stage,
-                         trained(t, k)->tiles.name, err);
+    for (int k = 0; (model = changed(t, NULL, k)) != NULL && !rc; k++)
+        rc = write_files(model, dtype, stage, name_of(t, model), err);
     if (!rc)
         rc = set_state(t, manifest, err);
     if (!rc)
@@ -302,6 +316,7 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
     char *stage = NULL;
     char *final = weft_checkpoint_path(t->config.run_dir, t->iteration);
     struct weft_manifest manifest = {0};
+    const struct weft_run_model *model;
     bool first = weft_world_rank() == 0;
     int rc = final ? 0 : weft_err_nomem(err, "a path", 1024);
     if (!rc && first)
@@ -309,9 +324,8 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
     if (!rc && first)
         rc = weft_dir_stage(final, &stage, err);
     rc = weft_world_agree(rc, err);
-    for (int k = 0; trained(t, k) && !rc; k++)
-        rc = write_tensors(t, trained(t, k), stage, trained(t, k)->tiles.name,
-                           &manifest, err);
+    for (int k = 0; (model = changed(t, NULL, k)) != NULL && !rc; k++)
+        rc = write_tensors(t, model, stage, &manifest, err);
     if (!rc && first)
         rc = finish(t, stage, final, &manifest, err);
     else if (stage)
@@ -335,12 +349,14 @@ static int verify(const struct weft_trainer *t, const char *folder,
 {
     char path[WEFT_MAX_ROLES * WEFT_COUNT(parts)][PART_BYTES];
     const char *name[WEFT_COUNT(path)];
+    const struct weft_run_model *model;
     size_t n = 0;
-    for (int k = 0; trained(t, k); k++)
+    for (int k = 0; (model = changed(t, m, k)) != NULL; k++)
         for (size_t i = 0; i < WEFT_COUNT(parts); i++) {
-            if (!has_part(&parts[i], m->model_dtype))
+            if (!has_part(&parts[i], weft_trainer_weights(model)->trained,
+                          m->model_dtype))
                 continue;
-            part_path(path[n], &parts[i], trained(t, k)->tiles.name,
+            part_path(path[n], &parts[i], name_of(t, model),
                       parts[i].in_model_folder);
             name[n] = path[n];
             n++;
@@ -396,14 +412,15 @@ static int check_state(const struct weft_trainer *t, const char *folder,
                        const struct weft_manifest *m, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
+    const struct weft_run_model *model;
     int rc = 0;
-    for (int k = 0; trained(t, k) && !rc; k++) {
-        const char *name = trained(t, k)->tiles.name;
+    for (int k = 0; (model = changed(t, m, k)) != NULL && !rc; k++) {
+        const char *name = name_of(t, model);
         const struct weft_manifest_role *role = weft_manifest_role(m, name);
         char what[WEFT_MAX_NAME + 32];
         snprintf(what, sizeof what, "tensor blocks of %s", name);
         rc = role ? same_int(folder, what, role->blocks,
-                             trained(t, k)->arch.shape.n_blocks, err)
+                             model->arch.shape.n_blocks, err)
                   : weft_err_set(err, WEFT_EFORMAT,
                                  "'%s/manifest.json': 'roles' lacks '%s', "
                                  "which this run trains",
@@ -440,10 +457,11 @@ static int apply_state(struct weft_trainer *t, const struct weft_manifest *m,
     double drawn = (double) m->iteration * t->config.rollout.prompts;
     int rc = 0;
     t->iteration = (int32_t) m->iteration;
-    for (int32_t r = 0; r < t->flow.n_roles; r++)
-        if (t->flow.role[r].trained)
-            t->model[r].steps =
-                weft_manifest_role(m, t->flow.role[r].name)->steps;
+    for (int32_t r = 0; r < t->flow.n_roles; r++) {
+        const struct weft_manifest_role *role = weft_manifest_role(
+            m, t->flow.role[r].name);
+        t->model[r].steps = role ? role->steps : 0;
+    }
     if (t->settings.refills > 0)
         rc = weft_manifest_number(m, prompts_drawn, &drawn, err);
     t->drawn = (int64_t) drawn;
@@ -453,20 +471,21 @@ static int apply_state(struct weft_trainer *t, const struct weft_manifest *m,
 }
 
 /* dtype: of the model folder. */
-static int read_model(struct weft_run_model *m, const char *folder,
+static int read_model(const struct weft_run_model *m, const char *folder,
                       const char *name, enum weft_dtype dtype,
                       struct weft_err *err)
 {
     char dir[PATH_BYTES];
+    const struct weft_g_model *tiles = weft_trainer_weights(m);
     bool in_model_folder = dtype == WEFT_F32;
     model_path(dir, folder, name, in_model_folder);
     int rc = weft_store_load(dir, in_model_folder ? "model" : "master",
-                             &m->arch, &m->tiles, err);
+                             &m->arch, tiles, err);
     model_path(dir, folder, name, false);
-    for (size_t i = 0; i < WEFT_COUNT(parts) && !rc; i++)
+    for (size_t i = 0; i < WEFT_COUNT(parts) && tiles->trained && !rc; i++)
         if (parts[i].what != WEFT_STORE_MASTER)
             rc = weft_store_load_moment(dir, parts[i].stem, parts[i].what,
-                                        &m->arch, &m->tiles, err);
+                                        &m->arch, tiles, err);
     return rc;
 }
 
@@ -474,6 +493,7 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
                          struct weft_err *err)
 {
     struct weft_manifest *m = weft_alloc(1, sizeof *m);
+    const struct weft_run_model *model;
     if (!m)
         return weft_err_nomem(err, "a manifest", sizeof *m);
     t->resumed = m;
@@ -483,10 +503,9 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     if (!rc && weft_world_rank() == 0) /* logged by one rank */
         rc = verify(t, folder, m, err);
     rc = weft_world_agree(rc, err);
-    for (int32_t r = 0; r < t->flow.n_roles && !rc; r++)
-        if (t->flow.role[r].trained)
-            rc = read_model(&t->model[r], folder, t->flow.role[r].name,
-                            m->model_dtype, err);
+    for (int k = 0; (model = changed(t, m, k)) != NULL && !rc; k++)
+        rc = read_model(model, folder, name_of(t, model), m->model_dtype,
+                        err);
     if (!rc)
         rc = apply_state(t, m, err);
     if (!rc && weft_world_rank() == 0)

@@ -6,6 +6,7 @@
  *         manifest.json                     state, and a checksum per file
  *         actor/   a Hugging Face folder: weights and tokenizer alone
  *         critic/  the same (PPO)
+ *         reference/  the same, once it has moved to the policy
  *         optimizer/actor/  optimizer/critic/
  *                  Adam's moments, and f32 masters unless the weights are f32
  *

@@ -428,6 +428,29 @@ static void update_home(struct weft_iteration *p,
         weft_trainer_fetch(p->t, &u->norm[k]);
 }
 
+/* Moves the weights of roles that follow others, after the iteration's
+ * updates. */
+static int follow(struct weft_iteration *p)
+{
+    struct weft_trainer *t = p->t;
+    int rc = 0;
+    for (int32_t r = 0; r < t->flow.n_roles && !rc; r++) {
+        const struct weft_role *role = &t->flow.role[r];
+        if (!weft_flow_moves(&t->flow, r, p->iteration))
+            continue;
+        const struct weft_run_model *from = &t->model[role->follows];
+        const struct weft_where where = {.device = -1,
+                                         .call = from->home,
+                                         .iteration = p->iteration,
+                                         .micro_batch = -1,
+                                         .layer = -1};
+        rc = weft_g_follow(t->seq, &where, &from->tiles, role->mix,
+                           weft_trainer_weights(&t->model[r]), p->err);
+        t->model[r].steps++;
+    }
+    return rc;
+}
+
 /* Submits the rest of the iteration. The rewards are computed before training,
  * as weft_iteration_train() waits for mini-batches, which need them. */
 static int submit(struct weft_iteration *p)
@@ -447,6 +470,8 @@ static int submit(struct weft_iteration *p)
     }
     if (!rc)
         rc = weft_iteration_train(p);
+    if (!rc)
+        rc = follow(p);
     for (int32_t r = 0; r < p->t->flow.n_roles; r++)
         update_home(p, &p->update[r]);
     return rc;

@@ -149,6 +149,8 @@ int weft_run_record_bound(const struct weft_trainer *t,
     c->checkpoint.every = 0;
     c->epochs = 0; /* whole batches */
     most.n_iterations = how.first + 2;
+    for (int32_t r = 0; r < most.flow.n_roles; r++)
+        most.flow.role[r].every = 1; /* of those that follow another */
     int rc = weft_run_record(&most, &how, out, err);
     if (!rc && fused)
         forget_order(t, out);

@@ -164,13 +164,16 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
     m->folder = weft_strdup(folder);
     if (!m->folder)
         return weft_err_nomem(err, role->name, strlen(folder));
-    if (m->offload)
-        return weft_g_host_init(t->rt, role->name, &m->arch.shape,
-                                &t->layout[m->home], &m->host, err);
-    int rc = weft_g_model_init(t->rt, role->name, &m->arch.shape,
-                               role->trained, &t->layout[m->home], &m->tiles,
-                               err);
+    int rc = m->offload
+               ? weft_g_host_init(t->rt, role->name, &m->arch.shape,
+                                  &t->layout[m->home], &m->host, err)
+               : weft_g_model_init(t->rt, role->name, &m->arch.shape,
+                                   role->trained, &t->layout[m->home],
+                                   &m->tiles, err);
     m->tiles.order = &t->order_of_tasks;
+    if (!rc && role->follows >= 0 && role->mix < 1)
+        rc = weft_g_masters_init(m->offload ? &m->host : &m->tiles,
+                                 m->offload, err);
     if (!rc && role->trained)
         rc = weft_g_grads_init(&m->tiles, t->config.numerics.gradient_groups,
                                &m->grads, err);
@@ -182,8 +185,8 @@ static int create_tiles(struct weft_trainer *t, struct weft_run_model *m,
 static int load_weights(struct weft_trainer *t, struct weft_run_model *m,
                         struct weft_err *err)
 {
-    const struct weft_g_model *tiles = m->offload ? &m->host : &m->tiles;
-    int rc = weft_store_load(m->folder, NULL, &m->arch, tiles, err);
+    int rc = weft_store_load(m->folder, NULL, &m->arch,
+                             weft_trainer_weights(m), err);
     if (rc)
         weft_err_prefix(err, "%s", t->flow.role[m->role].name);
     return rc;

@@ -33,8 +33,9 @@ struct weft_run_model {
     int32_t role; /* in the dataflow graph */
     int32_t home; /* the call whose layout its tiles have */
     const struct weft_optimizer_config *optim; /* of trained models */
-    int64_t steps; /* optimizer steps done, of trained models; state of the
-                          run, which checkpoints contain */
+    int64_t steps; /* done by the optimizer, or by a frozen model towards the
+                      one that it follows; state of the run, which
+                      checkpoints contain */
     char *folder;  /* from which its weights were read */
     bool open;
     bool offload;             /* its tiles are released between uses */
@@ -152,6 +153,13 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              int32_t iteration, struct weft_err *err);
 void weft_trainer_model_end(struct weft_run_model *m);
+
+/* The tiles that keep a model's weights between uses. */
+WEFT_INLINE const struct weft_g_model *weft_trainer_weights(
+    const struct weft_run_model *m)
+{
+    return m->offload ? &m->host : &m->tiles;
+}
 
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
 void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);

@@ -298,6 +298,14 @@ static void test_config_refused(void)
         {"numerics: {isa: sse}", "must be c, avx2, avx512 or avx512_bf16"},
         {"numerics: {gradient_groups: 3}", "must be a power of two, not 3"},
         {"actor: {min_lr_ratio: 0.1}", "no meaning with a constant"},
+        {"reference: {every: -1}", "'reference.every' must be from 0"},
+        {"reference: {every: 2}\nppo.kl.place: none",
+         "'reference.every' must be 0 in a run without a reference "
+         "('ppo.kl.place' is none)"},
+        {"reference: {mix: 0}", "'reference.mix' must be from 1e-06 to 1"},
+        {"reference: {mix: 1.01}", "to 1, not 1.01"},
+        {"reference: {ref_model_mixup_alpha: 1}",
+         "did you mean 'reference.mix'?"},
         {"runtime: {devices: 65}", "'runtime.devices' must be from 0 to 64"},
         {"runtime: {place: core}", "'runtime.place' must be node or device"},
         {"train: {zero: 4}", "'train.zero' must be from 0 to 3, not 4"},
@@ -357,6 +365,11 @@ static void test_config_shared_field(void)
     CHECK(c.role[0].optim.lr == 0.25f);
     CHECK(strstr(c.role[0].folder, "/r") != NULL);
     weft_config_release(&c);
+    CHECK_FAILS(parse(PAIRS "dpo\nmodel.actor: a\nreference.every: 1\n"
+                            "dpo.reference_free: true\n",
+                      0, NULL),
+                WEFT_EINVAL, err,
+                "without a reference ('dpo.reference_free' is true)");
     CHECK_FAILS(parse(PAIRS "dpo\nmodel.actor: a\nkto.beta: 0.5\n", 0, NULL),
                 WEFT_EINVAL, err, "'kto.beta' is not a key of algorithm dpo");
 }

@@ -72,6 +72,42 @@ static void test_check(void)
     refused("16 roles");
 }
 
+/* A frozen role that follows a trained one. */
+static void test_follow(void)
+{
+    make();
+    g.role[1].follows = 0;
+    g.role[1].every = 3;
+    g.role[1].mix = 0.25f;
+    REQUIRE_OK(weft_flow_check(&g, &err), err);
+    for (int i = 0; i < 10; i++) {
+        CHECK(!weft_flow_moves(&g, 0, i));
+        CHECK_INT(weft_flow_moves(&g, 1, i), i == 2 || i == 5 || i == 8);
+    }
+    char *text = weft_flow_text(&g);
+    CHECK(strstr(text, "judge: not trained, scalar head; every 3 iterations "
+                       "0.25 of policy and 0.75 of itself\n")
+          != NULL);
+    weft_free(text);
+    g.role[1].mix = 1;
+    REQUIRE_OK(weft_flow_check(&g, &err), err);
+    g.role[1].mix = 1.5f;
+    refused("the role judge moves every 3 iterations by 1.5");
+    g.role[1].mix = 0;
+    refused("above 0 and at most 1");
+    g.role[1].mix = 1;
+    g.role[1].every = 0;
+    refused("it must be at least 1");
+    g.role[1].every = 1;
+    g.role[1].follows = 1; /* itself, which is frozen */
+    refused("the role judge cannot follow another");
+    g.role[1].follows = g.n_roles;
+    refused("the role judge cannot follow another");
+    g.role[1].follows = -1;
+    g.role[0].follows = 0;
+    refused("the role policy cannot follow another");
+}
+
 /* Samples begin where they are generated or taken from data. */
 static void test_origin(void)
 {
@@ -163,6 +199,6 @@ static void test_text(void)
 }
 
 WEFT_TESTS("plan/dataflow", {"test_check", test_check},
-           {"test_origin", test_origin}, {"test_order", test_order},
-           {"test_asking", test_asking}, {"test_guess", test_guess},
-           {"test_text", test_text})
+           {"test_follow", test_follow}, {"test_origin", test_origin},
+           {"test_order", test_order}, {"test_asking", test_asking},
+           {"test_guess", test_guess}, {"test_text", test_text})

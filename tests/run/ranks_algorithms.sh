@@ -111,6 +111,7 @@ reward: [{type: model, name: judge, model: judge, own_tokenizer: true,
          {type: model, name: own, model: trained}]
 $rollout}
 ppo: {epochs: 2, mini_batches: 2, kl: {stop: 1.0e-5, coef: 0.1}}
+reference: {every: 1, mix: 0.5}
 actor: {lr: 1.0e-3}
 critic: {lr: 1.0e-3}
 $rest
@@ -135,7 +136,8 @@ YAML
 # Every turn of the assistant is learned.
 data sft 3 'actor: model' \
     'path: turns.jsonl, learn: assistant, template: "[{role}]{content};"'
-data kto 5 'actor: model, reference: reference' 'path: rows.jsonl'
+data kto 5 'actor: model, reference: reference}
+reference: {every: 1, mix: 1' 'path: rows.jsonl'
 data reward_model 4 'reward_model: trained' 'path: pairs.jsonl'
 
 exit $failed

@@ -444,7 +444,8 @@ static void test_iterations(void)
         bool due = strncmp(key->name, "rollout.", 8) == 0
                 || strncmp(key->name, "ppo.", 4) == 0
                 || strncmp(key->name, "actor.", 6) == 0
-                || strncmp(key->name, "critic.", 7) == 0;
+                || strncmp(key->name, "critic.", 7) == 0
+                || strncmp(key->name, "reference.", 10) == 0;
         if (due && (key->flags & WEFT_KEY_NUMBERS) && !varied[k])
             printf("\n    no run varies %s\n", key->name);
         CHECK(!due || !(key->flags & WEFT_KEY_NUMBERS) || varied[k]);

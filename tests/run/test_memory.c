@@ -293,12 +293,17 @@ static void test_memory_mixed(void)
                             "runtime.place=device", NULL};
     const char *node[] = {"runtime.devices=8", word, "iterations=2",
                           "runtime.overlap=false", NULL};
+    const char *follows[] = {"runtime.devices=8",    word,
+                             "iterations=2",         "reference.every=2",
+                             "runtime.place=device", "runtime.overlap=false",
+                             "numerics.dtype=bf16",  NULL};
     snprintf(word, sizeof word, "plan=%s/plan.json", fixture.dir);
     write_plan(word + 5, calls);
     /* where the actor is not trained, nothing orders its weights for the next
      * generation after those for the last */
     compare_run("mixed", device, false);
     compare("mixed-node", node);
+    compare_run("mixed-follows", follows, false);
 }
 
 static void test_memory_sft(void)

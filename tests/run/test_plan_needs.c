@@ -143,6 +143,21 @@ static void test_needs_refused(void)
     init_model("other", 2, 4, 300, false);
     snprintf(word, sizeof word, "model.reference=%s/other", f.dir);
     needs_refused(word, WEFT_EINVAL, "has a vocabulary of 300, the actor's");
+    /* a reference of any shape, unless it is to become the policy */
+    init_model("taller", 3, 4, 259, false);
+    snprintf(word, sizeof word, "model.reference=%s/taller", f.dir);
+    open_run(word, NULL, NULL);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    weft_config_release(&config);
+    open_run(word, "reference.every=1", NULL);
+    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, &needs, &err), WEFT_EINVAL,
+                err, "reference: '");
+    CHECK(strstr(err.text, "/taller' is of another shape than the actor's '")
+          != NULL);
+    weft_config_release(&config);
+    open_run("reference.every=1", NULL, NULL);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    weft_config_release(&config);
     snprintf(word, sizeof word, "model.actor=%s/deep", f.dir);
     needs_refused(word, WEFT_EINVAL, "a language model is needed");
     snprintf(word, sizeof word, "reward=[{type: model, model: \"%s/other\"}]",

@@ -49,7 +49,7 @@ static void test_make(void)
 
 /* ---- PyTorch ----------------------------------------------------------- */
 
-/* |found - expected| <= TOLERANCE (1 + |expected|); largest seen: 3e-6. */
+/* |found - expected| <= TOLERANCE (1 + |expected|); largest seen: 6e-6. */
 static const double TOLERANCE = 3e-5;
 
 enum { MAX_WORDS = 32 };
@@ -166,7 +166,7 @@ static int check_file(const char *path)
 
 static void test_pytorch(void)
 {
-    CHECK_INT(check_file("preference/preferences.txt"), 24);
+    CHECK_INT(check_file("preference/preferences.txt"), 26);
 }
 
 /* One optimizer step of TRL's trainers, and two epochs of SFT, made by make_trl.py. */

@@ -174,7 +174,10 @@ static void test_same(void)
          "train.mini_batches_ahead=1"},
         {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"},
         {"runtime.devices=4", "layout=tp2pp2,offload",
-         "runtime.place=device"}};
+         "runtime.place=device"},
+        {"runtime.devices=4", "layout=dp2tp2,zero=2", "reference.every=1"},
+        {"runtime.devices=4", "layout=dp2pp2,offload", "reference.every=2",
+         "numerics.dtype=bf16", "runtime.place=device"}};
     for (size_t i = 0; i < WEFT_COUNT(word); i++) {
         char name[32];
         const char *all[8] = {NULL};
@@ -231,6 +234,7 @@ static void test_same_data(void)
                                  model,
                                  layout[k],
                                  k == 3 ? "runtime.place=device" : NULL,
+                                 i % 3 ? "reference.every=1" : NULL,
                                  NULL};
             snprintf(model, sizeof model, "%s%s/model", algorithm[i][1],
                      rows.dir);

@@ -117,6 +117,8 @@ RUNS = [
     {"algorithm": "dapo", "rollout.top_k": 3, "rollout.max_new_tokens": 2,
      "rollout.samples_per_prompt": 2, "rollout.refills": 1,
      "ppo.overlong.cache": 0, "ppo.reward_clip": 0},
+    {"algorithm": "grpo", "reference.every": 1, "reference.mix": 0.5},
+    {"algorithm": "rloo", "reference.every": 1, "reference.mix": 1},
 ]
 
 
@@ -221,6 +223,7 @@ def run(c, folder, each):
         m.whiten(c, samples)
         trained = m.train(c, iteration, samples, actor,
                           functools.partial(m.policy_loss, term=term))
+        m.follow(c, iteration, model["reference"], actor.model)
         found = m.record(c, samples, kl_coef, trained, None, greedy)
         if greedy:
             m.spread(found, "critic/baseline",
@@ -235,6 +238,8 @@ def run(c, folder, each):
                          f"{unequal} with others")
     weights = {}
     m.record_weights(weights, "actor", actor.model, each)
+    if c.get("reference.every"):
+        m.record_weights(weights, "reference", model["reference"], each)
     out.update((f"{c['iterations']} weights/{tag}", x)
                for tag, x in weights.items())
     return out

@@ -152,7 +152,10 @@ RUNS = [
 RUNS += [{"actor.schedule": "constant", "actor.min_lr_ratio": 0},
          {"critic.schedule": "constant", "critic.min_lr_ratio": 0},
          {"actor.schedule": "cosine"}, {"critic.schedule": "linear"},
-         {"actor.grad_clip": 0, "critic.grad_clip": 0}]
+         {"actor.grad_clip": 0, "critic.grad_clip": 0},
+         {"reference.every": 1, "reference.mix": 0.5},
+         {"reference.every": 1, "reference.mix": 1},
+         {"reference.every": 2, "iterations": 3}]
 
 # As the test: prompts.jsonl has these with their numbers as labels.
 PROMPTS = ["a", "bee", "the sea", "to", "zero one", "xyz"]
@@ -363,6 +366,14 @@ class Trained:
         self.optim.step()
         self.step += 1
         return float(norm), rate
+
+
+def follow(c, iteration, reference, actor):
+    """TRL's SyncRefModelCallback, by iterations."""
+    every, mix = c.get("reference.every", 0), c.get("reference.mix", 0.6)
+    if every and (iteration + 1) % every == 0:
+        for name, p in reference.p.items():
+            p.data.mul_(1 - mix).add_(actor.p[name].data, alpha=mix)
 
 
 class Sample:
@@ -733,11 +744,14 @@ def run(c, folder, each):
         a = train(c, iteration, samples, actor, policy_loss) \
             if iteration >= c["ppo.critic_warmup"] else None
         b = train(c, iteration, samples, critic, value_loss)
+        follow(c, iteration, model["reference"], actor.model)
         for tag, x in record(c, samples, used, a, b).items():
             out[f"{iteration + 1} {tag}"] = x
     weights = {}
     record_weights(weights, "actor", actor.model, each)
     record_weights(weights, "critic", critic.model, each)
+    if c.get("reference.every"):
+        record_weights(weights, "reference", model["reference"], each)
     out.update((f"{c['iterations']} weights/{tag}", x)
                for tag, x in weights.items())
     return out

@@ -59,6 +59,8 @@ RUNS = [
     {**KTO, **EPOCHS, "epochs": 1.5},
     {**REWARD, **EPOCHS, "data.shuffle": False},
     {**SFT, **EPOCHS, "train.batch": 9},
+    {**DPO, "reference.every": 1, "reference.mix": 0.5, "iterations": 3},
+    {**KTO, "reference.every": 2, "iterations": 3},
 ]
 
 
@@ -241,6 +243,7 @@ def run(given, folder, who):
         out["train/n_tokens"] = sum(s.n for _, unit in batch for s in unit)
         out["train/grad_norm"], out["train/lr"] = trained.update(
             loss, len(steps))
+        m.follow(c, step, reference, model)
         lines += [(step + 1, tag, x) for tag, x in out.items()]
     moved = {}
     if set(model.p) != set(model.first):
