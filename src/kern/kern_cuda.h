@@ -137,6 +137,21 @@ void weft_k_sample_cuda(struct CUstream_st *stream,
                         const float *logits, int64_t ld, const uint32_t *at,
                         int32_t *token_out, float *logp_out);
 
+/* The scalar head of the n rows with these numbers, in order: bits of the
+ * CPU. `final` and its gradient are whole tiles. */
+size_t weft_k_value_scratch_bytes_cuda(const struct weft_shape *shape,
+                                       int32_t n);
+void weft_k_value_cuda(struct CUstream_st *stream,
+                       const struct weft_shape *shape, const float *final,
+                       const float *x, int32_t n, const int32_t *row,
+                       float *value_out, void *scratch);
+void weft_k_value_backward_cuda(struct CUstream_st *stream,
+                                const struct weft_shape *shape,
+                                const float *final, int32_t n_rows,
+                                const float *x, int32_t n, const int32_t *row,
+                                const float *dvalue, float *dx,
+                                float *grad_final, void *scratch);
+
 /* ---- Reinforcement learning ------------------------------------------- */
 
 /* bootstrap: one number, or NULL for 0. Bits of the CPU. */

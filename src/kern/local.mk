@@ -87,6 +87,7 @@ cuda_kernels = \
 	%D%/publish_cuda.cu \
 	%D%/reduce_cuda.cu \
 	%D%/rows_cuda.cu \
-	%D%/sample_cuda.cu
+	%D%/sample_cuda.cu \
+	%D%/value_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 kern_nocuda_sources = %D%/device_none.c

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The head on a GPU, from logits: states of chunks, log-probs, gradients and
- * draws are the CPU's, whatever the pieces in which logits come. */
+ * draws are the CPU's, whatever the pieces in which logits come; and the scalar
+ * head. */
 #include "../cuda/test_device.h"
 
 #include <math.h>
@@ -197,8 +198,41 @@ static void draw_of(bool is_large, float temperature)
     weft_free(scratch);
 }
 
+/* A draw of 0 is the first token that can be drawn at all. */
+static void draw_zero(void)
+{
+    struct weft_shape s = shape_of(false);
+    struct weft_k_sampling sampling = {1, 0, 1, 0x123456789abcdefu};
+    const uint32_t at[3] = {0, 0, 5387025};
+    int32_t got;
+    float logp;
+    CHECK(weft_rng_uniform(sampling.seed, WEFT_RNG_SAMPLE, at[0], at[1],
+                           at[2])
+          == 0);
+    float *z = host_rows(3, s.vocab);
+    for (int i = 0; i < 5; i++)
+        z[i] = -INFINITY;
+    void *scratch = weft_alloc_aligned((size_t) s.vocab, 8);
+    CHECK_INT(weft_k_sample(&s, &sampling, z, at[0], at[1], at[2], &logp,
+                            scratch),
+              5);
+    float *z_ = dev_put(z, (size_t) s.vocab * 4), *logp_ = dev_new(4);
+    uint32_t *at_ = dev_put(at, sizeof at);
+    int32_t *token_ = dev_new(4);
+    weft_k_sample_cuda(0, &s, &sampling, 1, z_, s.vocab, at_, token_, logp_);
+    dev_get(&got, token_, sizeof got);
+    CHECK_INT(got, 5);
+    dev_free(z_);
+    dev_free(logp_);
+    dev_free(at_);
+    dev_free(token_);
+    weft_free(z);
+    weft_free(scratch);
+}
+
 static void draws(void)
 {
+    draw_zero();
     draw_of(false, 1);
     draw_of(false, 0);
     draw_of(true, 0.8f);
@@ -211,5 +245,63 @@ static void test_sample(void)
     each_order(draws);
 }
 
+/* ---- The scalar head --------------------------------------------------- */
+
+static void values_of(int32_t h, int32_t n_rows, int32_t n)
+{
+    struct weft_shape s = {
+        .hidden = h, .rms_eps = 1e-3f, .scalar_head = true, .n_blocks = 1};
+    struct weft_layout layout;
+    weft_layout_get(&s, WEFT_TILE_FINAL, 0, &layout);
+    int64_t flat = (int64_t) layout.n_flat, all = (int64_t) n_rows * h;
+    size_t final_bytes = (size_t) flat * 4, x_bytes = (size_t) all * 4;
+    int32_t row[64];
+    REQUIRE(n <= 64 && n_rows >= n);
+    for (int32_t i = 0; i < n; i++)
+        row[i] = i * (n_rows - 1) / (n > 1 ? n - 1 : 1);
+    struct weft_k_targets targets = {n, row, NULL};
+    float *final = host_rows(1, flat), *x = host_rows(2, all);
+    float *dvalue = host_rows(4, n), *grad = host_rows(5, flat);
+    float *dx = host_rows(6, all), *value = host_rows(7, n);
+    void *scratch = weft_alloc_aligned(weft_k_value_scratch_bytes(&s), 1);
+    float *final_ = dev_put(final, final_bytes), *x_ = dev_put(x, x_bytes);
+    float *dvalue_ = dev_put(dvalue, (size_t) n * 4);
+    float *grad_ = dev_put(grad, final_bytes), *dx_ = dev_put(dx, x_bytes);
+    float *value_ = dev_new((size_t) n * 4);
+    int32_t *row_ = dev_put(row, (size_t) n * 4);
+    void *scratch_ = dev_new(weft_k_value_scratch_bytes_cuda(&s, n));
+    weft_k_value(&s, final, x, &targets, value, scratch);
+    weft_k_value_backward(&s, final, n_rows, x, &targets, dvalue, dx, grad,
+                          scratch);
+    weft_k_value_cuda(0, &s, final_, x_, n, row_, value_, scratch_);
+    weft_k_value_backward_cuda(0, &s, final_, n_rows, x_, n, row_, dvalue_,
+                               dx_, grad_, scratch_);
+    CHECK(!cpu_is_fused() || dev_same(value_, value, (size_t) n * 4));
+    CHECK(!cpu_is_fused() || dev_same(dx_, dx, x_bytes));
+    CHECK(!cpu_is_fused() || dev_same(grad_, grad, final_bytes));
+    void *dev[] = {final_, x_, dvalue_, grad_, dx_, value_, row_, scratch_};
+    for (size_t i = 0; i < WEFT_COUNT(dev); i++)
+        dev_free(dev[i]);
+    void *host[] = {final, x, dvalue, grad, dx, value, scratch};
+    for (size_t i = 0; i < WEFT_COUNT(host); i++)
+        weft_free(host[i]);
+}
+
+static void values(void)
+{
+    static const int32_t sizes[] = {1, 15, 16, 17, 64, 100, 768};
+    for (size_t i = 0; i < WEFT_COUNT(sizes); i++) {
+        values_of(sizes[i], 1, 1);
+        values_of(sizes[i], 40, 17);
+    }
+    values_of(48, 64, 64);
+    values_of(48, 3, 0);
+}
+
+static void test_value(void)
+{
+    each_order(values);
+}
+
 WEFT_CUDA_TESTS("kern/head_cuda", {"test_head", test_head},
-                {"test_sample", test_sample})
+                {"test_sample", test_sample}, {"test_value", test_value})
