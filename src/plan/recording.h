@@ -50,8 +50,9 @@ enum weft_rec_when {
        are in their turn: which of them, that run decides */
     WEFT_REC_EARLIEST,
     /* in its turn; these of an iteration come one after another, after all of
-       its earliest ones and what those read */
-    WEFT_REC_AFTER_SAMPLES
+       its earliest ones and what those read, or its samples' */
+    WEFT_REC_AFTER_SAMPLES,
+    WEFT_REC_SAMPLE /* in its turn; what is the earliest in another run */
 };
 
 static inline bool weft_rec_is_early(int when)

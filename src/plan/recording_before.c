@@ -150,7 +150,7 @@ static void find(void *ctx, int64_t before)
 static void find_samples(struct finder *f)
 {
     const struct weft_rec_task *t = &f->x->r->task[f->task];
-    if (t->when == WEFT_REC_EARLIEST)
+    if (t->when == WEFT_REC_EARLIEST || t->when == WEFT_REC_SAMPLE)
         append(f, &f->sample, &f->n_samples, &f->sample_room, f->task);
     if (t->when != WEFT_REC_AFTER_SAMPLES)
         return;

@@ -25,7 +25,9 @@ void weft_record_part(const struct weft_tile *part)
 
 void weft_rt_when(struct weft_rt *rt, int when)
 {
-    if (rt->open_ends)
+    if (rt->recording && !rt->open_ends && weft_rec_is_early(when))
+        when = when == WEFT_REC_EARLIEST ? WEFT_REC_SAMPLE : WEFT_REC_IN_TURN;
+    if (rt->recording)
         weft_recording_when(rt->recording, (enum weft_rec_when) when);
 }
 
