@@ -14,6 +14,7 @@ plan_sources = \
 	%D%/recording.c %D%/recording.h \
 	%D%/recording_before.c \
 	%D%/recording_gang.c \
+	%D%/recording_heaviest.c %D%/recording_heaviest.h \
 	%D%/recording_memory.c \
 	%D%/recording_order.c \
 	%D%/recording_reach.c %D%/recording_reach.h \

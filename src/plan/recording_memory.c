@@ -4,16 +4,8 @@
  *
  * Tiles a and b are never there together if a has ended before b begins
  * (recording_reach.h). What can be there together is a set of tiles no two of
- * which are ordered so, and the heaviest such set is sought. Bytes are handed
- * on: a tile that begins takes bytes of tiles that have ended before it, each
- * byte once, and new ones for the rest. Every byte is then handed down a
- * sequence of tiles that are there one after another, so that of any set
- * that is there together each takes bytes of its own. Hence the new bytes are
- * at least what any such set takes:
- *
- *     a 4 ---> c 3    c takes 3 of a's 4 bytes, d takes 1 of them and 2 of
- *      \      /       b's, so that no more than a and b, 4 + 2, are there
- *     b 2 -> d 3      at a time
+ * which are ordered so, and the heaviest such set is sought
+ * (recording_heaviest.h).
  *
  * A message's end is told to the tasks that wait for it before its tile's
  * memory is given back. One thread of a rank does both, message by message, so
@@ -23,7 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/recording_reach.h"
+#include "plan/recording_heaviest.h"
 
 enum { READS = 0, WAITS = 0 };
 
@@ -37,20 +29,12 @@ struct moment {
 /* A tile with memory at the place that is looked at. */
 struct piece {
     struct moment begin, released; /* tasks INT64_MAX: never */
-    int64_t bytes, left;           /* left: not handed on yet */
+    int64_t bytes;
     uint8_t mem;
-    bool far;     /* messages use it, and it ends */
-    int32_t lane; /* of the task that begins it; -1: none */
-    size_t clock; /* begin of its numbers, in struct play */
-};
-
-/* Of pieces that have ended: a heap, by the number of the task in a lane that
- * all of a piece's uses have ended before. */
-struct heap {
-    struct entry {
-        int32_t after, piece;
-    } * entry;
-    int32_t n, room;
+    bool far;       /* messages use it, and it ends */
+    int32_t lane;   /* of the task that begins it; -1: none */
+    int32_t number; /* in the order of release */
+    size_t clock;   /* begin of its numbers, in struct play */
 };
 
 struct play {
@@ -66,8 +50,7 @@ struct play {
     /* (n_pieces, 2, n_lanes): what has ended when it begins, and the first
      * tasks after its end */
     int32_t *clock;
-    struct heap *heap; /* (n_lanes) */
-    bool full;         /* no memory */
+    struct weft_rec_piece *seen; /* (n_pieces) as those who seek see them */
 };
 
 /* ---- Tiles ------------------------------------------------------------- */
@@ -265,6 +248,26 @@ static int by_release(const void *a, const void *b)
     return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
+static void show_pieces(struct play *p)
+{
+    int32_t over = 0;
+    for (int32_t i = 0; i < p->n_pieces; i++)
+        p->piece[p->release[i].piece].number = i;
+    for (int32_t i = 0; i < p->n_pieces; i++) {
+        const struct piece *b = &p->piece[i];
+        while (over < p->n_pieces
+               && !is_before(b->begin, p->release[over].at))
+            over++;
+        p->seen[i] = (struct weft_rec_piece){.bytes = b->bytes,
+                                             .release = b->number,
+                                             .over = over,
+                                             .lane = b->lane,
+                                             .has = has_of(p, b),
+                                             .ends = ends_of(p, b),
+                                             .mem = b->mem};
+    }
+}
+
 static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
 {
     int32_t from = place > 0 ? p->end_of[place - 1] : 0;
@@ -274,8 +277,8 @@ static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
     p->release = weft_alloc(n, sizeof *p->release);
     p->clock = weft_alloc(n * 2 * (size_t) p->reach.n_lanes,
                           sizeof *p->clock);
-    p->heap = weft_alloc((size_t) p->reach.n_lanes, sizeof *p->heap);
-    if (!p->piece || !p->release || !p->clock || !p->heap)
+    p->seen = weft_alloc(n, sizeof *p->seen);
+    if (!p->piece || !p->release || !p->clock || !p->seen)
         return weft_err_nomem(err, "a memory plan", n * sizeof *p->piece);
     for (size_t i = 0; i < n; i++)
         add_piece(p, p->at[(size_t) from + i]);
@@ -283,144 +286,62 @@ static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
     for (int32_t i = 0; i < p->n_pieces; i++)
         p->release[i] = (struct release){p->piece[i].released, i};
     qsort(p->release, (size_t) p->n_pieces, sizeof *p->release, by_release);
+    show_pieces(p);
     return 0;
 }
 
 static void pieces_free(struct play *p)
 {
-    for (int32_t l = 0; p->heap && l < p->reach.n_lanes; l++)
-        weft_free(p->heap[l].entry);
-    weft_free(p->heap);
     weft_free(p->piece);
     weft_free(p->release);
     weft_free(p->clock);
-    p->heap = NULL;
+    weft_free(p->seen);
+    p->seen = NULL;
     p->piece = NULL;
     p->release = NULL;
     p->clock = NULL;
 }
 
-/* ---- Handing on -------------------------------------------------------- */
+/* ---- Classes ----------------------------------------------------------- */
 
-static void push(struct play *p, struct heap *h, struct entry e)
+/* The bound for the classes of the mask. */
+static int most_of(struct play *p, unsigned mask, int64_t *out,
+                   struct weft_err *err)
 {
-    if (h->n == h->room) {
-        int32_t more = h->room * 2 + 64;
-        struct entry *larger = weft_realloc(h->entry, (size_t) more,
-                                            sizeof *larger);
-        p->full = p->full || !larger;
-        if (!larger)
-            return;
-        h->entry = larger;
-        h->room = more;
-    }
-    int32_t i = h->n++;
-    for (; i > 0 && h->entry[(i - 1) / 2].after > e.after; i = (i - 1) / 2)
-        h->entry[i] = h->entry[(i - 1) / 2];
-    h->entry[i] = e;
-}
-
-static void pop(struct heap *h)
-{
-    struct entry e = h->entry[--h->n];
-    int32_t i = 0, k;
-    while ((k = 2 * i + 1) < h->n) {
-        k += k + 1 < h->n && h->entry[k + 1].after < h->entry[k].after;
-        if (h->entry[k].after >= e.after)
-            break;
-        h->entry[i] = h->entry[k];
-        i = k;
-    }
-    h->entry[i] = e;
-}
-
-static void has_ended(struct play *p, int32_t i)
-{
-    const int32_t *ends = ends_of(p, &p->piece[i]);
-    for (int32_t l = 0; l < p->reach.n_lanes; l++)
-        if (ends[l] != WEFT_REC_NEVER)
-            push(p, &p->heap[l], (struct entry){ends[l], i});
-}
-
-/* Takes up to `wanted` bytes of what has ended before task number `has` of a
- * lane; returns what is still wanted. */
-static int64_t take(struct play *p, int32_t lane, int32_t has, int64_t wanted)
-{
-    struct heap *h = &p->heap[lane];
-    while (wanted > 0 && h->n > 0 && h->entry[0].after <= has) {
-        struct piece *a = &p->piece[h->entry[0].piece];
-        int64_t n = a->left < wanted ? a->left : wanted;
-        a->left -= n;
-        wanted -= n;
-        if (a->left == 0)
-            pop(h);
-    }
-    return wanted;
-}
-
-/* Bytes that a piece takes of none that has ended. First those of its own lane
- * are taken, then what fewer other pieces could take; what has ended before a
- * wait is left to all later ones. */
-static int64_t new_bytes(struct play *p, const struct piece *b)
-{
-    const int32_t *has = has_of(p, b);
-    int64_t wanted = b->bytes;
-    if (b->lane >= 0)
-        wanted = take(p, b->lane, has[b->lane], wanted);
-    for (int32_t l = p->reach.n_lanes - 1; l >= 0 && wanted > 0; l--)
-        wanted = take(p, l, has[l], wanted);
-    return wanted;
-}
-
-static bool is_in(const struct piece *b, int c)
-{
-    return c == WEFT_MEM_ALL
-             ? weft_mem_class_at_place((enum weft_mem_class) b->mem)
-             : b->mem == c;
-}
-
-/* The bound for class c. */
-static int64_t most_of(struct play *p, int c)
-{
-    int64_t sum = 0, late = 0;
-    int32_t r = 0;
-    for (int32_t l = 0; l < p->reach.n_lanes; l++)
-        p->heap[l].n = 0;
-    for (int32_t i = 0; i < p->n_pieces; i++)
-        p->piece[i].left = p->piece[i].bytes;
+    int64_t late = 0;
     for (int32_t i = 0; i < p->n_pieces; i++) {
-        struct piece *b = &p->piece[i];
-        for (; r < p->n_pieces && !is_before(b->begin, p->release[r].at); r++)
-            if (is_in(&p->piece[p->release[r].piece], c))
-                has_ended(p, p->release[r].piece);
-        if (!is_in(b, c))
-            continue;
-        sum += new_bytes(p, b);
-        if (b->far && b->released.tasks != INT64_MAX && b->bytes > late)
+        const struct piece *b = &p->piece[i];
+        if ((mask >> b->mem & 1) && b->far && b->released.tasks != INT64_MAX
+            && b->bytes > late)
             late = b->bytes;
     }
-    return sum + late;
+    int rc = weft_rec_heaviest(p->seen, p->n_pieces, p->reach.n_lanes, mask,
+                               out, err);
+    *out += late;
+    return rc;
 }
 
 static int play_place(struct play *p, int32_t place,
                       int64_t out[WEFT_MEM_ALL + 1], struct weft_err *err)
 {
     int64_t sum = 0;
+    unsigned all = 0;
     int rc = weft_rec_reach_look(&p->reach, place, err);
     if (!rc)
         rc = pieces_create(p, place, err);
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
-        out[c] = most_of(p, c);
-        if (weft_mem_class_at_place((enum weft_mem_class) c))
+        rc = most_of(p, 1u << c, &out[c], err);
+        if (weft_mem_class_at_place((enum weft_mem_class) c)) {
             sum += out[c];
+            all |= 1u << c;
+        }
     }
-    if (!rc) {
-        out[WEFT_MEM_ALL] = most_of(p, WEFT_MEM_ALL);
-        if (out[WEFT_MEM_ALL] > sum)
-            out[WEFT_MEM_ALL] = sum;
-    }
+    if (!rc)
+        rc = most_of(p, all, &out[WEFT_MEM_ALL], err);
+    if (!rc && out[WEFT_MEM_ALL] > sum)
+        out[WEFT_MEM_ALL] = sum;
     pieces_free(p);
-    return rc || !p->full ? rc : weft_err_nomem(err, "a memory plan", 1);
+    return rc;
 }
 
 /* ---- All --------------------------------------------------------------- */

@@ -174,29 +174,12 @@ int weft_memory_predict(struct weft_trainer *t, struct weft_err *err)
     return tabulate(t, play_bound, &t->plan.memory, err);
 }
 
-/* The prediction bounds an iteration's own lengths, too. */
-static void no_more(int64_t bytes[WEFT_MEM_ALL + 1],
-                    const int64_t bound[WEFT_MEM_ALL + 1])
-{
-    int64_t sum = 0;
-    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-        bytes[c] = weft_min64(bytes[c], bound[c]);
-        if (weft_mem_class_at_place((enum weft_mem_class) c))
-            sum += bytes[c];
-    }
-    bytes[WEFT_MEM_ALL] = weft_min64(
-        weft_min64(bytes[WEFT_MEM_ALL], bound[WEFT_MEM_ALL]), sum);
-}
-
 int weft_memory_replay(struct weft_trainer *t, struct weft_err *err)
 {
     if (!t->replays.changed)
         return 0;
     t->replays.changed = false;
-    int rc = tabulate(t, play_again, &t->plan.replayed, err);
-    for (int32_t d = 0; d < t->job.n_ranks * t->job.n_devices && !rc; d++)
-        no_more(t->plan.replayed[d], t->plan.memory[d]);
-    return rc;
+    return tabulate(t, play_again, &t->plan.replayed, err);
 }
 
 /* ---- Measured --------------------------------------------------------- */
