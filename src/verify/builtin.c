@@ -132,8 +132,9 @@ static const char *const words[] = {
     "rollout.max_new_tokens=8", "ppo.mini_batches=2", "train.batch=6"};
 /* For the first algorithm. */
 static const char *const first_words[] = {
-    "ppo.entropy_coef=0.01", "ppo.kl.coef=0.1", "ppo.kl.controller=adaptive",
-    "ppo.kl.target=0.5", "ppo.kl.horizon=50"};
+    "ppo.entropy_coef=0.01",      "ppo.kl.coef=0.1",
+    "ppo.kl.controller=adaptive", "ppo.kl.target=0.5",
+    "ppo.kl.horizon=50",          "reference.every=1"};
 
 /* A role's folder, where that does not follow from another's, and its learning
  * rate, by whatever keys the algorithm has for them. */
