@@ -4,6 +4,7 @@
  * every placement and after a resume; what checkpoints have of it.
  * (test_iterations has the numbers, test_memory what it takes.)
  */
+#include "record/manifest.h"
 #include "run_fixture.h"
 
 static struct fixture fixture;
@@ -70,25 +71,31 @@ static void test_follow_reset(void)
     check_reset("reset-bf16", "numerics.dtype=bf16", "checkpoint.dtype=bf16");
 }
 
-/* The fourth iteration reads what the first three made of it. */
+/* The second iteration reads what the first made of it; in bf16 what was
+ * published of its masters. */
 static void test_follow_reads(void)
 {
-    static const char *const mix[] = {"reference.mix=1", "reference.mix=0.5"};
-    struct weft_hash never, moved[2];
-    const char *none[] = {"iterations=4", NULL};
-    struct weft_trainer *t = fixture_open(&fixture, "never", none);
-    fixture_steps(t, 4);
-    weft_trainer_close(t);
-    CHECK(!has("never", 4, "reference/model.safetensors"));
-    never = hash_of("never", 4, "actor/model");
-    for (int i = 0; i < 2; i++) {
-        const char *word[] = {"iterations=4", "reference.every=1", mix[i],
-                              NULL};
-        run(mix[i], 4, word);
-        moved[i] = hash_of(mix[i], 4, "actor/model");
-        CHECK(!weft_hash_equal(moved[i], never));
+    static const char *const dtype[] = {"numerics.dtype=f32",
+                                        "numerics.dtype=bf16"};
+    static const char *const mix[] = {"reference.every=0", "reference.mix=1",
+                                      "reference.mix=0.5"};
+    for (int d = 0; d < 2; d++) {
+        struct weft_hash found[3];
+        for (int i = 0; i < 3; i++) {
+            char name[32];
+            const char *word[] = {"iterations=2", "reference.every=1", mix[i],
+                                  dtype[d], NULL};
+            snprintf(name, sizeof name, "reads-%d-%d", d, i);
+            struct weft_trainer *t = fixture_open(&fixture, name, word);
+            fixture_steps(t, 2);
+            weft_trainer_close(t);
+            CHECK_INT(has(name, 2, "reference/model.safetensors"), i > 0);
+            found[i] = hash_of(name, 2, "actor/model");
+        }
+        CHECK(!weft_hash_equal(found[0], found[1]));
+        CHECK(!weft_hash_equal(found[0], found[2]));
+        CHECK(!weft_hash_equal(found[1], found[2]));
     }
-    CHECK(!weft_hash_equal(moved[0], moved[1]));
 }
 
 static void test_follow_layouts(void)
@@ -141,6 +148,21 @@ static void test_follow_layouts(void)
     }
 }
 
+/* How often the reference has moved. */
+static int64_t moves(const char *name, int iteration)
+{
+    struct weft_manifest m = {0};
+    struct weft_err err;
+    char folder[700];
+    path_of(folder, name, iteration, "");
+    REQUIRE_OK(weft_manifest_read(folder, iteration, &m, &err), err);
+    const struct weft_manifest_role *role = weft_manifest_role(&m,
+                                                               "reference");
+    int64_t n = role ? role->steps : 0;
+    weft_manifest_release(&m);
+    return n;
+}
+
 /* What was not yet saved is repeated, on other placements; in bf16 folders the
  * masters are beside the optimizer's. */
 static void resume(const char *base, const char *mix)
@@ -174,6 +196,8 @@ static void resume(const char *base, const char *mix)
         CHECK(weft_hash_equal(one, run(name, 4, then)));
         CHECK(weft_hash_equal(
             master, hash_of(name, 4, "optimizer/reference/master")));
+        CHECK_INT(moves(name, k), k / 2);
+        CHECK_INT(moves(name, 4), 2);
     }
 }
 
