@@ -14,7 +14,8 @@
 # about), STARPU_LIBS, STARPU_RPATH (empty for a system's), STARPU_LIBDIR,
 # STARPU_PC_LIBS (for weft.pc), weft_have_starpu, weft_why_starpu,
 # weft_starpu_mpi, weft_starpu_cuda (yes, no), weft_starpu_libdir;
-# WEFT_STARPU_NAME in config.h; the conditional WEFT_PRIVATE_STARPU.
+# WEFT_STARPU_NAME in config.h; the conditionals WEFT_PRIVATE_STARPU and
+# WEFT_STARPU_CUDA.
 AC_DEFUN([WEFT_CHECK_STARPU], [
     AC_REQUIRE([PKG_PROG_PKG_CONFIG])
     AC_ARG_WITH([starpu], [AS_HELP_STRING([--with-starpu=PREFIX],
@@ -106,6 +107,7 @@ AC_DEFUN([WEFT_CHECK_STARPU], [
         STARPU_PC_LIBS="-L\${libdir}/weft -Wl,-rpath,\${libdir}/weft $STARPU_PC_LIBS"
     ])
     AM_CONDITIONAL([WEFT_PRIVATE_STARPU], [test $weft_starpu_private = yes])
+    AM_CONDITIONAL([WEFT_STARPU_CUDA], [test $weft_starpu_cuda = yes])
     AC_SUBST([STARPU_CFLAGS])
     AC_SUBST([STARPU_LIBS])
     AC_SUBST([STARPU_RPATH])

@@ -35,7 +35,7 @@ $(cuda_executor): $(cuda_executor_objects)
 CLEANFILES += $(cuda_executor) $(cuda_executor_objects) \
 	$(cuda_executor_objects:.o=.d)
 EXTRA_DIST += $(emulator_sources) $(cuda_executor_headers) %D%/no_cxx.sh \
-	%D%/cublas.c %D%/toolkit/bin/nvcc
+	%D%/blas.c %D%/toolkit/bin/nvcc
 
 # A test of kernels runs under the executor, and once more, as card_..., on a
 # GPU where the build has CUDA. Its source is the same.
@@ -62,4 +62,21 @@ else
 sh_tests += %D%/no_cxx.sh
 endif
 EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
-	%D%/test_emulator.c
+	%D%/test_emulator.c \
+	%D%/test_cards.c
+
+# Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
+# builds and runs them alone (tools/emulate-cards).
+cards_tests =
+if WEFT_HAVE_CUDA
+if WEFT_STARPU_CUDA
+cards_tests += %D%/test_cards
+%C%_test_cards_SOURCES = %D%/test_cards.c
+%C%_test_cards_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_cards_LDADD = $(kern_libs) $(starpu_deps)
+endif
+endif
+check_PROGRAMS += $(cards_tests)
+check-cards: $(BUILT_SOURCES)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
+	    check_PROGRAMS='$(cards_tests)' TESTS='$(cards_tests)'
