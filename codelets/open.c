@@ -13,7 +13,7 @@ static int open_cpu(const void *args, void *const buf[], int n_buf,
     return 0; /* the runtime gives the tiles their memory */
 }
 
-WEFT_CODELET(open, 0xeceff1, open_cpu)
+WEFT_CODELET_2(open, 0xeceff1, open_cpu, open_cpu)
 
 void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *after, int n,

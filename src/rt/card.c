@@ -1,19 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the runtime asks of CUDA beside StarPU: copies, zeros and the end of
- * what was put on a worker's stream. Without CUDA in StarPU there are no
- * cards, and nothing here is called but for the host's memory.
+ * What the runtime asks of CUDA beside StarPU: copies, zeros and errors.
+ * Without CUDA, here and in StarPU, there are no cards, and nothing here is
+ * called but for the host's memory.
  */
 #include <string.h>
 
 #include "base/err.h"
 #include "rt/internal.h"
 
-#ifdef STARPU_USE_CUDA
+#if defined(STARPU_USE_CUDA) && defined(WEFT_HAVE_CUDA)
 
 struct CUstream_st *weft_exec_stream(struct weft_exec *x)
 {
     return x->card ? starpu_cuda_get_local_stream() : NULL;
+}
+
+/* Waits for all that the card of a node does; the thread then uses that card.
+ * Returns the one that it used before. */
+static int settle(unsigned node)
+{
+    int before = 0;
+    cudaError_t rc = cudaGetDevice(&before);
+    weft_assert(rc == cudaSuccess);
+    rc = cudaSetDevice(starpu_memory_node_get_devid(node));
+    if (rc == cudaSuccess)
+        rc = cudaDeviceSynchronize();
+    if (rc != cudaSuccess)
+        STARPU_CUDA_REPORT_ERROR(rc);
+    return before;
 }
 
 void weft_card_zero(unsigned node, void *to, size_t bytes)
@@ -22,30 +37,34 @@ void weft_card_zero(unsigned node, void *to, size_t bytes)
         memset(to, 0, bytes);
         return;
     }
-    /* ends before other streams begin to use the memory */
-    if (cudaMemset(to, 0, bytes) == cudaSuccess)
-        (void) cudaDeviceSynchronize();
+    int before = settle(node);
+    cudaError_t rc = cudaMemset(to, 0, bytes);
+    if (rc == cudaSuccess)
+        rc = cudaDeviceSynchronize();
+    if (rc != cudaSuccess)
+        STARPU_CUDA_REPORT_ERROR(rc);
+    (void) cudaSetDevice(before);
 }
 
 void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
                     const void *from, size_t bytes,
                     struct CUstream_st *stream)
 {
-    enum cudaMemcpyKind kind = from_node == STARPU_MAIN_RAM
-                                 ? cudaMemcpyHostToDevice
-                             : to_node == STARPU_MAIN_RAM
-                                 ? cudaMemcpyDeviceToHost
-                                 : cudaMemcpyDeviceToDevice;
+    bool from_host = from_node == STARPU_MAIN_RAM,
+         to_host = to_node == STARPU_MAIN_RAM;
+    enum cudaMemcpyKind kind = from_host ? cudaMemcpyHostToDevice
+                             : to_host   ? cudaMemcpyDeviceToHost
+                                         : cudaMemcpyDeviceToDevice;
+    int before = stream ? 0 : settle(from_host ? to_node : from_node);
     starpu_cuda_copy_async_sync((void *) (uintptr_t) from, from_node, to,
                                 to_node, bytes, stream, kind);
+    if (!stream)
+        (void) cudaSetDevice(before);
 }
 
-int weft_card_wait(struct weft_exec *x)
+int weft_card_error(struct weft_exec *x)
 {
-    cudaError_t rc = cudaStreamSynchronize(starpu_cuda_get_local_stream());
-    cudaError_t last = cudaGetLastError();
-    if (rc == cudaSuccess)
-        rc = last;
+    cudaError_t rc = cudaGetLastError();
     if (rc == cudaSuccess)
         return 0;
     return weft_err_set(&x->err, WEFT_EINTERNAL, "GPU %d: %s", x->device,
@@ -75,7 +94,7 @@ void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
     memcpy(to, from, bytes);
 }
 
-int weft_card_wait(struct weft_exec *x)
+int weft_card_error(struct weft_exec *x)
 {
     (void) x;
     return 0;

@@ -14,7 +14,8 @@
  *
  *     WEFT_CODELET_2(add, 0x26a69a, add_cpu, add_cuda)
  *
- * which puts its work on weft_exec_stream(x) and returns. It has the memory of
+ * which puts its work on weft_exec_stream(x) and returns; the task ends when
+ * that work does. It has the memory of
  * tiles of the card in buf, which only kernels may touch; tiles whose class
  * lies in host memory (plan/task.h) both may. Operations on such tiles alone,
  * as on control structures, run their first body at a GPU's place too.
@@ -42,7 +43,8 @@ struct weft_err *weft_exec_err(struct weft_exec *x);
 /* Returns scratch memory, aligned to 64 bytes and not zeroed, that is valid
  * until the body returns; each call returns another piece. NULL when memory is
  * out: the error's text is then written, and the body should return
- * WEFT_ENOMEM. The worker keeps the memory for its next body. */
+ * WEFT_ENOMEM. The worker keeps the memory for its next body; work on a stream,
+ * which goes on, must not use it. */
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes);
 
 /* The stream of the GPU whose worker runs this body; NULL on a CPU device. */

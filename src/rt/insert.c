@@ -52,14 +52,16 @@ static int task_buffers(const struct weft_task *t, struct weft_err *err)
     return 0;
 }
 
-static void note_start(struct weft_worker *w, const struct weft_task *t)
+static void note_start(struct weft_worker *w, struct weft_task *t)
 {
     double now = weft_rt_now_us(w->exec.rt);
     pthread_mutex_lock(&w->mutex);
     w->running = t->codelet;
     w->where = t->where;
     w->since_us = now;
+    w->n_running++;
     pthread_mutex_unlock(&w->mutex);
+    t->start_us = now;
 }
 
 /* Widens a span that tasks on several workers share. */
@@ -74,20 +76,26 @@ static void widen(struct weft_rt *rt, struct weft_span *span, double start_s,
     pthread_mutex_unlock(&rt->mutex);
 }
 
+/* A card has several tasks at a time, and does one after the other. */
 static void note_end(struct weft_worker *w, const struct weft_task *t)
 {
     struct weft_rt *rt = w->exec.rt;
-    double now = weft_rt_now_us(rt), hidden_s = 0;
+    double now = weft_rt_now_us(rt), hidden_s = 0, start_us = t->start_us;
     bool restores = t->where.restores;
+    /* only this worker's thread writes it, so no lock is needed */
+    if (start_us < w->ended_us)
+        start_us = w->ended_us;
     if (restores && rt->profile) /* takes the other workers' locks */
-        hidden_s = weft_rt_hidden_s(rt, w, t->where.call, w->since_us, now);
+        hidden_s = weft_rt_hidden_s(rt, w, t->where.call, start_us, now);
     pthread_mutex_lock(&w->mutex);
-    w->running = NULL;
+    w->ended_us = now;
+    if (--w->n_running == 0)
+        w->running = NULL;
     if (rt->profile) {
         if (w->record)
             w->record[w->n_records++ % rt->n_records] = (struct weft_record){
                 t->codelet,
-                w->since_us,
+                start_us,
                 now,
                 t->where.iteration,
                 t->where.micro_batch,
@@ -96,28 +104,40 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
                 restores};
         if (restores)
             weft_times_add_restore(&w->times, t->where.iteration,
-                                   t->where.call, (now - w->since_us) * 1e-6,
+                                   t->where.call, (now - start_us) * 1e-6,
                                    hidden_s);
         else
             weft_times_add(&w->times, t->where.iteration, t->where.call,
-                           w->since_us * 1e-6, now * 1e-6);
+                           start_us * 1e-6, now * 1e-6);
     }
     pthread_mutex_unlock(&w->mutex);
-    /* only this worker's thread writes since_us, so no lock is needed */
     if (t->where.span)
-        widen(rt, t->where.span, w->since_us * 1e-6, now * 1e-6);
+        widen(rt, t->where.span, start_us * 1e-6, now * 1e-6);
 }
 
-/* Called after the body, which no longer needs the memory of its tiles. */
-static void task_leave_tiles(struct weft_task *t)
+/* Called when the task has ended and no longer needs the memory of its tiles,
+ * but for those that leave_card() has left. */
+static void task_leave_tiles(struct weft_task *t,
+                             const struct weft_card *left)
 {
     for (int i = 0; i < t->n_held; i++) {
         struct weft_tile *tile = t->held[i].tile;
         WEFT_TSAN_RELEASE(tile);
         if (t->held[i].mode != WEFT_READ)
             atomic_fetch_sub(&tile->n_writers, 1);
-        weft_tile_done(tile);
+        if (!left || tile->card != left)
+            weft_tile_done(tile);
     }
+}
+
+/* Leaves the memory of the worker's own card when its task has been put on the
+ * stream: what gets this memory next comes behind it there. So tasks under way
+ * need no more of the budget than one after the other. */
+static void leave_card(struct weft_task *t, const struct weft_card *card)
+{
+    for (int i = 0; i < t->n_held; i++)
+        if (t->held[i].tile->card == card)
+            weft_tile_done(t->held[i].tile);
 }
 
 static void task_drop_tiles(struct weft_task *t)
@@ -157,8 +177,25 @@ static int run_at_card(struct weft_task *t, struct weft_exec *x)
                             label);
     }
     int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
-    int end = weft_card_wait(x);
-    return rc ? rc : end;
+    if (!rc)
+        rc = weft_card_error(x);
+    t->is_under_way = true;
+    return rc;
+}
+
+/* Called when all that the task does is done. */
+static void task_over(struct weft_task *t, struct weft_worker *w)
+{
+    struct weft_rt *rt = t->seq->rt;
+    note_end(w, t);
+    task_leave_tiles(t, t->is_under_way ? w->exec.card : NULL);
+    atomic_fetch_sub(&t->codelet->n_pending, 1);
+    long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
+    if (rt->fxt_dir && ended == WEFT_FXT_TASKS
+        && !atomic_load(&rt->fxt_stopped)) {
+        weft_warn("StarPU's trace ends here, after %ld tasks", ended);
+        weft_rt_fxt_stop(rt);
+    }
 }
 
 void weft_codelet_run(void *buffers[], void *args)
@@ -183,24 +220,21 @@ void weft_codelet_run(void *buffers[], void *args)
             task_failed(t, rc, &w->exec.err);
         weft_exec_reset(&w->exec);
     }
-    note_end(w, t);
-    task_leave_tiles(t);
-    atomic_fetch_sub(&t->codelet->n_pending, 1);
-    long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
-    if (rt->fxt_dir && ended == WEFT_FXT_TASKS
-        && !atomic_load(&rt->fxt_stopped)) {
-        weft_warn("StarPU's trace ends here, after %ld tasks", ended);
-        weft_rt_fxt_stop(rt);
-    }
+    if (t->is_under_way)
+        leave_card(t, w->exec.card);
+    else
+        task_over(t, w);
 }
 
 /* StarPU calls it when it is done with the task's data and has told its
- * successors. */
+ * successors; on the worker, if the task was under way on its stream. */
 static void task_ended(void *arg)
 {
     struct weft_task *t = arg;
     struct weft_seq *seq = t->seq;
     int64_t lot = t->lot;
+    if (t->is_under_way)
+        task_over(t, &seq->rt->worker[starpu_worker_get_id_check()]);
     task_drop_tiles(t);
     int n = t->n_held;
     weft_free(t);
@@ -376,6 +410,9 @@ static void codelet_know(struct weft_rt *rt, struct weft_codelet *codelet)
     if (codelet->known)
         return;
     codelet->known = true;
+    if (codelet
+            ->cuda) /* StarPU waits for the stream before it ends the task */
+        codelet->starpu.cuda_flags[0] = STARPU_CUDA_ASYNC;
     pthread_mutex_lock(&rt->mutex);
     codelet->next = rt->codelet;
     rt->codelet = codelet;
@@ -415,7 +452,7 @@ static int task_submit(struct weft_task *t, struct starpu_task *task)
     if (!rc)
         return 0;
     atomic_fetch_sub(&t->codelet->n_pending, 1);
-    task_leave_tiles(t);
+    task_leave_tiles(t, NULL);
     task_drop_tiles(t);
     weft_seq_end(t->seq, t->lot, t->n_held);
     return rc;

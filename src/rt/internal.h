@@ -159,15 +159,15 @@ struct weft_exec {
 void weft_exec_reset(struct weft_exec *x); /* after a body */
 void weft_exec_clear(struct weft_exec *x);
 
-/* What is put on a worker's stream (card.c). The host's node with any pointer
- * of the host. _copy with stream NULL ends before it returns, as _zero does;
- * _wait returns when all of the worker's stream is done, with the error of
- * what failed. */
+/* Work of a card (card.c). The host's node with any pointer of the host. _copy
+ * with stream NULL ends before it returns, as _zero does, and comes after what
+ * was put on any stream of the card before; _error: what was refused when it
+ * was launched, 0 or the error's code. */
 void weft_card_zero(unsigned node, void *to, size_t bytes);
 void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
                     const void *from, size_t bytes,
                     struct CUstream_st *stream);
-int weft_card_wait(struct weft_exec *x);
+int weft_card_error(struct weft_exec *x);
 
 /* Times of an iteration, and of the one that begins while it ends. */
 struct weft_times {
@@ -191,6 +191,8 @@ struct weft_worker {
     const struct weft_codelet *running; /* NULL: nothing */
     struct weft_where where;
     double since_us;
+    int n_running;   /* of a card: on its stream */
+    double ended_us; /* the last that has ended; the worker's own */
     struct weft_record *record; /* ring (rt->n_records) or NULL */
     int64_t n_records;          /* ever */
     struct weft_times times;
@@ -245,6 +247,8 @@ struct weft_task {
     struct weft_access *held;
     int n_access, n_held;
     size_t args_bytes;
+    double start_us;   /* of the body, since weft_rt_start */
+    bool is_under_way; /* its body put work on a stream, which may go on */
 };
 
 /* Calls the body. Tiles that it only writes are filled with NaN before, those

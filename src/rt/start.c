@@ -206,8 +206,10 @@ static int cards_start(struct weft_rt *rt, size_t limit_bytes,
 /* Gives back what StarPU has allocated, while it runs. */
 static void pools_free(struct weft_rt *rt)
 {
-    for (int i = 0; i < rt->n_cards; i++)
+    for (int i = 0; i < rt->n_cards; i++) {
         weft_pool_free(rt->card[i].pool);
+        rt->card[i].pool = NULL;
+    }
     weft_pool_free(rt->pool);
     rt->pool = NULL;
 }
@@ -272,10 +274,10 @@ static int starpu_start(struct weft_rt *rt,
 static void starpu_stop(struct weft_rt *rt)
 {
     weft_watchdog_stop(rt);
-    if (rt->card)
+    if (rt->starpu_on) {
         pools_free(rt);
-    if (rt->starpu_on)
         starpu_shutdown();
+    }
     rt->starpu_on = false;
 }
 
@@ -292,8 +294,7 @@ static void rt_free(struct weft_rt *rt)
         weft_free(rt->worker[d].record);
     }
     weft_free(rt->worker);
-    if (!rt->card)
-        weft_pool_free(rt->pool);
+    weft_pool_free(rt->pool);
     weft_copy_free(rt);
     weft_free(rt->card);
     pthread_mutex_destroy(&rt->mutex);

@@ -440,7 +440,7 @@ static int join_cpu(const void *args, void *const buf[], int n_buf,
     (void) x;
     return 0;
 }
-WEFT_CODELET(join, 0xeceff1, join_cpu)
+WEFT_CODELET_2(join, 0xeceff1, join_cpu, join_cpu)
 
 /* Lists accesses of the parts, or of the tile where there are none. */
 static int list_parts(struct weft_tile *tile, struct weft_tile *const part[],

@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks at the places of GPUs, on emulated cards (tools/emulate-cards) or on
+ * those of the machine: the numbers are those of CPU places, memory keeps to
+ * its budget, and host code that touches it fails.
+ */
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "codelets/parts.h"
+#include "kern/kern_cuda.h"
+#include "rt/codelet.h"
+#include "task_fixture.h"
+
+enum { CARDS = 2, CPUS = 2, ORDERS = 5 };
+
+static struct weft_rt *rt;
+static struct weft_seq *seq;
+
+static int n_found(void)
+{
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+/* The place of CPU devices. */
+static int host_place(void)
+{
+    return weft_rt_n_places(rt) - 1;
+}
+
+static void start(size_t gpu_bytes)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {.n_devices = CPUS,
+                                      .n_gpus = n_found(),
+                                      .gpu_memory_bytes = gpu_bytes,
+                                      .policy = &weft_sched_lanes,
+                                      .nap = 1,
+                                      .profile = true};
+    if (options.n_gpus > CARDS)
+        options.n_gpus = CARDS;
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+}
+
+static void stop(void)
+{
+    weft_seq_free(seq);
+    weft_rt_stop(rt);
+}
+
+static void must_wait(void)
+{
+    struct weft_err err;
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+}
+
+/* Any device of a place. */
+static struct weft_where at(int place)
+{
+    int device = place == host_place() ? weft_rt_n_devices(rt) - 1 : place;
+    return (struct weft_where){
+        .device = device, .iteration = -1, .micro_batch = -1, .layer = -1};
+}
+
+static struct weft_tile *tile_at(int place, enum weft_mem_class c,
+                                 size_t bytes)
+{
+    struct weft_err err;
+    struct weft_tile *tile = NULL;
+    struct weft_tile_id id = {"m", "x", -1, -1, -1, place};
+    REQUIRE_OK(weft_tile_create(rt, &id, c, bytes, &tile, &err), err);
+    return tile;
+}
+
+static struct weft_tile *temp_at(int place, enum weft_mem_class c,
+                                 size_t bytes)
+{
+    struct weft_err err;
+    struct weft_tile *tile = NULL;
+    struct weft_tile_id id = {"m", "temporary", -1, -1, -1, place};
+    REQUIRE_OK(weft_tile_create_temp(rt, &id, c, bytes, &tile, &err), err);
+    return tile;
+}
+
+static void put(struct weft_tile *tile, const void *from)
+{
+    memcpy(weft_tile_acquire(tile, WEFT_WRITE), from, weft_tile_bytes(tile));
+    weft_tile_unacquire(tile);
+}
+
+static bool holds(struct weft_tile *tile, const void *what)
+{
+    const void *p = weft_tile_acquire(tile, WEFT_READ);
+    bool same = memcmp(p, what, weft_tile_bytes(tile)) == 0;
+    weft_tile_unacquire(tile);
+    return same;
+}
+
+static float *numbers(uint32_t stream, size_t n)
+{
+    float *x = weft_alloc_aligned(n, sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float) weft_rng_normal(5, WEFT_RNG_INIT, stream, 0,
+                                       (uint32_t) i);
+    return x;
+}
+
+static void each_order(void (*run)(void))
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    for (int order = 1; order < ORDERS; order++) {
+        weft_cards_order(order);
+        run();
+    }
+    weft_cards_order(WEFT_CARDS_LATE);
+#endif
+    run();
+}
+
+/* ---- Places and copies -------------------------------------------------- */
+
+static void test_places(void)
+{
+    start(0);
+    int n = weft_rt_n_places(rt) - 1;
+    CHECK_INT(weft_rt_n_devices(rt), n + CPUS);
+    for (int d = 0; d < n + CPUS; d++)
+        CHECK_INT(weft_rt_place_of(rt, d), d < n ? d : n);
+    stop();
+}
+
+/* Round the places, from the host's through all cards and home. */
+static void round_trip(enum weft_mem_class c, size_t bytes)
+{
+    float *x = numbers((uint32_t) bytes, bytes / 4 + 1), zero = 0;
+    struct weft_tile *tile[CARDS + 2];
+    int n = host_place();
+    for (int i = 0; i <= n + 1; i++)
+        tile[i] = i == 0 || i == n + 1 ? tile_at(n, c, bytes)
+                : i % 2                ? tile_at(i - 1, c, bytes)
+                                       : temp_at(i - 1, c, bytes);
+    CHECK(memcmp(weft_tile_acquire(tile[1], WEFT_READ), &zero, 4) == 0);
+    weft_tile_unacquire(tile[1]);
+    put(tile[0], x);
+    for (int i = 0; i <= n; i++) {
+        struct weft_where where = at(n);
+        weft_insert_copy(seq, &where, tile[i], tile[i + 1]);
+    }
+    for (int i = 0; i <= n + 1; i++)
+        CHECK(holds(tile[i], x));
+    /* the program changes a card's tile in place */
+    float *p = weft_tile_acquire(tile[1], WEFT_READ_WRITE);
+    p[0] = x[0] = 42;
+    weft_tile_unacquire(tile[1]);
+    struct weft_where where = at(0);
+    weft_insert_copy(seq, &where, tile[1], tile[n + 1]);
+    CHECK(holds(tile[n + 1], x));
+    must_wait();
+    for (int i = 0; i <= n + 1; i++)
+        weft_tile_release(tile[i]);
+    weft_free(x);
+}
+
+static void copies(void)
+{
+    static const size_t bytes[] = {4, 64, 4100, 100004, 5 << 20};
+    start(0);
+    for (size_t i = 0; i < WEFT_COUNT(bytes); i++) {
+        round_trip(WEFT_MEM_GRADIENTS, bytes[i]);
+        round_trip(WEFT_MEM_SAMPLES, bytes[i]);
+        round_trip(WEFT_MEM_HOST, bytes[i]);
+    }
+    stop();
+}
+
+static void test_copies(void)
+{
+    each_order(copies);
+}
+
+/* Parts are copied one by one; a tile may be cut otherwise afterwards. */
+static void test_parts(void)
+{
+    static const size_t cut[] = {64, 4096};
+    enum { BYTES = 9000 };
+    float *x = numbers(1, BYTES / 4);
+    struct weft_err err;
+    start(0);
+    struct weft_tile *host = tile_at(host_place(), WEFT_MEM_WEIGHTS, BYTES);
+    struct weft_tile *card = tile_at(0, WEFT_MEM_WEIGHTS, BYTES);
+    struct weft_tile *back = tile_at(host_place(), WEFT_MEM_WEIGHTS, BYTES);
+    struct weft_where where = at(0);
+    put(host, x);
+    REQUIRE_OK(weft_tile_cut(host, 3, cut, &err), err);
+    REQUIRE_OK(weft_tile_cut_like(card, host, &err), err);
+    weft_insert_copy(seq, &where, host, card);
+    CHECK(holds(card, x));
+    weft_insert_cut(seq, &where, card, 1, NULL);
+    weft_insert_copy(seq, &where, card, back);
+    CHECK(holds(back, x));
+    must_wait();
+    weft_insert_copy(seq, &where, host, card); /* three parts into one */
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EINTERNAL, err,
+                "a copy to or from a GPU of tiles in 3 and 1 parts");
+    weft_tile_release(host);
+    weft_tile_release(card);
+    weft_tile_release(back);
+    stop();
+    weft_free(x);
+}
+
+/* ---- Graphs -------------------------------------------------------------- */
+
+/* Additions and copies of tiles at all places in an order by chance, against
+ * the same on plain arrays. */
+static void graph_of(uint32_t seed, int n_steps)
+{
+    enum { TILES = 6, N = 1237 };
+    int n = weft_rt_n_places(rt);
+    struct weft_tile *tile[(CARDS + 1) * TILES];
+    float *want[(CARDS + 1) * TILES];
+    for (int i = 0; i < n * TILES; i++) {
+        tile[i] = tile_at(i / TILES, WEFT_MEM_GRADIENTS, N * sizeof(float));
+        want[i] = numbers(seed * 100 + (uint32_t) i, N);
+        put(tile[i], want[i]);
+    }
+    for (int step = 0; step < n_steps; step++) {
+        uint32_t r[4];
+        for (uint32_t k = 0; k < 4; k++)
+            r[k] = (uint32_t) (weft_rng_uniform(seed, WEFT_RNG_INIT, 77, k,
+                                                (uint32_t) step)
+                               * 65536);
+        int place = (int) r[0] % n;
+        int to = place * TILES + (int) r[1] % TILES;
+        int from = place * TILES + (int) r[2] % TILES;
+        struct weft_where where = at(place);
+        struct weft_layer_tiles left = {.block = {tile[to]}},
+                                right = {.block = {tile[from]}};
+        if (r[3] % 8 == 0) {
+            weft_insert_zero(seq, &where, &left);
+            memset(want[to], 0, N * sizeof(float));
+        } else if (r[3] % 8 < 4) {
+            from = (int) r[2] % (n * TILES);
+            weft_insert_copy(seq, &where, tile[from], tile[to]);
+            memmove(want[to], want[from], N * sizeof(float));
+        } else if (from != to) {
+            weft_insert_grad_add(seq, &where, &left, &right);
+            for (int i = 0; i < N; i++)
+                want[to][i] += want[from][i];
+        }
+    }
+    for (int i = 0; i < n * TILES; i++) {
+        CHECK(holds(tile[i], want[i]));
+        weft_tile_release(tile[i]);
+        weft_free(want[i]);
+    }
+    must_wait();
+}
+
+static void graphs(void)
+{
+    start(0);
+    for (uint32_t seed = 0; seed < 5; seed++)
+        graph_of(seed, 150);
+    stop();
+}
+
+static void test_graphs(void)
+{
+    each_order(graphs);
+}
+
+static int fill(const void *args, void *const buf[], int n_buf,
+                struct weft_exec *x)
+{
+    const struct {
+        size_t bytes;
+        int value;
+    } *a = args;
+    (void) n_buf;
+    (void) x;
+    memset(buf[0], a->value, a->bytes);
+    return 0;
+}
+WEFT_CODELET(fill, 0x123456, fill)
+
+/* Memory goes from tile to tile while copies of it are under way. */
+static void temporaries(void)
+{
+    enum { N = 24, BYTES = 4096 };
+    struct weft_tile *card[N];
+    char want[BYTES];
+    start(0);
+    for (int i = 0; i < N; i++) {
+        struct {
+            size_t bytes;
+            int value;
+        } args = {BYTES, i + 1};
+        struct weft_where here = at(host_place()), there = at(0);
+        struct weft_tile *host = temp_at(host_place(), WEFT_MEM_HOST, BYTES);
+        struct weft_tile *first = temp_at(0, WEFT_MEM_KV, BYTES);
+        struct weft_access access = {host, WEFT_WRITE};
+        card[i] = tile_at(0, WEFT_MEM_KV, BYTES);
+        weft_insert(seq, &weft_cl_fill, &args, sizeof args, &access, 1,
+                    &here);
+        weft_insert_copy(seq, &there, host, first);
+        weft_insert_copy(seq, &there, first, card[i]);
+        weft_tile_release(host);
+        weft_tile_release(first);
+    }
+    for (int i = 0; i < N; i++) {
+        memset(want, i + 1, BYTES);
+        CHECK(holds(card[i], want));
+        weft_tile_release(card[i]);
+    }
+    must_wait();
+    stop();
+}
+
+static void test_temporaries(void)
+{
+    each_order(temporaries);
+}
+
+/* ---- Bodies -------------------------------------------------------------- */
+
+enum { N_PROMPT = 5, N_TOTAL = 37 };
+
+/* What is computed at one place: x of the embedding, its gradient, and a layer
+ * after two steps. */
+struct result {
+    float *x;
+    float *grad[WEFT_MAX_BLOCKS];
+    float *opt[WEFT_GROUP_TILES];
+};
+
+static float *fetch(struct weft_tile *tile)
+{
+    size_t bytes = weft_tile_bytes(tile);
+    float *copy = weft_alloc_aligned(bytes, 1);
+    memcpy(copy, weft_tile_acquire(tile, WEFT_READ), bytes);
+    weft_tile_unacquire(tile);
+    weft_tile_release(tile);
+    return copy;
+}
+
+static struct weft_tile *filled(int place, enum weft_mem_class c,
+                                uint32_t stream, size_t bytes)
+{
+    float *x = numbers(stream, bytes / 4);
+    struct weft_tile *tile = tile_at(place, c, bytes);
+    put(tile, x);
+    weft_free(x);
+    return tile;
+}
+
+static struct weft_tile *rollout_at(int place, const struct weft_shape *s)
+{
+    size_t bytes = weft_rollout_bytes(N_TOTAL);
+    struct weft_tile *tile = tile_at(place, WEFT_MEM_SAMPLES, bytes);
+    struct weft_rollout *r = weft_tile_acquire(tile, WEFT_WRITE);
+    memset(r, 0, bytes);
+    *r = (struct weft_rollout){N_TOTAL, N_PROMPT, N_TOTAL, 1};
+    for (int32_t i = 0; i < N_TOTAL; i++)
+        weft_rollout_token(r)[i] = i * i % s->vocab;
+    weft_tile_unacquire(tile);
+    return tile;
+}
+
+static void embed_at(int place, const struct weft_shape *s,
+                     struct result *out)
+{
+    struct weft_params p = {.embed = {NULL}}, grad = {.embed = {NULL}};
+    struct weft_where where = at(place);
+    struct weft_pack_sample sample = {.rollout = rollout_at(place, s),
+                                      .n_prompt = N_PROMPT,
+                                      .n_total = N_TOTAL,
+                                      .weight = 1};
+    struct weft_batch layout;
+    size_t x_bytes = (size_t) (N_TOTAL * s->hidden) * sizeof(float);
+    weft_batch_layout(N_TOTAL, 1, N_TOTAL - N_PROMPT, false, &layout);
+    struct weft_tile *batch = temp_at(place, WEFT_MEM_SAMPLES, layout.bytes);
+    struct weft_tile *x = temp_at(place, WEFT_MEM_ACTIVATIONS, x_bytes);
+    struct weft_tile *dx = filled(place, WEFT_MEM_ACTIVATIONS, 3, x_bytes);
+    for (int32_t b = 0; b < s->n_blocks; b++) {
+        struct weft_layout embed;
+        weft_layout_get(s, WEFT_TILE_EMBED, b, &embed);
+        float *flat = fixture_flat(&embed, WEFT_TILE_EMBED, 0, b);
+        void *table = weft_alloc_aligned(embed.fwd_bytes, 1);
+        weft_convert(table, s->dtype, flat, WEFT_F32, embed.n_flat);
+        p.embed[b] = tile_at(place, WEFT_MEM_WEIGHTS, embed.fwd_bytes);
+        put(p.embed[b], table);
+        grad.embed[b] = filled(place, WEFT_MEM_GRADIENTS, 20 + (uint32_t) b,
+                               embed.n_flat * sizeof(float));
+        weft_free(table);
+        weft_free(flat);
+    }
+    weft_insert_pack(seq, &where, WEFT_TARGETS_RESPONSE, false, 1, &sample,
+                     NULL, batch);
+    weft_insert_embed(seq, &where, s, &p, batch, x);
+    weft_insert_embed_backward_part(seq, &where, s, weft_all_blocks(s), batch,
+                                    dx, &grad);
+    must_wait();
+    out->x = fetch(x);
+    for (int32_t b = 0; b < s->n_blocks; b++) {
+        out->grad[b] = fetch(grad.embed[b]);
+        weft_tile_release(p.embed[b]);
+    }
+    weft_tile_release(batch);
+    weft_tile_release(dx);
+    weft_tile_release(sample.rollout);
+}
+
+static struct weft_tile **tile_of(struct weft_layer_tiles *tiles, int32_t i)
+{
+    return i == WEFT_MAX_BLOCKS ? &tiles->norms : &tiles->block[i];
+}
+
+/* Two steps of a layer's optimizer; the second norm closes its gate. */
+static void adamw_at(int place, const struct weft_shape *s,
+                     struct result *out)
+{
+    struct weft_k_adamw o = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
+    struct weft_layer_tiles grad = {{NULL}, NULL}, opt = grad, fwd = grad;
+    struct weft_chunks chunks = {{{0, 0}}};
+    struct weft_where where = at(place);
+    struct weft_grad_norm value = {3, 0.25f, 0};
+    struct weft_tile *norm = tile_at(place, WEFT_MEM_SAMPLES, sizeof value);
+    for (int32_t i = 0; i <= WEFT_MAX_BLOCKS; i++) {
+        struct weft_layout layout;
+        bool norms = i == WEFT_MAX_BLOCKS;
+        enum weft_tile_kind kind = norms ? WEFT_TILE_NORMS : WEFT_TILE_LAYER;
+        if (!norms && i >= s->n_blocks)
+            continue;
+        weft_layout_get(s, kind, norms ? 0 : i, &layout);
+        chunks.of[i] = (struct weft_range){0, weft_layout_n_chunks(&layout)};
+        size_t bytes = weft_opt_bytes(s, kind, layout.n_flat);
+        float *state = numbers(60 + (uint32_t) i, bytes / 4);
+        for (size_t k = 0; k < bytes / 4; k++)
+            state[k] = fabsf(state[k]); /* second moments are positive */
+        *tile_of(&opt, i) = tile_at(place, WEFT_MEM_OPTIMIZER, bytes);
+        put(*tile_of(&opt, i), state);
+        weft_free(state);
+        *tile_of(&grad, i) = filled(place, WEFT_MEM_GRADIENTS,
+                                    40 + (uint32_t) i,
+                                    layout.n_flat * sizeof(float));
+        *tile_of(&fwd, i) = filled(place, WEFT_MEM_WEIGHTS, 80 + (uint32_t) i,
+                                   layout.fwd_bytes);
+    }
+    put(norm, &value);
+    weft_insert_adamw(seq, &where, s, &o, WEFT_GROUP_LAYER, &chunks, &grad,
+                      norm, &opt, &fwd);
+    must_wait();
+    value.skip = 1;
+    put(norm, &value);
+    weft_insert_adamw(seq, &where, s, &o, WEFT_GROUP_LAYER, &chunks, &grad,
+                      norm, &opt, &fwd);
+    must_wait();
+    for (int32_t i = 0; i <= WEFT_MAX_BLOCKS; i++) {
+        if (!*tile_of(&opt, i))
+            continue;
+        out->opt[i] = fetch(*tile_of(&opt, i));
+        weft_tile_release(*tile_of(&grad, i));
+        weft_tile_release(*tile_of(&fwd, i));
+    }
+    weft_tile_release(norm);
+}
+
+static void compare(const struct weft_shape *s, int place)
+{
+    struct result cpu = {NULL}, gpu = {NULL};
+    embed_at(host_place(), s, &cpu);
+    embed_at(place, s, &gpu);
+    adamw_at(host_place(), s, &cpu);
+    adamw_at(place, s, &gpu);
+    CHECK(memcmp(cpu.x, gpu.x, (size_t) (N_TOTAL * s->hidden) * 4) == 0);
+    for (int32_t b = 0; b < s->n_blocks; b++) {
+        struct weft_layout embed;
+        weft_layout_get(s, WEFT_TILE_EMBED, b, &embed);
+        CHECK(memcmp(cpu.grad[b], gpu.grad[b], embed.n_flat * 4) == 0);
+        weft_free(cpu.grad[b]);
+        weft_free(gpu.grad[b]);
+    }
+    for (int32_t i = 0; i <= WEFT_MAX_BLOCKS; i++) {
+        struct weft_layout layout;
+        bool norms = i == WEFT_MAX_BLOCKS;
+        enum weft_tile_kind kind = norms ? WEFT_TILE_NORMS : WEFT_TILE_LAYER;
+        if (!cpu.opt[i])
+            continue;
+        weft_layout_get(s, kind, norms ? 0 : i, &layout);
+        CHECK(memcmp(cpu.opt[i], gpu.opt[i],
+                     weft_opt_bytes(s, kind, layout.n_flat))
+              == 0);
+        weft_free(cpu.opt[i]);
+        weft_free(gpu.opt[i]);
+    }
+    weft_free(cpu.x);
+    weft_free(gpu.x);
+}
+
+static void bodies(void)
+{
+    start(0);
+    for (int dtype = 0; dtype < 2; dtype++) {
+        struct weft_shape s = fixture_shape(dtype ? WEFT_BF16 : WEFT_F32,
+                                            false, false);
+        for (int place = 0; place < host_place(); place++)
+            compare(&s, place);
+    }
+    stop();
+}
+
+static void test_bodies(void)
+{
+    if (weft_k_isa() == WEFT_ISA_C) {
+        weft_test_skip("this CPU has no fused multiply-adds");
+        return;
+    }
+    each_order(bodies);
+}
+
+/* ---- Memory, and what is refused ---------------------------------------- */
+
+static int touch(const void *args, void *const buf[], int n_buf,
+                 struct weft_exec *x)
+{
+    (void) args;
+    (void) n_buf;
+    (void) x;
+    *(volatile char *) buf[0] = 1;
+    return 0;
+}
+WEFT_CODELET(host_only, 0x123456, touch)
+#ifdef WEFT_CUDA_EXECUTOR
+WEFT_CODELET_2(touches, 0x123456, touch, touch)
+#endif
+
+static void test_budget(void)
+{
+    enum { MIB = 1 << 20 };
+    struct weft_tile_id id = {"m", "x", -1, -1, -1, 0};
+    struct weft_tile *tile;
+    struct weft_err err;
+    start(4 * MIB);
+    struct weft_tile *half = tile_at(0, WEFT_MEM_KV, 2 * MIB);
+    CHECK_FAILS(
+        weft_tile_create(rt, &id, WEFT_MEM_GRADIENTS, 3 * MIB, &tile, &err),
+        WEFT_ENOMEM, err,
+        "out of memory: 'm x' wants 3.0 MiB of gradients; 2.0 of 4.0 "
+        "MiB are left");
+    /* host memory is not of the budget */
+    weft_tile_release(tile_at(0, WEFT_MEM_SAMPLES, 8 * MIB));
+    /* one after the other has room, two at once have not */
+    struct weft_where where = at(0);
+    for (int i = 0; i < 40; i++) {
+        tile = temp_at(0, WEFT_MEM_ACTIVATIONS, MIB + (size_t) i * 4096);
+        struct weft_layer_tiles tiles = {.block = {tile}};
+        weft_insert_zero(seq, &where, &tiles);
+        weft_tile_release(tile);
+    }
+    must_wait();
+    tile = temp_at(0, WEFT_MEM_ACTIVATIONS, 2 * MIB + 4);
+    struct weft_layer_tiles tiles = {.block = {tile}};
+    weft_insert_zero(seq, &where, &tiles);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_ENOMEM, err,
+                "zero on 'm temporary': out of memory: 'm temporary' wants "
+                "2.0 MiB of activations; 2.0 of 4.0 MiB are left");
+    weft_tile_release(tile);
+    weft_tile_release(half);
+    stop();
+}
+
+static void test_no_body(void)
+{
+    struct weft_err err;
+    struct weft_where where = {.device = 0};
+    start(0);
+    struct weft_tile *sample = tile_at(0, WEFT_MEM_SAMPLES, 64);
+    struct weft_tile *grad = tile_at(0, WEFT_MEM_GRADIENTS, 64);
+    struct weft_access access[] = {{sample, WEFT_READ_WRITE},
+                                   {grad, WEFT_READ_WRITE}};
+    weft_insert(seq, &weft_cl_host_only, NULL, 0, access, 1, &where);
+    must_wait();
+    CHECK(*(char *) weft_tile_acquire(sample, WEFT_READ) == 1);
+    weft_tile_unacquire(sample);
+    weft_insert(seq, &weft_cl_host_only, NULL, 0, access, 2, &where);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EUNSUPPORTED, err,
+                "host_only on 'm x': does not run on GPUs yet, and 'm x' "
+                "lies in the memory of one");
+    weft_tile_release(sample);
+    weft_tile_release(grad);
+    stop();
+}
+
+/* A body that touches a GPU's memory itself ends its process. */
+static void test_host_access(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct weft_where where = {.device = 0};
+        start(0);
+        struct weft_access access = {tile_at(0, WEFT_MEM_GRADIENTS, 64),
+                                     WEFT_READ_WRITE};
+        weft_insert(seq, &weft_cl_touches, NULL, 0, &access, 1, &where);
+        must_wait();
+        _exit(0);
+    }
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+#else
+    weft_test_skip("only emulated cards tell");
+#endif
+}
+
+int main(void)
+{
+    const struct weft_test tests[] = {{"test_host_access", test_host_access},
+                                      {"test_places", test_places},
+                                      {"test_copies", test_copies},
+                                      {"test_parts", test_parts},
+                                      {"test_graphs", test_graphs},
+                                      {"test_temporaries", test_temporaries},
+                                      {"test_bodies", test_bodies},
+                                      {"test_budget", test_budget},
+                                      {"test_no_body", test_no_body}};
+    setenv("WEFT_CARDS", "2", 0);
+#ifdef STARPU_USE_CUDA
+    const char *missing = n_found() > 0 ? NULL : "no GPU";
+#else
+    const char *missing = "StarPU has no CUDA";
+#endif
+    if (missing) {
+        printf("skipped: %s\n", missing);
+        return 77;
+    }
+    return weft_test_main("codelets/gpus", tests, WEFT_COUNT(tests));
+}
