@@ -5,9 +5,11 @@
  */
 #include <cuda_runtime.h>
 #include <starpu.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "harness.h"
+#include "kern/device_cuda.h"
 #include "kern/kern_cuda.h"
 
 /* Of three cards: 64 MiB each, twice what StarPU takes at once. */
@@ -273,6 +275,33 @@ static void test_out_of_memory(void)
     starpu_shutdown();
 }
 
+/* What this program says when it is started with other cards: why there are
+ * none. */
+static void check_why(const char *setting, const char *expected)
+{
+    char self[4096], command[5000], line[200] = "";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    REQUIRE(n > 0);
+    self[n] = 0;
+    snprintf(command, sizeof command, "%s '%s' why", setting, self);
+    FILE *f = popen(command, "r");
+    REQUIRE(f != NULL);
+    CHECK(fgets(line, sizeof line, f) != NULL);
+    CHECK_INT(pclose(f), 0);
+    CHECK_STR(line, expected);
+}
+
+static void test_list(void)
+{
+    struct weft_k_device d[3];
+    CHECK_INT(weft_k_devices_cuda(d, 3, NULL), 3);
+    CHECK_STR(d[2].name, "Emulated card");
+    CHECK_INT(d[2].memory_bytes, 64 << 20);
+    CHECK_INT(10 * d[2].major + d[2].minor, 90);
+    check_why("WEFT_CARDS=none", "no CUDA driver, or one too old");
+    check_why("WEFT_CARDS=0", "no CUDA device");
+}
+
 /* A body that puts its kernel on a stream which StarPU does not know. */
 static cudaStream_t foreign;
 
@@ -312,14 +341,21 @@ static void test_missing_wait(void)
 }
 #endif
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const char *why = NULL;
+    if (argc > 1 && strcmp(argv[1], "why") == 0) {
+        weft_k_devices_cuda(NULL, 0, &why);
+        printf("%s", why ? why : "there are some");
+        return 0;
+    }
     const struct weft_test tests[] = {
         {"test_chain", test_chain},
         {"test_two_workers", test_two_workers},
 #ifdef WEFT_CUDA_EXECUTOR
         {"test_out_of_memory", test_out_of_memory},
         {"test_missing_wait", test_missing_wait},
+        {"test_list", test_list},
 #endif
     };
     setenv("WEFT_CARDS", "3", 1);
