@@ -9,11 +9,12 @@ check_PROGRAMS += %D%/test_group_advantage
 check_PROGRAMS += %D%/test_losses
 %C%_test_losses_LDADD = $(graphs_libs)
 %C%_test_losses_SOURCES = %D%/test_losses.c %D%/task_fixture.h
-# On GPUs, or on emulated cards (doc/gpu.md).
 if WEFT_HAVE_CUDA
-check_PROGRAMS += %D%/test_gpus
+if WEFT_STARPU_CUDA
+cards_tests += %D%/test_gpus
 %C%_test_gpus_SOURCES = %D%/test_gpus.c %D%/task_fixture.h
 %C%_test_gpus_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpus_LDADD = $(graphs_libs)
+endif
 endif
 EXTRA_DIST += %D%/test_gpus.c
