@@ -4,19 +4,8 @@
 # test_rank_programs and test_ranks as 2, 3 and 4 processes; what ends a job.
 
 set -u
-dir=$WEFT_BUILDDIR/tests/rt
-if [ -z "${WEFT_MPIEXEC:-}" ] || ! "$dir/test_ranks" --has-mpi; then
-    echo "skipped: built without MPI"
-    exit 77
-fi
-work=$(mktemp -d) || exit 1
-log=$work/log
-trap 'rm -rf "$work"' EXIT
+. "$WEFT_SRCDIR/tests/begin_ranks.sh"
 failed=0
-
-# Open MPI's plug-ins are gone when leaks would be looked for.
-ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-export ASAN_OPTIONS
 
 # job RANKS PROGRAM arguments...: its status; 124 when it did not end
 job()
@@ -24,13 +13,12 @@ job()
     n=$1
     program=$2
     shift 2
-    timeout 600 "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
-        "$dir/$program" "$@" >"$log" 2>&1 </dev/null
+    on_ranks "$n" "$WEFT_BUILDDIR/tests/rt/$program" "$@" >log 2>&1
 }
 
 complain()
 {
-    cat "$log"
+    cat log
     echo "FAILED: $1"
     failed=1
 }
@@ -38,19 +26,19 @@ complain()
 for n in 2 3 4; do
     job $n test_rank_programs || complain "programs, $n ranks: status $?"
     job $n test_ranks || complain "$n ranks: status $?"
-    grep -h 'foreign' "$log"
+    grep -h 'foreign' log
 done
 
 # Those of one job share all cores: who does not sleep has to say so.
-"$WEFT_BUILDDIR/weft" info --json | grep -q '"messages_nap": true'
+"$weft" info --json | grep -q '"messages_nap": true'
 naps=$?
-grep -q 'does not sleep while it waits for messages' "$log"
+grep -q 'does not sleep while it waits for messages' log
 [ $? = $naps ] && complain "naps of messages: info says otherwise"
 
 # What ends a job, or would stand still: said by whom.
 said()
 {
-    grep -q "$1" "$log" || complain "nobody says '$1'"
+    grep -q "$1" log || complain "nobody says '$1'"
 }
 job 3 rank_ends --kill && complain "a killed rank goes unnoticed"
 [ $? = 124 ] && complain "a killed rank leaves the others"
@@ -59,18 +47,18 @@ job 3 rank_ends --abort && complain "an aborted job succeeds"
 said 'weft: rank 1: error: the end of rank 1'
 job 2 rank_ends --step && complain "ranks out of step go on"
 said 'the ranks are out of step (rank [01]): copies inserted 0 to 1'
-job 2 rank_ends --late "$log" || complain "a late message: status $?"
+job 2 rank_ends --late log || complain "a late message: status $?"
 said "waits for 'm x' from rank 0 since [0-9.]* s"
 said 'rank 1: 1 messages to receive, 0 to send'
 
 # A rank that stands still is named, and the others go on when it does.
-job 3 rank_ends --stop "$work/pid" &
+job 3 rank_ends --stop pid &
 waiter=$!
-until grep -qs 'has not answered' "$log"; do
+until grep -qs 'has not answered' log; do
     kill -0 $waiter 2>/dev/null || break
     sleep 0.1
 done
-kill -CONT "$(cat "$work/pid")" || complain "rank 1 has not stopped"
+kill -CONT "$(cat pid)" || complain "rank 1 has not stopped"
 wait $waiter || complain "a stopped rank: status $?"
 said 'rank [02] waits for the other ranks to come to the same point since'
 said 'rank [02]: warning:   rank 1 has not answered for [0-9.]* s'

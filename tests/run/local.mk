@@ -39,7 +39,6 @@ check_PROGRAMS += %D%/test_checkpoint
 check_PROGRAMS += %D%/test_resume
 %C%_test_resume_LDADD = $(all_libs)
 sh_tests += %D%/ranks.sh
-EXTRA_DIST += %D%/begin_ranks.sh
 sh_tests += %D%/ranks_algorithms.sh
 sh_tests += %D%/trace.sh
 sh_tests += %D%/gsm8k.sh

@@ -4,7 +4,7 @@
 # ranks; a rank that dies, Ctrl-C and errors of one rank end the job, say why,
 # leave nothing half-written, and the run goes on elsewhere.
 set -u
-. "$WEFT_SRCDIR/tests/run/begin_ranks.sh"
+. "$WEFT_SRCDIR/tests/begin_ranks.sh"
 quick=$WEFT_SRCDIR/examples/quickstart
 # Small: beside other work every message waits for its turn on a core.
 common="rollout.prompts=8 rollout.max_new_tokens=5 iterations=4 \
@@ -23,13 +23,6 @@ complain()
     failed=1
 }
 
-# mpi words of mpirun: its status; 124 when the job did not end
-mpi()
-{
-    timeout 1200 "$WEFT_MPIEXEC" --oversubscribe --bind-to none "$@" \
-        >log 2>&1 </dev/null
-}
-
 # ppo RANKS RUN words...
 ppo()
 {
@@ -37,7 +30,8 @@ ppo()
     run=$2
     shift 2
     # shellcheck disable=SC2086
-    mpi -n "$n" "$weft" train -q "$quick/ppo.yaml" "run_dir=$run" $common "$@"
+    on_ranks "$n" "$weft" train -q "$quick/ppo.yaml" "run_dir=$run" $common \
+        "$@" >log 2>&1
 }
 
 sft()
@@ -45,8 +39,8 @@ sft()
     n=$1
     run=$2
     shift 2
-    mpi -n "$n" "$weft" train -q "$quick/sft.yaml" "run_dir=$run" \
-        "model.actor=$quick/model" iterations=4 train.batch=9 "$@"
+    on_ranks "$n" "$weft" train -q "$quick/sft.yaml" "run_dir=$run" \
+        "model.actor=$quick/model" iterations=4 train.batch=9 "$@" >log 2>&1
 }
 
 bits() # RUN: checksums of the last checkpoint's tensors
@@ -101,7 +95,7 @@ whole() # RUN: and nothing is half-written
 
 # ---- What is recorded without running is what runs -------------------------
 for n in 2 4; do
-    mpi -n $n "$WEFT_BUILDDIR/tests/run/test_recorded" ||
+    on_ranks $n "$WEFT_BUILDDIR/tests/run/test_recorded" >log 2>&1 ||
         complain "recorded, $n ranks: $?"
 done
 
@@ -310,8 +304,8 @@ two()
     done
     shift
     # shellcheck disable=SC2086
-    mpi -n 1 "$weft" train -q $first "$@" : -n 1 "$weft" train -q $first \
-        "$@" $second
+    on_ranks 1 "$weft" train -q $first "$@" : -n 1 "$weft" train -q $first \
+        "$@" $second >log 2>&1
     got=$?
     [ "$got" = "$status" ] || complain "status $got, not $status"
     [ "$(grep -c '^weft train' log)" = 1 ] || complain "not one sentence"

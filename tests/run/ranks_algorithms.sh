@@ -5,7 +5,7 @@
 # in tokens of their own; and epochs of data. One process and ranks, in several
 # layouts, have the same bits.
 set -u
-. "$WEFT_SRCDIR/tests/run/begin_ranks.sh"
+. "$WEFT_SRCDIR/tests/begin_ranks.sh"
 failed=0
 
 complain()
@@ -41,9 +41,8 @@ compare()
     while read -r n words; do
         run=$name-$n-$(echo "$words" | cksum | cut -d ' ' -f 1)
         # shellcheck disable=SC2086
-        timeout 600 "$WEFT_MPIEXEC" --oversubscribe --bind-to none -n "$n" \
-            "$weft" train -q "$name.yaml" "run_dir=$run" $words "$@" \
-            >log 2>&1 </dev/null || complain "$name, $n ranks, $words: $?"
+        on_ranks "$n" "$weft" train -q "$name.yaml" "run_dir=$run" $words \
+            "$@" >log 2>&1 || complain "$name, $n ranks, $words: $?"
         ! grep 'were predicted' log ||
             complain "$name, $n ranks, $words: more memory than predicted"
         if [ -z "$(bits "$name-one")" ] ||

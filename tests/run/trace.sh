@@ -4,7 +4,7 @@
 # messages of all. The other trace, which Weft records itself, says what has to
 # be in it.
 set -u
-. "$WEFT_SRCDIR/tests/run/begin_ranks.sh"
+. "$WEFT_SRCDIR/tests/begin_ranks.sh"
 mkdir tmp
 quick=$WEFT_SRCDIR/examples/quickstart
 failed=0
@@ -23,10 +23,9 @@ train()
     devices=$2
     run=$3
     shift 3
-    TMPDIR=$dir/tmp timeout 1200 "$WEFT_MPIEXEC" --oversubscribe \
-        --bind-to none -n "$n" "$weft" train -q "$quick/sft.yaml" \
+    on_ranks "$n" env "TMPDIR=$dir/tmp" "$weft" train -q "$quick/sft.yaml" \
         "run_dir=$run" "model.actor=$quick/model" train.batch=8 \
-        "runtime.devices=$devices" trace=true "$@" >log 2>&1 </dev/null ||
+        "runtime.devices=$devices" trace=true "$@" >log 2>&1 ||
         complain "$n ranks: status $?"
     # shellcheck disable=SC2144
     [ ! -e tmp/weft-fxt-* ] || complain "left over: $(ls tmp)"
