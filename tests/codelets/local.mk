@@ -9,12 +9,17 @@ check_PROGRAMS += %D%/test_group_advantage
 check_PROGRAMS += %D%/test_losses
 %C%_test_losses_LDADD = $(graphs_libs)
 %C%_test_losses_SOURCES = %D%/test_losses.c %D%/task_fixture.h
+gpus_headers = %D%/gpus_fixture.h %D%/task_fixture.h
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
 cards_tests += %D%/test_gpus
-%C%_test_gpus_SOURCES = %D%/test_gpus.c %D%/task_fixture.h
+%C%_test_gpus_SOURCES = %D%/test_gpus.c $(gpus_headers)
 %C%_test_gpus_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpus_LDADD = $(graphs_libs)
+cards_tests += %D%/test_gpu_bodies
+%C%_test_gpu_bodies_SOURCES = %D%/test_gpu_bodies.c $(gpus_headers)
+%C%_test_gpu_bodies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_bodies_LDADD = $(graphs_libs)
 endif
 endif
-EXTRA_DIST += %D%/test_gpus.c
+EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/gpus_fixture.h

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A runtime with GPUs, for tests of tasks at their places. */
+#ifndef WEFT_TESTS_CODELETS_GPUS_FIXTURE_H
+#define WEFT_TESTS_CODELETS_GPUS_FIXTURE_H
+
+#include <cuda_runtime.h>
+#include <stdlib.h>
+
+#include "task_fixture.h"
+
+enum { CARDS = 2, CPUS = 2, ORDERS = 5 };
+
+static struct weft_rt *rt;
+static struct weft_seq *seq;
+
+static inline int n_found(void)
+{
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+/* The place of CPU devices. */
+static inline int host_place(void)
+{
+    return weft_rt_n_places(rt) - 1;
+}
+
+static inline void start(size_t gpu_bytes)
+{
+    struct weft_err err;
+    struct weft_rt_options options = {.n_devices = CPUS,
+                                      .n_gpus = n_found(),
+                                      .gpu_memory_bytes = gpu_bytes,
+                                      .policy = &weft_sched_lanes,
+                                      .nap = 1,
+                                      .profile = true};
+    if (options.n_gpus > CARDS)
+        options.n_gpus = CARDS;
+    REQUIRE_OK(weft_rt_start(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+}
+
+static inline void stop(void)
+{
+    weft_seq_free(seq);
+    weft_rt_stop(rt);
+}
+
+static inline void must_wait(void)
+{
+    struct weft_err err;
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+}
+
+/* Any device of a place. */
+static inline struct weft_where at(int place)
+{
+    int device = place == host_place() ? weft_rt_n_devices(rt) - 1 : place;
+    return (struct weft_where){
+        .device = device, .iteration = -1, .micro_batch = -1, .layer = -1};
+}
+
+static inline struct weft_tile *tile_at(int place, enum weft_mem_class c,
+                                 size_t bytes)
+{
+    struct weft_err err;
+    struct weft_tile *tile = NULL;
+    struct weft_tile_id id = {"m", "x", -1, -1, -1, place};
+    REQUIRE_OK(weft_tile_create(rt, &id, c, bytes, &tile, &err), err);
+    return tile;
+}
+
+static inline struct weft_tile *temp_at(int place, enum weft_mem_class c,
+                                 size_t bytes)
+{
+    struct weft_err err;
+    struct weft_tile *tile = NULL;
+    struct weft_tile_id id = {"m", "temporary", -1, -1, -1, place};
+    REQUIRE_OK(weft_tile_create_temp(rt, &id, c, bytes, &tile, &err), err);
+    return tile;
+}
+
+static inline void put(struct weft_tile *tile, const void *from)
+{
+    memcpy(weft_tile_acquire(tile, WEFT_WRITE), from, weft_tile_bytes(tile));
+    weft_tile_unacquire(tile);
+}
+
+static inline bool holds(struct weft_tile *tile, const void *what)
+{
+    const void *p = weft_tile_acquire(tile, WEFT_READ);
+    bool same = memcmp(p, what, weft_tile_bytes(tile)) == 0;
+    weft_tile_unacquire(tile);
+    return same;
+}
+
+static inline float *numbers(uint32_t stream, size_t n)
+{
+    float *x = weft_alloc_aligned(n, sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float) weft_rng_normal(5, WEFT_RNG_INIT, stream, 0,
+                                       (uint32_t) i);
+    return x;
+}
+
+static inline void each_order(void (*run)(void))
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    for (int order = 1; order < ORDERS; order++) {
+        weft_cards_order(order);
+        run();
+    }
+    weft_cards_order(WEFT_CARDS_LATE);
+#endif
+    run();
+}
+
+/* As weft_test_main(); skipped where there is no GPU, emulated or not. */
+static inline int gpus_main(const char *suite, const struct weft_test *tests,
+                            size_t n)
+{
+    setenv("WEFT_CARDS", "2", 0);
+    if (n_found() == 0) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    return weft_test_main(suite, tests, n);
+}
+
+#endif
