@@ -351,8 +351,49 @@ static void test_chunks(void)
         }
 }
 
+/* Models are alike but for what their texts may be. */
+static void test_alike(void)
+{
+    const struct weft_shape a = models[0];
+    struct weft_shape b = a;
+    b.max_positions = 7;
+    b.score_skips_pad = !a.score_skips_pad;
+    b.score_pad = 3;
+    CHECK(weft_shape_alike(&a, &b));
+#define OTHER(field, value)                                                  \
+    do {                                                                     \
+        struct weft_shape other = a;                                         \
+        other.field = value;                                                 \
+        CHECK(!weft_shape_alike(&a, &other));                                \
+        CHECK(!weft_shape_alike(&other, &a));                                \
+    } while (0)
+    OTHER(hidden, 64);
+    OTHER(n_layers, 25);
+    OTHER(n_heads, 7);
+    OTHER(n_kv_heads, 1);
+    OTHER(head_dim, 32);
+    OTHER(intermediate, 64);
+    OTHER(vocab, 151935);
+    OTHER(rms_eps, 1e-6f);
+    OTHER(rope, WEFT_ROPE_LINEAR);
+    OTHER(rope_theta, 1e6);
+    OTHER(rope_factor, 2);
+    OTHER(rope_low, 2);
+    OTHER(rope_high, 2);
+    OTHER(rope_original, 2);
+    OTHER(qkv_bias, false);
+    OTHER(o_bias, true);
+    OTHER(qk_norm, true);
+    OTHER(tied, false);
+    OTHER(scalar_head, true);
+    OTHER(dtype, WEFT_BF16);
+    OTHER(n_blocks, 2);
+#undef OTHER
+}
+
 WEFT_TESTS(
-    "base/shape", {"test_chunks", test_chunks},
+    "base/shape", {"test_alike", test_alike},
+    {"test_chunks", test_chunks},
     {"test_partition_covers_everything", test_partition_covers_everything},
     {"test_partition_default", test_partition_default},
     {"test_partition_refuses", test_partition_refuses},
