@@ -62,11 +62,11 @@ static void loss_parts(const struct weft_g_loss *l)
                         (int64_t) pass->n_targets * pass->shape->hidden,
                         roots);
     while (weft_g_next_member(pass, l->stage, &t))
-        weft_insert_head_backward_part(
-            pass->seq, &t.where, pass->shape, t.m->blocks,
-            &l->fwd[t.m->place], &l->bwd[t.m->place], l->args,
-            l->batch->at[t.p], l->x->at[t.p], dloss.at[t.p], l->grad,
-            roots[t.k]);
+        weft_insert_head_backward_part(pass->seq, &t.where, pass->shape,
+                                       t.m->blocks, &l->fwd[t.m->place],
+                                       &l->bwd[t.m->place], l->args,
+                                       l->batch->at[t.p], l->x->at[t.p],
+                                       dloss.at[t.p], l->grad, roots[t.k]);
     weft_g_exchange(pass, l->stage, roots, l->batch, true,
                     pass->shape->hidden, 1, l->stage->n_places, &parts);
     while (weft_g_next_place(pass, l->stage, &u))

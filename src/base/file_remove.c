@@ -130,8 +130,7 @@ static const char *objection(const struct walk *w, int fd,
     if (st.st_dev != w->device || is_mount_point(fd))
         return "a file system is mounted in it";
     for (size_t i = 0; i < WEFT_COUNT(w->never); i++)
-        if (st.st_dev == w->never[i].device
-            && st.st_ino == w->never[i].inode)
+        if (st.st_dev == w->never[i].device && st.st_ino == w->never[i].inode)
             return "the system's root or a home is in it";
     if (depth >= MAX_DEPTH)
         return "it is deeper than what weft writes";

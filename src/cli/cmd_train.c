@@ -142,10 +142,9 @@ static int train(const char *file, int n_override,
     if (rc)
         return rc;
     if (!quiet && weft_world_rank() == 0)
-        progress = weft_progress_create(stderr,
-                                        weft_trainer_iteration(trainer),
-                                        weft_trainer_iterations(trainer),
-                                        weft_clock_s());
+        progress = weft_progress_create(
+            stderr, weft_trainer_iteration(trainer),
+            weft_trainer_iterations(trainer), weft_clock_s());
     weft_cli_catch_stop(weft_world_rank() == 0
                             ? "weft: stops after this iteration, with a "
                               "checkpoint; the next signal ends it at once\n"

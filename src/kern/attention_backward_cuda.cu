@@ -54,17 +54,18 @@ static __global__ void deltas(struct weft_attention_backward_cuda a,
 
 /* Rows row..row + n - 1 of a head; those behind it are 0. */
 template <enum weft_dtype DTYPE, int DMAX>
-static __device__ void fetch_rows(const struct weft_attention_backward_cuda &a,
-                                  int64_t row, int n, int head,
-                                  struct tile<DMAX> *t)
+static __device__ void fetch_rows(
+    const struct weft_attention_backward_cuda &a, int64_t row, int n,
+    int head, struct tile<DMAX> *t)
 {
     int d = a.head_dim, n_heads = a.n_kv * a.n_group;
     for (int e = threadIdx.x; e < ROWS * DMAX; e += THREADS) {
         int i = e / DMAX, j = e % DMAX;
         bool is_there = i < n && j < d;
         int64_t at = row + i;
-        t->q[i][j] = is_there ? load_as<DTYPE>(a.q, at * a.ldqkv + head * d + j)
-                              : 0;
+        t->q[i][j] = is_there
+                       ? load_as<DTYPE>(a.q, at * a.ldqkv + head * d + j)
+                       : 0;
         t->dout[i][j] = is_there ? a.dout[at * a.ldo + head * d + j] : 0;
     }
     for (int i = threadIdx.x; i < n; i += THREADS) {
@@ -88,7 +89,8 @@ static __device__ __forceinline__ void gradients_of(
         s[i] = dp[i] = 0;
 #pragma unroll 4
     for (int j = 0; key >= 0 && j < a.head_dim; j++) {
-        float k = load_as<DTYPE>(a.k, key + j), v = load_as<DTYPE>(a.v, key + j);
+        float k = load_as<DTYPE>(a.k, key + j),
+              v = load_as<DTYPE>(a.v, key + j);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             s[i] = fmaf(t.q[first + i][j], k, s[i]);
@@ -128,9 +130,8 @@ static __global__ void keys_backward(struct weft_attention_backward_cuda a)
         for (int r = begin; r < n; r += ROWS) {
             int rows = n - r < ROWS ? n - r : ROWS;
             float p[EACH], ds[EACH];
-            fetch_rows<DTYPE, DMAX>(a, row0 + r, rows,
-                                    (int) blockIdx.y * a.n_group + g,
-                                    &t.rows);
+            fetch_rows<DTYPE, DMAX>(
+                a, row0 + r, rows, (int) blockIdx.y * a.n_group + g, &t.rows);
             __syncthreads();
             gradients_of<DTYPE, DMAX>(a, t.rows, key_at, first,
                                       r + first - key, p, ds);
@@ -183,7 +184,8 @@ static __global__ void rows_backward(struct weft_attention_backward_cuda a)
     fetch_rows<DTYPE, DMAX>(a, row0 + r, rows, head, &t.rows);
     __syncthreads();
     for (int begin = 0; begin <= r; begin += PAGE) {
-        int key = begin + me % PAGE, keys = n - begin < PAGE ? n - begin : PAGE;
+        int key = begin + me % PAGE,
+            keys = n - begin < PAGE ? n - begin : PAGE;
         float p[EACH], ds[EACH];
         gradients_of<DTYPE, DMAX>(
             a, t.rows, key < n ? (row0 + key) * a.ldqkv + kv_column : -1,

@@ -114,7 +114,7 @@ static __global__ void attention(struct weft_attention_cuda a)
 {
     enum {
         COLUMNS = DMAX < THREADS ? DMAX : THREADS,
-        EACH = DMAX / COLUMNS,               /* columns of a thread */
+        EACH = DMAX / COLUMNS,             /* columns of a thread */
         MINE = ITEMS / (THREADS / COLUMNS) /* items of a thread */
     };
     WEFT_SHARED(struct tile<DMAX>, t);
@@ -135,12 +135,10 @@ static __global__ void attention(struct weft_attention_cuda a)
         int item = at.first + e / DMAX, j = e % DMAX;
         int64_t row = at.row + item / a.n_group;
         bool is_there = item < at.n && j < d;
-        t.q[e / DMAX][j] =
-            is_there
-                ? load_as<DTYPE>(a.q, row * a.ldq
-                                          + (head0 + item % a.n_group) * d
-                                          + j)
-                : 0;
+        t.q[e / DMAX][j] = is_there ? load_as<DTYPE>(
+                               a.q, row * a.ldq
+                                        + (head0 + item % a.n_group) * d + j)
+                                    : 0;
     }
     if (me < ITEMS) {
         t.max[me] = -INFINITY;
@@ -160,7 +158,8 @@ static __global__ void attention(struct weft_attention_cuda a)
     for (int segment = 0; segment <= last; segment++) {
         const char *k = a.kv + (size_t) at.page[segment] * a.page_bytes
                       + (size_t) at.kv_head * a.head_bytes;
-        const void *v = k + (size_t) (d * PAGE) * (DTYPE == WEFT_BF16 ? 2 : 4);
+        const void *v = k
+                      + (size_t) (d * PAGE) * (DTYPE == WEFT_BF16 ? 2 : 4);
         float s[ITEMS / 2];
         int key = me % PAGE, first = me / PAGE * (ITEMS / 2);
         scores_of<DTYPE, DMAX>(t, k, d, key, first, s);
@@ -169,9 +168,8 @@ static __global__ void attention(struct weft_attention_cuda a)
             t.p[key][first + i] = s[i];
         __syncthreads();
         for (int item = me / 16; item < ITEMS; item += THREADS / 16)
-            softmax_item<DMAX>(t, item,
-                               limit_of(at, a.n_group, item, segment),
-                               a.scale);
+            softmax_item<DMAX>(
+                t, item, limit_of(at, a.n_group, item, segment), a.scale);
         __syncthreads();
         int limit[MINE], n_keys = limit_of(at, a.n_group, last_item, segment);
 #pragma unroll

@@ -19,11 +19,11 @@ extern "C" {
  * D) in dtype. What no row attends to is not used, whatever it holds. */
 struct weft_attention_cuda {
     enum weft_dtype dtype;
-    int32_t head_dim; /* D, at most 256 */
-    int32_t n_kv;     /* KV heads */
-    int32_t n_group;  /* query heads that read one */
-    int32_t n_runs;   /* at most 65535 */
-    int32_t max_rows; /* of a run, or more */
+    int32_t head_dim;             /* D, at most 256 */
+    int32_t n_kv;                 /* KV heads */
+    int32_t n_group;              /* query heads that read one */
+    int32_t n_runs;               /* at most 65535 */
+    int32_t max_rows;             /* of a run, or more */
     const struct weft_k_run *run; /* (n_runs) */
     const int32_t *first_row;     /* (n_runs) */
     char *kv;
@@ -61,8 +61,8 @@ struct weft_attention_backward_cuda {
     const float *lse; /* (rows, ldlse) */
     int64_t ldlse;
     float scale;
-    float *delta;         /* scratch: (rows, query heads) */
-    float *dq, *dk, *dv;  /* (rows, ldd) */
+    float *delta;        /* scratch: (rows, query heads) */
+    float *dq, *dk, *dv; /* (rows, ldd) */
     int64_t ldd;
 };
 void weft_k_attention_backward_cuda(

@@ -24,8 +24,7 @@ static struct tables tables_of(const struct weft_shape *s,
 
 /* The token's table, and its row there. */
 static __device__ __forceinline__ void *table_of(const struct tables &t,
-                                                 int32_t token,
-                                                 int64_t *row)
+                                                 int32_t token, int64_t *row)
 {
     int32_t i = t.n_blocks - 1;
     while (token < t.vocab0[i])

@@ -43,13 +43,10 @@ static __device__ __forceinline__ double log_ratios(int32_t n,
     return sum;
 }
 
-static __global__ void policy_loss(struct weft_k_policy p, int32_t n,
-                                   const float *weight, const float *logp,
-                                   const float *old_logp,
-                                   const float *ref_logp,
-                                   const float *advantage,
-                                   const float *entropy, float *dlogp,
-                                   float *dentropy, double *stat)
+static __global__ void policy_loss(
+    struct weft_k_policy p, int32_t n, const float *weight, const float *logp,
+    const float *old_logp, const float *ref_logp, const float *advantage,
+    const float *entropy, float *dlogp, float *dentropy, double *stat)
 {
     WEFT_SHARED(struct token_stats, token);
     int lane = threadIdx.x;

@@ -110,12 +110,14 @@ WEFT_INLINE void weft_pair_loss_of(const struct weft_k_pairs *p, float w,
                                    double *chosen_stat, double *rejected_stat,
                                    double slope_out[2])
 {
-    double c = p->reference_free ? sum[0].logp : sum[0].logp - sum[0].ref_logp;
-    double r = p->reference_free ? sum[1].logp : sum[1].logp - sum[1].ref_logp;
+    double c = p->reference_free ? sum[0].logp
+                                 : sum[0].logp - sum[0].ref_logp;
+    double r = p->reference_free ? sum[1].logp
+                                 : sum[1].logp - sum[1].ref_logp;
     double c_tokens = p->length_normalised ? n[0] : 1;
     double r_tokens = p->length_normalised ? n[1] : 1;
-    struct weft_preference_term loss = weft_pair_term(
-        p, c / c_tokens - r / r_tokens);
+    struct weft_preference_term loss = weft_pair_term(p, c / c_tokens
+                                                             - r / r_tokens);
     double slope = (double) w * loss.slope, beta = (double) p->beta;
 
     slope_out[0] = slope / c_tokens;

@@ -88,8 +88,7 @@ void weft_k_rmsnorm_cuda(cudaStream_t stream, enum weft_dtype dtype,
  * weight's gradient. */
 static __global__ void rmsnorm_dx(int64_t m, int64_t h, float eps,
                                   const float *x, const float *w,
-                                  const float *dy, float *dx,
-                                  float *inv_out)
+                                  const float *dy, float *dx, float *inv_out)
 {
     int lane = threadIdx.x % WEFT_WARP;
     int64_t r = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WEFT_WARP;

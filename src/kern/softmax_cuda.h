@@ -61,8 +61,8 @@ static __device__ __forceinline__ struct weft_softmax softmax_state(
         if (i * SOFTMAX_PARTS + part < n)
             max = x[i] > max ? x[i] : max; /* of a NaN and max: max */
     max = warp_max(max, SOFTMAX_PARTS / 2) * scale;
-    struct softmax_sums sums = softmax_chunk_sums(
-        x, n, scale, max == -INFINITY ? 0 : max);
+    struct softmax_sums sums = softmax_chunk_sums(x, n, scale,
+                                                  max == -INFINITY ? 0 : max);
     struct weft_softmax s;
     s.max = max;
     s.sum = sums.sum;

@@ -497,10 +497,9 @@ int weft_iteration_report(struct weft_iteration *p)
         if (!generates)
             weft_metrics_set(p->t->metrics, "epoch",
                              weft_prompts_epoch(p->t, p->iteration));
-        rc = generates
-               ? weft_iteration_report_samples(p, c->column[WEFT_OF_SCORE],
-                                               c->column[WEFT_OF_BASELINE])
-               : 0;
+        rc = generates ? weft_iteration_report_samples(
+                 p, c->column[WEFT_OF_SCORE], c->column[WEFT_OF_BASELINE])
+                       : 0;
         rc = rc ? rc : write_files(p);
     }
     weft_free(c);

@@ -101,10 +101,10 @@ static int write_samples(const struct weft_iteration *p, const double *score,
 }
 
 int weft_iteration_report_samples(struct weft_iteration *p,
-                                  const double *score,
-                                  const double *baseline)
+                                  const double *score, const double *baseline)
 {
     warn_equal_scores(p, score);
     report_equal(p, score);
-    return p->t->config.samples_kept == 0 ? 0 : write_samples(p, score, baseline);
+    return p->t->config.samples_kept == 0 ? 0
+                                          : write_samples(p, score, baseline);
 }

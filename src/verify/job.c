@@ -68,15 +68,21 @@ static void add_split(struct words *w, const char *text)
 }
 
 /* Words that override the configuration in every row. */
-static const char *const fixed_words[] = {
-    "digest=values",         "checkpoint.every=0",
-    "checkpoint.keep=1",     "samples_kept=0",
-    "trace=false",           "tensorboard=false",
-    "layout=null",           "plan=null",
-    "train.micro_batches=0", "train.zero=0",
-    "train.recompute=false", "model.reference_offload=false",
-    "runtime.place=node",    "checkpoint.dtype=f32",
-    "epochs=0"};
+static const char *const fixed_words[] = {"digest=values",
+                                          "checkpoint.every=0",
+                                          "checkpoint.keep=1",
+                                          "samples_kept=0",
+                                          "trace=false",
+                                          "tensorboard=false",
+                                          "layout=null",
+                                          "plan=null",
+                                          "train.micro_batches=0",
+                                          "train.zero=0",
+                                          "train.recompute=false",
+                                          "model.reference_offload=false",
+                                          "runtime.place=node",
+                                          "checkpoint.dtype=f32",
+                                          "epochs=0"};
 
 /* ---- A row ------------------------------------------------------------ */
 

@@ -217,8 +217,8 @@ static void test_stage_and_commit(void)
     check_text(data, "one");
     REQUIRE(rename(in("a/b/model"), in("a/b/iteration-000007")) == 0);
     stage_with(in("a/b/iteration-000007"), "four", &stage);
-    REQUIRE_OK(
-        weft_dir_commit(stage, in("a/b/iteration-000007"), true, &err), err);
+    REQUIRE_OK(weft_dir_commit(stage, in("a/b/iteration-000007"), true, &err),
+               err);
     weft_free(stage);
     REQUIRE_OK(
         weft_file_read(in("a/b/iteration-000007/f"), 0, &data, &n, &err),

@@ -67,8 +67,8 @@ static void test_file_hash_whole(void)
     struct weft_file_hash hash;
     struct weft_err err;
     for (size_t i = 0; i < WEFT_COUNT(text); i++) {
-        REQUIRE_OK(
-            weft_file_write(file(), text[i], strlen(text[i]), &err), err);
+        REQUIRE_OK(weft_file_write(file(), text[i], strlen(text[i]), &err),
+                   err);
         REQUIRE_OK(weft_file_hash_read(file(), 2, &hash, &err), err);
         whole[i] = weft_file_hash_whole(&hash);
         weft_file_hash_release(&hash);

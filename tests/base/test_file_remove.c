@@ -298,5 +298,4 @@ WEFT_TESTS("base/file_remove", {"test_remove_ours", test_remove_ours},
            {"test_remove_temporary", test_remove_temporary},
            {"test_remove_homes", test_remove_homes},
            {"test_remove_mounts", test_remove_mounts},
-           {"test_remove_deep", test_remove_deep},
-           {"test_sweep", test_sweep})
+           {"test_remove_deep", test_remove_deep}, {"test_sweep", test_sweep})

@@ -392,8 +392,7 @@ static void test_alike(void)
 }
 
 WEFT_TESTS(
-    "base/shape", {"test_alike", test_alike},
-    {"test_chunks", test_chunks},
+    "base/shape", {"test_alike", test_alike}, {"test_chunks", test_chunks},
     {"test_partition_covers_everything", test_partition_covers_everything},
     {"test_partition_default", test_partition_default},
     {"test_partition_refuses", test_partition_refuses},

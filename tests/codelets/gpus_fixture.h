@@ -61,7 +61,7 @@ static inline struct weft_where at(int place)
 }
 
 static inline struct weft_tile *tile_at(int place, enum weft_mem_class c,
-                                 size_t bytes)
+                                        size_t bytes)
 {
     struct weft_err err;
     struct weft_tile *tile = NULL;
@@ -71,7 +71,7 @@ static inline struct weft_tile *tile_at(int place, enum weft_mem_class c,
 }
 
 static inline struct weft_tile *temp_at(int place, enum weft_mem_class c,
-                                 size_t bytes)
+                                        size_t bytes)
 {
     struct weft_err err;
     struct weft_tile *tile = NULL;

@@ -26,7 +26,7 @@ struct weft_emu_guard {
     weft_emu_guard();
     ~weft_emu_guard();
 };
-int weft_emu_card(void); /* of the calling thread */
+int weft_emu_card(void);                    /* of the calling thread */
 bool weft_emu_may_use(int card, int other); /* the other's memory */
 struct weft_cards_counts *weft_emu_counts(int card);
 
@@ -59,7 +59,8 @@ bool weft_emu_span_is_intact(const struct weft_emu_span *s);
 
 /* False: the card has no room. */
 bool weft_emu_memory_new(int card, size_t n_bytes, void **out);
-bool weft_emu_memory_free(void *p); /* false: not the start of an allocation */
+bool weft_emu_memory_free(
+    void *p); /* false: not the start of an allocation */
 void weft_emu_memory_clear(int card);
 size_t weft_emu_memory_used(int card);
 /* Whose memory an address is, -1 for the host's. */

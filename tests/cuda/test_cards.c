@@ -313,12 +313,11 @@ static void double_elsewhere(void *buffers[], void *arg)
 
 static void test_missing_wait(void)
 {
-    static struct starpu_codelet wrong = {
-        .cuda_funcs = {double_elsewhere},
-        .cuda_flags = {STARPU_CUDA_ASYNC},
-        .nbuffers = 1,
-        .modes = {STARPU_RW},
-        .name = "wrong"};
+    static struct starpu_codelet wrong = {.cuda_funcs = {double_elsewhere},
+                                          .cuda_flags = {STARPU_CUDA_ASYNC},
+                                          .nbuffers = 1,
+                                          .modes = {STARPU_RW},
+                                          .name = "wrong"};
     starpu_data_handle_t handle;
     int id[1];
     if (!start(1, 1))

@@ -69,7 +69,8 @@ static __global__ void beside_device(float *x)
 
 static __global__ void indices(int *out)
 {
-    unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    unsigned block = blockIdx.x
+                   + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     unsigned thread = threadIdx.x
                     + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     out[block * blockDim.x * blockDim.y * blockDim.z + thread] +=
@@ -89,14 +90,30 @@ void executor_sums(int n_blocks, const float *x, float *y)
 void executor_wrong(enum executor_wrong what, float *x)
 {
     switch (what) {
-    case HALF_A_BARRIER: WEFT_LAUNCH(half_a_barrier, 1, 64, 0, x); break;
-    case TWO_BARRIERS: WEFT_LAUNCH(two_barriers, 1, 64, 0, x); break;
-    case HALF_A_SHUFFLE: WEFT_LAUNCH(half_a_shuffle, 1, 32, 0, x); break;
-    case FROM_OUTSIDE: WEFT_LAUNCH(masked_shuffle, 1, 32, 0, x, 20); break;
-    case BESIDE_SHARED: WEFT_LAUNCH(beside_shared, 1, 64, 0, x); break;
-    case BESIDE_DEVICE: WEFT_LAUNCH(beside_device, 1, 1, 0, x); break;
-    case NO_BLOCKS: WEFT_LAUNCH(beside_device, 0, 1, 0, x); break;
-    case MANY_THREADS: WEFT_LAUNCH(beside_device, 1, 1025, 0, x); break;
+    case HALF_A_BARRIER:
+        WEFT_LAUNCH(half_a_barrier, 1, 64, 0, x);
+        break;
+    case TWO_BARRIERS:
+        WEFT_LAUNCH(two_barriers, 1, 64, 0, x);
+        break;
+    case HALF_A_SHUFFLE:
+        WEFT_LAUNCH(half_a_shuffle, 1, 32, 0, x);
+        break;
+    case FROM_OUTSIDE:
+        WEFT_LAUNCH(masked_shuffle, 1, 32, 0, x, 20);
+        break;
+    case BESIDE_SHARED:
+        WEFT_LAUNCH(beside_shared, 1, 64, 0, x);
+        break;
+    case BESIDE_DEVICE:
+        WEFT_LAUNCH(beside_device, 1, 1, 0, x);
+        break;
+    case NO_BLOCKS:
+        WEFT_LAUNCH(beside_device, 0, 1, 0, x);
+        break;
+    case MANY_THREADS:
+        WEFT_LAUNCH(beside_device, 1, 1025, 0, x);
+        break;
     }
 }
 

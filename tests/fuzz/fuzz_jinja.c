@@ -37,7 +37,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n)
             copy[i] = (char) data[i];
         rc = weft_jinja_parse(copy, n, "fuzz", &jinja, &err);
         if (!rc)
-            rc = weft_jinja_render(jinja, values, &day, &limits, &text, NULL, &err);
+            rc = weft_jinja_render(jinja, values, &day, &limits, &text, NULL,
+                                   &err);
         if (rc && !err.text[0])
             abort(); /* an error without a sentence */
         if (!rc && text.s[text.n] != 0)

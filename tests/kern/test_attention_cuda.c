@@ -79,8 +79,9 @@ static void write_keys(struct cache *c, int32_t i, int32_t pos, int32_t n)
                          + (size_t) h * a.head_bytes;
                 memcpy(to + (size_t) (j * PAGE + p % PAGE) * c->size,
                        (char *) c->k[i] + from, c->size);
-                memcpy(to + (size_t) (c->d * PAGE + p % PAGE * c->d + j)
-                                * c->size,
+                memcpy(to
+                           + (size_t) (c->d * PAGE + p % PAGE * c->d + j)
+                                 * c->size,
                        (char *) c->v[i] + from, c->size);
             }
     void *dev[] = {k_, v_, run_, first_};
@@ -306,7 +307,8 @@ static void cpu_backward(const struct whole *b, int i, int64_t h)
     float *kv = weft_alloc_aligned(
         weft_attention_segment(d) * (size_t) segments, 4);
     float *scratch = weft_alloc_aligned(
-        weft_attention_scratch(d) + weft_attention_backward_scratch(d, b->n[i]),
+        weft_attention_scratch(d)
+            + weft_attention_backward_scratch(d, b->n[i]),
         4);
     weft_row_ops()->pack_kv(b->dtype, d, b->n[i], element(b, b->qkv, k0),
                             element(b, b->qkv, v0), b->ld, kv);
@@ -318,8 +320,8 @@ static void cpu_backward(const struct whole *b, int i, int64_t h)
                                      .q = element(b, b->qkv, q0),
                                      .ldq = b->ld,
                                      .kv = (char *) kv,
-                                     .page_bytes =
-                                         weft_attention_segment(d) * 4,
+                                     .page_bytes = weft_attention_segment(d)
+                                                 * 4,
                                      .scale = 0.3f,
                                      .out = element(b, b->out, o0),
                                      .ldo = b->ldo,
@@ -391,23 +393,37 @@ static void check_gradient(const struct whole *b, int i, const float *got)
         for (int64_t r = 0; r < n; r++)
             for (int64_t e = 0; e < d; e++) {
                 double x = expect[(part * n + r) * d + e];
-                CHECK(fabs((double) got[(row0 + r) * b->ld + at[part] + e] - x)
-                      < 2e-4 * (1 + fabs(x)));
+                CHECK(
+                    fabs((double) got[(row0 + r) * b->ld + at[part] + e] - x)
+                    < 2e-4 * (1 + fabs(x)));
             }
     free(expect);
 }
 
 static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
 {
-    struct whole b = {dtype, d, g, {1, 64, 130, 17}, {0}, 0,
-                      (KV * g + 2 * KV) * d, KV * g * d, KV * g,
-                      NULL, NULL, NULL, NULL, NULL};
+    struct whole b = {dtype,
+                      d,
+                      g,
+                      {1, 64, 130, 17},
+                      {0},
+                      0,
+                      (KV * g + 2 * KV) * d,
+                      KV * g * d,
+                      KV * g,
+                      NULL,
+                      NULL,
+                      NULL,
+                      NULL,
+                      NULL};
     for (int i = 0; i < SEQUENCES; i++) {
         b.first[i] = b.rows;
         b.rows += b.n[i];
     }
-    size_t n_out = (size_t) (b.rows * b.ldo), n_qkv = (size_t) (b.rows * b.ld);
-    size_t n_lse = (size_t) (b.rows * b.ldlse), size = weft_dtype_bytes(dtype);
+    size_t n_out = (size_t) (b.rows * b.ldo),
+           n_qkv = (size_t) (b.rows * b.ld);
+    size_t n_lse = (size_t) (b.rows * b.ldlse),
+           size = weft_dtype_bytes(dtype);
     b.qkv = numbers(dtype, 1, (int64_t) n_qkv);
     b.out = weft_alloc_aligned(n_out, 4);
     b.dout = host_rows(2, (int64_t) n_out);
@@ -423,30 +439,29 @@ static void backward_of(enum weft_dtype dtype, int32_t d, int32_t g)
     int32_t *n_ = dev_put(b.n, sizeof b.n);
     int32_t *first_ = dev_put(b.first, sizeof b.first);
     int64_t k0 = KV * g * d, v0 = k0 + KV * d;
-    struct weft_attention_backward_cuda a = {
-        .dtype = dtype,
-        .head_dim = d,
-        .n_kv = KV,
-        .n_group = g,
-        .n_runs = SEQUENCES,
-        .max_rows = 131,
-        .run_rows = n_,
-        .first_row = first_,
-        .q = qkv_,
-        .k = qkv_ + (size_t) k0 * size,
-        .v = qkv_ + (size_t) v0 * size,
-        .ldqkv = b.ld,
-        .out = out_,
-        .dout = dout_,
-        .ldo = b.ldo,
-        .lse = lse_,
-        .ldlse = b.ldlse,
-        .scale = 0.3f,
-        .delta = delta_,
-        .dq = grad_,
-        .dk = grad_ + k0,
-        .dv = grad_ + v0,
-        .ldd = b.ld};
+    struct weft_attention_backward_cuda a = {.dtype = dtype,
+                                             .head_dim = d,
+                                             .n_kv = KV,
+                                             .n_group = g,
+                                             .n_runs = SEQUENCES,
+                                             .max_rows = 131,
+                                             .run_rows = n_,
+                                             .first_row = first_,
+                                             .q = qkv_,
+                                             .k = qkv_ + (size_t) k0 * size,
+                                             .v = qkv_ + (size_t) v0 * size,
+                                             .ldqkv = b.ld,
+                                             .out = out_,
+                                             .dout = dout_,
+                                             .ldo = b.ldo,
+                                             .lse = lse_,
+                                             .ldlse = b.ldlse,
+                                             .scale = 0.3f,
+                                             .delta = delta_,
+                                             .dq = grad_,
+                                             .dk = grad_ + k0,
+                                             .dv = grad_ + v0,
+                                             .ldd = b.ld};
     weft_k_attention_backward_cuda(0, &a, b.rows);
     if (cpu_is_fused())
         CHECK(dev_same(grad_, b.grad, n_qkv * 4));

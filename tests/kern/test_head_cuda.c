@@ -59,8 +59,8 @@ static void head_of(bool is_large, int64_t piece, float scale)
     int64_t v = s.vocab;
     size_t row_floats = (size_t) M * 4;
     float *z = logits_of(M, v), *z_ = dev_put(z, (size_t) (M * v) * 4);
-    int32_t target[M] = {0, s.block[1].vocab0, 1023, 7, s.block[1].vocab0 - 1,
-                         (int32_t) v - 1};
+    int32_t target[M] = {0, s.block[1].vocab0,     1023,
+                         7, s.block[1].vocab0 - 1, (int32_t) v - 1};
     int32_t *target_ = dev_put(target, sizeof target);
     struct weft_softmax *state_ = dev_new(2 * M * sizeof *state_), all[M];
     float *hit_ = dev_new(row_floats), *logp_ = dev_new(row_floats);
@@ -128,8 +128,8 @@ static void head_of(bool is_large, int64_t piece, float scale)
         weft_free(expect);
         weft_free(rounded);
     }
-    void *dev[] = {z_,   target_, state_, hit_,     logp_, entropy_,
-                   lse_, dlogp_,  dentropy_};
+    void *dev[] = {z_,       target_, state_, hit_,     logp_,
+                   entropy_, lse_,    dlogp_, dentropy_};
     for (size_t i = 0; i < WEFT_COUNT(dev); i++)
         dev_free(dev[i]);
     weft_free(z);
@@ -206,16 +206,16 @@ static void draw_zero(void)
     const uint32_t at[3] = {0, 0, 5387025};
     int32_t got;
     float logp;
-    CHECK(weft_rng_uniform(sampling.seed, WEFT_RNG_SAMPLE, at[0], at[1],
-                           at[2])
-          == 0);
+    CHECK(
+        weft_rng_uniform(sampling.seed, WEFT_RNG_SAMPLE, at[0], at[1], at[2])
+        == 0);
     float *z = host_rows(3, s.vocab);
     for (int i = 0; i < 5; i++)
         z[i] = -INFINITY;
     void *scratch = weft_alloc_aligned((size_t) s.vocab, 8);
-    CHECK_INT(weft_k_sample(&s, &sampling, z, at[0], at[1], at[2], &logp,
-                            scratch),
-              5);
+    CHECK_INT(
+        weft_k_sample(&s, &sampling, z, at[0], at[1], at[2], &logp, scratch),
+        5);
     float *z_ = dev_put(z, (size_t) s.vocab * 4), *logp_ = dev_new(4);
     uint32_t *at_ = dev_put(at, sizeof at);
     int32_t *token_ = dev_new(4);

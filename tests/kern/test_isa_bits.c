@@ -24,7 +24,8 @@ static uint32_t draw(void)
 /* Finite numbers whose exponents are below `top`. */
 static float number(uint32_t top)
 {
-    uint32_t u = (draw() & 1) << 31 | draw() % top << 23 | (draw() & 0x7fffff);
+    uint32_t u = (draw() & 1) << 31 | draw() % top << 23
+               | (draw() & 0x7fffff);
     float f;
     memcpy(&f, &u, sizeof f);
     return f;

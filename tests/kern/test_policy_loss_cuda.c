@@ -77,9 +77,13 @@ static void policies(void)
     for (size_t i = 0; i < WEFT_COUNT(lengths); i++)
         for (int kind = 0; kind <= WEFT_POLICY_CISPO; kind++)
             for (int kl = 0; kl <= WEFT_KL_ABS; kl++) {
-                struct weft_k_policy p = {
-                    0.2f, 0.3f, kl % 2 ? 3 : 0, 0.01f, 0.05f,
-                    (enum weft_kl) kl, (enum weft_policy_kind) kind};
+                struct weft_k_policy p = {0.2f,
+                                          0.3f,
+                                          kl % 2 ? 3 : 0,
+                                          0.01f,
+                                          0.05f,
+                                          (enum weft_kl) kl,
+                                          (enum weft_policy_kind) kind};
                 policy_of(&p, lengths[i], kl != WEFT_KL_NONE);
             }
 }
@@ -206,10 +210,9 @@ static void both_init(struct both *b, int32_t n, uint32_t seed)
         stat[i] = 0.25 * i; /* of responses before */
     b->host = (struct weft_k_response){n, b->logp, b->ref_logp,
                                        host_rows(seed, n), stat};
-    b->dev = (struct weft_k_response){n, dev_put(b->logp, bytes),
-                                      dev_put(b->ref_logp, bytes),
-                                      dev_new(bytes),
-                                      dev_put(stat, PSTATS * 8)};
+    b->dev = (struct weft_k_response){
+        n, dev_put(b->logp, bytes), dev_put(b->ref_logp, bytes),
+        dev_new(bytes), dev_put(stat, PSTATS * 8)};
 }
 
 /* Compares, and frees. */

@@ -115,8 +115,7 @@ static void value_naive(void)
             CHECK(fabs(naive_value(&t, t.x + row[i] * h) - (double) value[i])
                   < 6e-8 * (h / 16 + 8) * 2 * h);
             struct weft_k_targets one = {1, &row[i], NULL};
-            weft_k_value(&t.shape, t.final, t.x, &one, &alone,
-                         t.scratch);
+            weft_k_value(&t.shape, t.final, t.x, &one, &alone, t.scratch);
             CHECK(memcmp(&alone, &value[i], sizeof alone) == 0);
         }
         head_release(&t);
@@ -186,8 +185,8 @@ static void test_value_backward_continues(void)
     head_init(&t, h, 5);
     struct weft_k_targets all = {5, row, NULL}, first = {2, row, NULL},
                           rest = {3, row, NULL};
-    weft_k_value_backward(&t.shape, t.final, 5, t.x, &all, dvalue, dx,
-                          t.grad, t.scratch);
+    weft_k_value_backward(&t.shape, t.final, 5, t.x, &all, dvalue, dx, t.grad,
+                          t.scratch);
     float *grad = weft_alloc(t.n_flat, sizeof *grad);
     REQUIRE(dx && grad);
     float *dx2 = dx + 5 * h;

@@ -64,8 +64,8 @@ static void test_add(void)
 /* Chunks of all sizes about a tile of 4096, and of many tiles. */
 static void squares(void)
 {
-    static const int64_t n[] = {0,    1,    15,        16,   17,
-                                4095, 4096, 4097, 4096 * 17 + 5, 32};
+    static const int64_t n[] = {
+        0, 1, 15, 16, 17, 4095, 4096, 4097, 4096 * 17 + 5, 32};
     enum { CHUNKS = WEFT_COUNT(n) };
     int64_t begin[CHUNKS + 1] = {0};
     double sum[CHUNKS];
@@ -131,13 +131,14 @@ static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
             for (int64_t c = 0; c < k; c++) {
                 size_t at = is_row_major ? (size_t) (r * k + c)
                                          : weft_flat_index(p, r, c);
-                weft_convert(out + (size_t) (r * k + c) * weft_dtype_bytes(to),
-                             to, master + p->offset + at, WEFT_F32, 1);
+                weft_convert(
+                    out + (size_t) (r * k + c) * weft_dtype_bytes(to), to,
+                    master + p->offset + at, WEFT_F32, 1);
             }
     }
     float *master_ = dev_put(master, l->n_flat * 4);
-    char *fwd_ = dev_new(l->fwd_bytes), *got = weft_alloc_aligned(
-                                            l->fwd_bytes, 1);
+    char *fwd_ = dev_new(l->fwd_bytes),
+         *got = weft_alloc_aligned(l->fwd_bytes, 1);
     memset(got, 0x5a, l->fwd_bytes);
     dev_set(fwd_, got, l->fwd_bytes);
     weft_k_publish_cuda(0, l, dtype, master_, fwd_);
@@ -185,7 +186,8 @@ static void embed_of(enum weft_dtype dtype, int32_t h, int32_t n)
         int64_t size = (int64_t) s.block[t].n_vocab * h;
         float *wide = host_rows((uint32_t) t, size);
         table[t] = host_as(dtype, wide, size);
-        table_[t] = dev_put(table[t], (size_t) size * weft_dtype_bytes(dtype));
+        table_[t] = dev_put(table[t],
+                            (size_t) size * weft_dtype_bytes(dtype));
         grad[t] = wide;
         grad_[t] = dev_put(wide, (size_t) size * 4);
     }

@@ -177,8 +177,10 @@ struct cudaMemcpy3DPeerParms {
     int srcDevice, dstDevice;
     struct cudaExtent extent;
 };
-static inline struct cudaPitchedPtr
-make_cudaPitchedPtr(void *ptr, size_t pitch, size_t xsize, size_t ysize)
+static inline struct cudaPitchedPtr make_cudaPitchedPtr(void *ptr,
+                                                        size_t pitch,
+                                                        size_t xsize,
+                                                        size_t ysize)
 {
     struct cudaPitchedPtr p = {ptr, pitch, xsize, ysize};
     return p;
