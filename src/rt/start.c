@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start and stop. All of StarPU's configuration is in this file. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -121,6 +124,23 @@ static void set_starpu_home(void)
             return;
     }
     setenv("STARPU_HOME", path, 1);
+}
+
+/* With CUDA, StarPU measures the buses when it first starts, into files that
+ * another process, such as the next rank, would read half-written. Takes a lock
+ * in their folder; returns its descriptor, or -1. */
+static int lock_starpu_home(void)
+{
+    int fd = -1;
+#ifdef STARPU_USE_CUDA
+    char path[4200];
+    const char *home = getenv("STARPU_HOME");
+    snprintf(path, sizeof path, "%s/weft.lock", home ? home : "");
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR)
+        continue;
+#endif
+    return fd;
 }
 
 static int share_of(int cores, double share)
@@ -249,7 +269,10 @@ static int starpu_start(struct weft_rt *rt,
         conf.sched_policy = nap ? weft_nap_policy("prio") : NULL;
         conf.sched_policy_name = conf.sched_policy ? NULL : "prio";
     }
+    int lock = lock_starpu_home();
     rc = starpu_init(&conf);
+    if (lock >= 0)
+        close(lock);
     if (rc)
         return weft_err_set(err, WEFT_EINTERNAL, "StarPU does not start: %s",
                             strerror(-rc));
