@@ -128,19 +128,20 @@ static void test_follow_layouts(void)
         {"runtime.devices=8", fixture_plan(&fixture, "away", away),
          "runtime.place=device"},
         {"runtime.devices=8", fixture_plan(&fixture, "away-node", away)}};
+    /* masters of its own on all placements, the others on some */
     static const char *const how[][2] = {
-        {"numerics.dtype=f32", "reference.mix=0.5"},
         {"numerics.dtype=bf16", "reference.mix=0.3"},
+        {"numerics.dtype=f32", "reference.mix=0.5"},
         {"numerics.dtype=bf16", "reference.mix=1"}};
     for (size_t k = 0; k < WEFT_COUNT(how); k++) {
         struct weft_hash one = {0};
-        for (size_t i = 0; i < WEFT_COUNT(layout); i++) {
+        for (size_t i = 0; i < WEFT_COUNT(layout); i += k == 0 ? 1 : 3) {
             char name[32];
             const char *word[] = {
-                "iterations=3", "reference.every=1", how[k][0],    how[k][1],
+                "iterations=2", "reference.every=1", how[k][0],    how[k][1],
                 layout[i][0],   layout[i][1],        layout[i][2], NULL};
             snprintf(name, sizeof name, "layout-%zu-%zu", k, i);
-            struct weft_hash found = run(name, 3, word);
+            struct weft_hash found = run(name, 2, word);
             if (i == 0)
                 one = found;
             CHECK(weft_hash_equal(one, found));
