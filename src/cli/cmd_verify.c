@@ -58,7 +58,8 @@ const char weft_help_verify[] =
     "example:\n"
     "  weft verify --quick\n"
     "  weft verify --algorithm dpo\n"
-    "  weft verify --quick examples/quickstart/ppo.yaml rollout.prompts=4\n";
+    "  weft verify --rows 'tp*' examples/quickstart/ppo.yaml "
+    "rollout.prompts=4\n";
 
 struct options {
     const char *rows, *algorithm, *dtype, *mpiexec, *dir;
