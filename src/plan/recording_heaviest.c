@@ -15,7 +15,7 @@
  * is not by luck that a recording with smaller tiles needs no more. Pieces
  * first take what they find; then those that still have new bytes look for a
  * giver who can do without another taker, who takes of a third, and so on to
- * one that has bytes left.
+ * one that has bytes left, as long as that is no long search.
  */
 #include "plan/recording_heaviest.h"
 
@@ -23,7 +23,12 @@
 
 #include "base/alloc.h"
 
-enum { NOT_FOUND = -2 };
+enum {
+    NOT_FOUND = -2,
+    /* Givers that searches may come to. Beyond it what was handed on counts,
+     * which is a bound too: a few recordings would take minutes. */
+    MOST_FOUND = 1 << 16
+};
 
 /* Bytes that go from one piece to another; of one giver in a list. */
 struct gift {
@@ -58,6 +63,7 @@ struct search {
      * yet. */
     int32_t *rich, *others, n_leaves;
     int32_t *found, n_found; /* (n) of `ended` */
+    int32_t n_all;           /* found in all searches */
     int32_t *queue, n_queue; /* (n) takers that were found */
     int32_t *taker;          /* (n) who found a giver */
     int32_t *via;            /* (n) the gift that led to a taker; -1: none, it
@@ -331,6 +337,7 @@ static bool look_for(struct search *s, int32_t wanting)
         while ((i = find_giver(s, s->others, to, 1, 0, s->n_leaves)) >= 0) {
             set_leaf(s, s->others, i, false);
             s->found[s->n_found++] = i;
+            s->n_all++;
             s->taker[s->ended[i]] = to;
             find_takers(s, s->ended[i]);
         }
@@ -345,7 +352,8 @@ static void look_for_all(struct search *s)
     for (int32_t i = 0; i < s->n; i++)
         s->via[i] = NOT_FOUND;
     for (int32_t i = 0; i < s->n; i++)
-        while (s->wanted[i] > 0 && s->via[i] == NOT_FOUND && look_for(s, i))
+        while (s->wanted[i] > 0 && s->via[i] == NOT_FOUND
+               && s->n_all < MOST_FOUND && look_for(s, i))
             ;
 }
 
