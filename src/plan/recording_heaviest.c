@@ -23,12 +23,7 @@
 
 #include "base/alloc.h"
 
-enum {
-    NOT_FOUND = -2,
-    /* Givers that searches may come to. Beyond it what was handed on counts,
-     * which is a bound too: a few recordings would take minutes. */
-    MOST_FOUND = 1 << 16
-};
+enum { NOT_FOUND = -2 };
 
 /* Bytes that go from one piece to another; of one giver in a list. */
 struct gift {
@@ -63,7 +58,7 @@ struct search {
      * yet. */
     int32_t *rich, *others, n_leaves;
     int32_t *found, n_found; /* (n) of `ended` */
-    int32_t n_all;           /* found in all searches */
+    int32_t effort;          /* so many may still be found */
     int32_t *queue, n_queue; /* (n) takers that were found */
     int32_t *taker;          /* (n) who found a giver */
     int32_t *via;            /* (n) the gift that led to a taker; -1: none, it
@@ -337,7 +332,7 @@ static bool look_for(struct search *s, int32_t wanting)
         while ((i = find_giver(s, s->others, to, 1, 0, s->n_leaves)) >= 0) {
             set_leaf(s, s->others, i, false);
             s->found[s->n_found++] = i;
-            s->n_all++;
+            s->effort--;
             s->taker[s->ended[i]] = to;
             find_takers(s, s->ended[i]);
         }
@@ -352,8 +347,8 @@ static void look_for_all(struct search *s)
     for (int32_t i = 0; i < s->n; i++)
         s->via[i] = NOT_FOUND;
     for (int32_t i = 0; i < s->n; i++)
-        while (s->wanted[i] > 0 && s->via[i] == NOT_FOUND
-               && s->n_all < MOST_FOUND && look_for(s, i))
+        while (s->wanted[i] > 0 && s->via[i] == NOT_FOUND && s->effort > 0
+               && look_for(s, i))
             ;
 }
 
@@ -437,10 +432,10 @@ static int search_create(struct search *s, const struct weft_rec_piece *piece,
 }
 
 int weft_rec_heaviest(const struct weft_rec_piece *piece, int32_t n,
-                      int32_t n_lanes, unsigned mask, int64_t *bytes_out,
-                      struct weft_err *err)
+                      int32_t n_lanes, unsigned mask, int32_t effort,
+                      int64_t *bytes_out, struct weft_err *err)
 {
-    struct search s = {.n_lanes = n_lanes};
+    struct search s = {.n_lanes = n_lanes, .effort = effort};
     int64_t sum = 0;
     int rc = search_create(&s, piece, n, mask, err);
     if (!rc) {

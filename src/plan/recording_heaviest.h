@@ -18,12 +18,13 @@ struct weft_rec_piece {
 };
 
 /* The most bytes of a set of pieces none of which has ended before another of
- * it begins, of the classes in the mask (bits 1 << enum weft_mem_class); more
- * than that where the search for it would be long. piece (n): in the order of
- * the begins; of three, if a has ended before b begins and b before c, so has a
- * before c. Errors: WEFT_ENOMEM. */
+ * it begins, of the classes in the mask (bits 1 << enum weft_mem_class). piece
+ * (n): in the order of the begins; of three, if a has ended before b begins and
+ * b before c, so has a before c. effort: ended pieces that are looked at beyond
+ * the first attempt; when it is used up the answer is a bound, no less than
+ * that. Errors: WEFT_ENOMEM. */
 int weft_rec_heaviest(const struct weft_rec_piece *piece, int32_t n,
-                      int32_t n_lanes, unsigned mask, int64_t *bytes_out,
-                      struct weft_err *err);
+                      int32_t n_lanes, unsigned mask, int32_t effort,
+                      int64_t *bytes_out, struct weft_err *err);
 
 #endif

@@ -17,6 +17,9 @@
 #include "base/alloc.h"
 #include "plan/recording_heaviest.h"
 
+/* Ended pieces that the search for the heaviest set may look at: all of them
+ * would take minutes with some recordings. */
+enum { SEARCH = 1 << 16 };
 enum { READS = 0, WAITS = 0 };
 
 /* When something is done: after so many tasks were recorded. What is done when
@@ -316,7 +319,7 @@ static int most_of(struct play *p, unsigned mask, int64_t *out,
             late = b->bytes;
     }
     int rc = weft_rec_heaviest(p->seen, p->n_pieces, p->reach.n_lanes, mask,
-                               out, err);
+                               SEARCH, out, err);
     *out += late;
     return rc;
 }

@@ -96,18 +96,27 @@ static int64_t most_of_all(const struct order *o, unsigned mask)
 static void test_heaviest(void)
 {
     struct weft_err err;
-    int n_same = 0;
+    int n_same = 0, n_above = 0;
     for (uint32_t round = 0; round < 3000; round++) {
         struct order o;
-        int64_t bytes;
+        int64_t bytes, quick, most;
         unsigned mask = round % 3 ? BOTH : 1u;
         seed = round;
         make(&o);
-        REQUIRE_OK(weft_rec_heaviest(o.piece, o.n, LANES, mask, &bytes, &err),
+        most = most_of_all(&o, mask);
+        REQUIRE_OK(weft_rec_heaviest(o.piece, o.n, LANES, mask, 1 << 20,
+                                     &bytes, &err),
                    err);
-        n_same += bytes == most_of_all(&o, mask);
+        n_same += bytes == most;
+        /* without a search it is a bound */
+        REQUIRE_OK(
+            weft_rec_heaviest(o.piece, o.n, LANES, mask, 0, &quick, &err),
+            err);
+        CHECK(quick >= most);
+        n_above += quick > most;
     }
     CHECK_INT(n_same, 3000);
+    CHECK(n_above > 0);
 }
 
 WEFT_TESTS("plan/recording_heaviest", {"test_heaviest", test_heaviest})
