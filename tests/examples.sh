@@ -38,20 +38,17 @@ if [ -z "${WEFT_MPIEXEC:-}" ] || ! "$weft" info | grep -q '^  MPI  *yes'; then
     echo "five examples; layouts skipped: built without MPI"
     exit 0
 fi
-# Open MPI's plug-ins are gone when leaks would be looked for.
-ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
-export ASAN_OPTIONS
+. "$WEFT_SRCDIR/tests/on_ranks.sh"
 expect "judge" "$weft" init --hidden 128 --layers 2 --heads 4 \
     --intermediate 384 --scalar --tokenizer "$src/quickstart/model" \
     -o "$dir/judge"
-expect "2 iterations" timeout 7200 "$WEFT_MPIEXEC" --oversubscribe \
-    --bind-to none -n 2 "$weft" train "$src/layouts/ppo.yaml" \
+expect "2 iterations" on_ranks 2 "$weft" train "$src/layouts/ppo.yaml" \
     run_dir="$dir/ranks" $short "$judged"
 expect "2 iterations" "$weft" train "$src/layouts/ppo.yaml" \
     run_dir="$dir/one" $short "$judged" plan= runtime.devices=1
-expect "rank 1: KL" timeout 7200 "$WEFT_MPIEXEC" --oversubscribe \
-    --bind-to none -n 2 "$bin/05_ppo_loop" "$src/quickstart/ppo.yaml" 0.0001 \
-    "run_dir=$dir/loop2" rollout.prompts=16 layout=dp2 runtime.devices=1
+expect "rank 1: KL" on_ranks 2 "$bin/05_ppo_loop" \
+    "$src/quickstart/ppo.yaml" 0.0001 "run_dir=$dir/loop2" \
+    rollout.prompts=16 layout=dp2 runtime.devices=1
 for f in digests/000001.json digests/000002.json \
     checkpoints/iteration-000002/actor/model.safetensors \
     checkpoints/iteration-000002/critic/model.safetensors; do

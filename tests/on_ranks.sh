@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Read by tests that start ranks.
+# Open MPI's plug-ins are gone when leaks would be looked for.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+export ASAN_OPTIONS
+
+# on_ranks N command...: its status. A job that stands still is ended, with 124,
+# after an hour, so that the tests behind it run and its log is seen. No result
+# depends on it: the longest job takes seconds on a quiet machine.
+on_ranks()
+{
+    n_ranks=$1
+    shift
+    timeout 3600 "$WEFT_MPIEXEC" --oversubscribe --bind-to none \
+        -n "$n_ranks" "$@" </dev/null
+}
