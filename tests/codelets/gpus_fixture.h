@@ -3,12 +3,12 @@
 #ifndef WEFT_TESTS_CODELETS_GPUS_FIXTURE_H
 #define WEFT_TESTS_CODELETS_GPUS_FIXTURE_H
 
-#include <cuda_runtime.h>
 #include <stdlib.h>
 
+#include "../cuda/card_orders.h"
 #include "task_fixture.h"
 
-enum { CARDS = 2, CPUS = 2, ORDERS = 5 };
+enum { CARDS = 2, CPUS = 2 };
 
 static struct weft_rt *rt;
 static struct weft_seq *seq;
@@ -101,18 +101,6 @@ static inline float *numbers(uint32_t stream, size_t n)
         x[i] = (float) weft_rng_normal(5, WEFT_RNG_INIT, stream, 0,
                                        (uint32_t) i);
     return x;
-}
-
-static inline void each_order(void (*run)(void))
-{
-#ifdef WEFT_CUDA_EXECUTOR
-    for (int order = 1; order < ORDERS; order++) {
-        weft_cards_order(order);
-        run();
-    }
-    weft_cards_order(WEFT_CARDS_LATE);
-#endif
-    run();
 }
 
 /* As weft_test_main(); skipped where there is no GPU, emulated or not. */

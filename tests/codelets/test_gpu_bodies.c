@@ -201,7 +201,7 @@ static void test_bodies(void)
         weft_test_skip("this CPU has no fused multiply-adds");
         return;
     }
-    each_order(bodies);
+    each_card_order(bodies);
 }
 
 int main(void)

@@ -9,7 +9,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "rt/codelet.h"
+
+/* ---- Starting ------------------------------------------------------------ */
+
+/* Processes that start at once where StarPU has not measured the buses yet. */
+static void test_start_at_once(void)
+{
+    enum { N = 4 };
+    char home[] = "/tmp/weft-test-gpus-XXXXXX";
+    struct weft_err err;
+    pid_t child[N];
+    REQUIRE(mkdtemp(home) != NULL);
+    fflush(NULL);
+    for (int i = 0; i < N; i++) {
+        child[i] = fork();
+        if (child[i] == 0) {
+            setenv("STARPU_HOME", home, 1);
+            start(0);
+            stop();
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        int status = 1;
+        REQUIRE(waitpid(child[i], &status, 0) == child[i]);
+        CHECK_INT(status, 0);
+    }
+    REQUIRE_OK(weft_dir_remove(home, &err), err);
+}
 
 /* ---- Places and copies -------------------------------------------------- */
 
@@ -69,7 +98,7 @@ static void copies(void)
 
 static void test_copies(void)
 {
-    each_order(copies);
+    each_card_order(copies);
 }
 
 /* Parts are copied one by one; a tile may be cut otherwise afterwards. */
@@ -161,7 +190,7 @@ static void graphs(void)
 
 static void test_graphs(void)
 {
-    each_order(graphs);
+    each_card_order(graphs);
 }
 
 static int fill(const void *args, void *const buf[], int n_buf,
@@ -213,7 +242,7 @@ static void temporaries(void)
 
 static void test_temporaries(void)
 {
-    each_order(temporaries);
+    each_card_order(temporaries);
 }
 /* ---- Memory, and what is refused ---------------------------------------- */
 
@@ -313,13 +342,15 @@ static void test_host_access(void)
 
 int main(void)
 {
-    const struct weft_test tests[] = {{"test_host_access", test_host_access},
-                                      {"test_places", test_places},
-                                      {"test_copies", test_copies},
-                                      {"test_parts", test_parts},
-                                      {"test_graphs", test_graphs},
-                                      {"test_temporaries", test_temporaries},
-                                      {"test_budget", test_budget},
-                                      {"test_no_body", test_no_body}};
+    const struct weft_test tests[] = {
+        {"test_host_access", test_host_access},
+        {"test_start_at_once", test_start_at_once},
+        {"test_places", test_places},
+        {"test_copies", test_copies},
+        {"test_parts", test_parts},
+        {"test_graphs", test_graphs},
+        {"test_temporaries", test_temporaries},
+        {"test_budget", test_budget},
+        {"test_no_body", test_no_body}};
     return gpus_main("codelets/gpus", tests, WEFT_COUNT(tests));
 }

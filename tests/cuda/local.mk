@@ -63,7 +63,7 @@ sh_tests += %D%/no_cxx.sh
 endif
 EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 	%D%/test_emulator.c \
-	%D%/test_cards.c
+	%D%/test_cards.c %D%/card_orders.h
 
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
@@ -71,7 +71,7 @@ cards_tests =
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
 cards_tests += %D%/test_cards
-%C%_test_cards_SOURCES = %D%/test_cards.c
+%C%_test_cards_SOURCES = %D%/test_cards.c %D%/card_orders.h
 %C%_test_cards_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_cards_LDADD = $(kern_libs) $(starpu_deps)
 endif

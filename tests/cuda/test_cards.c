@@ -8,12 +8,13 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "card_orders.h"
 #include "harness.h"
 #include "kern/device_cuda.h"
 #include "kern/kern_cuda.h"
 
 /* Of three cards: 64 MiB each, twice what StarPU takes at once. */
-enum { N = 1503, STEPS = 20, BIG = 8 << 20, N_BIG = 20, ORDERS = 5 };
+enum { N = 1503, STEPS = 20, BIG = 8 << 20, N_BIG = 20 };
 
 enum { MASTER, M, V, GRAD, SCALE, N_NUMBERS }; /* of AdamW */
 struct state {
@@ -176,18 +177,6 @@ static void chain(void)
     release(&b);
 }
 
-static void each_order(void (*run)(void))
-{
-#ifdef WEFT_CUDA_EXECUTOR
-    for (int order = 1; order < ORDERS; order++) {
-        weft_cards_order(order);
-        run();
-    }
-    weft_cards_order(WEFT_CARDS_LATE);
-#endif
-    run();
-}
-
 /* What the first n cards did since `before`. */
 #ifdef WEFT_CUDA_EXECUTOR
 static void check_counts(int n, const struct weft_cards_counts *before)
@@ -220,7 +209,7 @@ static void test_chain(void)
         for (int i = 0; i < n; i++)
             before[i] = weft_cards_counts(i);
 #endif
-        each_order(chain);
+        each_card_order(chain);
 #ifdef WEFT_CUDA_EXECUTOR
         check_counts(n, before);
 #endif
@@ -238,7 +227,7 @@ static void test_two_workers(void)
           == starpu_worker_get_memory_node((unsigned) id[1]));
     CHECK(starpu_worker_get_memory_node((unsigned) id[1])
           != starpu_worker_get_memory_node((unsigned) id[2]));
-    each_order(chain);
+    each_card_order(chain);
     starpu_shutdown();
 }
 
