@@ -401,8 +401,8 @@ struct weft_grad_norm {
 /* Computes norm (W), the square root of the sum of all partial sums. The order
  * is fixed: groups in order, in a group the blocks and then the norms, in a
  * tile its chunks. partial (n) must be sorted by group, and in a group by the
- * chunks that they hold. Fails the sequence when the norm is not finite. gate: a
- * float (NULL: 1); 0 makes weft_insert_adamw() do nothing. */
+ * chunks that they hold. Fails the sequence when the norm is not finite. gate:
+ * a float (NULL: 1); 0 makes weft_insert_adamw() do nothing. */
 void weft_insert_grad_norm(struct weft_seq *seq,
                            const struct weft_where *where, float clip,
                            int32_t n, struct weft_tile *const partial[],

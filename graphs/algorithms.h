@@ -2,9 +2,9 @@
 /*
  * The algorithms as values, one file each: its keys and defaults, a dataflow
  * graph (ReaL, Figure 4), how advantages follow from scores, and what its keys
- * make of an iteration: losses, rewards, epochs; and its metrics. Role 0 is the
- * policy: its tokenizer and its positions are the run's. doc/hacking.md adds one
- * in full.
+ * make of an iteration: losses, rewards, epochs; and its metrics. Role 0 is
+ * the policy: its tokenizer and its positions are the run's. doc/hacking.md
+ * adds one in full.
  */
 #ifndef WEFT_GRAPHS_ALGORITHMS_H
 #define WEFT_GRAPHS_ALGORITHMS_H

@@ -10,6 +10,8 @@
 #include "config/schema.h"
 #include "plan/dataflow.h"
 
+struct weft_flow_needs; /* graphs/algorithms.h */
+
 /* Where the settings of roles are in struct weft_config. */
 enum weft_role_slot {
     WEFT_SLOT_ACTOR,
@@ -24,7 +26,6 @@ int32_t weft_flow_slot(struct weft_dataflow *flow, const char *name,
 
 /* Adds the reference of a policy's role, which it follows if the run says
  * so. */
-struct weft_flow_needs;
 int32_t weft_flow_reference(struct weft_dataflow *flow, int32_t policy,
                             const struct weft_flow_needs *needs);
 

@@ -4,7 +4,8 @@
  * weft_k_<op>_cuda() does what weft_k_<op>() says there, with these
  * differences:
  *   - pointers to numbers are device memory, aligned to 16 bytes, and so is
- *     scratch; structs with options, and arrays of pointers, are host memory and read before return;
+ *     scratch; structs with options, and arrays of pointers, are host memory
+ *     and read before return;
  *   - the work is put on `stream`, and the function returns at once. Errors of
  *     a launch stay with CUDA: cudaGetLastError();
  *   - what depends on data is read on the device (`scale` of AdamW).

@@ -304,7 +304,7 @@ void weft_k_rope_cuda(cudaStream_t stream, int64_t m, int64_t n_heads,
                     x);
 }
 
-/* ---- Rounding ------------------------------------------------------------- */
+/* ---- Rounding ----------------------------------------------------------- */
 
 template <enum weft_dtype DTYPE>
 static __global__ void round_rows(int64_t n, const float *x, void *y)

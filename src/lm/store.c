@@ -235,7 +235,7 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
                                      WEFT_MEM_OPTIMIZER, "to be saved", 0);
     if (w->writer && tile) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
-        if (published)
+        if (published) /* a mix of 1 is a copy, in flat order */
             weft_k_mix(layout, w->model->shape.dtype, 1, from, w->flat);
         else
             memcpy(w->flat + weft_layout_chunk(layout, has.first),

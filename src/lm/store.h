@@ -36,9 +36,9 @@ enum weft_store_what {
 };
 
 /* Writes masters or moments of a trained model, or the weights of another, to
- * <dir>/<stem>.safetensors, rounded to dtype, under the tensors' global names. Tiles are sent to rank 0
- * one after another, which writes them. Collective; all ranks return the same
- * error. */
+ * <dir>/<stem>.safetensors, rounded to dtype, under the tensors' global names.
+ * Tiles are sent one after another to rank 0, which writes them. Collective;
+ * all ranks return the same error. */
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
                     enum weft_store_what what, enum weft_dtype dtype,
                     const struct weft_arch *arch,

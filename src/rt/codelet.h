@@ -15,10 +15,10 @@
  *     WEFT_CODELET_2(add, 0x26a69a, add_cpu, add_cuda)
  *
  * which puts its work on weft_exec_stream(x) and returns; the task ends when
- * that work does. It has the memory of
- * tiles of the card in buf, which only kernels may touch; tiles whose class
- * lies in host memory (plan/task.h) both may. Operations on such tiles alone,
- * as on control structures, run their first body at a GPU's place too.
+ * that work does. In buf, memory of the GPU is for kernels alone; that of tiles
+ * whose class lies in host memory (plan/task.h) is for host code, too. An
+ * operation that only uses such tiles, as those on control structures, runs its
+ * first body at a GPU's place.
  *
  * For files of the room codelets: it includes StarPU.
  */

@@ -410,8 +410,8 @@ static void codelet_know(struct weft_rt *rt, struct weft_codelet *codelet)
     if (codelet->known)
         return;
     codelet->known = true;
-    if (codelet
-            ->cuda) /* StarPU waits for the stream before it ends the task */
+    /* StarPU waits for the stream before it ends the task */
+    if (codelet->cuda)
         codelet->starpu.cuda_flags[0] = STARPU_CUDA_ASYNC;
     pthread_mutex_lock(&rt->mutex);
     codelet->next = rt->codelet;

@@ -153,8 +153,8 @@ int weft_iteration_kl(struct weft_iteration *p);
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
 int weft_iteration_calls_init(struct weft_iteration *p);
-/* Adds a sample whose tokens are there, or on their way, to the micro-batches of all calls;
- * full micro-batches are submitted. */
+/* Adds a sample whose tokens are there, or on their way, to the micro-batches
+ * of all calls; full micro-batches are submitted. */
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
 /* Submits the remaining micro-batches, and closes the views of the calls'
  * weights. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The built-in job: small, with everything whose order could change bits: KV
- * heads that blocks share, uneven stages, tied and untied heads, biases, several
- * optimizer steps, a reward model, a KL controller that moves.
+ * heads that blocks share, uneven stages, tied and untied heads, biases,
+ * several optimizer steps, a reward model, a KL controller that moves, a
+ * reference that moves.
  */
 #include "verify/builtin.h"
 

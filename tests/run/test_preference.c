@@ -3,7 +3,8 @@
  * Learning from preferences: whole steps of DPO, KTO and reward models against
  * PyTorch (tests/data/preference/preferences.txt, which make_preferences.py
  * beside it computed in float64 from the papers), and one of TRL's trainers;
- * one hash in all layouts; and what is said of data from which nothing can be learned.
+ * one hash in all layouts; and what is said of data from which nothing can be
+ * learned.
  */
 #include "run_fixture.h"
 
@@ -169,7 +170,8 @@ static void test_pytorch(void)
     CHECK_INT(check_file("preference/preferences.txt"), 26);
 }
 
-/* One optimizer step of TRL's trainers, and two epochs of SFT, made by make_trl.py. */
+/* One optimizer step of TRL's trainers, and two epochs of SFT, made by
+ * make_trl.py. */
 static void test_trl(void)
 {
     CHECK_INT(check_file("preference/trl.txt"), 12);
