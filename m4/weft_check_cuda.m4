@@ -7,6 +7,10 @@
 # the run time library is linked statically, unless StarPU uses CUDA itself
 # (then both must share one). 11.8 is the first that knows Hopper (sm_90).
 #
+# cuBLASLt makes the products. Only its header is needed here: the library,
+# half a gigabyte, is opened when a GPU is used. Its first version with
+# algorithms for Hopper is that of CUDA 11.8, too.
+#
 # Outputs: NVCC, NVCC_GENCODE (overridable), CUDA_CFLAGS, CUDA_LIBS,
 # WEFT_HAVE_CUDA in config.h and as automake conditional, weft_have_cuda,
 # weft_why_cuda.
@@ -63,6 +67,21 @@ __global__ void weft_nothing(int *p) { *p = 0; }"]) >conftest.cu
             rm -f conftest.cu conftest_cu.o
             AC_MSG_RESULT([$weft_have_cuda])
             AS_IF([test $weft_have_cuda = yes], [
+                weft_save_CPPFLAGS=$CPPFLAGS
+                CPPFLAGS="$CUDA_CFLAGS $CPPFLAGS"
+                AC_CHECK_HEADER([cublasLt.h], [], [weft_have_cuda=no
+                    weft_why_cuda="CUDA $weft_cuda_v is there but cublasLt.h is not (package libcublas-dev)"])
+                CPPFLAGS=$weft_save_CPPFLAGS
+            ])
+            AS_IF([test $weft_have_cuda = yes], [
+                weft_cublas_v=`sed -n 's/^#define CUBLAS_VER_MAJOR *//p' \
+                    "$weft_cuda/include/cublas_api.h" 2>/dev/null`
+                AC_DEFINE_UNQUOTED([WEFT_CUBLASLT],
+                    ["libcublasLt.so.${weft_cublas_v:-12}"],
+                    [the library of products])
+                AC_DEFINE_UNQUOTED([WEFT_CUBLASLT_PATH],
+                    ["$weft_cuda_lib/libcublasLt.so.${weft_cublas_v:-12}"],
+                    [the same, where the toolkit of the build is])
                 weft_why_cuda=$weft_cuda_v
                 AC_DEFINE([WEFT_HAVE_CUDA], [1], [CUDA is there])
                 AC_DEFINE_UNQUOTED([WEFT_CUDA_NAME], ["CUDA $weft_cuda_v"],

@@ -60,6 +60,31 @@ void weft_k_round_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
 void weft_k_add_rows_cuda(struct CUstream_st *stream, int64_t m, int64_t n,
                           const float *x, int64_t ldx, float *sum);
 
+/* ---- Products ---------------------------------------------------------- */
+
+/* As weft_k_gemm(), but in bf16 a published matrix is row-major, (n, k) with
+ * the leading dimension kstride[b] (0: k[b]); in f32 it lies in panels, as on
+ * CPUs. x, w, y and their rows are aligned to 16 bytes where the leading
+ * dimensions are. The library's order of sums is its own; a row's bits depend
+ * on nothing but the row, which was tested when its algorithm was chosen.
+ * accumulate adds y to the sum at the end; then n_blocks is 1 and there is
+ * neither bias nor residual. */
+size_t weft_k_gemm_scratch_bytes_cuda(const struct weft_k_gemm_args *args);
+void weft_k_gemm_cuda(struct CUstream_st *stream,
+                      const struct weft_k_gemm_args *args, void *scratch);
+/* As weft_k_gemm_dw(), but each sample's sum is added to the gradient, samples
+ * in order, instead of going on from it: also independent of micro-batches,
+ * which hold whole samples. A sample that is cut into several runs gives other
+ * bits. run_rows is host memory; scratch is not used. */
+void weft_k_gemm_dw_cuda(struct CUstream_st *stream,
+                         const struct weft_k_gemm_dw_args *args);
+/* An algorithm is chosen and tested when a kind of product is first asked for
+ * on a device, which takes time and memory. With null pointers for matrices
+ * (and m, or run_rows[0], 1) nothing else is done: for the start of a program.
+ * Afterwards a product only puts its work on the stream. The first error of
+ * this thread's products, which is then forgotten; 0: none. */
+int weft_k_products_error_cuda(struct weft_err *err);
+
 /* ---- Weights: bits of the CPU ----------------------------------------- */
 
 /* Products on a GPU read matrices row by row: the published tile has the

@@ -60,6 +60,7 @@ kern_sources = \
 	%D%/softmax_c.c \
 	%D%/softmax_cpu.c \
 	%D%/softmax_cuda.h \
+	%D%/sum_blocks_cuda.h \
 	%D%/softmax_impl.h \
 	%D%/stream_impl.h \
 	%D%/tile_impl.h \
@@ -88,6 +89,9 @@ cuda_kernels = \
 	%D%/reduce_cuda.cu \
 	%D%/rows_cuda.cu \
 	%D%/sample_cuda.cu \
+	%D%/sum_blocks_cuda.cu \
 	%D%/value_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
+# Host code of GPUs: C that calls CUDA and these kernels.
+cuda_host_sources = %D%/products_cuda.c
 kern_nocuda_sources = %D%/device_none.c

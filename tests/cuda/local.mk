@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # The kernels for GPUs, compiled as C++ and run on the CPU by emulated cards.
 cuda_executor = %D%/libcuda_executor.a
-emulator_sources = %D%/copies.cc %D%/cudart.cc %D%/executor.cc \
+emulator_sources = %D%/blaslt.cc %D%/copies.cc %D%/cudart.cc %D%/executor.cc \
 	%D%/memory.cc %D%/streams.cc
 cuda_executor_objects = $(emulator_sources:.cc=.o) \
-	$(patsubst src/kern/%.cu,%D%/%.o,$(cuda_kernels))
+	$(patsubst src/kern/%.cu,%D%/%.o,$(cuda_kernels)) \
+	$(patsubst src/kern/%.c,%D%/host_%.o,$(cuda_host_sources))
 cuda_executor_headers = %D%/emulator.h %D%/test_device.h \
-	%D%/test_executor.h %D%/toolkit/include/cublas_v2.h \
+	%D%/test_executor.h %D%/toolkit/include/cublasLt.h \
+	%D%/toolkit/include/cublas_v2.h \
 	%D%/toolkit/include/cuda.h %D%/toolkit/include/cuda_gl_interop.h \
 	%D%/toolkit/include/cuda_runtime.h \
 	%D%/toolkit/include/cuda_runtime_api.h \
@@ -29,6 +31,11 @@ tests/cuda/%.o: $(srcdir)/src/kern/%.cu
 $(emulator_sources:.cc=.o): tests/cuda/%.o: $(srcdir)/tests/cuda/%.cc
 	@$(MKDIR_P) $(@D)
 	$(V_cxx)$(CXX) $(CUDA_EXECUTOR_FLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+$(patsubst src/kern/%.c,tests/cuda/host_%.o,$(cuda_host_sources)): \
+    tests/cuda/host_%.o: $(srcdir)/src/kern/%.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(CC) $(DEFS) -I. $(EMULATOR_CPPFLAGS) $(AM_CPPFLAGS) $(CPPFLAGS) \
+	    $(AM_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(cuda_executor): $(cuda_executor_objects)
 	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(cuda_executor_objects)
 -include $(cuda_executor_objects:.o=.d)

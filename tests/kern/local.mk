@@ -109,6 +109,9 @@ check_PROGRAMS += %D%/test_policy_loss_cuda
 check_PROGRAMS += %D%/test_attention_cuda
 %C%_test_attention_cuda_CPPFLAGS = $(cuda_test_flags)
 %C%_test_attention_cuda_LDADD = $(cuda_test_libs)
+check_PROGRAMS += %D%/test_products_cuda
+%C%_test_products_cuda_CPPFLAGS = $(cuda_test_flags)
+%C%_test_products_cuda_LDADD = $(cuda_test_libs)
 endif
 if WEFT_HAVE_CUDA
 check_PROGRAMS += %D%/card_rows_cuda
@@ -131,7 +134,12 @@ check_PROGRAMS += %D%/card_attention_cuda
 %C%_card_attention_cuda_SOURCES = %D%/test_attention_cuda.c
 %C%_card_attention_cuda_CPPFLAGS = $(card_test_flags)
 %C%_card_attention_cuda_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/card_products_cuda
+%C%_card_products_cuda_SOURCES = %D%/test_products_cuda.c
+%C%_card_products_cuda_CPPFLAGS = $(card_test_flags)
+%C%_card_products_cuda_LDADD = $(kern_libs)
 endif
+EXTRA_DIST += %D%/test_products_cuda.c
 EXTRA_DIST += %D%/test_attention_cuda.c
 EXTRA_DIST += %D%/test_policy_loss_cuda.c
 EXTRA_DIST += %D%/test_head_cuda.c

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of the blocks of a product, and the comparison that products are tested
+ * by at the start. */
+#include "kern/cuda_lang.h"
+#include "kern/sum_blocks_cuda.h"
+
+enum { THREADS = 256 };
+
+template <enum weft_dtype DTYPE>
+static __global__ void sum_blocks(int64_t size, int64_t n, int32_t n_blocks,
+                                  const float *leaves, const float *bias,
+                                  const float *residual, void *y, int64_t ldy)
+{
+    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
+    if (i >= size)
+        return;
+    int64_t row = i / n, column = i % n;
+    float leaf[WEFT_MAX_BLOCKS];
+#pragma unroll
+    for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
+        leaf[b] = b < n_blocks ? leaves[b * size + i] : 0;
+#pragma unroll
+    for (int step = 1; step < WEFT_MAX_BLOCKS; step *= 2)
+#pragma unroll
+        for (int b = 0; b + step < WEFT_MAX_BLOCKS; b += 2 * step)
+            if (b + step < n_blocks)
+                leaf[b] = leaf[b] + leaf[b + step];
+    float sum = leaf[0];
+    if (bias)
+        sum = sum + bias[column];
+    if (residual)
+        sum = sum + residual[row * ldy + column];
+    store_as<DTYPE>(y, row * ldy + column, sum);
+}
+
+template <enum weft_dtype DTYPE>
+static void sum_blocks_of(cudaStream_t stream, int64_t m, int64_t n,
+                          int32_t n_blocks, const float *leaves,
+                          const float *bias, const float *residual, void *y,
+                          int64_t ldy)
+{
+    WEFT_LAUNCH(sum_blocks<DTYPE>, blocks_for(m * n, THREADS), THREADS,
+                stream, m * n, n, n_blocks, leaves, bias, residual, y, ldy);
+}
+
+void weft_sum_blocks_cuda(cudaStream_t stream, int64_t m, int64_t n,
+                          int32_t n_blocks, const float *leaves,
+                          const float *bias, const float *residual,
+                          enum weft_dtype y_dtype, void *y, int64_t ldy)
+{
+    if (m > 0)
+        WEFT_BY_DTYPE(y_dtype, sum_blocks_of, stream, m, n, n_blocks, leaves,
+                      bias, residual, y, ldy);
+}
+
+/* All threads that write, write the same. */
+static __global__ void find_unlike(int64_t size, int64_t n, int64_t n_halves,
+                                   int64_t ld, int64_t set, const uint16_t *a,
+                                   const uint16_t *b, uint32_t *is_unlike_out)
+{
+    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
+    if (i >= size)
+        return;
+    int64_t row = i / n_halves;
+    int64_t at = row / n * set + row % n * ld + i % n_halves;
+    if (a[at] != b[at])
+        *is_unlike_out = 1;
+}
+
+void weft_find_unlike_cuda(cudaStream_t stream, int64_t n, int32_t n_sets,
+                           size_t n_bytes, size_t ld_bytes, size_t set_bytes,
+                           const void *a, const void *b,
+                           uint32_t *is_unlike_out)
+{
+    int64_t halves = (int64_t) n_bytes / 2, size = n * n_sets * halves;
+    weft_k_zero_cuda(stream, is_unlike_out, sizeof *is_unlike_out);
+    WEFT_LAUNCH(find_unlike, blocks_for(size, THREADS), THREADS, stream, size,
+                n, halves, (int64_t) ld_bytes / 2, (int64_t) set_bytes / 2,
+                (const uint16_t *) a, (const uint16_t *) b, is_unlike_out);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products on emulated cards (toolkit/include/cublasLt.h). */
+#include <cublasLt.h>
+#include <stdlib.h>
+
+#include "emulator.h"
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
+struct weft_lt_matmul {
+    cublasOperation_t op[2];
+};
+struct weft_lt_layout {
+    cudaDataType_t type;
+    uint64_t rows, columns;
+    int64_t ld, stride;
+    int32_t batch;
+};
+
+static int nothing;
+
+template <class T> static cublasStatus_t make(T **out, T value)
+{
+    *out = (T *) malloc(sizeof value);
+    if (!*out)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    **out = value;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+    *out = (cublasLtHandle_t) &nothing;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
+                                        cublasComputeType_t, cudaDataType_t)
+{
+    return make(out, weft_lt_matmul{{CUBLAS_OP_N, CUBLAS_OP_N}});
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(
+    cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
+    const void *value, size_t n_bytes)
+{
+    if (n_bytes != sizeof desc->op[0])
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&desc->op[which == CUBLASLT_MATMUL_DESC_TRANSB], value, n_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out,
+                                          cudaDataType_t type, uint64_t rows,
+                                          uint64_t columns, int64_t ld)
+{
+    return make(out, weft_lt_layout{type, rows, columns, ld, 0, 1});
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+    cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t which,
+    const void *value, size_t n_bytes)
+{
+    bool is_batch = which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+    if (n_bytes != (is_batch ? sizeof layout->batch : sizeof layout->stride))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(is_batch ? (void *) &layout->batch : &layout->stride, value,
+           n_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    *out = (cublasLtMatmulPreference_t) &nothing;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t)
+{
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+    const void *, size_t n_bytes)
+{
+    return n_bytes == sizeof(uint32_t) ? CUBLAS_STATUS_SUCCESS
+                                       : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtMatmulPreference_t, int n_asked,
+    cublasLtMatmulHeuristicResult_t out[], int *n_out)
+{
+    const char *bad = getenv("WEFT_CARDS_ALGORITHM");
+    *n_out = n_asked < 2 ? n_asked : 2;
+    memset(out, 0, (size_t) *n_out * sizeof *out);
+    for (int i = 0; i < *n_out; i++)
+        out[i].algo.data[0] = bad && (i == 0 || strcmp(bad, "both") == 0);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t,
+    void *value, size_t n_bytes, size_t *n_written)
+{
+    memset(value, 0, n_bytes);
+    *n_written = n_bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- The loop -------------------------------------------------------------- */
+
+struct operand {
+    const char *p;
+    int64_t row, column, stride; /* steps, in numbers */
+    bool is_bf16;
+};
+
+struct product {
+    operand a, b;
+    char *d;
+    int64_t m, n, k, ldd, stride_d;
+    bool d_is_bf16, adds, is_bad;
+};
+
+static float bf16(uint16_t half)
+{
+    uint32_t bits = (uint32_t) half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint16_t rounded(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (x != x)
+        return (uint16_t) (bits >> 16 | 0x40);
+    return (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float number(const operand &o, int64_t row, int64_t column,
+                    int64_t set)
+{
+    int64_t i = row * o.row + column * o.column + set * o.stride;
+    return o.is_bf16 ? bf16(((const uint16_t *) o.p)[i])
+                     : ((const float *) o.p)[i];
+}
+
+static float chain(const product &p, int64_t i, int64_t j, int64_t set,
+                   float x)
+{
+    if (!p.a.is_bf16) {
+        for (int64_t k = 0; k < p.k; k++)
+            x = fmaf(number(p.b, k, j, 0), number(p.a, i, k, set), x);
+        return x;
+    }
+    for (int64_t k = 0; k < p.k; k += 2) {
+        bool has_odd = k + 1 < p.k;
+        x = fmaf(has_odd ? number(p.b, k + 1, j, 0) : 0,
+                 has_odd ? number(p.a, i, k + 1, set) : 0, x);
+        x = fmaf(number(p.b, k, j, 0), number(p.a, i, k, set), x);
+    }
+    return x;
+}
+
+/* A block per column and batch. In bf16 the processor treats small numbers as
+ * zero, as the CPU's kernels have it do. */
+static void multiply(product p)
+{
+#ifdef __SSE__
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(p.a.is_bf16 ? mode | 0x8040 : mode);
+#endif
+    int64_t j = blockIdx.x, set = blockIdx.y;
+    for (int64_t i = 0; i < p.m; i++) {
+        int64_t at = set * p.stride_d + j * p.ldd + i;
+        float x = 0;
+        if (p.adds)
+            x = p.d_is_bf16 ? bf16(((uint16_t *) p.d)[at])
+                            : ((float *) p.d)[at];
+        x = chain(p, i, j, set, x);
+        if (p.is_bad)
+            x += (float) p.n * 1e-3f;
+        if (p.d_is_bf16)
+            ((uint16_t *) p.d)[at] = rounded(x);
+        else
+            ((float *) p.d)[at] = x;
+    }
+#ifdef __SSE__
+    _mm_setcsr(mode);
+#endif
+}
+
+static operand operand_of(const void *p, const weft_lt_layout *l,
+                          cublasOperation_t op)
+{
+    bool is_transposed = op == CUBLAS_OP_T;
+    return {(const char *) p, is_transposed ? l->ld : 1,
+            is_transposed ? 1 : l->ld, l->stride, l->type == CUDA_R_16BF};
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                              const void *, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c,
+                              cublasLtMatrixLayout_t, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *,
+                              size_t, cudaStream_t stream)
+{
+    bool a_is_transposed = desc->op[0] == CUBLAS_OP_T;
+    bool b_is_transposed = desc->op[1] == CUBLAS_OP_T;
+    uint64_t m = a_is_transposed ? a_layout->columns : a_layout->rows;
+    uint64_t k = a_is_transposed ? a_layout->rows : a_layout->columns;
+    uint64_t n = b_is_transposed ? b_layout->rows : b_layout->columns;
+    if ((b_is_transposed ? b_layout->columns : b_layout->rows) != k
+        || d_layout->rows != m || d_layout->columns != n
+        || a_layout->type != b_layout->type
+        || a_layout->batch != d_layout->batch
+        || b_layout->batch != d_layout->batch || b_layout->stride != 0
+        || c != d || a_layout->ld < (int64_t) a_layout->rows
+        || b_layout->ld < (int64_t) b_layout->rows
+        || d_layout->ld < (int64_t) m)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    product p = {operand_of(a, a_layout, desc->op[0]),
+                 operand_of(b, b_layout, desc->op[1]),
+                 (char *) d,
+                 (int64_t) m,
+                 (int64_t) n,
+                 (int64_t) k,
+                 d_layout->ld,
+                 d_layout->stride,
+                 d_layout->type == CUDA_R_16BF,
+                 *(const float *) beta == 1.0f,
+                 algorithm->data[0] != 0};
+    dim3 grid((unsigned) n, (unsigned) d_layout->batch);
+    WEFT_LAUNCH(multiply, grid, 1, stream, p);
+    return CUBLAS_STATUS_SUCCESS;
+}

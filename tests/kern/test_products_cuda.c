@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products on a GPU: with the CPU's bits where the library is the tests' own,
+ * and everywhere with a double loop and with themselves, as a row's bits are
+ * its own. */
+#include "../cuda/test_device.h"
+#include "products.h"
+
+#include <stdlib.h>
+
+static bool has_cpu_bits(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    return cpu_is_fused();
+#else
+    return false;
+#endif
+}
+
+static void require_products(void)
+{
+    struct weft_err err = {0};
+    int rc = weft_k_products_error_cuda(&err);
+    if (rc != 0)
+        printf("\n    %s\n", err.text);
+    REQUIRE(rc == 0);
+}
+
+/* ---- Forward and dX -------------------------------------------------------- */
+
+enum { MOST = 8 };
+
+struct product {
+    enum weft_dtype dtype, y_dtype;
+    int64_t m, n, k[MOST];
+    int n_blocks;
+    bool bias, residual, accumulate;
+};
+
+static int64_t longest(const struct product *p)
+{
+    int64_t k = 0;
+    for (int b = 0; b < p->n_blocks; b++)
+        k += p->k[b];
+    return k;
+}
+
+/* The sum in double, and the sum of absolute values. */
+static double in_double(const struct product *p, const struct matrix x[],
+                        const struct matrix w[], int64_t i, int64_t j,
+                        double *size_out)
+{
+    double sum = 0, size = 0;
+    for (int b = 0; b < p->n_blocks; b++)
+        for (int64_t k = 0; k < p->k[b]; k++) {
+            double term = (double) x[b].f[i * x[b].ld + k]
+                        * (double) w[b].f[j * w[b].ld + k];
+            sum += term;
+            size += fabs(term);
+        }
+    *size_out = size;
+    return sum;
+}
+
+static void check_double(const struct product *p, const struct matrix x[],
+                         const struct matrix w[], const float *bias,
+                         const float *before, const void *y)
+{
+    /* one rounding per addition, and that to bf16 */
+    double eps = (double) (longest(p) + 4) * 0x1p-24
+               + (p->y_dtype == WEFT_BF16 ? 0x1p-8 : 0);
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double size, want = in_double(p, x, w, i, j, &size);
+            double add = (bias ? (double) bias[j] : 0)
+                       + (before ? (double) before[i * p->n + j] : 0);
+            float got = p->y_dtype == WEFT_BF16
+                          ? weft_bf16_to_f32(
+                              ((const uint16_t *) y)[i * p->n + j])
+                          : ((const float *) y)[i * p->n + j];
+            if (fabs((double) got - want - add) > eps * (size + fabs(add)))
+                CHECK(!"a product is far from the double loop");
+        }
+}
+
+/* Rows of one product alone, from any row on: their bits are the same. */
+static void check_rows(struct weft_k_gemm_args a, const void *y,
+                       void *scratch)
+{
+    static const int64_t first[] = {0, 1, 5}, n[] = {1, 2, 17};
+    size_t element = weft_dtype_bytes(a.dtype);
+    size_t y_row = (size_t) a.n * weft_dtype_bytes(a.y_dtype);
+    int64_t m = a.m;
+    if (a.accumulate)
+        return;
+    void *some = dev_new((size_t) m * y_row);
+    a.y = some;
+    for (size_t i = 0; i < WEFT_COUNT(first); i++) {
+        struct weft_k_gemm_args part = a;
+        if (first[i] + n[i] > m)
+            continue;
+        part.m = n[i];
+        for (int b = 0; b < a.n_blocks; b++)
+            part.x[b] = (const char *) a.x[b]
+                      + (size_t) (first[i] * a.ldx[b]) * element;
+        if (a.residual)
+            part.residual = a.residual + first[i] * a.ldy;
+        weft_k_gemm_cuda(0, &part, scratch);
+        require_products();
+        CHECK(dev_same(some, (const char *) y + (size_t) first[i] * y_row,
+                       (size_t) n[i] * y_row));
+    }
+    dev_free(some);
+}
+
+static void one_product(const struct product *p)
+{
+    struct matrix x[MOST], w[MOST];
+    struct weft_k_gemm_args cpu = {.dtype = p->dtype,
+                                   .y_dtype = p->y_dtype,
+                                   .m = p->m,
+                                   .n = p->n,
+                                   .n_blocks = p->n_blocks,
+                                   .ldy = p->n,
+                                   .accumulate = p->accumulate};
+    struct weft_k_gemm_args gpu = cpu;
+    size_t element = weft_dtype_bytes(p->dtype), n = (size_t) (p->m * p->n);
+    size_t y_bytes = n * weft_dtype_bytes(p->y_dtype);
+    void *packed[MOST];
+    for (int b = 0; b < p->n_blocks; b++) {
+        uint32_t seed = (uint32_t) b;
+        x[b] = matrix_random(p->dtype, p->m, p->k[b], p->k[b], seed);
+        w[b] = matrix_random(p->dtype, p->n, p->k[b], p->k[b], seed + 50);
+        packed[b] = pack_matrix(&w[b], p->k[b]);
+        cpu.k[b] = gpu.k[b] = cpu.ldx[b] = gpu.ldx[b] = p->k[b];
+        cpu.x[b] = x[b].data;
+        cpu.w[b] = packed[b];
+        gpu.x[b] = dev_put(x[b].data, (size_t) (p->m * p->k[b]) * element);
+        gpu.w[b] = p->dtype == WEFT_BF16
+                     ? dev_put(w[b].data, (size_t) (p->n * p->k[b]) * element)
+                     : dev_put(packed[b],
+                               (size_t) (weft_round_up(p->n, 32) * p->k[b])
+                                   * element);
+    }
+    float *bias = host_rows(3, p->n), *before = host_rows(4, (int64_t) n);
+    void *y = weft_alloc_aligned(n, sizeof(float));
+    memcpy(y, before, p->accumulate ? n * sizeof(float) : 0);
+    cpu.y = y;
+    gpu.y = dev_put(before, n * sizeof(float));
+    if (p->bias) {
+        cpu.bias = bias;
+        gpu.bias = dev_put(bias, (size_t) p->n * sizeof(float));
+    }
+    if (p->residual) {
+        cpu.residual = before;
+        gpu.residual = dev_put(before, n * sizeof(float));
+    }
+    void *scratch = dev_new(weft_k_gemm_scratch_bytes_cuda(&gpu));
+    weft_k_gemm(&cpu);
+    weft_k_gemm_cuda(0, &gpu, scratch);
+    require_products();
+    if (has_cpu_bits() && test_chain_known(p->dtype))
+        CHECK(dev_same(gpu.y, y, y_bytes));
+    dev_get(y, gpu.y, y_bytes);
+    check_double(p, x, w, p->bias ? bias : NULL,
+                 p->residual || p->accumulate ? before : NULL, y);
+    check_rows(gpu, y, scratch);
+    for (int b = 0; b < p->n_blocks; b++) {
+        matrix_free(&x[b]);
+        matrix_free(&w[b]);
+        weft_free(packed[b]);
+        dev_free((void *) (uintptr_t) gpu.x[b]);
+        dev_free((void *) (uintptr_t) gpu.w[b]);
+    }
+    dev_free(gpu.y);
+    dev_free(scratch);
+    if (p->bias)
+        dev_free((void *) (uintptr_t) gpu.bias);
+    if (p->residual)
+        dev_free((void *) (uintptr_t) gpu.residual);
+    weft_free(bias);
+    weft_free(before);
+    weft_free(y);
+}
+
+static void test_products(void)
+{
+    static const struct product all[] = {
+        {WEFT_F32, WEFT_F32, 1, 32, {1}, 1, false, false, false},
+        {WEFT_F32, WEFT_F32, 19, 70, {33}, 1, false, false, false},
+        {WEFT_F32, WEFT_F32, 3, 5, {8}, 1, false, false, true},
+        {WEFT_F32, WEFT_F32, 22, 96, {16, 16, 40}, 3, true, true, false},
+        {WEFT_F32,
+         WEFT_F32,
+         2,
+         40,
+         {1, 2, 3, 4, 5, 6, 7},
+         7,
+         true,
+         false,
+         false},
+        {WEFT_F32, WEFT_BF16, 7, 64, {24}, 1, true, false, false},
+        {WEFT_BF16, WEFT_BF16, 22, 64, {48}, 1, false, false, false},
+        {WEFT_BF16, WEFT_F32, 1, 64, {2}, 1, false, false, false},
+        {WEFT_BF16, WEFT_F32, 40, 72, {48}, 1, false, false, true},
+        {WEFT_BF16,
+         WEFT_F32,
+         19,
+         40,
+         {16, 8, 24, 32, 16, 8, 8, 8},
+         8,
+         false,
+         true,
+         false},
+        {WEFT_BF16, WEFT_BF16, 18, 32, {16, 8}, 2, true, true, false}};
+    for (size_t i = 0; i < WEFT_COUNT(all); i++)
+        one_product(&all[i]);
+}
+
+/* ---- Gradients of weights -------------------------------------------------- */
+
+static void one_dw(enum weft_dtype dtype, int64_t n, int64_t k)
+{
+    static const int32_t run_rows[] = {1, 3, 0, 8, 64, 5};
+    int32_t n_runs = WEFT_COUNT(run_rows), m = 0;
+    for (int32_t i = 0; i < n_runs; i++)
+        m += run_rows[i];
+    size_t element = weft_dtype_bytes(dtype);
+    int64_t n_flat = weft_round_up(n, WEFT_PANEL) * k;
+    struct matrix dy = matrix_random(dtype, m, n, n, 1);
+    struct matrix x = matrix_random(dtype, m, k, k, 2);
+    float *grad = host_rows(7, n_flat), *parts = host_copy(grad, n_flat);
+    float *first = host_copy(grad, n_flat);
+    struct weft_k_gemm_dw_args cpu = {.dtype = dtype,
+                                      .n = n,
+                                      .k = k,
+                                      .n_runs = n_runs,
+                                      .run_rows = run_rows,
+                                      .dy = dy.data,
+                                      .lddy = n,
+                                      .x = x.data,
+                                      .ldx = k,
+                                      .grad = grad};
+    struct weft_k_gemm_dw_args gpu = cpu;
+    cpu.scratch = weft_alloc_aligned(
+        weft_k_gemm_dw_scratch_bytes(dtype, m, n_runs, n, k), 1);
+    gpu.dy = dev_put(dy.data, (size_t) (m * n) * element);
+    gpu.x = dev_put(x.data, (size_t) (m * k) * element);
+    gpu.grad = dev_put(first, (size_t) n_flat * sizeof(float));
+    weft_k_gemm_dw(&cpu);
+    weft_k_gemm_dw_cuda(0, &gpu);
+    require_products();
+    if (has_cpu_bits() && test_chain_known(dtype))
+        CHECK(dev_same(gpu.grad, grad, (size_t) n_flat * sizeof(float)));
+    dev_get(grad, gpu.grad, (size_t) n_flat * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < k; j++) {
+            int64_t at = packed_index(WEFT_F32, k, i, j);
+            double want = (double) first[at], size = fabs(want);
+            for (int32_t r = 0; r < m; r++) {
+                double term = (double) dy.f[r * n + i]
+                            * (double) x.f[r * k + j];
+                want += term;
+                size += fabs(term);
+            }
+            if (fabs((double) grad[at] - want) > 100 * 0x1p-24 * size)
+                CHECK(!"a gradient is far from the double loop");
+        }
+    /* The same samples in two micro-batches. */
+    dev_set(gpu.grad, parts, (size_t) n_flat * sizeof(float));
+    gpu.n_runs = 2;
+    weft_k_gemm_dw_cuda(0, &gpu);
+    gpu.run_rows += 2;
+    gpu.n_runs = n_runs - 2;
+    const char *dy_rest = (const char *) gpu.dy + (size_t) (4 * n) * element;
+    const char *x_rest = (const char *) gpu.x + (size_t) (4 * k) * element;
+    struct weft_k_gemm_dw_args rest = gpu;
+    rest.dy = dy_rest;
+    rest.x = x_rest;
+    weft_k_gemm_dw_cuda(0, &rest);
+    require_products();
+    CHECK(dev_same(gpu.grad, grad, (size_t) n_flat * sizeof(float)));
+    dev_free((void *) (uintptr_t) gpu.dy);
+    dev_free((void *) (uintptr_t) gpu.x);
+    dev_free(gpu.grad);
+    weft_free(cpu.scratch);
+    weft_free(grad);
+    weft_free(parts);
+    weft_free(first);
+    matrix_free(&dy);
+    matrix_free(&x);
+}
+
+static void test_dw(void)
+{
+    one_dw(WEFT_F32, 32, 16);
+    one_dw(WEFT_F32, 70, 33);
+    one_dw(WEFT_F32, 5, 8);
+    one_dw(WEFT_BF16, 64, 48);
+    one_dw(WEFT_BF16, 72, 32);
+}
+
+/* ---- The choice ------------------------------------------------------------ */
+
+#ifdef WEFT_CUDA_EXECUTOR
+/* Asks for a product of another size each time, as choices are kept. */
+static int choose(int64_t n)
+{
+    int32_t one = 1;
+    struct weft_k_gemm_args a = {
+        .m = 1, .n = n, .n_blocks = 1, .ldx = {8}, .k = {8}, .ldy = n};
+    struct weft_k_gemm_dw_args dw = {
+        .n = n, .k = 8, .n_runs = 1, .run_rows = &one, .lddy = n, .ldx = 8};
+    weft_k_gemm_cuda(0, &a, NULL);
+    weft_k_gemm_dw_cuda(0, &dw);
+    struct weft_err err = {0};
+    int rc = weft_k_products_error_cuda(&err);
+    CHECK(rc == 0 || strstr(err.text, "same bits among any number of rows"));
+    return rc;
+}
+
+static void test_choice(void)
+{
+    struct product p = {.m = 19, .n = 24, .k = {8}, .n_blocks = 1};
+    setenv("WEFT_CARDS_ALGORITHM", "both", 1);
+    CHECK(choose(16) == WEFT_EUNSUPPORTED);
+    setenv("WEFT_CARDS_ALGORITHM", "first", 1);
+    one_product(&p); /* the bad one is passed over: rows have their bits */
+    unsetenv("WEFT_CARDS_ALGORITHM");
+    CHECK(choose(16) == 0);
+}
+#else
+static void test_choice(void)
+{
+    weft_test_skip("only emulated cards have bad algorithms");
+}
+#endif
+
+WEFT_CUDA_TESTS("kern/products_cuda", {"test_products", test_products},
+                {"test_dw", test_dw}, {"test_choice", test_choice})
