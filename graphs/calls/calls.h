@@ -32,6 +32,11 @@ struct weft_g_model {
     /* (n_places) f32 in flat order, of a frozen model that keeps what fwd
      * rounds (weft_master_apart()); NULL: none */
     struct weft_params *master;
+    /* (n_places) where the model has no optimizer state: written when the
+     * weights that were moved there are given back (graphs/calls/tiles.h);
+     * NULL: none were moved there yet */
+    struct weft_tile **given_back;
+    const struct weft_g_model *host; /* it was brought back from; or NULL */
     /* in which inference and generation run; NULL: in any */
     struct weft_g_order *order;
 };
@@ -60,14 +65,18 @@ int weft_g_masters_init(struct weft_g_model *model, bool on_host,
 /* Submits bringing it back: makes the model's tiles, which get their memory
  * when tasks copy the host's into them, layer by layer; what reads a tile
  * waits for that one. A place begins when it is done with the optimizer steps
- * of `trained` inserted before. `where`: call, iteration and priority. `out` is
- * zeroed, or what an earlier call brought back and was released since, with
- * tasks that may not have ended. The tiles are given back by
- * weft_g_model_release(), also after an error; the host's stay. */
+ * of `trained` inserted before or, if it makes none, with what was brought back
+ * before. `where`: call, iteration and priority. `out` is zeroed, or what an
+ * earlier call brought back and was released since, with tasks that may not
+ * have ended. The tiles are given back by weft_g_give_back(), also after an
+ * error; the host's stay. */
 int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
                    const struct weft_g_model *host,
                    const struct weft_g_model *trained,
                    struct weft_g_model *out, struct weft_err *err);
+/* Releases a model that was brought back, after the tasks inserted before. */
+void weft_g_give_back(struct weft_seq *seq, const struct weft_where *where,
+                      struct weft_g_model *model);
 
 /* The tile of a kind in `params`, or NULL. layer and block are ignored where
  * the kind has none. */
@@ -116,6 +125,8 @@ struct weft_layer_tiles weft_g_bundle_tiles(
  * moved, never reshaped (parameter reallocation, ReaL section 6). */
 struct weft_g_view {
     const struct weft_g_model *model;
+    struct weft_seq *seq;
+    struct weft_where where;
     struct weft_g_layout layout;
     struct weft_params *fwd; /* (n_places) */
     struct weft_tile **copy; /* (n_copies) */
@@ -125,8 +136,9 @@ struct weft_g_view {
 
 /* Submits the copies that `layout` needs. Tasks that use the view and are
  * inserted later wait only for the tiles that they read. A place allocates its
- * copies after the optimizer steps that were inserted before. `where`: call
- * and iteration. Close the view also after an error; tasks that are inserted
+ * copies after the optimizer steps that were inserted before or, if it makes
+ * none, after giving back the copies of the model's views that were closed
+ * before. `where`: call and iteration. Close the view also after an error; tasks that are inserted
  * before that can still use the copies. Errors: WEFT_ENOMEM. */
 int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_g_model *model,

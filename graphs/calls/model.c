@@ -396,10 +396,14 @@ static int model_begin(struct weft_rt *rt, const char *name,
                                  .shape = *shape,
                                  .trained = trained,
                                  .n_places = weft_rt_n_places(rt)};
+    size_t n = (size_t) out->n_places;
     int rc = weft_g_layout_copy(home, &out->home, err);
     if (!trained)
         out->home.plan.zero = 0;
-    return rc;
+    out->given_back = weft_alloc(n, sizeof(struct weft_tile *));
+    return rc || out->given_back
+             ? rc
+             : weft_err_nomem(err, name, n * sizeof(struct weft_tile *));
 }
 
 int weft_g_model_init(struct weft_rt *rt, const char *name,
@@ -441,6 +445,10 @@ void weft_g_model_release(struct weft_g_model *m)
             params_release(&m->shape, &use[i][p]);
         weft_free(use[i]);
     }
+    for (int32_t p = 0; m->given_back && p < m->n_places; p++)
+        weft_tile_release(m->given_back[p]);
+    weft_free(m->given_back);
+    m->given_back = NULL;
     weft_g_layout_release(&m->home);
     m->fwd = m->bwd = m->opt = m->master = NULL;
 }

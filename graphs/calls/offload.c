@@ -32,19 +32,20 @@ static int restore(void *arg, int32_t place, enum weft_tile_kind kind,
     struct weft_tile **to = weft_g_params_slot(&m->fwd[place], kind, layer,
                                                block);
     struct weft_tile_id id = {m->name, "weights", 0, layer, block, place};
-    struct weft_tile *state = weft_g_last_state(r->trained, place);
+    struct weft_tile *after = NULL;
     struct weft_where where = *r->where;
     weft_assert(from && !chunks);
     int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS,
                                    weft_tile_bytes(from), to, r->err);
+    if (!rc)
+        rc = weft_g_moved_after(m, r->trained, place, &after, r->err);
     if (rc)
         return rc;
     where.device = -1;
     where.position = 0;
     where.layer = layer;
     where.restores = true;
-    if (state)
-        weft_insert_open(r->seq, &where, state, 1, to);
+    weft_insert_open(r->seq, &where, after, 1, to);
     weft_insert_copy(r->seq, &where, from, *to);
     return 0;
 }
@@ -58,6 +59,7 @@ int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
     if (!out->rt)
         out->shape = host->shape;
     out->rt = host->rt;
+    out->host = host;
     out->name = host->name;
     out->n_places = host->n_places;
     struct restoring r = {seq, where, host, trained, out, err};
@@ -65,4 +67,12 @@ int weft_g_restore(struct weft_seq *seq, const struct weft_where *where,
     if (!rc)
         rc = weft_g_params_create(out, &out->fwd, err);
     return rc ? rc : weft_g_home_visit(&out->shape, &out->home, restore, &r);
+}
+
+void weft_g_give_back(struct weft_seq *seq, const struct weft_where *where,
+                      struct weft_g_model *m)
+{
+    if (m->fwd)
+        weft_g_moved_end(seq, where, m, m->fwd, NULL);
+    weft_g_model_release(m);
 }

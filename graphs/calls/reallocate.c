@@ -107,6 +107,84 @@ static int needs_init(const struct weft_shape *shape,
     return 0;
 }
 
+/* ---- When moved weights come and go ------------------------------------ */
+
+struct weft_tile *weft_g_last_state(const struct weft_g_model *m,
+                                    int32_t place)
+{
+    const struct weft_params *opt = m->trained ? &m->opt[place] : NULL;
+    for (int32_t g = m->shape.n_layers; g >= -1 && opt; g--) {
+        struct weft_layer_tiles tiles = weft_params_group(
+            opt,
+            g == m->shape.n_layers ? WEFT_GROUP_HEAD
+            : g < 0                ? WEFT_GROUP_EMBED
+                                   : WEFT_GROUP_LAYER,
+            g);
+        for (int32_t b = WEFT_MAX_BLOCKS - 1; b >= 0; b--)
+            if (tiles.block[b])
+                return tiles.block[b];
+        if (tiles.norms)
+            return tiles.norms;
+    }
+    return NULL;
+}
+
+/* Where a place's tile that weft_g_moved_end() writes is kept. */
+static struct weft_tile **given_back(const struct weft_g_model *m,
+                                     int32_t place)
+{
+    return &(m->host ? m->host : m)->given_back[place];
+}
+
+int weft_g_moved_after(const struct weft_g_model *m,
+                       const struct weft_g_model *trained, int32_t place,
+                       struct weft_tile **out, struct weft_err *err)
+{
+    const struct weft_tile_id id = {m->name, "moved weights", 0,
+                                    -1,      -1,              place};
+    struct weft_tile **own = given_back(m, place);
+    int rc = 0;
+    *out = weft_g_last_state(trained, place);
+    if (!*out && !*own)
+        rc = weft_tile_create(m->rt, &id, WEFT_MEM_SAMPLES, sizeof(int64_t),
+                              own, err);
+    if (!*out)
+        *out = *own;
+    return rc;
+}
+
+void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
+                      const struct weft_g_model *m,
+                      const struct weft_params *moved,
+                      const struct weft_params *own)
+{
+    size_t most = ((size_t) m->shape.n_layers + 2) * ROW;
+    struct weft_tile **list = weft_alloc(most + 1, sizeof(struct weft_tile *));
+    if (!list)
+        weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for moved weights");
+    for (int32_t p = 0; list && p < m->n_places; p++) {
+        int n = 0;
+        list[n++] = *given_back(m, p);
+        for (size_t i = 0; i < most && list[0]; i++) {
+            int32_t layer, block;
+            enum weft_tile_kind kind = kind_at(&m->shape, i, &layer, &block);
+            if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
+                continue;
+            struct weft_tile *tile = weft_g_params_tile(&moved[p], kind,
+                                                        layer, block);
+            if (tile
+                && (!own
+                    || tile
+                           != weft_g_params_tile(&own[p], kind, layer,
+                                                 block)))
+                list[n++] = tile;
+        }
+        if (n > 1)
+            weft_insert_open(seq, where, NULL, n, list);
+    }
+    weft_free(list);
+}
+
 /* ---- The view --------------------------------------------------------- */
 
 struct opening {
@@ -143,26 +221,6 @@ static int keep(struct weft_g_view *v, struct weft_tile *tile,
     return 0;
 }
 
-struct weft_tile *weft_g_last_state(const struct weft_g_model *m,
-                                    int32_t place)
-{
-    const struct weft_params *opt = m->trained ? &m->opt[place] : NULL;
-    for (int32_t g = m->shape.n_layers; g >= -1 && opt; g--) {
-        struct weft_layer_tiles tiles = weft_params_group(
-            opt,
-            g == m->shape.n_layers ? WEFT_GROUP_HEAD
-            : g < 0                ? WEFT_GROUP_EMBED
-                                   : WEFT_GROUP_LAYER,
-            g);
-        for (int32_t b = WEFT_MAX_BLOCKS - 1; b >= 0; b--)
-            if (tiles.block[b])
-                return tiles.block[b];
-        if (tiles.norms)
-            return tiles.norms;
-    }
-    return NULL;
-}
-
 /* Creates a temporary tile at each place that needs a copy, cut into n pieces
  * like its sources. */
 static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
@@ -175,7 +233,7 @@ static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
     for (int32_t i = 0; i < w->n_want && !rc; i++) {
         struct weft_tile_id id = {m->name,  "moved weights", 0,
                                   w->layer, w->block,        o->want[i]};
-        struct weft_tile **to = weft_g_params_slot(
+        struct weft_tile *after, **to = weft_g_params_slot(
             &v->fwd[o->want[i]], w->kind, w->layer, w->block);
         rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, to,
                                    o->err);
@@ -185,8 +243,9 @@ static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
         if (!rc)
             rc = weft_tile_cut(*to, n, at, o->err);
         if (!rc)
-            weft_insert_open(o->seq, o->where,
-                             weft_g_last_state(m, o->want[i]), 1, to);
+            rc = weft_g_moved_after(m, m, o->want[i], &after, o->err);
+        if (!rc)
+            weft_insert_open(o->seq, o->where, after, 1, to);
     }
     return rc;
 }
@@ -348,7 +407,7 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                         .sent = weft_alloc(n, sizeof *o.sent),
                         .move = weft_alloc(n, sizeof *o.move),
                         .err = err};
-    *out = (struct weft_g_view){.model = model};
+    *out = (struct weft_g_view){.model = model, .seq = seq, .where = *where};
     int rc = weft_g_layout_copy(layout, &out->layout, err);
     if (!rc)
         rc = view_params(out, err);
@@ -372,6 +431,8 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
 
 void weft_g_view_close(struct weft_g_view *v)
 {
+    if (v->n_copies > 0)
+        weft_g_moved_end(v->seq, &v->where, v->model, v->fwd, v->model->fwd);
     for (int32_t i = 0; i < v->n_copies; i++)
         weft_tile_release(v->copy[i]);
     for (int32_t p = 0; v->fwd && p < v->model->n_places; p++)

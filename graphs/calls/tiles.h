@@ -29,4 +29,19 @@ int weft_g_home_visit(const struct weft_shape *shape,
 struct weft_tile *weft_g_last_state(const struct weft_g_model *m,
                                     int32_t place);
 
+/* What gives weights of m that are moved to a place their memory waits for this
+ * tile to be written: the last state that an optimizer step of `trained`
+ * writes there or, where there is none, the tile that weft_g_moved_end()
+ * writes. New weights depend on all uses of the old ones, so nothing that could
+ * be done earlier waits. Errors: WEFT_ENOMEM. */
+int weft_g_moved_after(const struct weft_g_model *m,
+                       const struct weft_g_model *trained, int32_t place,
+                       struct weft_tile **out, struct weft_err *err);
+/* Submits that the tiles of `moved` (n_places) which are not those of `own`
+ * (NULL: none are) are given back, after the tasks that use them. */
+void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
+                      const struct weft_g_model *m,
+                      const struct weft_params *moved,
+                      const struct weft_params *own);
+
 #endif

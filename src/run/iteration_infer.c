@@ -68,7 +68,7 @@ static void close_call(const struct weft_iteration *p,
     if (c->open)
         weft_g_view_close(&c->view);
     if (c->begun && users(p, c->model) == 1)
-        weft_trainer_model_end(c->model);
+        weft_trainer_model_end(p->t, c->model, p->iteration);
     c->open = c->begun = false;
 }
 

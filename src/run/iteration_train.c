@@ -14,6 +14,7 @@
 struct one_step {
     struct weft_g_train train;
     int32_t n; /* samples */
+    bool any;  /* whichever of the iteration's */
     const uint32_t *index;
     struct weft_pack_sample *pack; /* (n) */
     struct weft_g_step *step;
@@ -106,6 +107,21 @@ static void training_release(struct training *r)
     weft_free(r->pack);
 }
 
+/* A sample's field that a step reads. Values may be learned of some samples
+ * while others are still inferred; of which, is another matter in every
+ * iteration. So where any iteration's memory is asked for, the first of several
+ * steps does not wait for what inference makes, but for what comes when all
+ * samples have been generated. */
+static struct weft_tile *input_of(const struct training *r,
+                                  const struct one_step *o, int32_t k,
+                                  enum weft_field_type type)
+{
+    struct weft_tile *tile = weft_iteration_field(r->p, k, type);
+    struct weft_tile *answer = weft_iteration_field(r->p, k,
+                                                    WEFT_FIELD_ANSWER);
+    return tile && answer && o->any && !r->policy ? answer : tile;
+}
+
 /* Sets the tiles and numbers of the step's samples that its tasks read. */
 static void fill_pack(const struct training *r, struct one_step *o)
 {
@@ -130,9 +146,9 @@ static void fill_pack(const struct training *r, struct one_step *o)
                                                         WEFT_FIELD_REREAD);
         o->pack[i] = (struct weft_pack_sample){
             .rollout = reread ? reread : s->rollout,
-            .advantage = weft_iteration_field(p, k, WEFT_FIELD_ADVANTAGE),
-            .value = weft_iteration_field(p, k, WEFT_FIELD_VALUE),
-            .ref = weft_iteration_field(p, k, WEFT_FIELD_LOGP),
+            .advantage = input_of(r, o, k, WEFT_FIELD_ADVANTAGE),
+            .value = input_of(r, o, k, WEFT_FIELD_VALUE),
+            .ref = input_of(r, o, k, WEFT_FIELD_LOGP),
             .n_prompt = s->n_prompt,
             .n_total = s->n_total,
             .learned = p->prompt[k]->learned,
@@ -235,6 +251,8 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
     qsort(r->order + a, (size_t) (b - a), sizeof *r->order, by_index);
     *o = (struct one_step){.train = r->train,
                            .n = b - a,
+                           .any = weft_run_bounds(p->t) && e + k == 0
+                               && p->t->settings.epochs * parts > 1,
                            .index = r->order + a,
                            .pack = r->pack + a};
     o->train.loss.exact_first = p->t->settings.exact && r->policy && e == 0

@@ -89,16 +89,22 @@ static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)
     return &t->model[t->flow.call[call].role];
 }
 
+/* Of tasks that bring weights back: whatever else is ready comes first. */
+static struct weft_where restoring(const struct weft_run_model *m,
+                                   int32_t iteration)
+{
+    return (struct weft_where){.device = -1,
+                               .priority = -1,
+                               .call = m->home,
+                               .iteration = iteration,
+                               .micro_batch = -1,
+                               .layer = -1};
+}
+
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              int32_t iteration, struct weft_err *err)
 {
-    /* whatever else is ready comes first */
-    const struct weft_where where = {.device = -1,
-                                     .priority = -1,
-                                     .call = m->home,
-                                     .iteration = iteration,
-                                     .micro_batch = -1,
-                                     .layer = -1};
+    const struct weft_where where = restoring(m, iteration);
     if (!m->offload)
         return 0;
     int rc = weft_g_restore(t->seq, &where, &m->host, &t->model[0].tiles,
@@ -107,10 +113,12 @@ int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
     return rc;
 }
 
-void weft_trainer_model_end(struct weft_run_model *m)
+void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m,
+                            int32_t iteration)
 {
+    const struct weft_where where = restoring(m, iteration);
     if (m->offload)
-        weft_g_model_release(&m->tiles);
+        weft_g_give_back(t->seq, &where, &m->tiles);
 }
 
 void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile)

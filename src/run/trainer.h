@@ -152,7 +152,8 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
  * use. Otherwise both do nothing. */
 int weft_trainer_model_begin(struct weft_trainer *t, struct weft_run_model *m,
                              int32_t iteration, struct weft_err *err);
-void weft_trainer_model_end(struct weft_run_model *m);
+void weft_trainer_model_end(struct weft_trainer *t, struct weft_run_model *m,
+                            int32_t iteration);
 
 /* The tiles that keep a model's weights between uses. */
 WEFT_INLINE const struct weft_g_model *weft_trainer_weights(

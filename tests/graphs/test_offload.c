@@ -239,6 +239,51 @@ static void test_restore_waits(void)
     close_rt(&f);
 }
 
+/* Where no optimizer step is made, it is taken when what came back before has
+ * been given back. */
+static void test_restore_in_turn(void)
+{
+    struct task_fixture f, *at = &f;
+    struct weft_err err;
+    struct weft_g_layout home;
+    struct weft_g_model host, back = {.rt = NULL};
+    struct weft_where where = behind;
+    struct weft_shape shape = shape_of(&sketches[0]);
+    size_t before, peak;
+    fixture_open_rt(&f, DEVICES, false);
+    layout_open(&f, &shape, &homes[1], &home);
+    fixture_open_model(&f, &shape, false, &home);
+    weft_g_layout_release(&home);
+    host_open(&f, &host);
+    before = now_bytes(&f, WEFT_MEM_WEIGHTS);
+    atomic_store(&last_ran, false);
+    for (int k = 0; k < 2; k++) {
+        REQUIRE_OK(
+            weft_g_restore(f.seq, &behind, &host, &f.model, &back, &err),
+            err);
+        struct weft_access use = {
+            weft_g_params_tile(&back.fwd[0], WEFT_TILE_FINAL, -1, 0),
+            WEFT_READ};
+        if (k == 0)
+            weft_insert(f.seq, &weft_cl_step, &at, sizeof at, &use, 1,
+                        &where);
+        weft_g_give_back(f.seq, &behind, &back);
+    }
+    struct weft_tile *tile = fixture_tile_at(&f, 64, 0);
+    struct weft_access access = {tile, WEFT_READ_WRITE};
+    where.priority = behind.priority - 1;
+    weft_insert(f.seq, &weft_cl_last, NULL, 0, &access, 1, &where);
+    REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
+    CHECK_INT(now_bytes(&f, WEFT_MEM_WEIGHTS), before);
+    weft_rt_memory(f.rt, WEFT_MEM_WEIGHTS, &before, &peak);
+    CHECK_INT(peak, 2 * before); /* it is as large as the other model */
+    weft_tile_release(tile);
+    weft_g_model_release(&host);
+    weft_g_model_release(&f.model);
+    close_rt(&f);
+}
+
 WEFT_TESTS("graphs/offload", {"test_restore_places", test_restore_places},
            {"test_restore_one_place", test_restore_one_place},
-           {"test_restore_waits", test_restore_waits})
+           {"test_restore_waits", test_restore_waits},
+           {"test_restore_in_turn", test_restore_in_turn})

@@ -373,7 +373,65 @@ static void test_reallocate(void)
     fixture_close_rt(&f);
 }
 
+/* Opens a view, of which a task uses a copy when `answer` is there, and closes
+ * it. Returns the bytes of its copies. */
+static size_t use_view(struct task_fixture *f,
+                       const struct weft_g_layout *layout,
+                       struct weft_tile *answer)
+{
+    struct weft_err err;
+    struct weft_g_view view;
+    size_t bytes = 0;
+    REQUIRE_OK(
+        weft_g_view_open(f->seq, &anywhere, &f->model, layout, &view, &err),
+        err);
+    REQUIRE(view.n_copies > 1);
+    for (int32_t i = 0; i < view.n_copies; i++)
+        bytes += weft_tile_bytes(view.copy[i]);
+    weft_insert_open(f->seq, &anywhere, answer, 1, &view.copy[0]);
+    weft_g_view_close(&view);
+    return bytes;
+}
+
+/* Where no optimizer step says when new weights may come, they take no memory
+ * before those that came last have given theirs back. */
+static void test_reallocate_in_turn(void)
+{
+    static const struct degrees there = {1, 1, 1, 3, 0, 0, false};
+    struct task_fixture f;
+    struct weft_err err;
+    struct weft_g_layout layout;
+    struct weft_external *answer;
+    struct weft_where behind = anywhere;
+    size_t before, peak;
+    struct weft_shape shape = shape_of(&sketches[0]);
+    fixture_open_rt(&f, DEVICES, true);
+    model_open(&f, &shape, true, &one_device);
+    layout_open(&f, &shape, &there, &layout);
+    struct weft_tile *reads = fixture_tile_at(&f, 8, 3);
+    struct weft_tile *last = fixture_tile_at(&f, 8, 3);
+    weft_rt_memory(f.rt, WEFT_MEM_WEIGHTS, &before, &peak);
+    REQUIRE_OK(
+        weft_external_begin(f.seq, reads, &anywhere, &answer, &err), err);
+    size_t bytes = use_view(&f, &layout, reads);
+    CHECK_INT(use_view(&f, &layout, NULL), bytes);
+    behind.priority = -1;
+    weft_insert_open(f.seq, &behind, NULL, 1, &last);
+    (void) weft_tile_acquire(last, WEFT_READ); /* nothing else is ready */
+    weft_tile_unacquire(last);
+    weft_external_complete(answer, &(int64_t){0}, 8);
+    REQUIRE_OK(weft_seq_wait(f.seq, &err), err);
+    weft_rt_memory(f.rt, WEFT_MEM_WEIGHTS, &before, &peak);
+    CHECK_INT(peak, before + bytes);
+    weft_tile_release(reads);
+    weft_tile_release(last);
+    weft_g_layout_release(&layout);
+    weft_g_model_release(&f.model);
+    fixture_close_rt(&f);
+}
+
 WEFT_TESTS("graphs/reallocate", {"test_reallocate", test_reallocate},
+           {"test_reallocate_in_turn", test_reallocate_in_turn},
            {"test_infer_layouts", test_infer_layouts},
            {"test_infer_one_place", test_infer_one_place},
            {"test_generate_layouts", test_generate_layouts})

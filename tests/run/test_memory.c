@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What runs take is what was predicted: at every place no class takes more,
- * and all together no less than four fifths of it, on texts of the longest
- * length. Played again with the run's own lengths it is about what was taken.
+ * and all together no less than nine tenths of it, on texts of the longest
+ * length, but for what one order takes and another does not. Played again with the run's own lengths it is about what was taken.
  * What does not fit is refused before anything is there. Ranks: ranks.sh beside
  * this.
  */
@@ -64,11 +64,39 @@ static void write_plan(const char *path, const char *const call[])
     fclose(f);
 }
 
-/* tight: and no less than four fifths of it all, as in one run not all is
- * there together that may be; but for records of tasks: how many there are
- * depends on how fast tasks end. */
-static bool within(const struct weft_plan *p, bool tight)
+/* What is predicted and played is the most that any order of a run's tasks
+ * takes, and a run has one of them. How much more that may be than a tenth: */
+struct slack {
+    /* Where weights come and go (ZeRO 3, offload): inference of the first
+     * samples runs when devices are between chunks of the generation. If it has
+     * to wait until the generation has ended, the weights that came for both
+     * are not there together, or the first layers of a model have gone before
+     * its last have come. Runs do either. */
+    bool weights;
+    /* Where replicas send gradients to their owners' places: those of the critic
+     * come while the actor's are added, or when these have gone. */
+    bool gradients;
+};
+
+static struct slack slack_of(const char *const *words)
 {
+    struct slack s = {false, false};
+    for (int i = 0; words[i]; i++) {
+        s.weights = s.weights || strstr(words[i], "zero=3")
+                 || strstr(words[i], "offload");
+        s.gradients = s.gradients || strstr(words[i], "layout=dp")
+                   || strstr(words[i], "plan=");
+    }
+    return s;
+}
+
+/* tight: and no more than a tenth, or a quarter where weights come and go, is
+ * predicted beyond what is taken of all; but for records of tasks: how many
+ * there are depends on how fast tasks end. */
+static bool within(const struct weft_plan *p, bool tight,
+                   const struct slack *slack)
+{
+    const double most_of = slack->weights ? 1.25 : 1.1;
     bool ok = true;
     for (int32_t d = 0; d < p->n_nodes * p->n_devices; d++) {
         const int64_t *most = p->memory[d], *took = p->measured[d];
@@ -79,7 +107,7 @@ static bool within(const struct weft_plan *p, bool tight)
         int64_t held = took[WEFT_MEM_ALL] - took[WEFT_MEM_TASKS];
         ok = ok
           && (!tight || tiles < 100000
-              || (double) tiles <= 1.25 * (double) held);
+              || (double) tiles <= most_of * (double) held);
     }
     return ok;
 }
@@ -93,28 +121,25 @@ static double tiles_of(const int64_t bytes[WEFT_MEM_ALL + 1], int c)
 
 /* What the run's iterations take when they are played with the lengths that
  * they had is at most what was predicted without, and in every class of more
- * than 4 MiB it is at least nine tenths of what the run took; ordered: and at
- * most eleven tenths. Gradients are given back layer by layer, in a time that
- * nothing orders: of four layers, three may be there for longer. moves: so may
- * the weights of a model that come and go. */
-static bool played(const struct weft_plan *p, bool ordered, bool moves)
+ * than 4 MiB it is within a tenth of what the run took, and the slack: the
+ * weights of a model, the gradients of three of its four layers. */
+static bool played(const struct weft_plan *p, const struct slack *slack)
 {
     const double floor = 4 << 20, layer = 4.0 * 263000, model = 4.2 * layer;
     bool ok = p->replayed != NULL;
     for (int32_t d = 0; ok && d < p->n_nodes * p->n_devices; d++)
         for (int c = 0; ok && c <= WEFT_MEM_ALL; c++) {
-            double took = tiles_of(p->measured[d], c);
-            double said = tiles_of(p->replayed[d], c), more = 0.1 * took;
-            if (c == WEFT_MEM_GRADIENTS)
-                more = fmax(more, 3 * layer);
-            if (moves && c == WEFT_MEM_WEIGHTS)
-                more = fmax(more, model);
-            if (moves && c == WEFT_MEM_ALL)
-                more = fmax(more, model + 3 * layer);
+            bool all = c == WEFT_MEM_ALL;
+            double took = tiles_of(p->measured[d], c), more = 0;
+            double said = tiles_of(p->replayed[d], c);
+            if (slack->weights && (all || c == WEFT_MEM_WEIGHTS))
+                more += model;
+            if (slack->gradients && (all || c == WEFT_MEM_GRADIENTS))
+                more += 3 * layer;
             ok = p->replayed[d][c] <= p->memory[d][c];
             if (c != WEFT_MEM_TASKS && fmax(took, said) > floor)
                 ok = ok && said >= 0.9 * took
-                  && (!ordered || said <= took + more);
+                  && said <= took + fmax(more, 0.1 * took);
             if (!ok)
                 printf("\n    device %d, class %d: took %.0f, played %.0f",
                        (int) d, c, took, said);
@@ -134,12 +159,9 @@ static void compare_run(const char *name, const char *const *words,
     int n = 0;
     for (size_t i = 0; i < WEFT_COUNT(ppo) && !sft; i++)
         all[n++] = ppo[i];
-    bool moves = false; /* weights, in and out of a place */
-    for (int i = 0; words[i]; i++) {
-        moves = moves || strstr(words[i], "zero=3")
-             || strstr(words[i], "offload");
+    const struct slack slack = slack_of(words);
+    for (int i = 0; words[i]; i++)
         all[n++] = words[i];
-    }
     all[n] = NULL;
     if (sft)
         snprintf(f.config, sizeof f.config, "%s/sft.yaml", f.dir);
@@ -149,10 +171,7 @@ static void compare_run(const char *name, const char *const *words,
     snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
     REQUIRE_OK(weft_plan_read(path, NULL, &plan, &err), err);
     REQUIRE(plan.memory && plan.measured && plan.replayed);
-    /* where the actor is not trained, nothing orders its weights for the next
-     * generation after those for the last */
-    bool ordered = tight || strncmp(name, "mixed", 5) != 0;
-    bool ok = within(&plan, tight) && played(&plan, ordered, moves);
+    bool ok = within(&plan, tight, &slack) && played(&plan, &slack);
     char *text = ok ? NULL : weft_plan_explain(&plan);
     if (text)
         printf("\n%s %s: not what was predicted\n%s", name, words[0], text);
@@ -302,8 +321,9 @@ static void test_memory_mixed(void)
                              "numerics.dtype=bf16",  NULL};
     snprintf(word, sizeof word, "plan=%s/plan.json", fixture.dir);
     write_plan(word + 5, calls);
-    compare_run("mixed", device, false);
+    compare("mixed", device);
     compare("mixed-node", node);
+    /* the reference's new weights may come while values are still learned */
     compare_run("mixed-follows", follows, false);
 }
 
