@@ -218,8 +218,8 @@ static const struct weft_params *use_of(const struct walk *w,
     return master && !apart ? w->model->fwd : w->model->opt;
 }
 
-/* All ranks submit the copy of one place's tile to the first place; rank 0
- * then takes those chunks of the vector that the tile has. published: it is
+/* All ranks submit the copy of one place's tile to the first place; rank 0, or a
+ * recorder in its place, waits for it and takes those chunks of the vector that the tile has. published: it is
  * whole, and in the model's dtype. */
 static void gather_part(struct walk *w, struct weft_tile *tile,
                         const struct weft_layout *layout,
@@ -241,6 +241,8 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
             memcpy(w->flat + weft_layout_chunk(layout, has.first),
                    from + (size_t) vector * n, n * sizeof *from);
         weft_tile_unacquire(tile);
+    } else if (copy && weft_rt_is_dry(w->model->rt)) {
+        weft_tile_await(tile);
     }
     weft_tile_release(copy);
 }
@@ -274,6 +276,14 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
         w->rc = weft_weights_writer_put(w->writer, &w->model->shape, kind,
                                         layer, block, w->flat, w->err);
     return 0;
+}
+
+void weft_store_record_save(struct weft_seq *seq,
+                            const struct weft_g_model *model)
+{
+    struct walk w = {
+        .model = model, .what = WEFT_STORE_EXP_AVG, .seq = seq};
+    (void) for_each_tile(&w, save_tile);
 }
 
 int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,

@@ -43,6 +43,10 @@ int weft_store_save(struct weft_seq *seq, const char *dir, const char *stem,
                     enum weft_store_what what, enum weft_dtype dtype,
                     const struct weft_arch *arch,
                     const struct weft_g_model *model, struct weft_err *err);
+/* The copies that saving moments of a recorded model makes (rt/graph.h); those
+ * of masters and weights are no larger. */
+void weft_store_record_save(struct weft_seq *seq,
+                            const struct weft_g_model *model);
 /* Loads moments. (Masters are loaded by weft_store_load().) */
 int weft_store_load_moment(const char *dir, const char *stem,
                            enum weft_store_what what,

@@ -9,7 +9,8 @@
  *
  * A message's end is told to the tasks that wait for it before its tile's
  * memory is given back. One thread of a rank does both, message by message, so
- * that one tile at most is there for longer than the order says.
+ * that one tile at most is there for longer than the order says: one that was
+ * released before the last task was recorded, or none comes after it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ struct piece {
     struct moment begin, released; /* tasks INT64_MAX: never */
     int64_t bytes;
     uint8_t mem;
-    bool far;       /* messages use it, and it ends */
+    bool far;       /* messages use it */
     int32_t lane;   /* of the task that begins it; -1: none */
     int32_t number; /* in the order of release */
     size_t clock;   /* begin of its numbers, in struct play */
@@ -314,8 +315,8 @@ static int most_of(struct play *p, unsigned mask, int64_t *out,
     int64_t late = 0;
     for (int32_t i = 0; i < p->n_pieces; i++) {
         const struct piece *b = &p->piece[i];
-        if ((mask >> b->mem & 1) && b->far && b->released.tasks != INT64_MAX
-            && b->bytes > late)
+        if ((mask >> b->mem & 1) && b->far
+            && b->released.tasks < p->r->n_tasks && b->bytes > late)
             late = b->bytes;
     }
     int rc = weft_rec_heaviest(p->seen, p->n_pieces, p->reach.n_lanes, mask,

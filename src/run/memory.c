@@ -52,25 +52,6 @@ static int add_tasks(const struct weft_trainer *t,
     return rc;
 }
 
-/* Checkpoints are not recorded: their tiles are copied to rank 0 one after
- * another, and there can be two copies at a time, as one may not be released
- * yet; mostly it is. */
-static void add_saved(const struct weft_trainer *t,
-                      const struct weft_recording *r, int64_t n_copies,
-                      int64_t (*place)[WEFT_MEM_ALL + 1])
-{
-    size_t most = 0;
-    for (int64_t i = 0; i < r->n_tiles; i++) {
-        const struct weft_rec_tile *tile = &r->tile[i];
-        if (tile->permanent && tile->bytes > most
-            && (tile->mem == WEFT_MEM_OPTIMIZER
-                || tile->mem == WEFT_MEM_WEIGHTS))
-            most = tile->bytes;
-    }
-    if (t->job.n_ranks > 1)
-        add_to(place[0], WEFT_MEM_OPTIMIZER, n_copies * (int64_t) most);
-}
-
 /* Which samples end first decides where they are inferred and trained, and so
  * which of their tiles are copied between places: in another run it may be all
  * of them, at any place. They are counted beside what was recorded. */
@@ -99,16 +80,11 @@ static void add_copies(const struct weft_trainer *t,
 
 /* Plays a recording: what each place takes. */
 static int play(const struct weft_trainer *t, const struct weft_recording *r,
-                int64_t n_copies, int64_t (*place)[WEFT_MEM_ALL + 1],
-                struct weft_err *err)
+                int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
 {
     int rc = weft_recording_memory(r, weft_g_job_n_places(&t->job),
                                    places_per_rank(t), place, err);
-    if (!rc)
-        rc = add_tasks(t, r, place, err);
-    if (!rc)
-        add_saved(t, r, n_copies, place);
-    return rc;
+    return rc ? rc : add_tasks(t, r, place, err);
 }
 
 static int play_bound(const struct weft_trainer *t,
@@ -119,7 +95,7 @@ static int play_bound(const struct weft_trainer *t,
     weft_recording_init(&r);
     int rc = weft_run_record_bound(t, &r, err);
     if (!rc)
-        rc = play(t, &r, 2, place, err);
+        rc = play(t, &r, place, err);
     if (!rc)
         add_copies(t, place);
     weft_recording_release(&r);
@@ -139,7 +115,7 @@ static int play_again(const struct weft_trainer *t,
         weft_recording_init(&r);
         rc = weft_run_record_again(t, &t->replays.kept[i], &r, err);
         if (!rc)
-            rc = play(t, &r, 1, one, err);
+            rc = play(t, &r, one, err);
         for (int32_t k = 0; k < n && !rc; k++)
             for (int c = 0; c <= WEFT_MEM_ALL; c++)
                 place[k][c] = weft_max64(place[k][c], one[k][c]);

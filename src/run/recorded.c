@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "job/plan_needs.h"
+#include "lm/store.h"
 
 /* A run of its own that borrows from t what describes it. */
 static struct weft_trainer *describe(const struct weft_trainer *t,
@@ -40,6 +41,15 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
     return d;
 }
 
+/* Records what saving the roles that change takes. */
+static void save(struct weft_trainer *d)
+{
+    for (int32_t r = 0; r < d->flow.n_roles; r++)
+        if (d->flow.role[r].trained || d->flow.role[r].follows >= 0)
+            weft_store_record_save(d->seq,
+                                   weft_trainer_weights(&d->model[r]));
+}
+
 static int record(struct weft_trainer *d, struct weft_recording *out,
                   struct weft_err *err)
 {
@@ -60,6 +70,8 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         rc = weft_iteration_run(d, err);
         d->iteration++;
     }
+    if (!rc && d->recorded->saves)
+        save(d);
     return rc ? rc : weft_recording_status(out, err);
 }
 
@@ -83,6 +95,7 @@ int weft_run_record_again(const struct weft_trainer *t,
                           struct weft_recording *out, struct weft_err *err)
 {
     const struct weft_recorded how = {.rank = -1,
+                                      .saves = true,
                                       .first = replay->iteration,
                                       .iterations = 1,
                                       .drawn = replay->drawn,
@@ -139,8 +152,10 @@ int weft_run_record_bound(const struct weft_trainer *t,
 {
     struct weft_trainer most = *t;
     struct weft_config *c = &most.config;
-    const struct weft_recorded how = {
-        .rank = -1, .first = t->settings.warmup, .iterations = 1};
+    const struct weft_recorded how = {.rank = -1,
+                                      .saves = true,
+                                      .first = t->settings.warmup,
+                                      .iterations = 1};
     bool fused = c->train.intra_stage_fusion;
     if (fused)
         c->train.mini_batches_ahead *= c->train.joined_mini_batches;

@@ -12,6 +12,7 @@
 
 struct weft_recorded {
     int rank;   /* whose tasks; -1: of all ranks */
+    bool saves; /* a checkpoint at the end */
     bool gangs; /* instructions of tp groups, not what they expand to */
     int32_t first, iterations;
     int64_t drawn; /* prompts before the first iteration */
