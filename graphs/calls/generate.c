@@ -225,20 +225,44 @@ static void draw(struct step *s, const struct weft_g_stage *stage,
     weft_g_release_all(logits, stage->n);
 }
 
+/* Says what a step or chunk of a stage uses. */
+static void list_step(const struct step *s, const struct weft_g_stage *stage,
+                      const struct weft_g_value *batch,
+                      const struct weft_g_value *x)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    int32_t tp = s->gen->layout.plan.tp;
+    weft_g_gang_model(pass, stage, s->view->fwd);
+    for (int32_t k = 0; k < tp; k++)
+        weft_gang_tile(pass->rt, s->instance->arena[stage->index * tp + k]);
+    weft_g_gang_value(pass, stage, batch);
+    weft_g_gang_value(pass, stage, x);
+    if (stage->is_last) {
+        weft_gang_tile(pass->rt, s->instance->state);
+        weft_gang_tile(pass->rt, s->status);
+    }
+}
+
 /* A decode step of a stage. */
 static void stage_step(struct step *s, const struct weft_g_stage *stage,
                        const struct weft_g_value *batch,
                        const struct weft_g_value *x)
 {
     const struct weft_g_pass *pass = &s->pass;
-    weft_gang_begin(pass->rt);
+    const struct weft_g_gang gang = {"decode_step", -1,
+                                     stage->end - stage->first,
+                                     stage->is_last ? pass->n_targets : 0, 1};
+    if (weft_g_gang_begin(pass, stage, &gang)) {
+        list_step(s, stage, batch, x);
+        if (weft_g_gang_again(pass, &gang))
+            return;
+    }
     if (stage->is_first)
         weft_g_stage_embed(pass, stage, s->view->fwd, batch, x);
     layers(s, stage, batch, x);
     if (stage->is_last)
         draw(s, stage, batch, x);
-    weft_g_gang_end(pass, "decode_step", -1, stage->end - stage->first,
-                    stage->is_last ? pass->n_targets : 0, 1);
+    weft_g_gang_end(pass, &gang);
 }
 
 static void through_stages(struct step *s)
@@ -272,30 +296,20 @@ static bool is_one_group(const struct step *s)
     return s->gen->layout.plan.pp == 1;
 }
 
-static void begin(const struct step *s)
-{
-    if (is_one_group(s))
-        weft_gang_begin(s->pass.rt);
-}
-
-static void end(const struct step *s, const char *op, int32_t n_steps)
-{
-    if (is_one_group(s))
-        weft_g_gang_end(&s->pass, op, -1, s->pass.shape->n_layers,
-                        s->pass.n_targets, n_steps);
-}
-
 static void chunk_by_steps(struct step *s, int32_t n_admit,
                            const struct weft_gen_admit *admit)
 {
     const struct weft_g_generate *gen = s->gen;
+    const struct weft_g_gang gang = {
+        "decode_step", -1, s->pass.shape->n_layers, s->pass.n_targets, 1};
     int32_t rows = gen->n_slots + s->args->prefill_tokens;
     struct weft_batch layout;
     weft_step_layout(
         rows, gen->n_slots,
         (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS), &layout);
     for (int32_t i = 0; i < s->args->n_steps; i++) {
-        begin(s);
+        if (is_one_group(s))
+            weft_gang_begin(s->pass.rt, gang.op, NULL);
         s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
                                layout.bytes,
                                weft_tile_place(s->instance->state));
@@ -306,8 +320,43 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
                               s->instance->state, s->status, s->batch);
         through_stages(s);
         weft_tile_release(s->batch);
-        end(s, "decode_step", 1);
+        if (is_one_group(s))
+            weft_g_gang_end(&s->pass, &gang);
     }
+}
+
+static void chunk(struct step *s, int32_t n_admit,
+                  const struct weft_gen_admit *admit)
+{
+    const struct weft_g_generate *gen = s->gen;
+    const struct weft_g_pass *pass = &s->pass;
+    int32_t place = weft_tile_place(s->instance->state);
+    if (is_one_device(&gen->layout))
+        weft_insert_gen_chunk(pass->seq, &pass->where, pass->shape,
+                              &s->view->fwd[place], s->args, n_admit, admit,
+                              s->instance->state, s->instance->arena[0],
+                              s->status);
+    else
+        chunk_by_steps(s, n_admit, admit);
+}
+
+static void chunk_of_group(struct step *s, int32_t n_admit,
+                           const struct weft_gen_admit *admit)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    const struct weft_g_gang gang = {"decode_chunk", -1,
+                                     pass->shape->n_layers, pass->n_targets,
+                                     s->args->n_steps};
+    struct weft_g_stage stage;
+    weft_g_stage_get(&s->gen->layout, s->instance->dp, 0, &stage);
+    if (weft_g_gang_begin(pass, &stage, &gang)) {
+        weft_gang_word(pass->rt, s->args->n_steps);
+        list_step(s, &stage, NULL, NULL);
+        if (weft_g_gang_again(pass, &gang))
+            return;
+    }
+    chunk(s, n_admit, admit);
+    weft_g_gang_end(pass, &gang);
 }
 
 void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
@@ -331,17 +380,9 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               .where = where,
                               .n_rows = gen->n_slots + args->prefill_tokens,
                               .n_targets = gen->n_slots}};
-    int32_t place = weft_tile_place(instance->state);
-    begin(&s);
-    if (is_one_device(&gen->layout)) {
-        weft_insert_gen_chunk(seq, &where, &model->shape, &view->fwd[place],
-                              args, n_admit, admit, instance->state,
-                              instance->arena[0], s.status);
-    } else {
+    if (!is_one_device(&gen->layout))
         s.pass.order = order_of(gen, index, &s.pass.where.chain);
-        chunk_by_steps(&s, n_admit, admit);
-    }
-    end(&s, "decode_chunk", args->n_steps);
+    (is_one_group(&s) ? chunk_of_group : chunk)(&s, n_admit, admit);
 }
 
 void weft_g_generate_retire(struct weft_seq *seq,

@@ -79,17 +79,6 @@ bool weft_g_next_place(const struct weft_g_pass *pass,
     return true;
 }
 
-void weft_g_gang_end(const struct weft_g_pass *pass, const char *op,
-                     int32_t layer, int32_t n_layers, int32_t n_targets,
-                     int32_t n_steps)
-{
-    weft_gang_end(pass->rt, op, layer,
-                  &(struct weft_work){.n_rows = pass->n_rows,
-                                      .n_targets = n_targets,
-                                      .n_layers = n_layers,
-                                      .n_steps = n_steps});
-}
-
 struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
                               const char *kind, enum weft_mem_class c,
                               int32_t layer, size_t bytes, int32_t place)
@@ -382,9 +371,17 @@ void weft_g_stage_embed(const struct weft_g_pass *pass,
                         const struct weft_g_value *batch,
                         const struct weft_g_value *x)
 {
-    weft_gang_begin(pass->rt);
+    const struct weft_g_gang gang = {"embed", -1, 0, 0, 1};
+    if (weft_g_gang_begin(pass, stage, &gang)) {
+        for (int32_t p = 0; p < stage->n_places; p++)
+            weft_g_gang_blocks(pass, params[stage->place[p]].embed);
+        weft_g_gang_value(pass, stage, batch);
+        weft_g_gang_value(pass, stage, x);
+        if (weft_g_gang_again(pass, &gang))
+            return;
+    }
     embed(pass, stage, params, batch, x);
-    weft_g_gang_end(pass, "embed", -1, 0, 0, 1);
+    weft_g_gang_end(pass, &gang);
 }
 
 void weft_g_kept_create(const struct weft_g_pass *pass,
@@ -483,9 +480,14 @@ static void forward(const struct weft_g_layer *l)
 
 void weft_g_layer_forward(const struct weft_g_layer *l)
 {
-    weft_gang_begin(l->pass->rt);
+    const struct weft_g_gang gang = {"layer_forward", l->index, 1, 0, 1};
+    if (weft_g_gang_begin(l->pass, l->stage, &gang)) {
+        weft_g_gang_layer(l, false);
+        if (weft_g_gang_again(l->pass, &gang))
+            return;
+    }
     forward(l);
-    weft_g_gang_end(l->pass, "layer_forward", l->index, 1, 0, 1);
+    weft_g_gang_end(l->pass, &gang);
 }
 
 static void logprob(const struct weft_g_pass *pass,
@@ -520,9 +522,19 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
                           const struct weft_g_value *x, float inv_temperature,
                           int32_t n, struct weft_tile *const out[])
 {
-    weft_gang_begin(pass->rt);
+    const struct weft_g_gang gang = {"logprob", -1, 0, pass->n_targets, 1};
+    if (weft_g_gang_begin(pass, stage, &gang)) {
+        for (int32_t p = 0; p < stage->n_places; p++)
+            weft_g_gang_tiles(pass, &params[stage->place[p]].head);
+        weft_g_gang_value(pass, stage, batch);
+        weft_g_gang_value(pass, stage, x);
+        for (int32_t i = 0; i < n; i++)
+            weft_gang_tile(pass->rt, out[i]);
+        if (weft_g_gang_again(pass, &gang))
+            return;
+    }
     logprob(pass, stage, params, batch, x, inv_temperature, n, out);
-    weft_g_gang_end(pass, "logprob", -1, 0, pass->n_targets, 1);
+    weft_g_gang_end(pass, &gang);
 }
 
 void weft_g_stage_head_parts(const struct weft_g_pass *pass,

@@ -54,11 +54,6 @@ bool weft_g_next_member(const struct weft_g_pass *pass,
 bool weft_g_next_place(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage,
                        struct weft_g_turn *turn);
-/* Ends an instruction that weft_gang_begin() began, on the rows of a pass; see
- * struct weft_work. */
-void weft_g_gang_end(const struct weft_g_pass *pass, const char *op,
-                     int32_t layer, int32_t n_layers, int32_t n_targets,
-                     int32_t n_steps);
 void weft_g_release_all(struct weft_tile *const tile[], int32_t n);
 /* A temporary tile; NULL after the sequence has failed. */
 struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,
@@ -180,6 +175,38 @@ void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_g_value *batch,
                                  const struct weft_g_value *dx,
                                  const struct weft_params *grad);
+
+/* ---- Instructions ------------------------------------------------------ */
+
+/* One of a stage's members, on the rows of a pass; see struct weft_work. op: a
+ * constant of the program. */
+struct weft_g_gang {
+    const char *op;
+    int32_t layer, n_layers, n_targets, n_steps;
+};
+/* As weft_gang_begin() and those after it (rt/graph.h); the words of pass and
+ * stage are said. */
+bool weft_g_gang_begin(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       const struct weft_g_gang *gang);
+bool weft_g_gang_again(const struct weft_g_pass *pass,
+                       const struct weft_g_gang *gang);
+void weft_g_gang_end(const struct weft_g_pass *pass,
+                     const struct weft_g_gang *gang);
+/* Tiles that the instruction may use: of a value (NULL: it has none), blocks,
+ * a layer's parameters, what a layer's instruction is given, and all published
+ * weights of a stage. */
+void weft_g_gang_value(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       const struct weft_g_value *value);
+void weft_g_gang_blocks(const struct weft_g_pass *pass,
+                        struct weft_tile *const tile[]);
+void weft_g_gang_tiles(const struct weft_g_pass *pass,
+                       const struct weft_layer_tiles *tiles);
+void weft_g_gang_layer(const struct weft_g_layer *layer, bool backward);
+void weft_g_gang_model(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       const struct weft_params *params);
 
 /* ---- Exchange ---------------------------------------------------------- */
 

@@ -80,13 +80,41 @@ static void loss_parts(const struct weft_g_loss *l)
     weft_g_release_all(roots, l->stage->n);
 }
 
+static void list_loss(const struct weft_g_loss *l)
+{
+    const struct weft_g_pass *pass = l->pass;
+    const struct weft_g_stage *stage = l->stage;
+    for (int32_t p = 0; p < stage->n_places; p++) {
+        weft_g_gang_tiles(pass, &l->fwd[stage->place[p]].head);
+        weft_g_gang_blocks(pass, l->bwd[stage->place[p]].head.block);
+    }
+    weft_g_gang_tiles(pass, &l->grad->head);
+    weft_g_gang_value(pass, stage, l->kl);
+    weft_g_gang_value(pass, stage, l->gate);
+    weft_g_gang_value(pass, stage, l->batch);
+    weft_g_gang_value(pass, stage, l->x);
+    weft_g_gang_value(pass, stage, l->dx);
+    weft_gang_tile(pass->rt, l->stats);
+}
+
+static void loss_of(const struct weft_g_loss *l, bool whole)
+{
+    const struct weft_g_pass *pass = l->pass;
+    const struct weft_g_gang gang = {"loss", -1, 0, pass->n_targets, 1};
+    if (weft_g_gang_begin(pass, l->stage, &gang)) {
+        list_loss(l);
+        if (weft_g_gang_again(pass, &gang))
+            return;
+    }
+    (whole ? loss_whole : loss_parts)(l);
+    weft_g_gang_end(pass, &gang);
+}
+
 void weft_g_stage_loss(const struct weft_g_loss *loss)
 {
     const struct weft_g_pass *pass = loss->pass;
     bool whole = loss->stage->n == 1 || pass->shape->scalar_head;
-    weft_gang_begin(pass->rt);
-    (whole ? loss_whole : loss_parts)(loss);
-    weft_g_gang_end(pass, "loss", -1, 0, pass->n_targets, 1);
+    loss_of(loss, whole);
     if (whole)
         weft_g_value_spread(pass, loss->stage, loss->dx);
 }
@@ -226,7 +254,13 @@ void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute)
 {
     struct weft_g_layer l = *layer;
     struct weft_g_kept kept = {{NULL}, {{NULL}, {false}}};
-    weft_gang_begin(l.pass->rt);
+    const struct weft_g_gang gang = {"layer_backward", l.index, 1, 0, 1};
+    if (weft_g_gang_begin(l.pass, l.stage, &gang)) {
+        weft_g_gang_layer(&l, true);
+        weft_gang_word(l.pass->rt, recompute);
+        if (weft_g_gang_again(l.pass, &gang))
+            return;
+    }
     if (recompute && l.stage->n > 1) {
         weft_g_kept_create(l.pass, l.stage, l.index, &kept);
         l.kept = &kept;
@@ -234,7 +268,7 @@ void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute)
     }
     backward(&l);
     weft_g_kept_release(&kept);
-    weft_g_gang_end(l.pass, "layer_backward", l.index, 1, 0, 1);
+    weft_g_gang_end(l.pass, &gang);
 }
 
 void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
@@ -244,10 +278,17 @@ void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_params *grad)
 {
     struct weft_g_turn t = {0};
-    weft_gang_begin(pass->rt);
+    const struct weft_g_gang gang = {"embed_backward", -1, 0, 0, 1};
+    if (weft_g_gang_begin(pass, stage, &gang)) {
+        weft_g_gang_blocks(pass, grad->embed);
+        weft_g_gang_value(pass, stage, batch);
+        weft_g_gang_value(pass, stage, dx);
+        if (weft_g_gang_again(pass, &gang))
+            return;
+    }
     while (weft_g_next_member(pass, stage, &t))
         weft_insert_embed_backward_part(pass->seq, &t.where, pass->shape,
                                         t.m->blocks, batch->at[t.p],
                                         dx->at[t.p], grad);
-    weft_g_gang_end(pass, "embed_backward", -1, 0, 0, 1);
+    weft_g_gang_end(pass, &gang);
 }

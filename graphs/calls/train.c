@@ -121,7 +121,7 @@ static void for_each_bundle(struct weft_g_step *b, int32_t d, int32_t stage,
                             const struct weft_params *set, const char *op,
                             bundle_fn visit)
 {
-    weft_gang_begin(b->m->rt);
+    weft_gang_begin(b->m->rt, op, NULL);
     for (int32_t i = 0; i < weft_g_n_bundles(b->m); i++) {
         struct weft_g_bundle bundle = weft_g_bundle_get(b->m, i);
         if (weft_g_bundle_stage(b->m, &bundle) == stage)

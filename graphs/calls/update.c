@@ -202,7 +202,7 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
                        const struct weft_params *left,
                        const struct weft_params *right)
 {
-    weft_gang_begin(u->m->rt);
+    weft_gang_begin(u->m->rt, "grad_add", NULL);
     for (int32_t i = 0; i < u->n_bundles; i++) {
         struct weft_g_bundle b = weft_g_bundle_get(u->m, i);
         if (weft_g_bundle_stage(u->m, &b) != stage)

@@ -13,7 +13,8 @@ plan_sources = \
 	%D%/plan_svg.c \
 	%D%/recording.c %D%/recording.h \
 	%D%/recording_before.c \
-	%D%/recording_gang.c \
+	%D%/recording_gang.c %D%/recording_gang.h \
+	%D%/recording_pattern.c \
 	%D%/recording_heaviest.c %D%/recording_heaviest.h \
 	%D%/recording_memory.c \
 	%D%/recording_order.c \

@@ -20,6 +20,7 @@ void weft_recording_release(struct weft_recording *r)
     weft_free(r->op);
     weft_free(r->lot);
     weft_free(r->gang);
+    weft_recording_patterns_release(r);
     weft_free(r->released);
     weft_free(r->slot);
     weft_recording_init(r);
@@ -35,9 +36,8 @@ int weft_recording_status(const struct weft_recording *r,
                         (long long) r->n_tasks);
 }
 
-/* Makes room for n elements more; false when there is none, from then on. */
-static bool room(struct weft_recording *r, void *array, int64_t used,
-                 int64_t *capacity, int64_t n, size_t size)
+bool weft_recording_room(struct weft_recording *r, void *array, int64_t used,
+                         int64_t *capacity, int64_t n, size_t size)
 {
     void **list = array;
     if (r->full)
@@ -64,7 +64,8 @@ int32_t weft_recording_tile(struct weft_recording *r,
     enum { MOST = 1 << 30 };
     if (r->n_tiles >= MOST)
         r->full = true;
-    if (!room(r, &r->tile, r->n_tiles, &r->tile_room, 1, sizeof *r->tile))
+    if (!weft_recording_room(r, &r->tile, r->n_tiles, &r->tile_room, 1,
+                             sizeof *r->tile))
         return 0;
     r->tile[r->n_tiles] = *tile;
     r->tile[r->n_tiles].created = r->n_tasks;
@@ -82,15 +83,16 @@ void weft_recording_release_tile(struct weft_recording *r, int32_t tile)
     r->tile[tile].ends_early = r->tile[tile].ends_early
                             && weft_rec_is_early(r->when);
     if (r->n_marks > 0
-        && room(r, &r->released, r->n_released, &r->released_room, 1,
-                sizeof *r->released))
+        && weft_recording_room(r, &r->released, r->n_released,
+                               &r->released_room, 1, sizeof *r->released))
         r->released[r->n_released++] = tile;
 }
 
 void weft_recording_gang(struct weft_recording *r,
                          const struct weft_rec_gang *gang)
 {
-    if (room(r, &r->gang, r->n_gangs, &r->gang_room, 1, sizeof *r->gang))
+    if (weft_recording_room(r, &r->gang, r->n_gangs, &r->gang_room, 1,
+                            sizeof *r->gang))
         r->gang[r->n_gangs++] = *gang;
 }
 
@@ -104,7 +106,8 @@ static uint16_t op_of(struct weft_recording *r, const char *op)
     for (int64_t i = 0; i < r->n_ops; i++)
         if (strcmp(r->op[i], op) == 0)
             return (uint16_t) i;
-    if (!room(r, &r->op, r->n_ops, &r->op_room, 1, sizeof *r->op))
+    if (!weft_recording_room(r, &r->op, r->n_ops, &r->op_room, 1,
+                             sizeof *r->op))
         return 0;
     r->op[r->n_ops] = op;
     return (uint16_t) r->n_ops++;
@@ -115,7 +118,8 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
                          int32_t place)
 {
     uint16_t number = op_of(r, op);
-    if (!room(r, &r->task, r->n_tasks, &r->task_room, 1, sizeof *r->task))
+    if (!weft_recording_room(r, &r->task, r->n_tasks, &r->task_room, 1,
+                             sizeof *r->task))
         return;
     r->task[r->n_tasks++] = (struct weft_rec_task){
         .position = where->position,
@@ -140,8 +144,8 @@ void weft_recording_when(struct weft_recording *r, enum weft_rec_when when)
 
 void weft_recording_access(struct weft_recording *r, int32_t tile, int mode)
 {
-    if (!room(r, &r->access, r->n_accesses, &r->access_room, 1,
-              sizeof *r->access))
+    if (!weft_recording_room(r, &r->access, r->n_accesses, &r->access_room, 1,
+                             sizeof *r->access))
         return;
     r->access[r->n_accesses++] = (struct weft_rec_access){
         .tile = (uint32_t) tile & 0x3fffffffu, .mode = (unsigned) mode & 3u};
@@ -153,7 +157,8 @@ void weft_recording_access(struct weft_recording *r, int32_t tile, int mode)
 
 int64_t weft_recording_lot(struct weft_recording *r)
 {
-    if (room(r, &r->lot, r->n_lots, &r->lot_room, 1, sizeof *r->lot))
+    if (weft_recording_room(r, &r->lot, r->n_lots, &r->lot_room, 1,
+                            sizeof *r->lot))
         r->lot[r->n_lots++] = r->n_tasks;
     return r->n_lots;
 }
@@ -162,7 +167,8 @@ static void add_wait(struct weft_recording *r, int64_t ended, int32_t tile,
                      bool local)
 {
     weft_assert(r->n_marks == 0);
-    if (room(r, &r->wait, r->n_waits, &r->wait_room, 1, sizeof *r->wait))
+    if (weft_recording_room(r, &r->wait, r->n_waits, &r->wait_room, 1,
+                            sizeof *r->wait))
         r->wait[r->n_waits++] = (struct weft_rec_wait){r->n_tasks, ended,
                                                        tile, local};
 }

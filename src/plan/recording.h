@@ -77,6 +77,8 @@ struct weft_rec_task {
     uint16_t op; /* its operation's number, see weft_recording_op() */
     uint8_t call, chain, kind;
     uint8_t when; /* enum weft_rec_when */
+    /* of a gang (struct weft_rec_gang): who it is, of how many; 0 of 0: none */
+    uint8_t member, n_members;
 };
 
 /* Where the inserting thread waited, between two tasks. */
@@ -87,6 +89,8 @@ struct weft_rec_wait {
     bool local;    /* each rank waited for its own tasks alone; else no rank
                       went on before all of them had ended */
 };
+
+enum { WEFT_REC_MEMBERS = 32 }; /* of a gang, at most */
 
 /* The task of one member of a tp group that stands for its part in the
  * expansion of an instruction: what it takes while it runs is a tile that it
@@ -100,11 +104,31 @@ struct weft_rec_gang {
     struct weft_work work;  /* of all members together */
 };
 
-/* Where an instruction that has not ended began. */
+/* Where an instruction is inserted: on devices and places of its members, with
+ * what all its tasks have in common. next: the last position of the member's
+ * device and chain; NULL: its tasks have none. */
+struct weft_rec_member {
+    int32_t device, place;
+    int64_t *next;
+};
+struct weft_rec_site {
+    struct weft_where where; /* without device and position */
+    int32_t n;
+    struct weft_rec_member member[WEFT_REC_MEMBERS];
+};
+
+/* An instruction that has not ended: where it began, what its expansion is a
+ * function of, and the tiles from outside that it may use. */
 enum { WEFT_REC_GANGS_WITHIN = 4 };
 struct weft_rec_mark {
     int64_t task, access, tile, gang, released;
+    struct weft_rec_site site;
+    int64_t begin[WEFT_REC_MEMBERS]; /* positions before it */
+    int64_t *word;
+    int32_t *outside;
+    int64_t n_words, word_room, n_outside, outside_room;
 };
+struct weft_rec_pattern; /* what an instruction's expansion came to */
 
 struct weft_recording {
     struct weft_rec_task *task;
@@ -123,6 +147,10 @@ struct weft_recording {
      * since */
     struct weft_rec_mark mark[WEFT_REC_GANGS_WITHIN];
     int32_t n_marks;
+    struct weft_rec_pattern *pattern;
+    int32_t
+        *pattern_at; /* (pattern_slots) by what they depend on; from 1 on */
+    int64_t n_patterns, pattern_room, pattern_slots;
     int32_t *released, *slot;
     int64_t n_released, released_room, slot_room;
     enum weft_rec_when when; /* what is recorded now */
@@ -159,13 +187,33 @@ void weft_recording_wait_lot(struct weft_recording *r, int64_t lot);
 
 /* Replaces what is recorded between them, an instruction's expansion, by a
  * task `op` of each member, unless nothing was. There is no wait between them.
- * Instructions may hold others, which they then replace, too. */
-void weft_recording_gang_begin(struct weft_recording *r);
+ * Instructions may hold others, which they then replace, too.
+ *
+ * Where it is said what the expansion is a function of, it is recorded only
+ * once: words, and the tiles from outside, which differ. A site (NULL: it is
+ * not said) has the members; words then say what else matters, where devices
+ * and places count from those of the first member. A tile's words hold its
+ * bytes and place, and whether it came before. If weft_recording_gang_again()
+ * says true, the same was recorded before, and the members' tasks now are:
+ * there is no end then. */
+void weft_recording_gang_begin(struct weft_recording *r,
+                               const struct weft_rec_site *site);
+void weft_recording_gang_word(struct weft_recording *r, int64_t word);
+void weft_recording_gang_tile(struct weft_recording *r, int32_t tile);
+bool weft_recording_gang_again(struct weft_recording *r, const char *op,
+                               int32_t layer, const struct weft_work *work);
 void weft_recording_gang_end(struct weft_recording *r, const char *op,
                              int32_t layer, const struct weft_work *work);
 /* Says that the next task is a gang's. */
 void weft_recording_gang(struct weft_recording *r,
                          const struct weft_rec_gang *gang);
+
+/* Of the parts of this: makes room for n elements more of `size` bytes in an
+ * array (a pointer to its pointer) with so many used; false when there is no
+ * memory, from then on. */
+bool weft_recording_room(struct weft_recording *r, void *array, int64_t used,
+                         int64_t *capacity, int64_t n, size_t size);
+void weft_recording_patterns_release(struct weft_recording *r);
 
 /* The tasks of the gang that a task belongs to: *first_out .. *end_out - 1; a
  * task of none is alone. */

@@ -14,30 +14,23 @@
  * and messages takes more. Gangs within are taken one after another, so that
  * only the largest counts.
  */
+#include "plan/recording_gang.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/recording.h"
 
 enum { READS, WRITES, BOTH };
-
-/* What becomes one task. */
-struct member {
-    struct weft_rec_task first; /* the first of its tasks with a device */
-    int64_t n_expanded, received_bytes;
-    int64_t sum[WEFT_N_MEM_CLASSES], within[WEFT_N_MEM_CLASSES];
-    int64_t access, n_access;         /* in fold.access */
-    int32_t tile[WEFT_N_MEM_CLASSES]; /* its temporaries; -1: none */
-};
 
 struct fold {
     struct weft_recording *r;
     struct weft_rec_mark from;
-    struct member *member;
-    int64_t n;
+    struct weft_rec_one *one;
+    int32_t n;
     int32_t *of;                    /* (tasks) member, by task - from.task */
     struct weft_rec_access *access; /* of all members, one after another */
     int64_t n_accesses;
+    int64_t (*within)[WEFT_N_MEM_CLASSES]; /* (n) the most of gangs within */
     int32_t *slot; /* (n_tiles) from 1 on: where a tile is in `access` */
 };
 
@@ -45,15 +38,26 @@ struct fold {
 
 /* Tasks of a device are a member's; what has none, like a message, belongs to
  * the first member at its place. */
-static int64_t find_member(const struct fold *f,
+static int32_t find_member(const struct fold *f,
                            const struct weft_rec_task *t)
 {
-    int64_t k = 0;
+    int32_t k = 0;
     while (k < f->n
-           && (t->device >= 0 ? f->member[k].first.device != t->device
-                              : f->member[k].first.place != t->place))
+           && (t->device >= 0 ? f->one[k].where.device != t->device
+                              : f->one[k].place != t->place))
         k++;
     return k;
+}
+
+static struct weft_rec_one first_of(const struct weft_rec_task *t)
+{
+    return (struct weft_rec_one){.place = t->place,
+                                 .where = {.device = t->device,
+                                           .priority = t->priority,
+                                           .chain = t->chain,
+                                           .call = t->call,
+                                           .iteration = t->iteration,
+                                           .micro_batch = t->micro_batch}};
 }
 
 static void find_members(struct fold *f)
@@ -64,12 +68,12 @@ static void find_members(struct fold *f)
             const struct weft_rec_task *t = &r->task[i];
             if ((t->device >= 0) != (pass == 0))
                 continue;
-            int64_t k = find_member(f, t);
+            int32_t k = find_member(f, t);
             if (k == f->n)
-                f->member[f->n++].first = *t;
-            if (!f->member[k].first.position)
-                f->member[k].first.position = t->position;
-            f->of[i - f->from.task] = (int32_t) k;
+                f->one[f->n++] = first_of(t);
+            if (!f->one[k].where.position)
+                f->one[k].where.position = t->position;
+            f->of[i - f->from.task] = k;
         }
 }
 
@@ -88,18 +92,18 @@ static bool is_within(const struct fold *f, int32_t tile)
 
 /* Counts a tile that is there only within, for the first member at its place
  * that uses it. */
-static void add_temporary(struct fold *f, struct member *m, int32_t tile)
+static void add_temporary(struct fold *f, int32_t k, int32_t tile)
 {
     int32_t whole = whole_of(f->r, tile);
     const struct weft_rec_tile *t = &f->r->tile[whole];
     int64_t bytes = (int64_t) t->bytes;
-    if (f->slot[whole] || t->place != m->first.place)
+    if (f->slot[whole] || t->place != f->one[k].place)
         return;
     f->slot[whole] = 1;
     if (!t->gang)
-        m->sum[t->mem] += bytes;
-    else if (bytes > m->within[t->mem])
-        m->within[t->mem] = bytes;
+        f->one[k].bytes[t->mem] += bytes;
+    else if (bytes > f->within[k][t->mem])
+        f->within[k][t->mem] = bytes;
 }
 
 static void add_temporaries(struct fold *f)
@@ -109,16 +113,19 @@ static void add_temporaries(struct fold *f)
         const struct weft_rec_task *t = &r->task[i];
         for (int64_t a = t->access; a < t->access + t->n_access; a++)
             if (is_within(f, (int32_t) r->access[a].tile))
-                add_temporary(f, &f->member[f->of[i - f->from.task]],
+                add_temporary(f, f->of[i - f->from.task],
                               (int32_t) r->access[a].tile);
     }
+    for (int32_t k = 0; k < f->n; k++)
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+            f->one[k].bytes[c] += f->within[k][c];
 }
 
-static void add_outside(struct fold *f, struct member *m,
+static void add_outside(struct fold *f, struct weft_rec_one *m,
                         struct weft_rec_access a)
 {
     int32_t *slot = &f->slot[a.tile];
-    weft_assert(f->r->tile[a.tile].place == m->first.place);
+    weft_assert(f->r->tile[a.tile].place == m->place);
     if (!*slot) {
         f->access[f->n_accesses++] = a;
         *slot = (int32_t) (f->n_accesses - m->access);
@@ -145,7 +152,7 @@ static int64_t bytes_received(const struct weft_recording *r,
     return far ? bytes : 0;
 }
 
-static void add_task(struct fold *f, struct member *m,
+static void add_task(struct fold *f, struct weft_rec_one *m,
                      const struct weft_rec_task *t,
                      const struct weft_rec_gang *gang)
 {
@@ -157,10 +164,10 @@ static void add_task(struct fold *f, struct member *m,
             add_outside(f, m, r->access[a]);
 }
 
-static void fill_member(struct fold *f, int64_t k)
+static void fill_member(struct fold *f, int32_t k)
 {
     const struct weft_recording *r = f->r;
-    struct member *m = &f->member[k];
+    struct weft_rec_one *m = &f->one[k];
     int64_t g = f->from.gang;
     m->access = f->n_accesses;
     for (int64_t i = f->from.task; i < r->n_tasks; i++) {
@@ -202,70 +209,77 @@ static void take_back(struct fold *f)
     r->n_gangs = f->from.gang;
 }
 
-static void add_tiles(struct fold *f, struct member *m)
+static void add_tiles(struct weft_recording *r, struct weft_rec_one *m)
 {
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-        int64_t bytes = m->sum[c] + m->within[c];
         m->tile[c] = -1;
-        if (bytes > 0)
+        if (m->bytes[c] > 0)
             m->tile[c] = weft_recording_tile(
-                f->r, &(struct weft_rec_tile){.bytes = (size_t) bytes,
-                                              .place = m->first.place,
-                                              .whole = -1,
-                                              .mem = (uint8_t) c,
-                                              .gang = true});
+                r, &(struct weft_rec_tile){.bytes = (size_t) m->bytes[c],
+                                           .place = m->place,
+                                           .whole = -1,
+                                           .mem = (uint8_t) c,
+                                           .gang = true});
     }
 }
 
-static void add_member(struct fold *f, int64_t k, const char *op,
-                       int32_t layer, const struct weft_work *work)
+static void add_member(struct weft_recording *r,
+                       const struct weft_rec_put *put, int32_t k)
 {
-    struct weft_recording *r = f->r;
-    const struct member *m = &f->member[k];
-    const struct weft_rec_task *t = &m->first;
-    const struct weft_where where = {.device = t->device,
-                                     .priority = t->priority,
-                                     .position = t->position,
-                                     .chain = t->chain,
-                                     .call = t->call,
-                                     .iteration = t->iteration,
-                                     .micro_batch = t->micro_batch,
-                                     .layer = layer};
+    const struct weft_rec_one *m = &put->one[k];
+    struct weft_where where = m->where;
+    where.layer = put->layer;
     weft_recording_gang(
         r, &(struct weft_rec_gang){.task = r->n_tasks,
-                                   .member = (int32_t) k,
-                                   .n_members = (int32_t) f->n,
+                                   .member = k,
+                                   .n_members = put->n,
                                    .n_expanded = m->n_expanded,
                                    .received_bytes = m->received_bytes,
-                                   .work = *work});
-    weft_recording_task(r, WEFT_REC_TASK, op, &where, t->place);
+                                   .work = *put->work});
+    weft_recording_task(r, WEFT_REC_TASK, put->op, &where, m->place);
+    if (r->full)
+        return;
+    r->task[r->n_tasks - 1].member = (uint8_t) k;
+    r->task[r->n_tasks - 1].n_members = (uint8_t) put->n;
     for (int64_t a = m->access; a < m->access + m->n_access && !r->full; a++)
-        weft_recording_access(r, (int32_t) f->access[a].tile,
-                              (int) f->access[a].mode);
+        weft_recording_access(r, (int32_t) put->access[a].tile,
+                              (int) put->access[a].mode);
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !r->full; c++)
         if (m->tile[c] >= 0)
             weft_recording_access(r, m->tile[c], WRITES);
 }
 
-static void replace(struct fold *f, const char *op, int32_t layer,
-                    const struct weft_work *work)
+void weft_recording_put(struct weft_recording *r,
+                        const struct weft_rec_put *put)
+{
+    weft_assert(put->n <= WEFT_REC_MEMBERS);
+    for (int32_t k = 0; k < put->n; k++)
+        add_tiles(r, &put->one[k]);
+    for (int32_t k = 0; k < put->n; k++)
+        add_member(r, put, k);
+}
+
+void weft_recording_put_end(struct weft_recording *r,
+                            const struct weft_rec_put *put)
+{
+    for (int32_t k = 0; k < put->n && !r->full; k++)
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+            if (put->one[k].tile[c] >= 0)
+                weft_recording_release_tile(r, put->one[k].tile[c]);
+}
+
+static void replace(struct fold *f, const struct weft_rec_put *put)
 {
     struct weft_recording *r = f->r;
     take_back(f);
-    for (int64_t k = 0; k < f->n; k++)
-        add_tiles(f, &f->member[k]);
-    for (int64_t k = 0; k < f->n; k++)
-        add_member(f, k, op, layer, work);
+    weft_recording_learn(r, &f->from, put);
+    weft_recording_put(r, put);
     for (int64_t i = f->from.released; i < r->n_released; i++)
         r->tile[r->released[i]].released = r->n_tasks;
-    for (int64_t k = 0; k < f->n && !r->full; k++)
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
-            if (f->member[k].tile[c] >= 0)
-                weft_recording_release_tile(r, f->member[k].tile[c]);
+    weft_recording_put_end(r, put);
 }
 
-/* A number for every tile, 0. */
-static int32_t *slots(struct weft_recording *r)
+int32_t *weft_recording_slots(struct weft_recording *r)
 {
     if (r->slot_room < r->n_tiles) {
         size_t more = (size_t) r->tile_room, old = (size_t) r->slot_room;
@@ -279,11 +293,17 @@ static int32_t *slots(struct weft_recording *r)
     return r->slot;
 }
 
-void weft_recording_gang_begin(struct weft_recording *r)
+static bool fold_create(struct fold *f)
 {
-    weft_assert(r->n_marks < WEFT_REC_GANGS_WITHIN);
-    r->mark[r->n_marks++] = (struct weft_rec_mark){
-        r->n_tasks, r->n_accesses, r->n_tiles, r->n_gangs, r->n_released};
+    const struct weft_recording *r = f->r;
+    size_t n = (size_t) (r->n_tasks - f->from.task) + 1;
+    f->one = weft_alloc(n, sizeof *f->one);
+    f->within = weft_alloc(n, sizeof *f->within);
+    f->of = weft_alloc(n, sizeof *f->of);
+    f->access = weft_alloc((size_t) (r->n_accesses - f->from.access) + 1,
+                           sizeof *f->access);
+    f->slot = weft_recording_slots(f->r);
+    return f->one && f->within && f->of && f->access && f->slot;
 }
 
 void weft_recording_gang_end(struct weft_recording *r, const char *op,
@@ -291,25 +311,25 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
 {
     weft_assert(r->n_marks > 0);
     struct fold f = {.r = r, .from = r->mark[--r->n_marks]};
-    size_t n = (size_t) (r->n_tasks - f.from.task);
     if (r->full)
         return;
-    f.member = weft_alloc(n + 1, sizeof *f.member);
-    f.of = weft_alloc(n + 1, sizeof *f.of);
-    f.access = weft_alloc((size_t) (r->n_accesses - f.from.access) + 1,
-                          sizeof *f.access);
-    f.slot = slots(r);
-    r->full = !f.member || !f.of || !f.access || !f.slot;
+    r->full = !fold_create(&f);
     if (!r->full) {
         find_members(&f);
         add_temporaries(&f);
-        for (int64_t k = 0; k < f.n; k++)
+        for (int32_t k = 0; k < f.n; k++)
             fill_member(&f, k);
-        replace(&f, op, layer, work);
+        replace(&f, &(struct weft_rec_put){.one = f.one,
+                                           .n = f.n,
+                                           .access = f.access,
+                                           .op = op,
+                                           .layer = layer,
+                                           .work = work});
     }
     if (r->n_marks == 0)
         r->n_released = 0;
-    weft_free(f.member);
+    weft_free(f.one);
+    weft_free(f.within);
     weft_free(f.of);
     weft_free(f.access);
 }
@@ -317,16 +337,7 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
 void weft_recording_members(const struct weft_recording *r, int64_t task,
                             int64_t *first_out, int64_t *end_out)
 {
-    int64_t low = 0, high = r->n_gangs;
-    while (low < high) {
-        int64_t mid = (low + high) / 2;
-        if (r->gang[mid].task < task)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    const struct weft_rec_gang *g = &r->gang[low];
-    bool is = low < r->n_gangs && g->task == task;
-    *first_out = is ? task - g->member : task;
-    *end_out = *first_out + (is ? g->n_members : 1);
+    const struct weft_rec_task *t = &r->task[task];
+    *first_out = task - t->member;
+    *end_out = *first_out + (t->n_members ? t->n_members : 1);
 }

@@ -22,10 +22,8 @@
 #define WEFT_RT_GRAPH_H
 
 #include "base/limits.h"
-#include "plan/task.h"
+#include "plan/recording.h"
 #include "rt/tile.h"
-
-struct weft_recording; /* plan/recording.h */
 
 #ifdef __cplusplus
 extern "C" {
@@ -106,6 +104,7 @@ struct weft_record_options {
 int weft_rt_record(const struct weft_record_options *options,
                    struct weft_rt **out, struct weft_err *err);
 bool weft_rt_is_dry(const struct weft_rt *rt);
+bool weft_rt_keeps_gangs(const struct weft_rt *rt);
 /* What is inserted from here on is in its turn, or comes when a sample has
  * ended: a recorder with open ends notes it. when: enum weft_rec_when. */
 void weft_rt_when(struct weft_rt *rt, int when);
@@ -204,8 +203,20 @@ void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
  * tiles of the expansion. Other tiles are used at their own place, and
  * nothing is waited for. Tasks run, and are recorded, one by one, unless the
  * recorder keeps instructions. Instructions may hold others. `op` is a
- * constant of the program; layer -1: none. */
-void weft_gang_begin(struct weft_rt *rt);
+ * constant of the program; layer -1: none.
+ *
+ * A recorder that keeps instructions need not see an expansion twice. If
+ * weft_gang_begin() says true, the caller then says all that the expansion is a
+ * function of but for the site: words, and every tile from outside that it may
+ * use (NULL: there is none) in an order of its own. Where weft_gang_again() is
+ * true there is nothing more to insert, and no end. site NULL: nothing is
+ * said. */
+bool weft_gang_begin(struct weft_rt *rt, const char *op,
+                     const struct weft_rec_site *site);
+void weft_gang_word(struct weft_rt *rt, int64_t word);
+void weft_gang_tile(struct weft_rt *rt, struct weft_tile *tile);
+bool weft_gang_again(struct weft_rt *rt, const char *op, int32_t layer,
+                     const struct weft_work *work);
 void weft_gang_end(struct weft_rt *rt, const char *op, int32_t layer,
                    const struct weft_work *work);
 

@@ -31,10 +31,42 @@ void weft_rt_when(struct weft_rt *rt, int when)
         weft_recording_when(rt->recording, (enum weft_rec_when) when);
 }
 
-void weft_gang_begin(struct weft_rt *rt)
+bool weft_rt_keeps_gangs(const struct weft_rt *rt)
 {
-    if (rt->gangs)
-        weft_recording_gang_begin(rt->recording);
+    return rt->gangs;
+}
+
+bool weft_gang_begin(struct weft_rt *rt, const char *op,
+                     const struct weft_rec_site *site)
+{
+    if (!rt->gangs)
+        return false;
+    bool says = site && rt->all_ranks;
+    weft_recording_gang_begin(rt->recording, says ? site : NULL);
+    if (says)
+        weft_recording_gang_word(rt->recording, (int64_t) (intptr_t) op);
+    return says;
+}
+
+void weft_gang_word(struct weft_rt *rt, int64_t word)
+{
+    weft_recording_gang_word(rt->recording, word);
+}
+
+void weft_gang_tile(struct weft_rt *rt, struct weft_tile *tile)
+{
+    weft_recording_gang_word(rt->recording,
+                             tile ? weft_tile_n_parts(tile) : 0);
+    for (int i = 0; tile && i < weft_tile_n_parts(tile); i++)
+        weft_recording_gang_tile(rt->recording,
+                                 weft_tile_part(tile, i)->number);
+}
+
+bool weft_gang_again(struct weft_rt *rt, const char *op, int32_t layer,
+                     const struct weft_work *work)
+{
+    return rt->gangs
+        && weft_recording_gang_again(rt->recording, op, layer, work);
 }
 
 void weft_gang_end(struct weft_rt *rt, const char *op, int32_t layer,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Instructions in recordings, against what is seen in a small one: two members
  * with a place each compute parts, exchange them and join them. */
+#include <string.h>
+
 #include "harness.h"
 #include "plan/recording.h"
 
@@ -32,23 +34,24 @@ static void message(int32_t from, int32_t to, int32_t place)
     weft_recording_access(&r, to, WRITE);
 }
 
-/* y = join of the parts of x, at both places; parts take `bytes`. */
-static void half(const int32_t x[2], const int32_t y[2], size_t bytes,
-                 int64_t position)
+/* y = join of the parts of x, at places `first` and the next; parts take
+ * `bytes`. */
+static void half_at(const int32_t x[2], const int32_t y[2], size_t bytes,
+                    int64_t position, int first)
 {
     int32_t part[2], got[2];
     for (int k = 0; k < 2; k++) {
-        part[k] = tile(k, bytes);
-        task("part", k, position);
+        part[k] = tile(first + k, bytes);
+        task("part", first + k, position);
         weft_recording_access(&r, x[k], READ);
         weft_recording_access(&r, part[k], WRITE);
     }
     for (int k = 0; k < 2; k++) {
-        got[k] = tile(k, bytes);
-        message(part[1 - k], got[k], k);
+        got[k] = tile(first + k, bytes);
+        message(part[1 - k], got[k], first + k);
     }
     for (int k = 0; k < 2; k++) {
-        task("join", k, position ? position + 1 : 0);
+        task("join", first + k, position ? position + 1 : 0);
         weft_recording_access(&r, part[k], READ);
         weft_recording_access(&r, got[k], READ);
         weft_recording_access(&r, y[k], y[k] == x[k] ? BOTH : WRITE);
@@ -57,6 +60,12 @@ static void half(const int32_t x[2], const int32_t y[2], size_t bytes,
         weft_recording_release_tile(&r, part[k]);
         weft_recording_release_tile(&r, got[k]);
     }
+}
+
+static void half(const int32_t x[2], const int32_t y[2], size_t bytes,
+                 int64_t position)
+{
+    half_at(x, y, bytes, position, 0);
 }
 
 static void check_access(int64_t task, int i, int32_t tile, int mode)
@@ -73,7 +82,7 @@ static void test_members(void)
     task("make", 0, 0);
     weft_recording_access(&r, x[0], WRITE);
     int32_t y[2] = {tile(0, 64), tile(1, 64)};
-    weft_recording_gang_begin(&r);
+    weft_recording_gang_begin(&r, NULL);
     half(x, y, 100, 11);
     weft_recording_release_tile(&r, x[1]); /* one from outside */
     weft_recording_gang_end(&r, "layer", 4, &work);
@@ -107,10 +116,10 @@ static void test_within(void)
     const struct weft_work work = {.n_steps = 1};
     weft_recording_init(&r);
     int32_t x[2] = {tile(0, 64), tile(1, 64)};
-    weft_recording_gang_begin(&r);
+    weft_recording_gang_begin(&r, NULL);
     int32_t mid[2] = {tile(0, 10), tile(1, 10)};
     for (int i = 0; i < 2; i++) {
-        weft_recording_gang_begin(&r);
+        weft_recording_gang_begin(&r, NULL);
         half(i ? mid : x, i ? x : mid, i ? 300 : 100, 1 + 2 * i);
         weft_recording_gang_end(&r, "half", -1, &work);
     }
@@ -138,7 +147,7 @@ static void test_together(void)
     weft_recording_init(&r);
     int32_t x[2] = {tile(0, 64), tile(1, 64)};
     int32_t y[2] = {tile(0, 1000), tile(1, 1000)}, z = tile(1, 900);
-    weft_recording_gang_begin(&r);
+    weft_recording_gang_begin(&r, NULL);
     half(x, y, 100, 0);
     weft_recording_gang_end(&r, "layer", -1, &(struct weft_work){0});
     weft_recording_release_tile(&r, y[1]);
@@ -151,5 +160,97 @@ static void test_together(void)
     weft_recording_release(&r);
 }
 
+/* ---- Patterns ---------------------------------------------------------- */
+
+/* An instruction that uses its tiles at places p and p + 1. */
+struct layer {
+    int32_t device; /* of the first member; and its place */
+    int32_t x[2], y[2];
+    size_t bytes;  /* of parts */
+    int64_t *next; /* (2) positions; NULL: none */
+};
+
+static bool layer(const struct layer *l, bool says)
+{
+    const struct weft_work work = {.n_rows = 3};
+    struct weft_rec_site site = {
+        .where = {.device = -1, .call = 3, .iteration = 0}, .n = 2};
+    for (int k = 0; k < 2; k++)
+        site.member[k] = (struct weft_rec_member){
+            l->device + k, l->device + k, l->next ? &l->next[k] : NULL};
+    weft_recording_gang_begin(&r, says ? &site : NULL);
+    if (says) {
+        weft_recording_gang_word(&r, (int64_t) l->bytes);
+        for (int k = 0; k < 2; k++) {
+            weft_recording_gang_tile(&r, l->x[k]);
+            weft_recording_gang_tile(&r, l->y[k]);
+        }
+        if (weft_recording_gang_again(&r, "layer", 1, &work))
+            return true;
+    }
+    int64_t first = l->next ? l->next[0] + 1 : 0;
+    if (l->next)
+        l->next[0] = l->next[1] = l->next[0] + 2;
+    half_at(l->x, l->y, l->bytes, first, l->device);
+    weft_recording_gang_end(&r, "layer", 1, &work);
+    return false;
+}
+
+/* Instructions of two replicas; the third is in place, the last is larger.
+ * Returns how many were taken from a pattern. */
+static int record_layers(bool says, struct weft_recording *out)
+{
+    int64_t next[4] = {7, 7, 20, 20};
+    int again = 0;
+    weft_recording_init(&r);
+    int32_t x[4], y[4];
+    for (int k = 0; k < 4; k++) {
+        x[k] = tile(k, 64);
+        y[k] = tile(k, 64);
+    }
+    const struct layer list[] = {
+        {0, {x[0], x[1]}, {y[0], y[1]}, 100, next},
+        {0, {y[0], y[1]}, {x[0], x[1]}, 100, next},
+        {0, {x[0], x[1]}, {x[0], x[1]}, 100, next},
+        {2, {x[2], x[3]}, {y[2], y[3]}, 100, next + 2},
+        {2, {y[2], y[3]}, {y[2], y[3]}, 100, next + 2},
+        {2, {x[2], x[3]}, {y[2], y[3]}, 200, next + 2},
+        {0, {x[0], x[1]}, {y[0], y[1]}, 100, NULL},
+        {2, {x[2], x[3]}, {y[2], y[3]}, 100, NULL},
+    };
+    for (size_t i = 0; i < WEFT_COUNT(list); i++)
+        again += layer(&list[i], says && (list[i].next || i == 7));
+    for (int k = 0; k < 4; k++)
+        weft_recording_release_tile(&r, x[k]);
+    *out = r;
+    return again;
+}
+
+/* What is taken from patterns is what is folded. A tile that is used twice, and
+ * others sizes, are other patterns. */
+static void test_again(void)
+{
+    struct weft_recording folded, again;
+    char text[200];
+    CHECK(record_layers(false, &folded) == 0);
+    CHECK(record_layers(true, &again) == 3);
+    CHECK(folded.n_tasks == 16 && folded.n_gangs == 16);
+    bool same = weft_recording_same(&folded, &again, text, sizeof text);
+    CHECK(same);
+    if (!same)
+        printf("%s\n", text);
+    for (int64_t i = 0; i < folded.n_gangs; i++) {
+        const struct weft_rec_gang *a = &folded.gang[i], *b = &again.gang[i];
+        CHECK(a->task == b->task && a->n_expanded == b->n_expanded);
+        CHECK(a->received_bytes == b->received_bytes);
+        CHECK(a->member == b->member && a->n_members == b->n_members);
+        CHECK(memcmp(&a->work, &b->work, sizeof a->work) == 0);
+    }
+    CHECK(again.task[6].position == 21 && again.task[6].device == 2);
+    weft_recording_release(&folded);
+    weft_recording_release(&again);
+}
+
 WEFT_TESTS("plan/recording_gang", {"test_members", test_members},
-           {"test_within", test_within}, {"test_together", test_together})
+           {"test_within", test_within}, {"test_together", test_together},
+           {"test_again", test_again})

@@ -181,6 +181,114 @@ static void match_tiles(const struct pair *p)
     weft_free(is_gang);
 }
 
+/* What an instruction takes and receives at a place. */
+struct taken {
+    int64_t bytes[WEFT_N_MEM_CLASSES], received, n_tasks;
+    int64_t position; /* the first of the place, if it has any */
+};
+
+static struct taken *taken_at(struct taken *list, int32_t n_places,
+                              int64_t node, int32_t place)
+{
+    return &list[node * n_places + place];
+}
+
+static void note_position(struct taken *t, const struct weft_rec_task *task)
+{
+    t->position = t->position ? t->position : task->position;
+}
+
+/* Adds the tiles that one instruction alone uses. */
+static void read_tiles(const struct weft_recording *r, const int64_t *node,
+                       int32_t n_places, struct taken *out)
+{
+    int64_t *user = users(r, node);
+    for (int64_t i = 0; i < r->n_tiles; i++) {
+        const struct weft_rec_tile *t = &r->tile[i];
+        if (user[i] > 0 && !t->permanent && t->whole < 0 && t->released >= 0)
+            taken_at(out, n_places, user[i] - 1, t->place)->bytes[t->mem] +=
+                (int64_t) t->bytes;
+    }
+    weft_free(user);
+}
+
+/* Reads it from the tasks that the instructions stand for, and what comes from
+ * other places. */
+static void read_expansion(const struct pair *p, int32_t n_places,
+                           struct taken *out)
+{
+    const struct weft_recording *a = &p->all;
+    read_tiles(a, p->of, n_places, out);
+    for (int64_t i = 0; i < a->n_tasks; i++) {
+        const struct weft_rec_task *t = &a->task[i];
+        int64_t end = t->access + t->n_access;
+        bool far = t->kind == WEFT_REC_MESSAGE;
+        if (t->place < 0)
+            continue;
+        struct taken *at = taken_at(out, n_places, p->of[i], t->place);
+        at->n_tasks++;
+        note_position(at, t);
+        for (int64_t x = t->access; x < end; x++)
+            far = far || a->tile[a->access[x].tile].place != t->place;
+        for (int64_t x = t->access; x < end && far; x++) {
+            const struct weft_rec_tile *tile = &a->tile[a->access[x].tile];
+            if (a->access[x].mode != 0 && tile->place == t->place)
+                at->received += (int64_t) tile->bytes;
+        }
+    }
+}
+
+static void read_instructions(const struct pair *p, int32_t n_places,
+                              struct taken *out)
+{
+    const struct weft_recording *b = &p->gangs;
+    read_tiles(b, p->node, n_places, out);
+    for (int64_t g = 0; g < b->n_gangs; g++) {
+        const struct weft_rec_gang *gang = &b->gang[g];
+        const struct weft_rec_task *t = &b->task[gang->task];
+        struct taken *at = taken_at(out, n_places, p->node[gang->task],
+                                    t->place);
+        at->n_tasks += gang->n_expanded;
+        at->received += gang->received_bytes;
+        note_position(at, t);
+    }
+}
+
+/* Of instructions within an instruction only the largest counts. */
+static bool holds_others(const struct weft_recording *r, int64_t task)
+{
+    const char *op = weft_recording_op(r, task);
+    return strncmp(op, "decode", 6) == 0 || strcmp(op, "layer_backward") == 0;
+}
+
+static void match_taken(const struct layout *l, const struct pair *p)
+{
+    int32_t n = l->n_ranks * (l->place_per_device ? l->n_devices : 1);
+    size_t size = (size_t) p->n * (size_t) n;
+    struct taken *a = weft_alloc(size, sizeof *a);
+    struct taken *b = weft_alloc(size, sizeof *b);
+    bool same = true;
+    REQUIRE(a && b);
+    read_expansion(p, n, a);
+    read_instructions(p, n, b);
+    for (int64_t g = 0; g < p->gangs.n_gangs; g++) {
+        int64_t task = p->gangs.gang[g].task;
+        int32_t place = p->gangs.task[task].place;
+        const struct taken *x = taken_at(a, n, p->node[task], place);
+        const struct taken *y = taken_at(b, n, p->node[task], place);
+        same = same && x->n_tasks == y->n_tasks && x->received == y->received
+            && x->position == y->position;
+        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+            same = same
+                && (holds_others(&p->gangs, task)
+                        ? y->bytes[c] <= x->bytes[c]
+                        : y->bytes[c] == x->bytes[c]);
+    }
+    CHECK(same);
+    weft_free(a);
+    weft_free(b);
+}
+
 /* What a task or an instruction must wait for: pairs of numbers. */
 struct edges {
     const int64_t *node;
@@ -281,6 +389,7 @@ static void compare(const struct layout *l, bool lengths)
     CHECK(p.all.n_gangs == 0);
     match_tasks(&p);
     match_tiles(&p);
+    match_taken(l, &p);
     match_order(&p);
     match_memory(l, &p);
     weft_free(p.of);
