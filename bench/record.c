@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "lm/init.h"
+#include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/recorded.h"
 
@@ -34,23 +35,42 @@ static const struct size sizes[] = {{"110m", 768, 12, 12, 12, 2048, 32000},
                                     {"7b", 4096, 32, 32, 32, 11008, 32000},
                                     {"70b", 8192, 80, 64, 8, 28672, 32000}};
 
+/* ReaL's weak scaling (section 8.1): a node of 8 devices for every 256
+ * samples of 1,024 + 1,024 tokens; 8 mini-batches, each cut into 8
+ * micro-batches of a replica. Generation has no stages. */
+#define CLUSTER(n_dp, samples, n_nodes)                                      \
+    {                                                                        \
+        "70b", "7b", "dp" #n_dp "tp8pp8,zero=1,micro_batches=8", n_nodes,    \
+            8, {"numerics.dtype=bf16",                                       \
+                "numerics.gradient_groups=" #n_dp,                           \
+                "ppo.mini_batches=8",                                        \
+                "rollout.max_new_tokens=1024",                               \
+                "data.max_prompt_tokens=1024",                               \
+                "rollout.slots=256",                                         \
+                "rollout.prompts=" #samples,                                 \
+                "train.micro_batch_tokens=32768"},                           \
+            true, true                                                       \
+    }
+
 /* Places are devices. */
 static const struct row {
     const char *actor, *critic, *layout;
     int nodes, devices;
-    const char *word[6]; /* of the configuration */
-    bool gangs;          /* instructions of tp groups are recorded */
+    const char *word[10]; /* of the configuration */
+    bool gangs;           /* instructions of tp groups are recorded */
+    bool long_prompts;    /* of 1,024 tokens, and generation has no stages */
 } rows[] = {
-    {"110m", "110m", "dp1", 1, 1, {0}, false},
-    {"110m", "110m", "dp4,zero=1", 1, 4, {0}, false},
-    {"110m", "110m", "dp2tp2", 1, 4, {0}, false},
-    {"110m", "110m", "dp2pp2,zero=2", 1, 4, {0}, false},
+    {"110m", "110m", "dp1", 1, 1, {0}, false, false},
+    {"110m", "110m", "dp4,zero=1", 1, 4, {0}, false, false},
+    {"110m", "110m", "dp2tp2", 1, 4, {0}, false, false},
+    {"110m", "110m", "dp2pp2,zero=2", 1, 4, {0}, false, false},
     {"110m",
      "110m",
      "dp2pp2",
      1,
      4,
      {"train.intra_stage_fusion=true"},
+     false,
      false},
     {"7b",
      "7b",
@@ -59,6 +79,7 @@ static const struct row {
      8,
      {"numerics.gradient_groups=16", "numerics.dtype=bf16",
       "rollout.max_new_tokens=1024"},
+     false,
      false},
     {"7b",
      "7b",
@@ -66,9 +87,13 @@ static const struct row {
      8,
      8,
      {"numerics.gradient_groups=16", "numerics.dtype=bf16"},
+     false,
      false},
-    {"7b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true},
-    {"70b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true},
+    {"7b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true, false},
+    {"70b", "7b", "dp1tp8pp4", 4, 8, {"numerics.dtype=bf16"}, true, false},
+    CLUSTER(1, 2048, 8),
+    CLUSTER(4, 8192, 32),
+    CLUSTER(16, 32768, 128),
 };
 
 static const char yaml[] =
@@ -82,6 +107,9 @@ static const char yaml[] =
     "ppo: {mini_batches: 4}\n"
     "train: {micro_batch_tokens: 4096}\n"
     "runtime: {place: device}\n";
+
+/* What dp can be today; other nodes do not generate then. */
+enum { MOST_REPLICAS = 64 };
 
 static struct weft_err err;
 
@@ -140,6 +168,22 @@ static void make_model(const char *dir, const struct size *size)
     CHECK(weft_file_write(path, text, (size_t) n, &err));
 }
 
+/* n prompts of so many tokens. */
+static void make_prompts(const char *dir, const char *name, int n, int least,
+                         int most)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s.jsonl", dir, name);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < n; i++)
+        fprintf(f, "{\"prompt\": \"%0*d\"}\n", least + i % (most - least + 1),
+                i);
+    if (!f || fclose(f) != 0) {
+        fprintf(stderr, "record: cannot write %s\n", path);
+        exit(1);
+    }
+}
+
 static void make_files(const char *dir)
 {
     char path[600];
@@ -147,14 +191,8 @@ static void make_files(const char *dir)
         make_model(dir, &sizes[i]);
     snprintf(path, sizeof path, "%s/run.yaml", dir);
     CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
-    snprintf(path, sizeof path, "%s/prompts.jsonl", dir);
-    FILE *f = fopen(path, "w");
-    for (int i = 0; f && i < 256; i++) /* of 32 to 95 tokens */
-        fprintf(f, "{\"prompt\": \"%0*d\"}\n", 32 + i % 64, i);
-    if (!f || fclose(f) != 0) {
-        fprintf(stderr, "record: cannot write %s\n", path);
-        exit(1);
-    }
+    make_prompts(dir, "prompts", 256, 32, 95);
+    make_prompts(dir, "long", 32768, 1024, 1024);
 }
 
 static void describe(const char *dir, const struct row *row,
@@ -162,7 +200,9 @@ static void describe(const char *dir, const struct row *row,
                      struct weft_trainer **out)
 {
     char path[600], actor[700], critic[700], reference[700], layout[64];
-    const char *all[12] = {actor, critic, reference, layout};
+    char prompts[700];
+    struct weft_run_needs needs;
+    const char *all[16] = {actor, critic, reference, layout};
     int n = 4;
     snprintf(path, sizeof path, "%s/run.yaml", dir);
     snprintf(actor, sizeof actor, "model.actor=%s/%s", dir, row->actor);
@@ -170,10 +210,23 @@ static void describe(const char *dir, const struct row *row,
     snprintf(reference, sizeof reference, "model.reference=%s/%s", dir,
              row->actor);
     snprintf(layout, sizeof layout, "layout=%s", row->layout);
+    snprintf(prompts, sizeof prompts, "data.path=%s/long.jsonl", dir);
     for (int i = 0; row->word[i]; i++)
         all[n++] = row->word[i];
+    if (row->long_prompts)
+        all[n++] = prompts;
     CHECK(weft_run_config_read(path, n, all, config, &err));
     const struct weft_g_job job = {row->nodes, row->devices, true};
+    CHECK(weft_run_needs_read(config, job.n_ranks, job.n_devices, &needs,
+                              &err));
+    CHECK(weft_run_plan(config, &needs.plan, plan, &err));
+    for (int32_t i = 1; row->long_prompts && i < plan->flow.n_calls; i++)
+        if (plan->flow.call[i].kind == WEFT_GENERATE) {
+            struct weft_call_plan *c = &plan->call[i];
+            c->dp = (int32_t) weft_min64(c->dp * c->pp, MOST_REPLICAS);
+            c->pp = 1;
+            c->mesh.n_nodes = c->dp * c->tp / c->mesh.n_devices;
+        }
     CHECK(weft_trainer_describe(config, &job, plan, out, &err));
 }
 
@@ -204,7 +257,7 @@ static void record(const struct weft_trainer *t, bool gangs,
                                       .iterations = 1};
     weft_recording_init(out);
     CHECK(gangs ? weft_run_record(t, &how, out, &err)
-                : weft_run_record_bound(t, out, &err));
+                : weft_run_record_bound(t, false, out, &err));
 }
 
 static void measure(const char *dir, const struct row *row)
@@ -225,15 +278,18 @@ static void measure(const char *dir, const struct row *row)
     start = cpu_s();
     CHECK(weft_recording_memory(&r, n_places, row->devices, place, &err));
     CHECK(weft_recording_open(&r, row->nodes, row->devices, open, &err));
-    double played_s = cpu_s() - start;
+    double played_s = cpu_s() - start, most = 0;
+    for (int32_t k = 0; k < n_places; k++)
+        most = place[k][WEFT_MEM_ALL] > most ? (double) place[k][WEFT_MEM_ALL]
+                                             : most;
     double n = (double) r.n_tasks;
     printf("%-5s %-5s %-17s %7d %9lld %9lld %9.2f %7.0f %9.2f %7.0f %8.2f "
-           "%6.0f\n",
+           "%6.0f %7.2f\n",
            row->actor, row->critic, row->layout, n_places,
            (long long) r.n_tasks, (long long) expanded(&r),
            recorded_s / n * 1e6, bytes_of(&r) / n, played_s / n * 1e6,
            (peak_mib() - recorded_mib) * 1048576 / n, recorded_s + played_s,
-           peak_mib() - before_mib);
+           peak_mib() - before_mib, most / 1073741824);
     weft_recording_release(&r);
     weft_trainer_forget(t);
     weft_config_release(&config);

@@ -17,6 +17,7 @@ plan_sources = \
 	%D%/recording_pattern.c \
 	%D%/recording_heaviest.c %D%/recording_heaviest.h \
 	%D%/recording_memory.c \
+	%D%/recording_near.c \
 	%D%/recording_order.c \
 	%D%/recording_reach.c %D%/recording_reach.h \
 	%D%/stages.c \

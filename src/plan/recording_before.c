@@ -12,6 +12,9 @@
  *
  * Members of a gang (struct weft_rec_gang) begin together and end together:
  * what comes before one comes before each, and what one comes before, all do.
+ * So they are one: what comes before them is noted at the first of them, who
+ * stands for all where others come after. They are of one group, which gangs
+ * of the same members may join.
  */
 #include "plan/recording_reach.h"
 
@@ -125,12 +128,8 @@ static void add_one(struct finder *f, int64_t before)
 
 static void add_before(struct finder *f, int64_t before)
 {
-    int64_t i, end;
-    if (before >= f->first)
-        return;
-    weft_recording_members(f->x->r, before, &i, &end);
-    for (; i < end; i++)
-        add_one(f, i);
+    if (before < f->first)
+        add_one(f, before - f->x->r->task[before].member);
 }
 
 static void find(void *ctx, int64_t before)
@@ -187,8 +186,8 @@ static void find_turn(struct finder *f, int64_t task)
 static void keep_edges(struct finder *f)
 {
     struct weft_rec_reach *x = f->x;
-    bool strict = weft_rec_reach_is_strict(&x->r->task[f->task]);
-    int32_t own = f->segment[f->task];
+    bool strict = weft_rec_reach_is_strict(&x->r->task[f->first]);
+    int32_t own = f->segment[f->first];
     for (int64_t i = 0; i < f->n_found; i++) {
         int32_t before = f->found[i], segment = f->segment[before];
         if (!strict || segment == own || !is_known(f, own, before))
@@ -215,20 +214,30 @@ static bool stays(const struct weft_recording *r, int64_t task)
     return t->kind == WEFT_REC_TASK && a == end;
 }
 
-/* The group of the only task that comes directly before it, if it has no
- * other wait behind it; -1: none. */
+/* Whether a task or gang has as many members as another, at the same places
+ * in the same order, and uses no others. */
+static bool is_alike(const struct weft_recording *r, int64_t a, int64_t b)
+{
+    int64_t n = r->task[a].n_members;
+    bool same = n == r->task[b].n_members;
+    for (int64_t i = 0; i < (n ? n : 1) && same; i++)
+        same = r->task[a + i].place == r->task[b + i].place
+            && stays(r, a + i);
+    return same;
+}
+
+/* The group of the only task or gang that comes directly before it, if it has
+ * no other wait behind it; -1: none. */
 static int32_t group_of(const struct finder *f, int32_t all, int32_t local)
 {
     const struct weft_rec_reach *x = f->x;
-    int64_t first = x->first[f->task];
+    int64_t first = x->first[f->first];
     if (x->n_before != first + 1)
         return -1;
-    const struct weft_rec_task *t = &x->r->task[f->task];
-    const struct weft_rec_task *b = &x->r->task[x->before[first]];
-    int32_t group = x->group[x->before[first]];
-    return t->place == b->place && all <= f->over_all[group]
+    int32_t before = x->before[first], group = x->group[before];
+    return all <= f->over_all[group]
                 && (x->places_per_rank == 1 || local <= f->over_local[group])
-                && stays(x->r, f->task)
+                && is_alike(x->r, f->first, before)
              ? group
              : -1;
 }
@@ -236,7 +245,7 @@ static int32_t group_of(const struct finder *f, int32_t all, int32_t local)
 static void join_group(struct finder *f)
 {
     struct weft_rec_reach *x = f->x;
-    bool early = weft_rec_is_early(x->r->task[f->task].when);
+    bool early = weft_rec_is_early(x->r->task[f->first].when);
     int32_t all = early ? f->over.early : f->over.all;
     int32_t local = early ? f->over.early : f->over.local;
     int32_t group = group_of(f, all, local);
@@ -245,9 +254,10 @@ static void join_group(struct finder *f)
         group = (int32_t) n;
         append(f, &f->over_all, &n, &f->over_room, all);
         append(f, &f->over_local, &same, &f->local_room, local);
-        append(f, &x->head, &x->n_groups, &f->kept_room, f->task);
+        append(f, &x->head, &x->n_groups, &f->kept_room, f->first);
     }
-    x->group[f->task] = group;
+    for (int64_t i = f->first; i < f->end; i++)
+        x->group[i] = group;
 }
 
 /* ---- All --------------------------------------------------------------- */
@@ -271,11 +281,11 @@ static void find_all(struct finder *f)
             f->all = f->over.end;
         weft_recording_members(x->r, f->task, &f->first, &f->end);
         find_gang(f);
-        for (; f->task < f->end; f->task++) {
+        x->first[f->first] = x->n_before;
+        keep_edges(f);
+        join_group(f);
+        while (++f->task < f->end)
             x->first[f->task] = x->n_before;
-            keep_edges(f);
-            join_group(f);
-        }
         forget_found(f);
     }
     x->first[x->r->n_tasks] = x->n_before;

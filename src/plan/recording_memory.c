@@ -21,6 +21,9 @@
 /* Ended pieces that the search for the heaviest set may look at: all of them
  * would take minutes with some recordings. */
 enum { SEARCH = 1 << 16 };
+
+/* Tasks of a large recording. */
+enum { LARGE = 200000 };
 enum { READS = 0, WAITS = 0 };
 
 /* When something is done: after so many tasks were recorded. What is done when
@@ -55,6 +58,8 @@ struct play {
      * tasks after its end */
     int32_t *clock;
     struct weft_rec_piece *seen; /* (n_pieces) as those who seek see them */
+    struct found *found;         /* (n_found) of the places before */
+    int32_t n_found;
 };
 
 /* ---- Tiles ------------------------------------------------------------- */
@@ -325,14 +330,56 @@ static int most_of(struct play *p, unsigned mask, int64_t *out,
     return rc;
 }
 
-static int play_place(struct play *p, int32_t place,
-                      int64_t out[WEFT_MEM_ALL + 1], struct weft_err *err)
+/* All that the bounds of a place depend on, as two numbers: that others have
+ * them by chance is as likely as 1 to 2^128. */
+struct digest {
+    uint64_t a, b;
+};
+
+static void mix(struct digest *d, int64_t word)
+{
+    d->a = (d->a ^ (uint64_t) word) * 0x9e3779b97f4a7c15u;
+    d->a ^= d->a >> 32;
+    d->b = (d->b ^ (uint64_t) word) * 0xc2b2ae3d27d4eb4fu;
+    d->b ^= d->b >> 29;
+}
+
+static struct digest digest_of(const struct play *p)
+{
+    struct digest d = {(uint64_t) p->n_pieces, (uint64_t) p->reach.n_lanes};
+    for (int32_t i = 0; i < p->n_pieces; i++) {
+        const struct weft_rec_piece *b = &p->seen[i];
+        const struct piece *own = &p->piece[i];
+        mix(&d, b->bytes);
+        mix(&d, (int64_t) b->release << 32 | b->over);
+        mix(&d, (int64_t) b->lane << 16 | b->mem << 8 | own->far << 1
+                    | (own->released.tasks != INT64_MAX));
+        for (int32_t l = 0; l < p->reach.n_lanes; l++)
+            mix(&d, (int64_t) b->has[l] << 32 | (uint32_t) b->ends[l]);
+    }
+    return d;
+}
+
+/* What was found for a place, which holds for others like it. */
+struct found {
+    struct digest digest;
+    int64_t bytes[WEFT_MEM_ALL + 1];
+};
+
+static const struct found *find_alike(const struct play *p, struct digest d)
+{
+    for (int32_t i = p->n_found; i-- > 0;)
+        if (p->found[i].digest.a == d.a && p->found[i].digest.b == d.b)
+            return &p->found[i];
+    return NULL;
+}
+
+static int play_pieces(struct play *p, int64_t out[WEFT_MEM_ALL + 1],
+                       struct weft_err *err)
 {
     int64_t sum = 0;
     unsigned all = 0;
-    int rc = weft_rec_reach_look(&p->reach, place, err);
-    if (!rc)
-        rc = pieces_create(p, place, err);
+    int rc = 0;
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
         rc = most_of(p, 1u << c, &out[c], err);
         if (weft_mem_class_at_place((enum weft_mem_class) c)) {
@@ -344,6 +391,26 @@ static int play_place(struct play *p, int32_t place,
         rc = most_of(p, all, &out[WEFT_MEM_ALL], err);
     if (!rc && out[WEFT_MEM_ALL] > sum)
         out[WEFT_MEM_ALL] = sum;
+    return rc;
+}
+
+static int play_place(struct play *p, int32_t place,
+                      int64_t out[WEFT_MEM_ALL + 1], struct weft_err *err)
+{
+    int rc = weft_rec_reach_look(&p->reach, place, err);
+    if (!rc)
+        rc = pieces_create(p, place, err);
+    if (!rc) {
+        struct digest d = digest_of(p);
+        const struct found *alike = find_alike(p, d);
+        if (alike)
+            memcpy(out, alike->bytes, sizeof alike->bytes);
+        else
+            rc = play_pieces(p, out, err);
+        struct found *f = &p->found[p->n_found++];
+        f->digest = d;
+        memcpy(f->bytes, out, sizeof f->bytes);
+    }
     pieces_free(p);
     return rc;
 }
@@ -351,10 +418,12 @@ static int play_place(struct play *p, int32_t place,
 /* ---- All --------------------------------------------------------------- */
 
 static int play_init(struct play *p, int32_t n_places,
-                     int32_t places_per_rank, struct weft_err *err)
+                     int32_t places_per_rank, bool large,
+                     struct weft_err *err)
 {
     size_t n = (size_t) p->r->n_tiles;
-    int rc = weft_rec_reach_create(p->r, places_per_rank, &p->reach, err);
+    int rc = weft_rec_reach_create(p->r, places_per_rank, large, &p->reach,
+                                   err);
     if (rc)
         return rc;
     p->first = weft_alloc(n, sizeof *p->first);
@@ -363,7 +432,9 @@ static int play_init(struct play *p, int32_t n_places,
     p->next = weft_alloc(n, sizeof *p->next);
     p->at = weft_alloc(n, sizeof *p->at);
     p->end_of = weft_alloc((size_t) n_places, sizeof *p->end_of);
-    if (!p->first || !p->last || !p->part || !p->next || !p->at || !p->end_of)
+    p->found = weft_alloc((size_t) n_places, sizeof *p->found);
+    if (!p->first || !p->last || !p->part || !p->next || !p->at || !p->end_of
+        || !p->found)
         return weft_err_nomem(err, "a memory plan", n * sizeof *p->first);
     list_accesses(p);
     list_tiles(p, n_places);
@@ -380,6 +451,20 @@ static void play_release(struct play *p)
     weft_free(p->next);
     weft_free(p->at);
     weft_free(p->end_of);
+    weft_free(p->found);
+}
+
+int weft_recording_memory_of(const struct weft_recording *r, int32_t n_places,
+                             int32_t places_per_rank, bool large,
+                             int64_t (*out)[WEFT_MEM_ALL + 1],
+                             struct weft_err *err)
+{
+    struct play p = {.r = r};
+    int rc = play_init(&p, n_places, places_per_rank, large, err);
+    for (int32_t k = 0; k < n_places && !rc; k++)
+        rc = play_place(&p, k, out[k], err);
+    play_release(&p);
+    return rc;
 }
 
 int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
@@ -387,10 +472,6 @@ int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
                           int64_t (*out)[WEFT_MEM_ALL + 1],
                           struct weft_err *err)
 {
-    struct play p = {.r = r};
-    int rc = play_init(&p, n_places, places_per_rank, err);
-    for (int32_t k = 0; k < n_places && !rc; k++)
-        rc = play_place(&p, k, out[k], err);
-    play_release(&p);
-    return rc;
+    return weft_recording_memory_of(r, n_places, places_per_rank,
+                                    r->n_tasks >= LARGE, out, err);
 }

@@ -7,11 +7,16 @@
 
 enum { READS = 0, WAITS = 0 };
 
-/* Lanes of tasks without positions. Large recordings get fewer, so that their
- * prediction takes less time and may be less tight. */
-static int32_t soft_lanes(const struct weft_recording *r)
+/* Lanes come in so many at a time, which is what a vector holds. */
+enum { TOGETHER = 8 };
+
+/* In place of the number of a group's node: its tasks here have their own. */
+enum { HERE = -1 };
+
+/* Lanes of tasks without positions, at least. */
+static int32_t soft_lanes(const struct weft_rec_reach *x)
 {
-    return r->n_tasks < 200000 ? 24 : 2;
+    return x->large ? 2 : 24;
 }
 
 /* ---- Of all places ----------------------------------------------------- */
@@ -105,25 +110,6 @@ static void list_tasks(struct weft_rec_reach *x)
     }
 }
 
-static int list_ranks(struct weft_rec_reach *x, struct weft_err *err)
-{
-    const struct weft_recording *r = x->r;
-    x->rank = weft_alloc((size_t) x->n_groups, sizeof *x->rank);
-    if (!x->rank)
-        return weft_err_nomem(err, "the order of tasks",
-                              (size_t) x->n_groups * sizeof *x->rank);
-    for (int64_t k = 0; k < x->n_groups; k++) {
-        const struct weft_rec_task *t = &r->task[x->head[k]];
-        const struct weft_rec_access *a = &r->access[t->access];
-        for (int i = 0; i < 2; i++)
-            x->rank[k][i] = t->kind == WEFT_REC_TASK
-                              ? rank_of(x, t->place)
-                              : rank_of(
-                                  x, r->tile[a[i % t->n_access].tile].place);
-    }
-    return 0;
-}
-
 static bool tables_create(struct weft_rec_reach *x)
 {
     size_t n = (size_t) x->r->n_tasks;
@@ -142,11 +128,11 @@ static bool tables_create(struct weft_rec_reach *x)
 }
 
 int weft_rec_reach_create(const struct weft_recording *r,
-                          int32_t places_per_rank, struct weft_rec_reach *out,
-                          struct weft_err *err)
+                          int32_t places_per_rank, bool large,
+                          struct weft_rec_reach *out, struct weft_err *err)
 {
-    *out = (struct weft_rec_reach){.r = r,
-                                   .places_per_rank = places_per_rank};
+    *out = (struct weft_rec_reach){
+        .r = r, .places_per_rank = places_per_rank, .large = large};
     weft_assert(r->n_tasks < INT32_MAX);
     for (int64_t t = 0; t < r->n_tasks; t++) {
         const struct weft_rec_task *task = &r->task[t];
@@ -155,6 +141,9 @@ int weft_rec_reach_create(const struct weft_recording *r,
         if (task->place >= out->n_places)
             out->n_places = task->place + 1;
     }
+    for (int64_t i = 0; i < r->n_tiles; i++)
+        if (r->tile[i].place >= out->n_places)
+            out->n_places = r->tile[i].place + 1;
     int rc = weft_rec_order_create(r, &out->order, err);
     if (!rc && !tables_create(out))
         rc = weft_err_nomem(err, "the order of tasks",
@@ -164,7 +153,7 @@ int weft_rec_reach_create(const struct weft_recording *r,
     if (!rc)
         rc = find_waits(out, err);
     if (!rc)
-        rc = list_ranks(out, err);
+        rc = weft_rec_reach_find_near(out, err);
     if (!rc)
         list_tasks(out);
     if (rc)
@@ -182,7 +171,14 @@ void weft_rec_reach_release(struct weft_rec_reach *x)
     weft_free(x->at);
     weft_free(x->at_end);
     weft_free(x->number);
-    weft_free(x->rank);
+    weft_free(x->ends);
+    weft_free(x->touch);
+    weft_free(x->touch_end);
+    weft_free(x->near);
+    weft_free(x->seen);
+    weft_free(x->walk);
+    weft_free(x->node_of);
+    weft_free(x->node_here);
     weft_free(x->place_of);
     weft_free(x->wait_all);
     weft_free(x->wait_local);
@@ -201,19 +197,39 @@ static bool is_here(const struct weft_rec_reach *x, int64_t task)
     return x->place_of[task] == x->place;
 }
 
-/* Whether a node's task, or an end of its message, is of the place's rank. */
-static bool is_of_rank(const struct weft_rec_reach *x, int64_t node)
+/* Whether a task, or an end of a message, is of the place's rank. */
+static bool is_of_rank(const struct weft_rec_reach *x, int64_t task)
 {
     int32_t rank = rank_of(x, x->place);
-    return node >= x->n_groups || x->rank[node][0] == rank
-        || x->rank[node][1] == rank;
+    const int32_t *ends = x->ends[x->group[task]];
+    return is_here(x, task) || rank_of(x, ends[0]) == rank
+        || rank_of(x, ends[1]) == rank;
 }
 
-/* The number of what is looked at in place of a task. */
-static size_t node_of(const struct weft_rec_reach *x, int64_t task)
+/* The numbers of what is looked at in place of a task or gang that comes before
+ * others: a gang's members here; out (WEFT_REC_MEMBERS). Returns how many. */
+static int32_t nodes_of(const struct weft_rec_reach *x, int64_t task,
+                        int32_t *out)
 {
-    return (size_t) (is_here(x, task) ? x->n_groups + x->number[task]
-                                      : x->group[task]);
+    int32_t node = x->node_of[x->group[task]], n = 0;
+    out[0] = node - 1;
+    if (node != HERE)
+        return node > 0;
+    int64_t first, end;
+    weft_recording_members(x->r, task, &first, &end);
+    for (int64_t i = first; i < end; i++)
+        if (is_here(x, i))
+            out[n++] = x->node_here[x->number[i]];
+    return n;
+}
+
+/* The predecessors of a task, or of the first of its gang. */
+static const int32_t *before_of(const struct weft_rec_reach *x, int64_t task,
+                                int64_t *n_out)
+{
+    int64_t first = task - x->r->task[task].member;
+    *n_out = x->first[first + 1] - x->first[first];
+    return x->before + x->first[first];
 }
 
 /* The tasks at the place, from the first one on. */
@@ -226,29 +242,71 @@ static const int32_t *tasks_here(const struct weft_rec_reach *x,
     return x->at + from;
 }
 
-/* Goes through the first tasks of groups elsewhere, and all tasks of the
- * place. */
-struct walk {
-    const int32_t *here;
-    int64_t n_here, i, k;
-};
-
-static int64_t next_task(const struct weft_rec_reach *x, struct walk *w)
+/* Whether the first task of a group, or a member of the first gang, is here. */
+static bool group_is_here(const struct weft_rec_reach *x, int64_t k)
 {
-    while (w->k < x->n_groups && is_here(x, x->head[w->k]))
-        w->k++;
-    bool here = w->i < w->n_here
-             && (w->k == x->n_groups || w->here[w->i] < x->head[w->k]);
-    return here ? w->here[w->i++] : w->k < x->n_groups ? x->head[w->k++] : -1;
+    int64_t head = x->head[k];
+    for (int i = 0; i < x->r->task[head].n_members; i++)
+        if (is_here(x, head + i))
+            return true;
+    return is_here(x, head);
 }
 
-static int64_t previous_task(const struct weft_rec_reach *x, struct walk *w)
+/* Notes which tasks are looked at: those here, and the first of near groups;
+ * of what is near to gangs' members, all. Returns how many. */
+static int64_t see(struct weft_rec_reach *x)
 {
-    while (w->k > 0 && is_here(x, x->head[w->k - 1]))
-        w->k--;
-    bool here = w->i > 0
-             && (w->k == 0 || w->here[w->i - 1] > x->head[w->k - 1]);
-    return here ? w->here[--w->i] : w->k > 0 ? x->head[--w->k] : -1;
+    int64_t n_here, n = 0;
+    const int32_t *here = tasks_here(x, &n_here);
+    const uint64_t *near = weft_rec_reach_near(x, x->place);
+    for (int64_t i = 0; i < n_here; i++)
+        weft_rec_set_bit(x->seen, (size_t) here[i]);
+    for (int64_t i = x->place > 0 ? x->touch_end[x->place - 1] : 0;
+         i < x->touch_end[x->place]; i++)
+        if (group_is_here(x, x->touch[i]))
+            x->node_of[x->touch[i]] = HERE;
+    for (int32_t p = 0; p < x->n_places; p++) {
+        int64_t i = p > 0 ? x->touch_end[p - 1] : 0;
+        for (; weft_rec_has_bit(near, (size_t) p) && i < x->touch_end[p];
+             i++) {
+            int32_t k = x->touch[i];
+            bool gang = x->r->task[x->head[k]].n_members > 0;
+            if (x->node_of[k]
+                || (!gang
+                    && (!weft_rec_has_bit(near, (size_t) x->ends[k][0])
+                        || !weft_rec_has_bit(near, (size_t) x->ends[k][1]))))
+                continue;
+            weft_rec_set_bit(x->seen, (size_t) x->head[k]);
+            x->node_of[k] = 1;
+            n++;
+        }
+    }
+    return n_here + n;
+}
+
+/* Numbers them, in their order. */
+static void number_nodes(struct weft_rec_reach *x)
+{
+    int64_t words = x->r->n_tasks / 64 + 1;
+    int32_t n = 0, n_here = 0;
+    for (int64_t w = 0; w < words; w++) {
+        for (uint64_t bits = x->seen[w]; bits; bits &= bits - 1) {
+            int64_t t = w * 64 + WEFT_LOWEST_BIT(bits);
+            if (is_here(x, t))
+                x->node_here[n_here++] = n;
+            else
+                x->node_of[x->group[t]] = n + 1;
+            x->walk[n++] = (int32_t) t;
+        }
+        x->seen[w] = 0;
+    }
+}
+
+static void forget_nodes(struct weft_rec_reach *x)
+{
+    for (int64_t i = 0; i < x->n_nodes; i++)
+        x->node_of[x->group[x->walk[i]]] = 0;
+    x->n_nodes = 0;
 }
 
 /* The lanes of devices at the place; the waits' is number 0. */
@@ -270,32 +328,34 @@ static int32_t strict_lanes(struct weft_rec_reach *x)
     return n;
 }
 
-static int make_room(struct weft_rec_reach *x, int32_t n_lanes,
-                     struct weft_err *err)
+static int make_room(struct weft_rec_reach *x, int64_t n_nodes,
+                     int32_t n_lanes, struct weft_err *err)
 {
-    int64_t n_here;
-    tasks_here(x, &n_here);
-    x->n_lanes = n_lanes;
-    x->n_nodes = x->n_groups + n_here;
-    int64_t n = x->n_nodes * n_lanes;
+    int64_t n = n_nodes * n_lanes;
     weft_free(x->open);
     x->open = weft_alloc((size_t) n_lanes, sizeof *x->open);
-    if (n > x->room || x->n_nodes > x->node_room) {
+    if (n > x->room || n_nodes > x->node_room) {
         x->room = x->node_room = 0;
         weft_free(x->has);
         weft_free(x->leads);
         weft_free(x->lane);
+        weft_free(x->walk);
+        weft_free(x->node_here);
         x->has = weft_alloc((size_t) n, sizeof *x->has);
         x->leads = weft_alloc((size_t) n, sizeof *x->leads);
-        x->lane = weft_alloc((size_t) x->n_nodes, sizeof *x->lane);
-        if (!x->has || !x->leads || !x->lane)
+        x->lane = weft_alloc((size_t) n_nodes, sizeof *x->lane);
+        x->walk = weft_alloc((size_t) n_nodes, sizeof *x->walk);
+        x->node_here = weft_alloc((size_t) n_nodes, sizeof *x->node_here);
+        if (!x->has || !x->leads || !x->lane || !x->walk || !x->node_here)
             return weft_err_nomem(err, "the order of tasks", (size_t) n * 8);
         x->room = n;
-        x->node_room = x->n_nodes;
+        x->node_room = n_nodes;
     }
     if (!x->open)
         return weft_err_nomem(err, "the order of tasks",
                               (size_t) n_lanes * sizeof *x->open);
+    x->n_nodes = n_nodes;
+    x->n_lanes = n_lanes;
     return 0;
 }
 
@@ -325,28 +385,44 @@ static int32_t lane_of(const struct weft_rec_reach *x, int64_t task,
              : soft_lane(x, n_strict, has);
 }
 
+/* Raises each of n numbers to those of another. */
+static void raise_all(int32_t *restrict a, const int32_t *restrict b,
+                      size_t n)
+{
+    for (size_t l = 0; l < n; l += TOGETHER)
+        for (size_t i = l; i < l + TOGETHER; i++)
+            a[i] = b[i] > a[i] ? b[i] : a[i];
+}
+
+static void lower_all(int32_t *restrict a, const int32_t *restrict b,
+                      size_t n)
+{
+    for (size_t l = 0; l < n; l += TOGETHER)
+        for (size_t i = l; i < l + TOGETHER; i++)
+            a[i] = b[i] < a[i] ? b[i] : a[i];
+}
+
 static void look_back(struct weft_rec_reach *x, int32_t n_strict)
 {
     struct weft_rec_over over = {0};
-    struct walk w = {0};
     size_t n = (size_t) x->n_lanes;
-    w.here = tasks_here(x, &w.n_here);
-    for (int64_t t = next_task(x, &w); t >= 0; t = next_task(x, &w)) {
-        size_t node = node_of(x, t);
-        int32_t *has = x->has + node * n;
+    int32_t node[WEFT_REC_MEMBERS];
+    int64_t n_before;
+    for (int64_t i = 0; i < x->n_nodes; i++) {
+        int64_t t = x->walk[i];
+        int32_t *has = x->has + (size_t) i * n;
         memset(has, 0, n * sizeof *has);
-        for (int64_t k = x->first[t]; k < x->first[t + 1]; k++) {
-            const int32_t *b = x->has + node_of(x, x->before[k]) * n;
-            for (size_t l = 0; l < n; l++)
-                has[l] = b[l] > has[l] ? b[l] : has[l];
-        }
+        const int32_t *before = before_of(x, t, &n_before);
+        for (int64_t k = 0; k < n_before; k++)
+            for (int32_t m = nodes_of(x, before[k], node); m-- > 0;)
+                raise_all(has, x->has + (size_t) node[m] * n, n);
         weft_rec_reach_pass(x, t, &over);
         int32_t waits = weft_rec_is_early(x->r->task[t].when) ? over.early
-                      : is_of_rank(x, (int64_t) node)         ? over.local
+                      : is_of_rank(x, t)                      ? over.local
                                                               : over.all;
         has[WAITS] = waits > has[WAITS] ? waits : has[WAITS];
         int32_t lane = lane_of(x, t, n_strict, has);
-        x->lane[node] = lane;
+        x->lane[i] = lane;
         if (lane >= 0) {
             x->open[lane].last = t;
             has[lane] = ++x->open[lane].n;
@@ -356,36 +432,38 @@ static void look_back(struct weft_rec_reach *x, int32_t n_strict)
 
 static void look_ahead(struct weft_rec_reach *x)
 {
-    struct walk w = {.k = x->n_groups};
     size_t n = (size_t) x->n_lanes;
+    int32_t node[WEFT_REC_MEMBERS];
+    int64_t n_before;
     for (int64_t i = 0; i < x->n_nodes * (int64_t) n; i++)
         x->leads[i] = WEFT_REC_NEVER;
-    w.here = tasks_here(x, &w.n_here);
-    w.i = w.n_here;
-    for (int64_t t = previous_task(x, &w); t >= 0; t = previous_task(x, &w)) {
-        size_t node = node_of(x, t);
-        int32_t *leads = x->leads + node * n;
+    for (int64_t i = x->n_nodes; i-- > 0;) {
+        int64_t t = x->walk[i];
+        int32_t *leads = x->leads + (size_t) i * n;
         lower(&leads[WAITS], x->wait_all[t]);
-        if (x->wait_local[t] < leads[WAITS] && is_of_rank(x, (int64_t) node))
+        if (x->wait_local[t] < leads[WAITS] && is_of_rank(x, t))
             leads[WAITS] = x->wait_local[t];
-        if (x->lane[node] >= 0)
-            leads[x->lane[node]] = x->has[node * n + (size_t) x->lane[node]];
-        for (int64_t k = x->first[t]; k < x->first[t + 1]; k++) {
-            int32_t *b = x->leads + node_of(x, x->before[k]) * n;
-            for (size_t l = 0; l < n; l++)
-                b[l] = leads[l] < b[l] ? leads[l] : b[l];
-        }
+        if (x->lane[i] >= 0)
+            leads[x->lane[i]] = x->has[(size_t) i * n + (size_t) x->lane[i]];
+        const int32_t *before = before_of(x, t, &n_before);
+        for (int64_t k = 0; k < n_before; k++)
+            for (int32_t m = nodes_of(x, before[k], node); m-- > 0;)
+                lower_all(x->leads + (size_t) node[m] * n, leads, n);
     }
 }
 
 int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
                         struct weft_err *err)
 {
+    forget_nodes(x);
     x->place = place;
     int32_t n_strict = strict_lanes(x);
-    int rc = make_room(x, n_strict + soft_lanes(x->r), err);
+    int64_t n_lanes = weft_round_up(n_strict + soft_lanes(x), TOGETHER);
+    int64_t n_nodes = place < x->n_places ? see(x) : 0;
+    int rc = make_room(x, n_nodes, (int32_t) n_lanes, err);
     if (rc)
         return rc;
+    number_nodes(x);
     look_back(x, n_strict);
     look_ahead(x);
     return 0;
@@ -395,7 +473,8 @@ int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
 static size_t exact_node(const struct weft_rec_reach *x, int64_t task)
 {
     weft_assert(is_here(x, task) || x->head[x->group[task]] == task);
-    return node_of(x, task);
+    return (size_t) (is_here(x, task) ? x->node_here[x->number[task]]
+                                      : x->node_of[x->group[task]] - 1);
 }
 
 const int32_t *weft_rec_reach_has(const struct weft_rec_reach *x,

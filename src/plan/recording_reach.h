@@ -21,6 +21,12 @@
  * begins after it has ended. Two numbers say whether a comes before b: it
  * does if in one lane the first after a is not later than the last before b.
  * Lane 0 holds the program's waits.
+ *
+ * In a large recording only the tasks of near places are looked at: those that
+ * exchange data with the place, or are in a gang with it. What comes before
+ * what by way of others is then not known, so that more may be there together
+ * than can be: a bound is still one. Replies come by the way that data went, so
+ * little is missing.
  */
 #ifndef WEFT_PLAN_RECORDING_REACH_H
 #define WEFT_PLAN_RECORDING_REACH_H
@@ -39,38 +45,53 @@ struct weft_rec_reach {
     const struct weft_recording *r;
     struct weft_rec_order order;
     int32_t places_per_rank, n_places, n_devices;
-    int64_t *first;  /* (n_tasks + 1) begin of a task's predecessors ... */
+    bool large;
+    int64_t *first;  /* (n_tasks + 1) begin of the predecessors of a task, or
+                        of a gang's first, ... */
     int32_t *before; /* ... here: those that do not follow from others */
     int64_t n_before, before_room;
-    /* Tasks of one place that are alike as seen from elsewhere: what comes
+    /* Tasks of one place, or gangs of the same places, that are alike as seen from elsewhere: what comes
      * before one of a group comes before its first, or is in the group. Those
      * that use tiles of other places, messages and answers are the first of
      * their groups. */
     int32_t *group; /* (n_tasks) */
     int32_t *head;  /* (n_groups) its first task; ascending */
     int64_t n_groups;
-    int32_t (*rank)[2]; /* (n_groups) of its tasks; of a message's ends */
-    int32_t *place_of;  /* (n_tasks) -1: no task of kind WEFT_REC_TASK */
-    int32_t *at;        /* tasks of kind WEFT_REC_TASK by place ... */
-    int64_t *at_end;    /* (n_places) ... which end here */
-    int32_t *number;    /* (n_tasks) among those of its place */
+    int32_t (*ends)[2]; /* (n_groups) place of its first task, of a message's
+                           ends, or of both tiles of a copy; twice the same:
+                           there is one; -1: none */
+    int32_t *touch;     /* groups by place of their ends ... */
+    int64_t *touch_end; /* (n_places) ... which end here */
+    int64_t n_touch;
+    uint64_t *near; /* (n_places, near_words) bits: places to look at */
+    size_t near_words;
+    int32_t *place_of; /* (n_tasks) -1: no task of kind WEFT_REC_TASK */
+    int32_t *at;       /* tasks of kind WEFT_REC_TASK by place ... */
+    int64_t *at_end;   /* (n_places) ... which end here */
+    int32_t *number;   /* (n_tasks) among those of its place */
     /* (n_tasks) The first wait that it has ended before: of those that tell
      * every rank, and of those that tell its own rank; or
      * WEFT_REC_NEVER. Of the first of a group: of all of the group. */
     int32_t *wait_all, *wait_local;
-    /* as seen from a place: of every group, then of every task there */
+    /* as seen from a place: of the tasks there, and of the first tasks of
+     * groups elsewhere */
     int32_t place, n_lanes;
+    uint64_t *seen; /* (n_tasks) bits */
+    int32_t *walk;  /* (n_nodes) tasks, in order */
     int64_t n_nodes, room, node_room;
+    int32_t *node_of;           /* (n_groups) number from 1 on; 0: none */
+    int32_t *node_here;         /* (tasks there) number from 0 on */
     int32_t *lane;              /* (n_nodes) -1: none */
     int32_t *has, *leads;       /* (n_nodes, n_lanes) */
     struct weft_rec_lane *open; /* (n_lanes) */
     int32_t *of_device;         /* (device, chain): lane */
 };
 
-/* Borrows r. Errors: WEFT_ENOMEM. */
+/* Borrows r. large: it gets fewer lanes, and only near places are looked at, so
+ * that it takes less time and says less. Errors: WEFT_ENOMEM. */
 int weft_rec_reach_create(const struct weft_recording *r,
-                          int32_t places_per_rank, struct weft_rec_reach *out,
-                          struct weft_err *err);
+                          int32_t places_per_rank, bool large,
+                          struct weft_rec_reach *out, struct weft_err *err);
 void weft_rec_reach_release(struct weft_rec_reach *reach);
 
 /* Looks from a place. Errors: WEFT_ENOMEM. */
@@ -114,5 +135,29 @@ void weft_rec_reach_pass(const struct weft_rec_reach *reach, int64_t task,
 /* Fills in what comes before the tasks, and their groups. Errors:
  * WEFT_ENOMEM. */
 int weft_rec_reach_find(struct weft_rec_reach *reach, struct weft_err *err);
+/* Fills in the groups' ends, and what is near. Errors: WEFT_ENOMEM. */
+int weft_rec_reach_find_near(struct weft_rec_reach *reach,
+                             struct weft_err *err);
+
+/* weft_recording_memory() where it is said whether the recording is large. */
+int weft_recording_memory_of(const struct weft_recording *r, int32_t n_places,
+                             int32_t places_per_rank, bool large,
+                             int64_t (*out)[WEFT_MEM_ALL + 1],
+                             struct weft_err *err);
+
+/* Bits of a place: those that are near. */
+static inline uint64_t *weft_rec_reach_near(const struct weft_rec_reach *x,
+                                            int32_t place)
+{
+    return x->near + (size_t) place * x->near_words;
+}
+static inline void weft_rec_set_bit(uint64_t *word, size_t i)
+{
+    word[i / 64] |= (uint64_t) 1 << i % 64;
+}
+static inline bool weft_rec_has_bit(const uint64_t *word, size_t i)
+{
+    return word[i / 64] >> i % 64 & 1;
+}
 
 #endif

@@ -93,7 +93,7 @@ static int play_bound(const struct weft_trainer *t,
 {
     struct weft_recording r;
     weft_recording_init(&r);
-    int rc = weft_run_record_bound(t, &r, err);
+    int rc = weft_run_record_bound(t, t->gangs, &r, err);
     if (!rc)
         rc = play(t, &r, place, err);
     if (!rc)

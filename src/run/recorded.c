@@ -147,13 +147,14 @@ static void forget_order(const struct weft_trainer *t,
             r->task[i].position = 0;
 }
 
-int weft_run_record_bound(const struct weft_trainer *t,
+int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
                           struct weft_recording *out, struct weft_err *err)
 {
     struct weft_trainer most = *t;
     struct weft_config *c = &most.config;
     const struct weft_recorded how = {.rank = -1,
                                       .saves = true,
+                                      .gangs = gangs,
                                       .first = t->settings.warmup,
                                       .iterations = 1};
     bool fused = c->train.intra_stage_fusion;

@@ -485,13 +485,14 @@ void weft_trainer_forget(struct weft_trainer *t)
 }
 
 int weft_trainer_predict(const struct weft_config *config,
-                         const struct weft_g_job *job, struct weft_plan *plan,
-                         struct weft_err *err)
+                         const struct weft_g_job *job, bool gangs,
+                         struct weft_plan *plan, struct weft_err *err)
 {
     struct weft_trainer *t;
     int rc = weft_trainer_describe(config, job, plan, &t, err);
     if (rc)
         return rc;
+    t->gangs = gangs;
     rc = weft_memory_predict(t, err);
     *plan = t->plan;
     weft_trainer_forget(t);

@@ -94,7 +94,8 @@ struct weft_trainer {
     int64_t order_epoch;  /* ... of this epoch; -1: none yet */
 
     struct weft_recording
-        *log; /* notes what is inserted; NULL: nobody asks */
+        *log;   /* notes what is inserted; NULL: nobody asks */
+    bool gangs; /* its memory is counted by instructions of tp groups */
     struct weft_replays replays; /* iterations to record as they ran */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
     struct weft_fuse *fuse; /* schedules of fused training; fuse/fuse.h */
@@ -122,11 +123,12 @@ int weft_trainer_describe(const struct weft_config *config,
                           struct weft_trainer **out, struct weft_err *err);
 void weft_trainer_forget(struct weft_trainer *t);
 /* Sets plan->memory to the most memory that a run of the configuration needs
- * on such a job. Reads models' folders and data as the run would, but starts
+ * on such a job; gangs: counted by instructions of tp groups, which is quicker
+ * and no bound (run/recorded.h). Reads models' folders and data as the run would, but starts
  * no runtime. Errors: those of weft_trainer_open(). */
 int weft_trainer_predict(const struct weft_config *config,
-                         const struct weft_g_job *job, struct weft_plan *plan,
-                         struct weft_err *err);
+                         const struct weft_g_job *job, bool gangs,
+                         struct weft_plan *plan, struct weft_err *err);
 
 /* weft_trainer_open() of a run that notes beside running what this rank
  * inserts. `log` is the caller's, who reads it after closing. */

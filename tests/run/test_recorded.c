@@ -74,7 +74,7 @@ static void read_open(const struct weft_trainer *t, struct weft_rec_open *out)
     struct weft_err err;
     int32_t places = t->job.place_per_device ? t->job.n_devices : 1;
     weft_recording_init(&r);
-    REQUIRE_OK(weft_run_record_bound(t, &r, &err), err);
+    REQUIRE_OK(weft_run_record_bound(t, false, &r, &err), err);
     REQUIRE_OK(weft_recording_open(&r, t->job.n_ranks, places, out, &err),
                err);
     weft_recording_release(&r);
