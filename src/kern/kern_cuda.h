@@ -25,6 +25,8 @@ extern "C" {
 #endif
 
 struct CUstream_st; /* cudaStream_t */
+struct weft_k_part; /* kern/parts.h */
+struct weft_k_shared;
 
 /* ---- Rows: bits of the CPU -------------------------------------------- */
 
@@ -85,15 +87,104 @@ void weft_k_gemm_dw_cuda(struct CUstream_st *stream,
  * this thread's products, which is then forgotten; 0: none. */
 int weft_k_products_error_cuda(struct weft_err *err);
 
+/* ---- Layers: bits of the CPU but for products --------------------------- */
+
+/* As in kern.h and parts.h, on the published tiles of weft_k_publish_cuda()
+ * and weft_k_transpose_cuda(). The batch's runs are read before return, and
+ * are host memory; so are the structs of parts. `saved` has the CPU's layout.
+ * kv->page is read on the device. A shape with qk_norm is not for GPUs yet. */
+size_t weft_k_part_forward_scratch_bytes_cuda(
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_k_batch *batch);
+void weft_k_attention_forward_cuda(struct CUstream_st *stream,
+                                   const struct weft_shape *shape,
+                                   struct weft_range range,
+                                   const struct weft_k_layer *weights,
+                                   int32_t layer,
+                                   const struct weft_k_batch *batch,
+                                   const struct weft_k_kv *kv, const float *x,
+                                   void *saved, float *roots, void *scratch);
+void weft_k_mlp_forward_cuda(struct CUstream_st *stream,
+                             const struct weft_shape *shape,
+                             struct weft_range range,
+                             const struct weft_k_layer *weights,
+                             const struct weft_k_batch *batch,
+                             const float *x_mid, void *saved, float *roots,
+                             void *scratch);
+/* scratch: weft_k_part_forward_scratch_bytes_cuda() of all blocks. */
+void weft_k_layer_forward_cuda(struct CUstream_st *stream,
+                               const struct weft_shape *shape,
+                               const struct weft_k_layer *weights,
+                               int32_t layer,
+                               const struct weft_k_batch *batch,
+                               const struct weft_k_kv *kv, const float *x,
+                               float *y, void *saved, void *scratch);
+
+size_t weft_k_part_backward_scratch_bytes_cuda(
+    const struct weft_shape *shape, struct weft_range range,
+    const struct weft_k_batch *batch);
+void weft_k_mlp_backward_cuda(
+    struct CUstream_st *stream, const struct weft_shape *shape,
+    struct weft_range range, const struct weft_k_layer *weights,
+    const struct weft_k_batch *batch, const float *x_mid, const void *saved,
+    const float *dx, float *const grad[], float *roots, void *scratch);
+void weft_k_heads_backward_cuda(
+    struct CUstream_st *stream, const struct weft_shape *shape,
+    struct weft_range range, const struct weft_k_layer *weights,
+    const struct weft_k_batch *batch, const void *saved, const float *dx,
+    float *const grad[], float *dqkv, float *shared, void *scratch);
+void weft_k_qkv_backward_cuda(
+    struct CUstream_st *stream, const struct weft_shape *shape,
+    struct weft_range range, const struct weft_k_layer *weights,
+    const struct weft_k_batch *batch, const float *x, const void *saved,
+    int32_t n_members, const struct weft_k_shared *member, float *dqkv,
+    float *const grad[], float *roots, void *scratch);
+
+/* The join of the roots that lie in `range`, which the parts cover, as
+ * weft_k_join_rows(); y: (m, h). */
+void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
+                           int32_t n_parts, const struct weft_k_part *part,
+                           struct weft_range range, int64_t m, int64_t h,
+                           const float *bias, const float *residual,
+                           float *y);
+/* weft_k_mlp_norm_backward(), or with `attention`
+ * weft_k_attention_norm_backward(). */
+size_t weft_k_norm_join_scratch_bytes_cuda(const struct weft_shape *shape,
+                                           int64_t n_rows);
+void weft_k_norm_backward_cuda(struct CUstream_st *stream,
+                               const struct weft_shape *shape, bool attention,
+                               const float *norms, int64_t n_rows,
+                               const float *x, int32_t n_parts,
+                               const struct weft_k_part *part, float *dx,
+                               float *grad_norms, void *scratch);
+
+size_t weft_k_layer_backward_scratch_bytes_cuda(
+    const struct weft_shape *shape, const struct weft_k_batch *batch,
+    bool recompute);
+void weft_k_layer_backward_cuda(struct CUstream_st *stream,
+                                const struct weft_shape *shape,
+                                const struct weft_k_layer *weights,
+                                const struct weft_k_batch *batch,
+                                const float *x, const void *saved, float *dx,
+                                float *const grad[], float *grad_norms,
+                                void *scratch);
+
 /* ---- Weights: bits of the CPU ----------------------------------------- */
 
-/* Products on a GPU read matrices row by row: the published tile has the
+/* Products on a GPU read bf16 matrices row by row: the published tile has the
  * offsets of the CPU's (fwd_bytes of each part), but a matrix is (n_pad, k),
- * row-major in dtype, and there is no transposed tile. */
+ * row-major in dtype. In f32, where masters are published themselves, products
+ * read panels. */
 void weft_k_publish_cuda(struct CUstream_st *stream,
                          const struct weft_layout *layout,
                          enum weft_dtype dtype, const float *master,
                          void *fwd);
+
+/* The transposed tile from the published one, for gradients of inputs: a
+ * matrix is (k_pad, n_pad), row-major in bf16, in f32 as on CPUs. */
+void weft_k_transpose_cuda(struct CUstream_st *stream,
+                           const struct weft_layout *layout,
+                           enum weft_dtype dtype, const void *fwd, void *bwd);
 
 void weft_k_zero_cuda(struct CUstream_st *stream, void *p, size_t n_bytes);
 void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,

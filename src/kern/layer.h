@@ -9,6 +9,10 @@
 
 #include "kern/parts.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Divides memory at `base` into pieces aligned to 64 bytes; with base NULL it
  * only counts how much they take. */
 struct weft_arena {
@@ -78,11 +82,17 @@ WEFT_INLINE float *weft_layer_grad(const struct weft_shape *s,
 
 /* ---- Sums over blocks --------------------------------------------------- */
 
+/* weft_k_gemm(), or what does the same on a GPU. */
+typedef void (*weft_layer_gemm_fn)(const struct weft_k_gemm_args *args,
+                                   void *context);
+void weft_layer_gemm(const struct weft_k_gemm_args *args, void *context);
+
 /* The roots of a product over the range's blocks. `all` describes the product
  * over blocks 0..T-1; y (n_roots, M, n), roots `stride` floats apart. `all`
  * may have a bias and a residual only if the range is all blocks. */
 void weft_layer_gemm_roots(const struct weft_k_gemm_args *all,
-                           struct weft_range range, int64_t stride);
+                           struct weft_range range, int64_t stride,
+                           weft_layer_gemm_fn gemm, void *context);
 
 /* Adds leaves of n floats by the binary tree, in place; returns the leaf that
  * then holds the sum. A leaf may be NULL, which adds nothing. n_leaves: a
@@ -138,18 +148,44 @@ void weft_rope_table_fill(const struct weft_shape *shape,
 /* out (D / 2): radians per position of each pair, rounded to f32 as in other
  * implementations. */
 void weft_rope_frequencies(const struct weft_shape *shape, float *out);
+/* Whether all KV heads of a block have equally many readers in it. */
+bool weft_layer_heads_are_alike(const struct weft_shape *shape, int32_t t);
+
 /* out (d): d / 2 cosines of position * frequency, then as many sines. */
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out);
 
 /* ---- Shared heads ------------------------------------------------------- */
 
+/* One sum of a KV head's dk or dv: row r of `to` becomes the sum over a
+ * subtree's blocks of row r of x[t]; then those of `zero` become 0. All rows
+ * have D floats, and are ld apart. */
+struct weft_heads_sum {
+    struct weft_range tree;
+    const float *x[WEFT_MAX_BLOCKS]; /* by block; NULL: none */
+    int64_t ld[WEFT_MAX_BLOCKS];
+    float *to; /* may be one of x, in place */
+    int64_t ld_to;
+    int32_t n_zero;
+    float *zero[WEFT_MAX_BLOCKS];
+    int64_t ld_zero[WEFT_MAX_BLOCKS];
+};
+typedef void (*weft_heads_sum_fn)(const struct weft_heads_sum *sum,
+                                  void *context);
+/* On the CPU. */
+struct weft_heads_sum_cpu {
+    int64_t m, d;
+    float *work; /* (T, D) */
+};
+void weft_layer_sum_heads(const struct weft_heads_sum *sum, void *context);
+
 /* Writes the range's partial dk and dv of KV heads that blocks outside the
  * range read too; `shared` as in weft_k_heads_backward(). dqkv[t]: (m, qkv of
- * block t). work: (T, D). */
+ * block t). */
 void weft_layer_share_heads(const struct weft_shape *shape,
                             struct weft_range range, int64_t m,
-                            float *const dqkv[], float *shared, float *work);
+                            float *const dqkv[], float *shared,
+                            weft_heads_sum_fn sum, void *context);
 
 /* Adds the partial dk and dv of KV heads that several blocks read by the T
  * tree. dqkv of the lowest block of the range that holds the head receives the
@@ -159,7 +195,8 @@ void weft_layer_join_heads(const struct weft_shape *shape,
                            struct weft_range range, int64_t m,
                            int32_t n_members,
                            const struct weft_k_shared *member,
-                           float *const dqkv[], float *work);
+                           float *const dqkv[], weft_heads_sum_fn sum,
+                           void *context);
 
 /* The backward pass of RoPE and, if the shape has qk_norm, of q's and k's
  * norms. */
@@ -189,4 +226,7 @@ void weft_kv_write(const struct weft_shape *shape, const struct weft_k_kv *kv,
                    const struct weft_k_run *run, char *head, const void *k,
                    const void *v, int64_t ld);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -166,7 +166,9 @@ void weft_k_heads_backward(const struct weft_shape *s,
         weft_layer_dw(&a.b, &o, weft_block_q(s, t), a.dy, a.b.at.att[t]);
         attend(&a, t);
     }
-    weft_layer_share_heads(s, range, m, a.dqkv, shared, a.work);
+    weft_layer_share_heads(
+        s, range, m, a.dqkv, shared, weft_layer_sum_heads,
+        &(struct weft_heads_sum_cpu){m, s->head_dim, a.work});
 }
 
 /* ---- QKV product -------------------------------------------------------- */
@@ -218,8 +220,10 @@ void weft_k_qkv_backward(const struct weft_shape *s, struct weft_range range,
                                 .grad = grad}};
     begin(&a, saved, dqkv, scratch);
     weft_rope_table_fill(s, batch, &a.rope);
-    weft_layer_join_heads(s, range, batch->n_rows, n_members, member, a.dqkv,
-                          a.work);
+    weft_layer_join_heads(
+        s, range, batch->n_rows, n_members, member, a.dqkv,
+        weft_layer_sum_heads,
+        &(struct weft_heads_sum_cpu){batch->n_rows, s->head_dim, a.work});
     weft_layer_unrotate(&(struct weft_layer_unrotate){
         .s = s,
         .range = range,
@@ -238,7 +242,8 @@ void weft_k_qkv_backward(const struct weft_shape *s, struct weft_range range,
     for (int32_t t = range.first; t < weft_range_end(range); t++)
         qkv_weights(&a, t);
     drop_replica(&a);
-    weft_layer_dx_roots(&a.b, WEFT_PART_QKV, a.dqkv_rounded, roots);
+    weft_layer_dx_roots(&a.b, WEFT_PART_QKV, a.dqkv_rounded, roots,
+                        weft_layer_gemm, NULL);
 }
 
 /* ---- The norm ----------------------------------------------------------- */

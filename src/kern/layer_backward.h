@@ -49,14 +49,17 @@ struct weft_layer_matrix weft_layer_matrix(
 void weft_layer_dw(const struct weft_layer_backward *b,
                    const struct weft_layer_matrix *w, int64_t k,
                    const void *dy, const void *x);
-/* dx (M, k) = dy (M, n) W, for one block. */
+/* dx (M, k) = dy (M, n) W, for one block; and the product's arguments. */
+struct weft_k_gemm_args weft_layer_dx_args(
+    const struct weft_layer_backward *b, const struct weft_layer_matrix *w,
+    const void *dy, float *dx);
 void weft_layer_dx(const struct weft_layer_backward *b,
                    const struct weft_layer_matrix *w, const void *dy,
                    float *dx);
 /* roots (n_roots, M, H): of the sum over the range's blocks of dy[t] W_t. */
 void weft_layer_dx_roots(const struct weft_layer_backward *b,
-                         enum weft_part_id id, void *const dy[],
-                         float *roots);
+                         enum weft_part_id id, void *const dy[], float *roots,
+                         weft_layer_gemm_fn gemm, void *context);
 
 /* The largest number of columns of a block of the range. */
 int64_t weft_layer_widest(const struct weft_shape *shape,

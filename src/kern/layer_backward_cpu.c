@@ -83,26 +83,35 @@ void weft_layer_dw(const struct weft_layer_backward *b,
                                                  .scratch = b->dw});
 }
 
+struct weft_k_gemm_args weft_layer_dx_args(
+    const struct weft_layer_backward *b, const struct weft_layer_matrix *w,
+    const void *dy, float *dx)
+{
+    return (struct weft_k_gemm_args){.dtype = b->s->dtype,
+                                     .y_dtype = WEFT_F32,
+                                     .m = b->batch->n_rows,
+                                     .n = w->part.k,
+                                     .n_blocks = 1,
+                                     .x = {dy},
+                                     .ldx = {w->part.n},
+                                     .w = {w->bwd},
+                                     .k = {w->part.n},
+                                     .kstride = {w->part.n_pad},
+                                     .y = dx,
+                                     .ldy = w->part.k};
+}
+
 void weft_layer_dx(const struct weft_layer_backward *b,
                    const struct weft_layer_matrix *w, const void *dy,
                    float *dx)
 {
-    weft_k_gemm(&(struct weft_k_gemm_args){.dtype = b->s->dtype,
-                                           .y_dtype = WEFT_F32,
-                                           .m = b->batch->n_rows,
-                                           .n = w->part.k,
-                                           .n_blocks = 1,
-                                           .x = {dy},
-                                           .ldx = {w->part.n},
-                                           .w = {w->bwd},
-                                           .k = {w->part.n},
-                                           .kstride = {w->part.n_pad},
-                                           .y = dx,
-                                           .ldy = w->part.k});
+    struct weft_k_gemm_args g = weft_layer_dx_args(b, w, dy, dx);
+    weft_k_gemm(&g);
 }
 
 void weft_layer_dx_roots(const struct weft_layer_backward *b,
-                         enum weft_part_id id, void *const dy[], float *roots)
+                         enum weft_part_id id, void *const dy[], float *roots,
+                         weft_layer_gemm_fn gemm, void *context)
 {
     const struct weft_shape *s = b->s;
     struct weft_k_gemm_args g = {.dtype = s->dtype,
@@ -119,7 +128,7 @@ void weft_layer_dx_roots(const struct weft_layer_backward *b,
         g.k[t] = g.ldx[t] = w.part.n;
         g.kstride[t] = w.part.n_pad;
     }
-    weft_layer_gemm_roots(&g, b->range, g.m * g.n);
+    weft_layer_gemm_roots(&g, b->range, g.m * g.n, gemm, context);
 }
 
 size_t weft_k_norm_join_scratch_bytes(const struct weft_shape *shape,

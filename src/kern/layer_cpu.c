@@ -37,7 +37,8 @@ static void add_up(const struct weft_layer_forward *f,
     g->bias = to->bias;
     g->residual = to->residual ? to->residual + r * h : NULL;
     g->y = to->y + r * h;
-    weft_layer_gemm_roots(g, f->range, f->batch->n_rows * h);
+    weft_layer_gemm_roots(g, f->range, f->batch->n_rows * h, weft_layer_gemm,
+                          NULL);
 }
 
 static void project_o(const struct weft_layer_forward *f, int64_t r,

@@ -34,6 +34,9 @@ struct weft_layer_forward {
 void weft_layer_forward_begin(struct weft_layer_forward *f, void *saved,
                               void *scratch);
 
+/* Finds the addresses of weights. */
+void weft_layer_forward_weights(struct weft_layer_forward *f);
+
 /* Computes the layer up to the input of the O product. */
 void weft_layer_attention(struct weft_layer_forward *f, int32_t layer,
                           const struct weft_k_kv *kv, const float *x);

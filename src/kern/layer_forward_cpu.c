@@ -68,7 +68,7 @@ static const char *matrix_of(const struct weft_layout *l,
     return (const char *) tile + weft_layout_part(l, id)->fwd_bytes;
 }
 
-static void find_weights(struct weft_layer_forward *f)
+void weft_layer_forward_weights(struct weft_layer_forward *f)
 {
     struct weft_layout l;
     f->norm1 = weft_layer_vector(f->s, WEFT_PART_NORM1, f->w->norms);
@@ -101,5 +101,5 @@ void weft_layer_forward_begin(struct weft_layer_forward *f, void *saved,
         weft_layer_saved_at(f->s, f->range, f->batch->n_rows, &arena, &f->at);
     arena = (struct weft_arena){.base = scratch};
     forward_at(f, &arena, saved != NULL);
-    find_weights(f);
+    weft_layer_forward_weights(f);
 }

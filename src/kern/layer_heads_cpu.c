@@ -70,12 +70,6 @@ size_t weft_k_shared_kv_bytes(const struct weft_shape *s,
          * (size_t) s->head_dim * sizeof(float);
 }
 
-/* A head's dk or dv by block, or by a root's first block; NULL: none. */
-struct partials {
-    const float *x[WEFT_MAX_BLOCKS];
-    int64_t ld[WEFT_MAX_BLOCKS];
-};
-
 static float *head_rows(const struct weft_shape *s, int32_t t, int32_t kv,
                         bool is_v, float *const dqkv[])
 {
@@ -84,11 +78,11 @@ static float *head_rows(const struct weft_shape *s, int32_t t, int32_t kv,
          + (is_v ? weft_block_kv(s, t) : 0);
 }
 
-static struct partials of_blocks(const struct weft_shape *s,
-                                 struct weft_range blocks, int32_t kv,
-                                 bool is_v, float *const dqkv[])
+static struct weft_heads_sum of_blocks(const struct weft_shape *s,
+                                       struct weft_range blocks, int32_t kv,
+                                       bool is_v, float *const dqkv[])
 {
-    struct partials p = {{NULL}, {0}};
+    struct weft_heads_sum p = {.n_zero = 0};
     for (int32_t t = blocks.first; t < weft_range_end(blocks); t++) {
         p.x[t] = head_rows(s, t, kv, is_v, dqkv);
         p.ld[t] = weft_block_qkv(s, t);
@@ -96,11 +90,12 @@ static struct partials of_blocks(const struct weft_shape *s,
     return p;
 }
 
-static struct partials of_members(const struct weft_shape *s, int64_t m,
-                                  int32_t kv, bool is_v, int32_t n_members,
-                                  const struct weft_k_shared *member)
+static struct weft_heads_sum of_members(const struct weft_shape *s, int64_t m,
+                                        int32_t kv, bool is_v,
+                                        int32_t n_members,
+                                        const struct weft_k_shared *member)
 {
-    struct partials p = {{NULL}, {0}};
+    struct weft_heads_sum p = {.n_zero = 0};
     for (int32_t i = 0; i < n_members; i++) {
         struct slot slot[2 * WEFT_MAX_ROOTS];
         int32_t n = slots_of(s, member[i].range, slot);
@@ -115,56 +110,58 @@ static struct partials of_members(const struct weft_shape *s, int64_t m,
     return p;
 }
 
-/* Row r of the sum over a subtree's blocks; the result lies in work (T, D). */
-static const float *sum_row(const struct partials *p, struct weft_range tree,
-                            int64_t r, int64_t d, float *work)
+void weft_layer_sum_heads(const struct weft_heads_sum *sum, void *context)
 {
-    float *leaf[WEFT_MAX_BLOCKS] = {NULL};
-    for (int32_t t = tree.first; t < weft_range_end(tree); t++) {
-        if (!p->x[t])
-            continue;
-        leaf[t] = work + t * d;
-        memcpy(leaf[t], p->x[t] + r * p->ld[t], (size_t) d * sizeof *work);
+    const struct weft_heads_sum_cpu *cpu = context;
+    size_t bytes = (size_t) cpu->d * sizeof(float);
+    for (int64_t r = 0; r < cpu->m; r++) {
+        float *leaf[WEFT_MAX_BLOCKS] = {NULL};
+        for (int32_t t = sum->tree.first; t < weft_range_end(sum->tree);
+             t++) {
+            if (!sum->x[t])
+                continue;
+            leaf[t] = cpu->work + t * cpu->d;
+            memcpy(leaf[t], sum->x[t] + r * sum->ld[t], bytes);
+        }
+        memcpy(sum->to + r * sum->ld_to,
+               weft_layer_tree(leaf + sum->tree.first, sum->tree.n,
+                               (size_t) cpu->d),
+               bytes);
+        for (int32_t i = 0; i < sum->n_zero; i++)
+            memset(sum->zero[i] + r * sum->ld_zero[i], 0, bytes);
     }
-    return weft_layer_tree(leaf + tree.first, tree.n, (size_t) d);
 }
 
 void weft_layer_share_heads(const struct weft_shape *s,
                             struct weft_range range, int64_t m,
-                            float *const dqkv[], float *shared, float *work)
+                            float *const dqkv[], float *shared,
+                            weft_heads_sum_fn sum, void *context)
 {
     struct slot slot[2 * WEFT_MAX_ROOTS];
     int32_t n = slots_of(s, range, slot);
-    int64_t d = s->head_dim;
     for (int32_t i = 0; i < 2 * n; i++) {
         struct weft_range root = slot[i / 2].root;
         int32_t kv = slot[i / 2].kv;
-        struct partials p = of_blocks(s, common(holders_of(s, kv), root), kv,
-                                      i % 2, dqkv);
-        for (int64_t r = 0; r < m; r++)
-            memcpy(shared + (i * m + r) * d, sum_row(&p, root, r, d, work),
-                   (size_t) d * sizeof *shared);
+        struct weft_heads_sum p = of_blocks(
+            s, common(holders_of(s, kv), root), kv, i % 2, dqkv);
+        p.tree = root;
+        p.ld_to = s->head_dim;
+        p.to = shared + i * m * p.ld_to;
+        sum(&p, context);
     }
 }
 
-/* Sums up dk or dv of one head. */
-static void join_head(const struct weft_shape *s, struct weft_range mine,
-                      int64_t m, int32_t kv, bool is_v,
-                      const struct partials *p, float *const dqkv[],
-                      float *work)
+/* Where the sum of dk or dv of one head goes: to the first of `mine`. */
+static void set_targets(const struct weft_shape *s, struct weft_range mine,
+                        int32_t kv, bool is_v, float *const dqkv[],
+                        struct weft_heads_sum *p)
 {
-    size_t bytes = (size_t) s->head_dim * sizeof(float);
-    for (int64_t r = 0; r < m; r++) {
-        const float *sum = sum_row(p, weft_all_blocks(s), r, s->head_dim,
-                                   work);
-        for (int32_t t = mine.first; t < weft_range_end(mine); t++) {
-            float *row = head_rows(s, t, kv, is_v, dqkv)
-                       + r * weft_block_qkv(s, t);
-            if (t == mine.first)
-                memcpy(row, sum, bytes);
-            else
-                memset(row, 0, bytes);
-        }
+    p->tree = weft_all_blocks(s);
+    p->to = head_rows(s, mine.first, kv, is_v, dqkv);
+    p->ld_to = weft_block_qkv(s, mine.first);
+    for (int32_t t = mine.first + 1; t < weft_range_end(mine); t++) {
+        p->zero[p->n_zero] = head_rows(s, t, kv, is_v, dqkv);
+        p->ld_zero[p->n_zero++] = weft_block_qkv(s, t);
     }
 }
 
@@ -172,18 +169,20 @@ void weft_layer_join_heads(const struct weft_shape *s,
                            struct weft_range range, int64_t m,
                            int32_t n_members,
                            const struct weft_k_shared *member,
-                           float *const dqkv[], float *work)
+                           float *const dqkv[], weft_heads_sum_fn sum,
+                           void *context)
 {
     struct weft_range heads = heads_of(s, range);
     for (int32_t kv = heads.first; kv < weft_range_end(heads); kv++) {
         struct weft_range holders = holders_of(s, kv);
         struct weft_range mine = common(holders, range);
         for (int i = 0; i < 2 && holders.n > 1; i++) {
-            struct partials p = mine.n == holders.n
-                                  ? of_blocks(s, mine, kv, i, dqkv)
-                                  : of_members(s, m, kv, i, n_members,
-                                               member);
-            join_head(s, mine, m, kv, i, &p, dqkv, work);
+            struct weft_heads_sum p = mine.n == holders.n
+                                        ? of_blocks(s, mine, kv, i, dqkv)
+                                        : of_members(s, m, kv, i, n_members,
+                                                     member);
+            set_targets(s, mine, kv, i, dqkv, &p);
+            sum(&p, context);
         }
     }
 }

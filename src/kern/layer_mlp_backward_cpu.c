@@ -73,7 +73,8 @@ void weft_k_mlp_backward(const struct weft_shape *s, struct weft_range range,
     p.b.rows->rmsnorm(s->dtype, m, h, s->rms_eps, x_mid, norm, p.normed);
     for (int32_t t = range.first; t < weft_range_end(range); t++)
         block_backward(&p, t);
-    weft_layer_dx_roots(&p.b, WEFT_PART_GATE_UP, p.dgate_up, roots);
+    weft_layer_dx_roots(&p.b, WEFT_PART_GATE_UP, p.dgate_up, roots,
+                        weft_layer_gemm, NULL);
 }
 
 void weft_k_mlp_norm_backward(const struct weft_shape *s, const float *norms,

@@ -6,6 +6,7 @@ kern_sources = \
 	%D%/attention_backward_impl.h \
 	%D%/attention_cuda.h \
 	%D%/attention_impl.h \
+	%D%/blaslt_cuda.h \
 	%D%/cuda_lang.h \
 	%D%/device_cuda.h \
 	%D%/embed_cpu.c \
@@ -26,11 +27,13 @@ kern_sources = \
 	%D%/layer_backward.h \
 	%D%/layer_backward_cpu.c \
 	%D%/layer_cpu.c \
+	%D%/layer_cuda.h \
 	%D%/layer_forward.h \
 	%D%/layer_forward_cpu.c \
 	%D%/layer_heads_cpu.c \
 	%D%/layer_kv_cpu.c \
 	%D%/layer_mlp_backward_cpu.c \
+	%D%/layer_rows_cuda.h \
 	%D%/layer_saved_cpu.c \
 	%D%/layer_unrotate_cpu.c \
 	%D%/mm_impl.h \
@@ -48,6 +51,7 @@ kern_sources = \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
 	%D%/reward_cpu.c \
+	%D%/rope_angles.h \
 	%D%/rope_cpu.c \
 	%D%/rows.h \
 	%D%/rows_c.c \
@@ -83,6 +87,7 @@ cuda_kernels = \
 	%D%/embed_cuda.cu \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \
+	%D%/layer_rows_cuda.cu \
 	%D%/policy_loss_cuda.cu \
 	%D%/preference_loss_cuda.cu \
 	%D%/publish_cuda.cu \
@@ -93,5 +98,6 @@ cuda_kernels = \
 	%D%/value_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 # Host code of GPUs: C that calls CUDA and these kernels.
-cuda_host_sources = %D%/products_cuda.c
+cuda_host_sources = %D%/blaslt_cuda.c %D%/layer_backward_cuda.c \
+	%D%/layer_forward_cuda.c %D%/products_cuda.c
 kern_nocuda_sources = %D%/device_none.c

@@ -25,11 +25,16 @@
 
 #include "kern/kern.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { WEFT_MAX_ROOTS = 4 };
 
 WEFT_INLINE struct weft_range weft_all_blocks(const struct weft_shape *s)
 {
-    return (struct weft_range){0, s->n_blocks};
+    struct weft_range all = {0, s->n_blocks};
+    return all;
 }
 
 /* ---- Roots ------------------------------------------------------------- */
@@ -266,4 +271,7 @@ void weft_k_vocab_range(const struct weft_shape *shape,
 void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
                       const void *fwd, void *bwd);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -102,8 +102,15 @@ void weft_k_join_rows(int32_t n_blocks, int32_t n_parts,
         }
 }
 
+void weft_layer_gemm(const struct weft_k_gemm_args *args, void *context)
+{
+    (void) context;
+    weft_k_gemm(args);
+}
+
 void weft_layer_gemm_roots(const struct weft_k_gemm_args *all,
-                           struct weft_range range, int64_t stride)
+                           struct weft_range range, int64_t stride,
+                           weft_layer_gemm_fn gemm, void *context)
 {
     struct weft_range root[WEFT_MAX_ROOTS];
     int32_t n_roots = weft_k_roots(all->n_blocks, range, root);
@@ -119,7 +126,7 @@ void weft_layer_gemm_roots(const struct weft_k_gemm_args *all,
             one.k[b] = all->k[t];
             one.kstride[b] = all->kstride[t];
         }
-        weft_k_gemm(&one);
+        gemm(&one, context);
     }
 }
 

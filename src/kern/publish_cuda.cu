@@ -58,3 +58,68 @@ void weft_k_publish_cuda(cudaStream_t stream,
                               (int64_t) p->n_flat, flat, out);
     }
 }
+
+/* ---- The transposed tile --------------------------------------------------- */
+
+/* Where element (row, column) of an (n, k) matrix lies; depth k or more. */
+template <enum weft_dtype DTYPE>
+static __device__ __forceinline__ int64_t place_of(int64_t row,
+                                                   int64_t column,
+                                                   int64_t depth)
+{
+    if (DTYPE == WEFT_BF16)
+        return row * depth + column;
+    return (row / WEFT_PANEL * depth + column) * WEFT_PANEL
+         + row % WEFT_PANEL;
+}
+
+struct tile {
+    float x[WEFT_PANEL][WEFT_PANEL + 1];
+};
+
+/* 32 rows and columns of fwd (n_pad, k) to bwd (k_pad, n_pad), 0 behind k. */
+template <enum weft_dtype DTYPE>
+static __global__ void transpose(int64_t n_pad, int64_t k, const void *fwd,
+                                 void *bwd)
+{
+    WEFT_SHARED(struct tile, s);
+    int64_t k0 = (int64_t) blockIdx.x * WEFT_PANEL;
+    int64_t n0 = (int64_t) blockIdx.y * WEFT_PANEL;
+    for (int j = threadIdx.y; j < WEFT_PANEL; j += ROWS) {
+        /* what is contiguous goes to neighbouring threads */
+        int row = DTYPE == WEFT_BF16 ? j : (int) threadIdx.x;
+        int column = DTYPE == WEFT_BF16 ? (int) threadIdx.x : j;
+        s.x[row][column] = k0 + column < k ? load_as<DTYPE>(
+                               fwd, place_of<DTYPE>(n0 + row, k0 + column, k))
+                                           : 0;
+    }
+    __syncthreads();
+    for (int j = threadIdx.y; j < WEFT_PANEL; j += ROWS) {
+        int row = DTYPE == WEFT_BF16 ? j : (int) threadIdx.x;
+        int column = DTYPE == WEFT_BF16 ? (int) threadIdx.x : j;
+        store_as<DTYPE>(bwd, place_of<DTYPE>(k0 + row, n0 + column, n_pad),
+                        s.x[column][row]);
+    }
+}
+
+template <enum weft_dtype DTYPE>
+static void transpose_matrix(cudaStream_t stream, const struct weft_part *p,
+                             const void *fwd, void *bwd)
+{
+    dim3 grid(p->k_pad / WEFT_PANEL, p->n_pad / WEFT_PANEL);
+    WEFT_LAUNCH(transpose<DTYPE>, grid, dim3(WEFT_PANEL, ROWS), stream,
+                (int64_t) p->n_pad, (int64_t) p->k, fwd, bwd);
+}
+
+void weft_k_transpose_cuda(cudaStream_t stream,
+                           const struct weft_layout *layout,
+                           enum weft_dtype dtype, const void *fwd, void *bwd)
+{
+    for (int32_t i = 0; i < layout->n_parts; i++) {
+        const struct weft_part *p = &layout->part[i];
+        if (p->k > 0 && p->id != WEFT_PART_EMBED)
+            WEFT_BY_DTYPE(dtype, transpose_matrix, stream, p,
+                          (const char *) fwd + p->fwd_bytes,
+                          (char *) bwd + p->bwd_bytes);
+    }
+}

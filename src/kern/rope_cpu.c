@@ -2,12 +2,11 @@
 /*
  * Angles of rotary embeddings (Su et al. 2021), with the linear and Llama-3
  * scalings. Frequencies are rounded to f32, as other implementations do.
- * Angles, sines and cosines are computed in double by the code below, so that
- * they do not depend on a mathematics library.
  */
 #include <math.h>
 
 #include "kern/layer.h"
+#include "kern/rope_angles.h"
 
 /* Llama-3's scaling (transformers, modeling_rope_utils): long wavelengths are
  * multiplied by `factor`, short ones kept, those between interpolated. */
@@ -35,49 +34,11 @@ void weft_rope_frequencies(const struct weft_shape *s, float *out)
     }
 }
 
-/* Taylor series of sine and cosine on |r| <= pi / 4; error below 1e-13. */
-static double sine(double r)
-{
-    double x = r * r, s = 1.0 / 6227020800.0;
-    static const double c[] = {-1.0 / 39916800, 1.0 / 362880, -1.0 / 5040,
-                               1.0 / 120,       -1.0 / 6,     1};
-    for (size_t i = 0; i < WEFT_COUNT(c); i++)
-        s = s * x + c[i];
-    return s * r;
-}
-
-static double cosine(double r)
-{
-    double x = r * r, s = -1.0 / 87178291200.0;
-    static const double c[] = {1.0 / 479001600,
-                               -1.0 / 3628800,
-                               1.0 / 40320,
-                               -1.0 / 720,
-                               1.0 / 24,
-                               -1.0 / 2,
-                               1};
-    for (size_t i = 0; i < WEFT_COUNT(c); i++)
-        s = s * x + c[i];
-    return s;
-}
-
 void weft_rope_angles(int64_t d, const float *frequency, int64_t position,
                       float *out)
 {
-    /* pi / 2 as its first 33 bits and the rest (fdlibm): the reduction is
-     * exact for up to 2^20 turns. */
-    const double high = 1.57079632673412561417e+00;
-    const double low = 6.07710050650619224932e-11;
-    for (int64_t i = 0; i < d / 2; i++) {
-        double angle = (double) position * (double) frequency[i];
-        double n = floor(angle / (high + low) + 0.5);
-        double r = angle - n * high - n * low;
-        double s = sine(r), c = cosine(r);
-        int quarter = (int) ((int64_t) n & 3);
-        double sin = quarter & 1 ? c : s, cos = quarter & 1 ? s : c;
-        out[i] = (float) (quarter == 1 || quarter == 2 ? -cos : cos);
-        out[d / 2 + i] = (float) (quarter >= 2 ? -sin : sin);
-    }
+    for (int64_t i = 0; i < d / 2; i++)
+        weft_rope_angle(frequency[i], position, &out[i], &out[d / 2 + i]);
 }
 
 void weft_rope_table_at(const struct weft_shape *s, int64_t n_rows,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of the blocks of a product, and the comparison that products are tested
+/* Sums over the leaves of a tree, and the comparison that products are tested
  * by at the start. */
 #include "kern/cuda_lang.h"
 #include "kern/sum_blocks_cuda.h"
@@ -7,25 +7,31 @@
 enum { THREADS = 256 };
 
 template <enum weft_dtype DTYPE>
-static __global__ void sum_blocks(int64_t size, int64_t n, int32_t n_blocks,
-                                  const float *leaves, const float *bias,
-                                  const float *residual, void *y, int64_t ldy)
+static __global__ void sum_leaves(int64_t size, int64_t n,
+                                  struct weft_leaves_cuda leaves,
+                                  const float *bias, const float *residual,
+                                  void *y, int64_t ldy)
 {
     int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
     if (i >= size)
         return;
     int64_t row = i / n, column = i % n;
-    float leaf[WEFT_MAX_BLOCKS];
+    float x[WEFT_MAX_BLOCKS];
+    bool is[WEFT_MAX_BLOCKS];
 #pragma unroll
-    for (int b = 0; b < WEFT_MAX_BLOCKS; b++)
-        leaf[b] = b < n_blocks ? leaves[b * size + i] : 0;
+    for (int b = 0; b < WEFT_MAX_BLOCKS; b++) {
+        is[b] = leaves.x[b] != NULL;
+        x[b] = is[b] ? leaves.x[b][row * leaves.ld[b] + column] : 0;
+    }
 #pragma unroll
     for (int step = 1; step < WEFT_MAX_BLOCKS; step *= 2)
 #pragma unroll
-        for (int b = 0; b + step < WEFT_MAX_BLOCKS; b += 2 * step)
-            if (b + step < n_blocks)
-                leaf[b] = leaf[b] + leaf[b + step];
-    float sum = leaf[0];
+        for (int b = 0; b + step < WEFT_MAX_BLOCKS; b += 2 * step) {
+            if (is[b + step])
+                x[b] = is[b] ? x[b] + x[b + step] : x[b + step];
+            is[b] = is[b] || is[b + step];
+        }
+    float sum = x[0];
     if (bias)
         sum = sum + bias[column];
     if (residual)
@@ -34,23 +40,23 @@ static __global__ void sum_blocks(int64_t size, int64_t n, int32_t n_blocks,
 }
 
 template <enum weft_dtype DTYPE>
-static void sum_blocks_of(cudaStream_t stream, int64_t m, int64_t n,
-                          int32_t n_blocks, const float *leaves,
+static void sum_leaves_of(cudaStream_t stream, int64_t m, int64_t n,
+                          const struct weft_leaves_cuda *leaves,
                           const float *bias, const float *residual, void *y,
                           int64_t ldy)
 {
-    WEFT_LAUNCH(sum_blocks<DTYPE>, blocks_for(m * n, THREADS), THREADS,
-                stream, m * n, n, n_blocks, leaves, bias, residual, y, ldy);
+    WEFT_LAUNCH(sum_leaves<DTYPE>, blocks_for(m * n, THREADS), THREADS,
+                stream, m * n, n, *leaves, bias, residual, y, ldy);
 }
 
-void weft_sum_blocks_cuda(cudaStream_t stream, int64_t m, int64_t n,
-                          int32_t n_blocks, const float *leaves,
+void weft_sum_leaves_cuda(cudaStream_t stream, int64_t m, int64_t n,
+                          const struct weft_leaves_cuda *leaves,
                           const float *bias, const float *residual,
                           enum weft_dtype y_dtype, void *y, int64_t ldy)
 {
     if (m > 0)
-        WEFT_BY_DTYPE(y_dtype, sum_blocks_of, stream, m, n, n_blocks, leaves,
-                      bias, residual, y, ldy);
+        WEFT_BY_DTYPE(y_dtype, sum_leaves_of, stream, m, n, leaves, bias,
+                      residual, y, ldy);
 }
 
 /* All threads that write, write the same. */

@@ -9,11 +9,18 @@
 extern "C" {
 #endif
 
-/* y (m, n) with leading dimension ldy = ((the sum of n_blocks leaves (m, n),
- * by the binary tree) + bias (n)) + residual (as y), rounded to y_dtype; bias
- * and residual may be NULL, y may be the residual. */
-void weft_sum_blocks_cuda(struct CUstream_st *stream, int64_t m, int64_t n,
-                          int32_t n_blocks, const float *leaves,
+/* The leaves of a tree: of leaf i, number (r, c) is x[i][r * ld[i] + c]; NULL
+ * adds nothing. Not all are NULL. */
+struct weft_leaves_cuda {
+    const float *x[WEFT_MAX_BLOCKS];
+    int64_t ld[WEFT_MAX_BLOCKS];
+};
+
+/* y (m, n), leading dimension ldy, = ((the leaves added by the binary tree) +
+ * bias (n)) + residual (as y), rounded to y_dtype; bias and residual may be
+ * NULL, y may be the residual or a leaf of its own leading dimension. */
+void weft_sum_leaves_cuda(struct CUstream_st *stream, int64_t m, int64_t n,
+                          const struct weft_leaves_cuda *leaves,
                           const float *bias, const float *residual,
                           enum weft_dtype y_dtype, void *y, int64_t ldy);
 

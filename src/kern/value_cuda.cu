@@ -4,24 +4,9 @@
  * norms and sums over rows are those of rows_cuda.cu.
  */
 #include "kern/cuda_lang.h"
+#include "kern/layer_rows_cuda.h"
 
 enum { THREADS = 256, SUMS = 16, ROWS = THREADS / SUMS };
-
-static __global__ void gather(int64_t n_floats, int64_t h, const int32_t *row,
-                              const float *x, float *out)
-{
-    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
-    if (i < n_floats)
-        out[i] = x[row[i / h] * h + i % h];
-}
-
-static __global__ void scatter(int64_t n_floats, int64_t h,
-                               const int32_t *row, const float *x, float *out)
-{
-    int64_t i = (int64_t) blockIdx.x * THREADS + threadIdx.x;
-    if (i < n_floats)
-        out[row[i / h] * h + i % h] = x[i];
-}
 
 /* Sixteen threads have a row, each of them one partial sum. */
 static __global__ void dot(int32_t n, int64_t h, const float *y,
@@ -68,8 +53,7 @@ static void normalise(cudaStream_t stream, const struct weft_shape *s,
                       const int32_t *row, float *rows, float *y)
 {
     int64_t h = s->hidden;
-    WEFT_LAUNCH(gather, blocks_for(n * h, THREADS), THREADS, stream, n * h, h,
-                row, x, rows);
+    weft_gather_cuda(stream, n, h, row, x, rows);
     weft_k_rmsnorm_cuda(stream, WEFT_F32, n, h, s->rms_eps, rows, final, y);
 }
 
@@ -106,6 +90,5 @@ void weft_k_value_backward_cuda(cudaStream_t stream,
     cudaMemsetAsync(drow, 0, bytes, stream);
     weft_k_rmsnorm_backward_cuda(stream, n, h, s->rms_eps, rows, final, dy,
                                  drow, grad_final, drow + n_floats);
-    WEFT_LAUNCH(scatter, blocks_for(n_floats, THREADS), THREADS, stream,
-                n_floats, h, row, drow, dx);
+    weft_scatter_cuda(stream, n, h, row, drow, dx);
 }

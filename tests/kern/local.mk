@@ -75,6 +75,7 @@ check_PROGRAMS += %D%/test_softmax
 check_PROGRAMS += %D%/test_layer
 %C%_test_layer_LDADD = $(kern_libs)
 %C%_test_layer_SOURCES = %D%/test_layer.c %D%/layer_fixture.h \
+	%D%/layer_kinds.h \
 	%D%/layer_reference.h %D%/each_isa.h
 # Whole models: also reads and writes their folders.
 check_PROGRAMS += %D%/test_golden
@@ -109,6 +110,9 @@ check_PROGRAMS += %D%/test_policy_loss_cuda
 check_PROGRAMS += %D%/test_attention_cuda
 %C%_test_attention_cuda_CPPFLAGS = $(cuda_test_flags)
 %C%_test_attention_cuda_LDADD = $(cuda_test_libs)
+check_PROGRAMS += %D%/test_layer_cuda
+%C%_test_layer_cuda_CPPFLAGS = $(cuda_test_flags)
+%C%_test_layer_cuda_LDADD = $(cuda_test_libs)
 check_PROGRAMS += %D%/test_products_cuda
 %C%_test_products_cuda_CPPFLAGS = $(cuda_test_flags)
 %C%_test_products_cuda_LDADD = $(cuda_test_libs)
@@ -134,11 +138,16 @@ check_PROGRAMS += %D%/card_attention_cuda
 %C%_card_attention_cuda_SOURCES = %D%/test_attention_cuda.c
 %C%_card_attention_cuda_CPPFLAGS = $(card_test_flags)
 %C%_card_attention_cuda_LDADD = $(kern_libs)
+check_PROGRAMS += %D%/card_layer_cuda
+%C%_card_layer_cuda_SOURCES = %D%/test_layer_cuda.c
+%C%_card_layer_cuda_CPPFLAGS = $(card_test_flags)
+%C%_card_layer_cuda_LDADD = $(kern_libs)
 check_PROGRAMS += %D%/card_products_cuda
 %C%_card_products_cuda_SOURCES = %D%/test_products_cuda.c
 %C%_card_products_cuda_CPPFLAGS = $(card_test_flags)
 %C%_card_products_cuda_LDADD = $(kern_libs)
 endif
+EXTRA_DIST += %D%/test_layer_cuda.c
 EXTRA_DIST += %D%/test_products_cuda.c
 EXTRA_DIST += %D%/test_attention_cuda.c
 EXTRA_DIST += %D%/test_policy_loss_cuda.c

@@ -4,75 +4,7 @@
  * its own prefix only, gradients on the order of samples only.
  */
 #include "kern/parts.h"
-#include "layer_fixture.h"
-
-/* All the kinds: grouped heads, heads shared by blocks (whole and ragged),
- * odd head sizes, biases, norms of q and k, scalings, padded MLP columns. */
-static const struct kind {
-    struct weft_shape s;
-    int32_t n_blocks;
-} kinds[] = {
-    {{.hidden = 64,
-      .n_heads = 4,
-      .n_kv_heads = 2,
-      .head_dim = 16,
-      .intermediate = 96},
-     2},
-    {{.hidden = 64,
-      .n_heads = 1,
-      .n_kv_heads = 1,
-      .head_dim = 64,
-      .intermediate = 72},
-     1},
-    {{.hidden = 48,
-      .n_heads = 8,
-      .n_kv_heads = 2,
-      .head_dim = 10,
-      .intermediate = 256,
-      .qkv_bias = true,
-      .o_bias = true},
-     4},
-    {{.hidden = 40,
-      .n_heads = 12,
-      .n_kv_heads = 3,
-      .head_dim = 24,
-      .intermediate = 250,
-      .qk_norm = true,
-      .qkv_bias = true},
-     4},
-    {{.hidden = 32,
-      .n_heads = 8,
-      .n_kv_heads = 1,
-      .head_dim = 80,
-      .intermediate = 512,
-      .qk_norm = true,
-      .rope = WEFT_ROPE_LLAMA3,
-      .rope_factor = 4,
-      .rope_low = 1,
-      .rope_high = 4,
-      .rope_original = 16},
-     8},
-    {{.hidden = 34,
-      .n_heads = 2,
-      .n_kv_heads = 2,
-      .head_dim = 128,
-      .intermediate = 64,
-      .rope = WEFT_ROPE_LINEAR,
-      .rope_factor = 2},
-     1},
-};
-
-static void init(struct fixture *f, size_t kind, enum weft_dtype dtype)
-{
-    struct weft_shape s = kinds[kind].s;
-    s.n_layers = 1;
-    s.vocab = 512;
-    s.max_positions = 512;
-    s.rms_eps = 1e-5f;
-    s.rope_theta = 10000;
-    s.dtype = dtype;
-    fixture_init(f, s, kinds[kind].n_blocks);
-}
+#include "layer_kinds.h"
 
 /* ---- Against the oracle ------------------------------------------------- */
 
@@ -155,7 +87,7 @@ static void reference_of(size_t kind, enum weft_dtype dtype)
     static const int32_t length[] = {3, 65, 1, 64, 130};
     enum { N = 3 + 65 + 1 + 64 + 130 };
     struct fixture f;
-    init(&f, kind, dtype);
+    init_kind(&f, kind, dtype);
     int64_t h = f.s.hidden, n = N * h;
     struct fixture_batch batch;
     fixture_batch(&batch, 5, length);
@@ -205,7 +137,7 @@ static void test_oracle_by_differences(void)
 {
     enum { N = 6 };
     struct fixture f;
-    init(&f, 3, WEFT_F32);
+    init_kind(&f, 3, WEFT_F32);
     int64_t n = N * f.s.hidden;
     double *x = ref_zeros(n), *y = ref_zeros(n), *dy = ref_zeros(n);
     double *dx = ref_zeros(n);
@@ -253,7 +185,7 @@ static int32_t length_of(int32_t sample)
 static void company_of(size_t kind, enum weft_dtype dtype, int32_t step)
 {
     struct fixture f;
-    init(&f, kind, dtype);
+    init_kind(&f, kind, dtype);
     int64_t h = f.s.hidden, rows = 0, start[SAMPLES];
     for (int32_t i = 0; i < SAMPLES; i++) {
         start[i] = rows;
@@ -324,7 +256,7 @@ static void cuts_of(size_t kind, enum weft_dtype dtype)
         {9}, {1, 8}, {4, 3, 2}, {1, 1, 1, 1, 1, 1, 1, 1, 1}};
     enum { N = 5 + 64 + 1 + 33 + 2 + 70 + 7 + 3 + 129 };
     struct fixture f;
-    init(&f, kind, dtype);
+    init_kind(&f, kind, dtype);
     int64_t h = f.s.hidden;
     float *x = fixture_rows(1, N * h), *dy = fixture_rows(2, N * h);
     float *y = weft_alloc_aligned((size_t) (N * h), 4);
@@ -389,7 +321,7 @@ static void decode_of(size_t kind, enum weft_dtype dtype, int32_t step)
     static const int32_t length[2] = {200, 131};
     static const int32_t page[2 * PER_SLOT] = {6, 1, 7, 3, 2, 5, 0, 4};
     struct fixture f;
-    init(&f, kind, dtype);
+    init_kind(&f, kind, dtype);
     int64_t h = f.s.hidden, n = (length[0] + length[1]) * h;
     float *x = fixture_rows(1, n), *y = weft_alloc_aligned((size_t) n, 4);
     struct fixture_batch batch;
@@ -454,7 +386,7 @@ static void test_decode_is_training(void)
 static void test_page_bytes(void)
 {
     struct fixture f;
-    init(&f, 3, WEFT_BF16); /* blocks hold 1, 2, 2, 1 KV heads of 24 */
+    init_kind(&f, 3, WEFT_BF16); /* blocks hold 1, 2, 2, 1 KV heads of 24 */
     CHECK_INT(weft_k_kv_page_bytes(&f.s, 3), 3 * 6 * 2 * 24 * 64 * 2);
     fixture_release(&f);
 }
@@ -493,7 +425,7 @@ static void test_share_kv(void)
 {
     for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind++) {
         struct fixture f;
-        init(&f, kind, WEFT_F32);
+        init_kind(&f, kind, WEFT_F32);
         for (int32_t t = 0; t < f.s.n_blocks; t++)
             for (size_t i = 0; i < f.n_flat[t]; i++)
                 f.grad[t][i] = (float) fixture_random(50 + (uint32_t) t,

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products as the library has them. Internal to the kernels. */
+#ifndef WEFT_KERN_BLASLT_CUDA_H
+#define WEFT_KERN_BLASLT_CUDA_H
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* D (m, n) = [D +] op(A) (m, k) op(B) (k, n), column-major, `batch` times: A
+ * and D are then stride_a and stride_d numbers apart, B is the same. */
+struct weft_blaslt_product {
+    cudaDataType_t in, out;
+    int32_t trans_a, trans_b, add, batch;
+    int32_t is_deep; /* tokens are k, else n */
+    int32_t card;    /* written by weft_blaslt_multiply() */
+    int64_t m, n, k, lda, ldb, ldd, stride_a, stride_d;
+};
+
+/* Puts a product on a stream; a NULL: only chooses its algorithm. Errors:
+ * weft_k_products_error_cuda(). */
+void weft_blaslt_multiply(struct weft_blaslt_product product,
+                          cudaStream_t stream, const void *a, const void *b,
+                          void *d);
+
+#endif

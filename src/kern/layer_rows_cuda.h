@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a layer needs on a GPU beside the operations of kern_cuda.h. Internal
+ * to the kernels. */
+#ifndef WEFT_KERN_LAYER_ROWS_CUDA_H
+#define WEFT_KERN_LAYER_ROWS_CUDA_H
+
+#include "kern/layer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* A batch's rows in device memory. With `pages`, each run has a slot and pages
+ * of its own: run i the pages first_page[i].., numbered from 0. */
+struct weft_rows_cuda {
+    struct weft_k_run *run;        /* (n_runs) */
+    int32_t *first_row, *run_rows; /* (n_runs) */
+    int32_t *page;                 /* (n_runs, pages_per_slot) */
+    int32_t *at;                   /* (n_rows): i */
+    float *cos_sin;                /* (n_rows, D) */
+    int32_t max_rows, pages_per_slot;
+    int64_t n_pages;
+};
+/* Of the batch, runs and their numbers of rows are read. */
+void weft_rows_cuda_at(const struct weft_shape *shape,
+                       const struct weft_k_batch *batch,
+                       struct weft_arena *arena, struct weft_rows_cuda *out);
+void weft_rows_cuda_fill(struct CUstream_st *stream,
+                         const struct weft_shape *shape,
+                         const struct weft_k_batch *batch, bool own_pages,
+                         const struct weft_rows_cuda *rows);
+
+/* y (m, n), leading dimension ldy, = x (m, n), ldx; x NULL: 0. Numbers of
+ * `element` bytes, 2 or 4. */
+void weft_columns_cuda(struct CUstream_st *stream, size_t element, int64_t m,
+                       int64_t n, const void *x, int64_t ldx, void *y,
+                       int64_t ldy);
+
+/* Rows of H floats, to and from row[i]. */
+void weft_gather_cuda(struct CUstream_st *stream, int64_t n, int64_t h,
+                      const int32_t *row, const float *x, float *out);
+void weft_scatter_cuda(struct CUstream_st *stream, int64_t n, int64_t h,
+                       const int32_t *row, const float *x, float *out);
+
+/* Copies to host memory, and from it, and waits. Errors stay with CUDA. */
+void weft_fetch_cuda(struct CUstream_st *stream, void *host,
+                     const void *device, size_t n_bytes);
+void weft_send_cuda(struct CUstream_st *stream, void *device,
+                    const void *host, size_t n_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers on a GPU against the CPU's: bit for bit where the products are the
+ * tests' own, else to a tolerance. And the contract, bit for bit everywhere:
+ * micro-batches, neighbours and members of a tp group change nothing.
+ */
+#include "../cuda/test_device.h"
+#include "kern/parts.h"
+#include "layer_kinds.h"
+
+static struct weft_k_batch *batch; /* on the host */
+
+static bool is_exact(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    return cpu_is_fused() && weft_k_isa() != WEFT_ISA_AVX512_BF16;
+#else
+    return false;
+#endif
+}
+
+/* ---- A layer on the device --------------------------------------------------- */
+
+struct device {
+    struct weft_k_layer w;
+    float *grad[WEFT_MAX_BLOCKS], *grad_norms;
+};
+
+static void device_init(struct device *d, const struct fixture *f)
+{
+    struct weft_layout l;
+    for (int32_t t = 0; t < f->s.n_blocks; t++) {
+        weft_layout_get(&f->s, WEFT_TILE_LAYER, t, &l);
+        void *fwd = dev_new(l.fwd_bytes), *bwd = dev_new(l.bwd_bytes);
+        float *master = dev_put(f->master[t], l.n_flat * sizeof(float));
+        if (f->s.dtype == WEFT_BF16)
+            weft_k_publish_cuda(0, &l, WEFT_BF16, master, fwd);
+        else
+            dev_set(fwd, f->master[t], l.n_flat * sizeof(float));
+        weft_k_transpose_cuda(0, &l, f->s.dtype, fwd, bwd);
+        dev_wait();
+        dev_free(master);
+        d->w.fwd[t] = fwd;
+        d->w.bwd[t] = bwd;
+        d->grad[t] = dev_new(l.n_flat * sizeof(float));
+    }
+    d->w.norms = dev_put(f->norms, f->n_norms * sizeof(float));
+    d->grad_norms = dev_new(f->n_norms * sizeof(float));
+}
+
+static void device_zero_grad(const struct device *d, const struct fixture *f)
+{
+    for (int32_t t = 0; t < f->s.n_blocks; t++)
+        weft_k_zero_cuda(0, d->grad[t], f->n_flat[t] * sizeof(float));
+    weft_k_zero_cuda(0, d->grad_norms, f->n_norms * sizeof(float));
+}
+
+static void device_release(const struct device *d, const struct fixture *f)
+{
+    for (int32_t t = 0; t < f->s.n_blocks; t++) {
+        dev_free((void *) (uintptr_t) d->w.fwd[t]);
+        dev_free((void *) (uintptr_t) d->w.bwd[t]);
+        dev_free(d->grad[t]);
+    }
+    dev_free((void *) (uintptr_t) d->w.norms);
+    dev_free(d->grad_norms);
+}
+
+static void require_products(void)
+{
+    struct weft_err err = {0};
+    int rc = weft_k_products_error_cuda(&err);
+    if (rc != 0)
+        printf("\n    %s\n", err.text);
+    REQUIRE(rc == 0);
+}
+
+/* y; dx: of y on entry, of x on return. All device memory. */
+static void run_whole(const struct device *d, const struct fixture *f,
+                      const struct weft_k_batch *b, const float *x, float *y,
+                      float *dx, bool recompute)
+{
+    const struct weft_shape *s = &f->s;
+    void *saved = dev_new(weft_k_layer_saved_bytes(s, b->n_rows));
+    void *scratch = dev_new(
+        weft_k_part_forward_scratch_bytes_cuda(s, weft_all_blocks(s), b));
+    weft_k_layer_forward_cuda(0, s, &d->w, 0, b, NULL, x, y,
+                              recompute ? NULL : saved, scratch);
+    dev_wait();
+    dev_free(scratch);
+    scratch = dev_new(
+        weft_k_layer_backward_scratch_bytes_cuda(s, b, recompute));
+    weft_k_layer_backward_cuda(0, s, &d->w, b, x, recompute ? NULL : saved,
+                               dx, d->grad, d->grad_norms, scratch);
+    dev_wait();
+    require_products();
+    dev_free(scratch);
+    dev_free(saved);
+}
+
+/* ---- Members of a tp group ------------------------------------------------------ */
+
+enum { MOST_MEMBERS = 3 };
+
+struct member {
+    struct weft_range range;
+    void *saved, *scratch;
+    float *roots, *dqkv, *shared;
+};
+
+static size_t roots_bytes(const struct weft_shape *s, struct weft_range range,
+                          int64_t n_rows)
+{
+    struct weft_range root[WEFT_MAX_ROOTS];
+    return (size_t) (weft_k_roots(s->n_blocks, range, root) * n_rows
+                     * s->hidden)
+         * sizeof(float);
+}
+
+static int members_init(struct member m[], const struct weft_shape *s,
+                        const struct weft_k_batch *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int32_t first = (s->n_blocks * i + n - 1) / n;
+        int32_t end = (s->n_blocks * (i + 1) + n - 1) / n;
+        struct weft_range range = {first, end - first};
+        size_t forward = weft_k_part_forward_scratch_bytes_cuda(s, range, b);
+        size_t backward = weft_k_part_backward_scratch_bytes_cuda(s, range,
+                                                                  b);
+        size_t shared = weft_k_shared_kv_bytes(s, range, b->n_rows);
+        m[i] = (struct member){
+            .range = range,
+            .saved = dev_new(weft_k_part_saved_bytes(s, range, b->n_rows)),
+            .scratch = dev_new(forward > backward ? forward : backward),
+            .roots = dev_new(roots_bytes(s, range, b->n_rows)),
+            .dqkv = dev_new(weft_k_dqkv_bytes(s, range, b->n_rows)),
+            .shared = shared ? dev_new(shared) : NULL};
+    }
+    return n;
+}
+
+static void members_release(struct member m[], int n)
+{
+    for (int i = 0; i < n; i++) {
+        dev_free(m[i].saved);
+        dev_free(m[i].scratch);
+        dev_free(m[i].roots);
+        dev_free(m[i].dqkv);
+        if (m[i].shared)
+            dev_free(m[i].shared);
+    }
+}
+
+/* As run_whole(), by n members. */
+static void run_members(const struct device *d, const struct fixture *f,
+                        const struct weft_k_batch *b, int n, const float *x,
+                        float *y, float *dx)
+{
+    const struct weft_shape *s = &f->s;
+    struct weft_range all = weft_all_blocks(s);
+    struct member m[MOST_MEMBERS];
+    struct weft_k_part part[MOST_MEMBERS];
+    struct weft_k_shared shared[MOST_MEMBERS];
+    int64_t rows = b->n_rows, h = s->hidden;
+    float *x_mid = dev_new((size_t) (rows * h) * sizeof(float));
+    void *norm = dev_new(weft_k_norm_join_scratch_bytes_cuda(s, rows));
+    float *const *grad = d->grad;
+    members_init(m, s, b, n);
+    for (int i = 0; i < n; i++) {
+        part[i] = (struct weft_k_part){m[i].range, m[i].roots};
+        shared[i] = (struct weft_k_shared){m[i].range, m[i].shared};
+        weft_k_attention_forward_cuda(0, s, m[i].range, &d->w, 0, b, NULL, x,
+                                      m[i].saved, m[i].roots, m[i].scratch);
+    }
+    weft_k_join_rows_cuda(0, s->n_blocks, n, part, all, rows, h,
+                          weft_k_o_bias(s, d->w.norms), x, x_mid);
+    for (int i = 0; i < n; i++)
+        weft_k_mlp_forward_cuda(0, s, m[i].range, &d->w, b, x_mid, m[i].saved,
+                                m[i].roots, m[i].scratch);
+    weft_k_join_rows_cuda(0, s->n_blocks, n, part, all, rows, h, NULL, x_mid,
+                          y);
+    for (int i = 0; i < n; i++)
+        weft_k_mlp_backward_cuda(0, s, m[i].range, &d->w, b, x_mid,
+                                 m[i].saved, dx, grad, m[i].roots,
+                                 m[i].scratch);
+    weft_k_norm_backward_cuda(0, s, false, d->w.norms, rows, x_mid, n, part,
+                              dx, d->grad_norms, norm);
+    for (int i = 0; i < n; i++)
+        weft_k_heads_backward_cuda(0, s, m[i].range, &d->w, b, m[i].saved, dx,
+                                   grad, m[i].dqkv, m[i].shared,
+                                   m[i].scratch);
+    for (int i = 0; i < n; i++)
+        weft_k_qkv_backward_cuda(0, s, m[i].range, &d->w, b, x, m[i].saved, n,
+                                 shared, m[i].dqkv, grad, m[i].roots,
+                                 m[i].scratch);
+    weft_k_norm_backward_cuda(0, s, true, d->w.norms, rows, x, n, part, dx,
+                              d->grad_norms, norm);
+    dev_wait();
+    require_products();
+    members_release(m, n);
+    dev_free(x_mid);
+    dev_free(norm);
+}
+
+/* ---- Cases -------------------------------------------------------------------- */
+
+/* Numbers on the device against the CPU's. */
+static void check(const char *what, size_t kind, const struct weft_shape *s,
+                  const float *dev, const float *cpu, size_t n)
+{
+    float *got = weft_alloc_aligned(n, sizeof *got);
+    double error = 0, size = 0, bound = s->dtype == WEFT_F32 ? 1e-5 : 3e-2;
+    dev_get(got, dev, n * sizeof *got);
+    bool ok = memcmp(got, cpu, n * sizeof *got) == 0;
+    for (size_t i = 0; !is_exact() && i < n; i++) {
+        double e = fabs((double) got[i] - (double) cpu[i]);
+        error = e > error || e != e ? e : error;
+        size = fabs((double) cpu[i]) > size ? fabs((double) cpu[i]) : size;
+        ok = error <= bound * size;
+    }
+    if (!ok)
+        printf("\n    %s of kind %zu in %s: %g of %g", what, kind,
+               weft_dtype_name(s->dtype), error, size);
+    CHECK(ok);
+    weft_free(got);
+}
+
+struct outcome {
+    float *y, *dx; /* device */
+};
+
+static void check_outcome(size_t kind, const struct fixture *f,
+                          const struct device *d, const struct outcome *o,
+                          const float *y, const float *dx)
+{
+    size_t n = (size_t) (batch->n_rows * f->s.hidden);
+    check("y", kind, &f->s, o->y, y, n);
+    check("dx", kind, &f->s, o->dx, dx, n);
+    for (int32_t t = 0; t < f->s.n_blocks; t++)
+        check("a gradient", kind, &f->s, d->grad[t], f->grad[t],
+              f->n_flat[t]);
+    check("norms' gradient", kind, &f->s, d->grad_norms, f->grad_norms,
+          f->n_norms);
+}
+
+/* Takes what the device has as what must come out from now on. */
+static void take_as_right(const struct fixture *f, const struct device *d,
+                          const struct outcome *o, float *y, float *dx)
+{
+    size_t bytes = (size_t) (batch->n_rows * f->s.hidden) * sizeof(float);
+    dev_get(y, o->y, bytes);
+    dev_get(dx, o->dx, bytes);
+    for (int32_t t = 0; t < f->s.n_blocks; t++)
+        dev_get(f->grad[t], d->grad[t], f->n_flat[t] * sizeof(float));
+    dev_get(f->grad_norms, d->grad_norms, f->n_norms * sizeof(float));
+}
+
+static void check_same(const struct fixture *f, const struct device *d,
+                       const struct outcome *o, const float *y,
+                       const float *dx)
+{
+    size_t bytes = (size_t) (batch->n_rows * f->s.hidden) * sizeof(float);
+    CHECK(dev_same(o->y, y, bytes));
+    CHECK(dev_same(o->dx, dx, bytes));
+    for (int32_t t = 0; t < f->s.n_blocks; t++)
+        CHECK(dev_same(d->grad[t], f->grad[t], f->n_flat[t] * sizeof(float)));
+    CHECK(dev_same(d->grad_norms, f->grad_norms, f->n_norms * sizeof(float)));
+}
+
+static void one_kind(size_t kind, enum weft_dtype dtype)
+{
+    static const int32_t length[] = {1, 3, 70, 33};
+    struct fixture_batch all, first, rest;
+    struct fixture f;
+    struct device d;
+    fixture_batch(&all, 4, length);
+    fixture_batch(&first, 2, length);
+    fixture_batch(&rest, 2, length + 2);
+    batch = &all.b;
+    init_kind(&f, kind, dtype);
+    device_init(&d, &f);
+    int64_t n = all.b.n_rows * f.s.hidden, cut = first.b.n_rows * f.s.hidden;
+    size_t bytes = (size_t) n * sizeof(float);
+    float *x = fixture_rows(1, n), *dy = fixture_rows(2, n);
+    float *y = weft_alloc_aligned((size_t) n, sizeof *y);
+    float *dx = host_copy(dy, n), *x_ = dev_put(x, bytes);
+    struct outcome o = {dev_new(bytes), dev_put(dy, bytes)};
+    fixture_zero_grad(&f);
+    fixture_run(&f, &all.b, x, y, dx, false);
+    device_zero_grad(&d, &f);
+    run_whole(&d, &f, &all.b, x_, o.y, o.dx, false);
+    check_outcome(kind, &f, &d, &o, y, dx);
+
+    take_as_right(&f, &d, &o, y, dx);
+    dev_set(o.dx, dy, bytes);
+    device_zero_grad(&d, &f);
+    run_whole(&d, &f, &all.b, x_, o.y, o.dx, true);
+    check_same(&f, &d, &o, y, dx);
+
+    dev_set(o.dx, dy, bytes);
+    device_zero_grad(&d, &f);
+    run_whole(&d, &f, &first.b, x_, o.y, o.dx, false);
+    run_whole(&d, &f, &rest.b, x_ + cut, o.y + cut, o.dx + cut, true);
+    check_same(&f, &d, &o, y, dx);
+
+    for (int members = 2; members <= MOST_MEMBERS; members++) {
+        if (members > f.s.n_blocks)
+            continue;
+        dev_set(o.dx, dy, bytes);
+        device_zero_grad(&d, &f);
+        run_members(&d, &f, &all.b, members, x_, o.y, o.dx);
+        CHECK(dev_same(o.y, y, bytes));
+        CHECK(dev_same(o.dx, dx, bytes));
+    }
+    device_release(&d, &f);
+    fixture_release(&f);
+    dev_free(o.y);
+    dev_free(o.dx);
+    dev_free(x_);
+    weft_free(x);
+    weft_free(dy);
+    weft_free(y);
+    weft_free(dx);
+}
+
+static void test_layers(void)
+{
+    for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind++)
+        for (int dtype = 0; dtype < 2; dtype++)
+            if (!kinds[kind].s.qk_norm)
+                one_kind(kind, dtype ? WEFT_BF16 : WEFT_F32);
+}
+
+WEFT_CUDA_TESTS("kern/layer_cuda", {"test_layers", test_layers})
