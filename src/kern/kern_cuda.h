@@ -244,6 +244,34 @@ void weft_k_head_gradient_cuda(struct CUstream_st *stream,
                                const float *entropy, const float *dlogp,
                                const float *dentropy, void *out, int64_t ldo);
 
+/* The head with its products, as in kern.h: targets->row and ->target are
+ * device memory, run_rows is host memory. A chunk of 8192 columns of 1024 rows
+ * exists at a time; the gradient of a sample with more rows that predict is
+ * added in pieces of so many. */
+size_t weft_k_head_scratch_bytes_cuda(const struct weft_shape *shape,
+                                      int32_t n, bool backward);
+void weft_k_head_logprob_cuda(struct CUstream_st *stream,
+                              const struct weft_shape *shape,
+                              const struct weft_k_head *head, const float *x,
+                              const struct weft_k_targets *targets,
+                              float inv_temperature, float *logp_out,
+                              float *entropy_out, float *lse_out,
+                              void *scratch);
+void weft_k_head_backward_cuda(
+    struct CUstream_st *stream, const struct weft_shape *shape,
+    const struct weft_k_head *head, int32_t n_rows, const float *x,
+    const struct weft_k_targets *targets, int32_t n_runs,
+    const int32_t *run_rows, float inv_temperature, const float *lse,
+    const float *entropy, const float *dlogp, const float *dentropy,
+    float *dx, float *const grad[], float *grad_final, void *scratch);
+/* logits (n, V): the columns of the range's vocabulary, of rows row[i]. */
+void weft_k_head_logits_cuda(struct CUstream_st *stream,
+                             const struct weft_shape *shape,
+                             struct weft_range range,
+                             const struct weft_k_head *head, int32_t n,
+                             const int32_t *row, const float *x,
+                             float *logits, void *scratch);
+
 /* Draws a token from each of m rows of logits (m, ld), as weft_k_sample() for
  * (a, b, position) = at (m, 3); -1 where it says so. From the whole
  * distribution or greedily: top_k and top_p are not read. The tokens are the

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The language-model head on a GPU, in chunks of rows and of columns: all
+ * logits never exist. The sums are those of head_cpu.c and
+ * head_backward_cpu.c.
+ */
+#include "kern/head.h"
+#include "kern/layer_cuda.h"
+#include "kern/sum_blocks_cuda.h"
+
+#ifdef WEFT_CUDA_EXECUTOR /* tests are small */
+enum { ROWS = 24, COLUMNS = WEFT_SOFTMAX_COLUMNS };
+#else
+enum { ROWS = 1024, COLUMNS = 8 * WEFT_SOFTMAX_COLUMNS };
+#endif
+
+struct work {
+    struct CUstream_st *stream;
+    const struct weft_shape *s;
+    float *x;      /* (rows, H): the rows that predict */
+    void *normed;  /* (rows, H) in dtype */
+    float *logits; /* (rows, COLUMNS) */
+    /* forward: of all targets */
+    struct weft_softmax *state; /* (n, T) */
+    float *hit;                 /* (n) */
+    /* backward */
+    void *dlogits;                /* (rows, COLUMNS) in dtype */
+    float *leaf[WEFT_MAX_BLOCKS]; /* (rows, H): of each block */
+    float *dx, *inverse;          /* (rows, H), (rows) */
+};
+
+static void work_at(struct work *w, int32_t n, bool backward,
+                    struct weft_arena *arena)
+{
+    const struct weft_shape *s = w->s;
+    int64_t rows = weft_min64(n, ROWS), h = s->hidden;
+    size_t element = weft_dtype_bytes(s->dtype);
+    w->x = weft_arena_take(arena, rows * h, sizeof(float));
+    w->normed = weft_arena_take(arena, rows * h, element);
+    w->logits = weft_arena_take(arena, rows * COLUMNS, sizeof(float));
+    if (!backward) {
+        w->state = weft_arena_take(arena, n * s->n_blocks, sizeof *w->state);
+        w->hit = weft_arena_take(arena, n, sizeof(float));
+        return;
+    }
+    w->dlogits = weft_arena_take(arena, rows * COLUMNS, element);
+    for (int32_t t = 0; t < s->n_blocks; t++)
+        w->leaf[t] = weft_arena_take(arena, rows * h, sizeof(float));
+    w->dx = weft_arena_take(arena, rows * h, sizeof(float));
+    w->inverse = weft_arena_take(arena, rows, sizeof(float));
+}
+
+size_t weft_k_head_scratch_bytes_cuda(const struct weft_shape *shape,
+                                      int32_t n, bool backward)
+{
+    struct weft_arena arena = {0};
+    struct work w = {.s = shape};
+    work_at(&w, n, backward, &arena);
+    return arena.used;
+}
+
+static void normalise(const struct work *w, const float *final,
+                      const float *x, const int32_t *row, int32_t m)
+{
+    const struct weft_shape *s = w->s;
+    weft_gather_cuda(w->stream, m, s->hidden, row, x, w->x);
+    weft_k_rmsnorm_cuda(w->stream, s->dtype, m, s->hidden, s->rms_eps, w->x,
+                        final, w->normed);
+}
+
+/* logits (m, n), leading dimension ld: columns j.. of block t's vocabulary. */
+static void project(const struct work *w, const struct weft_k_head *head,
+                    int32_t t, int64_t j, int64_t m, int64_t n,
+                    float *logits, int64_t ld)
+{
+    const struct weft_shape *s = w->s;
+    int64_t h = s->hidden;
+    weft_k_gemm_cuda(
+        w->stream,
+        &(struct weft_k_gemm_args){
+            .dtype = s->dtype,
+            .y_dtype = WEFT_F32,
+            .m = m,
+            .n = n,
+            .n_blocks = 1,
+            .x = {w->normed},
+            .ldx = {h},
+            .w = {weft_layer_at(s, (void *) (uintptr_t) head->fwd[t], j * h)},
+            .k = {h},
+            .y = logits,
+            .ldy = ld},
+        NULL);
+}
+
+void weft_k_head_logprob_cuda(struct CUstream_st *stream,
+                              const struct weft_shape *s,
+                              const struct weft_k_head *head, const float *x,
+                              const struct weft_k_targets *targets,
+                              float inv_temperature, float *logp_out,
+                              float *entropy_out, float *lse_out,
+                              void *scratch)
+{
+    struct work w = {.stream = stream, .s = s};
+    struct weft_arena arena = {.base = scratch};
+    work_at(&w, targets->n, false, &arena);
+    for (int32_t r = 0; r < targets->n; r += ROWS) {
+        int32_t m = weft_min32(ROWS, targets->n - r);
+        normalise(&w, head->final, x, targets->row + r, m);
+        for (int32_t t = 0; t < s->n_blocks; t++) {
+            int64_t columns = s->block[t].n_vocab;
+            for (int64_t j = 0; j < columns; j += COLUMNS) {
+                int64_t n = weft_min64(COLUMNS, columns - j);
+                project(&w, head, t, j, m, n, w.logits, COLUMNS);
+                weft_k_head_take_cuda(
+                    stream, m, s->block[t].vocab0 + j, n, j == 0, w.logits,
+                    COLUMNS, inv_temperature, targets->target + r,
+                    w.state + (int64_t) r * s->n_blocks + t, s->n_blocks,
+                    w.hit + r);
+            }
+        }
+    }
+    weft_k_head_merge_cuda(stream, targets->n, s->n_blocks, w.state, w.hit,
+                           logp_out, entropy_out, lse_out);
+}
+
+void weft_k_head_logits_cuda(struct CUstream_st *stream,
+                             const struct weft_shape *s,
+                             struct weft_range range,
+                             const struct weft_k_head *head, int32_t n,
+                             const int32_t *row, const float *x,
+                             float *logits, void *scratch)
+{
+    struct work w = {.stream = stream, .s = s};
+    struct weft_arena arena = {.base = scratch};
+    work_at(&w, n, false, &arena);
+    for (int32_t r = 0; r < n; r += ROWS) {
+        int32_t m = weft_min32(ROWS, n - r);
+        normalise(&w, head->final, x, row + r, m);
+        for (int32_t t = range.first; t < weft_range_end(range); t++)
+            project(&w, head, t, 0, m, s->block[t].n_vocab,
+                    logits + (int64_t) r * s->vocab + s->block[t].vocab0,
+                    s->vocab);
+    }
+}
+
+/* ---- Backward ---------------------------------------------------------------- */
+
+struct gradient {
+    struct work w;
+    const struct weft_k_head *head;
+    const struct weft_k_targets *targets;
+    float inv_temperature;
+    const float *lse, *entropy, *dlogp, *dentropy;
+    float *const *grad;
+};
+
+/* Rows first.. first + n - 1 of the targets: whole samples, or a piece of one
+ * that begins at a multiple of ROWS of the sample's own rows, so that what is
+ * added to a gradient at once does not depend on other samples. */
+struct rows {
+    int32_t first, n, n_runs, run[ROWS];
+};
+
+static void next_rows(int32_t n_runs, const int32_t *run_rows, int32_t *run,
+                      int32_t *done, struct rows *rows)
+{
+    rows->first += rows->n;
+    rows->n = rows->n_runs = 0;
+    while (*run < n_runs) {
+        int32_t left = run_rows[*run] - *done;
+        int32_t take = weft_min32(left, ROWS);
+        if (rows->n + take > ROWS || rows->n_runs == ROWS)
+            break;
+        if (take > 0)
+            rows->run[rows->n_runs++] = take;
+        rows->n += take;
+        *done += take;
+        if (take < left)
+            break;
+        ++*run;
+        *done = 0;
+    }
+}
+
+static void chunk(const struct gradient *g, const struct rows *rows,
+                  int32_t t, int64_t j, int64_t n)
+{
+    const struct work *w = &g->w;
+    const struct weft_shape *s = w->s;
+    int64_t h = s->hidden, first = rows->first;
+    bool bf16 = s->dtype == WEFT_BF16;
+    project(w, g->head, t, j, rows->n, n, w->logits, COLUMNS);
+    weft_k_head_gradient_cuda(
+        w->stream, s->dtype, rows->n, s->block[t].vocab0 + j, n, w->logits,
+        COLUMNS, g->inv_temperature, g->targets->target + first,
+        g->lse + first, g->entropy ? g->entropy + first : NULL,
+        g->dlogp + first, g->dentropy ? g->dentropy + first : NULL,
+        w->dlogits, COLUMNS);
+    weft_k_gemm_dw_cuda(
+        w->stream, &(struct weft_k_gemm_dw_args){.dtype = s->dtype,
+                                                 .n = n,
+                                                 .k = h,
+                                                 .n_runs = rows->n_runs,
+                                                 .run_rows = rows->run,
+                                                 .dy = w->dlogits,
+                                                 .lddy = COLUMNS,
+                                                 .x = w->normed,
+                                                 .ldx = h,
+                                                 .grad = g->grad[t] + j * h});
+    weft_k_gemm_cuda(
+        w->stream,
+        &(struct weft_k_gemm_args){
+            .dtype = s->dtype,
+            .y_dtype = WEFT_F32,
+            .m = rows->n,
+            .n = h,
+            .n_blocks = 1,
+            .x = {w->dlogits},
+            .ldx = {COLUMNS},
+            .w = {weft_layer_at(s, (void *) (uintptr_t) g->head->bwd[t],
+                                bf16 ? j : j * WEFT_PANEL)},
+            .k = {n},
+            .kstride = {weft_round_up(s->block[t].n_vocab, WEFT_PANEL)},
+            .y = w->leaf[t],
+            .ldy = h,
+            .accumulate = j > 0},
+        NULL);
+}
+
+static void rows_backward(const struct gradient *g, const struct rows *rows,
+                          const float *x, float *dx, float *grad_final)
+{
+    const struct work *w = &g->w;
+    const struct weft_shape *s = w->s;
+    const int32_t *row = g->targets->row + rows->first;
+    int64_t h = s->hidden, m = rows->n;
+    struct weft_leaves_cuda leaves = {{NULL}, {0}};
+    normalise(w, g->head->final, x, row, rows->n);
+    for (int32_t t = 0; t < s->n_blocks; t++) {
+        int64_t columns = s->block[t].n_vocab;
+        for (int64_t j = 0; j < columns; j += COLUMNS)
+            chunk(g, rows, t, j, weft_min64(COLUMNS, columns - j));
+        leaves.x[t] = w->leaf[t];
+        leaves.ld[t] = h;
+    }
+    weft_sum_leaves_cuda(w->stream, m, h, &leaves, NULL, NULL, WEFT_F32,
+                         w->leaf[0], h);
+    weft_k_zero_cuda(w->stream, w->dx, (size_t) (m * h) * sizeof(float));
+    weft_k_rmsnorm_backward_cuda(w->stream, m, h, s->rms_eps, w->x,
+                                 g->head->final, w->leaf[0], w->dx,
+                                 grad_final, w->inverse);
+    weft_scatter_cuda(w->stream, m, h, row, w->dx, dx);
+}
+
+void weft_k_head_backward_cuda(
+    struct CUstream_st *stream, const struct weft_shape *s,
+    const struct weft_k_head *head, int32_t n_rows, const float *x,
+    const struct weft_k_targets *targets, int32_t n_runs,
+    const int32_t *run_rows, float inv_temperature, const float *lse,
+    const float *entropy, const float *dlogp, const float *dentropy,
+    float *dx, float *const grad[], float *grad_final, void *scratch)
+{
+    struct gradient g = {.w = {.stream = stream, .s = s},
+                         .head = head,
+                         .targets = targets,
+                         .inv_temperature = inv_temperature,
+                         .lse = lse,
+                         .entropy = entropy,
+                         .dlogp = dlogp,
+                         .dentropy = dentropy,
+                         .grad = grad};
+    struct weft_arena arena = {.base = scratch};
+    struct rows rows = {0, 0, 0, {0}};
+    int32_t run = 0, done = 0;
+    work_at(&g.w, targets->n, true, &arena);
+    weft_k_zero_cuda(stream, dx,
+                     (size_t) (n_rows * (int64_t) s->hidden) * sizeof *dx);
+    for (next_rows(n_runs, run_rows, &run, &done, &rows); rows.n > 0;
+         next_rows(n_runs, run_rows, &run, &done, &rows))
+        rows_backward(&g, &rows, x, dx, grad_final);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head with its products on a GPU, against the CPU's: bit for bit but for
+ * log(), where the products are the tests' own; and with itself for any cut
+ * into micro-batches. */
+#include "../cuda/test_device.h"
+#include "head_fixture.h"
+
+static bool is_exact(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    return cpu_is_fused() && weft_k_isa() != WEFT_ISA_AVX512_BF16;
+#else
+    return false;
+#endif
+}
+
+struct device {
+    struct weft_k_head head;
+    float *grad[WEFT_MAX_BLOCKS], *final;
+};
+
+static void device_init(struct device *d, const struct model *m)
+{
+    struct weft_layout l;
+    for (int32_t t = 0; t < m->shape.n_blocks; t++) {
+        weft_layout_get(&m->shape, WEFT_TILE_HEAD, t, &l);
+        float *master = dev_put(m->master[t], l.n_flat * sizeof(float));
+        void *fwd = dev_new(l.fwd_bytes), *bwd = dev_new(l.bwd_bytes);
+        if (m->shape.dtype == WEFT_BF16)
+            weft_k_publish_cuda(0, &l, WEFT_BF16, master, fwd);
+        else
+            dev_set(fwd, m->master[t], l.n_flat * sizeof(float));
+        weft_k_transpose_cuda(0, &l, m->shape.dtype, fwd, bwd);
+        dev_wait();
+        dev_free(master);
+        d->head.fwd[t] = fwd;
+        d->head.bwd[t] = bwd;
+        d->grad[t] = dev_new(l.n_flat * sizeof(float));
+    }
+    d->head.final = dev_put(m->final, (size_t) m->h * sizeof(float));
+    d->final = dev_new((size_t) m->h * sizeof(float));
+}
+
+static void device_zero(const struct device *d, const struct model *m)
+{
+    for (int32_t t = 0; t < m->shape.n_blocks; t++)
+        weft_k_zero_cuda(0, d->grad[t], m->n_flat[t] * sizeof(float));
+    weft_k_zero_cuda(0, d->final, (size_t) m->h * sizeof(float));
+}
+
+static void device_release(const struct device *d, const struct model *m)
+{
+    for (int32_t t = 0; t < m->shape.n_blocks; t++) {
+        dev_free((void *) (uintptr_t) d->head.fwd[t]);
+        dev_free((void *) (uintptr_t) d->head.bwd[t]);
+        dev_free(d->grad[t]);
+    }
+    dev_free((void *) (uintptr_t) d->head.final);
+    dev_free(d->final);
+}
+
+static void check_close(const char *what, const float *dev, const float *cpu,
+                        size_t n, bool exact, double bound)
+{
+    float *got = weft_alloc_aligned(n, sizeof *got);
+    double error = 0, size = 1e-30;
+    dev_get(got, dev, n * sizeof *got);
+    bool ok = memcmp(got, cpu, n * sizeof *got) == 0;
+    for (size_t i = 0; !exact && i < n; i++) {
+        double e = fabs((double) got[i] - (double) cpu[i]);
+        error = e > error || e != e ? e : error;
+        size = fabs((double) cpu[i]) > size ? fabs((double) cpu[i]) : size;
+        ok = error <= bound * size;
+    }
+    if (!ok)
+        printf("\n    %s: off by %g of %g", what, error, size);
+    CHECK(ok);
+    weft_free(got);
+}
+
+/* n targets from number `first`, whose rows are in samples of run_rows. */
+static void backward(const struct device *d, const struct model *m,
+                     const struct rows *r, const struct rows *dev,
+                     int32_t first, int32_t n, int32_t n_runs,
+                     const int32_t *run_rows, bool entropy, float *dx)
+{
+    struct weft_k_targets targets = {n, dev->row + first,
+                                     dev->target + first};
+    void *scratch = dev_new(
+        weft_k_head_scratch_bytes_cuda(&m->shape, n, true));
+    weft_k_head_backward_cuda(
+        0, &m->shape, &d->head, r->n_rows, dev->x, &targets, n_runs, run_rows,
+        0.7f, dev->lse + first, dev->entropy + first, dev->dlogp + first,
+        entropy ? dev->dentropy + first : NULL, dx, d->grad, d->final,
+        scratch);
+    dev_wait();
+    dev_free(scratch);
+    struct weft_err err = {0};
+    REQUIRE_OK(weft_k_products_error_cuda(&err), err);
+}
+
+static struct rows rows_put(const struct rows *r, const struct model *m)
+{
+    struct rows d = *r;
+    size_t bytes = (size_t) r->n * sizeof(float);
+    d.x = dev_put(r->x, (size_t) r->n_rows * (size_t) m->h * sizeof(float));
+    d.logp = dev_new(bytes);
+    d.entropy = dev_put(r->entropy, bytes);
+    d.lse = dev_put(r->lse, bytes);
+    d.dlogp = dev_put(r->dlogp, bytes);
+    d.dentropy = dev_put(r->dentropy, bytes);
+    d.row = dev_put(r->row, bytes);
+    d.target = dev_put(r->target, bytes);
+    return d;
+}
+
+static void rows_free(const struct rows *d)
+{
+    dev_free(d->x);
+    dev_free(d->logp);
+    dev_free(d->entropy);
+    dev_free(d->lse);
+    dev_free(d->dlogp);
+    dev_free(d->dentropy);
+    dev_free(d->row);
+    dev_free(d->target);
+}
+
+static void forward(const struct device *d, const struct model *m,
+                    const struct rows *r, const struct rows *dev)
+{
+    struct weft_k_targets targets = {r->n, dev->row, dev->target};
+    void *scratch = dev_new(
+        weft_k_head_scratch_bytes_cuda(&m->shape, r->n, false));
+    weft_k_head_logprob_cuda(0, &m->shape, &d->head, dev->x, &targets, 0.7f,
+                             dev->logp, dev->entropy, dev->lse, scratch);
+    /* one unit in the last place of log() */
+    double bound = m->shape.dtype == WEFT_F32 ? 1e-5 : 2e-2;
+    check_close("log-probs", dev->logp, r->logp, (size_t) r->n, false, bound);
+    check_close("entropies", dev->entropy, r->entropy, (size_t) r->n, false,
+                bound);
+    check_close("log-sum-exps", dev->lse, r->lse, (size_t) r->n, false,
+                bound);
+    float *logits = dev_new((size_t) r->n * (size_t) m->v * sizeof(float));
+    float *cpu = scratch_get((size_t) r->n * (size_t) m->v * sizeof(float));
+    float *x = scratch_get((size_t) r->n * (size_t) m->h * sizeof(float));
+    void *work = scratch_get(weft_k_head_scratch_bytes(&m->shape, r->n));
+    for (int32_t i = 0; i < r->n; i++)
+        memcpy(x + (int64_t) i * m->h, r->x + (int64_t) r->row[i] * m->h,
+               (size_t) m->h * sizeof(float));
+    weft_k_head_logits(&m->shape, &m->head, r->n, x, cpu, work);
+    weft_k_head_logits_cuda(
+        0, &m->shape, (struct weft_range){0, m->shape.n_blocks}, &d->head,
+        r->n, dev->row, dev->x, logits, scratch);
+    check_close("logits", logits, cpu, (size_t) r->n * (size_t) m->v,
+                is_exact(), bound);
+    dev_free(scratch);
+    dev_free(logits);
+    weft_free(cpu);
+    weft_free(x);
+    weft_free(work);
+}
+
+static void one_model(int32_t v, int32_t h, int32_t n_blocks,
+                      enum weft_dtype dtype)
+{
+    /* 61 targets: one sample is longer than a chunk of the executor */
+    static const int32_t run_rows[] = {1, 6, 0, 49, 5};
+    struct model m;
+    struct rows r;
+    struct device d;
+    model_init(&m, v, h, n_blocks, dtype);
+    rows_init(&r, &m, 122, 2);
+    REQUIRE(r.n == 61);
+    device_init(&d, &m);
+    float *dx = scratch_get((size_t) (r.n_rows * h) * sizeof(float));
+    size_t dx_bytes = (size_t) (r.n_rows * h) * sizeof(float);
+    float *grad[WEFT_MAX_BLOCKS] = {NULL};
+    float *final = weft_alloc((size_t) h, sizeof *final);
+    for (int32_t t = 0; t < n_blocks; t++)
+        grad[t] = weft_alloc_aligned(m.n_flat[t], sizeof(float));
+    void *scratch = scratch_get(weft_k_head_scratch_bytes(&m.shape, r.n));
+    weft_k_head_logprob(&m.shape, &m.head, r.x, &r.targets, 0.7f, r.logp,
+                        r.entropy, r.lse, scratch);
+    weft_free(scratch);
+    scratch = scratch_get(
+        weft_k_head_backward_scratch_bytes(&m.shape, r.n, 5));
+    struct rows dev = rows_put(&r, &m);
+    for (int entropy = 0; entropy < 2; entropy++) {
+        double bound = dtype == WEFT_F32 ? 1e-5 : 2e-2;
+        float *dx_ = dev_new(dx_bytes);
+        for (int32_t t = 0; t < n_blocks; t++)
+            memset(grad[t], 0, m.n_flat[t] * sizeof(float));
+        memset(final, 0, (size_t) h * sizeof(float));
+        device_zero(&d, &m);
+        weft_k_head_backward(&m.shape, &m.head, r.n_rows, r.x, &r.targets, 5,
+                             run_rows, 0.7f, r.lse, r.entropy, r.dlogp,
+                             entropy ? r.dentropy : NULL, dx, grad, final,
+                             scratch);
+        backward(&d, &m, &r, &dev, 0, r.n, 5, run_rows, entropy, dx_);
+        check_close("dx", dx_, dx, (size_t) (r.n_rows * h), is_exact(),
+                    bound);
+        check_close("the norm's gradient", d.final, final, (size_t) h,
+                    is_exact(), bound);
+        for (int32_t t = 0; t < n_blocks; t++) {
+            check_close("a gradient", d.grad[t], grad[t], m.n_flat[t],
+                        is_exact(), bound);
+            dev_get(grad[t], d.grad[t], m.n_flat[t] * sizeof(float));
+        }
+        dev_get(final, d.final, (size_t) h * sizeof(float));
+        device_zero(&d, &m);
+        backward(&d, &m, &r, &dev, 0, 7, 2, run_rows, entropy, dx_);
+        backward(&d, &m, &r, &dev, 7, 54, 3, run_rows + 2, entropy, dx_);
+        for (int32_t t = 0; t < n_blocks; t++)
+            CHECK(dev_same(d.grad[t], grad[t], m.n_flat[t] * sizeof(float)));
+        CHECK(dev_same(d.final, final, (size_t) h * sizeof(float)));
+        dev_free(dx_);
+    }
+    forward(&d, &m, &r, &dev);
+    for (int32_t t = 0; t < n_blocks; t++)
+        weft_free(grad[t]);
+    weft_free(final);
+    weft_free(dx);
+    weft_free(scratch);
+    rows_free(&dev);
+    device_release(&d, &m);
+    rows_release(&r);
+    model_release(&m);
+}
+
+static void test_heads(void)
+{
+    one_model(70, 32, 1, WEFT_F32);
+    one_model(333, 24, 4, WEFT_F32);
+    one_model(1100, 16, 1, WEFT_BF16); /* two chunks of columns */
+    one_model(300, 48, 4, WEFT_BF16);
+}
+
+WEFT_CUDA_TESTS("kern/head_products_cuda", {"test_heads", test_heads})
