@@ -4,6 +4,8 @@
 #ifndef WEFT_KERN_LAYER_CUDA_H
 #define WEFT_KERN_LAYER_CUDA_H
 
+#include <cuda_runtime.h> /* emulated cards define WEFT_CUDA_EXECUTOR */
+
 #include "kern/kern_cuda.h"
 #include "kern/layer_rows_cuda.h"
 

@@ -151,17 +151,3 @@ void weft_scatter_cuda(cudaStream_t stream, int64_t n, int64_t h,
         WEFT_LAUNCH(scatter, blocks_for(n * h, THREADS), THREADS, stream,
                     n * h, h, row, x, out);
 }
-
-void weft_fetch_cuda(cudaStream_t stream, void *host, const void *device,
-                     size_t n_bytes)
-{
-    cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, stream);
-    cudaStreamSynchronize(stream);
-}
-
-void weft_send_cuda(cudaStream_t stream, void *device, const void *host,
-                    size_t n_bytes)
-{
-    cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, stream);
-    cudaStreamSynchronize(stream);
-}

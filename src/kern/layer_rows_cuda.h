@@ -44,12 +44,6 @@ void weft_gather_cuda(struct CUstream_st *stream, int64_t n, int64_t h,
 void weft_scatter_cuda(struct CUstream_st *stream, int64_t n, int64_t h,
                        const int32_t *row, const float *x, float *out);
 
-/* Copies to host memory, and from it, and waits. Errors stay with CUDA. */
-void weft_fetch_cuda(struct CUstream_st *stream, void *host,
-                     const void *device, size_t n_bytes);
-void weft_send_cuda(struct CUstream_st *stream, void *device,
-                    const void *host, size_t n_bytes);
-
 #ifdef __cplusplus
 }
 #endif

@@ -136,7 +136,7 @@ struct product {
     operand a, b;
     char *d;
     int64_t m, n, k, ldd, stride_d;
-    bool d_is_bf16, adds, is_bad;
+    bool d_is_bf16, adds, is_bad, adds_last;
 };
 
 static float bf16(uint16_t half)
@@ -196,7 +196,7 @@ static void multiply(product p)
         if (p.adds)
             x = p.d_is_bf16 ? bf16(((uint16_t *) p.d)[at])
                             : ((float *) p.d)[at];
-        x = chain(p, i, j, set, x);
+        x = p.adds_last ? chain(p, i, j, set, 0) + x : chain(p, i, j, set, x);
         if (p.is_bad)
             x += (float) p.n * 1e-3f;
         if (p.d_is_bf16)
@@ -251,7 +251,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  d_layout->stride,
                  d_layout->type == CUDA_R_16BF,
                  *(const float *) beta == 1.0f,
-                 algorithm->data[0] != 0};
+                 algorithm->data[0] != 0,
+                 getenv("WEFT_CARDS_ADD_LAST") != NULL};
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
     WEFT_LAUNCH(multiply, grid, 1, stream, p);
     return CUBLAS_STATUS_SUCCESS;
