@@ -125,6 +125,12 @@ void weft_k_publish_chunks(const struct weft_layout *layout,
                            enum weft_dtype dtype, struct weft_range chunks,
                            const float *master, void *fwd);
 
+/* The published forward tile of the other kind of device: where a matrix has
+ * pairs of k on a CPU (bf16), its rows are stored one after another on a GPU
+ * (kern_cuda.h). to_rows: from a CPU's to a GPU's. The rest is copied. */
+void weft_k_reorder(const struct weft_layout *layout, enum weft_dtype dtype,
+                    bool to_rows, const void *from, void *to);
+
 /* own += mix (fwd - own) for all numbers of a tile, in f32; mix 1: own = fwd.
  * fwd is published in the run's dtype, own is in flat order. */
 void weft_k_mix(const struct weft_layout *layout, enum weft_dtype dtype,

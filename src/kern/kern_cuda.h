@@ -55,6 +55,11 @@ void weft_k_rope_cuda(struct CUstream_st *stream, int64_t m, int64_t n_heads,
                       int64_t d, int64_t ld, const float *cos_sin,
                       const int32_t *at, bool inverse, float *x);
 
+/* Copies m rows of n numbers; leading dimensions ldx and ldy. */
+void weft_k_copy_columns_cuda(struct CUstream_st *stream, int64_t m,
+                              int64_t n, const float *x, int64_t ldx,
+                              float *y, int64_t ldy);
+
 /* y (n) = dtype(x) */
 void weft_k_round_cuda(struct CUstream_st *stream, enum weft_dtype dtype,
                        int64_t n, const float *x, void *y);
@@ -185,6 +190,10 @@ void weft_k_publish_cuda(struct CUstream_st *stream,
 void weft_k_transpose_cuda(struct CUstream_st *stream,
                            const struct weft_layout *layout,
                            enum weft_dtype dtype, const void *fwd, void *bwd);
+void weft_k_reorder_cuda(struct CUstream_st *stream,
+                         const struct weft_layout *layout,
+                         enum weft_dtype dtype, bool to_rows,
+                         const void *from, void *to);
 
 void weft_k_zero_cuda(struct CUstream_st *stream, void *p, size_t n_bytes);
 void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
@@ -273,14 +282,36 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
                              float *logits, void *scratch);
 
 /* Draws a token from each of m rows of logits (m, ld), as weft_k_sample() for
- * (a, b, position) = at (m, 3); -1 where it says so. From the whole
- * distribution or greedily: top_k and top_p are not read. The tokens are the
- * CPU's. */
+ * (a, b, position) = at (m, 3); -1 where it says so. The tokens are the CPU's.
+ * scratch may be NULL where it is to have no bytes. */
+WEFT_INLINE bool weft_k_sample_is_cut(int32_t vocab,
+                                      const struct weft_k_sampling *sampling)
+{
+    return sampling->temperature > 0
+        && (sampling->top_p < 1
+            || (sampling->top_k > 0 && sampling->top_k < vocab));
+}
+/* Candidates of a row, and one bucket's up to the next power of two. */
+WEFT_INLINE int64_t weft_k_sample_room(int32_t vocab)
+{
+    int64_t n = 1;
+    while (n < vocab)
+        n *= 2;
+    return vocab + n;
+}
+WEFT_INLINE size_t weft_k_sample_scratch_bytes_cuda(
+    const struct weft_shape *shape, const struct weft_k_sampling *sampling,
+    int32_t m)
+{
+    return weft_k_sample_is_cut(shape->vocab, sampling)
+             ? (size_t) (m * weft_k_sample_room(shape->vocab)) * 8
+             : 0;
+}
 void weft_k_sample_cuda(struct CUstream_st *stream,
                         const struct weft_shape *shape,
                         const struct weft_k_sampling *sampling, int32_t m,
                         const float *logits, int64_t ld, const uint32_t *at,
-                        int32_t *token_out, float *logp_out);
+                        int32_t *token_out, float *logp_out, void *scratch);
 
 /* The scalar head of the n rows with these numbers, in order: bits of the
  * CPU. `final` and its gradient are whole tiles. */

@@ -61,6 +61,7 @@ kern_sources = \
 	%D%/simd_avx512.h \
 	%D%/simd_transpose.h \
 	%D%/softmax.h \
+	%D%/sample_cuda.h \
 	%D%/softmax_c.c \
 	%D%/softmax_cpu.c \
 	%D%/softmax_cuda.h \
@@ -94,6 +95,7 @@ cuda_kernels = \
 	%D%/reduce_cuda.cu \
 	%D%/rows_cuda.cu \
 	%D%/sample_cuda.cu \
+	%D%/sample_cut_cuda.cu \
 	%D%/sum_blocks_cuda.cu \
 	%D%/value_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)

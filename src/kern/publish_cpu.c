@@ -71,6 +71,30 @@ void weft_k_publish_chunks(const struct weft_layout *layout,
     }
 }
 
+/* A panel is a matrix of pairs, (k / 2, 32), or (32, k / 2) by rows. */
+void weft_k_reorder(const struct weft_layout *layout, enum weft_dtype dtype,
+                    bool to_rows, const void *from, void *to)
+{
+    memcpy(to, from, layout->fwd_bytes);
+    for (int32_t i = 0; i < layout->n_parts && dtype == WEFT_BF16; i++) {
+        const struct weft_part *p = &layout->part[i];
+        int64_t k = p->k / 2, panel = k * WEFT_PANEL;
+        const uint32_t *in = (const void *) ((const char *) from
+                                             + p->fwd_bytes);
+        uint32_t *out = (void *) ((char *) to + p->fwd_bytes);
+        if (!is_matrix(p))
+            continue;
+        for (int64_t n0 = 0; n0 < p->n_pad; n0 += WEFT_PANEL, in += panel,
+                     out += panel)
+            for (int64_t r = 0; r < WEFT_PANEL; r++)
+                for (int64_t j = 0; j < k; j++)
+                    if (to_rows)
+                        out[r * k + j] = in[j * WEFT_PANEL + r];
+                    else
+                        out[j * WEFT_PANEL + r] = in[r * k + j];
+    }
+}
+
 void weft_k_publish(const struct weft_layout *layout, enum weft_dtype dtype,
                     const float *master, void *fwd, void *bwd)
 {

@@ -9,6 +9,10 @@ struct square {
     float x[COLUMNS][WEFT_PANEL + 1]; /* + 1: no bank conflicts */
 };
 
+struct pairs {
+    uint32_t x[COLUMNS][WEFT_PANEL + 1];
+};
+
 /* Columns 64 blockIdx.x.. of panel blockIdx.y. */
 template <enum weft_dtype DTYPE>
 static __global__ void rows_of_panel(int64_t k, const float *flat, void *out)
@@ -39,6 +43,59 @@ static void publish_matrix(cudaStream_t stream, const struct weft_part *p,
     dim3 grid(blocks_for(p->k, COLUMNS), p->n_pad / WEFT_PANEL);
     WEFT_LAUNCH(rows_of_panel<DTYPE>, grid, dim3(WEFT_PANEL, ROWS), stream,
                 p->k, flat, out);
+}
+
+/* Pairs of numbers: a panel (k, 32) to (32, k) or, with BACK, from it. Columns
+ * 64 blockIdx.x.. of panel blockIdx.y. */
+template <bool BACK>
+static __global__ void pairs_of_panel(int64_t k, const uint32_t *in,
+                                      uint32_t *out)
+{
+    WEFT_SHARED(struct pairs, s);
+    int64_t k0 = (int64_t) blockIdx.x * COLUMNS;
+    in += blockIdx.y * k * WEFT_PANEL;
+    out += blockIdx.y * k * WEFT_PANEL;
+    int me = threadIdx.y * WEFT_PANEL + threadIdx.x;
+    for (int i = me; i < COLUMNS * WEFT_PANEL; i += ROWS * WEFT_PANEL) {
+        int64_t j = BACK ? i % COLUMNS : i / WEFT_PANEL;
+        int64_t r = BACK ? i / COLUMNS : i % WEFT_PANEL;
+        if (k0 + j < k)
+            s.x[j][r] = in[BACK ? r * k + k0 + j : (k0 + j) * WEFT_PANEL + r];
+    }
+    __syncthreads();
+    for (int i = me; i < COLUMNS * WEFT_PANEL; i += ROWS * WEFT_PANEL) {
+        int64_t j = BACK ? i / WEFT_PANEL : i % COLUMNS;
+        int64_t r = BACK ? i % WEFT_PANEL : i / COLUMNS;
+        if (k0 + j < k)
+            out[BACK ? (k0 + j) * WEFT_PANEL + r : r * k + k0 + j] =
+                s.x[j][r];
+    }
+}
+
+void weft_k_reorder_cuda(cudaStream_t stream,
+                         const struct weft_layout *layout,
+                         enum weft_dtype dtype, bool to_rows,
+                         const void *from, void *to)
+{
+    cudaMemcpyAsync(to, from, layout->fwd_bytes, cudaMemcpyDeviceToDevice,
+                    stream);
+    for (int32_t i = 0; i < layout->n_parts && dtype == WEFT_BF16; i++) {
+        const struct weft_part *p = &layout->part[i];
+        if (p->k == 0 || p->id == WEFT_PART_EMBED)
+            continue;
+        const uint32_t *in = (const uint32_t *) ((const char *) from
+                                                 + p->fwd_bytes);
+        uint32_t *out = (uint32_t *) ((char *) to + p->fwd_bytes);
+        dim3 grid(blocks_for(p->k / 2, COLUMNS), p->n_pad / WEFT_PANEL);
+        dim3 block(WEFT_PANEL, ROWS);
+        int64_t k = p->k / 2;
+        if (to_rows)
+            WEFT_LAUNCH(pairs_of_panel<false>, grid, block, stream, k, in,
+                        out);
+        else
+            WEFT_LAUNCH(pairs_of_panel<true>, grid, block, stream, k, in,
+                        out);
+    }
 }
 
 void weft_k_publish_cuda(cudaStream_t stream,

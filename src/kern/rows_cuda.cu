@@ -304,7 +304,25 @@ void weft_k_rope_cuda(cudaStream_t stream, int64_t m, int64_t n_heads,
                     x);
 }
 
-/* ---- Rounding ----------------------------------------------------------- */
+/* ---- Rounding, columns --------------------------------------------------- */
+
+static __global__ void columns_of_rows(int64_t m, int64_t n, const float *x,
+                                       int64_t ldx, float *y, int64_t ldy)
+{
+    int64_t j = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = blockIdx.y; j < n && i < m; i += gridDim.y)
+        y[i * ldy + j] = x[i * ldx + j];
+}
+
+void weft_k_copy_columns_cuda(cudaStream_t stream, int64_t m, int64_t n,
+                              const float *x, int64_t ldx, float *y,
+                              int64_t ldy)
+{
+    dim3 grid(blocks_for(n, ELEMENTS), (unsigned) weft_min64(m, 65535));
+    if (m > 0 && n > 0)
+        WEFT_LAUNCH(columns_of_rows, grid, ELEMENTS, stream, m, n, x, ldx, y,
+                    ldy);
+}
 
 template <enum weft_dtype DTYPE>
 static __global__ void round_rows(int64_t n, const float *x, void *y)

@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sampling the next token on a GPU from the whole distribution, with the draws
- * of sample_cpu.c: probabilities are added up in the order of ids, chunks of
+ * Sampling the next token on a GPU from the whole distribution (with top-k and
+ * top-p: sample_cut_cuda.cu), with the draws of sample_cpu.c: probabilities are added up in the order of ids, chunks of
  * 1024 at once where the draw lies behind them. A block per row.
  */
-#include "kern/softmax_cuda.h"
-
-#include "base/philox.h"
-#include "base/rng.h"
+#include "kern/sample_cuda.h"
 
 enum { THREADS = SOFTMAX_THREADS, COLUMNS = WEFT_SOFTMAX_COLUMNS };
 
-struct vocabulary {
-    int32_t n_blocks, n, first[WEFT_MAX_BLOCKS], n_of[WEFT_MAX_BLOCKS];
-};
-
 /* What the threads of a block share about their row. */
 struct row {
-    struct softmax_block chunks;
-    struct weft_softmax block[WEFT_MAX_BLOCKS], all;
+    struct whole_row whole;
     float sum[SOFTMAX_CHUNKS]; /* of some chunks */
     float e[COLUMNS];          /* of one chunk */
     float best[THREADS];
@@ -26,22 +18,6 @@ struct row {
     int32_t enter; /* the chunk to look into, or -1 */
     int32_t token; /* -1: none yet */
 };
-
-static __device__ void whole_row(struct row *row, const struct vocabulary &v,
-                                 const float *logits, float scale)
-{
-    for (int32_t t = 0; t < v.n_blocks; t++) {
-        struct weft_softmax s = softmax_row(&row->chunks, logits + v.first[t],
-                                            v.n_of[t], scale, NULL);
-        if (threadIdx.x == 0)
-            row->block[t] = s;
-    }
-    if (threadIdx.x == 0) {
-        row->all = weft_softmax_tree(row->block, v.n_blocks);
-        row->token = -1;
-    }
-    __syncthreads();
-}
 
 /* The lowest id that has the largest logit. */
 static __device__ void greedy(struct row *row, int32_t n, const float *logits)
@@ -74,7 +50,7 @@ static __device__ void look_into(struct row *row, int32_t first, int32_t n,
                                  double least, double *weight)
 {
     for (int32_t i = threadIdx.x; i < n; i += THREADS)
-        row->e[i] = weft_expf(logits[first + i] * scale - row->all.max);
+        row->e[i] = weft_expf(logits[first + i] * scale - row->whole.all.max);
     __syncthreads();
     for (int32_t i = 0; threadIdx.x == 0 && i < n && row->token < 0; i++) {
         *weight += (double) row->e[i];
@@ -90,7 +66,7 @@ static __device__ void draw(struct row *row, int32_t n, const float *logits,
                             float scale, float u)
 {
     int chunk = threadIdx.x / SOFTMAX_PARTS;
-    double least = (double) row->all.sum * (double) u, weight = 0;
+    double least = (double) row->whole.all.sum * (double) u, weight = 0;
     for (int32_t j = 0; j < n && row->token < 0;
          j += SOFTMAX_CHUNKS * COLUMNS) {
         float x[SOFTMAX_EACH];
@@ -98,7 +74,7 @@ static __device__ void draw(struct row *row, int32_t n, const float *logits,
         int64_t left = weft_min64(COLUMNS, n - at);
         softmax_load(logits + at, left, x);
         struct softmax_sums s = softmax_chunk_sums(x, left, scale,
-                                                   row->all.max);
+                                                   row->whole.all.max);
         if (threadIdx.x % SOFTMAX_PARTS == 0)
             row->sum[chunk] = s.sum;
         for (int32_t c = 0; c < SOFTMAX_CHUNKS && row->token < 0;) {
@@ -131,26 +107,25 @@ static __global__ void sample(struct vocabulary v, bool is_cold, float scale,
     int64_t i = blockIdx.x;
     logits += i * ld;
     at += 3 * i;
-    whole_row(&row, v, logits, scale);
-    bool is_fine = row.all.sum > 0 && row.all.sum < INFINITY;
-    if (is_fine && !is_cold) {
-        uint32_t word[4] = {at[0], at[1], at[2], WEFT_RNG_SAMPLE};
-        weft_philox_rounds(word, (uint32_t) seed, (uint32_t) (seed >> 32));
-        draw(&row, v.n, logits, scale, weft_philox_uniform(word[0]));
-    }
-    if (is_fine && row.token < 0)
+    if (threadIdx.x == 0)
+        row.token = -1;
+    whole_row(&row.whole, v, logits, scale);
+    bool is_good = is_fine(&row.whole);
+    if (is_good && !is_cold)
+        draw(&row, v.n, logits, scale, uniform_at(seed, at));
+    if (is_good && row.token < 0)
         greedy(&row, v.n, logits);
     if (threadIdx.x != 0)
         return;
     token_out[i] = row.token;
     if (row.token >= 0)
-        logp_out[i] = logits[row.token] * scale - weft_softmax_lse(&row.all);
+        logp_out[i] = logits[row.token] * scale - weft_softmax_lse(&row.whole.all);
 }
 
 void weft_k_sample_cuda(cudaStream_t stream, const struct weft_shape *s,
                         const struct weft_k_sampling *sampling, int32_t m,
                         const float *logits, int64_t ld, const uint32_t *at,
-                        int32_t *token_out, float *logp_out)
+                        int32_t *token_out, float *logp_out, void *scratch)
 {
     struct vocabulary v;
     v.n_blocks = s->n_blocks;
@@ -160,8 +135,11 @@ void weft_k_sample_cuda(cudaStream_t stream, const struct weft_shape *s,
         v.n_of[t] = s->block[t].n_vocab;
     }
     bool is_cold = sampling->temperature == 0;
-    if (m > 0)
-        WEFT_LAUNCH(sample, m, THREADS, stream, v, is_cold,
-                    is_cold ? 1 : 1 / sampling->temperature, sampling->seed,
-                    logits, ld, at, token_out, logp_out);
+    if (m == 0
+        || weft_sample_cut_cuda(stream, &v, sampling, m, logits, ld, at,
+                                  token_out, logp_out, scratch))
+        return;
+    WEFT_LAUNCH(sample, m, THREADS, stream, v, is_cold,
+                is_cold ? 1 : 1 / sampling->temperature, sampling->seed,
+                logits, ld, at, token_out, logp_out);
 }

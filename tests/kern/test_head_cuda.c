@@ -150,11 +150,13 @@ static void test_head(void)
 
 /* ---- Draws ------------------------------------------------------------- */
 
-static void draw_of(bool is_large, float temperature)
+static void draw_of(bool is_large, float temperature, int32_t top_k,
+                    float top_p)
 {
     enum { M = 24 };
     struct weft_shape s = shape_of(is_large);
-    struct weft_k_sampling sampling = {temperature, 0, 1, 0x123456789abcdefu};
+    struct weft_k_sampling sampling = {temperature, top_k, top_p,
+                                       0x123456789abcdefu};
     int64_t v = s.vocab;
     float *z = logits_of(M, v), logp[M], got_logp[M];
     uint32_t at[3 * M];
@@ -177,7 +179,10 @@ static void draw_of(bool is_large, float temperature)
     float *z_ = dev_put(z, (size_t) (M * v) * 4), *logp_ = dev_new(M * 4);
     uint32_t *at_ = dev_put(at, sizeof at);
     int32_t *token_ = dev_new(M * 4);
-    weft_k_sample_cuda(0, &s, &sampling, M, z_, v, at_, token_, logp_);
+    size_t room = weft_k_sample_scratch_bytes_cuda(&s, &sampling, M);
+    void *scratch_ = room > 0 ? dev_new(room) : NULL;
+    weft_k_sample_cuda(0, &s, &sampling, M, z_, v, at_, token_, logp_,
+                       scratch_);
     dev_get(got, token_, sizeof got);
     dev_get(got_logp, logp_, sizeof got_logp);
     for (int i = 0; i < M && cpu_is_fused(); i++) {
@@ -187,9 +192,11 @@ static void draw_of(bool is_large, float temperature)
     }
     /* A row alone. */
     weft_k_sample_cuda(0, &s, &sampling, 1, z_ + 5 * v, v, at_ + 15, token_,
-                       logp_);
+                       logp_, scratch_);
     CHECK(dev_same(token_, &got[5], 4));
     CHECK(dev_same(logp_, &got_logp[5], 4));
+    if (scratch_)
+        dev_free(scratch_);
     dev_free(z_);
     dev_free(logp_);
     dev_free(at_);
@@ -219,7 +226,8 @@ static void draw_zero(void)
     float *z_ = dev_put(z, (size_t) s.vocab * 4), *logp_ = dev_new(4);
     uint32_t *at_ = dev_put(at, sizeof at);
     int32_t *token_ = dev_new(4);
-    weft_k_sample_cuda(0, &s, &sampling, 1, z_, s.vocab, at_, token_, logp_);
+    weft_k_sample_cuda(0, &s, &sampling, 1, z_, s.vocab, at_, token_, logp_,
+                       NULL);
     dev_get(&got, token_, sizeof got);
     CHECK_INT(got, 5);
     dev_free(z_);
@@ -233,16 +241,31 @@ static void draw_zero(void)
 static void draws(void)
 {
     draw_zero();
-    draw_of(false, 1);
-    draw_of(false, 0);
-    draw_of(true, 0.8f);
-    draw_of(true, 3);
-    draw_of(true, 0);
+    draw_of(false, 1, 0, 1);
+    draw_of(false, 0, 0, 1);
+    draw_of(true, 0.8f, 0, 1);
+    draw_of(true, 3, 0, 1);
+    draw_of(true, 0, 0, 1);
+}
+
+/* Cuts inside the first bucket, of many buckets, and of nearly all tokens. */
+static void cut_draws(void)
+{
+    draw_of(false, 1, 1, 1);
+    draw_of(false, 1, 5, 1);
+    draw_of(false, 0.7f, 0, 0.9f);
+    draw_of(false, 1, 7, 0.5f);
+    draw_of(false, 1, 1 << 20, 0.999f);
+    draw_of(true, 1, 50, 1);
+    draw_of(true, 3, 0, 0.95f);
+    draw_of(true, 0.8f, 2000, 0.9f);
+    draw_of(true, 1, 0, 1e-6f);
 }
 
 static void test_sample(void)
 {
     each_order(draws);
+    each_order(cut_draws);
 }
 
 /* ---- The scalar head --------------------------------------------------- */

@@ -315,9 +315,35 @@ static void test_round(void)
     each_order(roundings);
 }
 
+/* Columns between others, which stay as they are. */
+static void columns(void)
+{
+    enum { M = 5, LDX = 700, LDY = 650 };
+    static const int64_t some[] = {0, 1, 255, 256, 257, 600};
+    for (size_t k = 0; k < WEFT_COUNT(some); k++) {
+        int64_t n = some[k];
+        float *x = host_rows(1, M * LDX), *y = host_rows(2, M * LDY);
+        float *x_ = dev_put(x, M * LDX * 4), *y_ = dev_put(y, M * LDY * 4);
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t j = 0; j < n; j++)
+                y[i * LDY + 3 + j] = x[i * LDX + 7 + j];
+        weft_k_copy_columns_cuda(0, M, n, x_ + 7, LDX, y_ + 3, LDY);
+        CHECK(dev_same(y_, y, M * LDY * 4));
+        dev_free(x_);
+        dev_free(y_);
+        weft_free(x);
+        weft_free(y);
+    }
+}
+
+static void test_columns(void)
+{
+    each_order(columns);
+}
+
 WEFT_CUDA_TESTS("kern/rows_cuda", {"test_rmsnorm", test_rmsnorm},
                 {"test_rmsnorm_rows", test_rmsnorm_rows},
                 {"test_rmsnorm_backward", test_rmsnorm_backward},
                 {"test_add_rows", test_add_rows},
                 {"test_swiglu", test_swiglu}, {"test_rope", test_rope},
-                {"test_round", test_round})
+                {"test_round", test_round}, {"test_columns", test_columns})

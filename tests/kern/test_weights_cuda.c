@@ -115,6 +115,31 @@ static struct weft_shape shape_of(enum weft_dtype dtype, int32_t n_blocks)
     return s;
 }
 
+/* A CPU's published tile into a GPU's, and back. rows: the GPU's. */
+static void reorder_of(const struct weft_layout *l, enum weft_dtype dtype,
+                       const float *master, const char *rows)
+{
+    size_t n = l->fwd_bytes;
+    char *cpu = weft_alloc_aligned(n, 1), *got = weft_alloc_aligned(n, 1);
+    memset(cpu, 0x5a, n);
+    weft_k_publish(l, dtype, master, cpu, NULL);
+    const char *expect = dtype == WEFT_BF16 ? rows : cpu;
+    weft_k_reorder(l, dtype, true, cpu, got);
+    CHECK(memcmp(got, expect, n) == 0);
+    weft_k_reorder(l, dtype, false, expect, got);
+    CHECK(memcmp(got, cpu, n) == 0);
+    char *cpu_ = dev_put(cpu, n), *got_ = dev_new(n), *back_ = dev_new(n);
+    weft_k_reorder_cuda(0, l, dtype, true, cpu_, got_);
+    CHECK(dev_same(got_, expect, n));
+    weft_k_reorder_cuda(0, l, dtype, false, got_, back_);
+    CHECK(dev_same(back_, cpu, n));
+    dev_free(cpu_);
+    dev_free(got_);
+    dev_free(back_);
+    weft_free(cpu);
+    weft_free(got);
+}
+
 /* Every element by its index in the flat order. */
 static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
 {
@@ -143,6 +168,7 @@ static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
     dev_set(fwd_, got, l->fwd_bytes);
     weft_k_publish_cuda(0, l, dtype, master_, fwd_);
     CHECK(dev_same(fwd_, expect, l->fwd_bytes));
+    reorder_of(l, dtype, master, expect);
     dev_free(master_);
     dev_free(fwd_);
     weft_free(master);
