@@ -216,7 +216,7 @@ static void describe(const char *dir, const struct row *row,
     if (row->long_prompts)
         all[n++] = prompts;
     CHECK(weft_run_config_read(path, n, all, config, &err));
-    const struct weft_g_job job = {row->nodes, row->devices, true};
+    const struct weft_g_job job = {row->nodes, row->devices, true, 0};
     CHECK(weft_run_needs_read(config, job.n_ranks, job.n_devices, &needs,
                               &err));
     CHECK(weft_run_plan(config, &needs.plan, plan, &err));

@@ -10,17 +10,26 @@ struct weft_g_job weft_g_job_of(const struct weft_rt *rt)
     int32_t devices = weft_rt_n_devices(rt);
     int32_t each = weft_rt_devices_per_rank(rt);
     return (struct weft_g_job){devices / each, each,
-                               weft_rt_n_places(rt) == devices};
+                               weft_rt_n_places(rt) == devices,
+                               weft_rt_n_gpus(rt)};
+}
+
+int32_t weft_g_job_places_per_rank(const struct weft_g_job *job)
+{
+    return job->place_per_device ? job->n_devices : job->n_gpus + 1;
 }
 
 int32_t weft_g_job_n_places(const struct weft_g_job *job)
 {
-    return job->n_ranks * (job->place_per_device ? job->n_devices : 1);
+    return job->n_ranks * weft_g_job_places_per_rank(job);
 }
 
 int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device)
 {
-    return job->place_per_device ? device : device / job->n_devices;
+    int32_t rank = device / job->n_devices, i = device % job->n_devices;
+    if (!job->place_per_device && i > job->n_gpus)
+        i = job->n_gpus;
+    return rank * weft_g_job_places_per_rank(job) + i;
 }
 
 static int32_t n_members(const struct weft_g_layout *l)
@@ -31,10 +40,12 @@ static int32_t n_members(const struct weft_g_layout *l)
 static bool is_any_device(const struct weft_g_job *job,
                           const struct weft_g_layout *l)
 {
-    /* the replicas are all devices of whole ranks, and a rank is one place */
-    return l->plan.tp == 1 && l->plan.pp == 1
-        && (!job->place_per_device || job->n_devices == 1)
-        && l->plan.mesh.n_devices == job->n_devices;
+    /* the replicas are all CPU devices of whole ranks, and those of a rank
+     * are one place */
+    int32_t n_cpus = job->n_devices - job->n_gpus;
+    return l->plan.tp == 1 && l->plan.pp == 1 && !l->on_gpus
+        && (!job->place_per_device || n_cpus == 1)
+        && l->plan.mesh.n_devices == n_cpus;
 }
 
 static int init(const struct weft_g_job *job, const struct weft_shape *shape,
@@ -59,8 +70,9 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
                     device, weft_g_job_place_of(job, device),
                     weft_plan_range(shape->n_blocks, call->tp, k)};
             }
+    out->on_gpus = call->mesh.device < job->n_gpus;
     out->any_device = is_any_device(job, out);
-    out->places_per_rank = job->place_per_device ? job->n_devices : 1;
+    out->places_per_rank = weft_g_job_places_per_rank(job);
     return 0;
 }
 

@@ -21,6 +21,7 @@ struct weft_g_layout {
     int32_t first_layer[WEFT_MAX_STAGES + 1];
     struct weft_g_member *member; /* (pp, dp, tp) */
     int32_t places_per_rank;
+    bool on_gpus; /* all members are GPUs */
     bool any_device; /* members are whole places with one device each: a
                         task may run on any device of its place */
 };
@@ -29,8 +30,10 @@ struct weft_g_layout {
 struct weft_g_job {
     int32_t n_ranks, n_devices; /* of each rank */
     bool place_per_device;      /* see "Places" in rt/tile.h */
+    int32_t n_gpus;             /* of the devices; they come first */
 };
 struct weft_g_job weft_g_job_of(const struct weft_rt *rt);
+int32_t weft_g_job_places_per_rank(const struct weft_g_job *job);
 int32_t weft_g_job_n_places(const struct weft_g_job *job);
 int32_t weft_g_job_place_of(const struct weft_g_job *job, int32_t device);
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/topology.h"
+#include "job/gpus.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/trainer.h"
@@ -32,9 +33,11 @@ const char weft_help_plan[] =
     "                          ,zero=1 ,micro_batches=4 ,recompute "
     ",offload\n"
     "      --nodes N           nodes of the cluster; default: 1\n"
-    "      --devices N         devices of each node; default: "
+    "      --devices N         CPU devices of each node; default: "
     "runtime.devices,\n"
-    "                          or one per core\n"
+    "                          runtime.cpu_devices, or one per core\n"
+    "      --gpus N            with runtime.devices=gpu, GPUs of each node;\n"
+    "                          default: runtime.gpus, or this machine's\n"
     "  -o, --output PLAN.json  write it to a file, too\n"
     "      --check PLAN.json   make none: check this one (default for nodes "
     "and\n"
@@ -59,7 +62,7 @@ const char weft_help_plan[] =
 
 struct options {
     const char *from, *output, *check, *explain, *svg;
-    int32_t nodes, devices; /* 0: not given */
+    int32_t nodes, devices, gpus; /* 0: not given */
     bool json, graph, gangs;
 };
 
@@ -98,13 +101,14 @@ static int draw(const struct weft_plan *plan, const char *path,
     return rc;
 }
 
-/* Counts the devices that a run without 'runtime.devices' has: one per
- * core. */
-static int count_devices(const struct weft_config *config, int32_t *out,
-                         struct weft_err *err)
+/* Counts the CPU devices that the run has: by default one per core. */
+static int count_cpus(const struct weft_config *config, int32_t *out,
+                      struct weft_err *err)
 {
     struct weft_topology topology;
-    *out = config->runtime.devices;
+    *out = config->runtime.devices == WEFT_ON_GPUS
+             ? config->runtime.cpu_devices
+             : config->runtime.devices;
     if (*out > 0)
         return 0;
     int rc = weft_topology_read(&topology, err);
@@ -115,13 +119,34 @@ static int count_devices(const struct weft_config *config, int32_t *out,
     return rc;
 }
 
+/* Counts the devices of each node. */
+static int count_devices(const struct options *o,
+                         const struct weft_config *config, int32_t *out,
+                         int32_t *gpus_out, struct weft_err *err)
+{
+    int rc = 0;
+    *out = o->devices;
+    *gpus_out = o->gpus > 0 ? o->gpus : config->runtime.gpus;
+    if (o->gpus > 0 && config->runtime.devices != WEFT_ON_GPUS)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--gpus is for runs on GPUs: add "
+                            "runtime.devices=gpu");
+    if (*gpus_out == 0)
+        rc = weft_run_gpus(config, gpus_out, err);
+    if (!rc && *out == 0)
+        rc = count_cpus(config, out, err);
+    *out += *gpus_out;
+    return rc;
+}
+
 /* Predicts what a run of the plan takes, and says so where it is no bound. */
 static int predict(const struct options *o, const struct weft_config *config,
                    struct weft_plan *plan, struct weft_err *err)
 {
     bool gangs = o->gangs || plan->n_nodes * plan->n_devices > FEW_DEVICES;
     struct weft_g_job job = {plan->n_nodes, plan->n_devices,
-                             config->runtime.place == WEFT_PLACE_DEVICE};
+                             config->runtime.place == WEFT_PLACE_DEVICE,
+                             plan->n_gpus};
     int rc = weft_trainer_predict(config, &job, gangs, plan, err);
     if (!rc && gangs)
         weft_info("memory is counted by instruction of a tp group: "
@@ -155,9 +180,10 @@ static int check(const struct options *o, const struct weft_config *config,
         rc = weft_plan_read(o->check, &flow, out, err);
     if (rc)
         return rc;
+    int32_t gpus = o->gpus ? o->gpus : out->n_gpus;
+    int32_t cpus = o->devices ? o->devices : out->n_devices - out->n_gpus;
     rc = weft_run_needs_read(config, o->nodes ? o->nodes : out->n_nodes,
-                             o->devices ? o->devices : out->n_devices, &needs,
-                             err);
+                             gpus + cpus, gpus, &needs, err);
     if (rc)
         return rc;
     rc = weft_plan_check(out, &needs.plan, err);
@@ -174,8 +200,7 @@ static int make(const struct options *o, struct weft_config *config,
                 struct weft_plan *out, struct weft_err *err)
 {
     struct weft_run_needs needs;
-    int32_t devices = o->devices;
-    int rc = 0;
+    int32_t devices, gpus;
     weft_free(config->plan); /* the command makes a new plan */
     config->plan = NULL;
     if (o->from) {
@@ -184,11 +209,10 @@ static int make(const struct options *o, struct weft_config *config,
         if (!config->layout)
             return weft_err_nomem(err, "a layout", strlen(o->from));
     }
-    if (devices == 0)
-        rc = count_devices(config, &devices, err);
+    int rc = count_devices(o, config, &devices, &gpus, err);
     if (!rc)
         rc = weft_run_needs_read(config, o->nodes ? o->nodes : 1, devices,
-                                 &needs, err);
+                                 gpus, &needs, err);
     if (!rc)
         rc = weft_run_plan(config, &needs.plan, out, err);
     if (!rc)
@@ -231,8 +255,8 @@ static const char *misuse(const struct options *o, bool config)
 {
     bool makes = o->from || o->output;
     if (o->explain
-        && (config || makes || o->check || o->nodes || o->devices || o->graph
-            || o->svg || o->gangs))
+        && (config || makes || o->check || o->nodes || o->devices || o->gpus
+            || o->graph || o->svg || o->gangs))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -240,7 +264,8 @@ static const char *misuse(const struct options *o, bool config)
     if (o->graph && o->json)
         return "--graph has no JSON";
     if (o->graph && !o->svg
-        && (makes || o->check || o->nodes || o->devices || o->gangs))
+        && (makes || o->check || o->nodes || o->devices || o->gpus
+            || o->gangs))
         return "--graph makes no plan, but with --svg";
     if (o->check && makes)
         return "--check makes no plan: leave out --from and --output";
@@ -256,6 +281,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "from", WEFT_CLI_STRING, &o.from, 0, 0},
         {0, "nodes", WEFT_CLI_INT, &o.nodes, 1, WEFT_MAX_NODES},
         {0, "devices", WEFT_CLI_INT, &o.devices, 1, WEFT_MAX_NODE_DEVICES},
+        {0, "gpus", WEFT_CLI_INT, &o.gpus, 1, WEFT_MAX_NODE_DEVICES},
         {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
         {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},

@@ -125,6 +125,22 @@ static int check_plan(const struct check *k)
     return 0;
 }
 
+/* Keys of GPUs say nothing where they are not devices. */
+static int check_gpus(const struct check *k)
+{
+    const struct weft_config *c = k->c;
+    const char *name = c->runtime.gpus > 0           ? "runtime.gpus"
+                     : c->runtime.cpu_devices != 1   ? "runtime.cpu_devices"
+                     : c->runtime.gpu_memory_gib > 0 ? "runtime.gpu_memory_gib"
+                                                     : NULL;
+    if (!name || c->runtime.devices == WEFT_ON_GPUS)
+        return 0;
+    return wrong(k, name,
+                 "'%s' has no meaning where GPUs are no devices; set "
+                 "runtime.devices to gpu, or leave it out",
+                 name);
+}
+
 static int check_rewards(const struct check *k)
 {
     const struct weft_config *c = k->c;
@@ -167,6 +183,8 @@ int weft_config_check(const struct weft_config *config, const char *name,
         rc = check_numerics(&k);
     if (!rc)
         rc = check_plan(&k);
+    if (!rc)
+        rc = check_gpus(&k);
     if (!rc)
         rc = check_optimizers(&k);
     if (!rc && weft_config_generates(config))

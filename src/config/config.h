@@ -60,6 +60,9 @@ enum weft_fuse_search { WEFT_FUSE_ONCE, WEFT_FUSE_EACH_ITERATION };
  * device. */
 enum weft_place { WEFT_PLACE_NODE, WEFT_PLACE_DEVICE };
 
+/* runtime.devices: gpu */
+enum { WEFT_ON_GPUS = -1 };
+
 /* Digests of what an iteration computed: none, hashes, or hashes and the
  * numbers themselves. */
 enum weft_digest_kind {
@@ -223,7 +226,11 @@ struct weft_config {
     } numerics;
 
     struct {
-        int32_t devices;         /* 0: one per core */
+        int32_t devices; /* CPU devices; 0: one per core; WEFT_ON_GPUS */
+        /* with WEFT_ON_GPUS alone, of each node: */
+        int32_t gpus;            /* 0: all that there are */
+        int32_t cpu_devices;     /* beside them; 0: one per core; 1 */
+        double gpu_memory_gib;   /* limit of each; 0: what it has */
         enum weft_place place;   /* node */
         int32_t nap;             /* -1 auto, 0, 1 */
         double watchdog_s;       /* 300 */

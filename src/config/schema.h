@@ -47,7 +47,7 @@ struct weft_config_key {
     size_t offset;
     const char *standard; /* the default's text; NULL: none */
     double min, max;      /* of numbers */
-    const char *words;    /* "a|b|c" */
+    const char *words;    /* "a|b|c"; of an integer: one for -1, or NULL */
     unsigned flags; /* of a reward's key: also bit per weft_reward_type */
     const char *meaning;
 };

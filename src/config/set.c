@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets one key of the configuration from a value of the YAML tree. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,16 @@ static int set_number(const struct weft_config_key *k,
 {
     int64_t i = 0;
     double x = 0;
+    bool text = k->words && node->type == WEFT_YAML_SCALAR;
+    if (text && strcmp(node->text, k->words) == 0) {
+        *(int32_t *) at = -1;
+        return 0;
+    }
+    if (text && isalpha((unsigned char) node->text[0]))
+        return weft_yaml_err(node, err, WEFT_EINVAL,
+                             "'%s' must be %s, or from %.10g to %.10g, not "
+                             "%s",
+                             k->name, k->words, k->min, k->max, node->text);
     bool whole = k->type == WEFT_KEY_INT || k->type == WEFT_KEY_SEED;
     int rc = whole ? weft_yaml_int(node, k->name, &i, err)
                    : weft_yaml_double(node, k->name, &x, err);

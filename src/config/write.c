@@ -24,7 +24,10 @@ bool weft_config_value(const struct weft_config_key *key, const void *base,
     const char *word;
     switch (key->type) {
     case WEFT_KEY_INT:
-        weft_string_addf(out, "%d", *(const int32_t *) at);
+        if (key->words && *(const int32_t *) at < 0)
+            weft_string_add(out, key->words);
+        else
+            weft_string_addf(out, "%d", *(const int32_t *) at);
         return true;
     case WEFT_KEY_SEED:
         weft_string_addf(out, "%llu",
@@ -159,6 +162,8 @@ static void add_type(const struct weft_config_key *k, struct weft_string *out)
     case WEFT_KEY_SEED:
     case WEFT_KEY_FLOAT:
     case WEFT_KEY_DOUBLE:
+        if (k->words)
+            weft_string_addf(out, "%s|", k->words);
         add_bound(k->min, out);
         weft_string_add(out, "..");
         add_bound(k->max, out);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 job_sources = \
+	%D%/gpus.c %D%/gpus.h \
 	%D%/inputs.c %D%/inputs.h \
 	%D%/plan_needs.c %D%/plan_needs.h \
 	%D%/run_config.c %D%/run_config.h \

@@ -111,13 +111,14 @@ static int check_follows(const struct weft_config *config,
 }
 
 int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
-                        int32_t n_devices, struct weft_run_needs *out,
-                        struct weft_err *err)
+                        int32_t n_devices, int32_t n_gpus,
+                        struct weft_run_needs *out, struct weft_err *err)
 {
     *out = (struct weft_run_needs){
         .plan = {.flow = &out->flow,
                  .n_nodes = n_nodes,
                  .n_devices = n_devices,
+                 .n_gpus = n_gpus,
                  .gradient_groups = config->numerics.gradient_groups,
                  .n_samples = weft_run_samples(config),
                  .n_prompts = config->rollout.prompts}};

@@ -49,11 +49,12 @@ struct weft_run_needs {
     struct weft_shape shape[WEFT_MAX_ROLES];
 };
 
-/* Reads the models' folders. Errors: those of weft_run_arch(), a role of
+/* n_devices: of a node, of which n_gpus are GPUs. Reads the models' folders.
+ * Errors: those of weft_run_arch(), a role of
  * another shape than that which it follows. */
 int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
-                        int32_t n_devices, struct weft_run_needs *out,
-                        struct weft_err *err);
+                        int32_t n_devices, int32_t n_gpus,
+                        struct weft_run_needs *out, struct weft_err *err);
 
 /* Makes and checks the plan that the configuration asks for: the file `plan`,
  * or `layout` for all calls, or data parallelism. What a `layout` does not

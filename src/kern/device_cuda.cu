@@ -27,6 +27,22 @@ static int fill(struct weft_k_device *d, int device)
     return 0;
 }
 
+/* A version is 1000 * major + 10 * minor; the driver's is the newest CUDA that
+ * it serves, or 0. */
+static const char *why_driver(void)
+{
+    static char text[96];
+    int driver = 0, runtime = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess
+        || cudaRuntimeGetVersion(&runtime) != cudaSuccess || driver == 0)
+        return "no CUDA driver";
+    snprintf(text, sizeof text,
+             "the driver serves CUDA %d.%d, and this build needs %d.%d",
+             driver / 1000, driver % 1000 / 10, runtime / 1000,
+             runtime % 1000 / 10);
+    return text;
+}
+
 extern "C" int weft_k_devices_cuda(struct weft_k_device *out, int max,
                                    const char **why_out)
 {
@@ -34,8 +50,7 @@ extern "C" int weft_k_devices_cuda(struct weft_k_device *out, int max,
     cudaError_t rc = cudaGetDeviceCount(&n);
     const char *why = NULL;
     if (rc == cudaErrorInsufficientDriver || rc == cudaErrorNoDevice)
-        why = rc == cudaErrorNoDevice ? "no CUDA device"
-                                      : "no CUDA driver, or one too old";
+        why = rc == cudaErrorNoDevice ? "no CUDA device" : why_driver();
     else if (rc != cudaSuccess)
         why = cudaGetErrorString(rc);
     if (rc != cudaSuccess) {

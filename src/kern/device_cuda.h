@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* The least compute capability that the kernels are compiled for (NVCC_GENCODE
+ * in m4/weft_check_cuda.m4). */
+enum { WEFT_K_CUDA_MAJOR = 8 };
+
 struct weft_k_device {
     char name[128];
     int64_t memory_bytes;

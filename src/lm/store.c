@@ -232,7 +232,8 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
     struct weft_tile *copy = NULL;
     if (weft_rt_place_rank(w->model->rt, weft_tile_place(tile)) != 0)
         tile = copy = weft_g_copy_to(w->seq, &where, w->model->rt, tile,
-                                     WEFT_MEM_OPTIMIZER, "to be saved", 0);
+                                     WEFT_MEM_OPTIMIZER, "to be saved",
+                                     weft_rt_host_place(w->model->rt, 0));
     if (w->writer && tile) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
         if (published) /* a mix of 1 is a copy, in flat order */

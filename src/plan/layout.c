@@ -20,7 +20,15 @@ static void begin(const struct weft_plan_needs *needs, struct weft_plan *out)
 {
     *out = (struct weft_plan){.n_nodes = needs->n_nodes,
                               .n_devices = needs->n_devices,
+                              .n_gpus = needs->n_gpus,
                               .flow = *needs->flow};
+}
+
+/* The devices of each node that plans without a search use: its GPUs, or its
+ * CPU devices. */
+static int32_t n_used(const struct weft_plan_needs *needs)
+{
+    return needs->n_gpus > 0 ? needs->n_gpus : needs->n_devices;
 }
 
 void weft_plan_default(const struct weft_plan_needs *needs,
@@ -29,7 +37,7 @@ void weft_plan_default(const struct weft_plan_needs *needs,
     begin(needs, out);
     for (int32_t i = 1; i < out->flow.n_calls; i++) {
         struct weft_call_plan *c = &out->call[i];
-        int64_t most = (int64_t) needs->n_nodes * needs->n_devices;
+        int64_t most = (int64_t) needs->n_nodes * n_used(needs);
         if (!weft_flow_placed(&out->flow, i))
             continue;
         if (weft_flow_trains(&out->flow, i))
@@ -38,7 +46,7 @@ void weft_plan_default(const struct weft_plan_needs *needs,
             most = weft_min64(most, out->flow.call[i].greedy
                                         ? needs->n_prompts
                                         : needs->n_samples);
-        c->mesh = weft_mesh_largest(needs->n_nodes, needs->n_devices,
+        c->mesh = weft_mesh_largest(needs->n_nodes, n_used(needs),
                                     weft_max64(most, 1));
         c->dp = weft_mesh_size(&c->mesh);
         c->tp = c->pp = 1;
@@ -133,13 +141,15 @@ static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
 {
     double size = (double) c->dp * c->tp * c->pp;
     int64_t most = size > MAX_DEGREE ? MAX_DEGREE : (int64_t) size;
-    c->mesh = weft_mesh_largest(needs->n_nodes, needs->n_devices, most);
+    c->mesh = weft_mesh_largest(needs->n_nodes, n_used(needs), most);
     if ((double) weft_mesh_size(&c->mesh) < size)
         return weft_err_set(err, WEFT_EINVAL,
                             "layout '%.100s' takes %.0f devices, but a mesh "
-                            "is a power of two of a node's %d devices, or "
+                            "is a power of two of a node's %d %s, or "
                             "whole nodes of the %d; the nearest below has %d",
-                            layout, size, needs->n_devices, needs->n_nodes,
+                            layout, size, n_used(needs),
+                            needs->n_gpus > 0 ? "GPUs" : "devices",
+                            needs->n_nodes,
                             weft_mesh_size(&c->mesh));
     return 0;
 }

@@ -4,7 +4,9 @@
  * layout (dp, tp, pp) on it. It says where and when, never what: any plan
  * gives the same numbers (doc/numerics.md).
  *
- * Devices are numbered over the cluster, node by node. The member (dp index
+ * Devices are numbered over the cluster, node by node, GPUs before CPU devices
+ * in each. All devices of a call are of one kind, as a GPU's numbers are not a
+ * CPU's to the last bit. The member (dp index
  * i, stage s, tp index k) of a call is device number (s * dp + i) * tp + k of
  * its mesh, so that a tp group is on neighbouring devices.
  *
@@ -23,8 +25,8 @@ enum {
     WEFT_MAX_STAGES = 64
 };
 
-/* Whole nodes (n_devices all of them), or an aligned power-of-two part of
- * one node (ReaL section 4). */
+/* Whole nodes (n_devices all of a kind), or an aligned power-of-two part of
+ * one node's devices of a kind (ReaL section 4). */
 struct weft_mesh {
     int32_t node, n_nodes;
     int32_t device, n_devices; /* of each node */
@@ -51,6 +53,7 @@ struct weft_call_plan {
  * dp 0. */
 struct weft_plan {
     int32_t n_nodes, n_devices; /* of each node */
+    int32_t n_gpus;             /* of these, which come first */
     struct weft_dataflow flow;  /* of which plans that were read without their
                                    run know calls and roles by name alone */
     struct weft_call_plan call[WEFT_MAX_CALLS];
@@ -76,6 +79,9 @@ int32_t weft_mesh_device(const struct weft_plan *plan,
                          const struct weft_mesh *mesh, int32_t i);
 bool weft_mesh_has(const struct weft_plan *plan, const struct weft_mesh *mesh,
                    int32_t device);
+bool weft_plan_is_gpu(const struct weft_plan *plan, int32_t device);
+/* Whether a call, which has devices, has GPUs. */
+bool weft_plan_on_gpus(const struct weft_plan *plan, int32_t call);
 /* Device of a member. */
 int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,
@@ -132,13 +138,14 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
 /* What a plan is made for. */
 struct weft_plan_needs {
     const struct weft_dataflow *flow; /* whose calls have places */
-    int32_t n_nodes, n_devices;
+    int32_t n_nodes, n_devices, n_gpus;
     int32_t gradient_groups;
     int32_t n_samples, n_prompts;                   /* of an iteration */
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */
 };
 
-/* Every call data parallel on as many devices as it can use: training on the
+/* Every call data parallel on as many devices as it can use, on GPUs where
+ * there are some: training on the
  * largest mesh from node 0 of at most G devices, generation of at most
  * n_samples, inference on all. */
 void weft_plan_default(const struct weft_plan_needs *needs,
@@ -146,12 +153,13 @@ void weft_plan_default(const struct weft_plan_needs *needs,
 /* The uniform plan of a text: "dp2tp2pp1" (missing ones are 1), then
  * optionally ",zero=1", ",micro_batches=4", ",recompute", ",offload", each
  * for the calls that it means something to. The mesh begins at node 0 device
- * 0. Errors: WEFT_EINVAL names what is wrong. */
+ * 0, a GPU where there are some. Errors: WEFT_EINVAL names what is wrong. */
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 
 /* Every call of the graph that has a model: the
- * plan's cluster is the run's, the mesh is a mesh and inside of it, dp * tp *
+ * plan's cluster is the run's, the mesh is a mesh of one kind of device and
+ * inside of it, a model's calls have one kind, dp * tp *
  * pp is its size, tp <= T, dp <= G (train), dp <= n_samples (generate;
  * n_prompts where it is greedy), pp <= layers, zero 0 to 3, and options only where they mean something. Sentences
  * name call, number, and the nearest that would do or the key of the

@@ -58,21 +58,36 @@ static int check_mesh(const struct check *k)
                      "a mesh of %d devices from device %d on does not fit "
                      "the %d devices of a node",
                      m->n_devices, m->device, devices);
+    int32_t gpus = k->plan->n_gpus, end = m->device + m->n_devices;
+    bool is_gpus = weft_plan_is_gpu(k->plan, m->device);
+    if (is_gpus && end > gpus)
+        return wrong(k,
+                     "devices %d to %d are GPUs up to %d and CPU devices "
+                     "from there on, and round otherwise; take those of one "
+                     "kind",
+                     m->device, end - 1, gpus - 1);
+    int32_t base = is_gpus ? 0 : gpus;
+    devices = is_gpus ? gpus : devices - gpus;
     if (m->n_devices == devices)
         return 0;
     if (m->n_nodes > 1)
         return wrong(k,
-                     "a mesh of %d nodes has all %d devices of each, not "
+                     "a mesh of %d nodes has all %d %s of each, not "
                      "%d",
-                     m->n_nodes, devices, m->n_devices);
-    int32_t n = power_below(m->n_devices), first = m->device / n * n;
+                     m->n_nodes, devices,
+                     is_gpus    ? "GPUs"
+                     : gpus > 0 ? "CPU devices"
+                                : "devices",
+                     m->n_devices);
+    int32_t n = power_below(m->n_devices);
+    int32_t first = base + (m->device - base) / n * n;
     if (n != m->n_devices || first != m->device)
         return wrong(k,
                      "devices %d to %d are no mesh: a part of a node is a "
-                     "power of two and begins at a multiple of it, like %d "
+                     "power of two and begins at a multiple of it%s, like %d "
                      "to %d",
-                     m->device, m->device + m->n_devices - 1, first,
-                     first + n - 1);
+                     m->device, end - 1, base > 0 ? " after the GPUs" : "",
+                     first, first + n - 1);
     return 0;
 }
 
@@ -150,6 +165,11 @@ static int check_options(const struct check *k)
     bool trains = weft_flow_trains(k->needs->flow, k->call);
     if (c->zero < 0 || c->zero > 3)
         return wrong(k, "zero %d must be 0 to 3", c->zero);
+    if (c->zero > 0 && weft_plan_on_gpus(k->plan, k->call))
+        return wrong(k,
+                     "zero %d is not there on GPUs yet; take zero 0, or CPU "
+                     "devices",
+                     c->zero);
     if (c->zero > 0 && !trains)
         return wrong(k, "zero %d is for calls that train; take zero 0",
                      c->zero);
@@ -168,6 +188,27 @@ static int check_options(const struct check *k)
     return 0;
 }
 
+/* The log-probs of a model's calls are compared to the bit. */
+static int check_kind(const struct check *k)
+{
+    const struct weft_dataflow *flow = k->needs->flow;
+    bool gpus = weft_plan_on_gpus(k->plan, k->call);
+    for (int32_t i = 1; i < k->call; i++) {
+        const struct weft_call_plan *c = &k->plan->call[i];
+        if (!weft_flow_placed(flow, i) || c->dp == 0
+            || flow->call[i].role != flow->call[k->call].role
+            || weft_plan_on_gpus(k->plan, i) == gpus)
+            continue;
+        return wrong(k,
+                     "%s has %s and this call has %s, which round otherwise; "
+                     "give both calls of the %s one kind",
+                     flow->call[i].name, gpus ? "CPU devices" : "GPUs",
+                     gpus ? "GPUs" : "CPU devices",
+                     flow->role[flow->call[i].role].name);
+    }
+    return 0;
+}
+
 static int check_call(const struct check *k)
 {
     int rc;
@@ -183,7 +224,9 @@ static int check_call(const struct check *k)
         rc = check_layers(k);
     if (!rc)
         rc = check_samples(k);
-    return rc ? rc : check_options(k);
+    if (!rc)
+        rc = check_options(k);
+    return rc ? rc : check_kind(k);
 }
 
 int weft_plan_check(const struct weft_plan *plan,
@@ -197,6 +240,11 @@ int weft_plan_check(const struct weft_plan *plan,
                             "run has %d of %d",
                             plan->n_nodes, plan->n_devices, needs->n_nodes,
                             needs->n_devices);
+    if (plan->n_gpus != needs->n_gpus)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the plan is for nodes of %d GPUs, but the run "
+                            "has %d",
+                            plan->n_gpus, needs->n_gpus);
     for (int32_t i = 1; i < needs->flow->n_calls && !rc; i++) {
         struct check k = {plan, needs, i, &plan->call[i], err};
         if (weft_flow_placed(needs->flow, i))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that a plan leaves idle as the run's partition is too coarse. */
+/* Devices that a plan leaves idle as the run's partition is too coarse. Where
+ * there are GPUs, those alone count. */
 #include "plan/layout.h"
 
 #include <stdio.h>
@@ -21,12 +22,17 @@ static bool trains_on(const struct weft_plan *plan,
     return false;
 }
 
+static int32_t n_counted(const struct weft_plan *plan)
+{
+    return plan->n_gpus > 0 ? plan->n_gpus : plan->n_devices;
+}
+
 static int64_t count_idle(const struct weft_plan *plan,
                           const struct weft_plan_needs *needs)
 {
     int64_t n = 0;
     for (int32_t node = 0; node < plan->n_nodes; node++)
-        for (int32_t d = 0; d < plan->n_devices; d++)
+        for (int32_t d = 0; d < n_counted(plan); d++)
             n += !trains_on(plan, needs, node, d);
     return n;
 }
@@ -45,7 +51,7 @@ bool weft_plan_idle(const struct weft_plan *plan,
                     const struct weft_plan_needs *needs, char *text,
                     size_t size)
 {
-    int64_t all = (int64_t) plan->n_nodes * plan->n_devices;
+    int64_t all = (int64_t) plan->n_nodes * n_counted(plan);
     int64_t idle = count_idle(plan, needs);
     for (int32_t i = 1; i < needs->flow->n_calls && idle > 0; i++) {
         const struct weft_call_plan *c = &plan->call[i];
@@ -58,10 +64,11 @@ bool weft_plan_idle(const struct weft_plan *plan,
         if (!by_groups && (c->tp != s->n_blocks || s->n_blocks >= blocks))
             continue;
         snprintf(text, size,
-                 "%lld of %lld devices train nothing: %s has %s %d, all that "
+                 "%lld of %lld %s train nothing: %s has %s %d, all that "
                  "numerics.%s allows; a new run may set it to %d, this one "
                  "take a layout with more %s",
-                 (long long) idle, (long long) all, needs->flow->call[i].name,
+                 (long long) idle, (long long) all,
+                 plan->n_gpus > 0 ? "GPUs" : "devices", needs->flow->call[i].name,
                  by_groups ? "dp" : "tp", by_groups ? c->dp : c->tp,
                  by_groups ? "gradient_groups" : "tensor_blocks",
                  by_groups ? raised(groups, all, used, WEFT_MAX_GROUPS)

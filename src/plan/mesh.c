@@ -37,6 +37,16 @@ bool weft_mesh_has(const struct weft_plan *plan, const struct weft_mesh *mesh,
     return node >= 0 && node < mesh->n_nodes && k >= 0 && k < mesh->n_devices;
 }
 
+bool weft_plan_is_gpu(const struct weft_plan *plan, int32_t device)
+{
+    return device % plan->n_devices < plan->n_gpus;
+}
+
+bool weft_plan_on_gpus(const struct weft_plan *plan, int32_t call)
+{
+    return plan->call[call].mesh.device < plan->n_gpus;
+}
+
 int32_t weft_plan_device(const struct weft_plan *plan,
                          const struct weft_call_plan *call, int32_t dp,
                          int32_t stage, int32_t tp)

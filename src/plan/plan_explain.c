@@ -132,8 +132,11 @@ char *weft_plan_explain(const struct weft_plan *plan)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    fprintf(f, "nodes %d, devices of each %d\n\n", plan->n_nodes,
+    fprintf(f, "nodes %d, devices of each %d", plan->n_nodes,
             plan->n_devices);
+    if (plan->n_gpus > 0)
+        fprintf(f, ", of which the first %d are GPUs", plan->n_gpus);
+    fputs("\n\n", f);
     fprintf(f, "%-14s  %-9s  %-9s  %4s  tp  pp  micro-batches  zero  %s\n",
             "call", "nodes", "devices", "dp", "recompute  offload");
     for (int32_t i = 1; i < plan->flow.n_calls; i++)

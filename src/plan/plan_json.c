@@ -41,7 +41,7 @@ static const struct {
              {"reversed", AT(reversed)}};
 
 static const char *const top_keys[] = {
-    "format", "nodes",           "devices",        "calls",
+    "format", "nodes",           "devices",        "gpus",  "calls",
     "memory", "measured_memory", "replayed_memory"};
 static const char *const call_keys[] = {
     "mesh", "dp",        "tp",      "pp",         "micro_batches",
@@ -234,7 +234,7 @@ static int read_memory(const json_t *root, const char *path, const char *key,
 static int read_root(const json_t *root, const char *path,
                      struct weft_plan *out, struct weft_err *err)
 {
-    int64_t format = 0, nodes = 0, devices = 0;
+    int64_t format = 0, nodes = 0, devices = 0, gpus = 0;
     if (!json_is_object(root))
         return weft_err_set(err, WEFT_EFORMAT,
                             "%s: a plan is an object, not %s", path,
@@ -254,6 +254,9 @@ static int read_root(const json_t *root, const char *path,
                            &devices, err);
     out->n_nodes = (int32_t) nodes;
     out->n_devices = (int32_t) devices;
+    if (!rc)
+        rc = weft_json_int_or(root, path, "gpus", 0, devices, 0, &gpus, err);
+    out->n_gpus = (int32_t) gpus;
     if (!rc)
         rc = read_calls(root, path, out, err);
     if (!rc)
@@ -338,8 +341,11 @@ char *weft_plan_json(const struct weft_plan *plan)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    fprintf(f, "{\"format\": %d, \"nodes\": %d, \"devices\": %d,\n", FORMAT,
+    fprintf(f, "{\"format\": %d, \"nodes\": %d, \"devices\": %d", FORMAT,
             plan->n_nodes, plan->n_devices);
+    if (plan->n_gpus > 0)
+        fprintf(f, ", \"gpus\": %d", plan->n_gpus);
+    fputs(",\n", f);
     fputs(" \"calls\": {", f);
     for (int32_t i = 1; i < plan->flow.n_calls; i++) {
         if (plan->call[i].dp == 0)

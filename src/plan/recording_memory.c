@@ -60,6 +60,7 @@ struct play {
     struct weft_rec_piece *seen; /* (n_pieces) as those who seek see them */
     struct found *found;         /* (n_found) of the places before */
     int32_t n_found;
+    bool is_gpu; /* the place that is looked at */
 };
 
 /* ---- Tiles ------------------------------------------------------------- */
@@ -347,6 +348,7 @@ static void mix(struct digest *d, int64_t word)
 static struct digest digest_of(const struct play *p)
 {
     struct digest d = {(uint64_t) p->n_pieces, (uint64_t) p->reach.n_lanes};
+    mix(&d, p->is_gpu);
     for (int32_t i = 0; i < p->n_pieces; i++) {
         const struct weft_rec_piece *b = &p->seen[i];
         const struct piece *own = &p->piece[i];
@@ -382,7 +384,9 @@ static int play_pieces(struct play *p, int64_t out[WEFT_MEM_ALL + 1],
     int rc = 0;
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !rc; c++) {
         rc = most_of(p, 1u << c, &out[c], err);
-        if (weft_mem_class_at_place((enum weft_mem_class) c)) {
+        if (weft_mem_class_at_place((enum weft_mem_class) c)
+            && !(p->is_gpu
+                 && weft_mem_class_on_host((enum weft_mem_class) c))) {
             sum += out[c];
             all |= 1u << c;
         }
@@ -461,8 +465,10 @@ int weft_recording_memory_of(const struct weft_recording *r, int32_t n_places,
 {
     struct play p = {.r = r};
     int rc = play_init(&p, n_places, places_per_rank, large, err);
-    for (int32_t k = 0; k < n_places && !rc; k++)
+    for (int32_t k = 0; k < n_places && !rc; k++) {
+        p.is_gpu = k % places_per_rank < r->n_gpus;
         rc = play_place(&p, k, out[k], err);
+    }
     play_release(&p);
     return rc;
 }

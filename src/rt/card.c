@@ -11,6 +11,11 @@
 
 #if defined(STARPU_USE_CUDA) && defined(WEFT_HAVE_CUDA)
 
+bool weft_rt_has_cuda(void)
+{
+    return true;
+}
+
 struct CUstream_st *weft_exec_stream(struct weft_exec *x)
 {
     return x->card ? starpu_cuda_get_local_stream() : NULL;
@@ -72,6 +77,11 @@ int weft_card_error(struct weft_exec *x)
 }
 
 #else
+
+bool weft_rt_has_cuda(void)
+{
+    return false;
+}
 
 struct CUstream_st *weft_exec_stream(struct weft_exec *x)
 {

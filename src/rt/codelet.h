@@ -53,7 +53,8 @@ struct CUstream_st *weft_exec_stream(struct weft_exec *x);
 struct weft_codelet {
     struct starpu_codelet starpu;
     weft_body_fn cpu;
-    weft_body_fn cuda;     /* NULL: it has none */
+    weft_body_fn cuda;     /* NULL: it has none, or there is no CUDA */
+    bool has_cuda;         /* it has one, where there is CUDA */
     atomic_long n_pending; /* tasks that are inserted and have not ended */
     /* in the list of those that the runtime has seen */
     struct weft_codelet *next;
@@ -72,8 +73,10 @@ void weft_codelet_run(void *buffers[], void *args);
 
 /* colour: 0xrrggbb, for traces. */
 #define WEFT_CODELET(op, colour, body)                                       \
-    WEFT_CODELET_2(op, colour, body, (weft_body_fn) 0)
+    WEFT_CODELET_OF(op, colour, body, (weft_body_fn) 0, false)
 #define WEFT_CODELET_2(op, colour, cpu_body, cuda_body)                      \
+    WEFT_CODELET_OF(op, colour, cpu_body, cuda_body, true)
+#define WEFT_CODELET_OF(op, colour, cpu_body, cuda_body, both)               \
     static struct weft_codelet weft_cl_##op = {                              \
         .starpu = {.where = STARPU_CPU | STARPU_CUDA,                        \
                    .cpu_funcs = {weft_codelet_run},                          \
@@ -84,6 +87,7 @@ void weft_codelet_run(void *buffers[], void *args);
                    .color = (colour)},                                       \
         .cpu = (cpu_body),                                                   \
         .cuda = WEFT_CUDA_BODY(cuda_body),                                   \
+        .has_cuda = (both),                                                  \
     };
 
 #endif

@@ -81,8 +81,9 @@ static int copy_device(const struct weft_rt *rt, int device,
                        const struct weft_tile *dst)
 {
     int from = weft_tile_place(src), to = weft_tile_place(dst);
-    if (dst->card || src->card)
-        return weft_place_device(rt, dst->card ? to : from);
+    bool on_card = weft_tile_on_card(dst);
+    if (on_card || weft_tile_on_card(src))
+        return weft_place_device(rt, on_card ? to : from);
     if (device >= 0) {
         int place = weft_rt_place_of(rt, device);
         if (place == from || place == to)

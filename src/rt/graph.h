@@ -85,13 +85,16 @@ void weft_rt_fxt_stop(struct weft_rt *rt);
  * need. */
 bool weft_rt_messages_nap(void);
 
-/* A runtime that records what is inserted and runs nothing, for any job:
+/* A runtime that records what is inserted and runs nothing, for any job (one
+ * with GPUs that this machine lacks, too, and a task that GPUs have no code
+ * for fails when it is inserted):
  * there is no StarPU, no MPI, and tiles have sizes but no memory, so that they
  * cannot be acquired. Waiting returns at once, and ranks are not asked. There
  * may be several, beside one that runs. Stopped like any other. Errors:
  * WEFT_ENOMEM. */
 struct weft_record_options {
     int n_ranks, n_devices; /* devices of a rank */
+    int n_gpus;             /* of these, which come first */
     bool place_per_device;
     int rank; /* whose tasks; -1: of all ranks */
     /* When samples end is not known: what weft_rt_when() says is noted. */
@@ -111,6 +114,11 @@ void weft_rt_when(struct weft_rt *rt, int when);
 
 int weft_rt_n_devices(const struct weft_rt *rt); /* of all ranks */
 int weft_rt_devices_per_rank(const struct weft_rt *rt);
+/* Whether this program and its StarPU were built with CUDA. */
+bool weft_rt_has_cuda(void);
+int weft_rt_n_gpus(const struct weft_rt *rt); /* of a rank */
+/* The least memory for tiles that a GPU of this rank has, or its limit. */
+size_t weft_rt_gpu_bytes(const struct weft_rt *rt);
 /* The most devices that this StarPU allows: WEFT_MAX_DEVICES or fewer. */
 int weft_rt_max_devices(void);
 

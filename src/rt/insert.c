@@ -8,6 +8,9 @@
 #include "base/log.h"
 #include "rt/internal.h"
 
+#define NO_CUDA_BODY                                                         \
+    "does not run on GPUs yet, and '%s' lies in the memory of one"
+
 /* ---- On a worker ------------------------------------------------------ */
 
 /* Puts operation and tile in front of the body's sentence. */
@@ -171,10 +174,7 @@ static int run_at_card(struct weft_task *t, struct weft_exec *x)
         return run_cpu(t, x);
     if (!t->codelet->cuda) {
         weft_tile_label(tile, label, sizeof label);
-        return weft_err_set(&x->err, WEFT_EUNSUPPORTED,
-                            "does not run on GPUs yet, and '%s' lies in the "
-                            "memory of one",
-                            label);
+        return weft_err_set(&x->err, WEFT_EUNSUPPORTED, NO_CUDA_BODY, label);
     }
     int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
     if (!rc)
@@ -481,7 +481,24 @@ static int any_device(const struct weft_rt *rt, int place)
     if (device >= 0 || rt->n_cards == 0)
         return device;
     int n = rt->n_devices - rt->n_cards;
-    return rt->first_device + rt->n_cards + (int) (rt->n_inserted % n);
+    return weft_rt_place_rank(rt, place) * rt->n_devices + rt->n_cards
+         + (int) (rt->n_inserted % n);
+}
+
+/* Of a task that is only recorded: fails where it would be refused when it
+ * runs at a GPU's place. */
+static void check_card(struct weft_seq *seq,
+                       const struct weft_codelet *codelet,
+                       const struct weft_access *access, int n_access)
+{
+    char label[160];
+    for (int i = 0; i < n_access && !codelet->has_cuda; i++) {
+        if (!weft_tile_on_card(access[i].tile))
+            continue;
+        weft_tile_label(access[i].tile, label, sizeof label);
+        weft_seq_fail(seq, WEFT_EUNSUPPORTED, "%s " NO_CUDA_BODY,
+                      codelet->starpu.name, label);
+    }
 }
 
 void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
@@ -508,6 +525,8 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
         weft_seq_record(seq, rt->n_copies, &err);
         return;
     }
+    if (rt->is_dry)
+        check_card(seq, codelet, access, n_access);
     weft_insert_here(seq, codelet, args, args_bytes, access, n_access, &here);
 }
 

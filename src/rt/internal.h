@@ -130,8 +130,10 @@ WEFT_INLINE unsigned weft_tile_node(const struct weft_tile *tile)
 {
     return tile->card ? tile->card->node : STARPU_MAIN_RAM;
 }
-/* The device that does what is to be done at a place of this rank by any; -1:
- * one of those that share it. */
+/* Whether it has a GPU's memory, or would have, where it is only recorded. */
+bool weft_tile_on_card(const struct weft_tile *tile);
+/* The device that does what is to be done at a place by any; -1: one of those
+ * that share it. */
 int weft_place_device(const struct weft_rt *rt, int place);
 /* Frees all tiles with their handles; called when no task is left. */
 void weft_tile_free_all(struct weft_rt *rt);

@@ -42,6 +42,21 @@ int weft_rt_devices_per_rank(const struct weft_rt *rt)
     return rt->n_devices;
 }
 
+int weft_rt_n_gpus(const struct weft_rt *rt)
+{
+    return rt->n_cards;
+}
+
+size_t weft_rt_gpu_bytes(const struct weft_rt *rt)
+{
+    size_t least = SIZE_MAX;
+    for (int i = 0; i < rt->n_cards; i++)
+        least = rt->card[i].pool->limit_bytes < least
+                  ? rt->card[i].pool->limit_bytes
+                  : least;
+    return least;
+}
+
 int weft_rt_max_devices(void)
 {
     return MAX_DEVICES;
@@ -434,8 +449,12 @@ int weft_rt_record(const struct weft_record_options *options,
     rt->rank = rt->all_ranks ? 0 : options->rank;
     rt->n_ranks = options->n_ranks;
     rt->n_devices = options->n_devices;
+    rt->n_cards = options->n_gpus;
     rt->first_device = rt->rank * rt->n_devices;
-    rt->places_per_rank = options->place_per_device ? rt->n_devices : 1;
+    rt->places_per_rank = options->place_per_device ? rt->n_devices
+                                                    : rt->n_cards + 1;
+    if (options->recording)
+        options->recording->n_gpus = rt->n_cards;
     rt->first_place = rt->rank * rt->places_per_rank;
     rt->last_transfer = &rt->transfer;
     *out = rt;

@@ -59,17 +59,29 @@ int weft_rt_place_of(const struct weft_rt *rt, int device)
 
 int weft_place_device(const struct weft_rt *rt, int place)
 {
-    int local = place - rt->first_place;
+    int local = place % rt->places_per_rank;
     if (rt->places_per_rank == 1)
         return -1;
     if (rt->places_per_rank == rt->n_devices)
         return place;
-    return local < rt->n_cards ? rt->first_device + local : -1;
+    return local < rt->n_cards
+             ? weft_rt_place_rank(rt, place) * rt->n_devices + local
+             : -1;
 }
 
 int weft_rt_place_rank(const struct weft_rt *rt, int place)
 {
     return place / rt->places_per_rank;
+}
+
+bool weft_rt_is_gpu_place(const struct weft_rt *rt, int place)
+{
+    return place % rt->places_per_rank < rt->n_cards;
+}
+
+int weft_rt_host_place(const struct weft_rt *rt, int rank)
+{
+    return rank * rt->places_per_rank + rt->n_cards;
 }
 
 int weft_tile_place(const struct weft_tile *tile)
@@ -84,12 +96,19 @@ bool weft_tile_is_here(const struct weft_tile *tile)
 
 /* ---- Life ------------------------------------------------------------- */
 
+bool weft_tile_on_card(const struct weft_tile *tile)
+{
+    return weft_rt_is_gpu_place(tile->rt, tile->id.place)
+        && !weft_mem_class_on_host(tile->mem);
+}
+
 /* The card whose memory tiles of a class at a place have; NULL: the host's. */
 static struct weft_card *card_of(const struct weft_rt *rt, int place,
                                  enum weft_mem_class c)
 {
     int local = place - rt->first_place;
-    if (local < 0 || local >= rt->n_cards || weft_mem_class_on_host(c))
+    if (rt->is_dry || local < 0 || local >= rt->n_cards
+        || weft_mem_class_on_host(c))
         return NULL;
     return &rt->card[local];
 }
@@ -527,14 +546,17 @@ void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
     for (int k = 0; k <= rt->n_cards; k++) {
         struct weft_pool *pool = k < rt->n_cards ? rt->card[k].pool
                                                  : rt->pool;
+        bool all_of_cards = c == WEFT_N_MEM_CLASSES && k == rt->n_cards;
         pthread_mutex_lock(&pool->mutex);
-        for (int i = 0; i < rt->places_per_rank; i++)
+        for (int i = all_of_cards ? rt->n_cards : 0; i < rt->places_per_rank;
+             i++)
             peak_out[rt->first_place + i] += pool->place[i].peak_bytes[c];
         pthread_mutex_unlock(&pool->mutex);
     }
-    /* records are a rank's, and count at its first place */
+    /* records are a rank's, and count at its first place in host memory */
     if (c == WEFT_MEM_TASKS || c == WEFT_N_MEM_CLASSES)
-        peak_out[rt->first_place] += (size_t) rt->most_pending_bytes;
+        peak_out[rt->first_place + rt->n_cards] +=
+            (size_t) rt->most_pending_bytes;
     _Static_assert(sizeof(size_t) == sizeof(int64_t), "64-bit sizes");
     weft_world_reduce((int64_t *) peak_out, n, WEFT_MAX);
 }

@@ -78,6 +78,9 @@ bool weft_tile_is_here(const struct weft_tile *tile); /* in this process */
 int weft_rt_n_places(const struct weft_rt *rt);
 int weft_rt_place_of(const struct weft_rt *rt, int device);
 int weft_rt_place_rank(const struct weft_rt *rt, int place);
+bool weft_rt_is_gpu_place(const struct weft_rt *rt, int place);
+/* The first place of a rank in host memory. */
+int weft_rt_host_place(const struct weft_rt *rt, int rank);
 
 enum weft_mode { WEFT_READ, WEFT_WRITE, WEFT_READ_WRITE };
 
@@ -100,7 +103,8 @@ bool weft_tile_ready(struct weft_tile *tile);
 void weft_rt_memory(const struct weft_rt *rt, enum weft_mem_class c,
                     size_t *now_out, size_t *peak_out);
 /* The highest memory of a class at each place of the job, peak_out (n_places).
- * Class WEFT_N_MEM_CLASSES stands for a place's total. Collective. */
+ * Class WEFT_N_MEM_CLASSES stands for a place's total, without what a GPU's
+ * place has in host memory. Collective. */
 void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
                            size_t *peak_out);
 

@@ -223,6 +223,25 @@ static int save_kl(struct weft_trainer *t, struct weft_manifest *m,
     return rc;
 }
 
+/* The name of the number that says that a role's calls had GPUs. */
+static void name_gpus(const struct weft_trainer *t,
+                      const struct weft_run_model *model, char out[48])
+{
+    snprintf(out, 48, "%.31s on GPUs", name_of(t, model));
+}
+
+static int add_role(const struct weft_trainer *t, struct weft_manifest *m,
+                    const struct weft_run_model *model, struct weft_err *err)
+{
+    char name[48];
+    int rc = weft_manifest_add_role(m, name_of(t, model), model->steps,
+                                    model->arch.shape.n_blocks, err);
+    name_gpus(t, model, name);
+    if (!rc && weft_plan_on_gpus(&t->plan, model->home))
+        rc = weft_manifest_add_number(m, name, 1, err);
+    return rc;
+}
+
 /* Sets the manifest's state of the run. */
 static int set_state(struct weft_trainer *t, struct weft_manifest *m,
                      struct weft_err *err)
@@ -239,8 +258,7 @@ static int set_state(struct weft_trainer *t, struct weft_manifest *m,
     m->model_dtype = folder_dtype(c);
     m->isa = weft_k_isa();
     for (int k = 0; (model = changed(t, NULL, k)) != NULL && !rc; k++)
-        rc = weft_manifest_add_role(m, name_of(t, model), model->steps,
-                                    model->arch.shape.n_blocks, err);
+        rc = add_role(t, m, model, err);
     if (!rc && t->settings.refills > 0)
         rc = weft_manifest_add_number(m, prompts_drawn,
                                       (double) weft_trainer_drawn(t), err);
@@ -407,6 +425,26 @@ static int check_isa(const char *folder, enum weft_isa saved,
                         remedy);
 }
 
+/* Checks that a role has the kind of device that it had. */
+static int check_gpus(const struct weft_trainer *t, const char *folder,
+                      const struct weft_manifest *m,
+                      const struct weft_run_model *model,
+                      struct weft_err *err)
+{
+    char name[48];
+    double one;
+    name_gpus(t, model, name);
+    bool had = weft_manifest_number(m, name, &one, NULL) == 0;
+    if (had == weft_plan_on_gpus(&t->plan, model->home))
+        return 0;
+    return weft_err_set(err, WEFT_EINVAL,
+                        "'%s' was written by a run that had the %s on %s, "
+                        "this one has it on %s, which round otherwise: set "
+                        "runtime.devices as it was, or begin another run_dir",
+                        folder, name_of(t, model), had ? "GPUs" : "CPUs",
+                        had ? "CPUs" : "GPUs");
+}
+
 /* Checks that everything on which results depend is as it was. */
 static int check_state(const struct weft_trainer *t, const char *folder,
                        const struct weft_manifest *m, struct weft_err *err)
@@ -425,6 +463,8 @@ static int check_state(const struct weft_trainer *t, const char *folder,
                                  "'%s/manifest.json': 'roles' lacks '%s', "
                                  "which this run trains",
                                  folder, name);
+        if (!rc)
+            rc = check_gpus(t, folder, m, model, err);
     }
     if (!rc)
         rc = same_int(folder, "gradient_groups", m->gradient_groups,

@@ -96,6 +96,15 @@ static void text_machine(const struct weft_topology *m,
     add_size(out, "free", m->free_bytes);
 }
 
+/* Why no run can have this GPU as a device; NULL: it can. */
+static const char *why_not(const struct weft_k_device *d)
+{
+    return d->major < WEFT_K_CUDA_MAJOR
+             ? "too old: Weft's kernels need compute capability 8.0"
+         : !weft_rt_has_cuda() ? "not usable: this StarPU has no CUDA"
+                               : NULL;
+}
+
 static void text_devices(const struct facts *f, struct weft_string *out)
 {
     weft_string_add(out, "\nCUDA devices\n");
@@ -110,7 +119,7 @@ static void text_devices(const struct facts *f, struct weft_string *out)
                          i, d->name, d->major, d->minor,
                          d->n_multiprocessors);
         add_bytes(out, d->memory_bytes);
-        weft_string_add(out, "\n");
+        weft_string_addf(out, "; %s\n", why_not(d) ? why_not(d) : "usable");
     }
 }
 
@@ -189,9 +198,11 @@ static void json_devices(const struct facts *f, struct weft_string *out)
         add_key(out, "name", d->name);
         weft_string_addf(out,
                          ", \"memory_bytes\": %lld, \"compute_capability\": "
-                         "\"%d.%d\", \"multiprocessors\": %d}",
+                         "\"%d.%d\", \"multiprocessors\": %d, ",
                          (long long) d->memory_bytes, d->major, d->minor,
                          d->n_multiprocessors);
+        add_key(out, "why_not", why_not(d));
+        weft_string_add(out, "}");
     }
     weft_string_add(out, "], ");
     add_key(out, "cuda_devices_why_none",

@@ -23,17 +23,34 @@ static int table_create(const struct weft_trainer *t,
 
 static int32_t places_per_rank(const struct weft_trainer *t)
 {
-    return t->job.place_per_device ? t->job.n_devices : 1;
+    return weft_g_job_places_per_rank(&t->job);
 }
 
-static void add_to(int64_t place[WEFT_MEM_ALL + 1], enum weft_mem_class c,
-                   int64_t bytes)
+/* A rank's first place in host memory. */
+static int32_t host_place(const struct weft_trainer *t, int32_t rank)
 {
-    place[c] += bytes;
-    place[WEFT_MEM_ALL] += bytes;
+    return rank * places_per_rank(t) + t->job.n_gpus;
 }
 
-/* Records of tasks: a rank's, at its first place. A worker, or who moves
+/* Whether bytes of a class at a place are part of its sum: a GPU's has not
+ * what lies in host memory. */
+static bool counts(const struct weft_trainer *t, int32_t place,
+                   enum weft_mem_class c)
+{
+    return weft_mem_class_at_place(c)
+        && (place % places_per_rank(t) >= t->job.n_gpus
+            || !weft_mem_class_on_host(c));
+}
+
+static void add_to(const struct weft_trainer *t,
+                   int64_t (*table)[WEFT_MEM_ALL + 1], int32_t place,
+                   enum weft_mem_class c, int64_t bytes)
+{
+    table[place][c] += bytes;
+    table[place][WEFT_MEM_ALL] += counts(t, place, c) ? bytes : 0;
+}
+
+/* Records of tasks: a rank's, at its first place in host memory. A worker, or who moves
  * messages, may have given a task's tiles back and its record not yet, however
  * long ago that was: each can hold one. */
 static int add_tasks(const struct weft_trainer *t,
@@ -46,7 +63,7 @@ static int add_tasks(const struct weft_trainer *t,
                                         open, err)
                   : weft_err_nomem(err, "a memory plan", n * sizeof *open);
     for (int32_t i = 0; i < t->job.n_ranks && !rc; i++)
-        add_to(place[i * places_per_rank(t)], WEFT_MEM_TASKS,
+        add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
                open[i].bytes + (t->job.n_devices + 1) * open[i].largest);
     weft_free(open);
     return rc;
@@ -72,9 +89,9 @@ static void add_copies(const struct weft_trainer *t,
     if (n_places == 1 || weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0)
         return;
     for (int32_t p = 0; p < n_places; p++)
-        add_to(place[p], WEFT_MEM_SAMPLES, n * each);
+        add_to(t, place, p, WEFT_MEM_SAMPLES, n * each);
     for (int32_t i = 0; i < t->job.n_ranks; i++)
-        add_to(place[i * places_per_rank(t)], WEFT_MEM_TASKS,
+        add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
                n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
 }
 

@@ -46,16 +46,38 @@ static int memory_limit(const struct weft_trainer *t, size_t *out,
     return *out ? 0 : machine_limit(out, whose_out, err);
 }
 
-/* Bytes at all places of this rank, by class. */
+/* Bytes of this rank in host memory, by class: of its CPU devices' places, and
+ * what its GPUs' have there. */
 static void sum_rank(const struct weft_trainer *t,
                      int64_t out[WEFT_MEM_ALL + 1])
 {
-    int32_t n = t->job.place_per_device ? t->job.n_devices : 1;
+    int32_t gpus = t->job.n_gpus;
+    int32_t n = t->job.place_per_device ? t->job.n_devices : gpus + 1;
     int32_t first = weft_world_rank() * t->job.n_devices;
     memset(out, 0, (WEFT_MEM_ALL + 1) * sizeof *out);
-    for (int32_t d = first; d < first + n; d++)
-        for (int c = 0; c <= WEFT_MEM_ALL; c++)
-            out[c] += t->plan.memory[d][c];
+    for (int32_t d = 0; d < n; d++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++) {
+            bool there = d >= gpus
+                      || (c < WEFT_MEM_ALL
+                          && weft_mem_class_on_host((enum weft_mem_class) c));
+            int64_t bytes = there ? t->plan.memory[first + d][c] : 0;
+            out[c] += bytes;
+            if (d < gpus && c < WEFT_MEM_ALL
+                && weft_mem_class_at_place((enum weft_mem_class) c))
+                out[WEFT_MEM_ALL] += bytes;
+        }
+}
+
+/* The GPU of this rank that needs most; -1: it has none. */
+static int32_t fullest_gpu(const struct weft_trainer *t)
+{
+    int32_t first = weft_world_rank() * t->job.n_devices, most = -1;
+    for (int32_t d = first; d < first + t->job.n_gpus; d++)
+        if (most < 0
+            || t->plan.memory[d][WEFT_MEM_ALL]
+                   > t->plan.memory[most][WEFT_MEM_ALL])
+            most = d;
+    return most;
 }
 
 /* Changes that may save memory, in the order of the time that they cost. */
@@ -93,14 +115,15 @@ static int apply(struct weft_trainer *t, const struct change *change,
                               &t->layout[call], err);
 }
 
-/* Bytes of this rank with a change; negative if they cannot be predicted. */
-static int64_t bytes_with(const struct weft_trainer *t,
+/* Bytes of this rank in host memory, or with gpu of its fullest GPU, with a
+ * change; negative if they cannot be predicted. */
+static int64_t bytes_with(const struct weft_trainer *t, bool gpu,
                           const struct change *change)
 {
     struct weft_trainer other = *t;
     struct weft_err ignored;
     int64_t sum[WEFT_MEM_ALL + 1] = {[WEFT_MEM_ALL] = -1};
-    int rc = 0;
+    int rc = gpu && change->zero > 0 ? WEFT_EUNSUPPORTED : 0;
     other.plan.memory = NULL;
     for (int32_t i = 1; i < t->flow.n_calls; i++)
         if (weft_flow_trains(&t->flow, i))
@@ -113,6 +136,9 @@ static int64_t bytes_with(const struct weft_trainer *t,
         rc = weft_memory_predict(&other, &ignored);
     if (!rc)
         sum_rank(&other, sum);
+    if (!rc && gpu)
+        sum[WEFT_MEM_ALL] =
+            other.plan.memory[fullest_gpu(&other)][WEFT_MEM_ALL];
     for (int32_t i = 1; i < t->flow.n_calls; i++)
         if (weft_flow_trains(&t->flow, i))
             weft_free(other.layout[i].member);
@@ -120,7 +146,7 @@ static int64_t bytes_with(const struct weft_trainer *t,
     return sum[WEFT_MEM_ALL];
 }
 
-static int refuse(const struct weft_trainer *t,
+static int refuse(const struct weft_trainer *t, bool gpu,
                   const int64_t sum[WEFT_MEM_ALL + 1], double limit,
                   const char *whose, struct weft_err *err)
 {
@@ -129,11 +155,12 @@ static int refuse(const struct weft_trainer *t,
     int most = 0;
     for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
         if (weft_mem_class_at_place((enum weft_mem_class) c)
+            && !(gpu && weft_mem_class_on_host((enum weft_mem_class) c))
             && sum[c] > sum[most])
             most = c;
     snprintf(advice, sizeof advice, "%s", remedy[most]);
     for (size_t i = 0; i < WEFT_COUNT(changes); i++) {
-        int64_t bytes = bytes_with(t, &changes[i]);
+        int64_t bytes = bytes_with(t, gpu, &changes[i]);
         if (bytes < 0 || (double) bytes > limit)
             continue;
         snprintf(advice, sizeof advice, "with %s it would need %.2f GiB",
@@ -142,10 +169,10 @@ static int refuse(const struct weft_trainer *t,
     }
     return weft_err_set(
         err, WEFT_ENOMEM,
-        "the run needs %.2f GiB and %s %.2f GiB; most of it, %.2f GiB, is "
+        "the run needs %.2f GiB%s and %s %.2f GiB; most of it, %.2f GiB, is "
         "%s: %s",
-        (double) sum[WEFT_MEM_ALL] / gib, whose, limit / gib,
-        (double) sum[most] / gib,
+        (double) sum[WEFT_MEM_ALL] / gib, gpu ? " of a GPU's memory" : "",
+        whose, limit / gib, (double) sum[most] / gib,
         weft_mem_class_name((enum weft_mem_class) most), advice);
 }
 
@@ -171,6 +198,20 @@ static int check_host(const int64_t sum[WEFT_MEM_ALL + 1],
         weft_mem_class_name(WEFT_MEM_HOST), remedy[WEFT_MEM_HOST]);
 }
 
+/* What each GPU's place has in its memory. */
+static int check_gpus(const struct weft_trainer *t, struct weft_err *err)
+{
+    int32_t most = fullest_gpu(t);
+    double limit = (double) weft_rt_gpu_bytes(t->rt);
+    if (most < 0 || (double) t->plan.memory[most][WEFT_MEM_ALL] <= limit)
+        return 0;
+    return refuse(t, true, t->plan.memory[most], limit,
+                  t->config.runtime.gpu_memory_gib > 0
+                      ? "runtime.gpu_memory_gib is"
+                      : "it has",
+                  err);
+}
+
 int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
 {
     int64_t sum[WEFT_MEM_ALL + 1];
@@ -181,6 +222,7 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err)
         return rc;
     sum_rank(t, sum);
     if ((size_t) sum[WEFT_MEM_ALL] > limit)
-        return refuse(t, sum, (double) limit, whose, err);
-    return check_host(sum, err);
+        return refuse(t, false, sum, (double) limit, whose, err);
+    rc = check_gpus(t, err);
+    return rc ? rc : check_host(sum, err);
 }

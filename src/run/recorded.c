@@ -56,6 +56,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
     const struct weft_record_options options = {
         .n_ranks = d->job.n_ranks,
         .n_devices = d->job.n_devices,
+        .n_gpus = d->job.n_gpus,
         .place_per_device = d->job.place_per_device,
         .rank = d->recorded->rank,
         .open_ends = !d->recorded->n_total,
@@ -72,6 +73,8 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
     }
     if (!rc && d->recorded->saves)
         save(d);
+    if (!rc)
+        rc = weft_seq_status(d->seq, err);
     return rc ? rc : weft_recording_status(out, err);
 }
 

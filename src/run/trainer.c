@@ -15,6 +15,7 @@
 #include "rt/fxt.h"
 #include "lm/context.h"
 #include "lm/store.h"
+#include "job/gpus.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/checkpoint.h"
@@ -277,9 +278,18 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     bool traces = weft_world_min(c->trace && !weft_fxt_needed()
                                  && !weft_trainer_done(t))
                != 0;
+    int32_t n_gpus = 0;
+    int rc = weft_world_agree(weft_run_gpus(c, &n_gpus, err), err);
+    if (rc)
+        return rc;
+    bool on_gpus = c->runtime.devices == WEFT_ON_GPUS;
     struct weft_context_options options = {
         .isa = c->numerics.isa,
-        .rt = {.n_devices = c->runtime.devices,
+        .rt = {.n_devices = on_gpus ? c->runtime.cpu_devices
+                                    : c->runtime.devices,
+               .n_gpus = n_gpus,
+               .gpu_memory_bytes = (size_t) (c->runtime.gpu_memory_gib
+                                             * 1073741824.0),
                .place_per_device = c->runtime.place == WEFT_PLACE_DEVICE,
                .nap = c->runtime.nap,
                .profile = true,
@@ -288,7 +298,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                .recording = t->log,
                .memory_limit_bytes = (size_t) (c->runtime.memory_limit_gib
                                                * 1073741824.0)}};
-    int rc = weft_context_open_with(&options, &t->context, err);
+    rc = weft_context_open_with(&options, &t->context, err);
     if (rc)
         return rc;
     t->rt = t->context->rt;
@@ -305,7 +315,7 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_run_needs needs;
     int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
-                                 &needs, err);
+                                 t->job.n_gpus, &needs, err);
     if (!rc && t->plan.n_nodes == 0)
         rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
     char idle[400];

@@ -172,7 +172,7 @@ static int check_layout(const struct weft_verify_job *job,
     if (c->row->mix)
         rc = write_mix(c, row_path(job, c, ".json", path), &config, err);
     if (!rc)
-        rc = weft_run_needs_read(&config, c->row->ranks, c->row->devices,
+        rc = weft_run_needs_read(&config, c->row->ranks, c->row->devices, 0,
                                  &needs, err);
     if (!rc)
         rc = weft_run_plan(&config, &needs.plan, &plan, err);

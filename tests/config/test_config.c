@@ -307,6 +307,15 @@ static void test_config_refused(void)
         {"reference: {ref_model_mixup_alpha: 1}",
          "did you mean 'reference.mix'?"},
         {"runtime: {devices: 65}", "'runtime.devices' must be from 0 to 64"},
+        {"runtime: {devices: gpus}", "'runtime.devices' must be gpu, or from "
+                                     "0 to 64, not gpus"},
+        {"runtime: {gpus: 2}", "'runtime.gpus' has no meaning where GPUs are "
+                               "no devices; set runtime.devices to gpu, or "
+                               "leave it out"},
+        {"runtime: {cpu_devices: 2}", "'runtime.cpu_devices' has no meaning"},
+        {"runtime: {gpu_memory_gib: 8}",
+         "'runtime.gpu_memory_gib' has no meaning"},
+        {"runtime: {devices: gpu, gpus: 65}", "'runtime.gpus' must be from"},
         {"runtime: {place: core}", "'runtime.place' must be node or device"},
         {"train: {zero: 4}", "'train.zero' must be from 0 to 3, not 4"},
         {"train: {micro_batches: -1}", "'train.micro_batches' must be from"},
@@ -441,6 +450,10 @@ static void check_round_trip(const char *text)
     CHECK_INT(weft_config_check_resume(&c, &d, &err), 0);
     CHECK_STR(d.run_dir, c.run_dir);
     CHECK(d.runtime.memory_limit_gib == c.runtime.memory_limit_gib);
+    CHECK_INT(d.runtime.devices, c.runtime.devices);
+    CHECK_INT(d.runtime.gpus, c.runtime.gpus);
+    CHECK_INT(d.runtime.cpu_devices, c.runtime.cpu_devices);
+    CHECK(d.runtime.gpu_memory_gib == c.runtime.gpu_memory_gib);
     REQUIRE_OK(weft_file_read(path, 0, &a, &n, &err), err);
     REQUIRE_OK(weft_file_read(again, 0, &b, &m, &err), err);
     CHECK_STR(a, b);
@@ -455,6 +468,8 @@ static void test_config_write(void)
 {
     check_round_trip(LEAST);
     check_round_trip(SFT "plan: 'a b/plan.json'\n");
+    check_round_trip(SFT "runtime: {devices: gpu, gpus: 2, cpu_devices: 3, "
+                         "gpu_memory_gib: 70.5}\n");
     check_round_trip(
         "iterations: 3\n"
         "data: {path: 'p: q.jsonl', template: \"{role}\\t\\\"{content}\\\"\"}"

@@ -11,7 +11,7 @@ cudaError_t cudaMalloc(void **out, size_t n_bytes)
     if (!out)
         return weft_emu_end(cudaErrorInvalidValue);
     if (weft_emu_setup()->n_cards == 0)
-        return weft_emu_end(weft_emu_setup()->has_driver
+        return weft_emu_end(weft_emu_setup()->driver == CUDART_VERSION
                                 ? cudaErrorNoDevice
                                 : cudaErrorInsufficientDriver);
     *out = NULL;

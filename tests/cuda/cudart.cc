@@ -58,9 +58,13 @@ const struct weft_emu_setup *weft_emu_setup(void)
     if (is_set_up)
         return &setup;
     const char *cards = getenv("WEFT_CARDS");
-    setup.has_driver = !cards || strcmp(cards, "none") != 0;
+    setup.driver = !cards                       ? CUDART_VERSION
+                 : strcmp(cards, "none") == 0   ? 0
+                 : strcmp(cards, "old") == 0    ? CUDART_VERSION - 1000
+                                                : CUDART_VERSION;
+    bool serves = setup.driver == CUDART_VERSION;
     setup.n_cards =
-        setup.has_driver ? (int) number("WEFT_CARDS", 1, 0, WEFT_EMU_CARDS) : 0;
+        serves ? (int) number("WEFT_CARDS", 1, 0, WEFT_EMU_CARDS) : 0;
     setup.memory_bytes =
         (size_t) number("WEFT_CARDS_MEMORY", 1024, 1, 1 << 17) << 20;
     setup.order = (int) number("WEFT_CARDS_ORDER", WEFT_CARDS_LATE, 0, 1 << 30);
@@ -207,8 +211,8 @@ static cudaError_t check_card(int card)
 {
     const struct weft_emu_setup *s = weft_emu_setup();
     if (s->n_cards == 0)
-        return s->has_driver ? cudaErrorNoDevice
-                             : cudaErrorInsufficientDriver;
+        return s->driver == CUDART_VERSION ? cudaErrorNoDevice
+                                           : cudaErrorInsufficientDriver;
     return card >= 0 && card < s->n_cards ? cudaSuccess
                                           : cudaErrorInvalidDevice;
 }
@@ -342,7 +346,7 @@ cudaError_t cudaRuntimeGetVersion(int *out)
 cudaError_t cudaDriverGetVersion(int *out)
 {
     weft_emu_guard guard;
-    *out = weft_emu_setup()->has_driver ? CUDART_VERSION : 0;
+    *out = weft_emu_setup()->driver;
     return cudaSuccess;
 }
 

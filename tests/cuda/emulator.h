@@ -16,7 +16,8 @@ enum { WEFT_EMU_CARDS = 8 };
 /* ---- Cards: cudart.cc --------------------------------------------------- */
 
 struct weft_emu_setup {
-    bool has_driver, has_peers;
+    int driver; /* the newest CUDA that it serves; 0: there is none */
+    bool has_peers;
     int n_cards, order, major, minor;
     size_t memory_bytes; /* of each */
 };

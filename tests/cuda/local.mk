@@ -75,6 +75,8 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
+cards_scripts = %D%/devices.sh
+EXTRA_DIST += $(cards_scripts)
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
 cards_tests += %D%/test_cards
@@ -84,6 +86,7 @@ cards_tests += %D%/test_cards
 endif
 endif
 check_PROGRAMS += $(cards_tests)
-check-cards: $(BUILT_SOURCES)
+check-cards: $(BUILT_SOURCES) weft$(EXEEXT)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
-	    check_PROGRAMS='$(cards_tests)' TESTS='$(cards_tests)'
+	    check_PROGRAMS='$(cards_tests)' \
+	    TESTS='$(cards_tests) $(cards_scripts)'

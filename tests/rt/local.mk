@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	%D%/test_rank_programs \
 	%D%/test_ranks \
 	%D%/test_record \
+	%D%/test_record_gpus \
 	%D%/test_start \
 	%D%/test_tile \
 	%D%/test_watchdog
@@ -27,6 +28,8 @@ check_PROGRAMS += \
 %C%_test_ranks_LDADD = $(rt_libs)
 %C%_test_record_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_record_LDADD = $(rt_libs)
+%C%_test_record_gpus_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_record_gpus_LDADD = $(rt_libs)
 %C%_test_start_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_test_start_LDADD = $(rt_libs)
 %C%_test_tile_CPPFLAGS = $(STARPU_CPPFLAGS)

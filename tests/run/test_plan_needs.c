@@ -33,7 +33,7 @@ static void open_run(const char *a, const char *b, const char *c)
 static int make(const char *a, const char *b, const char *c)
 {
     open_run(a, b, c);
-    int rc = weft_run_needs_read(&config, 2, 2, &needs, &err);
+    int rc = weft_run_needs_read(&config, 2, 2, 0, &needs, &err);
     if (!rc)
         rc = weft_run_plan(&config, &needs.plan, &plan, &err);
     weft_config_release(&config);
@@ -71,7 +71,7 @@ static const struct weft_shape *shape(const char *role)
 static void test_needs_ppo(void)
 {
     open_run(NULL, NULL, NULL);
-    REQUIRE_OK(weft_run_needs_read(&config, 3, 5, &needs, &err), err);
+    REQUIRE_OK(weft_run_needs_read(&config, 3, 5, 0, &needs, &err), err);
     const struct weft_plan_needs *p = &needs.plan;
     CHECK_INT(p->n_nodes, 3);
     CHECK_INT(p->n_devices, 5);
@@ -89,7 +89,7 @@ static void test_needs_ppo(void)
 static void test_needs_calls(void)
 {
     open_run("ppo.kl.place=none", "ppo.kl.controller=fixed", NULL);
-    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), err);
     CHECK_INT(weft_flow_find_role(&needs.flow, "reference"), -1);
     CHECK_INT(weft_flow_find_call(&needs.flow, "ref_infer"), -1);
     weft_config_release(&config);
@@ -101,7 +101,7 @@ static void test_needs_calls(void)
     snprintf(path, sizeof path, "%s/sft.yaml", f.dir);
     REQUIRE_OK(weft_file_write(path, sft, sizeof sft - 1, &err), err);
     REQUIRE_OK(weft_run_config_read(path, 0, NULL, &config, &err), err);
-    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), err);
     CHECK_INT(needs.flow.n_roles, 1);
     CHECK_INT(needs.flow.n_calls, 3);
     CHECK_INT(weft_flow_find_call(&needs.flow, "actor_train"), 2);
@@ -120,7 +120,7 @@ static void test_needs_rewards(void)
              "model, model: \"%s/deep\", name: b}]",
              f.dir, f.dir);
     open_run(word, NULL, NULL);
-    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), err);
     CHECK_INT(shape("reward")->n_layers, 3);
     CHECK_INT(shape("reward")->n_blocks, 4);
     CHECK_INT(shape("reward_2")->n_layers, 5);
@@ -132,7 +132,7 @@ static void test_needs_rewards(void)
 static void needs_refused(const char *word, int rc, const char *part)
 {
     open_run(word, NULL, NULL);
-    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, &needs, &err), rc, err,
+    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), rc, err,
                 part);
     weft_config_release(&config);
 }
@@ -147,16 +147,16 @@ static void test_needs_refused(void)
     init_model("taller", 3, 4, 259, false);
     snprintf(word, sizeof word, "model.reference=%s/taller", f.dir);
     open_run(word, NULL, NULL);
-    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), err);
     weft_config_release(&config);
     open_run(word, "reference.every=1", NULL);
-    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, &needs, &err), WEFT_EINVAL,
+    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), WEFT_EINVAL,
                 err, "reference: '");
     CHECK(strstr(err.text, "/taller' is of another shape than the actor's '")
           != NULL);
     weft_config_release(&config);
     open_run("reference.every=1", NULL, NULL);
-    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, &needs, &err), err);
+    REQUIRE_OK(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), err);
     weft_config_release(&config);
     snprintf(word, sizeof word, "model.actor=%s/deep", f.dir);
     needs_refused(word, WEFT_EINVAL, "a language model is needed");

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recordings of jobs with GPUs, which this machine need not have: places,
+ * devices, what they cannot do, and their memory. */
+#include "harness.h"
+#include "plan/recording.h"
+#include "rt/codelet.h"
+#include "rt/graph.h"
+
+static int body(const void *args, void *const buf[], int n_buf,
+                struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL, "it ran");
+}
+WEFT_CODELET(host_only, 0x00ff00, body)
+WEFT_CODELET_2(anywhere, 0x00ff00, body, body)
+
+/* Two ranks of two GPUs and then two CPU devices, which share a place. */
+enum { RANKS = 2, GPUS = 2, DEVICES = 4, PLACES = 3 };
+
+static struct weft_recording recording;
+static struct weft_rt *rt;
+static struct weft_seq *seq;
+
+static void start(void)
+{
+    struct weft_err err;
+    struct weft_record_options options = {.n_ranks = RANKS,
+                                          .n_devices = DEVICES,
+                                          .n_gpus = GPUS,
+                                          .rank = -1,
+                                          .recording = &recording};
+    weft_recording_init(&recording);
+    REQUIRE_OK(weft_rt_record(&options, &rt, &err), err);
+    REQUIRE_OK(weft_seq_create(rt, &seq, &err), err);
+}
+
+static void stop(void)
+{
+    weft_rt_stop(rt);
+    weft_recording_release(&recording);
+}
+
+static struct weft_tile *tile_at(int place, enum weft_mem_class c,
+                                 size_t bytes)
+{
+    const struct weft_tile_id id = {"m", "x", -1, -1, -1, place};
+    struct weft_tile *tile;
+    struct weft_err err;
+    REQUIRE_OK(weft_tile_create(rt, &id, c, bytes, &tile, &err), err);
+    return tile;
+}
+
+static void insert(const struct weft_codelet *codelet, struct weft_tile *tile)
+{
+    struct weft_access access = {tile, WEFT_READ_WRITE};
+    struct weft_where where = {.device = -1};
+    weft_insert(seq, codelet, NULL, 0, &access, 1, &where);
+}
+
+static int device_of_last(void)
+{
+    return recording.task[recording.n_tasks - 1].device;
+}
+
+static void test_places(void)
+{
+    static const int place[] = {0, 1, 2, 2, 3, 4, 5, 5};
+    start();
+    CHECK_INT(weft_rt_n_places(rt), RANKS * PLACES);
+    CHECK_INT(weft_rt_n_gpus(rt), GPUS);
+    for (int d = 0; d < RANKS * DEVICES; d++)
+        CHECK_INT(weft_rt_place_of(rt, d), place[d]);
+    for (int p = 0; p < RANKS * PLACES; p++) {
+        CHECK_INT(weft_rt_place_rank(rt, p), p / PLACES);
+        CHECK_INT(weft_rt_is_gpu_place(rt, p), p % PLACES < GPUS);
+    }
+    CHECK_INT(weft_rt_host_place(rt, 1), 5);
+    stop();
+}
+
+/* A task without a device has one of its place, as when it runs. */
+static void test_devices(void)
+{
+    struct weft_where any = {.device = -1};
+    struct weft_tile *tile[RANKS * PLACES];
+    start();
+    for (int p = 0; p < RANKS * PLACES; p++) {
+        tile[p] = tile_at(p, WEFT_MEM_WEIGHTS, 64);
+        for (int i = 0; i < 3; i++) {
+            insert(&weft_cl_anywhere, tile[p]);
+            CHECK_INT(weft_rt_place_of(rt, device_of_last()), p);
+        }
+    }
+    /* Between a GPU and the host, the GPU copies; between GPUs, the one that
+     * gets it. */
+    weft_insert_copy(seq, &any, tile[4], tile[5]);
+    CHECK_INT(device_of_last(), DEVICES + 1);
+    weft_insert_copy(seq, &any, tile[2], tile[1]);
+    CHECK_INT(device_of_last(), 1);
+    weft_insert_copy(seq, &any, tile[0], tile[1]);
+    CHECK_INT(device_of_last(), 1);
+    stop();
+}
+
+/* What has no code for GPUs is refused where it would need their memory. */
+static void test_refused(void)
+{
+    struct weft_err err;
+    start();
+    insert(&weft_cl_host_only, tile_at(0, WEFT_MEM_SAMPLES, 64));
+    insert(&weft_cl_host_only, tile_at(2, WEFT_MEM_WEIGHTS, 64));
+    insert(&weft_cl_anywhere, tile_at(0, WEFT_MEM_WEIGHTS, 64));
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    insert(&weft_cl_host_only, tile_at(4, WEFT_MEM_WEIGHTS, 64));
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EUNSUPPORTED, err,
+                "host_only does not run on GPUs yet, and 'm x' lies in the "
+                "memory of one");
+    stop();
+}
+
+/* A GPU's sum has not what lies in host memory; a CPU's has. */
+static void test_memory(void)
+{
+    int64_t most[RANKS * PLACES][WEFT_MEM_ALL + 1];
+    struct weft_err err;
+    start();
+    for (int p = 0; p < RANKS * PLACES; p++) {
+        insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_WEIGHTS, 64));
+        insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_SAMPLES, 128));
+        insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_HOST, 256));
+    }
+    REQUIRE_OK(weft_recording_memory(&recording, RANKS * PLACES, PLACES, most,
+                                     &err),
+               err);
+    for (int p = 0; p < RANKS * PLACES; p++) {
+        CHECK_INT(most[p][WEFT_MEM_WEIGHTS], 64);
+        CHECK_INT(most[p][WEFT_MEM_SAMPLES], 128);
+        CHECK_INT(most[p][WEFT_MEM_HOST], 256);
+        CHECK_INT(most[p][WEFT_MEM_ALL], p % PLACES < GPUS ? 64 : 64 + 128);
+    }
+    stop();
+}
+
+WEFT_TESTS("rt/record_gpus", {"test_places", test_places},
+           {"test_devices", test_devices}, {"test_refused", test_refused},
+           {"test_memory", test_memory})
