@@ -138,8 +138,9 @@ struct weft_g_view {
  * inserted later wait only for the tiles that they read. A place allocates its
  * copies after the optimizer steps that were inserted before or, if it makes
  * none, after giving back the copies of the model's views that were closed
- * before. `where`: call and iteration. Close the view also after an error; tasks that are inserted
- * before that can still use the copies. Errors: WEFT_ENOMEM. */
+ * before. `where`: call and iteration. Close the view also after an error;
+ * tasks that are inserted before that can still use the copies. Errors:
+ * WEFT_ENOMEM. */
 int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_g_model *model,
                      const struct weft_g_layout *layout,

@@ -31,7 +31,7 @@ enum { PROOF_STEP = 127 };
 enum { PROOF_STEP = 1 };
 #endif
 
-/* ---- The library ---------------------------------------------------------- */
+/* ---- The library -------------------------------------------------------- */
 
 #define EACH_FUNCTION(f)                                                     \
     f(Create) f(Matmul) f(MatmulAlgoConfigGetAttribute)                      \
@@ -119,7 +119,7 @@ static int handle_of(int card, cublasLtHandle_t *out, struct weft_err *err)
     return rc;
 }
 
-/* ---- One product ---------------------------------------------------------- */
+/* ---- One product -------------------------------------------------------- */
 
 /* The library's descriptions of a product. */
 struct described {
@@ -203,7 +203,7 @@ static cublasStatus_t run(cublasLtHandle_t handle,
     return status;
 }
 
-/* ---- The proof ------------------------------------------------------------ */
+/* ---- The proof ---------------------------------------------------------- */
 
 static size_t bytes_of(cudaDataType_t type)
 {
@@ -316,7 +316,7 @@ static bool is_invariant(const struct proof *t,
     return true;
 }
 
-/* ---- The choice ----------------------------------------------------------- */
+/* ---- The choice --------------------------------------------------------- */
 
 /* Bytes to which the rows of a matrix are aligned. */
 static uint32_t alignment(cudaDataType_t type, int64_t ld)

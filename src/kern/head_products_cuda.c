@@ -143,7 +143,7 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
     }
 }
 
-/* ---- Backward ---------------------------------------------------------------- */
+/* ---- Backward ----------------------------------------------------------- */
 
 struct gradient {
     struct work w;

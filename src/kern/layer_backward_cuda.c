@@ -112,7 +112,7 @@ static void block_dw(const struct backward *p,
     }
 }
 
-/* ---- MLP ------------------------------------------------------------------- */
+/* ---- MLP ---------------------------------------------------------------- */
 
 static void mlp_block(const struct backward *p, int32_t t)
 {
@@ -155,7 +155,7 @@ void weft_k_mlp_backward_cuda(
                         weft_layer_gemm_cuda, &p.gemm);
 }
 
-/* ---- O product and heads ---------------------------------------------------- */
+/* ---- O product and heads ------------------------------------------------ */
 
 static void attend(const struct backward *p, int32_t t, int32_t head,
                    int32_t n_kv, struct weft_heads readers)
@@ -244,7 +244,7 @@ void weft_k_heads_backward_cuda(
     weft_layer_share_heads(s, range, m, p.dqkv, shared, sum_heads, &p);
 }
 
-/* ---- QKV product ----------------------------------------------------------- */
+/* ---- QKV product -------------------------------------------------------- */
 
 static void qkv_weights(const struct backward *p, int32_t t)
 {
@@ -310,7 +310,7 @@ void weft_k_qkv_backward_cuda(
                         weft_layer_gemm_cuda, &p.gemm);
 }
 
-/* ---- Joins and norms --------------------------------------------------------- */
+/* ---- Joins and norms ---------------------------------------------------- */
 
 size_t weft_k_norm_join_scratch_bytes_cuda(const struct weft_shape *s,
                                            int64_t n_rows)
@@ -368,7 +368,7 @@ void weft_k_norm_backward_cuda(struct CUstream_st *stream,
                                  weft_layer_grad(s, id, grad_norms), inverse);
 }
 
-/* ---- The whole ---------------------------------------------------------------- */
+/* ---- The whole ---------------------------------------------------------- */
 
 struct whole {
     float *x_mid; /* recomputed: (M, H), then the saved part */

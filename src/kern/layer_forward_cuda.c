@@ -95,7 +95,7 @@ size_t weft_k_part_forward_scratch_bytes_cuda(
     return arena.used;
 }
 
-/* ---- Attention ------------------------------------------------------------ */
+/* ---- Attention ---------------------------------------------------------- */
 
 static void project_qkv(const struct forward *p, int32_t t)
 {
@@ -200,7 +200,7 @@ static void attention(const struct forward *p, int32_t layer,
     }
 }
 
-/* ---- Sums over blocks ------------------------------------------------------ */
+/* ---- Sums over blocks --------------------------------------------------- */
 
 /* As in layer_cpu.c. */
 struct sum {
@@ -283,7 +283,7 @@ static void mlp(const struct forward *p, const float *x_mid,
         mlp_chunk(p, r, weft_min64(CHUNK_ROWS, n_rows - r), x_mid, to);
 }
 
-/* ---- Parts and whole ------------------------------------------------------- */
+/* ---- Parts and whole ---------------------------------------------------- */
 
 static void begin(struct forward *p, void *saved, void *scratch)
 {

@@ -94,7 +94,7 @@ void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
     }
 }
 
-/* ---- Columns and rows ------------------------------------------------------ */
+/* ---- Columns and rows --------------------------------------------------- */
 
 template <class T>
 static __global__ void columns(int64_t size, int64_t n, const T *x,

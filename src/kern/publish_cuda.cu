@@ -116,7 +116,7 @@ void weft_k_publish_cuda(cudaStream_t stream,
     }
 }
 
-/* ---- The transposed tile --------------------------------------------------- */
+/* ---- The transposed tile ------------------------------------------------ */
 
 /* Where element (row, column) of an (n, k) matrix lies; depth k or more. */
 template <enum weft_dtype DTYPE>

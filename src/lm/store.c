@@ -218,9 +218,9 @@ static const struct weft_params *use_of(const struct walk *w,
     return master && !apart ? w->model->fwd : w->model->opt;
 }
 
-/* All ranks submit the copy of one place's tile to the first place; rank 0, or a
- * recorder in its place, waits for it and takes those chunks of the vector that the tile has. published: it is
- * whole, and in the model's dtype. */
+/* All ranks submit the copy of one place's tile to the first place; rank 0, or
+ * a recorder in its place, waits for it and takes those chunks of the vector
+ * that the tile has. published: it is whole, and in the model's dtype. */
 static void gather_part(struct walk *w, struct weft_tile *tile,
                         const struct weft_layout *layout,
                         struct weft_range has, int32_t vector, int32_t layer,

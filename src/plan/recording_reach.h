@@ -50,10 +50,10 @@ struct weft_rec_reach {
                         of a gang's first, ... */
     int32_t *before; /* ... here: those that do not follow from others */
     int64_t n_before, before_room;
-    /* Tasks of one place, or gangs of the same places, that are alike as seen from elsewhere: what comes
-     * before one of a group comes before its first, or is in the group. Those
-     * that use tiles of other places, messages and answers are the first of
-     * their groups. */
+    /* Tasks of one place, or gangs of the same places, that are alike as seen
+     * from elsewhere: what comes before one of a group comes before its first,
+     * or is in the group. Those that use tiles of other places, messages and
+     * answers are the first of their groups. */
     int32_t *group; /* (n_tasks) */
     int32_t *head;  /* (n_groups) its first task; ascending */
     int64_t n_groups;
@@ -98,8 +98,8 @@ void weft_rec_reach_release(struct weft_rec_reach *reach);
 int weft_rec_reach_look(struct weft_rec_reach *reach, int32_t place,
                         struct weft_err *err);
 /* For every lane: how many tasks have ended when the task begins; and the
- * number, from 1 on, of the first that begins after its end. Of a task that uses
- * a tile of the place. */
+ * number, from 1 on, of the first that begins after its end. Of a task that
+ * uses a tile of the place. */
 const int32_t *weft_rec_reach_has(const struct weft_rec_reach *reach,
                                   int64_t task);
 const int32_t *weft_rec_reach_leads(const struct weft_rec_reach *reach,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training calls of an iteration. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -235,6 +236,35 @@ static void gate_next(struct training *r, int32_t n,
 
 /* ---- Steps -------------------------------------------------------------- */
 
+/* Learning rate of optimizer step `step` (from 0) out of n_steps. */
+static float lr_at(const struct weft_optimizer_config *o, int64_t step,
+                   int64_t n_steps)
+{
+    if (step < o->warmup_steps)
+        return o->lr * (float) (step + 1) / (float) o->warmup_steps;
+    double span = (double) (n_steps - o->warmup_steps);
+    double x = span > 0 ? (double) (step - o->warmup_steps) / span : 0;
+    double low = (double) o->min_lr_ratio, scale = 1;
+    x = x > 1 ? 1 : x;
+    if (o->schedule == WEFT_LR_LINEAR)
+        scale = low + (1 - low) * (1 - x);
+    else if (o->schedule == WEFT_LR_COSINE)
+        scale = low + (1 - low) * 0.5 * (1 + cos(3.14159265358979324 * x));
+    return (float) ((double) o->lr * scale);
+}
+
+/* AdamW's settings at optimizer step `step`. */
+static struct weft_k_adamw adamw_at(const struct weft_optimizer_config *o,
+                                    int64_t step, int64_t n_steps)
+{
+    return (struct weft_k_adamw){.lr = lr_at(o, step, n_steps),
+                                 .beta1 = o->beta1,
+                                 .beta2 = o->beta2,
+                                 .eps = o->eps,
+                                 .weight_decay = o->weight_decay,
+                                 .step = step + 1};
+}
+
 /* Begins optimizer step k of epoch e. */
 static int step_begin(struct training *r, int32_t e, int32_t k,
                       struct one_step *o)
@@ -257,9 +287,9 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                            .pack = r->pack + a};
     o->train.loss.exact_first = p->t->settings.exact && r->policy && e == 0
                              && k == 0;
-    o->train.adamw = weft_adamw_at(r->model->optim, r->model->steps,
-                                   (int64_t) p->t->settings.epochs * parts
-                                       * p->t->n_iterations);
+    o->train.adamw = adamw_at(r->model->optim, r->model->steps,
+                              (int64_t) p->t->settings.epochs * parts
+                                  * p->t->n_iterations);
     r->update->lr = (double) o->train.adamw.lr;
     r->model->steps++;
     fill_pack(r, o);

@@ -3,7 +3,6 @@
 #include "fuse/fuse.h"
 #include "run/trainer.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,34 +54,6 @@ const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
         t->order_epoch = epoch;
     }
     return &t->prompt[t->order[i] * (uint32_t) unit + at];
-}
-
-/* Learning rate of optimizer step `step` (from 0) out of n_steps. */
-static float lr_at(const struct weft_optimizer_config *o, int64_t step,
-                   int64_t n_steps)
-{
-    if (step < o->warmup_steps)
-        return o->lr * (float) (step + 1) / (float) o->warmup_steps;
-    double span = (double) (n_steps - o->warmup_steps);
-    double x = span > 0 ? (double) (step - o->warmup_steps) / span : 0;
-    double low = (double) o->min_lr_ratio, scale = 1;
-    x = x > 1 ? 1 : x;
-    if (o->schedule == WEFT_LR_LINEAR)
-        scale = low + (1 - low) * (1 - x);
-    else if (o->schedule == WEFT_LR_COSINE)
-        scale = low + (1 - low) * 0.5 * (1 + cos(3.14159265358979324 * x));
-    return (float) ((double) o->lr * scale);
-}
-
-struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
-                                  int64_t step, int64_t n_steps)
-{
-    return (struct weft_k_adamw){.lr = lr_at(o, step, n_steps),
-                                 .beta1 = o->beta1,
-                                 .beta2 = o->beta2,
-                                 .eps = o->eps,
-                                 .weight_decay = o->weight_decay,
-                                 .step = step + 1};
 }
 
 static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)

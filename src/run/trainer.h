@@ -124,8 +124,8 @@ int weft_trainer_describe(const struct weft_config *config,
 void weft_trainer_forget(struct weft_trainer *t);
 /* Sets plan->memory to the most memory that a run of the configuration needs
  * on such a job; gangs: counted by instructions of tp groups, which is quicker
- * and no bound (run/recorded.h). Reads models' folders and data as the run would, but starts
- * no runtime. Errors: those of weft_trainer_open(). */
+ * and no bound (run/recorded.h). Reads models' folders and data as the run
+ * would, but starts no runtime. Errors: those of weft_trainer_open(). */
 int weft_trainer_predict(const struct weft_config *config,
                          const struct weft_g_job *job, bool gangs,
                          struct weft_plan *plan, struct weft_err *err);
@@ -166,11 +166,6 @@ WEFT_INLINE const struct weft_g_model *weft_trainer_weights(
 
 /* Replaces a tile by its copy at the first place, where rank 0 reads. */
 void weft_trainer_fetch(struct weft_trainer *t, struct weft_tile **tile);
-
-/* AdamW's settings at optimizer step `step` (from 0) out of n_steps, which
- * the learning rate depends on. */
-struct weft_k_adamw weft_adamw_at(const struct weft_optimizer_config *o,
-                                  int64_t step, int64_t n_steps);
 
 int weft_iteration_run(struct weft_trainer *t, struct weft_err *err);
 /* The prompts that finished iterations have drawn. */

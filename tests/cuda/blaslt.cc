@@ -124,7 +124,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- The loop -------------------------------------------------------------- */
+/* ---- The loop ----------------------------------------------------------- */
 
 struct operand {
     const char *p;

@@ -23,7 +23,7 @@ static bool is_exact(void)
 #endif
 }
 
-/* ---- A layer on the device --------------------------------------------------- */
+/* ---- A layer on the device ---------------------------------------------- */
 
 struct device {
     struct weft_k_layer w;
@@ -102,7 +102,7 @@ static void run_whole(const struct device *d, const struct fixture *f,
     dev_free(saved);
 }
 
-/* ---- Members of a tp group ------------------------------------------------------ */
+/* ---- Members of a tp group ---------------------------------------------- */
 
 enum { MOST_MEMBERS = 3 };
 
@@ -206,7 +206,7 @@ static void run_members(const struct device *d, const struct fixture *f,
     dev_free(norm);
 }
 
-/* ---- Cases -------------------------------------------------------------------- */
+/* ---- Cases -------------------------------------------------------------- */
 
 /* Numbers on the device against the CPU's. */
 static void check(const char *what, size_t kind, const struct weft_shape *s,

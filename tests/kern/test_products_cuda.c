@@ -25,7 +25,7 @@ static void require_products(void)
     REQUIRE(rc == 0);
 }
 
-/* ---- Forward and dX -------------------------------------------------------- */
+/* ---- Forward and dX ----------------------------------------------------- */
 
 enum { MOST = 8 };
 
@@ -216,7 +216,7 @@ static void test_products(void)
         one_product(&all[i]);
 }
 
-/* ---- Gradients of weights -------------------------------------------------- */
+/* ---- Gradients of weights ----------------------------------------------- */
 
 static void one_dw(enum weft_dtype dtype, int64_t n, int64_t k)
 {
@@ -299,7 +299,7 @@ static void test_dw(void)
     one_dw(WEFT_BF16, 72, 32);
 }
 
-/* ---- The choice ------------------------------------------------------------ */
+/* ---- The choice --------------------------------------------------------- */
 
 #ifdef WEFT_CUDA_EXECUTOR
 /* Asks for a product of another size each time, as choices are kept. */

@@ -31,3 +31,4 @@ check_PROGRAMS += %D%/test_plan_explain
 %C%_test_plan_explain_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_plan_svg
 %C%_test_plan_svg_LDADD = $(plan_libs)
+EXTRA_DIST += %D%/random_recording.h

@@ -2,9 +2,9 @@
 /*
  * What runs take is what was predicted: at every place no class takes more,
  * and all together no less than nine tenths of it, on texts of the longest
- * length, but for what one order takes and another does not. Played again with the run's own lengths it is about what was taken.
- * What does not fit is refused before anything is there. Ranks: ranks.sh beside
- * this.
+ * length, but for what one order takes and another does not. Played again with
+ * the run's own lengths it is about what was taken. What does not fit is
+ * refused before anything is there. Ranks: ranks.sh beside this.
  */
 #include "run_fixture.h"
 
@@ -73,8 +73,8 @@ struct slack {
      * are not there together, or the first layers of a model have gone before
      * its last have come. Runs do either. */
     bool weights;
-    /* Where replicas send gradients to their owners' places: those of the critic
-     * come while the actor's are added, or when these have gone. */
+    /* Where replicas send gradients to their owners' places: those of the
+     * critic come while the actor's are added, or when these have gone. */
     bool gradients;
 };
 
