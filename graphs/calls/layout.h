@@ -21,7 +21,7 @@ struct weft_g_layout {
     int32_t first_layer[WEFT_MAX_STAGES + 1];
     struct weft_g_member *member; /* (pp, dp, tp) */
     int32_t places_per_rank;
-    bool on_gpus; /* all members are GPUs */
+    bool on_gpus;    /* all members are GPUs */
     bool any_device; /* members are whole places with one device each: a
                         task may run on any device of its place */
 };

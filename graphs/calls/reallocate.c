@@ -140,8 +140,8 @@ int weft_g_moved_after(const struct weft_g_model *m,
                        const struct weft_g_model *trained, int32_t place,
                        struct weft_tile **out, struct weft_err *err)
 {
-    const struct weft_tile_id id = {m->name, "moved weights", 0,
-                                    -1,      -1,              place};
+    const struct weft_tile_id id = {m->name, "moved weights", 0, -1, -1,
+                                    place};
     struct weft_tile **own = given_back(m, place);
     int rc = 0;
     *out = weft_g_last_state(trained, place);
@@ -159,7 +159,8 @@ void weft_g_moved_end(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_params *own)
 {
     size_t most = ((size_t) m->shape.n_layers + 2) * ROW;
-    struct weft_tile **list = weft_alloc(most + 1, sizeof(struct weft_tile *));
+    struct weft_tile **list = weft_alloc(most + 1,
+                                         sizeof(struct weft_tile *));
     if (!list)
         weft_seq_fail(seq, WEFT_ENOMEM, "out of memory for moved weights");
     for (int32_t p = 0; list && p < m->n_places; p++) {
@@ -233,8 +234,9 @@ static int make_tiles(struct opening *o, const struct wanted *w, int32_t n,
     for (int32_t i = 0; i < w->n_want && !rc; i++) {
         struct weft_tile_id id = {m->name,  "moved weights", 0,
                                   w->layer, w->block,        o->want[i]};
-        struct weft_tile *after, **to = weft_g_params_slot(
-            &v->fwd[o->want[i]], w->kind, w->layer, w->block);
+        struct weft_tile *after,
+            **to = weft_g_params_slot(&v->fwd[o->want[i]], w->kind, w->layer,
+                                      w->block);
         rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, to,
                                    o->err);
         if (rc)

@@ -70,8 +70,8 @@ static void normalise(const struct work *w, const float *final,
 
 /* logits (m, n), leading dimension ld: columns j.. of block t's vocabulary. */
 static void project(const struct work *w, const struct weft_k_head *head,
-                    int32_t t, int64_t j, int64_t m, int64_t n,
-                    float *logits, int64_t ld)
+                    int32_t t, int64_t j, int64_t m, int64_t n, float *logits,
+                    int64_t ld)
 {
     const struct weft_shape *s = w->s;
     int64_t h = s->hidden;
@@ -111,11 +111,11 @@ void weft_k_head_logprob_cuda(struct CUstream_st *stream,
             for (int64_t j = 0; j < columns; j += COLUMNS) {
                 int64_t n = weft_min64(COLUMNS, columns - j);
                 project(&w, head, t, j, m, n, w.logits, COLUMNS);
-                weft_k_head_take_cuda(
-                    stream, m, s->block[t].vocab0 + j, n, j == 0, w.logits,
-                    COLUMNS, inv_temperature, targets->target + r,
-                    w.state + (int64_t) r * s->n_blocks + t, s->n_blocks,
-                    w.hit + r);
+                weft_k_head_take_cuda(stream, m, s->block[t].vocab0 + j, n,
+                                      j == 0, w.logits, COLUMNS,
+                                      inv_temperature, targets->target + r,
+                                      w.state + (int64_t) r * s->n_blocks + t,
+                                      s->n_blocks, w.hit + r);
             }
         }
     }

@@ -84,8 +84,8 @@ void weft_k_reorder(const struct weft_layout *layout, enum weft_dtype dtype,
         uint32_t *out = (void *) ((char *) to + p->fwd_bytes);
         if (!is_matrix(p))
             continue;
-        for (int64_t n0 = 0; n0 < p->n_pad; n0 += WEFT_PANEL, in += panel,
-                     out += panel)
+        for (int64_t n0 = 0; n0 < p->n_pad;
+             n0 += WEFT_PANEL, in += panel, out += panel)
             for (int64_t r = 0; r < WEFT_PANEL; r++)
                 for (int64_t j = 0; j < k; j++)
                     if (to_rows)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sampling the next token on a GPU from the whole distribution (with top-k and
- * top-p: sample_cut_cuda.cu), with the draws of sample_cpu.c: probabilities are added up in the order of ids, chunks of
- * 1024 at once where the draw lies behind them. A block per row.
+ * top-p: sample_cut_cuda.cu), with the draws of sample_cpu.c: probabilities are
+ * added up in the order of ids, chunks of 1024 at once where the draw lies
+ * behind them. A block per row.
  */
 #include "kern/sample_cuda.h"
 
@@ -119,7 +120,8 @@ static __global__ void sample(struct vocabulary v, bool is_cold, float scale,
         return;
     token_out[i] = row.token;
     if (row.token >= 0)
-        logp_out[i] = logits[row.token] * scale - weft_softmax_lse(&row.whole.all);
+        logp_out[i] = logits[row.token] * scale
+                    - weft_softmax_lse(&row.whole.all);
 }
 
 void weft_k_sample_cuda(cudaStream_t stream, const struct weft_shape *s,
@@ -137,7 +139,7 @@ void weft_k_sample_cuda(cudaStream_t stream, const struct weft_shape *s,
     bool is_cold = sampling->temperature == 0;
     if (m == 0
         || weft_sample_cut_cuda(stream, &v, sampling, m, logits, ld, at,
-                                  token_out, logp_out, scratch))
+                                token_out, logp_out, scratch))
         return;
     WEFT_LAUNCH(sample, m, THREADS, stream, v, is_cold,
                 is_cold ? 1 : 1 / sampling->temperature, sampling->seed,

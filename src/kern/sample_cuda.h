@@ -50,9 +50,8 @@ static __device__ __forceinline__ float uniform_at(uint64_t seed,
 
 /* weft_k_sample_cuda() with top_k or top_p; false: neither cuts. */
 bool weft_sample_cut_cuda(cudaStream_t stream, const struct vocabulary *v,
-                            const struct weft_k_sampling *sampling, int32_t m,
-                            const float *logits, int64_t ld,
-                            const uint32_t *at, int32_t *token_out,
-                            float *logp_out, void *scratch);
+                          const struct weft_k_sampling *sampling, int32_t m,
+                          const float *logits, int64_t ld, const uint32_t *at,
+                          int32_t *token_out, float *logp_out, void *scratch);
 
 #endif

@@ -87,7 +87,8 @@ static __device__ int32_t list(struct pool *p, const float *logits,
             x.logit = from ? from[k].logit : logits[k];
             x.id = from ? from[k].id : k;
             float at = place_of(p, x.logit);
-            if (at < (float) BUCKETS && (bucket < 0 || (int32_t) at == bucket))
+            if (at < (float) BUCKETS
+                && (bucket < 0 || (int32_t) at == bucket))
                 mine[n_mine++] = x;
         }
         int32_t at = n_mine, all = sum_before(p, &at);
@@ -265,10 +266,9 @@ static __global__ void sample_cut(struct vocabulary v, struct cut cut,
 }
 
 bool weft_sample_cut_cuda(cudaStream_t stream, const struct vocabulary *v,
-                            const struct weft_k_sampling *sampling, int32_t m,
-                            const float *logits, int64_t ld,
-                            const uint32_t *at, int32_t *token_out,
-                            float *logp_out, void *scratch)
+                          const struct weft_k_sampling *sampling, int32_t m,
+                          const float *logits, int64_t ld, const uint32_t *at,
+                          int32_t *token_out, float *logp_out, void *scratch)
 {
     struct cut cut;
     float low = WEFT_EXP_MIN;

@@ -282,8 +282,7 @@ static int save_tile(struct walk *w, enum weft_tile_kind kind, int32_t layer,
 void weft_store_record_save(struct weft_seq *seq,
                             const struct weft_g_model *model)
 {
-    struct walk w = {
-        .model = model, .what = WEFT_STORE_EXP_AVG, .seq = seq};
+    struct walk w = {.model = model, .what = WEFT_STORE_EXP_AVG, .seq = seq};
     (void) for_each_tile(&w, save_tile);
 }
 

@@ -149,8 +149,7 @@ static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
                             "whole nodes of the %d; the nearest below has %d",
                             layout, size, n_used(needs),
                             needs->n_gpus > 0 ? "GPUs" : "devices",
-                            needs->n_nodes,
-                            weft_mesh_size(&c->mesh));
+                            needs->n_nodes, weft_mesh_size(&c->mesh));
     return 0;
 }
 

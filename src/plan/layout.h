@@ -157,14 +157,13 @@ void weft_plan_default(const struct weft_plan_needs *needs,
 int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
                       struct weft_plan *out, struct weft_err *err);
 
-/* Every call of the graph that has a model: the
- * plan's cluster is the run's, the mesh is a mesh of one kind of device and
- * inside of it, a model's calls have one kind, dp * tp *
- * pp is its size, tp <= T, dp <= G (train), dp <= n_samples (generate;
- * n_prompts where it is greedy), pp <= layers, zero 0 to 3, and options only where they mean something. Sentences
- * name call, number, and the nearest that would do or the key of the
- * configuration to raise (numerics.tensor_blocks, numerics.gradient_groups).
- * Errors: WEFT_EINVAL. */
+/* Every call of the graph that has a model: the plan's cluster is the run's,
+ * the mesh is a mesh of one kind of device and inside of it, a model's calls
+ * have one kind, dp * tp * pp is its size, tp <= T, dp <= G (train), dp <=
+ * n_samples (generate; n_prompts where it is greedy), pp <= layers, zero 0 to
+ * 3, and options only where they mean something. Sentences name call, number, and
+ * the nearest that would do or the key of the configuration to raise
+ * (numerics.tensor_blocks, numerics.gradient_groups). Errors: WEFT_EINVAL. */
 int weft_plan_check(const struct weft_plan *plan,
                     const struct weft_plan_needs *needs,
                     struct weft_err *err);
@@ -181,9 +180,9 @@ bool weft_plan_idle(const struct weft_plan *plan,
 /* plan.json (doc/formats.md). Reading: unknown keys, missing ones that have no
  * default, wrong types are refused with the key's path. Calls that `flow` does
  * not have are left out; flow NULL: the file's calls are what their names
- * say. A call that is not there has no place. Whether the plan is any good: weft_plan_check(). Release
- * with weft_plan_release(). Errors: those of weft_json_read() and its
- * getters, WEFT_ENOMEM. */
+ * say. A call that is not there has no place. Whether the plan is any good:
+ * weft_plan_check(). Release with weft_plan_release(). Errors: those of
+ * weft_json_read() and its getters, WEFT_ENOMEM. */
 int weft_plan_read(const char *path, const struct weft_dataflow *flow,
                    struct weft_plan *out, struct weft_err *err);
 int weft_plan_write(const struct weft_plan *plan, const char *path,

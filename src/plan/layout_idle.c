@@ -68,8 +68,9 @@ bool weft_plan_idle(const struct weft_plan *plan,
                  "numerics.%s allows; a new run may set it to %d, this one "
                  "take a layout with more %s",
                  (long long) idle, (long long) all,
-                 plan->n_gpus > 0 ? "GPUs" : "devices", needs->flow->call[i].name,
-                 by_groups ? "dp" : "tp", by_groups ? c->dp : c->tp,
+                 plan->n_gpus > 0 ? "GPUs" : "devices",
+                 needs->flow->call[i].name, by_groups ? "dp" : "tp",
+                 by_groups ? c->dp : c->tp,
                  by_groups ? "gradient_groups" : "tensor_blocks",
                  by_groups ? raised(groups, all, used, WEFT_MAX_GROUPS)
                            : raised(s->n_blocks, all, used, blocks),

@@ -41,8 +41,8 @@ static const struct {
              {"reversed", AT(reversed)}};
 
 static const char *const top_keys[] = {
-    "format", "nodes",           "devices",        "gpus",  "calls",
-    "memory", "measured_memory", "replayed_memory"};
+    "format", "nodes",  "devices",         "gpus",
+    "calls",  "memory", "measured_memory", "replayed_memory"};
 static const char *const call_keys[] = {
     "mesh", "dp",        "tp",      "pp",         "micro_batches",
     "zero", "recompute", "offload", "contiguous", "reversed"};

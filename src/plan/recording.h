@@ -154,7 +154,7 @@ struct weft_recording {
     int32_t *released, *slot;
     int64_t n_released, released_room, slot_room;
     enum weft_rec_when when; /* what is recorded now */
-    int32_t n_gpus; /* of each rank: its first places */
+    int32_t n_gpus;          /* of each rank: its first places */
     bool full; /* memory or numbers ran out: what came then is missing */
 };
 
@@ -269,8 +269,8 @@ int weft_recording_open(const struct weft_recording *r, int32_t n_ranks,
  * take at each place at one time, in whatever order tasks run that data,
  * positions and waits allow; out (n_places). Classes that are no part of a
  * place's memory, or that a GPU's place has in host memory, are not part of
- * the sum, and records of tasks are not counted. It is an upper bound, often the least one.
- * Errors: WEFT_ENOMEM. */
+ * the sum, and records of tasks are not counted. It is an upper bound, often
+ * the least one. Errors: WEFT_ENOMEM. */
 int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
                           int32_t places_per_rank,
                           int64_t (*out)[WEFT_MEM_ALL + 1],

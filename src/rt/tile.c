@@ -555,8 +555,8 @@ void weft_rt_memory_places(struct weft_rt *rt, enum weft_mem_class c,
     }
     /* records are a rank's, and count at its first place in host memory */
     if (c == WEFT_MEM_TASKS || c == WEFT_N_MEM_CLASSES)
-        peak_out[rt->first_place + rt->n_cards] +=
-            (size_t) rt->most_pending_bytes;
+        peak_out[rt->first_place + rt->n_cards] += (size_t)
+                                                       rt->most_pending_bytes;
     _Static_assert(sizeof(size_t) == sizeof(int64_t), "64-bit sizes");
     weft_world_reduce((int64_t *) peak_out, n, WEFT_MAX);
 }

@@ -12,13 +12,10 @@
  * devices.) */
 static bool is_own(const struct weft_config_key *key)
 {
-    static const char *const own[] = {"runtime.devices",
-                                      "runtime.gpus",
-                                      "runtime.cpu_devices",
-                                      "runtime.gpu_memory_gib",
-                                      "runtime.nap",
-                                      "runtime.watchdog_s",
-                                      "runtime.memory_limit_gib"};
+    static const char *const own[] = {
+        "runtime.devices",         "runtime.gpus", "runtime.cpu_devices",
+        "runtime.gpu_memory_gib",  "runtime.nap",  "runtime.watchdog_s",
+        "runtime.memory_limit_gib"};
     for (size_t i = 0; i < WEFT_COUNT(own); i++)
         if (strcmp(key->name, own[i]) == 0)
             return true;

@@ -50,9 +50,9 @@ static void add_to(const struct weft_trainer *t,
     table[place][WEFT_MEM_ALL] += counts(t, place, c) ? bytes : 0;
 }
 
-/* Records of tasks: a rank's, at its first place in host memory. A worker, or who moves
- * messages, may have given a task's tiles back and its record not yet, however
- * long ago that was: each can hold one. */
+/* Records of tasks: a rank's, at its first place in host memory. A worker, or
+ * who moves messages, may have given a task's tiles back and its record not
+ * yet, however long ago that was: each can hold one. */
 static int add_tasks(const struct weft_trainer *t,
                      const struct weft_recording *r,
                      int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)

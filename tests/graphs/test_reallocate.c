@@ -411,8 +411,8 @@ static void test_reallocate_in_turn(void)
     struct weft_tile *reads = fixture_tile_at(&f, 8, 3);
     struct weft_tile *last = fixture_tile_at(&f, 8, 3);
     weft_rt_memory(f.rt, WEFT_MEM_WEIGHTS, &before, &peak);
-    REQUIRE_OK(
-        weft_external_begin(f.seq, reads, &anywhere, &answer, &err), err);
+    REQUIRE_OK(weft_external_begin(f.seq, reads, &anywhere, &answer, &err),
+               err);
     size_t bytes = use_view(&f, &layout, reads);
     CHECK_INT(use_view(&f, &layout, NULL), bytes);
     behind.priority = -1;

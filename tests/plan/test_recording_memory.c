@@ -364,10 +364,9 @@ static void add_random_task(struct weft_recording *r, int32_t n)
 {
     int32_t from = draw(n), place = r->tile[from].place;
     bool message = draw(3) == 0;
-    const struct weft_where where = {.device = message ? -1 : place,
-                                     .position = message || draw(2)
-                                                   ? 0
-                                                   : r->n_tasks + 1};
+    const struct weft_where where = {
+        .device = message ? -1 : place,
+        .position = message || draw(2) ? 0 : r->n_tasks + 1};
     int32_t to = draw(PLACES);
     weft_recording_task(r, message ? WEFT_REC_MESSAGE : WEFT_REC_TASK, "task",
                         &where, message ? to : place);
@@ -387,10 +386,9 @@ static void make_random(struct weft_recording *r)
 {
     weft_recording_init(r);
     for (int32_t p = 0; p < PLACES; p++)
-        weft_recording_tile(r, &(struct weft_rec_tile){.bytes = 5,
-                                                       .place = p,
-                                                       .whole = -1,
-                                                       .permanent = true});
+        weft_recording_tile(
+            r, &(struct weft_rec_tile){
+                   .bytes = 5, .place = p, .whole = -1, .permanent = true});
     while (r->n_tiles < MOST_TILES) {
         add_random_task(r, (int32_t) r->n_tiles);
         int32_t tile = PLACES + draw((int32_t) r->n_tiles - PLACES);
@@ -411,8 +409,8 @@ static void test_large(void)
         int64_t more[PLACES][WEFT_MEM_ALL + 1];
         seed = round;
         make_random(&r);
-        REQUIRE_OK(
-            weft_recording_memory_of(&r, PLACES, 1, false, most, &err), err);
+        REQUIRE_OK(weft_recording_memory_of(&r, PLACES, 1, false, most, &err),
+                   err);
         REQUIRE_OK(weft_recording_memory_of(&r, PLACES, 1, true, more, &err),
                    err);
         for (int k = 0; k < PLACES; k++) {

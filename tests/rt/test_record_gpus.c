@@ -132,9 +132,9 @@ static void test_memory(void)
         insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_SAMPLES, 128));
         insert(&weft_cl_anywhere, tile_at(p, WEFT_MEM_HOST, 256));
     }
-    REQUIRE_OK(weft_recording_memory(&recording, RANKS * PLACES, PLACES, most,
-                                     &err),
-               err);
+    REQUIRE_OK(
+        weft_recording_memory(&recording, RANKS * PLACES, PLACES, most, &err),
+        err);
     for (int p = 0; p < RANKS * PLACES; p++) {
         CHECK_INT(most[p][WEFT_MEM_WEIGHTS], 64);
         CHECK_INT(most[p][WEFT_MEM_SAMPLES], 128);

@@ -150,8 +150,8 @@ static void test_needs_refused(void)
     REQUIRE_OK(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), err);
     weft_config_release(&config);
     open_run(word, "reference.every=1", NULL);
-    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, 0, &needs, &err), WEFT_EINVAL,
-                err, "reference: '");
+    CHECK_FAILS(weft_run_needs_read(&config, 1, 1, 0, &needs, &err),
+                WEFT_EINVAL, err, "reference: '");
     CHECK(strstr(err.text, "/taller' is of another shape than the actor's '")
           != NULL);
     weft_config_release(&config);
