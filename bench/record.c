@@ -216,8 +216,10 @@ static void describe(const char *dir, const struct row *row,
     if (row->long_prompts)
         all[n++] = prompts;
     CHECK(weft_run_config_read(path, n, all, config, &err));
-    const struct weft_g_job job = {row->nodes, row->devices, true, 0};
-    CHECK(weft_run_needs_read(config, job.n_ranks, job.n_devices, &needs,
+    const struct weft_g_job job = {.n_ranks = row->nodes,
+                                   .n_devices = row->devices,
+                                   .place_per_device = true};
+    CHECK(weft_run_needs_read(config, job.n_ranks, job.n_devices, 0, &needs,
                               &err));
     CHECK(weft_run_plan(config, &needs.plan, plan, &err));
     for (int32_t i = 1; row->long_prompts && i < plan->flow.n_calls; i++)

@@ -5,6 +5,7 @@
  * tiles that it uses.
  */
 #include "graphs/calls/stage.h"
+#include "plan/recording.h"
 
 /* What recorders and cost models are told of the work. */
 static struct weft_work work_of(const struct weft_g_pass *pass,

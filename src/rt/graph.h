@@ -22,8 +22,12 @@
 #define WEFT_RT_GRAPH_H
 
 #include "base/limits.h"
-#include "plan/recording.h"
+#include "plan/task.h"
 #include "rt/tile.h"
+
+/* plan/recording.h */
+struct weft_recording;
+struct weft_rec_site;
 
 #ifdef __cplusplus
 extern "C" {
