@@ -43,7 +43,8 @@ struct lane {
     pthread_cond_t wake;
     /* since when it is idle; 0: it was busy; used by its worker only */
     int64_t idle_since_us;
-    int nap_us; /* the worker's own */
+    int nap_us;    /* the worker's own */
+    int under_way; /* tasks that it was given and has not ended; its own */
 };
 
 static struct {
@@ -244,16 +245,27 @@ static struct starpu_task *lanes_pop(unsigned sched_ctx_id)
         pthread_mutex_lock(&state.mutex);
         task = take(d);
         pthread_mutex_unlock(&state.mutex);
-    } else if (state.nap) {
+    } else if (state.nap && lane->under_way == 0) {
         int64_t now = now_us();
         if (lane->idle_since_us == 0)
             lane->idle_since_us = now;
         if (now - lane->idle_since_us >= state.spin_us)
             task = nap(d);
     }
-    if (task)
+    if (task) {
         lane->idle_since_us = 0;
+        lane->under_way += task->sched_data != NULL;
+    }
     return task;
+}
+
+/* A GPU's worker is asked for tasks while others are under way, whose end it
+ * would sleep through. */
+static void lanes_ended(struct starpu_task *task, unsigned sched_ctx_id)
+{
+    (void) sched_ctx_id;
+    if (task->sched_data)
+        state.lane[starpu_worker_get_id()].under_way--;
 }
 
 static void lanes_init(unsigned sched_ctx_id)
@@ -273,6 +285,7 @@ static void lanes_init(unsigned sched_ctx_id)
         lane->napping = lane->woken = false;
         lane->idle_since_us = 0;
         lane->nap_us = NAP_FIRST_US;
+        lane->under_way = 0;
     }
     pthread_condattr_destroy(&attr);
     state.shared = NULL;
@@ -340,6 +353,7 @@ static struct starpu_sched_policy lanes_starpu = {
     .deinit_sched = lanes_deinit,
     .push_task = lanes_push,
     .pop_task = lanes_pop,
+    .post_exec_hook = lanes_ended,
     .policy_name = "weft",
     .policy_description = "a lane per device: positions, then priorities",
     .worker_type = STARPU_WORKER_LIST,
