@@ -7,6 +7,7 @@
 #define WEFT_TESTS_CUDA_TEST_DEVICE_H
 
 #include <cuda_runtime.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
@@ -104,6 +105,37 @@ static inline void *host_as(enum weft_dtype dtype, const float *x, int64_t n)
 static inline bool cpu_is_fused(void)
 {
     return weft_k_isa() != WEFT_ISA_C;
+}
+
+/* Whether products have the CPU's bits: the tests' own have its order of sums,
+ * unless they add to a gradient at the end (blaslt.cc). */
+static inline bool products_are_cpus(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    return cpu_is_fused() && weft_k_isa() != WEFT_ISA_AVX512_BF16
+        && !getenv("WEFT_CARDS_ADD_LAST");
+#else
+    return false;
+#endif
+}
+
+/* A published tile of weights and its transposed, from masters of the host. */
+static inline void dev_publish(const struct weft_layout *l,
+                               enum weft_dtype dtype, const float *master,
+                               void **fwd_out, void **bwd_out)
+{
+    size_t n_bytes = l->n_flat * sizeof *master;
+    *fwd_out = dev_new(l->fwd_bytes);
+    *bwd_out = dev_new(l->bwd_bytes);
+    if (dtype == WEFT_BF16) {
+        float *flat = dev_put(master, n_bytes);
+        weft_k_publish_cuda(0, l, dtype, flat, *fwd_out);
+        dev_wait();
+        dev_free(flat);
+    } else {
+        dev_set(*fwd_out, master, n_bytes);
+    }
+    weft_k_transpose_cuda(0, l, dtype, *fwd_out, *bwd_out);
 }
 
 /* Runs a case with threads and blocks in every order of the executor; on a

@@ -4,19 +4,7 @@
  * into micro-batches. */
 #include "../cuda/test_device.h"
 
-#include <stdlib.h>
-
 #include "head_fixture.h"
-
-static bool is_exact(void)
-{
-#ifdef WEFT_CUDA_EXECUTOR
-    return cpu_is_fused() && weft_k_isa() != WEFT_ISA_AVX512_BF16
-        && !getenv("WEFT_CARDS_ADD_LAST");
-#else
-    return false;
-#endif
-}
 
 struct device {
     struct weft_k_head head;
@@ -28,15 +16,8 @@ static void device_init(struct device *d, const struct model *m)
     struct weft_layout l;
     for (int32_t t = 0; t < m->shape.n_blocks; t++) {
         weft_layout_get(&m->shape, WEFT_TILE_HEAD, t, &l);
-        float *master = dev_put(m->master[t], l.n_flat * sizeof(float));
-        void *fwd = dev_new(l.fwd_bytes), *bwd = dev_new(l.bwd_bytes);
-        if (m->shape.dtype == WEFT_BF16)
-            weft_k_publish_cuda(0, &l, WEFT_BF16, master, fwd);
-        else
-            dev_set(fwd, m->master[t], l.n_flat * sizeof(float));
-        weft_k_transpose_cuda(0, &l, m->shape.dtype, fwd, bwd);
-        dev_wait();
-        dev_free(master);
+        void *fwd, *bwd;
+        dev_publish(&l, m->shape.dtype, m->master[t], &fwd, &bwd);
         d->head.fwd[t] = fwd;
         d->head.bwd[t] = bwd;
         d->grad[t] = dev_new(l.n_flat * sizeof(float));
@@ -157,7 +138,7 @@ static void forward(const struct device *d, const struct model *m,
         0, &m->shape, (struct weft_range){0, m->shape.n_blocks}, &d->head,
         r->n, dev->row, dev->x, logits, scratch);
     check_close("logits", logits, cpu, (size_t) r->n * (size_t) m->v,
-                is_exact(), bound);
+                products_are_cpus(), bound);
     dev_free(scratch);
     dev_free(logits);
     weft_free(cpu);
@@ -202,13 +183,13 @@ static void one_model(int32_t v, int32_t h, int32_t n_blocks,
                              entropy ? r.dentropy : NULL, dx, grad, final,
                              scratch);
         backward(&d, &m, &r, &dev, 0, r.n, 5, run_rows, entropy, dx_);
-        check_close("dx", dx_, dx, (size_t) (r.n_rows * h), is_exact(),
-                    bound);
+        check_close("dx", dx_, dx, (size_t) (r.n_rows * h),
+                    products_are_cpus(), bound);
         check_close("the norm's gradient", d.final, final, (size_t) h,
-                    is_exact(), bound);
+                    products_are_cpus(), bound);
         for (int32_t t = 0; t < n_blocks; t++) {
             check_close("a gradient", d.grad[t], grad[t], m.n_flat[t],
-                        is_exact(), bound);
+                        products_are_cpus(), bound);
             dev_get(grad[t], d.grad[t], m.n_flat[t] * sizeof(float));
         }
         dev_get(final, d.final, (size_t) h * sizeof(float));

@@ -6,22 +6,10 @@
  */
 #include "../cuda/test_device.h"
 
-#include <stdlib.h>
-
 #include "kern/parts.h"
 #include "layer_kinds.h"
 
 static struct weft_k_batch *batch; /* on the host */
-
-static bool is_exact(void)
-{
-#ifdef WEFT_CUDA_EXECUTOR
-    return cpu_is_fused() && weft_k_isa() != WEFT_ISA_AVX512_BF16
-        && !getenv("WEFT_CARDS_ADD_LAST");
-#else
-    return false;
-#endif
-}
 
 /* ---- A layer on the device ---------------------------------------------- */
 
@@ -35,15 +23,8 @@ static void device_init(struct device *d, const struct fixture *f)
     struct weft_layout l;
     for (int32_t t = 0; t < f->s.n_blocks; t++) {
         weft_layout_get(&f->s, WEFT_TILE_LAYER, t, &l);
-        void *fwd = dev_new(l.fwd_bytes), *bwd = dev_new(l.bwd_bytes);
-        float *master = dev_put(f->master[t], l.n_flat * sizeof(float));
-        if (f->s.dtype == WEFT_BF16)
-            weft_k_publish_cuda(0, &l, WEFT_BF16, master, fwd);
-        else
-            dev_set(fwd, f->master[t], l.n_flat * sizeof(float));
-        weft_k_transpose_cuda(0, &l, f->s.dtype, fwd, bwd);
-        dev_wait();
-        dev_free(master);
+        void *fwd, *bwd;
+        dev_publish(&l, f->s.dtype, f->master[t], &fwd, &bwd);
         d->w.fwd[t] = fwd;
         d->w.bwd[t] = bwd;
         d->grad[t] = dev_new(l.n_flat * sizeof(float));
@@ -216,7 +197,7 @@ static void check(const char *what, size_t kind, const struct weft_shape *s,
     double error = 0, size = 0, bound = s->dtype == WEFT_F32 ? 1e-5 : 3e-2;
     dev_get(got, dev, n * sizeof *got);
     bool ok = memcmp(got, cpu, n * sizeof *got) == 0;
-    for (size_t i = 0; !is_exact() && i < n; i++) {
+    for (size_t i = 0; !products_are_cpus() && i < n; i++) {
         double e = fabs((double) got[i] - (double) cpu[i]);
         error = e > error || e != e ? e : error;
         size = fabs((double) cpu[i]) > size ? fabs((double) cpu[i]) : size;
