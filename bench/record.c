@@ -11,6 +11,7 @@
  * A case is a line of the table below; all are run without one, each in a
  * process of its own.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,8 +283,7 @@ static void measure(const char *dir, const struct row *row)
     CHECK(weft_recording_open(&r, row->nodes, row->devices, open, &err));
     double played_s = cpu_s() - start, most = 0;
     for (int32_t k = 0; k < n_places; k++)
-        most = place[k][WEFT_MEM_ALL] > most ? (double) place[k][WEFT_MEM_ALL]
-                                             : most;
+        most = fmax(most, (double) place[k][WEFT_MEM_ALL]);
     double n = (double) r.n_tasks;
     printf("%-5s %-5s %-17s %7d %9lld %9lld %9.2f %7.0f %9.2f %7.0f %8.2f "
            "%6.0f %7.2f\n",
