@@ -16,17 +16,9 @@
 
 /* ---- Sums over blocks --------------------------------------------------- */
 
-/* Output of a sum over blocks: its roots, without bias and residual; or, if
- * the range is all blocks, the sum with them. */
-struct sum {
-    const float *bias, *residual; /* (H), (M, H) or NULL */
-    float *y;                     /* (n_roots, M, H) */
-};
-
-/* Rows r..r + n - 1 of a sum over blocks; g has the operands. */
-static void add_up(const struct weft_layer_forward *f,
-                   struct weft_k_gemm_args *g, int64_t r, int64_t n,
-                   const struct sum *to)
+void weft_layer_add_up(const struct weft_layer_forward *f,
+                       struct weft_k_gemm_args *g, int64_t r, int64_t n,
+                       const struct weft_layer_sum *to)
 {
     int64_t h = f->s->hidden;
     g->dtype = f->s->dtype;
@@ -37,12 +29,12 @@ static void add_up(const struct weft_layer_forward *f,
     g->bias = to->bias;
     g->residual = to->residual ? to->residual + r * h : NULL;
     g->y = to->y + r * h;
-    weft_layer_gemm_roots(g, f->range, f->batch->n_rows * h, weft_layer_gemm,
-                          NULL);
+    weft_layer_gemm_roots(g, f->range, f->batch->n_rows * h, f->gemm,
+                          f->gemm_context);
 }
 
-static void project_o(const struct weft_layer_forward *f, int64_t r,
-                      int64_t n, const struct sum *to)
+void weft_layer_project_o(const struct weft_layer_forward *f, int64_t r,
+                          int64_t n, const struct weft_layer_sum *to)
 {
     struct weft_k_gemm_args g = {0};
     for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
@@ -50,12 +42,12 @@ static void project_o(const struct weft_layer_forward *f, int64_t r,
         g.x[t] = weft_layer_at(f->s, f->at.att[t], r * g.k[t]);
         g.w[t] = f->o[t];
     }
-    add_up(f, &g, r, n, to);
+    weft_layer_add_up(f, &g, r, n, to);
 }
 
 /* The MLP for rows r..r + n - 1; to->y NULL: only gate and up. */
 static void mlp(const struct weft_layer_forward *f, int64_t r, int64_t n,
-                const float *x_mid, const struct sum *to)
+                const float *x_mid, const struct weft_layer_sum *to)
 {
     const struct weft_shape *s = f->s;
     struct weft_k_gemm_args g = {0};
@@ -84,7 +76,7 @@ static void mlp(const struct weft_layer_forward *f, int64_t r, int64_t n,
         g.w[t] = f->down[t];
     }
     if (to->y)
-        add_up(f, &g, r, n, to);
+        weft_layer_add_up(f, &g, r, n, to);
 }
 
 /* ---- Parts and whole ---------------------------------------------------- */
@@ -100,7 +92,8 @@ void weft_k_attention_forward(const struct weft_shape *shape,
         .s = shape, .range = range, .w = weights, .batch = batch};
     weft_layer_forward_begin(&f, saved, scratch);
     weft_layer_attention(&f, layer, kv, x);
-    project_o(&f, 0, batch->n_rows, &(struct sum){.y = roots});
+    weft_layer_project_o(&f, 0, batch->n_rows,
+                         &(struct weft_layer_sum){.y = roots});
 }
 
 void weft_k_mlp_forward(const struct weft_shape *shape,
@@ -111,7 +104,7 @@ void weft_k_mlp_forward(const struct weft_shape *shape,
 {
     struct weft_layer_forward f = {
         .s = shape, .range = range, .w = weights, .batch = batch};
-    struct sum to = {.y = roots};
+    struct weft_layer_sum to = {.y = roots};
     weft_layer_forward_begin(&f, saved, scratch);
     for (int64_t r = 0; r < batch->n_rows; r += WEFT_CHUNK_ROWS)
         mlp(&f, r, weft_min64(WEFT_CHUNK_ROWS, batch->n_rows - r), x_mid,
@@ -129,11 +122,11 @@ static void forward(struct weft_layer_forward *f, int32_t layer,
     weft_layer_forward_begin(f, saved ? (char *) saved + before : NULL,
                              scratch);
     weft_layer_attention(f, layer, kv, x);
-    struct sum mid = {weft_k_o_bias(f->s, f->w->norms), x, x_mid};
-    struct sum end = {NULL, x_mid, y};
+    struct weft_layer_sum mid = {weft_k_o_bias(f->s, f->w->norms), x, x_mid};
+    struct weft_layer_sum end = {NULL, x_mid, y};
     for (int64_t r = 0; r < n_rows; r += WEFT_CHUNK_ROWS) {
         int64_t n = weft_min64(WEFT_CHUNK_ROWS, n_rows - r);
-        project_o(f, r, n, &mid);
+        weft_layer_project_o(f, r, n, &mid);
         mlp(f, r, n, x_mid, &end);
     }
 }

@@ -18,6 +18,8 @@ struct weft_layer_forward {
     const struct weft_row_ops *rows;
     struct weft_layer_saved at; /* in saved, or in scratch */
     bool all_gate_up;           /* gate_up holds all rows, not a chunk */
+    weft_layer_gemm_fn gemm;
+    void *gemm_context;
     const float *norm1, *norm2, *qnorm, *knorm;
     const char *qkv[WEFT_MAX_BLOCKS], *o[WEFT_MAX_BLOCKS];
     const char *gate_up[WEFT_MAX_BLOCKS], *down[WEFT_MAX_BLOCKS];
@@ -37,8 +39,29 @@ void weft_layer_forward_begin(struct weft_layer_forward *f, void *saved,
 /* Finds the addresses of weights. */
 void weft_layer_forward_weights(struct weft_layer_forward *f);
 
+/* Takes scratch of the range's blocks: act, for `chunk` rows, and what is not
+ * saved. Returns how wide the widest block's q, k and v are. */
+int64_t weft_layer_forward_blocks_at(struct weft_layer_forward *f,
+                                     struct weft_arena *arena, int64_t chunk,
+                                     bool has_saved);
+
 /* Computes the layer up to the input of the O product. */
 void weft_layer_attention(struct weft_layer_forward *f, int32_t layer,
                           const struct weft_k_kv *kv, const float *x);
+
+/* Output of a sum over blocks: its roots, without bias and residual; or, if
+ * the range is all blocks, the sum with them. */
+struct weft_layer_sum {
+    const float *bias, *residual; /* (H), (M, H) or NULL */
+    float *y;                     /* (n_roots, M, H) */
+};
+
+/* Rows r..r + n - 1 of a sum over blocks; g has the operands. */
+void weft_layer_add_up(const struct weft_layer_forward *f,
+                       struct weft_k_gemm_args *g, int64_t r, int64_t n,
+                       const struct weft_layer_sum *to);
+/* The O product of these rows. */
+void weft_layer_project_o(const struct weft_layer_forward *f, int64_t r,
+                          int64_t n, const struct weft_layer_sum *to);
 
 #endif

@@ -2,14 +2,13 @@
 /* Sets up a layer's forward pass: addresses of weights and of scratch. */
 #include "kern/layer_forward.h"
 
-/* Divides the scratch memory; of the batch it reads the row counts alone. */
-static void forward_at(struct weft_layer_forward *f, struct weft_arena *arena,
-                       bool has_saved)
+int64_t weft_layer_forward_blocks_at(struct weft_layer_forward *f,
+                                     struct weft_arena *arena, int64_t chunk,
+                                     bool has_saved)
 {
     const struct weft_shape *s = f->s;
-    int64_t n = f->batch->n_rows, chunk = weft_min64(n, WEFT_CHUNK_ROWS);
+    int64_t n = f->batch->n_rows, widest = 0;
     size_t element = weft_dtype_bytes(s->dtype);
-    int64_t widest = 0;
     for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
         widest = weft_max64(widest, weft_block_qkv(s, t));
         f->act[t] = weft_arena_take(arena, chunk * weft_block_ff(s, t),
@@ -23,6 +22,17 @@ static void forward_at(struct weft_layer_forward *f, struct weft_arena *arena,
         f->at.gate_up[t] = weft_arena_take(
             arena, chunk * 2 * weft_block_ff(s, t), element);
     }
+    return widest;
+}
+
+/* Divides the scratch memory; of the batch it reads the row counts alone. */
+static void forward_at(struct weft_layer_forward *f, struct weft_arena *arena,
+                       bool has_saved)
+{
+    const struct weft_shape *s = f->s;
+    int64_t n = f->batch->n_rows, chunk = weft_min64(n, WEFT_CHUNK_ROWS);
+    size_t element = weft_dtype_bytes(s->dtype);
+    int64_t widest = weft_layer_forward_blocks_at(f, arena, chunk, has_saved);
     f->normed = weft_arena_take(arena, chunk * s->hidden, element);
     f->product = weft_arena_take(arena, chunk * widest, sizeof(float));
     f->pages = weft_arena_take(
@@ -96,6 +106,7 @@ void weft_layer_forward_begin(struct weft_layer_forward *f, void *saved,
 {
     struct weft_arena arena = {.base = saved};
     f->rows = weft_row_ops();
+    f->gemm = weft_layer_gemm;
     f->all_gate_up = saved;
     if (saved)
         weft_layer_saved_at(f->s, f->range, f->batch->n_rows, &arena, &f->at);

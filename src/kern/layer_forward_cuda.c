@@ -61,22 +61,11 @@ static void forward_at(struct forward *p, struct weft_arena *arena,
     struct weft_layer_forward *f = &p->f;
     const struct weft_shape *s = f->s;
     int64_t n = f->batch->n_rows, chunk = weft_min64(n, CHUNK_ROWS);
-    int64_t widest = 0, n_kv = 0;
+    int64_t widest = weft_layer_forward_blocks_at(f, arena, chunk, has_saved);
+    int64_t n_kv = 0;
     size_t element = weft_dtype_bytes(s->dtype);
-    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
-        widest = weft_max64(widest, weft_block_qkv(s, t));
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++)
         n_kv = weft_max64(n_kv, s->block[t].n_kv);
-        f->act[t] = weft_arena_take(arena, chunk * weft_block_ff(s, t),
-                                    element);
-        if (has_saved)
-            continue;
-        f->at.qkv[t] = weft_arena_take(arena, n * weft_block_qkv(s, t),
-                                       element);
-        f->at.att[t] = weft_arena_take(arena, n * weft_block_q(s, t),
-                                       element);
-        f->at.gate_up[t] = weft_arena_take(
-            arena, chunk * 2 * weft_block_ff(s, t), element);
-    }
     p->normed = weft_arena_take(arena, n * s->hidden, element);
     p->product = weft_arena_take(arena, n * widest, sizeof(float));
     weft_rows_cuda_at(s, f->batch, arena, &p->rows);
@@ -200,46 +189,11 @@ static void attention(const struct forward *p, int32_t layer,
     }
 }
 
-/* ---- Sums over blocks --------------------------------------------------- */
-
-/* As in layer_cpu.c. */
-struct sum {
-    const float *bias, *residual;
-    float *y;
-};
-
-static void add_up(const struct forward *p, struct weft_k_gemm_args *g,
-                   int64_t r, int64_t n, const struct sum *to)
-{
-    const struct weft_layer_forward *f = &p->f;
-    int64_t h = f->s->hidden;
-    g->dtype = f->s->dtype;
-    g->y_dtype = WEFT_F32;
-    g->m = n;
-    g->n = g->ldy = h;
-    g->n_blocks = f->s->n_blocks;
-    g->bias = to->bias;
-    g->residual = to->residual ? to->residual + r * h : NULL;
-    g->y = to->y + r * h;
-    weft_layer_gemm_roots(g, f->range, f->batch->n_rows * h,
-                          weft_layer_gemm_cuda, (void *) &p->gemm);
-}
-
-static void project_o(const struct forward *p, const struct sum *to)
-{
-    const struct weft_layer_forward *f = &p->f;
-    struct weft_k_gemm_args g = {0};
-    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++) {
-        g.k[t] = g.ldx[t] = weft_block_q(f->s, t);
-        g.x[t] = f->at.att[t];
-        g.w[t] = f->o[t];
-    }
-    add_up(p, &g, 0, f->batch->n_rows, to);
-}
+/* ---- MLP --------------------------------------------------------------- */
 
 /* The MLP of rows r.. r + n - 1; to->y NULL: only gate and up. */
 static void mlp_chunk(const struct forward *p, int64_t r, int64_t n,
-                      const float *x_mid, const struct sum *to)
+                      const float *x_mid, const struct weft_layer_sum *to)
 {
     const struct weft_layer_forward *f = &p->f;
     const struct weft_shape *s = f->s;
@@ -272,11 +226,11 @@ static void mlp_chunk(const struct forward *p, int64_t r, int64_t n,
         g.w[t] = f->down[t];
     }
     if (to->y)
-        add_up(p, &g, r, n, to);
+        weft_layer_add_up(f, &g, r, n, to);
 }
 
 static void mlp(const struct forward *p, const float *x_mid,
-                const struct sum *to)
+                const struct weft_layer_sum *to)
 {
     int64_t n_rows = p->f.batch->n_rows;
     for (int64_t r = 0; r < n_rows; r += CHUNK_ROWS)
@@ -290,6 +244,8 @@ static void begin(struct forward *p, void *saved, void *scratch)
     struct weft_layer_forward *f = &p->f;
     struct weft_arena arena = {.base = saved};
     weft_assert(!f->s->qk_norm);
+    f->gemm = weft_layer_gemm_cuda;
+    f->gemm_context = &p->gemm;
     f->all_gate_up = saved;
     if (saved)
         weft_layer_saved_at(f->s, f->range, f->batch->n_rows, &arena, &f->at);
@@ -312,7 +268,8 @@ void weft_k_attention_forward_cuda(struct CUstream_st *stream,
         .gemm = {.stream = stream}};
     begin(&p, saved, scratch);
     attention(&p, layer, kv, x);
-    project_o(&p, &(struct sum){.y = roots});
+    weft_layer_project_o(&p.f, 0, batch->n_rows,
+                         &(struct weft_layer_sum){.y = roots});
 }
 
 void weft_k_mlp_forward_cuda(struct CUstream_st *stream,
@@ -327,7 +284,7 @@ void weft_k_mlp_forward_cuda(struct CUstream_st *stream,
         .f = {.s = shape, .range = range, .w = weights, .batch = batch},
         .gemm = {.stream = stream}};
     begin(&p, saved, scratch);
-    mlp(&p, x_mid, &(struct sum){.y = roots});
+    mlp(&p, x_mid, &(struct weft_layer_sum){.y = roots});
 }
 
 void weft_k_layer_forward_cuda(struct CUstream_st *stream,
@@ -347,7 +304,8 @@ void weft_k_layer_forward_cuda(struct CUstream_st *stream,
     float *x_mid = saved ? saved : y;
     begin(&p, saved ? (char *) saved + before : NULL, scratch);
     attention(&p, layer, kv, x);
-    project_o(&p,
-              &(struct sum){weft_k_o_bias(shape, weights->norms), x, x_mid});
-    mlp(&p, x_mid, &(struct sum){NULL, x_mid, y});
+    struct weft_layer_sum mid = {weft_k_o_bias(shape, weights->norms), x,
+                                 x_mid};
+    weft_layer_project_o(&p.f, 0, batch->n_rows, &mid);
+    mlp(&p, x_mid, &(struct weft_layer_sum){NULL, x_mid, y});
 }
