@@ -418,6 +418,16 @@ void weft_insert_adamw(
     const struct weft_layer_tiles *grad, struct weft_tile *norm,
     const struct weft_layer_tiles *opt, const struct weft_layer_tiles *fwd);
 
+/* Whether a kind's published tile has another order on GPUs than on CPUs. */
+bool weft_reorders(const struct weft_shape *shape, enum weft_tile_kind kind);
+/* Writes to (W): a published tile in the order of the other kind of device, as
+ * weft_k_reorder(). */
+void weft_insert_reorder(struct weft_seq *seq, const struct weft_where *where,
+                         const struct weft_shape *shape,
+                         enum weft_tile_kind kind, int32_t block,
+                         bool to_rows, struct weft_tile *from,
+                         struct weft_tile *to);
+
 /* Moves a tile of a frozen model towards that of a model of the same shape:
  * from is published. master (flat f32): what fwd is rounded from; NULL: fwd is
  * f32, or mix is 1. */

@@ -24,7 +24,7 @@ codelets_sources = \
 	%D%/layer_part_backward.c \
 	%D%/loss.c %D%/loss.h \
 	%D%/member.h \
-	%D%/mix.c \
+	%D%/mix.c %D%/reorder.c \
 	%D%/open.c \
 	%D%/pack.c \
 	%D%/parts.c %D%/parts.h \

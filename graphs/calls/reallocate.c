@@ -4,7 +4,8 @@
  * places at which a call needs them. All layouts consist of the same tensor
  * blocks, so going from one layout to another is copying whole tiles, or all
  * pieces of a tile where ZeRO has cut it. The places of both layouts determine
- * which tiles; weft_plan_moves() chooses the sources.
+ * which tiles; weft_plan_moves() chooses the sources. Between GPUs and CPU
+ * devices a tile moves once, and is then put into the other kind's order.
  */
 #include "base/alloc.h"
 #include "codelets/parts.h"
@@ -260,26 +261,91 @@ static struct weft_tile *tile_at(const struct opening *o,
                               w->block);
 }
 
+/* Copies a tile from places that have it in the right order. */
+static void send(struct opening *o, const struct wanted *w, int32_t n_have,
+                 const int32_t *have, int32_t n_want, const int32_t *want)
+{
+    size_t bytes = weft_g_fwd_bytes(&o->view->model->shape, w->kind,
+                                    w->block);
+    int32_t n = n_want == 0 ? 0
+                            : weft_plan_moves(o->node, n_have, have, n_want,
+                                              want, (double) bytes, o->sent,
+                                              o->move);
+    for (int32_t i = 0; i < n; i++) {
+        weft_insert_copy(o->seq, o->where, tile_at(o, w, o->move[i].from),
+                         tile_at(o, w, o->move[i].to));
+        o->view->copied_bytes += bytes;
+    }
+}
+
+/* Copies a tile from a place of the other kind of device, into a temporary
+ * tile, and puts it into the order of this place's. */
+static int convert(struct opening *o, const struct wanted *w, int32_t place)
+{
+    const struct weft_g_model *m = o->view->model;
+    struct weft_tile *to = tile_at(o, w, place);
+    size_t bytes = weft_tile_bytes(to);
+    weft_plan_moves(o->node, w->n_have, o->have, 1, &place, (double) bytes,
+                    o->sent, o->move);
+    struct weft_tile *from = tile_at(o, w, o->move[0].from), *raw;
+    struct weft_tile_id id = {m->name,  "weights in another order", 0,
+                              w->layer, w->block, place};
+    struct weft_where where = *o->where;
+    int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, &raw,
+                                   o->err);
+    if (rc)
+        return rc;
+    rc = weft_tile_cut_like(raw, from, o->err);
+    where.device = -1;
+    where.position = 0;
+    if (!rc) {
+        weft_insert_copy(o->seq, o->where, from, raw);
+        weft_insert_reorder(o->seq, &where, &m->shape, w->kind, w->block,
+                            weft_rt_is_gpu_place(m->rt, place), raw, to);
+        o->view->copied_bytes += bytes;
+    }
+    weft_tile_release(raw);
+    return rc;
+}
+
+/* Puts places of the home's kind of device before the others; returns how many
+ * they are. */
+static int32_t own_kind_first(struct opening *o, int32_t n)
+{
+    const struct weft_g_model *m = o->view->model;
+    int32_t n_own = 0, n_other = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (weft_rt_is_gpu_place(m->rt, o->want[i]) == m->home.on_gpus)
+            o->want[n_own++] = o->want[i];
+        else
+            o->lack[n_other++] = o->want[i];
+    for (int32_t i = 0; i < n_other; i++)
+        o->want[n_own + i] = o->lack[i];
+    return n_own;
+}
+
 /* Copies one tile from places that have all of it. */
 static int move_tile(struct opening *o, const struct wanted *w)
 {
     const struct weft_g_model *m = o->view->model;
-    size_t bytes = weft_g_fwd_bytes(&m->shape, w->kind, w->block);
     size_t at[WEFT_G_MAX_DP];
+    int32_t n_own = weft_reorders(&m->shape, w->kind)
+                      ? own_kind_first(o, w->n_want)
+                      : w->n_want;
     int32_t n = m->trained ? weft_g_published_cut(
                     &m->shape, &m->home, w->kind, w->layer, w->block, at)
                            : 1;
     if (m->home.plan.zero >= 3) /* its only owner has it as one piece */
         n = 1;
     int rc = make_tiles(o, w, n, at);
-    n = rc ? 0
-           : weft_plan_moves(o->node, w->n_have, o->have, w->n_want, o->want,
-                             (double) bytes, o->sent, o->move);
-    for (int32_t i = 0; i < n; i++) {
-        weft_insert_copy(o->seq, o->where, tile_at(o, w, o->move[i].from),
-                         tile_at(o, w, o->move[i].to));
-        o->view->copied_bytes += bytes;
-    }
+    if (!rc)
+        send(o, w, w->n_have, o->have, n_own, o->want);
+    if (rc || n_own == w->n_want)
+        return rc;
+    const int32_t *other = o->want + n_own;
+    rc = convert(o, w, other[0]);
+    if (!rc)
+        send(o, w, 1, other, w->n_want - n_own - 1, other + 1);
     return rc;
 }
 

@@ -119,6 +119,7 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                  .n_nodes = n_nodes,
                  .n_devices = n_devices,
                  .n_gpus = n_gpus,
+                 .mixes = !config->numerics.exact,
                  .gradient_groups = config->numerics.gradient_groups,
                  .n_samples = weft_run_samples(config),
                  .n_prompts = config->rollout.prompts}};

@@ -139,6 +139,7 @@ int32_t weft_plan_moves(const int32_t *node_of, int32_t n_have,
 struct weft_plan_needs {
     const struct weft_dataflow *flow; /* whose calls have places */
     int32_t n_nodes, n_devices, n_gpus;
+    bool mixes; /* one model's calls may have devices of both kinds */
     int32_t gradient_groups;
     int32_t n_samples, n_prompts;                   /* of an iteration */
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */

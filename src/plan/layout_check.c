@@ -188,6 +188,15 @@ static int check_options(const struct check *k)
     return 0;
 }
 
+/* Whether call i has the model of this one, or weights move between both. */
+static bool shares_weights(const struct check *k, int32_t i)
+{
+    const struct weft_dataflow *flow = k->needs->flow;
+    int32_t own = flow->call[k->call].role, other = flow->call[i].role;
+    return own == other || flow->role[own].follows == other
+        || flow->role[other].follows == own;
+}
+
 /* The log-probs of a model's calls are compared to the bit. */
 static int check_kind(const struct check *k)
 {
@@ -196,15 +205,23 @@ static int check_kind(const struct check *k)
     for (int32_t i = 1; i < k->call; i++) {
         const struct weft_call_plan *c = &k->plan->call[i];
         if (!weft_flow_placed(flow, i) || c->dp == 0
-            || flow->call[i].role != flow->call[k->call].role
-            || weft_plan_on_gpus(k->plan, i) == gpus)
+            || !shares_weights(k, i) || weft_plan_on_gpus(k->plan, i) == gpus)
             continue;
-        return wrong(k,
-                     "%s has %s and this call has %s, which round otherwise; "
-                     "give both calls of the %s one kind",
-                     flow->call[i].name, gpus ? "CPU devices" : "GPUs",
-                     gpus ? "GPUs" : "CPU devices",
-                     flow->role[flow->call[i].role].name);
+        if (flow->call[i].role == flow->call[k->call].role
+            && !k->needs->mixes)
+            return wrong(k,
+                         "%s has %s and this call has %s, which round "
+                         "otherwise; give both calls of the %s one kind, or "
+                         "set numerics.exact to false",
+                         flow->call[i].name, gpus ? "CPU devices" : "GPUs",
+                         gpus ? "GPUs" : "CPU devices",
+                         flow->role[flow->call[i].role].name);
+        if (c->zero >= 3 || k->c->zero >= 3)
+            return wrong(k,
+                         "%s has %s and this call has %s, and zero 3 does not "
+                         "move weights between them; take zero 2",
+                         flow->call[i].name, gpus ? "CPU devices" : "GPUs",
+                         gpus ? "GPUs" : "CPU devices");
     }
     return 0;
 }

@@ -15,3 +15,14 @@ check_PROGRAMS += %D%/test_gradient_tree
 %C%_test_gradient_tree_LDADD = $(all_libs)
 check_PROGRAMS += %D%/test_shards
 %C%_test_shards_LDADD = $(graphs_libs)
+if WEFT_HAVE_CUDA
+if WEFT_STARPU_CUDA
+cards_tests += %D%/test_gpu_moves
+%C%_test_gpu_moves_SOURCES = %D%/test_gpu_moves.c \
+	tests/codelets/gpus_fixture.h tests/codelets/task_fixture.h \
+	tests/cuda/card_orders.h
+%C%_test_gpu_moves_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_moves_LDADD = $(graphs_libs)
+endif
+endif
+EXTRA_DIST += %D%/test_gpu_moves.c

@@ -118,10 +118,35 @@ static void test_models_are_of_one_kind(void)
     set(CALL_ACTOR_GENERATE, cpu);
     refused("actor_train: actor_generate has CPU devices and this call has "
             "GPUs, which round otherwise; give both calls of the actor one "
-            "kind");
+            "kind, or set numerics.exact to false");
+    needs.mixes = true;
+    REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
     fresh();
     set(CALL_CRITIC_INFER, cpu);
     refused("calls of the critic one kind");
+}
+
+/* Weights that move between the kinds, of a model and of one that follows it,
+ * are whole tiles. */
+static void test_moved_weights_are_whole(void)
+{
+    const struct weft_mesh cpus = {0, 1, 2, 1}, gpu = {0, 1, 0, 1};
+    fresh();
+    needs.mixes = true;
+    set(CALL_ACTOR_TRAIN, cpus);
+    p.call[CALL_ACTOR_TRAIN].zero = 2;
+    REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
+    p.call[CALL_ACTOR_TRAIN].zero = 3;
+    refused("actor_train: actor_generate has GPUs and this call has CPU "
+            "devices, and zero 3 does not move weights between them; take "
+            "zero 2");
+    set(CALL_ACTOR_GENERATE, cpus);
+    set(CALL_REF_INFER, gpu);
+    p.call[CALL_ACTOR_TRAIN].zero = 3;
+    REQUIRE_OK(weft_plan_check(&p, &needs, &err), err);
+    flow.role[flow.call[CALL_REF_INFER].role].follows =
+        flow.call[CALL_ACTOR_TRAIN].role;
+    refused("ref_infer has GPUs and this call has CPU devices");
 }
 
 static void test_gpus_refused(void)
@@ -164,5 +189,6 @@ static void test_gpus_in_files(void)
 WEFT_TESTS("plan/layout_gpus", {"test_gpus_first", test_gpus_first},
            {"test_meshes_are_of_one_kind", test_meshes_are_of_one_kind},
            {"test_models_are_of_one_kind", test_models_are_of_one_kind},
+           {"test_moved_weights_are_whole", test_moved_weights_are_whole},
            {"test_gpus_refused", test_gpus_refused},
            {"test_gpus_in_files", test_gpus_in_files})
