@@ -166,6 +166,36 @@ void weft_gen_open_cache(const struct weft_batch *step,
                          (size_t) layer * bytes, bytes);
 }
 
+int weft_gen_put(const struct weft_gen_view *view,
+                 const struct weft_gen_args *gen, int32_t index,
+                 int32_t token, float logp, struct weft_err *err)
+{
+    struct weft_gen_slot *slot = &view->slot[index];
+    int64_t at = (int64_t) index * view->state->max_total + slot->n_total;
+    if (token < 0)
+        return weft_err_set(err, WEFT_ENUMERIC,
+                            "sample %d: the logits of token %d are not "
+                            "finite numbers",
+                            slot->sample, slot->n_total);
+    view->token[at] = token;
+    view->logp[at] = logp;
+    slot->n_total++;
+    for (int32_t k = 0; k < gen->n_stop; k++)
+        if (token == gen->stop[k])
+            slot->done = 1;
+    if (!slot->done && slot->n_total >= slot->limit)
+        slot->done = 2;
+    return 0;
+}
+
+void weft_gen_report(const struct weft_gen_view *view, int32_t n_drawn,
+                     struct weft_gen_status *status)
+{
+    status->n_decoded += n_drawn;
+    memcpy(status + 1, view->slot,
+           (size_t) view->state->n_slots * sizeof *view->slot);
+}
+
 int weft_gen_draw(const struct weft_gen_view *view,
                   const struct weft_shape *shape,
                   const struct weft_gen_args *gen, int32_t n,
@@ -173,26 +203,16 @@ int weft_gen_draw(const struct weft_gen_view *view,
                   struct weft_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        struct weft_gen_slot *slot = &view->slot[index[i]];
-        int64_t at = (int64_t) index[i] * view->state->max_total
-                   + slot->n_total;
+        const struct weft_gen_slot *slot = &view->slot[index[i]];
+        float logp = 0;
         int32_t token = weft_k_sample(
             shape, &gen->sampling, logits + (int64_t) i * shape->vocab,
             (uint32_t) gen->iteration,
             (uint32_t) (gen->first_sample + slot->sample),
-            (uint32_t) slot->n_total, &view->logp[at], scratch);
-        if (token < 0)
-            return weft_err_set(err, WEFT_ENUMERIC,
-                                "sample %d: the logits of token %d are not "
-                                "finite numbers",
-                                slot->sample, slot->n_total);
-        view->token[at] = token;
-        slot->n_total++;
-        for (int32_t k = 0; k < gen->n_stop; k++)
-            if (token == gen->stop[k])
-                slot->done = 1;
-        if (!slot->done && slot->n_total >= slot->limit)
-            slot->done = 2;
+            (uint32_t) slot->n_total, &logp, scratch);
+        int rc = weft_gen_put(view, gen, index[i], token, logp, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -73,6 +73,14 @@ void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
                           const struct weft_k_kv *kv, size_t offset,
                           size_t bytes);
 
+/* Adds a drawn token to a slot, which may end with it. Errors: token < 0. */
+int weft_gen_put(const struct weft_gen_view *view,
+                 const struct weft_gen_args *gen, int32_t slot, int32_t token,
+                 float logp, struct weft_err *err);
+/* Counts drawn tokens and copies the slots, for who reads the status. */
+void weft_gen_report(const struct weft_gen_view *view, int32_t n_drawn,
+                     struct weft_gen_status *status);
+
 /* Draws one token for each of n slots from logits (n, V). scratch: V * 8
  * bytes. */
 int weft_gen_draw(const struct weft_gen_view *view,

@@ -165,9 +165,7 @@ static int gen_sample_cpu(const void *args_, void *const buf[], int n_buf,
     int rc = weft_gen_draw(
         &view, shape, &args->gen, n, weft_batch_at(b, b->target),
         (const float *) (void *) scratch, scratch + bytes, weft_exec_err(x));
-    status->n_decoded += n;
-    memcpy(status + 1, view.slot,
-           (size_t) view.state->n_slots * sizeof *view.slot);
+    weft_gen_report(&view, n, status);
     return rc;
 }
 

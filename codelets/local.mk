@@ -10,6 +10,7 @@ codelets_sources = \
 	%D%/gate.c \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c \
+	%D%/gen_draw.c \
 	%D%/gen_play.c \
 	%D%/gen_retire.c \
 	%D%/gen_step.c \

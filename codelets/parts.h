@@ -241,4 +241,27 @@ void weft_insert_gen_sample(struct weft_seq *seq,
                             struct weft_tile *state,
                             struct weft_tile *status);
 
+/* The same at a GPU's place, in two tasks. drawn (W, then read): of class
+ * samples, weft_gen_drawn_bytes(). scratch (W) has weft_gen_draw_scratch_bytes()
+ * for n_slots rows; NULL where these are 0. The first part's tile gets the
+ * columns of all parts. */
+size_t weft_gen_drawn_bytes(int32_t n_slots);
+size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
+                                   const struct weft_gen_args *args,
+                                   int32_t n_slots);
+void weft_insert_gen_draw(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          const struct weft_shape *shape,
+                          const struct weft_gen_args *args, int32_t n_slots,
+                          struct weft_tile *batch, int n_parts,
+                          const struct weft_part_tile logits[],
+                          struct weft_tile *state, struct weft_tile *scratch,
+                          struct weft_tile *drawn);
+void weft_insert_gen_settle(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_gen_args *args, int32_t n_slots,
+                            struct weft_tile *batch, struct weft_tile *drawn,
+                            struct weft_tile *state,
+                            struct weft_tile *status);
+
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation. A replica on one device decodes a chunk of steps in one task. A
- * replica on several devices has tasks for every step, stage and member:
+ * Generation. A replica on one CPU device decodes a chunk of steps in one task.
+ * A replica on several devices, or on a GPU, has tasks for every step, stage
+ * and member:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
@@ -15,9 +16,9 @@ static int32_t n_pages(int32_t n_slots, int32_t max_total)
     return (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS) * n_slots;
 }
 
-static bool is_one_device(const struct weft_g_layout *layout)
+static bool is_one_task(const struct weft_g_layout *layout)
 {
-    return layout->plan.tp == 1 && layout->plan.pp == 1;
+    return layout->plan.tp == 1 && layout->plan.pp == 1 && !layout->on_gpus;
 }
 
 /* The member of a replica that draws tokens. */
@@ -197,6 +198,31 @@ static void layers(struct step *s, const struct weft_g_stage *stage,
     }
 }
 
+/* parts: of the stage's first place. */
+static void draw_on_gpu(struct step *s, const struct weft_g_member *home,
+                        struct weft_tile *batch,
+                        const struct weft_g_exchange *parts)
+{
+    const struct weft_g_pass *pass = &s->pass;
+    int32_t n = s->gen->n_slots, place = weft_tile_place(s->instance->state);
+    size_t bytes = weft_gen_draw_scratch_bytes(pass->shape, s->args, n);
+    struct weft_tile *scratch =
+        bytes > 0 ? weft_g_temp(pass, "sampling", WEFT_MEM_ACTIVATIONS, -1,
+                                bytes, place)
+                  : NULL;
+    struct weft_tile *drawn = weft_g_temp(pass, "tokens", WEFT_MEM_SAMPLES,
+                                          -1, weft_gen_drawn_bytes(n), place);
+    struct weft_where where = weft_g_where_at(pass, home);
+    weft_insert_gen_draw(pass->seq, &where, pass->shape, s->args, n, batch,
+                         parts->n[0], parts->part[0], s->instance->state,
+                         scratch, drawn);
+    where = weft_g_where_at(pass, home);
+    weft_insert_gen_settle(pass->seq, &where, s->args, n, batch, drawn,
+                           s->instance->state, s->status);
+    weft_tile_release(scratch);
+    weft_tile_release(drawn);
+}
+
 /* Members compute the logits of their vocabulary; then the last stage's first
  * member, which is the instance's home, draws the tokens. */
 static void draw(struct step *s, const struct weft_g_stage *stage,
@@ -217,10 +243,14 @@ static void draw(struct step *s, const struct weft_g_stage *stage,
                                 x->at[t.p], logits[t.k]);
     }
     weft_g_exchange(pass, stage, logits, batch, true, 0, 1, 1, &parts);
-    struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
-    weft_insert_gen_sample(pass->seq, &where, pass->shape, s->args,
-                           batch->at[0], parts.n[0], parts.part[0],
-                           s->instance->state, s->status);
+    if (s->gen->layout.on_gpus) {
+        draw_on_gpu(s, &stage->member[0], batch->at[0], &parts);
+    } else {
+        struct weft_where where = weft_g_where_at(pass, &stage->member[0]);
+        weft_insert_gen_sample(pass->seq, &where, pass->shape, s->args,
+                               batch->at[0], parts.n[0], parts.part[0],
+                               s->instance->state, s->status);
+    }
     weft_g_exchange_release(&parts);
     weft_g_release_all(logits, stage->n);
 }
@@ -232,6 +262,8 @@ static void list_step(const struct step *s, const struct weft_g_stage *stage,
 {
     const struct weft_g_pass *pass = &s->pass;
     int32_t tp = s->gen->layout.plan.tp;
+    weft_gang_word(pass->rt, (int64_t) weft_gen_draw_scratch_bytes(
+                                 pass->shape, s->args, s->gen->n_slots));
     weft_g_gang_model(pass, stage, s->view->fwd);
     for (int32_t k = 0; k < tp; k++)
         weft_gang_tile(pass->rt, s->instance->arena[stage->index * tp + k]);
@@ -331,7 +363,7 @@ static void chunk(struct step *s, int32_t n_admit,
     const struct weft_g_generate *gen = s->gen;
     const struct weft_g_pass *pass = &s->pass;
     int32_t place = weft_tile_place(s->instance->state);
-    if (is_one_device(&gen->layout))
+    if (is_one_task(&gen->layout))
         weft_insert_gen_chunk(pass->seq, &pass->where, pass->shape,
                               &s->view->fwd[place], s->args, n_admit, admit,
                               s->instance->state, s->instance->arena[0],
@@ -380,7 +412,7 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               .where = where,
                               .n_rows = gen->n_slots + args->prefill_tokens,
                               .n_targets = gen->n_slots}};
-    if (!is_one_device(&gen->layout))
+    if (!is_one_task(&gen->layout))
         s.pass.order = order_of(gen, index, &s.pass.where.chain);
     (is_one_group(&s) ? chunk_of_group : chunk)(&s, n_admit, admit);
 }

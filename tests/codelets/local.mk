@@ -21,6 +21,11 @@ cards_tests += %D%/test_gpu_bodies
 %C%_test_gpu_bodies_SOURCES = %D%/test_gpu_bodies.c $(gpus_headers)
 %C%_test_gpu_bodies_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_bodies_LDADD = $(graphs_libs)
+cards_tests += %D%/test_gpu_gen
+%C%_test_gpu_gen_SOURCES = %D%/test_gpu_gen.c $(gpus_headers)
+%C%_test_gpu_gen_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_gen_LDADD = $(graphs_libs)
 endif
 endif
-EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/gpus_fixture.h
+EXTRA_DIST += %D%/test_gpus.c %D%/test_gpu_bodies.c %D%/test_gpu_gen.c \
+	%D%/gpus_fixture.h

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A decode step's tokens at a GPU's place, in two tasks: the GPU draws them
+ * into a tile in host memory, and the host puts them into the state, so that
+ * it knows what stopped before it chooses the next step's rows.
+ */
+#include <string.h>
+
+#include "codelets/gen.h"
+#include "codelets/member.h"
+#include "kern/kern_cuda.h"
+
+/* The arrays of the tile between them, for n rows. */
+struct drawn {
+    uint32_t *at; /* (n, 3): what the draws are keyed by */
+    int32_t *token;
+    float *logp;
+};
+
+static struct drawn drawn_of(void *tile, int32_t n)
+{
+    struct drawn d = {.at = tile};
+    d.token = (int32_t *) (d.at + 3 * (size_t) n);
+    d.logp = (float *) (d.token + n);
+    return d;
+}
+
+size_t weft_gen_drawn_bytes(int32_t n_slots)
+{
+    return (size_t) n_slots * 5 * sizeof(uint32_t);
+}
+
+size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
+                                   const struct weft_gen_args *gen,
+                                   int32_t n_slots)
+{
+    return weft_k_sample_scratch_bytes_cuda(shape, &gen->sampling, n_slots);
+}
+
+struct draw_args {
+    struct weft_join_args join;
+    struct weft_gen_args gen;
+    int32_t n_slots;
+    bool scratch;
+};
+
+/* Writes what each row's draw is keyed by. Returns the number of rows. */
+static int32_t key_rows(const struct draw_args *args,
+                        const struct weft_batch *b, struct weft_gen_state *s,
+                        struct drawn *d)
+{
+    struct weft_gen_view view = weft_gen_view_of(s);
+    const int32_t *index = weft_batch_at(b, b->target);
+    for (int32_t i = 0; i < b->n_targets; i++) {
+        const struct weft_gen_slot *slot = &view.slot[index[i]];
+        d->at[3 * i] = (uint32_t) args->gen.iteration;
+        d->at[3 * i + 1] =
+            (uint32_t) (args->gen.first_sample + slot->sample);
+        d->at[3 * i + 2] = (uint32_t) slot->n_total;
+    }
+    return b->n_targets;
+}
+
+static int gen_draw_cpu(const void *args, void *const buf[], int n_buf,
+                        struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
+                        "is for GPUs; CPU devices have gen_sample");
+}
+
+static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    const struct draw_args *args = args_;
+    const struct weft_shape *shape = args->join.shape;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    struct weft_take take = {buf, n_buf, 0};
+    const struct weft_batch *b = weft_take(&take);
+    struct weft_gen_state *state = weft_take(&take);
+    struct drawn d = drawn_of(weft_take(&take), args->n_slots);
+    int64_t v = shape->vocab;
+    int32_t n = key_rows(args, b, state, &d);
+    float *logits = weft_take(&take);
+    for (int i = 1; i < args->join.n_parts; i++) {
+        const float *from = weft_take(&take);
+        int32_t first, columns;
+        weft_k_vocab_range(shape, args->join.range[i], &first, &columns);
+        weft_k_copy_columns_cuda(stream, n, columns, from + first, v,
+                                 logits + first, v);
+    }
+    void *scratch = args->scratch ? weft_take(&take) : NULL;
+    weft_take_end(&take);
+    weft_k_sample_cuda(stream, shape, &args->gen.sampling, n, logits, v, d.at,
+                       d.token, d.logp, scratch);
+    return 0;
+}
+
+WEFT_CODELET_2(gen_draw, 0x9ccc65, gen_draw_cpu, gen_draw_cuda)
+
+void weft_insert_gen_draw(struct weft_seq *seq,
+                          const struct weft_where *where,
+                          const struct weft_shape *shape,
+                          const struct weft_gen_args *gen, int32_t n_slots,
+                          struct weft_tile *batch, int n_parts,
+                          const struct weft_part_tile logits[],
+                          struct weft_tile *state, struct weft_tile *scratch,
+                          struct weft_tile *drawn)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct draw_args args = {weft_join_args_of(shape, n_parts, logits), *gen,
+                             n_slots, false};
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, batch, WEFT_READ);
+    weft_access_list_add(&access, state, WEFT_READ);
+    weft_access_list_add(&access, drawn, WEFT_WRITE);
+    for (int i = 0; i < n_parts; i++)
+        weft_access_list_add(&access, logits[i].tile,
+                             i == 0 ? WEFT_READ_WRITE : WEFT_READ);
+    args.scratch = weft_access_list_add_optional(&access, scratch,
+                                                 WEFT_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gen_draw, &args,
+                            sizeof args);
+}
+
+static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
+{
+    const struct draw_args *args = args_;
+    weft_assert(n_buf == 4);
+    const struct weft_batch *b = buf[0];
+    struct drawn d = drawn_of(buf[1], args->n_slots);
+    struct weft_gen_view view = weft_gen_view_of(buf[2]);
+    struct weft_gen_status *status = buf[3];
+    const int32_t *index = weft_batch_at(b, b->target);
+    int rc = 0;
+    for (int32_t i = 0; i < b->n_targets && !rc; i++)
+        rc = weft_gen_put(&view, &args->gen, index[i], d.token[i], d.logp[i],
+                          weft_exec_err(x));
+    weft_gen_report(&view, b->n_targets, status);
+    return rc;
+}
+
+WEFT_CODELET(gen_settle, 0xaed581, gen_settle_cpu)
+
+void weft_insert_gen_settle(struct weft_seq *seq,
+                            const struct weft_where *where,
+                            const struct weft_gen_args *gen, int32_t n_slots,
+                            struct weft_tile *batch, struct weft_tile *drawn,
+                            struct weft_tile *state, struct weft_tile *status)
+{
+    const struct draw_args args = {.gen = *gen, .n_slots = n_slots};
+    const struct weft_access access[] = {{batch, WEFT_READ},
+                                         {drawn, WEFT_READ},
+                                         {state, WEFT_READ_WRITE},
+                                         {status, WEFT_READ_WRITE}};
+    weft_insert(seq, &weft_cl_gen_settle, &args, sizeof args, access, 4,
+                where);
+}
