@@ -11,6 +11,7 @@ void weft_access_list_init(struct weft_access_list *access)
     access->n = 0;
     access->capacity = (int) WEFT_COUNT(access->inline_access);
     access->failed = false;
+    access->work = (struct weft_work){.shape = NULL};
 }
 
 static bool grow(struct weft_access_list *access)
@@ -85,8 +86,8 @@ void weft_access_list_insert(struct weft_access_list *access,
     if (access->failed)
         weft_seq_fail(seq, WEFT_ENOMEM, "out of memory inserting a task");
     else
-        weft_insert(seq, codelet, args, args_bytes, access->access, access->n,
-                    where);
+        weft_insert_work(seq, codelet, args, args_bytes, access->access,
+                         access->n, where, &access->work);
     if (access->access != access->inline_access)
         weft_free(access->access);
 }

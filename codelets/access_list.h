@@ -10,6 +10,7 @@ struct weft_access_list {
     struct weft_access *access; /* inline_access, or an array on the heap */
     int n, capacity;
     bool failed;
+    struct weft_work work; /* all 0: only what the tiles say */
     struct weft_access inline_access[48];
 };
 

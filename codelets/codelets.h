@@ -203,7 +203,17 @@ struct weft_gen_args {
     int32_t prefill_tokens; /* prompt rows per step, at most */
     int32_t n_stop;
     int32_t stop[16]; /* token ids that end a response */
+    /* (n_steps) the rows of each step, where it is known, for costs; read when
+     * tasks are inserted. NULL: not known. */
+    const struct weft_work_rows *step;
 };
+
+/* What n_steps decode steps of a member of a stage do: with weights that are
+ * read in every step that has rows, and its KV cache. */
+struct weft_work weft_work_steps(const struct weft_shape *shape,
+                                 struct weft_range range, int32_t n_layers,
+                                 bool head, int32_t n_steps,
+                                 const struct weft_work_rows step[]);
 
 struct weft_gen_admit {
     int32_t slot, sample, n_prompt, limit;
@@ -236,12 +246,14 @@ int weft_gen_play_create(int32_t n_slots, int32_t max_total,
                          int32_t prefill_tokens, struct weft_gen_play **out,
                          struct weft_err *err);
 void weft_gen_play_free(struct weft_gen_play *play); /* NULL is allowed */
-/* status: weft_gen_status_bytes(n_slots). Errors: WEFT_ENOMEM. */
+/* status: weft_gen_status_bytes(n_slots). step (n_steps): the rows of each.
+ * Errors: WEFT_ENOMEM. */
 int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
                         const struct weft_gen_args *args, int32_t n_admit,
                         const struct weft_gen_admit *admit,
                         const int32_t *n_total,
-                        struct weft_gen_status *status, struct weft_err *err);
+                        struct weft_gen_status *status,
+                        struct weft_work_rows step[], struct weft_err *err);
 void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
 
 /* out (W, weft_rollout_bytes() of its tokens) is the rollout with other

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token embedding and its gradient. */
 #include "codelets/access_list.h"
+#include "codelets/work.h"
 #include "kern/kern_cuda.h"
 #include "rt/codelet.h"
 
@@ -64,6 +65,10 @@ void weft_insert_embed(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add_blocks(&access, fwd->embed, WEFT_READ);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_WRITE);
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    access.work = weft_work_embed(
+        shape, (struct weft_range){0, shape->n_blocks},
+        weft_dtype_bytes(shape->dtype), false, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_embed, &args,
                             sizeof args);
 }

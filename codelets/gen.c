@@ -24,6 +24,7 @@ struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
     }
     task->shape = shape;
     task->gen = *gen;
+    task->gen.step = NULL;
     task->n_admit = n_admit;
     struct weft_gen_prompt *a = (void *) (task + 1);
     int32_t *token = (int32_t *) (a + n_admit);

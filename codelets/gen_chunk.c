@@ -169,6 +169,10 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
     for (int32_t l = 0; l < shape->n_layers; l++)
         weft_access_list_add_layer(&access, &fwd->layer[l], WEFT_READ);
     weft_access_list_add_layer(&access, &fwd->head, WEFT_READ);
+    if (gen->step)
+        access.work = weft_work_steps(
+            shape, (struct weft_range){0, shape->n_blocks}, shape->n_layers,
+            true, gen->n_steps, gen->step);
     weft_access_list_insert(&access, seq, where, &weft_cl_gen_chunk, task,
                             bytes);
     weft_free(task);

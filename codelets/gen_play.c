@@ -61,11 +61,24 @@ static void draw(const struct weft_gen_view *view,
     }
 }
 
+/* A run's row i attends to pos + i + 1 keys. */
+static struct weft_work_rows rows_of(const struct weft_gen_rows *rows)
+{
+    struct weft_work_rows sum = {rows->n_rows, rows->n_sampled, 0, 0};
+    for (int32_t i = 0; i < rows->n_runs; i++) {
+        int64_t n = rows->run[i].n, pos = rows->run[i].pos;
+        sum.n_keys += n * pos + n * (n + 1) / 2;
+        sum.n_cached += pos;
+    }
+    return sum;
+}
+
 int weft_gen_play_chunk(struct weft_gen_play *p, struct weft_seq *seq,
                         const struct weft_gen_args *args, int32_t n_admit,
                         const struct weft_gen_admit *admit,
                         const int32_t *n_total,
-                        struct weft_gen_status *status, struct weft_err *err)
+                        struct weft_gen_status *status,
+                        struct weft_work_rows step[], struct weft_err *err)
 {
     size_t bytes;
     int rc = 0;
@@ -81,6 +94,7 @@ int weft_gen_play_chunk(struct weft_gen_play *p, struct weft_seq *seq,
         rc = weft_gen_plan_rows(&view, args->prefill_tokens, &p->rows,
                                 &status->n_prefilled, err);
         status->n_decoded += p->rows.n_sampled;
+        step[i] = rows_of(&p->rows);
         draw(&view, &p->rows, n_total);
     }
     memcpy(status + 1, view.slot,

@@ -121,6 +121,8 @@ void weft_insert_logits_part(struct weft_seq *seq,
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
     weft_access_list_add(&access, logits, WEFT_WRITE);
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    access.work = weft_work_head(shape, range, 1, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_logits_part, &args,
                             sizeof args);
 }
@@ -183,6 +185,7 @@ void weft_insert_gen_sample(struct weft_seq *seq,
         return;
     struct sample_args args = {weft_join_args_of(shape, n_parts, logits),
                                *gen};
+    args.gen.step = NULL;
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, batch, WEFT_READ);

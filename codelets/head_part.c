@@ -56,6 +56,16 @@ static int embed_part_cuda(const void *args, void *const buf[], int n_buf,
 
 WEFT_CODELET_2(embed_part, 0xa5d6a7, embed_part_cpu, embed_part_cuda)
 
+static struct weft_work embed_work(const struct weft_member_args *args,
+                                   bool backward,
+                                   const struct weft_tile *batch)
+{
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    size_t size = backward ? sizeof(float)
+                           : weft_dtype_bytes(args->shape->dtype);
+    return weft_work_embed(args->shape, args->range, size, backward, &rows);
+}
+
 void weft_insert_embed_part(struct weft_seq *seq,
                             const struct weft_where *where,
                             const struct weft_shape *shape,
@@ -71,6 +81,7 @@ void weft_insert_embed_part(struct weft_seq *seq,
     weft_access_list_add_range(&access, range, fwd->embed, WEFT_READ);
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_WRITE);
+    access.work = embed_work(&args, false, batch);
     weft_access_list_insert(&access, seq, where, &weft_cl_embed_part, &args,
                             sizeof args);
 }
@@ -150,6 +161,7 @@ void weft_insert_embed_backward_part(struct weft_seq *seq,
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, dx, WEFT_READ);
     weft_access_list_add_range(&access, range, grad->embed, WEFT_READ_WRITE);
+    access.work = embed_work(&args, true, batch);
     weft_access_list_insert(&access, seq, where, &weft_cl_embed_backward_part,
                             &args, sizeof args);
 }
@@ -225,6 +237,8 @@ void weft_insert_head_part(struct weft_seq *seq,
     weft_access_list_add(&access, batch, WEFT_READ);
     weft_access_list_add(&access, x, WEFT_READ);
     weft_access_list_add(&access, out, WEFT_WRITE);
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    access.work = weft_work_head(shape, range, 1, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_head_part, &args,
                             sizeof args);
 }
@@ -387,6 +401,9 @@ void weft_insert_head_backward_part(
     weft_access_list_add_range(&access, range, grad->head.block,
                                WEFT_READ_WRITE);
     weft_access_list_add(&access, roots, WEFT_WRITE);
+    /* logits once more, by input, by weights */
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    access.work = weft_work_head(shape, range, 3, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_head_backward_part,
                             &args, sizeof args);
 }

@@ -3,6 +3,7 @@
 #include "codelets/access_list.h"
 #include "codelets/head.h"
 #include "codelets/loss.h"
+#include "codelets/work.h"
 
 struct infer_args {
     const struct weft_shape *shape;
@@ -73,6 +74,9 @@ static void insert(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add(&access, x, WEFT_READ);
     for (int32_t i = 0; i < n; i++)
         weft_access_list_add(&access, out[i], WEFT_WRITE);
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    access.work = weft_work_head(
+        args->shape, (struct weft_range){0, args->shape->n_blocks}, 1, &rows);
     weft_access_list_insert(&access, seq, where, codelet, args, sizeof *args);
 }
 

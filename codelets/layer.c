@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One decoder layer of a micro-batch, forward and backward. */
 #include "codelets/gen.h"
+#include "codelets/work.h"
 
 struct layer_args {
     const struct weft_shape *shape;
@@ -8,6 +9,14 @@ struct layer_args {
     size_t page_bytes; /* 0: no cache */
     bool in_place, saved;
 };
+
+static struct weft_work work_of(const struct weft_shape *shape, int parts,
+                                const struct weft_tile *batch)
+{
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    return weft_work_layer(shape, (struct weft_range){0, shape->n_blocks},
+                           parts, &rows);
+}
 
 /* Takes the published tiles of a layer. */
 static void take_layer(struct weft_take *take, int n_blocks,
@@ -77,6 +86,7 @@ void weft_insert_layer_forward(struct weft_seq *seq,
     if (x != y)
         weft_access_list_add(&access, y, WEFT_WRITE);
     args.saved = weft_access_list_add_optional(&access, saved, WEFT_WRITE);
+    access.work = work_of(shape, WEFT_WORK_ATTENTION | WEFT_WORK_MLP, batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_layer_forward, &args,
                             sizeof args);
 }
@@ -134,6 +144,12 @@ void weft_insert_layer_backward(struct weft_seq *seq,
     args.saved = weft_access_list_add_optional(&access, saved, WEFT_READ);
     weft_access_list_add(&access, dx, WEFT_READ_WRITE);
     weft_access_list_add_layer(&access, &grad->layer[layer], WEFT_READ_WRITE);
+    access.work = work_of(
+        shape,
+        WEFT_WORK_MLP_BACKWARD | WEFT_WORK_HEADS_BACKWARD
+            | WEFT_WORK_QKV_BACKWARD
+            | (saved ? 0 : WEFT_WORK_ATTENTION | WEFT_WORK_MLP_INPUT),
+        batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_layer_backward, &args,
                             sizeof args);
 }

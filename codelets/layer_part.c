@@ -61,6 +61,7 @@ void weft_insert_attention_part(
     }
     args.saved = weft_access_list_add_optional(&access, saved, WEFT_WRITE);
     weft_access_list_add(&access, roots, WEFT_WRITE);
+    access.work = weft_member_work(&args, WEFT_WORK_ATTENTION, batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_attention_part, &args,
                             sizeof args);
 }
@@ -115,6 +116,8 @@ void weft_insert_mlp_part(struct weft_seq *seq,
     args.saved = weft_access_list_add_optional(&access, saved,
                                                WEFT_READ_WRITE);
     args.roots = weft_access_list_add_optional(&access, roots, WEFT_WRITE);
+    access.work = weft_member_work(
+        &args, roots ? WEFT_WORK_MLP : WEFT_WORK_MLP_INPUT, batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_mlp_part, &args,
                             sizeof args);
 }

@@ -69,6 +69,7 @@ void weft_insert_mlp_backward_part(
     weft_access_list_add_range(&access, range, grad->layer[layer].block,
                                WEFT_READ_WRITE);
     weft_access_list_add(&access, roots, WEFT_WRITE);
+    access.work = weft_member_work(&args, WEFT_WORK_MLP_BACKWARD, batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_mlp_backward_part,
                             &args, sizeof args);
 }
@@ -119,6 +120,7 @@ void weft_insert_heads_backward_part(
                                WEFT_READ_WRITE);
     weft_access_list_add(&access, dqkv, WEFT_WRITE);
     args.shared = weft_access_list_add_optional(&access, shared, WEFT_WRITE);
+    access.work = weft_member_work(&args, WEFT_WORK_HEADS_BACKWARD, batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_heads_backward_part,
                             &args, sizeof args);
 }
@@ -194,6 +196,8 @@ void weft_insert_qkv_backward_part(
     weft_access_list_add(&access, roots, WEFT_WRITE);
     args.member.head_norms = weft_access_list_add_optional(
         &access, head_norms, WEFT_WRITE);
+    access.work = weft_member_work(&args.member, WEFT_WORK_QKV_BACKWARD,
+                                   batch);
     weft_access_list_insert(&access, seq, &at, &weft_cl_qkv_backward_part,
                             &args, sizeof args);
 }

@@ -30,4 +30,5 @@ codelets_sources = \
 	%D%/pack.c \
 	%D%/parts.c %D%/parts.h \
 	%D%/preference.c \
-	%D%/score.c %D%/score.h
+	%D%/score.c %D%/score.h \
+	%D%/work.c %D%/work.h

@@ -5,6 +5,7 @@
 
 #include "codelets/head.h"
 #include "codelets/loss.h"
+#include "codelets/work.h"
 
 struct loss_task {
     const struct weft_shape *shape;
@@ -259,6 +260,10 @@ void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add_layer(&access, &grad->head, WEFT_READ_WRITE);
     weft_access_list_add(&access, stats, WEFT_WRITE);
     task.loss = weft_loss_task_add(&access, args);
+    /* logits, once more, by input, by weights */
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    access.work = weft_work_head(
+        shape, (struct weft_range){0, shape->n_blocks}, 4, &rows);
     weft_access_list_insert(&access, seq, where, &weft_cl_loss, &task,
                             sizeof task);
 }

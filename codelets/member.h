@@ -5,6 +5,7 @@
 
 #include "codelets/access_list.h"
 #include "codelets/parts.h"
+#include "codelets/work.h"
 
 /* Argument of a member's task. */
 struct weft_member_args {
@@ -14,6 +15,15 @@ struct weft_member_args {
     size_t page_bytes; /* 0: no cache */
     bool saved, roots, shared, head_norms;
 };
+
+/* What a member does for a layer: enum weft_layer_work. */
+WEFT_INLINE struct weft_work weft_member_work(
+    const struct weft_member_args *args, int parts,
+    const struct weft_tile *batch)
+{
+    struct weft_work_rows rows = weft_tile_rows(batch);
+    return weft_work_layer(args->shape, args->range, parts, &rows);
+}
 
 /* Argument of a join. */
 struct weft_join_args {

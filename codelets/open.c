@@ -26,5 +26,6 @@ void weft_insert_open(struct weft_seq *seq, const struct weft_where *where,
     weft_access_list_add_optional(&access, after, WEFT_READ);
     for (int i = 0; i < n; i++)
         weft_access_list_add(&access, tile[i], WEFT_WRITE);
+    access.work.is_all = true;
     weft_access_list_insert(&access, seq, where, &weft_cl_open, NULL, 0);
 }

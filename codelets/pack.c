@@ -159,11 +159,26 @@ static int pack_cpu(const void *args_, void *const buf[], int n_buf,
 
 WEFT_CODELET(pack, 0x8a8f98, pack_cpu)
 
+static void note_rows(enum weft_pack_targets targets, int32_t n,
+                      const struct weft_pack_sample *sample,
+                      struct weft_tile *batch)
+{
+    struct weft_work_rows rows = {.n_rows = 0};
+    for (int32_t i = 0; i < n; i++) {
+        int64_t total = sample[i].n_total;
+        rows.n_rows += sample[i].n_total;
+        rows.n_targets += weft_pack_n_targets(targets, &sample[i]);
+        rows.n_keys += total * (total + 1) / 2;
+    }
+    weft_tile_set_rows(batch, &rows);
+}
+
 void weft_insert_pack(struct weft_seq *seq, const struct weft_where *where,
                       enum weft_pack_targets targets, bool columns, int32_t n,
                       const struct weft_pack_sample *sample,
                       struct weft_tile *moments, struct weft_tile *batch)
 {
+    note_rows(targets, n, sample, batch);
     if (!weft_seq_is_here(seq, where))
         return;
     size_t bytes = sizeof(struct pack_args)

@@ -174,7 +174,23 @@ struct step {
     struct weft_tile *status;
     struct weft_g_pass pass;
     struct weft_tile *batch;
+    int32_t first_step, n_steps; /* of the chunk, that are inserted now */
 };
+
+/* What members of a stage do in these steps; NULL: not known. */
+static const struct weft_work *work_of(const struct step *s,
+                                       const struct weft_g_stage *stage,
+                                       struct weft_work out[])
+{
+    const struct weft_g_pass *pass = &s->pass;
+    if (!s->args->step || !weft_rt_keeps_gangs(pass->rt))
+        return NULL;
+    for (int32_t k = 0; k < stage->n; k++)
+        out[k] = weft_work_steps(pass->shape, stage->member[k].blocks,
+                                 stage->end - stage->first, stage->is_last,
+                                 s->n_steps, s->args->step + s->first_step);
+    return out;
+}
 
 static void layers(struct step *s, const struct weft_g_stage *stage,
                    const struct weft_g_value *batch,
@@ -281,9 +297,9 @@ static void stage_step(struct step *s, const struct weft_g_stage *stage,
                        const struct weft_g_value *x)
 {
     const struct weft_g_pass *pass = &s->pass;
+    struct weft_work work[WEFT_MAX_BLOCKS];
     const struct weft_g_gang gang = {"decode_step", -1,
-                                     stage->end - stage->first,
-                                     stage->is_last ? pass->n_targets : 0, 1};
+                                     work_of(s, stage, work)};
     if (weft_g_gang_begin(pass, stage, &gang)) {
         list_step(s, stage, batch, x);
         if (weft_g_gang_again(pass, &gang))
@@ -332,16 +348,16 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
                            const struct weft_gen_admit *admit)
 {
     const struct weft_g_generate *gen = s->gen;
-    const struct weft_g_gang gang = {
-        "decode_step", -1, s->pass.shape->n_layers, s->pass.n_targets, 1};
     int32_t rows = gen->n_slots + s->args->prefill_tokens;
     struct weft_batch layout;
     weft_step_layout(
         rows, gen->n_slots,
         (int32_t) weft_ceil_div(gen->max_total, WEFT_PAGE_TOKENS), &layout);
     for (int32_t i = 0; i < s->args->n_steps; i++) {
+        s->first_step = i;
+        s->n_steps = 1;
         if (is_one_group(s))
-            weft_gang_begin(s->pass.rt, gang.op, NULL);
+            weft_gang_begin(s->pass.rt, "decode_step", NULL);
         s->batch = weft_g_temp(&s->pass, "decode step", WEFT_MEM_SAMPLES, -1,
                                layout.bytes,
                                weft_tile_place(s->instance->state));
@@ -350,10 +366,12 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
         weft_insert_gen_begin(s->pass.seq, &where, s->args,
                               i == 0 ? n_admit : 0, admit, i == 0,
                               s->instance->state, s->status, s->batch);
+        if (s->args->step)
+            weft_tile_set_rows(s->batch, &s->args->step[i]);
         through_stages(s);
         weft_tile_release(s->batch);
         if (is_one_group(s))
-            weft_g_gang_end(&s->pass, &gang);
+            weft_gang_end(s->pass.rt, "decode_step", -1, NULL);
     }
 }
 
@@ -376,11 +394,12 @@ static void chunk_of_group(struct step *s, int32_t n_admit,
                            const struct weft_gen_admit *admit)
 {
     const struct weft_g_pass *pass = &s->pass;
-    const struct weft_g_gang gang = {"decode_chunk", -1,
-                                     pass->shape->n_layers, pass->n_targets,
-                                     s->args->n_steps};
+    struct weft_work work[WEFT_MAX_BLOCKS];
     struct weft_g_stage stage;
     weft_g_stage_get(&s->gen->layout, s->instance->dp, 0, &stage);
+    s->n_steps = s->args->n_steps;
+    const struct weft_g_gang gang = {"decode_chunk", -1,
+                                     work_of(s, &stage, work)};
     if (weft_g_gang_begin(pass, &stage, &gang)) {
         weft_gang_word(pass->rt, s->args->n_steps);
         list_step(s, &stage, NULL, NULL);

@@ -371,11 +371,11 @@ void weft_g_stage_embed(const struct weft_g_pass *pass,
                         const struct weft_g_value *batch,
                         const struct weft_g_value *x)
 {
-    const struct weft_g_gang gang = {"embed", -1, 0, 0, 1};
+    const struct weft_g_gang gang = {"embed", -1, NULL};
     if (weft_g_gang_begin(pass, stage, &gang)) {
         for (int32_t p = 0; p < stage->n_places; p++)
             weft_g_gang_blocks(pass, params[stage->place[p]].embed);
-        weft_g_gang_value(pass, stage, batch);
+        weft_g_gang_batch(pass, stage, batch);
         weft_g_gang_value(pass, stage, x);
         if (weft_g_gang_again(pass, &gang))
             return;
@@ -480,7 +480,7 @@ static void forward(const struct weft_g_layer *l)
 
 void weft_g_layer_forward(const struct weft_g_layer *l)
 {
-    const struct weft_g_gang gang = {"layer_forward", l->index, 1, 0, 1};
+    const struct weft_g_gang gang = {"layer_forward", l->index, NULL};
     if (weft_g_gang_begin(l->pass, l->stage, &gang)) {
         weft_g_gang_layer(l, false);
         if (weft_g_gang_again(l->pass, &gang))
@@ -522,11 +522,11 @@ void weft_g_stage_logprob(const struct weft_g_pass *pass,
                           const struct weft_g_value *x, float inv_temperature,
                           int32_t n, struct weft_tile *const out[])
 {
-    const struct weft_g_gang gang = {"logprob", -1, 0, pass->n_targets, 1};
+    const struct weft_g_gang gang = {"logprob", -1, NULL};
     if (weft_g_gang_begin(pass, stage, &gang)) {
         for (int32_t p = 0; p < stage->n_places; p++)
             weft_g_gang_tiles(pass, &params[stage->place[p]].head);
-        weft_g_gang_value(pass, stage, batch);
+        weft_g_gang_batch(pass, stage, batch);
         weft_g_gang_value(pass, stage, x);
         for (int32_t i = 0; i < n; i++)
             weft_gang_tile(pass->rt, out[i]);

@@ -178,11 +178,12 @@ void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
 
 /* ---- Instructions ------------------------------------------------------ */
 
-/* One of a stage's members, on the rows of a pass; see struct weft_work. op: a
- * constant of the program. */
+/* One of a stage's members, on the rows of a pass. op: a constant of the
+ * program. work: (members) of the stage; NULL: that of its tasks. */
 struct weft_g_gang {
     const char *op;
-    int32_t layer, n_layers, n_targets, n_steps;
+    int32_t layer;
+    const struct weft_work *work;
 };
 /* As weft_gang_begin() and those after it (rt/graph.h); the words of pass and
  * stage are said. */
@@ -199,6 +200,10 @@ void weft_g_gang_end(const struct weft_g_pass *pass,
 void weft_g_gang_value(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage,
                        const struct weft_g_value *value);
+/* The same of a batch, whose rows matter for costs. */
+void weft_g_gang_batch(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       const struct weft_g_value *batch);
 void weft_g_gang_blocks(const struct weft_g_pass *pass,
                         struct weft_tile *const tile[]);
 void weft_g_gang_tiles(const struct weft_g_pass *pass,

@@ -91,7 +91,7 @@ static void list_loss(const struct weft_g_loss *l)
     weft_g_gang_tiles(pass, &l->grad->head);
     weft_g_gang_value(pass, stage, l->kl);
     weft_g_gang_value(pass, stage, l->gate);
-    weft_g_gang_value(pass, stage, l->batch);
+    weft_g_gang_batch(pass, stage, l->batch);
     weft_g_gang_value(pass, stage, l->x);
     weft_g_gang_value(pass, stage, l->dx);
     weft_gang_tile(pass->rt, l->stats);
@@ -100,7 +100,7 @@ static void list_loss(const struct weft_g_loss *l)
 static void loss_of(const struct weft_g_loss *l, bool whole)
 {
     const struct weft_g_pass *pass = l->pass;
-    const struct weft_g_gang gang = {"loss", -1, 0, pass->n_targets, 1};
+    const struct weft_g_gang gang = {"loss", -1, NULL};
     if (weft_g_gang_begin(pass, l->stage, &gang)) {
         list_loss(l);
         if (weft_g_gang_again(pass, &gang))
@@ -254,7 +254,7 @@ void weft_g_layer_backward(const struct weft_g_layer *layer, bool recompute)
 {
     struct weft_g_layer l = *layer;
     struct weft_g_kept kept = {{NULL}, {{NULL}, {false}}};
-    const struct weft_g_gang gang = {"layer_backward", l.index, 1, 0, 1};
+    const struct weft_g_gang gang = {"layer_backward", l.index, NULL};
     if (weft_g_gang_begin(l.pass, l.stage, &gang)) {
         weft_g_gang_layer(&l, true);
         weft_gang_word(l.pass->rt, recompute);
@@ -278,10 +278,10 @@ void weft_g_stage_embed_backward(const struct weft_g_pass *pass,
                                  const struct weft_params *grad)
 {
     struct weft_g_turn t = {0};
-    const struct weft_g_gang gang = {"embed_backward", -1, 0, 0, 1};
+    const struct weft_g_gang gang = {"embed_backward", -1, NULL};
     if (weft_g_gang_begin(pass, stage, &gang)) {
         weft_g_gang_blocks(pass, grad->embed);
-        weft_g_gang_value(pass, stage, batch);
+        weft_g_gang_batch(pass, stage, batch);
         weft_g_gang_value(pass, stage, dx);
         if (weft_g_gang_again(pass, &gang))
             return;

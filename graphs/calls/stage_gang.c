@@ -7,16 +7,6 @@
 #include "graphs/calls/stage.h"
 #include "plan/recording.h"
 
-/* What recorders and cost models are told of the work. */
-static struct weft_work work_of(const struct weft_g_pass *pass,
-                                const struct weft_g_gang *gang)
-{
-    return (struct weft_work){.n_rows = pass->n_rows,
-                              .n_targets = gang->n_targets,
-                              .n_layers = gang->n_layers,
-                              .n_steps = gang->n_steps};
-}
-
 static struct weft_rec_site site_of(const struct weft_g_pass *pass,
                                     const struct weft_g_stage *stage)
 {
@@ -58,15 +48,13 @@ bool weft_g_gang_begin(const struct weft_g_pass *pass,
 bool weft_g_gang_again(const struct weft_g_pass *pass,
                        const struct weft_g_gang *gang)
 {
-    struct weft_work work = work_of(pass, gang);
-    return weft_gang_again(pass->rt, gang->op, gang->layer, &work);
+    return weft_gang_again(pass->rt, gang->op, gang->layer, gang->work);
 }
 
 void weft_g_gang_end(const struct weft_g_pass *pass,
                      const struct weft_g_gang *gang)
 {
-    struct weft_work work = work_of(pass, gang);
-    weft_gang_end(pass->rt, gang->op, gang->layer, &work);
+    weft_gang_end(pass->rt, gang->op, gang->layer, gang->work);
 }
 
 /* ---- Tiles ------------------------------------------------------------- */
@@ -77,6 +65,16 @@ void weft_g_gang_value(const struct weft_g_pass *pass,
 {
     for (int32_t p = 0; p < stage->n_places; p++)
         weft_gang_tile(pass->rt, value ? value->at[p] : NULL);
+}
+
+void weft_g_gang_batch(const struct weft_g_pass *pass,
+                       const struct weft_g_stage *stage,
+                       const struct weft_g_value *batch)
+{
+    struct weft_work_rows rows = weft_tile_rows(batch->at[0]);
+    weft_gang_word(pass->rt, (int64_t) rows.n_rows << 32 | rows.n_targets);
+    weft_gang_word(pass->rt, rows.n_keys);
+    weft_g_gang_value(pass, stage, batch);
 }
 
 void weft_g_gang_blocks(const struct weft_g_pass *pass,
@@ -108,7 +106,7 @@ void weft_g_gang_layer(const struct weft_g_layer *l, bool backward)
             weft_g_gang_blocks(pass,
                                l->bwd[stage->place[p]].layer[l->index].block);
     }
-    weft_g_gang_value(pass, stage, l->batch);
+    weft_g_gang_batch(pass, stage, l->batch);
     weft_g_gang_value(pass, stage, l->x);
     weft_g_gang_value(pass, stage, l->kept ? &l->kept->x_mid : NULL);
     for (int32_t k = 0; k < stage->n; k++) {

@@ -127,7 +127,7 @@ static void for_each_bundle(struct weft_g_step *b, int32_t d, int32_t stage,
         if (weft_g_bundle_stage(b->m, &bundle) == stage)
             visit(b, d, &bundle, set);
     }
-    weft_gang_end(b->m->rt, op, -1, &(struct weft_work){.n_steps = 1});
+    weft_gang_end(b->m->rt, op, -1, NULL);
 }
 
 static struct weft_where bundle_where(struct weft_g_step *b, int32_t d,

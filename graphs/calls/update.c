@@ -215,8 +215,7 @@ void weft_g_update_add(struct weft_g_update *u, int32_t dp, int32_t stage,
         where.layer = b.layer;
         weft_insert_grad_add(u->seq, &where, &l, &r);
     }
-    weft_gang_end(u->m->rt, "grad_add", -1,
-                  &(struct weft_work){.n_steps = 1});
+    weft_gang_end(u->m->rt, "grad_add", -1, NULL);
 }
 
 /* Adds two siblings of the tree, and releases the right one. */

@@ -16,7 +16,7 @@ struct control {
     struct weft_seq *seq;
     struct weft_g_generate *gen;
     const struct weft_g_view *view;
-    const struct weft_gen_args *args;
+    struct weft_gen_args args;
     int32_t n, next, n_finished;
     struct weft_sample *sample;
     int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
@@ -27,6 +27,8 @@ struct control {
     struct weft_gen_status *status;
     struct played *played; /* (n_instances) of a recording; else NULL */
     int32_t *n_total;      /* (n) of it: the samples' lengths */
+    struct weft_work_rows
+        *step; /* (args.n_steps) of it: those of the chunk */
     weft_rollout_fn on_finished;
     void *ctx;
     struct weft_rollout_stats stats;
@@ -57,7 +59,7 @@ static void send_status(struct control *c, int32_t instance)
     const struct weft_where where = {.device = -1,
                                      .priority = 3,
                                      .call = c->gen->call,
-                                     .iteration = c->args->iteration,
+                                     .iteration = c->args.iteration,
                                      .micro_batch = -1,
                                      .layer = -1};
     struct weft_rt *rt = c->gen->model->rt;
@@ -68,15 +70,15 @@ static void send_status(struct control *c, int32_t instance)
         0);
 }
 
-/* A recorded chunk is played at once. */
+/* A recorded chunk is played before it is inserted. */
 static void play(struct control *c, int32_t instance, int32_t n_admit)
 {
     struct played *p = &c->played[instance];
     const struct weft_g_instance *i = &c->gen->instance[instance];
     struct weft_err err;
-    int rc = weft_gen_play_chunk(p->play, c->seq, c->args, n_admit, c->admit,
-                                 c->n_total, p->status[(i->n_chunks - 1) % 2],
-                                 &err);
+    int rc = weft_gen_play_chunk(p->play, c->seq, &c->args, n_admit, c->admit,
+                                 c->n_total, p->status[i->n_chunks % 2],
+                                 c->step, &err);
     if (rc)
         weft_seq_fail(c->seq, rc, "%s", err.text);
 }
@@ -98,11 +100,11 @@ static void submit(struct control *c, int32_t instance, int32_t most)
     }
     if (n_active == 0)
         return;
-    weft_g_generate_chunk(c->seq, c->gen, c->view, instance, c->args, n_admit,
-                          c->admit);
-    send_status(c, instance);
     if (c->played)
         play(c, instance, n_admit);
+    weft_g_generate_chunk(c->seq, c->gen, c->view, instance, &c->args,
+                          n_admit, c->admit);
+    send_status(c, instance);
     c->in_flight[instance]++;
     c->stats.n_chunks++;
 }
@@ -124,7 +126,7 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
     if (rc)
         return rc;
     weft_rt_when(c->gen->model->rt, WEFT_REC_EARLIEST);
-    weft_g_generate_retire(c->seq, c->gen, instance, slot, c->args->iteration,
+    weft_g_generate_retire(c->seq, c->gen, instance, slot, c->args.iteration,
                            sample->rollout);
     weft_rt_when(c->gen->model->rt, WEFT_REC_EARLY);
     if (c->played)
@@ -181,6 +183,7 @@ static void played_release(struct control *c)
     }
     weft_free(c->played);
     weft_free(c->n_total);
+    weft_free(c->step);
 }
 
 static int played_init(struct control *c)
@@ -190,18 +193,20 @@ static int played_init(struct control *c)
     int rc = 0;
     c->played = weft_alloc((size_t) g->n_instances, sizeof *c->played);
     c->n_total = weft_alloc((size_t) c->n, sizeof *c->n_total);
+    c->step = weft_alloc((size_t) c->args.n_steps, sizeof *c->step);
+    c->args.step = c->step;
     for (int32_t i = 0; c->n_total && i < c->n; i++)
         c->n_total[i] = c->sample[i].n_total;
     for (int32_t i = 0; c->played && i < g->n_instances && !rc; i++) {
         struct played *p = &c->played[i];
         rc = weft_gen_play_create(g->n_slots, g->max_total,
-                                  c->args->prefill_tokens, &p->play, c->err);
+                                  c->args.prefill_tokens, &p->play, c->err);
         p->status[0] = weft_alloc(1, bytes);
         p->status[1] = weft_alloc(1, bytes);
         if (!rc && (!p->status[0] || !p->status[1]))
             rc = weft_err_nomem(c->err, "recording generation", bytes);
     }
-    return c->played && c->n_total
+    return c->played && c->n_total && c->step
              ? rc
              : weft_err_nomem(c->err, "recording generation", bytes);
 }
@@ -229,7 +234,7 @@ static int control_init(struct weft_seq *seq,
         .seq = seq,
         .gen = job->gen,
         .view = job->view,
-        .args = job->args,
+        .args = *job->args,
         .n = job->n,
         .sample = job->sample,
         .on_finished = job->on_finished,

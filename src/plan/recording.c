@@ -20,6 +20,7 @@ void weft_recording_release(struct weft_recording *r)
     weft_free(r->op);
     weft_free(r->lot);
     weft_free(r->gang);
+    weft_free(r->shape);
     weft_recording_patterns_release(r);
     weft_free(r->released);
     weft_free(r->slot);
@@ -134,7 +135,63 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
         .call = (uint8_t) where->call,
         .chain = (uint8_t) where->chain,
         .kind = (uint8_t) kind,
-        .when = (uint8_t) r->when};
+        .when = (uint8_t) r->when,
+        .work.n_steps = 1};
+}
+
+/* The number of a model's shape; few are used, and mostly the last one. */
+static uint16_t shape_of(struct weft_recording *r,
+                         const struct weft_shape *shape, int32_t n_blocks)
+{
+    for (int64_t i = r->n_shapes - 1; i > 0; i--)
+        if (r->shape[i].n_blocks == n_blocks
+            && weft_shape_alike(&r->shape[i].shape, shape))
+            return (uint16_t) i;
+    int64_t at = r->n_shapes ? r->n_shapes : 1;
+    if (at > UINT16_MAX
+        || !weft_recording_room(r, &r->shape, at, &r->shape_room, 1,
+                                sizeof *r->shape))
+        return 0;
+    r->shape[0] = (struct weft_rec_shape){.n_blocks = 0};
+    r->shape[at] = (struct weft_rec_shape){*shape, n_blocks};
+    r->n_shapes = at + 1;
+    return (uint16_t) at;
+}
+
+/* What the task reads or writes of its tiles; a message does both. */
+static double tile_bytes(const struct weft_recording *r,
+                         const struct weft_rec_task *t)
+{
+    double read = 0, written = 0;
+    for (int64_t a = t->access; a < t->access + t->n_access; a++) {
+        const struct weft_rec_tile *tile = &r->tile[r->access[a].tile];
+        double bytes = tile->mem == WEFT_MEM_KV || tile->gang
+                         ? 0
+                         : (double) tile->bytes;
+        read += r->access[a].mode != 1 ? bytes : 0;
+        written += r->access[a].mode != 0 ? bytes : 0;
+    }
+    return t->kind != WEFT_REC_MESSAGE ? read + written
+         : read > written              ? read
+                                       : written;
+}
+
+void weft_recording_work(struct weft_recording *r,
+                         const struct weft_work *work)
+{
+    static const struct weft_work none;
+    const struct weft_work *w = work ? work : &none;
+    if (r->full || r->n_tasks == 0)
+        return;
+    struct weft_rec_task *t = &r->task[r->n_tasks - 1];
+    double bytes = w->bytes + (w->is_all ? 0 : tile_bytes(r, t));
+    t->work = (struct weft_rec_work){
+        .flop = (float) w->flop,
+        .bytes = (float) bytes,
+        .n_keys = (float) w->n_keys,
+        .n_rows = (int32_t) w->n_rows,
+        .n_steps = (uint16_t) (w->n_steps ? w->n_steps : 1),
+        .shape = w->shape ? shape_of(r, w->shape, w->n_blocks) : 0};
 }
 
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when)

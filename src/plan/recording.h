@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "base/shape.h"
 #include "plan/task.h"
 
 #ifdef __cplusplus
@@ -60,6 +61,21 @@ static inline bool weft_rec_is_early(int when)
     return when == WEFT_REC_EARLY || when == WEFT_REC_EARLIEST;
 }
 
+/* What a task does (struct weft_work); of a message its bytes, of an answer
+ * nothing. */
+struct weft_rec_work {
+    float flop, bytes, n_keys;
+    int32_t n_rows;
+    uint16_t n_steps; /* 1 or more */
+    uint16_t shape;   /* number in weft_recording.shape; 0: of no model */
+};
+
+/* A model and the number of its tensor blocks that a task computes. */
+struct weft_rec_shape {
+    struct weft_shape shape;
+    int32_t n_blocks;
+};
+
 enum weft_rec_kind {
     WEFT_REC_TASK,    /* runs on a device of its place */
     WEFT_REC_MESSAGE, /* from one rank to another: it has no device */
@@ -79,6 +95,7 @@ struct weft_rec_task {
     uint8_t when; /* enum weft_rec_when */
     /* of a gang (struct weft_rec_gang): who it is, of how many; 0 of 0: none */
     uint8_t member, n_members;
+    struct weft_rec_work work;
 };
 
 /* Where the inserting thread waited, between two tasks. */
@@ -99,9 +116,9 @@ enum { WEFT_REC_MEMBERS = 32 }; /* of a gang, at most */
 struct weft_rec_gang {
     int64_t task; /* its number */
     int32_t member, n_members;
-    int64_t n_expanded;     /* tasks and messages that it stands for */
-    int64_t received_bytes; /* from other members' places */
-    struct weft_work work;  /* of all members together */
+    int64_t n_expanded; /* tasks and messages that it stands for */
+    /* from other members' places: their bytes, and how often */
+    int64_t received_bytes, n_received;
 };
 
 /* Where an instruction is inserted: on devices and places of its members, with
@@ -153,6 +170,8 @@ struct weft_recording {
     int64_t n_patterns, pattern_room, pattern_slots;
     int32_t *released, *slot;
     int64_t n_released, released_room, slot_room;
+    struct weft_rec_shape *shape; /* (n_shapes) number 0 is of no model */
+    int64_t n_shapes, shape_room;
     enum weft_rec_when when; /* what is recorded now */
     int32_t n_gpus;          /* of each rank: its first places */
     bool full; /* memory or numbers ran out: what came then is missing */
@@ -175,6 +194,10 @@ void weft_recording_task(struct weft_recording *r, enum weft_rec_kind kind,
                          const char *op, const struct weft_where *where,
                          int32_t place);
 void weft_recording_access(struct weft_recording *r, int32_t tile, int mode);
+/* What the last task does, when all its accesses have been added; NULL: only
+ * what its tiles say. */
+void weft_recording_work(struct weft_recording *r,
+                         const struct weft_work *work);
 /* What is recorded from here on is in its turn, or what is done when a sample
  * has ended: see enum weft_rec_when. */
 void weft_recording_when(struct weft_recording *r, enum weft_rec_when when);
@@ -196,7 +219,10 @@ void weft_recording_wait_lot(struct weft_recording *r, int64_t lot);
  * and places count from those of the first member. A tile's words hold its
  * bytes and place, and whether it came before. If weft_recording_gang_again()
  * says true, the same was recorded before, and the members' tasks now are:
- * there is no end then. */
+ * there is no end then.
+ *
+ * work: what each member of the site does; NULL, or without a site: what the
+ * tasks do that it stands for, which words and tiles then determine. */
 void weft_recording_gang_begin(struct weft_recording *r,
                                const struct weft_rec_site *site);
 void weft_recording_gang_word(struct weft_recording *r, int64_t word);

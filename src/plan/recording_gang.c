@@ -52,6 +52,7 @@ static int32_t find_member(const struct fold *f,
 static struct weft_rec_one first_of(const struct weft_rec_task *t)
 {
     return (struct weft_rec_one){.place = t->place,
+                                 .work.n_steps = 1,
                                  .where = {.device = t->device,
                                            .priority = t->priority,
                                            .chain = t->chain,
@@ -152,13 +153,30 @@ static int64_t bytes_received(const struct weft_recording *r,
     return far ? bytes : 0;
 }
 
+/* Tasks of a gang do their work one after another, on the same rows. */
+static void add_work(struct weft_rec_work *sum, const struct weft_rec_work *w)
+{
+    sum->flop += w->flop;
+    sum->bytes += w->bytes;
+    if (w->shape && !sum->shape) {
+        sum->shape = w->shape;
+        sum->n_rows = w->n_rows;
+    }
+    if (w->n_keys > sum->n_keys)
+        sum->n_keys = w->n_keys;
+}
+
 static void add_task(struct fold *f, struct weft_rec_one *m,
                      const struct weft_rec_task *t,
                      const struct weft_rec_gang *gang)
 {
     const struct weft_recording *r = f->r;
+    int64_t bytes = gang ? gang->received_bytes : bytes_received(r, t);
     m->n_expanded += gang ? gang->n_expanded : 1;
-    m->received_bytes += gang ? gang->received_bytes : bytes_received(r, t);
+    m->received_bytes += bytes;
+    m->n_received += gang ? gang->n_received : bytes > 0;
+    if (t->kind == WEFT_REC_TASK)
+        add_work(&m->work, &t->work);
     for (int64_t a = t->access; a < t->access + t->n_access; a++)
         if (!is_within(f, (int32_t) r->access[a].tile))
             add_outside(f, m, r->access[a]);
@@ -235,7 +253,7 @@ static void add_member(struct weft_recording *r,
                                    .n_members = put->n,
                                    .n_expanded = m->n_expanded,
                                    .received_bytes = m->received_bytes,
-                                   .work = *put->work});
+                                   .n_received = m->n_received});
     weft_recording_task(r, WEFT_REC_TASK, put->op, &where, m->place);
     if (r->full)
         return;
@@ -247,6 +265,10 @@ static void add_member(struct weft_recording *r,
     for (int c = 0; c < WEFT_N_MEM_CLASSES && !r->full; c++)
         if (m->tile[c] >= 0)
             weft_recording_access(r, m->tile[c], WRITES);
+    if (put->work)
+        weft_recording_work(r, &put->work[put->which[k]]);
+    else if (!r->full)
+        r->task[r->n_tasks - 1].work = m->work;
 }
 
 void weft_recording_put(struct weft_recording *r,
@@ -311,6 +333,7 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
 {
     weft_assert(r->n_marks > 0);
     struct fold f = {.r = r, .from = r->mark[--r->n_marks]};
+    int32_t number[WEFT_REC_MEMBERS];
     if (r->full)
         return;
     r->full = !fold_create(&f);
@@ -319,12 +342,15 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
         add_temporaries(&f);
         for (int32_t k = 0; k < f.n; k++)
             fill_member(&f, k);
+        const int32_t *which = weft_recording_which(&f.from.site, f.n, f.one,
+                                                    number);
         replace(&f, &(struct weft_rec_put){.one = f.one,
                                            .n = f.n,
                                            .access = f.access,
                                            .op = op,
                                            .layer = layer,
-                                           .work = work});
+                                           .work = which ? work : NULL,
+                                           .which = which});
     }
     if (r->n_marks == 0)
         r->n_released = 0;

@@ -189,6 +189,7 @@ static void repeat(struct weft_recording *r, const struct weft_rec_mark *m,
             *m->site.member[k].next += p->taken[k];
     put->one = one;
     put->n = p->n;
+    put->which = p->which;
     put->access = access;
     weft_recording_put(r, put);
     weft_recording_put_end(r, put);
@@ -226,6 +227,19 @@ static int32_t member_of(const struct weft_rec_site *site,
                 : site->member[k].place == one->place)
             return k;
     return -1;
+}
+
+const int32_t *weft_recording_which(const struct weft_rec_site *site,
+                                    int32_t n,
+                                    const struct weft_rec_one one[],
+                                    int32_t out[WEFT_REC_MEMBERS])
+{
+    if (n > site->n)
+        return NULL;
+    for (int32_t k = 0; k < n; k++)
+        if ((out[k] = member_of(site, &one[k])) < 0)
+            return NULL;
+    return out;
 }
 
 static bool copy(struct weft_rec_pattern *p, const struct weft_rec_mark *m,

@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+struct weft_shape; /* base/shape.h */
+
 /* Calls of a dataflow graph (plan/dataflow.h) at most. They are numbered from
  * 1 on; 0 is no call. */
 enum { WEFT_MAX_CALLS = 32 };
@@ -51,13 +53,26 @@ enum {
     WEFT_N_CHAINS = WEFT_CHAIN_GENERATE + 8
 };
 
-/* What an instruction of a tp group works on (rt/graph.h), for costs: so many
- * rows at most pass so many layers so many times. */
+/* The rows of a micro-batch or of a decode step, for costs; all 0: not
+ * known. */
+struct weft_work_rows {
+    int32_t n_rows, n_targets; /* tokens; of these, rows of the head */
+    /* keys that the rows attend to, themselves included, added up; of these,
+     * read from KV caches, where a run's rows read them once */
+    int64_t n_keys, n_cached;
+};
+
+/* What a task does, for costs. All 0: it reads and writes its tiles. */
 struct weft_work {
-    int64_t n_rows;
-    int32_t n_targets; /* rows of the head; 0: none */
-    int32_t n_layers;  /* 0: of no layer */
-    int32_t n_steps;
+    const struct weft_shape *shape; /* of the model; NULL: of none */
+    int32_t n_blocks;               /* of its tensor blocks */
+    int32_t n_steps; /* the task does so many steps one after another; 0: 1 */
+    int64_t n_rows;  /* of all steps: tokens, or targets of a head */
+    int64_t n_keys;
+    double flop;  /* multiplication and addition are two */
+    double bytes; /* read and written, beside those of its tiles: each counts
+                     once, twice if it is updated, and a KV cache not */
+    bool is_all;  /* its tiles' bytes do not count */
 };
 
 /* When something ran, in seconds; end_s 0: it has not. */

@@ -113,7 +113,8 @@ static void copy_unlike(struct weft_seq *seq, const struct copy_args *args,
                                        {weft_tile_part(dst, i), WEFT_WRITE}};
         struct copy_args part = *args;
         part.bytes = access[0].tile->bytes;
-        weft_insert_here(seq, codelet, &part, sizeof part, access, 2, where);
+        weft_insert_here(seq, codelet, &part, sizeof part, access, 2, where,
+                         NULL);
     }
 }
 
@@ -135,7 +136,7 @@ void weft_copy_here(struct weft_seq *seq, const struct weft_where *where,
         copy_unlike(seq, &args, src, dst, &who);
     else
         weft_insert_here(seq, &weft_cl_copy, &args, sizeof args, access, 2,
-                         &who);
+                         &who, NULL);
 }
 
 static bool same_rank(const struct weft_tile *a, const struct weft_tile *b)
@@ -156,6 +157,7 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
         return;
     }
     rt->n_copies++;
+    dst->rows = src->rows;
     if (weft_where_check(rt, "copy", where, &err)) {
         weft_seq_record(seq, rt->n_copies, &err);
         return;

@@ -193,6 +193,13 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const struct weft_access *access, int n_access,
                  const struct weft_where *where);
 
+/* The same, and says what the task does, of which recorders take note. */
+void weft_insert_work(struct weft_seq *seq,
+                      const struct weft_codelet *codelet, const void *args,
+                      size_t args_bytes, const struct weft_access *access,
+                      int n_access, const struct weft_where *where,
+                      const struct weft_work *work);
+
 /* dst = src, two tiles of one size at any places: a copy in memory, a message
  * between ranks (one per part of cut tiles, which must be cut alike), or
  * nothing where neither is here. where->device: who copies
@@ -222,7 +229,10 @@ void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
  * function of but for the site: words, and every tile from outside that it may
  * use (NULL: there is none) in an order of its own. Where weft_gang_again() is
  * true there is nothing more to insert, and no end. site NULL: nothing is
- * said. */
+ * said.
+ *
+ * work: what each member of the site does; NULL: what its tasks do together,
+ * which words and tiles determine, too. */
 bool weft_gang_begin(struct weft_rt *rt, const char *op,
                      const struct weft_rec_site *site);
 void weft_gang_word(struct weft_rt *rt, int64_t word);

@@ -506,6 +506,16 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
                  const struct weft_access *access, int n_access,
                  const struct weft_where *where)
 {
+    weft_insert_work(seq, codelet, args, args_bytes, access, n_access, where,
+                     NULL);
+}
+
+void weft_insert_work(struct weft_seq *seq,
+                      const struct weft_codelet *codelet, const void *args,
+                      size_t args_bytes, const struct weft_access *access,
+                      int n_access, const struct weft_where *where,
+                      const struct weft_work *work)
+{
     struct weft_rt *rt = seq->rt;
     if (!device_is_here(rt, where->device))
         return;
@@ -527,17 +537,19 @@ void weft_insert(struct weft_seq *seq, const struct weft_codelet *codelet,
     }
     if (rt->is_dry)
         check_card(seq, codelet, access, n_access);
-    weft_insert_here(seq, codelet, args, args_bytes, access, n_access, &here);
+    weft_insert_here(seq, codelet, args, args_bytes, access, n_access, &here,
+                     work);
 }
 
 void weft_insert_here(struct weft_seq *seq,
                       const struct weft_codelet *codelet, const void *args,
                       size_t args_bytes, const struct weft_access *access,
-                      int n_access, const struct weft_where *where)
+                      int n_access, const struct weft_where *where,
+                      const struct weft_work *work)
 {
     struct weft_rt *rt = seq->rt;
     rt->n_inserted++;
-    weft_record_task(rt, codelet->starpu.name, where, access, n_access);
+    weft_record_task(rt, codelet->starpu.name, where, access, n_access, work);
     if (rt->is_dry)
         return;
     struct weft_task *t = task_create(access, n_access, args, args_bytes);

@@ -94,9 +94,10 @@ struct weft_tile {
     double message_us;     /* when one was last posted */
     void *acquired;        /* the program's copy of a card's tile */
     bool acquired_writes;
-    int32_t number;         /* in the runtime's recording, if it makes one */
-    uint64_t mark;          /* last insertion that listed this tile ... */
-    int slot;               /* ... and the number of its handle there */
+    int32_t number; /* in the runtime's recording, if it makes one */
+    uint64_t mark;  /* last insertion that listed this tile ... */
+    int slot;       /* ... and the number of its handle there */
+    struct weft_work_rows rows;
     struct weft_tile *next; /* next one in the list of free structs */
     struct weft_tile *all;
 };
@@ -353,7 +354,8 @@ void weft_record_release(const struct weft_tile *tile);
 /* A task with the parts of its tiles; where->device is one of the job. */
 void weft_record_task(struct weft_rt *rt, const char *op,
                       const struct weft_where *where,
-                      const struct weft_access *access, int n_access);
+                      const struct weft_access *access, int n_access,
+                      const struct weft_work *work);
 /* A message from src to dst, one of which may be another rank's. */
 void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
                          struct weft_tile *src, struct weft_tile *dst);
@@ -369,7 +371,8 @@ int weft_where_check(const struct weft_rt *rt, const char *op,
 void weft_insert_here(struct weft_seq *seq,
                       const struct weft_codelet *codelet, const void *args,
                       size_t args_bytes, const struct weft_access *access,
-                      int n_access, const struct weft_where *where);
+                      int n_access, const struct weft_where *where,
+                      const struct weft_work *work);
 
 /* Completes what nobody has answered with zeros, so that the runtime can
  * stop. */

@@ -92,7 +92,8 @@ static void add_access(struct weft_recording *r, struct weft_tile *tile,
 
 void weft_record_task(struct weft_rt *rt, const char *op,
                       const struct weft_where *where,
-                      const struct weft_access *access, int n_access)
+                      const struct weft_access *access, int n_access,
+                      const struct weft_work *work)
 {
     struct weft_recording *r = rt->recording;
     if (!r)
@@ -103,6 +104,7 @@ void weft_record_task(struct weft_rt *rt, const char *op,
     weft_recording_task(r, WEFT_REC_TASK, op, where, place);
     for (int i = 0; i < n_access; i++)
         add_access(r, access[i].tile, access[i].mode);
+    weft_recording_work(r, work);
 }
 
 void weft_tile_await(struct weft_tile *tile)
@@ -131,6 +133,7 @@ void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
         add_access(r, src, WEFT_READ);
     if (receives)
         add_access(r, dst, WEFT_WRITE);
+    weft_recording_work(r, NULL);
 }
 
 void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,

@@ -170,6 +170,7 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     tile->mem = c;
     tile->bytes = bytes;
     tile->mark = 0;
+    tile->rows = (struct weft_work_rows){.n_rows = 0};
     atomic_store(&tile->n_users, 1);
     atomic_store(&tile->n_refs, 1);
     weft_record_tile(tile, !temporary);
@@ -490,7 +491,8 @@ void weft_insert_cut(struct weft_seq *seq, const struct weft_where *where,
     parts_set(tile, NULL, 0);
     n_access = list_parts(tile, old, n_old, WEFT_READ_WRITE, access);
     n_access += list_parts(tile, new, n, WEFT_WRITE, access + n_access);
-    weft_insert(seq, &weft_cl_join, NULL, 0, access, n_access, where);
+    weft_insert_work(seq, &weft_cl_join, NULL, 0, access, n_access, where,
+                     &(struct weft_work){.is_all = true});
     parts_set(tile, new, n);
     parts_drop(old, n_old);
     weft_free(access);
@@ -514,6 +516,17 @@ void weft_tile_free_all(struct weft_rt *rt)
 }
 
 /* ---- Memory ------------------------------------------------------------ */
+
+void weft_tile_set_rows(struct weft_tile *tile,
+                        const struct weft_work_rows *rows)
+{
+    tile->rows = *rows;
+}
+
+struct weft_work_rows weft_tile_rows(const struct weft_tile *tile)
+{
+    return tile->rows;
+}
 
 size_t weft_tile_bytes(const struct weft_tile *tile)
 {

@@ -75,6 +75,12 @@ size_t weft_tile_bytes(const struct weft_tile *tile);
 int weft_tile_place(const struct weft_tile *tile);
 bool weft_tile_is_here(const struct weft_tile *tile); /* in this process */
 
+/* Notes which rows a batch will hold, for the costs of tasks that work on it;
+ * copies of the tile hold the same. */
+void weft_tile_set_rows(struct weft_tile *tile,
+                        const struct weft_work_rows *rows);
+struct weft_work_rows weft_tile_rows(const struct weft_tile *tile);
+
 int weft_rt_n_places(const struct weft_rt *rt);
 int weft_rt_place_of(const struct weft_rt *rt, int device);
 int weft_rt_place_rank(const struct weft_rt *rt, int place);

@@ -76,7 +76,6 @@ static void check_access(int64_t task, int i, int32_t tile, int mode)
 
 static void test_members(void)
 {
-    const struct weft_work work = {.n_rows = 5, .n_layers = 1};
     weft_recording_init(&r);
     int32_t x[2] = {tile(0, 64), tile(1, 64)};
     task("make", 0, 0);
@@ -85,7 +84,7 @@ static void test_members(void)
     weft_recording_gang_begin(&r, NULL);
     half(x, y, 100, 11);
     weft_recording_release_tile(&r, x[1]); /* one from outside */
-    weft_recording_gang_end(&r, "layer", 4, &work);
+    weft_recording_gang_end(&r, "layer", 4, NULL);
     CHECK(r.n_tasks == 3 && r.n_gangs == 2 && !r.full);
     for (int k = 0; k < 2; k++) {
         const struct weft_rec_task *t = &r.task[1 + k];
@@ -94,7 +93,7 @@ static void test_members(void)
         CHECK(t->call == 3 && t->layer == 4 && t->n_access == 3);
         CHECK(g->task == 1 + k && g->member == k && g->n_members == 2);
         CHECK(g->n_expanded == 3 && g->received_bytes == 100);
-        CHECK(g->work.n_rows == 5 && g->work.n_layers == 1);
+        CHECK(g->n_received == 1);
         check_access(1 + k, 0, x[k], READ);
         check_access(1 + k, 1, y[k], WRITE);
         check_access(1 + k, 2, 4 + k, WRITE);
@@ -113,7 +112,6 @@ static void test_members(void)
 /* Of the halves within, the larger counts; y becomes x in place. */
 static void test_within(void)
 {
-    const struct weft_work work = {.n_steps = 1};
     weft_recording_init(&r);
     int32_t x[2] = {tile(0, 64), tile(1, 64)};
     weft_recording_gang_begin(&r, NULL);
@@ -121,15 +119,15 @@ static void test_within(void)
     for (int i = 0; i < 2; i++) {
         weft_recording_gang_begin(&r, NULL);
         half(i ? mid : x, i ? x : mid, i ? 300 : 100, 1 + 2 * i);
-        weft_recording_gang_end(&r, "half", -1, &work);
+        weft_recording_gang_end(&r, "half", -1, NULL);
     }
     weft_recording_release_tile(&r, mid[0]);
     weft_recording_release_tile(&r, mid[1]);
-    weft_recording_gang_end(&r, "layer", -1, &work);
+    weft_recording_gang_end(&r, "layer", -1, NULL);
     CHECK(r.n_tasks == 2 && r.n_gangs == 2 && r.n_tiles == 4);
     for (int k = 0; k < 2; k++) {
         CHECK(r.gang[k].n_expanded == 6);
-        CHECK(r.gang[k].received_bytes == 400);
+        CHECK(r.gang[k].received_bytes == 400 && r.gang[k].n_received == 2);
         CHECK(r.task[k].position == 1 && r.task[k].n_access == 2);
         check_access(k, 0, x[k], BOTH);
         CHECK(r.tile[2 + k].bytes == 10 + 600);
@@ -149,7 +147,7 @@ static void test_together(void)
     int32_t y[2] = {tile(0, 1000), tile(1, 1000)}, z = tile(1, 900);
     weft_recording_gang_begin(&r, NULL);
     half(x, y, 100, 0);
-    weft_recording_gang_end(&r, "layer", -1, &(struct weft_work){0});
+    weft_recording_gang_end(&r, "layer", -1, NULL);
     weft_recording_release_tile(&r, y[1]);
     task("copy", 1, 0);
     weft_recording_access(&r, y[0], READ);
@@ -244,7 +242,7 @@ static void test_again(void)
         CHECK(a->task == b->task && a->n_expanded == b->n_expanded);
         CHECK(a->received_bytes == b->received_bytes);
         CHECK(a->member == b->member && a->n_members == b->n_members);
-        CHECK(memcmp(&a->work, &b->work, sizeof a->work) == 0);
+        CHECK(a->n_received == b->n_received);
     }
     CHECK(again.task[6].position == 21 && again.task[6].device == 2);
     weft_recording_release(&folded);

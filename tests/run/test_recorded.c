@@ -2,7 +2,10 @@
 /* A recorded run has the tasks and tiles of the run that was executed, one by
  * one; and what it says of open tasks bounds what there were. ranks.sh runs
  * it on several ranks, each of which compares its own. */
+#include <math.h>
+
 #include "job/plan_needs.h"
+#include "job/run_config.h"
 #include "run/iteration.h"
 #include "run/recorded.h"
 #include "run/reward_text.h"
@@ -354,8 +357,143 @@ static void teardown(void)
     weft_world_close();
 }
 
+/* ---- What tasks do ----------------------------------------------------- */
+
+/* Floating-point operations that the samples' lengths say: those of all rows
+ * in the layers, keys' among them, and of rows of the head. Blocks read the KV
+ * heads of their query heads, each for itself. */
+struct expected {
+    double product, key, head; /* of a row, of a key, of a target */
+    double rows, keys, targets, generated_rows, generated_keys, cache;
+    double weights, kv; /* bytes: of all weights, of a row's cache */
+};
+
+static struct expected expect_work(const struct weft_trainer *t, int n,
+                                   const int32_t *n_total)
+{
+    const struct weft_shape *s = &t->model[0].arch.shape;
+    struct expected e = {.rows = 0};
+    int d = s->head_dim, each = s->n_heads / s->n_kv_heads, kv = 0;
+    for (int b = 0; b < s->n_blocks; b++) {
+        int head = b * s->n_heads / s->n_blocks;
+        int last = (b + 1) * s->n_heads / s->n_blocks - 1;
+        kv += last / each - head / each + 1;
+    }
+    e.product = 2.0 * s->hidden * s->n_layers
+              * (2 * s->n_heads * d + 2 * kv * d + 3 * s->intermediate);
+    e.key = 4.0 * s->n_heads * d * s->n_layers;
+    e.head = 2.0 * s->hidden * s->vocab;
+    e.weights = 4 * (e.product / 2 + e.head / 2);
+    e.kv = 2.0 * kv * d * 4 * s->n_layers;
+    for (int i = 0; i < n; i++) {
+        int prompt = weft_trainer_draw((struct weft_trainer *) (uintptr_t) t,
+                                       i / 2)
+                         ->n_prompt;
+        for (int k = 0; k < n_total[i]; k++) {
+            bool passes = k < n_total[i] - 1; /* nothing follows the last */
+            e.rows++;
+            e.keys += k + 1;
+            e.generated_rows += passes;
+            e.generated_keys += passes ? k + 1 : 0;
+            /* a prompt is read at once */
+            e.cache += !passes ? 0 : k < prompt ? 1 : k + 1;
+        }
+        e.targets += n_total[i] - prompt;
+    }
+    return e;
+}
+
+static void check_near(const char *what, const char *layout, double got,
+                       double expected)
+{
+    bool near = fabs(got - expected) <= 1e-5 * expected;
+    CHECK(near);
+    if (!near)
+        printf("%s, %s: %.9g, not %.9g\n", layout, what, got, expected);
+}
+
+static void check_work(const char *layout, int n_devices, bool gangs)
+{
+    enum { EPOCHS = 2 };
+    const struct weft_g_job job = {1, n_devices, false, 0};
+    const char *word[] = {"data.shuffle=false", "runtime.overlap=false",
+                          layout};
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    struct weft_recording r;
+    struct weft_err err;
+    int32_t n_total[2 * SAMPLES] = {0};
+    double flop[WEFT_MAX_CALLS] = {0}, read = 0, steps = 0;
+    weft_recording_init(&r);
+    REQUIRE_OK(weft_run_config_read(fixture.config, 3, word, &config, &err),
+               err);
+    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    for (int i = 0; i < 2 * SAMPLES; i++)
+        n_total[i] = weft_trainer_draw(t, i / 2)->n_prompt + 1 + i * 5 % 12;
+    const struct weft_recorded how = {
+        .rank = -1, .gangs = gangs, .iterations = 1, .n_total = n_total};
+    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+    struct expected e = expect_work(t, SAMPLES, n_total);
+    for (int64_t i = 0; i < r.n_tasks; i++) {
+        const struct weft_rec_work *w = &r.task[i].work;
+        const char *op = weft_recording_op(&r, i);
+        CHECK(w->bytes >= 0 && w->n_steps > 0);
+        flop[r.task[i].call] += (double) w->flop;
+        if (strcmp(op, "gen_chunk") == 0 || strcmp(op, "decode_chunk") == 0) {
+            read += (double) w->bytes;
+            steps += w->n_rows > 0 ? w->n_steps : 0;
+        }
+        if (w->flop > 0)
+            CHECK(w->shape > 0 && w->n_rows > 0);
+    }
+    double attention = e.key * e.keys, products = e.product * e.rows;
+    for (int32_t call = 1; call < t->flow.n_calls; call++) {
+        const struct weft_flow_call *c = &t->flow.call[call];
+        double head = t->flow.role[c->role < 0 ? 0 : c->role].scalar
+                        ? e.head / t->model[0].arch.shape.vocab
+                        : e.head;
+        if (c->kind == WEFT_GENERATE)
+            check_near("generation", layout, flop[call],
+                       e.product * e.generated_rows + e.key * e.generated_keys
+                           + e.head * e.targets);
+        else if (c->kind == WEFT_INFER)
+            check_near("inference", layout, flop[call],
+                       products + attention + head * e.targets);
+        else if (weft_flow_trains(&t->flow, call))
+            check_near("training", layout, flop[call],
+                       EPOCHS
+                           * (3 * products + 3.5 * attention
+                              + 4 * head * e.targets));
+    }
+    if (n_devices == 1)
+        check_near("bytes of generation", layout, read,
+                   steps * e.weights + e.kv * e.cache);
+    weft_recording_release(&r);
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
+static void test_work(void)
+{
+    static const struct {
+        const char *layout;
+        int n_devices;
+    } row[] = {{"layout=dp1", 1},
+               {"layout=dp2", 2},
+               {"layout=tp4", 4},
+               {"layout=dp2pp2,zero=2", 4},
+               {"layout=tp2pp2", 4}};
+    for (size_t i = 0; weft_world_size() == 1 && i < WEFT_COUNT(row); i++) {
+        check_work(row[i].layout, row[i].n_devices, false);
+        check_work(row[i].layout, row[i].n_devices, true);
+    }
+}
+
 WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
            {"test_same_data", test_same_data},
            {"test_same_two", test_same_two},
            {"test_same_text", test_same_text},
-           {"test_same_fused", test_same_fused}, {"teardown", teardown})
+           {"test_same_fused", test_same_fused}, {"test_work", test_work},
+           {"teardown", teardown})
