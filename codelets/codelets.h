@@ -440,6 +440,18 @@ void weft_insert_reorder(struct weft_seq *seq, const struct weft_where *where,
                          bool to_rows, struct weft_tile *from,
                          struct weft_tile *to);
 
+/* A micro-batch as tasks at GPUs see it: sizes that it has at most. */
+struct weft_gpu_pass {
+    const struct weft_shape *shape;
+    struct weft_range range; /* a member's blocks */
+    int32_t n_rows, n_runs, n_targets;
+    bool backward, recompute;
+};
+/* The most that one of its tasks takes of a GPU's memory beside its tiles,
+ * while it runs; with backward also those of the update. 0: not known, as this
+ * build has no CUDA, or no memory. Local. */
+size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *pass);
+
 /* Moves a tile of a frozen model towards that of a model of the same shape:
  * from is published. master (flat f32): what fwd is rounded from; NULL: fwd is
  * f32, or mix is 1. */

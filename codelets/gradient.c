@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "codelets/gpu.h"
 #include "codelets/group.h"
 #include "kern/kern_cuda.h"
 #include "rt/codelet.h"
@@ -106,7 +107,20 @@ static int tied_add_cpu(const void *args, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(tied_add, 0x00897b, tied_add_cpu)
+static int tied_add_cuda(const void *args, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    const struct chunks_task *t = args;
+    const struct weft_group_list *list = &t->list;
+    weft_assert(n_buf == 2 * list->n);
+    for (int32_t i = 0; i < list->n; i++)
+        weft_k_tied_add_gradient_cuda(
+            weft_exec_stream(x), t->shape, list->index[i],
+            t->chunks.of[list->index[i]], buf[i], buf[list->n + i]);
+    return 0;
+}
+
+WEFT_CODELET_2(tied_add, 0x00897b, tied_add_cpu, tied_add_cuda)
 
 void weft_insert_tied_add(struct weft_seq *seq,
                           const struct weft_where *where,
@@ -158,13 +172,46 @@ size_t weft_squares_bytes(const struct weft_shape *shape,
     return sizeof(struct squares) + (size_t) n * sizeof(double);
 }
 
-static int sum_squares_cpu(const void *args, void *const buf[], int n_buf,
-                           struct weft_exec *x)
+/* The sums of a tile's chunks. scratch: a GPU's. */
+static void tile_squares(const struct chunks_task *t, int32_t index,
+                         const float *grad, double *sum_out,
+                         struct CUstream_st *stream, void *scratch)
+{
+    enum weft_tile_kind kind = weft_group_kind(t->group, index);
+    struct weft_range chunks = t->chunks.of[index];
+    int32_t block = index < WEFT_MAX_BLOCKS ? index : 0;
+    if (WEFT_ON_GPU(stream))
+        weft_k_chunk_squares_cuda(stream, t->shape, kind, block, chunks, grad,
+                                  sum_out, scratch);
+    else
+        weft_k_chunk_squares(t->shape, kind, block, chunks, grad, sum_out);
+}
+
+/* Room at a GPU for one tile after the other; NULL: an error is written. */
+static void *squares_scratch(const struct chunks_task *t, struct weft_exec *x)
+{
+    size_t most = 0;
+    for (int32_t i = 0; i < t->list.n; i++) {
+        int32_t index = t->list.index[i];
+        size_t n = weft_k_chunk_squares_scratch_bytes_cuda(
+            t->shape, weft_group_kind(t->group, index),
+            index < WEFT_MAX_BLOCKS ? index : 0, t->chunks.of[index].n);
+        most = n > most ? n : most;
+    }
+    return weft_exec_scratch_gpu(x, most);
+}
+
+static int sum_squares(const void *args, void *const buf[], int n_buf,
+                       struct weft_exec *x)
 {
     const struct chunks_task *t = args;
     weft_assert(n_buf == 1 + t->list.n);
     struct squares *head = buf[0];
     double *out = (double *) (head + 1);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    void *scratch = WEFT_ON_GPU(stream) ? squares_scratch(t, x) : NULL;
+    if (WEFT_ON_GPU(stream) && !scratch)
+        return weft_gpu_failed(x);
     *head = (struct squares){.number = t->number};
     for (int32_t i = 0; i < t->list.n; i++) {
         int32_t index = t->list.index[i];
@@ -173,9 +220,7 @@ static int sum_squares_cpu(const void *args, void *const buf[], int n_buf,
         double *sum = weft_exec_scratch(x, bytes);
         if (!sum)
             return WEFT_ENOMEM;
-        weft_k_chunk_squares(t->shape, weft_group_kind(t->group, index),
-                             index < WEFT_MAX_BLOCKS ? index : 0, chunks,
-                             buf[1 + i], sum);
+        tile_squares(t, index, buf[1 + i], sum, stream, scratch);
         head->n[index] = numbers_of(t->shape, t->group, index, chunks);
         double whole = 0;
         for (int32_t k = 0; k < chunks.n; k++)
@@ -189,7 +234,7 @@ static int sum_squares_cpu(const void *args, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(sum_squares, 0x80cbc4, sum_squares_cpu)
+WEFT_CODELET_2(sum_squares, 0x80cbc4, sum_squares, sum_squares)
 
 void weft_insert_sum_squares(struct weft_seq *seq,
                              const struct weft_where *where,

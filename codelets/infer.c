@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heads of inference calls: log-probs, and values of a scalar head. */
 #include "codelets/access_list.h"
+#include "codelets/gpu.h"
 #include "codelets/head.h"
 #include "codelets/loss.h"
 #include "codelets/work.h"
@@ -10,8 +11,8 @@ struct infer_args {
     float inv_temperature;
 };
 
-static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
-                       struct weft_exec *x)
+static int logprob(const void *args_, void *const buf[], int n_buf,
+                   struct weft_exec *x)
 {
     const struct infer_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -20,24 +21,38 @@ static int logprob_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
+    struct CUstream_st *stream = weft_exec_stream(x);
     size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
     char *scratch = weft_exec_scratch(
         x, out_bytes + weft_k_head_scratch_bytes(args->shape, targets.n));
     if (!scratch)
         return WEFT_ENOMEM;
     float *logp = (float *) scratch;
-    weft_k_head_logprob(args->shape, &head, in, &targets,
-                        args->inv_temperature, logp, NULL, NULL,
-                        scratch + out_bytes);
+    if (WEFT_ON_GPU(stream)) {
+        char *p = weft_exec_scratch_gpu(
+            x, out_bytes
+                   + weft_k_head_scratch_bytes_cuda(args->shape, targets.n,
+                                                    false));
+        if (!p)
+            return weft_gpu_failed(x);
+        weft_k_head_logprob_cuda(stream, args->shape, &head, in, &targets,
+                                 args->inv_temperature, (float *) p, NULL,
+                                 NULL, p + out_bytes);
+        weft_k_fetch_cuda(stream, logp, p, (size_t) targets.n * sizeof *logp);
+    } else {
+        weft_k_head_logprob(args->shape, &head, in, &targets,
+                            args->inv_temperature, logp, NULL, NULL,
+                            scratch + out_bytes);
+    }
     weft_deal_targets(b, logp, &take);
     weft_take_end(&take);
-    return 0;
+    return WEFT_ON_GPU(stream) ? weft_gpu_end(x) : 0;
 }
 
-WEFT_CODELET(logprob, 0xffca28, logprob_cpu)
+WEFT_CODELET_2(logprob, 0xffca28, logprob, logprob)
 
-static int value_cpu(const void *args_, void *const buf[], int n_buf,
-                     struct weft_exec *x)
+static int value_of_rows(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
 {
     const struct infer_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -45,20 +60,33 @@ static int value_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_batch *b = weft_take(&take);
     const float *in = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
+    struct CUstream_st *stream = weft_exec_stream(x);
     size_t out_bytes = (size_t) weft_round_up((int64_t) targets.n * 4, 64);
     char *scratch = weft_exec_scratch(
         x, out_bytes + weft_k_value_scratch_bytes(args->shape));
     if (!scratch)
         return WEFT_ENOMEM;
     float *value = (float *) scratch;
-    weft_k_value(args->shape, final, in, &targets, value,
-                 scratch + out_bytes);
+    if (WEFT_ON_GPU(stream)) {
+        char *p = weft_exec_scratch_gpu(
+            x, out_bytes
+                   + weft_k_value_scratch_bytes_cuda(args->shape, targets.n));
+        if (!p)
+            return weft_gpu_failed(x);
+        weft_k_value_cuda(stream, args->shape, final, in, targets.n,
+                          targets.row, (float *) p, p + out_bytes);
+        weft_k_fetch_cuda(stream, value, p,
+                          (size_t) targets.n * sizeof *value);
+    } else {
+        weft_k_value(args->shape, final, in, &targets, value,
+                     scratch + out_bytes);
+    }
     weft_deal_targets(b, value, &take);
     weft_take_end(&take);
     return 0;
 }
 
-WEFT_CODELET(value, 0xffa726, value_cpu)
+WEFT_CODELET_2(value, 0xffa726, value_of_rows, value_of_rows)
 
 static void insert(struct weft_seq *seq, const struct weft_where *where,
                    const struct weft_codelet *codelet,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One decoder layer of a micro-batch, forward and backward. */
 #include "codelets/gen.h"
+#include "codelets/gpu.h"
 #include "codelets/work.h"
+#include "kern/parts.h"
 
 struct layer_args {
     const struct weft_shape *shape;
@@ -27,8 +29,8 @@ static void take_layer(struct weft_take *take, int n_blocks,
     out->norms = weft_take(take);
 }
 
-static int layer_forward_cpu(const void *args_, void *const buf[], int n_buf,
-                             struct weft_exec *x)
+static int layer_forward(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
 {
     const struct layer_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -45,20 +47,32 @@ static int layer_forward_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     if (view.n_rows == 0)
         return 0;
+    struct weft_range all = weft_all_blocks(args->shape);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (args->page_bytes)
+        weft_gen_open_cache(b, &all, args->shape, args->layer, &kv);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x,
+            weft_k_part_forward_scratch_bytes_cuda(args->shape, all, &view));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_layer_forward_cuda(stream, args->shape, &weights, args->layer,
+                                  &view, args->page_bytes ? &kv : NULL, in,
+                                  out, saved, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = weft_exec_scratch(
         x, weft_k_layer_forward_scratch_bytes(args->shape, &view));
     if (!scratch)
         return WEFT_ENOMEM;
-    if (args->page_bytes)
-        weft_gen_open_cache(b, &(struct weft_range){0, args->shape->n_blocks},
-                            args->shape, args->layer, &kv);
     weft_k_layer_forward(args->shape, &weights, args->layer, &view,
                          args->page_bytes ? &kv : NULL, in, out, saved,
                          scratch);
     return 0;
 }
 
-WEFT_CODELET(layer_forward, 0x42a5f5, layer_forward_cpu)
+WEFT_CODELET_2(layer_forward, 0x42a5f5, layer_forward, layer_forward)
 
 void weft_insert_layer_forward(struct weft_seq *seq,
                                const struct weft_where *where,
@@ -91,8 +105,8 @@ void weft_insert_layer_forward(struct weft_seq *seq,
                             sizeof args);
 }
 
-static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
-                              struct weft_exec *x)
+static int layer_backward(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
 {
     const struct layer_args *args = args_;
     const struct weft_shape *shape = args->shape;
@@ -110,6 +124,18 @@ static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_blocks(&take, shape->n_blocks, grad);
     float *grad_norms = weft_take(&take);
     weft_take_end(&take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x,
+            weft_k_layer_backward_scratch_bytes_cuda(shape, &view, !saved));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_layer_backward_cuda(stream, shape, &weights, &view, in, saved,
+                                   dx, (float *const *) grad, grad_norms,
+                                   scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = weft_exec_scratch(
         x, weft_k_layer_backward_scratch_bytes(shape, &view, !saved));
     if (!scratch)
@@ -119,7 +145,7 @@ static int layer_backward_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(layer_backward, 0x1565c0, layer_backward_cpu)
+WEFT_CODELET_2(layer_backward, 0x1565c0, layer_backward, layer_backward)
 
 void weft_insert_layer_backward(struct weft_seq *seq,
                                 const struct weft_where *where,

@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member's parts of a decoder layer forwards, and their joins. */
 #include "codelets/gen.h"
+#include "codelets/gpu.h"
 #include "codelets/member.h"
 
-static int attention_part_cpu(const void *args_, void *const buf[], int n_buf,
-                              struct weft_exec *x)
+/* Scratch of a member's task at a GPU; NULL: an error is written. */
+static void *forward_scratch_gpu(struct weft_exec *x,
+                                 const struct weft_member_args *args,
+                                 const struct weft_k_batch *batch)
+{
+    return weft_exec_scratch_gpu(x, weft_k_part_forward_scratch_bytes_cuda(
+                                        args->shape, args->range, batch));
+}
+
+static int attention_part(const void *args_, void *const buf[], int n_buf,
+                          struct weft_exec *x)
 {
     const struct weft_member_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -21,20 +31,30 @@ static int attention_part_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     if (view.n_rows == 0)
         return 0;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (args->page_bytes)
+        weft_gen_open_cache(b, &args->range, args->shape, args->layer, &kv);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = forward_scratch_gpu(x, args, &view);
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_attention_forward_cuda(
+            stream, args->shape, args->range, &weights, args->layer, &view,
+            args->page_bytes ? &kv : NULL, in, saved, roots, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = weft_exec_scratch(
         x,
         weft_k_part_forward_scratch_bytes(args->shape, args->range, &view));
     if (!scratch)
         return WEFT_ENOMEM;
-    if (args->page_bytes)
-        weft_gen_open_cache(b, &args->range, args->shape, args->layer, &kv);
     weft_k_attention_forward(args->shape, args->range, &weights, args->layer,
                              &view, args->page_bytes ? &kv : NULL, in, saved,
                              roots, scratch);
     return 0;
 }
 
-WEFT_CODELET(attention_part, 0x42a5f5, attention_part_cpu)
+WEFT_CODELET_2(attention_part, 0x42a5f5, attention_part, attention_part)
 
 void weft_insert_attention_part(
     struct weft_seq *seq, const struct weft_where *where,
@@ -66,8 +86,8 @@ void weft_insert_attention_part(
                             sizeof args);
 }
 
-static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
-                        struct weft_exec *x)
+static int mlp_part(const void *args_, void *const buf[], int n_buf,
+                    struct weft_exec *x)
 {
     const struct weft_member_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -81,6 +101,15 @@ static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     if (view.n_rows == 0)
         return 0;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = forward_scratch_gpu(x, args, &view);
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_mlp_forward_cuda(stream, args->shape, args->range, &weights,
+                                &view, x_mid, saved, roots, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = weft_exec_scratch(
         x,
         weft_k_part_forward_scratch_bytes(args->shape, args->range, &view));
@@ -91,7 +120,7 @@ static int mlp_part_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(mlp_part, 0x1e88e5, mlp_part_cpu)
+WEFT_CODELET_2(mlp_part, 0x1e88e5, mlp_part, mlp_part)
 
 void weft_insert_mlp_part(struct weft_seq *seq,
                           const struct weft_where *where,
@@ -122,8 +151,8 @@ void weft_insert_mlp_part(struct weft_seq *seq,
                             sizeof args);
 }
 
-static int join_rows_cpu(const void *args_, void *const buf[], int n_buf,
-                         struct weft_exec *x)
+static int join_rows(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
 {
     const struct weft_join_args *args = args_;
     const struct weft_shape *shape = args->shape;
@@ -138,6 +167,14 @@ static int join_rows_cpu(const void *args_, void *const buf[], int n_buf,
     if (b->n_rows == 0)
         return 0;
     int64_t h = shape->hidden;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        weft_k_join_rows_cuda(stream, shape->n_blocks, args->n_parts, part,
+                              weft_all_blocks(shape), b->n_rows, h,
+                              norms ? weft_k_o_bias(shape, norms) : NULL,
+                              residual, y);
+        return 0;
+    }
     void *scratch = weft_exec_scratch(x, (size_t) (b->n_rows * h)
                                              * sizeof(float));
     if (!scratch)
@@ -148,7 +185,7 @@ static int join_rows_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(join_rows, 0x90caf9, join_rows_cpu)
+WEFT_CODELET_2(join_rows, 0x90caf9, join_rows, join_rows)
 
 void weft_insert_join_rows(struct weft_seq *seq,
                            const struct weft_where *where,
@@ -178,10 +215,25 @@ void weft_insert_join_rows(struct weft_seq *seq,
                             sizeof args);
 }
 
-static int join_parts_cpu(const void *args_, void *const buf[], int n_buf,
-                          struct weft_exec *x)
+/* The roots of the union of the parts, at a GPU. */
+static void join_roots_gpu(struct CUstream_st *stream,
+                           const struct weft_join_args *args,
+                           struct weft_range all,
+                           const struct weft_k_part part[], int64_t n_rows,
+                           float *out)
 {
-    (void) x;
+    struct weft_range root[WEFT_MAX_ROOTS];
+    int32_t n_blocks = args->shape->n_blocks;
+    int32_t n_roots = weft_k_roots(n_blocks, all, root);
+    for (int32_t i = 0; i < n_roots; i++)
+        weft_k_join_rows_cuda(stream, n_blocks, args->n_parts, part, root[i],
+                              n_rows, args->n, NULL, NULL,
+                              out + i * n_rows * args->n);
+}
+
+static int join_parts(const void *args_, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
     const struct weft_join_args *args = args_;
     const struct weft_shape *shape = args->shape;
     struct weft_take take = {buf, n_buf, 0};
@@ -190,12 +242,17 @@ static int join_parts_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_parts(&take, args, part);
     float *out = weft_take(&take);
     weft_take_end(&take);
-    int64_t n = (args->targets ? b->n_targets : b->n_rows) * args->n;
+    int64_t n_rows = args->targets ? b->n_targets : b->n_rows;
+    int64_t n = n_rows * args->n;
+    struct CUstream_st *stream = weft_exec_stream(x);
     struct weft_range all = {part[0].range.first, 0};
     for (int32_t i = 0; i < args->n_parts; i++)
         all.n += part[i].range.n;
     for (int32_t set = 0; set < args->n_sets; set++) {
-        weft_k_join(shape->n_blocks, args->n_parts, part, n, out);
+        if (WEFT_ON_GPU(stream))
+            join_roots_gpu(stream, args, all, part, n_rows, out);
+        else
+            weft_k_join(shape->n_blocks, args->n_parts, part, n, out);
         for (int32_t i = 0; i < args->n_parts; i++)
             part[i].roots += weft_part_n_roots(shape, part[i].range) * n;
         out += weft_part_n_roots(shape, all) * n;
@@ -203,7 +260,7 @@ static int join_parts_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(join_parts, 0xbbdefb, join_parts_cpu)
+WEFT_CODELET_2(join_parts, 0xbbdefb, join_parts, join_parts)
 
 void weft_insert_join_parts(struct weft_seq *seq,
                             const struct weft_where *where,

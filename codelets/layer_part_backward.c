@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member's parts of a decoder layer backwards, and their joins. */
+#include "codelets/gpu.h"
 #include "codelets/member.h"
 #include "rt/codelet.h"
 
@@ -10,6 +11,15 @@ static void *member_scratch(struct weft_exec *x,
 {
     return weft_exec_scratch(x, weft_k_part_backward_scratch_bytes(
                                     args->shape, args->range, batch));
+}
+
+/* The same at a GPU; NULL: an error is written. */
+static void *member_scratch_gpu(struct weft_exec *x,
+                                const struct weft_member_args *args,
+                                const struct weft_k_batch *batch)
+{
+    return weft_exec_scratch_gpu(x, weft_k_part_backward_scratch_bytes_cuda(
+                                        args->shape, args->range, batch));
 }
 
 static void bag_begin(struct weft_access_list *access,
@@ -23,8 +33,8 @@ static void bag_begin(struct weft_access_list *access,
     weft_access_list_add(access, batch, WEFT_READ);
 }
 
-static int mlp_backward_part_cpu(const void *args_, void *const buf[],
-                                 int n_buf, struct weft_exec *x)
+static int mlp_backward_part(const void *args_, void *const buf[], int n_buf,
+                             struct weft_exec *x)
 {
     const struct weft_member_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -38,6 +48,16 @@ static int mlp_backward_part_cpu(const void *args_, void *const buf[],
     weft_take_range(&take, args->range, grad);
     float *roots = weft_take(&take);
     weft_take_end(&take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = member_scratch_gpu(x, args, &view);
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_mlp_backward_cuda(stream, args->shape, args->range, &weights,
+                                 &view, x_mid, saved, dx,
+                                 (float *const *) grad, roots, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = member_scratch(x, args, &view);
     if (!scratch)
         return WEFT_ENOMEM;
@@ -46,7 +66,8 @@ static int mlp_backward_part_cpu(const void *args_, void *const buf[],
     return 0;
 }
 
-WEFT_CODELET(mlp_backward_part, 0x1565c0, mlp_backward_part_cpu)
+WEFT_CODELET_2(mlp_backward_part, 0x1565c0, mlp_backward_part,
+               mlp_backward_part)
 
 void weft_insert_mlp_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
@@ -74,8 +95,8 @@ void weft_insert_mlp_backward_part(
                             &args, sizeof args);
 }
 
-static int heads_backward_part_cpu(const void *args_, void *const buf[],
-                                   int n_buf, struct weft_exec *x)
+static int heads_backward_part(const void *args_, void *const buf[],
+                               int n_buf, struct weft_exec *x)
 {
     const struct weft_member_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -89,6 +110,16 @@ static int heads_backward_part_cpu(const void *args_, void *const buf[],
     float *dqkv = weft_take(&take);
     float *shared = args->shared ? weft_take(&take) : NULL;
     weft_take_end(&take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = member_scratch_gpu(x, args, &view);
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_heads_backward_cuda(stream, args->shape, args->range, &weights,
+                                   &view, saved, dx, (float *const *) grad,
+                                   dqkv, shared, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = member_scratch(x, args, &view);
     if (!scratch)
         return WEFT_ENOMEM;
@@ -97,7 +128,8 @@ static int heads_backward_part_cpu(const void *args_, void *const buf[],
     return 0;
 }
 
-WEFT_CODELET(heads_backward_part, 0x0d47a1, heads_backward_part_cpu)
+WEFT_CODELET_2(heads_backward_part, 0x0d47a1, heads_backward_part,
+               heads_backward_part)
 
 void weft_insert_heads_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
@@ -133,8 +165,8 @@ struct qkv_args {
     bool shares[WEFT_MAX_BLOCKS];
 };
 
-static int qkv_backward_part_cpu(const void *args_, void *const buf[],
-                                 int n_buf, struct weft_exec *x)
+static int qkv_backward_part(const void *args_, void *const buf[], int n_buf,
+                             struct weft_exec *x)
 {
     const struct qkv_args *args = args_;
     const struct weft_member_args *m = &args->member;
@@ -154,6 +186,16 @@ static int qkv_backward_part_cpu(const void *args_, void *const buf[],
     float *roots = weft_take(&take);
     float *head_norms = m->head_norms ? weft_take(&take) : NULL;
     weft_take_end(&take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = member_scratch_gpu(x, m, &view);
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_qkv_backward_cuda(stream, m->shape, m->range, &weights, &view,
+                                 in, saved, args->n_members, shared, dqkv,
+                                 (float *const *) grad, roots, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = member_scratch(x, m, &view);
     if (!scratch)
         return WEFT_ENOMEM;
@@ -163,7 +205,8 @@ static int qkv_backward_part_cpu(const void *args_, void *const buf[],
     return 0;
 }
 
-WEFT_CODELET(qkv_backward_part, 0x283593, qkv_backward_part_cpu)
+WEFT_CODELET_2(qkv_backward_part, 0x283593, qkv_backward_part,
+               qkv_backward_part)
 
 void weft_insert_qkv_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
@@ -223,6 +266,16 @@ static int norm_backward(const struct weft_join_args *args, bool attention,
     float *dx = weft_take(take);
     float *grad = args->grad ? weft_take(take) : NULL;
     weft_take_end(take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x, weft_k_norm_join_scratch_bytes_cuda(shape, b->n_rows));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_norm_backward_cuda(stream, shape, attention, norms, b->n_rows,
+                                  in, args->n_parts, part, dx, grad, scratch);
+        return 0;
+    }
     void *scratch = weft_exec_scratch(
         x, weft_k_norm_join_scratch_bytes(shape, b->n_rows));
     if (!scratch)
@@ -237,21 +290,23 @@ static int norm_backward(const struct weft_join_args *args, bool attention,
     return 0;
 }
 
-static int mlp_norm_backward_cpu(const void *args, void *const buf[],
-                                 int n_buf, struct weft_exec *x)
+static int mlp_norm_backward(const void *args, void *const buf[], int n_buf,
+                             struct weft_exec *x)
 {
     return norm_backward(args, false, &(struct weft_take){buf, n_buf, 0}, x);
 }
 
-WEFT_CODELET(mlp_norm_backward, 0x7986cb, mlp_norm_backward_cpu)
+WEFT_CODELET_2(mlp_norm_backward, 0x7986cb, mlp_norm_backward,
+               mlp_norm_backward)
 
-static int attention_norm_backward_cpu(const void *args, void *const buf[],
-                                       int n_buf, struct weft_exec *x)
+static int attention_norm_backward(const void *args, void *const buf[],
+                                   int n_buf, struct weft_exec *x)
 {
     return norm_backward(args, true, &(struct weft_take){buf, n_buf, 0}, x);
 }
 
-WEFT_CODELET(attention_norm_backward, 0x9fa8da, attention_norm_backward_cpu)
+WEFT_CODELET_2(attention_norm_backward, 0x9fa8da, attention_norm_backward,
+               attention_norm_backward)
 
 static void insert_norm(struct weft_seq *seq, const struct weft_where *where,
                         const struct weft_codelet *codelet,
@@ -307,20 +362,24 @@ void weft_insert_attention_norm_backward(
                 layer, batch, x, n_parts, part, head_norms, dx, grad);
 }
 
-static int share_kv_cpu(const void *args_, void *const buf[], int n_buf,
-                        struct weft_exec *x)
+static int share_kv(const void *args_, void *const buf[], int n_buf,
+                    struct weft_exec *x)
 {
-    (void) x;
     const struct weft_member_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
     void *grad[WEFT_MAX_BLOCKS] = {NULL};
     weft_take_range(&take, args->range, grad);
     weft_take_end(&take);
-    weft_k_share_range(args->shape, args->range, (float *const *) grad);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream))
+        weft_k_share_range_cuda(stream, args->shape, args->range,
+                                (float *const *) grad);
+    else
+        weft_k_share_range(args->shape, args->range, (float *const *) grad);
     return 0;
 }
 
-WEFT_CODELET(share_kv, 0x80deea, share_kv_cpu)
+WEFT_CODELET_2(share_kv, 0x80deea, share_kv, share_kv)
 
 void weft_insert_share_kv(struct weft_seq *seq,
                           const struct weft_where *where,

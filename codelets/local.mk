@@ -14,6 +14,7 @@ codelets_sources = \
 	%D%/gen_play.c \
 	%D%/gen_retire.c \
 	%D%/gen_step.c \
+	%D%/gpu.c %D%/gpu.h \
 	%D%/gradient.c \
 	%D%/group.h \
 	%D%/group_advantage.c \

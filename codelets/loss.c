@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "codelets/gpu.h"
 #include "codelets/head.h"
 #include "codelets/loss.h"
 #include "codelets/work.h"
@@ -136,6 +137,66 @@ int weft_language_loss(const struct weft_loss_call *call,
     return rc;
 }
 
+/* The columns in the memory of a GPU, with rest_bytes more behind them; NULL:
+ * an error is written. */
+static void *columns_get_gpu(struct weft_exec *x, int32_t n,
+                             size_t rest_bytes, struct weft_loss_columns *out)
+{
+    size_t bytes = weft_loss_columns_bytes(n);
+    char *p = weft_exec_scratch_gpu(x, bytes + rest_bytes);
+    if (!p)
+        return NULL;
+    *out = weft_loss_columns_of(p, n);
+    return p + bytes;
+}
+
+struct head_buffers {
+    const struct weft_k_head *head;
+    const struct weft_batch *batch;
+    const float *in;
+    float *dx;
+    float *const *grad;
+    float *grad_final;
+    double *stats;
+};
+
+/* At a GPU, which waits while the loss of a few numbers per token is computed
+ * here, by what CPUs use too. host: columns for it. */
+static int language_loss_gpu(const struct head_buffers *h,
+                             const struct weft_shape *shape,
+                             const struct weft_loss_call *call,
+                             const struct weft_loss_columns *host,
+                             struct weft_exec *x)
+{
+    const struct weft_batch *b = h->batch;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    struct weft_k_targets targets = weft_batch_targets(b);
+    float scale = call->args->inv_temperature;
+    size_t column = weft_loss_columns_bytes(targets.n) / 5;
+    size_t forward = weft_k_head_scratch_bytes_cuda(shape, targets.n, false);
+    size_t backward = weft_k_head_scratch_bytes_cuda(shape, targets.n, true);
+    struct weft_loss_columns c;
+    void *rest = columns_get_gpu(x, targets.n,
+                                 forward > backward ? forward : backward, &c);
+    if (!rest)
+        return weft_gpu_failed(x);
+    weft_k_head_logprob_cuda(stream, shape, h->head, h->in, &targets, scale,
+                             c.logp, c.entropy, c.lse, rest);
+    weft_k_fetch_cuda(stream, host->logp, c.logp, 3 * column);
+    int rc = weft_gpu_end(x);
+    if (!rc)
+        rc = weft_language_loss(call, b, host, h->stats, x);
+    if (rc)
+        return rc;
+    weft_k_send_cuda(stream, c.dlogp, host->dlogp, 2 * column);
+    weft_k_head_backward_cuda(
+        stream, shape, h->head, b->n_rows, h->in, &targets, b->n_runs,
+        weft_batch_at(b, b->run_targets), scale, c.lse, c.entropy, c.dlogp,
+        weft_loss_has_entropy(call->args) ? c.dentropy : NULL, h->dx, h->grad,
+        h->grad_final, rest);
+    return weft_gpu_end(x);
+}
+
 static int language_loss(const struct loss_task *t, struct weft_take *take,
                          struct weft_exec *x)
 {
@@ -160,6 +221,11 @@ static int language_loss(const struct loss_task *t, struct weft_take *take,
                              forward > backward ? forward : backward, &c);
     if (!rest)
         return WEFT_ENOMEM;
+    if (WEFT_ON_GPU(weft_exec_stream(x)))
+        return language_loss_gpu(&(struct head_buffers){&head, b, in, dx,
+                                                        (float *const *) grad,
+                                                        grad_final, stats},
+                                 shape, &call, &c, x);
     weft_k_head_logprob(shape, &head, in, &targets,
                         call.args->inv_temperature, c.logp, c.entropy, c.lse,
                         rest);
@@ -213,7 +279,22 @@ static int scalar_loss(const struct loss_task *t, struct weft_take *take,
     if (!rest)
         return WEFT_ENOMEM;
 
-    weft_k_value(t->shape, final, in, &targets, c.logp, rest);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    struct weft_loss_columns gpu = {NULL};
+    void *gpu_rest = NULL;
+    if (WEFT_ON_GPU(stream)) {
+        gpu_rest = columns_get_gpu(
+            x, targets.n,
+            weft_k_value_scratch_bytes_cuda(t->shape, targets.n), &gpu);
+        if (!gpu_rest)
+            return weft_gpu_failed(x);
+        weft_k_value_cuda(stream, t->shape, final, in, targets.n, targets.row,
+                          gpu.logp, gpu_rest);
+        weft_k_fetch_cuda(stream, c.logp, gpu.logp,
+                          (size_t) targets.n * sizeof *c.logp);
+    } else {
+        weft_k_value(t->shape, final, in, &targets, c.logp, rest);
+    }
     memset(stats, 0, (size_t) b->n_runs * width * sizeof *stats);
     memset(c.dlogp, 0, (size_t) targets.n * sizeof *c.dlogp);
     if (call.args->loss == WEFT_LOSS_VALUE)
@@ -222,13 +303,21 @@ static int scalar_loss(const struct loss_task *t, struct weft_take *take,
         rc = weft_score_losses(&call, b, c.logp, c.dlogp, stats, x);
     if (rc)
         return rc;
+    if (WEFT_ON_GPU(stream)) {
+        weft_k_send_cuda(stream, gpu.dlogp, c.dlogp,
+                         (size_t) targets.n * sizeof *c.dlogp);
+        weft_k_value_backward_cuda(stream, t->shape, final, b->n_rows, in,
+                                   targets.n, targets.row, gpu.dlogp, dx,
+                                   grad_final, gpu_rest);
+        return 0;
+    }
     weft_k_value_backward(t->shape, final, b->n_rows, in, &targets, c.dlogp,
                           dx, grad_final, rest);
     return 0;
 }
 
-static int loss_cpu(const void *args, void *const buf[], int n_buf,
-                    struct weft_exec *x)
+static int loss_of_rows(const void *args, void *const buf[], int n_buf,
+                        struct weft_exec *x)
 {
     const struct loss_task *t = args;
     struct weft_take take = {buf, n_buf, 0};
@@ -236,7 +325,7 @@ static int loss_cpu(const void *args, void *const buf[], int n_buf,
                                  : language_loss(t, &take, x);
 }
 
-WEFT_CODELET(loss, 0xef5350, loss_cpu)
+WEFT_CODELET_2(loss, 0xef5350, loss_of_rows, loss_of_rows)
 
 void weft_insert_loss(struct weft_seq *seq, const struct weft_where *where,
                       const struct weft_shape *shape,

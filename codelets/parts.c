@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that graphs need for members' tiles, and the transposed weights. */
+#include "codelets/gpu.h"
 #include "codelets/loss.h"
 #include "codelets/member.h"
 
@@ -59,23 +60,27 @@ struct transpose_args {
     struct weft_range range;
 };
 
-static int transpose_cpu(const void *args_, void *const buf[], int n_buf,
-                         struct weft_exec *x)
+static int transpose(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
 {
-    (void) x;
     const struct transpose_args *args = args_;
+    struct CUstream_st *stream = weft_exec_stream(x);
     weft_assert(n_buf == 2 * args->range.n);
     for (int32_t i = 0; i < args->range.n; i++) {
         struct weft_layout layout;
         weft_layout_get(args->shape, args->kind, args->range.first + i,
                         &layout);
-        weft_k_transpose(&layout, args->shape->dtype, buf[i],
-                         buf[args->range.n + i]);
+        if (WEFT_ON_GPU(stream))
+            weft_k_transpose_cuda(stream, &layout, args->shape->dtype, buf[i],
+                                  buf[args->range.n + i]);
+        else
+            weft_k_transpose(&layout, args->shape->dtype, buf[i],
+                             buf[args->range.n + i]);
     }
     return 0;
 }
 
-WEFT_CODELET(transpose, 0xb0bec5, transpose_cpu)
+WEFT_CODELET_2(transpose, 0xb0bec5, transpose, transpose)
 
 void weft_insert_transpose(struct weft_seq *seq,
                            const struct weft_where *where,
@@ -126,7 +131,28 @@ static int tied_table_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(tied_table, 0xb0bec5, tied_table_cpu)
+static int tied_table_cuda(const void *args_, void *const buf[], int n_buf,
+                           struct weft_exec *x)
+{
+    const struct table_args *args = args_;
+    struct weft_range range = args->range;
+    size_t most = 0;
+    weft_assert(n_buf == (args->in_place ? 1 : 2) * range.n);
+    for (int32_t t = range.first; t < weft_range_end(range); t++) {
+        size_t n = weft_k_tied_table_scratch_bytes_cuda(args->shape, t);
+        most = n > most ? n : most;
+    }
+    void *scratch = args->in_place ? weft_exec_scratch_gpu(x, most) : NULL;
+    if (args->in_place && !scratch)
+        return weft_gpu_failed(x);
+    for (int32_t i = 0; i < range.n; i++)
+        weft_k_tied_table_cuda(
+            weft_exec_stream(x), args->shape, range.first + i,
+            buf[args->in_place ? i : range.n + i], buf[i], scratch);
+    return 0;
+}
+
+WEFT_CODELET_2(tied_table, 0xb0bec5, tied_table_cpu, tied_table_cuda)
 
 void weft_insert_tied_table(struct weft_seq *seq,
                             const struct weft_where *where,

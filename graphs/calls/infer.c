@@ -123,8 +123,9 @@ void weft_g_infer(struct weft_seq *seq, const struct weft_where *where,
         pass.n_rows = most->n_rows;
         pass.n_targets = most->n_targets;
     }
-    batch = pack_batch(&pass, &first, targets, n, pack,
-                       most ? most->n_runs : n);
+    int32_t n_runs = most ? most->n_runs : n;
+    weft_g_pass_expect(&pass, &view->layout, n_runs, false);
+    batch = pack_batch(&pass, &first, targets, n, pack, n_runs);
     through(&pass, view, dp, kind, inv_temperature, n, out, batch,
             first.place[0]);
 out:

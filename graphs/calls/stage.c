@@ -38,6 +38,29 @@ struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
     return where;
 }
 
+void weft_g_pass_expect(const struct weft_g_pass *pass,
+                        const struct weft_g_layout *layout, int32_t n_runs,
+                        bool backward)
+{
+    if (!layout->on_gpus || !weft_rt_is_dry(pass->rt))
+        return;
+    if (pass->shape->qk_norm)
+        weft_seq_fail(pass->seq, WEFT_EUNSUPPORTED,
+                      "%s: models with norms of queries and keys do not run "
+                      "on GPUs yet",
+                      pass->name);
+    struct weft_gpu_pass of = {.shape = pass->shape,
+                               .n_rows = (int32_t) pass->n_rows,
+                               .n_runs = n_runs,
+                               .n_targets = pass->n_targets,
+                               .backward = backward,
+                               .recompute = layout->plan.recompute};
+    for (int32_t i = 0; i < layout->plan.tp; i++) {
+        of.range = weft_g_layout_member(layout, 0, 0, i)->blocks;
+        weft_rt_expect_scratch(pass->rt, weft_gpu_scratch_bytes(&of));
+    }
+}
+
 /* The end of the members at place number p, which begin at stage->lead[p]. */
 static int32_t members_end(const struct weft_g_stage *stage, int32_t p)
 {

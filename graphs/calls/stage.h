@@ -54,6 +54,11 @@ bool weft_g_next_member(const struct weft_g_pass *pass,
 bool weft_g_next_place(const struct weft_g_pass *pass,
                        const struct weft_g_stage *stage,
                        struct weft_g_turn *turn);
+/* Notes what its tasks at GPUs take beside their tiles, and fails the sequence
+ * where these cannot compute the model. */
+void weft_g_pass_expect(const struct weft_g_pass *pass,
+                        const struct weft_g_layout *layout, int32_t n_runs,
+                        bool backward);
 void weft_g_release_all(struct weft_tile *const tile[], int32_t n);
 /* A temporary tile; NULL after the sequence has failed. */
 struct weft_tile *weft_g_temp(const struct weft_g_pass *pass,

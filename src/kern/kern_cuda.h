@@ -196,6 +196,11 @@ void weft_k_reorder_cuda(struct CUstream_st *stream,
                          const void *from, void *to);
 
 void weft_k_zero_cuda(struct CUstream_st *stream, void *p, size_t n_bytes);
+/* Copies to host memory, and from it, and waits for the end. */
+void weft_k_fetch_cuda(struct CUstream_st *stream, void *host,
+                       const void *device, size_t n_bytes);
+void weft_k_send_cuda(struct CUstream_st *stream, void *device,
+                      const void *host, size_t n_bytes);
 void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
                      size_t n);
 /* sum_out[i], i < n_chunks: the sum of squares of the elements
@@ -203,6 +208,29 @@ void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
 void weft_k_sum_squares_cuda(struct CUstream_st *stream, int32_t n_chunks,
                              const int64_t *begin, const float *x,
                              double *sum_out);
+/* weft_k_chunk_squares() of a gradient whose padding is 0: sum_out is host
+ * memory, and written on return. */
+size_t weft_k_chunk_squares_scratch_bytes_cuda(const struct weft_shape *shape,
+                                               enum weft_tile_kind kind,
+                                               int32_t block,
+                                               int32_t n_chunks);
+void weft_k_chunk_squares_cuda(struct CUstream_st *stream,
+                               const struct weft_shape *shape,
+                               enum weft_tile_kind kind, int32_t block,
+                               struct weft_range chunks, const float *grad,
+                               double *sum_out, void *scratch);
+void weft_k_share_range_cuda(struct CUstream_st *stream,
+                             const struct weft_shape *shape,
+                             struct weft_range range, float *const tile[]);
+void weft_k_tied_add_gradient_cuda(struct CUstream_st *stream,
+                                   const struct weft_shape *shape, int32_t t,
+                                   struct weft_range chunks,
+                                   const float *embed_grad, float *head_grad);
+size_t weft_k_tied_table_scratch_bytes_cuda(const struct weft_shape *shape,
+                                            int32_t t);
+void weft_k_tied_table_cuda(struct CUstream_st *stream,
+                            const struct weft_shape *shape, int32_t t,
+                            const void *head, void *table, void *scratch);
 /* grad, master, m, v: 16-byte aligned. scale: one number. */
 void weft_k_adamw_cuda(struct CUstream_st *stream,
                        const struct weft_k_adamw *o, size_t n,

@@ -213,6 +213,22 @@ struct weft_layer_unrotate {
 };
 void weft_layer_unrotate(const struct weft_layer_unrotate *u);
 
+/* Copies n rows of k columns of a matrix part in flat order, or n elements of
+ * a vector (k 0). from NULL, on a GPU: zeros. */
+struct weft_rows_copy {
+    int64_t n, k;
+    const float *from;
+    int64_t from_row;
+    float *to;
+    int64_t to_row;
+};
+typedef void (*weft_rows_copy_fn)(const struct weft_rows_copy *copy,
+                                  void *context);
+/* weft_k_share_range() by such copies. */
+void weft_layer_share_range(const struct weft_shape *shape,
+                            struct weft_range range, float *const tile[],
+                            weft_rows_copy_fn copy, void *context);
+
 /* ---- Cache -------------------------------------------------------------- */
 
 /* Where a KV head lies in a cache of the range's blocks: its segment in a page

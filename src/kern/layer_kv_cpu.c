@@ -89,26 +89,42 @@ static int64_t kv_row(const struct weft_shape *s, int32_t t, int32_t kv,
 }
 
 static void copy_head(const struct weft_shape *s, int32_t from, int32_t to,
-                      int32_t kv, bool is_v, float *const tile[])
+                      int32_t kv, bool is_v, float *const tile[],
+                      weft_rows_copy_fn copy, void *context)
 {
+    static const enum weft_part_id id[2] = {WEFT_PART_QKV,
+                                            WEFT_PART_QKV_BIAS};
     struct weft_layout lf, lt;
     weft_layout_get(s, WEFT_TILE_LAYER, from, &lf);
     weft_layout_get(s, WEFT_TILE_LAYER, to, &lt);
-    const struct weft_part *pf = weft_layout_part(&lf, WEFT_PART_QKV);
-    const struct weft_part *pt = weft_layout_part(&lt, WEFT_PART_QKV);
-    int64_t rf = kv_row(s, from, kv, is_v), rt = kv_row(s, to, kv, is_v);
-    for (int64_t i = 0; i < s->head_dim; i++) {
-        const float *src = tile[from] + pf->offset
-                         + weft_flat_index(pf, rf + i, 0);
-        float *dst = tile[to] + pt->offset + weft_flat_index(pt, rt + i, 0);
-        for (int64_t k = 0; k < pf->k; k++)
+    for (int i = 0; i < 2; i++) {
+        const struct weft_part *pf = weft_layout_part(&lf, id[i]);
+        const struct weft_part *pt = weft_layout_part(&lt, id[i]);
+        if (pf)
+            copy(&(struct weft_rows_copy){.n = s->head_dim,
+                                          .k = pf->k,
+                                          .from = tile[from] + pf->offset,
+                                          .from_row = kv_row(s, from, kv,
+                                                             is_v),
+                                          .to = tile[to] + pt->offset,
+                                          .to_row = kv_row(s, to, kv, is_v)},
+                 context);
+    }
+}
+
+static void copy_rows(const struct weft_rows_copy *c, void *context)
+{
+    struct weft_part p = {.k = (int32_t) c->k};
+    (void) context;
+    if (c->k == 0)
+        memcpy(c->to + c->to_row, c->from + c->from_row,
+               (size_t) c->n * sizeof *c->to);
+    for (int64_t i = 0; i < c->n; i++) {
+        const float *src = c->from + weft_flat_index(&p, c->from_row + i, 0);
+        float *dst = c->to + weft_flat_index(&p, c->to_row + i, 0);
+        for (int64_t k = 0; k < c->k; k++)
             dst[k * WEFT_PANEL] = src[k * WEFT_PANEL];
     }
-    pf = weft_layout_part(&lf, WEFT_PART_QKV_BIAS);
-    pt = weft_layout_part(&lt, WEFT_PART_QKV_BIAS);
-    if (pf)
-        memcpy(tile[to] + pt->offset + rt, tile[from] + pf->offset + rf,
-               (size_t) s->head_dim * sizeof(float));
 }
 
 /* The lowest block of the range that holds block t's first KV head. Block t
@@ -129,16 +145,21 @@ bool weft_k_shares_in_range(const struct weft_shape *s,
     return shares;
 }
 
-void weft_k_share_range(const struct weft_shape *s, struct weft_range range,
-                        float *const tile[])
+void weft_layer_share_range(const struct weft_shape *s,
+                            struct weft_range range, float *const tile[],
+                            weft_rows_copy_fn copy, void *context)
 {
     for (int32_t t = range.first; t < weft_range_end(range); t++) {
         int32_t from = first_holder(s, range, t);
-        if (from == t)
-            continue;
-        copy_head(s, from, t, s->block[t].kv0, false, tile);
-        copy_head(s, from, t, s->block[t].kv0, true, tile);
+        for (int is_v = 0; from != t && is_v < 2; is_v++)
+            copy_head(s, from, t, s->block[t].kv0, is_v, tile, copy, context);
     }
+}
+
+void weft_k_share_range(const struct weft_shape *s, struct weft_range range,
+                        float *const tile[])
+{
+    weft_layer_share_range(s, range, tile, copy_rows, NULL);
 }
 
 /* Whether block t owns row n of its QKV part (or element n of its bias). */

@@ -89,6 +89,7 @@ cuda_kernels = \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \
 	%D%/layer_rows_cuda.cu \
+	%D%/panels_cuda.cu \
 	%D%/policy_loss_cuda.cu \
 	%D%/preference_loss_cuda.cu \
 	%D%/publish_cuda.cu \

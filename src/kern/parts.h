@@ -270,6 +270,9 @@ void weft_k_vocab_range(const struct weft_shape *shape,
  * weft_k_publish() writes. */
 void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
                       const void *fwd, void *bwd);
+/* A GPU's transposed tile (bf16) from its published one. */
+void weft_k_transpose_rows(const struct weft_layout *layout, const void *fwd,
+                           void *bwd);
 
 #ifdef __cplusplus
 }

@@ -116,3 +116,22 @@ void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
                        (char *) bwd + p->bwd_bytes);
     }
 }
+
+void weft_k_transpose_rows(const struct weft_layout *layout, const void *fwd,
+                           void *bwd)
+{
+    for (int32_t i = 0; i < layout->n_parts; i++) {
+        const struct weft_part *p = &layout->part[i];
+        const uint16_t *in = (const void *) ((const char *) fwd
+                                             + p->fwd_bytes);
+        uint16_t *out = (void *) ((char *) bwd + p->bwd_bytes);
+        int64_t n = p->n_pad;
+        if (!is_matrix(p))
+            continue;
+        memset(out, 0, (size_t) (p->k_pad * n) * sizeof *out);
+        for (int64_t n0 = 0; n0 < n; n0 += WEFT_PANEL)
+            for (int64_t k = 0; k < p->k; k++)
+                for (int64_t r = n0; r < n0 + WEFT_PANEL; r++)
+                    out[k * n + r] = in[r * p->k + k];
+    }
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Additions of trees, and sums of squares, on a GPU. */
+/* Zeros, copies, additions of trees, and sums of squares, on a GPU. */
 #include "kern/cuda_lang.h"
 
 enum { THREADS = 256, SUMS = 16, TILE = 4096, TILES = THREADS / SUMS };
@@ -23,6 +23,20 @@ static __global__ void add(int64_t n, const float *src, float *dst)
 void weft_k_zero_cuda(cudaStream_t stream, void *p, size_t n_bytes)
 {
     cudaMemsetAsync(p, 0, n_bytes, stream);
+}
+
+void weft_k_fetch_cuda(cudaStream_t stream, void *host, const void *device,
+                       size_t n_bytes)
+{
+    cudaMemcpyAsync(host, device, n_bytes, cudaMemcpyDeviceToHost, stream);
+    cudaStreamSynchronize(stream);
+}
+
+void weft_k_send_cuda(cudaStream_t stream, void *device, const void *host,
+                      size_t n_bytes)
+{
+    cudaMemcpyAsync(device, host, n_bytes, cudaMemcpyHostToDevice, stream);
+    cudaStreamSynchronize(stream);
 }
 
 void weft_k_add_cuda(cudaStream_t stream, float *dst, const float *src,

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "kern/kern.h"
+#include "kern/parts.h"
 #include "model/weights.h"
 
 int weft_store_arch(const char *folder, const char *dtype,
@@ -50,6 +50,7 @@ struct walk {
     struct weft_seq *seq;
     int rc;      /* saving: the first error; all tiles are still visited */
     float *flat; /* room for the largest tile */
+    void *other; /* the same, for a GPU's tile in the CPU's order; or NULL */
     struct weft_err *err;
 };
 
@@ -85,7 +86,9 @@ static int walk_init(struct walk *w, const struct weft_g_model *model,
             if (layout.n_flat > most)
                 most = layout.n_flat;
         }
-    w->flat = weft_alloc_aligned(most, sizeof *w->flat);
+    bool gpus = weft_rt_n_gpus(model->rt) > 0;
+    w->flat = weft_alloc_aligned((gpus ? 2 : 1) * most, sizeof *w->flat);
+    w->other = w->flat && gpus ? w->flat + most : NULL;
     return w->flat ? 0 : weft_err_nomem(err, "a tile", most * 4);
 }
 
@@ -126,6 +129,35 @@ static size_t n_elements(const struct weft_layout *layout,
          - weft_layout_chunk(layout, chunks.first);
 }
 
+/* Whether a tile at place p has another order than a CPU's (weft_k_reorder()).
+ */
+static bool has_rows(const struct walk *w, int32_t p)
+{
+    return w->model->shape.dtype == WEFT_BF16
+        && weft_rt_is_gpu_place(w->model->rt, p);
+}
+
+/* Publishes these chunks of the flat values of a tile for place p, where a GPU
+ * has all of them. bwd: of all; or NULL. */
+static void publish(const struct walk *w, int32_t p,
+                    const struct weft_layout *layout,
+                    struct weft_range chunks, void *fwd, void *bwd)
+{
+    enum weft_dtype dtype = w->model->shape.dtype;
+    void *panels = has_rows(w, p) ? w->other : fwd;
+    weft_k_publish_chunks(layout, dtype, chunks,
+                          w->flat + weft_layout_chunk(layout, chunks.first),
+                          panels);
+    if (panels != fwd) {
+        weft_assert(chunks.n == weft_layout_n_chunks(layout));
+        weft_k_reorder(layout, dtype, true, panels, fwd);
+    }
+    if (bwd && panels != fwd)
+        weft_k_transpose_rows(layout, fwd, bwd);
+    else if (bwd)
+        weft_k_transpose(layout, dtype, fwd, bwd);
+}
+
 /* Writes the flat values of a tile to the tiles of all uses at place p. */
 static void fill_place(const struct walk *w, int32_t p,
                        enum weft_tile_kind kind, int32_t layer, int32_t block)
@@ -137,19 +169,15 @@ static void fill_place(const struct walk *w, int32_t p,
     struct weft_tile *opt = here(m->opt, p, kind, layer, block);
     struct weft_tile *master = here(m->master, p, kind, layer, block);
     weft_layout_get(&m->shape, kind, block, &layout);
-    if (fwd && bwd) {
-        weft_k_publish(&layout, m->shape.dtype, w->flat,
-                       weft_tile_acquire(fwd, WEFT_WRITE),
-                       weft_tile_acquire(bwd, WEFT_WRITE));
-        weft_tile_unacquire(bwd);
+    if (fwd) {
+        publish(w, p, &layout,
+                bwd ? (struct weft_range){0, weft_layout_n_chunks(&layout)}
+                    : weft_g_chunks_at(m, false, p, kind, layer, block),
+                weft_tile_acquire(fwd, WEFT_WRITE),
+                bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL);
         weft_tile_unacquire(fwd);
-    } else if (fwd) {
-        struct weft_range has = weft_g_chunks_at(m, false, p, kind, layer,
-                                                 block);
-        weft_k_publish_chunks(&layout, m->shape.dtype, has,
-                              w->flat + weft_layout_chunk(&layout, has.first),
-                              weft_tile_acquire(fwd, WEFT_WRITE));
-        weft_tile_unacquire(fwd);
+        if (bwd)
+            weft_tile_unacquire(bwd);
     }
     if (master) {
         memcpy(weft_tile_acquire(master, WEFT_WRITE), w->flat,
@@ -230,14 +258,20 @@ static void gather_part(struct walk *w, struct weft_tile *tile,
         .device = -1, .iteration = -1, .micro_batch = -1, .layer = layer};
     size_t n = n_elements(layout, has);
     struct weft_tile *copy = NULL;
-    if (weft_rt_place_rank(w->model->rt, weft_tile_place(tile)) != 0)
+    int32_t place = weft_tile_place(tile);
+    if (weft_rt_place_rank(w->model->rt, place) != 0)
         tile = copy = weft_g_copy_to(w->seq, &where, w->model->rt, tile,
                                      WEFT_MEM_OPTIMIZER, "to be saved",
                                      weft_rt_host_place(w->model->rt, 0));
     if (w->writer && tile) {
         const float *from = weft_tile_acquire(tile, WEFT_READ);
+        bool rows = published && has_rows(w, place);
+        if (rows)
+            weft_k_reorder(layout, w->model->shape.dtype, false, from,
+                           w->other);
         if (published) /* a mix of 1 is a copy, in flat order */
-            weft_k_mix(layout, w->model->shape.dtype, 1, from, w->flat);
+            weft_k_mix(layout, w->model->shape.dtype, 1,
+                       rows ? w->other : from, w->flat);
         else
             memcpy(w->flat + weft_layout_chunk(layout, has.first),
                    from + (size_t) vector * n, n * sizeof *from);

@@ -174,6 +174,7 @@ struct weft_recording {
     int64_t n_shapes, shape_room;
     enum weft_rec_when when; /* what is recorded now */
     int32_t n_gpus;          /* of each rank: its first places */
+    int64_t scratch_bytes;   /* of a GPU, the most that a task takes */
     bool full; /* memory or numbers ran out: what came then is missing */
 };
 

@@ -47,6 +47,12 @@ struct weft_err *weft_exec_err(struct weft_exec *x);
  * which goes on, must not use it. */
 void *weft_exec_scratch(struct weft_exec *x, size_t bytes);
 
+/* The same in the memory of the GPU whose worker runs this body, within its
+ * place's budget. The work that the body puts on the stream may use it; what
+ * gets it next comes behind that. At most one call; weft_rt_expect_scratch()
+ * tells the memory prediction. */
+void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes);
+
 /* The stream of the GPU whose worker runs this body; NULL on a CPU device. */
 struct CUstream_st *weft_exec_stream(struct weft_exec *x);
 
@@ -64,10 +70,13 @@ struct weft_codelet {
 /* The one function that StarPU calls; argument: struct weft_task. */
 void weft_codelet_run(void *buffers[], void *args);
 
-/* Without CUDA the second body is compiled, and left out. */
+/* Without CUDA the second body is compiled, and left out; so is what stands
+ * behind WEFT_ON_GPU(stream) in a body that both have. */
 #ifdef WEFT_HAVE_CUDA
+#define WEFT_ON_GPU(stream) ((stream) != NULL)
 #define WEFT_CUDA_BODY(body) (body)
 #else
+#define WEFT_ON_GPU(stream) (0 && (stream) != NULL)
 #define WEFT_CUDA_BODY(body) (0 ? (body) : NULL)
 #endif
 

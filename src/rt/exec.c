@@ -46,8 +46,24 @@ void *weft_exec_scratch(struct weft_exec *x, size_t bytes)
     return more + 1;
 }
 
+void *weft_exec_scratch_gpu(struct weft_exec *x, size_t bytes)
+{
+    weft_assert(x->card && !x->gpu_block);
+    x->gpu_need = (struct weft_need){.bytes = bytes ? bytes : 64,
+                                     .c = WEFT_MEM_ACTIVATIONS,
+                                     .place = (int) (x->card - x->rt->card)};
+    x->gpu_block = weft_pool_get(x->card->pool, &x->gpu_need);
+    if (!x->gpu_block)
+        weft_pool_refuse(x->card->pool, &x->gpu_need, "scratch memory",
+                         &x->err);
+    return x->gpu_block;
+}
+
 void weft_exec_reset(struct weft_exec *x)
 {
+    if (x->gpu_block)
+        weft_pool_put(x->card->pool, &x->gpu_need, x->gpu_block);
+    x->gpu_block = NULL;
     if (x->more) {
         while (x->more) {
             struct weft_more *next = x->more->next;

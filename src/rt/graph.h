@@ -111,6 +111,9 @@ struct weft_record_options {
 int weft_rt_record(const struct weft_record_options *options,
                    struct weft_rt **out, struct weft_err *err);
 bool weft_rt_is_dry(const struct weft_rt *rt);
+/* A task at a GPU's place will take so many bytes of weft_exec_scratch_gpu():
+ * the recording keeps the most. */
+void weft_rt_expect_scratch(struct weft_rt *rt, size_t bytes);
 bool weft_rt_keeps_gangs(const struct weft_rt *rt);
 /* What is inserted from here on is in its turn, or comes when a sample has
  * ended: a recorder with open ends notes it. when: enum weft_rec_when. */

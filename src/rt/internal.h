@@ -157,6 +157,9 @@ struct weft_exec {
     char *scratch;                      /* kept block */
     size_t scratch_bytes, scratch_used; /* used: also of `more` */
     struct weft_more *more;             /* further blocks of this body */
+    /* of the card's pool, as temporary tiles have */
+    struct weft_need gpu_need;
+    void *gpu_block; /* NULL: none */
 };
 
 void weft_exec_reset(struct weft_exec *x); /* after a body */

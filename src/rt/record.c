@@ -31,6 +31,12 @@ void weft_rt_when(struct weft_rt *rt, int when)
         weft_recording_when(rt->recording, (enum weft_rec_when) when);
 }
 
+void weft_rt_expect_scratch(struct weft_rt *rt, size_t bytes)
+{
+    if (rt->recording && (int64_t) bytes > rt->recording->scratch_bytes)
+        rt->recording->scratch_bytes = (int64_t) bytes;
+}
+
 bool weft_rt_keeps_gangs(const struct weft_rt *rt)
 {
     return rt->gangs;

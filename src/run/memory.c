@@ -95,12 +95,25 @@ static void add_copies(const struct weft_trainer *t,
                n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
 }
 
+/* A GPU's tasks run one after the other: the scratch memory of one. */
+static void add_scratch(const struct weft_trainer *t,
+                        const struct weft_recording *r,
+                        int64_t (*place)[WEFT_MEM_ALL + 1])
+{
+    for (int32_t i = 0; i < t->job.n_ranks; i++)
+        for (int32_t g = 0; g < t->job.n_gpus; g++)
+            add_to(t, place, i * places_per_rank(t) + g, WEFT_MEM_ACTIVATIONS,
+                   r->scratch_bytes);
+}
+
 /* Plays a recording: what each place takes. */
 static int play(const struct weft_trainer *t, const struct weft_recording *r,
                 int64_t (*place)[WEFT_MEM_ALL + 1], struct weft_err *err)
 {
     int rc = weft_recording_memory(r, weft_g_job_n_places(&t->job),
                                    places_per_rank(t), place, err);
+    if (!rc)
+        add_scratch(t, r, place);
     return rc ? rc : add_tasks(t, r, place, err);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights on a GPU, bit for bit: the optimizer's step, norms of gradients,
- * additions, published forms, and the embedding with its gradient. */
+ * additions, published forms, what blocks share, tied tables, and the embedding
+ * with its gradient. */
 #include "../cuda/test_device.h"
+#include "kern/parts.h"
 
 static const int64_t sizes[] = {1, 3, 4, 5, 1023, 1024, 1025, 4099};
 
@@ -140,6 +142,20 @@ static void reorder_of(const struct weft_layout *l, enum weft_dtype dtype,
     weft_free(got);
 }
 
+/* The transposed tile that the host makes is the GPU's. */
+static void transposed_of(const struct weft_layout *l, const char *rows,
+                          const void *rows_)
+{
+    char *bwd = weft_alloc_aligned(l->bwd_bytes ? l->bwd_bytes : 1, 1);
+    memset(bwd, 0x5a, l->bwd_bytes);
+    void *bwd_ = dev_put(bwd, l->bwd_bytes);
+    weft_k_transpose_rows(l, rows, bwd);
+    weft_k_transpose_cuda(0, l, WEFT_BF16, rows_, bwd_);
+    CHECK(dev_same(bwd_, bwd, l->bwd_bytes));
+    dev_free(bwd_);
+    weft_free(bwd);
+}
+
 /* Every element by its index in the flat order. */
 static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
 {
@@ -169,6 +185,8 @@ static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
     weft_k_publish_cuda(0, l, dtype, master_, fwd_);
     CHECK(dev_same(fwd_, expect, l->fwd_bytes));
     reorder_of(l, dtype, master, expect);
+    if (dtype == WEFT_BF16)
+        transposed_of(l, expect, fwd_);
     dev_free(master_);
     dev_free(fwd_);
     weft_free(master);
@@ -192,6 +210,168 @@ static void publishes(void)
 static void test_publish(void)
 {
     each_order(publishes);
+}
+
+/* ---- Rows of panels ------------------------------------------------------ */
+
+/* Heads of keys and values that blocks share: none, whole groups of blocks,
+ * and with 12 heads ragged ones. */
+static struct weft_shape shared_shape(int32_t n_heads, int32_t n_kv_heads,
+                                      enum weft_dtype dtype)
+{
+    struct weft_shape s = shape;
+    struct weft_err err;
+    s.n_heads = n_heads;
+    s.n_kv_heads = n_kv_heads;
+    s.vocab = 261;
+    s.dtype = dtype;
+    REQUIRE_OK(weft_shape_partition(&s, 4, &err), err);
+    return s;
+}
+
+static void squares_of(const struct weft_shape *s, enum weft_tile_kind kind,
+                       int32_t t)
+{
+    struct weft_layout l;
+    weft_layout_get(s, kind, t, &l);
+    int32_t n = weft_layout_n_chunks(&l);
+    struct weft_range ranges[] = {
+        {0, n}, {0, 1}, {n / 2, n - n / 2}, {n - 1, 1}};
+    float *grad = host_rows((uint32_t) kind, (int64_t) l.n_flat);
+    for (int32_t i = 0; i < l.n_parts; i++) { /* padding is 0 */
+        const struct weft_part *p = &l.part[i];
+        for (int64_t r = p->n; p->k > 0 && r < p->n_pad; r++)
+            for (int64_t c = 0; c < p->k; c++)
+                grad[p->offset + weft_flat_index(p, r, c)] = 0;
+        for (size_t r = (size_t) p->n; p->k == 0 && r < p->n_flat; r++)
+            grad[p->offset + r] = 0;
+    }
+    for (int32_t i = 0; i < n; i++) { /* and what lies between parts */
+        size_t begin = weft_layout_chunk(&l, i), size;
+        (void) weft_layout_chunk_part(&l, i, &size);
+        for (size_t k = begin + size; k < weft_layout_chunk(&l, i + 1); k++)
+            grad[k] = 0;
+    }
+    void *grad_ = dev_put(grad, l.n_flat * 4);
+    double *sum = weft_alloc((size_t) n, sizeof *sum),
+           *got = weft_alloc((size_t) n, sizeof *got);
+    void *scratch = dev_new(
+        weft_k_chunk_squares_scratch_bytes_cuda(s, kind, t, n));
+    for (size_t i = 0; i < WEFT_COUNT(ranges); i++) {
+        size_t first = weft_layout_chunk(&l, ranges[i].first);
+        weft_k_chunk_squares(s, kind, t, ranges[i], grad + first, sum);
+        weft_k_chunk_squares_cuda(0, s, kind, t, ranges[i],
+                                  (float *) grad_ + first, got, scratch);
+        dev_wait();
+        CHECK(memcmp(got, sum, (size_t) ranges[i].n * sizeof *sum) == 0);
+    }
+    CHECK(dev_same(grad_, grad, l.n_flat * 4));
+    dev_free(grad_);
+    dev_free(scratch);
+    weft_free(grad);
+    weft_free(sum);
+    weft_free(got);
+}
+
+static void share_of(const struct weft_shape *s, struct weft_range range)
+{
+    float *tile[WEFT_MAX_BLOCKS] = {NULL}, *tile_[WEFT_MAX_BLOCKS] = {NULL};
+    struct weft_layout l[WEFT_MAX_BLOCKS];
+    for (int32_t t = range.first; t < weft_range_end(range); t++) {
+        weft_layout_get(s, WEFT_TILE_LAYER, t, &l[t]);
+        tile[t] = host_rows((uint32_t) t, (int64_t) l[t].n_flat);
+        tile_[t] = dev_put(tile[t], l[t].n_flat * 4);
+    }
+    weft_k_share_range(s, range, tile);
+    weft_k_share_range_cuda(0, s, range, tile_);
+    for (int32_t t = range.first; t < weft_range_end(range); t++) {
+        CHECK(dev_same(tile_[t], tile[t], l[t].n_flat * 4));
+        dev_free(tile_[t]);
+        weft_free(tile[t]);
+    }
+}
+
+/* The table in place, and apart. A GPU's published head is row-major in
+ * bf16. */
+static void tied_of(const struct weft_shape *s, int32_t t)
+{
+    struct weft_layout h, e;
+    weft_layout_get(s, WEFT_TILE_HEAD, t, &h);
+    weft_layout_get(s, WEFT_TILE_EMBED, t, &e);
+    size_t bytes = h.fwd_bytes > e.fwd_bytes ? h.fwd_bytes : e.fwd_bytes;
+    size_t used = (size_t) (s->block[t].n_vocab * s->hidden)
+                * weft_dtype_bytes(s->dtype);
+    float *master = host_rows(3, (int64_t) h.n_flat);
+    char *head = weft_alloc_aligned(bytes, 1);
+    char *rows = weft_alloc_aligned(bytes, 1);
+    char *table = weft_alloc_aligned(bytes, 1);
+    void *cpu_scratch = weft_alloc_aligned(weft_k_tied_table_scratch_bytes(s),
+                                           1);
+    weft_k_publish(&h, s->dtype, master, head, NULL);
+    weft_k_reorder(&h, s->dtype, true, head, rows);
+    weft_k_tied_table(s, t, head, table, cpu_scratch);
+    void *rows_ = dev_put(rows, bytes), *table_ = dev_new(bytes);
+    void *scratch = dev_new(weft_k_tied_table_scratch_bytes_cuda(s, t));
+    weft_k_tied_table_cuda(0, s, t, rows_, table_, scratch);
+    CHECK(dev_same(table_, table, used));
+    weft_k_tied_table_cuda(0, s, t, rows_, rows_, scratch);
+    CHECK(dev_same(rows_, table, used));
+    dev_free(rows_);
+    dev_free(table_);
+    dev_free(scratch);
+    weft_free(master);
+    weft_free(head);
+    weft_free(rows);
+    weft_free(table);
+    weft_free(cpu_scratch);
+}
+
+static void tied_add_of(const struct weft_shape *s, int32_t t)
+{
+    struct weft_layout h, e;
+    weft_layout_get(s, WEFT_TILE_HEAD, t, &h);
+    weft_layout_get(s, WEFT_TILE_EMBED, t, &e);
+    int32_t n = weft_layout_n_chunks(&e);
+    struct weft_range ranges[] = {{0, n}, {0, 1}, {n - 1, 1}};
+    float *embed = host_rows(1, (int64_t) e.n_flat);
+    float *head = host_rows(2, (int64_t) h.n_flat);
+    float *embed_ = dev_put(embed, e.n_flat * 4);
+    float *head_ = dev_put(head, h.n_flat * 4);
+    for (size_t i = 0; i < WEFT_COUNT(ranges); i++) {
+        size_t a = weft_layout_chunk(&e, ranges[i].first);
+        size_t b = weft_layout_chunk(&h, ranges[i].first);
+        weft_k_tied_add_gradient(s, t, ranges[i], embed + a, head + b);
+        weft_k_tied_add_gradient_cuda(0, s, t, ranges[i], embed_ + a,
+                                      head_ + b);
+    }
+    CHECK(dev_same(head_, head, h.n_flat * 4));
+    dev_free(embed_);
+    dev_free(head_);
+    weft_free(embed);
+    weft_free(head);
+}
+
+static void panels(void)
+{
+    static const int32_t heads[][2] = {{4, 4}, {8, 2}, {12, 3}, {8, 1}};
+    for (size_t i = 0; i < WEFT_COUNT(heads); i++)
+        for (int dtype = WEFT_F32; dtype <= WEFT_BF16; dtype++) {
+            struct weft_shape s = shared_shape(heads[i][0], heads[i][1],
+                                               (enum weft_dtype) dtype);
+            share_of(&s, weft_all_blocks(&s));
+            share_of(&s, (struct weft_range){1, 2});
+            for (int32_t t = 0; t < s.n_blocks; t++) {
+                squares_of(&s, WEFT_TILE_LAYER, t);
+                squares_of(&s, WEFT_TILE_EMBED, t);
+                tied_of(&s, t);
+                tied_add_of(&s, t);
+            }
+        }
+}
+
+static void test_panels(void)
+{
+    each_order(panels);
 }
 
 /* ---- Embedding --------------------------------------------------------- */
@@ -273,4 +453,5 @@ static void test_embed(void)
 WEFT_CUDA_TESTS("kern/weights_cuda", {"test_adamw", test_adamw},
                 {"test_add", test_add},
                 {"test_sum_squares", test_sum_squares},
-                {"test_publish", test_publish}, {"test_embed", test_embed})
+                {"test_publish", test_publish}, {"test_panels", test_panels},
+                {"test_embed", test_embed})
