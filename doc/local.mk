@@ -10,6 +10,7 @@ nobase_dist_doc_DATA += \
 	%D%/hacking.md \
 	%D%/install.md \
 	%D%/layouts.md \
+	%D%/strategies.md \
 	%D%/numerics.md \
 	%D%/performance.md \
 	%D%/schedules.md

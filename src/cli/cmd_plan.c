@@ -10,6 +10,7 @@
 #include "job/gpus.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
+#include "plan/strategy.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -32,6 +33,9 @@ const char weft_help_plan[] =
     "      --from layout=TEXT  one layout for all calls: dp2tp2pp1, then\n"
     "                          ,zero=1 ,micro_batches=4 ,recompute "
     ",offload\n"
+    "      --from NAME         as a system known by name places the calls;\n"
+    "                          --from list names them. Or shares of the\n"
+    "                          devices: ratio=ROLE:0.5,ROLE:0.25\n"
     "      --nodes N           nodes of the cluster; default: 1\n"
     "      --devices N         CPU devices of each node; default: "
     "runtime.devices,\n"
@@ -197,6 +201,21 @@ static int check(const struct options *o, const struct weft_config *config,
     return rc;
 }
 
+/* Length of "layout=" where the text begins so. */
+static size_t layout_length(const char *from)
+{
+    static const char layout[] = "layout=";
+    size_t n = sizeof layout - 1;
+    return strncmp(from, layout, n) == 0 ? n : 0;
+}
+
+static void list_strategies(void)
+{
+    const char *name, *what;
+    for (int32_t i = 0; (name = weft_strategy_name(i, &what)); i++)
+        printf("%-21s %s\n", name, what);
+}
+
 static int make(const struct options *o, struct weft_config *config,
                 struct weft_plan *out, struct weft_err *err)
 {
@@ -206,7 +225,7 @@ static int make(const struct options *o, struct weft_config *config,
     config->plan = NULL;
     if (o->from) {
         weft_free(config->layout);
-        config->layout = weft_strdup(strchr(o->from, '=') + 1);
+        config->layout = weft_strdup(o->from + layout_length(o->from));
         if (!config->layout)
             return weft_err_nomem(err, "a layout", strlen(o->from));
     }
@@ -270,8 +289,9 @@ static const char *misuse(const struct options *o, bool config)
         return "--graph makes no plan, but with --svg";
     if (o->check && makes)
         return "--check makes no plan: leave out --from and --output";
-    if (o->from && strncmp(o->from, "layout=", 7) != 0)
-        return "'--from' must be layout=TEXT, like layout=dp2tp2pp1";
+    if (o->from && layout_length(o->from) == 0 && !weft_strategy_is(o->from))
+        return "'--from' must be layout=TEXT, like layout=dp2tp2pp1, "
+               "ratio=ROLE:SHARE,... or a name that --from list prints";
     return NULL;
 }
 
@@ -295,6 +315,10 @@ int weft_cmd_plan(int argc, char **argv)
     if (!weft_cli_parse(argc, argv, weft_help_plan, table, WEFT_COUNT(table),
                         0, -1, &first, &status))
         return status;
+    if (o.from && strcmp(o.from, "list") == 0) {
+        list_strategies();
+        return weft_cli_finish("plan");
+    }
     const char *wrong = misuse(&o, first < argc);
     if (wrong)
         return weft_cli_usage("plan", "%s", wrong);

@@ -96,8 +96,10 @@ static const struct weft_config_key last[] = {
              "false", 0,
              "go on though files that the run reads have changed"),
     KEY_PATH("plan", plan, 0, "file of 'weft plan'; else layout's"),
-    KEY_STRING("layout", layout, NULL, 0,
-               "of all calls, like dp2tp2pp1,zero=1; else data parallel"),
+    KEY_STRING(
+        "layout", layout, NULL, 0,
+        "of all calls, like dp2tp2pp1,zero=1, or a name of weft plan's "
+        "--from; else data parallel"),
     KEY_BOOL("trace", trace, "false", 0, "write StarPU's trace and our own"),
     KEY_INT("trace_iterations", trace_iterations, "3", 1, INT32_MAX, 0,
             "iterations that StarPU's trace holds, the first of this start"),

@@ -5,6 +5,7 @@
 
 #include "fuse/fuse.h"
 #include "lm/store.h"
+#include "plan/strategy.h"
 
 int32_t weft_run_unit(const struct weft_config *c)
 {
@@ -120,6 +121,10 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                  .n_devices = n_devices,
                  .n_gpus = n_gpus,
                  .mixes = !config->numerics.exact,
+                 .device_bytes
+                 = n_gpus > 0
+                     ? (int64_t) (config->runtime.gpu_memory_gib * 0x1p30)
+                     : 0,
                  .gradient_groups = config->numerics.gradient_groups,
                  .n_samples = weft_run_samples(config),
                  .n_prompts = config->rollout.prompts}};
@@ -168,6 +173,8 @@ int weft_run_plan(const struct weft_config *config,
     int rc = 0;
     if (config->plan)
         rc = weft_plan_read(config->plan, needs->flow, &plan, err);
+    else if (config->layout && weft_strategy_is(config->layout))
+        rc = weft_plan_strategy(config->layout, needs, &plan, err);
     else if (config->layout)
         rc = weft_plan_uniform(config->layout, needs, &plan, err);
     else

@@ -16,7 +16,8 @@ void weft_plan_release(struct weft_plan *plan)
     *plan = (struct weft_plan){0};
 }
 
-static void begin(const struct weft_plan_needs *needs, struct weft_plan *out)
+void weft_plan_begin(const struct weft_plan_needs *needs,
+                     struct weft_plan *out)
 {
     *out = (struct weft_plan){.n_nodes = needs->n_nodes,
                               .n_devices = needs->n_devices,
@@ -24,9 +25,7 @@ static void begin(const struct weft_plan_needs *needs, struct weft_plan *out)
                               .flow = *needs->flow};
 }
 
-/* The devices of each node that plans without a search use: its GPUs, or its
- * CPU devices. */
-static int32_t n_used(const struct weft_plan_needs *needs)
+int32_t weft_plan_n_used(const struct weft_plan_needs *needs)
 {
     return needs->n_gpus > 0 ? needs->n_gpus : needs->n_devices;
 }
@@ -34,10 +33,10 @@ static int32_t n_used(const struct weft_plan_needs *needs)
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out)
 {
-    begin(needs, out);
+    weft_plan_begin(needs, out);
     for (int32_t i = 1; i < out->flow.n_calls; i++) {
         struct weft_call_plan *c = &out->call[i];
-        int64_t most = (int64_t) needs->n_nodes * n_used(needs);
+        int64_t most = (int64_t) needs->n_nodes * weft_plan_n_used(needs);
         if (!weft_flow_placed(&out->flow, i))
             continue;
         if (weft_flow_trains(&out->flow, i))
@@ -46,7 +45,7 @@ void weft_plan_default(const struct weft_plan_needs *needs,
             most = weft_min64(most, out->flow.call[i].greedy
                                         ? needs->n_prompts
                                         : needs->n_samples);
-        c->mesh = weft_mesh_largest(needs->n_nodes, n_used(needs),
+        c->mesh = weft_mesh_largest(needs->n_nodes, weft_plan_n_used(needs),
                                     weft_max64(most, 1));
         c->dp = weft_mesh_size(&c->mesh);
         c->tp = c->pp = 1;
@@ -141,13 +140,13 @@ static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
 {
     double size = (double) c->dp * c->tp * c->pp;
     int64_t most = size > MAX_DEGREE ? MAX_DEGREE : (int64_t) size;
-    c->mesh = weft_mesh_largest(needs->n_nodes, n_used(needs), most);
+    c->mesh = weft_mesh_largest(needs->n_nodes, weft_plan_n_used(needs), most);
     if ((double) weft_mesh_size(&c->mesh) < size)
         return weft_err_set(err, WEFT_EINVAL,
                             "layout '%.100s' takes %.0f devices, but a mesh "
                             "is a power of two of a node's %d %s, or "
                             "whole nodes of the %d; the nearest below has %d",
-                            layout, size, n_used(needs),
+                            layout, size, weft_plan_n_used(needs),
                             needs->n_gpus > 0 ? "GPUs" : "devices",
                             needs->n_nodes, weft_mesh_size(&c->mesh));
     return 0;
@@ -165,7 +164,7 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
         rc = find_mesh(layout, needs, &all, err);
     if (rc)
         return rc;
-    begin(needs, out);
+    weft_plan_begin(needs, out);
     for (int32_t i = 1; i < out->flow.n_calls; i++) {
         bool trains = weft_flow_trains(&out->flow, i);
         struct weft_call_plan *c = &out->call[i];

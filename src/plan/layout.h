@@ -140,10 +140,18 @@ struct weft_plan_needs {
     const struct weft_dataflow *flow; /* whose calls have places */
     int32_t n_nodes, n_devices, n_gpus;
     bool mixes; /* one model's calls may have devices of both kinds */
+    int64_t device_bytes; /* memory of a device; 0: not known */
     int32_t gradient_groups;
     int32_t n_samples, n_prompts;                   /* of an iteration */
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */
 };
+
+/* An empty plan for them. */
+void weft_plan_begin(const struct weft_plan_needs *needs,
+                     struct weft_plan *out);
+/* The devices of each node that plans without a search use: its GPUs, or its
+ * CPU devices. */
+int32_t weft_plan_n_used(const struct weft_plan_needs *needs);
 
 /* Every call data parallel on as many devices as it can use, on GPUs where
  * there are some: training on the

@@ -21,4 +21,5 @@ plan_sources = \
 	%D%/recording_order.c \
 	%D%/recording_reach.c %D%/recording_reach.h \
 	%D%/stages.c \
+	%D%/strategy.c %D%/strategy.h \
 	%D%/task.c %D%/task.h

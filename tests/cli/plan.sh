@@ -41,6 +41,17 @@ row actor_train 0 0-3 2 2 1 tokens 0 no -
 expect 0 "" "$ppo" --devices 4 layout=dp2tp2 --from layout=tp4
 row actor_train 0 0-3 1 4 1 tokens 0 no -
 
+expect 0 "" "$ppo" --devices 8 --from openrlhf
+row actor_generate 0 4-7 4 1 1 - - - -
+row critic_train 0 2-3 2 1 1 tokens 3 no -
+expect 0 "" "$ppo" --devices 8 layout=interleave-2
+row ref_infer 0 4-7 4 1 1 tokens - - no
+expect 0 "" "$ppo" --devices 4 --from ratio=actor:1,critic:0.5,ref:0.25
+row critic_train 0 0-1 2 1 1 tokens 3 no -
+row ref_infer 0 2 1 1 1 tokens - - no
+expect 0 "" --from list
+grep -q "^flexrlhf-guideline  *interleave-1 or" out || fail "no names"
+
 # ---- Read -----------------------------------------------------------------
 expect 0 "" --explain plan.json
 cmp -s table out || fail "the table of the file is another"
@@ -65,6 +76,10 @@ expect 2 "--check makes no plan" "$ppo" --check plan.json -o x
 expect 2 "--nodes" "$ppo" --nodes 0
 expect 1 "layout 'dp2tq2': 'tq2' must be dp, tp or pp" "$ppo" \
     --from layout=dp2tq2 -o x
+expect 1 "'actr' is no role of the run; 'weft plan --graph' lists" "$ppo" \
+    --from ratio=actr:1
+expect 1 "actor_train: dp 8 is more than the 4 gradient groups" "$ppo" \
+    --devices 8 --from verl
 expect 1 "layout 'dp3' takes 3 devices" "$ppo" --devices 4 \
     --from layout=dp3 -o x
 expect 1 "actor_generate: tp 8 is more than the model's 4 tensor blocks" \
