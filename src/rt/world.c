@@ -215,12 +215,23 @@ static void read_host(void)
     world.host.share = sum > 0 ? (double) all / sum : 1;
 }
 
+/* Where there are more ranks than processors, Open MPI yields in every poll,
+ * and beside other busy programs each yield lasts until all of them had their
+ * turn: tens of milliseconds. Whoever polls here naps between polls, if
+ * StarPU's messages do so, too; then a poll shall return at once. */
+static void let_polls_return(void)
+{
+    if (weft_rt_messages_nap())
+        setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
+}
+
 int weft_world_open(struct weft_err *err)
 {
     const char *variable;
     int n = weft_world_started(&variable), level = 0;
     if (n == 1 || world.open)
         return 0;
+    let_polls_return();
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level)
         != MPI_SUCCESS)
         return weft_err_set(err, WEFT_EINTERNAL, "MPI does not start");
