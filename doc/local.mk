@@ -5,6 +5,7 @@ EXTRA_DIST += %D%/help2man.sh
 nobase_dist_doc_DATA += \
 	%D%/algorithms.md \
 	%D%/chat.md \
+	%D%/costs.md \
 	%D%/formats.md \
 	%D%/gpu.md \
 	%D%/hacking.md \

@@ -18,6 +18,12 @@ nobase_dist_doc_DATA += \
 	$(example_programs:%=%.c) \
 	%D%/04_reward.yaml \
 	%D%/check.h \
+	%D%/clusters/cpu_2cores.yaml \
+	%D%/clusters/flexrlhf_a100.yaml \
+	%D%/clusters/flexrlhf_mixed.yaml \
+	%D%/clusters/h200.yaml \
+	%D%/clusters/real_h100.yaml \
+	%D%/clusters/rlhfuse_hopper.yaml \
 	%D%/gsm8k/README.md \
 	%D%/gsm8k/ppo.yaml \
 	%D%/gsm8k/sft.yaml \

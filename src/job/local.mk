@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 job_sources = \
+	%D%/cluster_info.c %D%/cluster_info.h \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/inputs.c %D%/inputs.h \
 	%D%/plan_needs.c %D%/plan_needs.h \

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 plan_sources = \
+	%D%/cluster.c %D%/cluster.h \
+	%D%/costs.c %D%/costs.h \
 	%D%/dataflow.c %D%/dataflow.h \
 	%D%/deal.c %D%/deal.h \
 	%D%/layout.c %D%/layout.h \

@@ -34,3 +34,5 @@ check_PROGRAMS += %D%/test_plan_explain
 check_PROGRAMS += %D%/test_plan_svg
 %C%_test_plan_svg_LDADD = $(plan_libs)
 EXTRA_DIST += %D%/random_recording.h
+check_PROGRAMS += %D%/test_costs
+%C%_test_costs_LDADD = $(plan_libs) -lm

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/costs.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+
+/*
+ * Links of a node: each rail out and in, then each device's port to the
+ * others of its node, out and in, and to the node's memory, out and in. The
+ * last link is the network's core, if that is a limit.
+ */
+enum { OUT, IN, WAYS };
+
+struct weft_costs {
+    struct weft_costs_job job;
+    int32_t n_nodes, n_places; /* places of a rank */
+    int32_t *first_link;       /* (n_nodes) */
+    int32_t n_links, core;     /* core -1: no limit */
+    double *bytes_per_s;       /* (n_links) */
+};
+
+static const struct weft_node_kind *kind_of(const struct weft_costs *c,
+                                            int32_t node)
+{
+    return weft_cluster_node(c->job.cluster, node);
+}
+
+static int32_t node_links(const struct weft_node_kind *kind)
+{
+    return WAYS * (kind->n_rails + 2 * kind->n_devices);
+}
+
+/* ---- Where places are -------------------------------------------------- */
+
+struct spot {
+    int32_t node, device; /* of the node; -1: its memory */
+};
+
+static struct spot spot_of(const struct weft_costs *c, int32_t place)
+{
+    int32_t rank = place / c->n_places, local = place % c->n_places;
+    int32_t part = rank % c->job.ranks_per_node * c->job.n_devices;
+    bool own = local < c->job.n_gpus || c->job.place_per_device;
+    return (struct spot){rank / c->job.ranks_per_node,
+                         own ? part + local : -1};
+}
+
+static int32_t node_of_device(const struct weft_costs *c, int32_t device)
+{
+    return device / c->job.n_devices / c->job.ranks_per_node;
+}
+
+/* ---- Links ------------------------------------------------------------- */
+
+static int32_t rail(const struct weft_costs *c, struct spot s, int way)
+{
+    const struct weft_node_kind *kind = kind_of(c, s.node);
+    int32_t device = s.device < 0 ? 0 : s.device;
+    int32_t n = device * kind->n_rails / kind->n_devices;
+    return c->first_link[s.node] + WAYS * n + way;
+}
+
+static int32_t port(const struct weft_costs *c, struct spot s, bool to_host,
+                    int way)
+{
+    const struct weft_node_kind *kind = kind_of(c, s.node);
+    int32_t n = kind->n_rails + (to_host ? kind->n_devices : 0) + s.device;
+    return c->first_link[s.node] + WAYS * n + way;
+}
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double most(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void fill_links(struct weft_costs *c, int32_t node)
+{
+    const struct weft_node_kind *kind = kind_of(c, node);
+    double *at = c->bytes_per_s + c->first_link[node];
+    double host = kind->host.bytes_per_s > 0 ? kind->host.bytes_per_s
+                                             : kind->memory_bytes_per_s;
+    double inside = kind->inside.bytes_per_s > 0 ? kind->inside.bytes_per_s
+                                                 : host;
+    for (int32_t i = 0; i < WAYS * kind->n_rails; i++)
+        *at++ = kind->rail.bytes_per_s;
+    for (int32_t i = 0; i < WAYS * kind->n_devices; i++)
+        *at++ = inside;
+    for (int32_t i = 0; i < WAYS * kind->n_devices; i++)
+        *at++ = host;
+}
+
+int32_t weft_costs_path(const struct weft_costs *c, int32_t from, int32_t to,
+                        int32_t link[WEFT_COSTS_PATH], double *latency_s_out)
+{
+    struct spot a = spot_of(c, from), b = spot_of(c, to);
+    const struct weft_node_kind *ka = kind_of(c, a.node);
+    const struct weft_node_kind *kb = kind_of(c, b.node);
+    int32_t n = 0;
+    *latency_s_out = 0;
+    if (a.node != b.node) {
+        link[n++] = rail(c, a, OUT);
+        link[n++] = rail(c, b, IN);
+        if (c->core >= 0)
+            link[n++] = c->core;
+        *latency_s_out = most(ka->rail.latency_s, kb->rail.latency_s);
+    } else if (a.device >= 0 && b.device >= 0 && a.device != b.device) {
+        link[n++] = port(c, a, false, OUT);
+        link[n++] = port(c, b, false, IN);
+        *latency_s_out = ka->inside.latency_s;
+    } else if (a.device != b.device) {
+        bool down = a.device >= 0; /* to the node's memory */
+        link[n++] = port(c, down ? a : b, true, down ? OUT : IN);
+        *latency_s_out = ka->host.latency_s;
+    } else if (from != to) { /* ranks that share a node's memory */
+        struct spot first = {a.node, 0};
+        link[n++] = port(c, first, false, OUT);
+        *latency_s_out = ka->inside.latency_s;
+    }
+    return n;
+}
+
+int32_t weft_costs_message(const struct weft_costs *c,
+                           const struct weft_recording *r, int64_t task,
+                           int32_t link[WEFT_COSTS_PATH],
+                           double *latency_s_out, double *bytes_out)
+{
+    const struct weft_rec_task *t = &r->task[task];
+    int32_t from = t->place, to = t->place;
+    for (int64_t a = t->access; a < t->access + t->n_access; a++) {
+        int32_t place = r->tile[r->access[a].tile].place;
+        *(r->access[a].mode == 0 ? &from : &to) = place;
+    }
+    *bytes_out = (double) t->work.bytes;
+    return weft_costs_path(c, from, to, link, latency_s_out);
+}
+
+const double *weft_costs_links(const struct weft_costs *c,
+                               int32_t *n_links_out)
+{
+    *n_links_out = c->n_links;
+    return c->bytes_per_s;
+}
+
+/* What bytes take from place to place when nobody else is under way. */
+static double alone_s(const struct weft_costs *c, int32_t from, int32_t to,
+                      double bytes)
+{
+    int32_t link[WEFT_COSTS_PATH];
+    double latency_s, rate = INFINITY;
+    int32_t n = weft_costs_path(c, from, to, link, &latency_s);
+    for (int32_t i = 0; i < n; i++)
+        rate = least(rate, c->bytes_per_s[link[i]]);
+    return n ? latency_s + bytes / rate : 0;
+}
+
+/* ---- Tasks ------------------------------------------------------------- */
+
+/* Devices of a node may share its memory's bandwidth; all are taken to be
+ * busy. */
+static double memory_rate(const struct weft_costs *c,
+                          const struct weft_node_kind *kind)
+{
+    int32_t busy = c->job.n_devices * c->job.ranks_per_node;
+    return least(kind->memory_bytes_per_s, kind->node_bytes_per_s / busy);
+}
+
+static double roofline_s(const struct weft_costs *c,
+                         const struct weft_recording *r,
+                         const struct weft_rec_work *w,
+                         const struct weft_node_kind *kind)
+{
+    const struct weft_shape *shape = w->shape ? &r->shape[w->shape].shape
+                                              : NULL;
+    bool half = shape && shape->dtype != WEFT_F32
+             && kind->flops[WEFT_BF16] > 0;
+    double flops = kind->flops[half ? WEFT_BF16 : WEFT_F32];
+    double steps = w->n_steps, flop = (double) w->flop;
+    double bytes = (double) w->bytes;
+    flops *= weft_size_table_at(&kind->by_rows, w->n_rows / steps);
+    double rate = memory_rate(c, kind)
+                * weft_size_table_at(&kind->by_bytes, bytes / steps);
+    return steps * kind->task_s + most(flop / flops, bytes / rate);
+}
+
+static const struct weft_rec_gang *gang_of(const struct weft_recording *r,
+                                           int64_t task)
+{
+    int64_t low = 0, high = r->n_gangs;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (r->gang[mid].task < task)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < r->n_gangs && r->gang[low].task == task ? &r->gang[low]
+                                                         : NULL;
+}
+
+/* What a gang's member receives, over the slowest of the ways from the others:
+ * they all send at the same time. */
+static double exchange_s(const struct weft_costs *c,
+                         const struct weft_recording *r, int64_t task)
+{
+    const struct weft_rec_gang *gang = gang_of(r, task);
+    const struct weft_rec_task *t = &r->task[task];
+    double slowest = 0, latency_s = 0;
+    if (!gang || gang->n_received == 0)
+        return 0;
+    for (int64_t i = task - t->member; i < task - t->member + t->n_members;
+         i++) {
+        int32_t link[WEFT_COSTS_PATH];
+        double latency;
+        int32_t n = weft_costs_path(c, r->task[i].place, t->place, link,
+                                    &latency);
+        for (int32_t k = 0; k < n; k++)
+            slowest = most(slowest, 1 / c->bytes_per_s[link[k]]);
+        latency_s = most(latency_s, latency);
+    }
+    /* messages of the others that are sent at the same time overlap */
+    double rounds = (double) gang->n_received
+                  / (t->n_members > 1 ? t->n_members - 1 : 1);
+    return rounds * latency_s + (double) gang->received_bytes * slowest;
+}
+
+/* A copy from or to another place; 0: it is none. */
+static double copy_s(const struct weft_costs *c,
+                     const struct weft_recording *r,
+                     const struct weft_rec_task *t)
+{
+    int32_t from = -1, to = -1;
+    double bytes = 0;
+    for (int64_t a = t->access; a < t->access + t->n_access; a++) {
+        const struct weft_rec_tile *tile = &r->tile[r->access[a].tile];
+        if (r->access[a].mode == 0)
+            from = tile->place;
+        else
+            to = tile->place;
+        bytes += r->access[a].mode == 0 ? (double) tile->bytes : 0;
+    }
+    return from >= 0 && to >= 0 && from != to ? alone_s(c, from, to, bytes)
+                                              : 0;
+}
+
+double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
+                       int64_t task, int32_t device)
+{
+    const struct weft_rec_task *t = &r->task[task];
+    if (device < 0 || t->kind != WEFT_REC_TASK)
+        return 0;
+    const struct weft_node_kind *kind = kind_of(c, node_of_device(c, device));
+    if (t->n_members > 0)
+        return roofline_s(c, r, &t->work, kind) + exchange_s(c, r, task);
+    double moved = copy_s(c, r, t);
+    return moved > 0 ? kind->task_s + moved
+                     : roofline_s(c, r, &t->work, kind);
+}
+
+/* ---- Life cycle -------------------------------------------------------- */
+
+static int check(const struct weft_costs *c, struct weft_err *err)
+{
+    const struct weft_cluster *cluster = c->job.cluster;
+    int32_t devices = c->job.n_devices * c->job.ranks_per_node;
+    if (c->n_nodes > cluster->n_nodes)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "the plan has %d nodes, and cluster '%s' %d; "
+                            "take another plan, or a larger cluster",
+                            c->n_nodes, cluster->name, cluster->n_nodes);
+    for (int32_t i = 0; i < c->n_nodes; i++)
+        if (kind_of(c, i)->n_devices < devices)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the plan has %d devices on each node, and "
+                                "node %d of cluster '%s' has %d",
+                                devices, i, cluster->name,
+                                kind_of(c, i)->n_devices);
+    return 0;
+}
+
+int weft_costs_create(const struct weft_costs_job *job,
+                      struct weft_costs **out, struct weft_err *err)
+{
+    struct weft_costs *c = weft_alloc(1, sizeof *c);
+    if (!c)
+        return weft_err_nomem(err, "costs", sizeof *c);
+    c->job = *job;
+    if (c->job.ranks_per_node == 0)
+        c->job.ranks_per_node = 1;
+    c->n_nodes = (int32_t) weft_ceil_div(job->n_ranks, c->job.ranks_per_node);
+    c->n_places = job->place_per_device
+                    ? job->n_devices
+                    : job->n_gpus + (job->n_gpus < job->n_devices);
+    int rc = check(c, err);
+    c->first_link = weft_alloc((size_t) c->n_nodes, sizeof *c->first_link);
+    for (int32_t i = 0; c->first_link && i < c->n_nodes && !rc; i++) {
+        c->first_link[i] = c->n_links;
+        c->n_links += node_links(kind_of(c, i));
+    }
+    bool has_core = job->cluster->core_bytes_per_s > 0;
+    c->core = has_core ? c->n_links++ : -1;
+    c->bytes_per_s = weft_alloc((size_t) c->n_links + 1,
+                                sizeof *c->bytes_per_s);
+    if (!rc && (!c->first_link || !c->bytes_per_s))
+        rc = weft_err_nomem(err, "costs", (size_t) c->n_links * 8);
+    for (int32_t i = 0; i < c->n_nodes && !rc; i++)
+        fill_links(c, i);
+    if (has_core && !rc)
+        c->bytes_per_s[c->core] = job->cluster->core_bytes_per_s;
+    if (rc) {
+        weft_costs_free(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+void weft_costs_free(struct weft_costs *c)
+{
+    if (!c)
+        return;
+    weft_free(c->first_link);
+    weft_free(c->bytes_per_s);
+    weft_free(c);
+}

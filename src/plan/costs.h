@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Costs: the seconds of a recorded task on a device, and what a message takes
+ * on its way. They come from a cluster's description by a roofline: the larger
+ * of operations by the device's speed and bytes by its memory's. One interface
+ * for search, schedules and simulation.
+ *
+ *     tasks      steps x task_s + max(flop / speed(rows), bytes / memory)
+ *     gangs      and what a member receives from the others
+ *     messages   from place to place: links and latency; who shares a link
+ *                with whom is the simulation's matter
+ *
+ * Pure functions: no clock, no environment.
+ */
+#ifndef WEFT_PLAN_COSTS_H
+#define WEFT_PLAN_COSTS_H
+
+#include "plan/cluster.h"
+#include "plan/recording.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Ranks are nodes, or equal parts of nodes, of the cluster in its order. */
+struct weft_costs_job {
+    const struct weft_cluster *cluster;
+    int32_t n_ranks, n_devices; /* devices of a rank */
+    int32_t ranks_per_node;     /* 0: 1 */
+    int32_t n_gpus;             /* of a rank: devices with a place each */
+    bool place_per_device;      /* of the others too */
+};
+
+struct weft_costs;
+
+/* Copies the job; the cluster lives as long as the costs. Errors:
+ * WEFT_EINVAL, a sentence, when the cluster has too few nodes or devices;
+ * WEFT_ENOMEM. */
+int weft_costs_create(const struct weft_costs_job *job,
+                      struct weft_costs **out, struct weft_err *err);
+void weft_costs_free(struct weft_costs *costs); /* NULL is allowed */
+
+/* Seconds of a task on a device of the job (-1: no device, as of an answer: 0).
+ * Of a gang's member, it alone; what it receives included. A copy between
+ * places takes its links for itself. Recordings may come in turn; one may have
+ * grown since. */
+double weft_costs_task(struct weft_costs *costs,
+                       const struct weft_recording *r, int64_t task,
+                       int32_t device);
+
+/* Bytes per second of the links that messages pass, (n_links). */
+const double *weft_costs_links(const struct weft_costs *costs,
+                               int32_t *n_links_out);
+enum { WEFT_COSTS_PATH = 4 };
+/* Links from one place to another (at most WEFT_COSTS_PATH, all different),
+ * and the latency; returns how many. 0: the places are one. */
+int32_t weft_costs_path(const struct weft_costs *costs, int32_t from,
+                        int32_t to, int32_t link[WEFT_COSTS_PATH],
+                        double *latency_s_out);
+/* The same of a recorded message. */
+int32_t weft_costs_message(const struct weft_costs *costs,
+                           const struct weft_recording *r, int64_t task,
+                           int32_t link[WEFT_COSTS_PATH],
+                           double *latency_s_out, double *bytes_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
