@@ -38,6 +38,9 @@ static size_t head_bytes(const struct weft_gpu_pass *p)
     if (p->backward && !s->scalar_head)
         most = larger(most,
                       weft_k_head_scratch_bytes_cuda(s, p->n_targets, true));
+    if (p->backward && p->range.n < s->n_blocks)
+        most = larger(most,
+                      weft_k_head_norm_scratch_bytes_cuda(s, p->n_targets));
     return weft_loss_columns_bytes(p->n_targets) + most;
 }
 

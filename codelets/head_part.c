@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member's parts of the embedding and the head, and their joins. */
+#include "codelets/gpu.h"
 #include "codelets/loss.h"
 #include "codelets/member.h"
-#include "kern/kern_cuda.h"
-#include "rt/codelet.h"
 
 /* ---- Embedding --------------------------------------------------------- */
 
@@ -86,10 +85,9 @@ void weft_insert_embed_part(struct weft_seq *seq,
                             sizeof args);
 }
 
-static int embed_select_cpu(const void *args_, void *const buf[], int n_buf,
-                            struct weft_exec *x)
+static int embed_select(const void *args_, void *const buf[], int n_buf,
+                        struct weft_exec *x)
 {
-    (void) x;
     const struct weft_join_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_k_part part[WEFT_MAX_BLOCKS];
@@ -97,12 +95,18 @@ static int embed_select_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_parts(&take, args, part);
     float *out = weft_take(&take);
     weft_take_end(&take);
-    weft_k_embed_select(args->shape, b->n_rows, weft_batch_at(b, b->token),
-                        args->n_parts, part, out);
+    const int32_t *token = weft_batch_at(b, b->token);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream))
+        weft_k_embed_select_cuda(stream, args->shape, b->n_rows, token,
+                                 args->n_parts, part, out);
+    else
+        weft_k_embed_select(args->shape, b->n_rows, token, args->n_parts,
+                            part, out);
     return 0;
 }
 
-WEFT_CODELET(embed_select, 0xc8e6c9, embed_select_cpu)
+WEFT_CODELET_2(embed_select, 0xc8e6c9, embed_select, embed_select)
 
 void weft_insert_embed_select(struct weft_seq *seq,
                               const struct weft_where *where,
@@ -197,8 +201,8 @@ static struct weft_k_head take_head(struct weft_take *take,
     return head;
 }
 
-static int head_part_cpu(const void *args_, void *const buf[], int n_buf,
-                         struct weft_exec *x)
+static int head_part(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
 {
     const struct head_args *args = args_;
     const struct weft_member_args *m = &args->member;
@@ -208,6 +212,16 @@ static int head_part_cpu(const void *args_, void *const buf[], int n_buf,
     const float *in = weft_take(&take);
     void *out = weft_take(&take);
     weft_take_end(&take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x, weft_k_head_scratch_bytes_cuda(m->shape, targets.n, false));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_head_part_cuda(stream, m->shape, m->range, &head, in, &targets,
+                              args->inv_temperature, out, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = weft_exec_scratch(
         x, weft_k_head_scratch_bytes(m->shape, targets.n));
     if (!scratch)
@@ -217,7 +231,7 @@ static int head_part_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(head_part, 0xffca28, head_part_cpu)
+WEFT_CODELET_2(head_part, 0xffca28, head_part, head_part)
 
 void weft_insert_head_part(struct weft_seq *seq,
                            const struct weft_where *where,
@@ -243,25 +257,38 @@ void weft_insert_head_part(struct weft_seq *seq,
                             sizeof args);
 }
 
-static void take_head_parts(struct weft_take *take,
-                            const struct weft_join_args *args,
-                            struct weft_k_head_parts out[])
+/* A GPU's parts come to the host, where they are merged. */
+static int take_head_parts(struct weft_take *take,
+                           const struct weft_join_args *args, int32_t n,
+                           struct weft_k_head_parts out[],
+                           struct weft_exec *x)
 {
-    for (int i = 0; i < args->n_parts; i++)
-        out[i] = (struct weft_k_head_parts){args->range[i], weft_take(take)};
+    for (int i = 0; i < args->n_parts; i++) {
+        const void *part = weft_take(take);
+        if (WEFT_ON_GPU(weft_exec_stream(x))) {
+            size_t bytes = weft_k_head_part_bytes(args->range[i], n);
+            void *host = weft_exec_scratch(x, bytes);
+            if (!host)
+                return WEFT_ENOMEM;
+            weft_k_fetch_cuda(weft_exec_stream(x), host, part, bytes);
+            part = host;
+        }
+        out[i] = (struct weft_k_head_parts){args->range[i], part};
+    }
+    return 0;
 }
 
-static int logprob_merge_cpu(const void *args_, void *const buf[], int n_buf,
-                             struct weft_exec *x)
+static int logprob_merge(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
 {
     const struct weft_join_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
     const struct weft_batch *b = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
-    take_head_parts(&take, args, part);
+    int rc = take_head_parts(&take, args, targets.n, part, x);
     float *logp = weft_exec_scratch(x, (size_t) targets.n * sizeof *logp);
-    if (!logp)
+    if (rc || !logp)
         return WEFT_ENOMEM;
     weft_k_head_merge(args->shape, &targets, args->n_parts, part, logp, NULL,
                       NULL);
@@ -270,7 +297,7 @@ static int logprob_merge_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(logprob_merge, 0xffe082, logprob_merge_cpu)
+WEFT_CODELET_2(logprob_merge, 0xffe082, logprob_merge, logprob_merge)
 
 void weft_insert_logprob_merge(struct weft_seq *seq,
                                const struct weft_where *where,
@@ -300,17 +327,23 @@ struct merge_args {
     bool stats;
 };
 
-static int loss_merge_cpu(const void *args_, void *const buf[], int n_buf,
-                          struct weft_exec *x)
+static int loss_merge(const void *args_, void *const buf[], int n_buf,
+                      struct weft_exec *x)
 {
     const struct merge_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
     struct weft_k_head_parts part[WEFT_MAX_BLOCKS];
     const struct weft_batch *b = weft_take(&take);
     struct weft_k_targets targets = weft_batch_targets(b);
-    take_head_parts(&take, &args->join, part);
-    struct weft_loss_columns c = weft_loss_columns_of(weft_take(&take),
-                                                      targets.n);
+    int rc = take_head_parts(&take, &args->join, targets.n, part, x);
+    void *columns = weft_take(&take), *there = columns;
+    size_t columns_bytes = weft_loss_columns_bytes(targets.n);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream))
+        columns = weft_exec_scratch(x, columns_bytes);
+    if (rc || !columns)
+        return WEFT_ENOMEM;
+    struct weft_loss_columns c = weft_loss_columns_of(columns, targets.n);
     size_t width = (size_t) weft_loss_n_stats(args->loss.args.loss);
     size_t stats_bytes = (size_t) b->n_runs * width * sizeof(double);
     double *stats = args->stats ? weft_take(&take)
@@ -321,10 +354,13 @@ static int loss_merge_cpu(const void *args_, void *const buf[], int n_buf,
         return WEFT_ENOMEM;
     weft_k_head_merge(args->join.shape, &targets, args->join.n_parts, part,
                       c.logp, c.entropy, c.lse);
-    return weft_language_loss(&call, b, &c, stats, x);
+    rc = weft_language_loss(&call, b, &c, stats, x);
+    if (!rc && WEFT_ON_GPU(stream))
+        weft_k_send_cuda(stream, there, columns, columns_bytes);
+    return rc;
 }
 
-WEFT_CODELET(loss_merge, 0xe57373, loss_merge_cpu)
+WEFT_CODELET_2(loss_merge, 0xe57373, loss_merge, loss_merge)
 
 void weft_insert_loss_merge(struct weft_seq *seq,
                             const struct weft_where *where,
@@ -349,8 +385,8 @@ void weft_insert_loss_merge(struct weft_seq *seq,
                             sizeof args);
 }
 
-static int head_backward_part_cpu(const void *args_, void *const buf[],
-                                  int n_buf, struct weft_exec *x)
+static int head_backward_part(const void *args_, void *const buf[], int n_buf,
+                              struct weft_exec *x)
 {
     const struct head_args *args = args_;
     const struct weft_member_args *m = &args->member;
@@ -365,19 +401,33 @@ static int head_backward_part_cpu(const void *args_, void *const buf[],
     weft_take_range(&take, m->range, grad);
     float *roots = weft_take(&take);
     weft_take_end(&take);
+    const int32_t *run_rows = weft_batch_at(b, b->run_targets);
+    float *dentropy = args->entropy ? c.dentropy : NULL;
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x, weft_k_head_scratch_bytes_cuda(m->shape, targets.n, true));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_head_backward_part_cuda(
+            stream, m->shape, m->range, &head, in, &targets, b->n_runs,
+            run_rows, args->inv_temperature, c.lse, c.entropy, c.dlogp,
+            dentropy, (float *const *) grad, roots, scratch);
+        return weft_gpu_end(x);
+    }
     void *scratch = weft_exec_scratch(x, weft_k_head_backward_scratch_bytes(
                                              m->shape, targets.n, b->n_runs));
     if (!scratch)
         return WEFT_ENOMEM;
     weft_k_head_backward_part(m->shape, m->range, &head, in, &targets,
-                              b->n_runs, weft_batch_at(b, b->run_targets),
-                              args->inv_temperature, c.lse, c.entropy,
-                              c.dlogp, args->entropy ? c.dentropy : NULL,
+                              b->n_runs, run_rows, args->inv_temperature,
+                              c.lse, c.entropy, c.dlogp, dentropy,
                               (float *const *) grad, roots, scratch);
     return 0;
 }
 
-WEFT_CODELET(head_backward_part, 0xef5350, head_backward_part_cpu)
+WEFT_CODELET_2(head_backward_part, 0xef5350, head_backward_part,
+               head_backward_part)
 
 void weft_insert_head_backward_part(
     struct weft_seq *seq, const struct weft_where *where,
@@ -408,8 +458,8 @@ void weft_insert_head_backward_part(
                             &args, sizeof args);
 }
 
-static int head_norm_backward_cpu(const void *args_, void *const buf[],
-                                  int n_buf, struct weft_exec *x)
+static int head_norm_backward(const void *args_, void *const buf[], int n_buf,
+                              struct weft_exec *x)
 {
     const struct weft_join_args *args = args_;
     struct weft_take take = {buf, n_buf, 0};
@@ -422,6 +472,17 @@ static int head_norm_backward_cpu(const void *args_, void *const buf[],
     float *dx = weft_take(&take);
     float *grad = args->grad ? weft_take(&take) : NULL;
     weft_take_end(&take);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x, weft_k_head_norm_scratch_bytes_cuda(args->shape, targets.n));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_head_norm_backward_cuda(stream, args->shape, final, b->n_rows,
+                                       in, &targets, args->n_parts, part, dx,
+                                       grad, scratch);
+        return 0;
+    }
     void *scratch = weft_exec_scratch(
         x, (size_t) (targets.n * (int64_t) args->shape->hidden) * 4);
     if (!scratch)
@@ -431,7 +492,8 @@ static int head_norm_backward_cpu(const void *args_, void *const buf[],
     return 0;
 }
 
-WEFT_CODELET(head_norm_backward, 0xffab91, head_norm_backward_cpu)
+WEFT_CODELET_2(head_norm_backward, 0xffab91, head_norm_backward,
+               head_norm_backward)
 
 void weft_insert_head_norm_backward(
     struct weft_seq *seq, const struct weft_where *where,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Token embedding on a GPU, and its gradient in the order of the rows. */
 #include "kern/cuda_lang.h"
+#include "kern/parts.h"
 
 enum { THREADS = 256, SLAB = 4 * THREADS, WARPS = THREADS / WEFT_WARP };
 
@@ -17,7 +18,7 @@ static struct tables tables_of(const struct weft_shape *s,
     t.n_blocks = s->n_blocks;
     for (int32_t i = 0; i < s->n_blocks; i++) {
         t.vocab0[i] = s->block[i].vocab0;
-        t.at[i] = (void *) at[i];
+        t.at[i] = at ? (void *) at[i] : NULL;
     }
     return t;
 }
@@ -49,6 +50,18 @@ static __global__ void embed(struct tables tables, int64_t h, int64_t n_slabs,
         x[i * h + e] = load_as<DTYPE>(from, row * h + e);
 }
 
+/* The same row of the table's own rows. */
+static __global__ void select_rows(struct tables tables, int64_t h,
+                                   int64_t n_slabs, const int32_t *token,
+                                   float *x)
+{
+    int64_t i = blockIdx.x / n_slabs, row;
+    int64_t j = (int64_t) (blockIdx.x % n_slabs) * SLAB + 4 * threadIdx.x;
+    const float *from = (const float *) table_of(tables, token[i], &row);
+    for (int64_t e = j; from && e < j + 4 && e < h; e++)
+        x[i * h + e] = from[i * h + e];
+}
+
 template <enum weft_dtype DTYPE>
 static void embed_of(cudaStream_t stream, const struct tables *tables,
                      int64_t h, int32_t n, const int32_t *token, float *x)
@@ -56,6 +69,22 @@ static void embed_of(cudaStream_t stream, const struct tables *tables,
     int64_t n_slabs = blocks_for(h, SLAB);
     WEFT_LAUNCH(embed<DTYPE>, (unsigned) (n * n_slabs), THREADS, stream,
                 *tables, h, n_slabs, token, x);
+}
+
+void weft_k_embed_select_cuda(cudaStream_t stream, const struct weft_shape *s,
+                              int32_t n, const int32_t *token,
+                              int32_t n_parts, const struct weft_k_part *part,
+                              float *x)
+{
+    int64_t h = s->hidden;
+    struct tables tables = tables_of(s, NULL);
+    for (int32_t p = 0; p < n_parts; p++)
+        for (int32_t t = 0; t < part[p].range.n && part[p].roots != x; t++)
+            tables.at[part[p].range.first + t] = (void *) part[p].roots;
+    if (n > 0)
+        WEFT_LAUNCH(select_rows, (unsigned) (n * blocks_for(h, SLAB)),
+                    THREADS, stream, tables, h, blocks_for(h, SLAB), token,
+                    x);
 }
 
 void weft_k_embed_cuda(cudaStream_t stream, const struct weft_shape *s,

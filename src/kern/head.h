@@ -20,6 +20,24 @@ WEFT_INLINE void *weft_head_take(uintptr_t *at, size_t bytes)
     return p;
 }
 
+/* A range's part of the log-probs. */
+struct weft_head_part {
+    struct weft_softmax *state; /* (n, blocks of the range) */
+    float *hit; /* (n): scaled logits of targets in the range */
+};
+/* Divides its memory at `base`; returns its size in bytes. */
+WEFT_INLINE size_t weft_head_part_at(struct weft_range range, int32_t n,
+                                     uintptr_t base,
+                                     struct weft_head_part *out)
+{
+    uintptr_t at = base;
+    out->state = weft_head_take(
+        &at, weft_head_align((int64_t) n * range.n
+                             * (int64_t) sizeof *out->state));
+    out->hit = weft_head_take(&at, weft_head_align((int64_t) n * 4));
+    return at - base;
+}
+
 /* y (n, H) in dtype = final norm of rows row[0..n-1] of x; row NULL: of rows
  * 0..n-1. */
 void weft_head_norm(const struct weft_shape *shape, const float *final,

@@ -43,27 +43,10 @@ void weft_head_gemm(const struct weft_shape *s,
     weft_k_gemm(&args);
 }
 
-/* A range's part of the log-probs. */
-struct part {
-    struct weft_softmax *state; /* (n, blocks of the range) */
-    float *hit; /* (n): scaled logits of targets in the range */
-};
-
-static size_t part_lay(struct weft_range range, int32_t n, uintptr_t base,
-                       struct part *out)
-{
-    uintptr_t at = base;
-    out->state = weft_head_take(
-        &at, weft_head_align((int64_t) n * range.n
-                             * (int64_t) sizeof *out->state));
-    out->hit = weft_head_take(&at, weft_head_align((int64_t) n * 4));
-    return at - base;
-}
-
 size_t weft_k_head_part_bytes(struct weft_range range, int32_t n)
 {
-    struct part part;
-    return part_lay(range, n, 0, &part);
+    struct weft_head_part part;
+    return weft_head_part_at(range, n, 0, &part);
 }
 
 struct work {
@@ -102,7 +85,7 @@ struct rows {
     int32_t n;
     const int32_t *target;
     float scale;
-    struct part part;
+    struct weft_head_part part;
 };
 
 /* Adds a chunk of logits, columns [j, j + n) of block t, to the states. */
@@ -128,9 +111,9 @@ void weft_k_head_part(const struct weft_shape *s, struct weft_range range,
                       float inv_temperature, void *part_out, void *scratch)
 {
     struct work work;
-    struct part part;
+    struct weft_head_part part;
     work_lay(s, targets->n, (uintptr_t) scratch, &work);
-    part_lay(range, targets->n, (uintptr_t) part_out, &part);
+    weft_head_part_at(range, targets->n, (uintptr_t) part_out, &part);
     for (int32_t r = 0; r < targets->n; r += ROWS) {
         int32_t m = (int32_t) weft_min64(ROWS, targets->n - r);
         struct rows rows = {
@@ -163,9 +146,10 @@ void weft_k_head_merge(const struct weft_shape *s,
         float hit = 0;
         for (int32_t p = 0; p < n_parts; p++) {
             struct weft_range range = part[p].range;
-            struct part of;
+            struct weft_head_part of;
             int32_t first, n;
-            part_lay(range, targets->n, (uintptr_t) part[p].part, &of);
+            weft_head_part_at(range, targets->n, (uintptr_t) part[p].part,
+                              &of);
             memcpy(state + range.first, of.state + (int64_t) i * range.n,
                    (size_t) range.n * sizeof *state);
             weft_k_vocab_range(s, range, &first, &n);

@@ -20,9 +20,7 @@ struct work {
     float *x;      /* (rows, H): the rows that predict */
     void *normed;  /* (rows, H) in dtype */
     float *logits; /* (rows, COLUMNS) */
-    /* forward: of all targets */
-    struct weft_softmax *state; /* (n, T) */
-    float *hit;                 /* (n) */
+    void *part;    /* forward: of all targets */
     /* backward */
     void *dlogits;                /* (rows, COLUMNS) in dtype */
     float *leaf[WEFT_MAX_BLOCKS]; /* (rows, H): of each block */
@@ -39,8 +37,9 @@ static void work_at(struct work *w, int32_t n, bool backward,
     w->normed = weft_arena_take(arena, rows * h, element);
     w->logits = weft_arena_take(arena, rows * COLUMNS, sizeof(float));
     if (!backward) {
-        w->state = weft_arena_take(arena, n * s->n_blocks, sizeof *w->state);
-        w->hit = weft_arena_take(arena, n, sizeof(float));
+        w->part = weft_arena_take(
+            arena, (int64_t) weft_k_head_part_bytes(weft_all_blocks(s), n),
+            1);
         return;
     }
     w->dlogits = weft_arena_take(arena, rows * COLUMNS, element);
@@ -92,6 +91,37 @@ static void project(const struct work *w, const struct weft_k_head *head,
         NULL);
 }
 
+void weft_k_head_part_cuda(struct CUstream_st *stream,
+                           const struct weft_shape *s,
+                           struct weft_range range,
+                           const struct weft_k_head *head, const float *x,
+                           const struct weft_k_targets *targets,
+                           float inv_temperature, void *part_out,
+                           void *scratch)
+{
+    struct work w = {.stream = stream, .s = s};
+    struct weft_arena arena = {.base = scratch};
+    struct weft_head_part part;
+    work_at(&w, targets->n, false, &arena);
+    weft_head_part_at(range, targets->n, (uintptr_t) part_out, &part);
+    for (int32_t r = 0; r < targets->n; r += ROWS) {
+        int32_t m = weft_min32(ROWS, targets->n - r);
+        normalise(&w, head->final, x, targets->row + r, m);
+        for (int32_t t = range.first; t < weft_range_end(range); t++) {
+            int64_t columns = s->block[t].n_vocab;
+            for (int64_t j = 0; j < columns; j += COLUMNS) {
+                int64_t n = weft_min64(COLUMNS, columns - j);
+                project(&w, head, t, j, m, n, w.logits, COLUMNS);
+                weft_k_head_take_cuda(
+                    stream, m, s->block[t].vocab0 + j, n, j == 0, w.logits,
+                    COLUMNS, inv_temperature, targets->target + r,
+                    part.state + (int64_t) r * range.n + t - range.first,
+                    range.n, part.hit + r);
+            }
+        }
+    }
+}
+
 void weft_k_head_logprob_cuda(struct CUstream_st *stream,
                               const struct weft_shape *s,
                               const struct weft_k_head *head, const float *x,
@@ -100,27 +130,16 @@ void weft_k_head_logprob_cuda(struct CUstream_st *stream,
                               float *entropy_out, float *lse_out,
                               void *scratch)
 {
+    struct weft_range all = weft_all_blocks(s);
     struct work w = {.stream = stream, .s = s};
     struct weft_arena arena = {.base = scratch};
+    struct weft_head_part part;
     work_at(&w, targets->n, false, &arena);
-    for (int32_t r = 0; r < targets->n; r += ROWS) {
-        int32_t m = weft_min32(ROWS, targets->n - r);
-        normalise(&w, head->final, x, targets->row + r, m);
-        for (int32_t t = 0; t < s->n_blocks; t++) {
-            int64_t columns = s->block[t].n_vocab;
-            for (int64_t j = 0; j < columns; j += COLUMNS) {
-                int64_t n = weft_min64(COLUMNS, columns - j);
-                project(&w, head, t, j, m, n, w.logits, COLUMNS);
-                weft_k_head_take_cuda(stream, m, s->block[t].vocab0 + j, n,
-                                      j == 0, w.logits, COLUMNS,
-                                      inv_temperature, targets->target + r,
-                                      w.state + (int64_t) r * s->n_blocks + t,
-                                      s->n_blocks, w.hit + r);
-            }
-        }
-    }
-    weft_k_head_merge_cuda(stream, targets->n, s->n_blocks, w.state, w.hit,
-                           logp_out, entropy_out, lse_out);
+    weft_head_part_at(all, targets->n, (uintptr_t) w.part, &part);
+    weft_k_head_part_cuda(stream, s, all, head, x, targets, inv_temperature,
+                          w.part, scratch);
+    weft_k_head_merge_cuda(stream, targets->n, s->n_blocks, part.state,
+                           part.hit, logp_out, entropy_out, lse_out);
 }
 
 void weft_k_head_logits_cuda(struct CUstream_st *stream,
@@ -147,6 +166,7 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
 
 struct gradient {
     struct work w;
+    struct weft_range range;
     const struct weft_k_head *head;
     const struct weft_k_targets *targets;
     float inv_temperature;
@@ -227,29 +247,106 @@ static void chunk(const struct gradient *g, const struct rows *rows,
         NULL);
 }
 
-static void rows_backward(const struct gradient *g, const struct rows *rows,
-                          const float *x, float *dx, float *grad_final)
+/* Roots of the gradient of the norm's output, `stride` floats apart. */
+static void roots_backward(const struct gradient *g, const struct rows *rows,
+                           const float *x, float *out, int64_t stride)
 {
     const struct work *w = &g->w;
     const struct weft_shape *s = w->s;
-    const int32_t *row = g->targets->row + rows->first;
-    int64_t h = s->hidden, m = rows->n;
-    struct weft_leaves_cuda leaves = {{NULL}, {0}};
-    normalise(w, g->head->final, x, row, rows->n);
-    for (int32_t t = 0; t < s->n_blocks; t++) {
-        int64_t columns = s->block[t].n_vocab;
-        for (int64_t j = 0; j < columns; j += COLUMNS)
-            chunk(g, rows, t, j, weft_min64(COLUMNS, columns - j));
-        leaves.x[t] = w->leaf[t];
-        leaves.ld[t] = h;
+    struct weft_range root[WEFT_MAX_ROOTS];
+    int32_t n_roots = weft_k_roots(s->n_blocks, g->range, root);
+    int64_t h = s->hidden;
+    normalise(w, g->head->final, x, g->targets->row + rows->first, rows->n);
+    for (int32_t i = 0; i < n_roots; i++) {
+        struct weft_leaves_cuda leaves = {{NULL}, {0}};
+        for (int32_t b = 0; b < root[i].n; b++) {
+            int32_t t = root[i].first + b;
+            int64_t columns = s->block[t].n_vocab;
+            for (int64_t j = 0; j < columns; j += COLUMNS)
+                chunk(g, rows, t, j, weft_min64(COLUMNS, columns - j));
+            leaves.x[b] = w->leaf[t];
+            leaves.ld[b] = h;
+        }
+        weft_sum_leaves_cuda(w->stream, rows->n, h, &leaves, NULL, NULL,
+                             WEFT_F32, out + i * stride, h);
     }
-    weft_sum_leaves_cuda(w->stream, m, h, &leaves, NULL, NULL, WEFT_F32,
-                         w->leaf[0], h);
+}
+
+/* The norm's backward pass for m rows that are gathered in w->x. */
+static void norm_backward(const struct work *w, const float *final,
+                          const int32_t *row, int64_t m, const float *d,
+                          float *dx, float *grad_final)
+{
+    const struct weft_shape *s = w->s;
+    int64_t h = s->hidden;
     weft_k_zero_cuda(w->stream, w->dx, (size_t) (m * h) * sizeof(float));
-    weft_k_rmsnorm_backward_cuda(w->stream, m, h, s->rms_eps, w->x,
-                                 g->head->final, w->leaf[0], w->dx,
-                                 grad_final, w->inverse);
+    weft_k_rmsnorm_backward_cuda(w->stream, m, h, s->rms_eps, w->x, final, d,
+                                 w->dx, grad_final, w->inverse);
     weft_scatter_cuda(w->stream, m, h, row, w->dx, dx);
+}
+
+void weft_k_head_backward_part_cuda(
+    struct CUstream_st *stream, const struct weft_shape *s,
+    struct weft_range range, const struct weft_k_head *head, const float *x,
+    const struct weft_k_targets *targets, int32_t n_runs,
+    const int32_t *run_rows, float inv_temperature, const float *lse,
+    const float *entropy, const float *dlogp, const float *dentropy,
+    float *const grad[], float *roots, void *scratch)
+{
+    struct gradient g = {{.stream = stream, .s = s},
+                         range,
+                         head,
+                         targets,
+                         inv_temperature,
+                         lse,
+                         entropy,
+                         dlogp,
+                         dentropy,
+                         grad};
+    struct weft_arena arena = {.base = scratch};
+    struct rows rows = {0, 0, 0, {0}};
+    int32_t run = 0, done = 0;
+    int64_t h = s->hidden;
+    work_at(&g.w, targets->n, true, &arena);
+    for (next_rows(n_runs, run_rows, &run, &done, &rows); rows.n > 0;
+         next_rows(n_runs, run_rows, &run, &done, &rows))
+        roots_backward(&g, &rows, x, roots + rows.first * h, targets->n * h);
+}
+
+size_t weft_k_head_norm_scratch_bytes_cuda(const struct weft_shape *s,
+                                           int32_t n)
+{
+    struct weft_arena arena = {0};
+    struct work w = {.s = s};
+    weft_arena_take(&arena, (int64_t) n * s->hidden, sizeof(float));
+    work_at(&w, n, true, &arena);
+    return arena.used;
+}
+
+void weft_k_head_norm_backward_cuda(struct CUstream_st *stream,
+                                    const struct weft_shape *s,
+                                    const float *final, int32_t n_rows,
+                                    const float *x,
+                                    const struct weft_k_targets *targets,
+                                    int32_t n_parts,
+                                    const struct weft_k_part *part, float *dx,
+                                    float *grad_final, void *scratch)
+{
+    int64_t h = s->hidden, n = targets->n;
+    struct work w = {.stream = stream, .s = s};
+    struct weft_arena arena = {.base = scratch};
+    float *d = weft_arena_take(&arena, n * h, sizeof(float));
+    work_at(&w, targets->n, true, &arena);
+    if (n > 0)
+        weft_k_join_rows_cuda(stream, s->n_blocks, n_parts, part,
+                              weft_all_blocks(s), n, h, NULL, NULL, d);
+    weft_k_zero_cuda(stream, dx, (size_t) (n_rows * h) * sizeof *dx);
+    for (int32_t r = 0; r < targets->n; r += ROWS) {
+        int64_t m = weft_min32(ROWS, targets->n - r);
+        weft_gather_cuda(stream, m, h, targets->row + r, x, w.x);
+        norm_backward(&w, final, targets->row + r, m, d + r * h, dx,
+                      grad_final);
+    }
 }
 
 void weft_k_head_backward_cuda(
@@ -260,15 +357,16 @@ void weft_k_head_backward_cuda(
     const float *entropy, const float *dlogp, const float *dentropy,
     float *dx, float *const grad[], float *grad_final, void *scratch)
 {
-    struct gradient g = {.w = {.stream = stream, .s = s},
-                         .head = head,
-                         .targets = targets,
-                         .inv_temperature = inv_temperature,
-                         .lse = lse,
-                         .entropy = entropy,
-                         .dlogp = dlogp,
-                         .dentropy = dentropy,
-                         .grad = grad};
+    struct gradient g = {{.stream = stream, .s = s},
+                         weft_all_blocks(s),
+                         head,
+                         targets,
+                         inv_temperature,
+                         lse,
+                         entropy,
+                         dlogp,
+                         dentropy,
+                         grad};
     struct weft_arena arena = {.base = scratch};
     struct rows rows = {0, 0, 0, {0}};
     int32_t run = 0, done = 0;
@@ -276,6 +374,9 @@ void weft_k_head_backward_cuda(
     weft_k_zero_cuda(stream, dx,
                      (size_t) (n_rows * (int64_t) s->hidden) * sizeof *dx);
     for (next_rows(n_runs, run_rows, &run, &done, &rows); rows.n > 0;
-         next_rows(n_runs, run_rows, &run, &done, &rows))
-        rows_backward(&g, &rows, x, dx, grad_final);
+         next_rows(n_runs, run_rows, &run, &done, &rows)) {
+        roots_backward(&g, &rows, x, g.w.leaf[0], 0);
+        norm_backward(&g.w, head->final, targets->row + rows.first, rows.n,
+                      g.w.leaf[0], dx, grad_final);
+    }
 }

@@ -242,6 +242,10 @@ void weft_k_embed_cuda(struct CUstream_st *stream,
                        const struct weft_shape *shape,
                        const void *const table[], int32_t n,
                        const int32_t *token, float *x);
+void weft_k_embed_select_cuda(struct CUstream_st *stream,
+                              const struct weft_shape *shape, int32_t n,
+                              const int32_t *token, int32_t n_parts,
+                              const struct weft_k_part *part, float *x);
 void weft_k_embed_backward_cuda(struct CUstream_st *stream,
                                 const struct weft_shape *shape, int32_t n,
                                 const int32_t *token, const float *dx,
@@ -301,6 +305,32 @@ void weft_k_head_backward_cuda(
     const int32_t *run_rows, float inv_temperature, const float *lse,
     const float *entropy, const float *dlogp, const float *dentropy,
     float *dx, float *const grad[], float *grad_final, void *scratch);
+/* By members, as in parts.h. A part has the CPU's layout: the parts are merged
+ * on the host. scratch: weft_k_head_scratch_bytes_cuda(). */
+void weft_k_head_part_cuda(struct CUstream_st *stream,
+                           const struct weft_shape *shape,
+                           struct weft_range range,
+                           const struct weft_k_head *head, const float *x,
+                           const struct weft_k_targets *targets,
+                           float inv_temperature, void *part_out,
+                           void *scratch);
+void weft_k_head_backward_part_cuda(
+    struct CUstream_st *stream, const struct weft_shape *shape,
+    struct weft_range range, const struct weft_k_head *head, const float *x,
+    const struct weft_k_targets *targets, int32_t n_runs,
+    const int32_t *run_rows, float inv_temperature, const float *lse,
+    const float *entropy, const float *dlogp, const float *dentropy,
+    float *const grad[], float *roots, void *scratch);
+size_t weft_k_head_norm_scratch_bytes_cuda(const struct weft_shape *shape,
+                                           int32_t n);
+void weft_k_head_norm_backward_cuda(struct CUstream_st *stream,
+                                    const struct weft_shape *shape,
+                                    const float *final, int32_t n_rows,
+                                    const float *x,
+                                    const struct weft_k_targets *targets,
+                                    int32_t n_parts,
+                                    const struct weft_k_part *part, float *dx,
+                                    float *grad_final, void *scratch);
 /* logits (n, V): the columns of the range's vocabulary, of rows row[i]. */
 void weft_k_head_logits_cuda(struct CUstream_st *stream,
                              const struct weft_shape *shape,

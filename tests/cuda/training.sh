@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Training at emulated cards, whose products have the order of the CPU's sums:
-# the checkpoint of CPU devices, bit for bit, weights and moments.
+# in every layout the checkpoint of CPU devices, bit for bit, weights and
+# moments.
 set -u
 weft=$WEFT_BUILDDIR/weft
 quick=$WEFT_SRCDIR/examples/quickstart
@@ -28,15 +29,28 @@ avx512*) isa=avx512 ;;
     ;;
 esac
 
-train() # RUN words: three steps of a few rows
+model() # FOLDER words
 {
-    run=$1
+    folder=$1
     shift
-    "$weft" train -q "$quick/sft.yaml" model.actor="$quick/model" \
-        run_dir="$run" iterations=3 train.batch=8 train.micro_batch_tokens=64 \
-        numerics.isa="$isa" runtime.place=device "$@" >out 2>&1 ||
-        fail "$run $*: status"
+    "$weft" init --hidden 32 --layers 2 --heads 4 --kv-heads 1 \
+        --intermediate 72 --max-positions 64 -o "$folder" "$@" >out 2>&1 ||
+        fail "$folder"
+}
+model untied
+model tied --tied --family qwen2 # with biases
+model norms --family qwen3
+
+train() # RUN MODEL words: two steps of a few rows
+{
+    run=$1 model=$2
+    shift 2
+    "$weft" train -q "$quick/sft.yaml" model.actor="$dir/$model" \
+        run_dir="$run" iterations=2 train.batch=4 \
+        numerics.isa="$isa" numerics.tensor_blocks=2 runtime.place=device "$@" >out 2>&1 ||
+        { fail "$run $*: status"; return 1; }
     grep -q "were predicted" out && fail "$run $*: more memory"
+    return 0
 }
 
 same() # RUN RUN
@@ -50,12 +64,20 @@ same() # RUN RUN
 }
 
 for dtype in f32 bf16; do
-    train "cpu-$dtype" numerics.dtype=$dtype
-    train "gpu-$dtype" numerics.dtype=$dtype runtime.devices=gpu
-    same "cpu-$dtype" "gpu-$dtype"
+    [ $dtype = f32 ] && model=tied || model=untied
+    train "cpu-$dtype" $model numerics.dtype=$dtype
+    for layout in "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" "4 dp2tp2pp1" \
+        "2 dp2tp1pp1 train.micro_batch_tokens=16"; do
+        # shellcheck disable=SC2086
+        set -- $layout
+        cards=$1 layout=$2
+        shift 2
+        WEFT_CARDS=$cards train "gpu-$dtype-$layout" $model \
+            numerics.dtype=$dtype runtime.devices=gpu layout="$layout" "$@" &&
+            same "cpu-$dtype" "gpu-$dtype-$layout"
+    done
 done
 
-"$weft" init --preset nano --family qwen3 -o norms >out 2>&1 || fail init
 "$weft" train -q "$quick/sft.yaml" model.actor="$dir/norms" run_dir=run \
     runtime.devices=gpu >out 2>&1 && fail "norms of queries and keys"
 grep -q "norms of queries and keys do not run on GPUs yet" out || fail "qwen3"

@@ -5,6 +5,7 @@
 #include "../cuda/test_device.h"
 
 #include "head_fixture.h"
+#include "kern/parts.h"
 
 struct device {
     struct weft_k_head head;
@@ -111,6 +112,58 @@ static void rows_free(const struct rows *d)
     dev_free(d->target);
 }
 
+/* The whole as two members compute it, the second of which has two roots where
+ * there are four blocks; what the members' tiles then are is that of one. */
+static void by_members(const struct device *d, const struct model *m,
+                       const struct rows *r, const struct rows *dev,
+                       const int32_t *run_rows, bool entropy, float *dx)
+{
+    const struct weft_shape *s = &m->shape;
+    struct weft_range range[2] = {{0, 1}, {1, s->n_blocks - 1}};
+    int32_t n_parts = s->n_blocks > 1 ? 2 : 1;
+    struct weft_k_targets targets = {r->n, dev->row, dev->target};
+    size_t rows_bytes = (size_t) r->n * (size_t) m->h * sizeof(float);
+    struct weft_k_part part[2];
+    struct weft_k_head_parts head[2];
+    size_t norm = weft_k_head_norm_scratch_bytes_cuda(s, r->n);
+    size_t forward = weft_k_head_scratch_bytes_cuda(s, r->n, false);
+    size_t bytes = weft_k_head_scratch_bytes_cuda(s, r->n, true);
+    bytes = norm > bytes ? norm : bytes;
+    void *scratch = dev_new(forward > bytes ? forward : bytes);
+    for (int i = 0; i < n_parts; i++) {
+        struct weft_range root[WEFT_MAX_ROOTS];
+        size_t n_roots = (size_t) weft_k_roots(s->n_blocks, range[i], root);
+        size_t n = weft_k_head_part_bytes(range[i], r->n);
+        float *roots = dev_new(n_roots * rows_bytes);
+        void *to = dev_new(n), *host = scratch_get(n);
+        weft_k_head_part_cuda(0, s, range[i], &d->head, dev->x, &targets,
+                              0.7f, to, scratch);
+        dev_get(host, to, n);
+        dev_free(to);
+        head[i] = (struct weft_k_head_parts){range[i], host};
+        weft_k_head_backward_part_cuda(
+            0, s, range[i], &d->head, dev->x, &targets, 5, run_rows, 0.7f,
+            dev->lse, dev->entropy, dev->dlogp,
+            entropy ? dev->dentropy : NULL, d->grad, roots, scratch);
+        part[i] = (struct weft_k_part){range[i], roots};
+    }
+    weft_k_head_norm_backward_cuda(0, s, d->head.final, r->n_rows, dev->x,
+                                   &targets, n_parts, part, dx, d->final,
+                                   scratch);
+    dev_wait();
+    float *logp = scratch_get((size_t) r->n * sizeof *logp);
+    struct weft_k_targets cpu = {r->n, r->row, r->target};
+    weft_k_head_merge(s, &cpu, n_parts, head, logp, NULL, NULL);
+    CHECK(!products_are_cpus()
+          || memcmp(logp, r->logp, (size_t) r->n * sizeof *logp) == 0);
+    weft_free(logp);
+    for (int i = 0; i < n_parts; i++) {
+        dev_free((void *) (uintptr_t) part[i].roots);
+        weft_free((void *) (uintptr_t) head[i].part);
+    }
+    dev_free(scratch);
+}
+
 static void forward(const struct device *d, const struct model *m,
                     const struct rows *r, const struct rows *dev)
 {
@@ -196,6 +249,15 @@ static void one_model(int32_t v, int32_t h, int32_t n_blocks,
         device_zero(&d, &m);
         backward(&d, &m, &r, &dev, 0, 7, 2, run_rows, entropy, dx_);
         backward(&d, &m, &r, &dev, 7, 54, 3, run_rows + 2, entropy, dx_);
+        for (int32_t t = 0; t < n_blocks; t++)
+            CHECK(dev_same(d.grad[t], grad[t], m.n_flat[t] * sizeof(float)));
+        CHECK(dev_same(d.final, final, (size_t) h * sizeof(float)));
+        device_zero(&d, &m);
+        backward(&d, &m, &r, &dev, 0, r.n, 5, run_rows, entropy, dx_);
+        dev_get(dx, dx_, dx_bytes);
+        device_zero(&d, &m);
+        by_members(&d, &m, &r, &dev, run_rows, entropy, dx_);
+        CHECK(dev_same(dx_, dx, dx_bytes));
         for (int32_t t = 0; t < n_blocks; t++)
             CHECK(dev_same(d.grad[t], grad[t], m.n_flat[t] * sizeof(float)));
         CHECK(dev_same(d.final, final, (size_t) h * sizeof(float)));

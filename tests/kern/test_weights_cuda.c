@@ -418,6 +418,21 @@ static void embed_of(enum weft_dtype dtype, int32_t h, int32_t n)
             memcpy(other + (int64_t) i * h, x + (int64_t) i * h,
                    (size_t) h * 4);
     CHECK(dev_same(x_, other, rows));
+    /* Each row from the member that has its token; one has all others. */
+    float *y = host_rows(7, (int64_t) n * h), *y_ = dev_put(y, rows);
+    struct weft_k_part part[2] = {{{0, 1}, y}, {{1, 1}, other}};
+    struct weft_k_part part_[2] = {{{0, 1}, y_}, {{1, 1}, x_}};
+    weft_k_embed_select(&s, n, token, 2, part, y);
+    weft_k_embed_select_cuda(0, &s, n, token_, 2, part_, y_);
+    CHECK(dev_same(y_, y, rows));
+    float *z = host_rows(8, (int64_t) n * h), *z_ = dev_put(z, rows);
+    weft_k_embed_select(&s, n, token, 2, part, z);
+    weft_k_embed_select_cuda(0, &s, n, token_, 2, part_, z_);
+    CHECK(dev_same(z_, z, rows));
+    dev_free(y_);
+    dev_free(z_);
+    weft_free(y);
+    weft_free(z);
     weft_k_embed_backward(&s, n, token, other, cpu_grad);
     weft_k_embed_backward_cuda(0, &s, n, token_, x_, second_grad);
     CHECK(dev_same(grad_[1], grad[1],
