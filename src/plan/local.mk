@@ -21,6 +21,7 @@ plan_sources = \
 	%D%/recording_memory.c \
 	%D%/recording_near.c \
 	%D%/recording_order.c \
+	%D%/recording_ran.c \
 	%D%/recording_reach.c %D%/recording_reach.h \
 	%D%/stages.c \
 	%D%/strategy.c %D%/strategy.h \

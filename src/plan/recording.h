@@ -303,6 +303,43 @@ int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
                           int64_t (*out)[WEFT_MEM_ALL + 1],
                           struct weft_err *err);
 
+/* When a task or message was inserted, began and ended: the numbers, from 1
+ * on, of these events in their order on its rank; 0: it has not. */
+struct weft_rec_moments {
+    int32_t inserted, began, ended;
+    uint32_t what; /* weft_rec_ran_what() */
+};
+
+/* How the tasks, messages and answers of an iteration ran on a rank. */
+struct weft_rec_ran {
+    int32_t iteration;
+    bool known;
+    int64_t n;
+    struct weft_rec_moments *moments; /* (n) in the order of insertion */
+};
+
+/* Tells tasks of an iteration apart. */
+uint32_t weft_rec_ran_what(const char *op, int32_t call, int32_t layer);
+
+/* Finds the moments of a rank's recorded tasks, moments_out (n_tasks), among
+ * those of its iterations that ran; zeros for tasks of others. A task that did
+ * not come, as tiles had been cut by an iteration before, took no time. False:
+ * others came than are recorded. */
+bool weft_recording_follow(const struct weft_recording *r,
+                           const struct weft_rec_ran *ran, int32_t n_ran,
+                           struct weft_rec_moments *moments_out);
+
+/* The most bytes that tiles took, in the form of weft_recording_memory(). A
+ * temporary tile has memory from the begin of the first task that writes it
+ * until it is released and all tasks that use it have ended. Tasks that were
+ * not inserted are taken to run one after another when all others have ended.
+ * moments (n_tasks). Errors: WEFT_ENOMEM. */
+int weft_recording_memory_ran(const struct weft_recording *r,
+                              const struct weft_rec_moments *moments,
+                              int32_t n_places, int32_t places_per_rank,
+                              int64_t (*out)[WEFT_MEM_ALL + 1],
+                              struct weft_err *err);
+
 #ifdef __cplusplus
 }
 #endif

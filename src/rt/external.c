@@ -15,6 +15,7 @@ struct weft_external {
     struct weft_external *next; /* guarded by rt->mutex, like the two flags */
     bool acquired, answered;
     int64_t lot;
+    struct weft_moments *moments; /* NULL: they are not noted */
     size_t bytes;
     char *data; /* the answer; (bytes) */
 };
@@ -26,7 +27,10 @@ static void finish(struct weft_external *e)
     struct weft_tile *tile = e->tile;
     struct weft_seq *seq = e->seq;
     int64_t lot = e->lot;
+    struct weft_moments *moments = e->moments;
     WEFT_TSAN_ACQUIRE(tile);
+    if (moments)
+        weft_ran_note(rt, &moments->began);
     void *to = weft_tile_data(tile, true);
     if (!to) {
         struct weft_err err;
@@ -43,6 +47,8 @@ static void finish(struct weft_external *e)
     weft_free(e);
     atomic_fetch_sub(&tile->n_writers, 1);
     weft_tile_unhold(tile);
+    if (moments)
+        weft_ran_note(rt, &moments->ended);
     atomic_fetch_sub(&rt->n_external, 1);
     atomic_fetch_add(&rt->n_ended, 1);
     weft_seq_end(seq, lot, 1);
@@ -86,6 +92,7 @@ int weft_external_begin(struct weft_seq *seq, struct weft_tile *tile,
     weft_assert(!tile->card); /* the program writes it */
     e->seq = seq;
     e->tile = tile;
+    e->moments = weft_ran_insert(rt, "answer", where);
     weft_tile_hold(tile);
     atomic_fetch_add(&tile->n_writers, 1);
     atomic_fetch_add(&rt->n_external, 1);

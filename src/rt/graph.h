@@ -28,6 +28,7 @@
 /* plan/recording.h */
 struct weft_recording;
 struct weft_rec_site;
+struct weft_rec_ran;
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,8 @@ extern "C" {
 
 /* Copies the bytes of that rank to all ranks. Collective. */
 void weft_world_share_from(int rank, void *data, size_t bytes);
+/* Raises each of n numbers to the largest of all ranks. Collective. */
+void weft_world_raise(int64_t *v, int n);
 /* Prints the sentence and ends all processes of the job with exit code 1, for
  * failures that leave the ranks out of step. Does not return. */
 WEFT_NORETURN void weft_world_abort(const struct weft_err *err);
@@ -290,6 +293,12 @@ void weft_rt_times_all(struct weft_rt *rt, int32_t iteration,
  * earliest start and the latest end. Collective. Errors: WEFT_ENOMEM. */
 int weft_rt_spans_all(size_t n, struct weft_span span[],
                       struct weft_err *err);
+/* How this rank's tasks of an iteration, of the last two, have run so far;
+ * events count from the first of iteration `first`, the same or the one before.
+ * Of too many tasks it is not known. The caller frees out->moments. Errors:
+ * WEFT_ENOMEM. */
+int weft_rt_ran(struct weft_rt *rt, int32_t first, int32_t iteration,
+                struct weft_rec_ran *out, struct weft_err *err);
 /* How many tasks and messages of this rank are inserted and have not ended:
  * now, and the most there were. */
 void weft_rt_records(const struct weft_rt *rt, long *now_out, long *peak_out);

@@ -189,6 +189,8 @@ static void task_over(struct weft_task *t, struct weft_worker *w)
     struct weft_rt *rt = t->seq->rt;
     note_end(w, t);
     task_leave_tiles(t, t->is_under_way ? w->exec.card : NULL);
+    if (t->moments)
+        weft_ran_note(rt, &t->moments->ended);
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
     if (rt->fxt_dir && ended == WEFT_FXT_TASKS
@@ -207,6 +209,8 @@ void weft_codelet_run(void *buffers[], void *args)
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     note_start(w, t);
+    if (t->moments)
+        weft_ran_note(rt, &t->moments->began);
     for (int i = 0; i < t->n_held; i++)
         WEFT_TSAN_ACQUIRE(t->held[i].tile);
     if (atomic_load(&t->seq->failed) == 0) {
@@ -552,11 +556,14 @@ void weft_insert_here(struct weft_seq *seq,
     weft_record_task(rt, codelet->starpu.name, where, access, n_access, work);
     if (rt->is_dry)
         return;
+    struct weft_moments *moments = weft_ran_insert(rt, codelet->starpu.name,
+                                                   where);
     struct weft_task *t = task_create(access, n_access, args, args_bytes);
     struct starpu_task *task = NULL;
     if (!t)
         goto nomem;
     t->seq = seq;
+    t->moments = moments;
     t->at = rt->n_copies;
     /* WEFT_CODELET defines it without const, as StarPU writes to it. */
     t->codelet = (struct weft_codelet *) (uintptr_t) codelet;

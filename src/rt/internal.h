@@ -239,6 +239,20 @@ void weft_seq_end(struct weft_seq *seq, int64_t lot, int n_accesses);
 void weft_seq_record(struct weft_seq *seq, int64_t at,
                      const struct weft_err *err);
 
+/* The numbers of events among all of this rank (plan/recording.h); 0: not
+ * yet. */
+struct weft_moments {
+    atomic_llong inserted, began, ended;
+    uint32_t what;
+};
+
+/* What an iteration's tasks did (ran.c). */
+struct weft_ran {
+    int32_t iteration;
+    int64_t n;                    /* inserted */
+    struct weft_moments *moments; /* of the first of them */
+};
+
 struct weft_task {
     struct weft_node node;
     struct weft_seq *seq;
@@ -253,7 +267,8 @@ struct weft_task {
     struct weft_access *held;
     int n_access, n_held;
     size_t args_bytes;
-    double start_us;   /* of the body, since weft_rt_start */
+    double start_us;              /* of the body, since weft_rt_start */
+    struct weft_moments *moments; /* NULL: they are not noted */
     bool is_under_way; /* its body put work on a stream, which may go on */
 };
 
@@ -293,6 +308,8 @@ struct weft_rt {
         *message_time;       /* ring (WEFT_MESSAGE_TIMES) or NULL */
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
+    struct weft_ran ran[2]; /* by iteration */
+    atomic_llong n_events;  /* noted so far */
     /* tasks and messages of all sequences, and what they take */
     atomic_long n_pending, pending_bytes;
     long most_pending, most_pending_bytes;
@@ -364,6 +381,17 @@ void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
                          struct weft_tile *src, struct weft_tile *dst);
 void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
                         const struct weft_tile *tile);
+
+/* When tasks were inserted, began and ended (ran.c). What is inserted now gets
+ * moments, or NULL. */
+int weft_ran_create(struct weft_rt *rt, struct weft_err *err);
+void weft_ran_free(struct weft_rt *rt);
+struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
+                                     const struct weft_where *where);
+WEFT_INLINE void weft_ran_note(struct weft_rt *rt, atomic_llong *moment)
+{
+    atomic_store(moment, atomic_fetch_add(&rt->n_events, 1) + 1);
+}
 
 /* Checks device, position, chain and call. `op` is named in the error's
  * text. */

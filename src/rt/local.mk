@@ -18,6 +18,7 @@ rt_sources = \
 	%D%/paje.c \
 	%D%/policy.h \
 	%D%/pool.c \
+	%D%/ran.c \
 	%D%/record.c \
 	%D%/profile.c \
 	%D%/seq.c \

@@ -337,6 +337,7 @@ static void rt_free(struct weft_rt *rt)
     weft_free(rt->card);
     pthread_mutex_destroy(&rt->mutex);
     weft_transfer_free(rt);
+    weft_ran_free(rt);
     weft_free(rt->fxt_dir);
     weft_free(rt);
 }
@@ -427,6 +428,8 @@ static int start_here(struct weft_rt *rt,
     int rc = workers_create(rt, err);
     if (!rc)
         rc = weft_transfer_create(rt, err);
+    if (!rc)
+        rc = weft_ran_create(rt, err);
     if (!rc)
         rc = starpu_start(rt, options, topology->n_usable, err);
     if (!rc && (options->watchdog_s > 0 || rt->n_ranks > 1))

@@ -31,6 +31,7 @@ struct weft_transfer {
     int64_t number; /* among all copies */
     int64_t lot;
     double since_us;                  /* inserted */
+    struct weft_moments *moments;     /* NULL: they are not noted */
     struct weft_transfer *next, **at; /* guarded by rt->mutex */
 };
 
@@ -107,6 +108,8 @@ static void ended(void *arg)
         atomic_fetch_sub(&t->tile->n_writers, 1);
     }
     weft_tile_unhold(t->tile);
+    if (t->moments)
+        weft_ran_note(rt, &t->moments->ended);
     weft_free(t);
     atomic_fetch_add(&rt->n_ended, 1);
     weft_seq_end(seq, lot, 1);
@@ -155,13 +158,18 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
         weft_err_nomem(&err, "a message", sizeof *t);
         weft_world_abort(&err);
     }
-    *t = (struct weft_transfer){.seq = seq,
-                                .tile = tile,
-                                .where = *where,
-                                .peer = peer,
-                                .sends = sends,
-                                .number = rt->n_copies,
-                                .since_us = weft_rt_now_us(rt)};
+    *t = (struct weft_transfer){
+        .seq = seq,
+        .tile = tile,
+        .where = *where,
+        .peer = peer,
+        .sends = sends,
+        .number = rt->n_copies,
+        .since_us = weft_rt_now_us(rt),
+        .moments = weft_ran_insert(rt, sends ? "send" : "receive", where)};
+    /* a receiver has memory from here on, if nothing comes before */
+    if (t->moments)
+        weft_ran_note(rt, &t->moments->began);
     weft_tile_hold(tile);
     if (!sends) {
         atomic_fetch_add(&tile->n_receives, 1);

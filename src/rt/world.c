@@ -370,6 +370,11 @@ int64_t weft_world_max(int64_t value)
     return value;
 }
 
+void weft_world_raise(int64_t *v, int n)
+{
+    weft_world_reduce(v, n, WEFT_MAX);
+}
+
 int64_t weft_world_sum(int64_t value)
 {
     weft_world_reduce(&value, 1, WEFT_SUM);

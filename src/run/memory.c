@@ -132,27 +132,81 @@ static int play_bound(const struct weft_trainer *t,
     return rc;
 }
 
-/* The most of the kept iterations. */
-static int play_again(const struct weft_trainer *t,
-                      int64_t (*place)[WEFT_MEM_ALL + 1],
+static void raise_to(int64_t (*place)[WEFT_MEM_ALL + 1], int32_t n,
+                     int64_t (*one)[WEFT_MEM_ALL + 1])
+{
+    for (int32_t k = 0; k < n; k++)
+        for (int c = 0; c <= WEFT_MEM_ALL; c++)
+            place[k][c] = weft_max64(place[k][c], one[k][c]);
+}
+
+/* Plays this rank's part of an iteration in the order that its tasks took.
+ * *known_out: whether that is known. */
+static int play_ran(const struct weft_trainer *t,
+                    const struct weft_replay *replay,
+                    const struct weft_recording *r,
+                    int64_t (*place)[WEFT_MEM_ALL + 1], bool *known_out,
+                    struct weft_err *err)
+{
+    size_t n = (size_t) r->n_tasks;
+    struct weft_rec_moments *moments = weft_alloc(n, sizeof *moments);
+    int rc = moments
+               ? 0
+               : weft_err_nomem(err, "a memory plan", n * sizeof *moments);
+    *known_out = !rc
+              && weft_recording_follow(
+                  r, replay->ran, (int32_t) WEFT_COUNT(replay->ran), moments);
+    if (*known_out)
+        rc = weft_recording_memory_ran(r, moments,
+                                       weft_g_job_n_places(&t->job),
+                                       places_per_rank(t), place, err);
+    weft_free(moments);
+    return rc || !*known_out ? rc : add_tasks(t, r, place, err);
+}
+
+/* The most of the kept iterations. rank: whose part, in the order that it took;
+ * -1: of all ranks, in any order. *known: whether it is known. */
+static int play_again(const struct weft_trainer *t, int rank,
+                      int64_t (*place)[WEFT_MEM_ALL + 1], bool *known,
                       struct weft_err *err)
 {
     int32_t n = weft_g_job_n_places(&t->job);
     int64_t(*one)[WEFT_MEM_ALL + 1] = weft_alloc((size_t) n, sizeof *one);
     int rc = one ? 0 : weft_err_nomem(err, "a memory plan", (size_t) n * 8);
-    for (int32_t i = 0; i < t->replays.n && !rc; i++) {
+    *known = true;
+    for (int32_t i = 0; i < t->replays.n && !rc && *known; i++) {
+        const struct weft_replay *replay = &t->replays.kept[i];
         struct weft_recording r;
         weft_recording_init(&r);
-        rc = weft_run_record_again(t, &t->replays.kept[i], &r, err);
+        rc = weft_run_record_again(t, replay, rank, &r, err);
         if (!rc)
-            rc = play(t, &r, one, err);
-        for (int32_t k = 0; k < n && !rc; k++)
-            for (int c = 0; c <= WEFT_MEM_ALL; c++)
-                place[k][c] = weft_max64(place[k][c], one[k][c]);
+            rc = rank < 0 ? play(t, &r, one, err)
+                          : play_ran(t, replay, &r, one, known, err);
+        if (!rc)
+            raise_to(place, n, one);
         weft_recording_release(&r);
     }
     weft_free(one);
     return rc;
+}
+
+/* Where not every rank's order is known, rank 0 plays for all. */
+static int play_all_again(const struct weft_trainer *t,
+                          int64_t (*place)[WEFT_MEM_ALL + 1],
+                          struct weft_err *err)
+{
+    size_t n = (size_t) weft_g_job_n_places(&t->job);
+    bool known;
+    int rc = weft_world_agree(
+        play_again(t, weft_world_rank(), place, &known, err), err);
+    if (rc)
+        return rc;
+    if (weft_world_min(known)) {
+        weft_world_raise(&place[0][0], (int) n * (WEFT_MEM_ALL + 1));
+        return 0;
+    }
+    memset(place, 0, n * sizeof *place);
+    return weft_world_rank() > 0 ? 0 : play_again(t, -1, place, &known, err);
 }
 
 /* Fills a table by device with what places take. */
@@ -185,7 +239,7 @@ int weft_memory_replay(struct weft_trainer *t, struct weft_err *err)
     if (!t->replays.changed)
         return 0;
     t->replays.changed = false;
-    return tabulate(t, play_again, &t->plan.replayed, err);
+    return tabulate(t, play_all_again, &t->plan.replayed, err);
 }
 
 /* ---- Measured --------------------------------------------------------- */

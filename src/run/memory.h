@@ -19,8 +19,10 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
 int weft_memory_measure(struct weft_trainer *t, struct weft_err *err);
 
 /* Sets t->plan.replayed to what the iterations kept in t->replays take when they
- * are recorded as they ran: the prediction for these lengths. Local. Errors:
- * WEFT_ENOMEM, those of recording. */
+ * are recorded with the lengths that they had, and played in the order that
+ * their tasks took. Where that is not known, such as of fused training, any
+ * order may be taken, as in the prediction. Collective. Errors: WEFT_ENOMEM,
+ * those of recording. */
 int weft_memory_replay(struct weft_trainer *t, struct weft_err *err);
 
 /* Writes <run>/plan.json: the plan, predicted memory, and measured and

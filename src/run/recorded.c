@@ -94,10 +94,10 @@ int weft_run_record(const struct weft_trainer *t,
 }
 
 int weft_run_record_again(const struct weft_trainer *t,
-                          const struct weft_replay *replay,
+                          const struct weft_replay *replay, int rank,
                           struct weft_recording *out, struct weft_err *err)
 {
-    const struct weft_recorded how = {.rank = -1,
+    const struct weft_recorded how = {.rank = rank,
                                       .saves = true,
                                       .first = replay->iteration,
                                       .iterations = 1,

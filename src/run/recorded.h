@@ -42,9 +42,9 @@ static inline bool weft_run_bounds(const struct weft_trainer *t)
 }
 
 /* Records an iteration that ran, as it was, and what the next one began
- * with. */
+ * with. rank: as in struct weft_recorded. */
 int weft_run_record_again(const struct weft_trainer *t,
-                          const struct weft_replay *replay,
+                          const struct weft_replay *replay, int rank,
                           struct weft_recording *out, struct weft_err *err);
 
 /* Records an iteration in which all that can overlap does, with the largest

@@ -10,6 +10,8 @@ static void release(struct weft_replay *r)
 {
     weft_free(r->n_total);
     weft_free(r->n_text);
+    for (int k = 0; k < 2; k++)
+        weft_free(r->ran[k].moments);
     *r = (struct weft_replay){.n_total = NULL};
 }
 
@@ -68,5 +70,8 @@ int weft_replay_keep(struct weft_trainer *t, const struct weft_iteration *p,
         memcpy(r->n_text + (size_t) k * texts, from->n_text,
                texts * sizeof *r->n_text);
     }
-    return 0;
+    int rc = weft_rt_ran(t->rt, p->iteration, p->iteration, &r->ran[0], err);
+    return rc ? rc
+              : weft_rt_ran(t->rt, p->iteration, p->iteration + 1, &r->ran[1],
+                            err);
 }

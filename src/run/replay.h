@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "plan/recording.h"
 
 struct weft_trainer;
 struct weft_iteration;
@@ -17,6 +18,7 @@ struct weft_replay {
     int32_t iteration;
     int64_t drawn, tokens;
     int32_t *n_total, *n_text;
+    struct weft_rec_ran ran[2]; /* on this rank; of the next one, so far */
 };
 
 /* Those with the most tokens, of all since the process began. */

@@ -57,7 +57,7 @@ static bool checkpoint_due(const struct weft_trainer *t)
 static int measure(struct weft_trainer *t, struct weft_err *err)
 {
     int rc = weft_memory_measure(t, err);
-    if (!rc && weft_world_rank() == 0)
+    if (!rc)
         rc = weft_memory_replay(t, err);
     if (!rc && weft_world_rank() == 0)
         rc = weft_memory_write(t, err);

@@ -422,5 +422,105 @@ static void test_large(void)
     CHECK(n_more > 0);
 }
 
+/* ---- A known order ----------------------------------------------------- */
+
+/* Tasks that begin and end at random moments after their insertion; a few have
+ * not, by the end. Returns the last moment. */
+static int32_t make_moments(int64_t n, struct weft_rec_moments *out)
+{
+    int32_t now = 0, end = 0;
+    for (int64_t i = 0; i < n; i++) {
+        struct weft_rec_moments *m = &out[i];
+        now += 1 + (int32_t) draw(3);
+        m->inserted = now;
+        m->began = draw(8) ? now + 1 + (int32_t) draw(9) : 0;
+        m->ended = m->began && draw(8) ? m->began + 1 + (int32_t) draw(9) : 0;
+        end = m->began > end ? m->began : end;
+        end = m->ended > end ? m->ended : end;
+    }
+    return end > now ? end : now;
+}
+
+/* Whether a tile has memory at a moment. */
+static bool has_memory(const struct weft_recording *r,
+                       const struct weft_rec_moments *m, int tile, int32_t at)
+{
+    const struct weft_rec_tile *t = &r->tile[tile];
+    bool begun = t->permanent
+              && (t->created == 0 || m[t->created - 1].inserted <= at);
+    bool ended = t->released >= 0 && t->released < r->n_tasks
+              && m[t->released].inserted <= at;
+    for (int i = 0; i < (int) r->n_tasks; i++)
+        for (int k = 0; k < (int) r->n_tiles; k++) {
+            int mode = k == tile || r->tile[k].whole == tile
+                         ? mode_of(r, i, k)
+                         : -1;
+            begun = begun
+                 || (!t->permanent && mode > 0 && m[i].began
+                     && m[i].began <= at);
+            ended = ended && (mode < 0 || (m[i].ended && m[i].ended <= at));
+        }
+    return t->whole < 0 && begun && !ended;
+}
+
+static void test_ran(void)
+{
+    for (uint32_t round = 0; round < 300; round++) {
+        struct weft_recording r;
+        struct weft_err err;
+        struct weft_rec_moments m[MOST_TILES];
+        int64_t out[PLACES][WEFT_MEM_ALL + 1], most[PLACES] = {0};
+        seed = round;
+        make_random(&r);
+        int32_t end = make_moments(r.n_tasks, m);
+        REQUIRE_OK(weft_recording_memory_ran(&r, m, PLACES, 1, out, &err),
+                   err);
+        for (int32_t at = 0; at <= end; at++) {
+            int64_t now[PLACES] = {0};
+            for (int i = 0; i < (int) r.n_tiles; i++)
+                if (has_memory(&r, m, i, at))
+                    now[r.tile[i].place] += (int64_t) r.tile[i].bytes;
+            for (int k = 0; k < PLACES; k++)
+                most[k] = now[k] > most[k] ? now[k] : most[k];
+        }
+        for (int k = 0; k < PLACES; k++)
+            CHECK_INT(out[k][WEFT_MEM_ALL], most[k]);
+        weft_recording_release(&r);
+    }
+}
+
+/* What ran is found among what is recorded, which may have more. */
+static void test_follow(void)
+{
+    static const char *const op[] = {"cut", "layer", "cut", "head", "save"};
+    struct weft_recording r;
+    struct weft_rec_moments m[5], of[3];
+    struct weft_rec_ran ran = {
+        .iteration = 3, .known = true, .n = 3, .moments = of};
+    weft_recording_init(&r);
+    for (int i = 0; i < 5; i++)
+        weft_recording_task(&r, WEFT_REC_TASK, op[i],
+                            &(struct weft_where){.device = 0,
+                                                 .iteration = i < 4 ? 3 : -1,
+                                                 .layer = i},
+                            0);
+    for (int i = 0; i < 3; i++)
+        of[i] = (struct weft_rec_moments){
+            10 * i + 1, 10 * i + 2, 10 * i + 3,
+            weft_rec_ran_what(op[i + 1], 0, i + 1)};
+    CHECK(weft_recording_follow(&r, &ran, 1, m));
+    CHECK_INT(m[0].ended, 1); /* it took no time, before the others */
+    CHECK_INT(m[1].ended, 3);
+    CHECK_INT(m[3].began, 22);
+    CHECK_INT(m[4].inserted, 0);
+    of[1].what++;
+    CHECK(!weft_recording_follow(&r, &ran, 1, m));
+    of[1].what--;
+    ran.known = false;
+    CHECK(!weft_recording_follow(&r, &ran, 1, m));
+    weft_recording_release(&r);
+}
+
 WEFT_TESTS("plan/recording_memory", {"test_all_orders", test_all_orders},
-           {"test_large", test_large})
+           {"test_large", test_large}, {"test_ran", test_ran},
+           {"test_follow", test_follow})
