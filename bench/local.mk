@@ -38,8 +38,11 @@ bench-schedule: %D%/schedule
 # What recordings cost.
 bench-record: %D%/record
 	%D%/record
+bench-simulate: %D%/record
+	%D%/record --simulate
 # A step of GRPO beside TRL's.
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
-.PHONY: bench bench-grpo bench-layouts bench-record bench-schedule
+.PHONY: bench bench-grpo bench-layouts bench-record bench-schedule \
+	bench-simulate

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What it costs to record an iteration of PPO on all ranks of a job, and to
- * play it for the memory that each place can need: microseconds of processor
+ * play it: for the memory that each place can need, or (--simulate) by the
+ * event engine, on devices of some speed and links that are shared, for the
+ * time that it takes. Microseconds of processor
  * time and bytes for each task, and the memory of the process in all. `stand
  * for`: what the tasks expand to, where instructions of tp groups are recorded;
  * elsewhere the same number.
  *
- *     bench/record [case]
+ *     bench/record [--simulate] [case]
  *
  * A case is a line of the table below; all are run without one, each in a
  * process of its own.
@@ -25,6 +27,7 @@
 #include "lm/init.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
+#include "plan/engine/engine.h"
 #include "run/recorded.h"
 
 struct size {
@@ -263,7 +266,70 @@ static void record(const struct weft_trainer *t, bool gangs,
                 : weft_run_record_bound(t, false, out, &err));
 }
 
-static void measure(const char *dir, const struct row *row)
+/* ---- The event engine --------------------------------------------------- */
+
+/* A device of 400 TFLOP/s and 2 TB/s; a link of 50 GB/s for each direction of
+ * each node. */
+static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
+                      int32_t device)
+{
+    const struct weft_rec_work *w = &r->task[task].work;
+    (void) ctx;
+    (void) device;
+    return 1e-5 + (double) w->flop / 4e14 + (double) w->bytes / 2e12;
+}
+
+static int32_t devices_per_node;
+
+static void message(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out)
+{
+    const struct weft_rec_task *t = &r->task[task];
+    const struct weft_rec_access *a = r->access + t->access;
+    (void) ctx;
+    *out = (struct weft_engine_message){
+        .bytes = (double) t->work.bytes,
+        .latency_s = 5e-6,
+        .n_links = 2,
+        .link = {r->tile[a[0].tile].place / devices_per_node * 2,
+                 r->tile[a[t->n_access - 1].tile].place / devices_per_node * 2
+                     + 1}};
+}
+
+/* most_out: bytes of a place. */
+static void simulate(const struct weft_recording *r, const struct row *row,
+                     double *most_out)
+{
+    int32_t n = row->nodes * row->devices;
+    struct weft_engine *e;
+    int32_t *place = weft_alloc((size_t) n, sizeof *place);
+    double *link = weft_alloc((size_t) row->nodes * 2, sizeof *link);
+    for (int32_t d = 0; d < n; d++)
+        place[d] = d;
+    for (int32_t k = 0; k < 2 * row->nodes; k++)
+        link[k] = 50e9;
+    devices_per_node = row->devices;
+    const struct weft_engine_job job = {.n_devices = n,
+                                        .n_places = n,
+                                        .places_per_rank = row->devices,
+                                        .place_of = place,
+                                        .n_links = 2 * row->nodes,
+                                        .bytes_per_s = link,
+                                        .memory = true,
+                                        .seconds = seconds,
+                                        .message = message};
+    CHECK(weft_engine_create(&job, r, &e, &err));
+    CHECK(weft_engine_run(e, &err));
+    fprintf(stderr, "%.3f s: ", weft_engine_now_s(e));
+    for (int32_t p = 0; p < n; p++)
+        *most_out = fmax(*most_out,
+                         (double) weft_engine_memory(e, p)[WEFT_MEM_ALL]);
+    weft_engine_free(e);
+    weft_free(place);
+    weft_free(link);
+}
+
+static void measure(const char *dir, const struct row *row, bool simulates)
 {
     struct weft_config config;
     struct weft_plan plan = {0};
@@ -279,9 +345,14 @@ static void measure(const char *dir, const struct row *row)
     record(t, row->gangs, &r);
     double recorded_s = cpu_s() - start, recorded_mib = peak_mib();
     start = cpu_s();
-    CHECK(weft_recording_memory(&r, n_places, row->devices, place, &err));
-    CHECK(weft_recording_open(&r, row->nodes, row->devices, open, &err));
-    double played_s = cpu_s() - start, most = 0;
+    double most = 0;
+    if (simulates)
+        simulate(&r, row, &most);
+    else
+        CHECK(
+            weft_recording_memory(&r, n_places, row->devices, place, &err)
+            || weft_recording_open(&r, row->nodes, row->devices, open, &err));
+    double played_s = cpu_s() - start;
     for (int32_t k = 0; k < n_places; k++)
         most = fmax(most, (double) place[k][WEFT_MEM_ALL]);
     double n = (double) r.n_tasks;
@@ -302,9 +373,13 @@ static void measure(const char *dir, const struct row *row)
 int main(int argc, char **argv)
 {
     char dir[256];
+    bool simulates = argc > 1 && strcmp(argv[1], "--simulate") == 0;
+    argc -= simulates;
+    argv += simulates;
     int only = argc > 1 ? atoi(argv[1]) : 0, failed = 0;
     if (argc > 2 || only < 0 || only > (int) WEFT_COUNT(rows)) {
-        fprintf(stderr, "usage: record [1-%d]\n", (int) WEFT_COUNT(rows));
+        fprintf(stderr, "usage: record [--simulate] [1-%d]\n",
+                (int) WEFT_COUNT(rows));
         return 2;
     }
     snprintf(dir, sizeof dir, "%s/weft-record-XXXXXX",
@@ -326,7 +401,7 @@ int main(int argc, char **argv)
         pid_t child = fork();
         int status = 1;
         if (child == 0) {
-            measure(dir, &rows[i]);
+            measure(dir, &rows[i], simulates);
             fflush(stdout);
             _exit(0);
         }

@@ -14,9 +14,10 @@ nobase_dist_doc_DATA += \
 	%D%/strategies.md \
 	%D%/numerics.md \
 	%D%/performance.md \
-	%D%/schedules.md
+	%D%/schedules.md \
+	%D%/simulate.md
 pictures = blocks graph groups layer mesh moves schedule schedule_greedy \
-	schedule_measured schedule_planned timeline zero
+	schedule_measured schedule_planned simulate timeline zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
 	%D%/pictures/timeline.yaml

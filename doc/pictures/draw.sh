@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make pictures`: draws the pictures of doc/algorithms.md, doc/layouts.md and
-# doc/schedules.md anew.
+# `make pictures`: draws the pictures of doc/algorithms.md, doc/layouts.md,
+# doc/schedules.md and doc/simulate.md anew.
 set -eu
 draw=$WEFT_BUILDDIR/doc/pictures/draw
 out=$WEFT_SRCDIR/doc/pictures
@@ -15,6 +15,10 @@ done
 "$WEFT_BUILDDIR/weft" plan "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" \
     --nodes 2 --devices 4 --from layout=dp2tp2pp2 --svg "$out/graph.svg" \
     >"$dir/log"
+
+"$WEFT_BUILDDIR/weft" simulate "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" \
+    --cluster "$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml" \
+    --from layout=dp2 --svg "$out/simulate.svg" >"$dir/log"
 
 problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
 "$WEFT_BUILDDIR/weft" schedule "$problem" \

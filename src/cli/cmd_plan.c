@@ -6,14 +6,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/topology.h"
-#include "job/gpus.h"
-#include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "plan/strategy.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/planned.h"
 
 WEFT_COMMAND(plan);
 
@@ -66,8 +64,8 @@ const char weft_help_plan[] =
     "  weft plan examples/quickstart/ppo.yaml --graph --svg graph.svg\n";
 
 struct options {
-    const char *from, *output, *check, *explain, *svg;
-    int32_t nodes, devices, gpus; /* 0: not given */
+    struct weft_cli_planned plan;
+    const char *output, *explain, *svg;
     bool json, graph, gangs;
 };
 
@@ -106,44 +104,6 @@ static int draw(const struct weft_plan *plan, const char *path,
     return rc;
 }
 
-/* Counts the CPU devices that the run has: by default one per core. */
-static int count_cpus(const struct weft_config *config, int32_t *out,
-                      struct weft_err *err)
-{
-    struct weft_topology topology;
-    *out = config->runtime.devices == WEFT_ON_GPUS
-             ? config->runtime.cpu_devices
-             : config->runtime.devices;
-    if (*out > 0)
-        return 0;
-    int rc = weft_topology_read(&topology, err);
-    if (!rc)
-        *out = topology.n_cores > 0 && topology.n_cores < topology.n_usable
-                 ? topology.n_cores
-                 : topology.n_usable;
-    return rc;
-}
-
-/* Counts the devices of each node. */
-static int count_devices(const struct options *o,
-                         const struct weft_config *config, int32_t *out,
-                         int32_t *gpus_out, struct weft_err *err)
-{
-    int rc = 0;
-    *out = o->devices;
-    *gpus_out = o->gpus > 0 ? o->gpus : config->runtime.gpus;
-    if (o->gpus > 0 && config->runtime.devices != WEFT_ON_GPUS)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "--gpus is for runs on GPUs: add "
-                            "runtime.devices=gpu");
-    if (*gpus_out == 0)
-        rc = weft_run_gpus(config, gpus_out, err);
-    if (!rc && *out == 0)
-        rc = count_cpus(config, out, err);
-    *out += *gpus_out;
-    return rc;
-}
-
 /* Predicts what a run of the plan takes, and says so where it is no bound. */
 static int predict(const struct options *o, const struct weft_config *config,
                    struct weft_plan *plan, struct weft_err *err)
@@ -173,42 +133,6 @@ static void tell_idle(const struct options *o, const struct weft_plan *plan,
         printf("%s\n\n", idle);
 }
 
-/* Reads and checks the plan of `--check`; its cluster is used where none is
- * given. */
-static int check(const struct options *o, const struct weft_config *config,
-                 struct weft_plan *out, struct weft_err *err)
-{
-    struct weft_run_needs needs;
-    struct weft_dataflow flow;
-    int rc = weft_run_flow(config, &flow, err);
-    if (!rc)
-        rc = weft_plan_read(o->check, &flow, out, err);
-    if (rc)
-        return rc;
-    int32_t gpus = o->gpus ? o->gpus : out->n_gpus;
-    int32_t cpus = o->devices ? o->devices : out->n_devices - out->n_gpus;
-    rc = weft_run_needs_read(config, o->nodes ? o->nodes : out->n_nodes,
-                             gpus + cpus, gpus, &needs, err);
-    if (rc)
-        return rc;
-    rc = weft_plan_check(out, &needs.plan, err);
-    if (rc)
-        weft_err_prefix(err, "%s", o->check);
-    if (!rc)
-        rc = predict(o, config, out, err);
-    if (!rc)
-        tell_idle(o, out, &needs.plan);
-    return rc;
-}
-
-/* Length of "layout=" where the text begins so. */
-static size_t layout_length(const char *from)
-{
-    static const char layout[] = "layout=";
-    size_t n = sizeof layout - 1;
-    return strncmp(from, layout, n) == 0 ? n : 0;
-}
-
 static void list_strategies(void)
 {
     const char *name, *what;
@@ -216,25 +140,12 @@ static void list_strategies(void)
         printf("%-21s %s\n", name, what);
 }
 
+/* Makes or checks the plan, and predicts its memory. */
 static int make(const struct options *o, struct weft_config *config,
                 struct weft_plan *out, struct weft_err *err)
 {
     struct weft_run_needs needs;
-    int32_t devices, gpus;
-    weft_free(config->plan); /* the command makes a new plan */
-    config->plan = NULL;
-    if (o->from) {
-        weft_free(config->layout);
-        config->layout = weft_strdup(o->from + layout_length(o->from));
-        if (!config->layout)
-            return weft_err_nomem(err, "a layout", strlen(o->from));
-    }
-    int rc = count_devices(o, config, &devices, &gpus, err);
-    if (!rc)
-        rc = weft_run_needs_read(config, o->nodes ? o->nodes : 1, devices,
-                                 gpus, &needs, err);
-    if (!rc)
-        rc = weft_run_plan(config, &needs.plan, out, err);
+    int rc = weft_cli_plan(&o->plan, config, &needs, out, err);
     if (!rc)
         rc = predict(o, config, out, err);
     if (!rc && o->output)
@@ -257,7 +168,6 @@ static int run(const struct options *o, const char *file, int n_override,
         if (rc)
             return rc;
         rc = o->graph && !o->svg ? weft_run_flow(&config, &plan.flow, err)
-           : o->check            ? check(o, &config, &plan, err)
                                  : make(o, &config, &plan, err);
         weft_config_release(&config);
     }
@@ -273,10 +183,11 @@ static int run(const struct options *o, const char *file, int n_override,
 /* Says which options do not go together, or NULL. */
 static const char *misuse(const struct options *o, bool config)
 {
-    bool makes = o->from || o->output;
+    bool makes = o->plan.from || o->output;
     if (o->explain
-        && (config || makes || o->check || o->nodes || o->devices || o->gpus
-            || o->graph || o->svg || o->gangs))
+        && (config || makes || o->plan.check || o->plan.nodes
+            || o->plan.devices || o->plan.gpus || o->graph || o->svg
+            || o->gangs))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -284,27 +195,25 @@ static const char *misuse(const struct options *o, bool config)
     if (o->graph && o->json)
         return "--graph has no JSON";
     if (o->graph && !o->svg
-        && (makes || o->check || o->nodes || o->devices || o->gpus
-            || o->gangs))
+        && (makes || o->plan.check || o->plan.nodes || o->plan.devices
+            || o->plan.gpus || o->gangs))
         return "--graph makes no plan, but with --svg";
-    if (o->check && makes)
+    if (o->plan.check && makes)
         return "--check makes no plan: leave out --from and --output";
-    if (o->from && layout_length(o->from) == 0 && !weft_strategy_is(o->from))
-        return "'--from' must be layout=TEXT, like layout=dp2tp2pp1, "
-               "ratio=ROLE:SHARE,... or a name that --from list prints";
-    return NULL;
+    return weft_cli_plan_misuse(&o->plan);
 }
 
 int weft_cmd_plan(int argc, char **argv)
 {
     struct options o = {0};
     const struct weft_cli_option table[] = {
-        {0, "from", WEFT_CLI_STRING, &o.from, 0, 0},
-        {0, "nodes", WEFT_CLI_INT, &o.nodes, 1, WEFT_MAX_NODES},
-        {0, "devices", WEFT_CLI_INT, &o.devices, 1, WEFT_MAX_NODE_DEVICES},
-        {0, "gpus", WEFT_CLI_INT, &o.gpus, 1, WEFT_MAX_NODE_DEVICES},
+        {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},
+        {0, "nodes", WEFT_CLI_INT, &o.plan.nodes, 1, WEFT_MAX_NODES},
+        {0, "devices", WEFT_CLI_INT, &o.plan.devices, 1,
+         WEFT_MAX_NODE_DEVICES},
+        {0, "gpus", WEFT_CLI_INT, &o.plan.gpus, 1, WEFT_MAX_NODE_DEVICES},
         {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
-        {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
+        {0, "check", WEFT_CLI_STRING, &o.plan.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},
         {0, "gangs", WEFT_CLI_FLAG, &o.gangs, 0, 0},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
@@ -315,7 +224,7 @@ int weft_cmd_plan(int argc, char **argv)
     if (!weft_cli_parse(argc, argv, weft_help_plan, table, WEFT_COUNT(table),
                         0, -1, &first, &status))
         return status;
-    if (o.from && strcmp(o.from, "list") == 0) {
+    if (o.plan.from && strcmp(o.plan.from, "list") == 0) {
         list_strategies();
         return weft_cli_finish("plan");
     }

@@ -9,13 +9,15 @@ cli_commands = \
 	%D%/cmd_report.c \
 	%D%/cmd_schedule.c \
 	%D%/cmd_score.c \
+	%D%/cmd_simulate.c \
 	%D%/cmd_tokenize.c \
 	%D%/cmd_train.c \
 	%D%/cmd_verify.c
 cli_sources = \
 	%D%/cli.c %D%/cli.h \
 	%D%/command.h \
-	%D%/main.c
+	%D%/main.c \
+	%D%/planned.c %D%/planned.h
 
 noinst_PROGRAMS += weft
 weft_SOURCES = $(cli_sources) $(cli_commands)

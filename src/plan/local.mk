@@ -4,6 +4,18 @@ plan_sources = \
 	%D%/costs.c %D%/costs.h \
 	%D%/dataflow.c %D%/dataflow.h \
 	%D%/deal.c %D%/deal.h \
+	%D%/engine/data.c \
+	%D%/engine/engine.c %D%/engine/engine.h \
+	%D%/engine/insert.c \
+	%D%/engine/inside.h \
+	%D%/engine/lanes.c \
+	%D%/engine/links.c \
+	%D%/engine/memory.c \
+	%D%/engine/played.c %D%/engine/played.h \
+	%D%/engine/played_svg.c \
+	%D%/engine/played_text.c \
+	%D%/engine/played_trace.c \
+	%D%/engine/timers.c %D%/engine/timers.h \
 	%D%/layout.c %D%/layout.h \
 	%D%/layout_check.c \
 	%D%/layout_idle.c \

@@ -57,7 +57,10 @@ static void draw_prompts(struct weft_iteration_set *s)
             .token = prompt->token,
         };
         if (t->recorded)
-            out->n_total = t->recorded->n_total ? given(p, i) : out->limit;
+            out->n_total = !t->recorded->n_total ? out->limit
+                         : t->recorded->responses
+                             ? prompt->n_prompt + given(p, i)
+                             : given(p, i);
     }
 }
 

@@ -24,6 +24,7 @@ run_sources = \
 	%D%/recorded.c %D%/recorded.h \
 	%D%/replay.c %D%/replay.h \
 	%D%/run_dir.c %D%/run_dir.h \
+	%D%/simulate.c %D%/simulate.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c
 

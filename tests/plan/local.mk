@@ -36,3 +36,6 @@ check_PROGRAMS += %D%/test_plan_svg
 EXTRA_DIST += %D%/random_recording.h
 check_PROGRAMS += %D%/test_costs
 %C%_test_costs_LDADD = $(plan_libs) -lm
+check_PROGRAMS += %D%/test_engine
+%C%_test_engine_SOURCES = %D%/test_engine.c %D%/brute_engine.h
+%C%_test_engine_LDADD = $(plan_libs)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft simulate: how long a run would take, without running it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "job/run_config.h"
+#include "run/simulate.h"
+#include "cli/cli.h"
+#include "cli/command.h"
+#include "cli/planned.h"
+
+WEFT_COMMAND(simulate);
+
+const char weft_help_simulate[] =
+    "usage: weft simulate --cluster CLUSTER.yaml [options] CONFIG.yaml\n"
+    "                     [key=value ...]\n"
+    "\n"
+    "Says how long iterations of a run would take on a cluster, and what "
+    "its\n"
+    "devices do meanwhile: the training loop records its tasks and messages, "
+    "and\n"
+    "an event engine plays them. Nothing is computed. Models' folders need "
+    "only\n"
+    "config.json and a tokenizer. Prints the time of an iteration once\n"
+    "iterations follow one another; when each call starts and ends; what "
+    "part "
+    "of\n"
+    "the time devices compute, move data and wait; the memory that they "
+    "take.\n"
+    "Every response is as long as rollout.max_new_tokens allows.\n"
+    "\n"
+    "options:\n"
+    "      --cluster FILE      what devices and links can do "
+    "(doc/costs.md)\n"
+    "      --plan PLAN.json    the plan of the run; default: as weft plan "
+    "makes it\n"
+    "      --from WHAT         make one from it: see weft plan --help\n"
+    "      --nodes N           nodes of the run; default: the plan's, or all "
+    "of\n"
+    "                          the cluster\n"
+    "      --devices N         CPU devices of each node; default: likewise\n"
+    "      --gpus N            GPUs of each node\n"
+    "      --iterations N      that are played, 3 or more; default: 3\n"
+    "      --gangs             play instructions of tp groups, not what "
+    "they\n"
+    "                          expand to; always above 64 devices\n"
+    "      --svg FILE          draw it: a row per device\n"
+    "      --perfetto FILE     write it as a trace, to be opened at\n"
+    "                          https://ui.perfetto.dev\n"
+    "      --json              print JSON instead of tables\n"
+    "      --help              this text\n"
+    "\n"
+    "example:\n"
+    "  weft simulate examples/quickstart/ppo.yaml --from layout=dp2 \\\n"
+    "      --cluster examples/clusters/cpu_2cores.yaml --svg timeline.svg\n";
+
+struct options {
+    const char *cluster;
+    struct weft_cli_planned plan;
+    struct weft_simulate_options simulate;
+};
+
+/* Devices of which tasks are played, not instructions. */
+enum { FEW_DEVICES = 64 };
+
+static int simulate(struct options *o, struct weft_config *config,
+                    struct weft_string *out, struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    struct weft_plan plan = {0};
+    int rc = weft_cli_plan(&o->plan, config, &needs, &plan, err);
+    if (!rc) {
+        struct weft_g_job job = {plan.n_nodes, plan.n_devices,
+                                 config->runtime.place == WEFT_PLACE_DEVICE,
+                                 plan.n_gpus};
+        if (plan.n_nodes * plan.n_devices > FEW_DEVICES)
+            o->simulate.gangs = true;
+        rc = weft_run_simulate(config, &job, &plan, &o->simulate, out, err);
+    }
+    weft_plan_release(&plan);
+    return rc;
+}
+
+/* The run has all of the cluster, where nothing else is said. */
+static void use_cluster(struct options *o, const struct weft_cluster *cluster,
+                        const struct weft_config *config)
+{
+    bool gpus = config->runtime.devices == WEFT_ON_GPUS;
+    o->simulate.cluster = cluster;
+    if (o->plan.check)
+        return;
+    if (o->plan.nodes == 0)
+        o->plan.nodes = cluster->n_nodes;
+    if (!gpus && o->plan.devices == 0)
+        o->plan.devices = cluster->kind[0].n_devices;
+    if (gpus && o->plan.gpus == 0)
+        o->plan.gpus = cluster->kind[0].n_devices;
+}
+
+static int run(struct options *o, const char *file, int n_override,
+               const char *const *override, struct weft_err *err)
+{
+    struct weft_config config;
+    struct weft_cluster cluster;
+    struct weft_string out = {0};
+    int rc = weft_cluster_read(o->cluster, &cluster, err);
+    if (!rc)
+        rc = weft_run_config_read(file, n_override, override, &config, err);
+    if (rc)
+        return rc;
+    use_cluster(o, &cluster, &config);
+    rc = simulate(o, &config, &out, err);
+    if (!rc)
+        fputs(out.data, stdout);
+    weft_string_release(&out);
+    weft_config_release(&config);
+    return rc;
+}
+
+int weft_cmd_simulate(int argc, char **argv)
+{
+    struct options o = {.simulate = {.iterations = 3}};
+    const struct weft_cli_option table[] = {
+        {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
+        {0, "plan", WEFT_CLI_STRING, &o.plan.check, 0, 0},
+        {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},
+        {0, "nodes", WEFT_CLI_INT, &o.plan.nodes, 1, WEFT_MAX_NODES},
+        {0, "devices", WEFT_CLI_INT, &o.plan.devices, 1,
+         WEFT_MAX_NODE_DEVICES},
+        {0, "gpus", WEFT_CLI_INT, &o.plan.gpus, 1, WEFT_MAX_NODE_DEVICES},
+        {0, "iterations", WEFT_CLI_INT, &o.simulate.iterations, 3, 1000},
+        {0, "gangs", WEFT_CLI_FLAG, &o.simulate.gangs, 0, 0},
+        {0, "svg", WEFT_CLI_STRING, &o.simulate.svg, 0, 0},
+        {0, "perfetto", WEFT_CLI_STRING, &o.simulate.trace, 0, 0},
+        {0, "json", WEFT_CLI_FLAG, &o.simulate.json, 0, 0},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_simulate, table,
+                        WEFT_COUNT(table), 1, -1, &first, &status))
+        return status;
+    const char *wrong = !o.cluster ? "give a cluster: --cluster FILE, like "
+                                     "examples/clusters/cpu_2cores.yaml"
+                                   : weft_cli_plan_misuse(&o.plan);
+    if (wrong)
+        return weft_cli_usage("simulate", "%s", wrong);
+    if (o.plan.from && o.plan.check)
+        return weft_cli_usage("simulate",
+                              "--plan and --from exclude each other");
+    for (int i = first + 1; i < argc; i++)
+        if (!strchr(argv[i], '='))
+            return weft_cli_usage("simulate", "'%s' is no key=value word",
+                                  argv[i]);
+    struct weft_err err = {0};
+    if (run(&o, argv[first], argc - first - 1,
+            (const char *const *) argv + first + 1, &err)
+        != 0)
+        return weft_cli_fail("simulate", &err);
+    return weft_cli_finish("simulate");
+}

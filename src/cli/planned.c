@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/planned.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/topology.h"
+#include "job/gpus.h"
+#include "plan/strategy.h"
+
+/* Counts the CPU devices that the run has: by default one per core. */
+static int count_cpus(const struct weft_config *config, int32_t *out,
+                      struct weft_err *err)
+{
+    struct weft_topology topology;
+    *out = config->runtime.devices == WEFT_ON_GPUS
+             ? config->runtime.cpu_devices
+             : config->runtime.devices;
+    if (*out > 0)
+        return 0;
+    int rc = weft_topology_read(&topology, err);
+    if (!rc)
+        *out = topology.n_cores > 0 && topology.n_cores < topology.n_usable
+                 ? topology.n_cores
+                 : topology.n_usable;
+    return rc;
+}
+
+/* Counts the devices of each node. */
+static int count_devices(const struct weft_cli_planned *o,
+                         const struct weft_config *config, int32_t *out,
+                         int32_t *gpus_out, struct weft_err *err)
+{
+    int rc = 0;
+    *out = o->devices;
+    *gpus_out = o->gpus > 0 ? o->gpus : config->runtime.gpus;
+    if (o->gpus > 0 && config->runtime.devices != WEFT_ON_GPUS)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--gpus is for runs on GPUs: add "
+                            "runtime.devices=gpu");
+    if (*gpus_out == 0)
+        rc = weft_run_gpus(config, gpus_out, err);
+    if (!rc && *out == 0)
+        rc = count_cpus(config, out, err);
+    *out += *gpus_out;
+    return rc;
+}
+
+/* Reads and checks the plan of `--check`; its cluster is used where none is
+ * given. */
+static int check(const struct weft_cli_planned *o,
+                 const struct weft_config *config,
+                 struct weft_run_needs *needs, struct weft_plan *out,
+                 struct weft_err *err)
+{
+    struct weft_dataflow flow;
+    int rc = weft_run_flow(config, &flow, err);
+    if (!rc)
+        rc = weft_plan_read(o->check, &flow, out, err);
+    if (rc)
+        return rc;
+    int32_t gpus = o->gpus ? o->gpus : out->n_gpus;
+    int32_t cpus = o->devices ? o->devices : out->n_devices - out->n_gpus;
+    rc = weft_run_needs_read(config, o->nodes ? o->nodes : out->n_nodes,
+                             gpus + cpus, gpus, needs, err);
+    if (rc)
+        return rc;
+    rc = weft_plan_check(out, &needs->plan, err);
+    if (rc)
+        weft_err_prefix(err, "%s", o->check);
+    return rc;
+}
+
+/* Length of "layout=" where the text begins so. */
+static size_t layout_length(const char *from)
+{
+    static const char layout[] = "layout=";
+    size_t n = sizeof layout - 1;
+    return strncmp(from, layout, n) == 0 ? n : 0;
+}
+
+const char *weft_cli_plan_misuse(const struct weft_cli_planned *o)
+{
+    if (o->from && layout_length(o->from) == 0 && !weft_strategy_is(o->from))
+        return "'--from' must be layout=TEXT, like layout=dp2tp2pp1, "
+               "ratio=ROLE:SHARE,... or a name that --from list prints";
+    return NULL;
+}
+
+static int make(const struct weft_cli_planned *o, struct weft_config *config,
+                struct weft_run_needs *needs, struct weft_plan *out,
+                struct weft_err *err)
+{
+    int32_t devices, gpus;
+    weft_free(config->plan); /* the command makes a new plan */
+    config->plan = NULL;
+    if (o->from) {
+        weft_free(config->layout);
+        config->layout = weft_strdup(o->from + layout_length(o->from));
+        if (!config->layout)
+            return weft_err_nomem(err, "a layout", strlen(o->from));
+    }
+    int rc = count_devices(o, config, &devices, &gpus, err);
+    if (!rc)
+        rc = weft_run_needs_read(config, o->nodes ? o->nodes : 1, devices,
+                                 gpus, needs, err);
+    if (!rc)
+        rc = weft_run_plan(config, &needs->plan, out, err);
+    return rc;
+}
+
+int weft_cli_plan(const struct weft_cli_planned *o,
+                  struct weft_config *config,
+                  struct weft_run_needs *needs_out, struct weft_plan *out,
+                  struct weft_err *err)
+{
+    return o->check ? check(o, config, needs_out, out, err)
+                    : make(o, config, needs_out, out, err);
+}

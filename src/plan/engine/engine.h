@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The event engine: plays a recording on described devices and links. It says
+ * when every task begins and ends, if tasks take as long as is said, and what
+ * memory tiles take meanwhile. No clock, no chance: equal things happen in the
+ * order of their numbers.
+ *
+ *     insert   the program inserts tasks in their order, in no time, until it
+ *              waits (struct weft_rec_wait); a rank that waits for its own
+ *              tasks holds back only its own
+ *     data     a task waits for earlier ones that write what it reads, or
+ *              read what it writes
+ *     gate     one with a position waits for that before it, of its device
+ *              and chain (sched/lanes.c); positions are in the order of
+ *              insertion, and a gang's task may stand for several
+ *     lane     a free device takes the first of its lane and of its place's
+ *              shared one: priority, those with a position, order of insertion
+ *     gang     begins when each member is the first of its lane and its device
+ *              is free, and ends when its slowest member does
+ *
+ * At one time, everything that ends does so before anything begins. A message
+ * has no device. It begins when its tiles have their turn, as it is posted
+ * then (rt/transfer.c), and passes every link on its way at the same time: a
+ * link carries all its messages at once and shares its bytes per second evenly
+ * among them. It has arrived when the last of its links has carried all of it,
+ * and the latency has passed. One that a slow link holds up thus leaves a
+ * faster one earlier than it would if that waited for it; the bytes that a link
+ * carries in a second are the same, and each event costs O(log n).
+ *
+ * A recording may grow while it is played: what comes next can then depend on
+ * what has ended.
+ */
+#ifndef WEFT_PLAN_ENGINE_ENGINE_H
+#define WEFT_PLAN_ENGINE_ENGINE_H
+
+#include "plan/recording.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { WEFT_ENGINE_PATH = 4 };
+
+/* What a message takes. */
+struct weft_engine_message {
+    double bytes, latency_s;
+    int32_t n_links;                /* 0: it takes no more than its latency */
+    int32_t link[WEFT_ENGINE_PATH]; /* numbers of links, all different */
+};
+
+/* Where a recording is played, and what tasks take there. The arrays live as
+ * long as the engine. */
+struct weft_engine_job {
+    int32_t n_devices; /* of all ranks */
+    int32_t n_places, places_per_rank;
+    const int32_t *place_of; /* (n_devices) ascending */
+    int32_t n_links;
+    const double *bytes_per_s; /* (n_links) */
+    bool memory;               /* count what tiles take */
+    void *ctx;
+    /* Seconds of a task on a device (-1: of an answer, from outside); of a
+     * gang's member, it alone. >= 0. */
+    double (*seconds)(void *ctx, const struct weft_recording *r, int64_t task,
+                      int32_t device);
+    void (*message)(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out);
+};
+
+/* What a device did until now. The rest of the time it waited. */
+struct weft_engine_use {
+    double busy_s; /* ran tasks */
+    double
+        moving_s; /* had none, while messages of its place were under way */
+};
+
+struct weft_engine;
+
+/* Borrows r, and what was recorded is played from second 0 on. Errors:
+ * WEFT_ENOMEM. */
+int weft_engine_create(const struct weft_engine_job *job,
+                       const struct weft_recording *r,
+                       struct weft_engine **out, struct weft_err *err);
+void weft_engine_free(struct weft_engine *e); /* NULL is allowed */
+
+/* Goes on to the next time at which something ends, and does all that happens
+ * then. False: nothing is under way. */
+bool weft_engine_advance(struct weft_engine *e);
+/* Takes in what was recorded since. Errors: WEFT_ENOMEM. */
+int weft_engine_extend(struct weft_engine *e, struct weft_err *err);
+/* Goes on until nothing is under way. Errors: WEFT_ENOMEM; WEFT_EINVAL when
+ * tasks are left that can never begin, of which the text names the first. */
+int weft_engine_run(struct weft_engine *e, struct weft_err *err);
+
+double weft_engine_now_s(const struct weft_engine *e);
+/* When a task ran, and on which device (-1: on none); false: it has not ended.
+ */
+bool weft_engine_span(const struct weft_engine *e, int64_t task,
+                      struct weft_span *out, int32_t *device_out);
+struct weft_engine_use weft_engine_use(const struct weft_engine *e,
+                                       int32_t device);
+/* The most bytes of a place so far, by class and of those that count together
+ * (as weft_recording_memory(), which bounds every order; this is one). */
+const int64_t *weft_engine_memory(const struct weft_engine *e, int32_t place);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/engine/played.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { READS = 0 };
+
+void weft_played_release(struct weft_played *p)
+{
+    weft_free(p->iteration);
+    weft_free(p->call);
+    weft_free(p->device);
+    *p = (struct weft_played){.engine = NULL};
+}
+
+const char *weft_played_name(const struct weft_played *p, int32_t call)
+{
+    return call > 0 && call < p->flow->n_calls ? p->flow->call[call].name
+                                               : "other";
+}
+
+static void widen(struct weft_span *all, struct weft_span one)
+{
+    if (all->end_s == 0 || one.start_s < all->start_s)
+        all->start_s = one.start_s;
+    if (one.end_s > all->end_s)
+        all->end_s = one.end_s;
+}
+
+/* Whether a task brings data from another place. */
+static bool moves(const struct weft_recording *r,
+                  const struct weft_rec_task *t)
+{
+    bool far = false;
+    for (int64_t a = t->access; a < t->access + t->n_access && !far; a++)
+        far = r->tile[r->access[a].tile].place != t->place;
+    return far;
+}
+
+static void add_task(struct weft_played *p, int64_t task, int32_t first)
+{
+    const struct weft_rec_task *t = &p->r->task[task];
+    struct weft_span span;
+    int32_t device;
+    if (!weft_engine_span(p->engine, task, &span, &device))
+        return;
+    double s = span.end_s - span.start_s;
+    if (device >= 0 && moves(p->r, t))
+        p->device[device].moving_s += s;
+    else if (device >= 0)
+        p->device[device].busy_s += s;
+    int32_t i = t->iteration - first;
+    if (i < 0 || i >= p->n)
+        return;
+    struct weft_played_call *call = &p->call[i * WEFT_MAX_CALLS + t->call];
+    widen(&p->iteration[i], span);
+    widen(&call->span, span);
+    call->busy_s += device >= 0 ? s : 0;
+}
+
+static void sum_up(struct weft_played *p)
+{
+    for (int32_t d = 0; d < p->job->n_devices; d++) {
+        struct weft_played_device *device = &p->device[d];
+        device->moving_s += weft_engine_use(p->engine, d).moving_s;
+        device->waiting_s = p->end_s - device->busy_s - device->moving_s;
+    }
+    double first = p->iteration[0].end_s, last = p->iteration[p->n - 1].end_s;
+    p->steady_s = p->n > 1 ? (last - first) / (p->n - 1) : last;
+}
+
+int weft_played_create(const struct weft_engine *engine,
+                       const struct weft_recording *r,
+                       const struct weft_engine_job *job,
+                       const struct weft_dataflow *flow, int32_t first,
+                       int32_t n, struct weft_played *out,
+                       struct weft_err *err)
+{
+    size_t devices = (size_t) job->n_devices;
+    struct weft_played p = {
+        .engine = engine,
+        .r = r,
+        .job = job,
+        .flow = flow,
+        .n = n,
+        .iteration = weft_alloc((size_t) n, sizeof *p.iteration),
+        .call = weft_alloc((size_t) n * WEFT_MAX_CALLS, sizeof *p.call),
+        .device = weft_alloc(devices, sizeof *p.device),
+        .end_s = weft_engine_now_s(engine)};
+    if (!p.iteration || !p.call || !p.device) {
+        weft_played_release(&p);
+        return weft_err_nomem(err, "what was played",
+                              devices * sizeof *p.device);
+    }
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        add_task(&p, i, first);
+    sum_up(&p);
+    *out = p;
+    return 0;
+}

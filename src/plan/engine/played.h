@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A recording of some iterations that the event engine has played: times of
+ * iterations, calls and devices, and pictures of them. */
+#ifndef WEFT_PLAN_ENGINE_PLAYED_H
+#define WEFT_PLAN_ENGINE_PLAYED_H
+
+#include "base/string.h"
+#include "plan/dataflow.h"
+#include "plan/engine/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of a call in an iteration; end_s 0: it has no tasks. */
+struct weft_played_call {
+    struct weft_span span; /* from its first task's start to its last's end */
+    double busy_s;         /* sum over its tasks and devices */
+};
+
+struct weft_played_device {
+    double busy_s;    /* computed */
+    double moving_s;  /* copied, or had nothing to do while messages of its
+                         place were under way */
+    double waiting_s; /* had nothing to do */
+};
+
+struct weft_played {
+    const struct weft_engine *engine;
+    const struct weft_recording *r;
+    const struct weft_engine_job *job;
+    const struct weft_dataflow *flow;
+    int32_t n; /* iterations */
+    /* (n) from the first task's start to the last's end; of neighbours, they
+     * may overlap */
+    struct weft_span *iteration;
+    /* (n, WEFT_MAX_CALLS) number 0: of no call */
+    struct weft_played_call *call;
+    struct weft_played_device *device; /* (n_devices) of all iterations */
+    double end_s;
+    /* between the ends of iterations, once they follow one another: from the
+     * first to the last; of a single one, its end */
+    double steady_s;
+};
+
+/* Sums up what was played to its end: iterations first .. first + n - 1.
+ * Borrows all of it. Errors: WEFT_ENOMEM. */
+int weft_played_create(const struct weft_engine *engine,
+                       const struct weft_recording *r,
+                       const struct weft_engine_job *job,
+                       const struct weft_dataflow *flow, int32_t first,
+                       int32_t n, struct weft_played *out,
+                       struct weft_err *err);
+void weft_played_release(struct weft_played *p);
+
+/* "actor_train"; number 0: "other". */
+const char *weft_played_name(const struct weft_played *p, int32_t call);
+
+/* Appended to a text. Errors: WEFT_ENOMEM.
+ * _svg: a picture, a row for each device, coloured by call. _text: tables;
+ * _json: the same, and more (doc/simulate.md). */
+int weft_played_svg(const struct weft_played *p, struct weft_string *out,
+                    struct weft_err *err);
+int weft_played_text(const struct weft_played *p, struct weft_string *out,
+                     struct weft_err *err);
+int weft_played_json(const struct weft_played *p, struct weft_string *out,
+                     struct weft_err *err);
+/* Writes a Chrome/Perfetto trace: a rank is a process, a device a thread; of
+ * at most WEFT_PLAYED_EVENTS tasks and messages, the first ones. Errors: those
+ * of weft_file_writer_open() and its like. */
+enum { WEFT_PLAYED_EVENTS = 1000000 };
+int weft_played_write_trace(const struct weft_played *p, const char *path,
+                            struct weft_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was played as tables and as JSON. */
+#include "plan/engine/played.h"
+
+#include <stdio.h>
+
+/* Devices that have a line each; of more, the least, mean and most. */
+enum { LINES = 16 };
+
+/* The iteration that is shown call by call: one that has neighbours, if there
+ * is one. */
+static int32_t shown(const struct weft_played *p)
+{
+    return p->n > 2 ? p->n - 2 : p->n - 1;
+}
+
+static const struct weft_played_call *call_of(const struct weft_played *p,
+                                              int32_t call)
+{
+    return &p->call[shown(p) * WEFT_MAX_CALLS + call];
+}
+
+static double mib(int64_t bytes)
+{
+    return (double) bytes / (1024 * 1024);
+}
+
+/* ---- Tables ------------------------------------------------------------ */
+
+static void add_calls(const struct weft_played *p, struct weft_string *out)
+{
+    double begin = p->iteration[shown(p)].start_s;
+    weft_string_addf(out,
+                     "\ncalls of iteration %d of %d, since its first task:\n"
+                     "%-16s  %10s  %10s  %10s\n",
+                     (int) shown(p) + 1, (int) p->n, "call", "start s",
+                     "end s", "busy s");
+    for (int32_t i = 1; i <= p->flow->n_calls; i++) {
+        int32_t call = i % p->flow->n_calls; /* 0 comes last */
+        const struct weft_played_call *c = call_of(p, call);
+        if (c->span.end_s > 0)
+            weft_string_addf(out, "%-16s  %10.4f  %10.4f  %10.4f\n",
+                             weft_played_name(p, call),
+                             c->span.start_s - begin, c->span.end_s - begin,
+                             c->busy_s);
+    }
+}
+
+static void add_device(const struct weft_played *p, const char *name,
+                       struct weft_played_device d, struct weft_string *out)
+{
+    double all = p->end_s > 0 ? p->end_s / 100 : 1;
+    weft_string_addf(out, "%-16s  %8.1f %%  %8.1f %%  %8.1f %%\n", name,
+                     d.busy_s / all, d.moving_s / all, d.waiting_s / all);
+}
+
+static void add_summary(const struct weft_played *p, struct weft_string *out)
+{
+    struct weft_played_device least = p->device[0], most = least, sum = {0};
+    int32_t n = p->job->n_devices;
+    for (int32_t i = 0; i < n; i++) {
+        struct weft_played_device d = p->device[i];
+        least = d.busy_s < least.busy_s ? d : least;
+        most = d.busy_s > most.busy_s ? d : most;
+        sum.busy_s += d.busy_s / n;
+        sum.moving_s += d.moving_s / n;
+        sum.waiting_s += d.waiting_s / n;
+    }
+    add_device(p, "least busy", least, out);
+    add_device(p, "mean", sum, out);
+    add_device(p, "most busy", most, out);
+}
+
+static void add_devices(const struct weft_played *p, struct weft_string *out)
+{
+    weft_string_addf(out, "\n%-16s  %10s  %10s  %10s\n", "device", "busy",
+                     "moving", "waiting");
+    for (int32_t d = 0; d < p->job->n_devices && p->job->n_devices <= LINES;
+         d++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", (int) d);
+        add_device(p, name, p->device[d], out);
+    }
+    if (p->job->n_devices > LINES)
+        add_summary(p, out);
+}
+
+/* The place that holds most, by class. */
+static void add_memory(const struct weft_played *p, struct weft_string *out)
+{
+    int32_t most = 0, device = 0;
+    for (int32_t k = 1; k < p->job->n_places; k++)
+        if (weft_engine_memory(p->engine, k)[WEFT_MEM_ALL]
+            > weft_engine_memory(p->engine, most)[WEFT_MEM_ALL])
+            most = k;
+    while (device + 1 < p->job->n_devices && p->job->place_of[device] != most)
+        device++;
+    const int64_t *bytes = weft_engine_memory(p->engine, most);
+    weft_string_addf(out, "\nMiB at most, where it is most: device %d\n",
+                     (int) device);
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        if (bytes[c] > 0)
+            weft_string_addf(out, "%-16s  %10.1f\n",
+                             weft_mem_class_name((enum weft_mem_class) c),
+                             mib(bytes[c]));
+    weft_string_addf(out, "%-16s  %10.1f\n", "all at one time",
+                     mib(bytes[WEFT_MEM_ALL]));
+}
+
+int weft_played_text(const struct weft_played *p, struct weft_string *out,
+                     struct weft_err *err)
+{
+    weft_string_addf(out,
+                     "%d iterations on %d devices: %.4f s each once they "
+                     "follow one another\n",
+                     (int) p->n, (int) p->job->n_devices, p->steady_s);
+    add_calls(p, out);
+    add_devices(p, out);
+    add_memory(p, out);
+    return weft_string_check(out, "tables", err);
+}
+
+/* ---- JSON -------------------------------------------------------------- */
+
+/* A member of an object. */
+static void add_number(struct weft_string *out, const char *name, double x)
+{
+    weft_string_addf(out, "\"%s\": ", name);
+    weft_string_add_number(out, x);
+}
+
+static void add_span(struct weft_string *out, struct weft_span span)
+{
+    add_number(out, "start_s", span.start_s);
+    weft_string_add(out, ", ");
+    add_number(out, "end_s", span.end_s);
+}
+
+static void add_iteration(const struct weft_played *p, int32_t i,
+                          struct weft_string *out)
+{
+    const char *between = "";
+    weft_string_add(out, "  {");
+    add_span(out, p->iteration[i]);
+    weft_string_add(out, ", \"calls\": [");
+    for (int32_t k = 0; k < p->flow->n_calls; k++) {
+        const struct weft_played_call *c = &p->call[i * WEFT_MAX_CALLS + k];
+        if (c->span.end_s <= 0)
+            continue;
+        weft_string_addf(out, "%s\n   {\"call\": ", between);
+        weft_string_add_json(out, weft_played_name(p, k));
+        weft_string_add(out, ", ");
+        add_span(out, c->span);
+        weft_string_add(out, ", ");
+        add_number(out, "busy_s", c->busy_s);
+        weft_string_add(out, "}");
+        between = ",";
+    }
+    weft_string_addf(out, "]}%s\n", i + 1 < p->n ? "," : "");
+}
+
+static void add_row(const struct weft_played *p, int32_t d,
+                    struct weft_string *out)
+{
+    const int64_t *bytes = weft_engine_memory(p->engine, p->job->place_of[d]);
+    weft_string_addf(out, "  {\"device\": %d, ", (int) d);
+    add_number(out, "busy_s", p->device[d].busy_s);
+    weft_string_add(out, ", ");
+    add_number(out, "moving_s", p->device[d].moving_s);
+    weft_string_add(out, ", ");
+    add_number(out, "waiting_s", p->device[d].waiting_s);
+    weft_string_add(out, ", \"memory\": {");
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        weft_string_addf(out, "\"%s\": %lld, ",
+                         weft_mem_class_name((enum weft_mem_class) c),
+                         (long long) bytes[c]);
+    weft_string_addf(out, "\"all\": %lld}}%s\n",
+                     (long long) bytes[WEFT_MEM_ALL],
+                     d + 1 < p->job->n_devices ? "," : "");
+}
+
+int weft_played_json(const struct weft_played *p, struct weft_string *out,
+                     struct weft_err *err)
+{
+    weft_string_add(out, "{");
+    add_number(out, "steady_s", p->steady_s);
+    weft_string_add(out, ", ");
+    add_number(out, "end_s", p->end_s);
+    weft_string_addf(out, ", \"tasks\": %lld,\n \"iterations\": [\n",
+                     (long long) p->r->n_tasks);
+    for (int32_t i = 0; i < p->n; i++)
+        add_iteration(p, i, out);
+    weft_string_add(out, " ],\n \"devices\": [\n");
+    for (int32_t d = 0; d < p->job->n_devices; d++)
+        add_row(p, d, out);
+    weft_string_add(out, " ]}\n");
+    return weft_string_check(out, "JSON", err);
+}

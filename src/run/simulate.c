@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/simulate.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "job/plan_needs.h"
+#include "plan/costs.h"
+#include "plan/engine/played.h"
+#include "run/recorded.h"
+
+struct simulation {
+    const struct weft_simulate_options *options;
+    struct weft_trainer *t;
+    struct weft_recorded how;
+    struct weft_recording r;
+    int32_t *length;   /* of responses */
+    int32_t *place_of; /* (devices) */
+    struct weft_costs *costs;
+    struct weft_engine_job job;
+    struct weft_engine *engine;
+    struct weft_played played;
+};
+
+/* ---- What tasks take ---------------------------------------------------- */
+
+static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
+                      int32_t device)
+{
+    return weft_costs_task(((struct simulation *) ctx)->costs, r, task,
+                           device);
+}
+
+static void message(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out)
+{
+    out->n_links = weft_costs_message(((struct simulation *) ctx)->costs, r,
+                                      task, out->link, &out->latency_s,
+                                      &out->bytes);
+}
+
+_Static_assert((int) WEFT_COSTS_PATH == (int) WEFT_ENGINE_PATH,
+               "a message's links");
+
+/* Ranks beyond the cluster's nodes share them. */
+static int make_costs(struct simulation *s, struct weft_err *err)
+{
+    const struct weft_g_job *job = &s->t->job;
+    const struct weft_cluster *cluster = s->options->cluster;
+    return weft_costs_create(
+        &(struct weft_costs_job){.cluster = cluster,
+                                 .n_ranks = job->n_ranks,
+                                 .n_devices = job->n_devices,
+                                 .ranks_per_node = (int32_t) weft_ceil_div(
+                                     job->n_ranks, cluster->n_nodes),
+                                 .n_gpus = job->n_gpus,
+                                 .place_per_device = job->place_per_device},
+        &s->costs, err);
+}
+
+static int make_job(struct simulation *s, struct weft_err *err)
+{
+    const struct weft_g_job *job = &s->t->job;
+    int32_t n = job->n_ranks * job->n_devices;
+    int rc = make_costs(s, err);
+    if (rc)
+        return rc;
+    s->place_of = weft_alloc((size_t) n, sizeof *s->place_of);
+    if (!s->place_of)
+        return weft_err_nomem(err, "a simulated job", (size_t) n * 4);
+    for (int32_t d = 0; d < n; d++)
+        s->place_of[d] = weft_g_job_place_of(job, d);
+    s->job = (struct weft_engine_job){
+        .n_devices = n,
+        .n_places = weft_g_job_n_places(job),
+        .places_per_rank = weft_g_job_places_per_rank(job),
+        .place_of = s->place_of,
+        .memory = true,
+        .ctx = s,
+        .seconds = seconds,
+        .message = message};
+    s->job.bytes_per_s = weft_costs_links(s->costs, &s->job.n_links);
+    return 0;
+}
+
+/* ---- Recording and playing ---------------------------------------------- */
+
+/* All responses are as long as they can be, and none is replaced. */
+static int give_lengths(struct simulation *s, struct weft_err *err)
+{
+    const struct weft_trainer *t = s->t;
+    size_t n = 0, rounds = (size_t) t->settings.refills + 1;
+    for (int32_t f = 0; f < t->flow.n_fields; f++)
+        if (weft_flow_origin(&t->flow, f) == f)
+            n += (size_t) weft_run_samples_at(&t->config, &t->flow, f);
+    size_t all = n * rounds * (size_t) s->how.iterations;
+    s->length = weft_alloc(all + 1, sizeof *s->length);
+    if (!s->length)
+        return weft_err_nomem(err, "lengths", all * sizeof *s->length);
+    for (size_t i = 0; i < all; i++)
+        if (i / n % rounds == 0)
+            s->length[i] = t->config.rollout.max_new_tokens;
+    s->how.n_total = s->length;
+    s->how.responses = true;
+    return 0;
+}
+
+static int record(struct simulation *s, struct weft_err *err)
+{
+    /* a later iteration than the run's last one would not be prepared */
+    struct weft_trainer longer = *s->t;
+    s->how = (struct weft_recorded){.rank = -1,
+                                    .gangs = s->options->gangs,
+                                    .first = s->t->settings.warmup,
+                                    .iterations = s->options->iterations};
+    longer.n_iterations = s->how.first + s->how.iterations;
+    int rc = give_lengths(s, err);
+    return rc ? rc : weft_run_record(&longer, &s->how, &s->r, err);
+}
+
+static int play(struct simulation *s, struct weft_err *err)
+{
+    int rc = make_job(s, err);
+    if (!rc)
+        rc = weft_engine_create(&s->job, &s->r, &s->engine, err);
+    if (!rc)
+        rc = weft_engine_run(s->engine, err);
+    if (!rc)
+        rc = weft_played_create(s->engine, &s->r, &s->job, &s->t->flow,
+                                s->how.first, s->how.iterations, &s->played,
+                                err);
+    return rc;
+}
+
+/* ---- What comes out ----------------------------------------------------- */
+
+static int draw(const struct simulation *s, struct weft_err *err)
+{
+    struct weft_string text = {0};
+    int rc = weft_played_svg(&s->played, &text, err);
+    if (!rc)
+        rc = weft_file_write(s->options->svg, text.data, text.n, err);
+    weft_string_release(&text);
+    return rc;
+}
+
+static int put_all(const struct simulation *s, struct weft_string *out,
+                   struct weft_err *err)
+{
+    const struct weft_simulate_options *o = s->options;
+    int rc = o->svg ? draw(s, err) : 0;
+    if (!rc && o->trace)
+        rc = weft_played_write_trace(&s->played, o->trace, err);
+    if (!rc)
+        rc = o->json ? weft_played_json(&s->played, out, err)
+                     : weft_played_text(&s->played, out, err);
+    return rc;
+}
+
+int weft_run_simulate(const struct weft_config *config,
+                      const struct weft_g_job *job, struct weft_plan *plan,
+                      const struct weft_simulate_options *options,
+                      struct weft_string *out, struct weft_err *err)
+{
+    struct simulation s = {.options = options};
+    int rc = weft_trainer_describe(config, job, plan, &s.t, err);
+    if (rc)
+        return rc;
+    *plan = s.t->plan;
+    weft_recording_init(&s.r);
+    rc = record(&s, err);
+    if (!rc)
+        rc = play(&s, err);
+    if (!rc)
+        rc = put_all(&s, out, err);
+    weft_played_release(&s.played);
+    weft_engine_free(s.engine);
+    weft_recording_release(&s.r);
+    weft_free(s.length);
+    weft_free(s.place_of);
+    weft_costs_free(s.costs);
+    weft_trainer_forget(s.t);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run that is simulated: the training loop records its iterations
+ * (run/recorded.h), and the event engine plays them. Nothing is computed, and
+ * no weights are read.
+ */
+#ifndef WEFT_RUN_SIMULATE_H
+#define WEFT_RUN_SIMULATE_H
+
+#include "base/string.h"
+#include "plan/cluster.h"
+#include "plan/layout.h"
+#include "config/config.h"
+#include "graphs/calls/layout.h"
+
+struct weft_simulate_options {
+    const struct weft_cluster *cluster; /* ranks are its nodes, or parts */
+    int32_t iterations;
+    bool gangs;      /* instructions of tp groups, not what they expand to */
+    bool json;       /* instead of tables */
+    const char *svg; /* a file for the picture; NULL: none */
+    const char *trace; /* for Perfetto */
+};
+
+/* Simulates a run of the configuration on a job. Reads models' config.json and
+ * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
+ * appended to out. Errors: those of weft_trainer_describe(), of
+ * weft_costs_create(), of recording, of files. */
+int weft_run_simulate(const struct weft_config *config,
+                      const struct weft_g_job *job, struct weft_plan *plan,
+                      const struct weft_simulate_options *options,
+                      struct weft_string *out, struct weft_err *err);
+
+#endif

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# weft simulate: the same numbers every time, pictures and traces that can be
+# read; what is wrong is one sentence.
+set -u
+command=simulate
+. "$WEFT_SRCDIR/tests/cli/expect.sh"
+ppo=$WEFT_SRCDIR/examples/quickstart/ppo.yaml
+sft=$WEFT_SRCDIR/examples/quickstart/sft.yaml
+cat >cluster.yaml <<END
+name: eight
+kinds:
+  - {name: node, nodes: 2, devices: 4, memory_gib: 8,
+     tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 4,
+     inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 20}}
+END
+options="--cluster cluster.yaml"
+
+expect 0 "3 iterations on 4 devices" "$ppo" --nodes 1 \
+    --from layout=dp2tp2 --svg a.svg --perfetto a.json
+for word in actor_generate critic_train "most" busy weights "all at one time"; do
+    grep -q "$word" out || fail "no $word in the tables"
+done
+mv out table
+expect 0 "" "$ppo" --nodes 1 --from layout=dp2tp2 --svg b.svg
+cmp -s table out || fail "another simulation is not the same"
+cmp -s a.svg b.svg || fail "another picture is not the same"
+grep -q 'title>actor_train' a.svg || fail "the picture has no call"
+tail -n 1 a.json | grep -q ']}' || fail "the trace has no end"
+grep -q '"cat":"critic_train"' a.json || fail "the trace has no call"
+
+# An iteration without generation; messages between nodes; JSON.
+expect 0 '"steady_s": ' "$sft" "model.actor=${sft%/*}/model" --nodes 2 \
+    --devices 2 --from layout=dp2pp2 --iterations 4 --json --perfetto c.json
+[ "$(grep -c '"device": ' out)" = 4 ] || fail "not a line for each device"
+[ "$(grep -c '"call": "actor_train"' out)" = 4 ] || fail "not 4 iterations"
+grep -q '"cat":"message"' c.json || fail "the trace has no messages"
+# Instructions of tp groups take about as long as their tasks.
+expect 0 "on 8 devices" "$ppo" --from layout=tp4pp2 \
+    --gangs
+
+expect 0 "" "$ppo" --nodes 1 --devices 2 --json
+mv out table
+"$weft" plan "$ppo" --devices 2 -o plan.json >out 2>&1 ||
+    fail "weft plan fails"
+expect 0 "" "$ppo" --plan plan.json --json
+cmp -s table out || fail "the plan's file makes a difference"
+
+expect 2 "usage"
+expect 2 "'word' is no key=value word" "$ppo" word
+expect 2 "'--from' must be layout=TEXT" "$ppo" --from dp2
+expect 2 "--plan and --from exclude each other" "$ppo" --from layout=dp2 \
+    --plan plan.json
+expect 2 "--iterations" "$ppo" --iterations 2
+expect 1 "nothing.yaml" nothing.yaml
+expect 1 "nothing.json" "$ppo" --plan nothing.json
+expect 1 "nowhere" "$ppo" model.critic=nowhere
+expect 1 "layout 'dp3' takes 3 devices" "$ppo" --nodes 1 \
+    --from layout=dp3
+expect 1 "cannot" "$ppo" --devices 2 --svg nowhere/a.svg
+expect 1 "cannot" "$ppo" --devices 2 --perfetto nowhere/a.json
+expect 1 "the plan is for 1 node" "$ppo" --plan plan.json --nodes 2
+expect 1 "cluster 'eight' has" "$ppo" --devices 5
+options=
+expect 2 "give a cluster: --cluster FILE" "$ppo"
+expect 1 "nothing.yaml" --cluster nothing.yaml "$ppo"
+exit "$failed"
