@@ -262,11 +262,11 @@ bool weft_recording_same(const struct weft_recording *a,
  * since. Indexed by access. */
 struct weft_rec_order {
     const struct weft_recording *r;
-    int64_t *task;   /* (n_accesses) whose access it is */
-    int64_t *before; /* (n_accesses) the tile's access before it; -1: none */
-    int64_t *writer; /* (n_accesses) the last one before it that writes */
+    int32_t *task;   /* (n_accesses) whose access it is */
+    int32_t *before; /* (n_accesses) the tile's access before it; -1: none */
+    int32_t *writer; /* (n_accesses) the last one before it that writes */
 };
-/* Borrows r. Errors: WEFT_ENOMEM. */
+/* Borrows r. Errors: WEFT_ENOMEM, also of more than 2^31 accesses. */
 int weft_rec_order_create(const struct weft_recording *r,
                           struct weft_rec_order *out, struct weft_err *err);
 void weft_rec_order_release(struct weft_rec_order *order);

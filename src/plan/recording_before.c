@@ -49,8 +49,7 @@ struct finder {
     int64_t *last; /* (n_devices, WEFT_N_CHAINS) latest with a position */
     int64_t all;   /* tasks that a wait for all has ended */
     struct weft_rec_over over;
-    int32_t *over_all, *over_local; /* (n_kept) by the first of the group */
-    int64_t kept_room, over_room, local_room;
+    int64_t kept_room, over_room;
     bool full;
 };
 
@@ -235,11 +234,23 @@ static int32_t group_of(const struct finder *f, int32_t all, int32_t local)
     if (x->n_before != first + 1)
         return -1;
     int32_t before = x->before[first], group = x->group[before];
-    return all <= f->over_all[group]
-                && (x->places_per_rank == 1 || local <= f->over_local[group])
+    return all <= x->over[group][0]
+                && (x->places_per_rank == 1 || local <= x->over[group][1])
                 && is_alike(x->r, f->first, before)
              ? group
              : -1;
+}
+
+static void grow_over(struct finder *f)
+{
+    int64_t more = f->over_room * 2 + 1024;
+    void *larger = weft_realloc(f->x->over, (size_t) more,
+                                sizeof *f->x->over);
+    f->full = f->full || !larger;
+    if (!larger)
+        return;
+    f->x->over = larger;
+    f->over_room = more;
 }
 
 static void join_group(struct finder *f)
@@ -250,10 +261,13 @@ static void join_group(struct finder *f)
     int32_t local = early ? f->over.early : f->over.local;
     int32_t group = group_of(f, all, local);
     if (group < 0) {
-        int64_t n = x->n_groups, same = n;
-        group = (int32_t) n;
-        append(f, &f->over_all, &n, &f->over_room, all);
-        append(f, &f->over_local, &same, &f->local_room, local);
+        group = (int32_t) x->n_groups;
+        if (x->n_groups == f->over_room)
+            grow_over(f);
+        if (f->full)
+            return;
+        x->over[group][0] = all;
+        x->over[group][1] = local;
         append(f, &x->head, &x->n_groups, &f->kept_room, f->first);
     }
     for (int64_t i = f->first; i < f->end; i++)
@@ -291,6 +305,16 @@ static void find_all(struct finder *f)
     x->first[x->r->n_tasks] = x->n_before;
 }
 
+/* Notes the groups of what comes before. */
+static bool list_before(struct weft_rec_reach *x)
+{
+    x->before_group = weft_alloc((size_t) x->n_before,
+                                 sizeof *x->before_group);
+    for (int64_t i = 0; i < x->n_before && x->before_group; i++)
+        x->before_group[i] = x->group[x->before[i]];
+    return x->before_group;
+}
+
 int weft_rec_reach_find(struct weft_rec_reach *x, struct weft_err *err)
 {
     size_t n = (size_t) x->r->n_tasks;
@@ -304,6 +328,7 @@ int weft_rec_reach_find(struct weft_rec_reach *x, struct weft_err *err)
     if (!f.full) {
         memset(f.last, 0xff, n_lanes * sizeof *f.last);
         find_all(&f);
+        f.full = f.full || !list_before(x);
     }
     weft_free(f.segment);
     weft_free(f.mark);
@@ -311,7 +336,5 @@ int weft_rec_reach_find(struct weft_rec_reach *x, struct weft_err *err)
     weft_free(f.pairs.pair);
     weft_free(f.sample);
     weft_free(f.last);
-    weft_free(f.over_all);
-    weft_free(f.over_local);
     return f.full ? weft_err_nomem(err, "the order of tasks", n * 16) : 0;
 }

@@ -19,7 +19,7 @@ void weft_rec_order_release(struct weft_rec_order *o)
 
 /* The latest access of a tile, and the latest that writes; -1: none. */
 struct latest {
-    int64_t any, writer;
+    int32_t any, writer;
 };
 
 int weft_rec_order_create(const struct weft_recording *r,
@@ -33,22 +33,23 @@ int weft_rec_order_create(const struct weft_recording *r,
         .writer = weft_alloc(n, sizeof *o.writer),
     };
     struct latest *latest = weft_alloc(tiles, sizeof *latest);
-    if (!o.task || !o.before || !o.writer || !latest) {
+    bool fits = r->n_accesses < INT32_MAX && r->n_tasks < INT32_MAX;
+    if (!fits || !o.task || !o.before || !o.writer || !latest) {
         weft_rec_order_release(&o);
         weft_free(latest);
-        return weft_err_nomem(err, "the order of tasks", n * 24);
+        return weft_err_nomem(err, "the order of tasks", n * 12);
     }
     memset(latest, 0xff, tiles * sizeof *latest);
     for (int64_t t = 0; t < r->n_tasks; t++)
         for (int64_t a = r->task[t].access;
              a < r->task[t].access + r->task[t].n_access; a++) {
             struct latest *tile = &latest[r->access[a].tile];
-            o.task[a] = t;
+            o.task[a] = (int32_t) t;
             o.before[a] = tile->any;
             o.writer[a] = tile->writer;
-            tile->any = a;
+            tile->any = (int32_t) a;
             if (r->access[a].mode != READS)
-                tile->writer = a;
+                tile->writer = (int32_t) a;
         }
     weft_free(latest);
     *out = o;

@@ -7,10 +7,14 @@
 
 enum { READS = 0, WAITS = 0 };
 
+/* In place of a node's lane. */
+enum { NO_LANE = -1, NOT_AFTER = -2 };
+
 /* Lanes come in so many at a time, which is what a vector holds. */
 enum { TOGETHER = 8 };
 
-/* In place of the number of a group's node: its tasks here have their own. */
+/* In place of the number of a group's node: its tasks here have their own. Less
+ * than that, HERE - 1 - node: so they have, and the first is a message. */
 enum { HERE = -1 };
 
 /* Lanes of tasks without positions, at least. */
@@ -173,7 +177,14 @@ void weft_rec_reach_release(struct weft_rec_reach *x)
     weft_free(x->number);
     weft_free(x->ends);
     weft_free(x->touch);
-    weft_free(x->touch_end);
+    weft_free(x->pair);
+    weft_free(x->pair_end);
+    weft_free(x->gang);
+    weft_free(x->gang_end);
+    weft_free(x->over);
+    weft_free(x->before_group);
+    weft_free(x->first_node);
+    weft_free(x->node_before);
     weft_free(x->near);
     weft_free(x->seen);
     weft_free(x->walk);
@@ -197,39 +208,12 @@ static bool is_here(const struct weft_rec_reach *x, int64_t task)
     return x->place_of[task] == x->place;
 }
 
-/* Whether a task, or an end of a message, is of the place's rank. */
-static bool is_of_rank(const struct weft_rec_reach *x, int64_t task)
+/* Whether an end of a group's first task is of the place's rank. */
+static bool is_of_rank(const struct weft_rec_reach *x, int32_t group)
 {
     int32_t rank = rank_of(x, x->place);
-    const int32_t *ends = x->ends[x->group[task]];
-    return is_here(x, task) || rank_of(x, ends[0]) == rank
-        || rank_of(x, ends[1]) == rank;
-}
-
-/* The numbers of what is looked at in place of a task or gang that comes before
- * others: a gang's members here; out (WEFT_REC_MEMBERS). Returns how many. */
-static int32_t nodes_of(const struct weft_rec_reach *x, int64_t task,
-                        int32_t *out)
-{
-    int32_t node = x->node_of[x->group[task]], n = 0;
-    out[0] = node - 1;
-    if (node != HERE)
-        return node > 0;
-    int64_t first, end;
-    weft_recording_members(x->r, task, &first, &end);
-    for (int64_t i = first; i < end; i++)
-        if (is_here(x, i))
-            out[n++] = x->node_here[x->number[i]];
-    return n;
-}
-
-/* The predecessors of a task, or of the first of its gang. */
-static const int32_t *before_of(const struct weft_rec_reach *x, int64_t task,
-                                int64_t *n_out)
-{
-    int64_t first = task - x->r->task[task].member;
-    *n_out = x->first[first + 1] - x->first[first];
-    return x->before + x->first[first];
+    const int32_t *ends = x->ends[group];
+    return rank_of(x, ends[0]) == rank || rank_of(x, ends[1]) == rank;
 }
 
 /* The tasks at the place, from the first one on. */
@@ -252,6 +236,32 @@ static bool group_is_here(const struct weft_rec_reach *x, int64_t k)
     return is_here(x, head);
 }
 
+/* Adds the first task of a group to what is looked at. */
+static int64_t see_group(struct weft_rec_reach *x, int32_t group)
+{
+    if (x->node_of[group])
+        return 0;
+    weft_rec_set_bit(x->seen, (size_t) x->head[group]);
+    x->node_of[group] = 1;
+    return 1;
+}
+
+/* Adds gangs with members at a near place, and groups with no other ends than
+ * near ones of which it is the lesser. */
+static int64_t see_near(struct weft_rec_reach *x, int32_t p)
+{
+    const uint64_t *near = weft_rec_reach_near(x, x->place);
+    int64_t n = 0, k = p > 0 ? x->pair_end[p - 1] : 0;
+    for (int64_t i = p > 0 ? x->gang_end[p - 1] : 0; i < x->gang_end[p]; i++)
+        n += see_group(x, x->gang[i]);
+    for (; k < x->pair_end[p]; k++)
+        if (weft_rec_has_bit(near, (size_t) x->pair[k].other))
+            for (int64_t i = k > 0 ? x->pair[k - 1].end : 0;
+                 i < x->pair[k].end; i++)
+                n += see_group(x, x->touch[i]);
+    return n;
+}
+
 /* Notes which tasks are looked at: those here, and the first of near groups;
  * of what is near to gangs' members, all. Returns how many. */
 static int64_t see(struct weft_rec_reach *x)
@@ -259,28 +269,18 @@ static int64_t see(struct weft_rec_reach *x)
     int64_t n_here, n = 0;
     const int32_t *here = tasks_here(x, &n_here);
     const uint64_t *near = weft_rec_reach_near(x, x->place);
-    for (int64_t i = 0; i < n_here; i++)
+    for (int64_t i = 0; i < n_here; i++) {
+        int32_t group = x->group[here[i]];
         weft_rec_set_bit(x->seen, (size_t) here[i]);
-    for (int64_t i = x->place > 0 ? x->touch_end[x->place - 1] : 0;
-         i < x->touch_end[x->place]; i++)
-        if (group_is_here(x, x->touch[i]))
-            x->node_of[x->touch[i]] = HERE;
-    for (int32_t p = 0; p < x->n_places; p++) {
-        int64_t i = p > 0 ? x->touch_end[p - 1] : 0;
-        for (; weft_rec_has_bit(near, (size_t) p) && i < x->touch_end[p];
-             i++) {
-            int32_t k = x->touch[i];
-            bool gang = x->r->task[x->head[k]].n_members > 0;
-            if (x->node_of[k]
-                || (!gang
-                    && (!weft_rec_has_bit(near, (size_t) x->ends[k][0])
-                        || !weft_rec_has_bit(near, (size_t) x->ends[k][1]))))
-                continue;
-            weft_rec_set_bit(x->seen, (size_t) x->head[k]);
-            x->node_of[k] = 1;
+        if (x->node_of[group] != HERE && !group_is_here(x, group)) {
+            weft_rec_set_bit(x->seen, (size_t) x->head[group]);
             n++;
         }
+        x->node_of[group] = HERE;
     }
+    for (int32_t p = 0; p < x->n_places; p++)
+        if (weft_rec_has_bit(near, (size_t) p))
+            n += see_near(x, p);
     return n_here + n;
 }
 
@@ -292,10 +292,11 @@ static void number_nodes(struct weft_rec_reach *x)
     for (int64_t w = 0; w < words; w++) {
         for (uint64_t bits = x->seen[w]; bits; bits &= bits - 1) {
             int64_t t = w * 64 + WEFT_LOWEST_BIT(bits);
+            int32_t *node = &x->node_of[x->group[t]];
             if (is_here(x, t))
                 x->node_here[n_here++] = n;
             else
-                x->node_of[x->group[t]] = n + 1;
+                *node = *node == HERE ? HERE - 1 - n : n + 1;
             x->walk[n++] = (int32_t) t;
         }
         x->seen[w] = 0;
@@ -341,12 +342,16 @@ static int make_room(struct weft_rec_reach *x, int64_t n_nodes,
         weft_free(x->lane);
         weft_free(x->walk);
         weft_free(x->node_here);
+        weft_free(x->first_node);
         x->has = weft_alloc((size_t) n, sizeof *x->has);
         x->leads = weft_alloc((size_t) n, sizeof *x->leads);
         x->lane = weft_alloc((size_t) n_nodes, sizeof *x->lane);
         x->walk = weft_alloc((size_t) n_nodes, sizeof *x->walk);
         x->node_here = weft_alloc((size_t) n_nodes, sizeof *x->node_here);
-        if (!x->has || !x->leads || !x->lane || !x->walk || !x->node_here)
+        x->first_node = weft_alloc((size_t) n_nodes + 1,
+                                   sizeof *x->first_node);
+        if (!x->has || !x->leads || !x->lane || !x->walk || !x->node_here
+            || !x->first_node)
             return weft_err_nomem(err, "the order of tasks", (size_t) n * 8);
         x->room = n;
         x->node_room = n_nodes;
@@ -379,8 +384,7 @@ static int32_t lane_of(const struct weft_rec_reach *x, int64_t task,
                        int32_t n_strict, const int32_t *has)
 {
     const struct weft_rec_task *t = &x->r->task[task];
-    return !is_here(x, task) ? -1
-         : weft_rec_reach_is_strict(t)
+    return weft_rec_reach_is_strict(t)
              ? x->of_device[t->device * WEFT_N_CHAINS + t->chain]
              : soft_lane(x, n_strict, has);
 }
@@ -402,30 +406,109 @@ static void lower_all(int32_t *restrict a, const int32_t *restrict b,
             a[i] = b[i] < a[i] ? b[i] : a[i];
 }
 
+/* Notes that a node comes before the latest one. */
+static int add_before(struct weft_rec_reach *x, int64_t *n, int32_t node,
+                      struct weft_err *err)
+{
+    if (*n == x->node_before_room) {
+        int64_t more = *n * 2 + 4096;
+        int32_t *larger = weft_realloc(x->node_before, (size_t) more,
+                                       sizeof *larger);
+        if (!larger)
+            return weft_err_nomem(err, "the order of tasks",
+                                  (size_t) more * sizeof *larger);
+        x->node_before = larger;
+        x->node_before_room = more;
+    }
+    x->node_before[(*n)++] = node;
+    return 0;
+}
+
+/* Notes what comes before node i: in place of other groups their first tasks,
+ * of gangs their members here. */
+static int list_before(struct weft_rec_reach *x, int64_t i, bool here,
+                       int64_t *n, struct weft_err *err)
+{
+    int64_t t = x->walk[i], from, end;
+    int rc = 0;
+    if (here)
+        t -= x->r->task[t].member;
+    for (int64_t k = x->first[t]; k < x->first[t + 1] && !rc; k++) {
+        int32_t node = x->node_of[x->before_group[k]];
+        if (node < HERE && !is_here(x, x->before[k]))
+            node = HERE - node;
+        if (node > 0)
+            rc = add_before(x, n, node - 1, err);
+        if (node >= 0)
+            continue;
+        weft_recording_members(x->r, x->before[k], &from, &end);
+        for (int64_t m = from; m < end && !rc; m++)
+            if (is_here(x, m))
+                rc = add_before(x, n, x->node_here[x->number[m]], err);
+    }
+    return rc;
+}
+
+/* Lists for every node those before it. In a large recording nodes which
+ * nothing here comes before are left out: what is known of waits through them
+ * alone is then not known. */
+static int list_nodes(struct weft_rec_reach *x, struct weft_err *err)
+{
+    int64_t n_here, n = 0, h = 0;
+    const int32_t *list = tasks_here(x, &n_here);
+    int rc = 0;
+    for (int64_t i = 0; i < x->n_nodes && !rc; i++) {
+        int32_t group = x->group[x->walk[i]];
+        bool here = h < n_here && list[h] == x->walk[i];
+        h += here;
+        x->first_node[i] = n;
+        rc = list_before(x, i, here, &n, err);
+        bool kept = !x->large || here || n > x->first_node[i]
+                 || x->ends[group][0] == x->place
+                 || x->ends[group][1] == x->place;
+        x->lane[i] = kept ? NO_LANE : NOT_AFTER;
+        if (!kept)
+            x->node_of[group] = 0;
+    }
+    x->first_node[x->n_nodes] = n;
+    return rc;
+}
+
+/* The number of the last wait that is over when a node begins. */
+static int32_t wait_of(const struct weft_rec_reach *x, int64_t task,
+                       bool here, struct weft_rec_over *over)
+{
+    int32_t group = x->group[task];
+    if (!here)
+        return x->over[group][is_of_rank(x, group)];
+    weft_rec_reach_pass(x, task, over);
+    return weft_rec_is_early(x->r->task[task].when) ? over->early
+                                                    : over->local;
+}
+
 static void look_back(struct weft_rec_reach *x, int32_t n_strict)
 {
     struct weft_rec_over over = {0};
     size_t n = (size_t) x->n_lanes;
-    int32_t node[WEFT_REC_MEMBERS];
-    int64_t n_before;
+    int64_t n_here, h = 0;
+    const int32_t *list = tasks_here(x, &n_here);
     for (int64_t i = 0; i < x->n_nodes; i++) {
         int64_t t = x->walk[i];
         int32_t *has = x->has + (size_t) i * n;
+        bool here = h < n_here && list[h] == t;
+        h += here;
+        if (x->lane[i] == NOT_AFTER)
+            continue;
         memset(has, 0, n * sizeof *has);
-        const int32_t *before = before_of(x, t, &n_before);
-        for (int64_t k = 0; k < n_before; k++)
-            for (int32_t m = nodes_of(x, before[k], node); m-- > 0;)
-                raise_all(has, x->has + (size_t) node[m] * n, n);
-        weft_rec_reach_pass(x, t, &over);
-        int32_t waits = weft_rec_is_early(x->r->task[t].when) ? over.early
-                      : is_of_rank(x, t)                      ? over.local
-                                                              : over.all;
+        for (int64_t k = x->first_node[i]; k < x->first_node[i + 1]; k++)
+            raise_all(has, x->has + (size_t) x->node_before[k] * n, n);
+        int32_t waits = wait_of(x, t, here, &over);
         has[WAITS] = waits > has[WAITS] ? waits : has[WAITS];
-        int32_t lane = lane_of(x, t, n_strict, has);
-        x->lane[i] = lane;
-        if (lane >= 0) {
-            x->open[lane].last = t;
-            has[lane] = ++x->open[lane].n;
+        if (here)
+            x->lane[i] = lane_of(x, t, n_strict, has);
+        if (x->lane[i] >= 0) {
+            x->open[x->lane[i]].last = t;
+            has[x->lane[i]] = ++x->open[x->lane[i]].n;
         }
     }
 }
@@ -433,22 +516,20 @@ static void look_back(struct weft_rec_reach *x, int32_t n_strict)
 static void look_ahead(struct weft_rec_reach *x)
 {
     size_t n = (size_t) x->n_lanes;
-    int32_t node[WEFT_REC_MEMBERS];
-    int64_t n_before;
     for (int64_t i = 0; i < x->n_nodes * (int64_t) n; i++)
         x->leads[i] = WEFT_REC_NEVER;
     for (int64_t i = x->n_nodes; i-- > 0;) {
         int64_t t = x->walk[i];
         int32_t *leads = x->leads + (size_t) i * n;
+        if (x->lane[i] == NOT_AFTER)
+            continue;
         lower(&leads[WAITS], x->wait_all[t]);
-        if (x->wait_local[t] < leads[WAITS] && is_of_rank(x, t))
+        if (x->wait_local[t] < leads[WAITS] && is_of_rank(x, x->group[t]))
             leads[WAITS] = x->wait_local[t];
         if (x->lane[i] >= 0)
             leads[x->lane[i]] = x->has[(size_t) i * n + (size_t) x->lane[i]];
-        const int32_t *before = before_of(x, t, &n_before);
-        for (int64_t k = 0; k < n_before; k++)
-            for (int32_t m = nodes_of(x, before[k], node); m-- > 0;)
-                lower_all(x->leads + (size_t) node[m] * n, leads, n);
+        for (int64_t k = x->first_node[i]; k < x->first_node[i + 1]; k++)
+            lower_all(x->leads + (size_t) x->node_before[k] * n, leads, n);
     }
 }
 
@@ -463,7 +544,12 @@ int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
     int rc = make_room(x, n_nodes, (int32_t) n_lanes, err);
     if (rc)
         return rc;
-    number_nodes(x);
+    if (n_nodes > 0) {
+        number_nodes(x);
+        rc = list_nodes(x, err);
+    }
+    if (rc)
+        return rc;
     look_back(x, n_strict);
     look_ahead(x);
     return 0;
@@ -472,9 +558,11 @@ int weft_rec_reach_look(struct weft_rec_reach *x, int32_t place,
 /* Others are known by their group alone. */
 static size_t exact_node(const struct weft_rec_reach *x, int64_t task)
 {
-    weft_assert(is_here(x, task) || x->head[x->group[task]] == task);
-    return (size_t) (is_here(x, task) ? x->node_here[x->number[task]]
-                                      : x->node_of[x->group[task]] - 1);
+    int32_t node = x->node_of[x->group[task]];
+    if (is_here(x, task))
+        return (size_t) x->node_here[x->number[task]];
+    weft_assert(x->head[x->group[task]] == task && (node > 0 || node < HERE));
+    return (size_t) (node > 0 ? node - 1 : HERE - 1 - node);
 }
 
 const int32_t *weft_rec_reach_has(const struct weft_rec_reach *x,

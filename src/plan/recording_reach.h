@@ -49,6 +49,7 @@ struct weft_rec_reach {
     int64_t *first;  /* (n_tasks + 1) begin of the predecessors of a task, or
                         of a gang's first, ... */
     int32_t *before; /* ... here: those that do not follow from others */
+    int32_t *before_group; /* (n_before) their groups */
     int64_t n_before, before_room;
     /* Tasks of one place, or gangs of the same places, that are alike as seen
      * from elsewhere: what comes before one of a group comes before its first,
@@ -60,8 +61,17 @@ struct weft_rec_reach {
     int32_t (*ends)[2]; /* (n_groups) place of its first task, of a message's
                            ends, or of both tiles of a copy; twice the same:
                            there is one; -1: none */
-    int32_t *touch;     /* groups by place of their ends ... */
-    int64_t *touch_end; /* (n_places) ... which end here */
+    int32_t (*over)[2]; /* (n_groups) the last wait that is over when its first
+                           task is inserted: at every rank, at its own */
+    int32_t *gang;      /* groups of gangs by the places of members ... */
+    int64_t *gang_end;  /* (n_places) ... which end here */
+    int64_t n_gang;
+    int32_t *touch; /* other groups by their ends, the lesser first ... */
+    struct weft_rec_pair {
+        int32_t other; /* the greater end */
+        int64_t end;   /* ... which end here */
+    } *pair;
+    int64_t *pair_end; /* (n_places) pairs of a lesser end end here */
     int64_t n_touch;
     uint64_t *near; /* (n_places, near_words) bits: places to look at */
     size_t near_words;
@@ -81,7 +91,10 @@ struct weft_rec_reach {
     int64_t n_nodes, room, node_room;
     int32_t *node_of;           /* (n_groups) number from 1 on; 0: none */
     int32_t *node_here;         /* (tasks there) number from 0 on */
-    int32_t *lane;              /* (n_nodes) -1: none */
+    int32_t *lane; /* (n_nodes) -1: none; -2: nothing here comes before it */
+    int64_t *first_node; /* (n_nodes + 1) begin of the nodes before one ... */
+    int32_t *node_before; /* ... here */
+    int64_t node_before_room;
     int32_t *has, *leads;       /* (n_nodes, n_lanes) */
     struct weft_rec_lane *open; /* (n_lanes) */
     int32_t *of_device;         /* (device, chain): lane */
@@ -135,7 +148,8 @@ void weft_rec_reach_pass(const struct weft_rec_reach *reach, int64_t task,
 /* Fills in what comes before the tasks, and their groups. Errors:
  * WEFT_ENOMEM. */
 int weft_rec_reach_find(struct weft_rec_reach *reach, struct weft_err *err);
-/* Fills in the groups' ends, and what is near. Errors: WEFT_ENOMEM. */
+/* Fills in the groups' ends, what is near, and lists of both. Errors:
+ * WEFT_ENOMEM. */
 int weft_rec_reach_find_near(struct weft_rec_reach *reach,
                              struct weft_err *err);
 
