@@ -75,8 +75,6 @@ static int adamw_cpu(const void *args, void *const buf[], int n_buf,
     return 0;
 }
 
-/* A GPU's published matrices are row-major, so that a range of chunks, which
- * are pieces of panels, is no piece of memory there. */
 static int adamw_cuda(const void *args, void *const buf[], int n_buf,
                       struct weft_exec *x)
 {
@@ -86,15 +84,11 @@ static int adamw_cuda(const void *args, void *const buf[], int n_buf,
     weft_assert(n_buf == 1 + 3 * t->list.n);
     for (int32_t i = 0; i < t->list.n && norm->skip == 0; i++) {
         struct adamw_tile p = tile_of(t, buf + 1, i);
-        if (p.apart && p.chunks.n != weft_layout_n_chunks(&p.layout))
-            return weft_err_set(weft_exec_err(x), WEFT_EUNSUPPORTED,
-                                "optimizer states in pieces (ZeRO) are not "
-                                "published on GPUs yet");
         weft_k_adamw_cuda(stream, &t->adamw, p.n, &norm->scale, p.grad,
                           p.master, p.m, p.v);
         if (p.apart)
-            weft_k_publish_cuda(stream, &p.layout, t->shape->dtype, p.master,
-                                p.fwd);
+            weft_k_publish_cuda(stream, &p.layout, t->shape->dtype, p.chunks,
+                                p.master, p.fwd);
     }
     return 0;
 }

@@ -131,6 +131,12 @@ void weft_k_publish_chunks(const struct weft_layout *layout,
 void weft_k_reorder(const struct weft_layout *layout, enum weft_dtype dtype,
                     bool to_rows, const void *from, void *to);
 
+/* Each operation rounds by itself, in f32 and with every instruction set
+ * alike. Equal weights stay as they are. */
+WEFT_INLINE float weft_mixed(float mix, float from, float own)
+{
+    return mix < 1 ? own + mix * (from - own) : from;
+}
 /* own += mix (fwd - own) for all numbers of a tile, in f32; mix 1: own = fwd.
  * fwd is published in the run's dtype, own is in flat order. */
 void weft_k_mix(const struct weft_layout *layout, enum weft_dtype dtype,

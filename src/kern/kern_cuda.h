@@ -179,11 +179,15 @@ void weft_k_layer_backward_cuda(struct CUstream_st *stream,
 /* Products on a GPU read bf16 matrices row by row: the published tile has the
  * offsets of the CPU's (fwd_bytes of each part), but a matrix is (n_pad, k),
  * row-major in dtype. In f32, where masters are published themselves, products
- * read panels. */
+ * read panels. Chunks of the tile have the CPU's places, too (a panel's rows);
+ * master and fwd point to the first of them. */
 void weft_k_publish_cuda(struct CUstream_st *stream,
                          const struct weft_layout *layout,
-                         enum weft_dtype dtype, const float *master,
-                         void *fwd);
+                         enum weft_dtype dtype, struct weft_range chunks,
+                         const float *master, void *fwd);
+void weft_k_mix_cuda(struct CUstream_st *stream,
+                     const struct weft_layout *layout, enum weft_dtype dtype,
+                     float mix, const void *fwd, float *own);
 
 /* The transposed tile from the published one, for gradients of inputs: a
  * matrix is (k_pad, n_pad), row-major in bf16, in f32 as on CPUs. */
@@ -196,6 +200,8 @@ void weft_k_reorder_cuda(struct CUstream_st *stream,
                          const void *from, void *to);
 
 void weft_k_zero_cuda(struct CUstream_st *stream, void *p, size_t n_bytes);
+void weft_k_copy_cuda(struct CUstream_st *stream, void *to, const void *from,
+                      size_t n_bytes);
 /* Copies to host memory, and from it, and waits for the end. */
 void weft_k_fetch_cuda(struct CUstream_st *stream, void *host,
                        const void *device, size_t n_bytes);

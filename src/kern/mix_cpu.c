@@ -2,23 +2,16 @@
 /* Moves one model's weights towards another's. */
 #include "kern/kern.h"
 
-/* Each operation rounds by itself, in f32 and with every instruction set
- * alike. Equal weights stay as they are. */
-static float mixed(float mix, float from, float own)
-{
-    return mix < 1 ? own + mix * (from - own) : from;
-}
-
 static void mix_f32(float mix, const float *from, size_t n, float *own)
 {
     for (size_t i = 0; i < n; i++)
-        own[i] = mixed(mix, from[i], own[i]);
+        own[i] = weft_mixed(mix, from[i], own[i]);
 }
 
 static void mix_bf16(float mix, const uint16_t *from, size_t n, float *own)
 {
     for (size_t i = 0; i < n; i++)
-        own[i] = mixed(mix, weft_bf16_to_f32(from[i]), own[i]);
+        own[i] = weft_mixed(mix, weft_bf16_to_f32(from[i]), own[i]);
 }
 
 /* One panel of a matrix, in which pairs of k are interleaved. */
@@ -27,7 +20,7 @@ static void mix_pairs(float mix, const uint16_t *from, int32_t k, float *own)
     for (int32_t i = 0; i < k; i++, own += WEFT_PANEL) {
         const uint16_t *row = from + i / 2 * 2 * WEFT_PANEL + i % 2;
         for (int j = 0; j < WEFT_PANEL; j++)
-            own[j] = mixed(mix, weft_bf16_to_f32(row[2 * j]), own[j]);
+            own[j] = weft_mixed(mix, weft_bf16_to_f32(row[2 * j]), own[j]);
     }
 }
 

@@ -3,7 +3,7 @@
  * A panel of flat order is a transposed (32, k). */
 #include "kern/cuda_lang.h"
 
-enum { COLUMNS = 64, ROWS = 8 };
+enum { COLUMNS = 64, ROWS = 8, MIX_THREADS = 256 };
 
 struct square {
     float x[COLUMNS][WEFT_PANEL + 1]; /* + 1: no bank conflicts */
@@ -37,12 +37,12 @@ static __global__ void rows_of_panel(int64_t k, const float *flat, void *out)
 }
 
 template <enum weft_dtype DTYPE>
-static void publish_matrix(cudaStream_t stream, const struct weft_part *p,
+static void publish_panels(cudaStream_t stream, int64_t k, int32_t n_panels,
                            const float *flat, void *out)
 {
-    dim3 grid(blocks_for(p->k, COLUMNS), p->n_pad / WEFT_PANEL);
-    WEFT_LAUNCH(rows_of_panel<DTYPE>, grid, dim3(WEFT_PANEL, ROWS), stream,
-                p->k, flat, out);
+    dim3 grid(blocks_for(k, COLUMNS), (unsigned) n_panels);
+    WEFT_LAUNCH(rows_of_panel<DTYPE>, grid, dim3(WEFT_PANEL, ROWS), stream, k,
+                flat, out);
 }
 
 /* Pairs of numbers: a panel (k, 32) to (32, k) or, with BACK, from it. Columns
@@ -98,21 +98,84 @@ void weft_k_reorder_cuda(cudaStream_t stream,
     }
 }
 
+/* The chunks of part p among `chunks`, where it begins with chunk *first,
+ * which then is the next part's; those of a matrix are panels. */
+static struct weft_range chunks_of(const struct weft_part *p,
+                                   struct weft_range chunks, int32_t *first)
+{
+    int32_t n = p->k > 0 ? (int32_t) weft_ceil_div(p->n_pad, WEFT_PANEL) : 1;
+    int32_t begin = weft_max32(chunks.first, *first);
+    int32_t end = weft_min32(weft_range_end(chunks), *first + n);
+    *first += n;
+    struct weft_range some = {begin, weft_max32(end - begin, 0)};
+    return some;
+}
+
 void weft_k_publish_cuda(cudaStream_t stream,
                          const struct weft_layout *layout,
-                         enum weft_dtype dtype, const float *master,
-                         void *fwd)
+                         enum weft_dtype dtype, struct weft_range chunks,
+                         const float *master, void *fwd)
+{
+    size_t first = weft_layout_chunk(layout, chunks.first);
+    size_t first_byte = weft_layout_chunk_byte(layout, dtype, chunks.first);
+    int32_t next = 0;
+    for (int32_t i = 0; i < layout->n_parts; i++) {
+        const struct weft_part *p = &layout->part[i];
+        struct weft_range some = chunks_of(p, chunks, &next);
+        if (some.n == 0)
+            continue;
+        size_t begin = weft_layout_chunk(layout, some.first), n;
+        const float *flat = master + (begin - first);
+        void *out = (char *) fwd
+                  + (weft_layout_chunk_byte(layout, dtype, some.first)
+                     - first_byte);
+        (void) weft_layout_chunk_part(layout, weft_range_end(some) - 1, &n);
+        n += weft_layout_chunk(layout, weft_range_end(some) - 1) - begin;
+        if (p->k > 0 && p->id != WEFT_PART_EMBED)
+            WEFT_BY_DTYPE(dtype, publish_panels, stream, p->k, some.n, flat,
+                          out);
+        else
+            weft_k_round_cuda(stream, p->k > 0 ? dtype : WEFT_F32,
+                              (int64_t) n, flat, out);
+    }
+}
+
+/* ---- Towards another model's --------------------------------------------- */
+
+/* own (flat order) towards published numbers: of a matrix of bf16, rows of k;
+ * k 0: in the same order. */
+template <enum weft_dtype DTYPE>
+static __global__ void mix(float mix, int64_t n, int64_t k, const void *fwd,
+                           float *own)
+{
+    int64_t i = (int64_t) blockIdx.x * MIX_THREADS + threadIdx.x;
+    if (i >= n)
+        return;
+    int64_t at = i;
+    if (k > 0)
+        at = (i / (WEFT_PANEL * k) * WEFT_PANEL + i % WEFT_PANEL) * k
+           + i / WEFT_PANEL % k;
+    own[i] = weft_mixed(mix, load_as<DTYPE>(fwd, at), own[i]);
+}
+
+template <enum weft_dtype DTYPE>
+static void mix_part(cudaStream_t stream, float by, const struct weft_part *p,
+                     const void *fwd, float *own)
+{
+    int64_t n = (int64_t) p->n_flat;
+    bool rows = DTYPE == WEFT_BF16 && p->id != WEFT_PART_EMBED;
+    WEFT_LAUNCH(mix<DTYPE>, blocks_for(n, MIX_THREADS), MIX_THREADS, stream,
+                by, n, (int64_t) (rows ? p->k : 0), fwd, own);
+}
+
+void weft_k_mix_cuda(cudaStream_t stream, const struct weft_layout *layout,
+                     enum weft_dtype dtype, float by, const void *fwd,
+                     float *own)
 {
     for (int32_t i = 0; i < layout->n_parts; i++) {
         const struct weft_part *p = &layout->part[i];
-        const float *flat = master + p->offset;
-        void *out = (char *) fwd + p->fwd_bytes;
-        bool is_matrix = p->k > 0 && p->id != WEFT_PART_EMBED;
-        if (is_matrix)
-            WEFT_BY_DTYPE(dtype, publish_matrix, stream, p, flat, out);
-        else
-            weft_k_round_cuda(stream, p->k > 0 ? dtype : WEFT_F32,
-                              (int64_t) p->n_flat, flat, out);
+        WEFT_BY_DTYPE(p->k > 0 ? dtype : WEFT_F32, mix_part, stream, by, p,
+                      (const char *) fwd + p->fwd_bytes, own + p->offset);
     }
 }
 

@@ -25,6 +25,12 @@ void weft_k_zero_cuda(cudaStream_t stream, void *p, size_t n_bytes)
     cudaMemsetAsync(p, 0, n_bytes, stream);
 }
 
+void weft_k_copy_cuda(cudaStream_t stream, void *to, const void *from,
+                      size_t n_bytes)
+{
+    cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
 void weft_k_fetch_cuda(cudaStream_t stream, void *host, const void *device,
                        size_t n_bytes)
 {

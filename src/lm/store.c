@@ -50,7 +50,8 @@ struct walk {
     struct weft_seq *seq;
     int rc;      /* saving: the first error; all tiles are still visited */
     float *flat; /* room for the largest tile */
-    void *other; /* the same, for a GPU's tile in the CPU's order; or NULL */
+    void *other; /* twice the same, for a GPU's tile in both orders; or NULL
+                  */
     struct weft_err *err;
 };
 
@@ -87,7 +88,7 @@ static int walk_init(struct walk *w, const struct weft_g_model *model,
                 most = layout.n_flat;
         }
     bool gpus = weft_rt_n_gpus(model->rt) > 0;
-    w->flat = weft_alloc_aligned((gpus ? 2 : 1) * most, sizeof *w->flat);
+    w->flat = weft_alloc_aligned((gpus ? 3 : 1) * most, sizeof *w->flat);
     w->other = w->flat && gpus ? w->flat + most : NULL;
     return w->flat ? 0 : weft_err_nomem(err, "a tile", most * 4);
 }
@@ -137,24 +138,38 @@ static bool has_rows(const struct walk *w, int32_t p)
         && weft_rt_is_gpu_place(w->model->rt, p);
 }
 
-/* Publishes these chunks of the flat values of a tile for place p, where a GPU
- * has all of them. bwd: of all; or NULL. */
+/* As weft_k_publish_chunks() of a tile's flat values, in a GPU's order. */
+static void publish_rows(const struct walk *w,
+                         const struct weft_layout *layout,
+                         struct weft_range chunks, void *fwd)
+{
+    enum weft_dtype dtype = w->model->shape.dtype;
+    char *panels = w->other, *rows = panels + layout->n_flat * sizeof(float);
+    size_t first = weft_layout_chunk_byte(layout, dtype, chunks.first);
+    size_t end = weft_layout_chunk_byte(layout, dtype,
+                                        weft_range_end(chunks));
+    weft_k_publish(layout, dtype, w->flat, panels, NULL);
+    weft_k_reorder(layout, dtype, true, panels, rows);
+    memcpy(fwd, rows + first, end - first);
+}
+
+/* Publishes these chunks of the flat values of a tile for place p. bwd: of all
+ * of it; or NULL. */
 static void publish(const struct walk *w, int32_t p,
                     const struct weft_layout *layout,
                     struct weft_range chunks, void *fwd, void *bwd)
 {
     enum weft_dtype dtype = w->model->shape.dtype;
-    void *panels = has_rows(w, p) ? w->other : fwd;
+    if (has_rows(w, p)) {
+        publish_rows(w, layout, chunks, fwd);
+        if (bwd)
+            weft_k_transpose_rows(layout, fwd, bwd);
+        return;
+    }
     weft_k_publish_chunks(layout, dtype, chunks,
                           w->flat + weft_layout_chunk(layout, chunks.first),
-                          panels);
-    if (panels != fwd) {
-        weft_assert(chunks.n == weft_layout_n_chunks(layout));
-        weft_k_reorder(layout, dtype, true, panels, fwd);
-    }
-    if (bwd && panels != fwd)
-        weft_k_transpose_rows(layout, fwd, bwd);
-    else if (bwd)
+                          fwd);
+    if (bwd)
         weft_k_transpose(layout, dtype, fwd, bwd);
 }
 

@@ -165,11 +165,6 @@ static int check_options(const struct check *k)
     bool trains = weft_flow_trains(k->needs->flow, k->call);
     if (c->zero < 0 || c->zero > 3)
         return wrong(k, "zero %d must be 0 to 3", c->zero);
-    if (c->zero > 0 && weft_plan_on_gpus(k->plan, k->call))
-        return wrong(k,
-                     "zero %d is not there on GPUs yet; take zero 0, or CPU "
-                     "devices",
-                     c->zero);
     if (c->zero > 0 && !trains)
         return wrong(k, "zero %d is for calls that train; take zero 0",
                      c->zero);

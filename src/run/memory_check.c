@@ -123,7 +123,7 @@ static int64_t bytes_with(const struct weft_trainer *t, bool gpu,
     struct weft_trainer other = *t;
     struct weft_err ignored;
     int64_t sum[WEFT_MEM_ALL + 1] = {[WEFT_MEM_ALL] = -1};
-    int rc = gpu && change->zero > 0 ? WEFT_EUNSUPPORTED : 0;
+    int rc = 0;
     other.plan.memory = NULL;
     for (int32_t i = 1; i < t->flow.n_calls; i++)
         if (weft_flow_trains(&t->flow, i))

@@ -129,7 +129,8 @@ static inline void dev_publish(const struct weft_layout *l,
     *bwd_out = dev_new(l->bwd_bytes);
     if (dtype == WEFT_BF16) {
         float *flat = dev_put(master, n_bytes);
-        weft_k_publish_cuda(0, l, dtype, flat, *fwd_out);
+        struct weft_range all = {0, weft_layout_n_chunks(l)};
+        weft_k_publish_cuda(0, l, dtype, all, flat, *fwd_out);
         dev_wait();
         dev_free(flat);
     } else {

@@ -46,7 +46,7 @@ train() # RUN MODEL words: two steps of a few rows
     run=$1 model=$2
     shift 2
     "$weft" train -q "$quick/sft.yaml" model.actor="$dir/$model" \
-        run_dir="$run" iterations=2 train.batch=4 \
+        run_dir="$run" iterations=2 train.batch=4 actor.schedule=constant \
         numerics.isa="$isa" numerics.tensor_blocks=2 runtime.place=device "$@" >out 2>&1 ||
         { fail "$run $*: status"; return 1; }
     grep -q "were predicted" out && fail "$run $*: more memory"
@@ -63,20 +63,38 @@ same() # RUN RUN
     [ $n -ge 3 ] || fail "$1: $n files" # weights, two moments
 }
 
-for dtype in f32 bf16; do
-    [ $dtype = f32 ] && model=tied || model=untied
-    train "cpu-$dtype" $model numerics.dtype=$dtype
-    for layout in "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" "4 dp2tp2pp1" \
-        "2 dp2tp1pp1 train.micro_batch_tokens=16"; do
+layouts() # DTYPE MODEL 'CARDS LAYOUT words'...
+{
+    dtype=$1 tiles=$2
+    shift 2
+    train "cpu-$dtype" "$tiles" numerics.dtype="$dtype"
+    for layout in "$@"; do
         # shellcheck disable=SC2086
         set -- $layout
         cards=$1 layout=$2
         shift 2
-        WEFT_CARDS=$cards train "gpu-$dtype-$layout" $model \
-            numerics.dtype=$dtype runtime.devices=gpu layout="$layout" "$@" &&
+        WEFT_CARDS=$cards train "gpu-$dtype-$layout" "$tiles" \
+            numerics.dtype="$dtype" runtime.devices=gpu layout="$layout" "$@" &&
             same "cpu-$dtype" "gpu-$dtype-$layout"
     done
-done
+}
+layouts f32 tied "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" "4 dp2tp2pp1" \
+    "2 dp2tp1pp1 train.micro_batch_tokens=16" "2 dp2tp1pp1,zero=1" \
+    "2 dp2tp1pp1,zero=2" "4 dp2tp2pp1,zero=3"
+layouts bf16 untied "1 dp1tp1pp1" "2 dp1tp2pp1" "4 dp2tp2pp1,zero=3"
+
+# A run goes on with another layout, but not on CPUs.
+on_gpus="numerics.dtype=f32 runtime.devices=gpu"
+# shellcheck disable=SC2086
+{
+    train resumed tied $on_gpus iterations=1
+    WEFT_CARDS=4 train resumed tied $on_gpus layout=dp2tp2pp1,zero=1 &&
+        same cpu-f32 resumed
+}
+"$weft" train -q "$quick/sft.yaml" model.actor="$dir/tied" run_dir=resumed \
+    iterations=3 train.batch=4 actor.schedule=constant numerics.dtype=f32 \
+    numerics.tensor_blocks=2 numerics.isa="$isa" >out 2>&1 && fail "to CPUs"
+grep -q "had the actor on GPUs, this one has it on CPUs" out || fail "to CPUs"
 
 "$weft" train -q "$quick/sft.yaml" model.actor="$dir/norms" run_dir=run \
     runtime.devices=gpu >out 2>&1 && fail "norms of queries and keys"

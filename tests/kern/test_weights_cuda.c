@@ -156,6 +156,30 @@ static void transposed_of(const struct weft_layout *l, const char *rows,
     weft_free(bwd);
 }
 
+/* Towards published weights, in f32 masters: from others, from equal ones, and
+ * all the way. rows_: a GPU's in bf16. */
+static void mix_of(const struct weft_layout *l, enum weft_dtype dtype,
+                   const float *master, const void *rows_)
+{
+    char *fwd = weft_alloc_aligned(l->fwd_bytes, 1);
+    memset(fwd, 0x5a, l->fwd_bytes);
+    weft_k_publish(l, dtype, master, fwd, NULL);
+    void *fwd_ = dev_put(fwd, l->fwd_bytes);
+    for (int i = 0; i < 3; i++) {
+        float *own = host_rows(i == 1 ? 1 : 4, (int64_t) l->n_flat);
+        float *own_ = dev_put(own, l->n_flat * 4);
+        float by = i == 2 ? 1 : 0.3f;
+        weft_k_mix(l, dtype, by, fwd, own);
+        weft_k_mix_cuda(0, l, dtype, by, dtype == WEFT_BF16 ? rows_ : fwd_,
+                        own_);
+        CHECK(dev_same(own_, own, l->n_flat * 4));
+        dev_free(own_);
+        weft_free(own);
+    }
+    dev_free(fwd_);
+    weft_free(fwd);
+}
+
 /* Every element by its index in the flat order. */
 static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
 {
@@ -182,8 +206,20 @@ static void publish_of(const struct weft_layout *l, enum weft_dtype dtype)
          *got = weft_alloc_aligned(l->fwd_bytes, 1);
     memset(got, 0x5a, l->fwd_bytes);
     dev_set(fwd_, got, l->fwd_bytes);
-    weft_k_publish_cuda(0, l, dtype, master_, fwd_);
+    int32_t n = weft_layout_n_chunks(l);
+    weft_k_publish_cuda(0, l, dtype, (struct weft_range){0, n}, master_,
+                        fwd_);
     CHECK(dev_same(fwd_, expect, l->fwd_bytes));
+    dev_set(fwd_, got, l->fwd_bytes);
+    for (int32_t first = 0, m; first < n; first += m) { /* in pieces */
+        m = first + 3 <= n ? first % 3 + 1 : n - first;
+        weft_k_publish_cuda(0, l, dtype, (struct weft_range){first, m},
+                            master_ + weft_layout_chunk(l, first),
+                            (char *) fwd_
+                                + weft_layout_chunk_byte(l, dtype, first));
+    }
+    CHECK(dev_same(fwd_, expect, l->fwd_bytes));
+    mix_of(l, dtype, master, fwd_);
     reorder_of(l, dtype, master, expect);
     if (dtype == WEFT_BF16)
         transposed_of(l, expect, fwd_);

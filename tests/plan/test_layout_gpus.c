@@ -152,10 +152,6 @@ static void test_moved_weights_are_whole(void)
 static void test_gpus_refused(void)
 {
     fresh();
-    p.call[CALL_ACTOR_TRAIN].zero = 1;
-    refused("actor_train: zero 1 is not there on GPUs yet; take zero 0, or "
-            "CPU devices");
-    fresh();
     needs.n_gpus = 1;
     refused("the plan is for nodes of 2 GPUs, but the run has 1");
 }
