@@ -26,6 +26,10 @@ EXTRA_DIST += %D%/schedule_cpsat.py
 bench_programs += %D%/record
 %C%_record_SOURCES = %D%/record.c
 %C%_record_LDADD = $(weft_libs)
+bench_programs += %D%/emulate
+%C%_emulate_SOURCES = %D%/emulate.c
+%C%_emulate_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_emulate_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
@@ -38,8 +42,11 @@ bench-schedule: %D%/schedule
 # What recordings cost.
 bench-record: %D%/record
 	%D%/record
-bench-simulate: %D%/record
+# Simulations: what they cost, and beside executed tasks that sleep.
+bench-simulate: %D%/record %D%/emulate
 	%D%/record --simulate
+	%D%/emulate $(srcdir)/examples/quickstart/ppo.yaml rollout.prompts=8 \
+	    rollout.max_new_tokens=16
 # A step of GRPO beside TRL's.
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)

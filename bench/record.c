@@ -98,6 +98,7 @@ static const struct row {
     CLUSTER(1, 2048, 8),
     CLUSTER(4, 8192, 32),
     CLUSTER(16, 32768, 128),
+    {"7b", "7b", "dp1tp8", 1, 8, {"numerics.dtype=bf16"}, true, false},
 };
 
 static const char yaml[] =
@@ -296,9 +297,9 @@ static void message(void *ctx, const struct weft_recording *r, int64_t task,
                      + 1}};
 }
 
-/* most_out: bytes of a place. */
-static void simulate(const struct weft_recording *r, const struct row *row,
-                     double *most_out)
+/* Returns the seconds that were played. most_out: bytes of a place. */
+static double simulate(const struct weft_recording *r, const struct row *row,
+                       double *most_out)
 {
     int32_t n = row->nodes * row->devices;
     struct weft_engine *e;
@@ -320,13 +321,14 @@ static void simulate(const struct weft_recording *r, const struct row *row,
                                         .message = message};
     CHECK(weft_engine_create(&job, r, &e, &err));
     CHECK(weft_engine_run(e, &err));
-    fprintf(stderr, "%.3f s: ", weft_engine_now_s(e));
+    double played_s = weft_engine_now_s(e);
     for (int32_t p = 0; p < n; p++)
         *most_out = fmax(*most_out,
                          (double) weft_engine_memory(e, p)[WEFT_MEM_ALL]);
     weft_engine_free(e);
     weft_free(place);
     weft_free(link);
+    return played_s;
 }
 
 static void measure(const char *dir, const struct row *row, bool simulates)
@@ -345,9 +347,9 @@ static void measure(const char *dir, const struct row *row, bool simulates)
     record(t, row->gangs, &r);
     double recorded_s = cpu_s() - start, recorded_mib = peak_mib();
     start = cpu_s();
-    double most = 0;
+    double most = 0, end_s = 0;
     if (simulates)
-        simulate(&r, row, &most);
+        end_s = simulate(&r, row, &most);
     else
         CHECK(
             weft_recording_memory(&r, n_places, row->devices, place, &err)
@@ -363,6 +365,8 @@ static void measure(const char *dir, const struct row *row, bool simulates)
            recorded_s / n * 1e6, bytes_of(&r) / n, played_s / n * 1e6,
            (peak_mib() - recorded_mib) * 1048576 / n, recorded_s + played_s,
            peak_mib() - before_mib, most / 1073741824);
+    if (simulates)
+        printf("    simulated: %.3f s\n", end_s);
     weft_recording_release(&r);
     weft_trainer_forget(t);
     weft_config_release(&config);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Simulated beside executed: an iteration of a run is recorded, the event
+ * engine plays it, and the runtime with its policy executes the same tasks on
+ * emulated devices, where a task only sleeps for its time. So the order of
+ * tasks is the real one's on up to 32 devices, whatever this machine has.
+ *
+ *     bench/emulate CONFIG.yaml [key=value ...]
+ *
+ * Prints for each layout the makespan of both; that of a simulation in which
+ * tasks take as long as they slept, which a busy machine makes longer than they
+ * were to; and how many of the tasks that follow one another on a device did so
+ * in the simulation.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "plan/engine/engine.h"
+#include "rt/codelet.h"
+#include "run/recorded.h"
+#include "sched/sched.h"
+
+static const struct row {
+    const char *layout;
+    int32_t devices;
+} rows[] = {{"dp1", 1},       {"dp2", 2},        {"tp2", 2},
+            {"pp2", 2},       {"dp4", 4},        {"dp2tp2", 4},
+            {"dp2pp2", 4},    {"tp4", 4},        {"dp2pp2,zero=2", 4},
+            {"dp2tp2pp2", 8}, {"dp4tp2pp2", 16}, {"dp4tp4pp2", 32}};
+
+/* Tasks take this much at least: to wake up and to sleep takes a tenth of a
+ * millisecond. */
+static const double least_s = 2e-3;
+
+static struct weft_err err;
+
+#define CHECK(call)                                                          \
+    do {                                                                     \
+        if ((call) != 0) {                                                   \
+            fprintf(stderr, "emulate: %s\n", err.text);                      \
+            exit(1);                                                         \
+        }                                                                    \
+    } while (0)
+
+/* ---- What tasks take ---------------------------------------------------- */
+
+static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
+                      int32_t device)
+{
+    const struct weft_rec_work *w = &r->task[task].work;
+    (void) ctx;
+    return device < 0
+             ? 0
+             : least_s + 1e-9 * (double) w->flop + 1e-8 * (double) w->bytes;
+}
+
+static void message(void *ctx, const struct weft_recording *r, int64_t task,
+                    struct weft_engine_message *out)
+{
+    (void) ctx;
+    (void) r;
+    (void) task;
+    *out = (struct weft_engine_message){.latency_s = 0};
+}
+
+/* ---- Executed ----------------------------------------------------------- */
+
+struct sleep_args {
+    double seconds;
+    struct weft_span *span;
+};
+
+static int sleep_cpu(const void *args_, void *const buf[], int n_buf,
+                     struct weft_exec *x)
+{
+    const struct sleep_args *args = args_;
+    double left;
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    args->span->start_s = weft_clock_s();
+    while ((left = args->span->start_s + args->seconds - weft_clock_s())
+           > 0) {
+        struct timespec t = {(time_t) left,
+                             (long) ((left - (double) (time_t) left) * 1e9)};
+        (void) nanosleep(&t, NULL);
+    }
+    args->span->end_s = weft_clock_s();
+    return 0;
+}
+WEFT_CODELET(sleep, 0x808080, sleep_cpu)
+
+struct job {
+    struct weft_rt *rt;
+    struct weft_seq *seq;
+    const struct weft_recording *r;
+    struct weft_tile **tile;
+    struct weft_span *span; /* (n_tasks) */
+    int64_t wait, lots;
+};
+
+static void pass_waits(struct job *j, int64_t task)
+{
+    const struct weft_recording *r = j->r;
+    for (; j->lots < r->n_lots && r->lot[j->lots] <= task; j->lots++)
+        weft_seq_lot(j->seq);
+    for (; j->wait < r->n_waits && r->wait[j->wait].task <= task; j->wait++) {
+        const struct weft_rec_wait *w = &r->wait[j->wait];
+        if (w->tile >= 0) {
+            (void) weft_tile_acquire(j->tile[w->tile], WEFT_READ);
+            weft_tile_unacquire(j->tile[w->tile]);
+        } else if (!w->local) {
+            CHECK(weft_seq_wait(j->seq, &err));
+        } else {
+            int64_t lot = 0; /* it ends where the next one begins */
+            while (r->lot[lot] != w->ended)
+                lot++;
+            weft_seq_wait_lot(j->seq, lot);
+        }
+    }
+}
+
+static void insert(struct job *j, int64_t i)
+{
+    enum { MOST = 512 };
+    struct weft_access access[MOST];
+    const struct weft_rec_task *t = &j->r->task[i];
+    const struct weft_where where = {.device = t->device,
+                                     .priority = t->priority,
+                                     .position = t->position,
+                                     .chain = t->chain,
+                                     .call = t->call,
+                                     .iteration = t->iteration,
+                                     .micro_batch = t->micro_batch,
+                                     .layer = t->layer};
+    const struct sleep_args args = {seconds(NULL, j->r, i, 0), &j->span[i]};
+    if (t->kind == WEFT_REC_ANSWER)
+        return; /* it is there at once */
+    weft_assert(t->n_access <= MOST && t->kind == WEFT_REC_TASK);
+    for (int32_t k = 0; k < t->n_access; k++) {
+        struct weft_rec_access a = j->r->access[t->access + k];
+        access[k] = (struct weft_access){j->tile[a.tile],
+                                         a.mode == 0   ? WEFT_READ
+                                         : a.mode == 1 ? WEFT_WRITE
+                                                       : WEFT_READ_WRITE};
+    }
+    weft_insert(j->seq, &weft_cl_sleep, &args, sizeof args, access,
+                t->n_access, &where);
+}
+
+/* Returns the seconds from the first start to the last end. */
+static double execute(const struct weft_recording *r, int32_t n_devices,
+                      struct weft_span *span)
+{
+    struct weft_rt_options options = {
+        .n_devices = n_devices, .policy = &weft_sched_lanes, .nap = 1};
+    struct job j = {.r = r, .span = span};
+    double first = 0, last = 0;
+    j.tile = weft_alloc((size_t) r->n_tiles, sizeof *j.tile);
+    CHECK(weft_rt_start(&options, &j.rt, &err));
+    CHECK(weft_seq_create(j.rt, &j.seq, &err));
+    for (int64_t i = 0; i < r->n_tiles; i++)
+        CHECK(weft_tile_create(j.rt,
+                               &(struct weft_tile_id){.model = "emulated"},
+                               WEFT_MEM_SAMPLES, 8, &j.tile[i], &err));
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        pass_waits(&j, i);
+        insert(&j, i);
+    }
+    CHECK(weft_seq_wait(j.seq, &err));
+    for (int64_t i = 0; i < r->n_tiles; i++)
+        weft_tile_release(j.tile[i]);
+    weft_seq_free(j.seq);
+    weft_rt_stop(j.rt);
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        if (span[i].end_s > 0 && (first == 0 || span[i].start_s < first))
+            first = span[i].start_s;
+        last = span[i].end_s > last ? span[i].end_s : last;
+    }
+    weft_free(j.tile);
+    return last - first;
+}
+
+/* ---- One beside the other ----------------------------------------------- */
+
+static const struct weft_span *sorted;
+
+static int compare(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *) left, b = *(const int64_t *) right;
+    double x = sorted[a].start_s, y = sorted[b].start_s;
+    return x != y ? (x > y) - (x < y) : (a > b) - (a < b);
+}
+
+/* Tasks of a device in the order of their starts; returns how many. */
+static int64_t list(const struct weft_recording *r, int32_t device,
+                    const struct weft_span *span, int64_t *out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        if (r->task[i].device == device)
+            out[n++] = i;
+    sorted = span;
+    qsort(out, (size_t) n, sizeof *out, compare);
+    return n;
+}
+
+/* The share of neighbours on a device that are neighbours in both. */
+static double same_order(const struct weft_recording *r, int32_t n_devices,
+                         const struct weft_span *a, const struct weft_span *b)
+{
+    size_t n = (size_t) r->n_tasks;
+    int64_t *x = weft_alloc(n, sizeof *x), *y = weft_alloc(n, sizeof *y);
+    int64_t *after = weft_alloc(n, sizeof *after), same = 0, all = 0;
+    for (int32_t d = 0; d < n_devices; d++) {
+        int64_t k = list(r, d, a, x);
+        list(r, d, b, y);
+        for (int64_t i = 0; i + 1 < k; i++)
+            after[x[i]] = x[i + 1];
+        for (int64_t i = 0; i + 1 < k; i++, all++)
+            same += after[y[i]] == y[i + 1];
+    }
+    weft_free(x);
+    weft_free(y);
+    weft_free(after);
+    return all > 0 ? (double) same / (double) all : 1;
+}
+
+/* Of a task that was executed. */
+static double took(void *ctx, const struct weft_recording *r, int64_t task,
+                   int32_t device)
+{
+    const struct weft_span *span = ctx;
+    (void) r;
+    return device < 0 ? 0 : span[task].end_s - span[task].start_s;
+}
+
+/* executed: tasks take as long as they did; NULL: as planned. */
+static double simulate(const struct weft_recording *r, int32_t n_devices,
+                       struct weft_span *executed, struct weft_span *span)
+{
+    int32_t *place = weft_alloc((size_t) n_devices, sizeof *place), device;
+    const struct weft_engine_job job = {.n_devices = n_devices,
+                                        .n_places = 1,
+                                        .places_per_rank = 1,
+                                        .place_of = place,
+                                        .ctx = executed,
+                                        .seconds = executed ? took : seconds,
+                                        .message = message};
+    struct weft_engine *e;
+    CHECK(weft_engine_create(&job, r, &e, &err));
+    CHECK(weft_engine_run(e, &err));
+    for (int64_t i = 0; i < r->n_tasks; i++)
+        weft_engine_span(e, i, &span[i], &device);
+    double s = weft_engine_now_s(e);
+    weft_engine_free(e);
+    weft_free(place);
+    return s;
+}
+
+static void record(const char *file, int n, const char *const *word,
+                   const struct row *row, struct weft_recording *out)
+{
+    const char *all[20];
+    char layout[64];
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    const struct weft_g_job job = {.n_ranks = 1, .n_devices = row->devices};
+    const struct weft_recorded how = {.rank = -1, .iterations = 1};
+    snprintf(layout, sizeof layout, "layout=%s", row->layout);
+    all[0] = layout;
+    for (int i = 0; i < n; i++)
+        all[1 + i] = word[i];
+    CHECK(weft_run_config_read(file, 1 + n, all, &config, &err));
+    CHECK(weft_trainer_describe(&config, &job, &plan, &t, &err));
+    weft_recording_init(out);
+    CHECK(weft_run_record(t, &how, out, &err));
+    plan = t->plan;
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argc > 16) {
+        fprintf(stderr, "usage: emulate CONFIG.yaml [key=value ...]\n");
+        return 2;
+    }
+    printf("%-14s %7s %7s %10s %10s %7s %10s %7s %6s\n", "layout", "devices",
+           "tasks", "planned s", "executed s", "error", "as took s", "error",
+           "order");
+    for (size_t i = 0; i < WEFT_COUNT(rows); i++) {
+        struct weft_recording r;
+        record(argv[1], argc - 2, (const char *const *) argv + 2, &rows[i],
+               &r);
+        size_t n = (size_t) r.n_tasks;
+        struct weft_span *a = weft_alloc(n, sizeof *a);
+        struct weft_span *b = weft_alloc(n, sizeof *b);
+        double planned = simulate(&r, rows[i].devices, NULL, a);
+        double executed = execute(&r, rows[i].devices, b);
+        double order = same_order(&r, rows[i].devices, a, b);
+        double again = simulate(&r, rows[i].devices, b, a);
+        printf(
+            "%-14s %7d %7lld %10.3f %10.3f %6.1f%% %10.3f %6.1f%% %5.1f%%\n",
+            rows[i].layout, (int) rows[i].devices, (long long) r.n_tasks,
+            planned, executed, 100 * (planned / executed - 1), again,
+            100 * (again / executed - 1), 100 * order);
+        fflush(stdout);
+        weft_free(a);
+        weft_free(b);
+        weft_recording_release(&r);
+    }
+    return 0;
+}
