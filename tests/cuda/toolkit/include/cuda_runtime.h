@@ -25,6 +25,8 @@
 
 #ifdef __cplusplus
 #include <math.h>
+#include <new>
+#include <string.h>
 #include <tuple>
 
 #define __global__
@@ -154,7 +156,12 @@ template <class... P> struct weft_exec_launch {
     };
     void operator()(P... arg) const
     {
-        struct call c = {kernel, std::tuple<P...>(arg...)};
+        /* What lies between the arguments is 0: what was on the stack before
+         * may look like a pointer to device memory with an argument's bytes. */
+        alignas(struct call) char memory[sizeof(struct call)];
+        memset(memory, 0, sizeof memory);
+        __asm__ volatile("" : : "r"(memory) : "memory");
+        new (memory) call{kernel, std::tuple<P...>(arg...)};
         (weft_exec_check(arg), ...);
         weft_exec_put(
             grid, block, stream,
@@ -162,7 +169,7 @@ template <class... P> struct weft_exec_launch {
                 struct call *c = (struct call *) p;
                 std::apply(c->kernel, c->args);
             },
-            &c, sizeof c);
+            memory, sizeof memory);
     }
 };
 template <class... P>
@@ -171,7 +178,7 @@ inline weft_exec_launch<P...> weft_exec_of(void (*kernel)(P...), dim3 grid,
 {
     return weft_exec_launch<P...>{kernel, grid, block, stream};
 }
-#define WEFT_LAUNCH(kernel, grid, block, stream, ...)                        \
+#define WEFT_LAUNCH(kernel, grid, block, stream, ...)                         \
     weft_exec_of(kernel, grid, block, (cudaStream_t) (stream))(__VA_ARGS__)
 
 #endif
