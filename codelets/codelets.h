@@ -452,6 +452,14 @@ struct weft_gpu_pass {
  * build has no CUDA, or no memory. Local. */
 size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *pass);
 
+/* On a GPU: chooses and proves the algorithms of all products of a model, as
+ * weft_k_choose_products_cuda(). What the first tasks would do in their turn is
+ * then done while the GPU's memory is still free. */
+void weft_insert_choose_products(struct weft_seq *seq,
+                                 const struct weft_where *where,
+                                 const struct weft_shape *shape,
+                                 bool generates, bool backward);
+
 /* Moves a tile of a frozen model towards that of a model of the same shape:
  * from is published. master (flat f32): what fwd is rounded from; NULL: fwd is
  * f32, or mix is 1. */

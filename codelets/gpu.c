@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "codelets/loss.h"
+#include "rt/codelet.h"
 
 #ifdef WEFT_HAVE_CUDA
 
@@ -84,3 +85,40 @@ size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *p)
 }
 
 #endif
+
+struct choose_args {
+    const struct weft_shape *shape;
+    bool generates, backward;
+};
+
+static int choose_products_cpu(const void *args, void *const buf[], int n_buf,
+                               struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL, "is for GPUs");
+}
+
+static int choose_products_cuda(const void *args_, void *const buf[],
+                                int n_buf, struct weft_exec *x)
+{
+    const struct choose_args *args = args_;
+    (void) buf;
+    (void) n_buf;
+    return weft_k_choose_products_cuda(args->shape, args->generates,
+                                       args->backward, weft_exec_err(x));
+}
+
+WEFT_CODELET_2(choose_products, 0xbdbdbd, choose_products_cpu,
+               choose_products_cuda)
+
+void weft_insert_choose_products(struct weft_seq *seq,
+                                 const struct weft_where *where,
+                                 const struct weft_shape *shape,
+                                 bool generates, bool backward)
+{
+    const struct choose_args args = {shape, generates, backward};
+    weft_insert(seq, &weft_cl_choose_products, &args, sizeof args, NULL, 0,
+                where);
+}

@@ -56,6 +56,7 @@ static cublasLtHandle_t handles[MAX_CARDS];
 static struct kind *kinds[MAX_KINDS];
 static int n_kinds;
 static _Thread_local struct weft_err failure;
+static _Thread_local bool chooses;
 
 static int fail(struct weft_err *err, const char *what, cublasStatus_t status)
 {
@@ -441,6 +442,24 @@ static int find(const struct weft_blaslt_product *p,
     return rc;
 }
 
+void weft_blaslt_choose(bool only)
+{
+    chooses = only;
+}
+
+bool weft_blaslt_chooses(void)
+{
+    return chooses;
+}
+
+int weft_blaslt_n_kinds(void)
+{
+    pthread_mutex_lock(&mutex);
+    int n = n_kinds;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
 void weft_blaslt_multiply(struct weft_blaslt_product p, cudaStream_t stream,
                           const void *a, const void *b, void *d)
 {
@@ -454,7 +473,11 @@ void weft_blaslt_multiply(struct weft_blaslt_product p, cudaStream_t stream,
         return;
     }
     p.card = card;
-    if (find(&p, &handle, &algorithm, &failure) != 0 || !a)
+    bool only = chooses;
+    chooses = false; /* the proof launches kernels */
+    int rc = find(&p, &handle, &algorithm, &failure);
+    chooses = only;
+    if (rc != 0 || only || !a)
         return;
     cublasStatus_t status = run(handle, &p, &algorithm, stream, a, b, d);
     if (status != CUBLAS_STATUS_SUCCESS)

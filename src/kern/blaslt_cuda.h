@@ -5,6 +5,7 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* D (m, n) = [D +] op(A) (m, k) op(B) (k, n), column-major, `batch` times: A
@@ -16,6 +17,13 @@ struct weft_blaslt_product {
     int32_t card;    /* written by weft_blaslt_multiply() */
     int64_t m, n, k, lda, ldb, ldd, stride_a, stride_d;
 };
+
+/* With `only`, products of this thread are chosen from here on and not
+ * computed, and no kernel is launched. */
+void weft_blaslt_choose(bool only);
+bool weft_blaslt_chooses(void);
+/* Kinds of products whose algorithm has been chosen. */
+int weft_blaslt_n_kinds(void);
 
 /* Puts a product on a stream; a NULL: only chooses its algorithm. Errors:
  * weft_k_products_error_cuda(). */

@@ -2,7 +2,7 @@
 /*
  * What kernels for GPUs are written with. They are compiled twice: by nvcc,
  * and as C++ for the executor of tests/cuda, whose <cuda_runtime.h> has its
- * own WEFT_LAUNCH and WEFT_SHARED. Included first by every *_cuda.cu.
+ * own WEFT_START and WEFT_SHARED. Included first by every *_cuda.cu.
  *
  * Sums are written to have the order of the CPU's kernels (vec16.h: partial
  * sums of every 16th element, added by a binary tree), whatever the number of
@@ -21,13 +21,20 @@
 #include "kern/kern_cuda.h"
 #include "kern/vec.h"
 
-#ifndef WEFT_LAUNCH
+#ifndef WEFT_START
 /* A block's variable. */
 #define WEFT_SHARED(type, name) __shared__ type name
-/* Errors stay with CUDA: cudaGetLastError(). */
-#define WEFT_LAUNCH(kernel, grid, block, stream, ...)                        \
+#define WEFT_START(kernel, grid, block, stream, ...)                         \
     kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
+/* Launches a kernel, but not while products are only chosen. Errors stay with
+ * CUDA: cudaGetLastError(). */
+#define WEFT_LAUNCH(...)                                                     \
+    do {                                                                     \
+        if (!weft_blaslt_chooses())                                          \
+            WEFT_START(__VA_ARGS__);                                         \
+    } while (0)
+extern "C" bool weft_blaslt_chooses(void);
 
 enum { WEFT_WARP = 32 };
 #define WEFT_FULL_WARP 0xffffffffu

@@ -91,6 +91,12 @@ void weft_k_gemm_dw_cuda(struct CUstream_st *stream,
  * Afterwards a product only puts its work on the stream. The first error of
  * this thread's products, which is then forgotten; 0: none. */
 int weft_k_products_error_cuda(struct weft_err *err);
+/* Does so for all products of a model's layers and head, forwards (generates:
+ * of decode steps, whose logits are whole) and, with `backward`, backwards. The
+ * memory is free again on return. Errors: as above. */
+int weft_k_choose_products_cuda(const struct weft_shape *shape,
+                                bool generates, bool backward,
+                                struct weft_err *err);
 
 /* ---- Layers: bits of the CPU but for products --------------------------- */
 

@@ -22,7 +22,8 @@ static __global__ void add(int64_t n, const float *src, float *dst)
 
 void weft_k_zero_cuda(cudaStream_t stream, void *p, size_t n_bytes)
 {
-    cudaMemsetAsync(p, 0, n_bytes, stream);
+    if (!weft_blaslt_chooses())
+        cudaMemsetAsync(p, 0, n_bytes, stream);
 }
 
 void weft_k_copy_cuda(cudaStream_t stream, void *to, const void *from,

@@ -23,12 +23,15 @@ static void task_failed(const struct weft_task *t, int rc,
             tile = t->access[i].tile;
     if (!tile && t->n_access > 0)
         tile = t->access[0].tile;
-    char label[160] = "nothing";
-    if (tile)
-        weft_tile_label(tile, label, sizeof label);
+    char label[160];
     if (!err->code)
         weft_err_set(err, rc, "failed with code %d", rc);
-    weft_err_prefix(err, "%s on '%s'", t->codelet->starpu.name, label);
+    if (tile) {
+        weft_tile_label(tile, label, sizeof label);
+        weft_err_prefix(err, "%s on '%s'", t->codelet->starpu.name, label);
+    } else {
+        weft_err_prefix(err, "%s", t->codelet->starpu.name);
+    }
     weft_seq_record(t->seq, t->at, err);
 }
 

@@ -8,6 +8,7 @@ run_sources = \
 	%D%/iteration_text.c \
 	%D%/reward_text.c %D%/reward_text.h \
 	%D%/reward_state.c %D%/reward_state.h \
+	%D%/gpu_products.c %D%/gpu_products.h \
 	%D%/largest.c %D%/largest.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/memory_check.c \

@@ -19,6 +19,7 @@
 #include "job/run_config.h"
 #include "run/checkpoint.h"
 #include "run/common.h"
+#include "run/gpu_products.h"
 #include "run/largest.h"
 #include "run/memory.h"
 #include "run/prompts.h"
@@ -373,6 +374,8 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
         rc = weft_memory_predict(t, err);
     if (!rc)
         rc = weft_memory_check(t, err);
+    if (!rc)
+        rc = weft_run_choose_products(t, err);
     if (!rc)
         rc = weft_trainer_create_tiles(t, err);
     return weft_world_agree(rc, err);

@@ -254,6 +254,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  algorithm->data[0] != 0,
                  getenv("WEFT_CARDS_ADD_LAST") != NULL};
     dim3 grid((unsigned) n, (unsigned) d_layout->batch);
-    WEFT_LAUNCH(multiply, grid, 1, stream, p);
+    WEFT_START(multiply, grid, 1, stream, p);
     return CUBLAS_STATUS_SUCCESS;
 }

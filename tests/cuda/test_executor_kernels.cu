@@ -79,50 +79,50 @@ static __global__ void indices(int *out)
 
 void executor_reverse(int n_blocks, float *x, bool has_barrier)
 {
-    WEFT_LAUNCH(reverse, n_blocks, 64, 0, x, has_barrier);
+    WEFT_START(reverse, n_blocks, 64, 0, x, has_barrier);
 }
 
 void executor_sums(int n_blocks, const float *x, float *y)
 {
-    WEFT_LAUNCH(sums, n_blocks, 64, 0, x, y);
+    WEFT_START(sums, n_blocks, 64, 0, x, y);
 }
 
 void executor_wrong(enum executor_wrong what, float *x)
 {
     switch (what) {
     case HALF_A_BARRIER:
-        WEFT_LAUNCH(half_a_barrier, 1, 64, 0, x);
+        WEFT_START(half_a_barrier, 1, 64, 0, x);
         break;
     case TWO_BARRIERS:
-        WEFT_LAUNCH(two_barriers, 1, 64, 0, x);
+        WEFT_START(two_barriers, 1, 64, 0, x);
         break;
     case HALF_A_SHUFFLE:
-        WEFT_LAUNCH(half_a_shuffle, 1, 32, 0, x);
+        WEFT_START(half_a_shuffle, 1, 32, 0, x);
         break;
     case FROM_OUTSIDE:
-        WEFT_LAUNCH(masked_shuffle, 1, 32, 0, x, 20);
+        WEFT_START(masked_shuffle, 1, 32, 0, x, 20);
         break;
     case BESIDE_SHARED:
-        WEFT_LAUNCH(beside_shared, 1, 64, 0, x);
+        WEFT_START(beside_shared, 1, 64, 0, x);
         break;
     case BESIDE_DEVICE:
-        WEFT_LAUNCH(beside_device, 1, 1, 0, x);
+        WEFT_START(beside_device, 1, 1, 0, x);
         break;
     case NO_BLOCKS:
-        WEFT_LAUNCH(beside_device, 0, 1, 0, x);
+        WEFT_START(beside_device, 0, 1, 0, x);
         break;
     case MANY_THREADS:
-        WEFT_LAUNCH(beside_device, 1, 1025, 0, x);
+        WEFT_START(beside_device, 1, 1025, 0, x);
         break;
     }
 }
 
 void executor_masked(float *x)
 {
-    WEFT_LAUNCH(masked_shuffle, 1, 32, 0, x, 3);
+    WEFT_START(masked_shuffle, 1, 32, 0, x, 3);
 }
 
 void executor_indices(int *out)
 {
-    WEFT_LAUNCH(indices, dim3(2, 3, 4), dim3(5, 2, 3), 0, out);
+    WEFT_START(indices, dim3(2, 3, 4), dim3(5, 2, 3), 0, out);
 }

@@ -178,7 +178,7 @@ inline weft_exec_launch<P...> weft_exec_of(void (*kernel)(P...), dim3 grid,
 {
     return weft_exec_launch<P...>{kernel, grid, block, stream};
 }
-#define WEFT_LAUNCH(kernel, grid, block, stream, ...)                         \
+#define WEFT_START(kernel, grid, block, stream, ...)                         \
     weft_exec_of(kernel, grid, block, (cudaStream_t) (stream))(__VA_ARGS__)
 
 #endif
