@@ -164,8 +164,8 @@ static float number(const operand &o, int64_t row, int64_t column,
                      : ((const float *) o.p)[i];
 }
 
-static float chain(const product &p, int64_t i, int64_t j, int64_t set,
-                   float x)
+static inline __attribute__((always_inline)) float
+chain_of(const product &p, int64_t i, int64_t j, int64_t set, float x)
 {
     if (!p.a.is_bf16) {
         for (int64_t k = 0; k < p.k; k++)
@@ -180,6 +180,28 @@ static float chain(const product &p, int64_t i, int64_t j, int64_t set,
     }
     return x;
 }
+
+/* The processor's instruction takes a tenth of the library's function. */
+#ifdef __x86_64__
+__attribute__((target("fma"))) static float
+chain_fma(const product &p, int64_t i, int64_t j, int64_t set, float x)
+{
+    return chain_of(p, i, j, set, x);
+}
+
+static float chain(const product &p, int64_t i, int64_t j, int64_t set,
+                   float x)
+{
+    return __builtin_cpu_supports("fma") ? chain_fma(p, i, j, set, x)
+                                         : chain_of(p, i, j, set, x);
+}
+#else
+static float chain(const product &p, int64_t i, int64_t j, int64_t set,
+                   float x)
+{
+    return chain_of(p, i, j, set, x);
+}
+#endif
 
 /* A block per column and batch. In bf16 the processor treats small numbers as
  * zero, as the CPU's kernels have it do. */
