@@ -158,13 +158,14 @@ void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
 void weft_gen_open_cache(const struct weft_batch *step,
                          const struct weft_range *range,
                          const struct weft_shape *shape, int32_t layer,
-                         struct weft_k_kv *kv)
+                         bool on_gpu, struct weft_k_kv *kv)
 {
     size_t bytes = weft_k_part_kv_page_bytes(shape, *range, 1);
     kv->page = weft_batch_at(step, step->page);
     kv->pages_per_slot = step->pages_per_slot;
-    weft_gen_clear_pages(step->n_runs, weft_batch_at(step, step->run), kv,
-                         (size_t) layer * bytes, bytes);
+    if (!on_gpu)
+        weft_gen_clear_pages(step->n_runs, weft_batch_at(step, step->run), kv,
+                             (size_t) layer * bytes, bytes);
 }
 
 int weft_gen_put(const struct weft_gen_view *view,

@@ -63,11 +63,12 @@ void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out);
 
 /* Completes kv, which has arena and page_bytes, with the step's page table. In
  * the pages that the step's runs begin it clears what belongs to layer number
- * `layer` of the range. */
+ * `layer` of the range; not for a GPU, whose kernels use nothing that no row
+ * has written. */
 void weft_gen_open_cache(const struct weft_batch *step,
                          const struct weft_range *range,
                          const struct weft_shape *shape, int32_t layer,
-                         struct weft_k_kv *kv);
+                         bool on_gpu, struct weft_k_kv *kv);
 /* Clears `bytes` at `offset` of every page that these runs begin. */
 void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
                           const struct weft_k_kv *kv, size_t offset,

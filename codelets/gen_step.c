@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "codelets/gen.h"
+#include "codelets/gpu.h"
 #include "codelets/member.h"
 
 static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
@@ -68,8 +69,8 @@ void weft_insert_gen_begin(struct weft_seq *seq,
     weft_free(task);
 }
 
-static int logits_part_cpu(const void *args_, void *const buf[], int n_buf,
-                           struct weft_exec *x)
+static int logits_part(const void *args_, void *const buf[], int n_buf,
+                       struct weft_exec *x)
 {
     const struct weft_member_args *args = args_;
     const struct weft_shape *shape = args->shape;
@@ -86,13 +87,23 @@ static int logits_part_cpu(const void *args_, void *const buf[], int n_buf,
     int32_t n = b->n_targets;
     if (n == 0)
         return 0;
+    const int32_t *index = weft_batch_at(b, b->row);
+    struct CUstream_st *stream = weft_exec_stream(x);
+    if (WEFT_ON_GPU(stream)) {
+        void *scratch = weft_exec_scratch_gpu(
+            x, weft_k_head_scratch_bytes_cuda(shape, n, false));
+        if (!scratch)
+            return weft_gpu_failed(x);
+        weft_k_head_logits_cuda(stream, shape, args->range, &head, n, index,
+                                in, logits, scratch);
+        return weft_gpu_end(x);
+    }
     size_t row = (size_t) shape->hidden * sizeof(float);
     size_t rows = (size_t) weft_round_up((int64_t) ((size_t) n * row), 64);
     char *last = weft_exec_scratch(
         x, rows + weft_k_head_scratch_bytes(shape, n));
     if (!last)
         return WEFT_ENOMEM;
-    const int32_t *index = weft_batch_at(b, b->row);
     for (int32_t i = 0; i < n; i++)
         memcpy(last + (size_t) i * row,
                in + (int64_t) index[i] * shape->hidden, row);
@@ -102,7 +113,7 @@ static int logits_part_cpu(const void *args_, void *const buf[], int n_buf,
     return 0;
 }
 
-WEFT_CODELET(logits_part, 0xdce775, logits_part_cpu)
+WEFT_CODELET_2(logits_part, 0xdce775, logits_part, logits_part)
 
 void weft_insert_logits_part(struct weft_seq *seq,
                              const struct weft_where *where,

@@ -433,6 +433,7 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               .n_targets = gen->n_slots}};
     if (!is_one_task(&gen->layout))
         s.pass.order = order_of(gen, index, &s.pass.where.chain);
+    weft_g_pass_expect(&s.pass, &gen->layout, gen->n_slots, false);
     (is_one_group(&s) ? chunk_of_group : chunk)(&s, n_admit, admit);
 }
 

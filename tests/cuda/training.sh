@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training at emulated cards, whose products have the order of the CPU's sums:
-# in every layout the checkpoint of CPU devices, bit for bit, weights and
-# moments.
+# Training and PPO at emulated cards, whose products have the order of the CPU's
+# sums: in every layout, and in plans with devices of both kinds, the checkpoint
+# of CPU devices, bit for bit, weights and moments.
 set -u
 weft=$WEFT_BUILDDIR/weft
 quick=$WEFT_SRCDIR/examples/quickstart
@@ -100,4 +100,87 @@ grep -q "had the actor on GPUs, this one has it on CPUs" out || fail "to CPUs"
     runtime.devices=gpu >out 2>&1 && fail "norms of queries and keys"
 grep -q "norms of queries and keys do not run on GPUs yet" out || fail "qwen3"
 [ ! -e run ] || fail "a run directory"
+
+# ---- PPO: generation, inference, training -----------------------------------
+run_ppo() # RUN words: two iterations of a few samples
+{
+    run=$1
+    shift
+    "$weft" train -q "$quick/ppo.yaml" model.actor="$dir/tied" \
+        model.critic="$dir/untied" model.reference="$dir/tied" \
+        run_dir="$run" iterations=2 rollout.prompts=2 \
+        rollout.max_new_tokens=4 numerics.isa="$isa" \
+        numerics.tensor_blocks=2 "$@" >out 2>&1
+}
+
+ppo() # RUN words
+{
+    run_ppo "$@" || { fail "$*: status"; return 1; }
+    grep -q "were predicted" out && fail "$*: more memory"
+    grep -q '"rollout_train_logprob_abs_diff_max": 0[,}]' \
+        "$1/metrics.jsonl" || fail "$1: other log-probs"
+    return 0
+}
+
+refused() # 'sentence' RUN words
+{
+    sentence=$1
+    shift
+    run_ppo "$@" && fail "$*: not refused"
+    grep -qF -- "$sentence" out || fail "$*: not '$sentence'"
+}
+
+# Calls that have the GPU; the others have a CPU device.
+plan() # FILE calls...
+{
+    file=$1
+    gpus=" $2 "
+    {
+        echo '{"format": 1, "nodes": 1, "devices": 2, "gpus": 1, "calls": {'
+        comma=
+        for call in actor_generate ref_infer critic_infer actor_train \
+            critic_train; do
+            device=1
+            case $gpus in *" $call "*) device=0 ;; esac
+            echo "$comma\"$call\": {\"mesh\": {\"node\": 0, \"nodes\": 1," \
+                "\"device\": $device, \"devices\": 1}, \"dp\": 1," \
+                "\"tp\": 1, \"pp\": 1}"
+            comma=,
+        done
+        echo '}}'
+    } >"$file"
+}
+
+ppo ppo-cpu-f32 numerics.dtype=f32
+for layout in dp2 tp2 pp2; do
+    WEFT_CARDS=2 ppo "ppo-$layout" numerics.dtype=f32 runtime.devices=gpu \
+        layout=$layout && same ppo-cpu-f32 "ppo-$layout"
+done
+
+ppo ppo-cpu-bf16 numerics.dtype=bf16
+gpu="numerics.dtype=bf16 runtime.devices=gpu"
+# shellcheck disable=SC2086
+ppo ppo-gpu $gpu && same ppo-cpu-bf16 ppo-gpu
+plan reference.json "actor_generate critic_infer actor_train critic_train"
+# shellcheck disable=SC2086
+ppo ppo-reference $gpu plan=reference.json && same ppo-cpu-bf16 ppo-reference
+plan generation.json actor_generate
+# shellcheck disable=SC2086
+ppo ppo-generation $gpu plan=generation.json numerics.exact=false &&
+    same ppo-cpu-bf16 ppo-generation
+# shellcheck disable=SC2086
+refused "give both calls of the actor one kind, or set numerics.exact to false" \
+    other $gpu plan=generation.json
+# shellcheck disable=SC2086
+refused "of a GPU's memory and runtime.gpu_memory_gib is" \
+    other $gpu runtime.gpu_memory_gib=0.0001
+WEFT_CARDS_MEMORY=1
+export WEFT_CARDS_MEMORY
+# shellcheck disable=SC2086
+refused "choose_products: no memory of the GPU for testing products" \
+    other $gpu
+unset WEFT_CARDS_MEMORY
+[ ! -e other ] || fail "a run directory"
+refused "was written by a run that had the actor on GPUs, this one has it on CPUs" \
+    ppo-gpu numerics.dtype=bf16 iterations=3
 exit "$failed"

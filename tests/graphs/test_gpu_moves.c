@@ -79,20 +79,6 @@ static void check(struct weft_tile *tile, enum weft_tile_kind kind,
     weft_free(other);
 }
 
-static struct weft_g_layout layout_on(int32_t device, int32_t dp, int32_t tp)
-{
-    struct weft_g_job job = weft_g_job_of(rt);
-    struct weft_plan plan = {.n_nodes = 1,
-                             .n_devices = job.n_devices,
-                             .n_gpus = job.n_gpus};
-    struct weft_g_layout out;
-    struct weft_err err;
-    plan.call[1] = (struct weft_call_plan){
-        .mesh = {0, 1, device, dp * tp}, .dp = dp, .tp = tp, .pp = 1};
-    REQUIRE_OK(weft_g_layout_init(&job, &shape, &plan, 1, &out, &err), err);
-    return out;
-}
-
 /* From one device of a kind to two of the other. */
 static void move(enum weft_dtype dtype, bool to_gpus)
 {
@@ -104,8 +90,8 @@ static void move(enum weft_dtype dtype, bool to_gpus)
     int n_gpus = weft_rt_n_gpus(rt), n_to = to_gpus ? n_gpus : CPUS;
     shape = fixture_shape(dtype, false, false);
     home_on_gpus = !to_gpus;
-    struct weft_g_layout home = layout_on(to_gpus ? n_gpus : 0, 1, 1);
-    struct weft_g_layout to = layout_on(to_gpus ? 0 : n_gpus, n_to, 1);
+    struct weft_g_layout home = layout_on(&shape, to_gpus ? n_gpus : 0, 1, 1, 1);
+    struct weft_g_layout to = layout_on(&shape, to_gpus ? 0 : n_gpus, n_to, 1, 1);
     REQUIRE_OK(weft_g_model_init(rt, "actor", &shape, false, &home, &model,
                                  &err),
                err);

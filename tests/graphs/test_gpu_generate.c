@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Texts that GPUs generate, in any layout, are those of a CPU device, where a
+ * GPU's products have the CPU's order; their log-probs are those of inference
+ * on the same GPUs. */
+#include "../codelets/gpus_fixture.h"
+
+#include "generate_fixture.h"
+#include "kern/blaslt_cuda.h"
+
+enum { TEXTS = 4, FEW = 5 };
+
+static struct task_fixture f;
+
+static void on_gpus(int32_t dp, int32_t tp, int32_t pp, const struct cut *cut,
+                    const struct weft_k_sampling *sampling,
+                    const struct text *cpu)
+{
+    static struct text gpu[TEXTS];
+    struct weft_g_layout layout = layout_on(&f.model.shape, 0, dp, tp, pp);
+    generate(&f, &layout, cut, TEXTS, FEW, sampling, gpu);
+    check_scores(&f, &layout, TEXTS, gpu, sampling->temperature);
+    check_same(TEXTS, gpu, cpu);
+    weft_g_layout_release(&layout);
+}
+
+static bool has_gpus_bits(void)
+{
+    if (weft_k_isa() != WEFT_ISA_C)
+        return true;
+    weft_test_skip("this CPU has no fused multiply-adds");
+    return false;
+}
+
+static void open_model(enum weft_dtype dtype)
+{
+    static struct weft_shape shape;
+    struct weft_g_layout home;
+    start(0);
+    shape = fixture_shape(dtype, false, true);
+    f = (struct task_fixture){.rt = rt, .seq = seq};
+    home = layout_on(&shape, weft_rt_n_gpus(rt), 1, 1, 1);
+    fixture_open_model(&f, &shape, false, &home);
+    weft_g_layout_release(&home);
+}
+
+/* Chosen before, no product is chosen when texts are generated and inferred. */
+static void choose_products(void)
+{
+    struct weft_err err;
+    for (int i = 0; i < weft_rt_n_gpus(rt); i++) {
+        struct weft_where where = at(i);
+        for (int generates = 0; generates < 2; generates++)
+            weft_insert_choose_products(seq, &where, &f.model.shape,
+                                        generates, false);
+    }
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+}
+
+static const struct cut whole = {1, 9, 8, 100}, steps = {2, 2, 3, 5};
+static const struct weft_k_sampling all = {0.7f, 0, 1, 11},
+                                    some = {0.7f, 40, 0.9f, 11},
+                                    best = {0, 0, 1, 11};
+
+static void close_model(void)
+{
+    weft_g_model_release(&f.model);
+    stop();
+}
+
+static void layouts_of(enum weft_dtype dtype)
+{
+    static struct text cpu[TEXTS];
+    open_model(dtype);
+    choose_products();
+    int n_kinds = weft_blaslt_n_kinds();
+    CHECK(n_kinds > 0);
+    generate(&f, &f.model.home, &whole, TEXTS, FEW, &all, cpu);
+    on_gpus(1, 1, 1, &whole, &all, cpu);
+    if (weft_rt_n_gpus(rt) > 1) {
+        on_gpus(2, 1, 1, &steps, &all, cpu);
+        on_gpus(1, 2, 1, &steps, &all, cpu);
+        on_gpus(1, 1, 2, &steps, &all, cpu);
+    }
+    CHECK_INT(weft_blaslt_n_kinds(), n_kinds);
+    close_model();
+}
+
+static void test_layouts(void)
+{
+    if (has_gpus_bits())
+        layouts_of(WEFT_F32);
+    if (has_gpus_bits())
+        layouts_of(WEFT_BF16);
+}
+
+static void samplings(void)
+{
+    static struct text cpu[TEXTS];
+    open_model(WEFT_F32);
+    generate(&f, &f.model.home, &whole, TEXTS, FEW, &some, cpu);
+    on_gpus(1, 1, 1, &steps, &some, cpu);
+    generate(&f, &f.model.home, &whole, TEXTS, FEW, &best, cpu);
+    on_gpus(1, 1, 1, &whole, &best, cpu);
+    close_model();
+}
+
+static void test_samplings(void)
+{
+    if (has_gpus_bits())
+        each_card_order(samplings);
+}
+
+int main(void)
+{
+    const struct weft_test tests[] = {{"test_layouts", test_layouts},
+                                      {"test_samplings", test_samplings}};
+    return gpus_main("graphs/gpu_generate", tests, WEFT_COUNT(tests));
+}
