@@ -7,7 +7,7 @@
 #include "generate_fixture.h"
 #include "kern/blaslt_cuda.h"
 
-enum { TEXTS = 4, FEW = 5 };
+enum { TEXTS = 3, FEW = 4 };
 
 static struct task_fixture f;
 
