@@ -6,6 +6,7 @@ cli_commands = \
 	%D%/cmd_info.c \
 	%D%/cmd_init.c \
 	%D%/cmd_plan.c \
+	%D%/cmd_profile.c \
 	%D%/cmd_report.c \
 	%D%/cmd_schedule.c \
 	%D%/cmd_score.c \

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 job_sources = \
+	%D%/profile.c %D%/profile.h \
+	%D%/profile_generate.c %D%/profile_inside.h \
+	%D%/profile_memory.c \
 	%D%/cluster_info.c %D%/cluster_info.h \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/inputs.c %D%/inputs.h \

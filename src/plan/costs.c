@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "plan/costs_file.h"
 
 /*
  * Links of a node: each rail out and in, then each device's port to the
@@ -258,6 +259,11 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
     if (t->n_members > 0)
         return roofline_s(c, r, &t->work, kind) + exchange_s(c, r, task);
     double moved = copy_s(c, r, t);
+    double measured = c->job.file && moved == 0
+                        ? weft_costs_file_task(c->job.file, r, task)
+                        : -1;
+    if (measured >= 0)
+        return measured;
     return moved > 0 ? kind->task_s + moved
                      : roofline_s(c, r, &t->work, kind);
 }

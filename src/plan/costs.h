@@ -2,8 +2,9 @@
 /*
  * Costs: the seconds of a recorded task on a device, and what a message takes
  * on its way. They come from a cluster's description by a roofline: the larger
- * of operations by the device's speed and bytes by its memory's. One interface
- * for search, schedules and simulation.
+ * of operations by the device's speed and bytes by its memory's; or, where a
+ * machine was profiled, from what its own kernels took (plan/costs_file.h). One
+ * interface for search, schedules and simulation.
  *
  *     tasks      steps x task_s + max(flop / speed(rows), bytes / memory)
  *     gangs      and what a member receives from the others
@@ -22,9 +23,13 @@
 extern "C" {
 #endif
 
+struct weft_costs_file; /* plan/costs_file.h */
+
 /* Ranks are nodes, or equal parts of nodes, of the cluster in its order. */
 struct weft_costs_job {
     const struct weft_cluster *cluster;
+    /* tasks as measured, where they were (plan/costs_file.h); NULL: none */
+    const struct weft_costs_file *file;
     int32_t n_ranks, n_devices; /* devices of a rank */
     int32_t ranks_per_node;     /* 0: 1 */
     int32_t n_gpus;             /* of a rank: devices with a place each */
@@ -33,7 +38,7 @@ struct weft_costs_job {
 
 struct weft_costs;
 
-/* Copies the job; the cluster lives as long as the costs. Errors:
+/* Copies the job; cluster and file live as long as the costs. Errors:
  * WEFT_EINVAL, a sentence, when the cluster has too few nodes or devices;
  * WEFT_ENOMEM. */
 int weft_costs_create(const struct weft_costs_job *job,

@@ -2,6 +2,8 @@
 plan_sources = \
 	%D%/cluster.c %D%/cluster.h \
 	%D%/costs.c %D%/costs.h \
+	%D%/costs_file.c %D%/costs_file.h \
+	%D%/costs_json.c \
 	%D%/dataflow.c %D%/dataflow.h \
 	%D%/deal.c %D%/deal.h \
 	%D%/engine/data.c \

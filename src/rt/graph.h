@@ -73,6 +73,10 @@ struct weft_rt_options {
     /* notes what this rank inserts, beside running it; the caller's, who
      * reads it after weft_rt_stop(). NULL: no */
     struct weft_recording *recording;
+    /* (n_task_spans) when the first tasks of the recording ran, by number, in
+     * seconds since the start; the caller's, who reads them after a wait. */
+    struct weft_span *task_span;
+    int64_t n_task_spans;
 };
 
 /* Starts StarPU in this process (one runtime per process), and StarPU-MPI

@@ -91,6 +91,8 @@ static void note_end(struct weft_worker *w, const struct weft_task *t)
     /* only this worker's thread writes it, so no lock is needed */
     if (start_us < w->ended_us)
         start_us = w->ended_us;
+    if (t->span)
+        *t->span = (struct weft_span){start_us * 1e-6, now * 1e-6};
     if (restores && rt->profile) /* takes the other workers' locks */
         hidden_s = weft_rt_hidden_s(rt, w, t->where.call, start_us, now);
     pthread_mutex_lock(&w->mutex);
@@ -571,6 +573,7 @@ void weft_insert_here(struct weft_seq *seq,
     /* WEFT_CODELET defines it without const, as StarPU writes to it. */
     t->codelet = (struct weft_codelet *) (uintptr_t) codelet;
     t->where = *where;
+    t->span = weft_record_span(rt);
     /* from here on it is the number of StarPU's worker */
     if (where->device >= 0)
         t->where.device -= rt->first_device;

@@ -269,6 +269,7 @@ struct weft_task {
     size_t args_bytes;
     double start_us;              /* of the body, since weft_rt_start */
     struct weft_moments *moments; /* NULL: they are not noted */
+    struct weft_span *span;       /* in the options' list; NULL: none */
     bool is_under_way; /* its body put work on a stream, which may go on */
 };
 
@@ -289,6 +290,8 @@ struct weft_rt {
     bool profile, nap, check_modes, starpu_on;
     /* what is inserted is noted there; NULL: nowhere */
     struct weft_recording *recording;
+    struct weft_span *task_span; /* (n_task_spans) */
+    int64_t n_task_spans;
     bool is_dry;    /* it records and runs nothing: there is no StarPU */
     bool all_ranks; /* and what it records is of all ranks */
     bool open_ends; /* when samples end is not known */
@@ -376,6 +379,8 @@ void weft_record_task(struct weft_rt *rt, const char *op,
                       const struct weft_where *where,
                       const struct weft_access *access, int n_access,
                       const struct weft_work *work);
+/* Where it is noted when the last one ran; NULL: nowhere. */
+struct weft_span *weft_record_span(const struct weft_rt *rt);
 /* A message from src to dst, one of which may be another rank's. */
 void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
                          struct weft_tile *src, struct weft_tile *dst);

@@ -113,6 +113,12 @@ void weft_record_task(struct weft_rt *rt, const char *op,
     weft_recording_work(r, work);
 }
 
+struct weft_span *weft_record_span(const struct weft_rt *rt)
+{
+    int64_t n = rt->recording ? rt->recording->n_tasks : 0;
+    return n > 0 && n <= rt->n_task_spans ? &rt->task_span[n - 1] : NULL;
+}
+
 void weft_tile_await(struct weft_tile *tile)
 {
     struct weft_recording *r = tile->rt->recording;

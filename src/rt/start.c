@@ -406,6 +406,8 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
     rt->check_modes = options->check_modes;
     rt->last_transfer = &rt->transfer;
     rt->recording = options->recording;
+    rt->task_span = options->task_span;
+    rt->n_task_spans = options->n_task_spans;
     rt->start_s = weft_clock_s();
     size_t limit = options->memory_limit_bytes;
     if (!limit)

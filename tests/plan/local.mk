@@ -39,3 +39,5 @@ check_PROGRAMS += %D%/test_costs
 check_PROGRAMS += %D%/test_engine
 %C%_test_engine_SOURCES = %D%/test_engine.c %D%/brute_engine.h
 %C%_test_engine_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_costs_file
+%C%_test_costs_file_LDADD = $(plan_libs) -lm

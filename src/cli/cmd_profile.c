@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft profile: what this machine's kernels take. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/topology.h"
+#include "job/plan_needs.h"
+#include "job/profile.h"
+#include "job/run_config.h"
+#include "run/recorded.h"
+#include "cli/cli.h"
+#include "cli/command.h"
+
+WEFT_COMMAND(profile);
+
+const char weft_help_profile[] =
+    "usage: weft profile [options] CONFIG.yaml [key=value ...]\n"
+    "\n"
+    "Measures what this machine takes for the models of a run: layers\n"
+    "forwards and backwards, decode steps by batch and context, heads,\n"
+    "optimizer, copies and empty tasks, for each degree of tensor\n"
+    "parallelism, at sizes that double, all devices busy. It needs no\n"
+    "weights: config.json is enough. The file is for this machine, these\n"
+    "kernels and this version alone (doc/costs.md).\n"
+    "\n"
+    "options:\n"
+    "  -o, --output FILE   where to write it (costs.json)\n"
+    "      --devices N     CPU devices; default: runtime.devices, or one "
+    "per\n"
+    "                      core\n"
+    "      --limit S       seconds; larger sizes are left out (60)\n"
+    "      --check FILE    measure nothing: say whether this file is of "
+    "this\n"
+    "                      machine, and what of the run has no price in it\n"
+    "      --help          this text\n"
+    "\n"
+    "example:\n"
+    "  weft profile examples/quickstart/ppo.yaml -o costs.json --limit 5\n";
+
+struct options {
+    const char *output, *check;
+    int32_t devices;
+    double limit_s;
+};
+
+/* ---- Progress ---------------------------------------------------------- */
+
+struct shown {
+    bool bar;
+    double last_s;
+};
+
+/* A bar on a terminal, else a line every few seconds. */
+static void show(void *ctx, const char *what, double share)
+{
+    enum { WIDTH = 24 };
+    struct shown *s = ctx;
+    double now = weft_clock_s();
+    int n = (int) (share * WIDTH);
+    if (s->bar)
+        fprintf(stderr, "\r[%.*s%.*s] %-40.40s", n < WIDTH ? n : WIDTH,
+                "########################", n < WIDTH ? WIDTH - n : 0,
+                "                        ", what);
+    else if (now - s->last_s > 5)
+        fprintf(stderr, "weft profile: %s\n", what);
+    if (s->bar || now - s->last_s > 5)
+        s->last_s = now;
+}
+
+/* ---- What has no price ------------------------------------------------- */
+
+/* Says which operations of the recording were not measured. */
+static void list_missing(const struct weft_costs_file *file,
+                         const struct weft_recording *r)
+{
+    int64_t n = 0;
+    bool *told = weft_alloc((size_t) r->n_ops + 1, sizeof *told);
+    for (int64_t i = 0; told && i < r->n_tasks; i++) {
+        if (r->task[i].kind != WEFT_REC_TASK
+            || weft_costs_file_task(file, r, i) >= 0)
+            continue;
+        if (!told[r->task[i].op])
+            printf("%s%s",
+                   n ? ", " : "not measured: ", weft_recording_op(r, i));
+        told[r->task[i].op] = true;
+        n++;
+    }
+    if (n)
+        printf(" (%lld of %lld tasks of an iteration)\n", (long long) n,
+               (long long) r->n_tasks);
+    else
+        printf("every task of an iteration has a measured price\n");
+    weft_free(told);
+}
+
+/* Of an iteration of the run, with the longest samples. */
+static int check_run(const struct weft_config *config, int32_t n_devices,
+                     const struct weft_costs_file *file, struct weft_err *err)
+{
+    const struct weft_g_job job = {.n_ranks = 1, .n_devices = n_devices};
+    struct weft_run_needs *needs = weft_alloc(1, sizeof *needs);
+    struct weft_plan plan = {.n_nodes = 0};
+    struct weft_trainer *t = NULL;
+    struct weft_recording r;
+    weft_recording_init(&r);
+    int rc = needs ? weft_run_needs_read(config, 1, n_devices, 0, needs, err)
+                   : weft_err_nomem(err, "a plan", sizeof *needs);
+    if (!rc)
+        rc = weft_run_plan(config, &needs->plan, &plan, err);
+    if (!rc)
+        rc = weft_trainer_describe(config, &job, &plan, &t, err);
+    if (!rc)
+        rc = weft_run_record(
+            t, &(struct weft_recorded){.rank = -1, .iterations = 1}, &r, err);
+    if (!rc)
+        list_missing(file, &r);
+    weft_recording_release(&r);
+    if (t)
+        weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_free(needs);
+    return rc;
+}
+
+/* ---- Command ----------------------------------------------------------- */
+
+static int count_devices(const struct options *o,
+                         const struct weft_config *config, int32_t *out,
+                         struct weft_err *err)
+{
+    struct weft_topology topology;
+    *out = o->devices > 0 ? o->devices : config->runtime.devices;
+    if (*out > 0)
+        return 0;
+    int rc = weft_topology_read(&topology, err);
+    if (!rc)
+        *out = topology.n_cores > 0 && topology.n_cores < topology.n_usable
+                 ? topology.n_cores
+                 : topology.n_usable;
+    return rc;
+}
+
+static int write_file(const char *path, const struct weft_costs_file *file,
+                      struct weft_err *err)
+{
+    struct weft_string text = {0};
+    weft_costs_file_text(file, &text);
+    int rc = weft_string_check(&text, path, err);
+    if (!rc)
+        rc = weft_file_write(path, text.data, text.n, err);
+    weft_string_release(&text);
+    return rc;
+}
+
+static void print_summary(const struct weft_costs_file *f, double seconds)
+{
+    printf("%s, %s kernels, %d devices: %d operations in %.0f s\n",
+           f->machine.cpu, f->machine.kernels, f->machine.n_devices, f->n_ops,
+           seconds);
+    printf("an empty task takes %.2f us; copies move", f->task_s * 1e6);
+    for (int32_t k = 0; k < f->n_memory; k++)
+        printf("%s %.1f GB/s with %d", k ? "," : "", f->memory[k] / 1e9,
+               k + 1);
+    printf(" busy\n");
+}
+
+static int measure(const struct options *o, const struct weft_config *config,
+                   int32_t n_devices, struct weft_costs_file *out,
+                   struct weft_err *err)
+{
+    struct shown shown = {.bar = isatty(STDERR_FILENO)};
+    double start = weft_clock_s();
+    const struct weft_profile_options options = {.n_devices = n_devices,
+                                                 .limit_s = o->limit_s,
+                                                 .progress = show,
+                                                 .ctx = &shown};
+    int rc = weft_profile(config, &options, out, err);
+    if (shown.bar)
+        fprintf(stderr, "\r%70s\r", "");
+    if (!rc)
+        rc = write_file(o->output, out, err);
+    if (!rc)
+        print_summary(out, weft_clock_s() - start);
+    return rc;
+}
+
+static int run(const struct options *o, int n_words, char **word,
+               struct weft_err *err)
+{
+    struct weft_config config = {0};
+    struct weft_costs_machine here;
+    struct weft_costs_file file = {.n_ops = 0};
+    int32_t n = 0;
+    int rc = weft_run_config_read(
+        word[0], n_words - 1, (const char *const *) word + 1, &config, err);
+    if (rc)
+        return rc;
+    rc = count_devices(o, &config, &n, err);
+    if (!rc && config.runtime.devices == WEFT_ON_GPUS)
+        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
+                          "GPUs are not profiled yet; give runtime.devices "
+                          "a number");
+    if (!rc && o->check)
+        rc = weft_profile_machine(config.numerics.isa, n, &here, err);
+    if (!rc)
+        rc = o->check ? weft_costs_file_read(o->check, &here, &file, err)
+                      : measure(o, &config, n, &file, err);
+    if (!rc)
+        rc = check_run(&config, n, &file, err);
+    weft_costs_file_release(&file);
+    weft_config_release(&config);
+    return rc;
+}
+
+int weft_cmd_profile(int argc, char **argv)
+{
+    struct options o = {.output = "costs.json", .limit_s = 60};
+    const struct weft_cli_option table[] = {
+        {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
+        {0, "devices", WEFT_CLI_INT, &o.devices, 1, 64},
+        {0, "limit", WEFT_CLI_DOUBLE, &o.limit_s, 1, 86400},
+        {0, "check", WEFT_CLI_STRING, &o.check, 0, 0},
+    };
+    int first, status;
+    if (!weft_cli_parse(argc, argv, weft_help_profile, table,
+                        WEFT_COUNT(table), 1, 1000, &first, &status))
+        return status;
+    struct weft_err err = {0};
+    if (run(&o, argc - first, argv + first, &err))
+        return weft_cli_fail("profile", &err);
+    return weft_cli_finish("profile");
+}

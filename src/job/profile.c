@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/profile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/topology.h"
+#include "graphs/calls/gather.h"
+#include "job/plan_needs.h"
+#include "job/profile_inside.h"
+#include "kern/kern.h"
+
+enum {
+    MOST_TASKS = 1 << 20, /* of which it is noted when they ran */
+    LAYERS = 2,
+    LONG = 512,    /* tokens of a sample, at most */
+    FEW_ROWS = 64, /* of a model of which only the head is new */
+    GROWS = 2
+};
+
+int weft_profile_machine(const char *isa, int32_t n_devices,
+                         struct weft_costs_machine *out, struct weft_err *err)
+{
+    struct weft_topology topology;
+    *out = (struct weft_costs_machine){.n_devices = n_devices};
+    int rc = weft_k_init(isa, err);
+    if (!rc)
+        rc = weft_topology_read(&topology, err);
+    if (rc)
+        return rc;
+    snprintf(out->cpu, sizeof out->cpu, "%s", topology.cpu_name);
+    snprintf(out->kernels, sizeof out->kernels, "%s",
+             weft_k_isa_name(weft_k_isa()));
+    snprintf(out->version, sizeof out->version, "%s", weft_version());
+    return 0;
+}
+
+/* ---- Time -------------------------------------------------------------- */
+
+/* Says what comes. False: it would take too long, if it takes GROWS times what
+ * came before. */
+bool weft_profile_goes_on(struct weft_profile_bench *b, const char *what,
+                          int64_t size)
+{
+    char text[80];
+    double now = weft_clock_s(), last = now - b->since_s;
+    bool first = b->what != what;
+    b->what = what;
+    b->since_s = now;
+    if (!first && now + GROWS * last > b->part_end_s)
+        return false;
+    snprintf(text, sizeof text, "%s, %lld", what, (long long) size);
+    if (b->options->progress)
+        b->options->progress(b->options->ctx, text,
+                             (now - b->start_s) / b->options->limit_s);
+    return true;
+}
+
+/* ---- Models ------------------------------------------------------------ */
+
+void weft_profile_fill(struct weft_tile *tile)
+{
+    if (!tile)
+        return;
+    memset(weft_tile_acquire(tile, WEFT_WRITE), 0x3c, weft_tile_bytes(tile));
+    weft_tile_unacquire(tile);
+}
+
+static void fill_params(const struct weft_shape *s,
+                        const struct weft_params *p, int32_t n_places)
+{
+    for (int32_t i = 0; p && i < n_places; i++)
+        for (int32_t b = 0; b <= WEFT_MAX_BLOCKS; b++) {
+            bool norms = b == WEFT_MAX_BLOCKS;
+            for (int32_t l = 0; l < s->n_layers; l++)
+                weft_profile_fill(norms ? p[i].layer[l].norms
+                                        : p[i].layer[l].block[b]);
+            weft_profile_fill(norms ? p[i].head.norms : p[i].head.block[b]);
+            if (!norms)
+                weft_profile_fill(p[i].embed[b]);
+        }
+}
+
+int weft_profile_model(struct weft_profile_bench *b,
+                       const struct weft_shape *shape, bool trained,
+                       int32_t tp, struct weft_g_model *model,
+                       struct weft_g_layout *layout, struct weft_err *err)
+{
+    const struct weft_g_job job = weft_g_job_of(b->rt);
+    int32_t n = b->options->n_devices;
+    struct weft_plan plan = {.n_nodes = 1, .n_devices = n};
+    plan.call[1] = (struct weft_call_plan){
+        .mesh = {0, 1, 0, n}, .dp = n / tp, .tp = tp, .pp = 1};
+    *model = (struct weft_g_model){.rt = NULL};
+    int rc = weft_g_layout_init(&job, shape, &plan, 1, layout, err);
+    if (!rc)
+        rc = weft_g_model_init(b->rt, "profiled", shape, trained, layout,
+                               model, err);
+    if (rc)
+        return rc;
+    fill_params(shape, model->fwd, model->n_places);
+    fill_params(shape, model->bwd, model->n_places);
+    fill_params(shape, model->opt, model->n_places);
+    return 0;
+}
+
+/* ---- Samples ----------------------------------------------------------- */
+
+/* n texts of n_total tokens. */
+struct texts {
+    int32_t n, n_total;
+    struct weft_tile **tile;
+};
+
+static void texts_release(struct texts *t)
+{
+    for (int32_t i = 0; t->tile && i < t->n; i++)
+        weft_tile_release(t->tile[i]);
+    weft_free(t->tile);
+}
+
+static int texts_create(struct weft_profile_bench *b, int32_t n,
+                        int32_t n_total, struct texts *out,
+                        struct weft_err *err)
+{
+    const struct weft_tile_id id = {"profiled", "text", 0, -1, -1, 0};
+    int rc = 0;
+    *out = (struct texts){n, n_total,
+                          weft_alloc((size_t) n, sizeof *out->tile)};
+    if (!out->tile)
+        return weft_err_nomem(err, "texts", (size_t) n * 8);
+    for (int32_t i = 0; i < n && !rc; i++) {
+        rc = weft_tile_create(b->rt, &id, WEFT_MEM_SAMPLES,
+                              weft_rollout_bytes(n_total), &out->tile[i],
+                              err);
+        if (rc)
+            break;
+        struct weft_rollout *r = weft_tile_acquire(out->tile[i], WEFT_WRITE);
+        memset(r, 0, weft_rollout_bytes(n_total));
+        *r = (struct weft_rollout){n_total, 1, n_total, 1};
+        for (int32_t k = 0; k < n_total; k++)
+            weft_rollout_token(r)[k] = (k * 29 + i) % 97;
+        weft_tile_unacquire(out->tile[i]);
+    }
+    return rc;
+}
+
+/* ---- Training ---------------------------------------------------------- */
+
+struct training {
+    struct weft_profile_bench *b;
+    struct weft_g_model model;
+    struct weft_g_layout layout;
+    struct weft_g_grads grads;
+    struct weft_g_gather *gather;
+    struct weft_g_copies *copies;
+    struct weft_g_order order;
+};
+
+/* A step with a micro-batch of n samples on each replica. */
+static int step(struct training *t, int32_t n, int32_t n_total,
+                struct weft_err *err)
+{
+    struct weft_profile_bench *b = t->b;
+    int32_t all = n * t->layout.plan.dp, n_stats = 0;
+    struct weft_pack_sample *pack = weft_alloc((size_t) all, sizeof *pack);
+    struct weft_g_stats *stats = weft_alloc((size_t) all, sizeof *stats);
+    struct weft_g_step *made = NULL;
+    struct weft_tile *norm = NULL;
+    struct texts texts = {.n = 0};
+    const struct weft_g_train train = {
+        .model = &t->model,
+        .grads = &t->grads,
+        .gather = t->gather,
+        .order = &t->order,
+        .copies = t->copies,
+        .loss = {.loss = t->model.shape.scalar_head ? WEFT_LOSS_VALUE
+                                                    : WEFT_LOSS_SFT,
+                 .inv_temperature = 1,
+                 .value_clip = 0.2f},
+        .adamw = {1e-6f, 0.9f, 0.999f, 1e-8f, 0, 1},
+        .micro_batch_rows = n * n_total,
+        .call = 1};
+    int rc = pack && stats
+               ? texts_create(b, all, n_total, &texts, err)
+               : weft_err_nomem(err, "samples", (size_t) all * 64);
+    for (int32_t i = 0; i < all && !rc; i++)
+        pack[i] = (struct weft_pack_sample){.rollout = texts.tile[i],
+                                            .n_prompt = 1,
+                                            .n_total = n_total,
+                                            .weight = 1e-3f};
+    if (!rc)
+        rc = weft_g_step_begin(b->seq, &train, all, pack, &made, err);
+    if (!rc)
+        rc = weft_g_step_submit(&made, 1, NULL, 0, err);
+    if (rc)
+        weft_g_step_abandon(made);
+    else
+        weft_g_step_end(made, stats, &n_stats, &norm);
+    rc = weft_context_wait(b->seq, rc, err);
+    weft_g_order_reset(&t->order);
+    weft_g_copies_drop(t->copies);
+    weft_tile_release(norm);
+    for (int32_t i = 0; i < n_stats; i++) {
+        weft_tile_release(stats[i].tile);
+        weft_free(stats[i].sample);
+    }
+    texts_release(&texts);
+    weft_free(pack);
+    weft_free(stats);
+    return rc;
+}
+
+/* Inference of n samples on each replica. */
+static int infer(struct training *t, int32_t n, int32_t n_total,
+                 struct weft_err *err)
+{
+    struct weft_profile_bench *b = t->b;
+    const struct weft_where where = {
+        .device = -1, .call = 2, .micro_batch = -1, .layer = -1};
+    bool scalar = t->model.shape.scalar_head;
+    int32_t all = n * t->layout.plan.dp;
+    struct weft_g_infer_sample *s = weft_alloc((size_t) all, sizeof *s);
+    struct texts in = {.n = 0}, out = {.n = 0};
+    struct weft_g_view view = {.model = NULL};
+    int rc = s ? texts_create(b, all, n_total, &in, err)
+               : weft_err_nomem(err, "samples", (size_t) all * sizeof *s);
+    if (!rc)
+        rc = texts_create(b, all, n_total, &out, err);
+    if (!rc)
+        rc = weft_g_view_open(b->seq, &where, &t->model, &t->layout, &view,
+                              err);
+    for (int32_t i = 0; i < all && !rc; i++)
+        s[i] = (struct weft_g_infer_sample){in.tile[i], 1, n_total,
+                                            out.tile[i]};
+    for (int32_t d = 0; d < t->layout.plan.dp && !rc; d++)
+        weft_g_infer(b->seq, &where, &view, d,
+                     scalar ? WEFT_INFER_VALUE : WEFT_INFER_LOGPROB, 1, n,
+                     s + (int64_t) d * n, t->copies, NULL);
+    rc = weft_context_wait(b->seq, rc, err);
+    if (view.model)
+        weft_g_view_close(&view);
+    weft_g_copies_drop(t->copies);
+    texts_release(&in);
+    texts_release(&out);
+    weft_free(s);
+    return rc;
+}
+
+/* Micro-batches of 2, 4, ... rows: of samples of 2 tokens, for attention to
+ * few keys, and of long ones. A step of training updates all weights, whatever
+ * its rows are, so that small ones double twice. */
+static int sizes(struct training *t, const char *what,
+                 int (*run)(struct training *t, int32_t n, int32_t n_total,
+                            struct weft_err *err),
+                 struct weft_err *err)
+{
+    int32_t most = t->b->longest < LONG ? t->b->longest : LONG;
+    int rc = run(t, 1, 2, err); /* to be warm */
+    for (int64_t rows = 2; rows <= t->b->most_rows && !rc;
+         rows *= run == step && rows < FEW_ROWS ? 4 : 2) {
+        int32_t n_total = (int32_t) weft_min64(rows, most);
+        if (!weft_profile_goes_on(t->b, what, rows))
+            break;
+        rc = run(t, (int32_t) (rows / 2), 2, err);
+        if (!rc && n_total > 2)
+            rc = run(t, (int32_t) (rows / n_total), n_total, err);
+    }
+    return rc;
+}
+
+static int train_and_infer(struct weft_profile_bench *b,
+                           const struct weft_shape *shape, bool trained,
+                           int32_t tp, struct weft_err *err)
+{
+    struct training t = {.b = b};
+    struct weft_shape few = *shape;
+    few.n_layers = (int32_t) weft_min64(shape->n_layers, LAYERS);
+    int rc = weft_profile_model(b, &few, trained, tp, &t.model, &t.layout,
+                                err);
+    if (!rc)
+        rc = weft_g_copies_create(b->rt, &t.copies, err);
+    if (!rc)
+        rc = weft_g_order_init(b->rt, &t.order, err);
+    if (!rc && trained)
+        rc = weft_g_grads_init(&t.model, t.layout.plan.dp, &t.grads, err);
+    if (!rc && trained)
+        rc = weft_g_gather_create(&t.model, &t.gather, err);
+    if (!rc && trained)
+        rc = sizes(&t, "training, rows", step, err);
+    if (!rc)
+        rc = sizes(&t, "inference, rows", infer, err);
+    if (trained)
+        weft_g_grads_release(&t.model, &t.grads);
+    weft_g_gather_free(t.gather);
+    if (t.copies)
+        weft_g_copies_free(t.copies);
+    weft_g_order_release(&t.order);
+    weft_g_model_release(&t.model);
+    weft_g_layout_release(&t.layout);
+    return rc;
+}
+
+/* ---- All --------------------------------------------------------------- */
+
+/* What is measured of one shape, at each degree of tp. */
+static int measure_shape(struct weft_profile_bench *b,
+                         const struct weft_shape *shape, bool trained,
+                         bool generates, bool is_new, struct weft_err *err)
+{
+    int32_t n = b->options->n_devices;
+    int64_t most = b->most_rows;
+    int rc = 0;
+    if (!is_new)
+        b->most_rows = FEW_ROWS;
+    for (int32_t tp = 1; tp <= n && tp <= shape->n_blocks && !rc; tp *= 2) {
+        if (n % tp != 0)
+            continue;
+        double left = b->start_s + b->options->limit_s - weft_clock_s();
+        b->part_end_s = weft_clock_s() + left * 0.5 / b->n_left;
+        b->what = NULL;
+        rc = train_and_infer(b, shape, trained, tp, err);
+        left = b->start_s + b->options->limit_s - weft_clock_s();
+        b->part_end_s = weft_clock_s() + left * 0.5 / b->n_left;
+        if (!rc && generates)
+            rc = weft_profile_generate(b, shape, tp, err);
+        b->n_left -= is_new;
+    }
+    b->most_rows = most;
+    return rc;
+}
+
+static bool generates(const struct weft_dataflow *flow, int32_t role)
+{
+    return weft_flow_call_of(flow, WEFT_GENERATE, role) >= 0;
+}
+
+/* A role whose shape another one has, which does all that it does. */
+static bool is_known(const struct weft_run_needs *needs, int32_t role)
+{
+    const struct weft_role *r = needs->flow.role;
+    for (int32_t i = 0; i < needs->flow.n_roles; i++)
+        if (i != role
+            && weft_shape_alike(&needs->shape[i], &needs->shape[role])
+            && (r[i].trained > r[role].trained
+                || (r[i].trained == r[role].trained && i < role)))
+            return true;
+    return false;
+}
+
+/* Whether no role before it has its layers, trained if this one is. */
+static bool is_new(const struct weft_run_needs *needs, int32_t role)
+{
+    for (int32_t i = 0; i < role; i++) {
+        struct weft_shape like = needs->shape[i];
+        like.scalar_head = needs->shape[role].scalar_head;
+        like.tied = needs->shape[role].tied;
+        if (weft_shape_alike(&like, &needs->shape[role])
+            && needs->flow.role[i].trained >= needs->flow.role[role].trained)
+            return false;
+    }
+    return true;
+}
+
+static int32_t count_parts(const struct weft_run_needs *needs,
+                           int32_t n_devices)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < needs->flow.n_roles; i++)
+        for (int32_t tp = 1;
+             tp <= n_devices && tp <= needs->shape[i].n_blocks; tp *= 2)
+            n += is_new(needs, i) && n_devices % tp == 0;
+    return n ? n : 1;
+}
+
+static int measure(struct weft_profile_bench *b,
+                   const struct weft_run_needs *needs, struct weft_err *err)
+{
+    int rc = weft_profile_memory(b, err);
+    /* and one for heads that are new */
+    b->n_left = count_parts(needs, b->options->n_devices) + 1;
+    for (int32_t i = 0; i < needs->flow.n_roles && !rc; i++)
+        if (!is_known(needs, i))
+            rc = measure_shape(
+                b, &needs->shape[i], needs->flow.role[i].trained,
+                generates(&needs->flow, i), is_new(needs, i), err);
+    if (!rc)
+        rc = weft_recording_status(&b->recording, err);
+    return rc ? rc
+              : weft_costs_file_add(b->file, &b->recording, MOST_TASKS,
+                                    b->ran, err);
+}
+
+int weft_profile(const struct weft_config *config,
+                 const struct weft_profile_options *options,
+                 struct weft_costs_file *out, struct weft_err *err)
+{
+    struct weft_run_needs *needs = weft_alloc(1, sizeof *needs);
+    struct weft_profile_bench b = {
+        .options = options,
+        .file = out,
+        .ran = weft_alloc(MOST_TASKS, sizeof *b.ran),
+        .start_s = weft_clock_s(),
+        .most_rows = config->train.micro_batch_tokens > 4096
+                       ? config->train.micro_batch_tokens
+                       : 4096,
+        .most_slots = config->rollout.slots > 0 ? config->rollout.slots : 32};
+    *out = (struct weft_costs_file){.n_ops = 0};
+    weft_recording_init(&b.recording);
+    int rc = needs && b.ran
+               ? weft_profile_machine(config->numerics.isa,
+                                      options->n_devices, &out->machine, err)
+               : weft_err_nomem(err, "a profile", MOST_TASKS * sizeof *b.ran);
+    if (!rc)
+        rc = weft_run_needs_read(config, 1, options->n_devices, 0, needs,
+                                 err);
+    if (!rc)
+        rc = weft_context_open_with(
+            &(struct weft_context_options){
+                .isa = config->numerics.isa,
+                .rt = {.n_devices = options->n_devices,
+                       .nap = -1,
+                       .recording = &b.recording,
+                       .task_span = b.ran,
+                       .n_task_spans = MOST_TASKS}},
+            &b.context, err);
+    if (!rc) {
+        b.rt = weft_context_rt(b.context);
+        b.seq = b.context->seq;
+        b.longest = needs->shape[0].max_positions;
+        rc = measure(&b, needs, err);
+    }
+    weft_context_close(b.context);
+    weft_recording_release(&b.recording);
+    weft_free(b.ran);
+    weft_free(needs);
+    return rc;
+}

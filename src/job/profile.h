@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measures what this machine's kernels take for the models of a configuration:
+ * it runs the graphs of training, inference and generation on few layers of
+ * each model, with all devices busy, at sizes that double, and notes every
+ * task beside what was recorded of it. So the names and shapes of what is
+ * measured are those that recorded tasks have.
+ */
+#ifndef WEFT_JOB_PROFILE_H
+#define WEFT_JOB_PROFILE_H
+
+#include "config/config.h"
+#include "plan/costs_file.h"
+
+struct weft_profile_options {
+    int32_t n_devices; /* CPU devices */
+    double limit_s; /* larger sizes are left out when it would take longer */
+    /* Called before each measurement: what, and the share of the time that is
+     * used; may be NULL. */
+    void (*progress)(void *ctx, const char *what, double share);
+    void *ctx;
+};
+
+/* This machine, with these devices, and the kernels that are in use (or would
+ * be chosen for `isa`). Errors: those of weft_k_init(), hwloc. */
+int weft_profile_machine(const char *isa, int32_t n_devices,
+                         struct weft_costs_machine *out,
+                         struct weft_err *err);
+
+/* Reads the models' config.json alone: weights are made up. The caller
+ * releases `out`, also after an error. Errors: those of the configuration's
+ * models, WEFT_ENOMEM. */
+int weft_profile(const struct weft_config *config,
+                 const struct weft_profile_options *options,
+                 struct weft_costs_file *out, struct weft_err *err);
+
+#endif

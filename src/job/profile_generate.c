@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/alloc.h"
+#include "base/topology.h"
+#include "job/profile_inside.h"
+#include "lm/rollout.h"
+
+enum { STEPS = 2, PROMPT = 16, LEAST_LAYERS = 2 };
+
+/* Layers whose weights do not fit into a cache, so that steps read memory as
+ * those of the whole model do. */
+static int32_t layers_of(const struct weft_shape *shape)
+{
+    struct weft_topology topology = {.l3_bytes = 0};
+    size_t layer = 0, cache = 64 << 20;
+    struct weft_err err;
+    if (weft_topology_read(&topology, &err) == 0 && topology.l3_bytes > 0)
+        cache = (size_t) (topology.l3_bytes
+                          * (topology.n_l3 > 0 ? topology.n_l3 : 1));
+    for (int32_t b = 0; b < shape->n_blocks; b++)
+        layer += weft_g_fwd_bytes(shape, WEFT_TILE_LAYER, b);
+    int64_t n = weft_ceil_div((int64_t) (2 * cache), (int64_t) layer + 1);
+    return (int32_t) weft_min64(shape->n_layers, weft_max64(n, LEAST_LAYERS));
+}
+
+/* n_steps steps in which every slot has a row, after `cached` tokens. */
+static void rows_of(int32_t n_slots, int32_t cached, int32_t n_steps,
+                    struct weft_work_rows out[])
+{
+    for (int32_t i = 0; i < n_steps; i++)
+        out[i] = (struct weft_work_rows){
+            .n_rows = n_slots,
+            .n_targets = n_slots,
+            .n_keys = (int64_t) n_slots * (cached + i + 1),
+            .n_cached = (int64_t) n_slots * (cached + i)};
+}
+
+/* Puts every slot where it has read `context` tokens but the last. */
+static void set_context(const struct weft_g_generate *gen, int32_t context)
+{
+    for (int32_t i = 0; i < gen->n_instances; i++) {
+        struct weft_gen_state *state = weft_tile_acquire(
+            gen->instance[i].state, WEFT_READ_WRITE);
+        char *base = (char *) state;
+        struct weft_gen_slot *slot = (void *) (base + state->slot);
+        int32_t *page = (void *) (base + state->page);
+        int32_t *free_page = (void *) (base + state->free_page);
+        int32_t used = (int32_t) weft_ceil_div(context - 1, WEFT_PAGE_TOKENS);
+        for (int32_t k = 0; k < gen->n_slots; k++) {
+            slot[k] = (struct weft_gen_slot){.sample = k,
+                                             .n_prompt = 1,
+                                             .n_total = context,
+                                             .n_cached = context - 1,
+                                             .limit = context + 2 * STEPS};
+            for (int32_t p = 0; p < used; p++)
+                page[k * state->pages_per_slot + p] =
+                    free_page[--state->n_free];
+        }
+        weft_tile_unacquire(gen->instance[i].state);
+    }
+}
+
+static int decode(struct weft_profile_bench *b, struct weft_g_generate *gen,
+                  const struct weft_g_view *view, int32_t cached,
+                  struct weft_err *err)
+{
+    struct weft_work_rows rows[STEPS];
+    const struct weft_gen_args args = {
+        .sampling = {.temperature = 1, .top_p = 1},
+        .n_steps = STEPS,
+        .prefill_tokens = 1,
+        .step = rows};
+    rows_of(gen->n_slots, cached, STEPS, rows);
+    for (int32_t i = 0; i < gen->n_instances; i++)
+        weft_g_generate_chunk(b->seq, gen, view, i, &args, 0, NULL);
+    return weft_context_wait(b->seq, 0, err);
+}
+
+/* Reads a prompt of `context` tokens in every slot, all in one step. */
+static int prefill(struct weft_profile_bench *b, struct weft_g_generate *gen,
+                   const struct weft_g_view *view, int32_t context,
+                   struct weft_err *err)
+{
+    int64_t n = context;
+    const struct weft_work_rows rows = {.n_rows = gen->n_slots * context,
+                                        .n_targets = gen->n_slots,
+                                        .n_keys = gen->n_slots
+                                                * (n * (n + 1) / 2)};
+    const struct weft_gen_args args = {
+        .sampling = {.temperature = 1, .top_p = 1},
+        .n_steps = 1,
+        .prefill_tokens = gen->n_slots * context,
+        .step = &rows};
+    struct weft_gen_admit *admit = weft_alloc((size_t) gen->n_slots,
+                                              sizeof *admit);
+    int32_t *token = weft_alloc((size_t) context, sizeof *token);
+    int rc = admit && token
+               ? 0
+               : weft_err_nomem(err, "prompts", (size_t) gen->n_slots * 32);
+    for (int32_t i = 0; i < gen->n_slots && !rc; i++)
+        admit[i] = (struct weft_gen_admit){i, i, context, context + 4 * STEPS,
+                                           token};
+    for (int32_t i = 0; i < gen->n_instances && !rc; i++)
+        weft_g_generate_chunk(b->seq, gen, view, i, &args, gen->n_slots,
+                              admit);
+    rc = weft_context_wait(b->seq, rc, err);
+    weft_free(admit);
+    weft_free(token);
+    return rc;
+}
+
+static int batch(struct weft_profile_bench *b,
+                 const struct weft_g_model *model,
+                 const struct weft_g_layout *layout,
+                 const struct weft_g_view *view, int32_t n_slots,
+                 struct weft_err *err)
+{
+    static const int32_t context[] = {256, 1024};
+    struct weft_g_generate gen;
+    int32_t longest = (int32_t) weft_min64(b->longest, 1024 + 2 * STEPS);
+    int rc = weft_g_generate_init(model, layout, layout->plan.dp, n_slots,
+                                  longest, &gen, err);
+    for (int32_t i = 0; i < gen.n_instances && !rc; i++)
+        for (int32_t k = 0; k < layout->plan.tp; k++)
+            weft_profile_fill(gen.instance[i].arena[k]);
+    if (!rc)
+        weft_rollout_reset(&gen);
+    if (!rc)
+        rc = prefill(b, &gen, view, PROMPT, err);
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = decode(b, &gen, view, PROMPT + i * STEPS, err);
+    for (size_t i = 0; i < WEFT_COUNT(context) && !rc; i++) {
+        if (context[i] + 2 * STEPS > longest)
+            break;
+        weft_rollout_reset(&gen);
+        set_context(&gen, context[i]);
+        rc = decode(b, &gen, view, context[i] - 1, err);
+    }
+    weft_g_generate_release(&gen);
+    return rc;
+}
+
+int weft_profile_generate(struct weft_profile_bench *b,
+                          const struct weft_shape *shape, int32_t tp,
+                          struct weft_err *err)
+{
+    const struct weft_where where = {
+        .device = -1, .call = 3, .micro_batch = -1, .layer = -1};
+    struct weft_shape few = *shape;
+    struct weft_g_model model;
+    struct weft_g_layout layout;
+    struct weft_g_view view = {.model = NULL};
+    few.n_layers = layers_of(shape);
+    int rc = weft_profile_model(b, &few, false, tp, &model, &layout, err);
+    if (!rc)
+        rc = weft_g_view_open(b->seq, &where, &model, &layout, &view, err);
+    for (int32_t n = 1; n <= b->most_slots && !rc; n *= 2) {
+        if (!weft_profile_goes_on(b, "decode steps, batch", n))
+            break;
+        rc = batch(b, &model, &layout, &view, n, err);
+    }
+    if (view.model)
+        weft_g_view_close(&view);
+    weft_g_model_release(&model);
+    weft_g_layout_release(&layout);
+    return rc;
+}

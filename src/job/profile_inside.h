@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of weft_profile(). */
+#ifndef WEFT_JOB_PROFILE_INSIDE_H
+#define WEFT_JOB_PROFILE_INSIDE_H
+
+#include "graphs/calls/calls.h"
+#include "job/profile.h"
+#include "lm/context.h"
+
+struct weft_profile_bench {
+    const struct weft_profile_options *options;
+    struct weft_costs_file *file;
+    struct weft_context *context;
+    struct weft_rt *rt;
+    struct weft_seq *seq;
+    struct weft_recording recording;
+    struct weft_span *ran;
+    double start_s, part_end_s;
+    double since_s;   /* when the last size began ... */
+    const char *what; /* ... of this measurement */
+    int32_t n_left;   /* parts of the work */
+    int64_t most_rows;
+    int32_t most_slots, longest;
+};
+
+bool weft_profile_goes_on(struct weft_profile_bench *b, const char *what,
+                          int64_t size);
+/* Small numbers that are no zeros, whose pages would all be one. NULL is
+ * allowed. */
+void weft_profile_fill(struct weft_tile *tile);
+/* The caller releases model and layout, also after an error. */
+int weft_profile_model(struct weft_profile_bench *b,
+                       const struct weft_shape *shape, bool trained,
+                       int32_t tp, struct weft_g_model *model,
+                       struct weft_g_layout *layout, struct weft_err *err);
+
+/* profile_generate.c: decode steps by batch and context. */
+int weft_profile_generate(struct weft_profile_bench *b,
+                          const struct weft_shape *shape, int32_t tp,
+                          struct weft_err *err);
+/* profile_memory.c: copies with 1 to all devices busy, and empty tasks. */
+int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err);
+
+#endif

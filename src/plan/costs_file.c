@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/costs_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void weft_costs_file_release(struct weft_costs_file *f)
+{
+    for (int32_t i = 0; i < f->n_ops; i++) {
+        weft_free(f->op[i].name);
+        weft_free(f->op[i].point);
+    }
+    weft_free(f->op);
+    weft_free(f->shape);
+    *f = (struct weft_costs_file){.n_ops = 0};
+}
+
+/* ---- Which operation --------------------------------------------------- */
+
+/* Whether layers are alike, whatever their number; and heads, too. */
+static bool same_layer(const struct weft_rec_shape *x,
+                       const struct weft_rec_shape *y)
+{
+    const struct weft_shape *a = &x->shape, *b = &y->shape;
+    return x->n_blocks == y->n_blocks && a->n_blocks == b->n_blocks
+        && a->hidden == b->hidden && a->n_heads == b->n_heads
+        && a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim
+        && a->intermediate == b->intermediate && a->dtype == b->dtype;
+}
+
+static bool same_head(const struct weft_rec_shape *x,
+                      const struct weft_rec_shape *y)
+{
+    return x->shape.vocab == y->shape.vocab
+        && x->shape.scalar_head == y->shape.scalar_head;
+}
+
+/* The operation of that name for the shape (NULL: of none); one with another
+ * head does if there is none with this. */
+static const struct weft_cost_op *find_op(const struct weft_costs_file *f,
+                                          const char *name,
+                                          const struct weft_rec_shape *shape)
+{
+    const struct weft_cost_op *found = NULL;
+    for (int32_t i = 0; i < f->n_ops; i++) {
+        const struct weft_cost_op *op = &f->op[i];
+        if ((op->shape < 0) != !shape || strcmp(op->name, name) != 0)
+            continue;
+        if (!shape)
+            return op;
+        if (same_layer(&f->shape[op->shape], shape)
+            && (!found || same_head(&f->shape[op->shape], shape)))
+            found = op;
+    }
+    return found;
+}
+
+/* ---- Collecting -------------------------------------------------------- */
+
+static int32_t add_shape(struct weft_costs_file *f,
+                         const struct weft_rec_shape *shape)
+{
+    for (int32_t i = 0; i < f->n_shapes; i++)
+        if (same_layer(&f->shape[i], shape) && same_head(&f->shape[i], shape))
+            return i;
+    struct weft_rec_shape *larger = weft_realloc(
+        f->shape, (size_t) f->n_shapes + 1, sizeof *larger);
+    if (!larger)
+        return -1;
+    f->shape = larger;
+    f->shape[f->n_shapes] = *shape;
+    return f->n_shapes++;
+}
+
+static struct weft_cost_op *add_op(struct weft_costs_file *f,
+                                   const char *name, int32_t shape)
+{
+    for (int32_t i = 0; i < f->n_ops; i++)
+        if (f->op[i].shape == shape && strcmp(f->op[i].name, name) == 0)
+            return &f->op[i];
+    struct weft_cost_op *larger = weft_realloc(f->op, (size_t) f->n_ops + 1,
+                                               sizeof *larger);
+    if (!larger)
+        return NULL;
+    f->op = larger;
+    struct weft_cost_op *op = &f->op[f->n_ops];
+    *op = (struct weft_cost_op){.name = weft_strdup(name), .shape = shape};
+    f->n_ops += op->name != NULL;
+    return op->name ? op : NULL;
+}
+
+static struct weft_cost_point point_of(const struct weft_rec_work *w,
+                                       double seconds)
+{
+    double steps = w->n_steps, rows = w->n_rows;
+    return (struct weft_cost_point){
+        .n_rows = rows / steps,
+        .n_keys = rows > 0 ? (double) w->n_keys / rows : 0,
+        .flop = (double) w->flop / steps,
+        .bytes = (double) w->bytes / steps,
+        .seconds = seconds / steps};
+}
+
+static bool add_point(struct weft_cost_op *op,
+                      const struct weft_cost_point *p)
+{
+    struct weft_cost_point *larger = weft_realloc(
+        op->point, (size_t) op->n + 1, sizeof *larger);
+    if (!larger)
+        return false;
+    op->point = larger;
+    op->point[op->n++] = *p;
+    return true;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct weft_cost_point *x = a, *y = b;
+    if (x->n_rows != y->n_rows)
+        return x->n_rows < y->n_rows ? -1 : 1;
+    if (x->n_keys != y->n_keys)
+        return x->n_keys < y->n_keys ? -1 : 1;
+    if (x->n_rows > 0 || x->bytes == y->bytes)
+        return 0;
+    return x->bytes < y->bytes ? -1 : 1;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    const struct weft_cost_point *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* Sizes that differ by so little that seconds differ by chance. */
+static bool alike(const struct weft_cost_point *x,
+                  const struct weft_cost_point *y)
+{
+    return x->n_rows == y->n_rows
+        && (x->n_rows > 0 ? y->n_keys <= 1.1 * x->n_keys
+                          : y->bytes <= 1.02 * x->bytes);
+}
+
+/* Sorts, and keeps the median of those of like size. */
+static void settle(struct weft_cost_op *op)
+{
+    int32_t n = 0;
+    qsort(op->point, (size_t) op->n, sizeof *op->point, by_size);
+    for (int32_t i = 0, end; i < op->n; i = end) {
+        end = i + 1;
+        while (end < op->n && alike(&op->point[i], &op->point[end]))
+            end++;
+        qsort(&op->point[i], (size_t) (end - i), sizeof *op->point,
+              by_seconds);
+        op->point[n++] = op->point[(i + end - 1) / 2];
+    }
+    op->n = n;
+}
+
+int weft_costs_file_add(struct weft_costs_file *f,
+                        const struct weft_recording *r, int64_t n,
+                        const struct weft_span ran[], struct weft_err *err)
+{
+    for (int64_t i = 0; i < n && i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        struct weft_cost_point p = point_of(&t->work,
+                                            ran[i].end_s - ran[i].start_s);
+        if (t->kind != WEFT_REC_TASK || ran[i].end_s == 0)
+            continue;
+        int32_t shape = t->work.shape ? add_shape(f, &r->shape[t->work.shape])
+                                      : -1;
+        struct weft_cost_op *op = add_op(f, weft_recording_op(r, i), shape);
+        if (!op || !add_point(op, &p) || (t->work.shape && shape < 0))
+            return weft_err_nomem(err, "costs", sizeof p);
+    }
+    for (int32_t i = 0; i < f->n_ops; i++)
+        settle(&f->op[i]);
+    return 0;
+}
+
+/* ---- Prices ------------------------------------------------------------ */
+
+struct price {
+    double flop, seconds;
+};
+
+static struct price between(struct price a, struct price b, double part)
+{
+    return (struct price){a.flop + part * (b.flop - a.flop),
+                          a.seconds + part * (b.seconds - a.seconds)};
+}
+
+static struct price price_of(const struct weft_cost_point *p)
+{
+    return (struct price){p->flop, p->seconds};
+}
+
+/* Of n points with equal rows, at a number of keys. Outside of them it is
+ * constant; the operations then say how much more there is to do. */
+static struct price at_keys(const struct weft_cost_point *p, int32_t n,
+                            double keys)
+{
+    int32_t i = 0;
+    while (i < n && p[i].n_keys < keys)
+        i++;
+    if (i == 0 || i == n)
+        return price_of(&p[i ? i - 1 : 0]);
+    return between(price_of(&p[i - 1]), price_of(&p[i]),
+                   (keys - p[i - 1].n_keys)
+                       / (p[i].n_keys - p[i - 1].n_keys));
+}
+
+/* Beyond the last it is proportional, before the first constant. */
+static struct price at_rows(const struct weft_cost_op *op, double rows,
+                            double keys)
+{
+    struct price before = {0, 0}, next = {0, 0};
+    double size = 0;
+    for (int32_t i = 0, end; i < op->n; i = end) {
+        const struct weft_cost_point *p = &op->point[i];
+        end = i + 1;
+        while (end < op->n && op->point[end].n_rows == p->n_rows)
+            end++;
+        next = at_keys(p, end - i, keys);
+        if (p->n_rows >= rows) /* the first is constant: flop is not */
+            return i == 0 ? next
+                          : between(before, next,
+                                    (rows - size) / (p->n_rows - size));
+        before = next;
+        size = p->n_rows;
+    }
+    return (struct price){next.flop * rows / size,
+                          next.seconds * rows / size};
+}
+
+static double at_bytes(const struct weft_cost_op *op, double bytes)
+{
+    const struct weft_cost_point *p = op->point;
+    int32_t i = 0;
+    while (i < op->n && p[i].bytes < bytes)
+        i++;
+    if (i == 0)
+        return p[0].seconds;
+    if (i == op->n)
+        return p[i - 1].bytes > 0 ? p[i - 1].seconds * bytes / p[i - 1].bytes
+                                  : p[i - 1].seconds;
+    double part = (bytes - p[i - 1].bytes) / (p[i].bytes - p[i - 1].bytes);
+    return p[i - 1].seconds + part * (p[i].seconds - p[i - 1].seconds);
+}
+
+/* A variant that does more of the same, such as a layer that is computed again,
+ * a step of more layers, or one with more keys than were measured, takes as
+ * much more. */
+double weft_costs_file_task(const struct weft_costs_file *f,
+                            const struct weft_recording *r, int64_t task)
+{
+    const struct weft_rec_work *w = &r->task[task].work;
+    const struct weft_cost_op *op = find_op(
+        f, weft_recording_op(r, task), w->shape ? &r->shape[w->shape] : NULL);
+    struct weft_cost_point p = point_of(w, 0);
+    if (!op || op->n == 0)
+        return -1;
+    if (!w->shape || p.n_rows == 0)
+        return w->n_steps * at_bytes(op, p.bytes);
+    struct price price = at_rows(op, p.n_rows, p.n_keys);
+    double ratio = price.flop > 0 && p.flop > 0
+                        && p.n_rows >= op->point[0].n_rows
+                     ? p.flop / price.flop
+                     : 1;
+    return w->n_steps * price.seconds * ratio;
+}

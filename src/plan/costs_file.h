@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a machine's own kernels take, measured by `weft profile` and kept as
+ * JSON: for each operation (the name and the model's shape that recorded tasks
+ * carry) seconds at sizes that double. The price of a task is linear between
+ * these. Of operations without a model the size is bytes; of others it is rows
+ * of a step, and keys that a row attends to.
+ */
+#ifndef WEFT_PLAN_COSTS_FILE_H
+#define WEFT_PLAN_COSTS_FILE_H
+
+#include "base/string.h"
+#include "plan/recording.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { WEFT_COSTS_TEXT = 128 };
+
+/* Where something was measured. */
+struct weft_costs_machine {
+    char cpu[WEFT_COSTS_TEXT], kernels[WEFT_COSTS_TEXT];
+    char version[WEFT_COSTS_TEXT];
+    int32_t n_devices; /* all of them busy */
+};
+
+/* A step of an operation. */
+struct weft_cost_point {
+    double n_rows, n_keys; /* keys: of a row */
+    double flop, bytes, seconds;
+};
+
+struct weft_cost_op {
+    char *name;
+    int32_t shape; /* -1: of no model */
+    struct weft_cost_point
+        *point; /* (n) by rows, then by keys; or by bytes */
+    int32_t n;
+};
+
+struct weft_costs_file {
+    struct weft_costs_machine machine;
+    double task_s; /* of a task that does nothing */
+    int32_t n_memory;
+    double memory[64]; /* bytes per second of each device if k + 1 are busy */
+    struct weft_rec_shape *shape;
+    struct weft_cost_op *op;
+    int32_t n_shapes, n_ops;
+};
+
+void weft_costs_file_release(struct weft_costs_file *file);
+
+/* Collects what tasks of a recording took: those with ran[i].end_s > 0, of the
+ * first n. Sizes that are alike become one point, their median. Copies what it takes.
+ * May be called for several recordings. Errors: WEFT_ENOMEM. */
+int weft_costs_file_add(struct weft_costs_file *file,
+                        const struct weft_recording *r, int64_t n,
+                        const struct weft_span ran[], struct weft_err *err);
+
+/* Appends it as JSON. */
+void weft_costs_file_text(const struct weft_costs_file *file,
+                          struct weft_string *out);
+/* Reads it; `here` (NULL: any): the machine that it must be of, but for the
+ * number of devices. Release it also after an error. Errors: WEFT_EFORMAT,
+ * WEFT_EINVAL with a sentence that names what differs. */
+int weft_costs_file_read(const char *path,
+                         const struct weft_costs_machine *here,
+                         struct weft_costs_file *out, struct weft_err *err);
+
+/* Seconds of a recorded task; below 0: its operation was not measured. */
+double weft_costs_file_task(const struct weft_costs_file *file,
+                            const struct weft_recording *r, int64_t task);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measured costs: what is collected, prices between sizes, and files. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "plan/costs_file.h"
+
+enum { MOST = 64 };
+
+static struct weft_recording r;
+static struct weft_span ran[MOST];
+static struct weft_shape shape;
+static struct weft_err err;
+
+static void task(const char *op, const struct weft_work *work, double s)
+{
+    const struct weft_where where = {.device = 0};
+    weft_recording_task(&r, WEFT_REC_TASK, op, &where, 0);
+    weft_recording_work(&r, work);
+    ran[r.n_tasks - 1] = (struct weft_span){1, 1 + s};
+}
+
+/* 20 operations for a row, 1 for a key; a row takes 2 s, a key 0.1 s. */
+static struct weft_work layer(int64_t rows, int64_t keys)
+{
+    return (struct weft_work){.shape = &shape,
+                              .n_blocks = 4,
+                              .n_rows = rows,
+                              .n_keys = rows * keys,
+                              .flop = (double) (rows * (20 + keys)),
+                              .is_all = true};
+}
+
+static void add_layer(int64_t rows, int64_t keys)
+{
+    struct weft_work work = layer(rows, keys);
+    task("layer", &work, (double) rows * (2 + 0.1 * (double) keys));
+}
+
+static void add_bytes(double bytes, double s)
+{
+    task("move", &(struct weft_work){.bytes = bytes}, s);
+}
+
+static void collect(struct weft_costs_file *f)
+{
+    shape = (struct weft_shape){.hidden = 8,
+                                .n_layers = 3,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .head_dim = 2,
+                                .intermediate = 64,
+                                .vocab = 64,
+                                .n_blocks = 4};
+    memset(ran, 0, sizeof ran);
+    weft_recording_init(&r);
+    add_layer(16, 1);
+    add_layer(1, 1);
+    add_layer(16, 9);
+    add_layer(4, 1);
+    add_layer(4, 3);
+    add_bytes(1000, 5);
+    add_bytes(3000, 9);
+    add_bytes(3000, 7); /* the median of three */
+    add_bytes(3000, 90);
+    task("ahead", NULL, -1); /* it has not run */
+    ran[r.n_tasks - 1].end_s = 0;
+    *f = (struct weft_costs_file){.machine = {"a CPU", "c", "1.0", 2},
+                                  .task_s = 3e-6};
+    REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
+}
+
+static double price(const struct weft_costs_file *f, const char *op,
+                    const struct weft_work *work)
+{
+    task(op, work, 0);
+    return weft_costs_file_task(f, &r, r.n_tasks - 1);
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-5 * fabs(b);
+}
+
+static void check_prices(const struct weft_costs_file *f)
+{
+    struct weft_work w;
+    /* on a point, between rows, between keys, beyond both */
+    static const int64_t size[][2] = {{1, 1},  {4, 1},  {16, 9},  {10, 1},
+                                      {4, 2},  {16, 5}, {10, 1},  {16, 20},
+                                      {64, 1}, {64, 9}, {256, 20}};
+    for (size_t i = 0; i < WEFT_COUNT(size); i++) {
+        w = layer(size[i][0], size[i][1]);
+        CHECK(near(price(f, "layer", &w),
+                   (double) size[i][0] * (2 + 0.1 * (double) size[i][1])));
+    }
+    /* less than the least costs as much; 3 steps cost three */
+    w = layer(3, 1);
+    w.n_steps = 6;
+    CHECK(near(price(f, "layer", &w), 6 * 2.1));
+    w = layer(12, 1);
+    w.n_steps = 3;
+    CHECK(near(price(f, "layer", &w), 3 * 4 * 2.1));
+    /* one that does half as much again takes so much longer */
+    w = layer(4, 1);
+    w.flop *= 1.5;
+    CHECK(near(price(f, "layer", &w), 1.5 * 4 * 2.1));
+    /* other layers, other parts: not measured; another head: the same */
+    w = layer(4, 1);
+    w.n_blocks = 2;
+    CHECK(price(f, "layer", &w) < 0);
+    w = layer(4, 1);
+    shape.n_layers = 80;
+    shape.scalar_head = true;
+    CHECK(near(price(f, "layer", &w), 4 * 2.1));
+    shape.hidden = 16;
+    CHECK(price(f, "layer", &w) < 0);
+    shape.hidden = 8;
+    /* by bytes */
+    const double bytes[][2] = {
+        {10, 5}, {1000, 5}, {2000, 7}, {3000, 9}, {30000, 90}};
+    for (size_t i = 0; i < WEFT_COUNT(bytes); i++)
+        CHECK(
+            near(price(f, "move", &(struct weft_work){.bytes = bytes[i][0]}),
+                 bytes[i][1]));
+    CHECK(price(f, "ahead", NULL) < 0);
+    CHECK(price(f, "layer", NULL) < 0);
+}
+
+static void test_prices(void)
+{
+    struct weft_costs_file f;
+    collect(&f);
+    CHECK_INT(f.n_ops, 2);
+    CHECK_INT(f.op[0].n, 5);
+    CHECK_INT(f.op[1].n, 2);
+    check_prices(&f);
+    weft_costs_file_release(&f);
+    weft_recording_release(&r);
+}
+
+static void read_text(const char *path, const char *text,
+                      const struct weft_costs_machine *here, const char *part)
+{
+    struct weft_costs_file f;
+    REQUIRE_OK(weft_file_write(path, text, strlen(text), &err), err);
+    int rc = weft_costs_file_read(path, here, &f, &err);
+    bool said = rc != 0 && strstr(err.text, part) != NULL;
+    CHECK(said);
+    if (!said)
+        printf("'%s', not '%s'\n", err.text, part);
+    weft_costs_file_release(&f);
+}
+
+/* Replaces one piece of the text. */
+static void spoil(const char *path, const char *text, const char *from,
+                  const char *to, const char *part)
+{
+    char bad[8192];
+    const char *at = strstr(text, from);
+    REQUIRE(at != NULL);
+    snprintf(bad, sizeof bad, "%.*s%s%s", (int) (at - text), text, to,
+             at + strlen(from));
+    read_text(path, bad, NULL, part);
+}
+
+static void test_file(void)
+{
+    struct weft_costs_file f, again;
+    struct weft_string text = {0};
+    char dir[200], path[256];
+    snprintf(dir, sizeof dir, "%s/weft-test-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/costs.json", dir);
+    collect(&f);
+    weft_costs_file_text(&f, &text);
+    REQUIRE_OK(weft_file_write(path, text.data, text.n, &err), err);
+    struct weft_costs_machine here = f.machine;
+    here.n_devices = 7; /* any number */
+    REQUIRE_OK(weft_costs_file_read(path, &here, &again, &err), err);
+    CHECK_INT(again.machine.n_devices, 2);
+    CHECK(near(again.task_s, 3e-6));
+    check_prices(&again);
+    weft_costs_file_release(&again);
+    snprintf(here.cpu, sizeof here.cpu, "another");
+    read_text(path, text.data, &here,
+              "was measured with machine 'a CPU', and here it is 'another'; "
+              "run weft profile again");
+    here = f.machine;
+    snprintf(here.kernels, sizeof here.kernels, "avx2");
+    read_text(path, text.data, &here, "kernels 'c'");
+    here = f.machine;
+    snprintf(here.version, sizeof here.version, "2.0");
+    read_text(path, text.data, &here, "version '1.0'");
+    spoil(path, text.data, "\"format\": 1", "\"format\": 2", "format");
+    spoil(path, text.data, "\"weft\"", "\"wefd\"", "wefd");
+    spoil(path, text.data, "\"task_s\": 3e-06", "\"task_s\": \"no\"",
+          "task_s");
+    spoil(path, text.data, "\"hidden\": 8", "\"hidden\": 0", "hidden");
+    spoil(path, text.data, "\"f32\"", "\"f31\"", "there is no dtype 'f31'");
+    spoil(path, text.data, "\"shape\": 0", "\"shape\": 1", "shape");
+    spoil(path, text.data, "[4, 3,", "[4, 1,", "must ascend");
+    spoil(path, text.data, "[4, 3,", "[4, -3,", "5 numbers");
+    spoil(path, text.data, "[4, 3,", "[3,", "5 numbers");
+    read_text(path, "[]", NULL, "must hold an object");
+    weft_costs_file_release(&f);
+    weft_recording_release(&r);
+    weft_string_release(&text);
+    weft_dir_remove(dir, NULL);
+}
+
+WEFT_TESTS("plan/costs_file", {"test_prices", test_prices},
+           {"test_file", test_file})
