@@ -177,7 +177,7 @@ static int step(struct training *t, int32_t n, int32_t n_total,
         .order = &t->order,
         .copies = t->copies,
         .loss = {.loss = t->model.shape.scalar_head ? WEFT_LOSS_VALUE
-                                                    : WEFT_LOSS_SFT,
+                                                    : WEFT_LOSS_POLICY,
                  .inv_temperature = 1,
                  .value_clip = 0.2f},
         .adamw = {1e-6f, 0.9f, 0.999f, 1e-8f, 0, 1},
