@@ -37,6 +37,7 @@ plan_sources = \
 	%D%/recording_order.c \
 	%D%/recording_ran.c \
 	%D%/recording_reach.c %D%/recording_reach.h \
+	%D%/recording_waits.c \
 	%D%/stages.c \
 	%D%/strategy.c %D%/strategy.h \
 	%D%/task.c %D%/task.h

@@ -83,6 +83,8 @@ struct weft_rec_reach {
      * every rank, and of those that tell its own rank; or
      * WEFT_REC_NEVER. Of the first of a group: of all of the group. */
     int32_t *wait_all, *wait_local;
+    int32_t *no_tile; /* (n_waits + 1) the last up to a wait that is for no
+                         tile, by number; 0: none */
     /* as seen from a place: of the tasks there, and of the first tasks of
      * groups elsewhere */
     int32_t place, n_lanes;
@@ -145,6 +147,8 @@ struct weft_rec_over {
 /* Goes on to the waits before a task. */
 void weft_rec_reach_pass(const struct weft_rec_reach *reach, int64_t task,
                          struct weft_rec_over *over);
+/* Fills in wait_all, wait_local and no_tile. Errors: WEFT_ENOMEM. */
+int weft_rec_reach_find_waits(struct weft_rec_reach *x, struct weft_err *err);
 /* Fills in what comes before the tasks, and their groups. Errors:
  * WEFT_ENOMEM. */
 int weft_rec_reach_find(struct weft_rec_reach *reach, struct weft_err *err);

@@ -33,7 +33,7 @@
 static const struct weft_run_prompt *longest(const struct weft_trainer *t)
 {
     const struct weft_run_prompt *most = t->prompt;
-    for (int32_t i = 1; i < t->n_prompts; i++)
+    for (int32_t i = 1; i < t->n_prompts && most->n < t->max_prompt; i++)
         if (t->prompt[i].n > most->n)
             most = &t->prompt[i];
     return most;
