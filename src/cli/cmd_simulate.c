@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "job/run_config.h"
 #include "run/simulate.h"
@@ -16,6 +17,8 @@ WEFT_COMMAND(simulate);
 const char weft_help_simulate[] =
     "usage: weft simulate --cluster CLUSTER.yaml [options] CONFIG.yaml\n"
     "                     [key=value ...]\n"
+    "       weft simulate --cluster CLUSTER.yaml --run RUN [options] "
+    "[key=value ...]\n"
     "\n"
     "Says how long iterations of a run would take on a cluster, and what "
     "its\n"
@@ -34,6 +37,13 @@ const char weft_help_simulate[] =
     "options:\n"
     "      --cluster FILE      what devices and links can do "
     "(doc/costs.md)\n"
+    "      --run RUN           the last iterations of a run that was made: "
+    "its\n"
+    "                          configuration, its plan unless another is "
+    "asked for,\n"
+    "                          and its samples' lengths; prints measured "
+    "times\n"
+    "                          beside predicted ones\n"
     "      --plan PLAN.json    the plan of the run; default: as weft plan "
     "makes it\n"
     "      --from WHAT         make one from it: see weft plan --help\n"
@@ -119,11 +129,46 @@ static int run(struct options *o, const char *file, int n_override,
     return rc;
 }
 
+/* Simulates a run that was made, as it was or with another plan. */
+static int run_again(struct options *o, int n_override,
+                     const char *const *override, struct weft_err *err)
+{
+    const char *dir = o->simulate.run_dir;
+    const struct weft_cli_planned *p = &o->plan;
+    bool other = p->from || p->check || p->nodes || p->devices || p->gpus;
+    char *file = weft_path_join(dir, "config.yaml");
+    char *plan = weft_path_join(dir, "plan.json");
+    int rc = file && plan ? 0 : weft_err_nomem(err, dir, strlen(dir));
+    if (!other)
+        o->plan.check = plan;
+    if (!rc)
+        rc = run(o, file, n_override, override, err);
+    weft_free(file);
+    weft_free(plan);
+    return rc;
+}
+
+/* Says which options do not go together, or NULL. */
+static const char *misuse(const struct options *o, int n_operands)
+{
+    if (!o->cluster)
+        return "give a cluster: --cluster FILE, like "
+               "examples/clusters/cpu_2cores.yaml";
+    if (!o->simulate.run_dir && n_operands == 0)
+        return "give a configuration file";
+    if (o->plan.from && o->plan.check)
+        return "--plan and --from exclude each other";
+    if (o->simulate.run_dir && o->simulate.json)
+        return "--run prints tables: leave out --json";
+    return weft_cli_plan_misuse(&o->plan);
+}
+
 int weft_cmd_simulate(int argc, char **argv)
 {
     struct options o = {.simulate = {.iterations = 3}};
     const struct weft_cli_option table[] = {
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
+        {0, "run", WEFT_CLI_STRING, &o.simulate.run_dir, 0, 0},
         {0, "plan", WEFT_CLI_STRING, &o.plan.check, 0, 0},
         {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},
         {0, "nodes", WEFT_CLI_INT, &o.plan.nodes, 1, WEFT_MAX_NODES},
@@ -138,24 +183,19 @@ int weft_cmd_simulate(int argc, char **argv)
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_simulate, table,
-                        WEFT_COUNT(table), 1, -1, &first, &status))
+                        WEFT_COUNT(table), 0, -1, &first, &status))
         return status;
-    const char *wrong = !o.cluster ? "give a cluster: --cluster FILE, like "
-                                     "examples/clusters/cpu_2cores.yaml"
-                                   : weft_cli_plan_misuse(&o.plan);
+    const char *wrong = misuse(&o, argc - first);
     if (wrong)
         return weft_cli_usage("simulate", "%s", wrong);
-    if (o.plan.from && o.plan.check)
-        return weft_cli_usage("simulate",
-                              "--plan and --from exclude each other");
-    for (int i = first + 1; i < argc; i++)
+    const char *file = o.simulate.run_dir ? NULL : argv[first++];
+    for (int i = first; i < argc; i++)
         if (!strchr(argv[i], '='))
             return weft_cli_usage("simulate", "'%s' is no key=value word",
                                   argv[i]);
     struct weft_err err = {0};
-    if (run(&o, argv[first], argc - first - 1,
-            (const char *const *) argv + first + 1, &err)
-        != 0)
-        return weft_cli_fail("simulate", &err);
-    return weft_cli_finish("simulate");
+    const char *const *word = (const char *const *) argv + first;
+    int rc = file ? run(&o, file, argc - first, word, &err)
+                  : run_again(&o, argc - first, word, &err);
+    return rc ? weft_cli_fail("simulate", &err) : weft_cli_finish("simulate");
 }

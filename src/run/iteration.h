@@ -211,6 +211,9 @@ void weft_iteration_times_get(
     const struct weft_dataflow *flow,
     const struct weft_call_time time[WEFT_MAX_CALLS],
     const struct weft_span *rewards, struct weft_iteration_times *out);
+/* The one that a metric tells; of: WEFT_OF_GENERATION or after it. */
+double weft_iteration_time(const struct weft_iteration_times *times,
+                           enum weft_measured of);
 
 /* Sets the trainer's metrics from the tiles of the finished iteration, and
  * writes samples. Call it on rank 0 alone, after the wait for the sequence. */

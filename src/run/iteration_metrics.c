@@ -345,12 +345,8 @@ static void report_kl(const struct measured *c,
 static void report_time(const struct measured *c,
                         const struct weft_metric *metric)
 {
-    const struct weft_iteration_times *s = &c->time;
-    const double of[] = {s->gen,          s->scoring,     s->logps,
-                         s->old_logps,    s->valuing,     s->steps,
-                         s->train_values, s->train_policy};
     weft_metrics_set(c->p->t->metrics, metric->tag,
-                     of[metric->of - WEFT_OF_GENERATION]);
+                     weft_iteration_time(&c->time, metric->of));
 }
 
 static void report_one(const struct measured *c,

@@ -75,3 +75,12 @@ void weft_iteration_times_get(
         out->hidden += time[c].hidden_s;
     }
 }
+
+double weft_iteration_time(const struct weft_iteration_times *s,
+                           enum weft_measured of)
+{
+    const double time[] = {s->gen,          s->scoring,     s->logps,
+                           s->old_logps,    s->valuing,     s->steps,
+                           s->train_values, s->train_policy};
+    return time[of - WEFT_OF_GENERATION];
+}

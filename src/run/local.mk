@@ -26,6 +26,7 @@ run_sources = \
 	%D%/replay.c %D%/replay.h \
 	%D%/run_dir.c %D%/run_dir.h \
 	%D%/simulate.c %D%/simulate.h \
+	%D%/simulate_run.c %D%/simulate_run.h \
 	%D%/trainer.c %D%/trainer.h \
 	%D%/trainer_step.c
 

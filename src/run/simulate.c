@@ -7,6 +7,7 @@
 #include "plan/costs.h"
 #include "plan/engine/played.h"
 #include "run/recorded.h"
+#include "run/simulate_run.h"
 
 struct simulation {
     const struct weft_simulate_options *options;
@@ -84,23 +85,61 @@ static int make_job(struct simulation *s, struct weft_err *err)
 
 /* ---- Recording and playing ---------------------------------------------- */
 
-/* All responses are as long as they can be, and none is replaced. */
-static int give_lengths(struct simulation *s, struct weft_err *err)
+/* Samples of an iteration, of all sets. */
+static size_t count_samples(const struct weft_trainer *t)
 {
-    const struct weft_trainer *t = s->t;
-    size_t n = 0, rounds = (size_t) t->settings.refills + 1;
+    size_t n = 0;
     for (int32_t f = 0; f < t->flow.n_fields; f++)
         if (weft_flow_origin(&t->flow, f) == f)
             n += (size_t) weft_run_samples_at(&t->config, &t->flow, f);
+    return n;
+}
+
+/* Responses are as long as they were in the run, or else can be, and none is
+ * replaced. */
+static int give_lengths(struct simulation *s, struct weft_err *err)
+{
+    const struct weft_trainer *t = s->t;
+    size_t n = count_samples(t), rounds = (size_t) t->settings.refills + 1;
     size_t all = n * rounds * (size_t) s->how.iterations;
+    int rc = 0;
     s->length = weft_alloc(all + 1, sizeof *s->length);
     if (!s->length)
         return weft_err_nomem(err, "lengths", all * sizeof *s->length);
-    for (size_t i = 0; i < all; i++)
-        if (i / n % rounds == 0)
-            s->length[i] = t->config.rollout.max_new_tokens;
+    for (int32_t i = 0; i < s->how.iterations && !rc; i++) {
+        int32_t *length = s->length + (size_t) i * rounds * n;
+        for (size_t k = 0; k < n; k++)
+            length[k] = t->config.rollout.max_new_tokens;
+        if (s->options->run_dir && weft_config_generates(&t->config))
+            rc = weft_simulate_lengths(s->options->run_dir, s->how.first + i,
+                                       n, length, err);
+    }
     s->how.n_total = s->length;
     s->how.responses = true;
+    return rc;
+}
+
+/* The first iteration to be played: a run's last ones, or those after the
+ * warmup. */
+static int find_first(struct simulation *s, struct weft_err *err)
+{
+    const char *run_dir = s->options->run_dir;
+    int32_t n = s->how.iterations, finished = 0;
+    s->how.first = s->t->settings.warmup;
+    int rc = run_dir ? weft_simulate_finished(run_dir, &finished, err) : 0;
+    if (rc || !run_dir)
+        return rc;
+    if (finished < s->how.first + n)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%s: the run has finished %d iterations; %d are "
+                            "simulated after %d of warm-up",
+                            run_dir, (int) finished, (int) n,
+                            (int) s->how.first);
+    s->how.first = finished - n;
+    s->how.drawn = (int64_t) s->how.first
+                 * (weft_config_generates(&s->t->config)
+                        ? s->t->config.rollout.prompts
+                        : weft_run_samples(&s->t->config));
     return 0;
 }
 
@@ -110,10 +149,11 @@ static int record(struct simulation *s, struct weft_err *err)
     struct weft_trainer longer = *s->t;
     s->how = (struct weft_recorded){.rank = -1,
                                     .gangs = s->options->gangs,
-                                    .first = s->t->settings.warmup,
                                     .iterations = s->options->iterations};
+    int rc = find_first(s, err);
+    if (!rc)
+        rc = give_lengths(s, err);
     longer.n_iterations = s->how.first + s->how.iterations;
-    int rc = give_lengths(s, err);
     return rc ? rc : weft_run_record(&longer, &s->how, &s->r, err);
 }
 
@@ -153,6 +193,8 @@ static int put_all(const struct simulation *s, struct weft_string *out,
     if (!rc)
         rc = o->json ? weft_played_json(&s->played, out, err)
                      : weft_played_text(&s->played, out, err);
+    if (!rc && o->run_dir)
+        rc = weft_simulate_beside(s->t, &s->played, o->run_dir, out, err);
     return rc;
 }
 

@@ -16,6 +16,10 @@
 struct weft_simulate_options {
     const struct weft_cluster *cluster; /* ranks are its nodes, or parts */
     int32_t iterations;
+    /* a run of the configuration: its last iterations are simulated, with the
+     * lengths that its samples had, and times that it measured are printed
+     * beside; NULL: none */
+    const char *run_dir;
     bool gangs;      /* instructions of tp groups, not what they expand to */
     bool json;       /* instead of tables */
     const char *svg; /* a file for the picture; NULL: none */
@@ -25,7 +29,7 @@ struct weft_simulate_options {
 /* Simulates a run of the configuration on a job. Reads models' config.json and
  * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
  * appended to out. Errors: those of weft_trainer_describe(), of
- * weft_costs_create(), of recording, of files. */
+ * weft_costs_create(), of recording, of files; a run with too few iterations. */
 int weft_run_simulate(const struct weft_config *config,
                       const struct weft_g_job *job, struct weft_plan *plan,
                       const struct weft_simulate_options *options,

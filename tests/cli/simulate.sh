@@ -46,7 +46,22 @@ mv out table
 expect 0 "" "$ppo" --plan plan.json --json
 cmp -s table out || fail "the plan's file makes a difference"
 
-expect 2 "usage"
+# A run beside what was predicted of it.
+"$weft" train "$ppo" -q run_dir=run iterations=4 runtime.devices=2 \
+    rollout.prompts=16 >out 2>&1 || fail "weft train fails"
+expect 0 "on 2 devices" --run run
+grep -q '^timing_s/update_critic  *[0-9.]*  *[0-9.]*  *[-0-9.]* %' out ||
+    fail "no predicted time beside a measured one"
+grep -q '^from end to end ' out || fail "no time of an iteration"
+expect 0 "on 8 devices" --run run --nodes 2 --from layout=dp4
+expect 1 "run: the run has finished 4 iterations; 5 are simulated" \
+    --run run --iterations 5
+rm run/samples/000003.jsonl
+expect 1 "000003.jsonl" --run run
+expect 1 "nowhere" --run nowhere
+expect 2 "leave out --json" --run run --json
+
+expect 2 "give a configuration file"
 expect 2 "'word' is no key=value word" "$ppo" word
 expect 2 "'--from' must be layout=TEXT" "$ppo" --from dp2
 expect 2 "--plan and --from exclude each other" "$ppo" --from layout=dp2 \

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A simulation beside the run that it is of: lengths from the run's samples,
+ * times from its metrics. Parts of weft_run_simulate(). */
+#ifndef WEFT_RUN_SIMULATE_RUN_H
+#define WEFT_RUN_SIMULATE_RUN_H
+
+#include "base/string.h"
+#include "plan/engine/played.h"
+#include "run/trainer.h"
+
+/* How many iterations the run has finished. Errors: those of
+ * weft_metrics_read(). */
+int weft_simulate_finished(const char *run_dir, int32_t *out,
+                           struct weft_err *err);
+/* Sets lengths (n) of the responses of iteration `iteration`, which counts from
+ * 0; of samples that the run did not write they stay. Errors: those of
+ * weft_file_read(), a line that is no sample. */
+int weft_simulate_lengths(const char *run_dir, int32_t iteration, size_t n,
+                          int32_t *length_inout, struct weft_err *err);
+/* Appends a table: predicted and measured seconds of the run's last
+ * iterations, but the first that was played, which had nothing before it. */
+int weft_simulate_beside(const struct weft_trainer *t,
+                         const struct weft_played *played,
+                         const char *run_dir, struct weft_string *out,
+                         struct weft_err *err);
+
+#endif
