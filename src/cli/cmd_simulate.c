@@ -37,6 +37,8 @@ const char weft_help_simulate[] =
     "options:\n"
     "      --cluster FILE      what devices and links can do "
     "(doc/costs.md)\n"
+    "      --costs FILE        tasks take what weft profile measured, where "
+    "it did\n"
     "      --run RUN           the last iterations of a run that was made: "
     "its\n"
     "                          configuration, its plan unless another is "
@@ -67,7 +69,7 @@ const char weft_help_simulate[] =
     "      --cluster examples/clusters/cpu_2cores.yaml --svg timeline.svg\n";
 
 struct options {
-    const char *cluster;
+    const char *cluster, *costs;
     struct weft_cli_planned plan;
     struct weft_simulate_options simulate;
 };
@@ -114,17 +116,23 @@ static int run(struct options *o, const char *file, int n_override,
 {
     struct weft_config config;
     struct weft_cluster cluster;
+    struct weft_costs_file costs = {.n_ops = 0};
     struct weft_string out = {0};
-    int rc = weft_cluster_read(o->cluster, &cluster, err);
-    if (!rc)
-        rc = weft_run_config_read(file, n_override, override, &config, err);
+    int rc = weft_run_config_read(file, n_override, override, &config, err);
     if (rc)
         return rc;
-    use_cluster(o, &cluster, &config);
-    rc = simulate(o, &config, &out, err);
+    rc = weft_cluster_read(o->cluster, &cluster, err);
+    if (!rc && o->costs)
+        rc = weft_costs_file_read(o->costs, NULL, &costs, err);
+    if (!rc) {
+        use_cluster(o, &cluster, &config);
+        o->simulate.costs = o->costs ? &costs : NULL;
+        rc = simulate(o, &config, &out, err);
+    }
     if (!rc)
         fputs(out.data, stdout);
     weft_string_release(&out);
+    weft_costs_file_release(&costs);
     weft_config_release(&config);
     return rc;
 }
@@ -168,6 +176,7 @@ int weft_cmd_simulate(int argc, char **argv)
     struct options o = {.simulate = {.iterations = 3}};
     const struct weft_cli_option table[] = {
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
+        {0, "costs", WEFT_CLI_STRING, &o.costs, 0, 0},
         {0, "run", WEFT_CLI_STRING, &o.simulate.run_dir, 0, 0},
         {0, "plan", WEFT_CLI_STRING, &o.plan.check, 0, 0},
         {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},

@@ -49,6 +49,7 @@ static int make_costs(struct simulation *s, struct weft_err *err)
     const struct weft_cluster *cluster = s->options->cluster;
     return weft_costs_create(
         &(struct weft_costs_job){.cluster = cluster,
+                                 .file = s->options->costs,
                                  .n_ranks = job->n_ranks,
                                  .n_devices = job->n_devices,
                                  .ranks_per_node = (int32_t) weft_ceil_div(

@@ -54,6 +54,7 @@ grep -q '^timing_s/update_critic  *[0-9.]*  *[0-9.]*  *[-0-9.]* %' out ||
     fail "no predicted time beside a measured one"
 grep -q '^from end to end ' out || fail "no time of an iteration"
 expect 0 "on 8 devices" --run run --nodes 2 --from layout=dp4
+expect 1 "nothing.json" --run run --costs nothing.json
 expect 1 "run: the run has finished 4 iterations; 5 are simulated" \
     --run run --iterations 5
 rm run/samples/000003.jsonl

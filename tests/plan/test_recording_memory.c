@@ -5,6 +5,7 @@
  * their programs, tasks and messages can come to. The bound is never less than
  * what is there in any of them, and mostly no more.
  */
+#include "plan/engine/engine.h"
 #include "random_recording.h"
 
 /* ---- All orders -------------------------------------------------------- */
@@ -314,6 +315,46 @@ static void search_all(struct search *x)
     }
 }
 
+static double some_time(void *ctx, const struct weft_recording *r,
+                        int64_t task, int32_t device)
+{
+    (void) ctx;
+    (void) r;
+    (void) device;
+    return 1 + draw(5) + (double) task / 1024;
+}
+
+static void no_links(void *ctx, const struct weft_recording *r, int64_t task,
+                     struct weft_engine_message *out)
+{
+    *out = (struct weft_engine_message){
+        .latency_s = some_time(ctx, r, task, -1)};
+}
+
+/* What the event engine plays is one of the orders. */
+static void check_played(const struct weft_recording *r,
+                         int64_t (*most)[WEFT_MEM_ALL + 1])
+{
+    static const int32_t place_of[DEVICES] = {0, 0, 1, 1};
+    const struct weft_engine_job job = {.n_devices = DEVICES,
+                                        .n_places = RANKS,
+                                        .places_per_rank = 1,
+                                        .place_of = place_of,
+                                        .memory = true,
+                                        .seconds = some_time,
+                                        .message = no_links};
+    struct weft_engine *e;
+    struct weft_err err;
+    for (int times = 0; times < 10; times++) {
+        REQUIRE_OK(weft_engine_create(&job, r, &e, &err), err);
+        REQUIRE_OK(weft_engine_run(e, &err), err);
+        for (int k = 0; k < RANKS; k++)
+            for (int c = 0; c <= WEFT_MEM_ALL; c++)
+                CHECK(weft_engine_memory(e, k)[c] <= most[k][c]);
+        weft_engine_free(e);
+    }
+}
+
 static void test_all_orders(void)
 {
     struct weft_err err;
@@ -347,6 +388,7 @@ static void test_all_orders(void)
                 n += x.most[k][c] > 0;
                 n_same += x.most[k][c] > 0 && most[k][c] == x.most[k][c];
             }
+        check_played(&s.r, x.most);
         weft_recording_release(&s.r);
     }
     printf("%d of %d are the most there can be; together %.3f of it\n",
