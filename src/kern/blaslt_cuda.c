@@ -238,6 +238,7 @@ static void *filled(cudaDataType_t type, int64_t n)
 struct proof {
     const struct weft_blaslt_product *p; /* of PROOF_ROWS tokens */
     cublasLtHandle_t handle;
+    size_t bytes; /* of what follows, had or not */
     char *a, *b, *all, *some;
     uint32_t *unlike; /* on the device */
 };
@@ -251,12 +252,16 @@ static int64_t last(int64_t ld, int64_t columns, int64_t rows, int32_t batch,
 static bool proof_begin(struct proof *t)
 {
     const struct weft_blaslt_product *p = t->p;
+    int64_t a = p->trans_a
+                  ? last(p->lda, p->m, p->k, p->batch, p->stride_a)
+                  : last(p->lda, p->k, p->m, p->batch, p->stride_a);
+    int64_t b = p->trans_b ? last(p->ldb, p->k, p->n, 1, 0)
+                           : last(p->ldb, p->n, p->k, 1, 0);
     int64_t d = last(p->ldd, p->n, p->m, p->batch, p->stride_d);
-    t->a = filled(
-        p->in, p->trans_a ? last(p->lda, p->m, p->k, p->batch, p->stride_a)
-                          : last(p->lda, p->k, p->m, p->batch, p->stride_a));
-    t->b = filled(p->in, p->trans_b ? last(p->ldb, p->k, p->n, 1, 0)
-                                    : last(p->ldb, p->n, p->k, 1, 0));
+    t->bytes = (size_t) (a + b) * bytes_of(p->in)
+             + (size_t) (2 * d) * bytes_of(p->out);
+    t->a = filled(p->in, a);
+    t->b = filled(p->in, b);
     t->all = filled(p->out, d);
     t->some = filled(p->out, d);
     return t->a && t->b && t->all && t->some
@@ -270,6 +275,19 @@ static void proof_end(struct proof *t)
     cudaFree(t->all);
     cudaFree(t->some);
     cudaFree(t->unlike);
+}
+
+static int too_little_memory(const struct proof *t, struct weft_err *err)
+{
+    size_t has = 0, total = 0;
+    (void) cudaGetLastError(); /* what is known already */
+    (void) cudaMemGetInfo(&has, &total);
+    return weft_err_set(
+        err, WEFT_ENOMEM,
+        "testing products of %lld by %lld takes %.1f MiB of the GPU's "
+        "memory, of which %.1f MiB are free",
+        (long long) t->p->m, (long long) (t->p->is_deep ? t->p->n : t->p->k),
+        (double) t->bytes / (1 << 20), (double) has / (1 << 20));
 }
 
 /* Rows first.. first + n - 1 alone, into t->some, against t->all. */
@@ -398,7 +416,7 @@ static int choose(cublasLtHandle_t handle, struct kind *kind,
             found = i;
     proof_end(&proof);
     if (!has_memory)
-        return cuda_fail(err, "no memory of the GPU for testing products");
+        return too_little_memory(&proof, err);
     if (found < 0)
         return weft_err_set(
             err, WEFT_EUNSUPPORTED,

@@ -175,7 +175,7 @@ refused "of a GPU's memory and runtime.gpu_memory_gib is" \
 WEFT_CARDS_MEMORY=1
 export WEFT_CARDS_MEMORY
 # shellcheck disable=SC2086
-refused "choose_products: no memory of the GPU for testing products" \
+refused "takes 2.0 MiB of the GPU's memory, of which 1.0 MiB are free" \
     other $gpu
 unset WEFT_CARDS_MEMORY
 [ ! -e other ] || fail "a run directory"
