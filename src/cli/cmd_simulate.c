@@ -32,7 +32,8 @@ const char weft_help_simulate[] =
     "of\n"
     "the time devices compute, move data and wait; the memory that they "
     "take.\n"
-    "Every response is as long as rollout.max_new_tokens allows.\n"
+    "Responses are as long as rollout.max_new_tokens allows, or --lengths "
+    "says.\n"
     "\n"
     "options:\n"
     "      --cluster FILE      what devices and links can do "
@@ -55,6 +56,10 @@ const char weft_help_simulate[] =
     "      --devices N         CPU devices of each node; default: likewise\n"
     "      --gpus N            GPUs of each node\n"
     "      --iterations N      that are played, 3 or more; default: 3\n"
+    "      --lengths WHAT      of responses: max, fixed:N, uniform:A:B,\n"
+    "                          lognormal:MEDIAN:SIGMA, a run's "
+    "metrics.jsonl, or\n"
+    "                          a file of numbers of tokens; default: max\n"
     "      --gangs             play instructions of tp groups, not what "
     "they\n"
     "                          expand to; always above 64 devices\n"
@@ -69,7 +74,7 @@ const char weft_help_simulate[] =
     "      --cluster examples/clusters/cpu_2cores.yaml --svg timeline.svg\n";
 
 struct options {
-    const char *cluster, *costs;
+    const char *cluster, *costs, *lengths;
     struct weft_cli_planned plan;
     struct weft_simulate_options simulate;
 };
@@ -117,6 +122,7 @@ static int run(struct options *o, const char *file, int n_override,
     struct weft_config config;
     struct weft_cluster cluster;
     struct weft_costs_file costs = {.n_ops = 0};
+    struct weft_lengths lengths = {.n = 0};
     struct weft_string out = {0};
     int rc = weft_run_config_read(file, n_override, override, &config, err);
     if (rc)
@@ -124,11 +130,15 @@ static int run(struct options *o, const char *file, int n_override,
     rc = weft_cluster_read(o->cluster, &cluster, err);
     if (!rc && o->costs)
         rc = weft_costs_file_read(o->costs, NULL, &costs, err);
+    if (!rc)
+        rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {
         use_cluster(o, &cluster, &config);
         o->simulate.costs = o->costs ? &costs : NULL;
+        o->simulate.lengths = &lengths;
         rc = simulate(o, &config, &out, err);
     }
+    weft_lengths_release(&lengths);
     if (!rc)
         fputs(out.data, stdout);
     weft_string_release(&out);
@@ -173,7 +183,7 @@ static const char *misuse(const struct options *o, int n_operands)
 
 int weft_cmd_simulate(int argc, char **argv)
 {
-    struct options o = {.simulate = {.iterations = 3}};
+    struct options o = {.lengths = "max", .simulate = {.iterations = 3}};
     const struct weft_cli_option table[] = {
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
         {0, "costs", WEFT_CLI_STRING, &o.costs, 0, 0},
@@ -185,6 +195,7 @@ int weft_cmd_simulate(int argc, char **argv)
          WEFT_MAX_NODE_DEVICES},
         {0, "gpus", WEFT_CLI_INT, &o.plan.gpus, 1, WEFT_MAX_NODE_DEVICES},
         {0, "iterations", WEFT_CLI_INT, &o.simulate.iterations, 3, 1000},
+        {0, "lengths", WEFT_CLI_STRING, &o.lengths, 0, 0},
         {0, "gangs", WEFT_CLI_FLAG, &o.simulate.gangs, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.simulate.svg, 0, 0},
         {0, "perfetto", WEFT_CLI_STRING, &o.simulate.trace, 0, 0},

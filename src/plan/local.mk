@@ -19,6 +19,7 @@ plan_sources = \
 	%D%/engine/played_trace.c \
 	%D%/engine/timers.c %D%/engine/timers.h \
 	%D%/layout.c %D%/layout.h \
+	%D%/lengths.c %D%/lengths.h \
 	%D%/layout_check.c \
 	%D%/layout_idle.c \
 	%D%/mesh.c \

@@ -11,12 +11,14 @@
 #include "plan/cluster.h"
 #include "plan/costs_file.h"
 #include "plan/layout.h"
+#include "plan/lengths.h"
 #include "config/config.h"
 #include "graphs/calls/layout.h"
 
 struct weft_simulate_options {
     const struct weft_cluster *cluster;  /* ranks are its nodes, or parts */
     const struct weft_costs_file *costs; /* tasks as measured; NULL: none */
+    const struct weft_lengths *lengths;  /* of responses */
     int32_t iterations;
     /* a run of the configuration: its last iterations are simulated, with the
      * lengths that its samples had, and times that it measured are printed

@@ -41,3 +41,5 @@ check_PROGRAMS += %D%/test_engine
 %C%_test_engine_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_costs_file
 %C%_test_costs_file_LDADD = $(plan_libs) -lm
+check_PROGRAMS += %D%/test_lengths
+%C%_test_lengths_LDADD = $(plan_libs) -lm
