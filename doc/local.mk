@@ -11,12 +11,12 @@ nobase_dist_doc_DATA += \
 	%D%/hacking.md \
 	%D%/install.md \
 	%D%/layouts.md \
-	%D%/strategies.md \
 	%D%/numerics.md \
 	%D%/performance.md \
 	%D%/schedules.md \
-	%D%/simulate.md
-pictures = blocks graph groups layer mesh moves schedule schedule_greedy \
+	%D%/simulate.md \
+	%D%/strategies.md
+pictures = blocks compared graph groups layer mesh moves schedule schedule_greedy \
 	schedule_measured schedule_planned simulate timeline zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \

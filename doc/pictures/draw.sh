@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make pictures`: draws the pictures of doc/algorithms.md, doc/layouts.md,
-# doc/schedules.md and doc/simulate.md anew.
+# doc/schedules.md, doc/simulate.md and doc/strategies.md anew.
 set -eu
 draw=$WEFT_BUILDDIR/doc/pictures/draw
 out=$WEFT_SRCDIR/doc/pictures
@@ -19,6 +19,10 @@ done
 "$WEFT_BUILDDIR/weft" simulate "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" \
     --cluster "$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml" \
     --from layout=dp2 --svg "$out/simulate.svg" >"$dir/log"
+
+"$WEFT_BUILDDIR/weft" plan "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" \
+    --cluster "$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml" \
+    --compare --svg "$out/compared.svg" >"$dir/log"
 
 problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
 "$WEFT_BUILDDIR/weft" schedule "$problem" \

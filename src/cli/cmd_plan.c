@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "job/run_config.h"
 #include "plan/strategy.h"
+#include "run/compare.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -51,6 +53,13 @@ const char weft_help_plan[] =
     "                          by task, which is quicker and no bound: the\n"
     "                          sum was up to 3 % less, samples up to 22 %;\n"
     "                          always above 64 devices\n"
+    "      --cluster FILE      what devices and links can do "
+    "(doc/costs.md);\n"
+    "                          the plan is for all of them\n"
+    "      --compare           simulate this plan and those of all names on "
+    "the\n"
+    "                          cluster: seconds, memory, each call; --svg "
+    "draws it\n"
     "      --graph             print the algorithm's dataflow graph: roles,\n"
     "                          calls, what they read and write\n"
     "      --svg FILE          draw the graph, and beneath each call its\n"
@@ -61,12 +70,14 @@ const char weft_help_plan[] =
     "example:\n"
     "  weft plan examples/quickstart/ppo.yaml --from layout=dp2tp2 "
     "--devices 4\n"
+    "  weft plan examples/quickstart/ppo.yaml --compare \\\n"
+    "      --cluster examples/clusters/cpu_2cores.yaml\n"
     "  weft plan examples/quickstart/ppo.yaml --graph --svg graph.svg\n";
 
 struct options {
     struct weft_cli_planned plan;
-    const char *output, *explain, *svg;
-    bool json, graph, gangs;
+    const char *output, *explain, *svg, *cluster;
+    bool json, graph, gangs, compare;
 };
 
 /* Devices of which memory is counted task by task. */
@@ -140,6 +151,63 @@ static void list_strategies(void)
         printf("%-21s %s\n", name, what);
 }
 
+/* A line now and then, where it takes long. */
+static void tell_progress(int32_t done, int32_t of)
+{
+    static double told_s;
+    double now_s = weft_clock_s();
+    if (told_s <= 0)
+        told_s = now_s;
+    if (now_s < told_s + 2)
+        return;
+    told_s = now_s;
+    weft_info("%d of %d placements simulated", (int) done, (int) of);
+}
+
+static int print_comparison(const struct options *o,
+                            const struct weft_comparison *c,
+                            const struct weft_dataflow *flow,
+                            struct weft_err *err)
+{
+    struct weft_string text = {0}, picture = {0};
+    int rc = o->json ? weft_compare_json(c, flow, &text, err)
+                     : weft_compare_text(c, flow, &text, err);
+    if (!rc && o->svg)
+        rc = weft_compare_svg(c, &picture, err);
+    if (!rc && o->svg)
+        rc = weft_file_write(o->svg, picture.data, picture.n, err);
+    if (!rc)
+        fputs(text.data, stdout);
+    weft_string_release(&text);
+    weft_string_release(&picture);
+    return rc;
+}
+
+static int compare(const struct options *o,
+                   const struct weft_cluster *cluster,
+                   struct weft_config *config, struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    struct weft_plan plan = {0};
+    struct weft_comparison c;
+    int rc = weft_cli_plan(&o->plan, config, &needs, &plan, err);
+    if (!rc) {
+        struct weft_simulate_options s = {
+            .cluster = cluster,
+            .iterations = 3,
+            .gangs = o->gangs || plan.n_nodes * plan.n_devices > FEW_DEVICES};
+        if (needs.plan.device_bytes == 0)
+            needs.plan.device_bytes =
+                (int64_t) weft_cluster_node(cluster, 0)->memory_bytes;
+        rc = weft_run_compare(config, &needs.plan, &plan, &s, tell_progress,
+                              &c, err);
+    }
+    if (!rc)
+        rc = print_comparison(o, &c, &needs.flow, err);
+    weft_plan_release(&plan);
+    return rc;
+}
+
 /* Makes or checks the plan, and predicts its memory. */
 static int make(const struct options *o, struct weft_config *config,
                 struct weft_plan *out, struct weft_err *err)
@@ -155,27 +223,42 @@ static int make(const struct options *o, struct weft_config *config,
     return rc;
 }
 
-static int run(const struct options *o, const char *file, int n_override,
-               const char *const *override, struct weft_err *err)
+static int show(const struct options *o, const struct weft_plan *plan,
+                struct weft_err *err)
 {
-    struct weft_config config;
+    int rc = o->svg ? draw(plan, o->svg, err) : 0;
+    if (rc)
+        return rc;
+    return o->graph ? print_graph(&plan->flow, err)
+                    : print(plan, o->json, err);
+}
+
+static int run(struct options *o, struct weft_config *config,
+               struct weft_err *err)
+{
+    struct weft_cluster cluster;
     struct weft_plan plan = {0};
-    int rc;
-    if (o->explain) {
-        rc = weft_plan_read(o->explain, NULL, &plan, err);
-    } else {
-        rc = weft_run_config_read(file, n_override, override, &config, err);
-        if (rc)
-            return rc;
-        rc = o->graph && !o->svg ? weft_run_flow(&config, &plan.flow, err)
-                                 : make(o, &config, &plan, err);
-        weft_config_release(&config);
-    }
-    if (!rc && o->svg)
-        rc = draw(&plan, o->svg, err);
+    int rc = o->cluster ? weft_cluster_read(o->cluster, &cluster, err) : 0;
+    if (rc)
+        return rc;
+    if (o->cluster)
+        weft_cli_use_cluster(&o->plan, &cluster, config);
+    if (o->compare)
+        return compare(o, &cluster, config, err);
+    rc = o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
+                             : make(o, config, &plan, err);
     if (!rc)
-        rc = o->graph ? print_graph(&plan.flow, err)
-                      : print(&plan, o->json, err);
+        rc = show(o, &plan, err);
+    weft_plan_release(&plan);
+    return rc;
+}
+
+static int explain(const struct options *o, struct weft_err *err)
+{
+    struct weft_plan plan = {0};
+    int rc = weft_plan_read(o->explain, NULL, &plan, err);
+    if (!rc)
+        rc = show(o, &plan, err);
     weft_plan_release(&plan);
     return rc;
 }
@@ -187,7 +270,7 @@ static const char *misuse(const struct options *o, bool config)
     if (o->explain
         && (config || makes || o->plan.check || o->plan.nodes
             || o->plan.devices || o->plan.gpus || o->graph || o->svg
-            || o->gangs))
+            || o->gangs || o->cluster || o->compare))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -200,6 +283,11 @@ static const char *misuse(const struct options *o, bool config)
         return "--graph makes no plan, but with --svg";
     if (o->plan.check && makes)
         return "--check makes no plan: leave out --from and --output";
+    if (o->compare && !o->cluster)
+        return "--compare needs a cluster: --cluster FILE, like "
+               "examples/clusters/cpu_2cores.yaml";
+    if (o->compare && (o->graph || o->output))
+        return "--compare writes no plan and prints no graph";
     return weft_cli_plan_misuse(&o->plan);
 }
 
@@ -216,6 +304,8 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "check", WEFT_CLI_STRING, &o.plan.check, 0, 0},
         {0, "explain", WEFT_CLI_STRING, &o.explain, 0, 0},
         {0, "gangs", WEFT_CLI_FLAG, &o.gangs, 0, 0},
+        {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
+        {0, "compare", WEFT_CLI_FLAG, &o.compare, 0, 0},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},
@@ -236,10 +326,15 @@ int weft_cmd_plan(int argc, char **argv)
             return weft_cli_usage("plan", "'%s' is no key=value word",
                                   argv[i]);
     struct weft_err err = {0};
-    int n_override = first < argc ? argc - first - 1 : 0;
-    if (run(&o, argv[first], n_override,
-            (const char *const *) argv + first + 1, &err)
-        != 0)
-        return weft_cli_fail("plan", &err);
-    return weft_cli_finish("plan");
+    struct weft_config config;
+    int rc = o.explain
+               ? explain(&o, &err)
+               : weft_run_config_read(argv[first], argc - first - 1,
+                                      (const char *const *) argv + first + 1,
+                                      &config, &err);
+    if (!rc && !o.explain) {
+        rc = run(&o, &config, &err);
+        weft_config_release(&config);
+    }
+    return rc ? weft_cli_fail("plan", &err) : weft_cli_finish("plan");
 }

@@ -100,22 +100,6 @@ static int simulate(struct options *o, struct weft_config *config,
     return rc;
 }
 
-/* The run has all of the cluster, where nothing else is said. */
-static void use_cluster(struct options *o, const struct weft_cluster *cluster,
-                        const struct weft_config *config)
-{
-    bool gpus = config->runtime.devices == WEFT_ON_GPUS;
-    o->simulate.cluster = cluster;
-    if (o->plan.check)
-        return;
-    if (o->plan.nodes == 0)
-        o->plan.nodes = cluster->n_nodes;
-    if (!gpus && o->plan.devices == 0)
-        o->plan.devices = cluster->kind[0].n_devices;
-    if (gpus && o->plan.gpus == 0)
-        o->plan.gpus = cluster->kind[0].n_devices;
-}
-
 static int run(struct options *o, const char *file, int n_override,
                const char *const *override, struct weft_err *err)
 {
@@ -133,7 +117,8 @@ static int run(struct options *o, const char *file, int n_override,
     if (!rc)
         rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {
-        use_cluster(o, &cluster, &config);
+        o->simulate.cluster = &cluster;
+        weft_cli_use_cluster(&o->plan, &cluster, &config);
         o->simulate.costs = o->costs ? &costs : NULL;
         o->simulate.lengths = &lengths;
         rc = simulate(o, &config, &out, err);

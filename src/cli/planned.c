@@ -87,6 +87,21 @@ const char *weft_cli_plan_misuse(const struct weft_cli_planned *o)
     return NULL;
 }
 
+void weft_cli_use_cluster(struct weft_cli_planned *o,
+                          const struct weft_cluster *cluster,
+                          const struct weft_config *config)
+{
+    bool gpus = config->runtime.devices == WEFT_ON_GPUS;
+    if (o->check)
+        return;
+    if (o->nodes == 0)
+        o->nodes = cluster->n_nodes;
+    if (!gpus && o->devices == 0)
+        o->devices = cluster->kind[0].n_devices;
+    if (gpus && o->gpus == 0)
+        o->gpus = cluster->kind[0].n_devices;
+}
+
 static int make(const struct weft_cli_planned *o, struct weft_config *config,
                 struct weft_run_needs *needs, struct weft_plan *out,
                 struct weft_err *err)

@@ -4,6 +4,7 @@
 #define WEFT_CLI_PLANNED_H
 
 #include "job/plan_needs.h"
+#include "plan/cluster.h"
 
 /* What was asked for; 0 or NULL: not given. */
 struct weft_cli_planned {
@@ -21,6 +22,11 @@ int weft_cli_plan(const struct weft_cli_planned *o,
                   struct weft_config *config,
                   struct weft_run_needs *needs_out, struct weft_plan *out,
                   struct weft_err *err);
+
+/* The run has all of a cluster, where nothing else is said. */
+void weft_cli_use_cluster(struct weft_cli_planned *o,
+                          const struct weft_cluster *cluster,
+                          const struct weft_config *config);
 
 /* Says what is wrong with the options, or NULL. */
 const char *weft_cli_plan_misuse(const struct weft_cli_planned *o);

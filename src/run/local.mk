@@ -2,6 +2,7 @@
 run_sources = \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/common.c %D%/common.h \
+	%D%/compare.c %D%/compare.h \
 	%D%/digest.c %D%/digest.h \
 	%D%/info.c %D%/info.h \
 	%D%/iteration_generate.c \

@@ -186,6 +186,36 @@ static int draw(const struct simulation *s, struct weft_err *err)
     return rc;
 }
 
+/* Of each place, what its devices have of it. */
+static void sum_up(const struct simulation *s, struct weft_simulated *out)
+{
+    const struct weft_cluster *cluster = s->options->cluster;
+    int32_t n = s->job.n_devices, shown = weft_played_shown(&s->played);
+    int32_t n_ranks = s->t->job.n_ranks;
+    *out = (struct weft_simulated){.iteration_s = s->played.steady_s};
+    for (int32_t k = 0; k < WEFT_MAX_CALLS; k++) {
+        struct weft_span span =
+            s->played.call[shown * WEFT_MAX_CALLS + k].span;
+        out->call_s[k] = span.end_s - span.start_s;
+    }
+    for (int32_t d = 0; d < n;) {
+        int32_t place = s->place_of[d], first = d;
+        while (d < n && s->place_of[d] == place)
+            d++;
+        int32_t rank = first / s->t->job.n_devices;
+        int32_t node = (int32_t) ((int64_t) rank * cluster->n_nodes
+                                  / n_ranks);
+        double memory = weft_cluster_node(cluster, node)->memory_bytes;
+        double bytes = (double) weft_engine_memory(s->engine,
+                                                   place)[WEFT_MEM_ALL]
+                     / (d - first);
+        if (bytes > out->device_bytes)
+            out->device_bytes = bytes;
+        if (bytes / memory > out->fullest)
+            out->fullest = bytes / memory;
+    }
+}
+
 static int put_all(const struct simulation *s, struct weft_string *out,
                    struct weft_err *err)
 {
@@ -193,7 +223,9 @@ static int put_all(const struct simulation *s, struct weft_string *out,
     int rc = o->svg ? draw(s, err) : 0;
     if (!rc && o->trace)
         rc = weft_played_write_trace(&s->played, o->trace, err);
-    if (!rc)
+    if (o->simulated)
+        sum_up(s, o->simulated);
+    if (!rc && out)
         rc = o->json ? weft_played_json(&s->played, out, err)
                      : weft_played_text(&s->played, out, err);
     if (!rc && o->run_dir)

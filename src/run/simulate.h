@@ -15,6 +15,15 @@
 #include "config/config.h"
 #include "graphs/calls/layout.h"
 
+/* What a simulated run came to. */
+struct weft_simulated {
+    double iteration_s;            /* once iterations follow one another */
+    double call_s[WEFT_MAX_CALLS]; /* from a call's first task to its last, in
+                                      an iteration that has neighbours */
+    double device_bytes; /* of the fullest place, for each of its devices */
+    double fullest;      /* the largest share of a device's memory */
+};
+
 struct weft_simulate_options {
     const struct weft_cluster *cluster;  /* ranks are its nodes, or parts */
     const struct weft_costs_file *costs; /* tasks as measured; NULL: none */
@@ -27,12 +36,13 @@ struct weft_simulate_options {
     bool gangs;      /* instructions of tp groups, not what they expand to */
     bool json;       /* instead of tables */
     const char *svg; /* a file for the picture; NULL: none */
-    const char *trace; /* for Perfetto */
+    const char *trace;                /* for Perfetto */
+    struct weft_simulated *simulated; /* filled in; NULL: not wanted */
 };
 
 /* Simulates a run of the configuration on a job. Reads models' config.json and
  * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
- * appended to out. Errors: those of weft_trainer_describe(), of
+ * appended to out (NULL: not wanted). Errors: those of weft_trainer_describe(), of
  * weft_costs_create(), of recording, of files; a run with too few iterations. */
 int weft_run_simulate(const struct weft_config *config,
                       const struct weft_g_job *job, struct weft_plan *plan,

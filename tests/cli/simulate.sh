@@ -14,6 +14,7 @@ kinds:
      tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 4,
      inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 20}}
 END
+sed 's/memory_gib: 8/memory_gib: 0.015/' cluster.yaml >small.yaml
 options="--cluster cluster.yaml"
 
 expect 0 "3 iterations on 4 devices" "$ppo" --nodes 1 \
@@ -61,6 +62,28 @@ rm run/samples/000003.jsonl
 expect 1 "000003.jsonl" --run run
 expect 1 "nowhere" --run nowhere
 expect 2 "leave out --json" --run run --json
+
+# All placements in one table, each as it is by itself.
+command=plan
+expect 0 "placement" "$ppo" --nodes 1 --compare --svg all.svg
+mv out table
+grep -q '^verl  *[0-9.]* ' table || fail "a placement is missing"
+[ "$(awk '$3 == "1.00"' table | wc -l)" -ge 1 ] || fail "none is the best"
+grep -q "real-heuristic</text>" all.svg || fail "it is not drawn"
+command=simulate
+expect 0 "" "$ppo" --nodes 1 --from openrlhf
+one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
+[ "$(awk '$1 == "openrlhf" { print $2 }' table)" = "$one" ] ||
+    fail "openrlhf takes $one s by itself"
+command=plan
+expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
+    --compare --json
+expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
+    --cluster small.yaml
+expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json
+options=
+expect 2 "--compare needs a cluster" "$ppo" --compare
+command=simulate options="--cluster cluster.yaml"
 
 expect 2 "give a configuration file"
 expect 2 "'word' is no key=value word" "$ppo" word

@@ -53,6 +53,10 @@ int weft_played_create(const struct weft_engine *engine,
                        struct weft_err *err);
 void weft_played_release(struct weft_played *p);
 
+/* The iteration that is shown call by call: one that has neighbours, if there
+ * is one. */
+int32_t weft_played_shown(const struct weft_played *p);
+
 /* "actor_train"; number 0: "other". */
 const char *weft_played_name(const struct weft_played *p, int32_t call);
 

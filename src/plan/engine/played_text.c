@@ -7,9 +7,7 @@
 /* Devices that have a line each; of more, the least, mean and most. */
 enum { LINES = 16 };
 
-/* The iteration that is shown call by call: one that has neighbours, if there
- * is one. */
-static int32_t shown(const struct weft_played *p)
+int32_t weft_played_shown(const struct weft_played *p)
 {
     return p->n > 2 ? p->n - 2 : p->n - 1;
 }
@@ -17,7 +15,7 @@ static int32_t shown(const struct weft_played *p)
 static const struct weft_played_call *call_of(const struct weft_played *p,
                                               int32_t call)
 {
-    return &p->call[shown(p) * WEFT_MAX_CALLS + call];
+    return &p->call[weft_played_shown(p) * WEFT_MAX_CALLS + call];
 }
 
 static double mib(int64_t bytes)
@@ -29,12 +27,12 @@ static double mib(int64_t bytes)
 
 static void add_calls(const struct weft_played *p, struct weft_string *out)
 {
-    double begin = p->iteration[shown(p)].start_s;
+    double begin = p->iteration[weft_played_shown(p)].start_s;
     weft_string_addf(out,
                      "\ncalls of iteration %d of %d, since its first task:\n"
                      "%-16s  %10s  %10s  %10s\n",
-                     (int) shown(p) + 1, (int) p->n, "call", "start s",
-                     "end s", "busy s");
+                     (int) weft_played_shown(p) + 1, (int) p->n, "call",
+                     "start s", "end s", "busy s");
     for (int32_t i = 1; i <= p->flow->n_calls; i++) {
         int32_t call = i % p->flow->n_calls; /* 0 comes last */
         const struct weft_played_call *c = call_of(p, call);

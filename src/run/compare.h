@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placements known by name, each simulated for the same run on a cluster. */
+#ifndef WEFT_RUN_COMPARE_H
+#define WEFT_RUN_COMPARE_H
+
+#include "plan/layout.h"
+#include "run/simulate.h"
+
+struct weft_compared {
+    const char *name;
+    struct weft_simulated simulated;
+    bool fits;     /* its memory fits the devices */
+    char why[1024]; /* why the run cannot have it; "": it can */
+};
+
+/* The configuration's own plan and all strategies (plan/strategy.h), in this
+ * order. */
+struct weft_comparison {
+    struct weft_compared row[32];
+    int32_t n;
+    int32_t best; /* the fastest that fits; -1: none */
+};
+
+/* Simulates them. progress (NULL: none) is called with the number of those that
+ * are done. Errors: WEFT_ENOMEM; others make a row's `why`. */
+int weft_run_compare(const struct weft_config *config,
+                     const struct weft_plan_needs *needs,
+                     const struct weft_plan *own,
+                     const struct weft_simulate_options *options,
+                     void (*progress)(int32_t done, int32_t of),
+                     struct weft_comparison *out, struct weft_err *err);
+
+/* A line per placement: seconds of an iteration and how many times the best's,
+ * GiB of the fullest device, seconds of each call; then what is refused.
+ * Appended to out. Errors: WEFT_ENOMEM. */
+int weft_compare_text(const struct weft_comparison *c,
+                      const struct weft_dataflow *flow,
+                      struct weft_string *out, struct weft_err *err);
+int weft_compare_json(const struct weft_comparison *c,
+                      const struct weft_dataflow *flow,
+                      struct weft_string *out, struct weft_err *err);
+/* A bar per placement. */
+int weft_compare_svg(const struct weft_comparison *c, struct weft_string *out,
+                     struct weft_err *err);
+
+#endif
