@@ -32,6 +32,7 @@ static int count_devices(const struct weft_cli_planned *o,
                          int32_t *gpus_out, struct weft_err *err)
 {
     int rc = 0;
+    int32_t first;
     *out = o->devices;
     *gpus_out = o->gpus > 0 ? o->gpus : config->runtime.gpus;
     if (o->gpus > 0 && config->runtime.devices != WEFT_ON_GPUS)
@@ -39,7 +40,7 @@ static int count_devices(const struct weft_cli_planned *o,
                             "--gpus is for runs on GPUs: add "
                             "runtime.devices=gpu");
     if (*gpus_out == 0)
-        rc = weft_run_gpus(config, gpus_out, err);
+        rc = weft_run_gpus(config, gpus_out, &first, err);
     if (!rc && *out == 0)
         rc = count_cpus(config, out, err);
     *out += *gpus_out;

@@ -71,7 +71,7 @@ static const struct weft_config_key last[] = {
      WEFT_MAX_DEVICES, "gpu", 0,
      "gpu: the GPUs; else CPU devices, 0: one per core"},
     KEY_INT("runtime.gpus", runtime.gpus, "0", 0, WEFT_MAX_DEVICES, 0,
-            "devices gpu: how many of each node; 0: all it has"),
+            "devices gpu: how many each rank has; 0: its part of a machine's"),
     KEY_INT("runtime.cpu_devices", runtime.cpu_devices, "1", 0,
             WEFT_MAX_DEVICES, 0,
             "devices gpu: CPU devices beside them, which a plan may use; 0: "

@@ -1,19 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/gpus.h"
 
+#include <stdio.h>
+
 #include "base/limits.h"
 #include "kern/device_cuda.h"
 #include "rt/graph.h"
 
 #define INSTEAD "runtime.devices=0 runs on this machine's CPUs instead"
 
+/* Each rank's part of n GPUs. */
+static int deal(int32_t wanted, int32_t n, int32_t n_ranks, int32_t *out,
+                struct weft_err *err)
+{
+    char each[48] = "";
+    if (n < n_ranks)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "%d ranks share this machine, which has %d GPU%s "
+                            "for them: start at most %d here; " INSTEAD,
+                            n_ranks, n, n > 1 ? "s" : "", n);
+    if (n_ranks > 1)
+        snprintf(each, sizeof each, " for each of %d ranks", n_ranks);
+    if (wanted > n / n_ranks)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'runtime.gpus' is %d%s, but this machine has "
+                            "%d; lower it, or leave it out",
+                            wanted, each, n);
+    *out = wanted > 0 ? wanted : n / n_ranks;
+    *out = *out < WEFT_MAX_DEVICES ? *out : WEFT_MAX_DEVICES;
+    return 0;
+}
+
 int weft_run_gpus(const struct weft_config *config, int32_t *out,
-                  struct weft_err *err)
+                  int32_t *first_out, struct weft_err *err)
 {
     struct weft_k_device device[WEFT_MAX_DEVICES];
-    int32_t wanted = config->runtime.gpus;
     const char *why;
-    *out = 0;
+    int rank, n_ranks = weft_world_here(&rank);
+    int32_t used = 0;
+    *out = *first_out = 0;
     if (config->runtime.devices != WEFT_ON_GPUS)
         return 0;
     int n = weft_k_devices_cuda(device, WEFT_MAX_DEVICES, &why);
@@ -27,14 +52,11 @@ int weft_run_gpus(const struct weft_config *config, int32_t *out,
                             "'runtime.devices' is gpu, but Weft's StarPU was "
                             "built without CUDA (./quickstart builds one "
                             "with it); " INSTEAD);
-    if (wanted > n)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "'runtime.gpus' is %d, but this machine has %d; "
-                            "lower it, or leave it out",
-                            wanted, n);
-    int32_t used = wanted > 0 ? wanted : n;
-    used = used < WEFT_MAX_DEVICES ? used : WEFT_MAX_DEVICES;
-    for (int32_t i = 0; i < used; i++)
+    int rc = deal(config->runtime.gpus, n, n_ranks, &used, err);
+    if (rc)
+        return rc;
+    int32_t first = rank * used;
+    for (int32_t i = first; i < first + used && i < WEFT_MAX_DEVICES; i++)
         if (device[i].major < WEFT_K_CUDA_MAJOR)
             return weft_err_set(err, WEFT_EUNSUPPORTED,
                                 "GPU %d, %s, has compute capability %d.%d, "
@@ -45,5 +67,6 @@ int weft_run_gpus(const struct weft_config *config, int32_t *out,
                                         "before it"
                                       : INSTEAD);
     *out = used;
+    *first_out = first;
     return 0;
 }

@@ -5,11 +5,13 @@
 
 #include "config/config.h"
 
-/* How many GPUs of this machine the run has: 0 unless runtime.devices is gpu.
- * Errors, in one sentence that says how to run on CPUs: there is no GPU or
- * driver, the driver is too old, there are fewer than runtime.gpus, or one has
- * a compute capability that Weft has no code for. Local. */
+/* How many GPUs of this machine this rank has, and the number of the first: 0
+ * unless runtime.devices is gpu. Ranks on one machine have equal parts of its
+ * GPUs, one after the other. Errors, in one sentence that says how to run on
+ * CPUs: there is no GPU or driver, the driver is too old, there are fewer than
+ * runtime.gpus for each of the ranks here, or one has a compute capability that
+ * Weft has no code for. Local. */
 int weft_run_gpus(const struct weft_config *config, int32_t *out,
-                  struct weft_err *err);
+                  int32_t *first_out, struct weft_err *err);
 
 #endif

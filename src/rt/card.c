@@ -72,7 +72,8 @@ int weft_card_error(struct weft_exec *x)
     cudaError_t rc = cudaGetLastError();
     if (rc == cudaSuccess)
         return 0;
-    return weft_err_set(&x->err, WEFT_EINTERNAL, "GPU %d: %s", x->device,
+    return weft_err_set(&x->err, WEFT_EINTERNAL, "GPU %d: %s",
+                        x->rt->first_card + (int) (x->card - x->rt->card),
                         cudaGetErrorString(rc));
 }
 

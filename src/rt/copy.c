@@ -145,6 +145,65 @@ static bool same_rank(const struct weft_tile *a, const struct weft_tile *b)
         == weft_rt_place_rank(b->rt, b->id.place);
 }
 
+/* StarPU-MPI sends and receives in host memory: a tile there for one of a card
+ * here, or the tile itself. */
+static struct weft_tile *staged(struct weft_tile *tile)
+{
+    struct weft_tile *host = tile;
+    struct weft_err err;
+    if (weft_tile_is_here(tile) && weft_tile_on_card(tile)
+        && weft_tile_create_temp(tile->rt, &tile->id, WEFT_MEM_HOST,
+                                 tile->bytes, &host, &err))
+        weft_world_abort(&err); /* the other side would wait for ever */
+    return host;
+}
+
+static int stage(const void *args, void *const buf[], int n_buf,
+                 struct weft_exec *x)
+{
+    (void) args;
+    (void) buf;
+    (void) n_buf;
+    (void) x;
+    return 0;
+}
+WEFT_CODELET_2(stage, 0xcfd8dc, stage, stage)
+
+/* A message that is received takes memory as soon as nothing comes before: that
+ * of the host when it is the destination's turn, so that what is sent early
+ * waits at the sender. */
+static void stage_for(struct weft_seq *seq, const struct weft_where *where,
+                      struct weft_tile *dst, struct weft_tile *host)
+{
+    struct weft_access access[] = {{dst, WEFT_WRITE}, {host, WEFT_WRITE}};
+    struct weft_where who = *where;
+    who.device = weft_place_device(seq->rt, weft_tile_place(dst));
+    who.position = 0;
+    weft_insert_here(seq, &weft_cl_stage, NULL, 0, access, 2, &who, NULL);
+}
+
+static void message(struct weft_seq *seq, const struct weft_where *where,
+                    struct weft_tile *src, struct weft_tile *dst)
+{
+    struct weft_rt *rt = seq->rt;
+    struct weft_tile *from = staged(src), *to = staged(dst);
+    if (from != src)
+        weft_copy_here(seq, where, src, from);
+    if (to != dst)
+        stage_for(seq, where, dst, to);
+    weft_record_message(rt, where, from, to);
+    if (!rt->is_dry && weft_tile_is_here(src)) {
+        rt->traffic[src->mem].n_messages++;
+        rt->traffic[src->mem].sent_bytes += src->bytes;
+    }
+    if (!rt->is_dry)
+        weft_transfer_insert(seq, where, from, to);
+    if (to != dst)
+        weft_copy_here(seq, where, to, dst);
+    weft_tile_release(from != src ? from : NULL);
+    weft_tile_release(to != dst ? to : NULL);
+}
+
 void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
                       struct weft_tile *src, struct weft_tile *dst)
 {
@@ -177,9 +236,7 @@ void weft_insert_copy(struct weft_seq *seq, const struct weft_where *where,
         weft_copy_here(seq, where, src, dst);
         return;
     }
-    weft_record_message(rt, where, src, dst);
-    if (!rt->is_dry)
-        weft_transfer_insert(seq, where, src, dst);
+    message(seq, where, src, dst);
 }
 
 void weft_rt_traffic(const struct weft_rt *rt, enum weft_mem_class c,

@@ -36,6 +36,9 @@ extern "C" {
 
 /* ---- The job; weft.h has more of it ------------------------------------ */
 
+/* How many ranks of the job are on this machine, and which of them this is.
+ * Local. */
+int weft_world_here(int *rank_out);
 /* Copies the bytes of that rank to all ranks. Collective. */
 void weft_world_share_from(int rank, void *data, size_t bytes);
 /* Raises each of n numbers to the largest of all ranks. Collective. */
@@ -54,6 +57,7 @@ struct weft_rt_options {
      * of its own. With any, tasks with device -1 are dealt to the CPU devices
      * of their place in turn. */
     int n_gpus;
+    int first_gpu;           /* the machine's number of the first */
     size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what it has */
     bool place_per_device;   /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows

@@ -86,11 +86,14 @@ static int tile_copy(void *from, unsigned from_node, void *to,
 }
 
 /* StarPU also asks when a handle is registered or unregistered; nobody uses
- * the tile then, and the answer is NULL. */
+ * the tile then, and the answer is NULL. StarPU-MPI asks for the node of its
+ * own thread, or of a GPU's worker whose task's end lets a message that came
+ * early in, for memory of the host: it is the same. */
 static void *tile_pointer(void *data_interface, unsigned node)
 {
     struct weft_tile *tile = ((struct tile_interface *) data_interface)->tile;
-    if (weft_tile_node(tile) != node)
+    if (weft_tile_node(tile) != node
+        && weft_tile_node(tile) != STARPU_MAIN_RAM)
         return NULL;
     return atomic_load(&tile->n_users) > 0 ? weft_tile_message(tile) : NULL;
 }

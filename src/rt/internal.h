@@ -280,8 +280,9 @@ int weft_task_run_checked(struct weft_task *t, struct weft_exec *x);
 /* ---- The runtime ------------------------------------------------------ */
 
 struct weft_rt {
-    int n_devices; /* of this rank; the first is number first_device */
-    int n_cards;   /* of these, which come first */
+    int n_devices;  /* of this rank; the first is number first_device */
+    int n_cards;    /* of these, which come first */
+    int first_card; /* the machine's number of the first */
     int rank, n_ranks, first_device;
     int places_per_rank; /* n_devices, or one per card and one for all CPUs */
     int first_place;     /* of this rank */

@@ -226,7 +226,7 @@ static int cards_start(struct weft_rt *rt, size_t limit_bytes,
             return weft_err_set(err, WEFT_ENOMEM,
                                 "GPU %d has %.1f GiB for tiles; the limit is "
                                 "%.1f GiB",
-                                i, (double) has / (1 << 30),
+                                rt->first_card + i, (double) has / (1 << 30),
                                 (double) limit_bytes / (1 << 30));
         card->pool = weft_pool_create(limit_bytes ? limit_bytes : has,
                                       rt->places_per_rank);
@@ -273,6 +273,9 @@ static int starpu_start(struct weft_rt *rt,
     conf.ncpus = rt->n_devices - rt->n_cards;
     conf.reserve_ncpus = 0;
     conf.ncuda = rt->n_cards;
+    conf.use_explicit_workers_cuda_gpuid = rt->n_cards > 0;
+    for (int i = 0; i < rt->n_cards; i++)
+        conf.workers_cuda_gpuid[i] = (unsigned) (rt->first_card + i);
     conf.nopencl = 0;
     conf.catch_signals = 0;
     conf.will_use_mpi = rt->n_ranks > 1;
@@ -393,6 +396,7 @@ static struct weft_rt *rt_create(const struct weft_rt_options *options,
         return NULL;
     pthread_mutex_init(&rt->mutex, NULL);
     rt->n_cards = n_cards;
+    rt->first_card = options->first_gpu;
     rt->n_devices = n_cards + n_cpus;
     rt->rank = weft_world_rank();
     rt->n_ranks = weft_world_size();

@@ -180,25 +180,6 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
     post(rt, t);
 }
 
-/* StarPU-MPI sends and receives in host memory, so a card's tile is copied to
- * one there before, or from it afterwards. */
-static void transfer_card(struct weft_seq *seq,
-                          const struct weft_where *where,
-                          struct weft_tile *tile, int peer, bool sends)
-{
-    struct weft_tile *host;
-    struct weft_err err;
-    if (weft_tile_create_temp(seq->rt, &tile->id, WEFT_MEM_HOST, tile->bytes,
-                              &host, &err))
-        weft_world_abort(&err);
-    if (sends)
-        weft_copy_here(seq, where, tile, host);
-    transfer(seq, where, host, peer, sends);
-    if (!sends)
-        weft_copy_here(seq, where, host, tile);
-    weft_tile_release(host);
-}
-
 void weft_transfer_insert(struct weft_seq *seq,
                           const struct weft_where *where,
                           struct weft_tile *src, struct weft_tile *dst)
@@ -209,15 +190,7 @@ void weft_transfer_insert(struct weft_seq *seq,
     int peer = weft_rt_place_rank(rt, sends ? dst->id.place : src->id.place);
     if (!weft_tile_is_here(tile))
         return;
-    if (sends) {
-        struct weft_traffic *traffic = &rt->traffic[src->mem];
-        traffic->n_messages++;
-        traffic->sent_bytes += src->bytes;
-    }
-    if (tile->card)
-        transfer_card(seq, where, tile, peer, sends);
-    else
-        transfer(seq, where, tile, peer, sends);
+    transfer(seq, where, tile, peer, sends);
 }
 
 void weft_transfer_report(struct weft_rt *rt)

@@ -47,6 +47,12 @@ const struct weft_host *weft_world_host(void)
     return &world.host;
 }
 
+int weft_world_here(int *rank_out)
+{
+    *rank_out = world.host.rank;
+    return world.host.n_ranks;
+}
+
 int weft_world_started(const char **variable_out)
 {
     static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -207,6 +213,7 @@ static void read_host(void)
     MPI_Comm_split_type(world.control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
                         &local);
     MPI_Comm_size(local, &world.host.n_ranks);
+    MPI_Comm_rank(local, &world.host.rank);
     MPI_Allreduce(&set, any, WORDS, MPI_UINT64_T, MPI_BOR, local);
     MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, local);
     MPI_Comm_free(&local);

@@ -24,6 +24,7 @@ int weft_world_started(const char **variable_out);
 
 struct weft_host {
     int n_ranks; /* ranks of the job on this machine */
+    int rank;    /* which of them this is */
     /* part of the processors it may use that is its own: (0, 1] */
     double share;
 };

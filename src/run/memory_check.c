@@ -21,7 +21,8 @@ static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_HOST] = "offload fewer models, or use smaller ones",
 };
 
-/* What the machine has free, or what its control group or ulimit leaves.
+/* What the machine has free for each rank here, or what its control group or
+ * ulimit leaves.
  * whose_out: the words that describe the limit in messages. */
 static int machine_limit(size_t *out, const char **whose_out,
                          struct weft_err *err)
@@ -30,9 +31,11 @@ static int machine_limit(size_t *out, const char **whose_out,
     int rc = weft_topology_read(&machine, err);
     if (rc)
         return rc;
-    *out = (size_t) machine.free_bytes;
+    int rank, n_ranks = machine.of_process ? 1 : weft_world_here(&rank);
+    *out = (size_t) (machine.free_bytes / n_ranks);
     *whose_out = machine.of_process ? "ulimit -v leaves it"
-                                    : "this machine has free";
+               : n_ranks > 1 ? "this machine has free for each of its ranks"
+                             : "this machine has free";
     return 0;
 }
 

@@ -250,8 +250,9 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
     bool traces = weft_world_min(c->trace && !weft_fxt_needed()
                                  && !weft_trainer_done(t))
                != 0;
-    int32_t n_gpus = 0;
-    int rc = weft_world_agree(weft_run_gpus(c, &n_gpus, err), err);
+    int32_t n_gpus, first_gpu;
+    int rc = weft_world_agree(weft_run_gpus(c, &n_gpus, &first_gpu, err),
+                              err);
     if (rc)
         return rc;
     bool on_gpus = c->runtime.devices == WEFT_ON_GPUS;
@@ -260,6 +261,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
         .rt = {.n_devices = on_gpus ? c->runtime.cpu_devices
                                     : c->runtime.devices,
                .n_gpus = n_gpus,
+               .first_gpu = first_gpu,
                .gpu_memory_bytes = (size_t) (c->runtime.gpu_memory_gib
                                              * 1073741824.0),
                .place_per_device = c->runtime.place == WEFT_PLACE_DEVICE,

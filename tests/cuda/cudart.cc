@@ -358,15 +358,19 @@ struct alignas(16) launch {
     void (*run)(void *);
 };
 
-/* Words that are addresses of device memory, to where that is. */
+/* Words that are addresses of device memory, to where that is. What looks like
+ * one of another card's, and is in no allocation, is padding behind a number:
+ * left alone, a kernel that uses it dies. */
 static bool translate(int card, void *call, size_t n_bytes)
 {
     uintptr_t *word = (uintptr_t *) call;
     for (size_t i = 0; i < n_bytes / sizeof *word; i++) {
         int whose = weft_emu_memory_card((void *) word[i]);
-        if (whose < 0)
+        bool may = whose >= 0 && weft_emu_may_use(card, whose);
+        if (whose < 0
+            || (!may && !weft_emu_memory_has((void *) word[i], 1)))
             continue;
-        if (!weft_emu_may_use(card, whose)) {
+        if (!may) {
             weft_emu_fail(cudaErrorIllegalAddress,
                           "a kernel of card %d uses memory of card %d, "
                           "without peer access", card, whose);
