@@ -335,16 +335,16 @@ static int32_t lane_of(const struct weft_rec_reach *x, int64_t task,
 static void raise_all(int32_t *restrict a, const int32_t *restrict b,
                       size_t n)
 {
-    for (size_t l = 0; l < n; l += TOGETHER)
-        for (size_t i = l; i < l + TOGETHER; i++)
+    for (; n > 0; n -= TOGETHER, a += TOGETHER, b += TOGETHER)
+        for (int i = 0; i < TOGETHER; i++)
             a[i] = b[i] > a[i] ? b[i] : a[i];
 }
 
 static void lower_all(int32_t *restrict a, const int32_t *restrict b,
                       size_t n)
 {
-    for (size_t l = 0; l < n; l += TOGETHER)
-        for (size_t i = l; i < l + TOGETHER; i++)
+    for (; n > 0; n -= TOGETHER, a += TOGETHER, b += TOGETHER)
+        for (int i = 0; i < TOGETHER; i++)
             a[i] = b[i] < a[i] ? b[i] : a[i];
 }
 
