@@ -277,6 +277,12 @@ static int read_hwloc(struct weft_topology *t, struct weft_err *err)
 }
 #endif
 
+int weft_topology_cores(const struct weft_topology *t)
+{
+    return t->n_cores > 0 && t->n_cores < t->n_usable ? t->n_cores
+                                                      : t->n_usable;
+}
+
 int weft_topology_read(struct weft_topology *out, struct weft_err *err)
 {
     struct weft_topology t = {0};

@@ -43,6 +43,9 @@ struct weft_cgroup {
 /* Fills `out`. Fails with WEFT_EINTERNAL only when hwloc cannot start. */
 int weft_topology_read(struct weft_topology *out, struct weft_err *err);
 
+/* How many devices of one core each this process can keep busy. */
+int weft_topology_cores(const struct weft_topology *topology);
+
 /* The limits of this process's control group under the system root `root`
  * ("" is the real one; a folder with proc/ and sys/ for tests). What cannot
  * be read counts as no limit. */

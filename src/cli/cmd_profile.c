@@ -138,9 +138,7 @@ static int count_devices(const struct options *o,
         return 0;
     int rc = weft_topology_read(&topology, err);
     if (!rc)
-        *out = topology.n_cores > 0 && topology.n_cores < topology.n_usable
-                 ? topology.n_cores
-                 : topology.n_usable;
+        *out = weft_topology_cores(&topology);
     return rc;
 }
 

@@ -20,9 +20,7 @@ static int count_cpus(const struct weft_config *config, int32_t *out,
         return 0;
     int rc = weft_topology_read(&topology, err);
     if (!rc)
-        *out = topology.n_cores > 0 && topology.n_cores < topology.n_usable
-                 ? topology.n_cores
-                 : topology.n_usable;
+        *out = weft_topology_cores(&topology);
     return rc;
 }
 

@@ -167,11 +167,9 @@ static int share_of(int cores, double share)
 static int choose_devices(int wanted, const struct weft_topology *topology,
                           int *out, struct weft_err *err)
 {
-    int cores = topology->n_usable;
+    int cores = weft_topology_cores(topology);
     const char *why = STARPU_MAXCPUS < WEFT_MAX_DEVICES ? " with this StarPU"
                                                         : "";
-    if (topology->n_cores > 0 && topology->n_cores < cores)
-        cores = topology->n_cores;
     if (wanted < 0 || wanted > MAX_DEVICES)
         return weft_err_set(err, WEFT_EINVAL,
                             "cannot start %d devices: 1 to %d%s, or 0 for "

@@ -163,18 +163,23 @@ static int64_t task(enum weft_rec_kind kind, int32_t place,
     return r.n_tasks - 1;
 }
 
-static void test_tasks(void)
+/* Two nodes of four devices, a place each. */
+static struct weft_costs *costs_of_places(void)
 {
     struct weft_costs *costs;
-    struct weft_shape shape = {.dtype = WEFT_BF16};
+    const struct weft_costs_job job = {.cluster = &cluster,
+                                       .n_ranks = 2,
+                                       .n_devices = 4,
+                                       .place_per_device = true};
     parse(good);
-    REQUIRE_OK(
-        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
-                                                   .n_ranks = 2,
-                                                   .n_devices = 4,
-                                                   .place_per_device = true},
-                          &costs, &err),
-        err);
+    REQUIRE_OK(weft_costs_create(&job, &costs, &err), err);
+    return costs;
+}
+
+static void test_tasks(void)
+{
+    struct weft_costs *costs = costs_of_places();
+    struct weft_shape shape = {.dtype = WEFT_BF16};
     weft_recording_init(&r);
     /* by operations: 1e12 / (100e12 * 0.35), with 51 rows */
     struct weft_work work = {.shape = &shape, .n_rows = 51, .flop = 1e12};
@@ -215,17 +220,9 @@ static int32_t tile(int32_t place, size_t bytes)
 
 static void test_paths(void)
 {
-    struct weft_costs *costs;
+    struct weft_costs *costs = costs_of_places();
     int32_t link[WEFT_COSTS_PATH], other[WEFT_COSTS_PATH], n;
     double latency, bytes;
-    parse(good);
-    REQUIRE_OK(
-        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
-                                                   .n_ranks = 2,
-                                                   .n_devices = 4,
-                                                   .place_per_device = true},
-                          &costs, &err),
-        err);
     const double *rate = weft_costs_links(costs, &n);
     CHECK_INT(n, 2 * 2 * (2 + 4 + 4));
     CHECK_INT(weft_costs_path(costs, 3, 3, link, &latency), 0);
@@ -290,16 +287,8 @@ static void test_host(void)
  * twice, the two at the same time. */
 static void test_gang(void)
 {
-    struct weft_costs *costs;
     const struct weft_work work = {.bytes = 1000, .is_all = true};
-    parse(good);
-    REQUIRE_OK(
-        weft_costs_create(&(struct weft_costs_job){.cluster = &cluster,
-                                                   .n_ranks = 2,
-                                                   .n_devices = 4,
-                                                   .place_per_device = true},
-                          &costs, &err),
-        err);
+    struct weft_costs *costs = costs_of_places();
     weft_recording_init(&r);
     for (int32_t k = 0; k < 3; k++) {
         weft_recording_gang(&r,
