@@ -84,6 +84,18 @@ expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json
 options=
 expect 2 "--compare needs a cluster" "$ppo" --compare
 command=simulate options="--cluster cluster.yaml"
+# Shorter responses take less time.
+seconds()
+{
+    sed -n 's/.*devices: \([0-9.]*\) s each.*/\1/p' out
+}
+expect 0 "" "$ppo" --nodes 1 --lengths max
+longest=$(seconds)
+expect 0 "" "$ppo" --nodes 1 --lengths uniform:1:4
+echo "$(seconds) $longest" | awk '{ exit !($1 < 0.9 * $2) }' ||
+    fail "shorter responses take as long as $longest s"
+expect 1 "nothing:4" "$ppo" --lengths nothing:4
+expect 1 "uniform:9" "$ppo" --lengths uniform:9
 
 expect 2 "give a configuration file"
 expect 2 "'word' is no key=value word" "$ppo" word
