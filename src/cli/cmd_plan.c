@@ -60,6 +60,9 @@ const char weft_help_plan[] =
     "the\n"
     "                          cluster: seconds, memory, each call; --svg "
     "draws it\n"
+    "      --lengths WHAT      of responses, for --compare: see weft "
+    "simulate "
+    "--help\n"
     "      --graph             print the algorithm's dataflow graph: roles,\n"
     "                          calls, what they read and write\n"
     "      --svg FILE          draw the graph, and beneath each call its\n"
@@ -76,7 +79,7 @@ const char weft_help_plan[] =
 
 struct options {
     struct weft_cli_planned plan;
-    const char *output, *explain, *svg, *cluster;
+    const char *output, *explain, *svg, *cluster, *lengths;
     bool json, graph, gangs, compare;
 };
 
@@ -190,10 +193,15 @@ static int compare(const struct options *o,
     struct weft_run_needs needs;
     struct weft_plan plan = {0};
     struct weft_comparison c;
-    int rc = weft_cli_plan(&o->plan, config, &needs, &plan, err);
+    struct weft_lengths lengths = {.n = 0};
+    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
+                               err);
+    if (!rc)
+        rc = weft_cli_plan(&o->plan, config, &needs, &plan, err);
     if (!rc) {
         struct weft_simulate_options s = {
             .cluster = cluster,
+            .lengths = &lengths,
             .iterations = 3,
             .gangs = o->gangs || plan.n_nodes * plan.n_devices > FEW_DEVICES};
         if (needs.plan.device_bytes == 0)
@@ -204,6 +212,7 @@ static int compare(const struct options *o,
     }
     if (!rc)
         rc = print_comparison(o, &c, &needs.flow, err);
+    weft_lengths_release(&lengths);
     weft_plan_release(&plan);
     return rc;
 }
@@ -270,7 +279,7 @@ static const char *misuse(const struct options *o, bool config)
     if (o->explain
         && (config || makes || o->plan.check || o->plan.nodes
             || o->plan.devices || o->plan.gpus || o->graph || o->svg
-            || o->gangs || o->cluster || o->compare))
+            || o->gangs || o->cluster || o->compare || o->lengths))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -286,6 +295,8 @@ static const char *misuse(const struct options *o, bool config)
     if (o->compare && !o->cluster)
         return "--compare needs a cluster: --cluster FILE, like "
                "examples/clusters/cpu_2cores.yaml";
+    if (o->lengths && !o->compare)
+        return "--lengths is for --compare; memory is for the longest";
     if (o->compare && (o->graph || o->output))
         return "--compare writes no plan and prints no graph";
     return weft_cli_plan_misuse(&o->plan);
@@ -306,6 +317,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "gangs", WEFT_CLI_FLAG, &o.gangs, 0, 0},
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
         {0, "compare", WEFT_CLI_FLAG, &o.compare, 0, 0},
+        {0, "lengths", WEFT_CLI_STRING, &o.lengths, 0, 0},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "job/profile.h"
 #include "job/run_config.h"
 #include "run/simulate.h"
 #include "cli/cli.h"
@@ -100,6 +101,15 @@ static int simulate(struct options *o, struct weft_config *config,
     return rc;
 }
 
+/* What was measured elsewhere, or by other kernels, is refused. */
+static int read_costs(const char *path, const struct weft_config *config,
+                      struct weft_costs_file *out, struct weft_err *err)
+{
+    struct weft_costs_machine here;
+    int rc = weft_profile_machine(config->numerics.isa, 1, &here, err);
+    return rc ? rc : weft_costs_file_read(path, &here, out, err);
+}
+
 static int run(struct options *o, const char *file, int n_override,
                const char *const *override, struct weft_err *err)
 {
@@ -113,7 +123,7 @@ static int run(struct options *o, const char *file, int n_override,
         return rc;
     rc = weft_cluster_read(o->cluster, &cluster, err);
     if (!rc && o->costs)
-        rc = weft_costs_file_read(o->costs, NULL, &costs, err);
+        rc = read_costs(o->costs, &config, &costs, err);
     if (!rc)
         rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {

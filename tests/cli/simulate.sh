@@ -56,6 +56,12 @@ grep -q '^timing_s/update_critic  *[0-9.]*  *[0-9.]*  *[-0-9.]* %' out ||
 grep -q '^from end to end ' out || fail "no time of an iteration"
 expect 0 "on 8 devices" --run run --nodes 2 --from layout=dp4
 expect 1 "nothing.json" --run run --costs nothing.json
+"$weft" profile "$ppo" --devices 1 --limit 1 -o costs.json >out 2>&1 ||
+    fail "weft profile fails"
+expect 0 "on 2 devices" --run run --costs costs.json
+sed 's/"weft": "/&0/' costs.json >stale.json
+expect 1 "'stale.json' was measured with version '0" --run run \
+    --costs stale.json
 expect 1 "run: the run has finished 4 iterations; 5 are simulated" \
     --run run --iterations 5
 rm run/samples/000003.jsonl
@@ -66,7 +72,12 @@ expect 2 "leave out --json" --run run --json
 # All placements in one table, each as it is by itself.
 command=plan
 expect 0 "placement" "$ppo" --nodes 1 --compare --svg all.svg
-mv out table
+mv out longest
+expect 0 "placement" "$ppo" --nodes 1 --compare --lengths max
+cmp -s longest out || fail "the longest responses are another length"
+expect 0 "placement" "$ppo" --nodes 1 --compare --lengths fixed:4
+cmp -s longest out && fail "short responses take no less"
+mv longest table
 grep -q '^verl  *[0-9.]* ' table || fail "a placement is missing"
 [ "$(awk '$3 == "1.00"' table | wc -l)" -ge 1 ] || fail "none is the best"
 grep -q "real-heuristic</text>" all.svg || fail "it is not drawn"
@@ -80,6 +91,7 @@ expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
     --compare --json
 expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
     --cluster small.yaml
+expect 2 "--lengths is for --compare" "$ppo" --lengths fixed:4
 expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json
 options=
 expect 2 "--compare needs a cluster" "$ppo" --compare
