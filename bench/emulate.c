@@ -23,7 +23,7 @@
 #include "job/run_config.h"
 #include "plan/engine/engine.h"
 #include "rt/codelet.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 #include "sched/sched.h"
 
 static const struct row {

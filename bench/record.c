@@ -28,7 +28,7 @@
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "plan/engine/engine.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 struct size {
     const char *name;

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "job/run_config.h"
 #include "plan/strategy.h"
-#include "run/compare.h"
+#include "run/predict/compare.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"

@@ -11,7 +11,7 @@
 #include "job/plan_needs.h"
 #include "job/profile.h"
 #include "job/run_config.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "job/profile.h"
 #include "job/run_config.h"
-#include "run/simulate.h"
+#include "run/predict/simulate.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/planned.h"

@@ -19,9 +19,9 @@ plan_sources = \
 	%D%/engine/played_trace.c \
 	%D%/engine/timers.c %D%/engine/timers.h \
 	%D%/layout.c %D%/layout.h \
-	%D%/lengths.c %D%/lengths.h \
 	%D%/layout_check.c \
 	%D%/layout_idle.c \
+	%D%/lengths.c %D%/lengths.h \
 	%D%/mesh.c \
 	%D%/moves.c \
 	%D%/order.c \
@@ -29,16 +29,17 @@ plan_sources = \
 	%D%/plan_json.c \
 	%D%/plan_svg.c \
 	%D%/recording.c %D%/recording.h \
-	%D%/recording_before.c \
-	%D%/recording_gang.c %D%/recording_gang.h \
-	%D%/recording_pattern.c \
-	%D%/recording_heaviest.c %D%/recording_heaviest.h \
-	%D%/recording_memory.c \
-	%D%/recording_near.c \
-	%D%/recording_order.c \
-	%D%/recording_ran.c \
-	%D%/recording_reach.c %D%/recording_reach.h \
-	%D%/recording_waits.c \
+	%D%/recording/before.c \
+	%D%/recording/gang.c %D%/recording/gang.h \
+	%D%/recording/heaviest.c %D%/recording/heaviest.h \
+	%D%/recording/memory.c \
+	%D%/recording/near.c \
+	%D%/recording/order.c \
+	%D%/recording/pattern.c \
+	%D%/recording/ran.c \
+	%D%/recording/reach.c %D%/recording/reach.h \
+	%D%/recording/waits.c \
 	%D%/stages.c \
 	%D%/strategy.c %D%/strategy.h \
 	%D%/task.c %D%/task.h
+

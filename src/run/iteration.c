@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "fuse/fuse.h"
 #include "job/plan_needs.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 const struct weft_iteration_set *weft_iteration_set(
     const struct weft_iteration *p, int32_t sample)

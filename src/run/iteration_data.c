@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "run/iteration.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 /* The tile of a sample's tokens: those of one row's prompt, then those of a
  * row's response. Rank 0 writes them. */

@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "run/iteration.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 /* ---- A round ----------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
  */
 #include "base/alloc.h"
 #include "run/iteration.h"
-#include "run/largest.h"
-#include "run/recorded.h"
+#include "run/predict/largest.h"
+#include "run/predict/recorded.h"
 
 static struct weft_where where_of(const struct weft_iteration *p,
                                   const struct weft_iteration_call *c)

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "run/iteration.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 #include "run/reward_text.h"
 
 /* Waits for the rollout of sample i and decodes its response. */

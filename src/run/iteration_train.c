@@ -7,9 +7,9 @@
 #include "base/rng.h"
 #include "fuse/fuse.h"
 #include "job/plan_needs.h"
-#include "run/largest.h"
+#include "run/predict/largest.h"
 #include "run/iteration.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 /* An optimizer step in progress. */
 struct one_step {

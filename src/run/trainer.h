@@ -22,7 +22,7 @@
 #include "lm/rollout.h"
 #include "job/inputs.h"
 #include "run/prompts.h"
-#include "run/replay.h"
+#include "run/predict/replay.h"
 
 /* One of the run's models. */
 struct weft_run_model {
@@ -113,10 +113,10 @@ struct weft_trainer {
 };
 
 /* A run that is described, and neither starts a runtime nor leaves anything:
- * recordings are made of it (run/recorded.h). Reads models' folders and data as
- * a run would; plan->n_nodes 0: makes a plan. Configuration and plan stay the
- * caller's, who keeps them until weft_trainer_forget(); what the plan gets
- * in between is in (*out)->plan. Errors: those of weft_trainer_open(). */
+ * recordings are made of it (run/predict/recorded.h). Reads models' folders and
+ * data as a run would; plan->n_nodes 0: makes a plan. Configuration and plan
+ * stay the caller's, who keeps them until weft_trainer_forget(); what the plan
+ * gets in between is in (*out)->plan. Errors: those of weft_trainer_open(). */
 int weft_trainer_describe(const struct weft_config *config,
                           const struct weft_g_job *job,
                           const struct weft_plan *plan,
@@ -124,8 +124,8 @@ int weft_trainer_describe(const struct weft_config *config,
 void weft_trainer_forget(struct weft_trainer *t);
 /* Sets plan->memory to the most memory that a run of the configuration needs
  * on such a job; gangs: counted by instructions of tp groups, which is quicker
- * and no bound (run/recorded.h). Reads models' folders and data as the run
- * would, but starts no runtime. Errors: those of weft_trainer_open(). */
+ * and no bound (run/predict/recorded.h). Reads models' folders and data as the
+ * run would, but starts no runtime. Errors: those of weft_trainer_open(). */
 int weft_trainer_predict(const struct weft_config *config,
                          const struct weft_g_job *job, bool gangs,
                          struct weft_plan *plan, struct weft_err *err);

@@ -3,7 +3,7 @@
  * other, with metrics, checkpoints and what memory was taken. */
 #include "base/clock.h"
 #include "run/checkpoint.h"
-#include "run/memory.h"
+#include "run/predict/memory.h"
 #include "run/run_dir.h"
 #include "run/trainer.h"
 

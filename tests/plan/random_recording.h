@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "harness.h"
-#include "plan/recording_reach.h"
+#include "plan/recording/reach.h"
 
 enum {
     READ,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness.h"
-#include "plan/recording_heaviest.h"
+#include "plan/recording/heaviest.h"
 
 enum { MOST = 11, LANES = 4, BOTH = 1 << 0 | 1 << 1 };
 

@@ -5,7 +5,7 @@
  * is. */
 #include "base/alloc.h"
 #include "job/run_config.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 #include "run_fixture.h"
 
 enum { MOST_WORDS = 8, STEPS = 1, SAMPLES = 12 };

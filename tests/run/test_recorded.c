@@ -7,7 +7,7 @@
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/iteration.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 #include "run/reward_text.h"
 #include "run_fixture.h"
 

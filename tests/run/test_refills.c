@@ -3,7 +3,7 @@
  * a limit of the KL: with the same bits on every layout, after a resume, and no
  * more often than the run says. */
 #include "run/iteration.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 #include "run_fixture.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 #include <string.h>
 

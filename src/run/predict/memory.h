@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a run by place and class: predicted before the run starts, and
  * measured while it runs. Both are written to the plan's file. */
-#ifndef WEFT_RUN_MEMORY_H
-#define WEFT_RUN_MEMORY_H
+#ifndef WEFT_RUN_PREDICT_MEMORY_H
+#define WEFT_RUN_PREDICT_MEMORY_H
 
 #include "run/trainer.h"
 
@@ -18,11 +18,11 @@ int weft_memory_check(const struct weft_trainer *t, struct weft_err *err);
  * prediction. Collective. Errors: WEFT_ENOMEM. */
 int weft_memory_measure(struct weft_trainer *t, struct weft_err *err);
 
-/* Sets t->plan.replayed to what the iterations kept in t->replays take when they
- * are recorded with the lengths that they had, and played in the order that
- * their tasks took. Where that is not known, such as of fused training, any
- * order may be taken, as in the prediction. Collective. Errors: WEFT_ENOMEM,
- * those of recording. */
+/* Sets t->plan.replayed to what the iterations kept in t->replays take when
+ * they are recorded with the lengths that they had, and played in the order
+ * that their tasks took. Where that is not known, such as of fused training,
+ * any order may be taken, as in the prediction. Collective. Errors:
+ * WEFT_ENOMEM, those of recording. */
 int weft_memory_replay(struct weft_trainer *t, struct weft_err *err);
 
 /* Writes <run>/plan.json: the plan, predicted memory, and measured and

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A simulation beside the run that it is of: lengths from the run's samples,
  * times from its metrics. Parts of weft_run_simulate(). */
-#ifndef WEFT_RUN_SIMULATE_RUN_H
-#define WEFT_RUN_SIMULATE_RUN_H
+#ifndef WEFT_RUN_PREDICT_SIMULATE_RUN_H
+#define WEFT_RUN_PREDICT_SIMULATE_RUN_H
 
 #include "base/string.h"
 #include "plan/engine/played.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The largest sizes that micro-batches of a run can have, whatever the lengths
  * of its samples. */
-#ifndef WEFT_RUN_LARGEST_H
-#define WEFT_RUN_LARGEST_H
+#ifndef WEFT_RUN_PREDICT_LARGEST_H
+#define WEFT_RUN_PREDICT_LARGEST_H
 
 #include "run/trainer.h"
 

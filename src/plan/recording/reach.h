@@ -61,16 +61,17 @@ struct weft_rec_reach {
     int32_t (*ends)[2]; /* (n_groups) place of its first task, of a message's
                            ends, or of both tiles of a copy; twice the same:
                            there is one; -1: none */
-    int32_t (*over)[2]; /* (n_groups) the last wait that is over when its first
+    int32_t (
+        *over)[2];     /* (n_groups) the last wait that is over when its first
                            task is inserted: at every rank, at its own */
-    int32_t *gang;      /* groups of gangs by the places of members ... */
-    int64_t *gang_end;  /* (n_places) ... which end here */
+    int32_t *gang;     /* groups of gangs by the places of members ... */
+    int64_t *gang_end; /* (n_places) ... which end here */
     int64_t n_gang;
     int32_t *touch; /* other groups by their ends, the lesser first ... */
     struct weft_rec_pair {
         int32_t other; /* the greater end */
         int64_t end;   /* ... which end here */
-    } *pair;
+    } * pair;
     int64_t *pair_end; /* (n_places) pairs of a lesser end end here */
     int64_t n_touch;
     uint64_t *near; /* (n_places, near_words) bits: places to look at */
@@ -91,8 +92,8 @@ struct weft_rec_reach {
     uint64_t *seen; /* (n_tasks) bits */
     int32_t *walk;  /* (n_nodes) tasks, in order */
     int64_t n_nodes, room, node_room;
-    int32_t *node_of;           /* (n_groups) number from 1 on; 0: none */
-    int32_t *node_here;         /* (tasks there) number from 0 on */
+    int32_t *node_of;   /* (n_groups) number from 1 on; 0: none */
+    int32_t *node_here; /* (tasks there) number from 0 on */
     int32_t *lane; /* (n_nodes) -1: none; -2: nothing here comes before it */
     int64_t *first_node; /* (n_nodes + 1) begin of the nodes before one ... */
     int32_t *node_before; /* ... here */

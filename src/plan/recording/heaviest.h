@@ -4,7 +4,7 @@
 #ifndef WEFT_PLAN_RECORDING_HEAVIEST_H
 #define WEFT_PLAN_RECORDING_HEAVIEST_H
 
-#include "plan/recording_reach.h"
+#include "plan/recording/reach.h"
 
 /* A tile with memory. Piece a has ended before b begins if it is one of the
  * first `over` of b in the order of release, and if in one lane the first task

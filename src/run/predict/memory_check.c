@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/topology.h"
-#include "run/memory.h"
+#include "run/predict/memory.h"
 
 static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_WEIGHTS] = "use a smaller model, numerics.dtype bf16, more "

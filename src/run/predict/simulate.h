@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A run that is simulated: the training loop records its iterations
- * (run/recorded.h), and the event engine plays them. Nothing is computed, and
- * no weights are read.
+ * (run/predict/recorded.h), and the event engine plays them. Nothing is
+ * computed, and no weights are read.
  */
-#ifndef WEFT_RUN_SIMULATE_H
-#define WEFT_RUN_SIMULATE_H
+#ifndef WEFT_RUN_PREDICT_SIMULATE_H
+#define WEFT_RUN_PREDICT_SIMULATE_H
 
 #include "base/string.h"
 #include "plan/cluster.h"
@@ -42,8 +42,9 @@ struct weft_simulate_options {
 
 /* Simulates a run of the configuration on a job. Reads models' config.json and
  * data as the run would. plan->n_nodes 0: makes a plan. Tables or JSON are
- * appended to out (NULL: not wanted). Errors: those of weft_trainer_describe(), of
- * weft_costs_create(), of recording, of files; a run with too few iterations. */
+ * appended to out (NULL: not wanted). Errors: those of weft_trainer_describe(),
+ * of weft_costs_create(), of recording, of files; a run with too few
+ * iterations. */
 int weft_run_simulate(const struct weft_config *config,
                       const struct weft_g_job *job, struct weft_plan *plan,
                       const struct weft_simulate_options *options,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/recording_reach.h"
+#include "plan/recording/reach.h"
 
 enum { READS = 0 };
 

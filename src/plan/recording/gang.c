@@ -14,7 +14,7 @@
  * and messages takes more. Gangs within are taken one after another, so that
  * only the largest counts.
  */
-#include "plan/recording_gang.h"
+#include "plan/recording/gang.h"
 
 #include <string.h>
 

@@ -17,7 +17,7 @@
  * giver who can do without another taker, who takes of a third, and so on to
  * one that has bytes left, as long as that is no long search.
  */
-#include "plan/recording_heaviest.h"
+#include "plan/recording/heaviest.h"
 
 #include <string.h>
 

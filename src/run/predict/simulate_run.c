@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/simulate_run.h"
+#include "run/predict/simulate_run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/compare.h"
+#include "run/predict/compare.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/recording_gang.h"
+#include "plan/recording/gang.h"
 
 struct weft_rec_pattern {
     uint64_t hash;

@@ -16,7 +16,7 @@
  * stands for all where others come after. They are of one group, which gangs
  * of the same members may join.
  */
-#include "plan/recording_reach.h"
+#include "plan/recording/reach.h"
 
 #include <string.h>
 

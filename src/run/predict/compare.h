@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placements known by name, each simulated for the same run on a cluster. */
-#ifndef WEFT_RUN_COMPARE_H
-#define WEFT_RUN_COMPARE_H
+#ifndef WEFT_RUN_PREDICT_COMPARE_H
+#define WEFT_RUN_PREDICT_COMPARE_H
 
 #include "plan/layout.h"
-#include "run/simulate.h"
+#include "run/predict/simulate.h"
 
 struct weft_compared {
     const char *name;
     struct weft_simulated simulated;
-    bool fits;     /* its memory fits the devices */
+    bool fits;      /* its memory fits the devices */
     char why[1024]; /* why the run cannot have it; "": it can */
 };
 

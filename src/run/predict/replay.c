@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/replay.h"
+#include "run/predict/replay.h"
 
 #include <string.h>
 

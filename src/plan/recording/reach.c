@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/recording_reach.h"
+#include "plan/recording/reach.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * into a recorder (weft_rt_record()). What the loop would learn from tiles and
  * from outside while it inserts is the samples' lengths; here they are given.
  */
-#ifndef WEFT_RUN_RECORDED_H
-#define WEFT_RUN_RECORDED_H
+#ifndef WEFT_RUN_PREDICT_RECORDED_H
+#define WEFT_RUN_PREDICT_RECORDED_H
 
 #include "plan/recording.h"
 #include "run/trainer.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/recording_reach.h"
+#include "plan/recording/reach.h"
 
 static void meet(struct weft_rec_reach *x, int32_t a, int32_t b)
 {

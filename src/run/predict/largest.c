@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/largest.h"
+#include "run/predict/largest.h"
 
 #include "plan/deal.h"
 #include "job/plan_needs.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an iteration that ran decided its tasks by: with it the iteration is
- * recorded as it was (run/recorded.h). */
-#ifndef WEFT_RUN_REPLAY_H
-#define WEFT_RUN_REPLAY_H
+ * recorded as it was (run/predict/recorded.h). */
+#ifndef WEFT_RUN_PREDICT_REPLAY_H
+#define WEFT_RUN_PREDICT_REPLAY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,9 +3,9 @@
  * How much memory the tiles of a recording can take.
  *
  * Tiles a and b are never there together if a has ended before b begins
- * (recording_reach.h). What can be there together is a set of tiles no two of
+ * (recording/reach.h). What can be there together is a set of tiles no two of
  * which are ordered so, and the heaviest such set is sought
- * (recording_heaviest.h).
+ * (recording/heaviest.h).
  *
  * A message's end is told to the tasks that wait for it before its tile's
  * memory is given back. One thread of a rank does both, message by message, so
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "plan/recording_heaviest.h"
+#include "plan/recording/heaviest.h"
 
 /* Ended pieces that the search for the heaviest set may look at: all of them
  * would take minutes with some recordings. */

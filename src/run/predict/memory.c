@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/memory.h"
+#include "run/predict/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "job/plan_needs.h"
-#include "run/recorded.h"
+#include "run/predict/recorded.h"
 
 /* ---- Predicted -------------------------------------------------------- */
 

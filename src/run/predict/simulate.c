@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/simulate.h"
+#include "run/predict/simulate.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "job/plan_needs.h"
 #include "plan/costs.h"
 #include "plan/engine/played.h"
-#include "run/recorded.h"
-#include "run/simulate_run.h"
+#include "run/predict/recorded.h"
+#include "run/predict/simulate_run.h"
 
 struct simulation {
     const struct weft_simulate_options *options;
