@@ -4,12 +4,15 @@
 # weights, lengths and cores: 110M bf16, eight responses to each prompt, 32 + 96
 # tokens. Tokens of prompts and responses by the time of the whole step. On a
 # quiet machine, with WEFT_TRL_PYTHON, a python that has torch, trl,
-# transformers and datasets. WEFT_STEPS (4) and WEFT_PROMPTS (2) make it longer.
+# transformers and datasets. WEFT_STEPS (4) and WEFT_PROMPTS (2) make it longer;
+# WEFT_DTYPE=f32 is for processors without bf16 instructions, on which torch
+# takes minutes for a step in bf16.
 set -eu
 weft=$WEFT_BUILDDIR/weft
 python=${WEFT_TRL_PYTHON:-python3}
 steps=${WEFT_STEPS:-4}
 prompts=${WEFT_PROMPTS:-2}
+dtype=${WEFT_DTYPE:-bf16}
 "$python" -c 'import trl, torch, transformers, datasets' 2>/dev/null || {
     echo "bench-grpo: '$python' has no torch, trl, transformers, datasets;" \
         "set WEFT_TRL_PYTHON" >&2
@@ -18,7 +21,7 @@ prompts=${WEFT_PROMPTS:-2}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-"$weft" init --preset 110m --dtype bf16 -o "$dir/model" >"$dir/log"
+"$weft" init --preset 110m --dtype "$dtype" -o "$dir/model" >"$dir/log"
 i=0
 while [ $i -lt 64 ]; do # of 32 bytes, each of which is a token
     printf '{"prompt": "%032d"}\n' $((i * 7919))
@@ -35,7 +38,7 @@ rollout: {prompts: $prompts, samples_per_prompt: 8, max_new_tokens: 96,
           slots: $((prompts * 8))}
 ppo: {mini_batches: 1, kl: {place: loss, coef: 0.02}}
 actor: {lr: 1e-6}
-numerics: {dtype: bf16}
+numerics: {dtype: $dtype}
 checkpoint: {every: 0}
 END
 
@@ -56,7 +59,8 @@ END
 theirs() # BETA: the same
 {
     "$python" "$WEFT_SRCDIR/bench/grpo_trl.py" "$dir/model" \
-        "$dir/prompts.jsonl" "$1" "$steps" "$prompts" 96 2>"$dir/log" |
+        "$dir/prompts.jsonl" "$1" "$steps" "$prompts" 96 "$dtype" \
+        2>"$dir/log" |
         tail -n 1 | "$python" -c '
 import json, sys
 r = json.load(sys.stdin)

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """GRPO steps of TRL on a model folder, for bench/grpo.sh: tokens per second.
 
-    grpo_trl.py MODEL PROMPTS.jsonl BETA STEPS PROMPTS_PER_STEP NEW_TOKENS
+    grpo_trl.py MODEL PROMPTS.jsonl BETA STEPS PROMPTS NEW_TOKENS DTYPE
 
 Needs torch, trl, transformers and datasets from PyPI. Eight responses to each
-prompt, bf16 weights, every response as long as it may be. Prints one line of
-JSON: tokens of prompts and responses, seconds of all steps but the first, and
-the data type of the optimizer's states.
+of PROMPTS in a step, weights in f32 or bf16, every response as long as it may
+be. Prints one line of JSON: tokens of prompts and responses, seconds of all
+steps but the first, and the data type of the optimizer's states.
 """
 import json
 import sys
@@ -34,15 +34,15 @@ class Clock(TrainerCallback):
 
 
 def main():
-    folder, prompts, beta, steps, n_prompts, new = sys.argv[1:7]
+    folder, prompts, beta, steps, n_prompts, new, dtype = sys.argv[1:8]
     steps, n_prompts, new = int(steps), int(n_prompts), int(new)
     torch.manual_seed(1)
     rows = [json.loads(line) for line in open(prompts)]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(folder,
-                                                 dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype={"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
     clock = Clock()
     tokens = []
 
