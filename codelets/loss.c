@@ -280,7 +280,7 @@ static int scalar_loss(const struct loss_task *t, struct weft_take *take,
         return WEFT_ENOMEM;
 
     struct CUstream_st *stream = weft_exec_stream(x);
-    struct weft_loss_columns gpu = {NULL};
+    struct weft_loss_columns gpu = {.logp = NULL};
     void *gpu_rest = NULL;
     if (WEFT_ON_GPU(stream)) {
         gpu_rest = columns_get_gpu(

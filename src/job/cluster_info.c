@@ -135,9 +135,8 @@ static void add_kind(const struct weft_node_kind *k, struct weft_string *out)
 static int describe(const struct weft_cluster *c, struct weft_string *out,
                     struct weft_err *err)
 {
-    int32_t node = 0;
     int rc = 0;
-    for (int32_t i = 0; i < c->n_kinds && !rc; node += c->kind[i++].n_nodes) {
+    for (int32_t i = 0; i < c->n_kinds && !rc; i++) {
         const struct weft_node_kind *k = &c->kind[i];
         /* a cluster of this kind alone, so that nodes may differ */
         struct weft_cluster one = *c;
