@@ -21,6 +21,7 @@ enum weft_rng_purpose {
     WEFT_RNG_MINIBATCH = 4, /* order of samples: (iteration, epoch, index) */
     WEFT_RNG_SCHEDULE = 5,  /* search: (restart, count high, count low) */
     WEFT_RNG_LENGTH = 6,    /* of responses: (iteration, sample high, low) */
+    WEFT_RNG_PLAN = 7,      /* search of plans: (restart, count high, low) */
 };
 
 /* Computes Philox 4x32-10 of counter and key. */

@@ -10,6 +10,7 @@
 #include "job/run_config.h"
 #include "plan/strategy.h"
 #include "run/predict/compare.h"
+#include "run/predict/options.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -25,7 +26,8 @@ const char weft_help_plan[] =
     "function call. Prints it as a table. Any plan gives the same numbers; "
     "a\n"
     "run takes it with plan: PLAN.json. Without --from it is the\n"
-    "configuration's 'layout' or, where there is none, data parallel.\n"
+    "configuration's 'layout' or, where there is none, data parallel;\n"
+    "--search finds the fastest there is, as simulated.\n"
     "\n"
     "options:\n"
     "      --from layout=TEXT  one layout for all calls: dp2tp2pp1, then\n"
@@ -53,8 +55,12 @@ const char weft_help_plan[] =
     "      --compare           simulate this plan and those of all names "
     "there;\n"
     "                          --svg draws it\n"
-    "      --lengths WHAT      of responses, for --compare: see weft "
-    "simulate\n"
+    "      --search            find the plan with the shortest iterations "
+    "there\n"
+    "      --seed, --evaluations, --branches N  of the search; the last two "
+    "in\n"
+    "                          thousands; default: 1, 400, 20000\n"
+    "      --lengths WHAT      of responses, for both: see weft simulate\n"
     "      --graph             print the algorithm's dataflow graph\n"
     "      --svg FILE          draw the graph with the devices of each call\n"
     "      --json              print JSON instead of the table\n"
@@ -69,7 +75,8 @@ const char weft_help_plan[] =
 struct options {
     struct weft_cli_planned plan;
     const char *output, *explain, *svg, *cluster, *lengths;
-    bool json, graph, gangs, compare;
+    bool json, graph, gangs, compare, search;
+    int seed, evaluations, branches; /* the last two in thousands */
 };
 
 /* Devices of which memory is counted task by task. */
@@ -153,7 +160,7 @@ static void tell_progress(int32_t done, int32_t of)
     if (now_s < told_s + 2)
         return;
     told_s = now_s;
-    weft_info("%d of %d placements simulated", (int) done, (int) of);
+    weft_info("%d of %d simulated", (int) done, (int) of);
 }
 
 static int print_comparison(const struct options *o,
@@ -175,6 +182,74 @@ static int print_comparison(const struct options *o,
     return rc;
 }
 
+/* Simulations of the run on the cluster; needs get the memory of its devices,
+ * where the configuration does not say it. */
+static struct weft_simulate_options simulations(
+    const struct options *o, const struct weft_cluster *cluster,
+    const struct weft_lengths *lengths, struct weft_plan_needs *needs)
+{
+    if (needs->device_bytes == 0)
+        needs->device_bytes =
+            (int64_t) weft_cluster_node(cluster, 0)->memory_bytes;
+    return (struct weft_simulate_options){
+        .cluster = cluster,
+        .lengths = lengths,
+        .iterations = 3,
+        .gangs = o->gangs || needs->n_nodes * needs->n_devices > FEW_DEVICES};
+}
+
+static void tell_found(const struct options *o, const struct weft_found *f)
+{
+    const struct weft_search_result *r = &f->result;
+    double gap = 1 - r->bound / r->value.period;
+    char text[400];
+    snprintf(text, sizeof text,
+             "%.4g s an iteration within the model, %.4g s simulated as a "
+             "whole; no plan takes less than %.4g s%s (gap %.2g %%): %lld "
+             "options of %d layouts, %lld evaluations",
+             r->value.period, f->simulated.iteration_s, r->bound,
+             gap <= 2 * WEFT_SEARCH_NEAR ? ", so this is the best there" : "",
+             100 * gap, (long long) f->options, (int) f->layouts,
+             (long long) r->evaluations);
+    if (o->json)
+        weft_info("%s", text);
+    else
+        printf("%s\n\n", text);
+}
+
+static int search(const struct options *o, const struct weft_cluster *cluster,
+                  struct weft_config *config, struct weft_plan *out,
+                  struct weft_err *err)
+{
+    struct weft_run_needs needs;
+    struct weft_found found;
+    struct weft_lengths lengths = {.n = 0};
+    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
+                               err);
+    if (!rc) /* for its needs */
+        rc = weft_cli_plan(&o->plan, config, &needs, out, err);
+    if (!rc) {
+        struct weft_simulate_options s = simulations(o, cluster, &lengths,
+                                                     &needs.plan);
+        struct weft_find find = {
+            .simulate = &s,
+            .how = {.seed = (uint64_t) o->seed,
+                    .evaluations = 1000 * (int64_t) o->evaluations,
+                    .branches = 1000 * (int64_t) o->branches},
+            .progress = tell_progress};
+        weft_plan_release(out);
+        rc = weft_run_find(config, &needs.plan, &find, out, &found, err);
+    }
+    weft_lengths_release(&lengths);
+    if (!rc)
+        rc = predict(o, config, out, err);
+    if (!rc && o->output)
+        rc = weft_plan_write(out, o->output, err);
+    if (!rc)
+        tell_found(o, &found);
+    return rc;
+}
+
 static int compare(const struct options *o,
                    const struct weft_cluster *cluster,
                    struct weft_config *config, struct weft_err *err)
@@ -188,14 +263,8 @@ static int compare(const struct options *o,
     if (!rc)
         rc = weft_cli_plan(&o->plan, config, &needs, &plan, err);
     if (!rc) {
-        struct weft_simulate_options s = {
-            .cluster = cluster,
-            .lengths = &lengths,
-            .iterations = 3,
-            .gangs = o->gangs || plan.n_nodes * plan.n_devices > FEW_DEVICES};
-        if (needs.plan.device_bytes == 0)
-            needs.plan.device_bytes =
-                (int64_t) weft_cluster_node(cluster, 0)->memory_bytes;
+        struct weft_simulate_options s = simulations(o, cluster, &lengths,
+                                                     &needs.plan);
         rc = weft_run_compare(config, &needs.plan, &plan, &s, tell_progress,
                               &c, err);
     }
@@ -244,6 +313,7 @@ static int run(struct options *o, struct weft_config *config,
     if (o->compare)
         return compare(o, &cluster, config, err);
     rc = o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
+       : o->search           ? search(o, &cluster, config, &plan, err)
                              : make(o, config, &plan, err);
     if (!rc)
         rc = show(o, &plan, err);
@@ -268,7 +338,8 @@ static const char *misuse(const struct options *o, bool config)
     if (o->explain
         && (config || makes || o->plan.check || o->plan.nodes
             || o->plan.devices || o->plan.gpus || o->graph || o->svg
-            || o->gangs || o->cluster || o->compare || o->lengths))
+            || o->gangs || o->cluster || o->compare || o->lengths
+            || o->search))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -281,11 +352,17 @@ static const char *misuse(const struct options *o, bool config)
         return "--graph makes no plan, but with --svg";
     if (o->plan.check && makes)
         return "--check makes no plan: leave out --from and --output";
-    if (o->compare && !o->cluster)
-        return "--compare needs a cluster: --cluster FILE, like "
+    if ((o->compare || o->search) && !o->cluster)
+        return "--compare and --search need a cluster: --cluster FILE, like "
                "examples/clusters/cpu_2cores.yaml";
-    if (o->lengths && !o->compare)
-        return "--lengths is for --compare; memory is for the longest";
+    if (o->search
+        && (o->compare || o->graph || o->plan.from || o->plan.check))
+        return "--search makes the plan: leave out --from, --check, "
+               "--compare "
+               "and --graph";
+    if (o->lengths && !o->compare && !o->search)
+        return "--lengths is for --compare and --search; memory is for the "
+               "longest";
     if (o->compare && (o->graph || o->output))
         return "--compare writes no plan and prints no graph";
     return weft_cli_plan_misuse(&o->plan);
@@ -293,7 +370,7 @@ static const char *misuse(const struct options *o, bool config)
 
 int weft_cmd_plan(int argc, char **argv)
 {
-    struct options o = {0};
+    struct options o = {.seed = 1, .evaluations = 400, .branches = 20000};
     const struct weft_cli_option table[] = {
         {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},
         {0, "nodes", WEFT_CLI_INT, &o.plan.nodes, 1, WEFT_MAX_NODES},
@@ -307,6 +384,10 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
         {0, "compare", WEFT_CLI_FLAG, &o.compare, 0, 0},
         {0, "lengths", WEFT_CLI_STRING, &o.lengths, 0, 0},
+        {0, "search", WEFT_CLI_FLAG, &o.search, 0, 0},
+        {0, "seed", WEFT_CLI_INT, &o.seed, 0, INT32_MAX},
+        {0, "evaluations", WEFT_CLI_INT, &o.evaluations, 0, INT32_MAX},
+        {0, "branches", WEFT_CLI_INT, &o.branches, 0, INT32_MAX},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},

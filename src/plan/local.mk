@@ -39,6 +39,10 @@ plan_sources = \
 	%D%/recording/ran.c \
 	%D%/recording/reach.c %D%/recording/reach.h \
 	%D%/recording/waits.c \
+	%D%/search/anneal.c %D%/search/branch.c \
+	%D%/search/inside.h %D%/search/order.c \
+	%D%/search/problem.c \
+	%D%/search/search.h %D%/search/value.c \
 	%D%/stages.c \
 	%D%/strategy.c %D%/strategy.h \
 	%D%/task.c %D%/task.h

@@ -19,9 +19,12 @@ run_sources = \
 	%D%/predict/largest.c %D%/predict/largest.h \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
+	%D%/predict/options.c %D%/predict/options.h \
+	%D%/predict/price.c %D%/predict/price.h \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
 	%D%/predict/replay.c %D%/predict/replay.h \
 	%D%/predict/simulate.c %D%/predict/simulate.h \
+	%D%/predict/simulation.h \
 	%D%/predict/simulate_run.c %D%/predict/simulate_run.h \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/prompts_row.c \

@@ -91,10 +91,33 @@ expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
     --compare --json
 expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
     --cluster small.yaml
+# The plan that is found is no slower than any that has a name.
+expect 0 "so this is the best there" "$ppo" --search -o found.json
+mv out first
+expect 0 "so this is the best there" "$ppo" --search
+cmp -s first out || fail "another search finds another plan"
+expect 0 "placement" "$ppo" --compare
+named=$(awk '$2 + 0 > 0 && (!least || $2 < least) { least = $2 }
+    END { print least }' out)
+# One call on one device takes what the run takes.
+expect 0 "gap 0 %" "$sft" "model.actor=${sft%/*}/model" --search --nodes 1 \
+    --devices 1
+awk '/within the model/ { exit $1 != $8 }' out || fail "a call's price is wrong"
+expect 1 "no plan fits: the least takes" "$ppo" --search \
+    --cluster small.yaml --nodes 1 --devices 1
+expect 2 "--search makes the plan" "$ppo" --search --compare
+options=
+expect 0 "" "$ppo" --check found.json
+command=simulate options="--cluster cluster.yaml"
+expect 0 "on 8 devices" "$ppo" --plan found.json
+found=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
+awk -v found="$found" -v named="$named" 'BEGIN { exit !(found < named) }' ||
+    fail "found is a plan of $found s, one with a name takes $named s"
+command=plan
 expect 2 "--lengths is for --compare" "$ppo" --lengths fixed:4
 expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json
 options=
-expect 2 "--compare needs a cluster" "$ppo" --compare
+expect 2 "--compare and --search need a cluster" "$ppo" --search
 command=simulate options="--cluster cluster.yaml"
 # Shorter responses take less time.
 seconds()

@@ -4,46 +4,41 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "job/plan_needs.h"
-#include "plan/costs.h"
 #include "plan/engine/played.h"
-#include "run/predict/recorded.h"
 #include "run/predict/simulate_run.h"
-
-struct simulation {
-    const struct weft_simulate_options *options;
-    struct weft_trainer *t;
-    struct weft_recorded how;
-    struct weft_recording r;
-    int32_t *length;   /* of responses */
-    int32_t *place_of; /* (devices) */
-    struct weft_costs *costs;
-    struct weft_engine_job job;
-    struct weft_engine *engine;
-    struct weft_played played;
-};
+#include "run/predict/simulation.h"
 
 /* ---- What tasks take ---------------------------------------------------- */
+
+static bool is_silent(const struct weft_simulation *s,
+                      const struct weft_recording *r, int64_t task)
+{
+    return s->alone >= 0 && r->task[task].call != s->alone;
+}
 
 static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
                       int32_t device)
 {
-    return weft_costs_task(((struct simulation *) ctx)->costs, r, task,
-                           device);
+    struct weft_simulation *s = ctx;
+    return is_silent(s, r, task) ? 0
+                                 : weft_costs_task(s->costs, r, task, device);
 }
 
 static void message(void *ctx, const struct weft_recording *r, int64_t task,
                     struct weft_engine_message *out)
 {
-    out->n_links = weft_costs_message(((struct simulation *) ctx)->costs, r,
-                                      task, out->link, &out->latency_s,
-                                      &out->bytes);
+    struct weft_simulation *s = ctx;
+    *out = (struct weft_engine_message){.n_links = 0};
+    if (!is_silent(s, r, task))
+        out->n_links = weft_costs_message(s->costs, r, task, out->link,
+                                          &out->latency_s, &out->bytes);
 }
 
 _Static_assert((int) WEFT_COSTS_PATH == (int) WEFT_ENGINE_PATH,
                "a message's links");
 
 /* Ranks beyond the cluster's nodes share them. */
-static int make_costs(struct simulation *s, struct weft_err *err)
+static int make_costs(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_g_job *job = &s->t->job;
     const struct weft_cluster *cluster = s->options->cluster;
@@ -59,7 +54,7 @@ static int make_costs(struct simulation *s, struct weft_err *err)
         &s->costs, err);
 }
 
-static int make_job(struct simulation *s, struct weft_err *err)
+static int make_job(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_g_job *job = &s->t->job;
     int32_t n = job->n_ranks * job->n_devices;
@@ -98,7 +93,7 @@ static size_t count_samples(const struct weft_trainer *t)
 
 /* Responses are as long as they were in the run, or else can be, and none is
  * replaced. */
-static int give_lengths(struct simulation *s, struct weft_err *err)
+static int give_lengths(struct weft_simulation *s, struct weft_err *err)
 {
     const struct weft_trainer *t = s->t;
     size_t n = count_samples(t), rounds = (size_t) t->settings.refills + 1;
@@ -124,7 +119,7 @@ static int give_lengths(struct simulation *s, struct weft_err *err)
 
 /* The first iteration to be played: a run's last ones, or those after the
  * warmup. */
-static int find_first(struct simulation *s, struct weft_err *err)
+static int find_first(struct weft_simulation *s, struct weft_err *err)
 {
     const char *run_dir = s->options->run_dir;
     int32_t n = s->how.iterations, finished = 0;
@@ -146,7 +141,7 @@ static int find_first(struct simulation *s, struct weft_err *err)
     return 0;
 }
 
-static int record(struct simulation *s, struct weft_err *err)
+static int record(struct weft_simulation *s, struct weft_err *err)
 {
     /* a later iteration than the run's last one would not be prepared */
     struct weft_trainer longer = *s->t;
@@ -160,26 +155,49 @@ static int record(struct simulation *s, struct weft_err *err)
     return rc ? rc : weft_run_record(&longer, &s->how, &s->r, err);
 }
 
-static int play(struct simulation *s, struct weft_err *err)
+int weft_simulation_play(struct weft_simulation *s, int32_t alone,
+                         struct weft_err *err)
 {
-    int rc = make_job(s, err);
-    if (!rc)
-        rc = weft_engine_create(&s->job, &s->r, &s->engine, err);
-    if (!rc)
-        rc = weft_engine_run(s->engine, err);
-    if (!rc)
-        rc = weft_played_create(s->engine, &s->r, &s->job, &s->t->flow,
-                                s->how.first, s->how.iterations, &s->played,
-                                err);
-    return rc;
+    weft_engine_free(s->engine);
+    s->engine = NULL;
+    s->alone = alone;
+    int rc = weft_engine_create(&s->job, &s->r, &s->engine, err);
+    return rc ? rc : weft_engine_run(s->engine, err);
+}
+
+int weft_simulation_open(const struct weft_config *config,
+                         const struct weft_g_job *job, struct weft_plan *plan,
+                         const struct weft_simulate_options *options,
+                         struct weft_simulation *s, struct weft_err *err)
+{
+    *s = (struct weft_simulation){.options = options};
+    weft_recording_init(&s->r);
+    int rc = weft_trainer_describe(config, job, plan, &s->t, err);
+    if (rc)
+        return rc;
+    *plan = s->t->plan;
+    rc = record(s, err);
+    return rc ? rc : make_job(s, err);
+}
+
+void weft_simulation_close(struct weft_simulation *s)
+{
+    weft_engine_free(s->engine);
+    weft_recording_release(&s->r);
+    weft_free(s->length);
+    weft_free(s->place_of);
+    weft_costs_free(s->costs);
+    if (s->t)
+        weft_trainer_forget(s->t);
 }
 
 /* ---- What comes out ----------------------------------------------------- */
 
-static int draw(const struct simulation *s, struct weft_err *err)
+static int draw(const struct weft_simulation *s,
+                const struct weft_played *played, struct weft_err *err)
 {
     struct weft_string text = {0};
-    int rc = weft_played_svg(&s->played, &text, err);
+    int rc = weft_played_svg(played, &text, err);
     if (!rc)
         rc = weft_file_write(s->options->svg, text.data, text.n, err);
     weft_string_release(&text);
@@ -187,15 +205,16 @@ static int draw(const struct simulation *s, struct weft_err *err)
 }
 
 /* Of each place, what its devices have of it. */
-static void sum_up(const struct simulation *s, struct weft_simulated *out)
+static void sum_up(const struct weft_simulation *s,
+                   const struct weft_played *played,
+                   struct weft_simulated *out)
 {
     const struct weft_cluster *cluster = s->options->cluster;
-    int32_t n = s->job.n_devices, shown = weft_played_shown(&s->played);
+    int32_t n = s->job.n_devices, shown = weft_played_shown(played);
     int32_t n_ranks = s->t->job.n_ranks;
-    *out = (struct weft_simulated){.iteration_s = s->played.steady_s};
+    *out = (struct weft_simulated){.iteration_s = played->steady_s};
     for (int32_t k = 0; k < WEFT_MAX_CALLS; k++) {
-        struct weft_span span =
-            s->played.call[shown * WEFT_MAX_CALLS + k].span;
+        struct weft_span span = played->call[shown * WEFT_MAX_CALLS + k].span;
         out->call_s[k] = span.end_s - span.start_s;
     }
     for (int32_t d = 0; d < n;) {
@@ -216,20 +235,21 @@ static void sum_up(const struct simulation *s, struct weft_simulated *out)
     }
 }
 
-static int put_all(const struct simulation *s, struct weft_string *out,
+static int put_all(const struct weft_simulation *s,
+                   const struct weft_played *played, struct weft_string *out,
                    struct weft_err *err)
 {
     const struct weft_simulate_options *o = s->options;
-    int rc = o->svg ? draw(s, err) : 0;
+    int rc = o->svg ? draw(s, played, err) : 0;
     if (!rc && o->trace)
-        rc = weft_played_write_trace(&s->played, o->trace, err);
+        rc = weft_played_write_trace(played, o->trace, err);
     if (o->simulated)
-        sum_up(s, o->simulated);
+        sum_up(s, played, o->simulated);
     if (!rc && out)
-        rc = o->json ? weft_played_json(&s->played, out, err)
-                     : weft_played_text(&s->played, out, err);
+        rc = o->json ? weft_played_json(played, out, err)
+                     : weft_played_text(played, out, err);
     if (!rc && o->run_dir)
-        rc = weft_simulate_beside(s->t, &s->played, o->run_dir, out, err);
+        rc = weft_simulate_beside(s->t, played, o->run_dir, out, err);
     return rc;
 }
 
@@ -238,23 +258,17 @@ int weft_run_simulate(const struct weft_config *config,
                       const struct weft_simulate_options *options,
                       struct weft_string *out, struct weft_err *err)
 {
-    struct simulation s = {.options = options};
-    int rc = weft_trainer_describe(config, job, plan, &s.t, err);
-    if (rc)
-        return rc;
-    *plan = s.t->plan;
-    weft_recording_init(&s.r);
-    rc = record(&s, err);
+    struct weft_simulation s;
+    struct weft_played played = {.n = 0};
+    int rc = weft_simulation_open(config, job, plan, options, &s, err);
     if (!rc)
-        rc = play(&s, err);
+        rc = weft_simulation_play(&s, -1, err);
     if (!rc)
-        rc = put_all(&s, out, err);
-    weft_played_release(&s.played);
-    weft_engine_free(s.engine);
-    weft_recording_release(&s.r);
-    weft_free(s.length);
-    weft_free(s.place_of);
-    weft_costs_free(s.costs);
-    weft_trainer_forget(s.t);
+        rc = weft_played_create(s.engine, &s.r, &s.job, &s.t->flow,
+                                s.how.first, s.how.iterations, &played, err);
+    if (!rc)
+        rc = put_all(&s, &played, out, err);
+    weft_played_release(&played);
+    weft_simulation_close(&s);
     return rc;
 }

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Greedy, and annealing: one call at a time takes another option. */
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "plan/search/inside.h"
+
+enum { ASK_EVERY = 1024, TRIALS = 200, GREEDY_OPTIONS = 20000 };
+
+static void consider(const struct weft_search *s, const int32_t *choice,
+                     const struct weft_search_value *v,
+                     struct weft_search_result *best)
+{
+    best->evaluations++;
+    if (!weft_search_better(s, v, &best->value))
+        return;
+    best->value = *v;
+    memcpy(best->choice, choice,
+           (size_t) s->p->n_calls * sizeof best->choice[0]);
+}
+
+/* Gives each call in turn its best option, while the others keep theirs, until
+ * nothing is better. Of very many options a call tries some. */
+static void descend(const struct weft_search *s, int32_t *choice,
+                    struct weft_search_result *best)
+{
+    struct weft_search_value now = weft_search_value(s, choice);
+    consider(s, choice, &now, best);
+    for (bool better = true; better;) {
+        better = false;
+        for (int32_t c = 0; c < s->p->n_calls; c++) {
+            int32_t n = s->p->call[c].n_options, kept = choice[c];
+            int32_t stride = n / GREEDY_OPTIONS + 1;
+            for (int32_t i = 0; i < n; i += stride) {
+                choice[c] = i;
+                struct weft_search_value v = weft_search_value(s, choice);
+                consider(s, choice, &v, best);
+                if (weft_search_better(s, &v, &now)) {
+                    now = v;
+                    kept = i;
+                    better = true;
+                }
+            }
+            choice[c] = kept;
+        }
+    }
+}
+
+void weft_search_greedy(const struct weft_search *s,
+                        struct weft_search_result *best)
+{
+    int32_t fast[WEFT_MAX_CALLS], small[WEFT_MAX_CALLS];
+    for (int32_t c = 0; c < s->p->n_calls; c++) {
+        const struct weft_search_call *call = &s->p->call[c];
+        fast[c] = small[c] = 0;
+        for (int32_t i = 1; i < call->n_options; i++) {
+            const struct weft_option *o = &call->option[i];
+            const struct weft_option *f = &call->option[fast[c]];
+            const struct weft_option *m = &call->option[small[c]];
+            if (o->seconds < f->seconds)
+                fast[c] = i;
+            if (o->held + o->active < m->held + m->active)
+                small[c] = i;
+        }
+    }
+    descend(s, fast, best);
+    if (best->value.bytes > s->p->device_bytes)
+        descend(s, small, best);
+}
+
+/* ---- Annealing ---------------------------------------------------------- */
+
+struct walk {
+    const struct weft_search *s;
+    uint64_t seed, n_drawn;
+    uint32_t restart;
+    int32_t choice[WEFT_MAX_CALLS];
+    struct weft_search_value now;
+};
+
+static double draw(struct walk *w)
+{
+    uint64_t n = w->n_drawn++;
+    return (double) weft_rng_uniform(w->seed, WEFT_RNG_PLAN, w->restart,
+                                     (uint32_t) (n >> 32), (uint32_t) n);
+}
+
+/* A number below n. */
+static int32_t pick(struct walk *w, int32_t n)
+{
+    int32_t i = (int32_t) (draw(w) * n);
+    return i < n ? i : n - 1;
+}
+
+/* What a walk makes less: what exceeds memory counts by how much it does. */
+static double cost(const struct weft_search *s,
+                   const struct weft_search_value *v)
+{
+    double over = v->bytes / s->p->device_bytes - 1;
+    return v->period * (1 + (over > 0 ? 1 + 4 * over : 0));
+}
+
+/* Proposes another option for one call, and takes it where the cost is less or,
+ * by chance, not much more. Returns the difference of costs. */
+static double step(struct walk *w, double temperature,
+                   struct weft_search_result *best)
+{
+    const struct weft_search *s = w->s;
+    int32_t c = pick(w, s->p->n_calls), n = s->p->call[c].n_options;
+    int32_t before = w->choice[c];
+    if (n == 1)
+        return 0;
+    w->choice[c] = pick(w, n - 1);
+    w->choice[c] += w->choice[c] >= before;
+    struct weft_search_value v = weft_search_value(s, w->choice);
+    consider(s, w->choice, &v, best);
+    double more = cost(s, &v) - cost(s, &w->now);
+    if (more <= 0 || draw(w) < exp(-more / temperature))
+        w->now = v;
+    else
+        w->choice[c] = before;
+    return more;
+}
+
+/* One restart: from the best so far or, every second time, from anywhere. The
+ * temperature begins where a mean step up is taken one time in three, and ends
+ * at a ten-thousandth of the period. */
+static void walk(const struct weft_search *s, struct walk *w, int64_t n,
+                 const struct weft_search_how *how,
+                 struct weft_search_result *best)
+{
+    double up = 0;
+    int32_t n_up = 0;
+    for (int32_t c = 0; c < s->p->n_calls; c++)
+        w->choice[c] = w->restart % 2 ? pick(w, s->p->call[c].n_options)
+                                      : best->choice[c];
+    w->now = weft_search_value(s, w->choice);
+    for (int64_t i = 0; i < TRIALS && i < n; i++) {
+        struct walk other = *w;
+        double more = step(&other, 1e-300, best);
+        w->n_drawn = other.n_drawn;
+        up += more > 0 ? more : 0;
+        n_up += more > 0;
+    }
+    double hot = n_up ? up / n_up : w->now.period, cold = 1e-4 * hot;
+    if (cold > 1e-4 * best->value.period)
+        cold = 1e-4 * best->value.period;
+    for (int64_t i = 0; i < n - TRIALS; i++) {
+        double t = hot * pow(cold / hot, (double) i / (double) n);
+        step(w, t, best);
+        if (i % ASK_EVERY == 0 && how->stop && how->stop(how->ctx)) {
+            best->stopped = true;
+            return;
+        }
+    }
+}
+
+void weft_search_anneal(const struct weft_search *s,
+                        const struct weft_search_how *how,
+                        struct weft_search_result *best)
+{
+    int32_t n = how->restarts > 0 ? how->restarts : 4;
+    for (int32_t r = 0; r < n && !best->stopped; r++) {
+        struct walk w = {.s = s, .seed = how->seed, .restart = (uint32_t) r};
+        walk(s, &w, how->evaluations / n, how, best);
+    }
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Branch and bound: calls take options one after another, those first that
+ * weigh most. What the options taken so far and the least of all others come to
+ * in each mixture of bounds (inside.h) is a bound of everything below; it is
+ * left out where that is no better than the best. What is never looked at, and
+ * choices whose order might be better than the one played, leave the gap.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "plan/search/inside.h"
+
+enum {
+    ASK_EVERY = 1 << 16,
+    BOUNDS = WEFT_SEARCH_CYCLES * WEFT_SEARCH_WEIGHTS
+};
+
+struct child {
+    double bound;
+    int32_t option;
+};
+
+struct branching {
+    const struct weft_search *s;
+    const struct weft_search_how *how;
+    struct weft_search_result *best;
+    int32_t order[WEFT_MAX_CALLS]; /* of calls */
+    int32_t choice[WEFT_MAX_CALLS];
+    struct child *child[WEFT_MAX_CALLS]; /* (n_options) of each depth */
+    double (*sum)[BOUNDS];  /* (n_calls + 1) of the options taken */
+    double (*rest)[BOUNDS]; /* (n_calls + 1) least of the others */
+    double lowest;          /* bound of what may be better than the best */
+    bool cut;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct child *x = a, *y = b;
+    if (x->bound < y->bound || x->bound > y->bound)
+        return x->bound < y->bound ? -1 : 1;
+    return x->option < y->option ? -1 : 1;
+}
+
+/* The bound of what begins with the options of the calls before depth d and
+ * this one. */
+static double bound_of(const struct branching *b, int32_t d,
+                       const struct weft_option *o)
+{
+    const struct weft_search *s = b->s;
+    double most = 0;
+    for (int32_t k = 0; k < s->n_cycles; k++) {
+        for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
+            int32_t at = k * WEFT_SEARCH_WEIGHTS + w;
+            double v = b->sum[d][at] + b->rest[d + 1][at]
+                     + weft_search_part(s, k, w, b->order[d], o);
+            most = v > most ? v : most;
+        }
+    }
+    return most;
+}
+
+static void take(struct branching *b, int32_t d, const struct weft_option *o)
+{
+    const struct weft_search *s = b->s;
+    for (int32_t k = 0; k < s->n_cycles; k++)
+        for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
+            int32_t at = k * WEFT_SEARCH_WEIGHTS + w;
+            b->sum[d + 1][at] = b->sum[d][at]
+                              + weft_search_part(s, k, w, b->order[d], o);
+        }
+}
+
+static bool fits(const struct branching *b)
+{
+    return b->best->value.bytes <= b->s->p->device_bytes;
+}
+
+static void leaf(struct branching *b)
+{
+    struct weft_search_value v = weft_search_value(b->s, b->choice);
+    b->best->evaluations++;
+    if (v.bytes > b->s->p->device_bytes)
+        return;
+    double below = fits(b) ? b->best->value.period * (1 - WEFT_SEARCH_NEAR)
+                           : v.period;
+    if (v.bound < below)
+        weft_search_order(b->s, b->choice, below, &v, NULL);
+    b->lowest = v.bound < b->lowest ? v.bound : b->lowest;
+    if (!weft_search_better(b->s, &v, &b->best->value))
+        return;
+    b->best->value = v;
+    memcpy(b->best->choice, b->choice, sizeof b->choice);
+}
+
+static bool spent(struct branching *b)
+{
+    if (!b->cut && ++b->best->branches >= b->how->branches)
+        b->cut = true;
+    if (!b->cut && b->best->branches % ASK_EVERY == 0 && b->how->stop
+        && b->how->stop(b->how->ctx))
+        b->cut = b->best->stopped = true;
+    return b->cut;
+}
+
+static void descend(struct branching *b, int32_t d)
+{
+    const struct weft_search *s = b->s;
+    if (d == s->p->n_calls) {
+        leaf(b);
+        return;
+    }
+    int32_t c = b->order[d];
+    const struct weft_search_call *call = &s->p->call[c];
+    struct child *child = b->child[d];
+    for (int32_t i = 0; i < call->n_options; i++)
+        child[i] = (struct child){bound_of(b, d, &call->option[i]), i};
+    qsort(child, (size_t) call->n_options, sizeof *child, compare);
+    for (int32_t i = 0; i < call->n_options; i++) {
+        if (fits(b) && child[i].bound >= b->best->value.period)
+            return; /* and so are the others */
+        if (spent(b)) {
+            if (child[i].bound < b->lowest)
+                b->lowest = child[i].bound;
+            return;
+        }
+        b->choice[c] = child[i].option;
+        if (weft_search_bytes(s, b->choice, b->order, d + 1)
+            > s->p->device_bytes)
+            continue;
+        take(b, d, &call->option[child[i].option]);
+        descend(b, d + 1);
+    }
+}
+
+/* Calls that weigh most come first; ties: by number. */
+static void set_order(struct branching *b)
+{
+    const struct weft_search *s = b->s;
+    double weight[WEFT_MAX_CALLS] = {0};
+    for (int32_t c = 0; c < s->p->n_calls; c++) {
+        for (int32_t k = 0; k < s->n_cycles; k++)
+            weight[c] += s->least[k][WEFT_SEARCH_WEIGHTS / 2][c];
+        int32_t at = c;
+        for (; at > 0 && weight[b->order[at - 1]] < weight[c]; at--)
+            b->order[at] = b->order[at - 1];
+        b->order[at] = c;
+    }
+    for (int32_t d = s->p->n_calls - 1; d >= 0; d--)
+        for (int32_t k = 0; k < s->n_cycles; k++)
+            for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
+                int32_t at = k * WEFT_SEARCH_WEIGHTS + w;
+                b->rest[d][at] = b->rest[d + 1][at]
+                               + s->least[k][w][b->order[d]];
+            }
+}
+
+static double root_bound(const struct branching *b)
+{
+    double most = 0;
+    for (int32_t at = 0; at < b->s->n_cycles * WEFT_SEARCH_WEIGHTS; at++)
+        most = b->rest[0][at] > most ? b->rest[0][at] : most;
+    return most;
+}
+
+static bool make_room(struct branching *b)
+{
+    int32_t n = b->s->p->n_calls;
+    b->sum = weft_alloc((size_t) n + 1, sizeof *b->sum);
+    b->rest = weft_alloc((size_t) n + 1, sizeof *b->rest);
+    bool ok = b->sum && b->rest;
+    for (int32_t d = 0; d < n; d++) {
+        int32_t most = 0; /* the order is not known yet */
+        for (int32_t c = 0; c < n; c++)
+            most = b->s->p->call[c].n_options > most
+                     ? b->s->p->call[c].n_options
+                     : most;
+        b->child[d] = weft_alloc((size_t) most, sizeof *b->child[d]);
+        ok = ok && b->child[d];
+    }
+    return ok;
+}
+
+int weft_search_branch(const struct weft_search *s,
+                       const struct weft_search_how *how,
+                       struct weft_search_result *best, struct weft_err *err)
+{
+    struct branching b = {
+        .s = s, .how = how, .best = best, .lowest = INFINITY};
+    int rc = 0;
+    if (!make_room(&b)) {
+        rc = weft_err_nomem(err, "a search", sizeof b);
+    } else {
+        set_order(&b);
+        best->bound = root_bound(&b);
+        if (how->branches > 0 && !best->stopped) {
+            descend(&b, 0);
+            /* what was left out is no better than the best */
+            double lowest = b.lowest;
+            if (fits(&b) && best->value.period < lowest)
+                lowest = best->value.period;
+            if (lowest < INFINITY && lowest > best->bound)
+                best->bound = lowest;
+        }
+    }
+    for (int32_t d = 0; d < s->p->n_calls; d++)
+        weft_free(b.child[d]);
+    weft_free(b.sum);
+    weft_free(b.rest);
+    return rc;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the search, shared by its parts. */
+#ifndef WEFT_PLAN_SEARCH_INSIDE_H
+#define WEFT_PLAN_SEARCH_INSIDE_H
+
+#include "plan/search/search.h"
+
+enum {
+    WEFT_SEARCH_CYCLES = 64, /* more only make the bound better */
+    WEFT_SEARCH_WEIGHTS = 9  /* mixtures of a cycle's bound and that of all
+                                devices together */
+};
+
+/* Calls that wait for one another around `height` iterations. */
+struct weft_search_cycle {
+    uint32_t calls;
+    uint32_t moves; /* those of these that weights move to first */
+    int32_t height;
+};
+
+struct weft_search {
+    const struct weft_search_problem *p;
+    int32_t
+        trainer[WEFT_MAX_CALLS]; /* the call that trains a call's role; -1:
+                                        none */
+    int32_t n_cycles;
+    struct weft_search_cycle cycle[WEFT_SEARCH_CYCLES];
+    /* least of each call's part in each mixture */
+    double least[WEFT_SEARCH_CYCLES][WEFT_SEARCH_WEIGHTS][WEFT_MAX_CALLS];
+};
+
+/* The weight of a cycle's bound in mixture i; the rest is that of all devices
+ * together: any such mean of two lower bounds is one. */
+static inline double weft_search_weight(int32_t i)
+{
+    return (double) i / (WEFT_SEARCH_WEIGHTS - 1);
+}
+
+/* What an option of a call adds to mixture w of cycle k. */
+double weft_search_part(const struct weft_search *s, int32_t k, int32_t w,
+                        int32_t call, const struct weft_option *o);
+
+static inline const struct weft_option *weft_search_chosen(
+    const struct weft_search *s, const int32_t *choice, int32_t call)
+{
+    return &s->p->call[call].option[choice[call]];
+}
+
+/* Seconds that weights move before a call; 0: they do not. */
+double weft_search_move(const struct weft_search *s, const int32_t *choice,
+                        int32_t call);
+bool weft_search_overlap(const struct weft_mesh *a,
+                         const struct weft_mesh *b);
+/* Whether a value is better: it fits, or exceeds memory less; then it is
+ * shorter. */
+bool weft_search_better(const struct weft_search *s,
+                        const struct weft_search_value *a,
+                        const struct weft_search_value *b);
+/* Calls and, from n_calls on, moves before them. */
+struct weft_search_jobs {
+    double seconds[2 * WEFT_MAX_CALLS]; /* 0: there is no such job */
+    uint64_t meets[2 * WEFT_MAX_CALLS]; /* jobs that share devices with it */
+};
+void weft_search_jobs(const struct weft_search *s, const int32_t *choice,
+                      struct weft_search_jobs *out);
+/* The most bytes of a device, with the first n calls of `order` alone. */
+double weft_search_bytes(const struct weft_search *s, const int32_t *choice,
+                         const int32_t *order, int32_t n);
+
+/* The parts of weft_search_run(); each makes *best better. */
+void weft_search_greedy(const struct weft_search *s,
+                        struct weft_search_result *best);
+void weft_search_anneal(const struct weft_search *s,
+                        const struct weft_search_how *how,
+                        struct weft_search_result *best);
+/* Sets best->bound, too. Errors: WEFT_ENOMEM. */
+int weft_search_branch(const struct weft_search *s,
+                       const struct weft_search_how *how,
+                       struct weft_search_result *best, struct weft_err *err);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is known before any option is chosen: cycles of calls, and the least
+ * that each call adds to a bound. */
+#include <math.h>
+
+#include "base/alloc.h"
+#include "plan/search/inside.h"
+
+/* ---- Cycles ------------------------------------------------------------- */
+
+struct path {
+    struct weft_search *s;
+    int32_t first;
+    uint32_t seen, moves;
+    int32_t height;
+};
+
+static void keep(const struct path *p)
+{
+    struct weft_search *s = p->s;
+    if (s->n_cycles < WEFT_SEARCH_CYCLES)
+        s->cycle[s->n_cycles++] = (struct weft_search_cycle){
+            p->seen, p->moves, p->height};
+}
+
+/* Follows all paths from call c on, over calls numbered from `first` on, which
+ * come back there: each simple cycle once, from its lowest call. */
+static void follow(struct path p, int32_t c)
+{
+    const struct weft_search *s = p.s;
+    for (int32_t to = p.first; to < s->p->n_calls; to++) {
+        bool now = s->p->call[to].before >> c & 1;
+        bool later = s->trainer[to] == c; /* in the next iteration */
+        if (!now && !later)
+            continue;
+        struct path q = p;
+        q.height += !now;
+        q.moves |= now ? 0 : 1u << to;
+        if (to == p.first && q.height > 0)
+            keep(&q);
+        if (to == p.first || (p.seen >> to & 1))
+            continue;
+        q.seen |= 1u << to;
+        follow(q, to);
+    }
+}
+
+/* The first is none, so that the bound of all devices together is there. */
+static void find_cycles(struct weft_search *s)
+{
+    keep(&(struct path){.s = s, .height = 1});
+    for (int32_t c = 0; c < s->p->n_calls; c++)
+        follow((struct path){.s = s, .first = c, .seen = 1u << c}, c);
+}
+
+/* ---- Bounds ------------------------------------------------------------- */
+
+double weft_search_part(const struct weft_search *s, int32_t k, int32_t w,
+                        int32_t call, const struct weft_option *o)
+{
+    const struct weft_search_cycle *cycle = &s->cycle[k];
+    double weight = weft_search_weight(w);
+    double all = (double) s->p->n_nodes * s->p->n_devices;
+    double part = (1 - weight) * o->seconds * weft_mesh_size(&o->plan.mesh)
+                / all;
+    if (cycle->calls >> call & 1)
+        part += weight * o->seconds / cycle->height;
+    return part;
+}
+
+static void find_least(struct weft_search *s)
+{
+    for (int32_t k = 0; k < s->n_cycles; k++) {
+        for (int32_t w = 0; w < WEFT_SEARCH_WEIGHTS; w++) {
+            for (int32_t c = 0; c < s->p->n_calls; c++) {
+                const struct weft_search_call *call = &s->p->call[c];
+                double least = INFINITY;
+                for (int32_t i = 0; i < call->n_options; i++) {
+                    double part = weft_search_part(s, k, w, c,
+                                                   &call->option[i]);
+                    least = part < least ? part : least;
+                }
+                s->least[k][w][c] = least;
+            }
+        }
+    }
+}
+
+int weft_search_create(const struct weft_search_problem *problem,
+                       struct weft_search **out, struct weft_err *err)
+{
+    if (problem->n_calls < 1 || problem->n_calls > WEFT_MAX_CALLS)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "a search is for 1 to %d calls, not %d",
+                            WEFT_MAX_CALLS, problem->n_calls);
+    for (int32_t c = 0; c < problem->n_calls; c++)
+        if (problem->call[c].n_options < 1)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "call %d has no option: nothing that it "
+                                "could be given fits the cluster",
+                                c);
+    struct weft_search *s = weft_alloc(1, sizeof *s);
+    if (!s)
+        return weft_err_nomem(err, "a search", sizeof *s);
+    s->p = problem;
+    for (int32_t c = 0; c < problem->n_calls; c++) {
+        s->trainer[c] = -1;
+        for (int32_t t = 0; t < problem->n_calls; t++)
+            if (problem->call[t].trains
+                && problem->call[t].role == problem->call[c].role)
+                s->trainer[c] = t;
+    }
+    find_cycles(s);
+    find_least(s);
+    *out = s;
+    return 0;
+}
+
+void weft_search_free(struct weft_search *s)
+{
+    weft_free(s);
+}
+
+/* ---- All methods -------------------------------------------------------- */
+
+int weft_search_run(const struct weft_search *s,
+                    const struct weft_search_how *how,
+                    struct weft_search_result *out, struct weft_err *err)
+{
+    *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY}};
+    weft_search_greedy(s, out);
+    weft_search_anneal(s, how, out);
+    weft_search_order(s, out->choice, out->value.period, &out->value, NULL);
+    int rc = weft_search_branch(s, how, out, err);
+    out->fits = out->value.bytes <= s->p->device_bytes;
+    return rc;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search for an execution plan (ReaL, section 5): every call takes one of
+ * its options, a mesh with a layout, so that an iteration takes the least time
+ * and nothing is held beyond a device's memory.
+ *
+ *     time      calls whose meshes overlap run one after another, in the order
+ *               in which they become ready; a trained role's weights move to
+ *               a call of another layout as soon as they are trained, on the
+ *               devices of both. What counts is the steady period: the time
+ *               from one iteration's end to the next one's.
+ *     memory    of a device: what options on it hold always (struct
+ *               weft_option), and the most that one needs while it runs
+ *     bound     no order of calls is better: each cycle of calls that wait for
+ *               one another takes its length, each device the calls it has,
+ *               all devices together what all calls take of them
+ *
+ * Methods: greedy, annealing from there, branch and bound. Pure and
+ * deterministic: a seed and a number of evaluations give one result.
+ */
+#ifndef WEFT_PLAN_SEARCH_SEARCH_H
+#define WEFT_PLAN_SEARCH_SEARCH_H
+
+#include "plan/layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weft_option {
+    struct weft_call_plan plan;
+    double seconds; /* of an iteration's part of the call, > 0 */
+    /* bytes of each device: always; while it runs; of weights while it runs,
+     * where the role is trained in another layout */
+    double held, active, weights;
+};
+
+struct weft_search_call {
+    const struct weft_option *option;
+    int32_t n_options; /* >= 1 */
+    int32_t role;      /* calls of a trained role have its weights */
+    bool trains;     /* writes the role's next version; one call of a role */
+    bool trained;    /* another call trains its role, or this one */
+    uint32_t before; /* set of calls whose results it reads */
+};
+
+/* Calls at most: those of a dataflow graph. */
+struct weft_search_problem {
+    int32_t n_nodes, n_devices; /* of each node */
+    double device_bytes;        /* of each device */
+    int32_t n_calls;
+    struct weft_search_call call[WEFT_MAX_CALLS];
+    /* Seconds that a role's weights take from one layout to another; 0 where
+     * they are alike. NULL: moves take no time. */
+    double (*move)(void *ctx, int32_t role, const struct weft_call_plan *from,
+                   const struct weft_call_plan *to);
+    void *ctx;
+};
+
+/* What a choice of options comes to. */
+struct weft_search_value {
+    double period; /* seconds */
+    double bound;  /* no order of these calls has a shorter period */
+    double bytes;  /* of the device that has most */
+};
+
+struct weft_search;
+
+/* Borrows the problem. Errors: WEFT_EINVAL, a problem without calls or a call
+ * without options; WEFT_ENOMEM. */
+int weft_search_create(const struct weft_search_problem *problem,
+                       struct weft_search **out, struct weft_err *err);
+void weft_search_free(struct weft_search *s); /* NULL is allowed */
+
+/* choice (n_calls): an option of each call. */
+struct weft_search_value weft_search_value(const struct weft_search *s,
+                                           const int32_t *choice);
+/* Whether weights of a trained role have no copy of their own in a call with
+ * this layout. */
+bool weft_search_alike(const struct weft_call_plan *a,
+                       const struct weft_call_plan *b);
+
+/* Periods closer than this share count as one. */
+#define WEFT_SEARCH_NEAR 1e-4
+/* Looks for an order of a choice's calls with a period of at most `below`. True:
+ * there is one, and v, the choice's value, becomes that of its best order;
+ * start (2 n_calls; NULL: not wanted) says when calls, and then the moves
+ * before them, begin in iteration 0; iteration i is i periods later. False:
+ * none was found, and v->bound may have risen. */
+bool weft_search_order(const struct weft_search *s, const int32_t *choice,
+                       double below, struct weft_search_value *v,
+                       double *start);
+
+struct weft_search_how {
+    uint64_t seed;
+    int64_t evaluations; /* of annealing, over all its restarts */
+    int32_t restarts;    /* 0: 4 */
+    int64_t branches;    /* of branch and bound; 0: none */
+    /* Asked now and then; true: return the best so far. NULL: nobody asks. */
+    bool (*stop)(void *ctx);
+    void *ctx;
+};
+
+struct weft_search_result {
+    int32_t choice[WEFT_MAX_CALLS];
+    struct weft_search_value value; /* in the best order found */
+    double bound; /* no choice that fits has a shorter period, in any order */
+    int64_t evaluations, branches;
+    bool fits; /* the choice fits the devices */
+    bool stopped;
+};
+
+/* Finds a choice. Where none that fits was found, the one that exceeds memory
+ * the least. Errors: WEFT_ENOMEM. */
+int weft_search_run(const struct weft_search *s,
+                    const struct weft_search_how *how,
+                    struct weft_search_result *out, struct weft_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for a run's plan on a cluster: every mesh and layout that a call
+ * can have, priced by simulation (price.h), then searched
+ * (plan/search/search.h), and what was found simulated as a whole. */
+#ifndef WEFT_RUN_PREDICT_OPTIONS_H
+#define WEFT_RUN_PREDICT_OPTIONS_H
+
+#include "plan/search/search.h"
+#include "run/predict/simulate.h"
+
+struct weft_found {
+    struct weft_search_result result;
+    int64_t options;                 /* of all calls together */
+    int32_t layouts;                 /* that were priced */
+    struct weft_simulated simulated; /* the plan as a whole */
+};
+
+struct weft_find {
+    const struct weft_simulate_options *simulate;
+    struct weft_search_how how;
+    /* told of layouts that are priced, of how many; NULL: nobody */
+    void (*progress)(int32_t done, int32_t of);
+};
+
+/* Finds a plan. needs->device_bytes is the memory of a device. Release the plan
+ * with weft_plan_release(). Errors: those of weft_run_price() and
+ * weft_search_run(); WEFT_EINVAL when no plan fits the memory. */
+int weft_run_find(const struct weft_config *config,
+                  const struct weft_plan_needs *needs,
+                  const struct weft_find *find, struct weft_plan *plan_out,
+                  struct weft_found *out, struct weft_err *err);
+
+#endif

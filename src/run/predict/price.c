@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/predict/price.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "run/predict/simulation.h"
+
+/* ---- Memory ------------------------------------------------------------- */
+
+/* Which calls use a tile, as sets. */
+static uint32_t *users_of(const struct weft_recording *r)
+{
+    uint32_t *users = weft_alloc((size_t) r->n_tiles + 1, sizeof *users);
+    for (int64_t i = 0; users && i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        for (int64_t a = t->access; a < t->access + t->n_access; a++) {
+            int32_t tile = (int32_t) r->access[a].tile;
+            if (r->tile[tile].whole >= 0)
+                tile = r->tile[tile].whole;
+            users[tile] |= 1u << t->call;
+        }
+    }
+    return users;
+}
+
+/* From when to when a tile has memory; place -1: none of the call's. */
+struct lease {
+    double begin_s, end_s, bytes;
+    int32_t place;
+};
+
+struct change {
+    double at_s, bytes;
+    int32_t place;
+};
+
+/* What goes, goes first. */
+static int compare(const void *left, const void *right)
+{
+    const struct change *a = left, *b = right;
+    if (a->at_s < b->at_s || a->at_s > b->at_s)
+        return a->at_s < b->at_s ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+/* When each tile that a call's tasks use is there, as they were played. */
+static void set_leases(const struct weft_simulation *s, int32_t call,
+                       struct lease *lease)
+{
+    const struct weft_recording *r = &s->r;
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        struct weft_span span;
+        int32_t device;
+        if (t->call != call
+            || !weft_engine_span(s->engine, i, &span, &device))
+            continue;
+        for (int64_t a = t->access; a < t->access + t->n_access; a++) {
+            int32_t tile = (int32_t) r->access[a].tile;
+            if (r->tile[tile].whole >= 0)
+                tile = r->tile[tile].whole;
+            struct lease *l = &lease[tile];
+            if (l->place < 0)
+                *l = (struct lease){span.start_s, span.end_s,
+                                    (double) r->tile[tile].bytes,
+                                    r->tile[tile].place};
+            l->begin_s = span.start_s < l->begin_s ? span.start_s
+                                                   : l->begin_s;
+            l->end_s = span.end_s > l->end_s ? span.end_s : l->end_s;
+        }
+    }
+}
+
+static bool is_active(uint8_t mem)
+{
+    return mem == WEFT_MEM_KV || mem == WEFT_MEM_ACTIVATIONS
+        || mem == WEFT_MEM_SAMPLES;
+}
+
+/* The most bytes that a call's tasks need of a place while they run. */
+static int find_active(const struct weft_simulation *s, int32_t call,
+                       double *most_out, struct weft_err *err)
+{
+    const struct weft_recording *r = &s->r;
+    size_t n = (size_t) r->n_tiles, n_changes = 0;
+    int32_t n_places = s->job.n_places;
+    struct lease *lease = weft_alloc(n + 1, sizeof *lease);
+    struct change *change = weft_alloc(2 * n + 1, sizeof *change);
+    double *now = weft_alloc((size_t) n_places, sizeof *now);
+    bool ok = lease && change && now;
+    for (size_t i = 0; ok && i < n; i++)
+        lease[i].place = -1;
+    if (ok)
+        set_leases(s, call, lease);
+    for (size_t i = 0; ok && i < n; i++) {
+        const struct lease *l = &lease[i];
+        if (l->place < 0 || !is_active(r->tile[i].mem))
+            continue;
+        change[n_changes++] = (struct change){l->begin_s, l->bytes, l->place};
+        change[n_changes++] = (struct change){l->end_s, -l->bytes, l->place};
+    }
+    if (ok)
+        qsort(change, n_changes, sizeof *change, compare);
+    *most_out = 0;
+    for (size_t i = 0; ok && i < n_changes; i++) {
+        double *at = &now[change[i].place];
+        *at += change[i].bytes;
+        *most_out = *at > *most_out ? *at : *most_out;
+    }
+    weft_free(lease);
+    weft_free(change);
+    weft_free(now);
+    return ok ? 0 : weft_err_nomem(err, "prices", n * sizeof *lease);
+}
+
+/* The most bytes of a class, or of two, that calls have at a place. */
+static int find_held(const struct weft_simulation *s, const uint32_t *users,
+                     uint32_t calls, uint32_t classes, double *most_out,
+                     struct weft_err *err)
+{
+    const struct weft_recording *r = &s->r;
+    double *held = weft_alloc((size_t) s->job.n_places, sizeof *held);
+    if (!held)
+        return weft_err_nomem(err, "prices", 8);
+    *most_out = 0;
+    for (int64_t i = 0; i < r->n_tiles; i++) {
+        const struct weft_rec_tile *t = &r->tile[i];
+        if (t->whole >= 0 || !(classes >> t->mem & 1) || !(users[i] & calls))
+            continue;
+        held[t->place] += (double) t->bytes;
+        if (held[t->place] > *most_out)
+            *most_out = held[t->place];
+    }
+    weft_free(held);
+    return 0;
+}
+
+/* ---- Prices ------------------------------------------------------------- */
+
+static int price(struct weft_simulation *s, const uint32_t *users,
+                 int32_t call, struct weft_priced *out, struct weft_err *err)
+{
+    int32_t devices = s->job.n_devices / s->job.n_places;
+    int rc = weft_simulation_play(s, call, err);
+    if (rc)
+        return rc;
+    out->seconds = weft_engine_now_s(s->engine);
+    rc = find_active(s, call, &out->active, err);
+    if (!rc)
+        rc = find_held(s, users, 1u << call, 1u << WEFT_MEM_WEIGHTS,
+                       &out->weights, err);
+    if (!rc)
+        rc = find_held(s, users, 1u << call,
+                       1u << WEFT_MEM_GRADIENTS | 1u << WEFT_MEM_OPTIMIZER,
+                       &out->state, err);
+    out->active /= devices;
+    out->weights /= devices;
+    out->state /= devices;
+    return rc;
+}
+
+int weft_run_price(const struct weft_config *config,
+                   const struct weft_g_job *job, struct weft_plan *plan,
+                   const struct weft_simulate_options *options,
+                   struct weft_priced *out, struct weft_err *err)
+{
+    struct weft_simulation s;
+    struct weft_simulate_options one = *options;
+    one.iterations = 1;
+    int rc = weft_simulation_open(config, job, plan, &one, &s, err);
+    uint32_t *users = rc ? NULL : users_of(&s.r);
+    if (!rc && !users)
+        rc = weft_err_nomem(err, "prices", 4 * (size_t) s.r.n_tiles);
+    for (int32_t c = 1; c < plan->flow.n_calls && !rc; c++)
+        if (weft_flow_placed(&plan->flow, c))
+            rc = price(&s, users, c, &out[c], err);
+    weft_free(users);
+    weft_simulation_close(&s);
+    return rc;
+}

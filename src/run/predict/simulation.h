@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that was recorded, to be played once or often: what weft_run_simulate()
+ * and weft_run_price() have in common. */
+#ifndef WEFT_RUN_PREDICT_SIMULATION_H
+#define WEFT_RUN_PREDICT_SIMULATION_H
+
+#include "plan/costs.h"
+#include "plan/engine/engine.h"
+#include "run/predict/recorded.h"
+#include "run/predict/simulate.h"
+
+struct weft_simulation {
+    const struct weft_simulate_options *options;
+    struct weft_trainer *t;
+    struct weft_recorded how;
+    struct weft_recording r;
+    int32_t *length;   /* of responses */
+    int32_t *place_of; /* (devices) */
+    struct weft_costs *costs;
+    struct weft_engine_job job;
+    int32_t alone;              /* the call whose tasks take time; -1: all */
+    struct weft_engine *engine; /* of the last playing */
+};
+
+/* Records the run; plan is filled in. Close it also after an error. Errors: as
+ * weft_run_simulate(). */
+int weft_simulation_open(const struct weft_config *config,
+                         const struct weft_g_job *job, struct weft_plan *plan,
+                         const struct weft_simulate_options *options,
+                         struct weft_simulation *out, struct weft_err *err);
+void weft_simulation_close(struct weft_simulation *s);
+/* Plays it from its beginning; alone >= 0: tasks and messages of other calls
+ * than this one take no time. Errors: those of the engine. */
+int weft_simulation_play(struct weft_simulation *s, int32_t alone,
+                         struct weft_err *err);
+
+#endif
