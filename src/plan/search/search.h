@@ -82,8 +82,8 @@ bool weft_search_alike(const struct weft_call_plan *a,
 
 /* Periods closer than this share count as one. */
 #define WEFT_SEARCH_NEAR 1e-4
-/* Looks for an order of a choice's calls with a period of at most `below`. True:
- * there is one, and v, the choice's value, becomes that of its best order;
+/* Looks for an order of a choice's calls with a period of at most `below`.
+ * True: there is one, and v, the choice's value, becomes that of its best one;
  * start (2 n_calls; NULL: not wanted) says when calls, and then the moves
  * before them, begin in iteration 0; iteration i is i periods later. False:
  * none was found, and v->bound may have risen. */
