@@ -40,7 +40,7 @@ void weft_k_share_range_cuda(cudaStream_t stream, const struct weft_shape *s,
     weft_layer_share_range(s, range, tile, copy, stream);
 }
 
-/* ---- Tied tables ------------------------------------------------------------ */
+/* ---- Tied tables ----------------------------------------------------- */
 
 static __global__ void tied_add(int64_t size, int64_t n, int64_t k,
                                 const float *embed, float *head)
@@ -102,7 +102,7 @@ void weft_k_tied_table_cuda(cudaStream_t stream, const struct weft_shape *s,
         cudaMemcpyAsync(table, head, bytes, cudaMemcpyDeviceToDevice, stream);
 }
 
-/* ---- Sums of squares ---------------------------------------------------------- */
+/* ---- Sums of squares ------------------------------------------------- */
 
 /* Whether block t's first KV head is another's. */
 static bool has_replica(const struct weft_shape *s, enum weft_tile_kind kind,

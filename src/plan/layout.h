@@ -170,8 +170,8 @@ int weft_plan_uniform(const char *layout, const struct weft_plan_needs *needs,
  * the mesh is a mesh of one kind of device and inside of it, a model's calls
  * have one kind, dp * tp * pp is its size, tp <= T, dp <= G (train), dp <=
  * n_samples (generate; n_prompts where it is greedy), pp <= layers, zero 0 to
- * 3, and options only where they mean something. Sentences name call, number, and
- * the nearest that would do or the key of the configuration to raise
+ * 3, and options only where they mean something. Sentences name call, number,
+ * and the nearest that would do or the key of the configuration to raise
  * (numerics.tensor_blocks, numerics.gradient_groups). Errors: WEFT_EINVAL. */
 int weft_plan_check(const struct weft_plan *plan,
                     const struct weft_plan_needs *needs,

@@ -30,9 +30,10 @@ struct weft_lengths {
 };
 
 /* Reads "max", "fixed:N", "uniform:A:B", "lognormal:MEDIAN:SIGMA", or the name
- * of a file: a run's metrics.jsonl, of whose last iteration least, mean and most
- * are taken, or numbers of tokens, one a line. Release it. Errors: WEFT_EINVAL, a sentence
- * with the text or with file and line; those of reading a file. */
+ * of a file: a run's metrics.jsonl, of whose last iteration least, mean and
+ * most are taken, or numbers of tokens, one a line. Release it. Errors:
+ * WEFT_EINVAL, a sentence with the text or with file and line; those of reading
+ * a file. */
 int weft_lengths_read(const char *text, struct weft_lengths *out,
                       struct weft_err *err);
 void weft_lengths_release(struct weft_lengths *lengths);

@@ -2,7 +2,8 @@
 /*
  * Where systems known by name, and the placements of FlexRLHF, put the calls
  * of a run: each is a plan like any other, so that all can be compared in the
- * same run. What such a system does and a plan cannot say is in doc/strategies.md.
+ * same run. What such a system does and a plan cannot say is in
+ * doc/strategies.md.
  */
 #ifndef WEFT_PLAN_STRATEGY_H
 #define WEFT_PLAN_STRATEGY_H

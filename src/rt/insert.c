@@ -252,8 +252,7 @@ static void task_ended(void *arg)
 
 /* ---- Inserting -------------------------------------------------------- */
 
-/* Counts the tiles to hold: the parts of cut tiles, and tiles that are not
- * cut. */
+/* Counts the tiles to hold: parts of cut tiles, and tiles not cut. */
 static int count_held(const struct weft_access *access, int n_access)
 {
     int n = 0;
@@ -444,8 +443,7 @@ static struct starpu_task *starpu_task_of(struct weft_task *t)
     return task;
 }
 
-/* Takes references to the tiles of t, which is complete, and submits it to
- * StarPU. */
+/* Takes references to the tiles of t, which is complete, and submits it. */
 static int task_submit(struct weft_task *t, struct starpu_task *task)
 {
     for (int i = 0; i < t->n_held; i++) {

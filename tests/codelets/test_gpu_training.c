@@ -176,7 +176,7 @@ static void release_model(struct model *m, struct result *r)
         }
 }
 
-/* ---- A micro-batch --------------------------------------------------------- */
+/* ---- A micro-batch --------------------------------------------------- */
 
 static struct weft_tile *rollout_at(int place, const struct weft_shape *s,
                                     int32_t sample)

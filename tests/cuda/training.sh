@@ -48,7 +48,8 @@ train() # RUN MODEL words: two steps of a few rows
     shift 2
     $on "$weft" train -q "$quick/sft.yaml" model.actor="$dir/$model" \
         run_dir="$run" iterations=2 train.batch=4 actor.schedule=constant \
-        numerics.isa="$isa" numerics.tensor_blocks=2 runtime.place=device "$@" >out 2>&1 ||
+        numerics.isa="$isa" numerics.tensor_blocks=2 \
+        runtime.place=device "$@" >out 2>&1 ||
         { fail "$run $*: status"; return 1; }
     # the host's copies of messages are not bounded yet
     grep "were predicted" out | grep -qv ": host took" &&

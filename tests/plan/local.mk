@@ -39,8 +39,12 @@ EXTRA_DIST += %D%/random_recording.h
 check_PROGRAMS += %D%/test_costs
 %C%_test_costs_LDADD = $(plan_libs) -lm
 check_PROGRAMS += %D%/test_engine
-%C%_test_engine_SOURCES = %D%/test_engine.c %D%/brute_engine.h
+%C%_test_engine_SOURCES = %D%/test_engine.c %D%/engine_fixture.h
 %C%_test_engine_LDADD = $(plan_libs)
+check_PROGRAMS += %D%/test_engine_random
+%C%_test_engine_random_SOURCES = %D%/test_engine_random.c \
+	%D%/brute_engine.h %D%/engine_fixture.h
+%C%_test_engine_random_LDADD = $(plan_libs)
 check_PROGRAMS += %D%/test_costs_file
 %C%_test_costs_file_LDADD = $(plan_libs) -lm
 check_PROGRAMS += %D%/test_lengths
