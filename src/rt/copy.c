@@ -158,16 +158,7 @@ static struct weft_tile *staged(struct weft_tile *tile)
     return host;
 }
 
-static int stage(const void *args, void *const buf[], int n_buf,
-                 struct weft_exec *x)
-{
-    (void) args;
-    (void) buf;
-    (void) n_buf;
-    (void) x;
-    return 0;
-}
-WEFT_CODELET_2(stage, 0xcfd8dc, stage, stage)
+WEFT_CODELET_2(stage, 0xcfd8dc, weft_no_work, weft_no_work)
 
 /* A message that is received takes memory as soon as nothing comes before: that
  * of the host when it is the destination's turn, so that what is sent early

@@ -131,6 +131,9 @@ WEFT_INLINE unsigned weft_tile_node(const struct weft_tile *tile)
 {
     return tile->card ? tile->card->node : STARPU_MAIN_RAM;
 }
+/* The body of a codelet that only waits for its tiles. Returns 0. */
+int weft_no_work(const void *args, void *const buf[], int n_buf,
+                 struct weft_exec *x);
 /* Whether it has a GPU's memory, or would have, where it is only recorded. */
 bool weft_tile_on_card(const struct weft_tile *tile);
 /* The device that does what is to be done at a place by any; -1: one of those
