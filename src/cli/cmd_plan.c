@@ -76,7 +76,8 @@ struct options {
     struct weft_cli_planned plan;
     const char *output, *explain, *svg, *cluster, *lengths;
     bool json, graph, gangs, compare, search;
-    int seed, evaluations, branches; /* the last two in thousands */
+    /* of the search, the last two in thousands; -1: not given */
+    int32_t seed, evaluations, branches;
 };
 
 /* Devices of which memory is counted task by task. */
@@ -189,8 +190,7 @@ static struct weft_simulate_options simulations(
     const struct weft_lengths *lengths, struct weft_plan_needs *needs)
 {
     if (needs->device_bytes == 0)
-        needs->device_bytes =
-            (int64_t) weft_cluster_node(cluster, 0)->memory_bytes;
+        needs->device_bytes = (int64_t) weft_cluster_device_bytes(cluster);
     return (struct weft_simulate_options){
         .cluster = cluster,
         .lengths = lengths,
@@ -217,6 +217,11 @@ static void tell_found(const struct options *o, const struct weft_found *f)
         printf("%s\n\n", text);
 }
 
+static int64_t given(int32_t value, int32_t otherwise)
+{
+    return value < 0 ? otherwise : value;
+}
+
 static int search(const struct options *o, const struct weft_cluster *cluster,
                   struct weft_config *config, struct weft_plan *out,
                   struct weft_err *err)
@@ -233,9 +238,9 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
                                                      &needs.plan);
         struct weft_find find = {
             .simulate = &s,
-            .how = {.seed = (uint64_t) o->seed,
-                    .evaluations = 1000 * (int64_t) o->evaluations,
-                    .branches = 1000 * (int64_t) o->branches},
+            .how = {.seed = (uint64_t) given(o->seed, 1),
+                    .evaluations = 1000 * given(o->evaluations, 400),
+                    .branches = 1000 * given(o->branches, 20000)},
             .progress = tell_progress};
         weft_plan_release(out);
         rc = weft_run_find(config, &needs.plan, &find, out, &found, err);
@@ -360,6 +365,9 @@ static const char *misuse(const struct options *o, bool config)
         return "--search makes the plan: leave out --from, --check, "
                "--compare "
                "and --graph";
+    if (!o->search
+        && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0))
+        return "--seed, --evaluations and --branches are for --search";
     if (o->lengths && !o->compare && !o->search)
         return "--lengths is for --compare and --search; memory is for the "
                "longest";
@@ -370,7 +378,7 @@ static const char *misuse(const struct options *o, bool config)
 
 int weft_cmd_plan(int argc, char **argv)
 {
-    struct options o = {.seed = 1, .evaluations = 400, .branches = 20000};
+    struct options o = {.seed = -1, .evaluations = -1, .branches = -1};
     const struct weft_cli_option table[] = {
         {0, "from", WEFT_CLI_STRING, &o.plan.from, 0, 0},
         {0, "nodes", WEFT_CLI_INT, &o.plan.nodes, 1, WEFT_MAX_NODES},

@@ -374,6 +374,15 @@ const struct weft_node_kind *weft_cluster_node(
     return &cluster->kind[i];
 }
 
+double weft_cluster_device_bytes(const struct weft_cluster *cluster)
+{
+    double least = cluster->kind[0].memory_bytes;
+    for (int32_t i = 1; i < cluster->n_kinds; i++)
+        if (cluster->kind[i].memory_bytes < least)
+            least = cluster->kind[i].memory_bytes;
+    return least;
+}
+
 int32_t weft_cluster_n_devices(const struct weft_cluster *cluster)
 {
     int32_t n = 0;

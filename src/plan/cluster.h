@@ -69,6 +69,8 @@ int weft_cluster_read(const char *path, struct weft_cluster *out,
 const struct weft_node_kind *weft_cluster_node(
     const struct weft_cluster *cluster, int32_t node);
 int32_t weft_cluster_n_devices(const struct weft_cluster *cluster);
+/* Bytes of the device that has least: what fits there fits all. */
+double weft_cluster_device_bytes(const struct weft_cluster *cluster);
 
 #ifdef __cplusplus
 }

@@ -106,6 +106,7 @@ awk '/within the model/ { exit $1 != $8 }' out || fail "a call's price is wrong"
 expect 1 "no plan fits: the least takes" "$ppo" --search \
     --cluster small.yaml --nodes 1 --devices 1
 expect 2 "--search makes the plan" "$ppo" --search --compare
+expect 2 "--branches are for --search" "$ppo" --seed 2
 options=
 expect 0 "" "$ppo" --check found.json
 command=simulate options="--cluster cluster.yaml"

@@ -137,9 +137,10 @@ static void test_examples(void)
     static const struct {
         const char *name;
         int n_devices;
-    } file[] = {{"cpu_2cores", 2},      {"flexrlhf_a100", 128},
-                {"flexrlhf_mixed", 16}, {"h200", 128},
-                {"real_h100", 128},     {"rlhfuse_hopper", 256}};
+        double least_gib;
+    } file[] = {{"cpu_2cores", 2, 12},      {"flexrlhf_a100", 128, 80},
+                {"flexrlhf_mixed", 16, 32}, {"h200", 128, 131},
+                {"real_h100", 128, 80},     {"rlhfuse_hopper", 256, 80}};
     const char *src = getenv("WEFT_SRCDIR");
     for (size_t i = 0; src && i < WEFT_COUNT(file); i++) {
         char path[600];
@@ -147,6 +148,8 @@ static void test_examples(void)
                  file[i].name);
         REQUIRE_OK(weft_cluster_read(path, &cluster, &err), err);
         CHECK_INT(weft_cluster_n_devices(&cluster), file[i].n_devices);
+        CHECK(near(weft_cluster_device_bytes(&cluster),
+                   file[i].least_gib * 0x1p30));
     }
 }
 
