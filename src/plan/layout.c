@@ -30,6 +30,16 @@ int32_t weft_plan_n_used(const struct weft_plan_needs *needs)
     return needs->n_gpus > 0 ? needs->n_gpus : needs->n_devices;
 }
 
+int32_t weft_plan_most_dp(const struct weft_plan_needs *needs, int32_t call)
+{
+    const struct weft_flow_call *c = &needs->flow->call[call];
+    if (c->kind == WEFT_TRAIN)
+        return needs->gradient_groups;
+    if (c->kind == WEFT_GENERATE)
+        return c->greedy ? needs->n_prompts : needs->n_samples;
+    return INT32_MAX;
+}
+
 void weft_plan_default(const struct weft_plan_needs *needs,
                        struct weft_plan *out)
 {
@@ -39,12 +49,7 @@ void weft_plan_default(const struct weft_plan_needs *needs,
         int64_t most = (int64_t) needs->n_nodes * weft_plan_n_used(needs);
         if (!weft_flow_placed(&out->flow, i))
             continue;
-        if (weft_flow_trains(&out->flow, i))
-            most = weft_min64(most, needs->gradient_groups);
-        else if (out->flow.call[i].kind == WEFT_GENERATE)
-            most = weft_min64(most, out->flow.call[i].greedy
-                                        ? needs->n_prompts
-                                        : needs->n_samples);
+        most = weft_min64(most, weft_plan_most_dp(needs, i));
         c->mesh = weft_mesh_largest(needs->n_nodes, weft_plan_n_used(needs),
                                     weft_max64(most, 1));
         c->dp = weft_mesh_size(&c->mesh);
@@ -140,7 +145,8 @@ static int find_mesh(const char *layout, const struct weft_plan_needs *needs,
 {
     double size = (double) c->dp * c->tp * c->pp;
     int64_t most = size > MAX_DEGREE ? MAX_DEGREE : (int64_t) size;
-    c->mesh = weft_mesh_largest(needs->n_nodes, weft_plan_n_used(needs), most);
+    c->mesh = weft_mesh_largest(needs->n_nodes, weft_plan_n_used(needs),
+                                most);
     if ((double) weft_mesh_size(&c->mesh) < size)
         return weft_err_set(err, WEFT_EINVAL,
                             "layout '%.100s' takes %.0f devices, but a mesh "

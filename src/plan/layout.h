@@ -146,6 +146,10 @@ struct weft_plan_needs {
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */
 };
 
+/* How many replicas a call, which has a model, can have: gradient groups where
+ * it trains, samples or prompts where it generates; else INT32_MAX. */
+int32_t weft_plan_most_dp(const struct weft_plan_needs *needs, int32_t call);
+
 /* An empty plan for them. */
 void weft_plan_begin(const struct weft_plan_needs *needs,
                      struct weft_plan *out);

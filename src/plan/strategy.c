@@ -249,18 +249,6 @@ static int32_t divisor(int32_t n, int64_t most)
     return d;
 }
 
-/* How many replicas a call can have. */
-static int64_t most_dp(const struct making *m, int32_t call)
-{
-    const struct weft_dataflow *flow = &m->plan->flow;
-    if (weft_flow_trains(flow, call))
-        return m->needs->gradient_groups;
-    if (flow->call[call].kind == WEFT_GENERATE)
-        return flow->call[call].greedy ? m->needs->n_prompts
-                                       : m->needs->n_samples;
-    return INT32_MAX;
-}
-
 /* Bytes of a parameter that stay between calls: weights, and where the role is
  * trained gradient, master weights and two moments, of which the last three
  * are split over dp (ZeRO 1). */
@@ -312,7 +300,7 @@ static void three_d(const struct making *m, const struct strategy *s,
         const struct spot *other = &s->spot[what_of(m, i)];
         if (other->part != spot->part || other->how != THREE_D)
             continue;
-        most = weft_min64(most, most_dp(m, i));
+        most = weft_min64(most, weft_plan_most_dp(m->needs, i));
         tp = (int32_t) weft_min64(tp, shape->n_blocks);
         layers = (int32_t) weft_min64(layers, shape->n_layers);
     }
@@ -349,7 +337,7 @@ static int64_t least_tp(const struct making *m, int32_t call)
     int64_t tp = 1, size = weft_mesh_size(&c->mesh);
     while (tp < shape->n_blocks && tp < c->mesh.n_devices
            && (held_bytes(shape, false, 1) / (double) tp > room
-               || size / tp > most_dp(m, call)))
+               || size / tp > weft_plan_most_dp(m->needs, call)))
         tp *= 2;
     return tp;
 }

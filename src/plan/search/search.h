@@ -75,11 +75,6 @@ void weft_search_free(struct weft_search *s); /* NULL is allowed */
 /* choice (n_calls): an option of each call. */
 struct weft_search_value weft_search_value(const struct weft_search *s,
                                            const int32_t *choice);
-/* Whether weights of a trained role have no copy of their own in a call with
- * this layout. */
-bool weft_search_alike(const struct weft_call_plan *a,
-                       const struct weft_call_plan *b);
-
 /* Periods closer than this share count as one. */
 #define WEFT_SEARCH_NEAR 1e-4
 /* Looks for an order of a choice's calls with a period of at most `below`.

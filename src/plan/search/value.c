@@ -15,8 +15,9 @@ bool weft_search_overlap(const struct weft_mesh *a, const struct weft_mesh *b)
         && b->device < a->device + a->n_devices;
 }
 
-bool weft_search_alike(const struct weft_call_plan *a,
-                       const struct weft_call_plan *b)
+/* Whether weights have no copy of their own in the other layout. */
+static bool alike(const struct weft_call_plan *a,
+                  const struct weft_call_plan *b)
 {
     return a->mesh.node == b->mesh.node && a->mesh.n_nodes == b->mesh.n_nodes
         && a->mesh.device == b->mesh.device
@@ -36,9 +37,8 @@ double weft_search_move(const struct weft_search *s, const int32_t *choice,
         &weft_search_chosen(s, choice, t)->plan;
     const struct weft_call_plan *to =
         &weft_search_chosen(s, choice, call)->plan;
-    return weft_search_alike(from, to)
-             ? 0
-             : p->move(p->ctx, p->call[call].role, from, to);
+    return alike(from, to) ? 0
+                           : p->move(p->ctx, p->call[call].role, from, to);
 }
 
 /* ---- Time --------------------------------------------------------------- */
@@ -248,8 +248,7 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
             continue;
         double runs = o->active;
         if (t >= 0 && t != c && (known >> t & 1)
-            && !weft_search_alike(&weft_search_chosen(s, choice, t)->plan,
-                                  &o->plan))
+            && !alike(&weft_search_chosen(s, choice, t)->plan, &o->plan))
             runs += o->weights;
         held += o->held;
         most = runs > most ? runs : most;

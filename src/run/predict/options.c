@@ -86,12 +86,9 @@ static bool can(const struct finding *f, int32_t call,
     const struct weft_dataflow *flow = f->needs->flow;
     const struct weft_flow_call *c = &flow->call[call];
     const struct weft_shape *shape = f->needs->shape[c->role];
-    int64_t most = c->kind == WEFT_TRAIN    ? f->needs->gradient_groups
-                 : c->kind != WEFT_GENERATE ? INT32_MAX
-                 : c->greedy                ? f->needs->n_prompts
-                                            : f->needs->n_samples;
     return p->tp <= shape->n_blocks && p->pp <= shape->n_layers
-        && p->dp <= most && (p->zero == 0 || c->kind == WEFT_TRAIN);
+        && p->dp <= weft_plan_most_dp(f->needs, call)
+        && (p->zero == 0 || c->kind == WEFT_TRAIN);
 }
 
 /* ---- Options ------------------------------------------------------------ */
