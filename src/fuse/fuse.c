@@ -454,6 +454,16 @@ static int find_order(struct weft_fuse *fuse, struct weft_fuse_turn *turn,
     return rc ? rc : add_order(fuse, size, &schedule, out, err);
 }
 
+/* The schedule that these steps had when they ran. */
+static int plan_again(const struct weft_fuse *fuse,
+                      struct weft_fuse_turn *turn, struct weft_err *err)
+{
+    const struct weft_fuse_planned *planned = fuse->options.planned;
+    weft_assert(fuse->n_turns <= planned->n);
+    return weft_schedule_copy(&planned->schedule[fuse->n_turns - 1],
+                              &turn->planned, err);
+}
+
 /* Makes the problem of these steps, and its schedule. */
 static int plan_turn(struct weft_fuse *fuse, struct weft_g_step *const step[],
                      int32_t n_steps, struct weft_fuse_turn *turn,
@@ -472,6 +482,8 @@ static int plan_turn(struct weft_fuse *fuse, struct weft_g_step *const step[],
         fill_model(&fuse->model[i], fuse->n_models, step + i, n_steps,
                    &turn->problem.model[i],
                    turn->cost + weft_fuse_first(&turn->problem, i));
+    if (!rc && fuse->options.planned)
+        return plan_again(fuse, turn, err);
     if (!rc)
         rc = find_order(fuse, turn, &size, &order, err);
     if (!rc)
@@ -561,6 +573,7 @@ int weft_fuse_submit(struct weft_fuse *fuse, struct weft_g_step *const step[],
         return weft_err_nomem(err, "a schedule", sizeof *turn);
     *fuse->last = turn; /* tasks write its spans, also after an error */
     fuse->last = &turn->next;
+    fuse->n_turns++;
     if (fuse->search_again)
         forget_orders(fuse);
     if (fuse->options.config->train.schedule_search == WEFT_FUSE_ONCE)

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "graphs/calls/calls.h"
 #include "record/metrics.h"
+#include "schedule/schedule.h"
 
 struct weft_fuse;
 
@@ -21,11 +22,20 @@ struct weft_fuse;
  * tp or pp is no multiple of another. */
 int weft_fuse_plan(struct weft_plan *plan, struct weft_err *err);
 
+/* Schedules in the order of their submission. */
+struct weft_fuse_planned {
+    struct weft_schedule *schedule; /* (n) */
+    int32_t n;
+};
+void weft_fuse_planned_release(struct weft_fuse_planned *planned);
+
 /* All is borrowed. */
 struct weft_fuse_options {
     const struct weft_config *config; /* seed, run_dir, train.* */
     struct weft_seq *seq;
     bool recorded; /* by one process for all ranks */
+    /* those to use, as they were when it ran; NULL: they are searched for */
+    const struct weft_fuse_planned *planned;
     int n_models;  /* in the order of their training calls */
     const struct weft_g_model *model[WEFT_MAX_ROLES];
     /* The most micro-batches of a pipeline in an optimizer step. */
@@ -58,6 +68,10 @@ int weft_fuse_measure(struct weft_fuse *fuse, struct weft_err *err);
  * cannot be written. */
 int weft_fuse_report(struct weft_fuse *fuse, bool last,
                      struct weft_metrics *metrics, struct weft_err *err);
+/* Copies the iteration's schedules so far; none if fuse is NULL. Errors:
+ * WEFT_ENOMEM. */
+int weft_fuse_keep(const struct weft_fuse *fuse,
+                   struct weft_fuse_planned *out, struct weft_err *err);
 /* Frees what the iteration's steps used, when its tasks have ended. NULL is
  * allowed. */
 void weft_fuse_forget(struct weft_fuse *fuse);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures fused training: stage times for the next schedule, and the
- * comparison of planned and measured schedules. */
+ * comparison of planned and measured schedules, which can be kept. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,4 +256,37 @@ int weft_fuse_report(struct weft_fuse *fuse, bool last,
     while (last_turn->next)
         last_turn = last_turn->next;
     return write_files(fuse->options.config, last_turn, err);
+}
+
+/* ---- What was planned -------------------------------------------------- */
+
+void weft_fuse_planned_release(struct weft_fuse_planned *planned)
+{
+    for (int32_t i = 0; i < planned->n; i++)
+        weft_schedule_release(&planned->schedule[i]);
+    weft_free(planned->schedule);
+    *planned = (struct weft_fuse_planned){.n = 0};
+}
+
+int weft_fuse_keep(const struct weft_fuse *fuse,
+                   struct weft_fuse_planned *out, struct weft_err *err)
+{
+    struct weft_fuse_planned kept = {.n = 0};
+    const struct weft_fuse_turn *first = fuse ? fuse->turn : NULL;
+    size_t n = 0;
+    int rc = 0;
+    for (const struct weft_fuse_turn *s = first; s; s = s->next)
+        n++;
+    kept.schedule = weft_alloc(n, sizeof *kept.schedule);
+    if (!kept.schedule)
+        return weft_err_nomem(err, "schedules", n * sizeof *kept.schedule);
+    for (const struct weft_fuse_turn *s = first; s && !rc; s = s->next) {
+        rc = weft_schedule_copy(&s->planned, &kept.schedule[kept.n], err);
+        kept.n += rc == 0;
+    }
+    if (rc)
+        weft_fuse_planned_release(&kept);
+    else
+        *out = kept;
+    return rc;
 }

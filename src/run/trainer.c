@@ -340,7 +340,10 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 static int open_fuse(struct weft_trainer *t, struct weft_err *err)
 {
     struct weft_fuse_options o = {
-        .config = &t->config, .seq = t->seq, .recorded = t->recorded != NULL};
+        .config = &t->config,
+        .seq = t->seq,
+        .recorded = t->recorded != NULL,
+        .planned = t->recorded ? t->recorded->fused : NULL};
     for (int32_t i = 1; i < t->flow.n_calls; i++) {
         if (!weft_flow_trains(&t->flow, i))
             continue;

@@ -105,8 +105,22 @@ static void check_kept(const struct weft_trainer *t, const struct lengths *l)
     }
 }
 
-/* Runs `steps` iterations and records them; out: of the run. */
-static void check_same(const struct fixture *f, const char *name, int steps,
+/* All the schedules of fused training that the run has kept; borrowed. */
+static struct weft_fuse_planned read_fused(const struct weft_trainer *t)
+{
+    enum { MOST_TURNS = 32 };
+    static struct weft_schedule schedule[MOST_TURNS];
+    struct weft_fuse_planned all = {schedule, 0};
+    for (int32_t k = 0; k < t->replays.n; k++)
+        for (int32_t i = 0; i < t->replays.kept[k].fused.n; i++) {
+            REQUIRE(all.n < MOST_TURNS);
+            schedule[all.n++] = t->replays.kept[k].fused.schedule[i];
+        }
+    return all;
+}
+
+/* Runs iterations and records them. */
+static void check_same(const struct fixture *f, const char *name,
                        const char *const *word)
 {
     struct lengths lengths = {.n = 0};
@@ -122,16 +136,18 @@ static void check_same(const struct fixture *f, const char *name, int steps,
     REQUIRE(lengths.all <= MOST
             || !weft_config_generates(&t->config)); /* no room is needed */
     weft_trainer_set_reward(t, note_length, &lengths);
-    fixture_steps(t, steps);
+    fixture_steps(t, STEPS);
     weft_world_share(&lengths, sizeof lengths); /* rank 0's */
     lengths.trainer = t;
     read_lengths(t, &lengths);
     check_kept(t, &lengths);
+    const struct weft_fuse_planned fused = read_fused(t);
     struct weft_recorded how = {.rank = weft_world_rank(),
                                 .first = 0,
-                                .iterations = steps,
+                                .iterations = STEPS,
                                 .n_total = lengths.n_total,
-                                .n_text = lengths.text};
+                                .n_text = lengths.text,
+                                .fused = &fused};
     REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
     read_open(t, open);
     long now, most;
@@ -190,7 +206,7 @@ static void test_same(void)
         if (strcmp(all[0], "runtime.devices=4") == 0)
             all[0] = devices(4);
         snprintf(name, sizeof name, "same-%zu", i);
-        check_same(&fixture, name, STEPS, all);
+        check_same(&fixture, name, all);
     }
 }
 
@@ -242,7 +258,7 @@ static void test_same_data(void)
             snprintf(model, sizeof model, "%s%s/model", algorithm[i][1],
                      rows.dir);
             snprintf(name, sizeof name, "data-%zu-%zu", i, k);
-            check_same(&rows, name, STEPS, all);
+            check_same(&rows, name, all);
         }
 }
 
@@ -298,7 +314,7 @@ static void test_same_two(void)
     for (size_t i = 0; i < n; i++) {
         char name[32];
         snprintf(name, sizeof name, "two-%zu", i);
-        check_same(&f, name, STEPS, word[i]);
+        check_same(&f, name, word[i]);
     }
 }
 
@@ -326,18 +342,18 @@ static void test_same_text(void)
     for (int i = 0; i < 2; i++) {
         char name[32];
         snprintf(name, sizeof name, "text-%d", i);
-        check_same(&fixture, name, STEPS, word[i]);
+        check_same(&fixture, name, word[i]);
     }
     struct fixture f = two_fixture();
-    check_same(&f, "text-two", STEPS, word[0]);
+    check_same(&f, "text-two", word[0]);
 }
 
-/* The second iteration's order is from measured times. */
+/* The second iteration's schedules are from measured times. */
 static void test_same_fused(void)
 {
     const char *word[] = {devices(4), "layout=dp2pp2",
                           "train.intra_stage_fusion=true", NULL};
-    check_same(&fixture, "fused", 1, word);
+    check_same(&fixture, "fused", word);
 }
 
 static void setup(void)

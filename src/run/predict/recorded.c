@@ -103,7 +103,8 @@ int weft_run_record_again(const struct weft_trainer *t,
                                       .iterations = 1,
                                       .drawn = replay->drawn,
                                       .n_total = replay->n_total,
-                                      .n_text = replay->n_text};
+                                      .n_text = replay->n_text,
+                                      .fused = &replay->fused};
     return weft_run_record(t, &how, out, err);
 }
 

@@ -26,6 +26,8 @@ struct weft_recorded {
      * reward models with a tokenizer of their own read; NULL: the most that
      * they read */
     const int32_t *n_text;
+    /* of fused training; NULL: they are searched for */
+    const struct weft_fuse_planned *fused;
 };
 
 /* Records iterations of the run that `t` describes: needs configuration,

@@ -10,6 +10,7 @@ static void release(struct weft_replay *r)
 {
     weft_free(r->n_total);
     weft_free(r->n_text);
+    weft_fuse_planned_release(&r->fused);
     for (int k = 0; k < 2; k++)
         weft_free(r->ran[k].moments);
     *r = (struct weft_replay){.n_total = NULL};
@@ -70,8 +71,9 @@ int weft_replay_keep(struct weft_trainer *t, const struct weft_iteration *p,
         memcpy(r->n_text + (size_t) k * texts, from->n_text,
                texts * sizeof *r->n_text);
     }
-    int rc = weft_rt_ran(t->rt, p->iteration, p->iteration, &r->ran[0], err);
-    return rc ? rc
-              : weft_rt_ran(t->rt, p->iteration, p->iteration + 1, &r->ran[1],
-                            err);
+    int rc = weft_fuse_keep(t->fuse, &r->fused, err);
+    for (int32_t k = 0; k < 2 && !rc; k++)
+        rc = weft_rt_ran(t->rt, p->iteration, p->iteration + k, &r->ran[k],
+                         err);
+    return rc;
 }

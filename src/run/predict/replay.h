@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "fuse/fuse.h"
 #include "plan/recording.h"
 
 struct weft_trainer;
@@ -18,6 +19,7 @@ struct weft_replay {
     int32_t iteration;
     int64_t drawn, tokens;
     int32_t *n_total, *n_text;
+    struct weft_fuse_planned fused; /* the schedules of fused training */
     struct weft_rec_ran ran[2]; /* on this rank; of the next one, so far */
 };
 
