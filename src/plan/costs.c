@@ -268,6 +268,11 @@ double weft_costs_task(struct weft_costs *c, const struct weft_recording *r,
                      : roofline_s(c, r, &t->work, kind);
 }
 
+double weft_costs_insert(const struct weft_costs *c)
+{
+    return c->job.file ? c->job.file->task_s : kind_of(c, 0)->insert_s;
+}
+
 /* ---- Life cycle -------------------------------------------------------- */
 
 static int check(const struct weft_costs *c, struct weft_err *err)

@@ -53,6 +53,9 @@ double weft_costs_task(struct weft_costs *costs,
                        const struct weft_recording *r, int64_t task,
                        int32_t device);
 
+/* Seconds that the program takes to insert a task or message. */
+double weft_costs_insert(const struct weft_costs *costs);
+
 /* Bytes per second of the links that messages pass, (n_links). */
 const double *weft_costs_links(const struct weft_costs *costs,
                                int32_t *n_links_out);

@@ -15,6 +15,8 @@ struct brute {
     double now;
     int64_t at[BRUTE_DEVICES];      /* tasks that a rank has passed ... */
     int64_t wait[BRUTE_DEVICES];    /* ... and waits */
+    double inserted[BRUTE_DEVICES]; /* when it has inserted the next one; 0: it
+                                       has not begun to */
     double passed[BRUTE_TASKS + 1]; /* when all ranks had passed so many */
     bool begun[BRUTE_TASKS], ended[BRUTE_TASKS];
     double start[BRUTE_TASKS], end[BRUTE_TASKS]; /* of messages: end once
@@ -83,6 +85,19 @@ static bool brute_is_over(const struct brute *b, int64_t wait, int rank)
     return last < 0 || b->ended[last];
 }
 
+/* Whether a rank has inserted the next task, or has nothing to insert. */
+static bool brute_has_inserted(struct brute *b, int k)
+{
+    int64_t task = b->at[k];
+    double s = task < b->r->n_tasks && b->job->insert
+                    && brute_of_rank(b, task, k)
+                 ? b->job->insert(b->job->ctx, b->r, task)
+                 : 0;
+    if (s > 0 && b->inserted[k] <= 0)
+        b->inserted[k] = b->now + s;
+    return b->inserted[k] <= b->now;
+}
+
 static void brute_insert(struct brute *b)
 {
     for (int k = 0; k < brute_ranks(b); k++)
@@ -91,9 +106,11 @@ static void brute_insert(struct brute *b)
                    && b->r->wait[b->wait[k]].task <= b->at[k]
                    && brute_is_over(b, b->wait[k], k))
                 b->wait[k]++;
-            if (b->wait[k] < b->r->n_waits
-                && b->r->wait[b->wait[k]].task <= b->at[k])
+            if ((b->wait[k] < b->r->n_waits
+                 && b->r->wait[b->wait[k]].task <= b->at[k])
+                || !brute_has_inserted(b, k))
                 break;
+            b->inserted[k] = 0;
             b->at[k]++;
         }
 }
@@ -229,6 +246,9 @@ static bool brute_go(struct brute *b)
     static double rate[BRUTE_TASKS][WEFT_ENGINE_PATH];
     double next = -1;
     int64_t n = b->r->n_tasks;
+    for (int k = 0; k < brute_ranks(b); k++)
+        if (b->inserted[k] > 0 && (next < 0 || b->inserted[k] < next))
+            next = b->inserted[k];
     for (int64_t i = 0; i < n; i++) {
         if (b->begun[i] && !b->ended[i] && b->end[i] >= 0
             && (next < 0 || b->end[i] < next))

@@ -232,7 +232,64 @@ static void test_grows(void)
     done(e);
 }
 
+/* n tasks of s seconds, each of which takes i to be inserted: a device waits
+ * for the program, or the program is ahead of it. */
+static void check_inserted(int n, double i, double s)
+{
+    struct weft_engine_job job = own;
+    job.insert = insert;
+    begin();
+    for (int k = 0; k < n; k++)
+        insert_s[task(0, 0, 0, s)] = i;
+    struct weft_engine *e = play(&job);
+    check_s(weft_engine_now_s(e), s < i ? n * i + s : i + n * s);
+    check_s(weft_engine_use(e, 0).busy_s, n * s);
+    done(e);
+}
+
+static void test_insertion(void)
+{
+    check_inserted(1, 2, 3);
+    check_inserted(7, 2, 3);
+    check_inserted(7, 3, 2);
+    check_inserted(7, 0, 2);
+}
+
+/* A rank inserts its tasks one after another, and others at the same time; the
+ * program that waits for a task goes on when it has ended. A message is
+ * inserted by both of its ranks. */
+static void test_insertion_ranks(void)
+{
+    struct weft_engine_job job = own;
+    job.insert = insert;
+    job.place_of = same_place;
+    job.n_places = DEVICES / 2;
+    job.places_per_rank = 1;
+    for (int i = 0; i < MOST_TASKS; i++)
+        insert_s[i] = 1;
+    begin();
+    int32_t x = tile(0, 1), y = tile(1, 1);
+    int64_t a = task(0, 0, 0, 10), b = task(1, 0, 0, 10);
+    int64_t c = task(2, 0, 0, 1);
+    r.task[a].place = r.task[b].place = 0;
+    r.task[c].place = 1;
+    weft_recording_access(&r, y, WRITE);
+    weft_recording_wait_tile(&r, y);
+    int64_t m = send(x, y, 0, 1, 10, 0);
+    int64_t d = task(3, 0, 0, 1);
+    r.task[d].place = 1;
+    struct weft_engine *e = play(&job);
+    check_span(e, a, 1, 11);
+    check_span(e, b, 2, 12);
+    check_span(e, c, 1, 2);
+    check_span(e, m, 3, 4); /* from 2 on, as b has been inserted then */
+    check_span(e, d, 4, 5);
+    done(e);
+}
+
 WEFT_TESTS("plan/engine", {"test_fork", test_fork},
            {"test_pipeline", test_pipeline}, {"test_links", test_links},
            {"test_order", test_order}, {"test_gang", test_gang},
-           {"test_waits", test_waits}, {"test_grows", test_grows})
+           {"test_waits", test_waits}, {"test_grows", test_grows},
+           {"test_insertion", test_insertion},
+           {"test_insertion_ranks", test_insertion_ranks})

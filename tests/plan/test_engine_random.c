@@ -284,7 +284,10 @@ static void test_random(void)
         }
         w.job.places_per_rank = round % LAYOUTS == 2 ? 2 : 1;
         w.job.ctx = &slow;
+        w.job.insert = round % 2 ? insert : NULL;
         make(&w);
+        for (int i = 0; i < MOST_TASKS && w.job.insert; i++)
+            insert_s[i] = draw(4) ? draw_s() / 2 : 0;
         b = (struct brute){.job = &w.job, .r = &r};
         brute_play(&b);
         REQUIRE_OK(weft_engine_create(&w.job, &r, &e, &err), err);

@@ -39,7 +39,8 @@ static bool tables_create(struct weft_engine *e)
     return e->device && e->gate && e->look && e->place && e->rank && e->in_lot
         && e->link
         && weft_timers_room(&e->timers,
-                            e->job.n_devices + e->job.n_links + 1);
+                            e->job.n_devices + e->job.n_links + e->n_ranks
+                                + 1);
 }
 
 static void tables_init(struct weft_engine *e)
@@ -54,7 +55,7 @@ static void tables_init(struct weft_engine *e)
     for (int32_t p = 0; p < e->job.n_places; p++)
         e->place[p].shared = WEFT_ENGINE_NONE;
     for (int32_t k = 0; k < e->n_ranks; k++)
-        e->rank[k].hold = WEFT_ENGINE_NONE;
+        e->rank[k].hold = e->rank[k].inserts = WEFT_ENGINE_NONE;
     for (int64_t i = 0; i < (int64_t) e->job.n_devices * WEFT_N_CHAINS; i++)
         e->gate[i].waiting = WEFT_ENGINE_NONE;
 }
@@ -170,9 +171,12 @@ int weft_engine_extend(struct weft_engine *e, struct weft_err *err)
 
 static void timer_ended(struct weft_engine *e, int32_t timer)
 {
-    int32_t links = e->job.n_devices, flights = links + e->job.n_links;
+    int32_t links = e->job.n_devices, ranks = links + e->job.n_links;
+    int32_t flights = ranks + e->n_ranks;
     if (timer >= flights)
         weft_engine_flight_ended(e, timer - flights);
+    else if (timer >= ranks)
+        weft_engine_inserted(e, timer - ranks);
     else if (timer >= links)
         weft_engine_link_ended(e, timer - links);
     else

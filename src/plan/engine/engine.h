@@ -5,9 +5,10 @@
  * memory tiles take meanwhile. No clock, no chance: equal things happen in the
  * order of their numbers.
  *
- *     insert   the program inserts tasks in their order, in no time, until it
- *              waits (struct weft_rec_wait); a rank that waits for its own
- *              tasks holds back only its own
+ *     insert   the program inserts tasks in their order until it waits (struct
+ *              weft_rec_wait); a rank that waits for its own tasks holds back
+ *              only its own. Each rank takes some time for each task or message
+ *              of its own, one after another, and none begins before
  *     data     a task waits for earlier ones that write what it reads, or
  *              read what it writes
  *     gate     one with a position waits for that before it, of its device
@@ -64,6 +65,9 @@ struct weft_engine_job {
                       int32_t device);
     void (*message)(void *ctx, const struct weft_recording *r, int64_t task,
                     struct weft_engine_message *out);
+    /* Seconds that a rank takes to insert a task; of a message, each of its
+     * two. >= 0. NULL: none. */
+    double (*insert)(void *ctx, const struct weft_recording *r, int64_t task);
 };
 
 /* What a device did until now. The rest of the time it waited. */

@@ -80,24 +80,90 @@ static void hold_back(struct weft_engine *e, int32_t rank, int64_t lots)
     k->last = i;
 }
 
-/* The n-th rank of a task holds it back if the rank waits. */
-static void hold_task(struct weft_engine *e, int64_t task, int32_t rank,
-                      int n)
-{
-    if (e->rank[rank].hold == WEFT_ENGINE_NONE)
-        return;
-    struct weft_engine_hold *hold = &e->hold[e->rank[rank].last];
-    e->task[task].link[n] = hold->held;
-    hold->held = (int32_t) task;
-    e->state[task]++;
-}
-
-static int32_t next_held(const struct weft_engine *e, int64_t task,
-                         int32_t rank)
+/* The next one in a list of tasks of a rank. */
+static int32_t *next_of(struct weft_engine *e, int64_t task, int32_t rank)
 {
     int32_t ranks[2];
     int n = ranks_of(e, task, ranks);
-    return e->task[task].link[n > 1 && ranks[1] == rank];
+    return &e->task[task].link[n > 1 && ranks[1] == rank];
+}
+
+/* Tasks are inserted one after another; those that take no time, now. */
+static void insert_more(struct weft_engine *e, int32_t rank)
+{
+    struct weft_engine_rank *k = &e->rank[rank];
+    while (k->inserts != WEFT_ENGINE_NONE) {
+        int32_t task = k->inserts;
+        double s = e->job.insert(e->job.ctx, e->r, task);
+        if (s > 0) {
+            weft_timers_set(&e->timers,
+                            e->job.n_devices + e->job.n_links + rank,
+                            e->now_s + s);
+            return;
+        }
+        k->inserts = *next_of(e, task, rank);
+        weft_engine_arrive(e, task);
+    }
+}
+
+/* The rank inserts a task after those before. */
+static void add_to_insert(struct weft_engine *e, int64_t task, int32_t rank)
+{
+    struct weft_engine_rank *k = &e->rank[rank];
+    *next_of(e, task, rank) = WEFT_ENGINE_NONE;
+    bool first = k->inserts == WEFT_ENGINE_NONE;
+    *(first ? &k->inserts : next_of(e, k->then, rank)) = (int32_t) task;
+    k->then = (int32_t) task;
+    if (first)
+        insert_more(e, rank);
+}
+
+void weft_engine_inserted(struct weft_engine *e, int32_t rank)
+{
+    struct weft_engine_rank *k = &e->rank[rank];
+    int32_t task = k->inserts;
+    weft_timers_remove_first(&e->timers); /* it has just gone off */
+    k->inserts = *next_of(e, task, rank);
+    weft_engine_arrive(e, task);
+    insert_more(e, rank);
+}
+
+/* A rank of a task holds it back if the rank waits, and until it has inserted
+ * it. */
+static void hold_task(struct weft_engine *e, int64_t task, int32_t rank)
+{
+    bool waits = e->rank[rank].hold != WEFT_ENGINE_NONE;
+    if (!waits && !e->job.insert)
+        return;
+    e->state[task]++;
+    if (!waits) {
+        add_to_insert(e, task, rank);
+        return;
+    }
+    struct weft_engine_hold *hold = &e->hold[e->rank[rank].last];
+    *next_of(e, task, rank) = hold->held;
+    hold->held = (int32_t) task;
+}
+
+/* What a rank has held back comes in the order of insertion. The list has the
+ * last one first. */
+static void let_go_held(struct weft_engine *e, int32_t rank, int32_t held)
+{
+    int32_t first = WEFT_ENGINE_NONE;
+    while (held != WEFT_ENGINE_NONE) {
+        int32_t next = *next_of(e, held, rank);
+        *next_of(e, held, rank) = first;
+        first = held;
+        held = next;
+    }
+    while (first != WEFT_ENGINE_NONE) {
+        int32_t next = *next_of(e, first, rank);
+        if (e->job.insert)
+            add_to_insert(e, first, rank);
+        else
+            weft_engine_arrive(e, first);
+        first = next;
+    }
 }
 
 static void let_go(struct weft_engine *e, int32_t rank)
@@ -109,11 +175,7 @@ static void let_go(struct weft_engine *e, int32_t rank)
         k->hold = e->hold[i].next;
         e->hold[i].next = e->free_hold;
         e->free_hold = i;
-        while (held != WEFT_ENGINE_NONE) {
-            int32_t next = next_held(e, held, rank);
-            weft_engine_arrive(e, held);
-            held = next;
-        }
+        let_go_held(e, rank, held);
     }
 }
 
@@ -155,7 +217,7 @@ static void announce(struct weft_engine *e, int64_t task)
     e->state[task] = 1; /* until all is said */
     for (int i = 0; i < n; i++) {
         ++*in_lot(e, e->lots, rank[i]);
-        hold_task(e, task, rank[i], i);
+        hold_task(e, task, rank[i]);
     }
 }
 

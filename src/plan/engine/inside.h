@@ -9,7 +9,7 @@
 enum { WEFT_ENGINE_NONE = -1 };
 
 /* When a task ran. Before it begins: its neighbours in a heap, or in lists of
- * tasks that ranks hold back, one for each rank of a message. */
+ * tasks that ranks hold back or insert, one for each rank of a message. */
 struct weft_engine_task {
     union {
         double start_s;
@@ -86,6 +86,7 @@ struct weft_engine_rank {
     int64_t first_open; /* lots before have ended */
     int64_t lot;        /* of the task that ended last */
     int32_t hold, last; /* what it waits for, first and last */
+    int32_t inserts, then; /* list of tasks: what it inserts, and its end */
 };
 
 struct weft_engine_flight {
@@ -144,7 +145,7 @@ struct weft_engine {
     int32_t n_flights, flight_room, free_flight;
     struct weft_engine_idle *idle; /* (n_idle) heap */
     int64_t n_idle, idle_room;
-    struct weft_timers timers; /* of devices, links, then flights */
+    struct weft_timers timers; /* of devices, links, ranks, then flights */
 };
 
 /* Makes room for more elements of an array; else the engine is full. */
@@ -160,6 +161,7 @@ void weft_engine_arrive(struct weft_engine *e, int64_t task);
 
 /* insert.c: the program. */
 void weft_engine_insert(struct weft_engine *e);
+void weft_engine_inserted(struct weft_engine *e, int32_t rank);
 void weft_engine_ended(struct weft_engine *e, int64_t task); /* for waits */
 
 /* lanes.c: who runs what. */

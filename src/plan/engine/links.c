@@ -71,7 +71,7 @@ static void wind(struct weft_engine *e, int32_t link)
 
 static int32_t flight_timer(const struct weft_engine *e, int32_t flight)
 {
-    return e->job.n_devices + e->job.n_links + flight;
+    return e->job.n_devices + e->job.n_links + e->n_ranks + flight;
 }
 
 static int32_t take_off(struct weft_engine *e, int64_t task)

@@ -34,6 +34,13 @@ static void message(void *ctx, const struct weft_recording *r, int64_t task,
                                           &out->latency_s, &out->bytes);
 }
 
+/* Of the tasks that take time. */
+static double insert(void *ctx, const struct weft_recording *r, int64_t task)
+{
+    struct weft_simulation *s = ctx;
+    return is_silent(s, r, task) ? 0 : s->insert_s;
+}
+
 _Static_assert((int) WEFT_COSTS_PATH == (int) WEFT_ENGINE_PATH,
                "a message's links");
 
@@ -75,6 +82,9 @@ static int make_job(struct weft_simulation *s, struct weft_err *err)
         .ctx = s,
         .seconds = seconds,
         .message = message};
+    s->insert_s = weft_costs_insert(s->costs);
+    if (s->insert_s > 0)
+        s->job.insert = insert;
     s->job.bytes_per_s = weft_costs_links(s->costs, &s->job.n_links);
     return 0;
 }
@@ -141,18 +151,23 @@ static int find_first(struct weft_simulation *s, struct weft_err *err)
     return 0;
 }
 
-static int record(struct weft_simulation *s, struct weft_err *err)
+/* Which iterations are recorded, and how long their responses are. */
+static int choose(struct weft_simulation *s, struct weft_err *err)
 {
-    /* a later iteration than the run's last one would not be prepared */
-    struct weft_trainer longer = *s->t;
     s->how = (struct weft_recorded){.rank = -1,
                                     .gangs = s->options->gangs,
                                     .iterations = s->options->iterations};
     int rc = find_first(s, err);
-    if (!rc)
-        rc = give_lengths(s, err);
+    return rc ? rc : give_lengths(s, err);
+}
+
+static int record(struct weft_simulation *s, struct weft_err *err)
+{
+    /* a later iteration than the run's last one would not be prepared */
+    struct weft_trainer longer = *s->t;
     longer.n_iterations = s->how.first + s->how.iterations;
-    return rc ? rc : weft_run_record(&longer, &s->how, &s->r, err);
+    int rc = weft_run_record(&longer, &s->how, &s->r, err);
+    return rc ? rc : make_job(s, err);
 }
 
 int weft_simulation_play(struct weft_simulation *s, int32_t alone,
@@ -165,6 +180,16 @@ int weft_simulation_play(struct weft_simulation *s, int32_t alone,
     return rc ? rc : weft_engine_run(s->engine, err);
 }
 
+int weft_simulation_of(const struct weft_trainer *t,
+                       const struct weft_recorded *how,
+                       const struct weft_simulate_options *options,
+                       struct weft_simulation *s, struct weft_err *err)
+{
+    *s = (struct weft_simulation){.options = options, .t = t, .how = *how};
+    weft_recording_init(&s->r);
+    return record(s, err);
+}
+
 int weft_simulation_open(const struct weft_config *config,
                          const struct weft_g_job *job, struct weft_plan *plan,
                          const struct weft_simulate_options *options,
@@ -172,12 +197,13 @@ int weft_simulation_open(const struct weft_config *config,
 {
     *s = (struct weft_simulation){.options = options};
     weft_recording_init(&s->r);
-    int rc = weft_trainer_describe(config, job, plan, &s->t, err);
+    int rc = weft_trainer_describe(config, job, plan, &s->described, err);
     if (rc)
         return rc;
+    s->t = s->described;
     *plan = s->t->plan;
-    rc = record(s, err);
-    return rc ? rc : make_job(s, err);
+    rc = choose(s, err);
+    return rc ? rc : record(s, err);
 }
 
 void weft_simulation_close(struct weft_simulation *s)
@@ -187,8 +213,7 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_free(s->length);
     weft_free(s->place_of);
     weft_costs_free(s->costs);
-    if (s->t)
-        weft_trainer_forget(s->t);
+    weft_trainer_forget(s->described);
 }
 
 /* ---- What comes out ----------------------------------------------------- */

@@ -11,13 +11,15 @@
 
 struct weft_simulation {
     const struct weft_simulate_options *options;
-    struct weft_trainer *t;
+    const struct weft_trainer *t;
+    struct weft_trainer *described; /* its own; NULL: t is another's */
     struct weft_recorded how;
     struct weft_recording r;
     int32_t *length;   /* of responses */
     int32_t *place_of; /* (devices) */
     struct weft_costs *costs;
     struct weft_engine_job job;
+    double insert_s; /* of a task */
     int32_t alone;              /* the call whose tasks take time; -1: all */
     struct weft_engine *engine; /* of the last playing */
 };
@@ -28,6 +30,12 @@ int weft_simulation_open(const struct weft_config *config,
                          const struct weft_g_job *job, struct weft_plan *plan,
                          const struct weft_simulate_options *options,
                          struct weft_simulation *out, struct weft_err *err);
+/* The same of iterations of a run that is described, or goes on; how: which, all
+ * ranks', with known lengths. Borrows t. */
+int weft_simulation_of(const struct weft_trainer *t,
+                       const struct weft_recorded *how,
+                       const struct weft_simulate_options *options,
+                       struct weft_simulation *out, struct weft_err *err);
 void weft_simulation_close(struct weft_simulation *s);
 /* Plays it from its beginning; alone >= 0: tasks and messages of other calls
  * than this one take no time. Errors: those of the engine. */
