@@ -118,6 +118,10 @@ static int check_length(const struct check *k)
 
 static int check_plan(const struct check *k)
 {
+    if (weft_config_plans(k->c) && k->c->train.intra_stage_fusion)
+        return wrong(k, "plan",
+                     "'plan: auto' finds no fused pipelines: leave out "
+                     "train.intra_stage_fusion, or name a plan's file");
     if (k->c->plan && k->c->layout)
         return wrong(k, "layout",
                      "'layout' and 'plan' exclude each other: the plan's "

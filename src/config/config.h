@@ -248,7 +248,9 @@ struct weft_config {
         bool accept_changed_inputs; /* go on when files read have changed */
     } resume;
 
-    char *plan;   /* file; NULL: `layout`, else data parallel */
+    char *plan; /* file, or WEFT_PLAN_AUTO; NULL: `layout`, else data
+                   parallel */
+    char *costs, *cluster; /* files; NULL: none */
     char *layout; /* "dp2tp2pp1,zero=1" for all calls; not with plan */
 
     bool trace;               /* false */
@@ -280,6 +282,9 @@ void weft_config_release(struct weft_config *config);
 
 /* The algorithm's word. */
 const char *weft_config_algorithm(const struct weft_config *config);
+/* Whether the plan is found when the run begins. */
+#define WEFT_PLAN_AUTO "auto"
+bool weft_config_plans(const struct weft_config *config);
 /* Whether it learns from responses that it generates, not from the data's. */
 bool weft_config_generates(const struct weft_config *config);
 

@@ -110,6 +110,11 @@ const char *weft_config_standard(
     return key->standard;
 }
 
+bool weft_config_plans(const struct weft_config *c)
+{
+    return c->plan && strcmp(c->plan, WEFT_PLAN_AUTO) == 0;
+}
+
 bool weft_config_generates(const struct weft_config *c)
 {
     return c->algorithm->generates;

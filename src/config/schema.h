@@ -47,7 +47,8 @@ struct weft_config_key {
     size_t offset;
     const char *standard; /* the default's text; NULL: none */
     double min, max;      /* of numbers */
-    const char *words;    /* "a|b|c"; of an integer: one for -1, or NULL */
+    const char *words;    /* "a|b|c"; of an integer: one for -1, of a path:
+                             one that is no path, or NULL */
     unsigned flags; /* of a reward's key: also bit per weft_reward_type */
     const char *meaning;
 };
@@ -145,6 +146,11 @@ struct weft_config_schema {
 #define KEY_PATH(name, field, flags, meaning)                                \
     {                                                                        \
         name, WEFT_KEY_PATH, KEY_AT(field), NULL, 0, 0, NULL, flags, meaning \
+    }
+/* A file, or the one word. */
+#define KEY_PATH_OR(name, field, word, flags, meaning)                       \
+    {                                                                        \
+        name, WEFT_KEY_PATH, KEY_AT(field), NULL, 0, 0, word, flags, meaning \
     }
 /* The end of a table. */
 #define KEY_END                                                              \

@@ -163,9 +163,10 @@ static int set_text(const struct weft_config_key *k,
     char *value;
     /* Paths in words of the command line, which have no line number, are
      * relative to the working directory. */
-    bool here = k->type == WEFT_KEY_PATH_CWD
-             || (k->type == WEFT_KEY_PATH && node->line == 0);
-    if (k->type == WEFT_KEY_PATH && !here) {
+    bool path = (k->type == WEFT_KEY_PATH || k->type == WEFT_KEY_PATH_CWD)
+             && !(k->words && strcmp(text, k->words) == 0);
+    bool here = path && (k->type == WEFT_KEY_PATH_CWD || node->line == 0);
+    if (path && !here) {
         value = path_absolute(dir, text);
     } else if (here) {
         char *cwd = weft_config_cwd();

@@ -95,7 +95,16 @@ static const struct weft_config_key last[] = {
     KEY_BOOL("resume.accept_changed_inputs", resume.accept_changed_inputs,
              "false", 0,
              "go on though files that the run reads have changed"),
-    KEY_PATH("plan", plan, 0, "file of 'weft plan'; else layout's"),
+    KEY_PATH_OR(
+        "plan", plan, "auto", 0,
+        "file of 'weft plan', or auto: found by costs or cluster when "
+        "the run begins; else layout's"),
+    KEY_PATH("costs", costs, 0,
+             "file of 'weft profile'; with it times are predicted beside "
+             "measured ones"),
+    KEY_PATH("cluster", cluster, 0,
+             "description of the devices (doc/costs.md): the same, and what "
+             "costs have not"),
     KEY_STRING(
         "layout", layout, NULL, 0,
         "of all calls, like dp2tp2pp1,zero=1, or a name of weft plan's "

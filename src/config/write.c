@@ -180,7 +180,8 @@ static void add_type(const struct weft_config_key *k, struct weft_string *out)
         break;
     case WEFT_KEY_PATH:
     case WEFT_KEY_PATH_CWD:
-        weft_string_add(out, "path");
+        weft_string_addf(out, "path%s%s", k->words ? "|" : "",
+                         k->words ? k->words : "");
         break;
     default:
         weft_string_add(out, "text");

@@ -121,10 +121,10 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                  .n_devices = n_devices,
                  .n_gpus = n_gpus,
                  .mixes = !config->numerics.exact,
-                 .device_bytes
-                 = n_gpus > 0
-                     ? (int64_t) (config->runtime.gpu_memory_gib * 0x1p30)
-                     : 0,
+                 .device_bytes = n_gpus > 0
+                                   ? (int64_t) (config->runtime.gpu_memory_gib
+                                                * 0x1p30)
+                                   : 0,
                  .gradient_groups = config->numerics.gradient_groups,
                  .n_samples = weft_run_samples(config),
                  .n_prompts = config->rollout.prompts}};
@@ -170,8 +170,9 @@ int weft_run_plan(const struct weft_config *config,
                   struct weft_err *err)
 {
     struct weft_plan plan = {0};
+    bool file = config->plan && !weft_config_plans(config);
     int rc = 0;
-    if (config->plan)
+    if (file)
         rc = weft_plan_read(config->plan, needs->flow, &plan, err);
     else if (config->layout && weft_strategy_is(config->layout))
         rc = weft_plan_strategy(config->layout, needs, &plan, err);
@@ -181,13 +182,13 @@ int weft_run_plan(const struct weft_config *config,
         weft_plan_default(needs, &plan);
     if (rc)
         return rc;
-    if (!config->plan)
+    if (!file)
         apply_keys(config, &plan);
     if (config->train.intra_stage_fusion)
         rc = weft_fuse_plan(&plan, err);
     if (!rc)
         rc = weft_plan_check(&plan, needs, err);
-    if (rc && config->plan)
+    if (rc && file)
         weft_err_prefix(err, "%s", config->plan);
     if (rc)
         weft_plan_release(&plan);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/costs_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,4 +270,51 @@ double weft_costs_file_task(const struct weft_costs_file *f,
                      ? p.flop / price.flop
                      : 1;
     return w->n_steps * price.seconds * ratio;
+}
+
+/* ---- As a cluster ------------------------------------------------------ */
+
+/* Operations per second of the fastest task with models of a dtype; of any, if
+ * there is none. */
+static double fastest(const struct weft_costs_file *f, enum weft_dtype dtype)
+{
+    double most[2] = {0, 0}; /* of any; of the dtype */
+    for (int32_t i = 0; i < f->n_ops; i++)
+        for (int32_t k = 0; k < f->op[i].n; k++) {
+            const struct weft_cost_point *p = &f->op[i].point[k];
+            double rate = p->seconds > 0 ? p->flop / p->seconds : 0;
+            bool of = f->op[i].shape >= 0
+                   && f->shape[f->op[i].shape].shape.dtype == dtype;
+            for (int w = 0; w <= of; w++)
+                most[w] = rate > most[w] ? rate : most[w];
+        }
+    return most[most[1] > 0];
+}
+
+void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
+                             int32_t n_devices, double device_bytes,
+                             struct weft_cluster *out)
+{
+    /* where nothing was measured */
+    const double flops = 1e10, rate = 5e9;
+    /* a message between processes: assumed */
+    const double inside_s = 1e-6, network_s = 2e-5;
+    double f32 = fastest(f, WEFT_F32), bf16 = fastest(f, WEFT_BF16);
+    double copies = f->n_memory > 0 ? f->memory[f->n_memory - 1] : rate;
+    *out = (struct weft_cluster){.n_kinds = 1, .n_nodes = n_nodes};
+    out->kind[0] = (struct weft_node_kind){
+        .n_nodes = n_nodes,
+        .n_devices = n_devices,
+        .memory_bytes = device_bytes,
+        .flops = {[WEFT_F32] = f32 > 0 ? f32 : flops,
+                  [WEFT_BF16] = bf16 > 0 ? bf16 : flops},
+        .memory_bytes_per_s = copies,
+        .node_bytes_per_s = copies * n_devices,
+        .task_s = f->task_s,
+        .insert_s = f->task_s,
+        .inside = {copies, inside_s},
+        .rail = {copies, network_s},
+        .n_rails = 1};
+    snprintf(out->name, sizeof out->name, "profiled");
+    snprintf(out->kind[0].name, sizeof out->kind[0].name, "profiled");
 }

@@ -10,6 +10,7 @@
 #define WEFT_PLAN_COSTS_FILE_H
 
 #include "base/string.h"
+#include "plan/cluster.h"
 #include "plan/recording.h"
 
 #ifdef __cplusplus
@@ -71,6 +72,13 @@ int weft_costs_file_read(const char *path,
 /* Seconds of a recorded task; below 0: its operation was not measured. */
 double weft_costs_file_task(const struct weft_costs_file *file,
                             const struct weft_recording *r, int64_t task);
+
+/* The machine as a cluster of nodes with so many devices: as fast as its
+ * fastest task, memory and messages as its copies with all devices busy.
+ * device_bytes: of a device. */
+void weft_costs_file_cluster(const struct weft_costs_file *file,
+                             int32_t n_nodes, int32_t n_devices,
+                             double device_bytes, struct weft_cluster *out);
 
 #ifdef __cplusplus
 }

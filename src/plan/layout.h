@@ -49,6 +49,12 @@ struct weft_call_plan {
     bool contiguous, reversed;
 };
 
+/* Seconds of an iteration, and of each call from its first task to its last; 0:
+ * not known. */
+struct weft_plan_times {
+    double iteration_s, call_s[WEFT_MAX_CALLS];
+};
+
 /* Calls are numbered as in `flow`; those without a place, as steps are, have
  * dp 0. */
 struct weft_plan {
@@ -64,6 +70,7 @@ struct weft_plan {
     int64_t (*measured)[WEFT_MEM_ALL + 1]; /* of a run with this plan */
     /* predicted again, knowing how long that run's samples were */
     int64_t (*replayed)[WEFT_MEM_ALL + 1];
+    struct weft_plan_times predicted_s, measured_s; /* of that run */
 };
 
 void weft_plan_release(struct weft_plan *plan);
@@ -198,13 +205,17 @@ bool weft_plan_idle(const struct weft_plan *plan,
  * weft_json_read() and its getters, WEFT_ENOMEM. */
 int weft_plan_read(const char *path, const struct weft_dataflow *flow,
                    struct weft_plan *out, struct weft_err *err);
+/* Reads the text of a file, which messages call `name`. */
+int weft_plan_parse(const char *text, size_t n, const char *name,
+                    const struct weft_dataflow *flow, struct weft_plan *out,
+                    struct weft_err *err);
 int weft_plan_write(const struct weft_plan *plan, const char *path,
                     struct weft_err *err);
 /* The text of the file. The caller frees. NULL: out of memory. */
 char *weft_plan_json(const struct weft_plan *plan);
 /* The table for people: call, mesh, dp, tp, pp, micro-batches, ZeRO,
- * recompute, offload; then memory per device by class where it is known,
- * predicted beside measured. The caller frees. NULL: out of memory. */
+ * recompute, offload; then seconds, and memory per device by class, where they
+ * are known, predicted beside measured. The caller frees. NULL: out of memory. */
 char *weft_plan_explain(const struct weft_plan *plan);
 /* The dataflow graph with the plan's meshes, as SVG. The plan's graph has
  * fields: it was made or read for a run. The caller frees. NULL: out of

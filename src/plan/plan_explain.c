@@ -125,6 +125,36 @@ static void put_memory(FILE *f, const struct weft_plan *plan)
     }
 }
 
+static void put_seconds(FILE *f, const char *name, double predicted,
+                        double measured)
+{
+    fprintf(f, "%-14s", name);
+    if (predicted > 0)
+        fprintf(f, "  %11.4f", predicted);
+    else
+        fprintf(f, "  %11s", "-");
+    if (measured > 0)
+        fprintf(f, "  %11.4f", measured);
+    else
+        fprintf(f, "  %11s", "-");
+    if (predicted > 0 && measured > 0)
+        fprintf(f, "  %7.1f %%", 100 * (predicted / measured - 1));
+    fputs("\n", f);
+}
+
+static void put_times(FILE *f, const struct weft_plan *plan)
+{
+    const struct weft_plan_times *p = &plan->predicted_s;
+    const struct weft_plan_times *m = &plan->measured_s;
+    fprintf(f, "\n%-14s  %11s  %11s  %9s\n", "seconds", "predicted",
+            "measured", "error");
+    for (int32_t i = 1; i < plan->flow.n_calls; i++)
+        if (plan->call[i].dp > 0)
+            put_seconds(f, plan->flow.call[i].name, p->call_s[i],
+                        m->call_s[i]);
+    put_seconds(f, "iteration", p->iteration_s, m->iteration_s);
+}
+
 char *weft_plan_explain(const struct weft_plan *plan)
 {
     char *text = NULL;
@@ -142,6 +172,8 @@ char *weft_plan_explain(const struct weft_plan *plan)
     for (int32_t i = 1; i < plan->flow.n_calls; i++)
         if (plan->call[i].dp > 0)
             put_call(f, plan, i);
+    if (plan->predicted_s.iteration_s > 0 || plan->measured_s.iteration_s > 0)
+        put_times(f, plan);
     if (plan->memory || plan->measured)
         put_memory(f, plan);
     bool failed = ferror(f) != 0;

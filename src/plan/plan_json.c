@@ -41,8 +41,9 @@ static const struct {
              {"reversed", AT(reversed)}};
 
 static const char *const top_keys[] = {
-    "format", "nodes",  "devices",         "gpus",
-    "calls",  "memory", "measured_memory", "replayed_memory"};
+    "format",          "nodes",          "devices",    "gpus",
+    "calls",           "predicted_s",    "measured_s", "memory",
+    "measured_memory", "replayed_memory"};
 static const char *const call_keys[] = {
     "mesh", "dp",        "tp",      "pp",         "micro_batches",
     "zero", "recompute", "offload", "contiguous", "reversed"};
@@ -231,6 +232,37 @@ static int read_memory(const json_t *root, const char *path, const char *key,
     return rc;
 }
 
+/* Calls that the plan has not are left out. */
+static int read_times(const json_t *root, const char *path, const char *key,
+                      const struct weft_dataflow *flow,
+                      struct weft_plan_times *out, struct weft_err *err)
+{
+    json_t *times = json_object_get(root, key);
+    char subject[MAX_SUBJECT];
+    const char *name;
+    json_t *value;
+    if (!times)
+        return 0;
+    snprintf(subject, sizeof subject, "%.400s: %s", path, key);
+    if (!json_is_object(times))
+        return weft_err_set(err, WEFT_EINVAL, "%s must be an object, not %s",
+                            subject, weft_json_type(times));
+    json_object_foreach(times, name, value)
+    {
+        double s = json_number_value(value);
+        if (!json_is_number(value) || s < 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "%s: '%.60s' must be seconds, 0 or more",
+                                subject, name);
+        if (strcmp(name, "iteration") == 0)
+            out->iteration_s = s;
+        for (int32_t i = 1; i < flow->n_calls; i++)
+            if (strcmp(name, flow->call[i].name) == 0)
+                out->call_s[i] = s;
+    }
+    return 0;
+}
+
 static int read_root(const json_t *root, const char *path,
                      struct weft_plan *out, struct weft_err *err)
 {
@@ -260,6 +292,12 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = read_calls(root, path, out, err);
     if (!rc)
+        rc = read_times(root, path, "predicted_s", &out->flow,
+                        &out->predicted_s, err);
+    if (!rc)
+        rc = read_times(root, path, "measured_s", &out->flow,
+                        &out->measured_s, err);
+    if (!rc)
         rc = read_memory(root, path, "memory", out, &out->memory, err);
     if (!rc)
         rc = read_memory(root, path, "measured_memory", out, &out->measured,
@@ -270,25 +308,40 @@ static int read_root(const json_t *root, const char *path,
     return rc;
 }
 
-int weft_plan_read(const char *path, const struct weft_dataflow *flow,
-                   struct weft_plan *out, struct weft_err *err)
+/* Takes the root. */
+static int read_plan(json_t *root, const char *name,
+                     const struct weft_dataflow *flow, struct weft_plan *out,
+                     struct weft_err *err)
 {
     struct weft_plan plan = {0};
-    json_t *root = NULL;
     if (flow)
         plan.flow = *flow;
     else
         weft_flow_init(&plan.flow);
-    int rc = weft_json_read(path, MAX_BYTES, &root, err);
-    if (rc)
-        return rc;
-    rc = read_root(root, path, &plan, err);
+    int rc = read_root(root, name, &plan, err);
     json_decref(root);
     if (rc)
         weft_plan_release(&plan);
     else
         *out = plan;
     return rc;
+}
+
+int weft_plan_read(const char *path, const struct weft_dataflow *flow,
+                   struct weft_plan *out, struct weft_err *err)
+{
+    json_t *root = NULL;
+    int rc = weft_json_read(path, MAX_BYTES, &root, err);
+    return rc ? rc : read_plan(root, path, flow, out, err);
+}
+
+int weft_plan_parse(const char *text, size_t n, const char *name,
+                    const struct weft_dataflow *flow, struct weft_plan *out,
+                    struct weft_err *err)
+{
+    json_t *root = NULL;
+    int rc = weft_json_parse(text, n, name, &root, err);
+    return rc ? rc : read_plan(root, name, flow, out, err);
 }
 
 /* ---- Writing ---------------------------------------------------------- */
@@ -332,6 +385,19 @@ static void put_memory(FILE *f, const char *key, int64_t n,
     fputs("\n ]", f);
 }
 
+static void put_times(FILE *f, const char *key, const struct weft_plan *plan,
+                      const struct weft_plan_times *times)
+{
+    if (times->iteration_s <= 0)
+        return;
+    fprintf(f, ",\n \"%s\": {\"iteration\": %.6g", key, times->iteration_s);
+    for (int32_t i = 1; i < plan->flow.n_calls; i++)
+        if (plan->call[i].dp > 0)
+            fprintf(f, ", \"%s\": %.6g", plan->flow.call[i].name,
+                    times->call_s[i]);
+    fputs("}", f);
+}
+
 char *weft_plan_json(const struct weft_plan *plan)
 {
     char *text = NULL;
@@ -355,6 +421,8 @@ char *weft_plan_json(const struct weft_plan *plan)
         comma = ",";
     }
     fputs("\n }", f);
+    put_times(f, "predicted_s", plan, &plan->predicted_s);
+    put_times(f, "measured_s", plan, &plan->measured_s);
     if (plan->memory)
         put_memory(f, "memory", n_devices, plan->memory);
     if (plan->measured)

@@ -255,18 +255,38 @@ static void add_calls(struct page *p)
         add_chart(p, first->title, first->unit, true, wanted);
 }
 
+/* The mean of what was predicted, and by how much it is off. */
+static void add_predicted(struct page *p, const char *tag)
+{
+    char of[WEFT_METRICS_TAG];
+    double sum = 0, beside = 0; /* of iterations that have both */
+    snprintf(of, sizeof of, "perf/predicted_s/%s", strchr(tag, '/') + 1);
+    const double *a = column(p, of), *b = column(p, tag);
+    for (size_t i = 0; a && b && i < p->table.n_rows; i++)
+        if (isfinite(a[i]) && isfinite(b[i])) {
+            sum += a[i];
+            beside += b[i];
+        }
+    if (beside > 0)
+        weft_string_addf(
+            &p->out, "<td class=\"n\">%.3f<td class=\"n\">%+.0f%%",
+            range_of(a, p->table.n_rows).mean, 100 * (sum / beside - 1));
+}
+
 /* A row of the table of times, if the run has the metric. */
 static void add_row(struct page *p, const char *label, const char *tag,
                     double step)
 {
     struct range r = range_of(column(p, tag), p->table.n_rows);
-    if (r.n > 0)
-        weft_string_addf(&p->out,
-                         "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
-                         "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%"
-                         "</tr>\n",
-                         label, r.mean, r.min, r.max,
-                         step > 0 ? 100 * r.mean / step : 0);
+    double share = step > 0 ? 100 * r.mean / step : 0;
+    if (r.n == 0)
+        return;
+    weft_string_addf(&p->out,
+                     "<tr><td>%s<td class=\"n\">%.3f<td class=\"n\">"
+                     "%.3f<td class=\"n\">%.3f<td class=\"n\">%.0f%%",
+                     label, r.mean, r.min, r.max, share);
+    add_predicted(p, tag);
+    weft_string_add(&p->out, "</tr>\n");
 }
 
 static void add_times(struct page *p)
@@ -280,7 +300,8 @@ static void add_times(struct page *p)
     CHART("Generation", "tokens per second",
           LINE("generated", "perf/generation_tokens_per_s"));
     CHART("Iteration", "seconds from a batch's first task to its last",
-          LINE("iteration", "timing_s/step"));
+          LINE("iteration", "timing_s/step"),
+          LINE("predicted", "perf/predicted_s/step"));
     CHART("Steps", "per second", LINE("iterations", "perf/steps_per_s"));
     CHART("Offloaded weights", "fraction of their copying that was hidden",
           LINE("hidden", "perf/offload_hidden_ratio"));
@@ -291,20 +312,20 @@ static void add_times(struct page *p)
         &p->out,
         "<div class=\"wide times\"><table><tr><th>call<th class=\"n\">"
         "mean s<th class=\"n\">least<th class=\"n\">most"
-        "<th class=\"n\">of an iteration</tr>\n");
+        "<th class=\"n\">of an iteration");
+    if (column(p, "perf/predicted_s/step"))
+        weft_string_add(&p->out, "<th>predicted s<th>error");
+    weft_string_add(&p->out, "</tr>\n");
     const struct weft_curve *c;
     for (int i = 0; (c = weft_told_times(i)) != NULL; i++)
         for (; c->tag; c++)
             add_row(p, c->label, c->tag, step.mean);
     add_row(p, SAVING, step.mean);
-    weft_string_addf(
-        &p->out,
-        "<tr><td>iteration<td class=\"n\">%.3f<td class=\"n\">"
-        "%.3f<td class=\"n\">%.3f<td class=\"n\">100%%</tr>\n"
-        "</table></div>\n<p class=\"sub\">Calls run at once where "
-        "their data allow it, and a batch is generated while "
-        "the one before it trains.</p>\n",
-        step.mean, step.min, step.max);
+    add_row(p, "iteration", "timing_s/step", step.mean);
+    weft_string_add(
+        &p->out, "</table></div>\n<p class=\"sub\">Calls run at once where "
+                 "their data allow it, and a batch is generated while "
+                 "the one before it trains.</p>\n");
     add_offload(p);
 }
 

@@ -73,7 +73,8 @@ static int add_plans(const struct weft_config *c, struct weft_string *out,
     uint64_t bytes;
     const struct {
         const char *what, *path;
-    } file[] = {{"the plan", c->plan}, {"the schedule", c->train.schedule}};
+    } file[] = {{"the plan", weft_config_plans(c) ? NULL : c->plan},
+                {"the schedule", c->train.schedule}};
     int rc = 0;
     for (size_t i = 0; i < WEFT_COUNT(file) && !rc; i++) {
         if (!file[i].path)

@@ -12,6 +12,7 @@
 #include "fuse/fuse.h"
 #include "run/digest.h"
 #include "run/iteration.h"
+#include "run/predict/times.h"
 
 enum { MAX_STATS = 32 };
 
@@ -490,12 +491,13 @@ int weft_iteration_report(struct weft_iteration *p)
     if (!rc) {
         report_table(c);
         report_speed(c, generates);
+        rc = weft_times_note(p);
         if (!generates)
             weft_metrics_set(p->t->metrics, "epoch",
                              weft_prompts_epoch(p->t, p->iteration));
-        rc = generates ? weft_iteration_report_samples(
-                 p, c->column[WEFT_OF_SCORE], c->column[WEFT_OF_BASELINE])
-                       : 0;
+        if (!rc && generates)
+            rc = weft_iteration_report_samples(p, c->column[WEFT_OF_SCORE],
+                                               c->column[WEFT_OF_BASELINE]);
         rc = rc ? rc : write_files(p);
     }
     weft_free(c);

@@ -15,7 +15,9 @@ run_sources = \
 	%D%/iteration_text.c \
 	%D%/iteration_times.c \
 	%D%/iteration_train.c \
+	%D%/predict/auto.c %D%/predict/auto.h \
 	%D%/predict/compare.c %D%/predict/compare.h \
+	%D%/predict/known.c %D%/predict/known.h \
 	%D%/predict/largest.c %D%/predict/largest.h \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
@@ -26,6 +28,7 @@ run_sources = \
 	%D%/predict/simulate.c %D%/predict/simulate.h \
 	%D%/predict/simulation.h \
 	%D%/predict/simulate_run.c %D%/predict/simulate_run.h \
+	%D%/predict/times.c %D%/predict/times.h \
 	%D%/prompts.c %D%/prompts.h \
 	%D%/prompts_row.c \
 	%D%/reward_state.c %D%/reward_state.h \

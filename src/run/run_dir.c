@@ -69,6 +69,7 @@ int weft_run_dir_open(struct weft_trainer *t, char **checkpoint_out,
     int rc = weft_run_config_read(path, 0, NULL, &old, err);
     if (rc)
         return rc;
+    t->planned = weft_config_plans(&old);
     /* The default may have changed; the run keeps its own. */
     if (t->config.numerics.default_groups)
         t->config.numerics.gradient_groups = old.numerics.gradient_groups;

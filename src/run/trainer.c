@@ -20,6 +20,8 @@
 #include "run/checkpoint.h"
 #include "run/common.h"
 #include "run/gpu_products.h"
+#include "run/predict/auto.h"
+#include "run/predict/known.h"
 #include "run/predict/largest.h"
 #include "run/predict/memory.h"
 #include "run/prompts.h"
@@ -290,7 +292,11 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
     struct weft_run_needs needs;
     int rc = weft_run_needs_read(&t->config, t->job.n_ranks, t->job.n_devices,
                                  t->job.n_gpus, &needs, err);
-    if (!rc && t->plan.n_nodes == 0)
+    if (t->rt && weft_config_plans(&t->config)) {
+        rc = weft_world_agree(rc, err);
+        if (!rc)
+            rc = weft_auto_plan(t, &needs.plan, &t->plan, err);
+    } else if (!rc && t->plan.n_nodes == 0)
         rc = weft_run_plan(&t->config, &needs.plan, &t->plan, err);
     char idle[400];
     if (!rc && t->rt && weft_world_rank() == 0
@@ -370,7 +376,13 @@ static int create_all(struct weft_trainer *t, struct weft_err *err)
 {
     char trace[4096];
     snprintf(trace, sizeof trace, "%s/trace", t->config.run_dir);
-    int rc = start_runtime(t, trace, err);
+    int rc = weft_world_rank() == 0
+               ? weft_known_open(&t->config, &t->known, err)
+               : 0;
+    rc = weft_world_agree(rc, err);
+    if (rc)
+        return rc;
+    rc = start_runtime(t, trace, err);
     if (rc)
         return rc; /* the same on all ranks */
     t->job = weft_g_job_of(t->rt);
@@ -572,6 +584,7 @@ void weft_trainer_close(struct weft_trainer *t)
     for (int i = 0; i < WEFT_MAX_CALLS; i++)
         weft_g_layout_release(&t->layout[i]);
     weft_plan_release(&t->plan);
+    weft_known_close(t->known);
     weft_replays_release(&t->replays);
     weft_context_close(t->context);
     weft_rewards_close(t->rewards);

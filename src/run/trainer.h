@@ -102,6 +102,12 @@ struct weft_trainer {
     struct weft_iteration
         *next; /* next iteration if its generation has begun */
 
+    struct weft_known *known; /* costs (run/predict/known.h); NULL: none */
+    struct weft_times_noted {
+        int32_t n;       /* iterations since this process began */
+        int64_t n_tasks; /* of the last simulation */
+    } noted;             /* run/predict/times.h */
+    bool planned;        /* the run before had its plan found */
     struct weft_metrics *metrics;
     struct weft_metrics_writer *metrics_writer;
     double last_save_s;

@@ -66,6 +66,11 @@ refused "'zeros=1' must be zero=N" -- layout=dp2,zeros=1
 refused "'micro_batches=-1'" -- layout=dp2,micro_batches=-1
 refused "exclude each other" -- layout=dp2 plan=plan.json
 refused "runtime.devices" -- layout=dp2 runtime.devices=65
+refused "'plan: auto' needs" "weft profile" "costs: costs.json" -- plan=auto
+refused "exclude each other" -- layout=dp2 plan=auto
+refused "nothing.json" -- plan=auto costs=nothing.json
+refused "nothing.yaml" -- plan=auto cluster=nothing.yaml
+refused "no fused pipelines" -- plan=auto train.intra_stage_fusion=true
 
 # ---- plan -----------------------------------------------------------------
 "$weft" plan "$quick/ppo.yaml" --devices 8 --from layout=dp2tp2pp2 \

@@ -15,8 +15,8 @@ struct brute {
     double now;
     int64_t at[BRUTE_DEVICES];      /* tasks that a rank has passed ... */
     int64_t wait[BRUTE_DEVICES];    /* ... and waits */
-    double inserted[BRUTE_DEVICES]; /* when it has inserted the next one; 0: it
-                                       has not begun to */
+    double inserted[BRUTE_DEVICES]; /* when it has the next one; 0: not begun
+                                     */
     double passed[BRUTE_TASKS + 1]; /* when all ranks had passed so many */
     bool begun[BRUTE_TASKS], ended[BRUTE_TASKS];
     double start[BRUTE_TASKS], end[BRUTE_TASKS]; /* of messages: end once

@@ -40,6 +40,10 @@ static struct weft_plan example(void)
     p.measured = weft_alloc(4, sizeof *p.measured);
     p.replayed = weft_alloc(4, sizeof *p.replayed);
     REQUIRE(p.memory && p.measured && p.replayed);
+    p.predicted_s.iteration_s = 2.5;
+    p.predicted_s.call_s[CALL_REF_INFER] = 0.25;
+    p.measured_s.iteration_s = 3;
+    p.measured_s.call_s[CALL_ACTOR_TRAIN] = 1.5;
     for (int d = 0; d < 4; d++)
         for (int c = 0; c <= WEFT_MEM_ALL; c++) {
             p.memory[d][c] = d < 2 ? ((int64_t) 1 << 40) + c : d * 1000 + c;
@@ -61,7 +65,11 @@ static void check_same(const struct weft_plan *a, const struct weft_plan *b)
         CHECK_INT(x->zero, y->zero);
         CHECK_INT(x->recompute, y->recompute);
         CHECK_INT(x->offload, y->offload);
+        CHECK(a->predicted_s.call_s[c] == b->predicted_s.call_s[c]);
+        CHECK(a->measured_s.call_s[c] == b->measured_s.call_s[c]);
     }
+    CHECK(a->predicted_s.iteration_s == b->predicted_s.iteration_s);
+    CHECK(a->measured_s.iteration_s == b->measured_s.iteration_s);
     size_t n = (size_t) (a->n_nodes * a->n_devices);
     CHECK(!a->memory == !b->memory && !a->measured == !b->measured
           && !a->replayed == !b->replayed);
@@ -85,6 +93,9 @@ static void test_plan_round_trip(void)
     weft_free(a);
     weft_free(b);
     weft_plan_release(&q);
+    CHECK_INT(weft_plan_parse("{", 1, "text", calls_flow(), &q, &err),
+              WEFT_EFORMAT);
+    p.measured_s = (struct weft_plan_times){0};
     weft_free(p.memory);
     weft_free(p.measured);
     weft_free(p.replayed);
@@ -190,6 +201,11 @@ static void test_plan_read_refused(void)
          ": calls.actor_train: 'recompute' must be true or false, not an "
          "integer",
          WEFT_EFORMAT},
+        {HEAD "\"calls\":{},\"measured_s\":1}",
+         ": measured_s must be an object, not an integer", WEFT_EINVAL},
+        {HEAD "\"calls\":{},\"predicted_s\":{\"iteration\":-1}}",
+         ": predicted_s: 'iteration' must be seconds, 0 or more",
+         WEFT_EINVAL},
         {MEMORY("{}"), ": 'memory' must be an array, not an object",
          WEFT_EFORMAT},
         {MEMORY("[]"), ": 'memory' has 0 devices, the plan 1", WEFT_EINVAL},

@@ -107,6 +107,7 @@ static void write_run(const char *dir, int n, bool offloads)
         weft_metrics_set(m, "perf/steps_per_s", 1 / 1.7);
         weft_metrics_set(m, "perf/total_num_tokens", 3400);
         if (offloads) {
+            weft_metrics_set(m, "perf/predicted_s/step", 2);
             weft_metrics_set(m, "perf/offload_s", i % 2 ? 0.25 : 0.75);
             weft_metrics_set(m, "perf/offload_hidden_ratio", i % 2 ? 1 : 0.5);
         }
@@ -189,6 +190,8 @@ static void test_report_offload(void)
         CHECK_INT(count(text, "Copying offloaded weights back took devices "
                               "0.5 s of an iteration; 75% of it ran beside "
                               "other calls."),
+                  offloads);
+        CHECK_INT(count(text, "<td class=\"n\">2.000<td class=\"n\">-20%"),
                   offloads);
         weft_free(text);
         weft_free(path);

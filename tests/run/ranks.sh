@@ -118,6 +118,12 @@ same p4 one
 ppo 4 p4z runtime.devices=2 layout=dp4tp2,zero=3 \
     train.mini_batches_ahead=1 || complain "4 ranks: $?"
 same p4z one
+printf '%s\n' 'name: two' 'kinds: [{name: node, nodes: 2, devices: 1,' \
+    'memory_gib: 1, tflops: {f32: 0.01}, memory_gbs: 10, task_us: 3,' \
+    'network: {rails: 1, gbs: 1, us: 20}}]' >cluster.yaml
+ppo 2 p2a runtime.devices=1 plan=auto cluster=cluster.yaml ||
+    complain "2 ranks, a plan that is found: $?"
+same p2a one
 fused="train.intra_stage_fusion=true layout=pp2,micro_batches=2"
 # shellcheck disable=SC2086
 ppo 2 p2f runtime.devices=1 $fused train.mini_batches_ahead=1 ||

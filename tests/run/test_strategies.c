@@ -54,6 +54,87 @@ static void test_strategies(void)
     same(&one, "\"ratio=actor:1,critic:0.5,ref:0.5,reward:0.2\"", 8);
 }
 
+/* ---- A plan that is found ----------------------------------------------- */
+
+static const char cluster[] =
+    "name: two\nkinds: [{name: node, nodes: 1, devices: 2, memory_gib: 1, "
+    "tflops: {f32: 0.01}, memory_gbs: 10, task_us: 3, "
+    "inside: {gbs: 5, us: 1}}]\n";
+
+/* n iterations of two of a run with plan: auto; its plan, to be released. */
+static struct weft_plan run_found(const char *name, const char *devices,
+                                  int n)
+{
+    char costs[600], path[600];
+    struct weft_plan plan;
+    struct weft_err err;
+    snprintf(costs, sizeof costs, "cluster=%s/cluster.yaml", fixture.dir);
+    const char *word[] = {reward,
+                          "iterations=2",
+                          "rollout.prompts=8",
+                          "numerics.gradient_groups=8",
+                          "runtime.place=device",
+                          "checkpoint.every=1",
+                          "plan=auto",
+                          devices,
+                          costs,
+                          NULL};
+    struct weft_trainer *t = fixture_open(&fixture, name, word);
+    fixture_steps(t, n);
+    weft_trainer_close(t);
+    snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
+    REQUIRE_OK(weft_plan_read(path, NULL, &plan, &err), err);
+    return plan;
+}
+
+/* Writes a plan of one device for the calls of another. */
+static void write_other(const char *name, struct weft_plan *plan)
+{
+    struct weft_err err;
+    char path[600];
+    for (int32_t c = 1; c < plan->flow.n_calls; c++)
+        if (plan->call[c].dp > 0)
+            plan->call[c] = (struct weft_call_plan){
+                .mesh = {0, 1, 1, 1}, .dp = 1, .tp = 1, .pp = 1};
+    snprintf(path, sizeof path, "%s/%s/plan.json", fixture.dir, name);
+    REQUIRE_OK(weft_plan_write(plan, path, &err), err);
+}
+
+static bool same_calls(const struct weft_plan *a, const struct weft_plan *b)
+{
+    return memcmp(a->call, b->call, sizeof a->call) == 0;
+}
+
+/* The same numbers as any plan's, the same plan each time; a run that resumes
+ * keeps the one that it had, whatever a search would find, unless its devices
+ * are others. */
+static void test_found(void)
+{
+    char path[600];
+    struct weft_err err;
+    snprintf(path, sizeof path, "%s/cluster.yaml", fixture.dir);
+    REQUIRE_OK(weft_file_write(path, cluster, sizeof cluster - 1, &err), err);
+    struct weft_hash one = fixture_hash(&fixture, "one", 2);
+    struct weft_plan a = run_found("found", "runtime.devices=2", 2);
+    CHECK(weft_hash_equal(one, fixture_hash(&fixture, "found", 2)));
+    CHECK(a.predicted_s.iteration_s > 0);
+    struct weft_plan b = run_found("again", "runtime.devices=2", 1);
+    CHECK(same_calls(&a, &b));
+    write_other("again", &b);
+    struct weft_plan c = run_found("again", "runtime.devices=2", 1);
+    CHECK(same_calls(&b, &c) && !same_calls(&a, &c));
+    CHECK(weft_hash_equal(one, fixture_hash(&fixture, "again", 2)));
+    struct weft_plan d = run_found("fewer", "runtime.devices=2", 1);
+    weft_plan_release(&d);
+    d = run_found("fewer", "runtime.devices=1", 1);
+    CHECK_INT(d.n_devices, 1);
+    CHECK(weft_hash_equal(one, fixture_hash(&fixture, "fewer", 2)));
+    weft_plan_release(&a);
+    weft_plan_release(&b);
+    weft_plan_release(&c);
+    weft_plan_release(&d);
+}
+
 static void test_make(void)
 {
     fixture_make(&fixture);
@@ -65,4 +146,5 @@ static void test_remove(void)
 }
 
 WEFT_TESTS("run/strategies", {"make", test_make},
-           {"test_strategies", test_strategies}, {"remove", test_remove})
+           {"test_strategies", test_strategies}, {"test_found", test_found},
+           {"remove", test_remove})

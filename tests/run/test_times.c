@@ -3,7 +3,9 @@
 #include <math.h>
 
 #include "graphs/algorithms.h"
+#include "job/run_config.h"
 #include "run/iteration.h"
+#include "run/predict/simulate.h"
 #include "run_fixture.h"
 
 static struct weft_call_time span(double first, double last, double busy)
@@ -110,5 +112,71 @@ static void test_times_of_run(void)
     fixture_remove(&f);
 }
 
+/* Of responses of one token, whose lengths are known beforehand, a run predicts
+ * what a simulation of its configuration does. */
+static void test_times_predicted(void)
+{
+    static const char cluster[] =
+        "name: two\nkinds: [{name: node, nodes: 1, devices: 2, memory_gib: "
+        "1, "
+        "tflops: {f32: 0.01}, memory_gbs: 10, task_us: 3, insert_us: 40, "
+        "inside: {gbs: 5, us: 1}}]\n";
+    struct fixture f;
+    struct weft_err err;
+    struct weft_config config;
+    struct weft_cluster two;
+    struct weft_lengths longest;
+    struct weft_simulated simulated;
+    char path[600], word[700];
+    fixture_make(&f);
+    snprintf(path, sizeof path, "%s/cluster.yaml", f.dir);
+    REQUIRE_OK(weft_file_write(path, cluster, sizeof cluster - 1, &err), err);
+    snprintf(word, sizeof word, "cluster=%s", path);
+    const char *words[] = {word, "iterations=2", "rollout.max_new_tokens=1",
+                           "runtime.devices=2", NULL};
+    struct weft_trainer *t = fixture_open(&f, "run", words);
+    fixture_steps(t, 2);
+    struct weft_plan_times predicted = t->plan.predicted_s;
+    CHECK(t->plan.measured_s.iteration_s > 0);
+    CHECK(predicted.iteration_s
+          == 1 / metric(t, "perf/predicted_steps_per_s"));
+    for (int c = 1; c < t->flow.n_calls; c++)
+        if (weft_flow_placed(&t->flow, c))
+            CHECK(t->plan.measured_s.call_s[c] > 0);
+    int gen = weft_flow_call_of(&t->flow, WEFT_GENERATE, -1);
+    CHECK(predicted.call_s[gen] == metric(t, "perf/predicted_s/gen"));
+    struct weft_g_job job = t->job;
+    weft_trainer_close(t);
+
+    REQUIRE_OK(weft_cluster_read(path, &two, &err), err);
+    REQUIRE_OK(weft_lengths_read("max", &longest, &err), err);
+    snprintf(path, sizeof path, "%s/run/config.yaml", f.dir);
+    REQUIRE_OK(weft_run_config_read(path, 0, NULL, &config, &err), err);
+    struct weft_plan plan = {0}, left;
+    REQUIRE_OK(weft_run_simulate(
+                   &config, &job, &plan,
+                   &(struct weft_simulate_options){.cluster = &two,
+                                                   .lengths = &longest,
+                                                   .iterations = 3,
+                                                   .simulated = &simulated},
+                   NULL, &err),
+               err);
+    CHECK(simulated.iteration_s == predicted.iteration_s);
+    CHECK(memcmp(simulated.call_s, predicted.call_s, sizeof simulated.call_s)
+          == 0);
+    /* the run leaves both in its plan */
+    snprintf(path, sizeof path, "%s/run/plan.json", f.dir);
+    REQUIRE_OK(weft_plan_read(path, &plan.flow, &left, &err), err);
+    CHECK(fabs(left.predicted_s.iteration_s / predicted.iteration_s - 1)
+          < 1e-5);
+    CHECK(left.measured_s.iteration_s > 0);
+    weft_plan_release(&left);
+    weft_plan_release(&plan);
+    weft_lengths_release(&longest);
+    weft_config_release(&config);
+    fixture_remove(&f);
+}
+
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
-           {"test_times_of_run", test_times_of_run})
+           {"test_times_of_run", test_times_of_run},
+           {"test_times_predicted", test_times_predicted})

@@ -38,9 +38,8 @@ static bool tables_create(struct weft_engine *e)
     e->link = weft_alloc(links, sizeof *e->link);
     return e->device && e->gate && e->look && e->place && e->rank && e->in_lot
         && e->link
-        && weft_timers_room(&e->timers,
-                            e->job.n_devices + e->job.n_links + e->n_ranks
-                                + 1);
+        && weft_timers_room(&e->timers, e->job.n_devices + e->job.n_links
+                                            + e->n_ranks + 1);
 }
 
 static void tables_init(struct weft_engine *e)

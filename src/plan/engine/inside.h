@@ -83,9 +83,9 @@ struct weft_engine_hold {
     int32_t next; /* a later wait of the rank, or a free one */
 };
 struct weft_engine_rank {
-    int64_t first_open; /* lots before have ended */
-    int64_t lot;        /* of the task that ended last */
-    int32_t hold, last; /* what it waits for, first and last */
+    int64_t first_open;    /* lots before have ended */
+    int64_t lot;           /* of the task that ended last */
+    int32_t hold, last;    /* what it waits for, first and last */
     int32_t inserts, then; /* list of tasks: what it inserts, and its end */
 };
 

@@ -186,8 +186,12 @@ static double move_s(void *ctx, int32_t role,
 {
     const struct finding *f = ctx;
     const struct weft_shape *shape = f->needs->shape[role];
+    const struct weft_cluster *cluster = f->find->simulate->cluster;
+    /* ranks beyond the cluster's nodes share them */
     const struct weft_node_kind *node = weft_cluster_node(
-        f->find->simulate->cluster, to->mesh.node);
+        cluster,
+        to->mesh.node
+            / (int32_t) weft_ceil_div(f->needs->n_nodes, cluster->n_nodes));
     bool inside = from->mesh.node == to->mesh.node && from->mesh.n_nodes == 1
                && to->mesh.n_nodes == 1;
     const struct weft_link *link = inside ? &node->inside : &node->rail;
@@ -258,7 +262,11 @@ static int simulate(const struct finding *f, struct weft_plan *plan,
                              f->config->runtime.place == WEFT_PLACE_DEVICE,
                              plan->n_gpus};
     o.simulated = &out->simulated;
-    return weft_run_simulate(f->config, &job, plan, &o, NULL, err);
+    int rc = weft_run_simulate(f->config, &job, plan, &o, NULL, err);
+    plan->predicted_s.iteration_s = out->simulated.iteration_s;
+    memcpy(plan->predicted_s.call_s, out->simulated.call_s,
+           sizeof plan->predicted_s.call_s);
+    return rc;
 }
 
 int weft_run_find(const struct weft_config *config,

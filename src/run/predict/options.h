@@ -22,6 +22,12 @@ struct weft_find {
     void (*progress)(int32_t done, int32_t of);
 };
 
+/* How much is searched unless something else is said. */
+#define WEFT_FIND_HOW                                                        \
+    {                                                                        \
+        .seed = 1, .evaluations = 400000, .branches = 20000000               \
+    }
+
 /* Finds a plan. needs->device_bytes is the memory of a device. Release the plan
  * with weft_plan_release(). Errors: those of weft_run_price() and
  * weft_search_run(); WEFT_EINVAL when no plan fits the memory. */

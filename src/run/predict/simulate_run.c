@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "run/iteration.h"
 
 /* ---- Lengths ------------------------------------------------------------ */
 
@@ -73,9 +72,8 @@ int weft_simulate_finished(const char *run_dir, int32_t *out,
     return 0;
 }
 
-/* What an iteration's metrics would be. */
-static struct weft_iteration_times times_of(const struct weft_played *p,
-                                            int32_t iteration)
+struct weft_iteration_times weft_simulate_times(const struct weft_played *p,
+                                                int32_t iteration)
 {
     const struct weft_played_call *call = p->call
                                         + iteration * WEFT_MAX_CALLS;
@@ -118,10 +116,17 @@ static double mean_of(const struct weft_played *p, enum weft_measured of)
 {
     double sum = 0;
     for (int32_t i = 1; i < p->n; i++) {
-        struct weft_iteration_times s = times_of(p, i);
+        struct weft_iteration_times s = weft_simulate_times(p, i);
         sum += weft_iteration_time(&s, of) / (p->n - 1);
     }
     return sum;
+}
+
+bool weft_simulate_predicts(const struct weft_trainer *t,
+                            const struct weft_metric *m)
+{
+    return m->of >= WEFT_OF_GENERATION && m->of != WEFT_OF_SCORING
+        && (!m->when || m->when(&t->settings));
 }
 
 int weft_simulate_beside(const struct weft_trainer *t,
@@ -142,8 +147,7 @@ int weft_simulate_beside(const struct weft_trainer *t,
         weft_algorithm_of(&t->config)->told->metrics;
     for (; *list; list++)
         for (const struct weft_metric *m = *list; m->tag; m++)
-            if (m->of >= WEFT_OF_GENERATION && m->of != WEFT_OF_SCORING
-                && (!m->when || m->when(&t->settings)))
+            if (weft_simulate_predicts(t, m))
                 add_line(out, m->tag, mean_of(played, m->of),
                          last_mean(&table, m->tag, n, false));
     add_line(out, "from end to end", played->steady_s,

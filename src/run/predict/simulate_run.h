@@ -6,7 +6,7 @@
 
 #include "base/string.h"
 #include "plan/engine/played.h"
-#include "run/trainer.h"
+#include "run/iteration.h"
 
 /* How many iterations the run has finished. Errors: those of
  * weft_metrics_read(). */
@@ -17,6 +17,13 @@ int weft_simulate_finished(const char *run_dir, int32_t *out,
  * weft_file_read(), a line that is no sample. */
 int weft_simulate_lengths(const char *run_dir, int32_t iteration, size_t n,
                           int32_t *length_inout, struct weft_err *err);
+/* What an iteration's metrics would be; number 0 is the first that was
+ * played. */
+struct weft_iteration_times weft_simulate_times(const struct weft_played *p,
+                                                int32_t iteration);
+/* Whether a metric is a time that can be predicted. */
+bool weft_simulate_predicts(const struct weft_trainer *t,
+                            const struct weft_metric *metric);
 /* Appends a table: predicted and measured seconds of the run's last
  * iterations, but the first that was played, which had nothing before it. */
 int weft_simulate_beside(const struct weft_trainer *t,

@@ -19,7 +19,7 @@ struct weft_simulation {
     int32_t *place_of; /* (devices) */
     struct weft_costs *costs;
     struct weft_engine_job job;
-    double insert_s; /* of a task */
+    double insert_s;            /* of a task */
     int32_t alone;              /* the call whose tasks take time; -1: all */
     struct weft_engine *engine; /* of the last playing */
 };

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/predict/auto.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "run/predict/known.h"
+#include "run/predict/options.h"
+
+/* The plan that the run had, if it is still one for the job. */
+static bool keep(const struct weft_trainer *t,
+                 const struct weft_plan_needs *needs, struct weft_plan *out)
+{
+    char path[4096];
+    struct weft_err ignored;
+    snprintf(path, sizeof path, "%s/plan.json", t->config.run_dir);
+    if (!t->planned || !weft_file_exists(path)
+        || weft_plan_read(path, needs->flow, out, &ignored) != 0)
+        return false;
+    if (weft_plan_check(out, needs, &ignored) == 0)
+        return true;
+    weft_plan_release(out);
+    *out = (struct weft_plan){0};
+    return false;
+}
+
+static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
+                struct weft_plan *out, struct weft_err *err)
+{
+    struct weft_found found;
+    if (!t->known)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'plan: auto' needs to know what tasks take: run "
+                            "'weft profile' on the configuration and add "
+                            "'costs: costs.json', or name a 'cluster'");
+    const struct weft_simulate_options simulate = weft_known_options(t->known,
+                                                                     &t->job);
+    const struct weft_find how = {.simulate = &simulate,
+                                  .how = WEFT_FIND_HOW};
+    if (needs->device_bytes == 0)
+        needs->device_bytes = (int64_t) weft_cluster_device_bytes(
+            simulate.cluster);
+    int rc = weft_run_find(&t->config, needs, &how, out, &found, err);
+    if (rc)
+        return rc;
+    weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
+              "layouts",
+              found.simulated.iteration_s, found.result.bound,
+              (int) found.layouts);
+    return 0;
+}
+
+/* Rank 0's text of the plan, on all ranks. */
+static int share(const struct weft_trainer *t, struct weft_plan *plan,
+                 struct weft_err *err)
+{
+    bool first = weft_world_rank() == 0;
+    char *text = first ? weft_plan_json(plan) : NULL;
+    int64_t n = text ? (int64_t) strlen(text) : 0;
+    weft_world_share_from(0, &n, sizeof n);
+    if (!first)
+        text = weft_alloc((size_t) n + 1, 1);
+    int rc = weft_world_agree(
+        n > 0 && text ? 0 : weft_err_nomem(err, "a plan", (size_t) n), err);
+    if (!rc)
+        weft_world_share_from(0, text, (size_t) n);
+    if (!rc && !first)
+        rc = weft_plan_parse(text, (size_t) n, "the plan", &t->flow, plan,
+                             err);
+    weft_free(text);
+    return weft_world_agree(rc, err);
+}
+
+int weft_auto_plan(struct weft_trainer *t, struct weft_plan_needs *needs,
+                   struct weft_plan *out, struct weft_err *err)
+{
+    int rc = 0;
+    *out = (struct weft_plan){0};
+    if (weft_world_rank() == 0 && !keep(t, needs, out))
+        rc = find(t, needs, out, err);
+    rc = weft_world_agree(rc, err);
+    if (!rc && weft_world_size() > 1)
+        rc = share(t, out, err);
+    if (rc)
+        weft_plan_release(out);
+    return rc;
+}

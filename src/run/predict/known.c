@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/predict/known.h"
+
+#include "base/alloc.h"
+#include "base/topology.h"
+#include "job/profile.h"
+
+enum { FEW_DEVICES = 64, ITERATIONS = 3 };
+
+struct weft_known {
+    struct weft_costs_file costs;
+    struct weft_cluster cluster;
+    struct weft_lengths lengths;
+    bool has_costs, has_cluster;
+    double free_bytes; /* of this machine */
+};
+
+static int read_files(const struct weft_config *c, struct weft_known *k,
+                      struct weft_err *err)
+{
+    struct weft_costs_machine here;
+    struct weft_topology machine;
+    int rc = weft_lengths_read("max", &k->lengths, err);
+    k->has_costs = c->costs != NULL;
+    k->has_cluster = c->cluster != NULL;
+    if (!rc && k->has_costs)
+        rc = weft_profile_machine(c->numerics.isa, 1, &here, err);
+    if (!rc && k->has_costs)
+        rc = weft_costs_file_read(c->costs, &here, &k->costs, err);
+    if (!rc && k->has_cluster)
+        rc = weft_cluster_read(c->cluster, &k->cluster, err);
+    if (!rc)
+        rc = weft_topology_read(&machine, err);
+    if (!rc)
+        k->free_bytes = (double) machine.free_bytes;
+    return rc;
+}
+
+int weft_known_open(const struct weft_config *config, struct weft_known **out,
+                    struct weft_err *err)
+{
+    *out = NULL;
+    if (!config->costs && !config->cluster)
+        return 0;
+    struct weft_known *k = weft_alloc(1, sizeof *k);
+    if (!k)
+        return weft_err_nomem(err, "costs", sizeof *k);
+    int rc = read_files(config, k, err);
+    if (rc)
+        weft_known_close(k);
+    else
+        *out = k;
+    return rc;
+}
+
+void weft_known_close(struct weft_known *k)
+{
+    if (!k)
+        return;
+    weft_costs_file_release(&k->costs);
+    weft_lengths_release(&k->lengths);
+    weft_free(k);
+}
+
+struct weft_simulate_options weft_known_options(struct weft_known *k,
+                                                const struct weft_g_job *job)
+{
+    int32_t n = job->n_ranks * job->n_devices;
+    if (!k->has_cluster)
+        weft_costs_file_cluster(&k->costs, job->n_ranks, job->n_devices,
+                                k->free_bytes / n, &k->cluster);
+    return (struct weft_simulate_options){.cluster = &k->cluster,
+                                          .costs = k->has_costs ? &k->costs
+                                                                : NULL,
+                                          .lengths = &k->lengths,
+                                          .iterations = ITERATIONS,
+                                          .gangs = n > FEW_DEVICES};
+}
