@@ -47,9 +47,17 @@ bench-simulate: %D%/record %D%/emulate
 	%D%/record --simulate
 	%D%/emulate $(srcdir)/examples/quickstart/ppo.yaml rollout.prompts=8 \
 	    rollout.max_new_tokens=16
+# Predicted beside measured times of this machine.
+bench_programs += %D%/speed
+%C%_speed_SOURCES = %D%/speed.c %D%/probe.h
+%C%_speed_CFLAGS = $(KERN_CFLAGS)
+%C%_speed_LDADD = $(kern_libs)
+EXTRA_DIST += %D%/trust.sh
+bench-trust: %D%/speed weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/trust.sh $(TRUST)
 # A step of GRPO beside TRL's.
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
 .PHONY: bench bench-grpo bench-layouts bench-record bench-schedule \
-	bench-simulate
+	bench-simulate bench-trust
