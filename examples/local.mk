@@ -22,6 +22,11 @@ nobase_dist_doc_DATA += \
 	%D%/clusters/flexrlhf_a100.yaml \
 	%D%/clusters/flexrlhf_mixed.yaml \
 	%D%/clusters/h200.yaml \
+	%D%/clusters/llama-70b/config.json \
+	%D%/clusters/llama-7b/config.json \
+	%D%/clusters/llama-7b-reward/config.json \
+	%D%/clusters/real_70b.yaml \
+	%D%/clusters/real_7b.yaml \
 	%D%/clusters/real_h100.yaml \
 	%D%/clusters/rlhfuse_hopper.yaml \
 	%D%/gsm8k/README.md \

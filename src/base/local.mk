@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 base_sources = \
 	%D%/alloc.c %D%/alloc.h \
+	%D%/children.c %D%/children.h \
 	%D%/clock.c %D%/clock.h \
 	%D%/compiler.h \
 	%D%/dtype.c %D%/dtype.h \

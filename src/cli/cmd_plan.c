@@ -2,6 +2,7 @@
 /* weft plan: who computes what where. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -151,14 +152,14 @@ static void list_strategies(void)
         printf("%-21s %s\n", name, what);
 }
 
-/* A line now and then, where it takes long. */
+/* Tells somebody who watches a line now and then, where it takes long. */
 static void tell_progress(int32_t done, int32_t of)
 {
     static double told_s;
     double now_s = weft_clock_s();
     if (told_s <= 0)
         told_s = now_s;
-    if (now_s < told_s + 2)
+    if (now_s < told_s + 2 || !isatty(STDERR_FILENO))
         return;
     told_s = now_s;
     weft_info("%d of %d simulated", (int) done, (int) of);
@@ -310,6 +311,12 @@ static int run(struct options *o, struct weft_config *config,
 {
     struct weft_cluster cluster;
     struct weft_plan plan = {0};
+    if (!o->cluster)
+        o->cluster = config->cluster;
+    if ((o->compare || o->search) && !o->cluster)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--compare and --search need a cluster: --cluster "
+                            "FILE, or the configuration's key 'cluster'");
     int rc = o->cluster ? weft_cluster_read(o->cluster, &cluster, err) : 0;
     if (rc)
         return rc;
@@ -357,9 +364,6 @@ static const char *misuse(const struct options *o, bool config)
         return "--graph makes no plan, but with --svg";
     if (o->plan.check && makes)
         return "--check makes no plan: leave out --from and --output";
-    if ((o->compare || o->search) && !o->cluster)
-        return "--compare and --search need a cluster: --cluster FILE, like "
-               "examples/clusters/cpu_2cores.yaml";
     if (o->search
         && (o->compare || o->graph || o->plan.from || o->plan.check))
         return "--search makes the plan: leave out --from, --check, "

@@ -16,10 +16,8 @@
 WEFT_COMMAND(simulate);
 
 const char weft_help_simulate[] =
-    "usage: weft simulate --cluster CLUSTER.yaml [options] CONFIG.yaml\n"
-    "                     [key=value ...]\n"
-    "       weft simulate --cluster CLUSTER.yaml --run RUN [options] "
-    "[key=value ...]\n"
+    "usage: weft simulate [options] CONFIG.yaml [key=value ...]\n"
+    "       weft simulate [options] --run RUN [key=value ...]\n"
     "\n"
     "Says how long iterations of a run would take on a cluster, and what "
     "its\n"
@@ -27,7 +25,9 @@ const char weft_help_simulate[] =
     "and\n"
     "an event engine plays them. Nothing is computed. Models' folders need "
     "only\n"
-    "config.json and a tokenizer. Prints the time of an iteration once\n"
+    "config.json, and a tokenizer unless data.prompt_tokens stands for the "
+    "data.\n"
+    "Prints the time of an iteration once\n"
     "iterations follow one another; when each call starts and ends; what "
     "part "
     "of\n"
@@ -37,8 +37,8 @@ const char weft_help_simulate[] =
     "says.\n"
     "\n"
     "options:\n"
-    "      --cluster FILE      what devices and links can do "
-    "(doc/costs.md)\n"
+    "      --cluster FILE      its devices and links; default: the key "
+    "'cluster'\n"
     "      --costs FILE        tasks take what weft profile measured, where "
     "it did\n"
     "      --run RUN           the last iterations of a run that was made: "
@@ -121,7 +121,11 @@ static int run(struct options *o, const char *file, int n_override,
     int rc = weft_run_config_read(file, n_override, override, &config, err);
     if (rc)
         return rc;
-    rc = weft_cluster_read(o->cluster, &cluster, err);
+    const char *described = o->cluster ? o->cluster : config.cluster;
+    rc = described ? weft_cluster_read(described, &cluster, err)
+                   : weft_err_set(err, WEFT_EINVAL,
+                                  "give a cluster: --cluster FILE, or the "
+                                  "configuration's key 'cluster'");
     if (!rc && o->costs)
         rc = read_costs(o->costs, &config, &costs, err);
     if (!rc)
@@ -164,9 +168,6 @@ static int run_again(struct options *o, int n_override,
 /* Says which options do not go together, or NULL. */
 static const char *misuse(const struct options *o, int n_operands)
 {
-    if (!o->cluster)
-        return "give a cluster: --cluster FILE, like "
-               "examples/clusters/cpu_2cores.yaml";
     if (!o->simulate.run_dir && n_operands == 0)
         return "give a configuration file";
     if (o->plan.from && o->plan.check)

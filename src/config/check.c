@@ -31,11 +31,32 @@ static int wrong(const struct check *k, const char *key, const char *fmt, ...)
     return weft_err_set(k->err, WEFT_EINVAL, "%s: %s", k->name, text);
 }
 
+/* Lengths may stand in the place of data. */
+static int check_lengths(const struct check *k)
+{
+    static const char key[] = "data.response_tokens";
+    const struct weft_config *c = k->c;
+    bool known = c->data.prompt_tokens > 0;
+    bool generates = weft_config_generates(c);
+    if (c->data.response_tokens > 0 && (!known || generates))
+        return wrong(k, key, "'%s' has no meaning %s", key,
+                     known ? "where responses are generated"
+                           : "without data.prompt_tokens");
+    if (c->data.response_tokens == 0 && known && !generates)
+        return wrong(k, key,
+                     "'%s' is missing: data.prompt_tokens is given, and the "
+                     "run generates no responses",
+                     key);
+    return 0;
+}
+
 static int check_required(const struct check *k)
 {
     for (size_t i = 0; i < k->list->n; i++) {
         const struct weft_config_key *key = k->list->key[i];
-        if ((key->flags & WEFT_KEY_REQUIRED) && !k->given[i]
+        bool replaced = key->offset == offsetof(struct weft_config, data.path)
+                     && k->c->data.prompt_tokens > 0;
+        if ((key->flags & WEFT_KEY_REQUIRED) && !k->given[i] && !replaced
             && weft_config_knows(k->c->algorithm, key))
             return wrong(k, key->name, "'%s' is missing: %s", key->name,
                          key->meaning);
@@ -182,6 +203,8 @@ int weft_config_check(const struct weft_config *config, const char *name,
     int rc = check_length(&k);
     if (!rc)
         rc = check_required(&k);
+    if (!rc)
+        rc = check_lengths(&k);
     if (!rc)
         rc = check_rules(&k, config->schema->rules);
     if (!rc)

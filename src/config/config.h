@@ -137,6 +137,9 @@ struct weft_config {
         char *date;     /* YYYY-MM-DD, for templates that write one */
         char *system;   /* system message put first; NULL: none */
         int32_t max_prompt_tokens; /* 512 */
+        /* Of every prompt and response, in the place of a file and a
+         * tokenizer; 0: those are read. */
+        int32_t prompt_tokens, response_tokens;
         char *long_prompts;    /* "refuse" (default), "skip", "truncate" */
         bool shuffle;          /* true */
         enum weft_learn learn; /* response */

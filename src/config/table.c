@@ -33,6 +33,11 @@ static const struct weft_config_key first[] = {
         KEY_NUM,
         "longest prompt; prompt and response together may be as long as the "
         "model's positions"),
+    KEY_INT("data.prompt_tokens", data.prompt_tokens, "0", 0, 1e7, 0,
+            "in the place of data.path and a tokenizer, where a run is only "
+            "planned or simulated: tokens of every prompt"),
+    KEY_INT("data.response_tokens", data.response_tokens, "0", 0, 1e7, 0,
+            "the same of every response, where the run generates none"),
     KEY_WORD("data.long_prompts", data.long_prompts, "refuse",
              "refuse|skip|truncate", KEY_NUM,
              "what becomes of rows that are longer; truncate cuts a prompt's "
@@ -104,7 +109,7 @@ static const struct weft_config_key last[] = {
              "measured ones"),
     KEY_PATH("cluster", cluster, 0,
              "description of the devices (doc/costs.md): the same, and what "
-             "costs have not"),
+             "costs have not; what weft plan and weft simulate take"),
     KEY_STRING(
         "layout", layout, NULL, 0,
         "of all calls, like dp2tp2pp1,zero=1, or a name of weft plan's "

@@ -114,9 +114,42 @@ static void set_longest(struct weft_trainer *t)
     t->max_prompt = whole;
 }
 
+static int create(struct weft_trainer *t, size_t n, struct weft_err *err)
+{
+    t->prompt = weft_alloc(n, sizeof *t->prompt);
+    t->order = weft_alloc(n, sizeof *t->order);
+    return t->prompt && t->order
+             ? 0
+             : weft_err_nomem(err, "prompts", n * sizeof *t->prompt);
+}
+
+/* The rows of an iteration, all of the lengths that stand in the place of
+ * data; their tokens are number 0. */
+static int make_up(struct weft_trainer *t, struct weft_err *err)
+{
+    const struct weft_config *c = &t->config;
+    int32_t n = c->data.prompt_tokens;
+    t->n_stop = weft_lm_stop_ids(&t->model[0].arch, t->stop);
+    t->n_prompts = weft_config_generates(c) ? c->rollout.prompts
+                                            : weft_run_samples(c);
+    int rc = create(t, (size_t) t->n_prompts, err);
+    for (int32_t i = 0; i < t->n_prompts && !rc; i++) {
+        struct weft_run_prompt *p = &t->prompt[i];
+        *p = (struct weft_run_prompt){.n_prompt = n,
+                                      .n = n + c->data.response_tokens};
+        p->token = weft_alloc((size_t) p->n, sizeof *p->token);
+        rc = p->token ? 0 : weft_err_nomem(err, "prompts", (size_t) p->n * 4);
+    }
+    if (!rc)
+        set_longest(t);
+    return rc;
+}
+
 int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
+    if (c->data.prompt_tokens > 0)
+        return make_up(t, err);
     struct weft_dataset_keys keys = {
         .prompt = c->data.prompt_key,
         .response = c->data.response_key,
@@ -142,10 +175,7 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err)
     if (most > INT32_MAX)
         return weft_err_set(err, WEFT_EINVAL, "'%s' has %zu rows; at most %d",
                             c->data.path, rows, INT32_MAX / 2);
-    t->prompt = weft_alloc(most, sizeof *t->prompt);
-    t->order = weft_alloc(most, sizeof *t->order);
-    if (!t->prompt || !t->order)
-        return weft_err_nomem(err, "prompts", most * sizeof *t->prompt);
+    rc = create(t, most, err);
     for (size_t i = 0; i < rows && !rc; i++) {
         int32_t n = 0;
         rc = weft_prompts_row(t, i, t->prompt + t->n_prompts, &n, err);

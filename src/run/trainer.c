@@ -316,7 +316,7 @@ static int read_data(struct weft_trainer *t, struct weft_err *err)
     int rc = weft_run_flow(&t->config, &t->flow, err);
     if (!rc)
         rc = for_each_model(t, read_arch, err);
-    if (!rc)
+    if (!rc && t->config.data.prompt_tokens == 0)
         rc = weft_tokenizer_open(t->config.role[0].folder, &t->tokenizer,
                                  err);
     if (!rc)
@@ -512,6 +512,13 @@ int weft_trainer_open_logged(const char *config, int n_override,
     t->log = log;
     int rc = weft_run_config_read(config, n_override, override, &t->config,
                                   err);
+    if (!rc && t->config.data.prompt_tokens > 0)
+        rc = weft_err_set(err, WEFT_EINVAL,
+                          "%s: data.prompt_tokens is for runs that are only "
+                          "planned or simulated; to train, give data.path "
+                          "in its place, and models with weights and a "
+                          "tokenizer",
+                          config);
     rc = weft_world_agree(rc, err);
     if (!rc)
         rc = open_all(t, err);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += %D%/test_topology
 %C%_test_topology_LDADD = $(base_libs)
+check_PROGRAMS += %D%/test_children
+%C%_test_children_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_file_hash
 %C%_test_file_hash_LDADD = $(base_libs)
 check_PROGRAMS += %D%/test_file_remove

@@ -30,6 +30,31 @@ grep -q 'title>actor_train' a.svg || fail "the picture has no call"
 tail -n 1 a.json | grep -q ']}' || fail "the trace has no end"
 grep -q '"cat":"critic_train"' a.json || fail "the trace has no call"
 
+# Models by config.json alone, lengths in the place of data, and the cluster
+# named by the configuration: all the same.
+mkdir shape
+cp "${ppo%/*}/model/config.json" shape
+sed -e 's|path: prompts.jsonl|prompt_tokens: 12|' -e 's|: model|: shape|' \
+    -e '$a cluster: cluster.yaml' "$ppo" >shape.yaml
+options=
+expect 0 "" shape.yaml --nodes 1 --from layout=dp2tp2
+cmp -s table out || fail "without a tokenizer another table"
+expect 1 "response_tokens' has no meaning where" shape.yaml \
+    data.response_tokens=6
+expect 1 "nothing.yaml" shape.yaml --cluster nothing.yaml
+command=train
+expect 1 "data.prompt_tokens is for runs that are only planned" shape.yaml
+command=simulate
+sed -e 's|path: sft.jsonl|prompt_tokens: 12|' "$sft" >rows.yaml
+expect 1 "'data.response_tokens' is missing" rows.yaml \
+    "model.actor=$PWD/shape" --cluster cluster.yaml
+expect 0 "" rows.yaml "model.actor=$PWD/shape" --nodes 1 --devices 2 \
+    data.response_tokens=6 cluster=cluster.yaml
+mv out table
+options="--cluster cluster.yaml"
+expect 0 "" "$sft" "model.actor=${ppo%/*}/model" --nodes 1 --devices 2
+cmp -s table out || fail "rows of given lengths are another run"
+
 # An iteration without generation; messages between nodes; JSON.
 expect 0 '"steady_s": ' "$sft" "model.actor=${sft%/*}/model" --nodes 2 \
     --devices 2 --from layout=dp2pp2 --iterations 4 --json --perfetto c.json
@@ -120,7 +145,7 @@ command=plan
 expect 2 "--lengths is for --compare" "$ppo" --lengths fixed:4
 expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json
 options=
-expect 2 "--compare and --search need a cluster" "$ppo" --search
+expect 1 "--compare and --search need a cluster" "$ppo" --search
 command=simulate options="--cluster cluster.yaml"
 # Shorter responses take less time.
 seconds()
@@ -151,6 +176,6 @@ expect 1 "cannot" "$ppo" --devices 2 --perfetto nowhere/a.json
 expect 1 "the plan is for 1 node" "$ppo" --plan plan.json --nodes 2
 expect 1 "cluster 'eight' has" "$ppo" --devices 5
 options=
-expect 2 "give a cluster: --cluster FILE" "$ppo"
+expect 1 "give a cluster: --cluster FILE" "$ppo"
 expect 1 "nothing.yaml" --cluster nothing.yaml "$ppo"
 exit "$failed"

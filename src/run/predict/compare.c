@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/predict/compare.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/children.h"
 #include "base/svg.h"
+#include "base/topology.h"
 #include "plan/strategy.h"
 
 /* ---- Simulating --------------------------------------------------------- */
@@ -34,19 +37,51 @@ static int refuse(struct weft_compared *row, struct weft_err *err)
     return 0;
 }
 
-static int add_strategy(const struct weft_config *config,
-                        const struct weft_plan_needs *needs,
-                        const struct weft_simulate_options *options,
-                        struct weft_compared *row, struct weft_err *err)
+struct comparing {
+    const struct weft_config *config;
+    const struct weft_plan_needs *needs;
+    const struct weft_plan *own;
+    const struct weft_simulate_options *options;
+    struct weft_compared *row; /* in memory that children share */
+};
+
+/* Number 0 is the configuration's own plan. */
+static int do_row(void *ctx, int32_t i, struct weft_err *err)
 {
-    struct weft_plan plan = {0};
-    int rc = weft_plan_strategy(row->name, needs, &plan, err);
+    struct comparing *c = ctx;
+    struct weft_compared *row = &c->row[i];
+    struct weft_plan plan = {0}, own = *c->own;
+    int rc = i > 0 ? weft_plan_strategy(row->name, c->needs, &plan, err) : 0;
+    if (!rc && i > 0)
+        rc = weft_plan_check(&plan, c->needs, err);
     if (!rc)
-        rc = weft_plan_check(&plan, needs, err);
-    if (!rc)
-        rc = simulate(config, &plan, options, row, err);
+        rc = simulate(c->config, i > 0 ? &plan : &own, c->options, row, err);
     weft_plan_release(&plan);
     return rc ? refuse(row, err) : 0;
+}
+
+static int32_t find_best(const struct weft_comparison *c)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < c->n; i++)
+        if (c->row[i].fits
+            && (best < 0
+                || c->row[i].simulated.iteration_s
+                       < c->row[best].simulated.iteration_s))
+            best = i;
+    return best;
+}
+
+int32_t weft_simulate_at_once(const struct weft_plan_needs *needs)
+{
+    enum { DEVICE_MIB = 4 }; /* bench/record --simulate: 4 GB for 1,024 */
+    struct weft_topology topology;
+    if (weft_topology_read(&topology, NULL))
+        return 1;
+    int64_t each = (int64_t) needs->n_nodes * needs->n_devices * DEVICE_MIB
+                << 20;
+    int64_t fit = topology.free_bytes / 2 / weft_max64(each, 1);
+    return (int32_t) weft_max64(1, weft_min64(fit, topology.n_usable));
 }
 
 int weft_run_compare(const struct weft_config *config,
@@ -56,27 +91,29 @@ int weft_run_compare(const struct weft_config *config,
                      void (*progress)(int32_t done, int32_t of),
                      struct weft_comparison *out, struct weft_err *err)
 {
-    struct weft_plan plan = *own;
+    const size_t n = WEFT_COUNT(out->row);
+    struct comparing c = {.config = config,
+                          .needs = needs,
+                          .own = own,
+                          .options = options,
+                          .row = weft_children_alloc(n, sizeof *c.row)};
     const char *name = "this plan";
-    int rc = 0;
     *out = (struct weft_comparison){.best = -1};
+    if (!c.row)
+        return weft_err_nomem(err, "a comparison", n * sizeof *c.row);
     for (; name; name = weft_strategy_name(out->n - 1, NULL))
-        out->row[out->n++].name = name;
-    weft_assert(out->n <= (int32_t) WEFT_COUNT(out->row));
-    for (int32_t i = 0; i < out->n && !rc; i++) {
-        struct weft_compared *row = &out->row[i];
-        if (i > 0)
-            rc = add_strategy(config, needs, options, row, err);
-        else if (simulate(config, &plan, options, row, err) != 0)
-            rc = refuse(row, err);
-        if (row->fits
-            && (out->best < 0
-                || row->simulated.iteration_s
-                       < out->row[out->best].simulated.iteration_s))
-            out->best = i;
-        if (progress)
-            progress(i + 1, out->n);
-    }
+        c.row[out->n++].name = name;
+    weft_assert(out->n <= (int32_t) n);
+    int rc = weft_children_run(
+        &(struct weft_children){.n = out->n,
+                                .at_once = weft_simulate_at_once(needs),
+                                .one = do_row,
+                                .ctx = &c,
+                                .progress = progress},
+        err);
+    memcpy(out->row, c.row, sizeof out->row);
+    weft_children_free(c.row, n, sizeof *c.row);
+    out->best = find_best(out);
     return rc;
 }
 
@@ -91,6 +128,42 @@ static double ratio(const struct weft_comparison *c, int32_t i)
 {
     double s = c->row[i].simulated.iteration_s;
     return c->best < 0 ? 0 : s / c->row[c->best].simulated.iteration_s;
+}
+
+/* The fastest that fits and is slower than the best; -1: none. */
+static int32_t find_next(const struct weft_comparison *c)
+{
+    struct weft_comparison others = *c;
+    for (int32_t i = 0; i < c->n; i++)
+        if (ratio(c, i) < 1 + 1e-9)
+            others.row[i].fits = false;
+    return find_best(&others);
+}
+
+/* Says what makes the best one faster than the next. */
+static void add_reason(const struct weft_comparison *c,
+                       const struct weft_dataflow *flow,
+                       struct weft_string *out)
+{
+    int32_t next = c->best < 0 ? -1 : find_next(c);
+    if (next < 0)
+        return;
+    const struct weft_simulated *a = &c->row[c->best].simulated;
+    const struct weft_simulated *b = &c->row[next].simulated;
+    weft_string_addf(out, "\n%s is the fastest that fits: %.4g s less than %s",
+                     c->row[c->best].name, b->iteration_s - a->iteration_s,
+                     c->row[next].name);
+    const char *between = ", as ";
+    for (int32_t k = 1; k < flow->n_calls; k++) {
+        double less = b->call_s[k] - a->call_s[k];
+        if (!weft_flow_placed(flow, k) || fabs(less) < 0.01 * b->iteration_s)
+            continue;
+        weft_string_addf(out, "%s%s takes %.4g s %s", between,
+                         flow->call[k].name, fabs(less),
+                         less > 0 ? "less" : "more");
+        between = ", ";
+    }
+    weft_string_add(out, "\n");
 }
 
 int weft_compare_text(const struct weft_comparison *c,
@@ -122,6 +195,7 @@ int weft_compare_text(const struct weft_comparison *c,
         if (!ran(&c->row[i]))
             weft_string_addf(out, "%-21s refused: %s\n", c->row[i].name,
                              c->row[i].why);
+    add_reason(c, flow, out);
     return weft_string_check(out, "a comparison", err);
 }
 

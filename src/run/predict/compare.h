@@ -21,8 +21,12 @@ struct weft_comparison {
     int32_t best; /* the fastest that fits; -1: none */
 };
 
-/* Simulates them. progress (NULL: none) is called with the number of those that
- * are done. Errors: WEFT_ENOMEM; others make a row's `why`. */
+/* How many simulations of a job of this size may run at once, each in a process
+ * of its own (base/children.h): as many as there are processors and memory. */
+int32_t weft_simulate_at_once(const struct weft_plan_needs *needs);
+
+/* Simulates them on all cores. progress (NULL: none) is called with the number
+ * of those that are done. Errors: WEFT_ENOMEM; others make a row's `why`. */
 int weft_run_compare(const struct weft_config *config,
                      const struct weft_plan_needs *needs,
                      const struct weft_plan *own,
