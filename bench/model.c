@@ -119,7 +119,7 @@ static void bench_generate(const struct weft_g_model *m, int32_t batch,
     CHECK(weft_g_view_open(seq, &anywhere, m, &m->home, &view, &err));
     CHECK(weft_g_generate_init(m, &m->home, instances,
                                (int32_t) weft_ceil_div(batch, instances),
-                               n_prompt + n_new, &gen, &err));
+                               n_prompt + n_new, 0, &gen, &err));
     weft_rollout_reset(&gen);
     double start = weft_clock_s();
     CHECK(weft_rollout_run(seq, &gen, &view, &args, batch, sample, NULL, NULL,

@@ -201,6 +201,7 @@ struct weft_gen_args {
     int32_t first_sample;
     int32_t n_steps;        /* decode steps of a chunk */
     int32_t prefill_tokens; /* prompt rows per step, at most */
+    bool prefix_sharing;    /* prompts that begin alike share the cache */
     int32_t n_stop;
     int32_t stop[16]; /* token ids that end a response */
     /* (n_steps) the rows of each step, where it is known, for costs; read when
@@ -231,6 +232,10 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_gen_admit *admit,
                            struct weft_tile *state, struct weft_tile *arena,
                            struct weft_tile *status);
+/* Puts every slot where it has read `context` tokens but the last, of texts
+ * that have room for as many more. */
+void weft_gen_fill(struct weft_gen_state *state, int32_t context,
+                   int32_t room);
 /* Copies the finished sample of a slot into `rollout` (W) and frees slot and
  * pages. */
 void weft_insert_gen_retire(struct weft_seq *seq,
@@ -242,7 +247,7 @@ void weft_insert_gen_retire(struct weft_seq *seq,
  * an instance's chunks without a model or a runtime. n_total: by sample, the
  * tokens that it ends with, prompt included. */
 struct weft_gen_play;
-int weft_gen_play_create(int32_t n_slots, int32_t max_total,
+int weft_gen_play_create(int32_t n_slots, int32_t max_total, int32_t n_pages,
                          int32_t prefill_tokens, struct weft_gen_play **out,
                          struct weft_err *err);
 void weft_gen_play_free(struct weft_gen_play *play); /* NULL is allowed */

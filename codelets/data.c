@@ -40,7 +40,13 @@ void weft_step_layout(int32_t n_rows, int32_t n_slots, int32_t pages_per_slot,
     weft_batch_layout(n_rows, n_slots, n_slots, false, &b);
     b.pages_per_slot = pages_per_slot;
     b.page = take(&b.bytes, (int64_t) n_slots * pages_per_slot, 4);
+    b.copy = take(&b.bytes, (int64_t) n_slots * 2, 4);
     *out = b;
+}
+
+int32_t weft_gen_most_pages(int32_t n_slots, int32_t max_total)
+{
+    return n_slots * (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS);
 }
 
 void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
@@ -56,8 +62,11 @@ void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
     };
     int64_t cells = (int64_t) n_slots * max_total;
     s.slot = take(&s.bytes, n_slots, sizeof(struct weft_gen_slot));
+    s.order = take(&s.bytes, n_slots, 4);
     s.page = take(&s.bytes, (int64_t) n_slots * s.pages_per_slot, 4);
+    s.n_users = take(&s.bytes, n_pages, 4);
     s.free_page = take(&s.bytes, n_pages, 4);
+    s.copy = take(&s.bytes, (int64_t) n_slots * 2, 4);
     s.token = take(&s.bytes, cells, 4);
     s.logp = take(&s.bytes, cells, 4);
     *out = s;
@@ -67,11 +76,15 @@ void weft_gen_state_clear(struct weft_gen_state *state)
 {
     struct weft_gen_slot *slot = (void *) ((char *) state + state->slot);
     int32_t *free_page = (void *) ((char *) state + state->free_page);
+    int32_t *n_users = (void *) ((char *) state + state->n_users);
     for (int32_t i = 0; i < state->n_slots; i++)
         slot[i] = (struct weft_gen_slot){.sample = -1};
+    state->n_running = state->n_copies = 0;
     state->n_free = state->n_pages;
-    for (int32_t i = 0; i < state->n_pages; i++)
+    for (int32_t i = 0; i < state->n_pages; i++) {
         free_page[i] = state->n_pages - 1 - i;
+        n_users[i] = 0;
+    }
 }
 
 size_t weft_layer_saved_bytes(const struct weft_shape *shape, int64_t n_rows)

@@ -92,6 +92,10 @@ struct weft_batch {
      * is unused. */
     int32_t pages_per_slot;
     size_t page;
+    /* pairs of pages (n_copies, 2), from and to, that are copied before the
+     * step's rows are written */
+    int32_t n_copies;
+    size_t copy;
     size_t bytes;
 };
 
@@ -120,27 +124,36 @@ struct weft_gen_slot {
     int32_t n_prompt;
     int32_t n_total;  /* tokens known */
     int32_t n_cached; /* tokens whose K and V are in the cache */
+    int32_t n_ready;  /* those of them that earlier steps wrote */
     int32_t limit;    /* it stops when n_total reaches this */
     int32_t done;     /* 0: running, 1: stopped by EOS, 2: by length */
 };
 
-/* struct weft_gen_state | slot[n_slots] | page[n_slots][pages_per_slot] |
- * free_page[n_pages] | token[n_slots][max_total] | logp[n_slots][max_total] */
+/* struct weft_gen_state | slot[n_slots] | order[n_slots] |
+ * page[n_slots][pages_per_slot] | n_users[n_pages] | free_page[n_pages] |
+ * copy[n_slots][2] | token[n_slots][max_total] | logp[n_slots][max_total] */
 struct weft_gen_state {
     int32_t n_slots, max_total, pages_per_slot, n_pages;
-    int32_t n_free; /* pages on the stack free_page */
-    int32_t failed;
-    size_t slot, page, free_page, token, logp, bytes;
+    int32_t n_free;    /* pages on the stack free_page */
+    int32_t n_running; /* slots in `order`, the first admitted first */
+    int32_t n_copies;  /* of the step that was planned last */
+    int32_t reserved;
+    size_t slot, order, page, n_users, free_page, copy, token, logp, bytes;
 };
 
 void weft_gen_state_layout(int32_t n_slots, int32_t max_total,
                            int32_t n_pages, struct weft_gen_state *out);
 /* Frees all slots and puts all pages on the stack. */
 void weft_gen_state_clear(struct weft_gen_state *state);
+/* Pages of the cache with which no slot ever waits for one. */
+int32_t weft_gen_most_pages(int32_t n_slots, int32_t max_total);
 
 /* What the controller reads after a chunk. */
 struct weft_gen_status {
     int64_t n_decoded, n_prefilled; /* rows of this chunk */
+    int64_t n_shared; /* rows not computed, as another slot's were taken */
+    int32_t n_preempted;
+    int32_t most_pages; /* that were in use at one time */
     int32_t n_slots, reserved;
     /* struct weft_gen_slot slot[n_slots] follow */
 };

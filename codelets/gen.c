@@ -43,8 +43,11 @@ struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state)
     return (struct weft_gen_view){
         .state = state,
         .slot = (void *) (base + state->slot),
+        .order = (void *) (base + state->order),
         .page = (void *) (base + state->page),
+        .n_users = (void *) (base + state->n_users),
         .free_page = (void *) (base + state->free_page),
+        .copy = (void *) (base + state->copy),
         .token = (void *) (base + state->token),
         .logp = (void *) (base + state->logp),
     };
@@ -55,7 +58,9 @@ void weft_gen_admit(const struct weft_gen_view *view,
 {
     const struct weft_gen_prompt *a = (const void *) (task + 1);
     const int32_t *token = (const int32_t *) (a + task->n_admit);
+    weft_gen_drop_ended(view);
     for (int32_t i = 0; i < task->n_admit; token += a[i++].n_prompt) {
+        view->order[view->state->n_running++] = a[i].slot;
         view->slot[a[i].slot] = (struct weft_gen_slot){
             .sample = a[i].sample,
             .n_prompt = a[i].n_prompt,
@@ -70,64 +75,51 @@ void weft_gen_admit(const struct weft_gen_view *view,
 
 void weft_gen_free_slot(const struct weft_gen_view *view, int32_t index)
 {
-    struct weft_gen_state *state = view->state;
-    struct weft_gen_slot *slot = &view->slot[index];
-    const int32_t *page = view->page
-                        + (int64_t) index * state->pages_per_slot;
-    int32_t n = (int32_t) weft_ceil_div(slot->n_cached, WEFT_PAGE_TOKENS);
-    for (int32_t i = 0; i < n; i++)
-        view->free_page[state->n_free++] = page[i];
-    *slot = (struct weft_gen_slot){.sample = -1};
+    weft_gen_free_pages(view, index);
+    view->slot[index] = (struct weft_gen_slot){.sample = -1};
 }
 
-/* Takes free pages for the positions pos .. end - 1; false when none are
- * left. */
-static bool take_pages(const struct weft_gen_view *view, int32_t slot,
-                       int32_t pos, int32_t end)
+void weft_gen_plan_rows(const struct weft_gen_view *view,
+                        const struct weft_gen_args *gen,
+                        struct weft_gen_rows *rows,
+                        struct weft_gen_status *status)
 {
     struct weft_gen_state *state = view->state;
-    int32_t *page = view->page + (int64_t) slot * state->pages_per_slot;
-    int32_t have = (int32_t) weft_ceil_div(pos, WEFT_PAGE_TOKENS);
-    for (; have * WEFT_PAGE_TOKENS < end; have++) {
-        if (state->n_free == 0)
-            return false;
-        page[have] = view->free_page[--state->n_free];
-    }
-    return true;
-}
-
-int weft_gen_plan_rows(const struct weft_gen_view *view,
-                       int32_t prefill_tokens, struct weft_gen_rows *rows,
-                       int64_t *n_prefilled, struct weft_err *err)
-{
-    int32_t budget = prefill_tokens;
-    rows->n_runs = rows->n_rows = rows->n_sampled = 0;
-    for (int32_t i = 0; i < view->state->n_slots; i++) {
+    int32_t budget = gen->prefill_tokens;
+    bool waits = false;
+    rows->n_runs = rows->n_rows = rows->n_sampled = state->n_copies = 0;
+    weft_gen_drop_ended(view);
+    for (int32_t i = 0; i < state->n_slots; i++)
+        view->slot[i].n_ready = view->slot[i].n_cached;
+    for (int32_t at = 0; at < state->n_running; at++) {
+        int32_t i = view->order[at];
         struct weft_gen_slot *slot = &view->slot[i];
-        if (slot->sample < 0 || slot->done)
+        if (slot->n_cached == 0
+            && !weft_gen_start(view, gen->prefix_sharing, at, &waits, status))
             continue;
         int32_t rest = slot->n_total - slot->n_cached;
         int32_t n = rest == 1 ? 1 : (int32_t) weft_min64(rest, budget);
         if (n == 0)
             continue;
-        if (!take_pages(view, i, slot->n_cached, slot->n_cached + n))
-            return weft_err_set(err, WEFT_ENOMEM,
-                                "the KV arena has no free page");
+        if (!weft_gen_extend(view, at, slot->n_cached + n, status)) {
+            waits = true;
+            continue;
+        }
         if (rest > 1) {
             budget -= n;
-            *n_prefilled += n;
+            status->n_prefilled += n;
         }
         rows->run[rows->n_runs++] = (struct weft_k_run){i, slot->n_cached, n};
         memcpy(rows->token + rows->n_rows,
-               view->token + (int64_t) i * view->state->max_total
-                   + slot->n_cached,
+               view->token + (int64_t) i * state->max_total + slot->n_cached,
                (size_t) n * 4);
         rows->n_rows += n;
         slot->n_cached += n;
         if (n == rest)
             rows->sampled[rows->n_sampled++] = i;
     }
-    return 0;
+    status->most_pages = (int32_t) weft_max64(status->most_pages,
+                                              state->n_pages - state->n_free);
 }
 
 void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out)
@@ -155,17 +147,21 @@ void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
     }
 }
 
-void weft_gen_open_cache(const struct weft_batch *step,
+void weft_gen_open_cache(struct CUstream_st *stream,
+                         const struct weft_batch *step,
                          const struct weft_range *range,
                          const struct weft_shape *shape, int32_t layer,
-                         bool on_gpu, struct weft_k_kv *kv)
+                         struct weft_k_kv *kv)
 {
     size_t bytes = weft_k_part_kv_page_bytes(shape, *range, 1);
+    size_t offset = (size_t) layer * bytes;
     kv->page = weft_batch_at(step, step->page);
     kv->pages_per_slot = step->pages_per_slot;
-    if (!on_gpu)
+    weft_gen_copy_pages(stream, step->n_copies,
+                        weft_batch_at(step, step->copy), kv, offset, bytes);
+    if (!WEFT_ON_GPU(stream))
         weft_gen_clear_pages(step->n_runs, weft_batch_at(step, step->run), kv,
-                             (size_t) layer * bytes, bytes);
+                             offset, bytes);
 }
 
 int weft_gen_put(const struct weft_gen_view *view,

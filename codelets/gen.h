@@ -5,6 +5,7 @@
  * drawn. A step takes one row of every running sequence, and up to
  * prefill_tokens rows of prompts that are still being read; rows are
  * independent, so which sequences share a step changes no number.
+ * gen_pages.c has the pages of the KV cache.
  */
 #ifndef WEFT_CODELETS_GEN_H
 #define WEFT_CODELETS_GEN_H
@@ -36,7 +37,7 @@ struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
 struct weft_gen_view {
     struct weft_gen_state *state;
     struct weft_gen_slot *slot;
-    int32_t *page, *free_page, *token;
+    int32_t *order, *page, *n_users, *free_page, *copy, *token;
     float *logp;
 };
 struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state);
@@ -45,6 +46,19 @@ void weft_gen_admit(const struct weft_gen_view *view,
                     const struct weft_gen_task *task);
 /* Gives back a slot with its pages. */
 void weft_gen_free_slot(const struct weft_gen_view *view, int32_t slot);
+/* Gives back its pages alone: its tokens are known, but not cached. */
+void weft_gen_free_pages(const struct weft_gen_view *view, int32_t slot);
+/* Takes slots that have ended out of the order. */
+void weft_gen_drop_ended(const struct weft_gen_view *view);
+/* Whether the slot at number `at` of the order, of which nothing is cached,
+ * can start in this step; then it has what it shares with others. waits:
+ * whether one before it waits for pages. */
+bool weft_gen_start(const struct weft_gen_view *view, bool sharing,
+                    int32_t at, bool *waits, struct weft_gen_status *status);
+/* Takes pages for its tokens before `end`. false: those before it have them,
+ * and it has given back its own. */
+bool weft_gen_extend(const struct weft_gen_view *view, int32_t at,
+                     int32_t end, struct weft_gen_status *status);
 
 /* One step's rows. */
 struct weft_gen_rows {
@@ -53,22 +67,29 @@ struct weft_gen_rows {
     int32_t *sampled;       /* (n_slots) slots that get a token */
     int32_t n_runs, n_rows, n_sampled;
 };
-/* Chooses a step's rows and takes the cache pages they need; adds the number
- * of prompt rows to n_prefilled. */
-int weft_gen_plan_rows(const struct weft_gen_view *view,
-                       int32_t prefill_tokens, struct weft_gen_rows *rows,
-                       int64_t *n_prefilled, struct weft_err *err);
+/* Chooses a step's rows and takes the cache pages they need; counts prompt
+ * rows and pages in `status`. */
+void weft_gen_plan_rows(const struct weft_gen_view *view,
+                        const struct weft_gen_args *gen,
+                        struct weft_gen_rows *rows,
+                        struct weft_gen_status *status);
 /* Writes the last row of each run that gets a token, (n_sampled). */
 void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out);
 
-/* Completes kv, which has arena and page_bytes, with the step's page table. In
- * the pages that the step's runs begin it clears what belongs to layer number
- * `layer` of the range; not for a GPU, whose kernels use nothing that no row
- * has written. */
-void weft_gen_open_cache(const struct weft_batch *step,
+/* Completes kv, which has arena and page_bytes, with the step's page table.
+ * Of what belongs to layer number `layer` of the range it copies the pages
+ * that the step copies, and clears those that the step's runs begin; a GPU's
+ * kernels use nothing that no row has written, so there nothing is cleared. */
+void weft_gen_open_cache(struct CUstream_st *stream,
+                         const struct weft_batch *step,
                          const struct weft_range *range,
                          const struct weft_shape *shape, int32_t layer,
-                         bool on_gpu, struct weft_k_kv *kv);
+                         struct weft_k_kv *kv);
+/* Copies `bytes` at `offset` of n pages, copy (n, 2): from, to; in this
+ * order, as a page that was copied may then be another's. */
+void weft_gen_copy_pages(struct CUstream_st *stream, int32_t n,
+                         const int32_t *copy, const struct weft_k_kv *kv,
+                         size_t offset, size_t bytes);
 /* Clears `bytes` at `offset` of every page that these runs begin. */
 void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
                           const struct weft_k_kv *kv, size_t offset,

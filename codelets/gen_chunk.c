@@ -32,6 +32,8 @@ static void forward(struct step *s)
     struct weft_k_kv kv = {s->arena, s->page_bytes, s->view.page,
                            s->view.state->pages_per_slot};
     int per_layer = shape->n_blocks + 1;
+    weft_gen_copy_pages(NULL, s->view.state->n_copies, s->view.copy, &kv, 0,
+                        s->page_bytes);
     weft_gen_clear_pages(rows->n_runs, rows->run, &kv, 0, s->page_bytes);
     weft_k_embed(shape, (const void *const *) s->embed, rows->n_rows,
                  rows->token, s->x);
@@ -124,9 +126,8 @@ static int gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
     *status = (struct weft_gen_status){.n_slots = n_slots};
     weft_gen_admit(&s.view, s.args);
     for (int32_t i = 0; i < s.args->gen.n_steps && !rc; i++) {
-        rc = weft_gen_plan_rows(&s.view, s.args->gen.prefill_tokens, &s.rows,
-                                &status->n_prefilled, weft_exec_err(x));
-        if (rc || s.rows.n_rows == 0)
+        weft_gen_plan_rows(&s.view, &s.args->gen, &s.rows, status);
+        if (s.rows.n_rows == 0)
             break;
         forward(&s);
         status->n_decoded += s.rows.n_sampled;

@@ -24,15 +24,13 @@ void weft_gen_play_free(struct weft_gen_play *p)
     weft_free(p);
 }
 
-int weft_gen_play_create(int32_t n_slots, int32_t max_total,
+int weft_gen_play_create(int32_t n_slots, int32_t max_total, int32_t n_pages,
                          int32_t prefill_tokens, struct weft_gen_play **out,
                          struct weft_err *err)
 {
     struct weft_gen_state layout;
     size_t n = (size_t) n_slots;
-    int32_t pages = n_slots
-                  * (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS);
-    weft_gen_state_layout(n_slots, max_total, pages, &layout);
+    weft_gen_state_layout(n_slots, max_total, n_pages, &layout);
     struct weft_gen_play *p = weft_alloc(1, sizeof *p);
     if (!p)
         return weft_err_nomem(err, "recording generation", layout.bytes);
@@ -81,7 +79,6 @@ int weft_gen_play_chunk(struct weft_gen_play *p, struct weft_seq *seq,
                         struct weft_work_rows step[], struct weft_err *err)
 {
     size_t bytes;
-    int rc = 0;
     struct weft_gen_view view = weft_gen_view_of(p->state);
     struct weft_gen_task *task = weft_gen_task_create(seq, NULL, args,
                                                       n_admit, admit, &bytes);
@@ -90,16 +87,15 @@ int weft_gen_play_chunk(struct weft_gen_play *p, struct weft_seq *seq,
     weft_gen_admit(&view, task);
     weft_free(task);
     *status = (struct weft_gen_status){.n_slots = p->state->n_slots};
-    for (int32_t i = 0; i < args->n_steps && !rc; i++) {
-        rc = weft_gen_plan_rows(&view, args->prefill_tokens, &p->rows,
-                                &status->n_prefilled, err);
+    for (int32_t i = 0; i < args->n_steps; i++) {
+        weft_gen_plan_rows(&view, args, &p->rows, status);
         status->n_decoded += p->rows.n_sampled;
         step[i] = rows_of(&p->rows);
         draw(&view, &p->rows, n_total);
     }
     memcpy(status + 1, view.slot,
            (size_t) status->n_slots * sizeof *view.slot);
-    return rc;
+    return 0;
 }
 
 void weft_gen_play_retire(struct weft_gen_play *p, int32_t slot)

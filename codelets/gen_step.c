@@ -14,6 +14,7 @@
 static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
+    (void) x;
     const struct weft_gen_task *task = args;
     weft_assert(n_buf == 3);
     struct weft_gen_view view = weft_gen_view_of(buf[0]);
@@ -30,15 +31,17 @@ static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
     rows.run = weft_batch_at(b, b->run);
     rows.token = weft_batch_at(b, b->token);
     rows.sampled = weft_batch_at(b, b->target);
-    int rc = weft_gen_plan_rows(&view, task->gen.prefill_tokens, &rows,
-                                &status->n_prefilled, weft_exec_err(x));
+    weft_gen_plan_rows(&view, &task->gen, &rows, status);
     b->n_rows = rows.n_rows;
     b->n_runs = rows.n_runs;
     b->n_targets = rows.n_sampled;
     weft_gen_last_rows(&rows, weft_batch_at(b, b->row));
+    b->n_copies = state->n_copies;
     memcpy(weft_batch_at(b, b->page), view.page,
            (size_t) state->n_slots * (size_t) state->pages_per_slot * 4);
-    return rc;
+    memcpy(weft_batch_at(b, b->copy), view.copy,
+           (size_t) state->n_copies * 2 * 4);
+    return 0;
 }
 
 WEFT_CODELET(gen_begin, 0x66bb6a, gen_begin_cpu)

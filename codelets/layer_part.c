@@ -33,8 +33,8 @@ static int attention_part(const void *args_, void *const buf[], int n_buf,
         return 0;
     struct CUstream_st *stream = weft_exec_stream(x);
     if (args->page_bytes)
-        weft_gen_open_cache(b, &args->range, args->shape, args->layer,
-                            WEFT_ON_GPU(stream), &kv);
+        weft_gen_open_cache(stream, b, &args->range, args->shape, args->layer,
+                            &kv);
     if (WEFT_ON_GPU(stream)) {
         void *scratch = forward_scratch_gpu(x, args, &view);
         if (!scratch)

@@ -11,6 +11,7 @@ codelets_sources = \
 	%D%/gen.c %D%/gen.h \
 	%D%/gen_chunk.c \
 	%D%/gen_draw.c \
+	%D%/gen_pages.c \
 	%D%/gen_play.c \
 	%D%/gen_retire.c \
 	%D%/gen_step.c \

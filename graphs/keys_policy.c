@@ -27,6 +27,13 @@ static const struct weft_config_key keys[] = {
             "decode steps per task"),
     KEY_INT("rollout.prefill_tokens", rollout.prefill_tokens, "256", 1, 1e6,
             0, "prompt rows per step"),
+    KEY_INT("rollout.kv_blocks", rollout.kv_blocks, "0", 0, KEY_MANY, 0,
+            "blocks of 64 tokens that a device's KV cache has for its slots; "
+            "0: what their longest texts need together. With fewer, the "
+            "text begun last waits when none is left"),
+    KEY_BOOL("rollout.prefix_sharing", rollout.prefix_sharing, "true", 0,
+             "texts whose prompts begin alike compute that part once and "
+             "share its blocks of the KV cache"),
     KEY_INT("ppo.epochs", policy.epochs, "1", 1, 1000, KEY_NUM,
             "passes over an iteration's samples (verl's; TRL's is 4)"),
     KEY_INT("ppo.mini_batches", policy.mini_batches, "4", 1, 1e6, KEY_NUM,
@@ -100,6 +107,8 @@ static const struct weft_config_alias aliases[] = {
                         "|num_prompts|n_prompts|"},
     {"rollout.stop", "|stop_sequences|stop_token|stop_strings|"},
     {"rollout.slots", "|max_num_seqs|"},
+    {"rollout.kv_blocks", "|num_gpu_blocks_override|max_total_tokens|"},
+    {"rollout.prefix_sharing", "|enable_prefix_caching|radix_cache|"},
     {"ppo.mini_batches", "|ppo_mini_batch_size|num_mini_batches"
                          "|mini_batch_size|minibatch_size|"},
     {"ppo.epochs", "|num_ppo_epochs|ppo_epochs|num_iterations|max_epochs|"},

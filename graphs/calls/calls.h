@@ -332,17 +332,19 @@ struct weft_g_generate {
     int32_t call; /* its tasks' number in the dataflow graph; 0 until set */
     int32_t first_chain; /* of its instances', where others generate, too */
     int32_t n_instances, n_slots, max_total;
+    int32_t n_pages; /* of an instance's KV cache */
     struct weft_g_instance *instance;
 };
 
 /* Creates the tiles of the instances of `layout`: at most max_instances, with
- * n_slots slots each. The caller must then clear their states
- * (weft_gen_state_clear()). */
+ * n_slots slots each, and a KV cache of kv_blocks pages; 0: as many as the
+ * slots' longest texts need together. The caller must then clear their states
+ * (weft_gen_state_clear()). Errors: WEFT_EINVAL when one text needs more. */
 int weft_g_generate_init(const struct weft_g_model *model,
                          const struct weft_g_layout *layout,
                          int32_t max_instances, int32_t n_slots,
-                         int32_t max_total, struct weft_g_generate *out,
-                         struct weft_err *err);
+                         int32_t max_total, int32_t kv_blocks,
+                         struct weft_g_generate *out, struct weft_err *err);
 void weft_g_generate_release(struct weft_g_generate *gen);
 /* How many instances a layout has for n samples. */
 int32_t weft_g_generate_instances(const struct weft_g_layout *layout,

@@ -11,11 +11,6 @@
 #include "base/alloc.h"
 #include "graphs/calls/stage.h"
 
-static int32_t n_pages(int32_t n_slots, int32_t max_total)
-{
-    return (int32_t) weft_ceil_div(max_total, WEFT_PAGE_TOKENS) * n_slots;
-}
-
 static bool is_one_task(const struct weft_g_layout *layout)
 {
     return layout->plan.tp == 1 && layout->plan.pp == 1 && !layout->on_gpus;
@@ -50,7 +45,6 @@ static int arenas_init(struct weft_g_generate *gen,
     const struct weft_g_model *model = gen->model;
     const struct weft_call_plan *plan = &gen->layout.plan;
     size_t n = (size_t) (plan->pp * plan->tp);
-    int32_t pages = n_pages(gen->n_slots, gen->max_total);
     int rc = 0;
     instance->arena = weft_alloc(n, sizeof *instance->arena);
     if (!instance->arena)
@@ -63,7 +57,7 @@ static int arenas_init(struct weft_g_generate *gen,
                                       -1,          -1,         m->place};
             rc = weft_tile_create(
                 model->rt, &id, WEFT_MEM_KV,
-                arena_bytes(&model->shape, &gen->layout, s, m, pages),
+                arena_bytes(&model->shape, &gen->layout, s, m, gen->n_pages),
                 &instance->arena[s * plan->tp + k], err);
         }
     return rc;
@@ -80,8 +74,8 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
                               -1,          home->place};
     struct weft_gen_state layout;
     instance->home = home->device;
-    weft_gen_state_layout(gen->n_slots, gen->max_total,
-                          n_pages(gen->n_slots, gen->max_total), &layout);
+    weft_gen_state_layout(gen->n_slots, gen->max_total, gen->n_pages,
+                          &layout);
     int rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES, layout.bytes,
                               &instance->state, err);
     id.kind = "decode status";
@@ -95,12 +89,20 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
 int weft_g_generate_init(const struct weft_g_model *model,
                          const struct weft_g_layout *layout,
                          int32_t max_instances, int32_t n_slots,
-                         int32_t max_total, struct weft_g_generate *out,
-                         struct weft_err *err)
+                         int32_t max_total, int32_t kv_blocks,
+                         struct weft_g_generate *out, struct weft_err *err)
 {
     int32_t n = weft_g_generate_instances(layout, max_instances);
+    int32_t most = weft_gen_most_pages(n_slots, max_total);
+    int32_t least = weft_gen_most_pages(1, max_total);
     *out = (struct weft_g_generate){
         .model = model, .n_slots = n_slots, .max_total = max_total};
+    if (kv_blocks > 0 && kv_blocks < least)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "rollout.kv_blocks is %d, but a text of %d "
+                            "tokens needs %d blocks of %d tokens",
+                            kv_blocks, max_total, least, WEFT_PAGE_TOKENS);
+    out->n_pages = kv_blocks > 0 && kv_blocks < most ? kv_blocks : most;
     int rc = weft_g_layout_copy(layout, &out->layout, err);
     out->instance = weft_alloc((size_t) n, sizeof *out->instance);
     if (!rc && !out->instance)

@@ -165,6 +165,8 @@ struct weft_config {
         int32_t slots;              /* sequences decoded together, 32 */
         int32_t chunk_tokens;       /* decode steps per task, 16 */
         int32_t prefill_tokens;     /* prompt rows per step, 256 */
+        int32_t kv_blocks;          /* of a KV cache; 0: all ever needed */
+        bool prefix_sharing;        /* true */
     } rollout;
 
     struct {

@@ -40,21 +40,7 @@ static void set_context(const struct weft_g_generate *gen, int32_t context)
     for (int32_t i = 0; i < gen->n_instances; i++) {
         struct weft_gen_state *state = weft_tile_acquire(
             gen->instance[i].state, WEFT_READ_WRITE);
-        char *base = (char *) state;
-        struct weft_gen_slot *slot = (void *) (base + state->slot);
-        int32_t *page = (void *) (base + state->page);
-        int32_t *free_page = (void *) (base + state->free_page);
-        int32_t used = (int32_t) weft_ceil_div(context - 1, WEFT_PAGE_TOKENS);
-        for (int32_t k = 0; k < gen->n_slots; k++) {
-            slot[k] = (struct weft_gen_slot){.sample = k,
-                                             .n_prompt = 1,
-                                             .n_total = context,
-                                             .n_cached = context - 1,
-                                             .limit = context + 2 * STEPS};
-            for (int32_t p = 0; p < used; p++)
-                page[k * state->pages_per_slot + p] =
-                    free_page[--state->n_free];
-        }
+        weft_gen_fill(state, context, 2 * STEPS);
         weft_tile_unacquire(gen->instance[i].state);
     }
 }
@@ -118,7 +104,7 @@ static int batch(struct weft_profile_bench *b,
     struct weft_g_generate gen;
     int32_t longest = (int32_t) weft_min64(b->longest, 1024 + 2 * STEPS);
     int rc = weft_g_generate_init(model, layout, layout->plan.dp, n_slots,
-                                  longest, &gen, err);
+                                  longest, 0, &gen, err);
     for (int32_t i = 0; i < gen.n_instances && !rc; i++)
         for (int32_t k = 0; k < layout->plan.tp; k++)
             weft_profile_fill(gen.instance[i].arena[k]);

@@ -145,6 +145,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
         .first_sample = o->first_prompt * o->samples,
         .n_steps = CHUNK_STEPS,
         .prefill_tokens = PREFILL_ROWS,
+        .prefix_sharing = true,
     };
     struct weft_sample *sample = weft_alloc((size_t) n, sizeof *sample);
     if (!sample)
@@ -165,7 +166,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
                                          weft_ceil_div(n, instances));
     if (!rc)
         rc = weft_g_generate_init(&m->tiles, &m->tiles.home, instances, slots,
-                                  max_total, &gen, err);
+                                  max_total, 0, &gen, err);
     if (!rc)
         rc = weft_g_view_open(seq, &anywhere, &m->tiles, &m->tiles.home,
                               &view, err);

@@ -42,10 +42,8 @@ void weft_rollout_reset(struct weft_g_generate *gen)
         if (!weft_tile_is_here(tile) || weft_rt_is_dry(gen->model->rt))
             continue;
         struct weft_gen_state *state = weft_tile_acquire(tile, WEFT_WRITE);
-        int32_t pages = (int32_t) weft_ceil_div(gen->max_total,
-                                                WEFT_PAGE_TOKENS)
-                      * gen->n_slots;
-        weft_gen_state_layout(gen->n_slots, gen->max_total, pages, state);
+        weft_gen_state_layout(gen->n_slots, gen->max_total, gen->n_pages,
+                              state);
         weft_gen_state_clear(state);
         weft_tile_unacquire(tile);
     }
@@ -162,6 +160,10 @@ static int advance(struct control *c, int32_t instance)
         return rc;
     c->stats.n_decoded += c->status->n_decoded;
     c->stats.n_prefilled += c->status->n_prefilled;
+    c->stats.n_shared += c->status->n_shared;
+    c->stats.n_preempted += c->status->n_preempted;
+    c->stats.most_pages = (int32_t) weft_max64(c->stats.most_pages,
+                                               c->status->most_pages);
     const struct weft_gen_slot *slot = (const void *) (c->status + 1);
     const int32_t *mine = c->slot + (int64_t) instance * c->gen->n_slots;
     weft_rt_when(c->gen->model->rt, WEFT_REC_EARLY);
@@ -199,7 +201,7 @@ static int played_init(struct control *c)
         c->n_total[i] = c->sample[i].n_total;
     for (int32_t i = 0; c->played && i < g->n_instances && !rc; i++) {
         struct played *p = &c->played[i];
-        rc = weft_gen_play_create(g->n_slots, g->max_total,
+        rc = weft_gen_play_create(g->n_slots, g->max_total, g->n_pages,
                                   c->args.prefill_tokens, &p->play, c->err);
         p->status[0] = weft_alloc(1, bytes);
         p->status[1] = weft_alloc(1, bytes);

@@ -22,7 +22,9 @@ struct weft_sample {
 
 struct weft_rollout_stats {
     int64_t n_decoded, n_prefilled; /* rows */
-    int64_t n_chunks;
+    int64_t n_shared; /* rows taken from another sample's cache */
+    int64_t n_preempted, n_chunks;
+    int32_t most_pages; /* in use at one time, of any instance */
 };
 
 /* Called for each sample when its generation has ended; may insert tasks that

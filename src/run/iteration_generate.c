@@ -79,6 +79,7 @@ static struct weft_gen_args args_of(const struct weft_iteration_set *s)
         .first_sample = p->round * p->n,
         .n_steps = c->rollout.chunk_tokens,
         .prefill_tokens = c->rollout.prefill_tokens,
+        .prefix_sharing = c->rollout.prefix_sharing,
         .n_stop = t->n_stop,
     };
     memcpy(args.stop, t->stop, sizeof t->stop);
@@ -131,6 +132,10 @@ static int roll_out(struct weft_iteration *p)
         p->rollout.n_decoded += job[k].stats.n_decoded;
         p->rollout.n_prefilled += job[k].stats.n_prefilled;
         p->rollout.n_chunks += job[k].stats.n_chunks;
+        p->rollout.n_shared += job[k].stats.n_shared;
+        p->rollout.n_preempted += job[k].stats.n_preempted;
+        p->rollout.most_pages = (int32_t) weft_max64(
+            p->rollout.most_pages, job[k].stats.most_pages);
     }
     weft_free(job);
     weft_free(args);

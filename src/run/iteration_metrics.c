@@ -450,6 +450,10 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "perf/generation_tokens_per_s",
                      (double) p->rollout.n_decoded * n_generating(p->t)
                          / c->time.gen_work);
+    weft_metrics_set(m, "gen/kv_blocks", p->rollout.most_pages);
+    weft_metrics_set(m, "gen/prefix_hit_tokens",
+                     (double) p->rollout.n_shared);
+    weft_metrics_set(m, "gen/preempted", (double) p->rollout.n_preempted);
     if (offloads(p->t)) {
         weft_metrics_set(m, "perf/offload_s", c->time.offload);
         weft_metrics_set(

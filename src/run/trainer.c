@@ -194,7 +194,8 @@ static int create_generation(struct weft_trainer *t, int32_t call,
                                          weft_ceil_div(n, instances));
     int rc = weft_g_generate_init(
         &model_of(t, call)->tiles, layout, instances, slots,
-        t->max_prompt + c->rollout.max_new_tokens, &t->gen[call], err);
+        t->max_prompt + c->rollout.max_new_tokens, c->rollout.kv_blocks,
+        &t->gen[call], err);
     t->gen[call].call = call;
     t->gen[call].first_chain = *chain;
     *chain += layout->plan.pp;

@@ -2,6 +2,10 @@
 check_PROGRAMS += %D%/test_advantage
 %C%_test_advantage_LDADD = $(graphs_libs)
 %C%_test_advantage_SOURCES = %D%/test_advantage.c %D%/task_fixture.h
+check_PROGRAMS += %D%/test_gen
+%C%_test_gen_LDADD = $(graphs_libs)
+%C%_test_gen_SOURCES = %D%/test_gen.c
+%C%_test_gen_CPPFLAGS = $(STARPU_CPPFLAGS)
 check_PROGRAMS += %D%/test_group_advantage
 %C%_test_group_advantage_LDADD = $(graphs_libs)
 %C%_test_group_advantage_SOURCES = %D%/test_group_advantage.c \

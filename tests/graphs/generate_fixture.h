@@ -18,6 +18,8 @@ struct text {
 /* What generation is cut into. */
 struct cut {
     int32_t instances, slots, steps, prefill;
+    int32_t kv_blocks; /* 0: all */
+    bool sharing;
 };
 
 /* Before anything is written, a cache holds what is no number. */
@@ -34,12 +36,13 @@ static inline void spoil_caches(const struct weft_g_generate *gen)
 }
 
 /* n texts of the model in a layout; the longest has n_new tokens more than its
- * prompt. */
+ * prompt. stats_out: NULL is allowed. */
 static inline void generate(struct task_fixture *f,
                             const struct weft_g_layout *layout,
                             const struct cut *cut, int32_t n, int32_t n_new,
                             const struct weft_k_sampling *sampling,
-                            struct text *out)
+                            struct text *out,
+                            struct weft_rollout_stats *stats_out)
 {
     struct weft_err err;
     struct weft_g_generate gen;
@@ -50,6 +53,7 @@ static inline void generate(struct task_fixture *f,
                                  .iteration = 2,
                                  .n_steps = cut->steps,
                                  .prefill_tokens = cut->prefill,
+                                 .prefix_sharing = cut->sharing,
                                  .n_stop = 3,
                                  .stop = {17, 18, 19}};
     for (int i = 0; i < 136; i++)
@@ -61,11 +65,12 @@ static inline void generate(struct task_fixture *f,
                                          .token = prompt + i % 2};
     }
     struct weft_g_view view;
-    REQUIRE_OK(weft_g_view_open(f->seq, &anywhere, &f->model, layout, &view,
-                                &err),
-               err);
+    REQUIRE_OK(
+        weft_g_view_open(f->seq, &anywhere, &f->model, layout, &view, &err),
+        err);
     REQUIRE_OK(weft_g_generate_init(&f->model, layout, cut->instances,
-                                    cut->slots, 136 + NEW, &gen, &err),
+                                    cut->slots, 136 + NEW, cut->kv_blocks,
+                                    &gen, &err),
                err);
     spoil_caches(&gen);
     weft_rollout_reset(&gen);
@@ -97,6 +102,11 @@ static inline void generate(struct task_fixture *f,
         weft_tile_release(sample[i].rollout);
     }
     CHECK_INT(stats.n_decoded, decoded);
+    CHECK(cut->sharing || stats.n_shared == 0);
+    CHECK(stats.most_pages <= gen.n_pages);
+    CHECK(cut->kv_blocks > 0 || stats.n_preempted == 0);
+    if (stats_out)
+        *stats_out = stats;
     weft_g_generate_release(&gen);
     weft_g_view_close(&view);
 }
@@ -125,9 +135,9 @@ static inline void score(struct task_fixture *f,
     }
     struct weft_g_view view;
     struct weft_g_copies *copies;
-    REQUIRE_OK(weft_g_view_open(f->seq, &anywhere, &f->model, layout, &view,
-                                &err),
-               err);
+    REQUIRE_OK(
+        weft_g_view_open(f->seq, &anywhere, &f->model, layout, &view, &err),
+        err);
     REQUIRE_OK(weft_g_copies_create(f->rt, &copies, &err), err);
     weft_g_infer(f->seq, &anywhere, &view, 0, WEFT_INFER_LOGPROB,
                  temperature > 0 ? 1 / temperature : 1, n, s, copies, NULL);

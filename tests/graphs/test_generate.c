@@ -7,20 +7,27 @@ static void check_dtype(enum weft_dtype dtype)
     static struct text base[N], other[N];
     struct task_fixture f;
     struct weft_shape shape = fixture_shape(dtype, false, true);
-    static const struct cut first = {1, 9, 8, 100};
+    static const struct cut first = {1, 9, 8, 100, 0, false};
     static const struct cut to[] = {
-        {1, 1, 16, 256}, {1, 9, 1, 1}, {2, 3, 3, 5}, {2, 2, 100, 64}};
+        {1, 1, 16, 256, 0, false}, {1, 9, 1, 1, 4, false},
+        {1, 9, 8, 100, 0, true},   {1, 9, 5, 7, 5, true},
+        {2, 3, 3, 5, 7, true},     {2, 2, 100, 64, 0, false}};
+    struct weft_rollout_stats stats;
+    int64_t n_preempted = 0;
     fixture_start(&f, 2, &shape, false);
     for (int t = 0; t < 2; t++) {
         const struct weft_k_sampling sampling = {t ? 0.7f : 0, 0, 1, 11};
         const struct weft_g_layout *home = &f.model.home;
-        generate(&f, home, &first, N, NEW, &sampling, base);
+        generate(&f, home, &first, N, NEW, &sampling, base, NULL);
         check_scores(&f, home, N, base, sampling.temperature);
         for (size_t k = 0; k < WEFT_COUNT(to); k++) {
-            generate(&f, home, &to[k], N, NEW, &sampling, other);
+            generate(&f, home, &to[k], N, NEW, &sampling, other, &stats);
             check_same(N, other, base);
+            CHECK(to[k].sharing == (stats.n_shared > 0));
+            n_preempted += stats.n_preempted;
         }
     }
+    CHECK(n_preempted > 0);
     fixture_stop(&f);
 }
 

@@ -7,9 +7,13 @@
 #include "generate_fixture.h"
 #include "kern/blaslt_cuda.h"
 
-enum { TEXTS = 3, FEW = 4 };
+enum { TEXTS = 5, FEW = 4 };
 
 static struct task_fixture f;
+
+static const struct cut whole = {1, 9, 8, 100, 0, false},
+                        steps = {2, 2, 3, 5, 0, true},
+                        shared = {1, 5, 3, 9, 4, true};
 
 static void on_gpus(int32_t dp, int32_t tp, int32_t pp, const struct cut *cut,
                     const struct weft_k_sampling *sampling,
@@ -17,7 +21,9 @@ static void on_gpus(int32_t dp, int32_t tp, int32_t pp, const struct cut *cut,
 {
     static struct text gpu[TEXTS];
     struct weft_g_layout layout = layout_on(&f.model.shape, 0, dp, tp, pp);
-    generate(&f, &layout, cut, TEXTS, FEW, sampling, gpu);
+    struct weft_rollout_stats stats;
+    generate(&f, &layout, cut, TEXTS, FEW, sampling, gpu, &stats);
+    CHECK(cut != &shared || stats.n_shared > 0);
     check_scores(&f, &layout, TEXTS, gpu, sampling->temperature);
     check_same(TEXTS, gpu, cpu);
     weft_g_layout_release(&layout);
@@ -56,7 +62,6 @@ static void choose_products(void)
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
 }
 
-static const struct cut whole = {1, 9, 8, 100}, steps = {2, 2, 3, 5};
 static const struct weft_k_sampling all = {0.7f, 0, 1, 11},
                                     some = {0.7f, 40, 0.9f, 11},
                                     best = {0, 0, 1, 11};
@@ -74,11 +79,11 @@ static void layouts_of(enum weft_dtype dtype)
     choose_products();
     int n_kinds = weft_blaslt_n_kinds();
     CHECK(n_kinds > 0);
-    generate(&f, &f.model.home, &whole, TEXTS, FEW, &all, cpu);
-    on_gpus(1, 1, 1, &whole, &all, cpu);
+    generate(&f, &f.model.home, &whole, TEXTS, FEW, &all, cpu, NULL);
+    on_gpus(1, 1, 1, &shared, &all, cpu);
     if (weft_rt_n_gpus(rt) > 1) {
         on_gpus(2, 1, 1, &steps, &all, cpu);
-        on_gpus(1, 2, 1, &steps, &all, cpu);
+        on_gpus(1, 2, 1, &shared, &all, cpu);
         on_gpus(1, 1, 2, &steps, &all, cpu);
     }
     CHECK_INT(weft_blaslt_n_kinds(), n_kinds);
@@ -97,9 +102,9 @@ static void samplings(void)
 {
     static struct text cpu[TEXTS];
     open_model(WEFT_F32);
-    generate(&f, &f.model.home, &whole, TEXTS, FEW, &some, cpu);
+    generate(&f, &f.model.home, &whole, TEXTS, FEW, &some, cpu, NULL);
     on_gpus(1, 1, 1, &steps, &some, cpu);
-    generate(&f, &f.model.home, &whole, TEXTS, FEW, &best, cpu);
+    generate(&f, &f.model.home, &whole, TEXTS, FEW, &best, cpu, NULL);
     on_gpus(1, 1, 1, &whole, &best, cpu);
     close_model();
 }

@@ -49,11 +49,11 @@ static void test_layouts(void)
 {
     static const char *const layout[][6] = {
         {"runtime.devices=1"},
-        {"runtime.devices=4", "layout=dp2pp2,zero=2", "rollout.slots=2"},
+        {"runtime.devices=4", "layout=dp2pp2,zero=2", "rollout.kv_blocks=3"},
         {"runtime.devices=4", "layout=tp2pp2,recompute",
          "runtime.place=device"},
         {"runtime.devices=3", "layout=dp2", "train.micro_batch_tokens=32",
-         "rollout.chunk_tokens=2"},
+         "rollout.chunk_tokens=2", "rollout.prefix_sharing=false"},
         {"runtime.devices=4", "layout=tp2pp2",
          "ppo.recompute_logprobs=true"}};
     struct weft_err err;

@@ -12,6 +12,21 @@ struct result {
     double score, kl, entropy, norm;
 };
 
+/* Generation did what the words ask for. */
+static void check_cache(const struct weft_trainer *t, const char *const *word)
+{
+    double shared, preempted;
+    bool shares = true, few = false;
+    for (int i = 0; word[i]; i++) {
+        shares = shares && strcmp(word[i], "rollout.prefix_sharing=false");
+        few = few || strncmp(word[i], "rollout.kv_blocks", 17) == 0;
+    }
+    REQUIRE(weft_trainer_metric(t, "gen/prefix_hit_tokens", &shared) == 0);
+    REQUIRE(weft_trainer_metric(t, "gen/preempted", &preempted) == 0);
+    CHECK(!shares ? shared == 0 : word[1] || shared > 0);
+    CHECK(few == (preempted > 0));
+}
+
 static struct result run(const char *name, const char *const *word)
 {
     struct weft_trainer *t = fixture_open(&fixture, name, word);
@@ -26,6 +41,7 @@ static struct result run(const char *name, const char *const *word)
                                 &difference)
             == 0);
     CHECK(difference == 0);
+    check_cache(t, word);
     weft_trainer_close(t);
     r.hash = fixture_hash(&fixture, name, 3);
     return r;
@@ -80,11 +96,11 @@ static const char *const variants[][4] = {
     {"train.micro_batch_tokens=100000"},
     {"train.recompute=true"},
     {"model.reference_offload=true"},
-    {"rollout.chunk_tokens=1"},
+    {"rollout.chunk_tokens=1", "rollout.kv_blocks=3"},
     {"rollout.chunk_tokens=5", "rollout.slots=3"},
     {"rollout.slots=1"},
-    {"rollout.prefill_tokens=1"},
-    {"rollout.prefill_tokens=7", "runtime.devices=2", "rollout.slots=2"},
+    {"rollout.prefill_tokens=1", "rollout.prefix_sharing=false"},
+    {"rollout.prefill_tokens=7", "runtime.devices=2", "rollout.kv_blocks=4"},
 };
 
 static void test_f32(void)

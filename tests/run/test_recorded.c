@@ -185,10 +185,11 @@ static void test_same(void)
         {"runtime.devices=1"},
         {"runtime.devices=1", "runtime.overlap=false"},
         {"runtime.devices=2", "rollout.slots=2", "rollout.chunk_tokens=3"},
+        {"runtime.devices=1", "rollout.kv_blocks=4"},
         {"runtime.devices=4", "layout=dp2pp2,zero=2"},
         {"runtime.devices=4", "layout=dp2pp2", "ppo.recompute_logprobs=true"},
         {"runtime.devices=4", "layout=dp2tp2", "runtime.place=device",
-         "rollout.prefill_tokens=16"},
+         "rollout.prefill_tokens=16", "rollout.kv_blocks=3"},
         {"runtime.devices=4", "layout=dp4,zero=3",
          "train.mini_batches_ahead=1"},
         {"runtime.devices=4", "layout=tp2pp2,recompute,micro_batches=2"},
@@ -433,7 +434,7 @@ static void check_work(const char *layout, int n_devices, bool gangs)
     enum { EPOCHS = 2 };
     const struct weft_g_job job = {1, n_devices, false, 0};
     const char *word[] = {"data.shuffle=false", "runtime.overlap=false",
-                          layout};
+                          "rollout.prefix_sharing=false", layout};
     struct weft_config config;
     struct weft_plan plan = {0};
     struct weft_trainer *t;
@@ -442,7 +443,7 @@ static void check_work(const char *layout, int n_devices, bool gangs)
     int32_t n_total[2 * SAMPLES] = {0};
     double flop[WEFT_MAX_CALLS] = {0}, read = 0, steps = 0;
     weft_recording_init(&r);
-    REQUIRE_OK(weft_run_config_read(fixture.config, 3, word, &config, &err),
+    REQUIRE_OK(weft_run_config_read(fixture.config, 4, word, &config, &err),
                err);
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
     for (int i = 0; i < 2 * SAMPLES; i++)

@@ -13,7 +13,8 @@ static const char *const remedy[WEFT_N_MEM_CLASSES] = {
     [WEFT_MEM_GRADIENTS] = "lower numerics.gradient_groups, or raise tp, pp "
                            "or ZeRO",
     [WEFT_MEM_OPTIMIZER] = "use a smaller model, or raise tp, pp or ZeRO",
-    [WEFT_MEM_KV] = "lower rollout.slots or rollout.max_new_tokens",
+    [WEFT_MEM_KV] = "lower rollout.slots, rollout.kv_blocks or "
+                    "rollout.max_new_tokens",
     [WEFT_MEM_ACTIVATIONS] = "lower train.micro_batch_tokens or set "
                              "train.recompute",
     [WEFT_MEM_SAMPLES] = "lower rollout.prompts",
