@@ -195,6 +195,14 @@ void weft_insert_kto_kl(struct weft_seq *seq, const struct weft_where *where,
 
 /* ---- Generation ------------------------------------------------------- */
 
+/* A text that ends a response, wherever its tokens' bytes come to hold it. */
+struct weft_stop_text {
+    const char *text;  /* (n) */
+    const char *bytes; /* of token i: at[i] .. at[i + 1] - 1 */
+    const int64_t *at; /* (n_tokens + 1) */
+    int32_t n, n_tokens;
+};
+
 struct weft_gen_args {
     struct weft_k_sampling sampling;
     int32_t iteration; /* keys the random draws, with first_sample + sample */
@@ -204,6 +212,8 @@ struct weft_gen_args {
     bool prefix_sharing;    /* prompts that begin alike share the cache */
     int32_t n_stop;
     int32_t stop[16]; /* token ids that end a response */
+    /* NULL: none. Borrowed until the tasks have run. */
+    const struct weft_stop_text *stop_text;
     /* (n_steps) the rows of each step, where it is known, for costs; read when
      * tasks are inserted. NULL: not known. */
     const struct weft_work_rows *step;

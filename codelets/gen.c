@@ -164,6 +164,46 @@ void weft_gen_open_cache(struct CUstream_st *stream,
                              offset, bytes);
 }
 
+static int32_t bytes_of(const struct weft_stop_text *stop, int32_t token,
+                        const char **bytes_out)
+{
+    if (token >= stop->n_tokens)
+        return 0;
+    *bytes_out = stop->bytes + stop->at[token];
+    return (int32_t) (stop->at[token + 1] - stop->at[token]);
+}
+
+/* Whether the tokens before the last, and `end` bytes of the last, end with
+ * the text. */
+static bool ends_with(const struct weft_stop_text *stop, int32_t n,
+                      const int32_t *token, int32_t end)
+{
+    const char *bytes = NULL;
+    int32_t left = stop->n;
+    bytes_of(stop, token[--n], &bytes);
+    while (left > 0) {
+        while (end == 0) {
+            if (n == 0)
+                return false;
+            end = bytes_of(stop, token[--n], &bytes);
+        }
+        if (bytes[--end] != stop->text[--left])
+            return false;
+    }
+    return true;
+}
+
+bool weft_gen_is_stopped(const struct weft_stop_text *stop, int32_t n,
+                         const int32_t *token)
+{
+    const char *bytes;
+    int32_t most = n > 0 ? bytes_of(stop, token[n - 1], &bytes) : 0;
+    for (int32_t end = 1; end <= most; end++)
+        if (ends_with(stop, n, token, end))
+            return true;
+    return false;
+}
+
 int weft_gen_put(const struct weft_gen_view *view,
                  const struct weft_gen_args *gen, int32_t index,
                  int32_t token, float logp, struct weft_err *err)
@@ -181,6 +221,11 @@ int weft_gen_put(const struct weft_gen_view *view,
     for (int32_t k = 0; k < gen->n_stop; k++)
         if (token == gen->stop[k])
             slot->done = 1;
+    if (gen->stop_text
+        && weft_gen_is_stopped(gen->stop_text, slot->n_total - slot->n_prompt,
+                               view->token + at - slot->n_total + 1
+                                   + slot->n_prompt))
+        slot->done = 1;
     if (!slot->done && slot->n_total >= slot->limit)
         slot->done = 2;
     return 0;

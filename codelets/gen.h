@@ -95,6 +95,9 @@ void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
                           const struct weft_k_kv *kv, size_t offset,
                           size_t bytes);
 
+/* Whether the last of a response's n tokens completes the text. */
+bool weft_gen_is_stopped(const struct weft_stop_text *stop, int32_t n,
+                         const int32_t *token);
 /* Adds a drawn token to a slot, which may end with it. Errors: token < 0. */
 int weft_gen_put(const struct weft_gen_view *view,
                  const struct weft_gen_args *gen, int32_t slot, int32_t token,

@@ -20,7 +20,7 @@ static const struct weft_config_key keys[] = {
     KEY_FLOAT("rollout.top_p", rollout.top_p, "1", 1e-6, 1, KEY_NUM,
               "sample from this much probability"),
     KEY_STRING("rollout.stop", rollout.stop, NULL, KEY_NUM,
-               "text that ends a response"),
+               "text of any length that ends a response that has it"),
     KEY_INT("rollout.slots", rollout.slots, "32", 1, 65536, 0,
             "sequences decoded together, per device"),
     KEY_INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, 0,

@@ -83,6 +83,8 @@ static struct weft_gen_args args_of(const struct weft_iteration_set *s)
         .n_stop = t->n_stop,
     };
     memcpy(args.stop, t->stop, sizeof t->stop);
+    if (t->stop_text.n > 0)
+        args.stop_text = &t->stop_text;
     return args;
 }
 

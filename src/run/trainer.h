@@ -77,7 +77,8 @@ struct weft_trainer {
 
     int32_t end; /* id that SFT appends to a plain response */
     int32_t n_stop;
-    int32_t stop[16];                           /* ids that end a response */
+    int32_t stop[16];                /* ids that end a response */
+    struct weft_stop_text stop_text; /* rollout.stop; n 0: none */
     struct weft_g_generate gen[WEFT_MAX_CALLS]; /* of calls that generate */
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;

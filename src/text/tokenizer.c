@@ -331,6 +331,13 @@ const char *weft_tokenizer_content(const struct weft_tokenizer *tok,
     return id >= 0 && id < tok->n_tokens ? tok->token[id].content : NULL;
 }
 
+const char *weft_tokenizer_bytes(const struct weft_tokenizer *tok, int32_t id,
+                                 size_t *n_out)
+{
+    *n_out = tok->token[id].n_bytes;
+    return tok->token[id].bytes;
+}
+
 bool weft_tokenizer_is_special(const struct weft_tokenizer *tok, int32_t id)
 {
     return id >= 0 && id < tok->n_tokens && tok->token[id].special;

@@ -73,6 +73,10 @@ int32_t weft_tokenizer_find(const struct weft_tokenizer *tok,
 const char *weft_tokenizer_content(const struct weft_tokenizer *tok,
                                    int32_t id);
 
+/* What an id decodes to: *n_out bytes, which need not be UTF-8. Borrowed. */
+const char *weft_tokenizer_bytes(const struct weft_tokenizer *tok, int32_t id,
+                                 size_t *n_out);
+
 /* True for an added token marked special. */
 bool weft_tokenizer_is_special(const struct weft_tokenizer *tok, int32_t id);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pages of generation's KV cache against a plain one, without kernels. In place of
+ * Generation without kernels: what ends a response, and the pages of the KV
+ * cache against a plain one. In place of
  * K and V a row writes a hash of its text up to itself, so a row sees what it
  * must when the hashes of all before it are there, whoever wrote them, and
  * whatever was copied, put off or given to others in the meantime.
@@ -248,5 +249,51 @@ static void test_pages_of_one_prompt(void)
     close_bench(&b);
 }
 
+static int count(const char *text, const char *stop)
+{
+    int n = 0;
+    for (; (text = strstr(text, stop)); text++)
+        n++;
+    return n;
+}
+
+/* A token completes the text when the response then has it once more. */
+static void test_stop_text(void)
+{
+    static const char *const piece[] = {"",    "a", "b",    "ab",
+                                        "bab", "c", "aabb", "bb"};
+    static const char *const stop[] = {"a", "bb", "aab", "abcab", "bbbbb"};
+    enum { N = 12, PIECES = WEFT_COUNT(piece) };
+    char bytes[64] = "";
+    int64_t at[PIECES + 1] = {0};
+    struct bench b = {.seed = 3};
+    int n_stopped = 0;
+    for (int i = 0; i < PIECES; i++) {
+        strcat(bytes, piece[i]);
+        at[i + 1] = (int64_t) strlen(bytes);
+    }
+    for (int k = 0; k < 2000; k++) {
+        const char *s = stop[k % (int) WEFT_COUNT(stop)];
+        const struct weft_stop_text text = {.text = s,
+                                            .bytes = bytes,
+                                            .at = at,
+                                            .n = (int32_t) strlen(s),
+                                            .n_tokens = PIECES};
+        char all[N * 8] = "";
+        int32_t token[N];
+        CHECK(!weft_gen_is_stopped(&text, 0, token));
+        for (int32_t n = 0; n < N; n++) {
+            int before = count(all, s);
+            token[n] = draw(&b, 0, PIECES); /* the last has no bytes */
+            strcat(all, token[n] < PIECES ? piece[token[n]] : "");
+            bool stopped = weft_gen_is_stopped(&text, n + 1, token);
+            CHECK(stopped == (count(all, s) > before));
+            n_stopped += stopped;
+        }
+    }
+    CHECK(n_stopped > 500);
+}
+
 WEFT_TESTS("codelets/gen", {"test_pages_random", test_pages_random},
-           {"test_pages_of_one_prompt", test_pages_of_one_prompt})
+           {"test_pages_of_one_prompt", test_pages_of_one_prompt},
+           {"test_stop_text", test_stop_text})
