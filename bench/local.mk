@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measurements are built by `make bench`, never run by `make check`.
-bench_programs = %D%/model %D%/kern %D%/tasks
+bench_programs = %D%/model %D%/generate %D%/kern %D%/tasks
 %C%_kern_SOURCES = %D%/kern.c %D%/probe.h
 %C%_kern_CFLAGS = $(KERN_CFLAGS)
 %C%_kern_LDADD = $(kern_libs)
 %C%_tasks_SOURCES = %D%/tasks.c
 %C%_tasks_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_tasks_LDADD = $(sched_libs)
-%C%_model_SOURCES = %D%/model.c
+%C%_model_SOURCES = %D%/model.c %D%/model.h
 %C%_model_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_model_LDADD = $(weft_libs)
+%C%_generate_SOURCES = %D%/generate.c %D%/model.h
+%C%_generate_LDADD = $(weft_libs)
 bench_programs += %D%/layer
 %C%_layer_SOURCES = %D%/layer.c %D%/probe.h
 %C%_layer_CFLAGS = $(KERN_CFLAGS)
@@ -39,6 +41,9 @@ bench-layouts: %D%/layouts %D%/model weft$(EXEEXT)
 # The search for fused pipeline schedules: all tables.
 bench-schedule: %D%/schedule
 	%D%/schedule
+# Generation: prefixes shared or not, and lengths with a long tail.
+bench-generate: %D%/generate
+	%D%/generate
 # What recordings cost.
 bench-record: %D%/record
 	%D%/record
@@ -59,5 +64,5 @@ bench-trust: %D%/speed weft$(EXEEXT)
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
-.PHONY: bench bench-grpo bench-layouts bench-record bench-schedule \
-	bench-simulate bench-trust
+.PHONY: bench bench-generate bench-grpo bench-layouts bench-record \
+	bench-schedule bench-simulate bench-trust

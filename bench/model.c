@@ -9,95 +9,17 @@
  * loop's on one device, minus 1, each the best of its repetitions taken in
  * turn.
  */
+#include "tests/train_step.h" /* its arguments are named as bench/model.h's */
+#include "bench/model.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
-#include "base/rng.h"
 #include "graphs/calls/gather.h"
-#include "graphs/calls/calls.h"
 #include "rt/codelet.h"
-#include "lm/context.h"
 #include "lm/rollout.h"
-#include "tests/train_step.h"
-
-#define CHECK(call)                                                          \
-    do {                                                                     \
-        if ((call) != 0) {                                                   \
-            fprintf(stderr, "%s: %s\n", #call, err.text);                    \
-            exit(1);                                                         \
-        }                                                                    \
-    } while (0)
-
-static struct weft_err err;
-static struct weft_context *context;
-static struct weft_seq *seq;
-
-static struct weft_shape shape_of(const char *size, enum weft_dtype dtype)
-{
-    bool big = strcmp(size, "110m") == 0;
-    struct weft_shape s = {.hidden = big ? 768 : 128,
-                           .n_layers = big ? 12 : 4,
-                           .n_heads = big ? 12 : 4,
-                           .n_kv_heads = big ? 12 : 4,
-                           .head_dim = big ? 64 : 32,
-                           .intermediate = big ? 2048 : 384,
-                           .vocab = big ? 32000 : 512,
-                           .max_positions = 2048,
-                           .rms_eps = 1e-6f,
-                           .rope_theta = 10000,
-                           .tied = true,
-                           .dtype = dtype};
-    CHECK(weft_shape_partition(&s, 0, &err));
-    return s;
-}
-
-/* Small weights in every tile: published once from one random vector. */
-static void fill(const struct weft_g_model *m)
-{
-    const struct weft_shape *s = &m->shape;
-    for (int kind = 0; kind < WEFT_N_TILE_KINDS; kind++)
-        for (int32_t b = 0; b < s->n_blocks; b++) {
-            struct weft_layout layout;
-            bool vector = kind == WEFT_TILE_NORMS || kind == WEFT_TILE_FINAL;
-            if (vector && b > 0)
-                continue;
-            weft_layout_get(s, (enum weft_tile_kind) kind, b, &layout);
-            float *flat = weft_alloc_aligned(layout.n_flat, 4);
-            for (size_t i = 0; i < layout.n_flat; i++)
-                flat[i] = vector
-                            ? 1
-                            : 0.04f
-                                  * (weft_rng_uniform(
-                                         1, WEFT_RNG_INIT, (uint32_t) kind,
-                                         (uint32_t) b, (uint32_t) i)
-                                     - 0.5f);
-            bool per_layer = kind == WEFT_TILE_LAYER
-                          || kind == WEFT_TILE_NORMS;
-            for (int32_t l = 0; l < (per_layer ? s->n_layers : 1); l++) {
-                enum weft_tile_kind k = (enum weft_tile_kind) kind;
-                struct weft_tile *fwd = weft_g_params_tile(&m->fwd[0], k, l,
-                                                           b);
-                struct weft_tile *bwd = weft_g_params_tile(&m->bwd[0], k, l,
-                                                           b);
-                void *f = weft_tile_acquire(fwd, WEFT_WRITE);
-                void *t = bwd ? weft_tile_acquire(bwd, WEFT_WRITE) : NULL;
-                weft_k_publish(&layout, s->dtype, flat, f, t);
-                weft_tile_unacquire(fwd);
-                if (bwd)
-                    weft_tile_unacquire(bwd);
-            }
-            weft_free(flat);
-        }
-}
 
 /* ---- Generation ------------------------------------------------------- */
-
-static const struct weft_where anywhere = {
-    .device = -1, .iteration = -1, .micro_batch = -1, .layer = -1};
 
 static void bench_generate(const struct weft_g_model *m, int32_t batch,
                            int32_t n_prompt, int32_t n_new)
@@ -406,20 +328,8 @@ int main(int argc, char **argv)
     }
     struct weft_g_model m;
     struct weft_g_grads grads;
-    struct weft_context_options options = {
-        .rt = {.n_devices = devices, .nap = -1}};
-    CHECK(weft_context_open_with(&options, &context, &err));
-    seq = context->seq;
-    struct weft_shape shape = shape_of(
-        size, strcmp(dtype, "bf16") == 0 ? WEFT_BF16 : WEFT_F32);
-    struct weft_g_layout home;
-    CHECK(weft_g_layout_simple(context->rt, &shape, devices, &home, &err));
-    CHECK(weft_g_model_init(context->rt, "bench", &shape, true, &home, &m,
-                            &err));
-    weft_g_layout_release(&home);
-    fill(&m);
-    printf("%s, %s, %d device%s, %s\n", size, dtype, devices,
-           devices > 1 ? "s" : "", weft_k_isa_name(weft_k_isa()));
+    struct weft_shape shape;
+    open_model(size, dtype, devices, true, &shape, &m);
     bench_generate(&m, 1, 16, 65);
     bench_generate(&m, 8, 16, 65);
     bench_generate(&m, 32, 16, 65);
