@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The event engine against closed forms. */
 #include "engine_fixture.h"
+#include "plan/engine/played.h"
 
 /* a then b and c on two devices, then d on the first. */
 static void test_fork(void)
@@ -74,6 +75,60 @@ static void test_pipeline(void)
     for (int s = 0; s < P; s++)
         check_s(weft_engine_use(e, s).busy_s, M * (f + b));
     done(e);
+}
+
+/* Iterations of a rollout of 1 s, which then a policy is trained with for 1 s on
+ * another device; and a critic, on the first, in 4 parts, which give way to the
+ * next rollout; the rollout after the next waits for it. Seconds of a period. */
+static double period(int n, double part_s)
+{
+    struct weft_err err;
+    struct weft_dataflow flow;
+    struct weft_played played;
+    int32_t policy[8], samples[8], critic[8];
+    begin();
+    weft_flow_init(&flow);
+    for (int i = 0; i < n; i++) {
+        policy[i] = tile(1, 1);
+        samples[i] = tile(0, 1);
+        critic[i] = tile(0, 1);
+    }
+    for (int i = 0; i < n; i++) {
+        task(0, 0, 1, 1);
+        r.task[r.n_tasks - 1].iteration = i;
+        weft_recording_access(&r, samples[i], WRITE);
+        if (i > 0)
+            weft_recording_access(&r, policy[i - 1], READ);
+        if (i > 1)
+            weft_recording_access(&r, critic[i - 2], READ);
+        task(1, 0, 0, 1);
+        r.task[r.n_tasks - 1].iteration = i;
+        weft_recording_access(&r, samples[i], READ);
+        weft_recording_access(&r, policy[i], WRITE);
+        for (int k = 0; k < 4; k++) {
+            task(0, 0, 0, part_s);
+            r.task[r.n_tasks - 1].iteration = i;
+            weft_recording_access(&r, samples[i], READ);
+            weft_recording_access(&r, critic[i], BOTH);
+        }
+    }
+    struct weft_engine *e = play(&own);
+    REQUIRE_OK(weft_played_create(e, &r, &own, &flow, 0, n, &played, &err),
+               err);
+    double s = played.steady_s;
+    weft_played_release(&played);
+    done(e);
+    return s;
+}
+
+static void test_period(void)
+{
+    /* the way from a policy to the next one, and all that device 0 does */
+    check_s(period(3, 0.125), 2);
+    check_s(period(3, 0.5), 3);
+    check_s(period(8, 0.5), 3);
+    check_s(period(2, 0.125), 2);
+    check_s(period(1, 0.125), 2);
 }
 
 /* Two messages that share the sender's link take twice as long, and the rest
@@ -288,8 +343,8 @@ static void test_insertion_ranks(void)
 }
 
 WEFT_TESTS("plan/engine", {"test_fork", test_fork},
-           {"test_pipeline", test_pipeline}, {"test_links", test_links},
-           {"test_order", test_order}, {"test_gang", test_gang},
-           {"test_waits", test_waits}, {"test_grows", test_grows},
-           {"test_insertion", test_insertion},
+           {"test_pipeline", test_pipeline}, {"test_period", test_period},
+           {"test_links", test_links}, {"test_order", test_order},
+           {"test_gang", test_gang}, {"test_waits", test_waits},
+           {"test_grows", test_grows}, {"test_insertion", test_insertion},
            {"test_insertion_ranks", test_insertion_ranks})

@@ -60,15 +60,31 @@ static void add_task(struct weft_played *p, int64_t task, int32_t first)
     call->busy_s += device >= 0 ? s : 0;
 }
 
+/* Ends of iterations come nearer to each other towards the last one, as
+ * nothing of a next one is in its way; so starts count, from the second one
+ * on, which has a neighbour. No period is shorter than a device's work. */
+static double steady_s(const struct weft_played *p)
+{
+    int32_t from = p->n > 2, last = p->n - 1;
+    if (p->n == 1)
+        return p->iteration[0].end_s;
+    double s = (p->iteration[last].start_s - p->iteration[from].start_s)
+             / (last - from);
+    for (int32_t d = 0; d < p->job->n_devices; d++) {
+        double work_s = (p->device[d].busy_s + p->device[d].moving_s) / p->n;
+        s = work_s > s ? work_s : s;
+    }
+    return s;
+}
+
 static void sum_up(struct weft_played *p)
 {
+    p->steady_s = steady_s(p);
     for (int32_t d = 0; d < p->job->n_devices; d++) {
         struct weft_played_device *device = &p->device[d];
         device->moving_s += weft_engine_use(p->engine, d).moving_s;
         device->waiting_s = p->end_s - device->busy_s - device->moving_s;
     }
-    double first = p->iteration[0].end_s, last = p->iteration[p->n - 1].end_s;
-    p->steady_s = p->n > 1 ? (last - first) / (p->n - 1) : last;
 }
 
 int weft_played_create(const struct weft_engine *engine,

@@ -38,8 +38,8 @@ struct weft_played {
     struct weft_played_call *call;
     struct weft_played_device *device; /* (n_devices) of all iterations */
     double end_s;
-    /* between the ends of iterations, once they follow one another: from the
-     * first to the last; of a single one, its end */
+    /* between iterations once they follow one another; of a single one, its
+     * end */
     double steady_s;
 };
 
