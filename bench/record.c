@@ -243,7 +243,8 @@ static double bytes_of(const struct weft_recording *r)
          + (double) r->access_room * sizeof *r->access
          + (double) r->tile_room * sizeof *r->tile
          + (double) r->wait_room * sizeof *r->wait
-         + (double) r->gang_room * sizeof *r->gang;
+         + (double) r->gang_room * sizeof *r->gang
+         + (double) r->temps_room * sizeof *r->temps;
 }
 
 /* Tasks that those of the recording stand for. */

@@ -189,27 +189,12 @@ static double roofline_s(const struct weft_costs *c,
     return steps * kind->task_s + most(flop / flops, bytes / rate);
 }
 
-static const struct weft_rec_gang *gang_of(const struct weft_recording *r,
-                                           int64_t task)
-{
-    int64_t low = 0, high = r->n_gangs;
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (r->gang[mid].task < task)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < r->n_gangs && r->gang[low].task == task ? &r->gang[low]
-                                                         : NULL;
-}
-
 /* What a gang's member receives, over the slowest of the ways from the others:
  * they all send at the same time. */
 static double exchange_s(const struct weft_costs *c,
                          const struct weft_recording *r, int64_t task)
 {
-    const struct weft_rec_gang *gang = gang_of(r, task);
+    const struct weft_rec_gang *gang = weft_recording_gang_of(r, task);
     const struct weft_rec_task *t = &r->task[task];
     double slowest = 0, latency_s = 0;
     if (!gang || gang->n_received == 0)

@@ -29,6 +29,7 @@ plan_sources = \
 	%D%/plan_json.c \
 	%D%/plan_svg.c \
 	%D%/recording.c %D%/recording.h \
+	%D%/recording/apart.c %D%/recording/apart.h \
 	%D%/recording/before.c \
 	%D%/recording/gang.c %D%/recording/gang.h \
 	%D%/recording/heaviest.c %D%/recording/heaviest.h \

@@ -20,6 +20,7 @@ void weft_recording_release(struct weft_recording *r)
     weft_free(r->op);
     weft_free(r->lot);
     weft_free(r->gang);
+    weft_free(r->temps);
     weft_free(r->shape);
     weft_recording_patterns_release(r);
     weft_free(r->released);
@@ -55,6 +56,24 @@ bool weft_recording_room(struct weft_recording *r, void *array, int64_t used,
         *capacity = more;
     }
     return larger != NULL;
+}
+
+static void trim(void *array, int64_t used, int64_t *room, size_t size)
+{
+    void **list = array;
+    void *less = weft_realloc(*list, (size_t) used, size);
+    if (less) {
+        *list = less;
+        *room = used;
+    }
+}
+
+void weft_recording_trim(struct weft_recording *r)
+{
+    trim(&r->task, r->n_tasks, &r->task_room, sizeof *r->task);
+    trim(&r->access, r->n_accesses, &r->access_room, sizeof *r->access);
+    trim(&r->tile, r->n_tiles, &r->tile_room, sizeof *r->tile);
+    trim(&r->gang, r->n_gangs, &r->gang_room, sizeof *r->gang);
 }
 
 /* ---- Adding ------------------------------------------------------------ */
@@ -95,6 +114,21 @@ void weft_recording_gang(struct weft_recording *r,
     if (weft_recording_room(r, &r->gang, r->n_gangs, &r->gang_room, 1,
                             sizeof *r->gang))
         r->gang[r->n_gangs++] = *gang;
+}
+
+const struct weft_rec_gang *weft_recording_gang_of(
+    const struct weft_recording *r, int64_t task)
+{
+    int64_t low = 0, high = r->task[task].n_members ? r->n_gangs : 0;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (r->gang[mid].task < task)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < r->n_gangs && r->gang[low].task == task ? &r->gang[low]
+                                                         : NULL;
 }
 
 /* The number of an operation. Names are constants of the program, so that
@@ -165,9 +199,7 @@ static double tile_bytes(const struct weft_recording *r,
     double read = 0, written = 0;
     for (int64_t a = t->access; a < t->access + t->n_access; a++) {
         const struct weft_rec_tile *tile = &r->tile[r->access[a].tile];
-        double bytes = tile->mem == WEFT_MEM_KV || tile->gang
-                         ? 0
-                         : (double) tile->bytes;
+        double bytes = tile->mem == WEFT_MEM_KV ? 0 : (double) tile->bytes;
         read += r->access[a].mode != 1 ? bytes : 0;
         written += r->access[a].mode != 0 ? bytes : 0;
     }

@@ -31,7 +31,6 @@ struct weft_rec_tile {
     /* created early (enum weft_rec_when); created, used and released early and
      * never in turn */
     bool early, ends_early;
-    bool gang; /* all temporaries of a class of a gang's member */
 };
 
 /* A tile's number and how a task uses it: 0 reads, 1 writes, 2 both (enum
@@ -109,16 +108,26 @@ struct weft_rec_wait {
 
 enum { WEFT_REC_MEMBERS = 32 }; /* of a gang, at most */
 
+/* Temporary tiles of a gang's member that are there only within what it stands
+ * for, by when they can begin and end. They begin with its task, with a copy
+ * from another place, or when a message is expected; they end with its task, or
+ * others read them. */
+enum { WEFT_REC_OWN, WEFT_REC_COPIED, WEFT_REC_EXPECTED, WEFT_REC_N_BEGINS };
+enum { WEFT_REC_KEPT, WEFT_REC_SENT, WEFT_REC_N_ENDS };
+struct weft_rec_temps {
+    int64_t bytes[WEFT_REC_N_BEGINS][WEFT_REC_N_ENDS][WEFT_N_MEM_CLASSES];
+    int64_t message[WEFT_N_MEM_CLASSES]; /* the largest that one uses */
+};
+
 /* The task of one member of a tp group that stands for its part in the
- * expansion of an instruction: what it takes while it runs is a tile that it
- * alone writes, and other tiles are those of its place. The members' tasks
- * follow one another, begin together and end together. */
+ * expansion of an instruction; its tiles from outside are those of its place.
+ * The members' tasks follow one another, begin together and end together. */
 struct weft_rec_gang {
-    int64_t task; /* its number */
-    int32_t member, n_members;
-    int64_t n_expanded; /* tasks and messages that it stands for */
-    /* from other members' places: their bytes, and how often */
-    int64_t received_bytes, n_received;
+    int64_t received_bytes; /* from other members' places ... */
+    int32_t n_received;     /* ... so often */
+    int32_t n_expanded;     /* tasks and messages that it stands for */
+    int32_t task;           /* its number */
+    int32_t temps;          /* number in weft_recording.temps */
 };
 
 /* Where an instruction is inserted: on devices and places of its members, with
@@ -160,6 +169,8 @@ struct weft_recording {
     int64_t n_lots, lot_room;
     struct weft_rec_gang *gang; /* (n_gangs) by task */
     int64_t n_gangs, gang_room;
+    struct weft_rec_temps *temps; /* (n_temps) all different */
+    int64_t n_temps, temps_room;
     /* of instructions that have not ended: where they began; tiles released
      * since */
     struct weft_rec_mark mark[WEFT_REC_GANGS_WITHIN];
@@ -181,6 +192,8 @@ struct weft_recording {
 /* The caller frees it with weft_recording_release(). */
 void weft_recording_init(struct weft_recording *r);
 void weft_recording_release(struct weft_recording *r);
+/* Gives back what arrays have in reserve. */
+void weft_recording_trim(struct weft_recording *r);
 /* 0, or WEFT_ENOMEM when something is missing. */
 int weft_recording_status(const struct weft_recording *r,
                           struct weft_err *err);
@@ -235,6 +248,9 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
 /* Says that the next task is a gang's. */
 void weft_recording_gang(struct weft_recording *r,
                          const struct weft_rec_gang *gang);
+/* What is said of a task that is a gang's; NULL: it is none. */
+const struct weft_rec_gang *
+weft_recording_gang_of(const struct weft_recording *r, int64_t task);
 
 /* Of the parts of this: makes room for n elements more of `size` bytes in an
  * array (a pointer to its pointer) with so many used; false when there is no

@@ -59,13 +59,18 @@ void weft_gang_word(struct weft_rt *rt, int64_t word)
     weft_recording_gang_word(rt->recording, word);
 }
 
+/* Of a part, or of a tile without parts. */
+static int32_t number_of(const struct weft_tile *tile, int part)
+{
+    return (tile->n_parts > 0 ? tile->part[part] : tile)->number;
+}
+
 void weft_gang_tile(struct weft_rt *rt, struct weft_tile *tile)
 {
-    weft_recording_gang_word(rt->recording,
-                             tile ? weft_tile_n_parts(tile) : 0);
-    for (int i = 0; tile && i < weft_tile_n_parts(tile); i++)
-        weft_recording_gang_tile(rt->recording,
-                                 weft_tile_part(tile, i)->number);
+    int n = tile ? weft_tile_n_parts(tile) : 0;
+    weft_recording_gang_word(rt->recording, n);
+    for (int i = 0; i < n; i++)
+        weft_recording_gang_tile(rt->recording, number_of(tile, i));
 }
 
 bool weft_gang_again(struct weft_rt *rt, const char *op, int32_t layer,
@@ -92,8 +97,9 @@ void weft_record_release(const struct weft_tile *tile)
 static void add_access(struct weft_recording *r, struct weft_tile *tile,
                        enum weft_mode mode)
 {
-    for (int i = 0; i < weft_tile_n_parts(tile); i++)
-        weft_recording_access(r, weft_tile_part(tile, i)->number, (int) mode);
+    int n = weft_tile_n_parts(tile);
+    for (int i = 0; i < n; i++)
+        weft_recording_access(r, number_of(tile, i), (int) mode);
 }
 
 void weft_record_task(struct weft_rt *rt, const char *op,
@@ -123,7 +129,7 @@ void weft_tile_await(struct weft_tile *tile)
 {
     struct weft_recording *r = tile->rt->recording;
     for (int i = 0; r && tile->here && i < weft_tile_n_parts(tile); i++)
-        weft_recording_wait_tile(r, weft_tile_part(tile, i)->number);
+        weft_recording_wait_tile(r, number_of(tile, i));
 }
 
 void weft_record_message(struct weft_rt *rt, const struct weft_where *where,

@@ -296,8 +296,6 @@ static void test_gang(void)
     for (int32_t k = 0; k < 3; k++) {
         weft_recording_gang(&r,
                             &(struct weft_rec_gang){.task = k,
-                                                    .member = k,
-                                                    .n_members = 3,
                                                     .received_bytes = 6000,
                                                     .n_received = 6});
         task(WEFT_REC_TASK, 2 + k, &work); /* the last on another node */

@@ -74,6 +74,11 @@ static void check_access(int64_t task, int i, int32_t tile, int mode)
     CHECK((int32_t) a->tile == tile && (int) a->mode == mode);
 }
 
+static int64_t taken(int32_t temps, int begin, int end)
+{
+    return r.temps[temps].bytes[begin][end][WEFT_MEM_ACTIVATIONS];
+}
+
 static void test_members(void)
 {
     weft_recording_init(&r);
@@ -90,26 +95,28 @@ static void test_members(void)
         const struct weft_rec_task *t = &r.task[1 + k];
         const struct weft_rec_gang *g = &r.gang[k];
         CHECK(t->device == k && t->place == k && t->position == 11);
-        CHECK(t->call == 3 && t->layer == 4 && t->n_access == 3);
-        CHECK(g->task == 1 + k && g->member == k && g->n_members == 2);
+        CHECK(t->call == 3 && t->layer == 4 && t->n_access == 2);
+        CHECK(t->member == k && t->n_members == 2 && g->task == 1 + k);
         CHECK(g->n_expanded == 3 && g->received_bytes == 100);
         CHECK(g->n_received == 1);
         check_access(1 + k, 0, x[k], READ);
         check_access(1 + k, 1, y[k], WRITE);
-        check_access(1 + k, 2, 4 + k, WRITE);
-        const struct weft_rec_tile *own = &r.tile[4 + k];
-        CHECK(own->gang && own->bytes == 200 && own->place == k);
-        CHECK(own->created == 1 && own->released == 3);
+        /* a part goes out in a message, and one comes */
+        CHECK(g->temps == 0 && taken(0, WEFT_REC_OWN, WEFT_REC_SENT) == 100);
+        CHECK(taken(0, WEFT_REC_EXPECTED, WEFT_REC_KEPT) == 100);
+        CHECK(taken(0, WEFT_REC_OWN, WEFT_REC_KEPT) == 0);
+        CHECK(r.temps[0].message[WEFT_MEM_ACTIVATIONS] == 100);
         int64_t first, end;
         weft_recording_members(&r, 1 + k, &first, &end);
         CHECK(first == 1 && end == 3);
     }
-    CHECK(r.n_tiles == 6);
+    CHECK(r.n_tiles == 4 && r.n_temps == 1);
     CHECK(r.tile[x[1]].released == 3 && r.tile[x[0]].released == -1);
     weft_recording_release(&r);
 }
 
-/* Of the halves within, the larger counts; y becomes x in place. */
+/* Of the halves within, the larger counts; what was sent of the other may be
+ * there still, and messages of both may have come; y becomes x in place. */
 static void test_within(void)
 {
     weft_recording_init(&r);
@@ -124,38 +131,54 @@ static void test_within(void)
     weft_recording_release_tile(&r, mid[0]);
     weft_recording_release_tile(&r, mid[1]);
     weft_recording_gang_end(&r, "layer", -1, NULL);
-    CHECK(r.n_tasks == 2 && r.n_gangs == 2 && r.n_tiles == 4);
+    CHECK(r.n_tasks == 2 && r.n_gangs == 2 && r.n_tiles == 2);
     for (int k = 0; k < 2; k++) {
         CHECK(r.gang[k].n_expanded == 6);
         CHECK(r.gang[k].received_bytes == 400 && r.gang[k].n_received == 2);
-        CHECK(r.task[k].position == 1 && r.task[k].n_access == 2);
+        CHECK(r.task[k].position == 1 && r.task[k].n_access == 1);
         check_access(k, 0, x[k], BOTH);
-        CHECK(r.tile[2 + k].bytes == 10 + 600);
+        int32_t own = r.gang[k].temps;
+        CHECK(taken(own, WEFT_REC_OWN, WEFT_REC_KEPT) == 10 + 100);
+        CHECK(taken(own, WEFT_REC_OWN, WEFT_REC_SENT) == 300);
+        CHECK(taken(own, WEFT_REC_EXPECTED, WEFT_REC_KEPT) == 400);
+        CHECK(r.temps[own].message[WEFT_MEM_ACTIVATIONS] == 300);
     }
     weft_recording_release(&r);
 }
 
-/* What begins after a member has ended, begins after all have: a tile that
- * place 1 gets from place 0 is not there together with what member 1 wrote. */
-static void test_together(void)
+/* Where place 1 has a tile of place 0 copied after an instruction, in which its
+ * own y is used for the last time; of a gang or not. */
+static void play_apart(bool gang, int64_t most[2][WEFT_MEM_ALL + 1])
 {
-    enum { PLACES = 2 };
-    int64_t most[PLACES][WEFT_MEM_ALL + 1];
     struct weft_err err;
     weft_recording_init(&r);
     int32_t x[2] = {tile(0, 64), tile(1, 64)};
     int32_t y[2] = {tile(0, 1000), tile(1, 1000)}, z = tile(1, 900);
-    weft_recording_gang_begin(&r, NULL);
+    if (gang)
+        weft_recording_gang_begin(&r, NULL);
     half(x, y, 100, 0);
-    weft_recording_gang_end(&r, "layer", -1, NULL);
+    if (gang)
+        weft_recording_gang_end(&r, "layer", -1, NULL);
     weft_recording_release_tile(&r, y[1]);
     task("copy", 1, 0);
     weft_recording_access(&r, y[0], READ);
     weft_recording_access(&r, z, WRITE);
-    REQUIRE_OK(weft_recording_memory(&r, PLACES, PLACES, most, &err), err);
-    CHECK(most[0][WEFT_MEM_ACTIVATIONS] == 64 + 1000 + 200);
-    CHECK(most[1][WEFT_MEM_ACTIVATIONS] == 64 + 1000 + 200);
+    REQUIRE_OK(weft_recording_memory(&r, 2, 2, most, &err), err);
     weft_recording_release(&r);
+}
+
+/* What begins after a member has ended can begin before others have: what
+ * place 1 gets from place 0 can be there together with what member 1 writes. */
+static void test_apart(void)
+{
+    enum { ACT = WEFT_MEM_ACTIVATIONS, LATE = 100 };
+    int64_t all[2][WEFT_MEM_ALL + 1], gang[2][WEFT_MEM_ALL + 1];
+    play_apart(false, all);
+    play_apart(true, gang);
+    CHECK(gang[0][ACT] >= all[0][ACT] && gang[1][ACT] >= all[1][ACT]);
+    CHECK(gang[0][ACT] == 64 + 1000 + 200 + LATE);
+    CHECK(gang[1][ACT] == 64 + 1000 + 900 + 200 + LATE);
+    CHECK(all[1][ACT] >= 64 + 1000 + 900);
 }
 
 /* ---- Patterns ---------------------------------------------------------- */
@@ -241,7 +264,7 @@ static void test_again(void)
         const struct weft_rec_gang *a = &folded.gang[i], *b = &again.gang[i];
         CHECK(a->task == b->task && a->n_expanded == b->n_expanded);
         CHECK(a->received_bytes == b->received_bytes);
-        CHECK(a->member == b->member && a->n_members == b->n_members);
+        CHECK(a->temps == b->temps);
         CHECK(a->n_received == b->n_received);
     }
     CHECK(again.task[6].position == 21 && again.task[6].device == 2);
@@ -250,5 +273,5 @@ static void test_again(void)
 }
 
 WEFT_TESTS("plan/recording_gang", {"test_members", test_members},
-           {"test_within", test_within}, {"test_together", test_together},
+           {"test_within", test_within}, {"test_apart", test_apart},
            {"test_again", test_again})

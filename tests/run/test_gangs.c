@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recording of instructions of tp groups beside one of what they expand to:
  * the same tiles outside, the same order, every expanded task in one
- * instruction, about as much memory, and as many tasks of a member whatever tp
- * is. */
+ * instruction, no less memory, and as many tasks of a member whatever tp is. */
 #include "base/alloc.h"
 #include "job/run_config.h"
 #include "run/predict/recorded.h"
@@ -106,12 +105,13 @@ static void match_tasks(struct pair *p)
     bool same = true;
     for (int64_t i = 0; i < r->n_tasks; p->n++) {
         const struct weft_rec_gang *gang = gang_at(r, &g, i);
-        int64_t n_tasks = gang ? gang->n_members : 1, n = gang ? 0 : 1;
+        int64_t n_tasks = gang ? r->task[i].n_members : 1;
+        int64_t n = gang ? 0 : 1;
         if (!gang)
             same = same && e < p->all.n_tasks && alike(p, e, i);
         for (int64_t k = 0; k < n_tasks; k++, i++) {
             if (gang) {
-                same = same && gang[k].task == i && gang[k].member == k;
+                same = same && gang[k].task == i && r->task[i].member == k;
                 n += gang[k].n_expanded;
             }
             p->node[i] = p->n;
@@ -147,9 +147,8 @@ static int64_t next_tile(const struct weft_recording *r, const int64_t *user,
         const struct weft_rec_tile *t = &r->tile[i];
         bool within = !t->permanent && t->whole < 0 && t->released >= 0
                    && user[i] > 0 && is_gang[user[i] - 1];
-        if (!t->gang && !within && user[i] != 0)
+        if (!within && user[i] != 0)
             break;
-        CHECK(!t->gang || within);
     }
     return i;
 }
@@ -249,6 +248,10 @@ static void read_instructions(const struct pair *p, int32_t n_places,
         const struct weft_rec_task *t = &b->task[gang->task];
         struct taken *at = taken_at(out, n_places, p->node[gang->task],
                                     t->place);
+        const int64_t *bytes = &b->temps[gang->temps].bytes[0][0][0];
+        const int kinds = WEFT_REC_N_BEGINS * WEFT_REC_N_ENDS;
+        for (int x = 0; x < kinds * WEFT_N_MEM_CLASSES; x++)
+            at->bytes[x % WEFT_N_MEM_CLASSES] += bytes[x];
         at->n_tasks += gang->n_expanded;
         at->received += gang->received_bytes;
         note_position(at, t);
@@ -349,9 +352,9 @@ static void match_order(const struct pair *p)
     weft_free(b.edge);
 }
 
-/* Members that begin and end together are bound to take a little less than
- * tasks that may overlap with those of the next instruction; their
- * temporaries, which are all taken to be there together, more. */
+/* What instructions are bound to take is no less than what their tasks are. All
+ * temporaries of one are taken to be there together, and with what others still
+ * read of the one before: in small models that is most of the activations. */
 static void match_memory(const struct layout *l, const struct pair *p)
 {
     enum { FLOOR = 64 << 10 };
@@ -366,7 +369,9 @@ static void match_memory(const struct layout *l, const struct pair *p)
     for (int32_t k = 0; k < n; k++)
         for (int c = 0; c <= WEFT_MEM_ALL; c++) {
             double ratio = (double) b[k][c] / (double) a[k][c];
-            bool close = a[k][c] < FLOOR || (ratio >= 0.95 && ratio <= 1.5);
+            double most = c == WEFT_MEM_ACTIVATIONS ? 4 : 1.75;
+            bool close = b[k][c] >= a[k][c]
+                      && (a[k][c] < FLOOR || ratio <= most);
             CHECK(close);
             if (!close)
                 printf("%s: place %d, class %d: %lld bytes by instruction, "
@@ -430,6 +435,38 @@ static void test_alike(void)
         false,
         {"layout=tp2pp2", "train.intra_stage_fusion=true"}};
     compare(&fused, true);
+}
+
+/* Numbers that look random, the same in every run (Knuth, The Art of Computer
+ * Programming 2, 3.3.4, line 26). */
+static int draw(int n)
+{
+    static uint32_t x = 1;
+    x = x * 1664525u + 1013904223u;
+    return (int) (x >> 16) % n;
+}
+
+static void test_random(void)
+{
+    static const char *const more[] = {"",        ",zero=1",    ",zero=2",
+                                       ",zero=3", ",recompute", ",offload"};
+    for (int i = 0; i < 16; i++) {
+        int tp = 1 << draw(3), pp = 1 + draw(2), dp = tp * pp < 4 ? 2 : 1;
+        int n = tp * pp * dp, ranks = draw(2) ? n : 1;
+        char word[3][64];
+        const struct layout l = {word[0],
+                                 ranks,
+                                 n / ranks,
+                                 draw(2) == 0,
+                                 {word[0], word[1], word[2]}};
+        snprintf(word[0], sizeof word[0], "layout=dp%dtp%dpp%d%s", dp, tp, pp,
+                 more[draw(6)]);
+        snprintf(word[1], sizeof word[1], "train.micro_batch_tokens=%d",
+                 48 + 16 * draw(6));
+        snprintf(word[2], sizeof word[2], "rollout.chunk_tokens=%d",
+                 1 + draw(5));
+        compare(&l, draw(2));
+    }
 }
 
 /* Untied, without norms of heads. */
@@ -539,5 +576,6 @@ static void teardown(void)
 }
 
 WEFT_TESTS("run/gangs", {"setup", setup}, {"test_alike", test_alike},
+           {"test_random", test_random},
            {"test_other_model", test_other_model}, {"test_count", test_count},
            {"teardown", teardown})

@@ -56,8 +56,6 @@ static bool line_up(struct weft_engine *e, uint32_t access, uint32_t first)
     struct weft_engine_tile *tile = &e->tile[a.tile];
     struct weft_engine_access *mine = &e->access[access];
     *mine = (struct weft_engine_access){WEFT_ENGINE_SKIPPED, a.mode != READS};
-    if (tile->active & WEFT_ENGINE_GANG)
-        return false;
     if (tile->tail > first) {
         e->access[tile->tail - 1].writes |= mine->writes;
         return false;
@@ -107,8 +105,6 @@ void weft_engine_leave(struct weft_engine *e, int64_t task)
     for (int64_t a = t->access; a < t->access + t->n_access; a++)
         if (e->access[a].next != WEFT_ENGINE_SKIPPED)
             leave(e, (int32_t) e->r->access[a].tile);
-        else
-            weft_engine_give_own(e, (int32_t) e->r->access[a].tile);
 }
 
 bool weft_engine_is_written(const struct weft_engine *e, int32_t tile)

@@ -33,7 +33,7 @@ struct weft_engine_access {
 };
 enum {
     WEFT_ENGINE_LAST = 0x7fffffff,
-    /* the task or its gang has the tile before, or it is the gang's own */
+    /* the task or its gang has the tile before */
     WEFT_ENGINE_SKIPPED = 0x7ffffffe
 };
 
@@ -47,8 +47,7 @@ struct weft_engine_tile {
 #define WEFT_ENGINE_WRITING (1u << 31)
 #define WEFT_ENGINE_MEMORY (1u << 30) /* it has its memory */
 #define WEFT_ENGINE_PART (1u << 29)
-#define WEFT_ENGINE_GANG (1u << 28)
-#define WEFT_ENGINE_COUNT (WEFT_ENGINE_GANG - 1)
+#define WEFT_ENGINE_COUNT (WEFT_ENGINE_PART - 1)
 
 /* Accesses for which it is noted whose the first of them is. */
 enum { WEFT_ENGINE_BLOCK = 8 };
@@ -182,7 +181,8 @@ void weft_engine_flight_ended(struct weft_engine *e, int32_t flight);
 void weft_engine_create_tiles(struct weft_engine *e);
 void weft_engine_release_tiles(struct weft_engine *e);
 void weft_engine_take(struct weft_engine *e, int64_t task); /* it begins */
-void weft_engine_give_own(struct weft_engine *e, int32_t tile); /* a gang's */
+/* A gang's, which has ended, gives back what it took for itself. */
+void weft_engine_give_temps(struct weft_engine *e, int64_t task);
 void weft_engine_is_idle(struct weft_engine *e, int32_t tile);
 /* Looks for tiles that were released since they became idle. */
 void weft_engine_look_again(struct weft_engine *e);

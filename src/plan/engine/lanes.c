@@ -229,6 +229,8 @@ void weft_engine_end(struct weft_engine *e, int64_t task)
 {
     e->task[task].end_s = e->now_s;
     weft_engine_leave(e, task);
+    if (e->job.memory)
+        weft_engine_give_temps(e, task);
     weft_engine_ended(e, task);
 }
 

@@ -23,14 +23,37 @@ static void add(int64_t *now, int64_t *peak, int64_t bytes)
     *peak = *now > *peak ? *now : *peak;
 }
 
-static void add_bytes(struct weft_engine *e, int32_t tile, int sign)
+static void add_bytes(struct weft_engine *e, int32_t place, int c,
+                      int64_t bytes)
+{
+    struct weft_engine_place *p = &e->place[place];
+    add(&p->now[c], &p->peak[c], bytes);
+    if (counts(e, place, c))
+        add(&p->now[WEFT_MEM_ALL], &p->peak[WEFT_MEM_ALL], bytes);
+}
+
+static void add_tile(struct weft_engine *e, int32_t tile, int sign)
 {
     const struct weft_rec_tile *t = &e->r->tile[tile];
-    struct weft_engine_place *p = &e->place[t->place];
-    int64_t bytes = sign * (int64_t) t->bytes;
-    add(&p->now[t->mem], &p->peak[t->mem], bytes);
-    if (counts(e, t->place, t->mem))
-        add(&p->now[WEFT_MEM_ALL], &p->peak[WEFT_MEM_ALL], bytes);
+    add_bytes(e, t->place, t->mem, sign * (int64_t) t->bytes);
+}
+
+/* What a gang's member takes while its task runs. */
+static void add_temps(struct weft_engine *e, int64_t task, int sign)
+{
+    const struct weft_rec_task *t = weft_engine_rec(e, task);
+    const struct weft_rec_gang *gang = weft_recording_gang_of(e->r, task);
+    if (!gang)
+        return;
+    const struct weft_rec_temps *x = &e->r->temps[gang->temps];
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+        int64_t bytes = 0;
+        for (int b = 0; b < WEFT_REC_N_BEGINS; b++)
+            bytes += x->bytes[b][WEFT_REC_KEPT][c]
+                   + x->bytes[b][WEFT_REC_SENT][c];
+        if (bytes > 0)
+            add_bytes(e, t->place, c, sign * bytes);
+    }
 }
 
 static void take(struct weft_engine *e, int32_t tile)
@@ -42,14 +65,14 @@ static void take(struct weft_engine *e, int32_t tile)
     }
     if (!(s->active & WEFT_ENGINE_MEMORY)) {
         s->active |= WEFT_ENGINE_MEMORY;
-        add_bytes(e, tile, 1);
+        add_tile(e, tile, 1);
     }
 }
 
 static void give(struct weft_engine *e, int32_t tile)
 {
     e->tile[tile].active &= ~WEFT_ENGINE_MEMORY;
-    add_bytes(e, tile, -1);
+    add_tile(e, tile, -1);
 }
 
 /* ---- Tiles that nobody uses -------------------------------------------- */
@@ -106,8 +129,7 @@ void weft_engine_create_tiles(struct weft_engine *e)
         const struct weft_rec_tile *t = &r->tile[e->tiles];
         e->tile[e->tiles] = (struct weft_engine_tile){
             .head = WEFT_ENGINE_LAST,
-            .active = (t->whole >= 0 ? WEFT_ENGINE_PART : 0)
-                    | (t->gang ? WEFT_ENGINE_GANG : 0)};
+            .active = t->whole >= 0 ? WEFT_ENGINE_PART : 0};
         if (t->permanent && t->whole < 0 && e->job.memory) {
             take(e, (int32_t) e->tiles);
             weft_engine_is_idle(e, (int32_t) e->tiles);
@@ -140,11 +162,10 @@ void weft_engine_take(struct weft_engine *e, int64_t task)
     for (int64_t a = t->access; a < t->access + t->n_access; a++)
         if (e->r->access[a].mode != READS)
             take(e, (int32_t) e->r->access[a].tile);
+    add_temps(e, task, 1);
 }
 
-void weft_engine_give_own(struct weft_engine *e, int32_t tile)
+void weft_engine_give_temps(struct weft_engine *e, int64_t task)
 {
-    uint32_t both = WEFT_ENGINE_GANG | WEFT_ENGINE_MEMORY;
-    if ((e->tile[tile].active & both) == both)
-        give(e, tile);
+    add_temps(e, task, -1);
 }

@@ -9,10 +9,12 @@
  *     device 1   part (W b), message b    /   layer (x', W y') (W temporaries)
  *                join (x', a', b, W y')  /
  *
- * Tiles that were created and released within are no more; instead each member
- * has one tile of a class, of all their bytes together: no order of its tasks
- * and messages takes more. Gangs within are taken one after another, so that
- * only the largest counts.
+ * Tiles that were created and released within are no more; how many bytes they
+ * have together is noted of each member (struct weft_rec_temps): no order of
+ * its tasks and messages takes more. Gangs within are taken one after another,
+ * so that only the largest counts; but tiles that others read, or that come
+ * from others, can be there with those of the next, and messages that are
+ * expected with all.
  */
 #include "plan/recording/gang.h"
 
@@ -20,7 +22,7 @@
 
 #include "base/alloc.h"
 
-enum { READS, WRITES, BOTH };
+enum { READS = 0, BOTH = 2 };
 
 struct fold {
     struct weft_recording *r;
@@ -30,9 +32,16 @@ struct fold {
     int32_t *of;                    /* (tasks) member, by task - from.task */
     struct weft_rec_access *access; /* of all members, one after another */
     int64_t n_accesses;
-    int64_t (*within)[WEFT_N_MEM_CLASSES]; /* (n) the most of gangs within */
-    int32_t *slot; /* (n_tiles) from 1 on: where a tile is in `access` */
+    struct weft_rec_temps *temps; /* (n) */
+    struct nested {
+        struct weft_rec_temps most, sum;
+    } * nested; /* (n) of gangs within */
+    /* (n_tiles) from 1 on: where a tile is in `access`. First, of temporaries:
+       how they begin and end, see note_use() */
+    int32_t *slot;
 };
+
+enum { BEGIN = 3, SENT = 4, OWNER = 8 };
 
 /* ---- Members ----------------------------------------------------------- */
 
@@ -91,35 +100,117 @@ static bool is_within(const struct fold *f, int32_t tile)
     return whole >= f->from.tile && f->r->tile[whole].released >= 0;
 }
 
-/* Counts a tile that is there only within, for the first member at its place
- * that uses it. */
-static void add_temporary(struct fold *f, int32_t k, int32_t tile)
+static bool is_far(const struct weft_recording *r,
+                   const struct weft_rec_task *t)
 {
-    int32_t whole = whole_of(f->r, tile);
-    const struct weft_rec_tile *t = &f->r->tile[whole];
-    int64_t bytes = (int64_t) t->bytes;
-    if (f->slot[whole] || t->place != f->one[k].place)
-        return;
-    f->slot[whole] = 1;
-    if (!t->gang)
-        f->one[k].bytes[t->mem] += bytes;
-    else if (bytes > f->within[k][t->mem])
-        f->within[k][t->mem] = bytes;
+    bool far = t->kind == WEFT_REC_MESSAGE;
+    for (int64_t a = t->access; a < t->access + t->n_access; a++)
+        far = far || r->tile[r->access[a].tile].place != t->place;
+    return far;
+}
+
+/* Notes a use of a temporary by member k: whose it is, OWNER (1 + member) of
+ * the first member at its place that uses it; how it begins; and whether it is
+ * SENT. */
+static void note_use(struct fold *f, int32_t k, const struct weft_rec_task *t,
+                     struct weft_rec_access a, bool far)
+{
+    int32_t whole = whole_of(f->r, (int32_t) a.tile);
+    int32_t *slot = &f->slot[whole];
+    bool message = t->kind == WEFT_REC_MESSAGE;
+    if (*slot == 0 && far && a.mode != READS)
+        *slot |= message ? WEFT_REC_EXPECTED : WEFT_REC_COPIED;
+    if (*slot < OWNER && f->r->tile[whole].place == f->one[k].place)
+        *slot |= OWNER * (k + 1);
+    if (a.mode == READS && (far || *slot / OWNER != k + 1))
+        *slot |= SENT;
+    if (message && *slot >= OWNER) {
+        struct weft_rec_temps *m = &f->temps[*slot / OWNER - 1];
+        const struct weft_rec_tile *tile = &f->r->tile[whole];
+        m->message[tile->mem] = weft_max64(m->message[tile->mem],
+                                           (int64_t) tile->bytes);
+    }
+}
+
+/* Adds what a gang within takes. */
+static void add_nested(struct nested *n, const struct weft_rec_temps *x)
+{
+    const int64_t *bytes = &x->bytes[0][0][0];
+    int64_t *most = &n->most.bytes[0][0][0], *sum = &n->sum.bytes[0][0][0];
+    size_t all = sizeof x->bytes / sizeof *bytes;
+    for (size_t i = 0; i < all; i++) {
+        most[i] = weft_max64(most[i], bytes[i]);
+        sum[i] += bytes[i];
+    }
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        n->most.message[c] = weft_max64(n->most.message[c], x->message[c]);
+}
+
+static void note_uses(struct fold *f)
+{
+    const struct weft_recording *r = f->r;
+    int64_t g = f->from.gang;
+    for (int64_t i = f->from.task; i < r->n_tasks; i++) {
+        const struct weft_rec_task *t = &r->task[i];
+        int32_t k = f->of[i - f->from.task];
+        bool far = is_far(r, t);
+        for (; g < r->n_gangs && r->gang[g].task < i; g++)
+            continue;
+        if (g < r->n_gangs && r->gang[g].task == i)
+            add_nested(&f->nested[k], &r->temps[r->gang[g].temps]);
+        for (int64_t a = t->access; a < t->access + t->n_access; a++)
+            if (is_within(f, (int32_t) r->access[a].tile))
+                note_use(f, k, t, r->access[a], far);
+    }
+}
+
+/* Of the one before, what was sent may be there still, and of the next what was
+ * copied. */
+static void add_within(struct weft_rec_temps *out, const struct nested *n)
+{
+    for (int b = 0; b < WEFT_REC_N_BEGINS; b++)
+        for (int e = 0; e < WEFT_REC_N_ENDS; e++)
+            for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
+                int64_t most = n->most.bytes[b][e][c];
+                int64_t more = n->sum.bytes[b][e][c] - most;
+                bool expected = b == WEFT_REC_EXPECTED;
+                out->bytes[b][e][c] += expected ? most + more : most;
+                if (!expected && b + e > 0)
+                    out->bytes[WEFT_REC_OWN][WEFT_REC_KEPT][c] += weft_min64(
+                        most, more);
+            }
+    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+        out->message[c] = weft_max64(out->message[c], n->most.message[c]);
 }
 
 static void add_temporaries(struct fold *f)
 {
     const struct weft_recording *r = f->r;
-    for (int64_t i = f->from.task; i < r->n_tasks; i++) {
-        const struct weft_rec_task *t = &r->task[i];
-        for (int64_t a = t->access; a < t->access + t->n_access; a++)
-            if (is_within(f, (int32_t) r->access[a].tile))
-                add_temporary(f, f->of[i - f->from.task],
-                              (int32_t) r->access[a].tile);
+    note_uses(f);
+    for (int64_t i = f->from.tile; i < r->n_tiles; i++) {
+        int32_t slot = f->slot[i];
+        if (slot >= OWNER)
+            f->temps[slot / OWNER - 1]
+                .bytes[slot & BEGIN][(slot & SENT) != 0][r->tile[i].mem] +=
+                (int64_t) r->tile[i].bytes;
+        f->slot[i] = 0;
     }
     for (int32_t k = 0; k < f->n; k++)
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
-            f->one[k].bytes[c] += f->within[k][c];
+        add_within(&f->temps[k], &f->nested[k]);
+}
+
+/* The number of what is taken, which is kept once; mostly one of the last. */
+static int32_t keep_temps(struct weft_recording *r,
+                          const struct weft_rec_temps *temps)
+{
+    for (int64_t i = r->n_temps; i-- > 0;)
+        if (memcmp(&r->temps[i], temps, sizeof *temps) == 0)
+            return (int32_t) i;
+    if (!weft_recording_room(r, &r->temps, r->n_temps, &r->temps_room, 1,
+                             sizeof *temps))
+        return 0;
+    r->temps[r->n_temps] = *temps;
+    return (int32_t) r->n_temps++;
 }
 
 static void add_outside(struct fold *f, struct weft_rec_one *m,
@@ -142,15 +233,14 @@ static void add_outside(struct fold *f, struct weft_rec_one *m,
 static int64_t bytes_received(const struct weft_recording *r,
                               const struct weft_rec_task *t)
 {
-    bool far = t->kind == WEFT_REC_MESSAGE;
     int64_t bytes = 0;
-    for (int64_t a = t->access; a < t->access + t->n_access; a++) {
+    bool far = is_far(r, t);
+    for (int64_t a = t->access; a < t->access + t->n_access && far; a++) {
         const struct weft_rec_tile *tile = &r->tile[r->access[a].tile];
-        far = far || tile->place != t->place;
         if (r->access[a].mode != READS && tile->place == t->place)
             bytes += (int64_t) tile->bytes;
     }
-    return far ? bytes : 0;
+    return bytes;
 }
 
 /* Tasks of a gang do their work one after another, on the same rows. */
@@ -172,9 +262,9 @@ static void add_task(struct fold *f, struct weft_rec_one *m,
 {
     const struct weft_recording *r = f->r;
     int64_t bytes = gang ? gang->received_bytes : bytes_received(r, t);
-    m->n_expanded += gang ? gang->n_expanded : 1;
-    m->received_bytes += bytes;
-    m->n_received += gang ? gang->n_received : bytes > 0;
+    m->gang.n_expanded += gang ? gang->n_expanded : 1;
+    m->gang.received_bytes += bytes;
+    m->gang.n_received += gang ? gang->n_received : bytes > 0;
     if (t->kind == WEFT_REC_TASK)
         add_work(&m->work, &t->work);
     for (int64_t a = t->access; a < t->access + t->n_access; a++)
@@ -187,6 +277,7 @@ static void fill_member(struct fold *f, int32_t k)
     const struct weft_recording *r = f->r;
     struct weft_rec_one *m = &f->one[k];
     int64_t g = f->from.gang;
+    m->gang.temps = keep_temps(f->r, &f->temps[k]);
     m->access = f->n_accesses;
     for (int64_t i = f->from.task; i < r->n_tasks; i++) {
         for (; g < r->n_gangs && r->gang[g].task < i; g++)
@@ -212,8 +303,6 @@ static void take_back(struct fold *f)
         if (r->released[i] < f->from.tile)
             r->released[n++] = r->released[i];
     r->n_released = n;
-    for (int64_t i = f->from.tile; i < r->n_tiles; i++)
-        f->slot[i] = 0;
     while (r->n_tiles > f->from.tile
            && is_within(f, (int32_t) r->n_tiles - 1))
         r->n_tiles--;
@@ -227,33 +316,15 @@ static void take_back(struct fold *f)
     r->n_gangs = f->from.gang;
 }
 
-static void add_tiles(struct weft_recording *r, struct weft_rec_one *m)
-{
-    for (int c = 0; c < WEFT_N_MEM_CLASSES; c++) {
-        m->tile[c] = -1;
-        if (m->bytes[c] > 0)
-            m->tile[c] = weft_recording_tile(
-                r, &(struct weft_rec_tile){.bytes = (size_t) m->bytes[c],
-                                           .place = m->place,
-                                           .whole = -1,
-                                           .mem = (uint8_t) c,
-                                           .gang = true});
-    }
-}
-
 static void add_member(struct weft_recording *r,
                        const struct weft_rec_put *put, int32_t k)
 {
     const struct weft_rec_one *m = &put->one[k];
+    struct weft_rec_gang gang = m->gang;
     struct weft_where where = m->where;
+    gang.task = (int32_t) r->n_tasks;
     where.layer = put->layer;
-    weft_recording_gang(
-        r, &(struct weft_rec_gang){.task = r->n_tasks,
-                                   .member = k,
-                                   .n_members = put->n,
-                                   .n_expanded = m->n_expanded,
-                                   .received_bytes = m->received_bytes,
-                                   .n_received = m->n_received});
+    weft_recording_gang(r, &gang);
     weft_recording_task(r, WEFT_REC_TASK, put->op, &where, m->place);
     if (r->full)
         return;
@@ -262,9 +333,6 @@ static void add_member(struct weft_recording *r,
     for (int64_t a = m->access; a < m->access + m->n_access && !r->full; a++)
         weft_recording_access(r, (int32_t) put->access[a].tile,
                               (int) put->access[a].mode);
-    for (int c = 0; c < WEFT_N_MEM_CLASSES && !r->full; c++)
-        if (m->tile[c] >= 0)
-            weft_recording_access(r, m->tile[c], WRITES);
     if (put->work)
         weft_recording_work(r, &put->work[put->which[k]]);
     else if (!r->full)
@@ -276,18 +344,7 @@ void weft_recording_put(struct weft_recording *r,
 {
     weft_assert(put->n <= WEFT_REC_MEMBERS);
     for (int32_t k = 0; k < put->n; k++)
-        add_tiles(r, &put->one[k]);
-    for (int32_t k = 0; k < put->n; k++)
         add_member(r, put, k);
-}
-
-void weft_recording_put_end(struct weft_recording *r,
-                            const struct weft_rec_put *put)
-{
-    for (int32_t k = 0; k < put->n && !r->full; k++)
-        for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
-            if (put->one[k].tile[c] >= 0)
-                weft_recording_release_tile(r, put->one[k].tile[c]);
 }
 
 static void replace(struct fold *f, const struct weft_rec_put *put)
@@ -298,7 +355,6 @@ static void replace(struct fold *f, const struct weft_rec_put *put)
     weft_recording_put(r, put);
     for (int64_t i = f->from.released; i < r->n_released; i++)
         r->tile[r->released[i]].released = r->n_tasks;
-    weft_recording_put_end(r, put);
 }
 
 int32_t *weft_recording_slots(struct weft_recording *r)
@@ -320,12 +376,24 @@ static bool fold_create(struct fold *f)
     const struct weft_recording *r = f->r;
     size_t n = (size_t) (r->n_tasks - f->from.task) + 1;
     f->one = weft_alloc(n, sizeof *f->one);
-    f->within = weft_alloc(n, sizeof *f->within);
     f->of = weft_alloc(n, sizeof *f->of);
     f->access = weft_alloc((size_t) (r->n_accesses - f->from.access) + 1,
                            sizeof *f->access);
     f->slot = weft_recording_slots(f->r);
-    return f->one && f->within && f->of && f->access && f->slot;
+    return f->one && f->of && f->access && f->slot;
+}
+
+static bool add_members(struct fold *f)
+{
+    find_members(f);
+    f->temps = weft_alloc((size_t) f->n, sizeof *f->temps);
+    f->nested = weft_alloc((size_t) f->n, sizeof *f->nested);
+    if (!f->temps || !f->nested)
+        return false;
+    add_temporaries(f);
+    for (int32_t k = 0; k < f->n; k++)
+        fill_member(f, k);
+    return true;
 }
 
 void weft_recording_gang_end(struct weft_recording *r, const char *op,
@@ -336,12 +404,8 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
     int32_t number[WEFT_REC_MEMBERS];
     if (r->full)
         return;
-    r->full = !fold_create(&f);
+    r->full = !fold_create(&f) || !add_members(&f);
     if (!r->full) {
-        find_members(&f);
-        add_temporaries(&f);
-        for (int32_t k = 0; k < f.n; k++)
-            fill_member(&f, k);
         const int32_t *which = weft_recording_which(&f.from.site, f.n, f.one,
                                                     number);
         replace(&f, &(struct weft_rec_put){.one = f.one,
@@ -355,7 +419,8 @@ void weft_recording_gang_end(struct weft_recording *r, const char *op,
     if (r->n_marks == 0)
         r->n_released = 0;
     weft_free(f.one);
-    weft_free(f.within);
+    weft_free(f.temps);
+    weft_free(f.nested);
     weft_free(f.of);
     weft_free(f.access);
 }

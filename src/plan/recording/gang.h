@@ -10,11 +10,9 @@
 struct weft_rec_one {
     struct weft_where where;
     int32_t place;
-    int64_t n_expanded, received_bytes, n_received;
-    struct weft_rec_work work;         /* of the tasks that it stands for */
-    int64_t bytes[WEFT_N_MEM_CLASSES]; /* of its temporaries */
+    struct weft_rec_gang gang;
+    struct weft_rec_work work; /* of the tasks that it stands for */
     int64_t access, n_access;
-    int32_t tile[WEFT_N_MEM_CLASSES]; /* its temporaries; -1: none */
 };
 
 /* The members' tasks, and all their accesses. */
@@ -27,11 +25,8 @@ struct weft_rec_put {
     const struct weft_work *work; /* NULL, or by member: `which` says whose */
     const int32_t *which;         /* (n) */
 };
-/* Records them. Temporaries are not released yet. */
 void weft_recording_put(struct weft_recording *r,
                         const struct weft_rec_put *put);
-void weft_recording_put_end(struct weft_recording *r,
-                            const struct weft_rec_put *put);
 
 /* Numbers of n members in a site, out (n); NULL: not all are in it. */
 const int32_t *weft_recording_which(const struct weft_rec_site *site,

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "plan/recording/apart.h"
 #include "plan/recording/heaviest.h"
 
 /* Ended pieces that the search for the heaviest set may look at: all of them
@@ -38,7 +39,8 @@ struct piece {
     struct moment begin, released; /* tasks INT64_MAX: never */
     int64_t bytes;
     uint8_t mem;
-    bool far;       /* messages use it */
+    int64_t far;    /* bytes of it, or of the largest in it, that messages
+                       use; 0: none does */
     int32_t lane;   /* of the task that begins it; -1: none */
     int32_t number; /* in the order of release */
     size_t clock;   /* begin of its numbers, in struct play */
@@ -47,6 +49,7 @@ struct piece {
 struct play {
     const struct weft_recording *r;
     struct weft_rec_reach reach;
+    struct weft_rec_apart apart;
     int64_t *first, *last; /* (n_tiles) accesses; -1: none */
     int32_t *part, *next;  /* (n_tiles) lists of parts; -1: end */
     int32_t *end_of;       /* (n_places) end of its tiles in the next list */
@@ -180,11 +183,16 @@ static void may_begin(struct play *p, struct piece *b, int64_t task)
 
 static void may_end(struct play *p, struct piece *b, int64_t task)
 {
-    const int32_t *leads = weft_rec_reach_leads(&p->reach, task);
     int32_t *out = ends_of(p, b);
+    if (p->r->task[task].kind == WEFT_REC_MESSAGE)
+        b->far = b->bytes;
+    if (p->r->task[task].n_members) {
+        weft_rec_apart_ends(&p->apart, task, WEFT_REC_KEPT, out);
+        return;
+    }
+    const int32_t *leads = weft_rec_reach_leads(&p->reach, task);
     for (int32_t l = 0; l < p->reach.n_lanes; l++)
         out[l] = leads[l] > out[l] ? leads[l] : out[l];
-    b->far = b->far || p->r->task[task].kind == WEFT_REC_MESSAGE;
 }
 
 /* Follows the uses of a tile or a part: the first may begin the piece, the
@@ -245,6 +253,61 @@ static void add_piece(struct play *p, int32_t tile)
     p->n_pieces++;
 }
 
+/* Adds what a gang's member takes of a class, while it runs and, if others use
+ * it, longer. */
+static void add_temps(struct play *p, int64_t task, int64_t end,
+                      int64_t bytes, int64_t message, int begin, int ends,
+                      int mem)
+{
+    struct piece *b = &p->piece[p->n_pieces];
+    bool early = weft_rec_is_early(p->r->task[task].when);
+    if (bytes == 0)
+        return;
+    *b = (struct piece){.begin = moment_of(p, task, early),
+                        .released = moment_of(p, end, early),
+                        .bytes = bytes,
+                        .mem = (uint8_t) mem,
+                        .far = message,
+                        .lane = -1,
+                        .clock = (size_t) p->n_pieces++ * 2
+                               * (size_t) p->reach.n_lanes};
+    if (begin == WEFT_REC_OWN)
+        b->lane = weft_rec_reach_lane(&p->reach, task);
+    weft_rec_apart_has(&p->apart, task, begin, has_of(p, b));
+    weft_rec_apart_ends(&p->apart, task, ends, ends_of(p, b));
+}
+
+static void add_gang(struct play *p, int64_t task)
+{
+    const struct weft_rec_gang *gang = weft_recording_gang_of(p->r, task);
+    int64_t first, end;
+    if (!gang)
+        return;
+    const struct weft_rec_temps *x = &p->r->temps[gang->temps];
+    weft_recording_members(p->r, task, &first, &end);
+    for (int b = 0; b < WEFT_REC_N_BEGINS; b++)
+        for (int e = 0; e < WEFT_REC_N_ENDS; e++)
+            for (int c = 0; c < WEFT_N_MEM_CLASSES; c++)
+                add_temps(p, task, end, x->bytes[b][e][c],
+                          weft_min64(x->message[c], x->bytes[b][e][c]), b, e,
+                          c);
+}
+
+/* The most pieces that gangs at the place make. */
+static size_t count_temps(const struct play *p, const int32_t *here,
+                          int64_t n)
+{
+    const size_t kinds = sizeof p->r->temps->bytes / sizeof(int64_t);
+    size_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const struct weft_rec_gang *gang = weft_recording_gang_of(p->r,
+                                                                  here[i]);
+        for (size_t k = 0; gang && k < kinds; k++)
+            most += (&p->r->temps[gang->temps].bytes[0][0][0])[k] > 0;
+    }
+    return most;
+}
+
 struct release {
     struct moment at;
     int32_t piece;
@@ -281,7 +344,10 @@ static void show_pieces(struct play *p)
 static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
 {
     int32_t from = place > 0 ? p->end_of[place - 1] : 0;
-    size_t n = (size_t) (p->end_of[place] - from);
+    int64_t n_here;
+    const int32_t *here = weft_rec_reach_here(&p->reach, &n_here);
+    size_t tiles = (size_t) (p->end_of[place] - from);
+    size_t n = tiles + count_temps(p, here, n_here);
     p->n_pieces = 0;
     p->piece = weft_alloc(n, sizeof *p->piece);
     p->release = weft_alloc(n, sizeof *p->release);
@@ -290,8 +356,10 @@ static int pieces_create(struct play *p, int32_t place, struct weft_err *err)
     p->seen = weft_alloc(n, sizeof *p->seen);
     if (!p->piece || !p->release || !p->clock || !p->seen)
         return weft_err_nomem(err, "a memory plan", n * sizeof *p->piece);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < tiles; i++)
         add_piece(p, p->at[(size_t) from + i]);
+    for (int64_t i = 0; i < n_here; i++)
+        add_gang(p, here[i]);
     qsort(p->piece, (size_t) p->n_pieces, sizeof *p->piece, by_begin);
     for (int32_t i = 0; i < p->n_pieces; i++)
         p->release[i] = (struct release){p->piece[i].released, i};
@@ -321,9 +389,8 @@ static int most_of(struct play *p, unsigned mask, int64_t *out,
     int64_t late = 0;
     for (int32_t i = 0; i < p->n_pieces; i++) {
         const struct piece *b = &p->piece[i];
-        if ((mask >> b->mem & 1) && b->far
-            && b->released.tasks < p->r->n_tasks && b->bytes > late)
-            late = b->bytes;
+        if ((mask >> b->mem & 1) && b->released.tasks < p->r->n_tasks)
+            late = weft_max64(late, b->far);
     }
     int rc = weft_rec_heaviest(p->seen, p->n_pieces, p->reach.n_lanes, mask,
                                SEARCH, out, err);
@@ -354,7 +421,8 @@ static struct digest digest_of(const struct play *p)
         const struct piece *own = &p->piece[i];
         mix(&d, b->bytes);
         mix(&d, (int64_t) b->release << 32 | b->over);
-        mix(&d, (int64_t) b->lane << 16 | b->mem << 8 | own->far << 1
+        mix(&d, own->far);
+        mix(&d, (int64_t) b->lane << 16 | b->mem << 8
                     | (own->released.tasks != INT64_MAX));
         for (int32_t l = 0; l < p->reach.n_lanes; l++)
             mix(&d, (int64_t) b->has[l] << 32 | (uint32_t) b->ends[l]);
@@ -403,6 +471,8 @@ static int play_place(struct play *p, int32_t place,
 {
     int rc = weft_rec_reach_look(&p->reach, place, err);
     if (!rc)
+        rc = weft_rec_apart_look(&p->apart, &p->reach, err);
+    if (!rc)
         rc = pieces_create(p, place, err);
     if (!rc) {
         struct digest d = digest_of(p);
@@ -416,6 +486,7 @@ static int play_place(struct play *p, int32_t place,
         memcpy(f->bytes, out, sizeof f->bytes);
     }
     pieces_free(p);
+    weft_rec_apart_release(&p->apart);
     return rc;
 }
 

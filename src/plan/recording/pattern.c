@@ -192,7 +192,6 @@ static void repeat(struct weft_recording *r, const struct weft_rec_mark *m,
     put->which = p->which;
     put->access = access;
     weft_recording_put(r, put);
-    weft_recording_put_end(r, put);
     if (access != few)
         weft_free(access);
 }

@@ -158,9 +158,8 @@ static bool is_of_rank(const struct weft_rec_reach *x, int32_t group)
     return rank_of(x, ends[0]) == rank || rank_of(x, ends[1]) == rank;
 }
 
-/* The tasks at the place, from the first one on. */
-static const int32_t *tasks_here(const struct weft_rec_reach *x,
-                                 int64_t *n_out)
+const int32_t *weft_rec_reach_here(const struct weft_rec_reach *x,
+                                   int64_t *n_out)
 {
     bool any = x->place < x->n_places;
     int64_t from = any && x->place > 0 ? x->at_end[x->place - 1] : 0;
@@ -209,7 +208,7 @@ static int64_t see_near(struct weft_rec_reach *x, int32_t p)
 static int64_t see(struct weft_rec_reach *x)
 {
     int64_t n_here, n = 0;
-    const int32_t *here = tasks_here(x, &n_here);
+    const int32_t *here = weft_rec_reach_here(x, &n_here);
     const uint64_t *near = weft_rec_reach_near(x, x->place);
     for (int64_t i = 0; i < n_here; i++) {
         int32_t group = x->group[here[i]];
@@ -257,7 +256,7 @@ static int32_t strict_lanes(struct weft_rec_reach *x)
 {
     int32_t n = 1;
     int64_t n_here;
-    const int32_t *here = tasks_here(x, &n_here);
+    const int32_t *here = weft_rec_reach_here(x, &n_here);
     memset(x->of_device, 0xff,
            (size_t) x->n_devices * WEFT_N_CHAINS * sizeof *x->of_device);
     for (int64_t i = 0; i < n_here; i++) {
@@ -397,7 +396,7 @@ static int list_before(struct weft_rec_reach *x, int64_t i, bool here,
 static int list_nodes(struct weft_rec_reach *x, struct weft_err *err)
 {
     int64_t n_here, n = 0, h = 0;
-    const int32_t *list = tasks_here(x, &n_here);
+    const int32_t *list = weft_rec_reach_here(x, &n_here);
     int rc = 0;
     for (int64_t i = 0; i < x->n_nodes && !rc; i++) {
         int32_t group = x->group[x->walk[i]];
@@ -433,7 +432,7 @@ static void look_back(struct weft_rec_reach *x, int32_t n_strict)
     struct weft_rec_over over = {0};
     size_t n = (size_t) x->n_lanes;
     int64_t n_here, h = 0;
-    const int32_t *list = tasks_here(x, &n_here);
+    const int32_t *list = weft_rec_reach_here(x, &n_here);
     for (int64_t i = 0; i < x->n_nodes; i++) {
         int64_t t = x->walk[i];
         int32_t *has = x->has + (size_t) i * n;

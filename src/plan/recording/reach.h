@@ -113,6 +113,10 @@ void weft_rec_reach_release(struct weft_rec_reach *reach);
 /* Looks from a place. Errors: WEFT_ENOMEM. */
 int weft_rec_reach_look(struct weft_rec_reach *reach, int32_t place,
                         struct weft_err *err);
+/* The tasks at the place that is looked from, in their order: `number` counts
+ * them. */
+const int32_t *weft_rec_reach_here(const struct weft_rec_reach *reach,
+                                   int64_t *n_out);
 /* For every lane: how many tasks have ended when the task begins; and the
  * number, from 1 on, of the first that begins after its end. Of a task that
  * uses a tile of the place. */

@@ -75,6 +75,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         save(d);
     if (!rc)
         rc = weft_seq_status(d->seq, err);
+    weft_recording_trim(out);
     return rc ? rc : weft_recording_status(out, err);
 }
 

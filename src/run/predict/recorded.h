@@ -51,11 +51,7 @@ int weft_run_record_again(const struct weft_trainer *t,
                           struct weft_recording *out, struct weft_err *err);
 
 /* Records an iteration in which all that can overlap does, with the largest
- * micro-batches and the most of them that there can be. Played with gangs it is
- * no bound: their members' tasks begin and end together, where the tasks that
- * they stand for may overlap with those of the next instruction. Tiles that one
- * step of generation receives while a member is at the step before, and
- * activations that are sent, then count once too few. */
+ * micro-batches and the most of them that there can be. */
 int weft_run_record_bound(const struct weft_trainer *t, bool gangs,
                           struct weft_recording *out, struct weft_err *err);
 

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/recording/apart.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { WAITS = 0 };
+
+/* Tasks that are looked at for an instruction of the same members. */
+enum { NEAR = 64 };
+
+static bool same_members(const struct weft_recording *r, int64_t a, int64_t b)
+{
+    const struct weft_rec_task *x = &r->task[a], *y = &r->task[b];
+    bool same = x->n_members == y->n_members && x->member == y->member;
+    for (int64_t i = 0; i < x->n_members && same; i++)
+        same = r->task[a - x->member + i].place
+                == r->task[b - y->member + i].place
+            && r->task[a - x->member + i].device
+                   == r->task[b - y->member + i].device;
+    return same;
+}
+
+/* Whether task a has ended before b begins, as far as lanes say. */
+static bool is_before(const struct weft_rec_reach *x, int64_t a, int64_t b)
+{
+    int32_t lane = weft_rec_reach_lane(x, a);
+    return lane >= 0
+        && weft_rec_reach_has(x, a)[lane] <= weft_rec_reach_has(x, b)[lane];
+}
+
+/* Finds the latest instruction of the same members before task i here. */
+static void find_before(struct weft_rec_apart *p, const int32_t *here,
+                        int64_t i)
+{
+    const struct weft_recording *r = p->reach->r;
+    for (int64_t k = i - 1; k >= 0 && k >= i - NEAR; k--)
+        if (r->task[here[k]].n_members && same_members(r, here[k], here[i])
+            && is_before(p->reach, here[k], here[i])) {
+            p->before[i] = (int32_t) k;
+            if (p->after[k] < 0)
+                p->after[k] = (int32_t) i;
+            return;
+        }
+}
+
+static void find_all(struct weft_rec_apart *p, const int32_t *here, int64_t n,
+                     int32_t *last)
+{
+    const struct weft_rec_reach *x = p->reach;
+    memset(last, 0xff, (size_t) x->n_lanes * sizeof *last);
+    for (int64_t i = 0; i < n; i++) {
+        const struct weft_rec_task *t = &x->r->task[here[i]];
+        if (t->n_members)
+            find_before(p, here, i);
+        int32_t lane = weft_rec_reach_lane(x, here[i]);
+        if (lane < 0 || !weft_rec_reach_is_strict(t))
+            continue;
+        if (last[lane] >= 0)
+            p->next[last[lane]] = (int32_t) i;
+        last[lane] = (int32_t) i;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (!weft_rec_reach_is_strict(&x->r->task[here[i]]))
+            p->next[i] = p->after[i];
+}
+
+int weft_rec_apart_look(struct weft_rec_apart *p,
+                        const struct weft_rec_reach *reach,
+                        struct weft_err *err)
+{
+    int64_t n;
+    const int32_t *here = weft_rec_reach_here(reach, &n);
+    size_t bytes = (size_t) n * sizeof *p->next;
+    int32_t *last = weft_alloc((size_t) reach->n_lanes, sizeof *last);
+    *p = (struct weft_rec_apart){
+        .reach = reach,
+        .next = weft_alloc((size_t) n, sizeof *p->next),
+        .before = weft_alloc((size_t) n, sizeof *p->before),
+        .after = weft_alloc((size_t) n, sizeof *p->after)};
+    int rc = last && p->next && p->before && p->after
+               ? 0
+               : weft_err_nomem(err, "the order of tasks", 3 * bytes);
+    if (!rc) {
+        memset(p->next, 0xff, bytes);
+        memset(p->before, 0xff, bytes);
+        memset(p->after, 0xff, bytes);
+        find_all(p, here, n, last);
+    }
+    weft_free(last);
+    return rc;
+}
+
+void weft_rec_apart_release(struct weft_rec_apart *p)
+{
+    weft_free(p->next);
+    weft_free(p->before);
+    weft_free(p->after);
+    *p = (struct weft_rec_apart){.reach = NULL};
+}
+
+void weft_rec_apart_has(const struct weft_rec_apart *p, int64_t task,
+                        int begin, int32_t *out)
+{
+    const struct weft_rec_reach *x = p->reach;
+    const int32_t *has = weft_rec_reach_has(x, task);
+    int64_t n;
+    const int32_t *here = weft_rec_reach_here(x, &n);
+    int32_t before = p->before[x->number[task]];
+    size_t bytes = (size_t) x->n_lanes * sizeof *out;
+    if (begin == WEFT_REC_OWN)
+        memcpy(out, has, bytes);
+    else if (begin == WEFT_REC_COPIED && before >= 0)
+        memcpy(out, weft_rec_reach_has(x, here[before]), bytes);
+    else
+        memset(out, 0, bytes);
+    out[WAITS] = has[WAITS];
+}
+
+/* Raises numbers to the first tasks after the begin of task `after` here; or,
+ * if there is none, to say only which wait `task` has ended before. */
+static void raise(const struct weft_rec_reach *x, int64_t task, int32_t after,
+                  int32_t *out)
+{
+    int64_t n;
+    const int32_t *here = weft_rec_reach_here(x, &n);
+    const int32_t *leads = weft_rec_reach_leads(x, after < 0 ? task
+                                                             : here[after]);
+    for (int32_t l = 0; l < x->n_lanes; l++) {
+        int32_t first = after < 0 && l != WAITS ? WEFT_REC_NEVER : leads[l];
+        out[l] = first > out[l] ? first : out[l];
+    }
+}
+
+void weft_rec_apart_ends(const struct weft_rec_apart *p, int64_t task,
+                         int end, int32_t *out)
+{
+    int32_t i = p->reach->number[task];
+    if (end == WEFT_REC_SENT)
+        i = p->after[i];
+    raise(p->reach, task, i < 0 ? -1 : p->next[i], out);
+}
