@@ -28,8 +28,10 @@ static void *work(void *arg)
     double start = weft_clock_s();
     for (int i = 0; i < FLOPS; i++)
         probe_flop(WEFT_F32);
-    for (int i = 0; i < PASSES; i++)
+    for (int i = 0; i < PASSES; i++) {
         probe_read(w->x, FLOATS);
+        probe_update(w->x, FLOATS / 4);
+    }
     w->seconds = weft_clock_s() - start;
     return NULL;
 }
