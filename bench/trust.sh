@@ -9,7 +9,7 @@
 # more than 5 % off what it was after the profile is made again, and counted.
 #
 #   -p PATTERN     only plans whose name has it (grep -E); default: all
-#   -i ITERATIONS  of each run, the first of which does not count; default: 6
+#   -i ITERATIONS  of each run, the first of which does not count; default: 8
 #   -r REPEATS     of a run beside other work, at most; default: 2
 #   -o FILE.svg    the picture; default: trust.svg
 #
@@ -18,7 +18,7 @@
 # of plans whose measured times differ by more than 10 % are in the right order.
 # About 10 minutes on 2 cores; for a quiet machine.
 set -eu
-pattern=. iterations=6 repeats=2 svg=$PWD/trust.svg
+pattern=. iterations=8 repeats=2 svg=$PWD/trust.svg
 while getopts p:i:r:o: option; do
     case $option in
     p) pattern=$OPTARG ;;
@@ -45,8 +45,8 @@ plans()
 1x1-dp1 1 1 layout=dp1
 1x1-recompute 1 1 layout=dp1,recompute
 1x1-parts4 1 1 layout=dp1,micro_batches=4
-1x1-short 1 1 layout=dp1 rollout.max_new_tokens=8
-1x1-long 1 1 layout=dp1 rollout.max_new_tokens=64
+1x1-short 1 1 layout=dp1 rollout.max_new_tokens=4
+1x1-long 1 1 layout=dp1 rollout.max_new_tokens=32
 1x1-more 1 1 layout=dp1 rollout.prompts=48
 1x2-dp2 1 2 layout=dp2
 1x2-dp2-apart 1 2 layout=dp2 runtime.place=device
@@ -54,12 +54,12 @@ plans()
 1x2-zero2 1 2 layout=dp2,zero=2
 1x2-zero3 1 2 layout=dp2,zero=3 runtime.place=device
 1x2-dp2-parts2 1 2 layout=dp2,micro_batches=2
-1x2-dp2-short 1 2 layout=dp2 rollout.max_new_tokens=8
-1x2-dp2-long 1 2 layout=dp2 rollout.max_new_tokens=64
+1x2-dp2-short 1 2 layout=dp2 rollout.max_new_tokens=4
+1x2-dp2-long 1 2 layout=dp2 rollout.max_new_tokens=32
 1x2-dp2-more 1 2 layout=dp2 rollout.prompts=48
 1x2-tp2 1 2 layout=tp2
 1x2-tp2-apart 1 2 layout=tp2 runtime.place=device
-1x2-tp2-short 1 2 layout=tp2 rollout.max_new_tokens=8
+1x2-tp2-short 1 2 layout=tp2 rollout.max_new_tokens=4
 1x2-pp2 1 2 layout=pp2
 1x2-pp2-parts4 1 2 layout=pp2,micro_batches=4
 1x2-pp2-recompute 1 2 layout=pp2,micro_batches=2,recompute
