@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: who computes what where. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,9 +59,9 @@ const char weft_help_plan[] =
     "                          --svg draws it\n"
     "      --search            find the plan with the shortest iterations "
     "there\n"
-    "      --seed, --evaluations, --branches N  of the search; the last two "
-    "in\n"
-    "                          thousands; default: 1, 400, 20000\n"
+    "      --seed N, --evaluations N, --branches N, --time-limit S  of the "
+    "search;\n"
+    "                          default: 1, 400 and 20000 thousand, none\n"
     "      --lengths WHAT      of responses, for both: see weft simulate\n"
     "      --graph             print the algorithm's dataflow graph\n"
     "      --svg FILE          draw the graph with the devices of each call\n"
@@ -79,6 +80,7 @@ struct options {
     bool json, graph, gangs, compare, search;
     /* of the search, the last two in thousands; -1: not given */
     int32_t seed, evaluations, branches;
+    int32_t time_limit; /* seconds; 0: not given */
 };
 
 /* Devices of which memory is counted task by task. */
@@ -203,19 +205,49 @@ static void tell_found(const struct options *o, const struct weft_found *f)
 {
     const struct weft_search_result *r = &f->result;
     double gap = 1 - r->bound / r->value.period;
-    char text[400];
+    char text[500];
     snprintf(text, sizeof text,
              "%.4g s an iteration within the model, %.4g s simulated as a "
-             "whole; no plan takes less than %.4g s%s (gap %.2g %%): %lld "
-             "options of %d layouts, %lld evaluations",
-             r->value.period, f->simulated.iteration_s, r->bound,
-             gap <= 2 * WEFT_SEARCH_NEAR ? ", so this is the best there" : "",
-             100 * gap, (long long) f->options, (int) f->layouts,
-             (long long) r->evaluations);
+             "whole, the best of %d finalists; the model's best takes %.4g "
+             "s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
+             "of %lld layouts, %lld evaluations%s",
+             r->finalist[f->taken].value.period, f->simulated.iteration_s,
+             (int) f->finalists, r->value.period,
+             gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
+             (long long) f->options, (long long) f->needed,
+             (long long) f->priced, (long long) r->evaluations,
+             f->stopped ? "; stopped before the end" : "");
     if (o->json)
         weft_info("%s", text);
     else
         printf("%s\n\n", text);
+}
+
+/* Time that a search has: three quarters of it before plans are simulated as a
+ * whole. */
+struct limit {
+    double searched_s, end_s; /* INFINITY: none */
+};
+
+static bool search_is_over(void *ctx)
+{
+    const struct limit *limit = ctx;
+    return weft_cli_stop || weft_clock_s() > limit->searched_s;
+}
+
+static bool time_is_over(void *ctx)
+{
+    const struct limit *limit = ctx;
+    return weft_cli_stop || weft_clock_s() > limit->end_s;
+}
+
+static struct limit limit_of(const struct options *o)
+{
+    double now_s = weft_clock_s();
+    if (o->time_limit == 0)
+        return (struct limit){INFINITY, INFINITY};
+    return (struct limit){now_s + 0.75 * o->time_limit,
+                          now_s + o->time_limit};
 }
 
 static int64_t given(int32_t value, int32_t otherwise)
@@ -237,13 +269,22 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
     if (!rc) {
         struct weft_simulate_options s = simulations(o, cluster, &lengths,
                                                      &needs.plan);
+        struct limit limit = limit_of(o);
+        s.gangs = s.gangs || needs.plan.n_gpus > 0
+               || config->runtime.place == WEFT_PLACE_DEVICE;
         struct weft_find find = {
             .simulate = &s,
+            .finalists = WEFT_SEARCH_FINALISTS,
+            .stop = time_is_over,
             .how = {.seed = (uint64_t) given(o->seed, 1),
                     .evaluations = 1000 * given(o->evaluations, 400),
-                    .branches = 1000 * given(o->branches, 20000)},
+                    .branches = 1000 * given(o->branches, 20000),
+                    .stop = search_is_over,
+                    .ctx = &limit},
             .progress = tell_progress};
         weft_plan_release(out);
+        weft_cli_catch_stop("\nweft: the best plan so far follows; again "
+                            "to end at once\n");
         rc = weft_run_find(config, &needs.plan, &find, out, &found, err);
     }
     weft_lengths_release(&lengths);
@@ -314,9 +355,10 @@ static int run(struct options *o, struct weft_config *config,
     if (!o->cluster)
         o->cluster = config->cluster;
     if ((o->compare || o->search) && !o->cluster)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "--compare and --search need a cluster: --cluster "
-                            "FILE, or the configuration's key 'cluster'");
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "--compare and --search need a cluster: --cluster "
+            "FILE, or the configuration's key 'cluster'");
     int rc = o->cluster ? weft_cluster_read(o->cluster, &cluster, err) : 0;
     if (rc)
         return rc;
@@ -370,8 +412,10 @@ static const char *misuse(const struct options *o, bool config)
                "--compare "
                "and --graph";
     if (!o->search
-        && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0))
-        return "--seed, --evaluations and --branches are for --search";
+        && (o->seed >= 0 || o->evaluations >= 0 || o->branches >= 0
+            || o->time_limit > 0))
+        return "--seed, --evaluations, --branches and --time-limit are for "
+               "--search";
     if (o->lengths && !o->compare && !o->search)
         return "--lengths is for --compare and --search; memory is for the "
                "longest";
@@ -400,6 +444,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "seed", WEFT_CLI_INT, &o.seed, 0, INT32_MAX},
         {0, "evaluations", WEFT_CLI_INT, &o.evaluations, 0, INT32_MAX},
         {0, "branches", WEFT_CLI_INT, &o.branches, 0, INT32_MAX},
+        {0, "time-limit", WEFT_CLI_INT, &o.time_limit, 1, INT32_MAX},
         {0, "graph", WEFT_CLI_FLAG, &o.graph, 0, 0},
         {0, "svg", WEFT_CLI_STRING, &o.svg, 0, 0},
         {0, "json", WEFT_CLI_FLAG, &o.json, 0, 0},

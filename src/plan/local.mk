@@ -42,7 +42,7 @@ plan_sources = \
 	%D%/recording/waits.c \
 	%D%/search/anneal.c %D%/search/branch.c \
 	%D%/search/inside.h %D%/search/order.c \
-	%D%/search/problem.c \
+	%D%/search/problem.c %D%/search/prune.c \
 	%D%/search/search.h %D%/search/value.c \
 	%D%/stages.c \
 	%D%/strategy.c %D%/strategy.h \

@@ -22,7 +22,8 @@ run_sources = \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
 	%D%/predict/options.c %D%/predict/options.h \
-	%D%/predict/price.c %D%/predict/price.h \
+	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
+	%D%/predict/pricer.c \
 	%D%/predict/recorded.c %D%/predict/recorded.h \
 	%D%/predict/replay.c %D%/predict/replay.h \
 	%D%/predict/simulate.c %D%/predict/simulate.h \

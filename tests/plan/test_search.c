@@ -21,12 +21,20 @@ static uint32_t rnd(uint32_t n)
 static struct weft_option option[MOST][OPTIONS];
 static struct weft_search_problem p;
 
+static bool alike(const struct weft_call_plan *a,
+                  const struct weft_call_plan *b)
+{
+    return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0 && a->tp == b->tp
+        && a->pp == b->pp;
+}
+
 static double move_s(void *ctx, int32_t role,
                      const struct weft_call_plan *from,
                      const struct weft_call_plan *to)
 {
     (void) ctx;
-    return 0.25 + 0.125 * role + 0.5 * (from->mesh.node != to->mesh.node);
+    return 0.125 + 0.125 * role + 0.125 / to->tp
+         + 0.5 * (from->mesh.node != to->mesh.node);
 }
 
 static void add(int32_t call, struct weft_mesh mesh, double seconds,
@@ -85,9 +93,7 @@ static double moves(const int32_t *choice, int32_t c)
         return 0;
     const struct weft_call_plan *a = &chosen(choice, t)->plan;
     const struct weft_call_plan *b = &chosen(choice, c)->plan;
-    bool same = memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0
-             && a->tp == b->tp && a->pp == b->pp;
-    return same ? 0 : move_s(NULL, p.call[c].role, a, b);
+    return alike(a, b) ? 0 : move_s(NULL, p.call[c].role, a, b);
 }
 
 /* The mean of the later half of n iterations' times. any: whatever is ready
@@ -167,9 +173,7 @@ static double bytes_of(const int32_t *choice)
             if (!on(&o->plan.mesh, d))
                 continue;
             bool copies = t >= 0 && t != c
-                       && memcmp(&chosen(choice, t)->plan.mesh, &o->plan.mesh,
-                                 sizeof o->plan.mesh)
-                              != 0;
+                       && !alike(&chosen(choice, t)->plan, &o->plan);
             held += o->held;
             active = fmax(active, o->active + (copies ? o->weights : 0));
         }
@@ -363,6 +367,109 @@ static void test_random(void)
     }
 }
 
+/* The shortest period of a choice that fits, in its best order. */
+static double best_of_all(void)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    int32_t choice[MOST] = {0};
+    double best = INFINITY;
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    do {
+        struct weft_search_value v = weft_search_value(s, choice);
+        if (v.bytes > p.device_bytes)
+            continue;
+        weft_search_order(s, choice, v.period, &v, NULL);
+        best = fmin(best, v.period);
+    } while (next_choice(choice));
+    weft_search_free(s);
+    return best;
+}
+
+/* Options on few meshes, with other degrees, of which some are no use. */
+static void make_similar(uint32_t seed)
+{
+    static const struct weft_mesh mesh[] = {
+        {0, 2, 0, 4}, {0, 1, 0, 4}, {1, 1, 0, 4}};
+    make_random(seed);
+    p.move = move_s;
+    for (int32_t c = 0; c < p.n_calls; c++) {
+        int32_t first = (int32_t) rnd(2);
+        p.call[c].n_options = 0;
+        for (int32_t i = 0; i < 4; i++) {
+            add(c, mesh[first + i / 2], 3 + 0.125 * rnd(5), 4 + 2.0 * rnd(2),
+                1 + rnd(3), 2);
+            option[c][i].plan.tp = 1 << rnd(2);
+        }
+    }
+}
+
+/* What is left out is never missed. */
+static void test_pruned(void)
+{
+    int32_t n_before = 0, n_after = 0;
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        struct weft_option *array[MOST];
+        struct weft_err err;
+        make_similar(seed);
+        p.device_bytes = 16 + 2 * (double) (seed % 8);
+        double before = best_of_all();
+        for (int32_t c = 0; c < p.n_calls; c++) {
+            array[c] = option[c];
+            n_before += p.call[c].n_options;
+        }
+        REQUIRE_OK(weft_search_prune(&p, array, &err), err);
+        for (int32_t c = 0; c < p.n_calls; c++)
+            n_after += p.call[c].n_options;
+        double after = best_of_all();
+        CHECK(after <= before * (1 + 3e-4));
+    }
+    CHECK(n_after < 0.8 * n_before);
+}
+
+/* Finalists are different choices that fit, the best first. */
+static void test_finalists(void)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    struct weft_search_result r;
+    struct weft_search_how how = {.seed = 7, .evaluations = 4000};
+    make_random(4);
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+    CHECK(r.fits && r.n_finalists > 3);
+    CHECK(memcmp(r.choice, r.finalist[0].choice, 5 * sizeof r.choice[0])
+          == 0);
+    for (int32_t i = 0; i < r.n_finalists; i++) {
+        const struct weft_search_finalist *f = &r.finalist[i];
+        struct weft_search_value v = weft_search_value(s, f->choice);
+        CHECK(f->value.period <= v.period && f->value.bytes <= 100);
+        CHECK(i == 0 || f->value.period >= f[-1].value.period);
+    }
+    weft_search_free(s);
+}
+
+static bool at_once(void *ctx)
+{
+    (void) ctx;
+    return true;
+}
+
+static void test_stopped(void)
+{
+    struct weft_search *s;
+    struct weft_err err;
+    struct weft_search_result r;
+    struct weft_search_how how = {
+        .evaluations = 1 << 20, .branches = 1 << 20, .stop = at_once};
+    make_random(4);
+    REQUIRE_OK(weft_search_create(&p, &s, &err), err);
+    REQUIRE_OK(weft_search_run(s, &how, &r, &err), err);
+    CHECK(r.stopped && r.value.period < INFINITY && r.bound > 0);
+    CHECK(r.evaluations < 1 << 12);
+    weft_search_free(s);
+}
+
 static void test_same_seed_same_result(void)
 {
     struct weft_search *s;
@@ -393,4 +500,5 @@ static void test_refused(void)
 WEFT_TESTS("plan/search", {"all_on_all_devices", test_all_on_all_devices},
            {"apart", test_apart}, {"random", test_random},
            {"same_seed_same_result", test_same_seed_same_result},
-           {"refused", test_refused})
+           {"pruned", test_pruned}, {"finalists", test_finalists},
+           {"stopped", test_stopped}, {"refused", test_refused})

@@ -3,8 +3,10 @@
 #include <math.h>
 
 #include "graphs/algorithms.h"
+#include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "run/iteration.h"
+#include "run/predict/price.h"
 #include "run/predict/simulate.h"
 #include "run_fixture.h"
 
@@ -177,6 +179,128 @@ static void test_times_predicted(void)
     fixture_remove(&f);
 }
 
+/* ---- Prices ------------------------------------------------------------- */
+
+static const char eight_nodes[] =
+    "name: eight\n"
+    "kinds:\n"
+    "  - {name: node, nodes: 8, devices: 2, memory_gib: 8,\n"
+    "     tflops: {f32: 0.1, bf16: 0.2}, memory_gbs: 20, task_us: 4,\n"
+    "     inside: {gbs: 10, us: 1}, network: {rails: 2, gbs: 20, us: 5}}\n";
+
+/* The largest error of a price that smaller runs are recorded for, of one whose
+ * run is recorded whole. */
+static double error_of(double small, double whole, double least)
+{
+    return fabs(small - whole) / fmax(whole, least);
+}
+
+static void check_prices(struct weft_pricer *whole, struct weft_pricer *small,
+                         const struct weft_dataflow *flow,
+                         const struct weft_call_plan *at, bool trains,
+                         double *most)
+{
+    struct weft_priced a[WEFT_MAX_CALLS], b[WEFT_MAX_CALLS];
+    struct weft_err err;
+    uint32_t calls = 0;
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        if (weft_flow_placed(flow, c) && weft_flow_trains(flow, c) == trains)
+            calls |= 1u << c;
+    REQUIRE_OK(weft_pricer_price(whole, at, calls, a, &err), err);
+    REQUIRE_OK(weft_pricer_price(small, at, calls, b, &err), err);
+    for (int32_t c = 1; c < flow->n_calls; c++) {
+        if (!(calls >> c & 1))
+            continue;
+        double s = error_of(b[c].seconds, a[c].seconds, 0);
+        double w = error_of(b[c].weights, a[c].weights, 1e4);
+        double g = error_of(b[c].state, a[c].state, 1e4);
+        double m = error_of(b[c].active, a[c].active, 1e4);
+        /* what waits between stages of unlike speed is no straight line */
+        double all = fmax(fmax(s, w), trains || at->pp == 1 ? fmax(g, m) : g);
+        if (getenv("WEFT_TEST_SHOW"))
+            printf(
+                "\n%s dp%d tp%d pp%d: %.4g s, %.4g whole, weights %.1f %%, "
+                "state %.1f %%, active %.1f %% of %.3g",
+                flow->call[c].name, at->dp, at->tp, at->pp, b[c].seconds,
+                a[c].seconds, 100 * w, 100 * g, 100 * m, a[c].active);
+        *most = fmax(*most, all);
+    }
+}
+
+/* What layers, steps and nodes less tell of the whole run. */
+static void test_prices(void)
+{
+    static const struct {
+        struct weft_call_plan at;
+        bool trains;
+    } row[] = {{{{0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1}, true},
+               {{{0, 1, 0, 2}, .dp = 1, .tp = 2, .pp = 1}, false},
+               {{{0, 2, 0, 2}, .dp = 1, .tp = 2, .pp = 2}, true},
+               {{{0, 2, 0, 2}, .dp = 2, .tp = 1, .pp = 2}, false},
+               {{{0, 2, 0, 2}, .dp = 4, .tp = 1, .pp = 1, .zero = 1}, true},
+               {{{0, 8, 0, 2}, .dp = 8, .tp = 2, .pp = 1}, true},
+               {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, true},
+               {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1, .zero = 3}, true},
+               {{{0, 8, 0, 2}, .dp = 16, .tp = 1, .pp = 1}, false}};
+    struct fixture f;
+    struct weft_cluster cluster;
+    struct weft_config config;
+    struct weft_run_needs needs;
+    struct weft_lengths longest;
+    struct weft_pricer *pricer[2];
+    struct weft_err err;
+    double most = 0;
+    fixture_make(&f);
+    struct weft_init_options deep = fixture_model();
+    deep.layers = 8;
+    deep.hidden = 256;
+    deep.intermediate = 1024;
+    fixture_init_model(&f, "deep", &deep);
+    char actor[300], critic[300], reference[300], data[300];
+    snprintf(data, sizeof data, "data.path=%s/alike.jsonl", f.dir);
+    FILE *file = fopen(data + strlen("data.path="), "w");
+    REQUIRE(file != NULL);
+    for (int i = 0; i < 128; i++)
+        fprintf(file, "{\"prompt\": \"%040d\"}\n", i);
+    fclose(file);
+    snprintf(actor, sizeof actor, "model.actor=%s/deep", f.dir);
+    snprintf(critic, sizeof critic, "model.critic=%s/deep", f.dir);
+    snprintf(reference, sizeof reference, "model.reference=%s/deep", f.dir);
+    const char *word[] = {actor,
+                          critic,
+                          reference,
+                          data,
+                          "rollout.prompts=128",
+                          "ppo.mini_batches=4",
+                          "numerics.gradient_groups=16",
+                          "train.micro_batch_tokens=256",
+                          "runtime.place=device"};
+    REQUIRE_OK(weft_cluster_parse(eight_nodes, sizeof eight_nodes - 1, "test",
+                                  &cluster, &err),
+               err);
+    REQUIRE_OK(weft_run_config_read(f.config, (int) WEFT_COUNT(word), word,
+                                    &config, &err),
+               err);
+    REQUIRE_OK(weft_run_needs_read(&config, 8, 2, 0, &needs, &err), err);
+    REQUIRE_OK(weft_lengths_read("max", &longest, &err), err);
+    const struct weft_simulate_options options = {
+        .cluster = &cluster, .lengths = &longest, .gangs = true};
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(weft_pricer_create(&config, &needs.plan, &options, i == 0,
+                                      &pricer[i], &err),
+                   err);
+    for (size_t i = 0; i < WEFT_COUNT(row); i++)
+        check_prices(pricer[0], pricer[1], &needs.flow, &row[i].at,
+                     row[i].trains, &most);
+    CHECK(most < 0.06);
+    weft_pricer_free(pricer[0]);
+    weft_pricer_free(pricer[1]);
+    weft_lengths_release(&longest);
+    weft_config_release(&config);
+    fixture_remove(&f);
+}
+
 WEFT_TESTS("run/times", {"test_times_of_spans", test_times_of_spans},
            {"test_times_of_run", test_times_of_run},
-           {"test_times_predicted", test_times_predicted})
+           {"test_times_predicted", test_times_predicted},
+           {"test_prices", test_prices})

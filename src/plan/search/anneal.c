@@ -8,34 +8,23 @@
 
 enum { ASK_EVERY = 1024, TRIALS = 200, GREEDY_OPTIONS = 20000 };
 
-static void consider(const struct weft_search *s, const int32_t *choice,
-                     const struct weft_search_value *v,
-                     struct weft_search_result *best)
-{
-    best->evaluations++;
-    if (!weft_search_better(s, v, &best->value))
-        return;
-    best->value = *v;
-    memcpy(best->choice, choice,
-           (size_t) s->p->n_calls * sizeof best->choice[0]);
-}
-
 /* Gives each call in turn its best option, while the others keep theirs, until
  * nothing is better. Of very many options a call tries some. */
-static void descend(const struct weft_search *s, int32_t *choice,
+static void descend(const struct weft_search *s,
+                    const struct weft_search_how *how, int32_t *choice,
                     struct weft_search_result *best)
 {
     struct weft_search_value now = weft_search_value(s, choice);
-    consider(s, choice, &now, best);
-    for (bool better = true; better;) {
+    weft_search_consider(s, choice, &now, best);
+    for (bool better = true; better && !best->stopped;) {
         better = false;
-        for (int32_t c = 0; c < s->p->n_calls; c++) {
+        for (int32_t c = 0; c < s->p->n_calls && !best->stopped; c++) {
             int32_t n = s->p->call[c].n_options, kept = choice[c];
             int32_t stride = n / GREEDY_OPTIONS + 1;
             for (int32_t i = 0; i < n; i += stride) {
                 choice[c] = i;
                 struct weft_search_value v = weft_search_value(s, choice);
-                consider(s, choice, &v, best);
+                weft_search_consider(s, choice, &v, best);
                 if (weft_search_better(s, &v, &now)) {
                     now = v;
                     kept = i;
@@ -43,11 +32,13 @@ static void descend(const struct weft_search *s, int32_t *choice,
                 }
             }
             choice[c] = kept;
+            best->stopped = how->stop && how->stop(how->ctx);
         }
     }
 }
 
 void weft_search_greedy(const struct weft_search *s,
+                        const struct weft_search_how *how,
                         struct weft_search_result *best)
 {
     int32_t fast[WEFT_MAX_CALLS], small[WEFT_MAX_CALLS];
@@ -64,9 +55,9 @@ void weft_search_greedy(const struct weft_search *s,
                 small[c] = i;
         }
     }
-    descend(s, fast, best);
+    descend(s, how, fast, best);
     if (best->value.bytes > s->p->device_bytes)
-        descend(s, small, best);
+        descend(s, how, small, best);
 }
 
 /* ---- Annealing ---------------------------------------------------------- */
@@ -114,7 +105,7 @@ static double step(struct walk *w, double temperature,
     w->choice[c] = pick(w, n - 1);
     w->choice[c] += w->choice[c] >= before;
     struct weft_search_value v = weft_search_value(s, w->choice);
-    consider(s, w->choice, &v, best);
+    weft_search_consider(s, w->choice, &v, best);
     double more = cost(s, &v) - cost(s, &w->now);
     if (more <= 0 || draw(w) < exp(-more / temperature))
         w->now = v;

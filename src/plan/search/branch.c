@@ -81,18 +81,16 @@ static bool fits(const struct branching *b)
 static void leaf(struct branching *b)
 {
     struct weft_search_value v = weft_search_value(b->s, b->choice);
-    b->best->evaluations++;
-    if (v.bytes > b->s->p->device_bytes)
+    if (v.bytes > b->s->p->device_bytes) {
+        b->best->evaluations++;
         return;
+    }
     double below = fits(b) ? b->best->value.period * (1 - WEFT_SEARCH_NEAR)
                            : v.period;
     if (v.bound < below)
         weft_search_order(b->s, b->choice, below, &v, NULL);
     b->lowest = v.bound < b->lowest ? v.bound : b->lowest;
-    if (!weft_search_better(b->s, &v, &b->best->value))
-        return;
-    b->best->value = v;
-    memcpy(b->best->choice, b->choice, sizeof b->choice);
+    weft_search_consider(b->s, b->choice, &v, b->best);
 }
 
 static bool spent(struct branching *b)

@@ -49,6 +49,17 @@ static inline const struct weft_option *weft_search_chosen(
 /* Seconds that weights move before a call; 0: they do not. */
 double weft_search_move(const struct weft_search *s, const int32_t *choice,
                         int32_t call);
+/* The same between any two layouts of a role. */
+double weft_search_way(const struct weft_search *s, int32_t role,
+                       const struct weft_call_plan *from,
+                       const struct weft_call_plan *to);
+/* Whether weights have no copy of their own in the other layout. */
+bool weft_search_alike(const struct weft_call_plan *a,
+                       const struct weft_call_plan *b);
+/* Whether option b of a call can be left out as it has a. */
+bool weft_search_dominates(const struct weft_search *s, int32_t call,
+                           const struct weft_option *a,
+                           const struct weft_option *b);
 bool weft_search_overlap(const struct weft_mesh *a,
                          const struct weft_mesh *b);
 /* Whether a value is better: it fits, or exceeds memory less; then it is
@@ -67,8 +78,15 @@ void weft_search_jobs(const struct weft_search *s, const int32_t *choice,
 double weft_search_bytes(const struct weft_search *s, const int32_t *choice,
                          const int32_t *order, int32_t n);
 
+/* Counts an evaluation of a choice, which may be the best or among the
+ * finalists. */
+void weft_search_consider(const struct weft_search *s, const int32_t *choice,
+                          const struct weft_search_value *v,
+                          struct weft_search_result *best);
+
 /* The parts of weft_search_run(); each makes *best better. */
 void weft_search_greedy(const struct weft_search *s,
+                        const struct weft_search_how *how,
                         struct weft_search_result *best);
 void weft_search_anneal(const struct weft_search *s,
                         const struct weft_search_how *how,

@@ -2,6 +2,7 @@
 /* What is known before any option is chosen: cycles of calls, and the least
  * that each call adds to a bound. */
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "plan/search/inside.h"
@@ -123,14 +124,73 @@ void weft_search_free(struct weft_search *s)
 
 /* ---- All methods -------------------------------------------------------- */
 
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * b;
+}
+
+/* Plans with one value are likely one plan on other devices. */
+static void keep_finalist(const struct weft_search *s, const int32_t *choice,
+                          const struct weft_search_value *v,
+                          struct weft_search_result *best)
+{
+    struct weft_search_finalist *f = best->finalist;
+    int32_t n = best->n_finalists, at = n;
+    while (at > 0 && v->period < f[at - 1].value.period)
+        at--;
+    if (at == WEFT_SEARCH_FINALISTS)
+        return;
+    for (int32_t i = 0; i < n; i++)
+        if (near(f[i].value.period, v->period)
+            && near(f[i].value.bytes, v->bytes))
+            return;
+    n -= n == WEFT_SEARCH_FINALISTS;
+    memmove(f + at + 1, f + at, (size_t) (n - at) * sizeof *f);
+    f[at].value = *v;
+    memcpy(f[at].choice, choice,
+           (size_t) s->p->n_calls * sizeof f[at].choice[0]);
+    best->n_finalists = n + 1;
+}
+
+void weft_search_consider(const struct weft_search *s, const int32_t *choice,
+                          const struct weft_search_value *v,
+                          struct weft_search_result *best)
+{
+    best->evaluations++;
+    if (v->bytes <= s->p->device_bytes)
+        keep_finalist(s, choice, v, best);
+    if (!weft_search_better(s, v, &best->value))
+        return;
+    best->value = *v;
+    memcpy(best->choice, choice,
+           (size_t) s->p->n_calls * sizeof best->choice[0]);
+}
+
+/* All in their best orders. */
+static void order_finalists(const struct weft_search *s,
+                            struct weft_search_result *best)
+{
+    struct weft_search_result old = *best;
+    best->n_finalists = 0;
+    if (old.n_finalists == 0) /* nothing fits yet */
+        weft_search_order(s, best->choice, best->value.period, &best->value,
+                          NULL);
+    for (int32_t i = 0; i < old.n_finalists; i++) {
+        struct weft_search_value v = old.finalist[i].value;
+        weft_search_order(s, old.finalist[i].choice, v.period, &v, NULL);
+        weft_search_consider(s, old.finalist[i].choice, &v, best);
+    }
+    best->evaluations = old.evaluations;
+}
+
 int weft_search_run(const struct weft_search *s,
                     const struct weft_search_how *how,
                     struct weft_search_result *out, struct weft_err *err)
 {
     *out = (struct weft_search_result){.value = {INFINITY, 0, INFINITY}};
-    weft_search_greedy(s, out);
+    weft_search_greedy(s, how, out);
     weft_search_anneal(s, how, out);
-    weft_search_order(s, out->choice, out->value.period, &out->value, NULL);
+    order_finalists(s, out);
     int rc = weft_search_branch(s, how, out, err);
     out->fits = out->value.bytes <= s->p->device_bytes;
     return rc;

@@ -64,6 +64,14 @@ struct weft_search_value {
     double bytes;  /* of the device that has most */
 };
 
+/* Leaves out options that a call does not need, as another one on the same mesh
+ * is as good whatever else is chosen. option: (n_calls) the problem's own
+ * arrays, which are shortened; options on one mesh follow one another. Errors:
+ * those of weft_search_create(). */
+int weft_search_prune(struct weft_search_problem *problem,
+                      struct weft_option *const *option,
+                      struct weft_err *err);
+
 struct weft_search;
 
 /* Borrows the problem. Errors: WEFT_EINVAL, a problem without calls or a call
@@ -96,11 +104,20 @@ struct weft_search_how {
     void *ctx;
 };
 
+/* Choices that fit, shortest first, no two with the same value. */
+enum { WEFT_SEARCH_FINALISTS = 20 };
+struct weft_search_finalist {
+    int32_t choice[WEFT_MAX_CALLS];
+    struct weft_search_value value;
+};
+
 struct weft_search_result {
     int32_t choice[WEFT_MAX_CALLS];
     struct weft_search_value value; /* in the best order found */
     double bound; /* no choice that fits has a shorter period, in any order */
     int64_t evaluations, branches;
+    int32_t n_finalists; /* the first of them is the choice, if it fits */
+    struct weft_search_finalist finalist[WEFT_SEARCH_FINALISTS];
     bool fits; /* the choice fits the devices */
     bool stopped;
 };

@@ -15,9 +15,8 @@ bool weft_search_overlap(const struct weft_mesh *a, const struct weft_mesh *b)
         && b->device < a->device + a->n_devices;
 }
 
-/* Whether weights have no copy of their own in the other layout. */
-static bool alike(const struct weft_call_plan *a,
-                  const struct weft_call_plan *b)
+bool weft_search_alike(const struct weft_call_plan *a,
+                       const struct weft_call_plan *b)
 {
     return a->mesh.node == b->mesh.node && a->mesh.n_nodes == b->mesh.n_nodes
         && a->mesh.device == b->mesh.device
@@ -26,19 +25,25 @@ static bool alike(const struct weft_call_plan *a,
         && a->reversed == b->reversed;
 }
 
+double weft_search_way(const struct weft_search *s, int32_t role,
+                       const struct weft_call_plan *from,
+                       const struct weft_call_plan *to)
+{
+    return !s->p->move || weft_search_alike(from, to)
+             ? 0
+             : s->p->move(s->p->ctx, role, from, to);
+}
+
 double weft_search_move(const struct weft_search *s, const int32_t *choice,
                         int32_t call)
 {
     const struct weft_search_problem *p = s->p;
     int32_t t = s->trainer[call];
-    if (!p->move || t < 0 || t == call)
+    if (t < 0 || t == call)
         return 0;
-    const struct weft_call_plan *from =
-        &weft_search_chosen(s, choice, t)->plan;
-    const struct weft_call_plan *to =
-        &weft_search_chosen(s, choice, call)->plan;
-    return alike(from, to) ? 0
-                           : p->move(p->ctx, p->call[call].role, from, to);
+    return weft_search_way(s, p->call[call].role,
+                           &weft_search_chosen(s, choice, t)->plan,
+                           &weft_search_chosen(s, choice, call)->plan);
 }
 
 /* ---- Time --------------------------------------------------------------- */
@@ -248,7 +253,8 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
             continue;
         double runs = o->active;
         if (t >= 0 && t != c && (known >> t & 1)
-            && !alike(&weft_search_chosen(s, choice, t)->plan, &o->plan))
+            && !weft_search_alike(&weft_search_chosen(s, choice, t)->plan,
+                                  &o->plan))
             runs += o->weights;
         held += o->held;
         most = runs > most ? runs : most;

@@ -49,7 +49,7 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
     weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
               "layouts",
               found.simulated.iteration_s, found.result.bound,
-              (int) found.layouts);
+              (int) found.priced);
     return 0;
 }
 

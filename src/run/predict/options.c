@@ -4,18 +4,26 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "graphs/algorithms.h"
 #include "run/predict/price.h"
 
 struct finding {
     const struct weft_config *config;
     const struct weft_plan_needs *needs;
     const struct weft_find *find;
+    struct weft_pricer *pricer;
+    int32_t mini_batches;
     int32_t n_devices;            /* of a node, of those that are used */
     struct weft_call_plan *tried; /* from node 0, device 0 on */
     int32_t n_tried, room;
-    struct weft_option *option[WEFT_MAX_CALLS];
+    /* of each call: layouts that were priced, and these wherever their meshes
+     * can be */
+    struct weft_option *variant[WEFT_MAX_CALLS], *option[WEFT_MAX_CALLS];
+    int32_t n_variants[WEFT_MAX_CALLS], variant_room[WEFT_MAX_CALLS];
     int32_t n_options[WEFT_MAX_CALLS], option_room[WEFT_MAX_CALLS];
     int32_t call_of[WEFT_MAX_CALLS]; /* of the search's calls, in the graph */
+    int64_t n_priced;
+    bool stopped; /* before all were priced */
 };
 
 /* Makes room for one more element. */
@@ -35,16 +43,30 @@ static bool grow(void *array, int32_t n, int32_t *room, size_t size)
 
 /* ---- Layouts ------------------------------------------------------------ */
 
-static int try_layout(struct finding *f, struct weft_call_plan plan,
-                      struct weft_err *err)
+/* The most nodes of which every number makes a mesh, anywhere; of more they are
+ * powers of two, at multiples of that. */
+enum { FEW_NODES = 8 };
+
+static int32_t step_of(const struct finding *f, int32_t n_nodes)
+{
+    return f->needs->n_nodes > FEW_NODES ? n_nodes : 1;
+}
+
+static int32_t larger(const struct finding *f, int32_t n_nodes)
+{
+    return f->needs->n_nodes > FEW_NODES ? 2 * n_nodes : n_nodes + 1;
+}
+
+static int try_degrees(struct finding *f, const struct weft_call_plan *plan,
+                       struct weft_err *err)
 {
     if (!grow(&f->tried, f->n_tried, &f->room, sizeof *f->tried))
         return weft_err_nomem(err, "layouts", sizeof *f->tried);
-    f->tried[f->n_tried++] = plan;
+    f->tried[f->n_tried++] = *plan;
     return 0;
 }
 
-/* All degrees on a mesh, and levels of ZeRO where there are replicas. */
+/* All degrees on a mesh. */
 static int try_mesh(struct finding *f, int32_t nodes, int32_t devices,
                     struct weft_err *err)
 {
@@ -53,116 +75,225 @@ static int try_mesh(struct finding *f, int32_t nodes, int32_t devices,
     for (int32_t tp = 1; tp <= devices; tp *= 2) {
         if (devices % tp != 0)
             continue;
-        for (int32_t pp = 1; pp <= size / tp && pp <= WEFT_MAX_STAGES; pp++) {
-            if (size / tp % pp != 0)
-                continue;
-            struct weft_call_plan plan = {.mesh = {0, nodes, 0, devices},
-                                          .dp = size / tp / pp,
-                                          .tp = tp,
-                                          .pp = pp};
-            for (; plan.zero <= 3 && !rc; plan.zero += plan.zero == 1 ? 2 : 1)
-                if (plan.zero == 0 || plan.dp > 1)
-                    rc = try_layout(f, plan, err);
+        for (int32_t pp = 1; pp <= size / tp && pp <= WEFT_MAX_STAGES && !rc;
+             pp++) {
+            const struct weft_call_plan plan = {
+                .mesh = {0, nodes, 0, devices},
+                .dp = size / tp / pp,
+                .tp = tp,
+                .pp = pp};
+            if (size / tp % pp == 0)
+                rc = try_degrees(f, &plan, err);
         }
     }
     return rc;
 }
 
+/* The largest meshes first: where time is up before all are priced, every call
+ * has some. */
 static int try_all(struct finding *f, struct weft_err *err)
 {
+    int32_t nodes[WEFT_MAX_NODES + 1], n_sizes = 0;
     int rc = 0;
-    for (int32_t d = 1; d < f->n_devices && !rc; d *= 2)
-        rc = try_mesh(f, 1, d, err);
-    for (int32_t n = 1; n <= f->needs->n_nodes && !rc; n++)
-        rc = try_mesh(f, n, f->n_devices, err);
+    for (int32_t n = 1; n <= f->needs->n_nodes; n = larger(f, n))
+        nodes[n_sizes++] = n;
+    if (nodes[n_sizes - 1] < f->needs->n_nodes)
+        nodes[n_sizes++] = f->needs->n_nodes;
+    for (int32_t i = n_sizes - 1; i >= 0 && !rc; i--)
+        rc = try_mesh(f, nodes[i], f->n_devices, err);
+    int32_t part = 1;
+    while (2 * part < f->n_devices)
+        part *= 2;
+    for (; part > 0 && part < f->n_devices && !rc; part /= 2)
+        rc = try_mesh(f, 1, part, err);
     return rc;
-}
-
-/* Whether a call can have a layout; of those that do not train, those without
- * ZeRO alone are tried. */
-static bool can(const struct finding *f, int32_t call,
-                const struct weft_call_plan *p)
-{
-    const struct weft_dataflow *flow = f->needs->flow;
-    const struct weft_flow_call *c = &flow->call[call];
-    const struct weft_shape *shape = f->needs->shape[c->role];
-    return p->tp <= shape->n_blocks && p->pp <= shape->n_layers
-        && p->dp <= weft_plan_most_dp(f->needs, call)
-        && (p->zero == 0 || c->kind == WEFT_TRAIN);
 }
 
 /* ---- Options ------------------------------------------------------------ */
 
 static bool add_option(struct finding *f, int32_t call,
-                       struct weft_call_plan plan,
+                       const struct weft_call_plan *plan,
                        const struct weft_priced *priced)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     bool trained = flow->role[flow->call[call].role].trained;
     bool trains = weft_flow_trains(flow, call);
-    if (!grow(&f->option[call], f->n_options[call], &f->option_room[call],
-              sizeof **f->option))
+    struct weft_option o = {
+        .plan = *plan, .seconds = priced->seconds, .active = priced->active};
+    if (trains)
+        o.held = priced->weights + priced->state;
+    else if (trained)
+        o.weights = priced->weights;
+    else
+        o.held = priced->weights; /* those that are offloaded are active */
+    if (!grow(&f->variant[call], f->n_variants[call], &f->variant_room[call],
+              sizeof **f->variant))
         return false;
-    f->option[call][f->n_options[call]++] = (struct weft_option){
-        .plan = plan,
-        .seconds = priced->seconds,
-        .held = trains  ? priced->weights + priced->state
-              : trained ? 0
-                        : priced->weights,
-        .active = priced->active,
-        .weights = trained && !trains ? priced->weights : 0};
+    f->variant[call][f->n_variants[call]++] = o;
     return true;
 }
 
-/* The layout wherever its mesh can be. */
-static bool add_options(struct finding *f, int32_t call,
-                        const struct weft_call_plan *at,
-                        const struct weft_priced *priced)
+/* Whether a call can have a layout, and its weights fit the devices. */
+static bool can(const struct finding *f, int32_t call,
+                const struct weft_call_plan *p)
 {
-    struct weft_call_plan p = *at;
-    bool ok = true;
-    for (p.mesh.node = 0;
-         p.mesh.node + p.mesh.n_nodes <= f->needs->n_nodes && ok;
-         p.mesh.node++)
-        for (p.mesh.device = 0;
-             p.mesh.device + p.mesh.n_devices <= f->n_devices && ok;
-             p.mesh.device += p.mesh.n_devices)
-            ok = add_option(f, call, p, priced);
-    return ok;
+    const struct weft_shape *s =
+        f->needs->shape[f->needs->flow->call[call].role];
+    double bytes = (double) weft_shape_n_params(s)
+                 * (double) weft_dtype_bytes(s->dtype) / p->tp / p->pp;
+    return weft_price_can(f->needs, call, p)
+        && bytes <= (double) f->needs->device_bytes;
 }
 
-/* Prices a layout for the calls that can have it; the others are on one
- * device meanwhile. */
-static int price_layout(struct finding *f, const struct weft_call_plan *at,
-                        struct weft_err *err)
+/* Prices a layout for a set of calls. */
+static int price(struct finding *f, const struct weft_call_plan *at,
+                 uint32_t calls, struct weft_err *err)
+{
+    struct weft_priced priced[WEFT_MAX_CALLS];
+    if (!calls || f->stopped)
+        return 0;
+    int rc = weft_pricer_price(f->pricer, at, calls, priced, err);
+    for (uint32_t m = rc ? 0 : calls; m && !rc; m &= m - 1)
+        if (!add_option(f, __builtin_ctz(m), at, &priced[__builtin_ctz(m)]))
+            rc = weft_err_nomem(err, "options", sizeof **f->variant);
+    f->n_priced++;
+    f->stopped = f->find->how.stop && f->find->how.stop(f->find->how.ctx);
+    return rc;
+}
+
+/* The next number of micro-batches of a gradient group: as many as tokens ask
+ * for (0), or 1, 2, 4 and so on. */
+static bool more_micro_batches(const struct finding *f,
+                               struct weft_call_plan *at)
+{
+    int32_t steps = f->mini_batches * f->needs->gradient_groups;
+    at->micro_batches = at->micro_batches == 0 ? 1 : 2 * at->micro_batches;
+    return at->micro_batches <= 2 * at->pp
+        && (int64_t) at->micro_batches * steps <= f->needs->n_samples;
+}
+
+/* All that training can have beside a layout's degrees. saving: what takes more
+ * time to need less memory; else the others. ZeRO 2 and 3 are tried with as
+ * many micro-batches as tokens ask for alone. */
+static int price_training(struct finding *f, struct weft_call_plan at,
+                          uint32_t calls, bool saving, struct weft_err *err)
+{
+    int rc = 0;
+    do {
+        int32_t most_zero = at.dp == 1 ? 0 : at.micro_batches > 0 ? 1 : 3;
+        for (at.zero = 0; at.zero <= most_zero && !rc; at.zero++)
+            for (int32_t r = 0; r <= 1 && !rc; r++) {
+                at.recompute = r;
+                bool saves = r || (at.pp == 1 && at.micro_batches > 0);
+                if (saves == saving)
+                    rc = price(f, &at, calls, err);
+            }
+        at.zero = 0;
+    } while (!rc && more_micro_batches(f, &at));
+    return rc;
+}
+
+static int price_all(struct finding *f, bool saving, struct weft_err *err)
 {
     const struct weft_dataflow *flow = f->needs->flow;
-    struct weft_priced priced[WEFT_MAX_CALLS] = {{0}};
-    struct weft_plan plan = {0};
-    uint32_t calls = 0;
-    weft_plan_begin(f->needs, &plan);
-    for (int32_t c = 1; c < flow->n_calls; c++) {
-        if (!weft_flow_placed(flow, c))
-            continue;
-        bool has = can(f, c, at);
-        calls |= (uint32_t) has << c;
-        plan.call[c] = has
-                         ? *at
-                         : (struct weft_call_plan){
-                             .mesh = {0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
+    int rc = 0;
+    for (int32_t i = 0; i < f->n_tried && !rc && !f->stopped; i++) {
+        struct weft_call_plan at = f->tried[i];
+        uint32_t trains = 0, others = 0, frozen = 0, infers = 0;
+        for (int32_t c = 1; c < flow->n_calls; c++) {
+            if (!weft_flow_placed(flow, c) || !can(f, c, &at))
+                continue;
+            bool t = weft_flow_trains(flow, c);
+            trains |= (uint32_t) t << c;
+            others |= (uint32_t) !t << c;
+            infers |= (uint32_t) (flow->call[c].kind == WEFT_INFER) << c;
+            frozen |= (uint32_t) weft_flow_frozen(flow, c) << c;
+        }
+        rc = price_training(f, at, trains, saving, err);
+        if (!rc && !saving)
+            rc = price(f, &at, others, err);
+        for (int32_t n = 1; n <= 2 * at.pp && at.pp > 1 && !rc && !saving;
+             n *= 2) {
+            at.micro_batches = n;
+            rc = price(f, &at, infers, err);
+        }
+        at.micro_batches = 0;
+        at.offload = true;
+        if (!rc && saving)
+            rc = price(f, &at, frozen & infers, err);
+        if (f->find->progress)
+            f->find->progress(i + 1, f->n_tried);
     }
-    if (!calls)
-        return 0;
-    struct weft_g_job job = {plan.n_nodes, plan.n_devices,
-                             f->config->runtime.place == WEFT_PLACE_DEVICE,
-                             plan.n_gpus};
-    int rc = weft_run_price(f->config, &job, &plan, f->find->simulate, priced,
-                            err);
-    for (int32_t c = 1; c < flow->n_calls && !rc; c++)
-        if ((calls >> c & 1) && !add_options(f, c, at, &priced[c]))
-            rc = weft_err_nomem(err, "options", sizeof **f->option);
-    weft_plan_release(&plan);
     return rc;
+}
+
+/* Whether memory can ever count: what all calls together hold and need, each in
+ * the layout that takes most, exceeds a device. */
+static bool memory_counts(const struct finding *f)
+{
+    double sum = 0;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
+        double most = 0;
+        for (int32_t i = 0; i < f->n_variants[c]; i++) {
+            const struct weft_option *o = &f->variant[c][i];
+            double bytes = o->held + o->active + o->weights;
+            most = bytes > most ? bytes : most;
+        }
+        sum += most;
+    }
+    return sum > (double) f->needs->device_bytes;
+}
+
+/* ---- Places ------------------------------------------------------------- */
+
+static int place_at(struct finding *f, int32_t call,
+                    const struct weft_option *at, int32_t n,
+                    const struct weft_mesh *mesh, struct weft_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (!grow(&f->option[call], f->n_options[call], &f->option_room[call],
+                  sizeof **f->option))
+            return weft_err_nomem(err, "options", sizeof **f->option);
+        struct weft_option *o = &f->option[call][f->n_options[call]++];
+        *o = at[i];
+        o->plan.mesh = *mesh;
+    }
+    return 0;
+}
+
+/* Options of one mesh follow one another. */
+static int place_call(struct finding *f, int32_t call, struct weft_err *err)
+{
+    const struct weft_option *v = f->variant[call];
+    int rc = 0;
+    for (int32_t i = 0, n; i < f->n_variants[call]; i += n) {
+        struct weft_mesh m = v[i].plan.mesh;
+        int32_t step = step_of(f, m.n_nodes);
+        for (n = 1; i + n < f->n_variants[call]
+                    && memcmp(&v[i + n].plan.mesh, &m, sizeof m) == 0;)
+            n++;
+        for (m.node = 0; m.node + m.n_nodes <= f->needs->n_nodes && !rc;
+             m.node += step)
+            for (m.device = 0; m.device + m.n_devices <= f->n_devices && !rc;
+                 m.device += m.n_devices)
+                rc = place_at(f, call, v + i, n, &m, err);
+    }
+    return rc;
+}
+
+/* Those on one mesh together, in the order in which they were priced. */
+static void sort_variants(struct weft_option *v, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
+        struct weft_option o = v[i];
+        int32_t at = i;
+        for (; at > 0
+               && weft_mesh_size(&v[at - 1].plan.mesh)
+                      < weft_mesh_size(&o.plan.mesh);
+             at--)
+            v[at] = v[at - 1];
+        v[at] = o;
+    }
 }
 
 /* ---- The problem -------------------------------------------------------- */
@@ -230,43 +361,109 @@ static void set_problem(struct finding *f, struct weft_search_problem *p)
             p->call[i].before |= 1u << number[__builtin_ctz(m)];
 }
 
+/* Of a search that was stopped while it priced layouts. */
+static int check_stopped(const struct finding *f, struct weft_err *err)
+{
+    const struct weft_dataflow *flow = f->needs->flow;
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        if (f->stopped && weft_flow_placed(flow, c) && f->n_variants[c] == 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "the search was stopped before it had a "
+                                "layout for %s: give it more time",
+                                flow->call[c].name);
+    return 0;
+}
+
+static int make_problem(struct finding *f, struct weft_search_problem *p,
+                        int64_t *options_out, struct weft_err *err)
+{
+    struct weft_option *array[WEFT_MAX_CALLS];
+    int rc = 0;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++) {
+        sort_variants(f->variant[c], f->n_variants[c]);
+        rc = place_call(f, c, err);
+    }
+    set_problem(f, p);
+    for (int32_t i = 0; i < p->n_calls; i++) {
+        array[i] = f->option[f->call_of[i]];
+        *options_out += p->call[i].n_options;
+    }
+    return rc ? rc : weft_search_prune(p, array, err);
+}
+
+static void set_choice(const struct finding *f,
+                       const struct weft_search_problem *p,
+                       const int32_t *choice, struct weft_plan *plan)
+{
+    for (int32_t i = 0; i < p->n_calls; i++)
+        plan->call[f->call_of[i]] = p->call[i].option[choice[i]].plan;
+}
+
+static bool stop(const struct weft_find *find)
+{
+    return find->stop && find->stop(find->how.ctx);
+}
+
+/* Simulates finalists, and takes the fastest that fits, or else the one that is
+ * nearest to it. */
+static int rank(struct finding *f, const struct weft_search_problem *p,
+                struct weft_plan *plan, struct weft_found *out,
+                struct weft_err *err)
+{
+    const struct weft_search_result *r = &out->result;
+    int32_t n = f->find->finalists > 0 ? f->find->finalists
+                                       : WEFT_SEARCH_FINALISTS;
+    int rc = 0;
+    n = n < r->n_finalists ? n : r->n_finalists;
+    for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
+        struct weft_simulated s;
+        set_choice(f, p, r->finalist[i].choice, plan);
+        rc = weft_plan_check(plan, f->needs, err);
+        if (!rc)
+            rc = weft_pricer_simulate(f->pricer, plan, &s, err);
+        out->finalists += !rc;
+        if (f->find->progress)
+            f->find->progress(i + 1, n);
+        bool fits = s.fullest <= 1, best_fits = out->simulated.fullest <= 1;
+        bool better = fits != best_fits ? fits
+                    : fits ? s.iteration_s < out->simulated.iteration_s
+                           : s.fullest < out->simulated.fullest;
+        if (!rc && (i == 0 || better)) {
+            out->simulated = s;
+            out->taken = i;
+        }
+    }
+    if (rc)
+        return rc;
+    set_choice(f, p, r->finalist[out->taken].choice, plan);
+    plan->predicted_s.iteration_s = out->simulated.iteration_s;
+    memcpy(plan->predicted_s.call_s, out->simulated.call_s,
+           sizeof plan->predicted_s.call_s);
+    return 0;
+}
+
 static int search(struct finding *f, struct weft_plan *plan,
                   struct weft_found *out, struct weft_err *err)
 {
     struct weft_search_problem p;
     struct weft_search *s = NULL;
-    set_problem(f, &p);
-    int rc = weft_search_create(&p, &s, err);
+    int rc = check_stopped(f, err);
+    if (!rc)
+        rc = make_problem(f, &p, &out->options, err);
+    for (int32_t i = 0; !rc && i < p.n_calls; i++)
+        out->needed += p.call[i].n_options;
+    if (!rc)
+        rc = weft_search_create(&p, &s, err);
     if (!rc)
         rc = weft_search_run(s, &f->find->how, &out->result, err);
     weft_search_free(s);
-    for (int32_t i = 0; i < p.n_calls && !rc; i++) {
-        plan->call[f->call_of[i]] =
-            p.call[i].option[out->result.choice[i]].plan;
-        out->options += p.call[i].n_options;
-    }
     if (!rc && !out->result.fits)
         rc = weft_err_set(err, WEFT_EINVAL,
                           "no plan fits: the least takes %.1f GiB of a "
                           "device, which has %.1f",
                           out->result.value.bytes / 0x1p30,
                           (double) f->needs->device_bytes / 0x1p30);
-    return rc;
-}
-
-static int simulate(const struct finding *f, struct weft_plan *plan,
-                    struct weft_found *out, struct weft_err *err)
-{
-    struct weft_simulate_options o = *f->find->simulate;
-    struct weft_g_job job = {plan->n_nodes, plan->n_devices,
-                             f->config->runtime.place == WEFT_PLACE_DEVICE,
-                             plan->n_gpus};
-    o.simulated = &out->simulated;
-    int rc = weft_run_simulate(f->config, &job, plan, &o, NULL, err);
-    plan->predicted_s.iteration_s = out->simulated.iteration_s;
-    memcpy(plan->predicted_s.call_s, out->simulated.call_s,
-           sizeof plan->predicted_s.call_s);
-    return rc;
+    return rc ? rc : rank(f, &p, plan, out, err);
 }
 
 int weft_run_find(const struct weft_config *config,
@@ -274,27 +471,33 @@ int weft_run_find(const struct weft_config *config,
                   const struct weft_find *find, struct weft_plan *plan_out,
                   struct weft_found *out, struct weft_err *err)
 {
+    struct weft_settings settings;
     struct finding f = {.config = config,
                         .needs = needs,
                         .find = find,
                         .n_devices = weft_plan_n_used(needs)};
+    weft_settings_of(config, &settings);
+    f.mini_batches = settings.mini_batches;
     *out = (struct weft_found){.options = 0};
-    int rc = try_all(&f, err);
-    for (int32_t i = 0; i < f.n_tried && !rc; i++) {
-        rc = price_layout(&f, &f.tried[i], err);
-        if (find->progress)
-            find->progress(i + 1, f.n_tried);
-    }
-    out->layouts = f.n_tried;
     weft_plan_begin(needs, plan_out);
+    int rc = weft_pricer_create(config, needs, find->simulate, false,
+                                &f.pricer, err);
+    if (!rc)
+        rc = try_all(&f, err);
+    if (!rc)
+        rc = price_all(&f, false, err);
+    if (!rc && memory_counts(&f))
+        rc = price_all(&f, true, err);
+    out->priced = f.n_priced;
+    out->stopped = f.stopped;
     if (!rc)
         rc = search(&f, plan_out, out, err);
-    if (!rc)
-        rc = weft_plan_check(plan_out, needs, err);
-    if (!rc)
-        rc = simulate(&f, plan_out, out, err);
-    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+    out->stopped = out->stopped || out->result.stopped;
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
+        weft_free(f.variant[c]);
         weft_free(f.option[c]);
+    }
     weft_free(f.tried);
+    weft_pricer_free(f.pricer);
     return rc;
 }

@@ -10,15 +10,25 @@
 
 struct weft_found {
     struct weft_search_result result;
-    int64_t options;                 /* of all calls together */
-    int32_t layouts;                 /* that were priced */
+    int64_t options, needed; /* of all calls together; those that are not left
+                                out as others are as good */
+    int64_t priced;          /* layouts */
+    bool stopped;            /* before all was done */
+    int32_t finalists;       /* that were simulated ... */
+    int32_t taken;           /* ... of which this one is the plan */
     struct weft_simulated simulated; /* the plan as a whole */
 };
 
 struct weft_find {
     const struct weft_simulate_options *simulate;
+    /* how.stop is asked while layouts are priced, too; what is not priced by
+     * then has no options */
     struct weft_search_how how;
-    /* told of layouts that are priced, of how many; NULL: nobody */
+    int32_t finalists; /* to simulate, of the search's; 0: all */
+    /* asked, with how.ctx, between simulations; NULL: nobody is asked */
+    bool (*stop)(void *ctx);
+    /* told of layouts that are priced, and of finalists that are simulated, of
+     * how many; NULL: nobody */
     void (*progress)(int32_t done, int32_t of);
 };
 
@@ -29,7 +39,7 @@ struct weft_find {
     }
 
 /* Finds a plan. needs->device_bytes is the memory of a device. Release the plan
- * with weft_plan_release(). Errors: those of weft_run_price() and
+ * with weft_plan_release(). Errors: those of weft_pricer_price() and
  * weft_search_run(); WEFT_EINVAL when no plan fits the memory. */
 int weft_run_find(const struct weft_config *config,
                   const struct weft_plan_needs *needs,

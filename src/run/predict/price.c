@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/predict/price.h"
+#include "run/predict/price_recorded.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "run/predict/simulation.h"
 
 /* ---- Memory ------------------------------------------------------------- */
 
@@ -72,10 +71,14 @@ static void set_leases(const struct weft_simulation *s, int32_t call,
     }
 }
 
-static bool is_active(uint8_t mem)
+/* Whether a tile counts only while it is used: what tasks leave to one
+ * another, and what is gathered or added up on the way. */
+static bool is_active(const struct weft_rec_tile *t)
 {
-    return mem == WEFT_MEM_KV || mem == WEFT_MEM_ACTIVATIONS
-        || mem == WEFT_MEM_SAMPLES;
+    bool held = t->mem == WEFT_MEM_WEIGHTS || t->mem == WEFT_MEM_GRADIENTS
+             || t->mem == WEFT_MEM_OPTIMIZER;
+    return t->mem == WEFT_MEM_KV || t->mem == WEFT_MEM_ACTIVATIONS
+        || t->mem == WEFT_MEM_SAMPLES || (held && !t->permanent);
 }
 
 /* The most bytes that a call's tasks need of a place while they run. */
@@ -95,7 +98,7 @@ static int find_active(const struct weft_simulation *s, int32_t call,
         set_leases(s, call, lease);
     for (size_t i = 0; ok && i < n; i++) {
         const struct lease *l = &lease[i];
-        if (l->place < 0 || !is_active(r->tile[i].mem))
+        if (l->place < 0 || !is_active(&r->tile[i]))
             continue;
         change[n_changes++] = (struct change){l->begin_s, l->bytes, l->place};
         change[n_changes++] = (struct change){l->end_s, -l->bytes, l->place};
@@ -114,7 +117,7 @@ static int find_active(const struct weft_simulation *s, int32_t call,
     return ok ? 0 : weft_err_nomem(err, "prices", n * sizeof *lease);
 }
 
-/* The most bytes of a class, or of two, that calls have at a place. */
+/* The most bytes of a class, or of two, that calls have at a place for good. */
 static int find_held(const struct weft_simulation *s, const uint32_t *users,
                      uint32_t calls, uint32_t classes, double *most_out,
                      struct weft_err *err)
@@ -126,7 +129,8 @@ static int find_held(const struct weft_simulation *s, const uint32_t *users,
     *most_out = 0;
     for (int64_t i = 0; i < r->n_tiles; i++) {
         const struct weft_rec_tile *t = &r->tile[i];
-        if (t->whole >= 0 || !(classes >> t->mem & 1) || !(users[i] & calls))
+        if (t->whole >= 0 || !t->permanent || !(classes >> t->mem & 1)
+            || !(users[i] & calls))
             continue;
         held[t->place] += (double) t->bytes;
         if (held[t->place] > *most_out)
@@ -160,22 +164,16 @@ static int price(struct weft_simulation *s, const uint32_t *users,
     return rc;
 }
 
-int weft_run_price(const struct weft_config *config,
-                   const struct weft_g_job *job, struct weft_plan *plan,
-                   const struct weft_simulate_options *options,
-                   struct weft_priced *out, struct weft_err *err)
+int weft_price_recorded(struct weft_simulation *s, uint32_t calls,
+                        struct weft_priced *out, struct weft_err *err)
 {
-    struct weft_simulation s;
-    struct weft_simulate_options one = *options;
-    one.iterations = 1;
-    int rc = weft_simulation_open(config, job, plan, &one, &s, err);
-    uint32_t *users = rc ? NULL : users_of(&s.r);
-    if (!rc && !users)
-        rc = weft_err_nomem(err, "prices", 4 * (size_t) s.r.n_tiles);
-    for (int32_t c = 1; c < plan->flow.n_calls && !rc; c++)
-        if (weft_flow_placed(&plan->flow, c))
-            rc = price(&s, users, c, &out[c], err);
+    uint32_t *users = users_of(&s->r);
+    int rc = users ? 0
+                   : weft_err_nomem(err, "prices", 4 * (size_t) s->r.n_tiles);
+    for (uint32_t m = calls; m && !rc; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        rc = price(s, users, c, &out[c], err);
+    }
     weft_free(users);
-    weft_simulation_close(&s);
     return rc;
 }

@@ -1,11 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each call of a plan takes by itself: seconds and memory of its devices.
- * The plan is recorded once, and played once for each call, with the tasks of
- * all others taking no time: so prices have no second description of what
- * calls do. */
+/*
+ * What a call takes by itself in a layout: seconds and memory of its devices.
+ * The run is recorded with the layout, and played once for each call, with the
+ * tasks of all others taking no time: so prices have no second description of
+ * what calls do.
+ *
+ * A large run is not recorded whole. What is recorded is smaller in up to three
+ * sizes, each at two values between which, and beyond which, a price is a
+ * straight line:
+ *
+ *     layers of a stage    by what the stage with most work has to do
+ *     optimizer steps      1 and 2 of an iteration, with their samples
+ *     nodes of a stage     4 and 8, with the samples and gradient groups of
+ *                          their replicas; seconds go by log2 dp, bytes by
+ *                          1 - 1 / dp
+ *
+ * Inference and generation have all samples of a replica, whatever the steps,
+ * and one node of a stage, as replicas have nothing to tell one another.
+ */
 #ifndef WEFT_RUN_PREDICT_PRICE_H
 #define WEFT_RUN_PREDICT_PRICE_H
 
+#include "plan/layout.h"
 #include "run/predict/simulate.h"
 
 struct weft_priced {
@@ -16,11 +32,31 @@ struct weft_priced {
     double weights, state, active;
 };
 
-/* Prices the calls of a plan. out (WEFT_MAX_CALLS). Errors: those of
- * weft_run_simulate(). */
-int weft_run_price(const struct weft_config *config,
-                   const struct weft_g_job *job, struct weft_plan *plan,
-                   const struct weft_simulate_options *options,
-                   struct weft_priced *out, struct weft_err *err);
+struct weft_pricer;
+
+/* Reads models' folders and data as the run would. Borrows all until
+ * weft_pricer_free(). whole: every run is recorded whole. Errors: those of
+ * weft_trainer_describe(). */
+int weft_pricer_create(const struct weft_config *config,
+                       const struct weft_plan_needs *needs,
+                       const struct weft_simulate_options *options,
+                       bool whole, struct weft_pricer **out,
+                       struct weft_err *err);
+void weft_pricer_free(struct weft_pricer *p); /* NULL is allowed */
+
+/* Whether a call can have the degrees of a layout. */
+bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
+                    const struct weft_call_plan *plan);
+
+/* Prices a set of calls, all of which train or none of which do, and which can
+ * have the layout. Its mesh begins at node 0, device 0. out (WEFT_MAX_CALLS).
+ * Errors: those of weft_run_simulate(). */
+int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
+                      uint32_t calls, struct weft_priced *out,
+                      struct weft_err *err);
+
+/* A whole plan, simulated. Errors: those of weft_run_simulate(). */
+int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
+                         struct weft_simulated *out, struct weft_err *err);
 
 #endif

@@ -190,19 +190,13 @@ int weft_simulation_of(const struct weft_trainer *t,
     return record(s, err);
 }
 
-int weft_simulation_open(const struct weft_config *config,
-                         const struct weft_g_job *job, struct weft_plan *plan,
+int weft_simulation_open(const struct weft_trainer *t,
                          const struct weft_simulate_options *options,
                          struct weft_simulation *s, struct weft_err *err)
 {
-    *s = (struct weft_simulation){.options = options};
+    *s = (struct weft_simulation){.options = options, .t = t};
     weft_recording_init(&s->r);
-    int rc = weft_trainer_describe(config, job, plan, &s->described, err);
-    if (rc)
-        return rc;
-    s->t = s->described;
-    *plan = s->t->plan;
-    rc = choose(s, err);
+    int rc = choose(s, err);
     return rc ? rc : record(s, err);
 }
 
@@ -213,7 +207,6 @@ void weft_simulation_close(struct weft_simulation *s)
     weft_free(s->length);
     weft_free(s->place_of);
     weft_costs_free(s->costs);
-    weft_trainer_forget(s->described);
 }
 
 /* ---- What comes out ----------------------------------------------------- */
@@ -278,22 +271,36 @@ static int put_all(const struct weft_simulation *s,
     return rc;
 }
 
-int weft_run_simulate(const struct weft_config *config,
-                      const struct weft_g_job *job, struct weft_plan *plan,
-                      const struct weft_simulate_options *options,
-                      struct weft_string *out, struct weft_err *err)
+int weft_simulation_run(const struct weft_trainer *t,
+                        const struct weft_simulate_options *options,
+                        struct weft_string *out, struct weft_err *err)
 {
     struct weft_simulation s;
     struct weft_played played = {.n = 0};
-    int rc = weft_simulation_open(config, job, plan, options, &s, err);
+    int rc = weft_simulation_open(t, options, &s, err);
     if (!rc)
         rc = weft_simulation_play(&s, -1, err);
     if (!rc)
-        rc = weft_played_create(s.engine, &s.r, &s.job, &s.t->flow,
+        rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow,
                                 s.how.first, s.how.iterations, &played, err);
     if (!rc)
         rc = put_all(&s, &played, out, err);
     weft_played_release(&played);
     weft_simulation_close(&s);
+    return rc;
+}
+
+int weft_run_simulate(const struct weft_config *config,
+                      const struct weft_g_job *job, struct weft_plan *plan,
+                      const struct weft_simulate_options *options,
+                      struct weft_string *out, struct weft_err *err)
+{
+    struct weft_trainer *t;
+    int rc = weft_trainer_describe(config, job, plan, &t, err);
+    if (rc)
+        return rc;
+    *plan = t->plan;
+    rc = weft_simulation_run(t, options, out, err);
+    weft_trainer_forget(t);
     return rc;
 }

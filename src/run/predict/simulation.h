@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run that was recorded, to be played once or often: what weft_run_simulate()
- * and weft_run_price() have in common. */
+ * and prices have in common. */
 #ifndef WEFT_RUN_PREDICT_SIMULATION_H
 #define WEFT_RUN_PREDICT_SIMULATION_H
 
@@ -12,7 +12,6 @@
 struct weft_simulation {
     const struct weft_simulate_options *options;
     const struct weft_trainer *t;
-    struct weft_trainer *described; /* its own; NULL: t is another's */
     struct weft_recorded how;
     struct weft_recording r;
     int32_t *length;   /* of responses */
@@ -24,14 +23,13 @@ struct weft_simulation {
     struct weft_engine *engine; /* of the last playing */
 };
 
-/* Records the run; plan is filled in. Close it also after an error. Errors: as
- * weft_run_simulate(). */
-int weft_simulation_open(const struct weft_config *config,
-                         const struct weft_g_job *job, struct weft_plan *plan,
+/* Records a run that is described (run/trainer.h), which stays its owner's, who
+ * keeps it. Close it also after an error. Errors: as weft_run_simulate(). */
+int weft_simulation_open(const struct weft_trainer *t,
                          const struct weft_simulate_options *options,
                          struct weft_simulation *out, struct weft_err *err);
-/* The same of iterations of a run that is described, or goes on; how: which, all
- * ranks', with known lengths. Borrows t. */
+/* The same of iterations that are given, also of a run that goes on; how:
+ * which, all ranks', with known lengths. */
 int weft_simulation_of(const struct weft_trainer *t,
                        const struct weft_recorded *how,
                        const struct weft_simulate_options *options,
@@ -41,5 +39,9 @@ void weft_simulation_close(struct weft_simulation *s);
  * than this one take no time. Errors: those of the engine. */
 int weft_simulation_play(struct weft_simulation *s, int32_t alone,
                          struct weft_err *err);
+/* weft_run_simulate() of a run that is described. */
+int weft_simulation_run(const struct weft_trainer *t,
+                        const struct weft_simulate_options *options,
+                        struct weft_string *out, struct weft_err *err);
 
 #endif

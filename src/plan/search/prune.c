@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Options that another one of the same call and mesh makes needless: whatever
+ * else is chosen, the plan with the other one is as fast and fits as well.
+ *
+ * With the same degrees weights move alike, so it is enough to take no longer
+ * and to need no more memory. With other degrees moves may take longer. Those
+ * inside of the call's own mesh may do so by as much as the call is faster:
+ * they take the rest of its time, beside it. A move from or to other devices
+ * must not, as those may have no time to spare. An option whose weights have no
+ * copy as they lie like another call's may leave only for one that has room for
+ * the copy.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "plan/search/inside.h"
+
+/* Of calls with more, only options with the same degrees are compared. */
+enum { MOST_NEIGHBOURS = 4096 };
+
+static bool same_mesh(const struct weft_mesh *a, const struct weft_mesh *b)
+{
+    return a->node == b->node && a->n_nodes == b->n_nodes
+        && a->device == b->device && a->n_devices == b->n_devices;
+}
+
+static bool inside(const struct weft_mesh *a, const struct weft_mesh *of)
+{
+    return a->node >= of->node
+        && a->node + a->n_nodes <= of->node + of->n_nodes
+        && a->device >= of->device
+        && a->device + a->n_devices <= of->device + of->n_devices;
+}
+
+/* The most that a move of `role` between one option or the other and those of
+ * `other` takes longer with `a` than with `b`. INFINITY: a move of other
+ * devices takes longer. copies: bytes that a copy takes where b needs none and
+ * a does. */
+static double longer(const struct weft_search *s, int32_t role, bool trains,
+                     const struct weft_option *a, const struct weft_option *b,
+                     const struct weft_search_call *other, double *copies)
+{
+    double most = 0;
+    if (other->n_options > MOST_NEIGHBOURS)
+        return INFINITY;
+    for (int32_t i = 0; i < other->n_options; i++) {
+        const struct weft_option *o = &other->option[i];
+        const struct weft_call_plan *n = &o->plan;
+        double with_a = trains ? weft_search_way(s, role, &a->plan, n)
+                               : weft_search_way(s, role, n, &a->plan);
+        double with_b = trains ? weft_search_way(s, role, &b->plan, n)
+                               : weft_search_way(s, role, n, &b->plan);
+        if (weft_search_alike(&b->plan, n)) {
+            double copy = trains ? o->weights : a->weights;
+            *copies = copy > *copies ? copy : *copies;
+        }
+        if (with_a <= with_b)
+            continue;
+        if (!inside(&n->mesh, &a->plan.mesh))
+            return INFINITY;
+        most = with_a - with_b > most ? with_a - with_b : most;
+    }
+    return most;
+}
+
+bool weft_search_dominates(const struct weft_search *s, int32_t call,
+                           const struct weft_option *a,
+                           const struct weft_option *b)
+{
+    const struct weft_search_call *c = &s->p->call[call];
+    double seconds = a->seconds, copies = 0;
+    if (!same_mesh(&a->plan.mesh, &b->plan.mesh) || a->seconds > b->seconds
+        || a->held > b->held || a->active > b->active
+        || a->weights > b->weights)
+        return false;
+    if (s->trainer[call] < 0 || weft_search_alike(&a->plan, &b->plan))
+        return true;
+    for (int32_t i = 0; i < s->p->n_calls && seconds <= b->seconds; i++)
+        if (i != call && s->trainer[i] == s->trainer[call]
+            && (c->trains || i == s->trainer[call]))
+            seconds += longer(s, c->role, c->trains, a, b, &s->p->call[i],
+                              &copies);
+    return seconds <= b->seconds
+        && (c->trains ? a->held + copies <= b->held
+                      : a->active + copies <= b->active);
+}
+
+/* Of n options on one mesh, those that are needed come first. Returns how
+ * many. Of two that are as good the first stays. */
+static int32_t prune(const struct weft_search *s, int32_t call,
+                     struct weft_option *option, int32_t n)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const struct weft_option *o = &option[i];
+        bool needed = true;
+        for (int32_t k = 0; k < kept && needed; k++)
+            needed = !weft_search_dominates(s, call, &option[k], o);
+        for (int32_t k = i + 1; k < n && needed; k++)
+            needed = !weft_search_dominates(s, call, &option[k], o)
+                  || weft_search_dominates(s, call, o, &option[k]);
+        if (needed)
+            option[kept++] = *o;
+    }
+    return kept;
+}
+
+int weft_search_prune(struct weft_search_problem *p,
+                      struct weft_option *const *option, struct weft_err *err)
+{
+    struct weft_search *s;
+    int rc = weft_search_create(p, &s, err);
+    if (rc)
+        return rc;
+    for (int32_t c = 0; c < p->n_calls; c++) {
+        struct weft_option *o = option[c];
+        int32_t kept = 0, n = p->call[c].n_options;
+        for (int32_t i = 0, end; i < n; i = end) {
+            for (end = i + 1;
+                 end < n && same_mesh(&o[i].plan.mesh, &o[end].plan.mesh);)
+                end++;
+            int32_t needed = prune(s, c, o + i, end - i);
+            memmove(o + kept, o + i, (size_t) needed * sizeof *o);
+            kept += needed;
+        }
+        p->call[c].n_options = kept;
+    }
+    weft_search_free(s);
+    return 0;
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which runs are recorded to price a layout, and what follows from them. */
+#include <math.h>
+
+#include "base/alloc.h"
+#include "job/plan_needs.h"
+#include "plan/deal.h"
+#include "run/predict/price_recorded.h"
+
+/* The sizes in which a recorded run may be smaller. */
+enum { LAYERS, STEPS, NODES, SIZES };
+
+static const struct weft_call_plan one_device = {
+    .mesh = {0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
+
+struct weft_pricer {
+    const struct weft_plan_needs *needs;
+    const struct weft_simulate_options *options;
+    struct weft_trainer *t; /* the whole run */
+    bool whole;
+};
+
+/* What is recorded of a run, at the ends of a straight line; equal ones: there
+ * is no line, and one recording is enough. */
+struct sizes {
+    int32_t end[SIZES][2];
+    int32_t nodes; /* of a stage of the layout; 0: no whole number */
+    bool trains;
+};
+
+bool weft_price_can(const struct weft_plan_needs *needs, int32_t call,
+                    const struct weft_call_plan *p)
+{
+    const struct weft_shape *shape =
+        needs->shape[needs->flow->call[call].role];
+    return p->tp <= shape->n_blocks && p->pp <= shape->n_layers
+        && p->dp <= weft_plan_most_dp(needs, call);
+}
+
+/* ---- Sizes -------------------------------------------------------------- */
+
+/* How many layers a head takes the time of. */
+static double head_layers(const struct weft_shape *s)
+{
+    return weft_plan_stage_share(s, 0, true)
+         / weft_plan_stage_share(s, 1, false);
+}
+
+/* Of the stage that has most to do, in layers. time: with the head. */
+static double stage_layers(const struct weft_shape *whole, int32_t n_layers,
+                           int32_t pp, bool time)
+{
+    struct weft_shape s = *whole;
+    int32_t first[WEFT_MAX_STAGES + 1];
+    double most = 0, head = time ? head_layers(whole) : 0;
+    s.n_layers = n_layers;
+    weft_plan_stages(&s, pp, first);
+    for (int32_t i = 0; i < pp; i++) {
+        double n = first[i + 1] - first[i] + (i == pp - 1 ? head : 0);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Layers of a recorded model. */
+static int32_t layers_of(const struct weft_shape *shape, int32_t pp,
+                         int32_t of_stage)
+{
+    int32_t stages = pp <= shape->n_layers ? pp : 1;
+    return (int32_t) weft_min64((int64_t) of_stage * stages, shape->n_layers);
+}
+
+/* The least number of layers of a stage with which other stages have as much
+ * to do as the one with the head, and whether all models are larger than one
+ * more. */
+static void set_layers(const struct weft_pricer *p,
+                       const struct weft_call_plan *at, struct sizes *z)
+{
+    int32_t *end = z->end[LAYERS];
+    int32_t least = at->zero == 3 ? 3 : 1; /* it gathers one layer ahead */
+    bool smaller = false;
+    for (int32_t r = 0; r < p->needs->flow->n_roles; r++) {
+        const struct weft_shape *s = p->needs->shape[r];
+        if (at->pp > 1)
+            least = (int32_t) weft_max64(least,
+                                         1 + (int64_t) ceil(head_layers(s)));
+    }
+    for (int32_t r = 0; r < p->needs->flow->n_roles; r++) {
+        const struct weft_shape *s = p->needs->shape[r];
+        smaller = smaller || layers_of(s, at->pp, least + 1) < s->n_layers;
+    }
+    end[0] = end[1] = INT32_MAX / WEFT_MAX_STAGES;
+    if (smaller && !p->whole) {
+        end[0] = least;
+        end[1] = least + 1;
+    }
+}
+
+static void set_sizes(const struct weft_pricer *p,
+                      const struct weft_call_plan *at, bool trains,
+                      struct sizes *z)
+{
+    int32_t steps = p->t->settings.mini_batches, of_node = at->mesh.n_devices;
+    int32_t replicas = at->dp * at->tp;
+    *z = (struct sizes){.trains = trains};
+    set_layers(p, at, z);
+    z->end[STEPS][0] = z->end[STEPS][1] = trains || p->whole ? steps : 1;
+    if (trains && steps > 2 && !p->whole) {
+        z->end[STEPS][0] = 1;
+        z->end[STEPS][1] = 2;
+    }
+    if (at->mesh.n_nodes > 1 && replicas % of_node == 0)
+        z->nodes = replicas / of_node;
+    z->end[NODES][0] = z->end[NODES][1] = z->nodes;
+    int32_t most = trains ? 8 : 1, least = trains ? 4 : 1;
+    if (z->nodes > most && at->dp * least % z->nodes == 0 && !p->whole) {
+        z->end[NODES][0] = least;
+        z->end[NODES][1] = most;
+    }
+}
+
+static int32_t size_at(const struct sizes *z, int size, unsigned corner)
+{
+    return z->end[size][corner >> size & 1];
+}
+
+/* ---- A run that is smaller ---------------------------------------------- */
+
+/* Samples, or gradient groups, of some replicas of all, in some steps of all;
+ * 0: of all. */
+static int32_t part_of(int32_t n, int32_t part, int32_t all)
+{
+    return all > 0 ? (int32_t) weft_ceil_div((int64_t) n * part, all) : n;
+}
+
+/* `at` for the devices of some of its replicas. */
+static struct weft_call_plan fewer_nodes(const struct weft_call_plan *at,
+                                         int32_t nodes, int32_t of)
+{
+    struct weft_call_plan plan = *at;
+    if (of > 0) {
+        plan.dp = part_of(at->dp, nodes, of);
+        plan.mesh.n_nodes = part_of(at->mesh.n_nodes, nodes, of);
+    }
+    return plan;
+}
+
+/* What training has while others are priced: the same degrees, so that weights
+ * need not move, in as few tasks as there can be. */
+static struct weft_call_plan plain(const struct weft_call_plan *at)
+{
+    struct weft_call_plan plan = *at;
+    plan.zero = 0;
+    plan.recompute = plan.offload = false;
+    plan.micro_batches = 1;
+    return plan;
+}
+
+/* Calls that are not priced are on one device, but for training if weights
+ * would then move at the cost of those that are. */
+static void set_plan(const struct weft_pricer *p, uint32_t calls,
+                     const struct weft_call_plan *at, struct weft_trainer *t)
+{
+    const struct weft_dataflow *flow = p->needs->flow;
+    bool trains = weft_flow_trains(flow, __builtin_ctz(calls));
+    weft_plan_begin(p->needs, &t->plan);
+    if (p->needs->n_nodes <= p->options->cluster->n_nodes)
+        t->plan.n_nodes = at->mesh.n_nodes; /* ranks are nodes */
+    for (int32_t c = 1; c < flow->n_calls; c++) {
+        if (!weft_flow_placed(flow, c))
+            continue;
+        bool same = !trains && weft_flow_trains(flow, c)
+                 && weft_price_can(p->needs, c, at);
+        t->plan.call[c] = calls >> c & 1 ? *at
+                        : same           ? plain(at)
+                                         : one_device;
+    }
+    t->job = (struct weft_g_job){t->plan.n_nodes, t->plan.n_devices,
+                                 p->t->job.place_per_device, t->plan.n_gpus};
+}
+
+static bool generates(const struct weft_pricer *p, uint32_t calls)
+{
+    for (uint32_t m = calls; m; m &= m - 1)
+        if (p->needs->flow->call[__builtin_ctz(m)].kind == WEFT_GENERATE)
+            return true;
+    return false;
+}
+
+/* The run of the corner, with all that it borrows from the whole one. */
+static void make_smaller(const struct weft_pricer *p, uint32_t calls,
+                         const struct weft_call_plan *whole,
+                         const struct sizes *z, unsigned corner,
+                         struct weft_trainer *t)
+{
+    const struct weft_call_plan at = fewer_nodes(
+        whole, size_at(z, NODES, corner), z->nodes);
+    struct weft_config *c = &t->config;
+    int32_t all = p->t->settings.mini_batches;
+    int32_t steps = size_at(z, STEPS, corner);
+    *t = *p->t;
+    set_plan(p, calls, &at, t);
+    for (int32_t r = 0; r < t->flow.n_roles; r++) {
+        struct weft_shape *s = &t->model[r].arch.shape;
+        s->n_layers = layers_of(s, at.pp, size_at(z, LAYERS, corner));
+    }
+    if (p->whole)
+        return;
+    c->rollout.prompts = part_of(c->rollout.prompts, at.dp, whole->dp);
+    c->train.batch = part_of(c->train.batch, at.dp, whole->dp);
+    c->numerics.gradient_groups = part_of(c->numerics.gradient_groups, at.dp,
+                                          whole->dp);
+    if (!generates(p, calls))
+        c->rollout.chunk_tokens = c->rollout.max_new_tokens;
+    t->settings.mini_batches = steps;
+    if (z->trains)
+        c->rollout.prompts = part_of(c->rollout.prompts, steps, all);
+    else /* training in as few tasks as there can be */
+        c->numerics.gradient_groups = (int32_t) weft_min64(
+            c->numerics.gradient_groups, at.dp);
+}
+
+static int lay_out(struct weft_trainer *t, struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t c = 0; c < t->flow.n_calls; c++)
+        t->layout[c] = (struct weft_g_layout){.member = NULL};
+    for (int32_t c = 1; c < t->flow.n_calls && !rc; c++)
+        if (weft_flow_placed(&t->flow, c))
+            rc = weft_g_layout_init(
+                &t->job, &t->model[t->flow.call[c].role].arch.shape, &t->plan,
+                c, &t->layout[c], err);
+    return rc;
+}
+
+static void release_layouts(struct weft_trainer *t)
+{
+    for (int32_t c = 0; c < t->flow.n_calls; c++)
+        weft_g_layout_release(&t->layout[c]);
+}
+
+static int price_corner(const struct weft_pricer *p, uint32_t calls,
+                        const struct weft_call_plan *at,
+                        const struct sizes *z, unsigned corner,
+                        struct weft_priced *out, struct weft_err *err)
+{
+    struct weft_simulate_options one = *p->options;
+    struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    struct weft_simulation s;
+    if (!t)
+        return weft_err_nomem(err, "a run", sizeof *t);
+    make_smaller(p, calls, at, z, corner, t);
+    one.iterations = 1;
+    int rc = lay_out(t, err);
+    if (!rc) {
+        rc = weft_simulation_open(t, &one, &s, err);
+        if (!rc)
+            rc = weft_price_recorded(&s, calls, out, err);
+        weft_simulation_close(&s);
+    }
+    release_layouts(t);
+    weft_free(t);
+    return rc;
+}
+
+/* ---- The whole run ------------------------------------------------------ */
+
+/* Replicas exchange in log2 rounds; a device holds its part of what they
+ * share. */
+static double of_replicas(int32_t dp, bool time)
+{
+    return time ? log2(dp) : 1 - 1.0 / dp;
+}
+
+/* How far along the line of a size the whole run is: 0 at its first end, 1 at
+ * its second. time: of seconds, else of bytes. */
+static double along(const struct weft_pricer *p, int32_t call,
+                    const struct weft_call_plan *at, const struct sizes *z,
+                    int size, bool time)
+{
+    const int32_t *end = z->end[size];
+    const struct weft_shape *s =
+        p->needs->shape[p->needs->flow->call[call].role];
+    double x[3];
+    if (size == STEPS)
+        return time ? p->t->settings.mini_batches - end[0] : 1;
+    for (int i = 0; i < 3 && size == LAYERS; i++)
+        x[i] = stage_layers(
+            s, i < 2 ? layers_of(s, at->pp, end[i]) : s->n_layers, at->pp,
+            time);
+    for (int i = 0; i < 3 && size == NODES; i++)
+        x[i] = of_replicas(
+            part_of(at->dp, i < 2 ? end[i] : z->nodes, z->nodes), time);
+    return x[1] > x[0] ? (x[2] - x[0]) / (x[1] - x[0]) : 1;
+}
+
+/* The share of a corner's price; shares of all corners come to 1. */
+static double share_of(const struct weft_pricer *p, int32_t call,
+                       const struct weft_call_plan *at, const struct sizes *z,
+                       unsigned corner, bool time)
+{
+    double share = 1;
+    for (int size = 0; size < SIZES; size++) {
+        if (z->end[size][0] == z->end[size][1])
+            continue;
+        double x = along(p, call, at, z, size, time);
+        share *= corner >> size & 1 ? x : 1 - x;
+    }
+    return share;
+}
+
+static double positive(double x)
+{
+    return x > 0 ? x : 0;
+}
+
+int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
+                      uint32_t calls, struct weft_priced *out,
+                      struct weft_err *err)
+{
+    struct sizes z;
+    int rc = 0;
+    set_sizes(p, at, weft_flow_trains(p->needs->flow, __builtin_ctz(calls)),
+              &z);
+    for (uint32_t m = calls; m; m &= m - 1)
+        out[__builtin_ctz(m)] = (struct weft_priced){.seconds = 0};
+    for (unsigned corner = 0; corner < 1u << SIZES && !rc; corner++) {
+        struct weft_priced one[WEFT_MAX_CALLS];
+        bool same = false;
+        for (int size = 0; size < SIZES; size++)
+            same = same
+                || (z.end[size][0] == z.end[size][1] && (corner >> size & 1));
+        if (same)
+            continue; /* as the corner without */
+        rc = price_corner(p, calls, at, &z, corner, one, err);
+        for (uint32_t m = rc ? 0 : calls; m; m &= m - 1) {
+            int32_t c = __builtin_ctz(m);
+            double bytes = share_of(p, c, at, &z, corner, false);
+            out[c].seconds += one[c].seconds
+                            * share_of(p, c, at, &z, corner, true);
+            out[c].weights += one[c].weights * bytes;
+            out[c].state += one[c].state * bytes;
+            out[c].active += one[c].active * bytes;
+        }
+    }
+    for (uint32_t m = calls; m; m &= m - 1) {
+        struct weft_priced *o = &out[__builtin_ctz(m)];
+        o->weights = positive(o->weights);
+        o->state = positive(o->state);
+        o->active = positive(o->active);
+    }
+    return rc;
+}
+
+int weft_pricer_simulate(struct weft_pricer *p, struct weft_plan *plan,
+                         struct weft_simulated *out, struct weft_err *err)
+{
+    struct weft_simulate_options options = *p->options;
+    struct weft_trainer *t = weft_alloc(1, sizeof *t);
+    if (!t)
+        return weft_err_nomem(err, "a run", sizeof *t);
+    options.simulated = out;
+    *t = *p->t;
+    t->plan = *plan;
+    t->job = (struct weft_g_job){plan->n_nodes, plan->n_devices,
+                                 p->t->job.place_per_device, plan->n_gpus};
+    int rc = lay_out(t, err);
+    if (!rc)
+        rc = weft_simulation_run(t, &options, NULL, err);
+    release_layouts(t);
+    weft_free(t);
+    return rc;
+}
+
+/* ---- Life cycle --------------------------------------------------------- */
+
+int weft_pricer_create(const struct weft_config *config,
+                       const struct weft_plan_needs *needs,
+                       const struct weft_simulate_options *options,
+                       bool whole, struct weft_pricer **out,
+                       struct weft_err *err)
+{
+    struct weft_pricer *p = weft_alloc(1, sizeof *p);
+    const struct weft_g_job job = {needs->n_nodes, needs->n_devices,
+                                   config->runtime.place == WEFT_PLACE_DEVICE,
+                                   needs->n_gpus};
+    struct weft_plan plan;
+    if (!p)
+        return weft_err_nomem(err, "prices", sizeof *p);
+    *p = (struct weft_pricer){
+        .needs = needs, .options = options, .whole = whole};
+    weft_plan_begin(needs, &plan); /* any plan will do */
+    for (int32_t c = 1; c < needs->flow->n_calls; c++)
+        if (weft_flow_placed(needs->flow, c))
+            plan.call[c] = one_device;
+    int rc = weft_trainer_describe(config, &job, &plan, &p->t, err);
+    if (rc)
+        weft_free(p);
+    else
+        *out = p;
+    return rc;
+}
+
+void weft_pricer_free(struct weft_pricer *p)
+{
+    if (!p)
+        return;
+    weft_trainer_forget(p->t);
+    weft_free(p);
+}
