@@ -193,7 +193,8 @@ static int qkv_backward_part(const void *args_, void *const buf[], int n_buf,
             return weft_gpu_failed(x);
         weft_k_qkv_backward_cuda(stream, m->shape, m->range, &weights, &view,
                                  in, saved, args->n_members, shared, dqkv,
-                                 (float *const *) grad, roots, scratch);
+                                 (float *const *) grad, roots, head_norms,
+                                 scratch);
         return weft_gpu_end(x);
     }
     void *scratch = member_scratch(x, m, &view);
@@ -273,7 +274,9 @@ static int norm_backward(const struct weft_join_args *args, bool attention,
         if (!scratch)
             return weft_gpu_failed(x);
         weft_k_norm_backward_cuda(stream, shape, attention, norms, b->n_rows,
-                                  in, args->n_parts, part, dx, grad, scratch);
+                                  in, args->n_parts, part,
+                                  args->head_norms ? heads : NULL, dx, grad,
+                                  scratch);
         return 0;
     }
     void *scratch = weft_exec_scratch(

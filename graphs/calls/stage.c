@@ -44,11 +44,6 @@ void weft_g_pass_expect(const struct weft_g_pass *pass,
 {
     if (!layout->on_gpus || !weft_rt_is_dry(pass->rt))
         return;
-    if (pass->shape->qk_norm)
-        weft_seq_fail(pass->seq, WEFT_EUNSUPPORTED,
-                      "%s: models with norms of queries and keys do not run "
-                      "on GPUs yet",
-                      pass->name);
     struct weft_gpu_pass of = {.shape = pass->shape,
                                .n_rows = (int32_t) pass->n_rows,
                                .n_runs = n_runs,

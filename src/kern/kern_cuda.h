@@ -103,7 +103,7 @@ int weft_k_choose_products_cuda(const struct weft_shape *shape,
 /* As in kern.h and parts.h, on the published tiles of weft_k_publish_cuda()
  * and weft_k_transpose_cuda(). The batch's runs are read before return, and
  * are host memory; so are the structs of parts. `saved` has the CPU's layout.
- * kv->page is read on the device. A shape with qk_norm is not for GPUs yet. */
+ * kv->page is read on the device. */
 size_t weft_k_part_forward_scratch_bytes_cuda(
     const struct weft_shape *shape, struct weft_range range,
     const struct weft_k_batch *batch);
@@ -149,7 +149,7 @@ void weft_k_qkv_backward_cuda(
     struct weft_range range, const struct weft_k_layer *weights,
     const struct weft_k_batch *batch, const float *x, const void *saved,
     int32_t n_members, const struct weft_k_shared *member, float *dqkv,
-    float *const grad[], float *roots, void *scratch);
+    float *const grad[], float *roots, float *head_norms, void *scratch);
 
 /* The join of the roots that lie in `range`, which the parts cover, as
  * weft_k_join_rows(); y: (m, h). */
@@ -158,7 +158,7 @@ void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
                            struct weft_range range, int64_t m, int64_t h,
                            const float *bias, const float *residual,
                            float *y);
-/* weft_k_mlp_norm_backward(), or with `attention`
+/* weft_k_mlp_norm_backward(), where head_norm is NULL, or with `attention`
  * weft_k_attention_norm_backward(). */
 size_t weft_k_norm_join_scratch_bytes_cuda(const struct weft_shape *shape,
                                            int64_t n_rows);
@@ -166,7 +166,8 @@ void weft_k_norm_backward_cuda(struct CUstream_st *stream,
                                const struct weft_shape *shape, bool attention,
                                const float *norms, int64_t n_rows,
                                const float *x, int32_t n_parts,
-                               const struct weft_k_part *part, float *dx,
+                               const struct weft_k_part *part,
+                               const struct weft_k_part *head_norm, float *dx,
                                float *grad_norms, void *scratch);
 
 size_t weft_k_layer_backward_scratch_bytes_cuda(

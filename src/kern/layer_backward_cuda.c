@@ -21,6 +21,8 @@ struct backward {
     float *datt, *delta;                 /* (M, q), (M, heads) of one block */
     void *dqkv_rounded[WEFT_MAX_BLOCKS]; /* (M, qkv) in dtype */
     float *dqkv[WEFT_MAX_BLOCKS];        /* (M, qkv), not in scratch */
+    /* of q's norm, then of k's: rows' gradients (M, D); with qk_norm */
+    float *norm_sum[2][WEFT_MAX_BLOCKS];
 };
 
 static void backward_at(struct backward *p, struct weft_arena *arena)
@@ -47,6 +49,9 @@ static void backward_at(struct backward *p, struct weft_arena *arena)
                                          element);
         p->dqkv_rounded[t] = weft_arena_take(arena, m * weft_block_qkv(s, t),
                                              element);
+        for (int i = 0; s->qk_norm && i < 2; i++)
+            p->norm_sum[i][t] = weft_arena_take(arena, m * s->head_dim,
+                                                sizeof(float));
     }
     p->delta = weft_arena_take(arena, m * n_heads, sizeof(float));
     arena->used = mlp.used > arena->used ? mlp.used : arena->used;
@@ -246,6 +251,55 @@ void weft_k_heads_backward_cuda(
 
 /* ---- QKV product -------------------------------------------------------- */
 
+/* norm_row() of layer_unrotate_cpu.c, for block t of all rows */
+static void norm_heads(const struct backward *p, int32_t t)
+{
+    const struct weft_layer_backward *b = &p->b;
+    const struct weft_shape *s = b->s;
+    const float *norms = b->weights->norms;
+    const float *w[2] = {weft_layer_vector(s, WEFT_PART_QNORM, norms),
+                         weft_layer_vector(s, WEFT_PART_KNORM, norms)};
+    int64_t m = b->batch->n_rows, d = s->head_dim, q = weft_block_q(s, t);
+    int64_t ldx = q + weft_block_kv(s, t), ldg = weft_block_qkv(s, t);
+    int64_t at = q, n_kv = s->block[t].n_kv;
+    weft_head_norms_backward_cuda(p->gemm.stream, m, q / d, d, s->rms_eps,
+                                  b->at.raw[t], ldx, w[0], p->dqkv[t], ldg,
+                                  p->norm_sum[0][t]);
+    if (weft_shape_kv_owner(s, s->block[t].kv0) != t) {
+        if (t == b->range.first)
+            weft_head_norms_backward_cuda(
+                p->gemm.stream, m, 1, d, s->rms_eps, b->at.raw[t] + at, ldx,
+                w[1], p->dqkv[t] + at, ldg, NULL);
+        at += d;
+        n_kv--;
+    }
+    weft_head_norms_backward_cuda(p->gemm.stream, m, n_kv, d, s->rms_eps,
+                                  b->at.raw[t] + at, ldx, w[1],
+                                  p->dqkv[t] + at, ldg, p->norm_sum[1][t]);
+}
+
+/* Norms of q's and k's heads backwards; writes the roots of the gradients of
+ * their weights. */
+static void norms_of_heads(const struct backward *p, float *head_norms)
+{
+    const struct weft_shape *s = p->b.s;
+    int64_t m = p->b.batch->n_rows, d = s->head_dim;
+    struct weft_range range = p->b.range, root[WEFT_MAX_ROOTS];
+    int32_t n_roots = weft_k_roots(s->n_blocks, range, root);
+    for (int32_t t = range.first; t < weft_range_end(range); t++)
+        norm_heads(p, t);
+    for (int32_t i = 0; i < 2 * n_roots; i++, head_norms += m * d) {
+        struct weft_range r = root[i % n_roots];
+        struct weft_leaves_cuda leaves = {{NULL}, {0}};
+        for (int32_t t = 0; t < r.n; t++) {
+            leaves.x[t] = p->norm_sum[i / n_roots][r.first + t];
+            leaves.ld[t] = d;
+        }
+        weft_sum_leaves_cuda(p->gemm.stream, m, d, &leaves, NULL, NULL,
+                             WEFT_F32, head_norms, d);
+    }
+}
+
 static void qkv_weights(const struct backward *p, int32_t t)
 {
     const struct weft_layer_backward *b = &p->b;
@@ -283,7 +337,7 @@ void weft_k_qkv_backward_cuda(
     struct weft_range range, const struct weft_k_layer *weights,
     const struct weft_k_batch *batch, const float *x, const void *saved,
     int32_t n_members, const struct weft_k_shared *member, float *dqkv,
-    float *const grad[], float *roots, void *scratch)
+    float *const grad[], float *roots, float *head_norms, void *scratch)
 {
     struct backward p = {.b = {.s = s,
                                .range = range,
@@ -300,6 +354,8 @@ void weft_k_qkv_backward_cuda(
         weft_k_rope_cuda(stream, m, s->block[t].n_heads + s->block[t].n_kv, d,
                          weft_block_qkv(s, t), p.rows.cos_sin, p.rows.at,
                          true, p.dqkv[t]);
+    if (s->qk_norm)
+        norms_of_heads(&p, head_norms);
     weft_k_rmsnorm_cuda(stream, s->dtype, m, s->hidden, s->rms_eps, x,
                         weft_layer_vector(s, WEFT_PART_NORM1, weights->norms),
                         p.normed);
@@ -312,12 +368,17 @@ void weft_k_qkv_backward_cuda(
 
 /* ---- Joins and norms ---------------------------------------------------- */
 
+static int64_t joined_columns(const struct weft_shape *s)
+{
+    return weft_max64(s->hidden, s->qk_norm ? s->head_dim : 0);
+}
+
 size_t weft_k_norm_join_scratch_bytes_cuda(const struct weft_shape *s,
                                            int64_t n_rows)
 {
     struct weft_arena arena = {0};
     weft_arena_take(&arena, n_rows, sizeof(float));
-    weft_arena_take(&arena, n_rows * s->hidden, sizeof(float));
+    weft_arena_take(&arena, n_rows * joined_columns(s), sizeof(float));
     return arena.used;
 }
 
@@ -342,37 +403,56 @@ void weft_k_join_rows_cuda(struct CUstream_st *stream, int32_t n_blocks,
                          h);
 }
 
+/* The sum (m, n) of parts that cover [0, T), in `to` or a single one's own. */
+static const float *join(struct CUstream_st *stream,
+                         const struct weft_shape *s, int32_t n_parts,
+                         const struct weft_k_part *part, int64_t m, int64_t n,
+                         float *to)
+{
+    if (n_parts == 1)
+        return part->roots;
+    weft_k_join_rows_cuda(stream, s->n_blocks, n_parts, part,
+                          weft_all_blocks(s), m, n, NULL, NULL, to);
+    return to;
+}
+
 void weft_k_norm_backward_cuda(struct CUstream_st *stream,
                                const struct weft_shape *s, bool attention,
                                const float *norms, int64_t n_rows,
                                const float *x, int32_t n_parts,
-                               const struct weft_k_part *part, float *dx,
+                               const struct weft_k_part *part,
+                               const struct weft_k_part *head_norm, float *dx,
                                float *grad_norms, void *scratch)
 {
+    static const enum weft_part_id head_id[2] = {WEFT_PART_QNORM,
+                                                 WEFT_PART_KNORM};
     enum weft_part_id id = attention ? WEFT_PART_NORM1 : WEFT_PART_NORM2;
-    int64_t h = s->hidden;
+    int64_t h = s->hidden, d = s->head_dim;
     struct weft_arena arena = {.base = scratch};
     float *inverse = weft_arena_take(&arena, n_rows, sizeof(float));
-    float *joined = weft_arena_take(&arena, n_rows * h, sizeof(float));
+    float *joined = weft_arena_take(&arena, n_rows * joined_columns(s),
+                                    sizeof(float));
     if (attention && s->o_bias && grad_norms)
         weft_k_add_rows_cuda(
             stream, n_rows, h, dx, h,
             weft_layer_grad(s, WEFT_PART_O_BIAS, grad_norms));
-    if (n_parts > 1)
-        weft_k_join_rows_cuda(stream, s->n_blocks, n_parts, part,
-                              weft_all_blocks(s), n_rows, h, NULL, NULL,
-                              joined);
-    weft_k_rmsnorm_backward_cuda(stream, n_rows, h, s->rms_eps, x,
-                                 weft_layer_vector(s, id, norms),
-                                 n_parts > 1 ? joined : part->roots, dx,
-                                 weft_layer_grad(s, id, grad_norms), inverse);
+    for (int i = 0; head_norm && grad_norms && i < 2; i++)
+        weft_k_add_rows_cuda(
+            stream, n_rows, d,
+            join(stream, s, n_parts, head_norm + i * n_parts, n_rows, d,
+                 joined),
+            d, weft_layer_grad(s, head_id[i], grad_norms));
+    weft_k_rmsnorm_backward_cuda(
+        stream, n_rows, h, s->rms_eps, x, weft_layer_vector(s, id, norms),
+        join(stream, s, n_parts, part, n_rows, h, joined), dx,
+        weft_layer_grad(s, id, grad_norms), inverse);
 }
 
 /* ---- The whole ---------------------------------------------------------- */
 
 struct whole {
     float *x_mid; /* recomputed: (M, H), then the saved part */
-    float *dnormed, *dqkv;
+    float *dnormed, *dqkv, *head_norms;
     void *half; /* scratch of the recomputation, of the halves and norms */
 };
 
@@ -393,6 +473,9 @@ static void whole_at(const struct weft_shape *s,
     w->dnormed = weft_arena_take(arena, m * s->hidden, sizeof(float));
     w->dqkv = weft_arena_take(arena, (int64_t) weft_k_dqkv_bytes(s, all, m),
                               1);
+    if (s->qk_norm)
+        w->head_norms = weft_arena_take(arena, 2 * m * s->head_dim,
+                                        sizeof(float));
     w->half = weft_arena_take(arena, (int64_t) half, 1);
 }
 
@@ -427,14 +510,18 @@ void weft_k_layer_backward_cuda(struct CUstream_st *stream,
     const float *x_mid = saved;
     const void *rest = (const char *) saved + weft_layer_x_mid_bytes(s, m);
     const struct weft_k_part part = {all, w.dnormed};
+    const struct weft_k_part head_norm[2] = {
+        {all, w.head_norms},
+        {all, s->qk_norm ? w.head_norms + m * s->head_dim : NULL}};
     weft_k_mlp_backward_cuda(stream, s, all, weights, batch, x_mid, rest, dx,
                              grad, w.dnormed, w.half);
     weft_k_norm_backward_cuda(stream, s, false, weights->norms, m, x_mid, 1,
-                              &part, dx, grad_norms, w.half);
+                              &part, NULL, dx, grad_norms, w.half);
     weft_k_heads_backward_cuda(stream, s, all, weights, batch, rest, dx, grad,
                                w.dqkv, NULL, w.half);
     weft_k_qkv_backward_cuda(stream, s, all, weights, batch, x, rest, 0, NULL,
-                             w.dqkv, grad, w.dnormed, w.half);
+                             w.dqkv, grad, w.dnormed, w.head_norms, w.half);
     weft_k_norm_backward_cuda(stream, s, true, weights->norms, m, x, 1, &part,
-                              dx, grad_norms, w.half);
+                              s->qk_norm ? head_norm : NULL, dx, grad_norms,
+                              w.half);
 }

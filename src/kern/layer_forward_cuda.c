@@ -86,6 +86,23 @@ size_t weft_k_part_forward_scratch_bytes_cuda(
 
 /* ---- Attention ---------------------------------------------------------- */
 
+/* q: columns of the queries; the keys, kv, follow. */
+static void norm_heads(const struct forward *p, int32_t t, int64_t q,
+                       int64_t kv)
+{
+    const struct weft_layer_forward *f = &p->f;
+    const struct weft_shape *s = f->s;
+    struct CUstream_st *stream = p->gemm.stream;
+    int64_t m = f->batch->n_rows, d = s->head_dim, n = q + 2 * kv;
+    if (f->at.raw[t])
+        weft_columns_cuda(stream, sizeof(float), m, q + kv, p->product, n,
+                          f->at.raw[t], q + kv);
+    weft_head_norms_cuda(stream, m, q / d, d, n, s->rms_eps, f->qnorm,
+                         p->product);
+    weft_head_norms_cuda(stream, m, kv / d, d, n, s->rms_eps, f->knorm,
+                         p->product + q);
+}
+
 static void project_qkv(const struct forward *p, int32_t t)
 {
     const struct weft_layer_forward *f = &p->f;
@@ -107,6 +124,8 @@ static void project_qkv(const struct forward *p, int32_t t)
                                                 .y = p->product,
                                                 .ldy = n},
                      p->gemm.scratch);
+    if (f->qnorm)
+        norm_heads(p, t, q, kv);
     weft_k_rope_cuda(stream, m, (q + kv) / d, d, n, p->rows.cos_sin,
                      p->rows.at, false, p->product);
     weft_k_round_cuda(stream, s->dtype, m * n, p->product, f->at.qkv[t]);
@@ -243,7 +262,6 @@ static void begin(struct forward *p, void *saved, void *scratch)
 {
     struct weft_layer_forward *f = &p->f;
     struct weft_arena arena = {.base = saved};
-    weft_assert(!f->s->qk_norm);
     f->gemm = weft_layer_gemm_cuda;
     f->gemm_context = &p->gemm;
     f->all_gate_up = saved;

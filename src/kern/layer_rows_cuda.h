@@ -38,6 +38,19 @@ void weft_columns_cuda(struct CUstream_st *stream, size_t element, int64_t m,
                        int64_t n, const void *x, int64_t ldx, void *y,
                        int64_t ldy);
 
+/* RMSNorm of the n_heads heads of each of m rows x (m, ld), in place. */
+void weft_head_norms_cuda(struct CUstream_st *stream, int64_t m,
+                          int64_t n_heads, int64_t d, int64_t ld, float eps,
+                          const float *w, float *x);
+/* Its backward pass, x being the norm's input: g (m, ldg) is overwritten by the
+ * gradient of x. sum (m, d): each row's gradient of w, its heads added in
+ * order; NULL: not wanted. */
+void weft_head_norms_backward_cuda(struct CUstream_st *stream, int64_t m,
+                                   int64_t n_heads, int64_t d, float eps,
+                                   const float *x, int64_t ldx,
+                                   const float *w, float *g, int64_t ldg,
+                                   float *sum);
+
 /* Rows of H floats, to and from row[i]. */
 void weft_gather_cuda(struct CUstream_st *stream, int64_t n, int64_t h,
                       const int32_t *row, const float *x, float *out);

@@ -51,6 +51,7 @@ kern_sources = \
 	%D%/publish_cpu.c \
 	%D%/reduce_cpu.c \
 	%D%/reward_cpu.c \
+	%D%/rmsnorm_cuda.h \
 	%D%/rope_angles.h \
 	%D%/rope_cpu.c \
 	%D%/rows.h \
@@ -88,6 +89,7 @@ cuda_kernels = \
 	%D%/embed_cuda.cu \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \
+	%D%/head_norms_cuda.cu \
 	%D%/layer_rows_cuda.cu \
 	%D%/panels_cuda.cu \
 	%D%/policy_loss_cuda.cu \

@@ -90,7 +90,7 @@ enum { MOST_MEMBERS = 3 };
 struct member {
     struct weft_range range;
     void *saved, *scratch;
-    float *roots, *dqkv, *shared;
+    float *roots, *dqkv, *shared, *head_norms;
 };
 
 static size_t roots_bytes(const struct weft_shape *s, struct weft_range range,
@@ -100,6 +100,14 @@ static size_t roots_bytes(const struct weft_shape *s, struct weft_range range,
     return (size_t) (weft_k_roots(s->n_blocks, range, root) * n_rows
                      * s->hidden)
          * sizeof(float);
+}
+
+/* Of q's norm; those of k's follow. */
+static int64_t head_norms_floats(const struct weft_shape *s,
+                                 struct weft_range range, int64_t n_rows)
+{
+    struct weft_range root[WEFT_MAX_ROOTS];
+    return weft_k_roots(s->n_blocks, range, root) * n_rows * s->head_dim;
 }
 
 static int members_init(struct member m[], const struct weft_shape *s,
@@ -119,7 +127,10 @@ static int members_init(struct member m[], const struct weft_shape *s,
             .scratch = dev_new(forward > backward ? forward : backward),
             .roots = dev_new(roots_bytes(s, range, b->n_rows)),
             .dqkv = dev_new(weft_k_dqkv_bytes(s, range, b->n_rows)),
-            .shared = shared ? dev_new(shared) : NULL};
+            .shared = shared ? dev_new(shared) : NULL,
+            .head_norms = dev_new(
+                2 * (size_t) head_norms_floats(s, range, b->n_rows)
+                * sizeof(float))};
     }
     return n;
 }
@@ -131,6 +142,7 @@ static void members_release(struct member m[], int n)
         dev_free(m[i].scratch);
         dev_free(m[i].roots);
         dev_free(m[i].dqkv);
+        dev_free(m[i].head_norms);
         if (m[i].shared)
             dev_free(m[i].shared);
     }
@@ -144,7 +156,7 @@ static void run_members(const struct device *d, const struct fixture *f,
     const struct weft_shape *s = &f->s;
     struct weft_range all = weft_all_blocks(s);
     struct member m[MOST_MEMBERS];
-    struct weft_k_part part[MOST_MEMBERS];
+    struct weft_k_part part[MOST_MEMBERS], head_norm[2 * MOST_MEMBERS];
     struct weft_k_shared shared[MOST_MEMBERS];
     int64_t rows = b->n_rows, h = s->hidden;
     float *x_mid = dev_new((size_t) (rows * h) * sizeof(float));
@@ -154,6 +166,10 @@ static void run_members(const struct device *d, const struct fixture *f,
     for (int i = 0; i < n; i++) {
         part[i] = (struct weft_k_part){m[i].range, m[i].roots};
         shared[i] = (struct weft_k_shared){m[i].range, m[i].shared};
+        for (int j = 0; j < 2; j++)
+            head_norm[j * n + i] = (struct weft_k_part){
+                m[i].range, m[i].head_norms
+                                + j * head_norms_floats(s, m[i].range, rows)};
         weft_k_attention_forward_cuda(0, s, m[i].range, &d->w, 0, b, NULL, x,
                                       m[i].saved, m[i].roots, m[i].scratch);
     }
@@ -169,7 +185,7 @@ static void run_members(const struct device *d, const struct fixture *f,
                                  m[i].saved, dx, grad, m[i].roots,
                                  m[i].scratch);
     weft_k_norm_backward_cuda(0, s, false, d->w.norms, rows, x_mid, n, part,
-                              dx, d->grad_norms, norm);
+                              NULL, dx, d->grad_norms, norm);
     for (int i = 0; i < n; i++)
         weft_k_heads_backward_cuda(0, s, m[i].range, &d->w, b, m[i].saved, dx,
                                    grad, m[i].dqkv, m[i].shared,
@@ -177,8 +193,9 @@ static void run_members(const struct device *d, const struct fixture *f,
     for (int i = 0; i < n; i++)
         weft_k_qkv_backward_cuda(0, s, m[i].range, &d->w, b, x, m[i].saved, n,
                                  shared, m[i].dqkv, grad, m[i].roots,
-                                 m[i].scratch);
-    weft_k_norm_backward_cuda(0, s, true, d->w.norms, rows, x, n, part, dx,
+                                 m[i].head_norms, m[i].scratch);
+    weft_k_norm_backward_cuda(0, s, true, d->w.norms, rows, x, n, part,
+                              s->qk_norm ? head_norm : NULL, dx,
                               d->grad_norms, norm);
     dev_wait();
     require_products();
@@ -296,6 +313,8 @@ static void one_kind(size_t kind, enum weft_dtype dtype)
         run_members(&d, &f, &all.b, members, x_, o.y, o.dx);
         CHECK(dev_same(o.y, y, bytes));
         CHECK(dev_same(o.dx, dx, bytes));
+        CHECK(dev_same(d.grad_norms, f.grad_norms,
+                       f.n_norms * sizeof(float)));
     }
     device_release(&d, &f);
     fixture_release(&f);
@@ -312,8 +331,7 @@ static void test_layers(void)
 {
     for (size_t kind = 0; kind < WEFT_COUNT(kinds); kind++)
         for (int dtype = 0; dtype < 2; dtype++)
-            if (!kinds[kind].s.qk_norm)
-                one_kind(kind, dtype ? WEFT_BF16 : WEFT_F32);
+            one_kind(kind, dtype ? WEFT_BF16 : WEFT_F32);
 }
 
 /* By a library that adds the gradient at the end, as cuBLASLt does. */
