@@ -204,6 +204,13 @@ struct weft_g_infer_sample {
 int32_t weft_g_infer_out_place(const struct weft_g_layout *layout,
                                int32_t dp);
 
+/* Submits the choice of the products that a call on GPUs needs (kern_cuda.h),
+ * on each of its devices; before tiles take their memory. */
+void weft_g_choose_products(struct weft_seq *seq,
+                            const struct weft_g_layout *layout, int32_t call,
+                            const struct weft_shape *shape, bool generates,
+                            bool backward);
+
 /* Submits inference of one packed micro-batch of n samples by replica `dp` of
  * the model. Rollout tiles may lie at any place. most: for recordings, the
  * size that the micro-batch's tiles get; NULL: that of its samples. */

@@ -38,6 +38,23 @@ struct weft_where weft_g_where_at(const struct weft_g_pass *pass,
     return where;
 }
 
+void weft_g_choose_products(struct weft_seq *seq,
+                            const struct weft_g_layout *layout, int32_t call,
+                            const struct weft_shape *shape, bool generates,
+                            bool backward)
+{
+    const struct weft_call_plan *plan = &layout->plan;
+    for (int32_t i = 0; i < plan->dp * plan->tp * plan->pp; i++)
+        weft_insert_choose_products(
+            seq,
+            &(struct weft_where){.device = layout->member[i].device,
+                                 .call = call,
+                                 .iteration = -1,
+                                 .micro_batch = -1,
+                                 .layer = -1},
+            shape, generates, backward);
+}
+
 void weft_g_pass_expect(const struct weft_g_pass *pass,
                         const struct weft_g_layout *layout, int32_t n_runs,
                         bool backward)

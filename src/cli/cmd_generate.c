@@ -7,6 +7,7 @@
 #include "lm/lm_file.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/lm_devices.h"
 
 WEFT_COMMAND(generate);
 
@@ -37,7 +38,8 @@ const char weft_help_generate[] =
     "  --limit N              the first N prompts only\n"
     "  --ignore-eos           go on after an end-of-sequence token\n"
     "  --dtype f32|bf16       (the model folder's)\n"
-    "  --devices N            CPU devices (0: one per core)\n"
+    "  --devices N|gpu        CPU devices (0: one per core), or GPUs\n"
+    "  --gpus N               with --devices gpu: so many (0: all)\n"
     "  --slots N              sequences decoded together, per device (32)\n"
     "  --help                 this text\n"
     "\n"
@@ -54,6 +56,8 @@ int weft_cmd_generate(int argc, char **argv)
         .lm = {.sampling = {.temperature = 1, .top_p = 1, .seed = 1},
                .samples = 1},
     };
+    const char *devices = NULL;
+    int32_t gpus = 0;
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
         {0, "prompt", WEFT_CLI_STRING, &o.prompt, 0, 0},
@@ -70,7 +74,8 @@ int weft_cmd_generate(int argc, char **argv)
         {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
         {0, "ignore-eos", WEFT_CLI_FLAG, &o.lm.ignore_eos, 0, 0},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
-        {0, "devices", WEFT_CLI_INT, &o.devices, 0, 1e6},
+        {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
+        {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
         {0, "slots", WEFT_CLI_INT, &o.lm.slots, 0, 1e6},
     };
     int first, status;
@@ -81,6 +86,9 @@ int weft_cmd_generate(int argc, char **argv)
         return weft_cli_usage("generate",
                               "give --data FILE or --prompt TEXT");
     o.model = argv[first];
+    status = weft_lm_devices("generate", devices, gpus, &o);
+    if (status)
+        return status;
     struct weft_err err = {0};
     if (weft_lm_file_generate(&o, &err))
         return weft_cli_fail("generate", &err);

@@ -5,6 +5,7 @@
 #include "lm/lm_file.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/lm_devices.h"
 
 WEFT_COMMAND(score);
 
@@ -33,7 +34,8 @@ const char weft_help_score[] =
     "  --temperature X    log-probs of softmax(logits / X) (1)\n"
     "  --limit N          the first N lines only\n"
     "  --dtype f32|bf16   (the model folder's)\n"
-    "  --devices N        CPU devices (0: one per core)\n"
+    "  --devices N|gpu    CPU devices (0: one per core), or GPUs\n"
+    "  --gpus N           with --devices gpu: so many (0: all)\n"
     "  --help             this text\n"
     "\n"
     "example:\n"
@@ -46,6 +48,8 @@ int weft_cmd_score(int argc, char **argv)
         .date = "2024-07-26",
         .lm = {.sampling = {.temperature = 1}},
     };
+    const char *devices = NULL;
+    int32_t gpus = 0;
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
         {0, "text", WEFT_CLI_STRING, &o.prompt, 0, 0},
@@ -56,7 +60,8 @@ int weft_cmd_score(int argc, char **argv)
         {0, "date", WEFT_CLI_STRING, &o.date, 0, 0},
         {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
-        {0, "devices", WEFT_CLI_INT, &o.devices, 0, 1e6},
+        {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
+        {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_score, table, WEFT_COUNT(table),
@@ -65,6 +70,9 @@ int weft_cmd_score(int argc, char **argv)
     if (!o.data == !o.prompt)
         return weft_cli_usage("score", "give --data FILE or --text TEXT");
     o.model = argv[first];
+    status = weft_lm_devices("score", devices, gpus, &o);
+    if (status)
+        return status;
     struct weft_err err = {0};
     if (weft_lm_file_score(&o, &err))
         return weft_cli_fail("score", &err);

@@ -17,6 +17,7 @@ cli_commands = \
 cli_sources = \
 	%D%/cli.c %D%/cli.h \
 	%D%/command.h \
+	%D%/lm_devices.c %D%/lm_devices.h \
 	%D%/main.c \
 	%D%/planned.c %D%/planned.h
 

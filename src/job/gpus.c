@@ -7,66 +7,76 @@
 #include "kern/device_cuda.h"
 #include "rt/graph.h"
 
-#define INSTEAD "runtime.devices=0 runs on this machine's CPUs instead"
+#define INSTEAD " runs on this machine's CPUs instead"
 
 /* Each rank's part of n GPUs. */
-static int deal(int32_t wanted, int32_t n, int32_t n_ranks, int32_t *out,
-                struct weft_err *err)
+static int deal(const struct weft_gpus_asked *asked, int32_t n,
+                int32_t n_ranks, int32_t *out, struct weft_err *err)
 {
     char each[48] = "";
     if (n < n_ranks)
         return weft_err_set(err, WEFT_EINVAL,
                             "%d ranks share this machine, which has %d GPU%s "
-                            "for them: start at most %d here; " INSTEAD,
-                            n_ranks, n, n > 1 ? "s" : "", n);
+                            "for them: start at most %d here; %s" INSTEAD,
+                            n_ranks, n, n > 1 ? "s" : "", n, asked->cpus);
     if (n_ranks > 1)
         snprintf(each, sizeof each, " for each of %d ranks", n_ranks);
-    if (wanted > n / n_ranks)
+    if (asked->n > n / n_ranks)
         return weft_err_set(err, WEFT_EINVAL,
-                            "'runtime.gpus' is %d%s, but this machine has "
+                            "'%s' is %d%s, but this machine has "
                             "%d; lower it, or leave it out",
-                            wanted, each, n);
-    *out = wanted > 0 ? wanted : n / n_ranks;
+                            asked->gpus, asked->n, each, n);
+    *out = asked->n > 0 ? asked->n : n / n_ranks;
     *out = *out < WEFT_MAX_DEVICES ? *out : WEFT_MAX_DEVICES;
     return 0;
 }
 
-int weft_run_gpus(const struct weft_config *config, int32_t *out,
+int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                   int32_t *first_out, struct weft_err *err)
 {
     struct weft_k_device device[WEFT_MAX_DEVICES];
     const char *why;
     int rank, n_ranks = weft_world_here(&rank);
     int32_t used = 0;
-    *out = *first_out = 0;
-    if (config->runtime.devices != WEFT_ON_GPUS)
-        return 0;
     int n = weft_k_devices_cuda(device, WEFT_MAX_DEVICES, &why);
     if (n == 0)
         return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            "'runtime.devices' is gpu, but Weft can use no "
-                            "GPU here: %s; " INSTEAD,
-                            why);
+                            "'%s' is gpu, but Weft can use no GPU here: %s; "
+                            "%s" INSTEAD,
+                            asked->devices, why, asked->cpus);
     if (!weft_rt_has_cuda())
         return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            "'runtime.devices' is gpu, but Weft's StarPU was "
-                            "built without CUDA (./quickstart builds one "
-                            "with it); " INSTEAD);
-    int rc = deal(config->runtime.gpus, n, n_ranks, &used, err);
+                            "'%s' is gpu, but Weft's StarPU was built without "
+                            "CUDA (./quickstart builds one with it); "
+                            "%s" INSTEAD,
+                            asked->devices, asked->cpus);
+    int rc = deal(asked, n, n_ranks, &used, err);
     if (rc)
         return rc;
     int32_t first = rank * used;
     for (int32_t i = first; i < first + used && i < WEFT_MAX_DEVICES; i++)
         if (device[i].major < WEFT_K_CUDA_MAJOR)
-            return weft_err_set(err, WEFT_EUNSUPPORTED,
-                                "GPU %d, %s, has compute capability %d.%d, "
-                                "and Weft's kernels need %d.0 or later; %s",
-                                i, device[i].name, device[i].major,
-                                device[i].minor, WEFT_K_CUDA_MAJOR,
-                                i > 0 ? "set runtime.gpus to use only those "
-                                        "before it"
-                                      : INSTEAD);
+            return weft_err_set(
+                err, WEFT_EUNSUPPORTED,
+                "GPU %d, %s, has compute capability %d.%d, and Weft's kernels "
+                "need %d.0 or later; %s%s%s",
+                i, device[i].name, device[i].major, device[i].minor,
+                WEFT_K_CUDA_MAJOR, i > 0 ? "set " : "",
+                i > 0 ? asked->gpus : asked->cpus,
+                i > 0 ? " to use only those before it" : INSTEAD);
     *out = used;
     *first_out = first;
     return 0;
+}
+
+int weft_run_gpus(const struct weft_config *config, int32_t *out,
+                  int32_t *first_out, struct weft_err *err)
+{
+    *out = *first_out = 0;
+    if (config->runtime.devices != WEFT_ON_GPUS)
+        return 0;
+    return weft_gpus_ask(
+        &(struct weft_gpus_asked){config->runtime.gpus, "runtime.devices",
+                                  "runtime.gpus", "runtime.devices=0"},
+        out, first_out, err);
 }

@@ -25,13 +25,21 @@ int weft_model_open(struct weft_context *context, const char *folder,
         return weft_err_nomem(err, "a model", sizeof *m);
     m->context = context;
     m->folder = weft_strdup(folder);
+    int n_gpus = weft_rt_n_gpus(context->rt);
     int rc = m->folder ? 0 : weft_err_nomem(err, "a model", 64);
     if (!rc)
         rc = weft_store_arch(folder, dtype, 0, &m->arch, err);
     struct weft_g_layout home = {.member = NULL};
     if (!rc)
         rc = weft_g_layout_simple(context->rt, &m->arch.shape,
-                                  weft_rt_n_devices(context->rt), &home, err);
+                                  n_gpus ? n_gpus
+                                         : weft_rt_n_devices(context->rt),
+                                  &home, err);
+    if (!rc && n_gpus) {
+        weft_g_choose_products(context->seq, &home, 0, &m->arch.shape,
+                               !m->arch.shape.scalar_head, false);
+        rc = weft_seq_wait(context->seq, err);
+    }
     if (!rc)
         rc = weft_g_model_init(context->rt, "model", &m->arch.shape, false,
                                &home, &m->tiles, err);
@@ -191,14 +199,15 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
 
 /* ---- Scoring ---------------------------------------------------------- */
 
-/* Submits inference of n texts as one packed micro-batch. */
+/* Submits inference of n texts as one packed micro-batch on replica dp. */
 static int submit(struct weft_model *m, const struct weft_g_view *view,
-                  struct weft_g_copies *copies, int32_t n,
+                  struct weft_g_copies *copies, int32_t dp, int32_t n,
                   const struct weft_lm_prompt *text, float temperature,
                   struct weft_g_infer_sample *out, struct weft_err *err)
 {
     bool scalar = m->arch.shape.scalar_head;
-    struct weft_tile_id id = {"score", "text", 0, -1, -1, 0};
+    struct weft_tile_id id = {"score", "text", 0, -1, -1,
+                              weft_g_infer_out_place(&view->layout, dp)};
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
         int32_t len = text[i].n;
@@ -218,7 +227,7 @@ static int submit(struct weft_model *m, const struct weft_g_view *view,
                               &out[i].out, err);
     }
     if (!rc)
-        weft_g_infer(m->context->seq, &anywhere, view, 0,
+        weft_g_infer(m->context->seq, &anywhere, view, dp,
                      scalar ? WEFT_INFER_SCORE : WEFT_INFER_LOGPROB_ALL,
                      temperature > 0 ? 1 / temperature : 1, n, out, copies,
                      NULL);
@@ -245,11 +254,12 @@ int weft_lm_score(struct weft_model *m, int32_t n,
             rc = weft_err_set(
                 err, WEFT_EINVAL, "text %d has %d tokens; '%s' takes 1 to %d",
                 i, text[i].n, m->folder, m->arch.shape.max_positions);
-    for (int32_t i = 0, first = 0, rows = 0; i < n && !rc; i++) {
+    for (int32_t i = 0, first = 0, rows = 0, dp = 0; i < n && !rc; i++) {
         rows += text[i].n;
         if (i + 1 == n || rows + text[i + 1].n > SCORE_ROWS) {
-            rc = submit(m, &view, copies, i + 1 - first, text + first,
+            rc = submit(m, &view, copies, dp, i + 1 - first, text + first,
                         temperature, sample + first, err);
+            dp = (dp + 1) % view.layout.plan.dp;
             first = i + 1;
             rows = 0;
         }

@@ -67,26 +67,31 @@ same() # RUN RUN
     [ $n -ge 3 ] || fail "$1: $n files" # weights, two moments
 }
 
+kind=
 layouts() # DTYPE MODEL 'CARDS LAYOUT words'...
 {
     dtype=$1 tiles=$2
     shift 2
-    [ -e "cpu-$dtype" ] || train "cpu-$dtype" "$tiles" numerics.dtype="$dtype"
+    cpu=cpu$kind-$dtype
+    [ -e "$cpu" ] || train "$cpu" "$tiles" numerics.dtype="$dtype"
     for layout in "$@"; do
         # shellcheck disable=SC2086
         set -- $layout
         cards=$1 layout=$2
         shift 2
-        name=gpu${on#on_ranks }-$dtype-$layout
+        name=gpu${on#on_ranks }$kind-$dtype-$layout
         WEFT_CARDS=$cards train "$name" "$tiles" numerics.dtype="$dtype" \
             runtime.devices=gpu layout="$layout" "$@" &&
-            same "cpu-$dtype" "$name"
+            same "$cpu" "$name"
     done
 }
 layouts f32 tied "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" "4 dp2tp2pp1" \
     "2 dp2tp1pp1 train.micro_batch_tokens=16" "2 dp2tp1pp1,zero=1" \
     "2 dp2tp1pp1,zero=2" "4 dp2tp2pp1,zero=3"
 layouts bf16 untied "1 dp1tp1pp1" "2 dp1tp2pp1" "4 dp2tp2pp1,zero=3"
+kind=-norms # Qwen3's norms of queries and keys
+layouts f32 norms "1 dp1tp1pp1" "4 dp2tp2pp1"
+kind=
 
 # Ranks divide the cards of their machine.
 if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
@@ -120,10 +125,53 @@ on_gpus="numerics.dtype=f32 runtime.devices=gpu"
     numerics.tensor_blocks=2 numerics.isa="$isa" >out 2>&1 && fail "to CPUs"
 grep -q "had the actor on GPUs, this one has it on CPUs" out || fail "to CPUs"
 
-"$weft" train -q "$quick/sft.yaml" model.actor="$dir/norms" run_dir=run \
-    runtime.devices=gpu >out 2>&1 && fail "norms of queries and keys"
-grep -q "norms of queries and keys do not run on GPUs yet" out || fail "qwen3"
-[ ! -e run ] || fail "a run directory"
+# ---- One model: generate and score ------------------------------------------
+one() # COMMAND MODEL words: the lines that CPU devices write
+{
+    command=$1 folder=$2
+    shift 2
+    "$weft" "$command" "$folder" --dtype f32 "$@" --devices 1 -o cpu.jsonl \
+        >out 2>&1 || fail "$command $folder"
+    for cards in 1 2; do
+        WEFT_CARDS=$cards "$weft" "$command" "$folder" --dtype f32 "$@" \
+            --devices gpu -o gpu.jsonl >out 2>&1 ||
+            fail "$command $folder, $cards cards"
+        cmp cpu.jsonl gpu.jsonl >>out 2>&1 ||
+            fail "$command $folder, $cards cards: other lines"
+    done
+}
+for text in 'sort 3: ' 'sort 30754: 0' 'sort 12: 1' 'sort 9: '; do
+    printf '{"prompt": "%s", "response": "34"}\n' "$text"
+done >texts.jsonl
+for folder in tied norms; do
+    one generate "$folder" --data texts.jsonl --n 2 --max-new-tokens 6 \
+        --slots 3
+    one score "$folder" --data texts.jsonl
+done
+"$weft" init --hidden 32 --layers 2 --heads 4 --kv-heads 1 --intermediate 72 \
+    --max-positions 64 --scalar -o reward >out 2>&1 || fail reward
+one score reward --data texts.jsonl
+
+# Numbers that are not finite, from weights of 3e38: the sentence of a CPU.
+cp -r tied nan
+bytes=$(wc -c <nan/model.safetensors)
+head -c 4096 /dev/zero | tr '\000' '\177' |
+    dd of=nan/model.safetensors bs=1 seek=$((bytes - 4096)) conv=notrunc \
+        2>/dev/null
+for on in 1 gpu; do
+    "$weft" generate nan --prompt 'sort 3: ' --devices $on >out 2>&1 &&
+        fail "NaN, --devices $on"
+    grep -o 'sample [0-9]*: the logits of .*' out >"nan-$on"
+    "$weft" train -q "$quick/sft.yaml" model.actor="$dir/nan" run_dir=run \
+        iterations=1 train.batch=4 runtime.devices=$on numerics.dtype=f32 \
+        >out 2>&1 && fail "NaN, devices $on"
+    grep -o "the gradient is not finite.*" out | sed "s|-nan|nan|" >>"nan-$on"
+    rm -rf run
+done
+on=
+cp nan-1 out
+[ "$(wc -l <nan-1)" = 2 ] || fail "NaN: $(wc -l <nan-1) sentences"
+cmp nan-1 nan-gpu >>out 2>&1 || fail "NaN: other sentences"
 
 # ---- PPO: generation, inference, training -----------------------------------
 run_ppo() # RUN words: two iterations of a few samples
