@@ -4,6 +4,7 @@
  * Without CUDA, here and in StarPU, there are no cards, and nothing here is
  * called but for the host's memory.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -67,14 +68,58 @@ void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
         (void) cudaSetDevice(before);
 }
 
-int weft_card_error(struct weft_exec *x)
+static int card_number(const struct weft_exec *x)
 {
-    cudaError_t rc = cudaGetLastError();
-    if (rc == cudaSuccess)
-        return 0;
-    return weft_err_set(&x->err, WEFT_EINTERNAL, "GPU %d: %s",
-                        x->rt->first_card + (int) (x->card - x->rt->card),
-                        cudaGetErrorString(rc));
+    return x->rt->first_card + (int) (x->card - x->rt->card);
+}
+
+int weft_card_error(struct weft_exec *x, int rc)
+{
+    cudaError_t error = cudaGetLastError();
+    /* One that is still there is the GPU's, whatever the body made of it. */
+    if (error == cudaSuccess || (rc && cudaGetLastError() == cudaSuccess))
+        return rc;
+    return weft_err_set(&x->err, WEFT_EINTERNAL, "GPU %d: %s", card_number(x),
+                        cudaGetErrorString(error));
+}
+
+/* The worker of a GPU that this thread is, once it has run a task. */
+static _Thread_local const struct weft_worker *this_worker;
+
+void weft_card_note(const struct weft_worker *w)
+{
+    this_worker = w;
+}
+
+/* In place of StarPU's function, which aborts: what a GPU cannot do, because it
+ * has failed or a kernel on it has, ends the job with a sentence. Nothing can
+ * be done on it any more, and what the task before has left there is lost. */
+void starpu_cuda_report_error(const char *function, const char *file,
+                              int line, cudaError_t status)
+{
+    const struct weft_worker *w = this_worker;
+    struct weft_err err;
+    char where[160] = "";
+    int card = -1;
+    (void) function;
+    (void) file;
+    (void) line;
+    (void) cudaGetDevice(&card);
+    if (w && w->running && w->where.layer >= 0)
+        snprintf(where, sizeof where, " in or before %s of %s, layer %d",
+                 w->running->starpu.name,
+                 weft_rt_call_name(w->exec.rt, w->where.call),
+                 w->where.layer);
+    else if (w && w->running)
+        snprintf(where, sizeof where, " in or before %s of %s",
+                 w->running->starpu.name,
+                 weft_rt_call_name(w->exec.rt, w->where.call));
+    weft_err_set(&err, WEFT_EINTERNAL,
+                 "GPU %d has failed%s: %s; the system's log may say more "
+                 "('dmesg | grep NVRM')",
+                 w ? card_number(&w->exec) : card, where,
+                 cudaGetErrorString(status));
+    weft_world_abort(&err);
 }
 
 #else
@@ -105,10 +150,15 @@ void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
     memcpy(to, from, bytes);
 }
 
-int weft_card_error(struct weft_exec *x)
+int weft_card_error(struct weft_exec *x, int rc)
 {
     (void) x;
-    return 0;
+    return rc;
+}
+
+void weft_card_note(const struct weft_worker *w)
+{
+    (void) w;
 }
 
 #endif

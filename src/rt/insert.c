@@ -182,10 +182,8 @@ static int run_at_card(struct weft_task *t, struct weft_exec *x)
         return weft_err_set(&x->err, WEFT_EUNSUPPORTED, NO_CUDA_BODY, label);
     }
     int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
-    if (!rc)
-        rc = weft_card_error(x);
     t->is_under_way = true;
-    return rc;
+    return weft_card_error(x, rc);
 }
 
 /* Called when all that the task does is done. */
@@ -214,6 +212,8 @@ void weft_codelet_run(void *buffers[], void *args)
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
     note_start(w, t);
+    if (w->exec.card)
+        weft_card_note(w);
     if (t->moments)
         weft_ran_note(rt, &t->moments->began);
     for (int i = 0; i < t->n_held; i++)

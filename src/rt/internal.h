@@ -170,13 +170,16 @@ void weft_exec_clear(struct weft_exec *x);
 
 /* Work of a card (card.c). The host's node with any pointer of the host. _copy
  * with stream NULL ends before it returns, as _zero does, and comes after what
- * was put on any stream of the card before; _error: what was refused when it
- * was launched, 0 or the error's code. */
+ * was put on any stream of the card before; _error: the code of a body that
+ * returned rc, with what was refused when it was launched. What fails later
+ * ends the job with a sentence; _note: of the worker whose thread this is. */
 void weft_card_zero(unsigned node, void *to, size_t bytes);
 void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
                     const void *from, size_t bytes,
                     struct CUstream_st *stream);
-int weft_card_error(struct weft_exec *x);
+int weft_card_error(struct weft_exec *x, int rc);
+struct weft_worker;
+void weft_card_note(const struct weft_worker *w);
 
 /* Times of an iteration, and of the one that begins while it ends. */
 struct weft_times {

@@ -69,6 +69,8 @@ const struct weft_emu_setup *weft_emu_setup(void)
         (size_t) number("WEFT_CARDS_MEMORY", 1024, 1, 1 << 17) << 20;
     setup.order = (int) number("WEFT_CARDS_ORDER", WEFT_CARDS_LATE, 0, 1 << 30);
     setup.has_peers = number("WEFT_CARDS_PEER", 1, 0, 1) == 1;
+    setup.refused = number("WEFT_CARDS_REFUSED", -1, 0, 1L << 40);
+    setup.lost = number("WEFT_CARDS_LOST", -1, 0, 1L << 40);
     read_capability();
     is_set_up = true;
     return &setup;
@@ -183,9 +185,12 @@ static const struct {
      "part or all of the requested memory range is already mapped"},
     {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
      "pointer does not correspond to a registered memory region"},
+    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
+     "too many resources requested for launch"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", sentence},
     {cudaErrorNotSupported, "cudaErrorNotSupported",
      "operation not supported"},
+    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 
 const char *cudaGetErrorString(cudaError_t error)
@@ -383,18 +388,24 @@ static bool translate(int card, void *call, size_t n_bytes)
 
 static void run_kernel(int card, void *what)
 {
+    static long n_run;
     struct launch *l = (struct launch *) what;
     counts[card].n_kernels++;
-    if (translate(card, l + 1, l->n_bytes))
+    if (n_run++ == weft_emu_setup()->lost)
+        weft_emu_fail(cudaErrorUnknown, "card %d is lost", card);
+    else if (translate(card, l + 1, l->n_bytes))
         weft_emu_run(l->grid, l->block, l->run, l + 1);
 }
 
 void weft_exec_put(dim3 grid, dim3 block, cudaStream_t stream,
                    void (*run)(void *call), const void *call, size_t n_bytes)
 {
+    static long n_put;
     weft_emu_guard guard;
     cudaError_t error = check_card(this_card);
     struct CUstream_st *s = weft_emu_stream(stream);
+    if (error == cudaSuccess && n_put++ == weft_emu_setup()->refused)
+        error = cudaErrorLaunchOutOfResources;
     if (error == cudaSuccess && (!s || weft_emu_stream_card(s) != this_card))
         error = cudaErrorInvalidResourceHandle;
     if (error == cudaSuccess && !weft_emu_can_run(grid, block)) {

@@ -41,6 +41,47 @@ refused WEFT_CARDS=2 "'runtime.gpus' is 3, but this machine has 2" \
 refused WEFT_CARDS_CAPABILITY=7.5 \
     "has compute capability 7.5, and Weft's kernels need 8.0 or later; $cpus"
 
+"$weft" generate "$quick/model" --prompt 1 --devices gpu --gpus 3 >out 2>err &&
+    fail "3 GPUs"
+grep -qF "'--gpus' is 3, but this machine has 1" err || fail "--gpus 3"
+"$weft" score "$quick/model" --text 1 --devices cpu >out 2>err
+[ $? = 2 ] || fail "--devices cpu"
+grep -qF "a number from 0 to 1000000, or gpu" err || fail "--devices cpu"
+
+# A launch that is refused, and a card that is lost: one sentence, and the end.
+"$weft" init --hidden 32 --layers 2 --heads 4 --kv-heads 1 --intermediate 72 \
+    --max-positions 64 -o small >out 2>err || fail init
+failing() # VARIABLES 'sentence'
+{
+    # shellcheck disable=SC2086
+    env $1 "$weft" train -q "$quick/sft.yaml" model.actor="$dir/small" \
+        run_dir=run iterations=2 train.batch=4 runtime.devices=gpu \
+        >out 2>err
+    [ $? = 1 ] || fail "$1: status"
+    grep -q "$2" err || fail "$1: not '$2'"
+    [ "$(grep -c -e GPU -e starpu -e assert err)" = 1 ] ||
+        fail "$1: not one sentence"
+    rm -rf run
+}
+for after in 100 1000 1500; do # in the choice of products, in both steps
+    for order in 0 1 3; do
+        failing "WEFT_CARDS_LOST=$after WEFT_CARDS_ORDER=$order" \
+            "GPU 0 has failed in or before .*: unknown error"
+    done
+    failing WEFT_CARDS_REFUSED=$after \
+        "GPU 0: too many resources requested for launch"
+done
+if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
+    . "$WEFT_SRCDIR/tests/on_ranks.sh"
+    export WEFT_CARDS=2
+    on_ranks 2 env WEFT_CARDS_LOST=50 "$weft" train -q "$quick/sft.yaml" \
+        model.actor="$dir/small" run_dir=run iterations=2 train.batch=4 \
+        runtime.devices=gpu layout=dp2tp1pp1 >out 2>err &&
+        fail "a lost card of a rank: status"
+    grep -q "GPU [01] has failed" err || fail "a lost card of a rank"
+    unset WEFT_CARDS
+fi
+
 info() # VARIABLES 'line'
 {
     # shellcheck disable=SC2086

@@ -19,6 +19,7 @@ struct weft_emu_setup {
     int driver; /* the newest CUDA that it serves; 0: there is none */
     bool has_peers;
     int n_cards, order, major, minor;
+    long refused, lost; /* numbers of launches, -1: none */
     size_t memory_bytes; /* of each */
 };
 const struct weft_emu_setup *weft_emu_setup(void);

@@ -15,6 +15,9 @@
  *   WEFT_CARDS_MEMORY      of each, in MiB (1024)
  *   WEFT_CARDS_CAPABILITY  their compute capability (9.0)
  *   WEFT_CARDS_PEER        0: cards cannot access one another's memory
+ *   WEFT_CARDS_REFUSED     the launch behind so many others is refused
+ *   WEFT_CARDS_LOST        the kernel that runs behind so many others, and all
+ *                          that follows, fails: a card that is lost
  */
 #ifndef WEFT_TESTS_CUDA_RUNTIME_API_H
 #define WEFT_TESTS_CUDA_RUNTIME_API_H
@@ -49,8 +52,10 @@ typedef enum cudaError {
     cudaErrorPeerAccessNotEnabled = 705,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
+    cudaErrorLaunchOutOfResources = 701,
     cudaErrorLaunchFailure = 719,
-    cudaErrorNotSupported = 801
+    cudaErrorNotSupported = 801,
+    cudaErrorUnknown = 999
 } cudaError_t;
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
