@@ -32,6 +32,17 @@ bench_programs += %D%/emulate
 %C%_emulate_SOURCES = %D%/emulate.c
 %C%_emulate_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_emulate_LDADD = $(weft_libs)
+EXTRA_DIST += %D%/gpu.c %D%/gpu.sh %D%/gpu_torch.py
+if WEFT_HAVE_CUDA
+bench_programs += %D%/gpu
+%C%_gpu_SOURCES = %D%/gpu.c
+%C%_gpu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_gpu_LDADD = $(kern_libs)
+bench_gpu = %D%/gpu
+endif
+# A GPU, against its own probes and beside PyTorch.
+bench-gpu: $(bench_gpu) weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/gpu.sh
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
@@ -64,5 +75,5 @@ bench-trust: %D%/speed weft$(EXEEXT)
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
-.PHONY: bench bench-generate bench-grpo bench-layouts bench-record \
+.PHONY: bench bench-generate bench-gpu bench-grpo bench-layouts bench-record \
 	bench-schedule bench-simulate bench-trust

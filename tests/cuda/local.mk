@@ -65,6 +65,11 @@ check_PROGRAMS += %D%/test_emulator
 %C%_test_emulator_SOURCES = %D%/test_emulator.c
 %C%_test_emulator_CPPFLAGS = $(cuda_test_flags)
 %C%_test_emulator_LDADD = $(cuda_test_libs)
+check_PROGRAMS += %D%/bench_gpu
+%C%_bench_gpu_SOURCES = bench/gpu.c
+%C%_bench_gpu_CPPFLAGS = $(cuda_test_flags)
+%C%_bench_gpu_LDADD = $(cuda_test_libs)
+sh_tests += %D%/bench_gpu.sh
 else
 sh_tests += %D%/no_cxx.sh
 endif
@@ -75,7 +80,7 @@ EXTRA_DIST += %D%/test_executor_kernels.cu %D%/test_executor.c \
 # Tests of StarPU on cards: of the machine, or emulated ones, where check-cards
 # builds and runs them alone (tools/emulate-cards).
 cards_tests =
-cards_scripts = %D%/devices.sh %D%/training.sh
+cards_scripts = %D%/bench.sh %D%/devices.sh %D%/training.sh
 EXTRA_DIST += $(cards_scripts)
 if WEFT_HAVE_CUDA
 if WEFT_STARPU_CUDA
@@ -86,7 +91,7 @@ cards_tests += %D%/test_cards
 endif
 endif
 check_PROGRAMS += $(cards_tests)
-check-cards: $(BUILT_SOURCES) weft$(EXEEXT)
+check-cards: $(BUILT_SOURCES) weft$(EXEEXT) bench/gpu$(EXEEXT)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_DATA= \
 	    check_PROGRAMS='$(cards_tests)' \
 	    TESTS='$(cards_tests) $(cards_scripts)'

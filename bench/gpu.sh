@@ -1,0 +1,146 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make bench-gpu`: bench/gpu; then a step of SFT by `weft train` beside the same
+# kernels in bench/gpu's loop, and iterations of PPO of 1.5B; then the training
+# step and prefill by PyTorch and Transformers, where PYTHON (python3) can import
+# them and they see the card. Models of a few GB are made under TMPDIR. Options
+# are bench/gpu's; with --shape only what belongs to that shape.
+set -u
+bench=$WEFT_BUILDDIR/bench/gpu
+weft=$WEFT_BUILDDIR/weft
+python=${PYTHON:-python3}
+[ -x "$bench" ] || {
+    echo "bench/gpu: nothing is measured: this build has no CUDA" \
+        "(configure says why)"
+    exit 0
+}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+table=$dir/table
+"$bench" "$@" >"$table"
+status=$?
+cat "$table"
+[ $status = 77 ] && exit 0
+[ $status = 0 ] || exit $status
+only=$(printf '%s\n' "$@" | sed -n '/^--shape$/{n;p;}')
+
+# ---- Whole steps ------------------------------------------------------------
+
+model() # FOLDER SHAPE
+{
+    case $2 in
+    tiny) set -- "$1" --hidden 32 --layers 2 --heads 4 --kv-heads 2 \
+        --intermediate 64 --vocab 320 ;;
+    0.5b) set -- "$1" --hidden 896 --layers 24 --heads 14 --kv-heads 2 \
+        --intermediate 4864 --vocab 151936 --tied ;;
+    1.5b) set -- "$1" --hidden 1536 --layers 28 --heads 12 --kv-heads 2 \
+        --intermediate 8960 --vocab 151936 --tied ;;
+    esac
+    folder=$1
+    shift
+    "$weft" init --family qwen2 --max-positions 1032 --dtype bf16 \
+        -o "$folder" "$@" >"$dir/log" 2>&1
+}
+
+zeros() # N: so many bytes, each of which is a token
+{
+    printf "%0${1}d" 0
+}
+
+# Seconds of the last iteration; nothing after an error, which is shown.
+last_s() # CONFIG
+{
+    rm -rf "$dir/run"
+    if "$weft" train -q "$1" run_dir="$dir/run" runtime.devices=gpu \
+        runtime.gpus=1 numerics.dtype=bf16 checkpoint.every=0 \
+        >"$dir/log" 2>&1; then
+        sed -n 's/.*"perf\/steps_per_s": \([0-9.e+-]*\).*/\1/p' \
+            "$dir/run/metrics.jsonl" | awk 'END { if ($1 > 0) print 1 / $1 }'
+    else
+        tail -n 1 "$dir/log" >&2
+    fi
+}
+
+row() # SHAPE WHAT SECONDS RATE UNIT SHARE BAR
+{
+    awk -v s="$1" -v w="$2" -v t="$3" -v r="$4" -v u="$5" -v p="$6" \
+        -v b="$7" 'BEGIN {
+            printf "| %-5s | %-38s | %9.3f ms | %8.1f %-7s | %4.0f %% | %-5s |\n",
+                s, w, 1e3 * t, r, u, p, b
+        }'
+}
+
+# The graph's overhead: a step of SFT by weft train over the loop's.
+overhead() # SHAPE TEXTS TOKENS
+{
+    loop=$(sed -n "s/^| $1 *| training step, .*| *\([0-9.]*\) ms .*/\1/p" \
+        "$table")
+    model "$dir/sft" "$1" && [ -n "$loop" ] || return
+    i=0
+    while [ $i -lt $((6 * $2)) ]; do
+        printf '{"text": "%s"}\n' "$(zeros "$3")"
+        i=$((i + 1))
+    done >"$dir/sft.jsonl"
+    cat >"$dir/sft.yaml" <<END
+algorithm: sft
+iterations: 6
+data: {path: sft.jsonl, template: none}
+model: {actor: sft}
+train: {batch: $2, micro_batch_tokens: $(($2 * $3 + 64))}
+END
+    s=$(last_s "$dir/sft.yaml")
+    [ -n "$s" ] && row "$1" "weft train: SFT, over the loop's step" "$s" \
+        "$(awk "BEGIN { print $2 * $3 / $s }")" token/s \
+        "$(awk "BEGIN { print 100 * (1e3 * $s / $loop - 1) }")" '<= 3'
+    rm -rf "$dir/sft"
+}
+
+ppo() # SHAPE SAMPLES TOKENS
+{
+    model "$dir/ppo" "$1" || return
+    i=0
+    while [ $i -lt "$2" ]; do
+        printf '{"prompt": "%s"}\n' "$(zeros "$3")"
+        i=$((i + 1))
+    done >"$dir/ppo.jsonl"
+    cat >"$dir/ppo.yaml" <<END
+algorithm: ppo
+iterations: 2
+data: {path: ppo.jsonl, template: none, max_prompt_tokens: $(($3 + 4))}
+model: {actor: ppo, critic: ppo, reference: ppo}
+reward: [{type: regex, pattern: "e"}]
+rollout: {prompts: $2, max_new_tokens: $3, slots: $2}
+END
+    s=$(last_s "$dir/ppo.yaml")
+    [ -n "$s" ] && row "$1" "PPO iteration, $2 x ($3 + $3) tokens" "$s" \
+        "$(awk "BEGIN { print 2 * $2 * $3 / $s }")" token/s 0 '3 TRL'
+    rm -rf "$dir/ppo"
+}
+
+case $only in
+tiny)
+    overhead tiny 2 16
+    ppo tiny 2 8
+    ;;
+'')
+    overhead 0.5b 4 1024
+    ppo 1.5b 256 512
+    ;;
+0.5b) overhead 0.5b 4 1024 ;;
+1.5b) ppo 1.5b 256 512 ;;
+esac
+
+# ---- PyTorch ----------------------------------------------------------------
+
+if ! "$python" -c 'import torch, transformers
+assert torch.cuda.is_available()' 2>/dev/null; then
+    echo
+    echo "Nothing beside it: $python has no PyTorch with Transformers that" \
+        "sees this GPU (PYTHON=... for another)"
+    exit 0
+fi
+# as many layers as fitted
+sed -n 's/^| \([^ ]*\) *| training step, \([0-9]*\) layers.*/\1 \2/p' \
+    "$table" | while read -r shape layers; do
+    "$python" "$WEFT_SRCDIR/bench/gpu_torch.py" "$shape" "$layers" || exit 1
+done
