@@ -222,6 +222,25 @@ static void test_make(void)
     fixture_make(&fixture);
 }
 
+/* A cache that no text fits, and a text that no response can have. */
+static void test_refused(void)
+{
+    struct weft_err err;
+    struct weft_trainer *t = NULL;
+    char run[512];
+    const char *word[] = {run, "rollout.kv_blocks=2"};
+    snprintf(run, sizeof run, "run_dir=%s/refused", fixture.dir);
+    CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
+                WEFT_EINVAL, err,
+                "rollout.kv_blocks is 2, but a text of 162 tokens needs 3 "
+                "blocks of 64 tokens");
+    word[1] = "rollout.stop=<|im_end|>x";
+    CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
+                WEFT_EINVAL, err,
+                "rollout.stop '<|im_end|>x' has a special token and other "
+                "text; it must be one of them");
+}
+
 static void test_remove(void)
 {
     fixture_remove(&fixture);
@@ -230,4 +249,5 @@ static void test_remove(void)
 WEFT_TESTS("run/invariance", {"make", test_make}, {"test_f32", test_f32},
            {"test_bf16", test_bf16}, {"test_depends", test_depends},
            {"test_options", test_options},
-           {"test_reward_model", test_reward_model}, {"remove", test_remove})
+           {"test_reward_model", test_reward_model},
+           {"test_refused", test_refused}, {"remove", test_remove})

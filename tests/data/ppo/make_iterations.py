@@ -109,6 +109,7 @@ RUNS = [
     {"rollout.top_p": 0.65},
     {"rollout.top_k": 25, "rollout.top_p": 0.8},
     {"rollout.stop": "y"},
+    {"rollout.stop": "De"},
     {"ppo.epochs": 1},
     {"ppo.mini_batches": 3},
     {"ppo.gamma": 0.9},
@@ -399,7 +400,8 @@ def respond(c, iteration, actor, prompts, stops, k, key):
         logp = actor.log_softmax(s.tokens, c["rollout.temperature"])
         s.tokens.append(likeliest(logp[-1]) if key is None else draw(
             logp[-1], c, iteration, key, len(s.tokens)))
-        s.ended = s.tokens[-1] in stops
+        text = bytes(t for t in s.tokens[s.n_prompt:] if t < 256)
+        s.ended = s.tokens[-1] == stops[0] or stops[1] in text
     s.n = len(s.tokens) - s.n_prompt
     return s
 
@@ -714,13 +716,11 @@ def record_weights(out, who, model, each):
 
 
 def load(c, folder):
-    """The models, the prompts' tokens, and the tokens that end."""
+    """The models, the prompts' tokens, and what ends: a token, a text."""
     tokenizer = Tokenizer.from_file(str(folder / "actor/tokenizer.json"))
     prompts = [tokenizer.encode(p).ids for p in PROMPTS]
     model = {name: Llama(folder / name) for name in MODELS}
-    stops = {model["actor"].config["eos_token_id"]}
-    if c["rollout.stop"]:
-        stops |= set(tokenizer.encode(c["rollout.stop"]).ids)
+    stops = model["actor"].config["eos_token_id"], c["rollout.stop"].encode()
     return model, prompts, stops
 
 
