@@ -7,7 +7,7 @@
 #include "generate_fixture.h"
 #include "kern/blaslt_cuda.h"
 
-enum { TEXTS = 5, FEW = 4 };
+enum { TEXTS = 5, FEW = 6 };
 
 static struct task_fixture f;
 
