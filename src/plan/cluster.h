@@ -43,6 +43,7 @@ struct weft_node_kind {
     double memory_bytes_per_s;  /* of a device alone */
     double node_bytes_per_s;    /* of all devices of a node together */
     double task_s;              /* before a task begins its work */
+    double layer_s;             /* for each of its layers */
     double insert_s;            /* that the program takes to insert a task */
     /* Shares of the peak: by rows of a product, and by bytes of a task. */
     struct weft_size_table by_rows, by_bytes;

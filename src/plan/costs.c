@@ -186,7 +186,8 @@ static double roofline_s(const struct weft_costs *c,
     flops *= weft_size_table_at(&kind->by_rows, w->n_rows / steps);
     double rate = memory_rate(c, kind)
                 * weft_size_table_at(&kind->by_bytes, bytes / steps);
-    return steps * kind->task_s + most(flop / flops, bytes / rate);
+    return steps * kind->task_s + w->n_layers * kind->layer_s
+         + most(flop / flops, bytes / rate);
 }
 
 /* What a gang's member receives, over the slowest of the ways from the others:

@@ -6,7 +6,8 @@
  * machine was profiled, from what its own kernels took (plan/costs_file.h). One
  * interface for search, schedules and simulation.
  *
- *     tasks      steps x task_s + max(flop / speed(rows), bytes / memory)
+ *     tasks      steps x task_s + layers x layer_s
+ *                + max(flop / speed(rows), bytes / memory)
  *     gangs      and what a member receives from the others
  *     messages   from place to place: links and latency; who shares a link
  *                with whom is the simulation's matter

@@ -208,6 +208,12 @@ static double tile_bytes(const struct weft_recording *r,
                                        : written;
 }
 
+static uint16_t layers_of(const struct weft_work *w)
+{
+    int64_t n = (int64_t) w->n_layers * (w->n_steps ? w->n_steps : 1);
+    return n > UINT16_MAX ? UINT16_MAX : (uint16_t) n;
+}
+
 void weft_recording_work(struct weft_recording *r,
                          const struct weft_work *work)
 {
@@ -223,6 +229,7 @@ void weft_recording_work(struct weft_recording *r,
         .n_keys = (float) w->n_keys,
         .n_rows = (int32_t) w->n_rows,
         .n_steps = (uint16_t) (w->n_steps ? w->n_steps : 1),
+        .n_layers = layers_of(w),
         .shape = w->shape ? shape_of(r, w->shape, w->n_blocks) : 0};
 }
 

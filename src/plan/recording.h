@@ -67,6 +67,7 @@ struct weft_rec_work {
     int32_t n_rows;
     uint16_t n_steps; /* 1 or more */
     uint16_t shape;   /* number in weft_recording.shape; 0: of no model */
+    uint16_t n_layers; /* of all steps */
 };
 
 /* A model and the number of its tensor blocks that a task computes. */

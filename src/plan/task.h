@@ -67,6 +67,7 @@ struct weft_work {
     const struct weft_shape *shape; /* of the model; NULL: of none */
     int32_t n_blocks;               /* of its tensor blocks */
     int32_t n_steps; /* the task does so many steps one after another; 0: 1 */
+    int32_t n_layers; /* of the model, in each step */
     int64_t n_rows;  /* of all steps: tokens, or targets of a head */
     int64_t n_keys;
     double flop;  /* multiplication and addition are two */

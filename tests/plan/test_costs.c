@@ -19,6 +19,7 @@ static const char good[] = "name: two\n"
                            "    memory_gbs: 1000\n"
                            "    node_memory_gbs: 2000\n"
                            "    task_us: 10\n"
+                           "    layer_us: 7\n"
                            "    by_rows: [[1, 0.1], [101, 0.6]]\n"
                            "    by_bytes: [[1000, 0.5], [3000, 1]]\n"
                            "    inside: {gbs: 200, us: 2}\n"
@@ -195,6 +196,9 @@ static void test_tasks(void)
     work.n_steps = 3;
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 7),
                30e-6 + 1e12 / (10e12 * 0.18)));
+    work.n_layers = 2;
+    CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 7),
+               30e-6 + 6 * 7e-6 + 1e12 / (10e12 * 0.18)));
     /* by bytes: 4 devices share 2000 GB/s */
     work = (struct weft_work){.bytes = 2000};
     CHECK(near(weft_costs_task(costs, &r, task(WEFT_REC_TASK, 0, &work), 0),
