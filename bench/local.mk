@@ -26,7 +26,7 @@ EXTRA_DIST += %D%/schedule_cpsat.py
 %C%_schedule_SOURCES = %D%/schedule.c
 %C%_schedule_LDADD = $(schedule_libs)
 bench_programs += %D%/record
-%C%_record_SOURCES = %D%/record.c
+%C%_record_SOURCES = %D%/record.c %D%/made.h
 %C%_record_LDADD = $(weft_libs)
 bench_programs += %D%/emulate
 %C%_emulate_SOURCES = %D%/emulate.c
@@ -43,6 +43,9 @@ endif
 # A GPU, against its own probes and beside PyTorch.
 bench-gpu: $(bench_gpu) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/gpu.sh
+bench_programs += %D%/papers
+%C%_papers_SOURCES = %D%/papers.c %D%/made.h
+%C%_papers_LDADD = $(weft_libs)
 EXTRA_PROGRAMS += $(bench_programs)
 CLEANFILES += $(bench_programs)
 bench: $(bench_programs)
@@ -75,5 +78,9 @@ bench-trust: %D%/speed weft$(EXEEXT)
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
-.PHONY: bench bench-generate bench-gpu bench-grpo bench-layouts bench-record \
+# What papers measured beside what is predicted.
+bench-papers: %D%/papers
+	%D%/papers $(srcdir)/examples/clusters/real_h100.yaml
+.PHONY: bench bench-generate bench-gpu bench-grpo bench-layouts \
+	bench-papers bench-record \
 	bench-schedule bench-simulate bench-trust

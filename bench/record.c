@@ -23,21 +23,16 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "lm/init.h"
+#include "bench/made.h"
 #include "job/plan_needs.h"
 #include "job/run_config.h"
 #include "plan/engine/engine.h"
 #include "run/predict/recorded.h"
 
-struct size {
-    const char *name;
-    int hidden, layers, heads, kv_heads, intermediate, vocab;
-};
-
-static const struct size sizes[] = {{"110m", 768, 12, 12, 12, 2048, 32000},
-                                    {"7b", 4096, 32, 32, 32, 11008, 32000},
-                                    {"70b", 8192, 80, 64, 8, 28672, 32000}};
+static const struct made_size sizes[] = {
+    {"110m", 768, 12, 12, 12, 2048, 32000},
+    {"7b", 4096, 32, 32, 32, 11008, 32000},
+    {"70b", 8192, 80, 64, 8, 28672, 32000}};
 
 /* ReaL's weak scaling (section 8.1): a node of 8 devices for every 256
  * samples of 1,024 + 1,024 tokens; 8 mini-batches, each cut into 8
@@ -118,13 +113,7 @@ enum { MOST_REPLICAS = 64 };
 
 static struct weft_err err;
 
-#define CHECK(call)                                                          \
-    do {                                                                     \
-        if ((call) != 0) {                                                   \
-            fprintf(stderr, "record: %s\n", err.text);                       \
-            exit(1);                                                         \
-        }                                                                    \
-    } while (0)
+#define CHECK(call) made(call, &err)
 
 static double cpu_s(void)
 {
@@ -140,64 +129,15 @@ static double peak_mib(void)
     return (double) use.ru_maxrss / 1024;
 }
 
-/* A small model's folder, of which only the configuration is read, and that
- * with another size. */
-static void make_model(const char *dir, const struct size *size)
-{
-    struct weft_init_options o = {.family = WEFT_LLAMA,
-                                  .hidden = 32,
-                                  .layers = 1,
-                                  .heads = 1,
-                                  .kv_heads = 1,
-                                  .head_dim = 32,
-                                  .intermediate = 32,
-                                  .max_positions = 4096,
-                                  .std = 0.1,
-                                  .dtype = WEFT_F32,
-                                  .tokenizer = "bytes"};
-    char path[600], text[700];
-    snprintf(path, sizeof path, "%s/%s", dir, size->name);
-    CHECK(weft_init_model(&o, path, NULL, &err));
-    int n = snprintf(text, sizeof text,
-                     "{\"model_type\": \"llama\", \"hidden_size\": %d, "
-                     "\"num_hidden_layers\": %d, \"num_attention_heads\": "
-                     "%d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
-                     "\"intermediate_size\": %d, \"vocab_size\": %d, "
-                     "\"max_position_embeddings\": 4096, "
-                     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1e4, "
-                     "\"torch_dtype\": \"float32\"}\n",
-                     size->hidden, size->layers, size->heads, size->kv_heads,
-                     size->hidden / size->heads, size->intermediate,
-                     size->vocab);
-    snprintf(path, sizeof path, "%s/%s/config.json", dir, size->name);
-    CHECK(weft_file_write(path, text, (size_t) n, &err));
-}
-
-/* n prompts of so many tokens. */
-static void make_prompts(const char *dir, const char *name, int n, int least,
-                         int most)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s.jsonl", dir, name);
-    FILE *f = fopen(path, "w");
-    for (int i = 0; f && i < n; i++)
-        fprintf(f, "{\"prompt\": \"%0*d\"}\n", least + i % (most - least + 1),
-                i);
-    if (!f || fclose(f) != 0) {
-        fprintf(stderr, "record: cannot write %s\n", path);
-        exit(1);
-    }
-}
-
 static void make_files(const char *dir)
 {
     char path[600];
     for (size_t i = 0; i < WEFT_COUNT(sizes); i++)
-        make_model(dir, &sizes[i]);
+        made_model(dir, sizes[i].name, &sizes[i], false);
     snprintf(path, sizeof path, "%s/run.yaml", dir);
     CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
-    make_prompts(dir, "prompts", 256, 32, 95);
-    make_prompts(dir, "long", 32768, 1024, 1024);
+    made_prompts(dir, "prompts.jsonl", 256, 32, 95);
+    made_prompts(dir, "long.jsonl", 32768, 1024, 1024);
 }
 
 static void describe(const char *dir, const struct row *row,

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What benchmarks of plans need on disk: folders of models that have a shape
+ * and a tokenizer but no weights, and prompts. A failure ends the program. */
+#ifndef WEFT_BENCH_MADE_H
+#define WEFT_BENCH_MADE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "model/arch.h"
+#include "model/init.h"
+#include "text/tokenizer.h"
+
+struct made_size {
+    const char *name;
+    int hidden, layers, heads, kv_heads, intermediate, vocab;
+};
+
+static void made(int rc, const struct weft_err *err)
+{
+    if (rc == 0)
+        return;
+    fprintf(stderr, "bench: %s\n", err->text);
+    exit(1);
+}
+
+/* Folder `name` below dir: config.json and the tokenizer of bytes. */
+static void made_model(const char *dir, const char *name,
+                       const struct made_size *size, bool scalar_head)
+{
+    const struct weft_init_options o = {.family = WEFT_LLAMA,
+                                        .hidden = size->hidden,
+                                        .layers = size->layers,
+                                        .heads = size->heads,
+                                        .kv_heads = size->kv_heads,
+                                        .intermediate = size->intermediate,
+                                        .vocab = size->vocab,
+                                        .max_positions = 16384,
+                                        .scalar_head = scalar_head,
+                                        .dtype = WEFT_F32};
+    struct weft_err err;
+    struct weft_arch arch;
+    struct weft_tokenizer_ids ids;
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (mkdir(path, 0777) != 0) {
+        perror(path);
+        exit(1);
+    }
+    made(weft_tokenizer_place("bytes", path, &ids, &err), &err);
+    made(weft_init_arch(&o, &arch, &err), &err);
+    arch.bos = ids.bos;
+    arch.pad = ids.pad;
+    arch.eos[0] = ids.eos;
+    arch.n_eos = 1;
+    made(weft_arch_write(path, &arch, &err), &err);
+}
+
+/* File `name` below dir: n prompts of `least` to `most` tokens. */
+static void made_prompts(const char *dir, const char *name, int n, int least,
+                         int most)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < n; i++)
+        fprintf(f, "{\"prompt\": \"%0*d\"}\n", least + i % (most - least + 1),
+                i);
+    if (!f || fclose(f) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+#endif
