@@ -9,7 +9,7 @@
 #include "plan/layout.h"
 #include "rt/graph.h"
 
-enum { WEFT_G_MAX_DP = 64 };
+enum { WEFT_G_MAX_DP = WEFT_MAX_GROUPS };
 
 struct weft_g_member {
     int32_t device, place;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: who computes what where. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "plan/strategy.h"
 #include "run/predict/compare.h"
 #include "run/predict/options.h"
+#include "run/predict/scale.h"
 #include "run/trainer.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -54,9 +56,10 @@ const char weft_help_plan[] =
     "samples;\n"
     "                          always above 64 devices\n"
     "      --cluster FILE      make it for all of a cluster (doc/costs.md)\n"
-    "      --compare           simulate this plan and those of all names "
-    "there;\n"
-    "                          --svg draws it\n"
+    "      --compare           simulate all placements there; --svg draws "
+    "it\n"
+    "      --scale A..B        the same on A, 2 A, ... B devices of that "
+    "kind\n"
     "      --search            find the plan with the shortest iterations "
     "there\n"
     "      --seed N, --evaluations N, --branches N, --time-limit S  of the "
@@ -76,7 +79,7 @@ const char weft_help_plan[] =
 
 struct options {
     struct weft_cli_planned plan;
-    const char *output, *explain, *svg, *cluster, *lengths;
+    const char *output, *explain, *svg, *cluster, *lengths, *scale;
     bool json, graph, gangs, compare, search;
     /* of the search, the last two in thousands; -1: not given */
     int32_t seed, evaluations, branches;
@@ -297,28 +300,102 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
     return rc;
 }
 
+/* Simulates all placements; needs are those of the run. */
+static int compare_all(const struct options *o,
+                       const struct weft_cluster *cluster,
+                       struct weft_config *config,
+                       struct weft_run_needs *needs,
+                       struct weft_comparison *out, struct weft_err *err)
+{
+    struct weft_plan plan = {0};
+    struct weft_lengths lengths = {.n = 0};
+    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
+                               err);
+    if (!rc)
+        rc = weft_cli_plan(&o->plan, config, needs, &plan, err);
+    if (!rc) {
+        struct weft_simulate_options s = simulations(o, cluster, &lengths,
+                                                     &needs->plan);
+        rc = weft_run_compare(config, &needs->plan, &plan, &s, tell_progress,
+                              out, err);
+    }
+    weft_lengths_release(&lengths);
+    weft_plan_release(&plan);
+    return rc;
+}
+
 static int compare(const struct options *o,
                    const struct weft_cluster *cluster,
                    struct weft_config *config, struct weft_err *err)
 {
     struct weft_run_needs needs;
-    struct weft_plan plan = {0};
     struct weft_comparison c;
-    struct weft_lengths lengths = {.n = 0};
-    int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
-                               err);
-    if (!rc)
-        rc = weft_cli_plan(&o->plan, config, &needs, &plan, err);
-    if (!rc) {
-        struct weft_simulate_options s = simulations(o, cluster, &lengths,
-                                                     &needs.plan);
-        rc = weft_run_compare(config, &needs.plan, &plan, &s, tell_progress,
-                              &c, err);
+    int rc = compare_all(o, cluster, config, &needs, &c, err);
+    return rc ? rc : print_comparison(o, &c, &needs.flow, err);
+}
+
+/* Reads "8..1024". */
+static bool read_sizes(const char *text, int32_t *first, int32_t *last)
+{
+    int n = 0;
+    return sscanf(text, "%" SCNd32 "..%" SCNd32 "%n", first, last, &n) == 2
+        && !text[n] && *first >= 1 && *first <= *last
+        && *last <= WEFT_MAX_NODES;
+}
+
+/* The cluster with so many devices, of its only kind, and as the options have
+ * them. */
+static int resize(const struct weft_cluster *cluster,
+                  const struct weft_config *config, int32_t n,
+                  struct weft_cluster *out, struct weft_cli_planned *plan,
+                  struct weft_err *err)
+{
+    int32_t each = cluster->kind[0].n_devices;
+    *out = *cluster;
+    if (cluster->n_kinds > 1)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--scale is for clusters of one kind of node; "
+                            "'%s' has %d",
+                            cluster->name, (int) cluster->n_kinds);
+    if (n > each && n % each != 0)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--scale: %d devices are not whole nodes, which "
+                            "have %d in '%s'",
+                            (int) n, (int) each, cluster->name);
+    out->n_nodes = out->kind[0].n_nodes = n > each ? n / each : 1;
+    plan->nodes = out->n_nodes;
+    *(config->runtime.devices == WEFT_ON_GPUS ? &plan->gpus : &plan->devices)
+        = n > each ? each : n;
+    return 0;
+}
+
+/* All placements on 1, 2, 4, ... times the first number of devices. */
+static int scale(const struct options *o, const struct weft_cluster *cluster,
+                 struct weft_config *config, struct weft_err *err)
+{
+    struct weft_scale all = {.n_samples = weft_run_samples(config)};
+    struct weft_string text = {0};
+    int32_t first = 0, last = 0;
+    int rc = 0;
+    weft_assert(read_sizes(o->scale, &first, &last));
+    for (int32_t n = first; n <= last && !rc; n *= 2) {
+        struct weft_cluster sized;
+        struct weft_comparison c;
+        struct weft_run_needs needs;
+        struct options one = *o;
+        rc = resize(cluster, config, n, &sized, &one.plan, err);
+        if (!rc)
+            rc = compare_all(&one, &sized, config, &needs, &c, err);
+        if (!rc)
+            all.row[all.n++] = (struct weft_scaled){
+                n, c.best < 0 ? (struct weft_compared){.name = NULL}
+                              : c.row[c.best]};
     }
     if (!rc)
-        rc = print_comparison(o, &c, &needs.flow, err);
-    weft_lengths_release(&lengths);
-    weft_plan_release(&plan);
+        rc = weft_scale_text(&all, &text, err);
+    if (!rc)
+        fputs(text.data, stdout);
+    weft_string_release(&text);
     return rc;
 }
 
@@ -354,18 +431,17 @@ static int run(struct options *o, struct weft_config *config,
     struct weft_plan plan = {0};
     if (!o->cluster)
         o->cluster = config->cluster;
-    if ((o->compare || o->search) && !o->cluster)
-        return weft_err_set(
-            err, WEFT_EINVAL,
-            "--compare and --search need a cluster: --cluster "
-            "FILE, or the configuration's key 'cluster'");
+    if ((o->compare || o->search || o->scale) && !o->cluster)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "--compare, --scale and --search need a cluster: "
+                            "--cluster FILE, or the key 'cluster'");
     int rc = o->cluster ? weft_cluster_read(o->cluster, &cluster, err) : 0;
     if (rc)
         return rc;
     if (o->cluster)
         weft_cli_use_cluster(&o->plan, &cluster, config);
-    if (o->compare)
-        return compare(o, &cluster, config, err);
+    if (o->compare || o->scale)
+        return (o->scale ? scale : compare)(o, &cluster, config, err);
     rc = o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
        : o->search           ? search(o, &cluster, config, &plan, err)
                              : make(o, config, &plan, err);
@@ -393,7 +469,7 @@ static const char *misuse(const struct options *o, bool config)
         && (config || makes || o->plan.check || o->plan.nodes
             || o->plan.devices || o->plan.gpus || o->graph || o->svg
             || o->gangs || o->cluster || o->compare || o->lengths
-            || o->search))
+            || o->scale || o->search))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)
@@ -416,9 +492,19 @@ static const char *misuse(const struct options *o, bool config)
             || o->time_limit > 0))
         return "--seed, --evaluations, --branches and --time-limit are for "
                "--search";
-    if (o->lengths && !o->compare && !o->search)
-        return "--lengths is for --compare and --search; memory is for the "
-               "longest";
+    int32_t first, last;
+    if (o->scale && !read_sizes(o->scale, &first, &last))
+        return "--scale takes two numbers of devices, at most 1024, like "
+               "8..64";
+    if (o->scale
+        && (o->compare || o->search || o->graph || makes || o->plan.check
+            || o->plan.nodes || o->plan.devices || o->plan.gpus || o->svg
+            || o->json))
+        return "--scale prints a table of its own for all placements: leave "
+               "out other results, --from and numbers of devices";
+    if (o->lengths && !o->compare && !o->search && !o->scale)
+        return "--lengths is for --compare, --scale and --search; memory is "
+               "for the longest";
     if (o->compare && (o->graph || o->output))
         return "--compare writes no plan and prints no graph";
     return weft_cli_plan_misuse(&o->plan);
@@ -440,6 +526,7 @@ int weft_cmd_plan(int argc, char **argv)
         {0, "cluster", WEFT_CLI_STRING, &o.cluster, 0, 0},
         {0, "compare", WEFT_CLI_FLAG, &o.compare, 0, 0},
         {0, "lengths", WEFT_CLI_STRING, &o.lengths, 0, 0},
+        {0, "scale", WEFT_CLI_STRING, &o.scale, 0, 0},
         {0, "search", WEFT_CLI_FLAG, &o.search, 0, 0},
         {0, "seed", WEFT_CLI_INT, &o.seed, 0, INT32_MAX},
         {0, "evaluations", WEFT_CLI_INT, &o.evaluations, 0, INT32_MAX},

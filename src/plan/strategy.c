@@ -250,18 +250,19 @@ static int32_t divisor(int32_t n, int64_t most)
 }
 
 /* Bytes of a parameter that stay between calls: weights, and where the role is
- * trained gradient, master weights and two moments, of which the last three
- * are split over dp (ZeRO 1). */
+ * trained those that the step makes, the replica's sums of gradients, and
+ * master weights and two moments, which are split over dp (ZeRO 1). */
 static double held_bytes(const struct weft_shape *shape, bool trained,
-                         int32_t dp)
+                         int32_t dp, int32_t groups)
 {
     double weight = (double) weft_dtype_bytes(shape->dtype);
+    double sums = 1 + fmax(0, log2((double) groups / dp));
     return (double) weft_shape_n_params(shape)
-         * (trained ? 2 * weight + 4 + 12.0 / dp : weight);
+         * (trained ? 2 * weight + 4 * sums + 12.0 / dp : weight);
 }
 
-/* Whether all roles that are laid out as `call` is, on its mesh, fit a device
- * with these degrees. */
+/* Whether all roles that are laid out as `call` is, on its mesh, fit three
+ * quarters of a device with these degrees: the rest is for activations. */
 static bool all_fit(const struct making *m, const struct strategy *s,
                     const struct spot *spot, int32_t dp, int32_t split)
 {
@@ -278,11 +279,12 @@ static bool all_fit(const struct making *m, const struct strategy *s,
             continue;
         seen |= role;
         bytes += held_bytes(m->needs->shape[flow->call[i].role],
-                            flow->role[flow->call[i].role].trained, dp)
+                            flow->role[flow->call[i].role].trained, dp,
+                            m->needs->gradient_groups)
                / split;
     }
     return m->needs->device_bytes == 0
-        || bytes <= (double) m->needs->device_bytes;
+        || bytes <= 0.75 * (double) m->needs->device_bytes;
 }
 
 static void three_d(const struct making *m, const struct strategy *s,
@@ -336,7 +338,7 @@ static int64_t least_tp(const struct making *m, int32_t call)
                     : INFINITY;
     int64_t tp = 1, size = weft_mesh_size(&c->mesh);
     while (tp < shape->n_blocks && tp < c->mesh.n_devices
-           && (held_bytes(shape, false, 1) / (double) tp > room
+           && (held_bytes(shape, false, 1, 1) / (double) tp > room
                || size / tp > weft_plan_most_dp(m->needs, call)))
         tp *= 2;
     return tp;
@@ -371,7 +373,7 @@ static const struct strategy *advised(const struct making *m)
     bool fits = room <= 0;
     for (int32_t r = 0; r < flow->n_roles && !fits; r++)
         fits = !flow->role[r].trained
-            && held_bytes(m->needs->shape[r], false, 1) <= room;
+            && held_bytes(m->needs->shape[r], false, 1, 1) <= room;
     return find(m->needs->n_nodes > 2 ? "disaggregated"
                 : fits                ? "interleave-1"
                                       : "deepspeed-chat");

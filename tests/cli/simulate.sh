@@ -140,10 +140,23 @@ found=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
 awk -v found="$found" -v named="$named" 'BEGIN { exit !(found < named) }' ||
     fail "found is a plan of $found s, one with a name takes $named s"
 command=plan
+# On four devices and eight: the row of each is the best of its comparison.
+expect 0 "A device does most where there are" "$ppo" --scale 4..8
+sed 's/this plan/this-plan/' out >scaled
+for n in 1 2; do
+    expect 0 "placement" "$ppo" --nodes $n --compare
+    best=$(awk '$3 == "1.00" { print $2; exit }' out)
+    awk -v n=$((4 * n)) -v s="$best" '$1 == n { found = $3 == s }
+        END { exit !found }' scaled || fail "not $best s on $n nodes"
+done
+awk '$4 * 1 > 0 && ($4 / (256 / $3) - 1) ^ 2 > 1e-5 { exit 1 }' scaled ||
+    fail "throughput is not samples by seconds"
+expect 2 "like 8..64" "$ppo" --scale 8
+expect 1 "not whole nodes" "$ppo" --scale 6..6
 expect 2 "--lengths is for --compare" "$ppo" --lengths fixed:4
 expect 2 "--compare writes no plan" "$ppo" --compare -o plan.json
 options=
-expect 1 "--compare and --search need a cluster" "$ppo" --search
+expect 1 "--scale and --search need a cluster" "$ppo" --search
 command=simulate options="--cluster cluster.yaml"
 # Shorter responses take less time.
 seconds()

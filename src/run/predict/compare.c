@@ -180,8 +180,13 @@ int weft_compare_text(const struct weft_comparison *c,
         const struct weft_compared *row = &c->row[i];
         if (!ran(row))
             continue;
-        weft_string_addf(out, "%-21s %11.4f %6.2f %10.2f", row->name,
-                         row->simulated.iteration_s, ratio(c, i),
+        weft_string_addf(out, "%-21s %11.4f ", row->name,
+                         row->simulated.iteration_s);
+        if (c->best < 0)
+            weft_string_add(out, "     -");
+        else
+            weft_string_addf(out, "%6.2f", ratio(c, i));
+        weft_string_addf(out, " %10.2f",
                          row->simulated.device_bytes / 0x1p30);
         for (int32_t k = 1; k < flow->n_calls; k++)
             if (weft_flow_placed(flow, k))

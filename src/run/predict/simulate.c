@@ -230,6 +230,7 @@ static void sum_up(const struct weft_simulation *s,
     const struct weft_cluster *cluster = s->options->cluster;
     int32_t n = s->job.n_devices, shown = weft_played_shown(played);
     int32_t n_ranks = s->t->job.n_ranks;
+    double has = 0, stays = 0;
     *out = (struct weft_simulated){.iteration_s = played->steady_s};
     for (int32_t k = 0; k < WEFT_MAX_CALLS; k++) {
         struct weft_span span = played->call[shown * WEFT_MAX_CALLS + k].span;
@@ -243,14 +244,17 @@ static void sum_up(const struct weft_simulation *s,
         int32_t node = (int32_t) ((int64_t) rank * cluster->n_nodes
                                   / n_ranks);
         double memory = weft_cluster_node(cluster, node)->memory_bytes;
-        double bytes = (double) weft_engine_memory(s->engine,
-                                                   place)[WEFT_MEM_ALL]
-                     / (d - first);
+        const int64_t *held = weft_engine_memory(s->engine, place);
+        double bytes = (double) held[WEFT_MEM_ALL] / (d - first);
+        has += memory * (d - first);
+        stays += (double) (held[WEFT_MEM_GRADIENTS]
+                           + held[WEFT_MEM_OPTIMIZER]);
         if (bytes > out->device_bytes)
             out->device_bytes = bytes;
         if (bytes / memory > out->fullest)
             out->fullest = bytes / memory;
     }
+    out->static_share = stays / has;
 }
 
 static int put_all(const struct weft_simulation *s,

@@ -22,6 +22,8 @@ struct weft_simulated {
                                       an iteration that has neighbours */
     double device_bytes; /* of the fullest place, for each of its devices */
     double fullest;      /* the largest share of a device's memory */
+    double static_share; /* of the memory of all devices: gradients and
+                            optimizer state (ReaL section 8.4) */
 };
 
 struct weft_simulate_options {

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run on more and more devices, and where these stop being worth it (ReaL
+ * section 8.4). */
+#ifndef WEFT_RUN_PREDICT_SCALE_H
+#define WEFT_RUN_PREDICT_SCALE_H
+
+#include "run/predict/compare.h"
+
+enum { WEFT_SCALE_SIZES = 16 };
+
+/* A row for each size, from few to many: the fastest placement that fits. */
+struct weft_scale {
+    int32_t n, n_samples; /* samples of an iteration */
+    struct weft_scaled {
+        int32_t n_devices;
+        struct weft_compared best; /* name NULL: none fits */
+    } row[WEFT_SCALE_SIZES];
+};
+
+/* The row from which on throughput for each device falls; -1: none fits. */
+int32_t weft_scale_transition(const struct weft_scale *scale);
+/* Appends a table. Errors: WEFT_ENOMEM. */
+int weft_scale_text(const struct weft_scale *scale, struct weft_string *out,
+                    struct weft_err *err);
+
+#endif
