@@ -8,6 +8,7 @@
 #include "base/children.h"
 #include "base/svg.h"
 #include "base/topology.h"
+#include "job/plan_needs.h"
 #include "plan/strategy.h"
 
 /* ---- Simulating --------------------------------------------------------- */
@@ -51,9 +52,12 @@ static int do_row(void *ctx, int32_t i, struct weft_err *err)
     struct comparing *c = ctx;
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
-    int rc = i > 0 ? weft_plan_strategy(row->name, c->needs, &plan, err) : 0;
-    if (!rc && i > 0)
-        rc = weft_plan_check(&plan, c->needs, err);
+    struct weft_config named = *c->config;
+    char name[64];
+    snprintf(name, sizeof name, "%s", row->name);
+    named.plan = NULL;
+    named.layout = name;
+    int rc = i > 0 ? weft_run_plan(&named, c->needs, &plan, err) : 0;
     if (!rc)
         rc = simulate(c->config, i > 0 ? &plan : &own, c->options, row, err);
     weft_plan_release(&plan);
