@@ -180,7 +180,7 @@ static int create(struct weft_trainer *t, size_t n, struct weft_err *err)
 }
 
 /* The rows of an iteration, all of the lengths that stand in the place of
- * data; their tokens are number 0. */
+ * data. Each begins with a token of its own, whatever the vocabulary is. */
 static int make_up(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
@@ -194,7 +194,10 @@ static int make_up(struct weft_trainer *t, struct weft_err *err)
         *p = (struct weft_run_prompt){.n_prompt = n,
                                       .n = n + c->data.response_tokens};
         p->token = weft_alloc((size_t) p->n, sizeof *p->token);
-        rc = p->token ? 0 : weft_err_nomem(err, "prompts", (size_t) p->n * 4);
+        if (!p->token)
+            rc = weft_err_nomem(err, "prompts", (size_t) p->n * 4);
+        else /* none begins as another does, which it would share */
+            p->token[0] = i;
     }
     if (!rc)
         set_longest(t);

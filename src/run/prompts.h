@@ -14,7 +14,7 @@ struct weft_trainer;
  * responses; pairs), applies data.long_prompts, and collects the ids that end a
  * response. Needs t->tokenizer and the actor's architecture. Errors name file,
  * line and key. With data.prompt_tokens it reads nothing: the rows are those of
- * an iteration, of that length and of token 0. */
+ * an iteration, of that length. */
 int weft_prompts_load(struct weft_trainer *t, struct weft_err *err);
 void weft_prompts_release(struct weft_trainer *t);
 

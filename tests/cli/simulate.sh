@@ -31,13 +31,16 @@ tail -n 1 a.json | grep -q ']}' || fail "the trace has no end"
 grep -q '"cat":"critic_train"' a.json || fail "the trace has no call"
 
 # Models by config.json alone, lengths in the place of data, and the cluster
-# named by the configuration: all the same.
+# named by the configuration: all the same, but for what prompts share.
+expect 0 "" "$ppo" --nodes 1 --from layout=dp2tp2 rollout.prefix_sharing=false
+mv out table
 mkdir shape
 cp "${ppo%/*}/model/config.json" shape
 sed -e 's|path: prompts.jsonl|prompt_tokens: 12|' -e 's|: model|: shape|' \
     -e '$a cluster: cluster.yaml' "$ppo" >shape.yaml
 options=
-expect 0 "" shape.yaml --nodes 1 --from layout=dp2tp2
+expect 0 "" shape.yaml --nodes 1 --from layout=dp2tp2 \
+    rollout.prefix_sharing=false
 cmp -s table out || fail "without a tokenizer another table"
 expect 1 "response_tokens' has no meaning where" shape.yaml \
     data.response_tokens=6
