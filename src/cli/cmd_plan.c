@@ -131,8 +131,8 @@ static int predict(const struct options *o, const struct weft_config *config,
                              plan->n_gpus};
     int rc = weft_trainer_predict(config, &job, gangs, plan, err);
     if (!rc && gangs)
-        weft_info("memory is counted by instruction of a tp group: a bound, "
-                  "but for records of tasks, which are those of "
+        weft_info("memory is counted by instruction of a tp group, which is "
+                  "more than a run needs; records of tasks are those of "
                   "instructions");
     return rc;
 }
