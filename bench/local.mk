@@ -82,5 +82,4 @@ bench-grpo: weft$(EXEEXT)
 bench-papers: %D%/papers
 	%D%/papers $(srcdir)/examples/clusters/real_h100.yaml
 .PHONY: bench bench-generate bench-gpu bench-grpo bench-layouts \
-	bench-papers bench-record \
-	bench-schedule bench-simulate bench-trust
+	bench-papers bench-record bench-schedule bench-simulate bench-trust
