@@ -36,7 +36,7 @@ static int fill(struct weft_iteration *p, int32_t i, int64_t k)
 {
     struct weft_sample *s = &p->sample[i];
     int32_t field = p->set->field;
-    const struct weft_run_prompt *row = weft_trainer_draw(p->t, k);
+    const struct weft_run_prompt *row = weft_prompts_draw(p->t, k);
     *s = (struct weft_sample){.prompt = i,
                               .n_prompt = row->n_prompt,
                               .n_total = row->n,

@@ -47,7 +47,7 @@ static void draw_prompts(struct weft_iteration_set *s)
     for (int32_t k = 0; k < s->n_round; k++) {
         int32_t i = p->index[s->first + k];
         struct weft_sample *out = &p->round_sample[s->first + k];
-        const struct weft_run_prompt *prompt = weft_trainer_draw(
+        const struct weft_run_prompt *prompt = weft_prompts_draw(
             t, t->drawn + k / s->each);
         p->prompt[i] = prompt;
         *out = (struct weft_sample){

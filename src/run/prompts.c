@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "lm/lm.h"
 #include "job/plan_needs.h"
+#include "run/predict/recorded.h"
 #include "run/trainer.h"
 
 /* ---- A run's data ----------------------------------------------------- */
@@ -320,4 +321,31 @@ void weft_prompts_release(struct weft_trainer *t)
     weft_free((void *) (uintptr_t) t->stop_text.bytes);
     weft_free((void *) (uintptr_t) t->stop_text.at);
     weft_renderer_release(&t->renderer);
+}
+
+static const struct weft_run_prompt *longest(const struct weft_trainer *t)
+{
+    const struct weft_run_prompt *most = t->prompt;
+    for (int32_t i = 1; i < t->n_prompts && most->n < t->max_prompt; i++)
+        if (t->prompt[i].n > most->n)
+            most = &t->prompt[i];
+    return most;
+}
+
+const struct weft_run_prompt *weft_prompts_draw(struct weft_trainer *t,
+                                                int64_t k)
+{
+    int32_t unit = weft_run_unit(&t->config), n = t->n_prompts / unit;
+    int64_t epoch = k / unit / n;
+    uint32_t i = (uint32_t) (k / unit % n), at = (uint32_t) (k % unit);
+    if (t->recorded && !t->recorded->n_total)
+        return longest(t);
+    if (!t->config.data.shuffle)
+        return &t->prompt[i * (uint32_t) unit + at];
+    if (t->order_epoch != epoch) {
+        weft_dataset_order((uint32_t) n, t->config.seed, (uint32_t) epoch,
+                           t->order);
+        t->order_epoch = epoch;
+    }
+    return &t->prompt[t->order[i] * (uint32_t) unit + at];
 }

@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 struct weft_trainer;
+struct weft_run_prompt;
 
 /* Opens data.path, renders and tokenises every row (prompts; prompts and
  * responses; pairs), applies data.long_prompts, and collects the ids that end a
@@ -19,7 +20,7 @@ int weft_prompts_load(struct weft_trainer *t, struct weft_err *err);
 void weft_prompts_release(struct weft_trainer *t);
 
 /* The samples of an iteration that come from rows of the data, and the number
- * of the first for weft_trainer_draw(). With epochs the rows that are left at
+ * of the first for weft_prompts_draw(). With epochs the rows that are left at
  * an epoch's end are an iteration of their own, else it goes on in the next
  * epoch. */
 int32_t weft_prompts_batch(const struct weft_trainer *t, int32_t iteration,
@@ -34,10 +35,15 @@ int weft_prompts_iterations(const struct weft_trainer *t, int32_t *out,
 
 /* Tokenises row i of the data as the algorithm wants rows: up to two texts
  * into out, how many into n_out; 0: the row is skipped. */
-struct weft_run_prompt;
 int weft_prompts_row(struct weft_trainer *t, size_t i,
                      struct weft_run_prompt *out, int32_t *n_out,
                      struct weft_err *err);
 void weft_prompts_release_row(struct weft_run_prompt *row);
+
+/* The k-th prompt of the run. In every epoch each prompt is drawn once, in a
+ * new random order if data.shuffle. The two texts of a pair are drawn one
+ * after the other. */
+const struct weft_run_prompt *weft_prompts_draw(struct weft_trainer *t,
+                                                int64_t k);
 
 #endif

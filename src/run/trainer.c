@@ -32,33 +32,6 @@
 
 /* ---- For iterations ---------------------------------------------------- */
 
-static const struct weft_run_prompt *longest(const struct weft_trainer *t)
-{
-    const struct weft_run_prompt *most = t->prompt;
-    for (int32_t i = 1; i < t->n_prompts && most->n < t->max_prompt; i++)
-        if (t->prompt[i].n > most->n)
-            most = &t->prompt[i];
-    return most;
-}
-
-const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
-                                                int64_t k)
-{
-    int32_t unit = weft_run_unit(&t->config), n = t->n_prompts / unit;
-    int64_t epoch = k / unit / n;
-    uint32_t i = (uint32_t) (k / unit % n), at = (uint32_t) (k % unit);
-    if (t->recorded && !t->recorded->n_total)
-        return longest(t);
-    if (!t->config.data.shuffle)
-        return &t->prompt[i * (uint32_t) unit + at];
-    if (t->order_epoch != epoch) {
-        weft_dataset_order((uint32_t) n, t->config.seed, (uint32_t) epoch,
-                           t->order);
-        t->order_epoch = epoch;
-    }
-    return &t->prompt[t->order[i] * (uint32_t) unit + at];
-}
-
 static struct weft_run_model *model_of(struct weft_trainer *t, int32_t call)
 {
     return &t->model[t->flow.call[call].role];

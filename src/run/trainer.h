@@ -149,12 +149,6 @@ int weft_trainer_open_logged(const char *config, int n_override,
 int weft_trainer_create_tiles(struct weft_trainer *t, struct weft_err *err);
 void weft_trainer_release_tiles(struct weft_trainer *t);
 
-/* The k-th prompt of the run. In every epoch each prompt is drawn once, in a
- * new random order if data.shuffle. The two texts of a pair are drawn one
- * after the other. */
-const struct weft_run_prompt *weft_trainer_draw(struct weft_trainer *t,
-                                                int64_t k);
-
 /* Between these two calls the tiles of a frozen model hold its weights. If the
  * model is offloaded, begin submits tasks that copy them from the host when
  * devices have nothing else to do, and end releases the tiles after their last

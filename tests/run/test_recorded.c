@@ -63,7 +63,7 @@ static void read_lengths(struct weft_trainer *t, struct lengths *l)
         int32_t prompt = i < SAMPLES ? i / c->rollout.samples_per_prompt
                                      : i - SAMPLES;
         prompt += k / l->all * c->rollout.prompts;
-        l->n_total[k] = weft_trainer_draw(t, prompt)->n_prompt
+        l->n_total[k] = weft_prompts_draw(t, prompt)->n_prompt
                       + l->response[k];
     }
     for (int32_t i = 0; t->next && i < l->all; i++)
@@ -403,7 +403,7 @@ static struct expected expect_work(const struct weft_trainer *t, int n,
     e.weights = 4 * (e.product / 2 + e.head / 2);
     e.kv = 2.0 * kv * d * 4 * s->n_layers;
     for (int i = 0; i < n; i++) {
-        int prompt = weft_trainer_draw((struct weft_trainer *) (uintptr_t) t,
+        int prompt = weft_prompts_draw((struct weft_trainer *) (uintptr_t) t,
                                        i / 2)
                          ->n_prompt;
         for (int k = 0; k < n_total[i]; k++) {
@@ -447,7 +447,7 @@ static void check_work(const char *layout, int n_devices, bool gangs)
                err);
     REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
     for (int i = 0; i < 2 * SAMPLES; i++)
-        n_total[i] = weft_trainer_draw(t, i / 2)->n_prompt + 1 + i * 5 % 12;
+        n_total[i] = weft_prompts_draw(t, i / 2)->n_prompt + 1 + i * 5 % 12;
     const struct weft_recorded how = {
         .rank = -1, .gangs = gangs, .iterations = 1, .n_total = n_total};
     REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);

@@ -176,7 +176,7 @@ static void test_bound(void)
     }
     for (int k = 0; k < l.n; k++)
         n_total[k / SAMPLES / (REFILLS + 1)][k / SAMPLES % (REFILLS + 1)]
-               [k % SAMPLES] = weft_trainer_draw(t, k / EACH)->n_prompt
+               [k % SAMPLES] = weft_prompts_draw(t, k / EACH)->n_prompt
                              + l.response[k];
     const struct weft_recorded how = {
         .rank = 0, .iterations = STEPS, .n_total = n_total[0][0]};
