@@ -226,6 +226,28 @@ static void tell_found(const struct options *o, const struct weft_found *f)
         printf("%s\n\n", text);
 }
 
+/* A simulation is one order of tasks; in another a run may need more. */
+static void tell_memory(const struct options *o, const struct weft_plan *plan,
+                        bool own_places, const struct weft_cluster *cluster)
+{
+    char text[200];
+    double has = weft_cluster_device_bytes(cluster)
+               * (own_places ? 1 : plan->n_devices);
+    double most = 0;
+    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++)
+        most = fmax(most, (double) plan->memory[d][WEFT_MEM_ALL]);
+    if (most <= has)
+        return;
+    snprintf(text, sizeof text,
+             "it may not fit: a run can take %.3g GiB of a %s, which has "
+             "%.3g; search with a smaller memory_gib",
+             most / 0x1p30, own_places ? "device" : "node", has / 0x1p30);
+    if (o->json)
+        weft_warn("%s", text);
+    else
+        printf("%s\n\n", text);
+}
+
 /* Time that a search has: three quarters of it before plans are simulated as a
  * whole. */
 struct limit {
@@ -265,6 +287,7 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
     struct weft_run_needs needs;
     struct weft_found found;
     struct weft_lengths lengths = {.n = 0};
+    bool own_places = config->runtime.place == WEFT_PLACE_DEVICE;
     int rc = weft_lengths_read(o->lengths ? o->lengths : "max", &lengths,
                                err);
     if (!rc) /* for its needs */
@@ -273,8 +296,8 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
         struct weft_simulate_options s = simulations(o, cluster, &lengths,
                                                      &needs.plan);
         struct limit limit = limit_of(o);
-        s.gangs = s.gangs || needs.plan.n_gpus > 0
-               || config->runtime.place == WEFT_PLACE_DEVICE;
+        own_places = own_places || needs.plan.n_gpus > 0;
+        s.gangs = s.gangs || own_places;
         struct weft_find find = {
             .simulate = &s,
             .finalists = WEFT_SEARCH_FINALISTS,
@@ -295,8 +318,10 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
         rc = predict(o, config, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
-    if (!rc)
+    if (!rc) {
         tell_found(o, &found);
+        tell_memory(o, out, own_places, cluster);
+    }
     return rc;
 }
 
@@ -364,8 +389,9 @@ static int resize(const struct weft_cluster *cluster,
                             (int) n, (int) each, cluster->name);
     out->n_nodes = out->kind[0].n_nodes = n > each ? n / each : 1;
     plan->nodes = out->n_nodes;
-    *(config->runtime.devices == WEFT_ON_GPUS ? &plan->gpus : &plan->devices)
-        = n > each ? each : n;
+    *(config->runtime.devices == WEFT_ON_GPUS
+          ? &plan->gpus
+          : &plan->devices) = n > each ? each : n;
     return 0;
 }
 
@@ -468,8 +494,8 @@ static const char *misuse(const struct options *o, bool config)
     if (o->explain
         && (config || makes || o->plan.check || o->plan.nodes
             || o->plan.devices || o->plan.gpus || o->graph || o->svg
-            || o->gangs || o->cluster || o->compare || o->lengths
-            || o->scale || o->search))
+            || o->gangs || o->cluster || o->compare || o->lengths || o->scale
+            || o->search))
         return "--explain takes a plan alone, no configuration and no "
                "option but --json";
     if (!o->explain && !config)

@@ -133,6 +133,9 @@ expect 0 "gap 0 %" "$sft" "model.actor=${sft%/*}/model" --search --nodes 1 \
 awk '/within the model/ { exit $1 != $8 }' out || fail "a call's price is wrong"
 expect 1 "no plan fits: the least takes" "$ppo" --search \
     --cluster small.yaml --nodes 1 --devices 1
+sed 's/memory_gib: 8/memory_gib: 0.02/' cluster.yaml >tight.yaml
+expect 0 "a run can take 0.0977 GiB of a node, which has 0.08" "$ppo" \
+    --search --cluster tight.yaml
 expect 2 "--search makes the plan" "$ppo" --search --compare
 expect 2 "--time-limit are for" "$ppo" --seed 2
 options=
