@@ -135,6 +135,7 @@ static char *plan_text(const struct weft_plan *plan)
 {
     struct weft_plan alone = *plan;
     alone.memory = alone.measured = alone.replayed = NULL;
+    alone.predicted_s = alone.measured_s = (struct weft_plan_times){0};
     return weft_plan_json(&alone);
 }
 
