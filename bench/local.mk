@@ -32,10 +32,10 @@ bench_programs += %D%/emulate
 %C%_emulate_SOURCES = %D%/emulate.c
 %C%_emulate_CPPFLAGS = $(STARPU_CPPFLAGS)
 %C%_emulate_LDADD = $(weft_libs)
-EXTRA_DIST += %D%/gpu.c %D%/gpu.sh %D%/gpu_torch.py
+EXTRA_DIST += %D%/gpu.c %D%/card.h %D%/gpu.sh %D%/gpu_torch.py
 if WEFT_HAVE_CUDA
 bench_programs += %D%/gpu
-%C%_gpu_SOURCES = %D%/gpu.c
+%C%_gpu_SOURCES = %D%/gpu.c %D%/card.h
 %C%_gpu_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_gpu_LDADD = $(kern_libs)
 bench_gpu = %D%/gpu
