@@ -92,6 +92,8 @@ struct weft_tile {
     atomic_int n_receives; /* how many of these writers are messages */
     atomic_int trouble;    /* error code that posting a message met */
     double message_us;     /* when one was last posted */
+    /* messages that have asked for the memory; that have come */
+    atomic_int n_asked, n_came;
     void *acquired;        /* the program's copy of a card's tile */
     bool acquired_writes;
     int32_t number; /* in the runtime's recording, if it makes one */

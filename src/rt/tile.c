@@ -173,6 +173,8 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     tile->rows = (struct weft_work_rows){.n_rows = 0};
     atomic_store(&tile->n_users, 1);
     atomic_store(&tile->n_refs, 1);
+    atomic_store(&tile->n_asked, 0);
+    atomic_store(&tile->n_came, 0);
     weft_record_tile(tile, !temporary);
     if (here && !temporary && !rt->is_dry && !weft_tile_data(tile, true)) {
         int rc = weft_tile_refuse(tile, err);
@@ -263,6 +265,7 @@ void *weft_tile_message(struct weft_tile *tile)
     struct weft_tile *base = base_of(tile);
     void *data = atomic_load(&base->data);
     tile->message_us = weft_rt_now_us(tile->rt);
+    atomic_fetch_add(&tile->n_asked, 1);
     if (data)
         return inside(tile, data);
     struct weft_need need = need_of(base);

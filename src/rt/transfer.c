@@ -57,20 +57,29 @@ static void link_out(struct weft_rt *rt, struct weft_transfer *t)
     atomic_fetch_sub(&rt->n_transfers, 1);
 }
 
-/* Reports what went wrong with the tile's memory when the message was
- * posted. */
+/* Reports what went wrong with the tile's memory when the message was posted,
+ * or that nobody asked for it. */
 static void report_trouble(struct weft_transfer *t)
 {
     struct weft_err err;
     char label[160];
     int trouble = atomic_exchange(&t->tile->trouble, 0);
     weft_tile_label(t->tile, label, sizeof label);
-    if (trouble == WEFT_ENOMEM)
+    if (!t->sends
+        && atomic_fetch_add(&t->tile->n_came, 1)
+               >= atomic_load(&t->tile->n_asked)) {
+        trouble = WEFT_EINTERNAL;
+        weft_err_set(&err, trouble,
+                     "StarPU-MPI has lost '%s', which rank %d sent; the one "
+                     "that tools/build-starpu makes does not",
+                     label, t->peer);
+    } else if (trouble == WEFT_ENOMEM) {
         weft_tile_refuse(t->tile, &err);
-    else if (trouble)
+    } else if (trouble) {
         weft_err_set(&err, trouble,
                      "copy of '%s' to rank %d: nothing has written it", label,
                      t->peer);
+    }
     if (trouble)
         weft_seq_record(t->seq, t->number, &err);
 }
