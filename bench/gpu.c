@@ -36,7 +36,7 @@ static void row(const char *shape, const char *what, double s, double work,
     fflush(stdout);
 }
 
-/* ---- The card's own probes ----------------------------------------------- */
+/* ---- The card's own probes --------------------------------------------- */
 
 struct product {
     struct weft_k_gemm_args args;
@@ -88,7 +88,7 @@ static void probe(bool tiny)
     release_to(0);
 }
 
-/* ---- A model -------------------------------------------------------------- */
+/* ---- A model ------------------------------------------------------------ */
 
 /* A tile's uses; n: elements. */
 struct tile {
@@ -177,7 +177,7 @@ static void batch_init(struct model *m, int32_t n_runs, int32_t n,
         n_rows, sent(at, (size_t) n_rows * 4), m->token};
 }
 
-/* ---- A training step ------------------------------------------------------ */
+/* ---- A training step ---------------------------------------------------- */
 
 static void run_head(void *arg)
 {
@@ -298,7 +298,7 @@ static void train(struct model *m, int32_t n_runs, int32_t n)
     release_to(before);
 }
 
-/* ---- Prefill and decode --------------------------------------------------- */
+/* ---- Prefill and decode ------------------------------------------------- */
 
 static void run_forward(void *arg)
 {
@@ -374,7 +374,7 @@ static void decode(struct model *m, int32_t batch, int32_t context)
     release_to(before);
 }
 
-/* ---- Shapes --------------------------------------------------------------- */
+/* ---- Shapes ------------------------------------------------------------- */
 
 /* Qwen2.5's (config.json of the models of that size on Hugging Face). */
 static const struct {

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make bench-gpu`: bench/gpu; then a step of SFT by `weft train` beside the same
-# kernels in bench/gpu's loop, and iterations of PPO of 1.5B; then the training
-# step and prefill by PyTorch and Transformers, where PYTHON (python3) can import
-# them and they see the card. Models of a few GB are made under TMPDIR. Options
-# are bench/gpu's; with --shape only what belongs to that shape.
+# `make bench-gpu`: bench/gpu; then a step of SFT by `weft train` beside the
+# same kernels in bench/gpu's loop, and iterations of PPO of 1.5B; then the
+# training step and prefill by PyTorch and Transformers, where PYTHON (python3)
+# can import them and they see the card. Models of a few GB are made under
+# TMPDIR. Options are bench/gpu's; with --shape only what belongs to that shape.
 set -u
 bench=$WEFT_BUILDDIR/bench/gpu
 weft=$WEFT_BUILDDIR/weft
@@ -65,7 +65,8 @@ row() # SHAPE WHAT SECONDS RATE UNIT SHARE BAR
 {
     awk -v s="$1" -v w="$2" -v t="$3" -v r="$4" -v u="$5" -v p="$6" \
         -v b="$7" 'BEGIN {
-            printf "| %-5s | %-38s | %9.3f ms | %8.1f %-7s | %4.0f %% | %-5s |\n",
+            printf "| %-5s | %-38s | %9.3f ms | %8.1f %-7s | %4.0f %% " \
+                "| %-5s |\n",
                 s, w, 1e3 * t, r, u, p, b
         }'
 }

@@ -113,10 +113,10 @@ struct predicted {
 
 static struct weft_err err;
 
-/* The paper's micro-batches are parts that pass one after the other; each is cut
- * for the pipeline into pp, or 2 pp where it trains (its code does so). Those of
- * generation are batches: rollout.slots. Training has Megatron's distributed
- * optimizer (ZeRO 1) and recomputes activations. */
+/* The paper's micro-batches are parts that pass one after the other; each is
+ * cut for the pipeline into pp, or 2 pp where it trains (its code does so).
+ * Those of generation are batches: rollout.slots. Training has Megatron's
+ * distributed optimizer (ZeRO 1) and recomputes activations. */
 static int32_t micro_batches(const struct published *p, int call, bool trains)
 {
     int32_t pp = p->call[call].pp, n = p->call[call].micro_batches;

@@ -102,7 +102,7 @@ run()
 }
 
 # Plan, call or "iteration", predicted and measured seconds.
-times()
+times_of()
 {
     "$weft" plan --explain run/plan.json | awk -v plan="$1" '
         $1 == "MiB" { on = 0 }
@@ -139,7 +139,7 @@ while read -r name ranks devices words; do
         tries=$((tries + 1))
         again=$((again + 1))
     done
-    times "$name" >>times
+    times_of "$name" >>times
 done <chosen
 
 awk -v again=$again -v off=$off -v svg="$svg" '
@@ -159,11 +159,13 @@ function dot(p, m, class)
 {
     if (p > 0)
         printf "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"%s\"/>\n",
-            at(m), 500 - at(p), class ? 5 : 3, class ? "#1f4e79" : "#9dc3e6" >svg
+            at(m), 500 - at(p), class ? 5 : 3,
+            class ? "#1f4e79" : "#9dc3e6" >svg
 }
 function line(share, colour)
 {
-    printf "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n",
+    printf "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" " \
+        "stroke=\"%s\"/>\n",
         at(exp(low)), 500 - at(exp(low) * share), at(exp(high)),
         500 - at(exp(high) * share), colour >svg
 }
@@ -183,8 +185,8 @@ END {
     for (i = 1; i <= n; i++) {
         e[i] = size(error(p[i], m[i]))
         if (e[i] > most) most = e[i]
-        printf "%-18s %11.4f %11.4f %6.1f %%  %.1f %% %s\n", name[i], p[i], m[i],
-            error(p[i], m[i]), worst[i], who[i]
+        printf "%-18s %11.4f %11.4f %6.1f %%  %.1f %% %s\n", name[i], p[i],
+            m[i], error(p[i], m[i]), worst[i], who[i]
     }
     for (i = 1; i <= n; i++)
         for (k = 1; k < i; k++)
@@ -192,21 +194,29 @@ END {
                 pairs++
                 kept += (p[i] > p[k]) == (m[i] > m[k])
             }
-    printf "%d plans: median error %.1f %%, largest %.1f %%\n", n, middle(e, n), most
+    printf "%d plans: median error %.1f %%, largest %.1f %%\n", n,
+        middle(e, n), most
     printf "%d calls: median error %.1f %%, largest %.1f %%\n", nc,
         middle(calls, nc), most_call
-    printf "order of %d of %d pairs kept; %d runs made again, %d counted beside other work\n",
-        kept, pairs, again, off
+    printf "order of %d of %d pairs kept; %d runs made again, %d counted " \
+        "beside other work\n", kept, pairs, again, off
     low = 1e9; high = -1e9
     for (i = 1; i <= NR; i++)
         if (cp[i] > 0) {
-            a = log(cp[i] < cm[i] ? cp[i] : cm[i]); b = log(cp[i] > cm[i] ? cp[i] : cm[i])
+            a = log(cp[i] < cm[i] ? cp[i] : cm[i])
+            b = log(cp[i] > cm[i] ? cp[i] : cm[i])
             if (a < low) low = a
             if (b > high) high = b
         }
-    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"500\" height=\"500\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n" >svg
+    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"500\" " \
+        "height=\"500\" font-family=\"sans-serif\" font-size=\"13\">\n" \
+        "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n" >svg
     line(1, "#808080"); line(1.2, "#d0d0d0"); line(1 / 1.2, "#d0d0d0")
     for (i = 1; i <= NR; i++)
         dot(cp[i], cm[i], call[i] == "iteration")
-    printf "<text x=\"250\" y=\"492\" text-anchor=\"middle\">measured: %.3g to %.3g s; dark: iterations, light: calls; lines: equal, 20 %% more, less</text>\n<text x=\"16\" y=\"250\" transform=\"rotate(-90 16 250)\" text-anchor=\"middle\">predicted</text>\n</svg>\n", exp(low), exp(high) >svg
+    printf "<text x=\"250\" y=\"492\" text-anchor=\"middle\">measured: " \
+        "%.3g to %.3g s; dark: iterations, light: calls; lines: equal, " \
+        "20 %% more, less</text>\n<text x=\"16\" y=\"250\" " \
+        "transform=\"rotate(-90 16 250)\" text-anchor=\"middle\">predicted" \
+        "</text>\n</svg>\n", exp(low), exp(high) >svg
 }' times

@@ -418,7 +418,8 @@ static int32_t default_groups(const struct weft_config *c)
                                 : c->data.max_prompt_tokens);
     int64_t most = weft_max64(tokens / GROUP_TOKENS, FEW);
     int32_t groups = 1;
-    while (groups < WEFT_DEFAULT_GROUPS && 2 * groups <= n && 2 * groups <= most)
+    while (groups < WEFT_DEFAULT_GROUPS && 2 * groups <= n
+           && 2 * groups <= most)
         groups *= 2;
     return groups;
 }

@@ -215,7 +215,8 @@ int weft_plan_write(const struct weft_plan *plan, const char *path,
 char *weft_plan_json(const struct weft_plan *plan);
 /* The table for people: call, mesh, dp, tp, pp, micro-batches, ZeRO,
  * recompute, offload; then seconds, and memory per device by class, where they
- * are known, predicted beside measured. The caller frees. NULL: out of memory. */
+ * are known, predicted beside measured. The caller frees. NULL: out of
+ * memory. */
 char *weft_plan_explain(const struct weft_plan *plan);
 /* The dataflow graph with the plan's meshes, as SVG. The plan's graph has
  * fields: it was made or read for a run. The caller frees. NULL: out of
