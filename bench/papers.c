@@ -187,14 +187,22 @@ static void predict_tp(const char *dir, const struct published *p, int tp,
     struct weft_config config;
     struct weft_run_needs needs;
     struct weft_plan plan;
+    struct weft_pricer *pricer;
     struct weft_priced price[WEFT_MAX_CALLS] = {{0}};
     links.kind[0].inside.bytes_per_s *= tp;
     describe(dir, p, &config, &needs, &plan);
-    made(weft_run_price(&config, &job, &plan, &how, price, &err), &err);
-    for (int c = 0; c < N_CALLS; c++)
-        if (p->call[c].tp == tp)
-            out->call_s[c] =
-                price[weft_flow_find_call(&plan.flow, call_name[c])].seconds;
+    made(weft_pricer_create(&config, &needs.plan, &how, true, &pricer, &err),
+         &err);
+    for (int c = 0; c < N_CALLS; c++) {
+        int32_t at = weft_flow_find_call(&plan.flow, call_name[c]);
+        struct weft_call_plan one = plan.call[at];
+        one.mesh.node = 0;
+        if (p->call[c].tp != tp)
+            continue;
+        made(weft_pricer_price(pricer, &one, 1u << at, price, &err), &err);
+        out->call_s[c] = price[at].seconds;
+    }
+    weft_pricer_free(pricer);
     if (whole && p->call[TRAINED].tp == tp) {
         made(weft_run_simulate(&config, &job, &plan, &how, NULL, &err), &err);
         out->all_s = simulated.iteration_s;
