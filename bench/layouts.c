@@ -20,23 +20,15 @@
 #include "graphs/calls/gather.h"
 #include "graphs/calls/calls.h"
 #include "lm/context.h"
-#include "tests/train_step.h"
+#include "tests/train_step.h" /* its arguments are named as bench/check.h's */
+#include "bench/check.h"
 
 #ifdef WEFT_HAVE_MPI
 #include <mpi.h>
 #endif
 
-#define CHECK(call)                                                          \
-    do {                                                                     \
-        if ((call) != 0) {                                                   \
-            fprintf(stderr, "%s: %s\n", #call, err.text);                    \
-            exit(1);                                                         \
-        }                                                                    \
-    } while (0)
-
 enum { REPEAT = 7 };
 
-static struct weft_err err;
 static struct weft_context *context;
 static struct weft_seq *seq;
 static const struct weft_where anywhere = {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "bench/check.h"
 #include "model/arch.h"
 #include "model/init.h"
 #include "text/tokenizer.h"
@@ -17,14 +18,6 @@ struct made_size {
     const char *name;
     int hidden, layers, heads, kv_heads, intermediate, vocab;
 };
-
-static void made(int rc, const struct weft_err *err)
-{
-    if (rc == 0)
-        return;
-    fprintf(stderr, "bench: %s\n", err->text);
-    exit(1);
-}
 
 /* Folder `name` below dir: config.json and the tokenizer of bytes. */
 static void made_model(const char *dir, const char *name,
@@ -40,7 +33,6 @@ static void made_model(const char *dir, const char *name,
                                         .max_positions = 16384,
                                         .scalar_head = scalar_head,
                                         .dtype = WEFT_F32};
-    struct weft_err err;
     struct weft_arch arch;
     struct weft_tokenizer_ids ids;
     char path[600];
@@ -49,13 +41,13 @@ static void made_model(const char *dir, const char *name,
         perror(path);
         exit(1);
     }
-    made(weft_tokenizer_place("bytes", path, &ids, &err), &err);
-    made(weft_init_arch(&o, &arch, &err), &err);
+    CHECK(weft_tokenizer_place("bytes", path, &ids, &err));
+    CHECK(weft_init_arch(&o, &arch, &err));
     arch.bos = ids.bos;
     arch.pad = ids.pad;
     arch.eos[0] = ids.eos;
     arch.n_eos = 1;
-    made(weft_arch_write(path, &arch, &err), &err);
+    CHECK(weft_arch_write(path, &arch, &err));
 }
 
 /* File `name` below dir: n prompts of `least` to `most` tokens. */

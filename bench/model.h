@@ -9,18 +9,10 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "bench/check.h"
 #include "graphs/calls/calls.h"
 #include "lm/context.h"
 
-#define CHECK(call)                                                          \
-    do {                                                                     \
-        if ((call) != 0) {                                                   \
-            fprintf(stderr, "%s: %s\n", #call, err.text);                    \
-            exit(1);                                                         \
-        }                                                                    \
-    } while (0)
-
-static struct weft_err err;
 static struct weft_context *context;
 static struct weft_seq *seq;
 static const struct weft_where anywhere = {

@@ -111,8 +111,6 @@ struct predicted {
     double call_s[N_CALLS], all_s;
 };
 
-static struct weft_err err;
-
 /* The paper's micro-batches are parts that pass one after the other; each is
  * cut for the pipeline into pp, or 2 pp where it trains (its code does so).
  * Those of generation are batches: rollout.slots. Training has Megatron's
@@ -142,7 +140,7 @@ static void lay_out(const struct published *p,
             .zero = trains,
             .recompute = trains};
     }
-    made(weft_plan_check(plan, needs, &err), &err);
+    CHECK(weft_plan_check(plan, needs, &err));
 }
 
 /* The configuration of a plan's run, and the plan. */
@@ -164,8 +162,8 @@ static void describe(const char *dir, const struct published *p,
              p->call[TRAINED].dp);
     for (int i = 0; i < 6; i++)
         words[i] = word[i];
-    made(weft_run_config_read(path, 6, words, config, &err), &err);
-    made(weft_run_needs_read(config, p->nodes, 8, 0, needs, &err), &err);
+    CHECK(weft_run_config_read(path, 6, words, config, &err));
+    CHECK(weft_run_needs_read(config, p->nodes, 8, 0, needs, &err));
     lay_out(p, &needs->plan, plan);
 }
 
@@ -191,20 +189,20 @@ static void predict_tp(const char *dir, const struct published *p, int tp,
     struct weft_priced price[WEFT_MAX_CALLS] = {{0}};
     links.kind[0].inside.bytes_per_s *= tp;
     describe(dir, p, &config, &needs, &plan);
-    made(weft_pricer_create(&config, &needs.plan, &how, true, &pricer, &err),
-         &err);
+    CHECK(
+        weft_pricer_create(&config, &needs.plan, &how, true, &pricer, &err));
     for (int c = 0; c < N_CALLS; c++) {
         int32_t at = weft_flow_find_call(&plan.flow, call_name[c]);
         struct weft_call_plan one = plan.call[at];
         one.mesh.node = 0;
         if (p->call[c].tp != tp)
             continue;
-        made(weft_pricer_price(pricer, &one, 1u << at, price, &err), &err);
+        CHECK(weft_pricer_price(pricer, &one, 1u << at, price, &err));
         out->call_s[c] = price[at].seconds;
     }
     weft_pricer_free(pricer);
     if (whole && p->call[TRAINED].tp == tp) {
-        made(weft_run_simulate(&config, &job, &plan, &how, NULL, &err), &err);
+        CHECK(weft_run_simulate(&config, &job, &plan, &how, NULL, &err));
         out->all_s = simulated.iteration_s;
     }
     weft_plan_release(&plan);
@@ -303,7 +301,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: papers CLUSTER.yaml\n");
         return 2;
     }
-    made(weft_cluster_read(argv[1], &cluster, &err), &err);
+    CHECK(weft_cluster_read(argv[1], &cluster, &err));
     snprintf(dir, sizeof dir, "%s/weft-papers-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(dir)) {
@@ -315,7 +313,7 @@ int main(int argc, char **argv)
     made_model(dir, "reward", &sizes[0], true);
     made_prompts(dir, "prompts.jsonl", 4096, 1024, 1024);
     snprintf(path, sizeof path, "%s/run.yaml", dir);
-    made(weft_file_write(path, yaml, sizeof yaml - 1, &err), &err);
+    CHECK(weft_file_write(path, yaml, sizeof yaml - 1, &err));
     cluster = calibrate(dir, &cluster);
     printf("\n%-22s %-15s %10s %10s %8s\n", "ReaL, tables 2 to 6", "call",
            "published", "predicted", "error %");

@@ -111,10 +111,6 @@ static const char yaml[] =
 /* What dp can be today; other nodes do not generate then. */
 enum { MOST_REPLICAS = 64 };
 
-static struct weft_err err;
-
-#define CHECK(call) made(call, &err)
-
 static double cpu_s(void)
 {
     struct timespec t;

@@ -80,9 +80,6 @@ struct options {
     struct weft_simulate_options simulate;
 };
 
-/* Devices of which tasks are played, not instructions. */
-enum { FEW_DEVICES = 64 };
-
 static int simulate(struct options *o, struct weft_config *config,
                     struct weft_string *out, struct weft_err *err)
 {
@@ -93,21 +90,12 @@ static int simulate(struct options *o, struct weft_config *config,
         struct weft_g_job job = {plan.n_nodes, plan.n_devices,
                                  config->runtime.place == WEFT_PLACE_DEVICE,
                                  plan.n_gpus};
-        if (plan.n_nodes * plan.n_devices > FEW_DEVICES)
+        if (plan.n_nodes * plan.n_devices > WEFT_FEW_DEVICES)
             o->simulate.gangs = true;
         rc = weft_run_simulate(config, &job, &plan, &o->simulate, out, err);
     }
     weft_plan_release(&plan);
     return rc;
-}
-
-/* What was measured elsewhere, or by other kernels, is refused. */
-static int read_costs(const char *path, const struct weft_config *config,
-                      struct weft_costs_file *out, struct weft_err *err)
-{
-    struct weft_costs_machine here;
-    int rc = weft_profile_machine(config->numerics.isa, 1, &here, err);
-    return rc ? rc : weft_costs_file_read(path, &here, out, err);
 }
 
 static int run(struct options *o, const char *file, int n_override,
@@ -127,7 +115,7 @@ static int run(struct options *o, const char *file, int n_override,
                                   "give a cluster: --cluster FILE, or the "
                                   "configuration's key 'cluster'");
     if (!rc && o->costs)
-        rc = read_costs(o->costs, &config, &costs, err);
+        rc = weft_profile_read(o->costs, config.numerics.isa, &costs, err);
     if (!rc)
         rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {

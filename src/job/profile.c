@@ -37,6 +37,14 @@ int weft_profile_machine(const char *isa, int32_t n_devices,
     return 0;
 }
 
+int weft_profile_read(const char *path, const char *isa,
+                      struct weft_costs_file *out, struct weft_err *err)
+{
+    struct weft_costs_machine here;
+    int rc = weft_profile_machine(isa, 1, &here, err);
+    return rc ? rc : weft_costs_file_read(path, &here, out, err);
+}
+
 /* ---- Time -------------------------------------------------------------- */
 
 /* Says what comes. False: it would take too long, if it takes GROWS times what

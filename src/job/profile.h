@@ -27,6 +27,13 @@ int weft_profile_machine(const char *isa, int32_t n_devices,
                          struct weft_costs_machine *out,
                          struct weft_err *err);
 
+/* Reads what was measured on this machine, with any number of devices. What was
+ * measured elsewhere, or by other kernels, is refused. Release it with
+ * weft_costs_file_release(). Errors: those of weft_profile_machine(),
+ * weft_costs_file_read(). */
+int weft_profile_read(const char *path, const char *isa,
+                      struct weft_costs_file *out, struct weft_err *err);
+
 /* Reads the models' config.json alone: weights are made up. The caller
  * releases `out`, also after an error. Errors: those of the configuration's
  * models, WEFT_ENOMEM. */

@@ -5,7 +5,7 @@
 #include "base/topology.h"
 #include "job/profile.h"
 
-enum { FEW_DEVICES = 64, ITERATIONS = 3 };
+enum { ITERATIONS = 3 };
 
 struct weft_known {
     struct weft_costs_file costs;
@@ -18,15 +18,12 @@ struct weft_known {
 static int read_files(const struct weft_config *c, struct weft_known *k,
                       struct weft_err *err)
 {
-    struct weft_costs_machine here;
     struct weft_topology machine;
     int rc = weft_lengths_read("max", &k->lengths, err);
     k->has_costs = c->costs != NULL;
     k->has_cluster = c->cluster != NULL;
     if (!rc && k->has_costs)
-        rc = weft_profile_machine(c->numerics.isa, 1, &here, err);
-    if (!rc && k->has_costs)
-        rc = weft_costs_file_read(c->costs, &here, &k->costs, err);
+        rc = weft_profile_read(c->costs, c->numerics.isa, &k->costs, err);
     if (!rc && k->has_cluster)
         rc = weft_cluster_read(c->cluster, &k->cluster, err);
     if (!rc)
@@ -74,5 +71,5 @@ struct weft_simulate_options weft_known_options(struct weft_known *k,
                                                                 : NULL,
                                           .lengths = &k->lengths,
                                           .iterations = ITERATIONS,
-                                          .gangs = n > FEW_DEVICES};
+                                          .gangs = n > WEFT_FEW_DEVICES};
 }

@@ -8,8 +8,7 @@
 struct weft_known;
 
 /* Reads `costs` and `cluster`; *out stays NULL if there are neither. Errors:
- * those of weft_costs_file_read(), weft_cluster_read(), weft_profile_machine(),
- * WEFT_ENOMEM. */
+ * those of weft_profile_read(), weft_cluster_read(), WEFT_ENOMEM. */
 int weft_known_open(const struct weft_config *config, struct weft_known **out,
                     struct weft_err *err);
 void weft_known_close(struct weft_known *known); /* NULL is allowed */

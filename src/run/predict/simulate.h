@@ -15,6 +15,10 @@
 #include "config/config.h"
 #include "graphs/calls/layout.h"
 
+/* Devices of which tasks are simulated, and their memory is counted, one by
+ * one; with more of them instructions of tp groups stand for their tasks. */
+enum { WEFT_FEW_DEVICES = 64 };
+
 /* What a simulated run came to. */
 struct weft_simulated {
     double iteration_s;            /* once iterations follow one another */
