@@ -86,9 +86,6 @@ struct options {
     int32_t time_limit; /* seconds; 0: not given */
 };
 
-/* Devices of which memory is counted task by task. */
-enum { FEW_DEVICES = 64 };
-
 static int print(const struct weft_plan *plan, bool json,
                  struct weft_err *err)
 {
@@ -125,7 +122,8 @@ static int draw(const struct weft_plan *plan, const char *path,
 static int predict(const struct options *o, const struct weft_config *config,
                    struct weft_plan *plan, struct weft_err *err)
 {
-    bool gangs = o->gangs || plan->n_nodes * plan->n_devices > FEW_DEVICES;
+    bool gangs = o->gangs
+              || plan->n_nodes * plan->n_devices > WEFT_FEW_DEVICES;
     struct weft_g_job job = {plan->n_nodes, plan->n_devices,
                              config->runtime.place == WEFT_PLACE_DEVICE,
                              plan->n_gpus};
@@ -189,19 +187,17 @@ static int print_comparison(const struct options *o,
     return rc;
 }
 
-/* Simulations of the run on the cluster; needs get the memory of its devices,
- * where the configuration does not say it. */
+/* Simulations of the run on the cluster. */
 static struct weft_simulate_options simulations(
     const struct options *o, const struct weft_cluster *cluster,
-    const struct weft_lengths *lengths, struct weft_plan_needs *needs)
+    const struct weft_lengths *lengths, const struct weft_plan_needs *needs)
 {
-    if (needs->device_bytes == 0)
-        needs->device_bytes = (int64_t) weft_cluster_device_bytes(cluster);
     return (struct weft_simulate_options){
         .cluster = cluster,
         .lengths = lengths,
         .iterations = 3,
-        .gangs = o->gangs || needs->n_nodes * needs->n_devices > FEW_DEVICES};
+        .gangs = o->gangs
+              || needs->n_nodes * needs->n_devices > WEFT_FEW_DEVICES};
 }
 
 static void tell_found(const struct options *o, const struct weft_found *f)

@@ -45,6 +45,18 @@ static int count_devices(const struct weft_cli_planned *o,
     return rc;
 }
 
+static int read_needs(const struct weft_cli_planned *o,
+                      const struct weft_config *config, int32_t n_nodes,
+                      int32_t n_devices, int32_t n_gpus,
+                      struct weft_run_needs *out, struct weft_err *err)
+{
+    int rc = weft_run_needs_read(config, n_nodes, n_devices, n_gpus, out,
+                                 err);
+    if (!rc && out->plan.device_bytes == 0)
+        out->plan.device_bytes = (int64_t) o->device_bytes;
+    return rc;
+}
+
 /* Reads and checks the plan of `--check`; its cluster is used where none is
  * given. */
 static int check(const struct weft_cli_planned *o,
@@ -60,8 +72,8 @@ static int check(const struct weft_cli_planned *o,
         return rc;
     int32_t gpus = o->gpus ? o->gpus : out->n_gpus;
     int32_t cpus = o->devices ? o->devices : out->n_devices - out->n_gpus;
-    rc = weft_run_needs_read(config, o->nodes ? o->nodes : out->n_nodes,
-                             gpus + cpus, gpus, needs, err);
+    rc = read_needs(o, config, o->nodes ? o->nodes : out->n_nodes,
+                    gpus + cpus, gpus, needs, err);
     if (rc)
         return rc;
     rc = weft_plan_check(out, &needs->plan, err);
@@ -91,6 +103,7 @@ void weft_cli_use_cluster(struct weft_cli_planned *o,
                           const struct weft_config *config)
 {
     bool gpus = config->runtime.devices == WEFT_ON_GPUS;
+    o->device_bytes = weft_cluster_device_bytes(cluster);
     if (o->check)
         return;
     if (o->nodes == 0)
@@ -116,8 +129,8 @@ static int make(const struct weft_cli_planned *o, struct weft_config *config,
     }
     int rc = count_devices(o, config, &devices, &gpus, err);
     if (!rc)
-        rc = weft_run_needs_read(config, o->nodes ? o->nodes : 1, devices,
-                                 gpus, needs, err);
+        rc = read_needs(o, config, o->nodes ? o->nodes : 1, devices, gpus,
+                        needs, err);
     if (!rc)
         rc = weft_run_plan(config, &needs->plan, out, err);
     return rc;

@@ -12,6 +12,7 @@ struct weft_cli_planned {
     const char
         *check; /* a plan's file, for the cluster that it was made for */
     int32_t nodes, devices, gpus; /* devices: CPU devices of a node */
+    double device_bytes;          /* of a device, where the run says none */
 };
 
 /* Makes the configuration's plan, which may be `from`, or reads and checks
@@ -23,7 +24,8 @@ int weft_cli_plan(const struct weft_cli_planned *o,
                   struct weft_run_needs *needs_out, struct weft_plan *out,
                   struct weft_err *err);
 
-/* The run has all of a cluster, where nothing else is said. */
+/* The run has all of a cluster, and its devices the least memory there, where
+ * nothing else is said. */
 void weft_cli_use_cluster(struct weft_cli_planned *o,
                           const struct weft_cluster *cluster,
                           const struct weft_config *config);

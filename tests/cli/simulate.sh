@@ -15,6 +15,7 @@ kinds:
      inside: {gbs: 10, us: 1}, network: {rails: 1, gbs: 1, us: 20}}
 END
 sed 's/memory_gib: 8/memory_gib: 0.015/' cluster.yaml >small.yaml
+sed 's/memory_gib: 8/memory_gib: 0.02/' cluster.yaml >tight.yaml
 options="--cluster cluster.yaml"
 
 expect 0 "3 iterations on 4 devices" "$ppo" --nodes 1 \
@@ -119,6 +120,19 @@ expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
     --compare --json
 expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \
     --cluster small.yaml
+# Placements by name know what memory the cluster's devices have: half of 0.015
+# GiB is too little for these weights on one.
+"$weft" init --hidden 256 --layers 4 --heads 4 --intermediate 512 \
+    --max-positions 64 --tokenizer "${ppo%/*}/model" -o big >out 2>&1 ||
+    fail "weft init fails"
+degrees() # CLUSTER: dp and tp of generation
+{
+    "$weft" plan "$ppo" --nodes 1 --from verl --cluster "$1" model.actor=big \
+        model.critic=big model.reference=big 2>err |
+        awk '$1 == "actor_generate" && $4 > 0 { print $4, $5; exit }'
+}
+[ "$(degrees cluster.yaml)" = "4 1" ] || fail "verl with much memory"
+[ "$(degrees small.yaml)" = "2 2" ] || fail "verl with little memory"
 # The plan that is found is no slower than any that has a name.
 expect 0 "s, proven" "$ppo" --search -o found.json
 mv out first
@@ -133,7 +147,6 @@ expect 0 "gap 0 %" "$sft" "model.actor=${sft%/*}/model" --search --nodes 1 \
 awk '/within the model/ { exit $1 != $8 }' out || fail "a call's price is wrong"
 expect 1 "no plan fits: the least takes" "$ppo" --search \
     --cluster small.yaml --nodes 1 --devices 1
-sed 's/memory_gib: 8/memory_gib: 0.02/' cluster.yaml >tight.yaml
 expect 0 "a run can take 0.0977 GiB of a node, which has 0.08" "$ppo" \
     --search --cluster tight.yaml
 expect 2 "--search makes the plan" "$ppo" --search --compare
