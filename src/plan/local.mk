@@ -18,6 +18,10 @@ plan_sources = \
 	%D%/engine/played_text.c \
 	%D%/engine/played_trace.c \
 	%D%/engine/timers.c %D%/engine/timers.h \
+	%D%/fusion/generate.c %D%/fusion/infer.c \
+	%D%/fusion/inside.h \
+	%D%/fusion/migrate.c %D%/fusion/migrate.h \
+	%D%/fusion/overlap.c %D%/fusion/overlap.h \
 	%D%/layout.c %D%/layout.h \
 	%D%/layout_check.c \
 	%D%/layout_idle.c \

@@ -49,3 +49,5 @@ check_PROGRAMS += %D%/test_costs_file
 %C%_test_costs_file_LDADD = $(plan_libs) -lm
 check_PROGRAMS += %D%/test_lengths
 %C%_test_lengths_LDADD = $(plan_libs) -lm
+check_PROGRAMS += %D%/test_fusion
+%C%_test_fusion_LDADD = $(plan_libs)

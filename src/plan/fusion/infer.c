@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inference of samples as they end, by workers as they become free. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "plan/fusion/inside.h"
+
+struct ended {
+    double end_s, tokens;
+    int32_t index;
+};
+
+/* A model's samples are taken in the order in which they ended. */
+struct model {
+    int32_t next;
+    double left_tokens, token_s; /* not taken; seconds of one, about */
+    int32_t n_workers;           /* that have its weights */
+};
+
+struct inference {
+    const struct weft_overlap_job *job;
+    struct ended *ended; /* (n_samples) */
+    struct model model[WEFT_OVERLAP_MODELS];
+    double *free_s; /* (n_instances) */
+    uint32_t *has;  /* (n_instances) models whose weights it has */
+    struct weft_overlapped *out;
+};
+
+static int by_end(const void *a, const void *b)
+{
+    const struct ended *x = a, *y = b;
+    if (x->end_s < y->end_s || x->end_s > y->end_s)
+        return x->end_s < y->end_s ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* The samples of a model's next micro-batch among those that have ended;
+ * returns where they end. */
+static int32_t batch_end(const struct inference *f, const struct model *m,
+                         double now_s, double *tokens_out)
+{
+    int32_t i = m->next;
+    double tokens = 0;
+    for (; i < f->job->n_samples && f->ended[i].end_s <= now_s; i++) {
+        if (i > m->next && tokens + f->ended[i].tokens > f->job->micro_tokens)
+            break;
+        tokens += f->ended[i].tokens;
+    }
+    *tokens_out = tokens;
+    return i;
+}
+
+/* When the next micro-batch of a model can begin: when it is full, or its first
+ * sample has waited for long enough, or all samples have ended. */
+static double ready_s(const struct inference *f, const struct model *m)
+{
+    int32_t n = f->job->n_samples;
+    double tokens = 0, waited = fmin(f->ended[m->next].end_s + f->job->wait_s,
+                                     f->ended[n - 1].end_s);
+    for (int32_t i = m->next; i < n && f->ended[i].end_s < waited; i++) {
+        tokens += f->ended[i].tokens;
+        if (tokens >= f->job->micro_tokens)
+            return f->ended[i].end_s;
+    }
+    return waited;
+}
+
+/* The model with most work left for each that has its weights, of those that
+ * are ready; models that the worker has come first, and others only if that
+ * takes less time than they have left without it. -1: none. */
+static int32_t choose(const struct inference *f, int32_t worker, double now_s)
+{
+    int32_t best = -1;
+    bool best_has = false;
+    double best_s = 0;
+    for (int32_t j = 0; j < f->job->n_models; j++) {
+        const struct model *m = &f->model[j];
+        bool has = f->has[worker] >> j & 1;
+        double left = m->left_tokens * m->token_s
+                    / (m->n_workers > 0 ? m->n_workers : 1);
+        if (m->next == f->job->n_samples || ready_s(f, m) > now_s)
+            continue;
+        if (!has && m->n_workers > 0 && f->job->load_s[j] >= left)
+            continue;
+        if (best < 0 || (has && !best_has)
+            || (has == best_has && left > best_s)) {
+            best = j;
+            best_has = has;
+            best_s = left;
+        }
+    }
+    return best;
+}
+
+/* When a worker that finds nothing now may find something; infinite: never. */
+static double next_s(const struct inference *f, double now_s)
+{
+    double next = INFINITY;
+    for (int32_t j = 0; j < f->job->n_models; j++) {
+        const struct model *m = &f->model[j];
+        double at = m->next == f->job->n_samples ? INFINITY : ready_s(f, m);
+        if (at > now_s)
+            next = fmin(next, at);
+    }
+    return next;
+}
+
+static void take(struct inference *f, int32_t worker, int32_t j, double now_s)
+{
+    struct model *m = &f->model[j];
+    const struct weft_overlap_job *job = f->job;
+    double tokens;
+    int32_t end = batch_end(f, m, now_s, &tokens);
+    double seconds = job->infer_s(job->costs->ctx, j, end - m->next, tokens);
+    bool has = f->has[worker] >> j & 1;
+    f->free_s[worker] = now_s + (has ? 0 : job->load_s[j]) + seconds;
+    m->n_workers += !has;
+    f->has[worker] |= 1u << j;
+    m->left_tokens -= tokens;
+    m->next = end;
+    f->out->infer_s += seconds;
+    f->out->all_s = fmax(f->out->all_s, f->free_s[worker]);
+}
+
+/* A worker that goes idle for good leaves no sample behind: a model that it
+ * does not take has workers already. */
+static void infer(struct inference *f)
+{
+    for (;;) {
+        int32_t worker = 0;
+        for (int32_t i = 1; i < f->job->n_instances; i++)
+            if (f->free_s[i] < f->free_s[worker])
+                worker = i;
+        double now_s = f->free_s[worker];
+        if (isinf(now_s))
+            return;
+        int32_t j = choose(f, worker, now_s);
+        if (j >= 0)
+            take(f, worker, j, now_s);
+        else
+            f->free_s[worker] = next_s(f, now_s);
+    }
+}
+
+int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
+{
+    const struct weft_overlap_job *job = run->job;
+    struct inference f = {
+        .job = job, .free_s = run->free_s, .out = run->out};
+    double tokens = 0, each;
+    run->out->all_s = run->out->generated_s;
+    if (job->n_models == 0 || job->n_samples == 0)
+        return 0;
+    f.ended = weft_alloc((size_t) job->n_samples, sizeof *f.ended);
+    f.has = weft_alloc((size_t) job->n_instances, sizeof *f.has);
+    if (!f.ended || !f.has) {
+        weft_free(f.ended);
+        weft_free(f.has);
+        return weft_err_nomem(err, "a simulation",
+                              (size_t) job->n_samples * sizeof *f.ended);
+    }
+    for (int32_t s = 0; s < job->n_samples; s++) {
+        double n = (double) job->sample[s].prompt + job->sample[s].length;
+        f.ended[s] = (struct ended){run->state[s].end_s, n, s};
+        tokens += n;
+    }
+    qsort(f.ended, (size_t) job->n_samples, sizeof *f.ended, by_end);
+    each = fmin(job->micro_tokens, tokens);
+    for (int32_t j = 0; j < job->n_models; j++) {
+        int32_t n = (int32_t) fmax(1, each * job->n_samples / tokens);
+        f.model[j] = (struct model){
+            .left_tokens = tokens,
+            .token_s = job->infer_s(job->costs->ctx, j, n, each) / each,
+            .n_workers = job->load_s[j] <= 0 ? job->n_instances : 0};
+        for (int32_t i = 0; i < f.model[j].n_workers; i++)
+            f.has[i] |= 1u << j;
+    }
+    infer(&f);
+    weft_free(f.ended);
+    weft_free(f.has);
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of overlap.h, between its files: the state of a simulation. */
+#ifndef WEFT_PLAN_FUSION_INSIDE_H
+#define WEFT_PLAN_FUSION_INSIDE_H
+
+#include "plan/fusion/overlap.h"
+
+/* A sample on its way. */
+struct weft_overlap_state {
+    int32_t instance, has;
+    double ready_s; /* from when on its instance can begin it */
+    double end_s;   /* -1: it has not ended */
+    bool reads;     /* its KV cache must be filled first */
+};
+
+/* An instance; queue and active have numbers of samples. */
+struct weft_overlap_instance {
+    double now_s;
+    int32_t *active, n_active;    /* in the order in which they began */
+    int32_t *queue, head, n_queue; /* head .. n_queue - 1 have not begun */
+    int32_t slots;
+    double held;  /* tokens in its KV cache */
+    bool is_full; /* until a sample ends */
+};
+
+struct weft_overlap_run {
+    const struct weft_overlap_job *job;
+    struct weft_overlap_state *state;       /* (n_samples) */
+    struct weft_overlap_instance *instance; /* (n_instances) */
+    double *free_s; /* (n_instances) from when on it can infer */
+    int32_t *number; /* of all instances' queues and active samples */
+    struct weft_overlapped *out;
+};
+
+int weft_overlap_run_init(struct weft_overlap_run *run,
+                          const struct weft_overlap_job *job,
+                          struct weft_overlapped *out, struct weft_err *err);
+void weft_overlap_run_release(struct weft_overlap_run *run);
+
+/* Goes on with an instance until it has nothing left, or to the end of the
+ * first step that ends at stop_s or later. */
+void weft_overlap_generate(struct weft_overlap_run *run, int32_t instance,
+                           double stop_s);
+/* Puts a sample, which is in no queue, at the end of its instance's. */
+void weft_overlap_queue(struct weft_overlap_run *run, int32_t sample);
+
+/* Inference by workers that are free from free_s on; sets all_s and
+ * infer_s. */
+int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moving the samples that are still generated when most have ended to a few
+ * instances, so that the others are free for inference: who stays, who goes
+ * where, and how (RLHFuse, "Optimizing RLHF Training for Large Language Models
+ * with Stage Fusion", section 4.2; what it leaves open is said at each
+ * function).
+ *
+ * Pure functions: no clock, no chance; ties are broken by the lower index.
+ */
+#ifndef WEFT_PLAN_FUSION_MIGRATE_H
+#define WEFT_PLAN_FUSION_MIGRATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* How much longer a decode step may take than that of one sample. */
+#define WEFT_MIGRATE_SLOWER 1.2
+/* Of the lengths seen: what a sample is expected not to exceed. */
+#define WEFT_MIGRATE_QUANTILE 0.9
+
+/* What generation costs on an instance. All instances are alike. */
+struct weft_migrate_costs {
+    void *ctx; /* of the functions, which are pure */
+    /* Seconds of a decode step of n >= 1 samples that attend to n_tokens in
+     * all; grows with both. */
+    double (*step_s)(void *ctx, int32_t n, double n_tokens);
+    /* Seconds of filling the KV cache with n >= 1 samples of n_tokens in
+     * all. */
+    double (*prefill_s)(void *ctx, int32_t n, double n_tokens);
+    double token_bytes;  /* of KV, on all devices of an instance together */
+    double memory_bytes; /* of an instance, for KV */
+    double link_bytes_per_s, link_latency_s; /* of an instance, each way */
+};
+
+/* A sample that is still generated, in tokens. */
+struct weft_migrate_left {
+    int32_t instance;
+    int32_t prompt, has; /* has: of the response, so far */
+    int32_t expected;    /* of the response, in the end: more than it has */
+};
+
+/* The largest batch up to `most` whose decode step takes at most
+ * WEFT_MIGRATE_SLOWER times that of one sample (BS_max), each sample with
+ * tokens_each in its KV cache; at least 1. The paper profiles a batch size
+ * alone, but a step also takes longer with longer texts. */
+int32_t weft_migrate_most_batch(const struct weft_migrate_costs *costs,
+                                double tokens_each, int32_t most);
+
+/* How long a response of which there are `has` tokens is expected to become:
+ * the quantile (from 0 to below 1) of those of the n ascending lengths seen
+ * that are longer. If these are fewer than 1 / (1 - quantile), `most`, the
+ * worst case, which the paper always takes. Lengths that were cut at the
+ * maximum are seen as the maximum. */
+int32_t weft_migrate_expect(int32_t n, const int32_t *seen, int32_t has,
+                            int32_t most, double quantile);
+
+/* The fewest instances for n_left >= 1 samples: max(ceil(n_left / most_batch),
+ * ceil(n_left * sample_bytes / memory_bytes), 1). Errors: WEFT_EINVAL, a
+ * sentence, when one sample does not fit. */
+int weft_migrate_fewest(int32_t n_left, int32_t most_batch,
+                        double sample_bytes, double memory_bytes,
+                        int32_t *out, struct weft_err *err);
+
+/* The n_stay instances that have most samples left, so that the fewest move;
+ * n_left_of (n_instances), stays_out (n_instances). */
+void weft_migrate_stay(int32_t n_instances, const int32_t *n_left_of,
+                       int32_t n_stay, bool *stays_out);
+
+/* Deals the samples of instances that do not stay to those that do, for which
+ * the paper has no rule: in descending remaining length, each to the instance
+ * that will have the fewest tokens in the end, of those where no more than
+ * most_batch samples and most_tokens come together. Samples of instances that
+ * stay are kept there, also beyond the limits. to_out (n_left): instances;
+ * *fits_out: whether all found one (else to_out has -1 for some). Errors:
+ * WEFT_ENOMEM. */
+int weft_migrate_deal(int32_t n_instances, const bool *stays, int32_t n_left,
+                      const struct weft_migrate_left *left,
+                      int32_t most_batch, double most_tokens, int32_t *to_out,
+                      bool *fits_out, struct weft_err *err);
+
+/* Whether it is cheaper to send n_tokens of one sample and fill the KV cache
+ * again than to send the cache, both alone. The paper decides once, by the
+ * network; here it is decided for each sample. */
+bool weft_migrate_reads(const struct weft_migrate_costs *costs,
+                        int32_t n_tokens);
+
+/* What is decided when the trigger comes. Arrays are the caller's. */
+struct weft_migrate_decision {
+    int32_t n_stay;     /* 0: nothing moves, and the rest is not set */
+    int32_t most_batch; /* BS_max */
+    bool *stays;        /* (n_instances) */
+    int32_t *to;        /* (n_left) who goes on with a sample */
+    bool *reads;        /* (n_left) it is read again, where it moves */
+};
+
+/* All of the above: the fewest instances, but at least `instances`, to which
+ * the samples can be dealt; n_stay 0 where that is no fewer than all, or no
+ * sample is left. Errors: WEFT_ENOMEM; WEFT_EINVAL as
+ * weft_migrate_fewest(). */
+int weft_migrate_decide(const struct weft_migrate_costs *costs,
+                        int32_t n_instances, int32_t n_left,
+                        const struct weft_migrate_left *left,
+                        int32_t instances, struct weft_migrate_decision *out,
+                        struct weft_err *err);
+
+#endif

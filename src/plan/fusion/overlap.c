@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/fusion/overlap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "plan/fusion/inside.h"
+
+/* ---- Generation to its end ---------------------------------------------- */
+
+static void generate(struct weft_overlap_run *run, double stop_s)
+{
+    for (int32_t i = 0; i < run->job->n_instances; i++)
+        weft_overlap_generate(run, i, stop_s);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+/* When only a share of the samples is left, without migration. */
+static int find_trigger(const struct weft_overlap_job *job, double share,
+                        struct weft_overlapped *out, struct weft_err *err)
+{
+    struct weft_overlap_run run;
+    int32_t n = job->n_samples, left = (int32_t) floor(share * n + 1e-9);
+    double *end_s = weft_alloc((size_t) n, sizeof *end_s), at_s = 0;
+    int rc = end_s ? 0 : weft_err_nomem(err, "a simulation", (size_t) n * 8);
+    if (!rc)
+        rc = weft_overlap_run_init(&run, job, out, err);
+    if (!rc) {
+        generate(&run, INFINITY);
+        for (int32_t s = 0; s < n; s++)
+            end_s[s] = run.state[s].end_s;
+        qsort(end_s, (size_t) n, sizeof *end_s, by_size);
+        at_s = left > 0 && left < n ? end_s[n - left - 1] : 0;
+        weft_overlap_run_release(&run);
+    }
+    weft_free(end_s);
+    *out = (struct weft_overlapped){.trigger_s = at_s};
+    return rc;
+}
+
+/* ---- Migration ---------------------------------------------------------- */
+
+/* What is left at the trigger. Arrays of n_samples, but for stays. */
+struct leaving {
+    int32_t n, *sample; /* (n) their numbers */
+    struct weft_migrate_left *left;
+    struct weft_migrate_decision decision;
+    double *sends_s, *receives_s; /* (n_instances) busy until then */
+};
+
+static void leaving_release(struct leaving *l)
+{
+    weft_free(l->sample);
+    weft_free(l->left);
+    weft_free(l->decision.stays);
+    weft_free(l->decision.to);
+    weft_free(l->decision.reads);
+    weft_free(l->sends_s);
+    weft_free(l->receives_s);
+}
+
+static int leaving_init(struct leaving *l, const struct weft_overlap_job *job,
+                        struct weft_err *err)
+{
+    size_t n = (size_t) job->n_samples, n_in = (size_t) job->n_instances;
+    struct weft_migrate_decision *d = &l->decision;
+    *l = (struct leaving){.n = 0};
+    l->sample = weft_alloc(n, sizeof *l->sample);
+    l->left = weft_alloc(n, sizeof *l->left);
+    d->stays = weft_alloc(n_in, sizeof *d->stays);
+    d->to = weft_alloc(n, sizeof *d->to);
+    d->reads = weft_alloc(n, sizeof *d->reads);
+    l->sends_s = weft_alloc(n_in, sizeof *l->sends_s);
+    l->receives_s = weft_alloc(n_in, sizeof *l->receives_s);
+    return l->sample && l->left && d->stays && d->to && d->reads && l->sends_s
+                && l->receives_s
+             ? 0
+             : weft_err_nomem(err, "a simulation", n * sizeof *l->left);
+}
+
+static void find_left(const struct weft_overlap_run *run, struct leaving *l)
+{
+    const struct weft_overlap_job *job = run->job;
+    for (int32_t s = 0; s < job->n_samples; s++) {
+        const struct weft_overlap_state *at = &run->state[s];
+        if (at->end_s >= 0)
+            continue;
+        l->left[l->n] = (struct weft_migrate_left){
+            .instance = at->instance,
+            .prompt = job->sample[s].prompt,
+            .has = at->has,
+            .expected = weft_migrate_expect(job->n_seen, job->seen, at->has,
+                                            job->most,
+                                            WEFT_MIGRATE_QUANTILE)};
+        l->sample[l->n++] = s;
+    }
+}
+
+/* A sample's cache, or its tokens, go to another instance, over links that
+ * carry one sample after another. */
+static void move(struct weft_overlap_run *run, struct leaving *l, int32_t k)
+{
+    const struct weft_migrate_costs *c = run->job->costs;
+    struct weft_overlap_state *at = &run->state[l->sample[k]];
+    int32_t from = at->instance, to = l->decision.to[k];
+    double start_s = run->instance[from].now_s;
+    at->instance = to;
+    run->out->n_moved++;
+    at->reads = at->reads || l->decision.reads[k];
+    run->out->n_read += at->reads;
+    if (!at->reads) {
+        double bytes = c->token_bytes * (l->left[k].prompt + l->left[k].has);
+        start_s = fmax(start_s, fmax(l->sends_s[from], l->receives_s[to]))
+                + bytes / c->link_bytes_per_s;
+        l->sends_s[from] = l->receives_s[to] = start_s;
+    }
+    at->ready_s = start_s + c->link_latency_s;
+}
+
+struct arriving {
+    double ready_s;
+    int32_t sample;
+};
+
+static int by_ready(const void *a, const void *b)
+{
+    const struct arriving *x = a, *y = b;
+    if (x->ready_s < y->ready_s || x->ready_s > y->ready_s)
+        return x->ready_s < y->ready_s ? -1 : 1;
+    return x->sample < y->sample ? -1 : x->sample > y->sample;
+}
+
+/* Sends samples in their order; they are queued as they come. */
+static int move_all(struct weft_overlap_run *run, struct leaving *l,
+                    struct weft_err *err)
+{
+    struct arriving *coming = weft_alloc((size_t) l->n, sizeof *coming);
+    int32_t n = 0;
+    if (!coming)
+        return weft_err_nomem(err, "a simulation", (size_t) l->n * 16);
+    for (int32_t k = 0; k < l->n; k++) {
+        int32_t s = l->sample[k];
+        if (l->decision.to[k] == l->left[k].instance)
+            continue;
+        move(run, l, k);
+        coming[n++] = (struct arriving){run->state[s].ready_s, s};
+    }
+    qsort(coming, (size_t) n, sizeof *coming, by_ready);
+    for (int32_t i = 0; i < n; i++)
+        weft_overlap_queue(run, coming[i].sample);
+    weft_free(coming);
+    return 0;
+}
+
+/* Samples left go to the instances that stay; the others are free. */
+static int migrate(struct weft_overlap_run *run, int32_t instances,
+                   struct weft_err *err)
+{
+    struct leaving l;
+    const struct weft_migrate_decision *d = &l.decision;
+    int rc = leaving_init(&l, run->job, err);
+    if (!rc) {
+        find_left(run, &l);
+        rc = weft_migrate_decide(run->job->costs, run->job->n_instances, l.n,
+                                 l.left, instances, &l.decision, err);
+    }
+    if (!rc && d->n_stay > 0) {
+        run->out->n_stay = d->n_stay;
+        rc = move_all(run, &l, err);
+        for (int32_t i = 0; i < run->job->n_instances; i++) {
+            struct weft_overlap_instance *in = &run->instance[i];
+            if (d->stays[i]) {
+                if (in->slots > 0 && in->slots < d->most_batch)
+                    in->slots = d->most_batch;
+                continue;
+            }
+            in->n_active = 0;
+            in->head = in->n_queue;
+            run->free_s[i] = fmax(in->now_s, l.sends_s[i]);
+        }
+    }
+    leaving_release(&l);
+    return rc;
+}
+
+/* ---- A simulation ------------------------------------------------------- */
+
+static int check(const struct weft_overlap_job *job, struct weft_err *err)
+{
+    const struct weft_migrate_costs *c = job->costs;
+    int32_t prompt = 0, n;
+    weft_assert(job->n_models <= WEFT_OVERLAP_MODELS);
+    for (int32_t s = 0; s < job->n_samples; s++)
+        if (job->sample[s].prompt > prompt)
+            prompt = job->sample[s].prompt;
+    return weft_migrate_fewest(1, 1,
+                               c->token_bytes * ((double) prompt + job->most),
+                               c->memory_bytes, &n, err);
+}
+
+int weft_overlap_simulate(const struct weft_overlap_job *job,
+                          const struct weft_overlap_when *when,
+                          struct weft_overlapped *out, double *end_s_out,
+                          struct weft_err *err)
+{
+    struct weft_overlap_run run;
+    struct weft_overlapped found;
+    int rc = check(job, err);
+    if (!rc)
+        rc = find_trigger(job, when->share, out, err);
+    double at_s = rc ? 0 : out->trigger_s;
+    if (!rc)
+        rc = weft_overlap_run_init(&run, job, &found, err);
+    if (rc)
+        return rc;
+    if (at_s > 0) {
+        generate(&run, at_s);
+        rc = migrate(&run, when->instances, err);
+        found.trigger_s = found.n_stay > 0 ? at_s : 0;
+    }
+    generate(&run, INFINITY);
+    for (int32_t s = 0; s < job->n_samples; s++)
+        found.generated_s = fmax(found.generated_s, run.state[s].end_s);
+    for (int32_t i = 0; i < job->n_instances; i++)
+        run.free_s[i] = job->serial ? found.generated_s
+                      : run.free_s[i] > 0 ? run.free_s[i]
+                                          : run.instance[i].now_s;
+    if (!rc)
+        rc = weft_overlap_infer(&run, err);
+    for (int32_t s = 0; s < job->n_samples && !rc && end_s_out; s++)
+        end_s_out[s] = run.state[s].end_s;
+    if (!rc)
+        *out = found;
+    weft_overlap_run_release(&run);
+    return rc;
+}
+
+/* ---- The choice --------------------------------------------------------- */
+
+struct best {
+    struct weft_overlap_when when;
+    double seconds;
+};
+
+/* Takes a share and instances if they are better than the best so far.
+ * Returns how many instances went on, at most; 0: no migration. */
+static int try(int32_t n_jobs, const struct weft_overlap_job *job,
+               double share, int32_t instances, struct best *best,
+               int32_t *n_stay_out, struct weft_err *err)
+{
+    const struct weft_overlap_when when = {share, instances};
+    double seconds = 0;
+    int rc = 0;
+    *n_stay_out = 0;
+    for (int32_t i = 0; i < n_jobs && !rc; i++) {
+        struct weft_overlapped out = {0};
+        rc = weft_overlap_simulate(&job[i], &when, &out, NULL, err);
+        seconds += out.all_s;
+        *n_stay_out = out.n_stay > *n_stay_out ? out.n_stay : *n_stay_out;
+    }
+    if (!rc && seconds < best->seconds)
+        *best = (struct best){when, seconds};
+    return rc;
+}
+
+int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
+                        struct weft_overlap_when *out, double *seconds_out,
+                        struct weft_err *err)
+{
+    struct best best = {.seconds = INFINITY};
+    int32_t m;
+    int rc = try(n_jobs, job, 0, 0, &best, &m, err);
+    for (int p = 5; p <= 95 && !rc; p += 5) {
+        rc = try(n_jobs, job, p / 100.0, 0, &best, &m, err);
+        /* more than the fewest: each time half as many again */
+        for (m += (m + 1) / 2; m > 0 && m < job->n_instances && !rc;) {
+            int32_t more = m + (m + 1) / 2;
+            rc = try(n_jobs, job, p / 100.0, m, &best, &m, err);
+            m = more;
+        }
+    }
+    int around = (int) lround(100 * best.when.share);
+    int32_t n = best.when.instances;
+    for (int p = around - 4; p <= around + 4 && around > 0 && !rc; p++)
+        for (int32_t k = n > 1 ? n - 1 : n; k <= n + (n > 0) && !rc; k++)
+            rc = try(n_jobs, job, p / 100.0, k, &best, &m, err);
+    if (rc)
+        return rc;
+    *out = best.when;
+    if (seconds_out)
+        *seconds_out = best.seconds;
+    return 0;
+}

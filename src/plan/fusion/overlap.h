@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generation and inference of an iteration, simulated, with and without
+ * inter-stage fusion (RLHFuse, section 4), and the choice of when to migrate.
+ *
+ *     instance 0  generates ------------ | inference
+ *     instance 1  generates ---- + ~~~~~~ moved samples ~~~~ | inference
+ *     instance 2  generates ----/ | inference ---------------------------
+ *                               ^ trigger: so many samples are left
+ *
+ * Generation: continuous batching. An instance begins its samples in their
+ * order while slots and KV memory last, and all that have begun take a step
+ * together; where the memory runs out, the one begun last is put off, until
+ * another has ended, and read again. Reading a sample holds up all others of
+ * its instance.
+ *
+ * Inference: every sample that has ended passes every model, in any order. The
+ * devices of an instance are one worker, and all workers are alike. A worker
+ * that is free takes samples for the model that has most left to do (the
+ * longest processing time first); what has ended last waits for no full
+ * micro-batch longer than wait_s.
+ *
+ * It leaves out what the controller and the exchange of results take.
+ * Deterministic: no clock, no chance; ties are broken by the lower index.
+ */
+#ifndef WEFT_PLAN_FUSION_OVERLAP_H
+#define WEFT_PLAN_FUSION_OVERLAP_H
+
+#include "plan/fusion/migrate.h"
+
+enum { WEFT_OVERLAP_MODELS = 8 };
+
+/* In tokens. */
+struct weft_overlap_sample {
+    int32_t instance;
+    int32_t prompt, length; /* length: of the response, 1 to `most` */
+};
+
+struct weft_overlap_job {
+    const struct weft_migrate_costs *costs;
+    int32_t n_instances;
+    int32_t slots; /* samples that an instance generates at once; 0: any */
+    int32_t n_samples;
+    const struct weft_overlap_sample *sample; /* in each instance's order */
+    int32_t most;                             /* tokens of a response */
+    /* lengths of earlier iterations, ascending: all that decisions know of
+     * samples that have not ended */
+    int32_t n_seen;
+    const int32_t *seen;
+    int32_t n_models;
+    /* Seconds that a worker takes for n >= 1 samples of n_tokens in all; a
+     * pure function of costs->ctx */
+    double (*infer_s)(void *ctx, int32_t model, int32_t n, double n_tokens);
+    /* until a worker has the model's weights, from the host or over links, on
+     * which it takes no other work; 0: it has them when generation ends */
+    double load_s[WEFT_OVERLAP_MODELS];
+    double micro_tokens; /* of a micro-batch, at most, or one sample */
+    double wait_s;       /* for a full micro-batch */
+    /* inference begins when all samples have ended, as RLHFuse-Base does; else
+     * instances turn to it one by one */
+    bool serial;
+};
+
+/* When to migrate. */
+struct weft_overlap_when {
+    double share;      /* of the samples left; 0: never */
+    int32_t instances; /* at least so many go on; 0: the fewest (migrate.h) */
+};
+
+struct weft_overlapped {
+    double trigger_s;   /* when so few samples are left; 0: no migration */
+    double generated_s; /* all samples have ended */
+    double all_s;       /* and have passed all models */
+    double infer_s; /* work of inference, of all workers; without loading */
+    int32_t n_stay; /* instances that went on; 0: no migration */
+    int32_t n_moved, n_read; /* samples that moved; of these, read again */
+    int32_t n_put_off;       /* times that KV memory ran out */
+};
+
+/* Simulates a job. end_s_out (n_samples): when samples end; NULL: not wanted.
+ * Errors: WEFT_ENOMEM; WEFT_EINVAL, a sentence, when the longest sample does
+ * not fit an instance's memory. */
+int weft_overlap_simulate(const struct weft_overlap_job *job,
+                          const struct weft_overlap_when *when,
+                          struct weft_overlapped *out, double *end_s_out,
+                          struct weft_err *err);
+
+/* Chooses when to migrate: the share (5 % to 95 % in steps of 5 %, then of
+ * 1 % around the best) and the instances with the least sum of all_s over jobs,
+ * such as the last iterations with the lengths that they had. Not to migrate is
+ * one of the choices. seconds_out: that sum; NULL: not wanted. Errors: those of
+ * weft_overlap_simulate(). */
+int weft_overlap_choose(int32_t n_jobs, const struct weft_overlap_job *job,
+                        struct weft_overlap_when *out, double *seconds_out,
+                        struct weft_err *err);
+
+#endif

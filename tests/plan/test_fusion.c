@@ -1,0 +1,791 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inter-stage fusion: decisions beside all that could be decided, simulations
+ * beside closed forms and beside a clock that ticks. Times are whole seconds,
+ * so that both are equal, not near.
+ */
+#include <math.h>
+
+#include "harness.h"
+
+#include "base/rng.h"
+#include "plan/fusion/overlap.h"
+
+enum { MOST = 40 }; /* samples, and tokens of a response */
+
+static struct weft_err err;
+static uint32_t drawn;
+
+static int32_t draw(int32_t from, int32_t to)
+{
+    uint32_t word[4];
+    weft_rng_words(7, WEFT_RNG_PLAN, drawn++, 0, 0, word);
+    return from + (int32_t) (word[0] % (uint32_t) (to - from + 1));
+}
+
+/* ---- Costs -------------------------------------------------------------- */
+
+static double step_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    return 10 + (n > 8 ? n - 8 : 0) + floor(n_tokens / 150);
+}
+
+static double prefill_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    return n + floor(n_tokens / 20);
+}
+
+/* Longer than copying takes. */
+static double slow_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    return 30 * n + n_tokens;
+}
+
+static double infer_s(void *ctx, int32_t model, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    return 10 * model + n + floor(n_tokens / (model + 2));
+}
+
+/* Some larger batches take less than smaller ones. */
+static double odd_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    return 100 + n * 7 % 40 + n_tokens / 100;
+}
+
+static double one_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx, (void) n, (void) n_tokens;
+    return 1;
+}
+
+static double nothing_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx, (void) n, (void) n_tokens;
+    return 0;
+}
+
+static double twenty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
+{
+    (void) ctx, (void) model, (void) n_tokens;
+    return 20.0 * n;
+}
+
+static const struct weft_migrate_costs costs = {
+    NULL, step_s, prefill_s, 1, 1e9, 1, 3};
+
+/* ---- Decisions ---------------------------------------------------------- */
+
+static void test_most_batch(void)
+{
+    struct weft_migrate_costs c = costs;
+    for (int odd = 0; odd < 2; odd++)
+        for (int32_t each = 0; each <= 60; each += 6)
+            for (int32_t most = 0; most <= 50; most += 5) {
+                int32_t largest = 1;
+                c.step_s = odd ? odd_s : step_s;
+                for (int32_t n = 1; n <= most; n++)
+                    if (c.step_s(NULL, n, n * each)
+                        <= 1.2 * c.step_s(NULL, 1, each))
+                        largest = n;
+                CHECK_INT(weft_migrate_most_batch(&c, each, most), largest);
+            }
+}
+
+static void test_expect(void)
+{
+    int32_t seen[30];
+    for (int32_t i = 0; i < 30; i++)
+        seen[i] = (i ? seen[i - 1] : 0) + draw(0, 3);
+    for (int32_t n = 0; n <= 30; n++)
+        for (int32_t has = 0; has < 40; has++)
+            for (int q = 0; q < 10; q++) {
+                int32_t longer = 0, expected = 50;
+                for (int32_t i = 0; i < n; i++)
+                    longer += seen[i] > has;
+                for (int32_t v = 50; v > has; v--) {
+                    int32_t below = 0;
+                    for (int32_t i = 0; i < n; i++)
+                        below += seen[i] > has && seen[i] <= v;
+                    if (longer * (10 - q) >= 10 && below > 0
+                        && 10 * below >= q * longer)
+                        expected = v;
+                }
+                CHECK_INT(weft_migrate_expect(n, seen, has, 50, q / 10.0),
+                          expected);
+            }
+    CHECK_INT(weft_migrate_expect(30, seen, 0, 5, 0.9), 5);
+}
+
+static void test_fewest(void)
+{
+    int32_t m;
+    for (int32_t left = 1; left < 30; left++)
+        for (int32_t batch = 1; batch < 12; batch++)
+            for (int32_t room = 3; room < 20; room++) {
+                int32_t least = 1;
+                while (least * batch < left || least * room < left * 3)
+                    least++;
+                REQUIRE_OK(weft_migrate_fewest(left, batch, 3, room, &m,
+                                               &err),
+                           err);
+                CHECK_INT(m, least);
+            }
+    CHECK_FAILS(weft_migrate_fewest(1, 4, 3e9, 2e9, &m, &err), WEFT_EINVAL,
+                err, "takes 3.000 GB, and an instance has 2.000 GB");
+}
+
+/* Of all sets of instances, the first of those that keep most. */
+static void test_stay(void)
+{
+    for (int round = 0; round < 60; round++) {
+        int32_t n = draw(1, 8), m = draw(0, n), left[8], best = -1;
+        uint32_t best_set = 0, set = 0;
+        bool stays[8];
+        for (int32_t i = 0; i < n; i++)
+            left[i] = draw(0, 5);
+        for (uint32_t s = 0; s < 1u << n; s++) {
+            int32_t kept = 0;
+            for (int32_t i = 0; i < n; i++)
+                kept += s >> i & 1 ? left[i] : 0;
+            if (__builtin_popcount(s) == m && kept > best) {
+                best = kept;
+                best_set = s;
+            }
+        }
+        weft_migrate_stay(n, left, m, stays);
+        for (int32_t i = 0; i < n; i++)
+            set |= (uint32_t) stays[i] << i;
+        CHECK_INT(set, best_set);
+    }
+}
+
+/* The least that the fullest instance can have, of all ways to deal; -1: there
+ * is none within the limits. own: it keeps its samples. */
+static double best_deal(int32_t n, const struct weft_migrate_left *left,
+                        int32_t m, int32_t batch, double room)
+{
+    double best = -1;
+    int32_t ways = 1;
+    for (int32_t s = 0; s < n; s++)
+        ways *= m;
+    for (int32_t way = 0; way < ways; way++) {
+        int32_t count[3] = {0}, rest = way;
+        double tokens[3] = {0}, most = 0;
+        bool moved[3] = {false}, ok = true;
+        for (int32_t s = 0; s < n; s++, rest /= m) {
+            int32_t at = rest % m;
+            ok = ok && (left[s].instance >= m || left[s].instance == at);
+            moved[at] = moved[at] || left[s].instance >= m;
+            count[at]++;
+            tokens[at] += left[s].prompt + left[s].expected;
+        }
+        for (int32_t i = 0; i < m; i++) {
+            ok = ok && (!moved[i] || (count[i] <= batch && tokens[i] <= room));
+            most = fmax(most, tokens[i]);
+        }
+        if (ok && (best < 0 || most < best))
+            best = most;
+    }
+    return best;
+}
+
+static void test_deal(void)
+{
+    int failed = 0;
+    for (int round = 0; round < 300; round++) {
+        struct weft_migrate_left left[7];
+        int32_t n = draw(1, 7), m = draw(1, 3), batch = draw(1, 6), to[7];
+        int32_t count[3] = {0};
+        double room = draw(30, 120), tokens[3] = {0}, most = 0;
+        bool stays[5] = {m > 0, m > 1, m > 2, false, false};
+        bool fits, full[3] = {false};
+        for (int32_t s = 0; s < n; s++)
+            left[s] = (struct weft_migrate_left){draw(0, 4), draw(1, 9),
+                                                 draw(0, 5), draw(6, 40)};
+        for (int32_t s = 0; s < n; s++)
+            if (left[s].instance >= m)
+                left[s].instance = 3 + left[s].instance % 2;
+        REQUIRE_OK(weft_migrate_deal(5, stays, n, left, batch, room, to,
+                                     &fits, &err),
+                   err);
+        double best = best_deal(n, left, m, batch, room);
+        failed += !fits;
+        CHECK(best >= 0 || !fits);
+        for (int32_t s = 0; s < n && fits; s++) {
+            bool moves = left[s].instance >= m;
+            REQUIRE(to[s] >= 0 && to[s] < m);
+            CHECK(moves || to[s] == left[s].instance);
+            full[to[s]] = full[to[s]] || moves;
+            count[to[s]]++;
+            tokens[to[s]] += left[s].prompt + left[s].expected;
+        }
+        for (int32_t i = 0; i < m && fits; i++) {
+            CHECK(!full[i] || (count[i] <= batch && tokens[i] <= room));
+            most = fmax(most, tokens[i]);
+        }
+        /* Graham's bound of list scheduling, where counts do not bind */
+        CHECK(!fits || batch < n || most <= 2 * best);
+    }
+    CHECK(failed > 20 && failed < 280);
+}
+
+/* By hand: those with 12, 9 and 2 left to do go in this order, each to the
+ * emptier one: of 11 and 6 tokens, then of 11 and 23, then of 21 and 23. */
+static void test_deal_by_hand(void)
+{
+    static const struct weft_migrate_left left[] = {
+        {0, 2, 5, 9}, {2, 4, 8, 10}, {2, 1, 0, 9}, {1, 3, 1, 3}, {2, 2, 3, 15}};
+    static const int32_t expected[] = {0, 0, 0, 1, 1};
+    static const bool stays[] = {true, true, false};
+    int32_t to[5];
+    bool fits;
+    REQUIRE_OK(weft_migrate_deal(3, stays, 5, left, 9, 100, to, &fits, &err),
+               err);
+    CHECK(fits);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(to[i], expected[i]);
+}
+
+static void test_decide(void)
+{
+    struct weft_migrate_costs c = costs;
+    struct weft_migrate_left left[12];
+    bool stays[6], reads[12];
+    int32_t to[12];
+    struct weft_migrate_decision d = {.stays = stays, .to = to,
+                                      .reads = reads};
+    for (int32_t s = 0; s < 12; s++) /* two on each */
+        left[s] = (struct weft_migrate_left){s / 2, 10, s, s + 1};
+    /* nine samples of 16.5 tokens take 11 s, ten 13 s, and one 10 s */
+    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err), err);
+    CHECK_INT(d.most_batch, 9);
+    CHECK_INT(d.n_stay, 2);
+    CHECK(stays[0] && stays[1] && !stays[2]);
+    for (int32_t s = 0; s < 12; s++) /* 1 + n / 20 s to read, n to copy */
+        CHECK(reads[s]);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 5, &d, &err), err);
+    CHECK_INT(d.n_stay, 5);
+    /* of 22 tokens at most one fits an instance of 30: all go on */
+    c.memory_bytes = 30;
+    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err), err);
+    CHECK_INT(d.n_stay, 0);
+    REQUIRE_OK(weft_migrate_decide(&c, 6, 0, left, 0, &d, &err), err);
+    CHECK_INT(d.n_stay, 0);
+    /* 12 * 22 / 45: six; a batch of two would fit, so the limit was memory */
+    c.memory_bytes = 45;
+    REQUIRE_OK(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err), err);
+    CHECK_INT(d.n_stay, 0);
+    c.memory_bytes = 21;
+    CHECK_FAILS(weft_migrate_decide(&c, 6, 12, left, 0, &d, &err),
+                WEFT_EINVAL, err, "takes 0.000 GB");
+    c = costs;
+    c.link_bytes_per_s = 100;
+    for (int32_t n = 1; n < 400; n++)
+        CHECK(weft_migrate_reads(&c, n) == (1 + n / 20 < n / 100.0));
+}
+
+/* ---- A clock that ticks ------------------------------------------------- */
+
+enum { WAITS, RUNS, ENDED };
+
+struct world {
+    const struct weft_overlap_job *job;
+    int at[MOST], state[MOST], has[MOST], turn[MOST], begun[MOST];
+    int ready[MOST], end[MOST];
+    bool reads[MOST];
+    int n_begun, n_turns, slots[8];
+};
+
+static int size_of(const struct world *w, int s)
+{
+    return w->job->sample[s].prompt + w->has[s];
+}
+
+/* Samples of an instance in a state, and their tokens. */
+static int count(const struct world *w, int i, int state, int *tokens)
+{
+    int n = 0;
+    *tokens = 0;
+    for (int s = 0; s < w->job->n_samples; s++)
+        if (w->at[s] == i && w->state[s] == state) {
+            n++;
+            *tokens += size_of(w, s);
+        }
+    return n;
+}
+
+/* The sample of an instance that is the next to begin, or, of those that run,
+ * the last that began; -1: none. */
+static int find(const struct world *w, int i, int state)
+{
+    int best = -1;
+    for (int s = 0; s < w->job->n_samples; s++) {
+        if (w->at[s] != i || w->state[s] != state)
+            continue;
+        if (best < 0
+            || (state == WAITS ? w->turn[s] < w->turn[best]
+                               : w->begun[s] > w->begun[best]))
+            best = s;
+    }
+    return best;
+}
+
+/* Begins a step at t; returns when it ends. */
+static int begin(struct world *w, int i, int t, bool *full)
+{
+    const struct weft_migrate_costs *c = w->job->costs;
+    int room = (int) c->memory_bytes, tokens, s, n_read = 0, read = 0;
+    while ((s = find(w, i, WAITS)) >= 0 && w->ready[s] <= t) {
+        int n = count(w, i, RUNS, &tokens);
+        if (n > 0
+            && (*full || (w->slots[i] && n == w->slots[i])
+                || tokens + size_of(w, s) + n + 1 > room))
+            break;
+        w->state[s] = RUNS;
+        w->begun[s] = w->n_begun++;
+        n_read += w->reads[s];
+        read += w->reads[s] ? size_of(w, s) : 0;
+        w->reads[s] = false;
+    }
+    while (count(w, i, RUNS, &tokens) > 1
+           && tokens + count(w, i, RUNS, &tokens) > room) {
+        s = find(w, i, RUNS);
+        w->state[s] = WAITS;
+        w->reads[s] = *full = true;
+        w->turn[s] = -w->begun[s]; /* before all others, the last one first */
+        for (int k = 0; k < w->job->n_samples; k++)
+            if (k != s && w->at[k] == i && w->state[k] == WAITS)
+                w->turn[s] = w->turn[k] <= w->turn[s] ? w->turn[k] - 1
+                                                      : w->turn[s];
+    }
+    int n = count(w, i, RUNS, &tokens);
+    t += n_read ? (int) c->prefill_s(NULL, n_read, read) : 0;
+    return t + (int) c->step_s(NULL, n, tokens + n);
+}
+
+/* An instance from t on, second by second, until it has nothing left or a step
+ * ends at `stop` or later; returns when. */
+static int tick(struct world *w, int i, int t, int stop)
+{
+    bool steps = false, full = false;
+    int until = t, tokens;
+    for (;; t++) {
+        if (steps && t < until)
+            continue;
+        for (int s = 0; s < w->job->n_samples && steps; s++)
+            if (w->at[s] == i && w->state[s] == RUNS
+                && ++w->has[s] == w->job->sample[s].length) {
+                w->state[s] = ENDED;
+                w->end[s] = t;
+                full = false;
+            }
+        int running = count(w, i, RUNS, &tokens), next = find(w, i, WAITS);
+        steps = false;
+        if ((running == 0 && next < 0) || t >= stop)
+            return t;
+        if (running == 0 && w->ready[next] > t)
+            continue;
+        until = begin(w, i, t, &full);
+        steps = true;
+    }
+}
+
+static void start(struct world *w, const struct weft_overlap_job *job)
+{
+    memset(w, 0, sizeof *w);
+    w->job = job;
+    for (int i = 0; i < job->n_instances; i++)
+        w->slots[i] = job->slots;
+    for (int s = 0; s < job->n_samples; s++) {
+        w->at[s] = job->sample[s].instance;
+        w->turn[s] = w->n_turns++;
+        w->reads[s] = true;
+        w->end[s] = -1;
+    }
+}
+
+/* Moves what is left; free[i] of who does not go on, else -1. */
+static int move(struct world *w, int instances, const int *stopped,
+                int free[8])
+{
+    const struct weft_overlap_job *job = w->job;
+    struct weft_migrate_left left[MOST];
+    bool stays[8], reads[MOST], sent[MOST] = {false};
+    int32_t to[MOST], number[MOST];
+    struct weft_migrate_decision d = {.stays = stays, .to = to,
+                                      .reads = reads};
+    int n = 0, sends[8] = {0}, receives[8] = {0};
+    for (int s = 0; s < job->n_samples; s++)
+        if (w->state[s] != ENDED) {
+            number[n] = s;
+            left[n++] = (struct weft_migrate_left){
+                w->at[s], job->sample[s].prompt, w->has[s],
+                weft_migrate_expect(job->n_seen, job->seen, w->has[s],
+                                    job->most, 0.9)};
+        }
+    REQUIRE_OK(weft_migrate_decide(job->costs, job->n_instances, n, left,
+                                   instances, &d, &err),
+               err);
+    for (int i = 0; i < job->n_instances; i++) {
+        free[i] = d.n_stay && !stays[i] ? stopped[i] : -1;
+        if (d.n_stay && stays[i] && w->slots[i] && w->slots[i] < d.most_batch)
+            w->slots[i] = d.most_batch;
+    }
+    for (int k = 0; k < n && d.n_stay; k++) {
+        int s = number[k], from = w->at[s], at = stopped[from];
+        if (to[k] == from)
+            continue;
+        w->at[s] = to[k];
+        w->state[s] = WAITS;
+        w->reads[s] |= reads[k];
+        if (!w->reads[s]) { /* a byte a second */
+            at = at > sends[from] ? at : sends[from];
+            at = (at > receives[to[k]] ? at : receives[to[k]]) + size_of(w, s);
+            sends[from] = receives[to[k]] = at;
+            free[from] = at > free[from] ? at : free[from];
+        }
+        w->ready[s] = at + (int) job->costs->link_latency_s;
+        sent[s] = true;
+    }
+    for (int t = 0, more = 1; more; t++) { /* in the order of arrival */
+        more = 0;
+        for (int s = 0; s < job->n_samples; s++) {
+            if (sent[s] && w->ready[s] == t)
+                w->turn[s] = w->n_turns++;
+            more |= sent[s] && w->ready[s] > t;
+        }
+    }
+    return d.n_stay;
+}
+
+/* Inference by who is free, second by second; returns when all is done. */
+static int infer(const struct world *w, int free[8])
+{
+    const struct weft_overlap_job *job = w->job;
+    bool taken[4][MOST] = {{false}}, has[4][8] = {{false}};
+    int rest = job->n_models * job->n_samples, done = 0, all = 0, last = 0;
+    int order[MOST], n_order = 0;
+    double token_s[4];
+    for (int s = 0; s < job->n_samples; s++) {
+        all += job->sample[s].prompt + job->sample[s].length;
+        last = w->end[s] > last ? w->end[s] : last;
+    }
+    for (int j = 0; j < job->n_models; j++) {
+        double each = fmin(job->micro_tokens, all);
+        int n = (int) fmax(1, each * job->n_samples / all);
+        token_s[j] = job->infer_s(NULL, j, n, each) / each;
+        for (int i = 0; i < job->n_instances; i++)
+            has[j][i] = job->load_s[j] == 0;
+    }
+    for (int at = 0; at <= last; at++) /* by end, then number */
+        for (int s = 0; s < job->n_samples; s++)
+            if (w->end[s] == at)
+                order[n_order++] = s;
+    for (int t = 0; rest > 0; t++)
+        for (int i = 0; i < job->n_instances; i++) {
+            int best = -1, best_n = 0, batch[MOST], most[MOST];
+            double best_left = 0, best_tokens = 0;
+            for (int j = 0; j < job->n_models && free[i] <= t; j++) {
+                int n = 0, seen = 0, first = -1, holders = 0;
+                double tokens = 0, left = 0, here = 0;
+                for (int k = 0; k < n_order; k++) {
+                    int s = order[k];
+                    if (taken[j][s])
+                        continue;
+                    first = first < 0 ? s : first;
+                    double size = job->sample[s].prompt
+                                + job->sample[s].length;
+                    left += size;
+                    if (w->end[s] > t)
+                        continue;
+                    here += size;
+                    if (n == seen++ && (n == 0
+                                        || tokens + size
+                                               <= job->micro_tokens)) {
+                        most[n++] = s;
+                        tokens += size;
+                    }
+                }
+                for (int k = 0; k < job->n_instances; k++)
+                    holders += has[j][k];
+                bool ready = n > 0
+                          && (here >= job->micro_tokens || t >= last
+                              || t >= w->end[first] + job->wait_s);
+                left = left * token_s[j] / (holders ? holders : 1);
+                if (!ready
+                    || (!has[j][i] && holders && job->load_s[j] >= left))
+                    continue;
+                if (best < 0 || (has[j][i] && !has[best][i])
+                    || (has[j][i] == has[best][i] && left > best_left)) {
+                    best = j;
+                    best_left = left;
+                    best_tokens = tokens;
+                    best_n = n;
+                    memcpy(batch, most, sizeof most);
+                }
+            }
+            if (best < 0)
+                continue;
+            free[i] = t + (has[best][i] ? 0 : (int) job->load_s[best])
+                    + (int) job->infer_s(NULL, best, best_n, best_tokens);
+            done = free[i] > done ? free[i] : done;
+            has[best][i] = true;
+            rest -= best_n;
+            for (int k = 0; k < best_n; k++)
+                taken[best][batch[k]] = true;
+        }
+    return done > last ? done : last;
+}
+
+/* The whole; end_s of samples stay in w. */
+static int ticked(struct world *w, const struct weft_overlap_job *job,
+                  const struct weft_overlap_when *when, int *n_stay)
+{
+    int left = (int) floor(when->share * job->n_samples + 1e-9), at = 0;
+    int stopped[8], free[8], generated = 0;
+    start(w, job);
+    for (int i = 0; i < job->n_instances; i++)
+        tick(w, i, 0, 1 << 30);
+    for (int s = 0; s < job->n_samples; s++) {
+        int later = 0, same = 0;
+        for (int k = 0; k < job->n_samples; k++) {
+            later += w->end[k] > w->end[s];
+            same += w->end[k] == w->end[s];
+        }
+        if (left > 0 && later <= left && left < later + same)
+            at = w->end[s];
+    }
+    start(w, job);
+    for (int i = 0; i < job->n_instances; i++) {
+        stopped[i] = tick(w, i, 0, at > 0 ? at : 1 << 30);
+        free[i] = -1;
+    }
+    *n_stay = at > 0 ? move(w, when->instances, stopped, free) : 0;
+    for (int i = 0; i < job->n_instances; i++)
+        if (free[i] < 0)
+            free[i] = tick(w, i, stopped[i], 1 << 30);
+    for (int s = 0; s < job->n_samples; s++)
+        generated = w->end[s] > generated ? w->end[s] : generated;
+    for (int i = 0; i < job->n_instances && job->serial; i++)
+        free[i] = generated;
+    return infer(w, free);
+}
+
+/* ---- Simulations -------------------------------------------------------- */
+
+static void random_job(struct weft_overlap_job *job,
+                       struct weft_migrate_costs *c,
+                       struct weft_overlap_sample *sample, int32_t *seen)
+{
+    *c = costs;
+    c->memory_bytes = draw(0, 2) ? 1e9 : draw(60, 160);
+    *job = (struct weft_overlap_job){
+        .costs = c,
+        .n_instances = draw(1, 6),
+        .slots = draw(0, 1) * draw(1, 6),
+        .n_samples = draw(1, MOST),
+        .sample = sample,
+        .most = 40,
+        .n_seen = draw(0, 1) * 30,
+        .seen = seen,
+        .n_models = draw(0, 3),
+        .infer_s = infer_s,
+        .load_s = {draw(0, 1) * 30, draw(0, 1) * 7, draw(0, 1) * 200},
+        .micro_tokens = draw(1, 120),
+        .wait_s = draw(0, 1) * draw(0, 300),
+        .serial = draw(0, 4) == 0};
+    for (int32_t s = 0; s < job->n_samples; s++)
+        sample[s] = (struct weft_overlap_sample){
+            draw(0, job->n_instances - 1), draw(1, 20),
+            draw(0, 3) ? draw(1, 9) : draw(1, 40)};
+    for (int32_t i = 0; i < 30; i++)
+        seen[i] = i ? seen[i - 1] + draw(0, 2) : 1;
+}
+
+static void test_ticks(void)
+{
+    struct weft_migrate_costs c;
+    struct weft_overlap_sample sample[MOST];
+    struct weft_overlap_job job;
+    struct world w;
+    int32_t seen[30];
+    int n_migrated = 0, n_put_off = 0, n_copied = 0;
+    for (int round = 0; round < 1200; round++) {
+        random_job(&job, &c, sample, seen);
+        if (draw(0, 1)) /* so that some are copied */
+            c.prefill_s = slow_s;
+        const struct weft_overlap_when when = {draw(0, 19) / 20.0,
+                                               draw(0, 3)};
+        struct weft_overlapped out;
+        double end_s[MOST];
+        int n_stay, all;
+        REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, end_s, &err),
+                   err);
+        all = ticked(&w, &job, &when, &n_stay);
+        for (int s = 0; s < job.n_samples; s++)
+            CHECK_INT(end_s[s], w.end[s]);
+        CHECK_INT(out.all_s, all);
+        CHECK_INT(out.n_stay, n_stay);
+        n_migrated += n_stay > 0;
+        n_put_off += out.n_put_off;
+        n_copied += out.n_moved - out.n_read;
+    }
+    CHECK(n_migrated > 200 && n_put_off > 200 && n_copied > 100);
+}
+
+/* One instance: all samples step together until they end. */
+static void test_one_instance(void)
+{
+    struct weft_overlap_sample sample[5];
+    const struct weft_overlap_job job = {.costs = &costs,
+                                         .n_instances = 1,
+                                         .n_samples = 5,
+                                         .sample = sample,
+                                         .most = 40,
+                                         .n_models = 1,
+                                         .infer_s = infer_s,
+                                         .micro_tokens = 1e9};
+    const struct weft_overlap_when when = {0.4, 0};
+    struct weft_overlapped out;
+    double expected = prefill_s(NULL, 5, 50);
+    for (int s = 0; s < 5; s++)
+        sample[s] = (struct weft_overlap_sample){0, 10, 17};
+    for (int t = 1; t <= 17; t++)
+        expected += step_s(NULL, 5, 5 * (10 + t));
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK(out.generated_s == expected);
+    CHECK(out.all_s == expected + infer_s(NULL, 0, 5, 5 * 27));
+    CHECK_INT(out.n_stay, 0);
+}
+
+/* Equal lengths: all end together, so that there is nothing to gain. */
+static void test_equal_lengths(void)
+{
+    struct weft_overlap_sample sample[24];
+    const struct weft_overlap_job job = {.costs = &costs,
+                                         .n_instances = 4,
+                                         .n_samples = 24,
+                                         .sample = sample,
+                                         .most = 40,
+                                         .n_models = 2,
+                                         .infer_s = infer_s,
+                                         .micro_tokens = 60};
+    struct weft_overlap_when when = {0, 0};
+    struct weft_overlapped out;
+    double seconds;
+    for (int s = 0; s < 24; s++)
+        sample[s] = (struct weft_overlap_sample){s % 4, 10, 25};
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
+    CHECK(seconds == out.all_s);
+    CHECK(when.share == 0);
+}
+
+/* Steps of a second; on each of four instances five samples of 10 tokens and
+ * one of 100; a sample takes 20 s of inference. Without migration all turn to
+ * the 24 samples at 100. With it three do at 10 and have 15 of them at 110,
+ * the fourth comes at 100; 9 are left: it has them at 120, 140 and 160, the
+ * others six at 130 and 150. */
+static void test_long_samples(void)
+{
+    static const struct weft_migrate_costs free_moves = {
+        NULL, one_s, nothing_s, 1, 1e9, INFINITY, 0};
+    struct weft_overlap_sample sample[24];
+    struct weft_overlap_job job = {.costs = &free_moves,
+                                   .n_instances = 4,
+                                   .n_samples = 24,
+                                   .sample = sample,
+                                   .most = 100,
+                                   .n_models = 1,
+                                   .infer_s = twenty_s,
+                                   .micro_tokens = 1};
+    struct weft_overlap_when when = {0, 0};
+    struct weft_overlapped out;
+    double seconds;
+    for (int s = 0; s < 24; s++)
+        sample[s] = (struct weft_overlap_sample){s % 4, 10, s < 20 ? 10 : 100};
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK(out.generated_s == 100 && out.all_s == 220);
+    when.share = 4.0 / 24;
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK(out.trigger_s == 10 && out.generated_s == 100 && out.all_s == 160);
+    CHECK(out.n_stay == 1 && out.n_moved == 3 && out.n_read == 0);
+    CHECK(out.infer_s == 24 * 20);
+    REQUIRE_OK(weft_overlap_choose(1, &job, &when, &seconds, &err), err);
+    CHECK(seconds == 160);
+    job.load_s[0] = 5; /* 4 times 20 s later than 15, at 115 */
+    when = (struct weft_overlap_when){4.0 / 24, 0};
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    CHECK(out.all_s == 165);
+}
+
+/* What is chosen is no slower than anything of the grid, nor than nothing. */
+static void test_choose(void)
+{
+    struct weft_migrate_costs c[2];
+    struct weft_overlap_sample sample[2][MOST];
+    struct weft_overlap_job job[2];
+    int32_t seen[2][30];
+    int n_chosen = 0;
+    for (int round = 0; round < 10; round++) {
+        struct weft_overlap_when when;
+        struct weft_overlapped out;
+        double seconds, sum = 0;
+        for (int k = 0; k < 2; k++) {
+            random_job(&job[k], &c[k], sample[k], seen[k]);
+            job[k].serial = false;
+        }
+        REQUIRE_OK(weft_overlap_choose(2, job, &when, &seconds, &err), err);
+        n_chosen += when.share > 0;
+        for (int k = 0; k < 2; k++) {
+            REQUIRE_OK(weft_overlap_simulate(&job[k], &when, &out, NULL,
+                                             &err),
+                       err);
+            sum += out.all_s;
+        }
+        CHECK(sum == seconds);
+        for (int p = 0; p <= 95; p += 5) {
+            when = (struct weft_overlap_when){p / 100.0, 0};
+            sum = 0;
+            for (int k = 0; k < 2; k++) {
+                REQUIRE_OK(weft_overlap_simulate(&job[k], &when, &out, NULL,
+                                                 &err),
+                           err);
+                sum += out.all_s;
+            }
+            CHECK(seconds <= sum);
+        }
+    }
+    CHECK(n_chosen > 0);
+}
+
+static void test_too_large(void)
+{
+    const struct weft_overlap_sample sample = {0, 10, 5};
+    struct weft_migrate_costs c = costs;
+    const struct weft_overlap_job job = {
+        .costs = &c, .n_instances = 1, .n_samples = 1, .sample = &sample,
+        .most = 40};
+    const struct weft_overlap_when when = {0.5, 0};
+    struct weft_overlapped out;
+    c.memory_bytes = 50;
+    REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
+    c.memory_bytes = 49;
+    CHECK_FAILS(weft_overlap_simulate(&job, &when, &out, NULL, &err),
+                WEFT_EINVAL, err, "lower rollout.max_new_tokens");
+}
+
+WEFT_TESTS("plan/fusion", {"test_most_batch", test_most_batch},
+           {"test_expect", test_expect}, {"test_fewest", test_fewest},
+           {"test_stay", test_stay}, {"test_deal", test_deal},
+           {"test_deal_by_hand", test_deal_by_hand},
+           {"test_decide", test_decide}, {"test_ticks", test_ticks},
+           {"test_one_instance", test_one_instance},
+           {"test_equal_lengths", test_equal_lengths},
+           {"test_long_samples", test_long_samples},
+           {"test_choose", test_choose}, {"test_too_large", test_too_large})
