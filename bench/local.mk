@@ -78,8 +78,14 @@ bench-trust: %D%/speed weft$(EXEEXT)
 EXTRA_DIST += %D%/grpo.sh %D%/grpo_trl.py
 bench-grpo: weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/grpo.sh
+# Inter-stage fusion, simulated in its paper's setting.
+bench_programs += %D%/fusion
+%C%_fusion_SOURCES = %D%/fusion.c %D%/check.h
+%C%_fusion_LDADD = $(weft_libs)
+bench-fusion: %D%/fusion
+	%D%/fusion $(srcdir)/examples/clusters/rlhfuse_hopper.yaml
 # What papers measured beside what is predicted.
 bench-papers: %D%/papers
 	%D%/papers $(srcdir)/examples/clusters/real_h100.yaml
-.PHONY: bench bench-generate bench-gpu bench-grpo bench-layouts \
+.PHONY: bench bench-fusion bench-generate bench-gpu bench-grpo bench-layouts \
 	bench-papers bench-record bench-schedule bench-simulate bench-trust

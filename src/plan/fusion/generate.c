@@ -70,8 +70,7 @@ static void admit(struct weft_overlap_run *run,
     while (in->head < in->n_queue) {
         int32_t s = in->queue[in->head];
         double tokens = tokens_of(run, s);
-        bool fits = !in->is_full
-                 && (in->slots == 0 || in->n_active < in->slots)
+        bool fits = (in->slots == 0 || in->n_active < in->slots)
                  && in->held + tokens + in->n_active + 1 <= room;
         if (run->state[s].ready_s > in->now_s || (in->n_active > 0 && !fits))
             break;
@@ -86,7 +85,8 @@ static void admit(struct weft_overlap_run *run,
         in->now_s += c->prefill_s(c->ctx, n_read, read);
 }
 
-/* Puts off the samples begun last until the next step has room. */
+/* Puts off the samples begun last until the next step has room. They cannot
+ * begin again before another has ended, as those that run grow. */
 static void make_room(struct weft_overlap_run *run,
                       struct weft_overlap_instance *in)
 {
@@ -96,7 +96,6 @@ static void make_room(struct weft_overlap_run *run,
         in->held -= tokens_of(run, s);
         run->state[s].reads = true;
         in->queue[--in->head] = s;
-        in->is_full = true;
         run->out->n_put_off++;
     }
 }
@@ -116,7 +115,6 @@ static void step(struct weft_overlap_run *run,
         }
         run->state[s].end_s = in->now_s;
         in->held -= tokens_of(run, s);
-        in->is_full = false;
     }
     in->n_active = n;
 }

@@ -19,8 +19,7 @@ struct weft_overlap_instance {
     int32_t *active, n_active;    /* in the order in which they began */
     int32_t *queue, head, n_queue; /* head .. n_queue - 1 have not begun */
     int32_t slots;
-    double held;  /* tokens in its KV cache */
-    bool is_full; /* until a sample ends */
+    double held; /* tokens in its KV cache */
 };
 
 struct weft_overlap_run {

@@ -21,26 +21,29 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* When only a share of the samples is left, without migration. */
+/* When only a share of the samples is left, without migration; 0: never. */
 static int find_trigger(const struct weft_overlap_job *job, double share,
-                        struct weft_overlapped *out, struct weft_err *err)
+                        double *at_s_out, struct weft_err *err)
 {
     struct weft_overlap_run run;
+    struct weft_overlapped out;
     int32_t n = job->n_samples, left = (int32_t) floor(share * n + 1e-9);
-    double *end_s = weft_alloc((size_t) n, sizeof *end_s), at_s = 0;
+    *at_s_out = 0;
+    if (left <= 0 || left >= n)
+        return 0;
+    double *end_s = weft_alloc((size_t) n, sizeof *end_s);
     int rc = end_s ? 0 : weft_err_nomem(err, "a simulation", (size_t) n * 8);
     if (!rc)
-        rc = weft_overlap_run_init(&run, job, out, err);
+        rc = weft_overlap_run_init(&run, job, &out, err);
     if (!rc) {
         generate(&run, INFINITY);
         for (int32_t s = 0; s < n; s++)
             end_s[s] = run.state[s].end_s;
         qsort(end_s, (size_t) n, sizeof *end_s, by_size);
-        at_s = left > 0 && left < n ? end_s[n - left - 1] : 0;
+        *at_s_out = end_s[n - left - 1];
         weft_overlap_run_release(&run);
     }
     weft_free(end_s);
-    *out = (struct weft_overlapped){.trigger_s = at_s};
     return rc;
 }
 
@@ -211,10 +214,10 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
 {
     struct weft_overlap_run run;
     struct weft_overlapped found;
+    double at_s;
     int rc = check(job, err);
     if (!rc)
-        rc = find_trigger(job, when->share, out, err);
-    double at_s = rc ? 0 : out->trigger_s;
+        rc = find_trigger(job, when->share, &at_s, err);
     if (!rc)
         rc = weft_overlap_run_init(&run, job, &found, err);
     if (rc)
