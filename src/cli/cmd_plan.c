@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "job/profile.h"
 #include "job/run_config.h"
 #include "plan/strategy.h"
 #include "run/predict/compare.h"
@@ -80,6 +81,7 @@ const char weft_help_plan[] =
 struct options {
     struct weft_cli_planned plan;
     const char *output, *explain, *svg, *cluster, *lengths, *scale;
+    const struct weft_costs_file *costs; /* of the cluster; NULL: none */
     bool json, graph, gangs, compare, search;
     /* of the search, the last two in thousands; -1: not given */
     int32_t seed, evaluations, branches;
@@ -194,6 +196,7 @@ static struct weft_simulate_options simulations(
 {
     return (struct weft_simulate_options){
         .cluster = cluster,
+        .costs = o->costs,
         .lengths = lengths,
         .iterations = 3,
         .gangs = o->gangs
@@ -450,25 +453,32 @@ static int run(struct options *o, struct weft_config *config,
                struct weft_err *err)
 {
     struct weft_cluster cluster;
+    struct weft_costs_file costs = {.n_ops = 0};
     struct weft_plan plan = {0};
+    const char *measured = weft_cli_costs(NULL, o->cluster, config);
+    bool simulates = o->compare || o->search || o->scale;
     if (!o->cluster)
         o->cluster = config->cluster;
-    if ((o->compare || o->search || o->scale) && !o->cluster)
+    if (simulates && !o->cluster)
         return weft_err_set(err, WEFT_EINVAL,
                             "--compare, --scale and --search need a cluster: "
                             "--cluster FILE, or the key 'cluster'");
     int rc = o->cluster ? weft_cluster_read(o->cluster, &cluster, err) : 0;
-    if (rc)
-        return rc;
-    if (o->cluster)
+    if (!rc && simulates && measured) {
+        rc = weft_profile_read(measured, config->numerics.isa, &costs, err);
+        o->costs = &costs;
+    }
+    if (!rc && o->cluster)
         weft_cli_use_cluster(&o->plan, &cluster, config);
-    if (o->compare || o->scale)
-        return (o->scale ? scale : compare)(o, &cluster, config, err);
-    rc = o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
-       : o->search           ? search(o, &cluster, config, &plan, err)
-                             : make(o, config, &plan, err);
     if (!rc)
+        rc = o->scale              ? scale(o, &cluster, config, err)
+           : o->compare            ? compare(o, &cluster, config, err)
+           : o->graph && !o->svg   ? weft_run_flow(config, &plan.flow, err)
+           : o->search             ? search(o, &cluster, config, &plan, err)
+                                   : make(o, config, &plan, err);
+    if (!rc && !o->scale && !o->compare)
         rc = show(o, &plan, err);
+    weft_costs_file_release(&costs);
     weft_plan_release(&plan);
     return rc;
 }

@@ -40,7 +40,9 @@ const char weft_help_simulate[] =
     "      --cluster FILE      its devices and links; default: the key "
     "'cluster'\n"
     "      --costs FILE        tasks take what weft profile measured, where "
-    "it did\n"
+    "it did;\n"
+    "                          default: the key 'costs', if the cluster is the "
+    "key's\n"
     "      --run RUN           the last iterations of a run that was made: "
     "its\n"
     "                          configuration, its plan unless another is "
@@ -114,14 +116,15 @@ static int run(struct options *o, const char *file, int n_override,
                    : weft_err_set(err, WEFT_EINVAL,
                                   "give a cluster: --cluster FILE, or the "
                                   "configuration's key 'cluster'");
-    if (!rc && o->costs)
-        rc = weft_profile_read(o->costs, config.numerics.isa, &costs, err);
+    const char *measured = weft_cli_costs(o->costs, o->cluster, &config);
+    if (!rc && measured)
+        rc = weft_profile_read(measured, config.numerics.isa, &costs, err);
     if (!rc)
         rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {
         o->simulate.cluster = &cluster;
         weft_cli_use_cluster(&o->plan, &cluster, &config);
-        o->simulate.costs = o->costs ? &costs : NULL;
+        o->simulate.costs = measured ? &costs : NULL;
         o->simulate.lengths = &lengths;
         rc = simulate(o, &config, &out, err);
     }

@@ -90,6 +90,12 @@ static size_t layout_length(const char *from)
     return strncmp(from, layout, n) == 0 ? n : 0;
 }
 
+const char *weft_cli_costs(const char *costs, const char *asked,
+                           const struct weft_config *config)
+{
+    return costs ? costs : asked ? NULL : config->costs;
+}
+
 const char *weft_cli_plan_misuse(const struct weft_cli_planned *o)
 {
     if (o->from && layout_length(o->from) == 0 && !weft_strategy_is(o->from))

@@ -30,6 +30,12 @@ void weft_cli_use_cluster(struct weft_cli_planned *o,
                           const struct weft_cluster *cluster,
                           const struct weft_config *config);
 
+/* The file of measured costs that a simulation uses, or NULL. Those that the
+ * configuration names are of its own cluster, not of one that was `asked` for.
+ */
+const char *weft_cli_costs(const char *costs, const char *asked,
+                           const struct weft_config *config);
+
 /* Says what is wrong with the options, or NULL. */
 const char *weft_cli_plan_misuse(const struct weft_cli_planned *o);
 

@@ -88,6 +88,26 @@ expect 1 "nothing.json" --run run --costs nothing.json
 "$weft" profile "$ppo" --devices 1 --limit 1 -o costs.json >out 2>&1 ||
     fail "weft profile fails"
 expect 0 "on 2 devices" --run run --costs costs.json
+# Costs that the configuration names are its own cluster's.
+for option in "" --compare; do
+    command=${option:+plan} options=$option
+    command=${command:-simulate}
+    expect 0 "" "$ppo" cluster=cluster.yaml costs=costs.json --nodes 1
+    mv out keys
+    expect 0 "" "$ppo" cluster=cluster.yaml --nodes 1
+    cmp -s keys out && fail "$command: the key costs makes no difference"
+    options="$option --cluster cluster.yaml"
+    expect 0 "" "$ppo" costs=costs.json --nodes 1
+    cmp -s keys out && fail "$command: costs of another cluster count"
+done
+command=simulate
+options="--cluster cluster.yaml"
+expect 0 "" "$ppo" --costs costs.json --nodes 1
+mv out table
+options=
+expect 0 "" "$ppo" cluster=cluster.yaml costs=costs.json --nodes 1
+cmp -s table out || fail "the key costs is not --costs"
+options="--cluster cluster.yaml"
 sed 's/"weft": "/&0/' costs.json >stale.json
 expect 1 "'stale.json' was measured with version '0" --run run \
     --costs stale.json
