@@ -320,10 +320,11 @@ int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
                           int64_t (*out)[WEFT_MEM_ALL + 1],
                           struct weft_err *err);
 
-/* When a task or message was inserted, began and ended: the numbers, from 1
- * on, of these events in their order on its rank; 0: it has not. */
+/* When a task or message was inserted, began and ended, and when tiles were
+ * last released before the next was inserted: the numbers, from 1 on, of these
+ * events in their order on its rank; 0: it has not, or none were. */
 struct weft_rec_moments {
-    int32_t inserted, began, ended;
+    int32_t inserted, began, ended, released;
     uint32_t what; /* weft_rec_ran_what() */
 };
 

@@ -29,9 +29,9 @@ static void finish(struct weft_external *e)
     int64_t lot = e->lot;
     struct weft_moments *moments = e->moments;
     WEFT_TSAN_ACQUIRE(tile);
-    if (moments)
-        weft_ran_note(rt, &moments->began);
+    weft_ran_begin(rt, moments);
     void *to = weft_tile_data(tile, true);
+    weft_ran_done();
     if (!to) {
         struct weft_err err;
         weft_tile_refuse(tile, &err);
@@ -46,9 +46,9 @@ static void finish(struct weft_external *e)
     weft_free(e->data);
     weft_free(e);
     atomic_fetch_sub(&tile->n_writers, 1);
+    weft_ran_end(rt, moments);
     weft_tile_unhold(tile);
-    if (moments)
-        weft_ran_note(rt, &moments->ended);
+    weft_ran_done();
     atomic_fetch_sub(&rt->n_external, 1);
     atomic_fetch_add(&rt->n_ended, 1);
     weft_seq_end(seq, lot, 1);

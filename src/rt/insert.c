@@ -191,9 +191,9 @@ static void task_over(struct weft_task *t, struct weft_worker *w)
 {
     struct weft_rt *rt = t->seq->rt;
     note_end(w, t);
+    weft_ran_end(rt, t->moments);
     task_leave_tiles(t, t->is_under_way ? w->exec.card : NULL);
-    if (t->moments)
-        weft_ran_note(rt, &t->moments->ended);
+    weft_ran_done();
     atomic_fetch_sub(&t->codelet->n_pending, 1);
     long ended = atomic_fetch_add(&rt->n_ended, 1) + 1;
     if (rt->fxt_dir && ended == WEFT_FXT_TASKS
@@ -214,14 +214,14 @@ void weft_codelet_run(void *buffers[], void *args)
     note_start(w, t);
     if (w->exec.card)
         weft_card_note(w);
-    if (t->moments)
-        weft_ran_note(rt, &t->moments->began);
+    weft_ran_begin(rt, t->moments);
     for (int i = 0; i < t->n_held; i++)
         WEFT_TSAN_ACQUIRE(t->held[i].tile);
     if (atomic_load(&t->seq->failed) == 0) {
         w->exec.err.code = 0;
         w->exec.err.text[0] = 0;
         int rc = task_buffers(t, &w->exec.err);
+        weft_ran_done();
         if (!rc)
             rc = w->exec.card ? run_at_card(t, &w->exec)
                               : run_cpu(t, &w->exec);

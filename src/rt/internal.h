@@ -250,7 +250,7 @@ void weft_seq_record(struct weft_seq *seq, int64_t at,
 /* The numbers of events among all of this rank (plan/recording.h); 0: not
  * yet. */
 struct weft_moments {
-    atomic_llong inserted, began, ended;
+    atomic_llong inserted, began, ended, released;
     uint32_t what;
 };
 
@@ -321,6 +321,7 @@ struct weft_rt {
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
     struct weft_ran ran[2]; /* by iteration */
+    struct weft_moments *ran_last; /* of what was inserted last */
     atomic_llong n_events;  /* noted so far */
     /* tasks and messages of all sequences, and what they take */
     atomic_long n_pending, pending_bytes;
@@ -396,8 +397,8 @@ void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
 void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
                         const struct weft_tile *tile);
 
-/* When tasks were inserted, began and ended (ran.c). What is inserted now gets
- * moments, or NULL. */
+/* When tasks were inserted, began and ended, and what the inserting thread
+ * released (ran.c). What is inserted now gets moments, or NULL. */
 int weft_ran_create(struct weft_rt *rt, struct weft_err *err);
 void weft_ran_free(struct weft_rt *rt);
 struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
@@ -406,6 +407,17 @@ WEFT_INLINE void weft_ran_note(struct weft_rt *rt, atomic_llong *moment)
 {
     atomic_store(moment, atomic_fetch_add(&rt->n_events, 1) + 1);
 }
+/* A task begins, ends, or the inserting thread releases a tile: what memory this
+ * thread gets or gives back until weft_ran_done() is its doing. moments: NULL
+ * is not noted. */
+void weft_ran_begin(struct weft_rt *rt, struct weft_moments *moments);
+void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments);
+void weft_ran_release(struct weft_rt *rt);
+void weft_ran_done(void);
+/* This thread gets memory, or gives it back: called where that is counted, with
+ * the lock, so that the moments are in the order of the counts. */
+void weft_ran_get(void);
+void weft_ran_put(void);
 
 /* Checks device, position, chain and call. `op` is named in the error's
  * text. */

@@ -191,6 +191,7 @@ static bool reserve(struct weft_pool *pool, const struct weft_need *need,
     if (limited && need->bytes > left(pool))
         return false;
     count_get(pool, need);
+    weft_ran_get();
     *block_out = kept_take(pool, i);
     if (!*block_out && pool->cached_bytes > left(pool))
         trim(pool);
@@ -236,6 +237,7 @@ void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
     int i = size_class(need->bytes, &rounded);
     pthread_mutex_lock(&pool->mutex);
     count_put(pool, need);
+    weft_ran_put();
     /* A block is kept if kept and used blocks together stay within the limit,
      * and kept ones within a quarter of it. */
     bool keep = pool->cached_bytes + rounded <= pool->limit_bytes / 4

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes in which order what is inserted begins and ends, of the iteration that
- * runs and of the one that begins while it ends. */
+/* Notes in which order what is inserted begins and ends, and what is released, of
+ * the iteration that runs and of the one that begins while it ends. A task has
+ * begun when it first gets memory, if it gets any, and has ended when it last
+ * gives some back. */
 #include "base/alloc.h"
 #include "rt/internal.h"
 
@@ -41,9 +43,61 @@ struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
     struct weft_moments *m = &ran->moments[ran->n - 1];
     atomic_store(&m->began, 0);
     atomic_store(&m->ended, 0);
+    atomic_store(&m->released, 0);
     weft_ran_note(rt, &m->inserted);
     m->what = weft_rec_ran_what(op, where->call, where->layer);
+    rt->ran_last = m;
     return m;
+}
+
+/* Whose doing this thread's memory is. */
+static _Thread_local struct {
+    struct weft_rt *rt;
+    atomic_llong *get, *put; /* NULL: no more, or not noted */
+} here;
+
+static void note(struct weft_rt *rt, atomic_llong *get, atomic_llong *put)
+{
+    here.rt = rt;
+    here.get = get;
+    here.put = put;
+    weft_ran_note(rt, get ? get : put);
+}
+
+void weft_ran_begin(struct weft_rt *rt, struct weft_moments *moments)
+{
+    if (moments)
+        note(rt, &moments->began, NULL);
+}
+
+void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments)
+{
+    if (moments)
+        note(rt, NULL, &moments->ended);
+}
+
+void weft_ran_release(struct weft_rt *rt)
+{
+    if (rt->ran_last)
+        note(rt, NULL, &rt->ran_last->released);
+}
+
+void weft_ran_done(void)
+{
+    here.get = here.put = NULL;
+}
+
+void weft_ran_get(void)
+{
+    if (here.get)
+        weft_ran_note(here.rt, here.get);
+    here.get = NULL;
+}
+
+void weft_ran_put(void)
+{
+    if (here.put)
+        weft_ran_note(here.rt, here.put);
 }
 
 static int32_t since(const struct weft_moments *first, atomic_llong *moment)
@@ -72,7 +126,7 @@ int weft_rt_ran(struct weft_rt *rt, int32_t first, int32_t iteration,
         out->moments[i] = (struct weft_rec_moments){
             since(from->moments, &m->inserted),
             since(from->moments, &m->began), since(from->moments, &m->ended),
-            m->what};
+            since(from->moments, &m->released), m->what};
     }
     return 0;
 }

@@ -351,7 +351,9 @@ void weft_tile_release(struct weft_tile *tile)
     tile->part = NULL;
     tile->n_parts = 0;
     weft_record_release(tile);
+    weft_ran_release(tile->rt);
     weft_tile_unhold(tile);
+    weft_ran_done();
 }
 
 /* ---- Parts ------------------------------------------------------------ */

@@ -116,9 +116,9 @@ static void ended(void *arg)
         atomic_fetch_sub(&t->tile->n_receives, 1);
         atomic_fetch_sub(&t->tile->n_writers, 1);
     }
+    weft_ran_end(rt, t->moments);
     weft_tile_unhold(t->tile);
-    if (t->moments)
-        weft_ran_note(rt, &t->moments->ended);
+    weft_ran_done();
     weft_free(t);
     atomic_fetch_add(&rt->n_ended, 1);
     weft_seq_end(seq, lot, 1);

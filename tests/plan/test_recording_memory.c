@@ -475,6 +475,7 @@ static int32_t make_moments(int64_t n, struct weft_rec_moments *out)
         struct weft_rec_moments *m = &out[i];
         now += 1 + (int32_t) draw(3);
         m->inserted = now;
+        m->released = draw(2) ? now : 0; /* or it is not noted */
         m->began = draw(8) ? now + 1 + (int32_t) draw(9) : 0;
         m->ended = m->began && draw(8) ? m->began + 1 + (int32_t) draw(9) : 0;
         end = m->began > end ? m->began : end;
@@ -490,8 +491,10 @@ static bool has_memory(const struct weft_recording *r,
     const struct weft_rec_tile *t = &r->tile[tile];
     bool begun = t->permanent
               && (t->created == 0 || m[t->created - 1].inserted <= at);
-    bool ended = t->released >= 0 && t->released < r->n_tasks
-              && m[t->released].inserted <= at;
+    int64_t n = t->released;
+    int32_t noted = n > 0 ? m[n - 1].released : 0;
+    bool ended = n >= 0 && n < r->n_tasks
+              && (noted ? noted : m[n].inserted) <= at;
     for (int i = 0; i < (int) r->n_tasks; i++)
         for (int k = 0; k < (int) r->n_tiles; k++) {
             int mode = k == tile || r->tile[k].whole == tile
@@ -548,10 +551,12 @@ static void test_follow(void)
                             0);
     for (int i = 0; i < 3; i++)
         of[i] = (struct weft_rec_moments){
-            10 * i + 1, 10 * i + 2, 10 * i + 3,
+            10 * i + 1, 10 * i + 2, 10 * i + 3, 10 * i + 4,
             weft_rec_ran_what(op[i + 1], 0, i + 1)};
     CHECK(weft_recording_follow(&r, &ran, 1, m));
     CHECK_INT(m[0].ended, 1); /* it took no time, before the others */
+    CHECK_INT(m[0].released, 0);
+    CHECK_INT(m[1].released, 4);
     CHECK_INT(m[1].ended, 3);
     CHECK_INT(m[3].began, 22);
     CHECK_INT(m[4].inserted, 0);

@@ -351,9 +351,68 @@ static void test_asked_after_body(void)
     stop();
 }
 
+/* Of iteration 0. Returns its moments. */
+static struct weft_moments *insert_noted(const struct weft_codelet *codelet,
+                                         struct weft_tile *tile,
+                                         enum weft_mode mode)
+{
+    size_t args[2] = {1, weft_tile_bytes(tile)};
+    weft_insert(seq, codelet, args, sizeof args,
+                &(struct weft_access){tile, mode}, 1,
+                &(struct weft_where){.device = 0, .iteration = 0});
+    return &rt->ran[0].moments[rt->ran[0].n - 1];
+}
+
+/* Lets a task that waits for the pool go on, after an event. Returns that. */
+static long long let_go(atomic_llong *moment)
+{
+    atomic_llong event;
+    while (atomic_load(moment) == 0) /* it waits, or is about to */
+        ;
+    weft_ran_note(rt, &event);
+    pthread_mutex_unlock(&rt->pool->mutex);
+    return atomic_load(&event);
+}
+
+/* Memory is noted in the order that it is counted in, however long a task waits
+ * to get it or to give it back. */
+static void test_moments(void)
+{
+    struct weft_tile *tile[2];
+    struct weft_err err;
+    start(0);
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(
+            weft_tile_create_temp(rt, &id, WEFT_MEM_KV, 1000, &tile[i], &err),
+            err);
+    pthread_mutex_lock(&rt->pool->mutex);
+    struct weft_moments *fill = insert_noted(&weft_cl_fill, tile[0],
+                                             WEFT_WRITE);
+    long long event = let_go(&fill->began);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    CHECK(fill->began > event && fill->ended > fill->began);
+    pthread_mutex_lock(&rt->pool->mutex);
+    struct weft_moments *read = insert_noted(&weft_cl_read, tile[0],
+                                             WEFT_READ);
+    weft_tile_release(tile[0]);
+    event = let_go(&read->ended);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    CHECK(read->ended > event && read->released < event);
+    CHECK(read->released > read->inserted);
+    /* the inserting thread gives it back */
+    fill = insert_noted(&weft_cl_fill, tile[1], WEFT_WRITE);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    CHECK_INT(fill->released, 0);
+    weft_tile_release(tile[1]);
+    CHECK(fill->released > fill->ended);
+    CHECK_INT(now_bytes(WEFT_MEM_KV), 0);
+    stop();
+}
+
 WEFT_TESTS("rt/tile", {"test_permanent", test_permanent},
            {"test_asked_after_body", test_asked_after_body},
            {"test_temporary", test_temporary},
            {"test_temporary_unwritten", test_temporary_unwritten},
            {"test_limit", test_limit}, {"test_host", test_host},
-           {"test_pool_sizes", test_pool_sizes}, {"test_ready", test_ready})
+           {"test_pool_sizes", test_pool_sizes}, {"test_ready", test_ready},
+           {"test_moments", test_moments})

@@ -54,7 +54,7 @@ static bool follow(const struct weft_recording *r,
                    struct weft_rec_moments *moments_out)
 {
     int64_t n = 0;
-    int32_t now = 1;
+    int32_t now = 1, released = 0;
     for (int64_t i = 0; i < r->n_tasks; i++) {
         const struct weft_rec_task *t = &r->task[i];
         if (t->iteration != ran->iteration)
@@ -63,10 +63,13 @@ static bool follow(const struct weft_recording *r,
                  && ran->moments[n].what
                         == weft_rec_ran_what(weft_recording_op(r, i), t->call,
                                              t->layer);
-        if (came)
+        if (came) {
             now = ran->moments[n].inserted;
+            released = ran->moments[n].released;
+        }
         moments_out[i] = came ? ran->moments[n++]
-                              : (struct weft_rec_moments){now, now, now, 0};
+                              : (struct weft_rec_moments){now, now, now,
+                                                          released, 0};
     }
     return ran->known && n == ran->n;
 }
@@ -134,8 +137,17 @@ static void follow_tasks(struct play *p)
     p->inserted[r->n_tasks] = INT64_MAX;
 }
 
-/* What was done after so many tasks is known to be done by when the next one
- * is inserted. */
+/* When tiles were released after so many tasks: by when the next task was
+ * inserted, if it was not noted. After the last one only the recording's own
+ * end releases. */
+static int64_t released_at(const struct play *p, int64_t tasks)
+{
+    int64_t noted = tasks > 0 && tasks < p->r->n_tasks
+                      ? p->moments[tasks - 1].released
+                      : 0;
+    return noted ? noted : p->inserted[tasks];
+}
+
 static void bound_lives(struct play *p)
 {
     const struct weft_recording *r = p->r;
@@ -146,7 +158,7 @@ static void bound_lives(struct play *p)
             life->begin = t->created > 0 ? p->inserted[t->created - 1] : 0;
         life->end = t->released < 0
                       ? INT64_MAX
-                      : weft_max64(life->end, p->inserted[t->released]);
+                      : weft_max64(life->end, released_at(p, t->released));
     }
 }
 
