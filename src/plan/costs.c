@@ -38,11 +38,19 @@ struct spot {
     int32_t node, device; /* of the node; -1: its memory */
 };
 
+/* Devices of a rank that the cluster describes: in a job on GPUs these, not the
+ * CPU devices beside them, which are in the node's memory. */
+static int32_t n_described(const struct weft_costs *c)
+{
+    return c->job.n_gpus > 0 ? c->job.n_gpus : c->job.n_devices;
+}
+
 static struct spot spot_of(const struct weft_costs *c, int32_t place)
 {
     int32_t rank = place / c->n_places, local = place % c->n_places;
-    int32_t part = rank % c->job.ranks_per_node * c->job.n_devices;
-    bool own = local < c->job.n_gpus || c->job.place_per_device;
+    int32_t part = rank % c->job.ranks_per_node * n_described(c);
+    bool own = c->job.n_gpus > 0 ? local < c->job.n_gpus
+                                 : c->job.place_per_device;
     return (struct spot){rank / c->job.ranks_per_node,
                          own ? part + local : -1};
 }
@@ -167,7 +175,7 @@ static double alone_s(const struct weft_costs *c, int32_t from, int32_t to,
 static double memory_rate(const struct weft_costs *c,
                           const struct weft_node_kind *kind)
 {
-    int32_t busy = c->job.n_devices * c->job.ranks_per_node;
+    int32_t busy = n_described(c) * c->job.ranks_per_node;
     return least(kind->memory_bytes_per_s, kind->node_bytes_per_s / busy);
 }
 
@@ -264,7 +272,7 @@ double weft_costs_insert(const struct weft_costs *c)
 static int check(const struct weft_costs *c, struct weft_err *err)
 {
     const struct weft_cluster *cluster = c->job.cluster;
-    int32_t devices = c->job.n_devices * c->job.ranks_per_node;
+    int32_t devices = n_described(c) * c->job.ranks_per_node;
     if (c->n_nodes > cluster->n_nodes)
         return weft_err_set(err, WEFT_EINVAL,
                             "the plan has %d nodes, and cluster '%s' %d; "

@@ -69,6 +69,10 @@ grep -q '"cat":"message"' c.json || fail "the trace has no messages"
 expect 0 "on 8 devices" "$ppo" --from layout=tp4pp2 \
     --gangs
 
+# CPU devices beside GPUs are not the cluster's.
+expect 0 "on 5 devices" "$ppo" runtime.devices=gpu runtime.cpu_devices=1 \
+    --nodes 1
+
 expect 0 "" "$ppo" --nodes 1 --devices 2 --json
 mv out table
 "$weft" plan "$ppo" --devices 2 -o plan.json >out 2>&1 ||

@@ -290,6 +290,33 @@ static void test_host(void)
     weft_costs_free(costs);
 }
 
+/* CPU devices beside GPUs are no devices of the cluster, even where each has a
+ * place: 2 ranks of 2 GPUs and 3 CPU devices are a node of 4. Places 0, 1 are
+ * the first rank's GPUs, 5, 6 the second's. */
+static void test_cpus_beside_gpus(void)
+{
+    struct weft_costs_job job = {.cluster = &cluster,
+                                 .n_ranks = 2,
+                                 .n_devices = 5,
+                                 .n_gpus = 2,
+                                 .ranks_per_node = 2,
+                                 .place_per_device = true};
+    struct weft_costs *costs;
+    int32_t link[WEFT_COSTS_PATH], n;
+    double latency;
+    parse(good);
+    REQUIRE_OK(weft_costs_create(&job, &costs, &err), err);
+    const double *rate = weft_costs_links(costs, &n);
+    CHECK_INT(weft_costs_path(costs, 1, 5, link, &latency), 2);
+    CHECK(near(rate[link[0]], 200e9) && near(latency, 2e-6));
+    CHECK_INT(weft_costs_path(costs, 6, 8, link, &latency), 1);
+    CHECK(near(rate[link[0]], 20e9) && near(latency, 5e-6));
+    weft_costs_free(costs);
+    job.n_gpus = 3;
+    CHECK_INT(weft_costs_create(&job, &costs, &err), WEFT_EINVAL);
+    CHECK(strstr(err.text, "the plan has 6 devices on each node") != NULL);
+}
+
 /* A member receives 3 parts of 1000 bytes from each of two others: in turn
  * twice, the two at the same time. */
 static void test_gang(void)
@@ -318,4 +345,5 @@ static void test_gang(void)
 WEFT_TESTS("plan/costs", {"test_read", test_read},
            {"test_faults", test_faults}, {"test_examples", test_examples},
            {"test_tasks", test_tasks}, {"test_paths", test_paths},
-           {"test_host", test_host}, {"test_gang", test_gang})
+           {"test_host", test_host}, {"test_gang", test_gang},
+           {"test_cpus_beside_gpus", test_cpus_beside_gpus})
