@@ -318,8 +318,8 @@ static void run_decode(void *arg)
     weft_k_head_logits_cuda(NULL, &m->s, weft_all_blocks(&m->s), &m->h,
                             m->batch.n_rows, m->targets.row, m->x[0],
                             m->logits, m->scratch);
-    weft_k_sample_cuda(NULL, &m->s, &sampling, m->batch.n_rows, m->logits,
-                       m->s.vocab, m->at, m->drawn, m->logp, NULL);
+    weft_k_sample_cuda(NULL, &m->s, &sampling, 0, NULL, m->batch.n_rows,
+                       m->logits, m->s.vocab, m->at, m->drawn, m->logp, NULL);
 }
 
 /* Room for n_runs texts of n tokens. */
@@ -466,7 +466,7 @@ static void bench(size_t i)
     struct weft_err err;
     struct model *m = weft_alloc(1, sizeof *m);
     const float one = 1;
-    static uint32_t at[3 * MOST_RUNS];
+    static uint32_t at[4 * MOST_RUNS];
     int32_t n_rows = shapes[i].n_texts * shapes[i].n;
     m->name = shapes[i].name;
     m->s = shapes[i].s;

@@ -195,11 +195,11 @@ void weft_insert_kto_kl(struct weft_seq *seq, const struct weft_where *where,
 
 /* ---- Generation ------------------------------------------------------- */
 
-/* A text that ends a response, wherever its tokens' bytes come to hold it. */
-struct weft_stop_text {
-    const char *text;  /* (n) */
-    const char *bytes; /* of token i: at[i] .. at[i + 1] - 1 */
-    const int64_t *at; /* (n_tokens + 1) */
+/* Texts that end a response, wherever its tokens' bytes come to hold one. */
+struct weft_stop_texts {
+    const char *text[16]; /* (n) */
+    const char *bytes;    /* of token i: at[i] .. at[i + 1] - 1 */
+    const int64_t *at;    /* (n_tokens + 1) */
     int32_t n, n_tokens;
 };
 
@@ -210,10 +210,11 @@ struct weft_gen_args {
     int32_t n_steps;        /* decode steps of a chunk */
     int32_t prefill_tokens; /* prompt rows per step, at most */
     bool prefix_sharing;    /* prompts that begin alike share the cache */
+    int32_t min_new_tokens; /* so many do not end a response */
     int32_t n_stop;
     int32_t stop[16]; /* token ids that end a response */
     /* NULL: none. Borrowed until the tasks have run. */
-    const struct weft_stop_text *stop_text;
+    const struct weft_stop_texts *stop_text;
     /* (n_steps) the rows of each step, where it is known, for costs; read when
      * tasks are inserted. NULL: not known. */
     const struct weft_work_rows *step;

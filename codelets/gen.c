@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kern/sample.h"
 
 struct weft_gen_task *weft_gen_task_create(struct weft_seq *seq,
                                            const struct weft_shape *shape,
@@ -164,7 +165,7 @@ void weft_gen_open_cache(struct CUstream_st *stream,
                              offset, bytes);
 }
 
-static int32_t bytes_of(const struct weft_stop_text *stop, int32_t token,
+static int32_t bytes_of(const struct weft_stop_texts *stop, int32_t token,
                         const char **bytes_out)
 {
     if (token >= stop->n_tokens)
@@ -174,12 +175,12 @@ static int32_t bytes_of(const struct weft_stop_text *stop, int32_t token,
 }
 
 /* Whether the tokens before the last, and `end` bytes of the last, end with
- * the text. */
-static bool ends_with(const struct weft_stop_text *stop, int32_t n,
-                      const int32_t *token, int32_t end)
+ * a text. */
+static bool ends_with(const struct weft_stop_texts *stop, const char *text,
+                      int32_t n, const int32_t *token, int32_t end)
 {
     const char *bytes = NULL;
-    int32_t left = stop->n;
+    size_t left = strlen(text);
     bytes_of(stop, token[--n], &bytes);
     while (left > 0) {
         while (end == 0) {
@@ -187,21 +188,37 @@ static bool ends_with(const struct weft_stop_text *stop, int32_t n,
                 return false;
             end = bytes_of(stop, token[--n], &bytes);
         }
-        if (bytes[--end] != stop->text[--left])
+        if (bytes[--end] != text[--left])
             return false;
     }
     return true;
 }
 
-bool weft_gen_is_stopped(const struct weft_stop_text *stop, int32_t n,
+bool weft_gen_is_stopped(const struct weft_stop_texts *stop, int32_t n,
                          const int32_t *token)
 {
     const char *bytes;
     int32_t most = n > 0 ? bytes_of(stop, token[n - 1], &bytes) : 0;
-    for (int32_t end = 1; end <= most; end++)
-        if (ends_with(stop, n, token, end))
-            return true;
+    for (int32_t k = 0; k < stop->n; k++)
+        for (int32_t end = 1; end <= most; end++)
+            if (ends_with(stop, stop->text[k], n, token, end))
+                return true;
     return false;
+}
+
+bool weft_gen_is_held(const struct weft_gen_args *gen,
+                      const struct weft_gen_slot *slot)
+{
+    return slot->n_total - slot->n_prompt < gen->min_new_tokens;
+}
+
+static bool ends(const struct weft_gen_args *gen, int32_t n,
+                 const int32_t *token)
+{
+    for (int32_t k = 0; k < gen->n_stop; k++)
+        if (token[n - 1] == gen->stop[k])
+            return true;
+    return gen->stop_text && weft_gen_is_stopped(gen->stop_text, n, token);
 }
 
 int weft_gen_put(const struct weft_gen_view *view,
@@ -217,16 +234,11 @@ int weft_gen_put(const struct weft_gen_view *view,
                             slot->sample, slot->n_total);
     view->token[at] = token;
     view->logp[at] = logp;
-    slot->n_total++;
-    for (int32_t k = 0; k < gen->n_stop; k++)
-        if (token == gen->stop[k])
-            slot->done = 1;
-    if (gen->stop_text
-        && weft_gen_is_stopped(gen->stop_text, slot->n_total - slot->n_prompt,
-                               view->token + at - slot->n_total + 1
-                                   + slot->n_prompt))
+    bool held = weft_gen_is_held(gen, slot);
+    int32_t n = ++slot->n_total - slot->n_prompt;
+    if (!held && ends(gen, n, view->token + at - n + 1))
         slot->done = 1;
-    if (!slot->done && slot->n_total >= slot->limit)
+    else if (slot->n_total >= slot->limit)
         slot->done = 2;
     return 0;
 }
@@ -242,15 +254,16 @@ void weft_gen_report(const struct weft_gen_view *view, int32_t n_drawn,
 int weft_gen_draw(const struct weft_gen_view *view,
                   const struct weft_shape *shape,
                   const struct weft_gen_args *gen, int32_t n,
-                  const int32_t *index, const float *logits, void *scratch,
+                  const int32_t *index, float *logits, void *scratch,
                   struct weft_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
         const struct weft_gen_slot *slot = &view->slot[index[i]];
         float logp = 0;
-        int32_t token = weft_k_sample(
-            shape, &gen->sampling, logits + (int64_t) i * shape->vocab,
-            (uint32_t) gen->iteration,
+        int32_t token = weft_k_sample_held(
+            shape, &gen->sampling,
+            weft_gen_is_held(gen, slot) ? gen->n_stop : 0, gen->stop,
+            logits + (int64_t) i * shape->vocab, (uint32_t) gen->iteration,
             (uint32_t) (gen->first_sample + slot->sample),
             (uint32_t) slot->n_total, &logp, scratch);
         int rc = weft_gen_put(view, gen, index[i], token, logp, err);

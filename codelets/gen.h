@@ -95,8 +95,12 @@ void weft_gen_clear_pages(int32_t n_runs, const struct weft_k_run *run,
                           const struct weft_k_kv *kv, size_t offset,
                           size_t bytes);
 
-/* Whether the last of a response's n tokens completes the text. */
-bool weft_gen_is_stopped(const struct weft_stop_text *stop, int32_t n,
+/* Whether the slot's next token must not end its response. */
+bool weft_gen_is_held(const struct weft_gen_args *gen,
+                      const struct weft_gen_slot *slot);
+
+/* Whether the last of a response's n tokens completes a text. */
+bool weft_gen_is_stopped(const struct weft_stop_texts *stop, int32_t n,
                          const int32_t *token);
 /* Adds a drawn token to a slot, which may end with it. Errors: token < 0. */
 int weft_gen_put(const struct weft_gen_view *view,
@@ -106,12 +110,12 @@ int weft_gen_put(const struct weft_gen_view *view,
 void weft_gen_report(const struct weft_gen_view *view, int32_t n_drawn,
                      struct weft_gen_status *status);
 
-/* Draws one token for each of n slots from logits (n, V). scratch: V * 8
- * bytes. */
+/* Draws one token for each of n slots from logits (n, V), which
+ * weft_k_sample_held() may change. scratch: V * 8 bytes. */
 int weft_gen_draw(const struct weft_gen_view *view,
                   const struct weft_shape *shape,
                   const struct weft_gen_args *gen, int32_t n,
-                  const int32_t *slot, const float *logits, void *scratch,
+                  const int32_t *slot, float *logits, void *scratch,
                   struct weft_err *err);
 
 /* Takes the next aligned piece of a scratch area. */

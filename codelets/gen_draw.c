@@ -12,7 +12,7 @@
 
 /* The arrays of the tile between them, for n rows. */
 struct drawn {
-    uint32_t *at; /* (n, 3): what the draws are keyed by */
+    uint32_t *at; /* (n, 4): what the draws are keyed by, whether held */
     int32_t *token;
     float *logp;
 };
@@ -20,14 +20,14 @@ struct drawn {
 static struct drawn drawn_of(void *tile, int32_t n)
 {
     struct drawn d = {.at = tile};
-    d.token = (int32_t *) (d.at + 3 * (size_t) n);
+    d.token = (int32_t *) (d.at + 4 * (size_t) n);
     d.logp = (float *) (d.token + n);
     return d;
 }
 
 size_t weft_gen_drawn_bytes(int32_t n_slots)
 {
-    return (size_t) n_slots * 5 * sizeof(uint32_t);
+    return (size_t) n_slots * 6 * sizeof(uint32_t);
 }
 
 size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
@@ -53,10 +53,11 @@ static int32_t key_rows(const struct draw_args *args,
     const int32_t *index = weft_batch_at(b, b->target);
     for (int32_t i = 0; i < b->n_targets; i++) {
         const struct weft_gen_slot *slot = &view.slot[index[i]];
-        d->at[3 * i] = (uint32_t) args->gen.iteration;
-        d->at[3 * i + 1] =
-            (uint32_t) (args->gen.first_sample + slot->sample);
-        d->at[3 * i + 2] = (uint32_t) slot->n_total;
+        uint32_t *at = d->at + 4 * (size_t) i;
+        at[0] = (uint32_t) args->gen.iteration;
+        at[1] = (uint32_t) (args->gen.first_sample + slot->sample);
+        at[2] = (uint32_t) slot->n_total;
+        at[3] = weft_gen_is_held(&args->gen, slot);
     }
     return b->n_targets;
 }
@@ -93,8 +94,9 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     }
     void *scratch = args->scratch ? weft_take(&take) : NULL;
     weft_take_end(&take);
-    weft_k_sample_cuda(stream, shape, &args->gen.sampling, n, logits, v, d.at,
-                       d.token, d.logp, scratch);
+    weft_k_sample_cuda(stream, shape, &args->gen.sampling, args->gen.n_stop,
+                       args->gen.stop, n, logits, v, d.at, d.token, d.logp,
+                       scratch);
     return 0;
 }
 

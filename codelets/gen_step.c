@@ -180,7 +180,7 @@ static int gen_sample_cpu(const void *args_, void *const buf[], int n_buf,
     weft_take_end(&take);
     int rc = weft_gen_draw(
         &view, shape, &args->gen, n, weft_batch_at(b, b->target),
-        (const float *) (void *) scratch, scratch + bytes, weft_exec_err(x));
+        (float *) (void *) scratch, scratch + bytes, weft_exec_err(x));
     weft_gen_report(&view, n, status);
     return rc;
 }

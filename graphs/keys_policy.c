@@ -13,6 +13,10 @@ static const struct weft_config_key keys[] = {
             "have one score by the data's next (DAPO's dynamic sampling)"),
     KEY_INT("rollout.max_new_tokens", rollout.max_new_tokens, "512", 1, 1e7,
             KEY_NUM, "longest response (verl's default)"),
+    KEY_INT("rollout.min_new_tokens", rollout.min_new_tokens, "0", 0, 1e7,
+            KEY_NUM,
+            "so many tokens do not end a response: what ends it by itself is "
+            "not drawn, and a text of rollout.stop goes on"),
     KEY_FLOAT("rollout.temperature", rollout.temperature, "1", 0.001, 1000,
               KEY_NUM, "divides the logits; 1: the policy itself is sampled"),
     KEY_INT("rollout.top_k", rollout.top_k, "0", 0, KEY_MANY, KEY_NUM,
@@ -21,6 +25,8 @@ static const struct weft_config_key keys[] = {
               "sample from this much probability"),
     KEY_STRING("rollout.stop", rollout.stop, NULL, KEY_NUM,
                "text of any length that ends a response that has it"),
+    KEY_BOOL("rollout.ignore_eos", rollout.ignore_eos, "false", KEY_NUM,
+             "end-of-sequence tokens end no response (for measurements)"),
     KEY_INT("rollout.slots", rollout.slots, "32", 1, 65536, 0,
             "sequences decoded together, per device"),
     KEY_INT("rollout.chunk_tokens", rollout.chunk_tokens, "16", 1, 65536, 0,
@@ -103,6 +109,7 @@ static const struct weft_config_alias aliases[] = {
     {"rollout.max_new_tokens",
      "|max_completion_length|response_length|max_response_length|max_tokens"
      "|generate_max_len|max_gen_len|"},
+    {"rollout.min_new_tokens", "|min_tokens|min_length|min_response_length|"},
     {"rollout.prompts", "|rollout_batch_size|train_batch_size|gen_batch_size"
                         "|num_prompts|n_prompts|"},
     {"rollout.stop", "|stop_sequences|stop_token|stop_strings|"},
@@ -217,6 +224,18 @@ static int check_refills(const struct weft_config *c, struct weft_err *err)
     return 0;
 }
 
+static int check_min_new_tokens(const struct weft_config *c,
+                                struct weft_err *err)
+{
+    if (c->rollout.min_new_tokens > c->rollout.max_new_tokens)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'rollout.min_new_tokens' is %d, but a response "
+                            "has at most %d (rollout.max_new_tokens)",
+                            c->rollout.min_new_tokens,
+                            c->rollout.max_new_tokens);
+    return 0;
+}
+
 static int check_overlong(const struct weft_config *c, struct weft_err *err)
 {
     if (c->policy.overlong_cache > c->rollout.max_new_tokens)
@@ -230,6 +249,7 @@ static int check_overlong(const struct weft_config *c, struct weft_err *err)
 
 static const struct weft_config_rule rules[] = {
     {"rollout.refills", check_refills},
+    {"rollout.min_new_tokens", check_min_new_tokens},
     {"ppo.overlong.cache", check_overlong},
     {"rollout.prompts", check_samples},
     {"ppo.mini_batches", check_mini_batches},

@@ -99,7 +99,8 @@ int weft_g_generate_init(const struct weft_g_model *model,
         .model = model, .n_slots = n_slots, .max_total = max_total};
     if (kv_blocks > 0 && kv_blocks < least)
         return weft_err_set(err, WEFT_EINVAL,
-                            "rollout.kv_blocks is %d, but a text of %d "
+                            "a KV cache of %d blocks is too small "
+                            "(rollout.kv_blocks, --kv-blocks): a text of %d "
                             "tokens needs %d blocks of %d tokens",
                             kv_blocks, max_total, least, WEFT_PAGE_TOKENS);
     out->n_pages = kv_blocks > 0 && kv_blocks < most ? kv_blocks : most;

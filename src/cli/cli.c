@@ -127,6 +127,17 @@ static int set_real(const struct parser *p, const struct weft_cli_option *o,
     return 0;
 }
 
+static int add_word(const struct parser *p, const struct weft_cli_option *o,
+                    const char *text)
+{
+    struct weft_cli_list *list = o->value;
+    if (list->n == (int32_t) WEFT_COUNT(list->word))
+        return weft_cli_usage(p->verb, "'--%s' is given more than %d times",
+                              o->name, list->n);
+    list->word[list->n++] = text;
+    return 0;
+}
+
 static int set(const struct parser *p, const struct weft_cli_option *o,
                const char *text)
 {
@@ -137,6 +148,8 @@ static int set(const struct parser *p, const struct weft_cli_option *o,
     case WEFT_CLI_STRING:
         *(const char **) o->value = text;
         return 0;
+    case WEFT_CLI_LIST:
+        return add_word(p, o, text);
     case WEFT_CLI_FLOAT:
     case WEFT_CLI_DOUBLE:
         return set_real(p, o, text);

@@ -31,7 +31,13 @@ enum weft_cli_type {
     WEFT_CLI_UINT64, /* uint64_t */
     WEFT_CLI_FLOAT,  /* float within [min, max] */
     WEFT_CLI_DOUBLE, /* double within [min, max] */
-    WEFT_CLI_STRING  /* const char *; borrowed from argv */
+    WEFT_CLI_STRING, /* const char *; borrowed from argv */
+    WEFT_CLI_LIST    /* struct weft_cli_list; each time one more */
+};
+
+struct weft_cli_list {
+    int32_t n;
+    const char *word[16]; /* borrowed from argv */
 };
 
 struct weft_cli_option {

@@ -27,6 +27,9 @@ const char weft_help_generate[] =
     "  -o, --output OUT       instead of standard output\n"
     "  --n N                  samples per prompt (1)\n"
     "  --max-new-tokens N     (128, fewer where the model's positions end)\n"
+    "  --min-new-tokens N     so many end no sample: what does is not drawn "
+    "before,\n"
+    "                         and a --stop text goes on (0)\n"
     "  --temperature X        0 is greedy (1)\n"
     "  --top-k K, --top-p P   (0: all, 1: all)\n"
     "  --seed S               (1)\n"
@@ -36,11 +39,16 @@ const char weft_help_generate[] =
     "                         chatml, llama3, mistral, or a pattern (auto)\n"
     "  --date YYYY-MM-DD      for templates that write one (2024-07-26)\n"
     "  --limit N              the first N prompts only\n"
+    "  --stop TEXT            ends a sample that has it; up to 16 such "
+    "options\n"
     "  --ignore-eos           go on after an end-of-sequence token\n"
     "  --dtype f32|bf16       (the model folder's)\n"
     "  --devices N|gpu        CPU devices (0: one per core), or GPUs\n"
     "  --gpus N               with --devices gpu: so many (0: all)\n"
     "  --slots N              sequences decoded together, per device (32)\n"
+    "  --kv-blocks N          blocks of 64 tokens of a device's KV cache; "
+    "without\n"
+    "                         one left samples wait (0: all ever needed)\n"
     "  --help                 this text\n"
     "\n"
     "example:\n"
@@ -57,6 +65,7 @@ int weft_cmd_generate(int argc, char **argv)
                .samples = 1},
     };
     const char *devices = NULL;
+    struct weft_cli_list stop = {0};
     int32_t gpus = 0;
     const struct weft_cli_option table[] = {
         {0, "data", WEFT_CLI_STRING, &o.data, 0, 0},
@@ -64,6 +73,7 @@ int weft_cmd_generate(int argc, char **argv)
         {'o', "output", WEFT_CLI_STRING, &o.output, 0, 0},
         {0, "n", WEFT_CLI_INT, &o.lm.samples, 1, 1e6},
         {0, "max-new-tokens", WEFT_CLI_INT, &o.lm.max_new_tokens, 1, 1e6},
+        {0, "min-new-tokens", WEFT_CLI_INT, &o.lm.min_new_tokens, 0, 1e6},
         {0, "temperature", WEFT_CLI_FLOAT, &o.lm.sampling.temperature, 0,
          1e6},
         {0, "top-k", WEFT_CLI_INT, &o.lm.sampling.top_k, 0, 2e9},
@@ -72,11 +82,13 @@ int weft_cmd_generate(int argc, char **argv)
         {0, "template", WEFT_CLI_STRING, &o.chat_template, 0, 0},
         {0, "date", WEFT_CLI_STRING, &o.date, 0, 0},
         {0, "limit", WEFT_CLI_INT, &o.limit, 0, 2e9},
+        {0, "stop", WEFT_CLI_LIST, &stop, 0, 0},
         {0, "ignore-eos", WEFT_CLI_FLAG, &o.lm.ignore_eos, 0, 0},
         {0, "dtype", WEFT_CLI_STRING, &o.dtype, 0, 0},
         {0, "devices", WEFT_CLI_STRING, &devices, 0, 0},
         {0, "gpus", WEFT_CLI_INT, &gpus, 0, 64},
         {0, "slots", WEFT_CLI_INT, &o.lm.slots, 0, 1e6},
+        {0, "kv-blocks", WEFT_CLI_INT, &o.lm.kv_blocks, 0, 1e9},
     };
     int first, status;
     if (!weft_cli_parse(argc, argv, weft_help_generate, table,
@@ -85,7 +97,14 @@ int weft_cmd_generate(int argc, char **argv)
     if (!o.data == !o.prompt)
         return weft_cli_usage("generate",
                               "give --data FILE or --prompt TEXT");
+    if (o.lm.min_new_tokens > (o.lm.max_new_tokens ? o.lm.max_new_tokens
+                                                   : WEFT_LM_MAX_NEW_TOKENS))
+        return weft_cli_usage("generate",
+                              "--min-new-tokens is more than "
+                              "--max-new-tokens (128 if not given)");
     o.model = argv[first];
+    o.lm.stop_text = stop.word;
+    o.lm.n_stop_texts = stop.n;
     status = weft_lm_devices("generate", devices, gpus, &o);
     if (status)
         return status;

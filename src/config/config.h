@@ -158,10 +158,12 @@ struct weft_config {
         int32_t samples_per_prompt; /* 1 */
         int32_t refills;            /* 0 */
         int32_t max_new_tokens;     /* 512 */
+        int32_t min_new_tokens;     /* 0 */
         float temperature;          /* 1 */
         int32_t top_k;              /* 0 */
         float top_p;                /* 1 */
         char *stop;                 /* NULL; a string that ends a response */
+        bool ignore_eos;            /* false */
         int32_t slots;              /* sequences decoded together, 32 */
         int32_t chunk_tokens;       /* decode steps per task, 16 */
         int32_t prefill_tokens;     /* prompt rows per step, 256 */

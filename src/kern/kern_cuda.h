@@ -352,8 +352,10 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
                              const int32_t *row, const float *x,
                              float *logits, void *scratch);
 
-/* Draws a token from each of m rows of logits (m, ld), as weft_k_sample() for
- * (a, b, position) = at (m, 3); -1 where it says so. The tokens are the CPU's.
+enum { WEFT_MAX_HELD = 16 };
+/* Draws a token from each of m rows of logits (m, ld), as weft_k_sample_held() for
+ * (a, b, position) = at (m, 4); -1 where it says so. The tokens are the CPU's.
+ * Rows whose fourth number is 0 hold none of the n_held tokens.
  * scratch may be NULL where it is to have no bytes. */
 WEFT_INLINE bool weft_k_sample_is_cut(int32_t vocab,
                                       const struct weft_k_sampling *sampling)
@@ -380,8 +382,9 @@ WEFT_INLINE size_t weft_k_sample_scratch_bytes_cuda(
 }
 void weft_k_sample_cuda(struct CUstream_st *stream,
                         const struct weft_shape *shape,
-                        const struct weft_k_sampling *sampling, int32_t m,
-                        const float *logits, int64_t ld, const uint32_t *at,
+                        const struct weft_k_sampling *sampling,
+                        int32_t n_held, const int32_t *held, int32_t m,
+                        float *logits, int64_t ld, const uint32_t *at,
                         int32_t *token_out, float *logp_out, void *scratch);
 
 /* The scalar head of the n rows with these numbers, in order: bits of the

@@ -58,7 +58,7 @@ kern_sources = \
 	%D%/rows_c.c \
 	%D%/rows_cpu.c \
 	%D%/rows_impl.h \
-	%D%/sample_cpu.c \
+	%D%/sample.h %D%/sample_cpu.c \
 	%D%/simd_avx512.h \
 	%D%/simd_transpose.h \
 	%D%/softmax.h \

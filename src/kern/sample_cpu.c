@@ -8,6 +8,7 @@
  * distance from the maximum, and only a bucket that contains a boundary (of
  * top-k, of top-p, or the drawn token) is sorted.
  */
+#include "kern/sample.h"
 #include "kern/softmax.h"
 
 #include "base/rng.h"
@@ -223,6 +224,11 @@ static int32_t draw_all(const struct weft_shape *s, const float *logits,
     return greedy(s, logits); /* rounding: no prefix reached the draw */
 }
 
+static bool is_fine(const struct weft_softmax *all)
+{
+    return all->sum > 0 && all->sum < INFINITY;
+}
+
 int32_t weft_k_sample(const struct weft_shape *s,
                       const struct weft_k_sampling *sampling,
                       const float *logits, uint32_t a, uint32_t b,
@@ -231,7 +237,7 @@ int32_t weft_k_sample(const struct weft_shape *s,
     bool cold = sampling->temperature == 0;
     float scale = cold ? 1 : 1 / sampling->temperature;
     struct weft_softmax all = weft_softmax_row(s, logits, scale);
-    if (!(all.sum > 0 && all.sum < INFINITY))
+    if (!is_fine(&all))
         return -1;
     float u = weft_rng_uniform(sampling->seed, WEFT_RNG_SAMPLE, a, b,
                                position);
@@ -242,5 +248,28 @@ int32_t weft_k_sample(const struct weft_shape *s,
                       ? draw_cut(s, sampling, logits, scale, &all, u, scratch)
                       : draw_all(s, logits, scale, &all, u);
     *logp_out = logits[token] * scale - weft_softmax_lse(&all);
+    return token;
+}
+
+int32_t weft_k_sample_held(const struct weft_shape *s,
+                           const struct weft_k_sampling *sampling,
+                           int32_t n_held, const int32_t *held, float *logits,
+                           uint32_t a, uint32_t b, uint32_t position,
+                           float *logp_out, void *scratch)
+{
+    if (n_held == 0)
+        return weft_k_sample(s, sampling, logits, a, b, position, logp_out,
+                             scratch);
+    float scale = sampling->temperature == 0 ? 1 : 1 / sampling->temperature;
+    struct weft_softmax all = weft_softmax_row(s, logits, scale);
+    float logp;
+    if (!is_fine(&all))
+        return -1;
+    for (int32_t i = 0; i < n_held; i++)
+        logits[held[i]] = -INFINITY;
+    int32_t token = weft_k_sample(s, sampling, logits, a, b, position, &logp,
+                                  scratch);
+    if (token >= 0)
+        *logp_out = logits[token] * scale - weft_softmax_lse(&all);
     return token;
 }

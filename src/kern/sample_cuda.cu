@@ -99,19 +99,18 @@ static __device__ void draw(struct row *row, int32_t n, const float *logits,
     }
 }
 
-static __global__ void sample(struct vocabulary v, bool is_cold, float scale,
-                              uint64_t seed, const float *logits, int64_t ld,
-                              const uint32_t *at, int32_t *token_out,
-                              float *logp_out)
+static __global__ void sample(struct vocabulary v, struct held held,
+                              bool is_cold, float scale, uint64_t seed,
+                              float *logits, int64_t ld, const uint32_t *at,
+                              int32_t *token_out, float *logp_out)
 {
     WEFT_SHARED(struct row, row);
     int64_t i = blockIdx.x;
     logits += i * ld;
-    at += 3 * i;
+    at += 4 * i;
     if (threadIdx.x == 0)
         row.token = -1;
-    whole_row(&row.whole, v, logits, scale);
-    bool is_good = is_fine(&row.whole);
+    bool is_good = open_row(&row.whole, v, held, at, logits, scale);
     if (is_good && !is_cold)
         draw(&row, v.n, logits, scale, uniform_at(seed, at));
     if (is_good && row.token < 0)
@@ -120,16 +119,20 @@ static __global__ void sample(struct vocabulary v, bool is_cold, float scale,
         return;
     token_out[i] = row.token;
     if (row.token >= 0)
-        logp_out[i] = logits[row.token] * scale
-                    - weft_softmax_lse(&row.whole.all);
+        logp_out[i] = logits[row.token] * scale - row.whole.lse;
 }
 
 void weft_k_sample_cuda(cudaStream_t stream, const struct weft_shape *s,
-                        const struct weft_k_sampling *sampling, int32_t m,
-                        const float *logits, int64_t ld, const uint32_t *at,
+                        const struct weft_k_sampling *sampling,
+                        int32_t n_held, const int32_t *held_, int32_t m,
+                        float *logits, int64_t ld, const uint32_t *at,
                         int32_t *token_out, float *logp_out, void *scratch)
 {
     struct vocabulary v;
+    struct held held;
+    held.n = n_held;
+    for (int32_t i = 0; i < n_held; i++)
+        held.token[i] = held_[i];
     v.n_blocks = s->n_blocks;
     v.n = s->vocab;
     for (int32_t t = 0; t < s->n_blocks; t++) {
@@ -138,10 +141,10 @@ void weft_k_sample_cuda(cudaStream_t stream, const struct weft_shape *s,
     }
     bool is_cold = sampling->temperature == 0;
     if (m == 0
-        || weft_sample_cut_cuda(stream, &v, sampling, m, logits, ld, at,
-                                token_out, logp_out, scratch))
+        || weft_sample_cut_cuda(stream, &v, sampling, &held, m, logits, ld,
+                                at, token_out, logp_out, scratch))
         return;
-    WEFT_LAUNCH(sample, m, THREADS, stream, v, is_cold,
+    WEFT_LAUNCH(sample, m, THREADS, stream, v, held, is_cold,
                 is_cold ? 1 : 1 / sampling->temperature, sampling->seed,
                 logits, ld, at, token_out, logp_out);
 }

@@ -16,6 +16,11 @@ struct vocabulary {
 struct whole_row {
     struct softmax_block chunks;
     struct weft_softmax block[WEFT_MAX_BLOCKS], all;
+    float lse; /* with the held tokens */
+};
+
+struct held {
+    int32_t n, token[WEFT_MAX_HELD];
 };
 
 static __device__ __forceinline__ void whole_row(struct whole_row *row,
@@ -39,7 +44,29 @@ static __device__ __forceinline__ bool is_fine(const struct whole_row *row)
     return row->all.sum > 0 && row->all.sum < INFINITY;
 }
 
-/* The uniform number of a token's draw; at (3): a, b, position. */
+/* The row's softmax, from which the token is drawn: where at[3] is not 0
+ * without the held tokens. false: there is none. */
+static __device__ __forceinline__ bool open_row(struct whole_row *row,
+                                                const struct vocabulary &v,
+                                                const struct held &held,
+                                                const uint32_t *at,
+                                                float *logits, float scale)
+{
+    whole_row(row, v, logits, scale);
+    bool is_good = is_fine(row);
+    if (is_good && threadIdx.x == 0)
+        row->lse = weft_softmax_lse(&row->all);
+    if (!is_good || at[3] == 0)
+        return is_good;
+    __syncthreads();
+    if ((int32_t) threadIdx.x < held.n)
+        logits[held.token[threadIdx.x]] = -INFINITY;
+    __syncthreads();
+    whole_row(row, v, logits, scale);
+    return is_fine(row);
+}
+
+/* The uniform number of a token's draw; at (4): a, b, position. */
 static __device__ __forceinline__ float uniform_at(uint64_t seed,
                                                    const uint32_t *at)
 {
@@ -50,8 +77,9 @@ static __device__ __forceinline__ float uniform_at(uint64_t seed,
 
 /* weft_k_sample_cuda() with top_k or top_p; false: neither cuts. */
 bool weft_sample_cut_cuda(cudaStream_t stream, const struct vocabulary *v,
-                          const struct weft_k_sampling *sampling, int32_t m,
-                          const float *logits, int64_t ld, const uint32_t *at,
-                          int32_t *token_out, float *logp_out, void *scratch);
+                          const struct weft_k_sampling *sampling,
+                          const struct held *held, int32_t m, float *logits,
+                          int64_t ld, const uint32_t *at, int32_t *token_out,
+                          float *logp_out, void *scratch);
 
 #endif

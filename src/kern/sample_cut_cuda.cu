@@ -224,8 +224,8 @@ struct cut {
     uint64_t seed;
 };
 
-static __global__ void sample_cut(struct vocabulary v, struct cut cut,
-                                  const float *logits, int64_t ld,
+static __global__ void sample_cut(struct vocabulary v, struct held held,
+                                  struct cut cut, float *logits, int64_t ld,
                                   const uint32_t *at, int32_t *token_out,
                                   float *logp_out, struct item *scratch,
                                   int64_t room)
@@ -233,8 +233,8 @@ static __global__ void sample_cut(struct vocabulary v, struct cut cut,
     WEFT_SHARED(struct pool, p);
     int64_t i = blockIdx.x;
     logits += i * ld;
-    whole_row(&p.row, v, logits, cut.scale);
-    if (!is_fine(&p.row)) {
+    at += 4 * i;
+    if (!open_row(&p.row, v, held, at, logits, cut.scale)) {
         if (threadIdx.x == 0)
             token_out[i] = -1;
         return;
@@ -256,19 +256,20 @@ static __global__ void sample_cut(struct vocabulary v, struct cut cut,
     double total = cut.top_k > 0 ? p.kept.weight : (double) p.row.all.sum;
     if (cut.top_p < 1)
         take_weight(&p, total * (double) cut.top_p, false);
-    float u = uniform_at(cut.seed, at + 3 * i);
+    float u = uniform_at(cut.seed, at);
     take_weight(&p, p.kept.weight * (double) u, true);
     if (threadIdx.x != 0)
         return;
     int32_t token = p.sorted[p.kept.n_in - 1].id;
     token_out[i] = token;
-    logp_out[i] = logits[token] * cut.scale - weft_softmax_lse(&p.row.all);
+    logp_out[i] = logits[token] * cut.scale - p.row.lse;
 }
 
 bool weft_sample_cut_cuda(cudaStream_t stream, const struct vocabulary *v,
-                          const struct weft_k_sampling *sampling, int32_t m,
-                          const float *logits, int64_t ld, const uint32_t *at,
-                          int32_t *token_out, float *logp_out, void *scratch)
+                          const struct weft_k_sampling *sampling,
+                          const struct held *held, int32_t m, float *logits,
+                          int64_t ld, const uint32_t *at, int32_t *token_out,
+                          float *logp_out, void *scratch)
 {
     struct cut cut;
     float low = WEFT_EXP_MIN;
@@ -284,8 +285,8 @@ bool weft_sample_cut_cuda(cudaStream_t stream, const struct vocabulary *v,
     cut.scale = 1 / sampling->temperature;
     cut.per_unit = BUCKETS / -low;
     cut.seed = sampling->seed;
-    WEFT_LAUNCH(sample_cut, m, THREADS, stream, *v, cut, logits, ld, at,
-                token_out, logp_out, (struct item *) scratch,
+    WEFT_LAUNCH(sample_cut, m, THREADS, stream, *v, *held, cut, logits, ld,
+                at, token_out, logp_out, (struct item *) scratch,
                 weft_k_sample_room(v->n));
     return true;
 }

@@ -71,14 +71,6 @@ bool weft_model_is_scalar(const struct weft_model *m)
     return m->arch.shape.scalar_head;
 }
 
-int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16])
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < arch->n_eos && n < 16; i++)
-        out[n++] = arch->eos[i];
-    return n;
-}
-
 static const struct weft_where anywhere = {
     .device = -1, .iteration = -1, .micro_batch = -1, .layer = -1};
 
@@ -124,6 +116,22 @@ static int check_prompts(const struct weft_model *m,
     return 0;
 }
 
+static int collect_stops(const struct weft_model *m,
+                         const struct weft_lm_options *o,
+                         struct weft_stops *stops, struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < m->arch.n_eos && !o->ignore_eos; i++)
+        weft_stops_add_id(stops, m->arch.eos[i]);
+    if (o->n_stop_texts > 0 && !m->tokenizer)
+        return weft_err_set(err, WEFT_ENOTFOUND, "'%s' has no tokenizer.json",
+                            m->folder);
+    for (int32_t i = 0; i < o->n_stop_texts && !rc; i++)
+        rc = weft_stops_add_text(stops, m->tokenizer, m->folder, "--stop",
+                                 o->stop_text[i], err);
+    return rc;
+}
+
 static int deliver(struct weft_sample *sample, int32_t n, int32_t per_prompt,
                    weft_lm_sample_fn on_sample, void *ctx,
                    struct weft_err *err)
@@ -148,19 +156,22 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     struct weft_g_generate gen = {0};
     struct weft_g_view view = {0};
     struct weft_rollout_stats stats = {0};
+    struct weft_stops stops = {0};
     struct weft_gen_args args = {
         .sampling = o->sampling,
         .first_sample = o->first_prompt * o->samples,
         .n_steps = CHUNK_STEPS,
         .prefill_tokens = PREFILL_ROWS,
         .prefix_sharing = true,
+        .min_new_tokens = o->min_new_tokens,
     };
     struct weft_sample *sample = weft_alloc((size_t) n, sizeof *sample);
     if (!sample)
         return weft_err_nomem(err, "samples", (size_t) n * sizeof *sample);
-    if (!o->ignore_eos)
-        args.n_stop = weft_lm_stop_ids(&m->arch, args.stop);
     int rc = check_prompts(m, o, n_prompts, prompt, &max_total, err);
+    if (!rc)
+        rc = collect_stops(m, o, &stops, err);
+    weft_stops_set(&stops, &args);
     for (int32_t i = 0; i < n && !rc; i++) {
         const struct weft_lm_prompt *p = &prompt[i / o->samples];
         sample[i] = (struct weft_sample){
@@ -174,7 +185,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
                                          weft_ceil_div(n, instances));
     if (!rc)
         rc = weft_g_generate_init(&m->tiles, &m->tiles.home, instances, slots,
-                                  max_total, 0, &gen, err);
+                                  max_total, o->kv_blocks, &gen, err);
     if (!rc)
         rc = weft_g_view_open(seq, &anywhere, &m->tiles, &m->tiles.home,
                               &view, err);
@@ -193,6 +204,7 @@ int weft_lm_generate(struct weft_model *m, const struct weft_lm_options *o,
     if (view.model)
         weft_g_view_close(&view);
     weft_g_generate_release(&gen);
+    weft_stops_release(&stops);
     weft_free(sample);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "model/arch.h"
 #include "text/tokenizer.h"
 #include "lm/rollout.h"
+#include "lm/stops.h"
 
 struct weft_model {
     struct weft_context *context;
@@ -29,10 +30,14 @@ struct weft_lm_options {
     struct weft_k_sampling sampling;
     int32_t max_new_tokens; /* 0: WEFT_LM_MAX_NEW_TOKENS, fewer where the
                                model's positions end */
+    int32_t min_new_tokens; /* so many do not end a completion */
     int32_t samples;        /* per prompt */
     int32_t slots;          /* per device; 0: 32 */
     int32_t first_prompt;   /* index of the first, for the random numbers */
-    bool ignore_eos;
+    int32_t kv_blocks;      /* of a device's KV cache; 0: all ever needed */
+    bool ignore_eos;        /* end-of-sequence tokens end nothing */
+    int32_t n_stop_texts;   /* at most 16 */
+    const char *const *stop_text; /* (n_stop_texts) */
 };
 
 /* Called for each sample in order: sample s of prompt p, both from 0. */
@@ -54,9 +59,5 @@ int weft_lm_generate(struct weft_model *model,
 int weft_lm_score(struct weft_model *model, int32_t n,
                   const struct weft_lm_prompt *text, float temperature,
                   float *const logp[], struct weft_err *err);
-
-/* Writes the ids that end a response, of the model's config.json and
- * generation_config.json; returns how many, at most 16. */
-int32_t weft_lm_stop_ids(const struct weft_arch *arch, int32_t out[16]);
 
 #endif

@@ -5,4 +5,5 @@ lm_sources = \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
 	%D%/rollout.c %D%/rollout.h \
+	%D%/stops.c %D%/stops.h \
 	%D%/store.c %D%/store.h

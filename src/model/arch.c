@@ -544,6 +544,8 @@ int weft_arch_parse_generation(const char *text, size_t n, const char *name,
         g->repetition_penalty = get_double(&r, root, "repetition_penalty", 1);
         g->max_new_tokens = get_int(&r, root, "max_new_tokens", 0, 0,
                                     INT32_MAX);
+        g->min_new_tokens = get_int(&r, root, "min_new_tokens", 0, 0,
+                                    INT32_MAX);
         read_eos(&r, &a, -1);
         if (a.bos < 0)
             read_one_id(&r, "bos_token_id", a.shape.vocab, -1, &a.bos);

@@ -34,6 +34,7 @@ struct weft_generation {
     double top_p;              /* 1 */
     double repetition_penalty; /* 1 */
     int32_t max_new_tokens;    /* 0: not given */
+    int32_t min_new_tokens;    /* 0 */
 };
 
 struct weft_arch {

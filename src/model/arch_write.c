@@ -176,6 +176,8 @@ static void put_generation(FILE *f, const struct weft_arch *a)
         put_key_real(f, "repetition_penalty", g->repetition_penalty);
     if (g->max_new_tokens > 0)
         fprintf(f, "  \"max_new_tokens\": %d,\n", g->max_new_tokens);
+    if (g->min_new_tokens > 0)
+        fprintf(f, "  \"min_new_tokens\": %d,\n", g->min_new_tokens);
     fprintf(f, "  \"do_sample\": %s\n}\n", g->do_sample ? "true" : "false");
 }
 

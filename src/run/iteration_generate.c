@@ -80,11 +80,9 @@ static struct weft_gen_args args_of(const struct weft_iteration_set *s)
         .n_steps = c->rollout.chunk_tokens,
         .prefill_tokens = c->rollout.prefill_tokens,
         .prefix_sharing = c->rollout.prefix_sharing,
-        .n_stop = t->n_stop,
+        .min_new_tokens = c->rollout.min_new_tokens,
     };
-    memcpy(args.stop, t->stop, sizeof t->stop);
-    if (t->stop_text.n > 0)
-        args.stop_text = &t->stop_text;
+    weft_stops_set(&t->stops, &args);
     return args;
 }
 

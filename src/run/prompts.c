@@ -30,95 +30,28 @@ static int find_turn_end(const struct weft_trainer *t, int32_t *out,
     return rc;
 }
 
-/* What each token adds to a text: nothing where it is a special one. */
-static int list_bytes(const struct weft_tokenizer *tok,
-                      struct weft_stop_text *out, struct weft_err *err)
-{
-    int32_t n = weft_tokenizer_size(tok);
-    int64_t *at = weft_alloc((size_t) n + 1, sizeof *at);
-    out->at = at;
-    out->n_tokens = n;
-    if (!at)
-        return weft_err_nomem(err, "tokens", (size_t) n * sizeof *at);
-    for (int32_t i = 0; i < n; i++) {
-        size_t bytes;
-        weft_tokenizer_bytes(tok, i, &bytes);
-        at[i + 1] = at[i]
-                  + (weft_tokenizer_is_special(tok, i) ? 0 : (int64_t) bytes);
-    }
-    char *all = weft_alloc((size_t) at[n], 1);
-    out->bytes = all;
-    if (!all)
-        return weft_err_nomem(err, "tokens", (size_t) at[n]);
-    for (int32_t i = 0; i < n; i++) {
-        size_t bytes;
-        const char *p = weft_tokenizer_bytes(tok, i, &bytes);
-        if (at[i + 1] > at[i])
-            memcpy(all + at[i], p, bytes);
-    }
-    return 0;
-}
-
-/* A special token ends a response itself, and any other text as soon as the
- * response has it. */
-static int add_stop(struct weft_trainer *t, const char *stop,
-                    struct weft_err *err)
-{
-    size_t length = strlen(stop), n, n_text = 0, n_special = 0;
-    int32_t *id;
-    char *text = NULL;
-    int rc = weft_tokenizer_encode(t->tokenizer, stop, length,
-                                   WEFT_TOK_SPECIAL, &id, &n, err);
-    if (rc)
-        return rc;
-    rc = weft_tokenizer_decode(t->tokenizer, id, n, false, &text, &n_text,
-                               err);
-    for (size_t i = 0; i < n; i++)
-        n_special += weft_tokenizer_is_special(t->tokenizer, id[i]);
-    if (!rc
-        && (n == 0 || n_text != length || memcmp(text, stop, length) != 0))
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "the tokens of '%s' cannot spell rollout.stop '%s'",
-                          t->config.role[0].folder, stop);
-    else if (!rc && n_special > 0 && n > 1)
-        rc = weft_err_set(err, WEFT_EINVAL,
-                          "rollout.stop '%s' has a special token and other "
-                          "text; it must be one of them",
-                          stop);
-    else if (!rc && n_special > 0)
-        t->stop[t->n_stop++] = id[0];
-    else if (!rc) {
-        t->stop_text.text = stop;
-        t->stop_text.n = (int32_t) length;
-        rc = list_bytes(t->tokenizer, &t->stop_text, err);
-    }
-    weft_free(id);
-    weft_free(text);
-    return rc;
-}
-
 /* Collects what ends a response: the model's ids, the end of the template's
  * turn, rollout.stop. */
 static int collect_stops(struct weft_trainer *t, struct weft_err *err)
 {
-    t->n_stop = weft_lm_stop_ids(&t->model[0].arch, t->stop);
-    t->end = t->n_stop > 0 ? t->stop[0] : -1;
-    if (t->renderer.chat && t->n_stop < 16) {
-        int32_t id;
-        int rc = find_turn_end(t, &id, err);
-        if (rc)
-            return rc;
-        if (id >= 0) {
-            t->stop[t->n_stop++] = id;
-            t->end = id;
-        }
-    }
+    const struct weft_arch *arch = &t->model[0].arch;
     const char *stop = t->config.rollout.stop;
-    if (stop && t->n_stop < 16) {
-        int rc = add_stop(t, stop, err);
-        if (rc)
-            return rc;
-    }
+    bool ignored = t->config.rollout.ignore_eos;
+    int32_t id = -1;
+    int rc = t->renderer.chat ? find_turn_end(t, &id, err) : 0;
+    if (rc)
+        return rc;
+    t->end = id >= 0 ? id : arch->n_eos > 0 ? arch->eos[0] : -1;
+    for (int32_t i = 0; i < arch->n_eos && !ignored; i++)
+        weft_stops_add_id(&t->stops, arch->eos[i]);
+    if (id >= 0 && !ignored)
+        weft_stops_add_id(&t->stops, id);
+    if (stop)
+        rc = weft_stops_add_text(&t->stops, t->tokenizer,
+                                 t->config.role[0].folder, "rollout.stop",
+                                 stop, err);
+    if (rc)
+        return rc;
     if (t->end < 0 && t->config.data.add_eos)
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' names no eos_token_id; set it in its "
@@ -186,7 +119,6 @@ static int make_up(struct weft_trainer *t, struct weft_err *err)
 {
     const struct weft_config *c = &t->config;
     int32_t n = c->data.prompt_tokens;
-    t->n_stop = weft_lm_stop_ids(&t->model[0].arch, t->stop);
     t->n_prompts = weft_config_generates(c) ? c->rollout.prompts
                                             : weft_run_samples(c);
     int rc = create(t, (size_t) t->n_prompts, err);
@@ -318,8 +250,7 @@ void weft_prompts_release(struct weft_trainer *t)
     for (int32_t i = 0; t->prompt && i < t->n_prompts; i++)
         weft_prompts_release_row(&t->prompt[i]);
     weft_free(t->prompt);
-    weft_free((void *) (uintptr_t) t->stop_text.bytes);
-    weft_free((void *) (uintptr_t) t->stop_text.at);
+    weft_stops_release(&t->stops);
     weft_renderer_release(&t->renderer);
 }
 

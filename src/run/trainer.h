@@ -20,6 +20,7 @@
 #include "record/metrics.h"
 #include "record/samples.h"
 #include "lm/rollout.h"
+#include "lm/stops.h"
 #include "job/inputs.h"
 #include "run/prompts.h"
 #include "run/predict/replay.h"
@@ -76,9 +77,7 @@ struct weft_trainer {
     bool warned_cut; /* that a conversation does not begin with its prompt */
 
     int32_t end; /* id that SFT appends to a plain response */
-    int32_t n_stop;
-    int32_t stop[16];                /* ids that end a response */
-    struct weft_stop_text stop_text; /* rollout.stop; n 0: none */
+    struct weft_stops stops; /* what ends a response */
     struct weft_g_generate gen[WEFT_MAX_CALLS]; /* of calls that generate */
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;

@@ -89,6 +89,10 @@ run 1 "" "weft report: '$dir' is no run" "$weft" report -o x "$dir" --json
 run 2 "" "whole number" "$weft" generate x --prompt y --max-new-tokens 1.5
 run 2 "" "whole number" "$weft" generate x --prompt y --max-new-tokens ""
 run 2 "" "whole number" "$weft" generate x --prompt y --max-new-tokens 99999999999
+run 2 "" "--min-new-tokens is more than" \
+    "$weft" generate x --prompt y --min-new-tokens 9 --max-new-tokens 8
+run 2 "" "'--stop' is given more than 16 times" "$weft" generate x --prompt y \
+    $(seq -f '--stop %g' 17)
 run 2 "" "must be a number" "$weft" generate x --prompt y --temperature hot
 run 2 "" "must be a number" "$weft" generate x --prompt y --temperature=nan
 

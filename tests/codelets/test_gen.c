@@ -257,7 +257,7 @@ static int count(const char *text, const char *stop)
     return n;
 }
 
-/* A token completes the text when the response then has it once more. */
+/* A token completes a text when the response then has it once more. */
 static void test_stop_text(void)
 {
     static const char *const piece[] = {"",    "a", "b",    "ab",
@@ -274,20 +274,23 @@ static void test_stop_text(void)
     }
     for (int k = 0; k < 2000; k++) {
         const char *s = stop[k % (int) WEFT_COUNT(stop)];
-        const struct weft_stop_text text = {.text = s,
-                                            .bytes = bytes,
-                                            .at = at,
-                                            .n = (int32_t) strlen(s),
-                                            .n_tokens = PIECES};
+        const char *t = stop[k % 7 % (int) WEFT_COUNT(stop)];
+        const struct weft_stop_texts text = {.text = {s, t},
+                                             .bytes = bytes,
+                                             .at = at,
+                                             .n = 1 + k % 2,
+                                             .n_tokens = PIECES};
         char all[N * 8] = "";
         int32_t token[N];
         CHECK(!weft_gen_is_stopped(&text, 0, token));
         for (int32_t n = 0; n < N; n++) {
-            int before = count(all, s);
+            int before = count(all, s), others = count(all, t);
             token[n] = draw(&b, 0, PIECES); /* the last has no bytes */
             strcat(all, token[n] < PIECES ? piece[token[n]] : "");
             bool stopped = weft_gen_is_stopped(&text, n + 1, token);
-            CHECK(stopped == (count(all, s) > before));
+            CHECK(stopped
+                  == (count(all, s) > before
+                      || (k % 2 && count(all, t) > others)));
             n_stopped += stopped;
         }
     }

@@ -72,8 +72,9 @@ static void step_at(int place, const struct weft_shape *s,
         size_t bytes = weft_gen_draw_scratch_bytes(s, args, SLOTS);
         struct weft_tile *drawn = temp_at(place, WEFT_MEM_SAMPLES,
                                           weft_gen_drawn_bytes(SLOTS));
-        struct weft_tile *scratch =
-            bytes > 0 ? temp_at(place, WEFT_MEM_ACTIVATIONS, bytes) : NULL;
+        struct weft_tile *scratch = bytes > 0 ? temp_at(
+                                        place, WEFT_MEM_ACTIVATIONS, bytes)
+                                              : NULL;
         weft_insert_gen_draw(seq, &where, s, args, SLOTS, batch, 2, part,
                              state, scratch, drawn);
         weft_insert_gen_settle(seq, &where, args, SLOTS, batch, drawn, state,
@@ -115,7 +116,8 @@ static void compare(const struct result *a, const struct result *b)
         CHECK(fabsf(x[i] - y[i]) <= 1e-6f * fabsf(x[i]));
 }
 
-static void generate(const struct weft_k_sampling *sampling)
+static void generate(const struct weft_k_sampling *sampling,
+                     int32_t min_new_tokens)
 {
     struct weft_shape s = fixture_shape(WEFT_F32, false, false);
     struct weft_gen_args args = {.sampling = *sampling,
@@ -128,6 +130,7 @@ static void generate(const struct weft_k_sampling *sampling)
     const struct weft_gen_state *p = (const void *) cpu.state;
     const int32_t *token = (const void *) (cpu.state + p->token);
     args.stop[0] = token[2 * MAX_TOTAL + 3]; /* the third's first stops it */
+    args.min_new_tokens = min_new_tokens;
     weft_free(cpu.state);
     weft_free(cpu.status);
     cpu = generate_at(host_place(), &s, &args);
@@ -135,7 +138,7 @@ static void generate(const struct weft_k_sampling *sampling)
     compare(&cpu, &gpu);
     const struct weft_gen_slot *slot =
         (const void *) (gpu.status + sizeof(struct weft_gen_status));
-    CHECK_INT(slot[2].done, 1);
+    CHECK_INT(slot[2].done, min_new_tokens ? 2 : 1);
     CHECK_INT(slot[0].done, 2);
     weft_free(cpu.state);
     weft_free(cpu.status);
@@ -149,7 +152,8 @@ static void draws(void)
         {1, 0, 1, 7}, {0, 0, 1, 7}, {0.7f, 5, 0.9f, 7}, {2, 0, 0.8f, 7}};
     start(0);
     for (size_t i = 0; i < WEFT_COUNT(sampling); i++)
-        generate(&sampling[i]);
+        for (int32_t least = 0; least <= MAX_TOTAL; least += MAX_TOTAL)
+            generate(&sampling[i], least);
     stop();
 }
 

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "kern/sample.h"
 #include "kern/softmax.h"
 
 /* A vocabulary of two blocks, each more than one launch's 16 chunks of 1024
@@ -153,26 +154,31 @@ static void test_head(void)
 static void draw_of(bool is_large, float temperature, int32_t top_k,
                     float top_p)
 {
-    enum { M = 24 };
+    enum { M = 24, HELD = 3 };
     struct weft_shape s = shape_of(is_large);
+    static const int32_t held[HELD] = {7, 3, 12};
     struct weft_k_sampling sampling = {temperature, top_k, top_p,
                                        0x123456789abcdefu};
     int64_t v = s.vocab;
     float *z = logits_of(M, v), logp[M], got_logp[M];
-    uint32_t at[3 * M];
+    uint32_t at[4 * M];
     int32_t token[M], got[M];
     void *scratch = weft_alloc_aligned((size_t) v, 8);
-    for (uint32_t i = 0; i < 3 * M; i++)
-        at[i] = i * i;
+    float *copy = weft_alloc((size_t) v, 4);
+    for (uint32_t i = 0; i < 4 * M; i++) /* every other row may draw all */
+        at[i] = i % 4 == 3 ? i / 4 % 2 : i * i;
     z[4 * v + 5] = NAN; /* no draw from these two */
     z[8 * v + v - 1] = INFINITY;
     for (int64_t j = 0; j < v; j++)
         z[12 * v + j] = j == v - 1 ? 0 : -INFINITY; /* only the last */
     for (int i = 0; i < M; i++) {
         logp[i] = 7;
-        token[i] = weft_k_sample(&s, &sampling, z + i * v, at[3 * i],
-                                 at[3 * i + 1], at[3 * i + 2], &logp[i],
-                                 scratch);
+        if (i % 2)
+            z[i * v + held[0]] += 8;
+        float *row = memcpy(copy, z + i * v, (size_t) v * 4);
+        token[i] = weft_k_sample_held(&s, &sampling, at[4 * i + 3] ? HELD : 0,
+                                      held, row, at[4 * i], at[4 * i + 1],
+                                      at[4 * i + 2], &logp[i], scratch);
     }
     CHECK_INT(token[4], -1);
     CHECK_INT(token[12], (int32_t) v - 1);
@@ -181,8 +187,8 @@ static void draw_of(bool is_large, float temperature, int32_t top_k,
     int32_t *token_ = dev_new(M * 4);
     size_t room = weft_k_sample_scratch_bytes_cuda(&s, &sampling, M);
     void *scratch_ = room > 0 ? dev_new(room) : NULL;
-    weft_k_sample_cuda(0, &s, &sampling, M, z_, v, at_, token_, logp_,
-                       scratch_);
+    weft_k_sample_cuda(0, &s, &sampling, HELD, held, M, z_, v, at_, token_,
+                       logp_, scratch_);
     dev_get(got, token_, sizeof got);
     dev_get(got_logp, logp_, sizeof got_logp);
     for (int i = 0; i < M && cpu_is_fused(); i++) {
@@ -191,10 +197,10 @@ static void draw_of(bool is_large, float temperature, int32_t top_k,
             CHECK(fabsf(got_logp[i] - logp[i]) <= 1e-6f * fabsf(logp[i]));
     }
     /* A row alone. */
-    weft_k_sample_cuda(0, &s, &sampling, 1, z_ + 5 * v, v, at_ + 15, token_,
-                       logp_, scratch_);
-    CHECK(dev_same(token_, &got[5], 4));
-    CHECK(dev_same(logp_, &got_logp[5], 4));
+    weft_k_sample_cuda(0, &s, &sampling, HELD, held, 1, z_ + 6 * v, v,
+                       at_ + 24, token_, logp_, scratch_);
+    CHECK(dev_same(token_, &got[6], 4));
+    CHECK(dev_same(logp_, &got_logp[6], 4));
     if (scratch_)
         dev_free(scratch_);
     dev_free(z_);
@@ -202,6 +208,7 @@ static void draw_of(bool is_large, float temperature, int32_t top_k,
     dev_free(at_);
     dev_free(token_);
     weft_free(z);
+    weft_free(copy);
     weft_free(scratch);
 }
 
@@ -210,7 +217,7 @@ static void draw_zero(void)
 {
     struct weft_shape s = shape_of(false);
     struct weft_k_sampling sampling = {1, 0, 1, 0x123456789abcdefu};
-    const uint32_t at[3] = {0, 0, 5387025};
+    const uint32_t at[4] = {0, 0, 5387025, 0};
     int32_t got;
     float logp;
     CHECK(
@@ -226,8 +233,8 @@ static void draw_zero(void)
     float *z_ = dev_put(z, (size_t) s.vocab * 4), *logp_ = dev_new(4);
     uint32_t *at_ = dev_put(at, sizeof at);
     int32_t *token_ = dev_new(4);
-    weft_k_sample_cuda(0, &s, &sampling, 1, z_, s.vocab, at_, token_, logp_,
-                       NULL);
+    weft_k_sample_cuda(0, &s, &sampling, 0, NULL, 1, z_, s.vocab, at_, token_,
+                       logp_, NULL);
     dev_get(&got, token_, sizeof got);
     CHECK_INT(got, 5);
     dev_free(z_);

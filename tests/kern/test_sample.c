@@ -3,6 +3,7 @@
  * The sampler against a full sort in double: the very token for a given
  * uniform number, and frequencies against exact probabilities.
  */
+#include "kern/sample.h"
 #include "kern/softmax.h"
 
 #include <math.h>
@@ -341,6 +342,70 @@ static void test_sample_masked(void)
     each_isa(masked);
 }
 
+/* Tokens that are held back do not count for the draw, but for the
+ * log-prob. */
+static void held(void)
+{
+    enum { V = 1500, DRAWS = 60, MOST_HELD = 16 };
+    static const int32_t n_held[] = {1, 3, MOST_HELD};
+    struct weft_shape shape = shape_of(V);
+    float logits[V], masked[V], given[V];
+    int64_t scratch[V];
+    for (size_t c = 0; c < WEFT_COUNT(settings) * WEFT_COUNT(n_held); c++) {
+        struct weft_k_sampling s = settings[c / WEFT_COUNT(n_held)];
+        int32_t n = n_held[c % WEFT_COUNT(n_held)], id[MOST_HELD];
+        for (int32_t i = 0; i < V; i++)
+            logits[i] = masked[i] = 2 * noise(5, i);
+        for (int32_t i = 0; i < n; i++) { /* likely, and whole chunks */
+            id[i] = 1023 + 29 * i;
+            logits[id[i]] += 6;
+            masked[id[i]] = -INFINITY;
+        }
+        struct weft_softmax all = weft_softmax_row(&shape, logits,
+                                                   1 / s.temperature);
+        for (uint32_t i = 0; i < DRAWS; i++) {
+            float logp, other;
+            memcpy(given, logits, sizeof given);
+            int32_t t = weft_k_sample_held(&shape, &s, n, id, given, 0, 0, i,
+                                           &logp, scratch);
+            CHECK_INT(t, weft_k_sample(&shape, &s, masked, 0, 0, i, &other,
+                                       scratch));
+            REQUIRE(t >= 0 && masked[t] > -INFINITY);
+            CHECK(logp
+                  == logits[t] * (1 / s.temperature)
+                         - weft_softmax_lse(&all));
+        }
+    }
+}
+
+/* Nothing is left to draw, or what is held is no number. */
+static void held_bad(void)
+{
+    enum { V = 16 };
+    struct weft_shape shape = shape_of(V);
+    const struct weft_k_sampling s = settings[0];
+    int32_t id[V];
+    float logits[V] = {0}, logp = 42;
+    int64_t scratch[V];
+    for (int32_t i = 0; i < V; i++)
+        id[i] = i;
+    CHECK_INT(weft_k_sample_held(&shape, &s, V, id, logits, 0, 0, 0, &logp,
+                                 scratch),
+              -1);
+    memset(logits, 0, sizeof logits);
+    logits[0] = NAN;
+    CHECK_INT(weft_k_sample_held(&shape, &s, 1, id, logits, 0, 0, 0, &logp,
+                                 scratch),
+              -1);
+    CHECK(logp == 42);
+}
+
+static void test_sample_held(void)
+{
+    each_isa(held);
+    each_isa(held_bad);
+}
+
 /* Far apart: everything but the maximum underflows. */
 static void test_sample_extreme(void)
 {
@@ -366,6 +431,7 @@ WEFT_TESTS("kern/sample",
            {"test_sample_ties_go_to_lower_ids",
             test_sample_ties_go_to_lower_ids},
            {"test_sample_greedy", test_sample_greedy},
+           {"test_sample_held", test_sample_held},
            {"test_sample_top_1_is_greedy", test_sample_top_1_is_greedy},
            {"test_sample_logp", test_sample_logp},
            {"test_sample_bad_logits", test_sample_bad_logits},

@@ -1,3 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += %D%/test_init
 %C%_test_init_LDADD = libweft_lm.la $(text_libs) $(model_libs)
+check_PROGRAMS += %D%/test_generate
+%C%_test_generate_LDADD = $(all_libs)

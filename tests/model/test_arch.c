@@ -302,7 +302,8 @@ static void test_generation(void)
     static const char text[] =
         "{\"eos_token_id\": [301, 2], \"bos_token_id\": 7, "
         "\"pad_token_id\": 9, \"do_sample\": true, \"temperature\": 0.6, "
-        "\"top_k\": 20, \"top_p\": 0.95, \"max_new_tokens\": 32}";
+        "\"top_k\": 20, \"top_p\": 0.95, \"max_new_tokens\": 32, "
+        "\"min_new_tokens\": 5}";
     struct weft_arch a = good(LLAMA("\"eos_token_id\": 2"));
     struct weft_err err = {0};
     REQUIRE_OK(weft_arch_parse_generation(text, strlen(text), "g", &a, &err),
@@ -316,6 +317,7 @@ static void test_generation(void)
     CHECK(a.generation.temperature == 0.6 && a.generation.top_p == 0.95);
     CHECK_INT(a.generation.top_k, 20);
     CHECK_INT(a.generation.max_new_tokens, 32);
+    CHECK_INT(a.generation.min_new_tokens, 5);
     static const char *const bad[] = {
         "{\"eos_token_id\": 9999}", "{\"temperature\": -1}",
         "{\"top_p\": 1.5}", "{\"top_k\": \"x\"}", "nothing"};
@@ -394,6 +396,7 @@ static void test_write_and_read(void)
     a.generation.top_k = 11;
     a.generation.top_p = 0.9;
     a.generation.max_new_tokens = 99;
+    a.generation.min_new_tokens = 9;
     a.generation.repetition_penalty = 1.1;
     REQUIRE_OK(weft_arch_write(dir, &a, &err), err);
     REQUIRE_OK(weft_arch_read(dir, &b, &err), err);

@@ -232,7 +232,8 @@ static void test_refused(void)
     snprintf(run, sizeof run, "run_dir=%s/refused", fixture.dir);
     CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
                 WEFT_EINVAL, err,
-                "rollout.kv_blocks is 2, but a text of 162 tokens needs 3 "
+                "a KV cache of 2 blocks is too small (rollout.kv_blocks, "
+                "--kv-blocks): a text of 162 tokens needs 3 "
                 "blocks of 64 tokens");
     word[1] = "rollout.stop=<|im_end|>x";
     CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),

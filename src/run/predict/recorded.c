@@ -26,7 +26,6 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .n_prompts = t->n_prompts,
                                .prompt = t->prompt,
                                .max_prompt = t->max_prompt,
-                               .n_stop = t->n_stop,
                                .iteration = how->first,
                                .n_iterations = t->n_iterations,
                                .drawn = how->drawn,
@@ -34,7 +33,6 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
                                .order_epoch = -1,
                                .recorded = how};
     memcpy(d->layout, t->layout, sizeof d->layout);
-    memcpy(d->stop, t->stop, sizeof d->stop);
     memcpy(d->reward_text, t->reward_text, sizeof d->reward_text);
     for (int32_t r = 0; r < t->flow.n_roles; r++)
         d->model[r].arch = t->model[r].arch;

@@ -44,10 +44,12 @@ BASE = {
     "rollout.samples_per_prompt": 2,
     "rollout.refills": 0,
     "rollout.max_new_tokens": 7,
+    "rollout.min_new_tokens": 0,
     "rollout.temperature": 0.9,
     "rollout.top_k": 0,
     "rollout.top_p": 1,
     "rollout.stop": "L",
+    "rollout.ignore_eos": False,
     "ppo.epochs": 2,
     "ppo.mini_batches": 2,
     "ppo.gamma": 0.97,
@@ -104,6 +106,11 @@ RUNS = [
     {"rollout.samples_per_prompt": 3},
     {"rollout.refills": 2, "rollout.top_k": 2, "rollout.max_new_tokens": 2},
     {"rollout.max_new_tokens": 5},
+    {"rollout.ignore_eos": True, "rollout.temperature": 2,
+     "rollout.max_new_tokens": 20},
+    {"rollout.min_new_tokens": 6, "rollout.stop": "y"},
+    {"rollout.min_new_tokens": 4, "rollout.temperature": 2},
+    {"rollout.min_new_tokens": 2, "rollout.top_k": 25, "rollout.top_p": 0.8},
     {"rollout.temperature": 1.25},
     {"rollout.top_k": 9},
     {"rollout.top_p": 0.65},
@@ -397,11 +404,17 @@ def respond(c, iteration, actor, prompts, stops, k, key):
     s.n_prompt, s.ended = len(s.tokens), False
     while len(s.tokens) - s.n_prompt < c["rollout.max_new_tokens"] \
             and not s.ended:
-        logp = actor.log_softmax(s.tokens, c["rollout.temperature"])
-        s.tokens.append(likeliest(logp[-1]) if key is None else draw(
-            logp[-1], c, iteration, key, len(s.tokens)))
+        logp = actor.log_softmax(s.tokens, c["rollout.temperature"])[-1]
+        held = len(s.tokens) - s.n_prompt < c["rollout.min_new_tokens"]
+        eos = -1 if c["rollout.ignore_eos"] else stops[0]
+        if held and eos >= 0:
+            logp[eos] = -math.inf
+        s.tokens.append(likeliest(logp) if key is None else draw(
+            logp, c, iteration, key, len(s.tokens)))
         text = bytes(t for t in s.tokens[s.n_prompt:] if t < 256)
-        s.ended = s.tokens[-1] == stops[0] or stops[1] in text
+        s.ended = not held and (
+            s.tokens[-1] == eos
+            or s.tokens[-1] < 256 and text.endswith(stops[1]))
     s.n = len(s.tokens) - s.n_prompt
     return s
 
