@@ -353,10 +353,10 @@ void weft_k_head_logits_cuda(struct CUstream_st *stream,
                              float *logits, void *scratch);
 
 enum { WEFT_MAX_HELD = 16 };
-/* Draws a token from each of m rows of logits (m, ld), as weft_k_sample_held() for
- * (a, b, position) = at (m, 4); -1 where it says so. The tokens are the CPU's.
- * Rows whose fourth number is 0 hold none of the n_held tokens.
- * scratch may be NULL where it is to have no bytes. */
+/* Draws a token from each of m rows of logits (m, ld), as
+ * weft_k_sample_held() for (a, b, position) = at (m, 4); -1 where it says so.
+ * The tokens are the CPU's. Rows whose fourth number is 0 hold none of the
+ * n_held tokens. scratch may be NULL where it is to have no bytes. */
 WEFT_INLINE bool weft_k_sample_is_cut(int32_t vocab,
                                       const struct weft_k_sampling *sampling)
 {

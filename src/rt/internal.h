@@ -407,9 +407,9 @@ WEFT_INLINE void weft_ran_note(struct weft_rt *rt, atomic_llong *moment)
 {
     atomic_store(moment, atomic_fetch_add(&rt->n_events, 1) + 1);
 }
-/* A task begins, ends, or the inserting thread releases a tile: what memory this
- * thread gets or gives back until weft_ran_done() is its doing. moments: NULL
- * is not noted. */
+/* A task begins, ends, or the inserting thread releases a tile: what memory
+ * this thread gets or gives back until weft_ran_done() is its doing. moments:
+ * NULL is not noted. */
 void weft_ran_begin(struct weft_rt *rt, struct weft_moments *moments);
 void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments);
 void weft_ran_release(struct weft_rt *rt);

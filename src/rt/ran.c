@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes in which order what is inserted begins and ends, and what is released, of
- * the iteration that runs and of the one that begins while it ends. A task has
- * begun when it first gets memory, if it gets any, and has ended when it last
- * gives some back. */
+/* Notes in which order what is inserted begins and ends, and what is released,
+ * of the iteration that runs and of the one that begins while it ends. A task
+ * has begun when it first gets memory, if it gets any, and has ended when it
+ * last gives some back. */
 #include "base/alloc.h"
 #include "rt/internal.h"
 

@@ -50,4 +50,5 @@ check_PROGRAMS += %D%/test_costs_file
 check_PROGRAMS += %D%/test_lengths
 %C%_test_lengths_LDADD = $(plan_libs) -lm
 check_PROGRAMS += %D%/test_fusion
+%C%_test_fusion_SOURCES = %D%/test_fusion.c %D%/brute_fusion.h
 %C%_test_fusion_LDADD = $(plan_libs)

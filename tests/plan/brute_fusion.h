@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generation and inference with inter-stage fusion (plan/fusion/overlap.h) by a
+ * clock that ticks once a second: what overlap.c finds without one. */
+#ifndef WEFT_TEST_BRUTE_FUSION_H
+#define WEFT_TEST_BRUTE_FUSION_H
+
+#include <math.h>
+
+#include "harness.h"
+#include "plan/fusion/overlap.h"
+
+enum { MOST = 40 }; /* samples, and tokens of a response */
+
+enum { WAITS, RUNS, ENDED };
+
+struct world {
+    const struct weft_overlap_job *job;
+    int at[MOST], state[MOST], has[MOST], turn[MOST], begun[MOST];
+    int ready[MOST], end[MOST];
+    bool reads[MOST];
+    int n_begun, n_turns, slots[8];
+};
+
+static int size_of(const struct world *w, int s)
+{
+    return w->job->sample[s].prompt + w->has[s];
+}
+
+/* Samples of an instance in a state, and their tokens. */
+static int count(const struct world *w, int i, int state, int *tokens)
+{
+    int n = 0;
+    *tokens = 0;
+    for (int s = 0; s < w->job->n_samples; s++)
+        if (w->at[s] == i && w->state[s] == state) {
+            n++;
+            *tokens += size_of(w, s);
+        }
+    return n;
+}
+
+/* The sample of an instance that is the next to begin, or, of those that run,
+ * the last that began; -1: none. */
+static int find(const struct world *w, int i, int state)
+{
+    int best = -1;
+    for (int s = 0; s < w->job->n_samples; s++) {
+        if (w->at[s] != i || w->state[s] != state)
+            continue;
+        if (best < 0
+            || (state == WAITS ? w->turn[s] < w->turn[best]
+                               : w->begun[s] > w->begun[best]))
+            best = s;
+    }
+    return best;
+}
+
+/* Begins a step at t; returns when it ends. */
+static int begin(struct world *w, int i, int t, bool *full)
+{
+    const struct weft_migrate_costs *c = w->job->costs;
+    int room = (int) c->memory_bytes, tokens, s, n_read = 0, read = 0;
+    while ((s = find(w, i, WAITS)) >= 0 && w->ready[s] <= t) {
+        int n = count(w, i, RUNS, &tokens);
+        if (n > 0
+            && (*full || (w->slots[i] && n == w->slots[i])
+                || tokens + size_of(w, s) + n + 1 > room))
+            break;
+        w->state[s] = RUNS;
+        w->begun[s] = w->n_begun++;
+        n_read += w->reads[s];
+        read += w->reads[s] ? size_of(w, s) : 0;
+        w->reads[s] = false;
+    }
+    while (count(w, i, RUNS, &tokens) > 1
+           && tokens + count(w, i, RUNS, &tokens) > room) {
+        s = find(w, i, RUNS);
+        w->state[s] = WAITS;
+        w->reads[s] = *full = true;
+        w->turn[s] = -w->begun[s]; /* before all others, the last one first */
+        for (int k = 0; k < w->job->n_samples; k++)
+            if (k != s && w->at[k] == i && w->state[k] == WAITS)
+                w->turn[s] = w->turn[k] <= w->turn[s] ? w->turn[k] - 1
+                                                      : w->turn[s];
+    }
+    int n = count(w, i, RUNS, &tokens);
+    t += n_read ? (int) c->prefill_s(NULL, n_read, read) : 0;
+    return t + (int) c->step_s(NULL, n, tokens + n);
+}
+
+/* An instance from t on, second by second, until it has nothing left or a step
+ * ends at `stop` or later; returns when. */
+static int tick(struct world *w, int i, int t, int stop)
+{
+    bool steps = false, full = false;
+    int until = t, tokens;
+    for (;; t++) {
+        if (steps && t < until)
+            continue;
+        for (int s = 0; s < w->job->n_samples && steps; s++)
+            if (w->at[s] == i && w->state[s] == RUNS
+                && ++w->has[s] == w->job->sample[s].length) {
+                w->state[s] = ENDED;
+                w->end[s] = t;
+                full = false;
+            }
+        int running = count(w, i, RUNS, &tokens), next = find(w, i, WAITS);
+        steps = false;
+        if ((running == 0 && next < 0) || t >= stop)
+            return t;
+        if (running == 0 && w->ready[next] > t)
+            continue;
+        until = begin(w, i, t, &full);
+        steps = true;
+    }
+}
+
+static void start(struct world *w, const struct weft_overlap_job *job)
+{
+    memset(w, 0, sizeof *w);
+    w->job = job;
+    for (int i = 0; i < job->n_instances; i++)
+        w->slots[i] = job->slots;
+    for (int s = 0; s < job->n_samples; s++) {
+        w->at[s] = job->sample[s].instance;
+        w->turn[s] = w->n_turns++;
+        w->reads[s] = true;
+        w->end[s] = -1;
+    }
+}
+
+/* Moves what is left; free[i] of who does not go on, else -1. */
+static int move(struct world *w, int instances, const int *stopped,
+                int free[8])
+{
+    const struct weft_overlap_job *job = w->job;
+    struct weft_migrate_left left[MOST];
+    struct weft_err err;
+    bool stays[8], reads[MOST], sent[MOST] = {false};
+    int32_t to[MOST], number[MOST];
+    struct weft_migrate_decision d = {.stays = stays, .to = to,
+                                      .reads = reads};
+    int n = 0, sends[8] = {0}, receives[8] = {0};
+    for (int s = 0; s < job->n_samples; s++)
+        if (w->state[s] != ENDED) {
+            number[n] = s;
+            left[n++] = (struct weft_migrate_left){
+                w->at[s], job->sample[s].prompt, w->has[s],
+                weft_migrate_expect(job->n_seen, job->seen, w->has[s],
+                                    job->most, 0.9)};
+        }
+    REQUIRE_OK(weft_migrate_decide(job->costs, job->n_instances, n, left,
+                                   instances, &d, &err),
+               err);
+    for (int i = 0; i < job->n_instances; i++) {
+        free[i] = d.n_stay && !stays[i] ? stopped[i] : -1;
+        if (d.n_stay && stays[i] && w->slots[i] && w->slots[i] < d.most_batch)
+            w->slots[i] = d.most_batch;
+    }
+    for (int k = 0; k < n && d.n_stay; k++) {
+        int s = number[k], from = w->at[s], at = stopped[from];
+        if (to[k] == from)
+            continue;
+        w->at[s] = to[k];
+        w->state[s] = WAITS;
+        w->reads[s] |= reads[k];
+        if (!w->reads[s]) { /* a byte a second */
+            at = at > sends[from] ? at : sends[from];
+            at = (at > receives[to[k]] ? at : receives[to[k]]) + size_of(w, s);
+            sends[from] = receives[to[k]] = at;
+            free[from] = at > free[from] ? at : free[from];
+        }
+        w->ready[s] = at + (int) job->costs->link_latency_s;
+        sent[s] = true;
+    }
+    for (int t = 0, more = 1; more; t++) { /* in the order of arrival */
+        more = 0;
+        for (int s = 0; s < job->n_samples; s++) {
+            if (sent[s] && w->ready[s] == t)
+                w->turn[s] = w->n_turns++;
+            more |= sent[s] && w->ready[s] > t;
+        }
+    }
+    return d.n_stay;
+}
+
+/* Inference by who is free, second by second; returns when all is done. */
+static int infer(const struct world *w, int free[8])
+{
+    const struct weft_overlap_job *job = w->job;
+    bool taken[4][MOST] = {{false}}, has[4][8] = {{false}};
+    int rest = job->n_models * job->n_samples, done = 0, all = 0, last = 0;
+    int order[MOST], n_order = 0;
+    double token_s[4];
+    for (int s = 0; s < job->n_samples; s++) {
+        all += job->sample[s].prompt + job->sample[s].length;
+        last = w->end[s] > last ? w->end[s] : last;
+    }
+    for (int j = 0; j < job->n_models; j++) {
+        double each = fmin(job->micro_tokens, all);
+        int n = (int) fmax(1, each * job->n_samples / all);
+        token_s[j] = job->infer_s(NULL, j, n, each) / each;
+        for (int i = 0; i < job->n_instances; i++)
+            has[j][i] = job->load_s[j] == 0;
+    }
+    for (int at = 0; at <= last; at++) /* by end, then number */
+        for (int s = 0; s < job->n_samples; s++)
+            if (w->end[s] == at)
+                order[n_order++] = s;
+    for (int t = 0; rest > 0; t++)
+        for (int i = 0; i < job->n_instances; i++) {
+            int best = -1, best_n = 0, batch[MOST], most[MOST];
+            double best_left = 0, best_tokens = 0;
+            for (int j = 0; j < job->n_models && free[i] <= t; j++) {
+                int n = 0, seen = 0, first = -1, holders = 0;
+                double tokens = 0, left = 0, here = 0;
+                for (int k = 0; k < n_order; k++) {
+                    int s = order[k];
+                    if (taken[j][s])
+                        continue;
+                    first = first < 0 ? s : first;
+                    double size = job->sample[s].prompt
+                                + job->sample[s].length;
+                    left += size;
+                    if (w->end[s] > t)
+                        continue;
+                    here += size;
+                    if (n == seen++ && (n == 0
+                                        || tokens + size
+                                               <= job->micro_tokens)) {
+                        most[n++] = s;
+                        tokens += size;
+                    }
+                }
+                for (int k = 0; k < job->n_instances; k++)
+                    holders += has[j][k];
+                bool ready = n > 0
+                          && (here >= job->micro_tokens || t >= last
+                              || t >= w->end[first] + job->wait_s);
+                left = left * token_s[j] / (holders ? holders : 1);
+                if (!ready
+                    || (!has[j][i] && holders && job->load_s[j] >= left))
+                    continue;
+                if (best < 0 || (has[j][i] && !has[best][i])
+                    || (has[j][i] == has[best][i] && left > best_left)) {
+                    best = j;
+                    best_left = left;
+                    best_tokens = tokens;
+                    best_n = n;
+                    memcpy(batch, most, sizeof most);
+                }
+            }
+            if (best < 0)
+                continue;
+            free[i] = t + (has[best][i] ? 0 : (int) job->load_s[best])
+                    + (int) job->infer_s(NULL, best, best_n, best_tokens);
+            done = free[i] > done ? free[i] : done;
+            has[best][i] = true;
+            rest -= best_n;
+            for (int k = 0; k < best_n; k++)
+                taken[best][batch[k]] = true;
+        }
+    return done > last ? done : last;
+}
+
+/* The whole; end_s of samples stay in w. */
+static int ticked(struct world *w, const struct weft_overlap_job *job,
+                  const struct weft_overlap_when *when, int *n_stay)
+{
+    int left = (int) floor(when->share * job->n_samples + 1e-9), at = 0;
+    int stopped[8], free[8], generated = 0;
+    start(w, job);
+    for (int i = 0; i < job->n_instances; i++)
+        tick(w, i, 0, 1 << 30);
+    for (int s = 0; s < job->n_samples; s++) {
+        int later = 0, same = 0;
+        for (int k = 0; k < job->n_samples; k++) {
+            later += w->end[k] > w->end[s];
+            same += w->end[k] == w->end[s];
+        }
+        if (left > 0 && later <= left && left < later + same)
+            at = w->end[s];
+    }
+    start(w, job);
+    for (int i = 0; i < job->n_instances; i++) {
+        stopped[i] = tick(w, i, 0, at > 0 ? at : 1 << 30);
+        free[i] = -1;
+    }
+    *n_stay = at > 0 ? move(w, when->instances, stopped, free) : 0;
+    for (int i = 0; i < job->n_instances; i++)
+        if (free[i] < 0)
+            free[i] = tick(w, i, stopped[i], 1 << 30);
+    for (int s = 0; s < job->n_samples; s++)
+        generated = w->end[s] > generated ? w->end[s] : generated;
+    for (int i = 0; i < job->n_instances && job->serial; i++)
+        free[i] = generated;
+    return infer(w, free);
+}
+
+#endif
