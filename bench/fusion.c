@@ -211,8 +211,8 @@ static void open_instance(struct instance *in, const struct setting *s,
     in->n_devices = tp;
     open_model(&in->actor, &sizes[s->actor], tp, true, cluster);
     for (int j = 0; j < N_MODELS; j++) {
-        const struct size *size = &sizes[j == REFERENCE ? s->actor
-                                                        : s->critic];
+        const struct size *size =
+            &sizes[j == REFERENCE ? s->actor : s->critic];
         struct weft_shape shape;
         shape_of(size, &shape);
         open_model(&in->model[j], size,
@@ -445,9 +445,10 @@ int main(int argc, char **argv)
            "choice from %d earlier iterations over the best in hindsight: at "
            "most %.2f %% (bar: 2)\n",
            least, most, PAST, regret);
-    printf("\nfigure 9: seconds by share left at the trigger (0, 5, ... 95 "
-           "%%), fewest instances,\nmax 1024; 0 is the base; published: least "
-           "near 20 %%\n");
+    printf(
+        "\nfigure 9: seconds by share left at the trigger (0, 5, ... 95 "
+        "%%), fewest instances,\nmax 1024; 0 is the base; published: least "
+        "near 20 %%\n");
     for (size_t p = 0; p < WEFT_COUNT(pairs); p++) {
         set_up(&s, &in, p, 1024, tails[1].sigma, &cluster);
         print_curve(&s);

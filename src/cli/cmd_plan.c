@@ -471,11 +471,11 @@ static int run(struct options *o, struct weft_config *config,
     if (!rc && o->cluster)
         weft_cli_use_cluster(&o->plan, &cluster, config);
     if (!rc)
-        rc = o->scale              ? scale(o, &cluster, config, err)
-           : o->compare            ? compare(o, &cluster, config, err)
-           : o->graph && !o->svg   ? weft_run_flow(config, &plan.flow, err)
-           : o->search             ? search(o, &cluster, config, &plan, err)
-                                   : make(o, config, &plan, err);
+        rc = o->scale            ? scale(o, &cluster, config, err)
+           : o->compare          ? compare(o, &cluster, config, err)
+           : o->graph && !o->svg ? weft_run_flow(config, &plan.flow, err)
+           : o->search           ? search(o, &cluster, config, &plan, err)
+                                 : make(o, config, &plan, err);
     if (!rc && !o->scale && !o->compare)
         rc = show(o, &plan, err);
     weft_costs_file_release(&costs);

@@ -77,7 +77,7 @@ struct weft_trainer {
     bool warned_cut; /* that a conversation does not begin with its prompt */
 
     int32_t end; /* id that SFT appends to a plain response */
-    struct weft_stops stops; /* what ends a response */
+    struct weft_stops stops;                    /* what ends a response */
     struct weft_g_generate gen[WEFT_MAX_CALLS]; /* of calls that generate */
     struct weft_tile *kl_state;
     struct weft_rewards *rewards;

@@ -138,8 +138,8 @@ static int move(struct world *w, int instances, const int *stopped,
     struct weft_err err;
     bool stays[8], reads[MOST], sent[MOST] = {false};
     int32_t to[MOST], number[MOST];
-    struct weft_migrate_decision d = {.stays = stays, .to = to,
-                                      .reads = reads};
+    struct weft_migrate_decision d = {
+        .stays = stays, .to = to, .reads = reads};
     int n = 0, sends[8] = {0}, receives[8] = {0};
     for (int s = 0; s < job->n_samples; s++)
         if (w->state[s] != ENDED) {
@@ -166,7 +166,8 @@ static int move(struct world *w, int instances, const int *stopped,
         w->reads[s] |= reads[k];
         if (!w->reads[s]) { /* a byte a second */
             at = at > sends[from] ? at : sends[from];
-            at = (at > receives[to[k]] ? at : receives[to[k]]) + size_of(w, s);
+            at = (at > receives[to[k]] ? at : receives[to[k]])
+               + size_of(w, s);
             sends[from] = receives[to[k]] = at;
             free[from] = at > free[from] ? at : free[from];
         }
@@ -225,9 +226,8 @@ static int infer(const struct world *w, int free[8])
                     if (w->end[s] > t)
                         continue;
                     here += size;
-                    if (n == seen++ && (n == 0
-                                        || tokens + size
-                                               <= job->micro_tokens)) {
+                    if (n == seen++
+                        && (n == 0 || tokens + size <= job->micro_tokens)) {
                         most[n++] = s;
                         tokens += size;
                     }

@@ -70,8 +70,8 @@ static double twenty_s(void *ctx, int32_t model, int32_t n, double n_tokens)
     return 20.0 * n;
 }
 
-static const struct weft_migrate_costs costs = {
-    NULL, step_s, prefill_s, 1, 1e9, 1, 3};
+static const struct weft_migrate_costs costs = {NULL, step_s, prefill_s, 1,
+                                                1e9,  1,      3};
 
 /* ---- Decisions ---------------------------------------------------------- */
 
@@ -125,9 +125,8 @@ static void test_fewest(void)
                 int32_t least = 1;
                 while (least * batch < left || least * room < left * 3)
                     least++;
-                REQUIRE_OK(weft_migrate_fewest(left, batch, 3, room, &m,
-                                               &err),
-                           err);
+                REQUIRE_OK(
+                    weft_migrate_fewest(left, batch, 3, room, &m, &err), err);
                 CHECK_INT(m, least);
             }
     CHECK_FAILS(weft_migrate_fewest(1, 4, 3e9, 2e9, &m, &err), WEFT_EINVAL,
@@ -180,7 +179,8 @@ static double best_deal(int32_t n, const struct weft_migrate_left *left,
             tokens[at] += left[s].prompt + left[s].expected;
         }
         for (int32_t i = 0; i < m; i++) {
-            ok = ok && (!moved[i] || (count[i] <= batch && tokens[i] <= room));
+            ok = ok
+              && (!moved[i] || (count[i] <= batch && tokens[i] <= room));
             most = fmax(most, tokens[i]);
         }
         if (ok && (best < 0 || most < best))
@@ -233,8 +233,11 @@ static void test_deal(void)
  * emptier one: of 11 and 6 tokens, then of 11 and 23, then of 21 and 23. */
 static void test_deal_by_hand(void)
 {
-    static const struct weft_migrate_left left[] = {
-        {0, 2, 5, 9}, {2, 4, 8, 10}, {2, 1, 0, 9}, {1, 3, 1, 3}, {2, 2, 3, 15}};
+    static const struct weft_migrate_left left[] = {{0, 2, 5, 9},
+                                                    {2, 4, 8, 10},
+                                                    {2, 1, 0, 9},
+                                                    {1, 3, 1, 3},
+                                                    {2, 2, 3, 15}};
     static const int32_t expected[] = {0, 0, 0, 1, 1};
     static const bool stays[] = {true, true, false};
     int32_t to[5];
@@ -252,8 +255,8 @@ static void test_decide(void)
     struct weft_migrate_left left[12];
     bool stays[6], reads[12];
     int32_t to[12];
-    struct weft_migrate_decision d = {.stays = stays, .to = to,
-                                      .reads = reads};
+    struct weft_migrate_decision d = {
+        .stays = stays, .to = to, .reads = reads};
     for (int32_t s = 0; s < 12; s++) /* two on each */
         left[s] = (struct weft_migrate_left){s / 2, 10, s, s + 1};
     /* nine samples of 16.5 tokens take 11 s, ten 13 s, and one 10 s */
@@ -416,7 +419,8 @@ static void test_long_samples(void)
     struct weft_overlapped out;
     double seconds;
     for (int s = 0; s < 24; s++)
-        sample[s] = (struct weft_overlap_sample){s % 4, 10, s < 20 ? 10 : 100};
+        sample[s] = (struct weft_overlap_sample){s % 4, 10,
+                                                 s < 20 ? 10 : 100};
     REQUIRE_OK(weft_overlap_simulate(&job, &when, &out, NULL, &err), err);
     CHECK(out.generated_s == 100 && out.all_s == 220);
     when.share = 4.0 / 24;
@@ -451,9 +455,8 @@ static void test_choose(void)
         REQUIRE_OK(weft_overlap_choose(2, job, &when, &seconds, &err), err);
         n_chosen += when.share > 0;
         for (int k = 0; k < 2; k++) {
-            REQUIRE_OK(weft_overlap_simulate(&job[k], &when, &out, NULL,
-                                             &err),
-                       err);
+            REQUIRE_OK(
+                weft_overlap_simulate(&job[k], &when, &out, NULL, &err), err);
             sum += out.all_s;
         }
         CHECK(sum == seconds);
@@ -461,9 +464,9 @@ static void test_choose(void)
             when = (struct weft_overlap_when){p / 100.0, 0};
             sum = 0;
             for (int k = 0; k < 2; k++) {
-                REQUIRE_OK(weft_overlap_simulate(&job[k], &when, &out, NULL,
-                                                 &err),
-                           err);
+                REQUIRE_OK(
+                    weft_overlap_simulate(&job[k], &when, &out, NULL, &err),
+                    err);
                 sum += out.all_s;
             }
             CHECK(seconds <= sum);
@@ -476,9 +479,11 @@ static void test_too_large(void)
 {
     const struct weft_overlap_sample sample = {0, 10, 5};
     struct weft_migrate_costs c = costs;
-    const struct weft_overlap_job job = {
-        .costs = &c, .n_instances = 1, .n_samples = 1, .sample = &sample,
-        .most = 40};
+    const struct weft_overlap_job job = {.costs = &c,
+                                         .n_instances = 1,
+                                         .n_samples = 1,
+                                         .sample = &sample,
+                                         .most = 40};
     const struct weft_overlap_when when = {0.5, 0};
     struct weft_overlapped out;
     c.memory_bytes = 50;

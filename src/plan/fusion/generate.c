@@ -7,8 +7,7 @@
 
 void weft_overlap_queue(struct weft_overlap_run *run, int32_t s)
 {
-    struct weft_overlap_instance *in =
-        &run->instance[run->state[s].instance];
+    struct weft_overlap_instance *in = &run->instance[run->state[s].instance];
     in->queue[in->n_queue++] = s;
 }
 

@@ -146,8 +146,7 @@ static void infer(struct inference *f)
 int weft_overlap_infer(struct weft_overlap_run *run, struct weft_err *err)
 {
     const struct weft_overlap_job *job = run->job;
-    struct inference f = {
-        .job = job, .free_s = run->free_s, .out = run->out};
+    struct inference f = {.job = job, .free_s = run->free_s, .out = run->out};
     double tokens = 0, each;
     run->out->all_s = run->out->generated_s;
     if (job->n_models == 0 || job->n_samples == 0)

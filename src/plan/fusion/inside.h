@@ -16,7 +16,7 @@ struct weft_overlap_state {
 /* An instance; queue and active have numbers of samples. */
 struct weft_overlap_instance {
     double now_s;
-    int32_t *active, n_active;    /* in the order in which they began */
+    int32_t *active, n_active;     /* in the order in which they began */
     int32_t *queue, head, n_queue; /* head .. n_queue - 1 have not begun */
     int32_t slots;
     double held; /* tokens in its KV cache */
@@ -26,7 +26,7 @@ struct weft_overlap_run {
     const struct weft_overlap_job *job;
     struct weft_overlap_state *state;       /* (n_samples) */
     struct weft_overlap_instance *instance; /* (n_instances) */
-    double *free_s; /* (n_instances) from when on it can infer */
+    double *free_s;  /* (n_instances) from when on it can infer */
     int32_t *number; /* of all instances' queues and active samples */
     struct weft_overlapped *out;
 };

@@ -231,7 +231,7 @@ int weft_overlap_simulate(const struct weft_overlap_job *job,
     for (int32_t s = 0; s < job->n_samples; s++)
         found.generated_s = fmax(found.generated_s, run.state[s].end_s);
     for (int32_t i = 0; i < job->n_instances; i++)
-        run.free_s[i] = job->serial ? found.generated_s
+        run.free_s[i] = job->serial       ? found.generated_s
                       : run.free_s[i] > 0 ? run.free_s[i]
                                           : run.instance[i].now_s;
     if (!rc)
