@@ -53,9 +53,9 @@ bits() # RUN: checksums of the last checkpoint's tensors
 
 # RUN: no place took more of a class than was predicted; and what its iterations
 # take when they are played again is within a tenth of it, but for records of
-# tasks (column 8), in classes of more than 4 MiB. On other ranks than the first
-# one the replay takes offloaded models to be there together, though in this run
-# they may not have been (doc/layouts.md).
+# tasks (column 8), in classes of more than 4 MiB. What is released between two
+# insertions counts until the last of it: on ranks that wait in between, the
+# replay has copies of offloaded models for longer than the run (doc/layouts.md).
 memory()
 {
     "$weft" plan --explain "$1/plan.json" | awk '
