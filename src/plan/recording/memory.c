@@ -412,6 +412,12 @@ static void mix(struct digest *d, int64_t word)
     d->b ^= d->b >> 29;
 }
 
+/* Of two numbers that may be negative. */
+static int64_t pair(int32_t high, int32_t low)
+{
+    return (int64_t) ((uint64_t) high << 32 | (uint32_t) low);
+}
+
 static struct digest digest_of(const struct play *p)
 {
     struct digest d = {(uint64_t) p->n_pieces, (uint64_t) p->reach.n_lanes};
@@ -420,12 +426,12 @@ static struct digest digest_of(const struct play *p)
         const struct weft_rec_piece *b = &p->seen[i];
         const struct piece *own = &p->piece[i];
         mix(&d, b->bytes);
-        mix(&d, (int64_t) b->release << 32 | b->over);
+        mix(&d, pair(b->release, b->over));
         mix(&d, own->far);
-        mix(&d, (int64_t) b->lane << 16 | b->mem << 8
-                    | (own->released.tasks != INT64_MAX));
+        mix(&d, pair(b->lane, b->mem << 8
+                                  | (own->released.tasks != INT64_MAX)));
         for (int32_t l = 0; l < p->reach.n_lanes; l++)
-            mix(&d, (int64_t) b->has[l] << 32 | (uint32_t) b->ends[l]);
+            mix(&d, pair(b->has[l], b->ends[l]));
     }
     return d;
 }
