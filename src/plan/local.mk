@@ -35,6 +35,7 @@ plan_sources = \
 	%D%/recording.c %D%/recording.h \
 	%D%/recording/apart.c %D%/recording/apart.h \
 	%D%/recording/before.c \
+	%D%/recording/follow.c \
 	%D%/recording/gang.c %D%/recording/gang.h \
 	%D%/recording/heaviest.c %D%/recording/heaviest.h \
 	%D%/recording/memory.c \

@@ -100,6 +100,7 @@ void weft_recording_release_tile(struct weft_recording *r, int32_t tile)
     if (tile >= r->n_tiles)
         return;
     r->tile[tile].released = r->n_tasks;
+    r->tile[tile].turn = r->n_turns++;
     r->tile[tile].ends_early = r->tile[tile].ends_early
                             && weft_rec_is_early(r->when);
     if (r->n_marks > 0

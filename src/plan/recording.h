@@ -28,6 +28,7 @@ struct weft_rec_tile {
     uint8_t mem;    /* enum weft_mem_class */
     bool permanent; /* has its memory from creation, not from the first task
                        that writes it */
+    uint32_t turn;  /* among what was released after the same task */
     /* created early (enum weft_rec_when); created, used and released early and
      * never in turn */
     bool early, ends_early;
@@ -182,6 +183,7 @@ struct weft_recording {
     int64_t n_patterns, pattern_room, pattern_slots;
     int32_t *released, *slot;
     int64_t n_released, released_room, slot_room;
+    uint32_t n_turns;             /* releases so far */
     struct weft_rec_shape *shape; /* (n_shapes) number 0 is of no model */
     int64_t n_shapes, shape_room;
     enum weft_rec_when when; /* what is recorded now */
@@ -320,40 +322,63 @@ int weft_recording_memory(const struct weft_recording *r, int32_t n_places,
                           int64_t (*out)[WEFT_MEM_ALL + 1],
                           struct weft_err *err);
 
-/* When a task or message was inserted, began and ended, and when tiles were
- * last released before the next was inserted: the numbers, from 1 on, of these
- * events in their order on its rank; 0: it has not, or none were. */
+/* When a task or message was inserted, began and ended: the numbers, from 1 on,
+ * of these events in their order on its rank; 0: it has not. */
 struct weft_rec_moments {
-    int32_t inserted, began, ended, released;
+    int32_t inserted, began, ended;
     uint32_t what; /* weft_rec_ran_what() */
 };
 
-/* How the tasks, messages and answers of an iteration ran on a rank. */
-struct weft_rec_ran {
-    int32_t iteration;
-    bool known;
-    int64_t n;
-    struct weft_rec_moments *moments; /* (n) in the order of insertion */
+/* When the program released a tile of its rank, and had given the memory back
+ * if no task kept it. */
+struct weft_rec_release {
+    int32_t began, ended;
+    uint32_t what; /* weft_rec_tile_what() */
 };
 
-/* Tells tasks of an iteration apart. */
-uint32_t weft_rec_ran_what(const char *op, int32_t call, int32_t layer);
+/* How the tasks, messages and answers of an iteration ran on a rank, and what
+ * was released from the first one's insertion to the next iteration's. */
+struct weft_rec_ran {
+    int32_t iteration;
+    int32_t first_place, n_places; /* of the rank */
+    bool known;
+    int64_t n, n_released;
+    /* (n), (n_released), in the order of insertion and of release */
+    struct weft_rec_moments *moments;
+    struct weft_rec_release *released;
+};
 
-/* Finds the moments of a rank's recorded tasks, moments_out (n_tasks), among
- * those of its iterations that ran; zeros for tasks of others. A task that did
- * not come, as tiles had been cut by an iteration before, took no time. False:
- * others came than are recorded. */
-bool weft_recording_follow(const struct weft_recording *r,
-                           const struct weft_rec_ran *ran, int32_t n_ran,
-                           struct weft_rec_moments *moments_out);
+/* Tell tasks of an iteration, and kinds of tiles, apart. */
+uint32_t weft_rec_ran_what(const char *op, int32_t call, int32_t layer);
+uint32_t weft_rec_tile_what(size_t bytes, int mem, int32_t place);
+
+/* How a rank played its part of a recording. Zeros: tasks of others or not yet
+ * inserted, tiles of others or whose release was not noted. */
+struct weft_rec_played {
+    struct weft_rec_moments *moments; /* (n_tasks) */
+    int32_t *released;                /* (n_tiles) */
+};
+
+/* Finds the moments of a rank's recorded tasks among those of its iterations
+ * that ran, and those of its tiles' releases among what was released between
+ * the same tasks, which may be more: tiles of an iteration before. A task that did not come, as tiles had been cut by an
+ * iteration before, took no time. *known_out: false where others came than are
+ * recorded. The caller releases *out, also after an error. Errors:
+ * WEFT_ENOMEM. */
+int weft_recording_follow(const struct weft_recording *r,
+                          const struct weft_rec_ran *ran, int32_t n_ran,
+                          bool *known_out, struct weft_rec_played *out,
+                          struct weft_err *err);
+void weft_rec_played_release(struct weft_rec_played *played);
 
 /* The most bytes that tiles took, in the form of weft_recording_memory(). A
  * temporary tile has memory from the begin of the first task that writes it
- * until it is released and all tasks that use it have ended. Tasks that were
- * not inserted are taken to run one after another when all others have ended.
- * moments (n_tasks). Errors: WEFT_ENOMEM. */
+ * until it is released and all tasks that use it have ended; it is released by
+ * the next task's insertion where that was not noted. Tasks that were not
+ * inserted are taken to run one after another when all others have ended.
+ * Errors: WEFT_ENOMEM. */
 int weft_recording_memory_ran(const struct weft_recording *r,
-                              const struct weft_rec_moments *moments,
+                              const struct weft_rec_played *played,
                               int32_t n_places, int32_t places_per_rank,
                               int64_t (*out)[WEFT_MEM_ALL + 1],
                               struct weft_err *err);

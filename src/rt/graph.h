@@ -303,8 +303,8 @@ int weft_rt_spans_all(size_t n, struct weft_span span[],
                       struct weft_err *err);
 /* How this rank's tasks of an iteration, of the last two, have run so far;
  * events count from the first of iteration `first`, the same or the one before.
- * Of too many tasks it is not known. The caller frees out->moments. Errors:
- * WEFT_ENOMEM. */
+ * Of too many tasks it is not known. The caller frees out->moments and
+ * out->released, also after an error. Errors: WEFT_ENOMEM. */
 int weft_rt_ran(struct weft_rt *rt, int32_t first, int32_t iteration,
                 struct weft_rec_ran *out, struct weft_err *err);
 /* How many tasks and messages of this rank are inserted and have not ended:

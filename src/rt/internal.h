@@ -66,6 +66,8 @@ struct weft_card {
     struct weft_tile *free_tile; /* as rt->free_tile */
 };
 
+struct weft_moments;
+
 /* The handle orders the tasks; the memory is Weft's own, and StarPU moves and
  * allocates nothing (interface.c). Registering a handle costs 10 us and more,
  * so it is done once, and struct and handle are reused for later tiles. A tile
@@ -92,6 +94,8 @@ struct weft_tile {
     atomic_int n_receives; /* how many of these writers are messages */
     atomic_int trouble;    /* error code that posting a message met */
     double message_us;     /* when one was last posted */
+    /* of the next one that asks for the memory, to receive; or NULL */
+    struct weft_moments *_Atomic receive;
     /* messages that have asked for the memory; that have come */
     atomic_int n_asked, n_came;
     void *acquired;        /* the program's copy of a card's tile */
@@ -250,15 +254,25 @@ void weft_seq_record(struct weft_seq *seq, int64_t at,
 /* The numbers of events among all of this rank (plan/recording.h); 0: not
  * yet. */
 struct weft_moments {
-    atomic_llong inserted, began, ended, released;
+    atomic_llong inserted, began, ended;
     uint32_t what;
 };
 
-/* What an iteration's tasks did (ran.c). */
+/* A tile of this rank is released; its memory is given back, if that is the
+ * inserting thread's doing. */
+struct weft_release {
+    atomic_llong began, ended;
+    uint32_t what;
+};
+
+/* What an iteration's tasks did (ran.c), and what was released after the first
+ * and before the next one's first. */
 struct weft_ran {
     int32_t iteration;
-    int64_t n;                    /* inserted */
-    struct weft_moments *moments; /* of the first of them */
+    int64_t n, n_released; /* inserted; released */
+    /* of the first of them */
+    struct weft_moments *moments;
+    struct weft_release *released;
 };
 
 struct weft_task {
@@ -321,7 +335,7 @@ struct weft_rt {
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
     struct weft_ran ran[2]; /* by iteration */
-    struct weft_moments *ran_last; /* of what was inserted last */
+    struct weft_ran *ran_last; /* with what was inserted last */
     atomic_llong n_events;  /* noted so far */
     /* tasks and messages of all sequences, and what they take */
     atomic_long n_pending, pending_bytes;
@@ -412,7 +426,7 @@ WEFT_INLINE void weft_ran_note(struct weft_rt *rt, atomic_llong *moment)
  * NULL is not noted. */
 void weft_ran_begin(struct weft_rt *rt, struct weft_moments *moments);
 void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments);
-void weft_ran_release(struct weft_rt *rt);
+void weft_ran_release(const struct weft_tile *tile);
 void weft_ran_done(void);
 /* This thread gets memory, or gives it back: called where that is counted, with
  * the lock, so that the moments are in the order of the counts. */

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "rt/internal.h"
 
-/* Tasks of an iteration whose order is kept. */
+/* Tasks of an iteration whose order is kept, and releases. */
 enum { MOST = 1 << 18 };
 
 int weft_ran_create(struct weft_rt *rt, struct weft_err *err)
@@ -14,7 +14,8 @@ int weft_ran_create(struct weft_rt *rt, struct weft_err *err)
     for (size_t i = 0; i < WEFT_COUNT(rt->ran); i++) {
         rt->ran[i].iteration = -1;
         rt->ran[i].moments = weft_alloc(MOST, sizeof *rt->ran[i].moments);
-        if (!rt->ran[i].moments)
+        rt->ran[i].released = weft_alloc(MOST, sizeof *rt->ran[i].released);
+        if (!rt->ran[i].moments || !rt->ran[i].released)
             return weft_err_nomem(err, "the order of tasks",
                                   MOST * sizeof *rt->ran[i].moments);
     }
@@ -23,8 +24,10 @@ int weft_ran_create(struct weft_rt *rt, struct weft_err *err)
 
 void weft_ran_free(struct weft_rt *rt)
 {
-    for (size_t i = 0; i < WEFT_COUNT(rt->ran); i++)
+    for (size_t i = 0; i < WEFT_COUNT(rt->ran); i++) {
         weft_free(rt->ran[i].moments);
+        weft_free(rt->ran[i].released);
+    }
 }
 
 struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
@@ -36,17 +39,16 @@ struct weft_moments *weft_ran_insert(struct weft_rt *rt, const char *op,
         &rt->ran[where->iteration % (int) WEFT_COUNT(rt->ran)];
     if (ran->iteration != where->iteration) {
         ran->iteration = where->iteration;
-        ran->n = 0;
+        ran->n = ran->n_released = 0;
     }
+    rt->ran_last = ran;
     if (ran->n++ >= MOST)
         return NULL;
     struct weft_moments *m = &ran->moments[ran->n - 1];
     atomic_store(&m->began, 0);
     atomic_store(&m->ended, 0);
-    atomic_store(&m->released, 0);
     weft_ran_note(rt, &m->inserted);
     m->what = weft_rec_ran_what(op, where->call, where->layer);
-    rt->ran_last = m;
     return m;
 }
 
@@ -76,10 +78,16 @@ void weft_ran_end(struct weft_rt *rt, struct weft_moments *moments)
         note(rt, NULL, &moments->ended);
 }
 
-void weft_ran_release(struct weft_rt *rt)
+void weft_ran_release(const struct weft_tile *tile)
 {
-    if (rt->ran_last)
-        note(rt, NULL, &rt->ran_last->released);
+    struct weft_ran *ran = tile->rt->ran_last;
+    if (!ran || !tile->here || ran->n_released++ >= MOST)
+        return;
+    struct weft_release *r = &ran->released[ran->n_released - 1];
+    r->what = weft_rec_tile_what(tile->bytes, (int) tile->mem,
+                                 tile->id.place);
+    weft_ran_note(tile->rt, &r->began);
+    note(tile->rt, NULL, &r->ended);
 }
 
 void weft_ran_done(void)
@@ -100,10 +108,46 @@ void weft_ran_put(void)
         weft_ran_note(here.rt, here.put);
 }
 
-static int32_t since(const struct weft_moments *first, atomic_llong *moment)
+/* Where memory is counted the moments up to this event are noted. */
+static long long events_so_far(struct weft_rt *rt)
+{
+    pthread_mutex_lock(&rt->pool->mutex);
+    for (int i = 0; i < rt->n_cards; i++)
+        pthread_mutex_lock(&rt->card[i].pool->mutex);
+    long long n = atomic_load(&rt->n_events);
+    for (int i = rt->n_cards - 1; i >= 0; i--)
+        pthread_mutex_unlock(&rt->card[i].pool->mutex);
+    pthread_mutex_unlock(&rt->pool->mutex);
+    return n;
+}
+
+/* Events from the first one of an iteration up to another. */
+struct range {
+    long long first, last;
+};
+
+static int32_t within(struct range range, atomic_llong *moment)
 {
     long long at = atomic_load(moment);
-    return at ? (int32_t) (at - atomic_load(&first->inserted) + 1) : 0;
+    return at && at <= range.last ? (int32_t) (at - range.first + 1) : 0;
+}
+
+/* Tasks go on meanwhile: what one of them does later is not seen, nor what
+ * follows from it. */
+static void copy(struct range range, const struct weft_ran *ran,
+                 struct weft_rec_ran *out)
+{
+    for (int64_t i = 0; i < ran->n; i++) {
+        struct weft_moments *m = &ran->moments[i];
+        out->moments[i] = (struct weft_rec_moments){
+            within(range, &m->inserted), within(range, &m->began),
+            within(range, &m->ended), m->what};
+    }
+    for (int64_t i = 0; i < ran->n_released; i++) {
+        struct weft_release *r = &ran->released[i];
+        out->released[i] = (struct weft_rec_release){
+            within(range, &r->began), within(range, &r->ended), r->what};
+    }
 }
 
 int weft_rt_ran(struct weft_rt *rt, int32_t first, int32_t iteration,
@@ -111,22 +155,24 @@ int weft_rt_ran(struct weft_rt *rt, int32_t first, int32_t iteration,
 {
     struct weft_ran *from = &rt->ran[first % (int) WEFT_COUNT(rt->ran)];
     struct weft_ran *ran = &rt->ran[iteration % (int) WEFT_COUNT(rt->ran)];
-    *out = (struct weft_rec_ran){.iteration = iteration};
+    *out = (struct weft_rec_ran){.iteration = iteration,
+                                 .first_place = rt->first_place,
+                                 .n_places = rt->places_per_rank};
     bool any = ran->iteration == iteration;
-    out->known = from->iteration == first && (!any || ran->n <= MOST);
+    out->known = from->iteration == first
+              && (!any || (ran->n <= MOST && ran->n_released <= MOST));
     if (!out->known || !any)
         return 0;
-    out->moments = weft_alloc((size_t) ran->n, sizeof *out->moments);
-    if (!out->moments)
+    size_t n = (size_t) ran->n, n_released = (size_t) ran->n_released;
+    out->moments = weft_alloc(n, sizeof *out->moments);
+    out->released = weft_alloc(n_released, sizeof *out->released);
+    if (!out->moments || !out->released)
         return weft_err_nomem(err, "the order of tasks",
-                              (size_t) ran->n * sizeof *out->moments);
+                              n * sizeof *out->moments);
     out->n = ran->n;
-    for (int64_t i = 0; i < ran->n; i++) {
-        struct weft_moments *m = &ran->moments[i];
-        out->moments[i] = (struct weft_rec_moments){
-            since(from->moments, &m->inserted),
-            since(from->moments, &m->began), since(from->moments, &m->ended),
-            since(from->moments, &m->released), m->what};
-    }
+    out->n_released = ran->n_released;
+    copy((struct range){atomic_load(&from->moments->inserted),
+                        events_so_far(rt)},
+         ran, out);
     return 0;
 }

@@ -260,21 +260,16 @@ int weft_tile_refuse(const struct weft_tile *tile, struct weft_err *err)
     return weft_pool_refuse(pool_of(tile), &need, label, err);
 }
 
-void *weft_tile_message(struct weft_tile *tile)
+/* The memory of a message's tile that has none. */
+static void *message_fill(struct weft_tile *tile, struct weft_tile *base)
 {
-    struct weft_tile *base = base_of(tile);
-    void *data = atomic_load(&base->data);
-    tile->message_us = weft_rt_now_us(tile->rt);
-    atomic_fetch_add(&tile->n_asked, 1);
-    if (data)
-        return inside(tile, data);
     struct weft_need need = need_of(base);
     need.zeroed = atomic_load(&tile->n_receives) == 0;
     if (need.zeroed)
         atomic_store(&tile->trouble, WEFT_ESTATE);
-    data = tile_fill(base, &need);
+    void *data = tile_fill(base, &need);
     if (data)
-        return inside(tile, data);
+        return data;
     atomic_store(&tile->trouble, WEFT_ENOMEM);
     need.beyond_limit = true;
     data = tile_fill(base, &need);
@@ -283,6 +278,19 @@ void *weft_tile_message(struct weft_tile *tile)
         weft_tile_refuse(tile, &err);
         weft_world_abort(&err);
     }
+    return data;
+}
+
+void *weft_tile_message(struct weft_tile *tile)
+{
+    struct weft_tile *base = base_of(tile);
+    void *data = atomic_load(&base->data);
+    tile->message_us = weft_rt_now_us(tile->rt);
+    atomic_fetch_add(&tile->n_asked, 1);
+    weft_ran_begin(tile->rt, atomic_exchange(&tile->receive, NULL));
+    if (!data)
+        data = message_fill(tile, base);
+    weft_ran_done();
     return inside(tile, data);
 }
 
@@ -351,7 +359,7 @@ void weft_tile_release(struct weft_tile *tile)
     tile->part = NULL;
     tile->n_parts = 0;
     weft_record_release(tile);
-    weft_ran_release(tile->rt);
+    weft_ran_release(tile);
     weft_tile_unhold(tile);
     weft_ran_done();
 }

@@ -113,6 +113,8 @@ static void ended(void *arg)
     note_end(rt, t);
     link_out(rt, t);
     if (!t->sends) {
+        struct weft_moments *own = t->moments;
+        atomic_compare_exchange_strong(&t->tile->receive, &own, NULL);
         atomic_fetch_sub(&t->tile->n_receives, 1);
         atomic_fetch_sub(&t->tile->n_writers, 1);
     }
@@ -176,11 +178,12 @@ static void transfer(struct weft_seq *seq, const struct weft_where *where,
         .number = rt->n_copies,
         .since_us = weft_rt_now_us(rt),
         .moments = weft_ran_insert(rt, sends ? "send" : "receive", where)};
-    /* a receiver has memory from here on, if nothing comes before */
-    if (t->moments)
+    if (t->moments) /* or when it asks for its memory */
         weft_ran_note(rt, &t->moments->began);
     weft_tile_hold(tile);
     if (!sends) {
+        struct weft_moments *none = NULL;
+        atomic_compare_exchange_strong(&tile->receive, &none, t->moments);
         atomic_fetch_add(&tile->n_receives, 1);
         atomic_fetch_add(&tile->n_writers, 1);
     }

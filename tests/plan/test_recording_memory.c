@@ -467,34 +467,43 @@ static void test_large(void)
 /* ---- A known order ----------------------------------------------------- */
 
 /* Tasks that begin and end at random moments after their insertion; a few have
- * not, by the end. Returns the last moment. */
-static int32_t make_moments(int64_t n, struct weft_rec_moments *out)
+ * not, by the end. Tiles are released between tasks, or it is not noted.
+ * Returns the last moment. */
+static int32_t make_moments(const struct weft_recording *r,
+                            struct weft_rec_played *out)
 {
     int32_t now = 0, end = 0;
-    for (int64_t i = 0; i < n; i++) {
-        struct weft_rec_moments *m = &out[i];
+    for (int64_t i = 0; i < r->n_tasks; i++) {
+        struct weft_rec_moments *m = &out->moments[i];
         now += 1 + (int32_t) draw(3);
         m->inserted = now;
-        m->released = draw(2) ? now : 0; /* or it is not noted */
         m->began = draw(8) ? now + 1 + (int32_t) draw(9) : 0;
         m->ended = m->began && draw(8) ? m->began + 1 + (int32_t) draw(9) : 0;
         end = m->began > end ? m->began : end;
         end = m->ended > end ? m->ended : end;
+    }
+    for (int64_t i = 0; i < r->n_tiles; i++) {
+        int64_t n = r->tile[i].released;
+        out->released[i] = n > 0 && draw(2) ? out->moments[n - 1].inserted
+                                                  + (int32_t) draw(3)
+                                            : 0;
     }
     return end > now ? end : now;
 }
 
 /* Whether a tile has memory at a moment. */
 static bool has_memory(const struct weft_recording *r,
-                       const struct weft_rec_moments *m, int tile, int32_t at)
+                       const struct weft_rec_played *played, int tile,
+                       int32_t at)
 {
     const struct weft_rec_tile *t = &r->tile[tile];
+    const struct weft_rec_moments *m = played->moments;
     bool begun = t->permanent
               && (t->created == 0 || m[t->created - 1].inserted <= at);
     int64_t n = t->released;
-    int32_t noted = n > 0 ? m[n - 1].released : 0;
-    bool ended = n >= 0 && n < r->n_tasks
-              && (noted ? noted : m[n].inserted) <= at;
+    int32_t noted = played->released[tile];
+    bool ended = noted ? noted <= at
+                       : n >= 0 && n < r->n_tasks && m[n].inserted <= at;
     for (int i = 0; i < (int) r->n_tasks; i++)
         for (int k = 0; k < (int) r->n_tiles; k++) {
             int mode = k == tile || r->tile[k].whole == tile
@@ -514,16 +523,19 @@ static void test_ran(void)
         struct weft_recording r;
         struct weft_err err;
         struct weft_rec_moments m[MOST_TILES];
+        int32_t released[MOST_TILES];
+        struct weft_rec_played played = {m, released};
         int64_t out[PLACES][WEFT_MEM_ALL + 1], most[PLACES] = {0};
         seed = round;
         make_random(&r);
-        int32_t end = make_moments(r.n_tasks, m);
-        REQUIRE_OK(weft_recording_memory_ran(&r, m, PLACES, 1, out, &err),
-                   err);
+        int32_t end = make_moments(&r, &played);
+        REQUIRE_OK(
+            weft_recording_memory_ran(&r, &played, PLACES, 1, out, &err),
+            err);
         for (int32_t at = 0; at <= end; at++) {
             int64_t now[PLACES] = {0};
             for (int i = 0; i < (int) r.n_tiles; i++)
-                if (has_memory(&r, m, i, at))
+                if (has_memory(&r, &played, i, at))
                     now[r.tile[i].place] += (int64_t) r.tile[i].bytes;
             for (int k = 0; k < PLACES; k++)
                 most[k] = now[k] > most[k] ? now[k] : most[k];
@@ -534,40 +546,5 @@ static void test_ran(void)
     }
 }
 
-/* What ran is found among what is recorded, which may have more. */
-static void test_follow(void)
-{
-    static const char *const op[] = {"cut", "layer", "cut", "head", "save"};
-    struct weft_recording r;
-    struct weft_rec_moments m[5], of[3];
-    struct weft_rec_ran ran = {
-        .iteration = 3, .known = true, .n = 3, .moments = of};
-    weft_recording_init(&r);
-    for (int i = 0; i < 5; i++)
-        weft_recording_task(&r, WEFT_REC_TASK, op[i],
-                            &(struct weft_where){.device = 0,
-                                                 .iteration = i < 4 ? 3 : -1,
-                                                 .layer = i},
-                            0);
-    for (int i = 0; i < 3; i++)
-        of[i] = (struct weft_rec_moments){
-            10 * i + 1, 10 * i + 2, 10 * i + 3, 10 * i + 4,
-            weft_rec_ran_what(op[i + 1], 0, i + 1)};
-    CHECK(weft_recording_follow(&r, &ran, 1, m));
-    CHECK_INT(m[0].ended, 1); /* it took no time, before the others */
-    CHECK_INT(m[0].released, 0);
-    CHECK_INT(m[1].released, 4);
-    CHECK_INT(m[1].ended, 3);
-    CHECK_INT(m[3].began, 22);
-    CHECK_INT(m[4].inserted, 0);
-    of[1].what++;
-    CHECK(!weft_recording_follow(&r, &ran, 1, m));
-    of[1].what--;
-    ran.known = false;
-    CHECK(!weft_recording_follow(&r, &ran, 1, m));
-    weft_recording_release(&r);
-}
-
 WEFT_TESTS("plan/recording_memory", {"test_all_orders", test_all_orders},
-           {"test_large", test_large}, {"test_ran", test_ran},
-           {"test_follow", test_follow})
+           {"test_large", test_large}, {"test_ran", test_ran})

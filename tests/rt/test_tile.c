@@ -385,6 +385,7 @@ static void test_moments(void)
         REQUIRE_OK(
             weft_tile_create_temp(rt, &id, WEFT_MEM_KV, 1000, &tile[i], &err),
             err);
+    const struct weft_release *released = rt->ran[0].released;
     pthread_mutex_lock(&rt->pool->mutex);
     struct weft_moments *fill = insert_noted(&weft_cl_fill, tile[0],
                                              WEFT_WRITE);
@@ -397,14 +398,17 @@ static void test_moments(void)
     weft_tile_release(tile[0]);
     event = let_go(&read->ended);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
-    CHECK(read->ended > event && read->released < event);
-    CHECK(read->released > read->inserted);
+    CHECK(read->ended > event && released[0].ended < event);
+    CHECK(released[0].began > read->inserted);
+    CHECK(released[0].ended > released[0].began);
     /* the inserting thread gives it back */
     fill = insert_noted(&weft_cl_fill, tile[1], WEFT_WRITE);
     REQUIRE_OK(weft_seq_wait(seq, &err), err);
-    CHECK_INT(fill->released, 0);
+    CHECK_INT(rt->ran[0].n_released, 1);
     weft_tile_release(tile[1]);
-    CHECK(fill->released > fill->ended);
+    CHECK_INT(rt->ran[0].n_released, 2);
+    CHECK(released[1].began > fill->ended);
+    CHECK(released[1].ended > released[1].began + 1);
     CHECK_INT(now_bytes(WEFT_MEM_KV), 0);
     stop();
 }

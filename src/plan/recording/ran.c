@@ -28,7 +28,7 @@ struct change {
 
 struct play {
     const struct weft_recording *r;
-    const struct weft_rec_moments *moments;
+    const struct weft_rec_played *played;
     int64_t last;      /* event so far */
     int64_t *inserted; /* (n_tasks + 1) when a task or one after it was */
     struct life *life; /* (n_tiles) */
@@ -37,61 +37,13 @@ struct play {
     int64_t n_changes;
 };
 
-/* ---- What ran ---------------------------------------------------------- */
-
-/* FNV-1a. */
-uint32_t weft_rec_ran_what(const char *op, int32_t call, int32_t layer)
-{
-    uint32_t hash = 2166136261u ^ (uint32_t) call << 16 ^ (uint32_t) layer;
-    for (; *op; op++)
-        hash = (hash ^ (unsigned char) *op) * 16777619u;
-    return hash;
-}
-
-/* The same for one iteration. */
-static bool follow(const struct weft_recording *r,
-                   const struct weft_rec_ran *ran,
-                   struct weft_rec_moments *moments_out)
-{
-    int64_t n = 0;
-    int32_t now = 1, released = 0;
-    for (int64_t i = 0; i < r->n_tasks; i++) {
-        const struct weft_rec_task *t = &r->task[i];
-        if (t->iteration != ran->iteration)
-            continue;
-        bool came = n < ran->n
-                 && ran->moments[n].what
-                        == weft_rec_ran_what(weft_recording_op(r, i), t->call,
-                                             t->layer);
-        if (came) {
-            now = ran->moments[n].inserted;
-            released = ran->moments[n].released;
-        }
-        moments_out[i] = came ? ran->moments[n++]
-                              : (struct weft_rec_moments){now, now, now,
-                                                          released, 0};
-    }
-    return ran->known && n == ran->n;
-}
-
-bool weft_recording_follow(const struct weft_recording *r,
-                           const struct weft_rec_ran *ran, int32_t n_ran,
-                           struct weft_rec_moments *moments_out)
-{
-    bool same = true;
-    memset(moments_out, 0, (size_t) r->n_tasks * sizeof *moments_out);
-    for (int32_t i = 0; i < n_ran; i++)
-        same = follow(r, &ran[i], moments_out) && same;
-    return same;
-}
-
 /* ---- When tiles have memory -------------------------------------------- */
 
 static int64_t last_event(const struct play *p)
 {
     int64_t last = 0;
     for (int64_t t = 0; t < p->r->n_tasks; t++) {
-        const struct weft_rec_moments *m = &p->moments[t];
+        const struct weft_rec_moments *m = &p->played->moments[t];
         last = weft_max64(last, weft_max64(m->inserted, m->ended));
         last = weft_max64(last, m->began);
     }
@@ -100,7 +52,7 @@ static int64_t last_event(const struct play *p)
 
 static struct moments moments_of(struct play *p, int64_t task)
 {
-    const struct weft_rec_moments *m = &p->moments[task];
+    const struct weft_rec_moments *m = &p->played->moments[task];
     if (m->inserted)
         return (struct moments){m->inserted, m->began, m->ended};
     p->last += 3;
@@ -137,14 +89,12 @@ static void follow_tasks(struct play *p)
     p->inserted[r->n_tasks] = INT64_MAX;
 }
 
-/* When tiles were released after so many tasks: by when the next task was
- * inserted, if it was not noted. After the last one only the recording's own
- * end releases. */
-static int64_t released_at(const struct play *p, int64_t tasks)
+/* When a tile was released: by when the next task was inserted, if it was not
+ * noted; never, if it has not been and only the recording's end releases it. */
+static int64_t released_at(const struct play *p, int64_t tile)
 {
-    int64_t noted = tasks > 0 && tasks < p->r->n_tasks
-                      ? p->moments[tasks - 1].released
-                      : 0;
+    int64_t tasks = p->r->tile[tile].released;
+    int32_t noted = p->played->released[tile];
     return noted ? noted : p->inserted[tasks];
 }
 
@@ -158,7 +108,7 @@ static void bound_lives(struct play *p)
             life->begin = t->created > 0 ? p->inserted[t->created - 1] : 0;
         life->end = t->released < 0
                       ? INT64_MAX
-                      : weft_max64(life->end, released_at(p, t->released));
+                      : weft_max64(life->end, released_at(p, i));
     }
 }
 
@@ -211,7 +161,7 @@ static void make_changes(const struct play *p, int32_t places_per_rank,
 }
 
 int weft_recording_memory_ran(const struct weft_recording *r,
-                              const struct weft_rec_moments *moments,
+                              const struct weft_rec_played *played,
                               int32_t n_places, int32_t places_per_rank,
                               int64_t (*out)[WEFT_MEM_ALL + 1],
                               struct weft_err *err)
@@ -219,7 +169,7 @@ int weft_recording_memory_ran(const struct weft_recording *r,
     size_t n = (size_t) r->n_tiles, places = (size_t) n_places;
     struct play p = {
         .r = r,
-        .moments = moments,
+        .played = played,
         .inserted = weft_alloc((size_t) r->n_tasks + 1, sizeof *p.inserted),
         .life = weft_alloc(n, sizeof *p.life),
         .written = weft_alloc(n, sizeof *p.written),

@@ -148,19 +148,15 @@ static int play_ran(const struct weft_trainer *t,
                     int64_t (*place)[WEFT_MEM_ALL + 1], bool *known_out,
                     struct weft_err *err)
 {
-    size_t n = (size_t) r->n_tasks;
-    struct weft_rec_moments *moments = weft_alloc(n, sizeof *moments);
-    int rc = moments
-               ? 0
-               : weft_err_nomem(err, "a memory plan", n * sizeof *moments);
-    *known_out = !rc
-              && weft_recording_follow(
-                  r, replay->ran, (int32_t) WEFT_COUNT(replay->ran), moments);
-    if (*known_out)
-        rc = weft_recording_memory_ran(r, moments,
+    struct weft_rec_played played;
+    int rc = weft_recording_follow(r, replay->ran,
+                                   (int32_t) WEFT_COUNT(replay->ran),
+                                   known_out, &played, err);
+    if (!rc && *known_out)
+        rc = weft_recording_memory_ran(r, &played,
                                        weft_g_job_n_places(&t->job),
                                        places_per_rank(t), place, err);
-    weft_free(moments);
+    weft_rec_played_release(&played);
     return rc || !*known_out ? rc : add_tasks(t, r, place, err);
 }
 

@@ -11,8 +11,10 @@ static void release(struct weft_replay *r)
     weft_free(r->n_total);
     weft_free(r->n_text);
     weft_fuse_planned_release(&r->fused);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
         weft_free(r->ran[k].moments);
+        weft_free(r->ran[k].released);
+    }
     *r = (struct weft_replay){.n_total = NULL};
 }
 
