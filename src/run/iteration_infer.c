@@ -162,16 +162,16 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
     return rc;
 }
 
-/* Whether a sample of so many rows does not fit into the present
- * micro-batch. */
+/* Whether a sample of so many rows does not fit into the present micro-batch.
+ * No replica waits while another one has more than its share. */
 static bool is_full(const struct weft_iteration *p,
                     const struct weft_iteration_call *c, int32_t rows)
 {
     const struct weft_call_plan *plan = &p->t->plan.call[c->call];
-    if (plan->micro_batches > 0)
-        return c->n_waiting
-            >= weft_ceil_div(c->set->n, plan->dp * plan->micro_batches);
-    return c->n_waiting > 0
+    int32_t parts = plan->micro_batches > 0 ? plan->micro_batches : 1;
+    if (c->n_waiting >= weft_ceil_div(c->set->n, plan->dp * parts))
+        return true;
+    return plan->micro_batches == 0 && c->n_waiting > 0
         && c->waiting_rows + rows > p->t->config.train.micro_batch_tokens;
 }
 

@@ -562,6 +562,23 @@ static void test_count(void)
         }
 }
 
+/* However few tokens the samples have, each replica infers its share. */
+static void test_share(void)
+{
+    const struct layout l = {
+        "share", 2, 1, false, {"layout=dp2", "train.micro_batch_tokens=65536"}};
+    struct weft_trainer *t = describe(&l);
+    struct weft_recording r;
+    record(t, true, true, &r);
+    for (int32_t call = 1; call < t->flow.n_calls; call++) {
+        int64_t n = count(&r, 0, call, "embed");
+        if (t->flow.call[call].kind == WEFT_INFER)
+            CHECK(n > 0 && n == count(&r, 1, call, "embed"));
+    }
+    weft_recording_release(&r);
+    forget(t);
+}
+
 static void setup(void)
 {
     struct weft_err err;
@@ -578,4 +595,4 @@ static void teardown(void)
 WEFT_TESTS("run/gangs", {"setup", setup}, {"test_alike", test_alike},
            {"test_random", test_random},
            {"test_other_model", test_other_model}, {"test_count", test_count},
-           {"teardown", teardown})
+           {"test_share", test_share}, {"teardown", teardown})

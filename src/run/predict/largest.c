@@ -108,8 +108,7 @@ struct weft_g_rows weft_run_most_infer(const struct weft_trainer *t,
                                     weft_flow_origin_of_call(&t->flow, call));
     int32_t reward = t->flow.role[t->flow.call[call].role].index;
     int64_t text = reward < 0 ? 0 : weft_reward_text_limit(t, reward);
-    if (parts > 0) /* so many samples, of any lengths */
-        n = weft_ceil_div(n, plan->dp * parts);
+    n = weft_ceil_div(n, plan->dp * weft_max64(parts, 1));
     if (text > 0)
         return of_texts(t, n, text, parts > 0);
     return rows_of(t, n, parts > 0 ? n * longest(t) : row_budget(t, 1));
