@@ -361,10 +361,10 @@ struct weft_rec_played {
 
 /* Finds the moments of a rank's recorded tasks among those of its iterations
  * that ran, and those of its tiles' releases among what was released between
- * the same tasks, which may be more: tiles of an iteration before. A task that did not come, as tiles had been cut by an
- * iteration before, took no time. *known_out: false where others came than are
- * recorded. The caller releases *out, also after an error. Errors:
- * WEFT_ENOMEM. */
+ * the same tasks, which may be more: tiles of an iteration before. A task that
+ * did not come, as tiles had been cut by an iteration before, took no time.
+ * *known_out: false where others came than are recorded. The caller releases
+ * *out, also after an error. Errors: WEFT_ENOMEM. */
 int weft_recording_follow(const struct weft_recording *r,
                           const struct weft_rec_ran *ran, int32_t n_ran,
                           bool *known_out, struct weft_rec_played *out,

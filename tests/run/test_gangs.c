@@ -566,7 +566,7 @@ static void test_count(void)
 static void test_share(void)
 {
     const struct layout l = {
-        "share", 2, 1, false, {"layout=dp2", "train.micro_batch_tokens=65536"}};
+        "share", 2, 1, false, {"layout=dp2", "train.micro_batch_tokens=999"}};
     struct weft_trainer *t = describe(&l);
     struct weft_recording r;
     record(t, true, true, &r);
