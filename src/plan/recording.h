@@ -25,10 +25,10 @@ struct weft_rec_tile {
                                   before; released -1: never */
     int32_t place;
     int32_t whole;  /* number of the tile that it is a part of; -1: none */
+    uint32_t turn;  /* among what was released after the same task */
     uint8_t mem;    /* enum weft_mem_class */
     bool permanent; /* has its memory from creation, not from the first task
                        that writes it */
-    uint32_t turn;  /* among what was released after the same task */
     /* created early (enum weft_rec_when); created, used and released early and
      * never in turn */
     bool early, ends_early;
