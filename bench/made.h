@@ -50,7 +50,8 @@ static void made_model(const char *dir, const char *name,
     CHECK(weft_arch_write(path, &arch, &err));
 }
 
-/* File `name` below dir: n prompts of `least` to `most` tokens. */
+/* File `name` below dir: n prompts of `least` to `most` tokens, which differ
+ * from their first ones on: what is common would not be computed again. */
 static void made_prompts(const char *dir, const char *name, int n, int least,
                          int most)
 {
@@ -58,8 +59,9 @@ static void made_prompts(const char *dir, const char *name, int n, int least,
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "w");
     for (int i = 0; f && i < n; i++)
-        fprintf(f, "{\"prompt\": \"%0*d\"}\n", least + i % (most - least + 1),
-                i);
+        fprintf(f, "{\"prompt\": \"%08u%0*d\"}\n",
+                i * 2654435761u % 100000000u,
+                least - 8 + i % (most - least + 1), i);
     if (!f || fclose(f) != 0) {
         perror(path);
         exit(1);
