@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the runtime asks of CUDA beside StarPU: copies, zeros and errors.
+ * What the runtime asks of CUDA beside StarPU: copies, zeros, times and errors.
  * Without CUDA, here and in StarPU, there are no cards, and nothing here is
  * called but for the host's memory.
  */
@@ -83,6 +83,62 @@ int weft_card_error(struct weft_exec *x, int rc)
                         cudaGetErrorString(error));
 }
 
+/* ---- Times ------------------------------------------------------------ */
+
+static void must(cudaError_t rc)
+{
+    if (rc != cudaSuccess)
+        STARPU_CUDA_REPORT_ERROR(rc);
+}
+
+static cudaEvent_t *events_of(struct weft_worker *w, int64_t number)
+{
+    return w->event[number % WEFT_CARD_EVENTS];
+}
+
+int64_t weft_card_begin(struct weft_worker *w)
+{
+    int64_t number = w->n_begun++;
+    weft_assert(w->n_running < WEFT_CARD_EVENTS);
+    cudaEvent_t *event = events_of(w, number);
+    for (int i = 0; i < 2 && !event[i]; i++)
+        must(cudaEventCreate(&event[i]));
+    must(cudaEventRecord(event[0], starpu_cuda_get_local_stream()));
+    return number;
+}
+
+void weft_card_end(struct weft_worker *w, int64_t number)
+{
+    must(cudaEventRecord(events_of(w, number)[1],
+                         starpu_cuda_get_local_stream()));
+}
+
+double weft_card_took(struct weft_worker *w, int64_t number,
+                      double *since_us_out)
+{
+    cudaEvent_t *event = events_of(w, number);
+    float took_ms = 0, since_ms = 0;
+    must(cudaEventElapsedTime(&took_ms, event[0], event[1]));
+    if (since_us_out) {
+        must(cudaEventElapsedTime(&since_ms, events_of(w, number - 1)[1],
+                                  event[0]));
+        *since_us_out = since_ms * 1e3;
+    }
+    return took_ms * 1e3;
+}
+
+void weft_card_clear(struct weft_worker *w)
+{
+    for (int i = 0; i < WEFT_CARD_EVENTS; i++)
+        for (int k = 0; k < 2; k++) {
+            if (w->event[i][k])
+                (void) cudaEventDestroy(w->event[i][k]);
+            w->event[i][k] = NULL;
+        }
+}
+
+/* ---- Errors ----------------------------------------------------------- */
+
 /* The worker of a GPU that this thread is, once it has run a task. */
 static _Thread_local const struct weft_worker *this_worker;
 
@@ -157,6 +213,32 @@ int weft_card_error(struct weft_exec *x, int rc)
 }
 
 void weft_card_note(const struct weft_worker *w)
+{
+    (void) w;
+}
+
+int64_t weft_card_begin(struct weft_worker *w)
+{
+    (void) w;
+    return 0;
+}
+
+void weft_card_end(struct weft_worker *w, int64_t number)
+{
+    (void) w;
+    (void) number;
+}
+
+double weft_card_took(struct weft_worker *w, int64_t number,
+                      double *since_us_out)
+{
+    (void) w;
+    (void) number;
+    (void) since_us_out;
+    return 0;
+}
+
+void weft_card_clear(struct weft_worker *w)
 {
     (void) w;
 }

@@ -58,71 +58,6 @@ static int task_buffers(const struct weft_task *t, struct weft_err *err)
     return 0;
 }
 
-static void note_start(struct weft_worker *w, struct weft_task *t)
-{
-    double now = weft_rt_now_us(w->exec.rt);
-    pthread_mutex_lock(&w->mutex);
-    w->running = t->codelet;
-    w->where = t->where;
-    w->since_us = now;
-    w->n_running++;
-    pthread_mutex_unlock(&w->mutex);
-    t->start_us = now;
-}
-
-/* Widens a span that tasks on several workers share. */
-static void widen(struct weft_rt *rt, struct weft_span *span, double start_s,
-                  double end_s)
-{
-    pthread_mutex_lock(&rt->mutex);
-    if (span->end_s == 0 || start_s < span->start_s)
-        span->start_s = start_s;
-    if (end_s > span->end_s)
-        span->end_s = end_s;
-    pthread_mutex_unlock(&rt->mutex);
-}
-
-/* A card has several tasks at a time, and does one after the other. */
-static void note_end(struct weft_worker *w, const struct weft_task *t)
-{
-    struct weft_rt *rt = w->exec.rt;
-    double now = weft_rt_now_us(rt), hidden_s = 0, start_us = t->start_us;
-    bool restores = t->where.restores;
-    /* only this worker's thread writes it, so no lock is needed */
-    if (start_us < w->ended_us)
-        start_us = w->ended_us;
-    if (t->span)
-        *t->span = (struct weft_span){start_us * 1e-6, now * 1e-6};
-    if (restores && rt->profile) /* takes the other workers' locks */
-        hidden_s = weft_rt_hidden_s(rt, w, t->where.call, start_us, now);
-    pthread_mutex_lock(&w->mutex);
-    w->ended_us = now;
-    if (--w->n_running == 0)
-        w->running = NULL;
-    if (rt->profile) {
-        if (w->record)
-            w->record[w->n_records++ % rt->n_records] = (struct weft_record){
-                t->codelet,
-                start_us,
-                now,
-                t->where.iteration,
-                t->where.micro_batch,
-                t->where.layer,
-                (int16_t) t->where.call,
-                restores};
-        if (restores)
-            weft_times_add_restore(&w->times, t->where.iteration,
-                                   t->where.call, (now - start_us) * 1e-6,
-                                   hidden_s);
-        else
-            weft_times_add(&w->times, t->where.iteration, t->where.call,
-                           start_us * 1e-6, now * 1e-6);
-    }
-    pthread_mutex_unlock(&w->mutex);
-    if (t->where.span)
-        widen(rt, t->where.span, start_us * 1e-6, now * 1e-6);
-}
-
 /* Called when the task has ended and no longer needs the memory of its tiles,
  * but for those that leave_card() has left. */
 static void task_leave_tiles(struct weft_task *t,
@@ -171,8 +106,9 @@ static const struct weft_tile *on_card(const struct weft_task *t)
 }
 
 /* On the worker of a card: what only uses host memory may run as anywhere. */
-static int run_at_card(struct weft_task *t, struct weft_exec *x)
+static int run_at_card(struct weft_task *t, struct weft_worker *w)
 {
+    struct weft_exec *x = &w->exec;
     char label[160];
     const struct weft_tile *tile = on_card(t);
     if (!tile && (!t->codelet->cuda || x->rt->check_modes))
@@ -181,16 +117,20 @@ static int run_at_card(struct weft_task *t, struct weft_exec *x)
         weft_tile_label(tile, label, sizeof label);
         return weft_err_set(&x->err, WEFT_EUNSUPPORTED, NO_CUDA_BODY, label);
     }
+    t->follows = w->n_running > 1;
+    t->on_stream = weft_card_begin(w);
     int rc = t->codelet->cuda(t->args, t->buf, t->n_access, x);
     t->is_under_way = true;
-    return weft_card_error(x, rc);
+    rc = weft_card_error(x, rc);
+    weft_card_end(w, t->on_stream);
+    return rc;
 }
 
 /* Called when all that the task does is done. */
 static void task_over(struct weft_task *t, struct weft_worker *w)
 {
     struct weft_rt *rt = t->seq->rt;
-    note_end(w, t);
+    weft_worker_end(w, t);
     weft_ran_end(rt, t->moments);
     task_leave_tiles(t, t->is_under_way ? w->exec.card : NULL);
     weft_ran_done();
@@ -211,7 +151,7 @@ void weft_codelet_run(void *buffers[], void *args)
     WEFT_TSAN_ACQUIRE(t);
     struct weft_rt *rt = t->seq->rt;
     struct weft_worker *w = &rt->worker[starpu_worker_get_id_check()];
-    note_start(w, t);
+    weft_worker_begin(w, t);
     if (w->exec.card)
         weft_card_note(w);
     weft_ran_begin(rt, t->moments);
@@ -223,8 +163,7 @@ void weft_codelet_run(void *buffers[], void *args)
         int rc = task_buffers(t, &w->exec.err);
         weft_ran_done();
         if (!rc)
-            rc = w->exec.card ? run_at_card(t, &w->exec)
-                              : run_cpu(t, &w->exec);
+            rc = w->exec.card ? run_at_card(t, w) : run_cpu(t, &w->exec);
         if (rc)
             task_failed(t, rc, &w->exec.err);
         weft_exec_reset(&w->exec);

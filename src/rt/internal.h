@@ -98,7 +98,7 @@ struct weft_tile {
     struct weft_moments *_Atomic receive;
     /* messages that have asked for the memory; that have come */
     atomic_int n_asked, n_came;
-    void *acquired;        /* the program's copy of a card's tile */
+    void *acquired; /* the program's copy of a card's tile */
     bool acquired_writes;
     int32_t number; /* in the runtime's recording, if it makes one */
     uint64_t mark;  /* last insertion that listed this tile ... */
@@ -186,6 +186,15 @@ void weft_card_copy(unsigned to_node, void *to, unsigned from_node,
 int weft_card_error(struct weft_exec *x, int rc);
 struct weft_worker;
 void weft_card_note(const struct weft_worker *w);
+/* When the work of a body began and ended on the worker's stream: _begin, which
+ * returns its number, and _end are called around the body. weft_card_took() is
+ * called when the work has ended, in the order of numbers: microseconds that it
+ * took, and, unless since_us_out is NULL, from the end of the one before. */
+int64_t weft_card_begin(struct weft_worker *w);
+void weft_card_end(struct weft_worker *w, int64_t number);
+double weft_card_took(struct weft_worker *w, int64_t number,
+                      double *since_us_out);
+void weft_card_clear(struct weft_worker *w);
 
 /* Times of an iteration, and of the one that begins while it ends. */
 struct weft_times {
@@ -203,8 +212,17 @@ void weft_times_add_restore(struct weft_times *times, int32_t iteration,
 struct weft_call_time weft_times_get(const struct weft_times *times,
                                      int32_t iteration, int32_t call);
 
+/* More than the bodies whose work may be under way on a stream (StarPU's
+ * pipeline, at most 4), and the one before them. */
+enum { WEFT_CARD_EVENTS = 8 };
+
 struct weft_worker {
     struct weft_exec exec;
+    /* of a card, the worker's own: events around the last bodies' work, by
+     * number; how many there were; when the last that has ended did so */
+    struct CUevent_st *event[WEFT_CARD_EVENTS][2];
+    int64_t n_begun;
+    double stream_ended_us;
     pthread_mutex_t mutex;              /* guards all below */
     const struct weft_codelet *running; /* NULL: nothing */
     struct weft_where where;
@@ -290,10 +308,17 @@ struct weft_task {
     int n_access, n_held;
     size_t args_bytes;
     double start_us;              /* of the body, since weft_rt_start */
+    int64_t on_stream;            /* weft_card_begin(), if it is under way */
+    bool follows;                 /* others were under way there before */
     struct weft_moments *moments; /* NULL: they are not noted */
     struct weft_span *span;       /* in the options' list; NULL: none */
     bool is_under_way; /* its body put work on a stream, which may go on */
 };
+
+/* Note that a task begins, and has ended: for times, records and the watchdog.
+ * Called by the worker's thread. */
+void weft_worker_begin(struct weft_worker *w, struct weft_task *t);
+void weft_worker_end(struct weft_worker *w, const struct weft_task *t);
 
 /* Calls the body. Tiles that it only writes are filled with NaN before, those
  * that it only reads must be the same afterwards. */
@@ -334,9 +359,9 @@ struct weft_rt {
         *message_time;       /* ring (WEFT_MESSAGE_TIMES) or NULL */
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
     atomic_long n_ended, n_external;
-    struct weft_ran ran[2]; /* by iteration */
+    struct weft_ran ran[2];    /* by iteration */
     struct weft_ran *ran_last; /* with what was inserted last */
-    atomic_llong n_events;  /* noted so far */
+    atomic_llong n_events;     /* noted so far */
     /* tasks and messages of all sequences, and what they take */
     atomic_long n_pending, pending_bytes;
     long most_pending, most_pending_bytes;

@@ -44,9 +44,11 @@ void weft_times_add(struct weft_times *times, int32_t iteration, int32_t call,
     if (iteration < 0)
         return;
     struct weft_call_time *t = times_of(times, iteration, call);
-    if (t->n_tasks++ == 0)
+    /* work of a card's stream is noted behind a body that began later */
+    if (t->n_tasks++ == 0 || start_s < t->first_s)
         t->first_s = start_s;
-    t->last_s = end_s;
+    if (end_s > t->last_s)
+        t->last_s = end_s;
     t->busy_s += end_s - start_s;
 }
 
@@ -149,6 +151,100 @@ int weft_rt_spans_all(size_t n, struct weft_span span[], struct weft_err *err)
     }
     weft_free(least);
     return rc;
+}
+
+/* ---- On a worker ------------------------------------------------------ */
+
+void weft_worker_begin(struct weft_worker *w, struct weft_task *t)
+{
+    double now = weft_rt_now_us(w->exec.rt);
+    pthread_mutex_lock(&w->mutex);
+    w->running = t->codelet;
+    w->where = t->where;
+    w->since_us = now;
+    w->n_running++;
+    pthread_mutex_unlock(&w->mutex);
+    t->start_us = now;
+}
+
+/* Widens a span that tasks on several workers share. */
+static void widen(struct weft_rt *rt, struct weft_span *span, double start_s,
+                  double end_s)
+{
+    pthread_mutex_lock(&rt->mutex);
+    if (span->end_s == 0 || start_s < span->start_s)
+        span->start_s = start_s;
+    if (end_s > span->end_s)
+        span->end_s = end_s;
+    pthread_mutex_unlock(&rt->mutex);
+}
+
+/* When the work of a task that has ended was done on the stream: it took as
+ * long as the card says, and began when its body was called, or later, by the
+ * card's clock, after the work before it. */
+static struct weft_span time_on_stream(struct weft_worker *w,
+                                       const struct weft_task *t,
+                                       double now_us)
+{
+    double since_us = 0, start_us = t->start_us;
+    double took_us = weft_card_took(w, t->on_stream,
+                                    t->follows ? &since_us : NULL);
+    if (t->follows && start_us < w->stream_ended_us + since_us)
+        start_us = w->stream_ended_us + since_us;
+    if (start_us + took_us > now_us) /* the clocks differ by a little */
+        start_us = now_us - took_us;
+    w->stream_ended_us = start_us + took_us;
+    return (struct weft_span){start_us * 1e-6, w->stream_ended_us * 1e-6};
+}
+
+/* Of a body that has done its work: a device does one after the other. */
+static struct weft_span time_of_body(const struct weft_worker *w,
+                                     const struct weft_task *t, double now_us)
+{
+    double start_us = t->start_us > w->ended_us ? t->start_us : w->ended_us;
+    return (struct weft_span){start_us * 1e-6, now_us * 1e-6};
+}
+
+void weft_worker_end(struct weft_worker *w, const struct weft_task *t)
+{
+    struct weft_rt *rt = w->exec.rt;
+    double now_us = weft_rt_now_us(rt), hidden_s = 0;
+    bool restores = t->where.restores;
+    /* only this worker's thread writes what these read, so no lock is needed */
+    struct weft_span ran = t->is_under_way ? time_on_stream(w, t, now_us)
+                                           : time_of_body(w, t, now_us);
+    if (t->span)
+        *t->span = ran;
+    if (restores && rt->profile) /* takes the other workers' locks */
+        hidden_s = weft_rt_hidden_s(rt, w, t->where.call, ran.start_s * 1e6,
+                                    ran.end_s * 1e6);
+    pthread_mutex_lock(&w->mutex);
+    if (w->ended_us < ran.end_s * 1e6)
+        w->ended_us = ran.end_s * 1e6;
+    if (--w->n_running == 0)
+        w->running = NULL;
+    if (rt->profile) {
+        if (w->record)
+            w->record[w->n_records++ % rt->n_records] = (struct weft_record){
+                t->codelet,
+                ran.start_s * 1e6,
+                ran.end_s * 1e6,
+                t->where.iteration,
+                t->where.micro_batch,
+                t->where.layer,
+                (int16_t) t->where.call,
+                restores};
+        if (restores)
+            weft_times_add_restore(&w->times, t->where.iteration,
+                                   t->where.call, ran.end_s - ran.start_s,
+                                   hidden_s);
+        else
+            weft_times_add(&w->times, t->where.iteration, t->where.call,
+                           ran.start_s, ran.end_s);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    if (t->where.span)
+        widen(rt, t->where.span, ran.start_s, ran.end_s);
 }
 
 /* ---- Trace ------------------------------------------------------------ */

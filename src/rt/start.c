@@ -314,6 +314,8 @@ static void starpu_stop(struct weft_rt *rt)
 {
     weft_watchdog_stop(rt);
     if (rt->starpu_on) {
+        for (int d = 0; d < rt->n_cards; d++)
+            weft_card_clear(&rt->worker[d]);
         pools_free(rt);
         starpu_shutdown();
     }

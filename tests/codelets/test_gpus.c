@@ -6,6 +6,7 @@
  */
 #include "gpus_fixture.h"
 
+#include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -244,6 +245,89 @@ static void test_temporaries(void)
 {
     each_card_order(temporaries);
 }
+
+#ifdef WEFT_CUDA_EXECUTOR
+/* ---- Times --------------------------------------------------------------- */
+
+enum { TIMED = 20, TIMED_CALL = 3, TIMED_BYTES = 1 << 20 };
+
+/* Puts n copies on the stream. */
+static int put_copies(const void *args, void *const buf[], int n_buf,
+                      struct weft_exec *x)
+{
+    (void) n_buf;
+    for (int i = 0; i < *(const int *) args; i++)
+        cudaMemcpyAsync(buf[1], buf[0], TIMED_BYTES, cudaMemcpyDeviceToDevice,
+                        weft_exec_stream(x));
+    return 0;
+}
+WEFT_CODELET_2(put_copies, 0x123456, put_copies, put_copies)
+
+/* Tasks of 1 to 3 copies each, which do not wait for one another. */
+static void put_tasks(struct weft_tile *const tile[], int32_t iteration,
+                      struct weft_span span[TIMED])
+{
+    for (int i = 0; i < TIMED; i++) {
+        int n = 1 + i % 3;
+        struct weft_where where = at(0);
+        struct weft_access access[] = {{tile[TIMED], WEFT_READ},
+                                       {tile[i], WEFT_WRITE}};
+        span[i] = (struct weft_span){0, 0};
+        where.span = &span[i];
+        where.call = TIMED_CALL;
+        where.iteration = iteration;
+        weft_insert(seq, &weft_cl_put_copies, &n, sizeof n, access, 2,
+                    &where);
+    }
+    must_wait();
+}
+
+static void times(void)
+{
+    struct weft_span span[TIMED];
+    struct weft_call_time time;
+    double sum = 0;
+    start(0);
+    struct weft_tile *tile[TIMED + 1];
+    for (int i = 0; i <= TIMED; i++)
+        tile[i] = tile_at(0, WEFT_MEM_GRADIENTS, TIMED_BYTES);
+    /* A copy takes 50 s by the card's own clock, while the host's hardly
+     * moves: a task takes what the card says. */
+    weft_cards_tick(50e3);
+    put_tasks(tile, 7, span);
+    weft_cards_tick(0);
+    for (int i = 0; i < TIMED; i++) {
+        double s = 50.0 * (1 + i % 3);
+        CHECK(fabs(span[i].end_s - span[i].start_s - s) < 1e-3);
+        sum += s;
+    }
+    weft_rt_times(rt, 7, TIMED_CALL, &time);
+    CHECK_INT(time.n_tasks, TIMED);
+    CHECK(fabs(time.busy_s - sum) < 1e-2);
+    /* Where both have one clock: within what the host saw, one after the
+     * other. */
+    double first = weft_rt_clock_s(rt);
+    put_tasks(tile, 9, span);
+    double last = weft_rt_clock_s(rt), slack = 1e-5;
+    CHECK(span[0].start_s >= first - slack);
+    CHECK(span[TIMED - 1].end_s <= last + slack);
+    for (int i = 1; i < TIMED; i++)
+        CHECK(span[i].start_s >= span[i - 1].end_s - slack);
+    for (int i = 0; i <= TIMED; i++)
+        weft_tile_release(tile[i]);
+    stop();
+}
+#endif
+
+static void test_times(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    each_card_order(times);
+#else
+    weft_test_skip("only emulated cards have a clock to set");
+#endif
+}
+
 /* ---- Memory, and what is refused ---------------------------------------- */
 
 static int touch(const void *args, void *const buf[], int n_buf,
@@ -350,6 +434,7 @@ int main(void)
         {"test_parts", test_parts},
         {"test_graphs", test_graphs},
         {"test_temporaries", test_temporaries},
+        {"test_times", test_times},
         {"test_budget", test_budget},
         {"test_no_body", test_no_body}};
     return gpus_main("codelets/gpus", tests, WEFT_COUNT(tests));

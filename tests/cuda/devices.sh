@@ -82,6 +82,62 @@ if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
     unset WEFT_CARDS
 fi
 
+# weft profile: GPUs are measured, and the file is theirs alone.
+profile() # STATUS 'sentence' VARIABLES words
+{
+    status=$1 sentence=$2 variables=$3
+    shift 3
+    # shellcheck disable=SC2086
+    env $variables "$weft" profile "$quick/$run" \
+        model.actor="$dir/small" "$@" >out 2>err
+    [ $? = "$status" ] || fail "profile $variables $*: status"
+    grep -qF -- "$sentence" out err || fail "profile $*: not '$sentence'"
+}
+gpu=runtime.devices=gpu run=ppo.yaml
+profile 0 "2 GPUs: " WEFT_CARDS=2 $gpu --limit 1 -o ppo.json \
+    model.critic="$dir/small" model.reference="$dir/small"
+for op in gen_draw logits_part logprob value loss adamw; do
+    grep -qF "\"name\": \"$op\"" ppo.json || fail "profile: no $op"
+done
+run=sft.yaml
+profile 0 "1 GPU: " WEFT_CARDS=1 $gpu --limit 1 -o one.json
+profile 0 "from one GPU to the next" WEFT_CARDS=2 $gpu --limit 2 -o gpu.json
+grep -q "every task of an iteration has a measured price" out ||
+    fail "profile: tasks without a price"
+for words in '"device": "Emulated card, compute capability 9.0"' \
+    '"devices": 2' '"name": "layer_backward"' '"name": "attention_part"'; do
+    grep -qF "$words" gpu.json || fail "profile: no $words"
+done
+grep -q '"host": [1-9]' gpu.json || fail "profile: no rate to host memory"
+grep -q '"inside": [1-9]' gpu.json || fail "profile: no rate between GPUs"
+profile 0 "every task" WEFT_CARDS=2 $gpu --check gpu.json
+profile 0 "1 device: " "" runtime.devices=1 --limit 1 -o cpu.json
+card="Emulated card, compute capability"
+profile 1 "'gpu.json' was measured with device '$card 9.0', and here it is \
+'CPU'; run weft profile again" "" --check gpu.json
+profile 1 "with device 'CPU', and here it is '$card 9.0'" "" $gpu \
+    --check cpu.json
+profile 1 "'$card 9.0', and here it is '$card 8.0'" \
+    WEFT_CARDS_CAPABILITY=8.0 $gpu --check gpu.json
+profile 1 "no GPU here: no CUDA driver; $cpus" WEFT_CARDS=none $gpu
+profile 1 "'--devices' counts CPU devices" "" $gpu --devices 2
+profile 1 "wants 64.0 MiB of activations; 51.2 of 51.2 MiB are left" "" $gpu \
+    runtime.gpu_memory_gib=0.05 -o none.json
+profile 1 "GPU 0 has failed in or before" WEFT_CARDS_LOST=300 $gpu \
+    --limit 1 -o none.json
+profile 1 "GPU 0: too many resources requested for launch" \
+    WEFT_CARDS_REFUSED=200 $gpu --limit 1 -o none.json
+[ ! -e none.json ] || fail "profile: a file of a GPU that failed"
+"$weft" train -q "$quick/sft.yaml" model.actor="$dir/small" run_dir=run \
+    iterations=1 train.batch=4 $gpu costs=cpu.json >out 2>err &&
+    fail "a CPU's costs for a run on GPUs"
+grep -qF "with device 'CPU'" err || fail "a CPU's costs: another sentence"
+rm -rf run
+WEFT_CARDS=2 "$weft" train -q "$quick/sft.yaml" model.actor="$dir/small" \
+    run_dir=run iterations=1 train.batch=4 $gpu costs=gpu.json plan=auto \
+    >out 2>err || fail "plan: auto with a GPU's costs"
+rm -rf run
+
 info() # VARIABLES 'line'
 {
     # shellcheck disable=SC2086

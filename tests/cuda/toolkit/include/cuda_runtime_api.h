@@ -243,6 +243,9 @@ void weft_exec_order(int order);
 /* As WEFT_CARDS_ORDER: in which order streams take turns. */
 enum { WEFT_CARDS_LATE = 0, WEFT_CARDS_AT_ONCE = 1 };
 void weft_cards_order(int order);
+/* From here on the time that events tell passes only while a card works: so
+ * many milliseconds for each kernel and each copy. 0: it is the machine's. */
+void weft_cards_tick(double ms);
 /* Since the start: kernels that ran on a card, and bytes that arrived there
  * or left (to the host), or came from another card. */
 struct weft_cards_counts {
