@@ -465,7 +465,7 @@ static int run(struct options *o, struct weft_config *config,
                             "--cluster FILE, or the key 'cluster'");
     int rc = o->cluster ? weft_cluster_read(o->cluster, &cluster, err) : 0;
     if (!rc && simulates && measured) {
-        rc = weft_profile_read(measured, config->numerics.isa, &costs, err);
+        rc = weft_profile_read(measured, config, &costs, err);
         o->costs = &costs;
     }
     if (!rc && o->cluster)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/topology.h"
+#include "job/gpus.h"
 #include "job/plan_needs.h"
 #include "job/profile.h"
 #include "job/run_config.h"
@@ -23,9 +24,10 @@ const char weft_help_profile[] =
     "Measures what this machine takes for the models of a run: layers\n"
     "forwards and backwards, decode steps by batch and context, heads,\n"
     "optimizer, copies and empty tasks, for each degree of tensor\n"
-    "parallelism, at sizes that double, all devices busy. It needs no\n"
-    "weights: config.json is enough. The file is for this machine, these\n"
-    "kernels and this version alone (doc/costs.md).\n"
+    "parallelism, at sizes that double, all devices busy; GPUs where\n"
+    "runtime.devices is gpu. It needs no weights: config.json is enough.\n"
+    "The file is for this machine, these kernels and this version alone\n"
+    "(doc/costs.md).\n"
     "\n"
     "options:\n"
     "  -o, --output FILE   where to write it (costs.json)\n"
@@ -45,6 +47,10 @@ struct options {
     const char *output, *check;
     int32_t devices;
     double limit_s;
+};
+
+struct devices {
+    int32_t cpus, gpus, first_gpu;
 };
 
 /* ---- Progress ---------------------------------------------------------- */
@@ -98,16 +104,19 @@ static void list_missing(const struct weft_costs_file *file,
 }
 
 /* Of an iteration of the run, with the longest samples. */
-static int check_run(const struct weft_config *config, int32_t n_devices,
+static int check_run(const struct weft_config *config,
+                     const struct devices *d,
                      const struct weft_costs_file *file, struct weft_err *err)
 {
-    const struct weft_g_job job = {.n_ranks = 1, .n_devices = n_devices};
+    int32_t n = d->gpus + d->cpus;
+    const struct weft_g_job job = {
+        .n_ranks = 1, .n_devices = n, .n_gpus = d->gpus};
     struct weft_run_needs *needs = weft_alloc(1, sizeof *needs);
     struct weft_plan plan = {.n_nodes = 0};
     struct weft_trainer *t = NULL;
     struct weft_recording r;
     weft_recording_init(&r);
-    int rc = needs ? weft_run_needs_read(config, 1, n_devices, 0, needs, err)
+    int rc = needs ? weft_run_needs_read(config, 1, n, d->gpus, needs, err)
                    : weft_err_nomem(err, "a plan", sizeof *needs);
     if (!rc)
         rc = weft_run_plan(config, &needs->plan, &plan, err);
@@ -129,16 +138,27 @@ static int check_run(const struct weft_config *config, int32_t n_devices,
 /* ---- Command ----------------------------------------------------------- */
 
 static int count_devices(const struct options *o,
-                         const struct weft_config *config, int32_t *out,
-                         struct weft_err *err)
+                         const struct weft_config *config,
+                         struct devices *out, struct weft_err *err)
 {
     struct weft_topology topology;
-    *out = o->devices > 0 ? o->devices : config->runtime.devices;
-    if (*out > 0)
+    *out = (struct devices){.cpus = config->runtime.devices};
+    if (config->runtime.devices == WEFT_ON_GPUS) {
+        if (o->devices > 0)
+            return weft_err_set(err, WEFT_EINVAL,
+                                "'--devices' counts CPU devices, and "
+                                "runtime.devices is gpu: give runtime.gpus, "
+                                "or runtime.devices a number");
+        out->cpus = config->runtime.cpu_devices;
+        return weft_run_gpus(config, &out->gpus, &out->first_gpu, err);
+    }
+    if (o->devices > 0)
+        out->cpus = o->devices;
+    if (out->cpus > 0)
         return 0;
     int rc = weft_topology_read(&topology, err);
     if (!rc)
-        *out = weft_topology_cores(&topology);
+        out->cpus = weft_topology_cores(&topology);
     return rc;
 }
 
@@ -154,25 +174,34 @@ static int write_file(const char *path, const struct weft_costs_file *file,
     return rc;
 }
 
-static void print_summary(const struct weft_costs_file *f, double seconds)
+static void print_summary(const struct weft_costs_file *f, bool gpus,
+                          double seconds)
 {
-    printf("%s, %s kernels, %d devices: %d operations in %.0f s\n",
-           f->machine.cpu, f->machine.kernels, f->machine.n_devices, f->n_ops,
-           seconds);
+    printf("%s, %s kernels, %d %s%s: %d operations in %.0f s\n",
+           gpus ? f->machine.device : f->machine.cpu, f->machine.kernels,
+           f->machine.n_devices, gpus ? "GPU" : "device",
+           f->machine.n_devices > 1 ? "s" : "", f->n_ops, seconds);
     printf("an empty task takes %.2f us; copies move", f->task_s * 1e6);
     for (int32_t k = 0; k < f->n_memory; k++)
         printf("%s %.1f GB/s with %d", k ? "," : "", f->memory[k] / 1e9,
                k + 1);
     printf(" busy\n");
+    if (gpus)
+        printf("between a GPU and host memory %.1f GB/s", f->host / 1e9);
+    if (f->inside > 0)
+        printf(", from one GPU to the next %.1f GB/s", f->inside / 1e9);
+    printf("%s", gpus ? "\n" : "");
 }
 
 static int measure(const struct options *o, const struct weft_config *config,
-                   int32_t n_devices, struct weft_costs_file *out,
+                   const struct devices *d, struct weft_costs_file *out,
                    struct weft_err *err)
 {
     struct shown shown = {.bar = isatty(STDERR_FILENO)};
     double start = weft_clock_s();
-    const struct weft_profile_options options = {.n_devices = n_devices,
+    const struct weft_profile_options options = {.n_gpus = d->gpus,
+                                                 .first_gpu = d->first_gpu,
+                                                 .n_devices = d->cpus,
                                                  .limit_s = o->limit_s,
                                                  .progress = show,
                                                  .ctx = &shown};
@@ -182,7 +211,7 @@ static int measure(const struct options *o, const struct weft_config *config,
     if (!rc)
         rc = write_file(o->output, out, err);
     if (!rc)
-        print_summary(out, weft_clock_s() - start);
+        print_summary(out, d->gpus > 0, weft_clock_s() - start);
     return rc;
 }
 
@@ -190,25 +219,18 @@ static int run(const struct options *o, int n_words, char **word,
                struct weft_err *err)
 {
     struct weft_config config = {0};
-    struct weft_costs_machine here;
     struct weft_costs_file file = {.n_ops = 0};
-    int32_t n = 0;
+    struct devices d;
     int rc = weft_run_config_read(
         word[0], n_words - 1, (const char *const *) word + 1, &config, err);
     if (rc)
         return rc;
-    rc = count_devices(o, &config, &n, err);
-    if (!rc && config.runtime.devices == WEFT_ON_GPUS)
-        rc = weft_err_set(err, WEFT_EUNSUPPORTED,
-                          "GPUs are not profiled yet; give runtime.devices "
-                          "a number");
-    if (!rc && o->check)
-        rc = weft_profile_machine(config.numerics.isa, n, &here, err);
+    rc = count_devices(o, &config, &d, err);
     if (!rc)
-        rc = o->check ? weft_costs_file_read(o->check, &here, &file, err)
-                      : measure(o, &config, n, &file, err);
+        rc = o->check ? weft_profile_read(o->check, &config, &file, err)
+                      : measure(o, &config, &d, &file, err);
     if (!rc)
-        rc = check_run(&config, n, &file, err);
+        rc = check_run(&config, &d, &file, err);
     weft_costs_file_release(&file);
     weft_config_release(&config);
     return rc;

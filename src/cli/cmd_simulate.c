@@ -118,7 +118,7 @@ static int run(struct options *o, const char *file, int n_override,
                                   "configuration's key 'cluster'");
     const char *measured = weft_cli_costs(o->costs, o->cluster, &config);
     if (!rc && measured)
-        rc = weft_profile_read(measured, config.numerics.isa, &costs, err);
+        rc = weft_profile_read(measured, &config, &costs, err);
     if (!rc)
         rc = weft_lengths_read(o->lengths, &lengths, err);
     if (!rc) {

@@ -10,6 +10,7 @@
 #include "graphs/calls/gather.h"
 #include "job/plan_needs.h"
 #include "job/profile_inside.h"
+#include "kern/device_cuda.h"
 #include "kern/kern.h"
 
 enum {
@@ -20,12 +21,26 @@ enum {
     GROWS = 2
 };
 
-int weft_profile_machine(const char *isa, int32_t n_devices,
+/* Which devices a run has. */
+static void name_device(const struct weft_config *config, char *out,
+                        size_t size)
+{
+    struct weft_k_device gpu;
+    if (config->runtime.devices != WEFT_ON_GPUS)
+        snprintf(out, size, "CPU");
+    else if (weft_k_devices_cuda(&gpu, 1, NULL) == 0)
+        snprintf(out, size, "no GPU");
+    else
+        snprintf(out, size, "%.90s, compute capability %d.%d", gpu.name,
+                 gpu.major, gpu.minor);
+}
+
+int weft_profile_machine(const struct weft_config *config, int32_t n_devices,
                          struct weft_costs_machine *out, struct weft_err *err)
 {
     struct weft_topology topology;
     *out = (struct weft_costs_machine){.n_devices = n_devices};
-    int rc = weft_k_init(isa, err);
+    int rc = weft_k_init(config->numerics.isa, err);
     if (!rc)
         rc = weft_topology_read(&topology, err);
     if (rc)
@@ -34,14 +49,15 @@ int weft_profile_machine(const char *isa, int32_t n_devices,
     snprintf(out->kernels, sizeof out->kernels, "%s",
              weft_k_isa_name(weft_k_isa()));
     snprintf(out->version, sizeof out->version, "%s", weft_version());
+    name_device(config, out->device, sizeof out->device);
     return 0;
 }
 
-int weft_profile_read(const char *path, const char *isa,
+int weft_profile_read(const char *path, const struct weft_config *config,
                       struct weft_costs_file *out, struct weft_err *err)
 {
     struct weft_costs_machine here;
-    int rc = weft_profile_machine(isa, 1, &here, err);
+    int rc = weft_profile_machine(config, 1, &here, err);
     return rc ? rc : weft_costs_file_read(path, &here, out, err);
 }
 
@@ -97,12 +113,18 @@ int weft_profile_model(struct weft_profile_bench *b,
                        struct weft_g_layout *layout, struct weft_err *err)
 {
     const struct weft_g_job job = weft_g_job_of(b->rt);
-    int32_t n = b->options->n_devices;
-    struct weft_plan plan = {.n_nodes = 1, .n_devices = n};
+    int32_t n = b->n;
+    struct weft_plan plan = {
+        .n_nodes = 1, .n_devices = job.n_devices, .n_gpus = job.n_gpus};
     plan.call[1] = (struct weft_call_plan){
         .mesh = {0, 1, 0, n}, .dp = n / tp, .tp = tp, .pp = 1};
     *model = (struct weft_g_model){.rt = NULL};
     int rc = weft_g_layout_init(&job, shape, &plan, 1, layout, err);
+    if (!rc && layout->on_gpus) {
+        weft_g_choose_products(b->seq, layout, 1, shape, !shape->scalar_head,
+                               trained);
+        rc = weft_context_wait(b->seq, 0, err);
+    }
     if (!rc)
         rc = weft_g_model_init(b->rt, "profiled", shape, trained, layout,
                                model, err);
@@ -129,17 +151,22 @@ static void texts_release(struct texts *t)
     weft_free(t->tile);
 }
 
+/* out_of: they take what replicas of a layout infer, an equal number of each;
+ * or NULL. */
 static int texts_create(struct weft_profile_bench *b, int32_t n,
-                        int32_t n_total, struct texts *out,
-                        struct weft_err *err)
+                        int32_t n_total, const struct weft_g_layout *out_of,
+                        struct texts *out, struct weft_err *err)
 {
-    const struct weft_tile_id id = {"profiled", "text", 0, -1, -1, 0};
+    struct weft_tile_id id = {"profiled", "text", 0, -1, -1, 0};
     int rc = 0;
     *out = (struct texts){n, n_total,
                           weft_alloc((size_t) n, sizeof *out->tile)};
     if (!out->tile)
         return weft_err_nomem(err, "texts", (size_t) n * 8);
     for (int32_t i = 0; i < n && !rc; i++) {
+        if (out_of)
+            id.place = weft_g_infer_out_place(out_of,
+                                              i / (n / out_of->plan.dp));
         rc = weft_tile_create(b->rt, &id, WEFT_MEM_SAMPLES,
                               weft_rollout_bytes(n_total), &out->tile[i],
                               err);
@@ -192,7 +219,7 @@ static int step(struct training *t, int32_t n, int32_t n_total,
         .micro_batch_rows = n * n_total,
         .call = 1};
     int rc = pack && stats
-               ? texts_create(b, all, n_total, &texts, err)
+               ? texts_create(b, all, n_total, NULL, &texts, err)
                : weft_err_nomem(err, "samples", (size_t) all * 64);
     for (int32_t i = 0; i < all && !rc; i++)
         pack[i] = (struct weft_pack_sample){.rollout = texts.tile[i],
@@ -233,10 +260,10 @@ static int infer(struct training *t, int32_t n, int32_t n_total,
     struct weft_g_infer_sample *s = weft_alloc((size_t) all, sizeof *s);
     struct texts in = {.n = 0}, out = {.n = 0};
     struct weft_g_view view = {.model = NULL};
-    int rc = s ? texts_create(b, all, n_total, &in, err)
+    int rc = s ? texts_create(b, all, n_total, NULL, &in, err)
                : weft_err_nomem(err, "samples", (size_t) all * sizeof *s);
     if (!rc)
-        rc = texts_create(b, all, n_total, &out, err);
+        rc = texts_create(b, all, n_total, &t->layout, &out, err);
     if (!rc)
         rc = weft_g_view_open(b->seq, &where, &t->model, &t->layout, &view,
                               err);
@@ -318,7 +345,7 @@ static int measure_shape(struct weft_profile_bench *b,
                          const struct weft_shape *shape, bool trained,
                          bool generates, bool is_new, struct weft_err *err)
 {
-    int32_t n = b->options->n_devices;
+    int32_t n = b->n;
     int64_t most = b->most_rows;
     int rc = 0;
     if (!is_new)
@@ -388,7 +415,7 @@ static int measure(struct weft_profile_bench *b,
 {
     int rc = weft_profile_memory(b, err);
     /* and one for heads that are new */
-    b->n_left = count_parts(needs, b->options->n_devices) + 1;
+    b->n_left = count_parts(needs, b->n) + 1;
     for (int32_t i = 0; i < needs->flow.n_roles && !rc; i++)
         if (!is_known(needs, i))
             rc = measure_shape(
@@ -406,8 +433,10 @@ int weft_profile(const struct weft_config *config,
                  struct weft_costs_file *out, struct weft_err *err)
 {
     struct weft_run_needs *needs = weft_alloc(1, sizeof *needs);
+    int32_t n_devices = options->n_gpus + options->n_devices;
     struct weft_profile_bench b = {
         .options = options,
+        .n = options->n_gpus > 0 ? options->n_gpus : options->n_devices,
         .file = out,
         .ran = weft_alloc(MOST_TASKS, sizeof *b.ran),
         .start_s = weft_clock_s(),
@@ -418,17 +447,20 @@ int weft_profile(const struct weft_config *config,
     *out = (struct weft_costs_file){.n_ops = 0};
     weft_recording_init(&b.recording);
     int rc = needs && b.ran
-               ? weft_profile_machine(config->numerics.isa,
-                                      options->n_devices, &out->machine, err)
+               ? weft_profile_machine(config, b.n, &out->machine, err)
                : weft_err_nomem(err, "a profile", MOST_TASKS * sizeof *b.ran);
     if (!rc)
-        rc = weft_run_needs_read(config, 1, options->n_devices, 0, needs,
+        rc = weft_run_needs_read(config, 1, n_devices, options->n_gpus, needs,
                                  err);
     if (!rc)
         rc = weft_context_open_with(
             &(struct weft_context_options){
                 .isa = config->numerics.isa,
                 .rt = {.n_devices = options->n_devices,
+                       .n_gpus = options->n_gpus,
+                       .first_gpu = options->first_gpu,
+                       .gpu_memory_bytes =
+                           (size_t) (config->runtime.gpu_memory_gib * 0x1p30),
                        .nap = -1,
                        .recording = &b.recording,
                        .task_span = b.ran,

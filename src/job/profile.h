@@ -13,6 +13,9 @@
 #include "plan/costs_file.h"
 
 struct weft_profile_options {
+    /* GPUs if there are any, from number first_gpu on: these are measured, and
+     * not the CPU devices beside them */
+    int32_t n_gpus, first_gpu;
     int32_t n_devices; /* CPU devices */
     double limit_s; /* larger sizes are left out when it would take longer */
     /* Called before each measurement: what, and the share of the time that is
@@ -21,17 +24,18 @@ struct weft_profile_options {
     void *ctx;
 };
 
-/* This machine, with these devices, and the kernels that are in use (or would
- * be chosen for `isa`). Errors: those of weft_k_init(), hwloc. */
-int weft_profile_machine(const char *isa, int32_t n_devices,
+/* This machine, with so many devices of the configuration's kind, and the
+ * kernels that are in use (or would be chosen for it). Errors: those of
+ * weft_k_init(), hwloc. */
+int weft_profile_machine(const struct weft_config *config, int32_t n_devices,
                          struct weft_costs_machine *out,
                          struct weft_err *err);
 
-/* Reads what was measured on this machine, with any number of devices. What was
- * measured elsewhere, or by other kernels, is refused. Release it with
- * weft_costs_file_release(). Errors: those of weft_profile_machine(),
- * weft_costs_file_read(). */
-int weft_profile_read(const char *path, const char *isa,
+/* Reads what was measured on this machine, with any number of devices of the
+ * configuration's kind. What was measured elsewhere, on another GPU or by other
+ * kernels, is refused. Release it with weft_costs_file_release(). Errors: those
+ * of weft_profile_machine(), weft_costs_file_read(). */
+int weft_profile_read(const char *path, const struct weft_config *config,
                       struct weft_costs_file *out, struct weft_err *err);
 
 /* Reads the models' config.json alone: weights are made up. The caller

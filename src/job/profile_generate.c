@@ -8,12 +8,13 @@ enum { STEPS = 2, PROMPT = 16, LEAST_LAYERS = 2 };
 
 /* Layers whose weights do not fit into a cache, so that steps read memory as
  * those of the whole model do. */
-static int32_t layers_of(const struct weft_shape *shape)
+static int32_t layers_of(const struct weft_shape *shape, bool on_gpus)
 {
     struct weft_topology topology = {.l3_bytes = 0};
     size_t layer = 0, cache = 64 << 20;
     struct weft_err err;
-    if (weft_topology_read(&topology, &err) == 0 && topology.l3_bytes > 0)
+    if (!on_gpus && weft_topology_read(&topology, &err) == 0
+        && topology.l3_bytes > 0)
         cache = (size_t) (topology.l3_bytes
                           * (topology.n_l3 > 0 ? topology.n_l3 : 1));
     for (int32_t b = 0; b < shape->n_blocks; b++)
@@ -135,7 +136,7 @@ int weft_profile_generate(struct weft_profile_bench *b,
     struct weft_g_model model;
     struct weft_g_layout layout;
     struct weft_g_view view = {.model = NULL};
-    few.n_layers = layers_of(shape);
+    few.n_layers = layers_of(shape, b->options->n_gpus > 0);
     int rc = weft_profile_model(b, &few, false, tp, &model, &layout, err);
     if (!rc)
         rc = weft_g_view_open(b->seq, &where, &model, &layout, &view, err);

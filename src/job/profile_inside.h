@@ -9,6 +9,7 @@
 
 struct weft_profile_bench {
     const struct weft_profile_options *options;
+    int32_t n; /* devices that are measured: the first ones */
     struct weft_costs_file *file;
     struct weft_context *context;
     struct weft_rt *rt;
@@ -38,7 +39,8 @@ int weft_profile_model(struct weft_profile_bench *b,
 int weft_profile_generate(struct weft_profile_bench *b,
                           const struct weft_shape *shape, int32_t tp,
                           struct weft_err *err);
-/* profile_memory.c: copies with 1 to all devices busy, and empty tasks. */
+/* profile_memory.c: copies with 1 to all devices busy, those between GPUs and
+ * host memory, and empty tasks. */
 int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err);
 
 #endif

@@ -5,18 +5,30 @@
 
 enum { LARGE = 64 << 20, SMALL = 4096, TIMES = 4, TURNS = 4, EMPTY = 2000 };
 
-static int tiles_create(struct weft_profile_bench *b, size_t bytes, int32_t n,
-                        struct weft_tile *out[], struct weft_err *err)
+/* What copies go over: within each device's place, to and from host memory, and
+ * to the place of the next device. */
+enum way { WITHIN, TO_HOST, FROM_HOST, TO_NEXT };
+
+/* The tiles that device i copies from and to. */
+static int pair_create(struct weft_profile_bench *b, enum way way, int32_t i,
+                       size_t bytes, struct weft_tile *out[2],
+                       struct weft_err *err)
 {
-    const struct weft_tile_id id = {"profiled", "memory", 0, -1, -1, 0};
-    int rc = 0;
-    for (int32_t i = 0; i < n && !rc; i++)
-        rc = weft_tile_create(b->rt, &id, WEFT_MEM_SAMPLES, bytes, &out[i],
-                              err);
-    return rc;
+    struct weft_tile_id id = {"profiled", "memory", 0, -1, -1, 0};
+    int32_t here = weft_rt_place_of(b->rt, i),
+            host = weft_rt_host_place(b->rt, 0),
+            next = weft_rt_place_of(b->rt, (i + 1) % b->n);
+    id.place = way == FROM_HOST ? host : here;
+    int rc = weft_tile_create(b->rt, &id, WEFT_MEM_ACTIVATIONS, bytes,
+                              &out[0], err);
+    id.place = way == TO_HOST ? host : way == TO_NEXT ? next : here;
+    return rc ? rc
+              : weft_tile_create(b->rt, &id, WEFT_MEM_ACTIVATIONS, bytes,
+                                 &out[1], err);
 }
 
-/* TURNS copies on each of n devices at the same time. */
+/* TURNS copies of each of n devices at the same time; bytes of each per
+ * second. */
 static int copies(struct weft_profile_bench *b, int32_t n, size_t bytes,
                   struct weft_tile *const tile[], double *rate_out,
                   struct weft_err *err)
@@ -29,36 +41,53 @@ static int copies(struct weft_profile_bench *b, int32_t n, size_t bytes,
                          tile[2 * (i % n) + 1]);
     }
     int rc = weft_context_wait(b->seq, 0, err);
-    *rate_out = 2.0 * (double) bytes * TURNS / (span.end_s - span.start_s);
+    *rate_out = (double) bytes * TURNS / (span.end_s - span.start_s);
     return rc;
 }
 
-static int size(struct weft_profile_bench *b, size_t bytes,
-                struct weft_err *err)
+/* Of `least` to all devices at the same time, rate_out[k] is that of k + 1. */
+static int size(struct weft_profile_bench *b, enum way way, size_t bytes,
+                int32_t least, double rate_out[], struct weft_err *err)
 {
-    int32_t n = b->options->n_devices;
-    struct weft_tile **tile = weft_alloc(2 * (size_t) n, sizeof *tile);
-    double rate = 0;
-    int rc = tile ? tiles_create(b, bytes, 2 * n, tile, err)
-                  : weft_err_nomem(err, "tiles", (size_t) n * 16);
-    if (!rc)
-        rc = copies(b, n, bytes, tile, &rate, err); /* first use of pages */
-    for (int32_t k = 1; k <= n && !rc; k++) {
-        rc = copies(b, k, bytes, tile, &rate, err);
-        if (bytes == LARGE)
-            b->file->memory[b->file->n_memory++] = rate;
-    }
-    for (int32_t i = 0; tile && i < 2 * n; i++)
+    struct weft_tile **tile = weft_alloc(2 * (size_t) b->n, sizeof *tile);
+    int rc = tile ? 0 : weft_err_nomem(err, "tiles", (size_t) b->n * 16);
+    for (int32_t i = 0; i < b->n && !rc; i++)
+        rc = pair_create(b, way, i, bytes, &tile[2 * i], err);
+    if (!rc) /* first use of pages */
+        rc = copies(b, b->n, bytes, tile, &rate_out[b->n - 1], err);
+    for (int32_t k = least; k <= b->n && !rc; k++)
+        rc = copies(b, k, bytes, tile, &rate_out[k - 1], err);
+    for (int32_t i = 0; tile && i < 2 * b->n; i++)
         weft_tile_release(tile[i]);
     weft_free(tile);
     return rc;
 }
 
+/* Between GPUs and host memory, and from each GPU to the next. */
+static int links(struct weft_profile_bench *b, struct weft_err *err)
+{
+    double rate[3][WEFT_MAX_DEVICES];
+    int32_t all = b->n - 1;
+    weft_profile_goes_on(b, "copies over links, bytes", LARGE);
+    int rc = size(b, TO_HOST, LARGE, b->n, rate[0], err);
+    if (!rc)
+        rc = size(b, FROM_HOST, LARGE, b->n, rate[1], err);
+    if (!rc && b->n > 1)
+        rc = size(b, TO_NEXT, LARGE, b->n, rate[2], err);
+    if (rc)
+        return rc;
+    bool up = rate[1][all] < rate[0][all];
+    b->file->host = rate[up][all];
+    b->file->inside = b->n > 1 ? rate[2][all] : 0;
+    return 0;
+}
+
 /* Tasks that do nothing, from insertion to the end of the last one. */
 static int empty(struct weft_profile_bench *b, struct weft_err *err)
 {
+    struct weft_tile_id id = {"profiled", "nothing", 0, -1, -1, 0};
     struct weft_tile *tile = NULL;
-    int rc = tiles_create(b, 64, 1, &tile, err);
+    int rc = weft_tile_create(b->rt, &id, WEFT_MEM_SAMPLES, 64, &tile, err);
     double start = weft_clock_s();
     for (int32_t i = 0; i < EMPTY && !rc; i++) {
         const struct weft_where where = {
@@ -73,12 +102,18 @@ static int empty(struct weft_profile_bench *b, struct weft_err *err)
 
 int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err)
 {
+    double rate[WEFT_MAX_DEVICES];
     int rc = 0;
     b->part_end_s = b->start_s + b->options->limit_s;
     for (size_t bytes = SMALL; bytes <= LARGE && !rc; bytes *= TIMES) {
         weft_profile_goes_on(b, "copies, bytes", (int64_t) bytes);
-        rc = size(b, bytes, err);
+        rc = size(b, WITHIN, bytes, 1, rate, err);
     }
+    /* a copy within a memory reads and writes */
+    for (int32_t k = 0; k < b->n && !rc; k++)
+        b->file->memory[b->file->n_memory++] = 2 * rate[k];
+    if (!rc && b->options->n_gpus > 0)
+        rc = links(b, err);
     weft_profile_goes_on(b, "empty tasks", EMPTY);
     return rc ? rc : empty(b, err);
 }

@@ -159,6 +159,16 @@ static void settle(struct weft_cost_op *op)
     op->n = n;
 }
 
+/* Whether it uses tiles of several places, as only copies do. */
+static bool is_between_places(const struct weft_recording *r,
+                              const struct weft_rec_task *t)
+{
+    for (int64_t a = t->access; a < t->access + t->n_access; a++)
+        if (r->tile[r->access[a].tile].place != t->place)
+            return true;
+    return false;
+}
+
 int weft_costs_file_add(struct weft_costs_file *f,
                         const struct weft_recording *r, int64_t n,
                         const struct weft_span ran[], struct weft_err *err)
@@ -167,7 +177,8 @@ int weft_costs_file_add(struct weft_costs_file *f,
         const struct weft_rec_task *t = &r->task[i];
         struct weft_cost_point p = point_of(&t->work,
                                             ran[i].end_s - ran[i].start_s);
-        if (t->kind != WEFT_REC_TASK || ran[i].end_s == 0)
+        if (t->kind != WEFT_REC_TASK || ran[i].end_s == 0
+            || is_between_places(r, t))
             continue;
         int32_t shape = t->work.shape ? add_shape(f, &r->shape[t->work.shape])
                                       : -1;
@@ -301,6 +312,8 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
     const double inside_s = 1e-6, network_s = 2e-5;
     double f32 = fastest(f, WEFT_F32), bf16 = fastest(f, WEFT_BF16);
     double copies = f->n_memory > 0 ? f->memory[f->n_memory - 1] : rate;
+    double host = f->host > 0 ? f->host : copies;
+    double inside = f->inside > 0 ? f->inside : host;
     *out = (struct weft_cluster){.n_kinds = 1, .n_nodes = n_nodes};
     out->kind[0] = (struct weft_node_kind){
         .n_nodes = n_nodes,
@@ -312,8 +325,9 @@ void weft_costs_file_cluster(const struct weft_costs_file *f, int32_t n_nodes,
         .node_bytes_per_s = copies * n_devices,
         .task_s = f->task_s,
         .insert_s = f->task_s,
-        .inside = {copies, inside_s},
-        .rail = {copies, network_s},
+        .inside = {inside, inside_s},
+        .host = {f->host, f->host > 0 ? inside_s : 0},
+        .rail = {host, network_s},
         .n_rails = 1};
     snprintf(out->name, sizeof out->name, "profiled");
     snprintf(out->kind[0].name, sizeof out->kind[0].name, "profiled");

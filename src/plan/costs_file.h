@@ -23,7 +23,8 @@ enum { WEFT_COSTS_TEXT = 128 };
 struct weft_costs_machine {
     char cpu[WEFT_COSTS_TEXT], kernels[WEFT_COSTS_TEXT];
     char version[WEFT_COSTS_TEXT];
-    int32_t n_devices; /* all of them busy */
+    char device[WEFT_COSTS_TEXT]; /* "CPU", or which GPU */
+    int32_t n_devices;            /* all of them busy */
 };
 
 /* A step of an operation. */
@@ -45,6 +46,9 @@ struct weft_costs_file {
     double task_s; /* of a task that does nothing */
     int32_t n_memory;
     double memory[64]; /* bytes per second of each device if k + 1 are busy */
+    /* of GPUs, bytes per second of each, all busy: to or from host memory, the
+     * slower way; from one GPU to the next. 0: not measured */
+    double host, inside;
     struct weft_rec_shape *shape;
     struct weft_cost_op *op;
     int32_t n_shapes, n_ops;
@@ -53,7 +57,7 @@ struct weft_costs_file {
 void weft_costs_file_release(struct weft_costs_file *file);
 
 /* Collects what tasks of a recording took: those with ran[i].end_s > 0, of the
- * first n. Sizes that are alike become one point, their median. Copies what it
+ * first n, but for copies from place to place, which links price. Sizes that are alike become one point, their median. Copies what it
  * takes. May be called for several recordings. Errors: WEFT_ENOMEM. */
 int weft_costs_file_add(struct weft_costs_file *file,
                         const struct weft_recording *r, int64_t n,
@@ -74,7 +78,8 @@ double weft_costs_file_task(const struct weft_costs_file *file,
                             const struct weft_recording *r, int64_t task);
 
 /* The machine as a cluster of nodes with so many devices: as fast as its
- * fastest task, memory and messages as its copies with all devices busy.
+ * fastest task, memory and messages as its copies with all devices busy, and
+ * so are the ways between GPUs and host memory, where they were measured.
  * device_bytes: of a device. */
 void weft_costs_file_cluster(const struct weft_costs_file *file,
                              int32_t n_nodes, int32_t n_devices,

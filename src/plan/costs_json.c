@@ -10,8 +10,8 @@
 enum { FORMAT = 1, MAX_BYTES = 64 << 20, N_NUMBERS = 5, MOST = 1 << 30 };
 
 static const char *const top_keys[] = {
-    "format",  "unit",   "weft",   "machine", "kernels",
-    "devices", "task_s", "memory", "shapes",  "operations"};
+    "format", "unit",   "weft", "machine", "kernels", "device",    "devices",
+    "task_s", "memory", "host", "inside",  "shapes",  "operations"};
 
 /* Numbers of a shape. */
 static const struct {
@@ -76,12 +76,15 @@ void weft_costs_file_text(const struct weft_costs_file *f,
     write_text(out, "weft", f->machine.version);
     write_text(out, "machine", f->machine.cpu);
     write_text(out, "kernels", f->machine.kernels);
+    write_text(out, "device", f->machine.device);
     weft_string_addf(out, " \"devices\": %d, \"task_s\": %.6g,\n",
                      f->machine.n_devices, f->task_s);
     weft_string_add(out, " \"memory\": [");
     for (int32_t i = 0; i < f->n_memory; i++)
         weft_string_addf(out, "%s%.6g", i ? ", " : "", f->memory[i]);
-    weft_string_add(out, "],\n \"shapes\": [");
+    weft_string_addf(out, "],\n \"host\": %.6g, \"inside\": %.6g", f->host,
+                     f->inside);
+    weft_string_add(out, ",\n \"shapes\": [");
     for (int32_t i = 0; i < f->n_shapes; i++) {
         weft_string_add(out, i ? ",\n  " : "\n  ");
         write_shape(&f->shape[i], out);
@@ -248,12 +251,20 @@ static int read_root(const json_t *root, const char *path,
     if (!rc)
         rc = read_text(root, path, "kernels", f->machine.kernels, err);
     if (!rc)
+        rc = read_text(root, path, "device", f->machine.device, err);
+    if (!rc)
         rc = weft_json_int(root, path, "devices", 1, 64, &v, err);
     f->machine.n_devices = (int32_t) v;
     if (!rc)
         rc = weft_json_double(root, path, "task_s", &f->task_s, err);
+    if (!rc)
+        rc = weft_json_double_or(root, path, "host", 0, &f->host, err);
+    if (!rc)
+        rc = weft_json_double_or(root, path, "inside", 0, &f->inside, err);
     if (!rc && here)
         rc = compare(path, "machine", f->machine.cpu, here->cpu, err);
+    if (!rc && here)
+        rc = compare(path, "device", f->machine.device, here->device, err);
     if (!rc && here)
         rc = compare(path, "kernels", f->machine.kernels, here->kernels, err);
     if (!rc && here)

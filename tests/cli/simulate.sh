@@ -169,7 +169,7 @@ named=$(awk '$2 + 0 > 0 && (!least || $2 < least) { least = $2 }
 expect 0 "gap 0 %" "$sft" "model.actor=${sft%/*}/model" --search --nodes 1 \
     --devices 1
 awk '/within the model/ { exit $1 != $8 }' out || fail "a call's price is wrong"
-expect 1 "no plan fits: the least takes" "$ppo" --search \
+expect 1 "no plan fits: the least that was tried takes" "$ppo" --search \
     --cluster small.yaml --nodes 1 --devices 1
 expect 0 "a run can take 0.0977 GiB of a node, which has 0.08" "$ppo" \
     --search --cluster tight.yaml

@@ -70,10 +70,25 @@ static void collect(struct weft_costs_file *f)
     add_bytes(3000, 9);
     add_bytes(3000, 7); /* the median of three */
     add_bytes(3000, 90);
+    /* a copy to another place says nothing of one within a memory */
+    int32_t tile[2];
+    for (int32_t i = 0; i < 2; i++)
+        tile[i] = weft_recording_tile(
+            &r,
+            &(struct weft_rec_tile){.bytes = 2000, .place = i, .whole = -1});
+    const struct weft_where where = {.device = 0};
+    weft_recording_task(&r, WEFT_REC_TASK, "move", &where, 0);
+    weft_recording_access(&r, tile[0], 0);
+    weft_recording_access(&r, tile[1], 1);
+    weft_recording_work(&r, NULL);
+    ran[r.n_tasks - 1] = (struct weft_span){1, 100};
     task("ahead", NULL, -1); /* it has not run */
     ran[r.n_tasks - 1].end_s = 0;
-    *f = (struct weft_costs_file){.machine = {"a CPU", "c", "1.0", 2},
-                                  .task_s = 3e-6};
+    *f = (struct weft_costs_file){
+        .machine = {"a CPU", "c", "1.0", "a GPU", 2},
+        .task_s = 3e-6,
+        .host = 25e9,
+        .inside = 300e9};
     REQUIRE_OK(weft_costs_file_add(f, &r, MOST, ran, &err), err);
 }
 
@@ -188,12 +203,22 @@ static void test_file(void)
     REQUIRE_OK(weft_costs_file_read(path, &here, &again, &err), err);
     CHECK_INT(again.machine.n_devices, 2);
     CHECK(near(again.task_s, 3e-6));
+    struct weft_cluster cluster;
+    again.memory[again.n_memory++] = 3e12;
+    weft_costs_file_cluster(&again, 1, 2, 1e9, &cluster);
+    CHECK(near(cluster.kind[0].host.bytes_per_s, 25e9));
+    CHECK(near(cluster.kind[0].inside.bytes_per_s, 300e9));
+    CHECK(near(cluster.kind[0].memory_bytes_per_s, 3e12));
     check_prices(&again);
     weft_costs_file_release(&again);
     snprintf(here.cpu, sizeof here.cpu, "another");
     read_text(path, text.data, &here,
               "was measured with machine 'a CPU', and here it is 'another'; "
               "run weft profile again");
+    here = f.machine;
+    snprintf(here.device, sizeof here.device, "CPU");
+    read_text(path, text.data, &here,
+              "was measured with device 'a GPU', and here it is 'CPU'");
     here = f.machine;
     snprintf(here.kernels, sizeof here.kernels, "avx2");
     read_text(path, text.data, &here, "kernels 'c'");

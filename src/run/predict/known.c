@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/topology.h"
 #include "job/profile.h"
+#include "kern/device_cuda.h"
 
 enum { ITERATIONS = 3 };
 
@@ -13,6 +14,7 @@ struct weft_known {
     struct weft_lengths lengths;
     bool has_costs, has_cluster;
     double free_bytes; /* of this machine */
+    double gpu_bytes;  /* of a GPU, of a run that has them */
 };
 
 static int read_files(const struct weft_config *c, struct weft_known *k,
@@ -23,13 +25,18 @@ static int read_files(const struct weft_config *c, struct weft_known *k,
     k->has_costs = c->costs != NULL;
     k->has_cluster = c->cluster != NULL;
     if (!rc && k->has_costs)
-        rc = weft_profile_read(c->costs, c->numerics.isa, &k->costs, err);
+        rc = weft_profile_read(c->costs, c, &k->costs, err);
     if (!rc && k->has_cluster)
         rc = weft_cluster_read(c->cluster, &k->cluster, err);
     if (!rc)
         rc = weft_topology_read(&machine, err);
     if (!rc)
         k->free_bytes = (double) machine.free_bytes;
+    k->gpu_bytes = c->runtime.gpu_memory_gib * 0x1p30;
+    struct weft_k_device gpu;
+    if (k->gpu_bytes == 0 && c->runtime.devices == WEFT_ON_GPUS
+        && weft_k_devices_cuda(&gpu, 1, NULL) > 0)
+        k->gpu_bytes = (double) gpu.memory_bytes;
     return rc;
 }
 
@@ -63,9 +70,11 @@ struct weft_simulate_options weft_known_options(struct weft_known *k,
                                                 const struct weft_g_job *job)
 {
     int32_t n = job->n_ranks * job->n_devices;
+    int32_t n_gpus = job->n_gpus;
     if (!k->has_cluster)
-        weft_costs_file_cluster(&k->costs, job->n_ranks, job->n_devices,
-                                k->free_bytes / n, &k->cluster);
+        weft_costs_file_cluster(
+            &k->costs, job->n_ranks, n_gpus ? n_gpus : job->n_devices,
+            n_gpus ? k->gpu_bytes : k->free_bytes / n, &k->cluster);
     return (struct weft_simulate_options){.cluster = &k->cluster,
                                           .costs = k->has_costs ? &k->costs
                                                                 : NULL,
