@@ -225,6 +225,17 @@ static void check_prices(struct weft_pricer *whole, struct weft_pricer *small,
                 a[c].seconds, 100 * w, 100 * g, 100 * m, a[c].active);
         *most = fmax(*most, all);
     }
+    /* the search leaves out what holds too much whatever else it has */
+    struct weft_call_plan other = *at;
+    other.recompute = true;
+    other.micro_batches = 2;
+    if (!trains)
+        return;
+    REQUIRE_OK(weft_pricer_price(small, &other, calls, a, &err), err);
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        CHECK(!(calls >> c & 1)
+              || (fabs(a[c].weights - b[c].weights) <= 0
+                  && fabs(a[c].state - b[c].state) <= 0));
 }
 
 /* What layers, steps and nodes less tell of the whole run. */

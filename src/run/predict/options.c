@@ -172,6 +172,27 @@ static bool more_micro_batches(const struct finding *f,
         && (int64_t) at->micro_batches * steps <= f->needs->n_samples;
 }
 
+/* Of a set of training calls, those whose weights, gradients and optimizer state
+ * fit a device as far as is known: they are the same with any micro-batches,
+ * recomputed or not. */
+static uint32_t fitting(const struct finding *f, uint32_t calls,
+                        const struct weft_call_plan *at)
+{
+    for (uint32_t m = calls; m; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        for (int32_t i = 0; i < f->n_variants[c]; i++) {
+            const struct weft_option *o = &f->variant[c][i];
+            const struct weft_call_plan *p = &o->plan;
+            if (o->held > (double) f->needs->device_bytes
+                && memcmp(&p->mesh, &at->mesh, sizeof p->mesh) == 0
+                && p->dp == at->dp && p->tp == at->tp && p->pp == at->pp
+                && p->zero == at->zero)
+                calls &= ~(1u << c);
+        }
+    }
+    return calls;
+}
+
 /* All that training can have beside a layout's degrees. saving: what takes more
  * time to need less memory; else the others. ZeRO 2 and 3 are tried with as
  * many micro-batches as tokens ask for alone. */
@@ -186,7 +207,7 @@ static int price_training(struct finding *f, struct weft_call_plan at,
                 at.recompute = r;
                 bool saves = r || (at.pp == 1 && at.micro_batches > 0);
                 if (saves == saving)
-                    rc = price(f, &at, calls, err);
+                    rc = price(f, &at, fitting(f, calls, &at), err);
             }
         at.zero = 0;
     } while (!rc && more_micro_batches(f, &at));
@@ -459,8 +480,8 @@ static int search(struct finding *f, struct weft_plan *plan,
     weft_search_free(s);
     if (!rc && !out->result.fits)
         rc = weft_err_set(err, WEFT_EINVAL,
-                          "no plan fits: the least takes %.1f GiB of a "
-                          "device, which has %.1f",
+                          "no plan fits: the least that was tried takes "
+                          "%.1f GiB of a device, which has %.1f",
                           out->result.value.bytes / 0x1p30,
                           (double) f->needs->device_bytes / 0x1p30);
     return rc ? rc : rank(f, &p, plan, out, err);
