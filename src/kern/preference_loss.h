@@ -16,7 +16,7 @@ struct weft_preference_term {
     double value, slope;
 };
 
-/* Sums over the tokens of a response. */
+/* Sums over the tokens of a response; ref_logp is 0 without a reference. */
 struct weft_response_sums {
     double logp, ref_logp;
 };
@@ -110,10 +110,8 @@ WEFT_INLINE void weft_pair_loss_of(const struct weft_k_pairs *p, float w,
                                    double *chosen_stat, double *rejected_stat,
                                    double slope_out[2])
 {
-    double c = p->reference_free ? sum[0].logp
-                                 : sum[0].logp - sum[0].ref_logp;
-    double r = p->reference_free ? sum[1].logp
-                                 : sum[1].logp - sum[1].ref_logp;
+    double c = sum[0].logp - sum[0].ref_logp;
+    double r = sum[1].logp - sum[1].ref_logp;
     double c_tokens = p->length_normalised ? n[0] : 1;
     double r_tokens = p->length_normalised ? n[1] : 1;
     struct weft_preference_term loss = weft_pair_term(p, c / c_tokens
