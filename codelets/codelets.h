@@ -247,12 +247,20 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
  * that have room for as many more. */
 void weft_gen_fill(struct weft_gen_state *state, int32_t context,
                    int32_t room);
-/* Copies the finished sample of a slot into `rollout` (W) and frees slot and
- * pages. */
+/* Copies the sample of a slot into `rollout` (W) and frees slot and pages. It
+ * has finished; or it has not (moves), and goes on elsewhere. */
 void weft_insert_gen_retire(struct weft_seq *seq,
                             const struct weft_where *where, int32_t slot,
-                            struct weft_tile *state,
+                            bool moves, struct weft_tile *state,
                             struct weft_tile *rollout);
+/* Puts an unfinished sample into a free slot, behind those that are there. It
+ * is read again, as one that had given its pages back, and goes on with the
+ * same bits. */
+void weft_insert_gen_enter(struct weft_seq *seq,
+                           const struct weft_where *where, int32_t slot,
+                           int32_t sample, int32_t limit,
+                           struct weft_tile *rollout,
+                           struct weft_tile *state);
 
 /* What the controller would read when the samples' lengths were known: plays
  * an instance's chunks without a model or a runtime. n_total: by sample, the
@@ -271,6 +279,9 @@ int weft_gen_play_chunk(struct weft_gen_play *play, struct weft_seq *seq,
                         struct weft_gen_status *status,
                         struct weft_work_rows step[], struct weft_err *err);
 void weft_gen_play_retire(struct weft_gen_play *play, int32_t slot);
+/* As weft_insert_gen_enter(), of a sample of n_total tokens. */
+void weft_gen_play_enter(struct weft_gen_play *play,
+                         const struct weft_gen_admit *admit, int32_t n_total);
 
 /* out (W, weft_rollout_bytes() of its tokens) is the rollout with other
  * log-probs (float per response token) in place of its own. */

@@ -126,7 +126,8 @@ struct weft_gen_slot {
     int32_t n_cached; /* tokens whose K and V are in the cache */
     int32_t n_ready;  /* those of them that earlier steps wrote */
     int32_t limit;    /* it stops when n_total reaches this */
-    int32_t done;     /* 0: running, 1: stopped by EOS, 2: by length */
+    int16_t done;     /* 0: running, 1: stopped by EOS, 2: by length */
+    uint16_t head;    /* weft_gen_head() of its prompt */
 };
 
 /* struct weft_gen_state | slot[n_slots] | order[n_slots] |

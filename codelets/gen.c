@@ -54,21 +54,31 @@ struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state)
     };
 }
 
+int64_t weft_gen_enter(const struct weft_gen_view *view, int32_t slot,
+                       int32_t sample, int32_t n_prompt, int32_t n_total,
+                       int32_t limit, const int32_t *token)
+{
+    weft_gen_drop_ended(view);
+    view->order[view->state->n_running++] = slot;
+    view->slot[slot] = (struct weft_gen_slot){
+        .sample = sample,
+        .n_prompt = n_prompt,
+        .n_total = n_total,
+        .limit = limit,
+        .head = weft_gen_head(token, n_prompt),
+    };
+    return (int64_t) slot * view->state->max_total;
+}
+
 void weft_gen_admit(const struct weft_gen_view *view,
                     const struct weft_gen_task *task)
 {
     const struct weft_gen_prompt *a = (const void *) (task + 1);
     const int32_t *token = (const int32_t *) (a + task->n_admit);
-    weft_gen_drop_ended(view);
     for (int32_t i = 0; i < task->n_admit; token += a[i++].n_prompt) {
-        view->order[view->state->n_running++] = a[i].slot;
-        view->slot[a[i].slot] = (struct weft_gen_slot){
-            .sample = a[i].sample,
-            .n_prompt = a[i].n_prompt,
-            .n_total = a[i].n_prompt,
-            .limit = a[i].limit,
-        };
-        int64_t at = (int64_t) a[i].slot * view->state->max_total;
+        int64_t at = weft_gen_enter(view, a[i].slot, a[i].sample,
+                                    a[i].n_prompt, a[i].n_prompt, a[i].limit,
+                                    token);
         memcpy(view->token + at, token, (size_t) a[i].n_prompt * 4);
         memset(view->logp + at, 0, (size_t) a[i].n_prompt * 4);
     }

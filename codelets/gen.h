@@ -44,12 +44,20 @@ struct weft_gen_view weft_gen_view_of(struct weft_gen_state *state);
 
 void weft_gen_admit(const struct weft_gen_view *view,
                     const struct weft_gen_task *task);
+/* Puts a sample of n_total tokens, of which nothing is cached, into a free
+ * slot; returns where its tokens' numbers are in the view's token and logp.
+ * token: (n_prompt or more) its own. */
+int64_t weft_gen_enter(const struct weft_gen_view *view, int32_t slot,
+                       int32_t sample, int32_t n_prompt, int32_t n_total,
+                       int32_t limit, const int32_t *token);
 /* Gives back a slot with its pages. */
 void weft_gen_free_slot(const struct weft_gen_view *view, int32_t slot);
 /* Gives back its pages alone: its tokens are known, but not cached. */
 void weft_gen_free_pages(const struct weft_gen_view *view, int32_t slot);
 /* Takes slots that have ended out of the order. */
 void weft_gen_drop_ended(const struct weft_gen_view *view);
+/* A number that two prompts have in common if they share a prefix that pays. */
+uint16_t weft_gen_head(const int32_t *token, int32_t n_prompt);
 /* Whether the slot at number `at` of the order, of which nothing is cached,
  * can start in this step; then it has what it shares with others. waits:
  * whether one before it waits for pages. */

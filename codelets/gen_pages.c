@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "base/hash.h"
 #include "codelets/gen.h"
 #include "kern/kern_cuda.h"
 
@@ -115,6 +116,25 @@ static int32_t worth(int32_t n)
     return n % PAGE < LEAST_COPIED ? n - n % PAGE : n;
 }
 
+/* Of a prefix that pays there are LEAST_COPIED tokens at least. */
+uint16_t weft_gen_head(const int32_t *token, int32_t n_prompt)
+{
+    size_t n = (size_t) weft_min64(n_prompt, LEAST_COPIED);
+    return (uint16_t) weft_hash64(token, n * sizeof *token);
+}
+
+/* How many of n tokens are the same, from the first on. */
+static int32_t n_common(const int32_t *x, const int32_t *y, int64_t n)
+{
+    enum { BLOCK = 64 };
+    int32_t i = 0;
+    while (i + BLOCK <= n && memcmp(x + i, y + i, BLOCK * sizeof *x) == 0)
+        i += BLOCK;
+    while (i < n && x[i] == y[i])
+        i++;
+    return i;
+}
+
 /* Compares slot `from`. The last token's row is computed in any case, as the
  * next is drawn from it. */
 static void compare(const struct weft_gen_view *view, int32_t from,
@@ -127,9 +147,7 @@ static void compare(const struct weft_gen_view *view, int32_t from,
     const int32_t *y = view->token + index * room;
     int64_t most = weft_min64(weft_min64(a->n_prompt, b->n_prompt),
                               b->n_total - 1);
-    int32_t n = 0;
-    while (n < most && x[n] == y[n])
-        n++;
+    int32_t n = n_common(x, y, most);
     int32_t now = worth((int32_t) weft_min64(n, a->n_ready));
     if (now > best->n) {
         best->n = now;
@@ -142,12 +160,17 @@ static void compare(const struct weft_gen_view *view, int32_t from,
 static struct prefix find(const struct weft_gen_view *view, int32_t at)
 {
     struct prefix best = {.slot = -1};
+    const struct weft_gen_slot *slot = view->slot;
     int32_t index = view->order[at];
-    for (int32_t k = 0; k < view->state->n_running; k++)
-        if (k < at || (k > at && view->slot[view->order[k]].n_ready > 0))
-            compare(view, view->order[k], index, k < at, &best);
+    uint16_t head = slot[index].head;
+    for (int32_t k = 0; k < view->state->n_running; k++) {
+        int32_t i = view->order[k];
+        if (slot[i].head == head
+            && (k < at || (k > at && slot[i].n_ready > 0)))
+            compare(view, i, index, k < at, &best);
+    }
     for (int32_t i = 0; i < view->state->n_slots; i++)
-        if (view->slot[i].done && view->slot[i].n_ready > 0)
+        if (slot[i].head == head && slot[i].done && slot[i].n_ready > 0)
             compare(view, i, index, false, &best);
     return best;
 }

@@ -103,3 +103,13 @@ void weft_gen_play_retire(struct weft_gen_play *p, int32_t slot)
     struct weft_gen_view view = weft_gen_view_of(p->state);
     weft_gen_free_slot(&view, slot);
 }
+
+void weft_gen_play_enter(struct weft_gen_play *p,
+                         const struct weft_gen_admit *admit, int32_t n_total)
+{
+    struct weft_gen_view view = weft_gen_view_of(p->state);
+    int64_t at = weft_gen_enter(&view, admit->slot, admit->sample,
+                                admit->n_prompt, n_total, admit->limit,
+                                admit->token);
+    memcpy(view.token + at, admit->token, (size_t) admit->n_prompt * 4);
+}

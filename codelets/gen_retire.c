@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copying a finished sample out of its slot. */
+/* Copying a sample out of its slot, and into another instance's. */
 #include <string.h>
 
 #include "codelets/gen.h"
@@ -7,6 +7,7 @@
 struct retire_args {
     int32_t slot;
     int32_t capacity; /* tokens the rollout tile has room for */
+    bool moves;       /* it has not finished */
 };
 
 static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
@@ -19,9 +20,10 @@ static int gen_retire_cpu(const void *args_, void *const buf[], int n_buf,
     const struct weft_gen_slot *slot = &view.slot[args->slot];
     int64_t at = (int64_t) args->slot * view.state->max_total;
 
-    if (!slot->done || slot->n_total > args->capacity)
+    if (!slot->done != args->moves || slot->n_total > args->capacity)
         return weft_err_set(weft_exec_err(x), WEFT_EINTERNAL,
-                            "slot %d retires before it is done", args->slot);
+                            "slot %d %s it is done", args->slot,
+                            args->moves ? "moves though" : "retires before");
     *out = (struct weft_rollout){args->capacity, slot->n_prompt,
                                  slot->n_total, slot->done == 1};
     memcpy(weft_rollout_token(out), view.token + at,
@@ -36,17 +38,57 @@ WEFT_CODELET(gen_retire, 0x43a047, gen_retire_cpu)
 
 void weft_insert_gen_retire(struct weft_seq *seq,
                             const struct weft_where *where, int32_t slot,
-                            struct weft_tile *state,
+                            bool moves, struct weft_tile *state,
                             struct weft_tile *rollout)
 {
     if (!weft_seq_is_here(seq, where))
         return;
     size_t bytes = weft_tile_bytes(rollout) - sizeof(struct weft_rollout);
-    struct retire_args args = {slot, (int32_t) (bytes / 8)};
+    struct retire_args args = {slot, (int32_t) (bytes / 8), moves};
     struct weft_access_list access;
     weft_access_list_init(&access);
     weft_access_list_add(&access, state, WEFT_READ_WRITE);
     weft_access_list_add(&access, rollout, WEFT_WRITE);
     weft_access_list_insert(&access, seq, where, &weft_cl_gen_retire, &args,
+                            sizeof args);
+}
+
+struct enter_args {
+    int32_t slot, sample, limit;
+};
+
+static int gen_enter_cpu(const void *args_, void *const buf[], int n_buf,
+                         struct weft_exec *x)
+{
+    const struct enter_args *args = args_;
+    (void) x;
+    weft_assert(n_buf == 2);
+    const struct weft_rollout *from = buf[0];
+    struct weft_gen_view view = weft_gen_view_of(buf[1]);
+    int64_t at = weft_gen_enter(&view, args->slot, args->sample,
+                                from->n_prompt, from->n_total, args->limit,
+                                weft_rollout_token(from));
+    memcpy(view.token + at, weft_rollout_token(from),
+           (size_t) from->n_total * 4);
+    memcpy(view.logp + at, weft_rollout_logp(from),
+           (size_t) from->n_total * 4);
+    return 0;
+}
+
+WEFT_CODELET(gen_enter, 0x43a047, gen_enter_cpu)
+
+void weft_insert_gen_enter(struct weft_seq *seq,
+                           const struct weft_where *where, int32_t slot,
+                           int32_t sample, int32_t limit,
+                           struct weft_tile *rollout, struct weft_tile *state)
+{
+    if (!weft_seq_is_here(seq, where))
+        return;
+    struct enter_args args = {slot, sample, limit};
+    struct weft_access_list access;
+    weft_access_list_init(&access);
+    weft_access_list_add(&access, rollout, WEFT_READ);
+    weft_access_list_add(&access, state, WEFT_READ_WRITE);
+    weft_access_list_insert(&access, seq, where, &weft_cl_gen_enter, &args,
                             sizeof args);
 }

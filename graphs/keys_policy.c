@@ -40,6 +40,16 @@ static const struct weft_config_key keys[] = {
     KEY_BOOL("rollout.prefix_sharing", rollout.prefix_sharing, "true", 0,
              "texts whose prompts begin alike compute that part once and "
              "share its blocks of the KV cache"),
+    KEY_BOOL("rollout.inter_stage_fusion", rollout.inter_stage_fusion,
+             "false", 0,
+             "the last samples go on with few replicas, the others are free "
+             "for inference (RLHFuse)"),
+    KEY_DOUBLE("rollout.remaining", rollout.remaining, "0", 0, 0.95, 0,
+               "inter_stage_fusion: the share of the samples that is left "
+               "then; 0: 0.2 (RLHFuse, figure 9)"),
+    KEY_INT("rollout.instances", rollout.instances, "0", 0, 1e6, 0,
+            "inter_stage_fusion: replicas that go on, or more where their "
+            "slots or KV caches are too small; 0: half of them"),
     KEY_INT("ppo.epochs", policy.epochs, "1", 1, 1000, KEY_NUM,
             "passes over an iteration's samples (verl's; TRL's is 4)"),
     KEY_INT("ppo.mini_batches", policy.mini_batches, "4", 1, 1e6, KEY_NUM,
@@ -236,6 +246,20 @@ static int check_min_new_tokens(const struct weft_config *c,
     return 0;
 }
 
+/* Keys of inter-stage fusion say nothing without it. */
+static int check_remaining(const struct weft_config *c, struct weft_err *err)
+{
+    const char *name = c->rollout.remaining > 0 ? "rollout.remaining"
+                     : c->rollout.instances > 0 ? "rollout.instances"
+                                                : NULL;
+    if (name && !c->rollout.inter_stage_fusion)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'%s' says when samples move to fewer replicas: "
+                            "set rollout.inter_stage_fusion, or leave it out",
+                            name);
+    return 0;
+}
+
 static int check_overlong(const struct weft_config *c, struct weft_err *err)
 {
     if (c->policy.overlong_cache > c->rollout.max_new_tokens)
@@ -250,6 +274,7 @@ static int check_overlong(const struct weft_config *c, struct weft_err *err)
 static const struct weft_config_rule rules[] = {
     {"rollout.refills", check_refills},
     {"rollout.min_new_tokens", check_min_new_tokens},
+    {"rollout.inter_stage_fusion", check_remaining},
     {"ppo.overlong.cache", check_overlong},
     {"rollout.prompts", check_samples},
     {"ppo.mini_batches", check_mini_batches},

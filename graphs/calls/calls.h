@@ -331,6 +331,7 @@ struct weft_g_instance {
     struct weft_tile *status[2]; /* of even and odd chunks */
     struct weft_tile **arena;    /* (pp, tp) */
     int64_t n_chunks;            /* submitted so far */
+    bool freed; /* it takes no more samples, others generate the rest */
 };
 
 struct weft_g_generate {
@@ -368,6 +369,15 @@ void weft_g_generate_retire(struct weft_seq *seq,
                             const struct weft_g_generate *gen,
                             int32_t instance, int32_t slot, int32_t iteration,
                             struct weft_tile *rollout);
+/* Moves the unfinished sample of n_total tokens from a slot of one instance to
+ * a free one, admit->slot, of another, which reads it again. Errors: those of
+ * creating a tile. */
+int weft_g_generate_move(struct weft_seq *seq,
+                         const struct weft_g_generate *gen, int32_t from,
+                         int32_t from_slot, int32_t iteration,
+                         int32_t n_total, int32_t to,
+                         const struct weft_gen_admit *admit,
+                         struct weft_err *err);
 int32_t weft_g_generate_place(const struct weft_g_generate *gen,
                               int32_t instance);
 

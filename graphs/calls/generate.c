@@ -9,6 +9,7 @@
  * There are as many instances as stages, so that every stage has work.
  */
 #include "base/alloc.h"
+#include "graphs/calls/copies.h"
 #include "graphs/calls/stage.h"
 
 static bool is_one_task(const struct weft_g_layout *layout)
@@ -225,10 +226,10 @@ static void draw_on_gpu(struct step *s, const struct weft_g_member *home,
     const struct weft_g_pass *pass = &s->pass;
     int32_t n = s->gen->n_slots, place = weft_tile_place(s->instance->state);
     size_t bytes = weft_gen_draw_scratch_bytes(pass->shape, s->args, n);
-    struct weft_tile *scratch =
-        bytes > 0 ? weft_g_temp(pass, "sampling", WEFT_MEM_ACTIVATIONS, -1,
-                                bytes, place)
-                  : NULL;
+    struct weft_tile *scratch = bytes > 0 ? weft_g_temp(pass, "sampling",
+                                                        WEFT_MEM_ACTIVATIONS,
+                                                        -1, bytes, place)
+                                          : NULL;
     struct weft_tile *drawn = weft_g_temp(pass, "tokens", WEFT_MEM_SAMPLES,
                                           -1, weft_gen_drawn_bytes(n), place);
     struct weft_where where = weft_g_where_at(pass, home);
@@ -448,5 +449,39 @@ void weft_g_generate_retire(struct weft_seq *seq,
     const struct weft_g_instance *instance = &gen->instance[index];
     struct weft_where where = where_of(gen, instance, iteration);
     where.priority = 3;
-    weft_insert_gen_retire(seq, &where, slot, instance->state, rollout);
+    weft_insert_gen_retire(seq, &where, slot, false, instance->state,
+                           rollout);
+}
+
+int weft_g_generate_move(struct weft_seq *seq,
+                         const struct weft_g_generate *gen, int32_t from,
+                         int32_t from_slot, int32_t iteration,
+                         int32_t n_total, int32_t to,
+                         const struct weft_gen_admit *admit,
+                         struct weft_err *err)
+{
+    const struct weft_g_instance *a = &gen->instance[from];
+    const struct weft_g_instance *b = &gen->instance[to];
+    int32_t at = weft_tile_place(a->state), there = weft_tile_place(b->state);
+    struct weft_tile_id id = {
+        gen->model->name, "moved sample", 0, -1, -1, at};
+    struct weft_where where = where_of(gen, a, iteration);
+    struct weft_tile *sample, *copy = NULL;
+    int rc = weft_tile_create_temp(gen->model->rt, &id, WEFT_MEM_SAMPLES,
+                                   weft_rollout_bytes(n_total), &sample, err);
+    if (rc)
+        return rc;
+    where.priority = 3;
+    weft_insert_gen_retire(seq, &where, from_slot, true, a->state, sample);
+    where = where_of(gen, b, iteration);
+    where.priority = 3;
+    if (at != there)
+        copy = weft_g_copy_to(seq, &where, gen->model->rt, sample,
+                              WEFT_MEM_SAMPLES, "moved sample", there);
+    if (at == there || copy)
+        weft_insert_gen_enter(seq, &where, admit->slot, admit->sample,
+                              admit->limit, copy ? copy : sample, b->state);
+    weft_tile_release(copy);
+    weft_tile_release(sample);
+    return 0;
 }

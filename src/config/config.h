@@ -169,6 +169,9 @@ struct weft_config {
         int32_t prefill_tokens;     /* prompt rows per step, 256 */
         int32_t kv_blocks;          /* of a KV cache; 0: all ever needed */
         bool prefix_sharing;        /* true */
+        bool inter_stage_fusion;    /* false */
+        double remaining;           /* share of the samples; 0: a fifth */
+        int32_t instances;          /* 0: half of the replicas */
     } rollout;
 
     struct {

@@ -4,6 +4,7 @@ lm_sources = \
 	%D%/init.c %D%/init.h \
 	%D%/lm.c %D%/lm.h \
 	%D%/lm_file.c %D%/lm_file.h \
+	%D%/migration.c %D%/migration.h \
 	%D%/rollout.c %D%/rollout.h \
 	%D%/stops.c %D%/stops.h \
 	%D%/store.c %D%/store.h

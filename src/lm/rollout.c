@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lm/rollout.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "lm/migration.h"
 #include "plan/recording.h"
 
 /* An instance of which only the lengths are known. */
@@ -21,6 +23,8 @@ struct control {
     struct weft_sample *sample;
     int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
     int32_t *in_flight; /* (n_instances): chunks whose status is unread */
+    int32_t *has;       /* (n) tokens of a sample, as read last */
+    struct weft_migration migration;
     struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
                                  first place; NULL: it is their own place */
     struct weft_gen_admit *admit; /* (n_slots) */
@@ -92,6 +96,7 @@ static void submit(struct control *c, int32_t instance, int32_t most)
             const struct weft_sample *sample = &c->sample[c->next];
             c->admit[n_admit++] = (struct weft_gen_admit){
                 s, c->next, sample->n_prompt, sample->limit, sample->token};
+            c->has[c->next] = sample->n_prompt;
             slot[s] = c->next++;
         }
         n_active += slot[s] >= 0;
@@ -137,6 +142,147 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
     return c->on_finished ? c->on_finished(c->ctx, index, sample, c->err) : 0;
 }
 
+/* ---- Samples that move ------------------------------------------------- */
+
+static bool leaves(const struct control *c, int32_t instance)
+{
+    return c->gen->instance[instance].freed;
+}
+
+static int32_t n_running(const struct control *c, int32_t instance,
+                         int32_t *free_slot_out)
+{
+    const int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
+    int32_t n = 0;
+    for (int32_t s = c->gen->n_slots; s-- > 0;)
+        if (slot[s] < 0)
+            *free_slot_out = s;
+        else
+            n++;
+    return n;
+}
+
+/* The instance of a replica that has the fewest samples. */
+static int32_t emptiest(const struct control *c, int32_t replica,
+                        int32_t *free_slot_out)
+{
+    int32_t best = -1, least = c->gen->n_slots, slot = 0;
+    for (int32_t i = 0; i < c->gen->n_instances; i++) {
+        if (c->gen->instance[i].dp != replica)
+            continue;
+        int32_t n = n_running(c, i, &slot);
+        if (n < least) {
+            best = i;
+            least = n;
+            *free_slot_out = slot;
+        }
+    }
+    weft_assert(best >= 0);
+    return best;
+}
+
+static int move(struct control *c, int32_t from, int32_t from_slot)
+{
+    int32_t *mine = &c->slot[(int64_t) from * c->gen->n_slots + from_slot];
+    int32_t index = *mine, slot = -1;
+    int32_t to = emptiest(c, c->migration.to[index], &slot);
+    const struct weft_sample *sample = &c->sample[index];
+    const struct weft_gen_admit admit = {slot, index, sample->n_prompt,
+                                         sample->limit, sample->token};
+    c->slot[(int64_t) to * c->gen->n_slots + slot] = index;
+    *mine = -1;
+    c->stats.n_moved++;
+    if (c->played) {
+        weft_gen_play_retire(c->played[from].play, from_slot);
+        weft_gen_play_enter(c->played[to].play, &admit, c->has[index]);
+    }
+    return weft_g_generate_move(c->seq, c->gen, from, from_slot,
+                                c->args.iteration, c->has[index], to, &admit,
+                                c->err);
+}
+
+/* All chunks of an instance that is left have ended: its samples go on where
+ * they were dealt to, and instances that had run out of samples begin anew. */
+static int move_all(struct control *c, int32_t from)
+{
+    int32_t slots = c->gen->n_slots;
+    int rc = 0;
+    for (int32_t s = 0; s < slots && !rc; s++)
+        if (c->slot[(int64_t) from * slots + s] >= 0)
+            rc = move(c, from, s);
+    for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
+        for (int32_t k = c->in_flight[i]; k < 2 && !leaves(c, i); k++)
+            submit(c, i, 0);
+    return rc;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Lists what is left. The lengths of samples that have ended tell what those
+ * are expected to have in the end. */
+static int32_t list_left(const struct control *c, int32_t *seen,
+                         struct weft_migrate_left *left, int32_t *sample)
+{
+    int32_t n_seen = 0, n_left = 0;
+    int64_t slots = c->gen->n_slots;
+    for (int32_t i = 0; i < c->n; i++)
+        if (c->sample[i].finished)
+            seen[n_seen++] = c->has[i] - c->sample[i].n_prompt;
+    qsort(seen, (size_t) n_seen, sizeof *seen, ascending);
+    for (int64_t k = 0; k < slots * c->gen->n_instances; k++) {
+        if (c->slot[k] < 0)
+            continue;
+        const struct weft_sample *s = &c->sample[c->slot[k]];
+        int32_t has = c->has[c->slot[k]] - s->n_prompt;
+        sample[n_left] = c->slot[k];
+        left[n_left++] = (struct weft_migrate_left){
+            c->gen->instance[k / slots].dp, s->n_prompt, has,
+            weft_migrate_expect(n_seen, seen, has, s->limit - s->n_prompt,
+                                WEFT_MIGRATE_QUANTILE)};
+    }
+    return n_left;
+}
+
+static int decide(struct control *c)
+{
+    size_t n = (size_t) c->n;
+    struct weft_migrate_left *left = weft_alloc(n, sizeof *left);
+    int32_t *number = weft_alloc(2 * n, sizeof *number);
+    int rc = left && number ? 0
+                            : weft_err_nomem(c->err, "samples that move",
+                                             n * sizeof *left);
+    int32_t n_left = rc ? 0 : list_left(c, number, left, number + n);
+    if (!rc)
+        rc = weft_migration_decide(&c->migration, n_left, left, number + n,
+                                   c->err);
+    weft_free(left);
+    weft_free(number);
+    if (rc || !c->migration.decided)
+        return rc;
+    for (int32_t i = 0; i < c->gen->n_instances; i++) {
+        struct weft_g_instance *x = &c->gen->instance[i];
+        x->freed = !c->migration.stays[x->dp];
+        c->stats.n_freed += x->freed;
+    }
+    return rc;
+}
+
+/* Not while samples wait for a slot: then no instance has less to do than
+ * others. */
+static bool is_time(const struct control *c)
+{
+    const struct weft_migration *m = &c->migration;
+    int32_t n_left = c->n - c->n_finished;
+    return m->n_replicas > 1 && !m->decided && c->next == c->n && n_left > 0
+        && n_left <= m->remaining;
+}
+
+/* ---- Turns ------------------------------------------------------------- */
+
 /* Reads the oldest unread status of an instance and acts on it. */
 static int advance(struct control *c, int32_t instance)
 {
@@ -167,12 +313,18 @@ static int advance(struct control *c, int32_t instance)
     const struct weft_gen_slot *slot = (const void *) (c->status + 1);
     const int32_t *mine = c->slot + (int64_t) instance * c->gen->n_slots;
     weft_rt_when(c->gen->model->rt, WEFT_REC_EARLY);
-    for (int32_t s = 0; s < c->gen->n_slots && !rc; s++)
-        if (mine[s] >= 0 && slot[s].sample == mine[s] && slot[s].done)
+    for (int32_t s = 0; s < c->gen->n_slots && !rc; s++) {
+        if (mine[s] < 0 || slot[s].sample != mine[s])
+            continue;
+        c->has[mine[s]] = slot[s].n_total;
+        if (slot[s].done)
             rc = retire(c, instance, s, &slot[s]);
+    }
     weft_rt_when(c->gen->model->rt, WEFT_REC_IN_TURN);
-    if (!rc)
+    if (!rc && !leaves(c, instance))
         submit(c, instance, c->gen->n_slots);
+    else if (!rc && c->in_flight[instance] == 0)
+        rc = move_all(c, instance);
     return rc;
 }
 
@@ -217,6 +369,10 @@ static void control_release(struct control *c)
 {
     size_t n_copies = 2 * (size_t) c->gen->n_instances;
     played_release(c);
+    weft_migration_release(&c->migration);
+    for (int32_t i = 0; i < c->gen->n_instances; i++)
+        c->gen->instance[i].freed = false;
+    weft_free(c->has);
     weft_free(c->slot);
     weft_free(c->in_flight);
     for (size_t i = 0; c->there && i < n_copies; i++)
@@ -244,14 +400,18 @@ static int control_init(struct weft_seq *seq,
         .err = err,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),
         .in_flight = weft_alloc(n_instances, sizeof *c->in_flight),
+        .has = weft_alloc((size_t) job->n, sizeof *c->has),
         .there = weft_alloc(2 * n_instances, sizeof *c->there),
         .admit = weft_alloc(n_slots, sizeof *c->admit),
         .status = weft_alloc(1, weft_gen_status_bytes(job->gen->n_slots)),
     };
-    if (!c->slot || !c->in_flight || !c->there || !c->admit || !c->status)
+    if (!c->slot || !c->in_flight || !c->has || !c->there || !c->admit
+        || !c->status)
         return weft_err_nomem(err, "generation", n_slots * n_instances * 4);
     memset(c->slot, 0xff, n_slots * n_instances * sizeof *c->slot);
-    return weft_rt_is_dry(job->gen->model->rt) ? played_init(c) : 0;
+    int rc = weft_migration_init(job->gen, job->n, &job->migrate,
+                                 &c->migration, err);
+    return !rc && weft_rt_is_dry(job->gen->model->rt) ? played_init(c) : rc;
 }
 
 /* The first two chunks of every instance, which share the samples. */
@@ -274,6 +434,11 @@ static int advance_all(struct control *c, bool *going_on)
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
         if (c->in_flight[i] > 0)
             rc = advance(c, i);
+    int64_t n_left = c->n - c->n_finished;
+    c->stats.n_turns++;
+    c->stats.n_tail_turns += n_left <= WEFT_TAIL_SHARE * (double) c->n;
+    if (!rc && is_time(c))
+        rc = decide(c);
     *going_on = *going_on || c->n_finished < c->n;
     return rc;
 }

@@ -8,6 +8,10 @@
 #define WEFT_LM_ROLLOUT_H
 
 #include "graphs/calls/calls.h"
+#include "plan/fusion/overlap.h"
+
+/* The last samples to end are generation's long tail: so many of them. */
+#define WEFT_TAIL_SHARE 0.2
 
 struct weft_sample {
     int32_t prompt;            /* index into the caller's prompts */
@@ -25,6 +29,11 @@ struct weft_rollout_stats {
     int64_t n_shared; /* rows taken from another sample's cache */
     int64_t n_preempted, n_chunks;
     int32_t most_pages; /* in use at one time, of any instance */
+    int32_t n_moved;    /* samples that went on with another instance ... */
+    int32_t n_freed;    /* ... and instances that ended before, for it */
+    /* times that a status of every instance was read; while no more than
+     * WEFT_TAIL_SHARE of the samples were left */
+    int64_t n_turns, n_tail_turns;
 };
 
 /* Called for each sample when its generation has ended; may insert tasks that
@@ -45,6 +54,11 @@ struct weft_rollout_job {
     struct weft_sample *sample; /* (n) */
     weft_rollout_fn on_finished;
     void *ctx;
+    /* When the samples that are left go on with fewer of the layout's
+     * replicas, and how many (0: as few as their slots and caches allow);
+     * share 0: never. From then on gen->instance[].freed tells of the others'
+     * instances, until all samples have ended. */
+    struct weft_overlap_when migrate;
     struct weft_rollout_stats stats; /* set */
 };
 

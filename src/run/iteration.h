@@ -46,6 +46,7 @@ struct weft_iteration_call {
     int32_t *waiting; /* (set's n) finished, not yet in a micro-batch */
     int32_t n_waiting, waiting_rows;
     int32_t n_flushed; /* micro-batches */
+    int32_t turn;      /* the replica that has the next */
     int32_t *length;   /* (n_all) tokens of its input, where that is a text;
                           NULL: those of the samples */
 };

@@ -86,6 +86,23 @@ static struct weft_gen_args args_of(const struct weft_iteration_set *s)
     return args;
 }
 
+/* When the set's last samples go on with fewer replicas. A bound of memory has
+ * no such moment: all samples are at their limits, and what moves is counted
+ * beside it (predict/memory.c). */
+static struct weft_overlap_when when_of(const struct weft_iteration_set *s)
+{
+    const struct weft_trainer *t = s->p->t;
+    const struct weft_g_generate *gen = &t->gen[s->call];
+    int64_t replicas = weft_min64(gen->layout.plan.dp, gen->n_instances);
+    int32_t instances = t->config.rollout.instances;
+    double share = t->config.rollout.remaining;
+    if (!t->config.rollout.inter_stage_fusion || weft_run_bounds(t))
+        return (struct weft_overlap_when){.share = 0};
+    return (struct weft_overlap_when){
+        share > 0 ? share : WEFT_TAIL_SHARE,
+        instances > 0 ? instances : (int32_t) weft_ceil_div(replicas, 2)};
+}
+
 /* Moves the policy's weights to where the set is generated. */
 static int open_view(struct weft_iteration_set *s)
 {
@@ -120,6 +137,7 @@ static int roll_out(struct weft_iteration *p)
                                            .n = s->n_round,
                                            .sample = p->round_sample
                                                    + s->first,
+                                           .migrate = when_of(s),
                                            .on_finished = on_finished,
                                            .ctx = s};
         rc = open_view(s);
@@ -134,8 +152,12 @@ static int roll_out(struct weft_iteration *p)
         p->rollout.n_chunks += job[k].stats.n_chunks;
         p->rollout.n_shared += job[k].stats.n_shared;
         p->rollout.n_preempted += job[k].stats.n_preempted;
-        p->rollout.most_pages = (int32_t) weft_max64(
-            p->rollout.most_pages, job[k].stats.most_pages);
+        p->rollout.n_moved += job[k].stats.n_moved;
+        p->rollout.n_freed += job[k].stats.n_freed;
+        p->rollout.n_turns += job[k].stats.n_turns;
+        p->rollout.n_tail_turns += job[k].stats.n_tail_turns;
+        p->rollout.most_pages = (int32_t) weft_max64(p->rollout.most_pages,
+                                                     job[k].stats.most_pages);
     }
     weft_free(job);
     weft_free(args);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The graph's inference calls on finished samples: each packs them into
- * micro-batches of its own, which go to its replicas in turn.
+ * micro-batches of its own, which go to its replicas in turn. While some of
+ * generation's replicas have been freed of their last samples, those whose
+ * devices still generate are left out.
  */
 #include "base/alloc.h"
 #include "run/iteration.h"
@@ -118,15 +120,75 @@ static int32_t length_of(const struct weft_iteration *p,
     return c->length ? c->length[sample] : p->sample[sample].n_total;
 }
 
+/* ---- Replicas ---------------------------------------------------------- */
+
+static bool has_device(const struct weft_g_layout *layout, int32_t dp,
+                       int32_t device)
+{
+    for (int32_t s = 0; s < layout->plan.pp; s++)
+        for (int32_t k = 0; k < layout->plan.tp; k++)
+            if (weft_g_layout_member(layout, dp, s, k)->device == device)
+                return true;
+    return false;
+}
+
+/* Whether replicas `a` and `b` of two layouts have a device together. */
+static bool share_device(const struct weft_g_layout *of_a, int32_t a,
+                         const struct weft_g_layout *of_b, int32_t b)
+{
+    for (int32_t s = 0; s < of_a->plan.pp; s++)
+        for (int32_t k = 0; k < of_a->plan.tp; k++)
+            if (has_device(of_b, b,
+                           weft_g_layout_member(of_a, a, s, k)->device))
+                return true;
+    return false;
+}
+
+/* Whether a replica's devices generate the last samples while others are freed
+ * of them. */
+static bool is_kept(const struct weft_iteration *p,
+                    const struct weft_g_layout *layout, int32_t dp)
+{
+    for (int32_t k = 0; k < p->n_sets; k++) {
+        const struct weft_g_generate *gen = &p->t->gen[p->set[k].call];
+        bool kept = false, freed = false;
+        for (int32_t i = 0; i < gen->n_instances; i++) {
+            const struct weft_g_instance *x = &gen->instance[i];
+            freed = freed || x->freed;
+            kept = kept
+                || (!x->freed
+                    && share_device(&gen->layout, x->dp, layout, dp));
+        }
+        if (kept && freed)
+            return true;
+    }
+    return false;
+}
+
+/* The replica for the next micro-batch: all in turn, without those that
+ * generate the last samples. */
+static int32_t next_replica(const struct weft_iteration *p,
+                            struct weft_iteration_call *c)
+{
+    const struct weft_g_layout *layout = &p->t->layout[c->call];
+    int32_t n = layout->plan.dp, k = 0;
+    while (k < n && is_kept(p, layout, (c->turn + k) % n))
+        k++;
+    int32_t dp = (c->turn + k) % n; /* all are kept: its turn */
+    c->turn = (dp + 1) % n;
+    return dp;
+}
+
 static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     struct weft_trainer *t = p->t;
     const struct weft_field *field = &t->flow.field[c->field];
     const struct weft_g_layout *layout = &t->layout[c->call];
-    int32_t n = c->n_waiting, dp = c->n_flushed % layout->plan.dp;
+    int32_t n = c->n_waiting;
     enum weft_g_infer_kind kind = kind_of(field->type);
     if (n == 0)
         return 0;
+    int32_t dp = next_replica(p, c);
     int rc = open_view(p, c);
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
                                                     sizeof *sample);

@@ -454,6 +454,11 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "gen/prefix_hit_tokens",
                      (double) p->rollout.n_shared);
     weft_metrics_set(m, "gen/preempted", (double) p->rollout.n_preempted);
+    weft_metrics_set(m, "gen/long_tail_share",
+                     (double) p->rollout.n_tail_turns
+                         / (double) weft_max64(p->rollout.n_turns, 1));
+    weft_metrics_set(m, "gen/migrated", p->rollout.n_moved);
+    weft_metrics_set(m, "gen/freed_instances", p->rollout.n_freed);
     if (offloads(p->t)) {
         weft_metrics_set(m, "perf/offload_s", c->time.offload);
         weft_metrics_set(

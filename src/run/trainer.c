@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "rt/fxt.h"
 #include "lm/context.h"
+#include "lm/migration.h"
 #include "lm/store.h"
 #include "job/gpus.h"
 #include "job/plan_needs.h"
@@ -165,10 +166,10 @@ static int create_generation(struct weft_trainer *t, int32_t call,
     int32_t instances = weft_g_generate_instances(layout, n);
     int32_t slots = (int32_t) weft_min64(c->rollout.slots,
                                          weft_ceil_div(n, instances));
-    int rc = weft_g_generate_init(
-        &model_of(t, call)->tiles, layout, instances, slots,
-        t->max_prompt + c->rollout.max_new_tokens, c->rollout.kv_blocks,
-        &t->gen[call], err);
+    int rc = weft_g_generate_init(&model_of(t, call)->tiles, layout,
+                                  instances, slots,
+                                  t->max_prompt + c->rollout.max_new_tokens,
+                                  c->rollout.kv_blocks, &t->gen[call], err);
     t->gen[call].call = call;
     t->gen[call].first_chain = *chain;
     *chain += layout->plan.pp;
@@ -280,6 +281,11 @@ static int make_plan(struct weft_trainer *t, struct weft_err *err)
         if (weft_flow_placed(&t->flow, i))
             rc = weft_g_layout_init(&t->job, &model_of(t, i)->arch.shape,
                                     &t->plan, i, &t->layout[i], err);
+    for (int32_t i = 1; !rc && i < t->flow.n_calls; i++)
+        if (t->flow.call[i].kind == WEFT_GENERATE)
+            rc = weft_migration_check(t->config.rollout.instances,
+                                      t->flow.call[i].name,
+                                      t->layout[i].plan.dp, err);
     return rc;
 }
 
@@ -319,11 +325,11 @@ static int read_inputs(struct weft_trainer *t, struct weft_err *err)
 /* The models that train under one schedule. */
 static int open_fuse(struct weft_trainer *t, struct weft_err *err)
 {
-    struct weft_fuse_options o = {
-        .config = &t->config,
-        .seq = t->seq,
-        .recorded = t->recorded != NULL,
-        .planned = t->recorded ? t->recorded->fused : NULL};
+    struct weft_fuse_options o = {.config = &t->config,
+                                  .seq = t->seq,
+                                  .recorded = t->recorded != NULL,
+                                  .planned = t->recorded ? t->recorded->fused
+                                                         : NULL};
     for (int32_t i = 1; i < t->flow.n_calls; i++) {
         if (!weft_flow_trains(&t->flow, i))
             continue;

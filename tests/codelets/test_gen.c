@@ -249,6 +249,29 @@ static void test_pages_of_one_prompt(void)
     close_bench(&b);
 }
 
+/* Two prompts of 100 tokens, of which one differs: of those before it, fewer
+ * than 8 in a page are not worth its copy. */
+static void test_pages_of_like_prompts(void)
+{
+    static const int32_t common[] = {0, 1, 7, 8, 9, PAGE, PAGE + 7, PAGE + 8};
+    for (size_t c = 0; c < WEFT_COUNT(common); c++) {
+        int32_t rest = common[c] % PAGE;
+        int32_t shared = rest < 8 ? common[c] - rest : common[c];
+        struct bench b = {.n_texts = 2};
+        open_bench(&b, 2, weft_gen_most_pages(2, MOST), 256, true);
+        for (int32_t i = 0; i < 2; i++) {
+            b.text[i] = (struct text){.n_prompt = 100, .n_total = 110};
+            b.text[i].token[common[c]] = i;
+            admit(&b, i);
+        }
+        step(&b);
+        step(&b);
+        CHECK_INT(b.status.n_shared, shared);
+        CHECK_INT(b.status.n_prefilled, 200 - shared);
+        close_bench(&b);
+    }
+}
+
 static int count(const char *text, const char *stop)
 {
     int n = 0;
@@ -299,4 +322,5 @@ static void test_stop_text(void)
 
 WEFT_TESTS("codelets/gen", {"test_pages_random", test_pages_random},
            {"test_pages_of_one_prompt", test_pages_of_one_prompt},
+           {"test_pages_of_like_prompts", test_pages_of_like_prompts},
            {"test_stop_text", test_stop_text})

@@ -20,6 +20,7 @@ struct cut {
     int32_t instances, slots, steps, prefill;
     int32_t kv_blocks; /* 0: all */
     bool sharing;
+    double remaining; /* share that moves to one replica; 0: none does */
 };
 
 /* Before anything is written, a cache holds what is no number. */
@@ -74,9 +75,14 @@ static inline void generate(struct task_fixture *f,
                err);
     spoil_caches(&gen);
     weft_rollout_reset(&gen);
-    REQUIRE_OK(weft_rollout_run(f->seq, &gen, &view, &args, n, sample, NULL,
-                                NULL, &stats, &err),
-               err);
+    struct weft_rollout_job job = {.gen = &gen,
+                                   .view = &view,
+                                   .args = &args,
+                                   .n = n,
+                                   .sample = sample,
+                                   .migrate = {cut->remaining, 1}};
+    REQUIRE_OK(weft_rollout_run_all(f->seq, 1, &job, &err), err);
+    stats = job.stats;
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     int64_t decoded = 0;
     for (int i = 0; i < n; i++) {
@@ -105,6 +111,7 @@ static inline void generate(struct task_fixture *f,
     CHECK(cut->sharing || stats.n_shared == 0);
     CHECK(stats.most_pages <= gen.n_pages);
     CHECK(cut->kv_blocks > 0 || stats.n_preempted == 0);
+    CHECK_INT(stats.n_freed, cut->remaining > 0 ? cut->instances - 1 : 0);
     if (stats_out)
         *stats_out = stats;
     weft_g_generate_release(&gen);

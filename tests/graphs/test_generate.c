@@ -7,13 +7,16 @@ static void check_dtype(enum weft_dtype dtype)
     static struct text base[N], other[N];
     struct task_fixture f;
     struct weft_shape shape = fixture_shape(dtype, false, true);
-    static const struct cut first = {1, 9, 8, 100, 0, false};
+    static const struct cut first = {1, 9, 8, 100, 0, false, 0};
     static const struct cut to[] = {
-        {1, 1, 16, 256, 0, false}, {1, 9, 1, 1, 4, false},
-        {1, 9, 8, 100, 0, true},   {1, 9, 5, 7, 5, true},
-        {2, 3, 3, 5, 7, true},     {2, 2, 100, 64, 0, false}};
+        {1, 1, 16, 256, 0, false, 0}, {1, 9, 1, 1, 4, false, 0},
+        {1, 9, 8, 100, 0, true, 0},   {1, 9, 5, 7, 5, true, 0},
+        {2, 3, 3, 5, 7, true, 0},     {2, 2, 100, 64, 0, false, 0},
+        {2, 9, 1, 5, 0, false, 0.7},  {2, 9, 3, 64, 0, true, 0.5},
+        {2, 9, 1, 100, 9, true, 0.5}, {2, 9, 1, 100, 8, false, 0.3}};
+    int64_t n_moved[WEFT_COUNT(to)] = {0};
     struct weft_rollout_stats stats;
-    int64_t n_preempted = 0;
+    int64_t n_preempted = 0, n_both = 0;
     fixture_start(&f, 2, &shape, false);
     for (int t = 0; t < 2; t++) {
         const struct weft_k_sampling sampling = {t ? 0.7f : 0, 0, 1, 11};
@@ -25,9 +28,14 @@ static void check_dtype(enum weft_dtype dtype)
             check_same(N, other, base);
             CHECK(to[k].sharing == (stats.n_shared > 0));
             n_preempted += stats.n_preempted;
+            n_moved[k] += stats.n_moved;
+            n_both += stats.n_moved > 0 && stats.n_preempted > 0;
         }
     }
     CHECK(n_preempted > 0);
+    CHECK(n_both > 0);
+    for (size_t k = 0; k < WEFT_COUNT(to); k++)
+        CHECK((to[k].remaining > 0) == (n_moved[k] > 0));
     fixture_stop(&f);
 }
 

@@ -132,6 +132,26 @@ tail -n 1 p2f/metrics.jsonl | grep -q '"schedule/in_order": 1' ||
 ppo 2 p2s runtime.devices=1 $fused train.schedule="$dir/p2f/schedule/fused.json" ||
     complain "2 ranks, a schedule's file: $?"
 same p2s one
+# The last samples move between ranks, and a run goes on with other ones.
+moves="rollout.inter_stage_fusion=true rollout.chunk_tokens=1 \
+rollout.prefill_tokens=2"
+moved() # RUN
+{
+    same "$1" one
+    ! grep -q '"gen/migrated": 0,' "$1/metrics.jsonl" ||
+        complain "$1 moves no samples"
+}
+# shellcheck disable=SC2086
+ppo 4 p4m runtime.devices=1 $moves rollout.remaining=0.7 \
+    rollout.instances=1 iterations=2 || complain "4 ranks, samples move: $?"
+# shellcheck disable=SC2086
+ppo 3 p4m runtime.devices=1 $moves rollout.prefill_tokens=3 \
+    rollout.remaining=0.7 || complain "3 ranks, samples move: $?"
+moved p4m
+# shellcheck disable=SC2086
+ppo 4 p4n runtime.devices=1 $moves layout=dp2pp2 rollout.remaining=0.9 ||
+    complain "4 ranks, samples move between replicas of stages: $?"
+moved p4n
 # Reference and a reward model offloaded, each rank keeps what it computes with.
 judge="reward=[{type: model, model: $dir/one/checkpoints/iteration-000004/critic}]"
 ppo 1 j1 runtime.devices=1 "$judge" || complain "a reward model, 1 rank: $?"

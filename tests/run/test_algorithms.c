@@ -33,7 +33,7 @@ static struct weft_hash run(const struct weft_algorithm *a, int k,
                             const char *const *layout)
 {
     char name[64];
-    const char *word[8] = {word_of(a)};
+    const char *word[9] = {word_of(a)};
     for (int i = 0; layout[i]; i++)
         word[i + 1] = layout[i];
     snprintf(name, sizeof name, "%s-%d", a->config.name, k);
@@ -47,13 +47,14 @@ static struct weft_hash run(const struct weft_algorithm *a, int k,
 
 static void test_layouts(void)
 {
-    static const char *const layout[][6] = {
+    static const char *const layout[][8] = {
         {"runtime.devices=1"},
         {"runtime.devices=4", "layout=dp2pp2,zero=2", "rollout.kv_blocks=3"},
         {"runtime.devices=4", "layout=tp2pp2,recompute",
          "runtime.place=device"},
         {"runtime.devices=3", "layout=dp2", "train.micro_batch_tokens=32",
-         "rollout.chunk_tokens=2", "rollout.prefix_sharing=false"},
+         "rollout.chunk_tokens=2", "rollout.prefix_sharing=false",
+         "rollout.inter_stage_fusion=true", "rollout.remaining=0.6"},
         {"runtime.devices=4", "layout=tp2pp2",
          "ppo.recompute_logprobs=true"}};
     struct weft_err err;

@@ -5,6 +5,8 @@
  */
 #include "run_fixture.h"
 
+#define MOVES "rollout.inter_stage_fusion=true"
+
 static struct fixture fixture;
 
 struct result {
@@ -15,16 +17,20 @@ struct result {
 /* Generation did what the words ask for. */
 static void check_cache(const struct weft_trainer *t, const char *const *word)
 {
-    double shared, preempted;
-    bool shares = true, few = false;
+    double shared, preempted, moved, freed;
+    bool shares = true, few = false, moves = false;
     for (int i = 0; word[i]; i++) {
+        moves = moves || !strcmp(word[i], MOVES);
         shares = shares && strcmp(word[i], "rollout.prefix_sharing=false");
         few = few || strncmp(word[i], "rollout.kv_blocks", 17) == 0;
     }
     REQUIRE(weft_trainer_metric(t, "gen/prefix_hit_tokens", &shared) == 0);
     REQUIRE(weft_trainer_metric(t, "gen/preempted", &preempted) == 0);
+    REQUIRE(weft_trainer_metric(t, "gen/migrated", &moved) == 0);
+    REQUIRE(weft_trainer_metric(t, "gen/freed_instances", &freed) == 0);
     CHECK(!shares ? shared == 0 : word[1] || shared > 0);
     CHECK(few == (preempted > 0));
+    CHECK(moves == (moved > 0 && freed > 0));
 }
 
 static struct result run(const char *name, const char *const *word)
@@ -60,7 +66,7 @@ static void compare(const char *dtype, const char *const *variant)
 {
     static int n;
     char base[32], name[32];
-    const char *word[8] = {dtype};
+    const char *word[12] = {dtype};
     snprintf(base, sizeof base, "%s", strchr(dtype, '=') + 1);
     struct result expected, found;
     static struct result kept[2];
@@ -87,7 +93,7 @@ static void compare(const char *dtype, const char *const *variant)
     CHECK(same);
 }
 
-static const char *const variants[][4] = {
+static const char *const variants[][8] = {
     {"runtime.devices=2"},
     {"runtime.devices=3"},
     {"runtime.devices=4", "runtime.nap=true"},
@@ -101,6 +107,17 @@ static const char *const variants[][4] = {
     {"rollout.slots=1"},
     {"rollout.prefill_tokens=1", "rollout.prefix_sharing=false"},
     {"rollout.prefill_tokens=7", "runtime.devices=2", "rollout.kv_blocks=4"},
+    {MOVES, "runtime.devices=2", "rollout.remaining=0.6",
+     "rollout.prefill_tokens=3", "rollout.chunk_tokens=1"},
+    {MOVES, "runtime.devices=4", "rollout.remaining=0.4",
+     "rollout.prefill_tokens=9", "rollout.chunk_tokens=1",
+     "rollout.instances=1", "rollout.prefix_sharing=false"},
+    {MOVES, "runtime.devices=4", "layout=dp2pp2", "rollout.remaining=0.3",
+     "rollout.prefill_tokens=8", "rollout.chunk_tokens=1",
+     "train.intra_stage_fusion=true"},
+    {MOVES, "runtime.devices=4", "layout=dp2tp2,zero=2",
+     "rollout.remaining=0.7", "rollout.prefill_tokens=5",
+     "rollout.chunk_tokens=1", "runtime.place=device"},
 };
 
 static void test_f32(void)
@@ -228,13 +245,28 @@ static void test_refused(void)
     struct weft_err err;
     struct weft_trainer *t = NULL;
     char run[512];
-    const char *word[] = {run, "rollout.kv_blocks=2"};
+    const char *word[3] = {run, "rollout.kv_blocks=2"};
     snprintf(run, sizeof run, "run_dir=%s/refused", fixture.dir);
     CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
                 WEFT_EINVAL, err,
                 "a KV cache of 2 blocks is too small (rollout.kv_blocks, "
                 "--kv-blocks): a text of 162 tokens needs 3 "
                 "blocks of 64 tokens");
+    word[1] = "rollout.instances=2";
+    CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
+                WEFT_EINVAL, err,
+                "'rollout.instances' says when samples move to fewer "
+                "replicas: set rollout.inter_stage_fusion, or leave it out");
+    word[2] = MOVES;
+    CHECK_FAILS(weft_trainer_open(fixture.config, 3, word, &t, &err),
+                WEFT_EINVAL, err,
+                "'rollout.instances' is 2, but actor_generate has 1 replicas "
+                "(dp) that could go on; lower it, or set it to 0 for half of "
+                "them");
+    word[1] = "rollout.remaining=1.5";
+    CHECK_FAILS(weft_trainer_open(fixture.config, 3, word, &t, &err),
+                WEFT_EINVAL, err,
+                "'rollout.remaining' must be from 0 to 0.95, not 1.5");
     word[1] = "rollout.stop=<|im_end|>x";
     CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
                 WEFT_EINVAL, err,

@@ -272,6 +272,30 @@ static void test_memory_overlap(void)
     compare_run("overlap", words, false);
 }
 
+/* The last samples move: what they take beside it is predicted, and what is
+ * played again moves them, too. */
+static void test_memory_moved(void)
+{
+    static const char *const words[][3] = {
+        {"runtime.devices=4", "runtime.place=device"},
+        {"runtime.devices=2", "runtime.place=node"}};
+    for (size_t i = 0; i < WEFT_COUNT(words); i++) {
+        char name[32];
+        const char *const all[] = {words[i][0],
+                                   words[i][1],
+                                   "iterations=2",
+                                   "rollout.inter_stage_fusion=true",
+                                   "rollout.remaining=0.5",
+                                   "rollout.prompts=8",
+                                   "rollout.slots=8",
+                                   "rollout.prefill_tokens=9",
+                                   "rollout.chunk_tokens=1",
+                                   NULL};
+        snprintf(name, sizeof name, "moved-%zu", i);
+        compare_run(name, all, false);
+    }
+}
+
 static void test_memory_uniform(void)
 {
     for (size_t i = 0; i < WEFT_COUNT(uniform); i++) {
@@ -477,6 +501,7 @@ static void test_memory_remove(void)
 
 WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
+           {"test_memory_moved", test_memory_moved},
            {"test_memory_sharded", test_memory_sharded},
            {"test_memory_overlap", test_memory_overlap},
            {"test_memory_mixed", test_memory_mixed},

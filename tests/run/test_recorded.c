@@ -181,8 +181,15 @@ static const char *devices(int n)
 
 static void test_same(void)
 {
-    static const char *const word[][6] = {
+    static const char *const word[][8] = {
         {"runtime.devices=1"},
+        {"runtime.devices=4", "rollout.inter_stage_fusion=true",
+         "rollout.remaining=0.4", "rollout.prefill_tokens=9",
+         "rollout.chunk_tokens=1", "rollout.instances=1",
+         "runtime.place=device"},
+        {"runtime.devices=4", "layout=dp2pp2",
+         "rollout.inter_stage_fusion=true", "rollout.remaining=0.5",
+         "rollout.prefill_tokens=8", "rollout.chunk_tokens=1"},
         {"runtime.devices=1", "runtime.overlap=false"},
         {"runtime.devices=2", "rollout.slots=2", "rollout.chunk_tokens=3"},
         {"runtime.devices=1", "rollout.kv_blocks=4"},
@@ -200,7 +207,7 @@ static void test_same(void)
          "numerics.dtype=bf16", "runtime.place=device"}};
     for (size_t i = 0; i < WEFT_COUNT(word); i++) {
         char name[32];
-        const char *all[8] = {NULL};
+        const char *all[9] = {NULL};
         int n = 0;
         for (int k = 0; word[i][k]; k++)
             all[n++] = word[i][k];
@@ -508,8 +515,63 @@ static void test_work(void)
     }
 }
 
+/* Of the last four samples three are device 0's: the other's moves there, and
+ * from then on device 1 infers whatever ends. */
+static void test_moved(void)
+{
+    const struct weft_g_job job = {1, 2, true, 0};
+    const char *word[] = {"data.shuffle=false",
+                          "runtime.overlap=false",
+                          "layout=dp2",
+                          "rollout.chunk_tokens=1",
+                          "rollout.inter_stage_fusion=true",
+                          "rollout.remaining=0.35",
+                          "train.micro_batch_tokens=8"};
+    struct weft_config config;
+    struct weft_plan plan = {0};
+    struct weft_trainer *t;
+    struct weft_recording r;
+    struct weft_err err;
+    int32_t n_total[SAMPLES];
+    int64_t entered = -1, retired = -1, n_entered = 0, n_inferred = 0;
+    weft_recording_init(&r);
+    REQUIRE_OK(weft_run_config_read(fixture.config, (int) WEFT_COUNT(word),
+                                    word, &config, &err),
+               err);
+    REQUIRE_OK(weft_trainer_describe(&config, &job, &plan, &t, &err), err);
+    for (int i = 0; i < SAMPLES; i++) {
+        int response = i < 3 ? 8 + 2 * i : i == 6 ? 12 : 1;
+        n_total[i] = weft_prompts_draw(t, i / 2)->n_prompt + response;
+    }
+    const struct weft_recorded how = {
+        .rank = -1, .iterations = 1, .n_total = n_total};
+    REQUIRE_OK(weft_run_record(t, &how, &r, &err), err);
+    for (int64_t i = 0; i < r.n_tasks; i++) {
+        const char *op = weft_recording_op(&r, i);
+        if (strcmp(op, "gen_enter") == 0) {
+            CHECK_INT(r.task[i].device, 0);
+            entered = i;
+            n_entered++;
+        } else if (strcmp(op, "gen_retire") == 0) {
+            retired = i;
+        }
+    }
+    CHECK_INT(n_entered, 1);
+    for (int64_t i = entered + 1; i < retired && entered >= 0; i++)
+        if (t->flow.call[r.task[i].call].kind == WEFT_INFER
+            && r.task[i].work.flop > 0) {
+            CHECK_INT(r.task[i].device, 1);
+            n_inferred++;
+        }
+    CHECK(n_inferred > 0);
+    weft_recording_release(&r);
+    weft_trainer_forget(t);
+    weft_plan_release(&plan);
+    weft_config_release(&config);
+}
+
 WEFT_TESTS("run/recorded", {"setup", setup}, {"test_same", test_same},
-           {"test_same_data", test_same_data},
+           {"test_moved", test_moved}, {"test_same_data", test_same_data},
            {"test_same_two", test_same_two},
            {"test_same_text", test_same_text},
            {"test_same_fused", test_same_fused}, {"test_work", test_work},

@@ -95,6 +95,28 @@ static void add_copies(const struct weft_trainer *t,
                n * t->flow.n_fields * (int64_t) weft_rec_task_bytes(1));
 }
 
+/* With inter-stage fusion so many samples can move at the most, of one place or
+ * to it: as they leave, and a copy where they go. The task that takes each out,
+ * the copy and the task that takes it in are beside what was recorded. Caches
+ * have room for them without it: they take slots that are free. */
+static void add_moved(const struct weft_trainer *t,
+                      int64_t (*place)[WEFT_MEM_ALL + 1])
+{
+    const struct weft_config *c = &t->config;
+    int64_t tokens = t->max_prompt + c->rollout.max_new_tokens, n = 0;
+    for (int32_t f = 0; f < t->flow.n_fields; f++)
+        if (weft_flow_origin(&t->flow, f) == f)
+            n += weft_run_samples_at(c, &t->flow, f);
+    if (!c->rollout.inter_stage_fusion)
+        return;
+    for (int32_t p = 0; p < weft_g_job_n_places(&t->job); p++)
+        add_to(t, place, p, WEFT_MEM_SAMPLES,
+               2 * n * (int64_t) weft_rollout_bytes((int32_t) tokens));
+    for (int32_t i = 0; i < t->job.n_ranks; i++)
+        add_to(t, place, host_place(t, i), WEFT_MEM_TASKS,
+               3 * n * (int64_t) weft_rec_task_bytes(2));
+}
+
 /* A GPU's tasks run one after the other: the scratch memory of one. */
 static void add_scratch(const struct weft_trainer *t,
                         const struct weft_recording *r,
@@ -128,6 +150,8 @@ static int play_bound(const struct weft_trainer *t,
         rc = play(t, &r, place, err);
     if (!rc)
         add_copies(t, place);
+    if (!rc)
+        add_moved(t, place);
     weft_recording_release(&r);
     return rc;
 }

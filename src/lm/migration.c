@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lm/migration.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+
+int weft_migration_check(int32_t instances, const char *call, int32_t dp,
+                         struct weft_err *err)
+{
+    if (instances > dp)
+        return weft_err_set(err, WEFT_EINVAL,
+                            "'rollout.instances' is %d, but %s has %d "
+                            "replicas (dp) that could go on; lower it, or "
+                            "set it to 0 for half of them",
+                            instances, call, dp);
+    return 0;
+}
+
+int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
+                        const struct weft_overlap_when *when,
+                        struct weft_migration *out, struct weft_err *err)
+{
+    int32_t replicas = (int32_t) weft_min64(gen->layout.plan.dp,
+                                            gen->n_instances);
+    int32_t each = gen->n_instances / replicas;
+    *out = (struct weft_migration){
+        .n_replicas = when->share > 0 ? replicas : 1,
+        .remaining = (int32_t) floor(when->share * n + 1e-9),
+        .instances = when->instances,
+        .slots = each * gen->n_slots,
+        .room_tokens = (int64_t) each * gen->n_pages * WEFT_PAGE_TOKENS};
+    if (out->n_replicas == 1)
+        return 0;
+    out->stays = weft_alloc((size_t) replicas, sizeof *out->stays);
+    out->to = weft_alloc((size_t) n, sizeof *out->to);
+    return out->stays && out->to
+             ? 0
+             : weft_err_nomem(err, "samples that move", (size_t) n * 4);
+}
+
+void weft_migration_release(struct weft_migration *m)
+{
+    weft_free(m->stays);
+    weft_free(m->to);
+}
+
+/* A step takes as long with one sample as with all slots in use, and more
+ * samples take none. */
+static double step_s(void *ctx, int32_t n, double n_tokens)
+{
+    const struct weft_migration *m = ctx;
+    (void) n_tokens;
+    return n <= m->slots ? 1 : 2;
+}
+
+/* Samples that move are always read again. */
+static double prefill_s(void *ctx, int32_t n, double n_tokens)
+{
+    (void) ctx;
+    (void) n;
+    (void) n_tokens;
+    return 0;
+}
+
+int weft_migration_decide(struct weft_migration *m, int32_t n_left,
+                          const struct weft_migrate_left *left,
+                          const int32_t *sample, struct weft_err *err)
+{
+    const struct weft_migrate_costs costs = {
+        .ctx = m,
+        .step_s = step_s,
+        .prefill_s = prefill_s,
+        .token_bytes = 1,
+        .memory_bytes = (double) m->room_tokens,
+        .link_bytes_per_s = 1};
+    struct weft_migrate_decision d = {
+        .stays = m->stays,
+        .to = weft_alloc((size_t) n_left, sizeof *d.to),
+        .reads = weft_alloc((size_t) n_left, sizeof *d.reads)};
+    int rc = d.to && d.reads ? weft_migrate_decide(
+                 &costs, m->n_replicas, n_left, left, m->instances, &d, err)
+                             : weft_err_nomem(err, "samples that move",
+                                              (size_t) n_left * 4);
+    m->decided = !rc && d.n_stay > 0;
+    m->remaining = n_left - 1;
+    for (int32_t k = 0; k < n_left && m->decided; k++)
+        m->to[sample[k]] = m->stays[left[k].instance] ? -1 : d.to[k];
+    weft_free(d.to);
+    weft_free(d.reads);
+    return rc;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When generation gathers its last samples on few replicas, and which: what
+ * plan/fusion decides, asked with what the controller of a generation knows.
+ * That is numbers of samples and tokens, which all ranks have alike, so all
+ * decide the same, and so does a recording that knows the samples' lengths.
+ */
+#ifndef WEFT_LM_MIGRATION_H
+#define WEFT_LM_MIGRATION_H
+
+#include "graphs/calls/calls.h"
+#include "plan/fusion/overlap.h"
+
+struct weft_migration {
+    int32_t n_replicas;  /* that generate; 1: samples never move */
+    int32_t remaining;   /* it is decided when so few samples are left */
+    int32_t instances;   /* so many replicas go on at least */
+    int32_t slots;       /* samples that a replica generates at once */
+    int64_t room_tokens; /* of a replica's KV cache */
+    bool decided;
+    bool *stays; /* (n_replicas) */
+    int32_t *to; /* (samples) the replica that goes on with it; -1: its own */
+};
+
+/* No more replicas of a call than it has (dp) can go on. Errors: WEFT_EINVAL. */
+int weft_migration_check(int32_t instances, const char *call, int32_t dp,
+                         struct weft_err *err);
+
+/* Of n samples. when->share 0: they never move. Errors: WEFT_ENOMEM. */
+int weft_migration_init(const struct weft_g_generate *gen, int32_t n,
+                        const struct weft_overlap_when *when,
+                        struct weft_migration *out, struct weft_err *err);
+void weft_migration_release(struct weft_migration *m);
+
+/* Decides who goes on with the n_left samples that are left; sample (n_left):
+ * their indices; left[].instance: replicas. Nothing is decided where their
+ * samples do not fit fewer replicas: the next time that fewer are left may do.
+ * Errors: WEFT_ENOMEM. */
+int weft_migration_decide(struct weft_migration *m, int32_t n_left,
+                          const struct weft_migrate_left *left,
+                          const int32_t *sample, struct weft_err *err);
+
+#endif
