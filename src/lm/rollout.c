@@ -434,7 +434,7 @@ static int advance_all(struct control *c, bool *going_on)
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
         if (c->in_flight[i] > 0)
             rc = advance(c, i);
-    int64_t n_left = c->n - c->n_finished;
+    double n_left = (double) (c->n - c->n_finished);
     c->stats.n_turns++;
     c->stats.n_tail_turns += n_left <= WEFT_TAIL_SHARE * (double) c->n;
     if (!rc && is_time(c))
