@@ -97,7 +97,7 @@ void weft_gen_plan_rows(const struct weft_gen_view *view,
 {
     struct weft_gen_state *state = view->state;
     int32_t budget = gen->prefill_tokens;
-    bool waits = false;
+    struct weft_gen_starts starts = {.waits = false};
     rows->n_runs = rows->n_rows = rows->n_sampled = state->n_copies = 0;
     weft_gen_drop_ended(view);
     for (int32_t i = 0; i < state->n_slots; i++)
@@ -106,14 +106,15 @@ void weft_gen_plan_rows(const struct weft_gen_view *view,
         int32_t i = view->order[at];
         struct weft_gen_slot *slot = &view->slot[i];
         if (slot->n_cached == 0
-            && !weft_gen_start(view, gen->prefix_sharing, at, &waits, status))
+            && !weft_gen_start(view, gen->prefix_sharing, at, &starts,
+                               status))
             continue;
         int32_t rest = slot->n_total - slot->n_cached;
         int32_t n = rest == 1 ? 1 : (int32_t) weft_min64(rest, budget);
         if (n == 0)
             continue;
         if (!weft_gen_extend(view, at, slot->n_cached + n, status)) {
-            waits = true;
+            starts.waits = true;
             continue;
         }
         if (rest > 1) {

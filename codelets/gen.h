@@ -58,11 +58,18 @@ void weft_gen_free_pages(const struct weft_gen_view *view, int32_t slot);
 void weft_gen_drop_ended(const struct weft_gen_view *view);
 /* A number that two prompts have in common if they share a prefix that pays. */
 uint16_t weft_gen_head(const int32_t *token, int32_t n_prompt);
+/* Slots that start in a step. */
+struct weft_gen_starts {
+    bool waits; /* one of those before waits for pages */
+    /* how many slots have heads alike, 2 or more: 2; set by the first start */
+    bool counted;
+    uint8_t alike[1024];
+};
 /* Whether the slot at number `at` of the order, of which nothing is cached,
- * can start in this step; then it has what it shares with others. waits:
- * whether one before it waits for pages. */
+ * can start in this step; then it has what it shares with others. */
 bool weft_gen_start(const struct weft_gen_view *view, bool sharing,
-                    int32_t at, bool *waits, struct weft_gen_status *status);
+                    int32_t at, struct weft_gen_starts *starts,
+                    struct weft_gen_status *status);
 /* Takes pages for its tokens before `end`. false: those before it have them,
  * and it has given back its own. */
 bool weft_gen_extend(const struct weft_gen_view *view, int32_t at,

@@ -175,6 +175,25 @@ static struct prefix find(const struct weft_gen_view *view, int32_t at)
     return best;
 }
 
+static uint8_t *alike(struct weft_gen_starts *starts, uint16_t head)
+{
+    return &starts->alike[head % WEFT_COUNT(starts->alike)];
+}
+
+/* Whether another slot may begin as this one does. */
+static bool has_alike(const struct weft_gen_view *view, int32_t index,
+                      struct weft_gen_starts *starts)
+{
+    const struct weft_gen_slot *slot = view->slot;
+    for (int32_t i = 0; i < view->state->n_slots && !starts->counted; i++) {
+        uint8_t *n = alike(starts, slot[i].head);
+        if (slot[i].sample >= 0)
+            *n = *n > 0 ? 2 : 1;
+    }
+    starts->counted = true;
+    return *alike(starts, slot[index].head) > 1;
+}
+
 static void share(const struct weft_gen_view *view, int32_t index,
                   const struct prefix *prefix, struct weft_gen_status *status)
 {
@@ -194,21 +213,22 @@ static void share(const struct weft_gen_view *view, int32_t index,
 }
 
 bool weft_gen_start(const struct weft_gen_view *view, bool sharing,
-                    int32_t at, bool *waits, struct weft_gen_status *status)
+                    int32_t at, struct weft_gen_starts *starts,
+                    struct weft_gen_status *status)
 {
     int32_t index = view->order[at];
     struct prefix prefix = {.slot = -1};
-    if (*waits)
+    if (starts->waits)
         return false;
-    if (sharing)
+    if (sharing && has_alike(view, index, starts))
         prefix = find(view, at);
     if (prefix.later > prefix.n)
         return false;
     int32_t n = pages_for(view->slot[index].n_total + 1) - prefix.n / PAGE;
-    *waits = !has_free(view, n, prefix.slot);
-    if (!*waits && prefix.n > 0)
+    starts->waits = !has_free(view, n, prefix.slot);
+    if (!starts->waits && prefix.n > 0)
         share(view, index, &prefix, status);
-    return !*waits;
+    return !starts->waits;
 }
 
 /* ---- Steps ------------------------------------------------------------- */

@@ -48,6 +48,17 @@ static bool is_any_device(const struct weft_g_job *job,
         && l->plan.mesh.n_devices == n_cpus;
 }
 
+static void count_elements(const struct weft_shape *shape,
+                           struct weft_g_layout *l)
+{
+    struct weft_layout tile;
+    for (int k = 0; k < WEFT_N_TILE_KINDS; k++)
+        for (int32_t b = 0; b < shape->n_blocks; b++) {
+            weft_layout_get(shape, (enum weft_tile_kind) k, b, &tile);
+            l->before[k][b + 1] = l->before[k][b] + tile.n_flat;
+        }
+}
+
 static int init(const struct weft_g_job *job, const struct weft_shape *shape,
                 const struct weft_plan *plan,
                 const struct weft_call_plan *call, struct weft_g_layout *out,
@@ -62,6 +73,7 @@ static int init(const struct weft_g_job *job, const struct weft_shape *shape,
     if (!out->member)
         return weft_err_nomem(err, "a layout", n * sizeof *out->member);
     weft_plan_stages(shape, call->pp, out->first_layer);
+    count_elements(shape, out);
     for (int32_t s = 0, at = 0; s < call->pp; s++)
         for (int32_t i = 0; i < call->dp; i++)
             for (int32_t k = 0; k < call->tp; k++, at++) {

@@ -3,23 +3,12 @@
 
 #include "graphs/calls/tiles.h"
 
-static size_t elements(const struct weft_shape *s, enum weft_tile_kind kind,
-                       int32_t block)
-{
-    struct weft_layout l;
-    weft_layout_get(s, kind, block, &l);
-    return l.n_flat;
-}
-
 /* Number of elements of a kind's blocks first .. end - 1. */
-static size_t elements_of(const struct weft_shape *s,
+static size_t elements_of(const struct weft_g_layout *home,
                           enum weft_tile_kind kind, int32_t first,
                           int32_t end)
 {
-    size_t n = 0;
-    for (int32_t b = first; b < end; b++)
-        n += elements(s, kind, b);
-    return n;
+    return home->before[kind][end] - home->before[kind][first];
 }
 
 /* The tp member whose range has the block; norms belong to member 0. */
@@ -59,12 +48,12 @@ static struct position position_of(const struct weft_shape *s,
     bool norms = p.tp == 0;
     size_t embed = 0, one = 0, head = 0;
     if (p.stage == 0 && !s->tied)
-        embed = elements_of(s, WEFT_TILE_EMBED, range.first, end);
-    one = elements_of(s, WEFT_TILE_LAYER, range.first, end)
-        + (norms ? elements(s, WEFT_TILE_NORMS, 0) : 0);
+        embed = elements_of(home, WEFT_TILE_EMBED, range.first, end);
+    one = elements_of(home, WEFT_TILE_LAYER, range.first, end)
+        + (norms ? elements_of(home, WEFT_TILE_NORMS, 0, 1) : 0);
     if (p.stage == last)
-        head = elements_of(s, WEFT_TILE_HEAD, range.first, end)
-             + (norms ? elements(s, WEFT_TILE_FINAL, 0) : 0);
+        head = elements_of(home, WEFT_TILE_HEAD, range.first, end)
+             + (norms ? elements_of(home, WEFT_TILE_FINAL, 0, 1) : 0);
     size_t layers = (size_t) (home->first_layer[p.stage + 1] - first_layer)
                   * one;
     bool apart = s->tied && is_head; /* a tied head is a row of its own */
@@ -74,9 +63,9 @@ static struct position position_of(const struct weft_shape *s,
     else if (kind != WEFT_TILE_EMBED)
         p.begin = embed + (size_t) (layer - first_layer) * one;
     p.begin += is_norms
-                 ? elements_of(s, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
+                 ? elements_of(home, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
                                range.first, end)
-                 : elements_of(s, kind, range.first, block);
+                 : elements_of(home, kind, range.first, block);
     return p;
 }
 

@@ -117,6 +117,7 @@ struct weft_record_options {
     /* Of an instruction of a tp group (weft_gang_begin()) one task per member
      * is noted, instead of what it expands to. */
     bool gangs;
+    uint32_t calls; /* a set of them, whose tasks are noted; 0: all */
     struct weft_recording *recording; /* outlives the runtime */
 };
 int weft_rt_record(const struct weft_record_options *options,

@@ -3,6 +3,11 @@
  * of the insert contract that runs nothing, and a log beside the other. */
 #include "rt/internal.h"
 
+static bool is_left_out(const struct weft_rt *rt, int32_t call)
+{
+    return rt->calls && !(rt->calls >> call & 1);
+}
+
 void weft_record_tile(struct weft_tile *tile, bool permanent)
 {
     struct weft_recording *r = tile->rt->recording;
@@ -47,7 +52,7 @@ bool weft_gang_begin(struct weft_rt *rt, const char *op,
 {
     if (!rt->gangs)
         return false;
-    bool says = site && rt->all_ranks;
+    bool says = site && rt->all_ranks && !is_left_out(rt, site->where.call);
     weft_recording_gang_begin(rt->recording, says ? site : NULL);
     if (says)
         weft_recording_gang_word(rt->recording, (int64_t) (intptr_t) op);
@@ -108,7 +113,7 @@ void weft_record_task(struct weft_rt *rt, const char *op,
                       const struct weft_work *work)
 {
     struct weft_recording *r = rt->recording;
-    if (!r)
+    if (!r || is_left_out(rt, where->call))
         return;
     int place = where->device >= 0 ? weft_rt_place_of(rt, where->device)
               : n_access > 0       ? weft_tile_place(access[0].tile)
@@ -138,7 +143,7 @@ void weft_record_message(struct weft_rt *rt, const struct weft_where *where,
     struct weft_recording *r = rt->recording;
     bool sends = weft_tile_is_here(src), receives = weft_tile_is_here(dst);
     struct weft_where who = *where;
-    if (!r || (!sends && !receives))
+    if (!r || (!sends && !receives) || is_left_out(rt, where->call))
         return;
     who.device = -1;
     who.position = 0;
@@ -158,7 +163,7 @@ void weft_record_answer(struct weft_rt *rt, const struct weft_where *where,
                         const struct weft_tile *tile)
 {
     struct weft_recording *r = rt->recording;
-    if (!r)
+    if (!r || is_left_out(rt, where->call))
         return;
     weft_recording_task(r, WEFT_REC_ANSWER, "answer", where, -1);
     weft_recording_access(r, tile->number, WEFT_WRITE);

@@ -119,6 +119,30 @@ static int open_view(struct weft_iteration_set *s)
                             &s->policy, s->p->err);
 }
 
+/* The samples of a set whose generation is not recorded: its instances have
+ * equal shares of them. */
+static int take(struct weft_iteration_set *s)
+{
+    struct weft_iteration *p = s->p;
+    const struct weft_g_generate *gen = &p->t->gen[s->call];
+    int64_t each = weft_ceil_div(s->n_round, gen->n_instances);
+    int rc = 0;
+    for (int32_t k = 0; k < s->n_round && !rc; k++) {
+        struct weft_sample *x = &p->round_sample[s->first + k];
+        const struct weft_tile_id id = {
+            gen->model->name, "rollout", 0, -1, -1,
+            weft_g_generate_place(gen, (int32_t) (k / each))};
+        x->finished = true;
+        x->ended = x->n_total < x->limit;
+        rc = weft_tile_create_temp(p->t->rt, &id, WEFT_MEM_SAMPLES,
+                                   weft_rollout_bytes(x->n_total),
+                                   &x->rollout, p->err);
+        if (!rc)
+            rc = on_finished(s, k, x, p->err);
+    }
+    return rc;
+}
+
 /* Generates the round's samples of all sets at the same time. */
 static int roll_out(struct weft_iteration *p)
 {
@@ -128,10 +152,15 @@ static int roll_out(struct weft_iteration *p)
     int rc = job && args
                ? 0
                : weft_err_nomem(p->err, "generation", n * sizeof *args);
+    int32_t n_jobs = 0;
     for (int32_t k = 0; k < p->n_sets && !rc; k++) {
         struct weft_iteration_set *s = &p->set[k];
+        if (!weft_run_inserts(p->t, s->call)) {
+            rc = take(s);
+            continue;
+        }
         args[k] = args_of(s);
-        job[k] = (struct weft_rollout_job){.gen = &p->t->gen[s->call],
+        job[n_jobs++] = (struct weft_rollout_job){.gen = &p->t->gen[s->call],
                                            .view = &s->policy,
                                            .args = &args[k],
                                            .n = s->n_round,
@@ -143,7 +172,7 @@ static int roll_out(struct weft_iteration *p)
         rc = open_view(s);
     }
     if (!rc)
-        rc = weft_rollout_run_all(p->t->seq, p->n_sets, job, p->err);
+        rc = weft_rollout_run_all(p->t->seq, n_jobs, job, p->err);
     for (int32_t k = 0; job && k < p->n_sets; k++) {
         if (p->set[k].policy.model)
             weft_g_view_close(&p->set[k].policy);

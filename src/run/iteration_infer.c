@@ -189,7 +189,8 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
     if (n == 0)
         return 0;
     int32_t dp = next_replica(p, c);
-    int rc = open_view(p, c);
+    bool inserts = weft_run_inserts(t, c->call);
+    int rc = inserts ? open_view(p, c) : 0;
     struct weft_g_infer_sample *sample = weft_alloc((size_t) n,
                                                     sizeof *sample);
     if (!sample)
@@ -213,8 +214,10 @@ static int flush(struct weft_iteration *p, struct weft_iteration_call *c)
             .out = *out};
     }
     struct weft_where where = where_of(p, c);
-    struct weft_g_rows most = weft_run_most_infer(t, c->call);
-    if (!rc)
+    struct weft_g_rows most = {0};
+    if (weft_run_bounds(t))
+        most = weft_run_most_infer(t, c->call);
+    if (!rc && inserts)
         weft_g_infer(t->seq, &where, &c->view, dp, kind,
                      weft_iteration_inv_temperature(&t->config), n, sample,
                      p->copies, weft_run_bounds(t) ? &most : NULL);

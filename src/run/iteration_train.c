@@ -378,13 +378,13 @@ int weft_iteration_train(struct weft_iteration *p)
     int32_t n = 0;
     int rc = 0;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++)
-        if (weft_flow_trains(&t->flow, i)
+        if (weft_flow_trains(&t->flow, i) && weft_run_inserts(t, i)
             && (warm || t->flow.call[i].role != 0)) {
             rc = training_init(p, i, &r[n++]);
             if (!rc)
                 rc = gate_init(&r[n - 1]);
         }
-    if (!rc)
+    if (!rc && n > 0)
         rc = train(r, n, warm && c->train.intra_stage_fusion);
     for (int32_t i = 0; i < n; i++)
         training_release(&r[i]);

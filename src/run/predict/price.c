@@ -7,23 +7,7 @@
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* Which calls use a tile, as sets. */
-static uint32_t *users_of(const struct weft_recording *r)
-{
-    uint32_t *users = weft_alloc((size_t) r->n_tiles + 1, sizeof *users);
-    for (int64_t i = 0; users && i < r->n_tasks; i++) {
-        const struct weft_rec_task *t = &r->task[i];
-        for (int64_t a = t->access; a < t->access + t->n_access; a++) {
-            int32_t tile = (int32_t) r->access[a].tile;
-            if (r->tile[tile].whole >= 0)
-                tile = r->tile[tile].whole;
-            users[tile] |= 1u << t->call;
-        }
-    }
-    return users;
-}
-
-/* From when to when a tile has memory; place -1: none of the call's. */
+/* From when to when a tile has memory; place -1: it is not used. */
 struct lease {
     double begin_s, end_s, bytes;
     int32_t place;
@@ -43,17 +27,15 @@ static int compare(const void *left, const void *right)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* When each tile that a call's tasks use is there, as they were played. */
-static void set_leases(const struct weft_simulation *s, int32_t call,
-                       struct lease *lease)
+/* When each tile that tasks use is there, as they were played. */
+static void set_leases(const struct weft_simulation *s, struct lease *lease)
 {
     const struct weft_recording *r = &s->r;
     for (int64_t i = 0; i < r->n_tasks; i++) {
         const struct weft_rec_task *t = &r->task[i];
         struct weft_span span;
         int32_t device;
-        if (t->call != call
-            || !weft_engine_span(s->engine, i, &span, &device))
+        if (!weft_engine_span(s->engine, i, &span, &device))
             continue;
         for (int64_t a = t->access; a < t->access + t->n_access; a++) {
             int32_t tile = (int32_t) r->access[a].tile;
@@ -81,21 +63,18 @@ static bool is_active(const struct weft_rec_tile *t)
         || t->mem == WEFT_MEM_SAMPLES || (held && !t->permanent);
 }
 
-/* The most bytes that a call's tasks need of a place while they run. */
-static int find_active(const struct weft_simulation *s, int32_t call,
-                       double *most_out, struct weft_err *err)
+/* The most bytes that tasks need of a place while they run, given when tiles
+ * are there. */
+static int find_active(const struct weft_simulation *s,
+                       const struct lease *lease, double *most_out,
+                       struct weft_err *err)
 {
     const struct weft_recording *r = &s->r;
     size_t n = (size_t) r->n_tiles, n_changes = 0;
     int32_t n_places = s->job.n_places;
-    struct lease *lease = weft_alloc(n + 1, sizeof *lease);
     struct change *change = weft_alloc(2 * n + 1, sizeof *change);
     double *now = weft_alloc((size_t) n_places, sizeof *now);
-    bool ok = lease && change && now;
-    for (size_t i = 0; ok && i < n; i++)
-        lease[i].place = -1;
-    if (ok)
-        set_leases(s, call, lease);
+    bool ok = change && now;
     for (size_t i = 0; ok && i < n; i++) {
         const struct lease *l = &lease[i];
         if (l->place < 0 || !is_active(&r->tile[i]))
@@ -111,16 +90,16 @@ static int find_active(const struct weft_simulation *s, int32_t call,
         *at += change[i].bytes;
         *most_out = *at > *most_out ? *at : *most_out;
     }
-    weft_free(lease);
     weft_free(change);
     weft_free(now);
-    return ok ? 0 : weft_err_nomem(err, "prices", n * sizeof *lease);
+    return ok ? 0 : weft_err_nomem(err, "prices", n * sizeof *change);
 }
 
-/* The most bytes of a class, or of two, that calls have at a place for good. */
-static int find_held(const struct weft_simulation *s, const uint32_t *users,
-                     uint32_t calls, uint32_t classes, double *most_out,
-                     struct weft_err *err)
+/* The most bytes of a class, or of two, that what is used has at a place for
+ * good. */
+static int find_held(const struct weft_simulation *s,
+                     const struct lease *lease, uint32_t classes,
+                     double *most_out, struct weft_err *err)
 {
     const struct weft_recording *r = &s->r;
     double *held = weft_alloc((size_t) s->job.n_places, sizeof *held);
@@ -130,7 +109,7 @@ static int find_held(const struct weft_simulation *s, const uint32_t *users,
     for (int64_t i = 0; i < r->n_tiles; i++) {
         const struct weft_rec_tile *t = &r->tile[i];
         if (t->whole >= 0 || !t->permanent || !(classes >> t->mem & 1)
-            || !(users[i] & calls))
+            || lease[i].place < 0)
             continue;
         held[t->place] += (double) t->bytes;
         if (held[t->place] > *most_out)
@@ -142,38 +121,30 @@ static int find_held(const struct weft_simulation *s, const uint32_t *users,
 
 /* ---- Prices ------------------------------------------------------------- */
 
-static int price(struct weft_simulation *s, const uint32_t *users,
-                 int32_t call, struct weft_priced *out, struct weft_err *err)
+int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
+                        struct weft_err *err)
 {
     int32_t devices = s->job.n_devices / s->job.n_places;
-    int rc = weft_simulation_play(s, call, err);
-    if (rc)
-        return rc;
-    out->seconds = weft_engine_now_s(s->engine);
-    rc = find_active(s, call, &out->active, err);
+    size_t n = (size_t) s->r.n_tiles;
+    struct lease *lease = weft_alloc(n + 1, sizeof *lease);
+    int rc = lease ? weft_simulation_play(s, err)
+                   : weft_err_nomem(err, "prices", n * sizeof *lease);
+    for (size_t i = 0; i < n && !rc; i++)
+        lease[i].place = -1;
+    if (!rc) {
+        set_leases(s, lease);
+        out->seconds = weft_engine_now_s(s->engine);
+        rc = find_active(s, lease, &out->active, err);
+    }
     if (!rc)
-        rc = find_held(s, users, 1u << call, 1u << WEFT_MEM_WEIGHTS,
-                       &out->weights, err);
+        rc = find_held(s, lease, 1u << WEFT_MEM_WEIGHTS, &out->weights, err);
     if (!rc)
-        rc = find_held(s, users, 1u << call,
+        rc = find_held(s, lease,
                        1u << WEFT_MEM_GRADIENTS | 1u << WEFT_MEM_OPTIMIZER,
                        &out->state, err);
     out->active /= devices;
     out->weights /= devices;
     out->state /= devices;
-    return rc;
-}
-
-int weft_price_recorded(struct weft_simulation *s, uint32_t calls,
-                        struct weft_priced *out, struct weft_err *err)
-{
-    uint32_t *users = users_of(&s->r);
-    int rc = users ? 0
-                   : weft_err_nomem(err, "prices", 4 * (size_t) s->r.n_tiles);
-    for (uint32_t m = calls; m && !rc; m &= m - 1) {
-        int32_t c = __builtin_ctz(m);
-        rc = price(s, users, c, &out[c], err);
-    }
-    weft_free(users);
+    weft_free(lease);
     return rc;
 }

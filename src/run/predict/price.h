@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a call takes by itself in a layout: seconds and memory of its devices.
- * The run is recorded with the layout, and played once for each call, with the
- * tasks of all others taking no time: so prices have no second description of
- * what calls do.
+ * The run is recorded with the layout, of the call's tasks alone, and played: so
+ * prices have no second description of what calls do. What other calls make is
+ * there from the beginning.
  *
  * A large run is not recorded whole. What is recorded is smaller in up to three
  * sizes, each at two values between which, and beyond which, a price is a

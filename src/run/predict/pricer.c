@@ -157,38 +157,30 @@ static struct weft_call_plan plain(const struct weft_call_plan *at)
 }
 
 /* Calls that are not priced are on one device, but for training if weights
- * would then move at the cost of those that are. */
-static void set_plan(const struct weft_pricer *p, uint32_t calls,
+ * would then move at the cost of the one that is, and generation, whose samples
+ * are then where they are read. */
+static void set_plan(const struct weft_pricer *p, int32_t call,
                      const struct weft_call_plan *at, struct weft_trainer *t)
 {
     const struct weft_dataflow *flow = p->needs->flow;
-    bool trains = weft_flow_trains(flow, __builtin_ctz(calls));
+    bool trains = weft_flow_trains(flow, call);
     weft_plan_begin(p->needs, &t->plan);
     if (p->needs->n_nodes <= p->options->cluster->n_nodes)
         t->plan.n_nodes = at->mesh.n_nodes; /* ranks are nodes */
     for (int32_t c = 1; c < flow->n_calls; c++) {
         if (!weft_flow_placed(flow, c))
             continue;
-        bool same = !trains && weft_flow_trains(flow, c)
-                 && weft_price_can(p->needs, c, at);
-        t->plan.call[c] = calls >> c & 1 ? *at
-                        : same           ? plain(at)
-                                         : one_device;
+        bool same = !trains && weft_price_can(p->needs, c, at)
+                 && (weft_flow_trains(flow, c)
+                     || flow->call[c].kind == WEFT_GENERATE);
+        t->plan.call[c] = c == call ? *at : same ? plain(at) : one_device;
     }
     t->job = (struct weft_g_job){t->plan.n_nodes, t->plan.n_devices,
                                  p->t->job.place_per_device, t->plan.n_gpus};
 }
 
-static bool generates(const struct weft_pricer *p, uint32_t calls)
-{
-    for (uint32_t m = calls; m; m &= m - 1)
-        if (p->needs->flow->call[__builtin_ctz(m)].kind == WEFT_GENERATE)
-            return true;
-    return false;
-}
-
 /* The run of the corner, with all that it borrows from the whole one. */
-static void make_smaller(const struct weft_pricer *p, uint32_t calls,
+static void make_smaller(const struct weft_pricer *p, int32_t call,
                          const struct weft_call_plan *whole,
                          const struct sizes *z, unsigned corner,
                          struct weft_trainer *t)
@@ -199,7 +191,7 @@ static void make_smaller(const struct weft_pricer *p, uint32_t calls,
     int32_t all = p->t->settings.mini_batches;
     int32_t steps = size_at(z, STEPS, corner);
     *t = *p->t;
-    set_plan(p, calls, &at, t);
+    set_plan(p, call, &at, t);
     for (int32_t r = 0; r < t->flow.n_roles; r++) {
         struct weft_shape *s = &t->model[r].arch.shape;
         s->n_layers = layers_of(s, at.pp, size_at(z, LAYERS, corner));
@@ -210,8 +202,6 @@ static void make_smaller(const struct weft_pricer *p, uint32_t calls,
     c->train.batch = part_of(c->train.batch, at.dp, whole->dp);
     c->numerics.gradient_groups = part_of(c->numerics.gradient_groups, at.dp,
                                           whole->dp);
-    if (!generates(p, calls))
-        c->rollout.chunk_tokens = c->rollout.max_new_tokens;
     t->settings.mini_batches = steps;
     if (z->trains)
         c->rollout.prompts = part_of(c->rollout.prompts, steps, all);
@@ -239,7 +229,7 @@ static void release_layouts(struct weft_trainer *t)
         weft_g_layout_release(&t->layout[c]);
 }
 
-static int price_corner(const struct weft_pricer *p, uint32_t calls,
+static int price_corner(const struct weft_pricer *p, int32_t call,
                         const struct weft_call_plan *at,
                         const struct sizes *z, unsigned corner,
                         struct weft_priced *out, struct weft_err *err)
@@ -249,13 +239,14 @@ static int price_corner(const struct weft_pricer *p, uint32_t calls,
     struct weft_simulation s;
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
-    make_smaller(p, calls, at, z, corner, t);
+    make_smaller(p, call, at, z, corner, t);
     one.iterations = 1;
+    one.calls = 1u << call;
     int rc = lay_out(t, err);
     if (!rc) {
         rc = weft_simulation_open(t, &one, &s, err);
         if (!rc)
-            rc = weft_price_recorded(&s, calls, out, err);
+            rc = weft_price_recorded(&s, out, err);
         weft_simulation_close(&s);
     }
     release_layouts(t);
@@ -314,40 +305,45 @@ static double positive(double x)
     return x > 0 ? x : 0;
 }
 
-int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
-                      uint32_t calls, struct weft_priced *out,
-                      struct weft_err *err)
+static int price(struct weft_pricer *p, const struct weft_call_plan *at,
+                 int32_t call, struct weft_priced *out, struct weft_err *err)
 {
     struct sizes z;
     int rc = 0;
-    set_sizes(p, at, weft_flow_trains(p->needs->flow, __builtin_ctz(calls)),
-              &z);
-    for (uint32_t m = calls; m; m &= m - 1)
-        out[__builtin_ctz(m)] = (struct weft_priced){.seconds = 0};
+    set_sizes(p, at, weft_flow_trains(p->needs->flow, call), &z);
+    *out = (struct weft_priced){.seconds = 0};
     for (unsigned corner = 0; corner < 1u << SIZES && !rc; corner++) {
-        struct weft_priced one[WEFT_MAX_CALLS];
+        struct weft_priced one;
         bool same = false;
         for (int size = 0; size < SIZES; size++)
             same = same
                 || (z.end[size][0] == z.end[size][1] && (corner >> size & 1));
         if (same)
             continue; /* as the corner without */
-        rc = price_corner(p, calls, at, &z, corner, one, err);
-        for (uint32_t m = rc ? 0 : calls; m; m &= m - 1) {
-            int32_t c = __builtin_ctz(m);
-            double bytes = share_of(p, c, at, &z, corner, false);
-            out[c].seconds += one[c].seconds
-                            * share_of(p, c, at, &z, corner, true);
-            out[c].weights += one[c].weights * bytes;
-            out[c].state += one[c].state * bytes;
-            out[c].active += one[c].active * bytes;
-        }
+        rc = price_corner(p, call, at, &z, corner, &one, err);
+        if (rc)
+            return rc;
+        double bytes = share_of(p, call, at, &z, corner, false);
+        out->seconds += one.seconds
+                      * share_of(p, call, at, &z, corner, true);
+        out->weights += one.weights * bytes;
+        out->state += one.state * bytes;
+        out->active += one.active * bytes;
     }
-    for (uint32_t m = calls; m; m &= m - 1) {
-        struct weft_priced *o = &out[__builtin_ctz(m)];
-        o->weights = positive(o->weights);
-        o->state = positive(o->state);
-        o->active = positive(o->active);
+    out->weights = positive(out->weights);
+    out->state = positive(out->state);
+    out->active = positive(out->active);
+    return rc;
+}
+
+int weft_pricer_price(struct weft_pricer *p, const struct weft_call_plan *at,
+                      uint32_t calls, struct weft_priced *out,
+                      struct weft_err *err)
+{
+    int rc = 0;
+    for (uint32_t m = calls; m && !rc; m &= m - 1) {
+        int32_t c = __builtin_ctz(m);
+        rc = price(p, at, c, &out[c], err);
     }
     return rc;
 }

@@ -14,6 +14,9 @@ struct weft_recorded {
     int rank;   /* whose tasks; -1: of all ranks */
     bool saves; /* a checkpoint at the end */
     bool gangs; /* instructions of tp groups, not what they expand to */
+    /* whose tasks are recorded, a set of calls; 0: all. Samples that others
+     * would make are there from the beginning. */
+    uint32_t calls;
     int32_t first, iterations;
     int64_t drawn; /* prompts before the first iteration */
     /* (iterations, rollout.refills + 1, samples of all sets) tokens of every
@@ -42,6 +45,13 @@ int weft_run_record(const struct weft_trainer *t,
 static inline bool weft_run_bounds(const struct weft_trainer *t)
 {
     return t->recorded && !t->recorded->n_total;
+}
+
+/* Whether a call's tasks are inserted: all are in a run. */
+static inline bool weft_run_inserts(const struct weft_trainer *t, int32_t call)
+{
+    return !t->recorded || !t->recorded->calls
+        || t->recorded->calls >> call & 1;
 }
 
 /* Records an iteration that ran, as it was, and what the next one began

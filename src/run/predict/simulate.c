@@ -10,35 +10,27 @@
 
 /* ---- What tasks take ---------------------------------------------------- */
 
-static bool is_silent(const struct weft_simulation *s,
-                      const struct weft_recording *r, int64_t task)
-{
-    return s->alone >= 0 && r->task[task].call != s->alone;
-}
-
 static double seconds(void *ctx, const struct weft_recording *r, int64_t task,
                       int32_t device)
 {
     struct weft_simulation *s = ctx;
-    return is_silent(s, r, task) ? 0
-                                 : weft_costs_task(s->costs, r, task, device);
+    return weft_costs_task(s->costs, r, task, device);
 }
 
 static void message(void *ctx, const struct weft_recording *r, int64_t task,
                     struct weft_engine_message *out)
 {
     struct weft_simulation *s = ctx;
-    *out = (struct weft_engine_message){.n_links = 0};
-    if (!is_silent(s, r, task))
-        out->n_links = weft_costs_message(s->costs, r, task, out->link,
-                                          &out->latency_s, &out->bytes);
+    out->n_links = weft_costs_message(s->costs, r, task, out->link,
+                                      &out->latency_s, &out->bytes);
 }
 
-/* Of the tasks that take time. */
 static double insert(void *ctx, const struct weft_recording *r, int64_t task)
 {
     struct weft_simulation *s = ctx;
-    return is_silent(s, r, task) ? 0 : s->insert_s;
+    (void) r;
+    (void) task;
+    return s->insert_s;
 }
 
 _Static_assert((int) WEFT_COSTS_PATH == (int) WEFT_ENGINE_PATH,
@@ -156,6 +148,7 @@ static int choose(struct weft_simulation *s, struct weft_err *err)
 {
     s->how = (struct weft_recorded){.rank = -1,
                                     .gangs = s->options->gangs,
+                                    .calls = s->options->calls,
                                     .iterations = s->options->iterations};
     int rc = find_first(s, err);
     return rc ? rc : give_lengths(s, err);
@@ -170,12 +163,10 @@ static int record(struct weft_simulation *s, struct weft_err *err)
     return rc ? rc : make_job(s, err);
 }
 
-int weft_simulation_play(struct weft_simulation *s, int32_t alone,
-                         struct weft_err *err)
+int weft_simulation_play(struct weft_simulation *s, struct weft_err *err)
 {
     weft_engine_free(s->engine);
     s->engine = NULL;
-    s->alone = alone;
     int rc = weft_engine_create(&s->job, &s->r, &s->engine, err);
     return rc ? rc : weft_engine_run(s->engine, err);
 }
@@ -283,7 +274,7 @@ int weft_simulation_run(const struct weft_trainer *t,
     struct weft_played played = {.n = 0};
     int rc = weft_simulation_open(t, options, &s, err);
     if (!rc)
-        rc = weft_simulation_play(&s, -1, err);
+        rc = weft_simulation_play(&s, err);
     if (!rc)
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow,
                                 s.how.first, s.how.iterations, &played, err);

@@ -35,6 +35,7 @@ struct weft_simulate_options {
     const struct weft_costs_file *costs; /* tasks as measured; NULL: none */
     const struct weft_lengths *lengths;  /* of responses */
     int32_t iterations;
+    uint32_t calls; /* the rest is left out; 0: none (predict/recorded.h) */
     /* a run of the configuration: its last iterations are simulated, with the
      * lengths that its samples had, and times that it measured are printed
      * beside; NULL: none */

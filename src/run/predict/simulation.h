@@ -19,7 +19,6 @@ struct weft_simulation {
     struct weft_costs *costs;
     struct weft_engine_job job;
     double insert_s;            /* of a task */
-    int32_t alone;              /* the call whose tasks take time; -1: all */
     struct weft_engine *engine; /* of the last playing */
 };
 
@@ -35,10 +34,8 @@ int weft_simulation_of(const struct weft_trainer *t,
                        const struct weft_simulate_options *options,
                        struct weft_simulation *out, struct weft_err *err);
 void weft_simulation_close(struct weft_simulation *s);
-/* Plays it from its beginning; alone >= 0: tasks and messages of other calls
- * than this one take no time. Errors: those of the engine. */
-int weft_simulation_play(struct weft_simulation *s, int32_t alone,
-                         struct weft_err *err);
+/* Plays it from its beginning. Errors: those of the engine. */
+int weft_simulation_play(struct weft_simulation *s, struct weft_err *err);
 /* weft_run_simulate() of a run that is described. */
 int weft_simulation_run(const struct weft_trainer *t,
                         const struct weft_simulate_options *options,

@@ -92,7 +92,7 @@ static int predict(const struct weft_iteration *p,
         return rc;
     rc = weft_simulation_of(t, &how, &options, &s, err);
     if (!rc)
-        rc = weft_simulation_play(&s, -1, err);
+        rc = weft_simulation_play(&s, err);
     if (!rc)
         rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, how.first,
                                 how.iterations, &played, err);
