@@ -63,7 +63,8 @@ static struct position position_of(const struct weft_shape *s,
     else if (kind != WEFT_TILE_EMBED)
         p.begin = embed + (size_t) (layer - first_layer) * one;
     p.begin += is_norms
-                 ? elements_of(home, is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
+                 ? elements_of(home,
+                               is_head ? WEFT_TILE_HEAD : WEFT_TILE_LAYER,
                                range.first, end)
                  : elements_of(home, kind, range.first, block);
     return p;

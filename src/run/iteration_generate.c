@@ -130,7 +130,11 @@ static int take(struct weft_iteration_set *s)
     for (int32_t k = 0; k < s->n_round && !rc; k++) {
         struct weft_sample *x = &p->round_sample[s->first + k];
         const struct weft_tile_id id = {
-            gen->model->name, "rollout", 0, -1, -1,
+            gen->model->name,
+            "rollout",
+            0,
+            -1,
+            -1,
             weft_g_generate_place(gen, (int32_t) (k / each))};
         x->finished = true;
         x->ended = x->n_total < x->limit;
@@ -161,14 +165,14 @@ static int roll_out(struct weft_iteration *p)
         }
         args[k] = args_of(s);
         job[n_jobs++] = (struct weft_rollout_job){.gen = &p->t->gen[s->call],
-                                           .view = &s->policy,
-                                           .args = &args[k],
-                                           .n = s->n_round,
-                                           .sample = p->round_sample
-                                                   + s->first,
-                                           .migrate = when_of(s),
-                                           .on_finished = on_finished,
-                                           .ctx = s};
+                                                  .view = &s->policy,
+                                                  .args = &args[k],
+                                                  .n = s->n_round,
+                                                  .sample = p->round_sample
+                                                          + s->first,
+                                                  .migrate = when_of(s),
+                                                  .on_finished = on_finished,
+                                                  .ctx = s};
         rc = open_view(s);
     }
     if (!rc)

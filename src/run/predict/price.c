@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/predict/price_recorded.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -121,8 +122,38 @@ static int find_held(const struct weft_simulation *s,
 
 /* ---- Prices ------------------------------------------------------------- */
 
+/* From the first begin of a lot's tasks to the last end; lots count from 1. */
+static struct weft_span span_of(const struct weft_simulation *s, int64_t lot)
+{
+    const struct weft_recording *r = &s->r;
+    int64_t end = lot < r->n_lots ? r->lot[lot] : r->n_tasks;
+    struct weft_span all = {INFINITY, 0};
+    for (int64_t i = r->lot[lot - 1]; i < end; i++) {
+        struct weft_span span;
+        int32_t device;
+        if (!weft_engine_span(s->engine, i, &span, &device))
+            continue;
+        all.start_s = fmin(all.start_s, span.start_s);
+        all.end_s = fmax(all.end_s, span.end_s);
+    }
+    return all;
+}
+
+/* How much later each lot comes than the one before. The last tasks of a lot may
+ * wait while the next one's run, whose first ones may begin early: both make
+ * them seem nearer than they are. */
+static double lots_apart_s(const struct weft_simulation *s)
+{
+    int64_t n = s->r.n_lots;
+    if (n < 2)
+        return 0;
+    struct weft_span first = span_of(s, 1), last = span_of(s, n);
+    return fmax(last.end_s - first.end_s, last.start_s - first.start_s)
+         / (double) (n - 1);
+}
+
 int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
-                        struct weft_err *err)
+                        double *step_s, struct weft_err *err)
 {
     int32_t devices = s->job.n_devices / s->job.n_places;
     size_t n = (size_t) s->r.n_tiles;
@@ -134,6 +165,7 @@ int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
     if (!rc) {
         set_leases(s, lease);
         out->seconds = weft_engine_now_s(s->engine);
+        *step_s = lots_apart_s(s);
         rc = find_active(s, lease, &out->active, err);
     }
     if (!rc)

@@ -5,12 +5,12 @@
  * prices have no second description of what calls do. What other calls make is
  * there from the beginning.
  *
- * A large run is not recorded whole. What is recorded is smaller in up to three
- * sizes, each at two values between which, and beyond which, a price is a
- * straight line:
+ * A large run is not recorded whole. Of each epoch's optimizer steps two are,
+ * with their samples: every other one takes as much longer as the second takes
+ * after the first. What is recorded is smaller in up to two sizes besides, each
+ * at two values between which, and beyond which, a price is a straight line:
  *
  *     layers of a stage    by what the stage with most work has to do
- *     optimizer steps      1 and 2 of an iteration, with their samples
  *     nodes of a stage     4 and 8, with the samples and gradient groups of
  *                          their replicas; seconds go by log2 dp, bytes by
  *                          1 - 1 / dp

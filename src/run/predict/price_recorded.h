@@ -6,8 +6,9 @@
 #include "run/predict/price.h"
 #include "run/predict/simulation.h"
 
-/* Errors: WEFT_ENOMEM, those of the engine. */
+/* step_s: how much longer it takes with a lot more than it has; 0: it has fewer
+ * than two. Errors: WEFT_ENOMEM, those of the engine. */
 int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
-                        struct weft_err *err);
+                        double *step_s, struct weft_err *err);
 
 #endif

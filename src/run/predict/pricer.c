@@ -8,7 +8,7 @@
 #include "run/predict/price_recorded.h"
 
 /* The sizes in which a recorded run may be smaller. */
-enum { LAYERS, STEPS, NODES, SIZES };
+enum { LAYERS, NODES, SIZES };
 
 static const struct weft_call_plan one_device = {
     .mesh = {0, 1, 0, 1}, .dp = 1, .tp = 1, .pp = 1};
@@ -25,6 +25,7 @@ struct weft_pricer {
 struct sizes {
     int32_t end[SIZES][2];
     int32_t nodes; /* of a stage of the layout; 0: no whole number */
+    int32_t steps; /* of the optimizer, in each epoch */
     bool trains;
 };
 
@@ -101,14 +102,11 @@ static void set_sizes(const struct weft_pricer *p,
                       struct sizes *z)
 {
     int32_t steps = p->t->settings.mini_batches, of_node = at->mesh.n_devices;
+    int32_t few = trains ? 2 : 1;
     int32_t replicas = at->dp * at->tp;
-    *z = (struct sizes){.trains = trains};
+    *z = (struct sizes){.trains = trains,
+                        .steps = p->whole || steps < few ? steps : few};
     set_layers(p, at, z);
-    z->end[STEPS][0] = z->end[STEPS][1] = trains || p->whole ? steps : 1;
-    if (trains && steps > 2 && !p->whole) {
-        z->end[STEPS][0] = 1;
-        z->end[STEPS][1] = 2;
-    }
     if (at->mesh.n_nodes > 1 && replicas % of_node == 0)
         z->nodes = replicas / of_node;
     z->end[NODES][0] = z->end[NODES][1] = z->nodes;
@@ -189,7 +187,6 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
         whole, size_at(z, NODES, corner), z->nodes);
     struct weft_config *c = &t->config;
     int32_t all = p->t->settings.mini_batches;
-    int32_t steps = size_at(z, STEPS, corner);
     *t = *p->t;
     set_plan(p, call, &at, t);
     for (int32_t r = 0; r < t->flow.n_roles; r++) {
@@ -202,9 +199,12 @@ static void make_smaller(const struct weft_pricer *p, int32_t call,
     c->train.batch = part_of(c->train.batch, at.dp, whole->dp);
     c->numerics.gradient_groups = part_of(c->numerics.gradient_groups, at.dp,
                                           whole->dp);
-    t->settings.mini_batches = steps;
+    t->settings.mini_batches = z->steps;
+    c->train.intra_stage_fusion = false;
+    if (c->train.mini_batches_ahead == 0)
+        c->train.mini_batches_ahead = z->steps; /* for their lots */
     if (z->trains)
-        c->rollout.prompts = part_of(c->rollout.prompts, steps, all);
+        c->rollout.prompts = part_of(c->rollout.prompts, z->steps, all);
     else /* training in as few tasks as there can be */
         c->numerics.gradient_groups = (int32_t) weft_min64(
             c->numerics.gradient_groups, at.dp);
@@ -237,6 +237,7 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     struct weft_simulate_options one = *p->options;
     struct weft_trainer *t = weft_alloc(1, sizeof *t);
     struct weft_simulation s;
+    double step_s = 0;
     if (!t)
         return weft_err_nomem(err, "a run", sizeof *t);
     make_smaller(p, call, at, z, corner, t);
@@ -246,9 +247,11 @@ static int price_corner(const struct weft_pricer *p, int32_t call,
     if (!rc) {
         rc = weft_simulation_open(t, &one, &s, err);
         if (!rc)
-            rc = weft_price_recorded(&s, out, err);
+            rc = weft_price_recorded(&s, out, &step_s, err);
         weft_simulation_close(&s);
     }
+    out->seconds += step_s * p->t->settings.epochs
+                  * (p->t->settings.mini_batches - z->steps);
     release_layouts(t);
     weft_free(t);
     return rc;
@@ -273,8 +276,6 @@ static double along(const struct weft_pricer *p, int32_t call,
     const struct weft_shape *s =
         p->needs->shape[p->needs->flow->call[call].role];
     double x[3];
-    if (size == STEPS)
-        return time ? p->t->settings.mini_batches - end[0] : 1;
     for (int i = 0; i < 3 && size == LAYERS; i++)
         x[i] = stage_layers(
             s, i < 2 ? layers_of(s, at->pp, end[i]) : s->n_layers, at->pp,
@@ -324,8 +325,7 @@ static int price(struct weft_pricer *p, const struct weft_call_plan *at,
         if (rc)
             return rc;
         double bytes = share_of(p, call, at, &z, corner, false);
-        out->seconds += one.seconds
-                      * share_of(p, call, at, &z, corner, true);
+        out->seconds += one.seconds * share_of(p, call, at, &z, corner, true);
         out->weights += one.weights * bytes;
         out->state += one.state * bytes;
         out->active += one.active * bytes;

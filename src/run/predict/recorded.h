@@ -48,7 +48,8 @@ static inline bool weft_run_bounds(const struct weft_trainer *t)
 }
 
 /* Whether a call's tasks are inserted: all are in a run. */
-static inline bool weft_run_inserts(const struct weft_trainer *t, int32_t call)
+static inline bool weft_run_inserts(const struct weft_trainer *t,
+                                    int32_t call)
 {
     return !t->recorded || !t->recorded->calls
         || t->recorded->calls >> call & 1;

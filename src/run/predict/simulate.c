@@ -276,8 +276,8 @@ int weft_simulation_run(const struct weft_trainer *t,
     if (!rc)
         rc = weft_simulation_play(&s, err);
     if (!rc)
-        rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow,
-                                s.how.first, s.how.iterations, &played, err);
+        rc = weft_played_create(s.engine, &s.r, &s.job, &t->flow, s.how.first,
+                                s.how.iterations, &played, err);
     if (!rc)
         rc = put_all(&s, &played, out, err);
     weft_played_release(&played);
