@@ -234,7 +234,8 @@ struct weft_gen_admit {
 
 /* Admits prompts into free slots, then runs n_steps decode steps of the
  * instance and writes status (W). Sequences that finish are skipped from then
- * on. */
+ * on. steps: NULL, or at a GPU's place a tile of class samples of
+ * weft_gen_steps_bytes(). */
 void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_where *where,
                            const struct weft_shape *shape,
@@ -242,7 +243,13 @@ void weft_insert_gen_chunk(struct weft_seq *seq,
                            const struct weft_gen_args *args, int32_t n_admit,
                            const struct weft_gen_admit *admit,
                            struct weft_tile *state, struct weft_tile *arena,
-                           struct weft_tile *status);
+                           struct weft_tile *steps, struct weft_tile *status);
+size_t weft_gen_steps_bytes(const struct weft_gen_args *args, int32_t n_slots,
+                            int32_t max_total);
+/* What it takes of a GPU's memory beside its tiles. */
+size_t weft_gen_chunk_scratch_bytes(const struct weft_shape *shape,
+                                    const struct weft_gen_args *args,
+                                    int32_t n_slots, int32_t max_total);
 /* Puts every slot where it has read `context` tokens but the last, of texts
  * that have room for as many more. */
 void weft_gen_fill(struct weft_gen_state *state, int32_t context,

@@ -75,6 +75,10 @@ bool weft_gen_start(const struct weft_gen_view *view, bool sharing,
 bool weft_gen_extend(const struct weft_gen_view *view, int32_t at,
                      int32_t end, struct weft_gen_status *status);
 
+/* Whether a step finds pages for all that it may take, so that none waits,
+ * and none gives its own back. */
+bool weft_gen_has_room(const struct weft_gen_view *view);
+
 /* One step's rows. */
 struct weft_gen_rows {
     struct weft_k_run *run; /* (n_slots) */
@@ -90,6 +94,13 @@ void weft_gen_plan_rows(const struct weft_gen_view *view,
                         struct weft_gen_status *status);
 /* Writes the last row of each run that gets a token, (n_sampled). */
 void weft_gen_last_rows(const struct weft_gen_rows *rows, int32_t *row_out);
+
+/* Plans a step and writes it into a batch, as weft_step_layout() lays it
+ * out. */
+void weft_gen_begin_step(const struct weft_gen_view *view,
+                         const struct weft_gen_args *gen,
+                         struct weft_gen_status *status,
+                         struct weft_batch *batch);
 
 /* Completes kv, which has arena and page_bytes, with the step's page table.
  * Of what belongs to layer number `layer` of the range it copies the pages
@@ -132,6 +143,35 @@ int weft_gen_draw(const struct weft_gen_view *view,
                   const struct weft_gen_args *gen, int32_t n,
                   const int32_t *slot, float *logits, void *scratch,
                   struct weft_err *err);
+
+/* What n rows' tokens are drawn by at a GPU's place, and what is drawn; the
+ * arrays of a tile in host memory, weft_gen_drawn_bytes(). */
+struct weft_gen_drawn {
+    uint32_t *at; /* (n, 4): what the draws are keyed by, whether held */
+    int32_t *token;
+    float *logp;
+};
+struct weft_gen_drawn weft_gen_drawn_of(void *tile, int32_t n);
+/* Writes what the draw of each row of the step's targets is keyed by. */
+void weft_gen_key_rows(const struct weft_gen_view *view,
+                       const struct weft_gen_args *gen,
+                       const struct weft_batch *step, uint32_t *at_out);
+
+/* A model's published tiles, as one task has them. */
+struct weft_gen_weights {
+    void *const *embed, *const *layer; /* buffers in order */
+    struct weft_k_head head;
+};
+void weft_gen_take_weights(struct weft_take *take,
+                           const struct weft_shape *shape,
+                           struct weft_gen_weights *out);
+struct weft_k_layer weft_gen_layer(const struct weft_gen_weights *weights,
+                                   const struct weft_shape *shape,
+                                   int32_t layer);
+
+/* The first body of gen_chunk. */
+int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
+                       struct weft_exec *x);
 
 /* Takes the next aligned piece of a scratch area. */
 WEFT_INLINE void *weft_gen_carve(char **at, size_t bytes)

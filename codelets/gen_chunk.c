@@ -1,13 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A chunk of decode steps of an instance on one device: continuous batching
- * over slots with a paged KV cache, all layers in one task.
+ * over slots with a paged KV cache, all layers in one task. Its body on a CPU
+ * device; gen_chunk_gpu.c has the other, and the task.
  */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "codelets/gen.h"
 #include "codelets/head.h"
+
+void weft_gen_take_weights(struct weft_take *take,
+                           const struct weft_shape *shape,
+                           struct weft_gen_weights *out)
+{
+    out->embed = take->buf + take->next;
+    take->next += shape->n_blocks;
+    out->layer = take->buf + take->next;
+    take->next += shape->n_layers * (shape->n_blocks + 1);
+    weft_head_take(take, shape, false, &out->head);
+}
+
+struct weft_k_layer weft_gen_layer(const struct weft_gen_weights *weights,
+                                   const struct weft_shape *shape,
+                                   int32_t layer)
+{
+    void *const *buf = weights->layer
+                     + (size_t) layer * (size_t) (shape->n_blocks + 1);
+    struct weft_k_layer out = {.norms = buf[shape->n_blocks]};
+    for (int b = 0; b < shape->n_blocks; b++)
+        out.fwd[b] = buf[b];
+    return out;
+}
 
 /* One step's rows, and what the kernels read and write. */
 struct step {
@@ -16,8 +40,7 @@ struct step {
     struct weft_gen_rows rows;
     void *arena;
     size_t page_bytes;
-    void *const *embed, *const *layer; /* weight buffers in order */
-    struct weft_k_head head;
+    struct weft_gen_weights weights;
     int32_t *last_row; /* (n_slots) */
     float *x, *last, *logits;
     void *scratch;
@@ -31,17 +54,13 @@ static void forward(struct step *s)
                                  rows->token};
     struct weft_k_kv kv = {s->arena, s->page_bytes, s->view.page,
                            s->view.state->pages_per_slot};
-    int per_layer = shape->n_blocks + 1;
     weft_gen_copy_pages(NULL, s->view.state->n_copies, s->view.copy, &kv, 0,
                         s->page_bytes);
     weft_gen_clear_pages(rows->n_runs, rows->run, &kv, 0, s->page_bytes);
-    weft_k_embed(shape, (const void *const *) s->embed, rows->n_rows,
+    weft_k_embed(shape, (const void *const *) s->weights.embed, rows->n_rows,
                  rows->token, s->x);
     for (int32_t l = 0; l < shape->n_layers; l++) {
-        void *const *buf = s->layer + (size_t) l * (size_t) per_layer;
-        struct weft_k_layer weights = {.norms = buf[shape->n_blocks]};
-        for (int b = 0; b < shape->n_blocks; b++)
-            weights.fwd[b] = buf[b];
+        struct weft_k_layer weights = weft_gen_layer(&s->weights, shape, l);
         weft_k_layer_forward(shape, &weights, l, &batch, &kv, s->x, s->x,
                              NULL, s->scratch);
     }
@@ -79,14 +98,11 @@ static int step_init(struct step *s, void *const buf[], int n_buf,
     const struct weft_gen_state *state = s->view.state;
     int64_t n = state->n_slots, rows = n + s->args->gen.prefill_tokens;
     int64_t h = shape->hidden, v = shape->vocab;
-    struct weft_take take = {buf, n_buf, 3 + shape->n_blocks};
+    struct weft_take take = {buf, n_buf, 3};
 
     s->arena = buf[1];
     s->page_bytes = weft_kv_page_bytes(shape);
-    s->embed = buf + 3;
-    s->layer = buf + take.next;
-    take.next += shape->n_layers * (shape->n_blocks + 1);
-    weft_head_take(&take, shape, false, &s->head);
+    weft_gen_take_weights(&take, shape, &s->weights);
     weft_take_end(&take);
 
     size_t layer = layer_scratch(shape, state, rows);
@@ -113,8 +129,8 @@ static int step_init(struct step *s, void *const buf[], int n_buf,
     return 0;
 }
 
-static int gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
-                         struct weft_exec *x)
+int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
+                       struct weft_exec *x)
 {
     struct step s = {.args = args};
     struct weft_gen_status *status = buf[2];
@@ -133,48 +149,12 @@ static int gen_chunk_cpu(const void *args, void *const buf[], int n_buf,
         status->n_decoded += s.rows.n_sampled;
         if (s.rows.n_sampled == 0)
             continue;
-        weft_k_head_logits(shape, &s.head, s.rows.n_sampled, s.last, s.logits,
-                           s.scratch);
+        weft_k_head_logits(shape, &s.weights.head, s.rows.n_sampled, s.last,
+                           s.logits, s.scratch);
         rc = weft_gen_draw(&s.view, shape, &s.args->gen, s.rows.n_sampled,
                            s.rows.sampled, s.logits, s.scratch,
                            weft_exec_err(x));
     }
     memcpy(status + 1, s.view.slot, (size_t) n_slots * sizeof *s.view.slot);
     return rc;
-}
-
-WEFT_CODELET(gen_chunk, 0x66bb6a, gen_chunk_cpu)
-
-void weft_insert_gen_chunk(struct weft_seq *seq,
-                           const struct weft_where *where,
-                           const struct weft_shape *shape,
-                           const struct weft_params *fwd,
-                           const struct weft_gen_args *gen, int32_t n_admit,
-                           const struct weft_gen_admit *admit,
-                           struct weft_tile *state, struct weft_tile *arena,
-                           struct weft_tile *status)
-{
-    size_t bytes;
-    if (!weft_seq_is_here(seq, where))
-        return;
-    struct weft_gen_task *task = weft_gen_task_create(seq, shape, gen,
-                                                      n_admit, admit, &bytes);
-    if (!task)
-        return;
-    struct weft_access_list access;
-    weft_access_list_init(&access);
-    weft_access_list_add(&access, state, WEFT_READ_WRITE);
-    weft_access_list_add(&access, arena, WEFT_READ_WRITE);
-    weft_access_list_add(&access, status, WEFT_WRITE);
-    weft_access_list_add_blocks(&access, fwd->embed, WEFT_READ);
-    for (int32_t l = 0; l < shape->n_layers; l++)
-        weft_access_list_add_layer(&access, &fwd->layer[l], WEFT_READ);
-    weft_access_list_add_layer(&access, &fwd->head, WEFT_READ);
-    if (gen->step)
-        access.work = weft_work_steps(
-            shape, (struct weft_range){0, shape->n_blocks}, shape->n_layers,
-            true, gen->n_steps, gen->step);
-    weft_access_list_insert(&access, seq, where, &weft_cl_gen_chunk, task,
-                            bytes);
-    weft_free(task);
 }

@@ -10,24 +10,17 @@
 #include "codelets/member.h"
 #include "kern/kern_cuda.h"
 
-/* The arrays of the tile between them, for n rows. */
-struct drawn {
-    uint32_t *at; /* (n, 4): what the draws are keyed by, whether held */
-    int32_t *token;
-    float *logp;
-};
-
-static struct drawn drawn_of(void *tile, int32_t n)
+struct weft_gen_drawn weft_gen_drawn_of(void *tile, int32_t n)
 {
-    struct drawn d = {.at = tile};
+    struct weft_gen_drawn d = {.at = tile};
     d.token = (int32_t *) (d.at + 4 * (size_t) n);
     d.logp = (float *) (d.token + n);
     return d;
 }
 
-size_t weft_gen_drawn_bytes(int32_t n_slots)
+size_t weft_gen_drawn_bytes(int32_t n_rows)
 {
-    return (size_t) n_slots * 6 * sizeof(uint32_t);
+    return (size_t) n_rows * 6 * sizeof(uint32_t);
 }
 
 size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
@@ -44,22 +37,18 @@ struct draw_args {
     bool scratch;
 };
 
-/* Writes what each row's draw is keyed by. Returns the number of rows. */
-static int32_t key_rows(const struct draw_args *args,
-                        const struct weft_batch *b, struct weft_gen_state *s,
-                        struct drawn *d)
+void weft_gen_key_rows(const struct weft_gen_view *view,
+                       const struct weft_gen_args *gen,
+                       const struct weft_batch *b, uint32_t *at)
 {
-    struct weft_gen_view view = weft_gen_view_of(s);
     const int32_t *index = weft_batch_at(b, b->target);
-    for (int32_t i = 0; i < b->n_targets; i++) {
-        const struct weft_gen_slot *slot = &view.slot[index[i]];
-        uint32_t *at = d->at + 4 * (size_t) i;
-        at[0] = (uint32_t) args->gen.iteration;
-        at[1] = (uint32_t) (args->gen.first_sample + slot->sample);
+    for (int32_t i = 0; i < b->n_targets; i++, at += 4) {
+        const struct weft_gen_slot *slot = &view->slot[index[i]];
+        at[0] = (uint32_t) gen->iteration;
+        at[1] = (uint32_t) (gen->first_sample + slot->sample);
         at[2] = (uint32_t) slot->n_total;
-        at[3] = weft_gen_is_held(&args->gen, slot);
+        at[3] = weft_gen_is_held(gen, slot);
     }
-    return b->n_targets;
 }
 
 static int gen_draw_cpu(const void *args, void *const buf[], int n_buf,
@@ -80,10 +69,12 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     struct CUstream_st *stream = weft_exec_stream(x);
     struct weft_take take = {buf, n_buf, 0};
     const struct weft_batch *b = weft_take(&take);
-    struct weft_gen_state *state = weft_take(&take);
-    struct drawn d = drawn_of(weft_take(&take), args->n_slots);
+    struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
+    struct weft_gen_drawn d = weft_gen_drawn_of(weft_take(&take),
+                                                args->n_slots);
     int64_t v = shape->vocab;
-    int32_t n = key_rows(args, b, state, &d);
+    int32_t n = b->n_targets;
+    weft_gen_key_rows(&view, &args->gen, b, d.at);
     float *logits = weft_take(&take);
     for (int i = 1; i < args->join.n_parts; i++) {
         const float *from = weft_take(&take);
@@ -135,7 +126,7 @@ static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
     const struct draw_args *args = args_;
     weft_assert(n_buf == 4);
     const struct weft_batch *b = buf[0];
-    struct drawn d = drawn_of(buf[1], args->n_slots);
+    struct weft_gen_drawn d = weft_gen_drawn_of(buf[1], args->n_slots);
     struct weft_gen_view view = weft_gen_view_of(buf[2]);
     struct weft_gen_status *status = buf[3];
     const int32_t *index = weft_batch_at(b, b->target);

@@ -103,6 +103,17 @@ bool weft_gen_extend(const struct weft_gen_view *view, int32_t at,
     return true;
 }
 
+bool weft_gen_has_room(const struct weft_gen_view *view)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < view->state->n_running; k++) {
+        const struct weft_gen_slot *slot = &view->slot[view->order[k]];
+        if (!slot->done)
+            n += pages_for(slot->n_total + 1) - pages_for(slot->n_cached);
+    }
+    return n <= view->state->n_free;
+}
+
 /* ---- Common prefixes --------------------------------------------------- */
 
 struct prefix {

@@ -11,6 +11,29 @@
 #include "codelets/gpu.h"
 #include "codelets/member.h"
 
+void weft_gen_begin_step(const struct weft_gen_view *view,
+                         const struct weft_gen_args *gen,
+                         struct weft_gen_status *status, struct weft_batch *b)
+{
+    const struct weft_gen_state *state = view->state;
+    struct weft_gen_rows rows = {0};
+    weft_step_layout(state->n_slots + gen->prefill_tokens, state->n_slots,
+                     state->pages_per_slot, b);
+    rows.run = weft_batch_at(b, b->run);
+    rows.token = weft_batch_at(b, b->token);
+    rows.sampled = weft_batch_at(b, b->target);
+    weft_gen_plan_rows(view, gen, &rows, status);
+    b->n_rows = rows.n_rows;
+    b->n_runs = rows.n_runs;
+    b->n_targets = rows.n_sampled;
+    weft_gen_last_rows(&rows, weft_batch_at(b, b->row));
+    b->n_copies = state->n_copies;
+    memcpy(weft_batch_at(b, b->page), view->page,
+           (size_t) state->n_slots * (size_t) state->pages_per_slot * 4);
+    memcpy(weft_batch_at(b, b->copy), view->copy,
+           (size_t) state->n_copies * 2 * 4);
+}
+
 static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
                          struct weft_exec *x)
 {
@@ -18,29 +41,11 @@ static int gen_begin_cpu(const void *args, void *const buf[], int n_buf,
     const struct weft_gen_task *task = args;
     weft_assert(n_buf == 3);
     struct weft_gen_view view = weft_gen_view_of(buf[0]);
-    const struct weft_gen_state *state = view.state;
     struct weft_gen_status *status = buf[1];
-    struct weft_batch *b = buf[2];
-    struct weft_gen_rows rows = {0};
-
-    weft_step_layout(state->n_slots + task->gen.prefill_tokens,
-                     state->n_slots, state->pages_per_slot, b);
     if (task->first)
-        *status = (struct weft_gen_status){.n_slots = state->n_slots};
+        *status = (struct weft_gen_status){.n_slots = view.state->n_slots};
     weft_gen_admit(&view, task);
-    rows.run = weft_batch_at(b, b->run);
-    rows.token = weft_batch_at(b, b->token);
-    rows.sampled = weft_batch_at(b, b->target);
-    weft_gen_plan_rows(&view, &task->gen, &rows, status);
-    b->n_rows = rows.n_rows;
-    b->n_runs = rows.n_runs;
-    b->n_targets = rows.n_sampled;
-    weft_gen_last_rows(&rows, weft_batch_at(b, b->row));
-    b->n_copies = state->n_copies;
-    memcpy(weft_batch_at(b, b->page), view.page,
-           (size_t) state->n_slots * (size_t) state->pages_per_slot * 4);
-    memcpy(weft_batch_at(b, b->copy), view.copy,
-           (size_t) state->n_copies * 2 * 4);
+    weft_gen_begin_step(&view, &task->gen, status, buf[2]);
     return 0;
 }
 

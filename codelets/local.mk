@@ -9,7 +9,7 @@ codelets_sources = \
 	%D%/emulate.c \
 	%D%/gate.c \
 	%D%/gen.c %D%/gen.h \
-	%D%/gen_chunk.c \
+	%D%/gen_chunk.c %D%/gen_chunk_gpu.c \
 	%D%/gen_draw.c \
 	%D%/gen_pages.c \
 	%D%/gen_play.c \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation. A replica on one CPU device decodes a chunk of steps in one task.
- * A replica on several devices, or on a GPU, has tasks for every step, stage
- * and member:
+ * Generation. A replica on one device decodes a chunk of steps in one task. A
+ * replica on several devices has tasks for every step, stage and member:
  *
  *     home: rows of the step -> stage 0 -> ... -> last: logits -> home: draw
  *
@@ -14,7 +13,7 @@
 
 static bool is_one_task(const struct weft_g_layout *layout)
 {
-    return layout->plan.tp == 1 && layout->plan.pp == 1 && !layout->on_gpus;
+    return layout->plan.tp == 1 && layout->plan.pp == 1;
 }
 
 /* The member of a replica that draws tokens. */
@@ -379,19 +378,43 @@ static void chunk_by_steps(struct step *s, int32_t n_admit,
     }
 }
 
-static void chunk(struct step *s, int32_t n_admit,
-                  const struct weft_gen_admit *admit)
+static void chunk_of_one_task(struct step *s, int32_t n_admit,
+                              const struct weft_gen_admit *admit)
 {
     const struct weft_g_generate *gen = s->gen;
     const struct weft_g_pass *pass = &s->pass;
     int32_t place = weft_tile_place(s->instance->state);
-    if (is_one_task(&gen->layout))
-        weft_insert_gen_chunk(pass->seq, &pass->where, pass->shape,
-                              &s->view->fwd[place], s->args, n_admit, admit,
-                              s->instance->state, s->instance->arena[0],
-                              s->status);
-    else
-        chunk_by_steps(s, n_admit, admit);
+    struct weft_tile *steps = NULL;
+    if (gen->layout.on_gpus)
+        steps = weft_g_temp(
+            pass, "decode steps", WEFT_MEM_SAMPLES, -1,
+            weft_gen_steps_bytes(s->args, gen->n_slots, gen->max_total),
+            place);
+    weft_insert_gen_chunk(pass->seq, &pass->where, pass->shape,
+                          &s->view->fwd[place], s->args, n_admit, admit,
+                          s->instance->state, s->instance->arena[0], steps,
+                          s->status);
+    weft_tile_release(steps);
+}
+
+static void chunk(struct step *s, int32_t n_admit,
+                  const struct weft_gen_admit *admit)
+{
+    (is_one_task(&s->gen->layout) ? chunk_of_one_task
+                                  : chunk_by_steps)(s, n_admit, admit);
+}
+
+/* Says what of a GPU's memory tasks take, for predictions. */
+static void expect_scratch(const struct step *s)
+{
+    const struct weft_g_generate *gen = s->gen;
+    const struct weft_g_pass *pass = &s->pass;
+    if (!is_one_task(&gen->layout))
+        weft_g_pass_expect(pass, &gen->layout, gen->n_slots, false);
+    else if (gen->layout.on_gpus && weft_rt_is_dry(pass->rt))
+        weft_rt_expect_scratch(pass->rt, weft_gen_chunk_scratch_bytes(
+                                             pass->shape, s->args,
+                                             gen->n_slots, gen->max_total));
 }
 
 static void chunk_of_group(struct step *s, int32_t n_admit,
@@ -437,7 +460,7 @@ void weft_g_generate_chunk(struct weft_seq *seq, struct weft_g_generate *gen,
                               .n_targets = gen->n_slots}};
     if (!is_one_task(&gen->layout))
         s.pass.order = order_of(gen, index, &s.pass.where.chain);
-    weft_g_pass_expect(&s.pass, &gen->layout, gen->n_slots, false);
+    expect_scratch(&s);
     (is_one_group(&s) ? chunk_of_group : chunk)(&s, n_admit, admit);
 }
 

@@ -34,6 +34,22 @@ static __device__ __forceinline__ void *table_of(const struct tables &t,
     return t.at[i];
 }
 
+static __global__ void drawn_tokens(int32_t n, const int32_t *drawn,
+                                    int32_t *token)
+{
+    int32_t i = (int32_t) (blockIdx.x * THREADS + threadIdx.x);
+    if (i < n && token[i] < 0)
+        token[i] = weft_max32(0, drawn[-1 - token[i]]);
+}
+
+void weft_k_drawn_tokens_cuda(cudaStream_t stream, int32_t n,
+                              const int32_t *drawn, int32_t *token)
+{
+    if (n > 0)
+        WEFT_LAUNCH(drawn_tokens, blocks_for(n, THREADS), THREADS, stream, n,
+                    drawn, token);
+}
+
 /* A block has a slab of columns of one row. */
 template <enum weft_dtype DTYPE>
 static __global__ void embed(struct tables tables, int64_t h, int64_t n_slabs,

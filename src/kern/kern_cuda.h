@@ -214,6 +214,12 @@ void weft_k_fetch_cuda(struct CUstream_st *stream, void *host,
                        const void *device, size_t n_bytes);
 void weft_k_send_cuda(struct CUstream_st *stream, void *device,
                       const void *host, size_t n_bytes);
+/* Copies from pinned memory, which must stay as it is until then. */
+void weft_k_put_cuda(struct CUstream_st *stream, void *device,
+                     const void *pinned, size_t n_bytes);
+/* Waits for all that is on the stream. false: something has failed, which
+ * CUDA tells: cudaGetLastError(). */
+bool weft_k_wait_cuda(struct CUstream_st *stream);
 void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
                      size_t n);
 /* sum_out[i], i < n_chunks: the sum of squares of the elements
@@ -250,6 +256,9 @@ void weft_k_adamw_cuda(struct CUstream_st *stream,
                        const float *scale, const float *grad, float *master,
                        float *m, float *v);
 
+/* A token -1 - i, of n tokens, becomes drawn[i], or 0 if that is negative. */
+void weft_k_drawn_tokens_cuda(struct CUstream_st *stream, int32_t n,
+                              const int32_t *drawn, int32_t *token);
 /* A table, or gradient, that is NULL: rows of its tokens are left out. */
 void weft_k_embed_cuda(struct CUstream_st *stream,
                        const struct weft_shape *shape,

@@ -46,6 +46,18 @@ void weft_k_send_cuda(cudaStream_t stream, void *device, const void *host,
     cudaStreamSynchronize(stream);
 }
 
+void weft_k_put_cuda(cudaStream_t stream, void *device, const void *pinned,
+                     size_t n_bytes)
+{
+    cudaMemcpyAsync(device, pinned, n_bytes, cudaMemcpyHostToDevice, stream);
+}
+
+bool weft_k_wait_cuda(cudaStream_t stream)
+{
+    return cudaStreamSynchronize(stream) == cudaSuccess
+        && cudaPeekAtLastError() == cudaSuccess;
+}
+
 void weft_k_add_cuda(cudaStream_t stream, float *dst, const float *src,
                      size_t n)
 {

@@ -291,8 +291,10 @@ cudaError_t cudaDeviceSynchronize(void)
 {
     weft_emu_guard guard;
     cudaError_t error = check_card(this_card);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
+        weft_emu_counts(this_card)->n_waits++;
         weft_emu_wait_card(this_card);
+    }
     return weft_emu_end(error);
 }
 

@@ -337,6 +337,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     struct CUstream_st *s = weft_emu_stream(stream);
     if (!s)
         return weft_emu_end(cudaErrorInvalidResourceHandle);
+    weft_emu_counts(s->card)->n_waits++;
     weft_emu_wait(s);
     return weft_emu_end(cudaSuccess);
 }

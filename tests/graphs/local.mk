@@ -29,7 +29,14 @@ cards_tests += %D%/test_gpu_generate
 	tests/codelets/task_fixture.h tests/cuda/card_orders.h
 %C%_test_gpu_generate_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
 %C%_test_gpu_generate_LDADD = $(all_libs)
+cards_tests += %D%/test_gpu_chunks
+%C%_test_gpu_chunks_SOURCES = %D%/test_gpu_chunks.c \
+	%D%/generate_fixture.h tests/codelets/gpus_fixture.h \
+	tests/codelets/task_fixture.h tests/cuda/card_orders.h
+%C%_test_gpu_chunks_CPPFLAGS = $(STARPU_CPPFLAGS) $(CUDA_CFLAGS)
+%C%_test_gpu_chunks_LDADD = $(all_libs)
 endif
 endif
-EXTRA_DIST += %D%/test_gpu_moves.c %D%/test_gpu_generate.c \
+EXTRA_DIST += %D%/test_gpu_moves.c %D%/test_gpu_chunks.c \
+	%D%/test_gpu_generate.c \
 	%D%/generate_fixture.h

@@ -501,8 +501,34 @@ static void test_embed(void)
     each_order(embeds);
 }
 
+/* More than one block of tokens: known ones stay. */
+static void drawn_tokens(void)
+{
+    enum { N = 300, DRAWN = 7 };
+    static const int32_t drawn[DRAWN] = {11, 0, -1, 269, 3, 12, 13};
+    int32_t token[N], expected[N];
+    for (int32_t i = 0; i < N; i++) {
+        token[i] = i % 2 ? -1 - i % DRAWN : i;
+        expected[i] = i % 2 == 0 ? i : i % DRAWN == 2 ? 0 : drawn[i % DRAWN];
+    }
+    int32_t *token_ = dev_put(token, sizeof token);
+    int32_t *drawn_ = dev_put(drawn, sizeof drawn);
+    weft_k_drawn_tokens_cuda(0, N - 1, drawn_, token_);
+    weft_k_drawn_tokens_cuda(0, 0, drawn_, token_);
+    expected[N - 1] = token[N - 1]; /* beside the rows */
+    CHECK(dev_same(token_, expected, sizeof token));
+    dev_free(token_);
+    dev_free(drawn_);
+}
+
+static void test_drawn_tokens(void)
+{
+    each_order(drawn_tokens);
+}
+
 WEFT_CUDA_TESTS("kern/weights_cuda", {"test_adamw", test_adamw},
                 {"test_add", test_add},
                 {"test_sum_squares", test_sum_squares},
                 {"test_publish", test_publish}, {"test_panels", test_panels},
-                {"test_embed", test_embed})
+                {"test_embed", test_embed},
+                {"test_drawn_tokens", test_drawn_tokens})

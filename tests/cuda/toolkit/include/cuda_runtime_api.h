@@ -251,6 +251,7 @@ void weft_cards_tick(double ms);
 struct weft_cards_counts {
     int64_t n_kernels, bytes_in, bytes_out, bytes_peer;
     int64_t pageable_bytes; /* of those: host memory was not pinned */
+    int64_t n_waits;        /* of the host, for a stream or for all */
 };
 struct weft_cards_counts weft_cards_counts(int card);
 

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chunk at a GPU's place is one task that waits once, and leaves the state
+ * of a CPU device's chunk: who ended, where and why, also in the middle of a
+ * chunk, and also where pages are short. */
+#include "../codelets/gpus_fixture.h"
+
+#include "generate_fixture.h"
+
+enum { SLOTS = 4, STEPS = 7, CHUNKS = 5, MAX_TOTAL = 150, PREFILL = 30 };
+
+static struct task_fixture f;
+
+/* What an instance ends with; status: the sums of all chunks. */
+struct outcome {
+    struct weft_gen_slot slot[SLOTS];
+    int32_t token[SLOTS * MAX_TOTAL];
+    float logp[SLOTS * MAX_TOTAL];
+    struct weft_gen_status chunk[CHUNKS];
+};
+
+/* Texts that end many responses: a token is one letter. */
+static const struct weft_stop_texts *stop_texts(void)
+{
+    enum { TOKENS = 270 };
+    static char bytes[TOKENS];
+    static int64_t at[TOKENS + 1];
+    static const struct weft_stop_texts texts = {.text = {"ba", "dd", "c"},
+                                                 .bytes = bytes,
+                                                 .at = at,
+                                                 .n = 3,
+                                                 .n_tokens = TOKENS};
+    for (int i = 0; i < TOKENS; i++) {
+        bytes[i] = (char) ('a' + i % 31);
+        at[i + 1] = i + 1;
+    }
+    return &texts;
+}
+
+static const struct weft_gen_args generation = {.sampling = {1, 0, 1, 13},
+                                                .iteration = 3,
+                                                .n_steps = STEPS,
+                                                .prefill_tokens = PREFILL,
+                                                .min_new_tokens = 2,
+                                                .n_stop = 2,
+                                                .stop = {5, 200}};
+
+static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
+                  int32_t number, const struct weft_gen_args *args,
+                  struct outcome *out)
+{
+    struct weft_gen_admit admit[SLOTS];
+    int32_t prompt[MAX_TOTAL];
+    for (int i = 0; i < MAX_TOTAL; i++)
+        prompt[i] = (i * 29 + 3) % 270;
+    for (int i = 0; i < SLOTS; i++) /* one ends by its limit, early */
+        admit[i] = (struct weft_gen_admit){
+            i, 20 + i, 1 + 19 * i, 20 * i + (i == 1 ? 5 : 40), prompt + i};
+    weft_g_generate_chunk(seq, gen, view, 0, args, number == 0 ? SLOTS : 0,
+                          admit);
+    must_wait();
+    struct weft_tile *status = gen->instance[0].status[number % 2];
+    out->chunk[number] = *(const struct weft_gen_status *) weft_tile_acquire(
+        status, WEFT_READ);
+    weft_tile_unacquire(status);
+}
+
+static int64_t n_waits(void)
+{
+#ifdef WEFT_CUDA_EXECUTOR
+    return weft_cards_counts(0).n_waits;
+#else
+    return 0;
+#endif
+}
+
+/* The waits of the card's host while chunks ran. */
+static int64_t run(int32_t device, int32_t kv_blocks,
+                   const struct weft_gen_args *args, struct outcome *out)
+{
+    struct weft_g_layout layout = layout_on(&f.model.shape, device, 1, 1, 1);
+    struct weft_g_generate gen;
+    struct weft_g_view view;
+    struct weft_err err;
+    REQUIRE_OK(
+        weft_g_view_open(f.seq, &anywhere, &f.model, &layout, &view, &err),
+        err);
+    REQUIRE_OK(weft_g_generate_init(&f.model, &layout, 1, SLOTS, MAX_TOTAL,
+                                    kv_blocks, &gen, &err),
+               err);
+    spoil_caches(&gen);
+    weft_rollout_reset(&gen);
+    must_wait();
+    int64_t before = n_waits();
+    for (int32_t i = 0; i < CHUNKS; i++)
+        chunk(&gen, &view, i, args, out);
+    int64_t waits = n_waits() - before;
+    const struct weft_gen_state *s = weft_tile_acquire(gen.instance[0].state,
+                                                       WEFT_READ);
+    memcpy(out->slot, (const char *) s + s->slot, sizeof out->slot);
+    memcpy(out->token, (const char *) s + s->token, sizeof out->token);
+    memcpy(out->logp, (const char *) s + s->logp, sizeof out->logp);
+    weft_tile_unacquire(gen.instance[0].state);
+    weft_g_generate_release(&gen);
+    weft_g_view_close(&view);
+    weft_g_layout_release(&layout);
+    return waits;
+}
+
+static void compare(const struct outcome *a, const struct outcome *b)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        size_t n = (size_t) a->slot[i].n_total * 4,
+               at = (size_t) i * MAX_TOTAL;
+        CHECK_INT(a->slot[i].sample, b->slot[i].sample);
+        CHECK_INT(a->slot[i].n_total, b->slot[i].n_total);
+        CHECK_INT(a->slot[i].done, b->slot[i].done);
+        CHECK(memcmp(a->token + at, b->token + at, n) == 0);
+        CHECK(memcmp(a->logp + at, b->logp + at, n) == 0);
+    }
+    for (int i = 0; i < CHUNKS; i++) {
+        CHECK_INT(a->chunk[i].n_decoded, b->chunk[i].n_decoded);
+        CHECK_INT(a->chunk[i].n_prefilled, b->chunk[i].n_prefilled);
+        CHECK_INT(a->chunk[i].n_preempted, b->chunk[i].n_preempted);
+    }
+}
+
+static int32_t n_with(const struct outcome *o, int done)
+{
+    int32_t n = 0;
+    for (int i = 0; i < SLOTS; i++)
+        n += o->slot[i].done == done;
+    return n;
+}
+
+static void both(int32_t kv_blocks, bool preempts,
+                 const struct weft_gen_args *args)
+{
+    static struct outcome cpu, gpu;
+    int32_t n_preempted = 0;
+    run(weft_rt_n_gpus(rt), kv_blocks, args, &cpu);
+    int64_t waits = run(0, kv_blocks, args, &gpu);
+    compare(&cpu, &gpu);
+    for (int i = 0; i < CHUNKS; i++)
+        n_preempted += gpu.chunk[i].n_preempted;
+    CHECK_INT(n_preempted > 0, preempts);
+    CHECK_INT(gpu.slot[1].done, 2);
+    CHECK_INT(n_with(&gpu, 1) > 0, args->n_stop > 0);
+#ifdef WEFT_CUDA_EXECUTOR
+    CHECK_INT(waits > CHUNKS, kv_blocks > 0);
+    CHECK(waits >= CHUNKS && waits < CHUNKS * STEPS);
+#endif
+    (void) waits;
+}
+
+static void open_model(void)
+{
+    static struct weft_shape shape;
+    start(0);
+    shape = fixture_shape(WEFT_F32, false, true);
+    f = (struct task_fixture){.rt = rt, .seq = seq};
+    struct weft_g_layout home = layout_on(&shape, weft_rt_n_gpus(rt), 1, 1,
+                                          1);
+    fixture_open_model(&f, &shape, false, &home);
+    weft_g_layout_release(&home);
+}
+
+static void chunks(void)
+{
+    struct weft_gen_args args = generation;
+    open_model();
+    args.n_stop = 0;
+    both(0, false, &args);
+    both(4, true, &args);
+    args = generation;
+    args.stop_text = stop_texts();
+    both(0, false, &args);
+    both(3, false, &args);
+    weft_g_model_release(&f.model);
+    stop();
+}
+
+static void test_chunks(void)
+{
+    if (weft_k_isa() != WEFT_ISA_C)
+        each_card_order(chunks);
+    else
+        weft_test_skip("this CPU has no fused multiply-adds");
+}
+
+int main(void)
+{
+    const struct weft_test tests[] = {{"test_chunks", test_chunks}};
+    return gpus_main("graphs/gpu_chunks", tests, WEFT_COUNT(tests));
+}
