@@ -172,7 +172,8 @@ static void batch_init(struct model *m, int32_t n_runs, int32_t n,
         m->run_targets[i] = n;
     }
     m->token = sent(token, (size_t) n_rows * 4);
-    m->batch = (struct weft_k_batch){n_rows, n_runs, m->run, m->token};
+    m->batch = (struct weft_k_batch){n_rows, n_runs, m->run, m->token,
+                                     NULL};
     m->targets = (struct weft_k_targets){
         n_rows, sent(at, (size_t) n_rows * 4), m->token};
 }
@@ -448,8 +449,9 @@ static void scratch_init(struct model *m, int32_t n_texts, int32_t n)
     int32_t n_rows = n_texts * n;
     for (int32_t i = 0; i < MOST_RUNS; i++)
         m->run[i] = (struct weft_k_run){i, 0, i < n_texts ? n : 1};
-    struct weft_k_batch few = {n_rows, n_texts, m->run, NULL};
-    struct weft_k_batch many = {MOST_RUNS, MOST_RUNS, m->run + n_texts, NULL};
+    struct weft_k_batch few = {n_rows, n_texts, m->run, NULL, NULL};
+    struct weft_k_batch many = {MOST_RUNS, MOST_RUNS, m->run + n_texts, NULL,
+                                NULL};
     struct weft_range all = weft_all_blocks(s);
     many.n_runs = many.n_rows = MOST_RUNS - n_texts;
     size_t bytes = weft_k_layer_backward_scratch_bytes_cuda(s, &few, false);

@@ -215,7 +215,7 @@ static void loop_micro_batch(struct loop *p, int first)
             dlogp[i * T + k] = -texts[0].weight;
         }
     }
-    struct weft_k_batch batch = {MB_ROWS, N, run, token};
+    struct weft_k_batch batch = {MB_ROWS, N, run, token, NULL};
     struct weft_k_targets targets = {N * T, row, target};
     weft_k_embed(s, p->embed, MB_ROWS, token, p->x[0]);
     for (int32_t l = 0; l < s->n_layers; l++)

@@ -218,7 +218,13 @@ struct weft_gen_args {
     /* (n_steps) the rows of each step, where it is known, for costs; read when
      * tasks are inserted. NULL: not known. */
     const struct weft_work_rows *step;
+    /* NULL; or of an instance on one GPU: borrowed until the tasks have run. */
+    struct weft_gen_graphs *graphs;
 };
+
+/* The CUDA graphs of an instance's decode steps. NULL: out of memory. */
+struct weft_gen_graphs *weft_gen_graphs_create(void);
+void weft_gen_graphs_free(struct weft_gen_graphs *graphs); /* NULL: nothing */
 
 /* What n_steps decode steps of a member of a stage do: with weights that are
  * read in every step that has rows, and its KV cache. */

@@ -51,7 +51,7 @@ static void forward(struct step *s)
     const struct weft_shape *shape = s->args->shape;
     const struct weft_gen_rows *rows = &s->rows;
     struct weft_k_batch batch = {rows->n_rows, rows->n_runs, rows->run,
-                                 rows->token};
+                                 rows->token, NULL};
     struct weft_k_kv kv = {s->arena, s->page_bytes, s->view.page,
                            s->view.state->pages_per_slot};
     weft_gen_copy_pages(NULL, s->view.state->n_copies, s->view.copy, &kv, 0,
@@ -84,7 +84,8 @@ static size_t layer_scratch(const struct weft_shape *shape,
         worst[i] = (struct weft_k_run){(int32_t) i, state->max_total - 1, 1};
     worst[0].n = (int32_t) (rows - n + 1);
     worst[0].pos = (int32_t) weft_max64(state->max_total - worst[0].n, 0);
-    struct weft_k_batch batch = {(int32_t) rows, (int32_t) n, worst, NULL};
+    struct weft_k_batch batch = {(int32_t) rows, (int32_t) n, worst, NULL,
+                                 NULL};
     size_t bytes = weft_k_layer_forward_scratch_bytes(shape, &batch);
     weft_free(worst);
     return bytes;

@@ -8,8 +8,13 @@
  * has ended go on, in pages of its own, and what is drawn for them is dropped.
  * So who stops, and where, is what it is on a CPU device. Where pages may not
  * suffice for a step, it waits before it plans it, and knows who has ended.
+ *
+ * A step in which every text has one row is one launch: a CUDA graph of as many
+ * rows, or a few more that are no text's. Everything in it has a fixed address;
+ * what differs from step to step is copied to and from there.
  */
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "codelets/gen.h"
 #include "codelets/gpu.h"
 #include "codelets/parts.h"
@@ -21,14 +26,20 @@ struct chunk {
     struct weft_gen_status *status;
     struct weft_gen_weights weights;
     struct weft_k_kv kv;
-    struct weft_gen_drawn drawn; /* row j of step i: number i * n_slots + j */
-    char *step;                  /* (n_steps): struct weft_batch */
-    size_t step_bytes;
+    int32_t *token; /* drawn: row j of step i is number i * n_slots + j */
+    float *logp;
+    char *
+        step; /* (n_steps): struct weft_batch, then what draws are keyed by */
+    size_t step_bytes, keys_at;
+    uint64_t key;  /* of what graphs depend on */
     int32_t first; /* of the steps that have not been settled */
     bool has_failed;
     /* on the GPU */
-    struct weft_batch *batch; /* a copy of the present step's */
-    float *x, *logits;        /* (rows, H), (n_slots, V) */
+    struct weft_batch
+        *batch;         /* a copy of the present step's, with the keys */
+    float *x, *logits;  /* (rows, H), (n_slots, V) */
+    int32_t *token_out; /* (n_slots) */
+    float *logp_out;
     void *sampling, *scratch;
 };
 
@@ -39,8 +50,8 @@ static size_t aligned(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static size_t step_bytes(const struct weft_gen_args *gen, int32_t n_slots,
-                         int32_t max_total)
+static size_t keys_at(const struct weft_gen_args *gen, int32_t n_slots,
+                      int32_t max_total)
 {
     struct weft_batch layout;
     weft_step_layout(n_slots + gen->prefill_tokens, n_slots,
@@ -49,22 +60,29 @@ static size_t step_bytes(const struct weft_gen_args *gen, int32_t n_slots,
     return aligned(layout.bytes);
 }
 
-static size_t all_drawn_bytes(const struct weft_gen_args *gen,
-                              int32_t n_slots)
+static size_t step_bytes(const struct weft_gen_args *gen, int32_t n_slots,
+                         int32_t max_total)
 {
-    return aligned(weft_gen_drawn_bytes(gen->n_steps * n_slots));
+    return keys_at(gen, n_slots, max_total)
+         + aligned((size_t) n_slots * 4 * sizeof(uint32_t));
+}
+
+/* Of tokens, or of log-probs. */
+static size_t drawn_bytes(int32_t n)
+{
+    return aligned((size_t) n * 4);
 }
 
 size_t weft_gen_steps_bytes(const struct weft_gen_args *gen, int32_t n_slots,
                             int32_t max_total)
 {
-    return all_drawn_bytes(gen, n_slots)
+    return 2 * drawn_bytes(gen->n_steps * n_slots)
          + (size_t) gen->n_steps * step_bytes(gen, n_slots, max_total);
 }
 
 /* Bytes of what lies on the GPU. */
 struct sizes {
-    size_t batch, x, logits, sampling, scratch;
+    size_t batch, x, logits, drawn, sampling, scratch;
 };
 
 static struct sizes sizes_of(const struct weft_shape *shape,
@@ -81,6 +99,7 @@ static struct sizes sizes_of(const struct weft_shape *shape,
         .batch = step_bytes(gen, n_slots, max_total),
         .x = aligned(rows * (size_t) shape->hidden * sizeof(float)),
         .logits = aligned(n * (size_t) shape->vocab * sizeof(float)),
+        .drawn = drawn_bytes(n_slots),
         .sampling = aligned(weft_gen_draw_scratch_bytes(shape, gen, n_slots)),
         .scratch = weft_gpu_scratch_bytes(&pass)};
 }
@@ -90,7 +109,26 @@ size_t weft_gen_chunk_scratch_bytes(const struct weft_shape *shape,
                                     int32_t n_slots, int32_t max_total)
 {
     struct sizes s = sizes_of(shape, gen, n_slots, max_total);
-    return s.batch + s.x + s.logits + s.sampling + s.scratch;
+    return s.batch + s.x + s.logits + 2 * s.drawn + s.sampling + s.scratch;
+}
+
+/* Of the addresses and numbers that a graph has in it; the last of n_buf is a
+ * weight. State, status and steps are not in it. */
+static uint64_t key_of(const struct chunk *c, void *const buf[], int n_buf)
+{
+    const struct weft_gen_args *gen = &c->args->gen;
+    const uint64_t part[] = {
+        weft_hash64(buf + 3, (size_t) (n_buf - 3) * sizeof *buf),
+        weft_hash64(gen->stop, (size_t) gen->n_stop * sizeof *gen->stop),
+        (uint64_t) gen->n_stop,
+        (uintptr_t) c->kv.arena,
+        (uintptr_t) c->batch,
+        gen->sampling.seed,
+        weft_hash64(&gen->sampling.temperature, sizeof(float)),
+        weft_hash64(&gen->sampling.top_p, sizeof(float)),
+        (uint64_t) gen->sampling.top_k,
+        (uint64_t) gen->prefill_tokens};
+    return weft_hash64(part, sizeof part);
 }
 
 static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
@@ -110,9 +148,11 @@ static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
     weft_gen_take_weights(&take, shape, &c->weights);
     char *steps = weft_take(&take);
     weft_take_end(&take);
-    c->drawn = weft_gen_drawn_of(steps, gen->n_steps * n);
-    c->step = steps + all_drawn_bytes(gen, n);
+    c->token = weft_gen_carve(&steps, drawn_bytes(gen->n_steps * n));
+    c->logp = weft_gen_carve(&steps, drawn_bytes(gen->n_steps * n));
+    c->step = steps;
     c->step_bytes = step_bytes(gen, n, state->max_total);
+    c->keys_at = keys_at(gen, n, state->max_total);
 
     struct sizes size = sizes_of(shape, gen, n, state->max_total);
     char *at = weft_exec_scratch_gpu(
@@ -122,8 +162,11 @@ static int open_chunk(struct chunk *c, void *const buf[], int n_buf,
     c->batch = weft_gen_carve(&at, size.batch);
     c->x = weft_gen_carve(&at, size.x);
     c->logits = weft_gen_carve(&at, size.logits);
+    c->token_out = weft_gen_carve(&at, size.drawn);
+    c->logp_out = weft_gen_carve(&at, size.drawn);
     c->sampling = weft_gen_carve(&at, size.sampling);
     c->scratch = at;
+    c->key = key_of(c, buf, take.next - 1);
     return 0;
 }
 
@@ -134,44 +177,126 @@ static struct weft_batch *step_of(const struct chunk *c, int32_t i)
 
 /* ---- A step on the stream ----------------------------------------------- */
 
-static void layers(const struct chunk *c, const struct weft_batch *b)
+/* Sizes of a step's launches. */
+struct rows {
+    struct weft_k_batch batch;
+    int32_t n_targets;
+};
+
+static void layers(const struct chunk *c, const struct rows *rows)
 {
     const struct weft_shape *shape = c->args->shape;
-    struct weft_k_batch rows = weft_batch_view(b);
-    struct weft_k_kv kv = c->kv;
-    int32_t *token = weft_batch_at(c->batch, b->token);
-    kv.page = weft_batch_at(c->batch, b->page);
-    rows.token = token;
-    weft_gen_copy_pages(c->stream, b->n_copies, weft_batch_at(b, b->copy),
-                        &kv, 0, kv.page_bytes);
-    weft_k_drawn_tokens_cuda(c->stream, b->n_rows, c->drawn.token, token);
     weft_k_embed_cuda(c->stream, shape,
-                      (const void *const *) c->weights.embed, b->n_rows,
-                      token, c->x);
+                      (const void *const *) c->weights.embed,
+                      rows->batch.n_rows, rows->batch.token, c->x);
     for (int32_t l = 0; l < shape->n_layers; l++) {
         struct weft_k_layer weights = weft_gen_layer(&c->weights, shape, l);
-        weft_k_layer_forward_cuda(c->stream, shape, &weights, l, &rows, &kv,
-                                  c->x, c->x, NULL, c->scratch);
+        weft_k_layer_forward_cuda(c->stream, shape, &weights, l, &rows->batch,
+                                  &c->kv, c->x, c->x, NULL, c->scratch);
     }
 }
 
-static void draw(const struct chunk *c, const struct weft_batch *b,
-                 int32_t first)
+static void draw(const struct chunk *c, const struct weft_batch *b, int32_t n)
 {
     const struct weft_shape *shape = c->args->shape;
     const struct weft_gen_args *gen = &c->args->gen;
-    uint32_t *at = c->drawn.at + 4 * (size_t) first;
-    if (b->n_targets == 0)
+    if (n == 0)
         return;
     weft_k_head_logits_cuda(
         c->stream, shape, (struct weft_range){0, shape->n_blocks},
-        &c->weights.head, b->n_targets, weft_batch_at(c->batch, b->row), c->x,
-        c->logits, c->scratch);
-    weft_gen_key_rows(&c->view, gen, b, at);
+        &c->weights.head, n, weft_batch_at(c->batch, b->row), c->x, c->logits,
+        c->scratch);
     weft_k_sample_cuda(c->stream, shape, &gen->sampling, gen->n_stop,
-                       gen->stop, b->n_targets, c->logits, shape->vocab, at,
-                       c->drawn.token + first, c->drawn.logp + first,
-                       c->sampling);
+                       gen->stop, n, c->logits, shape->vocab,
+                       weft_batch_at(c->batch, c->keys_at), c->token_out,
+                       c->logp_out, c->sampling);
+}
+
+static void put_kernels(const struct chunk *c, const struct weft_batch *b,
+                        const struct rows *rows)
+{
+    layers(c, rows);
+    draw(c, b, rows->n_targets);
+}
+
+/* A graph is made when a step has run once without one: then nothing in it is
+ * chosen or loaded any more. */
+static void put_graph(struct chunk *c, const struct weft_batch *b,
+                      const struct rows *rows)
+{
+    const uint64_t part[] = {c->key, (uint64_t) rows->n_targets};
+    struct weft_gen_graph *g = weft_gen_graph_of(
+        c->args->gen.graphs, weft_hash64(part, sizeof part));
+    if (g->has_run && !g->graph) {
+        struct chunk kept = *c;
+        kept.stream = weft_k_capture_cuda();
+        if (kept.stream) {
+            put_kernels(&kept, b, rows);
+            g->graph = weft_k_captured_cuda(kept.stream);
+        }
+        c->has_failed = !g->graph;
+    }
+    if (g->graph)
+        weft_k_replay_cuda(c->stream, g->graph);
+    else if (!g->has_run)
+        put_kernels(c, b, rows);
+    g->has_run = true;
+}
+
+/* How many rows the graph of a step of n rows has. */
+static int32_t bucket_of(int32_t n, int32_t n_slots)
+{
+    int32_t rows = 1;
+    while (rows < n && rows < 8)
+        rows *= 2;
+    if (rows < n)
+        rows = (n + 7) / 8 * 8;
+    return rows < n_slots ? rows : n_slots;
+}
+
+/* Rows up to the bucket are no text's: they compute, and leave nothing. */
+static void fill_bucket(const struct chunk *c, struct weft_batch *b,
+                        struct rows *rows)
+{
+    int32_t n = b->n_rows, end = bucket_of(n, c->view.state->n_slots);
+    struct weft_k_run *run = weft_batch_at(b, b->run);
+    int32_t *token = weft_batch_at(b, b->token);
+    int32_t *row = weft_batch_at(b, b->row);
+    uint32_t *at = weft_batch_at(b, c->keys_at);
+    for (int32_t i = n; i < end; i++) {
+        run[i] = (struct weft_k_run){0};
+        token[i] = 0;
+        row[i] = i;
+        memset(at + 4 * (size_t) i, 0, 4 * sizeof *at);
+    }
+    rows->batch.device_run = weft_batch_at(c->batch, b->run);
+    rows->batch.n_rows = rows->batch.n_runs = rows->n_targets = end;
+}
+
+static void put_rows(struct chunk *c, struct weft_batch *b, int32_t first)
+{
+    struct rows rows = {weft_batch_view(b), b->n_targets};
+    int32_t *token = weft_batch_at(c->batch, b->token);
+    bool is_decode = b->n_rows == b->n_runs && b->n_targets == b->n_rows;
+    weft_gen_key_rows(&c->view, &c->args->gen, b,
+                      weft_batch_at(b, c->keys_at));
+    if (is_decode)
+        fill_bucket(c, b, &rows);
+    rows.batch.token = token;
+    c->kv.page = weft_batch_at(c->batch, b->page);
+    weft_k_put_cuda(c->stream, c->batch, b, c->step_bytes);
+    weft_gen_copy_pages(c->stream, b->n_copies, weft_batch_at(b, b->copy),
+                        &c->kv, 0, c->kv.page_bytes);
+    weft_k_drawn_tokens_cuda(c->stream, b->n_rows, c->token, token);
+    if (is_decode && c->args->gen.graphs)
+        put_graph(c, b, &rows);
+    else
+        put_kernels(c, b, &rows);
+    if (b->n_targets > 0) {
+        size_t bytes = (size_t) b->n_targets * 4;
+        weft_k_get_cuda(c->stream, c->token + first, c->token_out, bytes);
+        weft_k_get_cuda(c->stream, c->logp + first, c->logp_out, bytes);
+    }
 }
 
 /* The state goes on as if the tokens were known and ended nothing; they are
@@ -197,9 +322,7 @@ static bool put_step(struct chunk *c, int32_t i)
     weft_gen_begin_step(&c->view, &c->args->gen, c->status, b);
     if (b->n_rows == 0)
         return false;
-    weft_k_put_cuda(c->stream, c->batch, b, b->bytes);
-    layers(c, b);
-    draw(c, b, first);
+    put_rows(c, b, first);
     go_on(c, b, first);
     return true;
 }
@@ -234,7 +357,7 @@ static int settle(struct chunk *c, int32_t end, struct weft_exec *x)
             if (!c->view.slot[target[j]].done) {
                 c->status->n_decoded++;
                 rc = weft_gen_put(&c->view, &c->args->gen, target[j],
-                                  c->drawn.token[row], c->drawn.logp[row],
+                                  c->token[row], c->logp[row],
                                   weft_exec_err(x));
             }
     }

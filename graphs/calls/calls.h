@@ -328,9 +328,10 @@ struct weft_g_instance {
     int32_t dp;
     int32_t home; /* device that keeps the state */
     struct weft_tile *state;
-    struct weft_tile *status[2]; /* of even and odd chunks */
-    struct weft_tile **arena;    /* (pp, tp) */
-    int64_t n_chunks;            /* submitted so far */
+    struct weft_tile *status[2];    /* of even and odd chunks */
+    struct weft_tile **arena;       /* (pp, tp) */
+    struct weft_gen_graphs *graphs; /* NULL: not on one GPU */
+    int64_t n_chunks;               /* submitted so far */
     bool freed; /* it takes no more samples, others generate the rest */
 };
 

@@ -83,6 +83,11 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
         rc = weft_tile_create(model->rt, &id, WEFT_MEM_SAMPLES,
                               weft_gen_status_bytes(gen->n_slots),
                               &instance->status[k], err);
+    if (!rc && gen->layout.on_gpus && is_one_task(&gen->layout)) {
+        instance->graphs = weft_gen_graphs_create();
+        if (!instance->graphs)
+            rc = weft_err_nomem(err, "generation", 1);
+    }
     return rc ? rc : arenas_init(gen, instance, err);
 }
 
@@ -125,6 +130,7 @@ void weft_g_generate_release(struct weft_g_generate *gen)
         for (int32_t k = 0; instance->arena && k < arenas; k++)
             weft_tile_release(instance->arena[k]);
         weft_free(instance->arena);
+        weft_gen_graphs_free(instance->graphs);
         weft_tile_release(instance->status[0]);
         weft_tile_release(instance->status[1]);
     }
@@ -385,13 +391,15 @@ static void chunk_of_one_task(struct step *s, int32_t n_admit,
     const struct weft_g_pass *pass = &s->pass;
     int32_t place = weft_tile_place(s->instance->state);
     struct weft_tile *steps = NULL;
+    struct weft_gen_args args = *s->args;
+    args.graphs = s->instance->graphs;
     if (gen->layout.on_gpus)
         steps = weft_g_temp(
             pass, "decode steps", WEFT_MEM_SAMPLES, -1,
             weft_gen_steps_bytes(s->args, gen->n_slots, gen->max_total),
             place);
     weft_insert_gen_chunk(pass->seq, &pass->where, pass->shape,
-                          &s->view->fwd[place], s->args, n_admit, admit,
+                          &s->view->fwd[place], &args, n_admit, admit,
                           s->instance->state, s->instance->arena[0], steps,
                           s->status);
     weft_tile_release(steps);

@@ -14,7 +14,7 @@
 static void layer(const struct weft_shape *s, bool backward)
 {
     static const struct weft_k_run run = {0, 0, 1};
-    const struct weft_k_batch batch = {1, 1, &run, NOWHERE};
+    const struct weft_k_batch batch = {1, 1, &run, NOWHERE, NULL};
     struct weft_k_layer weights = {.norms = NOWHERE};
     float *grad[WEFT_MAX_BLOCKS] = {NULL};
     for (int32_t t = 0; t < s->n_blocks; t++) {

@@ -190,6 +190,9 @@ struct weft_k_batch {
     int32_t n_rows, n_runs;
     const struct weft_k_run *run;
     const int32_t *token; /* (n_rows) */
+    /* NULL; or on a GPU, where run i has row i or no row: the runs that count,
+     * in device memory. Those above only say how many there may be. */
+    const struct weft_k_run *device_run;
 };
 
 /* Paged KV cache. A page holds WEFT_PAGE_TOKENS tokens of all layers:

@@ -220,6 +220,20 @@ void weft_k_put_cuda(struct CUstream_st *stream, void *device,
 /* Waits for all that is on the stream. false: something has failed, which
  * CUDA tells: cudaGetLastError(). */
 bool weft_k_wait_cuda(struct CUstream_st *stream);
+void weft_k_get_cuda(struct CUstream_st *stream, void *pinned,
+                     const void *device, size_t n_bytes);
+
+/* A stream that keeps what this thread puts on it, instead of doing it, until
+ * weft_k_captured_cuda() returns what was kept; in between the thread may
+ * neither wait, nor allocate, nor choose products. NULL: something has failed,
+ * which CUDA tells. */
+struct CUgraphExec_st; /* cudaGraphExec_t */
+struct CUstream_st *weft_k_capture_cuda(void);
+struct CUgraphExec_st *weft_k_captured_cuda(struct CUstream_st *stream);
+void weft_k_replay_cuda(struct CUstream_st *stream,
+                        struct CUgraphExec_st *graph);
+void weft_k_graph_free_cuda(struct CUgraphExec_st *graph); /* NULL: nothing */
+
 void weft_k_add_cuda(struct CUstream_st *stream, float *dst, const float *src,
                      size_t n);
 /* sum_out[i], i < n_chunks: the sum of squares of the elements

@@ -67,6 +67,25 @@ static __global__ void fill(struct some_runs some, struct frequencies f,
     rows.run_rows[to] = run.n;
 }
 
+/* The same where run i has row i, or none. */
+static __global__ void fill_decode(const struct weft_k_run *runs,
+                                   struct frequencies f, int64_t d,
+                                   struct weft_rows_cuda rows)
+{
+    int32_t i = (int32_t) blockIdx.x, half = (int32_t) (d / 2);
+    struct weft_k_run run = runs[i];
+    for (int32_t k = (int32_t) threadIdx.x; k < half; k += THREADS) {
+        float *cos = rows.cos_sin + i * d + k;
+        weft_rope_angle(f.of[k], run.pos, cos, cos + half);
+    }
+    if (threadIdx.x != 0)
+        return;
+    rows.at[i] = i;
+    rows.run[i] = run;
+    rows.first_row[i] = i;
+    rows.run_rows[i] = run.n;
+}
+
 void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
                          const struct weft_k_batch *batch, bool own_pages,
                          const struct weft_rows_cuda *rows)
@@ -76,6 +95,12 @@ void weft_rows_cuda_fill(cudaStream_t stream, const struct weft_shape *s,
     weft_assert(s->head_dim <= 256);
     memset(&f, 0, sizeof f);
     weft_rope_frequencies(s, f.of);
+    if (batch->device_run) {
+        weft_assert(!own_pages && batch->n_rows == batch->n_runs);
+        WEFT_LAUNCH(fill_decode, batch->n_runs, THREADS, stream,
+                    batch->device_run, f, (int64_t) s->head_dim, *rows);
+        return;
+    }
     for (int32_t first = 0; first < batch->n_runs; first += RUNS) {
         struct some_runs some;
         int32_t n = weft_min32(RUNS, batch->n_runs - first);

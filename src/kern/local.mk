@@ -103,7 +103,7 @@ cuda_kernels = \
 	%D%/value_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 # Host code of GPUs: C that calls CUDA and these kernels.
-cuda_host_sources = %D%/blaslt_cuda.c %D%/choose_cuda.c \
+cuda_host_sources = %D%/blaslt_cuda.c %D%/choose_cuda.c %D%/graph_cuda.c \
 	%D%/head_products_cuda.c \
 	%D%/layer_backward_cuda.c \
 	%D%/layer_forward_cuda.c %D%/products_cuda.c

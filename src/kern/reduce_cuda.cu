@@ -52,6 +52,12 @@ void weft_k_put_cuda(cudaStream_t stream, void *device, const void *pinned,
     cudaMemcpyAsync(device, pinned, n_bytes, cudaMemcpyHostToDevice, stream);
 }
 
+void weft_k_get_cuda(cudaStream_t stream, void *pinned, const void *device,
+                     size_t n_bytes)
+{
+    cudaMemcpyAsync(pinned, device, n_bytes, cudaMemcpyDeviceToHost, stream);
+}
+
 bool weft_k_wait_cuda(cudaStream_t stream)
 {
     return cudaStreamSynchronize(stream) == cudaSuccess

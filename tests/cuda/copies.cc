@@ -7,6 +7,8 @@
 cudaError_t cudaMalloc(void **out, size_t n_bytes)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     int card = weft_emu_card();
     if (!out)
         return weft_emu_end(cudaErrorInvalidValue);
@@ -24,6 +26,8 @@ cudaError_t cudaMalloc(void **out, size_t n_bytes)
 cudaError_t cudaFree(void *p)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     int card = weft_emu_memory_card(p);
     if (!p)
         return weft_emu_end(cudaSuccess);
@@ -49,6 +53,8 @@ static void run_free(int, void *what)
 cudaError_t cudaFreeAsync(void *p, cudaStream_t stream)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUstream_st *s = weft_emu_stream(stream);
     if (!s)
         return weft_emu_end(cudaErrorInvalidResourceHandle);
@@ -70,6 +76,8 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
 cudaError_t cudaHostAlloc(void **out, size_t n_bytes, unsigned)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     *out = weft_emu_pinned_new(n_bytes);
     return weft_emu_end(*out ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -83,6 +91,8 @@ cudaError_t cudaMallocHost(void **out, size_t n_bytes)
 cudaError_t cudaFreeHost(void *p)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     for (int i = 0; i < weft_emu_setup()->n_cards; i++)
         weft_emu_wait_card(i);
     return weft_emu_end(!p || weft_emu_pinned_remove(p, true)
@@ -219,6 +229,8 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from,
                          enum cudaMemcpyKind kind)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureImplicit);
     struct copy c = {(char *) to, (const char *) from, to_pitch, from_pitch,
                      n_bytes, n_rows};
     bool is_inside = weft_emu_memory_card(to) >= 0

@@ -174,6 +174,8 @@ static const struct {
      "peer access is not supported between these two devices"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle",
      "invalid resource handle"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState",
+     "the operation cannot be performed in the present state"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", sentence},
     {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
@@ -190,6 +192,13 @@ static const struct {
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", sentence},
     {cudaErrorNotSupported, "cudaErrorNotSupported",
      "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking "
+     "stream"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 
@@ -290,6 +299,8 @@ cudaError_t cudaDeviceGetAttribute(int *out, cudaDeviceAttr what, int card)
 cudaError_t cudaDeviceSynchronize(void)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     cudaError_t error = check_card(this_card);
     if (error == cudaSuccess) {
         weft_emu_counts(this_card)->n_waits++;

@@ -2,7 +2,7 @@
 # The kernels for GPUs, compiled as C++ and run on the CPU by emulated cards.
 cuda_executor = %D%/libcuda_executor.a
 emulator_sources = %D%/blaslt.cc %D%/copies.cc %D%/cudart.cc %D%/executor.cc \
-	%D%/memory.cc %D%/streams.cc
+	%D%/memory.cc %D%/streams.cc %D%/graphs.cc
 cuda_executor_objects = $(emulator_sources:.cc=.o) \
 	$(patsubst src/kern/%.cu,%D%/%.o,$(cuda_kernels)) \
 	$(patsubst src/kern/%.c,%D%/host_%.o,$(cuda_host_sources))

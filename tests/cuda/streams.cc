@@ -218,6 +218,8 @@ static void after_put(struct CUstream_st *s)
 void weft_emu_put(struct CUstream_st *s, void (*run)(int, void *),
                   const void *what, size_t n_bytes)
 {
+    if (weft_emu_captures(s, run, what, n_bytes))
+        return;
     put_order(s);
     struct operation *o = append(s, n_bytes);
     o->run = run;
@@ -304,6 +306,8 @@ void weft_emu_streams_clear(int card)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     sweep();
     null_of(weft_emu_card());
     struct CUstream_st *s = (struct CUstream_st *) must(calloc(1, sizeof *s));
@@ -323,6 +327,8 @@ cudaError_t cudaStreamCreate(cudaStream_t *out)
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUstream_st *s = stream ? weft_emu_stream(stream) : NULL;
     if (!s || s == &null_stream[s->card])
         return weft_emu_end(cudaErrorInvalidResourceHandle);
@@ -334,6 +340,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUstream_st *s = weft_emu_stream(stream);
     if (!s)
         return weft_emu_end(cudaErrorInvalidResourceHandle);
@@ -345,6 +353,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUstream_st *s = weft_emu_stream(stream);
     if (!s)
         return weft_emu_end(cudaErrorInvalidResourceHandle);
@@ -425,6 +435,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUevent_st *e = event_of(event);
     struct CUstream_st *s = weft_emu_stream(stream);
     if (!e || !s || e->card != s->card)
@@ -439,6 +451,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUevent_st *e = event_of(event);
     if (!e)
         return weft_emu_end(cudaErrorInvalidResourceHandle);
@@ -449,6 +463,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUevent_st *e = event_of(event);
     if (!e)
         return weft_emu_end(cudaErrorInvalidResourceHandle);
@@ -461,6 +477,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned)
 {
     weft_emu_guard guard;
+    if (weft_emu_forbids())
+        return weft_emu_end(cudaErrorStreamCaptureUnsupported);
     struct CUstream_st *s = weft_emu_stream(stream);
     struct CUevent_st *e = event_of(event);
     if (!s || !e)

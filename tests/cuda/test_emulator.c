@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "card_orders.h"
 #include "test_device.h"
 
 enum { N = 1000, ORDERS = 8 };
@@ -351,6 +352,133 @@ static void test_rectangles(void)
     dev_free(p);
 }
 
+/* ---- Graphs -------------------------------------------------------------- */
+
+static cudaGraph_t add_captured(cudaStream_t s, float *p, const float *q,
+                                float *back)
+{
+    cudaGraph_t graph = NULL;
+    CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal)
+          == cudaSuccess);
+    weft_k_add_cuda(s, p, q, N);
+    cudaMemcpyAsync(back, p, bytes, cudaMemcpyDeviceToHost, s);
+    CHECK(cudaStreamEndCapture(s, &graph) == cudaSuccess);
+    return graph;
+}
+
+/* What is captured does not happen; each launch does it, in order, with what
+ * then lies at its addresses. */
+static void graphs(void)
+{
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    cudaGraphExec_t exec = NULL;
+    float *p = new_filled(1), *q = new_filled(10), *back = new_pinned(0);
+    cudaGraph_t graph = add_captured(s, p, q, back);
+    CHECK(cudaStreamSynchronize(s) == cudaSuccess);
+    CHECK(back[0] == 0 && value_of(p) == 1);
+    REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    for (int i = 1; i <= 3; i++) {
+        CHECK(cudaGraphLaunch(exec, s) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(s) == cudaSuccess);
+        CHECK(back[N - 1] == (float) (1 + 10 * i));
+    }
+    CHECK(cudaGraphLaunch(exec, s) == cudaSuccess);
+    weft_k_add_cuda(s, q, q, N);
+    CHECK(cudaGraphLaunch(exec, s) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(s) == cudaSuccess);
+    CHECK(back[0] == 41 + 20 && value_of(p) == 61);
+    CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    cudaFreeHost(back);
+    dev_free(p);
+    dev_free(q);
+}
+
+static void test_graphs(void)
+{
+    each_card_order(graphs);
+}
+
+static cudaError_t may_not(int i, cudaStream_t s, cudaStream_t other,
+                           float *p)
+{
+    float host[N] = {0};
+    void *more = NULL;
+    switch (i) {
+    case 0:
+        return cudaMalloc(&more, 16);
+    case 1:
+        return cudaFree(p);
+    case 2:
+        return cudaMallocHost(&more, 16);
+    case 3:
+        return cudaStreamSynchronize(s);
+    case 4:
+        return cudaStreamSynchronize(other);
+    case 5:
+        return cudaDeviceSynchronize();
+    case 6:
+        return cudaStreamQuery(s);
+    case 7:
+        return cudaMemcpy(host, p, bytes, cudaMemcpyDeviceToHost);
+    default:
+        return cudaSuccess;
+    }
+}
+
+static void *allocates(void *card)
+{
+    void *p = NULL;
+    (void) card;
+    CHECK(cudaMalloc(&p, 16) == cudaSuccess);
+    CHECK(cudaFree(p) == cudaSuccess);
+    return NULL;
+}
+
+/* A thread that captures neither waits nor allocates: such a capture comes to
+ * nothing. Other threads may. */
+static void test_forbidden_while_capturing(void)
+{
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    cudaStream_t other = new_stream(cudaStreamNonBlocking);
+    float *p = new_filled(1), *q = new_filled(10);
+    pthread_t thread;
+    for (int i = 0; i <= 8; i++) {
+        cudaGraph_t graph = NULL;
+        REQUIRE(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal)
+                == cudaSuccess);
+        weft_k_add_cuda(s, p, q, N);
+        CHECK_INT(may_not(i, s, other, p),
+                  i == 8   ? cudaSuccess
+                  : i == 7 ? cudaErrorStreamCaptureImplicit
+                           : cudaErrorStreamCaptureUnsupported);
+        REQUIRE(pthread_create(&thread, NULL, allocates, NULL) == 0);
+        pthread_join(thread, NULL);
+        CHECK_INT(cudaStreamEndCapture(s, &graph),
+                  i == 8 ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
+        CHECK((graph != NULL) == (i == 8));
+        (void) cudaGetLastError();
+        CHECK(!graph || cudaGraphDestroy(graph) == cudaSuccess);
+    }
+    /* The null stream would wait for others. */
+    cudaGraph_t graph = NULL;
+    CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal)
+          == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal)
+          == cudaSuccess);
+    weft_k_add_cuda(NULL, p, q, N);
+    CHECK(cudaStreamEndCapture(s, &graph)
+          == cudaErrorStreamCaptureInvalidated);
+    CHECK(cudaStreamEndCapture(s, &graph) == cudaErrorIllegalState);
+    (void) cudaGetLastError();
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(cudaStreamDestroy(other) == cudaSuccess);
+    CHECK(value_of(p) == 11);
+    dev_free(p);
+    dev_free(q);
+}
+
 /* ---- Two cards ----------------------------------------------------------- */
 
 static float *new_on(int card, float value)
@@ -427,6 +555,8 @@ int main(void)
         {"test_wrong_calls", test_wrong_calls},
         {"test_freed_too_early", test_freed_too_early},
         {"test_rectangles", test_rectangles},
+        {"test_graphs", test_graphs},
+        {"test_forbidden_while_capturing", test_forbidden_while_capturing},
         {"test_peers", test_peers},
         {"test_threads", test_threads}};
     setenv("WEFT_CARDS", "2", 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chunk at a GPU's place is one task that waits once, and leaves the state
+/* A chunk at a GPU's place is one task that waits once and launches steps as
+ * graphs, few of which are made, and leaves the state
  * of a CPU device's chunk: who ended, where and why, also in the middle of a
  * chunk, and also where pages are short. */
 #include "../codelets/gpus_fixture.h"
@@ -55,7 +56,9 @@ static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
     for (int i = 0; i < SLOTS; i++) /* one ends by its limit, early */
         admit[i] = (struct weft_gen_admit){
             i, 20 + i, 1 + 19 * i, 20 * i + (i == 1 ? 5 : 40), prompt + i};
-    weft_g_generate_chunk(seq, gen, view, 0, args, number == 0 ? SLOTS : 0,
+    struct weft_gen_args own = *args; /* a graph is of one temperature */
+    own.sampling.temperature = number % 2 ? 0.5f : 1;
+    weft_g_generate_chunk(seq, gen, view, 0, &own, number == 0 ? SLOTS : 0,
                           admit);
     must_wait();
     struct weft_tile *status = gen->instance[0].status[number % 2];
@@ -64,18 +67,24 @@ static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
     weft_tile_unacquire(status);
 }
 
-static int64_t n_waits(void)
+struct counts {
+    int64_t n_waits, n_instances, n_graphs;
+};
+
+static struct counts counts(void)
 {
 #ifdef WEFT_CUDA_EXECUTOR
-    return weft_cards_counts(0).n_waits;
+    struct weft_cards_counts c = weft_cards_counts(0);
+    return (struct counts){c.n_waits, c.n_instances, c.n_graphs};
 #else
-    return 0;
+    return (struct counts){0};
 #endif
 }
 
-/* The waits of the card's host while chunks ran. */
-static int64_t run(int32_t device, int32_t kv_blocks,
-                   const struct weft_gen_args *args, struct outcome *out)
+/* What was counted while chunks ran. */
+static struct counts run(int32_t device, int32_t kv_blocks,
+                         const struct weft_gen_args *args,
+                         struct outcome *out)
 {
     struct weft_g_layout layout = layout_on(&f.model.shape, device, 1, 1, 1);
     struct weft_g_generate gen;
@@ -90,10 +99,13 @@ static int64_t run(int32_t device, int32_t kv_blocks,
     spoil_caches(&gen);
     weft_rollout_reset(&gen);
     must_wait();
-    int64_t before = n_waits();
+    struct counts before = counts();
     for (int32_t i = 0; i < CHUNKS; i++)
         chunk(&gen, &view, i, args, out);
-    int64_t waits = n_waits() - before;
+    struct counts after = counts();
+    after.n_waits -= before.n_waits;
+    after.n_instances -= before.n_instances;
+    after.n_graphs -= before.n_graphs;
     const struct weft_gen_state *s = weft_tile_acquire(gen.instance[0].state,
                                                        WEFT_READ);
     memcpy(out->slot, (const char *) s + s->slot, sizeof out->slot);
@@ -103,7 +115,7 @@ static int64_t run(int32_t device, int32_t kv_blocks,
     weft_g_generate_release(&gen);
     weft_g_view_close(&view);
     weft_g_layout_release(&layout);
-    return waits;
+    return after;
 }
 
 static void compare(const struct outcome *a, const struct outcome *b)
@@ -138,7 +150,7 @@ static void both(int32_t kv_blocks, bool preempts,
     static struct outcome cpu, gpu;
     int32_t n_preempted = 0;
     run(weft_rt_n_gpus(rt), kv_blocks, args, &cpu);
-    int64_t waits = run(0, kv_blocks, args, &gpu);
+    struct counts n = run(0, kv_blocks, args, &gpu);
     compare(&cpu, &gpu);
     for (int i = 0; i < CHUNKS; i++)
         n_preempted += gpu.chunk[i].n_preempted;
@@ -146,10 +158,12 @@ static void both(int32_t kv_blocks, bool preempts,
     CHECK_INT(gpu.slot[1].done, 2);
     CHECK_INT(n_with(&gpu, 1) > 0, args->n_stop > 0);
 #ifdef WEFT_CUDA_EXECUTOR
-    CHECK_INT(waits > CHUNKS, kv_blocks > 0);
-    CHECK(waits >= CHUNKS && waits < CHUNKS * STEPS);
+    CHECK_INT(n.n_waits > CHUNKS, kv_blocks > 0);
+    CHECK(n.n_waits >= CHUNKS && n.n_waits < CHUNKS * STEPS);
+    CHECK(n.n_graphs > CHUNKS);
+    CHECK(n.n_instances > 0 && n.n_instances <= 2 * 3); /* 1, 2, 4 rows */
 #endif
-    (void) waits;
+    (void) n;
 }
 
 static void open_model(void)
@@ -174,7 +188,7 @@ static void chunks(void)
     args = generation;
     args.stop_text = stop_texts();
     both(0, false, &args);
-    both(3, false, &args);
+    both(3, true, &args);
     weft_g_model_release(&f.model);
     stop();
 }

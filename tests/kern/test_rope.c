@@ -73,7 +73,7 @@ static void test_table(void)
 {
     struct weft_shape s = shape_of(WEFT_ROPE_DEFAULT, 10);
     struct weft_k_run run[] = {{0, 5, 3}, {0, 0, 4}, {0, 0, 9}, {0, 100, 1}};
-    struct weft_k_batch batch = {17, 4, run, NULL};
+    struct weft_k_batch batch = {17, 4, run, NULL, NULL};
     struct weft_rope_table table;
     struct weft_arena arena = {0};
     weft_rope_table_at(&s, 17, 4, &arena, &table);

@@ -46,6 +46,7 @@ typedef enum cudaError {
     cudaErrorInvalidDevice = 101,
     cudaErrorPeerAccessUnsupported = 217,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorIllegalState = 401,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorPeerAccessAlreadyEnabled = 704,
@@ -55,6 +56,9 @@ typedef enum cudaError {
     cudaErrorLaunchOutOfResources = 701,
     cudaErrorLaunchFailure = 719,
     cudaErrorNotSupported = 801,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureImplicit = 906,
     cudaErrorUnknown = 999
 } cudaError_t;
 const char *cudaGetErrorString(cudaError_t error);
@@ -230,6 +234,24 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t from,
                                  cudaEvent_t to);
 
+/* ---- Graphs: of one captured stream ------------------------------------- */
+
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1,
+    cudaStreamCaptureModeRelaxed = 2
+};
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
+                                   enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
 /* ---- Only here ---------------------------------------------------------- */
 
 /* What failed last, as a sentence. */
@@ -252,6 +274,8 @@ struct weft_cards_counts {
     int64_t n_kernels, bytes_in, bytes_out, bytes_peer;
     int64_t pageable_bytes; /* of those: host memory was not pinned */
     int64_t n_waits;        /* of the host, for a stream or for all */
+    int64_t n_instances;    /* graphs that can be launched */
+    int64_t n_graphs;       /* launches of them */
 };
 struct weft_cards_counts weft_cards_counts(int card);
 

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA graphs of what is put on one stream. It is one that no other waits for:
+ * what other threads do meanwhile does not touch the capture. */
+#include <cuda_runtime.h>
+
+#include "kern/kern_cuda.h"
+
+cudaStream_t weft_k_capture_cuda(void)
+{
+    cudaStream_t stream = NULL;
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)
+        != cudaSuccess)
+        return NULL;
+    if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)
+        == cudaSuccess)
+        return stream;
+    cudaStreamDestroy(stream);
+    return NULL;
+}
+
+cudaGraphExec_t weft_k_captured_cuda(cudaStream_t stream)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t out = NULL;
+    if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) {
+        if (cudaGraphInstantiate(&out, graph, 0) != cudaSuccess)
+            out = NULL;
+        cudaGraphDestroy(graph);
+    }
+    cudaStreamDestroy(stream);
+    return out;
+}
+
+void weft_k_replay_cuda(cudaStream_t stream, cudaGraphExec_t graph)
+{
+    cudaGraphLaunch(graph, stream);
+}
+
+void weft_k_graph_free_cuda(cudaGraphExec_t graph)
+{
+    if (graph)
+        cudaGraphExecDestroy(graph);
+}
