@@ -87,5 +87,15 @@ bench-fusion: %D%/fusion
 # What papers measured beside what is predicted.
 bench-papers: %D%/papers
 	%D%/papers $(srcdir)/examples/clusters/real_h100.yaml
+# What the search for plans estimates beside simulations, of plans at random.
+bench_programs += %D%/search
+%C%_search_SOURCES = %D%/search.c %D%/check.h
+%C%_search_LDADD = $(weft_libs)
+clusters = $(srcdir)/examples/clusters
+bench-search: %D%/search
+	%D%/search $(clusters)/cpu_2cores.yaml 1 50 \
+	    $(srcdir)/examples/quickstart/ppo.yaml
+	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
+	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 .PHONY: bench bench-fusion bench-generate bench-gpu bench-grpo bench-layouts \
-	bench-papers bench-record bench-schedule bench-simulate bench-trust
+	bench-papers bench-record bench-schedule bench-search bench-simulate bench-trust

@@ -203,18 +203,24 @@ static struct weft_simulate_options simulations(
               || needs->n_nodes * needs->n_devices > WEFT_FEW_DEVICES};
 }
 
-static void tell_found(const struct options *o, const struct weft_found *f)
+static void tell_found(const struct options *o, const struct weft_found *f,
+                       double has)
 {
     const struct weft_search_result *r = &f->result;
     double gap = 1 - r->bound / r->value.period;
-    char text[500];
+    char text[600], less[100] = "";
+    if (f->bytes < has)
+        snprintf(
+            less, sizeof less,
+            " with %.4g GiB of a device, so that any order of tasks fits",
+            f->bytes / 0x1p30);
     snprintf(text, sizeof text,
              "%.4g s an iteration within the model, %.4g s simulated as a "
              "whole, the best of %d finalists; the model's best takes %.4g "
-             "s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
+             "s%s, %s (gap %.2g %%): %lld options, of which %lld are needed, "
              "of %lld layouts, %lld evaluations%s",
              r->finalist[f->taken].value.period, f->simulated.iteration_s,
-             (int) f->finalists, r->value.period,
+             (int) f->finalists, r->value.period, f->excess <= 0 ? less : "",
              gap <= 2 * WEFT_SEARCH_NEAR ? "proven" : "not proven", 100 * gap,
              (long long) f->options, (long long) f->needed,
              (long long) f->priced, (long long) r->evaluations,
@@ -226,21 +232,16 @@ static void tell_found(const struct options *o, const struct weft_found *f)
 }
 
 /* A simulation is one order of tasks; in another a run may need more. */
-static void tell_memory(const struct options *o, const struct weft_plan *plan,
-                        bool own_places, const struct weft_cluster *cluster)
+static void tell_memory(const struct options *o, const struct weft_found *f,
+                        double has)
 {
     char text[200];
-    double has = weft_cluster_device_bytes(cluster)
-               * (own_places ? 1 : plan->n_devices);
-    double most = 0;
-    for (int32_t d = 0; d < plan->n_nodes * plan->n_devices; d++)
-        most = fmax(most, (double) plan->memory[d][WEFT_MEM_ALL]);
-    if (most <= has)
+    if (f->excess <= 0)
         return;
     snprintf(text, sizeof text,
-             "it may not fit: a run can take %.3g GiB of a %s, which has "
-             "%.3g; search with a smaller memory_gib",
-             most / 0x1p30, own_places ? "device" : "node", has / 0x1p30);
+             "it may not fit: a run can take %.3g GiB of a device, which has "
+             "%.3g",
+             (has + f->excess) / 0x1p30, has / 0x1p30);
     if (o->json)
         weft_warn("%s", text);
     else
@@ -300,6 +301,7 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
         struct weft_find find = {
             .simulate = &s,
             .finalists = WEFT_SEARCH_FINALISTS,
+            .gangs = o->gangs,
             .stop = time_is_over,
             .how = {.seed = (uint64_t) given(o->seed, 1),
                     .evaluations = 1000 * given(o->evaluations, 400),
@@ -313,13 +315,12 @@ static int search(const struct options *o, const struct weft_cluster *cluster,
         rc = weft_run_find(config, &needs.plan, &find, out, &found, err);
     }
     weft_lengths_release(&lengths);
-    if (!rc)
-        rc = predict(o, config, out, err);
     if (!rc && o->output)
         rc = weft_plan_write(out, o->output, err);
     if (!rc) {
-        tell_found(o, &found);
-        tell_memory(o, out, own_places, cluster);
+        double has = weft_cluster_device_bytes(cluster);
+        tell_found(o, &found, has);
+        tell_memory(o, &found, has);
     }
     return rc;
 }

@@ -17,11 +17,14 @@ run_sources = \
 	%D%/iteration_train.c \
 	%D%/predict/auto.c %D%/predict/auto.h \
 	%D%/predict/compare.c %D%/predict/compare.h \
+	%D%/predict/draw.c \
 	%D%/predict/known.c %D%/predict/known.h \
 	%D%/predict/largest.c %D%/predict/largest.h \
 	%D%/predict/memory.c %D%/predict/memory.h \
 	%D%/predict/memory_check.c \
 	%D%/predict/options.c %D%/predict/options.h \
+	%D%/predict/options_inside.h \
+	%D%/predict/together.c %D%/predict/together.h \
 	%D%/predict/price.c %D%/predict/price.h %D%/predict/price_recorded.h \
 	%D%/predict/pricer.c \
 	%D%/predict/recorded.c %D%/predict/recorded.h \

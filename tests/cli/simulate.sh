@@ -171,8 +171,9 @@ expect 0 "gap 0 %" "$sft" "model.actor=${sft%/*}/model" --search --nodes 1 \
 awk '/within the model/ { exit $1 != $8 }' out || fail "a call's price is wrong"
 expect 1 "no plan fits: the least that was tried takes" "$ppo" --search \
     --cluster small.yaml --nodes 1 --devices 1
-expect 0 "a run can take 0.0977 GiB of a node, which has 0.08" "$ppo" \
-    --search --cluster tight.yaml
+# Some choices fit in the order that is simulated alone: not they are taken.
+expect 0 "s, proven" "$ppo" --search --cluster tight.yaml
+awk '/^device/ && $NF + 0 > 81.92 { exit 1 }' out || fail "what is found may not fit"
 expect 2 "--search makes the plan" "$ppo" --search --compare
 expect 2 "--time-limit are for" "$ppo" --seed 2
 options=

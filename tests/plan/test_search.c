@@ -166,7 +166,7 @@ static double bytes_of(const int32_t *choice)
 {
     double most = 0;
     for (int32_t d = 0; d < p.n_nodes * p.n_devices; d++) {
-        double held = 0, active = 0;
+        double held = 0, active = 0, set[WEFT_SEARCH_TOGETHER] = {0};
         for (int32_t c = 0; c < p.n_calls; c++) {
             const struct weft_option *o = chosen(choice, c);
             int32_t t = trainer(c);
@@ -174,9 +174,14 @@ static double bytes_of(const int32_t *choice)
                 continue;
             bool copies = t >= 0 && t != c
                        && !alike(&chosen(choice, t)->plan, &o->plan);
+            double runs = o->active + (copies ? o->weights : 0);
             held += o->held;
-            active = fmax(active, o->active + (copies ? o->weights : 0));
+            active = fmax(active, runs);
+            for (int32_t k = 0; k < p.n_together; k++)
+                set[k] += p.together[k] >> c & 1 ? runs : 0;
         }
+        for (int32_t k = 0; k < p.n_together; k++)
+            active = fmax(active, set[k]);
         most = fmax(most, held + active);
     }
     return most;
@@ -253,6 +258,9 @@ static void make_random(uint32_t seed)
                 1 + rnd(10));
         }
     }
+    for (int32_t k = 0; k < 3; k++)
+        p.together[k] = rnd(32);
+    p.n_together = (int32_t) rnd(4);
 }
 
 /* Jobs of an iteration on the devices they have, one after another, after what

@@ -214,7 +214,7 @@ static void check_prices(struct weft_pricer *whole, struct weft_pricer *small,
         double s = error_of(b[c].seconds, a[c].seconds, 0);
         double w = error_of(b[c].weights, a[c].weights, 1e4);
         double g = error_of(b[c].state, a[c].state, 1e4);
-        double m = error_of(b[c].active, a[c].active, 1e4);
+        double m = error_of(b[c].active, a[c].active, 1e5); /* not samples */
         /* what waits between stages of unlike speed is no straight line */
         double all = fmax(fmax(s, w), trains || at->pp == 1 ? fmax(g, m) : g);
         if (getenv("WEFT_TEST_SHOW"))

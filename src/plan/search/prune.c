@@ -35,13 +35,13 @@ static bool inside(const struct weft_mesh *a, const struct weft_mesh *of)
 
 /* The most that a move of `role` between one option or the other and those of
  * `other` takes longer with `a` than with `b`. INFINITY: a move of other
- * devices takes longer. copies: bytes that a copy takes where b needs none and
- * a does. */
+ * devices takes longer. copies: the bytes are added that a copy takes where b
+ * needs none and a does. */
 static double longer(const struct weft_search *s, int32_t role, bool trains,
                      const struct weft_option *a, const struct weft_option *b,
                      const struct weft_search_call *other, double *copies)
 {
-    double most = 0;
+    double most = 0, largest = 0;
     if (other->n_options > MOST_NEIGHBOURS)
         return INFINITY;
     for (int32_t i = 0; i < other->n_options; i++) {
@@ -53,7 +53,7 @@ static double longer(const struct weft_search *s, int32_t role, bool trains,
                                : weft_search_way(s, role, n, &b->plan);
         if (weft_search_alike(&b->plan, n)) {
             double copy = trains ? o->weights : a->weights;
-            *copies = copy > *copies ? copy : *copies;
+            largest = copy > largest ? copy : largest;
         }
         if (with_a <= with_b)
             continue;
@@ -61,6 +61,7 @@ static double longer(const struct weft_search *s, int32_t role, bool trains,
             return INFINITY;
         most = with_a - with_b > most ? with_a - with_b : most;
     }
+    *copies += largest;
     return most;
 }
 

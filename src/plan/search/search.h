@@ -10,7 +10,8 @@
  *               devices of both. What counts is the steady period: the time
  *               from one iteration's end to the next one's.
  *     memory    of a device: what options on it hold always (struct
- *               weft_option), and the most that one needs while it runs
+ *               weft_option), and the most that those need while they run which
+ *               can do so at the same time
  *     bound     no order of calls is better: each cycle of calls that wait for
  *               one another takes its length, each device the calls it has,
  *               all devices together what all calls take of them
@@ -44,12 +45,18 @@ struct weft_search_call {
     uint32_t before; /* set of calls whose results it reads */
 };
 
+enum { WEFT_SEARCH_TOGETHER = 16 };
+
 /* Calls at most: those of a dataflow graph. */
 struct weft_search_problem {
     int32_t n_nodes, n_devices; /* of each node */
     double device_bytes;        /* of each device */
     int32_t n_calls;
     struct weft_search_call call[WEFT_MAX_CALLS];
+    /* Sets of calls that can need their memory at the same time, on whatever
+     * devices; calls of no set need it alone. */
+    int32_t n_together;
+    uint32_t together[WEFT_SEARCH_TOGETHER];
     /* Seconds that a role's weights take from one layout to another; 0 where
      * they are alike. NULL: moves take no time. */
     double (*move)(void *ctx, int32_t role, const struct weft_call_plan *from,

@@ -242,8 +242,8 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
                        const int32_t *order, int32_t n, int32_t node,
                        int32_t device)
 {
-    double held = 0, most = 0;
-    uint32_t known = 0;
+    double held = 0, most = 0, runs[WEFT_MAX_CALLS];
+    uint32_t known = 0, here = 0;
     for (int32_t k = 0; k < n; k++)
         known |= 1u << (order ? order[k] : k);
     for (int32_t k = 0; k < n; k++) {
@@ -251,13 +251,20 @@ static double bytes_at(const struct weft_search *s, const int32_t *choice,
         const struct weft_option *o = weft_search_chosen(s, choice, c);
         if (!covers(&o->plan.mesh, node, device))
             continue;
-        double runs = o->active;
+        here |= 1u << c;
+        runs[c] = o->active;
         if (t >= 0 && t != c && (known >> t & 1)
             && !weft_search_alike(&weft_search_chosen(s, choice, t)->plan,
                                   &o->plan))
-            runs += o->weights;
+            runs[c] += o->weights;
         held += o->held;
-        most = runs > most ? runs : most;
+        most = runs[c] > most ? runs[c] : most;
+    }
+    for (int32_t i = 0; i < s->p->n_together; i++) {
+        double all = 0;
+        for (uint32_t m = s->p->together[i] & here; m; m &= m - 1)
+            all += runs[__builtin_ctz(m)];
+        most = all > most ? all : most;
     }
     return held + most;
 }

@@ -46,6 +46,8 @@ static int find(struct weft_trainer *t, struct weft_plan_needs *needs,
     int rc = weft_run_find(&t->config, needs, &how, out, &found, err);
     if (rc)
         return rc;
+    weft_free(out->memory); /* the run predicts it */
+    out->memory = NULL;
     weft_info("found a plan of %.4g s an iteration, %.4g at least, among %d "
               "layouts",
               found.simulated.iteration_s, found.result.bound,

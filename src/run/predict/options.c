@@ -1,30 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/predict/options.h"
+#include "run/predict/options_inside.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "graphs/algorithms.h"
-#include "run/predict/price.h"
-
-struct finding {
-    const struct weft_config *config;
-    const struct weft_plan_needs *needs;
-    const struct weft_find *find;
-    struct weft_pricer *pricer;
-    int32_t mini_batches;
-    int32_t n_devices;            /* of a node, of those that are used */
-    struct weft_call_plan *tried; /* from node 0, device 0 on */
-    int32_t n_tried, room;
-    /* of each call: layouts that were priced, and these wherever their meshes
-     * can be */
-    struct weft_option *variant[WEFT_MAX_CALLS], *option[WEFT_MAX_CALLS];
-    int32_t n_variants[WEFT_MAX_CALLS], variant_room[WEFT_MAX_CALLS];
-    int32_t n_options[WEFT_MAX_CALLS], option_room[WEFT_MAX_CALLS];
-    int32_t call_of[WEFT_MAX_CALLS]; /* of the search's calls, in the graph */
-    int64_t n_priced;
-    bool stopped; /* before all were priced */
-};
+#include "run/predict/together.h"
+#include "run/trainer.h"
 
 /* Makes room for one more element. */
 static bool grow(void *array, int32_t n, int32_t *room, size_t size)
@@ -47,17 +30,18 @@ static bool grow(void *array, int32_t n, int32_t *room, size_t size)
  * powers of two, at multiples of that. */
 enum { FEW_NODES = 8 };
 
-static int32_t step_of(const struct finding *f, int32_t n_nodes)
+static int32_t step_of(const struct weft_finding *f, int32_t n_nodes)
 {
     return f->needs->n_nodes > FEW_NODES ? n_nodes : 1;
 }
 
-static int32_t larger(const struct finding *f, int32_t n_nodes)
+static int32_t larger(const struct weft_finding *f, int32_t n_nodes)
 {
     return f->needs->n_nodes > FEW_NODES ? 2 * n_nodes : n_nodes + 1;
 }
 
-static int try_degrees(struct finding *f, const struct weft_call_plan *plan,
+static int try_degrees(struct weft_finding *f,
+                       const struct weft_call_plan *plan,
                        struct weft_err *err)
 {
     if (!grow(&f->tried, f->n_tried, &f->room, sizeof *f->tried))
@@ -67,7 +51,7 @@ static int try_degrees(struct finding *f, const struct weft_call_plan *plan,
 }
 
 /* All degrees on a mesh. */
-static int try_mesh(struct finding *f, int32_t nodes, int32_t devices,
+static int try_mesh(struct weft_finding *f, int32_t nodes, int32_t devices,
                     struct weft_err *err)
 {
     int32_t size = nodes * devices;
@@ -91,7 +75,7 @@ static int try_mesh(struct finding *f, int32_t nodes, int32_t devices,
 
 /* The largest meshes first: where time is up before all are priced, every call
  * has some. */
-static int try_all(struct finding *f, struct weft_err *err)
+static int try_all(struct weft_finding *f, struct weft_err *err)
 {
     int32_t nodes[WEFT_MAX_NODES + 1], n_sizes = 0;
     int rc = 0;
@@ -111,21 +95,21 @@ static int try_all(struct finding *f, struct weft_err *err)
 
 /* ---- Options ------------------------------------------------------------ */
 
-static bool add_option(struct finding *f, int32_t call,
+static bool add_option(struct weft_finding *f, int32_t call,
                        const struct weft_call_plan *plan,
                        const struct weft_priced *priced)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     bool trained = flow->role[flow->call[call].role].trained;
     bool trains = weft_flow_trains(flow, call);
-    struct weft_option o = {
-        .plan = *plan, .seconds = priced->seconds, .active = priced->active};
-    if (trains)
-        o.held = priced->weights + priced->state;
-    else if (trained)
+    struct weft_option o = {.plan = *plan,
+                            .seconds = priced->seconds,
+                            .held = priced->state,
+                            .active = priced->active};
+    if (trained && !trains)
         o.weights = priced->weights;
     else
-        o.held = priced->weights; /* those that are offloaded are active */
+        o.held += priced->weights; /* those that are offloaded are active */
     if (!grow(&f->variant[call], f->n_variants[call], &f->variant_room[call],
               sizeof **f->variant))
         return false;
@@ -134,7 +118,7 @@ static bool add_option(struct finding *f, int32_t call,
 }
 
 /* Whether a call can have a layout, and its weights fit the devices. */
-static bool can(const struct finding *f, int32_t call,
+static bool can(const struct weft_finding *f, int32_t call,
                 const struct weft_call_plan *p)
 {
     const struct weft_shape *s =
@@ -146,7 +130,7 @@ static bool can(const struct finding *f, int32_t call,
 }
 
 /* Prices a layout for a set of calls. */
-static int price(struct finding *f, const struct weft_call_plan *at,
+static int price(struct weft_finding *f, const struct weft_call_plan *at,
                  uint32_t calls, struct weft_err *err)
 {
     struct weft_priced priced[WEFT_MAX_CALLS];
@@ -163,7 +147,7 @@ static int price(struct finding *f, const struct weft_call_plan *at,
 
 /* The next number of micro-batches of a gradient group: as many as tokens ask
  * for (0), or 1, 2, 4 and so on. */
-static bool more_micro_batches(const struct finding *f,
+static bool more_micro_batches(const struct weft_finding *f,
                                struct weft_call_plan *at)
 {
     int32_t steps = f->mini_batches * f->needs->gradient_groups;
@@ -175,7 +159,7 @@ static bool more_micro_batches(const struct finding *f,
 /* Of a set of training calls, those whose weights, gradients and optimizer state
  * fit a device as far as is known: they are the same with any micro-batches,
  * recomputed or not. */
-static uint32_t fitting(const struct finding *f, uint32_t calls,
+static uint32_t fitting(const struct weft_finding *f, uint32_t calls,
                         const struct weft_call_plan *at)
 {
     for (uint32_t m = calls; m; m &= m - 1) {
@@ -196,7 +180,7 @@ static uint32_t fitting(const struct finding *f, uint32_t calls,
 /* All that training can have beside a layout's degrees. saving: what takes more
  * time to need less memory; else the others. ZeRO 2 and 3 are tried with as
  * many micro-batches as tokens ask for alone. */
-static int price_training(struct finding *f, struct weft_call_plan at,
+static int price_training(struct weft_finding *f, struct weft_call_plan at,
                           uint32_t calls, bool saving, struct weft_err *err)
 {
     int rc = 0;
@@ -214,7 +198,8 @@ static int price_training(struct finding *f, struct weft_call_plan at,
     return rc;
 }
 
-static int price_all(struct finding *f, bool saving, struct weft_err *err)
+static int price_all(struct weft_finding *f, bool saving,
+                     struct weft_err *err)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     int rc = 0;
@@ -250,7 +235,7 @@ static int price_all(struct finding *f, bool saving, struct weft_err *err)
 
 /* Whether memory can ever count: what all calls together hold and need, each in
  * the layout that takes most, exceeds a device. */
-static bool memory_counts(const struct finding *f)
+static bool memory_counts(const struct weft_finding *f)
 {
     double sum = 0;
     for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
@@ -267,7 +252,7 @@ static bool memory_counts(const struct finding *f)
 
 /* ---- Places ------------------------------------------------------------- */
 
-static int place_at(struct finding *f, int32_t call,
+static int place_at(struct weft_finding *f, int32_t call,
                     const struct weft_option *at, int32_t n,
                     const struct weft_mesh *mesh, struct weft_err *err)
 {
@@ -283,7 +268,8 @@ static int place_at(struct finding *f, int32_t call,
 }
 
 /* Options of one mesh follow one another. */
-static int place_call(struct finding *f, int32_t call, struct weft_err *err)
+static int place_call(struct weft_finding *f, int32_t call,
+                      struct weft_err *err)
 {
     const struct weft_option *v = f->variant[call];
     int rc = 0;
@@ -319,24 +305,12 @@ static void sort_variants(struct weft_option *v, int32_t n)
 
 /* ---- The problem -------------------------------------------------------- */
 
-/* Placed calls whose results a call reads, itself or through steps. */
-static uint32_t before(const struct weft_dataflow *flow, int32_t call)
-{
-    uint32_t set = 0;
-    for (int32_t i = 1; i < flow->n_calls; i++) {
-        if (i == call || !(flow->call[i].writes & flow->call[call].reads))
-            continue;
-        set |= weft_flow_placed(flow, i) ? 1u << i : before(flow, i);
-    }
-    return set;
-}
-
 /* Weights of a destination's device, by the slowest link on their way. */
 static double move_s(void *ctx, int32_t role,
                      const struct weft_call_plan *from,
                      const struct weft_call_plan *to)
 {
-    const struct finding *f = ctx;
+    const struct weft_finding *f = ctx;
     const struct weft_shape *shape = f->needs->shape[role];
     const struct weft_cluster *cluster = f->find->simulate->cluster;
     /* ranks beyond the cluster's nodes share them */
@@ -355,7 +329,7 @@ static double move_s(void *ctx, int32_t role,
     return rate > 0 ? link->latency_s + bytes / rate : 0;
 }
 
-static void set_problem(struct finding *f, struct weft_search_problem *p)
+static void set_problem(struct weft_finding *f, struct weft_search_problem *p)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     int32_t number[WEFT_MAX_CALLS] = {0};
@@ -378,12 +352,13 @@ static void set_problem(struct finding *f, struct weft_search_problem *p)
             .trained = flow->role[flow->call[c].role].trained};
     }
     for (int32_t i = 0; i < p->n_calls; i++)
-        for (uint32_t m = before(flow, f->call_of[i]); m; m &= m - 1)
+        for (uint32_t m = weft_before(flow, f->call_of[i]); m; m &= m - 1)
             p->call[i].before |= 1u << number[__builtin_ctz(m)];
+    p->n_together = weft_together(flow, p->n_calls, f->call_of, p->together);
 }
 
 /* Of a search that was stopped while it priced layouts. */
-static int check_stopped(const struct finding *f, struct weft_err *err)
+static int check_stopped(const struct weft_finding *f, struct weft_err *err)
 {
     const struct weft_dataflow *flow = f->needs->flow;
     for (int32_t c = 1; c < flow->n_calls; c++)
@@ -395,11 +370,12 @@ static int check_stopped(const struct finding *f, struct weft_err *err)
     return 0;
 }
 
-static int make_problem(struct finding *f, struct weft_search_problem *p,
-                        int64_t *options_out, struct weft_err *err)
+int weft_finding_problem(struct weft_finding *f,
+                         struct weft_search_problem *p, int64_t *options_out,
+                         struct weft_err *err)
 {
     struct weft_option *array[WEFT_MAX_CALLS];
-    int rc = 0;
+    int rc = check_stopped(f, err);
     for (int32_t c = 0; c < WEFT_MAX_CALLS && !rc; c++) {
         sort_variants(f->variant[c], f->n_variants[c]);
         rc = place_call(f, c, err);
@@ -412,9 +388,9 @@ static int make_problem(struct finding *f, struct weft_search_problem *p,
     return rc ? rc : weft_search_prune(p, array, err);
 }
 
-static void set_choice(const struct finding *f,
-                       const struct weft_search_problem *p,
-                       const int32_t *choice, struct weft_plan *plan)
+void weft_finding_choose(const struct weft_finding *f,
+                         const struct weft_search_problem *p,
+                         const int32_t *choice, struct weft_plan *plan)
 {
     for (int32_t i = 0; i < p->n_calls; i++)
         plan->call[f->call_of[i]] = p->call[i].option[choice[i]].plan;
@@ -427,7 +403,7 @@ static bool stop(const struct weft_find *find)
 
 /* Simulates finalists, and takes the fastest that fits, or else the one that is
  * nearest to it. */
-static int rank(struct finding *f, const struct weft_search_problem *p,
+static int rank(struct weft_finding *f, const struct weft_search_problem *p,
                 struct weft_plan *plan, struct weft_found *out,
                 struct weft_err *err)
 {
@@ -438,7 +414,7 @@ static int rank(struct finding *f, const struct weft_search_problem *p,
     n = n < r->n_finalists ? n : r->n_finalists;
     for (int32_t i = 0; i < n && !rc && (i == 0 || !stop(f->find)); i++) {
         struct weft_simulated s;
-        set_choice(f, p, r->finalist[i].choice, plan);
+        weft_finding_choose(f, p, r->finalist[i].choice, plan);
         rc = weft_plan_check(plan, f->needs, err);
         if (!rc)
             rc = weft_pricer_simulate(f->pricer, plan, &s, err);
@@ -456,25 +432,22 @@ static int rank(struct finding *f, const struct weft_search_problem *p,
     }
     if (rc)
         return rc;
-    set_choice(f, p, r->finalist[out->taken].choice, plan);
+    weft_finding_choose(f, p, r->finalist[out->taken].choice, plan);
     plan->predicted_s.iteration_s = out->simulated.iteration_s;
     memcpy(plan->predicted_s.call_s, out->simulated.call_s,
            sizeof plan->predicted_s.call_s);
     return 0;
 }
 
-static int search(struct finding *f, struct weft_plan *plan,
-                  struct weft_found *out, struct weft_err *err)
+static int attempt(struct weft_finding *f,
+                   const struct weft_search_problem *p,
+                   struct weft_plan *plan, struct weft_found *out,
+                   struct weft_err *err)
 {
-    struct weft_search_problem p;
     struct weft_search *s = NULL;
-    int rc = check_stopped(f, err);
-    if (!rc)
-        rc = make_problem(f, &p, &out->options, err);
-    for (int32_t i = 0; !rc && i < p.n_calls; i++)
-        out->needed += p.call[i].n_options;
-    if (!rc)
-        rc = weft_search_create(&p, &s, err);
+    int rc = weft_search_create(p, &s, err);
+    out->finalists = out->taken = 0;
+    out->bytes = p->device_bytes;
     if (!rc)
         rc = weft_search_run(s, &f->find->how, &out->result, err);
     weft_search_free(s);
@@ -483,8 +456,110 @@ static int search(struct finding *f, struct weft_plan *plan,
                           "no plan fits: the least that was tried takes "
                           "%.1f GiB of a device, which has %.1f",
                           out->result.value.bytes / 0x1p30,
-                          (double) f->needs->device_bytes / 0x1p30);
-    return rc ? rc : rank(f, &p, plan, out, err);
+                          p->device_bytes / 0x1p30);
+    return rc ? rc : rank(f, p, plan, out, err);
+}
+
+/* By how much a run of the plan can exceed a device's memory, in the worst order
+ * of its tasks. Records of tasks are the host's. */
+static int find_excess(const struct weft_finding *f, struct weft_plan *plan,
+                       double *out, struct weft_err *err)
+{
+    const struct weft_plan_needs *n = f->needs;
+    bool own = f->config->runtime.place == WEFT_PLACE_DEVICE || n->n_gpus > 0;
+    int32_t n_devices = plan->n_nodes * plan->n_devices;
+    int32_t sharing = own ? 1 : plan->n_devices;
+    const struct weft_g_job job = {
+        plan->n_nodes, plan->n_devices,
+        f->config->runtime.place == WEFT_PLACE_DEVICE, plan->n_gpus};
+    int rc = weft_trainer_predict(
+        f->config, &job, f->find->gangs || n_devices > WEFT_FEW_DEVICES, plan,
+        err);
+    *out = -INFINITY;
+    for (int32_t d = 0; d < n_devices && !rc; d++) {
+        const int64_t *m = plan->memory[d];
+        int64_t tasks = own ? m[WEFT_MEM_TASKS] : 0;
+        *out = fmax(*out, (double) (m[WEFT_MEM_ALL] - tasks) / sharing
+                              - (double) n->device_bytes);
+    }
+    return rc;
+}
+
+/* A search's memory is that of one order of tasks. Where a run can take more, it
+ * is made again with so much less memory, a few times; if nothing fits then, the
+ * plan is the one that exceeds memory least. */
+static int search_again(struct weft_finding *f, struct weft_search_problem *p,
+                        struct weft_plan *plan, struct weft_found *out,
+                        struct weft_err *err)
+{
+    enum { TIMES = 4 };
+    int rc = find_excess(f, plan, &out->excess, err);
+    double excess = out->excess;
+    bool found = true;
+    for (int k = 0; k < TIMES && found && !rc && excess > 0 && !stop(f->find);
+         k++) {
+        struct weft_found next = *out;
+        struct weft_plan other;
+        struct weft_err ignored;
+        p->device_bytes -= excess;
+        weft_plan_begin(f->needs, &other);
+        found = attempt(f, p, &other, &next, &ignored) == 0;
+        if (found)
+            rc = find_excess(f, &other, &excess, err);
+        bool better = found && !rc && excess < out->excess;
+        weft_plan_release(better ? plan : &other);
+        if (better) {
+            next.excess = excess;
+            *plan = other;
+            *out = next;
+        }
+    }
+    return rc;
+}
+
+static int search(struct weft_finding *f, struct weft_plan *plan,
+                  struct weft_found *out, struct weft_err *err)
+{
+    struct weft_search_problem p;
+    int rc = weft_finding_problem(f, &p, &out->options, err);
+    for (int32_t i = 0; !rc && i < p.n_calls; i++)
+        out->needed += p.call[i].n_options;
+    if (!rc)
+        rc = attempt(f, &p, plan, out, err);
+    return rc ? rc : search_again(f, &p, plan, out, err);
+}
+
+int weft_finding_open(const struct weft_config *config,
+                      const struct weft_plan_needs *needs,
+                      const struct weft_find *find, struct weft_finding *f,
+                      struct weft_err *err)
+{
+    struct weft_settings settings;
+    *f = (struct weft_finding){.config = config,
+                               .needs = needs,
+                               .find = find,
+                               .n_devices = weft_plan_n_used(needs)};
+    weft_settings_of(config, &settings);
+    f->mini_batches = settings.mini_batches;
+    int rc = weft_pricer_create(config, needs, find->simulate, false,
+                                &f->pricer, err);
+    if (!rc)
+        rc = try_all(f, err);
+    if (!rc)
+        rc = price_all(f, false, err);
+    if (!rc && memory_counts(f))
+        rc = price_all(f, true, err);
+    return rc;
+}
+
+void weft_finding_close(struct weft_finding *f)
+{
+    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
+        weft_free(f->variant[c]);
+        weft_free(f->option[c]);
+    }
+    weft_free(f->tried);
+    weft_pricer_free(f->pricer);
 }
 
 int weft_run_find(const struct weft_config *config,
@@ -492,33 +567,15 @@ int weft_run_find(const struct weft_config *config,
                   const struct weft_find *find, struct weft_plan *plan_out,
                   struct weft_found *out, struct weft_err *err)
 {
-    struct weft_settings settings;
-    struct finding f = {.config = config,
-                        .needs = needs,
-                        .find = find,
-                        .n_devices = weft_plan_n_used(needs)};
-    weft_settings_of(config, &settings);
-    f.mini_batches = settings.mini_batches;
+    struct weft_finding f;
     *out = (struct weft_found){.options = 0};
     weft_plan_begin(needs, plan_out);
-    int rc = weft_pricer_create(config, needs, find->simulate, false,
-                                &f.pricer, err);
-    if (!rc)
-        rc = try_all(&f, err);
-    if (!rc)
-        rc = price_all(&f, false, err);
-    if (!rc && memory_counts(&f))
-        rc = price_all(&f, true, err);
+    int rc = weft_finding_open(config, needs, find, &f, err);
     out->priced = f.n_priced;
     out->stopped = f.stopped;
     if (!rc)
         rc = search(&f, plan_out, out, err);
     out->stopped = out->stopped || out->result.stopped;
-    for (int32_t c = 0; c < WEFT_MAX_CALLS; c++) {
-        weft_free(f.variant[c]);
-        weft_free(f.option[c]);
-    }
-    weft_free(f.tried);
-    weft_pricer_free(f.pricer);
+    weft_finding_close(&f);
     return rc;
 }

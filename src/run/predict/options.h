@@ -17,6 +17,10 @@ struct weft_found {
     int32_t finalists;       /* that were simulated ... */
     int32_t taken;           /* ... of which this one is the plan */
     struct weft_simulated simulated; /* the plan as a whole */
+    /* bytes by which a run can exceed a device's memory, in the worst order of
+     * its tasks; negative: it fits */
+    double excess;
+    double bytes; /* of a device's memory, which the search had */
 };
 
 struct weft_find {
@@ -24,6 +28,7 @@ struct weft_find {
     /* how.stop is asked while layouts are priced, too; what is not priced by
      * then has no options */
     struct weft_search_how how;
+    bool gangs; /* as of weft_trainer_predict(), also with few devices */
     int32_t finalists; /* to simulate, of the search's; 0: all */
     /* asked, with how.ctx, between simulations; NULL: nobody is asked */
     bool (*stop)(void *ctx);
@@ -38,12 +43,27 @@ struct weft_find {
         .seed = 1, .evaluations = 400000, .branches = 20000000               \
     }
 
-/* Finds a plan. needs->device_bytes is the memory of a device. Release the plan
- * with weft_plan_release(). Errors: those of weft_pricer_price() and
+/* Finds a plan, whose memory is predicted. needs->device_bytes is the memory of a
+ * device. Release the plan with weft_plan_release(). Errors: those of weft_pricer_price() and
  * weft_search_run(); WEFT_EINVAL when no plan fits the memory. */
 int weft_run_find(const struct weft_config *config,
                   const struct weft_plan_needs *needs,
                   const struct weft_find *find, struct weft_plan *plan_out,
                   struct weft_found *out, struct weft_err *err);
+
+/* A plan at random, as the search has it and as simulated. */
+struct weft_drawn {
+    struct weft_plan plan;
+    double period_s, bytes;        /* within the model; of a device */
+    double call_s[WEFT_MAX_CALLS]; /* prices */
+    struct weft_simulated simulated;
+};
+
+/* Draws n plans, each option with equal chance, until one fits a device, if any
+ * does in many tries. Errors: those of weft_run_find(). */
+int weft_run_draw(const struct weft_config *config,
+                  const struct weft_plan_needs *needs,
+                  const struct weft_find *find, int32_t n,
+                  struct weft_drawn *out, struct weft_err *err);
 
 #endif

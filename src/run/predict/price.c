@@ -58,10 +58,7 @@ static void set_leases(const struct weft_simulation *s, struct lease *lease)
  * another, and what is gathered or added up on the way. */
 static bool is_active(const struct weft_rec_tile *t)
 {
-    bool held = t->mem == WEFT_MEM_WEIGHTS || t->mem == WEFT_MEM_GRADIENTS
-             || t->mem == WEFT_MEM_OPTIMIZER;
-    return t->mem == WEFT_MEM_KV || t->mem == WEFT_MEM_ACTIVATIONS
-        || t->mem == WEFT_MEM_SAMPLES || (held && !t->permanent);
+    return !t->permanent || t->mem == WEFT_MEM_SAMPLES;
 }
 
 /* The most bytes that tasks need of a place while they run, given when tiles
@@ -172,7 +169,8 @@ int weft_price_recorded(struct weft_simulation *s, struct weft_priced *out,
         rc = find_held(s, lease, 1u << WEFT_MEM_WEIGHTS, &out->weights, err);
     if (!rc)
         rc = find_held(s, lease,
-                       1u << WEFT_MEM_GRADIENTS | 1u << WEFT_MEM_OPTIMIZER,
+                       1u << WEFT_MEM_GRADIENTS | 1u << WEFT_MEM_OPTIMIZER
+                           | 1u << WEFT_MEM_KV,
                        &out->state, err);
     out->active /= devices;
     out->weights /= devices;

@@ -27,8 +27,8 @@
 struct weft_priced {
     double seconds; /* of an iteration; 0: it has no tasks */
     /* bytes of each device, where they are most: weights of the call's role;
-     * gradients and optimizer state beside them, where it trains; what its
-     * tasks need while they run */
+     * what it has for good beside them, which are gradients and optimizer state
+     * or a KV cache; what its tasks need while they run */
     double weights, state, active;
 };
 

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the search for plans estimates beside what simulations of the same plans
+ * come to: plans drawn at random of all that it searches (weft_run_draw()).
+ *
+ *     search CLUSTER.yaml NODES PLANS CONFIG.yaml [key=value ...]
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/check.h"
+#include "base/alloc.h"
+#include "job/plan_needs.h"
+#include "job/run_config.h"
+#include "plan/lengths.h"
+#include "run/predict/options.h"
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* A call's devices and degrees. */
+static void show_call(const struct weft_call_plan *p)
+{
+    printf(" %d-%d:%d-%d/dp%dtp%dpp%d", (int) p->mesh.node,
+           (int) (p->mesh.node + p->mesh.n_nodes - 1), (int) p->mesh.device,
+           (int) (p->mesh.device + p->mesh.n_devices - 1), (int) p->dp,
+           (int) p->tp, (int) p->pp);
+    if (p->micro_batches)
+        printf("m%d", (int) p->micro_batches);
+    if (p->zero)
+        printf("z%d", (int) p->zero);
+    printf("%s%s", p->recompute ? "r" : "", p->offload ? "o" : "");
+}
+
+static void show(const struct weft_drawn *d, double bytes, double error)
+{
+    const struct weft_dataflow *flow = &d->plan.flow;
+    printf("%9.4g %9.4g %8.1f %%  %5.2f %5.2f ", d->period_s,
+           d->simulated.iteration_s, 100 * error, d->bytes / bytes,
+           d->simulated.fullest);
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        if (weft_flow_placed(flow, c))
+            show_call(&d->plan.call[c]);
+    printf("\n");
+    for (int32_t c = 1; getenv("WEFT_BENCH_CALLS") && c < flow->n_calls; c++)
+        if (weft_flow_placed(flow, c))
+            printf("    %-16s %9.4g priced, %9.4g from first to last task\n",
+                   flow->call[c].name, d->call_s[c], d->simulated.call_s[c]);
+}
+
+int main(int argc, char **argv)
+{
+    struct weft_config config;
+    struct weft_cluster cluster;
+    struct weft_run_needs needs;
+    struct weft_lengths lengths;
+    if (argc < 5) {
+        fprintf(stderr, "usage: search CLUSTER.yaml NODES PLANS CONFIG.yaml "
+                        "[key=value ...]\n");
+        return 2;
+    }
+    int nodes = atoi(argv[2]), n = atoi(argv[3]);
+    CHECK(weft_cluster_read(argv[1], &cluster, &err));
+    CHECK(weft_run_config_read(
+        argv[4], argc - 5, (const char *const *) argv + 5, &config, &err));
+    CHECK(weft_lengths_read("max", &lengths, &err));
+    CHECK(weft_run_needs_read(&config, nodes, cluster.kind[0].n_devices, 0,
+                              &needs, &err));
+    double bytes = weft_cluster_device_bytes(&cluster);
+    needs.plan.device_bytes = (int64_t) bytes;
+    const struct weft_simulate_options simulate = {
+        .cluster = &cluster,
+        .lengths = &lengths,
+        .iterations = 3,
+        .gangs = config.runtime.place == WEFT_PLACE_DEVICE};
+    const struct weft_find find = {.simulate = &simulate, .how = {.seed = 1}};
+    struct weft_drawn *drawn = weft_alloc((size_t) n, sizeof *drawn);
+    double *error = weft_alloc((size_t) n, sizeof *error);
+    if (!drawn || !error)
+        return 1;
+    CHECK(weft_run_draw(&config, &needs.plan, &find, n, drawn, &err));
+    printf("%s, %d nodes of %d devices, %s\n%9s %9s %10s  %5s %5s  %s\n",
+           argv[4], nodes, (int) cluster.kind[0].n_devices, cluster.name,
+           "search: s", "played: s", "error", "memory", "played",
+           "calls (nodes:devices/degrees)");
+    int within = 0;
+    for (int i = 0; i < n; i++) {
+        double e = drawn[i].period_s / drawn[i].simulated.iteration_s - 1;
+        show(&drawn[i], bytes, e);
+        error[i] = fabs(e);
+        within += error[i] <= 0.05;
+    }
+    qsort(error, (size_t) n, sizeof *error, ascending);
+    printf("%d plans: median error %.1f %%, largest %.1f %%, %d within "
+           "5 %%\n",
+           n, 100 * error[n / 2], 100 * error[n - 1], within);
+    weft_free(drawn);
+    weft_free(error);
+    weft_lengths_release(&lengths);
+    weft_config_release(&config);
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of a run's calls, shared by what takes some of them. */
+#ifndef WEFT_RUN_PREDICT_OPTIONS_INSIDE_H
+#define WEFT_RUN_PREDICT_OPTIONS_INSIDE_H
+
+#include "run/predict/options.h"
+#include "run/predict/price.h"
+
+struct weft_finding {
+    const struct weft_config *config;
+    const struct weft_plan_needs *needs;
+    const struct weft_find *find;
+    struct weft_pricer *pricer;
+    int32_t mini_batches;
+    int32_t n_devices;            /* of a node, of those that are used */
+    struct weft_call_plan *tried; /* from node 0, device 0 on */
+    int32_t n_tried, room;
+    /* of each call: layouts that were priced, and these wherever their meshes
+     * can be */
+    struct weft_option *variant[WEFT_MAX_CALLS], *option[WEFT_MAX_CALLS];
+    int32_t n_variants[WEFT_MAX_CALLS], variant_room[WEFT_MAX_CALLS];
+    int32_t n_options[WEFT_MAX_CALLS], option_room[WEFT_MAX_CALLS];
+    int32_t call_of[WEFT_MAX_CALLS]; /* of the search's calls, in the graph */
+    int64_t n_priced;
+    bool stopped; /* before all were priced */
+};
+
+/* Prices layouts. Close it also after an error. */
+int weft_finding_open(const struct weft_config *config,
+                      const struct weft_plan_needs *needs,
+                      const struct weft_find *find, struct weft_finding *out,
+                      struct weft_err *err);
+void weft_finding_close(struct weft_finding *f);
+/* The search's problem: all that was priced, wherever it can be. */
+int weft_finding_problem(struct weft_finding *f,
+                         struct weft_search_problem *p, int64_t *options_out,
+                         struct weft_err *err);
+/* Sets the calls of a plan to the options of a choice. */
+void weft_finding_choose(const struct weft_finding *f,
+                         const struct weft_search_problem *p,
+                         const int32_t *choice, struct weft_plan *plan);
+
+#endif
