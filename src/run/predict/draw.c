@@ -43,7 +43,7 @@ static int draw(struct weft_finding *f, int32_t n, struct weft_drawn *out,
     for (int32_t i = 0; i < n && !rc; i++) {
         int32_t choice[WEFT_MAX_CALLS];
         struct weft_search_value v;
-        struct weft_simulated simulated;
+        struct weft_simulated simulated = {.iteration_s = 0};
         choose(s, &p, f->find->how.seed, &n_drawn, choice, &v);
         out[i] = (struct weft_drawn){.period_s = v.period, .bytes = v.bytes};
         weft_plan_begin(f->needs, &out[i].plan);
