@@ -118,6 +118,9 @@ struct model {
     uint32_t *at;
     int32_t *drawn;
     void *saved[MOST_LAYERS], *scratch;
+    /* of prefill and decode: NULL, or what captures */
+    struct CUstream_st *stream;
+    struct CUgraphExec_st *graph;
 };
 
 static struct tile tile_of(const struct weft_shape *s,
@@ -304,11 +307,11 @@ static void train(struct model *m, int32_t n_runs, int32_t n)
 static void run_forward(void *arg)
 {
     struct model *m = arg;
-    weft_k_embed_cuda(NULL, &m->s, m->table, m->batch.n_rows, m->token,
+    weft_k_embed_cuda(m->stream, &m->s, m->table, m->batch.n_rows, m->token,
                       m->x[0]);
     for (int32_t l = 0; l < m->n_layers; l++)
-        weft_k_layer_forward_cuda(NULL, &m->s, &m->w[l], l, &m->batch, &m->kv,
-                                  m->x[0], m->x[0], NULL, m->scratch);
+        weft_k_layer_forward_cuda(m->stream, &m->s, &m->w[l], l, &m->batch,
+                                  &m->kv, m->x[0], m->x[0], NULL, m->scratch);
 }
 
 static void run_decode(void *arg)
@@ -316,11 +319,32 @@ static void run_decode(void *arg)
     struct model *m = arg;
     const struct weft_k_sampling sampling = {1, 0, 1, 1};
     run_forward(m);
-    weft_k_head_logits_cuda(NULL, &m->s, weft_all_blocks(&m->s), &m->h,
+    weft_k_head_logits_cuda(m->stream, &m->s, weft_all_blocks(&m->s), &m->h,
                             m->batch.n_rows, m->targets.row, m->x[0],
                             m->logits, m->scratch);
-    weft_k_sample_cuda(NULL, &m->s, &sampling, 0, NULL, m->batch.n_rows,
+    weft_k_sample_cuda(m->stream, &m->s, &sampling, 0, NULL, m->batch.n_rows,
                        m->logits, m->s.vocab, m->at, m->drawn, m->logp, NULL);
+}
+
+/* As the runtime does: a graph, made when a step has run without. */
+static void run_graph(void *arg)
+{
+    const struct model *m = arg;
+    weft_k_replay_cuda(NULL, m->graph);
+}
+
+static void capture_decode(struct model *m)
+{
+    m->batch.device_run = sent(m->run, (size_t) m->batch.n_runs
+                                           * sizeof *m->run);
+    run_decode(m);
+    must(cudaDeviceSynchronize(), "a decode step");
+    m->stream = weft_k_capture_cuda();
+    must(cudaPeekAtLastError(), "a capture");
+    run_decode(m);
+    m->graph = weft_k_captured_cuda(m->stream);
+    must(cudaPeekAtLastError(), "a graph");
+    m->stream = NULL;
 }
 
 /* Room for n_runs texts of n tokens. */
@@ -370,8 +394,11 @@ static void decode(struct model *m, int32_t batch, int32_t context)
     m->logits = device((size_t) batch * (size_t) s->vocab * sizeof(float));
     snprintf(what, sizeof what, "decode, batch %d, %d tokens before", batch,
              context);
-    row(m->name, what, best_s(run_decode, m), bytes, 1e9, "GB/s", peak_bytes,
+    capture_decode(m);
+    row(m->name, what, best_s(run_graph, m), bytes, 1e9, "GB/s", peak_bytes,
         ">= 75");
+    weft_k_graph_free_cuda(m->graph);
+    m->graph = NULL;
     release_to(before);
 }
 

@@ -10,6 +10,7 @@
 enum { SLOTS = 4, STEPS = 7, CHUNKS = 5, MAX_TOTAL = 150, PREFILL = 30 };
 
 static struct task_fixture f;
+static bool has_short_prompts; /* of one token: every step is a graph's */
 
 /* What an instance ends with; status: the sums of all chunks. */
 struct outcome {
@@ -53,9 +54,11 @@ static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
     int32_t prompt[MAX_TOTAL];
     for (int i = 0; i < MAX_TOTAL; i++)
         prompt[i] = (i * 29 + 3) % 270;
-    for (int i = 0; i < SLOTS; i++) /* one ends by its limit, early */
+    for (int i = 0; i < SLOTS; i++) { /* one ends by its limit, early */
+        int32_t n = has_short_prompts ? 1 : 1 + 19 * i;
         admit[i] = (struct weft_gen_admit){
-            i, 20 + i, 1 + 19 * i, 20 * i + (i == 1 ? 5 : 40), prompt + i};
+            i, 20 + i, n, n - 1 + i + (i == 1 ? 5 : 40), prompt + i};
+    }
     struct weft_gen_args own = *args; /* a graph is of one temperature */
     own.sampling.temperature = number % 2 ? 0.5f : 1;
     weft_g_generate_chunk(seq, gen, view, 0, &own, number == 0 ? SLOTS : 0,
@@ -193,6 +196,25 @@ static void chunks(void)
     stop();
 }
 
+/* The first step that this process runs on the card is one that graphs are
+ * made of: what it chooses and allocates is not captured. */
+static void test_first_step(void)
+{
+    static struct outcome cpu, gpu;
+    if (weft_k_isa() == WEFT_ISA_C) {
+        weft_test_skip("this CPU has no fused multiply-adds");
+        return;
+    }
+    has_short_prompts = true;
+    open_model();
+    run(weft_rt_n_gpus(rt), 0, &generation, &cpu);
+    run(0, 0, &generation, &gpu);
+    compare(&cpu, &gpu);
+    weft_g_model_release(&f.model);
+    stop();
+    has_short_prompts = false;
+}
+
 static void test_chunks(void)
 {
     if (weft_k_isa() != WEFT_ISA_C)
@@ -203,6 +225,7 @@ static void test_chunks(void)
 
 int main(void)
 {
-    const struct weft_test tests[] = {{"test_chunks", test_chunks}};
+    const struct weft_test tests[] = {{"test_first_step", test_first_step},
+                                      {"test_chunks", test_chunks}};
     return gpus_main("graphs/gpu_chunks", tests, WEFT_COUNT(tests));
 }
