@@ -144,15 +144,8 @@ int weft_gen_draw(const struct weft_gen_view *view,
                   const int32_t *slot, float *logits, void *scratch,
                   struct weft_err *err);
 
-/* What n rows' tokens are drawn by at a GPU's place, and what is drawn; the
- * arrays of a tile in host memory, weft_gen_drawn_bytes(). */
-struct weft_gen_drawn {
-    uint32_t *at; /* (n, 4): what the draws are keyed by, whether held */
-    int32_t *token;
-    float *logp;
-};
-struct weft_gen_drawn weft_gen_drawn_of(void *tile, int32_t n);
-/* Writes what the draw of each row of the step's targets is keyed by. */
+/* Writes what the draw of each row of the step's targets is keyed by, and
+ * whether its text must not end yet: (n_targets, 4). */
 void weft_gen_key_rows(const struct weft_gen_view *view,
                        const struct weft_gen_args *gen,
                        const struct weft_batch *step, uint32_t *at_out);

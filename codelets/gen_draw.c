@@ -10,17 +10,24 @@
 #include "codelets/member.h"
 #include "kern/kern_cuda.h"
 
-struct weft_gen_drawn weft_gen_drawn_of(void *tile, int32_t n)
+/* The arrays of the tile between them, for n rows. */
+struct drawn {
+    uint32_t *at; /* (n, 4): what the draws are keyed by, whether held */
+    int32_t *token;
+    float *logp;
+};
+
+static struct drawn drawn_of(void *tile, int32_t n)
 {
-    struct weft_gen_drawn d = {.at = tile};
+    struct drawn d = {.at = tile};
     d.token = (int32_t *) (d.at + 4 * (size_t) n);
     d.logp = (float *) (d.token + n);
     return d;
 }
 
-size_t weft_gen_drawn_bytes(int32_t n_rows)
+size_t weft_gen_drawn_bytes(int32_t n_slots)
 {
-    return (size_t) n_rows * 6 * sizeof(uint32_t);
+    return (size_t) n_slots * 6 * sizeof(uint32_t);
 }
 
 size_t weft_gen_draw_scratch_bytes(const struct weft_shape *shape,
@@ -70,8 +77,7 @@ static int gen_draw_cuda(const void *args_, void *const buf[], int n_buf,
     struct weft_take take = {buf, n_buf, 0};
     const struct weft_batch *b = weft_take(&take);
     struct weft_gen_view view = weft_gen_view_of(weft_take(&take));
-    struct weft_gen_drawn d = weft_gen_drawn_of(weft_take(&take),
-                                                args->n_slots);
+    struct drawn d = drawn_of(weft_take(&take), args->n_slots);
     int64_t v = shape->vocab;
     int32_t n = b->n_targets;
     weft_gen_key_rows(&view, &args->gen, b, d.at);
@@ -126,7 +132,7 @@ static int gen_settle_cpu(const void *args_, void *const buf[], int n_buf,
     const struct draw_args *args = args_;
     weft_assert(n_buf == 4);
     const struct weft_batch *b = buf[0];
-    struct weft_gen_drawn d = weft_gen_drawn_of(buf[1], args->n_slots);
+    struct drawn d = drawn_of(buf[1], args->n_slots);
     struct weft_gen_view view = weft_gen_view_of(buf[2]);
     struct weft_gen_status *status = buf[3];
     const int32_t *index = weft_batch_at(b, b->target);
