@@ -145,6 +145,12 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_g_model *model,
                      const struct weft_g_layout *layout,
                      struct weft_g_view *out, struct weft_err *err);
+/* The same of weights that stay as they are now: all tiles that the layout
+ * needs are copies, also of those that its places have. */
+int weft_g_view_keep(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_g_model *model,
+                     const struct weft_g_layout *layout,
+                     struct weft_g_view *out, struct weft_err *err);
 void weft_g_view_close(struct weft_g_view *view);
 
 /* Submits moving a frozen model's weights (`own`, or the host's copy of it) to

@@ -193,6 +193,7 @@ struct opening {
     struct weft_g_view *view;
     struct weft_seq *seq;
     const struct weft_where *where;
+    bool keeps; /* places get copies of what they have, too */
     int32_t *node, *have, *want; /* (n_places) */
     int32_t *lack;               /* (n_places): places that lack a piece */
     double *sent;
@@ -267,10 +268,10 @@ static void send(struct opening *o, const struct wanted *w, int32_t n_have,
 {
     size_t bytes = weft_g_fwd_bytes(&o->view->model->shape, w->kind,
                                     w->block);
-    int32_t n = n_want == 0 ? 0
-                            : weft_plan_moves(o->node, n_have, have, n_want,
-                                              want, (double) bytes, o->sent,
-                                              o->move);
+    int32_t n = n_want == 0
+                  ? 0
+                  : weft_plan_moves(o->node, n_have, have, n_want, want,
+                                    (double) bytes, o->sent, o->move);
     for (int32_t i = 0; i < n; i++) {
         weft_insert_copy(o->seq, o->where, tile_at(o, w, o->move[i].from),
                          tile_at(o, w, o->move[i].to));
@@ -288,8 +289,8 @@ static int convert(struct opening *o, const struct wanted *w, int32_t place)
     weft_plan_moves(o->node, w->n_have, o->have, 1, &place, (double) bytes,
                     o->sent, o->move);
     struct weft_tile *from = tile_at(o, w, o->move[0].from), *raw;
-    struct weft_tile_id id = {m->name,  "weights in another order", 0,
-                              w->layer, w->block, place};
+    struct weft_tile_id id = {
+        m->name, "weights in another order", 0, w->layer, w->block, place};
     struct weft_where where = *o->where;
     int rc = weft_tile_create_temp(m->rt, &id, WEFT_MEM_WEIGHTS, bytes, &raw,
                                    o->err);
@@ -324,6 +325,32 @@ static int32_t own_kind_first(struct opening *o, int32_t n)
     return n_own;
 }
 
+/* How a tile of which places have all is cut: into so many pieces. */
+static int32_t cut_of(const struct weft_g_model *m, const struct wanted *w,
+                      size_t at[WEFT_G_MAX_DP])
+{
+    if (!m->trained || m->home.plan.zero >= 3) /* its only owner has it as one
+                                                  piece */
+        return 1;
+    return weft_g_published_cut(&m->shape, &m->home, w->kind, w->layer,
+                                w->block, at);
+}
+
+/* Copies a place's own tile, which others then get from the copy. */
+static int keep_own(struct opening *o, struct wanted *w, int32_t place,
+                    struct weft_tile *own)
+{
+    size_t at[WEFT_G_MAX_DP];
+    int32_t n = cut_of(o->view->model, w, at);
+    o->want[0] = place;
+    w->n_want = 1;
+    int rc = make_tiles(o, w, n, at);
+    if (!rc)
+        weft_insert_copy(o->seq, o->where, own, tile_at(o, w, place));
+    w->n_want = 0;
+    return rc;
+}
+
 /* Copies one tile from places that have all of it. */
 static int move_tile(struct opening *o, const struct wanted *w)
 {
@@ -332,12 +359,7 @@ static int move_tile(struct opening *o, const struct wanted *w)
     int32_t n_own = weft_reorders(&m->shape, w->kind)
                       ? own_kind_first(o, w->n_want)
                       : w->n_want;
-    int32_t n = m->trained ? weft_g_published_cut(
-                    &m->shape, &m->home, w->kind, w->layer, w->block, at)
-                           : 1;
-    if (m->home.plan.zero >= 3) /* its only owner has it as one piece */
-        n = 1;
-    int rc = make_tiles(o, w, n, at);
+    int rc = make_tiles(o, w, cut_of(m, w, at), at);
     if (!rc)
         send(o, w, w->n_have, o->have, n_own, o->want);
     if (rc || n_own == w->n_want)
@@ -416,28 +438,42 @@ static bool is_whole(const struct weft_g_model *m,
         && weft_tile_bytes(tile) == weft_g_fwd_bytes(&m->shape, kind, block);
 }
 
-static int view_fill(struct opening *o, const struct needs *needs)
+/* Gives the view the tiles that places have, and lists those that have and
+ * that lack one. */
+static int take_own(struct opening *o, const struct needs *needs, size_t i,
+                    struct wanted *w)
 {
     struct weft_g_view *v = o->view;
     const struct weft_g_model *m = v->model;
+    int rc = 0;
+    for (int32_t p = 0; p < m->n_places && !rc; p++) {
+        bool need = needs->need[(size_t) p * needs->n + i];
+        struct weft_tile *tile = weft_g_params_tile(&m->fwd[p], w->kind,
+                                                    w->layer, w->block);
+        if (!is_whole(m, tile, w->kind, w->block))
+            continue;
+        *weft_g_params_slot(&v->fwd[p], w->kind, w->layer, w->block) = tile;
+        if (o->keeps && need)
+            rc = keep_own(o, w, p, tile);
+        o->have[w->n_have++] = p;
+    }
+    for (int32_t p = 0; p < m->n_places; p++)
+        if (needs->need[(size_t) p * needs->n + i] && !tile_at(o, w, p))
+            o->want[w->n_want++] = p;
+    return rc;
+}
+
+static int view_fill(struct opening *o, const struct needs *needs)
+{
+    const struct weft_g_model *m = o->view->model;
     int rc = 0;
     for (size_t i = 0; i < needs->n && !rc; i++) {
         struct wanted w = {.n_have = 0};
         w.kind = kind_at(&m->shape, i, &w.layer, &w.block);
         if (i == WEFT_MAX_BLOCKS) /* an embedding has no norms */
             continue;
-        for (int32_t p = 0; p < m->n_places; p++) {
-            struct weft_tile *tile = weft_g_params_tile(&m->fwd[p], w.kind,
-                                                        w.layer, w.block);
-            if (!is_whole(m, tile, w.kind, w.block))
-                tile = NULL;
-            *weft_g_params_slot(&v->fwd[p], w.kind, w.layer, w.block) = tile;
-            if (tile)
-                o->have[w.n_have++] = p;
-            else if (needs->need[(size_t) p * needs->n + i])
-                o->want[w.n_want++] = p;
-        }
-        if (w.n_want > 0)
+        rc = take_own(o, needs, i, &w);
+        if (!rc && w.n_want > 0)
             rc = w.n_have > 0 ? move_tile(o, &w) : move_pieces(o, &w);
     }
     return rc;
@@ -458,9 +494,9 @@ static int view_params(struct weft_g_view *v, struct weft_err *err)
                                    (size_t) m->n_places * sizeof *v->fwd);
 }
 
-int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
+static int view_open(struct weft_seq *seq, const struct weft_where *where,
                      const struct weft_g_model *model,
-                     const struct weft_g_layout *layout,
+                     const struct weft_g_layout *layout, bool keeps,
                      struct weft_g_view *out, struct weft_err *err)
 {
     size_t n = (size_t) model->n_places;
@@ -468,6 +504,7 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
     struct opening o = {.view = out,
                         .seq = seq,
                         .where = where,
+                        .keeps = keeps,
                         .node = weft_alloc(n, sizeof *o.node),
                         .have = weft_alloc(n, sizeof *o.have),
                         .want = weft_alloc(n, sizeof *o.want),
@@ -495,6 +532,22 @@ int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
     weft_free(o.sent);
     weft_free(o.move);
     return rc;
+}
+
+int weft_g_view_open(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_g_model *model,
+                     const struct weft_g_layout *layout,
+                     struct weft_g_view *out, struct weft_err *err)
+{
+    return view_open(seq, where, model, layout, false, out, err);
+}
+
+int weft_g_view_keep(struct weft_seq *seq, const struct weft_where *where,
+                     const struct weft_g_model *model,
+                     const struct weft_g_layout *layout,
+                     struct weft_g_view *out, struct weft_err *err)
+{
+    return view_open(seq, where, model, layout, true, out, err);
 }
 
 void weft_g_view_close(struct weft_g_view *v)

@@ -172,6 +172,7 @@ struct weft_config {
         bool inter_stage_fusion;    /* false */
         double remaining;           /* share of the samples; 0: a fifth */
         int32_t instances;          /* 0: half of the replicas */
+        int32_t staleness; /* updates that samples may lack; 0 */
     } rollout;
 
     struct {

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "lm/store.h"
 #include "record/manifest.h"
+#include "run/ahead.h"
 #include "run/reward_state.h"
 
 enum { PATH_BYTES = 4096, PART_BYTES = 64 };
@@ -344,6 +345,8 @@ int weft_checkpoint_write(struct weft_trainer *t, struct weft_err *err)
     rc = weft_world_agree(rc, err);
     for (int k = 0; (model = changed(t, NULL, k)) != NULL && !rc; k++)
         rc = write_tensors(t, model, stage, &manifest, err);
+    if (!rc)
+        rc = weft_ahead_write(t, stage, &manifest, err);
     if (!rc && first)
         rc = finish(t, stage, final, &manifest, err);
     else if (stage)
@@ -366,7 +369,7 @@ static int verify(const struct weft_trainer *t, const char *folder,
                   const struct weft_manifest *m, struct weft_err *err)
 {
     char path[WEFT_MAX_ROLES * WEFT_COUNT(parts)][PART_BYTES];
-    const char *name[WEFT_COUNT(path)];
+    const char *name[WEFT_COUNT(path) + 1];
     const struct weft_run_model *model;
     size_t n = 0;
     for (int k = 0; (model = changed(t, m, k)) != NULL; k++)
@@ -379,6 +382,8 @@ static int verify(const struct weft_trainer *t, const char *folder,
             name[n] = path[n];
             n++;
         }
+    if (weft_ahead_is_in(m))
+        name[n++] = WEFT_AHEAD_FILE;
     return weft_manifest_verify(m, folder, name, n, err);
 }
 
@@ -546,6 +551,8 @@ int weft_checkpoint_read(struct weft_trainer *t, const char *folder,
     for (int k = 0; (model = changed(t, m, k)) != NULL && !rc; k++)
         rc = read_model(model, folder, name_of(t, model), m->model_dtype,
                         err);
+    if (!rc)
+        rc = weft_ahead_read(t, folder, m, err);
     if (!rc)
         rc = apply_state(t, m, err);
     if (!rc && weft_world_rank() == 0)

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "fuse/fuse.h"
 #include "job/plan_needs.h"
@@ -288,6 +289,9 @@ static void iteration_free(struct weft_iteration *p)
         for (int32_t k = 0; k < WEFT_MAX_REWARDS; k++)
             weft_tile_release(x->shaped[k]);
     }
+    for (int32_t k = 0; k < p->n_sets; k++)
+        if (p->set[k].policy.model)
+            weft_g_view_close(&p->set[k].policy);
     weft_g_copies_free(p->copies);
     weft_iteration_calls_release(p);
     weft_tile_release(p->moments);
@@ -398,23 +402,48 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
         (*out)->err = err;
         return 0;
     }
+    if (t->config.rollout.staleness > 0 && t->iteration > 0 && !t->recorded
+        && !t->ahead && weft_world_rank() == 0)
+        weft_warn("iteration %d is generated with the newest weights: the "
+                  "run had ended before it, so its samples are not in the "
+                  "checkpoint",
+                  t->iteration + 1);
     int rc = iteration_create(t, t->iteration, out, err);
     return rc ? rc : weft_iteration_generate(*out);
 }
 
-/* Begins the next iteration's generation. It needs the actor's new weights,
- * but not the critic's, so it runs during the critic's training; inference on
- * samples from the data needs neither. It does not begin before a checkpoint,
- * as checkpoints contain no samples. */
-static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
+/* Whether the next iteration's generation begins in this one. With staleness it
+ * needs no new weights, and checkpoints contain its samples (run/ahead.h). Else
+ * it needs the actor's new weights, but not the critic's, so it runs during the
+ * critic's training; inference on samples from the data needs neither. It does
+ * not begin before a checkpoint then. */
+static bool is_ahead(const struct weft_trainer *t)
 {
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
-    if (!t->config.runtime.overlap || done >= t->n_iterations
-        || (every > 0 && done % every == 0)
-        || (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) < 0
-            && weft_flow_call_of(&t->flow, WEFT_INFER, -1) < 0))
+    if (done >= t->n_iterations)
+        return false;
+    return t->config.rollout.staleness > 0
+        || (t->config.runtime.overlap && (every == 0 || done % every != 0)
+            && (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) >= 0
+                || weft_flow_call_of(&t->flow, WEFT_INFER, -1) >= 0));
+}
+
+/* Before training: what the next iteration is generated with if that may lack
+ * this one's update. */
+static int keep_weights(struct weft_trainer *t, struct weft_err *err)
+{
+    if (t->config.rollout.staleness == 0 || !is_ahead(t))
         return 0;
-    int rc = iteration_create(t, done, &t->next, err);
+    int rc = iteration_create(t, t->iteration + 1, &t->next, err);
+    return rc ? rc : weft_iteration_keep_weights(t->next);
+}
+
+static int generate_ahead(struct weft_trainer *t, struct weft_err *err)
+{
+    if (!is_ahead(t))
+        return 0;
+    int rc = t->next ? 0
+                     : iteration_create(t, t->iteration + 1, &t->next, err);
     return rc ? rc : weft_iteration_generate(t->next);
 }
 
@@ -468,6 +497,8 @@ static int submit(struct weft_iteration *p)
         weft_seq_fail(p->t->seq, p->err->code, "%s", p->err->text);
         give_up(p);
     }
+    if (!rc)
+        rc = keep_weights(p->t, p->err);
     if (!rc)
         rc = weft_iteration_train(p);
     if (!rc)

@@ -12,7 +12,8 @@ struct weft_iteration_set {
     int32_t field, call; /* where they begin, and the call that writes it */
     int32_t first, n, each; /* samples first .. first + n - 1; of a prompt */
     int32_t of[WEFT_N_FIELD_TYPES]; /* its first field of a type; -1 */
-    struct weft_g_view policy;      /* weights for generation */
+    struct weft_g_view policy; /* weights for generation; model NULL: those
+                                  that are the newest when it begins */
     int32_t n_round; /* of the round of generation: index[first ..] */
 };
 
@@ -84,6 +85,7 @@ struct weft_iteration {
     struct weft_iteration_sample *extra; /* (n_all) */
     const struct weft_run_prompt **prompt; /* (n_all) */
     int64_t first_prompt; /* prompts that the run drew before */
+    bool stale; /* the first round has weights that lack the last update */
     int32_t round;        /* of generation, from 0 */
     int32_t *index;       /* (n_all) the samples of the round, by sets ... */
     struct weft_sample *round_sample; /* (n_all) ... while it lasts */
@@ -138,7 +140,11 @@ float weft_iteration_inv_temperature(const struct weft_config *config);
 int32_t weft_iteration_writer(const struct weft_iteration_set *set,
                               enum weft_field_type type);
 
-/* Generates the iteration's samples, or takes them from the data. */
+/* Keeps the policy's weights as they are now for the generation of the
+ * iteration's samples, whatever is trained before. */
+int weft_iteration_keep_weights(struct weft_iteration *p);
+/* Generates the iteration's samples, takes them from the data, or from the
+ * checkpoint that the run went on from (run/ahead.h). */
 int weft_iteration_generate(struct weft_iteration *p);
 /* Computes what inference of the texts gives, and replaces prompts whose
  * responses all have one score, as often as the run says. */

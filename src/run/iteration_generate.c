@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "run/ahead.h"
 #include "run/iteration.h"
 #include "run/predict/recorded.h"
 
@@ -103,20 +104,30 @@ static struct weft_overlap_when when_of(const struct weft_iteration_set *s)
         instances > 0 ? instances : (int32_t) weft_ceil_div(replicas, 2)};
 }
 
-/* Moves the policy's weights to where the set is generated. */
-static int open_view(struct weft_iteration_set *s)
+/* Moves the policy's weights to where the set is generated. keep: those of
+ * now. */
+static int open_view(struct weft_iteration_set *s, bool keep)
 {
     struct weft_trainer *t = s->p->t;
-    struct weft_g_generate *gen = &t->gen[s->call];
+    const struct weft_g_generate *gen = &t->gen[s->call];
     const struct weft_where where = {.device = -1,
                                      .priority = 2,
                                      .call = s->call,
                                      .iteration = s->p->iteration,
                                      .micro_batch = -1,
                                      .layer = -1};
-    weft_rollout_reset(gen);
-    return weft_g_view_open(t->seq, &where, gen->model, &gen->layout,
-                            &s->policy, s->p->err);
+    return (keep ? weft_g_view_keep : weft_g_view_open)(
+        t->seq, &where, gen->model, &gen->layout, &s->policy, s->p->err);
+}
+
+int weft_iteration_keep_weights(struct weft_iteration *p)
+{
+    int rc = 0;
+    p->stale = true;
+    for (int32_t k = 0; k < p->n_sets && !rc; k++)
+        if (weft_run_inserts(p->t, p->set[k].call))
+            rc = open_view(&p->set[k], true);
+    return rc;
 }
 
 /* The samples of a set whose generation is not recorded: its instances have
@@ -173,7 +184,9 @@ static int roll_out(struct weft_iteration *p)
                                                   .migrate = when_of(s),
                                                   .on_finished = on_finished,
                                                   .ctx = s};
-        rc = open_view(s);
+        weft_rollout_reset(&p->t->gen[s->call]);
+        if (!s->policy.model)
+            rc = open_view(s, false);
     }
     if (!rc)
         rc = weft_rollout_run_all(p->t->seq, n_jobs, job, p->err);
@@ -197,6 +210,24 @@ static int roll_out(struct weft_iteration *p)
     return rc;
 }
 
+/* Takes the samples from the checkpoint. */
+static int restore(struct weft_iteration *p)
+{
+    struct weft_trainer *t = p->t;
+    int rc = 0;
+    for (int32_t i = 0; i < p->n_all && !rc; i++) {
+        rc = weft_ahead_get(t, i, &p->round_sample[i], p->err);
+        if (!rc)
+            rc = on_finished((void *) weft_iteration_set(p, i),
+                             i - weft_iteration_set(p, i)->first,
+                             &p->round_sample[i], p->err);
+    }
+    p->stale = true;
+    p->rollout = t->ahead->stats;
+    weft_ahead_forget(t);
+    return rc;
+}
+
 static int run_round(struct weft_iteration *p)
 {
     for (int32_t k = 0; k < p->n_sets; k++)
@@ -205,7 +236,7 @@ static int run_round(struct weft_iteration *p)
     weft_iteration_calls_release(p);
     int rc = weft_iteration_calls_init(p);
     if (!rc)
-        rc = roll_out(p);
+        rc = p->t->ahead ? restore(p) : roll_out(p);
     weft_rt_when(p->t->rt, WEFT_REC_EARLY);
     if (!rc)
         rc = weft_iteration_calls_end(p);

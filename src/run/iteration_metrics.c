@@ -457,6 +457,7 @@ static void report_speed(const struct measured *c, bool generates)
     weft_metrics_set(m, "gen/long_tail_share",
                      (double) p->rollout.n_tail_turns
                          / (double) weft_max64(p->rollout.n_turns, 1));
+    weft_metrics_set(m, "gen/staleness", p->stale);
     weft_metrics_set(m, "gen/migrated", p->rollout.n_moved);
     weft_metrics_set(m, "gen/freed_instances", p->rollout.n_freed);
     if (offloads(p->t)) {

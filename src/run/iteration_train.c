@@ -286,7 +286,7 @@ static int step_begin(struct training *r, int32_t e, int32_t k,
                            .index = r->order + a,
                            .pack = r->pack + a};
     o->train.loss.exact_first = p->t->settings.exact && r->policy && e == 0
-                             && k == 0;
+                             && k == 0 && !p->stale;
     o->train.adamw = adamw_at(r->model->optim, r->model->steps,
                               (int64_t) p->t->settings.epochs * parts
                                   * p->t->n_iterations);
@@ -338,11 +338,12 @@ static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
 /* Waits until mini-batch number n - mini_batches_ahead of the update has
  * ended; the tasks of number n, which is submitted next, are a new lot
  * (rt/graph.h). Joined mini-batches count as one. Every rank waits only for
- * its own tasks, which do not depend on later mini-batches. */
+ * its own tasks, which do not depend on later mini-batches. With staleness
+ * generation, which is submitted after all of them, waits for none. */
 static void open_window(struct weft_trainer *t, int32_t n)
 {
     int32_t ahead = t->config.train.mini_batches_ahead;
-    if (ahead == 0)
+    if (ahead == 0 || t->config.rollout.staleness > 0)
         return;
     int64_t lot = weft_seq_lot(t->seq);
     if (n >= ahead)

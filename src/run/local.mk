@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 run_sources = \
+	%D%/ahead.c %D%/ahead.h \
 	%D%/checkpoint.c %D%/checkpoint.h \
 	%D%/common.c %D%/common.h \
 	%D%/digest.c %D%/digest.h \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a run from its configuration, runs its iterations, closes it. */
 #include "fuse/fuse.h"
+#include "run/ahead.h"
 #include "run/trainer.h"
 
 #include <stdio.h>
@@ -565,6 +566,7 @@ void weft_trainer_close(struct weft_trainer *t)
     if (!t)
         return;
     weft_iteration_forget(t);
+    weft_ahead_forget(t);
     write_trace(t);
     weft_run_dir_undo(t); /* before the runtime ends, which writes there */
     weft_trainer_release_tiles(t);

@@ -101,6 +101,8 @@ struct weft_trainer {
     struct weft_fuse *fuse; /* schedules of fused training; fuse/fuse.h */
     struct weft_iteration
         *next; /* next iteration if its generation has begun */
+    struct weft_ahead
+        *ahead; /* its samples, from a checkpoint (run/ahead.h); NULL: none */
 
     struct weft_known *known; /* costs (run/predict/known.h); NULL: none */
     struct weft_times_noted {

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "job/plan_needs.h"
 #include "lm/store.h"
+#include "run/ahead.h"
 
 /* A run of its own that borrows from t what describes it. */
 static struct weft_trainer *describe(const struct weft_trainer *t,
@@ -39,13 +40,14 @@ static struct weft_trainer *describe(const struct weft_trainer *t,
     return d;
 }
 
-/* Records what saving the roles that change takes. */
-static void save(struct weft_trainer *d)
+/* Records what saving the roles that change takes, and samples ahead. */
+static int save(struct weft_trainer *d, struct weft_err *err)
 {
     for (int32_t r = 0; r < d->flow.n_roles; r++)
         if (d->flow.role[r].trained || d->flow.role[r].follows >= 0)
             weft_store_record_save(d->seq,
                                    weft_trainer_weights(&d->model[r]));
+    return weft_ahead_write(d, NULL, NULL, err);
 }
 
 static int record(struct weft_trainer *d, struct weft_recording *out,
@@ -71,7 +73,7 @@ static int record(struct weft_trainer *d, struct weft_recording *out,
         d->iteration++;
     }
     if (!rc && d->recorded->saves)
-        save(d);
+        rc = save(d, err);
     if (!rc)
         rc = weft_seq_status(d->seq, err);
     weft_recording_trim(out);

@@ -19,6 +19,7 @@ tag number". The runs behind the first are the first with more words; but for
 the weights they have only the numbers that differ, and "-" for those that they
 lack.
 """
+import copy
 import json
 import math
 import pathlib
@@ -117,6 +118,8 @@ RUNS = [
     {"rollout.top_k": 25, "rollout.top_p": 0.8},
     {"rollout.stop": "y"},
     {"rollout.stop": "De"},
+    {"rollout.staleness": 1},
+    {"rollout.staleness": 1, "iterations": 3},
     {"ppo.epochs": 1},
     {"ppo.mini_batches": 3},
     {"ppo.gamma": 0.9},
@@ -570,6 +573,9 @@ def policy_loss(c, actor, batch, stat, term=ppo_term):
                        ("ppo_kl", s.logp - logp), ("entropy", entropy),
                        ("kl_loss", kl)):
             stat[key] = stat.get(key, 0) + float(x.detach().sum())
+        off = (logp - s.logp).detach()
+        for key, x in ((FIRST_DIFF, off), (FIRST_RATIO, off.exp() - 1)):
+            stat[key] = max(stat.get(key, 0), float(x.abs().max()))
     return total
 
 
@@ -595,6 +601,11 @@ def value_loss(c, critic, batch, stat):
     return total
 
 
+# Largest distances from the log-probs of rollouts, before the first update.
+FIRST = FIRST_DIFF, FIRST_RATIO = ("rollout_train_logprob_abs_diff_max",
+                                   "actor/first_ratio_abs_dev_max")
+
+
 def train(c, iteration, samples, trained, loss_of):
     """All epochs and mini-batches; returns sums, norms and the last rate."""
     n, parts, stat, norms, rate = (len(samples), c["ppo.mini_batches"], {},
@@ -616,7 +627,8 @@ def train(c, iteration, samples, trained, loss_of):
                 norm, rate = trained.update(
                     loss_of(c, trained.model, batch, own), n_steps)
                 for key, x in own.items():
-                    stat[key] = stat.get(key, 0) + x
+                    stat[key] = stat.get(key, x if key in FIRST else 0) \
+                        + (0 if key in FIRST else x)
                 if c["ppo.kl.stop"] and "ppo_kl" in own:
                     kl = own["ppo_kl"] / own["tokens"]
                     keep_away(kl, c["ppo.kl.stop"])
@@ -695,9 +707,8 @@ def record(c, samples, kl_coef, actor, critic, greedy=()):
             out[f"{who}_norm.{k}"] = norm
     if actor:
         stat = actor[0]
-        # before the first update the ratio is 1, to the bit
-        out["rollout_train_logprob_abs_diff_max"] = 0
-        out["actor/first_ratio_abs_dev_max"] = 0
+        for key in FIRST:  # of the weights that generated: 0, to the bit
+            out[key] = stat[key] if c.get("rollout.staleness") else 0
         if c["ppo.kl.stop"]:
             out["actor/kl_stopped_mini_batches"] = c.pop("left")
         for key in ("pg_loss", "pg_clipfrac", "pg_clipfrac_lower", "ppo_kl",
@@ -742,12 +753,16 @@ def run(c, folder, each):
     actor = Trained(c, "actor", model[c["model.actor"]])
     critic = Trained(c, "critic", model["critic"])
     kl_coef, out = c["ppo.kl.coef"], {}
+    newest = actor.model
     for iteration in range(c["iterations"]):
-        samples = roll_out(c, iteration, actor.model, prompts, stops,
+        policy, newest = newest, actor.model
+        if c.get("rollout.staleness"):  # the next has what this one begins with
+            newest = copy.deepcopy(actor.model)
+        samples = roll_out(c, iteration, policy, prompts, stops,
                            model["reward"])
         with torch.no_grad():
             for s in samples:
-                s.logp = picked(actor.model, s, c["rollout.temperature"])[0]
+                s.logp = picked(policy, s, c["rollout.temperature"])[0]
                 s.ref = picked(model["reference"], s,
                                c["rollout.temperature"])[0]
                 s.value = values_of(critic.model, s)

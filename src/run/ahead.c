@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/ahead.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/string.h"
+#include "run/iteration.h"
+
+static const char in_manifest[] = "rollouts";
+
+bool weft_ahead_is_in(const struct weft_manifest *manifest)
+{
+    double n;
+    return weft_manifest_number(manifest, in_manifest, &n, NULL) == 0;
+}
+
+void weft_ahead_forget(struct weft_trainer *t)
+{
+    struct weft_ahead *a = t->ahead;
+    for (int32_t i = 0; a && a->sample && i < a->n; i++) {
+        weft_free(a->sample[i].token);
+        weft_free(a->sample[i].logp);
+    }
+    if (a)
+        weft_free(a->sample);
+    weft_free(a);
+    t->ahead = NULL;
+}
+
+/* ---- What generation counted ------------------------------------------- */
+
+static const char *const counts[] = {
+    "decoded", "prefilled",  "shared",    "preempted", "chunks",
+    "turns",   "tail_turns", "kv_blocks", "migrated",  "freed"};
+
+static void get_counts(const struct weft_rollout_stats *s,
+                       int64_t out[WEFT_COUNT(counts)])
+{
+    const int64_t all[] = {s->n_decoded,    s->n_prefilled, s->n_shared,
+                           s->n_preempted,  s->n_chunks,    s->n_turns,
+                           s->n_tail_turns, s->most_pages,  s->n_moved,
+                           s->n_freed};
+    memcpy(out, all, sizeof all);
+}
+
+static struct weft_rollout_stats stats_of(
+    const int64_t count[WEFT_COUNT(counts)])
+{
+    return (struct weft_rollout_stats){
+        .n_decoded = count[0],
+        .n_prefilled = count[1],
+        .n_shared = count[2],
+        .n_preempted = count[3],
+        .n_chunks = count[4],
+        .n_turns = count[5],
+        .n_tail_turns = count[6],
+        .most_pages = (int32_t) count[7],
+        .n_moved = (int32_t) count[8],
+        .n_freed = (int32_t) count[9],
+    };
+}
+
+/* ---- Writing ----------------------------------------------------------- */
+
+static void add_counts(const struct weft_iteration *p,
+                       struct weft_string *text)
+{
+    int64_t count[WEFT_COUNT(counts)];
+    get_counts(&p->rollout, count);
+    weft_string_addf(text, "{\"iteration\": %d, \"samples\": %d",
+                     p->iteration + 1, p->n_all);
+    for (size_t i = 0; i < WEFT_COUNT(counts); i++)
+        weft_string_addf(text, ", \"%s\": %lld", counts[i],
+                         (long long) count[i]);
+    weft_string_add(text, "}\n");
+}
+
+static void add_rollout(struct weft_rollout *r, struct weft_string *text)
+{
+    const int32_t *token = weft_rollout_token(r);
+    const float *logp = weft_rollout_logp(r);
+    weft_string_addf(text,
+                     "{\"prompt_tokens\": %d, \"ended\": %s, "
+                     "\"tokens\": [",
+                     r->n_prompt, r->ended ? "true" : "false");
+    for (int32_t i = 0; i < r->n_total; i++)
+        weft_string_addf(text, i > 0 ? ", %d" : "%d", token[i]);
+    weft_string_add(text, "], \"logprobs\": [");
+    for (int32_t i = r->n_prompt; i < r->n_total; i++) {
+        weft_string_add(text, i > r->n_prompt ? ", " : "");
+        weft_string_add_float(text, logp[i]);
+    }
+    weft_string_add(text, "]}\n");
+}
+
+/* Adds a sample's line on rank 0, to which its tile is copied for that. */
+static void add_sample(struct weft_trainer *t, struct weft_tile *tile,
+                       struct weft_string *text)
+{
+    const struct weft_where where = {.device = -1,
+                                     .iteration = t->iteration,
+                                     .micro_batch = -1,
+                                     .layer = -1};
+    bool away = weft_tile_place(tile) != 0;
+    if (away)
+        tile = weft_g_copy_to(t->seq, &where, t->rt, tile, WEFT_MEM_SAMPLES,
+                              "rollout to save", 0);
+    if (tile && !t->recorded && weft_tile_is_here(tile)) {
+        add_rollout(weft_tile_acquire(tile, WEFT_READ), text);
+        weft_tile_unacquire(tile);
+    }
+    if (away)
+        weft_tile_release(tile);
+}
+
+static int put_file(const struct weft_string *text, const char *stage,
+                    int32_t n, struct weft_manifest *manifest,
+                    struct weft_err *err)
+{
+    char *path = weft_path_join(stage, WEFT_AHEAD_FILE);
+    int rc = path ? weft_string_check(text, "samples", err)
+                  : weft_err_nomem(err, "a path", strlen(stage));
+    if (!rc)
+        rc = weft_file_write(path, text->data, text->n, err);
+    if (!rc)
+        rc = weft_manifest_add_file(manifest, stage, WEFT_AHEAD_FILE, err);
+    if (!rc)
+        rc = weft_manifest_add_number(manifest, in_manifest, n, err);
+    weft_free(path);
+    return rc;
+}
+
+int weft_ahead_write(struct weft_trainer *t, const char *stage,
+                     struct weft_manifest *manifest, struct weft_err *err)
+{
+    const struct weft_iteration *p = t->next;
+    struct weft_string text = {0};
+    int rc = 0;
+    if (!p || t->config.rollout.staleness == 0)
+        return 0;
+    add_counts(p, &text);
+    for (int32_t i = 0; i < p->n_all; i++)
+        add_sample(t, p->extra[i].field[weft_iteration_set(p, i)->field],
+                   &text);
+    if (t->recorded)
+        rc = weft_seq_status(t->seq, err);
+    else
+        rc = weft_seq_wait(t->seq, err);
+    if (!rc && !t->recorded && weft_world_rank() == 0)
+        rc = put_file(&text, stage, p->n_all, manifest, err);
+    weft_string_release(&text);
+    return t->recorded ? rc : weft_world_agree(rc, err);
+}
+
+/* ---- Reading ----------------------------------------------------------- */
+
+/* A line of the file, and its number for messages. */
+struct line {
+    const char *text;
+    size_t n, number;
+    char subject[32];
+};
+
+/* Takes the next line; false: there is none. */
+static bool next_line(struct line *l, const char *end)
+{
+    const char *begin = l->text + l->n + (l->number > 0);
+    if (begin >= end)
+        return false;
+    const char *stop = memchr(begin, '\n', (size_t) (end - begin));
+    l->text = begin;
+    l->n = (size_t) ((stop ? stop : end) - begin);
+    l->number++;
+    snprintf(l->subject, sizeof l->subject, WEFT_AHEAD_FILE ":%zu",
+             l->number);
+    return true;
+}
+
+static int parse(const struct line *l, json_t **out, struct weft_err *err)
+{
+    return weft_json_parse_texts(l->text, l->n, WEFT_AHEAD_FILE, l->number,
+                                 out, err);
+}
+
+/* The first line: how many samples there are, and what generation counted. */
+static int read_counts(const struct line *l, int64_t iteration,
+                       struct weft_ahead *a, struct weft_err *err)
+{
+    int64_t count[WEFT_COUNT(counts)], n = 0, of = 0;
+    json_t *root = NULL;
+    int rc = parse(l, &root, err);
+    if (!rc)
+        rc = weft_json_int(root, l->subject, "iteration", iteration + 1,
+                           iteration + 1, &of, err);
+    if (!rc)
+        rc = weft_json_int(root, l->subject, "samples", a->n, a->n, &n, err);
+    for (size_t i = 0; i < WEFT_COUNT(counts) && !rc; i++)
+        rc = weft_json_int(root, l->subject, counts[i], 0, INT64_MAX,
+                           &count[i], err);
+    if (!rc)
+        a->stats = stats_of(count);
+    json_decref(root);
+    return rc;
+}
+
+/* Fills the arrays of a sample of so many tokens. */
+static int read_arrays(const struct line *l, const json_t *tokens,
+                       const json_t *logprobs, struct weft_ahead_sample *s,
+                       int32_t vocab, struct weft_err *err)
+{
+    for (int32_t i = 0; i < s->n_total; i++) {
+        const json_t *x = json_array_get(tokens, (size_t) i);
+        json_int_t token = json_integer_value(x);
+        if (!json_is_integer(x) || token < 0 || token >= vocab)
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "%s: 'tokens[%d]' is no token of the "
+                                "model's %d",
+                                l->subject, i, vocab);
+        s->token[i] = (int32_t) token;
+    }
+    for (int32_t i = s->n_prompt; i < s->n_total; i++) {
+        size_t k = (size_t) (i - s->n_prompt);
+        const json_t *x = json_array_get(logprobs, k);
+        if (!json_is_number(x))
+            return weft_err_set(err, WEFT_EFORMAT,
+                                "%s: 'logprobs[%zu]' is %s, not a number",
+                                l->subject, k, weft_json_type(x));
+        s->logp[i] = (float) json_number_value(x);
+    }
+    return 0;
+}
+
+static int read_sample(const struct line *l, const struct weft_trainer *t,
+                       struct weft_ahead_sample *s, struct weft_err *err)
+{
+    json_t *root = NULL, *tokens = NULL, *logprobs = NULL;
+    int64_t n_prompt = 0, most = t->max_prompt;
+    int rc = parse(l, &root, err);
+    if (!rc)
+        rc = weft_json_int(root, l->subject, "prompt_tokens", 1, most,
+                           &n_prompt, err);
+    if (!rc)
+        rc = weft_json_bool(root, l->subject, "ended", &s->ended, err);
+    if (!rc)
+        rc = weft_json_array(root, l->subject, "tokens", &tokens, err);
+    if (!rc)
+        rc = weft_json_array(root, l->subject, "logprobs", &logprobs, err);
+    int64_t n = rc ? 0 : (int64_t) json_array_size(tokens);
+    int64_t n_new = rc ? 0 : (int64_t) json_array_size(logprobs);
+    if (!rc
+        && (n_new < 1 || n_new > t->config.rollout.max_new_tokens
+            || n != n_prompt + n_new))
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          "%s: %lld tokens, of which %lld are the prompt's, "
+                          "have %lld log-probs",
+                          l->subject, (long long) n, (long long) n_prompt,
+                          (long long) n_new);
+    if (!rc) {
+        s->n_prompt = (int32_t) n_prompt;
+        s->n_total = (int32_t) n;
+        s->token = weft_alloc((size_t) n, sizeof *s->token);
+        s->logp = weft_alloc((size_t) n, sizeof *s->logp);
+        rc = s->token && s->logp
+               ? read_arrays(l, tokens, logprobs, s,
+                             t->model[0].arch.shape.vocab, err)
+               : weft_err_nomem(err, "samples", (size_t) n * 8);
+    }
+    json_decref(root);
+    return rc;
+}
+
+static int read_lines(struct weft_trainer *t, const char *text, size_t n,
+                      struct weft_err *err)
+{
+    struct weft_ahead *a = t->ahead;
+    struct line l = {.text = text};
+    int32_t i = 0;
+    int rc = next_line(&l, text + n)
+               ? read_counts(&l, t->iteration, a, err)
+               : weft_err_set(err, WEFT_EFORMAT, WEFT_AHEAD_FILE " is empty");
+    while (!rc && i < a->n && next_line(&l, text + n))
+        rc = read_sample(&l, t, &a->sample[i++], err);
+    if (!rc && i < a->n)
+        rc = weft_err_set(err, WEFT_EFORMAT,
+                          WEFT_AHEAD_FILE " ends after %d of %d samples", i,
+                          a->n);
+    return rc;
+}
+
+int weft_ahead_read(struct weft_trainer *t, const char *folder,
+                    const struct weft_manifest *manifest,
+                    struct weft_err *err)
+{
+    double samples;
+    char *path, *text = NULL;
+    size_t n = 0;
+    if (weft_manifest_number(manifest, in_manifest, &samples, NULL))
+        return 0;
+    path = weft_path_join(folder, WEFT_AHEAD_FILE);
+    t->ahead = weft_alloc(1, sizeof *t->ahead);
+    if (!path || !t->ahead)
+        return weft_err_nomem(err, "samples", sizeof *t->ahead);
+    t->ahead->n = (int32_t) samples;
+    t->ahead->sample = weft_alloc((size_t) samples, sizeof *t->ahead->sample);
+    int rc = t->ahead->sample
+               ? weft_file_read(path, 0, &text, &n, err)
+               : weft_err_nomem(err, "samples", (size_t) samples * 32);
+    if (!rc)
+        rc = read_lines(t, text, n, err);
+    if (rc)
+        weft_err_prefix(err, "%s", folder);
+    weft_free(text);
+    weft_free(path);
+    return rc;
+}
+
+int weft_ahead_get(struct weft_trainer *t, int32_t i, struct weft_sample *out,
+                   struct weft_err *err)
+{
+    const struct weft_ahead_sample *s = &t->ahead->sample[i];
+    struct weft_tile_id id = {"sample", "rollout", 0, -1, -1, 0};
+    size_t bytes = (size_t) s->n_total * sizeof(float);
+    if (s->n_prompt != out->n_prompt
+        || memcmp(s->token, out->token, (size_t) s->n_prompt * 4) != 0)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            WEFT_AHEAD_FILE ":%d: it answers another prompt "
+                                            "than the run's",
+                            i + 2);
+    out->n_total = s->n_total;
+    out->finished = true;
+    out->ended = s->ended;
+    int rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
+                              weft_rollout_bytes(s->n_total), &out->rollout,
+                              err);
+    if (rc || !weft_tile_is_here(out->rollout))
+        return rc;
+    struct weft_rollout *r = weft_tile_acquire(out->rollout, WEFT_WRITE);
+    *r = (struct weft_rollout){s->n_total, s->n_prompt, s->n_total, s->ended};
+    memcpy(weft_rollout_token(r), s->token, bytes);
+    memcpy(weft_rollout_logp(r), s->logp, bytes);
+    weft_tile_unacquire(out->rollout);
+    return 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The next iteration's samples in a checkpoint. With rollout.staleness they
+ * were generated with weights from before the last update, which a checkpoint
+ * does not have, so it has the samples: rollouts.jsonl (doc/formats.md).
+ */
+#ifndef WEFT_RUN_AHEAD_H
+#define WEFT_RUN_AHEAD_H
+
+#include "record/manifest.h"
+#include "run/trainer.h"
+
+#define WEFT_AHEAD_FILE "rollouts.jsonl"
+
+struct weft_ahead_sample {
+    int32_t n_prompt, n_total;
+    bool ended;
+    int32_t *token; /* (n_total) */
+    float *logp;    /* (n_total), 0 for the prompt */
+};
+
+struct weft_ahead {
+    struct weft_rollout_stats stats;
+    int32_t n;
+    struct weft_ahead_sample *sample; /* (n) of all sets */
+};
+
+/* Whether the checkpoint of this manifest has the file. */
+bool weft_ahead_is_in(const struct weft_manifest *manifest);
+/* Writes the file into the checkpoint's folder `stage`, and adds it to the
+ * manifest on rank 0; nothing if no iteration is ahead. A run that is only
+ * recorded inserts the same tasks. Collective. Errors: those of writing files,
+ * WEFT_ENOMEM. */
+int weft_ahead_write(struct weft_trainer *t, const char *stage,
+                     struct weft_manifest *manifest, struct weft_err *err);
+/* Reads it into t->ahead, if it is there. Errors: WEFT_EFORMAT, WEFT_EIO,
+ * WEFT_ENOMEM. */
+int weft_ahead_read(struct weft_trainer *t, const char *folder,
+                    const struct weft_manifest *manifest,
+                    struct weft_err *err);
+/* Makes sample i of t->ahead, whose prompt was drawn, a finished one. Errors:
+ * WEFT_EFORMAT: it answers another prompt; those of creating a tile. */
+int weft_ahead_get(struct weft_trainer *t, int32_t i, struct weft_sample *out,
+                   struct weft_err *err);
+/* Frees t->ahead; NULL: allowed. */
+void weft_ahead_forget(struct weft_trainer *t);
+
+#endif
