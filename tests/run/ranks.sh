@@ -152,6 +152,18 @@ moved p4m
 ppo 4 p4n runtime.devices=1 $moves layout=dp2pp2 rollout.remaining=0.9 ||
     complain "4 ranks, samples move between replicas of stages: $?"
 moved p4n
+# The next iteration is generated while one trains, by other ranks, and goes on
+# with the samples of a checkpoint.
+stale="rollout.staleness=1 runtime.devices=1 checkpoint.every=2"
+# shellcheck disable=SC2086
+ppo 1 s1 $stale || complain "1 rank, staleness: $?"
+# shellcheck disable=SC2086
+ppo 4 s4 $stale layout=disaggregated iterations=3 ||
+    complain "4 ranks, staleness: $?"
+rm -r s4/checkpoints/iteration-000003
+# shellcheck disable=SC2086
+ppo 3 s4 $stale || complain "3 ranks go on with staleness: $?"
+same s4 s1
 # Reference and a reward model offloaded, each rank keeps what it computes with.
 judge="reward=[{type: model, model: $dir/one/checkpoints/iteration-000004/critic}]"
 ppo 1 j1 runtime.devices=1 "$judge" || complain "a reward model, 1 rank: $?"

@@ -296,6 +296,26 @@ static void test_memory_moved(void)
     }
 }
 
+/* Weights are kept for generation beside those that are trained. */
+static void test_memory_stale(void)
+{
+    static const char *const words[][3] = {
+        {"runtime.devices=1"},
+        {"runtime.devices=4", "layout=disaggregated",
+         "runtime.place=device"},
+        {"runtime.devices=4", "layout=dp2pp2,zero=2",
+         "runtime.place=device"}};
+    for (size_t i = 0; i < WEFT_COUNT(words); i++) {
+        char name[32];
+        const char *all[8] = {"iterations=3", "rollout.staleness=1",
+                              "checkpoint.every=1"};
+        for (int k = 0; k < 3 && words[i][k]; k++)
+            all[k + 3] = words[i][k];
+        snprintf(name, sizeof name, "stale-%zu", i);
+        compare_run(name, all, false);
+    }
+}
+
 static void test_memory_uniform(void)
 {
     for (size_t i = 0; i < WEFT_COUNT(uniform); i++) {
@@ -502,6 +522,7 @@ static void test_memory_remove(void)
 WEFT_TESTS("run/memory", {"make", test_make},
            {"test_memory_uniform", test_memory_uniform},
            {"test_memory_moved", test_memory_moved},
+           {"test_memory_stale", test_memory_stale},
            {"test_memory_sharded", test_memory_sharded},
            {"test_memory_overlap", test_memory_overlap},
            {"test_memory_mixed", test_memory_mixed},
