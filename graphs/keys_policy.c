@@ -51,8 +51,9 @@ static const struct weft_config_key keys[] = {
             "inter_stage_fusion: replicas that go on, or more where their "
             "slots or KV caches are too small; 0: half of them"),
     KEY_INT("rollout.staleness", rollout.staleness, "0", 0, 1, KEY_NUM,
-            "1: an iteration's samples are generated while the one before "
-            "trains, with the weights from before that"),
+            "1: while an iteration trains, the next one's samples are "
+            "generated, and inferred by trained models, with the weights "
+            "from before that"),
     KEY_INT("ppo.epochs", policy.epochs, "1", 1, 1000, KEY_NUM,
             "passes over an iteration's samples (verl's; TRL's is 4)"),
     KEY_INT("ppo.mini_batches", policy.mini_batches, "4", 1, 1e6, KEY_NUM,
@@ -263,19 +264,6 @@ static int check_remaining(const struct weft_config *c, struct weft_err *err)
     return 0;
 }
 
-/* Log-probs are those of the weights that generated. */
-static int check_staleness(const struct weft_config *c, struct weft_err *err)
-{
-    if (c->rollout.staleness > 0 && c->policy.recompute_logprobs)
-        return weft_err_set(err, WEFT_EINVAL,
-                            "'ppo.recompute_logprobs' would compute the old "
-                            "log-probs with newer weights than those that "
-                            "generated ('rollout.staleness' is %d): leave "
-                            "one of them out",
-                            c->rollout.staleness);
-    return 0;
-}
-
 static int check_overlong(const struct weft_config *c, struct weft_err *err)
 {
     if (c->policy.overlong_cache > c->rollout.max_new_tokens)
@@ -291,7 +279,6 @@ static const struct weft_config_rule rules[] = {
     {"rollout.refills", check_refills},
     {"rollout.min_new_tokens", check_min_new_tokens},
     {"rollout.inter_stage_fusion", check_remaining},
-    {"rollout.staleness", check_staleness},
     {"ppo.overlong.cache", check_overlong},
     {"rollout.prompts", check_samples},
     {"ppo.mini_batches", check_mini_batches},

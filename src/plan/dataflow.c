@@ -151,6 +151,11 @@ static int32_t first_of(uint32_t set)
     return field;
 }
 
+int32_t weft_flow_written(const struct weft_dataflow *flow, int32_t call)
+{
+    return first_of(flow->call[call].writes);
+}
+
 int32_t weft_flow_origin(const struct weft_dataflow *flow, int32_t field)
 {
     int32_t writer = weft_flow_writer(flow, field);

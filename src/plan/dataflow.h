@@ -124,6 +124,8 @@ int32_t weft_flow_field_of(const struct weft_dataflow *flow, uint32_t set,
                            enum weft_field_type type);
 /* The call that writes a field; -1: none. */
 int32_t weft_flow_writer(const struct weft_dataflow *flow, int32_t field);
+/* The first field that a call writes. */
+int32_t weft_flow_written(const struct weft_dataflow *flow, int32_t call);
 /* The field that the samples of a field began with: itself if they are
  * generated or of the data there, else that of the first field which its
  * writer reads. */

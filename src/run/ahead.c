@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/string.h"
-#include "run/iteration.h"
 
 static const char in_manifest[] = "rollouts";
 
@@ -23,6 +22,8 @@ void weft_ahead_forget(struct weft_trainer *t)
     for (int32_t i = 0; a && a->sample && i < a->n; i++) {
         weft_free(a->sample[i].token);
         weft_free(a->sample[i].logp);
+        for (int32_t c = 0; c < WEFT_MAX_CALLS; c++)
+            weft_free(a->sample[i].of[c]);
     }
     if (a)
         weft_free(a->sample);
@@ -78,27 +79,34 @@ static void add_counts(const struct weft_iteration *p,
     weft_string_add(text, "}\n");
 }
 
+static void add_numbers(const char *key, int32_t n, const float *x,
+                        struct weft_string *text)
+{
+    weft_string_addf(text, ", \"%s\": [", key);
+    for (int32_t i = 0; i < n; i++) {
+        weft_string_add(text, i > 0 ? ", " : "");
+        weft_string_add_float(text, x[i]);
+    }
+    weft_string_add(text, "]");
+}
+
 static void add_rollout(struct weft_rollout *r, struct weft_string *text)
 {
     const int32_t *token = weft_rollout_token(r);
-    const float *logp = weft_rollout_logp(r);
     weft_string_addf(text,
-                     "{\"prompt_tokens\": %d, \"ended\": %s, "
-                     "\"tokens\": [",
+                     "\"prompt_tokens\": %d, \"ended\": %s, \"tokens\": [",
                      r->n_prompt, r->ended ? "true" : "false");
     for (int32_t i = 0; i < r->n_total; i++)
         weft_string_addf(text, i > 0 ? ", %d" : "%d", token[i]);
-    weft_string_add(text, "], \"logprobs\": [");
-    for (int32_t i = r->n_prompt; i < r->n_total; i++) {
-        weft_string_add(text, i > r->n_prompt ? ", " : "");
-        weft_string_add_float(text, logp[i]);
-    }
-    weft_string_add(text, "]}\n");
+    weft_string_add(text, "]");
+    add_numbers("logprobs", r->n_total - r->n_prompt,
+                weft_rollout_logp(r) + r->n_prompt, text);
 }
 
-/* Adds a sample's line on rank 0, to which its tile is copied for that. */
-static void add_sample(struct weft_trainer *t, struct weft_tile *tile,
-                       struct weft_string *text)
+/* Adds a rollout, or the n numbers that a call gave, on rank 0, to which the
+ * tile is copied for that. */
+static void add_tile(struct weft_trainer *t, struct weft_tile *tile,
+                     const char *call, int32_t n, struct weft_string *text)
 {
     const struct weft_where where = {.device = -1,
                                      .iteration = t->iteration,
@@ -107,13 +115,32 @@ static void add_sample(struct weft_trainer *t, struct weft_tile *tile,
     bool away = weft_tile_place(tile) != 0;
     if (away)
         tile = weft_g_copy_to(t->seq, &where, t->rt, tile, WEFT_MEM_SAMPLES,
-                              "rollout to save", 0);
+                              "samples to save", 0);
     if (tile && !t->recorded && weft_tile_is_here(tile)) {
-        add_rollout(weft_tile_acquire(tile, WEFT_READ), text);
+        void *data = weft_tile_acquire(tile, WEFT_READ);
+        if (call)
+            add_numbers(call, n, data, text);
+        else
+            add_rollout(data, text);
         weft_tile_unacquire(tile);
     }
     if (away)
         weft_tile_release(tile);
+}
+
+static void add_sample(const struct weft_iteration *p, int32_t i,
+                       struct weft_string *text)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    struct weft_tile *const *field = p->extra[i].field;
+    int32_t n = p->sample[i].n_total - p->sample[i].n_prompt;
+    weft_string_add(text, "{");
+    add_tile(p->t, field[weft_iteration_set(p, i)->field], NULL, n, text);
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        if (weft_iteration_keeps(p, c) && field[weft_flow_written(flow, c)])
+            add_tile(p->t, field[weft_flow_written(flow, c)],
+                     flow->call[c].name, n, text);
+    weft_string_add(text, "}\n");
 }
 
 static int put_file(const struct weft_string *text, const char *stage,
@@ -143,8 +170,7 @@ int weft_ahead_write(struct weft_trainer *t, const char *stage,
         return 0;
     add_counts(p, &text);
     for (int32_t i = 0; i < p->n_all; i++)
-        add_sample(t, p->extra[i].field[weft_iteration_set(p, i)->field],
-                   &text);
+        add_sample(p, i, &text);
     if (t->recorded)
         rc = weft_seq_status(t->seq, err);
     else
@@ -206,13 +232,15 @@ static int read_counts(const struct line *l, int64_t iteration,
     return rc;
 }
 
-/* Fills the arrays of a sample of so many tokens. */
-static int read_arrays(const struct line *l, const json_t *tokens,
-                       const json_t *logprobs, struct weft_ahead_sample *s,
-                       int32_t vocab, struct weft_err *err)
+static int read_tokens(const struct line *l, const json_t *array,
+                       int32_t vocab, struct weft_ahead_sample *s,
+                       struct weft_err *err)
 {
+    s->token = weft_alloc((size_t) s->n_total, sizeof *s->token);
+    if (!s->token)
+        return weft_err_nomem(err, "samples", (size_t) s->n_total * 4);
     for (int32_t i = 0; i < s->n_total; i++) {
-        const json_t *x = json_array_get(tokens, (size_t) i);
+        const json_t *x = json_array_get(array, (size_t) i);
         json_int_t token = json_integer_value(x);
         if (!json_is_integer(x) || token < 0 || token >= vocab)
             return weft_err_set(err, WEFT_EFORMAT,
@@ -221,27 +249,60 @@ static int read_arrays(const struct line *l, const json_t *tokens,
                                 l->subject, i, vocab);
         s->token[i] = (int32_t) token;
     }
-    for (int32_t i = s->n_prompt; i < s->n_total; i++) {
-        size_t k = (size_t) (i - s->n_prompt);
-        const json_t *x = json_array_get(logprobs, k);
+    return 0;
+}
+
+/* Numbers of a response's tokens, behind n_before that are 0. */
+static int read_numbers(const struct line *l, const char *key,
+                        const json_t *array, int32_t n_before,
+                        const struct weft_ahead_sample *s, float **out,
+                        struct weft_err *err)
+{
+    size_t n = (size_t) (s->n_total - s->n_prompt);
+    if (json_array_size(array) != n)
+        return weft_err_set(err, WEFT_EFORMAT,
+                            "%s: '%s' has %zu numbers for the response's %zu "
+                            "tokens",
+                            l->subject, key, json_array_size(array), n);
+    *out = weft_alloc((size_t) n_before + n, sizeof **out);
+    if (!*out)
+        return weft_err_nomem(err, "samples", n * sizeof **out);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *x = json_array_get(array, i);
         if (!json_is_number(x))
             return weft_err_set(err, WEFT_EFORMAT,
-                                "%s: 'logprobs[%zu]' is %s, not a number",
-                                l->subject, k, weft_json_type(x));
-        s->logp[i] = (float) json_number_value(x);
+                                "%s: '%s[%zu]' is %s, not a number",
+                                l->subject, key, i, weft_json_type(x));
+        (*out)[(size_t) n_before + i] = (float) json_number_value(x);
     }
     return 0;
+}
+
+/* What calls gave, as far as the line has it. */
+static int read_calls(const struct line *l, const json_t *root,
+                      const struct weft_dataflow *flow,
+                      struct weft_ahead_sample *s, struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t c = 1; c < flow->n_calls && !rc; c++) {
+        const char *name = flow->call[c].name;
+        json_t *array;
+        rc = weft_json_array_or(root, l->subject, name, &array, err);
+        if (!rc && array)
+            rc = read_numbers(l, name, array, 0, s, &s->of[c], err);
+    }
+    return rc;
 }
 
 static int read_sample(const struct line *l, const struct weft_trainer *t,
                        struct weft_ahead_sample *s, struct weft_err *err)
 {
     json_t *root = NULL, *tokens = NULL, *logprobs = NULL;
-    int64_t n_prompt = 0, most = t->max_prompt;
+    int64_t n_prompt = 0, most = t->config.rollout.max_new_tokens;
     int rc = parse(l, &root, err);
     if (!rc)
-        rc = weft_json_int(root, l->subject, "prompt_tokens", 1, most,
-                           &n_prompt, err);
+        rc = weft_json_int(root, l->subject, "prompt_tokens", 1,
+                           t->max_prompt, &n_prompt, err);
     if (!rc)
         rc = weft_json_bool(root, l->subject, "ended", &s->ended, err);
     if (!rc)
@@ -249,25 +310,21 @@ static int read_sample(const struct line *l, const struct weft_trainer *t,
     if (!rc)
         rc = weft_json_array(root, l->subject, "logprobs", &logprobs, err);
     int64_t n = rc ? 0 : (int64_t) json_array_size(tokens);
-    int64_t n_new = rc ? 0 : (int64_t) json_array_size(logprobs);
-    if (!rc
-        && (n_new < 1 || n_new > t->config.rollout.max_new_tokens
-            || n != n_prompt + n_new))
+    s->n_prompt = (int32_t) n_prompt;
+    s->n_total = (int32_t) n;
+    if (!rc && (n <= n_prompt || n > n_prompt + most))
         rc = weft_err_set(err, WEFT_EFORMAT,
-                          "%s: %lld tokens, of which %lld are the prompt's, "
-                          "have %lld log-probs",
+                          "%s: 'tokens' has %lld, not the prompt's %lld and "
+                          "1 to %lld more",
                           l->subject, (long long) n, (long long) n_prompt,
-                          (long long) n_new);
-    if (!rc) {
-        s->n_prompt = (int32_t) n_prompt;
-        s->n_total = (int32_t) n;
-        s->token = weft_alloc((size_t) n, sizeof *s->token);
-        s->logp = weft_alloc((size_t) n, sizeof *s->logp);
-        rc = s->token && s->logp
-               ? read_arrays(l, tokens, logprobs, s,
-                             t->model[0].arch.shape.vocab, err)
-               : weft_err_nomem(err, "samples", (size_t) n * 8);
-    }
+                          (long long) most);
+    if (!rc)
+        rc = read_tokens(l, tokens, t->model[0].arch.shape.vocab, s, err);
+    if (!rc)
+        rc = read_numbers(l, "logprobs", logprobs, s->n_prompt, s, &s->logp,
+                          err);
+    if (!rc)
+        rc = read_calls(l, root, &t->flow, s, err);
     json_decref(root);
     return rc;
 }
@@ -317,30 +374,79 @@ int weft_ahead_read(struct weft_trainer *t, const char *folder,
     return rc;
 }
 
-int weft_ahead_get(struct weft_trainer *t, int32_t i, struct weft_sample *out,
-                   struct weft_err *err)
+/* ---- Their tiles ------------------------------------------------------- */
+
+/* A tile at the first place, which rank 0 fills; *data_out NULL: elsewhere. */
+static int tile_begin(struct weft_iteration *p, const char *kind,
+                      size_t bytes, struct weft_tile **out, void **data_out)
 {
-    const struct weft_ahead_sample *s = &t->ahead->sample[i];
-    struct weft_tile_id id = {"sample", "rollout", 0, -1, -1, 0};
+    struct weft_tile_id id = {"sample", kind, 0, -1, -1, 0};
+    int rc = weft_tile_create(p->t->rt, &id, WEFT_MEM_SAMPLES, bytes, out,
+                              p->err);
+    *data_out = !rc && weft_tile_is_here(*out)
+                  ? weft_tile_acquire(*out, WEFT_WRITE)
+                  : NULL;
+    return rc;
+}
+
+static int get_rollout(struct weft_iteration *p,
+                       const struct weft_ahead_sample *s,
+                       struct weft_tile **out)
+{
     size_t bytes = (size_t) s->n_total * sizeof(float);
+    void *data;
+    int rc = tile_begin(p, "rollout", weft_rollout_bytes(s->n_total), out,
+                        &data);
+    struct weft_rollout *r = data;
+    if (!r)
+        return rc;
+    *r = (struct weft_rollout){s->n_total, s->n_prompt, s->n_total, s->ended};
+    memcpy(weft_rollout_token(r), s->token, bytes);
+    memcpy(weft_rollout_logp(r), s->logp, bytes);
+    weft_tile_unacquire(*out);
+    return 0;
+}
+
+/* What calls gave, of those that infer the sample. */
+static int get_calls(struct weft_iteration *p, int32_t i,
+                     const struct weft_ahead_sample *s)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    const struct weft_iteration_set *set = weft_iteration_set(p, i);
+    size_t bytes = (size_t) (s->n_total - s->n_prompt) * sizeof(float);
+    int rc = 0;
+    for (int32_t c = 1; c < flow->n_calls && !rc; c++) {
+        int32_t f = weft_flow_written(flow, c);
+        void *data;
+        if (!weft_iteration_keeps(p, c) || &p->set[p->set_of[f]] != set)
+            continue;
+        if (!s->of[c])
+            return weft_err_set(p->err, WEFT_EFORMAT,
+                                WEFT_AHEAD_FILE ":%d lacks '%s'", i + 2,
+                                flow->call[c].name);
+        rc = tile_begin(p, flow->field[f].name, bytes, &p->extra[i].field[f],
+                        &data);
+        if (data) {
+            memcpy(data, s->of[c], bytes);
+            weft_tile_unacquire(p->extra[i].field[f]);
+        }
+    }
+    return rc;
+}
+
+int weft_ahead_get(struct weft_iteration *p, int32_t i,
+                   struct weft_sample *out)
+{
+    const struct weft_ahead_sample *s = &p->t->ahead->sample[i];
     if (s->n_prompt != out->n_prompt
         || memcmp(s->token, out->token, (size_t) s->n_prompt * 4) != 0)
-        return weft_err_set(err, WEFT_EFORMAT,
-                            WEFT_AHEAD_FILE ":%d: it answers another prompt "
-                                            "than the run's",
+        return weft_err_set(p->err, WEFT_EFORMAT,
+                            WEFT_AHEAD_FILE ":%d answers another prompt than "
+                                            "the run's",
                             i + 2);
     out->n_total = s->n_total;
     out->finished = true;
     out->ended = s->ended;
-    int rc = weft_tile_create(t->rt, &id, WEFT_MEM_SAMPLES,
-                              weft_rollout_bytes(s->n_total), &out->rollout,
-                              err);
-    if (rc || !weft_tile_is_here(out->rollout))
-        return rc;
-    struct weft_rollout *r = weft_tile_acquire(out->rollout, WEFT_WRITE);
-    *r = (struct weft_rollout){s->n_total, s->n_prompt, s->n_total, s->ended};
-    memcpy(weft_rollout_token(r), s->token, bytes);
-    memcpy(weft_rollout_logp(r), s->logp, bytes);
-    weft_tile_unacquire(out->rollout);
-    return 0;
+    int rc = get_rollout(p, s, &out->rollout);
+    return rc ? rc : get_calls(p, i, s);
 }

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The next iteration's samples in a checkpoint. With rollout.staleness they
- * were generated with weights from before the last update, which a checkpoint
- * does not have, so it has the samples: rollouts.jsonl (doc/formats.md).
+ * were generated, and inferred by trained models, with weights from before the
+ * last update. A checkpoint does not have these, so it has what they gave:
+ * rollouts.jsonl (doc/formats.md).
  */
 #ifndef WEFT_RUN_AHEAD_H
 #define WEFT_RUN_AHEAD_H
 
 #include "record/manifest.h"
-#include "run/trainer.h"
+#include "run/iteration.h"
 
 #define WEFT_AHEAD_FILE "rollouts.jsonl"
 
 struct weft_ahead_sample {
     int32_t n_prompt, n_total;
     bool ended;
-    int32_t *token; /* (n_total) */
-    float *logp;    /* (n_total), 0 for the prompt */
+    int32_t *token;            /* (n_total) */
+    float *logp;               /* (n_total), 0 for the prompt */
+    float *of[WEFT_MAX_CALLS]; /* (n_total - n_prompt) what the call gave, if
+                                  weft_iteration_keeps(); else NULL */
 };
 
 struct weft_ahead {
@@ -38,10 +41,11 @@ int weft_ahead_write(struct weft_trainer *t, const char *stage,
 int weft_ahead_read(struct weft_trainer *t, const char *folder,
                     const struct weft_manifest *manifest,
                     struct weft_err *err);
-/* Makes sample i of t->ahead, whose prompt was drawn, a finished one. Errors:
- * WEFT_EFORMAT: it answers another prompt; those of creating a tile. */
-int weft_ahead_get(struct weft_trainer *t, int32_t i, struct weft_sample *out,
-                   struct weft_err *err);
+/* Makes sample i of t->ahead, whose prompt was drawn, a finished one, with
+ * what calls gave. Errors: WEFT_EFORMAT: it answers another prompt; those of
+ * creating a tile. */
+int weft_ahead_get(struct weft_iteration *p, int32_t i,
+                   struct weft_sample *out);
 /* Frees t->ahead; NULL: allowed. */
 void weft_ahead_forget(struct weft_trainer *t);
 

@@ -292,6 +292,9 @@ static void iteration_free(struct weft_iteration *p)
     for (int32_t k = 0; k < p->n_sets; k++)
         if (p->set[k].policy.model)
             weft_g_view_close(&p->set[k].policy);
+    for (int32_t i = 0; i < WEFT_MAX_CALLS; i++)
+        if (p->kept[i].model)
+            weft_g_view_close(&p->kept[i]);
     weft_g_copies_free(p->copies);
     weft_iteration_calls_release(p);
     weft_tile_release(p->moments);

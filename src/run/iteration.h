@@ -102,6 +102,8 @@ struct weft_iteration {
     double (*part)[WEFT_MAX_REWARDS]; /* (n_all) unweighted rewards */
     struct weft_iteration_call call[WEFT_MAX_CALLS];
     int32_t n_calls;
+    struct weft_g_view kept[WEFT_MAX_CALLS]; /* weights for inference by
+                                                trained roles; as `policy` */
     struct weft_g_copies *copies;
     double start_s; /* of the iteration's own turn, see below */
     struct weft_span
@@ -140,9 +142,11 @@ float weft_iteration_inv_temperature(const struct weft_config *config);
 int32_t weft_iteration_writer(const struct weft_iteration_set *set,
                               enum weft_field_type type);
 
-/* Keeps the policy's weights as they are now for the generation of the
- * iteration's samples, whatever is trained before. */
+/* Keeps the weights of trained roles as they are now for the iteration's
+ * generation and inference, whatever is trained before. */
 int weft_iteration_keep_weights(struct weft_iteration *p);
+/* Whether a call infers with weights that the run trains, and so with such. */
+bool weft_iteration_keeps(const struct weft_iteration *p, int32_t call);
 /* Generates the iteration's samples, takes them from the data, or from the
  * checkpoint that the run went on from (run/ahead.h). */
 int weft_iteration_generate(struct weft_iteration *p);
@@ -160,8 +164,10 @@ int weft_iteration_kl(struct weft_iteration *p);
 /* Sets up the iteration's inference calls; call it before generation, during
  * which offloaded weights come back. */
 int weft_iteration_calls_init(struct weft_iteration *p);
+/* Opens p->kept. */
+int weft_iteration_calls_keep(struct weft_iteration *p);
 /* Adds a sample whose tokens are there, or on their way, to the micro-batches
- * of all calls; full micro-batches are submitted. */
+ * of all calls whose results it lacks; full micro-batches are submitted. */
 int weft_iteration_calls_add(struct weft_iteration *p, int32_t index);
 /* Submits the remaining micro-batches, and closes the views of the calls'
  * weights. */

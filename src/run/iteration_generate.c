@@ -127,7 +127,7 @@ int weft_iteration_keep_weights(struct weft_iteration *p)
     for (int32_t k = 0; k < p->n_sets && !rc; k++)
         if (weft_run_inserts(p->t, p->set[k].call))
             rc = open_view(&p->set[k], true);
-    return rc;
+    return rc ? rc : weft_iteration_calls_keep(p);
 }
 
 /* The samples of a set whose generation is not recorded: its instances have
@@ -216,7 +216,7 @@ static int restore(struct weft_iteration *p)
     struct weft_trainer *t = p->t;
     int rc = 0;
     for (int32_t i = 0; i < p->n_all && !rc; i++) {
-        rc = weft_ahead_get(t, i, &p->round_sample[i], p->err);
+        rc = weft_ahead_get(p, i, &p->round_sample[i]);
         if (!rc)
             rc = on_finished((void *) weft_iteration_set(p, i),
                              i - weft_iteration_set(p, i)->first,

@@ -36,9 +36,6 @@ static int add_call(struct weft_iteration *p, int32_t call)
     struct weft_trainer *t = p->t;
     const struct weft_flow_call *f = &t->flow.call[call];
     struct weft_iteration_call *c = &p->call[p->n_calls++];
-    int32_t field = 0;
-    while (!(f->writes & weft_flow_bit(field)))
-        field++;
     int32_t input = weft_flow_field_of(&t->flow, f->reads,
                                        WEFT_FIELD_ROLLOUT);
     if (input < 0)
@@ -52,7 +49,7 @@ static int add_call(struct weft_iteration *p, int32_t call)
         .set = set,
         .model = &t->model[f->role],
         .input = input,
-        .field = field,
+        .field = weft_flow_written(&t->flow, call),
         .length = text ? weft_alloc(n, sizeof *c->length) : NULL,
         .waiting = weft_alloc((size_t) set->n, sizeof *c->waiting)};
     if (!c->waiting || (text && !c->length))
@@ -94,14 +91,45 @@ void weft_iteration_calls_release(struct weft_iteration *p)
     p->n_calls = 0;
 }
 
+bool weft_iteration_keeps(const struct weft_iteration *p, int32_t call)
+{
+    const struct weft_dataflow *flow = &p->t->flow;
+    return flow->call[call].kind == WEFT_INFER
+        && !weft_flow_frozen(flow, call);
+}
+
+int weft_iteration_calls_keep(struct weft_iteration *p)
+{
+    struct weft_trainer *t = p->t;
+    int rc = 0;
+    for (int32_t i = 1; i < t->flow.n_calls && !rc; i++) {
+        const struct weft_where where = {.device = -1,
+                                         .call = i,
+                                         .iteration = p->iteration,
+                                         .micro_batch = -1,
+                                         .layer = -1};
+        if (weft_iteration_keeps(p, i) && weft_run_inserts(t, i))
+            rc = weft_g_view_keep(t->seq, &where,
+                                  &t->model[t->flow.call[i].role].tiles,
+                                  &t->layout[i], &p->kept[i], p->err);
+    }
+    return rc;
+}
+
 /* Moves the weights to where the call needs them, before its first
- * micro-batch. */
+ * micro-batch, if they were not kept there. */
 static int open_view(struct weft_iteration *p, struct weft_iteration_call *c)
 {
     struct weft_where where = where_of(p, c);
+    struct weft_g_view *kept = &p->kept[c->call];
     if (c->open)
         return 0;
     c->open = true;
+    if (kept->model) {
+        c->view = *kept;
+        *kept = (struct weft_g_view){.model = NULL};
+        return 0;
+    }
     return weft_g_view_open(p->t->seq, &where, &c->model->tiles,
                             &p->t->layout[c->call], &c->view, p->err);
 }
@@ -262,7 +290,8 @@ int weft_iteration_calls_add(struct weft_iteration *p, int32_t index)
     const struct weft_iteration_set *set = weft_iteration_set(p, index);
     int rc = 0;
     for (int32_t k = 0; k < p->n_calls && !rc; k++)
-        if (!p->call[k].length && p->call[k].set == set)
+        if (!p->call[k].length && p->call[k].set == set
+            && !p->extra[index].field[p->call[k].field])
             rc = add(p, &p->call[k], index);
     return rc;
 }

@@ -61,7 +61,9 @@ static void test_layouts(void)
          "train.intra_stage_fusion=true", "rollout.chunk_tokens=2"},
         {"runtime.devices=2", "rollout.inter_stage_fusion=true",
          "rollout.remaining=0.6", "rollout.prefill_tokens=3",
-         "rollout.chunk_tokens=1"}};
+         "rollout.chunk_tokens=1"},
+        {"runtime.devices=4", "layout=interleave-2",
+         "ppo.recompute_logprobs=true"}};
     for (size_t i = 0; i < WEFT_COUNT(layout); i++) {
         const char *word[9] = {"iterations=4", STALE};
         char name[32];
@@ -125,16 +127,10 @@ static void test_longer(void)
 static void test_refused(void)
 {
     char run[512];
-    const char *word[] = {run, STALE, "ppo.recompute_logprobs=true"};
+    const char *word[] = {run, "rollout.staleness=2", NULL};
     struct weft_trainer *t = NULL;
     struct weft_err err;
     snprintf(run, sizeof run, "run_dir=%s/refused", fixture.dir);
-    CHECK_FAILS(weft_trainer_open(fixture.config, 3, word, &t, &err),
-                WEFT_EINVAL, err,
-                "'ppo.recompute_logprobs' would compute the old log-probs "
-                "with newer weights than those that generated "
-                "('rollout.staleness' is 1): leave one of them out");
-    word[1] = "rollout.staleness=2";
     CHECK_FAILS(weft_trainer_open(fixture.config, 2, word, &t, &err),
                 WEFT_EINVAL, err, "'rollout.staleness' must be from 0 to 1");
     snprintf(run, sizeof run, "run_dir=%s/fresh", fixture.dir);
@@ -150,8 +146,11 @@ static void test_refused(void)
     "\"migrated\": 0, \"freed\": 0"
 #define HEAD "{\"iteration\": 3, \"samples\": 2, " COUNTS "}\n"
 #define SAMPLE(tokens, logprobs)                                             \
-    "{\"prompt_tokens\": 2, \"ended\": true, \"tokens\": [" tokens           \
-    "], \"logprobs\": [" logprobs "]}\n"
+    "{\"critic_infer\": [2.5], \"prompt_tokens\": 2, \"ended\": true, "      \
+    "\"tokens\": [" tokens "], \"logprobs\": [" logprobs "]}\n"
+#define REST                                                                 \
+    "\"prompt_tokens\": 2, \"ended\": true, \"tokens\": [4, 5, 6], "         \
+    "\"logprobs\": [-1]}\n"
 #define GOOD SAMPLE("4, 5, 6", "-0.5")
 
 /* A checkpoint's file that its checksum does not betray. */
@@ -174,10 +173,13 @@ static void test_file(void)
         {HEAD SAMPLE("4, 5, 6", "\"a\"") GOOD,
          "rollouts.jsonl:2: 'logprobs[0]' is a string, not a number"},
         {HEAD SAMPLE("4, 5, 6", "-1, -2") GOOD,
-         "rollouts.jsonl:2: 3 tokens, of which 2 are the prompt's, have 2 "
-         "log-probs"},
+         "rollouts.jsonl:2: 'logprobs' has 2 numbers for the response's 1 "
+         "tokens"},
+        {HEAD GOOD "{\"critic_infer\": [1, 2], " REST,
+         "rollouts.jsonl:3: 'critic_infer' has 2 numbers for"},
         {HEAD SAMPLE("4, 5, 6, 7, 8", "-1, -1, -1") GOOD,
-         "rollouts.jsonl:2: 5 tokens"},
+         "rollouts.jsonl:2: 'tokens' has 5, not the prompt's 2 and 1 to 2 "
+         "more"},
         {HEAD GOOD GOOD, NULL}};
     char path[600];
     struct weft_err err;
@@ -188,6 +190,8 @@ static void test_file(void)
     t->max_prompt = 4;
     t->config.rollout.max_new_tokens = 2;
     t->model[0].arch.shape.vocab = 9;
+    weft_flow_init(&t->flow);
+    CHECK_INT(weft_flow_guess(&t->flow, "critic_infer"), 1);
     REQUIRE_OK(weft_ahead_read(t, fixture.dir, &m, &err), err);
     CHECK(!t->ahead); /* the manifest names none */
     REQUIRE_OK(weft_manifest_add_number(&m, "rollouts", 2, &err), err);
@@ -205,6 +209,7 @@ static void test_file(void)
             CHECK_INT(t->ahead->stats.most_pages, 3);
             CHECK(t->ahead->sample[1].logp[2] == -0.5f);
             CHECK_INT(t->ahead->sample[1].token[2], 6);
+            CHECK(t->ahead->sample[1].of[1][0] == 2.5f);
         }
         weft_ahead_forget(t);
     }

@@ -753,11 +753,11 @@ def run(c, folder, each):
     actor = Trained(c, "actor", model[c["model.actor"]])
     critic = Trained(c, "critic", model["critic"])
     kl_coef, out = c["ppo.kl.coef"], {}
-    newest = actor.model
+    newest = actor.model, critic.model
     for iteration in range(c["iterations"]):
-        policy, newest = newest, actor.model
+        (policy, judge), newest = newest, (actor.model, critic.model)
         if c.get("rollout.staleness"):  # the next has what this one begins with
-            newest = copy.deepcopy(actor.model)
+            newest = copy.deepcopy(newest)
         samples = roll_out(c, iteration, policy, prompts, stops,
                            model["reward"])
         with torch.no_grad():
@@ -765,7 +765,7 @@ def run(c, folder, each):
                 s.logp = picked(policy, s, c["rollout.temperature"])[0]
                 s.ref = picked(model["reference"], s,
                                c["rollout.temperature"])[0]
-                s.value = values_of(critic.model, s)
+                s.value = values_of(judge, s)
                 advantages(c, s, kl_coef)
         whiten(c, samples)
         used, kl_coef = kl_coef, next_kl_coef(c, samples, kl_coef)
