@@ -104,6 +104,7 @@ int weft_iteration_calls_keep(struct weft_iteration *p)
     int rc = 0;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++) {
         const struct weft_where where = {.device = -1,
+                                         .priority = 2, /* training waits */
                                          .call = i,
                                          .iteration = p->iteration,
                                          .micro_batch = -1,
