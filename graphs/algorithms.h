@@ -19,6 +19,7 @@ struct weft_flow_needs {
     bool reference;       /* a reference, to which a KL is penalised ... */
     bool kl_in_loss;      /* ... in the loss, not in the reward */
     bool recompute;       /* the policy's log-probs, once more by inference */
+    int32_t staleness;    /* updates that samples may lack */
     int32_t follow_every; /* iterations after which the reference moves to
                              the policy; 0: never */
     float follow_mix;     /* by how much */

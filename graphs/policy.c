@@ -65,6 +65,7 @@ void weft_flow_policy(const struct weft_flow_needs *needs, bool has_critic,
                       struct weft_dataflow *out)
 {
     weft_flow_init(out);
+    out->staleness = needs->staleness;
     int32_t actor = weft_flow_slot(out, "actor", true, false,
                                    WEFT_SLOT_ACTOR),
             critic = -1;
@@ -114,6 +115,7 @@ void weft_policy_settings(const struct weft_config *c,
     out->needs.reference = c->policy.kl_place != WEFT_KL_NOWHERE;
     out->needs.kl_in_loss = in_loss;
     out->needs.recompute = c->policy.recompute_logprobs;
+    out->needs.staleness = c->rollout.staleness;
     out->exact = c->numerics.exact;
     out->epochs = c->policy.epochs;
     out->mini_batches = c->policy.mini_batches;

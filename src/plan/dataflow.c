@@ -382,7 +382,7 @@ static void put_call(FILE *f, const struct weft_dataflow *flow, int32_t i)
     if (c->kind == WEFT_TRAIN)
         fputs(", version i to i + 1", f);
     else if (c->role >= 0 && flow->role[c->role].trained)
-        fputs(", version i", f);
+        fputs(flow->staleness ? ", version i - 1" : ", version i", f);
     if (c->greedy)
         fputs(", the likeliest tokens once per prompt", f);
     put_fields(f, flow, "reads ", c->reads);

@@ -83,6 +83,9 @@ struct weft_flow_call {
 /* call[0] is none: tasks of no call, "none". n_calls counts it. */
 struct weft_dataflow {
     int32_t n_roles, n_fields, n_calls;
+    /* From the second iteration on, generation and inference with a trained
+     * role have its weights from so many updates before the newest: 0 or 1 */
+    int32_t staleness;
     struct weft_role role[WEFT_MAX_ROLES];
     struct weft_field field[WEFT_MAX_FIELDS];
     struct weft_flow_call call[WEFT_MAX_CALLS];

@@ -166,7 +166,7 @@ int weft_ahead_write(struct weft_trainer *t, const char *stage,
     const struct weft_iteration *p = t->next;
     struct weft_string text = {0};
     int rc = 0;
-    if (!p || t->config.rollout.staleness == 0)
+    if (!p || t->flow.staleness == 0)
         return 0;
     add_counts(p, &text);
     for (int32_t i = 0; i < p->n_all; i++)

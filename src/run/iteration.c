@@ -405,7 +405,7 @@ static int begin(struct weft_trainer *t, struct weft_iteration **out,
         (*out)->err = err;
         return 0;
     }
-    if (t->config.rollout.staleness > 0 && t->iteration > 0 && !t->recorded
+    if (t->flow.staleness > 0 && t->iteration > 0 && !t->recorded
         && !t->ahead && weft_world_rank() == 0)
         weft_warn("iteration %d is generated with the newest weights: the "
                   "run had ended before it, so its samples are not in the "
@@ -425,7 +425,7 @@ static bool is_ahead(const struct weft_trainer *t)
     int32_t every = t->config.checkpoint.every, done = t->iteration + 1;
     if (done >= t->n_iterations)
         return false;
-    return t->config.rollout.staleness > 0
+    return t->flow.staleness > 0
         || (t->config.runtime.overlap && (every == 0 || done % every != 0)
             && (weft_flow_call_of(&t->flow, WEFT_GENERATE, -1) >= 0
                 || weft_flow_call_of(&t->flow, WEFT_INFER, -1) >= 0));
@@ -435,7 +435,7 @@ static bool is_ahead(const struct weft_trainer *t)
  * this one's update. */
 static int keep_weights(struct weft_trainer *t, struct weft_err *err)
 {
-    if (t->config.rollout.staleness == 0 || !is_ahead(t))
+    if (t->flow.staleness == 0 || !is_ahead(t))
         return 0;
     int rc = iteration_create(t, t->iteration + 1, &t->next, err);
     return rc ? rc : weft_iteration_keep_weights(t->next);

@@ -343,7 +343,7 @@ static int steps(struct training r[], int32_t n, int32_t e, int32_t k,
 static void open_window(struct weft_trainer *t, int32_t n)
 {
     int32_t ahead = t->config.train.mini_batches_ahead;
-    if (ahead == 0 || t->config.rollout.staleness > 0)
+    if (ahead == 0 || t->flow.staleness > 0)
         return;
     int64_t lot = weft_seq_lot(t->seq);
     if (n >= ahead)

@@ -121,8 +121,55 @@ static double period(int n, double part_s)
     return s;
 }
 
+/* With staleness: the weights that a rollout keeps, 0.5 s of copies, are those
+ * from before the training beside which it runs; the second one's are there from
+ * the start. A rollout takes 1 s, training 2 s on another device. */
+static double stale_period(int n)
+{
+    struct weft_err err;
+    struct weft_dataflow flow;
+    struct weft_played played;
+    int32_t policy[8], kept[8], samples[8];
+    begin();
+    weft_flow_init(&flow);
+    int32_t actor = weft_flow_role(&flow, "actor", true, false);
+    uint8_t train = (uint8_t) weft_flow_call(&flow, "actor_train", WEFT_TRAIN,
+                                             actor, 0, 0);
+    flow.staleness = 1;
+    for (int i = 0; i < n; i++) {
+        policy[i] = tile(1, 1);
+        kept[i] = tile(2, 1);
+        samples[i] = tile(0, 1);
+    }
+    for (int i = 0; i < n; i++) {
+        task(2, 0, 0, 0.5);
+        r.task[r.n_tasks - 1].iteration = i;
+        if (i > 1)
+            weft_recording_access(&r, policy[i - 2], READ);
+        weft_recording_access(&r, kept[i], WRITE);
+        task(0, 0, 0, 1);
+        r.task[r.n_tasks - 1].iteration = i;
+        weft_recording_access(&r, kept[i], READ);
+        weft_recording_access(&r, samples[i], WRITE);
+        task(1, 0, 0, 2);
+        r.task[r.n_tasks - 1].iteration = i;
+        r.task[r.n_tasks - 1].call = train;
+        weft_recording_access(&r, samples[i], READ);
+        weft_recording_access(&r, policy[i], WRITE);
+    }
+    struct weft_engine *e = play(&own);
+    REQUIRE_OK(weft_played_create(e, &r, &own, &flow, 0, n, &played, &err),
+               err);
+    double s = played.steady_s;
+    weft_played_release(&played);
+    done(e);
+    return s;
+}
+
 static void test_period(void)
 {
+    check_s(stale_period(3), 2);
+    check_s(stale_period(6), 2);
     /* the way from a policy to the next one, and all that device 0 does */
     check_s(period(3, 0.125), 2);
     check_s(period(3, 0.5), 3);

@@ -156,14 +156,14 @@ moved p4n
 # with the samples of a checkpoint.
 stale="rollout.staleness=1 runtime.devices=1 checkpoint.every=2"
 # shellcheck disable=SC2086
-ppo 1 s1 $stale || complain "1 rank, staleness: $?"
+ppo 1 t1 $stale || complain "1 rank, staleness: $?"
 # shellcheck disable=SC2086
-ppo 4 s4 $stale layout=disaggregated iterations=3 ||
+ppo 4 t4 $stale layout=disaggregated iterations=3 ||
     complain "4 ranks, staleness: $?"
-rm -r s4/checkpoints/iteration-000003
+rm -r t4/checkpoints/iteration-000003
 # shellcheck disable=SC2086
-ppo 3 s4 $stale || complain "3 ranks go on with staleness: $?"
-same s4 s1
+ppo 2 t4 $stale || complain "2 ranks go on with staleness: $?"
+same t4 t1
 # Reference and a reward model offloaded, each rank keeps what it computes with.
 judge="reward=[{type: model, model: $dir/one/checkpoints/iteration-000004/critic}]"
 ppo 1 j1 runtime.devices=1 "$judge" || complain "a reward model, 1 rank: $?"

@@ -60,9 +60,23 @@ static void add_task(struct weft_played *p, int64_t task, int32_t first)
     call->busy_s += device >= 0 ? s : 0;
 }
 
+/* When an iteration's training ends. */
+static double training_end_s(const struct weft_played *p, int32_t i)
+{
+    double s = 0;
+    for (int32_t c = 1; c < p->flow->n_calls; c++) {
+        double end_s = p->call[i * WEFT_MAX_CALLS + c].span.end_s;
+        if (weft_flow_trains(p->flow, c) && end_s > s)
+            s = end_s;
+    }
+    return s;
+}
+
 /* Ends of iterations come nearer to each other towards the last one, as
  * nothing of a next one is in its way; so starts count, from the second one
- * on, which has a neighbour. No period is shorter than a device's work. */
+ * on, which has a neighbour. With staleness the second one starts with the
+ * first, and ends of training count, but for the last. No period is shorter
+ * than a device's work. */
 static double steady_s(const struct weft_played *p)
 {
     int32_t from = p->n > 2, last = p->n - 1;
@@ -70,6 +84,9 @@ static double steady_s(const struct weft_played *p)
         return p->iteration[0].end_s;
     double s = (p->iteration[last].start_s - p->iteration[from].start_s)
              / (last - from);
+    if (p->flow->staleness && p->n > 2)
+        s = (training_end_s(p, last - 1) - training_end_s(p, 0))
+          / (last - 1);
     for (int32_t d = 0; d < p->job->n_devices; d++) {
         double work_s = (p->device[d].busy_s + p->device[d].moving_s) / p->n;
         s = work_s > s ? work_s : s;
