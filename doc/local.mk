@@ -17,7 +17,7 @@ nobase_dist_doc_DATA += \
 	%D%/simulate.md \
 	%D%/strategies.md
 pictures = blocks compared graph groups layer mesh moves schedule schedule_greedy \
-	schedule_measured schedule_planned simulate timeline zero
+	schedule_measured schedule_planned simulate staleness timeline zero
 nobase_dist_doc_DATA += $(pictures:%=%D%/pictures/%.svg)
 EXTRA_DIST += %D%/pictures/draw.sh %D%/pictures/timeline.json \
 	%D%/pictures/timeline.yaml
@@ -38,7 +38,8 @@ CLEANFILES += $(man1_MANS)
 # The pictures of algorithms.md, layouts.md and schedules.md, into the source
 # tree: `make pictures`. The timeline is drawn from a run of its own.
 EXTRA_PROGRAMS += %D%/pictures/draw
-%C%_pictures_draw_SOURCES = %D%/pictures/draw.c %D%/pictures/draw.h \
+%C%_pictures_draw_SOURCES = %D%/pictures/curves.c \
+	%D%/pictures/draw.c %D%/pictures/draw.h \
 	%D%/pictures/moves.c %D%/pictures/svg.h %D%/pictures/timeline.c
 %C%_pictures_draw_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/%D% $(JANSSON_CFLAGS)
 %C%_pictures_draw_LDADD = $(weft_libs)

@@ -395,7 +395,10 @@ int main(int argc, char **argv)
         }
     if (argc == 3 && strcmp(argv[1], "timeline") == 0)
         return draw_timeline(argv[2]);
+    if (argc > 2 && strcmp(argv[1], "curves") == 0)
+        return draw_curves(argc - 2, argv + 2);
     fprintf(stderr, "usage: draw mesh|blocks|layer|groups|zero|moves\n"
+                    "       draw curves LABEL=metrics.jsonl...\n"
                     "       draw timeline trace.json\n");
     return 2;
 }

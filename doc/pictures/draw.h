@@ -9,6 +9,8 @@ void draw_layer(void);
 void draw_groups(void);
 void draw_zero(void);
 void draw_moves(void);
+/* Scores of n runs, "LABEL=metrics.jsonl". Returns an exit status. */
+int draw_curves(int n, char **run);
 /* The shortest iteration of a run's trace.json. Returns an exit status. */
 int draw_timeline(const char *path);
 

@@ -24,6 +24,21 @@ done
     --cluster "$WEFT_SRCDIR/examples/clusters/cpu_2cores.yaml" \
     --compare --svg "$out/compared.svg" >"$dir/log"
 
+# Three seeds of the quickstart on two devices, with staleness and without: some
+# minutes.
+curves=
+for staleness in 0 1; do
+    for seed in 1 2 3; do
+        "$WEFT_BUILDDIR/weft" train -q \
+            "$WEFT_SRCDIR/examples/quickstart/ppo.yaml" seed=$seed \
+            run_dir="$dir/$staleness-$seed" rollout.staleness=$staleness \
+            layout=disaggregated runtime.devices=2 >"$dir/log"
+        curves="$curves staleness-$staleness=$dir/$staleness-$seed/metrics.jsonl"
+    done
+done
+# shellcheck disable=SC2086
+"$draw" curves $curves >"$out/staleness.svg"
+
 problem=$WEFT_SRCDIR/examples/schedules/65b_33b.json
 "$WEFT_BUILDDIR/weft" schedule "$problem" \
     --svg "$out/schedule.svg" >"$dir/log"
