@@ -43,6 +43,14 @@ endif
 # A GPU, against its own probes and beside PyTorch.
 bench-gpu: $(bench_gpu) weft$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/gpu.sh
+# The last samples of generation, with fusion and without.
+bench_programs += %D%/tail
+%C%_tail_SOURCES = %D%/tail.c %D%/check.h
+%C%_tail_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_tail_LDADD = $(weft_libs)
+EXTRA_DIST += %D%/tail.sh
+bench-tail: %D%/tail weft$(EXEEXT)
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/bench/tail.sh $(TAIL)
 bench_programs += %D%/papers
 %C%_papers_SOURCES = %D%/papers.c %D%/made.h %D%/check.h
 %C%_papers_LDADD = $(weft_libs)
@@ -98,4 +106,4 @@ bench-search: %D%/search
 	%D%/search $(clusters)/real_h100.yaml 1 50 $(clusters)/real_7b.yaml
 	%D%/search $(clusters)/real_h100.yaml 2 50 $(clusters)/real_7b.yaml
 .PHONY: bench bench-fusion bench-generate bench-gpu bench-grpo bench-layouts \
-	bench-papers bench-record bench-schedule bench-search bench-simulate bench-trust
+	bench-papers bench-record bench-schedule bench-search bench-simulate bench-tail bench-trust

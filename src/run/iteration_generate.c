@@ -54,7 +54,9 @@ static void draw_prompts(struct weft_iteration_set *s)
         *out = (struct weft_sample){
             .prompt = weft_iteration_prompt(p, i),
             .n_prompt = prompt->n_prompt,
-            .limit = prompt->n_prompt + t->config.rollout.max_new_tokens,
+            .limit = prompt->n_prompt
+                   + (t->limits ? t->limits[i]
+                                : t->config.rollout.max_new_tokens),
             .token = prompt->token,
         };
         if (t->recorded)

@@ -105,6 +105,8 @@ struct weft_trainer {
         *ahead; /* its samples, from a checkpoint (run/ahead.h); NULL: none */
 
     struct weft_known *known; /* costs (run/predict/known.h); NULL: none */
+    const int32_t *limits; /* (samples) tokens of responses at most, which a
+                              benchmark gives; NULL: the configuration's */
     struct weft_times_noted {
         int32_t n;       /* iterations since this process began */
         int64_t n_tasks; /* of the last simulation */
