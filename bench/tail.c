@@ -139,8 +139,8 @@ int main(int argc, char **argv)
     printf("medians: off %.3f s, on %.3f s, %.3f times; median of ratios "
            "%.3f\nwithout fusion devices are busy %.1f %% of the time: "
            "at most %.3f times\n",
-           off, on, off / on, median(ratio, pairs),
-           100 * median(busy, pairs), 1 / median(busy, pairs));
+           off, on, off / on, median(ratio, pairs), 100 * median(busy, pairs),
+           1 / median(busy, pairs));
     weft_free(limit);
     weft_free(sorted);
     weft_trainer_close(t);
