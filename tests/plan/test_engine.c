@@ -77,14 +77,26 @@ static void test_pipeline(void)
     done(e);
 }
 
+/* Plays n iterations. Seconds of a period. */
+static double steady_s(const struct weft_dataflow *flow, int n)
+{
+    struct weft_err err;
+    struct weft_played played;
+    struct weft_engine *e = play(&own);
+    REQUIRE_OK(weft_played_create(e, &r, &own, flow, 0, n, &played, &err),
+               err);
+    double s = played.steady_s;
+    weft_played_release(&played);
+    done(e);
+    return s;
+}
+
 /* Iterations of a rollout of 1 s, which then a policy is trained with for 1 s on
  * another device; and a critic, on the first, in 4 parts, which give way to the
  * next rollout; the rollout after the next waits for it. Seconds of a period. */
 static double period(int n, double part_s)
 {
-    struct weft_err err;
     struct weft_dataflow flow;
-    struct weft_played played;
     int32_t policy[8], samples[8], critic[8];
     begin();
     weft_flow_init(&flow);
@@ -112,13 +124,7 @@ static double period(int n, double part_s)
             weft_recording_access(&r, critic[i], BOTH);
         }
     }
-    struct weft_engine *e = play(&own);
-    REQUIRE_OK(weft_played_create(e, &r, &own, &flow, 0, n, &played, &err),
-               err);
-    double s = played.steady_s;
-    weft_played_release(&played);
-    done(e);
-    return s;
+    return steady_s(&flow, n);
 }
 
 /* With staleness: the weights that a rollout keeps, 0.5 s of copies, are those
@@ -126,9 +132,7 @@ static double period(int n, double part_s)
  * the start. A rollout takes 1 s, training 2 s on another device. */
 static double stale_period(int n)
 {
-    struct weft_err err;
     struct weft_dataflow flow;
-    struct weft_played played;
     int32_t policy[8], kept[8], samples[8];
     begin();
     weft_flow_init(&flow);
@@ -157,13 +161,7 @@ static double stale_period(int n)
         weft_recording_access(&r, samples[i], READ);
         weft_recording_access(&r, policy[i], WRITE);
     }
-    struct weft_engine *e = play(&own);
-    REQUIRE_OK(weft_played_create(e, &r, &own, &flow, 0, n, &played, &err),
-               err);
-    double s = played.steady_s;
-    weft_played_release(&played);
-    done(e);
-    return s;
+    return steady_s(&flow, n);
 }
 
 static void test_period(void)
