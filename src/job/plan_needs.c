@@ -127,7 +127,8 @@ int weft_run_needs_read(const struct weft_config *config, int32_t n_nodes,
                                    : 0,
                  .gradient_groups = config->numerics.gradient_groups,
                  .n_samples = weft_run_samples(config),
-                 .n_prompts = config->rollout.prompts}};
+                 .n_prompts = config->rollout.prompts,
+                 .slots = config->rollout.slots}};
     int rc = weft_run_flow(config, &out->flow, err);
     for (int32_t r = 0; r < out->flow.n_roles && !rc; r++) {
         struct weft_arch arch;

@@ -149,7 +149,8 @@ struct weft_plan_needs {
     bool mixes; /* one model's calls may have devices of both kinds */
     int64_t device_bytes; /* memory of a device; 0: not known */
     int32_t gradient_groups;
-    int32_t n_samples, n_prompts;                   /* of an iteration */
+    int32_t n_samples, n_prompts; /* of an iteration */
+    int32_t slots; /* samples that an instance generates at once */
     const struct weft_shape *shape[WEFT_MAX_ROLES]; /* of each role */
 };
 

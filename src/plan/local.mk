@@ -50,6 +50,7 @@ plan_sources = \
 	%D%/search/problem.c %D%/search/prune.c \
 	%D%/search/search.h %D%/search/value.c \
 	%D%/stages.c \
+	%D%/divide.c %D%/divide.h \
 	%D%/strategy.c %D%/strategy.h \
 	%D%/task.c %D%/task.h
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/divide.h"
+
 /* What the strategies tell apart. The leading role is the one that generates
  * or, where samples come from the data, the first. */
 enum what {
@@ -165,22 +167,23 @@ static const struct strategy strategies[] = {
 /* Those that are chosen among others, or have numbers. */
 static const char guideline[] = "flexrlhf-guideline";
 static const char ratio[] = "ratio=";
+static const char divided[] = "rlinf";
+static const struct {
+    const char *name, *what;
+} others[] = {
+    {guideline, "interleave-1 or deepspeed-chat on up to two nodes, "
+                "disaggregated beyond, as FlexRLHF advises"},
+    {divided, "all on all devices, or generation, inference and training on "
+              "devices of their own, by the seconds of each: rlinf=12:3:9"}};
 
 const char *weft_strategy_name(int32_t i, const char **what_out)
 {
     const int32_t n = (int32_t) WEFT_COUNT(strategies);
-    const char *what = "interleave-1 or deepspeed-chat on up to two nodes, "
-                       "disaggregated beyond, as FlexRLHF advises";
-    const char *name = guideline;
-    if (i > n)
+    if (i >= n + (int32_t) WEFT_COUNT(others))
         return NULL;
-    if (i < n) {
-        name = strategies[i].name;
-        what = strategies[i].what;
-    }
     if (what_out)
-        *what_out = what;
-    return name;
+        *what_out = i < n ? strategies[i].what : others[i - n].what;
+    return i < n ? strategies[i].name : others[i - n].name;
 }
 
 static const struct strategy *find(const char *name)
@@ -194,7 +197,14 @@ static const struct strategy *find(const char *name)
 bool weft_strategy_is(const char *text)
 {
     return find(text) || strcmp(text, guideline) == 0
-        || strncmp(text, ratio, strlen(ratio)) == 0;
+        || strncmp(text, ratio, strlen(ratio)) == 0
+        || weft_strategy_is_divided(text);
+}
+
+bool weft_strategy_is_divided(const char *text)
+{
+    size_t n = strlen(divided);
+    return strncmp(text, divided, n) == 0 && (!text[n] || text[n] == '=');
 }
 
 /* ---- Meshes ------------------------------------------------------------- */
@@ -328,6 +338,7 @@ static void two_d(struct weft_call_plan *c, int64_t tp)
     c->pp = 1;
 }
 
+/* On the call's mesh. */
 static int64_t least_tp(const struct making *m, int32_t call)
 {
     const struct weft_call_plan *c = &m->plan->call[call];
@@ -446,6 +457,115 @@ static void place_ratios(const struct making *m, const double *share)
     }
 }
 
+/* Which of the three stages a call is part of. */
+static int stage_of(const struct weft_dataflow *flow, int32_t call)
+{
+    return flow->call[call].kind == WEFT_GENERATE ? 0
+         : weft_flow_trains(flow, call)           ? 2
+                                                  : 1;
+}
+
+/* "rlinf=12.5:3:9": seconds of the stages that the run has. */
+static int read_seconds(const char *text, const struct weft_dataflow *flow,
+                        double seconds[WEFT_DIVIDE_STAGES],
+                        struct weft_err *err)
+{
+    int n = 0;
+    double *s = seconds;
+    bool right = sscanf(text + strlen(divided), "=%lf:%lf:%lf%n", &s[0],
+                        &s[1], &s[2], &n)
+                  == 3
+              && !text[strlen(divided) + (size_t) n];
+    bool has[WEFT_DIVIDE_STAGES] = {false};
+    for (int32_t i = 1; i < flow->n_calls; i++)
+        if (weft_flow_placed(flow, i))
+            has[stage_of(flow, i)] = true;
+    for (int i = 0; i < WEFT_DIVIDE_STAGES && right; i++) {
+        right = isfinite(s[i]) && (has[i] ? s[i] > 0 : s[i] >= 0);
+        s[i] = has[i] ? s[i] : 0;
+    }
+    if (right)
+        return 0;
+    return weft_err_set(
+        err, WEFT_EINVAL,
+        "'%.200s' needs the seconds that generation, inference and training "
+        "of an iteration take on all devices, like rlinf=12.5:3:9, where 0 "
+        "is a stage that the run has not; 'weft plan --compare' finds them",
+        text);
+}
+
+/* What the stages of the run are, besides their seconds; instances as large as
+ * on all devices. */
+static void measure(const struct making *m, struct weft_divide *d)
+{
+    const struct weft_dataflow *flow = &m->plan->flow;
+    d->n_nodes = m->needs->n_nodes;
+    d->n_devices = m->n_devices;
+    d->n_groups = m->needs->n_prompts;
+    d->n_samples = m->needs->n_samples;
+    d->slots = m->needs->slots;
+    d->instance = 1;
+    for (int i = 0; i < WEFT_DIVIDE_STAGES; i++)
+        d->most[i] = d->n_nodes * d->n_devices;
+    for (int32_t i = 1; i < flow->n_calls; i++) {
+        if (!weft_flow_placed(flow, i))
+            continue;
+        int stage = stage_of(flow, i);
+        int64_t most = weft_plan_most_dp(m->needs, i);
+        m->plan->call[i].mesh = part_of(m, 0, 1);
+        if (stage == 0)
+            d->instance = divisor(m->n_devices, least_tp(m, i));
+        most *= stage == 0 ? d->instance : 1;
+        d->most[stage] = (int32_t) weft_min64(d->most[stage], most);
+    }
+}
+
+/* Devices of the stages one after another, the largest part first: so each
+ * begins where a mesh of its size can. */
+static void lie_down(const struct making *m,
+                     const int32_t n[WEFT_DIVIDE_STAGES],
+                     struct weft_mesh mesh[WEFT_DIVIDE_STAGES])
+{
+    bool done[WEFT_DIVIDE_STAGES] = {false};
+    int32_t of = m->n_devices, at = 0;
+    for (int k = 0; k < WEFT_DIVIDE_STAGES; k++) {
+        int most = -1;
+        for (int i = 0; i < WEFT_DIVIDE_STAGES; i++)
+            if (!done[i] && (most < 0 || n[i] > n[most]))
+                most = i;
+        done[most] = true;
+        mesh[most] = n[most] < of
+                       ? (struct weft_mesh){at / of, 1, at % of, n[most]}
+                       : (struct weft_mesh){at / of, n[most] / of, 0, of};
+        at += n[most];
+    }
+}
+
+static int place_divided(const struct making *m, const char *text,
+                         struct weft_err *err)
+{
+    const struct weft_dataflow *flow = &m->plan->flow;
+    struct weft_divide d = {.instance = 1};
+    struct weft_mesh mesh[WEFT_DIVIDE_STAGES];
+    int32_t n[WEFT_DIVIDE_STAGES];
+    int rc = read_seconds(text, flow, d.seconds, err);
+    if (rc)
+        return rc;
+    measure(m, &d);
+    weft_divide(&d, n);
+    bool turns = n[0] + n[1] + n[2] == 0;
+    lie_down(m, n, mesh);
+    for (int32_t i = 1; i < flow->n_calls; i++) {
+        struct weft_call_plan *c = &m->plan->call[i];
+        if (!weft_flow_placed(flow, i))
+            continue;
+        c->mesh = turns ? part_of(m, 0, 1) : mesh[stage_of(flow, i)];
+        two_d(c, stage_of(flow, i) == 0 ? d.instance : 1);
+        c->zero = weft_flow_trains(flow, i) && c->dp > 1 ? 3 : 0;
+    }
+    return 0;
+}
+
 int weft_plan_strategy(const char *text, const struct weft_plan_needs *needs,
                        struct weft_plan *out, struct weft_err *err)
 {
@@ -456,6 +576,8 @@ int weft_plan_strategy(const char *text, const struct weft_plan_needs *needs,
     m.n_devices = weft_plan_n_used(needs);
     int32_t generates = weft_flow_call_of(&out->flow, WEFT_GENERATE, -1);
     m.lead = generates > 0 ? out->flow.call[generates].role : 0;
+    if (weft_strategy_is_divided(text))
+        return place_divided(&m, text, err);
     if (by_ratio) {
         int rc = read_ratios(text, &out->flow, share, err);
         if (!rc)

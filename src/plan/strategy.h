@@ -17,10 +17,13 @@ const char *weft_strategy_name(int32_t i, const char **what_out);
 /* Whether a text names a strategy, or is one with numbers: "verl",
  * "ratio=actor:1,critic:1,ref:0.5,reward:0.5". */
 bool weft_strategy_is(const char *text);
+/* Whether it is the one that divides devices by seconds that were measured
+ * (plan/divide.h): "rlinf=12:3:9", or its name alone, which is no plan yet. */
+bool weft_strategy_is_divided(const char *text);
 
 /* Its plan, which weft_plan_check() may refuse: a system that is data parallel
  * alone is given no other layout than it has. Errors: WEFT_EINVAL, a ratio
- * that is none, of a role that is none. */
+ * that is none, of a role that is none; seconds that are missing. */
 int weft_plan_strategy(const char *text, const struct weft_plan_needs *needs,
                        struct weft_plan *out, struct weft_err *err);
 

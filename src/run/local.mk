@@ -18,6 +18,7 @@ run_sources = \
 	%D%/iteration_train.c \
 	%D%/predict/auto.c %D%/predict/auto.h \
 	%D%/predict/compare.c %D%/predict/compare.h \
+	%D%/predict/divided.c %D%/predict/divided.h \
 	%D%/predict/draw.c \
 	%D%/predict/known.c %D%/predict/known.h \
 	%D%/predict/largest.c %D%/predict/largest.h \

@@ -139,7 +139,14 @@ expect 0 "" "$ppo" --nodes 1 --from openrlhf
 one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
 [ "$(awk '$1 == "openrlhf" { print $2 }' table)" = "$one" ] ||
     fail "openrlhf takes $one s by itself"
+asked=$(sed -n 's/^rlinf is --from //p' table)
+expect 0 "" "$ppo" --nodes 1 --from "$asked"
+one=$(sed -n 's/.*: \([0-9.]*\) s each.*/\1/p' out)
+[ "$(awk '$1 == "rlinf" && $2 != "is" { print $2 }' table)" = "$one" ] ||
+    fail "$asked takes $one s by itself"
 command=plan
+expect 1 "'rlinf' needs the seconds that generation" "$ppo" --nodes 1 \
+    --from rlinf
 expect 0 "\"refused\": \"actor_train: dp 8 is more than the 4 gradient" "$ppo" \
     --compare --json
 expect 0 "does not fit the memory" "$ppo" --nodes 1 --compare \

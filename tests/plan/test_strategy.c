@@ -73,7 +73,7 @@ static void test_all_are_plans(void)
         cluster(size[k][0], size[k][1], 80, &large);
         for (int32_t i = 0; (name = weft_strategy_name(i, NULL)); i++) {
             CHECK(weft_strategy_is(name));
-            make(name);
+            make(strcmp(name, "rlinf") ? name : "rlinf=4:1:4");
             int rc = weft_plan_check(&p, &needs, &err);
             if (rc)
                 printf("\n    %s on %d x %d: %s\n", name, size[k][0],
@@ -174,8 +174,47 @@ static void test_ratios(void)
                 WEFT_EINVAL, err, "ratio of 'actor' must be");
 }
 
+static void test_divided(void)
+{
+    cluster(1, 8, 80, &small);
+    needs.n_prompts = needs.n_samples = 512;
+    needs.slots = 32;
+    make("rlinf=12:3:9"); /* in time: turns */
+    check_call(CALL_ACTOR_GENERATE, "0+1 0+8 8 1 1 0");
+    check_call(CALL_REWARD_INFER, "0+1 0+8 8 1 1 0");
+    check_call(CALL_CRITIC_TRAIN, "0+1 0+8 8 1 1 3");
+    needs.slots = 512;
+    make("rlinf=12:1:9"); /* in space: generation has 2, training 4 */
+    check_call(CALL_ACTOR_TRAIN, "0+1 0+4 4 1 1 3");
+    check_call(CALL_ACTOR_GENERATE, "0+1 4+2 2 1 1 0");
+    check_call(CALL_REF_INFER, "0+1 6+2 2 1 1 0");
+    cluster(4, 8, 80, &large); /* an instance has 4 devices */
+    needs.n_prompts = needs.n_samples = 512;
+    needs.slots = 512;
+    make("rlinf=20.5:1:9");
+    check_call(CALL_ACTOR_GENERATE, "2+1 0+8 2 4 1 0");
+    check_call(CALL_ACTOR_TRAIN, "0+2 0+8 16 1 1 3");
+    needs.n_samples = 2; /* two instances, no more, of 8 devices each */
+    needs.slots = 1;
+    make("rlinf=20.5:1:2");
+    check_call(CALL_ACTOR_GENERATE, "0+2 0+8 2 8 1 0");
+    check_call(CALL_ACTOR_TRAIN, "3+1 0+8 8 1 1 3");
+    CHECK_FAILS(weft_plan_strategy("rlinf", &needs, &p, &err), WEFT_EINVAL,
+                err, "'rlinf' needs the seconds");
+    CHECK_FAILS(weft_plan_strategy("rlinf=1:2", &needs, &p, &err),
+                WEFT_EINVAL, err, "'rlinf=1:2' needs the seconds");
+    CHECK_FAILS(weft_plan_strategy("rlinf=1:2:3x", &needs, &p, &err),
+                WEFT_EINVAL, err, "needs the seconds");
+    CHECK_FAILS(weft_plan_strategy("rlinf=1:0:3", &needs, &p, &err),
+                WEFT_EINVAL, err, "needs the seconds");
+    CHECK_FAILS(weft_plan_strategy("rlinf=1:inf:3", &needs, &p, &err),
+                WEFT_EINVAL, err, "needs the seconds");
+    CHECK(!weft_strategy_is("rlinfx"));
+}
+
 WEFT_TESTS("plan/strategy", {"all_are_plans", test_all_are_plans},
            {"groups", test_groups},
            {"as_much_data_parallelism_as_fits",
             test_as_much_data_parallelism_as_fits},
-           {"guideline", test_guideline}, {"ratios", test_ratios})
+           {"guideline", test_guideline}, {"ratios", test_ratios},
+           {"divided", test_divided})

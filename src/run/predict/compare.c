@@ -10,6 +10,7 @@
 #include "base/topology.h"
 #include "job/plan_needs.h"
 #include "plan/strategy.h"
+#include "run/predict/divided.h"
 
 /* ---- Simulating --------------------------------------------------------- */
 
@@ -46,18 +47,28 @@ struct comparing {
     struct weft_compared *row; /* in memory that children share */
 };
 
+/* The plan of the strategy with that row's name. */
+static int make_plan(const struct comparing *c, struct weft_compared *row,
+                     struct weft_plan *out, struct weft_err *err)
+{
+    struct weft_config named = *c->config;
+    int rc = 0;
+    snprintf(row->asked, sizeof row->asked, "%s", row->name);
+    named.plan = NULL;
+    named.layout = row->asked;
+    if (weft_strategy_is_divided(row->name))
+        rc = weft_run_divided(c->config, c->needs, c->options, row->asked,
+                              sizeof row->asked, err);
+    return rc ? rc : weft_run_plan(&named, c->needs, out, err);
+}
+
 /* Number 0 is the configuration's own plan. */
 static int do_row(void *ctx, int32_t i, struct weft_err *err)
 {
     struct comparing *c = ctx;
     struct weft_compared *row = &c->row[i];
     struct weft_plan plan = {0}, own = *c->own;
-    struct weft_config named = *c->config;
-    char name[64];
-    snprintf(name, sizeof name, "%s", row->name);
-    named.plan = NULL;
-    named.layout = name;
-    int rc = i > 0 ? weft_run_plan(&named, c->needs, &plan, err) : 0;
+    int rc = i > 0 ? make_plan(c, row, &plan, err) : 0;
     if (!rc)
         rc = simulate(c->config, i > 0 ? &plan : &own, c->options, row, err);
     weft_plan_release(&plan);
@@ -154,7 +165,8 @@ static void add_reason(const struct weft_comparison *c,
         return;
     const struct weft_simulated *a = &c->row[c->best].simulated;
     const struct weft_simulated *b = &c->row[next].simulated;
-    weft_string_addf(out, "\n%s is the fastest that fits: %.4g s less than %s",
+    weft_string_addf(out,
+                     "\n%s is the fastest that fits: %.4g s less than %s",
                      c->row[c->best].name, b->iteration_s - a->iteration_s,
                      c->row[next].name);
     const char *between = ", as ";
@@ -204,6 +216,10 @@ int weft_compare_text(const struct weft_comparison *c,
         if (!ran(&c->row[i]))
             weft_string_addf(out, "%-21s refused: %s\n", c->row[i].name,
                              c->row[i].why);
+    for (int32_t i = 0; i < c->n; i++)
+        if (weft_strategy_is_divided(c->row[i].name) && ran(&c->row[i]))
+            weft_string_addf(out, "%s is --from %s\n", c->row[i].name,
+                             c->row[i].asked);
     add_reason(c, flow, out);
     return weft_string_check(out, "a comparison", err);
 }

@@ -8,6 +8,7 @@
 
 struct weft_compared {
     const char *name;
+    char asked[80]; /* the strategy, with numbers where it needs some */
     struct weft_simulated simulated;
     bool fits;      /* its memory fits the devices */
     char why[1024]; /* why the run cannot have it; "": it can */
