@@ -164,8 +164,50 @@ static double stale_period(int n)
     return steady_s(&flow, n);
 }
 
+/* Iterations in which a rollout of 2 s and 3 s of training take turns on one
+ * device. The second one's training has a task that begins at once, others after
+ * the training before; and one of lower priority ends after all rollouts. */
+static double scattered_period(int n)
+{
+    struct weft_dataflow flow;
+    int32_t policy[8], samples[8];
+    begin();
+    weft_flow_init(&flow);
+    int32_t actor = weft_flow_role(&flow, "actor", true, false);
+    uint8_t train = (uint8_t) weft_flow_call(&flow, "actor_train", WEFT_TRAIN,
+                                             actor, 0, 0);
+    for (int i = 0; i < n; i++) {
+        policy[i] = tile(0, 1);
+        samples[i] = tile(0, 1);
+    }
+    for (int i = 0; i < n; i++) {
+        task(1, 0, 0, 0);
+        r.task[r.n_tasks - 1].iteration = i;
+        r.task[r.n_tasks - 1].call = train;
+        if (i > 1)
+            weft_recording_access(&r, policy[i - 1], READ);
+        task(0, 0, 1, 2);
+        r.task[r.n_tasks - 1].iteration = i;
+        weft_recording_access(&r, samples[i], WRITE);
+        if (i > 0)
+            weft_recording_access(&r, policy[i - 1], READ);
+        task(0, 0, 1, 3);
+        r.task[r.n_tasks - 1].iteration = i;
+        r.task[r.n_tasks - 1].call = train;
+        weft_recording_access(&r, samples[i], READ);
+        weft_recording_access(&r, policy[i], WRITE);
+        task(0, 0, 0, 0.25);
+        r.task[r.n_tasks - 1].iteration = i;
+        r.task[r.n_tasks - 1].call = train;
+        weft_recording_access(&r, policy[i], READ);
+    }
+    return steady_s(&flow, n);
+}
+
 static void test_period(void)
 {
+    check_s(scattered_period(3), 5.25); /* all that the device does */
+    check_s(scattered_period(8), 5.25);
     check_s(stale_period(3), 2);
     check_s(stale_period(6), 2);
     /* the way from a policy to the next one, and all that device 0 does */

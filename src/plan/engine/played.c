@@ -58,35 +58,45 @@ static void add_task(struct weft_played *p, int64_t task, int32_t first)
     widen(&p->iteration[i], span);
     widen(&call->span, span);
     call->busy_s += device >= 0 ? s : 0;
+    call->moment_s += device >= 0 ? s * (span.start_s + span.end_s) / 2 : 0;
 }
 
-/* When an iteration's training ends. */
-static double training_end_s(const struct weft_played *p, int32_t i)
+/* The call by which iterations are timed: the first that trains. -1: none. */
+static int32_t timing_call(const struct weft_dataflow *flow)
 {
-    double s = 0;
-    for (int32_t c = 1; c < p->flow->n_calls; c++) {
-        double end_s = p->call[i * WEFT_MAX_CALLS + c].span.end_s;
-        if (weft_flow_trains(p->flow, c) && end_s > s)
-            s = end_s;
-    }
-    return s;
+    for (int32_t c = 1; c < flow->n_calls; c++)
+        if (weft_flow_trains(flow, c))
+            return c;
+    return -1;
 }
 
-/* Ends of iterations come nearer to each other towards the last one, as
- * nothing of a next one is in its way; so starts count, from the second one
- * on, which has a neighbour. With staleness the second one starts with the
- * first, and ends of training count, but for the last. No period is shorter
- * than a device's work. */
+/* When a call of an iteration was at work, in the mean over its work. */
+static double centre_s(const struct weft_played *p, int32_t i, int32_t call)
+{
+    const struct weft_played_call *c = &p->call[i * WEFT_MAX_CALLS + call];
+    return c->busy_s > 0 ? c->moment_s / c->busy_s : 0;
+}
+
+/* Iterations follow one another as the policy's training does. Its first task
+ * may begin, and its last one end, far from the others, so that the mean time of
+ * its work counts. The first iteration has nothing before it, so it counts from
+ * the second one on. Nothing of a next iteration delays the last one's training;
+ * with staleness it does, and the last one is left out. Without training
+ * iterations follow one another as they start. No period is shorter than a
+ * device's work. */
 static double steady_s(const struct weft_played *p)
 {
-    int32_t from = p->n > 2, last = p->n - 1;
+    int32_t from = p->n > 2, last = p->n - 1, c = timing_call(p->flow);
     if (p->n == 1)
         return p->iteration[0].end_s;
     double s = (p->iteration[last].start_s - p->iteration[from].start_s)
              / (last - from);
-    if (p->flow->staleness && p->n > 2)
-        s = (training_end_s(p, last - 1) - training_end_s(p, 0))
-          / (last - 1);
+    if (p->flow->staleness && p->n > 2) {
+        from = 0;
+        last--;
+    }
+    if (c >= 0 && centre_s(p, from, c) > 0)
+        s = (centre_s(p, last, c) - centre_s(p, from, c)) / (last - from);
     for (int32_t d = 0; d < p->job->n_devices; d++) {
         double work_s = (p->device[d].busy_s + p->device[d].moving_s) / p->n;
         s = work_s > s ? work_s : s;

@@ -16,6 +16,8 @@ extern "C" {
 struct weft_played_call {
     struct weft_span span; /* from its first task's start to its last's end */
     double busy_s;         /* sum over its tasks and devices */
+    double moment_s; /* the same, of each one's seconds times the time at
+                              which it was half done */
 };
 
 struct weft_played_device {
