@@ -152,7 +152,7 @@ static struct weft_where where_of(const struct weft_g_generate *gen,
                                   int32_t iteration)
 {
     return (struct weft_where){.device = instance->home,
-                               .priority = 2,
+                               .priority = WEFT_PRIORITY_GENERATE,
                                .call = gen->call,
                                .iteration = iteration,
                                .micro_batch = -1,
@@ -479,7 +479,7 @@ void weft_g_generate_retire(struct weft_seq *seq,
 {
     const struct weft_g_instance *instance = &gen->instance[index];
     struct weft_where where = where_of(gen, instance, iteration);
-    where.priority = 3;
+    where.priority = WEFT_PRIORITY_SAMPLE;
     weft_insert_gen_retire(seq, &where, slot, false, instance->state,
                            rollout);
 }
@@ -502,10 +502,10 @@ int weft_g_generate_move(struct weft_seq *seq,
                                    weft_rollout_bytes(n_total), &sample, err);
     if (rc)
         return rc;
-    where.priority = 3;
+    where.priority = WEFT_PRIORITY_SAMPLE;
     weft_insert_gen_retire(seq, &where, from_slot, true, a->state, sample);
     where = where_of(gen, b, iteration);
-    where.priority = 3;
+    where.priority = WEFT_PRIORITY_SAMPLE;
     if (at != there)
         copy = weft_g_copy_to(seq, &where, gen->model->rt, sample,
                               WEFT_MEM_SAMPLES, "moved sample", there);

@@ -59,7 +59,7 @@ static void send_status(struct control *c, int32_t instance)
     const struct weft_g_instance *i = &c->gen->instance[instance];
     int64_t k = (i->n_chunks - 1) % 2;
     const struct weft_where where = {.device = -1,
-                                     .priority = 3,
+                                     .priority = WEFT_PRIORITY_SAMPLE,
                                      .call = c->gen->call,
                                      .iteration = c->args.iteration,
                                      .micro_batch = -1,

@@ -68,7 +68,7 @@ struct weft_work {
     int32_t n_blocks;               /* of its tensor blocks */
     int32_t n_steps; /* the task does so many steps one after another; 0: 1 */
     int32_t n_layers; /* of the model, in each step */
-    int64_t n_rows;  /* of all steps: tokens, or targets of a head */
+    int64_t n_rows;   /* of all steps: tokens, or targets of a head */
     int64_t n_keys;
     double flop;  /* multiplication and addition are two */
     double bytes; /* read and written, beside those of its tiles: each counts
@@ -79,6 +79,19 @@ struct weft_work {
 /* When something ran, in seconds; end_s 0: it has not. */
 struct weft_span {
     double start_s, end_s;
+};
+
+/* Which calls' tasks come first on devices that they share. All that follows
+ * waits for generation, and that for the policy's training. Other training comes
+ * before inference, of which a part waits for it and the rest need not be the
+ * first to end. */
+enum weft_priority {
+    WEFT_PRIORITY_RESTORE = -1, /* of offloaded weights */
+    WEFT_PRIORITY_INFER,        /* and whatever has no other */
+    WEFT_PRIORITY_TRAIN,
+    WEFT_PRIORITY_TRAIN_POLICY,
+    WEFT_PRIORITY_GENERATE,
+    WEFT_PRIORITY_SAMPLE /* leaves generation, or changes its instance */
 };
 
 struct weft_where {

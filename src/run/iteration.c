@@ -101,11 +101,12 @@ int32_t weft_iteration_writer(const struct weft_iteration_set *set,
     return i > 0 ? i : 0;
 }
 
-/* Where the step that writes a type of field runs. */
+/* Where the step that writes a type of field runs. Training waits for it. */
 static struct weft_where where_of(const struct weft_iteration_set *set,
                                   enum weft_field_type type)
 {
     return (struct weft_where){.device = -1,
+                               .priority = WEFT_PRIORITY_TRAIN_POLICY,
                                .call = weft_iteration_writer(set, type),
                                .iteration = set->p->iteration,
                                .micro_batch = -1,

@@ -113,7 +113,7 @@ static int open_view(struct weft_iteration_set *s, bool keep)
     struct weft_trainer *t = s->p->t;
     const struct weft_g_generate *gen = &t->gen[s->call];
     const struct weft_where where = {.device = -1,
-                                     .priority = 2,
+                                     .priority = WEFT_PRIORITY_GENERATE,
                                      .call = s->call,
                                      .iteration = s->p->iteration,
                                      .micro_batch = -1,

@@ -103,12 +103,13 @@ int weft_iteration_calls_keep(struct weft_iteration *p)
     struct weft_trainer *t = p->t;
     int rc = 0;
     for (int32_t i = 1; i < t->flow.n_calls && !rc; i++) {
-        const struct weft_where where = {.device = -1,
-                                         .priority = 2, /* training waits */
-                                         .call = i,
-                                         .iteration = p->iteration,
-                                         .micro_batch = -1,
-                                         .layer = -1};
+        const struct weft_where where = {
+            .device = -1,
+            .priority = WEFT_PRIORITY_GENERATE, /* training waits */
+            .call = i,
+            .iteration = p->iteration,
+            .micro_batch = -1,
+            .layer = -1};
         if (weft_iteration_keeps(p, i) && weft_run_inserts(t, i))
             rc = weft_g_view_keep(t->seq, &where,
                                   &t->model[t->flow.call[i].role].tiles,

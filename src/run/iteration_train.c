@@ -79,7 +79,8 @@ static int training_init(struct weft_iteration *p, int32_t call,
                 .unit = weft_run_unit(c),
                 .call = call,
                 .chain = policy || fused ? 0 : 1,
-                .priority = policy || fused, /* generation waits for it */
+                .priority = policy || fused ? WEFT_PRIORITY_TRAIN_POLICY
+                                            : WEFT_PRIORITY_TRAIN,
                 .iteration = p->iteration,
                 .moments = policy ? p->moments : NULL,
                 .most = weft_run_bounds(t) ? &out->most : NULL,

@@ -44,7 +44,7 @@ static struct weft_where restoring(const struct weft_run_model *m,
                                    int32_t iteration)
 {
     return (struct weft_where){.device = -1,
-                               .priority = -1,
+                               .priority = WEFT_PRIORITY_RESTORE,
                                .call = m->home,
                                .iteration = iteration,
                                .micro_batch = -1,
