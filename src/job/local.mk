@@ -2,7 +2,7 @@
 job_sources = \
 	%D%/profile.c %D%/profile.h \
 	%D%/profile_generate.c %D%/profile_inside.h \
-	%D%/profile_memory.c \
+	%D%/profile_memory.c %D%/profile_samples.c \
 	%D%/cluster_info.c %D%/cluster_info.h \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/inputs.c %D%/inputs.h \

@@ -12,27 +12,56 @@
 #include "job/profile_inside.h"
 #include "kern/device_cuda.h"
 #include "kern/kern.h"
+#include "rt/graph.h"
 
 enum {
     MOST_TASKS = 1 << 20, /* of which it is noted when they ran */
     LAYERS = 2,
     LONG = 512,    /* tokens of a sample, at most */
     FEW_ROWS = 64, /* of a model of which only the head is new */
-    GROWS = 2
+    GROWS = 2,
+    TURNS = 3
 };
 
-/* Which devices a run has. */
-static void name_device(const struct weft_config *config, char *out,
-                        size_t size)
+static void gpu_text(const struct weft_k_device *gpu, char *out, size_t size)
 {
-    struct weft_k_device gpu;
+    snprintf(out, size, "%.90s, compute capability %d.%d", gpu->name,
+             gpu->major, gpu->minor);
+}
+
+/* How many GPUs of this machine a run has, of n_here. */
+static int32_t count_gpus(const struct weft_config *config, int32_t n_here)
+{
+    int rank;
+    int32_t n = config->runtime.gpus * weft_world_here(&rank);
+    n_here = n_here < WEFT_MAX_DEVICES ? n_here : WEFT_MAX_DEVICES;
+    return n > 0 && n < n_here ? n : n_here;
+}
+
+/* Which devices a run has: CPUs, or GPUs, which must be of one kind. */
+static int name_device(const struct weft_config *config,
+                       char out[WEFT_COSTS_TEXT], struct weft_err *err)
+{
+    struct weft_k_device gpu[WEFT_MAX_DEVICES];
+    char other[WEFT_COSTS_TEXT];
+    snprintf(out, WEFT_COSTS_TEXT, "CPU");
     if (config->runtime.devices != WEFT_ON_GPUS)
-        snprintf(out, size, "CPU");
-    else if (weft_k_devices_cuda(&gpu, 1, NULL) == 0)
-        snprintf(out, size, "no GPU");
-    else
-        snprintf(out, size, "%.90s, compute capability %d.%d", gpu.name,
-                 gpu.major, gpu.minor);
+        return 0;
+    int32_t n = count_gpus(config,
+                           weft_k_devices_cuda(gpu, WEFT_MAX_DEVICES, NULL));
+    snprintf(out, WEFT_COSTS_TEXT, "no GPU"); /* it is only planned */
+    if (n > 0)
+        gpu_text(&gpu[0], out, WEFT_COSTS_TEXT);
+    for (int32_t i = 1; i < n; i++) {
+        gpu_text(&gpu[i], other, sizeof other);
+        if (strcmp(out, other) != 0)
+            return weft_err_set(err, WEFT_EUNSUPPORTED,
+                                "GPU 0 is '%s' and GPU %d '%s', and measured "
+                                "costs are of one kind of GPU; set "
+                                "runtime.gpus to use only the first %d",
+                                out, i, other, i);
+    }
+    return 0;
 }
 
 int weft_profile_machine(const struct weft_config *config, int32_t n_devices,
@@ -49,8 +78,7 @@ int weft_profile_machine(const struct weft_config *config, int32_t n_devices,
     snprintf(out->kernels, sizeof out->kernels, "%s",
              weft_k_isa_name(weft_k_isa()));
     snprintf(out->version, sizeof out->version, "%s", weft_version());
-    name_device(config, out->device, sizeof out->device);
-    return 0;
+    return name_device(config, out->device, err);
 }
 
 int weft_profile_read(const char *path, const struct weft_config *config,
@@ -109,7 +137,7 @@ static void fill_params(const struct weft_shape *s,
 
 int weft_profile_model(struct weft_profile_bench *b,
                        const struct weft_shape *shape, bool trained,
-                       int32_t tp, struct weft_g_model *model,
+                       int32_t tp, int32_t pp, struct weft_g_model *model,
                        struct weft_g_layout *layout, struct weft_err *err)
 {
     const struct weft_g_job job = weft_g_job_of(b->rt);
@@ -117,7 +145,7 @@ int weft_profile_model(struct weft_profile_bench *b,
     struct weft_plan plan = {
         .n_nodes = 1, .n_devices = job.n_devices, .n_gpus = job.n_gpus};
     plan.call[1] = (struct weft_call_plan){
-        .mesh = {0, 1, 0, n}, .dp = n / tp, .tp = tp, .pp = 1};
+        .mesh = {0, 1, 0, n}, .dp = n / (tp * pp), .tp = tp, .pp = pp};
     *model = (struct weft_g_model){.rt = NULL};
     int rc = weft_g_layout_init(&job, shape, &plan, 1, layout, err);
     if (!rc && layout->on_gpus) {
@@ -306,6 +334,37 @@ static int sizes(struct training *t, const char *what,
     return rc;
 }
 
+/* Steps in which a replica has two gradient groups, whose sums it adds. */
+static int two_groups(struct training *t, struct weft_err *err)
+{
+    const struct weft_g_grads one_each = t->grads;
+    int rc = weft_g_grads_init(&t->model, 2 * t->layout.plan.dp, &t->grads,
+                               err);
+    for (int i = 0; i < TURNS && !rc; i++)
+        rc = step(t, 2, 2, err);
+    weft_g_grads_release(&t->model, &t->grads);
+    t->grads = one_each;
+    return rc;
+}
+
+/* A model of the same shape follows the trained one. */
+static int follow(struct training *t, struct weft_err *err)
+{
+    const struct weft_where where = {
+        .device = -1, .call = 1, .micro_batch = -1, .layer = -1};
+    struct weft_profile_bench *b = t->b;
+    struct weft_g_model own = {.rt = NULL};
+    int rc = weft_g_model_init(b->rt, "follower", &t->model.shape, false,
+                               &t->layout, &own, err);
+    if (!rc && b->mix < 1)
+        rc = weft_g_masters_init(&own, false, err);
+    for (int i = 0; i < TURNS && !rc; i++)
+        rc = weft_g_follow(b->seq, &where, &t->model, b->mix, &own, err);
+    rc = weft_context_wait(b->seq, rc, err);
+    weft_g_model_release(&own);
+    return rc;
+}
+
 static int train_and_infer(struct weft_profile_bench *b,
                            const struct weft_shape *shape, bool trained,
                            int32_t tp, struct weft_err *err)
@@ -313,7 +372,7 @@ static int train_and_infer(struct weft_profile_bench *b,
     struct training t = {.b = b};
     struct weft_shape few = *shape;
     few.n_layers = (int32_t) weft_min64(shape->n_layers, LAYERS);
-    int rc = weft_profile_model(b, &few, trained, tp, &t.model, &t.layout,
+    int rc = weft_profile_model(b, &few, trained, tp, 1, &t.model, &t.layout,
                                 err);
     if (!rc)
         rc = weft_g_copies_create(b->rt, &t.copies, err);
@@ -325,6 +384,10 @@ static int train_and_infer(struct weft_profile_bench *b,
         rc = weft_g_gather_create(&t.model, &t.gather, err);
     if (!rc && trained)
         rc = sizes(&t, "training, rows", step, err);
+    if (!rc && trained)
+        rc = two_groups(&t, err);
+    if (!rc && trained && b->mix > 0)
+        rc = follow(&t, err);
     if (!rc)
         rc = sizes(&t, "inference, rows", infer, err);
     if (trained)
@@ -360,7 +423,10 @@ static int measure_shape(struct weft_profile_bench *b,
         left = b->start_s + b->options->limit_s - weft_clock_s();
         b->part_end_s = weft_clock_s() + left * 0.5 / b->n_left;
         if (!rc && generates)
-            rc = weft_profile_generate(b, shape, tp, err);
+            rc = weft_profile_generate(b, shape, tp, 1, err);
+        /* the whole head by itself, as tasks of stages are */
+        if (!rc && generates && tp == 1 && n % 2 == 0 && shape->n_layers > 1)
+            rc = weft_profile_generate(b, shape, 1, 2, err);
         b->n_left -= is_new;
     }
     b->most_rows = most;
@@ -414,6 +480,8 @@ static int measure(struct weft_profile_bench *b,
                    const struct weft_run_needs *needs, struct weft_err *err)
 {
     int rc = weft_profile_memory(b, err);
+    if (!rc)
+        rc = weft_profile_samples(b, err);
     /* and one for heads that are new */
     b->n_left = count_parts(needs, b->n) + 1;
     for (int32_t i = 0; i < needs->flow.n_roles && !rc; i++)
@@ -470,6 +538,9 @@ int weft_profile(const struct weft_config *config,
         b.rt = weft_context_rt(b.context);
         b.seq = b.context->seq;
         b.longest = needs->shape[0].max_positions;
+        for (int32_t i = 0; i < needs->flow.n_roles; i++)
+            if (needs->flow.role[i].every > 0)
+                b.mix = needs->flow.role[i].mix;
         rc = measure(&b, needs, err);
     }
     weft_context_close(b.context);

@@ -26,7 +26,7 @@ struct weft_profile_options {
 
 /* This machine, with so many devices of the configuration's kind, and the
  * kernels that are in use (or would be chosen for it). Errors: those of
- * weft_k_init(), hwloc. */
+ * weft_k_init(), hwloc; GPUs of several kinds. */
 int weft_profile_machine(const struct weft_config *config, int32_t n_devices,
                          struct weft_costs_machine *out,
                          struct weft_err *err);

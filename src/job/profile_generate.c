@@ -95,6 +95,25 @@ static int prefill(struct weft_profile_bench *b, struct weft_g_generate *gen,
     return rc;
 }
 
+/* The first sample of each instance moves out of its slot, and in again. */
+static int move(struct weft_profile_bench *b, struct weft_g_generate *gen,
+                struct weft_err *err)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < gen->n_instances && !rc; i++) {
+        struct weft_gen_state *state = weft_tile_acquire(
+            gen->instance[i].state, WEFT_READ);
+        const struct weft_gen_slot *slot = (void *) ((char *) state
+                                                     + state->slot);
+        const struct weft_gen_admit admit = {.limit = slot->limit};
+        int32_t n_total = slot->n_total;
+        weft_tile_unacquire(gen->instance[i].state);
+        rc = weft_g_generate_move(b->seq, gen, i, 0, 0, n_total, i, &admit,
+                                  err);
+    }
+    return weft_context_wait(b->seq, rc, err);
+}
+
 static int batch(struct weft_profile_bench *b,
                  const struct weft_g_model *model,
                  const struct weft_g_layout *layout,
@@ -107,7 +126,7 @@ static int batch(struct weft_profile_bench *b,
     int rc = weft_g_generate_init(model, layout, layout->plan.dp, n_slots,
                                   longest, 0, &gen, err);
     for (int32_t i = 0; i < gen.n_instances && !rc; i++)
-        for (int32_t k = 0; k < layout->plan.tp; k++)
+        for (int32_t k = 0; k < layout->plan.tp * layout->plan.pp; k++)
             weft_profile_fill(gen.instance[i].arena[k]);
     if (!rc)
         weft_rollout_reset(&gen);
@@ -115,12 +134,16 @@ static int batch(struct weft_profile_bench *b,
         rc = prefill(b, &gen, view, PROMPT, err);
     for (int i = 0; i < 2 && !rc; i++)
         rc = decode(b, &gen, view, PROMPT + i * STEPS, err);
+    if (!rc)
+        rc = move(b, &gen, err);
     for (size_t i = 0; i < WEFT_COUNT(context) && !rc; i++) {
         if (context[i] + 2 * STEPS > longest)
             break;
         weft_rollout_reset(&gen);
         set_context(&gen, context[i]);
         rc = decode(b, &gen, view, context[i] - 1, err);
+        if (!rc)
+            rc = move(b, &gen, err);
     }
     weft_g_generate_release(&gen);
     return rc;
@@ -128,7 +151,7 @@ static int batch(struct weft_profile_bench *b,
 
 int weft_profile_generate(struct weft_profile_bench *b,
                           const struct weft_shape *shape, int32_t tp,
-                          struct weft_err *err)
+                          int32_t pp, struct weft_err *err)
 {
     const struct weft_where where = {
         .device = -1, .call = 3, .micro_batch = -1, .layer = -1};
@@ -137,7 +160,8 @@ int weft_profile_generate(struct weft_profile_bench *b,
     struct weft_g_layout layout;
     struct weft_g_view view = {.model = NULL};
     few.n_layers = layers_of(shape, b->options->n_gpus > 0);
-    int rc = weft_profile_model(b, &few, false, tp, &model, &layout, err);
+    b->what = NULL; /* the first size is measured at any rate */
+    int rc = weft_profile_model(b, &few, false, tp, pp, &model, &layout, err);
     if (!rc)
         rc = weft_g_view_open(b->seq, &where, &model, &layout, &view, err);
     for (int32_t n = 1; n <= b->most_slots && !rc; n *= 2) {

@@ -22,6 +22,7 @@ struct weft_profile_bench {
     int32_t n_left;   /* parts of the work */
     int64_t most_rows;
     int32_t most_slots, longest;
+    float mix; /* of a model that follows a trained one; 0: none does */
 };
 
 bool weft_profile_goes_on(struct weft_profile_bench *b, const char *what,
@@ -32,13 +33,15 @@ void weft_profile_fill(struct weft_tile *tile);
 /* The caller releases model and layout, also after an error. */
 int weft_profile_model(struct weft_profile_bench *b,
                        const struct weft_shape *shape, bool trained,
-                       int32_t tp, struct weft_g_model *model,
+                       int32_t tp, int32_t pp, struct weft_g_model *model,
                        struct weft_g_layout *layout, struct weft_err *err);
 
 /* profile_generate.c: decode steps by batch and context. */
 int weft_profile_generate(struct weft_profile_bench *b,
                           const struct weft_shape *shape, int32_t tp,
-                          struct weft_err *err);
+                          int32_t pp, struct weft_err *err);
+/* profile_samples.c: what is done to samples beside models. */
+int weft_profile_samples(struct weft_profile_bench *b, struct weft_err *err);
 /* profile_memory.c: copies with 1 to all devices busy, those between GPUs and
  * host memory, and empty tasks. */
 int weft_profile_memory(struct weft_profile_bench *b, struct weft_err *err);

@@ -43,13 +43,21 @@ static long number(const char *name, long otherwise, long least, long most)
     return x;
 }
 
+/* Of all cards, or of one after the other: "9.0,8.0"; the last one's is that of
+ * those behind it. */
 static void read_capability(void)
 {
     const char *text = getenv("WEFT_CARDS_CAPABILITY");
-    setup.major = 9;
-    if (text && sscanf(text, "%d.%d", &setup.major, &setup.minor) != 2) {
-        fprintf(stderr, "WEFT_CARDS_CAPABILITY is '%s': 9.0, say\n", text);
-        exit(2);
+    int major = 9, minor = 0;
+    for (int i = 0; i < WEFT_EMU_CARDS; i++) {
+        if (text && sscanf(text, "%d.%d", &major, &minor) != 2) {
+            fprintf(stderr, "WEFT_CARDS_CAPABILITY is '%s': 9.0, say\n", text);
+            exit(2);
+        }
+        setup.major[i] = major;
+        setup.minor[i] = minor;
+        text = text ? strchr(text, ',') : NULL;
+        text += text != NULL;
     }
 }
 
@@ -266,8 +274,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int card)
     out->sharedMemPerBlock = out->sharedMemPerBlockOptin = 48 << 10;
     out->warpSize = 32;
     out->maxThreadsPerBlock = 1024;
-    out->major = setup.major;
-    out->minor = setup.minor;
+    out->major = setup.major[card];
+    out->minor = setup.minor[card];
     out->multiProcessorCount = 1;
     out->concurrentKernels = out->unifiedAddressing = 1;
     out->asyncEngineCount = 2;
@@ -289,8 +297,8 @@ cudaError_t cudaDeviceGetAttribute(int *out, cudaDeviceAttr what, int card)
     case cudaDevAttrMultiProcessorCount: *out = 1; break;
     case cudaDevAttrComputeMode: *out = cudaComputeModeDefault; break;
     case cudaDevAttrConcurrentKernels: *out = 1; break;
-    case cudaDevAttrComputeCapabilityMajor: *out = setup.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *out = setup.minor; break;
+    case cudaDevAttrComputeCapabilityMajor: *out = setup.major[card]; break;
+    case cudaDevAttrComputeCapabilityMinor: *out = setup.minor[card]; break;
     default: error = cudaErrorInvalidValue;
     }
     return weft_emu_end(error);

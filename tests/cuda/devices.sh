@@ -94,16 +94,20 @@ profile() # STATUS 'sentence' VARIABLES words
     grep -qF -- "$sentence" out err || fail "profile $*: not '$sentence'"
 }
 gpu=runtime.devices=gpu run=ppo.yaml
+all="every task of an iteration has a measured price"
 profile 0 "2 GPUs: " WEFT_CARDS=2 $gpu --limit 1 -o ppo.json \
     model.critic="$dir/small" model.reference="$dir/small"
-for op in gen_draw logits_part logprob value loss adamw; do
+grep -q "$all" out || fail "profile: tasks of PPO without a price"
+for op in gen_draw logits_part logprob value loss adamw gen_retire gae; do
     grep -qF "\"name\": \"$op\"" ppo.json || fail "profile: no $op"
+done
+for run in kto.yaml grpo.yaml; do
+    profile 0 "$all" WEFT_CARDS=1 $gpu --limit 1 -o one.json
 done
 run=sft.yaml
 profile 0 "1 GPU: " WEFT_CARDS=1 $gpu --limit 1 -o one.json
 profile 0 "from one GPU to the next" WEFT_CARDS=2 $gpu --limit 2 -o gpu.json
-grep -q "every task of an iteration has a measured price" out ||
-    fail "profile: tasks without a price"
+grep -q "$all" out || fail "profile: tasks without a price"
 for words in '"device": "Emulated card, compute capability 9.0"' \
     '"devices": 2' '"name": "layer_backward"' '"name": "attention_part"'; do
     grep -qF "$words" gpu.json || fail "profile: no $words"
@@ -119,6 +123,11 @@ profile 1 "with device 'CPU', and here it is '$card 9.0'" "" $gpu \
     --check cpu.json
 profile 1 "'$card 9.0', and here it is '$card 8.0'" \
     WEFT_CARDS_CAPABILITY=8.0 $gpu --check gpu.json
+profile 1 "GPU 0 is '$card 9.0' and GPU 1 '$card 8.0', and measured costs are \
+of one kind of GPU; set runtime.gpus to use only the first 1" \
+    "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" $gpu --check gpu.json
+profile 0 "$all" "WEFT_CARDS=2 WEFT_CARDS_CAPABILITY=9.0,8.0" $gpu \
+    runtime.gpus=1 --check gpu.json
 profile 1 "no GPU here: no CUDA driver; $cpus" WEFT_CARDS=none $gpu
 profile 1 "'--devices' counts CPU devices" "" $gpu --devices 2
 profile 1 "wants 64.0 MiB of activations; 51.2 of 51.2 MiB are left" "" $gpu \
