@@ -175,8 +175,7 @@ static void batch_init(struct model *m, int32_t n_runs, int32_t n,
         m->run_targets[i] = n;
     }
     m->token = sent(token, (size_t) n_rows * 4);
-    m->batch = (struct weft_k_batch){n_rows, n_runs, m->run, m->token,
-                                     NULL};
+    m->batch = (struct weft_k_batch){n_rows, n_runs, m->run, m->token, NULL};
     m->targets = (struct weft_k_targets){
         n_rows, sent(at, (size_t) n_rows * 4), m->token};
 }
@@ -192,10 +191,9 @@ static void run_head(void *arg)
     weft_k_head_logprob_cuda(NULL, &m->s, &m->h, m->x[m->n_layers],
                              &m->targets, 1, c[0], c[1], c[2], m->scratch);
     weft_k_head_backward_cuda(NULL, &m->s, &m->h, m->batch.n_rows,
-                              m->x[m->n_layers], &m->targets,
-                              m->batch.n_runs, m->run_targets, 1, c[2], c[1],
-                              c[3], NULL, m->dx, grad, m->final.grad,
-                              m->scratch);
+                              m->x[m->n_layers], &m->targets, m->batch.n_runs,
+                              m->run_targets, 1, c[2], c[1], c[3], NULL,
+                              m->dx, grad, m->final.grad, m->scratch);
 }
 
 static void update(struct model *m, struct tile *t)
@@ -224,8 +222,8 @@ static void run_step(void *arg)
         for (int32_t b = 0; b < s->n_blocks; b++)
             grad[b] = m->layer[l][b].grad;
         weft_k_layer_backward_cuda(NULL, s, &m->w[l], &m->batch, m->x[l],
-                                   m->saved[l], m->dx, grad,
-                                   m->norms[l].grad, m->scratch);
+                                   m->saved[l], m->dx, grad, m->norms[l].grad,
+                                   m->scratch);
     }
     for (int32_t b = 0; b < s->n_blocks; b++)
         grad[b] = m->embed[b].grad;
@@ -284,8 +282,8 @@ static void train(struct model *m, int32_t n_runs, int32_t n)
     for (int i = 0; i < 5; i++)
         m->column[i] = device((size_t) m->batch.n_rows * sizeof(float));
     double flop = rows
-                * (layers * (6 * layer_elements(s)
-                             + 3.5 * attention_flop(s, n))
+                * (layers
+                       * (6 * layer_elements(s) + 3.5 * attention_flop(s, n))
                    + 6 * head_elements(s));
     double step = best_s(run_step, m), head = best_s(run_head, m);
     snprintf(what, sizeof what, "training step, %d layers, %.0f tokens",
@@ -333,18 +331,39 @@ static void run_graph(void *arg)
     weft_k_replay_cuda(NULL, m->graph);
 }
 
+static size_t free_bytes(void)
+{
+    size_t free = 0, all;
+    must(cudaDeviceSynchronize(), "a decode step");
+    must(cudaMemGetInfo(&free, &all), "memory");
+    return free;
+}
+
+/* The runtime reserves 68 KiB for each kernel of a graph. */
+static void say_graph(const struct model *m, int64_t n, size_t before)
+{
+    size_t after = free_bytes();
+    double kib = before > after ? (double) (before - after) / 1024 : 0;
+    printf("%-6s a decode step's CUDA graph: %lld kernels, %.1f KiB of the "
+           "GPU's memory each\n",
+           m->name, (long long) n, kib / (double) n);
+}
+
 static void capture_decode(struct model *m)
 {
-    m->batch.device_run = sent(m->run, (size_t) m->batch.n_runs
-                                           * sizeof *m->run);
+    int64_t n;
+    m->batch.device_run = sent(m->run,
+                               (size_t) m->batch.n_runs * sizeof *m->run);
     run_decode(m);
-    must(cudaDeviceSynchronize(), "a decode step");
+    size_t before = free_bytes();
     m->stream = weft_k_capture_cuda();
     must(cudaPeekAtLastError(), "a capture");
     run_decode(m);
-    m->graph = weft_k_captured_cuda(m->stream);
+    m->graph = weft_k_captured_cuda(m->stream, INT64_MAX, &n);
     must(cudaPeekAtLastError(), "a graph");
     m->stream = NULL;
+    run_graph(m);
+    say_graph(m, n, before);
 }
 
 /* Room for n_runs texts of n tokens. */
@@ -418,7 +437,10 @@ static const struct {
       .head_dim = 64,
       .intermediate = 4864,
       .vocab = 151936},
-     4, 1024, 512, {1, 32, 256}},
+     4,
+     1024,
+     512,
+     {1, 32, 256}},
     {"1.5b",
      {.hidden = 1536,
       .n_layers = 28,
@@ -427,7 +449,10 @@ static const struct {
       .head_dim = 128,
       .intermediate = 8960,
       .vocab = 151936},
-     4, 1024, 512, {1, 32, 256}},
+     4,
+     1024,
+     512,
+     {1, 32, 256}},
     {"7b",
      {.hidden = 3584,
       .n_layers = 28,
@@ -436,7 +461,10 @@ static const struct {
       .head_dim = 128,
       .intermediate = 18944,
       .vocab = 152064},
-     4, 1024, 512, {1, 32, 256}},
+     4,
+     1024,
+     512,
+     {1, 32, 256}},
     {"tiny",
      {.hidden = 32,
       .n_layers = 2,
@@ -445,7 +473,10 @@ static const struct {
       .head_dim = 8,
       .intermediate = 64,
       .vocab = 160},
-     2, 16, 8, {1, 2, 3}},
+     2,
+     16,
+     8,
+     {1, 2, 3}},
 };
 
 /* Layers that fit: a matrix element has 4 bytes of published weights, 4 of
@@ -456,8 +487,7 @@ static int32_t layers_that_fit(const struct weft_shape *s, int32_t n_rows)
 {
     struct cudaDeviceProp card;
     must(cudaGetDeviceProperties(&card, 0), "the card");
-    double left = 0.85 * (double) card.totalGlobalMem
-                - 28 * head_elements(s);
+    double left = 0.85 * (double) card.totalGlobalMem - 28 * head_elements(s);
     double layer = 20 * layer_elements(s)
                  + (double) weft_k_layer_saved_bytes(s, n_rows)
                  + 4.0 * n_rows * s->hidden;

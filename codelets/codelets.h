@@ -223,8 +223,12 @@ struct weft_gen_args {
 };
 
 /* The CUDA graphs of an instance's decode steps. NULL: out of memory. */
-struct weft_gen_graphs *weft_gen_graphs_create(void);
+struct weft_gen_graphs *weft_gen_graphs_create(int32_t n_slots);
 void weft_gen_graphs_free(struct weft_gen_graphs *graphs); /* NULL: nothing */
+/* What all of them take of a GPU's memory, at the most. */
+size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots);
+/* The most kernels that a graph has. */
+int64_t weft_gen_graph_nodes(const struct weft_shape *shape);
 
 /* What n_steps decode steps of a member of a stage do: with weights that are
  * read in every step that has rows, and its KV cache. */

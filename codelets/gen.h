@@ -162,15 +162,18 @@ struct weft_k_layer weft_gen_layer(const struct weft_gen_weights *weights,
                                    const struct weft_shape *shape,
                                    int32_t layer);
 
-/* A decode step that can be put on a stream as one; all zero when the key is
- * new. The same pointer until another key is new. */
+/* How many rows the graph of a step of n rows has. */
+int32_t weft_gen_graph_rows(int32_t n, int32_t n_slots);
+/* A decode step that can be put on a stream as one: all zero when the last one
+ * of so many rows (weft_gen_graph_rows()) had another key. */
 struct weft_gen_graph {
     uint64_t key;
-    bool has_run; /* by itself: nothing is chosen or loaded any more */
+    bool has_run;  /* by itself: nothing is chosen or loaded any more */
+    bool is_large; /* larger than its memory: it stays without */
     struct CUgraphExec_st *graph;
 };
 struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
-                                         uint64_t key);
+                                         int32_t n_rows, uint64_t key);
 
 /* The first body of gen_chunk. */
 int weft_gen_chunk_cpu(const void *args, void *const buf[], int n_buf,

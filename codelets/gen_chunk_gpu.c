@@ -15,6 +15,7 @@
  */
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "codelets/gen.h"
 #include "codelets/gpu.h"
 #include "codelets/parts.h"
@@ -226,39 +227,35 @@ static void put_graph(struct chunk *c, const struct weft_batch *b,
 {
     const uint64_t part[] = {c->key, (uint64_t) rows->n_targets};
     struct weft_gen_graph *g = weft_gen_graph_of(
-        c->args->gen.graphs, weft_hash64(part, sizeof part));
-    if (g->has_run && !g->graph) {
+        c->args->gen.graphs, rows->n_targets, weft_hash64(part, sizeof part));
+    if (g->has_run && !g->graph && !g->is_large) {
         struct chunk kept = *c;
+        int64_t n = 0, most = weft_gen_graph_nodes(c->args->shape);
         kept.stream = weft_k_capture_cuda();
         if (kept.stream) {
             put_kernels(&kept, b, rows);
-            g->graph = weft_k_captured_cuda(kept.stream);
+            g->graph = weft_k_captured_cuda(kept.stream, most, &n);
         }
-        c->has_failed = !g->graph;
+        g->is_large = n > most;
+        c->has_failed = !g->graph && !g->is_large;
+        if (g->is_large)
+            weft_warn("a decode step has %lld kernels, and memory of the GPU "
+                      "is reserved for graphs of %lld: it runs without one",
+                      (long long) n, (long long) most);
     }
     if (g->graph)
         weft_k_replay_cuda(c->stream, g->graph);
-    else if (!g->has_run)
+    else if (!g->has_run || g->is_large)
         put_kernels(c, b, rows);
     g->has_run = true;
-}
-
-/* How many rows the graph of a step of n rows has. */
-static int32_t bucket_of(int32_t n, int32_t n_slots)
-{
-    int32_t rows = 1;
-    while (rows < n && rows < 8)
-        rows *= 2;
-    if (rows < n)
-        rows = (n + 7) / 8 * 8;
-    return rows < n_slots ? rows : n_slots;
 }
 
 /* Rows up to the bucket are no text's: they compute, and leave nothing. */
 static void fill_bucket(const struct chunk *c, struct weft_batch *b,
                         struct rows *rows)
 {
-    int32_t n = b->n_rows, end = bucket_of(n, c->view.state->n_slots);
+    int32_t n = b->n_rows,
+            end = weft_gen_graph_rows(n, c->view.state->n_slots);
     struct weft_k_run *run = weft_batch_at(b, b->run);
     int32_t *token = weft_batch_at(b, b->token);
     int32_t *row = weft_batch_at(b, b->row);

@@ -1,19 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA graphs of decode steps: one for each number of rows, and what they take
+ * of a GPU's memory. */
 #include "base/alloc.h"
 #include "codelets/gen.h"
 #include "kern/kern_cuda.h"
 
-enum { MOST = 64 };
+/* CUDA does not say what a node takes. Somebody saw 33 MB for 500 more
+ * (forums.developer.nvidia.com, thread 244901, CUDA 11.2), before graphs
+ * without branches became smaller; bench/gpu says what the card takes. */
+enum { NODE_BYTES = 68 << 10, GRAPH_BYTES = 1 << 20 };
 
 struct weft_gen_graphs {
-    int n;
-    int oldest; /* of MOST */
-    struct weft_gen_graph of[MOST];
+    int32_t n;
+    struct weft_gen_graph of[]; /* (n) */
 };
 
-struct weft_gen_graphs *weft_gen_graphs_create(void)
+/* ---- Which ---------------------------------------------------------------- */
+
+int32_t weft_gen_graph_rows(int32_t n, int32_t n_slots)
 {
-    return weft_alloc(1, sizeof(struct weft_gen_graphs));
+    int32_t rows = 1;
+    while (rows < n && rows < 8)
+        rows *= 2;
+    if (rows < n)
+        rows = (n + 7) / 8 * 8;
+    return rows < n_slots ? rows : n_slots;
+}
+
+/* The number of the graph of n rows: those of 1, 2, 4, 8, 16, 24 ... */
+static int32_t index_of(int32_t n)
+{
+    int32_t i = 0;
+    for (int32_t rows = 1; rows < n && rows < 8; rows *= 2)
+        i++;
+    return n <= 8 ? i : 2 + (n + 7) / 8;
+}
+
+struct weft_gen_graphs *weft_gen_graphs_create(int32_t n_slots)
+{
+    int32_t n = index_of(n_slots) + 1;
+    struct weft_gen_graphs *graphs = weft_alloc(
+        1, sizeof *graphs + (size_t) n * sizeof *graphs->of);
+    if (graphs)
+        graphs->n = n;
+    return graphs;
 }
 
 static void drop(struct weft_gen_graph *graph)
@@ -26,19 +56,47 @@ static void drop(struct weft_gen_graph *graph)
 
 void weft_gen_graphs_free(struct weft_gen_graphs *graphs)
 {
-    for (int i = 0; graphs && i < graphs->n; i++)
+    for (int32_t i = 0; graphs && i < graphs->n; i++)
         drop(&graphs->of[i]);
     weft_free(graphs);
 }
 
 struct weft_gen_graph *weft_gen_graph_of(struct weft_gen_graphs *graphs,
-                                         uint64_t key)
+                                         int32_t n_rows, uint64_t key)
 {
-    for (int i = 0; i < graphs->n; i++)
-        if (graphs->of[i].key == key)
-            return &graphs->of[i];
-    int at = graphs->n < MOST ? graphs->n++ : graphs->oldest++ % MOST;
-    drop(&graphs->of[at]);
-    graphs->of[at].key = key;
-    return &graphs->of[at];
+    int32_t i = index_of(n_rows);
+    weft_assert(i < graphs->n);
+    struct weft_gen_graph *graph = &graphs->of[i];
+    if (graph->key != key)
+        drop(graph);
+    graph->key = key;
+    return graph;
+}
+
+/* ---- Memory --------------------------------------------------------------- */
+
+/* The kernels that layers, head and drawing launch for a step in which every
+ * text has one row. A product is two where columns are left over from panels,
+ * and attention may be two. */
+int64_t weft_gen_graph_nodes(const struct weft_shape *shape)
+{
+    enum { PRODUCT = 2, ATTENTION = 3 /* writes keys and values, too */ };
+    int64_t layer = 4, head = 2 + 4; /* norms and rows; draws */
+    for (int32_t t = 0; t < shape->n_blocks; t++) {
+        /* q, k, v with bias, head norms, RoPE, rounding; o; MLP */
+        layer += PRODUCT + 1 + 2 + 2 + PRODUCT + PRODUCT + 1 + PRODUCT;
+        /* one launch for heads that are read alike */
+        const struct weft_block *b = &shape->block[t];
+        layer += ATTENTION * (b->n_heads % b->n_kv == 0 ? 1 : b->n_kv);
+        head += PRODUCT;
+    }
+    layer += 2; /* their sums over blocks */
+    return shape->n_layers * layer + head + 1;
+}
+
+size_t weft_gen_graphs_bytes(const struct weft_shape *shape, int32_t n_slots)
+{
+    size_t one = GRAPH_BYTES
+               + (size_t) weft_gen_graph_nodes(shape) * NODE_BYTES;
+    return (size_t) (index_of(n_slots) + 1) * one;
 }

@@ -337,8 +337,9 @@ struct weft_g_instance {
     struct weft_tile *status[2];    /* of even and odd chunks */
     struct weft_tile **arena;       /* (pp, tp) */
     struct weft_gen_graphs *graphs; /* NULL: not on one GPU */
-    int64_t n_chunks;               /* submitted so far */
-    bool freed; /* it takes no more samples, others generate the rest */
+    struct weft_tile *graphs_memory;
+    int64_t n_chunks; /* submitted so far */
+    bool freed;       /* it takes no more samples, others generate the rest */
 };
 
 struct weft_g_generate {

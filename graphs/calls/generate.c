@@ -84,9 +84,15 @@ static int instance_init(struct weft_g_generate *gen, int32_t i,
                               weft_gen_status_bytes(gen->n_slots),
                               &instance->status[k], err);
     if (!rc && gen->layout.on_gpus && is_one_task(&gen->layout)) {
-        instance->graphs = weft_gen_graphs_create();
+        instance->graphs = weft_gen_graphs_create(gen->n_slots);
         if (!instance->graphs)
             rc = weft_err_nomem(err, "generation", 1);
+        id.kind = "CUDA graphs";
+        if (!rc)
+            rc = weft_tile_reserve(
+                model->rt, &id, WEFT_MEM_ACTIVATIONS,
+                weft_gen_graphs_bytes(&model->shape, gen->n_slots),
+                &instance->graphs_memory, err);
     }
     return rc ? rc : arenas_init(gen, instance, err);
 }
@@ -131,6 +137,7 @@ void weft_g_generate_release(struct weft_g_generate *gen)
             weft_tile_release(instance->arena[k]);
         weft_free(instance->arena);
         weft_gen_graphs_free(instance->graphs);
+        weft_tile_release(instance->graphs_memory);
         weft_tile_release(instance->status[0]);
         weft_tile_release(instance->status[1]);
     }

@@ -18,12 +18,18 @@ cudaStream_t weft_k_capture_cuda(void)
     return NULL;
 }
 
-cudaGraphExec_t weft_k_captured_cuda(cudaStream_t stream)
+cudaGraphExec_t weft_k_captured_cuda(cudaStream_t stream, int64_t most,
+                                     int64_t *n_out)
 {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t out = NULL;
+    size_t n = 0;
+    *n_out = 0;
     if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) {
-        if (cudaGraphInstantiate(&out, graph, 0) != cudaSuccess)
+        if (cudaGraphGetNodes(graph, NULL, &n) == cudaSuccess)
+            *n_out = (int64_t) n;
+        if (*n_out > most
+            || cudaGraphInstantiate(&out, graph, 0) != cudaSuccess)
             out = NULL;
         cudaGraphDestroy(graph);
     }

@@ -229,7 +229,9 @@ void weft_k_get_cuda(struct CUstream_st *stream, void *pinned,
  * which CUDA tells. */
 struct CUgraphExec_st; /* cudaGraphExec_t */
 struct CUstream_st *weft_k_capture_cuda(void);
-struct CUgraphExec_st *weft_k_captured_cuda(struct CUstream_st *stream);
+/* NULL with more than `most` nodes, too. *n_out: how many they are. */
+struct CUgraphExec_st *weft_k_captured_cuda(struct CUstream_st *stream,
+                                            int64_t most, int64_t *n_out);
 void weft_k_replay_cuda(struct CUstream_st *stream,
                         struct CUgraphExec_st *graph);
 void weft_k_graph_free_cuda(struct CUgraphExec_st *graph); /* NULL: nothing */

@@ -50,6 +50,10 @@ void weft_pool_free(struct weft_pool *pool); /* NULL is allowed */
 void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need);
 void weft_pool_put(struct weft_pool *pool, const struct weft_need *need,
                    void *block);
+/* The same without a block. False: beyond the limit. */
+bool weft_pool_reserve(struct weft_pool *pool, const struct weft_need *need);
+void weft_pool_unreserve(struct weft_pool *pool,
+                         const struct weft_need *need);
 /* Writes an error that names class, wanted and left bytes. Returns
  * WEFT_ENOMEM. */
 int weft_pool_refuse(struct weft_pool *pool, const struct weft_need *need,
@@ -80,6 +84,7 @@ struct weft_tile {
     struct weft_tile_id id;
     enum weft_mem_class mem;
     size_t bytes;
+    bool is_reserved; /* its bytes are counted, and it has no memory */
     /* the tile that this is a part of, which has the memory; or NULL */
     struct weft_tile *whole;
     size_t offset; /* there */

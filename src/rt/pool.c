@@ -182,20 +182,33 @@ static size_t left(const struct weft_pool *pool)
              : 0;
 }
 
-/* Reserves the bytes and takes a kept block, if there is one. False: beyond
- * the limit. */
-static bool reserve(struct weft_pool *pool, const struct weft_need *need,
-                    int i, void **block_out)
+/* False: beyond the limit. mutex is held */
+static bool reserve(struct weft_pool *pool, const struct weft_need *need)
 {
     bool limited = weft_mem_class_at_place(need->c) && !need->beyond_limit;
     if (limited && need->bytes > left(pool))
         return false;
     count_get(pool, need);
     weft_ran_get();
-    *block_out = kept_take(pool, i);
-    if (!*block_out && pool->cached_bytes > left(pool))
-        trim(pool);
     return true;
+}
+
+bool weft_pool_reserve(struct weft_pool *pool, const struct weft_need *need)
+{
+    pthread_mutex_lock(&pool->mutex);
+    bool ok = reserve(pool, need);
+    if (ok && pool->cached_bytes > left(pool))
+        trim(pool);
+    pthread_mutex_unlock(&pool->mutex);
+    return ok;
+}
+
+void weft_pool_unreserve(struct weft_pool *pool, const struct weft_need *need)
+{
+    pthread_mutex_lock(&pool->mutex);
+    count_put(pool, need);
+    weft_ran_put();
+    pthread_mutex_unlock(&pool->mutex);
 }
 
 void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
@@ -206,7 +219,11 @@ void *weft_pool_get(struct weft_pool *pool, const struct weft_need *need)
     int i = size_class(need->bytes, &rounded);
     void *block = NULL;
     pthread_mutex_lock(&pool->mutex);
-    bool ok = reserve(pool, need, i, &block);
+    bool ok = reserve(pool, need);
+    if (ok)
+        block = kept_take(pool, i);
+    if (ok && !block && pool->cached_bytes > left(pool))
+        trim(pool);
     pthread_mutex_unlock(&pool->mutex);
     if (!ok)
         return NULL;

@@ -150,9 +150,37 @@ static struct weft_tile *tile_get(struct weft_rt *rt, bool here,
     return tile;
 }
 
+static struct weft_need need_of(const struct weft_tile *tile)
+{
+    return (struct weft_need){.bytes = tile->bytes,
+                              .c = tile->mem,
+                              .place = tile->id.place
+                                     - tile->rt->first_place};
+}
+
+static struct weft_pool *pool_of(const struct weft_tile *tile)
+{
+    return tile->card ? tile->card->pool : tile->rt->pool;
+}
+
+enum kind_of_tile { PERMANENT, TEMPORARY, RESERVED };
+
+/* Its memory from the start, if it has any. False: beyond the limit. */
+static bool tile_open(struct weft_tile *tile, enum kind_of_tile kind)
+{
+    if (!tile->here || tile->rt->is_dry || kind == TEMPORARY)
+        return true;
+    if (kind == PERMANENT)
+        return weft_tile_data(tile, true) != NULL;
+    struct weft_need need = need_of(tile);
+    tile->is_reserved = weft_pool_reserve(pool_of(tile), &need);
+    return tile->is_reserved;
+}
+
 static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
-                       enum weft_mem_class c, size_t bytes, bool temporary,
-                       struct weft_tile **out, struct weft_err *err)
+                       enum weft_mem_class c, size_t bytes,
+                       enum kind_of_tile kind, struct weft_tile **out,
+                       struct weft_err *err)
 {
     if (bytes == 0)
         return weft_err_set(err, WEFT_EINVAL, "a tile of %s has no bytes",
@@ -175,8 +203,8 @@ static int tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
     atomic_store(&tile->n_refs, 1);
     atomic_store(&tile->n_asked, 0);
     atomic_store(&tile->n_came, 0);
-    weft_record_tile(tile, !temporary);
-    if (here && !temporary && !rt->is_dry && !weft_tile_data(tile, true)) {
+    weft_record_tile(tile, kind != TEMPORARY);
+    if (!tile_open(tile, kind)) {
         int rc = weft_tile_refuse(tile, err);
         weft_tile_release(tile);
         return rc;
@@ -189,27 +217,21 @@ int weft_tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
                      enum weft_mem_class c, size_t bytes,
                      struct weft_tile **out, struct weft_err *err)
 {
-    return tile_create(rt, id, c, bytes, false, out, err);
+    return tile_create(rt, id, c, bytes, PERMANENT, out, err);
 }
 
 int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
                           enum weft_mem_class c, size_t bytes,
                           struct weft_tile **out, struct weft_err *err)
 {
-    return tile_create(rt, id, c, bytes, true, out, err);
+    return tile_create(rt, id, c, bytes, TEMPORARY, out, err);
 }
 
-static struct weft_need need_of(const struct weft_tile *tile)
+int weft_tile_reserve(struct weft_rt *rt, const struct weft_tile_id *id,
+                      enum weft_mem_class c, size_t bytes,
+                      struct weft_tile **out, struct weft_err *err)
 {
-    return (struct weft_need){.bytes = tile->bytes,
-                              .c = tile->mem,
-                              .place = tile->id.place
-                                     - tile->rt->first_place};
-}
-
-static struct weft_pool *pool_of(const struct weft_tile *tile)
-{
-    return tile->card ? tile->card->pool : tile->rt->pool;
+    return tile_create(rt, id, c, bytes, RESERVED, out, err);
 }
 
 /* After an error a tile may have several readers and no writer; when these
@@ -300,6 +322,9 @@ static void tile_empty(struct weft_tile *tile)
     struct weft_need need = need_of(tile);
     if (data) /* a part never has any */
         weft_pool_put(pool_of(tile), &need, data);
+    else if (tile->is_reserved)
+        weft_pool_unreserve(pool_of(tile), &need);
+    tile->is_reserved = false;
 }
 
 void weft_tile_hold(struct weft_tile *tile)

@@ -47,6 +47,12 @@ int weft_tile_create(struct weft_rt *rt, const struct weft_tile_id *id,
                      enum weft_mem_class c, size_t bytes,
                      struct weft_tile **out, struct weft_err *err);
 
+/* Reserves bytes of a place's memory for what is not in tiles: a permanent tile
+ * that no task may use, and that counts as the others do. */
+int weft_tile_reserve(struct weft_rt *rt, const struct weft_tile_id *id,
+                      enum weft_mem_class c, size_t bytes,
+                      struct weft_tile **out, struct weft_err *err);
+
 /* Creates a temporary tile: its first access must be a write. */
 int weft_tile_create_temp(struct weft_rt *rt, const struct weft_tile_id *id,
                           enum weft_mem_class c, size_t bytes,

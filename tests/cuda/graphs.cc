@@ -110,6 +110,18 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     return weft_emu_end(cudaSuccess);
 }
 
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
+                              size_t *n)
+{
+    weft_emu_guard guard;
+    if (!graph || nodes || !n) /* their number alone */
+        return weft_emu_end(cudaErrorInvalidValue);
+    *n = 0;
+    for (const struct node *x = graph->first; x; x = x->next)
+        ++*n;
+    return weft_emu_end(cudaSuccess);
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     weft_emu_guard guard;
@@ -130,9 +142,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
     if (!e)
         abort();
     e->graph = new_graph();
-    for (const struct node *n = graph->first; n; n = n->next)
+    int64_t n_nodes = 0;
+    for (const struct node *n = graph->first; n; n = n->next, n_nodes++)
         add(e->graph, n->run, n + 1, n->n_bytes);
     *out = e;
+    weft_emu_counts(weft_emu_card())->n_nodes = n_nodes;
     weft_emu_counts(weft_emu_card())->n_instances++;
     return weft_emu_end(cudaSuccess);
 }

@@ -71,14 +71,14 @@ static void chunk(struct weft_g_generate *gen, const struct weft_g_view *view,
 }
 
 struct counts {
-    int64_t n_waits, n_instances, n_graphs;
+    int64_t n_waits, n_instances, n_graphs, n_nodes;
 };
 
 static struct counts counts(void)
 {
 #ifdef WEFT_CUDA_EXECUTOR
     struct weft_cards_counts c = weft_cards_counts(0);
-    return (struct counts){c.n_waits, c.n_instances, c.n_graphs};
+    return (struct counts){c.n_waits, c.n_instances, c.n_graphs, c.n_nodes};
 #else
     return (struct counts){0};
 #endif
@@ -164,7 +164,10 @@ static void both(int32_t kv_blocks, bool preempts,
     CHECK_INT(n.n_waits > CHUNKS, kv_blocks > 0);
     CHECK(n.n_waits >= CHUNKS && n.n_waits < CHUNKS * STEPS);
     CHECK(n.n_graphs > CHUNKS);
-    CHECK(n.n_instances > 0 && n.n_instances <= 2 * 3); /* 1, 2, 4 rows */
+    /* 1, 2 and 4 rows, made anew for the other temperature */
+    CHECK(n.n_instances > 0 && n.n_instances <= CHUNKS * 3);
+    int64_t most = weft_gen_graph_nodes(&f.model.shape);
+    CHECK(n.n_nodes <= most && n.n_nodes > most / 2);
 #endif
     (void) n;
 }

@@ -216,6 +216,37 @@ static void test_limit(void)
     stop();
 }
 
+/* Reserved bytes count as a tile's, and come back with it. */
+static void test_reserved(void)
+{
+    enum { MIB = 1 << 20 };
+    struct weft_err err;
+    struct weft_tile *a, *b;
+    start((size_t) 10 * MIB);
+    REQUIRE_OK(
+        weft_tile_reserve(rt, &id, WEFT_MEM_ACTIVATIONS, 6 * MIB, &a, &err),
+        err);
+    CHECK_INT(now_bytes(WEFT_MEM_ACTIVATIONS), 6 * MIB);
+    CHECK_FAILS(
+        weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, 5 * MIB, &b, &err),
+        WEFT_ENOMEM, err, "4.0 of 10.0 MiB are left");
+    CHECK_FAILS(
+        weft_tile_reserve(rt, &id, WEFT_MEM_ACTIVATIONS, 5 * MIB, &b, &err),
+        WEFT_ENOMEM, err,
+        "wants 5.0 MiB of activations; 4.0 of 10.0 MiB are left, activations "
+        "hold 6.0 MiB");
+    weft_tile_release(a);
+    CHECK_INT(now_bytes(WEFT_MEM_ACTIVATIONS), 0);
+    REQUIRE_OK(/* the struct of the one that went */
+               weft_tile_create(rt, &id, WEFT_MEM_WEIGHTS, 9 * MIB, &b, &err),
+               err);
+    memset(weft_tile_acquire(b, WEFT_WRITE), 1, 9 * MIB);
+    weft_tile_unacquire(b);
+    weft_tile_release(b);
+    CHECK_INT(now_bytes(WEFT_MEM_WEIGHTS), 0);
+    stop();
+}
+
 /* What the host keeps is counted in its class alone, and no limit bounds it. */
 static void test_host(void)
 {
@@ -417,6 +448,6 @@ WEFT_TESTS("rt/tile", {"test_permanent", test_permanent},
            {"test_asked_after_body", test_asked_after_body},
            {"test_temporary", test_temporary},
            {"test_temporary_unwritten", test_temporary_unwritten},
-           {"test_limit", test_limit}, {"test_host", test_host},
-           {"test_pool_sizes", test_pool_sizes}, {"test_ready", test_ready},
-           {"test_moments", test_moments})
+           {"test_limit", test_limit}, {"test_reserved", test_reserved},
+           {"test_host", test_host}, {"test_pool_sizes", test_pool_sizes},
+           {"test_ready", test_ready}, {"test_moments", test_moments})

@@ -237,6 +237,7 @@ cudaError_t cudaEventElapsedTime(float *ms_out, cudaEvent_t from,
 /* ---- Graphs: of one captured stream ------------------------------------- */
 
 typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphNode_st *cudaGraphNode_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
 enum cudaStreamCaptureMode {
     cudaStreamCaptureModeGlobal = 0,
@@ -249,6 +250,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                  unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
+                              size_t *n);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
@@ -275,6 +278,7 @@ struct weft_cards_counts {
     int64_t pageable_bytes; /* of those: host memory was not pinned */
     int64_t n_waits;        /* of the host, for a stream or for all */
     int64_t n_instances;    /* graphs that can be launched */
+    int64_t n_nodes;        /* of the last of them */
     int64_t n_graphs;       /* launches of them */
 };
 struct weft_cards_counts weft_cards_counts(int card);
