@@ -55,9 +55,9 @@ struct weft_k_ops {
     /* A panel of a published bf16 matrix: src (k, 32) f32 to dst (k/2, 32,
      * 2). */
     void (*pair_bf16)(const float *src, int64_t k, uint16_t *dst);
-    /* dst[i][j] = src[j][i], both (32, 32); bf16: dst is (16, 32, 2), with
-     * pairs of i. */
-    void (*transpose)(enum weft_dtype dtype, const float *src, void *dst);
+    /* dst[i][j] = src[j][i], both (32, 32) of dtype; bf16: both (16, 32, 2),
+     * with pairs of the first index. */
+    void (*transpose)(enum weft_dtype dtype, const void *src, void *dst);
     double (*sum_squares)(const float *x, size_t n);
     void (*adamw)(const struct weft_k_adamw *o, size_t n, float scale,
                   const float *grad, float *master, float *m, float *v);

@@ -115,23 +115,35 @@ static void stream_pair_bf16(const float *restrict src, int64_t k,
     (to)[j_ * (ldt) + i_] = (from)[i_ * (ldf) + j_]
 #endif
 
-static void stream_transpose(enum weft_dtype dtype, const float *src,
+/* (rows, 32) to (32, rows) */
+WEFT_INLINE void transpose_words(const void *src, int rows, uint32_t *to)
+{
+    const uint32_t *from = src;
+    for (int i = 0; i < rows; i += 8)
+        for (int j = 0; j < WEFT_PANEL; j += 8)
+            TRANSPOSE8(from + i * WEFT_PANEL + j, WEFT_PANEL,
+                       to + j * rows + i, rows);
+}
+
+static void stream_transpose(enum weft_dtype dtype, const void *src,
                              void *dst)
 {
-    enum { SQUARE = WEFT_PANEL * WEFT_PANEL };
-    uint32_t from[SQUARE], to[SQUARE];
-    uint16_t half[SQUARE];
-    int width = WEFT_PANEL;
+    uint32_t *to = dst;
     if (dtype == WEFT_F32) {
-        memcpy(from, src, sizeof from);
-    } else { /* a pair of columns is moved as one element of 4 bytes */
-        stream_to_bf16(src, SQUARE, half);
-        memcpy(from, half, sizeof half);
-        width /= 2;
+        transpose_words(src, WEFT_PANEL, to);
+        return;
     }
-    for (int i = 0; i < WEFT_PANEL; i += 8)
-        for (int j = 0; j < width; j += 8)
-            TRANSPOSE8(from + i * width + j, width, to + j * WEFT_PANEL + i,
-                       WEFT_PANEL);
-    memcpy(dst, to, (size_t) (WEFT_PANEL * width) * sizeof to[0]);
+    /* Words are pairs of what becomes the second index: rows of one index,
+     * and two of these rows make a row of pairs. */
+    uint32_t rows[WEFT_PANEL][WEFT_PANEL / 2];
+    transpose_words(src, WEFT_PANEL / 2, rows[0]);
+    for (int i = 0; i < WEFT_PANEL; i += 2, to += WEFT_PANEL) {
+        uint16_t even[WEFT_PANEL], odd[WEFT_PANEL];
+        uint32_t pair[WEFT_PANEL];
+        memcpy(even, rows[i], sizeof even);
+        memcpy(odd, rows[i + 1], sizeof odd);
+        for (int j = 0; j < WEFT_PANEL; j++)
+            pair[j] = even[j] | (uint32_t) odd[j] << 16;
+        memcpy(to, pair, sizeof pair);
+    }
 }

@@ -7,41 +7,19 @@
 
 #include "kern/ops.h"
 
-/* Rows k0..k0 + 31 of a panel (k, 32) as f32, 0 from row k on. Returns their
- * address in the panel if they can be read there, else `square`. */
-static const float *square_of(enum weft_dtype dtype, const void *panel,
-                              int64_t k, int64_t k0, float *square)
-{
-    const float *flat = (const float *) panel + k0 * WEFT_PANEL;
-    const uint16_t *pair = (const uint16_t *) panel + k0 * WEFT_PANEL;
-    int64_t n = weft_min64(k - k0, WEFT_PANEL);
-    if (dtype == WEFT_F32 && n == WEFT_PANEL)
-        return flat;
-    memset(square + n * WEFT_PANEL, 0,
-           (size_t) ((WEFT_PANEL - n) * WEFT_PANEL) * sizeof *square);
-    if (dtype == WEFT_F32)
-        memcpy(square, flat, (size_t) (n * WEFT_PANEL) * sizeof *square);
-    for (int64_t i = 0; dtype == WEFT_BF16 && i < n; i += 2)
-        for (int64_t j = 0; j < WEFT_PANEL; j++) {
-            const uint16_t *two = pair + i * WEFT_PANEL + 2 * j;
-            square[i * WEFT_PANEL + j] = weft_bf16_to_f32(two[0]);
-            square[(i + 1) * WEFT_PANEL + j] = weft_bf16_to_f32(two[1]);
-        }
-    return square;
-}
-
-/* Writes one panel (k, 32), in dtype `from`, to rows n0.. of the k_pad / 32
- * transposed panels of (n_pad, 32). */
-static void transposed(enum weft_dtype from, enum weft_dtype dtype,
-                       const struct weft_part *p, const void *panel,
-                       int64_t n0, char *bwd)
+/* Writes one panel (k, 32) to rows n0.. of the k_pad / 32 transposed panels of
+ * (n_pad, 32). Rows from k on are 0. */
+static void transposed(enum weft_dtype dtype, const struct weft_part *p,
+                       const char *panel, int64_t n0, char *bwd)
 {
     int64_t row = WEFT_PANEL * (int64_t) weft_dtype_bytes(dtype);
     for (int64_t k0 = 0; k0 < p->k_pad; k0 += WEFT_PANEL) {
-        float square[WEFT_PANEL * WEFT_PANEL];
+        const char *square = panel + k0 * row;
+        char last[WEFT_PANEL * WEFT_PANEL * sizeof(float)] = {0};
+        if (p->k - k0 < WEFT_PANEL)
+            square = memcpy(last, square, (size_t) ((p->k - k0) * row));
         weft_k_ops()->transpose(
-            dtype, square_of(from, panel, p->k, k0, square),
-            bwd + (k0 / WEFT_PANEL * p->n_pad + n0) * row);
+            dtype, square, bwd + (k0 / WEFT_PANEL * p->n_pad + n0) * row);
     }
 }
 
@@ -112,7 +90,7 @@ void weft_k_transpose(const struct weft_layout *layout, enum weft_dtype dtype,
         const struct weft_part *p = &layout->part[i];
         const char *from = (const char *) fwd + p->fwd_bytes;
         for (int64_t n0 = 0; is_matrix(p) && n0 < p->n_pad; n0 += WEFT_PANEL)
-            transposed(dtype, dtype, p, from + n0 * p->k * size, n0,
+            transposed(dtype, p, from + n0 * p->k * size, n0,
                        (char *) bwd + p->bwd_bytes);
     }
 }
