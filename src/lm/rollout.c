@@ -1,43 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lm/rollout.h"
+#include "lm/rollout_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "lm/migration.h"
 #include "plan/recording.h"
-
-/* An instance of which only the lengths are known. */
-struct played {
-    struct weft_gen_play *play;
-    struct weft_gen_status *status[2]; /* after the last two chunks */
-};
-
-struct control {
-    struct weft_seq *seq;
-    struct weft_g_generate *gen;
-    const struct weft_g_view *view;
-    struct weft_gen_args args;
-    int32_t n, next, n_finished;
-    struct weft_sample *sample;
-    int32_t *slot;      /* (n_instances, n_slots): sample or -1 */
-    int32_t *in_flight; /* (n_instances): chunks whose status is unread */
-    int32_t *has;       /* (n) tokens of a sample, as read last */
-    struct weft_migration migration;
-    struct weft_tile **there; /* (n_instances, 2): copies of statuses at the
-                                 first place; NULL: it is their own place */
-    struct weft_gen_admit *admit; /* (n_slots) */
-    struct weft_gen_status *status;
-    struct played *played; /* (n_instances) of a recording; else NULL */
-    int32_t *n_total;      /* (n) of it: the samples' lengths */
-    struct weft_work_rows
-        *step; /* (args.n_steps) of it: those of the chunk */
-    weft_rollout_fn on_finished;
-    void *ctx;
-    struct weft_rollout_stats stats;
-    struct weft_err *err;
-};
 
 void weft_rollout_reset(struct weft_g_generate *gen)
 {
@@ -53,8 +21,9 @@ void weft_rollout_reset(struct weft_g_generate *gen)
     }
 }
 
-/* Submits the copy of the newest chunk's status to the controller's place. */
-static void send_status(struct control *c, int32_t instance)
+/* Submits the copy of the newest chunk's status to the controller's place,
+ * where its coming is an event. */
+static int send_status(struct weft_rollout_control *c, int32_t instance)
 {
     const struct weft_g_instance *i = &c->gen->instance[instance];
     int64_t k = (i->n_chunks - 1) % 2;
@@ -65,17 +34,20 @@ static void send_status(struct control *c, int32_t instance)
                                      .micro_batch = -1,
                                      .layer = -1};
     struct weft_rt *rt = c->gen->model->rt;
-    if (weft_rt_place_rank(rt, weft_tile_place(i->status[k])) == 0)
-        return;
-    c->there[2 * instance + k] = weft_g_copy_to(
-        c->seq, &where, rt, i->status[k], WEFT_MEM_SAMPLES, "decode status",
-        0);
+    struct weft_tile *tile = i->status[k];
+    if (weft_rt_place_rank(rt, weft_tile_place(tile)) > 0)
+        tile = c->there[2 * instance + k] = weft_g_copy_to(
+            c->seq, &where, rt, tile, WEFT_MEM_SAMPLES, "decode status", 0);
+    return c->events ? weft_events_expect(c->events, tile,
+                                          c->first + instance, c->err)
+                     : 0;
 }
 
 /* A recorded chunk is played before it is inserted. */
-static void play(struct control *c, int32_t instance, int32_t n_admit)
+static void play(struct weft_rollout_control *c, int32_t instance,
+                 int32_t n_admit)
 {
-    struct played *p = &c->played[instance];
+    struct weft_rollout_played *p = &c->played[instance];
     const struct weft_g_instance *i = &c->gen->instance[instance];
     struct weft_err err;
     int rc = weft_gen_play_chunk(p->play, c->seq, &c->args, n_admit, c->admit,
@@ -87,7 +59,8 @@ static void play(struct control *c, int32_t instance, int32_t n_admit)
 
 /* Submits a chunk that admits at most `most` waiting prompts, unless the
  * instance would then have no samples. */
-static void submit(struct control *c, int32_t instance, int32_t most)
+static int submit(struct weft_rollout_control *c, int32_t instance,
+                  int32_t most)
 {
     int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
     int32_t n_admit = 0, n_active = 0;
@@ -102,18 +75,18 @@ static void submit(struct control *c, int32_t instance, int32_t most)
         n_active += slot[s] >= 0;
     }
     if (n_active == 0)
-        return;
+        return 0;
     if (c->played)
         play(c, instance, n_admit);
     weft_g_generate_chunk(c->seq, c->gen, c->view, instance, &c->args,
                           n_admit, c->admit);
-    send_status(c, instance);
     c->in_flight[instance]++;
     c->stats.n_chunks++;
+    return send_status(c, instance);
 }
 
-static int retire(struct control *c, int32_t instance, int32_t slot,
-                  const struct weft_gen_slot *status)
+static int retire(struct weft_rollout_control *c, int32_t instance,
+                  int32_t slot, const struct weft_gen_slot *status)
 {
     int32_t index = status->sample;
     struct weft_sample *sample = &c->sample[index];
@@ -144,13 +117,13 @@ static int retire(struct control *c, int32_t instance, int32_t slot,
 
 /* ---- Samples that move ------------------------------------------------- */
 
-static bool leaves(const struct control *c, int32_t instance)
+static bool leaves(const struct weft_rollout_control *c, int32_t instance)
 {
     return c->gen->instance[instance].freed;
 }
 
-static int32_t n_running(const struct control *c, int32_t instance,
-                         int32_t *free_slot_out)
+static int32_t n_running(const struct weft_rollout_control *c,
+                         int32_t instance, int32_t *free_slot_out)
 {
     const int32_t *slot = c->slot + (int64_t) instance * c->gen->n_slots;
     int32_t n = 0;
@@ -163,7 +136,7 @@ static int32_t n_running(const struct control *c, int32_t instance,
 }
 
 /* The instance of a replica that has the fewest samples. */
-static int32_t emptiest(const struct control *c, int32_t replica,
+static int32_t emptiest(const struct weft_rollout_control *c, int32_t replica,
                         int32_t *free_slot_out)
 {
     int32_t best = -1, least = c->gen->n_slots, slot = 0;
@@ -181,7 +154,8 @@ static int32_t emptiest(const struct control *c, int32_t replica,
     return best;
 }
 
-static int move(struct control *c, int32_t from, int32_t from_slot)
+static int move(struct weft_rollout_control *c, int32_t from,
+                int32_t from_slot)
 {
     int32_t *mine = &c->slot[(int64_t) from * c->gen->n_slots + from_slot];
     int32_t index = *mine, slot = -1;
@@ -203,7 +177,7 @@ static int move(struct control *c, int32_t from, int32_t from_slot)
 
 /* All chunks of an instance that is left have ended: its samples go on where
  * they were dealt to, and instances that had run out of samples begin anew. */
-static int move_all(struct control *c, int32_t from)
+static int move_all(struct weft_rollout_control *c, int32_t from)
 {
     int32_t slots = c->gen->n_slots;
     int rc = 0;
@@ -211,8 +185,8 @@ static int move_all(struct control *c, int32_t from)
         if (c->slot[(int64_t) from * slots + s] >= 0)
             rc = move(c, from, s);
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
-        for (int32_t k = c->in_flight[i]; k < 2 && !leaves(c, i); k++)
-            submit(c, i, 0);
+        for (int32_t k = c->in_flight[i]; k < 2 && !leaves(c, i) && !rc; k++)
+            rc = submit(c, i, 0);
     return rc;
 }
 
@@ -224,7 +198,7 @@ static int ascending(const void *a, const void *b)
 
 /* Lists what is left. The lengths of samples that have ended tell what those
  * are expected to have in the end. */
-static int32_t list_left(const struct control *c, int32_t *seen,
+static int32_t list_left(const struct weft_rollout_control *c, int32_t *seen,
                          struct weft_migrate_left *left, int32_t *sample)
 {
     int32_t n_seen = 0, n_left = 0;
@@ -247,7 +221,7 @@ static int32_t list_left(const struct control *c, int32_t *seen,
     return n_left;
 }
 
-static int decide(struct control *c)
+static int decide(struct weft_rollout_control *c)
 {
     size_t n = (size_t) c->n;
     struct weft_migrate_left *left = weft_alloc(n, sizeof *left);
@@ -273,7 +247,7 @@ static int decide(struct control *c)
 
 /* Not while samples wait for a slot: then no instance has less to do than
  * others. */
-static bool is_time(const struct control *c)
+static bool is_time(const struct weft_rollout_control *c)
 {
     const struct weft_migration *m = &c->migration;
     int32_t n_left = c->n - c->n_finished;
@@ -281,37 +255,62 @@ static bool is_time(const struct control *c)
         && n_left <= m->remaining;
 }
 
-/* ---- Turns ------------------------------------------------------------- */
+/* ---- What is done when a status comes ----------------------------------- */
 
-/* Reads the oldest unread status of an instance and acts on it. */
-static int advance(struct control *c, int32_t instance)
+/* The oldest unread status of an instance, at the controller's place; it is
+ * unread no more. The caller releases a copy. */
+static struct weft_tile *take_status(struct weft_rollout_control *c,
+                                     int32_t instance,
+                                     struct weft_tile **copy_out)
 {
-    struct weft_g_instance *i = &c->gen->instance[instance];
-    int64_t k = (i->n_chunks - c->in_flight[instance]) % 2;
+    const struct weft_g_instance *i = &c->gen->instance[instance];
+    int64_t k = (i->n_chunks - c->in_flight[instance]--) % 2;
     struct weft_tile **copy = &c->there[2 * instance + k];
-    struct weft_tile *tile = *copy ? *copy : i->status[k];
+    *copy_out = *copy;
+    *copy = NULL;
+    return *copy_out ? *copy_out : i->status[k];
+}
+
+void weft_rollout_take(struct weft_rollout_control *c, int32_t instance,
+                       struct weft_gen_status *out)
+{
     size_t bytes = weft_gen_status_bytes(c->gen->n_slots);
+    int64_t k = (c->gen->instance[instance].n_chunks - c->in_flight[instance])
+              % 2;
+    struct weft_tile *copy;
+    struct weft_tile *tile = take_status(c, instance, &copy);
     if (c->played) {
-        memcpy(c->status, c->played[instance].status[k], bytes);
+        memcpy(out, c->played[instance].status[k], bytes);
         weft_tile_await(tile);
     } else if (weft_world_rank() == 0) {
-        memcpy(c->status, weft_tile_acquire(tile, WEFT_READ), bytes);
+        memcpy(out, weft_tile_acquire(tile, WEFT_READ), bytes);
         weft_tile_unacquire(tile);
     }
-    weft_tile_release(*copy);
-    *copy = NULL;
-    c->in_flight[instance]--;
-    int rc = weft_seq_agree(c->seq, c->status, bytes, c->err);
-    if (rc)
-        return rc;
-    c->stats.n_decoded += c->status->n_decoded;
-    c->stats.n_prefilled += c->status->n_prefilled;
-    c->stats.n_shared += c->status->n_shared;
-    c->stats.n_preempted += c->status->n_preempted;
+    weft_tile_release(copy);
+}
+
+static void count(struct weft_rollout_control *c, int32_t instance,
+                  const struct weft_gen_status *status)
+{
+    int32_t n_left = c->n - c->n_finished;
+    c->stats.n_decoded += status->n_decoded;
+    c->stats.n_prefilled += status->n_prefilled;
+    c->stats.n_shared += status->n_shared;
+    c->stats.n_preempted += status->n_preempted;
     c->stats.most_pages = (int32_t) weft_max64(c->stats.most_pages,
-                                               c->status->most_pages);
-    const struct weft_gen_slot *slot = (const void *) (c->status + 1);
+                                               status->most_pages);
+    c->stats.n_turns = weft_max64(c->stats.n_turns, ++c->n_read[instance]);
+    if (n_left > WEFT_TAIL_SHARE * (double) c->n)
+        c->n_before_tail = c->stats.n_turns;
+    c->stats.n_tail_turns = c->stats.n_turns - c->n_before_tail;
+}
+
+int weft_rollout_advance(struct weft_rollout_control *c, int32_t instance,
+                         const struct weft_gen_status *status)
+{
+    const struct weft_gen_slot *slot = (const void *) (status + 1);
     const int32_t *mine = c->slot + (int64_t) instance * c->gen->n_slots;
+    int rc = 0;
     weft_rt_when(c->gen->model->rt, WEFT_REC_EARLY);
     for (int32_t s = 0; s < c->gen->n_slots && !rc; s++) {
         if (mine[s] < 0 || slot[s].sample != mine[s])
@@ -321,14 +320,15 @@ static int advance(struct control *c, int32_t instance)
             rc = retire(c, instance, s, &slot[s]);
     }
     weft_rt_when(c->gen->model->rt, WEFT_REC_IN_TURN);
+    count(c, instance, status);
     if (!rc && !leaves(c, instance))
-        submit(c, instance, c->gen->n_slots);
+        rc = submit(c, instance, c->gen->n_slots);
     else if (!rc && c->in_flight[instance] == 0)
         rc = move_all(c, instance);
-    return rc;
+    return !rc && is_time(c) ? decide(c) : rc;
 }
 
-static void played_release(struct control *c)
+static void played_release(struct weft_rollout_control *c)
 {
     for (int32_t i = 0; c->played && i < c->gen->n_instances; i++) {
         weft_gen_play_free(c->played[i].play);
@@ -340,7 +340,7 @@ static void played_release(struct control *c)
     weft_free(c->step);
 }
 
-static int played_init(struct control *c)
+static int played_init(struct weft_rollout_control *c)
 {
     const struct weft_g_generate *g = c->gen;
     size_t bytes = weft_gen_status_bytes(g->n_slots);
@@ -352,7 +352,7 @@ static int played_init(struct control *c)
     for (int32_t i = 0; c->n_total && i < c->n; i++)
         c->n_total[i] = c->sample[i].n_total;
     for (int32_t i = 0; c->played && i < g->n_instances && !rc; i++) {
-        struct played *p = &c->played[i];
+        struct weft_rollout_played *p = &c->played[i];
         rc = weft_gen_play_create(g->n_slots, g->max_total, g->n_pages,
                                   c->args.prefill_tokens, &p->play, c->err);
         p->status[0] = weft_alloc(1, bytes);
@@ -365,7 +365,7 @@ static int played_init(struct control *c)
              : weft_err_nomem(c->err, "recording generation", bytes);
 }
 
-static void control_release(struct control *c)
+void weft_rollout_control_release(struct weft_rollout_control *c)
 {
     size_t n_copies = 2 * (size_t) c->gen->n_instances;
     played_release(c);
@@ -375,20 +375,21 @@ static void control_release(struct control *c)
     weft_free(c->has);
     weft_free(c->slot);
     weft_free(c->in_flight);
+    weft_free(c->n_read);
     for (size_t i = 0; c->there && i < n_copies; i++)
         weft_tile_release(c->there[i]);
     weft_free(c->there);
     weft_free(c->admit);
-    weft_free(c->status);
 }
 
-static int control_init(struct weft_seq *seq,
-                        const struct weft_rollout_job *job,
-                        struct weft_err *err, struct control *c)
+int weft_rollout_control_init(struct weft_seq *seq,
+                              const struct weft_rollout_job *job,
+                              struct weft_err *err,
+                              struct weft_rollout_control *c)
 {
     size_t n_slots = (size_t) job->gen->n_slots;
     size_t n_instances = (size_t) job->gen->n_instances;
-    *c = (struct control){
+    *c = (struct weft_rollout_control){
         .seq = seq,
         .gen = job->gen,
         .view = job->view,
@@ -400,13 +401,13 @@ static int control_init(struct weft_seq *seq,
         .err = err,
         .slot = weft_alloc(n_slots * n_instances, sizeof *c->slot),
         .in_flight = weft_alloc(n_instances, sizeof *c->in_flight),
+        .n_read = weft_alloc(n_instances, sizeof *c->n_read),
         .has = weft_alloc((size_t) job->n, sizeof *c->has),
         .there = weft_alloc(2 * n_instances, sizeof *c->there),
         .admit = weft_alloc(n_slots, sizeof *c->admit),
-        .status = weft_alloc(1, weft_gen_status_bytes(job->gen->n_slots)),
     };
-    if (!c->slot || !c->in_flight || !c->has || !c->there || !c->admit
-        || !c->status)
+    if (!c->slot || !c->in_flight || !c->n_read || !c->has || !c->there
+        || !c->admit)
         return weft_err_nomem(err, "generation", n_slots * n_instances * 4);
     memset(c->slot, 0xff, n_slots * n_instances * sizeof *c->slot);
     int rc = weft_migration_init(job->gen, job->n, &job->migrate,
@@ -414,74 +415,14 @@ static int control_init(struct weft_seq *seq,
     return !rc && weft_rt_is_dry(job->gen->model->rt) ? played_init(c) : rc;
 }
 
-/* The first two chunks of every instance, which share the samples. */
-static void start(struct control *c)
+int weft_rollout_start(struct weft_rollout_control *c)
 {
     int32_t share = (int32_t) weft_ceil_div(c->n, c->gen->n_instances);
-    for (int32_t i = 0; i < c->gen->n_instances; i++)
-        submit(c, i, share);
-    for (int32_t i = 0; i < c->gen->n_instances; i++)
-        if (c->in_flight[i])
-            submit(c, i, 0);
-}
-
-/* Reads a status of every instance that has one to come. */
-static int advance_all(struct control *c, bool *going_on)
-{
     int rc = 0;
-    if (c->n_finished == c->n)
-        return 0;
     for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
-        if (c->in_flight[i] > 0)
-            rc = advance(c, i);
-    double n_left = (double) (c->n - c->n_finished);
-    c->stats.n_turns++;
-    c->stats.n_tail_turns += n_left <= WEFT_TAIL_SHARE * (double) c->n;
-    if (!rc && is_time(c))
-        rc = decide(c);
-    *going_on = *going_on || c->n_finished < c->n;
-    return rc;
-}
-
-int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
-                         struct weft_rollout_job *job, struct weft_err *err)
-{
-    struct control *c = weft_alloc((size_t) n, sizeof *c);
-    int32_t n_made = 0;
-    int rc = c ? 0 : weft_err_nomem(err, "generation", sizeof *c);
-    bool going_on = true;
-    for (int32_t k = 0; k < n && !rc; k++)
-        rc = control_init(seq, &job[k], err, &c[n_made++]);
-    for (int32_t k = 0; k < n && !rc; k++)
-        start(&c[k]);
-    while (going_on && !rc) {
-        going_on = false;
-        for (int32_t k = 0; k < n && !rc; k++)
-            rc = advance_all(&c[k], &going_on);
-    }
-    for (int32_t k = 0; k < n_made; k++) {
-        job[k].stats = c[k].stats;
-        control_release(&c[k]);
-    }
-    weft_free(c);
-    return rc;
-}
-
-int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
-                     const struct weft_g_view *view,
-                     const struct weft_gen_args *args, int32_t n,
-                     struct weft_sample *sample, weft_rollout_fn on_finished,
-                     void *ctx, struct weft_rollout_stats *stats_out,
-                     struct weft_err *err)
-{
-    struct weft_rollout_job job = {.gen = gen,
-                                   .view = view,
-                                   .args = args,
-                                   .n = n,
-                                   .sample = sample,
-                                   .on_finished = on_finished,
-                                   .ctx = ctx};
-    int rc = weft_rollout_run_all(seq, 1, &job, err);
-    *stats_out = job.stats;
+        rc = submit(c, i, share);
+    for (int32_t i = 0; i < c->gen->n_instances && !rc; i++)
+        if (c->in_flight[i])
+            rc = submit(c, i, 0);
     return rc;
 }

@@ -31,8 +31,8 @@ struct weft_rollout_stats {
     int32_t most_pages; /* in use at one time, of any instance */
     int32_t n_moved;    /* samples that went on with another instance ... */
     int32_t n_freed;    /* ... and instances that ended before, for it */
-    /* times that a status of every instance was read; while no more than
-     * WEFT_TAIL_SHARE of the samples were left */
+    /* chunks of the instance that had most; of these, those that it had while
+     * no more than WEFT_TAIL_SHARE of the samples were left */
     int64_t n_turns, n_tail_turns;
 };
 
@@ -62,14 +62,36 @@ struct weft_rollout_job {
     struct weft_rollout_stats stats; /* set */
 };
 
-/* Generates the samples of n jobs at the same time. Rank 0 reads the statuses
- * and sends them to the others, so that all ranks submit the same tasks. On
- * return all chunks are submitted, but tasks that copy retired samples may
- * still have to run. Collective. */
-int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
-                         struct weft_rollout_job *job, struct weft_err *err);
+/* In which order statuses of chunks were acted on: the instances that had made
+ * them, numbered over all jobs. Which of them is first may differ between runs,
+ * and with it where samples are generated, but no number that is learned from.
+ * Who follows an order does so as long as it lasts, and then reads instances in
+ * turn; a recording knows no other way. */
+struct weft_rollout_order {
+    int32_t *instance; /* (n) */
+    int64_t n, room;
+    bool follows; /* it is given */
+    int64_t next; /* of those that are followed */
+};
+/* Errors: WEFT_ENOMEM. */
+int weft_rollout_order_add(struct weft_rollout_order *o, int32_t instance,
+                           struct weft_err *err);
+int weft_rollout_order_copy(const struct weft_rollout_order *from,
+                            struct weft_rollout_order *out,
+                            struct weft_err *err);
+void weft_rollout_order_release(struct weft_rollout_order *o);
 
-/* The same of one. */
+/* Generates the samples of n jobs at the same time. Rank 0 reads the statuses
+ * as they come, and sends each to the others, so that all ranks submit the same
+ * tasks. On return all chunks are submitted, but tasks that copy retired
+ * samples may still have to run. order: it is followed, or else noted there;
+ * NULL: nobody wants it. Collective. */
+int weft_rollout_run_all(struct weft_seq *seq, int32_t n,
+                         struct weft_rollout_job *job,
+                         struct weft_rollout_order *order,
+                         struct weft_err *err);
+
+/* The same of one, in an order that nobody wants. */
 int weft_rollout_run(struct weft_seq *seq, struct weft_g_generate *gen,
                      const struct weft_g_view *view,
                      const struct weft_gen_args *args, int32_t n,

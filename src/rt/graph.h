@@ -179,10 +179,35 @@ int weft_seq_status(struct weft_seq *seq, struct weft_err *err);
 int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
                    struct weft_err *err);
 
+/* The same in one broadcast, for decisions that come often: a rank's failure
+ * ends it soon, not at once, and at the latest where rank 0 says that this is
+ * the `last` one of its kind. Who cannot go on fails the sequence, and calls
+ * this with `last` until it returns the error. Collective. */
+int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
+                  struct weft_err *err);
+
 /* Records an error that happened outside of tasks, unless there was one
  * before; other ranks learn of it at the next control step. */
 void weft_seq_fail(struct weft_seq *seq, int code, const char *fmt, ...)
     WEFT_PRINTF(3, 4);
+
+/* ---- Events ----------------------------------------------------------- */
+
+/* Tells in which order tiles are written. */
+struct weft_events;
+int weft_events_create(struct weft_events **out, struct weft_err *err);
+/* Waits for nothing: events that have not come are forgotten. NULL is
+ * allowed. */
+void weft_events_free(struct weft_events *events);
+/* Event `id` comes when the tasks inserted so far that write a tile of this
+ * rank have ended, in error or not. Errors: WEFT_ENOMEM. Local. */
+int weft_events_expect(struct weft_events *events, struct weft_tile *tile,
+                       int64_t id, struct weft_err *err);
+/* Waits for the next event; there must be one to come. Local. */
+int64_t weft_events_next(struct weft_events *events);
+
+/* Collectives of this rank's control messages so far. Local. */
+int64_t weft_world_n_collectives(void);
 
 /* ---- Inserting -------------------------------------------------------- */
 
@@ -289,6 +314,10 @@ struct weft_call_time {
 };
 /* Seconds since weft_rt_start(). */
 double weft_rt_clock_s(const struct weft_rt *rt);
+/* Notes in the trace that something has come to number `which` of a call; both
+ * strings are constants. */
+void weft_rt_mark(struct weft_rt *rt, const char *what, const char *of,
+                  int32_t call, int32_t iteration, int32_t which);
 /* Totals of the ended tasks of an iteration (struct weft_where). They are kept
  * until tasks of the second iteration after it run. Needs options.profile. */
 void weft_rt_times(struct weft_rt *rt, int32_t iteration, int32_t call,

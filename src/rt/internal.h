@@ -262,6 +262,7 @@ struct weft_seq {
     struct weft_err first;
     int64_t first_at; /* copies inserted before what failed */
     bool common;      /* all ranks know it */
+    int64_t n_told;   /* rank 0's decisions so far */
     struct weft_gates *gates;
     struct weft_seq *next; /* in the runtime's list; guarded by rt->mutex */
 };
@@ -364,6 +365,8 @@ struct weft_rt {
     struct weft_message_time
         *message_time;       /* ring (WEFT_MESSAGE_TIMES) or NULL */
     int64_t n_message_times; /* ever; guarded by mutex, as the ring */
+    struct weft_mark *mark;  /* ring (WEFT_MARKS) or NULL */
+    int64_t n_marks;         /* ever; the inserting thread's */
     atomic_long n_ended, n_external;
     struct weft_ran ran[2];    /* by iteration */
     struct weft_ran *ran_last; /* with what was inserted last */
@@ -394,6 +397,13 @@ struct weft_message_time {
     int32_t peer, iteration;
     bool sends;
     char label[80];
+};
+/* What weft_rt_mark() notes. */
+enum { WEFT_MARKS = 1 << 14 };
+struct weft_mark {
+    const char *what, *of;
+    double at_us; /* since weft_rt_start */
+    int32_t call, iteration, which;
 };
 int weft_transfer_create(struct weft_rt *rt, struct weft_err *err);
 void weft_transfer_free(struct weft_rt *rt);

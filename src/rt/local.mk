@@ -4,6 +4,7 @@ rt_sources = \
 	%D%/card.c \
 	%D%/codelet.h \
 	%D%/copy.c \
+	%D%/events.c \
 	%D%/exec.c \
 	%D%/external.c \
 	%D%/fxt.c %D%/fxt.h \

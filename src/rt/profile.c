@@ -313,6 +313,32 @@ static void write_message_time(FILE *f, int rank, int64_t id,
     }
 }
 
+static void write_marks(FILE *f, struct weft_rt *rt)
+{
+    int64_t end = rt->n_marks;
+    for (int64_t i = end > WEFT_MARKS ? end - WEFT_MARKS : 0; i < end; i++) {
+        const struct weft_mark *m = &rt->mark[i % WEFT_MARKS];
+        fprintf(f,
+                ",\n{\"name\":\"%s\",\"cat\":\"control\",\"ph\":\"i\","
+                "\"s\":\"p\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,"
+                "\"args\":{\"call\":\"%s\",\"iteration\":%d,\"%s\":%d}}",
+                m->what, rt->rank, m->at_us, weft_rt_call_name(rt, m->call),
+                m->iteration, m->of, m->which);
+    }
+}
+
+void weft_rt_mark(struct weft_rt *rt, const char *what, const char *of,
+                  int32_t call, int32_t iteration, int32_t which)
+{
+    if (!rt->profile || rt->is_dry)
+        return;
+    if (!rt->mark)
+        rt->mark = weft_alloc(WEFT_MARKS, sizeof *rt->mark);
+    if (rt->mark) /* a trace may lack some */
+        rt->mark[rt->n_marks++ % WEFT_MARKS] = (struct weft_mark){
+            what, of, weft_rt_now_us(rt), call, iteration, which};
+}
+
 /* Writes this rank's events; on ranks other than 0 the list begins with a
  * comma. */
 static void write_rank(FILE *f, struct weft_rt *rt)
@@ -333,6 +359,7 @@ static void write_rank(FILE *f, struct weft_rt *rt)
         write_message_time(f, rt->rank, i,
                            &rt->message_time[i % WEFT_MESSAGE_TIMES]);
     pthread_mutex_unlock(&rt->mutex);
+    write_marks(f, rt);
 }
 
 /* Receives another rank's events as text and writes them. */

@@ -2,8 +2,8 @@
 /*
  * Sequences: count the tasks that have not ended, and keep the first error.
  *
- * With several ranks, weft_seq_wait() and sharing rank 0's data both make
- * control steps. In a control step every rank tells the others whether its
+ * With several ranks, weft_seq_wait() and weft_seq_agree() both make control
+ * steps. In a control step every rank tells the others whether its
  * sequence has failed, how many copies it has inserted, and why it makes the
  * step (its wish).
  *
@@ -19,6 +19,9 @@
  * when it failed, and of several the lowest. Only a copy can bring a failure
  * to another rank, so tasks that fail there because of it were inserted after
  * more copies.
+ *
+ * weft_seq_tell() makes a control step only where rank 0 wants one: it knows
+ * that a rank has failed, it says the last thing, or it has said many.
  *
  * Different numbers of copies, or different wishes, are a bug that would make
  * a rank wait for ever, so the job is ended. After an error tasks do nothing,
@@ -262,6 +265,39 @@ int weft_seq_agree(struct weft_seq *seq, void *data, size_t bytes,
     return rc;
 }
 
+/* Control steps are made at least so often; they also start the numbers of
+ * messages again. */
+enum { TELLS = 64 };
+
+int weft_seq_tell(struct weft_seq *seq, void *data, size_t bytes, bool last,
+                  struct weft_err *err)
+{
+    struct weft_rt *rt = seq->rt;
+    int64_t meet = 0;
+    if (rt->n_ranks == 1 || rt->is_dry || seq->common)
+        return weft_seq_status(seq, err);
+    char *record = weft_alloc(sizeof meet + bytes, 1);
+    if (!record) {
+        struct weft_err none;
+        weft_err_nomem(&none, "a decision", bytes);
+        weft_world_abort(&none); /* the others wait for it */
+    }
+    if (rt->rank == 0) {
+        bool failed = weft_world_any_failed() || atomic_load(&seq->failed);
+        meet = failed || last || ++seq->n_told % TELLS == 0;
+        memcpy(record, &meet, sizeof meet);
+        memcpy(record + sizeof meet, data, bytes);
+    }
+    weft_world_share(record, sizeof meet + bytes);
+    memcpy(&meet, record, sizeof meet);
+    memcpy(data, record + sizeof meet, bytes);
+    weft_free(record);
+    int rc = meet ? control_step(seq, (int64_t) bytes) : 0;
+    if (rc)
+        weft_seq_status(seq, err);
+    return rc;
+}
+
 /* ---- Errors ----------------------------------------------------------- */
 
 int weft_seq_status(struct weft_seq *seq, struct weft_err *err)
@@ -285,6 +321,8 @@ void weft_seq_record(struct weft_seq *seq, int64_t at,
         atomic_store(&seq->failed, err->code);
     }
     pthread_mutex_unlock(&seq->mutex);
+    if (first && !seq->rt->is_dry)
+        weft_world_say_failed();
     /* After an error some tasks of the strict order may never be inserted, so
      * the others must not wait for their turn. */
     if (first && seq->rt->policy)

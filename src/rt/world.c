@@ -22,6 +22,7 @@
 
 static struct {
     int rank, size;
+    int64_t n_collectives;
     _Atomic double waits_since_s; /* 0: does not */
     struct weft_host host;
 #ifdef WEFT_HAVE_MPI
@@ -67,6 +68,11 @@ int weft_world_started(const char **variable_out)
     return 1;
 }
 
+int64_t weft_world_n_collectives(void)
+{
+    return world.n_collectives;
+}
+
 double weft_world_waits_s(void)
 {
     double since = atomic_load(&world.waits_since_s);
@@ -97,6 +103,7 @@ void weft_world_reduce(int64_t *v, int n, enum weft_reduction how)
     MPI_Request request;
     if (world.size == 1)
         return;
+    world.n_collectives++;
     MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, op, world.control,
                    &request);
     complete(&request);
@@ -111,6 +118,7 @@ void weft_world_share_from(int rank, void *data, size_t bytes)
         return;
     for (size_t at = 0; at < bytes; at += PIECE) {
         size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        world.n_collectives++;
         MPI_Ibcast((char *) data + at, (int) n, MPI_BYTE, rank, world.control,
                    &request);
         complete(&request);
@@ -146,7 +154,7 @@ MPI_Comm weft_world_transfers(void)
 
 /* ---- Signs of life ---------------------------------------------------- */
 
-enum { LIFE_QUESTION, LIFE_ANSWER };
+enum { LIFE_QUESTION, LIFE_ANSWER, LIFE_FAILED };
 
 /* Sends a message without data; nobody waits until it is sent. */
 static void life_send(int rank, int tag)
@@ -193,6 +201,20 @@ int weft_world_life_silent(void)
         if (!world.answered[r])
             return r;
     return -1;
+}
+
+void weft_world_say_failed(void)
+{
+    if (world.open && world.rank > 0)
+        life_send(0, LIFE_FAILED);
+}
+
+bool weft_world_any_failed(void)
+{
+    bool any = false;
+    while (world.open && life_receive(LIFE_FAILED) >= 0)
+        any = true;
+    return any;
 }
 
 /* ---- Joining ---------------------------------------------------------- */
@@ -333,6 +355,15 @@ void weft_world_life_answer(void)
 int weft_world_life_silent(void)
 {
     return -1;
+}
+
+void weft_world_say_failed(void)
+{
+}
+
+bool weft_world_any_failed(void)
+{
+    return false;
 }
 
 int weft_world_open(struct weft_err *err)

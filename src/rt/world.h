@@ -41,6 +41,11 @@ void weft_world_life_ask(void);
 void weft_world_life_answer(void);
 int weft_world_life_silent(void);
 
+/* A rank tells rank 0 that a task has failed; any thread may. Local. */
+void weft_world_say_failed(void);
+/* Whether a rank has said so since the last call; rank 0 asks. Local. */
+bool weft_world_any_failed(void);
+
 enum weft_reduction { WEFT_MIN, WEFT_MAX, WEFT_SUM };
 /* Reduces v (n) over all ranks, number by number. */
 void weft_world_reduce(int64_t *v, int n, enum weft_reduction how);

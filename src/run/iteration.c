@@ -311,6 +311,8 @@ static void iteration_free(struct weft_iteration *p)
     weft_free(p->n_total);
     weft_free(p->n_text);
     weft_free(p->advantage);
+    if (!p->order.follows)
+        weft_rollout_order_release(&p->order);
     weft_free(p);
 }
 
@@ -350,6 +352,18 @@ static void make_sets(struct weft_iteration *p, int32_t n_rows)
     }
 }
 
+/* Borrows the order that a recording follows. */
+static void give_order(struct weft_iteration *p)
+{
+    const struct weft_recorded *r = p->t->recorded;
+    int32_t i = r ? p->iteration - r->first : -1;
+    p->order.follows = p->t->in_turn;
+    if (i < 0 || i >= r->n_orders)
+        return;
+    p->order = r->order[i];
+    p->order.follows = true;
+}
+
 static int iteration_create(struct weft_trainer *t, int32_t iteration,
                             struct weft_iteration **out, struct weft_err *err)
 {
@@ -363,6 +377,7 @@ static int iteration_create(struct weft_trainer *t, int32_t iteration,
     *p = (struct weft_iteration){
         .t = t, .iteration = iteration, .err = err, .first_prompt = first};
     make_sets(p, n_rows);
+    give_order(p);
     size_t n = (size_t) p->n_all;
     p->sample = weft_alloc(n, sizeof *p->sample);
     p->extra = weft_alloc(n, sizeof *p->extra);

@@ -92,6 +92,7 @@ struct weft_iteration {
     int32_t n_refilled;               /* prompts that were replaced */
     /* lengths as in struct weft_recorded, noted for a replay */
     int32_t *n_total, *n_text;
+    struct weft_rollout_order order; /* of statuses, of all rounds */
     struct weft_rollout_stats rollout;
     struct weft_tile *moments;
     struct weft_tile *kl;         /* KTO's */

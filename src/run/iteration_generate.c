@@ -191,7 +191,7 @@ static int roll_out(struct weft_iteration *p)
             rc = open_view(s, false);
     }
     if (!rc)
-        rc = weft_rollout_run_all(p->t->seq, n_jobs, job, p->err);
+        rc = weft_rollout_run_all(p->t->seq, n_jobs, job, &p->order, p->err);
     for (int32_t k = 0; job && k < p->n_sets; k++) {
         if (p->set[k].policy.model)
             weft_g_view_close(&p->set[k].policy);

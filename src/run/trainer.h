@@ -97,6 +97,7 @@ struct weft_trainer {
         *log;   /* notes what is inserted; NULL: nobody asks */
     bool gangs; /* its memory is counted by instructions of tp groups */
     struct weft_replays replays; /* iterations to record as they ran */
+    bool in_turn; /* generation's statuses are read in turn, for tests */
     const struct weft_recorded *recorded; /* of a run that is recorded only */
     struct weft_fuse *fuse; /* schedules of fused training; fuse/fuse.h */
     struct weft_iteration

@@ -23,6 +23,13 @@ struct cut {
     double remaining; /* share that moves to one replica; 0: none does */
 };
 
+/* How generation is controlled. */
+static struct {
+    struct weft_rollout_order *order; /* NULL: as statuses come */
+    void (*before)(struct task_fixture *f, const struct weft_g_generate *gen);
+    weft_rollout_fn on_finished;
+} control;
+
 /* Before anything is written, a cache holds what is no number. */
 static inline void spoil_caches(const struct weft_g_generate *gen)
 {
@@ -75,13 +82,17 @@ static inline void generate(struct task_fixture *f,
                err);
     spoil_caches(&gen);
     weft_rollout_reset(&gen);
+    if (control.before)
+        control.before(f, &gen);
     struct weft_rollout_job job = {.gen = &gen,
                                    .view = &view,
                                    .args = &args,
                                    .n = n,
                                    .sample = sample,
+                                   .on_finished = control.on_finished,
                                    .migrate = {cut->remaining, 1}};
-    REQUIRE_OK(weft_rollout_run_all(f->seq, 1, &job, &err), err);
+    REQUIRE_OK(weft_rollout_run_all(f->seq, 1, &job, control.order, &err),
+               err);
     stats = job.stats;
     REQUIRE_OK(weft_seq_wait(f->seq, &err), err);
     int64_t decoded = 0;
@@ -111,7 +122,7 @@ static inline void generate(struct task_fixture *f,
     CHECK(cut->sharing || stats.n_shared == 0);
     CHECK(stats.most_pages <= gen.n_pages);
     CHECK(cut->kv_blocks > 0 || stats.n_preempted == 0);
-    CHECK_INT(stats.n_freed, cut->remaining > 0 ? cut->instances - 1 : 0);
+    CHECK(stats.n_freed <= (cut->remaining > 0 ? cut->instances - 1 : 0));
     if (stats_out)
         *stats_out = stats;
     weft_g_generate_release(&gen);

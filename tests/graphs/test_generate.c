@@ -17,6 +17,9 @@ static void check_dtype(enum weft_dtype dtype)
     int64_t n_moved[WEFT_COUNT(to)] = {0};
     struct weft_rollout_stats stats;
     int64_t n_preempted = 0, n_both = 0;
+    /* in turn, so that what moves is the same in every run */
+    struct weft_rollout_order turns = {.follows = true};
+    control.order = &turns;
     fixture_start(&f, 2, &shape, false);
     for (int t = 0; t < 2; t++) {
         const struct weft_k_sampling sampling = {t ? 0.7f : 0, 0, 1, 11};
@@ -26,6 +29,7 @@ static void check_dtype(enum weft_dtype dtype)
         for (size_t k = 0; k < WEFT_COUNT(to); k++) {
             generate(&f, home, &to[k], N, NEW, &sampling, other, &stats);
             check_same(N, other, base);
+            CHECK_INT(stats.n_freed, to[k].remaining > 0);
             CHECK(to[k].sharing == (stats.n_shared > 0));
             n_preempted += stats.n_preempted;
             n_moved[k] += stats.n_moved;

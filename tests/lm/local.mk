@@ -3,3 +3,7 @@ check_PROGRAMS += %D%/test_init
 %C%_test_init_LDADD = libweft_lm.la $(text_libs) $(model_libs)
 check_PROGRAMS += %D%/test_generate
 %C%_test_generate_LDADD = $(all_libs)
+check_PROGRAMS += %D%/test_rollout
+%C%_test_rollout_SOURCES = %D%/test_rollout.c tests/graphs/generate_fixture.h
+%C%_test_rollout_CPPFLAGS = $(STARPU_CPPFLAGS)
+%C%_test_rollout_LDADD = $(all_libs)

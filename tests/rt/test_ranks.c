@@ -231,6 +231,103 @@ static void test_error_by_wait(void)
     stop();
 }
 
+/* What rank 0 tells is one collective, but for a control step in 64. */
+static void test_tell(void)
+{
+    enum { N = 200 };
+    struct weft_err err;
+    start(1, false);
+    int none = 0; /* news of failures before are old by then */
+    REQUIRE_OK(weft_seq_tell(seq, &none, sizeof none, true, &err), err);
+    int64_t before = weft_world_n_collectives();
+    for (int64_t i = 0; i < N; i++) {
+        int64_t data[] = {weft_world_rank() == 0 ? i : -1, 7};
+        REQUIRE_OK(weft_seq_tell(seq, data, sizeof data, i == N - 1, &err),
+                   err);
+        CHECK_INT(data[0], i);
+    }
+    int64_t n = weft_world_n_collectives() - before;
+    int64_t most = last_rank() > 0 ? N + N / 64 + 1 : 0;
+    CHECK(n == most || n == most + 1); /* the news may have been late */
+    check_usable();
+    stop();
+}
+
+/* A rank's failure, of a task or of its own, ends what rank 0 tells, soon; with
+ * nobody else's task the ranks are still in step. */
+static void test_error_by_tell(void)
+{
+    struct weft_err err;
+    start(1, false);
+    for (int own = 0; own < 2; own++) {
+        int rc = 0, data = 1;
+        if (!own)
+            insert_failure();
+        else if (weft_world_rank() == last_rank())
+            weft_seq_fail(seq, WEFT_EIO, "no disk");
+        double begin_s = weft_clock_s();
+        while (!rc && data) { /* rank 0's patience */
+            data = weft_clock_s() - begin_s < 600;
+            rc = weft_seq_tell(seq, &data, sizeof data, false, &err);
+        }
+        CHECK_INT(rc, own ? WEFT_EIO : WEFT_ENUMERIC);
+        if (!own)
+            CHECK_STR(err.text, failure());
+        CHECK_FAILS(weft_seq_wait(seq, &err), rc, err,
+                    own ? "no disk" : failure());
+        check_usable();
+    }
+    stop();
+}
+
+/* A rank that cannot go on, and rank 0, which has told all. */
+static void test_error_by_last(void)
+{
+    struct weft_err err;
+    int rc = 0, data = 1;
+    start(1, false);
+    if (weft_world_rank() == last_rank()) {
+        weft_seq_fail(seq, WEFT_EIO, "no disk");
+        while (!rc)
+            rc = weft_seq_tell(seq, &data, sizeof data, true, &err);
+    }
+    for (int i = 3; i-- > 0 && !rc;)
+        rc = weft_seq_tell(seq, &data, sizeof data, i == 0, &err);
+    CHECK_INT(rc, WEFT_EIO);
+    CHECK(strstr(err.text, "no disk") != NULL);
+    CHECK_FAILS(weft_seq_wait(seq, &err), WEFT_EIO, err, "no disk");
+    check_usable();
+    stop();
+}
+
+/* Tiles of this rank, written in another order than they were expected in: an
+ * answer that comes late holds up nobody else. */
+static void test_events(void)
+{
+    enum { N = 3 };
+    struct weft_err err;
+    struct weft_events *events;
+    struct weft_external *answer[N];
+    static const int order[N] = {2, 0, 1};
+    start(1, false);
+    REQUIRE_OK(weft_events_create(&events, &err), err);
+    for (int i = 0; i < N; i++) {
+        struct weft_tile *tile = tile_at(weft_world_rank(), 8, true);
+        REQUIRE_OK(
+            weft_external_begin(seq, tile, &anywhere, &answer[i], &err), err);
+        REQUIRE_OK(weft_events_expect(events, tile, 10 + i, &err), err);
+        weft_tile_release(tile); /* the event comes all the same */
+    }
+    for (int i = 0; i < N; i++) {
+        weft_external_complete(answer[order[i]], NULL, 0);
+        if (i < N - 1) /* the last one is forgotten */
+            CHECK_INT(weft_events_next(events), 10 + order[i]);
+    }
+    weft_events_free(events);
+    REQUIRE_OK(weft_seq_wait(seq, &err), err);
+    stop();
+}
+
 /* One waits with an error, the others want to agree. */
 static void test_wait_meets_agree(void)
 {
@@ -420,6 +517,10 @@ int main(int argc, char **argv)
         {"test_foreign_insert", test_foreign_insert},
         {"test_many_messages", test_many_messages},
         {"test_error_by_agree", test_error_by_agree},
+        {"test_tell", test_tell},
+        {"test_error_by_tell", test_error_by_tell},
+        {"test_error_by_last", test_error_by_last},
+        {"test_events", test_events},
         {"test_error_by_wait", test_error_by_wait},
         {"test_wait_meets_agree", test_wait_meets_agree},
         {"test_unwritten_copy", test_unwritten_copy},

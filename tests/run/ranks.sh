@@ -133,14 +133,17 @@ ppo 2 p2s runtime.devices=1 $fused train.schedule="$dir/p2f/schedule/fused.json"
     complain "2 ranks, a schedule's file: $?"
 same p2s one
 # The last samples move between ranks, and a run goes on with other ones.
+# Long responses, so that some are left wherever an instance is at that moment.
 moves="rollout.inter_stage_fusion=true rollout.chunk_tokens=1 \
-rollout.prefill_tokens=2"
+rollout.prefill_tokens=2 rollout.max_new_tokens=24"
 moved() # RUN
 {
-    same "$1" one
-    ! grep -q '"gen/migrated": 0,' "$1/metrics.jsonl" ||
+    same "$1" onem
+    grep -q '"gen/migrated": [1-9]' "$1/metrics.jsonl" ||
         complain "$1 moves no samples"
 }
+# shellcheck disable=SC2086
+ppo 1 onem runtime.devices=1 $moves || complain "1 rank, long responses: $?"
 # shellcheck disable=SC2086
 ppo 4 p4m runtime.devices=1 $moves rollout.remaining=0.7 \
     rollout.instances=1 iterations=2 || complain "4 ranks, samples move: $?"

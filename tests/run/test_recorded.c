@@ -119,6 +119,17 @@ static struct weft_fuse_planned read_fused(const struct weft_trainer *t)
     return all;
 }
 
+/* In which order statuses came, of the iterations and of the one that has
+ * begun; borrowed. */
+static void read_orders(const struct weft_trainer *t,
+                        struct weft_rollout_order out[STEPS + 1])
+{
+    for (int32_t k = 0; k < t->replays.n && k < STEPS; k++) {
+        out[k] = t->replays.kept[k].order[0];
+        out[k + 1] = t->replays.kept[k].order[1];
+    }
+}
+
 /* Runs iterations and records them. */
 static void check_same(const struct fixture *f, const char *name,
                        const char *const *word)
@@ -142,11 +153,15 @@ static void check_same(const struct fixture *f, const char *name,
     read_lengths(t, &lengths);
     check_kept(t, &lengths);
     const struct weft_fuse_planned fused = read_fused(t);
+    struct weft_rollout_order order[STEPS + 1] = {{.n = 0}};
+    read_orders(t, order);
     struct weft_recorded how = {.rank = weft_world_rank(),
                                 .first = 0,
                                 .iterations = STEPS,
                                 .n_total = lengths.n_total,
                                 .n_text = lengths.text,
+                                .order = order,
+                                .n_orders = STEPS + 1,
                                 .fused = &fused};
     REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
     read_open(t, open);

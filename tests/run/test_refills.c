@@ -178,8 +178,14 @@ static void test_bound(void)
         n_total[k / SAMPLES / (REFILLS + 1)][k / SAMPLES % (REFILLS + 1)]
                [k % SAMPLES] = weft_prompts_draw(t, k / EACH)->n_prompt
                              + l.response[k];
-    const struct weft_recorded how = {
-        .rank = 0, .iterations = STEPS, .n_total = n_total[0][0]};
+    struct weft_rollout_order order[STEPS];
+    for (int k = 0; k < STEPS; k++)
+        order[k] = t->replays.kept[k].order[0];
+    const struct weft_recorded how = {.rank = 0,
+                                      .iterations = STEPS,
+                                      .n_total = n_total[0][0],
+                                      .order = order,
+                                      .n_orders = STEPS};
     REQUIRE_OK(weft_run_record(t, &how, &recorded, &err), err);
     weft_trainer_close(t);
     bool same = weft_recording_same(&ran, &recorded, text, sizeof text);

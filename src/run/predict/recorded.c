@@ -106,6 +106,8 @@ int weft_run_record_again(const struct weft_trainer *t,
                                       .drawn = replay->drawn,
                                       .n_total = replay->n_total,
                                       .n_text = replay->n_text,
+                                      .order = replay->order,
+                                      .n_orders = 2,
                                       .fused = &replay->fused};
     return weft_run_record(t, &how, out, err);
 }

@@ -24,6 +24,10 @@ struct weft_recorded {
      * generated in that round; NULL: every prompt is the longest of the data,
      * and every sample goes to its limit, which gives the most micro-batches */
     const int32_t *n_total;
+    /* (n_orders) the first iterations' orders of statuses; others' are not
+     * known */
+    const struct weft_rollout_order *order;
+    int32_t n_orders;
     bool responses; /* n_total is without the prompts */
     /* (iterations, rewards, samples of all sets) tokens of the texts that
      * reward models with a tokenizer of their own read; NULL: the most that

@@ -12,6 +12,7 @@ static void release(struct weft_replay *r)
     weft_free(r->n_text);
     weft_fuse_planned_release(&r->fused);
     for (int k = 0; k < 2; k++) {
+        weft_rollout_order_release(&r->order[k]);
         weft_free(r->ran[k].moments);
         weft_free(r->ran[k].released);
     }
@@ -64,7 +65,8 @@ int weft_replay_keep(struct weft_trainer *t, const struct weft_iteration *p,
     if (!r->n_total || !r->n_text)
         return weft_err_nomem(err, "lengths of samples",
                               2 * n * sizeof *r->n_total);
-    for (int k = 0; k < 2; k++) {
+    int rc = 0;
+    for (int k = 0; k < 2 && !rc; k++) {
         const struct weft_iteration *from = k == 0 ? p : t->next;
         if (!from || from->n_all != p->n_all)
             continue; /* rows of the data have their own lengths */
@@ -72,8 +74,10 @@ int weft_replay_keep(struct weft_trainer *t, const struct weft_iteration *p,
                n * sizeof *r->n_total);
         memcpy(r->n_text + (size_t) k * texts, from->n_text,
                texts * sizeof *r->n_text);
+        rc = weft_rollout_order_copy(&from->order, &r->order[k], err);
     }
-    int rc = weft_fuse_keep(t->fuse, &r->fused, err);
+    if (!rc)
+        rc = weft_fuse_keep(t->fuse, &r->fused, err);
     for (int32_t k = 0; k < 2 && !rc; k++)
         rc = weft_rt_ran(t->rt, p->iteration, p->iteration + k, &r->ran[k],
                          err);
