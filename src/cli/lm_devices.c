@@ -10,7 +10,7 @@
 int weft_lm_devices(const char *command, const char *devices, int32_t gpus,
                     struct weft_lm_file_options *out)
 {
-    const struct weft_gpus_asked asked = {gpus, "--devices", "--gpus",
+    const struct weft_gpus_asked asked = {gpus, 1, "--devices", "--gpus",
                                           "--devices 0"};
     struct weft_err err = {0};
     char *end = NULL;

@@ -154,8 +154,9 @@ static int check_plan(const struct check *k)
 static int check_gpus(const struct check *k)
 {
     const struct weft_config *c = k->c;
-    const char *name = c->runtime.gpus > 0         ? "runtime.gpus"
-                     : c->runtime.cpu_devices != 1 ? "runtime.cpu_devices"
+    const char *name = c->runtime.gpus > 0           ? "runtime.gpus"
+                     : c->runtime.ranks_per_gpu != 1 ? "runtime.ranks_per_gpu"
+                     : c->runtime.cpu_devices != 1   ? "runtime.cpu_devices"
                      : c->runtime.gpu_memory_gib > 0
                          ? "runtime.gpu_memory_gib"
                          : NULL;

@@ -172,7 +172,7 @@ struct weft_config {
         bool inter_stage_fusion;    /* false */
         double remaining;           /* share of the samples; 0: a fifth */
         int32_t instances;          /* 0: half of the replicas */
-        int32_t staleness; /* updates that samples may lack; 0 */
+        int32_t staleness;          /* updates that samples may lack; 0 */
     } rollout;
 
     struct {
@@ -240,8 +240,9 @@ struct weft_config {
         int32_t devices; /* CPU devices; 0: one per core; WEFT_ON_GPUS */
         /* with WEFT_ON_GPUS alone, of each node: */
         int32_t gpus;            /* 0: all that there are */
+        int32_t ranks_per_gpu;   /* 1 */
         int32_t cpu_devices;     /* beside them; 0: one per core; 1 */
-        double gpu_memory_gib;   /* limit of each; 0: what it has */
+        double gpu_memory_gib;   /* a rank's, of each; 0: what it has */
         enum weft_place place;   /* node */
         int32_t nap;             /* -1 auto, 0, 1 */
         double watchdog_s;       /* 300 */

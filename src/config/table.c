@@ -75,14 +75,19 @@ static const struct weft_config_key last[] = {
     {"runtime.devices", WEFT_KEY_INT, KEY_AT(runtime.devices), "0", 0,
      WEFT_MAX_DEVICES, "gpu", 0,
      "gpu: the GPUs; else CPU devices, 0: one per core"},
-    KEY_INT("runtime.gpus", runtime.gpus, "0", 0, WEFT_MAX_DEVICES, 0,
-            "devices gpu: how many each rank has; 0: its part of a machine's"),
+    KEY_INT(
+        "runtime.gpus", runtime.gpus, "0", 0, WEFT_MAX_DEVICES, 0,
+        "devices gpu: how many each rank has; 0: its part of a machine's"),
+    KEY_INT("runtime.ranks_per_gpu", runtime.ranks_per_gpu, "1", 1,
+            WEFT_MAX_DEVICES, 0,
+            "devices gpu: ranks of a machine that have each of its GPUs "
+            "together, with an equal part of its memory"),
     KEY_INT("runtime.cpu_devices", runtime.cpu_devices, "1", 0,
             WEFT_MAX_DEVICES, 0,
             "devices gpu: CPU devices beside them, which a plan may use; 0: "
             "one per core"),
     KEY_DOUBLE("runtime.gpu_memory_gib", runtime.gpu_memory_gib, "0", 0, 1e6,
-               0, "devices gpu: limit of each; 0: what it has"),
+               0, "devices gpu: limit of each for a rank; 0: what it has"),
     KEY_ENUM("runtime.place", runtime.place, "node", WEFT_PLACE_NODE,
              "node|device", 0, "who keeps copies: a node, or each device"),
     KEY_ENUM("runtime.nap", runtime.nap, "auto", -1, "auto|false|true", 0,

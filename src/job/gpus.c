@@ -9,18 +9,42 @@
 
 #define INSTEAD " runs on this machine's CPUs instead"
 
+/* n_ranks on this machine have none that only some of them share. */
+static int check_sharing(const struct weft_gpus_asked *asked, int32_t n_ranks,
+                         struct weft_err *err)
+{
+    if (n_ranks % asked->n_sharing == 0)
+        return 0;
+    return weft_err_set(
+        err, WEFT_EINVAL,
+        "'runtime.ranks_per_gpu' is %d, but the job has %d "
+        "rank%s on this machine: start a multiple of %d here, "
+        "or change it",
+        asked->n_sharing, n_ranks, n_ranks > 1 ? "s" : "", asked->n_sharing);
+}
+
 /* Each rank's part of n GPUs. */
 static int deal(const struct weft_gpus_asked *asked, int32_t n,
                 int32_t n_ranks, int32_t *out, struct weft_err *err)
 {
     char each[48] = "";
+    if (n < n_ranks && asked->n_sharing > 1)
+        return weft_err_set(
+            err, WEFT_EINVAL,
+            "%d ranks share this machine, which has %d GPU%s, "
+            "and 'runtime.ranks_per_gpu' is %d: start at most "
+            "%d here, or raise it",
+            n_ranks * asked->n_sharing, n, n > 1 ? "s" : "", asked->n_sharing,
+            n * asked->n_sharing);
     if (n < n_ranks)
         return weft_err_set(err, WEFT_EINVAL,
                             "%d ranks share this machine, which has %d GPU%s "
-                            "for them: start at most %d here; %s" INSTEAD,
+                            "for them: start at most %d here, or set "
+                            "runtime.ranks_per_gpu; %s" INSTEAD,
                             n_ranks, n, n > 1 ? "s" : "", n, asked->cpus);
     if (n_ranks > 1)
-        snprintf(each, sizeof each, " for each of %d ranks", n_ranks);
+        snprintf(each, sizeof each, " for each of %d ranks",
+                 n_ranks * asked->n_sharing);
     if (asked->n > n / n_ranks)
         return weft_err_set(err, WEFT_EINVAL,
                             "'%s' is %d%s, but this machine has "
@@ -45,20 +69,24 @@ int weft_gpus_ask(const struct weft_gpus_asked *asked, int32_t *out,
                             "%s" INSTEAD,
                             asked->devices, why, asked->cpus);
     if (!weft_rt_has_cuda())
-        return weft_err_set(err, WEFT_EUNSUPPORTED,
-                            "'%s' is gpu, but Weft's StarPU was built without "
-                            "CUDA (./quickstart builds one with it); "
-                            "%s" INSTEAD,
-                            asked->devices, asked->cpus);
-    int rc = deal(asked, n, n_ranks, &used, err);
+        return weft_err_set(
+            err, WEFT_EUNSUPPORTED,
+            "'%s' is gpu, but Weft's StarPU was built without "
+            "CUDA (./quickstart builds one with it); "
+            "%s" INSTEAD,
+            asked->devices, asked->cpus);
+    int rc = check_sharing(asked, n_ranks, err);
+    if (!rc)
+        rc = deal(asked, n, n_ranks / asked->n_sharing, &used, err);
     if (rc)
         return rc;
-    int32_t first = rank * used;
+    int32_t first = rank / asked->n_sharing * used;
     for (int32_t i = first; i < first + used && i < WEFT_MAX_DEVICES; i++)
         if (device[i].major < WEFT_K_CUDA_MAJOR)
             return weft_err_set(
                 err, WEFT_EUNSUPPORTED,
-                "GPU %d, %s, has compute capability %d.%d, and Weft's kernels "
+                "GPU %d, %s, has compute capability %d.%d, and Weft's "
+                "kernels "
                 "need %d.0 or later; %s%s%s",
                 i, device[i].name, device[i].major, device[i].minor,
                 WEFT_K_CUDA_MAJOR, i > 0 ? "set " : "",
@@ -76,7 +104,8 @@ int weft_run_gpus(const struct weft_config *config, int32_t *out,
     if (config->runtime.devices != WEFT_ON_GPUS)
         return 0;
     return weft_gpus_ask(
-        &(struct weft_gpus_asked){config->runtime.gpus, "runtime.devices",
-                                  "runtime.gpus", "runtime.devices=0"},
+        &(struct weft_gpus_asked){
+            config->runtime.gpus, config->runtime.ranks_per_gpu,
+            "runtime.devices", "runtime.gpus", "runtime.devices=0"},
         out, first_out, err);
 }

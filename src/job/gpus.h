@@ -5,15 +5,17 @@
 
 #include "config/config.h"
 
-/* n: 0 for all. The other three are for sentences: the names of what asks for
- * GPUs, and for a number of them, and what asks for CPUs. */
+/* n: 0 for all. n_sharing: ranks that have each GPU together. The other three
+ * are for sentences: the names of what asks for GPUs, and for a number of them,
+ * and what asks for CPUs. */
 struct weft_gpus_asked {
-    int32_t n;
+    int32_t n, n_sharing;
     const char *devices, *gpus, *cpus;
 };
 
 /* How many GPUs of this machine this rank has, and the number of the first.
- * Ranks on one machine have equal parts of its GPUs, one after the other.
+ * Ranks on one machine have equal parts of its GPUs, one after the other, or
+ * n_sharing of them, which come one after the other, have a part together.
  * Errors, in one sentence that says how to run on CPUs: there is no GPU or
  * driver, the driver is too old, there are fewer than n for each of the ranks
  * here, or one has a compute capability that Weft has no code for. Local. */

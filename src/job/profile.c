@@ -33,7 +33,8 @@ static void gpu_text(const struct weft_k_device *gpu, char *out, size_t size)
 static int32_t count_gpus(const struct weft_config *config, int32_t n_here)
 {
     int rank;
-    int32_t n = config->runtime.gpus * weft_world_here(&rank);
+    int32_t n = config->runtime.gpus * weft_world_here(&rank)
+              / config->runtime.ranks_per_gpu;
     n_here = n_here < WEFT_MAX_DEVICES ? n_here : WEFT_MAX_DEVICES;
     return n > 0 && n < n_here ? n : n_here;
 }

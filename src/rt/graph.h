@@ -57,7 +57,9 @@ struct weft_rt_options {
      * of its own. With any, tasks with device -1 are dealt to the CPU devices
      * of their place in turn. */
     int n_gpus;
-    int first_gpu;           /* the machine's number of the first */
+    int first_gpu;     /* the machine's number of the first */
+    int ranks_per_gpu; /* so many have an equal part of each one's memory; 0:
+                          it is this rank's alone */
     size_t gpu_memory_bytes; /* limit for the tiles of each; 0: what it has */
     bool place_per_device;   /* see "Places" in rt/tile.h */
     const struct weft_policy *policy; /* NULL: StarPU's "prio", which knows

@@ -206,9 +206,14 @@ static int workers_create(struct weft_rt *rt, struct weft_err *err)
 
 /* Device d is StarPU's worker d, and StarPU numbers those of CUDA first. From
  * here on the host's memory is such that GPUs can read it. */
-static int cards_start(struct weft_rt *rt, size_t limit_bytes,
+static int cards_start(struct weft_rt *rt,
+                       const struct weft_rt_options *options,
                        struct weft_err *err)
 {
+    size_t limit_bytes = options->gpu_memory_bytes;
+    size_t n_sharing = options->ranks_per_gpu > 1
+                         ? (size_t) options->ranks_per_gpu
+                         : 1;
     int n = (int) starpu_cuda_worker_get_count();
     if (n != rt->n_cards)
         return weft_err_set(
@@ -219,12 +224,13 @@ static int cards_start(struct weft_rt *rt, size_t limit_bytes,
         struct weft_card *card = &rt->card[i];
         weft_assert(starpu_worker_get_type(i) == STARPU_CUDA_WORKER);
         card->node = starpu_worker_get_memory_node((unsigned) i);
-        size_t has = (size_t) starpu_memory_get_total(card->node);
+        size_t has = (size_t) starpu_memory_get_total(card->node) / n_sharing;
         if (limit_bytes > has)
             return weft_err_set(err, WEFT_ENOMEM,
-                                "GPU %d has %.1f GiB for tiles; the limit is "
-                                "%.1f GiB",
+                                "GPU %d has %.1f GiB for tiles%s; the limit "
+                                "is %.1f GiB",
                                 rt->first_card + i, (double) has / (1 << 30),
+                                n_sharing > 1 ? " of each rank" : "",
                                 (double) limit_bytes / (1 << 30));
         card->pool = weft_pool_create(limit_bytes ? limit_bytes : has,
                                       rt->places_per_rank);
@@ -301,7 +307,7 @@ static int starpu_start(struct weft_rt *rt,
                             n_cpus);
     weft_interface_start();
     if (rt->n_cards > 0)
-        rc = cards_start(rt, options->gpu_memory_bytes, err);
+        rc = cards_start(rt, options, err);
     if (rc)
         return rc;
     rt->nap = nap;

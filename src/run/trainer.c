@@ -240,6 +240,7 @@ static int start_runtime(struct weft_trainer *t, const char *fxt_dir,
                                     : c->runtime.devices,
                .n_gpus = n_gpus,
                .first_gpu = first_gpu,
+               .ranks_per_gpu = c->runtime.ranks_per_gpu,
                .gpu_memory_bytes = (size_t) (c->runtime.gpu_memory_gib
                                              * 1073741824.0),
                .place_per_device = c->runtime.place == WEFT_PLACE_DEVICE,

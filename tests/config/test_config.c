@@ -312,6 +312,10 @@ static void test_config_refused(void)
         {"runtime: {gpus: 2}", "'runtime.gpus' has no meaning where GPUs are "
                                "no devices; set runtime.devices to gpu, or "
                                "leave it out"},
+        {"runtime: {ranks_per_gpu: 2}",
+         "'runtime.ranks_per_gpu' has no meaning"},
+        {"runtime: {devices: gpu, ranks_per_gpu: 0}",
+         "'runtime.ranks_per_gpu' must be from 1 to 64"},
         {"runtime: {cpu_devices: 2}", "'runtime.cpu_devices' has no meaning"},
         {"runtime: {gpu_memory_gib: 8}",
          "'runtime.gpu_memory_gib' has no meaning"},
@@ -452,6 +456,7 @@ static void check_round_trip(const char *text)
     CHECK(d.runtime.memory_limit_gib == c.runtime.memory_limit_gib);
     CHECK_INT(d.runtime.devices, c.runtime.devices);
     CHECK_INT(d.runtime.gpus, c.runtime.gpus);
+    CHECK_INT(d.runtime.ranks_per_gpu, c.runtime.ranks_per_gpu);
     CHECK_INT(d.runtime.cpu_devices, c.runtime.cpu_devices);
     CHECK(d.runtime.gpu_memory_gib == c.runtime.gpu_memory_gib);
     REQUIRE_OK(weft_file_read(path, 0, &a, &n, &err), err);
@@ -468,8 +473,10 @@ static void test_config_write(void)
 {
     check_round_trip(LEAST);
     check_round_trip(SFT "plan: 'a b/plan.json'\n");
-    check_round_trip(SFT "runtime: {devices: gpu, gpus: 2, cpu_devices: 3, "
-                         "gpu_memory_gib: 70.5}\n");
+    check_round_trip(
+        SFT
+        "runtime: {devices: gpu, gpus: 2, ranks_per_gpu: 4, cpu_devices: 3, "
+        "gpu_memory_gib: 70.5}\n");
     check_round_trip(
         "iterations: 3\n"
         "data: {path: 'p: q.jsonl', template: \"{role}\\t\\\"{content}\\\"\"}"

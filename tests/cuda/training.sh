@@ -104,8 +104,19 @@ if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
         out || fail "3 cards for 2 ranks"
     WEFT_CARDS=1 $on "$weft" train -q "$quick/sft.yaml" run_dir=run \
         model.actor="$dir/tied" runtime.devices=gpu >out 2>&1
-    grep -qF "2 ranks share this machine, which has 1 GPU for them" out ||
-        fail "1 card for 2 ranks"
+    grep -qF "which has 1 GPU for them: start at most 1 here, or set \
+runtime.ranks_per_gpu" out || fail "1 card for 2 ranks"
+    $on "$weft" train -q "$quick/sft.yaml" run_dir=run \
+        model.actor="$dir/tied" runtime.devices=gpu \
+        runtime.ranks_per_gpu=4 >out 2>&1
+    grep -qF "'runtime.ranks_per_gpu' is 4, but the job has 2 ranks on this \
+machine: start a multiple of 4 here" out || fail "2 ranks of 4 for a card"
+    WEFT_CARDS=1 on_ranks 4 "$weft" train -q "$quick/sft.yaml" run_dir=run \
+        model.actor="$dir/tied" runtime.devices=gpu \
+        runtime.ranks_per_gpu=2 >out 2>&1
+    grep -qF "4 ranks share this machine, which has 1 GPU, and \
+'runtime.ranks_per_gpu' is 2: start at most 2 here" out ||
+        fail "4 ranks for 1 card"
     [ ! -e run ] || fail "a run directory"
     on=
 else
@@ -178,7 +189,7 @@ run_ppo() # RUN words: two iterations of a few samples
 {
     run=$1
     shift
-    "$weft" train -q "$quick/ppo.yaml" model.actor="$dir/tied" \
+    $on "$weft" train -q "$quick/ppo.yaml" model.actor="$dir/tied" \
         model.critic="$dir/untied" model.reference="$dir/tied" \
         run_dir="$run" iterations=2 rollout.prompts=2 \
         rollout.max_new_tokens=4 numerics.isa="$isa" \
@@ -228,6 +239,21 @@ for layout in dp2 tp2 pp2; do
     WEFT_CARDS=2 ppo "ppo-$layout" numerics.dtype=f32 runtime.devices=gpu \
         layout=$layout && same ppo-cpu-f32 "ppo-$layout"
 done
+
+# Two ranks on one card: each has half of its memory.
+if command -v on_ranks >/dev/null; then
+    shared="runtime.devices=gpu runtime.ranks_per_gpu=2"
+    on="on_ranks 2"
+    for layout in dp2 tp2 pp2; do
+        # shellcheck disable=SC2086
+        WEFT_CARDS=1 ppo "ppo-shared-$layout" numerics.dtype=f32 $shared \
+            layout=$layout && same ppo-cpu-f32 "ppo-shared-$layout"
+    done
+    # shellcheck disable=SC2086
+    WEFT_CARDS=1 refused "GiB for tiles of each rank; the limit is 0.6 GiB" \
+        other $shared numerics.dtype=f32 runtime.gpu_memory_gib=0.6
+    on=
+fi
 
 ppo ppo-cpu-bf16 numerics.dtype=bf16
 gpu="numerics.dtype=bf16 runtime.devices=gpu"

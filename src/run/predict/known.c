@@ -36,7 +36,7 @@ static int read_files(const struct weft_config *c, struct weft_known *k,
     struct weft_k_device gpu;
     if (k->gpu_bytes == 0 && c->runtime.devices == WEFT_ON_GPUS
         && weft_k_devices_cuda(&gpu, 1, NULL) > 0)
-        k->gpu_bytes = (double) gpu.memory_bytes;
+        k->gpu_bytes = (double) gpu.memory_bytes / c->runtime.ranks_per_gpu;
     return rc;
 }
 
