@@ -69,6 +69,10 @@ size_t weft_gpu_scratch_bytes(const struct weft_gpu_pass *p)
     struct weft_k_batch batch = {
         .n_rows = p->n_rows, .n_runs = (int32_t) n, .run = run};
     size_t most = larger(layer_bytes(p, &batch), head_bytes(p));
+    /* A decode step has a row of each run. */
+    run[0].n = 1;
+    batch.n_rows = batch.n_runs;
+    most = larger(most, layer_bytes(p, &batch));
     weft_free(run);
     for (int kind = 0; kind < WEFT_N_TILE_KINDS && p->backward; kind++)
         for (int32_t t = 0; t < p->shape->n_blocks; t++)

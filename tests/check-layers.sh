@@ -33,6 +33,11 @@ put tests/extra.h "$spdx"
 put tests/local.mk 'EXTRA_DIST ='
 put src/base/file.c "$spdx" 'void f(void) {' 'rmdir("a");' '}'
 put src/base/file_remove.c "$spdx" 'void g(void) {' 'rmdir("a");' '}'
+put src/kern/add_cuda.cu "$spdx" 'void weft_k_add_cuda(void)' '{' \
+    '    asm volatile("nop;");' '#ifdef __CUDA_ARCH__' '#endif' '}'
+put src/kern/mma_cuda.h "$spdx" '#ifdef WEFT_CUDA_TWIN' '    x = 1;' '#else' \
+    '    asm("a");' '#endif' '    asm("b");' '#ifdef WEFT_CUDA_TWIN' '#else' \
+    '    asm("c");' '#endif'
 put src/rt/tile.h "$spdx" 'struct starpu_task;'
 put graphs/ppo.c "$spdx" '#include "kern/kern.h"' '#include "rt/graph.h"'
 put codelets/gemm.c '#include <starpu.h>' '#include "model/hf.h"'
@@ -60,6 +65,10 @@ expect 'src/schedule/search/rule.c: not in src/schedule/local.mk'
 expect 'src/kern/add_cpu.c:3: kern must not know "model/hf.h"'
 expect 'src/kern/add_cpu.c:4: includes "../base/err.h"'
 expect 'src/kern/add_cpu.c: no test'
+expect 'src/kern/add_cuda.cu:4: is for kern/mma_cuda.h, with a twin'
+expect 'src/kern/add_cuda.cu:5: is for kern/mma_cuda.h, with a twin'
+expect 'src/kern/mma_cuda.h:7: has no twin before it'
+expect 'src/kern/mma_cuda.h:10: has no twin before it'
 expect 'tests/extra.h: not in tests/local.mk'
 expect 'src/base/file.c:3: removes folders'
 expect 'src/rt/tile.h:2: names StarPU or MPI'
@@ -74,7 +83,7 @@ if command -v "${CC:-cc}" >/dev/null; then
     expect 'weft_x: nobody calls it'
 fi
 for good in plan/cost.c:4 kern/add_cpu.c:2 graphs/ppo.c:3 \
-    base/file_remove.c:3; do
+    base/file_remove.c:3 kern/mma_cuda.h:5; do
     if grep -q "$good" "$tree/out"; then
         echo "check-layers refuses $good, which is allowed"
         missed=1

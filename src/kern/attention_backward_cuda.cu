@@ -44,7 +44,7 @@ static __global__ void deltas(struct weft_attention_backward_cuda a,
     float s = 0;
     for (int j = lane; row < n_rows && j < d; j += 16)
         s = fmaf(load_as<DTYPE>(a.out, row * a.ldo + head * d + j),
-                 a.dout[row * a.ldo + head * d + j], s);
+                 ((const float *) a.dout)[row * a.ldo + head * d + j], s);
     s = warp_sum(s, 8, 1);
     if (row < n_rows && lane == 0)
         a.delta[row * n_heads + head] = s;
@@ -66,7 +66,9 @@ static __device__ void fetch_rows(
         t->q[i][j] = is_there
                        ? load_as<DTYPE>(a.q, at * a.ldqkv + head * d + j)
                        : 0;
-        t->dout[i][j] = is_there ? a.dout[at * a.ldo + head * d + j] : 0;
+        t->dout[i][j] = is_there ? (
+                            (const float *) a.dout)[at * a.ldo + head * d + j]
+                                 : 0;
     }
     for (int i = threadIdx.x; i < n; i += THREADS) {
         t->lse[i] = a.lse[(row + i) * a.ldlse + head];
@@ -244,6 +246,10 @@ void weft_k_attention_backward_cuda(
     cudaStream_t stream, const struct weft_attention_backward_cuda *a,
     int64_t n_rows)
 {
-    if (a->n_runs > 0)
+    if (a->n_runs == 0)
+        return;
+    if (weft_attention_on_tensor_cores(a->dtype, a->head_dim))
+        weft_attention_mma_backward_cuda(stream, a, n_rows);
+    else
         WEFT_BY_DTYPE(a->dtype, backward_of, stream, a, n_rows);
 }

@@ -9,12 +9,12 @@
  *     softmax   of each item, 16 partial sums               16 lanes: 2 items
  *     output    D x 16 items, each a chain over keys        a thread: 1 x 16
  *
- * It uses no tensor cores, whose order of sums is not the CPU's.
+ * It uses no tensor cores, whose order of sums is not the CPU's; bf16 models
+ * do, in attention_mma_cuda.cu, where their head size allows it.
  */
-#include "kern/attention_cuda.h"
-#include "kern/cuda_lang.h"
+#include "kern/attention_items_cuda.h"
 
-enum { THREADS = 128, ITEMS = 16, PAGE = WEFT_PAGE_TOKENS, ALIGN = 4 };
+enum { THREADS = 128, ITEMS = 16, ALIGN = 4 };
 
 template <int DMAX> struct tile {
     float q[ITEMS][DMAX];
@@ -22,20 +22,12 @@ template <int DMAX> struct tile {
     float max[ITEMS], sum[ITEMS], old[ITEMS];
 };
 
-/* The block's items of a run: items first..first + ITEMS - 1 of n. */
-struct place {
-    int32_t first, n, pos, row, kv_head;
-    const int32_t *page; /* of the run's sequence */
-};
-
 /* How many keys of a segment an item may attend to, 0..64. */
-static __device__ __forceinline__ int limit_of(const struct place &at,
-                                               int n_group, int item,
-                                               int segment)
+static __device__ __forceinline__ int limit_of(
+    const struct weft_attention_cuda &a, const struct items &at, int item,
+    int segment)
 {
-    if (at.first + item >= at.n)
-        return 0;
-    int left = at.pos + (at.first + item) / n_group - segment * PAGE + 1;
+    int left = keys_of_item(a, at, item) - segment * PAGE;
     return left < 0 ? 0 : left < PAGE ? left : PAGE;
 }
 
@@ -119,17 +111,9 @@ static __global__ void attention(struct weft_attention_cuda a)
     };
     WEFT_SHARED(struct tile<DMAX>, t);
     int d = a.head_dim, me = threadIdx.x;
-    struct weft_k_run run = a.run[blockIdx.z];
-    struct place at;
-    at.first = (int32_t) blockIdx.x * ITEMS;
-    at.n = run.n * a.n_group;
-    at.pos = run.pos;
-    at.row = a.first_row[blockIdx.z];
-    at.kv_head = (int32_t) blockIdx.y;
-    at.page = a.page + (int64_t) run.slot * a.pages_per_slot;
+    struct items at = items_of(a, (int32_t) blockIdx.x * ITEMS);
     if (at.first >= at.n)
         return; /* the whole block */
-    int head0 = at.kv_head * a.n_group;
 
     for (int e = me; e < ITEMS * DMAX; e += THREADS) {
         int item = at.first + e / DMAX, j = e % DMAX;
@@ -137,7 +121,8 @@ static __global__ void attention(struct weft_attention_cuda a)
         bool is_there = item < at.n && j < d;
         t.q[e / DMAX][j] = is_there ? load_as<DTYPE>(
                                a.q, row * a.ldq
-                                        + (head0 + item % a.n_group) * d + j)
+                                        + (at.head + item % a.n_group) * d
+                                        + j)
                                     : 0;
     }
     if (me < ITEMS) {
@@ -151,13 +136,12 @@ static __global__ void attention(struct weft_attention_cuda a)
         for (int i = 0; i < MINE; i++)
             o[c][i] = 0;
     int column = me % COLUMNS, mine = me / COLUMNS * MINE;
-    int last_item = at.first + ITEMS < at.n ? ITEMS - 1 : at.n - at.first - 1;
-    int last = (at.pos + (at.first + last_item) / a.n_group) / PAGE;
+    int last_there = last_item(at, ITEMS);
+    int last = (keys_of_item(a, at, last_there) - 1) / PAGE;
     __syncthreads();
 
     for (int segment = 0; segment <= last; segment++) {
-        const char *k = a.kv + (size_t) at.page[segment] * a.page_bytes
-                      + (size_t) at.kv_head * a.head_bytes;
+        const char *k = keys_of(a, at, segment);
         const void *v = k
                       + (size_t) (d * PAGE) * (DTYPE == WEFT_BF16 ? 2 : 4);
         float s[ITEMS / 2];
@@ -168,13 +152,13 @@ static __global__ void attention(struct weft_attention_cuda a)
             t.p[key][first + i] = s[i];
         __syncthreads();
         for (int item = me / 16; item < ITEMS; item += THREADS / 16)
-            softmax_item<DMAX>(
-                t, item, limit_of(at, a.n_group, item, segment), a.scale);
+            softmax_item<DMAX>(t, item, limit_of(a, at, item, segment),
+                               a.scale);
         __syncthreads();
-        int limit[MINE], n_keys = limit_of(at, a.n_group, last_item, segment);
+        int limit[MINE], n_keys = limit_of(a, at, last_there, segment);
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
-            limit[i] = limit_of(at, a.n_group, mine + i, segment);
+            limit[i] = limit_of(a, at, mine + i, segment);
 #pragma unroll
             for (int c = 0; c < EACH; c++)
                 o[c][i] *= t.old[mine + i];
@@ -203,7 +187,7 @@ static __global__ void attention(struct weft_attention_cuda a)
         if (item >= at.n)
             continue;
         int64_t row = at.row + item / a.n_group;
-        int head = head0 + item % a.n_group;
+        int head = at.head + item % a.n_group;
         float inv = 1.0f / t.sum[mine + i];
 #pragma unroll
         for (int c = 0; c < EACH; c++) {
@@ -236,7 +220,11 @@ static void attention_of(cudaStream_t stream,
 void weft_k_attention_cuda(cudaStream_t stream,
                            const struct weft_attention_cuda *a)
 {
-    if (a->n_runs > 0)
+    if (a->n_runs == 0)
+        return;
+    if (weft_attention_on_tensor_cores(a->dtype, a->head_dim))
+        weft_attention_mma_cuda(stream, a);
+    else
         WEFT_BY_DTYPE(a->dtype, attention_of, stream, a);
 }
 

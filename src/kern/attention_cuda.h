@@ -37,7 +37,29 @@ struct weft_attention_cuda {
     int64_t ldo;
     float *lse; /* (rows, ldlse), or NULL */
     int64_t ldlse;
+    /* Where blocks may share the keys of a sequence: scratch of
+     * weft_attention_parts_bytes_cuda(), or NULL; and the most keys that a row
+     * has. The bits are the same. n_segments: set by the launch. */
+    float *parts;
+    int32_t max_keys, n_segments;
 };
+/* Keys that a block takes alone when blocks share a sequence. */
+enum { WEFT_ATTENTION_SEGMENT = 256 };
+/* Whether attention is on tensor cores, forwards and backwards: bf16, and a
+ * head size up to 128 that is a multiple of 8. Its sums then have an order of
+ * their own (attention_mma_cuda.cu), else the CPU's; every pointer and leading
+ * dimension is aligned to 16 bytes. */
+WEFT_INLINE bool weft_attention_on_tensor_cores(enum weft_dtype dtype,
+                                                int32_t head_dim)
+{
+    return dtype == WEFT_BF16 && head_dim % 8 == 0 && head_dim <= 128;
+}
+/* Never less for more runs; 0: blocks do not share, as a run has several
+ * rows, or few keys. */
+size_t weft_attention_parts_bytes_cuda(enum weft_dtype dtype,
+                                       int32_t head_dim, int32_t n_kv,
+                                       int32_t n_group, int32_t n_runs,
+                                       int32_t max_rows, int32_t max_keys);
 struct CUstream_st;
 void weft_k_attention_cuda(struct CUstream_st *stream,
                            const struct weft_attention_cuda *a);
@@ -55,8 +77,8 @@ struct weft_attention_backward_cuda {
     const int32_t *run_rows, *first_row; /* (n_runs) */
     const void *q, *k, *v; /* (rows, ldqkv) in dtype, a head at its D */
     int64_t ldqkv;
-    const void *out;   /* (rows, ldo) in dtype */
-    const float *dout; /* (rows, ldo) */
+    const void *out;  /* (rows, ldo) in dtype */
+    const void *dout; /* (rows, ldo): f32; on tensor cores in dtype */
     int64_t ldo;
     const float *lse; /* (rows, ldlse) */
     int64_t ldlse;
@@ -66,6 +88,13 @@ struct weft_attention_backward_cuda {
     int64_t ldd;
 };
 void weft_k_attention_backward_cuda(
+    struct CUstream_st *stream, const struct weft_attention_backward_cuda *a,
+    int64_t n_rows);
+
+/* Those of tensor cores; weft_k_attention_cuda() and its kin call them. */
+void weft_attention_mma_cuda(struct CUstream_st *stream,
+                             const struct weft_attention_cuda *a);
+void weft_attention_mma_backward_cuda(
     struct CUstream_st *stream, const struct weft_attention_backward_cuda *a,
     int64_t n_rows);
 

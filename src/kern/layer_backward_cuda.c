@@ -18,12 +18,19 @@ struct backward {
     void *act;                       /* (M, ff) in dtype */
     void *dgate_up[WEFT_MAX_BLOCKS]; /* (M, 2 ff) in dtype */
     /* attention's, in the same memory */
-    float *datt, *delta;                 /* (M, q), (M, heads) of one block */
+    void *datt;   /* (M, q) of one block: f32, on tensor cores in dtype */
+    float *delta; /* (M, heads) of one block */
     void *dqkv_rounded[WEFT_MAX_BLOCKS]; /* (M, qkv) in dtype */
     float *dqkv[WEFT_MAX_BLOCKS];        /* (M, qkv), not in scratch */
     /* of q's norm, then of k's: rows' gradients (M, D); with qk_norm */
     float *norm_sum[2][WEFT_MAX_BLOCKS];
 };
+
+static enum weft_dtype datt_dtype(const struct weft_shape *s)
+{
+    return weft_attention_on_tensor_cores(s->dtype, s->head_dim) ? s->dtype
+                                                                 : WEFT_F32;
+}
 
 static void backward_at(struct backward *p, struct weft_arena *arena)
 {
@@ -42,7 +49,7 @@ static void backward_at(struct backward *p, struct weft_arena *arena)
     struct weft_arena mlp = *arena;
     p->dact = weft_arena_take(&mlp, m * ff, sizeof(float));
     p->act = weft_arena_take(&mlp, m * ff, element);
-    p->datt = weft_arena_take(arena, m * q, sizeof(float));
+    p->datt = weft_arena_take(arena, m * q, weft_dtype_bytes(datt_dtype(s)));
     for (int32_t t = range.first; t < weft_range_end(range); t++) {
         n_heads = weft_max64(n_heads, s->block[t].n_heads);
         p->dgate_up[t] = weft_arena_take(&mlp, m * 2 * weft_block_ff(s, t),
@@ -83,12 +90,13 @@ static void begin(struct backward *p, const void *saved, float *dqkv,
             sizeof(float));
 }
 
-/* dx (M, K) = dy (M, n) W, for one block. */
+/* dx (M, K) in dtype = dy (M, n) W, for one block. */
 static void block_dx(const struct backward *p,
                      const struct weft_layer_matrix *w, const void *dy,
-                     float *dx)
+                     enum weft_dtype dtype, void *dx)
 {
     struct weft_k_gemm_args g = weft_layer_dx_args(&p->b, w, dy, dx);
+    g.y_dtype = dtype;
     weft_k_gemm_cuda(p->gemm.stream, &g, p->gemm.scratch);
 }
 
@@ -127,7 +135,7 @@ static void mlp_block(const struct backward *p, int32_t t)
     struct weft_layer_matrix down = weft_layer_matrix(b, t, WEFT_PART_DOWN);
     struct weft_layer_matrix gate_up = weft_layer_matrix(b, t,
                                                          WEFT_PART_GATE_UP);
-    block_dx(p, &down, p->dy, p->dact);
+    block_dx(p, &down, p->dy, WEFT_F32, p->dact);
     weft_k_swiglu_cuda(p->gemm.stream, s->dtype, m, ff, b->at.gate_up[t],
                        p->act);
     block_dw(p, &down, ff, p->dy, p->act);
@@ -188,7 +196,8 @@ static void attend(const struct backward *p, int32_t t, int32_t head,
             .v = weft_layer_at(s, qkv, k + kv),
             .ldqkv = q + 2 * kv,
             .out = weft_layer_at(s, b->at.att[t], first),
-            .dout = p->datt + first,
+            .dout = (char *) p->datt
+                  + (size_t) first * weft_dtype_bytes(datt_dtype(s)),
             .ldo = q,
             .lse = b->at.lse[t] + readers.first,
             .ldlse = s->block[t].n_heads,
@@ -238,7 +247,7 @@ void weft_k_heads_backward_cuda(
     for (int32_t t = range.first; t < weft_range_end(range); t++) {
         struct weft_layer_matrix o = weft_layer_matrix(&p.b, t, WEFT_PART_O);
         int32_t n_kv = s->block[t].n_kv;
-        block_dx(&p, &o, p.dy, p.datt);
+        block_dx(&p, &o, p.dy, datt_dtype(s), p.datt);
         block_dw(&p, &o, weft_block_q(s, t), p.dy, p.b.at.att[t]);
         if (weft_layer_heads_are_alike(s, t))
             attend(&p, t, 0, n_kv, weft_block_readers(s, t, 0));
@@ -267,9 +276,9 @@ static void norm_heads(const struct backward *p, int32_t t)
                                   p->norm_sum[0][t]);
     if (weft_shape_kv_owner(s, s->block[t].kv0) != t) {
         if (t == b->range.first)
-            weft_head_norms_backward_cuda(
-                p->gemm.stream, m, 1, d, s->rms_eps, b->at.raw[t] + at, ldx,
-                w[1], p->dqkv[t] + at, ldg, NULL);
+            weft_head_norms_backward_cuda(p->gemm.stream, m, 1, d, s->rms_eps,
+                                          b->at.raw[t] + at, ldx, w[1],
+                                          p->dqkv[t] + at, ldg, NULL);
         at += d;
         n_kv--;
     }
@@ -437,11 +446,10 @@ void weft_k_norm_backward_cuda(struct CUstream_st *stream,
             stream, n_rows, h, dx, h,
             weft_layer_grad(s, WEFT_PART_O_BIAS, grad_norms));
     for (int i = 0; head_norm && grad_norms && i < 2; i++)
-        weft_k_add_rows_cuda(
-            stream, n_rows, d,
-            join(stream, s, n_parts, head_norm + i * n_parts, n_rows, d,
-                 joined),
-            d, weft_layer_grad(s, head_id[i], grad_norms));
+        weft_k_add_rows_cuda(stream, n_rows, d,
+                             join(stream, s, n_parts, head_norm + i * n_parts,
+                                  n_rows, d, joined),
+                             d, weft_layer_grad(s, head_id[i], grad_norms));
     weft_k_rmsnorm_backward_cuda(
         stream, n_rows, h, s->rms_eps, x, weft_layer_vector(s, id, norms),
         join(stream, s, n_parts, part, n_rows, h, joined), dx,

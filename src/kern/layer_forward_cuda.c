@@ -25,6 +25,7 @@ struct forward {
     void *normed;   /* (M, H) in dtype */
     float *product; /* (M, widest qkv) */
     char *pages;    /* of the widest block */
+    float *parts;   /* of attention, or NULL */
 };
 
 void weft_layer_gemm_cuda(const struct weft_k_gemm_args *args, void *context)
@@ -55,6 +56,24 @@ static size_t head_bytes(const struct weft_shape *s)
          * weft_dtype_bytes(s->dtype);
 }
 
+/* Of the block that needs most. */
+static size_t parts_bytes(const struct forward *p)
+{
+    const struct weft_layer_forward *f = &p->f;
+    const struct weft_shape *s = f->s;
+    size_t most = 0;
+    for (int32_t t = f->range.first; t < weft_range_end(f->range); t++)
+        for (int32_t head = 0; head < s->block[t].n_kv; head++) {
+            bool alike = weft_layer_heads_are_alike(s, t);
+            size_t bytes = weft_attention_parts_bytes_cuda(
+                s->dtype, s->head_dim, alike ? s->block[t].n_kv : 1,
+                weft_block_readers(s, t, head).n, f->batch->n_runs,
+                p->rows.max_rows, s->max_positions);
+            most = bytes > most ? bytes : most;
+        }
+    return most;
+}
+
 static void forward_at(struct forward *p, struct weft_arena *arena,
                        bool has_saved)
 {
@@ -72,6 +91,8 @@ static void forward_at(struct forward *p, struct weft_arena *arena,
     p->pages = weft_arena_take(arena, p->rows.n_pages * n_kv, head_bytes(s));
     p->gemm.scratch = weft_arena_take(
         arena, (int64_t) weft_layer_gemm_bytes_cuda(s, f->range, n), 1);
+    size_t parts = parts_bytes(p);
+    p->parts = parts > 0 ? weft_arena_take(arena, (int64_t) parts, 1) : NULL;
 }
 
 size_t weft_k_part_forward_scratch_bytes_cuda(
@@ -159,6 +180,8 @@ static void attend(const struct forward *p, const struct weft_k_kv *kv,
         .scale = 1.0f / sqrtf((float) d),
         .q = weft_layer_at(s, qkv, readers.first * d),
         .ldq = ld,
+        .parts = p->parts,
+        .max_keys = s->max_positions,
         .out = weft_layer_at(s, f->at.att[t], readers.first * d),
         .ldo = q};
     if (f->at.lse[t]) {

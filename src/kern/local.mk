@@ -5,6 +5,9 @@ kern_sources = \
 	%D%/adamw_cpu.c \
 	%D%/attention_backward_impl.h \
 	%D%/attention_cuda.h \
+	%D%/attention_items_cuda.h \
+	%D%/attention_page_cuda.h \
+	%D%/attention_tiles_cuda.h \
 	%D%/attention_impl.h \
 	%D%/blaslt_cuda.h \
 	%D%/cuda_lang.h \
@@ -34,6 +37,7 @@ kern_sources = \
 	%D%/layer_kv_cpu.c \
 	%D%/layer_mlp_backward_cpu.c \
 	%D%/layer_rows_cuda.h \
+	%D%/mma_cuda.h \
 	%D%/layer_saved_cpu.c \
 	%D%/layer_unrotate_cpu.c \
 	%D%/mm_impl.h \
@@ -86,6 +90,8 @@ cuda_kernels = \
 	%D%/adamw_cuda.cu \
 	%D%/attention_backward_cuda.cu \
 	%D%/attention_cuda.cu \
+	%D%/attention_mma_backward_cuda.cu \
+	%D%/attention_mma_cuda.cu \
 	%D%/embed_cuda.cu \
 	%D%/gae_cuda.cu \
 	%D%/head_cuda.cu \

@@ -26,10 +26,17 @@ enum {
     WARP = 32,
     STACK_BYTES = 128 << 10,
     SHARED_BYTES = 48 << 10, /* what every GPU has */
-    POISON = 0xff            /* a NaN of every format */
+    POISON = 0xff,           /* a NaN of every format */
+    MAX_COPIES = 64          /* of a thread, under way */
 };
 
 enum state { RUNS, AT_BARRIER, AT_SHUFFLE, ENDED };
+
+struct copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    unsigned group;
+};
 
 struct fibre {
     struct weft_exec_thread id;
@@ -38,6 +45,8 @@ struct fibre {
     bool is_made, is_new; /* new: not started yet */
     int line;             /* where it waits */
     unsigned mask;
+    unsigned n_copies, group; /* group: how many have ended */
+    struct copy copies[MAX_COPIES];
     jmp_buf jump;
     ucontext_t start;
 };
@@ -46,7 +55,7 @@ struct fibre {
  * lane may already write to the next. */
 struct warp {
     unsigned turn[WARP];
-    uint64_t gave[2][WARP];
+    alignas(16) char gave[2][WARP][WEFT_EXEC_GIFT];
 };
 
 struct variable {
@@ -140,6 +149,8 @@ static void fibre_main(void)
 {
     for (;;) {
         body_fn(body_arg);
+        if (now->n_copies > 0)
+            fail("a thread ends before what it copies is there", 0);
         wait(ENDED, 0);
     }
 }
@@ -182,18 +193,64 @@ void weft_exec_barrier(int line)
     wait(AT_BARRIER, line);
 }
 
-void weft_exec_shuffle(unsigned mask, int from, int line, const void *give,
-                       void *get, size_t n_bytes)
+const char *weft_exec_exchange(unsigned mask, int line, const void *give,
+                               size_t n_bytes)
 {
     struct warp *w = &warps[now->rank / WARP];
     unsigned lane = now->rank % WARP, turn = w->turn[lane]++ & 1;
+    memcpy(w->gave[turn][lane], give, n_bytes);
+    now->mask = mask;
+    wait(AT_SHUFFLE, line);
+    return w->gave[turn][0];
+}
+
+void weft_exec_shuffle(unsigned mask, int from, int line, const void *give,
+                       void *get, size_t n_bytes)
+{
+    unsigned lane = now->rank % WARP;
     if (!(mask >> lane & 1) || from < 0 || from >= WARP
         || !(mask >> from & 1))
         fail("a lane shuffles with one that its mask leaves out", line);
-    memcpy(&w->gave[turn][lane], give, n_bytes);
-    now->mask = mask;
-    wait(AT_SHUFFLE, line);
-    memcpy(get, &w->gave[turn][from & (WARP - 1)], n_bytes);
+    const char *all = weft_exec_exchange(mask, line, give, n_bytes);
+    memcpy(get, all + (from & (WARP - 1)) * WEFT_EXEC_GIFT, n_bytes);
+}
+
+/* ---- Copies behind a thread's back --------------------------------------- */
+
+void weft_exec_aligned(const void *p, size_t n_bytes, int line)
+{
+    if ((uintptr_t) p % n_bytes != 0)
+        fail("a pointer is not aligned", line);
+}
+
+void weft_exec_copy16(void *to, const void *from, int line)
+{
+    if (now->n_copies == MAX_COPIES) {
+        fail("a thread has too many copies under way", line);
+        return;
+    }
+    memset(to, POISON, 16);
+    now->copies[now->n_copies++] = {to, from, now->group};
+}
+
+void weft_exec_copies_end(void)
+{
+    now->group++;
+}
+
+void weft_exec_copies_wait(int all_but)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < now->n_copies; i++) {
+        const struct copy *c = &now->copies[i];
+        if (c->group + (unsigned) all_but >= now->group)
+            now->copies[n++] = *c;
+        else if (c->from)
+            memcpy(c->to, c->from, 16);
+        else
+            memset(c->to, 0, 16);
+    }
+    now->n_copies = n;
 }
 
 void *weft_exec_shared(size_t n_bytes, int line)
@@ -206,8 +263,10 @@ void *weft_exec_shared(size_t n_bytes, int line)
     }
     if (used > SHARED_BYTES || n_shared == MAX_SHARED
         || !guarded(n_bytes, &shared[n_shared])) {
-        fprintf(stderr, "line %d: a block has no room for %zu bytes of shared"
-                        " memory\n", line, used);
+        fprintf(stderr,
+                "line %d: a block has no room for %zu bytes of shared"
+                " memory\n",
+                line, used);
         abort();
     }
     shared[n_shared].line = line;
@@ -309,6 +368,7 @@ static void run_block(unsigned x, unsigned y, unsigned z)
         f->id.thread = uint3{i % b.x, i / b.x % b.y, i / b.x / b.y};
         f->id.block = uint3{x, y, z};
         f->rank = i;
+        f->n_copies = f->group = 0;
         if (!f->is_made || f->state != ENDED)
             make_fibre(f, i);
         f->state = RUNS;
@@ -337,10 +397,9 @@ void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
     n_threads = block.x * block.y * block.z;
     uint64_t n_blocks = (uint64_t) grid.x * grid.y * grid.z;
     if (!stacks)
-        stacks = (char *) mmap(NULL, (size_t) MAX_THREADS * STACK_BYTES,
-                               PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                               -1, 0);
+        stacks = (char *) mmap(
+            NULL, (size_t) MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED)
         abort();
     weft_exec_grid = grid;
@@ -349,8 +408,7 @@ void weft_emu_run(dim3 grid, dim3 block, void (*body)(void *), void *arg)
     body_arg = arg;
     for (uint64_t i = 0; i < n_blocks && is_well(); i++) {
         uint64_t at = turn_of((unsigned) i, (unsigned) n_blocks);
-        run_block((unsigned) (at % grid.x),
-                  (unsigned) (at / grid.x % grid.y),
+        run_block((unsigned) (at % grid.x), (unsigned) (at / grid.x % grid.y),
                   (unsigned) (at / grid.x / grid.y));
     }
     while (n_shared > 0)

@@ -83,6 +83,59 @@ static void test_shuffle(void)
     each_order(shuffles);
 }
 
+/* Tensor cores: small integers, whose products and sums are exact. */
+static void products(void)
+{
+    enum { N = 16 };
+    float a[N * N], b[N * N], c[2][N * N];
+    for (int i = 0; i < N * N; i++) {
+        a[i] = (float) (i * 7 % 23 - 11);
+        b[i] = (float) (i * 5 % 19 - 9);
+    }
+    uint16_t *a16 = host_as(WEFT_BF16, a, N * N);
+    uint16_t *b16 = host_as(WEFT_BF16, b, N * N);
+    void *a_ = dev_put(a16, 2 * N * N), *b_ = dev_put(b16, 2 * N * N);
+    float *c_ = dev_new(sizeof c);
+    executor_products(a_, b_, c_);
+    dev_get(c, c_, sizeof c);
+    for (int i = 0; i < N * N; i++) {
+        float x = 0;
+        for (int k = 0; k < N; k++)
+            x += a[i / N * N + k] * b[k * N + i % N];
+        CHECK(c[0][i] == x);
+        CHECK(c[1][i] == x);
+    }
+    weft_free(a16);
+    weft_free(b16);
+    dev_free(a_);
+    dev_free(b_);
+    dev_free(c_);
+}
+
+static void test_products(void)
+{
+    each_order(products);
+}
+
+/* What is copied is not there before a thread has waited for it. */
+static void test_copies(void)
+{
+    float x[128], y[256];
+    for (int i = 0; i < 128; i++)
+        x[i] = (float) i;
+    float *x_ = dev_put(x, sizeof x), *y_ = dev_new(sizeof y);
+    for (int waits = 0; waits < 2; waits++) {
+        executor_copies(x_, y_, waits);
+        dev_get(y, y_, sizeof y);
+        for (int i = 0; i < 128; i++) {
+            CHECK(waits ? y[i] == (i / 4 % 2 ? 0 : x[i]) : y[i] != y[i]);
+            CHECK(y[128 + i] != y[128 + i]);
+        }
+    }
+    dev_free(x_);
+    dev_free(y_);
+}
+
 static void wrong(enum executor_wrong what, const char *sentence)
 {
     float *x = dev_new(64 * sizeof *x);
@@ -107,6 +160,8 @@ static void all_wrong(void)
     wrong(FROM_OUTSIDE, "leaves out");
     wrong(BESIDE_SHARED, "shared memory is written outside");
     wrong(BESIDE_DEVICE, "outside of an allocation");
+    wrong(FORGOTTEN_COPY, "ends before what it copies is there");
+    wrong(ODD_COPY, "not aligned");
     wrong(NO_BLOCKS, "0 x 1 x 1 blocks");
     wrong(MANY_THREADS, "1025 threads");
 }
@@ -137,5 +192,7 @@ static void test_guard(void)
 WEFT_CUDA_TESTS("cuda/executor", {"test_indices", test_indices},
                 {"test_barrier", test_barrier},
                 {"test_missing_barrier", test_missing_barrier},
-                {"test_shuffle", test_shuffle}, {"test_wrong", test_wrong},
+                {"test_shuffle", test_shuffle},
+                {"test_products", test_products},
+                {"test_copies", test_copies}, {"test_wrong", test_wrong},
                 {"test_guard", test_guard})

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that do something right, or something wrong, for test_executor.c. */
-#include "kern/cuda_lang.h"
+#include "kern/mma_cuda.h"
 
 #include "test_executor.h"
 
 struct numbers {
     float x[64];
+};
+struct copied {
+    alignas(16) float x[32][4], y[32][4];
 };
 
 /* Block b reverses x[64 b .. 64 b + 63] through shared memory. */
@@ -24,6 +27,70 @@ static __global__ void sums(const float *x, float *y)
 {
     int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
     y[i] = warp_sum(x[i], 16, 1);
+}
+
+struct matrices {
+    alignas(16) uint16_t a[16][24], b[16][24], columns[16][24];
+};
+
+/* c (2, 16, 16) = a b, b given by rows and, once more, by columns. */
+static __global__ void products(const uint16_t *a, const uint16_t *b,
+                                float *c)
+{
+    WEFT_SHARED(struct matrices, s);
+    int lane = threadIdx.x, row = lane / 2, half = lane % 2 * 8;
+    weft_copy16(&s.a[row][half], a + row * 16 + half, true);
+    weft_copies_end();
+    weft_copy16(&s.b[row][half], b + row * 16 + half, true);
+    weft_copies_end();
+    for (int i = 0; i < 8; i++)
+        s.columns[row][half + i] = b[(half + i) * 16 + row];
+    weft_copies_wait<0>();
+    __syncwarp();
+    uint32_t x[4], y[2][4];
+    weft_load_a(x, s.a[0], 24);
+    weft_load_b(y[0], s.b[0], 24);
+    weft_load_b_columns(y[1], s.columns[0], 24);
+    for (int way = 0; way < 2; way++)
+        for (int h = 0; h < 2; h++) {
+            float z[4] = {0, 0, 0, 0};
+            weft_mma(z, x, y[way] + 2 * h);
+            for (int i = 0; i < 4; i++)
+                c[256 * way + (lane / 4 + i / 2 * 8) * 16 + 8 * h
+                  + lane % 4 * 2 + i % 2] = z[i];
+        }
+}
+
+/* y gets the first of two groups that are copied, 16 bytes per thread. */
+static __global__ void copies(const float *x, float *y, bool waits)
+{
+    WEFT_SHARED(struct copied, s);
+    weft_copy16(s.x[threadIdx.x], x + 4 * threadIdx.x, threadIdx.x % 2 == 0);
+    weft_copies_end();
+    weft_copy16(s.y[threadIdx.x], x + 4 * threadIdx.x, true);
+    weft_copies_end();
+    if (waits)
+        weft_copies_wait<1>();
+    for (int i = 0; i < 4; i++) {
+        y[4 * threadIdx.x + i] = s.x[threadIdx.x][i];
+        y[128 + 4 * threadIdx.x + i] = s.y[threadIdx.x][i];
+    }
+    weft_copies_wait<0>();
+}
+
+static __global__ void forgotten_copy(const float *x)
+{
+    WEFT_SHARED(struct copied, s);
+    weft_copy16(s.x[threadIdx.x], x, true);
+    weft_copies_end();
+}
+
+static __global__ void odd_copy(const float *x)
+{
+    WEFT_SHARED(struct copied, s);
+    weft_copy16(s.x[threadIdx.x], x + 1, true);
+    weft_copies_end();
+    weft_copies_wait<0>();
 }
 
 static __global__ void half_a_barrier(float *x)
@@ -87,6 +154,16 @@ void executor_sums(int n_blocks, const float *x, float *y)
     WEFT_START(sums, n_blocks, 64, 0, x, y);
 }
 
+void executor_products(const uint16_t *a, const uint16_t *b, float *c)
+{
+    WEFT_START(products, 1, 32, 0, a, b, c);
+}
+
+void executor_copies(const float *x, float *y, bool waits)
+{
+    WEFT_START(copies, 1, 32, 0, x, y, waits);
+}
+
 void executor_wrong(enum executor_wrong what, float *x)
 {
     switch (what) {
@@ -107,6 +184,12 @@ void executor_wrong(enum executor_wrong what, float *x)
         break;
     case BESIDE_DEVICE:
         WEFT_START(beside_device, 1, 1, 0, x);
+        break;
+    case FORGOTTEN_COPY:
+        WEFT_START(forgotten_copy, 1, 32, 0, x);
+        break;
+    case ODD_COPY:
+        WEFT_START(odd_copy, 1, 1, 0, x);
         break;
     case NO_BLOCKS:
         WEFT_START(beside_device, 0, 1, 0, x);

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Training and PPO at emulated cards, whose products have the order of the CPU's
 # sums: in every layout, and in plans with devices of both kinds, the checkpoint
-# of CPU devices, bit for bit, weights and moments.
+# of CPU devices, bit for bit, weights and moments. In bf16 with attention on
+# tensor cores every layout has the checkpoint of one card, and the CPU's loss
+# to a tolerance.
 set -u
 weft=$WEFT_BUILDDIR/weft
 quick=$WEFT_SRCDIR/examples/quickstart
@@ -40,6 +42,7 @@ model() # FOLDER words
 model untied
 model tied --tied --family qwen2 # with biases
 model norms --family qwen3
+model small-heads --heads 8 # bf16 attention has the CPU's bits, too
 
 on= # words before weft
 train() # RUN MODEL words: two steps of a few rows
@@ -88,10 +91,35 @@ layouts() # DTYPE MODEL 'CARDS LAYOUT words'...
 layouts f32 tied "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" "4 dp2tp2pp1" \
     "2 dp2tp1pp1 train.micro_batch_tokens=16" "2 dp2tp1pp1,zero=1" \
     "2 dp2tp1pp1,zero=2" "4 dp2tp2pp1,zero=3"
-layouts bf16 untied "1 dp1tp1pp1" "2 dp1tp2pp1" "4 dp2tp2pp1,zero=3"
+layouts bf16 small-heads "1 dp1tp1pp1" "2 dp1tp2pp1" "4 dp2tp2pp1,zero=3"
 kind=-norms # Qwen3's norms of queries and keys
 layouts f32 norms "1 dp1tp1pp1" "4 dp2tp2pp1"
 kind=
+
+losses() # RUN: of each step, and the gradient's norm
+{
+    sed -n 's|.*"train/loss": \([^,]*\).*"train/grad_norm": \([^,]*\).*|\1 \2|p' \
+        "$1/metrics.jsonl"
+}
+
+# bf16 on tensor cores.
+train cpu-cores untied numerics.dtype=bf16
+for layout in "1 dp1tp1pp1" "2 dp1tp2pp1" "2 dp1tp1pp2" \
+    "4 dp2tp2pp1 train.micro_batch_tokens=16"; do
+    # shellcheck disable=SC2086
+    set -- $layout
+    cards=$1 layout=$2
+    shift 2
+    WEFT_CARDS=$cards train "cores-$layout" untied numerics.dtype=bf16 \
+        runtime.devices=gpu layout="$layout" "$@" &&
+        same cores-dp1tp1pp1 "cores-$layout"
+done
+losses cpu-cores >cpu-losses
+losses cores-dp1tp1pp1 >gpu-losses
+paste cpu-losses gpu-losses >out
+awk 'function near(x, y, by) { return x < y * by && y < x * by }
+    near($1, $3, 1.001) && near($2, $4, 1.01) { n++ }
+    END { exit n != 2 || NR != 2 }' out || fail "losses of tensor cores"
 
 # Ranks divide the cards of their machine.
 if [ -n "${WEFT_MPIEXEC:-}" ] && "$weft" info | grep -q 'MPI  *yes'; then
@@ -185,12 +213,13 @@ cp nan-1 out
 cmp nan-1 nan-gpu >>out 2>&1 || fail "NaN: other sentences"
 
 # ---- PPO: generation, inference, training -----------------------------------
+actor=tied
 run_ppo() # RUN words: two iterations of a few samples
 {
     run=$1
     shift
-    $on "$weft" train -q "$quick/ppo.yaml" model.actor="$dir/tied" \
-        model.critic="$dir/untied" model.reference="$dir/tied" \
+    $on "$weft" train -q "$quick/ppo.yaml" model.actor="$dir/$actor" \
+        model.critic="$dir/small-heads" model.reference="$dir/$actor" \
         run_dir="$run" iterations=2 rollout.prompts=2 \
         rollout.max_new_tokens=4 numerics.isa="$isa" \
         numerics.tensor_blocks=2 "$@" >out 2>&1
@@ -255,6 +284,14 @@ if command -v on_ranks >/dev/null; then
     on=
 fi
 
+# bf16 on tensor cores: generation's log-probs are training's.
+for layout in dp1 dp2 tp2; do
+    WEFT_CARDS=2 ppo "ppo-cores-$layout" numerics.dtype=bf16 \
+        runtime.devices=gpu layout=$layout &&
+        same ppo-cores-dp1 "ppo-cores-$layout"
+done
+
+actor=small-heads
 ppo ppo-cpu-bf16 numerics.dtype=bf16
 gpu="numerics.dtype=bf16 runtime.devices=gpu"
 plan reference.json "actor_generate critic_infer actor_train critic_train"

@@ -122,6 +122,40 @@ inline int __ffs(int x) /* 1 for the lowest bit */
     return __builtin_ffs(x);
 }
 
+/* ---- Twins of what is not C++ (kern/mma_cuda.h) ------------------------- */
+
+#define WEFT_CUDA_TWIN
+
+/* What every lane of the warp gives, at most 32 bytes; until the lane's next
+ * shuffle. */
+const char *weft_exec_exchange(unsigned mask, int line, const void *give,
+                               size_t n_bytes);
+enum { WEFT_EXEC_GIFT = 32 };
+template <class T> struct weft_exec_gifts {
+    const char *at;
+    const T &operator[](unsigned lane) const
+    {
+        return *(const T *) (at + lane * WEFT_EXEC_GIFT);
+    }
+};
+template <class T>
+inline weft_exec_gifts<T> weft_exec_all(const T &mine,
+                                        int line = __builtin_LINE())
+{
+    static_assert(sizeof(T) <= WEFT_EXEC_GIFT, "a gift is too large");
+    return {weft_exec_exchange(0xffffffffu, line, &mine, sizeof mine)};
+}
+
+/* The launch fails where p is not aligned to so many bytes. */
+void weft_exec_aligned(const void *p, size_t n_bytes,
+                       int line = __builtin_LINE());
+/* Copies that a thread begins: 16 bytes, or zeros for NULL. What is copied is
+ * NaN until the thread has waited for it. */
+void weft_exec_copy16(void *to, const void *from,
+                      int line = __builtin_LINE());
+void weft_exec_copies_end(void);
+void weft_exec_copies_wait(int all_but);
+
 /* ---- Shared memory, launches ------------------------------------------ */
 
 /* The block's variable of this size and line; the first thread that asks
