@@ -78,12 +78,12 @@ static __device__ __forceinline__ void fetch_head(
 }
 
 /* 16 of the tile's rows, from i on: adds to dk and dv. seen: how far the lane's
- * first row is behind its first key; n: how many rows of the tile are there. */
+ * first row is behind its first key. Rows that are not there are 0. */
 template <int D>
 static __device__ __forceinline__ void add_keys(
     const struct weft_attention_backward_cuda &a, const rows_of_head<D> &t,
-    int i, int seen, int n, const uint32_t k[D / 16][4],
-    const uint32_t v[D / 16][4], float dk[D / 8][4], float dv[D / 8][4])
+    int i, int seen, const uint32_t k[D / 16][4], const uint32_t v[D / 16][4],
+    float dk[D / 8][4], float dv[D / 8][4])
 {
     float p[2][4], ds[2][4];
     uint32_t x[4];
@@ -95,8 +95,8 @@ static __device__ __forceinline__ void add_keys(
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int of = 8 * h + e % 2, row = column + of;
-            gradient_of(a, seen + of >= e / 2 * 8 && row < n, t.lse[row],
-                        t.delta[row], &p[h][e], &ds[h][e]);
+            gradient_of(a, seen + of >= e / 2 * 8, t.lse[row], t.delta[row],
+                        &p[h][e], &ds[h][e]);
         }
     round_pair(x, p);
     add_times<D>(dv, x, &t.t.y[i]);
@@ -135,8 +135,8 @@ static __global__ __launch_bounds__(THREADS) void keys_backward(
             for (int i = 0; i < TILE; i += 16)
                 if (r + i >= mine && r + i < n) /* else no row sees a key */
                     add_keys<D>(a, t, i,
-                                r + i + lane % 4 * 2 - mine - lane / 4, n - r,
-                                k, v, dk, dv);
+                                r + i + lane % 4 * 2 - mine - lane / 4, k, v,
+                                dk, dv);
             __syncthreads();
         }
     int64_t to = (row0 + mine) * a.ldd + kv;

@@ -79,10 +79,12 @@ void weft_k_add_rows_cuda(struct CUstream_st *stream, int64_t m, int64_t n,
 size_t weft_k_gemm_scratch_bytes_cuda(const struct weft_k_gemm_args *args);
 void weft_k_gemm_cuda(struct CUstream_st *stream,
                       const struct weft_k_gemm_args *args, void *scratch);
-/* As weft_k_gemm_dw(), but each sample's sum is added to the gradient, samples
- * in order, instead of going on from it: also independent of micro-batches,
- * which hold whole samples. A sample that is cut into several runs gives other
- * bits. run_rows is host memory; scratch is not used. */
+/* As weft_k_gemm_dw(). In bf16 a step takes 16 tokens of a sample, in the
+ * hardware's order, with zeros behind its last. In f32 each sample's sum is
+ * added to the gradient, samples in order, instead of going on from it: also
+ * independent of micro-batches, which hold whole samples. A sample that is cut
+ * into several runs gives other bits (in bf16 unless each has a multiple of 16
+ * rows). run_rows is host memory; scratch is not used. */
 void weft_k_gemm_dw_cuda(struct CUstream_st *stream,
                          const struct weft_k_gemm_dw_args *args);
 /* An algorithm is chosen and tested when a kind of product is first asked for

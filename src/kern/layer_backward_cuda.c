@@ -105,23 +105,27 @@ static void block_dw(const struct backward *p,
                      const struct weft_layer_matrix *w, int64_t k,
                      const void *dy, const void *x)
 {
+    enum { MOST_RUNS = 256 };
+    int32_t rows[MOST_RUNS];
     const struct weft_k_batch *batch = p->b.batch;
     struct weft_k_gemm_dw_args g = {.dtype = p->b.s->dtype,
                                     .n = w->part.n,
                                     .k = k,
-                                    .n_runs = 1,
+                                    .run_rows = rows,
                                     .dy = dy,
                                     .lddy = w->part.n,
                                     .x = x,
                                     .ldx = k,
                                     .grad = w->grad};
-    for (int32_t i = 0; i < batch->n_runs; i++) {
-        g.run_rows = &batch->run[i].n;
+    for (int32_t i = 0; i < batch->n_runs; i += g.n_runs) {
+        int64_t n_rows = 0;
+        g.n_runs = weft_min32(batch->n_runs - i, MOST_RUNS);
+        for (int32_t j = 0; j < g.n_runs; j++)
+            n_rows += rows[j] = batch->run[i + j].n;
         weft_k_gemm_dw_cuda(p->gemm.stream, &g);
         g.dy = weft_layer_at(p->b.s, (void *) (uintptr_t) g.dy,
-                             batch->run[i].n * g.lddy);
-        g.x = weft_layer_at(p->b.s, (void *) (uintptr_t) g.x,
-                            batch->run[i].n * g.ldx);
+                             n_rows * g.lddy);
+        g.x = weft_layer_at(p->b.s, (void *) (uintptr_t) g.x, n_rows * g.ldx);
     }
 }
 

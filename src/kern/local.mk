@@ -71,6 +71,7 @@ kern_sources = \
 	%D%/softmax_cpu.c \
 	%D%/softmax_cuda.h \
 	%D%/sum_blocks_cuda.h \
+	%D%/weight_gradient_cuda.h \
 	%D%/softmax_impl.h \
 	%D%/stream_impl.h \
 	%D%/tile_impl.h \
@@ -106,7 +107,8 @@ cuda_kernels = \
 	%D%/sample_cuda.cu \
 	%D%/sample_cut_cuda.cu \
 	%D%/sum_blocks_cuda.cu \
-	%D%/value_cuda.cu
+	%D%/value_cuda.cu \
+	%D%/weight_gradient_cuda.cu
 kern_cuda_sources = %D%/device_cuda.cu $(cuda_kernels)
 # Host code of GPUs: C that calls CUDA and these kernels.
 cuda_host_sources = %D%/blaslt_cuda.c %D%/choose_cuda.c %D%/graph_cuda.c \

@@ -42,7 +42,8 @@ static __device__ __forceinline__ void weft_mma(float c[4],
         for (unsigned i = 0; i < 4; i++) {
             uint32_t x = all[4 * g + of].a[2 * high + i / 2] >> half;
             uint32_t y = all[4 * (2 * t + i % 2) + of].b[high] >> half;
-            c[i] = fmaf(weft_f32_of(x << 16), weft_f32_of(y << 16), c[i]);
+            /* as fused: the product of two bf16 is exact */
+            c[i] = c[i] + weft_f32_of(x << 16) * weft_f32_of(y << 16);
         }
     }
 #else
@@ -163,6 +164,16 @@ static __device__ __forceinline__ void weft_load_a(uint32_t a[4],
     int lane = threadIdx.x % WEFT_WARP, row = lane % 16,
         column = lane / 16 * 8;
     weft_load_matrices<false>(a, at + row * ld + column);
+}
+
+/* The same of an A whose columns are rows at `at`. */
+static __device__ __forceinline__ void weft_load_a_columns(uint32_t a[4],
+                                                           const uint16_t *at,
+                                                           int ld)
+{
+    int lane = threadIdx.x % WEFT_WARP;
+    int row = lane / 16 * 8 + lane % 8, column = lane / 8 % 2 * 8;
+    weft_load_matrices<true>(a, at + row * ld + column);
 }
 
 /* B (16, 16), row-major: b[0], b[1] its first eight columns, b[2], b[3] the

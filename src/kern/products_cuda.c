@@ -5,11 +5,12 @@
  *
  *     y^T = W x^T                  bf16: W is row-major
  *     panel(y)^T = panel(W) x^T    f32: W lies in panels, a batch of them
- *     panel(G) += panel(dy)^T x    one sample's tokens at a time
+ *     panel(G) += panel(dy)^T x    f32, one sample's tokens at a time
  */
 #include "kern/blaslt_cuda.h"
 #include "kern/kern_cuda.h"
 #include "kern/sum_blocks_cuda.h"
+#include "kern/weight_gradient_cuda.h"
 
 #ifdef WEFT_CUDA_EXECUTOR /* so that tests have several pieces */
 enum { LEAF_BYTES = 1 << 14, LEAST_LEAF_ROWS = 16 };
@@ -117,6 +118,10 @@ void weft_k_gemm_cuda(cudaStream_t stream, const struct weft_k_gemm_args *g,
 void weft_k_gemm_dw_cuda(cudaStream_t stream,
                          const struct weft_k_gemm_dw_args *g)
 {
+    if (g->dtype == WEFT_BF16) {
+        weft_weight_gradient_cuda(stream, g);
+        return;
+    }
     int64_t full = g->n / WEFT_PANEL, rest = g->n % WEFT_PANEL;
     for (int64_t i = 0, row = 0; i < g->n_runs; row += g->run_rows[i++]) {
         const void *dy = at(g->dy, g->dtype, row * g->lddy);

@@ -14,17 +14,18 @@ static __device__ float row_inv_rms(int64_t h, float eps, const float *x,
 {
     float s0 = 0, s1 = 0;
     int64_t i = 0;
-#pragma unroll 4
-    for (; i + 64 <= h; i += 64) {
-        float2 a;
-        if (pairs) {
-            a = *(const float2 *) (x + i + 2 * lane);
-        } else {
-            a.x = x[i + 2 * lane];
-            a.y = x[i + 2 * lane + 1];
+    if (pairs) {
+        /* a decode step has one warp for a row: many loads under way */
+#pragma unroll 16
+        for (; i + 64 <= h; i += 64) {
+            float2 a = *(const float2 *) (x + i + 2 * lane);
+            s0 = fmaf(a.x, a.x, s0);
+            s1 = fmaf(a.y, a.y, s1);
         }
-        s0 = fmaf(a.x, a.x, s0);
-        s1 = fmaf(a.y, a.y, s1);
+    }
+    for (; i + 64 <= h; i += 64) {
+        s0 = fmaf(x[i + 2 * lane], x[i + 2 * lane], s0);
+        s1 = fmaf(x[i + 2 * lane + 1], x[i + 2 * lane + 1], s1);
     }
     for (i += 2 * lane; lane < 8 && i < h; i += 16) {
         float b = i + 1 < h ? x[i + 1] : 0;

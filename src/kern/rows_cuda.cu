@@ -21,6 +21,7 @@ static __global__ void rmsnorm(int64_t m, int64_t h, float eps,
     float inv = row_inv_rms(h, eps, x, h % 2 == 0, lane);
     int64_t i = 4 * lane;
     if (h % 4 == 0)
+#pragma unroll 8
         for (; i < h; i += 4 * WEFT_WARP) {
             float4 a = *(const float4 *) (x + i);
             float4 b = *(const float4 *) (w + i);

@@ -19,10 +19,10 @@
 enum { RUNS = 5, KV = 2, PAGE = WEFT_PAGE_TOKENS, PAGES = 9, MAX_N = 560 };
 
 /* Positions and rows of the runs: decode at the ends of pages, a prefill of
- * more than a page, a chunk that begins and ends inside of segments of 256
- * keys. */
+ * more than a page, a chunk that begins inside of a page and goes into the
+ * third segment of 256 keys. */
 static const struct weft_k_run runs[RUNS] = {
-    {3, 0, 1}, {0, 63, 1}, {4, 64, 1}, {1, 0, 67}, {2, 480, 70}};
+    {3, 0, 1}, {0, 63, 1}, {4, 64, 1}, {1, 0, 67}, {2, 437, 90}};
 
 struct cache {
     enum weft_dtype dtype;
@@ -269,7 +269,7 @@ static void attention_of(enum weft_dtype dtype, int32_t d, int32_t g)
     struct weft_k_run *run_ = dev_put(runs, sizeof runs);
     int32_t *first_ = dev_put(c.first_row, sizeof c.first_row);
     a.n_runs = RUNS;
-    a.max_rows = 71;
+    a.max_rows = 91;
     a.run = run_;
     a.first_row = first_;
     a.out = dev_new(bytes);
@@ -294,16 +294,16 @@ static void attention_of(enum weft_dtype dtype, int32_t d, int32_t g)
     struct weft_attention_cuda b = a;
     b.out = dev_new(bytes);
     b.lse = dev_new(heads * 4);
-    for (int32_t j = 0; j < 70; j += 23)
+    for (int32_t j = 0; j < 90; j += 29)
         call_again(&c, &b, out, lse, j, 1);
-    for (int32_t j = 0; j < 70; j += 35)
-        call_again(&c, &b, out, lse, j, 35);
+    for (int32_t j = 0; j < 90; j += 30)
+        call_again(&c, &b, out, lse, j, 30);
     b.max_keys = PAGES * PAGE;
     size_t parts = weft_attention_parts_bytes_cuda(dtype, d, KV, g, RUNS, 1,
                                                    b.max_keys);
     CHECK((parts > 0) == on_tensor_cores);
     b.parts = dev_new(parts);
-    for (int32_t j = 7; parts > 0 && j < 70; j += 31)
+    for (int32_t j = 7; parts > 0 && j < 90; j += 37)
         call_again(&c, &b, out, lse, j, 1);
     void *dev[] = {run_, first_, a.out, a.lse, b.out, b.lse, b.parts};
     for (size_t i = 0; i < WEFT_COUNT(dev); i++)

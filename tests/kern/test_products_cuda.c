@@ -220,7 +220,7 @@ static void test_products(void)
 
 static void one_dw(enum weft_dtype dtype, int64_t n, int64_t k)
 {
-    static const int32_t run_rows[] = {1, 3, 0, 8, 64, 5};
+    static const int32_t run_rows[] = {1, 3, 0, 8, 67, 5};
     int32_t n_runs = WEFT_COUNT(run_rows), m = 0;
     for (int32_t i = 0; i < n_runs; i++)
         m += run_rows[i];
@@ -289,13 +289,21 @@ static void one_dw(enum weft_dtype dtype, int64_t n, int64_t k)
     matrix_free(&x);
 }
 
+/* Also more than a block's 128 columns, and rows that are not aligned. */
+static void bf16_dws(void)
+{
+    one_dw(WEFT_BF16, 64, 48);
+    one_dw(WEFT_BF16, 72, 32);
+    one_dw(WEFT_BF16, 200, 136);
+    one_dw(WEFT_BF16, 135, 33);
+}
+
 static void test_dw(void)
 {
     one_dw(WEFT_F32, 32, 16);
     one_dw(WEFT_F32, 70, 33);
     one_dw(WEFT_F32, 5, 8);
-    one_dw(WEFT_BF16, 64, 48);
-    one_dw(WEFT_BF16, 72, 32);
+    each_order(bf16_dws);
 }
 
 /* ---- The choice --------------------------------------------------------- */
